@@ -1,0 +1,1 @@
+//! Experiments as data: topology, traffic, transports, sweeps, metrics, claims and reports.

@@ -1,0 +1,101 @@
+//! Congestion control behind one trait.
+//!
+//! A controller owns cwnd and ssthresh of one subflow, in bytes, and learns what happened; it does
+//! not look at segments, timers or the network. What the subflows of one connection must know of
+//! each other stands in [`Coupling`].
+
+use spindle_units::{Duration, Instant};
+
+/// What one acknowledgement told the sender.
+#[derive(Clone, Copy, Debug)]
+pub struct AckSample {
+    /// When the acknowledgement arrived.
+    pub now: Instant,
+    /// Bytes it newly acknowledged, cumulatively.
+    pub acked: u64,
+    /// Of these, bytes reported as received with a congestion mark (DCTCP; else zero).
+    pub marked: u64,
+    /// Bytes in flight before the acknowledgement was processed.
+    pub prior_in_flight: u64,
+    /// The round-trip time it measured, if it measured one.
+    pub rtt: Option<Duration>,
+    /// Smoothed round-trip time, if known.
+    pub srtt: Option<Duration>,
+    /// The acknowledgement number, as bytes since the start of the subflow; ends HyStart++ rounds
+    /// and DCTCP observation windows.
+    pub acked_to: u64,
+    /// The next byte to be sent, on the same scale.
+    pub next: u64,
+    /// Whether the sender was limited by cwnd, not by the application or the peer's window
+    /// (RFC 9293 leaves growth then to RFC 7661 and RFC 9438 section 5.8: no growth if not).
+    pub cwnd_limited: bool,
+    /// Whether the subflow is in fast recovery or has unrepaired losses after a timeout.
+    pub recovering: bool,
+}
+
+/// Why a window is to be reduced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// Loss found by duplicate acknowledgements, SACK or RACK.
+    Loss,
+    /// ECN echo (RFC 3168, section 6.1.2).
+    Ecn,
+}
+
+/// One subflow's congestion controller.
+pub trait Congestion: Send + std::fmt::Debug {
+    /// Congestion window in bytes.
+    fn cwnd(&self) -> u64;
+
+    /// Slow-start threshold in bytes; `u64::MAX` while unlimited.
+    fn ssthresh(&self) -> u64;
+
+    /// An acknowledgement of new data. Called also during recovery (`sample.recovering`): growth is
+    /// then up to the controller only after a timeout, when the loss state is slow start again;
+    /// during fast recovery the window is set by the loss state machine (see [`Self::set_cwnd`]).
+    fn on_ack(&mut self, sample: &AckSample, coupling: &mut Coupling);
+
+    /// A congestion signal, at most once per window of data: sets ssthresh, and cwnd to it.
+    /// `in_flight` is what was in flight when the signal came.
+    fn on_signal(&mut self, now: Instant, in_flight: u64, signal: Signal, coupling: &mut Coupling);
+
+    /// The retransmission timer expired: ssthresh from `in_flight` if this is the first expiry for
+    /// that data (`first`), cwnd = one segment (RFC 5681, section 3.1).
+    fn on_timeout(&mut self, now: Instant, in_flight: u64, first: bool, coupling: &mut Coupling);
+
+    /// The loss state machine sets the window: PRR, NewReno deflation. Never changes ssthresh.
+    fn set_cwnd(&mut self, cwnd: u64);
+
+    /// The subflow was idle for a retransmission timeout: cwnd = min(cwnd, `restart_window`)
+    /// (RFC 5681, section 4.1). Never raises it.
+    fn on_idle(&mut self, restart_window: u64);
+
+    /// The last reduction proved spurious (D-SACK, F-RTO): put cwnd and ssthresh back to what they
+    /// were before it, never below what they are now.
+    fn undo(&mut self, now: Instant);
+
+    /// The segment size changed (path MTU, options).
+    fn set_mss(&mut self, mss: u64);
+}
+
+/// What the controllers of one connection share. Rows are indexed by subflow; a controller writes
+/// its own and reads all.
+#[derive(Clone, Debug, Default)]
+pub struct Coupling {
+    rows: Vec<CouplingRow>,
+}
+
+/// One subflow's row of [`Coupling`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CouplingRow {
+    /// Whether the subflow is established and takes part.
+    pub active: bool,
+    /// Its cwnd in bytes.
+    pub cwnd: u64,
+    /// Its smoothed round-trip time, if measured.
+    pub srtt: Option<Duration>,
+    /// Bytes acknowledged since the last loss (OLIA's l2).
+    pub since_loss: u64,
+    /// Bytes acknowledged between the last two losses (OLIA's l1).
+    pub before_loss: u64,
+}

@@ -1,0 +1,176 @@
+//! [`Instant`] and [`Duration`]: whole nanoseconds on a 64-bit line, good for 584 years.
+
+use std::ops::{Add, AddAssign, Div, Mul, Sub, SubAssign};
+
+/// A point in time: nanoseconds since the start of the run (virtual clock) or since the driver's
+/// epoch (real clock). Never negative.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Instant(u64);
+
+/// A span of time in nanoseconds, never negative.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Duration(u64);
+
+impl Instant {
+    /// The start of the clock.
+    pub const ZERO: Self = Self(0);
+    /// Later than anything that can happen; used as "never".
+    pub const FAR_FUTURE: Self = Self(u64::MAX);
+
+    /// The instant `nanos` nanoseconds after the start of the clock.
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Self(nanos)
+    }
+
+    /// Nanoseconds since the start of the clock.
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// Whole microseconds since the start of the clock.
+    pub const fn as_micros(self) -> u64 {
+        self.0 / 1_000
+    }
+
+    /// Whole milliseconds since the start of the clock.
+    pub const fn as_millis(self) -> u64 {
+        self.0 / 1_000_000
+    }
+
+    /// Seconds since the start of the clock.
+    pub fn as_secs_f64(self) -> f64 {
+        self.0 as f64 * 1e-9
+    }
+
+    /// The span from `earlier` to `self`, zero if `earlier` is later.
+    pub const fn since(self, earlier: Self) -> Duration {
+        Duration(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Duration {
+    /// No time at all.
+    pub const ZERO: Self = Self(0);
+    /// The longest span there is.
+    pub const MAX: Self = Self(u64::MAX);
+
+    /// A span of `n` nanoseconds.
+    pub const fn from_nanos(n: u64) -> Self {
+        Self(n)
+    }
+
+    /// A span of `n` microseconds.
+    pub const fn from_micros(n: u64) -> Self {
+        Self(n.saturating_mul(1_000))
+    }
+
+    /// A span of `n` milliseconds.
+    pub const fn from_millis(n: u64) -> Self {
+        Self(n.saturating_mul(1_000_000))
+    }
+
+    /// A span of `n` seconds.
+    pub const fn from_secs(n: u64) -> Self {
+        Self(n.saturating_mul(1_000_000_000))
+    }
+
+    /// A span of `s` seconds, rounded to the nearest nanosecond; negative and NaN become zero.
+    pub fn from_secs_f64(s: f64) -> Self {
+        Self((s * 1e9).round() as u64)
+    }
+
+    /// The span in nanoseconds.
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// The span in whole microseconds.
+    pub const fn as_micros(self) -> u64 {
+        self.0 / 1_000
+    }
+
+    /// The span in whole milliseconds.
+    pub const fn as_millis(self) -> u64 {
+        self.0 / 1_000_000
+    }
+
+    /// The span in seconds.
+    pub fn as_secs_f64(self) -> f64 {
+        self.0 as f64 * 1e-9
+    }
+
+    /// Whether the span is zero.
+    pub const fn is_zero(self) -> bool {
+        self.0 == 0
+    }
+
+    /// `self - other`, zero where that would be negative.
+    pub const fn saturating_sub(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+
+    /// The absolute difference of two spans.
+    pub const fn abs_diff(self, other: Self) -> Self {
+        Self(self.0.abs_diff(other.0))
+    }
+}
+
+impl Add<Duration> for Instant {
+    type Output = Self;
+    fn add(self, d: Duration) -> Self {
+        Self(self.0.saturating_add(d.0))
+    }
+}
+
+impl AddAssign<Duration> for Instant {
+    fn add_assign(&mut self, d: Duration) {
+        *self = *self + d;
+    }
+}
+
+impl Sub<Duration> for Instant {
+    type Output = Self;
+    fn sub(self, d: Duration) -> Self {
+        Self(self.0.saturating_sub(d.0))
+    }
+}
+
+impl Add for Duration {
+    type Output = Self;
+    fn add(self, d: Self) -> Self {
+        Self(self.0.saturating_add(d.0))
+    }
+}
+
+impl AddAssign for Duration {
+    fn add_assign(&mut self, d: Self) {
+        *self = *self + d;
+    }
+}
+
+impl Sub for Duration {
+    type Output = Self;
+    fn sub(self, d: Self) -> Self {
+        self.saturating_sub(d)
+    }
+}
+
+impl SubAssign for Duration {
+    fn sub_assign(&mut self, d: Self) {
+        *self = *self - d;
+    }
+}
+
+impl Mul<u64> for Duration {
+    type Output = Self;
+    fn mul(self, n: u64) -> Self {
+        Self(self.0.saturating_mul(n))
+    }
+}
+
+impl Div<u64> for Duration {
+    type Output = Self;
+    fn div(self, n: u64) -> Self {
+        Self(self.0 / n)
+    }
+}

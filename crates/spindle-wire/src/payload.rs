@@ -1,0 +1,61 @@
+//! [`Payload`]: real bytes, or only how many they would be.
+
+use bytes::Bytes;
+
+/// What a segment carries. Both kinds take the same way through the whole stack; a
+/// [`Payload::Length`] stands for that many zero bytes, so that a simulation need not move any.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Payload {
+    /// Real bytes, cheaply cloned and sliced.
+    Bytes(Bytes),
+    /// This many bytes, all zero, none of them stored.
+    Length(u32),
+}
+
+impl Payload {
+    /// No bytes.
+    pub const EMPTY: Self = Self::Length(0);
+
+    /// How many bytes there are.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Bytes(b) => b.len(),
+            Self::Length(n) => *n as usize,
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The `len` bytes from `start` on.
+    ///
+    /// # Panics
+    /// If `start + len` is beyond the payload's length.
+    pub fn slice(&self, start: usize, len: usize) -> Self {
+        assert!(start + len <= self.len(), "slice {start}+{len} of a payload of {} bytes", self.len());
+        match self {
+            Self::Bytes(b) => Self::Bytes(b.slice(start..start + len)),
+            Self::Length(_) => Self::Length(len as u32),
+        }
+    }
+}
+
+impl From<Bytes> for Payload {
+    fn from(b: Bytes) -> Self {
+        Self::Bytes(b)
+    }
+}
+
+impl From<Vec<u8>> for Payload {
+    fn from(b: Vec<u8>) -> Self {
+        Self::Bytes(b.into())
+    }
+}
+
+impl Default for Payload {
+    fn default() -> Self {
+        Self::EMPTY
+    }
+}

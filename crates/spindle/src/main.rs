@@ -1,0 +1,3 @@
+//! The `spindle` command.
+
+fn main() {}
