@@ -3,8 +3,19 @@
 //! A controller owns cwnd and ssthresh of one subflow, in bytes, and learns what happened; it does
 //! not look at segments, timers or the network. What the subflows of one connection must know of
 //! each other stands in [`Coupling`].
+//!
+//! [`CongestionKind`] is the configuration value, [`build`] makes a controller from it.
+
+mod coupling;
+mod kind;
+mod reno;
+mod window;
 
 use spindle_units::{Duration, Instant};
+
+pub use coupling::{Coupling, CouplingRow};
+pub use kind::{CongestionKind, Parameters, UnknownCongestion, build};
+pub use reno::Reno;
 
 /// What one acknowledgement told the sender.
 #[derive(Clone, Copy, Debug)]
@@ -13,7 +24,8 @@ pub struct AckSample {
     pub now: Instant,
     /// Bytes it newly acknowledged, cumulatively.
     pub acked: u64,
-    /// Of these, bytes reported as received with a congestion mark (DCTCP; else zero).
+    /// Of these, bytes reported as received with a congestion mark: for DCTCP all bytes of an
+    /// acknowledgement with ECE (RFC 8257, section 3.3); else zero.
     pub marked: u64,
     /// Bytes in flight before the acknowledgement was processed.
     pub prior_in_flight: u64,
@@ -43,6 +55,8 @@ pub enum Signal {
 }
 
 /// One subflow's congestion controller.
+///
+/// Whatever is called in whatever order, cwnd stays between one segment and the configured cap.
 pub trait Congestion: Send + std::fmt::Debug {
     /// Congestion window in bytes.
     fn cwnd(&self) -> u64;
@@ -53,10 +67,15 @@ pub trait Congestion: Send + std::fmt::Debug {
     /// An acknowledgement of new data. Called also during recovery (`sample.recovering`): growth is
     /// then up to the controller only after a timeout, when the loss state is slow start again;
     /// during fast recovery the window is set by the loss state machine (see [`Self::set_cwnd`]).
+    ///
+    /// Also writes the subflow's row of `coupling`; changes made by the calls that have no
+    /// `coupling` reach the row here.
     fn on_ack(&mut self, sample: &AckSample, coupling: &mut Coupling);
 
-    /// A congestion signal, at most once per window of data: sets ssthresh, and cwnd to it.
-    /// `in_flight` is what was in flight when the signal came.
+    /// A congestion signal, at most once per window of data: sets ssthresh, and cwnd to it unless
+    /// cwnd is smaller already.
+    /// `in_flight` is what was in flight when the signal came. For an ECN echo it comes after
+    /// [`Self::on_ack`] of the same acknowledgement, so that DCTCP has counted its marks.
     fn on_signal(&mut self, now: Instant, in_flight: u64, signal: Signal, coupling: &mut Coupling);
 
     /// The retransmission timer expired: ssthresh from `in_flight` if this is the first expiry for
@@ -71,31 +90,9 @@ pub trait Congestion: Send + std::fmt::Debug {
     fn on_idle(&mut self, restart_window: u64);
 
     /// The last reduction proved spurious (D-SACK, F-RTO): put cwnd and ssthresh back to what they
-    /// were before it, never below what they are now.
+    /// were before it, never below what they are now. Without a reduction to undo, nothing.
     fn undo(&mut self, now: Instant);
 
     /// The segment size changed (path MTU, options).
     fn set_mss(&mut self, mss: u64);
-}
-
-/// What the controllers of one connection share. Rows are indexed by subflow; a controller writes
-/// its own and reads all.
-#[derive(Clone, Debug, Default)]
-pub struct Coupling {
-    rows: Vec<CouplingRow>,
-}
-
-/// One subflow's row of [`Coupling`].
-#[derive(Clone, Copy, Debug, Default)]
-pub struct CouplingRow {
-    /// Whether the subflow is established and takes part.
-    pub active: bool,
-    /// Its cwnd in bytes.
-    pub cwnd: u64,
-    /// Its smoothed round-trip time, if measured.
-    pub srtt: Option<Duration>,
-    /// Bytes acknowledged since the last loss (OLIA's l2).
-    pub since_loss: u64,
-    /// Bytes acknowledged between the last two losses (OLIA's l1).
-    pub before_loss: u64,
 }

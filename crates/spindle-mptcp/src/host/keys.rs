@@ -1,0 +1,352 @@
+//! Keys and what is derived from them: tokens, initial data sequence numbers and message
+//! authentication codes (RFC 8684, sections 3.1, 3.2 and 3.4.1), initial sequence numbers
+//! (RFC 6528) and keys that need no state.
+//!
+//! Keys and nonces are numbers here; on the wire, and where they are hashed, they stand in network
+//! byte order.
+
+use std::fmt;
+use std::hash::Hasher;
+use std::net::IpAddr;
+
+use hmac::{Hmac, Mac};
+use rand_core::RngCore;
+use sha2::{Digest, Sha256};
+use siphasher::sip::SipHasher24;
+use spindle_units::Instant;
+use spindle_wire::{Endpoint, SeqNumber};
+use subtle::ConstantTimeEq;
+
+/// The token that names a connection: the most significant 32 bits of the SHA-256 hash of the key
+/// (RFC 8684, section 3.2).
+pub fn token(key: u64) -> u32 {
+    let hash = Sha256::digest(key.to_be_bytes());
+    u32::from_be_bytes([hash[0], hash[1], hash[2], hash[3]])
+}
+
+/// The initial data sequence number: the least significant 64 bits of the SHA-256 hash of the key
+/// (RFC 8684, section 3.1).
+pub fn idsn(key: u64) -> u64 {
+    rightmost_64(&Sha256::digest(key.to_be_bytes()).into())
+}
+
+/// The code a host sends in MP_JOIN: HMAC-SHA256 under its own key followed by the peer's, over its
+/// own nonce followed by the peer's (RFC 8684, section 3.2). To check what the peer sent, swap both
+/// pairs.
+pub fn join_hmac(key_local: u64, key_remote: u64, nonce_local: u32, nonce_remote: u32) -> [u8; 32] {
+    let mut message = [0; 8];
+    message[..4].copy_from_slice(&nonce_local.to_be_bytes());
+    message[4..].copy_from_slice(&nonce_remote.to_be_bytes());
+    hmac_sha256(&both(key_local, key_remote), &[&message])
+}
+
+/// The part of a code that goes into the SYN/ACK of MP_JOIN (RFC 8684, section 3.2).
+pub fn leftmost_64(hmac: &[u8; 32]) -> u64 {
+    let mut bytes = [0; 8];
+    bytes.copy_from_slice(&hmac[..8]);
+    u64::from_be_bytes(bytes)
+}
+
+/// The part of a code that goes into the third ACK of MP_JOIN (RFC 8684, section 3.2).
+pub fn leftmost_160(hmac: &[u8; 32]) -> [u8; 20] {
+    let mut bytes = [0; 20];
+    bytes.copy_from_slice(&hmac[..20]);
+    bytes
+}
+
+/// The code a host sends in ADD_ADDR: the rightmost 64 bits of HMAC-SHA256 under its own key
+/// followed by the peer's, over address identifier, address and port; a port that is not in the
+/// option counts as two zero bytes (RFC 8684, section 3.4.1). To check what the peer sent, swap the
+/// keys.
+pub fn add_addr_hmac(
+    key_local: u64,
+    key_remote: u64,
+    address_id: u8,
+    addr: IpAddr,
+    port: Option<u16>,
+) -> u64 {
+    let port = port.unwrap_or(0).to_be_bytes();
+    let key = both(key_local, key_remote);
+    rightmost_64(&match addr {
+        IpAddr::V4(a) => hmac_sha256(&key, &[&[address_id], &a.octets(), &port]),
+        IpAddr::V6(a) => hmac_sha256(&key, &[&[address_id], &a.octets(), &port]),
+    })
+}
+
+/// Whether two truncated codes agree, in time that does not tell where they differ.
+pub fn same_64(a: u64, b: u64) -> bool {
+    a.ct_eq(&b).into()
+}
+
+/// Whether two truncated codes agree, in time that does not tell where they differ.
+pub fn same_160(a: &[u8; 20], b: &[u8; 20]) -> bool {
+    a.ct_eq(b).into()
+}
+
+/// A host's 128-bit secret. It never leaves the host, nor does it show when printed.
+#[derive(Clone)]
+pub struct Secret([u8; 16]);
+
+impl Secret {
+    /// A secret drawn from `rng`, which must not be guessable where the network is not trusted.
+    pub fn random(rng: &mut impl RngCore) -> Self {
+        let mut bytes = [0; 16];
+        rng.fill_bytes(&mut bytes);
+        Self(bytes)
+    }
+
+    /// The initial sequence number of a subflow: a clock that ticks every 4 us plus a keyed hash of
+    /// the four-tuple (RFC 6528, section 3; the hash is SipHash-2-4).
+    pub fn isn(&self, now: Instant, local: Endpoint, remote: Endpoint) -> SeqNumber {
+        let mut hash = SipHasher24::new_with_key(&self.0);
+        hash.write(&tuple(local, remote));
+        let ticks = now.as_micros() / 4;
+        // Both are taken modulo 2^32, as sequence numbers are.
+        SeqNumber((ticks as u32).wrapping_add(hash.finish() as u32))
+    }
+
+    /// A key for a connection of which nothing is stored yet: a keyed hash of the four-tuple and the
+    /// peer's key. The third ACK brings the peer's key again, so the same key comes out then
+    /// (RFC 8684, section 3.1: a listener may stay stateless by generating its key verifiably).
+    pub fn cookie_key(&self, local: Endpoint, remote: Endpoint, peer_key: u64) -> u64 {
+        let message: [&[u8]; 3] = [b"key", &tuple(local, remote), &peer_key.to_be_bytes()];
+        leftmost_64(&hmac_sha256(&self.0, &message))
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
+/// HMAC-SHA256 (RFC 2104, RFC 6234) of the concatenated parts.
+fn hmac_sha256(key: &[u8], message: &[&[u8]]) -> [u8; 32] {
+    // The only error is a key of a length the algorithm cannot take, and HMAC takes any.
+    let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(key) else {
+        unreachable!("HMAC takes keys of any length (RFC 2104, section 3)");
+    };
+    for part in message {
+        mac.update(part);
+    }
+    mac.finalize().into_bytes().into()
+}
+
+fn both(first: u64, second: u64) -> [u8; 16] {
+    (u128::from(first) << 64 | u128::from(second)).to_be_bytes()
+}
+
+fn rightmost_64(hash: &[u8; 32]) -> u64 {
+    let mut bytes = [0; 8];
+    bytes.copy_from_slice(&hash[24..]);
+    u64::from_be_bytes(bytes)
+}
+
+/// Both endpoints as bytes of one length: IPv4 addresses as IPv4-mapped IPv6 ones.
+fn tuple(local: Endpoint, remote: Endpoint) -> [u8; 36] {
+    let mut bytes = [0; 36];
+    for (half, end) in bytes.chunks_exact_mut(18).zip([local, remote]) {
+        let addr = match end.addr {
+            IpAddr::V4(a) => a.to_ipv6_mapped(),
+            IpAddr::V6(a) => a,
+        };
+        half[..16].copy_from_slice(&addr.octets());
+        half[16..].copy_from_slice(&end.port.to_be_bytes());
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use rand_xoshiro::Xoshiro256PlusPlus;
+    use rand_xoshiro::rand_core::SeedableRng;
+    use spindle_units::Duration;
+    use std::collections::HashSet;
+
+    fn hex(bytes: &[u8]) -> String {
+        bytes.iter().map(|b| format!("{b:02x}")).collect()
+    }
+
+    fn end(s: &str) -> Endpoint {
+        s.parse::<std::net::SocketAddr>().unwrap().into()
+    }
+
+    fn secret(seed: u64) -> Secret {
+        Secret::random(&mut Xoshiro256PlusPlus::seed_from_u64(seed))
+    }
+
+    /// RFC 4231, sections 4.2 to 4.8 (4.6 is about truncation to 128 bits).
+    #[test]
+    fn hmac_sha256_test_cases_of_rfc_4231() {
+        let cases: [(&[u8], &[u8], &str); 6] = [
+            (
+                &[0x0b; 20],
+                b"Hi There",
+                "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7",
+            ),
+            (
+                b"Jefe",
+                b"what do ya want for nothing?",
+                "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843",
+            ),
+            (
+                &[0xaa; 20],
+                &[0xdd; 50],
+                "773ea91e36800e46854db8ebd09181a72959098b3ef8c122d9635514ced565fe",
+            ),
+            (
+                &std::array::from_fn::<u8, 25, _>(|i| i as u8 + 1),
+                &[0xcd; 50],
+                "82558a389a443c0ea4cc819899f2083a85f0faa3e578f8077a2e3ff46729665b",
+            ),
+            (
+                &[0xaa; 131],
+                b"Test Using Larger Than Block-Size Key - Hash Key First",
+                "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54",
+            ),
+            (
+                &[0xaa; 131],
+                b"This is a test using a larger than block-size key and a larger than block-size \
+                  data. The key needs to be hashed before being used by the HMAC algorithm.",
+                "9b09ffa71b942fcb27635fbcd5b0e944bfdc63644f0713938a7f51535c3a35e2",
+            ),
+        ];
+        for (key, message, expected) in cases {
+            assert_eq!(hex(&hmac_sha256(key, &[message])), expected);
+        }
+    }
+
+    /// Computed with another implementation of SHA-256 over the eight bytes of the key.
+    #[test]
+    fn tokens_and_initial_data_sequence_numbers() {
+        let known = [
+            (0, 0xaf55_70f5, 0xe5b2_328d_e0e8_3dfc),
+            (1, 0xcd26_6215, 0x19ec_5090_83d0_0a50),
+            (0x0123_4567_89ab_cdef, 0x55c5_3f5d, 0x5707_62cd_38be_9818),
+            (u64::MAX, 0x12a3_ae44, 0x57fb_595b_bbac_f0ca),
+        ];
+        for (key, t, d) in known {
+            assert_eq!((token(key), idsn(key)), (t, d), "key {key:#x}");
+        }
+    }
+
+    const KEY_A: u64 = 0x0123_4567_89ab_cdef;
+    const KEY_B: u64 = 0xfedc_ba98_7654_3210;
+
+    /// Computed with another implementation of HMAC-SHA256.
+    #[test]
+    fn join_codes() {
+        let mac = join_hmac(KEY_A, KEY_B, 0x1122_3344, 0xaabb_ccdd);
+        assert_eq!(
+            hex(&mac),
+            "f61753d6b8ac227764b9d1b17a6f5ceeec9d1a8a4351afe5408a31e58cbbe7ba"
+        );
+        assert_eq!(leftmost_64(&mac), 0xf617_53d6_b8ac_2277);
+        assert_eq!(
+            hex(&leftmost_160(&mac)),
+            "f61753d6b8ac227764b9d1b17a6f5ceeec9d1a8a"
+        );
+        assert_ne!(
+            mac,
+            join_hmac(KEY_B, KEY_A, 0xaabb_ccdd, 0x1122_3344),
+            "no reflection"
+        );
+    }
+
+    /// Computed with another implementation of HMAC-SHA256.
+    #[test]
+    fn add_addr_codes() {
+        let v4: IpAddr = "192.0.2.1".parse().unwrap();
+        let v6: IpAddr = "2001:db8::1".parse().unwrap();
+        assert_eq!(
+            add_addr_hmac(KEY_A, KEY_B, 5, v4, None),
+            0x6559_e658_628f_91ae
+        );
+        assert_eq!(
+            add_addr_hmac(KEY_A, KEY_B, 5, v4, Some(8080)),
+            0xfd34_3c02_3d07_761b
+        );
+        assert_eq!(
+            add_addr_hmac(KEY_A, KEY_B, 7, v6, Some(443)),
+            0x6e96_8a01_292d_5ea7
+        );
+    }
+
+    #[test]
+    fn comparisons_see_every_bit() {
+        for bit in 0..64 {
+            assert!(!same_64(KEY_A, KEY_A ^ 1 << bit));
+        }
+        let mac = leftmost_160(&join_hmac(KEY_A, KEY_B, 1, 2));
+        assert!(same_160(&mac, &mac) && same_64(KEY_A, KEY_A));
+        for i in 0..20 {
+            let mut other = mac;
+            other[i] ^= 0x80;
+            assert!(!same_160(&mac, &other));
+        }
+    }
+
+    #[test]
+    fn the_sequence_number_clock_ticks_every_four_microseconds() {
+        let (s, l, r) = (secret(1), end("192.0.2.1:80"), end("198.51.100.7:4000"));
+        let start = s.isn(Instant::ZERO, l, r);
+        for (micros, ticks) in [(3, 0), (4, 1), (4_000_000, 1_000_000)] {
+            let now = Instant::ZERO + Duration::from_micros(micros);
+            assert_eq!(s.isn(now, l, r), start + ticks);
+        }
+        // The clock wraps after 2^32 ticks, about 4.77 hours.
+        let wrapped = Instant::ZERO + Duration::from_micros(4 << 32);
+        assert_eq!(s.isn(wrapped, l, r), start);
+    }
+
+    #[test]
+    fn sequence_numbers_and_keys_depend_on_all_that_goes_in() {
+        let (l, r) = (end("192.0.2.1:80"), end("198.51.100.7:4000"));
+        let ends = [
+            (l, r),
+            (r, l),
+            (l, end("198.51.100.7:4001")),
+            (end("192.0.2.1:81"), r),
+            (l, end("198.51.100.8:4000")),
+            (end("[2001:db8::1]:80"), r),
+        ];
+        let isns = |s: &Secret| ends.map(|(l, r)| s.isn(Instant::ZERO, l, r).0);
+        let keys = |s: &Secret| ends.map(|(l, r)| s.cookie_key(l, r, 9));
+        let distinct: HashSet<u32> = isns(&secret(1))
+            .into_iter()
+            .chain(isns(&secret(2)))
+            .collect();
+        assert_eq!(distinct.len(), 12);
+        let distinct: HashSet<u64> = keys(&secret(1))
+            .into_iter()
+            .chain(keys(&secret(2)))
+            .collect();
+        assert_eq!(distinct.len(), 12);
+        assert_eq!(keys(&secret(1)), keys(&secret(1)));
+        assert_ne!(
+            secret(1).cookie_key(l, r, 9),
+            secret(1).cookie_key(l, r, 10)
+        );
+    }
+
+    #[test]
+    fn a_secret_does_not_show() {
+        assert_eq!(format!("{:?}", secret(1)), "Secret(..)");
+    }
+
+    proptest! {
+        #[test]
+        fn both_sides_agree(a: u64, b: u64, ra: u32, rb: u32) {
+            // What A computes as the sender is what B computes with the roles exchanged.
+            let of_a = join_hmac(a, b, ra, rb);
+            let expected = hmac_sha256(
+                &[a.to_be_bytes(), b.to_be_bytes()].concat(),
+                &[&[ra.to_be_bytes(), rb.to_be_bytes()].concat()],
+            );
+            prop_assert_eq!(of_a, expected);
+            prop_assert!(a == b && ra == rb || of_a != join_hmac(b, a, rb, ra));
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Which controller: the configuration value, its name, and the constructor.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::{Congestion, Reno};
+
+/// The congestion control of a connection's subflows, as configured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum CongestionKind {
+    /// RFC 5681, each subflow by itself: "reno".
+    #[default]
+    Reno,
+}
+
+impl CongestionKind {
+    /// Every kind.
+    pub const ALL: &[Self] = &[Self::Reno];
+
+    /// Its name in experiment files and on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Reno => "reno",
+        }
+    }
+}
+
+impl fmt::Display for CongestionKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// No congestion control has this name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown congestion control {name:?}; known are {}", known())]
+pub struct UnknownCongestion {
+    /// The name that was asked for.
+    pub name: String,
+}
+
+fn known() -> String {
+    let names: Vec<_> = CongestionKind::ALL.iter().map(|k| k.name()).collect();
+    names.join(", ")
+}
+
+impl FromStr for CongestionKind {
+    type Err = UnknownCongestion;
+
+    /// The kind of this name.
+    ///
+    /// # Errors
+    /// [`UnknownCongestion`] if there is none; it lists the names there are.
+    fn from_str(name: &str) -> Result<Self, UnknownCongestion> {
+        Self::ALL
+            .iter()
+            .copied()
+            .find(|k| k.name() == name)
+            .ok_or_else(|| UnknownCongestion {
+                name: name.to_owned(),
+            })
+    }
+}
+
+/// What a controller starts from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parameters {
+    /// Segment size in bytes (SMSS); zero counts as one.
+    pub mss: u64,
+    /// Initial window in bytes.
+    pub initial_window: u64,
+    /// The subflow's row in [`super::Coupling`].
+    pub subflow: usize,
+    /// cwnd never exceeds this many bytes; `u64::MAX` for no cap. One segment always fits.
+    pub max_window: u64,
+    /// Initial ssthresh in bytes; `u64::MAX` for unlimited (RFC 5681, section 3.1: arbitrarily
+    /// high). Raised to two segments if less.
+    pub initial_ssthresh: u64,
+    /// Whether CUBIC's initial slow start uses HyStart++ (RFC 9406). No other controller looks at it.
+    pub hystart: bool,
+}
+
+/// A controller of this kind.
+pub fn build(kind: CongestionKind, p: Parameters) -> Box<dyn Congestion> {
+    match kind {
+        CongestionKind::Reno => Box::new(Reno::new(&p)),
+    }
+}

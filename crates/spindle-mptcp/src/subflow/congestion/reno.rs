@@ -1,0 +1,94 @@
+//! Standard TCP congestion control (RFC 5681) with byte counting (RFC 3465).
+
+use spindle_units::Instant;
+
+use super::window::{MIN_SSTHRESH_SEGMENTS, Window};
+use super::{AckSample, Congestion, Coupling, Parameters, Signal};
+
+/// Slow start, congestion avoidance and halving (RFC 5681, sections 3.1 and 3.2). Each subflow by
+/// itself: with several of them this is "uncoupled" control.
+#[derive(Clone, Debug)]
+pub struct Reno {
+    window: Window,
+    subflow: usize,
+    /// RFC 3465's L in segments.
+    limit: u64,
+}
+
+impl Reno {
+    /// A controller in slow start, with L = 1: an acknowledgement opens cwnd by one segment at most
+    /// (RFC 5681, equation 2).
+    pub fn new(p: &Parameters) -> Self {
+        Self {
+            window: Window::new(p),
+            subflow: p.subflow,
+            limit: 1,
+        }
+    }
+
+    /// Lets an acknowledgement open cwnd by up to `segments` in slow start (RFC 3465, section 2.2:
+    /// L = 2 at most over the Internet; more is for paced senders). After a timeout one still
+    /// (RFC 3465, section 2.3).
+    pub fn with_byte_counting_limit(mut self, segments: u64) -> Self {
+        self.limit = segments.max(1);
+        self
+    }
+
+    fn grow(&mut self, acked: u64) {
+        let segments = if self.window.after_timeout() {
+            1
+        } else {
+            self.limit
+        };
+        let limit = segments.saturating_mul(self.window.mss());
+        let rest = self.window.slow_start(acked, limit);
+        if rest > 0 {
+            self.window.congestion_avoidance(rest as f64);
+        }
+    }
+}
+
+impl Congestion for Reno {
+    fn cwnd(&self) -> u64 {
+        self.window.cwnd()
+    }
+
+    fn ssthresh(&self) -> u64 {
+        self.window.ssthresh()
+    }
+
+    fn on_ack(&mut self, sample: &AckSample, coupling: &mut Coupling) {
+        if self.window.may_grow(sample) {
+            self.grow(sample.acked);
+        }
+        let cwnd = self.window.coupled_cwnd(sample.recovering);
+        coupling.update(self.subflow, cwnd, sample.srtt);
+    }
+
+    fn on_signal(&mut self, _: Instant, in_flight: u64, _: Signal, coupling: &mut Coupling) {
+        self.window.reduce(in_flight / 2, MIN_SSTHRESH_SEGMENTS);
+        coupling.update(self.subflow, self.window.cwnd(), None);
+    }
+
+    fn on_timeout(&mut self, _: Instant, in_flight: u64, first: bool, coupling: &mut Coupling) {
+        self.window
+            .timeout(in_flight / 2, MIN_SSTHRESH_SEGMENTS, first);
+        coupling.update(self.subflow, self.window.cwnd(), None);
+    }
+
+    fn set_cwnd(&mut self, cwnd: u64) {
+        self.window.set_cwnd(cwnd);
+    }
+
+    fn on_idle(&mut self, restart_window: u64) {
+        self.window.shrink_to(restart_window);
+    }
+
+    fn undo(&mut self, _: Instant) {
+        self.window.undo();
+    }
+
+    fn set_mss(&mut self, mss: u64) {
+        self.window.set_mss(mss);
+    }
+}
