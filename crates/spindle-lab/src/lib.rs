@@ -1,1 +1,3 @@
 //! Experiments as data: topology, traffic, transports, sweeps, metrics, claims and reports.
+
+pub mod report;

@@ -1,0 +1,265 @@
+//! The page of `compare` and `run`.
+
+use std::path::{Path, PathBuf};
+
+use maud::{Markup, html};
+
+use super::error::ReportError;
+use super::format::{NONE, Quantity, count, micros};
+use super::model::{CompareReport, ComparePoint, Estimate, TransportResult};
+use super::page::{Page, badge, command, paragraphs, provenance, settings};
+use super::plot::{BarPanel, BarRow, FlowView, bar_panels, ccdf, flow_picture};
+use super::trace::FlowTrace;
+
+/// A column of bars: its title, its unit and where its value stands.
+type Column = (&'static str, Quantity, fn(&TransportResult) -> Option<Estimate>);
+
+impl CompareReport {
+    /// Writes `index.html` and its pictures into `directory`, made if need be, and returns the
+    /// path of the page.
+    ///
+    /// # Errors
+    /// [`ReportError::MixedVersions`] and [`ReportError::MixedConfigurations`] if a run is not of
+    /// the report's identity; [`ReportError::Io`] if a file cannot be written.
+    pub fn write(&self, directory: &Path) -> Result<PathBuf, ReportError> {
+        for result in self.points.iter().flat_map(|p| &p.transports) {
+            self.identity.check(&format!("transport {}", result.name), &result.runs)?;
+        }
+        let mut page = Page::default();
+        let body = self.body(&mut page);
+        page.write(directory, &self.title, &body)
+    }
+
+    fn body(&self, page: &mut Page) -> Markup {
+        html! {
+            header {
+                h1 { (self.title) }
+                (paragraphs(&self.scenario))
+                (settings(&self.settings))
+                (command(&self.command))
+            }
+            main {
+                @if self.points.len() > 1 {
+                    nav aria-label="points" {
+                        @for (i, point) in self.points.iter().enumerate() {
+                            a href=(format!("#point-{i}")) { (label(point, i)) } " "
+                        }
+                    }
+                }
+                @for (i, point) in self.points.iter().enumerate() {
+                    (self.point(page, i, point))
+                }
+                @for (i, trace) in self.flows.iter().enumerate() { (flow_section(page, i, trace)) }
+                @for note in &self.notes { p class="note" { (note) } }
+            }
+            footer { (provenance(&self.identity)) }
+        }
+    }
+
+    fn point(&self, page: &mut Page, i: usize, point: &ComparePoint) -> Markup {
+        let suffix = if self.points.len() > 1 { format!("-{i}") } else { String::new() };
+        let samples: Vec<(&str, &[f64])> =
+            point.transports.iter().map(|t| (t.name.as_str(), t.fct_us.as_slice())).collect();
+        html! {
+            section id=(format!("point-{i}")) {
+                @if self.points.len() > 1 { h2 class="point" { (label(point, i)) } }
+                @if let Some(line) = headline(&point.transports) { p class="headline" { (line) } }
+                h2 { "Completion times" }
+                (page.figure(&format!("fct{suffix}"), CCDF_CAPTION, false, |l| {
+                    ccdf(l, "distribution of flow completion times", &samples)
+                }))
+                h2 { "The tail" }
+                (page.figure(&format!("tail{suffix}"), TAIL_CAPTION, false, |l| {
+                    bar_panels(l, "percentiles of flow completion time", &panels(&TAIL, point))
+                }))
+                h2 { "Timeouts and extra load" }
+                (page.figure(&format!("timeouts{suffix}"), COST_CAPTION, false, |l| {
+                    bar_panels(l, "timeouts and extra load", &panels(&COST, point))
+                }))
+                h2 { "The numbers" }
+                (table(page, &point.transports))
+            }
+        }
+    }
+}
+
+const CCDF_CAPTION: &str = "Both axes are logarithmic: each step down is ten times fewer flows. \
+    Marks stand at 1%, at 0.1% and at the slowest flow.";
+const TAIL_CAPTION: &str = "Each panel has its own scale from zero. Whiskers are 95% intervals, \
+    resampled over runs. Percentiles are nearest rank on all flows.";
+const COST_CAPTION: &str = "A flow counts as timed out if a retransmission timer fired between \
+    request and last byte. Extra load is payload sent beyond the first copy, own retransmissions \
+    excepted, over all payload sent.";
+
+const TAIL: [Column; 4] = [
+    ("Median", Quantity::Micros, |t| t.p50_us),
+    ("95th percentile", Quantity::Micros, |t| t.p95_us),
+    ("99th percentile", Quantity::Micros, |t| t.p99_us),
+    ("99.9th percentile", Quantity::Micros, |t| t.p999_us),
+];
+
+const COST: [Column; 2] = [
+    ("Flows with a timeout", Quantity::Fraction, |t| t.timeout_fraction),
+    ("Extra load", Quantity::Fraction, |t| t.extra_load),
+];
+
+fn panels(columns: &[Column], point: &ComparePoint) -> Vec<BarPanel> {
+    let row = |t: &TransportResult, get: fn(&TransportResult) -> Option<Estimate>| BarRow {
+        name: t.name.clone(),
+        value: get(t),
+    };
+    columns
+        .iter()
+        .map(|(title, quantity, get)| BarPanel {
+            title: (*title).to_owned(),
+            quantity: *quantity,
+            rows: point.transports.iter().map(|t| row(t, *get)).collect(),
+        })
+        .collect()
+}
+
+fn label(point: &ComparePoint, i: usize) -> String {
+    if point.set.is_empty() {
+        return format!("point {}", i + 1);
+    }
+    let pairs: Vec<String> = point.set.iter().map(|(k, v)| format!("{k} = {v}")).collect();
+    pairs.join(", ")
+}
+
+/// The one sentence a reader in a hurry takes along: who has the shortest 99th percentile, and
+/// whether the intervals tell it from the next.
+fn headline(transports: &[TransportResult]) -> Option<String> {
+    let fine = |t: &'_ &TransportResult| t.p99_us.is_some_and(|e| e.value.is_finite());
+    let mut ranked: Vec<&TransportResult> = transports.iter().filter(fine).collect();
+    let p99 = |t: &TransportResult| t.p99_us.unwrap_or_default();
+    ranked.sort_by(|a, b| p99(a).value.total_cmp(&p99(b).value));
+    let (first, second) = (ranked.first()?, ranked.get(1)?);
+    let last = ranked.last()?;
+    let verb = match (p99(first).ci95, p99(second).ci95) {
+        (Some(_), Some(_)) if p99(first).is_apart_from(&p99(second)) => "has the shortest tail",
+        (Some(_), Some(_)) => "has the shortest tail, though its interval meets the next one's",
+        _ => "has the shortest tail (no interval: too few runs)",
+    };
+    let times = p99(last).value / p99(first).value;
+    let factor = if times.is_finite() && times >= 1.05 {
+        format!(", {times:.1} times as fast as {}", last.name)
+    } else {
+        String::new()
+    };
+    Some(format!(
+        "{} {verb}: 99% of its flows are done within {}{factor}. Next is {} with {}.",
+        first.name,
+        micros(p99(first).value),
+        second.name,
+        micros(p99(second).value)
+    ))
+}
+
+fn table(page: &mut Page, transports: &[TransportResult]) -> Markup {
+    html! {
+        div class="scroll" tabindex="0" role="region" aria-label="results" {
+            table {
+                thead {
+                    tr {
+                        th scope="col" { "transport" }
+                        @for name in COLUMNS { th scope="col" { (name) } }
+                    }
+                }
+                tbody {
+                    @for t in transports {
+                        tr {
+                            th scope="row" { (badge(page, &t.name)) }
+                            @for cell in cells(t) { (cell) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+const COLUMNS: [&str; 15] = [
+    "flows", "completed", "aborted", "mean", "p50", "p95", "p99", "p99.9", "max", "timed out",
+    "timeouts", "late timeouts", "fast retr.", "extra load", "goodput",
+];
+
+fn cells(t: &TransportResult) -> Vec<Markup> {
+    let time = Quantity::Micros;
+    let number = |n: u64| html! { td { (count(n)) } };
+    vec![
+        number(t.flows),
+        number(t.completed),
+        number(t.aborted),
+        estimate(time, t.mean_us),
+        estimate(time, t.p50_us),
+        estimate(time, t.p95_us),
+        estimate(time, t.p99_us),
+        estimate(time, t.p999_us),
+        estimate(time, t.max_us.map(Estimate::exact)),
+        estimate(Quantity::Fraction, t.timeout_fraction),
+        number(t.timeouts),
+        number(t.late_timeouts),
+        number(t.fast_retransmits),
+        estimate(Quantity::Fraction, t.extra_load),
+        estimate(Quantity::BitsPerSecond, t.goodput_bps.map(Estimate::exact)),
+    ]
+}
+
+fn estimate(quantity: Quantity, value: Option<Estimate>) -> Markup {
+    html! {
+        td {
+            @match value {
+                Some(e) => {
+                    (quantity.show(e.value))
+                    @if let Some(ci) = e.ci95 { small { (quantity.show_interval(ci)) } }
+                }
+                None => (NONE),
+            }
+        }
+    }
+}
+
+/// A flow: the close-up on its own scale of time, the comparison on a common one, and its story
+/// in words.
+fn flow_section(page: &mut Page, i: usize, trace: &FlowTrace) -> Markup {
+    let stem = format!("flow-{}-{i}", trace.transport);
+    let other = trace.compare_with.as_deref();
+    html! {
+        section {
+            h2 { "One flow, segment by segment" }
+            p { (trace.title) }
+            h3 { (badge(page, &trace.transport)) ", on its own scale of time" }
+            (page.figure(&stem, FLOW_CAPTION, true, |l| flow_picture(l, trace, FlowView::Alone)))
+            (story(trace))
+            @if let Some(other) = other {
+                h3 { "The same flow under " (badge(page, &other.transport)) ", on one scale of time" }
+                (page.figure(&format!("{stem}-compared"), COMPARED_CAPTION, true, |l| {
+                    flow_picture(l, trace, FlowView::Compared)
+                }))
+                (story(other))
+            }
+        }
+    }
+}
+
+const FLOW_CAPTION: &str = "Each lane is a subflow. A bar is a segment as it leaves the sender, the \
+    line after it its way to the receiver; height is its place in the data. A cross is a loss; the \
+    arrow leads from there to the copy that another subflow carried.";
+const COMPARED_CAPTION: &str = "Both flows carry the same request over the same paths. Shaded is \
+    the time from the lost segment's departure until the retransmission timer fires.";
+
+/// The telling events of a trace as a list.
+fn story(trace: &FlowTrace) -> Markup {
+    let (lines, more) = super::story::lines(trace);
+    html! {
+        @if !lines.is_empty() {
+            details {
+                summary { "What happened under " (trace.transport) }
+                ol class="story" {
+                    @for (at, text) in &lines { li { b { (at) } " " (text) } }
+                    @if more > 0 { li { "and " (count(more as u64)) " more" } }
+                }
+            }
+        }
+    }
+}

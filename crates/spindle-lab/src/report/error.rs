@@ -1,0 +1,78 @@
+//! What can go wrong while a report is made.
+
+use std::path::PathBuf;
+
+/// Why a report was not written.
+#[derive(Debug, thiserror::Error)]
+pub enum ReportError {
+    /// A file or directory could not be written.
+    #[error("cannot write report file {}: {source}; give a directory that can be written to", path.display())]
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Runs of different versions of Spindle would stand side by side.
+    #[error(
+        "{place}: run made by version {found}, but the report is of version {expected}; \
+         run both again with one version"
+    )]
+    MixedVersions {
+        /// Where in the report: the transport or figure.
+        place: String,
+        /// The version of the report.
+        expected: String,
+        /// The version of the run.
+        found: String,
+    },
+    /// Runs of different configurations would stand side by side.
+    #[error(
+        "{place}: run of configuration {found}, but the report is of configuration {expected}; \
+         give runs of one experiment file with the same settings"
+    )]
+    MixedConfigurations {
+        /// Where in the report: the transport or figure.
+        place: String,
+        /// The configuration hash of the report.
+        expected: String,
+        /// The configuration hash of the run.
+        found: String,
+    },
+}
+
+/// What made a run: results are comparable only if both are equal.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct RunIdentity {
+    /// The version of Spindle, as `spindle --version` prints it.
+    pub version: String,
+    /// A hash of everything in the experiment but the transport and the seed, in any text form.
+    pub configuration: String,
+}
+
+impl RunIdentity {
+    /// Checks that every run in `runs` is one of this version and configuration.
+    ///
+    /// # Errors
+    /// [`ReportError::MixedVersions`] or [`ReportError::MixedConfigurations`] for the first run
+    /// that differs; `place` says where it stands.
+    pub fn check(&self, place: &str, runs: &[Self]) -> Result<(), ReportError> {
+        for run in runs {
+            if run.version != self.version {
+                return Err(ReportError::MixedVersions {
+                    place: place.to_owned(),
+                    expected: self.version.clone(),
+                    found: run.version.clone(),
+                });
+            }
+            if run.configuration != self.configuration {
+                return Err(ReportError::MixedConfigurations {
+                    place: place.to_owned(),
+                    expected: self.configuration.clone(),
+                    found: run.configuration.clone(),
+                });
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,27 @@
+//! Reports: results as plain data in, a directory with one page and its pictures out.
+//!
+//! [`CompareReport`] is the page of `compare` and `run`: distribution, tail, timeouts, table, and
+//! recovered flows drawn per subflow. [`FigureReport`] is the page of `reproduce`: one per paper, a
+//! section per figure with its claims. A page opens from disk without a network, follows the
+//! light or dark theme of its reader and is drawn for a desktop and for a phone. Every picture also
+//! stands beside the page as an SVG file of its own.
+//!
+//! Runs of different versions or configurations are never put side by side: [`ReportError`].
+
+mod compare;
+mod error;
+mod figure;
+pub mod format;
+mod model;
+mod page;
+pub mod palette;
+mod plot;
+mod story;
+mod trace;
+
+pub use error::{ReportError, RunIdentity};
+pub use model::{
+    AxisSpec, Claim, ClaimKind, CompareReport, ComparePoint, Estimate, Figure, FigureReport,
+    LinePlot, LineSeries, SeriesPoint, TransportResult, Verdict,
+};
+pub use trace::{FlowEvent, FlowEventKind, FlowTrace};

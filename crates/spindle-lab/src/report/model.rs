@@ -1,0 +1,241 @@
+//! What a report is made from.
+
+use super::error::RunIdentity;
+use super::format::Quantity;
+use super::trace::FlowTrace;
+
+/// A measured value with its 95 % interval.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Estimate {
+    /// The value.
+    pub value: f64,
+    /// Lower and upper end of the 95 % interval, if one could be computed.
+    pub ci95: Option<(f64, f64)>,
+}
+
+impl Estimate {
+    /// A value without an interval.
+    pub const fn exact(value: f64) -> Self {
+        Self { value, ci95: None }
+    }
+
+    /// A value with its 95 % interval.
+    pub const fn new(value: f64, low: f64, high: f64) -> Self {
+        Self { value, ci95: Some((low, high)) }
+    }
+
+    /// Whether both have an interval and the two do not meet.
+    pub fn is_apart_from(&self, other: &Self) -> bool {
+        match (self.ci95, other.ci95) {
+            (Some((a, b)), Some((c, d))) => b < c || d < a,
+            _ => false,
+        }
+    }
+}
+
+/// The page of `compare` and `run`.
+#[derive(Clone, Debug, Default)]
+pub struct CompareReport {
+    /// The page's title, "T1, 2% loss on path 1".
+    pub title: String,
+    /// The scenario in words, a paragraph per line.
+    pub scenario: String,
+    /// The command that made the results.
+    pub command: String,
+    /// The version and configuration that every run must have.
+    pub identity: RunIdentity,
+    /// The settings to show, name and value.
+    pub settings: Vec<(String, String)>,
+    /// The points of the sweep; a single one has no settings of its own.
+    pub points: Vec<ComparePoint>,
+    /// Flows to draw.
+    pub flows: Vec<FlowTrace>,
+    /// Remarks to the reader, each a sentence.
+    pub notes: Vec<String>,
+}
+
+/// One point of a sweep: all transports under the same settings.
+#[derive(Clone, Debug, Default)]
+pub struct ComparePoint {
+    /// What the sweep set here, name and value.
+    pub set: Vec<(String, String)>,
+    /// The transports, in the order they are to be shown.
+    pub transports: Vec<TransportResult>,
+}
+
+/// What one transport did at one point, over all seeds.
+#[derive(Clone, Debug, Default)]
+pub struct TransportResult {
+    /// The transport, `fuso` or `tcp@rps-pq`.
+    pub name: String,
+    /// What made each of its runs; checked against the report's identity.
+    pub runs: Vec<RunIdentity>,
+    /// Flows started.
+    pub flows: u64,
+    /// Flows that completed.
+    pub completed: u64,
+    /// Flows that ended with an error.
+    pub aborted: u64,
+    /// Completion times of the completed flows in microseconds, in any order.
+    pub fct_us: Vec<f64>,
+    /// Mean completion time in microseconds.
+    pub mean_us: Option<Estimate>,
+    /// Median completion time in microseconds.
+    pub p50_us: Option<Estimate>,
+    /// 95th percentile in microseconds.
+    pub p95_us: Option<Estimate>,
+    /// 99th percentile in microseconds.
+    pub p99_us: Option<Estimate>,
+    /// 99.9th percentile in microseconds.
+    pub p999_us: Option<Estimate>,
+    /// Longest completion time in microseconds.
+    pub max_us: Option<f64>,
+    /// Share of flows during which a retransmission timer fired, 0 to 1.
+    pub timeout_fraction: Option<Estimate>,
+    /// Timeouts that a request waited for.
+    pub timeouts: u64,
+    /// Timeouts after the request was done.
+    pub late_timeouts: u64,
+    /// Fast retransmits.
+    pub fast_retransmits: u64,
+    /// Retransmissions of data that had arrived.
+    pub spurious_retransmits: u64,
+    /// Payload bytes beyond the first copy, own retransmissions excepted, over all payload bytes
+    /// sent, 0 to 1.
+    pub extra_load: Option<Estimate>,
+    /// Mean goodput in bits per second.
+    pub goodput_bps: Option<f64>,
+}
+
+/// The page of `reproduce` for one paper.
+#[derive(Clone, Debug, Default)]
+pub struct FigureReport {
+    /// The page's title: the paper's.
+    pub title: String,
+    /// What the page is, a paragraph per line.
+    pub introduction: String,
+    /// The figures, in the paper's order. All must be of one version.
+    pub figures: Vec<Figure>,
+}
+
+/// One figure or table of a paper.
+#[derive(Clone, Debug, Default)]
+pub struct Figure {
+    /// Its id in the catalogue, `fuso-fig4ab`.
+    pub id: String,
+    /// Its title.
+    pub title: String,
+    /// The question it asks.
+    pub asks: String,
+    /// The command that made our results.
+    pub command: String,
+    /// The version and configuration that every run must have.
+    pub identity: RunIdentity,
+    /// The parameters, name and value.
+    pub parameters: Vec<(String, String)>,
+    /// Our pictures.
+    pub plots: Vec<LinePlot>,
+    /// The paper's claims and what became of them.
+    pub claims: Vec<Claim>,
+    /// Remarks, each a sentence.
+    pub notes: Vec<String>,
+}
+
+/// Lines over a swept value.
+#[derive(Clone, Debug)]
+pub struct LinePlot {
+    /// What it shows.
+    pub title: String,
+    /// The swept value.
+    pub x: AxisSpec,
+    /// The measured value.
+    pub y: AxisSpec,
+    /// The lines.
+    pub series: Vec<LineSeries>,
+}
+
+/// An axis of a [`LinePlot`].
+#[derive(Clone, Debug)]
+pub struct AxisSpec {
+    /// Its name, without the unit.
+    pub name: String,
+    /// What it measures.
+    pub quantity: Quantity,
+    /// Whether it is logarithmic; values of zero and below are then left out.
+    pub log: bool,
+}
+
+/// One line of a [`LinePlot`].
+#[derive(Clone, Debug, Default)]
+pub struct LineSeries {
+    /// The transport, or what a reference line stands for.
+    pub name: String,
+    /// Whether it was not measured: a bound, a formula, a value printed in the paper.
+    pub reference: bool,
+    /// What made each of its runs; checked against the figure's identity.
+    pub runs: Vec<RunIdentity>,
+    /// The points, in any order.
+    pub points: Vec<SeriesPoint>,
+}
+
+/// A point of a line.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SeriesPoint {
+    /// The swept value.
+    pub x: f64,
+    /// The measured value.
+    pub y: Estimate,
+}
+
+/// A claim of a paper and what became of it.
+#[derive(Clone, Debug)]
+pub struct Claim {
+    /// Its id.
+    pub id: String,
+    /// Whether it names a number or an order.
+    pub kind: ClaimKind,
+    /// The claim in words.
+    pub text: String,
+    /// What the paper says.
+    pub paper: String,
+    /// What was measured.
+    pub measured: String,
+    /// What became of it.
+    pub verdict: Verdict,
+    /// Why, if there is more to say.
+    pub why: String,
+}
+
+/// The kind of a [`Claim`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ClaimKind {
+    /// A number printed in the paper.
+    Numeric,
+    /// An order of schemes stated in words.
+    Ordering,
+}
+
+/// What became of a [`Claim`], at 95 %.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Verdict {
+    /// It holds.
+    Holds,
+    /// It does not hold.
+    Fails,
+    /// The runs do not tell the two sides apart.
+    Tied,
+    /// There is nothing to check it against.
+    NotCheckable,
+}
+
+impl Verdict {
+    /// The word of the results' JSON form.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Holds => "holds",
+            Self::Fails => "fails",
+            Self::Tied => "tied",
+            Self::NotCheckable => "not-checkable",
+        }
+    }
+}

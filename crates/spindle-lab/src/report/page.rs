@@ -1,0 +1,184 @@
+//! The shell every page shares, and the writing of a report's files.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use super::error::ReportError;
+use super::palette::style_rules;
+use super::plot::{Layout, Picture, STYLE};
+
+/// A page being put together, with the pictures it will be written with.
+#[derive(Default)]
+pub(crate) struct Page {
+    files: Vec<(String, String)>,
+    transports: BTreeSet<String>,
+}
+
+impl Page {
+    /// Adds a picture drawn for both widths and returns its markup. `stem` names its file,
+    /// `caption` stands below it; `zoomable` gives it buttons, wheel and pinch.
+    pub(crate) fn figure(
+        &mut self,
+        stem: &str,
+        caption: &str,
+        zoomable: bool,
+        draw: impl Fn(Layout) -> Picture,
+    ) -> Markup {
+        let [wide, narrow] = Layout::ALL.map(draw);
+        self.transports.extend(wide.transports().map(str::to_owned));
+        let file = format!("{}.svg", self.free_stem(stem));
+        self.files.push((file.clone(), wide.standalone()));
+        let class = if zoomable { "figure zoomable" } else { "figure" };
+        html! {
+            figure class=(class) {
+                @if zoomable {
+                    div class="zoom" role="group" aria-label="zoom" hidden="hidden" {
+                        button type="button" data-zoom="in" aria-label="zoom in" { "+" }
+                        button type="button" data-zoom="out" aria-label="zoom out" { "\u{2212}" }
+                        button type="button" data-zoom="left" aria-label="move left" { "\u{2190}" }
+                        button type="button" data-zoom="right" aria-label="move right" { "\u{2192}" }
+                        button type="button" data-zoom="all" { "whole" }
+                    }
+                }
+                (PreEscaped(wide.inline("wide")))
+                (PreEscaped(narrow.inline("narrow")))
+                figcaption { (caption) " " a href=(file) download=(file) { "SVG" } }
+            }
+        }
+    }
+
+    /// `stem` with only letters that every file system takes, different from all before it.
+    fn free_stem(&self, stem: &str) -> String {
+        let stem = file_stem(stem);
+        let taken = |s: &str| self.files.iter().any(|(f, _)| f == &format!("{s}.svg"));
+        let numbered = (2..).map(|i| format!("{stem}-{i}"));
+        std::iter::once(stem.clone()).chain(numbered).find(|s| !taken(s)).unwrap_or(stem)
+    }
+
+    /// The whole page.
+    fn render(&self, title: &str, body: &Markup) -> String {
+        let rules = style_rules(self.transports.iter().map(String::as_str));
+        let theme = include_str!("assets/theme.css");
+        let style = format!("{theme}{STYLE}{}{rules}", include_str!("assets/page.css"));
+        html! {
+            (DOCTYPE)
+            html lang="en" {
+                head {
+                    meta charset="utf-8";
+                    meta name="viewport" content="width=device-width, initial-scale=1";
+                    meta name="generator" content="Spindle";
+                    title { (title) }
+                    style { (PreEscaped(style)) }
+                }
+                body {
+                    (body)
+                    div id="tip" role="status" hidden="hidden" {}
+                    script { (PreEscaped(include_str!("assets/page.js"))) }
+                }
+            }
+        }
+        .into_string()
+    }
+
+    /// Writes `index.html` and the pictures into `directory`, which is made if need be, and returns
+    /// the path of the page.
+    pub(crate) fn write(
+        &self,
+        directory: &Path,
+        title: &str,
+        body: &Markup,
+    ) -> Result<PathBuf, ReportError> {
+        let failed = |path: &Path| {
+            let path = path.to_owned();
+            move |source| ReportError::Io { path, source }
+        };
+        fs::create_dir_all(directory).map_err(failed(directory))?;
+        for (name, svg) in &self.files {
+            let path = directory.join(name);
+            fs::write(&path, svg).map_err(failed(&path))?;
+        }
+        let index = directory.join("index.html");
+        fs::write(&index, self.render(title, body)).map_err(failed(&index))?;
+        Ok(index)
+    }
+}
+
+/// A name made of lower-case letters, digits and hyphens, at most 60 of them.
+pub(crate) fn file_stem(name: &str) -> String {
+    let mut out = String::new();
+    for c in name.chars() {
+        if c.is_ascii_alphanumeric() {
+            out.push(c.to_ascii_lowercase());
+        } else if !out.is_empty() && !out.ends_with('-') {
+            out.push('-');
+        }
+        if out.len() >= 60 {
+            break;
+        }
+    }
+    let out = out.trim_end_matches('-');
+    if out.is_empty() { "picture".to_owned() } else { out.to_owned() }
+}
+
+/// A transport's name with a dot in its colour.
+pub(crate) fn badge(page: &mut Page, name: &str) -> Markup {
+    page.transports.insert(name.to_owned());
+    let class = format!("swatch {}", super::palette::look(name).class);
+    html! { span class=(class) {} (name) }
+}
+
+/// Paragraphs, one per line of `text`.
+pub(crate) fn paragraphs(text: &str) -> Markup {
+    html! { @for line in text.lines().filter(|l| !l.trim().is_empty()) { p { (line) } } }
+}
+
+/// Names and values, as a list that folds on a phone.
+pub(crate) fn settings(pairs: &[(String, String)]) -> Markup {
+    html! {
+        @if !pairs.is_empty() {
+            dl class="settings" {
+                @for (name, value) in pairs { div { dt { (name) } dd { (value) } } }
+            }
+        }
+    }
+}
+
+/// The command that made something, ready to be copied.
+pub(crate) fn command(line: &str) -> Markup {
+    html! { @if !line.is_empty() { pre class="command" { code { (line) } } } }
+}
+
+/// What made the results.
+pub(crate) fn provenance(identity: &super::RunIdentity) -> Markup {
+    html! {
+        @if !identity.version.is_empty() {
+            p class="provenance" {
+                "Spindle " (identity.version)
+                @if !identity.configuration.is_empty() {
+                    ", configuration " code { (identity.configuration) }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stems_are_safe_and_never_collide() {
+        assert_eq!(file_stem("../../etc/passwd"), "etc-passwd");
+        assert_eq!(file_stem("Fig 4(a): 99th"), "fig-4-a-99th");
+        assert_eq!(file_stem("\u{3000}"), "picture");
+        let mut page = Page::default();
+        for _ in 0..3 {
+            let _ = page.figure("a", "", false, |l| Picture::new(l.width(), 1.0, ""));
+        }
+        let names: Vec<_> = page.files.iter().map(|f| f.0.as_str()).collect();
+        assert_eq!(names, ["a.svg", "a-2.svg", "a-3.svg"]);
+    }
+}

@@ -1,0 +1,216 @@
+//! One fixed look per transport name: the same colour, dash and marker on every page.
+//!
+//! Colours are told apart under the common colour-vision deficiencies by hue and lightness
+//! together (after Okabe and Ito, "Color Universal Design", darkened for text contrast on a light
+//! page and lightened for a dark one); dash and marker tell the rest, also in print.
+
+/// A colour as red, green and blue.
+type Rgb = [u8; 3];
+
+/// The shape that marks a measured point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Marker {
+    /// A filled circle.
+    Circle,
+    /// A filled square.
+    Square,
+    /// A square on its corner.
+    Diamond,
+    /// A triangle, point up.
+    Triangle,
+    /// A triangle, point down.
+    Wedge,
+    /// An open circle.
+    Ring,
+}
+
+/// How a transport is drawn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Look {
+    /// The CSS class that carries the colours.
+    pub class: String,
+    /// The colour on a light page, `#rrggbb`.
+    pub light: String,
+    /// The colour on a dark page, `#rrggbb`.
+    pub dark: String,
+    /// The SVG dash array, empty for a full line.
+    pub dash: &'static str,
+    /// The marker of its points.
+    pub marker: Marker,
+}
+
+/// A family of schemes: colour on a light and on a dark page, marker.
+struct Family {
+    light: Rgb,
+    dark: Rgb,
+    marker: Marker,
+}
+
+const fn family(light: u32, dark: u32, marker: Marker) -> Family {
+    Family { light: rgb(light), dark: rgb(dark), marker }
+}
+
+const fn rgb(hex: u32) -> Rgb {
+    [(hex >> 16) as u8, (hex >> 8) as u8, hex as u8]
+}
+
+const FAMILIES: [Family; 12] = [
+    family(0x55_5f_6e, 0xa9_b4_c4, Marker::Square),   // tcp
+    family(0x2f_94_cf, 0x7c_c8_f5, Marker::Triangle), // tlp
+    family(0xc7_86_00, 0xf2_b8_2e, Marker::Wedge),    // repflow
+    family(0xcf_47_0e, 0xff_82_4d, Marker::Diamond),  // mptcp
+    family(0x00_5f_a8, 0x4c_a0_f2, Marker::Circle),   // fuso
+    family(0x00_80_5c, 0x2c_c6_98, Marker::Circle),   // cofuso
+    family(0xa8_45_7f, 0xe7_90_bf, Marker::Diamond),  // mmptcp
+    family(0x5a_3f_a6, 0xa8_95_f2, Marker::Triangle), // caps
+    family(0x80_4e_20, 0xcc_97_66, Marker::Wedge),    // proactive
+    family(0x6b_76_00, 0xb8_c6_4a, Marker::Ring),     // tcp-ir, corrective, reactive
+    family(0x00_7f_8a, 0x43_c3_cf, Marker::Square),   // packet spraying transports
+    family(0x11_14_18, 0xf2_f4_f7, Marker::Ring),     // oracle
+];
+
+const DASHES: [&str; 5] = ["", "7 3", "2 3", "9 3 2 3", "5 2"];
+
+/// The family and dash of a preset name; `None` for a name Spindle does not ship.
+fn known(name: &str) -> Option<(usize, usize)> {
+    Some(match name {
+        "tcp" => (0, 0),
+        "newreno" => (0, 2),
+        "dctcp" => (0, 1),
+        "tlp" => (1, 0),
+        "rack" => (1, 1),
+        "repflow" => (2, 0),
+        "mptcp" => (3, 0),
+        "mptcp-linux" => (3, 1),
+        "deadline-reinjection" => (3, 3),
+        "fuso" => (4, 0),
+        "cofuso" => (5, 0),
+        "cofuso-xor" => (5, 1),
+        "cofuso-fixed" => (5, 3),
+        "mmptcp" => (6, 0),
+        "mmptcp-lt" => (6, 1),
+        "mmptcp-as" => (6, 2),
+        "mmptcp-fc" => (6, 3),
+        "mmptcp-uc" => (6, 4),
+        "caps" => (7, 0),
+        "caps-dark" => (7, 1),
+        "proactive" => (8, 0),
+        "tcp-ir" => (9, 0),
+        "corrective" => (9, 1),
+        "reactive" => (9, 3),
+        "ps" => (10, 0),
+        "ps-tcp" => (10, 1),
+        "mptcp-tcp" => (10, 3),
+        "oracle" => (11, 2),
+        _ => return None,
+    })
+}
+
+/// The look of a transport, of a pair `transport@balancer`, or of any other name.
+pub fn look(name: &str) -> Look {
+    let (base, balancer) = name.split_once('@').unwrap_or((name, ""));
+    let (stem, fade) = subflow_count(base);
+    let hash = fnv(name);
+    let (index, mut dash) = known(base).or_else(|| known(stem)).unwrap_or_else(|| {
+        let hash = fnv(base) as usize;
+        (hash % (FAMILIES.len() - 1), 1 + (hash >> 8) % (DASHES.len() - 1))
+    });
+    if !balancer.is_empty() {
+        dash = (dash + 1 + fnv(balancer) as usize % (DASHES.len() - 1)) % DASHES.len();
+    }
+    let family = &FAMILIES[index];
+    Look {
+        class: class_name(name, hash),
+        light: hex(mix(family.light, [255; 3], fade)),
+        dark: hex(mix(family.dark, [16; 3], fade)),
+        dash: DASHES[dash],
+        marker: variant(family.marker, fade),
+    }
+}
+
+/// Splits `fuso-4` into its scheme and how far its colour fades: fewer subflows are paler.
+fn subflow_count(base: &str) -> (&str, f64) {
+    let split = base.rsplit_once('-').and_then(|(stem, n)| Some((stem, n.parse::<u32>().ok()?)));
+    match split {
+        Some((stem, n @ 1..=8)) if known(base).is_none() => {
+            (stem, 0.55 * (1.0 - f64::from(n).log2() / 3.0))
+        }
+        _ => (base, 0.0),
+    }
+}
+
+/// Paler members of a family get another marker too.
+fn variant(marker: Marker, fade: f64) -> Marker {
+    match (fade * 10.0) as u32 {
+        0 => marker,
+        1 => Marker::Square,
+        2 | 3 => Marker::Triangle,
+        _ => Marker::Ring,
+    }
+}
+
+fn mix(from: Rgb, to: Rgb, share: f64) -> Rgb {
+    let part = |a: u8, b: u8| (f64::from(a) + (f64::from(b) - f64::from(a)) * share).round() as u8;
+    [part(from[0], to[0]), part(from[1], to[1]), part(from[2], to[2])]
+}
+
+fn hex([r, g, b]: Rgb) -> String {
+    format!("#{r:02x}{g:02x}{b:02x}")
+}
+
+/// A class name that no other transport name has, made of safe letters only.
+fn class_name(name: &str, hash: u64) -> String {
+    let safe: String = name.chars().filter(char::is_ascii_alphanumeric).take(24).collect();
+    format!("t-{safe}-{:06x}", hash & 0xff_ffff)
+}
+
+/// FNV-1a: a hash that is the same in every version and on every machine.
+fn fnv(text: &str) -> u64 {
+    let step = |h: u64, b: u8| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3);
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, step)
+}
+
+/// The style rules that give each class its colour `--c`, on a light and on a dark page.
+pub(crate) fn style_rules<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    let looks: Vec<Look> = names.into_iter().map(look).collect();
+    let mut light = String::new();
+    let mut dark = String::new();
+    for l in &looks {
+        light += &format!(".{}{{--c:{}}}", l.class, l.light);
+        dark += &format!(".{}{{--c:{}}}", l.class, l.dark);
+    }
+    format!("{light}@media(prefers-color-scheme:dark){{{dark}}}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn the_papers_schemes_look_different() {
+        let names = ["tcp", "tlp", "repflow", "mptcp", "fuso", "cofuso", "mmptcp", "caps", "oracle"];
+        let colours: HashSet<_> = names.iter().map(|n| look(n).light).collect();
+        assert_eq!(colours.len(), names.len());
+    }
+
+    #[test]
+    fn more_subflows_are_stronger_and_all_differ() {
+        let looks: HashSet<_> = ["fuso-1", "fuso-2", "fuso-4", "fuso-8"].map(|n| look(n).light).into();
+        assert_eq!(looks.len(), 4);
+        assert_eq!(look("fuso-8").light, look("fuso").light);
+    }
+
+    #[test]
+    fn a_name_always_looks_the_same_and_a_pair_keeps_the_colour() {
+        assert_eq!(look("my-policy"), look("my-policy"));
+        assert_eq!(look("tcp@rps-pq").light, look("tcp").light);
+        assert_ne!(look("tcp@rps").dash, look("tcp").dash);
+    }
+
+    #[test]
+    fn a_hostile_name_makes_a_safe_class() {
+        let l = look("}</style><script>alert(1)</script>\"'&");
+        assert!(l.class.chars().all(|c| c.is_ascii_alphanumeric() || c == '-'), "{}", l.class);
+    }
+}

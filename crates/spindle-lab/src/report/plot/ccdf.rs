@@ -1,0 +1,104 @@
+//! The distribution of flow completion times: complementary, on two logarithmic axes, so that the
+//! tail takes as much room as the body.
+
+use super::super::format::{Quantity, count, micros, percent};
+use super::super::palette::Look;
+use super::frame::{Area, Axis, KeyEntry, draw_frame, draw_key, empty_picture};
+use super::scale::Scale;
+use super::svg::number;
+use super::{Layout, Picture};
+
+/// A nanosecond: what stands for zero on a logarithmic axis.
+const LEAST_US: f64 = 1e-3;
+
+/// Shares that are marked on each line: 1 %, 0.1 %.
+const MARKED: [f64; 2] = [0.01, 0.001];
+
+/// The complementary distribution of each transport's samples (name, microseconds).
+pub(crate) fn ccdf(layout: Layout, title: &str, transports: &[(&str, &[f64])]) -> Picture {
+    let sorted: Vec<(&str, Vec<f64>)> =
+        transports.iter().map(|(name, samples)| (*name, usable(samples))).collect();
+    let all = || sorted.iter().flat_map(|(_, s)| s.first().into_iter().chain(s.last()));
+    let Some(low) = all().copied().min_by(f64::total_cmp) else {
+        return empty_picture(layout, title);
+    };
+    let high = all().copied().fold(low, f64::max);
+    let most = sorted.iter().map(|(_, s)| s.len()).max().unwrap_or(1).max(10);
+
+    let mut p = Picture::new(layout.width(), 0.0, title);
+    let keys = sorted
+        .iter()
+        .map(|(name, _)| KeyEntry { name: (*name).to_owned(), look: p.look(name), marked: true })
+        .collect::<Vec<_>>();
+    let top = draw_key(&mut p, layout, 4.0, &keys) + 30.0;
+    let area = Area {
+        left: 56.0,
+        right: layout.width() - layout.pick(24.0, 16.0),
+        top,
+        bottom: top + layout.pick(360.0, 300.0),
+    };
+    let x = Axis {
+        scale: Scale::log((low * 0.92, high * 1.08), (area.left, area.right)),
+        quantity: Quantity::Micros,
+        name: "flow completion time",
+        ticks: layout.pick(7.0, 4.0) as usize,
+    };
+    let y = Axis {
+        scale: Scale::log((0.8 / most as f64, 1.0), (area.bottom, area.top)),
+        quantity: Quantity::Fraction,
+        name: "share of flows that take at least this long",
+        ticks: 6,
+    };
+    draw_frame(&mut p, area, &x, &y);
+    for (name, samples) in &sorted {
+        let l = p.look(name);
+        draw_line(&mut p, &l, name, samples, &x.scale, &y.scale);
+    }
+    p.set_height(area.bottom + 50.0);
+    p
+}
+
+/// The finite, non-negative samples, ascending, none below a nanosecond.
+fn usable(samples: &[f64]) -> Vec<f64> {
+    let fine = samples.iter().copied().filter(|v| v.is_finite() && *v >= 0.0);
+    let mut out: Vec<f64> = fine.map(|v| v.max(LEAST_US)).collect();
+    out.sort_by(f64::total_cmp);
+    out
+}
+
+fn draw_line(p: &mut Picture, l: &Look, name: &str, samples: &[f64], x: &Scale, y: &Scale) {
+    let n = samples.len();
+    let share = |i: usize| (n - i) as f64 / n as f64;
+    let point = |i: usize| (x.at(samples[i]), y.at(share(i)));
+    let mut path = String::new();
+    let mut last = (f64::MIN, f64::MIN);
+    for i in 0..n {
+        let (px, py) = point(i);
+        // Points closer than a pixel cannot be told apart; the last one always stands.
+        let moved = (px - last.0).abs() >= 0.8 || (py - last.1).abs() >= 0.8;
+        if moved || i + 1 == n {
+            let verb = if path.is_empty() { 'M' } else { 'L' };
+            path += &format!("{verb}{} {}", number(px), number(py));
+            last = (px, py);
+        }
+    }
+    if n > 1 {
+        p.el("path")
+            .a("class", &format!("series {}", l.class))
+            .a("stroke-dasharray", l.dash)
+            .a("d", &path)
+            .tip(name);
+    }
+    for mark in MARKED {
+        // The nearest rank: the smallest sample that at most `mark` of the flows exceed.
+        let rank = (n as f64 * (1.0 - mark)).ceil().max(1.0) as usize - 1;
+        if n as f64 * mark >= 1.0 {
+            let text = format!("{name}: {} of flows take {} or more", percent(mark), micros(samples[rank]));
+            p.marker(l, (x.at(samples[rank]), y.at(share(rank))), 4.0).tip(&text);
+        }
+    }
+    if n > 0 {
+        let text = format!("{name}: the slowest of {} flows, {}", count(n as u64), micros(samples[n - 1]));
+        p.marker(l, point(n - 1), 3.0).tip(&text);
+    }
+}

@@ -1,0 +1,292 @@
+//! From a flow's events to what is drawn: each transmission with its fate, each copy with its
+//! original, each timeout with the wait before it.
+
+use std::collections::{HashMap, VecDeque};
+
+use spindle_units::Instant;
+
+use super::super::trace::{FlowEvent, FlowEventKind, FlowTrace};
+
+/// At most so many transmissions are drawn: beyond, a picture shows nothing but ink.
+const MOST_DRAWN: usize = 3_000;
+
+/// How far back a timeout or copy is looked for when no transmission starts at its DSN.
+const LOOK_BACK: usize = 512;
+
+/// What became of a transmission.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Fate {
+    /// It reached the receiver, at this time in microseconds.
+    Arrived(f64),
+    /// It was dropped at this time by this link.
+    Lost(f64, String),
+    /// The trace does not say.
+    Unknown,
+}
+
+/// Why a segment was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    /// For the first time.
+    New,
+    /// Again by its own subflow.
+    Again,
+    /// As a copy of another subflow's.
+    Copy,
+    /// As a loss probe.
+    Probe,
+}
+
+/// One segment on its way. Times are in microseconds since the request, sequence numbers in bytes
+/// since the flow's first byte.
+#[derive(Clone, Debug)]
+pub(crate) struct Transmission {
+    /// The lane.
+    pub(crate) subflow: u8,
+    /// Why it was sent.
+    pub(crate) kind: Kind,
+    /// When it was sent.
+    pub(crate) sent: f64,
+    /// First byte.
+    pub(crate) dsn: f64,
+    /// Length in bytes.
+    pub(crate) len: f64,
+    /// What became of it.
+    pub(crate) fate: Fate,
+    /// The event's note.
+    pub(crate) note: String,
+    /// Whether it must be drawn however many there are.
+    telling: bool,
+}
+
+/// A wait for a retransmission timer.
+#[derive(Clone, Debug)]
+pub(crate) struct Wait {
+    /// The lane.
+    pub(crate) subflow: u8,
+    /// When the segment waited for was sent.
+    pub(crate) from: f64,
+    /// When the timer fired.
+    pub(crate) to: f64,
+    /// First byte waited for.
+    pub(crate) dsn: f64,
+}
+
+/// A flow ready to be drawn.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Story {
+    /// The transmissions, in the order sent.
+    pub(crate) sent: Vec<Transmission>,
+    /// Original and copy, as indices into `sent`.
+    pub(crate) copies: Vec<(usize, usize)>,
+    /// The waits for timeouts.
+    pub(crate) waits: Vec<Wait>,
+    /// Fast retransmits: lane, time, DSN.
+    pub(crate) fast: Vec<(u8, f64, f64)>,
+    /// DATA_ACKs as the sender learned of them: time, DSN.
+    pub(crate) acked: Vec<(f64, f64)>,
+    /// Lowest and highest byte.
+    pub(crate) span: (f64, f64),
+    /// How many transmissions are not drawn.
+    pub(crate) left_out: usize,
+    /// How long the flow took, in microseconds.
+    pub(crate) completed: f64,
+    /// One lane for each subflow that is there or that has an event.
+    pub(crate) lanes: usize,
+}
+
+/// Reads a trace.
+pub(crate) fn read(trace: &FlowTrace) -> Story {
+    let mut reader = Reader {
+        issued: trace.issued,
+        origin: trace.events.iter().find(|e| e.kind == FlowEventKind::New).map_or(0, |e| e.dsn),
+        under_way: HashMap::new(),
+        latest: HashMap::new(),
+        story: Story { completed: micros(trace.issued, trace.completed), ..Story::default() },
+    };
+    for event in &trace.events {
+        reader.take(event);
+    }
+    let mut story = reader.story;
+    let top = trace.events.iter().map(|e| usize::from(e.subflow) + 1).max().unwrap_or(0);
+    story.lanes = top.max(usize::from(trace.subflows)).max(1);
+    let (low, high) = story
+        .sent
+        .iter()
+        .fold((0.0f64, 1.0f64), |(l, h), t| (l.min(t.dsn), h.max(t.dsn + t.len)));
+    story.span = (low, high);
+    thin(&mut story);
+    story
+}
+
+fn micros(from: Instant, to: Instant) -> f64 {
+    to.since(from).as_nanos() as f64 / 1e3
+}
+
+struct Reader {
+    issued: Instant,
+    origin: u64,
+    /// Transmissions whose fate is open, by lane and DSN; a path keeps their order.
+    under_way: HashMap<(u8, u64), VecDeque<usize>>,
+    /// The last transmission by lane and DSN.
+    latest: HashMap<(u8, u64), usize>,
+    story: Story,
+}
+
+impl Reader {
+    fn take(&mut self, e: &FlowEvent) {
+        let at = micros(self.issued, e.at);
+        let dsn = e.dsn.wrapping_sub(self.origin) as i64 as f64;
+        match &e.kind {
+            FlowEventKind::New => self.send(e, at, dsn, Kind::New),
+            FlowEventKind::Retransmission => self.send(e, at, dsn, Kind::Again),
+            FlowEventKind::Probe => self.send(e, at, dsn, Kind::Probe),
+            FlowEventKind::Recovery { copy_of_subflow } => {
+                let original = self.carrier(*copy_of_subflow, e.dsn, dsn);
+                self.send(e, at, dsn, Kind::Copy);
+                if let Some(original) = original {
+                    self.story.sent[original].telling = true;
+                    self.story.copies.push((original, self.story.sent.len() - 1));
+                }
+            }
+            FlowEventKind::Arrived => self.end(e, Fate::Arrived(at)),
+            FlowEventKind::Lost { link } => self.end(e, Fate::Lost(at, link.clone())),
+            FlowEventKind::AckedData => {
+                let before = self.story.acked.last().map_or(0.0, |a| a.1);
+                if dsn > before {
+                    self.story.acked.push((at, dsn));
+                }
+            }
+            FlowEventKind::Rto => {
+                let carrier = self.carrier(e.subflow, e.dsn, dsn);
+                let from = carrier.map_or(at, |i| self.story.sent[i].sent);
+                self.story.waits.push(Wait { subflow: e.subflow, from, to: at, dsn });
+            }
+            FlowEventKind::FastRetransmit => self.story.fast.push((e.subflow, at, dsn)),
+        }
+    }
+
+    fn send(&mut self, e: &FlowEvent, sent: f64, dsn: f64, kind: Kind) {
+        let index = self.story.sent.len();
+        self.under_way.entry((e.subflow, e.dsn)).or_default().push_back(index);
+        self.latest.insert((e.subflow, e.dsn), index);
+        self.story.sent.push(Transmission {
+            subflow: e.subflow,
+            kind,
+            sent,
+            dsn,
+            len: f64::from(e.len),
+            fate: Fate::Unknown,
+            note: e.note.clone(),
+            telling: kind != Kind::New,
+        });
+    }
+
+    fn end(&mut self, e: &FlowEvent, fate: Fate) {
+        let waiting = self.under_way.get_mut(&(e.subflow, e.dsn));
+        let Some(index) = waiting.and_then(VecDeque::pop_front) else { return };
+        let t = &mut self.story.sent[index];
+        t.telling |= matches!(fate, Fate::Lost(..));
+        t.fate = fate;
+    }
+
+    /// The last transmission on a lane that carried a byte.
+    fn carrier(&self, subflow: u8, dsn: u64, relative: f64) -> Option<usize> {
+        let covers = |t: &Transmission| {
+            t.subflow == subflow && t.dsn <= relative && relative < t.dsn + t.len
+        };
+        let recent = self.story.sent.iter().enumerate().rev().take(LOOK_BACK);
+        let exact = self.latest.get(&(subflow, dsn)).copied();
+        exact.or_else(|| recent.into_iter().find(|(_, t)| covers(t)).map(|(i, _)| i))
+    }
+}
+
+/// Leaves out ordinary transmissions, evenly, until the rest can be drawn.
+fn thin(story: &mut Story) {
+    if story.sent.len() <= MOST_DRAWN {
+        return;
+    }
+    let telling = story.sent.iter().filter(|t| t.telling).count();
+    let room = MOST_DRAWN.saturating_sub(telling).max(1);
+    let stride = (story.sent.len() - telling).div_ceil(room).max(1);
+    let mut index = HashMap::new();
+    let mut kept = Vec::new();
+    for (i, t) in story.sent.drain(..).enumerate() {
+        let stays = if t.telling { kept.len() < 2 * MOST_DRAWN } else { i % stride == 0 };
+        if stays {
+            index.insert(i, kept.len());
+            kept.push(t);
+        } else {
+            story.left_out += 1;
+        }
+    }
+    story.sent = kept;
+    let find = |i: &usize| index.get(i).copied();
+    story.copies = story.copies.iter().filter_map(|(a, b)| Some((find(a)?, find(b)?))).collect();
+    story.acked.truncate(MOST_DRAWN);
+    story.waits.truncate(MOST_DRAWN);
+    story.fast.truncate(MOST_DRAWN);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(us: u64, subflow: u8, kind: FlowEventKind, dsn: u64) -> FlowEvent {
+        let at = Instant::from_nanos(us * 1_000);
+        FlowEvent { at, subflow, kind, dsn, len: 1460, note: String::new() }
+    }
+
+    fn trace(events: Vec<FlowEvent>) -> FlowTrace {
+        FlowTrace {
+            transport: "fuso".into(),
+            title: "a flow".into(),
+            issued: Instant::ZERO,
+            completed: Instant::from_nanos(1_000_000),
+            subflows: 2,
+            events,
+            compare_with: None,
+        }
+    }
+
+    #[test]
+    fn copies_find_their_originals_and_timeouts_their_waits() {
+        let start = u64::MAX - 1459;
+        let story = read(&trace(vec![
+            event(0, 0, FlowEventKind::New, start),
+            event(1, 1, FlowEventKind::New, 0),
+            event(50, 0, FlowEventKind::Lost { link: "p1".into() }, start),
+            event(90, 1, FlowEventKind::Arrived, 0),
+            event(200, 1, FlowEventKind::Recovery { copy_of_subflow: 0 }, start),
+            event(290, 1, FlowEventKind::Arrived, start),
+            event(5_000, 0, FlowEventKind::Rto, start),
+        ]));
+        assert_eq!(story.copies, [(0, 2)]);
+        assert_eq!(story.sent[0].fate, Fate::Lost(50.0, "p1".into()));
+        assert_eq!(story.sent[2].fate, Fate::Arrived(290.0));
+        assert_eq!((story.waits[0].from, story.waits[0].to), (0.0, 5_000.0));
+        assert_eq!(story.span, (0.0, 2920.0), "sequence numbers wrap");
+    }
+
+    #[test]
+    fn a_flow_of_a_million_segments_stays_small_and_keeps_what_tells() {
+        let mut events: Vec<_> =
+            (0..100_000).map(|i| event(i, 0, FlowEventKind::New, i * 1460)).collect();
+        events.push(event(100_000, 1, FlowEventKind::Recovery { copy_of_subflow: 0 }, 1460));
+        let story = read(&trace(events));
+        assert!(story.sent.len() <= 2 * MOST_DRAWN, "{}", story.sent.len());
+        assert_eq!(story.sent.len() + story.left_out, 100_001);
+        let (from, to) = story.copies[0];
+        assert_eq!(story.sent[from].dsn, story.sent[to].dsn);
+    }
+
+    #[test]
+    fn events_without_a_transmission_are_harmless() {
+        let story = read(&trace(vec![
+            event(1, 7, FlowEventKind::Arrived, 5),
+            event(2, 7, FlowEventKind::Rto, 5),
+            event(3, 7, FlowEventKind::Recovery { copy_of_subflow: 3 }, 5),
+        ]));
+        assert_eq!((story.lanes, story.copies.len(), story.sent.len()), (8, 0, 1));
+    }
+}

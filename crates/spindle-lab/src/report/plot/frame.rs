@@ -1,0 +1,111 @@
+//! The frame of a plot: two axes with grid, ticks and names, and the key above it.
+
+use super::super::format::Quantity;
+use super::super::palette::Look;
+use super::scale::Scale;
+use super::{Layout, Picture};
+
+/// An axis: its scale, what it measures and its name.
+pub(crate) struct Axis<'a> {
+    /// From values to coordinates.
+    pub(crate) scale: Scale,
+    /// How its ticks are printed.
+    pub(crate) quantity: Quantity,
+    /// Its name.
+    pub(crate) name: &'a str,
+    /// About how many ticks it gets.
+    pub(crate) ticks: usize,
+}
+
+/// The rectangle inside the axes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Area {
+    /// Left edge.
+    pub(crate) left: f64,
+    /// Right edge.
+    pub(crate) right: f64,
+    /// Upper edge.
+    pub(crate) top: f64,
+    /// Lower edge.
+    pub(crate) bottom: f64,
+}
+
+/// Draws grid lines, ticks, tick texts and axis names around `area`.
+pub(crate) fn draw_frame(p: &mut Picture, area: Area, x: &Axis<'_>, y: &Axis<'_>) {
+    for t in y.scale.ticks(y.ticks) {
+        let at = y.scale.at(t);
+        p.line("grid", (area.left, at), (area.right, at));
+        p.text("tick", (area.left - 8.0, at + 4.0), "end", &y.quantity.show(t));
+    }
+    for t in x.scale.ticks(x.ticks) {
+        let at = x.scale.at(t);
+        p.line("grid", (at, area.top), (at, area.bottom));
+        p.line("axis", (at, area.bottom), (at, area.bottom + 4.0));
+        p.text("tick", (at, area.bottom + 18.0), "middle", &x.quantity.show(t));
+    }
+    p.line("axis", (area.left, area.bottom), (area.right, area.bottom));
+    let middle = f64::midpoint(area.left, area.right);
+    p.text("name", (middle, area.bottom + 38.0), "middle", x.name);
+    p.text("name", (area.left - 48.0, area.top - 12.0), "start", y.name);
+}
+
+/// An entry of the key: a name, the transport look it is drawn in, whether with a marker.
+pub(crate) struct KeyEntry {
+    /// The text.
+    pub(crate) name: String,
+    /// Its line and marker.
+    pub(crate) look: Look,
+    /// Whether the line carries markers.
+    pub(crate) marked: bool,
+}
+
+/// Draws the key from (`left`, `top`) in as many rows as it needs and returns the y below it.
+pub(crate) fn draw_key(p: &mut Picture, layout: Layout, top: f64, entries: &[KeyEntry]) -> f64 {
+    let (left, right) = (8.0, layout.width() - 8.0);
+    let (mut x, mut y) = (left, top + 14.0);
+    for e in entries {
+        let width = 44.0 + text_width(&e.name, 13.0);
+        if x > left && x + width > right {
+            x = left;
+            y += 22.0;
+        }
+        let mid = y - 4.0;
+        p.el("line")
+            .a("class", &format!("series {}", e.look.class))
+            .a("stroke-dasharray", e.look.dash)
+            .n("x1", x)
+            .n("y1", mid)
+            .n("x2", x + 26.0)
+            .n("y2", mid)
+            .end();
+        if e.marked {
+            p.marker(&e.look, (x + 13.0, mid), 4.0).end();
+        }
+        p.text("label", (x + 32.0, y), "start", &e.name);
+        x += width + 10.0;
+    }
+    if entries.is_empty() { top } else { y + 8.0 }
+}
+
+/// About how wide a text is in a sans-serif font of `size` units.
+pub(crate) fn text_width(text: &str, size: f64) -> f64 {
+    text.chars().map(|c| if c.is_ascii() { 0.56 } else { 0.62 }).sum::<f64>() * size
+}
+
+/// `text` cut to about `width` units, with an ellipsis where it was cut.
+pub(crate) fn fit_text(text: &str, size: f64, width: f64) -> String {
+    if text_width(text, size) <= width {
+        return text.to_owned();
+    }
+    let room = (width / (size * 0.58)).max(2.0) as usize - 1;
+    let mut cut: String = text.chars().take(room).collect();
+    cut.push('\u{2026}');
+    cut
+}
+
+/// A picture that says that there is nothing to show.
+pub(crate) fn empty_picture(layout: Layout, title: &str) -> Picture {
+    let mut p = Picture::new(layout.width(), 90.0, title);
+    p.text("muted", (layout.width() / 2.0, 50.0), "middle", "no completed flow to show");
+    p
+}
