@@ -6,13 +6,17 @@ use maud::{Markup, html};
 
 use super::error::ReportError;
 use super::format::{NONE, Quantity, count, micros};
-use super::model::{CompareReport, ComparePoint, Estimate, TransportResult};
+use super::model::{ComparePoint, CompareReport, Estimate, TransportResult};
 use super::page::{Page, badge, command, paragraphs, provenance, settings};
 use super::plot::{BarPanel, BarRow, FlowView, bar_panels, ccdf, flow_picture};
 use super::trace::FlowTrace;
 
 /// A column of bars: its title, its unit and where its value stands.
-type Column = (&'static str, Quantity, fn(&TransportResult) -> Option<Estimate>);
+type Column = (
+    &'static str,
+    Quantity,
+    fn(&TransportResult) -> Option<Estimate>,
+);
 
 impl CompareReport {
     /// Writes `index.html` and its pictures into `directory`, made if need be, and returns the
@@ -23,7 +27,8 @@ impl CompareReport {
     /// the report's identity; [`ReportError::Io`] if a file cannot be written.
     pub fn write(&self, directory: &Path) -> Result<PathBuf, ReportError> {
         for result in self.points.iter().flat_map(|p| &p.transports) {
-            self.identity.check(&format!("transport {}", result.name), &result.runs)?;
+            self.identity
+                .check(&format!("transport {}", result.name), &result.runs)?;
         }
         let mut page = Page::default();
         let body = self.body(&mut page);
@@ -57,9 +62,16 @@ impl CompareReport {
     }
 
     fn point(&self, page: &mut Page, i: usize, point: &ComparePoint) -> Markup {
-        let suffix = if self.points.len() > 1 { format!("-{i}") } else { String::new() };
-        let samples: Vec<(&str, &[f64])> =
-            point.transports.iter().map(|t| (t.name.as_str(), t.fct_us.as_slice())).collect();
+        let suffix = if self.points.len() > 1 {
+            format!("-{i}")
+        } else {
+            String::new()
+        };
+        let samples: Vec<(&str, &[f64])> = point
+            .transports
+            .iter()
+            .map(|t| (t.name.as_str(), t.fct_us.as_slice()))
+            .collect();
         html! {
             section id=(format!("point-{i}")) {
                 @if self.points.len() > 1 { h2 class="point" { (label(point, i)) } }
@@ -99,7 +111,9 @@ const TAIL: [Column; 4] = [
 ];
 
 const COST: [Column; 2] = [
-    ("Flows with a timeout", Quantity::Fraction, |t| t.timeout_fraction),
+    ("Flows with a timeout", Quantity::Fraction, |t| {
+        t.timeout_fraction
+    }),
     ("Extra load", Quantity::Fraction, |t| t.extra_load),
 ];
 
@@ -122,7 +136,11 @@ fn label(point: &ComparePoint, i: usize) -> String {
     if point.set.is_empty() {
         return format!("point {}", i + 1);
     }
-    let pairs: Vec<String> = point.set.iter().map(|(k, v)| format!("{k} = {v}")).collect();
+    let pairs: Vec<String> = point
+        .set
+        .iter()
+        .map(|(k, v)| format!("{k} = {v}"))
+        .collect();
     pairs.join(", ")
 }
 
@@ -142,7 +160,7 @@ fn headline(transports: &[TransportResult]) -> Option<String> {
     };
     let times = p99(last).value / p99(first).value;
     let factor = if times.is_finite() && times >= 1.05 {
-        format!(", {times:.1} times as fast as {}", last.name)
+        format!("; {} takes {times:.1} times as long", last.name)
     } else {
         String::new()
     };
@@ -179,8 +197,21 @@ fn table(page: &mut Page, transports: &[TransportResult]) -> Markup {
 }
 
 const COLUMNS: [&str; 15] = [
-    "flows", "completed", "aborted", "mean", "p50", "p95", "p99", "p99.9", "max", "timed out",
-    "timeouts", "late timeouts", "fast retr.", "extra load", "goodput",
+    "flows",
+    "completed",
+    "aborted",
+    "mean",
+    "p50",
+    "p95",
+    "p99",
+    "p99.9",
+    "max",
+    "timed out",
+    "timeouts",
+    "late timeouts",
+    "fast retr.",
+    "extra load",
+    "goodput",
 ];
 
 fn cells(t: &TransportResult) -> Vec<Markup> {

@@ -26,14 +26,19 @@ impl FigureReport {
     }
 
     fn check(&self) -> Result<(), ReportError> {
-        let Some(first) = self.figures.first() else { return Ok(()) };
+        let Some(first) = self.figures.first() else {
+            return Ok(());
+        };
         for figure in &self.figures {
             // Figures differ in configuration by nature; only the version must be one.
             let same = super::RunIdentity {
                 version: first.identity.version.clone(),
                 configuration: figure.identity.configuration.clone(),
             };
-            same.check(&format!("figure {}", figure.id), std::slice::from_ref(&figure.identity))?;
+            same.check(
+                &format!("figure {}", figure.id),
+                std::slice::from_ref(&figure.identity),
+            )?;
             for series in figure.plots.iter().flat_map(|p| &p.series) {
                 let place = format!("figure {}, {}", figure.id, series.name);
                 figure.identity.check(&place, &series.runs)?;
@@ -78,7 +83,12 @@ fn anchor(f: &Figure) -> String {
 
 /// How many claims there are of each verdict.
 fn tally<'a>(claims: impl Iterator<Item = &'a Claim> + Clone) -> Markup {
-    let all = [Verdict::Holds, Verdict::Tied, Verdict::Fails, Verdict::NotCheckable];
+    let all = [
+        Verdict::Holds,
+        Verdict::Tied,
+        Verdict::Fails,
+        Verdict::NotCheckable,
+    ];
     let number = |v: Verdict| claims.clone().filter(|c| c.verdict == v).count() as u64;
     html! {
         p class="tally" {
@@ -169,7 +179,12 @@ fn or_none(text: &str) -> &str {
 
 /// The values behind a picture, folded away.
 fn values(page: &mut Page, plot: &LinePlot) -> Markup {
-    let mut xs: Vec<f64> = plot.series.iter().flat_map(|s| &s.points).map(|q| q.x).collect();
+    let mut xs: Vec<f64> = plot
+        .series
+        .iter()
+        .flat_map(|s| &s.points)
+        .map(|q| q.x)
+        .collect();
     xs.sort_by(f64::total_cmp);
     xs.dedup();
     html! {

@@ -72,7 +72,10 @@ pub fn significant(value: f64, digits: usize) -> String {
 fn round_significant(value: f64, digits: usize) -> f64 {
     // The decimal printer rounds correctly where powers of ten in binary would not.
     let rounded = format!("{value:.*e}", digits.saturating_sub(1)).parse();
-    rounded.ok().filter(|v: &f64| v.is_finite()).unwrap_or(value)
+    rounded
+        .ok()
+        .filter(|v: &f64| v.is_finite())
+        .unwrap_or(value)
 }
 
 /// `value` in the largest of `units` (factor, name; ascending) that keeps it at one or more.
@@ -107,15 +110,25 @@ pub fn percent(fraction: f64) -> String {
 
 /// A size in bytes, KB = 1000 B: "1.46 KB".
 pub fn bytes(n: f64) -> String {
-    const UNITS: [(f64, &str); 5] =
-        [(1.0, "B"), (1e3, "KB"), (1e6, "MB"), (1e9, "GB"), (1e12, "TB")];
+    const UNITS: [(f64, &str); 5] = [
+        (1.0, "B"),
+        (1e3, "KB"),
+        (1e6, "MB"),
+        (1e9, "GB"),
+        (1e12, "TB"),
+    ];
     with_unit(n, &UNITS)
 }
 
 /// A rate in bits per second: "940 Mbps".
 pub fn bit_rate(bps: f64) -> String {
-    const UNITS: [(f64, &str); 5] =
-        [(1.0, "bps"), (1e3, "kbps"), (1e6, "Mbps"), (1e9, "Gbps"), (1e12, "Tbps")];
+    const UNITS: [(f64, &str); 5] = [
+        (1.0, "bps"),
+        (1e3, "kbps"),
+        (1e6, "Mbps"),
+        (1e9, "Gbps"),
+        (1e12, "Tbps"),
+    ];
     with_unit(bps, &UNITS)
 }
 
@@ -170,7 +183,12 @@ mod tests {
     #[test]
     fn what_is_not_a_number_is_a_dash() {
         for v in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
-            for q in [Quantity::Micros, Quantity::Fraction, Quantity::Bytes, Quantity::Plain] {
+            for q in [
+                Quantity::Micros,
+                Quantity::Fraction,
+                Quantity::Bytes,
+                Quantity::Plain,
+            ] {
                 assert_eq!(q.show(v), NONE);
             }
         }

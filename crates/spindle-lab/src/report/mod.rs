@@ -17,11 +17,13 @@ mod page;
 pub mod palette;
 mod plot;
 mod story;
+#[cfg(test)]
+mod tests;
 mod trace;
 
 pub use error::{ReportError, RunIdentity};
 pub use model::{
-    AxisSpec, Claim, ClaimKind, CompareReport, ComparePoint, Estimate, Figure, FigureReport,
+    AxisSpec, Claim, ClaimKind, ComparePoint, CompareReport, Estimate, Figure, FigureReport,
     LinePlot, LineSeries, SeriesPoint, TransportResult, Verdict,
 };
 pub use trace::{FlowEvent, FlowEventKind, FlowTrace};

@@ -21,7 +21,10 @@ impl Estimate {
 
     /// A value with its 95 % interval.
     pub const fn new(value: f64, low: f64, high: f64) -> Self {
-        Self { value, ci95: Some((low, high)) }
+        Self {
+            value,
+            ci95: Some((low, high)),
+        }
     }
 
     /// Whether both have an interval and the two do not meet.

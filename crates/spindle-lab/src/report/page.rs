@@ -31,7 +31,11 @@ impl Page {
         self.transports.extend(wide.transports().map(str::to_owned));
         let file = format!("{}.svg", self.free_stem(stem));
         self.files.push((file.clone(), wide.standalone()));
-        let class = if zoomable { "figure zoomable" } else { "figure" };
+        let class = if zoomable {
+            "figure zoomable"
+        } else {
+            "figure"
+        };
         html! {
             figure class=(class) {
                 @if zoomable {
@@ -55,7 +59,10 @@ impl Page {
         let stem = file_stem(stem);
         let taken = |s: &str| self.files.iter().any(|(f, _)| f == &format!("{s}.svg"));
         let numbered = (2..).map(|i| format!("{stem}-{i}"));
-        std::iter::once(stem.clone()).chain(numbered).find(|s| !taken(s)).unwrap_or(stem)
+        std::iter::once(stem.clone())
+            .chain(numbered)
+            .find(|s| !taken(s))
+            .unwrap_or(stem)
     }
 
     /// The whole page.
@@ -120,7 +127,11 @@ pub(crate) fn file_stem(name: &str) -> String {
         }
     }
     let out = out.trim_end_matches('-');
-    if out.is_empty() { "picture".to_owned() } else { out.to_owned() }
+    if out.is_empty() {
+        "picture".to_owned()
+    } else {
+        out.to_owned()
+    }
 }
 
 /// A transport's name with a dot in its colour.

@@ -47,7 +47,11 @@ struct Family {
 }
 
 const fn family(light: u32, dark: u32, marker: Marker) -> Family {
-    Family { light: rgb(light), dark: rgb(dark), marker }
+    Family {
+        light: rgb(light),
+        dark: rgb(dark),
+        marker,
+    }
 }
 
 const fn rgb(hex: u32) -> Rgb {
@@ -55,18 +59,18 @@ const fn rgb(hex: u32) -> Rgb {
 }
 
 const FAMILIES: [Family; 12] = [
-    family(0x55_5f_6e, 0xa9_b4_c4, Marker::Square),   // tcp
+    family(0x55_5f_6e, 0xa9_b4_c4, Marker::Square), // tcp
     family(0x2f_94_cf, 0x7c_c8_f5, Marker::Triangle), // tlp
-    family(0xc7_86_00, 0xf2_b8_2e, Marker::Wedge),    // repflow
-    family(0xcf_47_0e, 0xff_82_4d, Marker::Diamond),  // mptcp
-    family(0x00_5f_a8, 0x4c_a0_f2, Marker::Circle),   // fuso
-    family(0x00_80_5c, 0x2c_c6_98, Marker::Circle),   // cofuso
-    family(0xa8_45_7f, 0xe7_90_bf, Marker::Diamond),  // mmptcp
+    family(0xc7_86_00, 0xf2_b8_2e, Marker::Wedge),  // repflow
+    family(0xcf_47_0e, 0xff_82_4d, Marker::Diamond), // mptcp
+    family(0x00_5f_a8, 0x4c_a0_f2, Marker::Circle), // fuso
+    family(0x00_80_5c, 0x2c_c6_98, Marker::Circle), // cofuso
+    family(0xa8_45_7f, 0xe7_90_bf, Marker::Diamond), // mmptcp
     family(0x5a_3f_a6, 0xa8_95_f2, Marker::Triangle), // caps
-    family(0x80_4e_20, 0xcc_97_66, Marker::Wedge),    // proactive
-    family(0x6b_76_00, 0xb8_c6_4a, Marker::Ring),     // tcp-ir, corrective, reactive
-    family(0x00_7f_8a, 0x43_c3_cf, Marker::Square),   // packet spraying transports
-    family(0x11_14_18, 0xf2_f4_f7, Marker::Ring),     // oracle
+    family(0x80_4e_20, 0xcc_97_66, Marker::Wedge),  // proactive
+    family(0x6b_76_00, 0xb8_c6_4a, Marker::Ring),   // tcp-ir, corrective, reactive
+    family(0x00_7f_8a, 0x43_c3_cf, Marker::Square), // packet spraying transports
+    family(0x11_14_18, 0xf2_f4_f7, Marker::Ring),   // oracle
 ];
 
 const DASHES: [&str; 5] = ["", "7 3", "2 3", "9 3 2 3", "5 2"];
@@ -113,8 +117,14 @@ pub fn look(name: &str) -> Look {
     let hash = fnv(name);
     let (index, mut dash) = known(base).or_else(|| known(stem)).unwrap_or_else(|| {
         let hash = fnv(base) as usize;
-        (hash % (FAMILIES.len() - 1), 1 + (hash >> 8) % (DASHES.len() - 1))
+        (
+            hash % (FAMILIES.len() - 1),
+            1 + (hash >> 8) % (DASHES.len() - 1),
+        )
     });
+    if fade > 0.05 {
+        dash = 1 + (fade * 10.0) as usize % (DASHES.len() - 1);
+    }
     if !balancer.is_empty() {
         dash = (dash + 1 + fnv(balancer) as usize % (DASHES.len() - 1)) % DASHES.len();
     }
@@ -130,7 +140,9 @@ pub fn look(name: &str) -> Look {
 
 /// Splits `fuso-4` into its scheme and how far its colour fades: fewer subflows are paler.
 fn subflow_count(base: &str) -> (&str, f64) {
-    let split = base.rsplit_once('-').and_then(|(stem, n)| Some((stem, n.parse::<u32>().ok()?)));
+    let split = base
+        .rsplit_once('-')
+        .and_then(|(stem, n)| Some((stem, n.parse::<u32>().ok()?)));
     match split {
         Some((stem, n @ 1..=8)) if known(base).is_none() => {
             (stem, 0.55 * (1.0 - f64::from(n).log2() / 3.0))
@@ -144,14 +156,18 @@ fn variant(marker: Marker, fade: f64) -> Marker {
     match (fade * 10.0) as u32 {
         0 => marker,
         1 => Marker::Square,
-        2 | 3 => Marker::Triangle,
+        2 | 3 => Marker::Wedge,
         _ => Marker::Ring,
     }
 }
 
 fn mix(from: Rgb, to: Rgb, share: f64) -> Rgb {
     let part = |a: u8, b: u8| (f64::from(a) + (f64::from(b) - f64::from(a)) * share).round() as u8;
-    [part(from[0], to[0]), part(from[1], to[1]), part(from[2], to[2])]
+    [
+        part(from[0], to[0]),
+        part(from[1], to[1]),
+        part(from[2], to[2]),
+    ]
 }
 
 fn hex([r, g, b]: Rgb) -> String {
@@ -160,7 +176,11 @@ fn hex([r, g, b]: Rgb) -> String {
 
 /// A class name that no other transport name has, made of safe letters only.
 fn class_name(name: &str, hash: u64) -> String {
-    let safe: String = name.chars().filter(char::is_ascii_alphanumeric).take(24).collect();
+    let safe: String = name
+        .chars()
+        .filter(char::is_ascii_alphanumeric)
+        .take(24)
+        .collect();
     format!("t-{safe}-{:06x}", hash & 0xff_ffff)
 }
 
@@ -189,14 +209,18 @@ mod tests {
 
     #[test]
     fn the_papers_schemes_look_different() {
-        let names = ["tcp", "tlp", "repflow", "mptcp", "fuso", "cofuso", "mmptcp", "caps", "oracle"];
+        let names = [
+            "tcp", "tlp", "repflow", "mptcp", "fuso", "cofuso", "mmptcp", "caps", "oracle",
+        ];
         let colours: HashSet<_> = names.iter().map(|n| look(n).light).collect();
         assert_eq!(colours.len(), names.len());
     }
 
     #[test]
     fn more_subflows_are_stronger_and_all_differ() {
-        let looks: HashSet<_> = ["fuso-1", "fuso-2", "fuso-4", "fuso-8"].map(|n| look(n).light).into();
+        let looks: HashSet<_> = ["fuso-1", "fuso-2", "fuso-4", "fuso-8"]
+            .map(|n| look(n).light)
+            .into();
         assert_eq!(looks.len(), 4);
         assert_eq!(look("fuso-8").light, look("fuso").light);
     }
@@ -211,6 +235,12 @@ mod tests {
     #[test]
     fn a_hostile_name_makes_a_safe_class() {
         let l = look("}</style><script>alert(1)</script>\"'&");
-        assert!(l.class.chars().all(|c| c.is_ascii_alphanumeric() || c == '-'), "{}", l.class);
+        assert!(
+            l.class
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || c == '-'),
+            "{}",
+            l.class
+        );
     }
 }

@@ -8,7 +8,11 @@ const MOST_TOLD: usize = 24;
 
 /// Time and text of each telling event, and how many were left out.
 pub(crate) fn lines(trace: &FlowTrace) -> (Vec<(String, String)>, usize) {
-    let origin = trace.events.iter().find(|e| e.kind == FlowEventKind::New).map_or(0, |e| e.dsn);
+    let origin = trace
+        .events
+        .iter()
+        .find(|e| e.kind == FlowEventKind::New)
+        .map_or(0, |e| e.dsn);
     let since = |at: spindle_units::Instant| micros(at.since(trace.issued).as_nanos() as f64 / 1e3);
     let mut out: Vec<(String, String)> = Vec::new();
     let mut more = 0;
@@ -16,9 +20,14 @@ pub(crate) fn lines(trace: &FlowTrace) -> (Vec<(String, String)>, usize) {
     for e in &trace.events {
         if !done && e.at > trace.completed {
             done = true;
-            out.push((since(trace.completed), "the last byte is there: done".to_owned()));
+            out.push((
+                since(trace.completed),
+                "the last byte is there: done".to_owned(),
+            ));
         }
-        let Some(text) = tell(e, origin) else { continue };
+        let Some(text) = tell(e, origin) else {
+            continue;
+        };
         if out.len() < MOST_TOLD {
             out.push((since(e.at), text));
         } else {
@@ -29,7 +38,10 @@ pub(crate) fn lines(trace: &FlowTrace) -> (Vec<(String, String)>, usize) {
         return (out, 0);
     }
     if !done {
-        out.push((since(trace.completed), "the last byte is there: done".to_owned()));
+        out.push((
+            since(trace.completed),
+            "the last byte is there: done".to_owned(),
+        ));
     }
     (out, more)
 }
@@ -40,7 +52,10 @@ fn tell(e: &FlowEvent, origin: u64) -> Option<String> {
     let text = match &e.kind {
         FlowEventKind::Lost { link } => format!("{range} lost on subflow {} at {link}", e.subflow),
         FlowEventKind::Recovery { copy_of_subflow } => {
-            format!("{range} of subflow {copy_of_subflow} copied on subflow {}", e.subflow)
+            format!(
+                "{range} of subflow {copy_of_subflow} copied on subflow {}",
+                e.subflow
+            )
         }
         FlowEventKind::Retransmission => format!("{range} retransmitted on subflow {}", e.subflow),
         FlowEventKind::Probe => format!("loss probe on subflow {}: {range}", e.subflow),
@@ -50,5 +65,9 @@ fn tell(e: &FlowEvent, origin: u64) -> Option<String> {
         }
         FlowEventKind::New | FlowEventKind::Arrived | FlowEventKind::AckedData => return None,
     };
-    Some(if e.note.is_empty() { text } else { format!("{text} ({})", e.note) })
+    Some(if e.note.is_empty() {
+        text
+    } else {
+        format!("{text} ({})", e.note)
+    })
 }

@@ -3,8 +3,8 @@
 //! Each panel has an axis of its own: a median and a 99.9th percentile on one axis would leave
 //! one of them unreadable, and bars on a logarithmic axis have no true length.
 
-use super::super::format::{NONE, Quantity};
 use super::super::Estimate;
+use super::super::format::{NONE, Quantity};
 use super::frame::{fit_text, text_width};
 use super::scale::{Scale, round_up};
 use super::{Layout, Picture};
@@ -34,7 +34,11 @@ const GAP: f64 = 28.0;
 
 /// The panels, two abreast on a desktop, one below the other on a phone.
 pub(crate) fn bar_panels(layout: Layout, title: &str, panels: &[BarPanel]) -> Picture {
-    let columns = if layout.is_narrow() || panels.len() < 2 { 1 } else { 2 };
+    let columns = if layout.is_narrow() || panels.len() < 2 {
+        1
+    } else {
+        2
+    };
     let width = (layout.width() - GAP * (columns as f64 - 1.0)) / columns as f64;
     let mut p = Picture::new(layout.width(), 0.0, title);
     let mut top = 0.0;
@@ -51,17 +55,34 @@ pub(crate) fn bar_panels(layout: Layout, title: &str, panels: &[BarPanel]) -> Pi
 
 fn draw_panel(p: &mut Picture, (left, top): (f64, f64), width: f64, panel: &BarPanel) {
     p.text("head", (left + 4.0, top + 20.0), "start", &panel.title);
-    let names = panel.rows.iter().map(|r| text_width(&r.name, 13.0)).fold(30.0, f64::max);
+    let names = panel
+        .rows
+        .iter()
+        .map(|r| text_width(&r.name, 13.0))
+        .fold(30.0, f64::max);
     let names = names.min(width * 0.34) + 10.0;
-    let values = panel.rows.iter().map(|r| text_width(&value_text(panel, r), 13.0)).fold(20.0, f64::max);
+    let values = panel
+        .rows
+        .iter()
+        .map(|r| text_width(&value_text(panel, r), 13.0))
+        .fold(20.0, f64::max);
     let (from, to) = (left + names, left + width - values - 12.0);
-    let largest = panel.rows.iter().filter_map(|r| r.value).map(|e| upper(e).max(e.value));
+    let largest = panel
+        .rows
+        .iter()
+        .filter_map(|r| r.value)
+        .map(|e| upper(e).max(e.value));
     let largest = largest.filter(|v| v.is_finite()).fold(0.0, f64::max);
     let scale = Scale::linear((0.0, round_up(largest)), (from, to));
     let (first, bottom) = (top + HEAD, top + HEAD + panel.rows.len() as f64 * ROW);
     for t in scale.ticks(((to - from) / 85.0) as usize) {
         p.line("grid", (scale.at(t), first), (scale.at(t), bottom + 4.0));
-        p.text("tick", (scale.at(t), bottom + 19.0), "middle", &panel.quantity.show(t));
+        p.text(
+            "tick",
+            (scale.at(t), bottom + 19.0),
+            "middle",
+            &panel.quantity.show(t),
+        );
     }
     for (i, row) in panel.rows.iter().enumerate() {
         draw_bar(p, (left, names), first + i as f64 * ROW, &scale, panel, row);
@@ -87,7 +108,12 @@ fn draw_bar(
         end = scale.at(e.value);
         let length = (end - zero).max(if e.value > 0.0 { 1.5 } else { 0.0 });
         let text = tip(panel, row, e);
-        p.rect(&format!("bar {}", look.class), (zero, top + 5.0), (length, ROW - 10.0)).tip(&text);
+        p.rect(
+            &format!("bar {}", look.class),
+            (zero, top + 5.0),
+            (length, ROW - 10.0),
+        )
+        .tip(&text);
         if let Some((low, high)) = e.ci95.filter(|(l, h)| l.is_finite() && h.is_finite()) {
             let (a, b) = (scale.at(low), scale.at(high));
             p.line("whisker", (a, mid), (b, mid));
@@ -96,7 +122,12 @@ fn draw_bar(
             end = end.max(b);
         }
     }
-    p.text("value", (end + 8.0, mid + 4.5), "start", &value_text(panel, row));
+    p.text(
+        "value",
+        (end + 8.0, mid + 4.5),
+        "start",
+        &value_text(panel, row),
+    );
 }
 
 fn upper(e: Estimate) -> f64 {
@@ -104,7 +135,8 @@ fn upper(e: Estimate) -> f64 {
 }
 
 fn value_text(panel: &BarPanel, row: &BarRow) -> String {
-    row.value.map_or_else(|| NONE.to_owned(), |e| panel.quantity.show(e.value))
+    row.value
+        .map_or_else(|| NONE.to_owned(), |e| panel.quantity.show(e.value))
 }
 
 fn tip(panel: &BarPanel, row: &BarRow, e: Estimate) -> String {

@@ -16,19 +16,34 @@ const MARKED: [f64; 2] = [0.01, 0.001];
 
 /// The complementary distribution of each transport's samples (name, microseconds).
 pub(crate) fn ccdf(layout: Layout, title: &str, transports: &[(&str, &[f64])]) -> Picture {
-    let sorted: Vec<(&str, Vec<f64>)> =
-        transports.iter().map(|(name, samples)| (*name, usable(samples))).collect();
-    let all = || sorted.iter().flat_map(|(_, s)| s.first().into_iter().chain(s.last()));
+    let sorted: Vec<(&str, Vec<f64>)> = transports
+        .iter()
+        .map(|(name, samples)| (*name, usable(samples)))
+        .collect();
+    let all = || {
+        sorted
+            .iter()
+            .flat_map(|(_, s)| s.first().into_iter().chain(s.last()))
+    };
     let Some(low) = all().copied().min_by(f64::total_cmp) else {
         return empty_picture(layout, title);
     };
     let high = all().copied().fold(low, f64::max);
-    let most = sorted.iter().map(|(_, s)| s.len()).max().unwrap_or(1).max(10);
+    let most = sorted
+        .iter()
+        .map(|(_, s)| s.len())
+        .max()
+        .unwrap_or(1)
+        .max(10);
 
     let mut p = Picture::new(layout.width(), 0.0, title);
     let keys = sorted
         .iter()
-        .map(|(name, _)| KeyEntry { name: (*name).to_owned(), look: p.look(name), marked: true })
+        .map(|(name, _)| KeyEntry {
+            name: (*name).to_owned(),
+            look: p.look(name),
+            marked: true,
+        })
         .collect::<Vec<_>>();
     let top = draw_key(&mut p, layout, 4.0, &keys) + 30.0;
     let area = Area {
@@ -60,7 +75,10 @@ pub(crate) fn ccdf(layout: Layout, title: &str, transports: &[(&str, &[f64])]) -
 
 /// The finite, non-negative samples, ascending, none below a nanosecond.
 fn usable(samples: &[f64]) -> Vec<f64> {
-    let fine = samples.iter().copied().filter(|v| v.is_finite() && *v >= 0.0);
+    let fine = samples
+        .iter()
+        .copied()
+        .filter(|v| v.is_finite() && *v >= 0.0);
     let mut out: Vec<f64> = fine.map(|v| v.max(LEAST_US)).collect();
     out.sort_by(f64::total_cmp);
     out
@@ -77,8 +95,12 @@ fn draw_line(p: &mut Picture, l: &Look, name: &str, samples: &[f64], x: &Scale, 
         // Points closer than a pixel cannot be told apart; the last one always stands.
         let moved = (px - last.0).abs() >= 0.8 || (py - last.1).abs() >= 0.8;
         if moved || i + 1 == n {
-            let verb = if path.is_empty() { 'M' } else { 'L' };
-            path += &format!("{verb}{} {}", number(px), number(py));
+            // A step: the share falls behind each sample and holds until the next.
+            path += &if path.is_empty() {
+                format!("M{} {}", number(px), number(py))
+            } else {
+                format!("V{}H{}", number(py), number(px))
+            };
             last = (px, py);
         }
     }
@@ -93,12 +115,21 @@ fn draw_line(p: &mut Picture, l: &Look, name: &str, samples: &[f64], x: &Scale, 
         // The nearest rank: the smallest sample that at most `mark` of the flows exceed.
         let rank = (n as f64 * (1.0 - mark)).ceil().max(1.0) as usize - 1;
         if n as f64 * mark >= 1.0 {
-            let text = format!("{name}: {} of flows take {} or more", percent(mark), micros(samples[rank]));
-            p.marker(l, (x.at(samples[rank]), y.at(share(rank))), 4.0).tip(&text);
+            let text = format!(
+                "{name}: {} of flows take {} or more",
+                percent(mark),
+                micros(samples[rank])
+            );
+            p.marker(l, (x.at(samples[rank]), y.at(share(rank))), 4.0)
+                .tip(&text);
         }
     }
     if n > 0 {
-        let text = format!("{name}: the slowest of {} flows, {}", count(n as u64), micros(samples[n - 1]));
+        let text = format!(
+            "{name}: the slowest of {} flows, {}",
+            count(n as u64),
+            micros(samples[n - 1])
+        );
         p.marker(l, point(n - 1), 3.0).tip(&text);
     }
 }

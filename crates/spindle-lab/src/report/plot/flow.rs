@@ -32,14 +32,23 @@ pub(crate) fn flow_picture(layout: Layout, trace: &FlowTrace, view: FlowView) ->
     }
     let stories: Vec<Story> = traces.iter().map(|t| read(t)).collect();
     let longest = stories.iter().map(|s| s.completed).fold(0.001, f64::max);
-    let (left, right) = (layout.pick(70.0, 56.0), layout.width() - layout.pick(20.0, 12.0));
+    let (left, right) = (
+        layout.pick(70.0, 56.0),
+        layout.width() - layout.pick(20.0, 12.0),
+    );
     let time = Scale::linear((0.0, longest * layout.pick(1.05, 1.09)), (left, right));
 
     let title = format!("{}, {}", trace.transport, trace.title);
     let mut p = Picture::new(layout.width(), 0.0, &title);
     let mut top = draw_key(&mut p, layout, &stories);
     for (trace, story) in traces.iter().zip(&stories) {
-        let drawing = Drawing { layout, story, time, left, right };
+        let drawing = Drawing {
+            layout,
+            story,
+            time,
+            left,
+            right,
+        };
         top = drawing.draw(&mut p, trace, top, longest) + 14.0;
     }
     p.set_height(top);
@@ -60,7 +69,11 @@ impl Drawing<'_> {
     fn draw(&self, p: &mut Picture, trace: &FlowTrace, top: f64, longest: f64) -> f64 {
         let look = p.look(&trace.transport);
         p.marker(&look, (self.left + 6.0, top + 16.0), 5.0).end();
-        let head = format!("{}: done after {}", trace.transport, micros(self.story.completed));
+        let head = format!(
+            "{}: done after {}",
+            trace.transport,
+            micros(self.story.completed)
+        );
         let head = fit_text(&head, 15.0, self.right - self.left - 20.0);
         p.text("head", (self.left + 18.0, top + 21.0), "start", &head);
         let first = top + 34.0;
@@ -86,7 +99,12 @@ impl Drawing<'_> {
         (0..self.story.lanes)
             .map(|i| {
                 let top = first + i as f64 * (height + LANE_GAP);
-                Area { left: self.left, right: self.right, top, bottom: top + height }
+                Area {
+                    left: self.left,
+                    right: self.right,
+                    top,
+                    bottom: top + height,
+                }
             })
             .collect()
     }
@@ -100,26 +118,49 @@ impl Drawing<'_> {
         let size = (lane.right - lane.left, lane.bottom - lane.top);
         p.rect("lane", (lane.left, lane.top), size).end();
         for t in self.time.ticks(self.layout.pick(8.0, 4.0) as usize) {
-            p.line("grid", (self.time.at(t), lane.top), (self.time.at(t), lane.bottom));
+            p.line(
+                "grid",
+                (self.time.at(t), lane.top),
+                (self.time.at(t), lane.bottom),
+            );
         }
         let scale = Scale::linear(self.story.span, (lane.bottom - 4.0, lane.top + 20.0));
         for t in scale.ticks(2) {
-            p.text("tick", (lane.left - 6.0, scale.at(t) + 4.0), "end", &bytes(t));
+            p.text(
+                "tick",
+                (lane.left - 6.0, scale.at(t) + 4.0),
+                "end",
+                &bytes(t),
+            );
         }
-        p.text("muted halo", (lane.left + 8.0, lane.top + 15.0), "start", &format!("subflow {i}"));
+        p.text(
+            "muted halo",
+            (lane.left + 8.0, lane.top + 15.0),
+            "start",
+            &format!("subflow {i}"),
+        );
     }
 
     /// The connection's DATA_ACK, as steps, the same in every lane.
     fn draw_acked(&self, p: &mut Picture, lanes: &[Area]) {
-        let Some(first) = self.story.acked.first() else { return };
+        let Some(first) = self.story.acked.first() else {
+            return;
+        };
         for lane in lanes {
-            let mut path = format!("M{} {}", number(self.time.at(first.0)), number(self.y(*lane, 0.0)));
+            let mut path = format!(
+                "M{} {}",
+                number(self.time.at(first.0)),
+                number(self.y(*lane, 0.0))
+            );
             for (at, dsn) in &self.story.acked {
                 let (x, y) = (self.time.at(*at), self.y(*lane, *dsn));
                 path += &format!("H{}V{}", number(x), number(y));
             }
             path += &format!("H{}", number(self.time.at(self.story.completed)));
-            p.el("path").a("class", "acked").a("d", &path).tip("acknowledged at the data level");
+            p.el("path")
+                .a("class", "acked")
+                .a("d", &path)
+                .tip("acknowledged at the data level");
         }
     }
 
@@ -133,17 +174,28 @@ impl Drawing<'_> {
                 "subflow {}: timeout {wait} after byte {} was sent{}",
                 w.subflow,
                 bytes(w.dsn),
-                if late { ", after the flow was done" } else { "" }
+                if late {
+                    ", after the flow was done"
+                } else {
+                    ""
+                }
             );
             let class = if late { "wait after" } else { "wait" };
-            p.rect(class, (from, lane.top), (to - from, lane.bottom - lane.top)).tip(&tip);
+            p.rect(class, (from, lane.top), (to - from, lane.bottom - lane.top))
+                .tip(&tip);
             if late {
                 continue;
             }
             p.line("timeout", (to, lane.top), (to, lane.bottom));
-            let texts = [format!("waits {wait} for its timeout"), format!("waits {wait}")];
+            let texts = [
+                format!("waits {wait} for its timeout"),
+                format!("waits {wait}"),
+            ];
             let room = to - from - 10.0;
-            let (x, y) = (f64::midpoint(from, to), f64::midpoint(lane.top, lane.bottom) + 4.0);
+            let (x, y) = (
+                f64::midpoint(from, to),
+                f64::midpoint(lane.top, lane.bottom) + 4.0,
+            );
             if let Some(text) = texts.iter().find(|t| text_width(t, 12.5) < room) {
                 p.text("on-lost halo", (x, y), "middle", text);
             }
@@ -154,9 +206,17 @@ impl Drawing<'_> {
         if !self.time.holds(t.sent) {
             return;
         }
-        let (x, high, low) = (self.time.at(t.sent), self.y(lane, t.dsn + t.len), self.y(lane, t.dsn));
+        let (x, high, low) = (
+            self.time.at(t.sent),
+            self.y(lane, t.dsn + t.len),
+            self.y(lane, t.dsn),
+        );
         let mid = f64::midpoint(high, low);
-        let late = if t.sent > self.story.completed { " after" } else { "" };
+        let late = if t.sent > self.story.completed {
+            " after"
+        } else {
+            ""
+        };
         let kind = kind_class(t.kind);
         match &t.fate {
             Fate::Arrived(at) => {
@@ -172,24 +232,46 @@ impl Drawing<'_> {
                 p.line("cross", (end - 5.0, mid - 5.0), (end + 5.0, mid + 5.0));
                 p.line("cross", (end - 5.0, mid + 5.0), (end + 5.0, mid - 5.0));
                 let tip = format!("lost at {link}, {}", describe(t));
-                p.el("circle").n("cx", end).n("cy", mid).n("r", 7.0).a("fill-opacity", "0").a("stroke", "none").tip(&tip);
+                p.el("circle")
+                    .n("cx", end)
+                    .n("cy", mid)
+                    .n("r", 7.0)
+                    .a("fill-opacity", "0")
+                    .a("stroke", "none")
+                    .tip(&tip);
                 p.close("g");
             }
             Fate::Unknown => {}
         }
-        let width = if t.kind == Kind::New { 3.0 } else { 5.0 };
-        let height = (low - high).max(3.0);
-        p.rect(&format!("send {kind}{late}"), (x - width / 2.0, mid - height / 2.0), (width, height))
-            .tip(&describe(t));
+        let width = if t.kind == Kind::New { 2.4 } else { 4.5 };
+        // Small segments of a long flow still need a mark that can be seen.
+        let height = (low - high).max(8.0);
+        p.rect(
+            &format!("send {kind}{late}"),
+            (x - width / 2.0, mid - height / 2.0),
+            (width, height),
+        )
+        .tip(&describe(t));
     }
 
     fn draw_fast(&self, p: &mut Picture, lanes: &[Area]) {
         for (subflow, at, dsn) in self.story.fast.iter().filter(|f| self.time.holds(f.1)) {
-            let (x, y) = (self.time.at(*at), self.y(lanes[usize::from(*subflow)], *dsn) + 4.0);
+            let (x, y) = (
+                self.time.at(*at),
+                self.y(lanes[usize::from(*subflow)], *dsn) + 4.0,
+            );
             let points = [(x, y), (x - 4.5, y + 8.0), (x + 4.5, y + 8.0)];
-            let points = points.map(|(a, b)| format!("{},{}", number(a), number(b))).join(" ");
-            let tip = format!("subflow {subflow}: loss found without a timeout, {}", micros(*at));
-            p.el("polygon").a("class", "fast").a("points", &points).tip(&tip);
+            let points = points
+                .map(|(a, b)| format!("{},{}", number(a), number(b)))
+                .join(" ");
+            let tip = format!(
+                "subflow {subflow}: loss found without a timeout, {}",
+                micros(*at)
+            );
+            p.el("polygon")
+                .a("class", "fast")
+                .a("points", &points)
+                .tip(&tip);
         }
     }
 
@@ -216,7 +298,12 @@ impl Drawing<'_> {
                     format!("recovered on subflow {}", copy.subflow)
                 };
                 let y = lanes[usize::from(copy.subflow)];
-                self.label(p, "on-copy halo", (b.0, (b.1 - 10.0).max(y.top + 12.0)), &text);
+                self.label(
+                    p,
+                    "on-copy halo",
+                    (b.0, (b.1 - 10.0).max(y.top + 12.0)),
+                    &text,
+                );
             }
         }
     }
@@ -229,7 +316,12 @@ impl Drawing<'_> {
         for (t, at, link) in lost.take(MOST_LABELS) {
             let y = self.y(lanes[usize::from(t.subflow)], t.dsn + t.len / 2.0);
             let link = fit_text(link, 12.0, self.layout.pick(160.0, 90.0));
-            self.label(p, "on-lost halo", (self.time.at(at) + 3.0, y + 4.0), &format!("lost at {link}"));
+            self.label(
+                p,
+                "on-lost halo",
+                (self.time.at(at) + 3.0, y + 4.0),
+                &format!("lost at {link}"),
+            );
         }
     }
 
@@ -238,7 +330,7 @@ impl Drawing<'_> {
         if x + 9.0 + text_width(text, 12.5) < self.right {
             p.text(class, (x + 9.0, y), "start", text);
         } else {
-            p.text(class, (x - 12.0, y), "end", text);
+            p.text(class, (x - 12.0, y - 7.0), "end", text);
         }
     }
 
@@ -256,10 +348,20 @@ impl Drawing<'_> {
     fn draw_time_axis(&self, p: &mut Picture, bottom: f64) -> f64 {
         for t in self.time.ticks(self.layout.pick(8.0, 4.0) as usize) {
             let x = self.time.at(t);
-            p.text("tick", (x, bottom + 18.0), "middle", &Quantity::Micros.show(t));
+            p.text(
+                "tick",
+                (x, bottom + 18.0),
+                "middle",
+                &Quantity::Micros.show(t),
+            );
         }
         let middle = f64::midpoint(self.left, self.right);
-        p.text("name", (middle, bottom + 36.0), "middle", "time since the request was issued");
+        p.text(
+            "name",
+            (middle, bottom + 36.0),
+            "middle",
+            "time since the request was issued",
+        );
         bottom + 44.0
     }
 }
@@ -284,7 +386,11 @@ fn kind_name(kind: Kind) -> &'static str {
 
 /// A transmission in words.
 fn describe(t: &Transmission) -> String {
-    let note = if t.note.is_empty() { String::new() } else { format!("; {}", t.note) };
+    let note = if t.note.is_empty() {
+        String::new()
+    } else {
+        format!("; {}", t.note)
+    };
     format!(
         "{} on subflow {} at {}: bytes {} to {}{note}",
         kind_name(t.kind),
@@ -308,13 +414,23 @@ fn arrow(p: &mut Picture, a: (f64, f64), b: (f64, f64), strong: bool) {
         let bend = (b.1 - a.1) * 0.55;
         ((a.0, a.1 + bend), (b.0, b.1 - bend))
     };
-    let start = if same_lane { (a.0, a.1 - 6.0) } else { (a.0, a.1 + down * 7.0) };
+    let start = if same_lane {
+        (a.0, a.1 - 6.0)
+    } else {
+        (a.0, a.1 + down * 7.0)
+    };
     let at = [start, c1, c2, tip].map(|(x, y)| format!("{} {}", number(x), number(y)));
     let path = format!("M{}C{},{},{}", at[0], at[1], at[2], at[3]);
     p.el("path").a("class", class).a("d", &path).end();
     if strong {
-        let head = [tip, (tip.0 - 4.0, tip.1 - down * 8.0), (tip.0 + 4.0, tip.1 - down * 8.0)];
-        let head = head.map(|(x, y)| format!("{},{}", number(x), number(y))).join(" ");
+        let head = [
+            tip,
+            (tip.0 - 4.0, tip.1 - down * 8.0),
+            (tip.0 + 4.0, tip.1 - down * 8.0),
+        ];
+        let head = head
+            .map(|(x, y)| format!("{},{}", number(x), number(y)))
+            .join(" ");
         p.el("polygon").a("class", "tip").a("points", &head).end();
     }
 }
@@ -322,7 +438,9 @@ fn arrow(p: &mut Picture, a: (f64, f64), b: (f64, f64), strong: bool) {
 /// The key to the marks that occur, and the y below it.
 fn draw_key(p: &mut Picture, layout: Layout, stories: &[Story]) -> f64 {
     let has = |k: Kind| stories.iter().any(|s| s.sent.iter().any(|t| t.kind == k));
-    let lost = stories.iter().any(|s| s.sent.iter().any(|t| matches!(t.fate, Fate::Lost(..))));
+    let lost = stories
+        .iter()
+        .any(|s| s.sent.iter().any(|t| matches!(t.fate, Fate::Lost(..))));
     let waits = stories.iter().any(|s| !s.waits.is_empty());
     let acked = stories.iter().any(|s| !s.acked.is_empty());
     let entries = [

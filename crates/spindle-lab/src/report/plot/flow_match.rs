@@ -99,21 +99,32 @@ pub(crate) struct Story {
 pub(crate) fn read(trace: &FlowTrace) -> Story {
     let mut reader = Reader {
         issued: trace.issued,
-        origin: trace.events.iter().find(|e| e.kind == FlowEventKind::New).map_or(0, |e| e.dsn),
+        origin: trace
+            .events
+            .iter()
+            .find(|e| e.kind == FlowEventKind::New)
+            .map_or(0, |e| e.dsn),
         under_way: HashMap::new(),
         latest: HashMap::new(),
-        story: Story { completed: micros(trace.issued, trace.completed), ..Story::default() },
+        story: Story {
+            completed: micros(trace.issued, trace.completed),
+            ..Story::default()
+        },
     };
     for event in &trace.events {
         reader.take(event);
     }
     let mut story = reader.story;
-    let top = trace.events.iter().map(|e| usize::from(e.subflow) + 1).max().unwrap_or(0);
-    story.lanes = top.max(usize::from(trace.subflows)).max(1);
-    let (low, high) = story
-        .sent
+    let top = trace
+        .events
         .iter()
-        .fold((0.0f64, 1.0f64), |(l, h), t| (l.min(t.dsn), h.max(t.dsn + t.len)));
+        .map(|e| usize::from(e.subflow) + 1)
+        .max()
+        .unwrap_or(0);
+    story.lanes = top.max(usize::from(trace.subflows)).max(1);
+    let (low, high) = story.sent.iter().fold((0.0f64, 1.0f64), |(l, h), t| {
+        (l.min(t.dsn), h.max(t.dsn + t.len))
+    });
     story.span = (low, high);
     thin(&mut story);
     story
@@ -146,7 +157,9 @@ impl Reader {
                 self.send(e, at, dsn, Kind::Copy);
                 if let Some(original) = original {
                     self.story.sent[original].telling = true;
-                    self.story.copies.push((original, self.story.sent.len() - 1));
+                    self.story
+                        .copies
+                        .push((original, self.story.sent.len() - 1));
                 }
             }
             FlowEventKind::Arrived => self.end(e, Fate::Arrived(at)),
@@ -160,7 +173,12 @@ impl Reader {
             FlowEventKind::Rto => {
                 let carrier = self.carrier(e.subflow, e.dsn, dsn);
                 let from = carrier.map_or(at, |i| self.story.sent[i].sent);
-                self.story.waits.push(Wait { subflow: e.subflow, from, to: at, dsn });
+                self.story.waits.push(Wait {
+                    subflow: e.subflow,
+                    from,
+                    to: at,
+                    dsn,
+                });
             }
             FlowEventKind::FastRetransmit => self.story.fast.push((e.subflow, at, dsn)),
         }
@@ -168,7 +186,10 @@ impl Reader {
 
     fn send(&mut self, e: &FlowEvent, sent: f64, dsn: f64, kind: Kind) {
         let index = self.story.sent.len();
-        self.under_way.entry((e.subflow, e.dsn)).or_default().push_back(index);
+        self.under_way
+            .entry((e.subflow, e.dsn))
+            .or_default()
+            .push_back(index);
         self.latest.insert((e.subflow, e.dsn), index);
         self.story.sent.push(Transmission {
             subflow: e.subflow,
@@ -184,7 +205,9 @@ impl Reader {
 
     fn end(&mut self, e: &FlowEvent, fate: Fate) {
         let waiting = self.under_way.get_mut(&(e.subflow, e.dsn));
-        let Some(index) = waiting.and_then(VecDeque::pop_front) else { return };
+        let Some(index) = waiting.and_then(VecDeque::pop_front) else {
+            return;
+        };
         let t = &mut self.story.sent[index];
         t.telling |= matches!(fate, Fate::Lost(..));
         t.fate = fate;
@@ -212,7 +235,11 @@ fn thin(story: &mut Story) {
     let mut index = HashMap::new();
     let mut kept = Vec::new();
     for (i, t) in story.sent.drain(..).enumerate() {
-        let stays = if t.telling { kept.len() < 2 * MOST_DRAWN } else { i % stride == 0 };
+        let stays = if t.telling {
+            kept.len() < 2 * MOST_DRAWN
+        } else {
+            i % stride == 0
+        };
         if stays {
             index.insert(i, kept.len());
             kept.push(t);
@@ -222,7 +249,11 @@ fn thin(story: &mut Story) {
     }
     story.sent = kept;
     let find = |i: &usize| index.get(i).copied();
-    story.copies = story.copies.iter().filter_map(|(a, b)| Some((find(a)?, find(b)?))).collect();
+    story.copies = story
+        .copies
+        .iter()
+        .filter_map(|(a, b)| Some((find(a)?, find(b)?)))
+        .collect();
     story.acked.truncate(MOST_DRAWN);
     story.waits.truncate(MOST_DRAWN);
     story.fast.truncate(MOST_DRAWN);
@@ -234,7 +265,14 @@ mod tests {
 
     fn event(us: u64, subflow: u8, kind: FlowEventKind, dsn: u64) -> FlowEvent {
         let at = Instant::from_nanos(us * 1_000);
-        FlowEvent { at, subflow, kind, dsn, len: 1460, note: String::new() }
+        FlowEvent {
+            at,
+            subflow,
+            kind,
+            dsn,
+            len: 1460,
+            note: String::new(),
+        }
     }
 
     fn trace(events: Vec<FlowEvent>) -> FlowTrace {
@@ -257,7 +295,12 @@ mod tests {
             event(1, 1, FlowEventKind::New, 0),
             event(50, 0, FlowEventKind::Lost { link: "p1".into() }, start),
             event(90, 1, FlowEventKind::Arrived, 0),
-            event(200, 1, FlowEventKind::Recovery { copy_of_subflow: 0 }, start),
+            event(
+                200,
+                1,
+                FlowEventKind::Recovery { copy_of_subflow: 0 },
+                start,
+            ),
             event(290, 1, FlowEventKind::Arrived, start),
             event(5_000, 0, FlowEventKind::Rto, start),
         ]));
@@ -270,9 +313,15 @@ mod tests {
 
     #[test]
     fn a_flow_of_a_million_segments_stays_small_and_keeps_what_tells() {
-        let mut events: Vec<_> =
-            (0..100_000).map(|i| event(i, 0, FlowEventKind::New, i * 1460)).collect();
-        events.push(event(100_000, 1, FlowEventKind::Recovery { copy_of_subflow: 0 }, 1460));
+        let mut events: Vec<_> = (0..100_000)
+            .map(|i| event(i, 0, FlowEventKind::New, i * 1460))
+            .collect();
+        events.push(event(
+            100_000,
+            1,
+            FlowEventKind::Recovery { copy_of_subflow: 0 },
+            1460,
+        ));
         let story = read(&trace(events));
         assert!(story.sent.len() <= 2 * MOST_DRAWN, "{}", story.sent.len());
         assert_eq!(story.sent.len() + story.left_out, 100_001);
@@ -287,6 +336,9 @@ mod tests {
             event(2, 7, FlowEventKind::Rto, 5),
             event(3, 7, FlowEventKind::Recovery { copy_of_subflow: 3 }, 5),
         ]));
-        assert_eq!((story.lanes, story.copies.len(), story.sent.len()), (8, 0, 1));
+        assert_eq!(
+            (story.lanes, story.copies.len(), story.sent.len()),
+            (8, 0, 1)
+        );
     }
 }

@@ -35,13 +35,24 @@ pub(crate) fn draw_frame(p: &mut Picture, area: Area, x: &Axis<'_>, y: &Axis<'_>
     for t in y.scale.ticks(y.ticks) {
         let at = y.scale.at(t);
         p.line("grid", (area.left, at), (area.right, at));
-        p.text("tick", (area.left - 8.0, at + 4.0), "end", &y.quantity.show(t));
+        p.text(
+            "tick",
+            (area.left - 8.0, at + 4.0),
+            "end",
+            &y.quantity.show(t),
+        );
     }
+    let mut taken = f64::MIN;
     for t in x.scale.ticks(x.ticks) {
         let at = x.scale.at(t);
         p.line("grid", (at, area.top), (at, area.bottom));
         p.line("axis", (at, area.bottom), (at, area.bottom + 4.0));
-        p.text("tick", (at, area.bottom + 18.0), "middle", &x.quantity.show(t));
+        let text = x.quantity.show(t);
+        let half = text_width(&text, 12.0) / 2.0;
+        if at - half > taken {
+            p.text("tick", (at, area.bottom + 18.0), "middle", &text);
+            taken = at + half + 8.0;
+        }
     }
     p.line("axis", (area.left, area.bottom), (area.right, area.bottom));
     let middle = f64::midpoint(area.left, area.right);
@@ -89,7 +100,10 @@ pub(crate) fn draw_key(p: &mut Picture, layout: Layout, top: f64, entries: &[Key
 
 /// About how wide a text is in a sans-serif font of `size` units.
 pub(crate) fn text_width(text: &str, size: f64) -> f64 {
-    text.chars().map(|c| if c.is_ascii() { 0.56 } else { 0.62 }).sum::<f64>() * size
+    text.chars()
+        .map(|c| if c.is_ascii() { 0.56 } else { 0.62 })
+        .sum::<f64>()
+        * size
 }
 
 /// `text` cut to about `width` units, with an ellipsis where it was cut.
@@ -106,6 +120,11 @@ pub(crate) fn fit_text(text: &str, size: f64, width: f64) -> String {
 /// A picture that says that there is nothing to show.
 pub(crate) fn empty_picture(layout: Layout, title: &str) -> Picture {
     let mut p = Picture::new(layout.width(), 90.0, title);
-    p.text("muted", (layout.width() / 2.0, 50.0), "middle", "no completed flow to show");
+    p.text(
+        "muted",
+        (layout.width() / 2.0, 50.0),
+        "middle",
+        "no completed flow to show",
+    );
     p
 }

@@ -9,7 +9,12 @@ use super::{Layout, Picture};
 
 /// The plot of a figure.
 pub(crate) fn line_plot(layout: Layout, plot: &LinePlot) -> Picture {
-    let points = || plot.series.iter().flat_map(|s| &s.points).filter(|q| shown(plot, q));
+    let points = || {
+        plot.series
+            .iter()
+            .flat_map(|s| &s.points)
+            .filter(|q| shown(plot, q))
+    };
     if points().next().is_none() {
         return empty_picture(layout, &plot.title);
     }
@@ -17,7 +22,11 @@ pub(crate) fn line_plot(layout: Layout, plot: &LinePlot) -> Picture {
     let keys: Vec<KeyEntry> = plot
         .series
         .iter()
-        .map(|s| KeyEntry { name: s.name.clone(), look: series_look(&mut p, s), marked: !s.reference })
+        .map(|s| KeyEntry {
+            name: s.name.clone(),
+            look: series_look(&mut p, s),
+            marked: !s.reference,
+        })
         .collect();
     let top = draw_key(&mut p, layout, 4.0, &keys) + 30.0;
     let area = Area {
@@ -26,13 +35,21 @@ pub(crate) fn line_plot(layout: Layout, plot: &LinePlot) -> Picture {
         top,
         bottom: top + layout.pick(330.0, 280.0),
     };
-    let x = axis(&plot.x, points().map(|q| q.x), (area.left + 10.0, area.right - 10.0), false);
+    let x = axis(
+        &plot.x,
+        points().map(|q| q.x),
+        (area.left + 10.0, area.right - 10.0),
+        false,
+    );
     let heights = points().flat_map(|q| {
         let (low, high) = q.y.ci95.unwrap_or((q.y.value, q.y.value));
         [low, q.y.value, high]
     });
     let y = axis(&plot.y, heights, (area.bottom, area.top), true);
-    let x = Axis { ticks: layout.pick(8.0, 4.0) as usize, ..x };
+    let x = Axis {
+        ticks: layout.pick(8.0, 4.0) as usize,
+        ..x
+    };
     draw_frame(&mut p, area, &x, &y);
     for s in &plot.series {
         draw_series(&mut p, plot, s, &x.scale, &y.scale);
@@ -61,14 +78,25 @@ fn axis<'a>(
         (false, true) if low >= 0.0 => Scale::linear((0.0, round_up(high)), span),
         _ => Scale::linear((low, high), span),
     };
-    Axis { scale, quantity: spec.quantity, name: &spec.name, ticks: 6 }
+    Axis {
+        scale,
+        quantity: spec.quantity,
+        name: &spec.name,
+        ticks: 6,
+    }
 }
 
 /// A reference line - a bound, a paper's value - is drawn dotted in the page's ink.
 fn series_look(p: &mut Picture, s: &LineSeries) -> Look {
     if s.reference {
         let class = "reference".to_owned();
-        Look { class, light: String::new(), dark: String::new(), dash: "1 4", marker: Marker::Ring }
+        Look {
+            class,
+            light: String::new(),
+            dark: String::new(),
+            dash: "1 4",
+            marker: Marker::Ring,
+        }
     } else {
         p.look(&s.name)
     }

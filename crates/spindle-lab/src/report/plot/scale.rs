@@ -19,21 +19,49 @@ impl Scale {
     /// widened until it is one.
     pub(crate) fn linear((low, high): (f64, f64), (from, to): (f64, f64)) -> Self {
         let low = if low.is_finite() { low } else { 0.0 };
-        let high = if high.is_finite() && high > low { high } else { low + low.abs().max(1.0) };
-        Self { low, high, from, to, log: false }
+        let high = if high.is_finite() && high > low {
+            high
+        } else {
+            low + low.abs().max(1.0)
+        };
+        Self {
+            low,
+            high,
+            from,
+            to,
+            log: false,
+        }
     }
 
     /// The logarithms of `low..=high` evenly on `from..=to`; both must be positive, else a span of
     /// one decade is shown.
     pub(crate) fn log((low, high): (f64, f64), (from, to): (f64, f64)) -> Self {
-        let low = if low.is_finite() && low > 0.0 { low.clamp(LOG_FLOOR, 1e307) } else { 1.0 };
-        let high = if high.is_finite() && high > low * 1.001 { high } else { low * 10.0 };
-        Self { low, high, from, to, log: true }
+        let low = if low.is_finite() && low > 0.0 {
+            low.clamp(LOG_FLOOR, 1e307)
+        } else {
+            1.0
+        };
+        let high = if high.is_finite() && high > low * 1.001 {
+            high
+        } else {
+            low * 10.0
+        };
+        Self {
+            low,
+            high,
+            from,
+            to,
+            log: true,
+        }
     }
 
     /// The coordinate of `value`.
     pub(crate) fn at(&self, value: f64) -> f64 {
-        let v = if value.is_nan() { self.low } else { value.clamp(self.low, self.high) };
+        let v = if value.is_nan() {
+            self.low
+        } else {
+            value.clamp(self.low, self.high)
+        };
         let share = if self.log {
             (v / self.low).ln() / (self.high / self.low).ln()
         } else {
@@ -51,15 +79,26 @@ impl Scale {
     /// About `target` round values on the scale, ascending, at most three times as many.
     pub(crate) fn ticks(&self, target: usize) -> Vec<f64> {
         let target = target.max(2);
-        let ticks = if self.log { self.log_ticks(target) } else { self.linear_ticks(target) };
-        ticks.into_iter().filter(|t| self.holds(*t)).take(target * 3).collect()
+        let ticks = if self.log {
+            self.log_ticks(target)
+        } else {
+            self.linear_ticks(target)
+        };
+        ticks
+            .into_iter()
+            .filter(|t| self.holds(*t))
+            .take(target * 3)
+            .collect()
     }
 
     fn linear_ticks(&self, target: usize) -> Vec<f64> {
         let raw = (self.high / 2.0 - self.low / 2.0) / target as f64 * 2.0;
         let power = 10f64.powi(raw.log10().floor() as i32);
         let nice = [1.0, 2.0, 2.5, 5.0, 10.0];
-        let factor = nice.into_iter().find(|f| f * power >= raw * 0.999).unwrap_or(10.0);
+        let factor = nice
+            .into_iter()
+            .find(|f| f * power >= raw * 0.999)
+            .unwrap_or(10.0);
         let step = factor * power;
         if !step.is_normal() {
             return vec![self.low, self.high];
@@ -82,13 +121,29 @@ impl Scale {
             d if d < 0.7 => &[1.0, 3.0],
             _ => &[1.0],
         };
-        let stride = if steps.len() > 1 { 1 } else { (decades / target as f64).ceil() as usize };
+        let stride = if steps.len() > 1 {
+            1
+        } else {
+            (decades / target as f64).ceil() as usize
+        };
         (first..=last)
             .step_by(stride.max(1))
             .flat_map(|e| steps.iter().map(move |s| s * 10f64.powi(e)))
             // 10^-3 and its like are not exact: a tick just outside an end is that end.
-            .map(|t| if (t / self.high - 1.0).abs() < 1e-9 { self.high } else { t })
-            .map(|t| if (t / self.low - 1.0).abs() < 1e-9 { self.low } else { t })
+            .map(|t| {
+                if (t / self.high - 1.0).abs() < 1e-9 {
+                    self.high
+                } else {
+                    t
+                }
+            })
+            .map(|t| {
+                if (t / self.low - 1.0).abs() < 1e-9 {
+                    self.low
+                } else {
+                    t
+                }
+            })
             .collect()
     }
 }
@@ -100,7 +155,10 @@ pub(crate) fn round_up(value: f64) -> f64 {
     }
     let power = 10f64.powi(value.log10().floor() as i32);
     let nice = [1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0];
-    let top = nice.into_iter().map(|f| f * power).find(|top| *top >= value);
+    let top = nice
+        .into_iter()
+        .map(|f| f * power)
+        .find(|top| *top >= value);
     top.filter(|t| t.is_finite()).unwrap_or(value)
 }
 
@@ -111,10 +169,16 @@ mod tests {
 
     #[test]
     fn ticks_are_round_and_inside() {
-        assert_eq!(Scale::linear((0.0, 10.0), (0.0, 1.0)).ticks(5), [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]);
+        assert_eq!(
+            Scale::linear((0.0, 10.0), (0.0, 1.0)).ticks(5),
+            [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]
+        );
         let decades = Scale::log((1.0, 1e4), (0.0, 1.0)).ticks(5);
         assert_eq!(decades, [1.0, 10.0, 100.0, 1e3, 1e4]);
-        assert_eq!(Scale::log((100.0, 1000.0), (0.0, 1.0)).ticks(3), [100.0, 200.0, 500.0, 1000.0]);
+        assert_eq!(
+            Scale::log((100.0, 1000.0), (0.0, 1.0)).ticks(3),
+            [100.0, 200.0, 500.0, 1000.0]
+        );
     }
 
     #[test]

@@ -28,10 +28,18 @@ fn escape(text: &str) -> String {
 
 /// A coordinate with at most two decimals; what is not finite becomes zero.
 pub(crate) fn number(v: f64) -> String {
-    let v = if v.is_finite() { v.clamp(-1e7, 1e7) } else { 0.0 };
+    let v = if v.is_finite() {
+        v.clamp(-1e7, 1e7)
+    } else {
+        0.0
+    };
     let text = format!("{v:.2}");
     let text = text.trim_end_matches('0').trim_end_matches('.');
-    if text == "-0" { "0".to_owned() } else { text.to_owned() }
+    if text == "-0" {
+        "0".to_owned()
+    } else {
+        text.to_owned()
+    }
 }
 
 /// A picture while it is drawn, and when it is done.
@@ -86,12 +94,23 @@ impl Picture {
 
     /// A straight line.
     pub(crate) fn line(&mut self, class: &str, (x1, y1): (f64, f64), (x2, y2): (f64, f64)) {
-        self.el("line").a("class", class).n("x1", x1).n("y1", y1).n("x2", x2).n("y2", y2).end();
+        self.el("line")
+            .a("class", class)
+            .n("x1", x1)
+            .n("y1", y1)
+            .n("x2", x2)
+            .n("y2", y2)
+            .end();
     }
 
     /// A line of text; `anchor` is `start`, `middle` or `end`.
     pub(crate) fn text(&mut self, class: &str, (x, y): (f64, f64), anchor: &str, text: &str) {
-        self.el("text").a("class", class).n("x", x).n("y", y).a("text-anchor", anchor).text(text);
+        self.el("text")
+            .a("class", class)
+            .n("x", x)
+            .n("y", y)
+            .a("text-anchor", anchor)
+            .text(text);
     }
 
     /// A rectangle, as an element still open for attributes.
@@ -113,7 +132,12 @@ impl Picture {
         };
         let points: &[(f64, f64)] = match look.marker {
             Marker::Circle | Marker::Ring => {
-                return self.el("circle").a("class", &class).n("cx", x).n("cy", y).n("r", r);
+                return self
+                    .el("circle")
+                    .a("class", &class)
+                    .n("cx", x)
+                    .n("cy", y)
+                    .n("r", r);
             }
             Marker::Square => &[(-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)],
             Marker::Diamond => &[(0.0, -1.3), (1.3, 0.0), (0.0, 1.3), (-1.3, 0.0)],
@@ -124,7 +148,9 @@ impl Picture {
             .iter()
             .map(|(px, py)| format!("{},{}", number(x + px * r), number(y + py * r)))
             .collect();
-        self.el("polygon").a("class", &class).a("points", &at.join(" "))
+        self.el("polygon")
+            .a("class", &class)
+            .a("points", &at.join(" "))
     }
 
     /// The picture as part of a page that has [`STYLE`] and the transports' colours already;
@@ -138,7 +164,10 @@ impl Picture {
         let theme = include_str!("../assets/theme.css");
         let rules = style_rules(self.transports());
         let style = format!("<style>{theme}{STYLE}{rules}</style>");
-        format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{}\n", self.wrap("alone", &style))
+        format!(
+            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{}\n",
+            self.wrap("alone", &style)
+        )
     }
 
     fn wrap(&self, class: &str, style: &str) -> String {
@@ -180,7 +209,11 @@ impl Element<'_> {
     /// Ends the element with a text that pops up over it.
     pub(crate) fn tip(self, text: &str) {
         let tag = self.tag;
-        let _ = write!(self.picture.body, "><title>{}</title></{tag}>", escape(text));
+        let _ = write!(
+            self.picture.body,
+            "><title>{}</title></{tag}>",
+            escape(text)
+        );
     }
 
     /// Ends the element with a text as its content.
@@ -219,6 +252,9 @@ mod tests {
         let svg = p.standalone();
         let doc = roxmltree::Document::parse(&svg).unwrap();
         let root = doc.root_element();
-        assert_eq!(root.attribute("aria-label"), Some("<a href='x'>&\"\u{fffd}\u{fffd}]]>"));
+        assert_eq!(
+            root.attribute("aria-label"),
+            Some("<a href='x'>&\"\u{fffd}\u{fffd}]]>")
+        );
     }
 }

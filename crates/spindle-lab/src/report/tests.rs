@@ -1,0 +1,295 @@
+//! Whole pages: well-formed, safe against hostile names, whole with little data or absurd data.
+
+use std::fs;
+use std::path::Path;
+
+use proptest::prelude::*;
+use spindle_units::Instant;
+
+use super::format::Quantity;
+use super::*;
+
+const HOSTILE: &str = "</style></script><script>alert('x')</script>\"'&<b>\u{202e}../../x";
+
+fn identity() -> RunIdentity {
+    RunIdentity {
+        version: "1.2.3".into(),
+        configuration: "abc".into(),
+    }
+}
+
+fn result(name: &str, fct_us: Vec<f64>) -> TransportResult {
+    let p = |v: Option<&f64>| v.map(|v| Estimate::new(*v, v * 0.9, v * 1.1));
+    TransportResult {
+        name: name.into(),
+        runs: vec![identity(); 2],
+        flows: fct_us.len() as u64,
+        p50_us: p(fct_us.first()),
+        p99_us: p(fct_us.last()),
+        max_us: fct_us.last().copied(),
+        timeout_fraction: Some(Estimate::exact(0.1)),
+        fct_us,
+        ..TransportResult::default()
+    }
+}
+
+fn trace(name: &str) -> FlowTrace {
+    let at = |us: u64| Instant::from_nanos(us * 1_000);
+    let event = |us, subflow, kind, dsn| FlowEvent {
+        at: at(us),
+        subflow,
+        kind,
+        dsn,
+        len: 1460,
+        note: name.into(),
+    };
+    FlowTrace {
+        transport: name.into(),
+        title: name.into(),
+        issued: at(0),
+        completed: at(900),
+        subflows: 2,
+        events: vec![
+            event(10, 0, FlowEventKind::New, 7),
+            event(20, 1, FlowEventKind::New, 1467),
+            event(60, 0, FlowEventKind::Lost { link: name.into() }, 7),
+            event(120, 1, FlowEventKind::Arrived, 1467),
+            event(200, 1, FlowEventKind::AckedData, 1467),
+            event(300, 1, FlowEventKind::Recovery { copy_of_subflow: 0 }, 7),
+            event(310, 1, FlowEventKind::Probe, 7),
+            event(320, 0, FlowEventKind::FastRetransmit, 7),
+            event(700, 0, FlowEventKind::Rto, 7),
+            event(701, 0, FlowEventKind::Retransmission, 7),
+            event(5_000, 0, FlowEventKind::Rto, 7),
+        ],
+        compare_with: None,
+    }
+}
+
+fn compare(transports: Vec<TransportResult>) -> CompareReport {
+    CompareReport {
+        title: "a comparison".into(),
+        identity: identity(),
+        points: vec![ComparePoint {
+            set: Vec::new(),
+            transports,
+        }],
+        ..CompareReport::default()
+    }
+}
+
+fn figure(series: Vec<LineSeries>, log: bool) -> Figure {
+    let axis = |name: &str| AxisSpec {
+        name: name.into(),
+        quantity: Quantity::Micros,
+        log,
+    };
+    let plot = LinePlot {
+        title: "a plot".into(),
+        x: axis("x"),
+        y: axis("y"),
+        series,
+    };
+    Figure {
+        id: "fuso-fig2".into(),
+        identity: identity(),
+        plots: vec![plot],
+        ..Figure::default()
+    }
+}
+
+fn series(name: &str, points: &[(f64, f64)]) -> LineSeries {
+    let point = |&(x, y): &(f64, f64)| SeriesPoint {
+        x,
+        y: Estimate::new(y, y * 0.5, y * 2.0),
+    };
+    LineSeries {
+        name: name.into(),
+        reference: false,
+        runs: vec![identity()],
+        points: points.iter().map(point).collect(),
+    }
+}
+
+/// Reads every file of a report as XML; the page's void elements are closed first, as HTML leaves
+/// them open. Returns the page's text.
+fn check_directory(directory: &Path) -> String {
+    let mut page = String::new();
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        let mut text = fs::read_to_string(&path).unwrap();
+        assert!(!text.contains("NaN"), "{}: NaN", path.display());
+        if path.ends_with("index.html") {
+            page.clone_from(&text);
+            assert!(!text.contains("src="), "a page loads nothing");
+            text = text.replace("<!DOCTYPE html>", "");
+            for part in text.clone().split("<meta").skip(1) {
+                let tag = format!("<meta{}>", part.split('>').next().unwrap());
+                text = text.replace(&tag, &tag.replace('>', "/>"));
+            }
+        }
+        let parsed = roxmltree::Document::parse(&text);
+        let document = parsed.unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        let scripts = document
+            .descendants()
+            .filter(|n| n.has_tag_name("script"))
+            .count();
+        assert!(scripts <= 1, "{}: {scripts} scripts", path.display());
+    }
+    page
+}
+
+#[test]
+fn a_page_with_everything_is_well_formed() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut report = compare(vec![
+        result("tcp", vec![1.0, 2.0, 9e4]),
+        result("fuso", vec![3.0]),
+    ]);
+    let mut flow = trace("fuso");
+    flow.compare_with = Some(Box::new(trace("mptcp")));
+    report.flows.push(flow);
+    let index = report.write(directory.path()).unwrap();
+    assert_eq!(index, directory.path().join("index.html"));
+    let page = check_directory(directory.path());
+    for text in [
+        "waits 690",
+        "recovered on subflow 1",
+        "lost at fuso",
+        "timeout on subflow 0",
+    ] {
+        assert!(page.contains(text), "no {text:?}");
+    }
+    for file in ["fct.svg", "tail.svg", "timeouts.svg", "flow-fuso-0.svg"] {
+        assert!(directory.path().join(file).exists(), "{file}");
+    }
+}
+
+#[test]
+fn hostile_names_stay_text() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut report = compare(vec![
+        result(HOSTILE, vec![1.0, 2.0]),
+        result("tcp", vec![2.0]),
+    ]);
+    report.title = HOSTILE.into();
+    let mut flow = trace(HOSTILE);
+    flow.compare_with = Some(Box::new(trace(HOSTILE)));
+    report.flows.push(flow);
+    report.write(directory.path()).unwrap();
+    check_directory(directory.path());
+
+    let directory = tempfile::tempdir().unwrap();
+    let mut f = figure(vec![series(HOSTILE, &[(1.0, 2.0)])], false);
+    f.id = HOSTILE.into();
+    f.claims.push(Claim {
+        id: HOSTILE.into(),
+        kind: ClaimKind::Ordering,
+        text: HOSTILE.into(),
+        paper: HOSTILE.into(),
+        measured: String::new(),
+        verdict: Verdict::NotCheckable,
+        why: HOSTILE.into(),
+    });
+    FigureReport {
+        title: HOSTILE.into(),
+        introduction: String::new(),
+        figures: vec![f],
+    }
+    .write(directory.path())
+    .unwrap();
+    check_directory(directory.path());
+}
+
+#[test]
+fn nothing_to_show_is_still_a_page() {
+    for report in [
+        CompareReport::default(),
+        compare(Vec::new()),
+        compare(vec![result("tcp", vec![])]),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        report.write(directory.path()).unwrap();
+        check_directory(directory.path());
+    }
+    for figures in [
+        Vec::new(),
+        vec![figure(Vec::new(), true)],
+        vec![figure(vec![series("tcp", &[])], false)],
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let report = FigureReport {
+            figures,
+            ..FigureReport::default()
+        };
+        report.write(directory.path()).unwrap();
+        check_directory(directory.path());
+    }
+}
+
+#[test]
+fn runs_of_another_version_or_configuration_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut report = compare(vec![result("tcp", vec![1.0])]);
+    report.points[0].transports[0].runs[1].version = "1.2.4".into();
+    let error = report.write(directory.path()).unwrap_err();
+    assert!(
+        matches!(error, ReportError::MixedVersions { .. }),
+        "{error}"
+    );
+    assert!(error.to_string().contains("transport tcp"), "{error}");
+
+    report.points[0].transports[0].runs[1] = RunIdentity {
+        configuration: "def".into(),
+        ..identity()
+    };
+    let error = report.write(directory.path()).unwrap_err();
+    assert!(
+        matches!(error, ReportError::MixedConfigurations { .. }),
+        "{error}"
+    );
+
+    let mut two = vec![figure(Vec::new(), false), figure(Vec::new(), false)];
+    two[1].identity.configuration = "another figure, another configuration".into();
+    let mut report = FigureReport {
+        figures: two,
+        ..FigureReport::default()
+    };
+    report.write(directory.path()).unwrap();
+    report.figures[1].identity.version = "1.2.4".into();
+    let error = report.write(directory.path()).unwrap_err();
+    assert!(
+        matches!(error, ReportError::MixedVersions { .. }),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_directory_that_cannot_be_made_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("taken");
+    fs::write(&file, "").unwrap();
+    let error = compare(Vec::new()).write(&file.join("report")).unwrap_err();
+    assert!(error.to_string().contains("taken"), "{error}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn any_values_make_well_formed_pages(
+        samples in prop::collection::vec(any::<f64>(), 0..12),
+        points in prop::collection::vec((any::<f64>(), any::<f64>()), 0..8),
+        log in any::<bool>(),
+        name in "\\PC{0,12}",
+    ) {
+        let directory = tempfile::tempdir().unwrap();
+        let report = compare(vec![result(&name, samples), result("tcp", vec![1.0])]);
+        report.write(directory.path()).unwrap();
+        check_directory(directory.path());
+        let directory = tempfile::tempdir().unwrap();
+        let figures = vec![figure(vec![series(&name, &points)], log)];
+        FigureReport { figures, ..FigureReport::default() }.write(directory.path()).unwrap();
+        check_directory(directory.path());
+    }
+}
