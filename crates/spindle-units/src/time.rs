@@ -1,6 +1,73 @@
 //! [`Instant`] and [`Duration`]: whole nanoseconds on a 64-bit line, good for 584 years.
 
+use std::fmt;
+use std::iter::Sum;
 use std::ops::{Add, AddAssign, Div, Mul, Sub, SubAssign};
+use std::str::FromStr;
+
+use crate::UnitError;
+use crate::quantity::{Kind, Unit, write_decimal};
+
+const UNITS: [Unit; 4] = [
+    Unit {
+        name: "s",
+        factor: 1_000_000_000,
+    },
+    Unit {
+        name: "ms",
+        factor: 1_000_000,
+    },
+    Unit {
+        name: "us",
+        factor: 1_000,
+    },
+    Unit {
+        name: "ns",
+        factor: 1,
+    },
+];
+
+const DURATION: Kind = Kind {
+    what: "a duration",
+    accepted: "a number with ns, us, ms, s or min, as in \"280us\" or \"1.5s\"",
+    units: &[
+        Unit {
+            name: "ns",
+            factor: 1,
+        },
+        Unit {
+            name: "us",
+            factor: 1_000,
+        },
+        Unit {
+            name: "\u{b5}s",
+            factor: 1_000,
+        },
+        Unit {
+            name: "\u{3bc}s",
+            factor: 1_000,
+        },
+        Unit {
+            name: "ms",
+            factor: 1_000_000,
+        },
+        Unit {
+            name: "s",
+            factor: 1_000_000_000,
+        },
+        Unit {
+            name: "min",
+            factor: 60_000_000_000,
+        },
+    ],
+    without_unit: None,
+    rounds: true,
+};
+
+const INSTANT: Kind = Kind {
+    what: "a point in time",
+    ..DURATION
+};
 
 /// A point in time: nanoseconds since the start of the run (virtual clock) or since the driver's
 /// epoch (real clock). Never negative.
@@ -112,6 +179,64 @@ impl Duration {
     /// The absolute difference of two spans.
     pub const fn abs_diff(self, other: Self) -> Self {
         Self(self.0.abs_diff(other.0))
+    }
+}
+
+/// Writes in the largest unit the span is at least one of, with as many decimals as it takes.
+fn write_span(f: &mut fmt::Formatter<'_>, nanos: u64) -> fmt::Result {
+    // Zero is at least one of nothing: "0s".
+    let at = UNITS.iter().position(|u| nanos >= u.factor).unwrap_or(0);
+    write_decimal(f, nanos, &UNITS[at])
+}
+
+impl fmt::Display for Duration {
+    /// "280us", "1.5s", "200ns". Exact: reads back as the same span.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_span(f, self.0)
+    }
+}
+
+impl fmt::Display for Instant {
+    /// The span since the start of the clock, as [`Duration`] writes it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_span(f, self.0)
+    }
+}
+
+impl FromStr for Duration {
+    type Err = UnitError;
+
+    /// Reads "280us", "5ms", "1.5s" or "200ns"; rounds to the nearest nanosecond.
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        DURATION.parse(text).map(Self)
+    }
+}
+
+impl FromStr for Instant {
+    type Err = UnitError;
+
+    /// Reads the span since the start of the clock, written as a [`Duration`] is.
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        INSTANT.parse(text).map(Self)
+    }
+}
+
+impl From<Duration> for std::time::Duration {
+    fn from(d: Duration) -> Self {
+        Self::from_nanos(d.0)
+    }
+}
+
+impl From<std::time::Duration> for Duration {
+    /// Spans beyond 584 years become [`Duration::MAX`].
+    fn from(d: std::time::Duration) -> Self {
+        Self(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX))
+    }
+}
+
+impl Sum for Duration {
+    fn sum<I: Iterator<Item = Self>>(iter: I) -> Self {
+        iter.fold(Self::ZERO, Add::add)
     }
 }
 
