@@ -1,3 +1,4 @@
 //! Experiments as data: topology, traffic, transports, sweeps, metrics, claims and reports.
 
+pub mod pcap;
 pub mod report;

@@ -129,6 +129,7 @@ fn panels(columns: &[Column], point: &ComparePoint) -> Vec<BarPanel> {
             quantity: *quantity,
             rows: point.transports.iter().map(|t| row(t, *get)).collect(),
         })
+        .filter(|panel: &BarPanel| panel.rows.iter().any(|r| r.value.is_some()))
         .collect()
 }
 

@@ -5,7 +5,7 @@
 
 use super::super::Estimate;
 use super::super::format::{NONE, Quantity};
-use super::frame::{fit_text, text_width};
+use super::frame::{empty_picture, fit_text, text_width};
 use super::scale::{Scale, round_up};
 use super::{Layout, Picture};
 
@@ -34,6 +34,9 @@ const GAP: f64 = 28.0;
 
 /// The panels, two abreast on a desktop, one below the other on a phone.
 pub(crate) fn bar_panels(layout: Layout, title: &str, panels: &[BarPanel]) -> Picture {
+    if panels.is_empty() {
+        return empty_picture(layout, title);
+    }
     let columns = if layout.is_narrow() || panels.len() < 2 {
         1
     } else {

@@ -87,15 +87,16 @@ impl Drawing<'_> {
             self.draw_transmission(p, t, lanes[usize::from(t.subflow)]);
         }
         self.draw_fast(p, &lanes);
-        self.draw_copies(p, &lanes);
-        self.draw_lost_labels(p, &lanes);
+        let mut labels = Labels::new(self.right, &lanes);
+        self.draw_copies(p, &lanes, &mut labels);
+        self.draw_lost_labels(p, &lanes, &mut labels);
         let bottom = lanes.last().map_or(first, |l| l.bottom);
         self.draw_done(p, first, bottom, longest);
         self.draw_time_axis(p, bottom)
     }
 
     fn lanes(&self, first: f64) -> Vec<Area> {
-        let height = (self.layout.pick(380.0, 400.0) / self.story.lanes as f64).clamp(62.0, 130.0);
+        let height = (self.layout.pick(560.0, 560.0) / self.story.lanes as f64).clamp(70.0, 130.0);
         (0..self.story.lanes)
             .map(|i| {
                 let top = first + i as f64 * (height + LANE_GAP);
@@ -275,7 +276,7 @@ impl Drawing<'_> {
         }
     }
 
-    fn draw_copies(&self, p: &mut Picture, lanes: &[Area]) {
+    fn draw_copies(&self, p: &mut Picture, lanes: &[Area], labels: &mut Labels) {
         let mut labelled = 0;
         for (from, to) in &self.story.copies {
             let (original, copy) = (&self.story.sent[*from], &self.story.sent[*to]);
@@ -291,46 +292,31 @@ impl Drawing<'_> {
             let b = (self.time.at(copy.sent), mid(copy));
             arrow(p, a, b, lost);
             if lost && labelled < MOST_LABELS {
-                labelled += 1;
                 let text = if original.subflow == copy.subflow {
                     "sent again, in the same lane".to_owned()
                 } else {
                     format!("recovered on subflow {}", copy.subflow)
                 };
-                let y = lanes[usize::from(copy.subflow)];
-                self.label(
-                    p,
-                    "on-copy halo",
-                    (b.0, (b.1 - 10.0).max(y.top + 12.0)),
-                    &text,
-                );
+                let y = (b.1 - 10.0).max(lanes[usize::from(copy.subflow)].top + 13.0);
+                labelled += usize::from(labels.put(p, "on-copy halo", (b.0, y), &text));
             }
         }
     }
 
-    fn draw_lost_labels(&self, p: &mut Picture, lanes: &[Area]) {
-        let lost = self.story.sent.iter().filter_map(|t| match &t.fate {
-            Fate::Lost(at, link) if *at <= self.story.completed => Some((t, *at, link)),
-            _ => None,
-        });
-        for (t, at, link) in lost.take(MOST_LABELS) {
+    fn draw_lost_labels(&self, p: &mut Picture, lanes: &[Area], labels: &mut Labels) {
+        let mut labelled = 0;
+        for t in &self.story.sent {
+            let Fate::Lost(at, link) = &t.fate else {
+                continue;
+            };
+            if *at > self.story.completed || labelled == MOST_LABELS {
+                continue;
+            }
             let y = self.y(lanes[usize::from(t.subflow)], t.dsn + t.len / 2.0);
             let link = fit_text(link, 12.0, self.layout.pick(160.0, 90.0));
-            self.label(
-                p,
-                "on-lost halo",
-                (self.time.at(at) + 3.0, y + 4.0),
-                &format!("lost at {link}"),
-            );
-        }
-    }
-
-    /// A text to the right of a point, or to its left where there is no room.
-    fn label(&self, p: &mut Picture, class: &str, (x, y): (f64, f64), text: &str) {
-        if x + 9.0 + text_width(text, 12.5) < self.right {
-            p.text(class, (x + 9.0, y), "start", text);
-        } else {
-            p.text(class, (x - 12.0, y - 7.0), "end", text);
+            let point = (self.time.at(*at) + 3.0, y + 4.0);
+            let text = format!("lost at {link}");
+            labelled += usize::from(labels.put(p, "on-lost halo", point, &text));
         }
     }
 
@@ -363,6 +349,43 @@ impl Drawing<'_> {
             "time since the request was issued",
         );
         bottom + 44.0
+    }
+}
+
+/// Texts beside points, none of which covers another.
+struct Labels {
+    right: f64,
+    /// Left end, right end and base line of each text.
+    taken: Vec<(f64, f64, f64)>,
+}
+
+impl Labels {
+    /// Room up to `right`, with the lanes' names in their places.
+    fn new(right: f64, lanes: &[Area]) -> Self {
+        let name = |l: &Area| (l.left, l.left + 76.0, l.top + 15.0);
+        Self {
+            right,
+            taken: lanes.iter().map(name).collect(),
+        }
+    }
+
+    /// Puts a text to the right of a point, or to its left where there is no room; leaves it out
+    /// and says so if it would cover another.
+    fn put(&mut self, p: &mut Picture, class: &str, (x, y): (f64, f64), text: &str) -> bool {
+        let width = text_width(text, 12.5);
+        let (anchor, at, from, y) = if x + 9.0 + width < self.right {
+            ("start", x + 9.0, x + 9.0, y)
+        } else {
+            ("end", x - 12.0, x - 12.0 - width, y - 7.0)
+        };
+        let covers =
+            |t: &(f64, f64, f64)| from < t.1 && t.0 < from + width && (t.2 - y).abs() < 14.0;
+        if self.taken.iter().any(covers) {
+            return false;
+        }
+        p.text(class, (at, y), anchor, text);
+        self.taken.push((from, from + width, y));
+        true
     }
 }
 

@@ -50,7 +50,13 @@ pub(crate) fn draw_frame(p: &mut Picture, area: Area, x: &Axis<'_>, y: &Axis<'_>
         let text = x.quantity.show(t);
         let half = text_width(&text, 12.0) / 2.0;
         if at - half > taken {
-            p.text("tick", (at, area.bottom + 18.0), "middle", &text);
+            let over = at + half > area.right + 14.0;
+            let (anchor, x) = if over {
+                ("end", area.right + 14.0)
+            } else {
+                ("middle", at)
+            };
+            p.text("tick", (x, area.bottom + 18.0), anchor, &text);
             taken = at + half + 8.0;
         }
     }
@@ -124,7 +130,7 @@ pub(crate) fn empty_picture(layout: Layout, title: &str) -> Picture {
         "muted",
         (layout.width() / 2.0, 50.0),
         "middle",
-        "no completed flow to show",
+        "nothing was measured",
     );
     p
 }
