@@ -3,7 +3,15 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::{Congestion, Reno};
+use super::Congestion;
+use super::balia::Balia;
+use super::coupled::Coupled;
+use super::cubic::Cubic;
+use super::dctcp::Dctcp;
+use super::fully_coupled::FullyCoupled;
+use super::lia::Lia;
+use super::olia::Olia;
+use super::reno::Reno;
 
 /// The congestion control of a connection's subflows, as configured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -11,16 +19,42 @@ pub enum CongestionKind {
     /// RFC 5681, each subflow by itself: "reno".
     #[default]
     Reno,
+    /// RFC 9438, each subflow by itself: "cubic".
+    Cubic,
+    /// RFC 8257, each subflow by itself: "dctcp". Wants ECN.
+    Dctcp,
+    /// Linked increases, RFC 6356: "lia".
+    Lia,
+    /// Opportunistic linked increases, draft-khalili-mptcp-congestion-control-05: "olia".
+    Olia,
+    /// Balanced linked adaptation, draft-walid-mptcp-congestion-control-04: "balia".
+    Balia,
+    /// Fully coupled control, the sum of the windows behaving as one: "fully-coupled".
+    FullyCoupled,
 }
 
 impl CongestionKind {
     /// Every kind.
-    pub const ALL: &[Self] = &[Self::Reno];
+    pub const ALL: &[Self] = &[
+        Self::Reno,
+        Self::Cubic,
+        Self::Dctcp,
+        Self::Lia,
+        Self::Olia,
+        Self::Balia,
+        Self::FullyCoupled,
+    ];
 
     /// Its name in experiment files and on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Reno => "reno",
+            Self::Cubic => "cubic",
+            Self::Dctcp => "dctcp",
+            Self::Lia => "lia",
+            Self::Olia => "olia",
+            Self::Balia => "balia",
+            Self::FullyCoupled => "fully-coupled",
         }
     }
 }
@@ -84,5 +118,11 @@ pub struct Parameters {
 pub fn build(kind: CongestionKind, p: Parameters) -> Box<dyn Congestion> {
     match kind {
         CongestionKind::Reno => Box::new(Reno::new(&p)),
+        CongestionKind::Cubic => Box::new(Cubic::new(&p)),
+        CongestionKind::Dctcp => Box::new(Dctcp::new(&p)),
+        CongestionKind::Lia => Box::new(Coupled::<Lia>::new(&p)),
+        CongestionKind::Olia => Box::new(Coupled::<Olia>::new(&p)),
+        CongestionKind::Balia => Box::new(Coupled::<Balia>::new(&p)),
+        CongestionKind::FullyCoupled => Box::new(Coupled::<FullyCoupled>::new(&p)),
     }
 }

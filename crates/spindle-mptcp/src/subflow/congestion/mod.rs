@@ -6,16 +6,26 @@
 //!
 //! [`CongestionKind`] is the configuration value, [`build`] makes a controller from it.
 
+mod balia;
+mod coupled;
 mod coupling;
+mod cubic;
+mod dctcp;
+mod fully_coupled;
+mod hystart;
 mod kind;
+mod lia;
+mod olia;
 mod reno;
 mod window;
+
+#[cfg(test)]
+mod tests;
 
 use spindle_units::{Duration, Instant};
 
 pub use coupling::{Coupling, CouplingRow};
 pub use kind::{CongestionKind, Parameters, UnknownCongestion, build};
-pub use reno::Reno;
 
 /// What one acknowledgement told the sender.
 #[derive(Clone, Copy, Debug)]

@@ -5,43 +5,29 @@ use spindle_units::Instant;
 use super::window::{MIN_SSTHRESH_SEGMENTS, Window};
 use super::{AckSample, Congestion, Coupling, Parameters, Signal};
 
+/// RFC 3465's L in segments: an acknowledgement opens cwnd by one segment at most in slow start
+/// (RFC 5681, equation 2).
+pub(super) const L: u64 = 1;
+
 /// Slow start, congestion avoidance and halving (RFC 5681, sections 3.1 and 3.2). Each subflow by
 /// itself: with several of them this is "uncoupled" control.
 #[derive(Clone, Debug)]
-pub struct Reno {
+pub(super) struct Reno {
     window: Window,
     subflow: usize,
-    /// RFC 3465's L in segments.
-    limit: u64,
 }
 
 impl Reno {
-    /// A controller in slow start, with L = 1: an acknowledgement opens cwnd by one segment at most
-    /// (RFC 5681, equation 2).
-    pub fn new(p: &Parameters) -> Self {
+    /// A controller in slow start.
+    pub(super) fn new(p: &Parameters) -> Self {
         Self {
             window: Window::new(p),
             subflow: p.subflow,
-            limit: 1,
         }
     }
 
-    /// Lets an acknowledgement open cwnd by up to `segments` in slow start (RFC 3465, section 2.2:
-    /// L = 2 at most over the Internet; more is for paced senders). After a timeout one still
-    /// (RFC 3465, section 2.3).
-    pub fn with_byte_counting_limit(mut self, segments: u64) -> Self {
-        self.limit = segments.max(1);
-        self
-    }
-
     fn grow(&mut self, acked: u64) {
-        let segments = if self.window.after_timeout() {
-            1
-        } else {
-            self.limit
-        };
-        let limit = segments.saturating_mul(self.window.mss());
-        let rest = self.window.slow_start(acked, limit);
+        let rest = self.window.slow_start(acked, L);
         if rest > 0 {
             self.window.congestion_avoidance(rest as f64);
         }

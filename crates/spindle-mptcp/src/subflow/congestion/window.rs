@@ -55,11 +55,6 @@ impl Window {
         self.cwnd < self.ssthresh
     }
 
-    /// Slow start that follows a timeout.
-    pub(super) fn after_timeout(&self) -> bool {
-        self.after_timeout
-    }
-
     /// What the subflow counts for in the coupling: during fast recovery cwnd may be inflated or
     /// on its way down, so ssthresh (RFC 6356, section 3).
     pub(super) fn coupled_cwnd(&self, recovering: bool) -> u64 {
@@ -76,14 +71,15 @@ impl Window {
         s.cwnd_limited && s.marked == 0 && (!s.recovering || self.after_timeout)
     }
 
-    /// Slow start over `acked` bytes, of which at most `limit` count (RFC 5681, equation 2, with
-    /// RFC 3465's L as `limit / SMSS`). Returns the bytes left for congestion avoidance once
+    /// Slow start over `acked` bytes, of which at most `limit` segments count (RFC 5681, equation 2;
+    /// RFC 3465's L; one after a timeout whatever it is, RFC 3465, section 2.3). Returns the bytes left for congestion avoidance once
     /// ssthresh is reached.
     pub(super) fn slow_start(&mut self, acked: u64, limit: u64) -> u64 {
         if !self.in_slow_start() {
             return acked;
         }
-        let growth = acked.min(limit);
+        let limit = if self.after_timeout { 1 } else { limit };
+        let growth = acked.min(limit.saturating_mul(self.mss));
         let used = growth.min(self.ssthresh - self.cwnd);
         self.grow(used);
         if self.cwnd >= self.ssthresh {

@@ -1,0 +1,62 @@
+//! BALIA, balanced linked adaptation (draft-walid-mptcp-congestion-control-04; Peng et al.,
+//! "Multipath TCP: analysis, design, and implementation", IEEE/ACM ToN 2016).
+
+use super::Coupling;
+use super::coupled::{Paths, Rule, ratio};
+
+/// The largest alpha_r a decrease uses (draft, section 3).
+const MAX_DECREASE_ALPHA: f64 = 1.5;
+
+/// The draft's rule: increase and decrease are both coupled.
+#[derive(Clone, Debug)]
+pub(super) struct Balia;
+
+/// alpha_r = max x_k / x_r with x = w / rtt (draft, section 3); at least one.
+fn alpha(paths: &Paths<'_>, me: usize) -> f64 {
+    let best = paths.all().map(|p| p.rate()).fold(0.0, f64::max);
+    ratio(best, paths.one(me).rate(), 1.0)
+}
+
+impl Rule for Balia {
+    /// The draft, section 3: w_r grows per acknowledged segment by
+    /// x_r / (rtt_r * (sum of x_k)^2) * (1 + alpha_r) / 2 * (4 + alpha_r) / 5.
+    fn increase(coupling: &Coupling, me: usize) -> f64 {
+        let paths = Paths::new(coupling);
+        let share = ratio(paths.one(me).rate(), paths.total_rate(), 1.0);
+        let a = alpha(&paths, me);
+        ratio(share * share * (1.0 + a) * (4.0 + a), 10.0, 1.0)
+    }
+
+    /// The draft, section 3: w_r shrinks by w_r / 2 * min(alpha_r, 1.5).
+    fn decrease(coupling: &Coupling, me: usize, in_flight: u64) -> u64 {
+        let a = alpha(&Paths::new(coupling), me).min(MAX_DECREASE_ALPHA);
+        (in_flight as f64 * (1.0 - a / 2.0)) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{coupling, near};
+    use super::*;
+
+    #[test]
+    fn equal_paths_share_as_one_tcp_and_halve() {
+        let c = coupling(&[(10_000, Some(10)), (10_000, Some(10))]);
+        near(Balia::increase(&c, 0), 0.25);
+        assert_eq!(Balia::decrease(&c, 0, 10_000), 5_000);
+    }
+
+    /// Worked by hand: x = (3, 1) MB/s, alpha = (1, 3).
+    #[test]
+    fn the_slower_path_grows_and_shrinks_by_more() {
+        let c = coupling(&[(30_000, Some(10)), (10_000, Some(10))]);
+        near(Balia::increase(&c, 0), 9.0 / 16.0);
+        near(Balia::increase(&c, 1), 1.0 / 16.0 * 4.0 / 2.0 * 7.0 / 5.0);
+        assert_eq!(Balia::decrease(&c, 0, 30_000), 15_000);
+        assert_eq!(
+            Balia::decrease(&c, 1, 10_000),
+            2_500,
+            "alpha 3 counts as 1.5"
+        );
+    }
+}

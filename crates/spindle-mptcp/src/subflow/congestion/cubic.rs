@@ -1,0 +1,420 @@
+//! CUBIC (RFC 9438): the window is a cubic function of the time since the last reduction.
+
+use spindle_units::{Duration, Instant};
+
+use super::hystart::{self, HyStart};
+use super::reno;
+use super::window::{MIN_SSTHRESH_SEGMENTS, Window};
+use super::{AckSample, Congestion, Coupling, Parameters, Signal};
+
+/// C in segments per cubed second (RFC 9438, section 5.1).
+const C: f64 = 0.4;
+/// The multiplicative decrease factor (RFC 9438, section 4.6).
+const BETA: f64 = 0.7;
+/// The additive increase that makes AIMD with `BETA` as fast as Reno (RFC 9438, section 4.3).
+const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
+/// The target is no more than this multiple of cwnd (RFC 9438, section 4.2).
+const MAX_TARGET: f64 = 1.5;
+
+/// What the curve remembers. Windows in bytes, so that a changed segment size needs no conversion;
+/// times in seconds.
+#[derive(Clone, Copy, Debug, Default)]
+struct Curve {
+    /// W_max: the window at the last reduction, less with fast convergence.
+    w_max: f64,
+    /// K: when the curve is back at W_max.
+    k: f64,
+    /// W_est: the window Reno would have.
+    w_est: f64,
+    /// cwnd_prior: cwnd when ssthresh was last set.
+    cwnd_prior: f64,
+    /// t_epoch: when this stage of congestion avoidance began; later by what it spent without being
+    /// limited by cwnd (RFC 9438, section 5.8). `None` between two stages.
+    epoch: Option<Instant>,
+    /// The coming stage follows no reduction but slow start, or a timeout: K = 0 and
+    /// W_max = cwnd (RFC 9438, sections 4.8 and 4.10).
+    fresh: bool,
+}
+
+/// CUBIC with the Reno-friendly region, fast convergence and HyStart++.
+#[derive(Clone, Debug)]
+pub(super) struct Cubic {
+    window: Window,
+    subflow: usize,
+    curve: Curve,
+    /// Before the last reduction (RFC 9438, section 4.9).
+    before: Option<Curve>,
+    /// During the initial slow start, if wanted (RFC 9406, section 4.3).
+    hystart: Option<HyStart>,
+    /// Growth below one byte.
+    fraction: f64,
+    /// When the last acknowledgement came.
+    last_ack: Instant,
+    /// Idle since then: the time does not count.
+    idle: bool,
+}
+
+impl Cubic {
+    /// A controller in slow start.
+    pub(super) fn new(p: &Parameters) -> Self {
+        Self {
+            window: Window::new(p),
+            subflow: p.subflow,
+            curve: Curve {
+                fresh: true,
+                ..Curve::default()
+            },
+            before: None,
+            hystart: p.hystart.then(HyStart::default),
+            fraction: 0.0,
+            last_ack: Instant::ZERO,
+            idle: false,
+        }
+    }
+
+    /// Slow start (RFC 9438, section 4.10); returns the bytes left for congestion avoidance.
+    fn slow_start(&mut self, s: &AckSample) -> u64 {
+        if !self.window.in_slow_start() {
+            return s.acked;
+        }
+        let Some(h) = &mut self.hystart else {
+            return self.window.slow_start(s.acked, reno::L);
+        };
+        let counted = s.acked.min(hystart::L.saturating_mul(self.window.mss()));
+        let rest = self.window.slow_start(counted / h.divisor(), hystart::L);
+        if h.on_ack(s) {
+            self.window.end_slow_start();
+        }
+        if !self.window.in_slow_start() {
+            self.hystart = None;
+        }
+        rest
+    }
+
+    /// Congestion avoidance (RFC 9438, sections 4.2 to 4.5).
+    fn congestion_avoidance(&mut self, acked: u64, s: &AckSample) {
+        let cwnd = self.window.cwnd() as f64;
+        let mss = self.window.mss() as f64;
+        let epoch = *self.curve.epoch.get_or_insert(s.now);
+        if epoch == s.now && self.curve.w_est == 0.0 {
+            self.curve.begin(cwnd, mss);
+        }
+        // No acknowledgement covers more than a window.
+        let acked = (acked as f64).min(cwnd);
+        let t = s.now.since(epoch).as_secs_f64();
+        let rtt = s.srtt.or(s.rtt).unwrap_or(Duration::ZERO).as_secs_f64();
+        let friendly = self.curve.update_w_est(acked, cwnd, mss);
+        let growth = if self.curve.w_cubic(t, mss) < friendly {
+            (friendly - cwnd).max(0.0)
+        } else {
+            let target = self
+                .curve
+                .w_cubic(t + rtt, mss)
+                .clamp(cwnd, MAX_TARGET * cwnd);
+            (target - cwnd) / cwnd * acked
+        };
+        self.fraction += growth;
+        self.window.grow(self.fraction as u64);
+        self.fraction = self.fraction.fract();
+    }
+
+    /// Keeps time in which cwnd was no limit out of the epoch (RFC 9438, section 5.8).
+    fn keep_time(&mut self, s: &AckSample) {
+        if let Some(epoch) = &mut self.curve.epoch
+            && (self.idle || !s.cwnd_limited)
+        {
+            *epoch += s.now.since((*epoch).max(self.last_ack));
+        }
+        self.idle = false;
+        self.last_ack = s.now;
+    }
+
+    /// What a reduction of either sort changes.
+    fn leave_curve(&mut self) {
+        self.before = Some(self.curve);
+        let cwnd = self.window.cwnd() as f64;
+        self.curve.cwnd_prior = cwnd;
+        self.curve.epoch = None;
+        self.curve.w_est = 0.0;
+        self.fraction = 0.0;
+        self.hystart = None;
+    }
+}
+
+impl Curve {
+    /// A stage of congestion avoidance begins with this cwnd, which is cwnd_epoch.
+    fn begin(&mut self, cwnd: f64, mss: f64) {
+        self.w_est = cwnd;
+        if self.cwnd_prior == 0.0 {
+            self.cwnd_prior = cwnd;
+        }
+        if self.fresh || self.w_max <= cwnd {
+            self.w_max = cwnd;
+            self.k = 0.0;
+        } else {
+            // RFC 9438, section 4.2, figure 2.
+            self.k = ((self.w_max - cwnd) / (C * mss)).cbrt();
+        }
+        self.fresh = false;
+    }
+
+    /// W_cubic(t) (RFC 9438, section 4.2, figure 1), in bytes.
+    fn w_cubic(&self, t: f64, mss: f64) -> f64 {
+        C * mss * (t - self.k).powi(3) + self.w_max
+    }
+
+    /// W_est after `acked` bytes (RFC 9438, section 4.3, figure 4).
+    fn update_w_est(&mut self, acked: f64, cwnd: f64, mss: f64) -> f64 {
+        let alpha = if self.w_est >= self.cwnd_prior {
+            1.0
+        } else {
+            ALPHA
+        };
+        self.w_est += alpha * mss * acked / cwnd;
+        self.w_est
+    }
+
+    /// W_max for the next stage (RFC 9438, sections 4.6 and 4.7).
+    fn set_w_max(&mut self, cwnd: f64) {
+        self.w_max = if cwnd < self.w_max {
+            cwnd * (1.0 + BETA) / 2.0
+        } else {
+            cwnd
+        };
+    }
+}
+
+fn decreased(in_flight: u64) -> u64 {
+    (in_flight as f64 * BETA) as u64
+}
+
+impl Congestion for Cubic {
+    fn cwnd(&self) -> u64 {
+        self.window.cwnd()
+    }
+
+    fn ssthresh(&self) -> u64 {
+        self.window.ssthresh()
+    }
+
+    fn on_ack(&mut self, sample: &AckSample, coupling: &mut Coupling) {
+        self.keep_time(sample);
+        if self.window.may_grow(sample) {
+            let rest = self.slow_start(sample);
+            if rest > 0 && !self.window.in_slow_start() {
+                self.congestion_avoidance(rest, sample);
+            }
+        }
+        let cwnd = self.window.coupled_cwnd(sample.recovering);
+        coupling.update(self.subflow, cwnd, sample.srtt);
+    }
+
+    fn on_signal(&mut self, _: Instant, in_flight: u64, signal: Signal, coupling: &mut Coupling) {
+        self.leave_curve();
+        self.curve.set_w_max(self.window.cwnd() as f64);
+        self.curve.fresh = false;
+        let ssthresh = decreased(in_flight);
+        self.window.reduce(ssthresh, MIN_SSTHRESH_SEGMENTS);
+        if signal == Signal::Ecn {
+            // RFC 9438, section 4.6, figure 5: here one segment is the floor of cwnd.
+            self.window.shrink_to(ssthresh);
+        }
+        coupling.update(self.subflow, self.window.cwnd(), None);
+    }
+
+    fn on_timeout(&mut self, _: Instant, in_flight: u64, first: bool, coupling: &mut Coupling) {
+        if first {
+            self.leave_curve();
+        }
+        self.curve.fresh = true;
+        self.curve.epoch = None;
+        self.curve.w_est = 0.0;
+        self.window
+            .timeout(decreased(in_flight), MIN_SSTHRESH_SEGMENTS, first);
+        coupling.update(self.subflow, self.window.cwnd(), None);
+    }
+
+    fn set_cwnd(&mut self, cwnd: u64) {
+        self.window.set_cwnd(cwnd);
+    }
+
+    fn on_idle(&mut self, restart_window: u64) {
+        self.window.shrink_to(restart_window);
+        self.idle = true;
+    }
+
+    fn undo(&mut self, _: Instant) {
+        if self.window.undo()
+            && let Some(curve) = self.before.take()
+        {
+            self.curve = curve;
+        }
+    }
+
+    fn set_mss(&mut self, mss: u64) {
+        self.window.set_mss(mss);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{MSS, Path, near, parameters};
+    use super::*;
+
+    fn cubic(segments: u64, rtt_ms: u64) -> Path<Cubic> {
+        let mut p = parameters();
+        p.initial_window = segments * MSS;
+        p.initial_ssthresh = segments * MSS;
+        let mut path = Path::new(Cubic::new(&p));
+        path.rtt = Duration::from_millis(rtt_ms);
+        path
+    }
+
+    /// Worked by hand from RFC 9438, section 4.2: W_max = 100 segments, cwnd_epoch = 70:
+    /// K = cbrt(30 / 0.4) = 4.217163; W(0) = 70, W(K) = 100, W(K + 2) = 100 + 0.4 * 8 = 103.2.
+    #[test]
+    fn the_curve() {
+        let mss = MSS as f64;
+        let mut c = Curve {
+            w_max: 100.0 * mss,
+            cwnd_prior: 100.0 * mss,
+            ..Curve::default()
+        };
+        c.begin(70.0 * mss, mss);
+        assert!((c.k - 4.217_163_327).abs() < 1e-8);
+        near(c.w_cubic(0.0, mss), 70.0 * mss);
+        near(c.w_cubic(c.k, mss), 100.0 * mss);
+        near(c.w_cubic(c.k + 2.0, mss), 103.2 * mss);
+        near(ALPHA, 9.0 / 17.0);
+    }
+
+    #[test]
+    fn a_loss_takes_three_tenths() {
+        let mut path = cubic(100, 100);
+        path.signal(Signal::Loss);
+        assert_eq!((path.cc.cwnd(), path.cc.ssthresh()), (70 * MSS, 70 * MSS));
+        near(path.cc.curve.w_max, (100 * MSS) as f64);
+        // Fast convergence (section 4.7): 70 < 100, so W_max = 70 * 0.85.
+        path.signal(Signal::Loss);
+        near(path.cc.curve.w_max, 59.5 * MSS as f64);
+    }
+
+    /// After a loss at 1000 segments, RTT 100 ms: K = cbrt(300 / 0.4) = 9.086 s, so the window is
+    /// back at W_max in about 91 rounds, where Reno would need 500.
+    #[test]
+    fn the_window_is_back_at_w_max_after_k() {
+        let mut path = cubic(1000, 100);
+        path.signal(Signal::Loss);
+        let mut seconds = Vec::new();
+        for round in 0..=140 {
+            if round % 20 == 0 {
+                seconds.push(format!("{}s {}", round / 10, path.cc.cwnd() / MSS));
+            }
+            path.round();
+        }
+        // W(t) = 0.4 (t - 9.086)^3 + 1000: 857 at 2 s, 947 at 4 s, 988 at 6 s, 999 at 8 s, 1000 at
+        // 10 s, 1010 at 12 s, 1047 at 14 s; cwnd trails it by less than a round.
+        let expected = "0s 700, 2s 857, 4s 947, 6s 988, 8s 999, 10s 1000, 12s 1009, 14s 1047";
+        assert_eq!(seconds.join(", "), expected);
+    }
+
+    /// At 10 segments and 10 ms the cubic curve is slower than Reno, and W_est rules (section 4.3).
+    #[test]
+    fn small_fast_paths_grow_as_reno_does() {
+        let mut path = cubic(10, 10);
+        path.signal(Signal::Loss);
+        for _ in 0..5 {
+            path.round();
+        }
+        // 7 + 5 * 9/17 = 9.6
+        assert!(
+            (9 * MSS..10 * MSS).contains(&path.cc.cwnd()),
+            "{}",
+            path.cc.cwnd()
+        );
+        for _ in 0..20 {
+            path.round();
+        }
+        // Beyond cwnd_prior = 10 it is a segment each round: 10 + (20 - 0.7) = 29 or so.
+        assert!(
+            (27 * MSS..31 * MSS).contains(&path.cc.cwnd()),
+            "{}",
+            path.cc.cwnd()
+        );
+    }
+
+    #[test]
+    fn after_a_timeout_the_curve_starts_level() {
+        let mut path = cubic(100, 100);
+        path.timeout();
+        assert_eq!((path.cc.cwnd(), path.cc.ssthresh()), (MSS, 70 * MSS));
+        while path.cc.cwnd() < 70 * MSS {
+            path.ack(MSS);
+        }
+        path.ack(MSS);
+        assert_eq!(path.cc.curve.k, 0.0);
+        near(path.cc.curve.w_max, 70.0 * MSS as f64);
+        near(path.cc.curve.cwnd_prior, 100.0 * MSS as f64);
+    }
+
+    #[test]
+    fn time_without_need_for_the_window_does_not_count() {
+        let mut path = cubic(1000, 100);
+        path.signal(Signal::Loss);
+        path.round();
+        let (cwnd, t0) = (path.cc.cwnd(), path.cc.curve.epoch.unwrap());
+        path.limited = false;
+        let start = path.now;
+        for _ in 0..100 {
+            path.round();
+        }
+        assert_eq!(path.cc.cwnd(), cwnd);
+        assert_eq!(path.cc.curve.epoch.unwrap(), t0 + path.now.since(start));
+        path.cc.on_idle(u64::MAX);
+        path.now += Duration::from_secs(60);
+        path.limited = true;
+        path.ack(MSS);
+        assert!(path.cc.cwnd() < cwnd + 2 * MSS, "no jump after idling");
+    }
+
+    #[test]
+    fn undo_restores_the_curve() {
+        let mut path = cubic(1000, 100);
+        path.signal(Signal::Loss);
+        for _ in 0..50 {
+            path.round();
+        }
+        let (cwnd, curve) = (path.cc.cwnd(), path.cc.curve);
+        path.timeout();
+        path.cc.undo(path.now);
+        assert_eq!(path.cc.cwnd(), cwnd);
+        assert_eq!(path.cc.curve.epoch, curve.epoch);
+        assert_eq!(
+            (path.cc.curve.w_max, path.cc.curve.k),
+            (curve.w_max, curve.k)
+        );
+    }
+
+    #[test]
+    fn hystart_ends_slow_start_as_the_queue_builds() {
+        let mut p = parameters();
+        p.hystart = true;
+        let mut path = Path::new(Cubic::new(&p));
+        path.rtt = Duration::from_millis(50);
+        for _ in 0..4 {
+            path.round();
+        }
+        assert_eq!(path.cc.cwnd(), 160 * MSS, "doubling from 10");
+        path.rtt = Duration::from_millis(60);
+        let mut segments = Vec::new();
+        for _ in 0..7 {
+            path.round();
+            segments.push(path.cc.cwnd() / MSS);
+        }
+        // The round in which the delay grows has older samples, so its end is the first to show it:
+        // from there a quarter more in each of five rounds, then congestion avoidance.
+        assert_eq!(segments, [303, 379, 474, 592, 740, 897, 898]);
+        assert_eq!(path.cc.ssthresh() / MSS, 897);
+        assert!(path.cc.hystart.is_none());
+    }
+}

@@ -1,0 +1,167 @@
+//! HyStart++ (RFC 9406): leaving slow start when the round-trip time grows, before a loss says so.
+
+use spindle_units::Duration;
+
+use super::AckSample;
+
+/// Bounds of the delay increase that ends slow start (RFC 9406, section 4.3).
+const MIN_RTT_THRESH: Duration = Duration::from_millis(4);
+const MAX_RTT_THRESH: Duration = Duration::from_millis(16);
+/// The delay increase as a share of the last round's minimum (RFC 9406, section 4.3).
+const MIN_RTT_DIVISOR: u64 = 8;
+/// Samples a round must have before it is judged (RFC 9406, section 4.3).
+const N_RTT_SAMPLE: u32 = 8;
+/// How much slower Conservative Slow Start grows (RFC 9406, section 4.3).
+const CSS_GROWTH_DIVISOR: u64 = 4;
+/// Rounds of Conservative Slow Start before congestion avoidance (RFC 9406, section 4.3).
+const CSS_ROUNDS: u32 = 5;
+/// L in segments for a sender that does not pace (RFC 9406, section 4.3).
+pub(super) const L: u64 = 8;
+
+/// Conservative Slow Start.
+#[derive(Clone, Copy, Debug)]
+struct Css {
+    /// cssBaselineMinRtt.
+    baseline: Duration,
+    /// Rounds finished in it, the one it began in among them.
+    rounds: u32,
+}
+
+/// The state of RFC 9406, section 4.2, for one slow start.
+#[derive(Clone, Debug, Default)]
+pub(super) struct HyStart {
+    /// windowEnd: the round ends when this is acknowledged.
+    window_end: Option<u64>,
+    /// lastRoundMinRTT and currentRoundMinRTT; `None` stands for infinity.
+    last_min: Option<Duration>,
+    current_min: Option<Duration>,
+    samples: u32,
+    css: Option<Css>,
+}
+
+impl HyStart {
+    /// What slow-start growth is to be divided by.
+    pub(super) fn divisor(&self) -> u64 {
+        if self.css.is_some() {
+            CSS_GROWTH_DIVISOR
+        } else {
+            1
+        }
+    }
+
+    /// Takes in an acknowledgement; true if slow start is over.
+    pub(super) fn on_ack(&mut self, s: &AckSample) -> bool {
+        let window_end = *self.window_end.get_or_insert(s.next);
+        if let Some(rtt) = s.rtt {
+            self.current_min = Some(self.current_min.map_or(rtt, |min| min.min(rtt)));
+            self.samples = self.samples.saturating_add(1);
+        }
+        self.judge();
+        s.acked_to >= window_end && self.end_round(s.next)
+    }
+
+    /// Into Conservative Slow Start when the delay has grown, back when it has shrunk.
+    fn judge(&mut self) {
+        let (Some(current), true) = (self.current_min, self.samples >= N_RTT_SAMPLE) else {
+            return;
+        };
+        if let Some(css) = self.css {
+            if current < css.baseline {
+                self.css = None;
+            }
+        } else if let Some(last) = self.last_min {
+            let share = last / MIN_RTT_DIVISOR;
+            if current >= last + share.clamp(MIN_RTT_THRESH, MAX_RTT_THRESH) {
+                self.css = Some(Css {
+                    baseline: current,
+                    rounds: 0,
+                });
+            }
+        }
+    }
+
+    fn end_round(&mut self, next: u64) -> bool {
+        self.window_end = Some(next);
+        self.last_min = self.current_min.take();
+        self.samples = 0;
+        let Some(css) = &mut self.css else {
+            return false;
+        };
+        css.rounds += 1;
+        css.rounds >= CSS_ROUNDS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::sample;
+    use super::*;
+
+    /// Eight acknowledgements of one round with this round-trip time; whether slow start ended.
+    fn round(h: &mut HyStart, number: &mut u64, ms: u64) -> bool {
+        let mut over = false;
+        for i in 1..=8 {
+            let mut s = sample(1000);
+            s.rtt = Some(Duration::from_millis(ms));
+            s.acked_to = *number * 8000 + i * 1000;
+            s.next = (*number + 1 + i / 8) * 8000;
+            over |= h.on_ack(&s);
+        }
+        *number += 1;
+        over
+    }
+
+    fn after(rounds: &[u64]) -> (HyStart, u64, bool) {
+        let (mut h, mut n, mut over) = (HyStart::default(), 0, false);
+        for ms in rounds {
+            over = round(&mut h, &mut n, *ms);
+        }
+        (h, n, over)
+    }
+
+    #[test]
+    fn a_grown_delay_slows_the_growth_and_five_rounds_end_it() {
+        // 100 ms / 8 = 12.5 ms is the threshold.
+        assert_eq!(after(&[100, 100, 112]).0.divisor(), 1);
+        let (mut h, mut n, over) = after(&[100, 100, 113]);
+        assert_eq!((h.divisor(), over), (CSS_GROWTH_DIVISOR, false));
+        let ends: Vec<bool> = (0..4).map(|_| round(&mut h, &mut n, 113)).collect();
+        assert_eq!(
+            ends.iter().filter(|e| **e).count(),
+            1,
+            "after the fifth round: {ends:?}"
+        );
+    }
+
+    #[test]
+    fn jitter_resumes_slow_start() {
+        let (mut h, mut n, _) = after(&[100, 100, 120]);
+        assert_eq!(h.divisor(), CSS_GROWTH_DIVISOR);
+        assert!(!round(&mut h, &mut n, 119));
+        assert!(!round(&mut h, &mut n, 119));
+        assert_eq!(h.divisor(), 1);
+    }
+
+    #[test]
+    fn the_threshold_has_bounds() {
+        // At 1 ms an eighth would be 125 us; 4 ms are needed.
+        assert_eq!(after(&[1, 1, 4]).0.divisor(), 1);
+        assert_eq!(after(&[1, 1, 5]).0.divisor(), CSS_GROWTH_DIVISOR);
+        // At 800 ms an eighth would be 100 ms; 16 ms suffice.
+        assert_eq!(after(&[800, 800, 815]).0.divisor(), 1);
+        assert_eq!(after(&[800, 800, 816]).0.divisor(), CSS_GROWTH_DIVISOR);
+    }
+
+    #[test]
+    fn too_few_samples_say_nothing() {
+        let (mut h, n, _) = after(&[100, 100]);
+        for i in 1..8 {
+            let mut s = sample(1000);
+            s.rtt = Some(Duration::from_millis(500));
+            s.acked_to = n * 8000 + i;
+            s.next = s.acked_to + 8000;
+            assert!(!h.on_ack(&s));
+        }
+        assert_eq!(h.divisor(), 1);
+    }
+}

@@ -1,0 +1,87 @@
+//! OLIA, opportunistic linked increases (draft-khalili-mptcp-congestion-control-05; Khalili et al.,
+//! "MPTCP is not Pareto-optimal", IEEE/ACM ToN 2013): windows move toward the best paths.
+
+use super::Coupling;
+use super::coupled::{PathState, Paths, Rule, ratio};
+
+/// The draft's rule; losses halve.
+#[derive(Clone, Debug)]
+pub(super) struct Olia;
+
+/// l^2 / rtt, by which paths are the best (draft, section 2: an estimate of the rate one TCP would
+/// reach there).
+fn quality(p: &PathState) -> f64 {
+    p.l * p.l / p.rtt
+}
+
+/// alpha_r of the draft, section 2: what best paths with small windows gain is taken from the paths
+/// with the largest windows.
+fn alpha(coupling: &Coupling, me: usize) -> f64 {
+    let paths = Paths::new(coupling);
+    let best = paths.all().map(|p| quality(&p)).fold(0.0, f64::max);
+    let largest = paths.all().map(|p| p.w).fold(0.0, f64::max);
+    let is_largest = |p: &PathState| p.w >= largest;
+    let is_collected = |p: &PathState| quality(p) >= best && !is_largest(p);
+    let n = paths.all().count() as f64;
+    let collected = paths.all().filter(is_collected).count() as f64;
+    let largest_count = paths.all().filter(is_largest).count() as f64;
+    let me = paths.one(me);
+    if collected == 0.0 {
+        0.0
+    } else if is_collected(&me) {
+        1.0 / (n * collected)
+    } else if is_largest(&me) {
+        -1.0 / (n * largest_count)
+    } else {
+        0.0
+    }
+}
+
+impl Rule for Olia {
+    /// The draft, section 2: w_r grows per acknowledged segment by
+    /// (w_r / rtt_r^2) / (sum of w_p / rtt_p)^2 + alpha_r / w_r; w_r times that is Reno's multiple.
+    fn increase(coupling: &Coupling, me: usize) -> f64 {
+        let paths = Paths::new(coupling);
+        let share = ratio(paths.one(me).rate(), paths.total_rate(), 1.0);
+        share * share + alpha(coupling, me)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{coupling, near};
+    use super::*;
+
+    #[test]
+    fn equal_paths_share_without_moving() {
+        let c = coupling(&[(10_000, Some(10)), (10_000, Some(10))]);
+        near(alpha(&c, 0), 0.0);
+        near(Olia::increase(&c, 0), 0.25);
+    }
+
+    /// Worked by hand: path 0 has the larger window, path 1 the longer run between losses.
+    #[test]
+    fn the_window_moves_to_the_best_path() {
+        let mut c = coupling(&[(30_000, Some(10)), (10_000, Some(10)), (20_000, Some(10))]);
+        c.row_mut(0).since_loss = 5_000;
+        c.row_mut(1).before_loss = 50_000;
+        c.row_mut(2).since_loss = 9_000;
+        near(alpha(&c, 0), -1.0 / 3.0);
+        near(alpha(&c, 1), 1.0 / 3.0);
+        near(alpha(&c, 2), 0.0);
+        near(Olia::increase(&c, 0), 0.25 - 1.0 / 3.0);
+        near(Olia::increase(&c, 1), 1.0 / 36.0 + 1.0 / 3.0);
+        near(Olia::increase(&c, 2), 1.0 / 9.0);
+    }
+
+    #[test]
+    fn two_best_paths_share_the_gain() {
+        let mut c = coupling(&[(30_000, Some(10)), (10_000, Some(10)), (10_000, Some(10))]);
+        for i in 1..3 {
+            c.row_mut(i).since_loss = 1_000;
+        }
+        near(alpha(&c, 0), -1.0 / 3.0);
+        near(alpha(&c, 1), 1.0 / 6.0);
+        near(alpha(&c, 2), 1.0 / 6.0);
+    }
+}
