@@ -95,10 +95,10 @@ impl Cubic {
     fn congestion_avoidance(&mut self, acked: u64, s: &AckSample) {
         let cwnd = self.window.cwnd() as f64;
         let mss = self.window.mss() as f64;
-        let epoch = *self.curve.epoch.get_or_insert(s.now);
-        if epoch == s.now && self.curve.w_est == 0.0 {
+        if self.curve.epoch.is_none() {
             self.curve.begin(cwnd, mss);
         }
+        let epoch = *self.curve.epoch.get_or_insert(s.now);
         // No acknowledgement covers more than a window.
         let acked = (acked as f64).min(cwnd);
         let t = s.now.since(epoch).as_secs_f64();

@@ -49,7 +49,9 @@ impl Rule for Olia {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{coupling, near};
+    use super::super::coupled::Coupled;
+    use super::super::tests::{MSS, Path, coupling, near, parameters};
+    use super::super::{Congestion, Parameters};
     use super::*;
 
     #[test]
@@ -83,5 +85,23 @@ mod tests {
         near(alpha(&c, 0), -1.0 / 3.0);
         near(alpha(&c, 1), 1.0 / 6.0);
         near(alpha(&c, 2), 1.0 / 6.0);
+    }
+
+    #[test]
+    fn a_window_that_is_given_away_stays_away() {
+        let mut path = Path::new(Coupled::<Olia>::new(&Parameters {
+            initial_window: 30 * MSS,
+            initial_ssthresh: 30 * MSS,
+            ..parameters()
+        }));
+        path.coupling = coupling(&[(30 * MSS, Some(100)), (10 * MSS, Some(100))]);
+        path.coupling.row_mut(1).since_loss = 100_000 * MSS;
+        path.coupling.row_mut(1).cwnd = 25 * MSS;
+        // (30/55)^2 - 1/2 = -0.2: a segment less after five rounds, and none back.
+        for _ in 0..6 {
+            path.round();
+        }
+        assert_eq!(path.cc.cwnd(), 29 * MSS);
+        assert_eq!(path.cc.ssthresh(), 29 * MSS);
     }
 }

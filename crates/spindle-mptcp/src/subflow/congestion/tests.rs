@@ -227,6 +227,11 @@ fn fast_recovery_does_not_grow_and_slow_start_after_a_timeout_does() {
         path.timeout();
         path.cc.on_ack(&s, &mut path.coupling);
         assert_eq!(path.cc.cwnd(), 2 * MSS, "{kind}");
+        // Congestion avoidance goes on as well (RFC 5681, section 3.1), until the repair is done.
+        for _ in 0..20 {
+            path.cc.on_ack(&s, &mut path.coupling);
+        }
+        assert!(path.cc.cwnd() > path.cc.ssthresh(), "{kind}");
     }
 }
 

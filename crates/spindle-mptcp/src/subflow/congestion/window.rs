@@ -17,7 +17,7 @@ pub(super) struct Window {
     credit: f64,
     /// cwnd and ssthresh before the last reduction.
     before: Option<(u64, u64)>,
-    /// The last reduction was a timeout and slow start has not yet come back to ssthresh.
+    /// The last reduction was a timeout and what was lost then is not yet repaired.
     after_timeout: bool,
 }
 
@@ -67,24 +67,20 @@ impl Window {
 
     /// Whether the acknowledgement may open the window at all: not in fast recovery, where the loss
     /// state machine rules; not if cwnd was no limit; not with an ECN echo (RFC 3168, 6.1.2).
-    pub(super) fn may_grow(&self, s: &AckSample) -> bool {
+    pub(super) fn may_grow(&mut self, s: &AckSample) -> bool {
+        self.after_timeout &= s.recovering;
         s.cwnd_limited && s.marked == 0 && (!s.recovering || self.after_timeout)
     }
 
     /// Slow start over `acked` bytes, of which at most `limit` segments count (RFC 5681, equation 2;
-    /// RFC 3465's L; one after a timeout whatever it is, RFC 3465, section 2.3). Returns the bytes left for congestion avoidance once
-    /// ssthresh is reached.
+    /// RFC 3465's L). Returns the bytes left for congestion avoidance once ssthresh is reached.
     pub(super) fn slow_start(&mut self, acked: u64, limit: u64) -> u64 {
         if !self.in_slow_start() {
             return acked;
         }
-        let limit = if self.after_timeout { 1 } else { limit };
         let growth = acked.min(limit.saturating_mul(self.mss));
         let used = growth.min(self.ssthresh - self.cwnd);
         self.grow(used);
-        if self.cwnd >= self.ssthresh {
-            self.after_timeout = false;
-        }
         growth - used
     }
 
@@ -100,6 +96,8 @@ impl Window {
         } else if self.credit <= -cwnd {
             self.credit += cwnd;
             self.shrink_to(self.cwnd.saturating_sub(self.mss));
+            // Else slow start would take the segment back at once.
+            self.ssthresh = self.ssthresh.min(self.cwnd);
         }
         // A stretch acknowledgement must not buy a burst of segments later.
         let bound = self.cwnd as f64;
