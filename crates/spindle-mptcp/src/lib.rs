@@ -1,1 +1,27 @@
 //! A sans-IO Multipath TCP (RFC 8684) with proactive multipath loss recovery.
+//!
+//! [`Stack`] is a host: give it segments and the time, take segments and events. What a connection
+//! is made of is one [`Config`]; the papers' schemes are [`preset`]s of it. A recovery scheme of
+//! one's own implements [`recovery::Recovery`].
+
+mod config;
+mod connection;
+mod host;
+mod presets;
+pub mod recovery;
+pub mod stage;
+mod subflow;
+
+pub use config::{
+    Config, EcnMode, InitialWindow, Keepalive, LossConfig, MultipathConfig, PathManager,
+    TailLossProbe, TcpConfig,
+};
+pub use connection::info::{ConnectionInfo, DataCounters, SubflowInfo};
+pub use connection::scheduler;
+pub use connection::trace::{TraceEvent, TraceKind};
+pub use connection::{CloseReason, Role};
+pub use host::{Event, Handle, ListenerId, Stack, StackConfig, StackError, keys};
+pub use presets::{PRESETS, Preset, preset};
+pub use subflow::congestion;
+pub use subflow::sender::{SendCounters, SendKind};
+pub use subflow::{SubflowId, TcpState};

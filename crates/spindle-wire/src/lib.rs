@@ -5,6 +5,7 @@
 //! [`Payload`]. This crate keeps no state; it turns segments into bytes and bytes into segments or
 //! a typed error.
 
+mod checksum;
 mod endpoint;
 mod mptcp;
 mod options;
@@ -12,6 +13,7 @@ mod payload;
 mod segment;
 mod seq;
 
+pub use checksum::{Checksum, dss_checksum, dss_checksum_of, dss_pseudo_header, same_checksum, update_checksum};
 pub use endpoint::{Ecn, Endpoint};
 pub use mptcp::{
     AddAddr, DataNumber, Dss, Mapping, MpCapable, MpJoin, MpPrio, MpTcpRst, RemoveAddr, ResetReason,

@@ -1,0 +1,311 @@
+//! What a connection is made of, as one value.
+//!
+//! A scheme of the papers is a [`Config`] with certain fields set (see [`crate::preset`]); nothing
+//! in the core asks for a scheme by name. Initial window, minimum RTO, MSS, ECN and buffers belong
+//! to the scenario and are set over the preset.
+
+use std::sync::Arc;
+
+use spindle_units::Duration;
+
+use crate::connection::scheduler::SchedulerKind;
+use crate::recovery::RecoveryFactory;
+use crate::stage::StageFactory;
+use crate::subflow::congestion::CongestionKind;
+
+/// Everything that can be chosen about a connection.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// TCP as each subflow runs it.
+    pub tcp: TcpConfig,
+    /// How losses are found and repaired within a subflow.
+    pub loss: LossConfig,
+    /// The congestion controller.
+    pub congestion: CongestionKind,
+    /// Multipath TCP, if it is to be negotiated.
+    pub multipath: Option<MultipathConfig>,
+    /// Proactive recovery; none by default.
+    pub recovery: Option<Arc<dyn RecoveryFactory>>,
+    /// What stands between a subflow and the wire; nothing (identity) by default.
+    pub stage: Option<Arc<dyn StageFactory>>,
+}
+
+/// TCP parameters (RFC 9293 and companions).
+#[derive(Clone, Debug)]
+pub struct TcpConfig {
+    /// The largest segment this end can receive, in payload bytes with no TCP options: announced in
+    /// the MSS option and the upper limit of what is sent. 536 to 65 495.
+    pub mss: u32,
+    /// Initial congestion window.
+    pub initial_window: InitialWindow,
+    /// Upper limit of cwnd in segments; none by default.
+    pub max_window: Option<u32>,
+    /// Initial slow-start threshold in bytes; unlimited by default (RFC 5681, section 3.1).
+    pub initial_ssthresh: Option<u64>,
+    /// Floor of the retransmission timeout (RFC 6298, rule 2.4; 1 s there, 200 ms in today's
+    /// kernels and by default here).
+    pub min_rto: Duration,
+    /// Ceiling of the retransmission timeout (RFC 6298, rule 2.5: at least 60 s).
+    pub max_rto: Duration,
+    /// Retransmission timeout before the first RTT measurement, the SYN's included (RFC 6298, rule
+    /// 2.1: 1 s).
+    pub initial_rto: Duration,
+    /// How often a SYN or SYN/ACK is repeated before giving up.
+    pub syn_retries: u32,
+    /// Receive buffer in bytes: the largest window offered.
+    pub receive_buffer: usize,
+    /// Send buffer in bytes.
+    pub send_buffer: usize,
+    /// Offer window scaling (RFC 7323).
+    pub window_scaling: bool,
+    /// Offer timestamps (RFC 7323).
+    pub timestamps: bool,
+    /// Offer SACK (RFC 2018).
+    pub sack: bool,
+    /// Explicit congestion notification.
+    pub ecn: EcnMode,
+    /// Nagle's algorithm (RFC 9293, section 3.7.4).
+    pub nagle: bool,
+    /// Delay of acknowledgements (RFC 9293, section 3.8.6.3: below 500 ms); every segment is
+    /// acknowledged at once if none.
+    pub delayed_ack: Option<Duration>,
+    /// Restart from the initial window after an idle time of one RTO (RFC 5681, section 4.1).
+    pub idle_restart: bool,
+    /// Keepalive probes (RFC 9293, section 3.8.4); off by default.
+    pub keepalive: Option<Keepalive>,
+    /// How long data (or a SYN) may stay unacknowledged before the connection is given up
+    /// (RFC 9293, section 3.8.3).
+    pub user_timeout: Duration,
+    /// Maximum segment lifetime; TIME_WAIT lasts twice as long (RFC 9293, section 3.6.1: 2 min).
+    pub msl: Duration,
+}
+
+/// The initial congestion window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InitialWindow {
+    /// So many segments on every subflow.
+    PerSubflow(u32),
+    /// So many segments over all subflows: each gets the total over their number, rounded down,
+    /// the remainder going to the lowest identifiers ([F] section 5.1).
+    Total(u32),
+}
+
+impl InitialWindow {
+    /// The window of subflow `index` of `subflows`, in segments; at least one.
+    pub fn segments(self, index: usize, subflows: usize) -> u32 {
+        match self {
+            Self::PerSubflow(n) => n.max(1),
+            Self::Total(total) => {
+                let n = subflows.max(1) as u32;
+                (total / n + u32::from((index as u32) < total % n)).max(1)
+            }
+        }
+    }
+}
+
+/// Use of ECN (RFC 3168).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EcnMode {
+    /// Neither asked for nor accepted.
+    #[default]
+    Off,
+    /// Classic ECN: the receiver echoes until CWR, the sender reduces once per window.
+    Classic,
+    /// DCTCP's exact echo of each mark (RFC 8257, section 3.2), for use with the DCTCP controller.
+    Dctcp,
+}
+
+/// Keepalive parameters (RFC 9293, section 3.8.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keepalive {
+    /// Idle time before the first probe (default 2 h).
+    pub idle: Duration,
+    /// Time between probes.
+    pub interval: Duration,
+    /// Unanswered probes after which the connection is given up.
+    pub probes: u32,
+}
+
+/// Loss detection and recovery within one subflow.
+#[derive(Clone, Debug)]
+pub struct LossConfig {
+    /// Duplicate acknowledgements that mean loss (RFC 5681: 3).
+    pub dupack_threshold: u32,
+    /// Limited Transmit (RFC 3042).
+    pub limited_transmit: bool,
+    /// Early Retransmit (RFC 5827), in segments.
+    pub early_retransmit: bool,
+    /// RACK time-based detection (RFC 8985, section 6), beside the duplicate-ACK threshold.
+    pub rack: bool,
+    /// Tail loss probe.
+    pub tail_loss_probe: Option<TailLossProbe>,
+    /// F-RTO (RFC 5682).
+    pub frto: bool,
+    /// Undo of spurious reductions by D-SACK (RFC 2883, RFC 3708).
+    pub dsack_undo: bool,
+    /// Proportional rate reduction (RFC 6937) instead of one step to ssthresh.
+    pub prr: bool,
+    /// RFC 6675's rules 3 and 4 of NextSeg: repeats of segments not yet known lost, when recovery
+    /// has nothing else to send.
+    pub rescue: bool,
+}
+
+/// Tail loss probe (RFC 8985, section 7; in the papers "one extra probe after 2 RTT without an
+/// ACK", [F] section 5.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TailLossProbe {
+    /// Added to the probe timeout while a single segment is in flight, for the peer's delayed ACK
+    /// (RFC 8985, TLP.max_ack_delay).
+    pub max_ack_delay: Duration,
+}
+
+/// Multipath TCP (RFC 8684).
+#[derive(Clone, Debug)]
+pub struct MultipathConfig {
+    /// How further subflows are opened.
+    pub path_manager: PathManager,
+    /// How new data are spread.
+    pub scheduler: SchedulerKind,
+    /// Require DSS checksums (RFC 8684, section 3.1, flag A).
+    pub checksum: bool,
+    /// Hand data up to the data level although they are out of order within their subflow ([F]
+    /// section 4.1).
+    pub early_dsn_delivery: bool,
+    /// Opportunistic retransmission and penalisation when the window blocks new data (catalogue
+    /// A5.6).
+    pub opportunistic_retransmission: bool,
+    /// Consecutive timeouts after which a subflow counts as dead and its data are reinjected
+    /// (catalogue A5.6: 3).
+    pub dead_after_timeouts: u32,
+    /// Reinjection as the Linux kernel does it: on a connection-level timer, the oldest data only,
+    /// on an idle subflow.
+    pub connection_timer: bool,
+    /// Accept joins beyond the own path manager's wish, up to this many subflows in all.
+    pub max_subflows: usize,
+    /// Subflows opened by this end's path manager are backups (RFC 8684, section 3.3.8).
+    pub backup: bool,
+}
+
+/// How a client opens further subflows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PathManager {
+    /// Not at all.
+    Passive,
+    /// So many subflows in all between the first pair of addresses, told apart by source port; the
+    /// network's ECMP spreads them.
+    Ports(usize),
+    /// One subflow for each pair of local and remote address; remote ones learnt by ADD_ADDR. The
+    /// local ones are those of the stack.
+    FullMesh,
+    /// From each of these local addresses to the peer's first address.
+    Endpoints(Vec<std::net::IpAddr>),
+}
+
+impl PathManager {
+    /// How many subflows the connection is meant to have, where that is known beforehand.
+    pub fn planned_subflows(&self) -> usize {
+        match self {
+            Self::Passive | Self::FullMesh => 1,
+            Self::Ports(n) => (*n).max(1),
+            Self::Endpoints(list) => list.len() + 1,
+        }
+    }
+}
+
+impl Default for TcpConfig {
+    fn default() -> Self {
+        Self {
+            mss: 1460,
+            initial_window: InitialWindow::PerSubflow(10),
+            max_window: None,
+            initial_ssthresh: None,
+            min_rto: Duration::from_millis(200),
+            max_rto: Duration::from_secs(60),
+            initial_rto: Duration::from_secs(1),
+            syn_retries: 6,
+            receive_buffer: 4 << 20,
+            send_buffer: 4 << 20,
+            window_scaling: true,
+            timestamps: true,
+            sack: true,
+            ecn: EcnMode::Off,
+            nagle: false,
+            delayed_ack: None,
+            idle_restart: true,
+            keepalive: None,
+            user_timeout: Duration::from_secs(300),
+            msl: Duration::from_secs(60),
+        }
+    }
+}
+
+impl Default for LossConfig {
+    fn default() -> Self {
+        Self {
+            dupack_threshold: 3,
+            limited_transmit: true,
+            early_retransmit: false,
+            rack: false,
+            tail_loss_probe: None,
+            frto: true,
+            dsack_undo: true,
+            prr: false,
+            rescue: true,
+        }
+    }
+}
+
+impl Default for MultipathConfig {
+    fn default() -> Self {
+        Self {
+            path_manager: PathManager::Passive,
+            scheduler: SchedulerKind::MinRtt,
+            checksum: false,
+            early_dsn_delivery: false,
+            opportunistic_retransmission: true,
+            dead_after_timeouts: 3,
+            connection_timer: false,
+            max_subflows: 8,
+            backup: false,
+        }
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            tcp: TcpConfig::default(),
+            loss: LossConfig::default(),
+            congestion: CongestionKind::Reno,
+            multipath: None,
+            recovery: None,
+            stage: None,
+        }
+    }
+}
+
+impl Config {
+    /// How many subflows the connection is meant to have; 1 without multipath.
+    pub fn planned_subflows(&self) -> usize {
+        self.multipath
+            .as_ref()
+            .map_or(1, |m| m.path_manager.planned_subflows())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::InitialWindow;
+
+    #[test]
+    fn a_total_window_is_split_with_the_remainder_to_the_lowest() {
+        let split = |n| {
+            (0..n)
+                .map(|i| InitialWindow::Total(16).segments(i, n))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(split(4), [4, 4, 4, 4]);
+        assert_eq!(split(3), [6, 5, 5]);
+        assert_eq!(split(8), [2; 8]);
+    }
+}

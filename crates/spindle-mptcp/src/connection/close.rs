@@ -1,0 +1,274 @@
+//! Endings: FIN, DATA_FIN, fast close, resets, and what is left when a subflow goes.
+
+use spindle_units::Instant;
+use spindle_wire::{
+    DataNumber, Dss, Mapping, MpTcpRst, Options, RareOptions, ResetReason, Segment,
+};
+
+use super::{Connection, Happening};
+use crate::recovery::Trigger;
+use crate::subflow::sender::SendKind;
+use crate::subflow::{Origin, SubflowId, TcpState};
+
+/// How a connection ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CloseReason {
+    /// Both ends closed and everything was delivered.
+    #[error("closed by both ends")]
+    Finished,
+    /// The peer refused it.
+    #[error("refused by the peer")]
+    Refused,
+    /// The peer reset its last subflow.
+    #[error("reset by the peer")]
+    Reset,
+    /// The peer aborted it (MP_FASTCLOSE).
+    #[error("aborted by the peer")]
+    PeerAborted,
+    /// The application aborted it.
+    #[error("aborted here")]
+    Aborted,
+    /// No answer to the SYN, however often it was repeated.
+    #[error("no answer to the connection request")]
+    ConnectTimeout,
+    /// Data stayed unacknowledged for the user timeout (RFC 9293, section 3.8.3): no path came back.
+    #[error("nothing acknowledged within the user timeout: no path to the peer")]
+    UserTimeout,
+    /// The peer did not answer keepalive probes.
+    #[error("keepalive probes went unanswered")]
+    KeepaliveTimeout,
+}
+
+impl Connection {
+    /// The application sends nothing more.
+    pub(crate) fn close(&mut self) {
+        if self.closing || self.closed.is_some() {
+            return;
+        }
+        self.closing = true;
+        self.writer_blocked = false;
+        self.triggers.insert(Trigger::AppDrained);
+        if !self.connected
+            && self
+                .subflows
+                .first()
+                .is_some_and(|s| s.state == TcpState::SynSent)
+        {
+            self.subflows.clear();
+            self.finish(CloseReason::Aborted);
+        }
+    }
+
+    /// Ends it at once: RST on every subflow, with MP_FASTCLOSE (RFC 8684, section 3.5, option R).
+    pub(crate) fn abort_with(&mut self, now: Instant, reason: CloseReason) {
+        let mut options = Options::default();
+        if let Some(mp) = self.multipath()
+            && reason != CloseReason::PeerAborted
+        {
+            options.rare = Some(Box::new(RareOptions {
+                mp_fastclose: mp.key_remote,
+                ..RareOptions::default()
+            }));
+        }
+        for i in 0..self.subflows.len() {
+            let state = self.subflows[i].state;
+            if state.is_synchronized() && state != TcpState::TimeWait
+                || state == TcpState::SynReceived
+            {
+                let cx = self.context(now, i);
+                let rst = self.subflows[i].build_rst(cx, options.clone());
+                self.out.push_back(rst);
+            }
+            self.note_past(i);
+        }
+        self.subflows.clear();
+        self.finish(reason);
+    }
+
+    fn note_past(&mut self, i: usize) {
+        super::info::add_counters(&mut self.past, &self.subflows[i].tx.counters);
+    }
+
+    fn finish(&mut self, reason: CloseReason) {
+        if self.closed.is_none() {
+            self.closed = Some(reason);
+            self.tell(Happening::Closed(reason));
+        }
+    }
+
+    /// Resets subflow `i` with a reason (RFC 8684, section 3.6); its data go elsewhere.
+    pub(super) fn reset_subflow(&mut self, now: Instant, i: usize, reason: ResetReason) {
+        let mut rare = RareOptions::default();
+        if self.is_multipath() || matches!(self.subflows[i].origin, Origin::Join(_)) {
+            rare.mp_tcprst = Some(MpTcpRst {
+                transient: false,
+                other_flags: 0,
+                reason,
+            });
+            rare.mp_fail = self.mp.as_mut().and_then(|m| m.fail_due.take());
+        }
+        let cx = self.context(now, i);
+        let rst = self.subflows[i].build_rst(
+            cx,
+            Options {
+                rare: Some(Box::new(rare)),
+                ..Options::default()
+            },
+        );
+        self.out.push_back(rst);
+        self.lose_subflow(now, i, CloseReason::Reset);
+    }
+
+    /// Subflow `i` is gone. Its data are reinjected; with the last subflow the connection ends.
+    pub(super) fn lose_subflow(&mut self, now: Instant, i: usize, reason: CloseReason) {
+        self.reinject_all_from(i);
+        self.remove_subflow(i);
+        if !self.subflows.is_empty() {
+            return;
+        }
+        let finished = self.peer_closed && self.data_fin_acked;
+        self.finish(if finished {
+            CloseReason::Finished
+        } else {
+            reason
+        });
+        let _ = now;
+    }
+
+    fn remove_subflow(&mut self, i: usize) {
+        self.note_past(i);
+        let sf = self.subflows.remove(i);
+        self.coupling.deactivate(usize::from(sf.id));
+        if self.connected && !matches!(self.closed, Some(CloseReason::Finished)) {
+            self.tell(Happening::SubflowDown(sf.id));
+        }
+    }
+
+    /// The peer's FIN on subflow `i`: the end of the data in plain TCP, of the subflow in MPTCP.
+    pub(super) fn on_subflow_fin(&mut self, now: Instant, i: usize) {
+        let _ = now;
+        if self.mp.is_none() {
+            if !self.peer_closed {
+                self.peer_closed = true;
+                self.tell(Happening::PeerClosed);
+            }
+            return;
+        }
+        self.subflows[i].closing = true;
+    }
+
+    /// FINs that are due: after all data in plain TCP, after both DATA_FINs in MPTCP, or in answer.
+    pub(super) fn fin(&mut self, now: Instant) -> Option<(SubflowId, Segment)> {
+        self.start_closing();
+        let i = self
+            .subflows
+            .iter()
+            .position(|s| s.closing && s.state.may_send() && !s.syn_due)?;
+        let cx = self.context(now, i);
+        let dss = self.ack_dss();
+        let used = dss.as_ref().map_or(0, crate::subflow::output::dss_len);
+        let options = (
+            Options {
+                dss,
+                ..Options::default()
+            },
+            used,
+        );
+        let sf = &mut self.subflows[i];
+        let seg = sf.build_new(cx, Default::default(), true, None, SendKind::New, options);
+        Some((sf.id, seg))
+    }
+
+    /// Decides whether subflows are to be closed now.
+    fn start_closing(&mut self) {
+        if !self.closing || self.send.unsent_bytes() > 0 || !self.connected {
+            return;
+        }
+        if self.mp.is_none() {
+            for s in &mut self.subflows {
+                s.closing = true;
+            }
+            return;
+        }
+        if !self.data_fin_sent {
+            self.data_fin_sent = true;
+            self.data_fin_due = true;
+            return;
+        }
+        if self.data_fin_acked && self.peer_closed {
+            for s in self.subflows.iter_mut().filter(|s| s.state.may_send()) {
+                s.closing = true;
+            }
+        }
+    }
+
+    /// The subflow that carries the lone DATA_FIN: another with each repeat.
+    pub(super) fn data_fin_subflow(&self) -> Option<usize> {
+        let usable = || {
+            self.subflows
+                .iter()
+                .enumerate()
+                .filter(|(_, s)| s.is_usable())
+        };
+        let n = usable().count();
+        if n == 0 {
+            return None;
+        }
+        usable()
+            .nth(self.data_fin_tries as usize % n)
+            .map(|(i, _)| i)
+    }
+
+    /// Adds the DATA_FIN to an acknowledgement: length 1, subflow sequence number 0 (RFC 8684,
+    /// section 3.3.3).
+    pub(super) fn add_data_fin(&mut self, now: Instant, dss: &mut Dss) {
+        let Some(mp) = self.multipath() else { return };
+        let dsn = mp.dsn(self.send.written);
+        let empty = spindle_wire::Payload::EMPTY;
+        let checksum = mp
+            .checksum
+            .then(|| spindle_wire::dss_checksum_of(dsn, 0, 1, [&empty]));
+        dss.mapping = Some(Mapping {
+            dsn: DataNumber::Low(dsn as u32),
+            ssn: 0,
+            len: 1,
+            checksum,
+        });
+        dss.data_fin = true;
+        self.data_fin_due = false;
+        self.data_fin_tries += 1;
+        let rto = self
+            .subflows
+            .first()
+            .map_or(self.config.tcp.min_rto, |s| s.tx.rtt.rto());
+        self.data_timer_at = Some(now + rto * (1 << (self.data_fin_tries - 1).min(16)));
+        self.stalled_since.get_or_insert(now);
+    }
+
+    /// Drops subflows that are over and notices the end.
+    pub(super) fn reap(&mut self) {
+        let mut i = 0;
+        while i < self.subflows.len() {
+            if self.subflows[i].state == TcpState::Closed {
+                self.reinject_all_from(i);
+                self.remove_subflow(i);
+            } else {
+                i += 1;
+            }
+        }
+        let ended = self.connected
+            && self
+                .subflows
+                .iter()
+                .all(|s| matches!(s.state, TcpState::TimeWait | TcpState::Closed));
+        if ended && self.closed.is_none() {
+            let sent_all =
+                self.closing && self.send.unsent_bytes() == 0 && self.send.una >= self.send.written;
+            self.finish(if sent_all && self.peer_closed {
+                CloseReason::Finished
+            } else {
+                CloseReason::Reset
+            });
+        }
+    }
+}

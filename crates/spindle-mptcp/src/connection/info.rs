@@ -1,0 +1,151 @@
+//! What can be asked of a live connection.
+
+use spindle_units::Duration;
+use spindle_wire::Endpoint;
+
+use super::{CloseReason, Connection, Role};
+use crate::subflow::sender::SendCounters;
+use crate::subflow::{SubflowId, TcpState};
+
+/// Counters of the data level.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DataCounters {
+    /// Bytes that arrived for the first time.
+    pub bytes_received: u64,
+    /// Bytes that arrived again, on whichever subflow.
+    pub bytes_duplicate: u64,
+    /// Reinjections made (segments).
+    pub reinjections: u64,
+    /// Opportunistic retransmissions among them.
+    pub opportunistic: u64,
+    /// Subflows penalised.
+    pub penalties: u64,
+    /// Segments with a wrong DSS checksum.
+    pub checksum_failures: u64,
+}
+
+/// A connection at one moment.
+#[derive(Clone, Debug)]
+pub struct ConnectionInfo {
+    /// Which end this is.
+    pub role: Role,
+    /// Whether MPTCP is in use.
+    pub multipath: bool,
+    /// The local token (RFC 8684), with MPTCP.
+    pub token: Option<u32>,
+    /// Whether the handshake is done.
+    pub established: bool,
+    /// How it ended, if it did.
+    pub closed: Option<CloseReason>,
+    /// Bytes written by the application.
+    pub written: u64,
+    /// Bytes sent for the first time.
+    pub sent: u64,
+    /// Bytes acknowledged at the data level.
+    pub acknowledged: u64,
+    /// Bytes received in order.
+    pub received: u64,
+    /// Sending totals over all subflows, past ones included.
+    pub total: SendCounters,
+    /// Counters of the data level.
+    pub data: DataCounters,
+    /// The subflows there are.
+    pub subflows: Vec<SubflowInfo>,
+}
+
+/// A subflow at one moment.
+#[derive(Clone, Debug)]
+pub struct SubflowInfo {
+    /// Its identifier.
+    pub id: SubflowId,
+    /// Its own end.
+    pub local: Endpoint,
+    /// The peer's.
+    pub remote: Endpoint,
+    /// TCP state.
+    pub state: TcpState,
+    /// Whether it is a backup.
+    pub backup: bool,
+    /// Congestion window in bytes.
+    pub cwnd: u64,
+    /// Slow-start threshold in bytes.
+    pub ssthresh: u64,
+    /// Bytes in flight.
+    pub in_flight: u64,
+    /// Bytes believed lost and not yet repaired.
+    pub lost: u64,
+    /// Bytes of a full segment.
+    pub mss: u64,
+    /// Smoothed round-trip time.
+    pub srtt: Option<Duration>,
+    /// Smallest round-trip time seen.
+    pub min_rtt: Option<Duration>,
+    /// The latest measurement.
+    pub latest_rtt: Option<Duration>,
+    /// Retransmission timeout with back-off.
+    pub rto: Duration,
+    /// Its counters.
+    pub counters: SendCounters,
+}
+
+pub(crate) fn add_counters(into: &mut SendCounters, c: &SendCounters) {
+    into.segments += c.segments;
+    into.retransmissions += c.retransmissions;
+    into.bytes += c.bytes;
+    into.bytes_retransmitted += c.bytes_retransmitted;
+    into.bytes_recovery += c.bytes_recovery;
+    into.bytes_reinjected += c.bytes_reinjected;
+    into.recoveries += c.recoveries;
+    into.timeouts += c.timeouts;
+    into.fast_retransmits += c.fast_retransmits;
+    into.probes += c.probes;
+    into.spurious_retransmits += c.spurious_retransmits;
+    into.undos += c.undos;
+    into.ecn_reductions += c.ecn_reductions;
+}
+
+impl Connection {
+    /// Sending totals over all subflows, past ones included.
+    pub(crate) fn totals(&self) -> SendCounters {
+        let mut total = self.past;
+        for s in &self.subflows {
+            add_counters(&mut total, &s.tx.counters);
+        }
+        total
+    }
+
+    /// Everything there is to know now.
+    pub(crate) fn info(&self) -> ConnectionInfo {
+        let subflows = self.subflows.iter().map(|s| SubflowInfo {
+            id: s.id,
+            local: s.local,
+            remote: s.remote,
+            state: s.state,
+            backup: s.is_backup(),
+            cwnd: s.tx.cc.cwnd(),
+            ssthresh: s.tx.cc.ssthresh(),
+            in_flight: s.tx.in_flight(),
+            lost: s.tx.board.lost_bytes(),
+            mss: s.tx.mss,
+            srtt: s.tx.srtt(),
+            min_rtt: s.tx.rtt.minimum(),
+            latest_rtt: s.tx.rtt.latest(),
+            rto: s.tx.rtt.rto(),
+            counters: s.tx.counters,
+        });
+        ConnectionInfo {
+            role: self.role,
+            multipath: self.is_multipath(),
+            token: self.multipath().map(|m| m.token_local),
+            established: self.connected,
+            closed: self.closed,
+            written: self.send.written,
+            sent: self.send.nxt,
+            acknowledged: self.send.una,
+            received: self.recv.next(),
+            total: self.totals(),
+            data: self.counters,
+            subflows: subflows.collect(),
+        }
+    }
+}

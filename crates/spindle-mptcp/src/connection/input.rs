@@ -1,0 +1,651 @@
+//! Arriving segments at the connection: handshake checks, data-level signals, delivery.
+
+use std::collections::VecDeque;
+
+use spindle_units::Instant;
+use spindle_wire::{DataNumber, Dss, Flags, Mapping, Payload, RareOptions, ResetReason, Segment};
+
+use super::trace::TraceKind;
+use super::{CloseReason, Connection, Happening, Role};
+use crate::recovery::Trigger;
+use crate::subflow::input::{Arrival, InputContext};
+use crate::subflow::receiver::{Mapped, Piece, ReceivedMap};
+use crate::subflow::{Origin, TcpState};
+
+/// Unmapped in-order bytes a subflow may pile up before it is given up (RFC 8684, section 3.3.1
+/// leaves the time to the receiver).
+const MAX_UNMAPPED: usize = 64 << 10;
+
+/// The 64-bit number nearest to `near` with the bits that stand in the option (RFC 8684, section
+/// 3.3.1).
+fn expand(number: DataNumber, near: u64) -> u64 {
+    match number {
+        DataNumber::Full(n) => n,
+        DataNumber::Low(low) => {
+            near.wrapping_add(i64::from(low.wrapping_sub(near as u32) as i32) as u64)
+        }
+    }
+}
+
+impl Connection {
+    /// Takes a segment for subflow `i`.
+    pub(crate) fn receive(&mut self, now: Instant, i: usize, seg: Segment) {
+        let id = self.subflows[i].id;
+        let Some(stage) = &mut self.subflows[i].stage else {
+            self.on_segment(now, i, &seg);
+            self.settle(now);
+            return;
+        };
+        let mut up = VecDeque::new();
+        stage.input(now, seg, &mut up, &mut self.out);
+        for seg in up {
+            if let Some(i) = self.index(id) {
+                self.on_segment(now, i, &seg);
+            }
+        }
+        self.settle(now);
+    }
+
+    fn on_segment(&mut self, now: Instant, i: usize, seg: &Segment) {
+        if !self.may_complete(now, i, seg) {
+            return;
+        }
+        let before = self.subflows[i].state;
+        let cx = InputContext {
+            now,
+            new_data: self.has_new_data(),
+            data_level_window: self.is_multipath(),
+            room: self.recv.has_room() && self.subflows[i].rx.has_room(),
+        };
+        let mut reset_due = false;
+        let arrival = self.subflows[i].on_segment(seg, cx, &mut self.coupling, &mut reset_due);
+        if reset_due && let Some(rst) = crate::subflow::output::reset_for(seg) {
+            self.out.push_back(rst);
+        }
+        if arrival.reset {
+            self.on_reset(now, i, seg, before);
+            return;
+        }
+        if arrival.established && !self.on_established(now, i, seg, before, &arrival) {
+            return;
+        }
+        if !arrival.acceptable {
+            return;
+        }
+        self.note_progress(now, i, seg, &arrival);
+        if self.rare_options(now, i, seg) {
+            self.take_data(now, i, seg, arrival);
+        }
+    }
+
+    /// In SYN_RECEIVED: whether the segment brings what MPTCP's handshake needs.
+    fn may_complete(&mut self, now: Instant, i: usize, seg: &Segment) -> bool {
+        let sf = &self.subflows[i];
+        if sf.state != TcpState::SynReceived || seg.flags.intersects(Flags::RST | Flags::SYN) {
+            return true;
+        }
+        match sf.origin {
+            Origin::Initial => self.role == Role::Client || self.check_third_ack(seg),
+            Origin::Join(_) => match self.check_join_ack(i, seg) {
+                Some(true) => true,
+                Some(false) => {
+                    self.reset_subflow(now, i, ResetReason::MptcpSpecific);
+                    false
+                }
+                None => false,
+            },
+        }
+    }
+
+    /// The TCP handshake of subflow `i` is complete; returns false if the subflow was refused.
+    fn on_established(
+        &mut self,
+        now: Instant,
+        i: usize,
+        seg: &Segment,
+        before: TcpState,
+        arrival: &Arrival,
+    ) -> bool {
+        let client = before == TcpState::SynSent;
+        match self.subflows[i].origin {
+            Origin::Initial => {
+                if client {
+                    self.on_capable_syn_ack(seg);
+                } else if self.role == Role::Client {
+                    // Simultaneous open: MPTCP has no rule for it, so it is plain TCP.
+                    self.mp = None;
+                }
+                self.send.right_edge = self.subflows[i].send_window.max(arrival.window);
+                self.connected = true;
+                self.stalled_since = None;
+                self.tell(Happening::Connected);
+            }
+            Origin::Join(_) if client => {
+                if !self.check_join_syn_ack(i, seg) {
+                    self.reset_subflow(now, i, ResetReason::MptcpSpecific);
+                    return false;
+                }
+            }
+            Origin::Join(_) => {
+                self.join_established(i);
+                // The fourth segment: an acknowledgement at once.
+                self.subflows[i].rx.ack_now = true;
+                let id = self.subflows[i].id;
+                self.tell(Happening::SubflowUp(id));
+            }
+        }
+        true
+    }
+
+    /// Books what an acceptable segment acknowledged, on the subflow and at the data level.
+    fn note_progress(&mut self, now: Instant, i: usize, seg: &Segment, arrival: &Arrival) {
+        if seg.flags.contains(Flags::SYN) {
+            return;
+        }
+        self.triggers.insert(Trigger::Ack);
+        if let Origin::Join(j) = &mut self.subflows[i].origin
+            && j.awaits_fourth
+        {
+            j.awaits_fourth = false;
+            j.repeat_at = None;
+            let id = self.subflows[i].id;
+            self.tell(Happening::SubflowUp(id));
+        }
+        let sf = &self.subflows[i];
+        let id = sf.id;
+        if arrival.ack.entered_recovery {
+            self.trace.add(now, id, TraceKind::FastRetransmit);
+            if let Some(r) = &mut self.recovery {
+                r.on_loss_hint(now, id, false);
+            }
+        }
+        if arrival.ack.acked > 0 || self.persist_tries > 0 {
+            self.stalled_since = Some(now);
+        }
+        if !self.is_multipath() {
+            self.plain_progress(i);
+        }
+        if self.trace.on && (arrival.ack.acked > 0 || arrival.ack.sacked > 0) {
+            let sf = &self.subflows[i];
+            let (position, cwnd, in_flight) = (sf.tx.una, sf.tx.cc.cwnd(), sf.tx.in_flight());
+            self.trace.add(
+                now,
+                id,
+                TraceKind::Acked {
+                    position,
+                    data: self.send.una,
+                },
+            );
+            self.trace
+                .add(now, id, TraceKind::Window { cwnd, in_flight });
+        }
+    }
+
+    /// Plain TCP: what the subflow acknowledges is acknowledged, and its window is the data's.
+    fn plain_progress(&mut self, i: usize) {
+        let sf = &self.subflows[i];
+        let acked = sf
+            .tx
+            .board
+            .front()
+            .and_then(|s| s.map)
+            .map_or(self.send.nxt, |m| m.offset);
+        let acked = if sf.tx.board.front().is_some_and(|s| s.map.is_none()) {
+            self.send.nxt
+        } else {
+            acked
+        };
+        let window = sf.send_window;
+        self.on_data_acked(acked);
+        self.send.right_edge = self.send.una + window;
+    }
+
+    pub(super) fn on_data_acked(&mut self, offset: u64) {
+        let was_full = self.writable() == 0;
+        if self.send.acknowledge(offset) > 0 {
+            self.data_timer_tries = 0;
+            self.data_timer_at = None;
+            self.persist_tries = 0;
+            if was_full && self.writable() > 0 {
+                self.tell(Happening::Writable);
+            }
+        }
+    }
+
+    /// MPTCP's signals. Returns false if the subflow or connection is gone.
+    fn rare_options(&mut self, now: Instant, i: usize, seg: &Segment) -> bool {
+        if self.mp.is_none() || seg.flags.contains(Flags::SYN) {
+            return true;
+        }
+        if let Some(rare) = &seg.options.rare {
+            if !self.on_signals(now, i, rare) {
+                return false;
+            }
+            if let Some(c) = rare.mp_capable
+                && let (Some(len), Some(_)) = (c.data_len, c.sender_key)
+            {
+                let map = ReceivedMap {
+                    start: 1,
+                    len: u64::from(len),
+                    offset: 0,
+                    checksum: c.checksum,
+                };
+                self.subflows[i].rx.add_map(map);
+                self.confirm();
+            }
+        }
+        match seg.options.dss {
+            Some(dss) => self.on_dss(now, i, &dss, seg),
+            None => true,
+        }
+    }
+
+    fn confirm(&mut self) {
+        if let Some(mp) = &mut self.mp
+            && mp.negotiated
+        {
+            mp.confirmed = true;
+        }
+    }
+
+    /// MP_FASTCLOSE, MP_FAIL and path management. Returns false if the subflow or connection is gone.
+    fn on_signals(&mut self, now: Instant, i: usize, rare: &RareOptions) -> bool {
+        let ours = self.multipath().map(|m| m.key_local);
+        if rare.mp_fastclose.is_some() && rare.mp_fastclose == ours {
+            self.abort_with(now, CloseReason::PeerAborted);
+            return false;
+        }
+        if rare.mp_fail.is_some() && self.subflows.len() == 1 && self.is_multipath() {
+            // Everything outstanding is on this subflow and stays mapped as it was; from here on
+            // the mapping is infinite (RFC 8684, section 3.7).
+            let rx = &self.subflows[i].rx;
+            let delta = self.recv.next().wrapping_sub(rx.nxt);
+            self.fall_back(delta);
+            return true;
+        }
+        self.on_addresses(now, i, rare)
+    }
+
+    fn on_dss(&mut self, now: Instant, i: usize, dss: &Dss, seg: &Segment) -> bool {
+        let Some(mp) = self.multipath().copied() else {
+            return true;
+        };
+        self.confirm();
+        if let Some(number) = dss.data_ack {
+            let near = mp.dsn(self.send.una);
+            let offset = expand(number, near).wrapping_sub(mp.dsn(0));
+            let last = self.send.nxt + u64::from(self.data_fin_sent);
+            if offset <= last {
+                self.on_data_ack(now, i, offset, seg);
+            }
+        }
+        match dss.mapping {
+            Some(m) if m.len == 0 => {
+                self.on_infinite_mapping(&mp, &m, i);
+                true
+            }
+            Some(m) => self.on_mapping(now, i, &mp, &m, dss.data_fin),
+            None => true,
+        }
+    }
+
+    fn on_data_ack(&mut self, now: Instant, i: usize, offset: u64, seg: &Segment) {
+        let before = self.send.una;
+        if self.data_fin_sent && offset > self.send.written {
+            self.data_fin_acked = true;
+            self.data_fin_due = false;
+        }
+        if offset < self.send.una {
+            return;
+        }
+        self.on_data_acked(offset);
+        if self.send.una > before {
+            self.stalled_since = Some(now);
+        }
+        let window = self.subflows[i].window_of(seg);
+        self.send.right_edge = self.send.right_edge.max(offset + window);
+    }
+
+    fn on_mapping(
+        &mut self,
+        now: Instant,
+        i: usize,
+        mp: &super::MpState,
+        m: &Mapping,
+        data_fin: bool,
+    ) -> bool {
+        let near = mp
+            .idsn_remote
+            .wrapping_add(1)
+            .wrapping_add(self.recv.next());
+        let offset = expand(m.dsn, near).wrapping_sub(mp.idsn_remote.wrapping_add(1));
+        // Data far from anything that can be outstanding: not a mapping of this connection.
+        let distance = offset.wrapping_sub(self.recv.next()) as i64;
+        if distance.unsigned_abs() > 1 << 32 || (distance < 0 && offset > self.recv.next()) {
+            return true;
+        }
+        let len = u64::from(m.len) - u64::from(data_fin);
+        if data_fin {
+            self.on_data_fin(offset + len);
+            self.subflows[i].rx.ack_now = true;
+        }
+        if len == 0 {
+            return true;
+        }
+        let rx = &mut self.subflows[i].rx;
+        let expected = rx.nxt as u32;
+        let start = rx.nxt as i64 + i64::from(m.ssn.wrapping_sub(expected) as i32);
+        if start < 1 {
+            return true;
+        }
+        let map = ReceivedMap {
+            start: start as u64,
+            len,
+            offset,
+            checksum: m.checksum,
+        };
+        if !rx.add_map(map) {
+            self.reset_subflow(now, i, ResetReason::MptcpSpecific);
+            return false;
+        }
+        true
+    }
+
+    fn on_data_fin(&mut self, offset: u64) {
+        if let Some(mp) = &mut self.mp {
+            mp.fin_remote.get_or_insert(offset);
+        }
+        self.check_data_fin();
+    }
+
+    fn check_data_fin(&mut self) {
+        let reached = self
+            .mp
+            .as_ref()
+            .is_some_and(|m| m.fin_remote == Some(self.recv.next()));
+        if reached && !self.peer_closed {
+            self.peer_closed = true;
+            self.tell(Happening::PeerClosed);
+        }
+    }
+
+    /// The peer has fallen back: from here on positions map linearly (RFC 8684, section 3.7).
+    fn on_infinite_mapping(&mut self, mp: &super::MpState, m: &Mapping, i: usize) {
+        let near = mp
+            .idsn_remote
+            .wrapping_add(1)
+            .wrapping_add(self.recv.next());
+        let offset = expand(m.dsn, near).wrapping_sub(mp.idsn_remote.wrapping_add(1));
+        if self.subflows.len() == 1 {
+            let start = self.subflows[i].rx.nxt as i64
+                + i64::from(m.ssn.wrapping_sub(self.subflows[i].rx.nxt as u32) as i32);
+            self.fall_back(offset.wrapping_sub(start.max(1) as u64));
+        }
+    }
+
+    /// Plain TCP from here on; arriving positions plus `delta` are data offsets.
+    pub(super) fn fall_back(&mut self, delta: u64) {
+        self.mp = None;
+        self.unmapped_delta = delta;
+        if let Some(sf) = self.subflows.first() {
+            self.send.right_edge = self.send.right_edge.max(self.send.una + sf.send_window);
+        }
+        if self.data_fin_sent {
+            self.data_fin_acked = true;
+        }
+    }
+
+    /// Before the peer has shown DSS, data without it mean that options do not pass: fall back
+    /// (RFC 8684, section 3.7). Returns whether that happened.
+    fn fallback_at_start(&mut self, seg: &Segment, arrival: &Arrival) -> bool {
+        let unconfirmed = self
+            .mp
+            .as_ref()
+            .is_some_and(|m| m.negotiated && !m.confirmed);
+        let telling = arrival.had_data || arrival.ack.acked > 0;
+        if !unconfirmed || seg.options.has_mptcp() || !telling || seg.flags.contains(Flags::SYN) {
+            return false;
+        }
+        self.fall_back(1u64.wrapping_neg());
+        self.plain_progress(0);
+        true
+    }
+
+    fn take_data(&mut self, now: Instant, i: usize, seg: &Segment, arrival: Arrival) {
+        self.fallback_at_start(seg, &arrival);
+        let before = self.recv.readable();
+        let (mut fresh, mut len) = (0, 0);
+        let mut first = None;
+        for piece in arrival.pieces {
+            first.get_or_insert(piece.0);
+            len += piece.1.len() as u64;
+            fresh += self.deliver(now, i, piece);
+        }
+        if self.mp.is_some() {
+            fresh += self.release_held(now, i);
+        }
+        if self.closed.is_some() || i >= self.subflows.len() {
+            return;
+        }
+        self.counters.bytes_received += fresh;
+        self.counters.bytes_duplicate +=
+            (seg.payload.len() as u64).saturating_sub(fresh.min(seg.payload.len() as u64));
+        if arrival.had_data {
+            let offset = first.map_or(0, |p| self.offset_of(i, p));
+            let id = self.subflows[i].id;
+            let kind = TraceKind::Arrived {
+                offset,
+                fresh: fresh as u32,
+                len: seg.payload.len() as u32,
+            };
+            self.trace.add(now, id, kind);
+            self.ask_receiver(now, i, offset, len as u32, fresh.min(len) as u32);
+        }
+        if self.recv.readable() > before {
+            self.tell(Happening::Readable);
+        }
+        self.check_data_fin();
+        if arrival.fin {
+            self.on_subflow_fin(now, i);
+        }
+    }
+
+    fn ask_receiver(&mut self, now: Instant, i: usize, offset: u64, len: u32, fresh: u32) {
+        let id = self.subflows[i].id;
+        if let Some(r) = &mut self.recovery_receiver
+            && r.on_arrival(now, id, offset, len, fresh)
+        {
+            self.subflows[i].rx.ece = true;
+        }
+    }
+
+    fn offset_of(&self, i: usize, position: u64) -> u64 {
+        if self.is_multipath() {
+            match self.subflows[i].rx.locate(position) {
+                Mapped::Run { offset, .. } => offset,
+                Mapped::Unmapped => 0,
+            }
+        } else {
+            position.wrapping_add(self.unmapped_delta)
+        }
+    }
+
+    /// Hands a piece up or keeps it; returns the bytes that were new to the data level.
+    fn deliver(&mut self, now: Instant, i: usize, piece: Piece) -> u64 {
+        if self.mp.is_none() {
+            let offset = piece.0.wrapping_add(self.unmapped_delta);
+            return self.recv.insert(offset, piece.1);
+        }
+        let early = self
+            .config
+            .multipath
+            .as_ref()
+            .is_some_and(|m| m.early_dsn_delivery);
+        let rx = &self.subflows[i].rx;
+        let in_order = piece.0 < rx.nxt;
+        let checked = self.mp.as_ref().is_some_and(|m| m.checksum);
+        if checked {
+            let whole = rx
+                .map_at(piece.0)
+                .filter(|m| m.start == piece.0 && m.len == piece.1.len() as u64)
+                .copied();
+            if early && let Some(map) = whole {
+                return self.deliver_checked(now, i, &map, std::slice::from_ref(&piece.1));
+            }
+        } else if early || (in_order && rx.first_held().is_none()) {
+            return self.deliver_mapped(i, piece);
+        }
+        self.subflows[i].rx.hold(piece);
+        0
+    }
+
+    /// Hands a piece up through the mappings; what has none is held.
+    fn deliver_mapped(&mut self, i: usize, (mut at, mut payload): Piece) -> u64 {
+        let mut fresh = 0;
+        while !payload.is_empty() {
+            match self.subflows[i].rx.locate(at) {
+                Mapped::Run { offset, len } => {
+                    let n = (len as usize).min(payload.len());
+                    fresh += self.recv.insert(offset, payload.slice(0, n));
+                    payload = payload.slice(n, payload.len() - n);
+                    at += n as u64;
+                }
+                Mapped::Unmapped => {
+                    self.subflows[i].rx.hold((at, payload));
+                    return fresh;
+                }
+            }
+        }
+        fresh
+    }
+
+    /// Hands up held pieces that are in order and mapped.
+    fn release_held(&mut self, now: Instant, i: usize) -> u64 {
+        let mut fresh = 0;
+        while let Some((at, _)) = self.subflows[i].rx.first_held() {
+            let rx = &self.subflows[i].rx;
+            if at >= rx.nxt {
+                break;
+            }
+            let Some(map) = rx.map_at(at).copied() else {
+                if rx.nxt - at > MAX_UNMAPPED as u64 {
+                    self.reset_subflow(now, i, ResetReason::Middlebox);
+                    return fresh;
+                }
+                break;
+            };
+            let checked = self.mp.as_ref().is_some_and(|m| m.checksum);
+            if checked && map.start + map.len > rx.nxt {
+                break;
+            }
+            if checked && at == map.start {
+                let parts = self.take_map(i, &map);
+                fresh += self.deliver_checked(now, i, &map, &parts);
+                if self.mp.is_none() || i >= self.subflows.len() {
+                    return fresh;
+                }
+            } else {
+                let Some(piece) = self.subflows[i].rx.take_in_order() else {
+                    break;
+                };
+                fresh += self.deliver_mapped(i, piece);
+            }
+        }
+        self.subflows[i].rx.prune_maps();
+        fresh
+    }
+
+    /// Takes the held pieces of a whole mapping; what reaches beyond stays.
+    fn take_map(&mut self, i: usize, map: &ReceivedMap) -> Vec<Payload> {
+        let end = map.start + map.len;
+        let rx = &mut self.subflows[i].rx;
+        let mut parts = Vec::new();
+        while rx.first_held().is_some_and(|(s, _)| s < end) {
+            let Some((at, payload)) = rx.take_in_order() else {
+                break;
+            };
+            let inside = ((end - at) as usize).min(payload.len());
+            if inside < payload.len() {
+                rx.hold((end, payload.slice(inside, payload.len() - inside)));
+            }
+            parts.push(payload.slice(0, inside));
+        }
+        parts
+    }
+
+    /// Hands up the payload of a mapping if its checksum is right (RFC 8684, section 3.3.1).
+    fn deliver_checked(
+        &mut self,
+        now: Instant,
+        i: usize,
+        map: &ReceivedMap,
+        parts: &[Payload],
+    ) -> u64 {
+        let Some(mp) = self.multipath().copied() else {
+            return 0;
+        };
+        let payload = super::send_queue::join(parts);
+        let dsn = mp.idsn_remote.wrapping_add(1).wrapping_add(map.offset);
+        let data_fin = mp.fin_remote == Some(map.offset + map.len);
+        let sum = |fin: bool| {
+            spindle_wire::dss_checksum_of(
+                dsn,
+                map.start as u32,
+                (map.len + u64::from(fin)) as u16,
+                [&payload],
+            )
+        };
+        let right = map
+            .checksum
+            .is_some_and(|c| c == sum(false) || (data_fin && c == sum(true)));
+        if right {
+            return self.recv.insert(map.offset, payload);
+        }
+        self.counters.checksum_failures += 1;
+        self.on_checksum_failure(now, i, dsn, map, payload)
+    }
+
+    /// RFC 8684, section 3.7: with other subflows this one is reset; alone, fall back.
+    fn on_checksum_failure(
+        &mut self,
+        now: Instant,
+        i: usize,
+        dsn: u64,
+        map: &ReceivedMap,
+        payload: Payload,
+    ) -> u64 {
+        if self.subflows.len() > 1 {
+            if let Some(mp) = &mut self.mp {
+                mp.fail_due = Some(dsn);
+            }
+            self.reset_subflow(now, i, ResetReason::Middlebox);
+            return 0;
+        }
+        if let Some(mp) = &mut self.mp {
+            mp.fail_due = Some(dsn);
+            mp.checksum = false;
+        }
+        self.subflows[i].rx.ack_now = true;
+        // The bytes themselves are what TCP vouches for.
+        self.recv.insert(map.offset, payload)
+    }
+
+    /// The peer reset subflow `i`.
+    fn on_reset(&mut self, now: Instant, i: usize, seg: &Segment, before: TcpState) {
+        let fast_close = seg.options.rare.as_ref().is_some_and(|r| {
+            r.mp_fastclose.is_some() && r.mp_fastclose == self.multipath().map(|m| m.key_local)
+        });
+        if fast_close {
+            self.abort_with(now, CloseReason::PeerAborted);
+            return;
+        }
+        let refused =
+            before == TcpState::SynSent && matches!(self.subflows[i].origin, Origin::Initial);
+        let reason = if refused {
+            CloseReason::Refused
+        } else {
+            CloseReason::Reset
+        };
+        self.lose_subflow(now, i, reason);
+    }
+}

@@ -1,0 +1,353 @@
+//! A connection: the data level over one or more subflows (RFC 8684), or plain TCP as the case of
+//! one subflow whose positions are the data's.
+
+pub(crate) mod close;
+mod handshake;
+pub(crate) mod info;
+mod input;
+mod output;
+mod path_manager;
+mod reassembly;
+mod recover;
+mod reinjection;
+pub mod scheduler;
+mod send_queue;
+mod timers;
+pub(crate) mod trace;
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use rand_core::{RngCore, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use spindle_units::Instant;
+use spindle_wire::{Endpoint, Payload, Segment, SeqNumber};
+
+pub use close::CloseReason;
+use path_manager::Paths;
+use reassembly::Reassembly;
+use reinjection::Reinjections;
+use scheduler::Scheduler;
+use send_queue::SendQueue;
+use trace::Trace;
+
+use crate::config::Config;
+use crate::host::keys;
+use crate::recovery::{Recovery, RecoveryReceiver, Triggers};
+use crate::subflow::congestion::Coupling;
+use crate::subflow::{NewSubflow, Origin, Subflow, SubflowId};
+
+/// Which end opened the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// This one.
+    Client,
+    /// The peer.
+    Server,
+}
+
+/// What happened on a connection, for the application.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Happening {
+    Connected,
+    SubflowUp(SubflowId),
+    SubflowDown(SubflowId),
+    Readable,
+    Writable,
+    PeerClosed,
+    Closed(CloseReason),
+}
+
+/// MPTCP's part of a connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MpState {
+    pub(crate) key_local: u64,
+    pub(crate) token_local: u32,
+    idsn_local: u64,
+    key_remote: Option<u64>,
+    token_remote: u32,
+    idsn_remote: u64,
+    /// Both ends spoke MP_CAPABLE.
+    negotiated: bool,
+    /// A DSS has come from the peer: it has our keys (RFC 8684, section 3.1).
+    confirmed: bool,
+    checksum: bool,
+    /// The peer allows no further subflows to its first address and port (flag C).
+    no_more_to_remote: bool,
+    /// Data offset of the peer's DATA_FIN.
+    fin_remote: Option<u64>,
+    /// Our MP_FAIL is due, with this data sequence number.
+    fail_due: Option<u64>,
+}
+
+impl MpState {
+    fn new(key: u64) -> Self {
+        Self {
+            key_local: key,
+            token_local: keys::token(key),
+            idsn_local: keys::idsn(key),
+            key_remote: None,
+            token_remote: 0,
+            idsn_remote: 0,
+            negotiated: false,
+            confirmed: false,
+            checksum: false,
+            no_more_to_remote: false,
+            fin_remote: None,
+            fail_due: None,
+        }
+    }
+
+    fn set_remote_key(&mut self, key: u64) {
+        self.key_remote = Some(key);
+        self.token_remote = keys::token(key);
+        self.idsn_remote = keys::idsn(key);
+        self.negotiated = true;
+    }
+
+    /// Wire data sequence number of our data offset (the IDSN itself is the SYN's place).
+    fn dsn(&self, offset: u64) -> u64 {
+        self.idsn_local.wrapping_add(1).wrapping_add(offset)
+    }
+}
+
+/// A connection.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) config: Arc<Config>,
+    pub(crate) role: Role,
+    pub(crate) subflows: Vec<Subflow>,
+    next_id: u16,
+    coupling: Coupling,
+    /// MPTCP, while it is offered or in use; none for plain TCP and after fallback.
+    pub(crate) mp: Option<MpState>,
+    /// Data offset minus subflow position of what arrives without mappings (TCP, fallback).
+    unmapped_delta: u64,
+    send: SendQueue,
+    recv: Reassembly,
+    scheduler: Box<dyn Scheduler>,
+    /// Scratch list of what the recovery policy sees.
+    views: Vec<crate::recovery::SubflowView>,
+    /// Scratch list of the scheduler's candidates.
+    candidates: Vec<scheduler::Candidate>,
+    reinjections: Reinjections,
+    recovery: Option<Box<dyn Recovery>>,
+    recovery_receiver: Option<Box<dyn RecoveryReceiver>>,
+    triggers: Triggers,
+    paths: Paths,
+    rng: Xoshiro256PlusPlus,
+    /// Segments ready to leave: what stages emitted, resets.
+    out: VecDeque<Segment>,
+    happenings: VecDeque<Happening>,
+    pub(crate) trace: Trace,
+    connected: bool,
+    /// The application has closed its sending side.
+    closing: bool,
+    /// DATA_FIN has been sent; the offset it stands at is `send.written`.
+    data_fin_sent: bool,
+    data_fin_acked: bool,
+    data_fin_due: bool,
+    data_fin_tries: u32,
+    peer_closed: bool,
+    pub(crate) closed: Option<CloseReason>,
+    /// The application is done with the connection.
+    pub(crate) released: bool,
+    /// A write was cut short: the rest is coming, and counts as new data ([F] section 4.1).
+    writer_blocked: bool,
+    sws_override: bool,
+    persist_at: Option<Instant>,
+    persist_tries: u32,
+    stalled_since: Option<Instant>,
+    data_timer_at: Option<Instant>,
+    data_timer_tries: u32,
+    window_update_due: bool,
+    pub(crate) counters: info::DataCounters,
+    /// Counters of subflows that are gone.
+    pub(crate) past: crate::subflow::sender::SendCounters,
+    /// The stack's books: deadline armed, and whether it waits for transmission.
+    pub(crate) armed: Option<Instant>,
+    pub(crate) queued: bool,
+}
+
+/// What a connection is made from.
+pub(crate) struct NewConnection {
+    pub(crate) config: Arc<Config>,
+    pub(crate) role: Role,
+    pub(crate) local: Endpoint,
+    pub(crate) remote: Endpoint,
+    pub(crate) iss: SeqNumber,
+    /// Our key, if MPTCP is to be offered or was asked for.
+    pub(crate) key: Option<u64>,
+    pub(crate) seed: u64,
+    pub(crate) addresses: Vec<IpAddr>,
+}
+
+impl Connection {
+    /// A connection about to send its SYN, or (`syn`) to answer one.
+    pub(crate) fn new(now: Instant, n: NewConnection, syn: Option<&Segment>) -> Self {
+        let planned = n.config.planned_subflows();
+        let first = NewSubflow {
+            id: 0,
+            local: n.local,
+            remote: n.remote,
+            origin: Origin::Initial,
+            iss: n.iss,
+            planned,
+        };
+        let mut subflow = Subflow::new(now, &n.config, first, syn.map(|s| s.seq));
+        if let Some(syn) = syn {
+            subflow.negotiate(syn, now);
+        }
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(n.seed);
+        let recovery = n.config.recovery.as_ref().map(|f| f.build(rng.next_u64()));
+        let recovery_receiver = n.config.recovery.as_ref().and_then(|f| f.build_receiver());
+        let scheduler = n
+            .config
+            .multipath
+            .as_ref()
+            .map_or_else(Default::default, |m| m.scheduler)
+            .build();
+        let mut this = Self {
+            role: n.role,
+            subflows: vec![subflow],
+            next_id: 1,
+            coupling: Coupling::default(),
+            mp: n.key.map(MpState::new),
+            unmapped_delta: 1u64.wrapping_neg(),
+            send: SendQueue::default(),
+            recv: Reassembly::new(n.config.tcp.receive_buffer),
+            scheduler,
+            views: Vec::new(),
+            candidates: Vec::new(),
+            reinjections: Reinjections::default(),
+            recovery,
+            recovery_receiver,
+            triggers: Triggers::default(),
+            paths: Paths::new(n.local.addr, n.remote, n.addresses),
+            rng,
+            out: VecDeque::new(),
+            happenings: VecDeque::new(),
+            trace: Trace::default(),
+            connected: false,
+            closing: false,
+            data_fin_sent: false,
+            data_fin_acked: false,
+            data_fin_due: false,
+            data_fin_tries: 0,
+            peer_closed: false,
+            closed: None,
+            released: false,
+            writer_blocked: false,
+            sws_override: false,
+            persist_at: None,
+            persist_tries: 0,
+            stalled_since: Some(now),
+            data_timer_at: None,
+            data_timer_tries: 0,
+            window_update_due: false,
+            counters: info::DataCounters::default(),
+            past: Default::default(),
+            armed: None,
+            queued: false,
+            config: n.config,
+        };
+        if let Some(syn) = syn {
+            this.answer_capable(syn);
+        }
+        this
+    }
+
+    /// The next thing the application should know.
+    pub(crate) fn next_happening(&mut self) -> Option<Happening> {
+        self.happenings.pop_front()
+    }
+
+    fn tell(&mut self, h: Happening) {
+        let repeated = matches!(h, Happening::Readable | Happening::Writable);
+        if !(repeated && self.happenings.contains(&h)) {
+            self.happenings.push_back(h);
+        }
+    }
+
+    /// Whether MPTCP is in use (handshake done, not fallen back).
+    pub(crate) fn is_multipath(&self) -> bool {
+        self.mp.as_ref().is_some_and(|m| m.negotiated)
+    }
+
+    fn multipath(&self) -> Option<&MpState> {
+        self.mp.as_ref().filter(|m| m.negotiated)
+    }
+
+    fn index(&self, id: SubflowId) -> Option<usize> {
+        self.subflows.iter().position(|s| s.id == id)
+    }
+
+    /// Whether there are data never sent, or more are on the way from the application.
+    fn has_new_data(&self) -> bool {
+        self.send.unsent_bytes() > 0 || self.writer_blocked
+    }
+
+    /// Takes data to be sent; returns how many bytes fitted.
+    pub(crate) fn write(&mut self, data: Payload) -> usize {
+        if self.closing || self.closed.is_some() {
+            return 0;
+        }
+        let room =
+            (self.config.tcp.send_buffer as u64).saturating_sub(self.send.buffered()) as usize;
+        let n = data.len().min(room);
+        self.writer_blocked = n < data.len();
+        if n > 0 {
+            self.send.write(if n == data.len() {
+                data
+            } else {
+                data.slice(0, n)
+            });
+            self.triggers.insert(crate::recovery::Trigger::AppDrained);
+        }
+        n
+    }
+
+    /// The writer that was cut short has given up on the rest.
+    pub(crate) fn forget_blocked_writer(&mut self) {
+        self.writer_blocked = false;
+    }
+
+    /// Bytes the send buffer takes now.
+    pub(crate) fn writable(&self) -> usize {
+        if self.closing || self.closed.is_some() {
+            return 0;
+        }
+        (self.config.tcp.send_buffer as u64).saturating_sub(self.send.buffered()) as usize
+    }
+
+    /// The next in-order bytes, at most `max`.
+    pub(crate) fn read(&mut self, max: usize) -> Option<Payload> {
+        let piece = self.recv.read(max)?;
+        let mss = self.subflows.first().map_or(1460, |s| s.tx.mss);
+        if self.recv.update_due(mss) {
+            self.window_update_due = true;
+        }
+        Some(piece)
+    }
+
+    /// Bytes waiting to be read.
+    pub(crate) fn readable(&self) -> u64 {
+        self.recv.readable()
+    }
+
+    /// Whether the peer has closed its sending side and everything has been read.
+    pub(crate) fn at_end(&self) -> bool {
+        self.peer_closed && self.recv.readable() == 0
+    }
+
+    /// Whether nothing is left to do: the stack may forget it once the application has.
+    pub(crate) fn is_over(&self) -> bool {
+        self.closed.is_some() && self.subflows.is_empty() && self.out.is_empty()
+    }
+
+    /// Whether the initial handshake is still going on (a half-open connection).
+    pub(crate) fn is_half_open(&self) -> bool {
+        !self.connected && self.closed.is_none()
+    }
+}

@@ -1,0 +1,469 @@
+//! What leaves next: the order of a transmission opportunity.
+//!
+//! Control; a subflow's own retransmissions; data-level reinjection; new data as the scheduler
+//! assigns it; proactive recovery; bare acknowledgements last, since anything before carries one.
+
+use spindle_units::Instant;
+use spindle_wire::{DataNumber, Dss, Mapping, MpCapable, Options, Payload, Segment};
+
+use super::scheduler::{Assignment, Candidate};
+use super::trace::TraceKind;
+use super::{Connection, Role};
+use crate::recovery::{SegmentView, SentView, Trigger};
+use crate::subflow::output::{OutputContext, dss_len};
+use crate::subflow::scoreboard::SentMap;
+use crate::subflow::sender::SendKind;
+use crate::subflow::{Origin, SubflowId, TcpState};
+
+/// Bytes of MP_CAPABLE with both keys (RFC 8684, figure 4).
+const CAPABLE_LEN: usize = 20;
+/// Bytes of MP_CAPABLE with both keys, data length and perhaps checksum, padded.
+const CAPABLE_DATA_LEN: usize = 24;
+/// Bytes of MP_JOIN on the third ACK (RFC 8684, figure 7).
+const JOIN_ACK_LEN: usize = 24;
+
+impl Connection {
+    /// The next segment to put on the wire, if there is one.
+    pub(crate) fn transmit(&mut self, now: Instant) -> Option<Segment> {
+        loop {
+            if let Some(seg) = self.out.pop_front() {
+                return Some(seg);
+            }
+            let Some((id, seg)) = self.next_segment(now) else {
+                self.settle(now);
+                return self.out.pop_front();
+            };
+            let stage = self
+                .subflows
+                .iter_mut()
+                .find(|s| s.id == id)
+                .and_then(|s| s.stage.as_mut());
+            match stage {
+                None => return Some(seg),
+                Some(stage) => stage.output(now, seg, &mut self.out),
+            }
+        }
+    }
+
+    fn next_segment(&mut self, now: Instant) -> Option<(SubflowId, Segment)> {
+        self.control(now)
+            .or_else(|| self.own_retransmission(now))
+            .or_else(|| self.immediate_recovery(now))
+            .or_else(|| self.reinjection(now))
+            .or_else(|| self.new_data(now))
+            .or_else(|| self.fin(now))
+            .or_else(|| self.rescue(now))
+            .or_else(|| self.proactive(now))
+            .or_else(|| self.bare_ack(now))
+    }
+
+    pub(super) fn context(&mut self, now: Instant, i: usize) -> OutputContext {
+        let mss = self.subflows[i].tx.mss;
+        OutputContext {
+            now,
+            window: self.recv.window(mss),
+            data_level_window: self.is_multipath(),
+        }
+    }
+
+    fn control(&mut self, now: Instant) -> Option<(SubflowId, Segment)> {
+        let i = self
+            .subflows
+            .iter()
+            .position(|s| s.syn_due || s.probe_due)?;
+        let cx = self.context(now, i);
+        let id = self.subflows[i].id;
+        if self.subflows[i].syn_due {
+            let options = self.syn_options(i);
+            return Some((id, self.subflows[i].build_syn(cx, options)));
+        }
+        let options = Options {
+            dss: self.ack_dss(),
+            ..Options::default()
+        };
+        Some((id, self.subflows[i].build_probe(cx, options)))
+    }
+
+    fn own_retransmission(&mut self, now: Instant) -> Option<(SubflowId, Segment)> {
+        for i in 0..self.subflows.len() {
+            let state = self.subflows[i].state;
+            if !state.is_synchronized() || state == TcpState::TimeWait {
+                continue;
+            }
+            if let Some(start) = self.subflows[i].tx.next_repeat() {
+                return self.repeat(now, i, start, SendKind::Retransmission);
+            }
+        }
+        None
+    }
+
+    /// RFC 6675's rules 3 and 4, for subflows in recovery when there is nothing new to send.
+    fn rescue(&mut self, now: Instant) -> Option<(SubflowId, Segment)> {
+        for i in 0..self.subflows.len() {
+            if let Some(start) = self.subflows[i].tx.next_rescue() {
+                return self.repeat(now, i, start, SendKind::Retransmission);
+            }
+        }
+        None
+    }
+
+    /// Repeats the segment at `start` of subflow `i`, its mapping verbatim.
+    pub(super) fn repeat(
+        &mut self,
+        now: Instant,
+        i: usize,
+        start: u64,
+        kind: SendKind,
+    ) -> Option<(SubflowId, Segment)> {
+        let sent = self.subflows[i].tx.on_repeat(now, start, kind)?;
+        let (payload, fin, map) = (sent.payload.clone(), sent.fin, sent.map);
+        let id = self.subflows[i].id;
+        let offset = map.map_or(0, |m| m.offset);
+        let len = payload.len() as u32;
+        self.trace.add(
+            now,
+            id,
+            TraceKind::Sent {
+                kind,
+                offset,
+                position: start,
+                len,
+                copy_of: None,
+            },
+        );
+        self.tell_policy(now, id, start, offset, len, false);
+        let options = self.data_options(i, start, map, &payload);
+        let cx = self.context(now, i);
+        Some((
+            id,
+            self.subflows[i].build_repeat(cx, start, payload, fin, options),
+        ))
+    }
+
+    /// Sends `payload` as new sequence space of subflow `i`.
+    pub(super) fn send_on(
+        &mut self,
+        now: Instant,
+        i: usize,
+        offset: u64,
+        payload: Payload,
+        kind: SendKind,
+        copy_of: Option<SubflowId>,
+    ) -> (SubflowId, Segment) {
+        let position = self.subflows[i].tx.nxt;
+        let map = Some(SentMap {
+            offset,
+            data_fin: false,
+        });
+        let options = self.data_options(i, position, map, &payload);
+        let id = self.subflows[i].id;
+        let len = payload.len() as u32;
+        self.trace.add(
+            now,
+            id,
+            TraceKind::Sent {
+                kind,
+                offset,
+                position,
+                len,
+                copy_of,
+            },
+        );
+        let cx = self.context(now, i);
+        let sf = &mut self.subflows[i];
+        sf.redundant_next = sf.redundant_next.max(offset + u64::from(len));
+        let seg = sf.build_new(cx, payload, false, map, kind, options);
+        self.stalled_since.get_or_insert(now);
+        self.tell_policy(now, id, position, offset, len, kind == SendKind::New);
+        (id, seg)
+    }
+
+    fn tell_policy(
+        &mut self,
+        now: Instant,
+        subflow: SubflowId,
+        position: u64,
+        offset: u64,
+        len: u32,
+        new: bool,
+    ) {
+        if let Some(r) = &mut self.recovery {
+            let segment = SegmentView {
+                position,
+                len,
+                offset,
+                sent_at: now,
+            };
+            r.on_sent(&SentView {
+                now,
+                subflow,
+                segment,
+                new,
+            });
+            self.triggers.insert(Trigger::Sent);
+        }
+    }
+
+    /// The options of a data segment and the bytes they take, timestamps and SACK left out.
+    fn data_options(
+        &self,
+        i: usize,
+        position: u64,
+        map: Option<SentMap>,
+        payload: &Payload,
+    ) -> (Options, usize) {
+        let mut options = Options::default();
+        let Some(mp) = self.multipath() else {
+            return (options, 0);
+        };
+        let Some(map) = map else {
+            options.dss = self.ack_dss();
+            let len = options.dss.as_ref().map_or(0, dss_len);
+            return (options, len);
+        };
+        let len = payload.len() as u16;
+        let dsn = mp.dsn(map.offset);
+        let checksum = mp
+            .checksum
+            .then(|| spindle_wire::dss_checksum_of(dsn, position as u32, len, [payload]));
+        if let Some(keys) = self.first_data_keys(i, position) {
+            let option = MpCapable {
+                data_len: Some(len),
+                checksum,
+                ..keys
+            };
+            options.rare_mut().mp_capable = Some(option);
+            return (options, CAPABLE_DATA_LEN);
+        }
+        let mapping = Mapping {
+            dsn: DataNumber::Low(dsn as u32),
+            ssn: position as u32,
+            len,
+            checksum,
+        };
+        let dss = Dss {
+            data_ack: Some(self.data_ack()),
+            mapping: Some(mapping),
+            data_fin: false,
+        };
+        options.dss = Some(dss);
+        (options, dss_len(&dss))
+    }
+
+    /// The client's first data carry the keys instead of a DSS (RFC 8684, section 3.1).
+    fn first_data_keys(&self, i: usize, position: u64) -> Option<MpCapable> {
+        let first = position == 1 && self.subflows[i].origin == Origin::Initial;
+        if first { self.owed_keys() } else { None }
+    }
+
+    /// The data-level acknowledgement.
+    fn data_ack(&self) -> DataNumber {
+        let Some(mp) = &self.mp else {
+            return DataNumber::Low(0);
+        };
+        let fin = u64::from(mp.fin_remote == Some(self.recv.next()));
+        let dsn = mp
+            .idsn_remote
+            .wrapping_add(1)
+            .wrapping_add(self.recv.next() + fin);
+        DataNumber::Low(dsn as u32)
+    }
+
+    pub(super) fn ack_dss(&self) -> Option<Dss> {
+        self.multipath()?;
+        Some(Dss {
+            data_ack: Some(self.data_ack()),
+            mapping: None,
+            data_fin: false,
+        })
+    }
+
+    /// New data: a probe's, then what the scheduler assigns.
+    fn new_data(&mut self, now: Instant) -> Option<(SubflowId, Segment)> {
+        if !self.connected || self.closed.is_some() {
+            return None;
+        }
+        let redundant = self
+            .config
+            .multipath
+            .as_ref()
+            .is_some_and(|m| m.scheduler == super::scheduler::SchedulerKind::Redundant);
+        if self.send.unsent_bytes() == 0 && !redundant {
+            self.end_frto_probes();
+            return None;
+        }
+        self.find_candidates(now);
+        let (una, nxt, unsent) = (self.send.una, self.send.nxt, self.send.unsent_bytes());
+        let Assignment {
+            subflow,
+            again_from,
+        } = self.scheduler.pick(&self.candidates, una, nxt, unsent)?;
+        let i = self.index(subflow)?;
+        if let Some(from) = again_from {
+            let (offset, payload) = self.send.sent_at(from)?;
+            return Some(self.send_on(now, i, offset, payload, SendKind::Reinjection, None));
+        }
+        let len = self.next_len(now, i)?;
+        if !self.subflows[i].tx.has_room(len as u64) {
+            return None;
+        }
+        let (offset, payload) = self.send.take(len);
+        Some(self.send_on(now, i, offset, payload, SendKind::New, None))
+    }
+
+    /// Lists the subflows that may take new data, regular ones before backups.
+    pub(super) fn find_candidates(&mut self, now: Instant) {
+        self.candidates.clear();
+        let regular = self
+            .subflows
+            .iter()
+            .any(|s| s.is_usable() && !s.is_backup() && !s.dead);
+        for s in &mut self.subflows {
+            let listed = s.is_usable() && !s.dead && (!regular || !s.is_backup());
+            if !listed || s.tx.in_loss() && s.tx.sack && s.tx.board.lost_bytes() > 0 {
+                continue;
+            }
+            s.tx.check_idle(now);
+            // Room for a byte is enough here; the segment's own size is tested once it is known.
+            if s.tx.has_room(s.tx.mss.min(s.tx.cc.cwnd())) {
+                self.candidates.push(Candidate {
+                    id: s.id,
+                    srtt: s.tx.srtt(),
+                    carried_to: s.redundant_next,
+                });
+            }
+        }
+    }
+
+    /// Bytes of the next new segment on subflow `i`, or none if it should wait (window, SWS
+    /// avoidance of RFC 9293 section 3.8.6.2.1, Nagle).
+    fn next_len(&mut self, now: Instant, i: usize) -> Option<usize> {
+        let sf = &self.subflows[i];
+        let mut mss = sf.tx.mss;
+        if self.first_data_keys(i, sf.tx.nxt).is_some() {
+            mss -= (CAPABLE_DATA_LEN - 20) as u64;
+        }
+        let unsent = self.send.unsent_bytes();
+        let window = self.send.window();
+        let len = mss.min(unsent).min(window);
+        let idle = self.subflows.iter().all(|s| s.tx.board.is_empty());
+        if len == 0 {
+            self.arm_persist(now, idle);
+            return None;
+        }
+        let cut_by_window = len < mss && len < unsent;
+        if cut_by_window {
+            let half = self.subflows[i].max_send_window / 2;
+            if len < half && !std::mem::take(&mut self.sws_override) {
+                self.arm_persist(now, idle);
+                return None;
+            }
+        }
+        let nagle = self.config.tcp.nagle && len < mss && !idle && !self.closing;
+        if nagle {
+            return None;
+        }
+        self.persist_at = None;
+        Some(len as usize)
+    }
+
+    fn arm_persist(&mut self, now: Instant, idle: bool) {
+        if idle && self.persist_at.is_none() {
+            let rto = self
+                .subflows
+                .first()
+                .map_or(self.config.tcp.min_rto, |s| s.tx.rtt.rto());
+            let wait = rto * (1 << self.persist_tries.min(16));
+            self.persist_at = Some(now + wait.min(self.config.tcp.max_rto));
+        }
+    }
+
+    /// F-RTO waits for new data that will not come.
+    fn end_frto_probes(&mut self) {
+        for s in &mut self.subflows {
+            if s.tx.frto_probing() {
+                s.tx.frto_give_up();
+            }
+        }
+    }
+
+    /// A bare acknowledgement, with whatever handshake or path signals are due.
+    fn bare_ack(&mut self, now: Instant) -> Option<(SubflowId, Segment)> {
+        self.sweep_signals();
+        let i = self.subflows.iter().position(|s| {
+            (s.rx.ack_now || s.challenge_due)
+                && !matches!(
+                    s.state,
+                    TcpState::SynSent | TcpState::SynReceived | TcpState::Closed
+                )
+        })?;
+        let (options, used) = self.ack_options(now, i);
+        let cx = self.context(now, i);
+        let id = self.subflows[i].id;
+        let seg = self.subflows[i].build_ack(cx, options, used);
+        if self.join_ack(i).is_some() {
+            self.subflows[i].join_ack_sent(now);
+        }
+        Some((id, seg))
+    }
+
+    /// Sees to it that pending signals and window updates get an acknowledgement to ride on.
+    fn sweep_signals(&mut self) {
+        if let Some(i) = self.signal_subflow() {
+            self.subflows[i].rx.ack_now = true;
+        }
+        if self.data_fin_due
+            && let Some(i) = self.data_fin_subflow()
+        {
+            self.subflows[i].rx.ack_now = true;
+        }
+        if std::mem::take(&mut self.window_update_due) {
+            for s in self.subflows.iter_mut().filter(|s| s.state.may_receive()) {
+                s.rx.ack_now = true;
+            }
+        }
+    }
+
+    fn ack_options(&mut self, now: Instant, i: usize) -> (Options, usize) {
+        let mut options = Options::default();
+        if self.multipath().is_none() {
+            return (options, 0);
+        }
+        if let Some(join) = self.join_ack(i) {
+            options.rare_mut().mp_join = Some(join);
+            return (options, JOIN_ACK_LEN);
+        }
+        let nothing_received = self.recv.next() == 0 && self.subflows[i].rx.nxt == 1;
+        if let Some(keys) = self.owed_keys()
+            && self.role == Role::Client
+            && nothing_received
+            && self.subflows[i].origin == Origin::Initial
+            && !self.data_fin_due
+        {
+            options.rare_mut().mp_capable = Some(keys);
+            return (options, CAPABLE_LEN);
+        }
+        let mut dss = self.ack_dss().unwrap_or_default();
+        if self.data_fin_due && self.data_fin_subflow() == Some(i) {
+            self.add_data_fin(now, &mut dss);
+        }
+        let mut used = dss_len(&dss);
+        options.dss = Some(dss);
+        if let Some(dsn) = self.mp.as_mut().and_then(|m| m.fail_due.take()) {
+            options.rare_mut().mp_fail = Some(dsn);
+            used += 12;
+        }
+        if self.paths.has_signals() {
+            let mut rare = std::mem::take(options.rare_mut());
+            let len = self.add_signal(now, i, &mut rare);
+            *options.rare_mut() = rare;
+            used += len;
+            // An ADD_ADDR with an IPv6 address leaves no room for a DSS; the next ACK has one.
+            if used > 28 {
+                used -= dss_len(&dss);
+                options.dss = None;
+            }
+        }
+        (options, used)
+    }
+}

@@ -1,0 +1,351 @@
+//! Addresses and further subflows (RFC 8684, sections 3.3.8 and 3.4).
+
+use std::net::IpAddr;
+
+use spindle_units::{Duration, Instant};
+use spindle_wire::{AddAddr, Endpoint, MpPrio, RareOptions, RemoveAddr};
+
+use super::{Connection, Happening, Role};
+use crate::config::PathManager;
+use crate::host::keys;
+
+/// Addresses learnt from a peer are kept up to this many.
+const MAX_REMOTE: usize = 8;
+
+/// An ADD_ADDR is repeated this often (RFC 8684, section 3.4.1, leaves it open) ...
+const ADD_ADDR_TRIES: u32 = 3;
+/// ... and at this interval, as today's kernels do by default for lack of an RTT of the new path.
+const ADD_ADDR_INTERVAL: Duration = Duration::from_secs(1);
+
+/// An address to be announced, or being withdrawn.
+#[derive(Debug)]
+struct Announcement {
+    id: u8,
+    addr: IpAddr,
+    port: Option<u16>,
+    tries: u32,
+    repeat_at: Option<Instant>,
+    due: bool,
+}
+
+/// A subflow wanted by the path manager; the stack supplies port and ISN.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    pub(crate) local: IpAddr,
+    pub(crate) remote: Endpoint,
+    pub(crate) address_ids: (u8, u8),
+}
+
+/// The path manager's state.
+#[derive(Debug)]
+pub(crate) struct Paths {
+    /// Local addresses; the identifier is the position. 0 is the first subflow's.
+    local: Vec<IpAddr>,
+    first_remote: Endpoint,
+    /// Remote addresses learnt: (identifier, endpoint).
+    remote: Vec<(u8, Endpoint)>,
+    announcements: Vec<Announcement>,
+    echoes: Vec<AddAddr>,
+    removals: Vec<u8>,
+    priority_due: Option<(u8, bool)>,
+    /// Pairs for which a subflow was already asked for.
+    opened: Vec<(IpAddr, Endpoint, u8)>,
+}
+
+impl Paths {
+    pub(super) fn new(first: IpAddr, first_remote: Endpoint, addresses: Vec<IpAddr>) -> Self {
+        let mut local = vec![first];
+        local.extend(addresses.into_iter().filter(|a| *a != first));
+        Self {
+            local,
+            first_remote,
+            remote: Vec::new(),
+            announcements: Vec::new(),
+            echoes: Vec::new(),
+            removals: Vec::new(),
+            priority_due: None,
+            opened: vec![(first, first_remote, 0)],
+        }
+    }
+
+    /// The address identifier of a local address.
+    pub(super) fn local_id(&mut self, addr: IpAddr) -> u8 {
+        let at = self
+            .local
+            .iter()
+            .position(|a| *a == addr)
+            .unwrap_or_else(|| {
+                self.local.push(addr);
+                self.local.len() - 1
+            });
+        at.min(255) as u8
+    }
+
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.announcements.iter().filter_map(|a| a.repeat_at).min()
+    }
+
+    pub(super) fn on_timer(&mut self, now: Instant) {
+        for a in &mut self.announcements {
+            if a.repeat_at.is_some_and(|t| t <= now) {
+                a.repeat_at = None;
+                a.due = a.tries < ADD_ADDR_TRIES;
+            }
+        }
+    }
+
+    /// Whether something waits to be signalled.
+    pub(super) fn has_signals(&self) -> bool {
+        !self.echoes.is_empty()
+            || !self.removals.is_empty()
+            || self.priority_due.is_some()
+            || self.announcements.iter().any(|a| a.due)
+    }
+}
+
+impl Connection {
+    /// The next subflow the path manager wants opened; the stack opens it by [`Connection::join`].
+    pub(crate) fn next_wanted(&mut self) -> Option<Wanted> {
+        let mp = self.multipath()?;
+        if self.role != Role::Client || !mp.confirmed || self.closing || self.closed.is_some() {
+            return None;
+        }
+        let to_first = !mp.no_more_to_remote;
+        let config = self.config.multipath.as_ref()?;
+        if self.subflows.len() >= config.max_subflows
+            || usize::from(self.next_id) >= 4 * config.max_subflows
+        {
+            return None;
+        }
+        match &config.path_manager {
+            PathManager::Passive => None,
+            PathManager::Ports(n) => {
+                let (wanted, have) = (*n, self.paths.opened.len());
+                let (local, remote) = (self.paths.local[0], self.paths.first_remote);
+                if !to_first || have >= wanted {
+                    return None;
+                }
+                self.paths.opened.push((local, remote, have as u8));
+                Some(Wanted {
+                    local,
+                    remote,
+                    address_ids: (0, 0),
+                })
+            }
+            PathManager::Endpoints(list) => {
+                let list = list.clone();
+                let remote = self.paths.first_remote;
+                let pairs = list.into_iter().map(|l| (l, 0, remote)).collect();
+                self.first_unopened(pairs)
+            }
+            PathManager::FullMesh => {
+                let mut remotes = Vec::new();
+                if to_first {
+                    remotes.push((0, self.paths.first_remote));
+                }
+                remotes.extend(self.paths.remote.iter().copied());
+                let local = self.paths.local.clone();
+                let pairs = local
+                    .iter()
+                    .flat_map(|l| remotes.iter().map(move |(id, r)| (*l, *id, *r)))
+                    .collect();
+                self.first_unopened(pairs)
+            }
+        }
+    }
+
+    fn first_unopened(&mut self, pairs: Vec<(IpAddr, u8, Endpoint)>) -> Option<Wanted> {
+        let fresh = pairs.into_iter().find(|(l, _, r)| {
+            l.is_ipv4() == r.addr.is_ipv4()
+                && !self.paths.opened.iter().any(|(a, b, _)| a == l && b == r)
+        });
+        let (local, remote_id, remote) = fresh?;
+        self.paths.opened.push((local, remote, 0));
+        let local_id = self.paths.local_id(local);
+        Some(Wanted {
+            local,
+            remote,
+            address_ids: (local_id, remote_id),
+        })
+    }
+
+    /// Announces a further local address to the peer (ADD_ADDR), `port` if it listens on another.
+    pub(crate) fn announce(&mut self, addr: IpAddr, port: Option<u16>) {
+        if self.mp.is_none() {
+            return;
+        }
+        let id = self.paths.local_id(addr);
+        self.paths.announcements.retain(|a| a.id != id);
+        self.paths.announcements.push(Announcement {
+            id,
+            addr,
+            port,
+            tries: 0,
+            repeat_at: None,
+            due: true,
+        });
+    }
+
+    /// Withdraws a local address (REMOVE_ADDR); its subflows are closed.
+    pub(crate) fn withdraw(&mut self, now: Instant, addr: IpAddr) {
+        let id = self.paths.local_id(addr);
+        self.paths.announcements.retain(|a| a.id != id);
+        if self.is_multipath() {
+            self.paths.removals.push(id);
+        }
+        self.drop_subflows(now, |s| s.local.addr == addr);
+    }
+
+    /// Asks the peer to treat a subflow as backup, or no longer (MP_PRIO).
+    pub(crate) fn set_backup(&mut self, subflow: u8, backup: bool) {
+        if let Some(i) = self.index(subflow)
+            && self.is_multipath()
+        {
+            self.subflows[i].backup_local = backup;
+            self.paths.priority_due = Some((subflow, backup));
+        }
+    }
+
+    /// Takes the path-management options of a segment that arrived on subflow `i`. Returns false if
+    /// the subflow is gone.
+    pub(super) fn on_addresses(&mut self, now: Instant, i: usize, rare: &RareOptions) -> bool {
+        let id = self.subflows[i].id;
+        for a in &rare.add_addr {
+            self.on_add_addr(a);
+        }
+        if let Some(MpPrio { backup }) = rare.mp_prio {
+            self.subflows[i].backup_remote = backup;
+        }
+        if let Some(RemoveAddr { address_ids }) = &rare.remove_addr {
+            for gone in address_ids.iter().copied() {
+                self.paths.remote.retain(|(id, _)| *id != gone);
+                // The subflow that brought the news is spared if it is the last.
+                self.drop_subflows(now, |s| s.address_id_remote == gone);
+            }
+        }
+        self.index(id).is_some()
+    }
+
+    fn on_add_addr(&mut self, a: &AddAddr) {
+        let Some(mp) = self.multipath().copied() else {
+            return;
+        };
+        if a.echo {
+            self.paths
+                .announcements
+                .retain(|mine| !(mine.id == a.address_id && mine.addr == a.addr));
+            return;
+        }
+        let expected = keys::add_addr_hmac(
+            mp.key_remote.unwrap_or_default(),
+            mp.key_local,
+            a.address_id,
+            a.addr,
+            a.port,
+        );
+        if !a.hmac.is_some_and(|h| keys::same_64(h, expected)) {
+            return;
+        }
+        if self.paths.echoes.len() < MAX_REMOTE {
+            self.paths.echoes.push(AddAddr {
+                echo: true,
+                hmac: None,
+                ..*a
+            });
+        }
+        let port = a.port.unwrap_or(self.paths.first_remote.port);
+        let entry = (a.address_id, Endpoint::new(a.addr, port));
+        let remote = &mut self.paths.remote;
+        match remote.iter().position(|(id, _)| *id == a.address_id) {
+            Some(known) => remote[known] = entry,
+            None if remote.len() < MAX_REMOTE => remote.push(entry),
+            None => {}
+        }
+    }
+
+    /// Puts one pending signal on an acknowledgement of subflow `i`; returns the option bytes it
+    /// takes.
+    pub(super) fn add_signal(&mut self, now: Instant, i: usize, rare: &mut RareOptions) -> usize {
+        if let Some(echo) = self.paths.echoes.pop() {
+            let len = add_addr_len(&echo);
+            rare.add_addr.push(echo);
+            return len;
+        }
+        if !self.paths.removals.is_empty() {
+            let ids = std::mem::take(&mut self.paths.removals);
+            let len = (3 + ids.len()).next_multiple_of(4);
+            rare.remove_addr = Some(RemoveAddr { address_ids: ids });
+            return len;
+        }
+        if let Some((subflow, backup)) = self.paths.priority_due
+            && self.subflows[i].id == subflow
+        {
+            self.paths.priority_due = None;
+            rare.mp_prio = Some(MpPrio { backup });
+            return 4;
+        }
+        self.add_announcement(now, rare)
+    }
+
+    fn add_announcement(&mut self, now: Instant, rare: &mut RareOptions) -> usize {
+        let Some(mp) = self.multipath().copied() else {
+            return 0;
+        };
+        let Some(a) = self.paths.announcements.iter_mut().find(|a| a.due) else {
+            return 0;
+        };
+        a.due = false;
+        a.tries += 1;
+        a.repeat_at = Some(now + ADD_ADDR_INTERVAL);
+        let hmac = keys::add_addr_hmac(
+            mp.key_local,
+            mp.key_remote.unwrap_or_default(),
+            a.id,
+            a.addr,
+            a.port,
+        );
+        let option = AddAddr {
+            echo: false,
+            address_id: a.id,
+            addr: a.addr,
+            port: a.port,
+            hmac: Some(hmac),
+        };
+        let len = add_addr_len(&option);
+        rare.add_addr.push(option);
+        len
+    }
+
+    /// Which subflow a pending MP_PRIO must leave on, if one is pending.
+    pub(super) fn signal_subflow(&self) -> Option<usize> {
+        if !self.paths.has_signals() {
+            return None;
+        }
+        let only = self.paths.echoes.is_empty()
+            && self.paths.removals.is_empty()
+            && !self.paths.announcements.iter().any(|a| a.due);
+        match self.paths.priority_due {
+            Some((id, _)) if only => self.index(id),
+            _ => self.subflows.iter().position(|s| s.is_usable()),
+        }
+    }
+
+    fn drop_subflows(&mut self, now: Instant, which: impl Fn(&crate::subflow::Subflow) -> bool) {
+        while self.subflows.len() > 1 {
+            let Some(i) = self.subflows.iter().position(&which) else {
+                break;
+            };
+            let id = self.subflows[i].id;
+            self.reset_subflow(now, i, spindle_wire::ResetReason::Prohibited);
+            self.tell(Happening::SubflowDown(id));
+        }
+    }
+}
+
+/// RFC 8684, figure 12, padded to a multiple of four.
+fn add_addr_len(a: &AddAddr) -> usize {
+    let addr = if a.addr.is_ipv4() { 4 } else { 16 };
+    let port = if a.port.is_some() { 2 } else { 0 };
+    let hmac = if a.hmac.is_some() { 8 } else { 0 };
+    (4usize + addr + port + hmac).next_multiple_of(4)
+}

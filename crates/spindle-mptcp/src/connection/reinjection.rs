@@ -1,0 +1,215 @@
+//! Data sent again on another subflow: from a dead or lost subflow, opportunistically when the
+//! window blocks, or on the connection's timer (catalogue A5.6; RFC 8684, section 3.3.6).
+
+use std::collections::VecDeque;
+
+use spindle_units::Instant;
+use spindle_wire::{Payload, Segment};
+
+use super::Connection;
+use crate::subflow::SubflowId;
+use crate::subflow::sender::SendKind;
+
+/// Data waiting to be reinjected.
+#[derive(Debug)]
+struct Reinjection {
+    offset: u64,
+    payload: Payload,
+    /// The subflow that failed them.
+    not_on: Option<SubflowId>,
+}
+
+/// The reinjection queue, in order of data offset as they were lost.
+#[derive(Debug, Default)]
+pub(super) struct Reinjections {
+    queue: VecDeque<Reinjection>,
+    /// Data up to here were sent opportunistically already.
+    opportunistic_to: u64,
+}
+
+impl Reinjections {
+    pub(super) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+}
+
+impl Connection {
+    /// Queues everything outstanding on subflow `i` that the data level still misses.
+    pub(super) fn reinject_from(&mut self, i: usize) {
+        let una = self.send.una;
+        let sf = &mut self.subflows[i];
+        let id = sf.id;
+        let starts: Vec<u64> = sf
+            .tx
+            .board
+            .iter()
+            .filter(|s| !s.sacked && !s.reinjected && !s.payload.is_empty())
+            .filter(|s| {
+                s.map
+                    .is_some_and(|m| m.offset + s.payload.len() as u64 > una)
+            })
+            .map(|s| s.start)
+            .collect();
+        for start in starts {
+            let Some((offset, payload)) = sf
+                .tx
+                .board
+                .get(start)
+                .and_then(|s| Some((s.map?.offset, s.payload.clone())))
+            else {
+                continue;
+            };
+            sf.tx.board.set_reinjected(start);
+            if !self.reinjections.queue.iter().any(|r| r.offset == offset) {
+                self.reinjections.queue.push_back(Reinjection {
+                    offset,
+                    payload,
+                    not_on: Some(id),
+                });
+            }
+        }
+    }
+
+    /// The same for data SACKed or not: the subflow is gone and nothing it holds will be delivered.
+    pub(super) fn reinject_all_from(&mut self, i: usize) {
+        let una = self.send.una;
+        let sf = &self.subflows[i];
+        let lost: Vec<_> = sf
+            .tx
+            .board
+            .iter()
+            .filter(|s| !s.payload.is_empty())
+            .filter_map(|s| Some((s.map?.offset, s.payload.clone())))
+            .filter(|(offset, p)| offset + p.len() as u64 > una)
+            .collect();
+        for (offset, payload) in lost {
+            if !self.reinjections.queue.iter().any(|r| r.offset == offset) {
+                self.reinjections.queue.push_back(Reinjection {
+                    offset,
+                    payload,
+                    not_on: None,
+                });
+            }
+        }
+    }
+
+    /// Queues the oldest data the peer has not acknowledged at the data level.
+    pub(super) fn reinject_oldest(&mut self) {
+        if let Some((offset, payload)) = self.send.sent_at(self.send.una)
+            && !self.reinjections.queue.iter().any(|r| r.offset == offset)
+        {
+            self.reinjections.queue.push_back(Reinjection {
+                offset,
+                payload,
+                not_on: None,
+            });
+        }
+    }
+
+    /// The next reinjected segment, if a subflow has room for it.
+    pub(super) fn reinjection(&mut self, now: Instant) -> Option<(SubflowId, Segment)> {
+        while self
+            .reinjections
+            .queue
+            .front()
+            .is_some_and(|r| r.offset + r.payload.len() as u64 <= self.send.una)
+        {
+            self.reinjections.queue.pop_front();
+        }
+        if self.reinjections.is_empty() {
+            return self.opportunistic(now);
+        }
+        let not_on = self.reinjections.queue.front()?.not_on;
+        let i = self.reinjection_subflow(now, not_on)?;
+        let r = self.reinjections.queue.pop_front()?;
+        let mss = self.subflows[i].tx.mss as usize;
+        let (payload, rest) = split(r.payload, mss);
+        if let Some(rest) = rest {
+            let offset = r.offset + payload.len() as u64;
+            self.reinjections.queue.push_front(Reinjection {
+                offset,
+                payload: rest,
+                not_on,
+            });
+        }
+        self.counters.reinjections += 1;
+        Some(self.send_on(now, i, r.offset, payload, SendKind::Reinjection, None))
+    }
+
+    /// The subflow with room and the smallest RTT, `not_on` only if it is the last one.
+    fn reinjection_subflow(&mut self, now: Instant, not_on: Option<SubflowId>) -> Option<usize> {
+        if self
+            .config
+            .multipath
+            .as_ref()
+            .is_some_and(|m| m.connection_timer)
+        {
+            // Linux: a subflow with nothing outstanding at all.
+            return self
+                .subflows
+                .iter()
+                .position(|s| s.is_usable() && s.tx.board.is_empty() && Some(s.id) != not_on);
+        }
+        self.find_candidates(now);
+        let others = self.candidates.iter().filter(|c| Some(c.id) != not_on);
+        let best = others.min_by_key(|c| (c.srtt.map_or(u64::MAX, |d| d.as_nanos()), c.id))?;
+        self.index(best.id)
+    }
+
+    /// Opportunistic retransmission: new data are blocked by the window, and the oldest
+    /// unacknowledged data sit on another subflow (catalogue A5.6a). The subflow that holds them is
+    /// penalised by halving its window, at most once a round trip.
+    fn opportunistic(&mut self, now: Instant) -> Option<(SubflowId, Segment)> {
+        let wanted = self
+            .config
+            .multipath
+            .as_ref()
+            .is_some_and(|m| m.opportunistic_retransmission);
+        let window_blocks = self.send.unsent_bytes() > 0 && self.send.window() == 0;
+        let buffer_blocks = self.writer_blocked && self.send.unsent_bytes() == 0;
+        if !wanted || !(window_blocks || buffer_blocks) || self.subflows.len() < 2 {
+            return None;
+        }
+        let una = self.send.una;
+        if self.reinjections.opportunistic_to > una {
+            return None;
+        }
+        let holder = self.subflows.iter().position(|s| {
+            s.tx.board.iter().any(|x| {
+                x.map
+                    .is_some_and(|m| m.offset <= una && una < m.offset + x.payload.len() as u64)
+            })
+        })?;
+        let id = self.subflows[holder].id;
+        let i = self.reinjection_subflow(now, Some(id))?;
+        let (offset, payload) = self.send.sent_at(una)?;
+        if payload.len() as u64 > self.subflows[i].tx.mss {
+            return None;
+        }
+        self.reinjections.opportunistic_to = offset + payload.len() as u64;
+        self.penalise(now, holder);
+        self.counters.opportunistic += 1;
+        self.counters.reinjections += 1;
+        Some(self.send_on(now, i, offset, payload, SendKind::Reinjection, None))
+    }
+
+    fn penalise(&mut self, now: Instant, i: usize) {
+        let sf = &mut self.subflows[i];
+        let rtt = sf.tx.srtt().unwrap_or_default();
+        if sf.penalised_at.is_some_and(|t| now.since(t) < rtt) {
+            return;
+        }
+        sf.penalised_at = Some(now);
+        let half = (sf.tx.cc.cwnd() / 2).max(sf.tx.mss);
+        sf.tx.cc.set_cwnd(half);
+        self.counters.penalties += 1;
+    }
+}
+
+fn split(payload: Payload, most: usize) -> (Payload, Option<Payload>) {
+    if payload.len() <= most {
+        return (payload, None);
+    }
+    let rest = payload.slice(most, payload.len() - most);
+    (payload.slice(0, most), Some(rest))
+}

@@ -1,0 +1,179 @@
+//! The data level's sending side: what the application wrote, what of it was sent, what is
+//! acknowledged. Positions are data offsets: bytes since the start of the stream.
+
+use std::collections::VecDeque;
+
+use bytes::{Bytes, BytesMut};
+use spindle_wire::Payload;
+
+/// The send buffer.
+#[derive(Debug, Default)]
+pub(crate) struct SendQueue {
+    unsent: VecDeque<Payload>,
+    /// Sent and not acknowledged at the data level, by first transmission.
+    unacked: VecDeque<(u64, Payload)>,
+    /// Lowest offset not acknowledged at the data level.
+    pub(crate) una: u64,
+    /// Next offset to be sent for the first time.
+    pub(crate) nxt: u64,
+    /// Offset behind the last byte written.
+    pub(crate) written: u64,
+    /// Right edge of the peer's window.
+    pub(crate) right_edge: u64,
+}
+
+impl SendQueue {
+    /// Bytes written and not yet sent for the first time.
+    pub(crate) fn unsent_bytes(&self) -> u64 {
+        self.written - self.nxt
+    }
+
+    /// Bytes the buffer holds.
+    pub(crate) fn buffered(&self) -> u64 {
+        self.written - self.una
+    }
+
+    /// Bytes that the peer's window lets out.
+    pub(crate) fn window(&self) -> u64 {
+        self.right_edge.saturating_sub(self.nxt)
+    }
+
+    /// Takes data from the application; the caller has checked the room.
+    pub(crate) fn write(&mut self, data: Payload) {
+        if data.is_empty() {
+            return;
+        }
+        self.written += data.len() as u64;
+        if let (Some(Payload::Length(n)), Payload::Length(more)) = (self.unsent.back_mut(), &data)
+            && let Some(sum) = n.checked_add(*more)
+        {
+            *n = sum;
+            return;
+        }
+        self.unsent.push_back(data);
+    }
+
+    /// Takes the next `len` bytes to be sent for the first time; `len` is at most
+    /// [`Self::unsent_bytes`] and not zero.
+    pub(crate) fn take(&mut self, len: usize) -> (u64, Payload) {
+        let payload = self.take_payload(len);
+        let offset = self.nxt;
+        self.nxt += len as u64;
+        self.unacked.push_back((offset, payload.clone()));
+        (offset, payload)
+    }
+
+    fn take_payload(&mut self, len: usize) -> Payload {
+        if let Some(front) = self.unsent.front_mut() {
+            let have = front.len();
+            if have > len {
+                let head = front.slice(0, len);
+                *front = front.slice(len, have - len);
+                return head;
+            }
+            if have == len {
+                return self.unsent.pop_front().unwrap_or_default();
+            }
+        }
+        self.gather(len)
+    }
+
+    /// Joins several writes into one segment.
+    fn gather(&mut self, len: usize) -> Payload {
+        let mut parts = Vec::new();
+        let mut left = len;
+        while left > 0 {
+            let Some(front) = self.unsent.pop_front() else {
+                break;
+            };
+            let n = front.len().min(left);
+            if n < front.len() {
+                self.unsent.push_front(front.slice(n, front.len() - n));
+            }
+            left -= n;
+            parts.push(front.slice(0, n));
+        }
+        join(&parts)
+    }
+
+    /// The sent segment that begins at or contains `offset`, if it is not acknowledged yet.
+    pub(crate) fn sent_at(&self, offset: u64) -> Option<(u64, Payload)> {
+        let i = self
+            .unacked
+            .partition_point(|(o, p)| o + p.len() as u64 <= offset);
+        self.unacked.get(i).filter(|(o, _)| *o <= offset).cloned()
+    }
+
+    /// The data level acknowledged everything below `offset`; returns the bytes that is new for.
+    pub(crate) fn acknowledge(&mut self, offset: u64) -> u64 {
+        let offset = offset.min(self.nxt);
+        let news = offset.saturating_sub(self.una);
+        self.una = self.una.max(offset);
+        while self
+            .unacked
+            .front()
+            .is_some_and(|(o, p)| o + p.len() as u64 <= self.una)
+        {
+            self.unacked.pop_front();
+        }
+        news
+    }
+}
+
+/// One payload from several; bytes if any part has bytes.
+pub(crate) fn join(parts: &[Payload]) -> Payload {
+    let total: usize = parts.iter().map(Payload::len).sum();
+    if parts.iter().all(|p| matches!(p, Payload::Length(_))) {
+        return Payload::Length(total as u32);
+    }
+    let mut out = BytesMut::with_capacity(total);
+    for p in parts {
+        match p {
+            Payload::Bytes(b) => out.extend_from_slice(b),
+            Payload::Length(n) => out.resize(out.len() + *n as usize, 0),
+        }
+    }
+    Payload::Bytes(Bytes::from(out))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn bytes_leave_in_the_order_they_came(writes in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..20),
+                                              takes in prop::collection::vec(1usize..50, 0..60)) {
+            let mut q = SendQueue::default();
+            let all: Vec<u8> = writes.concat();
+            for w in writes {
+                q.write(Payload::from(w));
+            }
+            let mut out = Vec::new();
+            for len in takes {
+                let len = len.min(q.unsent_bytes() as usize);
+                if len == 0 { break; }
+                let (offset, p) = q.take(len);
+                prop_assert_eq!(offset as usize, out.len());
+                let Payload::Bytes(b) = p else { panic!("bytes stay bytes") };
+                out.extend_from_slice(&b);
+                prop_assert_eq!(q.sent_at(offset).map(|s| s.0), Some(offset));
+            }
+            prop_assert_eq!(&out[..], &all[..out.len()]);
+        }
+    }
+
+    #[test]
+    fn lengths_merge_and_acknowledged_segments_go() {
+        let mut q = SendQueue::default();
+        q.write(Payload::Length(100));
+        q.write(Payload::Length(50));
+        assert_eq!(q.take(120).1, Payload::Length(120));
+        assert_eq!(q.take(30).0, 120);
+        assert_eq!(q.acknowledge(120), 120);
+        assert_eq!(q.sent_at(10), None);
+        assert_eq!(q.sent_at(130), Some((120, Payload::Length(30))));
+        assert_eq!(q.acknowledge(1000), 30, "no more than was sent");
+    }
+}

@@ -1,0 +1,270 @@
+//! The connection's timers.
+
+use spindle_units::{Duration, Instant};
+
+use super::trace::TraceKind;
+use super::{CloseReason, Connection};
+use crate::recovery::Trigger;
+use crate::subflow::sender::SendKind;
+use crate::subflow::{Due, Origin};
+
+impl Connection {
+    /// When something is next to be done without a segment arriving.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        if !self.out.is_empty() {
+            return Some(Instant::ZERO);
+        }
+        let subflows = self.subflows.iter().filter_map(|s| s.deadline());
+        let own = [
+            self.persist_at,
+            self.data_timer_at,
+            self.stalled_since.map(|t| t + self.config.tcp.user_timeout),
+            self.paths.deadline(),
+            self.recovery.as_ref().and_then(|r| r.next_timeout()),
+        ];
+        subflows.chain(own.into_iter().flatten()).min()
+    }
+
+    /// Serves every timer that is due.
+    pub(crate) fn timeout(&mut self, now: Instant) {
+        let mut i = 0;
+        while i < self.subflows.len() {
+            let id = self.subflows[i].id;
+            self.stage_timer(now, i);
+            self.subflow_timers(now, id);
+            i = self.index(id).map_or(i, |i| i + 1);
+        }
+        if self
+            .recovery
+            .as_ref()
+            .and_then(|r| r.next_timeout())
+            .is_some_and(|t| t <= now)
+        {
+            self.triggers.insert(Trigger::Timer);
+        }
+        self.paths.on_timer(now);
+        self.persist_timer(now);
+        self.data_timer(now);
+        self.user_timer(now);
+        self.settle(now);
+    }
+
+    fn stage_timer(&mut self, now: Instant, i: usize) {
+        if let Some(stage) = &mut self.subflows[i].stage
+            && stage.next_timeout().is_some_and(|t| t <= now)
+        {
+            stage.timeout(now, &mut self.out);
+        }
+    }
+
+    fn subflow_timers(&mut self, now: Instant, id: u8) {
+        // Each pass serves one timer and moves or clears it.
+        while let Some(i) = self.index(id) {
+            if self.subflows[i].deadline().is_none_or(|t| t > now) {
+                return;
+            }
+            match self.subflows[i].on_timer(now, &mut self.coupling) {
+                Due::Nothing | Due::Syn => {
+                    if self.subflows[i].probe_due {
+                        return;
+                    }
+                }
+                Due::Over => return,
+                Due::Rto => self.on_rto(now, i),
+                Due::Probe => self.on_probe(now, i),
+                Due::SynFailed => {
+                    let reason = match self.subflows[i].origin {
+                        Origin::Initial => CloseReason::ConnectTimeout,
+                        Origin::Join(_) => CloseReason::Reset,
+                    };
+                    self.lose_subflow(now, i, reason);
+                    return;
+                }
+                Due::KeepaliveFailed => {
+                    self.lose_subflow(now, i, CloseReason::KeepaliveTimeout);
+                    return;
+                }
+            }
+        }
+    }
+
+    fn on_rto(&mut self, now: Instant, i: usize) {
+        let sf = &self.subflows[i];
+        let (id, cwnd, in_flight, row) = (
+            sf.id,
+            sf.tx.cc.cwnd(),
+            sf.tx.in_flight(),
+            sf.tx.consecutive_timeouts,
+        );
+        self.trace.add(now, id, TraceKind::Timeout);
+        self.trace
+            .add(now, id, TraceKind::Window { cwnd, in_flight });
+        if let Some(r) = &mut self.recovery {
+            r.on_loss_hint(now, id, true);
+        }
+        let Some(m) = self
+            .config
+            .multipath
+            .as_ref()
+            .filter(|_| self.is_multipath())
+        else {
+            return;
+        };
+        if row >= m.dead_after_timeouts && !m.connection_timer {
+            let others = self.subflows.iter().any(|s| s.id != id && s.is_usable());
+            self.subflows[i].dead = others;
+            self.reinject_from(i);
+        }
+    }
+
+    /// A tail loss probe: new data if there are any, else the last segment again (RFC 8985, section
+    /// 7.3). It leaves whatever the window says.
+    fn on_probe(&mut self, now: Instant, i: usize) {
+        let mss = self.subflows[i].tx.mss;
+        let len = mss.min(self.send.unsent_bytes()).min(self.send.window());
+        let fresh = len > 0 && self.subflows[i].is_usable();
+        let seg = if fresh {
+            let (offset, payload) = self.send.take(len as usize);
+            Some(self.send_on(now, i, offset, payload, SendKind::New, None))
+        } else {
+            self.subflows[i]
+                .tx
+                .last_segment()
+                .and_then(|start| self.repeat(now, i, start, SendKind::Probe))
+        };
+        if let Some((_, seg)) = seg {
+            self.subflows[i].tx.on_probe_sent(!fresh);
+            self.emit(now, i, seg);
+        }
+    }
+
+    /// Puts a segment of subflow `i` out through its stage.
+    fn emit(&mut self, now: Instant, i: usize, seg: spindle_wire::Segment) {
+        match &mut self.subflows[i].stage {
+            None => self.out.push_back(seg),
+            Some(stage) => stage.output(now, seg, &mut self.out),
+        }
+    }
+
+    /// The peer's window has been closed for long: probe it (RFC 9293, section 3.8.6.1).
+    fn persist_timer(&mut self, now: Instant) {
+        if self.persist_at.is_none_or(|t| t > now) {
+            return;
+        }
+        self.persist_at = None;
+        self.persist_tries += 1;
+        if self.send.window() > 0 {
+            self.sws_override = true;
+        } else if let Some(s) = self.subflows.iter_mut().find(|s| s.is_usable()) {
+            s.probe_due = true;
+        }
+        self.stalled_since.get_or_insert(now);
+        self.rearm_persist(now);
+    }
+
+    fn rearm_persist(&mut self, now: Instant) {
+        let rto = self
+            .subflows
+            .first()
+            .map_or(self.config.tcp.min_rto, |s| s.tx.rtt.rto());
+        let wait = (rto * (1 << self.persist_tries.min(16))).min(self.config.tcp.max_rto);
+        if self.send.unsent_bytes() > 0 {
+            self.persist_at = Some(now + wait);
+        }
+    }
+
+    /// The data level's own timer: a DATA_FIN, or data that subflows acknowledged and the data level
+    /// did not.
+    fn data_timer(&mut self, now: Instant) {
+        if self.data_timer_at.is_none_or(|t| t > now) {
+            return;
+        }
+        self.data_timer_at = None;
+        if !self.is_multipath() {
+            return;
+        }
+        if self.data_fin_sent && !self.data_fin_acked && self.send.una >= self.send.written {
+            self.data_fin_due = true;
+        } else if self.send.una < self.send.nxt {
+            self.data_timer_tries += 1;
+            self.reinject_oldest();
+        }
+    }
+
+    fn user_timer(&mut self, now: Instant) {
+        let limit = self.config.tcp.user_timeout;
+        if self.stalled_since.is_some_and(|t| now.since(t) >= limit) {
+            let reason = if self.connected {
+                CloseReason::UserTimeout
+            } else {
+                CloseReason::ConnectTimeout
+            };
+            self.abort_with(now, reason);
+        }
+    }
+
+    /// Brings the timers in line with what is outstanding; called after every change.
+    pub(super) fn settle(&mut self, now: Instant) {
+        self.reap();
+        if self.closed.is_some() {
+            self.persist_at = None;
+            self.data_timer_at = None;
+            self.stalled_since = None;
+            return;
+        }
+        let data_level = self.is_multipath();
+        let fin_missing = data_level && self.data_fin_sent && !self.data_fin_acked;
+        let waiting = !self.connected
+            || self.send.una < self.send.nxt
+            || fin_missing
+            || (self.persist_at.is_some() && self.persist_tries > 0)
+            || self.subflows.iter().any(|s| !s.tx.board.is_empty())
+            || (self.send.unsent_bytes() > 0 && !self.subflows.iter().any(|s| s.is_usable()));
+        if waiting {
+            self.stalled_since.get_or_insert(now);
+        } else {
+            self.stalled_since = None;
+        }
+        if data_level {
+            self.arm_data_timer(now);
+        }
+        #[cfg(debug_assertions)]
+        self.check();
+    }
+
+    /// Armed while the data level waits for what no subflow will repeat by itself, or always for
+    /// reinjection as the Linux kernel does it.
+    fn arm_data_timer(&mut self, now: Instant) {
+        if self.send.una >= self.send.nxt {
+            if !self.data_fin_sent || self.data_fin_acked {
+                self.data_timer_at = None;
+            }
+            return;
+        }
+        let always = self
+            .config
+            .multipath
+            .as_ref()
+            .is_some_and(|m| m.connection_timer);
+        let orphaned =
+            self.subflows.iter().all(|s| s.tx.board.is_empty()) && self.reinjections.is_empty();
+        if self.data_timer_at.is_none() && (always || orphaned) {
+            let rto = self
+                .subflows
+                .iter()
+                .map(|s| s.tx.rtt.rto())
+                .max()
+                .unwrap_or(Duration::from_secs(1));
+            self.data_timer_at = Some(now + rto * (1 << self.data_timer_tries.min(10)));
+        }
+    }
+
+    /// The invariants of a connection; debug builds only.
+    #[cfg(debug_assertions)]
+    fn check(&self) {
+        for s in &self.subflows {
+            s.tx.check();
+        }
+        assert!(self.send.una <= self.send.nxt && self.send.nxt <= self.send.written);
+    }
+}

@@ -1,0 +1,94 @@
+//! Events and errors of the stack.
+
+use std::net::IpAddr;
+
+use spindle_wire::Endpoint;
+
+use super::{Handle, ListenerId};
+use crate::connection::{CloseReason, Happening};
+use crate::subflow::SubflowId;
+
+/// Something the application may want to act on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A listener has a new connection.
+    Accepted {
+        /// The listener.
+        listener: ListenerId,
+        /// The connection.
+        handle: Handle,
+    },
+    /// A connection opened here is established.
+    Connected {
+        /// The connection.
+        handle: Handle,
+    },
+    /// A further subflow is established.
+    SubflowUp {
+        /// The connection.
+        handle: Handle,
+        /// The subflow.
+        subflow: SubflowId,
+    },
+    /// A subflow is gone.
+    SubflowDown {
+        /// The connection.
+        handle: Handle,
+        /// The subflow.
+        subflow: SubflowId,
+    },
+    /// There are bytes to read.
+    Readable {
+        /// The connection.
+        handle: Handle,
+    },
+    /// The send buffer has room again.
+    Writable {
+        /// The connection.
+        handle: Handle,
+    },
+    /// The peer sends nothing more.
+    PeerClosed {
+        /// The connection.
+        handle: Handle,
+    },
+    /// The connection is over.
+    Closed {
+        /// The connection.
+        handle: Handle,
+        /// How it ended.
+        reason: CloseReason,
+    },
+}
+
+pub(super) fn from_happening(handle: Handle, listener: Option<ListenerId>, h: Happening) -> Event {
+    match h {
+        Happening::Connected => match listener {
+            Some(listener) => Event::Accepted { listener, handle },
+            None => Event::Connected { handle },
+        },
+        Happening::SubflowUp(subflow) => Event::SubflowUp { handle, subflow },
+        Happening::SubflowDown(subflow) => Event::SubflowDown { handle, subflow },
+        Happening::Readable => Event::Readable { handle },
+        Happening::Writable => Event::Writable { handle },
+        Happening::PeerClosed => Event::PeerClosed { handle },
+        Happening::Closed(reason) => Event::Closed { handle, reason },
+    }
+}
+
+/// Why the stack refused a call.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StackError {
+    /// Something is bound to this endpoint already.
+    #[error("{0} is in use; choose another port, or 0 to have one chosen")]
+    AddressInUse(Endpoint),
+    /// No local port is free towards that peer.
+    #[error("no free port on {0} towards this peer")]
+    NoPorts(IpAddr),
+    /// The stack's limit is reached.
+    #[error("{0} connections are open, the stack's limit; raise `max_connections` or close some")]
+    TooManyConnections(usize),
+    /// The handle's connection does not exist any more, or does not take data.
+    #[error("the connection is closed")]
+    NotConnected,
+}

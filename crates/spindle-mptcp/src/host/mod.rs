@@ -1,0 +1,594 @@
+//! The host stack: demultiplexing, listeners, keys and tokens, timers over all connections.
+//!
+//! [`Stack`] is sans-IO: segments and the time come in, segments and events go out.
+
+mod event;
+pub mod keys;
+mod ports;
+mod table;
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use rand_core::{RngCore, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use spindle_units::Instant;
+use spindle_wire::{Endpoint, Flags, MpJoin, Payload, Segment};
+
+pub use event::{Event, StackError};
+use ports::mix;
+pub use table::Handle;
+use table::{FourTuple, Table};
+
+use crate::config::Config;
+use crate::connection::info::ConnectionInfo;
+use crate::connection::trace::TraceEvent;
+use crate::connection::{Connection, Happening, NewConnection, Role};
+use crate::subflow::TcpState;
+use crate::subflow::output::reset_for;
+use keys::Secret;
+
+/// A listening endpoint's identifier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ListenerId(u32);
+
+/// What a stack is made from.
+#[derive(Clone, Debug)]
+pub struct StackConfig {
+    /// Everything random in the stack (ISNs, keys, nonces, ports) comes from this.
+    pub seed: u64,
+    /// Connections at most; further SYNs are refused with RST.
+    pub max_connections: usize,
+    /// Half-open connections at most; further SYNs are dropped.
+    pub max_half_open: usize,
+    /// Further local addresses, beyond the one a connection starts from, that the path manager may
+    /// use.
+    pub addresses: Vec<IpAddr>,
+}
+
+impl Default for StackConfig {
+    fn default() -> Self {
+        Self {
+            seed: 0,
+            max_connections: 1 << 16,
+            max_half_open: 4096,
+            addresses: Vec::new(),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Listener {
+    local: Endpoint,
+    config: Arc<Config>,
+    open: bool,
+}
+
+/// A host's transport stack.
+#[derive(Debug)]
+pub struct Stack {
+    config: StackConfig,
+    secret: Secret,
+    rng: Xoshiro256PlusPlus,
+    table: Table,
+    listeners: Vec<Listener>,
+    events: VecDeque<Event>,
+    ready: VecDeque<u32>,
+    timers: BinaryHeap<Reverse<(Instant, u32, u32)>>,
+    stateless: VecDeque<Segment>,
+    opened: u64,
+    half_open: usize,
+}
+
+/// Answers to segments of no connection wait here; more are dropped.
+const MAX_STATELESS: usize = 1024;
+
+impl Stack {
+    /// An empty stack.
+    pub fn new(config: StackConfig) -> Self {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(mix(config.seed, 0x5eed));
+        let secret = Secret::random(&mut rng);
+        Self {
+            table: Table::new(rng.next_u64(), rng.next_u64()),
+            secret,
+            rng,
+            config,
+            listeners: Vec::new(),
+            events: VecDeque::new(),
+            ready: VecDeque::new(),
+            timers: BinaryHeap::new(),
+            stateless: VecDeque::new(),
+            opened: 0,
+            half_open: 0,
+        }
+    }
+
+    /// Accepts connections to `local` (an unspecified address means any) with this configuration.
+    ///
+    /// # Errors
+    /// [`StackError::AddressInUse`] if there is a listener already.
+    pub fn listen(
+        &mut self,
+        local: Endpoint,
+        config: Arc<Config>,
+    ) -> Result<ListenerId, StackError> {
+        if self.listeners.iter().any(|l| l.open && l.local == local) {
+            return Err(StackError::AddressInUse(local));
+        }
+        self.listeners.push(Listener {
+            local,
+            config,
+            open: true,
+        });
+        Ok(ListenerId(self.listeners.len() as u32 - 1))
+    }
+
+    /// Stops accepting; connections there are go on.
+    pub fn stop_listening(&mut self, id: ListenerId) {
+        if let Some(l) = self.listeners.get_mut(id.0 as usize) {
+            l.open = false;
+        }
+    }
+
+    /// Opens a connection from `local` (port 0: the stack chooses) to `remote`.
+    ///
+    /// # Errors
+    /// [`StackError::AddressInUse`] if these two endpoints are connected already,
+    /// [`StackError::NoPorts`] or [`StackError::TooManyConnections`] at the limits.
+    pub fn connect(
+        &mut self,
+        now: Instant,
+        local: Endpoint,
+        remote: Endpoint,
+        config: Arc<Config>,
+    ) -> Result<Handle, StackError> {
+        if self.table.len() >= self.config.max_connections {
+            return Err(StackError::TooManyConnections(self.config.max_connections));
+        }
+        self.opened += 1;
+        let ordinal = self.opened;
+        let local = self.choose_port(local, remote, ordinal, 0)?;
+        let key = config.multipath.is_some().then(|| self.fresh_key());
+        let iss = self.secret.isn(now, local, remote);
+        let new = NewConnection {
+            config,
+            role: Role::Client,
+            local,
+            remote,
+            iss,
+            key,
+            seed: mix(self.config.seed, ordinal),
+            addresses: self.config.addresses.clone(),
+        };
+        let connection = Connection::new(now, new, None);
+        let handle = self.table.insert(connection, ordinal, None);
+        self.table.bind((local, remote), handle.slot, 0);
+        self.half_open += 1;
+        self.touch(now, handle.slot);
+        Ok(handle)
+    }
+
+    fn choose_port(
+        &self,
+        local: Endpoint,
+        remote: Endpoint,
+        ordinal: u64,
+        subflow: u8,
+    ) -> Result<Endpoint, StackError> {
+        if local.port != 0 {
+            let taken = self.table.lookup(&(local, remote)).is_some();
+            return if taken {
+                Err(StackError::AddressInUse(local))
+            } else {
+                Ok(local)
+            };
+        }
+        ports::stream(self.config.seed, ordinal, subflow)
+            .map(|port| Endpoint { port, ..local })
+            .find(|l| self.table.lookup(&(*l, remote)).is_none())
+            .ok_or(StackError::NoPorts(local.addr))
+    }
+
+    /// A key whose token is not in use (RFC 8684, section 3.1).
+    fn fresh_key(&mut self) -> u64 {
+        loop {
+            let key = self.rng.next_u64();
+            if !self.table.has_token(keys::token(key)) {
+                return key;
+            }
+        }
+    }
+
+    /// Takes a segment from the wire.
+    pub fn receive(&mut self, now: Instant, segment: Segment) {
+        let tuple: FourTuple = (segment.dst, segment.src);
+        if let Some((slot, subflow)) = self.table.lookup(&tuple) {
+            if let Some(i) = self
+                .table
+                .connection(slot)
+                .and_then(|c| c.subflows.iter().position(|s| s.id == subflow))
+            {
+                self.deliver(now, slot, i, segment);
+                return;
+            }
+            self.table.unbind(&tuple);
+        }
+        let syn = segment.flags.contains(Flags::SYN)
+            && !segment.flags.intersects(Flags::ACK | Flags::RST);
+        if !syn {
+            self.refuse(&segment);
+        } else if let Some(MpJoin::Syn { token, .. }) =
+            segment.options.rare.as_ref().and_then(|r| r.mp_join)
+        {
+            self.join(now, token, &segment);
+        } else {
+            self.accept(now, &segment);
+        }
+    }
+
+    fn deliver(&mut self, now: Instant, slot: u32, i: usize, segment: Segment) {
+        if self.replaces_time_wait(slot, i, &segment) {
+            self.forget(slot);
+            self.accept(now, &segment);
+            return;
+        }
+        if let Some(c) = self.table.connection_mut(slot) {
+            c.receive(now, i, segment);
+        }
+        self.touch(now, slot);
+    }
+
+    /// A new SYN may take over a tuple in TIME_WAIT if its sequence number is beyond the old
+    /// connection's (RFC 9293, section 3.10.7.4, TIME-WAIT).
+    fn replaces_time_wait(&self, slot: u32, i: usize, segment: &Segment) -> bool {
+        let Some(c) = self.table.connection(slot) else {
+            return false;
+        };
+        let sf = &c.subflows[i];
+        let syn = segment.flags.contains(Flags::SYN) && !segment.flags.contains(Flags::ACK);
+        syn && sf.state == TcpState::TimeWait
+            && c.subflows.len() == 1
+            && sf.receive_position(segment.seq) > sf.rx.nxt as i64
+    }
+
+    fn refuse(&mut self, segment: &Segment) {
+        if self.stateless.len() < MAX_STATELESS
+            && let Some(rst) = reset_for(segment)
+        {
+            self.stateless.push_back(rst);
+        }
+    }
+
+    fn join(&mut self, now: Instant, token: u32, syn: &Segment) {
+        let Some(slot) = self.table.by_token(token) else {
+            self.refuse(syn);
+            return;
+        };
+        let iss = self.secret.isn(now, syn.dst, syn.src);
+        let Some(c) = self.table.connection_mut(slot) else {
+            return;
+        };
+        if !c.accept_join(now, syn, iss) {
+            self.refuse(syn);
+            return;
+        }
+        let id = c.subflows.last().map_or(0, |s| s.id);
+        self.table.bind((syn.dst, syn.src), slot, id);
+        self.touch(now, slot);
+    }
+
+    fn accept(&mut self, now: Instant, syn: &Segment) {
+        let fits = |l: &Listener| {
+            l.open
+                && l.local.port == syn.dst.port
+                && (l.local.addr == syn.dst.addr || l.local.addr.is_unspecified())
+        };
+        let Some(at) = self.listeners.iter().position(fits) else {
+            self.refuse(syn);
+            return;
+        };
+        if self.table.len() >= self.config.max_connections {
+            self.refuse(syn);
+            return;
+        }
+        if self.half_open >= self.config.max_half_open {
+            return;
+        }
+        let config = self.listeners[at].config.clone();
+        self.opened += 1;
+        let ordinal = self.opened;
+        let key = config.multipath.is_some().then(|| self.fresh_key());
+        let new = NewConnection {
+            config,
+            role: Role::Server,
+            local: syn.dst,
+            remote: syn.src,
+            iss: self.secret.isn(now, syn.dst, syn.src),
+            key,
+            seed: mix(self.config.seed, ordinal),
+            addresses: self.config.addresses.clone(),
+        };
+        let connection = Connection::new(now, new, Some(syn));
+        let handle = self
+            .table
+            .insert(connection, ordinal, Some(ListenerId(at as u32)));
+        self.table.bind((syn.dst, syn.src), handle.slot, 0);
+        self.half_open += 1;
+        self.touch(now, handle.slot);
+    }
+
+    /// The next segment for the wire; to be asked until there is none after every call that may
+    /// cause sending.
+    pub fn transmit(&mut self, now: Instant) -> Option<Segment> {
+        if let Some(seg) = self.stateless.pop_front() {
+            return Some(seg);
+        }
+        while let Some(&slot) = self.ready.front() {
+            let Some(c) = self.table.connection_mut(slot) else {
+                self.ready.pop_front();
+                continue;
+            };
+            if let Some(seg) = c.transmit(now) {
+                return Some(seg);
+            }
+            c.queued = false;
+            self.ready.pop_front();
+            self.rearm(slot);
+            self.collect(now, slot);
+        }
+        None
+    }
+
+    /// When [`Self::timeout`] is next to be called; possibly earlier than anything is due.
+    pub fn next_timeout(&self) -> Option<Instant> {
+        self.timers.peek().map(|Reverse((at, ..))| *at)
+    }
+
+    /// Serves the timers that are due.
+    pub fn timeout(&mut self, now: Instant) {
+        while let Some(&Reverse((at, slot, generation))) = self.timers.peek() {
+            if at > now {
+                return;
+            }
+            self.timers.pop();
+            if self.table.generation(slot) != Some(generation) {
+                continue;
+            }
+            let Some(c) = self.table.connection_mut(slot) else {
+                continue;
+            };
+            if c.armed != Some(at) {
+                continue;
+            }
+            c.armed = None;
+            if c.deadline().is_some_and(|d| d <= now) {
+                c.timeout(now);
+                self.touch(now, slot);
+            } else {
+                self.rearm(slot);
+            }
+        }
+    }
+
+    /// The next event for the application.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// Gives data to a connection; returns how many bytes its send buffer took. If fewer than
+    /// offered, [`Event::Writable`] comes when there is room again.
+    ///
+    /// # Errors
+    /// [`StackError::NotConnected`] if there is no such connection, or it is closed for sending.
+    pub fn send(&mut self, now: Instant, h: Handle, data: Payload) -> Result<usize, StackError> {
+        let c = self.table.get_mut(h).ok_or(StackError::NotConnected)?;
+        if c.closed.is_some() {
+            return Err(StackError::NotConnected);
+        }
+        let n = c.write(data);
+        self.touch(now, h.slot);
+        Ok(n)
+    }
+
+    /// The application has given up on the rest of a write that was cut short: no more new data are
+    /// on the way.
+    pub fn forget_blocked_write(&mut self, h: Handle) {
+        if let Some(c) = self.table.get_mut(h) {
+            c.forget_blocked_writer();
+        }
+    }
+
+    /// Bytes the send buffer takes now.
+    pub fn writable(&self, h: Handle) -> usize {
+        self.table.get(h).map_or(0, Connection::writable)
+    }
+
+    /// The next in-order bytes, at most `max`; none if nothing is there now.
+    ///
+    /// # Errors
+    /// [`StackError::NotConnected`] if there is no such connection.
+    pub fn recv(
+        &mut self,
+        now: Instant,
+        h: Handle,
+        max: usize,
+    ) -> Result<Option<Payload>, StackError> {
+        let c = self.table.get_mut(h).ok_or(StackError::NotConnected)?;
+        let piece = c.read(max);
+        if piece.is_some() {
+            self.touch(now, h.slot);
+        }
+        Ok(piece)
+    }
+
+    /// Bytes that [`Self::recv`] would give now.
+    pub fn readable(&self, h: Handle) -> u64 {
+        self.table.get(h).map_or(0, Connection::readable)
+    }
+
+    /// Whether the peer has closed and everything has been read.
+    pub fn at_end(&self, h: Handle) -> bool {
+        self.table.get(h).is_none_or(Connection::at_end)
+    }
+
+    /// Nothing more will be sent; what was given is delivered first.
+    pub fn close(&mut self, now: Instant, h: Handle) {
+        if let Some(c) = self.table.get_mut(h) {
+            c.close();
+            c.released = true;
+            self.touch(now, h.slot);
+        }
+    }
+
+    /// Ends the connection at once: RST, with MP_FASTCLOSE under MPTCP.
+    pub fn abort(&mut self, now: Instant, h: Handle) {
+        if let Some(c) = self.table.get_mut(h) {
+            c.abort_with(now, crate::connection::CloseReason::Aborted);
+            c.released = true;
+            self.touch(now, h.slot);
+        }
+    }
+
+    /// Announces a further local address to the peer (ADD_ADDR), with `port` if it listens on
+    /// another than the connection's.
+    pub fn announce_address(&mut self, now: Instant, h: Handle, addr: IpAddr, port: Option<u16>) {
+        if let Some(c) = self.table.get_mut(h) {
+            c.announce(addr, port);
+            self.touch(now, h.slot);
+        }
+    }
+
+    /// Withdraws a local address from the peer (REMOVE_ADDR) and closes its subflows.
+    pub fn withdraw_address(&mut self, now: Instant, h: Handle, addr: IpAddr) {
+        if let Some(c) = self.table.get_mut(h) {
+            c.withdraw(now, addr);
+            self.touch(now, h.slot);
+        }
+    }
+
+    /// Asks the peer to use a subflow as backup only, or no longer (MP_PRIO).
+    pub fn set_backup(&mut self, now: Instant, h: Handle, subflow: u8, backup: bool) {
+        if let Some(c) = self.table.get_mut(h) {
+            c.set_backup(subflow, backup);
+            self.touch(now, h.slot);
+        }
+    }
+
+    /// The state of a connection and its subflows.
+    pub fn info(&self, h: Handle) -> Option<ConnectionInfo> {
+        self.table.get(h).map(Connection::info)
+    }
+
+    /// Sending totals of a connection: cheaper than [`Self::info`].
+    pub fn totals(&self, h: Handle) -> Option<crate::SendCounters> {
+        self.table.get(h).map(Connection::totals)
+    }
+
+    /// Starts or stops recording what a connection does.
+    pub fn set_trace(&mut self, h: Handle, on: bool) {
+        if let Some(c) = self.table.get_mut(h) {
+            c.trace.on = on;
+        }
+    }
+
+    /// Takes what was recorded since the last call.
+    pub fn take_trace(&mut self, h: Handle) -> Vec<TraceEvent> {
+        self.table
+            .get_mut(h)
+            .map(|c| std::mem::take(&mut c.trace.events))
+            .unwrap_or_default()
+    }
+
+    /// The live connections.
+    pub fn handles(&self) -> impl Iterator<Item = Handle> {
+        self.table.handles()
+    }
+
+    /// After anything happened to a connection: subflows its path manager wants, events, timers,
+    /// and its turn to transmit.
+    fn touch(&mut self, now: Instant, slot: u32) {
+        self.open_wanted(now, slot);
+        if let Some(c) = self.table.connection_mut(slot)
+            && !std::mem::replace(&mut c.queued, true)
+        {
+            self.ready.push_back(slot);
+        }
+        self.collect(now, slot);
+        self.rearm(slot);
+    }
+
+    fn open_wanted(&mut self, now: Instant, slot: u32) {
+        while let Some(w) = self
+            .table
+            .connection_mut(slot)
+            .and_then(Connection::next_wanted)
+        {
+            let ordinal = self.table.ordinal(slot);
+            let next = self
+                .table
+                .connection(slot)
+                .map_or(0, |c| c.subflows.len() as u8);
+            let local = Endpoint::new(w.local, 0);
+            let Ok(local) = self.choose_port(local, w.remote, ordinal, next) else {
+                return;
+            };
+            let iss = self.secret.isn(now, local, w.remote);
+            let Some(c) = self.table.connection_mut(slot) else {
+                return;
+            };
+            if !c.join(now, local, w.remote, w.address_ids, iss) {
+                return;
+            }
+            let id = c.subflows.last().map_or(0, |s| s.id);
+            self.table.bind((local, w.remote), slot, id);
+        }
+    }
+
+    fn collect(&mut self, _now: Instant, slot: u32) {
+        let Some(handle) = self.table.handle(slot) else {
+            return;
+        };
+        let listener = self.table.listener(slot);
+        let Some(c) = self.table.connection_mut(slot) else {
+            return;
+        };
+        let mut settled = false;
+        while let Some(happening) = c.next_happening() {
+            settled |= matches!(happening, Happening::Connected | Happening::Closed(_));
+            self.events
+                .push_back(event::from_happening(handle, listener, happening));
+        }
+        let token = c.mp.as_ref().map(|m| m.token_local);
+        let half_open = c.is_half_open();
+        let over = c.is_over() && c.released && c.readable() == 0;
+        if settled {
+            self.table.settle(slot, half_open, &mut self.half_open);
+        }
+        self.table.set_token(slot, token);
+        if over {
+            self.forget(slot);
+        }
+    }
+
+    fn forget(&mut self, slot: u32) {
+        self.table.settle(slot, false, &mut self.half_open);
+        self.table.remove(slot);
+    }
+
+    /// Timers are lazy: one armed entry a connection, moved only towards the present.
+    fn rearm(&mut self, slot: u32) {
+        let Some(generation) = self.table.generation(slot) else {
+            return;
+        };
+        let Some(c) = self.table.connection_mut(slot) else {
+            return;
+        };
+        let Some(due) = c.deadline() else { return };
+        if c.armed.is_none_or(|a| due < a) {
+            c.armed = Some(due);
+            self.timers.push(Reverse((due, slot, generation)));
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! The connection table: slots with generations, and the ways to find one.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hasher};
+
+use siphasher::sip::SipHasher13;
+use spindle_wire::Endpoint;
+
+use super::ListenerId;
+use crate::connection::Connection;
+use crate::subflow::SubflowId;
+
+/// Local and remote endpoint of a subflow.
+pub(super) type FourTuple = (Endpoint, Endpoint);
+
+/// A connection of one stack. Handles of connections that are gone stay invalid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Handle {
+    pub(super) slot: u32,
+    generation: u32,
+}
+
+impl Handle {
+    /// A small number, unique among live connections: good as an index.
+    pub fn index(self) -> usize {
+        self.slot as usize
+    }
+}
+
+#[derive(Debug)]
+struct Slot {
+    generation: u32,
+    connection: Option<Box<Connection>>,
+    ordinal: u64,
+    listener: Option<ListenerId>,
+    half_open: bool,
+    token: Option<u32>,
+    tuples: Vec<FourTuple>,
+}
+
+/// Keyed hashing, so that a peer cannot aim at one bucket; keyed by the stack, so that runs repeat.
+#[derive(Clone, Copy, Debug)]
+struct Keyed(u64, u64);
+
+impl BuildHasher for Keyed {
+    type Hasher = SipHasher13;
+
+    fn build_hasher(&self) -> SipHasher13 {
+        SipHasher13::new_with_keys(self.0, self.1)
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Table {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    by_tuple: HashMap<u64, Vec<(FourTuple, u32, SubflowId)>, Identity>,
+    by_token: HashMap<u32, u32, Keyed>,
+    keyed: Keyed,
+    live: usize,
+}
+
+/// The keys of `by_tuple` are keyed hashes already.
+#[derive(Clone, Copy, Debug, Default)]
+struct Identity;
+
+impl BuildHasher for Identity {
+    type Hasher = IdentityHasher;
+
+    fn build_hasher(&self) -> IdentityHasher {
+        IdentityHasher(0)
+    }
+}
+
+struct IdentityHasher(u64);
+
+impl Hasher for IdentityHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for b in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*b);
+        }
+    }
+
+    fn write_u64(&mut self, n: u64) {
+        self.0 = n;
+    }
+}
+
+impl Table {
+    pub(super) fn new(k0: u64, k1: u64) -> Self {
+        let keyed = Keyed(k0, k1);
+        Self {
+            slots: Vec::new(),
+            free: Vec::new(),
+            by_tuple: HashMap::with_hasher(Identity),
+            by_token: HashMap::with_hasher(keyed),
+            keyed,
+            live: 0,
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.live
+    }
+
+    fn tuple_hash(&self, t: &FourTuple) -> u64 {
+        let mut h = self.keyed.build_hasher();
+        for e in [&t.0, &t.1] {
+            match e.addr {
+                std::net::IpAddr::V4(a) => h.write_u32(a.to_bits()),
+                std::net::IpAddr::V6(a) => h.write_u128(a.to_bits()),
+            }
+        }
+        h.write_u32(u32::from(t.0.port) << 16 | u32::from(t.1.port));
+        h.finish()
+    }
+
+    pub(super) fn lookup(&self, t: &FourTuple) -> Option<(u32, SubflowId)> {
+        let list = self.by_tuple.get(&self.tuple_hash(t))?;
+        list.iter().find(|e| e.0 == *t).map(|e| (e.1, e.2))
+    }
+
+    pub(super) fn bind(&mut self, t: FourTuple, slot: u32, subflow: SubflowId) {
+        self.unbind(&t);
+        let hash = self.tuple_hash(&t);
+        self.by_tuple
+            .entry(hash)
+            .or_default()
+            .push((t, slot, subflow));
+        self.slots[slot as usize].tuples.push(t);
+    }
+
+    pub(super) fn unbind(&mut self, t: &FourTuple) {
+        let hash = self.tuple_hash(t);
+        if let Some(list) = self.by_tuple.get_mut(&hash) {
+            list.retain(|e| e.0 != *t);
+            if list.is_empty() {
+                self.by_tuple.remove(&hash);
+            }
+        }
+    }
+
+    pub(super) fn insert(
+        &mut self,
+        c: Connection,
+        ordinal: u64,
+        listener: Option<ListenerId>,
+    ) -> Handle {
+        self.live += 1;
+        let token = c.mp.as_ref().map(|m| m.token_local);
+        let slot = self.free.pop().unwrap_or(self.slots.len() as u32);
+        let generation = self.slots.get(slot as usize).map_or(0, |s| s.generation);
+        let entry = Slot {
+            generation,
+            connection: Some(Box::new(c)),
+            ordinal,
+            listener,
+            half_open: true,
+            token,
+            tuples: Vec::new(),
+        };
+        if slot as usize == self.slots.len() {
+            self.slots.push(entry);
+        } else {
+            self.slots[slot as usize] = entry;
+        }
+        if let Some(t) = token {
+            self.by_token.insert(t, slot);
+        }
+        Handle { slot, generation }
+    }
+
+    pub(super) fn remove(&mut self, slot: u32) {
+        let s = &mut self.slots[slot as usize];
+        if s.connection.take().is_none() {
+            return;
+        }
+        s.generation = s.generation.wrapping_add(1);
+        let token = s.token.take();
+        for t in std::mem::take(&mut s.tuples) {
+            if self.lookup(&t).is_some_and(|(owner, _)| owner == slot) {
+                self.unbind(&t);
+            }
+        }
+        if let Some(t) = token {
+            self.by_token.remove(&t);
+        }
+        self.live -= 1;
+        self.free.push(slot);
+    }
+
+    /// The handshake of a slot's connection is over, one way or the other.
+    pub(super) fn settle(&mut self, slot: u32, half_open: bool, count: &mut usize) {
+        let s = &mut self.slots[slot as usize];
+        if s.half_open && !half_open {
+            s.half_open = false;
+            *count = count.saturating_sub(1);
+        }
+    }
+
+    /// Keeps the token index in line: a connection that fell back has none.
+    pub(super) fn set_token(&mut self, slot: u32, token: Option<u32>) {
+        let s = &mut self.slots[slot as usize];
+        if s.token != token {
+            if let Some(old) = s.token {
+                self.by_token.remove(&old);
+            }
+            s.token = token;
+            if let Some(new) = token {
+                self.by_token.insert(new, slot);
+            }
+        }
+    }
+
+    pub(super) fn has_token(&self, token: u32) -> bool {
+        self.by_token.contains_key(&token)
+    }
+
+    pub(super) fn by_token(&self, token: u32) -> Option<u32> {
+        self.by_token.get(&token).copied()
+    }
+
+    pub(super) fn connection(&self, slot: u32) -> Option<&Connection> {
+        self.slots.get(slot as usize)?.connection.as_deref()
+    }
+
+    pub(super) fn connection_mut(&mut self, slot: u32) -> Option<&mut Connection> {
+        self.slots.get_mut(slot as usize)?.connection.as_deref_mut()
+    }
+
+    pub(super) fn get(&self, h: Handle) -> Option<&Connection> {
+        let s = self.slots.get(h.slot as usize)?;
+        if s.generation == h.generation {
+            s.connection.as_deref()
+        } else {
+            None
+        }
+    }
+
+    pub(super) fn get_mut(&mut self, h: Handle) -> Option<&mut Connection> {
+        let s = self.slots.get_mut(h.slot as usize)?;
+        if s.generation == h.generation {
+            s.connection.as_deref_mut()
+        } else {
+            None
+        }
+    }
+
+    pub(super) fn handle(&self, slot: u32) -> Option<Handle> {
+        let s = self.slots.get(slot as usize)?;
+        s.connection.as_ref().map(|_| Handle {
+            slot,
+            generation: s.generation,
+        })
+    }
+
+    pub(super) fn generation(&self, slot: u32) -> Option<u32> {
+        self.handle(slot).map(|h| h.generation)
+    }
+
+    pub(super) fn ordinal(&self, slot: u32) -> u64 {
+        self.slots.get(slot as usize).map_or(0, |s| s.ordinal)
+    }
+
+    pub(super) fn listener(&self, slot: u32) -> Option<ListenerId> {
+        self.slots.get(slot as usize)?.listener
+    }
+
+    pub(super) fn handles(&self) -> impl Iterator<Item = Handle> {
+        (0..self.slots.len() as u32).filter_map(|s| self.handle(s))
+    }
+}

@@ -1,0 +1,233 @@
+//! The papers' transports as configurations.
+
+use std::sync::Arc;
+
+use spindle_units::Duration;
+
+use crate::config::{Config, EcnMode, LossConfig, MultipathConfig, PathManager, TailLossProbe};
+use crate::recovery::{Fuso, Proactive};
+use crate::subflow::congestion::CongestionKind;
+
+/// Subflows where a preset names no number ([F] section 5.1: 4 in the testbed).
+const SUBFLOWS: usize = 4;
+
+/// A preset: its configuration and what it is made of.
+#[derive(Clone, Debug)]
+pub struct Preset {
+    /// Its name on the command line.
+    pub name: String,
+    /// What it is made of, with sources, a line each.
+    pub parts: Vec<&'static str>,
+    /// The configuration, scenario values at their defaults.
+    pub config: Config,
+}
+
+const TCP_PARTS: &[&str] = &[
+    "one TCP subflow: SACK (RFC 2018), recovery by RFC 6675, Limited Transmit (RFC 3042), Early Retransmit (RFC 5827) - FUSO section 5.1",
+    "congestion control: Reno (RFC 5681); D-SACK undo (RFC 3708), F-RTO (RFC 5682)",
+];
+
+/// TCP as the papers configure it (catalogue A5.1).
+fn tcp() -> Config {
+    Config {
+        loss: LossConfig {
+            early_retransmit: true,
+            ..LossConfig::default()
+        },
+        ..Config::default()
+    }
+}
+
+fn mptcp(subflows: usize) -> Config {
+    let base = tcp();
+    Config {
+        congestion: CongestionKind::Lia,
+        multipath: Some(MultipathConfig {
+            path_manager: PathManager::Ports(subflows),
+            max_subflows: subflows.max(8),
+            ..MultipathConfig::default()
+        }),
+        ..base
+    }
+}
+
+fn fuso(subflows: usize) -> Config {
+    let mut config = mptcp(subflows);
+    if let Some(m) = &mut config.multipath {
+        m.early_dsn_delivery = true;
+    }
+    config.recovery = Some(Arc::new(Fuso::default()));
+    config
+}
+
+const MPTCP_PARTS: &[&str] = &[
+    "MPTCP (RFC 8684), subflows told apart by source port so that ECMP spreads them",
+    "scheduler: minimum smoothed RTT (catalogue A0); each subflow repairs its own losses as `tcp` does",
+    "congestion control: Linked Increases (RFC 6356)",
+    "opportunistic retransmission with penalisation; reinjection after 3 timeouts in a row (FUSO section 3.1, catalogue A5.6)",
+];
+
+const FUSO_PARTS: &[&str] = &[
+    "all of `mptcp`",
+    "proactive recovery: with spare window and no new data, the oldest unprotected segment of the worst subflow is copied over the best, once (FUSO section 3.2, Algorithm 1)",
+    "path metric: 0.5 retx/tx + 0.5 / since the last retransmission (FUSO sections 3.2.1 and 5.1)",
+    "receiver: early_dsn_delivery, out-of-order subflow data go up at once (FUSO section 4.1)",
+];
+
+/// The preset of this name, if there is one: tcp newreno dctcp tlp rack proactive mptcp mptcp-1..8
+/// mptcp-linux fuso fuso-1..8.
+pub fn preset(name: &str) -> Option<Preset> {
+    let (config, parts): (Config, Vec<&'static str>) = match name {
+        "tcp" => (tcp(), TCP_PARTS.to_vec()),
+        "newreno" => newreno(),
+        "dctcp" => dctcp(),
+        "tlp" => tlp(),
+        "rack" => rack(),
+        "proactive" => proactive(),
+        "mptcp-linux" => mptcp_linux(),
+        _ => numbered(name)?,
+    };
+    Some(Preset {
+        name: name.to_owned(),
+        parts,
+        config,
+    })
+}
+
+/// The names [`preset`] knows, without those that only add a number.
+pub const PRESETS: &[&str] = &[
+    "tcp",
+    "newreno",
+    "dctcp",
+    "tlp",
+    "rack",
+    "proactive",
+    "mptcp",
+    "mptcp-linux",
+    "fuso",
+];
+
+fn numbered(name: &str) -> Option<(Config, Vec<&'static str>)> {
+    let (family, count) = match name.split_once('-') {
+        None => (name, SUBFLOWS),
+        Some((family, n)) => (
+            family,
+            n.parse()
+                .ok()
+                .filter(|n: &usize| (1..=8).contains(n) && n.to_string().len() == 1)?,
+        ),
+    };
+    match family {
+        "mptcp" => Some((mptcp(count), MPTCP_PARTS.to_vec())),
+        "fuso" => Some((fuso(count), FUSO_PARTS.to_vec())),
+        _ => None,
+    }
+}
+
+fn newreno() -> (Config, Vec<&'static str>) {
+    let mut c = tcp();
+    c.tcp.sack = false;
+    c.loss.early_retransmit = false;
+    c.loss.frto = false;
+    (
+        c,
+        vec![
+            "one TCP subflow: NewReno (RFC 6582), no SACK, Limited Transmit (RFC 3042)",
+            "congestion control: Reno (RFC 5681)",
+        ],
+    )
+}
+
+fn dctcp() -> (Config, Vec<&'static str>) {
+    let mut c = tcp();
+    c.congestion = CongestionKind::Dctcp;
+    c.tcp.ecn = EcnMode::Dctcp;
+    (
+        c,
+        vec![
+            TCP_PARTS[0],
+            "congestion control: DCTCP (RFC 8257) with its exact echo of marks",
+        ],
+    )
+}
+
+fn tlp() -> (Config, Vec<&'static str>) {
+    let mut c = tcp();
+    c.loss.tail_loss_probe = Some(TailLossProbe {
+        max_ack_delay: Duration::ZERO,
+    });
+    let mut parts = TCP_PARTS.to_vec();
+    parts.push("tail loss probe after 2 smoothed RTTs without an acknowledgement (FUSO section 5.1; RFC 8985, section 7)");
+    (c, parts)
+}
+
+fn rack() -> (Config, Vec<&'static str>) {
+    let mut c = tcp();
+    c.loss = LossConfig {
+        rack: true,
+        prr: true,
+        tail_loss_probe: Some(TailLossProbe {
+            max_ack_delay: Duration::ZERO,
+        }),
+        ..LossConfig::default()
+    };
+    (
+        c,
+        vec![
+            "one TCP subflow: SACK, RACK-TLP (RFC 8985), PRR (RFC 6937), F-RTO, D-SACK undo",
+            "congestion control: Reno (RFC 5681)",
+        ],
+    )
+}
+
+fn proactive() -> (Config, Vec<&'static str>) {
+    let mut c = tcp();
+    c.recovery = Some(Arc::new(Proactive));
+    let mut parts = TCP_PARTS.to_vec();
+    parts.push("every data segment twice on the same path, the copy outside cwnd (catalogue A5.5)");
+    (c, parts)
+}
+
+/// Today's kernel: reinjection on the connection timer over an idle subflow, uncoupled control.
+fn mptcp_linux() -> (Config, Vec<&'static str>) {
+    let mut c = mptcp(SUBFLOWS);
+    c.congestion = CongestionKind::Cubic;
+    c.loss = LossConfig {
+        rack: true,
+        prr: true,
+        tail_loss_probe: Some(TailLossProbe {
+            max_ack_delay: Duration::ZERO,
+        }),
+        ..LossConfig::default()
+    };
+    if let Some(m) = &mut c.multipath {
+        m.opportunistic_retransmission = false;
+        m.connection_timer = true;
+    }
+    let parts = vec![
+        "MPTCP (RFC 8684) as the Linux kernel has it: reinjection of the oldest data on the connection's timer, on an idle subflow only",
+        "each subflow: SACK, RACK-TLP (RFC 8985), PRR; CUBIC (RFC 9438), uncoupled",
+    ];
+    (c, parts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_listed_name_is_a_preset_and_numbers_count_subflows() {
+        for name in PRESETS {
+            assert!(preset(name).is_some(), "{name}");
+        }
+        for n in 1..=8 {
+            assert_eq!(
+                preset(&format!("fuso-{n}")).map(|p| p.config.planned_subflows()),
+                Some(n)
+            );
+        }
+        for bad in ["fuso-0", "fuso-9", "fuso-04", "tcp-2", "quic", ""] {
+            assert!(preset(bad).is_none(), "{bad}");
+        }
+    }
+}

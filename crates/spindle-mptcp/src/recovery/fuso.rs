@@ -1,0 +1,174 @@
+//! FUSO: copy what is most likely lost from the worst subflow over the best ([F] section 3).
+
+use rand_core::{RngCore, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use super::{Action, PathMetric, Recovery, RecoveryFactory, SubflowView, Trigger, View, Window};
+
+/// FUSO's policy; the value is also its own factory.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Fuso {
+    /// The path metric.
+    pub metric: PathMetric,
+}
+
+#[derive(Debug)]
+struct FusoPolicy {
+    metric: PathMetric,
+    rng: Xoshiro256PlusPlus,
+}
+
+impl RecoveryFactory for Fuso {
+    fn build(&self, seed: u64) -> Box<dyn Recovery> {
+        Box::new(FusoPolicy {
+            metric: self.metric,
+            rng: Xoshiro256PlusPlus::seed_from_u64(seed),
+        })
+    }
+}
+
+impl FusoPolicy {
+    /// argmax of C_l over the subflows with an eligible segment.
+    fn worst<'a>(&self, view: &'a View<'_>) -> Option<&'a SubflowView> {
+        let candidates = view
+            .subflows
+            .iter()
+            .filter(|s| s.oldest_unprotected.is_some());
+        candidates.max_by(|a, b| self.metric.worse(a, b))
+    }
+
+    /// argmin of C_l over the subflows with room; random if none of them has ever sent.
+    fn best<'a>(&mut self, view: &'a View<'_>, bytes: u64) -> Option<&'a SubflowView> {
+        let candidates = || view.subflows.iter().filter(|s| s.has_room(bytes));
+        let best = candidates().min_by(|a, b| self.metric.better(a, b))?;
+        if self.metric.cost(best).is_finite() {
+            return Some(best);
+        }
+        let n = candidates().count() as u64;
+        let k = (u128::from(self.rng.next_u64()) * u128::from(n) >> 64) as usize;
+        candidates().nth(k)
+    }
+}
+
+impl Recovery for FusoPolicy {
+    fn on_opportunity(&mut self, view: &View<'_>) -> Action {
+        // A1.1, rule 2: two trigger points, no timer.
+        let triggered =
+            view.triggers.contains(Trigger::Ack) || view.triggers.contains(Trigger::AppDrained);
+        if !triggered || view.new_data || view.total_in_flight() >= view.total_cwnd() {
+            return Action::Nothing;
+        }
+        let Some(worst) = self.worst(view) else {
+            return Action::Nothing;
+        };
+        let Some(segment) = worst.oldest_unprotected else {
+            return Action::Nothing;
+        };
+        let Some(best) = self.best(view, u64::from(segment.len)) else {
+            return Action::Nothing;
+        };
+        Action::Copy {
+            of: worst.id,
+            position: segment.position,
+            on: best.id,
+            window: Window::Inside,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{subflow, view};
+    use super::*;
+    use crate::recovery::SegmentView;
+    use spindle_units::Instant;
+
+    fn eligible(position: u64) -> Option<SegmentView> {
+        Some(SegmentView {
+            position,
+            len: 1000,
+            offset: position,
+            sent_at: Instant::ZERO,
+        })
+    }
+
+    #[test]
+    fn the_oldest_segment_of_the_worst_goes_over_the_best() {
+        let mut subflows = [subflow(0), subflow(1), subflow(2)];
+        subflows[1].retransmitted = 1;
+        subflows[1].oldest_unprotected = eligible(4001);
+        subflows[2].oldest_unprotected = eligible(1);
+        let mut policy = Fuso::default().build(1);
+        let action = policy.on_opportunity(&view(&subflows, false, Trigger::Ack));
+        assert_eq!(
+            action,
+            Action::Copy {
+                of: 1,
+                position: 4001,
+                on: 0,
+                window: Window::Inside
+            }
+        );
+    }
+
+    #[test]
+    fn new_data_a_full_window_or_no_trigger_stop_it() {
+        let mut subflows = [subflow(0), subflow(1)];
+        subflows[1].oldest_unprotected = eligible(1);
+        let mut policy = Fuso::default().build(1);
+        assert_eq!(
+            policy.on_opportunity(&view(&subflows, true, Trigger::Ack)),
+            Action::Nothing
+        );
+        assert_eq!(
+            policy.on_opportunity(&view(&subflows, false, Trigger::Timer)),
+            Action::Nothing
+        );
+        for s in &mut subflows {
+            s.in_flight = s.cwnd;
+        }
+        assert_eq!(
+            policy.on_opportunity(&view(&subflows, false, Trigger::Ack)),
+            Action::Nothing
+        );
+    }
+
+    #[test]
+    fn best_and_worst_may_be_one() {
+        let mut subflows = [subflow(0)];
+        subflows[0].oldest_unprotected = eligible(1);
+        let action =
+            Fuso::default()
+                .build(1)
+                .on_opportunity(&view(&subflows, false, Trigger::AppDrained));
+        assert_eq!(
+            action,
+            Action::Copy {
+                of: 0,
+                position: 1,
+                on: 0,
+                window: Window::Inside
+            }
+        );
+    }
+
+    #[test]
+    fn among_subflows_that_never_sent_the_choice_is_random_but_reproducible() {
+        let mut subflows = [subflow(0), subflow(1), subflow(2)];
+        subflows[0].in_flight = subflows[0].cwnd;
+        subflows[0].oldest_unprotected = eligible(1);
+        subflows[1].sent = 0;
+        subflows[2].sent = 0;
+        let chosen = |seed| match Fuso::default().build(seed).on_opportunity(&view(
+            &subflows,
+            false,
+            Trigger::Ack,
+        )) {
+            Action::Copy { on, .. } => on,
+            other => panic!("{other:?}"),
+        };
+        let picks: Vec<_> = (0..64).map(chosen).collect();
+        assert!(picks.contains(&1) && picks.contains(&2));
+        assert_eq!(picks, (0..64).map(chosen).collect::<Vec<_>>());
+    }
+}

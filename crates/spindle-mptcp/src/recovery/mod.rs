@@ -1,0 +1,268 @@
+//! The recovery seam: proactive loss recovery as a policy beside the transport.
+//!
+//! A [`Recovery`] is asked whenever the connection has a chance to send and nothing more urgent to
+//! do. It sees the subflows read-only and answers with an [`Action`]; the core carries it out,
+//! keeps the window's law and the at-most-once rule, and never lets a policy touch congestion
+//! state.
+
+mod fuso;
+mod metric;
+mod proactive;
+
+use spindle_units::{Duration, Instant};
+
+pub use fuso::Fuso;
+pub use metric::PathMetric;
+pub use proactive::Proactive;
+
+use crate::subflow::SubflowId;
+
+/// Why the policy is asked ([F] section 3.2 names the first two).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Trigger {
+    /// An acknowledgement was processed.
+    Ack,
+    /// The application handed over data and all of it has been sent.
+    AppDrained,
+    /// Data were sent.
+    Sent,
+    /// The policy's own timer.
+    Timer,
+}
+
+/// The set of triggers since the policy was last asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Triggers(u8);
+
+impl Triggers {
+    /// Adds a trigger.
+    pub fn insert(&mut self, t: Trigger) {
+        self.0 |= 1 << t as u8;
+    }
+
+    /// Whether `t` is among them.
+    pub fn contains(self, t: Trigger) -> bool {
+        self.0 & (1 << t as u8) != 0
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+}
+
+/// A segment of a subflow's sequence space that a policy may act on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SegmentView {
+    /// Position of its first byte: bytes since the subflow's ISN, which is 0.
+    pub position: u64,
+    /// Payload bytes.
+    pub len: u32,
+    /// Data offset of its first byte: bytes since the start of the connection's stream.
+    pub offset: u64,
+    /// When it last left.
+    pub sent_at: Instant,
+}
+
+/// One subflow as a policy sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct SubflowView {
+    /// Its identifier.
+    pub id: SubflowId,
+    /// Whether new segments may be sent on it.
+    pub usable: bool,
+    /// Data segments sent, of every kind ([F] A1.2: `tx`).
+    pub sent: u64,
+    /// Segments its own TCP retransmitted (`retx`).
+    pub retransmitted: u64,
+    /// Segments sent since the latest retransmission, counting it (`since`); meaningless while
+    /// `retransmitted` is 0.
+    pub since_retransmission: u64,
+    /// Smoothed round-trip time, if measured.
+    pub srtt: Option<Duration>,
+    /// Congestion window in bytes.
+    pub cwnd: u64,
+    /// Bytes in flight.
+    pub in_flight: u64,
+    /// Bytes of a full segment.
+    pub mss: u64,
+    /// The oldest segment that was never copied and may be: un-ACKed, un-SACKed, not itself a
+    /// recovery copy, not acknowledged at the data level.
+    pub oldest_unprotected: Option<SegmentView>,
+}
+
+impl SubflowView {
+    /// Whether a segment of `bytes` fits the window.
+    pub fn has_room(&self, bytes: u64) -> bool {
+        self.usable && self.in_flight + bytes <= self.cwnd
+    }
+}
+
+/// What a policy sees of a connection.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a> {
+    /// Now.
+    pub now: Instant,
+    /// Why it is asked.
+    pub triggers: Triggers,
+    /// The application has data that were never sent, or is about to hand over more.
+    pub new_data: bool,
+    /// The subflows in order of identifier.
+    pub subflows: &'a [SubflowView],
+}
+
+impl View<'_> {
+    /// Sum of the congestion windows of the usable subflows, in bytes.
+    pub fn total_cwnd(&self) -> u64 {
+        self.subflows
+            .iter()
+            .filter(|s| s.usable)
+            .map(|s| s.cwnd)
+            .sum()
+    }
+
+    /// Sum of the bytes in flight, in bytes.
+    pub fn total_in_flight(&self) -> u64 {
+        self.subflows
+            .iter()
+            .filter(|s| s.usable)
+            .map(|s| s.in_flight)
+            .sum()
+    }
+}
+
+/// Whether an action obeys the congestion window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Window {
+    /// Yes: it is refused where there is no room.
+    Inside,
+    /// No, and declared so (Proactive, TCP-IR).
+    Outside,
+}
+
+/// What a policy wants done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Nothing now.
+    Nothing,
+    /// Send the data of the segment at `position` of subflow `of` as new segment on subflow `on`.
+    /// The segment counts as protected from then on; a second copy of it is refused.
+    Copy {
+        /// The subflow whose segment is copied.
+        of: SubflowId,
+        /// The segment.
+        position: u64,
+        /// The subflow that carries the copy.
+        on: SubflowId,
+        /// The window's say.
+        window: Window,
+    },
+    /// Send the segment at `position` of subflow `of` once more, verbatim.
+    Repeat {
+        /// The subflow.
+        of: SubflowId,
+        /// The segment.
+        position: u64,
+        /// The window's say.
+        window: Window,
+    },
+}
+
+/// A data segment that left for the first time or again.
+#[derive(Clone, Copy, Debug)]
+pub struct SentView {
+    /// When.
+    pub now: Instant,
+    /// On which subflow.
+    pub subflow: SubflowId,
+    /// What.
+    pub segment: SegmentView,
+    /// Whether it was new data, not a repeat or copy.
+    pub new: bool,
+}
+
+/// The sender's half of a proactive recovery policy.
+pub trait Recovery: Send + std::fmt::Debug {
+    /// A data segment left.
+    fn on_sent(&mut self, sent: &SentView) {
+        let _ = sent;
+    }
+
+    /// A subflow found loss: fast retransmit or (`timeout`) a retransmission timeout.
+    fn on_loss_hint(&mut self, now: Instant, subflow: SubflowId, timeout: bool) {
+        let _ = (now, subflow, timeout);
+    }
+
+    /// There is a chance to send. Asked again after every action carried out, until it answers
+    /// [`Action::Nothing`] or the core refuses one.
+    fn on_opportunity(&mut self, view: &View<'_>) -> Action;
+
+    /// When it wants [`Trigger::Timer`].
+    fn next_timeout(&self) -> Option<Instant> {
+        None
+    }
+
+    /// Whether its actions come at once after what caused them, before further new data; such a
+    /// policy declares itself outside the congestion window (Proactive).
+    fn is_immediate(&self) -> bool {
+        false
+    }
+}
+
+/// The receiver's half: told what arrives at the data level, it may answer that this is to count as
+/// a congestion signal on the subflow it came by, which is then echoed as ECN's is.
+pub trait RecoveryReceiver: Send + std::fmt::Debug {
+    /// `len` bytes at data offset `offset` arrived on `subflow`; of these, `fresh` had not arrived
+    /// before on any subflow. Returns whether the peer is to be told of congestion.
+    fn on_arrival(
+        &mut self,
+        now: Instant,
+        subflow: SubflowId,
+        offset: u64,
+        len: u32,
+        fresh: u32,
+    ) -> bool;
+}
+
+/// Makes the policy of each connection.
+pub trait RecoveryFactory: Send + Sync + std::fmt::Debug {
+    /// The policy for a connection; `seed` is its own stream of randomness.
+    fn build(&self, seed: u64) -> Box<dyn Recovery>;
+
+    /// The receiver's half, if there is one.
+    fn build_receiver(&self) -> Option<Box<dyn RecoveryReceiver>> {
+        None
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A usable subflow with an empty window of ten segments.
+    pub(crate) fn subflow(id: SubflowId) -> SubflowView {
+        SubflowView {
+            id,
+            usable: true,
+            sent: 10,
+            retransmitted: 0,
+            since_retransmission: 5,
+            srtt: Some(Duration::from_micros(280)),
+            cwnd: 10_000,
+            in_flight: 0,
+            mss: 1000,
+            oldest_unprotected: None,
+        }
+    }
+
+    pub(crate) fn view(subflows: &[SubflowView], new_data: bool, trigger: Trigger) -> View<'_> {
+        let mut triggers = Triggers::default();
+        triggers.insert(trigger);
+        View {
+            now: Instant::ZERO,
+            triggers,
+            new_data,
+            subflows,
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! Proactive: every data segment is sent twice on the same path (catalogue A5.5).
+
+use std::collections::VecDeque;
+
+use super::{Action, Recovery, RecoveryFactory, SentView, View, Window};
+use crate::subflow::SubflowId;
+
+/// The policy; the copy follows at once, outside the congestion window, and the receiver drops it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Proactive;
+
+#[derive(Debug, Default)]
+struct ProactivePolicy {
+    due: VecDeque<(SubflowId, u64)>,
+}
+
+impl RecoveryFactory for Proactive {
+    fn build(&self, _seed: u64) -> Box<dyn Recovery> {
+        Box::new(ProactivePolicy::default())
+    }
+}
+
+impl Recovery for ProactivePolicy {
+    fn on_sent(&mut self, sent: &SentView) {
+        if sent.new {
+            self.due.push_back((sent.subflow, sent.segment.position));
+        }
+    }
+
+    fn on_opportunity(&mut self, _view: &View<'_>) -> Action {
+        match self.due.pop_front() {
+            Some((of, position)) => Action::Repeat {
+                of,
+                position,
+                window: Window::Outside,
+            },
+            None => Action::Nothing,
+        }
+    }
+
+    fn is_immediate(&self) -> bool {
+        true
+    }
+}

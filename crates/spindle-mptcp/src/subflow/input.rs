@@ -1,0 +1,514 @@
+//! Arriving segments at the subflow (RFC 9293, section 3.10.7, with RFC 5961 and RFC 7323).
+
+use spindle_units::Instant;
+use spindle_wire::{Ecn, Flags, Segment, Timestamps};
+
+use super::congestion::Coupling;
+use super::receiver::Pieces;
+use super::sender::{AckEffect, AckInput};
+use super::{Subflow, TcpState, TimestampState};
+use crate::config::EcnMode;
+
+/// What a segment did to the subflow.
+#[derive(Debug, Default)]
+pub(crate) struct Arrival {
+    /// It passed the checks: its options and data count.
+    pub(crate) acceptable: bool,
+    /// The three-way handshake completed with it.
+    pub(crate) established: bool,
+    /// The peer reset the subflow.
+    pub(crate) reset: bool,
+    /// What it acknowledged.
+    pub(crate) ack: AckEffect,
+    /// Payload received for the first time.
+    pub(crate) pieces: Pieces,
+    /// It carried payload, new or not.
+    pub(crate) had_data: bool,
+    /// The peer's FIN is now in order.
+    pub(crate) fin: bool,
+    /// The window it announced, in bytes.
+    pub(crate) window: u64,
+}
+
+/// What the connection knows that a subflow needs to judge a segment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct InputContext {
+    pub(crate) now: Instant,
+    /// The connection has data that were never sent.
+    pub(crate) new_data: bool,
+    /// The window is the data level's: windows in segments are not this subflow's.
+    pub(crate) data_level_window: bool,
+    /// More payload may be stored.
+    pub(crate) room: bool,
+}
+
+impl Subflow {
+    /// Takes a segment from the peer. `reset_due` is set if the peer is to be answered with RST.
+    pub(crate) fn on_segment(
+        &mut self,
+        seg: &Segment,
+        cx: InputContext,
+        coupling: &mut Coupling,
+        reset_due: &mut bool,
+    ) -> Arrival {
+        match self.state {
+            TcpState::Closed => Arrival::default(),
+            TcpState::SynSent => self.in_syn_sent(seg, cx, coupling, reset_due),
+            _ => self.synchronized(seg, cx, coupling, reset_due),
+        }
+    }
+
+    fn in_syn_sent(
+        &mut self,
+        seg: &Segment,
+        cx: InputContext,
+        coupling: &mut Coupling,
+        reset_due: &mut bool,
+    ) -> Arrival {
+        let mut out = Arrival::default();
+        let acks = seg.flags.contains(Flags::ACK);
+        if acks && seg.ack != self.iss + 1 {
+            *reset_due = !seg.flags.contains(Flags::RST);
+            return out;
+        }
+        if seg.flags.contains(Flags::RST) {
+            if acks {
+                self.state = TcpState::Closed;
+                out.reset = true;
+            }
+            return out;
+        }
+        if !seg.flags.contains(Flags::SYN) {
+            return out;
+        }
+        self.irs = seg.seq;
+        self.rx.established();
+        self.negotiate(seg, cx.now);
+        if acks {
+            self.complete_handshake(cx.now, coupling);
+            self.rx.ack_now = true;
+            out.established = true;
+            self.send_window = u64::from(seg.window);
+            self.max_send_window = self.send_window;
+            out.window = self.send_window;
+            self.window_from = (0, 1);
+        } else {
+            // Simultaneous open.
+            self.state = TcpState::SynReceived;
+            self.syn_due = true;
+        }
+        out.acceptable = true;
+        out
+    }
+
+    /// Settles the options of the peer's SYN or SYN/ACK.
+    pub(crate) fn negotiate(&mut self, seg: &Segment, now: Instant) {
+        let t = &self.config.tcp;
+        let none = Default::default();
+        let rare = seg.options.rare.as_deref().unwrap_or(&none);
+        // RFC 9293, section 3.7.1: 536 for IPv4 and 1220 for IPv6 without the option.
+        let default_mss = if self.local.addr.is_ipv4() { 536 } else { 1220 };
+        let mss = rare
+            .mss
+            .map_or(default_mss, u32::from)
+            .clamp(64, t.mss.max(64))
+            .min(t.mss);
+        self.scaling = t.window_scaling && rare.window_scale.is_some();
+        self.send_scale = if self.scaling {
+            rare.window_scale.unwrap_or(0).min(14)
+        } else {
+            0
+        };
+        if !self.scaling {
+            self.receive_scale = 0;
+        }
+        self.tx.sack = t.sack && rare.sack_permitted;
+        self.timestamps = match seg.options.timestamps {
+            Some(ts) if t.timestamps => Some(TimestampState {
+                recent: ts.value,
+                recent_at: now,
+            }),
+            _ => None,
+        };
+        let syn_ack = seg.flags.contains(Flags::ACK);
+        let peer_ecn =
+            seg.flags.contains(Flags::ECE) && (syn_ack || seg.flags.contains(Flags::CWR));
+        self.tx.ecn = t.ecn != EcnMode::Off && peer_ecn;
+        let options = if self.timestamps.is_some() { 12 } else { 0 };
+        self.tx
+            .set_mss(u64::from(mss) - options, usize::from(self.id), self.planned);
+    }
+
+    /// Room for MPTCP's options is taken off the segment size.
+    pub(crate) fn reserve_options(&mut self, bytes: u64) {
+        let mss = self.tx.mss.saturating_sub(bytes).max(1);
+        self.tx.set_mss(mss, usize::from(self.id), self.planned);
+    }
+
+    fn complete_handshake(&mut self, now: Instant, coupling: &mut Coupling) {
+        self.state = TcpState::Established;
+        if let Some(sent) = self.syn_sent_at
+            && self.syn_tries == 1
+        {
+            self.tx.rtt.sample(now.since(sent));
+        } else {
+            self.tx.rtt.end_back_off();
+        }
+        self.syn_at = None;
+        self.syn_due = false;
+        self.tx.established(coupling);
+    }
+
+    fn synchronized(
+        &mut self,
+        seg: &Segment,
+        cx: InputContext,
+        coupling: &mut Coupling,
+        reset_due: &mut bool,
+    ) -> Arrival {
+        let mut out = Arrival::default();
+        let position = self.receive_position(seg.seq);
+        if !self.passes_paws(seg, cx.now) || !self.in_window(seg, position) {
+            self.refuse(seg, position, cx.now);
+            return out;
+        }
+        if seg.flags.contains(Flags::RST) {
+            self.on_rst(position, cx.now, &mut out);
+            return out;
+        }
+        if seg.flags.contains(Flags::SYN) {
+            let repeated_syn = self.state == TcpState::SynReceived && position == 0;
+            if repeated_syn {
+                self.syn_due = true;
+            } else {
+                self.challenge(cx.now);
+            }
+            // A SYN/ACK answering our SYN/ACK of a simultaneous open acknowledges it.
+            if !(repeated_syn && seg.flags.contains(Flags::ACK)) {
+                return out;
+            }
+            self.syn_due = false;
+        }
+        if !seg.flags.contains(Flags::ACK) {
+            return out;
+        }
+        if !self.check_ack(seg, cx, coupling, reset_due, &mut out) {
+            return out;
+        }
+        out.acceptable = true;
+        self.last_heard = cx.now;
+        self.keepalive_probes = 0;
+        self.note_timestamp(seg, position, cx.now);
+        self.take_acknowledgement(seg, position, cx, coupling, &mut out);
+        self.take_text(seg, position, cx, &mut out);
+        self.take_fin(seg, position, cx.now, &mut out);
+        out
+    }
+
+    /// RFC 7323, section 5.3.
+    fn passes_paws(&self, seg: &Segment, now: Instant) -> bool {
+        let Some(state) = self.timestamps else {
+            return true;
+        };
+        if seg.flags.intersects(Flags::RST | Flags::SYN) {
+            return true;
+        }
+        // 24 days: a timestamp clock of 1 ms wraps its sign after that (RFC 7323, section 5.5).
+        let stale = now.since(state.recent_at) > spindle_units::Duration::from_secs(24 * 86_400);
+        match seg.options.timestamps {
+            Some(ts) => stale || (ts.value.wrapping_sub(state.recent) as i32) >= 0,
+            None => false,
+        }
+    }
+
+    /// RFC 9293, section 3.10.7.4, first check.
+    fn in_window(&self, seg: &Segment, position: i64) -> bool {
+        let nxt = self.rx.nxt as i64;
+        let window = self.receive_window() as i64;
+        let len = i64::from(seg.seq_len());
+        let syn_again = self.state == TcpState::SynReceived && seg.flags.contains(Flags::SYN);
+        if syn_again && position == 0 {
+            return true;
+        }
+        if len == 0 {
+            return position >= nxt && position <= nxt + window || position == nxt;
+        }
+        position < nxt + window && position + len > nxt
+    }
+
+    /// An unacceptable segment is answered with an acknowledgement, unless it is a reset.
+    fn refuse(&mut self, seg: &Segment, position: i64, now: Instant) {
+        if seg.flags.contains(Flags::RST)
+            || self.state == TcpState::SynReceived
+                && !seg.flags.contains(Flags::SYN)
+                && seg.payload.is_empty()
+        {
+            return;
+        }
+        let len = seg.payload.len() as i64;
+        let old_data = len > 0 && position >= 1 && position + len <= self.rx.nxt as i64;
+        if old_data {
+            // Reported by D-SACK; a retransmission that was not needed.
+            let _ = self.rx.accept(position as u64, &seg.payload);
+            if seg.flags.contains(Flags::CWR) && self.config.tcp.ecn == EcnMode::Classic {
+                self.rx.ece = false;
+            }
+        } else if seg.seq_len() > 0 || position < self.rx.nxt as i64 {
+            self.challenge(now);
+        }
+        if self.state == TcpState::TimeWait {
+            // A repeated FIN restarts the wait (RFC 9293, section 3.10.7.4).
+            self.over_at = Some(now + self.config.tcp.msl * 2);
+        }
+    }
+
+    /// RFC 5961, section 3.2.
+    fn on_rst(&mut self, position: i64, now: Instant, out: &mut Arrival) {
+        if position == self.rx.nxt as i64 {
+            self.state = TcpState::Closed;
+            out.reset = true;
+        } else {
+            self.challenge(now);
+        }
+    }
+
+    fn challenge(&mut self, now: Instant) {
+        if self.challenges.admit(now) {
+            self.challenge_due = true;
+        }
+    }
+
+    /// RFC 9293, section 3.10.7.4, fifth check, with RFC 5961, section 5.2.
+    fn check_ack(
+        &mut self,
+        seg: &Segment,
+        cx: InputContext,
+        coupling: &mut Coupling,
+        reset_due: &mut bool,
+        out: &mut Arrival,
+    ) -> bool {
+        let ack = self.send_position(seg.ack);
+        if self.state == TcpState::SynReceived {
+            if ack != 1 {
+                *reset_due = true;
+                return false;
+            }
+            self.complete_handshake(cx.now, coupling);
+            self.send_window = self.scaled(seg);
+            self.max_send_window = self.send_window;
+            self.window_from = (0, 1);
+            out.established = true;
+        }
+        if ack > self.tx.nxt as i64 {
+            self.challenge(cx.now);
+            return false;
+        }
+        if ack < self.tx.una as i64 - self.max_send_window.max(65_535) as i64 {
+            self.challenge(cx.now);
+            return false;
+        }
+        true
+    }
+
+    /// The window a segment announces, in bytes.
+    pub(crate) fn window_of(&self, seg: &Segment) -> u64 {
+        self.scaled(seg)
+    }
+
+    fn scaled(&self, seg: &Segment) -> u64 {
+        let shift = if seg.flags.contains(Flags::SYN) {
+            0
+        } else {
+            self.send_scale
+        };
+        u64::from(seg.window) << shift
+    }
+
+    /// RFC 7323, section 4.3.
+    fn note_timestamp(&mut self, seg: &Segment, position: i64, now: Instant) {
+        if let (Some(state), Some(ts)) = (&mut self.timestamps, seg.options.timestamps)
+            && position <= self.last_ack_sent as i64
+            && (ts.value.wrapping_sub(state.recent) as i32) >= 0
+        {
+            *state = TimestampState {
+                recent: ts.value,
+                recent_at: now,
+            };
+        }
+    }
+
+    fn take_acknowledgement(
+        &mut self,
+        seg: &Segment,
+        position: i64,
+        cx: InputContext,
+        coupling: &mut Coupling,
+        out: &mut Arrival,
+    ) {
+        let ack = self.send_position(seg.ack).max(0) as u64;
+        let window = self.scaled(seg);
+        out.window = window;
+        let same_window = cx.data_level_window || window == self.send_window;
+        let from = (position.max(0) as u64, ack);
+        if ack >= self.tx.una
+            && (from.0 > self.window_from.0
+                || from.0 == self.window_from.0 && from.1 >= self.window_from.1)
+        {
+            self.send_window = window;
+            self.max_send_window = self.max_send_window.max(window);
+            self.window_from = from;
+        }
+        let (sacks, count, dsack) = self.sack_positions(seg, ack);
+        let repeats =
+            ack == self.tx.una && seg.seq_len() == 0 && same_window && !self.tx.board.is_empty();
+        let input = AckInput {
+            ack: ack.max(self.tx.una),
+            sacks: &sacks[..count],
+            dsack,
+            repeats,
+            ece: seg.flags.contains(Flags::ECE),
+            exact_echo: self.config.tcp.ecn == EcnMode::Dctcp,
+            new_data: cx.new_data,
+        };
+        out.ack = self.tx.on_ack(cx.now, &input, coupling);
+        if out.ack.acked > 0 {
+            self.dead = false;
+            self.after_ack(cx.now);
+        }
+    }
+
+    /// Our FIN may have been acknowledged.
+    fn after_ack(&mut self, now: Instant) {
+        let all = self.tx.una == self.tx.nxt;
+        match self.state {
+            TcpState::FinWait1 if all => {
+                self.state = TcpState::FinWait2;
+            }
+            TcpState::Closing if all => self.enter_time_wait(now),
+            TcpState::LastAck if all => self.state = TcpState::Closed,
+            _ => {}
+        }
+    }
+
+    pub(crate) fn enter_time_wait(&mut self, now: Instant) {
+        self.state = TcpState::TimeWait;
+        self.over_at = Some(now + self.config.tcp.msl * 2);
+    }
+
+    /// The SACK blocks as positions, and the D-SACK block if the first is one (RFC 2883, section 4).
+    #[expect(clippy::type_complexity, reason = "a fixed array and its count")]
+    fn sack_positions(
+        &self,
+        seg: &Segment,
+        ack: u64,
+    ) -> ([(u64, u64); 4], usize, Option<(u64, u64)>) {
+        let mut sacks = [(0, 0); 4];
+        let mut count = 0;
+        let mut dsack = None;
+        if !self.tx.sack {
+            return (sacks, 0, None);
+        }
+        let blocks = seg.options.sack.as_slice();
+        for (i, &(left, right)) in blocks.iter().enumerate() {
+            let (l, r) = (self.send_position(left), self.send_position(right));
+            if l < 1 || r <= l || r > self.tx.nxt as i64 {
+                continue;
+            }
+            let block = (l as u64, r as u64);
+            let inside_next = i == 0
+                && blocks.get(1).is_some_and(|&(nl, nr)| {
+                    self.send_position(nl) <= l && r <= self.send_position(nr)
+                });
+            if i == 0 && (block.1 <= ack.max(1) || inside_next) {
+                dsack = Some(block);
+            } else if block.1 > ack {
+                sacks[count] = block;
+                count += 1;
+            }
+        }
+        (sacks, count, dsack)
+    }
+
+    fn take_text(&mut self, seg: &Segment, position: i64, cx: InputContext, out: &mut Arrival) {
+        if seg.payload.is_empty() || !self.state.may_receive() {
+            return;
+        }
+        out.had_data = true;
+        self.echo_congestion(seg);
+        // Everything from the first expected byte to the edge of the window.
+        let skip = (self.rx.nxt as i64 - position)
+            .max(0)
+            .min(seg.payload.len() as i64) as u64;
+        let start = (position + skip as i64) as u64;
+        let edge = self.rx.nxt + self.receive_window();
+        let len = (seg.payload.len() as u64 - skip).min(edge.saturating_sub(start));
+        let in_order = start == self.rx.nxt;
+        if !cx.room && !in_order {
+            self.rx.ack_now = true;
+            return;
+        }
+        let part = seg.payload.slice(skip as usize, len as usize);
+        out.pieces = self.rx.accept(start, &part);
+        self.rx.schedule_ack(cx.now, self.config.tcp.delayed_ack);
+    }
+
+    /// The receiver's half of ECN: RFC 3168, section 6.1.3, or RFC 8257, section 3.2.
+    fn echo_congestion(&mut self, seg: &Segment) {
+        if !self.tx.ecn {
+            return;
+        }
+        let ce = seg.ecn == Ecn::Ce;
+        match self.config.tcp.ecn {
+            EcnMode::Off => {}
+            EcnMode::Classic => {
+                if seg.flags.contains(Flags::CWR) {
+                    self.rx.ece = false;
+                }
+                self.rx.ece |= ce;
+            }
+            EcnMode::Dctcp => {
+                if ce != self.rx.ece {
+                    self.rx.ack_now = true;
+                }
+                self.rx.ece = ce;
+            }
+        }
+    }
+
+    fn take_fin(&mut self, seg: &Segment, position: i64, now: Instant, out: &mut Arrival) {
+        let before = self.rx.fin_reached();
+        if seg.flags.contains(Flags::FIN) && self.state.is_synchronized() {
+            let fin = position + seg.payload.len() as i64;
+            if fin >= self.rx.nxt as i64 {
+                self.rx.accept_fin(fin as u64);
+            }
+        }
+        self.rx.advance_over_fin();
+        if before || !self.rx.fin_reached() {
+            return;
+        }
+        out.fin = true;
+        self.rx.ack_now = true;
+        match self.state {
+            TcpState::SynReceived | TcpState::Established => self.state = TcpState::CloseWait,
+            TcpState::FinWait1 => self.state = TcpState::Closing,
+            TcpState::FinWait2 => self.enter_time_wait(now),
+            _ => {}
+        }
+    }
+
+    /// The timestamps option of an outgoing segment; a clock of 1 ms (RFC 7323, section 5.4).
+    pub(crate) fn timestamps_now(&self, now: Instant, syn: bool) -> Option<Timestamps> {
+        let value = now.as_millis() as u32;
+        match self.timestamps {
+            Some(state) => Some(Timestamps {
+                value,
+                echo: state.recent,
+            }),
+            None if syn && self.config.tcp.timestamps && self.state == TcpState::SynSent => {
+                Some(Timestamps { value, echo: 0 })
+            }
+            None => None,
+        }
+    }
+}

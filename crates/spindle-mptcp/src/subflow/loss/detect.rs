@@ -1,0 +1,35 @@
+//! When duplicate acknowledgements mean loss.
+
+use crate::config::LossConfig;
+
+/// The duplicate-ACK threshold now in force, in segments: the configured one, or Early
+/// Retransmit's (RFC 5827, section 3.2, segment-based): with fewer than four segments outstanding
+/// and nothing new to send it is one less than what is outstanding.
+pub(crate) fn threshold(config: &LossConfig, outstanding_segments: u64, new_data: bool) -> u32 {
+    let early = config.early_retransmit
+        && !new_data
+        && outstanding_segments <= u64::from(config.dupack_threshold);
+    if early {
+        (outstanding_segments.saturating_sub(1) as u32).max(1)
+    } else {
+        config.dupack_threshold
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn early_retransmit_lowers_the_threshold_only_at_the_end_of_data() {
+        let config = LossConfig {
+            early_retransmit: true,
+            ..LossConfig::default()
+        };
+        assert_eq!(threshold(&config, 4, false), 3);
+        assert_eq!(threshold(&config, 3, false), 2);
+        assert_eq!(threshold(&config, 2, false), 1);
+        assert_eq!(threshold(&config, 2, true), 3);
+        assert_eq!(threshold(&LossConfig::default(), 2, false), 3);
+    }
+}

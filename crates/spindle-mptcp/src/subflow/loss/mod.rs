@@ -1,0 +1,13 @@
+//! Loss detection and recovery, each mechanism a small state of its own.
+//!
+//! The sender (`subflow::sender`) owns the scoreboard and the controller and asks these what an
+//! acknowledgement or a timer means. Duplicate-ACK counting, NewReno (RFC 6582), SACK recovery
+//! (RFC 6675), Limited Transmit (RFC 3042) and Early Retransmit (RFC 5827) are rules over the
+//! scoreboard and live in [`detect`].
+
+pub(crate) mod detect;
+pub(crate) mod frto;
+pub(crate) mod prr;
+pub(crate) mod rack;
+pub(crate) mod tlp;
+pub(crate) mod undo;

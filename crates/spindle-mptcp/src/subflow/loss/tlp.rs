@@ -1,0 +1,104 @@
+//! Tail loss probe (RFC 8985, section 7).
+
+use spindle_units::{Duration, Instant};
+
+use crate::config::TailLossProbe;
+
+/// State of the probe.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Tlp {
+    /// When the probe is due.
+    pub(crate) at: Option<Instant>,
+    /// The episode that the last probe began: end of the data it covers, and whether it was a
+    /// repeat rather than new data. No second probe until it ends.
+    episode: Option<(u64, bool)>,
+}
+
+impl Tlp {
+    /// The probe timeout (RFC 8985, section 7.2; [F] section 5.1: two smoothed RTTs): 1 s before the
+    /// first measurement; never beyond the retransmission timeout.
+    pub(crate) fn timeout(
+        config: TailLossProbe,
+        srtt: Option<Duration>,
+        single_segment: bool,
+        until_rto: Duration,
+    ) -> Duration {
+        let pto = match srtt {
+            None => Duration::from_secs(1),
+            Some(srtt) if single_segment => srtt * 2 + config.max_ack_delay,
+            Some(srtt) => srtt * 2,
+        };
+        pto.min(until_rto)
+    }
+
+    /// Whether a probe may be scheduled.
+    pub(crate) fn may_arm(&self) -> bool {
+        self.episode.is_none()
+    }
+
+    /// A probe left; `end` is the end of everything sent so far.
+    pub(crate) fn on_probe(&mut self, end: u64, repeat: bool) {
+        self.at = None;
+        self.episode = Some((end, repeat));
+    }
+
+    /// An acknowledgement up to `una` came. Returns true if it ended an episode whose repeat filled
+    /// a hole: a loss was repaired and is a congestion signal (RFC 8985, section 7.4).
+    pub(crate) fn on_ack(&mut self, una: u64, dsack: bool) -> bool {
+        let Some((end, repeat)) = self.episode else {
+            return false;
+        };
+        if repeat && dsack {
+            self.episode = None;
+            return false;
+        }
+        if una >= end {
+            self.episode = None;
+            return repeat && !dsack;
+        }
+        false
+    }
+
+    /// A timeout or recovery takes over.
+    pub(crate) fn cancel(&mut self) {
+        *self = Self::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_rtt_and_the_delayed_ack_for_a_single_segment() {
+        let c = TailLossProbe {
+            max_ack_delay: Duration::from_millis(25),
+        };
+        let rtt = Some(Duration::from_micros(280));
+        let far = Duration::from_secs(9);
+        assert_eq!(Tlp::timeout(c, rtt, false, far), Duration::from_micros(560));
+        assert_eq!(
+            Tlp::timeout(c, rtt, true, far),
+            Duration::from_micros(25_560)
+        );
+        assert_eq!(
+            Tlp::timeout(c, rtt, true, Duration::from_millis(5)),
+            Duration::from_millis(5)
+        );
+    }
+
+    #[test]
+    fn one_probe_an_episode() {
+        let mut t = Tlp::default();
+        t.on_probe(100, true);
+        assert!(!t.may_arm());
+        assert!(!t.on_ack(50, false));
+        assert!(t.on_ack(100, false), "the probe filled the hole");
+        assert!(t.may_arm());
+        t.on_probe(200, true);
+        assert!(
+            !t.on_ack(200, true),
+            "a D-SACK says the original had arrived"
+        );
+    }
+}

@@ -1,0 +1,390 @@
+//! One subflow: a TCP connection of its own (RFC 9293), with its own sequence space, windows, loss
+//! recovery and timers. What its bytes mean to the data level is the connection's business.
+
+pub mod congestion;
+pub(crate) mod input;
+pub(crate) mod loss;
+pub(crate) mod output;
+pub(crate) mod receiver;
+pub(crate) mod rtt;
+pub(crate) mod scoreboard;
+pub(crate) mod sender;
+
+use std::sync::Arc;
+
+use spindle_units::{Duration, Instant};
+use spindle_wire::{Endpoint, SeqNumber};
+
+use crate::config::Config;
+use crate::stage::Stage;
+use receiver::Receiver;
+use sender::Sender;
+
+/// A subflow's number within its connection: 0 for the first, and never used twice.
+pub type SubflowId = u8;
+
+/// The states of RFC 9293, section 3.3.2 (LISTEN is the stack's).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TcpState {
+    /// A SYN has been sent.
+    SynSent,
+    /// A SYN has been received and answered.
+    SynReceived,
+    /// Data may flow both ways.
+    Established,
+    /// We have closed; our FIN is not acknowledged.
+    FinWait1,
+    /// We have closed; our FIN is acknowledged.
+    FinWait2,
+    /// The peer has closed.
+    CloseWait,
+    /// Both have closed at once; our FIN is not acknowledged.
+    Closing,
+    /// The peer had closed, then we; our FIN is not acknowledged.
+    LastAck,
+    /// Both have closed; old segments may still be about.
+    TimeWait,
+    /// Over.
+    Closed,
+}
+
+impl TcpState {
+    /// Whether both ends have each other's SYN.
+    pub fn is_synchronized(self) -> bool {
+        !matches!(self, Self::SynSent | Self::SynReceived | Self::Closed)
+    }
+
+    /// Whether we may still send data.
+    pub fn may_send(self) -> bool {
+        matches!(self, Self::Established | Self::CloseWait)
+    }
+
+    /// Whether data may still arrive.
+    pub fn may_receive(self) -> bool {
+        matches!(self, Self::Established | Self::FinWait1 | Self::FinWait2)
+    }
+}
+
+/// How a subflow came to be, and what of MPTCP's handshake it still owes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// The connection's first subflow.
+    Initial,
+    /// Joined (RFC 8684, section 3.2).
+    Join(JoinState),
+}
+
+/// State of a join.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct JoinState {
+    pub(crate) nonce_local: u32,
+    pub(crate) nonce_remote: u32,
+    /// The joining client has sent its third ACK and waits for the fourth.
+    pub(crate) awaits_fourth: bool,
+    /// When the third ACK is repeated.
+    pub(crate) repeat_at: Option<Instant>,
+    pub(crate) repeats: u32,
+}
+
+/// The timestamps option's state (RFC 7323).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TimestampState {
+    pub(crate) recent: u32,
+    pub(crate) recent_at: Instant,
+}
+
+/// Which of a subflow's timers was due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Due {
+    Nothing,
+    /// Repeat the SYN or SYN/ACK.
+    Syn,
+    /// SYN repeats are used up.
+    SynFailed,
+    /// A retransmission timeout has been booked.
+    Rto,
+    /// A tail loss probe is wanted.
+    Probe,
+    /// TIME_WAIT or the wait in FIN_WAIT_2 is over.
+    Over,
+    /// The peer does not answer keepalive probes.
+    KeepaliveFailed,
+}
+
+/// A subflow.
+#[derive(Debug)]
+pub(crate) struct Subflow {
+    pub(crate) id: SubflowId,
+    pub(crate) local: Endpoint,
+    pub(crate) remote: Endpoint,
+    pub(crate) state: TcpState,
+    pub(crate) origin: Origin,
+    pub(crate) config: Arc<Config>,
+    pub(crate) tx: Sender,
+    pub(crate) rx: Receiver,
+    pub(crate) stage: Option<Box<dyn Stage>>,
+    iss: SeqNumber,
+    irs: SeqNumber,
+    planned: usize,
+    /// Scale of the windows the peer announces, and of ours.
+    send_scale: u8,
+    receive_scale: u8,
+    scaling: bool,
+    /// The window last announced by the peer, in bytes, and where that came from (RFC 9293, SND.WL1
+    /// and SND.WL2).
+    pub(crate) send_window: u64,
+    pub(crate) max_send_window: u64,
+    window_from: (u64, u64),
+    /// Right edge of the window we announced, as a position.
+    pub(crate) announced_to: u64,
+    timestamps: Option<TimestampState>,
+    last_ack_sent: u64,
+    /// Control segments waiting to leave.
+    pub(crate) syn_due: bool,
+    pub(crate) challenge_due: bool,
+    pub(crate) probe_due: bool,
+    syn_at: Option<Instant>,
+    pub(crate) syn_tries: u32,
+    syn_sent_at: Option<Instant>,
+    /// We want to close: FIN after all data.
+    pub(crate) closing: bool,
+    pub(crate) over_at: Option<Instant>,
+    challenges: ChallengeLimit,
+    last_heard: Instant,
+    keepalive_probes: u32,
+    /// The peer or we asked to use it only when no other is there.
+    pub(crate) backup_local: bool,
+    pub(crate) backup_remote: bool,
+    pub(crate) address_id_local: u8,
+    pub(crate) address_id_remote: u8,
+    /// Its data have been reinjected; no new data go here until it makes progress.
+    pub(crate) dead: bool,
+    /// Highest data offset sent here by the redundant scheduler.
+    pub(crate) redundant_next: u64,
+    /// No penalty before this (opportunistic retransmission penalises once per RTT).
+    pub(crate) penalised_at: Option<Instant>,
+}
+
+/// RFC 5961, section 7: at most 10 challenge ACKs in 5 seconds there; a per-subflow second here
+/// with the count of today's kernels' default order of magnitude.
+#[derive(Clone, Copy, Debug, Default)]
+struct ChallengeLimit {
+    since: Instant,
+    sent: u32,
+}
+
+impl ChallengeLimit {
+    const WINDOW: Duration = Duration::from_secs(5);
+    const MOST: u32 = 10;
+
+    fn admit(&mut self, now: Instant) -> bool {
+        if now.since(self.since) >= Self::WINDOW {
+            *self = Self {
+                since: now,
+                sent: 0,
+            };
+        }
+        self.sent += 1;
+        self.sent <= Self::MOST
+    }
+}
+
+/// What a new subflow is made from.
+pub(crate) struct NewSubflow {
+    pub(crate) id: SubflowId,
+    pub(crate) local: Endpoint,
+    pub(crate) remote: Endpoint,
+    pub(crate) origin: Origin,
+    pub(crate) iss: SeqNumber,
+    pub(crate) planned: usize,
+}
+
+impl Subflow {
+    /// A subflow about to send its SYN (`peer_isn` none) or its SYN/ACK.
+    pub(crate) fn new(
+        now: Instant,
+        config: &Arc<Config>,
+        n: NewSubflow,
+        peer_isn: Option<SeqNumber>,
+    ) -> Self {
+        let mut rx = Receiver::default();
+        if peer_isn.is_some() {
+            rx.established();
+        }
+        let buffer = config.tcp.receive_buffer as u64;
+        let receive_scale = (0..14)
+            .find(|s| buffer >> s <= u64::from(u16::MAX))
+            .unwrap_or(14);
+        let stage = config.stage.as_ref().map(|f| f.build(n.id));
+        Self {
+            id: n.id,
+            local: n.local,
+            remote: n.remote,
+            state: if peer_isn.is_some() {
+                TcpState::SynReceived
+            } else {
+                TcpState::SynSent
+            },
+            origin: n.origin,
+            tx: Sender::new(config.clone(), usize::from(n.id), n.planned),
+            rx,
+            stage,
+            iss: n.iss,
+            irs: peer_isn.unwrap_or_default(),
+            planned: n.planned,
+            send_scale: 0,
+            receive_scale,
+            scaling: false,
+            send_window: 0,
+            max_send_window: 0,
+            window_from: (0, 0),
+            announced_to: 0,
+            timestamps: None,
+            last_ack_sent: 0,
+            syn_due: true,
+            challenge_due: false,
+            probe_due: false,
+            syn_at: None,
+            syn_tries: 0,
+            syn_sent_at: None,
+            closing: false,
+            over_at: None,
+            challenges: ChallengeLimit::default(),
+            last_heard: now,
+            keepalive_probes: 0,
+            backup_local: false,
+            backup_remote: false,
+            address_id_local: 0,
+            address_id_remote: 0,
+            dead: false,
+            redundant_next: 0,
+            penalised_at: None,
+            config: config.clone(),
+        }
+    }
+
+    /// Whether data may be sent here now: established both ways, MPTCP's handshake included.
+    pub(crate) fn is_usable(&self) -> bool {
+        let joined = match self.origin {
+            Origin::Initial => true,
+            Origin::Join(j) => !j.awaits_fourth,
+        };
+        self.state.may_send() && joined && !self.closing
+    }
+
+    /// Whether it is a backup, by either end's wish.
+    pub(crate) fn is_backup(&self) -> bool {
+        self.backup_local || self.backup_remote
+    }
+
+    /// Wire sequence number of a position.
+    pub(crate) fn seq(&self, position: u64) -> SeqNumber {
+        self.iss + position as u32
+    }
+
+    /// Position of the peer's sequence number `seq`, which lies within 2^31 of what is expected.
+    pub(crate) fn receive_position(&self, seq: SeqNumber) -> i64 {
+        let expected = self.irs + self.rx.nxt as u32;
+        self.rx.nxt as i64 + i64::from(seq.distance(expected))
+    }
+
+    /// Position of an acknowledgement number, within 2^31 of the lowest unacknowledged.
+    fn send_position(&self, ack: SeqNumber) -> i64 {
+        let una = self.iss + self.tx.una as u32;
+        self.tx.una as i64 + i64::from(ack.distance(una))
+    }
+
+    /// When something is next to be done without a segment arriving.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        let join = match self.origin {
+            Origin::Join(j) => j.repeat_at,
+            Origin::Initial => None,
+        };
+        let keepalive = self.keepalive_at();
+        let stage = self.stage.as_ref().and_then(|s| s.next_timeout());
+        [
+            self.syn_at,
+            self.tx.deadline(),
+            self.rx.ack_by,
+            self.over_at,
+            join,
+            keepalive,
+            stage,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    fn keepalive_at(&self) -> Option<Instant> {
+        let k = self.config.tcp.keepalive?;
+        let quiet =
+            self.state.is_synchronized() && self.tx.board.is_empty() && self.over_at.is_none();
+        quiet.then(|| self.last_heard + k.idle + k.interval * u64::from(self.keepalive_probes))
+    }
+
+    /// Serves one due timer; to be called until it says [`Due::Nothing`].
+    pub(crate) fn on_timer(&mut self, now: Instant, coupling: &mut congestion::Coupling) -> Due {
+        if self.over_at.is_some_and(|t| t <= now) {
+            self.over_at = None;
+            self.state = TcpState::Closed;
+            return Due::Over;
+        }
+        if self.syn_at.is_some_and(|t| t <= now) {
+            self.syn_at = None;
+            if self.syn_tries > self.config.tcp.syn_retries {
+                self.state = TcpState::Closed;
+                return Due::SynFailed;
+            }
+            self.tx.counters.timeouts += 1;
+            self.tx.rtt.back_off();
+            self.syn_due = true;
+            return Due::Syn;
+        }
+        if self.rx.ack_by.is_some_and(|t| t <= now) {
+            self.rx.ack_now = true;
+            self.rx.ack_by = None;
+        }
+        if let Origin::Join(j) = &mut self.origin
+            && j.repeat_at.is_some_and(|t| t <= now)
+        {
+            return self.repeat_join_ack();
+        }
+        if let Some(k) = self.config.tcp.keepalive
+            && self.keepalive_at().is_some_and(|t| t <= now)
+        {
+            self.keepalive_probes += 1;
+            if self.keepalive_probes > k.probes {
+                return Due::KeepaliveFailed;
+            }
+            self.probe_due = true;
+        }
+        match self.tx.on_timer(now, coupling) {
+            sender::Expired::Nothing => Due::Nothing,
+            sender::Expired::Rto => Due::Rto,
+            sender::Expired::Probe => Due::Probe,
+        }
+    }
+
+    fn repeat_join_ack(&mut self) -> Due {
+        let most = self.config.tcp.syn_retries;
+        let Origin::Join(j) = &mut self.origin else {
+            return Due::Nothing;
+        };
+        j.repeat_at = None;
+        j.repeats += 1;
+        if j.repeats > most {
+            self.state = TcpState::Closed;
+            return Due::SynFailed;
+        }
+        self.rx.ack_now = true;
+        Due::Nothing
+    }
+
+    /// The largest window this subflow would take in, for acceptability of sequence numbers.
+    pub(crate) fn receive_window(&self) -> u64 {
+        self.announced_to
+            .saturating_sub(self.rx.nxt)
+            .max(self.config.tcp.receive_buffer as u64 / 2)
+    }
+}

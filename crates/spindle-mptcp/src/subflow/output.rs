@@ -1,0 +1,257 @@
+//! Outgoing segments of a subflow.
+
+use spindle_units::Instant;
+use spindle_wire::{Dss, Ecn, Flags, Options, Payload, Segment, SeqNumber};
+
+use super::scoreboard::SentMap;
+use super::sender::SendKind;
+use super::{Origin, Subflow, TcpState};
+use crate::config::EcnMode;
+
+/// The space of TCP options in bytes (RFC 9293, section 3.1: data offset of at most 15 words).
+const OPTION_SPACE: usize = 40;
+
+/// What the connection supplies to every outgoing segment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OutputContext {
+    pub(crate) now: Instant,
+    /// The receive window to announce, in bytes from what is acknowledged (at the data level, or
+    /// here).
+    pub(crate) window: u64,
+    /// Whether the window counts from the data-level acknowledgement.
+    pub(crate) data_level_window: bool,
+}
+
+impl Subflow {
+    fn blank(&mut self, cx: OutputContext) -> Segment {
+        let mut seg = Segment::new(self.local, self.remote);
+        seg.seq = self.seq(self.tx.nxt);
+        seg.window = self.window_field(cx);
+        seg.options.timestamps = self.timestamps_now(cx.now, false);
+        if self.state != TcpState::SynSent {
+            seg.flags = Flags::ACK;
+            seg.ack = self.irs + self.rx.nxt as u32;
+            self.last_ack_sent = self.rx.nxt;
+        }
+        if self.rx.ece && self.tx.ecn {
+            seg.flags |= Flags::ECE;
+        }
+        seg
+    }
+
+    /// The window field; what was announced is never taken back (RFC 9293, section 3.8.6).
+    fn window_field(&mut self, cx: OutputContext) -> u16 {
+        let window = if cx.data_level_window {
+            self.announced_to = self.announced_to.max(self.rx.nxt + cx.window);
+            cx.window
+        } else {
+            let edge = (self.rx.nxt + cx.window).max(self.announced_to);
+            self.announced_to = edge;
+            edge - self.rx.nxt
+        };
+        let synchronized = !matches!(self.state, TcpState::SynSent | TcpState::SynReceived);
+        let scale = if synchronized && self.scaling {
+            self.receive_scale
+        } else {
+            0
+        };
+        (window >> scale).min(u64::from(u16::MAX)) as u16
+    }
+
+    /// The SYN or SYN/ACK that is due, with the connection's `rare` options on it.
+    pub(crate) fn build_syn(&mut self, cx: OutputContext, options: Options) -> Segment {
+        let answer = self.state == TcpState::SynReceived;
+        self.syn_due = false;
+        self.syn_tries += 1;
+        self.syn_sent_at = Some(cx.now);
+        self.syn_at = Some(cx.now + self.tx.rtt.rto());
+        self.tx.nxt = self.tx.nxt.max(1);
+        let mut seg = self.blank(cx);
+        seg.seq = self.iss;
+        seg.options = options;
+        seg.options.timestamps = self.timestamps_now(cx.now, true);
+        seg.flags |= Flags::SYN;
+        let ecn = self.config.tcp.ecn != EcnMode::Off;
+        if answer && self.tx.ecn {
+            seg.flags |= Flags::ECE;
+        } else if !answer && ecn {
+            // ECN is not asked for again when the SYN seems lost to it (RFC 3168, section 6.1.1.1).
+            if self.syn_tries <= 2 {
+                seg.flags |= Flags::ECE | Flags::CWR;
+            }
+        }
+        let config = &self.config.tcp;
+        let (mss, scaling, sack) = (config.mss, config.window_scaling, config.sack);
+        let rare = seg.options.rare_mut();
+        rare.mss = Some(mss.min(65_495) as u16);
+        rare.window_scale = (scaling && (!answer || self.scaling)).then_some(self.receive_scale);
+        rare.sack_permitted = sack && (!answer || self.tx.sack);
+        seg
+    }
+
+    /// A pure acknowledgement with SACK blocks as far as they fit beside `options`.
+    pub(crate) fn build_ack(
+        &mut self,
+        cx: OutputContext,
+        options: Options,
+        used: usize,
+    ) -> Segment {
+        let mut seg = self.blank(cx);
+        let timestamps = seg.options.timestamps;
+        seg.options = options;
+        seg.options.timestamps = timestamps;
+        let used = used + if timestamps.is_some() { 12 } else { 0 };
+        self.add_sack(&mut seg, OPTION_SPACE.saturating_sub(used));
+        self.rx.acked();
+        self.challenge_due = false;
+        seg
+    }
+
+    fn add_sack(&mut self, seg: &mut Segment, room: usize) {
+        if !self.tx.sack || !self.rx.has_sack() || room < 12 {
+            return;
+        }
+        // Two padding bytes, kind and length, then 8 bytes a block.
+        let blocks = (room - 4) / 8;
+        let irs = self.irs;
+        for (left, right) in self.rx.sack_blocks(blocks) {
+            seg.options.sack.push(irs + left as u32, irs + right as u32);
+        }
+    }
+
+    /// A keepalive or window probe: an old sequence number, so that the peer must answer (RFC 9293,
+    /// section 3.8.4).
+    pub(crate) fn build_probe(&mut self, cx: OutputContext, options: Options) -> Segment {
+        self.probe_due = false;
+        let mut seg = self.build_ack(cx, options, OPTION_SPACE);
+        seg.seq = self.seq(self.tx.una) - 1;
+        seg
+    }
+
+    /// A segment of new sequence space: data, or FIN, or both. `dss` is complete.
+    pub(crate) fn build_new(
+        &mut self,
+        cx: OutputContext,
+        payload: Payload,
+        fin: bool,
+        map: Option<SentMap>,
+        kind: SendKind,
+        options: (Options, usize),
+    ) -> Segment {
+        self.tx.check_idle(cx.now);
+        let start = self.tx.on_sent(cx.now, payload.clone(), fin, map, kind);
+        let mut seg = self.build_data(cx, start, payload, fin, options);
+        if self.tx.cwr_due && !seg.payload.is_empty() {
+            seg.flags |= Flags::CWR;
+            self.tx.cwr_due = false;
+        }
+        if self.tx.ecn && !seg.payload.is_empty() {
+            seg.ecn = Ecn::Ect0;
+        }
+        if fin {
+            self.state = match self.state {
+                TcpState::CloseWait => TcpState::LastAck,
+                _ => TcpState::FinWait1,
+            };
+        }
+        seg
+    }
+
+    /// The segment that repeats what was sent at `start`; booked by the caller. Never ECT (RFC
+    /// 3168, section 6.1.5).
+    pub(crate) fn build_repeat(
+        &mut self,
+        cx: OutputContext,
+        start: u64,
+        payload: Payload,
+        fin: bool,
+        options: (Options, usize),
+    ) -> Segment {
+        self.build_data(cx, start, payload, fin, options)
+    }
+
+    fn build_data(
+        &mut self,
+        cx: OutputContext,
+        start: u64,
+        payload: Payload,
+        fin: bool,
+        options: (Options, usize),
+    ) -> Segment {
+        let mut seg = self.blank(cx);
+        let timestamps = seg.options.timestamps;
+        seg.options = options.0;
+        seg.options.timestamps = timestamps;
+        seg.seq = self.seq(start);
+        let used = options.1 + if timestamps.is_some() { 12 } else { 0 };
+        // SACK blocks only where neither the option space nor the packet size suffers.
+        let packet = (self.config.tcp.mss as usize).saturating_sub(payload.len() + used);
+        self.add_sack(&mut seg, OPTION_SPACE.saturating_sub(used).min(packet));
+        seg.payload = payload;
+        if !seg.payload.is_empty() {
+            seg.flags |= Flags::PSH;
+        }
+        if fin {
+            seg.flags |= Flags::FIN;
+        }
+        self.rx.acked();
+        self.challenge_due = false;
+        seg
+    }
+
+    /// RST for this subflow, with `options` (MP_TCPRST, MP_FASTCLOSE).
+    pub(crate) fn build_rst(&mut self, cx: OutputContext, options: Options) -> Segment {
+        let mut seg = self.blank(cx);
+        let timestamps = seg.options.timestamps;
+        seg.options = options;
+        seg.options.timestamps = timestamps;
+        seg.flags = if self.state == TcpState::SynSent {
+            Flags::RST
+        } else {
+            Flags::RST | Flags::ACK
+        };
+        self.state = TcpState::Closed;
+        seg
+    }
+
+    /// The third ACK of a join has left; it is repeated until the fourth arrives (RFC 8684, section
+    /// 3.2).
+    pub(crate) fn join_ack_sent(&mut self, now: Instant) {
+        let rto = self.tx.rtt.rto();
+        if let Origin::Join(j) = &mut self.origin {
+            j.repeat_at = Some(now + rto * (1 << j.repeats.min(6)));
+        }
+    }
+}
+
+/// RST in answer to a segment that belongs to no connection (RFC 9293, section 3.10.7.1).
+pub(crate) fn reset_for(seg: &Segment) -> Option<Segment> {
+    if seg.flags.contains(Flags::RST) {
+        return None;
+    }
+    let mut rst = Segment::new(seg.dst, seg.src);
+    if seg.flags.contains(Flags::ACK) {
+        rst.seq = seg.ack;
+        rst.flags = Flags::RST;
+    } else {
+        rst.seq = SeqNumber(0);
+        rst.ack = seg.seq + seg.seq_len();
+        rst.flags = Flags::RST | Flags::ACK;
+    }
+    Some(rst)
+}
+
+/// Bytes a DSS option takes (RFC 8684, section 3.3.1), padded to a multiple of four as it is laid
+/// out.
+pub(crate) fn dss_len(dss: &Dss) -> usize {
+    use spindle_wire::DataNumber::{Full, Low};
+    let number = |n: &spindle_wire::DataNumber| match n {
+        Low(_) => 4,
+        Full(_) => 8,
+    };
+    let ack = dss.data_ack.as_ref().map_or(0, number);
+    let map = dss.mapping.as_ref().map_or(0, |m| {
+        number(&m.dsn) + 4 + 2 + if m.checksum.is_some() { 2 } else { 0 }
+    });
+    (4usize + ack + map).next_multiple_of(4)
+}

@@ -1,0 +1,414 @@
+//! The receiving half of a subflow: sequence space, reassembly, SACK blocks, acknowledgement
+//! policy, and the mappings that turn subflow positions into data offsets.
+//!
+//! Positions count from the peer's ISN (its SYN is 0, its first byte 1).
+
+use std::collections::{BTreeMap, VecDeque};
+
+use spindle_units::{Duration, Instant};
+use spindle_wire::Payload;
+
+/// How a subflow's bytes map to the data stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mapped {
+    /// Data offset of the position asked for, and how many bytes from there on map contiguously.
+    Run { offset: u64, len: u64 },
+    /// No mapping covers the position.
+    Unmapped,
+}
+
+/// A mapping received in a DSS option.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ReceivedMap {
+    pub(crate) start: u64,
+    pub(crate) len: u64,
+    pub(crate) offset: u64,
+    pub(crate) checksum: Option<u16>,
+}
+
+impl ReceivedMap {
+    fn end(&self) -> u64 {
+        self.start + self.len
+    }
+}
+
+/// What arrived and may go up: (subflow position, bytes).
+pub(crate) type Piece = (u64, Payload);
+
+/// The pieces of one segment; most have one, which costs no allocation.
+#[derive(Debug, Default)]
+pub(crate) struct Pieces {
+    first: Option<Piece>,
+    rest: Vec<Piece>,
+}
+
+impl Pieces {
+    fn push(&mut self, piece: Piece) {
+        if self.first.is_none() {
+            self.first = Some(piece);
+        } else {
+            self.rest.push(piece);
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.first.is_none()
+    }
+}
+
+impl IntoIterator for Pieces {
+    type Item = Piece;
+    type IntoIter = std::iter::Chain<std::option::IntoIter<Piece>, std::vec::IntoIter<Piece>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.first.into_iter().chain(self.rest)
+    }
+}
+
+/// Limits what a peer can make the receiver store beside the bytes themselves.
+const MAX_PIECES: usize = 4096;
+const MAX_MAPS: usize = 4096;
+
+/// The receiver.
+#[derive(Debug, Default)]
+pub(crate) struct Receiver {
+    /// Next position expected in order.
+    pub(crate) nxt: u64,
+    /// Out-of-order ranges received, sorted, disjoint, not adjacent.
+    ranges: Vec<(u64, u64)>,
+    /// Starts of the ranges, most recently changed first (RFC 2018, section 4).
+    recent: VecDeque<u64>,
+    /// A duplicate to be reported by D-SACK with the next acknowledgement (RFC 2883).
+    duplicate: Option<(u64, u64)>,
+    /// Payload not handed up yet: position -> bytes, disjoint.
+    held: BTreeMap<u64, Payload>,
+    /// Position of the peer's FIN, once seen.
+    pub(crate) fin: Option<u64>,
+    maps: VecDeque<ReceivedMap>,
+    /// Segments since the last acknowledgement.
+    unacked_segments: u32,
+    /// An acknowledgement is due now.
+    pub(crate) ack_now: bool,
+    /// An acknowledgement is due by then.
+    pub(crate) ack_by: Option<Instant>,
+    /// ECN: CE was seen and CWR not yet (classic), or the last data segment had CE (DCTCP).
+    pub(crate) ece: bool,
+}
+
+impl Receiver {
+    /// The SYN took position 0.
+    pub(crate) fn established(&mut self) {
+        self.nxt = 1;
+    }
+
+    /// Whether everything up to the peer's FIN has arrived.
+    pub(crate) fn fin_reached(&self) -> bool {
+        self.fin.is_some_and(|f| self.nxt > f)
+    }
+
+    /// Whether another out-of-order piece may be stored.
+    pub(crate) fn has_room(&self) -> bool {
+        self.held.len() < MAX_PIECES && self.ranges.len() < MAX_PIECES
+    }
+
+    /// Takes payload at `start`; what is new of it is booked as received and returned piecewise.
+    /// Out-of-window parts are to be cut off before.
+    pub(crate) fn accept(&mut self, start: u64, payload: &Payload) -> Pieces {
+        let end = start + payload.len() as u64;
+        if payload.is_empty() {
+            return Pieces::default();
+        }
+        self.unacked_segments += 1;
+        if end <= self.nxt {
+            self.duplicate = Some((start, end));
+            self.ack_now = true;
+            return Pieces::default();
+        }
+        if start <= self.nxt && self.ranges.is_empty() {
+            let skip = (self.nxt - start) as usize;
+            let piece = (self.nxt, payload.slice(skip, payload.len() - skip));
+            self.nxt = end;
+            return Pieces {
+                first: Some(piece),
+                rest: Vec::new(),
+            };
+        }
+        self.ack_now = true;
+        let pieces = self.fresh_pieces(start, end, payload);
+        if pieces.is_empty() {
+            self.duplicate = Some((start, end));
+        }
+        self.book(start.max(self.nxt), end);
+        pieces
+    }
+
+    /// The parts of `[start, end)` not received before.
+    fn fresh_pieces(&self, start: u64, end: u64, payload: &Payload) -> Pieces {
+        let mut pieces = Pieces::default();
+        let mut at = start.max(self.nxt);
+        let mut push = |from: u64, to: u64| {
+            if from < to {
+                pieces.push((
+                    from,
+                    payload.slice((from - start) as usize, (to - from) as usize),
+                ));
+            }
+        };
+        let first = self.ranges.partition_point(|r| r.1 <= at);
+        for &(left, right) in &self.ranges[first..] {
+            if left >= end {
+                break;
+            }
+            push(at, left.min(end));
+            at = at.max(right);
+        }
+        push(at, end);
+        pieces
+    }
+
+    /// Adds `[start, end)` to what was received and moves `nxt` on.
+    fn book(&mut self, start: u64, end: u64) {
+        let first = self.ranges.partition_point(|r| r.1 < start);
+        let last = self.ranges.partition_point(|r| r.0 <= end);
+        let mut merged = (start, end);
+        for r in &self.ranges[first..last] {
+            merged = (merged.0.min(r.0), merged.1.max(r.1));
+        }
+        let gone: Vec<u64> = self.ranges.drain(first..last).map(|r| r.0).collect();
+        self.recent.retain(|s| !gone.contains(s));
+        if merged.0 <= self.nxt {
+            self.nxt = self.nxt.max(merged.1);
+        } else {
+            self.ranges.insert(first, merged);
+            self.recent.push_front(merged.0);
+        }
+    }
+
+    /// The FIN at `position` is in the window.
+    pub(crate) fn accept_fin(&mut self, position: u64) {
+        self.ack_now = true;
+        if self.fin.is_none() {
+            self.fin = Some(position);
+        }
+        self.advance_over_fin();
+    }
+
+    /// Moves over the FIN when all before it has arrived.
+    pub(crate) fn advance_over_fin(&mut self) {
+        if self.fin == Some(self.nxt) {
+            self.nxt += 1;
+        }
+    }
+
+    /// SACK blocks for the next acknowledgement, D-SACK first, at most `room` (RFC 2018, RFC 2883).
+    pub(crate) fn sack_blocks(&mut self, room: usize) -> impl Iterator<Item = (u64, u64)> {
+        let dsack = self.duplicate.take();
+        let covering = dsack.and_then(|d| {
+            self.ranges
+                .iter()
+                .find(|r| r.0 <= d.0 && d.1 <= r.1)
+                .copied()
+        });
+        let rest: Vec<(u64, u64)> = self
+            .recent
+            .iter()
+            .filter_map(|s| {
+                let i = self.ranges.binary_search_by_key(s, |r| r.0).ok()?;
+                Some(self.ranges[i])
+            })
+            .filter(|r| Some(*r) != covering)
+            .take(room)
+            .collect();
+        dsack.into_iter().chain(covering).chain(rest).take(room)
+    }
+
+    /// Whether a SACK option would have anything to say.
+    pub(crate) fn has_sack(&self) -> bool {
+        self.duplicate.is_some() || !self.ranges.is_empty()
+    }
+
+    /// Decides on the acknowledgement of a data segment just taken (RFC 5681, section 4.2): at once
+    /// without delaying, for every second segment, or out of order.
+    pub(crate) fn schedule_ack(&mut self, now: Instant, delay: Option<Duration>) {
+        match delay {
+            None => self.ack_now = true,
+            Some(_) if self.unacked_segments >= 2 || !self.ranges.is_empty() => self.ack_now = true,
+            Some(d) => {
+                self.ack_by.get_or_insert(now + d);
+            }
+        }
+    }
+
+    /// An acknowledgement left.
+    pub(crate) fn acked(&mut self) {
+        self.unacked_segments = 0;
+        self.ack_now = false;
+        self.ack_by = None;
+    }
+
+    /// Keeps payload until [`Self::take_ready`] can hand it up.
+    pub(crate) fn hold(&mut self, piece: Piece) {
+        self.held.insert(piece.0, piece.1);
+    }
+
+    /// The first held piece, if it is in order.
+    pub(crate) fn take_in_order(&mut self) -> Option<Piece> {
+        let first = self.held.first_entry()?;
+        if *first.key() + first.get().len() as u64 > self.nxt {
+            return None;
+        }
+        let (start, payload) = first.remove_entry();
+        Some((start, payload))
+    }
+
+    /// All held pieces, in order, with gaps; for a change of delivery rule.
+    pub(crate) fn first_held(&self) -> Option<(u64, usize)> {
+        self.held.first_key_value().map(|(s, p)| (*s, p.len()))
+    }
+
+    /// Learns a mapping. Returns false if it contradicts one that is in force (a mapping is
+    /// immutable, RFC 8684, section 3.3.1) or if there are too many.
+    pub(crate) fn add_map(&mut self, map: ReceivedMap) -> bool {
+        if map.end() <= self.lowest_needed() {
+            return true;
+        }
+        let at = self.maps.partition_point(|m| m.start < map.start);
+        if let Some(m) = self.maps.get(at)
+            && m.start == map.start
+        {
+            return m.offset == map.offset && m.len == map.len;
+        }
+        let clash_before = at > 0 && self.maps[at - 1].end() > map.start;
+        let clash_after = self.maps.get(at).is_some_and(|m| m.start < map.end());
+        if clash_before || clash_after {
+            return self.consistent(&map);
+        }
+        if self.maps.len() >= MAX_MAPS {
+            return false;
+        }
+        self.maps.insert(at, map);
+        true
+    }
+
+    /// Whether an overlapping map says nothing else than those in force; it is then not needed.
+    fn consistent(&self, map: &ReceivedMap) -> bool {
+        self.maps
+            .iter()
+            .filter(|m| m.start < map.end() && map.start < m.end())
+            .all(|m| m.offset.wrapping_sub(m.start) == map.offset.wrapping_sub(map.start))
+    }
+
+    fn lowest_needed(&self) -> u64 {
+        self.held
+            .first_key_value()
+            .map_or(self.nxt, |(s, _)| (*s).min(self.nxt))
+    }
+
+    /// Where position `at` lies in the data stream.
+    pub(crate) fn locate(&self, at: u64) -> Mapped {
+        match self.map_at(at) {
+            Some(m) => Mapped::Run {
+                offset: m.offset + (at - m.start),
+                len: m.end() - at,
+            },
+            None => Mapped::Unmapped,
+        }
+    }
+
+    /// The mapping that covers position `at`.
+    pub(crate) fn map_at(&self, at: u64) -> Option<&ReceivedMap> {
+        let i = self.maps.partition_point(|m| m.end() <= at);
+        self.maps.get(i).filter(|m| m.start <= at)
+    }
+
+    /// Forgets mappings that no held or future byte needs.
+    pub(crate) fn prune_maps(&mut self) {
+        let needed = self.lowest_needed();
+        while self.maps.front().is_some_and(|m| m.end() <= needed) {
+            self.maps.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn receiver() -> Receiver {
+        let mut r = Receiver::default();
+        r.established();
+        r
+    }
+
+    #[test]
+    fn sack_blocks_are_most_recent_first_with_dsack_in_front() {
+        let mut r = receiver();
+        for start in [101, 301, 501] {
+            r.accept(start, &Payload::Length(100));
+        }
+        assert_eq!(
+            r.sack_blocks(4).collect::<Vec<_>>(),
+            [(501, 601), (301, 401), (101, 201)]
+        );
+        r.accept(301, &Payload::Length(100));
+        let blocks: Vec<_> = r.sack_blocks(3).collect();
+        assert_eq!(
+            blocks,
+            [(301, 401), (301, 401), (501, 601)],
+            "RFC 2883, section 4.2"
+        );
+    }
+
+    #[test]
+    fn contradicting_maps_are_refused_and_equal_ones_ignored() {
+        let mut r = receiver();
+        let map = ReceivedMap {
+            start: 1,
+            len: 100,
+            offset: 0,
+            checksum: None,
+        };
+        assert!(r.add_map(map));
+        assert!(r.add_map(map));
+        assert!(!r.add_map(ReceivedMap { offset: 7, ..map }));
+        assert!(!r.add_map(ReceivedMap {
+            start: 50,
+            len: 100,
+            offset: 500,
+            checksum: None
+        }));
+        assert!(r.add_map(ReceivedMap {
+            start: 50,
+            len: 20,
+            offset: 49,
+            checksum: None
+        }));
+        assert_eq!(
+            r.locate(60),
+            Mapped::Run {
+                offset: 59,
+                len: 41
+            }
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn every_byte_comes_once_whatever_the_order(segments in prop::collection::vec((0u64..400, 1u32..80), 1..120)) {
+            let mut r = receiver();
+            let mut seen = [false; 600];
+            for (start, len) in segments {
+                for (at, p) in r.accept(1 + start, &Payload::Length(len)) {
+                    for x in at..at + p.len() as u64 {
+                        prop_assert!(!std::mem::replace(&mut seen[x as usize], true), "byte {x} twice");
+                    }
+                }
+                let inside = (1..600).take_while(|&x| seen[x as usize]).count() as u64;
+                prop_assert_eq!(r.nxt, 1 + inside);
+                let blocks: Vec<_> = r.sack_blocks(4).collect();
+                prop_assert!(blocks.iter().all(|b| (b.0..b.1).all(|x| seen[x as usize])));
+            }
+        }
+    }
+}

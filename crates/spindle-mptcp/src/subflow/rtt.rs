@@ -1,0 +1,124 @@
+//! Round-trip time and retransmission timeout (RFC 6298).
+
+use spindle_units::Duration;
+
+/// Smoothed RTT, its variation, and the timeout they give.
+#[derive(Clone, Debug)]
+pub(crate) struct RttEstimator {
+    smoothed: Option<Duration>,
+    variation: Duration,
+    minimum: Option<Duration>,
+    latest: Option<Duration>,
+    backoff: u32,
+    min_rto: Duration,
+    max_rto: Duration,
+    initial_rto: Duration,
+}
+
+impl RttEstimator {
+    pub(crate) fn new(initial_rto: Duration, min_rto: Duration, max_rto: Duration) -> Self {
+        Self {
+            smoothed: None,
+            variation: Duration::ZERO,
+            minimum: None,
+            latest: None,
+            backoff: 0,
+            min_rto,
+            max_rto,
+            initial_rto,
+        }
+    }
+
+    /// Takes a measurement (RFC 6298, rules 2.2 and 2.3; alpha = 1/8, beta = 1/4) and ends the
+    /// back-off (section 5, last paragraph).
+    pub(crate) fn sample(&mut self, rtt: Duration) {
+        let rtt = Duration::from_nanos(rtt.as_nanos().max(1));
+        match self.smoothed {
+            None => {
+                self.smoothed = Some(rtt);
+                self.variation = rtt / 2;
+            }
+            Some(srtt) => {
+                let deviation = srtt.abs_diff(rtt);
+                self.variation = (self.variation * 3 + deviation) / 4;
+                self.smoothed = Some((srtt * 7 + rtt) / 8);
+            }
+        }
+        self.minimum = Some(self.minimum.map_or(rtt, |m| m.min(rtt)));
+        self.latest = Some(rtt);
+        self.backoff = 0;
+    }
+
+    pub(crate) fn smoothed(&self) -> Option<Duration> {
+        self.smoothed
+    }
+
+    pub(crate) fn minimum(&self) -> Option<Duration> {
+        self.minimum
+    }
+
+    pub(crate) fn latest(&self) -> Option<Duration> {
+        self.latest
+    }
+
+    /// The timeout with its back-off.
+    pub(crate) fn rto(&self) -> Duration {
+        let base = match self.smoothed {
+            None => self.initial_rto,
+            Some(srtt) => (srtt + self.variation * 4).max(self.min_rto),
+        };
+        let shifted = base * (1u64 << self.backoff.min(16));
+        shifted.min(self.max_rto.max(base))
+    }
+
+    /// Doubles the timeout (RFC 6298, rule 5.5).
+    pub(crate) fn back_off(&mut self) {
+        self.backoff = (self.backoff + 1).min(16);
+    }
+
+    /// New data were acknowledged: the path works, back-off ends (as RFC 6298 section 5 allows; the
+    /// estimate itself waits for a sample that Karn's rule admits).
+    pub(crate) fn end_back_off(&mut self) {
+        self.backoff = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn estimator() -> RttEstimator {
+        RttEstimator::new(
+            Duration::from_secs(1),
+            Duration::from_millis(5),
+            Duration::from_secs(60),
+        )
+    }
+
+    #[test]
+    fn rfc_6298_by_hand() {
+        let mut e = estimator();
+        assert_eq!(e.rto(), Duration::from_secs(1));
+        e.sample(Duration::from_millis(80));
+        assert_eq!(e.rto(), Duration::from_millis(80 + 4 * 40));
+        e.sample(Duration::from_millis(160));
+        // RTTVAR = 3/4*40 + 1/4*80 = 50, SRTT = 7/8*80 + 1/8*160 = 90.
+        assert_eq!(e.smoothed(), Some(Duration::from_millis(90)));
+        assert_eq!(e.rto(), Duration::from_millis(90 + 200));
+    }
+
+    #[test]
+    fn the_floor_holds_and_back_off_doubles_up_to_the_ceiling() {
+        let mut e = estimator();
+        e.sample(Duration::from_micros(280));
+        assert_eq!(e.rto(), Duration::from_millis(5));
+        e.back_off();
+        assert_eq!(e.rto(), Duration::from_millis(10));
+        for _ in 0..40 {
+            e.back_off();
+        }
+        assert_eq!(e.rto(), Duration::from_secs(60));
+        e.sample(Duration::from_micros(280));
+        assert_eq!(e.rto(), Duration::from_millis(5));
+    }
+}

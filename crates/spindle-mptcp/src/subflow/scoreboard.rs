@@ -1,0 +1,458 @@
+//! What a subflow has sent and not yet seen acknowledged.
+//!
+//! One [`Sent`] entry per transmitted segment, in order of subflow sequence number. The counters
+//! that congestion control asks for (SACKed, lost, retransmitted bytes) are kept, never recounted;
+//! scans start where the last one ended, so that an acknowledgement costs what it changes.
+
+use std::collections::VecDeque;
+
+use spindle_units::Instant;
+use spindle_wire::Payload;
+
+/// The data-level mapping of a sent segment. Immutable: a retransmission repeats it verbatim
+/// (RFC 8684, section 3.3.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SentMap {
+    /// Data offset of the first byte (0 is the first byte of the connection).
+    pub(crate) offset: u64,
+    /// Whether the segment also carries DATA_FIN.
+    pub(crate) data_fin: bool,
+}
+
+/// One transmitted segment. Positions count from the subflow's ISN: SYN is 0, the first byte 1.
+#[derive(Clone, Debug)]
+pub(crate) struct Sent {
+    pub(crate) start: u64,
+    pub(crate) payload: Payload,
+    pub(crate) fin: bool,
+    pub(crate) map: Option<SentMap>,
+    /// When it last left.
+    pub(crate) sent_at: Instant,
+    /// How often it has left.
+    pub(crate) transmissions: u32,
+    pub(crate) sacked: bool,
+    pub(crate) lost: bool,
+    /// A retransmission of it is believed to be in flight.
+    pub(crate) repeated: bool,
+    /// It is itself a proactive recovery copy.
+    pub(crate) recovery: bool,
+    /// A proactive copy of it has been made: at most one is ([F] section 3.2).
+    pub(crate) protected: bool,
+    /// The data level gave up on this copy and sent the data elsewhere.
+    pub(crate) reinjected: bool,
+}
+
+impl Sent {
+    pub(crate) fn seq_len(&self) -> u64 {
+        self.payload.len() as u64 + u64::from(self.fin)
+    }
+
+    pub(crate) fn end(&self) -> u64 {
+        self.start + self.seq_len()
+    }
+}
+
+/// What acknowledging a prefix or a SACK block changed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Acked {
+    /// Bytes newly acknowledged, those SACKed before left out.
+    pub(crate) bytes: u64,
+    /// Send time of the latest-sent segment among them that was sent once only.
+    pub(crate) clean_sent_at: Option<Instant>,
+    /// Latest-sent among all: (send time, end, was retransmitted), for RACK.
+    pub(crate) newest: Option<(Instant, u64, bool)>,
+    /// A segment that was never retransmitted is among them (F-RTO's evidence).
+    pub(crate) original: bool,
+    /// A segment that had been retransmitted is among them.
+    pub(crate) retransmitted: bool,
+}
+
+impl Acked {
+    fn add(&mut self, s: &Sent) {
+        self.bytes += s.seq_len();
+        let repeated = s.transmissions > 1;
+        if repeated {
+            self.retransmitted = true;
+        } else {
+            self.original = true;
+            self.clean_sent_at = Some(self.clean_sent_at.map_or(s.sent_at, |t| t.max(s.sent_at)));
+        }
+        let mine = (s.sent_at, s.end(), repeated);
+        if self.newest.is_none_or(|n| (n.0, n.1) < (mine.0, mine.1)) {
+            self.newest = Some(mine);
+        }
+    }
+}
+
+/// The retransmission queue with its marks.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Scoreboard {
+    queue: VecDeque<Sent>,
+    sacked: u64,
+    lost: u64,
+    repeated: u64,
+    /// End of the highest SACKed segment; 0 if none.
+    highest_sacked: u64,
+    /// Everything below is marked lost or SACKed already.
+    lost_below: u64,
+    /// Nothing below needs a retransmission.
+    retransmit_from: u64,
+    /// No segment below is eligible for proactive recovery.
+    unprotected_from: u64,
+}
+
+impl Scoreboard {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &Sent> {
+        self.queue.iter()
+    }
+
+    pub(crate) fn front(&self) -> Option<&Sent> {
+        self.queue.front()
+    }
+
+    pub(crate) fn back(&self) -> Option<&Sent> {
+        self.queue.back()
+    }
+
+    pub(crate) fn get(&self, start: u64) -> Option<&Sent> {
+        let i = self.index_of(start)?;
+        self.queue.get(i)
+    }
+
+    /// The segment that contains position `at`, if it is outstanding.
+    fn index_of(&self, at: u64) -> Option<usize> {
+        let i = self.queue.partition_point(|s| s.end() <= at);
+        (i < self.queue.len() && self.queue[i].start <= at).then_some(i)
+    }
+
+    pub(crate) fn push(&mut self, sent: Sent) {
+        debug_assert!(self.queue.back().is_none_or(|b| b.end() == sent.start));
+        self.queue.push_back(sent);
+    }
+
+    /// Sequence space not acknowledged cumulatively.
+    pub(crate) fn outstanding(&self) -> u64 {
+        match (self.queue.front(), self.queue.back()) {
+            (Some(f), Some(b)) => b.end() - f.start,
+            _ => 0,
+        }
+    }
+
+    pub(crate) fn sacked_bytes(&self) -> u64 {
+        self.sacked
+    }
+
+    pub(crate) fn lost_bytes(&self) -> u64 {
+        self.lost
+    }
+
+    /// RFC 6675's pipe: sent, not SACKed, not lost, plus retransmissions in flight.
+    pub(crate) fn pipe(&self) -> u64 {
+        self.outstanding() - self.sacked - self.lost + self.repeated
+    }
+
+    fn forget_marks(&mut self, s: &Sent) {
+        if s.sacked {
+            self.sacked -= s.seq_len();
+        } else {
+            if s.lost {
+                self.lost -= s.seq_len();
+            }
+            if s.repeated {
+                self.repeated -= s.seq_len();
+            }
+        }
+    }
+
+    /// Removes everything below `ack`; a segment acknowledged in part loses that part.
+    pub(crate) fn acknowledge(&mut self, ack: u64) -> Acked {
+        let mut acked = Acked::default();
+        while let Some(front) = self.queue.front() {
+            if front.end() > ack {
+                break;
+            }
+            let Some(s) = self.queue.pop_front() else {
+                break;
+            };
+            self.forget_marks(&s);
+            if !s.sacked {
+                acked.add(&s);
+            }
+        }
+        if self.queue.front().is_some_and(|f| f.start < ack) {
+            self.split_front(ack, &mut acked);
+        }
+        acked
+    }
+
+    fn split_front(&mut self, ack: u64, acked: &mut Acked) {
+        let Some(mut s) = self.queue.pop_front() else {
+            return;
+        };
+        self.forget_marks(&s);
+        let cut = (ack - s.start) as usize;
+        if !s.sacked {
+            acked.bytes += cut as u64;
+            acked.original |= s.transmissions == 1;
+            acked.retransmitted |= s.transmissions > 1;
+        }
+        let rest = s.payload.len() - cut;
+        s.payload = s.payload.slice(cut, rest);
+        s.start = ack;
+        if let Some(map) = &mut s.map {
+            map.offset += cut as u64;
+        }
+        self.remember_marks(&s);
+        self.queue.push_front(s);
+    }
+
+    fn remember_marks(&mut self, s: &Sent) {
+        if s.sacked {
+            self.sacked += s.seq_len();
+        } else {
+            if s.lost {
+                self.lost += s.seq_len();
+            }
+            if s.repeated {
+                self.repeated += s.seq_len();
+            }
+        }
+    }
+
+    /// Marks whole segments within `[left, right)` as SACKed.
+    pub(crate) fn sack(&mut self, left: u64, right: u64) -> Acked {
+        let mut acked = Acked::default();
+        let mut i = self.queue.partition_point(|s| s.start < left);
+        while let Some(s) = self.queue.get_mut(i) {
+            if s.end() > right {
+                break;
+            }
+            if !s.sacked {
+                acked.add(s);
+                let len = s.seq_len();
+                if s.lost {
+                    self.lost -= len;
+                }
+                if s.repeated {
+                    self.repeated -= len;
+                }
+                s.lost = false;
+                s.repeated = false;
+                s.sacked = true;
+                self.sacked += len;
+                self.highest_sacked = self.highest_sacked.max(s.end());
+            }
+            i += 1;
+        }
+        acked
+    }
+
+    /// The position below which more than `bytes` SACKed bytes lie above every segment: RFC 6675's
+    /// IsLost for all of them.
+    pub(crate) fn loss_frontier(&self, bytes: u64) -> u64 {
+        let mut above = 0;
+        let top = self
+            .queue
+            .partition_point(|s| s.start < self.highest_sacked);
+        for s in self.queue.range(..top).rev() {
+            if s.sacked {
+                above += s.seq_len();
+                if above > bytes {
+                    return s.start;
+                }
+            }
+            if s.start < self.lost_below {
+                break;
+            }
+        }
+        0
+    }
+
+    /// Marks everything below `frontier` that is neither SACKed nor lost as lost; returns the bytes
+    /// newly marked.
+    pub(crate) fn mark_lost_below(&mut self, frontier: u64) -> u64 {
+        let mut newly = 0;
+        let mut i = self.queue.partition_point(|s| s.start < self.lost_below);
+        while let Some(s) = self.queue.get_mut(i) {
+            if s.start >= frontier {
+                break;
+            }
+            if !s.sacked && !s.lost && !s.repeated {
+                s.lost = true;
+                newly += s.seq_len();
+                self.retransmit_from = self.retransmit_from.min(s.start);
+            }
+            i += 1;
+        }
+        self.lost += newly;
+        self.lost_below = self.lost_below.max(frontier);
+        newly
+    }
+
+    /// Marks the segment at `start` lost, its retransmission included; returns whether that was
+    /// news.
+    pub(crate) fn mark_lost(&mut self, start: u64) -> bool {
+        let Some(i) = self.index_of(start) else {
+            return false;
+        };
+        let s = &mut self.queue[i];
+        if s.sacked || (s.lost && !s.repeated) {
+            return false;
+        }
+        let len = s.seq_len();
+        if !s.lost {
+            s.lost = true;
+            self.lost += len;
+        }
+        if s.repeated {
+            s.repeated = false;
+            self.repeated -= len;
+        }
+        self.retransmit_from = self.retransmit_from.min(s.start);
+        true
+    }
+
+    /// After a timeout: everything not SACKed is lost, retransmissions too. With `forget_sacks` the
+    /// receiver is taken to have reneged (RFC 2018, section 8).
+    pub(crate) fn mark_all_lost(&mut self, forget_sacks: bool) {
+        self.lost = 0;
+        self.repeated = 0;
+        if forget_sacks {
+            self.sacked = 0;
+            self.highest_sacked = 0;
+        }
+        for s in &mut self.queue {
+            s.sacked &= !forget_sacks;
+            s.repeated = false;
+            s.lost = !s.sacked;
+            if s.lost {
+                self.lost += s.seq_len();
+            }
+        }
+        self.retransmit_from = 0;
+        self.lost_below = self.queue.back().map_or(0, Sent::end);
+    }
+
+    /// Takes back every loss mark that no retransmission followed: the losses were not real.
+    pub(crate) fn clear_lost(&mut self) {
+        for s in &mut self.queue {
+            s.lost = false;
+        }
+        self.lost = 0;
+        self.lost_below = 0;
+    }
+
+    /// The first segment that is lost and not yet repeated.
+    pub(crate) fn next_lost(&mut self) -> Option<u64> {
+        if self.lost == 0 {
+            return None;
+        }
+        let from = self
+            .queue
+            .partition_point(|s| s.start < self.retransmit_from);
+        let found = self
+            .queue
+            .range(from..)
+            .find(|s| s.lost && !s.repeated)
+            .map(|s| s.start);
+        self.retransmit_from = found.unwrap_or_else(|| self.queue.back().map_or(0, Sent::end));
+        found
+    }
+
+    /// RFC 6675, NextSeg rule 3: the first segment below the highest SACKed one that is neither
+    /// SACKed nor repeated.
+    pub(crate) fn next_unsacked_hole(&self) -> Option<u64> {
+        self.queue
+            .iter()
+            .take_while(|s| s.end() <= self.highest_sacked)
+            .find(|s| !s.sacked && !s.repeated && !s.lost)
+            .map(|s| s.start)
+    }
+
+    /// Books a retransmission of the segment at `start`.
+    pub(crate) fn repeat(&mut self, start: u64, now: Instant) -> Option<&Sent> {
+        let i = self.index_of(start)?;
+        let s = &mut self.queue[i];
+        s.sent_at = now;
+        s.transmissions = s.transmissions.saturating_add(1);
+        if !s.repeated && !s.sacked {
+            s.repeated = true;
+            self.repeated += s.seq_len();
+        }
+        Some(s)
+    }
+
+    /// The oldest segment that may be protected proactively: data, un-ACKed, un-SACKed, not a copy,
+    /// never protected, and with something above `data_acked` (data offset) in it.
+    pub(crate) fn next_unprotected(&mut self, data_acked: u64) -> Option<&Sent> {
+        let from = self
+            .queue
+            .partition_point(|s| s.start < self.unprotected_from);
+        let found = self.queue.range(from..).position(|s| {
+            !s.sacked
+                && !s.protected
+                && !s.recovery
+                && s.map
+                    .is_some_and(|m| m.offset + s.payload.len() as u64 > data_acked)
+                && !s.payload.is_empty()
+        });
+        match found {
+            Some(k) => {
+                let s = &self.queue[from + k];
+                self.unprotected_from = s.start;
+                Some(s)
+            }
+            None => {
+                self.unprotected_from = self.queue.back().map_or(0, Sent::end);
+                None
+            }
+        }
+    }
+
+    /// Marks the segment at `start` as protected.
+    pub(crate) fn protect(&mut self, start: u64) -> bool {
+        let Some(i) = self.index_of(start) else {
+            return false;
+        };
+        !std::mem::replace(&mut self.queue[i].protected, true)
+    }
+
+    /// Marks the segment at `start` as reinjected elsewhere; returns whether it was not before.
+    pub(crate) fn set_reinjected(&mut self, start: u64) -> bool {
+        let Some(i) = self.index_of(start) else {
+            return false;
+        };
+        !std::mem::replace(&mut self.queue[i].reinjected, true)
+    }
+
+    /// Recounts everything; for checks only.
+    #[cfg(any(test, debug_assertions))]
+    pub(crate) fn check(&self) {
+        let count = |f: fn(&Sent) -> bool| -> u64 {
+            self.queue.iter().filter(|s| f(s)).map(Sent::seq_len).sum()
+        };
+        assert_eq!(self.sacked, count(|s| s.sacked), "sacked bytes");
+        assert_eq!(self.lost, count(|s| s.lost && !s.sacked), "lost bytes");
+        assert_eq!(
+            self.repeated,
+            count(|s| s.repeated && !s.sacked),
+            "repeated bytes"
+        );
+        let contiguous = self
+            .queue
+            .iter()
+            .zip(self.queue.iter().skip(1))
+            .all(|(a, b)| a.end() == b.start);
+        assert!(contiguous, "entries are contiguous");
+        assert!(
+            self.queue
+                .iter()
+                .all(|s| !(s.sacked && (s.lost || s.repeated))),
+            "SACKed is final"
+        );
+    }
+}

@@ -1,0 +1,362 @@
+//! What an acknowledgement does to the sender (RFC 5681, RFC 6582, RFC 6675).
+
+use spindle_units::{Duration, Instant};
+
+use super::{Phase, Sender};
+use crate::subflow::congestion::{AckSample, Coupling};
+use crate::subflow::loss::frto::{Frto, FrtoVerdict};
+use crate::subflow::scoreboard::Acked;
+
+/// An acknowledgement, in positions.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AckInput<'a> {
+    /// The cumulative acknowledgement, at most `nxt`.
+    pub(crate) ack: u64,
+    /// SACK blocks without D-SACK.
+    pub(crate) sacks: &'a [(u64, u64)],
+    /// A D-SACK block.
+    pub(crate) dsack: Option<(u64, u64)>,
+    /// It repeats the last one: no data, no window change, no SYN or FIN (RFC 5681, section 2).
+    pub(crate) repeats: bool,
+    /// ECE is set.
+    pub(crate) ece: bool,
+    /// DCTCP's exact echo is in use: ECE means that what is acknowledged was marked.
+    pub(crate) exact_echo: bool,
+    /// The connection has data that were never sent.
+    pub(crate) new_data: bool,
+}
+
+/// What changed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct AckEffect {
+    /// Bytes newly acknowledged cumulatively.
+    pub(crate) acked: u64,
+    /// Bytes newly SACKed.
+    pub(crate) sacked: u64,
+    /// Fast recovery was entered.
+    pub(crate) entered_recovery: bool,
+}
+
+impl Sender {
+    /// Takes an acknowledgement.
+    pub(crate) fn on_ack(
+        &mut self,
+        now: Instant,
+        a: &AckInput<'_>,
+        coupling: &mut Coupling,
+    ) -> AckEffect {
+        let prior_in_flight = self.in_flight();
+        let prior_una = self.una;
+        let mut delivered = Acked::default();
+        for &(left, right) in a.sacks {
+            merge(&mut delivered, self.board.sack(left, right));
+        }
+        let newly_sacked = delivered.bytes;
+        let acked = if a.ack > self.una {
+            self.board.acknowledge(a.ack)
+        } else {
+            Acked::default()
+        };
+        merge(&mut delivered, acked);
+        self.una = self.una.max(a.ack);
+        let advanced = self.una > prior_una;
+        let cumulative = self.una - prior_una;
+
+        self.take_rtt(now, &delivered, advanced);
+        if let Some((left, _)) = a.dsack {
+            self.on_dsack(now, left);
+        }
+        self.rack
+            .on_delivered(now, &delivered, self.rtt.minimum(), self.una);
+        let duplicate = if self.sack {
+            newly_sacked > 0 && !advanced
+        } else {
+            a.repeats && !advanced
+        };
+        self.count_duplicates(advanced, duplicate, newly_sacked > 0, cumulative);
+        if self.frto != Frto::Off {
+            self.frto_step(now, advanced, &delivered, duplicate || a.repeats);
+        }
+        let entered = self.update_phase(now, a, advanced, coupling);
+        self.grow(
+            now,
+            a,
+            advanced,
+            cumulative,
+            prior_in_flight,
+            &delivered,
+            coupling,
+        );
+        if a.ece && advanced && self.ecn {
+            self.on_ecn_echo(now, coupling);
+        }
+        if let Phase::Recovery { prr: Some(prr), .. } = &mut self.phase {
+            let pipe = self.board.pipe();
+            let cwnd = prr.on_ack(delivered.bytes, pipe, self.mss);
+            self.cc.set_cwnd(cwnd);
+        }
+        if self.tlp.on_ack(self.una, a.dsack.is_some()) && matches!(self.phase, Phase::Open) {
+            let flight = self.board.outstanding().max(self.mss);
+            self.cc
+                .on_signal(now, flight, super::congestion::Signal::Loss, coupling);
+            self.reduced_until = self.nxt;
+        }
+        self.rearm(now, advanced);
+        AckEffect {
+            acked: cumulative,
+            sacked: newly_sacked,
+            entered_recovery: entered,
+        }
+    }
+
+    /// Karn's rule: only segments that left once are measured; nothing that waited behind a hole.
+    fn take_rtt(&mut self, now: Instant, delivered: &Acked, advanced: bool) {
+        if delivered.retransmitted {
+            return;
+        }
+        if let Some(sent_at) = delivered.clean_sent_at {
+            self.rtt.sample(now.since(sent_at));
+        }
+        if advanced {
+            self.rtt.end_back_off();
+        }
+    }
+
+    fn on_dsack(&mut self, now: Instant, left: u64) {
+        let (spurious, all) = self.undo.on_dsack(left);
+        if spurious && self.counters.retransmissions > self.counters.spurious_retransmits {
+            self.counters.spurious_retransmits += 1;
+            self.rack.on_dsack(self.una, self.nxt);
+        }
+        if all && self.config.loss.dsack_undo {
+            self.undo_reduction(now);
+        }
+    }
+
+    fn undo_reduction(&mut self, now: Instant) {
+        self.cc.undo(now);
+        self.counters.undos += 1;
+        if !matches!(self.phase, Phase::Open) {
+            self.board.clear_lost();
+            self.phase = Phase::Open;
+        }
+        self.reduced_until = self.una;
+    }
+
+    fn count_duplicates(&mut self, advanced: bool, duplicate: bool, sacked: bool, cumulative: u64) {
+        if advanced {
+            // RFC 6675, section 5: the count starts anew with each cumulative advance.
+            self.dupacks = 0;
+            let segments = cumulative.div_ceil(self.mss);
+            self.presumed = match self.phase {
+                Phase::Open => 0,
+                _ => self.presumed.saturating_sub(segments.saturating_sub(1)),
+            };
+        } else if duplicate {
+            self.dupacks += 1;
+            if !sacked {
+                let most = self
+                    .board
+                    .outstanding()
+                    .div_ceil(self.mss)
+                    .saturating_sub(1);
+                self.presumed = (self.presumed + 1).min(most);
+            }
+        }
+    }
+
+    fn frto_step(&mut self, now: Instant, advanced: bool, delivered: &Acked, duplicate: bool) {
+        let complete = match self.phase {
+            Phase::Loss { point } => self.una >= point,
+            _ => true,
+        };
+        match self
+            .frto
+            .on_ack(advanced, complete, delivered.original, duplicate)
+        {
+            FrtoVerdict::Wait | FrtoVerdict::Genuine => {}
+            FrtoVerdict::Spurious => self.undo_reduction(now),
+        }
+    }
+
+    /// Moves between the phases; returns whether fast recovery began.
+    fn update_phase(
+        &mut self,
+        now: Instant,
+        a: &AckInput<'_>,
+        advanced: bool,
+        coupling: &mut Coupling,
+    ) -> bool {
+        match self.phase {
+            Phase::Open => return self.detect(now, a, coupling),
+            Phase::Recovery { point, .. } if self.una >= point => {
+                self.leave_recovery(now, coupling)
+            }
+            Phase::Recovery { .. } => self.continue_recovery(now, advanced, coupling),
+            Phase::Loss { point } if self.una >= point => {
+                self.phase = Phase::Open;
+                self.frto = Frto::Off;
+                self.presumed = 0;
+                self.rack.on_recovered();
+            }
+            Phase::Loss { .. } => {
+                if self.config.loss.rack {
+                    self.detect_by_time(now, coupling);
+                }
+            }
+        }
+        false
+    }
+
+    /// Looks for loss in the open phase.
+    fn detect(&mut self, now: Instant, a: &AckInput<'_>, coupling: &mut Coupling) -> bool {
+        if self.board.is_empty() {
+            return false;
+        }
+        let threshold = self.threshold(a.new_data);
+        if self.config.loss.rack && self.sack {
+            self.detect_by_time(now, coupling);
+            let early = threshold < self.config.loss.dupack_threshold;
+            if self.in_recovery() || !early {
+                return self.in_recovery();
+            }
+        }
+        if self.sack {
+            let frontier = self
+                .board
+                .loss_frontier(u64::from(threshold.max(1) - 1) * self.mss);
+            let front = self.board.front().map_or(0, |s| s.start);
+            let lost =
+                frontier > front || (self.dupacks >= threshold && self.board.sacked_bytes() > 0);
+            if !lost {
+                return false;
+            }
+            self.enter_recovery(now, coupling);
+            self.board.mark_lost_below(frontier);
+            self.board.mark_lost(front);
+            return true;
+        }
+        if self.dupacks >= threshold && self.una > self.recover {
+            self.enter_recovery(now, coupling);
+            let front = self.board.front().map_or(0, |s| s.start);
+            self.board.mark_lost(front);
+            return true;
+        }
+        false
+    }
+
+    fn continue_recovery(&mut self, now: Instant, advanced: bool, coupling: &mut Coupling) {
+        if self.config.loss.rack && self.sack {
+            self.detect_by_time(now, coupling);
+        } else if self.sack {
+            let threshold = u64::from(self.config.loss.dupack_threshold.max(1) - 1);
+            let frontier = self.board.loss_frontier(threshold * self.mss);
+            self.board.mark_lost_below(frontier);
+        } else if advanced {
+            // RFC 6582, section 3.2, step 3: a partial acknowledgement reveals the next hole.
+            let front = self.board.front().map_or(0, |s| s.start);
+            self.board.mark_lost(front);
+            self.force_repeat = true;
+        }
+        if advanced && let Phase::Recovery { partial_acks, .. } = &mut self.phase {
+            *partial_acks += 1;
+        }
+    }
+
+    fn leave_recovery(&mut self, now: Instant, coupling: &mut Coupling) {
+        let Phase::Recovery { prr, .. } = self.phase else {
+            return;
+        };
+        let _ = (now, coupling);
+        self.phase = Phase::Open;
+        if !self.sack {
+            // RFC 6582, section 3.2, step 3, the variant that avoids a burst.
+            let flight = self.board.outstanding();
+            self.cc
+                .set_cwnd(self.cc.ssthresh().min(flight.max(self.mss) + self.mss));
+        } else if prr.is_some() {
+            self.cc.set_cwnd(self.cc.ssthresh());
+        }
+        self.presumed = 0;
+        self.dupacks = 0;
+        self.force_repeat = false;
+        self.rack.on_recovered();
+    }
+
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the facts of one acknowledgement"
+    )]
+    fn grow(
+        &mut self,
+        now: Instant,
+        a: &AckInput<'_>,
+        advanced: bool,
+        cumulative: u64,
+        prior_in_flight: u64,
+        delivered: &Acked,
+        coupling: &mut Coupling,
+    ) {
+        if !advanced {
+            return;
+        }
+        self.consecutive_timeouts = 0;
+        let cwnd = self.cc.cwnd();
+        let slow_start = cwnd < self.cc.ssthresh();
+        let limited = if slow_start {
+            prior_in_flight * 2 >= cwnd
+        } else {
+            prior_in_flight + self.mss > cwnd
+        };
+        let rtt: Option<Duration> = if delivered.retransmitted {
+            None
+        } else {
+            delivered.clean_sent_at.map(|t| now.since(t))
+        };
+        self.cc.on_ack(
+            &AckSample {
+                now,
+                acked: cumulative,
+                marked: if a.exact_echo && a.ece { cumulative } else { 0 },
+                prior_in_flight,
+                rtt,
+                srtt: self.rtt.smoothed(),
+                acked_to: self.una,
+                next: self.nxt,
+                cwnd_limited: limited,
+                recovering: !matches!(self.phase, Phase::Open),
+            },
+            coupling,
+        );
+    }
+
+    /// RFC 6298, rules 5.2 and 5.3; in NewReno recovery only the first partial acknowledgement
+    /// restarts the timer (RFC 6582, section 3.2, step 3).
+    fn rearm(&mut self, now: Instant, advanced: bool) {
+        if self.board.is_empty() {
+            self.rto_at = None;
+            self.reorder_at = None;
+            self.tlp.at = None;
+            return;
+        }
+        let later_partial = !self.sack
+            && matches!(self.phase, Phase::Recovery { partial_acks, .. } if partial_acks > 1);
+        if advanced && !later_partial {
+            self.arm_rto(now);
+        }
+        if advanced || self.board.sacked_bytes() > 0 {
+            self.arm_tlp(now);
+        }
+    }
+}
+
+fn merge(into: &mut Acked, more: Acked) {
+    into.bytes += more.bytes;
+    into.original |= more.original;
+    into.retransmitted |= more.retransmitted;
+    into.clean_sent_at = into.clean_sent_at.max(more.clean_sent_at);
+    into.newest = match (into.newest, more.newest) {
+        (Some(a), Some(b)) => Some(if (a.0, a.1) < (b.0, b.1) { b } else { a }),
+        (a, b) => a.or(b),
+    };
+}

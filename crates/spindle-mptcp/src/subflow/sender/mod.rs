@@ -1,0 +1,388 @@
+//! The sending half of a subflow: windows, loss recovery and timers, over positions counted from
+//! the ISN (the SYN is 0, the first byte 1).
+//!
+//! Nothing here knows of segments or options; `subflow` translates.
+
+mod ack;
+mod timers;
+
+use std::sync::Arc;
+
+use spindle_units::{Duration, Instant};
+use spindle_wire::Payload;
+
+pub(crate) use ack::{AckEffect, AckInput};
+pub(crate) use timers::Expired;
+
+use crate::config::Config;
+use crate::subflow::congestion::{self, Congestion, Coupling};
+use crate::subflow::loss::{detect, frto::Frto, prr::Prr, rack::Rack, tlp::Tlp, undo::Undo};
+use crate::subflow::rtt::RttEstimator;
+use crate::subflow::scoreboard::{Scoreboard, Sent, SentMap};
+
+/// Where loss recovery stands.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Phase {
+    /// No unrepaired loss is known.
+    Open,
+    /// Fast recovery until everything up to `point` is acknowledged.
+    Recovery {
+        point: u64,
+        partial_acks: u32,
+        prr: Option<Prr>,
+    },
+    /// After a retransmission timeout, until `point` is acknowledged.
+    Loss { point: u64 },
+}
+
+/// What a subflow counts about its sending. All in bytes or events since it began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SendCounters {
+    /// Data segments sent, of every kind ([F] A1.2's `tx`).
+    pub segments: u64,
+    /// Segments repeated by the subflow's own loss recovery (`retx`).
+    pub retransmissions: u64,
+    /// Segments sent since the last of these, counting it (`since`).
+    pub since_retransmission: u64,
+    /// Payload bytes sent, of every kind.
+    pub bytes: u64,
+    /// Payload bytes repeated by own loss recovery.
+    pub bytes_retransmitted: u64,
+    /// Payload bytes of proactive recovery (copies, verbatim repeats, parities).
+    pub bytes_recovery: u64,
+    /// Payload bytes reinjected by the data level.
+    pub bytes_reinjected: u64,
+    /// Segments of proactive recovery.
+    pub recoveries: u64,
+    /// Retransmission timeouts.
+    pub timeouts: u64,
+    /// Fast recoveries entered.
+    pub fast_retransmits: u64,
+    /// Tail loss probes sent.
+    pub probes: u64,
+    /// Own repeats that a D-SACK reported needless.
+    pub spurious_retransmits: u64,
+    /// Window reductions taken back by D-SACK or F-RTO.
+    pub undos: u64,
+    /// Window reductions made for ECN.
+    pub ecn_reductions: u64,
+}
+
+/// What a transmission was for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SendKind {
+    /// Data sent for the first time.
+    New,
+    /// The subflow's own retransmission.
+    Retransmission,
+    /// A tail loss probe repeating the last segment.
+    Probe,
+    /// Data reinjected by the data level on another subflow.
+    Reinjection,
+    /// A proactive recovery copy in new subflow sequence space.
+    Recovery,
+    /// A proactive verbatim repeat in the same sequence space.
+    Repeat,
+}
+
+/// The sender.
+#[derive(Debug)]
+pub(crate) struct Sender {
+    config: Arc<Config>,
+    /// Payload bytes of a full segment, options taken off.
+    pub(crate) mss: u64,
+    pub(crate) board: Scoreboard,
+    pub(crate) rtt: RttEstimator,
+    pub(crate) cc: Box<dyn Congestion>,
+    /// Lowest unacknowledged position.
+    pub(crate) una: u64,
+    /// Next position to send.
+    pub(crate) nxt: u64,
+    pub(crate) phase: Phase,
+    pub(crate) counters: SendCounters,
+    /// SACK was negotiated.
+    pub(crate) sack: bool,
+    /// ECN was negotiated.
+    pub(crate) ecn: bool,
+    /// The next new data segment carries CWR (RFC 3168, section 6.1.2).
+    pub(crate) cwr_due: bool,
+    restart_window: u64,
+    dupacks: u32,
+    /// Segments taken to have arrived, one per duplicate ACK, where there is no SACK.
+    presumed: u64,
+    /// RFC 6582's `recover`: no fast retransmit until more than this is acknowledged.
+    recover: u64,
+    /// No further reduction for ECN until this is acknowledged.
+    reduced_until: u64,
+    undo: Undo,
+    frto: Frto,
+    tlp: Tlp,
+    rack: Rack,
+    rto_at: Option<Instant>,
+    reorder_at: Option<Instant>,
+    last_sent: Option<Instant>,
+    /// The next retransmission leaves whatever the window says (RFC 5681, section 3.2, step 3).
+    force_repeat: bool,
+    /// Retransmission timeouts in a row without progress.
+    pub(crate) consecutive_timeouts: u32,
+    row: usize,
+}
+
+impl Sender {
+    /// A sender for subflow `index` of `planned`.
+    pub(crate) fn new(config: Arc<Config>, index: usize, planned: usize) -> Self {
+        let t = &config.tcp;
+        let mss = u64::from(t.mss);
+        let initial = u64::from(t.initial_window.segments(index, planned)) * mss;
+        let cc = congestion::build(
+            config.congestion,
+            congestion::Parameters {
+                mss,
+                initial_window: initial,
+                subflow: index,
+                max_window: t.max_window.map_or(u64::MAX, |w| u64::from(w) * mss),
+                initial_ssthresh: t.initial_ssthresh.unwrap_or(u64::MAX),
+                hystart: true,
+            },
+        );
+        let rtt = RttEstimator::new(t.initial_rto, t.min_rto, t.max_rto);
+        Self {
+            mss,
+            board: Scoreboard::default(),
+            rtt,
+            cc,
+            una: 0,
+            nxt: 0,
+            phase: Phase::Open,
+            counters: SendCounters::default(),
+            sack: false,
+            ecn: false,
+            cwr_due: false,
+            restart_window: initial,
+            dupacks: 0,
+            presumed: 0,
+            recover: 0,
+            reduced_until: 0,
+            undo: Undo::default(),
+            frto: Frto::Off,
+            tlp: Tlp::default(),
+            rack: Rack::default(),
+            rto_at: None,
+            reorder_at: None,
+            last_sent: None,
+            force_repeat: false,
+            consecutive_timeouts: 0,
+            row: index,
+            config,
+        }
+    }
+
+    /// The MSS is settled: what a full segment carries. The initial window keeps its number of
+    /// segments.
+    pub(crate) fn set_mss(&mut self, mss: u64, index: usize, planned: usize) {
+        if mss == self.mss {
+            return;
+        }
+        self.mss = mss;
+        self.cc.set_mss(mss);
+        self.restart_window =
+            u64::from(self.config.tcp.initial_window.segments(index, planned)) * mss;
+        self.cc.on_idle(self.restart_window);
+    }
+
+    /// The SYN's exchange is over: everything up to and including it is acknowledged.
+    pub(crate) fn established(&mut self, coupling: &mut Coupling) {
+        self.una = 1;
+        self.nxt = self.nxt.max(1);
+        coupling.activate(self.row, self.cc.cwnd());
+    }
+
+    /// Bytes in flight: outstanding and believed neither lost nor arrived.
+    pub(crate) fn in_flight(&self) -> u64 {
+        let early = matches!(self.phase, Phase::Open) && !self.config.loss.limited_transmit;
+        if early {
+            return self.board.outstanding();
+        }
+        let pipe = self.board.pipe();
+        if self.sack {
+            pipe
+        } else {
+            pipe.saturating_sub(self.presumed * self.mss)
+        }
+    }
+
+    /// Whether `bytes` more may be in flight.
+    pub(crate) fn has_room(&self, bytes: u64) -> bool {
+        self.in_flight() + bytes <= self.cc.cwnd()
+    }
+
+    /// Whether new data should rather go elsewhere: unrepaired losses after a timeout.
+    pub(crate) fn in_loss(&self) -> bool {
+        matches!(self.phase, Phase::Loss { .. }) && !self.frto.holds_repeats()
+    }
+
+    pub(crate) fn in_recovery(&self) -> bool {
+        matches!(self.phase, Phase::Recovery { .. })
+    }
+
+    /// F-RTO waits for new data to be sent.
+    pub(crate) fn frto_probing(&self) -> bool {
+        self.frto == Frto::Probing
+    }
+
+    /// There are no new data for F-RTO to send: recover conventionally (RFC 5682, step 2b).
+    pub(crate) fn frto_give_up(&mut self) {
+        self.frto = Frto::Off;
+    }
+
+    /// Books a first transmission in sequence space. `payload` may be empty if `fin`.
+    pub(crate) fn on_sent(
+        &mut self,
+        now: Instant,
+        payload: Payload,
+        fin: bool,
+        map: Option<SentMap>,
+        kind: SendKind,
+    ) -> u64 {
+        let start = self.nxt;
+        let len = payload.len() as u64;
+        let sent = Sent {
+            start,
+            payload,
+            fin,
+            map,
+            sent_at: now,
+            transmissions: 1,
+            sacked: false,
+            lost: false,
+            repeated: false,
+            recovery: kind == SendKind::Recovery,
+            protected: false,
+            reinjected: false,
+        };
+        self.nxt = sent.end();
+        if let Phase::Recovery { prr: Some(prr), .. } = &mut self.phase {
+            prr.on_sent(len);
+        }
+        self.board.push(sent);
+        if len > 0 {
+            self.count(len, kind);
+        }
+        self.last_sent = Some(now);
+        if self.rto_at.is_none() {
+            self.arm_rto(now);
+        }
+        self.arm_tlp(now);
+        start
+    }
+
+    fn count(&mut self, len: u64, kind: SendKind) {
+        let c = &mut self.counters;
+        c.segments += 1;
+        c.bytes += len;
+        match kind {
+            SendKind::New => {}
+            SendKind::Retransmission | SendKind::Probe => {
+                c.retransmissions += 1;
+                c.bytes_retransmitted += len;
+                c.since_retransmission = 0;
+            }
+            SendKind::Reinjection => c.bytes_reinjected += len,
+            SendKind::Recovery | SendKind::Repeat => {
+                c.recoveries += 1;
+                c.bytes_recovery += len;
+            }
+        }
+        c.since_retransmission += 1;
+    }
+
+    /// Restarts from the initial window if the subflow was idle for a timeout (RFC 5681, section
+    /// 4.1); to be asked before new data are sent.
+    pub(crate) fn check_idle(&mut self, now: Instant) {
+        let idle = self.board.is_empty()
+            && self
+                .last_sent
+                .is_some_and(|t| now.since(t) > self.rtt.rto());
+        if idle && self.config.tcp.idle_restart {
+            self.cc.on_idle(self.restart_window);
+            self.last_sent = None;
+        }
+    }
+
+    /// The start of the segment to be repeated next, if the window lets it leave.
+    pub(crate) fn next_repeat(&mut self) -> Option<u64> {
+        if self.frto == Frto::Probing {
+            return None;
+        }
+        let start = self.board.next_lost()?;
+        if self.frto == Frto::Repeated && start > self.una {
+            return None;
+        }
+        let len = self.board.get(start)?.seq_len();
+        (self.force_repeat || self.has_room(len) || self.in_flight() == 0).then_some(start)
+    }
+
+    /// RFC 6675, NextSeg rules 3 and 4: in recovery with nothing else to send, a segment below the
+    /// highest SACKed one, else once per episode the last outstanding one.
+    pub(crate) fn next_rescue(&mut self) -> Option<u64> {
+        let active = self.config.loss.rescue && self.sack && self.in_recovery();
+        if !active {
+            return None;
+        }
+        let start = self.board.next_unsacked_hole()?;
+        let len = self.board.get(start)?.seq_len();
+        self.has_room(len).then_some(start)
+    }
+
+    /// Books a repeat of the segment at `start` and returns it.
+    pub(crate) fn on_repeat(&mut self, now: Instant, start: u64, kind: SendKind) -> Option<&Sent> {
+        let len = self.board.get(start)?.payload.len() as u64;
+        self.force_repeat = false;
+        if len > 0 {
+            self.count(len, kind);
+        }
+        if kind == SendKind::Repeat {
+            self.undo.on_deliberate_repeat();
+        } else {
+            self.undo.on_repeat();
+        }
+        if let Phase::Recovery { prr: Some(prr), .. } = &mut self.phase {
+            prr.on_sent(len);
+        }
+        self.last_sent = Some(now);
+        if self.rto_at.is_none() {
+            self.arm_rto(now);
+        }
+        if kind == SendKind::Repeat {
+            return self.board.get(start);
+        }
+        self.board.repeat(start, now)
+    }
+
+    /// The duplicate-ACK threshold now.
+    fn threshold(&self, new_data: bool) -> u32 {
+        let segments = self.board.outstanding().div_ceil(self.mss);
+        detect::threshold(&self.config.loss, segments, new_data)
+    }
+
+    /// Checks that the books agree; debug builds only.
+    #[cfg(debug_assertions)]
+    pub(crate) fn check(&self) {
+        self.board.check();
+        let outstanding = self.board.outstanding();
+        assert!(
+            outstanding == 0 || outstanding == self.nxt - self.una,
+            "the queue spans una..nxt"
+        );
+        assert!(self.cc.cwnd() > 0, "cwnd is at least a segment");
+    }
+
+    fn arm_rto(&mut self, now: Instant) {
+        self.rto_at = (!self.board.is_empty()).then(|| now + self.rtt.rto());
+    }
+
+    /// The current smoothed RTT, for metrics.
+    pub(crate) fn srtt(&self) -> Option<Duration> {
+        self.rtt.smoothed()
+    }
+}

@@ -1,0 +1,161 @@
+//! The sender's timers: retransmission timeout, tail loss probe, RACK's reordering timer.
+
+use spindle_units::Instant;
+
+use super::{Phase, Sender};
+use crate::subflow::congestion::{Coupling, Signal};
+use crate::subflow::loss::frto::Frto;
+use crate::subflow::loss::tlp::Tlp;
+
+/// What a timer's expiry asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Expired {
+    /// Nothing was due, or it was settled here.
+    Nothing,
+    /// The retransmission timer expired; losses are marked.
+    Rto,
+    /// A tail loss probe is due: new data if there are any, else the last segment.
+    Probe,
+}
+
+impl Sender {
+    /// When the next timer is due.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        [self.rto_at, self.tlp.at, self.reorder_at]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// Schedules the probe (RFC 8985, section 7.2): only in the open phase with nothing SACKed.
+    pub(crate) fn arm_tlp(&mut self, now: Instant) {
+        let Some(config) = self.config.loss.tail_loss_probe else {
+            return;
+        };
+        let wanted = matches!(self.phase, Phase::Open)
+            && self.tlp.may_arm()
+            && self.board.sacked_bytes() == 0
+            && !self.board.is_empty();
+        self.tlp.at = wanted.then(|| {
+            let until_rto = self.rto_at.map_or(self.rtt.rto(), |t| t.since(now));
+            let single = self.board.outstanding() <= self.mss;
+            now + Tlp::timeout(config, self.rtt.smoothed(), single, until_rto)
+        });
+    }
+
+    /// Serves one timer that is due.
+    pub(crate) fn on_timer(&mut self, now: Instant, coupling: &mut Coupling) -> Expired {
+        if self.reorder_at.is_some_and(|t| t <= now) {
+            self.reorder_at = None;
+            self.detect_by_time(now, coupling);
+            return Expired::Nothing;
+        }
+        if self.rto_at.is_some_and(|t| t <= now) {
+            self.on_rto(now, coupling);
+            return Expired::Rto;
+        }
+        if self.tlp.at.is_some_and(|t| t <= now) {
+            self.tlp.at = None;
+            self.arm_rto(now);
+            return Expired::Probe;
+        }
+        Expired::Nothing
+    }
+
+    /// A probe left: new data or (`repeat`) the last segment again.
+    pub(crate) fn on_probe_sent(&mut self, repeat: bool) {
+        self.counters.probes += 1;
+        self.tlp.on_probe(self.nxt, repeat);
+    }
+
+    /// The start of the last outstanding segment, for a probe.
+    pub(crate) fn last_segment(&self) -> Option<u64> {
+        self.board.back().map(|s| s.start)
+    }
+
+    fn on_rto(&mut self, now: Instant, coupling: &mut Coupling) {
+        self.counters.timeouts += 1;
+        self.consecutive_timeouts += 1;
+        let repeated_timeout = matches!(self.phase, Phase::Loss { .. });
+        let flight = self.board.outstanding();
+        self.cc.on_timeout(now, flight, !repeated_timeout, coupling);
+        self.rtt.back_off();
+        // A SACKed segment at the left edge says that the receiver reneged (RFC 2018, section 8).
+        let reneged = self.board.front().is_some_and(|s| s.sacked);
+        self.board.mark_all_lost(reneged);
+        self.presumed = 0;
+        self.dupacks = 0;
+        self.recover = self.nxt;
+        self.reduced_until = self.nxt;
+        let frto = self.config.loss.frto && !repeated_timeout && self.sack;
+        self.frto = if frto { Frto::Repeated } else { Frto::Off };
+        self.phase = Phase::Loss { point: self.nxt };
+        if repeated_timeout {
+            self.undo.end();
+        } else {
+            self.undo.begin(self.una);
+        }
+        self.tlp.cancel();
+        self.reorder_at = None;
+        self.force_repeat = true;
+        self.arm_rto(now);
+    }
+
+    /// RACK's step 5 and what follows from it.
+    pub(super) fn detect_by_time(&mut self, now: Instant, coupling: &mut Coupling) {
+        let settled = !matches!(self.phase, Phase::Open)
+            || self.board.sacked_bytes()
+                > u64::from(self.config.loss.dupack_threshold - 1) * self.mss;
+        let (lost, again) = self.rack.detect(
+            &mut self.board,
+            now,
+            settled,
+            self.rtt.minimum(),
+            self.rtt.smoothed(),
+        );
+        self.reorder_at = again;
+        if lost > 0 && matches!(self.phase, Phase::Open) {
+            self.enter_recovery(now, coupling);
+        }
+    }
+
+    /// Begins fast recovery; the losses are marked already, or will be by the caller.
+    pub(super) fn enter_recovery(&mut self, now: Instant, coupling: &mut Coupling) {
+        self.counters.fast_retransmits += 1;
+        let prior_cwnd = self.cc.cwnd();
+        // Without what Limited Transmit sent beyond cwnd (RFC 5681, section 3.2, step 2).
+        let flight = self.board.outstanding().min(prior_cwnd);
+        self.undo.begin(self.una);
+        // One reduction a window of data, whatever announced the congestion (RFC 3168, 6.1.2).
+        if self.una >= self.reduced_until {
+            self.cc.on_signal(now, flight, Signal::Loss, coupling);
+            self.cwr_due = self.ecn;
+        }
+        self.reduced_until = self.nxt;
+        self.recover = self.nxt;
+        let prr = self.config.loss.prr.then(|| {
+            let target = self.cc.cwnd();
+            self.cc.set_cwnd(prior_cwnd);
+            super::Prr::new(flight, target)
+        });
+        self.phase = Phase::Recovery {
+            point: self.nxt,
+            partial_acks: 0,
+            prr,
+        };
+        self.tlp.cancel();
+        self.force_repeat = true;
+    }
+
+    /// An ECN echo: reduce once a window (RFC 3168, section 6.1.2).
+    pub(super) fn on_ecn_echo(&mut self, now: Instant, coupling: &mut Coupling) {
+        if self.una < self.reduced_until || !matches!(self.phase, Phase::Open) {
+            return;
+        }
+        self.counters.ecn_reductions += 1;
+        let flight = self.board.outstanding();
+        self.cc.on_signal(now, flight, Signal::Ecn, coupling);
+        self.reduced_until = self.nxt;
+        self.cwr_due = true;
+    }
+}
