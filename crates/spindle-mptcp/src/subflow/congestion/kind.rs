@@ -110,7 +110,8 @@ pub struct Parameters {
     /// Initial ssthresh in bytes; `u64::MAX` for unlimited (RFC 5681, section 3.1: arbitrarily
     /// high). Raised to two segments if less.
     pub initial_ssthresh: u64,
-    /// Whether CUBIC's initial slow start uses HyStart++ (RFC 9406). No other controller looks at it.
+    /// Whether CUBIC's initial slow start uses HyStart++ (RFC 9406). No other controller looks at
+    /// it.
     pub hystart: bool,
 }
 
