@@ -76,7 +76,8 @@ pub trait Congestion: Send + std::fmt::Debug {
 
     /// An acknowledgement of new data. Called also during recovery (`sample.recovering`): growth is
     /// then up to the controller only after a timeout, when the loss state is slow start and
-    /// congestion avoidance as ever; during fast recovery the window is set by the loss state machine (see [`Self::set_cwnd`]).
+    /// congestion avoidance as ever; during fast recovery the window is set by the loss state
+    /// machine (see [`Self::set_cwnd`]).
     ///
     /// Also writes the subflow's row of `coupling`; changes made by the calls that have no
     /// `coupling` reach the row here.
