@@ -6,6 +6,8 @@
 //! the bytes written. Nothing is kept in memory but one packet and a write buffer.
 
 mod block;
+#[cfg(test)]
+mod tests;
 mod writer;
 
 pub use block::{LINKTYPE_RAW, MAX_PACKET};

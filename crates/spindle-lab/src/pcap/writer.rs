@@ -5,6 +5,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use spindle_units::Instant;
+use spindle_wire::{EncodeError, IpFields, Segment};
 
 use super::block::{self, MAX_PACKET};
 
@@ -38,6 +39,16 @@ pub enum PcapError {
         at: Instant,
         /// Its length in bytes.
         len: usize,
+    },
+    /// A segment has no form as bytes.
+    #[error("capture {}: segment at {} ns: {source}", path.display(), at.as_nanos())]
+    Encode {
+        /// The file.
+        path: PathBuf,
+        /// The segment's time.
+        at: Instant,
+        /// What is wrong with it.
+        source: EncodeError,
     },
     /// A packet is to be captured at an interface that the file does not have.
     #[error("capture {}: no interface {interface}; this file has {known}", path.display())]
@@ -124,10 +135,44 @@ impl<W: Write> PcapWriter<W> {
         Ok(id)
     }
 
-    /// Writes an IP packet given as bytes.
+    /// Writes a segment as an IP packet at the first point of capture.
     ///
     /// # Errors
     /// As [`PcapWriter::write_at`].
+    pub fn write(&mut self, at: Instant, segment: &Segment) -> Result<(), PcapError> {
+        self.write_at(at, InterfaceId::FIRST, segment, "")
+    }
+
+    /// Writes a segment as an IP packet, with valid checksums; a payload that is a length becomes
+    /// zeros. A `comment` that is not empty stands beside the packet, "dropped at p1".
+    ///
+    /// # Errors
+    /// [`PcapError::Encode`] if the segment has no form as bytes, [`PcapError::NoInterface`] if the
+    /// file has no such point of capture: the file then stays as it was. [`PcapError::Io`] if it
+    /// cannot be written.
+    pub fn write_at(
+        &mut self,
+        at: Instant,
+        interface: InterfaceId,
+        segment: &Segment,
+        comment: &str,
+    ) -> Result<(), PcapError> {
+        self.begin(at, interface)?;
+        if let Err(source) = segment.encode_ip(&IpFields::default(), &mut self.scratch) {
+            self.scratch.clear();
+            return Err(PcapError::Encode {
+                path: self.path.clone(),
+                at,
+                source,
+            });
+        }
+        self.end(comment)
+    }
+
+    /// Writes an IP packet given as bytes.
+    ///
+    /// # Errors
+    /// [`PcapError::TooLong`] beyond [`MAX_PACKET`]; else as [`PcapWriter::write_at`].
     pub fn write_packet(
         &mut self,
         at: Instant,
