@@ -50,6 +50,11 @@ impl Checksum {
         self.odd ^= n % 2 == 1;
     }
 
+    /// Ends a word that is half full with a zero, so that what follows starts a new one.
+    pub fn pad(&mut self) {
+        self.odd = false;
+    }
+
     /// Adds a 16-bit word, most significant byte first.
     pub fn add_u16(&mut self, word: u16) {
         self.add(&word.to_be_bytes());

@@ -50,3 +50,25 @@ pub enum Ecn {
     /// Congestion experienced (11).
     Ce,
 }
+
+impl Ecn {
+    /// The two bits of the field, in the lowest bits.
+    pub const fn bits(self) -> u8 {
+        match self {
+            Self::NotEct => 0b00,
+            Self::Ect1 => 0b01,
+            Self::Ect0 => 0b10,
+            Self::Ce => 0b11,
+        }
+    }
+
+    /// The field whose bits are the lowest two of `bits`.
+    pub const fn from_bits(bits: u8) -> Self {
+        match bits & 0b11 {
+            0b00 => Self::NotEct,
+            0b01 => Self::Ect1,
+            0b10 => Self::Ect0,
+            _ => Self::Ce,
+        }
+    }
+}

@@ -121,6 +121,11 @@ impl SackBlocks {
         self.len = self.len.min(n as u8);
     }
 
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        usize::from(self.len)
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len == 0
@@ -129,6 +134,8 @@ impl SackBlocks {
 
 impl std::fmt::Debug for SackBlocks {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(self.as_slice().iter().map(|(l, r)| l.0..r.0)).finish()
+        f.debug_list()
+            .entries(self.as_slice().iter().map(|(l, r)| l.0..r.0))
+            .finish()
     }
 }

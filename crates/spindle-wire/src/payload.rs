@@ -34,10 +34,30 @@ impl Payload {
     /// # Panics
     /// If `start + len` is beyond the payload's length.
     pub fn slice(&self, start: usize, len: usize) -> Self {
-        assert!(start + len <= self.len(), "slice {start}+{len} of a payload of {} bytes", self.len());
+        assert!(
+            start + len <= self.len(),
+            "slice {start}+{len} of a payload of {} bytes",
+            self.len()
+        );
         match self {
             Self::Bytes(b) => Self::Bytes(b.slice(start..start + len)),
             Self::Length(_) => Self::Length(len as u32),
+        }
+    }
+
+    /// The bytes; a [`Payload::Length`] becomes that many real zeros.
+    pub fn to_bytes(&self) -> Bytes {
+        match self {
+            Self::Bytes(b) => b.clone(),
+            Self::Length(n) => vec![0; *n as usize].into(),
+        }
+    }
+
+    /// Appends the bytes to `out`.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Bytes(b) => out.extend_from_slice(b),
+            Self::Length(n) => out.resize(out.len() + *n as usize, 0),
         }
     }
 }

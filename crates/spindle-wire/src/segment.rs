@@ -5,7 +5,7 @@ use std::ops::{BitOr, BitOrAssign};
 
 use crate::{Ecn, Endpoint, Options, Payload, SeqNumber};
 
-/// The control bits of the TCP header (RFC 9293, section 3.1; AE as in RFC 7560's registry entry).
+/// The control bits of the TCP header (RFC 9293, section 3.1), with AE of RFC 9768 as ninth.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Flags(pub u16);
 
@@ -28,6 +28,9 @@ impl Flags {
     pub const ECE: Self = Self(0x40);
     /// Congestion window reduced (RFC 3168).
     pub const CWR: Self = Self(0x80);
+
+    /// Accurate ECN (RFC 9768, section 3.1), formerly the nonce sum bit.
+    pub const AE: Self = Self(0x100);
 
     /// Whether every bit of `other` is set in `self`.
     pub const fn contains(self, other: Self) -> bool {
@@ -55,7 +58,7 @@ impl BitOrAssign for Flags {
 
 impl fmt::Debug for Flags {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const NAMES: [&str; 8] = ["FIN", "SYN", "RST", "PSH", "ACK", "URG", "ECE", "CWR"];
+        const NAMES: [&str; 9] = ["FIN", "SYN", "RST", "PSH", "ACK", "URG", "ECE", "CWR", "AE"];
         let mut first = true;
         for (i, name) in NAMES.iter().enumerate() {
             if self.0 & (1 << i) != 0 {

@@ -1,0 +1,47 @@
+//! The hash by which switches and hosts tell flows apart.
+
+use std::net::IpAddr;
+
+use crate::Endpoint;
+
+/// Scrambles 64 bits: a bijection in which every input bit reaches every output bit (the finaliser
+/// of SplitMix64, variant 13 of Stafford's mixers).
+pub const fn mix64(mut z: u64) -> u64 {
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// A 64-bit hash of the 5-tuple: source and destination address and port, and the IP protocol
+/// number. Not symmetric: the reverse direction of a flow hashes independently, as it does in
+/// switches.
+///
+/// Addresses first, in words of 64 bits (one word for a pair of IPv4 addresses, four for IPv6),
+/// then ports and protocol, each step `h = mix64(h ^ word)`. The steps being bijections, two flows
+/// between the same two hosts never collide.
+///
+/// A switch that wants a hash of its own mixes its salt in and mixes again, `mix64(h ^ salt)`,
+/// before it reduces; XOR alone would leave all switches with the same partition.
+///
+/// Not keyed: whoever may choose addresses and ports can make collisions.
+pub fn flow_hash(src: Endpoint, dst: Endpoint, protocol: u8) -> u64 {
+    // The golden ratio, so that all-zero addresses do not start at the mixer's fixed point 0.
+    const START: u64 = 0x9e37_79b9_7f4a_7c15;
+    let h = match (src.addr, dst.addr) {
+        (IpAddr::V4(s), IpAddr::V4(d)) => {
+            mix64(START ^ (u64::from(s.to_bits()) << 32 | u64::from(d.to_bits())))
+        }
+        (s, d) => {
+            let words = [s, d].map(|a| match a {
+                IpAddr::V4(a) => a.to_ipv6_mapped().to_bits(),
+                IpAddr::V6(a) => a.to_bits(),
+            });
+            words
+                .iter()
+                .flat_map(|w| [(w >> 64) as u64, *w as u64])
+                .fold(START, |h, w| mix64(h ^ w))
+        }
+    };
+    let ports = u64::from(src.port) << 32 | u64::from(dst.port) << 16 | u64::from(protocol);
+    mix64(h ^ ports)
+}
