@@ -1,0 +1,254 @@
+//! Claims of the papers as data, and their verdicts.
+//!
+//! A claim names a metric, transports, points of the sweep and a test. Comparisons are made on
+//! paired runs: every transport meets the same seeds, and resampling draws *runs*, because the
+//! flows of one run share connections and paths. A comparison holds or fails if its 95 % interval
+//! lies wholly on one side, and is tied otherwise. A claim over several comparisons fails if one of
+//! them fails, holds if all of them hold, and is tied otherwise.
+
+mod evaluate;
+mod read;
+#[cfg(test)]
+mod tests;
+
+pub use evaluate::{PointView, evaluate};
+
+use serde::Serialize;
+
+use crate::experiment::units;
+use crate::metrics::Metric;
+
+/// Whether a claim names a number or an order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// A number printed in the paper.
+    Numeric,
+    /// An order of schemes stated in words.
+    Ordering,
+}
+
+/// What became of a claim, at 95 %.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// It holds.
+    Holds,
+    /// It does not hold.
+    Fails,
+    /// The runs do not tell the sides apart.
+    Tied,
+    /// There is nothing to check it against.
+    NotCheckable,
+}
+
+impl Verdict {
+    /// The word of the JSON form.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Holds => "holds",
+            Self::Fails => "fails",
+            Self::Tied => "tied",
+            Self::NotCheckable => "not-checkable",
+        }
+    }
+
+    /// The verdict over several: fails if one fails, holds if all hold, else tied.
+    pub fn all(each: impl IntoIterator<Item = Self>) -> Self {
+        let mut sum = None;
+        for verdict in each {
+            sum = match (sum, verdict) {
+                (_, Self::Fails) => return Self::Fails,
+                (None, v) => Some(v),
+                (Some(Self::Holds), Self::Holds) => Some(Self::Holds),
+                _ => Some(Self::Tied),
+            };
+        }
+        sum.unwrap_or(Self::NotCheckable)
+    }
+}
+
+/// A claim.
+#[derive(Clone, Debug)]
+pub struct Claim {
+    /// Its id.
+    pub id: String,
+    /// Number or order.
+    pub kind: Kind,
+    /// The claim in words.
+    pub text: String,
+    /// What the paper says, with the section.
+    pub paper: String,
+    /// What is compared.
+    pub metric: Metric,
+    /// How.
+    pub test: Test,
+    /// At which points.
+    pub filter: Vec<Condition>,
+    /// A remark that goes with every verdict, such as how an ambiguous sentence was read.
+    pub note: Option<String>,
+}
+
+/// How a claim is tested.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Test {
+    /// The metric of each transport is below the value at each point.
+    Below {
+        /// Transports.
+        of: Vec<String>,
+        /// The value, in the metric's unit.
+        value: f64,
+    },
+    /// The metric of each transport is above the value at each point.
+    Above {
+        /// Transports.
+        of: Vec<String>,
+        /// The value, in the metric's unit.
+        value: f64,
+    },
+    /// `of` lowers the metric by up to `up_to` against any of the others: the largest reduction
+    /// `(other - of) / other` over all points and others, read with a slack for "about".
+    Reduction {
+        /// The transport.
+        of: String,
+        /// The others.
+        against: Vec<String>,
+        /// The largest reduction claimed, 0 to 1.
+        up_to: f64,
+        /// How much less still counts as "about" that.
+        slack: f64,
+    },
+    /// At each point `of` is higher than `against` by a share within the range.
+    Increase {
+        /// The transport.
+        of: String,
+        /// The other.
+        against: String,
+        /// Lower and upper end of the range.
+        between: (f64, f64),
+        /// How far outside still counts as "about" that.
+        slack: f64,
+    },
+    /// Every transport of a group is lower than every one of the next group, at each point.
+    Order {
+        /// The groups, lowest first.
+        groups: Vec<Vec<String>>,
+    },
+    /// `of` is nowhere higher than any of the others: each comparison holds or is tied, and the
+    /// claim is tied if `of` is lower at no point.
+    Lowest {
+        /// The transport.
+        of: String,
+        /// The others.
+        against: Vec<String>,
+    },
+    /// The two differ by no more than a share of the second, at each point.
+    Similar {
+        /// The transport.
+        of: String,
+        /// The other.
+        against: String,
+        /// The largest relative difference.
+        within: f64,
+    },
+    /// The share of flows with a timeout is at or above the bound of [F] section 2.2 (catalogue
+    /// C3) for the point's loss rate and fixed flow size: the upper end of its interval is. With
+    /// `within` its interval must also meet the bound plus or minus that share.
+    Bound {
+        /// The transport.
+        of: String,
+        /// The largest relative distance, if one is claimed.
+        within: Option<f64>,
+    },
+    /// The metric grows with the axis to a power within the range (slope in a log-log plane).
+    Growth {
+        /// The transport.
+        of: String,
+        /// The axis.
+        axis: String,
+        /// Range of the exponent.
+        between: (f64, f64),
+    },
+    /// It cannot be checked, for this reason.
+    NotCheckable(String),
+}
+
+/// A condition on a sweep's axis, such as `loss < 1%`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Condition {
+    axis: String,
+    relation: Relation,
+    value: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Relation {
+    Less,
+    LessOrEqual,
+    Equal,
+    GreaterOrEqual,
+    Greater,
+}
+
+impl Condition {
+    /// Reads `axis < value`, with `<`, `<=`, `=`, `>=` or `>`.
+    pub fn parse(text: &str) -> Option<Self> {
+        const RELATIONS: [(&str, Relation); 5] = [
+            ("<=", Relation::LessOrEqual),
+            (">=", Relation::GreaterOrEqual),
+            ("<", Relation::Less),
+            (">", Relation::Greater),
+            ("=", Relation::Equal),
+        ];
+        let (sign, relation) = RELATIONS.iter().find(|(sign, _)| text.contains(sign))?;
+        let (axis, value) = text.split_once(sign)?;
+        let (axis, value) = (axis.trim().to_owned(), value.trim().to_owned());
+        let ordered = *relation == Relation::Equal || units::quantity(&value).is_some();
+        (!axis.is_empty() && !value.is_empty() && ordered).then_some(Self {
+            axis,
+            relation: *relation,
+            value,
+        })
+    }
+
+    /// The axis it speaks of.
+    pub fn axis(&self) -> &str {
+        &self.axis
+    }
+
+    /// Whether a point with these settings meets it.
+    pub fn holds(&self, set: &[(String, String)]) -> bool {
+        let Some((_, found)) = set.iter().find(|(axis, _)| *axis == self.axis) else {
+            return false;
+        };
+        let (Some(a), Some(b)) = (units::quantity(found), units::quantity(&self.value)) else {
+            return self.relation == Relation::Equal && *found == self.value;
+        };
+        match self.relation {
+            Relation::Less => a < b,
+            Relation::LessOrEqual => a <= b,
+            Relation::Equal => (a - b).abs() <= 1e-12 * b.abs(),
+            Relation::GreaterOrEqual => a >= b,
+            Relation::Greater => a > b,
+        }
+    }
+}
+
+/// A claim with what was found.
+#[derive(Clone, Debug, Serialize)]
+pub struct Outcome {
+    /// The claim's id.
+    pub id: String,
+    /// Number or order.
+    pub kind: Kind,
+    /// The claim in words.
+    pub text: String,
+    /// What the paper says.
+    pub paper: String,
+    /// What was measured, and from what.
+    pub measured: String,
+    /// What became of it.
+    pub verdict: Verdict,
+    /// Why.
+    pub why: String,
+}

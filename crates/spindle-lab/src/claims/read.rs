@@ -1,0 +1,225 @@
+//! Reading `[[claims]]`.
+
+use super::{Claim, Condition, Kind, Test};
+use crate::experiment::{ExperimentError, Node, Section, Value, units};
+use crate::metrics::Metric;
+
+type Result<T> = std::result::Result<T, ExperimentError>;
+
+/// What "about" adds on either side of a printed percentage: five points (our choice; the papers'
+/// figures are read to about that).
+const SLACK: f64 = 0.05;
+
+#[derive(Clone, Copy)]
+enum TestKind {
+    Below,
+    Above,
+    Reduction,
+    Increase,
+    Order,
+    Lowest,
+    Similar,
+    Bound,
+    Growth,
+    NotCheckable,
+}
+
+const TESTS: [(&str, TestKind); 10] = [
+    ("below", TestKind::Below),
+    ("above", TestKind::Above),
+    ("reduction", TestKind::Reduction),
+    ("increase", TestKind::Increase),
+    ("order", TestKind::Order),
+    ("lowest", TestKind::Lowest),
+    ("similar", TestKind::Similar),
+    ("rto-bound", TestKind::Bound),
+    ("growth", TestKind::Growth),
+    ("not-checkable", TestKind::NotCheckable),
+];
+
+impl Claim {
+    /// Reads one claim; `axes` are the sweep's.
+    pub(crate) fn read(s: Section<'_>, axes: &[String]) -> Result<Self> {
+        let kind = s
+            .choice(
+                "kind",
+                &[("numeric", Kind::Numeric), ("ordering", Kind::Ordering)],
+            )?
+            .ok_or_else(|| s.error("kind", "missing, want one of numeric, ordering"))?;
+        let metric = metric(&s)?;
+        let test = match s.choice("test", &TESTS)? {
+            Some(kind) => test(&s, kind, axes)?,
+            None => {
+                let names = TESTS.map(|(n, _)| n).join(", ");
+                return Err(s.error("test", format!("missing, want one of {names}")));
+            }
+        };
+        let mut filter = Vec::new();
+        for text in s.list::<String>("where")?.unwrap_or_default() {
+            let condition = Condition::parse(&text).ok_or_else(|| {
+                s.error(
+                    "where",
+                    format!("found \"{text}\", want a condition such as \"loss < 1%\""),
+                )
+            })?;
+            axis(&s, "where", condition.axis(), axes)?;
+            filter.push(condition);
+        }
+        let claim = Self {
+            id: s.need("id")?,
+            kind,
+            text: s.need("text")?,
+            paper: s.or("paper", String::new())?,
+            metric,
+            test,
+            filter,
+            note: s.get("note")?,
+        };
+        s.finish()?;
+        Ok(claim)
+    }
+}
+
+fn metric(s: &Section<'_>) -> Result<Metric> {
+    let Some(node) = s.node("metric") else {
+        return Ok(Metric::FctPercentile(0.99));
+    };
+    match &node.value {
+        Value::Text(name) => Metric::parse(name),
+        _ => None,
+    }
+    .ok_or_else(|| s.unknown("metric", node, Metric::NAMES.into_iter()))
+}
+
+fn axis(s: &Section<'_>, key: &str, axis: &str, axes: &[String]) -> Result<()> {
+    if axes.iter().any(|a| a == axis) {
+        return Ok(());
+    }
+    let problem = format!("found axis \"{axis}\", the sweep has {}", axes.join(", "));
+    Err(s.error(key, problem))
+}
+
+fn test(s: &Section<'_>, kind: TestKind, axes: &[String]) -> Result<Test> {
+    Ok(match kind {
+        TestKind::Below => Test::Below {
+            of: some(s, "of")?,
+            value: quantity(s, "value")?,
+        },
+        TestKind::Above => Test::Above {
+            of: some(s, "of")?,
+            value: quantity(s, "value")?,
+        },
+        TestKind::Reduction => Test::Reduction {
+            of: s.need("of")?,
+            against: some(s, "against")?,
+            up_to: quantity(s, "up_to")?,
+            slack: optional(s, "slack")?.unwrap_or(SLACK),
+        },
+        TestKind::Increase => Test::Increase {
+            of: s.need("of")?,
+            against: s.need("against")?,
+            between: between(s)?,
+            slack: optional(s, "slack")?.unwrap_or(SLACK),
+        },
+        TestKind::Order => Test::Order { groups: groups(s)? },
+        TestKind::Lowest => Test::Lowest {
+            of: s.need("of")?,
+            against: some(s, "against")?,
+        },
+        TestKind::Similar => Test::Similar {
+            of: s.need("of")?,
+            against: s.need("against")?,
+            within: quantity(s, "within")?,
+        },
+        TestKind::Bound => Test::Bound {
+            of: s.need("of")?,
+            within: optional(s, "within")?,
+        },
+        TestKind::Growth => {
+            let name: String = s.need("axis")?;
+            axis(s, "axis", &name, axes)?;
+            Test::Growth {
+                of: s.need("of")?,
+                axis: name,
+                between: between(s)?,
+            }
+        }
+        TestKind::NotCheckable => Test::NotCheckable(s.need("reason")?),
+    })
+}
+
+fn some(s: &Section<'_>, key: &'static str) -> Result<Vec<String>> {
+    match s.list::<String>(key)? {
+        Some(list) if !list.is_empty() => Ok(list),
+        _ => Err(s.error(key, "missing, want a transport or a list of transports")),
+    }
+}
+
+fn number(node: &Node) -> Option<f64> {
+    match &node.value {
+        Value::Text(text) => units::quantity(text),
+        Value::Integer(i) => Some(*i as f64),
+        Value::Float(f) => Some(*f),
+        _ => None,
+    }
+}
+
+fn optional(s: &Section<'_>, key: &'static str) -> Result<Option<f64>> {
+    let Some(node) = s.node(key) else {
+        return Ok(None);
+    };
+    number(node).map(Some).ok_or_else(|| {
+        s.error(
+            key,
+            format!(
+                "found {}, want a quantity such as \"2.4ms\" or \"5%\"",
+                node.kind()
+            ),
+        )
+    })
+}
+
+fn quantity(s: &Section<'_>, key: &'static str) -> Result<f64> {
+    optional(s, key)?
+        .ok_or_else(|| s.error(key, "missing, want a quantity such as \"2.4ms\" or \"5%\""))
+}
+
+fn between(s: &Section<'_>) -> Result<(f64, f64)> {
+    let ends = match s.node("between").map(|n| &n.value) {
+        Some(Value::List(items)) => items.iter().map(number).collect::<Option<Vec<_>>>(),
+        _ => None,
+    };
+    match ends.as_deref() {
+        Some([a, b]) if a <= b => Ok((*a, *b)),
+        _ => Err(s.error(
+            "between",
+            "want two quantities, the lower first, such as [\"32%\", \"64.5%\"]",
+        )),
+    }
+}
+
+fn groups(s: &Section<'_>) -> Result<Vec<Vec<String>>> {
+    let wrong = || {
+        s.error(
+            "order",
+            "want two or more lists of transports, the lowest first",
+        )
+    };
+    let Some(Value::List(items)) = s.node("order").map(|n| &n.value) else {
+        return Err(wrong());
+    };
+    let text = |n: &Node| match &n.value {
+        Value::Text(t) => Some(t.clone()),
+        _ => None,
+    };
+    let groups: Option<Vec<Vec<String>>> = items
+        .iter()
+        .map(|item| match &item.value {
+            Value::List(names) => names.iter().map(text).collect(),
+            _ => text(item).map(|t| vec![t]),
+        })
+        .collect();
+    groups
+        .filter(|g| g.len() >= 2 && g.iter().all(|g| !g.is_empty()))
+        .ok_or_else(wrong)
+}

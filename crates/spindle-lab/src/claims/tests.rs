@@ -1,0 +1,240 @@
+use super::*;
+use crate::experiment::{Context, Experiment, Overrides};
+use crate::metrics::RunResult;
+use crate::rng::Stream;
+use crate::stats::Pool;
+
+/// Ten runs of 200 flows whose completion time scatters around `mean_us`, with the given share of
+/// timeouts. Both schemes of a test share the noise of each run, as paired runs do.
+fn runs(mean_us: f64, timeouts: f64) -> Pool {
+    let runs: Vec<RunResult> = (0..10)
+        .map(|run| {
+            let mut rng = Stream::from_seed(run);
+            let shift = 1.0 + 0.3 * rng.unit();
+            let fct_ns: Vec<u64> = (0..200)
+                .map(|_| (mean_us * 1e3 * shift * (0.9 + 0.2 * rng.unit())) as u64)
+                .collect();
+            RunResult {
+                flows: 200,
+                completed: 200,
+                fct_ns,
+                flows_with_timeout: (200.0 * timeouts * shift) as u64,
+                payload_bytes: 1000,
+                ..RunResult::default()
+            }
+        })
+        .collect();
+    Pool::new(&runs)
+}
+
+fn experiment(claims: &str) -> Result<Experiment, crate::experiment::ExperimentError> {
+    let text = format!(
+        "transports = [\"tcp\", \"fuso\"]\n\
+         topology = {{ name = \"fuso-testbed\" }}\n\
+         loss = {{ on = [\"P1\"] }}\n\
+         traffic = {{ kind = \"requests\", clients = [\"H4\"], servers = [\"H1\"], sizes = \"100KB\" }}\n\
+         sweep = {{ loss = [\"1%\", \"2%\"] }}\n{claims}"
+    );
+    let names = ["tcp", "fuso"].map(str::to_owned);
+    let context = Context {
+        directory: std::path::Path::new("."),
+        transports: &names,
+        balancers: &[],
+        topologies: &[],
+    };
+    Experiment::parse("t.toml", &text, &Overrides::default(), &context)
+}
+
+fn check(claim: &str, pools: &[(&str, f64, f64)]) -> Outcome {
+    let text = format!("[[claims]]\nid = \"c\"\nkind = \"numeric\"\ntext = \"t\"\n{claim}");
+    let experiment = experiment(&text).unwrap();
+    let pools: Vec<(String, Pool)> = pools
+        .iter()
+        .map(|(n, mean, t)| ((*n).to_owned(), runs(*mean, *t)))
+        .collect();
+    let points: Vec<PointView<'_>> = experiment
+        .points
+        .iter()
+        .map(|p| PointView {
+            set: &p.set,
+            scenario: &p.scenario,
+            pools: &pools,
+        })
+        .collect();
+    evaluate(&experiment.claims[0], &points)
+}
+
+#[test]
+fn limits_hold_fail_and_tie() {
+    let at = |value: &str| {
+        check(
+            &format!("test = \"below\"\nof = \"fuso\"\nvalue = \"{value}\""),
+            &[("fuso", 1000.0, 0.0)],
+        )
+        .verdict
+    };
+    assert_eq!(at("5ms"), Verdict::Holds);
+    assert_eq!(at("1ms"), Verdict::Fails);
+    assert_eq!(at("1.345ms"), Verdict::Tied);
+    let share = "metric = \"timeout_fraction\"\ntest = \"below\"\nof = \"fuso\"\n";
+    // No timeout in 2000 flows does not show a share below 0.01 %, but does below 1 %.
+    let none = [("fuso", 1000.0, 0.0)];
+    assert_eq!(
+        check(&format!("{share}value = \"0.01%\""), &none).verdict,
+        Verdict::Tied
+    );
+    assert_eq!(
+        check(&format!("{share}value = \"1%\""), &none).verdict,
+        Verdict::Holds
+    );
+}
+
+#[test]
+fn orders_use_paired_differences() {
+    // The runs' own spread is 30 %, yet a difference of 3 % shows, because it is in every run.
+    let order = "test = \"order\"\norder = [\"fuso\", \"tcp\"]";
+    let o = check(order, &[("fuso", 1000.0, 0.0), ("tcp", 1030.0, 0.0)]);
+    assert_eq!(o.verdict, Verdict::Holds, "{}", o.why);
+    let o = check(order, &[("fuso", 1030.0, 0.0), ("tcp", 1000.0, 0.0)]);
+    assert_eq!(o.verdict, Verdict::Fails);
+    assert!(
+        o.why.contains("2 fail: loss 1%: fuso 1.388 ms"),
+        "{}",
+        o.why
+    );
+    let o = check(order, &[("fuso", 1000.0, 0.0), ("tcp", 1000.0, 0.0)]);
+    assert_eq!(o.verdict, Verdict::Tied);
+    let lowest = "test = \"lowest\"\nof = \"fuso\"\nagainst = \"tcp\"";
+    let o = check(lowest, &[("fuso", 1000.0, 0.0), ("tcp", 1000.0, 0.0)]);
+    assert_eq!(o.verdict, Verdict::Tied);
+}
+
+#[test]
+fn reductions_increases_and_likeness() {
+    let pools = [("fuso", 200.0, 0.0), ("tcp", 1000.0, 0.0)];
+    let reduction = |x: &str| {
+        let claim =
+            format!("test = \"reduction\"\nof = \"fuso\"\nagainst = [\"tcp\"]\nup_to = \"{x}\"");
+        check(&claim, &pools).verdict
+    };
+    assert_eq!(reduction("82.3%"), Verdict::Holds); // 80 % is "about" that
+    assert_eq!(reduction("90%"), Verdict::Fails);
+    let increase = |a: &str, b: &str| {
+        let claim = format!(
+            "test = \"increase\"\nof = \"tcp\"\nagainst = \"fuso\"\nbetween = [\"{a}\", \"{b}\"]"
+        );
+        check(&claim, &[("fuso", 1000.0, 0.0), ("tcp", 1500.0, 0.0)]).verdict
+    };
+    assert_eq!(increase("32%", "64.5%"), Verdict::Holds);
+    assert_eq!(increase("60%", "64.5%"), Verdict::Fails);
+    let similar = "test = \"similar\"\nof = \"tcp\"\nagainst = \"fuso\"\nwithin = \"10%\"";
+    assert_eq!(
+        check(similar, &[("fuso", 1000.0, 0.0), ("tcp", 1050.0, 0.0)]).verdict,
+        Verdict::Holds
+    );
+    assert_eq!(
+        check(similar, &[("fuso", 1000.0, 0.0), ("tcp", 1200.0, 0.0)]).verdict,
+        Verdict::Fails
+    );
+}
+
+#[test]
+fn the_bound_is_that_of_the_points_loss_and_size() {
+    let claim =
+        "metric = \"timeout_fraction\"\ntest = \"rto-bound\"\nof = \"tcp\"\nwhere = \"loss = 2%\"";
+    // 100 KB at 2 %: the bound is 2.723 %.
+    let o = check(claim, &[("tcp", 1000.0, 0.04)]);
+    assert_eq!(o.verdict, Verdict::Holds);
+    assert!(o.why.contains("bound 2.7228%"), "{}", o.why);
+    assert_eq!(
+        check(claim, &[("tcp", 1000.0, 0.005)]).verdict,
+        Verdict::Fails
+    );
+    let near = format!("{claim}\nwithin = \"25%\"");
+    assert_eq!(
+        check(&near, &[("tcp", 1000.0, 0.2)]).verdict,
+        Verdict::Fails
+    );
+}
+
+#[test]
+fn what_was_not_run_is_not_checkable() {
+    let order = "test = \"order\"\norder = [\"fuso\", \"tcp\"]";
+    let o = check(order, &[("fuso", 1000.0, 0.0)]);
+    assert_eq!(
+        (o.verdict, o.why.as_str()),
+        (Verdict::NotCheckable, "tcp was not run")
+    );
+    let o = check(
+        "test = \"not-checkable\"\nreason = \"figure only\"\nnote = \"see docs\"",
+        &[],
+    );
+    assert_eq!(
+        (o.verdict, o.why.as_str()),
+        (Verdict::NotCheckable, "figure only (see docs)")
+    );
+    let o = check(&format!("{order}\nwhere = \"loss > 5%\""), &[]);
+    assert_eq!(o.verdict, Verdict::NotCheckable);
+}
+
+#[test]
+fn conditions_compare_quantities() {
+    let set = vec![
+        ("loss".to_owned(), "0.5%".to_owned()),
+        ("size".to_owned(), "10KB".to_owned()),
+    ];
+    for (text, want) in [
+        ("loss < 1%", true),
+        ("loss>=0.005", true),
+        ("loss > 0.5%", false),
+        ("size = 10KB", true),
+        ("size = 100KB", false),
+        ("load = 1", false),
+    ] {
+        assert_eq!(Condition::parse(text).unwrap().holds(&set), want, "{text}");
+    }
+    assert_eq!(Condition::parse("loss"), None);
+    assert_eq!(Condition::parse("loss < some"), None);
+}
+
+#[test]
+fn mistakes_in_claims_are_named() {
+    let e = |claim: &str| {
+        experiment(&format!("[[claims]]\n{claim}"))
+            .unwrap_err()
+            .to_string()
+    };
+    let start = "id = \"c\"\nkind = \"numeric\"\ntext = \"t\"\n";
+    assert!(
+        e("id = \"c\"").contains("t.toml:6: claims[1].kind: missing"),
+        "{}",
+        e("id = \"c\"")
+    );
+    let x = e(&format!("{start}metric = \"fct.p98\"\ntest = \"below\""));
+    assert!(
+        x.starts_with("t.toml:10: claims[1].metric: found \"fct.p98\", want one of fct.mean"),
+        "{x}"
+    );
+    let x = e(&format!(
+        "{start}test = \"below\"\nof = \"fuso\"\nvalue = \"2 parsec\""
+    ));
+    assert!(
+        x.contains("claims[1].value: found \"2 parsec\", want a quantity"),
+        "{x}"
+    );
+    let x = e(&format!(
+        "{start}test = \"order\"\norder = [\"fuso\", \"tcp\"]\nwhere = \"lod < 1%\""
+    ));
+    assert!(x.contains("found axis \"lod\", the sweep has loss"), "{x}");
+}
+
+#[test]
+fn growth_is_the_slope_in_a_log_log_plane() {
+    let flat = "test = \"growth\"\nof = \"tcp\"\naxis = \"loss\"\nbetween = [\"-0.1\", \"0.1\"]";
+    assert_eq!(check(flat, &[("tcp", 1000.0, 0.0)]).verdict, Verdict::Holds);
+    let linear = flat.replace("-0.1", "0.8").replace("\"0.1\"", "\"1.2\"");
+    assert_eq!(
+        check(&linear, &[("tcp", 1000.0, 0.0)]).verdict,
+        Verdict::Fails
+    );
+}

@@ -1,0 +1,518 @@
+//! Experiments as data: reading a file, laying flags over it, and resolving its points.
+
+pub mod error;
+pub mod flows;
+mod node;
+mod read;
+pub mod scenario;
+mod section;
+pub mod units;
+
+use std::path::Path;
+
+pub use error::{ExperimentError, Origin, suggestion};
+pub use scenario::Scenario;
+
+pub(crate) use node::{Node, Value};
+pub(crate) use section::Section;
+
+use crate::claims::Claim;
+use crate::rng::hash64;
+
+/// How large a reproduction is to be (DESIGN section 4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scale {
+    /// A paper in five minutes on two cores.
+    Quick,
+    /// A paper in a hundred minutes.
+    Full,
+    /// The catalogue's own counts.
+    Paper,
+}
+
+impl Scale {
+    /// The key in the file.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Quick => "quick",
+            Self::Full => "full",
+            Self::Paper => "paper-scale",
+        }
+    }
+}
+
+/// What is known where a file is read: the names it may use and where its own paths start.
+#[derive(Clone, Copy, Debug)]
+pub struct Context<'a> {
+    /// Directory that relative paths in the file start from.
+    pub directory: &'a Path,
+    /// Transports by name.
+    pub transports: &'a [String],
+    /// Balancers by name, beside `ecmp`.
+    pub balancers: &'a [String],
+    /// Topologies by name, beside those built in.
+    pub topologies: &'a [String],
+}
+
+/// What the command line lays over a file.
+#[derive(Clone, Debug, Default)]
+pub struct Overrides {
+    /// `--set key=value`, as given.
+    pub set: Vec<String>,
+    /// `--loss`, as given; a list is separated by commas.
+    pub loss: Option<String>,
+    /// `--flows`.
+    pub flows: Option<u64>,
+    /// `--seeds`.
+    pub seeds: Option<u64>,
+    /// `--seed`.
+    pub seed: Option<u64>,
+    /// `--transports`, as given, separated by commas.
+    pub transports: Option<String>,
+    /// The size of a reproduction.
+    pub scale: Option<Scale>,
+}
+
+/// A transport, possibly with a balancer of its own: `tcp@rps`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct TransportName {
+    /// The transport's name.
+    pub transport: String,
+    /// The balancer's, if not the scenario's.
+    pub balancer: Option<String>,
+}
+
+impl std::fmt::Display for TransportName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.balancer {
+            Some(balancer) => write!(f, "{}@{balancer}", self.transport),
+            None => f.write_str(&self.transport),
+        }
+    }
+}
+
+/// One point of the sweep.
+#[derive(Clone, Debug)]
+pub struct Point {
+    /// What the sweep set here, axis and value, as written.
+    pub set: Vec<(String, String)>,
+    /// The resolved scenario.
+    pub scenario: Scenario,
+    /// A hash of everything that decides the point's results but transport and seed.
+    pub hash: u64,
+}
+
+/// An experiment, ready to run.
+#[derive(Clone, Debug)]
+pub struct Experiment {
+    /// Its id in the catalogue, or the file's name.
+    pub id: String,
+    /// One line.
+    pub title: String,
+    /// Which paper it belongs to, if any.
+    pub paper: Option<String>,
+    /// Catalogue entry or paper section.
+    pub source: String,
+    /// What it asks.
+    pub asks: String,
+    /// The transports, in order.
+    pub transports: Vec<TransportName>,
+    /// First seed.
+    pub seed: u64,
+    /// How many seeds.
+    pub seeds: u64,
+    /// The points, the first axis varying slowest.
+    pub points: Vec<Point>,
+    /// The claims to check.
+    pub claims: Vec<Claim>,
+    /// Remarks for the report.
+    pub notes: Vec<String>,
+}
+
+/// Independent parts that a point's work is split into, at the least: intervals resample them, and
+/// fewer than ten say little (our choice).
+pub const MIN_RUNS: u64 = 10;
+
+impl Experiment {
+    /// Parts that each seed's flows are split into, so that all seeds together make at least
+    /// [`MIN_RUNS`]; each is a simulation of its own with its own connections and paths.
+    pub fn parts(&self) -> u64 {
+        let flows = self
+            .points
+            .iter()
+            .map(|p| p.scenario.traffic.flows())
+            .min()
+            .unwrap_or(1);
+        match self.points.first().map(|p| &p.scenario.traffic) {
+            Some(scenario::Traffic::Flows(_)) => 1,
+            _ => MIN_RUNS.div_ceil(self.seeds).clamp(1, flows),
+        }
+    }
+
+    /// Reads an experiment from a file, with what the command line lays over it.
+    ///
+    /// # Errors
+    /// The first mistake, in one line.
+    pub fn load(
+        path: &Path,
+        overrides: &Overrides,
+        context: &Context<'_>,
+    ) -> Result<Self, ExperimentError> {
+        let name = path.display().to_string();
+        let text = std::fs::read_to_string(path).map_err(|e| {
+            let what = match e.kind() {
+                std::io::ErrorKind::NotFound => "no such file, want an experiment file".to_owned(),
+                _ => format!("cannot be read: {e}"),
+            };
+            ExperimentError::new(Origin::File(name.as_str().into()), "", what)
+        })?;
+        Self::parse(&name, &text, overrides, context)
+    }
+
+    /// Reads an experiment from a text that errors call `name`.
+    ///
+    /// # Errors
+    /// The first mistake, in one line.
+    pub fn parse(
+        name: &str,
+        text: &str,
+        overrides: &Overrides,
+        context: &Context<'_>,
+    ) -> Result<Self, ExperimentError> {
+        let mut tree = Node::parse(name, text)?;
+        apply_scale(&mut tree, overrides.scale)?;
+        apply_flags(&mut tree, overrides)?;
+        let claims = tree.remove("claims");
+        let sweep = tree.remove("sweep");
+        let points = points(&tree, sweep.as_ref(), context)?;
+        let root = Section::new("", &tree)?;
+        let mut experiment = head(name, &root, context)?;
+        experiment.points = points;
+        if let Some(node) = claims {
+            experiment.claims = read_claims(&node, &experiment)?;
+        }
+        Ok(experiment)
+    }
+}
+
+/// Short names of axes and flags for the keys they set.
+const ALIASES: [(&str, &str); 5] = [
+    ("loss", "loss.rate"),
+    ("load", "traffic.load"),
+    ("size", "traffic.sizes"),
+    ("fanout", "traffic.fanout"),
+    ("flows", "traffic.flows"),
+];
+
+fn path_of(axis: &str) -> &str {
+    ALIASES
+        .iter()
+        .find(|(short, _)| *short == axis)
+        .map_or(axis, |(_, path)| path)
+}
+
+/// Lays `[scale.NAME]` over the file: `flows`, `rounds`, `seeds`, and any sweep axis.
+fn apply_scale(tree: &mut Node, scale: Option<Scale>) -> Result<(), ExperimentError> {
+    let Some(all) = tree.remove("scale") else {
+        return Ok(());
+    };
+    let section = Section::new("scale", &all)?;
+    for name in ["quick", "full", "paper-scale"] {
+        let Some(part) = section.section(name)? else {
+            continue;
+        };
+        let chosen = scale.is_some_and(|s| s.name() == name);
+        for (key, path) in [
+            ("flows", "traffic.flows"),
+            ("rounds", "traffic.rounds"),
+            ("seeds", "seeds"),
+            ("sweep", ""),
+        ] {
+            let Some(node) = part.node(key) else { continue };
+            if !chosen {
+                continue;
+            }
+            match (&node.value, path) {
+                (Value::Table(axes), "") => {
+                    for (axis, values) in axes {
+                        set_axis(tree, axis, values.clone())?;
+                    }
+                }
+                (_, "") => return Err(part.error(key, "want a table of axes")),
+                _ => tree.set(path, node.clone())?,
+            }
+        }
+        part.finish()?;
+    }
+    section.finish()
+}
+
+/// Puts a value where an axis or key says: into the sweep if it is swept there, else into the
+/// scenario.
+fn set_axis(tree: &mut Node, key: &str, value: Node) -> Result<(), ExperimentError> {
+    let swept = |axis: &str| axis == key || path_of(axis) == path_of(key);
+    if let Some(Node {
+        value: Value::Table(axes),
+        ..
+    }) = sweep_mut(tree)
+    {
+        if let Some((_, node)) = axes.iter_mut().find(|(axis, _)| swept(axis)) {
+            *node = value;
+            return Ok(());
+        }
+    }
+    tree.set(path_of(key), value)
+}
+
+fn sweep_mut(tree: &mut Node) -> Option<&mut Node> {
+    match &mut tree.value {
+        Value::Table(entries) => entries
+            .iter_mut()
+            .find(|(k, _)| k == "sweep")
+            .map(|(_, n)| n),
+        _ => None,
+    }
+}
+
+fn apply_flags(tree: &mut Node, overrides: &Overrides) -> Result<(), ExperimentError> {
+    if let Some(flows) = overrides.flows {
+        let incast = tree
+            .get("traffic")
+            .and_then(|t| t.get("kind"))
+            .map(|n| n.value.clone())
+            == Some(Value::Text("incast".to_owned()));
+        let path = if incast {
+            "traffic.rounds"
+        } else {
+            "traffic.flows"
+        };
+        tree.set(path, Node::from_flag("--flows", &flows.to_string()))?;
+    }
+    for (flag, key, value) in [
+        ("--seeds", "seeds", overrides.seeds),
+        ("--seed", "seed", overrides.seed),
+    ] {
+        if let Some(value) = value {
+            tree.set(key, Node::from_flag(flag, &value.to_string()))?;
+        }
+    }
+    if let Some(names) = &overrides.transports {
+        tree.set("transports", text_list("--transports", names))?;
+    }
+    if let Some(loss) = &overrides.loss {
+        let node = if loss.contains(',') {
+            text_list("--loss", loss)
+        } else {
+            Node::from_flag("--loss", loss)
+        };
+        set_axis(tree, "loss", node)?;
+    }
+    for set in &overrides.set {
+        let flag = format!("--set {set}");
+        let Some((key, value)) = set.split_once('=') else {
+            let origin = Origin::Flag(flag.as_str().into());
+            return Err(ExperimentError::new(
+                origin,
+                "",
+                "want key=value, such as loss=2%",
+            ));
+        };
+        set_axis(tree, key.trim(), Node::from_flag(&flag, value.trim()))?;
+    }
+    Ok(())
+}
+
+fn text_list(flag: &str, names: &str) -> Node {
+    let origin = Origin::Flag(flag.into());
+    let item = |s: &str| Node {
+        value: Value::Text(s.trim().to_owned()),
+        origin: origin.clone(),
+    };
+    let items = names
+        .split(',')
+        .filter(|s| !s.trim().is_empty())
+        .map(item)
+        .collect();
+    Node {
+        value: Value::List(items),
+        origin: origin.clone(),
+    }
+}
+
+/// The sweep's points, each read and checked.
+fn points(
+    tree: &Node,
+    sweep: Option<&Node>,
+    context: &Context<'_>,
+) -> Result<Vec<Point>, ExperimentError> {
+    let mut trees = vec![(Vec::new(), tree.clone())];
+    if let Some(Node {
+        value: Value::Table(axes),
+        ..
+    }) = sweep
+    {
+        for (axis, node) in axes {
+            let values = match &node.value {
+                Value::List(values) => values.clone(),
+                _ => vec![node.clone()],
+            };
+            if values.is_empty() {
+                let key = format!("sweep.{axis}");
+                return Err(ExperimentError::new(
+                    node.origin.clone(),
+                    key,
+                    "want one or more values",
+                ));
+            }
+            let mut next = Vec::with_capacity(trees.len() * values.len());
+            for (set, tree) in &trees {
+                for value in &values {
+                    let (mut set, mut tree) = (set.clone(), tree.clone());
+                    tree.set(path_of(axis), value.clone())?;
+                    set.push((axis.clone(), shown(value)));
+                    next.push((set, tree));
+                }
+            }
+            trees = next;
+        }
+    } else if let Some(node) = sweep {
+        let problem = format!(
+            "found {}, want a table of axes with lists of values",
+            node.kind()
+        );
+        return Err(ExperimentError::new(node.origin.clone(), "sweep", problem));
+    }
+    trees
+        .into_iter()
+        .map(|(set, tree)| point(set, &tree, context))
+        .collect()
+}
+
+fn shown(node: &Node) -> String {
+    match &node.value {
+        Value::Text(s) => s.clone(),
+        _ => node.canonical(),
+    }
+}
+
+fn point(
+    set: Vec<(String, String)>,
+    tree: &Node,
+    context: &Context<'_>,
+) -> Result<Point, ExperimentError> {
+    let root = Section::new("", tree)?;
+    let scenario = read::scenario(&root, context)?;
+    let parts: Vec<String> = ["topology", "loss", "traffic", "scenario"]
+        .iter()
+        .map(|key| tree.get(key).map(Node::canonical).unwrap_or_default())
+        .collect();
+    let bytes: Vec<&[u8]> = parts.iter().map(String::as_bytes).collect();
+    Ok(Point {
+        set,
+        scenario,
+        hash: hash64(&bytes),
+    })
+}
+
+/// Everything beside the scenario; refuses unknown keys.
+fn head(
+    name: &str,
+    root: &Section<'_>,
+    context: &Context<'_>,
+) -> Result<Experiment, ExperimentError> {
+    let stem = Path::new(name)
+        .file_stem()
+        .map_or_else(String::new, |s| s.to_string_lossy().into());
+    for key in ["topology", "loss", "traffic", "scenario"] {
+        let _ = root.node(key);
+    }
+    let transports = transports(root, context)?;
+    let seeds = root.or("seeds", 1u64)?;
+    if seeds == 0 {
+        return Err(root.error("seeds", "found 0, want 1 or more"));
+    }
+    let experiment = Experiment {
+        id: root.or("id", stem)?,
+        title: root.or("title", String::new())?,
+        paper: root.get("paper")?,
+        source: root.or("source", String::new())?,
+        asks: root.or("asks", String::new())?,
+        transports,
+        seed: root.or("seed", 1u64)?,
+        seeds,
+        points: Vec::new(),
+        claims: Vec::new(),
+        notes: root.list("notes")?.unwrap_or_default(),
+    };
+    // Removed before, but accepted.
+    for key in ["sweep", "claims", "scale"] {
+        let _ = root.node(key);
+    }
+    root.check()?;
+    Ok(experiment)
+}
+
+fn transports(
+    root: &Section<'_>,
+    context: &Context<'_>,
+) -> Result<Vec<TransportName>, ExperimentError> {
+    let mut list = Vec::new();
+    for (name, node) in read::names(root, "transports")? {
+        let (transport, balancer) = name
+            .split_once('@')
+            .map_or((name.as_str(), None), |(t, b)| (t, Some(b)));
+        if !context.transports.iter().any(|t| t == transport) {
+            let names = context.transports.iter().map(String::as_str);
+            let bare = Node {
+                value: Value::Text(transport.to_owned()),
+                origin: node.origin.clone(),
+            };
+            return Err(root.unknown("transports", &bare, names));
+        }
+        if let Some(b) =
+            balancer.filter(|b| *b != "ecmp" && !context.balancers.iter().any(|n| n == b))
+        {
+            let names = context.balancers.iter().map(String::as_str);
+            let bare = Node {
+                value: Value::Text(b.to_owned()),
+                origin: node.origin.clone(),
+            };
+            return Err(root.unknown("transports", &bare, std::iter::once("ecmp").chain(names)));
+        }
+        let name = TransportName {
+            transport: transport.to_owned(),
+            balancer: balancer.map(str::to_owned),
+        };
+        if list.contains(&name) {
+            let problem = format!("found {name} twice, want each once");
+            return Err(ExperimentError::new(
+                node.origin,
+                root.path("transports"),
+                problem,
+            ));
+        }
+        list.push(name);
+    }
+    if list.is_empty() {
+        return Err(root.error(
+            "transports",
+            "missing or empty, want a list such as [\"tcp\", \"fuso\"]",
+        ));
+    }
+    Ok(list)
+}
+
+fn read_claims(node: &Node, experiment: &Experiment) -> Result<Vec<Claim>, ExperimentError> {
+    let Value::List(items) = &node.value else {
+        let problem = format!("found {}, want [[claims]] tables", node.kind());
+        return Err(ExperimentError::new(node.origin.clone(), "claims", problem));
+    };
+    let axes: Vec<String> = experiment.points.first().map_or(Vec::new(), |p| {
+        p.set.iter().map(|(a, _)| a.clone()).collect()
+    });
+    items
+        .iter()
+        .enumerate()
+        .map(|(i, n)| Claim::read(Section::new(format!("claims[{}]", i + 1), n)?, &axes))
+        .collect()
+}

@@ -1,0 +1,347 @@
+//! One point of an experiment with every value resolved: network, loss, traffic, host settings.
+
+use std::sync::Arc;
+
+use spindle_units::{BitRate, Duration};
+
+use crate::workload::SizeSampler;
+
+/// Everything about a run but the transport and the seed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scenario {
+    /// The network.
+    pub topology: Topology,
+    /// What loses packets in it.
+    pub loss: Vec<Loss>,
+    /// What is sent.
+    pub traffic: Traffic,
+    /// How hosts are set up, whatever the transport.
+    pub host: HostSettings,
+    /// The balancer of every switch, by name.
+    pub balancer: String,
+}
+
+/// A network by name with its measures.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Topology {
+    /// T1 of the catalogue: H1-H3 under one switch, H4-H6 under another, three links P1-P3 between.
+    FusoTestbed(LinkSettings),
+    /// `pairs` hosts L1.. on the left, as many R1.. on the right, one link "core" between.
+    Dumbbell {
+        /// Hosts on each side.
+        pairs: u32,
+        /// Every link but the core.
+        links: LinkSettings,
+        /// Rate of the core link.
+        core_rate: BitRate,
+    },
+    /// A k-ary fat tree of k^3/4 hosts H1..
+    FatTree {
+        /// Ports of a switch, even.
+        k: u32,
+        /// Every link.
+        links: LinkSettings,
+    },
+    /// One of the [`crate::Registry`].
+    Custom {
+        /// Its name.
+        name: String,
+        /// Its parameters as text, in the order of the file.
+        parameters: Vec<(String, String)>,
+        /// Every link, as far as the topology heeds it.
+        links: LinkSettings,
+    },
+}
+
+/// What links have in common.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LinkSettings {
+    /// Rate of each link.
+    pub rate: BitRate,
+    /// Base round-trip time of the longest way, shared equally by its links in both directions.
+    pub rtt: Duration,
+    /// Queue of a port.
+    pub buffer: Buffer,
+    /// Queue length from which packets are marked (ECN); none: never.
+    pub ecn_threshold: Option<u64>,
+}
+
+/// Room of a port's queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Buffer {
+    /// In bytes.
+    Bytes(u64),
+    /// In packets.
+    Packets(u32),
+}
+
+/// A loss process on some links.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Loss {
+    /// What is lost.
+    pub model: LossModel,
+    /// Names of links, as the topology calls them; `["all"]` means every one.
+    pub on: Vec<String>,
+    /// In which directions.
+    pub direction: Direction,
+    /// Only packets with payload are lost.
+    pub data_only: bool,
+}
+
+/// How losses fall.
+#[derive(Clone, Debug, PartialEq)]
+pub enum LossModel {
+    /// Each packet by itself with this probability.
+    Bernoulli(f64),
+    /// Two-state Gilbert: all packets are lost in the bad state, none in the good one.
+    Gilbert {
+        /// Share of packets lost in the long run.
+        rate: f64,
+        /// Mean packets in the bad state.
+        burst: f64,
+    },
+    /// Every packet between two times.
+    BlackHole {
+        /// From when, counted from the start of the measured traffic.
+        from: Duration,
+        /// Until when.
+        until: Duration,
+    },
+    /// The packets with these numbers on the link, counted from 1.
+    Numbered(Vec<u64>),
+}
+
+/// Direction on a link. A link between switches runs forward from the first to the second; a
+/// host's link runs forward from the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// Both, independently.
+    Both,
+    /// Forward only.
+    Forward,
+    /// Backward only.
+    Backward,
+}
+
+/// What is sent.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Traffic {
+    /// Clients ask servers and wait for the answer.
+    Requests(Requests),
+    /// All servers answer one client at once, round after round.
+    Incast(Incast),
+    /// One-way transfers from a list.
+    Flows(Arc<Vec<BulkFlow>>),
+}
+
+/// Request/response traffic.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Requests {
+    /// Hosts that ask.
+    pub clients: Vec<String>,
+    /// Hosts that answer.
+    pub servers: Vec<String>,
+    /// Who asks whom.
+    pub pairing: Pairing,
+    /// When requests come.
+    pub arrivals: Arrivals,
+    /// Response sizes.
+    pub sizes: SizeSampler,
+    /// Bytes of a request.
+    pub request: u64,
+    /// On which connections.
+    pub connections: Connections,
+    /// Requests per transport and seed.
+    pub flows: u64,
+}
+
+/// Who asks whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pairing {
+    /// The n-th client always asks the n-th server.
+    OneToOne,
+    /// Each request to a server drawn at random.
+    Random,
+}
+
+/// When requests come.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Arrivals {
+    /// Poisson, such that mean response size times rate is this load in all.
+    Poisson(BitRate),
+    /// A client's next request so long after its last response was complete.
+    Sequential(Duration),
+}
+
+/// Which connections carry requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Connections {
+    /// Opened beforehand and used in turn.
+    Persistent {
+        /// From each client to each of its servers.
+        per_pair: u32,
+        /// Response bytes sent once on each before measuring (catalogue T1: 100 KB).
+        warm_up: u64,
+        /// Idle time after it; longer than a retransmission timeout, so that windows are reset.
+        idle: Duration,
+    },
+    /// A new one for each request; its set-up counts.
+    New,
+}
+
+/// Synchronised answers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Incast {
+    /// Who asks.
+    pub client: String,
+    /// Hosts that answer, used in turn until `fanout` answers are asked for.
+    pub servers: Vec<String>,
+    /// Answers per round.
+    pub fanout: u32,
+    /// Bytes of an answer.
+    pub response: u64,
+    /// Bytes of a request.
+    pub request: u64,
+    /// Connection warm-up as in [`Connections::Persistent`].
+    pub warm_up: u64,
+    /// Idle time before each round.
+    pub idle: Duration,
+    /// Rounds per transport and seed.
+    pub rounds: u64,
+}
+
+/// A one-way transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BulkFlow {
+    /// Its number in the list.
+    pub id: u64,
+    /// Sending host, from 0.
+    pub src: u32,
+    /// Receiving host, from 0.
+    pub dst: u32,
+    /// Full packets to send.
+    pub packets: u64,
+    /// When it starts.
+    pub start: Duration,
+    /// Path number of the data, if prescribed (reference flows).
+    pub forward_path: u32,
+    /// Path number of the acknowledgements.
+    pub reverse_path: u32,
+}
+
+/// Settings of hosts that belong to the scenario and hold for every transport (DESIGN, principle 3).
+#[derive(Clone, Debug, PartialEq)]
+pub struct HostSettings {
+    /// Largest segment in payload bytes without options.
+    pub mss: u32,
+    /// Initial window in segments: over all subflows or on each.
+    pub initial_window: Window,
+    /// Floor of the retransmission timeout.
+    pub min_rto: Duration,
+    /// Retransmission timeout before the first measurement.
+    pub initial_rto: Duration,
+    /// Use of ECN; none: as the preset has it.
+    pub ecn: bool,
+    /// Send buffer of a connection, bytes.
+    pub send_buffer: u64,
+    /// Receive buffer of a connection, bytes.
+    pub receive_buffer: u64,
+    /// Delay of acknowledgements; none: each segment at once.
+    pub delayed_ack: Option<Duration>,
+    /// Whether timestamps are offered (RFC 7323).
+    pub timestamps: bool,
+    /// Upper limit of cwnd in segments.
+    pub max_window: Option<u32>,
+    /// After how long without progress a connection is given up.
+    pub user_timeout: Duration,
+}
+
+/// The initial window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Window {
+    /// So many segments over all subflows.
+    Total(u32),
+    /// So many segments on each subflow.
+    PerSubflow(u32),
+}
+
+impl Topology {
+    /// The name as experiment files write it.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::FusoTestbed(_) => "fuso-testbed",
+            Self::Dumbbell { .. } => "dumbbell",
+            Self::FatTree { .. } => "fat-tree",
+            Self::Custom { name, .. } => name,
+        }
+    }
+
+    /// What its links have in common.
+    pub fn links(&self) -> &LinkSettings {
+        match self {
+            Self::FusoTestbed(links)
+            | Self::Dumbbell { links, .. }
+            | Self::FatTree { links, .. }
+            | Self::Custom { links, .. } => links,
+        }
+    }
+
+    /// The names of its hosts in the order of their numbers; none for a custom one.
+    pub fn hosts(&self) -> Option<Vec<String>> {
+        match self {
+            Self::FusoTestbed(_) => Some((1..=6).map(|i| format!("H{i}")).collect()),
+            Self::Dumbbell { pairs, .. } => {
+                let side = |s: &'static str| (1..=*pairs).map(move |i| format!("{s}{i}"));
+                Some(side("L").chain(side("R")).collect())
+            }
+            Self::FatTree { k, .. } => Some(
+                (1..=u64::from(*k).pow(3) / 4)
+                    .map(|i| format!("H{i}"))
+                    .collect(),
+            ),
+            Self::Custom { .. } => None,
+        }
+    }
+
+    /// The names that `[loss] on` may use; none for a custom topology.
+    pub fn loss_names(&self) -> Option<Vec<String>> {
+        let mut names = self.hosts()?;
+        match self {
+            Self::FusoTestbed(_) => names.extend(["P1", "P2", "P3"].map(str::to_owned)),
+            Self::Dumbbell { .. } => names.push("core".to_owned()),
+            Self::FatTree { .. } | Self::Custom { .. } => {}
+        }
+        names.push("all".to_owned());
+        Some(names)
+    }
+}
+
+impl Default for HostSettings {
+    /// The values of T1 (catalogue B0); timestamps off, so that a full packet is 1500 B.
+    fn default() -> Self {
+        Self {
+            mss: 1460,
+            initial_window: Window::Total(16),
+            min_rto: Duration::from_millis(5),
+            initial_rto: Duration::from_secs(1),
+            ecn: true,
+            send_buffer: 4 << 20,
+            receive_buffer: 4 << 20,
+            delayed_ack: None,
+            timestamps: false,
+            max_window: None,
+            user_timeout: Duration::from_secs(60),
+        }
+    }
+}
+
+impl Traffic {
+    /// Flows (incast: rounds) per transport and seed.
+    pub fn flows(&self) -> u64 {
+        match self {
+            Self::Requests(r) => r.flows,
+            Self::Incast(i) => i.rounds,
+            Self::Flows(list) => list.len() as u64,
+        }
+    }
+}

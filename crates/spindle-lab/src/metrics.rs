@@ -1,0 +1,159 @@
+//! What a run measured, and the metrics made of it (catalogue B0).
+
+use serde::{Deserialize, Serialize};
+
+/// What one run (one transport, one point, one seed and part) measured. Everything that is ever
+/// printed is computed from these, so that a stored run can be read back in place of a new one.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RunResult {
+    /// Flows started.
+    pub flows: u64,
+    /// Flows whose last byte arrived.
+    pub completed: u64,
+    /// Flows whose connection ended with an error. What is neither was unfinished at the time
+    /// limit.
+    pub aborted: u64,
+    /// Completion times of the completed flows in nanoseconds, in the order of issue.
+    pub fct_ns: Vec<u64>,
+    /// Flows during which a retransmission timer fired on any subflow of either end.
+    pub flows_with_timeout: u64,
+    /// Retransmission timers that fired between issue and completion of a flow.
+    pub timeouts: u64,
+    /// Those that fired at other times: nobody waited for them.
+    pub late_timeouts: u64,
+    /// Entries into loss recovery without a timer.
+    pub fast_retransmits: u64,
+    /// Retransmissions that proved needless (D-SACK, F-RTO).
+    pub spurious_retransmits: u64,
+    /// Payload bytes sent in all.
+    pub payload_bytes: u64,
+    /// Of these, bytes beyond the first copy that are no subflow's own retransmission: recovery
+    /// copies, duplicates, probes, second connections.
+    pub extra_bytes: u64,
+    /// Sum over completed flows of size over completion time, bits per second.
+    pub goodput_sum_bps: f64,
+    /// Response bytes handed to the application.
+    pub bytes_delivered: u64,
+    /// Of these, bytes that differ from what was sent.
+    pub bytes_corrupted: u64,
+    /// Events the engine executed.
+    pub events: u64,
+    /// Packets that finished a link.
+    pub packet_hops: u64,
+    /// Virtual time, nanoseconds.
+    pub sim_ns: u64,
+}
+
+/// A number made of the runs of one transport at one point.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Metric {
+    /// Mean completion time, microseconds.
+    FctMean,
+    /// A percentile of the completion time (0 to 1), nearest rank, microseconds.
+    FctPercentile(f64),
+    /// The longest completion time, microseconds.
+    FctMax,
+    /// Flows with a timeout over all flows.
+    TimeoutFraction,
+    /// Extra payload bytes over all payload bytes.
+    ExtraLoad,
+    /// Mean goodput of flows, bits per second.
+    Goodput,
+    /// Completed flows over all flows.
+    Completed,
+}
+
+impl Metric {
+    /// The names accepted by [`Self::parse`].
+    pub const NAMES: [&'static str; 10] = [
+        "fct.mean",
+        "fct.p50",
+        "fct.p95",
+        "fct.p99",
+        "fct.p999",
+        "fct.max",
+        "timeout_fraction",
+        "extra_load",
+        "goodput",
+        "completed",
+    ];
+
+    /// The metric of that name.
+    pub fn parse(name: &str) -> Option<Self> {
+        Some(match name {
+            "fct.mean" => Self::FctMean,
+            "fct.p50" => Self::FctPercentile(0.5),
+            "fct.p95" => Self::FctPercentile(0.95),
+            "fct.p99" => Self::FctPercentile(0.99),
+            "fct.p999" => Self::FctPercentile(0.999),
+            "fct.max" => Self::FctMax,
+            "timeout_fraction" => Self::TimeoutFraction,
+            "extra_load" => Self::ExtraLoad,
+            "goodput" => Self::Goodput,
+            "completed" => Self::Completed,
+            _ => return None,
+        })
+    }
+
+    /// What it is called in a sentence.
+    pub fn title(self) -> String {
+        match self {
+            Self::FctMean => "mean FCT".to_owned(),
+            Self::FctPercentile(q) => format!("p{} FCT", format!("{}", q * 100.0).replace('.', "")),
+            Self::FctMax => "longest FCT".to_owned(),
+            Self::TimeoutFraction => "flows with a timeout".to_owned(),
+            Self::ExtraLoad => "extra load".to_owned(),
+            Self::Goodput => "goodput".to_owned(),
+            Self::Completed => "completed flows".to_owned(),
+        }
+    }
+
+    /// A value of it as text with its unit.
+    pub fn show(self, value: f64) -> String {
+        match self {
+            Self::FctMean | Self::FctPercentile(_) | Self::FctMax => show_us(value),
+            Self::TimeoutFraction | Self::ExtraLoad | Self::Completed => {
+                crate::experiment::units::percent((value * 1e6).round() / 1e6)
+            }
+            Self::Goodput => format!("{:.4} Mbps", value / 1e6),
+        }
+    }
+}
+
+/// Microseconds as a text of four significant digits in us, ms or s.
+pub fn show_us(us: f64) -> String {
+    let (value, unit) = match us {
+        v if v < 1e3 => (v, "us"),
+        v if v < 1e6 => (v / 1e3, "ms"),
+        v => (v / 1e6, "s"),
+    };
+    let digits = if value >= 100.0 {
+        1
+    } else if value >= 10.0 {
+        2
+    } else {
+        3
+    };
+    format!("{value:.digits$} {unit}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_is_a_metric() {
+        for name in Metric::NAMES {
+            assert!(Metric::parse(name).is_some(), "{name}");
+        }
+        assert_eq!(Metric::FctPercentile(0.99).title(), "p99 FCT");
+        assert_eq!(Metric::FctPercentile(0.999).title(), "p999 FCT");
+    }
+
+    #[test]
+    fn values_read_well() {
+        assert_eq!(show_us(2400.0), "2.400 ms");
+        assert_eq!(show_us(312.34), "312.3 us");
+        assert_eq!(Metric::TimeoutFraction.show(0.00096), "0.096%");
+    }
+}

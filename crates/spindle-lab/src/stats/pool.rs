@@ -1,0 +1,169 @@
+//! The runs of one transport at one point, ready to be resampled.
+
+use crate::metrics::{Metric, RunResult};
+
+use super::rank;
+
+/// The runs of one transport at one point. Its metrics can be computed with any weight per run,
+/// so that one set of resampled runs serves all transports alike.
+#[derive(Clone, Debug, Default)]
+pub struct Pool {
+    /// Completion times with their run, ascending.
+    sorted: Vec<(u64, u32)>,
+    runs: Vec<RunSums>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct RunSums {
+    flows: f64,
+    completed: f64,
+    fct_us: f64,
+    flows_with_timeout: f64,
+    extra: f64,
+    payload: f64,
+    goodput: f64,
+}
+
+impl Pool {
+    /// Pools `runs`; the order of runs must be the same for all transports of a comparison.
+    pub fn new<'a>(runs: impl IntoIterator<Item = &'a RunResult>) -> Self {
+        let mut pool = Self::default();
+        for (index, run) in runs.into_iter().enumerate() {
+            pool.sorted
+                .extend(run.fct_ns.iter().map(|t| (*t, index as u32)));
+            pool.runs.push(RunSums {
+                flows: run.flows as f64,
+                completed: run.completed as f64,
+                fct_us: run.fct_ns.iter().map(|t| *t as f64 / 1e3).sum(),
+                flows_with_timeout: run.flows_with_timeout as f64,
+                extra: run.extra_bytes as f64,
+                payload: run.payload_bytes as f64,
+                goodput: run.goodput_sum_bps,
+            });
+        }
+        pool.sorted.sort_unstable();
+        pool
+    }
+
+    /// How many runs there are.
+    pub fn runs(&self) -> usize {
+        self.runs.len()
+    }
+
+    /// Completion times in microseconds, ascending.
+    pub fn fct_us(&self) -> impl Iterator<Item = f64> + '_ {
+        self.sorted.iter().map(|(t, _)| *t as f64 / 1e3)
+    }
+
+    /// Flows with a timeout and all flows.
+    pub fn timeouts_of_flows(&self) -> (f64, f64) {
+        let sum = |f: fn(&RunSums) -> f64| self.runs.iter().map(f).sum();
+        (sum(|r| r.flows_with_timeout), sum(|r| r.flows))
+    }
+
+    /// The metric over all runs; none if no flow completed.
+    pub fn value(&self, metric: Metric) -> Option<f64> {
+        self.weighted(metric, &vec![1; self.runs.len()])
+    }
+
+    /// The metric with run i counted `weights[i]` times; none if nothing is left to compute it
+    /// from.
+    pub fn weighted(&self, metric: Metric, weights: &[u32]) -> Option<f64> {
+        let sum = |f: fn(&RunSums) -> f64| -> f64 {
+            self.runs
+                .iter()
+                .zip(weights)
+                .map(|(r, w)| f(r) * f64::from(*w))
+                .sum()
+        };
+        let ratio = |a: f64, b: f64| (b > 0.0).then_some(a / b);
+        match metric {
+            Metric::FctMean => ratio(sum(|r| r.fct_us), sum(|r| r.completed)),
+            Metric::FctPercentile(q) => self.percentile(q, weights),
+            Metric::FctMax => self.percentile(1.0, weights),
+            Metric::TimeoutFraction => ratio(sum(|r| r.flows_with_timeout), sum(|r| r.flows)),
+            Metric::ExtraLoad => ratio(sum(|r| r.extra), sum(|r| r.payload)),
+            Metric::Goodput => ratio(sum(|r| r.goodput), sum(|r| r.completed)),
+            Metric::Completed => ratio(sum(|r| r.completed), sum(|r| r.flows)),
+        }
+    }
+
+    /// Walks from the nearer end until the rank is reached.
+    fn percentile(&self, q: f64, weights: &[u32]) -> Option<f64> {
+        let n: f64 = self
+            .runs
+            .iter()
+            .zip(weights)
+            .map(|(r, w)| r.completed * f64::from(*w))
+            .sum();
+        if n < 1.0 {
+            return None;
+        }
+        let (n, rank) = (n as u64, rank(n as u64, q));
+        let weight = |run: u32| u64::from(weights[run as usize]);
+        let mut seen = 0;
+        let found = if q > 0.5 {
+            let from_top = n - rank + 1;
+            self.sorted.iter().rev().find(|(_, run)| {
+                seen += weight(*run);
+                seen >= from_top
+            })
+        } else {
+            self.sorted.iter().find(|(_, run)| {
+                seen += weight(*run);
+                seen >= rank
+            })
+        };
+        found.map(|(t, _)| *t as f64 / 1e3)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stats::nearest_rank;
+    use proptest::prelude::*;
+
+    fn run(fct: &[u64]) -> RunResult {
+        RunResult {
+            flows: fct.len() as u64,
+            completed: fct.len() as u64,
+            fct_ns: fct.to_vec(),
+            ..RunResult::default()
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn weighted_percentiles_equal_those_of_the_repeated_data(
+            runs in prop::collection::vec(prop::collection::vec(0u64..1000, 1..40), 1..6),
+            weights in prop::collection::vec(0u32..4, 6),
+            q in 0.0f64..=1.0,
+        ) {
+            let results: Vec<_> = runs.iter().map(|r| run(r)).collect();
+            let mut all = Vec::new();
+            for (r, w) in runs.iter().zip(&weights) {
+                for _ in 0..*w {
+                    all.extend(r.iter().map(|t| *t as f64 / 1e3));
+                }
+            }
+            all.sort_by(f64::total_cmp);
+            let got = Pool::new(&results).weighted(Metric::FctPercentile(q), &weights[..runs.len()]);
+            prop_assert_eq!(got, (!all.is_empty()).then(|| nearest_rank(&all, q)));
+        }
+    }
+
+    #[test]
+    fn ratios_are_of_sums() {
+        let mut a = run(&[1000, 3000]);
+        let mut b = run(&[2000]);
+        (a.flows_with_timeout, b.extra_bytes, b.payload_bytes) = (1, 10, 40);
+        a.payload_bytes = 60;
+        let pool = Pool::new([&a, &b]);
+        assert_eq!(pool.value(Metric::FctMean), Some(2.0));
+        assert_eq!(pool.value(Metric::TimeoutFraction), Some(1.0 / 3.0));
+        assert_eq!(pool.value(Metric::ExtraLoad), Some(0.1));
+        assert_eq!(pool.weighted(Metric::ExtraLoad, &[1, 0]), Some(0.0));
+        assert_eq!(Pool::new([]).value(Metric::FctMean), None);
+    }
+}

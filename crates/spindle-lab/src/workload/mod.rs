@@ -1,0 +1,198 @@
+//! Flow sizes: the published distributions, fixed and uniform sizes, and tables from files.
+
+mod cdf;
+
+pub use cdf::{Cdf, CdfError};
+
+use std::sync::Arc;
+
+use crate::rng::Stream;
+
+/// Payload bytes of a full packet in the published tables (catalogue C1).
+pub const TABLE_PACKET: u64 = 1460;
+
+/// Web search, from DCTCP (catalogue C1): packets of 1460 B and cumulative probability.
+const WEB_SEARCH: [(u64, f64); 12] = [
+    (6, 0.0),
+    (6, 0.15),
+    (13, 0.2),
+    (19, 0.3),
+    (33, 0.4),
+    (53, 0.53),
+    (133, 0.6),
+    (667, 0.7),
+    (1333, 0.8),
+    (3333, 0.9),
+    (6667, 0.97),
+    (20000, 1.0),
+];
+
+/// Data mining, from VL2 (catalogue C1): packets of 1460 B and cumulative probability.
+const DATA_MINING: [(u64, f64); 9] = [
+    (1, 0.0),
+    (1, 0.5),
+    (2, 0.6),
+    (3, 0.7),
+    (7, 0.8),
+    (267, 0.9),
+    (2107, 0.95),
+    (66667, 0.99),
+    (666667, 1.0),
+];
+
+/// The names of the published distributions.
+pub const NAMED: [&str; 2] = ["web-search", "data-mining"];
+
+/// How large flows are.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Sizes {
+    /// Drawn from a table.
+    Table(Arc<Cdf>),
+    /// All the same, in bytes.
+    Fixed(u64),
+    /// Uniform between two sizes in bytes, both included.
+    Uniform(u64, u64),
+}
+
+impl Sizes {
+    /// The published distribution of that name, see [`NAMED`].
+    pub fn named(name: &str) -> Option<Self> {
+        let table: &[(u64, f64)] = match name {
+            "web-search" => &WEB_SEARCH,
+            "data-mining" => &DATA_MINING,
+            _ => return None,
+        };
+        let points = table
+            .iter()
+            .map(|(n, p)| ((n * TABLE_PACKET) as f64, *p))
+            .collect();
+        Cdf::new(points).ok().map(|cdf| Self::Table(Arc::new(cdf)))
+    }
+}
+
+/// Sizes, possibly only those below a limit.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SizeSampler {
+    sizes: Sizes,
+    below: Option<u64>,
+}
+
+impl SizeSampler {
+    /// Draws from `sizes`, rejecting sizes of `below` bytes and more (catalogue C1: query-only runs
+    /// sample by rejection below 100 KB). None if nothing would be left.
+    pub fn new(sizes: Sizes, below: Option<u64>) -> Option<Self> {
+        let smallest = match &sizes {
+            Sizes::Table(cdf) => cdf.smallest().max(1.0),
+            Sizes::Fixed(n) => *n as f64,
+            Sizes::Uniform(a, _) => *a as f64,
+        };
+        // An eighth of a byte and up: a size right at the limit would be sampled almost never.
+        below
+            .is_none_or(|limit| smallest + 0.125 < limit as f64)
+            .then_some(Self { sizes, below })
+    }
+
+    /// The next size in bytes, at least 1.
+    pub fn sample(&self, rng: &mut Stream) -> u64 {
+        loop {
+            let size = match &self.sizes {
+                Sizes::Table(cdf) => (cdf.quantile(rng.unit()).round() as u64).max(1),
+                Sizes::Fixed(n) => *n,
+                Sizes::Uniform(a, b) => a + rng.below(b - a + 1),
+            };
+            if self.below.is_none_or(|limit| size < limit) {
+                return size;
+            }
+        }
+    }
+
+    /// The mean size in bytes, exact up to rounding to whole bytes.
+    pub fn mean(&self) -> f64 {
+        match (&self.sizes, self.below) {
+            (Sizes::Table(cdf), None) => cdf.mean(),
+            (Sizes::Table(cdf), Some(limit)) => cdf.mean_below(limit as f64),
+            (Sizes::Fixed(n), _) => *n as f64,
+            (Sizes::Uniform(a, b), limit) => {
+                let top = limit.map_or(*b, |l| (l - 1).min(*b));
+                (*a as f64 + top as f64) / 2.0
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(name: &str) -> Arc<Cdf> {
+        match Sizes::named(name) {
+            Some(Sizes::Table(cdf)) => cdf,
+            _ => panic!("{name}"),
+        }
+    }
+
+    /// The checks that catalogue C1 prints beside the tables.
+    #[test]
+    fn web_search_has_its_stated_shares() {
+        let ws = table("web-search");
+        assert!((ws.mean() / 1e6 - 1.67).abs() < 0.005, "{}", ws.mean());
+        assert!(
+            (ws.flows_above(1e6) - 0.297).abs() < 0.0005,
+            "{}",
+            ws.flows_above(1e6)
+        );
+        assert!(
+            (ws.bytes_above(1e6) - 0.948).abs() < 0.0005,
+            "{}",
+            ws.bytes_above(1e6)
+        );
+        assert!(
+            (ws.flows_above(1e5) - 0.456).abs() < 0.0005,
+            "{}",
+            ws.flows_above(1e5)
+        );
+    }
+
+    #[test]
+    fn data_mining_has_its_stated_shares() {
+        let dm = table("data-mining");
+        assert!((dm.mean() / 1e6 - 7.47).abs() < 0.005, "{}", dm.mean());
+        assert!(
+            (dm.flows_above(35e6) - 0.0365).abs() < 0.00005,
+            "{}",
+            dm.flows_above(35e6)
+        );
+        assert!(
+            (dm.bytes_above(35e6) - 0.951).abs() < 0.0005,
+            "{}",
+            dm.bytes_above(35e6)
+        );
+        assert!((1.0 - dm.flows_above(1e5) - 0.824).abs() < 0.0005);
+    }
+
+    #[test]
+    fn samples_agree_with_the_table() {
+        let mut rng = Stream::from_seed(1);
+        let sampler = SizeSampler::new(Sizes::named("web-search").unwrap(), Some(100_000)).unwrap();
+        let n = 100_000;
+        let drawn: Vec<u64> = (0..n).map(|_| sampler.sample(&mut rng)).collect();
+        assert!(drawn.iter().all(|s| (8760..100_000).contains(s)));
+        let mean = drawn.iter().sum::<u64>() as f64 / n as f64;
+        assert!(
+            (mean / sampler.mean() - 1.0).abs() < 0.01,
+            "{mean} {}",
+            sampler.mean()
+        );
+        // 15 % of all flows, thus 27.6 % of those below 100 KB, are exactly six packets.
+        let six = drawn.iter().filter(|s| **s == 8760).count() as f64 / n as f64;
+        assert!((six - 0.15 / 0.5436).abs() < 0.01, "{six}");
+    }
+
+    #[test]
+    fn nothing_below_the_smallest_size_is_refused() {
+        assert!(SizeSampler::new(Sizes::named("web-search").unwrap(), Some(8000)).is_none());
+        assert!(SizeSampler::new(Sizes::Fixed(1000), Some(1000)).is_none());
+        let uniform = SizeSampler::new(Sizes::Uniform(10, 20), Some(15)).unwrap();
+        assert_eq!(uniform.mean(), 12.0);
+    }
+}
