@@ -110,12 +110,10 @@ pub const PRESETS: &[&str] = &[
 fn numbered(name: &str) -> Option<(Config, Vec<&'static str>)> {
     let (family, count) = match name.split_once('-') {
         None => (name, SUBFLOWS),
-        Some((family, n)) => (
-            family,
-            n.parse()
-                .ok()
-                .filter(|n: &usize| (1..=8).contains(n) && n.to_string().len() == 1)?,
-        ),
+        Some((family, n)) => {
+            let count = (1..=8).find(|k| k.to_string() == n)?;
+            (family, count)
+        }
     };
     match family {
         "mptcp" => Some((mptcp(count), MPTCP_PARTS.to_vec())),

@@ -11,9 +11,6 @@ use crate::subflow::{Due, Origin};
 impl Connection {
     /// When something is next to be done without a segment arriving.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        if !self.out.is_empty() {
-            return Some(Instant::ZERO);
-        }
         let subflows = self.subflows.iter().filter_map(|s| s.deadline());
         let own = [
             self.persist_at,

@@ -85,6 +85,8 @@ pub(crate) struct Receiver {
     /// Position of the peer's FIN, once seen.
     pub(crate) fin: Option<u64>,
     maps: VecDeque<ReceivedMap>,
+    /// Everything below has been handed up; its mappings are needed no more.
+    released: u64,
     /// Segments since the last acknowledgement.
     unacked_segments: u32,
     /// An acknowledgement is due now.
@@ -269,7 +271,7 @@ impl Receiver {
     /// Learns a mapping. Returns false if it contradicts one that is in force (a mapping is
     /// immutable, RFC 8684, section 3.3.1) or if there are too many.
     pub(crate) fn add_map(&mut self, map: ReceivedMap) -> bool {
-        if map.end() <= self.lowest_needed() {
+        if map.end() <= self.released {
             return true;
         }
         let at = self.maps.partition_point(|m| m.start < map.start);
@@ -298,12 +300,6 @@ impl Receiver {
             .all(|m| m.offset.wrapping_sub(m.start) == map.offset.wrapping_sub(map.start))
     }
 
-    fn lowest_needed(&self) -> u64 {
-        self.held
-            .first_key_value()
-            .map_or(self.nxt, |(s, _)| (*s).min(self.nxt))
-    }
-
     /// Where position `at` lies in the data stream.
     pub(crate) fn locate(&self, at: u64) -> Mapped {
         match self.map_at(at) {
@@ -323,8 +319,9 @@ impl Receiver {
 
     /// Forgets mappings that no held or future byte needs.
     pub(crate) fn prune_maps(&mut self) {
-        let needed = self.lowest_needed();
-        while self.maps.front().is_some_and(|m| m.end() <= needed) {
+        let first_held = self.held.first_key_value().map(|(s, _)| *s);
+        self.released = first_held.map_or(self.nxt, |s| s.min(self.nxt));
+        while self.maps.front().is_some_and(|m| m.end() <= self.released) {
             self.maps.pop_front();
         }
     }
