@@ -89,7 +89,10 @@ fn every_preset_delivers_over_lossy_paths() {
             let mut net = Net::new(seed, paths);
             let (got, _, _) = download(&mut net, config(name), 200_000, true);
             assert_eq!(got, 200_000, "{name}, seed {seed}");
-            assert!(net.stacks.iter().all(|s| s.handles().count() == 0), "{name}, seed {seed} leaves connections");
+            for s in &net.stacks {
+                let left: Vec<_> = s.handles().filter_map(|h| s.info(h)).collect();
+                assert!(left.is_empty(), "{name}, seed {seed} leaves {left:#?}");
+            }
         }
     }
 }

@@ -235,6 +235,8 @@ impl Connection {
         if self.send.una >= self.send.nxt {
             if !self.data_fin_sent || self.data_fin_acked {
                 self.data_timer_at = None;
+            } else if self.data_timer_at.is_none() && !self.data_fin_due {
+                self.data_timer_at = Some(now + self.slowest_rto() * (1 << self.data_fin_tries.min(16)));
             }
             return;
         }
@@ -246,14 +248,13 @@ impl Connection {
         let orphaned =
             self.subflows.iter().all(|s| s.tx.board.is_empty()) && self.reinjections.is_empty();
         if self.data_timer_at.is_none() && (always || orphaned) {
-            let rto = self
-                .subflows
-                .iter()
-                .map(|s| s.tx.rtt.rto())
-                .max()
-                .unwrap_or(Duration::from_secs(1));
-            self.data_timer_at = Some(now + rto * (1 << self.data_timer_tries.min(10)));
+            self.data_timer_at = Some(now + self.slowest_rto() * (1 << self.data_timer_tries.min(10)));
         }
+    }
+
+    fn slowest_rto(&self) -> Duration {
+        let rtos = self.subflows.iter().map(|s| s.tx.rtt.rto());
+        rtos.max().unwrap_or(self.config.tcp.initial_rto)
     }
 
     /// The invariants of a connection; debug builds only.
