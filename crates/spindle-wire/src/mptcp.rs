@@ -107,8 +107,8 @@ pub struct AddAddr {
     pub hmac: Option<u64>,
 }
 
-/// REMOVE_ADDR (RFC 8684, section 3.4.2, figure 13): one to eight address identifiers... as many as
-/// the option space holds.
+/// REMOVE_ADDR (RFC 8684, section 3.4.2, figure 13): address identifiers, at most 37 in an otherwise
+/// empty option space.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RemoveAddr {
     /// The identifiers, in order; at least one.

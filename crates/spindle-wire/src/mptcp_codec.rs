@@ -2,7 +2,7 @@
 //!
 //! A malformed MPTCP option (a length that none of its forms has, or a form that does not belong on
 //! a segment with these SYN and ACK bits) is left out as if it had not been there, which is what
-//! RFC 8684, section 3.1 asks for MP_CAPABLE ("silently ignore") and what TCP asks for options it
+//! RFC 8684, section 3.1 asks for an MP_CAPABLE one does not understand and what TCP asks for options it
 //! does not understand (RFC 9293, section 3.2, MUST-6). So are unknown subtypes. Reserved bits are
 //! written as zero and not looked at. An MP_CAPABLE of a version other than 1 is kept, whatever its
 //! length, since the answer to it names the version one speaks (RFC 8684, section 3.1).
@@ -166,7 +166,7 @@ impl MpCapable {
     }
 
     /// Whether it is one to answer with MPTCP: version 1, HMAC-SHA256 offered and bit `B` clear
-    /// (RFC 8684, section 3.1: an option with `B` set "MUST be silently ignored").
+    /// (RFC 8684, section 3.1: an option with `B` set "MUST be silently ignored"; one without `H` is invalid).
     pub const fn is_acceptable(&self) -> bool {
         self.version == 1 && self.hmac_sha256 && self.other_flags & 0x40 == 0
     }

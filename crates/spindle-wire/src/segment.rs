@@ -123,3 +123,21 @@ impl Segment {
             + u32::from(self.flags.contains(Flags::FIN))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_segment_stays_small() {
+        let size = size_of::<Segment>();
+        assert!(size <= 208, "{size} bytes");
+    }
+
+    #[test]
+    fn flags_are_named() {
+        assert_eq!(format!("{:?}", Flags::SYN | Flags::ACK), "SYN|ACK");
+        assert_eq!(format!("{:?}", Flags::AE | Flags::CWR), "CWR|AE");
+        assert_eq!(format!("{:?}", Flags::NONE), "-");
+    }
+}
