@@ -184,18 +184,8 @@ impl Connection {
     /// Plain TCP: what the subflow acknowledges is acknowledged, and its window is the data's.
     fn plain_progress(&mut self, i: usize) {
         let sf = &self.subflows[i];
-        let acked = sf
-            .tx
-            .board
-            .front()
-            .and_then(|s| s.map)
-            .map_or(self.send.nxt, |m| m.offset);
-        let acked = if sf.tx.board.front().is_some_and(|s| s.map.is_none()) {
-            self.send.nxt
-        } else {
-            acked
-        };
-        let window = sf.send_window;
+        let oldest = sf.tx.board.front().and_then(|s| s.map);
+        let (acked, window) = (oldest.map_or(self.send.nxt, |m| m.offset), sf.send_window);
         self.on_data_acked(acked);
         self.send.right_edge = self.send.una + window;
     }

@@ -51,6 +51,7 @@ impl Connection {
             .or_else(|| self.immediate_recovery(now))
             .or_else(|| self.reinjection(now))
             .or_else(|| self.new_data(now))
+            .or_else(|| self.after_frto(now))
             .or_else(|| self.fin(now))
             .or_else(|| self.rescue(now))
             .or_else(|| self.proactive(now))
@@ -289,7 +290,6 @@ impl Connection {
             .as_ref()
             .is_some_and(|m| m.scheduler == super::scheduler::SchedulerKind::Redundant);
         if self.send.unsent_bytes() == 0 && !redundant {
-            self.end_frto_probes();
             return None;
         }
         self.find_candidates(now);
@@ -378,12 +378,17 @@ impl Connection {
         }
     }
 
-    /// F-RTO waits for new data that will not come.
-    fn end_frto_probes(&mut self) {
-        for s in &mut self.subflows {
-            if s.tx.frto_probing() {
-                s.tx.frto_give_up();
-            }
+    /// No new data came for F-RTO to send: its subflow recovers as usual (RFC 5682, step 2b).
+    fn after_frto(&mut self, now: Instant) -> Option<(SubflowId, Segment)> {
+        let mut waited = false;
+        for s in self.subflows.iter_mut().filter(|s| s.tx.frto_waits()) {
+            s.tx.frto_give_up();
+            waited = true;
+        }
+        if waited {
+            self.own_retransmission(now)
+        } else {
+            None
         }
     }
 

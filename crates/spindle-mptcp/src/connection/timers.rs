@@ -236,7 +236,8 @@ impl Connection {
             if !self.data_fin_sent || self.data_fin_acked {
                 self.data_timer_at = None;
             } else if self.data_timer_at.is_none() && !self.data_fin_due {
-                self.data_timer_at = Some(now + self.slowest_rto() * (1 << self.data_fin_tries.min(16)));
+                self.data_timer_at =
+                    Some(now + self.slowest_rto() * (1 << self.data_fin_tries.min(16)));
             }
             return;
         }
@@ -248,7 +249,8 @@ impl Connection {
         let orphaned =
             self.subflows.iter().all(|s| s.tx.board.is_empty()) && self.reinjections.is_empty();
         if self.data_timer_at.is_none() && (always || orphaned) {
-            self.data_timer_at = Some(now + self.slowest_rto() * (1 << self.data_timer_tries.min(10)));
+            self.data_timer_at =
+                Some(now + self.slowest_rto() * (1 << self.data_timer_tries.min(10)));
         }
     }
 

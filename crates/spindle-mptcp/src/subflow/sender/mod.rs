@@ -116,6 +116,8 @@ pub(crate) struct Sender {
     reduced_until: u64,
     undo: Undo,
     frto: Frto,
+    /// New data left in F-RTO's step 2.
+    frto_probed: bool,
     tlp: Tlp,
     rack: Rack,
     rto_at: Option<Instant>,
@@ -165,6 +167,7 @@ impl Sender {
             reduced_until: 0,
             undo: Undo::default(),
             frto: Frto::Off,
+            frto_probed: false,
             tlp: Tlp::default(),
             rack: Rack::default(),
             rto_at: None,
@@ -225,9 +228,9 @@ impl Sender {
         matches!(self.phase, Phase::Recovery { .. })
     }
 
-    /// F-RTO waits for new data to be sent.
-    pub(crate) fn frto_probing(&self) -> bool {
-        self.frto == Frto::Probing
+    /// F-RTO waits for new data to be sent, and none were yet.
+    pub(crate) fn frto_waits(&self) -> bool {
+        self.frto == Frto::Probing && !self.frto_probed
     }
 
     /// There are no new data for F-RTO to send: recover conventionally (RFC 5682, step 2b).
@@ -267,6 +270,7 @@ impl Sender {
         self.board.push(sent);
         if len > 0 {
             self.count(len, kind);
+            self.frto_probed |= self.frto == Frto::Probing;
         }
         self.last_sent = Some(now);
         if self.rto_at.is_none() {

@@ -88,6 +88,7 @@ impl Sender {
         self.recover = self.nxt;
         self.reduced_until = self.nxt;
         let frto = self.config.loss.frto && !repeated_timeout && self.sack;
+        self.frto_probed = false;
         self.frto = if frto { Frto::Repeated } else { Frto::Off };
         self.phase = Phase::Loss { point: self.nxt };
         if repeated_timeout {
