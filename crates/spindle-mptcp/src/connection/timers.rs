@@ -6,20 +6,18 @@ use super::trace::TraceKind;
 use super::{CloseReason, Connection};
 use crate::recovery::Trigger;
 use crate::subflow::sender::SendKind;
-use crate::subflow::{Due, Origin};
+use crate::subflow::{Due, Origin, earliest};
 
 impl Connection {
     /// When something is next to be done without a segment arriving.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        let subflows = self.subflows.iter().filter_map(|s| s.deadline());
-        let own = [
-            self.persist_at,
-            self.data_timer_at,
-            self.stalled_since.map(|t| t + self.config.tcp.user_timeout),
-            self.paths.deadline(),
-            self.recovery.as_ref().and_then(|r| r.next_timeout()),
-        ];
-        subflows.chain(own.into_iter().flatten()).min()
+        let mut due = self.stalled_since.map(|t| t + self.config.tcp.user_timeout);
+        for s in &self.subflows {
+            due = earliest(due, s.deadline());
+        }
+        due = earliest(due, earliest(self.persist_at, self.data_timer_at));
+        due = earliest(due, self.paths.deadline());
+        earliest(due, self.recovery.as_ref().and_then(|r| r.next_timeout()))
     }
 
     /// Serves every timer that is due.

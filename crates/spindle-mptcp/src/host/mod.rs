@@ -341,7 +341,8 @@ impl Stack {
         None
     }
 
-    /// When [`Self::timeout`] is next to be called; possibly earlier than anything is due.
+    /// When [`Self::timeout`] is next to be called, once [`Self::transmit`] has nothing more to give;
+    /// possibly earlier than anything is due.
     pub fn next_timeout(&self) -> Option<Instant> {
         self.timers.peek().map(|Reverse((at, ..))| *at)
     }
@@ -506,8 +507,8 @@ impl Stack {
         self.table.handles()
     }
 
-    /// After anything happened to a connection: subflows its path manager wants, events, timers,
-    /// and its turn to transmit.
+    /// After anything happened to a connection: subflows its path manager wants, events, and its
+    /// turn to transmit, after which its timer is armed.
     fn touch(&mut self, now: Instant, slot: u32) {
         self.open_wanted(now, slot);
         if let Some(c) = self.table.connection_mut(slot)
@@ -516,7 +517,6 @@ impl Stack {
             self.ready.push_back(slot);
         }
         self.collect(now, slot);
-        self.rearm(slot);
     }
 
     fn open_wanted(&mut self, now: Instant, slot: u32) {

@@ -165,6 +165,14 @@ pub(crate) struct Subflow {
     pub(crate) penalised_at: Option<Instant>,
 }
 
+/// The earlier of two deadlines.
+pub(crate) fn earliest(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
+}
+
 /// RFC 5961, section 7: at most 10 challenge ACKs in 5 seconds there; a per-subflow second here
 /// with the count of today's kernels' default order of magnitude.
 #[derive(Clone, Copy, Debug, Default)]
@@ -296,24 +304,19 @@ impl Subflow {
 
     /// When something is next to be done without a segment arriving.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        let join = match self.origin {
-            Origin::Join(j) => j.repeat_at,
-            Origin::Initial => None,
-        };
-        let keepalive = self.keepalive_at();
-        let stage = self.stage.as_ref().and_then(|s| s.next_timeout());
-        [
-            self.syn_at,
-            self.tx.deadline(),
-            self.rx.ack_by,
-            self.over_at,
-            join,
-            keepalive,
-            stage,
-        ]
-        .into_iter()
-        .flatten()
-        .min()
+        let mut due = earliest(self.tx.deadline(), self.syn_at);
+        due = earliest(due, self.rx.ack_by);
+        due = earliest(due, self.over_at);
+        if let Origin::Join(j) = self.origin {
+            due = earliest(due, j.repeat_at);
+        }
+        if self.config.tcp.keepalive.is_some() {
+            due = earliest(due, self.keepalive_at());
+        }
+        match &self.stage {
+            Some(stage) => earliest(due, stage.next_timeout()),
+            None => due,
+        }
     }
 
     fn keepalive_at(&self) -> Option<Instant> {

@@ -4,6 +4,7 @@ use spindle_units::Instant;
 
 use super::{Phase, Sender};
 use crate::subflow::congestion::{Coupling, Signal};
+use crate::subflow::earliest;
 use crate::subflow::loss::frto::Frto;
 use crate::subflow::loss::tlp::Tlp;
 
@@ -21,10 +22,7 @@ pub(crate) enum Expired {
 impl Sender {
     /// When the next timer is due.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        [self.rto_at, self.tlp.at, self.reorder_at]
-            .into_iter()
-            .flatten()
-            .min()
+        earliest(earliest(self.rto_at, self.tlp.at), self.reorder_at)
     }
 
     /// Schedules the probe (RFC 8985, section 7.2): only in the open phase with nothing SACKed.
