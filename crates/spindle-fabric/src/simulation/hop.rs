@@ -1,0 +1,340 @@
+//! The hot path: what happens to a packet at a port and at the end of a link.
+
+use spindle_units::Instant;
+
+use super::port::{DOWN, LOSSY, PRIORITIES, STALE};
+use super::{Dropped, Event, Kind, Pending, Simulation};
+use crate::balance::{Chooser, Hop, Ports};
+use crate::event::EventQueue;
+use crate::network::{NONE, NextHop};
+use crate::{Address, Class, DropCause, HostId, LinkId, Packet};
+
+impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
+    /// Lets time pass, up to `limit`, until there is something to report.
+    #[inline]
+    pub(super) fn step(&mut self, limit: Instant) -> Option<(Instant, Event<P>)> {
+        loop {
+            if let Some(dropped) = self.dropped.pop_front() {
+                return Some((self.now(), Event::Dropped(dropped)));
+            }
+            let (at, Pending(kind)) = self.queue.pop_until(limit)?;
+            self.now = at.as_nanos();
+            self.events += 1;
+            match kind {
+                Kind::Arrival(link) => {
+                    if let Some(event) = self.arrival(link) {
+                        return Some((at, event));
+                    }
+                }
+                Kind::Free(link) => self.free(link),
+                Kind::Change(link) => self.scripted_change(link),
+                Kind::Timer(timer) => {
+                    return Some((at, Event::Timer(self.timers.remove(timer))));
+                }
+            }
+        }
+    }
+
+    /// Offers a packet to a link's port.
+    #[inline]
+    pub(super) fn offer(&mut self, link: u32, index: u32) {
+        let port = &mut self.ports[link as usize];
+        port.offered += 1;
+        if port.flags & (DOWN | PRIORITIES) != 0 {
+            return self.offer_special(link, index);
+        }
+        let metas = &mut self.store.metas[..];
+        port.settle(self.now, metas);
+        let meta = &mut metas[index as usize];
+        let len = meta.len;
+        if !port.has_room(len) {
+            return self.discard(link, index, DropCause::Queue);
+        }
+        if port.unsent_bytes > port.mark_above && meta.mark() {
+            self.sides[link as usize].marked += 1;
+        }
+        port.admit(len);
+        port.follow(index);
+        let time = self.times.time(port.rate, len);
+        if let Some(arrive) = port.send(self.now, index, time, metas) {
+            self.wait(arrive, Kind::Arrival(link));
+        }
+    }
+
+    #[inline]
+    fn wait(&mut self, at: u64, kind: Kind) {
+        self.queue.push(Instant::from_nanos(at), Pending(kind));
+    }
+
+    /// The first packet on a link reaches the link's end.
+    #[inline]
+    fn arrival(&mut self, link: u32) -> Option<Event<P>> {
+        let port = &mut self.ports[link as usize];
+        let index = port.head;
+        if port.flags & STALE != 0
+            && (index == NONE || self.store.metas[index as usize].arrive != self.now)
+        {
+            return None;
+        }
+        let meta = self.store.metas[index as usize];
+        port.unlink(&meta);
+        let end = port.end;
+        let lossy = port.flags & LOSSY != 0;
+        if meta.next != NONE {
+            let next = self.store.metas[meta.next as usize].arrive;
+            self.queue
+                .push(Instant::from_nanos(next), Pending(Kind::Arrival(link)));
+        }
+        if lossy && self.loses(link, meta.is_data()) {
+            self.discard(link, index, DropCause::Loss);
+            return None;
+        }
+        let port = &mut self.ports[link as usize];
+        port.packets += 1;
+        port.bytes += u64::from(meta.len);
+        self.packet_hops += 1;
+        if end == NONE {
+            return self.deliver(link, index, meta.to);
+        }
+        match self.routes.next(end, meta.to) {
+            NextHop::One(next) => self.offer(next, index),
+            NextHop::Any(_) => {
+                let next = self.choose(end, index);
+                self.offer(next, index);
+            }
+            NextHop::Nowhere => self.discard(link, index, DropCause::NoRoute),
+        }
+        None
+    }
+
+    fn loses(&mut self, link: u32, is_data: bool) -> bool {
+        let loss = &mut self.sides[link as usize].loss;
+        loss.as_mut().is_some_and(|loss| loss.loses(is_data))
+    }
+
+    /// One of several links on from a switch.
+    #[inline]
+    fn choose(&mut self, switch: u32, index: u32) -> u32 {
+        let meta = &self.store.metas[index as usize];
+        let NextHop::Any(links) = self.routes.next(switch, meta.to) else {
+            return NONE;
+        };
+        let choices = links.len() as u32;
+        let choice = match (meta.path(), &mut self.choosers[switch as usize]) {
+            (Some(path), _) => self.routes.explicit(switch, path, choices),
+            (None, Chooser::Ecmp(ecmp)) => ecmp.pick(meta.hash, choices),
+            (None, Chooser::RandomSpray(spray)) => spray.pick(choices),
+            (None, Chooser::Custom(balancer)) => {
+                let hop = Hop {
+                    now: Instant::from_nanos(self.now),
+                    flow_hash: meta.hash,
+                    flow_key: self.store.flow_key(index),
+                    class: meta.class(),
+                    is_data: meta.is_data(),
+                    wire_len: meta.len,
+                    ports: Ports {
+                        links,
+                        ports: &self.ports,
+                        now: self.now,
+                    },
+                };
+                (balancer.choose(&hop) % links.len()) as u32
+            }
+        };
+        links[choice as usize]
+    }
+
+    /// A packet at the end of a link to a host.
+    #[inline]
+    fn deliver(&mut self, link: u32, index: u32, to: u32) -> Option<Event<P>> {
+        let destination = &self.routes.destinations[to as usize];
+        if destination.downlink != link {
+            self.discard(link, index, DropCause::NoRoute);
+            return None;
+        }
+        let host = HostId(destination.host);
+        let packet = self.store.remove(index)?;
+        Some(Event::Arrive {
+            host,
+            address: Address(to),
+            packet,
+        })
+    }
+
+    #[cold]
+    fn discard(&mut self, link: u32, index: u32, cause: DropCause) {
+        self.sides[link as usize].drops.count(cause);
+        let Some(packet) = self.store.remove(index) else {
+            return;
+        };
+        if self.observing {
+            let link = LinkId(link);
+            self.dropped.push_back(Dropped {
+                link,
+                cause,
+                packet,
+            });
+        }
+    }
+
+    /// Offers a packet to a port that is down or has priorities.
+    #[cold]
+    fn offer_special(&mut self, link: u32, index: u32) {
+        if self.ports[link as usize].flags & DOWN != 0 {
+            return self.discard(link, index, DropCause::Down);
+        }
+        self.settle_priorities(link);
+        let meta = self.store.metas[index as usize];
+        if !self.make_room(link, meta.len, meta.class()) {
+            return self.discard(link, index, DropCause::Queue);
+        }
+        let port = &mut self.ports[link as usize];
+        let side = &mut self.sides[link as usize];
+        if port.unsent_bytes > port.mark_above && self.store.metas[index as usize].mark() {
+            side.marked += 1;
+        }
+        port.admit(meta.len);
+        let Some(queues) = side.priorities.as_mut() else {
+            return;
+        };
+        if queues.sending.is_none() && queues.high.is_empty() && queues.low.is_empty() {
+            return self.start(link, index);
+        }
+        port.waiting += self.times.time(port.rate, meta.len);
+        match meta.class() {
+            Class::High => queues.high.push_back(index),
+            Class::Low => {
+                queues.low.push_back(index);
+                queues.low_bytes += u64::from(meta.len);
+            }
+        }
+        if !queues.armed {
+            queues.armed = true;
+            let at = port.free_at;
+            self.wait(at, Kind::Free(link));
+        }
+    }
+
+    /// Counts as sent what a port with priorities has sent by now.
+    fn settle_priorities(&mut self, link: u32) {
+        let port = &mut self.ports[link as usize];
+        if let Some(queues) = self.sides[link as usize].priorities.as_mut()
+            && let Some(len) = queues.sending
+            && port.free_at <= self.now
+        {
+            port.sent(len);
+            queues.sending = None;
+        }
+    }
+
+    /// Whether there is room for a packet, for a high one after pushing out the newest low ones.
+    fn make_room(&mut self, link: u32, len: u32, class: Class) -> bool {
+        loop {
+            let port = &mut self.ports[link as usize];
+            if port.has_room(len) {
+                return true;
+            }
+            let Some(queues) = self.sides[link as usize].priorities.as_mut() else {
+                return false;
+            };
+            // Nothing is pushed out in vain.
+            if class == Class::Low || !port.could_have_room(len, queues) {
+                return false;
+            }
+            let Some(victim) = queues.low.pop_back() else {
+                return false;
+            };
+            let len = self.store.metas[victim as usize].len;
+            queues.low_bytes -= u64::from(len);
+            port.sent(len);
+            port.waiting -= self.times.time(port.rate, len);
+            self.discard(link, victim, DropCause::Queue);
+        }
+    }
+
+    /// Starts to send a packet at an idle port with priorities.
+    fn start(&mut self, link: u32, index: u32) {
+        let len = self.store.metas[index as usize].len;
+        let port = &mut self.ports[link as usize];
+        let time = self.times.time(port.rate, len);
+        if let Some(queues) = self.sides[link as usize].priorities.as_mut() {
+            queues.sending = Some(len);
+        }
+        if let Some(arrive) = port.send(self.now, index, time, &mut self.store.metas) {
+            self.wait(arrive, Kind::Arrival(link));
+        }
+    }
+
+    /// A port with priorities may have become free.
+    fn free(&mut self, link: u32) {
+        self.settle_priorities(link);
+        let port = &mut self.ports[link as usize];
+        let Some(queues) = self.sides[link as usize].priorities.as_mut() else {
+            return;
+        };
+        queues.armed = false;
+        // Still sending: the event was for a packet that was lost when the link went down.
+        let next = match queues.sending {
+            Some(_) => None,
+            None => queues.high.pop_front().or_else(|| {
+                let index = queues.low.pop_front()?;
+                queues.low_bytes -= u64::from(self.store.metas[index as usize].len);
+                Some(index)
+            }),
+        };
+        if let Some(index) = next {
+            let len = self.store.metas[index as usize].len;
+            port.waiting -= self.times.time(port.rate, len);
+            self.start(link, index);
+        }
+        let Some(queues) = self.sides[link as usize].priorities.as_mut() else {
+            return;
+        };
+        if !queues.high.is_empty() || !queues.low.is_empty() {
+            queues.armed = true;
+            let at = self.ports[link as usize].free_at;
+            self.wait(at, Kind::Free(link));
+        }
+    }
+
+    /// The next step of a link's up/down script.
+    fn scripted_change(&mut self, link: u32) {
+        let side = &mut self.sides[link as usize];
+        let script = &self.network.links()[link as usize].spec.up_down;
+        let Some(&(_, up)) = script.get(side.script_at) else {
+            return;
+        };
+        side.script_at += 1;
+        if let Some(&(at, _)) = script.get(side.script_at) {
+            self.queue.push(at, Pending(Kind::Change(link)));
+        }
+        self.change(link, up);
+    }
+
+    /// Takes a link up or down.
+    pub(super) fn change(&mut self, link: u32, up: bool) {
+        let port = &mut self.ports[link as usize];
+        if up {
+            port.flags &= !DOWN;
+            return;
+        }
+        port.flags |= DOWN | STALE;
+        let mut next = port.head;
+        port.clear(self.now);
+        while next != NONE {
+            let index = next;
+            next = self.store.metas[index as usize].next;
+            self.discard(link, index, DropCause::Down);
+        }
+        let Some(queues) = self.sides[link as usize].priorities.as_mut() else {
+            return;
+        };
+        queues.sending = None;
+        queues.low_bytes = 0;
+        let mut waiting = std::mem::take(&mut queues.high);
+        waiting.append(&mut queues.low);
+        for index in waiting {
+            self.discard(link, index, DropCause::Down);
+        }
+    }
+}

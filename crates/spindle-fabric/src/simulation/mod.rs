@@ -1,0 +1,376 @@
+//! [`Simulation`]: the engine.
+
+mod hop;
+mod port;
+mod store;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use spindle_units::{Bytes, Duration, Instant};
+
+use crate::balance::{Balancing, Chooser, Ecmp, SwitchInfo};
+use crate::event::{EventQueue, Wheel};
+use crate::loss::LossState;
+use crate::network::{NONE, Network, Routes};
+use crate::random::{Purpose, mix, stream};
+use crate::{Address, DropCause, HostId, LinkId, LinkStats, Loss, Packet};
+
+pub(crate) use port::Port;
+use port::{DOWN, LOSSY, Priorities, SendingTimes, Side};
+use store::Store;
+
+/// What the engine's event queue holds; opaque.
+#[derive(Clone, Copy, Debug)]
+pub struct Pending(Kind);
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    /// The first packet on a link reaches its far end.
+    Arrival(u32),
+    /// A port with priorities can send the next packet.
+    Free(u32),
+    /// A link goes up or down.
+    Change(u32),
+    /// A timer of the user's, by its place in `timers`.
+    Timer(u32),
+}
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event<P> {
+    /// A packet reached its destination.
+    Arrive {
+        /// The host it is at.
+        host: HostId,
+        /// The host's interface.
+        address: Address,
+        /// The packet.
+        packet: P,
+    },
+    /// A timer set by [`Simulation::schedule`] expired; with its token.
+    Timer(u64),
+    /// A packet was dropped; only after [`Simulation::observe_drops`].
+    Dropped(Dropped<P>),
+}
+
+/// A dropped packet.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Dropped<P> {
+    /// Where.
+    pub link: LinkId,
+    /// Why.
+    pub cause: DropCause,
+    /// The packet.
+    pub packet: P,
+}
+
+/// A network in motion: moves packets of type `P`, with event queue `Q`.
+pub struct Simulation<P, Q = Wheel<Pending>> {
+    network: Arc<Network>,
+    routes: Arc<Routes>,
+    seed: u64,
+    now: u64,
+    queue: Q,
+    store: Store<P>,
+    ports: Vec<Port>,
+    sides: Vec<Side>,
+    times: SendingTimes,
+    choosers: Vec<Chooser>,
+    timers: Timers,
+    observing: bool,
+    dropped: VecDeque<Dropped<P>>,
+    events: u64,
+    packet_hops: u64,
+}
+
+impl<P: Packet> Simulation<P> {
+    /// A simulation of `network` at time 0 with ECMP at all switches, on the timing wheel. All that is
+    /// random in it comes from `seed`.
+    pub fn new(network: impl Into<Arc<Network>>, seed: u64) -> Self {
+        Self::with_queue(network, seed, Wheel::default())
+    }
+}
+
+impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
+    /// As [`Simulation::new`], on another event queue, which has to be empty.
+    pub fn with_queue(network: impl Into<Arc<Network>>, seed: u64, queue: Q) -> Self {
+        let network = network.into();
+        let routes = network.routes().clone();
+        let mut times = SendingTimes::default();
+        let ports = network.links().iter().enumerate().map(|(link, l)| {
+            let end = routes.switch_at_end(link as u32).unwrap_or(NONE);
+            Port::new(&l.spec, times.number(l.spec.rate), end)
+        });
+        let ports: Vec<Port> = ports.collect();
+        let sides = network.links().iter().map(|l| Side {
+            priorities: l.spec.priorities.then(Box::<Priorities>::default),
+            ..Side::default()
+        });
+        let mut simulation = Self {
+            sides: sides.collect(),
+            ports,
+            routes,
+            seed,
+            now: 0,
+            queue,
+            store: Store::new(),
+            times,
+            choosers: Vec::new(),
+            timers: Timers::default(),
+            observing: false,
+            dropped: VecDeque::new(),
+            events: 0,
+            packet_hops: 0,
+            network,
+        };
+        simulation.balance(&Balancing::default());
+        simulation.start_links();
+        simulation
+    }
+
+    /// Loss processes and up/down scripts.
+    fn start_links(&mut self) {
+        let network = self.network.clone();
+        for (index, link) in network.links().iter().enumerate() {
+            if !link.spec.loss.is_none() {
+                self.set_loss(LinkId(index as u32), &link.spec.loss);
+            }
+            if let Some((at, _)) = link.spec.up_down.first() {
+                let change = Kind::Change(index as u32);
+                self.queue.push(*at, Pending(change));
+            }
+        }
+    }
+
+    /// Gives all switches this balancer, anew.
+    pub fn balance(&mut self, balancing: &Balancing) {
+        self.choosers = self
+            .switch_infos()
+            .map(|info| balancing.chooser(&info))
+            .collect();
+    }
+
+    fn switch_infos(&self) -> impl Iterator<Item = SwitchInfo> {
+        let network = &self.network;
+        let mut has_hosts = vec![false; network.switches().len()];
+        for destination in &self.routes.destinations {
+            if destination.switch != NONE {
+                has_hosts[destination.switch as usize] = true;
+            }
+        }
+        let seed = self.seed;
+        network
+            .switches()
+            .iter()
+            .enumerate()
+            .map(move |(switch, &node)| SwitchInfo {
+                switch: switch as u32,
+                node,
+                tier: network.node(node).tier,
+                has_hosts: has_hosts[switch],
+                seed,
+            })
+    }
+
+    /// The network as it was described; changes made since are not in it.
+    pub fn network(&self) -> &Network {
+        &self.network
+    }
+
+    /// The seed.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// The time of the last event, or the limit of the last
+    /// [`next_event_until`](Self::next_event_until) that found none.
+    pub fn now(&self) -> Instant {
+        Instant::from_nanos(self.now)
+    }
+
+    /// Gives a packet to the port of address `from`, now, for address `to`. Where there are several
+    /// ways the switches' balancers choose. If the port is full the packet is dropped there, like at
+    /// any other link.
+    ///
+    /// # Panics
+    /// If an address is not of this network.
+    pub fn inject(&mut self, from: Address, to: Address, packet: P) {
+        self.insert(from, to, packet, None);
+    }
+
+    /// As [`inject`](Self::inject), on an explicit path: of `n` next hops a switch takes the one
+    /// numbered `(path / d) mod n`, in the order of their cables, where `d` is the switch's
+    /// [divisor](crate::Builder::path_divisor). In the topologies of this crate, path 0 to below
+    /// the number of paths is:
+    ///
+    /// * parallel links between two switches, leaf-spine: the link or the spine;
+    /// * fat-tree k: up through the pod's aggregation switch `path / (k/2)` and its uplink
+    ///   `path mod (k/2)`, which is core switch `path`.
+    ///
+    /// Of `path` the lower 27 bits count.
+    ///
+    /// # Panics
+    /// If an address is not of this network.
+    pub fn inject_on_path(&mut self, from: Address, to: Address, packet: P, path: u32) {
+        self.insert(from, to, packet, Some(path));
+    }
+
+    fn insert(&mut self, from: Address, to: Address, packet: P, path: Option<u32>) {
+        let uplink = self.routes.destinations[from.0 as usize].uplink;
+        let _ = self.routes.destinations[to.0 as usize];
+        let index = self
+            .store
+            .insert(packet, direction_salt(from, to), to.0, path);
+        self.offer(uplink, index);
+    }
+
+    /// Sets a timer: [`Event::Timer`] with `token` at `at`, or now if that is past.
+    pub fn schedule(&mut self, at: Instant, token: u64) {
+        let timer = self.timers.insert(token);
+        let at = at.max(self.now());
+        self.queue.push(at, Pending(Kind::Timer(timer)));
+    }
+
+    /// Lets time pass until something happens; `None` when nothing is left to happen.
+    #[inline]
+    pub fn next_event(&mut self) -> Option<(Instant, Event<P>)> {
+        self.step(Instant::FAR_FUTURE)
+    }
+
+    /// As [`next_event`](Self::next_event), but no later than `limit`: if nothing happens until then,
+    /// the time is `limit` and the result `None`.
+    pub fn next_event_until(&mut self, limit: Instant) -> Option<(Instant, Event<P>)> {
+        let event = self.step(limit);
+        if event.is_none() {
+            self.now = self.now.max(limit.as_nanos());
+        }
+        event
+    }
+
+    /// When the next event is due inside the engine; nothing is reported before.
+    pub fn next_due(&self) -> Option<Instant> {
+        match self.dropped.is_empty() {
+            true => self.queue.peek(),
+            false => Some(self.now()),
+        }
+    }
+
+    /// Whether dropped packets are handed out as [`Event::Dropped`]; they are not at first.
+    pub fn observe_drops(&mut self, observe: bool) {
+        self.observing = observe;
+        if !observe {
+            self.dropped.clear();
+        }
+    }
+
+    /// Gives a link another loss process, which starts anew with the link's random stream.
+    pub fn set_loss(&mut self, link: LinkId, loss: &Loss) {
+        let rng = stream(self.seed, Purpose::Loss, u64::from(link.0));
+        let state = LossState::new(loss, rng).map(Box::new);
+        let port = &mut self.ports[link.0 as usize];
+        match state {
+            Some(_) => port.flags |= LOSSY,
+            None => port.flags &= !LOSSY,
+        }
+        self.sides[link.0 as usize].loss = state;
+    }
+
+    /// Takes a link down, or up again, beside its script: down loses all that is on it.
+    pub fn set_up(&mut self, link: LinkId, up: bool) {
+        self.change(link.0, up);
+    }
+
+    /// Whether a link is up.
+    pub fn is_up(&self, link: LinkId) -> bool {
+        self.ports[link.0 as usize].flags & DOWN == 0
+    }
+
+    /// What a link has done so far.
+    pub fn stats(&self, link: LinkId) -> LinkStats {
+        let port = &self.ports[link.0 as usize];
+        let side = &self.sides[link.0 as usize];
+        let unfinished = port.free_at.saturating_sub(self.now);
+        LinkStats {
+            offered: port.offered,
+            packets: port.packets,
+            bytes: port.bytes,
+            marked: side.marked,
+            drops: side.drops,
+            busy: Duration::from_nanos(port.busy.saturating_sub(unfinished)),
+            max_queue: Bytes(port.max_bytes),
+            max_queue_packets: port.max_packets,
+        }
+    }
+
+    /// How long a link would take to send what waits there or is being sent.
+    pub fn backlog(&self, link: LinkId) -> Duration {
+        self.ports[link.0 as usize].backlog(self.now)
+    }
+
+    /// Packets now in the network, on links or in queues.
+    pub fn in_flight(&self) -> usize {
+        self.store.live()
+    }
+
+    /// Packets that finished a link so far, each counted once a link.
+    pub fn packet_hops(&self) -> u64 {
+        self.packet_hops
+    }
+
+    /// Events processed so far, those inside the engine included.
+    pub fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// The way on which ECMP sends a packet of this 5-tuple hash; empty if there is none.
+    pub fn ecmp_route(&self, from: Address, to: Address, flow_hash: u64) -> Vec<LinkId> {
+        let hash = flow_hash ^ direction_salt(from, to);
+        let salts: Vec<Ecmp> = self.switch_infos().map(|info| Ecmp::new(&info)).collect();
+        let choose = |switch: u32, choices| salts[switch as usize].pick(hash, choices);
+        self.routes.walk(from, to, choose)
+    }
+}
+
+impl<P, Q> std::fmt::Debug for Simulation<P, Q> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Simulation")
+            .field("network", &self.network.name())
+            .field("now", &Instant::from_nanos(self.now))
+            .field("events", &self.events)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Makes the two directions of a flow hash independently even if the caller's hash does not tell
+/// them apart.
+fn direction_salt(from: Address, to: Address) -> u64 {
+    mix((u64::from(from.0) << 32) | u64::from(to.0))
+}
+
+/// Tokens of timers, so that the event queue's entries stay small.
+#[derive(Debug, Default)]
+struct Timers {
+    tokens: Vec<u64>,
+    free: Vec<u32>,
+}
+
+impl Timers {
+    fn insert(&mut self, token: u64) -> u32 {
+        match self.free.pop() {
+            Some(place) => {
+                self.tokens[place as usize] = token;
+                place
+            }
+            None => {
+                self.tokens.push(token);
+                self.tokens.len() as u32 - 1
+            }
+        }
+    }
+
+    fn remove(&mut self, place: u32) -> u64 {
+        self.free.push(place);
+        self.tokens[place as usize]
+    }
+}

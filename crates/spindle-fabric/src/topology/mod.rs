@@ -1,0 +1,88 @@
+//! Topologies: each a struct of documented parameters that builds a [`Network`].
+//!
+//! | | hosts | cables (group) |
+//! |---|---|---|
+//! | [`FusoTestbed`] | `H1`.. | `H1.access` (access), `P1`.. (paths) |
+//! | [`Dumbbell`] | `S1`.., `R1`.. | `S1.access`, `R1.access` (access), `bottleneck` (bottleneck) |
+//! | [`FatTree`] | `h0`.. | `h0.access` (access), `pod0.edge0-agg0` (edge-agg), `pod0.agg0-core0` (agg-core) |
+//! | [`LeafSpine`] | `h0`.. | `h0.access` (access), `leaf0-spine0` (leaf-spine) |
+//!
+//! [`Network::links_matching`](crate::Network::links_matching) says how to name links by these.
+//! In all of them a host has one cable, so that host `n` has address `n`.
+
+mod dumbbell;
+mod fat_tree;
+mod fuso;
+mod leaf_spine;
+
+use spindle_units::{BitRate, Bytes, Duration};
+
+use crate::{Buffer, Builder, LinkSpec, NetworkError, NodeId};
+
+pub use dumbbell::Dumbbell;
+pub use fat_tree::FatTree;
+pub use fuso::FusoTestbed;
+pub use leaf_spine::LeafSpine;
+
+/// Most hosts, switches or cables of any one kind that a topology makes: what a mistyped number
+/// would exceed.
+const MOST: u32 = 1 << 20;
+
+/// Checks that a count is from 1 to [`MOST`].
+fn count(what: &str, parameter: &'static str, found: u64) -> Result<(), NetworkError> {
+    if found == 0 || found > u64::from(MOST) {
+        let remedy = "it is at least 1 and at most 1048576 in all";
+        return Err(NetworkError::parameter(what, parameter, found, remedy));
+    }
+    Ok(())
+}
+
+/// Ports of the hosts and of the switches, which the topologies have in common.
+#[derive(Clone, Debug)]
+struct Ports {
+    delay: Duration,
+    host_buffer: Buffer,
+    switch_buffer: Buffer,
+    mark_above: Option<Bytes>,
+    priorities: bool,
+}
+
+impl Ports {
+    /// A link out of a host.
+    fn host(&self, rate: BitRate) -> LinkSpec {
+        LinkSpec::new(rate, self.delay, self.host_buffer)
+    }
+
+    /// A link out of a switch.
+    fn switch(&self, rate: BitRate) -> LinkSpec {
+        LinkSpec {
+            mark_above: self.mark_above,
+            priorities: self.priorities,
+            ..LinkSpec::new(rate, self.delay, self.switch_buffer)
+        }
+    }
+
+    /// Plugs a host into a switch.
+    fn access(
+        &self,
+        builder: &mut Builder,
+        (host, switch): (NodeId, NodeId),
+        name: &str,
+        rate: BitRate,
+    ) {
+        let ends = (host, switch);
+        let name = format!("{name}.access");
+        builder.cable(name, "access", ends, self.host(rate), self.switch(rate));
+    }
+
+    /// Joins two switches.
+    fn trunk(
+        &self,
+        builder: &mut Builder,
+        ends: (NodeId, NodeId),
+        (name, group): (String, &str),
+        rate: BitRate,
+    ) {
+        builder.cable(name, group, ends, self.switch(rate), self.switch(rate));
+    }
+}
