@@ -1,0 +1,72 @@
+//! A recovery policy of one's own, with Spindle's whole command line around it:
+//!
+//! ```text
+//! cargo run --release -- compare --transports mptcp,fuso,toy
+//! ```
+//!
+//! The policy is deliberately simple: when there is nothing new to send, copy the oldest segment of
+//! the subflow with most in flight over the one with most room. It asks nothing about loss.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use spindle::Registry;
+use spindle_mptcp::recovery::{Action, Recovery, RecoveryFactory, View, Window};
+use spindle_mptcp::{Config, preset};
+
+#[derive(Clone, Copy, Debug)]
+struct Toy;
+
+impl RecoveryFactory for Toy {
+    fn build(&self, _seed: u64) -> Box<dyn Recovery> {
+        Box::new(*self)
+    }
+}
+
+impl Recovery for Toy {
+    fn on_opportunity(&mut self, view: &View<'_>) -> Action {
+        if view.new_data {
+            return Action::Nothing;
+        }
+        let fullest = view
+            .subflows
+            .iter()
+            .filter(|s| s.oldest_unprotected.is_some())
+            .max_by_key(|s| s.in_flight);
+        let Some((from, segment)) = fullest.and_then(|s| Some((s, s.oldest_unprotected?))) else {
+            return Action::Nothing;
+        };
+        let emptiest = view
+            .subflows
+            .iter()
+            .filter(|s| s.id != from.id && s.has_room(u64::from(segment.len)))
+            .max_by_key(|s| s.cwnd - s.in_flight);
+        match emptiest {
+            Some(on) => Action::Copy {
+                of: from.id,
+                position: segment.position,
+                on: on.id,
+                window: Window::Inside,
+            },
+            None => Action::Nothing,
+        }
+    }
+}
+
+/// MPTCP as Spindle has it, with the toy as its recovery and FUSO's receiver.
+fn toy() -> Config {
+    let mut config = preset("mptcp").map(|p| p.config).unwrap_or_default();
+    if let Some(m) = &mut config.multipath {
+        m.early_dsn_delivery = true;
+    }
+    config.recovery = Some(Arc::new(Toy));
+    config
+}
+
+fn main() -> ExitCode {
+    let parts = vec![
+        "all of `mptcp`".to_owned(),
+        "the oldest segment of the fullest subflow is copied over the emptiest".to_owned(),
+    ];
+    spindle::cli(Registry::standard().transport("toy", parts, toy))
+}
