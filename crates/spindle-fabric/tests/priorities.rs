@@ -1,0 +1,125 @@
+//! Ports with two strict priorities.
+
+mod common;
+
+use common::{Parcel, drain};
+use spindle_fabric::topology::Dumbbell;
+use spindle_fabric::{Address, Buffer, DropCause, LinkId, Simulation};
+use spindle_units::{Bytes, Duration, Instant};
+
+/// A dumbbell whose senders are as fast as they come: the queue is at the bottleneck.
+fn simulation(switch_buffer: Buffer) -> (Simulation<Parcel>, LinkId) {
+    let network = Dumbbell {
+        switch_buffer,
+        priorities: true,
+        ..Dumbbell::default()
+    };
+    let network = network.build().unwrap();
+    let link = network.links_matching("bottleneck.up").unwrap()[0];
+    let mut simulation = Simulation::new(network, 1);
+    simulation.observe_drops(true);
+    (simulation, link)
+}
+
+#[test]
+fn high_overtakes_what_waits_but_not_what_is_sent() {
+    let (mut simulation, link) = simulation(Buffer::Packets(100));
+    for id in 0..3 {
+        simulation.inject(Address(0), Address(2), Parcel::new(id));
+    }
+    for id in 3..5 {
+        simulation.inject(Address(0), Address(2), Parcel::new(id).high());
+    }
+    let outcome = drain(&mut simulation);
+    assert_eq!(outcome.ids(), [0, 3, 4, 1, 2]);
+    let times: Vec<u64> = (0..5).map(|n| 1_164_000 + n * 120_000).collect();
+    assert_eq!(outcome.times(), times);
+    let stats = simulation.stats(link);
+    assert_eq!(stats.busy, Duration::from_micros(600));
+    assert_eq!((stats.packets, stats.max_queue_packets), (5, 5));
+}
+
+#[test]
+fn high_pushes_out_the_newest_low() {
+    let (mut simulation, link) = simulation(Buffer::Packets(2));
+    for id in 0..3 {
+        simulation.inject(Address(0), Address(2), Parcel::new(id));
+    }
+    for id in 3..6 {
+        simulation.inject(Address(0), Address(2), Parcel::new(id).high());
+    }
+    let outcome = drain(&mut simulation);
+    // 3 pushes out 2, 4 pushes out 1, and then there is nothing left for 5 to push out.
+    assert_eq!(outcome.dropped(), [2, 1, 5]);
+    assert_eq!(outcome.ids(), [0, 3, 4]);
+    assert!(
+        outcome
+            .drops
+            .iter()
+            .all(|d| (d.1, d.2) == (link, DropCause::Queue))
+    );
+}
+
+#[test]
+fn nothing_is_pushed_out_in_vain() {
+    let (mut simulation, _) = simulation(Buffer::Bytes(Bytes(3000)));
+    simulation.inject(Address(0), Address(2), Parcel::new(0));
+    simulation.inject(Address(0), Address(2), Parcel::new(1).len(500));
+    simulation.inject(Address(0), Address(2), Parcel::new(2).len(500));
+    // 1500 are being sent, 1000 wait: 1600 do not fit even without those, 1200 do.
+    simulation.inject(Address(0), Address(2), Parcel::new(3).len(1600).high());
+    simulation.inject(Address(0), Address(2), Parcel::new(4).len(1000).high());
+    let outcome = drain(&mut simulation);
+    assert_eq!(outcome.dropped(), [3, 2]);
+    assert_eq!(outcome.ids(), [0, 4, 1]);
+}
+
+#[test]
+fn an_idle_port_sends_at_once_and_a_cut_one_forgets() {
+    let (mut simulation, link) = simulation(Buffer::Packets(100));
+    simulation.inject(Address(0), Address(2), Parcel::new(0));
+    assert_eq!(drain(&mut simulation).times(), [1_164_000]);
+    for id in 1..4 {
+        simulation.inject(Address(0), Address(2), Parcel::new(id));
+    }
+    let soon = simulation.now() + Duration::from_micros(60);
+    assert_eq!(simulation.next_event_until(soon), None);
+    assert!(simulation.backlog(link) > Duration::from_micros(300));
+    simulation.set_up(link, false);
+    simulation.set_up(link, true);
+    assert_eq!(simulation.backlog(link), Duration::ZERO);
+    for id in 4..7 {
+        simulation.inject(Address(1), Address(2), Parcel::new(id));
+    }
+    let start = simulation.now();
+    let outcome = drain(&mut simulation);
+    assert_eq!(outcome.dropped(), [1, 2, 3]);
+    assert_eq!(outcome.ids(), [4, 5, 6]);
+    let times = (0..3).map(|n| start.as_nanos() + 1_164_000 + n * 120_000);
+    assert_eq!(outcome.times(), times.collect::<Vec<_>>());
+    assert_eq!(simulation.backlog(link), Duration::ZERO);
+    assert!(simulation.now() > Instant::ZERO);
+}
+
+#[test]
+fn one_class_alone_is_as_fifo() {
+    let run = |priorities: bool| {
+        let network = Dumbbell {
+            switch_buffer: Buffer::Packets(7),
+            mark_above: Some(Bytes(5000)),
+            priorities,
+            ..Dumbbell::default()
+        };
+        let mut simulation = Simulation::new(network.build().unwrap(), 1);
+        simulation.observe_drops(true);
+        for id in 0..40 {
+            let len = 40 + (id as u32 * 577) % 1460;
+            let from = Address((id % 2) as u32);
+            simulation.inject(from, Address(2), Parcel::new(id).len(len).ect());
+        }
+        drain(&mut simulation)
+    };
+    let fifo = run(false);
+    assert!(!fifo.drops.is_empty());
+    assert_eq!(run(true), fifo);
+}
