@@ -7,12 +7,21 @@
 
 pub mod bound;
 pub mod claims;
+pub mod driver;
 pub mod experiment;
+pub mod library;
 pub mod metrics;
+pub mod output;
 pub mod pcap;
+pub mod present;
+pub mod reference;
+pub mod registry;
 pub mod report;
 pub mod rng;
 pub mod stats;
+mod story;
+pub mod sweep;
+pub mod traffic;
 pub mod workload;
 
 pub use experiment::{Experiment, ExperimentError};

@@ -1,3 +1,7 @@
 //! The `spindle` command.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    spindle::cli(spindle::Registry::standard())
+}

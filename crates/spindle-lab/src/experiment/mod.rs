@@ -61,12 +61,12 @@ pub struct Overrides {
     pub set: Vec<String>,
     /// `--loss`, as given; a list is separated by commas.
     pub loss: Option<String>,
-    /// `--flows`.
-    pub flows: Option<u64>,
-    /// `--seeds`.
-    pub seeds: Option<u64>,
-    /// `--seed`.
-    pub seed: Option<u64>,
+    /// `--flows`, as given.
+    pub flows: Option<String>,
+    /// `--seeds`, as given.
+    pub seeds: Option<String>,
+    /// `--seed`, as given.
+    pub seed: Option<String>,
     /// `--transports`, as given, separated by commas.
     pub transports: Option<String>,
     /// The size of a reproduction.
@@ -275,7 +275,7 @@ fn sweep_mut(tree: &mut Node) -> Option<&mut Node> {
 }
 
 fn apply_flags(tree: &mut Node, overrides: &Overrides) -> Result<(), ExperimentError> {
-    if let Some(flows) = overrides.flows {
+    if let Some(flows) = &overrides.flows {
         let incast = tree
             .get("traffic")
             .and_then(|t| t.get("kind"))
@@ -286,14 +286,14 @@ fn apply_flags(tree: &mut Node, overrides: &Overrides) -> Result<(), ExperimentE
         } else {
             "traffic.flows"
         };
-        tree.set(path, Node::from_flag("--flows", &flows.to_string()))?;
+        tree.set(path, Node::from_flag("--flows", flows))?;
     }
     for (flag, key, value) in [
-        ("--seeds", "seeds", overrides.seeds),
-        ("--seed", "seed", overrides.seed),
+        ("--seeds", "seeds", &overrides.seeds),
+        ("--seed", "seed", &overrides.seed),
     ] {
         if let Some(value) = value {
-            tree.set(key, Node::from_flag(flag, &value.to_string()))?;
+            tree.set(key, Node::from_flag(flag, value))?;
         }
     }
     if let Some(names) = &overrides.transports {

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use spindle_fabric::{HostId, Network};
 use spindle_units::{BitRate, Duration};
 
 use super::error::ExperimentError;
@@ -13,6 +14,7 @@ use super::scenario::{
 };
 use super::section::{Section, Share, Size};
 use super::{Context, flows};
+use crate::driver::{build_standard, links};
 use crate::workload::{Cdf, NAMED, SizeSampler, Sizes};
 
 type Result<T> = std::result::Result<T, ExperimentError>;
@@ -27,9 +29,13 @@ pub(super) fn scenario(root: &Section<'_>, context: &Context<'_>) -> Result<Scen
         Some(section) => topology(section, context)?,
         None => return Err(root.error("topology", "missing, want a table with a name")),
     };
-    let loss = losses(root, &topology)?;
+    let network = build_standard(&topology)
+        .transpose()
+        .map_err(|e| root.error("topology", e.to_string()))?;
+    let network = network.as_ref();
+    let loss = losses(root, network)?;
     let traffic = match root.section("traffic")? {
-        Some(section) => traffic(section, &topology, context)?,
+        Some(section) => traffic(section, network, context)?,
         None => return Err(root.error("traffic", "missing, want a table with a kind")),
     };
     let (host, balancer) = match root.section("scenario")? {
@@ -53,7 +59,7 @@ fn topology(s: Section<'_>, context: &Context<'_>) -> Result<Topology> {
         let node = s.node("name").expect("read above");
         return Err(s.unknown("name", node, names.iter().copied()));
     }
-    let links = links(&s, &name)?;
+    let links = link_settings(&s, &name)?;
     let topology = match name.as_str() {
         "fuso-testbed" => Topology::FusoTestbed(links),
         "dumbbell" => {
@@ -112,7 +118,7 @@ fn rate(s: &Section<'_>, key: &'static str, default: BitRate) -> Result<BitRate>
     Ok(rate)
 }
 
-fn links(s: &Section<'_>, name: &str) -> Result<LinkSettings> {
+fn link_settings(s: &Section<'_>, name: &str) -> Result<LinkSettings> {
     // T1 of the catalogue; the other topologies' base RTTs are our choice for the same hardware.
     let rtt = Duration::from_micros(if name == "fuso-testbed" { 280 } else { 100 });
     let buffer = match (s.get::<Size>("buffer")?, s.get::<u32>("buffer_packets")?) {
@@ -147,7 +153,7 @@ fn links(s: &Section<'_>, name: &str) -> Result<LinkSettings> {
     })
 }
 
-fn losses(root: &Section<'_>, topology: &Topology) -> Result<Vec<Loss>> {
+fn losses(root: &Section<'_>, network: Option<&Network>) -> Result<Vec<Loss>> {
     let Some(node) = root.node("loss") else {
         return Ok(Vec::new());
     };
@@ -155,13 +161,13 @@ fn losses(root: &Section<'_>, topology: &Topology) -> Result<Vec<Loss>> {
         Value::List(items) => items
             .iter()
             .enumerate()
-            .map(|(i, n)| loss(Section::new(format!("loss[{}]", i + 1), n)?, topology))
+            .map(|(i, n)| loss(Section::new(format!("loss[{}]", i + 1), n)?, network))
             .collect(),
-        _ => Ok(vec![loss(Section::new("loss", node)?, topology)?]),
+        _ => Ok(vec![loss(Section::new("loss", node)?, network)?]),
     }
 }
 
-fn loss(s: Section<'_>, topology: &Topology) -> Result<Loss> {
+fn loss(s: Section<'_>, network: Option<&Network>) -> Result<Loss> {
     let kind = s.choice(
         "model",
         &[
@@ -196,11 +202,6 @@ fn loss(s: Section<'_>, topology: &Topology) -> Result<Loss> {
         _ => LossModel::Numbered(s.list("packets")?.unwrap_or_default()),
     };
     let on: Vec<String> = s.list("on")?.unwrap_or_else(|| vec!["all".to_owned()]);
-    if let Some(names) = topology.loss_names() {
-        for name in &on {
-            known(&s, "on", name, &names)?;
-        }
-    }
     let direction = s.choice(
         "direction",
         &[
@@ -209,42 +210,45 @@ fn loss(s: Section<'_>, topology: &Topology) -> Result<Loss> {
             ("backward", Direction::Backward),
         ],
     )?;
+    let direction = direction.unwrap_or(Direction::Both);
+    if let Some(network) = network {
+        for name in &on {
+            links(network, name, direction).map_err(|e| s.error("on", e.to_string()))?;
+        }
+    }
     let loss = Loss {
         model,
         on,
-        direction: direction.unwrap_or(Direction::Both),
+        direction,
         data_only: s.or("data_only", false)?,
     };
     s.finish()?;
     Ok(loss)
 }
 
-/// Refuses `name` if it is none of `names`.
-fn known(s: &Section<'_>, key: &str, name: &str, names: &[String]) -> Result<()> {
-    if names.iter().any(|n| n == name) {
+/// Refuses `name` if it is no host of the network.
+fn host_known(s: &Section<'_>, key: &str, name: &str, network: Option<&Network>) -> Result<()> {
+    let Some(network) = network.filter(|n| n.host_named(name).is_none()) else {
         return Ok(());
-    }
-    const SHOWN: usize = 12;
-    let near = super::error::suggestion(name, names.iter().map(String::as_str));
-    let more = if names.len() > SHOWN { ", ..." } else { "" };
-    let shown = names
-        .iter()
-        .take(SHOWN)
-        .cloned()
-        .collect::<Vec<_>>()
-        .join(", ");
-    Err(s.error(
-        key,
-        format!("found \"{name}\", which this topology does not have; it has {shown}{more}{near}"),
-    ))
+    };
+    const SHOWN: u32 = 12;
+    let all = network.hosts();
+    let names: Vec<&str> = (0..all)
+        .map(|h| network.node(network.host_node(HostId(h))).name.as_str())
+        .collect();
+    let near = super::error::suggestion(name, names.iter().copied());
+    let more = if all > SHOWN { ", ..." } else { "" };
+    let shown = names[..all.min(SHOWN) as usize].join(", ");
+    let problem = format!("found \"{name}\", which is no host here; there are {shown}{more}{near}");
+    Err(s.error(key, problem))
 }
 
-fn traffic(s: Section<'_>, topology: &Topology, context: &Context<'_>) -> Result<Traffic> {
+fn traffic(s: Section<'_>, network: Option<&Network>, context: &Context<'_>) -> Result<Traffic> {
     let kind = s.choice("kind", &[("requests", 0), ("incast", 1), ("flows", 2)])?;
     let traffic = match kind {
         None => return Err(s.error("kind", "missing, want one of requests, incast, flows")),
-        Some(0) => Traffic::Requests(requests(&s, topology, context)?),
-        Some(1) => Traffic::Incast(incast(&s, topology)?),
+        Some(0) => Traffic::Requests(requests(&s, network, context)?),
+        Some(1) => Traffic::Incast(incast(&s, network)?),
         _ => {
             let name: String = s.need("file")?;
             let path = context.directory.join(&name);
@@ -258,22 +262,20 @@ fn traffic(s: Section<'_>, topology: &Topology, context: &Context<'_>) -> Result
     Ok(traffic)
 }
 
-fn hosts(s: &Section<'_>, key: &'static str, topology: &Topology) -> Result<Vec<String>> {
+fn hosts(s: &Section<'_>, key: &'static str, network: Option<&Network>) -> Result<Vec<String>> {
     let list: Vec<String> = s.list(key)?.unwrap_or_default();
     if list.is_empty() {
         return Err(s.error(key, "missing or empty, want a list of hosts"));
     }
-    if let Some(names) = topology.hosts() {
-        for name in &list {
-            known(s, key, name, &names)?;
-        }
+    for name in &list {
+        host_known(s, key, name, network)?;
     }
     Ok(list)
 }
 
-fn requests(s: &Section<'_>, topology: &Topology, context: &Context<'_>) -> Result<Requests> {
-    let clients = hosts(s, "clients", topology)?;
-    let servers = hosts(s, "servers", topology)?;
+fn requests(s: &Section<'_>, network: Option<&Network>, context: &Context<'_>) -> Result<Requests> {
+    let clients = hosts(s, "clients", network)?;
+    let servers = hosts(s, "servers", network)?;
     if let Some(both) = clients.iter().find(|c| servers.contains(c)) {
         return Err(s.error(
             "servers",
@@ -411,12 +413,10 @@ fn cdf_file(s: &Section<'_>, name: &str, context: &Context<'_>) -> Result<Sizes>
     Ok(Sizes::Table(Arc::new(cdf)))
 }
 
-fn incast(s: &Section<'_>, topology: &Topology) -> Result<Incast> {
+fn incast(s: &Section<'_>, network: Option<&Network>) -> Result<Incast> {
     let client: String = s.need("client")?;
-    if let Some(names) = topology.hosts() {
-        known(s, "client", &client, &names)?;
-    }
-    let servers = hosts(s, "servers", topology)?;
+    host_known(s, "client", &client, network)?;
+    let servers = hosts(s, "servers", network)?;
     if servers.contains(&client) {
         return Err(s.error(
             "servers",

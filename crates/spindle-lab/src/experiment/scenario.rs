@@ -26,16 +26,16 @@ pub struct Scenario {
 pub enum Topology {
     /// T1 of the catalogue: H1-H3 under one switch, H4-H6 under another, three links P1-P3 between.
     FusoTestbed(LinkSettings),
-    /// `pairs` hosts L1.. on the left, as many R1.. on the right, one link "core" between.
+    /// Hosts S1.. on the left, as many R1.. on the right, one cable "bottleneck" between.
     Dumbbell {
         /// Hosts on each side.
         pairs: u32,
-        /// Every link but the core.
+        /// Every link, but for the rate of the one between.
         links: LinkSettings,
-        /// Rate of the core link.
+        /// Rate of the cable between.
         core_rate: BitRate,
     },
-    /// A k-ary fat tree of k^3/4 hosts H1..
+    /// A k-ary fat tree of k^3/4 hosts h0..
     FatTree {
         /// Ports of a switch, even.
         k: u32,
@@ -80,7 +80,7 @@ pub enum Buffer {
 pub struct Loss {
     /// What is lost.
     pub model: LossModel,
-    /// Names of links, as the topology calls them; `["all"]` means every one.
+    /// Links: hosts (their cables), cables such as `P1`, patterns such as `access:H4-H6`, or `all`.
     pub on: Vec<String>,
     /// In which directions.
     pub direction: Direction,
@@ -100,9 +100,9 @@ pub enum LossModel {
         /// Mean packets in the bad state.
         burst: f64,
     },
-    /// Every packet between two times.
+    /// Every packet between two times: the link is down.
     BlackHole {
-        /// From when, counted from the start of the measured traffic.
+        /// From when, counted from the start of the run, the preparation of connections included.
         from: Duration,
         /// Until when.
         until: Duration,
@@ -284,35 +284,6 @@ impl Topology {
             | Self::FatTree { links, .. }
             | Self::Custom { links, .. } => links,
         }
-    }
-
-    /// The names of its hosts in the order of their numbers; none for a custom one.
-    pub fn hosts(&self) -> Option<Vec<String>> {
-        match self {
-            Self::FusoTestbed(_) => Some((1..=6).map(|i| format!("H{i}")).collect()),
-            Self::Dumbbell { pairs, .. } => {
-                let side = |s: &'static str| (1..=*pairs).map(move |i| format!("{s}{i}"));
-                Some(side("L").chain(side("R")).collect())
-            }
-            Self::FatTree { k, .. } => Some(
-                (1..=u64::from(*k).pow(3) / 4)
-                    .map(|i| format!("H{i}"))
-                    .collect(),
-            ),
-            Self::Custom { .. } => None,
-        }
-    }
-
-    /// The names that `[loss] on` may use; none for a custom topology.
-    pub fn loss_names(&self) -> Option<Vec<String>> {
-        let mut names = self.hosts()?;
-        match self {
-            Self::FusoTestbed(_) => names.extend(["P1", "P2", "P3"].map(str::to_owned)),
-            Self::Dumbbell { .. } => names.push("core".to_owned()),
-            Self::FatTree { .. } | Self::Custom { .. } => {}
-        }
-        names.push("all".to_owned());
-        Some(names)
     }
 }
 

@@ -1,0 +1,658 @@
+//! The applications of a run: connections opened and warmed, requests issued and answered, flows
+//! measured. Knows stacks, not the network.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::sync::Arc;
+
+use spindle_mptcp::{Config, Event, Handle, SendCounters, Stack, TraceEvent};
+use spindle_units::{Duration, Instant};
+use spindle_wire::Endpoint;
+
+use super::conn::{Conn, Content};
+use super::endpoint;
+use crate::metrics::RunResult;
+use crate::registry::Application;
+use crate::rng::{Purpose, Streams};
+use crate::traffic::{Plan, Start};
+
+/// The port servers listen on.
+const PORT: u16 = 80;
+/// How long connections may take to be set up and warmed before the measurement starts all the
+/// same (our choice: five SYNs are gone by then).
+const PREPARATION: Duration = Duration::from_secs(40);
+/// How long a run goes on after its last flow, so that late timeouts are seen.
+const EPILOGUE: Duration = Duration::from_millis(200);
+
+/// Something the application wants to do at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Wake {
+    /// Issue this flow.
+    Issue(u32),
+    /// Stop waiting for connections to be ready.
+    Prepared,
+    /// Start measuring.
+    Measure,
+    /// The run is over.
+    End,
+}
+
+/// What became of one flow.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FlowState {
+    pub(crate) issued: Option<Instant>,
+    pub(crate) completed: Option<Instant>,
+    pub(crate) timeouts: u64,
+    pub(crate) recoveries: u64,
+    conns: [u32; 2],
+    base_timeouts: u64,
+    base_recoveries: u64,
+    over: bool,
+}
+
+const NO_CONN: u32 = u32::MAX;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Group {
+    left: u32,
+    first: Option<Instant>,
+    bytes: u64,
+    timeouts: u64,
+    aborted: bool,
+}
+
+/// A recorded flow: what both ends did between its issue and completion.
+#[derive(Clone, Debug)]
+pub(crate) struct Recording {
+    pub(crate) issued: Instant,
+    pub(crate) completed: Instant,
+    pub(crate) bytes: u64,
+    pub(crate) client_host: u32,
+    pub(crate) server_host: u32,
+    /// What the server's end, the sender of the response, did and saw.
+    pub(crate) sender: Vec<TraceEvent>,
+    /// What the client's end did and saw.
+    pub(crate) receiver: Vec<TraceEvent>,
+    /// The subflows' endpoints at the server: identifier, server, client.
+    pub(crate) subflows: Vec<(u8, Endpoint, Endpoint)>,
+}
+
+/// How the application uses the transport.
+pub(crate) struct Usage {
+    pub(crate) application: Application,
+    pub(crate) config: Arc<Config>,
+    pub(crate) content: Content,
+}
+
+/// The applications of all hosts in one run.
+pub(crate) struct App {
+    plan: Plan,
+    usage: Usage,
+    streams: Streams,
+    conns: Vec<Conn>,
+    by_handle: HashMap<(u32, Handle), u32>,
+    by_endpoint: HashMap<Endpoint, u32>,
+    flows: Vec<FlowState>,
+    groups: Vec<Group>,
+    wakes: BinaryHeap<Reverse<(Instant, u64, Wake)>>,
+    sequence: u64,
+    /// Connections still to be warmed, per client host, the next last.
+    to_warm: HashMap<u32, Vec<u32>>,
+    warming: u32,
+    measuring: Option<Instant>,
+    next_timed: usize,
+    chains: HashMap<u32, Vec<u32>>,
+    pending: u32,
+    pub(crate) dirty: Vec<u32>,
+    pub(crate) finished: bool,
+    result: RunResult,
+    record: Option<u32>,
+    pub(crate) recording: Option<Recording>,
+}
+
+/// Flow number of warm-up responses.
+const WARM_UP: u32 = u32::MAX;
+
+impl App {
+    pub(crate) fn new(plan: Plan, usage: Usage, streams: Streams, record: Option<u32>) -> Self {
+        let groups = plan
+            .flows
+            .iter()
+            .map(|f| f.group as usize + 1)
+            .max()
+            .unwrap_or(0);
+        let mut states = vec![Group::default(); groups];
+        for flow in &plan.flows {
+            states[flow.group as usize].left += 1;
+            states[flow.group as usize].bytes += flow.bytes;
+        }
+        let flow = FlowState {
+            issued: None,
+            completed: None,
+            timeouts: 0,
+            recoveries: 0,
+            conns: [NO_CONN; 2],
+            base_timeouts: 0,
+            base_recoveries: 0,
+            over: false,
+        };
+        Self {
+            flows: vec![flow; plan.flows.len()],
+            pending: plan.flows.len() as u32,
+            result: RunResult {
+                flows: groups as u64,
+                ..RunResult::default()
+            },
+            groups: states,
+            plan,
+            usage,
+            streams,
+            conns: Vec::new(),
+            by_handle: HashMap::new(),
+            by_endpoint: HashMap::new(),
+            wakes: BinaryHeap::new(),
+            sequence: 0,
+            to_warm: HashMap::new(),
+            warming: 0,
+            measuring: None,
+            next_timed: 0,
+            chains: HashMap::new(),
+            dirty: Vec::new(),
+            finished: false,
+            record,
+            recording: None,
+        }
+    }
+
+    /// Listens and opens the persistent connections.
+    pub(crate) fn start(&mut self, now: Instant, stacks: &mut [Stack]) {
+        let mut servers: Vec<u32> = self.plan.connections.iter().map(|c| c.1).collect();
+        servers.extend(self.plan.flows.iter().map(|f| f.server));
+        servers.sort_unstable();
+        servers.dedup();
+        for host in servers {
+            let local = endpoint(host, PORT);
+            // A fresh stack has nothing bound, so this cannot be refused.
+            let _ = stacks[host as usize].listen(local, self.usage.config.clone());
+        }
+        let pairs = self.plan.connections.clone();
+        for &(client, server) in &pairs {
+            self.open(now, client, server, false, stacks);
+        }
+        if matches!(self.usage.application, Application::Replicated { .. }) {
+            for &(client, server) in &pairs {
+                self.open(now, client, server, true, stacks);
+            }
+        }
+        self.warming = self.conns.len() as u32;
+        for (i, conn) in self.conns.iter().enumerate().rev() {
+            self.to_warm
+                .entry(conn.client_host)
+                .or_default()
+                .push(i as u32);
+        }
+        match self.warming {
+            0 => self.wake(now, Wake::Measure),
+            _ => self.wake(now + PREPARATION, Wake::Prepared),
+        }
+    }
+
+    /// Opens a connection from a port of its own stream, so that the n-th connection has the same
+    /// ports under every transport. None if the stack refuses.
+    fn open(
+        &mut self,
+        now: Instant,
+        client: u32,
+        server: u32,
+        replica: bool,
+        stacks: &mut [Stack],
+    ) -> Option<u32> {
+        let index = self.conns.len() as u32;
+        let number = if replica {
+            u64::from(index) | 1 << 32
+        } else {
+            u64::from(index)
+        };
+        let mut ports = self.streams.stream(Purpose::Ports, number);
+        // RFC 6335: 49152 and up are for such use; more room keeps thousands of connections apart.
+        const ATTEMPTS: u32 = 64;
+        for _ in 0..ATTEMPTS {
+            let local = endpoint(client, 10_000 + ports.below(55_000) as u16);
+            let taken = self
+                .by_endpoint
+                .get(&local)
+                .is_some_and(|c| !self.conns[*c as usize].dead);
+            let remote = endpoint(server, PORT);
+            let config = self.usage.config.clone();
+            if taken {
+                continue;
+            }
+            if let Ok(handle) = stacks[client as usize].connect(now, local, remote, config) {
+                self.conns.push(Conn::new(client, server, handle, replica));
+                self.by_handle.insert((client, handle), index);
+                self.by_endpoint.insert(local, index);
+                self.dirty.push(client);
+                return Some(index);
+            }
+        }
+        None
+    }
+
+    fn wake(&mut self, at: Instant, wake: Wake) {
+        self.sequence += 1;
+        self.wakes.push(Reverse((at, self.sequence, wake)));
+    }
+
+    /// When [`Self::due`] is to be called next.
+    pub(crate) fn next_wake(&self) -> Option<Instant> {
+        self.wakes.peek().map(|Reverse((at, ..))| *at)
+    }
+
+    /// Does what is due.
+    pub(crate) fn due(&mut self, now: Instant, stacks: &mut [Stack]) {
+        while let Some(&Reverse((at, _, wake))) = self.wakes.peek() {
+            if at > now {
+                return;
+            }
+            self.wakes.pop();
+            match wake {
+                Wake::Issue(flow) => self.issue(now, flow, stacks),
+                Wake::Prepared => {
+                    if self.warming > 0 {
+                        self.warming = 0;
+                        self.wake(now, Wake::Measure);
+                    }
+                }
+                Wake::Measure => self.measure(now, stacks),
+                Wake::End => self.finished = true,
+            }
+        }
+    }
+
+    /// Takes an event of a host's stack.
+    pub(crate) fn event(&mut self, now: Instant, host: u32, event: Event, stacks: &mut [Stack]) {
+        match event {
+            Event::Accepted { handle, .. } => self.accepted(now, host, handle, stacks),
+            Event::Connected { handle } => {
+                if let Some(&c) = self.by_handle.get(&(host, handle)) {
+                    self.conns[c as usize].connected = true;
+                    self.warm_next(now, host, stacks);
+                }
+            }
+            Event::SubflowUp { handle, .. } => {
+                if let Some(&c) = self.by_handle.get(&(host, handle)) {
+                    let conn = &mut self.conns[c as usize];
+                    if conn.client_host == host {
+                        conn.joined += 1;
+                        self.warm_next(now, host, stacks);
+                    }
+                }
+            }
+            Event::Readable { handle } | Event::Writable { handle } => {
+                if let Some(&c) = self.by_handle.get(&(host, handle)) {
+                    self.progress(now, host, c, stacks);
+                }
+            }
+            Event::PeerClosed { handle } => {
+                if let Some(&c) = self.by_handle.get(&(host, handle)) {
+                    self.conns[c as usize].note_totals(stacks);
+                    stacks[host as usize].close(now, handle);
+                    self.dirty.push(host);
+                }
+            }
+            Event::Closed { handle, .. } => {
+                if let Some(c) = self.by_handle.remove(&(host, handle)) {
+                    self.closed(now, c, stacks);
+                }
+            }
+            Event::SubflowDown { .. } => {}
+        }
+    }
+
+    fn accepted(&mut self, now: Instant, host: u32, handle: Handle, stacks: &mut [Stack]) {
+        let info = stacks[host as usize].info(handle);
+        let remote = info.and_then(|i| i.subflows.first().map(|s| s.remote));
+        let Some(&c) = remote.and_then(|r| self.by_endpoint.get(&r)) else {
+            return;
+        };
+        self.conns[c as usize].server = Some(handle);
+        self.by_handle.insert((host, handle), c);
+        self.progress(now, host, c, stacks);
+    }
+
+    /// Moves data between the application and one end's stack.
+    fn progress(&mut self, now: Instant, host: u32, c: u32, stacks: &mut [Stack]) {
+        let conn = &mut self.conns[c as usize];
+        let stack = &mut stacks[host as usize];
+        let mut done = Vec::new();
+        if host == conn.client_host {
+            conn.push_request(now, stack);
+            conn.read(now, stack, &self.usage.content, &mut done);
+        } else {
+            conn.serve(now, stack, self.plan.request, &self.usage.content);
+        }
+        self.dirty.push(host);
+        for flow in done {
+            match flow {
+                WARM_UP => self.warmed(now, c, stacks),
+                _ => self.done(now, flow, stacks),
+            }
+        }
+    }
+
+    /// Warms the client's next connection, once it has all its subflows.
+    fn warm_next(&mut self, now: Instant, client: u32, stacks: &mut [Stack]) {
+        if self.measuring.is_some() || self.warming == 0 {
+            return;
+        }
+        let planned = self.usage.config.planned_subflows();
+        let Some(&c) = self.to_warm.get(&client).and_then(|list| list.last()) else {
+            return;
+        };
+        let conn = &mut self.conns[c as usize];
+        if conn.dead {
+            self.warmed(now, c, stacks);
+        } else if conn.connected && conn.joined + 1 >= planned && conn.waiting.is_empty() {
+            if self.plan.warm_up == 0 {
+                self.warmed(now, c, stacks);
+            } else {
+                conn.ask(WARM_UP, self.plan.request, self.plan.warm_up);
+                conn.push_request(now, &mut stacks[client as usize]);
+                self.dirty.push(client);
+            }
+        }
+    }
+
+    fn warmed(&mut self, now: Instant, c: u32, stacks: &mut [Stack]) {
+        let client = self.conns[c as usize].client_host;
+        let list = self.to_warm.entry(client).or_default();
+        if list.last() != Some(&c) || self.warming == 0 {
+            return;
+        }
+        list.pop();
+        self.warming -= 1;
+        match self.warming {
+            0 => self.wake(now + self.plan.idle, Wake::Measure),
+            _ => self.warm_next(now, client, stacks),
+        }
+    }
+
+    fn measure(&mut self, now: Instant, stacks: &mut [Stack]) {
+        if self.measuring.is_some() {
+            return;
+        }
+        self.measuring = Some(now);
+        for c in 0..self.conns.len() {
+            self.conns[c].base = self.conns[c].totals(stacks);
+        }
+        // Chains of flows that wait for the one before, the next last.
+        for (i, flow) in self.plan.flows.iter().enumerate().rev() {
+            if let Start::After(_) = flow.start {
+                self.chains.entry(flow.client).or_default().push(i as u32);
+            }
+        }
+        let mut clients: Vec<u32> = self.chains.keys().copied().collect();
+        clients.sort_unstable();
+        for client in clients {
+            self.next_in_chain(now, client);
+        }
+        self.next_timed_issue(now);
+        if self.pending == 0 {
+            self.wake(now, Wake::End);
+        }
+    }
+
+    /// Sets the alarm for the next flow with a time of its own.
+    fn next_timed_issue(&mut self, start: Instant) {
+        while let Some(flow) = self.plan.flows.get(self.next_timed) {
+            self.next_timed += 1;
+            if let Start::At(at) = flow.start {
+                let flow = self.next_timed as u32 - 1;
+                self.wake(start + at, Wake::Issue(flow));
+                return;
+            }
+        }
+    }
+
+    /// Sets the alarm for the client's next group.
+    fn next_in_chain(&mut self, now: Instant, client: u32) {
+        let Some(list) = self.chains.get_mut(&client) else {
+            return;
+        };
+        let Some(&first) = list.last() else { return };
+        let group = self.plan.flows[first as usize].group;
+        let mut due = Vec::new();
+        while let Some(&flow) = list.last() {
+            if self.plan.flows[flow as usize].group != group {
+                break;
+            }
+            list.pop();
+            due.push(flow);
+        }
+        for flow in due {
+            if let Start::After(gap) = self.plan.flows[flow as usize].start {
+                self.wake(now + gap, Wake::Issue(flow));
+            }
+        }
+    }
+
+    fn issue(&mut self, now: Instant, flow: u32, stacks: &mut [Stack]) {
+        let planned = self.plan.flows[flow as usize];
+        if let (Start::At(_), Some(start)) = (planned.start, self.measuring) {
+            self.next_timed_issue(start);
+        }
+        let group = &mut self.groups[planned.group as usize];
+        group.first = Some(group.first.map_or(now, |f| f.min(now)));
+        let twice = match self.usage.application {
+            Application::Plain => false,
+            Application::Replicated { below } => planned.bytes < below,
+        };
+        let first = match planned.connection {
+            Some(c) => Some(c),
+            None => self.open(now, planned.client, planned.server, false, stacks),
+        };
+        let second = match (twice, planned.connection) {
+            (false, _) => None,
+            (true, Some(c)) => Some(c + self.plan.connections.len() as u32),
+            (true, None) => self.open(now, planned.client, planned.server, true, stacks),
+        };
+        let conns = [first, second].map(|c| c.filter(|c| !self.conns[*c as usize].dead));
+        self.flows[flow as usize].issued = Some(now);
+        self.flows[flow as usize].conns = conns.map(|c| c.unwrap_or(NO_CONN));
+        for c in conns.into_iter().flatten() {
+            self.ask(now, flow, c, planned.bytes, stacks);
+        }
+        if conns == [None, None] {
+            self.give_up(now, flow, stacks);
+        }
+    }
+
+    fn ask(&mut self, now: Instant, flow: u32, c: u32, bytes: u64, stacks: &mut [Stack]) {
+        let conn = &mut self.conns[c as usize];
+        let totals = conn.totals(stacks);
+        conn.begin(totals.timeouts);
+        let state = &mut self.flows[flow as usize];
+        state.base_timeouts += totals.timeouts;
+        state.base_recoveries += totals.recoveries;
+        conn.ask(flow, self.plan.request, bytes);
+        if self.record == Some(flow) {
+            stacks[conn.client_host as usize].set_trace(conn.client, true);
+            if let Some(server) = conn.server {
+                stacks[conn.server_host as usize].set_trace(server, true);
+            }
+        }
+        conn.push_request(now, &mut stacks[conn.client_host as usize]);
+        self.dirty.push(conn.client_host);
+    }
+
+    /// The flow's last byte has arrived on one of its connections.
+    fn done(&mut self, now: Instant, flow: u32, stacks: &mut [Stack]) {
+        if self.flows[flow as usize].over {
+            return;
+        }
+        self.finish_recording(now, flow, stacks);
+        self.settle(now, flow, stacks);
+        let state = &mut self.flows[flow as usize];
+        state.completed = Some(now);
+        let planned = self.plan.flows[flow as usize];
+        self.result.bytes_delivered += planned.bytes;
+        let group = &mut self.groups[planned.group as usize];
+        group.left -= 1;
+        group.timeouts += state.timeouts;
+        self.group_done(now, flow);
+    }
+
+    /// No connection is left to bring the flow.
+    fn give_up(&mut self, now: Instant, flow: u32, stacks: &mut [Stack]) {
+        if self.flows[flow as usize].over {
+            return;
+        }
+        self.settle(now, flow, stacks);
+        let planned = self.plan.flows[flow as usize];
+        let group = &mut self.groups[planned.group as usize];
+        group.left -= 1;
+        group.timeouts += self.flows[flow as usize].timeouts;
+        group.aborted = true;
+        self.group_done(now, flow);
+    }
+
+    /// Ends the flow's time on its connections and counts what happened meanwhile.
+    fn settle(&mut self, now: Instant, flow: u32, stacks: &mut [Stack]) {
+        let state = &mut self.flows[flow as usize];
+        state.over = true;
+        let mut totals = (0, 0);
+        let own = self.plan.flows[flow as usize].connection.is_none();
+        for c in state.conns.into_iter().filter(|c| *c != NO_CONN) {
+            let conn = &mut self.conns[c as usize];
+            let t = conn.totals(stacks);
+            conn.end(t.timeouts);
+            totals = (totals.0 + t.timeouts, totals.1 + t.recoveries);
+            if own && conn.waiting.is_empty() {
+                conn.note_totals(stacks);
+                stacks[conn.client_host as usize].close(now, conn.client);
+                self.dirty.push(conn.client_host);
+            }
+        }
+        state.timeouts = totals.0.saturating_sub(state.base_timeouts);
+        state.recoveries = totals.1.saturating_sub(state.base_recoveries);
+        self.pending -= 1;
+    }
+
+    fn group_done(&mut self, now: Instant, flow: u32) {
+        let planned = self.plan.flows[flow as usize];
+        let group = self.groups[planned.group as usize];
+        if group.left == 0 {
+            let fct = group.first.map_or(Duration::ZERO, |first| now.since(first));
+            self.result.flows_with_timeout += u64::from(group.timeouts > 0);
+            if group.aborted {
+                self.result.aborted += 1;
+            } else {
+                self.result.completed += 1;
+                let seconds = fct.as_secs_f64().max(1e-9);
+                self.result.goodput_sum_bps += group.bytes as f64 * 8.0 / seconds;
+            }
+            if let Start::After(_) = planned.start {
+                self.next_in_chain(now, planned.client);
+            }
+        }
+        if self.pending == 0 {
+            self.wake(now + EPILOGUE, Wake::End);
+        }
+    }
+
+    /// A connection has ended.
+    fn closed(&mut self, now: Instant, c: u32, stacks: &mut [Stack]) {
+        let conn = &mut self.conns[c as usize];
+        if conn.dead {
+            return;
+        }
+        conn.dead = true;
+        let waiting = std::mem::take(&mut conn.waiting);
+        for (flow, _) in waiting {
+            if flow == WARM_UP {
+                self.warmed(now, c, stacks);
+                continue;
+            }
+            let conns = self.flows[flow as usize].conns;
+            let alive = |c: &u32| *c != NO_CONN && !self.conns[*c as usize].dead;
+            if !conns.iter().any(alive) {
+                self.give_up(now, flow, stacks);
+            }
+        }
+    }
+
+    fn finish_recording(&mut self, now: Instant, flow: u32, stacks: &mut [Stack]) {
+        if self.record != Some(flow) {
+            return;
+        }
+        let state = self.flows[flow as usize];
+        let conn = &self.conns[state.conns[0] as usize];
+        let (Some(issued), Some(server)) = (state.issued, conn.server) else {
+            return;
+        };
+        let info = stacks[conn.server_host as usize].info(server);
+        let subflows = info.map_or(Vec::new(), |i| {
+            i.subflows
+                .iter()
+                .map(|s| (s.id, s.local, s.remote))
+                .collect()
+        });
+        self.recording = Some(Recording {
+            issued,
+            completed: now,
+            bytes: self.plan.flows[flow as usize].bytes,
+            client_host: conn.client_host,
+            server_host: conn.server_host,
+            sender: stacks[conn.server_host as usize].take_trace(server),
+            receiver: stacks[conn.client_host as usize].take_trace(conn.client),
+            subflows,
+        });
+        self.finished = true;
+    }
+
+    /// The flows, in the order of the plan.
+    pub(crate) fn flows(&self) -> &[FlowState] {
+        &self.flows
+    }
+
+    /// The run's result but for the engine's own numbers.
+    pub(crate) fn result(&self, stacks: &[Stack]) -> RunResult {
+        let mut result = self.result.clone();
+        result.fct_ns = self.completion_times();
+        let mut waited_for = 0;
+        let mut all = 0;
+        for conn in &self.conns {
+            let now = conn.totals(stacks);
+            let since = |f: fn(&SendCounters) -> u64| f(&now).saturating_sub(f(&conn.base));
+            let sent = since(|c| c.bytes);
+            let recovery = since(|c| c.bytes_recovery) + since(|c| c.bytes_reinjected);
+            let repeats = since(|c| c.bytes_retransmitted);
+            let first = sent.saturating_sub(recovery + repeats);
+            result.payload_bytes += sent;
+            result.extra_bytes += recovery + if conn.replica { first } else { 0 };
+            result.fast_retransmits += since(|c| c.fast_retransmits);
+            result.spurious_retransmits += since(|c| c.spurious_retransmits);
+            result.bytes_corrupted += conn.corrupted;
+            all += since(|c| c.timeouts);
+            waited_for += conn.timeouts_waited_for(conn.timeouts(stacks));
+        }
+        result.timeouts = waited_for;
+        result.late_timeouts = all.saturating_sub(waited_for);
+        result
+    }
+
+    /// Completion times of complete groups, in the order of issue.
+    fn completion_times(&self) -> Vec<u64> {
+        let mut last = vec![None::<Instant>; self.groups.len()];
+        for (flow, planned) in self.flows.iter().zip(&self.plan.flows) {
+            let at = &mut last[planned.group as usize];
+            *at = (*at).max(flow.completed);
+        }
+        self.groups
+            .iter()
+            .zip(last)
+            .filter(|(g, _)| g.left == 0 && !g.aborted)
+            .filter_map(|(g, last)| Some(last?.since(g.first?).as_nanos()))
+            .collect()
+    }
+}

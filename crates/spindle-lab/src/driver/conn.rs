@@ -1,0 +1,281 @@
+//! One request/response connection as the application at both ends sees it.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use spindle_mptcp::{Handle, SendCounters, Stack};
+use spindle_units::Instant;
+use spindle_wire::Payload;
+
+/// What responses are made of.
+#[derive(Clone, Debug)]
+pub(crate) enum Content {
+    /// Lengths only.
+    Length,
+    /// These bytes over and over: byte n of a connection's responses is byte n modulo the length.
+    Bytes(Bytes),
+}
+
+impl Content {
+    /// `len` bytes (or fewer) from stream offset `offset` on.
+    fn piece(&self, offset: u64, len: u64) -> Payload {
+        // Writes of at most a megabyte: a response larger than the buffer goes in parts anyway.
+        let len = len.min(1 << 20);
+        match self {
+            Self::Length => Payload::Length(len as u32),
+            Self::Bytes(all) => {
+                let start = (offset % all.len() as u64) as usize;
+                let end = all.len().min(start + len as usize);
+                Payload::Bytes(all.slice(start..end))
+            }
+        }
+    }
+
+    /// How many bytes of `found`, received from stream offset `offset` on, are not what was sent.
+    fn differences(&self, offset: u64, found: &Payload) -> u64 {
+        match (self, found) {
+            (Self::Length, _) => 0,
+            (Self::Bytes(_), Payload::Length(n)) => u64::from(*n),
+            (Self::Bytes(all), Payload::Bytes(found)) => {
+                let mut at = (offset % all.len() as u64) as usize;
+                let mut wrong = 0;
+                let mut rest = &found[..];
+                while !rest.is_empty() {
+                    let n = rest.len().min(all.len() - at);
+                    if rest[..n] != all[at..at + n] {
+                        let pairs = rest[..n].iter().zip(&all[at..at + n]);
+                        wrong += pairs.filter(|(a, b)| a != b).count() as u64;
+                    }
+                    rest = &rest[n..];
+                    at = 0;
+                }
+                wrong
+            }
+        }
+    }
+}
+
+/// A connection between a client and a server host.
+#[derive(Debug)]
+pub(crate) struct Conn {
+    pub(crate) client_host: u32,
+    pub(crate) server_host: u32,
+    pub(crate) client: Handle,
+    pub(crate) server: Option<Handle>,
+    /// Whether this is the second connection of a replicating transport.
+    pub(crate) replica: bool,
+    pub(crate) connected: bool,
+    /// Further subflows that came up.
+    pub(crate) joined: usize,
+    pub(crate) dead: bool,
+    /// Requests not answered yet: flow and where its response ends in the stream.
+    pub(crate) waiting: VecDeque<(u32, u64)>,
+    /// Response sizes still to be begun by the server.
+    answers: VecDeque<u64>,
+    response_end: u64,
+    pub(crate) received: u64,
+    pub(crate) corrupted: u64,
+    asked: u64,
+    request_left: u64,
+    response_left: u64,
+    response_sent: u64,
+    /// Totals when the measurement began.
+    pub(crate) base: SendCounters,
+    /// The last totals of an end that is gone.
+    last: [SendCounters; 2],
+    /// Flows being measured on it now, timeouts when the first of them came, and timeouts of
+    /// earlier such periods.
+    busy: u32,
+    busy_base: u64,
+    in_window: u64,
+}
+
+impl Conn {
+    pub(crate) fn new(client_host: u32, server_host: u32, client: Handle, replica: bool) -> Self {
+        Self {
+            client_host,
+            server_host,
+            client,
+            server: None,
+            replica,
+            connected: false,
+            joined: 0,
+            dead: false,
+            waiting: VecDeque::new(),
+            answers: VecDeque::new(),
+            response_end: 0,
+            received: 0,
+            corrupted: 0,
+            asked: 0,
+            request_left: 0,
+            response_left: 0,
+            response_sent: 0,
+            base: SendCounters::default(),
+            last: [SendCounters::default(); 2],
+            busy: 0,
+            busy_base: 0,
+            in_window: 0,
+        }
+    }
+
+    /// Notes a request of `request` bytes for `bytes` bytes by `flow`.
+    pub(crate) fn ask(&mut self, flow: u32, request: u64, bytes: u64) {
+        self.response_end += bytes;
+        self.waiting.push_back((flow, self.response_end));
+        self.answers.push_back(bytes);
+        self.request_left += request;
+    }
+
+    /// Gives the client's stack what it takes of the requests.
+    pub(crate) fn push_request(&mut self, now: Instant, stack: &mut Stack) {
+        while self.request_left > 0 && !self.dead {
+            let len = self.request_left.min(1 << 20) as u32;
+            match stack.send(now, self.client, Payload::Length(len)) {
+                Ok(0) => return,
+                Ok(n) => self.request_left -= n as u64,
+                Err(_) => self.dead = true,
+            }
+        }
+    }
+
+    /// Reads requests at the server and gives its stack what it takes of the responses.
+    pub(crate) fn serve(
+        &mut self,
+        now: Instant,
+        stack: &mut Stack,
+        request: u64,
+        content: &Content,
+    ) {
+        let Some(server) = self.server else { return };
+        while let Ok(Some(piece)) = stack.recv(now, server, usize::MAX) {
+            self.asked += piece.len() as u64;
+        }
+        while self.asked >= request {
+            let Some(bytes) = self.answers.pop_front() else {
+                break;
+            };
+            self.asked -= request;
+            self.response_left += bytes;
+        }
+        while self.response_left > 0 {
+            let piece = content.piece(self.response_sent, self.response_left);
+            match stack.send(now, server, piece) {
+                Ok(0) | Err(_) => return,
+                Ok(n) => {
+                    self.response_left -= n as u64;
+                    self.response_sent += n as u64;
+                }
+            }
+        }
+    }
+
+    /// Reads responses at the client; the flows whose last byte has arrived go to `done`.
+    pub(crate) fn read(
+        &mut self,
+        now: Instant,
+        stack: &mut Stack,
+        content: &Content,
+        done: &mut Vec<u32>,
+    ) {
+        while let Ok(Some(piece)) = stack.recv(now, self.client, usize::MAX) {
+            self.corrupted += content.differences(self.received, &piece);
+            self.received += piece.len() as u64;
+        }
+        while let Some((flow, _)) = self
+            .waiting
+            .front()
+            .filter(|(_, end)| *end <= self.received)
+        {
+            done.push(*flow);
+            self.waiting.pop_front();
+        }
+    }
+
+    /// Sending totals of both ends; of an end that is gone, what was last noted.
+    pub(crate) fn totals(&self, stacks: &[Stack]) -> SendCounters {
+        let [client, server] = self.ends(stacks);
+        sum(&client, &server)
+    }
+
+    fn ends(&self, stacks: &[Stack]) -> [SendCounters; 2] {
+        let client = stacks[self.client_host as usize].totals(self.client);
+        let server = self
+            .server
+            .and_then(|h| stacks[self.server_host as usize].totals(h));
+        [
+            client.unwrap_or(self.last[0]),
+            server.unwrap_or(self.last[1]),
+        ]
+    }
+
+    /// Notes the totals, for when an end is gone.
+    pub(crate) fn note_totals(&mut self, stacks: &[Stack]) {
+        self.last = self.ends(stacks);
+    }
+
+    /// Retransmission timeouts of both ends so far.
+    pub(crate) fn timeouts(&self, stacks: &[Stack]) -> u64 {
+        self.totals(stacks).timeouts
+    }
+
+    /// A measured flow begins to wait on this connection.
+    pub(crate) fn begin(&mut self, timeouts: u64) {
+        if self.busy == 0 {
+            self.busy_base = timeouts;
+        }
+        self.busy += 1;
+    }
+
+    /// A measured flow no longer waits on this connection.
+    pub(crate) fn end(&mut self, timeouts: u64) {
+        if self.busy == 1 {
+            self.in_window += timeouts - self.busy_base;
+        }
+        self.busy = self.busy.saturating_sub(1);
+    }
+
+    /// Timeouts while a measured flow waited, up to now.
+    pub(crate) fn timeouts_waited_for(&self, timeouts: u64) -> u64 {
+        let open = if self.busy > 0 {
+            timeouts - self.busy_base
+        } else {
+            0
+        };
+        self.in_window + open
+    }
+}
+
+/// The sum of two ends' counters, as far as the lab uses them.
+fn sum(a: &SendCounters, b: &SendCounters) -> SendCounters {
+    SendCounters {
+        bytes: a.bytes + b.bytes,
+        bytes_retransmitted: a.bytes_retransmitted + b.bytes_retransmitted,
+        bytes_recovery: a.bytes_recovery + b.bytes_recovery,
+        bytes_reinjected: a.bytes_reinjected + b.bytes_reinjected,
+        recoveries: a.recoveries + b.recoveries,
+        timeouts: a.timeouts + b.timeouts,
+        fast_retransmits: a.fast_retransmits + b.fast_retransmits,
+        probes: a.probes + b.probes,
+        spurious_retransmits: a.spurious_retransmits + b.spurious_retransmits,
+        ..*a
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn content_repeats_and_differences_are_counted() {
+        let content = Content::Bytes(Bytes::from_static(b"abcde"));
+        assert_eq!(
+            content.piece(7, 100),
+            Payload::Bytes(Bytes::from_static(b"cde"))
+        );
+        let found = Payload::Bytes(Bytes::from_static(b"deabcXea"));
+        assert_eq!(content.differences(3, &found), 1);
+        assert_eq!(content.differences(4, &found), 8);
+        assert_eq!(content.differences(0, &Payload::Length(3)), 3);
+        assert_eq!(Content::Length.differences(0, &Payload::Length(3)), 0);
+    }
+}

@@ -1,0 +1,370 @@
+//! The virtual-time driver: one protocol stack per host over the simulated fabric.
+
+mod app;
+mod conn;
+mod network;
+pub(crate) mod packet;
+pub(crate) mod world;
+
+pub(crate) use app::Recording;
+use network::apply_losses;
+pub(crate) use network::{build, build_standard, links};
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use spindle_fabric::NetworkError;
+use spindle_mptcp::{Config, EcnMode, InitialWindow};
+use spindle_units::Instant;
+use spindle_wire::{Endpoint, Segment, SeqNumber};
+
+use crate::experiment::TransportName;
+use crate::experiment::scenario::{HostSettings, Scenario, Window};
+use crate::metrics::RunResult;
+use crate::pcap::{PcapError, PcapWriter};
+use crate::registry::{Registry, Transport};
+use crate::rng::Streams;
+use crate::traffic::{PlanError, plan};
+use app::{App, Usage};
+use conn::Content;
+use world::{Balanced, Happening, World};
+
+/// Why a run cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// There is no such transport.
+    #[error("{0}")]
+    Transport(String),
+    /// There is no such balancer.
+    #[error("found balancer \"{found}\", want one of {accepted}")]
+    Balancer {
+        /// The name.
+        found: String,
+        /// The names there are.
+        accepted: String,
+    },
+    /// The network is impossible.
+    #[error("topology: {0}")]
+    Network(#[from] NetworkError),
+    /// The traffic does not fit the network.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// Something of the scenario makes no sense.
+    #[error("{0}")]
+    Scenario(String),
+    /// The capture cannot be written.
+    #[error(transparent)]
+    Pcap(#[from] PcapError),
+}
+
+/// One run: a scenario, a transport and a seed.
+#[derive(Clone, Debug)]
+pub struct RunRequest<'a> {
+    /// The scenario.
+    pub scenario: &'a Scenario,
+    /// The transport.
+    pub transport: &'a TransportName,
+    /// Where its names are looked up.
+    pub registry: &'a Registry,
+    /// The seed.
+    pub seed: u64,
+    /// Which part of the seed's flows this is, from 0.
+    pub part: u64,
+    /// Of how many parts.
+    pub parts: u64,
+    /// What responses carry; lengths only without.
+    pub payload: Option<Bytes>,
+    /// Where a capture goes, if one is wanted.
+    pub pcap: Option<PathBuf>,
+    /// Record this flow (its number within the part) and stop when it is complete.
+    pub record: Option<u32>,
+}
+
+impl<'a> RunRequest<'a> {
+    /// All flows of seed 1 in one part, lengths only.
+    pub fn new(
+        scenario: &'a Scenario,
+        transport: &'a TransportName,
+        registry: &'a Registry,
+    ) -> Self {
+        Self {
+            scenario,
+            transport,
+            registry,
+            seed: 1,
+            part: 0,
+            parts: 1,
+            payload: None,
+            pcap: None,
+            record: None,
+        }
+    }
+}
+
+/// What one flow of a run was like.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FlowOutcome {
+    /// Completion time in nanoseconds; none if it did not complete.
+    pub fct_ns: Option<u64>,
+    /// Timeouts while it was under way.
+    pub timeouts: u64,
+    /// Proactive recovery segments while it was under way.
+    pub recoveries: u64,
+}
+
+/// What a run gave.
+#[derive(Debug)]
+pub struct RunOutput {
+    /// The measurements.
+    pub result: RunResult,
+    /// Each flow in the order of the plan.
+    pub flows: Vec<FlowOutcome>,
+    /// The recorded flow, if one was to be recorded and completed.
+    pub(crate) recording: Option<(Recording, Vec<Seen>)>,
+}
+
+/// A data segment that was sent, or dropped by the network, while a flow was recorded.
+#[derive(Clone, Debug)]
+pub(crate) struct Seen {
+    pub(crate) at: Instant,
+    /// The link that dropped it; none if this is its sending.
+    pub(crate) dropped_by: Option<String>,
+    pub(crate) src: Endpoint,
+    pub(crate) dst: Endpoint,
+    pub(crate) seq: SeqNumber,
+}
+
+impl Seen {
+    fn new(at: Instant, dropped_by: Option<String>, segment: &Segment) -> Self {
+        Self {
+            at,
+            dropped_by,
+            src: segment.src,
+            dst: segment.dst,
+            seq: segment.seq,
+        }
+    }
+}
+
+/// Virtual time after which a run is ended whatever happens: far beyond any traffic, so only flows
+/// that hang meet it.
+const TIME_LIMIT: Instant = Instant::from_nanos(48 * 3600 * 1_000_000_000);
+
+/// Makes one run.
+///
+/// # Errors
+/// See [`RunError`].
+pub fn run(request: &RunRequest<'_>) -> Result<RunOutput, RunError> {
+    let name = &request.transport.transport;
+    let transport = request
+        .registry
+        .find(name)
+        .ok_or_else(|| RunError::Transport(request.registry.no_such_transport(name)))?;
+    let streams = Streams::new(request.seed, request.part);
+    let mut network = build(&request.scenario.topology, request.registry)?;
+    apply_losses(&mut network, &request.scenario.loss)?;
+    let hosts: Vec<String> = (0..network.hosts())
+        .map(|h| {
+            network
+                .node(network.host_node(spindle_fabric::HostId(h)))
+                .name
+                .clone()
+        })
+        .collect();
+    let plan = plan(
+        request.scenario,
+        &hosts,
+        &streams,
+        request.part,
+        request.parts,
+    )?;
+    let usage = Usage {
+        application: transport.application,
+        config: Arc::new(configure(transport, &request.scenario.host)),
+        content: request
+            .payload
+            .clone()
+            .map_or(Content::Length, Content::Bytes),
+    };
+    let mut world = World::new(network, &streams, Balanced);
+    let balancer = request
+        .transport
+        .balancer
+        .as_deref()
+        .unwrap_or(&request.scenario.balancer);
+    if balancer != "ecmp" {
+        let make = request
+            .registry
+            .find_balancer(balancer)
+            .ok_or_else(|| RunError::Balancer {
+                found: balancer.to_owned(),
+                accepted: format!("ecmp, {}", request.registry.balancer_names().join(", ")),
+            })?;
+        world.simulation.balance(&make());
+    }
+    let app = App::new(plan, usage, streams, request.record);
+    let capture = match &request.pcap {
+        Some(path) => Some(PcapWriter::create(
+            path,
+            &request.transport.to_string(),
+            "hosts",
+        )?),
+        None => None,
+    };
+    let recording = request.record.is_some();
+    let mut run = Run {
+        world,
+        app,
+        capture,
+        failed: None,
+        seen: Vec::new(),
+        recording,
+    };
+    run.world.simulation.observe_drops(recording);
+    run.go();
+    run.finish()
+}
+
+struct Run {
+    world: World<Balanced>,
+    app: App,
+    capture: Option<PcapWriter<std::io::BufWriter<std::fs::File>>>,
+    failed: Option<PcapError>,
+    recording: bool,
+    seen: Vec<Seen>,
+}
+
+impl Run {
+    fn go(&mut self) {
+        self.app.start(Instant::ZERO, &mut self.world.stacks);
+        self.settle(Instant::ZERO);
+        while !self.app.finished && self.failed.is_none() {
+            let Some((now, happening)) = self.world.next() else {
+                return;
+            };
+            match happening {
+                Happening::Host(host) => self.app.dirty.push(host),
+                Happening::Alarm => self.app.due(now, &mut self.world.stacks),
+                Happening::Dropped(link, segment) => {
+                    let link = self.world.simulation.network().link_name(link);
+                    if !segment.payload.is_empty() {
+                        self.seen.push(Seen::new(now, Some(link), &segment));
+                    }
+                }
+            }
+            self.settle(now);
+            if now >= TIME_LIMIT {
+                return;
+            }
+        }
+    }
+
+    /// Until no host has anything to send or to tell.
+    fn settle(&mut self, now: Instant) {
+        while let Some(host) = self.app.dirty.pop() {
+            let (capture, failed) = (&mut self.capture, &mut self.failed);
+            let (recording, seen) = (self.recording, &mut self.seen);
+            self.world.transmit(now, host, |segment| {
+                if recording && !segment.payload.is_empty() {
+                    seen.push(Seen::new(now, None, segment));
+                }
+                if let Some(writer) = capture
+                    && let Err(e) = writer.write(now, segment)
+                {
+                    *failed = Some(e);
+                }
+            });
+            while let Some(event) = self.world.stacks[host as usize].poll_event() {
+                self.app.event(now, host, event, &mut self.world.stacks);
+            }
+            if !self.app.dirty.contains(&host) {
+                self.world.arm(now, host);
+            }
+        }
+        self.world.arm_alarm(now, self.app.next_wake());
+    }
+
+    fn finish(self) -> Result<RunOutput, RunError> {
+        if let Some(e) = self.failed {
+            return Err(e.into());
+        }
+        if let Some(writer) = self.capture {
+            writer.finish()?;
+        }
+        let mut result = self.app.result(&self.world.stacks);
+        let simulation = &self.world.simulation;
+        result.events = simulation.events();
+        result.packet_hops = simulation.packet_hops();
+        result.sim_ns = simulation.now().as_nanos();
+        let flows = self.app.flows().iter().map(|f| FlowOutcome {
+            fct_ns: f
+                .issued
+                .zip(f.completed)
+                .map(|(a, b)| b.since(a).as_nanos()),
+            timeouts: f.timeouts,
+            recoveries: f.recoveries,
+        });
+        let flows = flows.collect();
+        let recording = self.app.recording.map(|r| (r, self.seen));
+        Ok(RunOutput {
+            result,
+            flows,
+            recording,
+        })
+    }
+}
+
+/// A transport's configuration with the scenario's settings over it.
+pub(crate) fn configure(transport: &Transport, host: &HostSettings) -> Config {
+    let mut config = transport.config();
+    let tcp = &mut config.tcp;
+    tcp.mss = host.mss;
+    tcp.initial_window = match host.initial_window {
+        Window::Total(n) => InitialWindow::Total(n),
+        Window::PerSubflow(n) => InitialWindow::PerSubflow(n),
+    };
+    tcp.min_rto = host.min_rto;
+    tcp.initial_rto = host.initial_rto;
+    tcp.send_buffer = host.send_buffer as usize;
+    tcp.receive_buffer = host.receive_buffer as usize;
+    tcp.delayed_ack = host.delayed_ack;
+    tcp.timestamps = host.timestamps;
+    tcp.user_timeout = host.user_timeout;
+    if host.max_window.is_some() {
+        tcp.max_window = host.max_window;
+    }
+    // A preset that needs its own kind of ECN keeps it.
+    tcp.ecn = match (host.ecn, tcp.ecn) {
+        (false, _) => EcnMode::Off,
+        (true, EcnMode::Off) => EcnMode::Classic,
+        (true, own) => own,
+    };
+    config
+}
+
+/// The address of a host: 10.0.0.1 and on.
+pub(crate) fn endpoint(host: u32, port: u16) -> Endpoint {
+    let n = host + 1;
+    let addr = Ipv4Addr::new(10, (n >> 16) as u8, (n >> 8) as u8, n as u8);
+    Endpoint::new(IpAddr::V4(addr), port)
+}
+
+/// The host with that address.
+pub(crate) fn host_of(endpoint: &Endpoint) -> Option<u32> {
+    match endpoint.addr {
+        IpAddr::V4(a) => {
+            let [_, x, y, z] = a.octets();
+            u32::from_be_bytes([0, x, y, z]).checked_sub(1)
+        }
+        IpAddr::V6(_) => None,
+    }
+}
+
+/// A link's name for a traced drop, without the direction.
+pub(crate) fn cable_name(link: &str) -> &str {
+    link.strip_suffix(".up")
+        .or_else(|| link.strip_suffix(".down"))
+        .unwrap_or(link)
+}

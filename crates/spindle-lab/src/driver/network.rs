@@ -1,0 +1,152 @@
+//! From a scenario's topology and losses to a network.
+
+use spindle_fabric::topology::{Dumbbell, FatTree, FusoTestbed};
+use spindle_fabric::{Buffer as PortBuffer, LinkId, Loss as LinkLoss, Network, NetworkError};
+use spindle_units::{Bytes, Instant, Probability};
+
+use crate::experiment::scenario::{Buffer, Direction, LinkSettings, Loss, LossModel, Topology};
+use crate::registry::{Registry, TopologyRequest};
+
+/// Buffer of a host's own port, in packets: a host does not drop what it sends itself (the
+/// reference flows' value).
+const HOST_BUFFER: PortBuffer = PortBuffer::Packets(1000);
+
+/// Builds a topology; one of one's own by the registry.
+///
+/// # Errors
+/// An impossible measure.
+pub(crate) fn build(topology: &Topology, registry: &Registry) -> Result<Network, NetworkError> {
+    match (build_standard(topology), topology) {
+        (Some(network), _) => network,
+        (
+            None,
+            Topology::Custom {
+                parameters, links, ..
+            },
+        ) => {
+            let request = TopologyRequest {
+                parameters: parameters.clone(),
+                links: *links,
+            };
+            match registry.find_topology(topology) {
+                Some(make) => make(&request),
+                None => Err(NetworkError::BadName {
+                    what: "topology",
+                    name: topology.name().to_owned(),
+                }),
+            }
+        }
+        (None, _) => unreachable!("build_standard knows all others"),
+    }
+}
+
+/// Builds a topology that comes with Spindle; none for one of one's own.
+pub(crate) fn build_standard(topology: &Topology) -> Option<Result<Network, NetworkError>> {
+    Some(match topology {
+        Topology::FusoTestbed(links) => FusoTestbed {
+            rate: links.rate,
+            round_trip: links.rtt,
+            switch_buffer: port(links),
+            mark_above: links.ecn_threshold.map(Bytes),
+            host_buffer: HOST_BUFFER,
+            ..FusoTestbed::default()
+        }
+        .build(),
+        Topology::Dumbbell {
+            pairs,
+            links,
+            core_rate,
+        } => Dumbbell {
+            pairs: *pairs,
+            access_rate: links.rate,
+            bottleneck_rate: *core_rate,
+            access_delay: links.rtt / 6,
+            bottleneck_delay: links.rtt / 6,
+            switch_buffer: port(links),
+            mark_above: links.ecn_threshold.map(Bytes),
+            host_buffer: HOST_BUFFER,
+            priorities: false,
+        }
+        .build(),
+        // The longest way in a fat tree has six links, there and back twelve.
+        Topology::FatTree { k, links } => FatTree {
+            host_rate: links.rate,
+            fabric_rate: links.rate,
+            delay: links.rtt / 12,
+            switch_buffer: port(links),
+            mark_above: links.ecn_threshold.map(Bytes),
+            host_buffer: HOST_BUFFER,
+            ..FatTree::reference(*k)
+        }
+        .build(),
+        Topology::Custom { .. } => return None,
+    })
+}
+
+fn port(links: &LinkSettings) -> PortBuffer {
+    match links.buffer {
+        Buffer::Bytes(n) => PortBuffer::Bytes(Bytes(n)),
+        Buffer::Packets(n) => PortBuffer::Packets(n),
+    }
+}
+
+/// The links that a name of `[loss] on` means: a host's cable, `all`, or a pattern of the fabric
+/// ("P1", "access:H4-H6").
+///
+/// # Errors
+/// If it names nothing.
+pub(crate) fn links(
+    network: &Network,
+    name: &str,
+    direction: Direction,
+) -> Result<Vec<LinkId>, NetworkError> {
+    let pattern = match name {
+        "all" => "*".to_owned(),
+        host if network.host_named(host).is_some() => format!("{host}.access"),
+        other => other.to_owned(),
+    };
+    let mut links = network.links_matching(&pattern)?;
+    links.retain(|link| match direction {
+        Direction::Both => true,
+        Direction::Forward => link.direction() == spindle_fabric::Direction::Up,
+        Direction::Backward => link.direction() == spindle_fabric::Direction::Down,
+    });
+    Ok(links)
+}
+
+/// Puts the scenario's losses on the network's links.
+///
+/// # Errors
+/// If a loss names no link or is impossible.
+pub(crate) fn apply_losses(network: &mut Network, losses: &[Loss]) -> Result<(), NetworkError> {
+    for loss in losses {
+        for name in &loss.on {
+            let links = links(network, name, loss.direction)?;
+            if let LossModel::BlackHole { from, until } = loss.model {
+                let at = |d: spindle_units::Duration| Instant::ZERO + d;
+                let script = vec![(at(from), false), (at(until), true)];
+                network.configure(&links, |spec| spec.up_down.clone_from(&script))?;
+                continue;
+            }
+            let process = process(&loss.model)?;
+            let process = if loss.data_only {
+                process.data_only()
+            } else {
+                process
+            };
+            network.set_loss(&links, &process);
+        }
+    }
+    Ok(())
+}
+
+fn process(model: &LossModel) -> Result<LinkLoss, NetworkError> {
+    // Shares were checked when they were read.
+    let share = |p: f64| Probability::new(p).unwrap_or(Probability::ZERO);
+    match model {
+        LossModel::Bernoulli(p) => Ok(LinkLoss::bernoulli(share(*p))),
+        LossModel::Gilbert { rate, burst } => LinkLoss::gilbert_elliott(share(*rate), *burst),
+        LossModel::Numbered(numbers) => LinkLoss::nth(numbers.iter().copied()),
+        LossModel::BlackHole { .. } => Ok(LinkLoss::black_hole()),
+    }
+}

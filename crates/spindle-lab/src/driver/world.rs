@@ -1,0 +1,151 @@
+//! Stacks joined by a simulated network: segments out of one into the other, timers lazily armed.
+
+use spindle_fabric::{Address, Event as NetEvent, HostId, LinkId, Network, Simulation};
+use spindle_mptcp::{Stack, StackConfig};
+use spindle_units::Instant;
+use spindle_wire::Segment;
+
+use super::host_of;
+use super::packet::Carried;
+use crate::rng::{Purpose, Streams};
+
+/// The token of the application's alarm; hosts' are their numbers.
+const APPLICATION: u64 = u64::MAX;
+
+/// How segments enter the network.
+pub(crate) trait Wire {
+    /// Puts a segment that leaves `from` for `to` on its way.
+    fn send(
+        &mut self,
+        simulation: &mut Simulation<Carried>,
+        from: Address,
+        to: Address,
+        segment: Segment,
+    );
+}
+
+/// Segments as they are, on the paths the balancers choose.
+pub(crate) struct Balanced;
+
+impl Wire for Balanced {
+    fn send(
+        &mut self,
+        simulation: &mut Simulation<Carried>,
+        from: Address,
+        to: Address,
+        segment: Segment,
+    ) {
+        simulation.inject(from, to, Carried::new(segment));
+    }
+}
+
+/// What happened in the world.
+pub(crate) enum Happening {
+    /// A host has received a segment or served its timers; it is to be pumped.
+    Host(u32),
+    /// The application's alarm.
+    Alarm,
+    /// A segment was dropped.
+    Dropped(LinkId, Box<Segment>),
+}
+
+/// All hosts and the network between them.
+pub(crate) struct World<W> {
+    pub(crate) simulation: Simulation<Carried>,
+    pub(crate) stacks: Vec<Stack>,
+    wire: W,
+    addresses: Vec<Address>,
+    armed: Vec<Option<Instant>>,
+    alarm: Option<Instant>,
+}
+
+impl<W: Wire> World<W> {
+    /// A stack on every host of the network.
+    pub(crate) fn new(network: Network, streams: &Streams, wire: W) -> Self {
+        let hosts = network.hosts();
+        // Every host of a topology has an interface, else it could not be reached at all.
+        let addresses: Vec<Address> = (0..hosts)
+            .map(|h| network.address(HostId(h), 0).unwrap_or(Address(0)))
+            .collect();
+        let stack = |h: u32| {
+            let seed = streams.value(Purpose::Hosts, u64::from(h));
+            Stack::new(StackConfig {
+                seed,
+                ..StackConfig::default()
+            })
+        };
+        Self {
+            stacks: (0..hosts).map(stack).collect(),
+            simulation: Simulation::new(network, streams.value(Purpose::Salts, 0)),
+            wire,
+            armed: vec![None; addresses.len()],
+            addresses,
+            alarm: None,
+        }
+    }
+
+    /// Lets time pass until something happens; none if nothing ever will.
+    pub(crate) fn next(&mut self) -> Option<(Instant, Happening)> {
+        loop {
+            let (now, event) = self.simulation.next_event()?;
+            match event {
+                NetEvent::Arrive { host, packet, .. } => {
+                    self.stacks[host.0 as usize].receive(now, packet.segment);
+                    return Some((now, Happening::Host(host.0)));
+                }
+                NetEvent::Timer(APPLICATION) if self.alarm == Some(now) => {
+                    self.alarm = None;
+                    return Some((now, Happening::Alarm));
+                }
+                NetEvent::Timer(APPLICATION) => {}
+                NetEvent::Timer(host) => {
+                    let host = host as u32;
+                    if self.armed[host as usize] == Some(now) {
+                        self.armed[host as usize] = None;
+                        self.stacks[host as usize].timeout(now);
+                        return Some((now, Happening::Host(host)));
+                    }
+                }
+                NetEvent::Dropped(d) => {
+                    return Some((now, Happening::Dropped(d.link, Box::new(d.packet.segment))));
+                }
+            }
+        }
+    }
+
+    /// Sends all that a host has to send; `see` is shown each segment.
+    pub(crate) fn transmit(&mut self, now: Instant, host: u32, mut see: impl FnMut(&Segment)) {
+        let from = self.addresses[host as usize];
+        while let Some(segment) = self.stacks[host as usize].transmit(now) {
+            see(&segment);
+            let to = host_of(&segment.dst).and_then(|h| self.addresses.get(h as usize));
+            if let Some(&to) = to {
+                self.wire.send(&mut self.simulation, from, to, segment);
+            }
+        }
+    }
+
+    /// Sets the host's alarm if its next timer is earlier than the alarm that is set.
+    pub(crate) fn arm(&mut self, now: Instant, host: u32) {
+        let Some(due) = self.stacks[host as usize].next_timeout() else {
+            return;
+        };
+        let due = due.max(now);
+        let armed = &mut self.armed[host as usize];
+        if armed.is_none_or(|a| due < a) {
+            *armed = Some(due);
+            self.simulation.schedule(due, u64::from(host));
+        }
+    }
+
+    /// Sets the application's alarm likewise.
+    pub(crate) fn arm_alarm(&mut self, now: Instant, due: Option<Instant>) {
+        let Some(due) = due.map(|d| d.max(now)) else {
+            return;
+        };
+        if self.alarm.is_none_or(|a| due < a) {
+            self.alarm = Some(due);
+            self.simulation.schedule(due, APPLICATION);
+        }
+    }
+}

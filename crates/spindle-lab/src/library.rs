@@ -1,0 +1,84 @@
+//! The experiments that come with Spindle, built in so that an installed binary has them.
+
+/// An experiment that comes with Spindle.
+#[derive(Clone, Copy, Debug)]
+pub struct BuiltIn {
+    /// Its id, as the catalogue and the file have it.
+    pub id: &'static str,
+    /// The paper it belongs to; none for those that reproduce nothing.
+    pub paper: Option<&'static str>,
+    /// Where the file stands in the source tree.
+    pub path: &'static str,
+    /// The file.
+    pub text: &'static str,
+}
+
+macro_rules! built_in {
+    ($id:literal, $paper:expr, $path:literal) => {
+        BuiltIn {
+            id: $id,
+            paper: $paper,
+            path: concat!("experiments/", $path),
+            text: include_str!(concat!("../../../experiments/", $path)),
+        }
+    };
+}
+
+/// All of them.
+pub const EXPERIMENTS: &[BuiltIn] = &[
+    built_in!("compare", None, "compare.toml"),
+    built_in!("fuso-fig2", Some("fuso"), "fuso/fig2.toml"),
+    built_in!("fuso-fig4ab", Some("fuso"), "fuso/fig4ab.toml"),
+    built_in!("fuso-fig4cd", Some("fuso"), "fuso/fig4cd.toml"),
+    built_in!("fuso-fig7", Some("fuso"), "fuso/fig7.toml"),
+];
+
+/// The experiment of that id.
+pub fn find(id: &str) -> Option<&'static BuiltIn> {
+    EXPERIMENTS.iter().find(|e| e.id == id)
+}
+
+/// Those that reproduce a figure or table.
+pub fn reproductions() -> impl Iterator<Item = &'static BuiltIn> {
+    EXPERIMENTS.iter().filter(|e| e.paper.is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::{Context, Experiment, Overrides, Scale};
+    use crate::registry::Registry;
+
+    #[test]
+    fn every_file_reads_at_every_scale_and_has_its_id() {
+        let registry = Registry::standard();
+        let transports = registry.transport_names();
+        let context = Context {
+            directory: std::path::Path::new("."),
+            transports: &transports,
+            balancers: &[],
+            topologies: &[],
+        };
+        for file in EXPERIMENTS {
+            for scale in [
+                None,
+                Some(Scale::Quick),
+                Some(Scale::Full),
+                Some(Scale::Paper),
+            ] {
+                let overrides = Overrides {
+                    scale,
+                    ..Overrides::default()
+                };
+                let e = Experiment::parse(file.path, file.text, &overrides, &context).unwrap();
+                assert_eq!((e.id.as_str(), e.paper.as_deref()), (file.id, file.paper));
+                assert_eq!(e.claims.is_empty(), file.paper.is_none(), "{}", file.id);
+                assert!(
+                    e.claims.iter().all(|c| c.id.starts_with(file.id)),
+                    "{}",
+                    file.id
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,376 @@
+//! Results as JSON (the contract of DESIGN section 4) and as a table.
+
+use std::fmt::Write as _;
+
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
+
+use crate::claims::{Claim, Outcome, PointView, evaluate};
+use crate::experiment::Experiment;
+use crate::metrics::{Metric, RunResult, show_us};
+use crate::stats::{Interval, Pool, Resamples};
+use crate::sweep::{SweepResult, VERSION};
+
+/// Pairs that become a JSON object in their own order.
+#[derive(Clone, Debug, Default)]
+pub struct Ordered<T>(pub Vec<(String, T)>);
+
+impl<T: Serialize> Serialize for Ordered<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for (key, value) in &self.0 {
+            map.serialize_entry(key, value)?;
+        }
+        map.end()
+    }
+}
+
+/// The JSON of `compare` and `run`.
+#[derive(Clone, Debug, Serialize)]
+pub struct Comparison {
+    /// The experiment's title or id.
+    pub scenario: String,
+    /// Spindle's version.
+    pub version: String,
+    /// First seed.
+    pub seed: u64,
+    /// How many seeds.
+    pub seeds: u64,
+    /// The points of the sweep.
+    pub points: Vec<PointSummary>,
+    /// What the simulation did.
+    pub engine: EngineSummary,
+}
+
+/// One point.
+#[derive(Clone, Debug, Serialize)]
+pub struct PointSummary {
+    /// What the sweep set.
+    pub set: Ordered<String>,
+    /// The transports.
+    pub transports: Ordered<TransportSummary>,
+}
+
+/// One transport at one point.
+#[derive(Clone, Debug, Serialize)]
+pub struct TransportSummary {
+    /// Flows started.
+    pub flows: u64,
+    /// Flows whose last byte arrived.
+    pub completed: u64,
+    /// Flows whose connection ended with an error.
+    pub aborted: u64,
+    /// Completion times.
+    pub fct_us: FctSummary,
+    /// Flows with a timeout over all flows.
+    pub timeout_fraction: f64,
+    /// Timeouts a flow waited for.
+    pub timeouts: u64,
+    /// Other timeouts.
+    pub late_timeouts: u64,
+    /// Loss recoveries begun without a timer.
+    pub fast_retransmits: u64,
+    /// Needless retransmissions.
+    pub spurious_retransmits: u64,
+    /// Extra payload bytes over all payload bytes.
+    pub extra_load: f64,
+    /// Goodput of flows.
+    pub goodput_bps: MeanOnly,
+    /// Response bytes handed to the application.
+    pub bytes_delivered: u64,
+    /// Of these, bytes that differ from what was sent.
+    pub bytes_corrupted: u64,
+}
+
+/// Completion times in microseconds; 0 if no flow completed.
+#[derive(Clone, Debug, Serialize)]
+pub struct FctSummary {
+    /// Mean.
+    pub mean: f64,
+    /// Median.
+    pub p50: f64,
+    /// 95th percentile.
+    pub p95: f64,
+    /// 99th percentile.
+    pub p99: f64,
+    /// 99.9th percentile.
+    pub p999: f64,
+    /// Longest.
+    pub max: f64,
+    /// 95 % intervals by resampling runs.
+    pub ci95: FctIntervals,
+}
+
+/// 95 % intervals.
+#[derive(Clone, Debug, Serialize)]
+pub struct FctIntervals {
+    /// Of the mean.
+    pub mean: [f64; 2],
+    /// Of the 99th percentile.
+    pub p99: [f64; 2],
+}
+
+/// A mean.
+#[derive(Clone, Debug, Serialize)]
+pub struct MeanOnly {
+    /// The mean.
+    pub mean: f64,
+}
+
+/// What the simulations did in all.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct EngineSummary {
+    /// Events executed.
+    pub events: u64,
+    /// Packets that finished a link.
+    pub packet_hops: u64,
+    /// Real time, seconds.
+    pub wall_s: f64,
+    /// Virtual time over all runs, seconds.
+    pub sim_s: f64,
+    /// Largest resident memory of the process, bytes.
+    pub peak_rss_bytes: u64,
+}
+
+/// The JSON of `reproduce`.
+#[derive(Clone, Debug, Serialize)]
+pub struct Reproduction {
+    /// The experiments.
+    pub experiments: Vec<Verdicts>,
+}
+
+/// The claims of one experiment.
+#[derive(Clone, Debug, Serialize)]
+pub struct Verdicts {
+    /// The catalogue's id.
+    pub id: String,
+    /// The claims.
+    pub claims: Vec<Outcome>,
+}
+
+/// The pooled runs of each transport at each point.
+pub fn pools(result: &SweepResult) -> Vec<Vec<(String, Pool)>> {
+    result
+        .points
+        .iter()
+        .map(|p| {
+            p.iter()
+                .map(|t| (t.name.to_string(), Pool::new(&t.runs)))
+                .collect()
+        })
+        .collect()
+}
+
+/// The JSON of a run.
+pub fn comparison(experiment: &Experiment, result: &SweepResult) -> Comparison {
+    let points = experiment
+        .points
+        .iter()
+        .zip(&result.points)
+        .map(|(point, transports)| PointSummary {
+            set: Ordered(point.set.clone()),
+            transports: Ordered(
+                transports
+                    .iter()
+                    .map(|t| (t.name.to_string(), summary(&t.runs)))
+                    .collect(),
+            ),
+        })
+        .collect();
+    let runs = || result.points.iter().flatten().flat_map(|t| &t.runs);
+    Comparison {
+        scenario: scenario_name(experiment).to_owned(),
+        version: VERSION.to_owned(),
+        seed: experiment.seed,
+        seeds: experiment.seeds,
+        points,
+        engine: EngineSummary {
+            events: runs().map(|r| r.events).sum(),
+            packet_hops: runs().map(|r| r.packet_hops).sum(),
+            wall_s: result.wall_s,
+            sim_s: runs().map(|r| r.sim_ns as f64 / 1e9).sum(),
+            peak_rss_bytes: peak_rss_bytes(),
+        },
+    }
+}
+
+fn scenario_name(experiment: &Experiment) -> &str {
+    if experiment.title.is_empty() {
+        &experiment.id
+    } else {
+        &experiment.title
+    }
+}
+
+/// The 95 % interval of a metric; the value itself at both ends if there is but one run.
+pub fn interval(pool: &Pool, metric: Metric) -> Option<Interval> {
+    Resamples::new(pool.runs()).interval(|w| pool.weighted(metric, w))
+}
+
+fn summary(runs: &[RunResult]) -> TransportSummary {
+    let pool = Pool::new(runs);
+    let sum = |f: fn(&RunResult) -> u64| runs.iter().map(f).sum::<u64>();
+    let value = |m| rounded(pool.value(m).unwrap_or(0.0));
+    let ends = |m| match interval(&pool, m) {
+        Some(i) => [rounded(i.low), rounded(i.high)],
+        None => [value(m); 2],
+    };
+    TransportSummary {
+        flows: sum(|r| r.flows),
+        completed: sum(|r| r.completed),
+        aborted: sum(|r| r.aborted),
+        fct_us: FctSummary {
+            mean: value(Metric::FctMean),
+            p50: value(Metric::FctPercentile(0.5)),
+            p95: value(Metric::FctPercentile(0.95)),
+            p99: value(Metric::FctPercentile(0.99)),
+            p999: value(Metric::FctPercentile(0.999)),
+            max: value(Metric::FctMax),
+            ci95: FctIntervals {
+                mean: ends(Metric::FctMean),
+                p99: ends(Metric::FctPercentile(0.99)),
+            },
+        },
+        timeout_fraction: pool.value(Metric::TimeoutFraction).unwrap_or(0.0),
+        timeouts: sum(|r| r.timeouts),
+        late_timeouts: sum(|r| r.late_timeouts),
+        fast_retransmits: sum(|r| r.fast_retransmits),
+        spurious_retransmits: sum(|r| r.spurious_retransmits),
+        extra_load: pool.value(Metric::ExtraLoad).unwrap_or(0.0),
+        goodput_bps: MeanOnly {
+            mean: value(Metric::Goodput),
+        },
+        bytes_delivered: sum(|r| r.bytes_delivered),
+        bytes_corrupted: sum(|r| r.bytes_corrupted),
+    }
+}
+
+/// To a nanosecond: sums of thousands of times mean nothing beyond it.
+fn rounded(us: f64) -> f64 {
+    (us * 1e3).round() / 1e3
+}
+
+/// The verdict on every claim.
+pub fn verdicts(experiment: &Experiment, result: &SweepResult) -> Verdicts {
+    let pools = pools(result);
+    let points: Vec<PointView<'_>> = experiment
+        .points
+        .iter()
+        .zip(&pools)
+        .map(|(p, pools)| PointView {
+            set: &p.set,
+            scenario: &p.scenario,
+            pools,
+        })
+        .collect();
+    let one = |claim: &Claim| evaluate(claim, &points);
+    Verdicts {
+        id: experiment.id.clone(),
+        claims: experiment.claims.iter().map(one).collect(),
+    }
+}
+
+/// A table of a comparison for people.
+pub fn table(comparison: &Comparison) -> String {
+    let mut text = String::new();
+    for point in &comparison.points {
+        let set: Vec<String> = point
+            .set
+            .0
+            .iter()
+            .map(|(a, v)| format!("{a} {v}"))
+            .collect();
+        let set = if set.is_empty() {
+            String::new()
+        } else {
+            format!(" ({})", set.join(", "))
+        };
+        let _ = writeln!(text, "{}{set}", comparison.scenario);
+        let width = point
+            .transports
+            .0
+            .iter()
+            .map(|(n, _)| n.len())
+            .max()
+            .unwrap_or(0)
+            .max(9);
+        let _ = writeln!(
+            text,
+            "{:width$}  {:>7} {:>10} {:>10} {:>10} {:>22} {:>10} {:>9} {:>6} {:>7}",
+            "transport",
+            "flows",
+            "mean",
+            "p50",
+            "p99",
+            "p99 95% interval",
+            "p99.9",
+            "timeouts",
+            "late",
+            "extra"
+        );
+        for (name, t) in &point.transports.0 {
+            let [low, high] = t.fct_us.ci95.p99;
+            let _ = writeln!(
+                text,
+                "{name:width$}  {:>7} {:>10} {:>10} {:>10} {:>22} {:>10} {:>8.3}% {:>6} {:>6.1}%",
+                t.completed,
+                show_us(t.fct_us.mean),
+                show_us(t.fct_us.p50),
+                show_us(t.fct_us.p99),
+                format!("{} - {}", show_us(low), show_us(high)),
+                show_us(t.fct_us.p999),
+                t.timeout_fraction * 100.0,
+                t.late_timeouts,
+                t.extra_load * 100.0,
+            );
+            if t.completed < t.flows {
+                let open = t.flows - t.completed - t.aborted;
+                let _ = writeln!(
+                    text,
+                    "{:width$}  {} aborted, {open} unfinished",
+                    "", t.aborted
+                );
+            }
+            if t.bytes_corrupted > 0 {
+                let _ = writeln!(text, "{:width$}  {} bytes corrupted", "", t.bytes_corrupted);
+            }
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// A table of verdicts for people.
+pub fn verdict_table(verdicts: &Verdicts) -> String {
+    let mut text = format!("{}\n", verdicts.id);
+    for claim in &verdicts.claims {
+        let _ = writeln!(
+            text,
+            "  {:13} {}: {}",
+            claim.verdict.word(),
+            claim.id,
+            claim.text
+        );
+        let _ = writeln!(text, "  {:13} {}", "", claim.measured);
+        if !claim.why.is_empty() {
+            let _ = writeln!(text, "  {:13} {}", "", claim.why);
+        }
+    }
+    text
+}
+
+/// Whether every flow of every run completed uncorrupted.
+pub fn all_well(result: &SweepResult) -> bool {
+    let mut runs = result.points.iter().flatten().flat_map(|t| &t.runs);
+    runs.all(|r| r.completed == r.flows && r.bytes_corrupted == 0)
+}
+
+/// The largest resident memory of this process so far; 0 where the system does not say.
+pub fn peak_rss_bytes() -> u64 {
+    let Ok(status) = std::fs::read_to_string("/proc/self/status") else {
+        return 0;
+    };
+    let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|l| l.trim().trim_end_matches("kB").trim().parse::<u64>().ok());
+    kib.unwrap_or(0) * 1024
+}

@@ -1,0 +1,291 @@
+//! Names: transports, balancers and topologies, those of Spindle and those of others.
+//!
+//! A crate of one's own makes a [`Registry`], adds to it, and hands it to `spindle::cli`; its names
+//! then stand in experiment files and on the command line like Spindle's.
+
+use std::sync::Arc;
+
+use spindle_fabric::{Balancing, Network, NetworkError};
+use spindle_mptcp::{Config, PRESETS, preset};
+
+use crate::experiment::scenario::{LinkSettings, Topology};
+use crate::experiment::suggestion;
+
+/// How requests use connections of a transport.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Application {
+    /// A request goes over one connection.
+    Plain,
+    /// Requests for fewer bytes than this go over two connections at once, whose paths are hashed
+    /// separately; the first to finish counts, the other is not cancelled (RepFlow, catalogue A5.5).
+    Replicated {
+        /// The limit in bytes.
+        below: u64,
+    },
+}
+
+/// A transport by name.
+#[derive(Clone)]
+pub struct Transport {
+    /// Its name.
+    pub name: String,
+    /// What it is made of, a line each.
+    pub parts: Vec<String>,
+    /// How requests use its connections.
+    pub application: Application,
+    config: Arc<dyn Fn() -> Config + Send + Sync>,
+}
+
+impl Transport {
+    /// A fresh configuration, scenario values at their defaults.
+    pub fn config(&self) -> Config {
+        (self.config)()
+    }
+}
+
+impl std::fmt::Debug for Transport {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Transport")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Makes the balancers of a network's switches.
+pub type BalancerFactory = Arc<dyn Fn() -> Balancing + Send + Sync>;
+
+/// What a topology of one's own is built from.
+#[derive(Clone, Debug)]
+pub struct TopologyRequest {
+    /// The file's `[topology.parameters]` as text.
+    pub parameters: Vec<(String, String)>,
+    /// What links are to have in common, as far as that makes sense.
+    pub links: LinkSettings,
+}
+
+/// Builds a topology.
+pub type TopologyFactory =
+    Arc<dyn Fn(&TopologyRequest) -> Result<Network, NetworkError> + Send + Sync>;
+
+/// RepFlow's limit (catalogue A5.5).
+const REPLICATED_BELOW: u64 = 100_000;
+
+/// Everything that can be named.
+#[derive(Clone)]
+pub struct Registry {
+    transports: Vec<Transport>,
+    balancers: Vec<(String, BalancerFactory)>,
+    topologies: Vec<(String, TopologyFactory)>,
+}
+
+impl Default for Registry {
+    fn default() -> Self {
+        Self::standard()
+    }
+}
+
+impl std::fmt::Debug for Registry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Registry")
+            .field("transports", &self.transport_names())
+            .field("balancers", &self.balancer_names())
+            .field("topologies", &self.topology_names())
+            .finish()
+    }
+}
+
+impl Registry {
+    /// The names of Spindle itself.
+    pub fn standard() -> Self {
+        let mut registry = Self {
+            transports: Vec::new(),
+            balancers: Vec::new(),
+            topologies: Vec::new(),
+        };
+        let numbered = ["mptcp", "fuso"]
+            .iter()
+            .flat_map(|family| (1..=8).map(move |n| format!("{family}-{n}")));
+        for name in PRESETS.iter().map(|s| (*s).to_owned()).chain(numbered) {
+            if let Some(p) = preset(&name) {
+                let config = p.config;
+                let parts = p.parts.iter().map(|s| (*s).to_owned()).collect();
+                registry = registry.transport(name, parts, move || config.clone());
+            }
+        }
+        registry
+            .with_repflow()
+            .balancer("rps", || Balancing::RandomSpray)
+    }
+
+    fn with_repflow(mut self) -> Self {
+        let Some(tcp) = self.find("tcp").cloned() else {
+            return self;
+        };
+        let mut parts = vec![
+            "each request below 100 KB over two `tcp` connections, hashed to paths separately; the first to finish counts, the other is not cancelled (FUSO section 5.1, catalogue A5.5)".to_owned(),
+        ];
+        parts.extend(tcp.parts.iter().cloned());
+        let at = self
+            .transports
+            .iter()
+            .position(|t| t.name == "mptcp")
+            .unwrap_or(0);
+        self.transports.insert(
+            at,
+            Transport {
+                name: "repflow".to_owned(),
+                parts,
+                application: Application::Replicated {
+                    below: REPLICATED_BELOW,
+                },
+                config: tcp.config,
+            },
+        );
+        self
+    }
+
+    /// Adds a transport, or replaces the one of that name. `parts` say what it is made of.
+    #[must_use]
+    pub fn transport(
+        self,
+        name: impl Into<String>,
+        parts: Vec<String>,
+        config: impl Fn() -> Config + Send + Sync + 'static,
+    ) -> Self {
+        self.add(Transport {
+            name: name.into(),
+            parts,
+            application: Application::Plain,
+            config: Arc::new(config),
+        })
+    }
+
+    /// Adds a transport whose small requests are replicated, as RepFlow's are.
+    #[must_use]
+    pub fn replicated_transport(
+        self,
+        name: impl Into<String>,
+        parts: Vec<String>,
+        below: u64,
+        config: impl Fn() -> Config + Send + Sync + 'static,
+    ) -> Self {
+        self.add(Transport {
+            name: name.into(),
+            parts,
+            application: Application::Replicated { below },
+            config: Arc::new(config),
+        })
+    }
+
+    fn add(mut self, transport: Transport) -> Self {
+        self.transports.retain(|t| t.name != transport.name);
+        self.transports.push(transport);
+        self
+    }
+
+    /// Adds a balancer of one's own.
+    #[must_use]
+    pub fn balancer(
+        mut self,
+        name: impl Into<String>,
+        make: impl Fn() -> Balancing + Send + Sync + 'static,
+    ) -> Self {
+        let name = name.into();
+        self.balancers.retain(|(n, _)| *n != name);
+        self.balancers.push((name, Arc::new(make)));
+        self
+    }
+
+    /// Adds a topology of one's own.
+    #[must_use]
+    pub fn topology(
+        mut self,
+        name: impl Into<String>,
+        build: impl Fn(&TopologyRequest) -> Result<Network, NetworkError> + Send + Sync + 'static,
+    ) -> Self {
+        let name = name.into();
+        self.topologies.retain(|(n, _)| *n != name);
+        self.topologies.push((name, Arc::new(build)));
+        self
+    }
+
+    /// The transport of that name.
+    pub fn find(&self, name: &str) -> Option<&Transport> {
+        self.transports.iter().find(|t| t.name == name)
+    }
+
+    /// One line saying that there is no transport of that name, what there is, and the nearest.
+    pub fn no_such_transport(&self, name: &str) -> String {
+        let names = self.transport_names();
+        let near = suggestion(name, names.iter().map(String::as_str));
+        format!(
+            "found transport \"{name}\", want one of {}{near}",
+            names.join(", ")
+        )
+    }
+
+    pub(crate) fn find_balancer(&self, name: &str) -> Option<&BalancerFactory> {
+        self.balancers
+            .iter()
+            .find(|(n, _)| n == name)
+            .map(|(_, f)| f)
+    }
+
+    pub(crate) fn find_topology(&self, topology: &Topology) -> Option<&TopologyFactory> {
+        self.topologies
+            .iter()
+            .find(|(n, _)| n == topology.name())
+            .map(|(_, f)| f)
+    }
+
+    /// All transports.
+    pub fn transports(&self) -> &[Transport] {
+        &self.transports
+    }
+
+    /// Their names.
+    pub fn transport_names(&self) -> Vec<String> {
+        self.transports.iter().map(|t| t.name.clone()).collect()
+    }
+
+    /// The balancers' names, beside `ecmp`.
+    pub fn balancer_names(&self) -> Vec<String> {
+        self.balancers.iter().map(|(n, _)| n.clone()).collect()
+    }
+
+    /// The names of added topologies.
+    pub fn topology_names(&self) -> Vec<String> {
+        self.topologies.iter().map(|(n, _)| n.clone()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn standard_names_are_there_and_added_ones_too() {
+        let r = Registry::standard().transport("mine", vec!["toy".to_owned()], Config::default);
+        for name in [
+            "tcp",
+            "tlp",
+            "repflow",
+            "proactive",
+            "mptcp",
+            "fuso",
+            "fuso-8",
+            "mptcp-1",
+            "mine",
+        ] {
+            assert!(r.find(name).is_some(), "{name}");
+        }
+        assert_eq!(
+            r.find("repflow").unwrap().application,
+            Application::Replicated { below: 100_000 }
+        );
+        assert!(
+            r.no_such_transport("fuzo")
+                .contains("did you mean \"fuso\"?")
+        );
+    }
+}

@@ -1,0 +1,260 @@
+//! One recovered flow, recorded again and told as a sequence of events for its picture.
+
+use spindle_mptcp::{SendKind, TraceEvent, TraceKind};
+use spindle_units::Instant;
+use spindle_wire::{Endpoint, SeqNumber};
+
+use crate::driver::{self, FlowOutcome, Recording, RunRequest, Seen, cable_name};
+use crate::experiment::{Experiment, Scenario, TransportName};
+use crate::registry::Registry;
+use crate::report::{FlowEvent, FlowEventKind, FlowTrace};
+
+/// Where to look for a flow worth telling.
+pub(crate) struct Search<'a> {
+    pub(crate) registry: &'a Registry,
+    pub(crate) experiment: &'a Experiment,
+    pub(crate) scenario: &'a Scenario,
+}
+
+/// How many candidates are recorded before giving up.
+const ATTEMPTS: usize = 12;
+
+impl<'a> Search<'a> {
+    /// A flow that the first transport completed without a timeout although it lost data, and that
+    /// waited for a timeout under the other, if such a flow is found in the first part of the
+    /// first seed.
+    pub(crate) fn find(
+        &self,
+        first: &'a TransportName,
+        other: Option<&'a TransportName>,
+    ) -> Option<FlowTrace> {
+        let ours = driver::run(&self.request(first)).ok()?.flows;
+        let theirs = match other {
+            Some(other) => driver::run(&self.request(other)).ok()?.flows,
+            None => Vec::new(),
+        };
+        for flow in candidates(&ours, &theirs).into_iter().take(ATTEMPTS) {
+            let Some(trace) = self.record(first, flow) else {
+                continue;
+            };
+            if !told(&trace) {
+                continue;
+            }
+            let compare = other.and_then(|o| self.record(o, flow)).map(Box::new);
+            return Some(FlowTrace {
+                compare_with: compare,
+                ..trace
+            });
+        }
+        None
+    }
+
+    fn request(&self, transport: &'a TransportName) -> RunRequest<'a> {
+        let mut request = RunRequest::new(self.scenario, transport, self.registry);
+        request.seed = self.experiment.seed;
+        request.parts = self.experiment.parts();
+        request
+    }
+
+    fn record(&self, transport: &'a TransportName, flow: u32) -> Option<FlowTrace> {
+        let mut request = self.request(transport);
+        request.record = Some(flow);
+        let (recording, seen) = driver::run(&request).ok()?.recording?;
+        Some(trace(&transport.to_string(), flow, &recording, &seen))
+    }
+}
+
+/// Flows that recovered, those first that the other transport made wait longest with a timeout.
+fn candidates(ours: &[FlowOutcome], theirs: &[FlowOutcome]) -> Vec<u32> {
+    let mut list: Vec<(u64, u32)> = ours
+        .iter()
+        .enumerate()
+        .filter(|(_, f)| f.recoveries > 0 && f.timeouts == 0 && f.fct_ns.is_some())
+        .map(|(i, f)| {
+            let other = theirs
+                .get(i)
+                .filter(|o| o.timeouts > 0)
+                .and_then(|o| o.fct_ns);
+            (
+                other.unwrap_or(0).saturating_sub(f.fct_ns.unwrap_or(0)),
+                i as u32,
+            )
+        })
+        .collect();
+    list.sort_by_key(|(gain, flow)| (std::cmp::Reverse(*gain), *flow));
+    list.into_iter().map(|(_, flow)| flow).collect()
+}
+
+/// Whether lost data were brought by a recovery copy on another subflow.
+fn told(trace: &FlowTrace) -> bool {
+    trace.events.iter().filter(|e| matches!(e.kind, FlowEventKind::Lost { .. })).any(|lost| {
+        trace.events.iter().any(|e| {
+            matches!(e.kind, FlowEventKind::Recovery { copy_of_subflow } if copy_of_subflow != e.subflow)
+                && e.dsn <= lost.dsn
+                && lost.dsn < e.dsn + u64::from(e.len)
+        })
+    })
+}
+
+fn trace(transport: &str, flow: u32, recording: &Recording, seen: &[Seen]) -> FlowTrace {
+    let start = first_offset(&recording.sender);
+    let mut events = Vec::new();
+    let mut oldest = start;
+    let sent = sent(recording, seen);
+    for e in &recording.sender {
+        events.extend(sender_event(e, start, &mut oldest));
+    }
+    for e in &recording.receiver {
+        if let TraceKind::Arrived { offset, len, .. } = e.kind
+            && offset >= start
+        {
+            events.push(event(
+                e.at,
+                e.subflow,
+                FlowEventKind::Arrived,
+                offset - start,
+                len,
+            ));
+        }
+    }
+    events.extend(losses(recording, seen, &sent, start));
+    events.retain(|e| e.at >= recording.issued && e.at <= recording.completed);
+    events.sort_by_key(|e| e.at);
+    let subflows = recording
+        .subflows
+        .iter()
+        .map(|(id, ..)| id + 1)
+        .max()
+        .unwrap_or(1);
+    let kilobytes = recording.bytes as f64 / 1e3;
+    FlowTrace {
+        transport: transport.to_owned(),
+        title: format!(
+            "flow {flow}: {kilobytes:.1} KB from host {} to host {}",
+            recording.server_host + 1,
+            recording.client_host + 1
+        ),
+        issued: recording.issued,
+        completed: recording.completed,
+        subflows,
+        events,
+        compare_with: None,
+    }
+}
+
+/// Data offset of the flow's first byte on its connection.
+fn first_offset(events: &[TraceEvent]) -> u64 {
+    let offsets = events.iter().filter_map(|e| match e.kind {
+        TraceKind::Sent {
+            kind: SendKind::New,
+            offset,
+            ..
+        } => Some(offset),
+        _ => None,
+    });
+    offsets.min().unwrap_or(0)
+}
+
+fn event(at: Instant, subflow: u8, kind: FlowEventKind, dsn: u64, len: u32) -> FlowEvent {
+    FlowEvent {
+        at,
+        subflow,
+        kind,
+        dsn,
+        len,
+        note: String::new(),
+    }
+}
+
+fn sender_event(e: &TraceEvent, start: u64, oldest: &mut u64) -> Option<FlowEvent> {
+    let (kind, offset, len) = match e.kind {
+        TraceKind::Sent {
+            kind,
+            offset,
+            len,
+            copy_of,
+            ..
+        } => {
+            let what = match kind {
+                SendKind::New => FlowEventKind::New,
+                SendKind::Retransmission => FlowEventKind::Retransmission,
+                SendKind::Probe => FlowEventKind::Probe,
+                _ => FlowEventKind::Recovery {
+                    copy_of_subflow: copy_of.unwrap_or(e.subflow),
+                },
+            };
+            (what, offset, len)
+        }
+        TraceKind::Acked { data, .. } => {
+            *oldest = (*oldest).max(data);
+            (FlowEventKind::AckedData, data, 0)
+        }
+        TraceKind::Timeout => (FlowEventKind::Rto, *oldest, 0),
+        TraceKind::FastRetransmit => (FlowEventKind::FastRetransmit, *oldest, 0),
+        TraceKind::Arrived { .. } | TraceKind::Window { .. } => return None,
+    };
+    (offset >= start).then(|| event(e.at, e.subflow, kind, offset - start, len))
+}
+
+/// A data segment the server sent: on which subflow, with which sequence number, and the data in
+/// it.
+struct Sent {
+    at: Instant,
+    subflow: u8,
+    seq: SeqNumber,
+    offset: u64,
+    len: u32,
+}
+
+fn subflow_of(recording: &Recording, src: &Endpoint, dst: &Endpoint) -> Option<u8> {
+    let is = |s: &&(u8, Endpoint, Endpoint)| s.1 == *src && s.2 == *dst;
+    recording.subflows.iter().find(is).map(|(id, ..)| *id)
+}
+
+/// Pairs the sender's record with the segments that left, subflow by subflow in order.
+fn sent(recording: &Recording, seen: &[Seen]) -> Vec<Sent> {
+    let mut left: Vec<(u8, Instant, SeqNumber)> = seen
+        .iter()
+        .filter(|s| s.dropped_by.is_none() && s.at >= recording.issued)
+        .filter_map(|s| Some((subflow_of(recording, &s.src, &s.dst)?, s.at, s.seq)))
+        .collect();
+    let mut list = Vec::new();
+    for e in &recording.sender {
+        let TraceKind::Sent { offset, len, .. } = e.kind else {
+            continue;
+        };
+        let next = left
+            .iter()
+            .position(|(id, at, _)| *id == e.subflow && *at == e.at);
+        if let Some(i) = next {
+            let (subflow, at, seq) = left.remove(i);
+            list.push(Sent {
+                at,
+                subflow,
+                seq,
+                offset,
+                len,
+            });
+        }
+    }
+    list
+}
+
+fn losses(recording: &Recording, seen: &[Seen], sent: &[Sent], start: u64) -> Vec<FlowEvent> {
+    let mut list = Vec::new();
+    for s in seen {
+        let (Some(link), Some(id)) = (&s.dropped_by, subflow_of(recording, &s.src, &s.dst)) else {
+            continue;
+        };
+        let before = |x: &&Sent| x.subflow == id && x.seq == s.seq && x.at <= s.at;
+        if let Some(x) = sent.iter().rev().find(before)
+            && x.offset >= start
+        {
+            let kind = FlowEventKind::Lost {
+                link: cable_name(link).to_owned(),
+            };
+            list.push(event(s.at, id, kind, x.offset - start, x.len));
+        }
+    }
+    list
+}

@@ -1,0 +1,399 @@
+//! All runs of an experiment: over points, transports and seeds, on all cores, stored as they end.
+//!
+//! Each run is a simulation of its own, so results do not depend on how many threads there are or
+//! in which order runs end. Every finished run is appended to the store as one line of JSON and
+//! flushed; a process that is stopped loses only what was running, and a store is read back by
+//! [`Options::resume`].
+
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Instant as WallInstant;
+
+use bytes::Bytes;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde::{Deserialize, Serialize};
+
+use crate::driver::{self, RunError, RunRequest};
+use crate::experiment::{Experiment, TransportName};
+use crate::metrics::RunResult;
+use crate::registry::Registry;
+use crate::rng::hash64;
+
+/// The version that results carry.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// How an experiment is run.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Threads; 0 means one per core.
+    pub jobs: usize,
+    /// A file that finished runs are appended to.
+    pub store: Option<PathBuf>,
+    /// Take runs that the store has already from there.
+    pub resume: bool,
+    /// Show progress on standard error.
+    pub progress: bool,
+    /// Bytes that responses carry; lengths only without.
+    pub payload: Option<Bytes>,
+    /// A directory for captures, a file per run.
+    pub pcap: Option<PathBuf>,
+}
+
+/// Why an experiment could not be run.
+#[derive(Debug, thiserror::Error)]
+pub enum SweepError {
+    /// A run could not be made.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// The store of results cannot be read or written.
+    #[error("{path}: cannot {action} results: {source}")]
+    Store {
+        /// The file.
+        path: PathBuf,
+        /// "read" or "write".
+        action: &'static str,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+/// The runs of one transport at one point, in the order of seed and part.
+#[derive(Clone, Debug)]
+pub struct TransportRuns {
+    /// The transport.
+    pub name: TransportName,
+    /// Its runs.
+    pub runs: Vec<RunResult>,
+}
+
+/// All runs of an experiment.
+#[derive(Clone, Debug)]
+pub struct SweepResult {
+    /// For each point of the experiment its transports in their order.
+    pub points: Vec<Vec<TransportRuns>>,
+    /// Real time it took, seconds.
+    pub wall_s: f64,
+    /// How many runs came from the store.
+    pub resumed: usize,
+    /// Each point's configuration hash.
+    pub configurations: Vec<String>,
+}
+
+/// One line of a store.
+#[derive(Debug, Serialize, Deserialize)]
+struct Line {
+    experiment: String,
+    version: String,
+    configuration: String,
+    set: Vec<(String, String)>,
+    transport: String,
+    seed: u64,
+    part: u64,
+    parts: u64,
+    result: RunResult,
+}
+
+/// What makes a run the same as another.
+type Key = (String, String, u64, u64, u64);
+
+struct Job<'a> {
+    point: usize,
+    transport: &'a TransportName,
+    seed: u64,
+    part: u64,
+    key: Key,
+}
+
+/// Runs every combination of point, transport, seed and part.
+///
+/// # Errors
+/// The first run that cannot be made, or trouble with the store.
+pub fn execute(
+    experiment: &Experiment,
+    registry: &Registry,
+    options: &Options,
+) -> Result<SweepResult, SweepError> {
+    let started = WallInstant::now();
+    let jobs = jobs(experiment, registry, options)?;
+    let known = match (&options.store, options.resume) {
+        (Some(path), true) => read_store(path)?,
+        _ => HashMap::new(),
+    };
+    let mut slots: Vec<Option<RunResult>> =
+        jobs.iter().map(|j| known.get(&j.key).cloned()).collect();
+    let resumed = slots.iter().filter(|s| s.is_some()).count();
+    let todo: Vec<usize> = (0..jobs.len()).filter(|i| slots[*i].is_none()).collect();
+    let store = options
+        .store
+        .as_deref()
+        .map(|p| open_store(p, options.resume))
+        .transpose()?;
+    let pool = Pool {
+        experiment,
+        registry,
+        options,
+        jobs: &jobs,
+        todo: &todo,
+        next: AtomicUsize::new(0),
+        failed: AtomicBool::new(false),
+        store: store.map(Mutex::new),
+        bar: bar(options, experiment, todo.len()),
+    };
+    for (i, result) in pool.run()? {
+        slots[i] = Some(result);
+    }
+    pool.bar.finish_and_clear();
+    let mut results = slots.into_iter();
+    let per_transport = (experiment.seeds * experiment.parts()) as usize;
+    let points = experiment
+        .points
+        .iter()
+        .map(|_| {
+            let runs = |name: &TransportName| TransportRuns {
+                name: name.clone(),
+                runs: results.by_ref().take(per_transport).flatten().collect(),
+            };
+            experiment.transports.iter().map(runs).collect()
+        })
+        .collect();
+    let configurations = experiment
+        .points
+        .iter()
+        .map(|p| format!("{:016x}", p.hash))
+        .collect();
+    Ok(SweepResult {
+        points,
+        wall_s: started.elapsed().as_secs_f64(),
+        resumed,
+        configurations,
+    })
+}
+
+fn jobs<'a>(
+    experiment: &'a Experiment,
+    registry: &Registry,
+    options: &Options,
+) -> Result<Vec<Job<'a>>, SweepError> {
+    let mut jobs = Vec::new();
+    let parts = experiment.parts();
+    for (index, point) in experiment.points.iter().enumerate() {
+        for name in &experiment.transports {
+            let transport = registry
+                .find(&name.transport)
+                .ok_or_else(|| RunError::Transport(registry.no_such_transport(&name.transport)))?;
+            // The whole configuration counts, so that a policy of one's own with other parameters
+            // is not taken for the one before.
+            let config = format!("{:?} {:?}", transport.config(), transport.application);
+            let payload = options.payload.as_deref().unwrap_or_default();
+            let hash = hash64(&[&point.hash.to_le_bytes(), config.as_bytes(), payload]);
+            for seed in experiment.seed..experiment.seed + experiment.seeds {
+                for part in 0..parts {
+                    let key = (format!("{hash:016x}"), name.to_string(), seed, part, parts);
+                    jobs.push(Job {
+                        point: index,
+                        transport: name,
+                        seed,
+                        part,
+                        key,
+                    });
+                }
+            }
+        }
+    }
+    Ok(jobs)
+}
+
+fn bar(options: &Options, experiment: &Experiment, runs: usize) -> ProgressBar {
+    if !options.progress {
+        return ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
+    }
+    let bar = ProgressBar::with_draw_target(Some(runs as u64), ProgressDrawTarget::stderr());
+    let template = "{msg} {wide_bar} {pos}/{len} runs, {eta} left";
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
+    bar.set_message(experiment.id.clone());
+    bar
+}
+
+struct Pool<'a> {
+    experiment: &'a Experiment,
+    registry: &'a Registry,
+    options: &'a Options,
+    jobs: &'a [Job<'a>],
+    todo: &'a [usize],
+    next: AtomicUsize,
+    failed: AtomicBool,
+    store: Option<Mutex<File>>,
+    bar: ProgressBar,
+}
+
+type Done = Result<Vec<(usize, RunResult)>, SweepError>;
+
+impl Pool<'_> {
+    fn run(&self) -> Done {
+        let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
+        let threads = if self.options.jobs == 0 {
+            cores
+        } else {
+            self.options.jobs
+        };
+        let threads = threads.clamp(1, self.todo.len().max(1));
+        let done: Vec<Done> = std::thread::scope(|scope| {
+            let handles: Vec<_> = (0..threads).map(|_| scope.spawn(|| self.work())).collect();
+            handles
+                .into_iter()
+                .map(|h| match h.join() {
+                    Ok(done) => done,
+                    Err(panic) => std::panic::resume_unwind(panic),
+                })
+                .collect()
+        });
+        let mut all = Vec::new();
+        for part in done {
+            all.extend(part?);
+        }
+        Ok(all)
+    }
+
+    /// Takes one run after the other until there are none.
+    fn work(&self) -> Done {
+        let mut done = Vec::new();
+        while !self.failed.load(Ordering::Relaxed) {
+            let Some(&index) = self.todo.get(self.next.fetch_add(1, Ordering::Relaxed)) else {
+                break;
+            };
+            match self.one(index) {
+                Ok(result) => done.push((index, result)),
+                Err(e) => {
+                    self.failed.store(true, Ordering::Relaxed);
+                    return Err(e);
+                }
+            }
+            self.bar.inc(1);
+        }
+        Ok(done)
+    }
+
+    fn one(&self, index: usize) -> Result<RunResult, SweepError> {
+        let job = &self.jobs[index];
+        let point = &self.experiment.points[job.point];
+        let mut request = RunRequest::new(&point.scenario, job.transport, self.registry);
+        request.seed = job.seed;
+        (request.part, request.parts) = (job.part, self.experiment.parts());
+        request.payload = self.options.payload.clone();
+        request.pcap = self
+            .options
+            .pcap
+            .as_ref()
+            .map(|dir| dir.join(self.capture_name(job)));
+        let result = driver::run(&request)?.result;
+        if let Some(store) = &self.store {
+            let line = Line {
+                experiment: self.experiment.id.clone(),
+                version: VERSION.to_owned(),
+                configuration: job.key.0.clone(),
+                set: point.set.clone(),
+                transport: job.key.1.clone(),
+                seed: job.seed,
+                part: job.part,
+                parts: job.key.4,
+                result: result.clone(),
+            };
+            let path = self.options.store.clone().unwrap_or_default();
+            append(store, &line).map_err(|source| SweepError::Store {
+                path,
+                action: "write",
+                source,
+            })?;
+        }
+        Ok(result)
+    }
+
+    fn capture_name(&self, job: &Job<'_>) -> String {
+        let set = &self.experiment.points[job.point].set;
+        let point: String = set.iter().map(|(a, v)| format!("-{a}-{v}")).collect();
+        let name = format!("{}{point}-s{}-{}", job.transport, job.seed, job.part);
+        let safe: String = name
+            .chars()
+            .map(|c| {
+                if c.is_ascii_alphanumeric() || "-.@".contains(c) {
+                    c
+                } else {
+                    '_'
+                }
+            })
+            .collect();
+        format!("{safe}.pcapng")
+    }
+}
+
+fn append(store: &Mutex<File>, line: &Line) -> std::io::Result<()> {
+    let mut text = serde_json::to_string(line)?;
+    text.push('\n');
+    // A poisoned lock means another run panicked; its panic ends the sweep by itself.
+    let mut file = store
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    file.write_all(text.as_bytes())?;
+    file.flush()
+}
+
+fn open_store(path: &Path, resume: bool) -> Result<File, SweepError> {
+    if let Some(dir) = path.parent() {
+        // If this fails, opening the file says why.
+        let _ = std::fs::create_dir_all(dir);
+    }
+    let wrong = |source| SweepError::Store {
+        path: path.to_owned(),
+        action: "write",
+        source,
+    };
+    let mut file = OpenOptions::new()
+        .create(true)
+        .append(resume)
+        .write(true)
+        .truncate(!resume)
+        .open(path)
+        .map_err(wrong)?;
+    if resume && !ends_with_newline(path) {
+        file.write_all(b"\n").map_err(wrong)?;
+    }
+    Ok(file)
+}
+
+fn ends_with_newline(path: &Path) -> bool {
+    std::fs::read(path).map_or(true, |bytes| bytes.last().is_none_or(|b| *b == b'\n'))
+}
+
+/// Reads the runs of this version; lines that were cut short or are of another version are passed
+/// over.
+fn read_store(path: &Path) -> Result<HashMap<Key, RunResult>, SweepError> {
+    let wrong = |source| SweepError::Store {
+        path: path.to_owned(),
+        action: "read",
+        source,
+    };
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(HashMap::new()),
+        Err(e) => return Err(wrong(e)),
+    };
+    let mut known = HashMap::new();
+    for line in BufReader::new(file).lines() {
+        let line = line.map_err(wrong)?;
+        if let Ok(l) = serde_json::from_str::<Line>(&line)
+            && l.version == VERSION
+        {
+            known.insert(
+                (l.configuration, l.transport, l.seed, l.part, l.parts),
+                l.result,
+            );
+        }
+    }
+    Ok(known)
+}

@@ -1,0 +1,355 @@
+//! Traffic plans: who asks whom for how much and when. A plan never depends on the transport.
+
+use spindle_units::Duration;
+
+use crate::experiment::scenario::{
+    Arrivals, Connections, Incast, Pairing, Requests, Scenario, Traffic,
+};
+use crate::rng::{Purpose, Streams};
+
+/// What is to happen in one run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// Connections to be opened beforehand, as (client, server) host numbers.
+    pub connections: Vec<(u32, u32)>,
+    /// Response bytes sent once on each of them before measuring.
+    pub warm_up: u64,
+    /// Idle time between warm-up and measurement.
+    pub idle: Duration,
+    /// Bytes of a request.
+    pub request: u64,
+    /// The flows, in the order of issue.
+    pub flows: Vec<PlannedFlow>,
+}
+
+/// One request and its response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlannedFlow {
+    /// When it is issued.
+    pub start: Start,
+    /// The asking host.
+    pub client: u32,
+    /// The answering host.
+    pub server: u32,
+    /// Response bytes.
+    pub bytes: u64,
+    /// The connection of [`Plan::connections`], or none for a new one.
+    pub connection: Option<u32>,
+    /// Flows of the same group are measured as one: from the first issue to the last completion.
+    pub group: u32,
+}
+
+/// When a flow is issued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// So long after the start of the measurement.
+    At(Duration),
+    /// So long after the group before it is complete that has the same client (at the start of the
+    /// measurement if there is none).
+    After(Duration),
+}
+
+/// A scenario's traffic cannot be planned.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// A host is not there.
+    #[error("traffic: found host \"{found}\", which the topology does not have; it has {hosts}")]
+    Host {
+        /// The name.
+        found: String,
+        /// The names there are.
+        hosts: String,
+    },
+}
+
+/// Plans part `part` of `parts` of the scenario's request traffic.
+///
+/// `hosts` are the topology's host names in the order of their numbers.
+///
+/// # Errors
+/// [`PlanError::Host`] for a name the topology does not have.
+pub fn plan(
+    scenario: &Scenario,
+    hosts: &[String],
+    streams: &Streams,
+    part: u64,
+    parts: u64,
+) -> Result<Plan, PlanError> {
+    let share = |n: u64| n / parts + u64::from(part < n % parts);
+    match &scenario.traffic {
+        Traffic::Requests(r) => requests(r, hosts, streams, share(r.flows)),
+        Traffic::Incast(i) => incast(i, hosts, share(i.rounds)),
+        Traffic::Flows(_) => Ok(Plan {
+            connections: Vec::new(),
+            warm_up: 0,
+            idle: Duration::ZERO,
+            request: 0,
+            flows: Vec::new(),
+        }),
+    }
+}
+
+fn numbers(names: &[String], hosts: &[String]) -> Result<Vec<u32>, PlanError> {
+    names
+        .iter()
+        .map(|name| {
+            hosts
+                .iter()
+                .position(|h| h == name)
+                .map(|i| i as u32)
+                .ok_or_else(|| PlanError::Host {
+                    found: name.clone(),
+                    hosts: hosts
+                        .iter()
+                        .take(12)
+                        .cloned()
+                        .collect::<Vec<_>>()
+                        .join(", "),
+                })
+        })
+        .collect()
+}
+
+fn requests(
+    r: &Requests,
+    hosts: &[String],
+    streams: &Streams,
+    count: u64,
+) -> Result<Plan, PlanError> {
+    let clients = numbers(&r.clients, hosts)?;
+    let servers = numbers(&r.servers, hosts)?;
+    let mut sizes = streams.stream(Purpose::Sizes, 0);
+    let mut pairs = streams.stream(Purpose::Pairs, 0);
+    let mut gaps = streams.stream(Purpose::Arrivals, 0);
+    let pools = Pools::new(r, clients.len(), servers.len());
+    let mut used = vec![0u32; clients.len() * servers.len()];
+    let mut at = Duration::ZERO;
+    let mut flows = Vec::with_capacity(count as usize);
+    for n in 0..count {
+        let start = match r.arrivals {
+            Arrivals::Poisson(load) => {
+                let mean = r.sizes.mean() * 8.0 / load.0 as f64;
+                at += Duration::from_secs_f64(gaps.exponential(mean));
+                Start::At(at)
+            }
+            Arrivals::Sequential(gap) => Start::After(gap),
+        };
+        let client = match r.arrivals {
+            Arrivals::Poisson(_) => pairs.below(clients.len() as u64) as usize,
+            Arrivals::Sequential(_) => (n % clients.len() as u64) as usize,
+        };
+        let server = match r.pairing {
+            Pairing::OneToOne => client,
+            Pairing::Random => pairs.below(servers.len() as u64) as usize,
+        };
+        let turn = &mut used[client * servers.len() + server];
+        flows.push(PlannedFlow {
+            start,
+            client: clients[client],
+            server: servers[server],
+            bytes: r.sizes.sample(&mut sizes),
+            connection: pools.connection(client, server, *turn),
+            group: n as u32,
+        });
+        *turn += 1;
+    }
+    let (warm_up, idle) = match r.connections {
+        Connections::Persistent { warm_up, idle, .. } => (warm_up, idle),
+        Connections::New => (0, Duration::ZERO),
+    };
+    let connections = pools
+        .pairs
+        .iter()
+        .map(|(c, s)| (clients[*c], servers[*s]))
+        .collect();
+    Ok(Plan {
+        connections,
+        warm_up,
+        idle,
+        request: r.request,
+        flows,
+    })
+}
+
+/// Which persistent connections there are.
+struct Pools {
+    pairs: Vec<(usize, usize)>,
+    per_pair: u32,
+    servers: usize,
+    pairing: Pairing,
+}
+
+impl Pools {
+    fn new(r: &Requests, clients: usize, servers: usize) -> Self {
+        let per_pair = match r.connections {
+            Connections::Persistent { per_pair, .. } => per_pair,
+            Connections::New => 0,
+        };
+        let mut pairs = Vec::new();
+        for client in 0..clients {
+            for server in 0..servers {
+                if r.pairing == Pairing::Random || client == server {
+                    pairs.extend((0..per_pair).map(|_| (client, server)));
+                }
+            }
+        }
+        Self {
+            pairs,
+            per_pair,
+            servers,
+            pairing: r.pairing,
+        }
+    }
+
+    /// The connection for the `turn`-th request of the pair: round robin.
+    fn connection(&self, client: usize, server: usize, turn: u32) -> Option<u32> {
+        if self.per_pair == 0 {
+            return None;
+        }
+        let pair = match self.pairing {
+            Pairing::OneToOne => client,
+            Pairing::Random => client * self.servers + server,
+        };
+        Some(pair as u32 * self.per_pair + turn % self.per_pair)
+    }
+}
+
+fn incast(i: &Incast, hosts: &[String], rounds: u64) -> Result<Plan, PlanError> {
+    let client = numbers(std::slice::from_ref(&i.client), hosts)?[0];
+    let servers = numbers(&i.servers, hosts)?;
+    let connections: Vec<(u32, u32)> = (0..i.fanout as usize)
+        .map(|n| (client, servers[n % servers.len()]))
+        .collect();
+    let mut flows = Vec::new();
+    for round in 0..rounds {
+        flows.extend(
+            connections
+                .iter()
+                .enumerate()
+                .map(|(n, (client, server))| PlannedFlow {
+                    start: Start::After(i.idle),
+                    client: *client,
+                    server: *server,
+                    bytes: i.response,
+                    connection: Some(n as u32),
+                    group: round as u32,
+                }),
+        );
+    }
+    Ok(Plan {
+        connections,
+        warm_up: i.warm_up,
+        idle: i.idle,
+        request: i.request,
+        flows,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::{SizeSampler, Sizes};
+    use spindle_units::BitRate;
+
+    fn hosts() -> Vec<String> {
+        (1..=6).map(|i| format!("H{i}")).collect()
+    }
+
+    fn names(list: &[&str]) -> Vec<String> {
+        list.iter().map(|s| (*s).to_owned()).collect()
+    }
+
+    fn sample(pairing: Pairing) -> Requests {
+        Requests {
+            clients: names(&["H4", "H5", "H6"]),
+            servers: names(&["H1", "H2", "H3"]),
+            pairing,
+            arrivals: Arrivals::Poisson(BitRate(10_000_000)),
+            sizes: SizeSampler::new(Sizes::named("web-search").unwrap(), Some(100_000)).unwrap(),
+            request: 100,
+            connections: Connections::Persistent {
+                per_pair: 5,
+                warm_up: 100_000,
+                idle: Duration::from_millis(10),
+            },
+            flows: 20_000,
+        }
+    }
+
+    #[test]
+    fn the_offered_load_is_the_stated_one() {
+        let p = requests(
+            &sample(Pairing::OneToOne),
+            &hosts(),
+            &Streams::new(1, 0),
+            20_000,
+        )
+        .unwrap();
+        let Start::At(last) = p.flows[19_999].start else {
+            panic!()
+        };
+        let bits = p.flows.iter().map(|f| f.bytes * 8).sum::<u64>() as f64;
+        let load = bits / last.as_secs_f64();
+        assert!((load / 1e7 - 1.0).abs() < 0.03, "{load}");
+    }
+
+    #[test]
+    fn connections_are_used_in_turn_and_join_the_right_hosts() {
+        for pairing in [Pairing::OneToOne, Pairing::Random] {
+            let p = requests(&sample(pairing), &hosts(), &Streams::new(1, 0), 2000).unwrap();
+            let want = if pairing == Pairing::OneToOne { 15 } else { 45 };
+            assert_eq!(p.connections.len(), want);
+            let mut uses = vec![0u32; want];
+            for f in &p.flows {
+                let c = f.connection.unwrap() as usize;
+                assert_eq!(p.connections[c], (f.client, f.server));
+                uses[c] += 1;
+            }
+            for pair in uses.chunks(5) {
+                assert!(pair.iter().max().unwrap() - pair.iter().min().unwrap() <= 1);
+            }
+        }
+    }
+
+    #[test]
+    fn sizes_do_not_depend_on_arrivals_nor_on_pairs() {
+        let mut sequential = sample(Pairing::Random);
+        sequential.arrivals = Arrivals::Sequential(Duration::ZERO);
+        let s = Streams::new(3, 1);
+        let a = requests(&sample(Pairing::OneToOne), &hosts(), &s, 100).unwrap();
+        let b = requests(&sequential, &hosts(), &s, 100).unwrap();
+        let bytes = |p: &Plan| p.flows.iter().map(|f| f.bytes).collect::<Vec<_>>();
+        assert_eq!(bytes(&a), bytes(&b));
+        assert_ne!(
+            bytes(&a),
+            bytes(&requests(&sequential, &hosts(), &Streams::new(3, 2), 100).unwrap())
+        );
+    }
+
+    #[test]
+    fn incast_groups_a_round() {
+        let i = Incast {
+            client: "H1".to_owned(),
+            servers: names(&["H2", "H3"]),
+            fanout: 5,
+            response: 64_000,
+            request: 100,
+            warm_up: 0,
+            idle: Duration::from_millis(5),
+            rounds: 3,
+        };
+        let p = incast(&i, &hosts(), 3).unwrap();
+        assert_eq!((p.connections.len(), p.flows.len()), (5, 15));
+        assert_eq!(p.flows.iter().filter(|f| f.group == 1).count(), 5);
+        let e = incast(
+            &Incast {
+                client: "H9".to_owned(),
+                ..i
+            },
+            &hosts(),
+            1,
+        )
+        .unwrap_err();
+        assert!(e.to_string().contains("\"H9\""));
+    }
+}

@@ -1,0 +1,150 @@
+//! The arguments.
+
+use std::path::PathBuf;
+
+use clap::{Args as ClapArgs, Parser, Subcommand};
+
+/// Multipath TCP that recovers lost packets before anyone waits for them.
+#[derive(Debug, Parser)]
+#[command(name = "spindle", version, disable_help_subcommand = true)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Compare transports: web-search queries, one of three paths loses packets
+    Compare(Compare),
+    /// Run an experiment file
+    Run(Run),
+    /// Reproduce figures and tables of the papers and check their claims
+    Reproduce(Reproduce),
+    /// Run a reference flow file over a fat tree: speed and completion times
+    Flows(Flows),
+    /// Say what a transport is made of
+    Explain(Explain),
+}
+
+/// What `compare` and `run` share.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Common {
+    /// Transports, separated by commas; `name@balancer` to use another balancer
+    #[arg(long, value_name = "A,B@RPS")]
+    pub(crate) transports: Option<String>,
+    /// Flows per transport and seed
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) flows: Option<String>,
+    /// How many seeds
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) seeds: Option<String>,
+    /// First seed
+    #[arg(long, value_name = "S", allow_hyphen_values = true)]
+    pub(crate) seed: Option<String>,
+    /// Loss rate, or several separated by commas
+    #[arg(long, value_name = "P", allow_hyphen_values = true)]
+    pub(crate) loss: Option<String>,
+    /// Set a key of the experiment, such as traffic.load=20Mbps
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+    /// Threads; one per core if not given
+    #[arg(long, value_name = "N")]
+    pub(crate) jobs: Option<usize>,
+    /// Responses carry this file's bytes, over and over, and are verified
+    #[arg(long, value_name = "FILE")]
+    pub(crate) payload: Option<PathBuf>,
+    /// Write the results as JSON to a file, or to standard output with -
+    #[arg(long, value_name = "PATH")]
+    pub(crate) json: Option<PathBuf>,
+    /// Write a report with pictures into this directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) report: Option<PathBuf>,
+    /// Write captures into this directory, one file per run
+    #[arg(long, value_name = "DIR")]
+    pub(crate) pcap: Option<PathBuf>,
+    /// Append each finished run to this file, a line of JSON each
+    #[arg(long, value_name = "FILE")]
+    pub(crate) store: Option<PathBuf>,
+    /// Take finished runs from --store instead of making them again
+    #[arg(long, requires = "store")]
+    pub(crate) resume: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Compare {
+    /// An experiment's id or file instead of the usual comparison
+    pub(crate) scenario: Option<String>,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Run {
+    /// The experiment file
+    #[arg(value_name = "FILE.toml")]
+    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Reproduce {
+    /// Experiments by their ids in the catalogue
+    #[arg(value_name = "ID")]
+    pub(crate) ids: Vec<String>,
+    /// All experiments of a paper
+    #[arg(long, value_name = "PAPER", conflicts_with = "ids")]
+    pub(crate) paper: Option<String>,
+    /// All experiments
+    #[arg(long, conflicts_with_all = ["ids", "paper"])]
+    pub(crate) all: bool,
+    /// List the experiments
+    #[arg(long)]
+    pub(crate) list: bool,
+    /// A paper in five minutes on two cores (the default)
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// A paper in a hundred minutes
+    #[arg(long, conflicts_with = "quick")]
+    pub(crate) full: bool,
+    /// The papers' own counts
+    #[arg(long, conflicts_with_all = ["quick", "full"])]
+    pub(crate) paper_scale: bool,
+    /// Where results, and the report, go
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Write the verdicts as JSON to a file, or to standard output with -
+    #[arg(long, value_name = "PATH")]
+    pub(crate) json: Option<PathBuf>,
+    /// Take finished runs from --out instead of making them again
+    #[arg(long, requires = "out")]
+    pub(crate) resume: bool,
+    /// First seed
+    #[arg(long, value_name = "S", allow_hyphen_values = true)]
+    pub(crate) seed: Option<String>,
+    /// Threads; one per core if not given
+    #[arg(long, value_name = "N")]
+    pub(crate) jobs: Option<usize>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Flows {
+    /// The flow file: id src dst pkts start_ns fpath rpath
+    #[arg(value_name = "FILE.flows")]
+    pub(crate) file: PathBuf,
+    /// Ports of a switch of the fat tree
+    #[arg(long, value_name = "K", allow_hyphen_values = true)]
+    pub(crate) k: String,
+    /// With selective acknowledgements
+    #[arg(long)]
+    pub(crate) sack: bool,
+    /// Write the results as JSON to a file, or to standard output with -
+    #[arg(long, value_name = "PATH")]
+    pub(crate) json: Option<PathBuf>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Explain {
+    /// The transport; all are listed without
+    pub(crate) transport: Option<String>,
+}

@@ -1,0 +1,174 @@
+//! `spindle compare` and `spindle run`.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use spindle_lab::experiment::{Context, Experiment, Overrides};
+use spindle_lab::registry::Registry;
+use spindle_lab::sweep::{self, Options, SweepResult};
+use spindle_lab::{library, output, present};
+
+use super::{json_on_stdout, print, progress, write_json};
+use crate::args::{Common, Compare, Run};
+use crate::failure::Failure;
+
+/// Where `compare` puts its report if not told.
+const REPORT: &str = "spindle-report";
+
+pub(crate) fn compare(registry: &Registry, args: &Compare) -> Result<ExitCode, Failure> {
+    let name = args.scenario.as_deref().unwrap_or("compare");
+    let experiment = match library::find(name) {
+        Some(built_in) => parse(registry, built_in.path, built_in.text, &args.common)?,
+        None if looks_like_a_file(name) => load(registry, Path::new(name), &args.common)?,
+        None => return Err(no_such_scenario(name)),
+    };
+    let report = match &args.common.report {
+        Some(dir) => Some(dir.clone()),
+        None if json_on_stdout(args.common.json.as_deref()) => None,
+        None => Some(PathBuf::from(REPORT)),
+    };
+    execute(registry, &experiment, &args.common, report.as_deref())
+}
+
+pub(crate) fn run(registry: &Registry, args: &Run) -> Result<ExitCode, Failure> {
+    let experiment = load(registry, &args.file, &args.common)?;
+    execute(
+        registry,
+        &experiment,
+        &args.common,
+        args.common.report.as_deref(),
+    )
+}
+
+fn looks_like_a_file(name: &str) -> bool {
+    name.ends_with(".toml") || Path::new(name).exists()
+}
+
+fn no_such_scenario(name: &str) -> Failure {
+    let ids: Vec<&str> = library::EXPERIMENTS.iter().map(|e| e.id).collect();
+    let near = spindle_lab::experiment::suggestion(name, ids.iter().copied());
+    Failure::Usage(format!(
+        "found scenario \"{name}\", want a file ending in .toml or one of {}{near}",
+        ids.join(", ")
+    ))
+}
+
+fn overrides(common: &Common) -> Overrides {
+    Overrides {
+        set: common.set.clone(),
+        loss: common.loss.clone(),
+        flows: common.flows.clone(),
+        seeds: common.seeds.clone(),
+        seed: common.seed.clone(),
+        transports: common.transports.clone(),
+        scale: None,
+    }
+}
+
+fn load(registry: &Registry, path: &Path, common: &Common) -> Result<Experiment, Failure> {
+    let directory = path.parent().unwrap_or(Path::new("."));
+    with_context(registry, directory, |c| {
+        Experiment::load(path, &overrides(common), c)
+    })
+}
+
+fn parse(
+    registry: &Registry,
+    name: &str,
+    text: &str,
+    common: &Common,
+) -> Result<Experiment, Failure> {
+    with_context(registry, Path::new("."), |c| {
+        Experiment::parse(name, text, &overrides(common), c)
+    })
+}
+
+pub(super) fn with_context(
+    registry: &Registry,
+    directory: &Path,
+    read: impl FnOnce(&Context<'_>) -> Result<Experiment, spindle_lab::ExperimentError>,
+) -> Result<Experiment, Failure> {
+    let (transports, balancers, topologies) = (
+        registry.transport_names(),
+        registry.balancer_names(),
+        registry.topology_names(),
+    );
+    let context = Context {
+        directory,
+        transports: &transports,
+        balancers: &balancers,
+        topologies: &topologies,
+    };
+    Ok(read(&context)?)
+}
+
+fn options(common: &Common) -> Result<Options, Failure> {
+    let payload = match &common.payload {
+        None => None,
+        Some(path) => {
+            let bytes = std::fs::read(path).map_err(|e| Failure::file(path, "read", &e))?;
+            if bytes.is_empty() {
+                let text = format!(
+                    "{}: found an empty file, want one byte or more",
+                    path.display()
+                );
+                return Err(Failure::Usage(text));
+            }
+            Some(bytes.into())
+        }
+    };
+    for dir in [&common.pcap, &common.report].into_iter().flatten() {
+        std::fs::create_dir_all(dir).map_err(|e| Failure::file(dir, "create", &e))?;
+    }
+    if common.jobs == Some(0) {
+        return Err(Failure::Usage("--jobs: found 0, want 1 or more".to_owned()));
+    }
+    Ok(Options {
+        jobs: common.jobs.unwrap_or(0),
+        store: common.store.clone(),
+        resume: common.resume,
+        progress: progress(),
+        payload,
+        pcap: common.pcap.clone(),
+    })
+}
+
+fn execute(
+    registry: &Registry,
+    experiment: &Experiment,
+    common: &Common,
+    report: Option<&Path>,
+) -> Result<ExitCode, Failure> {
+    let options = options(common)?;
+    let result = sweep::execute(experiment, registry, &options)?;
+    let comparison = output::comparison(experiment, &result);
+    if !json_on_stdout(common.json.as_deref()) {
+        print(&output::table(&comparison));
+        if !experiment.claims.is_empty() {
+            print(&output::verdict_table(&output::verdicts(
+                experiment, &result,
+            )));
+        }
+    }
+    if let Some(path) = &common.json {
+        write_json(path, &comparison)?;
+    }
+    if let Some(dir) = report {
+        let command: Vec<String> = std::env::args().skip(1).collect();
+        let command = format!("spindle {}", command.join(" "));
+        let index = present::comparison(registry, experiment, &result, &command, dir)
+            .map_err(|e| Failure::Other(e.to_string()))?;
+        if !json_on_stdout(common.json.as_deref()) {
+            print(&format!("report: {}\n", index.display()));
+        }
+    }
+    Ok(exit(&result))
+}
+
+pub(super) fn exit(result: &SweepResult) -> ExitCode {
+    if output::all_well(result) {
+        return ExitCode::SUCCESS;
+    }
+    eprintln!("error: not every flow finished; see the completed, aborted and corrupted counts");
+    ExitCode::FAILURE
+}

@@ -1,0 +1,40 @@
+//! One file per command.
+
+pub(crate) mod compare;
+pub(crate) mod explain;
+pub(crate) mod flows;
+pub(crate) mod reproduce;
+
+use std::io::{IsTerminal, Write};
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::failure::Failure;
+
+/// Whether results go to standard output as JSON, and nothing else may.
+fn json_on_stdout(path: Option<&Path>) -> bool {
+    path == Some(Path::new("-"))
+}
+
+/// Writes a value as JSON to a file or standard output.
+fn write_json(path: &Path, value: &impl Serialize) -> Result<(), Failure> {
+    let mut text =
+        serde_json::to_string_pretty(value).map_err(|e| Failure::Other(e.to_string()))?;
+    text.push('\n');
+    if json_on_stdout(Some(path)) {
+        print(&text);
+        return Ok(());
+    }
+    std::fs::write(path, text).map_err(|e| Failure::file(path, "write", &e))
+}
+
+/// Prints on standard output; a reader that has gone away (`| head`) is no mistake.
+fn print(text: &str) {
+    let _ = std::io::stdout().write_all(text.as_bytes());
+}
+
+/// Whether progress is to be shown.
+fn progress() -> bool {
+    std::io::stderr().is_terminal()
+}

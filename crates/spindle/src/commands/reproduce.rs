@@ -1,0 +1,151 @@
+//! `spindle reproduce`.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use spindle_lab::experiment::{Experiment, Overrides, Scale, suggestion};
+use spindle_lab::library::{self, BuiltIn};
+use spindle_lab::output::{self, Reproduction};
+use spindle_lab::present;
+use spindle_lab::registry::Registry;
+use spindle_lab::sweep::{self, Options};
+
+use super::compare::{exit, with_context};
+use super::{json_on_stdout, print, progress, write_json};
+use crate::args::Reproduce;
+use crate::failure::Failure;
+
+pub(crate) fn reproduce(registry: &Registry, args: &Reproduce) -> Result<ExitCode, Failure> {
+    if args.list {
+        list(registry, args)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let chosen = chosen(args)?;
+    if let Some(dir) = &args.out {
+        std::fs::create_dir_all(dir).map_err(|e| Failure::file(dir, "create", &e))?;
+    }
+    let quiet = json_on_stdout(args.json.as_deref());
+    let mut experiments = Vec::new();
+    let mut pages = Vec::new();
+    let mut code = ExitCode::SUCCESS;
+    for built_in in chosen {
+        let experiment = read(registry, built_in, args)?;
+        let result = sweep::execute(&experiment, registry, &options(args, built_in.id))?;
+        let verdicts = output::verdicts(&experiment, &result);
+        if !quiet {
+            print(&output::table(&output::comparison(&experiment, &result)));
+            print(&format!("{}\n", output::verdict_table(&verdicts)));
+        }
+        if !output::all_well(&result) {
+            code = exit(&result);
+        }
+        if args.out.is_some() {
+            pages.push(present::figure(&experiment, &result, &verdicts, &command()));
+        }
+        experiments.push(verdicts);
+    }
+    if let Some(dir) = &args.out {
+        let index = present::figures(pages, dir).map_err(|e| Failure::Other(e.to_string()))?;
+        if !quiet {
+            print(&format!("report: {}\n", index.display()));
+        }
+    }
+    if let Some(path) = &args.json {
+        write_json(path, &Reproduction { experiments })?;
+    }
+    Ok(code)
+}
+
+fn command() -> String {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    format!("spindle {}", words.join(" "))
+}
+
+fn scale(args: &Reproduce) -> Scale {
+    match (args.full, args.paper_scale) {
+        (_, true) => Scale::Paper,
+        (true, _) => Scale::Full,
+        _ => Scale::Quick,
+    }
+}
+
+fn read(registry: &Registry, built_in: &BuiltIn, args: &Reproduce) -> Result<Experiment, Failure> {
+    let overrides = Overrides {
+        scale: Some(scale(args)),
+        seed: args.seed.clone(),
+        ..Overrides::default()
+    };
+    with_context(registry, Path::new("."), |c| {
+        Experiment::parse(built_in.path, built_in.text, &overrides, c)
+    })
+}
+
+fn options(args: &Reproduce, id: &str) -> Options {
+    Options {
+        jobs: args.jobs.unwrap_or(0),
+        store: args.out.as_ref().map(|dir| dir.join(format!("{id}.jsonl"))),
+        resume: args.resume,
+        progress: progress(),
+        ..Options::default()
+    }
+}
+
+fn chosen(args: &Reproduce) -> Result<Vec<&'static BuiltIn>, Failure> {
+    let all: Vec<&'static BuiltIn> = library::reproductions().collect();
+    if args.jobs == Some(0) {
+        return Err(Failure::Usage("--jobs: found 0, want 1 or more".to_owned()));
+    }
+    if args.all {
+        return Ok(all);
+    }
+    if let Some(paper) = &args.paper {
+        let of_paper: Vec<_> = all
+            .iter()
+            .filter(|e| e.paper == Some(paper))
+            .copied()
+            .collect();
+        let mut papers: Vec<&str> = all.iter().filter_map(|e| e.paper).collect();
+        papers.dedup();
+        return if of_paper.is_empty() {
+            let near = suggestion(paper, papers.iter().copied());
+            let text = format!(
+                "--paper: found \"{paper}\", want one of {}{near}",
+                papers.join(", ")
+            );
+            Err(Failure::Usage(text))
+        } else {
+            Ok(of_paper)
+        };
+    }
+    if args.ids.is_empty() {
+        let text = "want ids of experiments, --paper PAPER or --all; --list shows them";
+        return Err(Failure::Usage(text.to_owned()));
+    }
+    args.ids.iter().map(|id| one(id, &all)).collect()
+}
+
+fn one(id: &str, all: &[&'static BuiltIn]) -> Result<&'static BuiltIn, Failure> {
+    all.iter().find(|e| e.id == id).copied().ok_or_else(|| {
+        let ids: Vec<&str> = all.iter().map(|e| e.id).collect();
+        let near = suggestion(id, ids.iter().copied());
+        Failure::Usage(format!(
+            "found experiment \"{id}\", want one of {}{near}",
+            ids.join(", ")
+        ))
+    })
+}
+
+fn list(registry: &Registry, args: &Reproduce) -> Result<(), Failure> {
+    for built_in in library::reproductions() {
+        let e = read(registry, built_in, args)?;
+        print(&format!(
+            "{:14} {} ({} points, {} transports, {} claims)\n",
+            e.id,
+            e.title,
+            e.points.len(),
+            e.transports.len(),
+            e.claims.len()
+        ));
+    }
+    Ok(())
+}

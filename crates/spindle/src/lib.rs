@@ -1,0 +1,74 @@
+//! The command line of Spindle, with the names of a [`Registry`].
+//!
+//! A crate of one's own gets the whole command line for its own transports, balancers and
+//! topologies:
+//!
+//! ```no_run
+//! use spindle::{Registry, cli};
+//! use spindle_mptcp::Config;
+//!
+//! fn main() -> std::process::ExitCode {
+//!     cli(Registry::standard().transport("mine", vec!["my own idea".into()], Config::default))
+//! }
+//! ```
+
+mod args;
+mod commands;
+mod failure;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+pub use spindle_lab::registry::{Application, Registry, TopologyRequest};
+
+use args::{Args, Command};
+
+/// Exit code of bad usage: flags, files and names that are not accepted.
+const USAGE: u8 = 2;
+
+/// Runs the command that the process was started with. The exit code is 0 if all went well, 1 if
+/// flows did not finish or something could not be read or written, 2 for bad usage.
+pub fn cli(registry: Registry) -> ExitCode {
+    run(registry, std::env::args_os())
+}
+
+/// As [`cli`], with the arguments given (the first is the program's name).
+pub fn run<I, T>(registry: Registry, arguments: I) -> ExitCode
+where
+    I: IntoIterator<Item = T>,
+    T: Into<std::ffi::OsString> + Clone,
+{
+    let args = match Args::try_parse_from(arguments) {
+        Ok(args) => args,
+        Err(error) => return usage(&error),
+    };
+    let done = match args.command {
+        Command::Compare(c) => commands::compare::compare(&registry, &c),
+        Command::Run(r) => commands::compare::run(&registry, &r),
+        Command::Reproduce(r) => commands::reproduce::reproduce(&registry, &r),
+        Command::Flows(f) => commands::flows::flows(&f),
+        Command::Explain(e) => commands::explain::explain(&registry, &e),
+    };
+    match done {
+        Ok(code) => code,
+        Err(failure) => failure.report(),
+    }
+}
+
+/// Help and version go to standard output as they are; a mistake becomes one line.
+fn usage(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() {
+        let _ = error.print();
+        return ExitCode::SUCCESS;
+    }
+    let text = error.to_string();
+    let kept = text
+        .lines()
+        .map(str::trim)
+        .filter(|l| !l.is_empty() && !l.starts_with("Usage:") && !l.starts_with("For more"));
+    let line = kept.collect::<Vec<_>>().join("; ");
+    let line = line.replace(":; ", ": ");
+    eprintln!("{}", if line.is_empty() { text.trim() } else { &line });
+    ExitCode::from(USAGE)
+}
