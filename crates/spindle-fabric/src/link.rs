@@ -121,7 +121,7 @@ impl Drops {
 pub struct LinkStats {
     /// Packets offered to the link, the dropped ones included.
     pub offered: u64,
-    /// Packets that reached the far end.
+    /// Packets that reached the far end, those included that find no way on from there.
     pub packets: u64,
     /// Bytes that reached the far end.
     pub bytes: u64,

@@ -1,28 +1,34 @@
-//! Topologies: each a struct of documented parameters that builds a [`Network`].
+//! Topologies: each a struct of documented parameters that builds a [`Network`](crate::Network).
 //!
 //! | | hosts | cables (group) |
 //! |---|---|---|
 //! | [`FusoTestbed`] | `H1`.. | `H1.access` (access), `P1`.. (paths) |
 //! | [`Dumbbell`] | `S1`.., `R1`.. | `S1.access`, `R1.access` (access), `bottleneck` (bottleneck) |
 //! | [`FatTree`] | `h0`.. | `h0.access` (access), `pod0.edge0-agg0` (edge-agg), `pod0.agg0-core0` (agg-core) |
+//! | [`DualHomed`] | `client`, `server` | `P1`.. (paths), `server.access` (access) |
+//! | [`Mesh`] | `H1`.. | `H1.access` (access), `R1-R2` (site), `R2-R6` (mesh) |
 //! | [`LeafSpine`] | `h0`.. | `h0.access` (access), `leaf0-spine0` (leaf-spine) |
 //!
 //! [`Network::links_matching`](crate::Network::links_matching) says how to name links by these.
-//! In all of them a host has one cable, so that host `n` has address `n`.
+//! In all but [`DualHomed`] a host has one cable, so that host `n` has address `n`.
 
+mod dual_homed;
 mod dumbbell;
 mod fat_tree;
 mod fuso;
 mod leaf_spine;
+mod mesh;
 
 use spindle_units::{BitRate, Bytes, Duration};
 
 use crate::{Buffer, Builder, LinkSpec, NetworkError, NodeId};
 
+pub use dual_homed::DualHomed;
 pub use dumbbell::Dumbbell;
 pub use fat_tree::FatTree;
 pub use fuso::FusoTestbed;
 pub use leaf_spine::LeafSpine;
+pub use mesh::Mesh;
 
 /// Most hosts, switches or cables of any one kind that a topology makes: what a mistyped number
 /// would exceed.
