@@ -75,7 +75,8 @@ impl Sender {
         self.counters.timeouts += 1;
         self.consecutive_timeouts += 1;
         let repeated_timeout = matches!(self.phase, Phase::Loss { .. });
-        let flight = self.board.outstanding();
+        // What SACK let out beyond the window is not in flight (RFC 5681 knows no SACK).
+        let flight = self.board.outstanding().min(self.cc.cwnd());
         self.cc.on_timeout(now, flight, !repeated_timeout, coupling);
         self.rtt.back_off();
         // A SACKed segment at the left edge says that the receiver reneged (RFC 2018, section 8).
