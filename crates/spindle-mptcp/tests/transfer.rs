@@ -13,8 +13,12 @@ use support::{CLIENT, Net, Path, SERVER, endpoint};
 /// client's byte count and the time of completion.
 fn download(net: &mut Net, config: Config, bytes: usize, real: bool) -> (usize, Instant, Handle) {
     let config = Arc::new(config);
-    net.stacks[SERVER].listen(endpoint(2, 80), config.clone()).expect("free");
-    let h = net.stacks[CLIENT].connect(net.now, endpoint(1, 0), endpoint(2, 80), config).expect("connects");
+    net.stacks[SERVER]
+        .listen(endpoint(2, 80), config.clone())
+        .expect("free");
+    let h = net.stacks[CLIENT]
+        .connect(net.now, endpoint(1, 0), endpoint(2, 80), config)
+        .expect("connects");
     let content: Vec<u8> = (0..bytes).map(|x| (x * 31 % 251) as u8).collect();
     let (mut got, mut seen, mut left, mut server) = (0, 0, bytes, None);
     let limit = net.now + Duration::from_secs(120);
@@ -42,7 +46,11 @@ fn download(net: &mut Net, config: Config, bytes: usize, real: bool) -> (usize, 
         }
         if let Some(s) = server.filter(|_| left > 0) {
             let at = bytes - left;
-            let data = if real { Payload::from(content[at..].to_vec()) } else { Payload::Length(left as u32) };
+            let data = if real {
+                Payload::from(content[at..].to_vec())
+            } else {
+                Payload::Length(left as u32)
+            };
             left -= net.stacks[SERVER].send(net.now, s, data).expect("open");
             if left == 0 {
                 net.stacks[SERVER].close(net.now, s);
@@ -53,7 +61,9 @@ fn download(net: &mut Net, config: Config, bytes: usize, real: bool) -> (usize, 
 }
 
 fn clean(n: u64) -> Vec<Path> {
-    (0..n).map(|k| Path::clean(Duration::from_micros(100 + 10 * k))).collect()
+    (0..n)
+        .map(|k| Path::clean(Duration::from_micros(100 + 10 * k)))
+        .collect()
 }
 
 fn config(name: &str) -> Config {
@@ -65,24 +75,51 @@ fn config(name: &str) -> Config {
 
 #[test]
 fn every_preset_delivers_over_a_clean_network() {
-    for name in ["tcp", "newreno", "tlp", "rack", "dctcp", "proactive", "mptcp", "mptcp-8", "mptcp-linux", "fuso", "fuso-1"] {
+    for name in [
+        "tcp",
+        "newreno",
+        "tlp",
+        "rack",
+        "dctcp",
+        "proactive",
+        "mptcp",
+        "mptcp-8",
+        "mptcp-linux",
+        "fuso",
+        "fuso-1",
+    ] {
         for real in [false, true] {
             let mut net = Net::new(1, clean(4));
             let (got, done, _) = download(&mut net, config(name), 300_000, real);
             assert_eq!(got, 300_000, "{name}");
-            assert!(done < Instant::from_nanos(1_010_000_000), "{name} took until {done:?}");
-            assert!(net.stacks.iter().all(|s| s.handles().count() == 0), "{name} leaves connections");
+            assert!(
+                done < Instant::from_nanos(1_010_000_000),
+                "{name} took until {done:?}"
+            );
+            assert!(
+                net.stacks.iter().all(|s| s.handles().count() == 0),
+                "{name} leaves connections"
+            );
         }
     }
 }
 
 #[test]
 fn every_preset_delivers_over_lossy_paths() {
-    for name in ["tcp", "newreno", "tlp", "rack", "proactive", "mptcp", "mptcp-linux", "fuso"] {
+    for name in [
+        "tcp",
+        "newreno",
+        "tlp",
+        "rack",
+        "proactive",
+        "mptcp",
+        "mptcp-linux",
+        "fuso",
+    ] {
         for seed in 0..20 {
             let mut paths = clean(3);
             for p in &mut paths {
-                p.loss = 0.1;
+                p.loss = [0.1; 2];
                 p.jitter = Duration::from_micros(50);
                 p.duplicate = 0.02;
             }

@@ -5,7 +5,7 @@ use spindle_wire::{
     DataNumber, Dss, Mapping, MpTcpRst, Options, RareOptions, ResetReason, Segment,
 };
 
-use super::{Connection, Happening};
+use super::{Connection, Happening, Role};
 use crate::recovery::Trigger;
 use crate::subflow::sender::SendKind;
 use crate::subflow::{Origin, SubflowId, TcpState};
@@ -90,8 +90,15 @@ impl Connection {
     }
 
     fn finish(&mut self, reason: CloseReason) {
-        if self.closed.is_none() {
-            self.closed = Some(reason);
+        if self.closed.is_some() {
+            return;
+        }
+        self.closed = Some(reason);
+        if self.role == Role::Server && !self.connected {
+            // Nobody has been told of it: back to LISTEN (RFC 9293, section 3.10.7.4, RST in
+            // SYN-RECEIVED).
+            self.released = true;
+        } else {
             self.tell(Happening::Closed(reason));
         }
     }

@@ -9,7 +9,7 @@ use spindle_wire::{DataNumber, Dss, Mapping, MpCapable, Options, Payload, Segmen
 use super::scheduler::{Assignment, Candidate};
 use super::trace::TraceKind;
 use super::{Connection, Role};
-use crate::recovery::{SegmentView, SentView, Trigger};
+use crate::recovery::{SegmentView, SentView, Trigger, Window};
 use crate::subflow::output::{OutputContext, dss_len};
 use crate::subflow::scoreboard::SentMap;
 use crate::subflow::sender::SendKind;
@@ -21,6 +21,45 @@ const CAPABLE_LEN: usize = 20;
 const CAPABLE_DATA_LEN: usize = 24;
 /// Bytes of MP_JOIN on the third ACK (RFC 8684, figure 7).
 const JOIN_ACK_LEN: usize = 24;
+
+/// What new sequence space is used for, and the congestion window's say about it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Purpose {
+    kind: SendKind,
+    /// For a recovery copy: the subflow whose segment it copies.
+    copy_of: Option<SubflowId>,
+    window: Window,
+}
+
+impl Purpose {
+    /// Data sent for the first time.
+    pub(super) const NEW: Self = Self {
+        kind: SendKind::New,
+        copy_of: None,
+        window: Window::Inside,
+    };
+
+    /// Data sent again by the data level.
+    pub(super) const AGAIN: Self = Self {
+        kind: SendKind::Reinjection,
+        ..Self::NEW
+    };
+
+    /// New data as a tail loss probe (RFC 8985, section 7.3: whatever the window says).
+    pub(super) const PROBE: Self = Self {
+        window: Window::Outside,
+        ..Self::NEW
+    };
+
+    /// A proactive copy of a segment of subflow `of`.
+    pub(super) fn copy(of: SubflowId, window: Window) -> Self {
+        Self {
+            kind: SendKind::Recovery,
+            copy_of: Some(of),
+            window,
+        }
+    }
+}
 
 impl Connection {
     /// The next segment to put on the wire, if there is one.
@@ -148,9 +187,9 @@ impl Connection {
         i: usize,
         offset: u64,
         payload: Payload,
-        kind: SendKind,
-        copy_of: Option<SubflowId>,
+        purpose: Purpose,
     ) -> (SubflowId, Segment) {
+        let Purpose { kind, copy_of, .. } = purpose;
         let position = self.subflows[i].tx.nxt;
         let map = Some(SentMap {
             offset,
@@ -174,6 +213,13 @@ impl Connection {
         let sf = &mut self.subflows[i];
         sf.redundant_next = sf.redundant_next.max(offset + u64::from(len));
         let seg = sf.build_new(cx, payload, false, map, kind, options);
+        debug_assert!(
+            purpose.window == Window::Outside || sf.tx.in_flight() <= sf.tx.cc.cwnd(),
+            "{purpose:?} of {len} bytes on subflow {id}: {} in flight, cwnd {}",
+            sf.tx.in_flight(),
+            sf.tx.cc.cwnd()
+        );
+        self.counters.reinjections += u64::from(kind == SendKind::Reinjection);
         self.stalled_since.get_or_insert(now);
         self.tell_policy(now, id, position, offset, len, kind == SendKind::New);
         (id, seg)
@@ -301,14 +347,14 @@ impl Connection {
         let i = self.index(subflow)?;
         if let Some(from) = again_from {
             let (offset, payload) = self.send.sent_at(from)?;
-            return Some(self.send_on(now, i, offset, payload, SendKind::Reinjection, None));
+            return Some(self.send_on(now, i, offset, payload, Purpose::AGAIN));
         }
         let len = self.next_len(now, i)?;
         if !self.subflows[i].tx.has_room(len as u64) {
             return None;
         }
         let (offset, payload) = self.send.take(len);
-        Some(self.send_on(now, i, offset, payload, SendKind::New, None))
+        Some(self.send_on(now, i, offset, payload, Purpose::NEW))
     }
 
     /// Lists the subflows that may take new data, regular ones before backups.

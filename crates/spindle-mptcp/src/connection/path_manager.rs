@@ -318,7 +318,8 @@ impl Connection {
 
     /// Which subflow a pending MP_PRIO must leave on, if one is pending.
     pub(super) fn signal_subflow(&self) -> Option<usize> {
-        if !self.paths.has_signals() {
+        // The handshake's keys come first; nothing else may ride beside them.
+        if !self.paths.has_signals() || self.owed_keys().is_some() {
             return None;
         }
         let only = self.paths.echoes.is_empty()

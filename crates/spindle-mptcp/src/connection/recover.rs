@@ -5,6 +5,7 @@ use spindle_units::Instant;
 use spindle_wire::Segment;
 
 use super::Connection;
+use super::output::Purpose;
 use crate::recovery::{Action, SegmentView, SubflowView, Triggers, View, Window};
 use crate::subflow::SubflowId;
 use crate::subflow::sender::SendKind;
@@ -129,6 +130,6 @@ impl Connection {
             return None;
         }
         self.subflows[w].tx.board.protect(start);
-        Some(self.send_on(now, b, offset, payload, SendKind::Recovery, Some(of)))
+        Some(self.send_on(now, b, offset, payload, Purpose::copy(of, window)))
     }
 }

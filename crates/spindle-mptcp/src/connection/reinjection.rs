@@ -7,8 +7,8 @@ use spindle_units::Instant;
 use spindle_wire::{Payload, Segment};
 
 use super::Connection;
+use super::output::Purpose;
 use crate::subflow::SubflowId;
-use crate::subflow::sender::SendKind;
 
 /// Data waiting to be reinjected.
 #[derive(Debug)]
@@ -132,8 +132,7 @@ impl Connection {
                 not_on,
             });
         }
-        self.counters.reinjections += 1;
-        Some(self.send_on(now, i, r.offset, payload, SendKind::Reinjection, None))
+        Some(self.send_on(now, i, r.offset, payload, Purpose::AGAIN))
     }
 
     /// The subflow with room and the smallest RTT, `not_on` only if it is the last one.
@@ -189,8 +188,7 @@ impl Connection {
         self.reinjections.opportunistic_to = offset + payload.len() as u64;
         self.penalise(now, holder);
         self.counters.opportunistic += 1;
-        self.counters.reinjections += 1;
-        Some(self.send_on(now, i, offset, payload, SendKind::Reinjection, None))
+        Some(self.send_on(now, i, offset, payload, Purpose::AGAIN))
     }
 
     fn penalise(&mut self, now: Instant, i: usize) {

@@ -2,6 +2,7 @@
 
 use spindle_units::{Duration, Instant};
 
+use super::output::Purpose;
 use super::trace::TraceKind;
 use super::{CloseReason, Connection};
 use crate::recovery::Trigger;
@@ -120,7 +121,7 @@ impl Connection {
         let fresh = len > 0 && self.subflows[i].is_usable();
         let seg = if fresh {
             let (offset, payload) = self.send.take(len as usize);
-            Some(self.send_on(now, i, offset, payload, SendKind::New, None))
+            Some(self.send_on(now, i, offset, payload, Purpose::PROBE))
         } else {
             self.subflows[i]
                 .tx

@@ -1,66 +1,119 @@
-//! Two stacks and a network between them that loses, delays, reorders and duplicates; all of it
-//! from one seed.
+//! Two stacks and a network between them that loses, delays, reorders, duplicates, marks and
+//! corrupts; all of it from one seed.
+
+#![allow(
+    dead_code,
+    reason = "each test file that includes this uses its own part"
+)]
+
+pub(crate) mod apps;
+pub(crate) mod judge;
+pub(crate) mod scenario;
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashMap};
 use std::net::{IpAddr, Ipv4Addr};
 
 use rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use spindle_mptcp::{Event, Stack, StackConfig};
 use spindle_units::{Duration, Instant};
-use spindle_wire::{Endpoint, Segment};
+use spindle_wire::{Checksums, Ecn, Endpoint, IpFields, Payload, Segment};
 
-pub const CLIENT: usize = 0;
-pub const SERVER: usize = 1;
+pub(crate) const CLIENT: usize = 0;
+pub(crate) const SERVER: usize = 1;
 
-/// One path; a segment's path is drawn from its ports, as ECMP would.
-#[derive(Clone, Debug)]
-pub struct Path {
-    pub delay: Duration,
-    pub jitter: Duration,
-    pub loss: f64,
-    pub duplicate: f64,
+/// One path; a segment's path is drawn from its addresses and ports, as ECMP would.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Path {
+    pub(crate) delay: Duration,
+    pub(crate) jitter: Duration,
+    /// Probability of loss from the client and from the server.
+    pub(crate) loss: [f64; 2],
+    pub(crate) duplicate: f64,
+    /// Probability of a CE mark on what is ECN-capable.
+    pub(crate) mark: f64,
+    /// Probability that a middlebox changes a payload byte (and mends the TCP checksum).
+    pub(crate) corrupt: f64,
     /// Times at which it goes down and up again, in turn.
-    pub flips: Vec<Instant>,
+    pub(crate) flips: Vec<Instant>,
 }
 
 impl Path {
-    pub fn clean(delay: Duration) -> Self {
-        Self { delay, jitter: Duration::ZERO, loss: 0.0, duplicate: 0.0, flips: Vec::new() }
+    pub(crate) fn clean(delay: Duration) -> Self {
+        Self {
+            delay,
+            ..Self::default()
+        }
     }
 
-    fn is_up(&self, now: Instant) -> bool {
+    pub(crate) fn is_up(&self, now: Instant) -> bool {
         self.flips.iter().filter(|t| **t <= now).count() % 2 == 0
+    }
+
+    /// Whether it is up all the time from `from` to `to`.
+    pub(crate) fn is_up_throughout(&self, from: Instant, to: Instant) -> bool {
+        self.is_up(from) && !self.flips.iter().any(|t| *t > from && *t <= to)
     }
 }
 
-/// What a hook may decide about a segment on its way.
-pub type Hook = Box<dyn FnMut(Instant, usize, &mut Segment) -> bool>;
+/// What a hook may decide about a segment on its way: false drops it.
+pub(crate) type Hook = Box<dyn FnMut(Instant, usize, &mut Segment) -> bool>;
 
-pub struct Net {
-    pub now: Instant,
-    pub stacks: [Stack; 2],
-    pub paths: Vec<Path>,
-    pub events: Vec<(Instant, usize, Event)>,
-    /// Everything put on the wire: time, sender, segment, whether it will arrive.
-    pub log: Vec<(Instant, usize, Segment, bool)>,
-    pub keep_log: bool,
-    pub hook: Option<Hook>,
+/// A segment as it was put on the wire.
+#[derive(Clone, Debug)]
+pub(crate) struct Logged {
+    pub(crate) at: Instant,
+    pub(crate) side: usize,
+    pub(crate) segment: Segment,
+    pub(crate) arrives: bool,
+}
+
+pub(crate) struct Net {
+    pub(crate) now: Instant,
+    pub(crate) stacks: [Stack; 2],
+    pub(crate) paths: Vec<Path>,
+    pub(crate) events: Vec<(Instant, usize, Event)>,
+    /// Everything put on the wire, if `keep_log`.
+    pub(crate) log: Vec<Logged>,
+    pub(crate) keep_log: bool,
+    pub(crate) hook: Option<Hook>,
+    /// Payload segments and bytes put on the wire, per side.
+    pub(crate) data_sent: [(u64, u64); 2],
+    /// Payload bytes changed on the way to each side.
+    pub(crate) corrupted: [u64; 2],
+    /// Every segment is encoded, read back and compared.
+    pub(crate) check_encoding: bool,
+    /// What to choose a path by instead of the hash.
+    pub(crate) route: Option<fn(&Segment) -> usize>,
     flying: BinaryHeap<Reverse<(Instant, u64)>>,
-    segments: std::collections::HashMap<u64, (usize, Segment)>,
+    segments: HashMap<u64, (usize, Segment)>,
     serial: u64,
-    steps: u64,
     rng: Xoshiro256PlusPlus,
 }
 
-pub fn endpoint(last: u8, port: u16) -> Endpoint {
+/// A stack that sends this many segments at one moment has run away.
+const BURST: usize = 5_000;
+
+pub(crate) fn endpoint(last: u8, port: u16) -> Endpoint {
     Endpoint::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, last)), port)
 }
 
 impl Net {
-    pub fn new(seed: u64, paths: Vec<Path>) -> Self {
-        let stack = |k: u64| Stack::new(StackConfig { seed: seed * 2 + k, ..StackConfig::default() });
+    pub(crate) fn new(seed: u64, paths: Vec<Path>) -> Self {
+        Self::with_addresses(seed, paths, [Vec::new(), Vec::new()])
+    }
+
+    /// With further local addresses for both stacks' path managers.
+    pub(crate) fn with_addresses(seed: u64, paths: Vec<Path>, more: [Vec<IpAddr>; 2]) -> Self {
+        let mut more = more.into_iter();
+        let mut stack = |k: u64| {
+            Stack::new(StackConfig {
+                seed: seed.wrapping_mul(2).wrapping_add(k),
+                addresses: more.next().unwrap_or_default(),
+                ..StackConfig::default()
+            })
+        };
         Self {
             now: Instant::from_nanos(1_000_000_000),
             stacks: [stack(0), stack(1)],
@@ -69,29 +122,43 @@ impl Net {
             log: Vec::new(),
             keep_log: false,
             hook: None,
+            data_sent: [(0, 0); 2],
+            corrupted: [0; 2],
+            check_encoding: true,
+            route: None,
             flying: BinaryHeap::new(),
-            segments: std::collections::HashMap::new(),
+            segments: HashMap::new(),
             serial: 0,
-            steps: 0,
             rng: Xoshiro256PlusPlus::seed_from_u64(seed),
         }
     }
 
     fn chance(&mut self, p: f64) -> bool {
+        // One draw whatever `p` is, so that runs that differ in one rate stay comparable.
         ((self.rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64) < p
     }
 
     fn path_of(&self, seg: &Segment) -> usize {
-        let (a, b) = (seg.src.port.min(seg.dst.port), seg.src.port.max(seg.dst.port));
-        let mut h = u64::from(a) << 16 | u64::from(b);
-        h = (h ^ (h >> 13)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        if let Some(route) = self.route {
+            return route(seg);
+        }
+        let side = |e: &Endpoint| match e.addr {
+            IpAddr::V4(a) => u64::from(a.to_bits()) << 16 | u64::from(e.port),
+            IpAddr::V6(a) => (a.to_bits() as u64) << 16 | u64::from(e.port),
+        };
+        let (a, b) = (side(&seg.src), side(&seg.dst));
+        let mut h = a.wrapping_add(b).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        h = (h ^ (h >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         ((h >> 40) as usize) % self.paths.len()
     }
 
     /// Lets both stacks send what they want to.
-    pub fn pump(&mut self) {
+    pub(crate) fn pump(&mut self) {
         for side in [CLIENT, SERVER] {
+            let mut burst = 0;
             while let Some(seg) = self.stacks[side].transmit(self.now) {
+                burst += 1;
+                assert!(burst < BURST, "side {side} sends without end: {seg:?}");
                 self.launch(side, seg);
             }
             while let Some(event) = self.stacks[side].poll_event() {
@@ -101,19 +168,43 @@ impl Net {
     }
 
     fn launch(&mut self, side: usize, mut seg: Segment) {
+        if self.check_encoding {
+            check_encoding(&seg);
+        }
+        if !seg.payload.is_empty() {
+            self.data_sent[side].0 += 1;
+            self.data_sent[side].1 += seg.payload.len() as u64;
+        }
         let path = self.paths[self.path_of(&seg)].clone();
-        let lost = self.chance(path.loss);
+        let lost = self.chance(path.loss[side]);
         let doubled = self.chance(path.duplicate);
-        let pass = self.hook.as_mut().is_none_or(|h| h(self.now, side, &mut seg));
+        let marked = self.chance(path.mark);
+        let corrupt = self.chance(path.corrupt);
+        let pass = self
+            .hook
+            .as_mut()
+            .is_none_or(|h| h(self.now, side, &mut seg));
         let arrives = pass && !lost && path.is_up(self.now);
         if self.keep_log {
-            self.log.push((self.now, side, seg.clone(), arrives));
+            self.log.push(Logged {
+                at: self.now,
+                side,
+                segment: seg.clone(),
+                arrives,
+            });
         }
         if !arrives {
             return;
         }
+        if marked && seg.ecn != Ecn::NotEct {
+            seg.ecn = Ecn::Ce;
+        }
+        if corrupt {
+            self.corrupt(side, &mut seg);
+        }
         for _ in 0..1 + usize::from(doubled) {
-            let jitter = if path.jitter.is_zero() { 0 } else { self.rng.next_u64() % path.jitter.as_nanos() };
+            let span = path.jitter.as_nanos().max(1);
+            let jitter = self.rng.next_u64() % span;
             let at = self.now + path.delay + Duration::from_nanos(jitter);
             self.serial += 1;
             self.flying.push(Reverse((at, self.serial)));
@@ -121,21 +212,38 @@ impl Net {
         }
     }
 
-    /// Runs to the next happening; false if there is none before `until`.
-    pub fn step(&mut self, until: Instant) -> bool {
-        self.pump();
+    fn corrupt(&mut self, side: usize, seg: &mut Segment) {
+        let at = self.rng.next_u64() as usize;
+        if let Payload::Bytes(b) = &seg.payload
+            && !b.is_empty()
+        {
+            let mut bytes = b.to_vec();
+            let at = at % bytes.len();
+            bytes[at] ^= 0x20;
+            self.corrupted[1 - side] += 1;
+            seg.payload = Payload::from(bytes);
+        }
+    }
+
+    /// When the next thing happens by itself.
+    pub(crate) fn next(&self) -> Option<Instant> {
         let arrival = self.flying.peek().map(|Reverse((t, _))| *t);
         let timer = self.stacks.iter().filter_map(Stack::next_timeout).min();
-        let Some(next) = [arrival, timer].into_iter().flatten().min() else { return false };
-        if next > until {
-            self.now = until;
+        [arrival, timer].into_iter().flatten().min()
+    }
+
+    /// Runs to the next happening; false if there is none until `until`.
+    pub(crate) fn step(&mut self, until: Instant) -> bool {
+        self.pump();
+        let arrival = self.flying.peek().map(|Reverse((t, _))| *t);
+        let Some(next) = self.next().filter(|t| *t <= until) else {
             return false;
-        }
-        self.steps += 1;
-        if self.steps >= 400_000 { for s in &self.stacks { for h in s.handles() { eprintln!("{:#?}", s.info(h)); } } panic!("no end in sight at {:?}: timer {timer:?}, arrival {arrival:?}", self.now); }
+        };
         self.now = self.now.max(next);
         if arrival == Some(next) {
-            let Some(Reverse((_, serial))) = self.flying.pop() else { return false };
+            let Some(Reverse((_, serial))) = self.flying.pop() else {
+                return false;
+            };
             if let Some((side, seg)) = self.segments.remove(&serial) {
                 self.stacks[side].receive(self.now, seg);
             }
@@ -146,5 +254,25 @@ impl Net {
         }
         self.pump();
         true
+    }
+}
+
+/// Whatever a stack sends has an encoding, and that reads back as the same.
+fn check_encoding(seg: &Segment) {
+    let mut whole = seg.clone();
+    whole.payload = Payload::from(seg.payload.to_bytes());
+    let packet = match whole.to_packet(&IpFields::default()) {
+        Ok(p) => p,
+        Err(e) => panic!("{e}: {seg:?}"),
+    };
+    match Segment::from_ip(&packet.into(), Checksums::Verify) {
+        Ok(read) => {
+            let same = read.payload.to_bytes() == whole.payload.to_bytes()
+                && read.options == whole.options
+                && (read.seq, read.ack, read.flags, read.window)
+                    == (whole.seq, whole.ack, whole.flags, whole.window);
+            assert!(same, "reads back as {read:?}, was {whole:?}");
+        }
+        Err(e) => panic!("{e}: {seg:?}"),
     }
 }

@@ -1,0 +1,157 @@
+//! What must hold: at every moment, and when a run is over.
+
+use spindle_mptcp::{CloseReason, ConnectionInfo, SendKind, TraceEvent, TraceKind};
+use spindle_units::{Duration, Instant};
+
+use super::apps::{End, Run};
+use super::{CLIENT, SERVER};
+
+/// Bounds and sums that hold whatever happens; `buffers` are those for sending and receiving.
+pub(crate) fn at_any_moment(info: &ConnectionInfo, readable: u64, buffers: (usize, usize)) {
+    assert!(info.acknowledged <= info.sent && info.sent <= info.written);
+    assert!(info.written - info.acknowledged <= buffers.0 as u64, "send buffer: {info:#?}");
+    // The window offered is never more than the buffer, so neither is what is held in order.
+    assert!(readable <= buffers.1 as u64, "receive buffer: {readable} {info:#?}");
+    let t = &info.total;
+    let again = t.bytes_retransmitted + t.bytes_recovery + t.bytes_reinjected;
+    assert_eq!(t.bytes, info.sent + again, "bytes add up: {info:#?}");
+    assert!(t.retransmissions + t.recoveries <= t.segments);
+    assert!(t.spurious_retransmits <= t.retransmissions, "{t:?}");
+    for s in &info.subflows {
+        assert!(s.cwnd >= s.mss, "a window of a segment at least: {s:#?}");
+    }
+}
+
+/// Judges a run that is over. `proactive_once`: the configuration promises to copy each byte at
+/// most once.
+pub(crate) fn at_the_end(run: &Run, user_timeout: Duration) {
+    for side in [CLIENT, SERVER] {
+        let left = run.net.stacks[side].handles().count();
+        assert_eq!(left, 0, "side {side} leaves connections");
+        bytes(run, side);
+        reason(run, side, user_timeout);
+        counters(run, side);
+    }
+}
+
+/// What was read is what was sent, as far as it got.
+fn bytes(run: &Run, side: usize) {
+    let (mine, theirs) = (&run.sides[side], &run.sides[1 - side]);
+    assert!(mine.got <= theirs.accepted, "side {side} got more than was sent");
+    if run.net.corrupted[side] == 0 || !fell_back(run) {
+        assert_eq!(mine.wrong_at, None, "side {side}: wrong content");
+    }
+    let finished = |k: usize| run.sides[k].closed.is_some_and(|c| c.1 == CloseReason::Finished);
+    if finished(side) {
+        assert_eq!(mine.got, theirs.accepted, "side {side} finished without everything");
+        assert_eq!(theirs.got, mine.accepted, "side {side} finished undelivered");
+    }
+}
+
+/// Whether the connection went on as plain TCP: corruption is then TCP's to find.
+fn fell_back(run: &Run) -> bool {
+    let plain = |k: usize| run.sides[k].last.as_ref().is_some_and(|i| !i.multipath || i.data.checksum_failures > 0);
+    plain(CLIENT) || plain(SERVER)
+}
+
+/// The reason a side gives for its end fits what happened.
+fn reason(run: &Run, side: usize, user_timeout: Duration) {
+    let (mine, theirs) = (&run.sides[side], &run.sides[1 - side]);
+    let Some((at, reason)) = mine.closed else {
+        let refused = theirs.closed.is_some_and(|c| c.1 != CloseReason::Finished);
+        assert!(mine.handle.is_none() && refused, "side {side} never closed: {mine:#?}");
+        return;
+    };
+    let given_up = |r: CloseReason| {
+        matches!(
+            r,
+            CloseReason::Aborted
+                | CloseReason::UserTimeout
+                | CloseReason::ConnectTimeout
+                | CloseReason::KeepaliveTimeout
+        )
+    };
+    let peer = theirs.closed.map(|c| c.1);
+    let delivered = mine.got == theirs.accepted && theirs.got == mine.accepted;
+    let fits = match reason {
+        CloseReason::Finished => true,
+        CloseReason::Aborted => {
+            matches!(run.apps[side].end, End::AbortAt(_))
+                || side == CLIENT && run.sides[SERVER].handle.is_none()
+                || side == CLIENT && matches!(run.apps[side].end, End::CloseAt(_))
+        }
+        CloseReason::PeerAborted | CloseReason::Reset | CloseReason::Refused => {
+            peer.is_some_and(given_up)
+                || peer == Some(CloseReason::Finished) && delivered
+                || fell_back(run) && run.net.corrupted != [0, 0]
+        }
+        CloseReason::UserTimeout | CloseReason::ConnectTimeout | CloseReason::KeepaliveTimeout => {
+            peer.is_some_and(given_up) || some_path_down(run, at, user_timeout)
+        }
+    };
+    assert!(fits, "side {side}: {reason:?} does not fit, peer {peer:?}: {:#?}", mine.last);
+}
+
+/// Whether some path was down at some time of the last half of the user timeout.
+fn some_path_down(run: &Run, at: Instant, user_timeout: Duration) -> bool {
+    let from = Instant::from_nanos(at.as_nanos().saturating_sub(user_timeout.as_nanos() / 2));
+    run.net.paths.iter().any(|p| !p.is_up_throughout(from, at))
+}
+
+/// Counters, trace and wire agree; both ends agree on bytes.
+fn counters(run: &Run, side: usize) {
+    let (mine, theirs) = (&run.sides[side], &run.sides[1 - side]);
+    let Some(info) = &mine.last else { return };
+    let count = |k: SendKind| mine.sent().filter(|s| s.0 == k && s.2 > 0).count() as u64;
+    let t = &info.total;
+    assert_eq!(
+        t.segments,
+        mine.sent().filter(|s| s.2 > 0).count() as u64,
+        "every segment traced"
+    );
+    assert_eq!(t.retransmissions, count(SendKind::Retransmission) + count(SendKind::Probe));
+    assert_eq!(t.recoveries, count(SendKind::Recovery) + count(SendKind::Repeat));
+    assert_eq!(info.data.reinjections, count(SendKind::Reinjection), "reinjections");
+    let by_kinds = count(SendKind::New) + t.retransmissions + t.recoveries + info.data.reinjections;
+    assert_eq!(t.segments, by_kinds);
+    let Some(peer) = &theirs.last else { return };
+    assert!(peer.received <= info.sent, "received more than was sent");
+    assert!(info.acknowledged <= peer.received, "acknowledged more than arrived");
+    // Data beyond a gap count when they arrive, in-order bytes when the gap is filled.
+    assert!(peer.data.bytes_received >= peer.received, "{peer:#?}");
+    let done = |k: usize| run.sides[k].closed.is_some_and(|c| c.1 == CloseReason::Finished);
+    if done(side) && done(1 - side) {
+        assert_eq!(info.written, peer.received);
+        assert_eq!(peer.data.bytes_received, peer.received, "each byte once");
+    }
+}
+
+/// FUSO's promises: each byte is copied proactively at most once.
+pub(crate) fn copied_once(run: &Run, side: usize) {
+    let mut copied = std::collections::BTreeMap::new();
+    for (_, offset, len) in run.sides[side].sent().filter(|s| s.0 == SendKind::Recovery) {
+        for k in offset..offset + u64::from(len) {
+            assert_eq!(copied.insert(k, ()), None, "byte {k} copied twice");
+        }
+    }
+}
+
+/// No recovery copy leaves while there are new data: of what one moment's `events` sent for the
+/// first time, nothing that had been `written` before it comes after a copy.
+pub(crate) fn new_data_first(events: &[TraceEvent], written: u64) {
+    let mut copied = false;
+    for e in events {
+        match e.kind {
+            TraceKind::Sent {
+                kind: SendKind::Recovery,
+                ..
+            } => copied = true,
+            TraceKind::Sent {
+                kind: SendKind::New,
+                offset,
+                ..
+            } => assert!(!copied || offset >= written, "a copy before new data: {events:?}"),
+            _ => {}
+        }
+    }
+}
