@@ -135,6 +135,7 @@ pub(crate) struct Connection {
     recovery: Option<Box<dyn Recovery>>,
     recovery_receiver: Option<Box<dyn RecoveryReceiver>>,
     triggers: Triggers,
+    copied: recover::Copied,
     paths: Paths,
     rng: Xoshiro256PlusPlus,
     /// Segments ready to leave: what stages emitted, resets.
@@ -224,6 +225,7 @@ impl Connection {
             recovery,
             recovery_receiver,
             triggers: Triggers::default(),
+            copied: recover::Copied::default(),
             paths: Paths::new(n.local.addr, n.remote, n.addresses),
             rng,
             out: VecDeque::new(),

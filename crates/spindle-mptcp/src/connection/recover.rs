@@ -8,7 +8,37 @@ use super::Connection;
 use super::output::Purpose;
 use crate::recovery::{Action, SegmentView, SubflowView, Triggers, View, Window};
 use crate::subflow::SubflowId;
+use crate::subflow::scoreboard::Scoreboard;
 use crate::subflow::sender::SendKind;
+
+/// Data offsets that were copied proactively and are not acknowledged yet: no byte is copied twice,
+/// on whichever subflows it travels by now ([F] section 3.2).
+#[derive(Debug, Default)]
+pub(super) struct Copied {
+    /// Sorted, disjoint, not adjacent.
+    ranges: Vec<(u64, u64)>,
+}
+
+impl Copied {
+    fn overlaps(&self, start: u64, end: u64) -> bool {
+        let i = self.ranges.partition_point(|r| r.1 <= start);
+        self.ranges.get(i).is_some_and(|r| r.0 < end)
+    }
+
+    fn insert(&mut self, start: u64, end: u64) {
+        let first = self.ranges.partition_point(|r| r.1 < start);
+        let last = self.ranges.partition_point(|r| r.0 <= end);
+        let touched = &self.ranges[first..last];
+        let from = touched.first().map_or(start, |r| r.0.min(start));
+        let to = touched.last().map_or(end, |r| r.1.max(end));
+        self.ranges.splice(first..last, [(from, to)]);
+    }
+
+    fn forget_below(&mut self, offset: u64) {
+        let gone = self.ranges.partition_point(|r| r.1 <= offset);
+        self.ranges.drain(..gone);
+    }
+}
 
 impl Connection {
     /// A policy whose actions come at once is asked before further new data leave.
@@ -51,18 +81,11 @@ impl Connection {
     fn draw_view(&mut self) {
         self.views.clear();
         let data_acked = self.send.una;
+        self.copied.forget_below(data_acked);
         let multipath = self.is_multipath();
         for s in &mut self.subflows {
             let data_acked = if multipath { data_acked } else { 0 };
-            let oldest =
-                s.tx.board
-                    .next_unprotected(data_acked)
-                    .map(|x| SegmentView {
-                        position: x.start,
-                        len: x.payload.len() as u32,
-                        offset: x.map.map_or(0, |m| m.offset),
-                        sent_at: x.sent_at,
-                    });
+            let oldest = oldest_uncopied(&mut s.tx.board, data_acked, &self.copied);
             let c = &s.tx.counters;
             self.views.push(SubflowView {
                 id: s.id,
@@ -120,9 +143,11 @@ impl Connection {
         let eligible =
             !sent.protected && !sent.recovery && !sent.sacked && !sent.payload.is_empty();
         let (start, payload, offset) = (sent.start, sent.payload.clone(), sent.map?.offset);
+        let end = offset + payload.len() as u64;
+        let again = self.copied.overlaps(offset, end);
         let target = &mut self.subflows[b];
         let fits = payload.len() as u64 <= target.tx.mss;
-        if !eligible || !fits || !target.is_usable() {
+        if !eligible || again || !fits || !target.is_usable() {
             return None;
         }
         target.tx.check_idle(now);
@@ -130,6 +155,55 @@ impl Connection {
             return None;
         }
         self.subflows[w].tx.board.protect(start);
+        self.copied.insert(offset, end);
         Some(self.send_on(now, b, offset, payload, Purpose::copy(of, window)))
+    }
+}
+
+/// The oldest segment that may be copied; those whose data were copied from elsewhere are marked on
+/// the way.
+fn oldest_uncopied(
+    board: &mut Scoreboard,
+    data_acked: u64,
+    copied: &Copied,
+) -> Option<SegmentView> {
+    loop {
+        let s = board.next_unprotected(data_acked)?;
+        let (position, len) = (s.start, s.payload.len() as u32);
+        let offset = s.map.map_or(0, |m| m.offset);
+        if !copied.overlaps(offset, offset + u64::from(len)) {
+            return Some(SegmentView {
+                position,
+                len,
+                offset,
+                sent_at: s.sent_at,
+            });
+        }
+        board.protect(position);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn copied_ranges_are_a_set_of_bytes(ranges in prop::collection::vec((0u64..200, 1u64..30), 0..40), below in 0u64..200) {
+            let mut copied = Copied::default();
+            let mut bytes = [false; 256];
+            for (start, len) in ranges {
+                let any = (start..start + len).any(|k| bytes[k as usize]);
+                prop_assert_eq!(copied.overlaps(start, start + len), any);
+                copied.insert(start, start + len);
+                (start..start + len).for_each(|k| bytes[k as usize] = true);
+                prop_assert!(copied.ranges.windows(2).all(|w| w[0].1 < w[1].0));
+            }
+            copied.forget_below(below);
+            for k in below..250 {
+                prop_assert_eq!(copied.overlaps(k, k + 1), bytes[k as usize]);
+            }
+        }
     }
 }
