@@ -8,7 +8,7 @@ use spindle_mptcp::{
 use spindle_units::{Duration, Instant};
 use spindle_wire::{Endpoint, Payload};
 
-use super::{CLIENT, Net, SERVER};
+use super::{CLIENT, Net, SERVER, judge};
 
 /// How an application ends its side; times count from the start of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +69,8 @@ pub(crate) struct Side {
     /// The connection as it was last seen.
     pub(crate) last: Option<ConnectionInfo>,
     pub(crate) trace: Vec<TraceEvent>,
+    /// Its peer gave up, and it could not know.
+    pub(crate) stranded: bool,
     next_write: usize,
     rest: u32,
     write_at: Option<Instant>,
@@ -230,6 +232,29 @@ impl Run {
     /// Runs until nothing happens any more; panics after `limit`.
     pub(crate) fn to_the_end(&mut self, limit: Duration) {
         let limit = self.start + limit;
+        self.to_rest(limit);
+        // A side with nothing to send does not learn that its peer gave up if the news was lost
+        // (RFC 9293 leaves that to keepalives): its application has to end it.
+        for side in [CLIENT, SERVER] {
+            let s = &self.sides[side];
+            let peer = self.sides[1 - side].closed.map(|c| c.1);
+            if s.handle.is_some() && s.closed.is_none() && peer.is_some_and(judge::given_up) {
+                self.sides[side].stranded = true;
+                self.end(side, true);
+                self.net.pump();
+                self.take_events();
+                self.to_rest(limit);
+            }
+        }
+        let pending = self.net.next();
+        assert!(
+            pending.is_none(),
+            "still waiting for {pending:?} at {limit:?}: {:#?}",
+            self.sides
+        );
+    }
+
+    fn to_rest(&mut self, limit: Instant) {
         loop {
             self.observe();
             let app = self.next_action();
@@ -247,8 +272,6 @@ impl Run {
             self.net.pump();
             self.take_events();
         }
-        let pending = self.net.next();
-        assert!(pending.is_none(), "still waiting for {pending:?} at {limit:?}: {:#?}", self.sides);
     }
 
     /// Runs until `at`.
@@ -365,11 +388,11 @@ impl Run {
                 continue;
             };
             let readable = self.net.stacks[side].readable(h);
-            super::judge::at_any_moment(&info, readable, self.buffers[side]);
+            judge::at_any_moment(&info, readable, self.buffers[side]);
             let (segments, bytes) = self.net.data_sent[side];
             assert_eq!((info.total.segments, info.total.bytes), (segments, bytes), "counters and wire");
             let s = &mut self.sides[side];
-            super::judge::new_data_first(&events, s.accepted_before);
+            judge::new_data_first(&events, s.accepted_before);
             s.accepted_before = s.accepted;
             s.trace.extend(events);
             s.last = Some(info);

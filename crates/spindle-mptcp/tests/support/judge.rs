@@ -54,29 +54,32 @@ fn fell_back(run: &Run) -> bool {
     plain(CLIENT) || plain(SERVER)
 }
 
+/// Whether this end is not of the peer's making.
+pub(crate) fn given_up(r: CloseReason) -> bool {
+    matches!(
+        r,
+        CloseReason::Aborted
+            | CloseReason::UserTimeout
+            | CloseReason::ConnectTimeout
+            | CloseReason::KeepaliveTimeout
+    )
+}
+
 /// The reason a side gives for its end fits what happened.
 fn reason(run: &Run, side: usize, user_timeout: Duration) {
     let (mine, theirs) = (&run.sides[side], &run.sides[1 - side]);
     let Some((at, reason)) = mine.closed else {
         let refused = theirs.closed.is_some_and(|c| c.1 != CloseReason::Finished);
-        assert!(mine.handle.is_none() && refused, "side {side} never closed: {mine:#?}");
+        assert!(mine.handle.is_none() && refused, "side {side} never closed: {:#?}", mine.last);
         return;
-    };
-    let given_up = |r: CloseReason| {
-        matches!(
-            r,
-            CloseReason::Aborted
-                | CloseReason::UserTimeout
-                | CloseReason::ConnectTimeout
-                | CloseReason::KeepaliveTimeout
-        )
     };
     let peer = theirs.closed.map(|c| c.1);
     let delivered = mine.got == theirs.accepted && theirs.got == mine.accepted;
     let fits = match reason {
         CloseReason::Finished => true,
         CloseReason::Aborted => {
-            matches!(run.apps[side].end, End::AbortAt(_))
+            mine.stranded
+                || matches!(run.apps[side].end, End::AbortAt(_))
                 || side == CLIENT && run.sides[SERVER].handle.is_none()
                 || side == CLIENT && matches!(run.apps[side].end, End::CloseAt(_))
         }
