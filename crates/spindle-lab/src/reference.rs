@@ -148,6 +148,9 @@ struct Run<'a> {
     open: usize,
 }
 
+/// The reference flows' window cap in segments.
+const WINDOW_CAP: u32 = 256;
+
 /// TCP as the reference flows prescribe it: initial window 10, window cap 256 packets, one
 /// acknowledgement per packet, minimum RTO 10 ms, initial RTO 3 s, and nothing newer.
 fn config(sack: bool) -> Config {
@@ -156,7 +159,9 @@ fn config(sack: bool) -> Config {
     tcp.mss = MSS;
     tcp.sack = sack;
     tcp.initial_window = InitialWindow::PerSubflow(10);
-    tcp.max_window = Some(256);
+    tcp.max_window = Some(WINDOW_CAP);
+    // The cap is the receiver's window as well: SACK recovery must not run ahead of it.
+    tcp.receive_buffer = (WINDOW_CAP * MSS) as usize;
     tcp.min_rto = Duration::from_millis(10);
     tcp.initial_rto = Duration::from_secs(3);
     tcp.timestamps = false;
