@@ -77,6 +77,13 @@ fn tiny(receive_segments: u32, send_segments: u32) -> EndSpec {
     }
 }
 
+fn writer(writes: &[(u64, u32)]) -> AppSpec {
+    AppSpec {
+        writes: writes.to_vec(),
+        ..calm("tcp").apps[0].clone()
+    }
+}
+
 #[test]
 fn address_signals_wait_until_the_peer_has_the_keys() {
     let mut s = calm("mptcp");
@@ -129,6 +136,65 @@ fn reinjected_data_are_not_copied_a_second_time() {
         more_addresses: [1, 0],
         ops: vec![(50_180, 0, 0, 2)],
         ..calm("fuso")
+    };
+    s.run(true);
+}
+
+#[test]
+fn a_priority_for_a_subflow_waits_until_its_join_is_complete() {
+    let s = Scenario {
+        seed: 1293,
+        multi: MultiSpec {
+            subflows: 4,
+            ..calm("mptcp").multi
+        },
+        paths: vec![path(1426, [0, 0], &[])],
+        ends: [tiny(2, 2), tiny(2, 2)],
+        apps: [writer(&[(3113, 2921)]), writer(&[(261, 1)])],
+        ops: vec![(7391, 0, 2, 1)],
+        ..calm("mptcp")
+    };
+    s.run(true);
+}
+
+#[test]
+fn plain_tcp_acknowledges_nothing_beyond_its_window() {
+    // Lost acknowledgements let the sender's view of the window run ahead of the receiver's.
+    let mut ends = [tiny(12, 8), tiny(2, 2)];
+    ends[0].options = [true, true, false, false];
+    ends[0].delayed_ack = true;
+    ends[0].mss = 1133;
+    ends[0].initial_window = 8;
+    ends[1].options = [false, true, false, false];
+    ends[1].mss = 8960;
+    ends[1].initial_window = 7;
+    ends[1].loss_bits = 85;
+    let mut apps = [
+        writer(&[(0, 10_198), (213, 7723)]),
+        writer(&[(0, 4533), (0, 7932)]),
+    ];
+    apps[0].read_size = 1;
+    apps[1].read_size = 1;
+    apps[1].read_delay = 4;
+    let s = Scenario {
+        seed: 15_022_186,
+        paths: vec![path(884, [13, 205], &[])],
+        ends,
+        apps,
+        ..calm("tcp")
+    };
+    s.run(true);
+}
+
+#[test]
+fn address_signals_are_forgotten_after_fallback() {
+    let s = Scenario {
+        seed: 395_369_214,
+        paths: vec![path(10, [145, 0], &[])],
+        ends: [tiny(2, 2), tiny(2, 2)],
+        more_addresses: [1, 0],
+        ops: vec![(0, 0, 0, 2)],
+        ..calm("mptcp")
     };
     s.run(true);
 }

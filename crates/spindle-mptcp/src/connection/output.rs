@@ -504,10 +504,13 @@ impl Connection {
             options.rare_mut().mp_fail = Some(dsn);
             used += 12;
         }
-        if self.paths.has_signals() {
-            let mut rare = std::mem::take(options.rare_mut());
-            let len = self.add_signal(now, i, &mut rare);
-            *options.rare_mut() = rare;
+        // A DATA_FIN is not to be pushed out: the signal takes the next acknowledgement.
+        if self.paths.has_signals() && !dss.data_fin {
+            let others = options.rare.is_some();
+            let len = self.add_signal(now, i, options.rare_mut());
+            if len == 0 && !others {
+                options.rare = None;
+            }
             used += len;
             // An ADD_ADDR with an IPv6 address leaves no room for a DSS; the next ACK has one.
             if used > 28 {

@@ -47,7 +47,8 @@ pub(crate) struct Paths {
     announcements: Vec<Announcement>,
     echoes: Vec<AddAddr>,
     removals: Vec<u8>,
-    priority_due: Option<(u8, bool)>,
+    /// MP_PRIOs to be sent, each on the subflow it is about.
+    priorities: Vec<(u8, bool)>,
     /// Pairs for which a subflow was already asked for.
     opened: Vec<(IpAddr, Endpoint, u8)>,
 }
@@ -63,7 +64,7 @@ impl Paths {
             announcements: Vec::new(),
             echoes: Vec::new(),
             removals: Vec::new(),
-            priority_due: None,
+            priorities: Vec::new(),
             opened: vec![(first, first_remote, 0)],
         }
     }
@@ -98,7 +99,7 @@ impl Paths {
     pub(super) fn has_signals(&self) -> bool {
         !self.echoes.is_empty()
             || !self.removals.is_empty()
-            || self.priority_due.is_some()
+            || !self.priorities.is_empty()
             || self.announcements.iter().any(|a| a.due)
     }
 }
@@ -202,7 +203,8 @@ impl Connection {
             && self.is_multipath()
         {
             self.subflows[i].backup_local = backup;
-            self.paths.priority_due = Some((subflow, backup));
+            self.paths.priorities.retain(|p| p.0 != subflow);
+            self.paths.priorities.push((subflow, backup));
         }
     }
 
@@ -277,10 +279,9 @@ impl Connection {
             rare.remove_addr = Some(RemoveAddr { address_ids: ids });
             return len;
         }
-        if let Some((subflow, backup)) = self.paths.priority_due
-            && self.subflows[i].id == subflow
-        {
-            self.paths.priority_due = None;
+        let id = self.subflows[i].id;
+        if let Some(at) = self.paths.priorities.iter().position(|p| p.0 == id) {
+            let (_, backup) = self.paths.priorities.remove(at);
             rare.mp_prio = Some(MpPrio { backup });
             return 4;
         }
@@ -316,19 +317,20 @@ impl Connection {
         len
     }
 
-    /// Which subflow a pending MP_PRIO must leave on, if one is pending.
+    /// Which subflow the next signal is to leave on, if one is pending and can.
     pub(super) fn signal_subflow(&self) -> Option<usize> {
+        self.multipath()?;
         // The handshake's keys come first; nothing else may ride beside them.
         if !self.paths.has_signals() || self.owed_keys().is_some() {
             return None;
         }
-        let only = self.paths.echoes.is_empty()
-            && self.paths.removals.is_empty()
-            && !self.paths.announcements.iter().any(|a| a.due);
-        match self.paths.priority_due {
-            Some((id, _)) if only => self.index(id),
-            _ => self.subflows.iter().position(|s| s.is_usable()),
-        }
+        let anywhere = !self.paths.echoes.is_empty()
+            || !self.paths.removals.is_empty()
+            || self.paths.announcements.iter().any(|a| a.due);
+        let about = |id: u8| self.paths.priorities.iter().any(|p| p.0 == id);
+        self.subflows
+            .iter()
+            .position(|s| s.is_usable() && (anywhere || about(s.id)))
     }
 
     fn drop_subflows(&mut self, now: Instant, which: impl Fn(&crate::subflow::Subflow) -> bool) {

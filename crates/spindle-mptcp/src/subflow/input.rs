@@ -168,7 +168,7 @@ impl Subflow {
     ) -> Arrival {
         let mut out = Arrival::default();
         let position = self.receive_position(seg.seq);
-        if !self.passes_paws(seg, cx.now) || !self.in_window(seg, position) {
+        if !self.passes_paws(seg, cx.now) || !self.in_window(seg, position, cx) {
             self.refuse(seg, position, cx.now);
             return out;
         }
@@ -222,12 +222,14 @@ impl Subflow {
     }
 
     /// RFC 9293, section 3.10.7.4, first check.
-    fn in_window(&self, seg: &Segment, position: i64) -> bool {
+    fn in_window(&self, seg: &Segment, position: i64, cx: InputContext) -> bool {
         let nxt = self.rx.nxt as i64;
-        let window = self.receive_window() as i64;
+        let window = self.receive_window(cx.data_level_window) as i64;
+        // A FIN in its place takes no buffer: it is good in a closed window, too.
+        let lone_fin = seg.payload.is_empty() && seg.flags.contains(Flags::FIN) && position == nxt;
         let len = i64::from(seg.seq_len());
         let syn_again = self.state == TcpState::SynReceived && seg.flags.contains(Flags::SYN);
-        if syn_again && position == 0 {
+        if lone_fin || syn_again && position == 0 {
             return true;
         }
         if len == 0 {
@@ -440,7 +442,7 @@ impl Subflow {
             .max(0)
             .min(seg.payload.len() as i64) as u64;
         let start = (position + skip as i64) as u64;
-        let edge = self.rx.nxt + self.receive_window();
+        let edge = self.rx.nxt + self.receive_window(cx.data_level_window);
         let len = (seg.payload.len() as u64 - skip).min(edge.saturating_sub(start));
         let in_order = start == self.rx.nxt;
         if !cx.room && !in_order {

@@ -384,10 +384,15 @@ impl Subflow {
         Due::Nothing
     }
 
-    /// The largest window this subflow would take in, for acceptability of sequence numbers.
-    pub(crate) fn receive_window(&self) -> u64 {
-        self.announced_to
-            .saturating_sub(self.rx.nxt)
-            .max(self.config.tcp.receive_buffer as u64 / 2)
+    /// The window this subflow takes in, for acceptability of sequence numbers: what it announced,
+    /// to the byte, since what it acknowledges it must keep. A data-level window does not bound the
+    /// subflow's sequence space (RFC 8684, section 3.3.5); the data level drops what lies beyond.
+    pub(crate) fn receive_window(&self, data_level_window: bool) -> u64 {
+        let announced = self.announced_to.saturating_sub(self.rx.nxt);
+        if data_level_window {
+            announced.max(self.config.tcp.receive_buffer as u64 / 2)
+        } else {
+            announced
+        }
     }
 }

@@ -264,6 +264,7 @@ impl Run {
                 self.take_events();
                 continue;
             }
+            self.observe();
             let Some(at) = app.filter(|t| *t <= limit) else {
                 break;
             };
