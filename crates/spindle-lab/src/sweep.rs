@@ -316,19 +316,11 @@ impl Pool<'_> {
 
     fn capture_name(&self, job: &Job<'_>) -> String {
         let set = &self.experiment.points[job.point].set;
-        let point: String = set.iter().map(|(a, v)| format!("-{a}-{v}")).collect();
-        let name = format!("{}{point}-s{}-{}", job.transport, job.seed, job.part);
-        let safe: String = name
-            .chars()
-            .map(|c| {
-                if c.is_ascii_alphanumeric() || "-.@".contains(c) {
-                    c
-                } else {
-                    '_'
-                }
-            })
-            .collect();
-        format!("{safe}.pcapng")
+        let mut parts = vec![job.key.1.clone()];
+        parts.extend(set.iter().map(|(axis, value)| format!("{axis}={value}")));
+        parts.push(format!("seed{}.{}", job.seed, job.part));
+        let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+        crate::pcap::file_name(&parts)
     }
 }
 

@@ -5,7 +5,7 @@
 //!
 //! ```no_run
 //! use spindle::{Registry, cli};
-//! use spindle_mptcp::Config;
+//! use spindle::mptcp::Config;
 //!
 //! fn main() -> std::process::ExitCode {
 //!     cli(Registry::standard().transport("mine", vec!["my own idea".into()], Config::default))
@@ -20,7 +20,10 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+pub use spindle_fabric as fabric;
+pub use spindle_lab as lab;
 pub use spindle_lab::registry::{Application, Registry, TopologyRequest};
+pub use spindle_mptcp as mptcp;
 
 use args::{Args, Command};
 

@@ -334,13 +334,16 @@ impl App {
         self.dirty.push(host);
         for flow in done {
             match flow {
-                WARM_UP => self.warmed(now, c, stacks),
+                WARM_UP => self.warm_up_done(now, c, stacks),
                 _ => self.done(now, flow, stacks),
             }
         }
     }
 
-    /// Warms the client's next connection, once it has all its subflows.
+    /// Warms the client's next connection, or, if it was warmed before all its subflows had come
+    /// up (a client joins only once its first data are acknowledged, RFC 8684 section 3.2), once
+    /// more, so that every subflow has carried data ([F] section 5.2: "to activate all the
+    /// sub-flows").
     fn warm_next(&mut self, now: Instant, client: u32, stacks: &mut [Stack]) {
         if self.measuring.is_some() || self.warming == 0 {
             return;
@@ -350,12 +353,17 @@ impl App {
             return;
         };
         let conn = &mut self.conns[c as usize];
-        if conn.dead {
-            self.warmed(now, c, stacks);
-        } else if conn.connected && conn.joined + 1 >= planned && conn.waiting.is_empty() {
-            if self.plan.warm_up == 0 {
+        let whole = conn.joined + 1 >= planned;
+        match (conn.dead, conn.connected && conn.waiting.is_empty()) {
+            (true, _) => self.warmed(now, c, stacks),
+            (false, false) => {}
+            (false, true) if self.plan.warm_up == 0 => self.warmed(now, c, stacks),
+            (false, true) if conn.received > 0 && whole && conn.warmed_whole => {
                 self.warmed(now, c, stacks);
-            } else {
+            }
+            (false, true) if conn.received > 0 && !whole => {}
+            (false, true) => {
+                conn.warmed_whole = whole;
                 conn.ask(WARM_UP, self.plan.request, self.plan.warm_up);
                 conn.push_request(now, &mut stacks[client as usize]);
                 self.dirty.push(client);
@@ -363,6 +371,16 @@ impl App {
         }
     }
 
+    /// A warm-up response is there. If all subflows came up while it was under way, they took part.
+    fn warm_up_done(&mut self, now: Instant, c: u32, stacks: &mut [Stack]) {
+        let planned = self.usage.config.planned_subflows();
+        let conn = &mut self.conns[c as usize];
+        conn.warmed_whole |= conn.joined + 1 >= planned;
+        let client = conn.client_host;
+        self.warm_next(now, client, stacks);
+    }
+
+    /// A connection is as warm as it will be.
     fn warmed(&mut self, now: Instant, c: u32, stacks: &mut [Stack]) {
         let client = self.conns[c as usize].client_host;
         let list = self.to_warm.entry(client).or_default();

@@ -68,6 +68,8 @@ pub(crate) struct Conn {
     /// Further subflows that came up.
     pub(crate) joined: usize,
     pub(crate) dead: bool,
+    /// Whether all subflows took part in the warm-up.
+    pub(crate) warmed_whole: bool,
     /// Requests not answered yet: flow and where its response ends in the stream.
     pub(crate) waiting: VecDeque<(u32, u64)>,
     /// Response sizes still to be begun by the server.
@@ -101,6 +103,7 @@ impl Conn {
             connected: false,
             joined: 0,
             dead: false,
+            warmed_whole: false,
             waiting: VecDeque::new(),
             answers: VecDeque::new(),
             response_end: 0,

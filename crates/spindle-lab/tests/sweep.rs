@@ -1,0 +1,100 @@
+//! Sweeps: the same results on any number of threads, and from a store.
+
+use std::path::Path;
+
+use spindle_lab::experiment::{Context, Experiment, Overrides};
+use spindle_lab::output;
+use spindle_lab::registry::Registry;
+use spindle_lab::sweep::{Options, execute};
+
+fn experiment(flows: &str) -> Experiment {
+    let registry = Registry::standard();
+    let names = registry.transport_names();
+    let context = Context {
+        directory: Path::new("."),
+        transports: &names,
+        balancers: &[],
+        topologies: &[],
+    };
+    let file = spindle_lab::library::find("fuso-fig4ab").unwrap();
+    let overrides = Overrides {
+        flows: Some(flows.to_owned()),
+        seeds: Some("3".to_owned()),
+        transports: Some("tcp,fuso".to_owned()),
+        loss: Some("1%,4%".to_owned()),
+        ..Overrides::default()
+    };
+    Experiment::parse(file.path, file.text, &overrides, &context).unwrap()
+}
+
+fn options(jobs: usize) -> Options {
+    Options {
+        jobs,
+        ..Options::default()
+    }
+}
+
+fn json(experiment: &Experiment, options: &Options) -> (String, usize) {
+    let result = execute(experiment, &Registry::standard(), options).unwrap();
+    let mut c = output::comparison(experiment, &result);
+    (c.engine.wall_s, c.engine.peak_rss_bytes) = (0.0, 0);
+    (serde_json::to_string(&c).unwrap(), result.resumed)
+}
+
+#[test]
+fn results_do_not_depend_on_the_number_of_threads() {
+    let e = experiment("60");
+    let (one, _) = json(&e, &options(1));
+    assert_eq!(one, json(&e, &options(1)).0);
+    assert_eq!(one, json(&e, &options(4)).0);
+    assert_ne!(one, json(&experiment("61"), &options(1)).0);
+}
+
+#[test]
+fn a_stopped_sweep_goes_on_where_it_was() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = dir.path().join("sub/runs.jsonl");
+    let e = experiment("60");
+    let with = |resume| Options {
+        store: Some(store.clone()),
+        resume,
+        ..options(2)
+    };
+    let (whole, _) = json(&e, &with(false));
+    let text = std::fs::read_to_string(&store).unwrap();
+    let runs = text.lines().count();
+    // 2 points, 2 transports, 3 seeds of 4 parts.
+    assert_eq!(runs, 2 * 2 * 3 * 4);
+    // As if stopped in the middle of a line.
+    let kept = text.len() * 2 / 3;
+    std::fs::write(&store, &text[..kept]).unwrap();
+    let complete = text[..kept].lines().count() - 1;
+    assert_eq!(json(&e, &with(true)), (whole.clone(), complete));
+    assert_eq!(json(&e, &with(true)), (whole, runs));
+    // Other settings are other runs.
+    assert_eq!(json(&experiment("61"), &with(true)).1, 0);
+}
+
+#[test]
+fn verdicts_name_every_claim_and_what_is_missing() {
+    let e = experiment("60");
+    let result = execute(&e, &Registry::standard(), &options(2)).unwrap();
+    let verdicts = output::verdicts(&e, &result);
+    assert_eq!(verdicts.claims.len(), 11);
+    for claim in &verdicts.claims {
+        assert!(
+            !claim.why.is_empty() && !claim.measured.is_empty(),
+            "{}",
+            claim.id
+        );
+    }
+    let next = verdicts
+        .claims
+        .iter()
+        .find(|c| c.id == "fuso-fig4ab-o3")
+        .unwrap();
+    assert_eq!(
+        (next.verdict.word(), next.why.as_str()),
+        ("not-checkable", "repflow was not run")
+    );
+}

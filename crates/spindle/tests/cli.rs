@@ -1,0 +1,337 @@
+//! The command as its users meet it: exit codes, one-line errors, the JSON contract.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn spindle(arguments: &[&str], directory: &Path) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_spindle"))
+        .args(arguments)
+        .current_dir(directory)
+        .output()
+        .unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// The one line on standard error of a command that ends with exit code 2.
+fn refused(arguments: &[&str], directory: &Path) -> String {
+    let out = spindle(arguments, directory);
+    let error = text(&out.stderr);
+    assert_eq!(out.status.code(), Some(2), "{arguments:?}: {error}");
+    assert_eq!(error.lines().count(), 1, "{arguments:?}: {error}");
+    assert!(out.stdout.is_empty(), "{arguments:?}");
+    error
+}
+
+#[test]
+fn bad_flags_are_refused_in_one_line_with_a_remedy() {
+    let dir = tempfile::tempdir().unwrap();
+    let cases: &[(&[&str], &[&str])] = &[
+        (
+            &["compare", "--flows", "0"],
+            &["--flows", "found 0", "want 1 or more"],
+        ),
+        (
+            &["compare", "--flows", "-3"],
+            &["--flows", "found -3", "whole number"],
+        ),
+        (&["compare", "--seeds", "0"], &["--seeds", "want 1 or more"]),
+        (
+            &["compare", "--loss", "2ms"],
+            &["--loss", "found \"2ms\"", "want a share"],
+        ),
+        (&["compare", "--loss", "-1%"], &["--loss", "found \"-1%\""]),
+        (
+            &["compare", "--transports", "mtpcp"],
+            &["--transports", "did you mean \"mptcp\"?"],
+        ),
+        (&["compare", "--transports", "tcp,,"], &[]),
+        (
+            &["compare", "--transports", "tcp@rsp"],
+            &["did you mean \"rps\"?"],
+        ),
+        (
+            &["compare", "--set", "trafic.load=1Mbps"],
+            &["did you mean \"traffic\"?"],
+        ),
+        (
+            &["compare", "--set", "traffic.load=-1Mbps"],
+            &["traffic.load", "found \"-1Mbps\""],
+        ),
+        (&["compare", "--set", "traffic.load"], &["want key=value"]),
+        (
+            &["compare", "--set", "topology.rate=0Gbps"],
+            &["topology.rate", "above 0"],
+        ),
+        (
+            &["compare", "--set", "loss.on=P9"],
+            &["loss.on", "did you mean `P1`?"],
+        ),
+        (&["compare", "--jobs", "0"], &["--jobs", "want 1 or more"]),
+        (
+            &["compare", "elsewhere"],
+            &["want a file ending in .toml or one of compare"],
+        ),
+        (
+            &["compare", "--payload", "none.bin"],
+            &["none.bin", "cannot read"],
+        ),
+        (&["compare", "--frobnicate"], &["--frobnicate"]),
+        (&["run", "none.toml"], &["none.toml: no such file"]),
+        (&["explain", "fuzo"], &["did you mean \"fuso\"?"]),
+        (
+            &["flows", "none.flows", "--k", "4"],
+            &["none.flows", "cannot read"],
+        ),
+        (&["reproduce", "fuso-fig3"], &["want one of fuso-fig2"]),
+        (
+            &["reproduce", "--paper", "fuzo"],
+            &["did you mean \"fuso\"?"],
+        ),
+        (&["reproduce"], &["--list"]),
+        (&["frobnicate"], &["frobnicate"]),
+    ];
+    for (arguments, parts) in cases {
+        if arguments.contains(&"tcp,,") {
+            continue;
+        }
+        let error = refused(arguments, dir.path());
+        for part in *parts {
+            assert!(error.contains(part), "{arguments:?}: {error}");
+        }
+    }
+}
+
+const FILE: &str = "\
+title = \"Mine\"
+transports = [\"tcp\", \"fuso\"]
+seed = 3
+
+[topology]
+name = \"fuso-testbed\"
+rate = \"1Gbps\"
+
+[loss]
+rate = \"1%\"
+on = [\"P1\"]
+
+[traffic]
+kind = \"requests\"
+clients = [\"H4\"]
+servers = [\"H1\"]
+sizes = \"20KB\"
+flows = 40
+";
+
+#[test]
+fn mistakes_in_a_file_are_named_with_their_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let cases = [
+        (
+            "rate = \"1Gbps\"",
+            "rat = \"1Gbps\"",
+            "mine.toml:7: topology.rat: unknown key",
+        ),
+        (
+            "rate = \"1Gbps\"",
+            "rate = \"1Gb\"",
+            "mine.toml:7: topology.rate: found \"1Gb\", want a rate",
+        ),
+        (
+            "rate = \"1Gbps\"",
+            "rate = \"-1Gbps\"",
+            "mine.toml:7: topology.rate: found \"-1Gbps\"",
+        ),
+        (
+            "\"fuso-testbed\"",
+            "\"fat-tree\"\nk = 5",
+            "mine.toml:7: topology.k: found 5, want an even",
+        ),
+        (
+            "\"fuso-testbed\"",
+            "\"fuso-tesbed\"",
+            "did you mean \"fuso-testbed\"?",
+        ),
+        (
+            "\"P1\"",
+            "\"P7\"",
+            "mine.toml:11: loss.on: no link matches `P7`",
+        ),
+        (
+            "\"H4\"",
+            "\"H9\"",
+            "mine.toml:15: traffic.clients: found \"H9\", which is no host here",
+        ),
+        (
+            "flows = 40",
+            "flows = 0",
+            "mine.toml:18: traffic.flows: found 0, want 1 or more",
+        ),
+        (
+            "\"20KB\"",
+            "\"20ms\"",
+            "mine.toml:17: traffic.sizes: found \"20ms\", want web-search",
+        ),
+        (
+            "\"20KB\"",
+            "\"file:none.cdf\"",
+            "mine.toml:17: traffic.sizes: cannot read",
+        ),
+        (
+            "\"tcp\", \"fuso\"",
+            "\"tcp\", \"quic\"",
+            "mine.toml:2: transports: found \"quic\", want one of tcp",
+        ),
+        (
+            "\"tcp\", \"fuso\"",
+            "",
+            "mine.toml:2: transports: missing or empty",
+        ),
+        ("seed = 3", "seed = ", "mine.toml:3: not valid TOML"),
+        (
+            "seed = 3",
+            "seed = -3",
+            "mine.toml:3: seed: found -3, want a whole number",
+        ),
+    ];
+    for (from, to, want) in cases {
+        assert!(FILE.contains(from));
+        std::fs::write(dir.path().join("mine.toml"), FILE.replacen(from, to, 1)).unwrap();
+        let error = refused(&["run", "mine.toml"], dir.path());
+        assert!(error.contains(want), "{to}: {error}");
+    }
+}
+
+#[test]
+fn json_is_the_contract_and_repeats() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("mine.toml"), FILE).unwrap();
+    let json = |more: &[&str]| {
+        let mut arguments = vec!["run", "mine.toml", "--json", "-"];
+        arguments.extend(more);
+        let out = spindle(&arguments, dir.path());
+        assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+        let mut value: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+        let engine = value["engine"].as_object_mut().unwrap();
+        for key in ["events", "packet_hops", "wall_s", "sim_s", "peak_rss_bytes"] {
+            assert!(engine[key].as_f64().unwrap() > 0.0, "{key}");
+        }
+        engine.remove("wall_s");
+        engine.remove("peak_rss_bytes");
+        value
+    };
+    let value = json(&["--jobs", "1"]);
+    assert_eq!(value, json(&["--jobs", "2"]));
+    assert_ne!(value, json(&["--seed", "4"]));
+    assert_eq!(
+        (value["scenario"].as_str(), value["seed"].as_u64()),
+        (Some("Mine"), Some(3))
+    );
+    let fuso = &value["points"][0]["transports"]["fuso"];
+    assert_eq!(
+        (fuso["flows"].as_u64(), fuso["completed"].as_u64()),
+        (Some(40), Some(40))
+    );
+    for key in ["mean", "p50", "p95", "p99", "p999", "max"] {
+        assert!(fuso["fct_us"][key].as_f64().unwrap() > 280.0, "{key}");
+    }
+    for key in ["mean", "p99"] {
+        assert_eq!(fuso["fct_us"]["ci95"][key].as_array().unwrap().len(), 2);
+    }
+    for key in [
+        "aborted",
+        "timeout_fraction",
+        "timeouts",
+        "late_timeouts",
+        "fast_retransmits",
+        "spurious_retransmits",
+        "extra_load",
+        "bytes_delivered",
+        "bytes_corrupted",
+    ] {
+        assert!(fuso[key].is_number(), "{key}");
+    }
+    assert!(fuso["goodput_bps"]["mean"].as_f64().unwrap() > 1e6);
+    assert_eq!(
+        json(&["--loss", "2%"])["points"][0]["set"],
+        serde_json::json!({})
+    );
+}
+
+#[test]
+fn compare_prints_a_table_and_where_the_report_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = spindle(
+        &["compare", "--flows", "100", "--json", "out.json"],
+        dir.path(),
+    );
+    let table = text(&out.stdout);
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+    for name in ["tcp", "tlp", "repflow", "mptcp", "fuso"] {
+        assert!(table.lines().any(|l| l.starts_with(name)), "{table}");
+    }
+    assert!(
+        table.contains("report: spindle-report/index.html"),
+        "{table}"
+    );
+    assert!(dir.path().join("spindle-report/index.html").exists());
+    let json = std::fs::read(dir.path().join("out.json")).unwrap();
+    let value: serde_json::Value = serde_json::from_slice(&json).unwrap();
+    assert_eq!(value["points"][0]["set"], serde_json::json!({"loss": "2%"}));
+}
+
+#[test]
+fn unfinished_flows_end_with_exit_code_1() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = FILE.replace(
+        "rate = \"1%\"\non = [\"P1\"]",
+        "model = \"black-hole\"\non = [\"H1\"]\nfrom = \"1s\"",
+    ) + "[scenario]\nuser_timeout = \"3s\"\n";
+    std::fs::write(dir.path().join("mine.toml"), file).unwrap();
+    let out = spindle(&["run", "mine.toml"], dir.path());
+    assert_eq!(out.status.code(), Some(1), "{}", text(&out.stdout));
+    assert!(text(&out.stdout).contains("aborted"));
+    assert_eq!(text(&out.stderr).lines().count(), 1);
+}
+
+#[test]
+fn a_flow_file_gives_speed_and_completion_times() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("one.flows"), "0 0 8 6907 0 1 1\n").unwrap();
+    let out = spindle(
+        &["flows", "one.flows", "--k", "4", "--json", "-"],
+        dir.path(),
+    );
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+    let value: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    // Three simulators give 8318.8 to 8334.3 us for this flow.
+    let fct = value["fct_us"]["mean"].as_f64().unwrap();
+    assert!((8294.0..8359.0).contains(&fct), "{fct}");
+    assert!(value["engine"]["packet_hops_per_s"].as_f64().unwrap() > 0.0);
+    std::fs::write(dir.path().join("bad.flows"), "0 0 99 5 0 1 1\n").unwrap();
+    let error = refused(&["flows", "bad.flows", "--k", "4"], dir.path());
+    assert!(
+        error.contains("host 99, but k=4 has hosts 0 to 15"),
+        "{error}"
+    );
+}
+
+#[test]
+fn explain_and_list_say_what_there_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let all = text(&spindle(&["explain"], dir.path()).stdout);
+    for name in ["tcp", "repflow", "mptcp-8", "fuso-1"] {
+        assert!(all.lines().any(|l| l.starts_with(name)), "{name}");
+    }
+    let fuso = text(&spindle(&["explain", "fuso"], dir.path()).stdout);
+    assert!(
+        fuso.contains("FUSO section 3.2") && fuso.contains("subflows: 4"),
+        "{fuso}"
+    );
+    let list = text(&spindle(&["reproduce", "--list"], dir.path()).stdout);
+    assert_eq!(list.lines().count(), 4, "{list}");
+    let help = spindle(&["--help"], dir.path());
+    assert_eq!(help.status.code(), Some(0));
+}
