@@ -198,3 +198,35 @@ fn address_signals_are_forgotten_after_fallback() {
     };
     s.run(true);
 }
+
+#[test]
+fn the_data_fin_timer_stays_below_the_ceiling() {
+    let mut ends = [tiny(10, 3), tiny(5, 8)];
+    ends[0].options = [false, true, false, false];
+    ends[0].delayed_ack = true;
+    ends[0].mss = 1414;
+    ends[0].initial_window = 6;
+    ends[1].options = [false, true, false, false];
+    ends[1].loss_bits = 5;
+    let mut apps = [
+        writer(&[(1235, 1), (0, 2574), (968, 544), (159071, 5368), (0, 12718)]),
+        writer(&[(967, 9003), (0, 14539), (0, 10612)]),
+    ];
+    apps[0].read_size = 20000;
+    apps[0].read_delay = 2001;
+    apps[1].read_size = 20000;
+    apps[1].read_delay = 170519;
+    let s = Scenario {
+        seed: 2582633888,
+        multi: MultiSpec {
+            manager: 1,
+            ..calm("mptcp").multi
+        },
+        paths: vec![path(967, [0, 385], &[])],
+        ends,
+        apps,
+        more_addresses: [1, 0],
+        ..calm("fuso")
+    };
+    s.run(true);
+}

@@ -248,7 +248,7 @@ impl Connection {
             .subflows
             .first()
             .map_or(self.config.tcp.min_rto, |s| s.tx.rtt.rto());
-        self.data_timer_at = Some(now + rto * (1 << (self.data_fin_tries - 1).min(16)));
+        self.data_timer_at = Some(now + self.backed_off(rto, self.data_fin_tries - 1));
         self.stalled_since.get_or_insert(now);
     }
 

@@ -419,8 +419,7 @@ impl Connection {
                 .subflows
                 .first()
                 .map_or(self.config.tcp.min_rto, |s| s.tx.rtt.rto());
-            let wait = rto * (1 << self.persist_tries.min(16));
-            self.persist_at = Some(now + wait.min(self.config.tcp.max_rto));
+            self.persist_at = Some(now + self.backed_off(rto, self.persist_tries));
         }
     }
 

@@ -75,12 +75,7 @@ impl Reassembly {
     fn push_ready(&mut self, piece: Payload) {
         self.nxt += piece.len() as u64;
         self.ready_bytes += piece.len() as u64;
-        if let (Some(Payload::Length(n)), Payload::Length(more)) = (self.ready.back_mut(), &piece)
-            && let Some(sum) = n.checked_add(*more)
-        {
-            *n = sum;
-            return;
-        }
+        // Lengths are not merged: a read gives as much as it would of real bytes.
         self.ready.push_back(piece);
     }
 

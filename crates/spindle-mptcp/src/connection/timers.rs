@@ -163,7 +163,7 @@ impl Connection {
             .subflows
             .first()
             .map_or(self.config.tcp.min_rto, |s| s.tx.rtt.rto());
-        let wait = (rto * (1 << self.persist_tries.min(16))).min(self.config.tcp.max_rto);
+        let wait = self.backed_off(rto, self.persist_tries);
         if self.send.unsent_bytes() > 0 {
             self.persist_at = Some(now + wait);
         }
@@ -236,7 +236,7 @@ impl Connection {
                 self.data_timer_at = None;
             } else if self.data_timer_at.is_none() && !self.data_fin_due {
                 self.data_timer_at =
-                    Some(now + self.slowest_rto() * (1 << self.data_fin_tries.min(16)));
+                    Some(now + self.backed_off(self.slowest_rto(), self.data_fin_tries));
             }
             return;
         }
@@ -249,8 +249,13 @@ impl Connection {
             self.subflows.iter().all(|s| s.tx.board.is_empty()) && self.reinjections.is_empty();
         if self.data_timer_at.is_none() && (always || orphaned) {
             self.data_timer_at =
-                Some(now + self.slowest_rto() * (1 << self.data_timer_tries.min(10)));
+                Some(now + self.backed_off(self.slowest_rto(), self.data_timer_tries));
         }
+    }
+
+    /// `rto` doubled `tries` times, within the ceiling of the retransmission timeout.
+    pub(super) fn backed_off(&self, rto: Duration, tries: u32) -> Duration {
+        (rto * (1 << tries.min(16))).min(self.config.tcp.max_rto.max(rto))
     }
 
     fn slowest_rto(&self) -> Duration {

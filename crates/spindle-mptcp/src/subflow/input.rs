@@ -255,10 +255,14 @@ impl Subflow {
             if seg.flags.contains(Flags::CWR) && self.config.tcp.ecn == EcnMode::Classic {
                 self.rx.ece = false;
             }
+        } else if seg.seq_len() == 0 && position + 1 == self.rx.nxt as i64 {
+            // A probe of the window or of our being alive (RFC 9293, sections 3.8.4 and 3.8.6.1): no
+            // attack, so no limit.
+            self.rx.ack_now = true;
         } else if seg.seq_len() > 0 || position < self.rx.nxt as i64 {
             self.challenge(now);
         }
-        if self.state == TcpState::TimeWait {
+        if self.state == TcpState::TimeWait && seg.flags.contains(Flags::FIN) {
             // A repeated FIN restarts the wait (RFC 9293, section 3.10.7.4).
             self.over_at = Some(now + self.config.tcp.msl * 2);
         }

@@ -217,9 +217,10 @@ impl Subflow {
     /// The third ACK of a join has left; it is repeated until the fourth arrives (RFC 8684, section
     /// 3.2).
     pub(crate) fn join_ack_sent(&mut self, now: Instant) {
-        let rto = self.tx.rtt.rto();
+        let (rto, most) = (self.tx.rtt.rto(), self.config.tcp.max_rto);
         if let Origin::Join(j) = &mut self.origin {
-            j.repeat_at = Some(now + rto * (1 << j.repeats.min(6)));
+            let wait = rto * (1 << j.repeats.min(6));
+            j.repeat_at = Some(now + wait.min(most.max(rto)));
         }
     }
 }

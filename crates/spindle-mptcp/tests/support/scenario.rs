@@ -367,12 +367,17 @@ impl Scenario {
     /// Runs it to its end and judges it.
     pub(crate) fn run(&self, real: bool) -> Run {
         let mut run = self.prepare(real);
-        run.to_the_end(LIMIT);
-        judge::at_the_end(&run, USER_TIMEOUT);
-        if NAMES[self.preset].starts_with("fuso") {
-            judge::copied_once(&run, super::CLIENT);
-            judge::copied_once(&run, super::SERVER);
-        }
+        self.finish(&mut run);
         run
+    }
+
+    /// Runs what was prepared to its end and judges it.
+    pub(crate) fn finish(&self, run: &mut Run) {
+        run.to_the_end(LIMIT);
+        judge::at_the_end(run, USER_TIMEOUT);
+        if NAMES[self.preset].starts_with("fuso") {
+            judge::copied_once(run, super::CLIENT);
+            judge::copied_once(run, super::SERVER);
+        }
     }
 }
