@@ -288,7 +288,7 @@ fn unfinished_flows_end_with_exit_code_1() {
     let file = FILE.replace(
         "rate = \"1%\"\non = [\"P1\"]",
         "model = \"black-hole\"\non = [\"H1\"]\nfrom = \"1s\"",
-    ) + "[scenario]\nuser_timeout = \"3s\"\n";
+    ) + "load = \"100kbps\"\n[scenario]\nuser_timeout = \"3s\"\n";
     std::fs::write(dir.path().join("mine.toml"), file).unwrap();
     let out = spindle(&["run", "mine.toml"], dir.path());
     assert_eq!(out.status.code(), Some(1), "{}", text(&out.stdout));

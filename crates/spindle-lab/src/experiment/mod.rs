@@ -255,11 +255,10 @@ fn set_axis(tree: &mut Node, key: &str, value: Node) -> Result<(), ExperimentErr
         value: Value::Table(axes),
         ..
     }) = sweep_mut(tree)
+        && let Some((_, node)) = axes.iter_mut().find(|(axis, _)| swept(axis))
     {
-        if let Some((_, node)) = axes.iter_mut().find(|(axis, _)| swept(axis)) {
-            *node = value;
-            return Ok(());
-        }
+        *node = value;
+        return Ok(());
     }
     tree.set(path_of(key), value)
 }
