@@ -37,8 +37,12 @@ fn compare(s: &Scenario) {
         assert!(same, "segment {k} with bytes: {b:?}\nwith a length: {l:?}");
     }
     assert_eq!(bytes.len(), lengths.len(), "segments");
-    let real = bytes.iter().all(|b| matches!(b.segment.payload, Payload::Bytes(_)) || b.segment.payload.is_empty());
-    let none = lengths.iter().all(|l| matches!(l.segment.payload, Payload::Length(_)));
+    let real = bytes
+        .iter()
+        .all(|b| matches!(b.segment.payload, Payload::Bytes(_)) || b.segment.payload.is_empty());
+    let none = lengths
+        .iter()
+        .all(|l| matches!(l.segment.payload, Payload::Length(_)));
     assert!(real && none, "bytes stay bytes and lengths lengths");
 }
 
@@ -60,7 +64,9 @@ fn bytes_and_lengths_make_the_same_segments() {
         });
         match result {
             Ok(()) => {}
-            Err(TestError::Fail(reason, s)) => panic!("{}: {reason}\nSmallest: {s:?}", NAMES[preset]),
+            Err(TestError::Fail(reason, s)) => {
+                panic!("{}: {reason}\nSmallest: {s:?}", NAMES[preset])
+            }
             Err(e) => panic!("{e}"),
         }
         rng = runner.new_rng();

@@ -127,7 +127,13 @@ fn reinjected_data_are_not_copied_a_second_time() {
                 end: Some((50_330, false)),
             },
             AppSpec {
-                writes: vec![(0, 1), (0, 91_961), (931_699, 5338), (0, 12_202), (1262, 5841)],
+                writes: vec![
+                    (0, 1),
+                    (0, 91_961),
+                    (931_699, 5338),
+                    (0, 12_202),
+                    (1262, 5841),
+                ],
                 read_size: 1,
                 read_delay: 0,
                 end: None,

@@ -50,7 +50,9 @@ pub(crate) fn byte_at(side: usize, offset: u64) -> u8 {
 }
 
 fn content(side: usize, from: u64, len: usize) -> Payload {
-    let bytes: Vec<u8> = (from..from + len as u64).map(|k| byte_at(side, k)).collect();
+    let bytes: Vec<u8> = (from..from + len as u64)
+        .map(|k| byte_at(side, k))
+        .collect();
     Payload::from(bytes)
 }
 
@@ -306,7 +308,11 @@ impl Run {
 
     fn act(&mut self) {
         let now = self.net.now;
-        if self.ops.first().is_some_and(|(t, ..)| self.start + *t <= now) {
+        if self
+            .ops
+            .first()
+            .is_some_and(|(t, ..)| self.start + *t <= now)
+        {
             let (_, side, op) = self.ops.remove(0);
             self.path_op(side, op);
         }
@@ -391,7 +397,11 @@ impl Run {
             let readable = self.net.stacks[side].readable(h);
             judge::at_any_moment(&info, readable, self.buffers[side]);
             let (segments, bytes) = self.net.data_sent[side];
-            assert_eq!((info.total.segments, info.total.bytes), (segments, bytes), "counters and wire");
+            assert_eq!(
+                (info.total.segments, info.total.bytes),
+                (segments, bytes),
+                "counters and wire"
+            );
             let s = &mut self.sides[side];
             judge::new_data_first(&events, s.accepted_before);
             s.accepted_before = s.accepted;

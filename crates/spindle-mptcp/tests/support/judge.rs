@@ -9,9 +9,15 @@ use super::{CLIENT, SERVER};
 /// Bounds and sums that hold whatever happens; `buffers` are those for sending and receiving.
 pub(crate) fn at_any_moment(info: &ConnectionInfo, readable: u64, buffers: (usize, usize)) {
     assert!(info.acknowledged <= info.sent && info.sent <= info.written);
-    assert!(info.written - info.acknowledged <= buffers.0 as u64, "send buffer: {info:#?}");
+    assert!(
+        info.written - info.acknowledged <= buffers.0 as u64,
+        "send buffer: {info:#?}"
+    );
     // The window offered is never more than the buffer, so neither is what is held in order.
-    assert!(readable <= buffers.1 as u64, "receive buffer: {readable} {info:#?}");
+    assert!(
+        readable <= buffers.1 as u64,
+        "receive buffer: {readable} {info:#?}"
+    );
     let t = &info.total;
     let again = t.bytes_retransmitted + t.bytes_recovery + t.bytes_reinjected;
     assert_eq!(t.bytes, info.sent + again, "bytes add up: {info:#?}");
@@ -37,20 +43,38 @@ pub(crate) fn at_the_end(run: &Run, user_timeout: Duration) {
 /// What was read is what was sent, as far as it got.
 fn bytes(run: &Run, side: usize) {
     let (mine, theirs) = (&run.sides[side], &run.sides[1 - side]);
-    assert!(mine.got <= theirs.accepted, "side {side} got more than was sent");
+    assert!(
+        mine.got <= theirs.accepted,
+        "side {side} got more than was sent"
+    );
     if run.net.corrupted[side] == 0 || !fell_back(run) {
         assert_eq!(mine.wrong_at, None, "side {side}: wrong content");
     }
-    let finished = |k: usize| run.sides[k].closed.is_some_and(|c| c.1 == CloseReason::Finished);
+    let finished = |k: usize| {
+        run.sides[k]
+            .closed
+            .is_some_and(|c| c.1 == CloseReason::Finished)
+    };
     if finished(side) {
-        assert_eq!(mine.got, theirs.accepted, "side {side} finished without everything");
-        assert_eq!(theirs.got, mine.accepted, "side {side} finished undelivered");
+        assert_eq!(
+            mine.got, theirs.accepted,
+            "side {side} finished without everything"
+        );
+        assert_eq!(
+            theirs.got, mine.accepted,
+            "side {side} finished undelivered"
+        );
     }
 }
 
 /// Whether the connection went on as plain TCP: corruption is then TCP's to find.
 fn fell_back(run: &Run) -> bool {
-    let plain = |k: usize| run.sides[k].last.as_ref().is_some_and(|i| !i.multipath || i.data.checksum_failures > 0);
+    let plain = |k: usize| {
+        run.sides[k]
+            .last
+            .as_ref()
+            .is_some_and(|i| !i.multipath || i.data.checksum_failures > 0)
+    };
     plain(CLIENT) || plain(SERVER)
 }
 
@@ -70,7 +94,11 @@ fn reason(run: &Run, side: usize, user_timeout: Duration) {
     let (mine, theirs) = (&run.sides[side], &run.sides[1 - side]);
     let Some((at, reason)) = mine.closed else {
         let refused = theirs.closed.is_some_and(|c| c.1 != CloseReason::Finished);
-        assert!(mine.handle.is_none() && refused, "side {side} never closed: {:#?}", mine.last);
+        assert!(
+            mine.handle.is_none() && refused,
+            "side {side} never closed: {:#?}",
+            mine.last
+        );
         return;
     };
     let peer = theirs.closed.map(|c| c.1);
@@ -92,7 +120,11 @@ fn reason(run: &Run, side: usize, user_timeout: Duration) {
             peer.is_some_and(given_up) || some_path_down(run, at, user_timeout)
         }
     };
-    assert!(fits, "side {side}: {reason:?} does not fit, peer {peer:?}: {:#?}", mine.last);
+    assert!(
+        fits,
+        "side {side}: {reason:?} does not fit, peer {peer:?}: {:#?}",
+        mine.last
+    );
 }
 
 /// Whether some path was down at some time of the last half of the user timeout.
@@ -112,17 +144,34 @@ fn counters(run: &Run, side: usize) {
         mine.sent().filter(|s| s.2 > 0).count() as u64,
         "every segment traced"
     );
-    assert_eq!(t.retransmissions, count(SendKind::Retransmission) + count(SendKind::Probe));
-    assert_eq!(t.recoveries, count(SendKind::Recovery) + count(SendKind::Repeat));
-    assert_eq!(info.data.reinjections, count(SendKind::Reinjection), "reinjections");
+    assert_eq!(
+        t.retransmissions,
+        count(SendKind::Retransmission) + count(SendKind::Probe)
+    );
+    assert_eq!(
+        t.recoveries,
+        count(SendKind::Recovery) + count(SendKind::Repeat)
+    );
+    assert_eq!(
+        info.data.reinjections,
+        count(SendKind::Reinjection),
+        "reinjections"
+    );
     let by_kinds = count(SendKind::New) + t.retransmissions + t.recoveries + info.data.reinjections;
     assert_eq!(t.segments, by_kinds);
     let Some(peer) = &theirs.last else { return };
     assert!(peer.received <= info.sent, "received more than was sent");
-    assert!(info.acknowledged <= peer.received, "acknowledged more than arrived");
+    assert!(
+        info.acknowledged <= peer.received,
+        "acknowledged more than arrived"
+    );
     // Data beyond a gap count when they arrive, in-order bytes when the gap is filled.
     assert!(peer.data.bytes_received >= peer.received, "{peer:#?}");
-    let done = |k: usize| run.sides[k].closed.is_some_and(|c| c.1 == CloseReason::Finished);
+    let done = |k: usize| {
+        run.sides[k]
+            .closed
+            .is_some_and(|c| c.1 == CloseReason::Finished)
+    };
     if done(side) && done(1 - side) {
         assert_eq!(info.written, peer.received);
         assert_eq!(peer.data.bytes_received, peer.received, "each byte once");
@@ -153,7 +202,10 @@ pub(crate) fn new_data_first(events: &[TraceEvent], written: u64) {
                 kind: SendKind::New,
                 offset,
                 ..
-            } => assert!(!copied || offset >= written, "a copy before new data: {events:?}"),
+            } => assert!(
+                !copied || offset >= written,
+                "a copy before new data: {events:?}"
+            ),
             _ => {}
         }
     }

@@ -60,6 +60,9 @@ impl Path {
 /// What a hook may decide about a segment on its way: false drops it.
 pub(crate) type Hook = Box<dyn FnMut(Instant, usize, &mut Segment) -> bool>;
 
+/// Chooses a path for a segment.
+pub(crate) type Route = Box<dyn FnMut(&Segment) -> usize>;
+
 /// A segment as it was put on the wire.
 #[derive(Clone, Debug)]
 pub(crate) struct Logged {
@@ -85,7 +88,9 @@ pub(crate) struct Net {
     /// Every segment is encoded, read back and compared.
     pub(crate) check_encoding: bool,
     /// What to choose a path by instead of the hash.
-    pub(crate) route: Option<fn(&Segment) -> usize>,
+    pub(crate) route: Option<Route>,
+    /// What arrives at one moment is all taken in before anything is sent.
+    pub(crate) batch: bool,
     flying: BinaryHeap<Reverse<(Instant, u64)>>,
     segments: HashMap<u64, (usize, Segment)>,
     serial: u64,
@@ -126,6 +131,7 @@ impl Net {
             corrupted: [0; 2],
             check_encoding: true,
             route: None,
+            batch: false,
             flying: BinaryHeap::new(),
             segments: HashMap::new(),
             serial: 0,
@@ -138,8 +144,8 @@ impl Net {
         ((self.rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64) < p
     }
 
-    fn path_of(&self, seg: &Segment) -> usize {
-        if let Some(route) = self.route {
+    fn path_of(&mut self, seg: &Segment) -> usize {
+        if let Some(route) = &mut self.route {
             return route(seg);
         }
         let side = |e: &Endpoint| match e.addr {
@@ -175,7 +181,8 @@ impl Net {
             self.data_sent[side].0 += 1;
             self.data_sent[side].1 += seg.payload.len() as u64;
         }
-        let path = self.paths[self.path_of(&seg)].clone();
+        let path = self.path_of(&seg);
+        let path = self.paths[path].clone();
         let lost = self.chance(path.loss[side]);
         let doubled = self.chance(path.duplicate);
         let marked = self.chance(path.mark);
@@ -234,7 +241,10 @@ impl Net {
 
     /// Runs to the next happening; false if there is none until `until`.
     pub(crate) fn step(&mut self, until: Instant) -> bool {
-        self.pump();
+        let halfway = self.batch && self.next().is_some_and(|t| t <= self.now);
+        if !halfway {
+            self.pump();
+        }
         let arrival = self.flying.peek().map(|Reverse((t, _))| *t);
         let Some(next) = self.next().filter(|t| *t <= until) else {
             return false;
@@ -246,6 +256,10 @@ impl Net {
             };
             if let Some((side, seg)) = self.segments.remove(&serial) {
                 self.stacks[side].receive(self.now, seg);
+            }
+            let more = self.flying.peek().is_some_and(|Reverse((t, _))| *t == next);
+            if self.batch && more {
+                return true;
             }
         } else {
             for s in &mut self.stacks {

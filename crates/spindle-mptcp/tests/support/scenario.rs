@@ -19,8 +19,18 @@ const LIMIT: Duration = Duration::from_secs(4000);
 
 /// The presets that networks are drawn for.
 pub(crate) const NAMES: &[&str] = &[
-    "tcp", "newreno", "dctcp", "tlp", "rack", "proactive", "mptcp", "mptcp-linux", "fuso", "fuso-1",
-    "fuso-8", "mptcp-2",
+    "tcp",
+    "newreno",
+    "dctcp",
+    "tlp",
+    "rack",
+    "proactive",
+    "mptcp",
+    "mptcp-linux",
+    "fuso",
+    "fuso-1",
+    "fuso-8",
+    "mptcp-2",
 ];
 
 /// A path; rates in per mille, times in microseconds.
@@ -163,7 +173,11 @@ fn app() -> impl Strategy<Value = AppSpec> {
         .prop_map(|(writes, read_size, read_delay, end)| AppSpec {
             writes,
             // Slow readers of few bytes would take days.
-            read_size: if read_delay > 2000 { read_size.max(20_000) } else { read_size },
+            read_size: if read_delay > 2000 {
+                read_size.max(20_000)
+            } else {
+                read_size
+            },
             read_delay,
             end,
         })
@@ -232,7 +246,16 @@ pub(crate) fn scenario(corrupt: bool) -> impl Strategy<Value = Scenario> {
 fn address(v6: bool, side: usize, n: usize) -> IpAddr {
     let (side, n) = (side as u8, n as u8);
     if v6 {
-        IpAddr::V6(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, u16::from(side), 1 + u16::from(n)))
+        IpAddr::V6(Ipv6Addr::new(
+            0xfd00,
+            0,
+            0,
+            0,
+            0,
+            0,
+            u16::from(side),
+            1 + u16::from(n),
+        ))
     } else {
         IpAddr::V4(Ipv4Addr::new(10, side, n, 1))
     }
@@ -341,7 +364,11 @@ impl Scenario {
             Endpoint::new(address(self.v6, 1, 0), 80),
         );
         let apps = self.apps.clone().map(|a| App {
-            writes: a.writes.iter().map(|(g, n)| (Duration::from_micros(*g), *n)).collect(),
+            writes: a
+                .writes
+                .iter()
+                .map(|(g, n)| (Duration::from_micros(*g), *n))
+                .collect(),
             read_size: a.read_size as usize,
             read_delay: Duration::from_micros(a.read_delay),
             end: match a.end {

@@ -1,0 +1,251 @@
+//! The scenario of the FUSO slides (21 to 44, catalogue A1.5), segment by segment: three subflows,
+//! packets P1 to P5, P2 lost.
+//!
+//! Each subflow starts with a window of one packet, so P1, P2 and P3 leave on one each. P3 is
+//! acknowledged first and lets P4 and P5 out behind it; then P1, P4 and P5 are acknowledged
+//! together. Now there is spare window and nothing new to send. The client is the sender, since it
+//! opens the subflows and so numbers them.
+
+mod support;
+
+use std::sync::Arc;
+
+use spindle_mptcp::scheduler::SchedulerKind;
+use spindle_mptcp::{Config, Event, Handle, InitialWindow, SendKind, TraceKind, preset};
+use spindle_units::{Duration, Instant};
+use spindle_wire::{DataNumber, Endpoint, Payload};
+use support::{CLIENT as SENDER, Net, Path, SERVER as RECEIVER, endpoint};
+
+/// Payload bytes of a full segment: an MSS of 1032 less 12 for timestamps and 20 for the DSS.
+const PACKET: u32 = 1000;
+const REQUEST: u32 = 100;
+
+/// A data segment of the sender: microseconds since it was written, subflow, kind, first packet
+/// (1 is P1), bytes.
+type Sent = (u64, u8, SendKind, u64, u32);
+
+fn config(name: &str) -> Arc<Config> {
+    let mut c = preset(name).expect("a preset").config;
+    c.tcp.mss = PACKET + 32;
+    c.tcp.initial_window = InitialWindow::PerSubflow(1);
+    c.tcp.min_rto = Duration::from_millis(5);
+    c.tcp.msl = Duration::from_secs(1);
+    if let Some(m) = &mut c.multipath {
+        // One packet on each subflow in turn, as the slides have it.
+        m.scheduler = SchedulerKind::RoundRobin;
+    }
+    Arc::new(c)
+}
+
+/// What happened to the five packets.
+#[derive(Debug)]
+struct Outcome {
+    sent: Vec<Sent>,
+    /// The same from the wire: time, subflow, first packet, bytes, whether it arrived.
+    wire: Vec<(u64, u8, u64, u32, bool)>,
+    /// When the receiver had read everything.
+    done: u64,
+    /// Retransmission timeouts up to then, and in all.
+    timeouts: (usize, usize),
+}
+
+struct Scene {
+    net: Net,
+    sender: Handle,
+    receiver: Handle,
+    /// The sender's port on each subflow, in order.
+    ports: Vec<u16>,
+}
+
+/// Connects and waits until three subflows are there, with RTTs of 400, 460 and 200 us.
+fn connect(name: &str) -> Scene {
+    let paths = [200, 230, 100].map(|us| Path::clean(Duration::from_micros(us)));
+    let mut net = Net::new(1, paths.to_vec());
+    let mut known: Vec<u16> = Vec::new();
+    net.route = Some(Box::new(move |seg| {
+        let port = if seg.src.port == 80 {
+            seg.dst.port
+        } else {
+            seg.src.port
+        };
+        known.iter().position(|p| *p == port).unwrap_or_else(|| {
+            known.push(port);
+            known.len() - 1
+        })
+    }));
+    net.batch = true;
+    let at = |last, port| -> Endpoint { endpoint(last, port) };
+    net.stacks[RECEIVER]
+        .listen(at(2, 80), config(name))
+        .expect("free");
+    let sender = net.stacks[SENDER]
+        .connect(net.now, at(1, 0), at(2, 80), config(name))
+        .expect("connects");
+    let end = net.now + Duration::from_millis(4);
+    while net.events.len() < 2 && net.step(end) {}
+    let accepted = net.events.iter().find_map(|(_, _, e)| match e {
+        Event::Accepted { handle, .. } => Some(*handle),
+        _ => None,
+    });
+    let receiver = accepted.expect("accepted");
+    // Joins may begin once the receiver has shown that it has the keys (RFC 8684, section 3.1).
+    let request = Payload::Length(REQUEST);
+    let written = net.stacks[RECEIVER].send(net.now, receiver, request);
+    assert_eq!(written, Ok(REQUEST as usize));
+    while net.step(end) {}
+    let info = net.stacks[SENDER].info(sender).expect("there");
+    assert_eq!(info.received, u64::from(REQUEST));
+    let rtts: Vec<_> = info
+        .subflows
+        .iter()
+        .filter_map(|s| Some(s.srtt?.as_micros()))
+        .collect();
+    assert_eq!(rtts, [400, 460, 200], "measured by the handshakes");
+    assert!(info.subflows.iter().all(|s| s.mss == u64::from(PACKET)));
+    let ports = info.subflows.iter().map(|s| s.local.port).collect();
+    net.now = end;
+    Scene {
+        net,
+        sender,
+        receiver,
+        ports,
+    }
+}
+
+/// Sends P1 to P5 and loses P2.
+fn transfer(name: &str) -> Outcome {
+    let Scene {
+        mut net,
+        sender,
+        receiver,
+        ports,
+    } = connect(name);
+    let start = net.now;
+    let us = move |t: Instant| t.since(start).as_micros();
+    let (lossy, mut lost) = (ports[1], false);
+    net.keep_log = true;
+    net.hook = Some(Box::new(move |_, side, seg| {
+        let hit = side == SENDER && seg.src.port == lossy && !seg.payload.is_empty() && !lost;
+        lost |= hit;
+        !hit
+    }));
+    net.stacks[SENDER].set_trace(sender, true);
+    let five = Payload::Length(5 * PACKET);
+    assert_eq!(
+        net.stacks[SENDER].send(net.now, sender, five),
+        Ok(5 * PACKET as usize)
+    );
+    let (mut left, mut done) = (5 * u64::from(PACKET), None);
+    while net.step(start + Duration::from_millis(100)) {
+        while let Ok(Some(p)) = net.stacks[RECEIVER].recv(net.now, receiver, usize::MAX) {
+            left -= p.len() as u64;
+        }
+        if left == 0 {
+            done.get_or_insert(us(net.now));
+        }
+    }
+    let done = done.expect("delivered");
+    let (mut sent, mut timeouts) = (Vec::new(), (0, 0));
+    for e in net.stacks[SENDER].take_trace(sender) {
+        match e.kind {
+            TraceKind::Sent {
+                kind, offset, len, ..
+            } => {
+                sent.push((
+                    us(e.at),
+                    e.subflow,
+                    kind,
+                    1 + offset / u64::from(PACKET),
+                    len,
+                ));
+            }
+            TraceKind::Timeout => {
+                timeouts.0 += usize::from(us(e.at) <= done);
+                timeouts.1 += 1;
+            }
+            _ => {}
+        }
+    }
+    let mut first = None;
+    let data = net
+        .log
+        .iter()
+        .filter(|l| l.side == SENDER && !l.segment.payload.is_empty());
+    let wire = data.map(|l| {
+        let map = l
+            .segment
+            .options
+            .dss
+            .and_then(|d| d.mapping)
+            .expect("every segment is mapped");
+        let DataNumber::Low(dsn) = map.dsn else {
+            panic!("four bytes")
+        };
+        let offset = dsn.wrapping_sub(*first.get_or_insert(dsn));
+        let subflow = ports
+            .iter()
+            .position(|p| *p == l.segment.src.port)
+            .expect("known") as u8;
+        let packet = 1 + u64::from(offset / PACKET);
+        (
+            us(l.at),
+            subflow,
+            packet,
+            l.segment.payload.len() as u32,
+            l.arrives,
+        )
+    });
+    let wire = wire.collect();
+    Outcome {
+        sent,
+        wire,
+        done,
+        timeouts,
+    }
+}
+
+/// P1 to P5 as they leave with or without proactive recovery.
+const ORIGINALS: [Sent; 5] = [
+    (0, 0, SendKind::New, 1, PACKET),
+    (0, 1, SendKind::New, 2, PACKET),
+    (0, 2, SendKind::New, 3, PACKET),
+    (200, 2, SendKind::New, 4, PACKET),
+    (200, 2, SendKind::New, 5, PACKET),
+];
+
+fn check_wire(r: &Outcome) {
+    let from_trace = r.sent.iter().map(|s| (s.0, s.1, s.3, s.4));
+    let from_wire = r.wire.iter().map(|w| (w.0, w.1, w.2, w.3));
+    assert!(from_trace.eq(from_wire), "{r:#?}");
+    let lost: Vec<_> = r.wire.iter().filter(|w| !w.4).map(|w| w.2).collect();
+    assert_eq!(lost, [2], "P2 and nothing else");
+}
+
+#[test]
+fn fuso_sends_p2_again_on_the_best_subflow_as_soon_as_there_is_window() {
+    let r = transfer("fuso-3");
+    let mut wanted = ORIGINALS.to_vec();
+    // At 400 us P1, P4 and P5 are acknowledged. Only the second subflow has something left, so it
+    // is the worst; of the others the third is the best, by RTT since none has retransmitted.
+    wanted.push((400, 2, SendKind::Recovery, 2, PACKET));
+    // The worst subflow is not told (A1.1, rule 7): its own timer still fires, too late to matter.
+    wanted.push((5000, 1, SendKind::Retransmission, 2, PACKET));
+    assert_eq!(r.sent, wanted);
+    check_wire(&r);
+    assert_eq!(r.done, 500, "one way over the third subflow");
+    assert_eq!(r.timeouts, (0, 1));
+}
+
+#[test]
+fn mptcp_waits_for_the_timeout_with_p2() {
+    let r = transfer("mptcp-3");
+    let mut wanted = ORIGINALS.to_vec();
+    wanted.push((5000, 1, SendKind::Retransmission, 2, PACKET));
+    assert_eq!(r.sent, wanted);
+    check_wire(&r);
+    assert_eq!(
+        r.done, 5230,
+        "one way over the second subflow after its timeout"
+    );
+    assert_eq!(r.timeouts, (1, 1));
+}
