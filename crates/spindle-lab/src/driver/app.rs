@@ -24,6 +24,9 @@ const PREPARATION: Duration = Duration::from_secs(40);
 /// How long a run goes on after its last flow, so that late timeouts are seen.
 const EPILOGUE: Duration = Duration::from_millis(200);
 
+/// How long connections may take to close once the measurement is over.
+const FAREWELL: Duration = Duration::from_secs(2);
+
 /// Something the application wants to do at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Wake {
@@ -33,8 +36,10 @@ enum Wake {
     Prepared,
     /// Start measuring.
     Measure,
-    /// The run is over.
+    /// The measurement is over; connections are closed.
     End,
+    /// The run is over, whatever is still open.
+    Gone,
 }
 
 /// What became of one flow.
@@ -105,6 +110,8 @@ pub(crate) struct App {
     pending: u32,
     pub(crate) dirty: Vec<u32>,
     pub(crate) finished: bool,
+    /// The result, once the measurement is over.
+    measured: Option<RunResult>,
     result: RunResult,
     record: Option<u32>,
     pub(crate) recording: Option<Recording>,
@@ -159,6 +166,7 @@ impl App {
             chains: HashMap::new(),
             dirty: Vec::new(),
             finished: false,
+            measured: None,
             record,
             recording: None,
         }
@@ -264,8 +272,27 @@ impl App {
                     }
                 }
                 Wake::Measure => self.measure(now, stacks),
-                Wake::End => self.finished = true,
+                Wake::End => self.end(now, stacks),
+                Wake::Gone => self.finished = true,
             }
+        }
+    }
+
+    /// The measurement is over: what was measured is kept, and connections are closed as
+    /// applications do, so that captures end with their farewells.
+    fn end(&mut self, now: Instant, stacks: &mut [Stack]) {
+        self.measured = Some(self.measure_result(stacks));
+        for conn in &self.conns {
+            stacks[conn.client_host as usize].close(now, conn.client);
+            self.dirty.push(conn.client_host);
+        }
+        self.wake(now + FAREWELL, Wake::Gone);
+        self.finish_if_closed();
+    }
+
+    fn finish_if_closed(&mut self) {
+        if self.measured.is_some() && self.conns.iter().all(|c| c.dead) {
+            self.finished = true;
         }
     }
 
@@ -585,6 +612,11 @@ impl App {
             return;
         }
         conn.dead = true;
+        if self.measured.is_some() {
+            self.finish_if_closed();
+            return;
+        }
+        let conn = &mut self.conns[c as usize];
         let waiting = std::mem::take(&mut conn.waiting);
         for (flow, _) in waiting {
             if flow == WARM_UP {
@@ -628,13 +660,21 @@ impl App {
         self.finished = true;
     }
 
-    /// The flows, in the order of the plan.
-    pub(crate) fn flows(&self) -> &[FlowState] {
-        &self.flows
+    /// The flows and their sizes, in the order of the plan.
+    pub(crate) fn flows(&self) -> impl Iterator<Item = (&FlowState, u64)> {
+        self.flows
+            .iter()
+            .zip(self.plan.flows.iter().map(|f| f.bytes))
     }
 
     /// The run's result but for the engine's own numbers.
     pub(crate) fn result(&self, stacks: &[Stack]) -> RunResult {
+        self.measured
+            .clone()
+            .unwrap_or_else(|| self.measure_result(stacks))
+    }
+
+    fn measure_result(&self, stacks: &[Stack]) -> RunResult {
         let mut result = self.result.clone();
         result.fct_ns = self.completion_times();
         let mut waited_for = 0;
