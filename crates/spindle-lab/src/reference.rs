@@ -15,7 +15,7 @@ use spindle_wire::{Payload, Segment};
 use crate::driver::packet::Carried;
 use crate::driver::world::{Happening, Wire, World};
 use crate::driver::{RunError, endpoint};
-use crate::experiment::scenario::BulkFlow;
+use crate::experiment::flows::BulkFlow;
 use crate::metrics::show_us;
 use crate::output::peak_rss_bytes;
 use crate::rng::Streams;

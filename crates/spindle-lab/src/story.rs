@@ -64,9 +64,12 @@ impl<'a> Search<'a> {
     }
 }
 
+/// A flow this large fills a picture; smaller ones are taken only for want of larger ones.
+const WORTH_DRAWING: u64 = 20_000;
+
 /// Flows that recovered, those first that the other transport made wait longest with a timeout.
 fn candidates(ours: &[FlowOutcome], theirs: &[FlowOutcome]) -> Vec<u32> {
-    let mut list: Vec<(u64, u32)> = ours
+    let mut list: Vec<(bool, u64, u32)> = ours
         .iter()
         .enumerate()
         .filter(|(_, f)| f.recoveries > 0 && f.timeouts == 0 && f.fct_ns.is_some())
@@ -75,14 +78,12 @@ fn candidates(ours: &[FlowOutcome], theirs: &[FlowOutcome]) -> Vec<u32> {
                 .get(i)
                 .filter(|o| o.timeouts > 0)
                 .and_then(|o| o.fct_ns);
-            (
-                other.unwrap_or(0).saturating_sub(f.fct_ns.unwrap_or(0)),
-                i as u32,
-            )
+            let gain = other.unwrap_or(0).saturating_sub(f.fct_ns.unwrap_or(0));
+            (f.bytes >= WORTH_DRAWING && gain > 0, gain, i as u32)
         })
         .collect();
-    list.sort_by_key(|(gain, flow)| (std::cmp::Reverse(*gain), *flow));
-    list.into_iter().map(|(_, flow)| flow).collect()
+    list.sort_by_key(|(large, gain, flow)| (!large, std::cmp::Reverse(*gain), *flow));
+    list.into_iter().map(|(.., flow)| flow).collect()
 }
 
 /// Whether lost data were brought by a recovery copy on another subflow.

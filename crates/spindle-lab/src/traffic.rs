@@ -79,13 +79,6 @@ pub fn plan(
     match &scenario.traffic {
         Traffic::Requests(r) => requests(r, hosts, streams, share(r.flows)),
         Traffic::Incast(i) => incast(i, hosts, share(i.rounds)),
-        Traffic::Flows(_) => Ok(Plan {
-            connections: Vec::new(),
-            warm_up: 0,
-            idle: Duration::ZERO,
-            request: 0,
-            flows: Vec::new(),
-        }),
     }
 }
 

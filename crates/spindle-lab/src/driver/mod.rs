@@ -106,6 +106,8 @@ impl<'a> RunRequest<'a> {
 /// What one flow of a run was like.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowOutcome {
+    /// Response bytes.
+    pub bytes: u64,
     /// Completion time in nanoseconds; none if it did not complete.
     pub fct_ns: Option<u64>,
     /// Timeouts while it was under way.
@@ -298,7 +300,8 @@ impl Run {
         result.events = simulation.events();
         result.packet_hops = simulation.packet_hops();
         result.sim_ns = simulation.now().as_nanos();
-        let flows = self.app.flows().iter().map(|f| FlowOutcome {
+        let flows = self.app.flows().map(|(f, bytes)| FlowOutcome {
+            bytes,
             fct_ns: f
                 .issued
                 .zip(f.completed)

@@ -2,7 +2,24 @@
 
 use spindle_units::Duration;
 
-use super::scenario::BulkFlow;
+/// A one-way transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BulkFlow {
+    /// Its number in the list.
+    pub id: u64,
+    /// Sending host, from 0.
+    pub src: u32,
+    /// Receiving host, from 0.
+    pub dst: u32,
+    /// Full packets to send.
+    pub packets: u64,
+    /// When it starts.
+    pub start: Duration,
+    /// Path number of the data, if prescribed (reference flows).
+    pub forward_path: u32,
+    /// Path number of the acknowledgements.
+    pub reverse_path: u32,
+}
 
 /// Why a flow list cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -143,10 +143,7 @@ impl Experiment {
             .map(|p| p.scenario.traffic.flows())
             .min()
             .unwrap_or(1);
-        match self.points.first().map(|p| &p.scenario.traffic) {
-            Some(scenario::Traffic::Flows(_)) => 1,
-            _ => MIN_RUNS.div_ceil(self.seeds).clamp(1, flows),
-        }
+        MIN_RUNS.div_ceil(self.seeds).clamp(1, flows)
     }
 
     /// Reads an experiment from a file, with what the command line lays over it.
@@ -401,15 +398,12 @@ fn point(
 ) -> Result<Point, ExperimentError> {
     let root = Section::new("", tree)?;
     let scenario = read::scenario(&root, context)?;
-    let parts: Vec<String> = ["topology", "loss", "traffic", "scenario"]
-        .iter()
-        .map(|key| tree.get(key).map(Node::canonical).unwrap_or_default())
-        .collect();
-    let bytes: Vec<&[u8]> = parts.iter().map(String::as_bytes).collect();
+    // The scenario as it was understood: defaults and the contents of files it names are in it.
+    let hash = hash64(&[format!("{scenario:?}").as_bytes()]);
     Ok(Point {
         set,
         scenario,
-        hash: hash64(&bytes),
+        hash,
     })
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use spindle_fabric::{HostId, Network};
 use spindle_units::{BitRate, Duration};
 
+use super::Context;
 use super::error::ExperimentError;
 use super::node::{Node, Value};
 use super::scenario::{
@@ -13,7 +14,6 @@ use super::scenario::{
     Pairing, Requests, Scenario, Topology, Traffic, Window,
 };
 use super::section::{Section, Share, Size};
-use super::{Context, flows};
 use crate::driver::{build_standard, links};
 use crate::workload::{Cdf, NAMED, SizeSampler, Sizes};
 
@@ -244,19 +244,11 @@ fn host_known(s: &Section<'_>, key: &str, name: &str, network: Option<&Network>)
 }
 
 fn traffic(s: Section<'_>, network: Option<&Network>, context: &Context<'_>) -> Result<Traffic> {
-    let kind = s.choice("kind", &[("requests", 0), ("incast", 1), ("flows", 2)])?;
+    let kind = s.choice("kind", &[("requests", 0), ("incast", 1)])?;
     let traffic = match kind {
-        None => return Err(s.error("kind", "missing, want one of requests, incast, flows")),
+        None => return Err(s.error("kind", "missing, want one of requests, incast")),
         Some(0) => Traffic::Requests(requests(&s, network, context)?),
-        Some(1) => Traffic::Incast(incast(&s, network)?),
-        _ => {
-            let name: String = s.need("file")?;
-            let path = context.directory.join(&name);
-            let text = std::fs::read_to_string(&path)
-                .map_err(|e| s.error("file", format!("cannot read {}: {e}", path.display())))?;
-            let list = flows::parse(&text).map_err(|e| s.error("file", format!("{name}: {e}")))?;
-            Traffic::Flows(Arc::new(list))
-        }
+        Some(_) => Traffic::Incast(incast(&s, network)?),
     };
     s.finish()?;
     Ok(traffic)

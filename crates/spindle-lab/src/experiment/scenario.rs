@@ -1,7 +1,5 @@
 //! One point of an experiment with every value resolved: network, loss, traffic, host settings.
 
-use std::sync::Arc;
-
 use spindle_units::{BitRate, Duration};
 
 use crate::workload::SizeSampler;
@@ -130,8 +128,6 @@ pub enum Traffic {
     Requests(Requests),
     /// All servers answer one client at once, round after round.
     Incast(Incast),
-    /// One-way transfers from a list.
-    Flows(Arc<Vec<BulkFlow>>),
 }
 
 /// Request/response traffic.
@@ -208,25 +204,6 @@ pub struct Incast {
     pub idle: Duration,
     /// Rounds per transport and seed.
     pub rounds: u64,
-}
-
-/// A one-way transfer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BulkFlow {
-    /// Its number in the list.
-    pub id: u64,
-    /// Sending host, from 0.
-    pub src: u32,
-    /// Receiving host, from 0.
-    pub dst: u32,
-    /// Full packets to send.
-    pub packets: u64,
-    /// When it starts.
-    pub start: Duration,
-    /// Path number of the data, if prescribed (reference flows).
-    pub forward_path: u32,
-    /// Path number of the acknowledgements.
-    pub reverse_path: u32,
 }
 
 /// Settings of hosts that belong to the scenario and hold for every transport (DESIGN, principle 3).
@@ -312,7 +289,6 @@ impl Traffic {
         match self {
             Self::Requests(r) => r.flows,
             Self::Incast(i) => i.rounds,
-            Self::Flows(list) => list.len() as u64,
         }
     }
 }
