@@ -17,7 +17,7 @@ pub(crate) struct Search<'a> {
 }
 
 /// How many candidates are recorded before giving up.
-const ATTEMPTS: usize = 12;
+const ATTEMPTS: usize = 20;
 
 impl<'a> Search<'a> {
     /// A flow that the first transport completed without a timeout although it lost data, and that
@@ -28,7 +28,9 @@ impl<'a> Search<'a> {
         first: &'a TransportName,
         other: Option<&'a TransportName>,
     ) -> Option<FlowTrace> {
-        let ours = driver::run(&self.request(first)).ok()?.flows;
+        let mut request = self.request(first);
+        request.count_losses = true;
+        let ours = driver::run(&request).ok()?.flows;
         let theirs = match other {
             Some(other) => driver::run(&self.request(other)).ok()?.flows,
             None => Vec::new(),
@@ -72,7 +74,7 @@ fn candidates(ours: &[FlowOutcome], theirs: &[FlowOutcome]) -> Vec<u32> {
     let mut list: Vec<(bool, u64, u32)> = ours
         .iter()
         .enumerate()
-        .filter(|(_, f)| f.recoveries > 0 && f.timeouts == 0 && f.fct_ns.is_some())
+        .filter(|(_, f)| f.losses > 0 && f.recoveries > 0 && f.timeouts == 0 && f.fct_ns.is_some())
         .map(|(i, f)| {
             let other = theirs
                 .get(i)

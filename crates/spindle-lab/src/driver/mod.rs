@@ -26,8 +26,8 @@ use crate::metrics::RunResult;
 use crate::pcap::{PcapError, PcapWriter};
 use crate::registry::{Registry, Transport};
 use crate::rng::Streams;
-use crate::traffic::{PlanError, plan};
-use app::{App, Usage};
+use crate::traffic::{PlanError, PlannedFlow, plan};
+use app::{App, FlowState, Usage};
 use conn::Content;
 use world::{Balanced, Happening, World};
 
@@ -80,6 +80,8 @@ pub struct RunRequest<'a> {
     pub pcap: Option<PathBuf>,
     /// Record this flow (its number within the part) and stop when it is complete.
     pub record: Option<u32>,
+    /// Count lost data per flow, [`FlowOutcome::losses`].
+    pub count_losses: bool,
 }
 
 impl<'a> RunRequest<'a> {
@@ -99,6 +101,7 @@ impl<'a> RunRequest<'a> {
             payload: None,
             pcap: None,
             record: None,
+            count_losses: false,
         }
     }
 }
@@ -108,6 +111,9 @@ impl<'a> RunRequest<'a> {
 pub struct FlowOutcome {
     /// Response bytes.
     pub bytes: u64,
+    /// Data segments dropped on their way to its client while it was under way, if they were to be
+    /// counted; those of the client's other flows at that time among them.
+    pub losses: u64,
     /// Completion time in nanoseconds; none if it did not complete.
     pub fct_ns: Option<u64>,
     /// Timeouts while it was under way.
@@ -215,7 +221,7 @@ pub fn run(request: &RunRequest<'_>) -> Result<RunOutput, RunError> {
         )?),
         None => None,
     };
-    let recording = request.record.is_some();
+    let recording = request.record.is_some() || request.count_losses;
     let mut run = Run {
         world,
         app,
@@ -300,22 +306,42 @@ impl Run {
         result.events = simulation.events();
         result.packet_hops = simulation.packet_hops();
         result.sim_ns = simulation.now().as_nanos();
-        let flows = self.app.flows().map(|(f, bytes)| FlowOutcome {
-            bytes,
-            fct_ns: f
-                .issued
-                .zip(f.completed)
-                .map(|(a, b)| b.since(a).as_nanos()),
-            timeouts: f.timeouts,
-            recoveries: f.recoveries,
-        });
-        let flows = flows.collect();
+        let lost: Vec<(Instant, Option<u32>)> = self
+            .seen
+            .iter()
+            .filter(|s| s.dropped_by.is_some())
+            .map(|s| (s.at, host_of(&s.dst)))
+            .collect();
+        let flows = self
+            .app
+            .flows()
+            .map(|(f, planned)| outcome(f, planned, &lost))
+            .collect();
         let recording = self.app.recording.map(|r| (r, self.seen));
         Ok(RunOutput {
             result,
             flows,
             recording,
         })
+    }
+}
+
+/// What became of a flow; `lost` are dropped data segments, by time, and where they were going.
+fn outcome(f: &FlowState, planned: &PlannedFlow, lost: &[(Instant, Option<u32>)]) -> FlowOutcome {
+    let span = f.issued.zip(f.completed);
+    let losses = span.map_or(0, |(from, to)| {
+        let start = lost.partition_point(|(at, _)| *at < from);
+        let during = lost[start..].iter().take_while(|(at, _)| *at <= to);
+        during
+            .filter(|(_, host)| *host == Some(planned.client))
+            .count()
+    });
+    FlowOutcome {
+        bytes: planned.bytes,
+        losses: losses as u64,
+        fct_ns: span.map(|(from, to)| to.since(from).as_nanos()),
+        timeouts: f.timeouts,
+        recoveries: f.recoveries,
     }
 }
 

@@ -1,0 +1,173 @@
+//! Before the measurement: connections opened, warmed, and left idle.
+
+use spindle_mptcp::Stack;
+use spindle_units::{Duration, Instant};
+
+use super::{App, WARM_UP, Wake};
+use crate::driver::conn::Conn;
+use crate::driver::endpoint;
+use crate::registry::Application;
+use crate::rng::Purpose;
+use crate::traffic::Start;
+
+/// The port servers listen on.
+const PORT: u16 = 80;
+/// How long connections may take to be set up and warmed before the measurement starts all the
+/// same (our choice: five SYNs are gone by then).
+const PREPARATION: Duration = Duration::from_secs(40);
+
+impl App {
+    /// Listens and opens the persistent connections.
+    pub(crate) fn start(&mut self, now: Instant, stacks: &mut [Stack]) {
+        let mut servers: Vec<u32> = self.plan.connections.iter().map(|c| c.1).collect();
+        servers.extend(self.plan.flows.iter().map(|f| f.server));
+        servers.sort_unstable();
+        servers.dedup();
+        for host in servers {
+            let local = endpoint(host, PORT);
+            // A fresh stack has nothing bound, so this cannot be refused.
+            let _ = stacks[host as usize].listen(local, self.usage.config.clone());
+        }
+        let pairs = self.plan.connections.clone();
+        for &(client, server) in &pairs {
+            self.open(now, client, server, false, stacks);
+        }
+        if matches!(self.usage.application, Application::Replicated { .. }) {
+            for &(client, server) in &pairs {
+                self.open(now, client, server, true, stacks);
+            }
+        }
+        self.warming = self.conns.len() as u32;
+        for (i, conn) in self.conns.iter().enumerate().rev() {
+            self.to_warm
+                .entry(conn.client_host)
+                .or_default()
+                .push(i as u32);
+        }
+        match self.warming {
+            0 => self.wake(now, Wake::Measure),
+            _ => self.wake(now + PREPARATION, Wake::Prepared),
+        }
+    }
+
+    /// Opens a connection from a port of its own stream, so that the n-th connection has the same
+    /// ports under every transport. None if the stack refuses.
+    pub(super) fn open(
+        &mut self,
+        now: Instant,
+        client: u32,
+        server: u32,
+        replica: bool,
+        stacks: &mut [Stack],
+    ) -> Option<u32> {
+        let index = self.conns.len() as u32;
+        let number = if replica {
+            u64::from(index) | 1 << 32
+        } else {
+            u64::from(index)
+        };
+        let mut ports = self.streams.stream(Purpose::Ports, number);
+        // RFC 6335: 49152 and up are for such use; more room keeps thousands of connections apart.
+        const ATTEMPTS: u32 = 64;
+        for _ in 0..ATTEMPTS {
+            let local = endpoint(client, 10_000 + ports.below(55_000) as u16);
+            let taken = self
+                .by_endpoint
+                .get(&local)
+                .is_some_and(|c| !self.conns[*c as usize].dead);
+            let remote = endpoint(server, PORT);
+            let config = self.usage.config.clone();
+            if taken {
+                continue;
+            }
+            if let Ok(handle) = stacks[client as usize].connect(now, local, remote, config) {
+                self.conns.push(Conn::new(client, server, handle, replica));
+                self.by_handle.insert((client, handle), index);
+                self.by_endpoint.insert(local, index);
+                self.dirty.push(client);
+                return Some(index);
+            }
+        }
+        None
+    }
+
+    /// Warms the client's next connection, or, if it was warmed before all its subflows had come
+    /// up (a client joins only once its first data are acknowledged, RFC 8684 section 3.2), once
+    /// more, so that every subflow has carried data ([F] section 5.2: "to activate all the
+    /// sub-flows").
+    pub(super) fn warm_next(&mut self, now: Instant, client: u32, stacks: &mut [Stack]) {
+        if self.measuring.is_some() || self.warming == 0 {
+            return;
+        }
+        let planned = self.usage.config.planned_subflows();
+        let Some(&c) = self.to_warm.get(&client).and_then(|list| list.last()) else {
+            return;
+        };
+        let conn = &mut self.conns[c as usize];
+        let whole = conn.joined + 1 >= planned;
+        match (conn.dead, conn.connected && conn.waiting.is_empty()) {
+            (true, _) => self.warmed(now, c, stacks),
+            (false, false) => {}
+            (false, true) if self.plan.warm_up == 0 => self.warmed(now, c, stacks),
+            (false, true) if conn.received > 0 && whole && conn.warmed_whole => {
+                self.warmed(now, c, stacks);
+            }
+            (false, true) if conn.received > 0 && !whole => {}
+            (false, true) => {
+                conn.warmed_whole = whole;
+                conn.ask(WARM_UP, self.plan.request, self.plan.warm_up);
+                conn.push_request(now, &mut stacks[client as usize]);
+                self.dirty.push(client);
+            }
+        }
+    }
+
+    /// A warm-up response is there. If all subflows came up while it was under way, they took part.
+    pub(super) fn warm_up_done(&mut self, now: Instant, c: u32, stacks: &mut [Stack]) {
+        let planned = self.usage.config.planned_subflows();
+        let conn = &mut self.conns[c as usize];
+        conn.warmed_whole |= conn.joined + 1 >= planned;
+        let client = conn.client_host;
+        self.warm_next(now, client, stacks);
+    }
+
+    /// A connection is as warm as it will be.
+    pub(super) fn warmed(&mut self, now: Instant, c: u32, stacks: &mut [Stack]) {
+        let client = self.conns[c as usize].client_host;
+        let list = self.to_warm.entry(client).or_default();
+        if list.last() != Some(&c) || self.warming == 0 {
+            return;
+        }
+        list.pop();
+        self.warming -= 1;
+        match self.warming {
+            0 => self.wake(now + self.plan.idle, Wake::Measure),
+            _ => self.warm_next(now, client, stacks),
+        }
+    }
+
+    pub(super) fn measure(&mut self, now: Instant, stacks: &mut [Stack]) {
+        if self.measuring.is_some() {
+            return;
+        }
+        self.measuring = Some(now);
+        for c in 0..self.conns.len() {
+            self.conns[c].base = self.conns[c].totals(stacks);
+        }
+        // Chains of flows that wait for the one before, the next last.
+        for (i, flow) in self.plan.flows.iter().enumerate().rev() {
+            if let Start::After(_) = flow.start {
+                self.chains.entry(flow.client).or_default().push(i as u32);
+            }
+        }
+        let mut clients: Vec<u32> = self.chains.keys().copied().collect();
+        clients.sort_unstable();
+        for client in clients {
+            self.next_in_chain(now, client);
+        }
+        self.next_timed_issue(now);
+        if self.pending == 0 {
+            self.wake(now, Wake::End);
+        }
+    }
+}
