@@ -8,6 +8,7 @@ mod config;
 mod connection;
 mod host;
 mod presets;
+mod random;
 pub mod recovery;
 pub mod stage;
 mod subflow;

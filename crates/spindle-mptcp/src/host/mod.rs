@@ -18,7 +18,6 @@ use spindle_units::Instant;
 use spindle_wire::{Endpoint, Flags, MpJoin, Payload, Segment};
 
 pub use event::{Event, StackError};
-use ports::mix;
 pub use table::Handle;
 use table::{FourTuple, Table};
 
@@ -26,6 +25,7 @@ use crate::config::Config;
 use crate::connection::info::ConnectionInfo;
 use crate::connection::trace::TraceEvent;
 use crate::connection::{Connection, Happening, NewConnection, Role};
+use crate::random::mix;
 use crate::subflow::TcpState;
 use crate::subflow::output::reset_for;
 use keys::Secret;

@@ -1,25 +1,17 @@
 //! Local ports: a stream of its own for every (connection, subflow), so that the ports one draws do
 //! not depend on what others do.
 
+use crate::random::{mix, reduce};
+
 /// The ephemeral range (RFC 6335, section 6: 49152-65535; widened to what today's kernels use).
 const FIRST: u16 = 32_768;
 const LAST: u16 = 60_999;
-
-/// Mixes two numbers into one (the finaliser of SplitMix64 over both).
-pub(crate) fn mix(a: u64, b: u64) -> u64 {
-    let mut z = a
-        .wrapping_add(b.wrapping_mul(0x9e37_79b9_7f4a_7c15))
-        .wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
 
 /// The ports to try for subflow `subflow` of connection `ordinal`, in order.
 pub(super) fn stream(seed: u64, ordinal: u64, subflow: u8) -> impl Iterator<Item = u16> {
     let base = mix(mix(seed, ordinal), u64::from(subflow) + 1);
     let span = u64::from(LAST - FIRST) + 1;
-    (0..4 * span).map(move |k| FIRST + (u128::from(mix(base, k)) * u128::from(span) >> 64) as u16)
+    (0..4 * span).map(move |k| FIRST + reduce(mix(base, k), span) as u16)
 }
 
 #[cfg(test)]

@@ -5,6 +5,8 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::{Action, PathMetric, Recovery, RecoveryFactory, SubflowView, Trigger, View, Window};
 
+use crate::random::reduce;
+
 /// FUSO's policy; the value is also its own factory.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fuso {
@@ -45,7 +47,7 @@ impl FusoPolicy {
             return Some(best);
         }
         let n = candidates().count() as u64;
-        let k = (u128::from(self.rng.next_u64()) * u128::from(n) >> 64) as usize;
+        let k = reduce(self.rng.next_u64(), n) as usize;
         candidates().nth(k)
     }
 }
