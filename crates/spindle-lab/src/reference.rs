@@ -77,6 +77,9 @@ pub struct EngineSpeed {
     pub setup_s: f64,
     /// Packet-hops per second of real time.
     pub packet_hops_per_s: f64,
+    /// Real time of the calibration loop on this machine in this run, seconds: by it, figures of
+    /// other machines can be scaled.
+    pub calibration_s: f64,
     /// Virtual time, seconds.
     pub sim_s: f64,
     /// Largest resident memory, bytes.
@@ -358,11 +361,27 @@ impl Run<'_> {
                 wall_s,
                 setup_s,
                 packet_hops_per_s: simulation.packet_hops() as f64 / wall_s.max(1e-9),
+                calibration_s: calibrate(),
                 sim_s: simulation.now().as_secs_f64(),
                 peak_rss_bytes: peak_rss_bytes(),
             },
         }
     }
+}
+
+/// Steps of the calibration loop.
+const CALIBRATION_STEPS: u64 = 1 << 26;
+
+/// Times a fixed loop that depends on nothing but the processor: dependent 64-bit multiplications
+/// and shifts.
+fn calibrate() -> f64 {
+    let start = WallInstant::now();
+    let mut x = 1u64;
+    for k in 0..CALIBRATION_STEPS {
+        x = (x ^ (x >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) ^ k;
+    }
+    std::hint::black_box(x);
+    start.elapsed().as_secs_f64()
 }
 
 fn flow_at(table: &[Vec<u32>], host: u32, handle: Handle) -> u32 {
@@ -413,6 +432,11 @@ pub fn table(report: &FlowsReport) -> String {
         e.packet_hops_per_s / 1e6,
         e.setup_s,
         e.peak_rss_bytes as f64 / 1e6
+    );
+    let _ = writeln!(
+        text,
+        "calibration: {CALIBRATION_STEPS} steps in {:.3} s",
+        e.calibration_s
     );
     text
 }
