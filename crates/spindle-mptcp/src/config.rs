@@ -157,6 +157,9 @@ pub struct TailLossProbe {
     /// Added to the probe timeout while a single segment is in flight, for the peer's delayed ACK
     /// (RFC 8985, TLP.max_ack_delay).
     pub max_ack_delay: Duration,
+    /// Least probe timeout; zero in RFC 8985 and in the papers' words, 10 ms in the kernel that the
+    /// FUSO testbed ran (Linux 3.18).
+    pub floor: Duration,
 }
 
 /// Multipath TCP (RFC 8684).

@@ -22,6 +22,12 @@ pub struct Preset {
     pub config: Config,
 }
 
+/// A probe after two smoothed round trips, no delayed acknowledgements expected.
+const PROBE: TailLossProbe = TailLossProbe {
+    max_ack_delay: Duration::ZERO,
+    floor: Duration::ZERO,
+};
+
 const TCP_PARTS: &[&str] = &[
     "one TCP subflow: SACK (RFC 2018), recovery by RFC 6675, Limited Transmit (RFC 3042), Early Retransmit (RFC 5827) - FUSO section 5.1",
     "congestion control: Reno (RFC 5681); D-SACK undo (RFC 3708), F-RTO (RFC 5682)",
@@ -151,9 +157,7 @@ fn dctcp() -> (Config, Vec<&'static str>) {
 
 fn tlp() -> (Config, Vec<&'static str>) {
     let mut c = tcp();
-    c.loss.tail_loss_probe = Some(TailLossProbe {
-        max_ack_delay: Duration::ZERO,
-    });
+    c.loss.tail_loss_probe = Some(PROBE);
     let mut parts = TCP_PARTS.to_vec();
     parts.push("tail loss probe after 2 smoothed RTTs without an acknowledgement (FUSO section 5.1; RFC 8985, section 7)");
     (c, parts)
@@ -164,9 +168,7 @@ fn rack() -> (Config, Vec<&'static str>) {
     c.loss = LossConfig {
         rack: true,
         prr: true,
-        tail_loss_probe: Some(TailLossProbe {
-            max_ack_delay: Duration::ZERO,
-        }),
+        tail_loss_probe: Some(PROBE),
         ..LossConfig::default()
     };
     (
@@ -193,9 +195,7 @@ fn mptcp_linux() -> (Config, Vec<&'static str>) {
     c.loss = LossConfig {
         rack: true,
         prr: true,
-        tail_loss_probe: Some(TailLossProbe {
-            max_ack_delay: Duration::ZERO,
-        }),
+        tail_loss_probe: Some(PROBE),
         ..LossConfig::default()
     };
     if let Some(m) = &mut c.multipath {

@@ -28,7 +28,7 @@ impl Tlp {
             Some(srtt) if single_segment => srtt * 2 + config.max_ack_delay,
             Some(srtt) => srtt * 2,
         };
-        pto.min(until_rto)
+        pto.max(config.floor).min(until_rto)
     }
 
     /// Whether a probe may be scheduled.
@@ -73,6 +73,7 @@ mod tests {
     fn two_rtt_and_the_delayed_ack_for_a_single_segment() {
         let c = TailLossProbe {
             max_ack_delay: Duration::from_millis(25),
+            floor: Duration::ZERO,
         };
         let rtt = Some(Duration::from_micros(280));
         let far = Duration::from_secs(9);
@@ -84,6 +85,14 @@ mod tests {
         assert_eq!(
             Tlp::timeout(c, rtt, true, Duration::from_millis(5)),
             Duration::from_millis(5)
+        );
+        let floored = TailLossProbe {
+            floor: Duration::from_millis(10),
+            ..c
+        };
+        assert_eq!(
+            Tlp::timeout(floored, rtt, false, far),
+            Duration::from_millis(10)
         );
     }
 
