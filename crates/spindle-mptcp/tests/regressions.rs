@@ -236,3 +236,51 @@ fn the_data_fin_timer_stays_below_the_ceiling() {
     };
     s.run(true);
 }
+
+#[test]
+fn a_wrong_checksum_on_the_only_subflow_ends_in_plain_tcp_both_ways() {
+    for (seed, early) in [(1, false), (2, true), (3, false), (4, true)] {
+        let mut s = calm("mptcp");
+        s.seed = seed;
+        s.multi.early = Some(early);
+        s.corrupt = 20;
+        s.apps = [writer(&[(0, 300_000)]), writer(&[(3000, 300_000)])];
+        let run = s.run(true);
+        assert_ne!(run.net.corrupted, [0, 0], "something to find");
+        for side in &run.sides {
+            let closed = side.closed.map(|c| c.1);
+            assert_eq!(closed, Some(spindle_mptcp::CloseReason::Finished));
+            assert!(side.last.as_ref().is_some_and(|i| !i.multipath));
+            assert_eq!(side.got, 300_000);
+        }
+    }
+}
+
+#[test]
+fn what_came_before_a_wrong_checksum_is_counted_and_told() {
+    let mut paths = vec![path(382, [0, 57], &[])];
+    paths[0].jitter = 32;
+    let mut ends = [tiny(64, 4), tiny(8, 21)];
+    for e in &mut ends {
+        e.options = [false, true, false, false];
+    }
+    ends[0].initial_window = 14;
+    ends[0].loss_bits = 92;
+    ends[1].initial_window = 2;
+    ends[1].loss_bits = 117;
+    let mut s = Scenario {
+        seed: 599_669_552,
+        paths,
+        ends,
+        apps: [
+            writer(&[(823, 200), (0, 24_601)]),
+            writer(&[(0, 1), (61, 39_952), (0, 369), (6661, 91_561)]),
+        ],
+        corrupt: 16,
+        ..calm("mptcp")
+    };
+    s.multi.subflows = 3;
+    s.apps[0].read_size = 1;
+    s.apps[1].read_size = 1;
+    s.run(true);
+}

@@ -18,7 +18,7 @@ const MAX_UNMAPPED: usize = 64 << 10;
 
 /// The 64-bit number nearest to `near` with the bits that stand in the option (RFC 8684, section
 /// 3.3.1).
-fn expand(number: DataNumber, near: u64) -> u64 {
+pub(super) fn expand(number: DataNumber, near: u64) -> u64 {
     match number {
         DataNumber::Full(n) => n,
         DataNumber::Low(low) => {
@@ -182,7 +182,7 @@ impl Connection {
     }
 
     /// Plain TCP: what the subflow acknowledges is acknowledged, and its window is the data's.
-    fn plain_progress(&mut self, i: usize) {
+    pub(super) fn plain_progress(&mut self, i: usize) {
         let sf = &self.subflows[i];
         let oldest = sf.tx.board.front().and_then(|s| s.map);
         let (acked, window) = (oldest.map_or(self.send.nxt, |m| m.offset), sf.send_window);
@@ -205,7 +205,11 @@ impl Connection {
     /// MPTCP's signals. Returns false if the subflow or connection is gone.
     fn rare_options(&mut self, now: Instant, i: usize, seg: &Segment) -> bool {
         if self.mp.is_none() || seg.flags.contains(Flags::SYN) {
+            self.on_late_mapping(i, seg);
             return true;
+        }
+        if self.awaits_fallback() && !seg.options.has_mptcp() {
+            return self.revert(now, i, None);
         }
         if let Some(rare) = &seg.options.rare {
             if !self.on_signals(now, i, rare) {
@@ -246,12 +250,7 @@ impl Connection {
             return false;
         }
         if rare.mp_fail.is_some() && self.subflows.len() == 1 && self.is_multipath() {
-            // Everything outstanding is on this subflow and stays mapped as it was; from here on
-            // the mapping is infinite (RFC 8684, section 3.7).
-            let rx = &self.subflows[i].rx;
-            let delta = self.recv.next().wrapping_sub(rx.nxt);
-            self.fall_back(delta);
-            return true;
+            return self.revert(now, i, None);
         }
         self.on_addresses(now, i, rare)
     }
@@ -270,10 +269,7 @@ impl Connection {
             }
         }
         match dss.mapping {
-            Some(m) if m.len == 0 => {
-                self.on_infinite_mapping(&mp, &m, i);
-                true
-            }
+            Some(m) if m.len == 0 => self.on_infinite_mapping(now, i, &mp, &m),
             Some(m) => self.on_mapping(now, i, &mp, &m, dss.data_fin),
             None => true,
         }
@@ -334,7 +330,8 @@ impl Connection {
             offset,
             checksum: m.checksum,
         };
-        if !rx.add_map(map) {
+        self.say_again_that_it_failed();
+        if !self.subflows[i].rx.add_map(map) {
             self.reset_subflow(now, i, ResetReason::MptcpSpecific);
             return false;
         }
@@ -359,71 +356,40 @@ impl Connection {
         }
     }
 
-    /// The peer has fallen back: from here on positions map linearly (RFC 8684, section 3.7).
-    fn on_infinite_mapping(&mut self, mp: &super::MpState, m: &Mapping, i: usize) {
-        let near = mp
-            .idsn_remote
-            .wrapping_add(1)
-            .wrapping_add(self.recv.next());
-        let offset = expand(m.dsn, near).wrapping_sub(mp.idsn_remote.wrapping_add(1));
-        if self.subflows.len() == 1 {
-            let start = self.subflows[i].rx.nxt as i64
-                + i64::from(m.ssn.wrapping_sub(self.subflows[i].rx.nxt as u32) as i32);
-            self.fall_back(offset.wrapping_sub(start.max(1) as u64));
-        }
-    }
-
-    /// Plain TCP from here on; arriving positions plus `delta` are data offsets.
-    pub(super) fn fall_back(&mut self, delta: u64) {
-        self.mp = None;
-        self.data_fin_due = false;
-        self.unmapped_delta = delta;
-        if let Some(sf) = self.subflows.first() {
-            self.send.right_edge = self.send.right_edge.max(self.send.una + sf.send_window);
-        }
-        if self.data_fin_sent {
-            self.data_fin_acked = true;
-        }
-    }
-
-    /// Before the peer has shown DSS, data without it mean that options do not pass: fall back
-    /// (RFC 8684, section 3.7). Returns whether that happened.
-    fn fallback_at_start(&mut self, seg: &Segment, arrival: &Arrival) -> bool {
-        let unconfirmed = self
-            .mp
-            .as_ref()
-            .is_some_and(|m| m.negotiated && !m.confirmed);
-        let telling = arrival.had_data || arrival.ack.acked > 0;
-        if !unconfirmed || seg.options.has_mptcp() || !telling || seg.flags.contains(Flags::SYN) {
-            return false;
-        }
-        self.fall_back(1u64.wrapping_neg());
-        self.plain_progress(0);
-        true
-    }
-
     fn take_data(&mut self, now: Instant, i: usize, seg: &Segment, arrival: Arrival) {
         self.fallback_at_start(seg, &arrival);
+        let id = self.subflows[i].id;
         let before = self.recv.readable();
         let (mut fresh, mut len) = (0, 0);
         let mut first = None;
         for piece in arrival.pieces {
-            first.get_or_insert(piece.0);
+            first.get_or_insert(self.offset_of(i, piece.0));
             len += piece.1.len() as u64;
             fresh += self.deliver(now, i, piece);
+            if self.index(id).is_none() {
+                break;
+            }
         }
-        if self.mp.is_some() {
-            fresh += self.release_held(now, i);
-        }
-        if self.closed.is_some() || i >= self.subflows.len() {
-            return;
+        if self.index(id).is_some() {
+            fresh += if self.mp.is_some() {
+                self.release_held(now, i)
+            } else {
+                self.release_unmapped(i)
+            };
         }
         self.counters.bytes_received += fresh;
         self.counters.bytes_duplicate +=
             (seg.payload.len() as u64).saturating_sub(fresh.min(seg.payload.len() as u64));
+        if self.recv.readable() > before {
+            self.tell(Happening::Readable);
+        }
+        self.check_data_fin();
+        // A wrong checksum may have cost the subflow or the connection.
+        if self.index(id).is_none() {
+            return;
+        }
         if arrival.had_data {
-            let offset = first.map_or(0, |p| self.offset_of(i, p));
-            let id = self.subflows[i].id;
+            let offset = first.unwrap_or_default();
             let kind = TraceKind::Arrived {
                 offset,
                 fresh: fresh as u32,
@@ -432,10 +398,6 @@ impl Connection {
             self.trace.add(now, id, kind);
             self.ask_receiver(now, i, offset, len as u32, fresh.min(len) as u32);
         }
-        if self.recv.readable() > before {
-            self.tell(Happening::Readable);
-        }
-        self.check_data_fin();
         if arrival.fin {
             self.on_subflow_fin(now, i);
         }
@@ -474,7 +436,7 @@ impl Connection {
             .is_some_and(|m| m.early_dsn_delivery);
         let rx = &self.subflows[i].rx;
         let in_order = piece.0 < rx.nxt;
-        let checked = self.mp.as_ref().is_some_and(|m| m.checksum);
+        let checked = self.verifies();
         if checked {
             let whole = rx
                 .map_at(piece.0)
@@ -513,6 +475,7 @@ impl Connection {
     /// Hands up held pieces that are in order and mapped.
     fn release_held(&mut self, now: Instant, i: usize) -> u64 {
         let mut fresh = 0;
+        let id = self.subflows[i].id;
         while let Some((at, _)) = self.subflows[i].rx.first_held() {
             let rx = &self.subflows[i].rx;
             if at >= rx.nxt {
@@ -525,14 +488,14 @@ impl Connection {
                 }
                 break;
             };
-            let checked = self.mp.as_ref().is_some_and(|m| m.checksum);
+            let checked = self.verifies();
             if checked && map.start + map.len > rx.nxt {
                 break;
             }
             if checked && at == map.start {
                 let parts = self.take_map(i, &map);
                 fresh += self.deliver_checked(now, i, &map, &parts);
-                if self.mp.is_none() || i >= self.subflows.len() {
+                if self.mp.is_none() || self.index(id).is_none() {
                     return fresh;
                 }
             } else {
@@ -594,31 +557,6 @@ impl Connection {
         }
         self.counters.checksum_failures += 1;
         self.on_checksum_failure(now, i, dsn, map, payload)
-    }
-
-    /// RFC 8684, section 3.7: with other subflows this one is reset; alone, fall back.
-    fn on_checksum_failure(
-        &mut self,
-        now: Instant,
-        i: usize,
-        dsn: u64,
-        map: &ReceivedMap,
-        payload: Payload,
-    ) -> u64 {
-        if self.subflows.len() > 1 {
-            if let Some(mp) = &mut self.mp {
-                mp.fail_due = Some(dsn);
-            }
-            self.reset_subflow(now, i, ResetReason::Middlebox);
-            return 0;
-        }
-        if let Some(mp) = &mut self.mp {
-            mp.fail_due = Some(dsn);
-            mp.checksum = false;
-        }
-        self.subflows[i].rx.ack_now = true;
-        // The bytes themselves are what TCP vouches for.
-        self.recv.insert(map.offset, payload)
     }
 
     /// The peer reset subflow `i`.

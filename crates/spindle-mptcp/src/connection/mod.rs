@@ -2,6 +2,7 @@
 //! one subflow whose positions are the data's.
 
 pub(crate) mod close;
+mod fallback;
 mod handshake;
 pub(crate) mod info;
 mod input;
@@ -77,6 +78,8 @@ pub(crate) struct MpState {
     no_more_to_remote: bool,
     /// Data offset of the peer's DATA_FIN.
     fin_remote: Option<u64>,
+    /// A checksum failed on the only subflow.
+    failing: Option<fallback::Failing>,
     /// Our MP_FAIL is due, with this data sequence number.
     fail_due: Option<u64>,
 }
@@ -95,6 +98,7 @@ impl MpState {
             checksum: false,
             no_more_to_remote: false,
             fin_remote: None,
+            failing: None,
             fail_due: None,
         }
     }
@@ -136,6 +140,7 @@ pub(crate) struct Connection {
     recovery_receiver: Option<Box<dyn RecoveryReceiver>>,
     triggers: Triggers,
     copied: recover::Copied,
+    farewell: fallback::Farewell,
     paths: Paths,
     rng: Xoshiro256PlusPlus,
     /// Segments ready to leave: what stages emitted, resets.
@@ -226,6 +231,7 @@ impl Connection {
             recovery_receiver,
             triggers: Triggers::default(),
             copied: recover::Copied::default(),
+            farewell: fallback::Farewell::default(),
             paths: Paths::new(n.local.addr, n.remote, n.addresses),
             rng,
             out: VecDeque::new(),

@@ -21,6 +21,8 @@ const CAPABLE_LEN: usize = 20;
 const CAPABLE_DATA_LEN: usize = 24;
 /// Bytes of MP_JOIN on the third ACK (RFC 8684, figure 7).
 const JOIN_ACK_LEN: usize = 24;
+/// Bytes of MP_FAIL (RFC 8684, figure 16).
+const MP_FAIL_LEN: usize = 12;
 
 /// What new sequence space is used for, and the congestion window's say about it.
 #[derive(Clone, Copy, Debug)]
@@ -261,7 +263,9 @@ impl Connection {
     ) -> (Options, usize) {
         let mut options = Options::default();
         let Some(mp) = self.multipath() else {
-            return (options, 0);
+            options.dss = self.infinite_mapping(i);
+            let len = options.dss.as_ref().map_or(0, dss_len);
+            return (options, len);
         };
         let Some(map) = map else {
             options.dss = self.ack_dss();
@@ -477,7 +481,11 @@ impl Connection {
     fn ack_options(&mut self, now: Instant, i: usize) -> (Options, usize) {
         let mut options = Options::default();
         if self.multipath().is_none() {
-            return (options, 0);
+            let Some(dsn) = self.farewell.fail.take() else {
+                return (options, 0);
+            };
+            options.rare_mut().mp_fail = Some(dsn);
+            return (options, MP_FAIL_LEN);
         }
         if let Some(join) = self.join_ack(i) {
             options.rare_mut().mp_join = Some(join);
@@ -501,7 +509,7 @@ impl Connection {
         options.dss = Some(dss);
         if let Some(dsn) = self.mp.as_mut().and_then(|m| m.fail_due.take()) {
             options.rare_mut().mp_fail = Some(dsn);
-            used += 12;
+            used += MP_FAIL_LEN;
         }
         // A DATA_FIN is not to be pushed out: the signal takes the next acknowledgement.
         if self.paths.has_signals() && !dss.data_fin {

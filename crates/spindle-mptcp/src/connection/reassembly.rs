@@ -42,6 +42,11 @@ impl Reassembly {
         self.ready_bytes
     }
 
+    /// Right edge of the window announced, as data offset.
+    pub(crate) fn edge(&self) -> u64 {
+        self.announced
+    }
+
     /// Whether more out-of-order pieces may be stored.
     pub(crate) fn has_room(&self) -> bool {
         self.out_of_order.len() < MAX_PIECES

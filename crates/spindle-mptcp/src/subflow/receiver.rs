@@ -85,6 +85,8 @@ pub(crate) struct Receiver {
     /// Position of the peer's FIN, once seen.
     pub(crate) fin: Option<u64>,
     maps: VecDeque<ReceivedMap>,
+    /// Offset minus start of the last mapping forgotten.
+    forgotten_delta: Option<u64>,
     /// Everything below has been handed up; its mappings are needed no more.
     released: u64,
     /// Segments since the last acknowledgement.
@@ -268,6 +270,17 @@ impl Receiver {
         self.held.first_key_value().map(|(s, p)| (*s, p.len()))
     }
 
+    /// The first held piece, in order or not.
+    pub(crate) fn take_held(&mut self) -> Option<Piece> {
+        self.held.pop_first()
+    }
+
+    /// Data offset minus position by the furthest mapping known.
+    pub(crate) fn last_delta(&self) -> Option<u64> {
+        let last = self.maps.back().map(|m| m.offset.wrapping_sub(m.start));
+        last.or(self.forgotten_delta)
+    }
+
     /// Learns a mapping. Returns false if it contradicts one that is in force (a mapping is
     /// immutable, RFC 8684, section 3.3.1) or if there are too many.
     pub(crate) fn add_map(&mut self, map: ReceivedMap) -> bool {
@@ -322,7 +335,8 @@ impl Receiver {
         let first_held = self.held.first_key_value().map(|(s, _)| *s);
         self.released = first_held.map_or(self.nxt, |s| s.min(self.nxt));
         while self.maps.front().is_some_and(|m| m.end() <= self.released) {
-            self.maps.pop_front();
+            let gone = self.maps.pop_front();
+            self.forgotten_delta = gone.map(|m| m.offset.wrapping_sub(m.start));
         }
     }
 }

@@ -240,7 +240,10 @@ impl Run {
         for side in [CLIENT, SERVER] {
             let s = &self.sides[side];
             let peer = self.sides[1 - side].closed.map(|c| c.1);
-            if s.handle.is_some() && s.closed.is_none() && peer.is_some_and(judge::given_up) {
+            if s.handle.is_some()
+                && s.closed.is_none()
+                && peer.is_some_and(|r| r != CloseReason::Finished)
+            {
                 self.sides[side].stranded = true;
                 self.end(side, true);
                 self.net.pump();

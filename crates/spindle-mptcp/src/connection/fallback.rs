@@ -1,0 +1,226 @@
+//! Back to plain TCP (RFC 8684, section 3.7): where options do not pass, or where a middlebox
+//! changes payload on the only subflow.
+
+use spindle_units::Instant;
+use spindle_wire::{DataNumber, Dss, Flags, Mapping, Payload, ResetReason, Segment};
+
+use super::input::expand;
+use super::{Connection, MpState};
+use crate::subflow::input::Arrival;
+use crate::subflow::receiver::ReceivedMap;
+
+/// A checksum failed on the only subflow: MP_FAIL goes out until the peer falls back.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Failing {
+    /// Data sequence number of the mapping that failed.
+    dsn: u64,
+    /// Its data offset minus its position: what unmapped data will be taken at.
+    delta: u64,
+}
+
+/// What still has to be said after falling back in the middle of a connection.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Farewell {
+    /// MP_FAIL in answer to the peer's.
+    pub(super) fail: Option<u64>,
+    /// The infinite mapping, on all data until something sent with it is acknowledged.
+    mapping: Option<Mapping>,
+    /// What had been sent without it ends here.
+    before: u64,
+    /// The peer's initial data sequence number: its infinite mapping may be still to come.
+    idsn_remote: Option<u64>,
+}
+
+impl Connection {
+    /// Whether the peer has been told of a failed checksum and has not fallen back yet.
+    pub(super) fn awaits_fallback(&self) -> bool {
+        self.mp.as_ref().is_some_and(|m| m.failing.is_some())
+    }
+
+    /// Whether arriving mappings are checked by their checksums.
+    pub(super) fn verifies(&self) -> bool {
+        self.mp
+            .as_ref()
+            .is_some_and(|m| m.checksum && m.failing.is_none())
+    }
+
+    /// The MP_FAIL may have been lost: data with a mapping show that it was not acted on.
+    pub(super) fn say_again_that_it_failed(&mut self) {
+        if let Some(mp) = &mut self.mp
+            && let Some(f) = mp.failing
+        {
+            mp.fail_due = Some(f.dsn);
+        }
+    }
+
+    /// With other subflows this one is reset; alone, MP_FAIL asks the peer to fall back, and from
+    /// here on the bytes are what TCP vouches for. Returns the bytes new to the data level.
+    pub(super) fn on_checksum_failure(
+        &mut self,
+        now: Instant,
+        i: usize,
+        dsn: u64,
+        map: &ReceivedMap,
+        payload: Payload,
+    ) -> u64 {
+        let alone = self.subflows.len() == 1;
+        if let Some(mp) = &mut self.mp {
+            mp.fail_due = Some(dsn);
+            mp.failing = alone.then(|| Failing {
+                dsn,
+                delta: map.offset.wrapping_sub(map.start),
+            });
+        }
+        if !alone {
+            self.reset_subflow(now, i, ResetReason::Middlebox);
+            return 0;
+        }
+        self.subflows[i].rx.ack_now = true;
+        self.recv.insert(map.offset, payload)
+    }
+
+    /// The peer has fallen back: from here on positions map linearly.
+    pub(super) fn on_infinite_mapping(
+        &mut self,
+        now: Instant,
+        i: usize,
+        mp: &MpState,
+        m: &Mapping,
+    ) -> bool {
+        if self.subflows.len() > 1 {
+            return true;
+        }
+        let delta = self.delta_of(i, mp.idsn_remote, m);
+        self.revert(now, i, Some(delta))
+    }
+
+    /// After falling back: the infinite mapping says where data without mapping belong.
+    pub(super) fn on_late_mapping(&mut self, i: usize, seg: &Segment) {
+        if let Some(idsn) = self.farewell.idsn_remote
+            && let Some(m) = seg.options.dss.and_then(|d| d.mapping)
+            && m.len == 0
+        {
+            self.farewell.idsn_remote = None;
+            self.unmapped_delta = self.delta_of(i, idsn, &m);
+            self.keep_to_edge(i);
+        }
+    }
+
+    /// Data offset minus position by an infinite mapping.
+    fn delta_of(&self, i: usize, idsn: u64, m: &Mapping) -> u64 {
+        let first = idsn.wrapping_add(1);
+        let offset = expand(m.dsn, first.wrapping_add(self.recv.next())).wrapping_sub(first);
+        let nxt = self.subflows[i].rx.nxt;
+        let start = nxt as i64 + i64::from(m.ssn.wrapping_sub(nxt as u32) as i32);
+        offset.wrapping_sub(start as u64)
+    }
+
+    /// The window was the data level's; what it let in is what TCP has to keep to now.
+    fn keep_to_edge(&mut self, i: usize) {
+        let sf = &mut self.subflows[i];
+        let edge = self.recv.edge().wrapping_sub(self.unmapped_delta);
+        sf.announced_to = edge.max(sf.rx.nxt);
+    }
+
+    /// Falls back in the middle of a connection, both ways; `delta` is data offset minus position of
+    /// what arrives, if the peer said. Only what is outstanding in one piece can do without
+    /// mappings: else the subflow is reset, and false returned.
+    pub(super) fn revert(&mut self, now: Instant, i: usize, delta: Option<u64>) -> bool {
+        let Some(mp) = self.multipath().copied() else {
+            return true;
+        };
+        let Some(sent_delta) = self.outstanding_in_one_piece(i) else {
+            self.reset_subflow(now, i, ResetReason::Middlebox);
+            return false;
+        };
+        let sf = &mut self.subflows[i];
+        let known = sf.rx.last_delta().or(mp.failing.map(|f| f.delta));
+        let received_delta = delta
+            .or(known)
+            .unwrap_or_else(|| self.recv.next().wrapping_sub(sf.rx.nxt));
+        let dsn = mp.dsn(self.send.una);
+        self.farewell = Farewell {
+            fail: mp.failing.is_none().then(|| {
+                mp.idsn_remote
+                    .wrapping_add(1)
+                    .wrapping_add(self.recv.next())
+            }),
+            mapping: Some(Mapping {
+                dsn: DataNumber::Low(dsn as u32),
+                ssn: self.send.una.wrapping_sub(sent_delta) as u32,
+                len: 0,
+                checksum: mp.checksum.then_some(0),
+            }),
+            before: sf.tx.nxt,
+            idsn_remote: delta.is_none().then_some(mp.idsn_remote),
+        };
+        sf.rx.ack_now |= self.farewell.fail.is_some();
+        self.fall_back(received_delta);
+        self.keep_to_edge(i);
+        true
+    }
+
+    /// Data offset minus position of what is outstanding and of what follows, if that is the same for
+    /// all of it.
+    fn outstanding_in_one_piece(&self, i: usize) -> Option<u64> {
+        let tx = &self.subflows[i].tx;
+        let fin = u64::from(tx.board.back().is_some_and(|s| s.fin));
+        let delta = self.send.nxt.wrapping_sub(tx.nxt - fin);
+        let one = tx
+            .board
+            .iter()
+            .filter_map(|s| Some(s.map?.offset.wrapping_sub(s.start)))
+            .all(|d| d == delta);
+        (one && self.reinjections.is_empty()).then_some(delta)
+    }
+
+    /// The infinite mapping for a data segment, as long as the peer may not know it.
+    pub(super) fn infinite_mapping(&self, i: usize) -> Option<Dss> {
+        let mapping = self.farewell.mapping?;
+        let unknown = self.subflows[i].tx.una <= self.farewell.before;
+        unknown.then_some(Dss {
+            data_ack: None,
+            mapping: Some(mapping),
+            data_fin: false,
+        })
+    }
+
+    /// Hands up what was held for want of a mapping.
+    pub(super) fn release_unmapped(&mut self, i: usize) -> u64 {
+        let mut fresh = 0;
+        while let Some((at, payload)) = self.subflows[i].rx.take_held() {
+            let offset = at.wrapping_add(self.unmapped_delta);
+            fresh += self.recv.insert(offset, payload);
+        }
+        fresh
+    }
+
+    /// Plain TCP from here on; arriving positions plus `delta` are data offsets.
+    pub(super) fn fall_back(&mut self, delta: u64) {
+        self.mp = None;
+        self.data_fin_due = false;
+        self.unmapped_delta = delta;
+        if let Some(sf) = self.subflows.first() {
+            self.send.right_edge = self.send.right_edge.max(self.send.una + sf.send_window);
+        }
+        if self.data_fin_sent {
+            self.data_fin_acked = true;
+        }
+    }
+
+    /// Before the peer has shown DSS, data without it mean that options do not pass: fall back
+    /// (RFC 8684, section 3.7). Returns whether that happened.
+    pub(super) fn fallback_at_start(&mut self, seg: &Segment, arrival: &Arrival) -> bool {
+        let unconfirmed = self
+            .mp
+            .as_ref()
+            .is_some_and(|m| m.negotiated && !m.confirmed);
+        let telling = arrival.had_data || arrival.ack.acked > 0;
+        if !unconfirmed || seg.options.has_mptcp() || !telling || seg.flags.contains(Flags::SYN) {
+            return false;
+        }
+        self.fall_back(1u64.wrapping_neg());
+        self.plain_progress(0);
+        true
+    }
+}
