@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::claims::{Kind, Outcome, Verdict};
+use crate::claims::{Kind, Outcome, Test, Verdict, point_bound};
 use crate::experiment::{Experiment, TransportName, units};
 use crate::metrics::{Metric, RunResult};
 use crate::output::{Verdicts, interval, pools};
@@ -209,6 +209,10 @@ fn plot(
         .first()
         .and_then(|p| p.set.last())
         .map_or_else(String::new, |(axis, _)| axis.clone());
+    let bounded = experiment
+        .claims
+        .iter()
+        .any(|c| matches!(c.test, Test::Bound { .. }));
     let mut series: Vec<LineSeries> = Vec::new();
     for (index, (point, pools)) in experiment.points.iter().zip(pools).enumerate() {
         let x = point
@@ -219,25 +223,19 @@ fn plot(
         let rest = &point.set[..point.set.len().saturating_sub(1)];
         let suffix: String = rest.iter().map(|(_, v)| format!(" {v}")).collect();
         for (name, pool) in pools {
-            let Some(y) = estimate(pool, metric) else {
-                continue;
-            };
-            let name = format!("{name}{suffix}");
-            let at = series
-                .iter()
-                .position(|s| s.name == name)
-                .unwrap_or_else(|| {
-                    let runs = vec![identity.clone()];
-                    let line = LineSeries {
-                        name,
-                        reference: false,
-                        runs,
-                        points: Vec::new(),
-                    };
-                    series.push(line);
-                    series.len() - 1
-                });
-            series[at].points.push(SeriesPoint { x, y });
+            if let Some(y) = estimate(pool, metric) {
+                let line = line(&mut series, format!("{name}{suffix}"), identity);
+                line.points.push(SeriesPoint { x, y });
+            }
+        }
+        if metric == Metric::TimeoutFraction
+            && bounded
+            && let Ok(bound) = point_bound(&point.scenario)
+        {
+            let y = Estimate::exact(bound);
+            let line = line(&mut series, format!("bound{suffix}"), identity);
+            line.reference = true;
+            line.points.push(SeriesPoint { x, y });
         }
     }
     let share = matches!(
@@ -268,6 +266,25 @@ fn plot(
         },
         series,
     }
+}
+
+/// The line of that name, which is begun if need be.
+fn line<'a>(
+    series: &'a mut Vec<LineSeries>,
+    name: String,
+    identity: &RunIdentity,
+) -> &'a mut LineSeries {
+    let at = series.iter().position(|s| s.name == name);
+    let at = at.unwrap_or_else(|| {
+        series.push(LineSeries {
+            name,
+            reference: false,
+            runs: vec![identity.clone()],
+            points: Vec::new(),
+        });
+        series.len() - 1
+    });
+    &mut series[at]
 }
 
 fn claim(outcome: &Outcome) -> report::Claim {

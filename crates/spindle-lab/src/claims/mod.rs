@@ -11,6 +11,7 @@ mod read;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use evaluate::point_bound;
 pub use evaluate::{PointView, evaluate};
 
 use serde::Serialize;
