@@ -1,4 +1,4 @@
-//! The probability of a retransmission timeout ([F] section 2.2, catalogue C3).
+//! The probability of a retransmission timeout (FUSO section 2.2, catalogue C3).
 
 /// The three lower bounds on the probability that a flow suffers a timeout, under independent
 /// one-way loss.
@@ -31,7 +31,7 @@ impl RtoBound {
     }
 }
 
-/// The bound of [F] section 2.2 for TCP with Early Retransmit (k = 1) and flows of `packets`
+/// The bound of FUSO section 2.2 for TCP with Early Retransmit (k = 1) and flows of `packets`
 /// packets, the whole flow fitting no window smaller than itself.
 pub fn rto_bound(p: f64, packets: u32) -> f64 {
     RtoBound::new(p, packets, 1, packets).value()

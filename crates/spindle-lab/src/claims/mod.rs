@@ -152,7 +152,7 @@ pub enum Test {
         /// The largest relative difference.
         within: f64,
     },
-    /// The share of flows with a timeout is at or above the bound of [F] section 2.2 (catalogue
+    /// The share of flows with a timeout is at or above the bound of FUSO section 2.2 (catalogue
     /// C3) for the point's loss rate and fixed flow size: the upper end of its interval is. With
     /// `within` its interval must also meet the bound plus or minus that share.
     Bound {

@@ -93,7 +93,7 @@ impl App {
 
     /// Warms the client's next connection, or, if it was warmed before all its subflows had come
     /// up (a client joins only once its first data are acknowledged, RFC 8684 section 3.2), once
-    /// more, so that every subflow has carried data ([F] section 5.2: "to activate all the
+    /// more, so that every subflow has carried data (FUSO section 5.2: "to activate all the
     /// sub-flows").
     pub(super) fn warm_next(&mut self, now: Instant, client: u32, stacks: &mut [Stack]) {
         if self.measuring.is_some() || self.warming == 0 {
