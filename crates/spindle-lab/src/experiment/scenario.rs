@@ -40,7 +40,7 @@ pub enum Topology {
         /// Every link.
         links: LinkSettings,
     },
-    /// One of the [`crate::Registry`].
+    /// One of the [`crate::registry::Registry`].
     Custom {
         /// Its name.
         name: String,
