@@ -105,8 +105,9 @@ impl Connection {
 
     /// Resets subflow `i` with a reason (RFC 8684, section 3.6); its data go elsewhere.
     pub(super) fn reset_subflow(&mut self, now: Instant, i: usize, reason: ResetReason) {
-        let mut rare = RareOptions::default();
+        let mut options = Options::default();
         if self.is_multipath() || matches!(self.subflows[i].origin, Origin::Join(_)) {
+            let rare = options.rare_mut();
             rare.mp_tcprst = Some(MpTcpRst {
                 transient: false,
                 other_flags: 0,
@@ -115,13 +116,7 @@ impl Connection {
             rare.mp_fail = self.mp.as_mut().and_then(|m| m.fail_due.take());
         }
         let cx = self.context(now, i);
-        let rst = self.subflows[i].build_rst(
-            cx,
-            Options {
-                rare: Some(Box::new(rare)),
-                ..Options::default()
-            },
-        );
+        let rst = self.subflows[i].build_rst(cx, options);
         self.out.push_back(rst);
         self.lose_subflow(now, i, CloseReason::Reset);
     }

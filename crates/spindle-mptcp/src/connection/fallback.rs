@@ -7,7 +7,7 @@ use spindle_wire::{DataNumber, Dss, Flags, Mapping, Payload, ResetReason, Segmen
 use super::input::expand;
 use super::{Connection, MpState};
 use crate::subflow::input::Arrival;
-use crate::subflow::receiver::ReceivedMap;
+use crate::subflow::receiver::{Mapped, ReceivedMap};
 
 /// A checksum failed on the only subflow: MP_FAIL goes out until the peer falls back.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +29,8 @@ pub(super) struct Farewell {
     before: u64,
     /// The peer's initial data sequence number: its infinite mapping may be still to come.
     idsn_remote: Option<u64>,
+    /// A mapping that came since has settled where its data belong.
+    settled: bool,
 }
 
 impl Connection {
@@ -94,19 +96,33 @@ impl Connection {
         self.revert(now, i, Some(delta))
     }
 
-    /// After falling back: the infinite mapping says where data without mapping belong.
-    pub(super) fn on_late_mapping(&mut self, i: usize, seg: &Segment) {
-        if let Some(idsn) = self.farewell.idsn_remote
-            && let Some(m) = seg.options.dss.and_then(|d| d.mapping)
-            && m.len == 0
-        {
-            self.farewell.idsn_remote = None;
-            self.unmapped_delta = self.delta_of(i, idsn, &m);
-            self.keep_to_edge(i);
+    /// After falling back, while the peer may not have: what its mappings still say goes. Data that
+    /// are not in one piece by them cannot be taken without; returns false if the subflow was reset.
+    pub(super) fn on_late_mapping(&mut self, now: Instant, i: usize, seg: &Segment) -> bool {
+        let Some(idsn) = self.farewell.idsn_remote else {
+            return true;
+        };
+        let Some(m) = seg.options.dss.and_then(|d| d.mapping) else {
+            return true;
+        };
+        if seg.payload.is_empty() {
+            return true;
         }
+        let delta = self.delta_of(i, idsn, &m);
+        if m.len == 0 {
+            self.farewell.idsn_remote = None;
+        } else if std::mem::replace(&mut self.farewell.settled, true)
+            && delta != self.unmapped_delta
+        {
+            self.reset_subflow(now, i, ResetReason::Middlebox);
+            return false;
+        }
+        self.unmapped_delta = delta;
+        self.keep_to_edge(i);
+        true
     }
 
-    /// Data offset minus position by an infinite mapping.
+    /// Data offset minus position by a mapping.
     fn delta_of(&self, i: usize, idsn: u64, m: &Mapping) -> u64 {
         let first = idsn.wrapping_add(1);
         let offset = expand(m.dsn, first.wrapping_add(self.recv.next())).wrapping_sub(first);
@@ -119,7 +135,8 @@ impl Connection {
     fn keep_to_edge(&mut self, i: usize) {
         let sf = &mut self.subflows[i];
         let edge = self.recv.edge().wrapping_sub(self.unmapped_delta);
-        sf.announced_to = edge.max(sf.rx.nxt);
+        let window = self.recv.edge().saturating_sub(self.recv.next());
+        sf.announced_to = edge.clamp(sf.rx.nxt, sf.rx.nxt + window);
     }
 
     /// Falls back in the middle of a connection, both ways; `delta` is data offset minus position of
@@ -153,6 +170,7 @@ impl Connection {
             }),
             before: sf.tx.nxt,
             idsn_remote: delta.is_none().then_some(mp.idsn_remote),
+            settled: false,
         };
         sf.rx.ack_now |= self.farewell.fail.is_some();
         self.fall_back(received_delta);
@@ -185,12 +203,24 @@ impl Connection {
         })
     }
 
-    /// Hands up what was held for want of a mapping.
+    /// Hands up what was held: where its mapping says, or without one where it follows.
     pub(super) fn release_unmapped(&mut self, i: usize) -> u64 {
         let mut fresh = 0;
         while let Some((at, payload)) = self.subflows[i].rx.take_held() {
-            let offset = at.wrapping_add(self.unmapped_delta);
-            fresh += self.recv.insert(offset, payload);
+            match self.subflows[i].rx.locate(at) {
+                Mapped::Run { offset, len } => {
+                    let n = (len as usize).min(payload.len());
+                    fresh += self.recv.insert(offset, payload.slice(0, n));
+                    if n < payload.len() {
+                        let rest = payload.slice(n, payload.len() - n);
+                        self.subflows[i].rx.hold((at + n as u64, rest));
+                    }
+                }
+                Mapped::Unmapped => {
+                    let offset = at.wrapping_add(self.unmapped_delta);
+                    fresh += self.recv.insert(offset, payload);
+                }
+            }
         }
         fresh
     }

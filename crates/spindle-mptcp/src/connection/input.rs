@@ -205,8 +205,7 @@ impl Connection {
     /// MPTCP's signals. Returns false if the subflow or connection is gone.
     fn rare_options(&mut self, now: Instant, i: usize, seg: &Segment) -> bool {
         if self.mp.is_none() || seg.flags.contains(Flags::SYN) {
-            self.on_late_mapping(i, seg);
-            return true;
+            return self.on_late_mapping(now, i, seg);
         }
         if self.awaits_fallback() && !seg.options.has_mptcp() {
             return self.revert(now, i, None);

@@ -466,7 +466,8 @@ impl Connection {
         if let Some(i) = self.signal_subflow() {
             self.subflows[i].rx.ack_now = true;
         }
-        if self.data_fin_due
+        let failed = self.multipath().is_some_and(|m| m.fail_due.is_some());
+        if (self.data_fin_due || failed)
             && let Some(i) = self.data_fin_subflow()
         {
             self.subflows[i].rx.ack_now = true;
@@ -507,7 +508,10 @@ impl Connection {
         }
         let mut used = dss_len(&dss);
         options.dss = Some(dss);
-        if let Some(dsn) = self.mp.as_mut().and_then(|m| m.fail_due.take()) {
+        // It does not fit beside a DATA_FIN with checksum and timestamps.
+        if !dss.data_fin
+            && let Some(dsn) = self.mp.as_mut().and_then(|m| m.fail_due.take())
+        {
             options.rare_mut().mp_fail = Some(dsn);
             used += MP_FAIL_LEN;
         }

@@ -55,6 +55,10 @@ impl Reassembly {
     /// Takes `payload` at `offset`; returns how many of its bytes had not come before. Bytes beyond
     /// the announced window are dropped.
     pub(crate) fn insert(&mut self, offset: u64, payload: Payload) -> u64 {
+        // Whatever a peer's mapping makes of an offset.
+        if offset >= self.announced {
+            return 0;
+        }
         let end = (offset + payload.len() as u64).min(self.announced);
         let start = offset.max(self.nxt);
         if end <= start {

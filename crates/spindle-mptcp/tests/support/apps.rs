@@ -232,9 +232,9 @@ impl Run {
     }
 
     /// Runs until nothing happens any more; panics after `limit`.
-    pub(crate) fn to_the_end(&mut self, limit: Duration) {
+    pub(crate) fn finish(&mut self, limit: Duration) {
         let limit = self.start + limit;
-        self.to_rest(limit);
+        self.rest(limit);
         // A side with nothing to send does not learn that its peer gave up if the news was lost
         // (RFC 9293 leaves that to keepalives): its application has to end it.
         for side in [CLIENT, SERVER] {
@@ -248,7 +248,7 @@ impl Run {
                 self.end(side, true);
                 self.net.pump();
                 self.take_events();
-                self.to_rest(limit);
+                self.rest(limit);
             }
         }
         let pending = self.net.next();
@@ -259,8 +259,9 @@ impl Run {
         );
     }
 
-    fn to_rest(&mut self, limit: Instant) {
+    fn rest(&mut self, limit: Instant) {
         loop {
+            self.net.pump();
             self.observe();
             let app = self.next_action();
             if self.net.step(app.unwrap_or(limit).min(limit)) {

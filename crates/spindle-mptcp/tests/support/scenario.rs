@@ -400,7 +400,7 @@ impl Scenario {
 
     /// Runs what was prepared to its end and judges it.
     pub(crate) fn finish(&self, run: &mut Run) {
-        run.to_the_end(LIMIT);
+        run.finish(LIMIT);
         judge::at_the_end(run, USER_TIMEOUT);
         if NAMES[self.preset].starts_with("fuso") {
             judge::copied_once(run, super::CLIENT);
