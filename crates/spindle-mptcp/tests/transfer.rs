@@ -21,7 +21,8 @@ fn download(net: &mut Net, config: Config, bytes: usize, real: bool) -> (usize, 
         .expect("connects");
     let content: Vec<u8> = (0..bytes).map(|x| (x * 31 % 251) as u8).collect();
     let (mut got, mut seen, mut left, mut server) = (0, 0, bytes, None);
-    let limit = net.now + Duration::from_secs(120);
+    // A farewell that loses every try backs off up to a minute a time.
+    let limit = net.now + Duration::from_secs(600);
     let mut done = None;
     while net.step(limit) {
         while seen < net.events.len() {
