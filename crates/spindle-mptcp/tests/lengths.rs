@@ -50,7 +50,7 @@ fn compare(s: &Scenario) {
 fn bytes_and_lengths_make_the_same_segments() {
     let per_preset = 25;
     let mut rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[7; 32]);
-    for preset in 0..NAMES.len() {
+    for (preset, name) in NAMES.iter().enumerate() {
         let config = Config {
             cases: per_preset,
             failure_persistence: None,
@@ -65,7 +65,7 @@ fn bytes_and_lengths_make_the_same_segments() {
         match result {
             Ok(()) => {}
             Err(TestError::Fail(reason, s)) => {
-                panic!("{}: {reason}\nSmallest: {s:?}", NAMES[preset])
+                panic!("{}: {reason}\nSmallest: {s:?}", name)
             }
             Err(e) => panic!("{e}"),
         }

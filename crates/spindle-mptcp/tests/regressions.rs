@@ -284,3 +284,68 @@ fn what_came_before_a_wrong_checksum_is_counted_and_told() {
     s.apps[1].read_size = 1;
     s.run(true);
 }
+
+#[test]
+fn what_a_subflow_acknowledged_and_the_data_level_misses_is_sent_there_again() {
+    let mut ends = [tiny(29, 64), tiny(6, 80)];
+    for e in &mut ends {
+        e.options = [true, false, false, false];
+        e.delayed_ack = true;
+    }
+    ends[0].initial_window = 6;
+    ends[0].loss_bits = 169;
+    ends[1].mss = 549;
+    ends[1].initial_window = 9;
+    ends[1].loss_bits = 99;
+    let mut apps = [writer(&[(0, 54991)]), writer(&[(0, 49633)])];
+    apps[0].read_size = 1;
+    apps[1].read_size = 1;
+    apps[0].end = Some((123727, false));
+    let mut paths = vec![path(4452, [204, 337], &[])];
+    paths[0].jitter = 47;
+    let mut s = Scenario {
+        seed: 3927231245,
+        congestion: Some(6),
+        paths,
+        ends,
+        apps,
+        corrupt: 21,
+        ops: vec![(220732, 1, 3, 4)],
+        ..calm("mptcp")
+    };
+    s.multi.subflows = 8;
+    s.multi.scheduler = 1;
+    s.run(true);
+}
+
+#[test]
+fn a_repeated_third_ack_of_a_join_brings_the_fourth() {
+    let mut ends = [tiny(5, 3), tiny(2, 2)];
+    for e in &mut ends {
+        e.delayed_ack = true;
+    }
+    ends[0].mss = 536;
+    ends[0].initial_window = 4;
+    ends[1].initial_window = 5;
+    let mut apps = [
+        writer(&[(0, 5857)]),
+        writer(&[(0, 1), (0, 98), (0, 1), (0, 2581)]),
+    ];
+    apps[0].read_size = 20000;
+    apps[0].read_delay = 4900;
+    apps[1].read_size = 1;
+    let mut paths = vec![path(1225, [0, 0], &[]), path(2589, [0, 122], &[])];
+    paths[1].jitter = 24;
+    let mut s = Scenario {
+        seed: 2536963932,
+        v6: true,
+        congestion: Some(2),
+        paths,
+        ends,
+        apps,
+        corrupt: 13,
+        ..calm("mptcp-linux")
+    };
+    s.multi.subflows = 3;
+    s.run(true);
+}

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use spindle_units::Instant;
-use spindle_wire::{DataNumber, Dss, Flags, Mapping, Payload, RareOptions, ResetReason, Segment};
+use spindle_wire::{DataNumber, Dss, Flags, Mapping, MpJoin, Payload, RareOptions, ResetReason, Segment};
 
 use super::trace::TraceKind;
 use super::{CloseReason, Connection, Happening, Role};
@@ -250,6 +250,10 @@ impl Connection {
         }
         if rare.mp_fail.is_some() && self.subflows.len() == 1 && self.is_multipath() {
             return self.revert(now, i, None);
+        }
+        if matches!(rare.mp_join, Some(MpJoin::Ack { .. })) {
+            // The third ACK again: the fourth was lost (RFC 8684, section 3.2).
+            self.subflows[i].rx.ack_now = true;
         }
         self.on_addresses(now, i, rare)
     }

@@ -515,11 +515,10 @@ impl Connection {
             options.rare_mut().mp_fail = Some(dsn);
             used += MP_FAIL_LEN;
         }
-        // A DATA_FIN is not to be pushed out: the signal takes the next acknowledgement.
-        if self.paths.has_signals() && !dss.data_fin {
-            let others = options.rare.is_some();
+        // A DATA_FIN or MP_FAIL leaves no room: the signal takes the next acknowledgement.
+        if self.paths.has_signals() && !dss.data_fin && options.rare.is_none() {
             let len = self.add_signal(now, i, options.rare_mut());
-            if len == 0 && !others {
+            if len == 0 {
                 options.rare = None;
             }
             used += len;

@@ -151,8 +151,18 @@ impl Connection {
         }
         self.find_candidates(now);
         let others = self.candidates.iter().filter(|c| Some(c.id) != not_on);
-        let best = others.min_by_key(|c| (c.srtt.map_or(u64::MAX, |d| d.as_nanos()), c.id))?;
-        self.index(best.id)
+        let best = others.min_by_key(|c| (c.srtt.map_or(u64::MAX, |d| d.as_nanos()), c.id));
+        // Where nothing is outstanding on the subflow that failed them, it has acknowledged what the
+        // data level still misses: it will not repeat that by itself.
+        let last = || {
+            let i = self.index(not_on?)?;
+            let listed = self.candidates.iter().any(|c| Some(c.id) == not_on);
+            (listed && self.subflows[i].tx.board.is_empty()).then_some(i)
+        };
+        match best {
+            Some(c) => self.index(c.id),
+            None => last(),
+        }
     }
 
     /// Opportunistic retransmission: new data are blocked by the window, and the oldest

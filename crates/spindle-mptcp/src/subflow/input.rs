@@ -365,8 +365,12 @@ impl Subflow {
             self.window_from = from;
         }
         let (sacks, count, dsack) = self.sack_positions(seg, ack);
-        let repeats =
-            ack == self.tx.una && seg.seq_len() == 0 && same_window && !self.tx.board.is_empty();
+        // MPTCP's signals other than DSS are no duplicates (RFC 8684, section 3.3.6).
+        let repeats = ack == self.tx.una
+            && seg.seq_len() == 0
+            && same_window
+            && seg.options.rare.is_none()
+            && !self.tx.board.is_empty();
         let input = AckInput {
             ack: ack.max(self.tx.una),
             sacks: &sacks[..count],
