@@ -349,3 +349,35 @@ fn a_repeated_third_ack_of_a_join_brings_the_fourth() {
     s.multi.subflows = 3;
     s.run(true);
 }
+
+#[test]
+fn acknowledgements_behind_copies_beyond_the_window_count() {
+    let mut ends = [tiny(5, 24), tiny(7, 3)];
+    ends[0].delayed_ack = true;
+    ends[0].mss = 758;
+    ends[0].initial_window = 19;
+    ends[0].loss_bits = 237;
+    ends[1].initial_window = 13;
+    let mut apps = [
+        writer(&[(0, 47_468), (0, 8), (0, 122)]),
+        writer(&[(0, 14_123)]),
+    ];
+    apps[0].read_size = 738;
+    apps[0].read_delay = 849;
+    apps[1].read_size = 1;
+    let mut paths = vec![path(4078, [0, 0], &[]), path(4560, [61, 202], &[])];
+    paths[0].jitter = 18;
+    paths[1].jitter = 27;
+    paths[1].duplicate = 89;
+    let mut s = Scenario {
+        seed: 4_069_896_746,
+        v6: true,
+        paths,
+        ends,
+        apps,
+        ..calm("fuso")
+    };
+    s.multi.subflows = 7;
+    s.multi.scheduler = 2;
+    s.run(true);
+}

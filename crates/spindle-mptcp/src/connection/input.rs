@@ -3,7 +3,9 @@
 use std::collections::VecDeque;
 
 use spindle_units::Instant;
-use spindle_wire::{DataNumber, Dss, Flags, Mapping, MpJoin, Payload, RareOptions, ResetReason, Segment};
+use spindle_wire::{
+    DataNumber, Dss, Flags, Mapping, MpJoin, Payload, RareOptions, ResetReason, Segment,
+};
 
 use super::trace::TraceKind;
 use super::{CloseReason, Connection, Happening, Role};

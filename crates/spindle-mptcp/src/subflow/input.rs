@@ -233,7 +233,15 @@ impl Subflow {
             return true;
         }
         if len == 0 {
-            return position >= nxt && position <= nxt + window || position == nxt;
+            // Copies of data take subflow sequence space that the data level's window knows nothing
+            // of: an ACK behind them must count, or two such ends wait for each other for ever. 2^30
+            // is TCP's largest window (RFC 7323, section 2.3); a reset still has to be exact.
+            let ahead = if cx.data_level_window {
+                1 << 30
+            } else {
+                window
+            };
+            return position >= nxt && position <= nxt + ahead;
         }
         position < nxt + window && position + len > nxt
     }
@@ -365,7 +373,7 @@ impl Subflow {
             self.window_from = from;
         }
         let (sacks, count, dsack) = self.sack_positions(seg, ack);
-        // MPTCP's signals other than DSS are no duplicates (RFC 8684, section 3.3.6).
+        // MPTCP's signals other than DSS are no duplicates (RFC 8684, section 3).
         let repeats = ack == self.tx.una
             && seg.seq_len() == 0
             && same_window
