@@ -34,6 +34,10 @@ pub enum CloseReason {
     /// Data stayed unacknowledged for the user timeout (RFC 9293, section 3.8.3): no path came back.
     #[error("nothing acknowledged within the user timeout: no path to the peer")]
     UserTimeout,
+    /// A middlebox changed data in the middle of the connection, and without MPTCP what arrived can
+    /// no longer be put together.
+    #[error("a middlebox interfered: data are missing that plain TCP cannot repeat")]
+    Interference,
     /// The peer did not answer keepalive probes.
     #[error("keepalive probes went unanswered")]
     KeepaliveTimeout,

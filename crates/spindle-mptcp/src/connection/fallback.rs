@@ -179,7 +179,7 @@ impl Connection {
     }
 
     /// Data offset minus position of what is outstanding and of what follows, if that is the same for
-    /// all of it.
+    /// all of it and nothing the subflow acknowledged is missing at the data level.
     fn outstanding_in_one_piece(&self, i: usize) -> Option<u64> {
         let tx = &self.subflows[i].tx;
         let fin = u64::from(tx.board.back().is_some_and(|s| s.fin));
@@ -189,7 +189,9 @@ impl Connection {
             .iter()
             .filter_map(|s| Some(s.map?.offset.wrapping_sub(s.start)))
             .all(|d| d == delta);
-        (one && self.reinjections.is_empty()).then_some(delta)
+        let oldest = tx.board.front().and_then(|s| s.map);
+        let whole = oldest.map_or(self.send.nxt, |m| m.offset) <= self.send.una;
+        (one && whole && self.reinjections.is_empty()).then_some(delta)
     }
 
     /// The infinite mapping for a data segment, as long as the peer may not know it.

@@ -212,6 +212,9 @@ impl Connection {
         if self.awaits_fallback() && !seg.options.has_mptcp() {
             return self.revert(now, i, None);
         }
+        if let Some(dss) = seg.options.dss {
+            self.take_data_ack(now, i, &dss, seg);
+        }
         if let Some(rare) = &seg.options.rare {
             if !self.on_signals(now, i, rare) {
                 return false;
@@ -230,7 +233,7 @@ impl Connection {
             }
         }
         match seg.options.dss {
-            Some(dss) => self.on_dss(now, i, &dss, seg),
+            Some(dss) => self.take_mapping(now, i, &dss),
             None => true,
         }
     }
@@ -260,9 +263,10 @@ impl Connection {
         self.on_addresses(now, i, rare)
     }
 
-    fn on_dss(&mut self, now: Instant, i: usize, dss: &Dss, seg: &Segment) -> bool {
+    /// The DATA_ACK comes first: what else the segment says is to be judged by it.
+    fn take_data_ack(&mut self, now: Instant, i: usize, dss: &Dss, seg: &Segment) {
         let Some(mp) = self.multipath().copied() else {
-            return true;
+            return;
         };
         self.confirm();
         if let Some(number) = dss.data_ack {
@@ -273,6 +277,12 @@ impl Connection {
                 self.on_data_ack(now, i, offset, seg);
             }
         }
+    }
+
+    fn take_mapping(&mut self, now: Instant, i: usize, dss: &Dss) -> bool {
+        let Some(mp) = self.multipath().copied() else {
+            return true;
+        };
         match dss.mapping {
             Some(m) if m.len == 0 => self.on_infinite_mapping(now, i, &mp, &m),
             Some(m) => self.on_mapping(now, i, &mp, &m, dss.data_fin),
@@ -381,6 +391,11 @@ impl Connection {
             } else {
                 self.release_unmapped(i)
             };
+        }
+        if self.mp.is_none() && self.recv.overrun() {
+            // TCP acknowledged what was dropped, and no data level is left to repeat it.
+            self.abort_with(now, CloseReason::Interference);
+            return;
         }
         self.counters.bytes_received += fresh;
         self.counters.bytes_duplicate +=

@@ -15,6 +15,8 @@ pub(crate) struct Reassembly {
     capacity: u64,
     /// Right edge of the window announced; never taken back.
     announced: u64,
+    /// Bytes were dropped beyond it.
+    overrun: bool,
 }
 
 /// Pieces stored out of order at most; a peer that sends smaller ones is made to send again.
@@ -29,6 +31,7 @@ impl Reassembly {
             ready_bytes: 0,
             capacity: capacity as u64,
             announced: capacity as u64,
+            overrun: false,
         }
     }
 
@@ -40,6 +43,12 @@ impl Reassembly {
     /// Bytes the application may read now.
     pub(crate) fn readable(&self) -> u64 {
         self.ready_bytes
+    }
+
+    /// Whether bytes were ever dropped for lying beyond the window: the data level has to send them
+    /// again, whatever the subflow acknowledged.
+    pub(crate) fn overrun(&self) -> bool {
+        self.overrun
     }
 
     /// Right edge of the window announced, as data offset.
@@ -57,9 +66,12 @@ impl Reassembly {
     pub(crate) fn insert(&mut self, offset: u64, payload: Payload) -> u64 {
         // Whatever a peer's mapping makes of an offset.
         if offset >= self.announced {
+            self.overrun |= !payload.is_empty();
             return 0;
         }
-        let end = (offset + payload.len() as u64).min(self.announced);
+        let end = offset + payload.len() as u64;
+        self.overrun |= end > self.announced;
+        let end = end.min(self.announced);
         let start = offset.max(self.nxt);
         if end <= start {
             return 0;

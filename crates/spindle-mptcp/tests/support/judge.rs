@@ -116,6 +116,7 @@ fn reason(run: &Run, side: usize, user_timeout: Duration) {
                 || peer == Some(CloseReason::Finished) && delivered
                 || fell_back(run) && run.net.corrupted != [0, 0]
         }
+        CloseReason::Interference => fell_back(run) && run.net.corrupted != [0, 0],
         CloseReason::UserTimeout | CloseReason::ConnectTimeout | CloseReason::KeepaliveTimeout => {
             peer.is_some_and(given_up) || some_path_down(run, at, user_timeout)
         }
