@@ -381,3 +381,38 @@ fn acknowledgements_behind_copies_beyond_the_window_count() {
     s.multi.scheduler = 2;
     s.run(true);
 }
+
+/// What the data level dropped beyond its window and TCP had acknowledged was missing after a
+/// fallback, and the connection ended as if finished.
+#[test]
+fn a_fallback_does_not_finish_without_what_the_window_cut_off() {
+    let mut ends = [tiny(6, 2), tiny(2, 16)];
+    ends[0].options = [true, false, false, false];
+    ends[0].mss = 1460;
+    ends[0].initial_window = 1;
+    ends[0].loss_bits = 0;
+    ends[1].options = [false; 4];
+    ends[1].mss = 568;
+    ends[1].initial_window = 12;
+    ends[1].loss_bits = 67;
+    let mut apps = [writer(&[(5063, 1)]), writer(&[(0, 9857)])];
+    for app in &mut apps {
+        app.read_size = 1;
+        app.read_delay = 0;
+    }
+    apps[1].end = Some((5073, false));
+    let mut paths = vec![path(10, [38, 23], &[])];
+    paths[0].jitter = 1;
+    let mut s = Scenario {
+        seed: 822_311_620,
+        paths,
+        ends,
+        apps,
+        more_addresses: [1, 0],
+        corrupt: 15,
+        ..calm(NAMES[6])
+    };
+    s.multi.manager = 1;
+    s.multi.early = Some(true);
+    s.run(true);
+}
