@@ -86,6 +86,10 @@ impl Connection {
         if sf.state != TcpState::SynReceived || seg.flags.intersects(Flags::RST | Flags::SYN) {
             return true;
         }
+        // What does not acknowledge our SYN completes nothing, and is nobody's word on MPTCP.
+        if !seg.flags.contains(Flags::ACK) || seg.ack != sf.seq(1) {
+            return true;
+        }
         match sf.origin {
             Origin::Initial => self.role == Role::Client || self.check_third_ack(seg),
             Origin::Join(_) => match self.check_join_ack(i, seg) {

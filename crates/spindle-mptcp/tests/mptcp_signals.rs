@@ -1,0 +1,620 @@
+//! RFC 8684 segment by segment: one stack, and a peer played by hand.
+
+mod peer;
+
+use peer::{Bench, Flow, PEER_KEY, capable, config, end, here, syn, there};
+use spindle_mptcp::{PathManager, StackConfig, keys};
+use spindle_wire::{
+    AddAddr, DataNumber, Dss, Flags, Mapping, MpJoin, MpPrio, Payload, RareOptions, RemoveAddr,
+    ResetReason, Segment, SeqNumber,
+};
+
+fn passive() -> spindle_mptcp::Config {
+    config(PathManager::Passive)
+}
+
+fn rare(seg: &Segment) -> RareOptions {
+    seg.options.rare.as_deref().cloned().unwrap_or_default()
+}
+
+fn mapping(seg: &Segment) -> Option<Mapping> {
+    seg.options.dss.and_then(|d| d.mapping)
+}
+
+fn data_ack(seg: &Segment) -> Option<DataNumber> {
+    seg.options.dss.and_then(|d| d.data_ack)
+}
+
+/// What the stack's DATA_ACK says when it has `offset` bytes of the peer.
+fn acked(offset: u64) -> Option<DataNumber> {
+    Some(DataNumber::Low(Bench::peer_dsn(offset) as u32))
+}
+
+impl Probe for Bench {
+    fn multipath(&self) -> bool {
+        let h = self.handle.or_else(|| self.stack.handles().next());
+        self.stack.info(h.unwrap()).unwrap().multipath
+    }
+
+    fn send(&mut self, len: u32) -> Vec<Segment> {
+        let h = self.handle.unwrap();
+        let n = self.stack.send(self.now, h, Payload::Length(len)).unwrap();
+        assert_eq!(n, len as usize);
+        self.drain()
+    }
+
+    fn subflows(&self) -> usize {
+        let info = self.stack.info(self.handle.unwrap());
+        info.map_or(0, |i| i.subflows.len())
+    }
+}
+
+/// What these tests ask of the bench beyond what it is.
+trait Probe {
+    /// Whether the connection speaks MPTCP.
+    fn multipath(&self) -> bool;
+    /// The application writes; what is sent then.
+    fn send(&mut self, len: u32) -> Vec<Segment>;
+    /// How many subflows there are.
+    fn subflows(&self) -> usize;
+}
+
+fn low(dsn: u64) -> DataNumber {
+    DataNumber::Low(dsn as u32)
+}
+
+/// The stack's data sequence number at an offset of its data.
+fn dsn(b: &Bench, offset: u64) -> DataNumber {
+    low(keys::idsn(b.key).wrapping_add(1).wrapping_add(offset))
+}
+
+/// RFC 8684, section 3.1: no key on the SYN, both on the third ACK and on the first data, with the
+/// data's length there; a DSS once the peer has shown that it has the key.
+#[test]
+fn the_client_sends_its_keys_until_the_peer_has_them() {
+    let (mut b, mut flow, first) = Bench::connecting(passive(), StackConfig::default());
+    assert_eq!(rare(&first).mp_capable, Some(capable(None, None)));
+    let mut answer = syn(&flow, Flags::SYN | Flags::ACK);
+    answer.options.rare_mut().mp_capable = Some(capable(Some(PEER_KEY), None));
+    flow.seq = flow.seq + 1;
+    let third = b.push(answer);
+    assert_eq!(third.len(), 1);
+    let both = rare(&third[0]).mp_capable.unwrap();
+    b.key = both.sender_key.unwrap();
+    assert_eq!(both, capable(Some(b.key), Some(PEER_KEY)));
+    assert!(third[0].options.dss.is_none());
+
+    let out = b.send(100);
+    assert_eq!(out.len(), 1);
+    let with_data = rare(&out[0]).mp_capable.unwrap();
+    assert_eq!(with_data.data_len, Some(100));
+    assert_eq!(with_data.receiver_key, Some(PEER_KEY));
+    assert!(out[0].options.dss.is_none());
+
+    flow.take(&out);
+    let seg = b.data_ack(&flow, 100);
+    assert!(b.push(seg).is_empty());
+    let out = b.send(50);
+    assert!(rare(&out[0]).mp_capable.is_none());
+    let expected = Mapping {
+        dsn: dsn(&b, 100),
+        ssn: 101,
+        len: 50,
+        checksum: None,
+    };
+    assert_eq!(mapping(&out[0]), Some(expected));
+    assert_eq!(data_ack(&out[0]), acked(0));
+}
+
+/// RFC 8684, section 3.1: the server's key on the SYN/ACK; the first data's MP_CAPABLE is their
+/// mapping.
+#[test]
+fn the_server_takes_the_first_data_by_their_mp_capable() {
+    let (mut b, mut flow) = Bench::server(passive(), StackConfig::default());
+    assert!(b.multipath());
+    let mut seg = flow.segment(Flags::ACK);
+    seg.payload = Payload::Length(100);
+    let mut keys = capable(Some(PEER_KEY), Some(b.key));
+    keys.data_len = Some(100);
+    seg.options.rare_mut().mp_capable = Some(keys);
+    flow.seq = flow.seq + 100;
+    let out = b.push(seg);
+    assert_eq!(out.len(), 1);
+    assert_eq!(out[0].ack, flow.seq);
+    assert_eq!(data_ack(&out[0]), acked(100));
+    let out = b.send(10);
+    let m = mapping(&out[0]).unwrap();
+    assert_eq!((m.dsn, m.ssn, m.len), (dsn(&b, 0), 1, 10));
+}
+
+/// RFC 8684, section 3.1: no MP_CAPABLE on the SYN/ACK means plain TCP.
+#[test]
+fn a_syn_ack_without_the_option_means_plain_tcp() {
+    let (mut b, flow, _) = Bench::connecting(passive(), StackConfig::default());
+    let third = b.push(syn(&flow, Flags::SYN | Flags::ACK));
+    assert!(!third[0].options.has_mptcp());
+    assert!(!b.multipath());
+    let out = b.send(100);
+    assert!(!out[0].options.has_mptcp());
+}
+
+/// A SYN with MP_CAPABLE of this version, and what the listening stack answers.
+fn asked(b: &mut Bench, version: u8) -> (Flow, Segment) {
+    let mut flow = Flow {
+        here: here(),
+        there: there(),
+        seq: SeqNumber(5000),
+        ack: SeqNumber(0),
+    };
+    let mut first = syn(&flow, Flags::SYN);
+    let mut option = capable(None, None);
+    option.version = version;
+    first.options.rare_mut().mp_capable = Some(option);
+    flow.seq = flow.seq + 1;
+    let out = b.push(first);
+    assert_eq!(out.len(), 1);
+    flow.ack = out[0].seq + 1;
+    (flow, out[0].clone())
+}
+
+/// RFC 8684, sections 3.1 and 3.7: a third ACK without MP_CAPABLE means plain TCP.
+#[test]
+fn a_third_ack_without_the_option_means_plain_tcp() {
+    let mut b = Bench::listening(passive(), StackConfig::default());
+    let (mut flow, answer) = asked(&mut b, 1);
+    assert!(rare(&answer).mp_capable.is_some());
+    b.push(flow.segment(Flags::ACK));
+    assert!(!b.multipath());
+    let mut seg = flow.segment(Flags::ACK);
+    seg.payload = Payload::Length(7);
+    flow.seq = flow.seq + 7;
+    let out = b.push(seg);
+    assert_eq!(out[0].ack, flow.seq);
+    assert!(!out[0].options.has_mptcp());
+}
+
+/// RFC 8684, section 3.7: what does not even acknowledge our SYN/ACK says nothing about MPTCP.
+#[test]
+fn a_stray_ack_does_not_switch_mptcp_off() {
+    let mut b = Bench::listening(passive(), StackConfig::default());
+    let (flow, answer) = asked(&mut b, 1);
+    let key = rare(&answer).mp_capable.unwrap().sender_key.unwrap();
+    let mut stray = flow.segment(Flags::ACK);
+    stray.ack = flow.ack + 77_777;
+    b.push(stray);
+    let mut third = flow.segment(Flags::ACK);
+    third.options.rare_mut().mp_capable = Some(capable(Some(PEER_KEY), Some(key)));
+    b.push(third);
+    assert!(b.multipath());
+}
+
+/// RFC 8684, section 3.7: the server's first data without a DSS mean plain TCP.
+#[test]
+fn first_data_without_a_dss_mean_plain_tcp() {
+    let (mut b, mut flow, _) = Bench::connecting(passive(), StackConfig::default());
+    let mut answer = syn(&flow, Flags::SYN | Flags::ACK);
+    answer.options.rare_mut().mp_capable = Some(capable(Some(PEER_KEY), None));
+    flow.seq = flow.seq + 1;
+    b.push(answer);
+    assert!(b.multipath());
+    let mut seg = flow.segment(Flags::ACK);
+    seg.payload = Payload::Length(100);
+    flow.seq = flow.seq + 100;
+    let out = b.push(seg);
+    assert!(!b.multipath());
+    assert_eq!(out[0].ack, flow.seq);
+    assert!(!out[0].options.has_mptcp());
+    assert_eq!(b.stack.readable(b.handle.unwrap()), 100);
+}
+
+/// RFC 8684, section 3.1: another version is answered by one this end speaks, or by plain TCP.
+#[test]
+fn other_versions_are_answered_with_plain_tcp() {
+    for version in [0, 2] {
+        let mut b = Bench::listening(passive(), StackConfig::default());
+        let (_, answer) = asked(&mut b, version);
+        assert!(!answer.options.has_mptcp(), "version {version}");
+    }
+}
+
+/// RFC 8684, section 3.1: after a number of SYNs, plain TCP is tried.
+#[test]
+fn the_fourth_syn_leaves_mp_capable_out() {
+    let (mut b, _, first) = Bench::connecting(passive(), StackConfig::default());
+    let mut with = vec![rare(&first).mp_capable.is_some()];
+    for _ in 0..3 {
+        let out = b.wait();
+        assert_eq!(out.len(), 1);
+        assert_eq!((out[0].flags, out[0].seq), (Flags::SYN, first.seq));
+        with.push(rare(&out[0]).mp_capable.is_some());
+    }
+    assert_eq!(with, [true, true, true, false]);
+}
+
+/// The stack as client with a second subflow's SYN out; the peer's flow for it and its nonce.
+fn joining() -> (Bench, Flow, Flow, u32) {
+    let (b, first, out) = Bench::client(config(PathManager::Ports(2)), StackConfig::default());
+    let seg = out.iter().find(|s| s.flags == Flags::SYN).expect("a join");
+    let Some(MpJoin::Syn { token, nonce, .. }) = rare(seg).mp_join else {
+        panic!("{seg:?}");
+    };
+    assert_eq!(token, keys::token(PEER_KEY));
+    let second = Flow {
+        here: seg.src,
+        there: seg.dst,
+        seq: SeqNumber(9000),
+        ack: seg.seq + 1,
+    };
+    (b, first, second, nonce)
+}
+
+fn join_answer(b: &Bench, flow: &Flow, nonce: u32, wrong: u64) -> Segment {
+    let hmac = keys::join_hmac(PEER_KEY, b.key, peer::PEER_NONCE, nonce);
+    let mut seg = syn(flow, Flags::SYN | Flags::ACK);
+    seg.options.rare_mut().mp_join = Some(MpJoin::SynAck {
+        backup: false,
+        address_id: 0,
+        hmac: keys::leftmost_64(&hmac) ^ wrong,
+        nonce: peer::PEER_NONCE,
+    });
+    seg
+}
+
+/// RFC 8684, section 3.2: the third ACK carries 160 bits of HMAC, is repeated on a timer, and no
+/// data leave on the subflow before the fourth ACK.
+#[test]
+fn a_joining_client_waits_for_the_fourth_ack() {
+    let (mut b, mut first, mut second, nonce) = joining();
+    let answer = join_answer(&b, &second, nonce, 0);
+    second.seq = second.seq + 1;
+    let third = b.push(answer);
+    let hmac = keys::join_hmac(b.key, PEER_KEY, nonce, peer::PEER_NONCE);
+    let expected = Some(MpJoin::Ack {
+        hmac: keys::leftmost_160(&hmac),
+    });
+    assert_eq!(third.len(), 1);
+    assert_eq!(rare(&third[0]).mp_join, expected);
+
+    let out = b.send(40_000);
+    assert!(out.iter().all(|s| s.src == first.here), "{out:?}");
+    first.take(&out);
+    let seg = b.data_ack(&first, u64::from(first.ack.0.wrapping_sub(out[0].seq.0)));
+    let out = b.push(seg);
+    assert!(!out.is_empty() && out.iter().all(|s| s.src == first.here));
+    first.take(&out);
+    b.push(first.segment(Flags::ACK));
+
+    let again = (0..10).find_map(|_| b.wait().into_iter().find(|s| s.src == second.here));
+    assert_eq!(rare(&again.expect("a repeat")).mp_join, expected);
+
+    let fourth = b.data_ack(&second, 0);
+    b.push(fourth);
+    let out = b.send(200_000);
+    assert!(
+        out.iter()
+            .any(|s| s.src == second.here && !s.payload.is_empty())
+    );
+}
+
+/// RFC 8684, section 3.2: a SYN/ACK with a wrong HMAC is answered with a reset; the connection
+/// goes on.
+#[test]
+fn a_join_answered_with_a_wrong_hmac_is_reset() {
+    let (mut b, _, second, nonce) = joining();
+    let answer = join_answer(&b, &second, nonce, 1);
+    let out = b.push(answer);
+    assert_eq!(out.len(), 1);
+    assert!(out[0].flags.contains(Flags::RST));
+    let reason = rare(&out[0]).mp_tcprst.map(|r| r.reason);
+    assert_eq!(reason, Some(ResetReason::MptcpSpecific));
+    assert_eq!(b.subflows(), 1);
+}
+
+/// RFC 8684, section 3.2: the third ACK with the right HMAC brings the fourth at once.
+#[test]
+fn a_join_with_the_right_hmac_gets_its_fourth_ack() {
+    let (mut b, _) = Bench::server(passive(), StackConfig::default());
+    let (flow, out) = b.join(end("10.0.1.2:999"), 1, 0);
+    assert_eq!(out.len(), 1);
+    assert_eq!((out[0].flags, out[0].ack), (Flags::ACK, flow.seq));
+    assert_eq!(data_ack(&out[0]), acked(0));
+    assert_eq!(b.subflows(), 2);
+}
+
+/// RFC 8684, sections 3.2 and 3.6: a wrong HMAC is a reset with an MPTCP-specific reason.
+#[test]
+fn a_join_with_a_wrong_hmac_is_reset() {
+    let (mut b, _) = Bench::server(passive(), StackConfig::default());
+    let (_, out) = b.join(end("10.0.1.2:999"), 1, 1);
+    assert_eq!(out.len(), 1);
+    assert!(out[0].flags.contains(Flags::RST));
+    let reason = rare(&out[0]).mp_tcprst.map(|r| r.reason);
+    assert_eq!(reason, Some(ResetReason::MptcpSpecific));
+    assert_eq!(b.subflows(), 1);
+}
+
+/// RFC 8684, section 3.2: an unknown token is refused with a reset.
+#[test]
+fn a_join_with_an_unknown_token_is_reset() {
+    let (mut b, _) = Bench::server(passive(), StackConfig::default());
+    let (_, seg) = b.join_syn(end("10.0.1.2:999"), 1, !keys::token(b.key));
+    let out = b.push(seg);
+    assert_eq!(out.len(), 1);
+    assert!(out[0].flags.contains(Flags::RST));
+    assert_eq!(b.subflows(), 1);
+}
+
+/// RFC 8684, section 3.3.1: 8-byte numbers are understood as well as 4-byte ones.
+#[test]
+fn eight_byte_numbers_are_understood() {
+    let (mut b, mut flow) = Bench::server(passive(), StackConfig::default());
+    let out = b.send(100);
+    flow.take(&out);
+    let mut seg = b.data(&mut flow, 1, 0, 50);
+    let full = keys::idsn(b.key).wrapping_add(101);
+    seg.options.dss = Some(Dss {
+        data_ack: Some(DataNumber::Full(full)),
+        mapping: Some(Mapping {
+            dsn: DataNumber::Full(Bench::peer_dsn(0)),
+            ssn: 1,
+            len: 50,
+            checksum: None,
+        }),
+        data_fin: false,
+    });
+    let out = b.push(seg);
+    assert_eq!(data_ack(&out[0]), acked(50));
+    let info = b.stack.info(b.handle.unwrap()).unwrap();
+    assert_eq!((info.acknowledged, info.received), (100, 50));
+}
+
+/// RFC 8684, section 3.3.1: one mapping may cover many segments; only the first need carry it.
+#[test]
+fn one_mapping_covers_a_burst_of_segments() {
+    let (mut b, mut flow) = Bench::server(passive(), StackConfig::default());
+    let whole = b.data(&mut flow.clone(), 1, 0, 64_000);
+    let mut at = 0;
+    while at < 64_000 {
+        let len = (64_000 - at).min(1400);
+        let mut seg = b.data_ack(&flow, 0);
+        if at == 0 {
+            seg.options.dss = whole.options.dss;
+        }
+        seg.payload = Payload::Length(len);
+        flow.seq = flow.seq + len;
+        at += len;
+        let out = b.push(seg);
+        assert_eq!(data_ack(out.last().unwrap()), acked(u64::from(at)));
+    }
+    assert_eq!(b.stack.readable(b.handle.unwrap()), 64_000);
+}
+
+/// RFC 8684, section 3.3.1: a mapping is immutable; one that says otherwise costs the subflow.
+#[test]
+fn a_contradicting_mapping_resets_the_subflow() {
+    let (mut b, mut flow) = Bench::server(passive(), StackConfig::default());
+    b.join(end("10.0.1.2:999"), 1, 0);
+    let mut seg = b.data(&mut flow.clone(), 1, 0, 1000);
+    seg.payload = Payload::Length(100);
+    flow.seq = flow.seq + 100;
+    b.push(seg);
+    let seg = b.data(&mut flow, 101, 5000, 100);
+    let out = b.push(seg);
+    let rst = out.iter().find(|s| s.flags.contains(Flags::RST));
+    assert_eq!(rst.expect("a reset").dst, flow.there);
+    assert_eq!(b.subflows(), 1);
+}
+
+/// RFC 8684, section 3.3.6: a retransmission on the same subflow says the same mapping again.
+#[test]
+fn a_retransmission_repeats_its_mapping() {
+    let (mut b, mut flow) = Bench::server(passive(), StackConfig::default());
+    let sent = b.send(1000);
+    flow.take(&sent);
+    let out = b.wait();
+    assert_eq!(out[0].seq, sent[0].seq);
+    assert_eq!(out[0].payload, sent[0].payload);
+    assert_eq!(mapping(&out[0]), mapping(&sent[0]));
+    assert!(mapping(&out[0]).is_some());
+}
+
+/// RFC 8684, section 3.3.3: a DATA_FIN without data has length 1 and SSN 0 and is repeated until
+/// it is acknowledged; subflows are closed when both ends have said theirs.
+#[test]
+fn a_lone_data_fin_is_repeated_and_subflows_close_after_both() {
+    let (mut b, mut flow) = Bench::server(passive(), StackConfig::default());
+    b.stack.close(b.now, b.handle.unwrap());
+    let out = b.drain();
+    assert_eq!(out.len(), 1);
+    let expected = Mapping {
+        dsn: dsn(&b, 0),
+        ssn: 0,
+        len: 1,
+        checksum: None,
+    };
+    for seg in [&out[0], &b.wait()[0], &b.wait()[0]] {
+        assert!(!seg.flags.contains(Flags::FIN));
+        assert!(seg.options.dss.unwrap().data_fin);
+        assert_eq!(mapping(seg), Some(expected));
+    }
+    let seg = b.data_ack(&flow, 1);
+    assert!(b.push(seg).is_empty());
+    assert!(!b.wait().iter().any(|s| s.flags.contains(Flags::FIN)));
+
+    let mut fin = b.data(&mut flow.clone(), 0, 0, 1);
+    fin.payload = Payload::EMPTY;
+    if let Some(dss) = &mut fin.options.dss {
+        dss.data_fin = true;
+        dss.data_ack = Some(dsn(&b, 1));
+    }
+    let out = b.push(fin);
+    assert!(out.iter().any(|s| s.flags.contains(Flags::FIN)), "{out:?}");
+    assert!(out.iter().any(|s| data_ack(s) == acked(1)));
+    flow.take(&out);
+    let out = b.push(flow.segment(Flags::ACK | Flags::FIN));
+    assert_eq!(out[0].ack, flow.seq + 1);
+}
+
+/// The peer announces `10.0.2.2` as address 5.
+fn announced(b: &Bench, wrong: u64) -> AddAddr {
+    let addr = "10.0.2.2".parse().unwrap();
+    AddAddr {
+        echo: false,
+        address_id: 5,
+        addr,
+        port: None,
+        hmac: Some(keys::add_addr_hmac(PEER_KEY, b.key, 5, addr, None) ^ wrong),
+    }
+}
+
+/// RFC 8684, section 3.4.1: a good ADD_ADDR is echoed, and the full mesh joins to it.
+#[test]
+fn a_good_add_addr_is_echoed_and_joined() {
+    let (mut b, flow, _) = Bench::client(config(PathManager::FullMesh), StackConfig::default());
+    let mut seg = b.data_ack(&flow, 0);
+    seg.options.rare_mut().add_addr = vec![announced(&b, 0)];
+    let out = b.push(seg);
+    let echo = AddAddr {
+        echo: true,
+        hmac: None,
+        ..announced(&b, 0)
+    };
+    assert!(out.iter().any(|s| rare(s).add_addr == [echo]), "{out:?}");
+    let join = out.iter().find(|s| s.flags == Flags::SYN).expect("a join");
+    assert_eq!(join.dst, end("10.0.2.2:80"));
+    assert!(matches!(rare(join).mp_join, Some(MpJoin::Syn { .. })));
+}
+
+/// RFC 8684, section 3.4.1: an ADD_ADDR with a wrong HMAC is ignored.
+#[test]
+fn a_forged_add_addr_is_ignored() {
+    let (mut b, flow, _) = Bench::client(config(PathManager::FullMesh), StackConfig::default());
+    let mut seg = b.data_ack(&flow, 0);
+    seg.options.rare_mut().add_addr = vec![announced(&b, 1)];
+    let out = b.push(seg);
+    assert!(out.iter().all(|s| rare(s).add_addr.is_empty()), "{out:?}");
+    assert!(!out.iter().any(|s| s.flags.contains(Flags::SYN)));
+}
+
+/// RFC 8684, section 3.4.1: an announcement is repeated until it is echoed.
+#[test]
+fn an_announcement_is_repeated_until_echoed() {
+    let (mut b, flow) = Bench::server(passive(), StackConfig::default());
+    let addr = "10.0.3.1".parse().unwrap();
+    b.stack
+        .announce_address(b.now, b.handle.unwrap(), addr, None);
+    let out = b.drain();
+    let option = rare(&out[0]).add_addr[0];
+    let hmac = keys::add_addr_hmac(b.key, PEER_KEY, option.address_id, addr, None);
+    assert_eq!((option.addr, option.hmac), (addr, Some(hmac)));
+    assert_eq!(rare(&b.wait()[0]).add_addr, [option]);
+    let mut seg = b.data_ack(&flow, 0);
+    seg.options.rare_mut().add_addr = vec![AddAddr {
+        echo: true,
+        hmac: None,
+        ..option
+    }];
+    b.push(seg);
+    assert!(b.wait().iter().all(|s| rare(s).add_addr.is_empty()));
+}
+
+/// RFC 8684, section 3.4.2: REMOVE_ADDR closes the subflows of that address.
+#[test]
+fn remove_addr_closes_the_subflows_of_the_address() {
+    let (mut b, flow) = Bench::server(passive(), StackConfig::default());
+    let (second, _) = b.join(end("10.0.1.2:999"), 3, 0);
+    let mut seg = b.data_ack(&flow, 0);
+    seg.options.rare_mut().remove_addr = Some(RemoveAddr {
+        address_ids: vec![3],
+    });
+    let out = b.push(seg);
+    let rst = out.iter().find(|s| s.flags.contains(Flags::RST));
+    assert_eq!(rst.expect("a reset").dst, second.there);
+    assert_eq!(b.subflows(), 1);
+}
+
+/// RFC 8684, section 3.3.8: MP_PRIO makes a subflow a backup, used only when no other is there.
+#[test]
+fn mp_prio_makes_a_subflow_a_backup() {
+    let (mut b, flow) = Bench::server(passive(), StackConfig::default());
+    let (second, _) = b.join(end("10.0.1.2:999"), 1, 0);
+    let mut seg = b.data_ack(&second, 0);
+    seg.options.rare_mut().mp_prio = Some(MpPrio { backup: true });
+    b.push(seg);
+    let out = b.send(40_000);
+    assert!(!out.is_empty() && out.iter().all(|s| s.dst == flow.there));
+    let mut seg = b.data_ack(&second, 0);
+    seg.options.rare_mut().mp_prio = Some(MpPrio { backup: false });
+    let out = b.push(seg);
+    assert!(
+        out.iter()
+            .any(|s| s.dst == second.there && !s.payload.is_empty())
+    );
+}
+
+/// RFC 8684, section 3.5: MP_FASTCLOSE with our key ends every subflow with a reset; with another
+/// it is ignored.
+#[test]
+fn a_fast_close_with_our_key_ends_the_connection() {
+    let (mut b, flow) = Bench::server(passive(), StackConfig::default());
+    b.join(end("10.0.1.2:999"), 1, 0);
+    let mut seg = b.data_ack(&flow, 0);
+    seg.options.rare_mut().mp_fastclose = Some(!b.key);
+    b.push(seg.clone());
+    assert_eq!(b.subflows(), 2);
+    seg.options.rare_mut().mp_fastclose = Some(b.key);
+    let out = b.push(seg);
+    assert_eq!(
+        out.iter().filter(|s| s.flags.contains(Flags::RST)).count(),
+        2
+    );
+    assert_eq!(b.subflows(), 0);
+}
+
+/// RFC 8684, section 3.5: aborting sends MP_FASTCLOSE with the peer's key.
+#[test]
+fn aborting_sends_a_fast_close_with_the_peers_key() {
+    let (mut b, _) = Bench::server(passive(), StackConfig::default());
+    b.stack.abort(b.now, b.handle.unwrap());
+    let out = b.drain();
+    assert!(out[0].flags.contains(Flags::RST));
+    assert_eq!(rare(&out[0]).mp_fastclose, Some(PEER_KEY));
+}
+
+/// RFC 8684, section 3.3.6: what a reset subflow had in flight goes to another, under its old data
+/// sequence numbers.
+#[test]
+fn a_reset_subflow_s_data_are_reinjected() {
+    let (mut b, flow) = Bench::server(passive(), StackConfig::default());
+    b.join(end("10.0.1.2:999"), 1, 0);
+    let sent = b.send(3000);
+    let on_first: Vec<_> = sent.iter().filter(|s| s.dst == flow.there).collect();
+    assert!(!on_first.is_empty());
+    let out = b.push(flow.segment(Flags::RST | Flags::ACK));
+    assert_eq!(b.subflows(), 1);
+    let again: Vec<_> = out.iter().filter_map(mapping).map(|m| m.dsn).collect();
+    for s in on_first {
+        assert!(again.contains(&mapping(s).unwrap().dsn), "{again:?}");
+    }
+}
+
+/// RFC 8684, section 3.3.4: the window counts from the DATA_ACK, whichever subflow brings it.
+#[test]
+fn the_window_is_relative_to_the_data_ack() {
+    let (mut b, mut flow) = Bench::server(passive(), StackConfig::default());
+    let mut total = 0u64;
+    let mut out = b.send(200_000);
+    // Acknowledged by the subflow only: the data level's window does not move.
+    for _ in 0..40 {
+        total += out.iter().map(|s| s.payload.len() as u64).sum::<u64>();
+        flow.take(&out);
+        out = b.push(flow.segment(Flags::ACK));
+    }
+    // What is left of the window is less than a segment.
+    let full = |sent: u64, edge: u64| sent <= edge && sent + 1460 > edge;
+    assert!(full(total, 60_000), "{total} bytes");
+    let seg = b.data_ack(&flow, 10_000);
+    let out = b.push(seg);
+    total += out.iter().map(|s| s.payload.len() as u64).sum::<u64>();
+    assert!(full(total, 70_000), "{total} bytes");
+}

@@ -1,0 +1,291 @@
+//! One stack and a peer whose every segment is written by hand.
+
+use std::sync::Arc;
+
+use spindle_mptcp::{Config, Handle, MultipathConfig, PathManager, Stack, StackConfig, keys};
+use spindle_units::{Duration, Instant};
+use spindle_wire::{
+    DataNumber, Dss, Endpoint, Flags, Mapping, MpCapable, MpJoin, Payload, Segment, SeqNumber,
+};
+
+/// The peer's key.
+pub(crate) const PEER_KEY: u64 = 0x0102_0304_0506_0708;
+/// The peer's nonce in joins.
+pub(crate) const PEER_NONCE: u32 = 0x1122_3344;
+/// The window every segment of the peer announces, unscaled.
+const PEER_WINDOW: u16 = 60_000;
+/// More segments than any test may get out of the stack at once.
+const MOST: usize = 2_000;
+
+pub(crate) fn end(s: &str) -> Endpoint {
+    s.parse::<std::net::SocketAddr>().unwrap().into()
+}
+
+/// The stack's first address.
+pub(crate) fn here() -> Endpoint {
+    end("10.0.0.1:4000")
+}
+
+/// The peer's first address.
+pub(crate) fn there() -> Endpoint {
+    end("10.0.0.2:80")
+}
+
+/// MPTCP with nothing in the options that the tests have no eyes for.
+pub(crate) fn config(path_manager: PathManager) -> Config {
+    let mut config = Config {
+        multipath: Some(MultipathConfig {
+            path_manager,
+            ..MultipathConfig::default()
+        }),
+        ..Config::default()
+    };
+    config.tcp.timestamps = false;
+    config.tcp.window_scaling = false;
+    config
+}
+
+/// One TCP subflow as the peer sees it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Flow {
+    /// The stack's end.
+    pub(crate) here: Endpoint,
+    /// The peer's end.
+    pub(crate) there: Endpoint,
+    /// The peer's next sequence number.
+    pub(crate) seq: SeqNumber,
+    /// What the peer has of the stack's sequence numbers.
+    pub(crate) ack: SeqNumber,
+}
+
+impl Flow {
+    /// A segment of the peer that stands where the flow stands.
+    pub(crate) fn segment(&self, flags: Flags) -> Segment {
+        let mut seg = Segment::new(self.there, self.here);
+        seg.seq = self.seq;
+        seg.ack = self.ack;
+        seg.flags = flags;
+        seg.window = PEER_WINDOW;
+        seg
+    }
+
+    /// The peer has taken these segments of the stack, as far as they are this flow's.
+    pub(crate) fn take(&mut self, segments: &[Segment]) {
+        for s in segments.iter().filter(|s| s.src == self.here) {
+            let after = s.seq + s.seq_len();
+            if self.ack.before(after) {
+                self.ack = after;
+            }
+        }
+    }
+}
+
+/// A SYN or SYN/ACK gets the options of an ordinary one.
+pub(crate) fn syn(flow: &Flow, flags: Flags) -> Segment {
+    let mut seg = flow.segment(flags);
+    let rare = seg.options.rare_mut();
+    rare.mss = Some(1460);
+    rare.sack_permitted = true;
+    seg
+}
+
+pub(crate) fn capable(sender: Option<u64>, receiver: Option<u64>) -> MpCapable {
+    MpCapable {
+        version: 1,
+        hmac_sha256: true,
+        sender_key: sender,
+        receiver_key: receiver,
+        ..MpCapable::default()
+    }
+}
+
+/// The stack with the time, a connection, and its key once it has shown it.
+#[derive(Debug)]
+pub(crate) struct Bench {
+    pub(crate) stack: Stack,
+    pub(crate) now: Instant,
+    pub(crate) handle: Option<Handle>,
+    pub(crate) key: u64,
+}
+
+impl Bench {
+    /// A stack that listens at [`here`].
+    pub(crate) fn listening(config: Config, stack: StackConfig) -> Self {
+        let mut stack = Stack::new(stack);
+        stack.listen(here(), Arc::new(config)).unwrap();
+        Self {
+            stack,
+            now: Instant::ZERO + Duration::from_secs(1),
+            handle: None,
+            key: 0,
+        }
+    }
+
+    /// Everything the stack sends now.
+    pub(crate) fn drain(&mut self) -> Vec<Segment> {
+        let out: Vec<_> = std::iter::from_fn(|| self.stack.transmit(self.now))
+            .take(MOST)
+            .collect();
+        assert!(out.len() < MOST, "the stack never stops sending");
+        out
+    }
+
+    /// The stack takes a segment; what it sends then.
+    pub(crate) fn push(&mut self, seg: Segment) -> Vec<Segment> {
+        self.now = self.now + Duration::from_millis(1);
+        self.stack.receive(self.now, seg);
+        self.drain()
+    }
+
+    /// Timers up to and with the first that makes the stack send; what it sends then.
+    pub(crate) fn wait(&mut self) -> Vec<Segment> {
+        for _ in 0..1000 {
+            let Some(due) = self.stack.next_timeout() else {
+                return Vec::new();
+            };
+            self.now = self.now.max(due);
+            self.stack.timeout(self.now);
+            let out = self.drain();
+            if !out.is_empty() {
+                return out;
+            }
+        }
+        panic!("a thousand timers and nothing sent");
+    }
+
+    /// A connection opened by the stack: its SYN, and the peer's flow that would answer it.
+    pub(crate) fn connecting(config: Config, stack: StackConfig) -> (Self, Flow, Segment) {
+        let mut bench = Self {
+            stack: Stack::new(stack),
+            now: Instant::ZERO + Duration::from_secs(1),
+            handle: None,
+            key: 0,
+        };
+        let handle = bench
+            .stack
+            .connect(bench.now, here(), there(), Arc::new(config));
+        bench.handle = Some(handle.unwrap());
+        let out = bench.drain();
+        assert_eq!(out.len(), 1, "{out:?}");
+        let mut flow = Flow {
+            here: here(),
+            there: there(),
+            seq: SeqNumber(5000),
+            ack: out[0].seq,
+        };
+        flow.take(&out);
+        (bench, flow, out[0].clone())
+    }
+
+    /// The stack as MPTCP client, its third ACK taken; the peer has shown it has the key.
+    pub(crate) fn client(config: Config, stack: StackConfig) -> (Self, Flow, Vec<Segment>) {
+        let (mut bench, mut flow, _) = Self::connecting(config, stack);
+        let mut answer = syn(&flow, Flags::SYN | Flags::ACK);
+        answer.options.rare_mut().mp_capable = Some(capable(Some(PEER_KEY), None));
+        flow.seq = flow.seq + 1;
+        let third = bench.push(answer);
+        let keys = third[0].options.rare.as_ref().unwrap().mp_capable.unwrap();
+        bench.key = keys.sender_key.unwrap();
+        let seg = bench.data_ack(&flow, 0);
+        let out = bench.push(seg);
+        (bench, flow, out)
+    }
+
+    /// The stack as MPTCP server, its key confirmed.
+    pub(crate) fn server(config: Config, stack: StackConfig) -> (Self, Flow) {
+        let mut bench = Self::listening(config, stack);
+        let mut flow = Flow {
+            here: here(),
+            there: there(),
+            seq: SeqNumber(5000),
+            ack: SeqNumber(0),
+        };
+        let mut first = syn(&flow, Flags::SYN);
+        first.options.rare_mut().mp_capable = Some(capable(None, None));
+        flow.seq = flow.seq + 1;
+        let out = bench.push(first);
+        flow.ack = out[0].seq + 1;
+        let answer = out[0].options.rare.as_ref().unwrap().mp_capable.unwrap();
+        bench.key = answer.sender_key.unwrap();
+        let mut third = flow.segment(Flags::ACK);
+        third.options.rare_mut().mp_capable = Some(capable(Some(PEER_KEY), Some(bench.key)));
+        bench.push(third);
+        bench.handle = bench.stack.handles().next();
+        let seg = bench.data_ack(&flow, 0);
+        bench.push(seg);
+        (bench, flow)
+    }
+
+    /// The peer's data sequence number at an offset of its data.
+    pub(crate) fn peer_dsn(offset: u64) -> u64 {
+        keys::idsn(PEER_KEY)
+            .wrapping_add(1)
+            .wrapping_add(offset)
+    }
+
+    /// A bare acknowledgement of the stack's data up to `offset`.
+    pub(crate) fn data_ack(&self, flow: &Flow, offset: u64) -> Segment {
+        let dsn = keys::idsn(self.key).wrapping_add(1).wrapping_add(offset);
+        let mut seg = flow.segment(Flags::ACK);
+        seg.options.dss = Some(Dss {
+            data_ack: Some(DataNumber::Low(dsn as u32)),
+            ..Dss::default()
+        });
+        seg
+    }
+
+    /// `len` bytes of the peer at data offset `offset`, the flow's next with SSN `ssn`.
+    pub(crate) fn data(&self, flow: &mut Flow, ssn: u32, offset: u64, len: u16) -> Segment {
+        let mut seg = self.data_ack(flow, 0);
+        seg.payload = Payload::Length(u32::from(len));
+        if let Some(dss) = &mut seg.options.dss {
+            dss.mapping = Some(Mapping {
+                dsn: DataNumber::Low(Self::peer_dsn(offset) as u32),
+                ssn,
+                len,
+                checksum: None,
+            });
+        }
+        flow.seq = flow.seq + u32::from(len);
+        seg
+    }
+
+    /// The peer's SYN that joins from `there`.
+    pub(crate) fn join_syn(&self, there: Endpoint, address_id: u8, token: u32) -> (Flow, Segment) {
+        let flow = Flow {
+            here: here(),
+            there,
+            seq: SeqNumber(9000),
+            ack: SeqNumber(0),
+        };
+        let mut seg = syn(&flow, Flags::SYN);
+        seg.options.rare_mut().mp_join = Some(MpJoin::Syn {
+            backup: false,
+            address_id,
+            token,
+            nonce: PEER_NONCE,
+        });
+        (flow, seg)
+    }
+
+    /// The peer joins from `there`: its flow and what the stack answers to the third ACK, whose
+    /// code is XORed with `wrong`.
+    pub(crate) fn join(&mut self, there: Endpoint, id: u8, wrong: u8) -> (Flow, Vec<Segment>) {
+        let (mut flow, seg) = self.join_syn(there, id, keys::token(self.key));
+        let out = self.push(seg);
+        flow.seq = flow.seq + 1;
+        flow.ack = out[0].seq + 1;
+        let theirs = out[0].options.rare.as_ref().unwrap().mp_join;
+        let Some(MpJoin::SynAck { nonce, hmac, .. }) = theirs else {
+            panic!("no MP_JOIN on the SYN/ACK: {out:?}");
+        };
+        let expected = keys::join_hmac(self.key, PEER_KEY, nonce, PEER_NONCE);
+        assert_eq!(hmac, keys::leftmost_64(&expected));
+        let mut hmac =
+            keys::leftmost_160(&keys::join_hmac(PEER_KEY, self.key, PEER_NONCE, nonce));
+        hmac[19] ^= wrong;
+        let mut third = flow.segment(Flags::ACK);
+        third.options.rare_mut().mp_join = Some(MpJoin::Ack { hmac });
+        (flow, self.push(third))
+    }
+}
