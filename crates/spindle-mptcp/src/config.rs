@@ -86,7 +86,7 @@ pub enum InitialWindow {
     /// So many segments on every subflow.
     PerSubflow(u32),
     /// So many segments over all subflows: each gets the total over their number, rounded down,
-    /// the remainder going to the lowest identifiers ([F] section 5.1).
+    /// the remainder going to the lowest identifiers (FUSO section 5.1).
     Total(u32),
 }
 
@@ -151,7 +151,7 @@ pub struct LossConfig {
 }
 
 /// Tail loss probe (RFC 8985, section 7; in the papers "one extra probe after 2 RTT without an
-/// ACK", [F] section 5.1).
+/// ACK", FUSO section 5.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TailLossProbe {
     /// Added to the probe timeout while a single segment is in flight, for the peer's delayed ACK
@@ -171,7 +171,7 @@ pub struct MultipathConfig {
     pub scheduler: SchedulerKind,
     /// Require DSS checksums (RFC 8684, section 3.1, flag A).
     pub checksum: bool,
-    /// Hand data up to the data level although they are out of order within their subflow ([F]
+    /// Hand data up to the data level although they are out of order within their subflow (FUSO
     /// section 4.1).
     pub early_dsn_delivery: bool,
     /// Opportunistic retransmission and penalisation when the window blocks new data (catalogue

@@ -8,7 +8,7 @@ use crate::config::{Config, EcnMode, LossConfig, MultipathConfig, PathManager, T
 use crate::recovery::{Fuso, Proactive};
 use crate::subflow::congestion::CongestionKind;
 
-/// Subflows where a preset names no number ([F] section 5.1: 4 in the testbed).
+/// Subflows where a preset names no number (FUSO section 5.1: 4 in the testbed).
 const SUBFLOWS: usize = 4;
 
 /// A preset: its configuration and what it is made of.

@@ -159,7 +159,7 @@ pub(crate) struct Connection {
     pub(crate) closed: Option<CloseReason>,
     /// The application is done with the connection.
     pub(crate) released: bool,
-    /// A write was cut short: the rest is coming, and counts as new data ([F] section 4.1).
+    /// A write was cut short: the rest is coming, and counts as new data (FUSO section 4.1).
     writer_blocked: bool,
     sws_override: bool,
     persist_at: Option<Instant>,

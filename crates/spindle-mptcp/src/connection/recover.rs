@@ -12,7 +12,7 @@ use crate::subflow::scoreboard::Scoreboard;
 use crate::subflow::sender::SendKind;
 
 /// Data offsets that were copied proactively and are not acknowledged yet: no byte is copied twice,
-/// on whichever subflows it travels by now ([F] section 3.2).
+/// on whichever subflows it travels by now (FUSO section 3.2).
 #[derive(Debug, Default)]
 pub(super) struct Copied {
     /// Sorted, disjoint, not adjacent.

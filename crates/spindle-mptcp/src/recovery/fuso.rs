@@ -1,4 +1,4 @@
-//! FUSO: copy what is most likely lost from the worst subflow over the best ([F] section 3).
+//! FUSO: copy what is most likely lost from the worst subflow over the best (FUSO section 3).
 
 use rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;

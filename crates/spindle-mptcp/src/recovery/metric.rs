@@ -1,10 +1,10 @@
-//! How likely a path is to lose: FUSO's metric ([F] section 3.2.1).
+//! How likely a path is to lose: FUSO's metric (FUSO section 3.2.1).
 
 use std::cmp::Ordering;
 
 use super::SubflowView;
 
-/// The weights of the metric; both 0.5 in [F] section 5.1.
+/// The weights of the metric; both 0.5 in FUSO section 5.1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PathMetric {
     /// Weight of the lifetime loss rate, `retx / tx`.

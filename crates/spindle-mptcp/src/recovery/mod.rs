@@ -17,7 +17,7 @@ pub use proactive::Proactive;
 
 use crate::subflow::SubflowId;
 
-/// Why the policy is asked ([F] section 3.2 names the first two).
+/// Why the policy is asked (FUSO section 3.2 names the first two).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Trigger {
     /// An acknowledgement was processed.
@@ -71,7 +71,7 @@ pub struct SubflowView {
     pub id: SubflowId,
     /// Whether new segments may be sent on it.
     pub usable: bool,
-    /// Data segments sent, of every kind ([F] A1.2: `tx`).
+    /// Data segments sent, of every kind (FUSO A1.2: `tx`).
     pub sent: u64,
     /// Segments its own TCP retransmitted (`retx`).
     pub retransmitted: u64,

@@ -36,7 +36,7 @@ pub(crate) struct Sent {
     pub(crate) repeated: bool,
     /// It is itself a proactive recovery copy.
     pub(crate) recovery: bool,
-    /// A proactive copy of it has been made: at most one is ([F] section 3.2).
+    /// A proactive copy of it has been made: at most one is (FUSO section 3.2).
     pub(crate) protected: bool,
     /// The data level gave up on this copy and sent the data elsewhere.
     pub(crate) reinjected: bool,
