@@ -3,7 +3,7 @@
 mod peer;
 
 use peer::{Bench, Flow, PEER_KEY, capable, config, end, here, syn, there};
-use spindle_mptcp::{PathManager, StackConfig, keys};
+use spindle_mptcp::{Event, PathManager, StackConfig, keys};
 use spindle_wire::{
     AddAddr, DataNumber, Dss, Flags, Mapping, MpJoin, MpPrio, Payload, RareOptions, RemoveAddr,
     ResetReason, Segment, SeqNumber,
@@ -531,6 +531,27 @@ fn remove_addr_closes_the_subflows_of_the_address() {
     let rst = out.iter().find(|s| s.flags.contains(Flags::RST));
     assert_eq!(rst.expect("a reset").dst, second.there);
     assert_eq!(b.subflows(), 1);
+}
+
+/// RFC 8684, section 3.4.2: the news may come with data on a later subflow and concern the first;
+/// the application hears of it once.
+#[test]
+fn remove_addr_of_the_first_subflow_may_come_with_data_on_the_second() {
+    let (mut b, flow) = Bench::server(passive(), StackConfig::default());
+    let (mut second, _) = b.join(end("10.0.1.2:999"), 3, 0);
+    while b.stack.poll_event().is_some() {}
+    let mut seg = b.data(&mut second, 1, 0, 10);
+    seg.options.rare_mut().remove_addr = Some(RemoveAddr {
+        address_ids: vec![0],
+    });
+    let out = b.push(seg);
+    let rst = out.iter().find(|s| s.flags.contains(Flags::RST));
+    assert_eq!(rst.expect("a reset").dst, flow.there);
+    let ack = out.iter().find(|s| s.dst == second.there);
+    assert_eq!(data_ack(ack.expect("an ACK")), acked(10));
+    let events: Vec<_> = std::iter::from_fn(|| b.stack.poll_event()).collect();
+    let down = |e: &&Event| matches!(e, Event::SubflowDown { subflow: 0, .. });
+    assert_eq!(events.iter().filter(down).count(), 1, "{events:?}");
 }
 
 /// RFC 8684, section 3.3.8: MP_PRIO makes a subflow a backup, used only when no other is there.

@@ -75,7 +75,10 @@ impl Connection {
             return;
         }
         self.note_progress(now, i, seg, &arrival);
-        if self.rare_options(now, i, seg) {
+        let id = self.subflows[i].id;
+        if self.rare_options(now, i, seg)
+            && let Some(i) = self.index(id)
+        {
             self.take_data(now, i, seg, arrival);
         }
     }
@@ -209,7 +212,7 @@ impl Connection {
     }
 
     /// MPTCP's signals. Returns false if the subflow or connection is gone.
-    fn rare_options(&mut self, now: Instant, i: usize, seg: &Segment) -> bool {
+    fn rare_options(&mut self, now: Instant, mut i: usize, seg: &Segment) -> bool {
         if self.mp.is_none() || seg.flags.contains(Flags::SYN) {
             return self.on_late_mapping(now, i, seg);
         }
@@ -220,9 +223,15 @@ impl Connection {
             self.take_data_ack(now, i, &dss, seg);
         }
         if let Some(rare) = &seg.options.rare {
+            let id = self.subflows[i].id;
             if !self.on_signals(now, i, rare) {
                 return false;
             }
+            // Others may be gone by a REMOVE_ADDR, and this one stand elsewhere.
+            let Some(at) = self.index(id) else {
+                return false;
+            };
+            i = at;
             if let Some(c) = rare.mp_capable
                 && let (Some(len), Some(_)) = (c.data_len, c.sender_key)
             {

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use spindle_units::{Duration, Instant};
 use spindle_wire::{AddAddr, Endpoint, MpPrio, RareOptions, RemoveAddr};
 
-use super::{Connection, Happening, Role};
+use super::{Connection, Role};
 use crate::config::PathManager;
 use crate::host::keys;
 
@@ -338,9 +338,7 @@ impl Connection {
             let Some(i) = self.subflows.iter().position(&which) else {
                 break;
             };
-            let id = self.subflows[i].id;
             self.reset_subflow(now, i, spindle_wire::ResetReason::Prohibited);
-            self.tell(Happening::SubflowDown(id));
         }
     }
 }
