@@ -1,4 +1,6 @@
 //! Whatever a peer sends: no panic, an end to sending, timers that move on, memory within bounds.
+//!
+//! `SPINDLE_HOSTILE` sets how many attacks are tried on each state of a connection.
 
 mod peer;
 
@@ -466,13 +468,19 @@ fn closed_flow() -> Flow {
     }
 }
 
+/// So many attacks in the ordinary test run.
+fn cases() -> u32 {
+    let asked = std::env::var("SPINDLE_HOSTILE").ok();
+    asked.and_then(|n| n.parse().ok()).unwrap_or(400)
+}
+
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step(), 1..60)
 }
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: 150,
+        cases: cases(),
         failure_persistence: None,
         ..ProptestConfig::default()
     })]

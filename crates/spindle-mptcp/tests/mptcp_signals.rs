@@ -188,6 +188,26 @@ fn a_stray_ack_does_not_switch_mptcp_off() {
     assert!(b.multipath());
 }
 
+/// RFC 8684, section 3.1: only an ACK completes a passive open; a SYN/ACK does not, with a DATA_FIN
+/// waiting neither.
+#[test]
+fn a_syn_ack_completes_no_passive_open() {
+    let mut b = Bench::listening(passive(), StackConfig::default());
+    let (mut flow, answer) = asked(&mut b, 1);
+    flow.seq = flow.seq - 1;
+    b.push(syn(&flow, Flags::SYN | Flags::ACK));
+    let h = b.stack.handles().next().unwrap();
+    assert!(!b.stack.info(h).unwrap().established);
+    b.stack.close(b.now, h);
+    assert!(b.drain().len() <= 1);
+    flow.seq = flow.seq + 1;
+    let key = rare(&answer).mp_capable.unwrap().sender_key.unwrap();
+    let mut third = flow.segment(Flags::ACK);
+    third.options.rare_mut().mp_capable = Some(capable(Some(PEER_KEY), Some(key)));
+    let out = b.push(third);
+    assert!(out.iter().any(|s| s.options.dss.is_some_and(|d| d.data_fin)));
+}
+
 /// RFC 8684, section 3.7: the server's first data without a DSS mean plain TCP.
 #[test]
 fn first_data_without_a_dss_mean_plain_tcp() {

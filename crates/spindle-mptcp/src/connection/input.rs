@@ -86,8 +86,13 @@ impl Connection {
     /// In SYN_RECEIVED: whether the segment brings what MPTCP's handshake needs.
     fn may_complete(&mut self, now: Instant, i: usize, seg: &Segment) -> bool {
         let sf = &self.subflows[i];
-        if sf.state != TcpState::SynReceived || seg.flags.intersects(Flags::RST | Flags::SYN) {
+        if sf.state != TcpState::SynReceived || seg.flags.contains(Flags::RST) {
             return true;
+        }
+        if seg.flags.contains(Flags::SYN) {
+            // Only where both ends opened at once does a SYN/ACK complete anything.
+            let both = self.role == Role::Client && sf.origin == Origin::Initial;
+            return both || !seg.flags.contains(Flags::ACK);
         }
         // What does not acknowledge our SYN completes nothing, and is nobody's word on MPTCP.
         if !seg.flags.contains(Flags::ACK) || seg.ack != sf.seq(1) {
