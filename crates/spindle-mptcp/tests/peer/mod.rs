@@ -52,6 +52,7 @@ pub(crate) struct Flow {
     pub(crate) here: Endpoint,
     /// The peer's end.
     pub(crate) there: Endpoint,
+    isn: SeqNumber,
     /// The peer's next sequence number.
     pub(crate) seq: SeqNumber,
     /// What the peer has of the stack's sequence numbers.
@@ -59,6 +60,22 @@ pub(crate) struct Flow {
 }
 
 impl Flow {
+    /// A flow about to send the peer's first segment, which acknowledges `ack`.
+    pub(crate) fn new(here: Endpoint, there: Endpoint, isn: u32, ack: SeqNumber) -> Self {
+        Self {
+            here,
+            there,
+            isn: SeqNumber(isn),
+            seq: SeqNumber(isn),
+            ack,
+        }
+    }
+
+    /// The peer's next subflow sequence number as mappings count it (RFC 8684, section 3.3.1).
+    pub(crate) fn ssn(&self) -> u32 {
+        self.seq.0.wrapping_sub(self.isn.0)
+    }
+
     /// A segment of the peer that stands where the flow stands.
     pub(crate) fn segment(&self, flags: Flags) -> Segment {
         let mut seg = Segment::new(self.there, self.here);
@@ -167,12 +184,7 @@ impl Bench {
         bench.handle = Some(handle.unwrap());
         let out = bench.drain();
         assert_eq!(out.len(), 1, "{out:?}");
-        let mut flow = Flow {
-            here: here(),
-            there: there(),
-            seq: SeqNumber(5000),
-            ack: out[0].seq,
-        };
+        let mut flow = Flow::new(here(), there(), 5000, out[0].seq);
         flow.take(&out);
         (bench, flow, out[0].clone())
     }
@@ -194,12 +206,7 @@ impl Bench {
     /// The stack as MPTCP server, its key confirmed.
     pub(crate) fn server(config: Config, stack: StackConfig) -> (Self, Flow) {
         let mut bench = Self::listening(config, stack);
-        let mut flow = Flow {
-            here: here(),
-            there: there(),
-            seq: SeqNumber(5000),
-            ack: SeqNumber(0),
-        };
+        let mut flow = Flow::new(here(), there(), 5000, SeqNumber(0));
         let mut first = syn(&flow, Flags::SYN);
         first.options.rare_mut().mp_capable = Some(capable(None, None));
         flow.seq = flow.seq + 1;
@@ -218,9 +225,7 @@ impl Bench {
 
     /// The peer's data sequence number at an offset of its data.
     pub(crate) fn peer_dsn(offset: u64) -> u64 {
-        keys::idsn(PEER_KEY)
-            .wrapping_add(1)
-            .wrapping_add(offset)
+        keys::idsn(PEER_KEY).wrapping_add(1).wrapping_add(offset)
     }
 
     /// A bare acknowledgement of the stack's data up to `offset`.
@@ -234,14 +239,14 @@ impl Bench {
         seg
     }
 
-    /// `len` bytes of the peer at data offset `offset`, the flow's next with SSN `ssn`.
-    pub(crate) fn data(&self, flow: &mut Flow, ssn: u32, offset: u64, len: u16) -> Segment {
+    /// `len` bytes of the peer at data offset `offset`, the flow's next.
+    pub(crate) fn data(&self, flow: &mut Flow, offset: u64, len: u16) -> Segment {
         let mut seg = self.data_ack(flow, 0);
         seg.payload = Payload::Length(u32::from(len));
         if let Some(dss) = &mut seg.options.dss {
             dss.mapping = Some(Mapping {
                 dsn: DataNumber::Low(Self::peer_dsn(offset) as u32),
-                ssn,
+                ssn: flow.ssn(),
                 len,
                 checksum: None,
             });
@@ -252,12 +257,7 @@ impl Bench {
 
     /// The peer's SYN that joins from `there`.
     pub(crate) fn join_syn(&self, there: Endpoint, address_id: u8, token: u32) -> (Flow, Segment) {
-        let flow = Flow {
-            here: here(),
-            there,
-            seq: SeqNumber(9000),
-            ack: SeqNumber(0),
-        };
+        let flow = Flow::new(here(), there, 9000, SeqNumber(0));
         let mut seg = syn(&flow, Flags::SYN);
         seg.options.rare_mut().mp_join = Some(MpJoin::Syn {
             backup: false,
@@ -281,8 +281,7 @@ impl Bench {
         };
         let expected = keys::join_hmac(self.key, PEER_KEY, nonce, PEER_NONCE);
         assert_eq!(hmac, keys::leftmost_64(&expected));
-        let mut hmac =
-            keys::leftmost_160(&keys::join_hmac(PEER_KEY, self.key, PEER_NONCE, nonce));
+        let mut hmac = keys::leftmost_160(&keys::join_hmac(PEER_KEY, self.key, PEER_NONCE, nonce));
         hmac[19] ^= wrong;
         let mut third = flow.segment(Flags::ACK);
         third.options.rare_mut().mp_join = Some(MpJoin::Ack { hmac });
