@@ -45,6 +45,9 @@ pub struct FlowsReport {
     pub fct_us_without_lost_syn: FctQuantiles,
     /// Speed.
     pub engine: EngineSpeed,
+    /// Runs with shifted starts, if any were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spread: Option<Spread>,
 }
 
 /// Mean and nearest-rank percentiles, microseconds.
@@ -178,6 +181,72 @@ fn config(sack: bool) -> Config {
     config.loss.dsack_undo = false;
     config.loss.prr = false;
     config
+}
+
+/// What chance makes of a flow list: a single run is chaotic once queues overflow.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Spread {
+    /// Runs.
+    pub runs: u64,
+    /// Mean of the runs' medians, flows that lost a SYN left out, microseconds.
+    pub p50: f64,
+    /// Smallest and largest of them.
+    pub p50_range: (f64, f64),
+    /// Mean of the runs' means.
+    pub mean: f64,
+    /// Smallest and largest of them.
+    pub mean_range: (f64, f64),
+    /// Mean of the runs' 99th percentiles.
+    pub p99: f64,
+    /// Smallest and largest of them.
+    pub p99_range: (f64, f64),
+}
+
+/// Runs the list `shifts` times, each flow's start shifted by less than a microsecond.
+///
+/// # Errors
+/// As [`run`].
+pub fn spread(list: &[BulkFlow], k: u32, sack: bool, shifts: u64) -> Result<Spread, RunError> {
+    let (mut p50, mut mean, mut p99) = (Vec::new(), Vec::new(), Vec::new());
+    for shift in 1..=shifts {
+        let mut shifted = list.to_vec();
+        for f in &mut shifted {
+            f.start += Duration::from_nanos(spindle_fabric::mix(f.id << 20 | shift) % 1000);
+        }
+        let q = run(&shifted, k, sack)?.fct_us_without_lost_syn;
+        p50.push(q.p50);
+        mean.push(q.mean);
+        p99.push(q.p99);
+    }
+    let average = |v: &[f64]| v.iter().sum::<f64>() / v.len().max(1) as f64;
+    let range = |v: &[f64]| {
+        let low = v.iter().copied().fold(f64::INFINITY, f64::min);
+        (low, v.iter().copied().fold(0.0, f64::max))
+    };
+    Ok(Spread {
+        runs: shifts,
+        p50: average(&p50),
+        p50_range: range(&p50),
+        mean: average(&mean),
+        mean_range: range(&mean),
+        p99: average(&p99),
+        p99_range: range(&p99),
+    })
+}
+
+/// The spread in words.
+pub fn spread_table(s: &Spread) -> String {
+    let show = |name: &str, mean: f64, (low, high): (f64, f64)| {
+        let (low, high) = (show_us(low), show_us(high));
+        format!("{name} {} ({low} to {high})", show_us(mean))
+    };
+    format!(
+        "over {} runs with shifted starts: {}, {}, {}\n",
+        s.runs,
+        show("mean", s.mean, s.mean_range),
+        show("p50", s.p50, s.p50_range),
+        show("p99", s.p99, s.p99_range)
+    )
 }
 
 /// Runs a flow list over the reference fat tree.
@@ -365,6 +434,7 @@ impl Run<'_> {
                 sim_s: simulation.now().as_secs_f64(),
                 peak_rss_bytes: peak_rss_bytes(),
             },
+            spread: None,
         }
     }
 }

@@ -138,6 +138,9 @@ pub(crate) struct Flows {
     /// With selective acknowledgements
     #[arg(long)]
     pub(crate) sack: bool,
+    /// Repeat with every start shifted by less than a microsecond, to see how far chance goes
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) shifts: u64,
     /// Write the results as JSON to a file, or to standard output with -
     #[arg(long, value_name = "PATH")]
     pub(crate) json: Option<PathBuf>,

@@ -21,10 +21,16 @@ pub(crate) fn flows(args: &Flows) -> Result<ExitCode, Failure> {
         std::fs::read_to_string(&args.file).map_err(|e| Failure::file(&args.file, "read", &e))?;
     let list = parse(&text).map_err(|e| Failure::Usage(format!("{name}: {e}")))?;
     check_fat_tree(&list, k).map_err(|e| Failure::Usage(format!("--k {k}: {e}")))?;
-    let report =
-        reference::run(&list, k, args.sack).map_err(|e| Failure::Usage(format!("{name}: {e}")))?;
+    let usage = |e| Failure::Usage(format!("{name}: {e}"));
+    let mut report = reference::run(&list, k, args.sack).map_err(usage)?;
+    if args.shifts > 0 {
+        report.spread = Some(reference::spread(&list, k, args.sack, args.shifts).map_err(usage)?);
+    }
     if !json_on_stdout(args.json.as_deref()) {
         print(&reference::table(&report));
+        if let Some(spread) = &report.spread {
+            print(&reference::spread_table(spread));
+        }
     }
     if let Some(path) = &args.json {
         write_json(path, &report)?;
