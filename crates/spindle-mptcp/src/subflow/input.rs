@@ -82,6 +82,7 @@ impl Subflow {
             return out;
         }
         self.irs = seg.seq;
+        self.last_heard = cx.now;
         self.rx.established();
         self.negotiate(seg, cx.now);
         if acks {

@@ -1,0 +1,422 @@
+//! RFC 9293 and its companions segment by segment: one stack, and a peer played by hand.
+
+mod script;
+
+use script::{MSS, PEER_ISS, Peer, RTT, one, plain};
+use spindle_mptcp::{CloseReason, Event, Keepalive, TcpState};
+use spindle_units::Duration;
+use spindle_wire::{Flags, Payload, Segment, SeqNumber, Timestamps};
+
+const SYN_ACK: Flags = Flags(Flags::SYN.0 | Flags::ACK.0);
+const FIN_ACK: Flags = Flags(Flags::FIN.0 | Flags::ACK.0);
+
+fn bare_ack(seg: &Segment) -> bool {
+    seg.flags == Flags::ACK && seg.payload.is_empty()
+}
+
+fn closed(p: &mut Peer) -> Option<CloseReason> {
+    std::iter::from_fn(|| p.stack.poll_event()).find_map(|e| match e {
+        Event::Closed { reason, .. } => Some(reason),
+        _ => None,
+    })
+}
+
+fn close(p: &mut Peer) -> Vec<Segment> {
+    p.stack.close(p.now, p.handle.unwrap());
+    p.drain()
+}
+
+/// RFC 9293, section 3.5: SYN, SYN/ACK, ACK.
+#[test]
+fn an_active_open_takes_three_segments() {
+    let (mut p, syn) = Peer::connecting(plain());
+    assert_eq!(syn.flags, Flags::SYN);
+    let answer = p.syn(SYN_ACK);
+    let ack = one(p.push(answer));
+    assert!(bare_ack(&ack));
+    assert_eq!((ack.seq, ack.ack), (syn.seq + 1, PEER_ISS + 1));
+    assert_eq!(p.info().state, TcpState::Established);
+    assert!(matches!(
+        p.stack.poll_event(),
+        Some(Event::Connected { .. })
+    ));
+}
+
+/// RFC 9293, section 3.10.7.2 and 3.10.7.4: SYN-RECEIVED until our SYN is acknowledged.
+#[test]
+fn a_passive_open_is_told_with_the_third_segment() {
+    let mut p = Peer::listening(plain());
+    let syn = p.syn(Flags::SYN);
+    let answer = one(p.push(syn));
+    assert_eq!(answer.flags, SYN_ACK);
+    assert_eq!(answer.ack, PEER_ISS + 1);
+    assert_eq!(p.stack.poll_event(), None);
+    (p.seq, p.ack) = (p.seq + 1, answer.seq + 1);
+    let third = p.segment(Flags::ACK);
+    assert_eq!(p.push(third), []);
+    assert!(matches!(p.stack.poll_event(), Some(Event::Accepted { .. })));
+}
+
+/// RFC 9293, section 3.5, figure 7.
+#[test]
+fn a_simultaneous_open_ends_established() {
+    let (mut p, syn) = Peer::connecting(plain());
+    let theirs = p.syn(Flags::SYN);
+    let answer = one(p.push(theirs));
+    assert_eq!(answer.flags, SYN_ACK);
+    assert_eq!((answer.seq, answer.ack), (syn.seq, PEER_ISS + 1));
+    let theirs = p.syn(SYN_ACK);
+    p.push(theirs);
+    assert_eq!(p.info().state, TcpState::Established);
+    p.seq = p.seq + 1;
+    assert_eq!(one(p.send(10)).seq, syn.seq + 1);
+}
+
+/// RFC 9293, section 3.10.7.3: a reset that acknowledges the SYN refuses the connection; one that
+/// does not is no answer.
+#[test]
+fn a_reset_that_acknowledges_the_syn_refuses_the_connection() {
+    let (mut p, syn) = Peer::connecting(plain());
+    let mut rst = p.segment(Flags::RST | Flags::ACK);
+    rst.ack = syn.seq;
+    assert_eq!(p.push(rst.clone()), []);
+    assert_eq!(closed(&mut p), None);
+    rst.ack = syn.seq + 1;
+    assert_eq!(p.push(rst), []);
+    assert_eq!(closed(&mut p), Some(CloseReason::Refused));
+}
+
+/// RFC 9293, section 3.10.7.1: what belongs to no connection is reset, a reset is not.
+#[test]
+fn data_to_a_closed_port_are_reset() {
+    let mut p = Peer::listening(plain());
+    p.ack = SeqNumber(77);
+    let seg = p.data(10);
+    let rst = one(p.push(seg));
+    assert_eq!((rst.flags, rst.seq), (Flags::RST, SeqNumber(77)));
+    let mut seg = p.data(10);
+    seg.flags = Flags::NONE;
+    let rst = one(p.push(seg));
+    assert_eq!(rst.flags, Flags::RST | Flags::ACK);
+    assert_eq!(rst.ack, p.seq);
+    let seg = p.segment(Flags::RST);
+    assert_eq!(p.push(seg), []);
+}
+
+/// RFC 9293, section 3.6, case 3: both FINs cross, both ends wait.
+#[test]
+fn a_simultaneous_close_goes_through_closing() {
+    let mut p = Peer::establish(plain());
+    assert_eq!(one(close(&mut p)).flags, FIN_ACK);
+    let fin = p.segment(FIN_ACK);
+    let ack = one(p.push(fin));
+    p.seq = p.seq + 1;
+    assert_eq!(ack.ack, p.seq);
+    assert_eq!(p.info().state, TcpState::Closing);
+    p.ack = p.ack + 1;
+    let seg = p.segment(Flags::ACK);
+    assert_eq!(p.push(seg), []);
+    assert_eq!(closed(&mut p), Some(CloseReason::Finished));
+}
+
+/// RFC 9293, section 3.6, case 2: after the peer's FIN we may still send.
+#[test]
+fn a_half_closed_connection_still_sends() {
+    let mut p = Peer::establish(plain());
+    let fin = p.segment(FIN_ACK);
+    p.push(fin);
+    p.seq = p.seq + 1;
+    assert_eq!(p.info().state, TcpState::CloseWait);
+    let seg = one(p.send(500));
+    assert_eq!((seg.payload.len(), seg.ack), (500, p.seq));
+    assert_eq!(one(close(&mut p)).flags, FIN_ACK);
+    assert_eq!(p.info().state, TcpState::LastAck);
+    p.ack = p.ack + 501;
+    let seg = p.segment(Flags::ACK);
+    assert_eq!(p.push(seg), []);
+    assert_eq!(closed(&mut p), Some(CloseReason::Finished));
+}
+
+/// RFC 5961, section 3.2: only an exact reset resets; one elsewhere in the window is challenged,
+/// one outside it says nothing.
+#[test]
+fn a_reset_must_be_exact() {
+    let mut p = Peer::establish(plain());
+    let mut rst = p.segment(Flags::RST);
+    rst.seq = p.seq + 100;
+    let ack = one(p.push(rst.clone()));
+    assert!(bare_ack(&ack));
+    assert_eq!(ack.ack, p.seq);
+    rst.seq = p.seq - 1;
+    assert_eq!(p.push(rst.clone()), []);
+    assert_eq!(closed(&mut p), None);
+    rst.seq = p.seq;
+    assert_eq!(p.push(rst), []);
+    assert_eq!(closed(&mut p), Some(CloseReason::Reset));
+}
+
+/// RFC 5961, sections 4.2 and 7: a SYN is challenged, at most ten times in five seconds.
+#[test]
+fn a_syn_within_a_connection_is_challenged_within_limits() {
+    let mut p = Peer::establish(plain());
+    let syn = p.syn(Flags::SYN);
+    let answers: Vec<_> = (0..30).flat_map(|_| p.push(syn.clone())).collect();
+    assert_eq!(answers.len(), 10);
+    assert!(answers.iter().all(|a| bare_ack(a) && a.ack == p.seq));
+    assert_eq!(p.after(Duration::from_secs(6), syn).len(), 1);
+    assert_eq!(p.info().state, TcpState::Established);
+}
+
+/// RFC 9293, section 3.10.7.4, fifth check: data under an acknowledgement of what was never sent
+/// are not taken.
+#[test]
+fn an_acknowledgement_of_unsent_data_is_answered_and_dropped() {
+    let mut p = Peer::establish(plain());
+    let mut seg = p.segment(Flags::ACK);
+    seg.ack = p.ack + 1;
+    seg.payload = Payload::Length(10);
+    let ack = one(p.push(seg));
+    assert!(bare_ack(&ack));
+    assert_eq!(ack.ack, p.seq);
+}
+
+/// RFC 2883, section 4: data that came before are acknowledged again with a D-SACK.
+#[test]
+fn old_data_are_answered_with_a_dsack() {
+    let mut p = Peer::establish(plain());
+    let start = p.seq;
+    let seg = p.data(100);
+    p.push(seg.clone());
+    let ack = one(p.push(seg));
+    assert_eq!(ack.ack, start + 100);
+    assert_eq!(ack.options.sack.as_slice(), [(start, start + 100)]);
+}
+
+/// RFC 9293, section 3.7.1: 536 bytes for want of an MSS option.
+#[test]
+fn without_an_mss_option_segments_have_536_bytes() {
+    let (mut p, _) = Peer::connecting(plain());
+    let answer = p.segment(SYN_ACK);
+    p.push(answer);
+    p.seq = p.seq + 1;
+    let lens: Vec<_> = p.send(1072).iter().map(|s| s.payload.len()).collect();
+    assert_eq!(lens, [536, 536]);
+    assert_eq!(p.info().mss, 536);
+}
+
+/// RFC 9293, section 3.8.1: the SYN is repeated with doubled intervals, then given up.
+#[test]
+fn a_syn_is_repeated_and_given_up() {
+    let mut config = plain();
+    config.tcp.syn_retries = 3;
+    let (mut p, syn) = Peer::connecting(config);
+    for secs in [1, 2, 4] {
+        let (wait, out) = p.wait();
+        assert_eq!(wait, Duration::from_secs(secs));
+        let again = one(out);
+        assert_eq!((again.flags, again.seq), (Flags::SYN, syn.seq));
+    }
+    assert_eq!(p.wait().1, []);
+    assert_eq!(closed(&mut p), Some(CloseReason::ConnectTimeout));
+}
+
+/// RFC 9293, section 3.8.3: data unacknowledged for the user timeout end the connection.
+#[test]
+fn the_user_timeout_ends_a_dead_connection() {
+    let mut config = plain();
+    config.tcp.user_timeout = Duration::from_secs(5);
+    let mut p = Peer::establish(config);
+    let start = p.now;
+    p.send(100);
+    while closed(&mut p).is_none() {
+        assert!(!p.wait().1.is_empty(), "a reset at the latest");
+    }
+    assert_eq!(p.now.since(start), Duration::from_secs(5));
+}
+
+/// RFC 9293, section 3.8.4: probes carry an old sequence number; unanswered, the connection ends.
+#[test]
+fn keepalive_probes_go_out_and_give_up() {
+    let mut config = plain();
+    config.tcp.keepalive = Some(Keepalive {
+        idle: Duration::from_secs(100),
+        interval: Duration::from_secs(10),
+        probes: 2,
+    });
+    let mut p = Peer::establish(config);
+    let (wait, out) = p.wait();
+    assert_eq!(wait, Duration::from_secs(100));
+    assert_eq!(one(out).seq, p.ack - 1);
+    let seg = p.segment(Flags::ACK);
+    assert_eq!(p.push(seg), [], "an answer starts the idle time anew");
+    assert_eq!(p.wait().0, Duration::from_secs(100));
+    assert_eq!(p.wait().0, Duration::from_secs(10));
+    p.wait();
+    assert_eq!(closed(&mut p), Some(CloseReason::KeepaliveTimeout));
+}
+
+/// RFC 9293, section 3.8.6.1: a closed window is probed at doubled intervals; data follow when it
+/// opens.
+#[test]
+fn a_closed_window_is_probed_until_it_opens() {
+    let mut p = Peer::establish(plain());
+    p.window = 0;
+    let seg = p.segment(Flags::ACK);
+    p.push(seg);
+    assert_eq!(p.send(500), []);
+    let (first, out) = p.wait();
+    assert_eq!(one(out).seq, p.ack - 1);
+    let seg = p.segment(Flags::ACK);
+    assert_eq!(p.after(Duration::ZERO, seg), []);
+    let (second, out) = p.wait();
+    assert_eq!(one(out).seq, p.ack - 1);
+    assert_eq!(second, first * 2);
+    p.window = 4000;
+    let seg = p.segment(Flags::ACK);
+    let data = one(p.push(seg));
+    assert_eq!((data.seq, data.payload.len()), (p.ack, 500));
+}
+
+/// RFC 9293, section 3.8.6.2.1: no small segment into a small window while a larger one may come.
+#[test]
+fn a_small_opening_does_not_draw_a_small_segment() {
+    let mut p = Peer::establish(plain());
+    p.window = 0;
+    let seg = p.segment(Flags::ACK);
+    p.push(seg);
+    p.send(5 * MSS);
+    p.window = 100;
+    let seg = p.segment(Flags::ACK);
+    assert_eq!(p.push(seg), []);
+    p.window = 1000;
+    let seg = p.segment(Flags::ACK);
+    assert_eq!(one(p.push(seg)).payload.len(), 1000);
+}
+
+/// RFC 9293, section 3.8.6.2.2: the window neither shrinks nor opens by crumbs.
+#[test]
+fn the_receive_window_opens_by_worthwhile_steps() {
+    let mut config = plain();
+    config.tcp.receive_buffer = 10_000;
+    let mut p = Peer::establish(config);
+    let mut edge = p.seq;
+    for _ in 0..10 {
+        let seg = p.data(MSS);
+        for ack in p.push(seg) {
+            let right = ack.ack + u32::from(ack.window);
+            assert!(!right.before(edge), "the window shrank");
+            edge = right;
+        }
+    }
+    assert_eq!(edge, p.seq, "the window is closed");
+    let h = p.handle.unwrap();
+    p.stack.recv(p.now, h, 100).unwrap();
+    assert_eq!(p.drain(), [], "100 bytes are not worth telling");
+    while p.stack.recv(p.now, h, usize::MAX).unwrap().is_some() {}
+    assert!(one(p.drain()).window >= 1000);
+}
+
+/// RFC 9293, section 3.7.4: with data outstanding a small segment waits for their acknowledgement.
+#[test]
+fn nagle_holds_the_second_small_segment() {
+    let mut config = plain();
+    config.tcp.nagle = true;
+    let mut p = Peer::establish(config);
+    assert_eq!(one(p.send(100)).payload.len(), 100);
+    assert_eq!(p.send(100), []);
+    assert_eq!(p.send(100), []);
+    p.ack = p.ack + 100;
+    let seg = p.segment(Flags::ACK);
+    assert_eq!(one(p.push(seg)).payload.len(), 200);
+}
+
+/// RFC 9293, section 3.8.6.3, and RFC 5681, section 4.2: every second segment, or the delay; what
+/// is out of order at once.
+#[test]
+fn acknowledgements_are_delayed_but_never_for_two_segments() {
+    let mut config = plain();
+    config.tcp.delayed_ack = Some(Duration::from_millis(40));
+    let mut p = Peer::establish(config);
+    let seg = p.data(MSS);
+    assert_eq!(p.push(seg), []);
+    let seg = p.data(MSS);
+    assert_eq!(one(p.push(seg)).ack, p.seq);
+    let seg = p.data(MSS);
+    assert_eq!(p.push(seg), []);
+    let (wait, out) = p.wait();
+    assert_eq!(wait, Duration::from_millis(40));
+    assert_eq!(one(out).ack, p.seq);
+    let hole = p.seq;
+    p.seq = p.seq + MSS;
+    let seg = p.data(MSS);
+    let ack = one(p.push(seg));
+    assert_eq!(ack.ack, hole);
+    assert_eq!(ack.options.sack.as_slice(), [(hole + MSS, hole + 2 * MSS)]);
+}
+
+/// RFC 7323, section 2.2: a window is scaled only if both SYNs have the option.
+#[test]
+fn without_the_peers_option_no_window_is_scaled() {
+    let mut config = plain();
+    config.tcp.window_scaling = true;
+    let (mut p, syn) = Peer::connecting(config);
+    assert!(syn.options.rare.unwrap().window_scale.is_some());
+    let answer = p.syn(SYN_ACK);
+    let ack = one(p.push(answer));
+    assert_eq!(ack.window, u16::MAX);
+}
+
+fn stamped(p: &Peer, value: u32) -> Segment {
+    let mut seg = p.segment(Flags::ACK);
+    seg.options.timestamps = Some(Timestamps { value, echo: 0 });
+    seg.payload = Payload::Length(100);
+    seg
+}
+
+/// RFC 7323, sections 3.2 and 5.3: an old timestamp, or none, is no segment of this connection.
+#[test]
+fn an_old_or_missing_timestamp_drops_the_segment() {
+    let mut config = plain();
+    config.tcp.timestamps = true;
+    let (mut p, _) = Peer::connecting(config);
+    let mut answer = p.syn(SYN_ACK);
+    answer.options.timestamps = Some(Timestamps {
+        value: 1000,
+        echo: 0,
+    });
+    p.after(RTT, answer);
+    p.seq = p.seq + 1;
+    let seg = stamped(&p, 999);
+    let ack = one(p.push(seg));
+    assert_eq!(ack.ack, p.seq, "answered, not taken");
+    let mut seg = stamped(&p, 1000);
+    seg.options.timestamps = None;
+    assert!(p.push(seg).iter().all(|a| a.ack == p.seq));
+    let seg = stamped(&p, 1000);
+    assert_eq!(one(p.push(seg)).ack, p.seq + 100);
+}
+
+/// RFC 9293, section 3.10.7.4, TIME-WAIT: a repeated FIN is acknowledged; section 3.10.7.4 with RFC
+/// 6191: a SYN beyond the old sequence opens a new connection.
+#[test]
+fn time_wait_answers_a_fin_and_gives_way_to_a_new_syn() {
+    let mut p = Peer::listening(plain());
+    let syn = p.syn(Flags::SYN);
+    let answer = one(p.push(syn));
+    (p.seq, p.ack) = (p.seq + 1, answer.seq + 1);
+    let third = p.segment(Flags::ACK);
+    p.push(third);
+    p.handle = p.stack.handles().next();
+    close(&mut p);
+    p.ack = p.ack + 1;
+    let fin = p.segment(FIN_ACK);
+    p.push(fin.clone());
+    p.seq = p.seq + 1;
+    let ack = one(p.push(fin));
+    assert!(bare_ack(&ack));
+    assert_eq!(ack.ack, p.seq);
+    p.seq = p.seq + 50_000;
+    let syn = p.syn(Flags::SYN);
+    let answer = one(p.push(syn));
+    assert_eq!((answer.flags, answer.ack), (SYN_ACK, p.seq + 1));
+}
