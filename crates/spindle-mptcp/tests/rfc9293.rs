@@ -14,6 +14,14 @@ fn bare_ack(seg: &Segment) -> bool {
     seg.flags == Flags::ACK && seg.payload.is_empty()
 }
 
+/// A stack that listens where the peer's segments go.
+fn listening() -> Peer {
+    let mut p = Peer::new();
+    let here = p.segment(Flags::NONE).dst;
+    p.stack.listen(here, std::sync::Arc::new(plain())).unwrap();
+    p
+}
+
 fn closed(p: &mut Peer) -> Option<CloseReason> {
     std::iter::from_fn(|| p.stack.poll_event()).find_map(|e| match e {
         Event::Closed { reason, .. } => Some(reason),
@@ -45,7 +53,7 @@ fn an_active_open_takes_three_segments() {
 /// RFC 9293, section 3.10.7.2 and 3.10.7.4: SYN-RECEIVED until our SYN is acknowledged.
 #[test]
 fn a_passive_open_is_told_with_the_third_segment() {
-    let mut p = Peer::listening(plain());
+    let mut p = listening();
     let syn = p.syn(Flags::SYN);
     let answer = one(p.push(syn));
     assert_eq!(answer.flags, SYN_ACK);
@@ -89,7 +97,7 @@ fn a_reset_that_acknowledges_the_syn_refuses_the_connection() {
 /// RFC 9293, section 3.10.7.1: what belongs to no connection is reset, a reset is not.
 #[test]
 fn data_to_a_closed_port_are_reset() {
-    let mut p = Peer::listening(plain());
+    let mut p = listening();
     p.ack = SeqNumber(77);
     let seg = p.data(10);
     let rst = one(p.push(seg));
@@ -400,7 +408,7 @@ fn an_old_or_missing_timestamp_drops_the_segment() {
 /// 6191: a SYN beyond the old sequence opens a new connection.
 #[test]
 fn time_wait_answers_a_fin_and_gives_way_to_a_new_syn() {
-    let mut p = Peer::listening(plain());
+    let mut p = listening();
     let syn = p.syn(Flags::SYN);
     let answer = one(p.push(syn));
     (p.seq, p.ack) = (p.seq + 1, answer.seq + 1);

@@ -43,7 +43,8 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    fn new() -> Self {
+    /// A stack without a connection, one second after the beginning.
+    pub(crate) fn new() -> Self {
         Self {
             stack: Stack::new(StackConfig::default()),
             now: Instant::ZERO + Duration::from_secs(1),
@@ -52,15 +53,6 @@ impl Peer {
             ack: SeqNumber(0),
             window: 60_000,
         }
-    }
-
-    /// A stack that listens.
-    pub(crate) fn listening(config: Config) -> Self {
-        let mut p = Self::new();
-        p.stack
-            .listen(end("10.0.0.1:4000"), Arc::new(config))
-            .unwrap();
-        p
     }
 
     /// A stack that has sent its SYN, and that SYN.

@@ -1,0 +1,266 @@
+//! Loss detection and recovery segment by segment: one stack, and a peer played by hand.
+
+mod script;
+
+use script::{MSS, PEER_ISS, Peer, RTT, one, plain};
+use spindle_mptcp::{Config, EcnMode, InitialWindow, TailLossProbe, TcpState};
+use spindle_units::Duration;
+use spindle_wire::{Ecn, Flags, Segment};
+
+/// An initial window of so many segments, and no detection beyond the classic.
+fn window(segments: u32) -> Config {
+    let mut config = plain();
+    config.tcp.initial_window = InitialWindow::PerSubflow(segments);
+    config.loss.frto = false;
+    config.loss.limited_transmit = false;
+    config.loss.rescue = false;
+    config
+}
+
+/// A connection with this many full segments written at once; what left.
+fn sending(config: Config, segments: u32) -> (Peer, Vec<Segment>) {
+    let mut p = Peer::establish(config);
+    assert_eq!(p.info().state, TcpState::Established);
+    assert_eq!(p.seq, PEER_ISS + 1);
+    let out = p.send(segments * MSS);
+    (p, out)
+}
+
+/// Which full segments of the stack's stream these are, from 0; `p.ack` stays where it begins.
+fn numbers(p: &Peer, out: &[Segment]) -> Vec<u32> {
+    out.iter()
+        .filter(|s| !s.payload.is_empty())
+        .map(|s| s.seq.0.wrapping_sub(p.ack.0) / MSS)
+        .collect()
+}
+
+/// The peer acknowledges the first `upto` segments and SACKs those from left to before right.
+fn sack(p: &Peer, upto: u32, blocks: &[(u32, u32)]) -> Segment {
+    let mut seg = p.segment(Flags::ACK);
+    seg.ack = p.ack + upto * MSS;
+    for &(left, right) in blocks {
+        seg.options
+            .sack
+            .push(p.ack + left * MSS, p.ack + right * MSS);
+    }
+    seg
+}
+
+/// The stack takes such an acknowledgement; which segments leave.
+fn acked(p: &mut Peer, upto: u32, blocks: &[(u32, u32)]) -> Vec<u32> {
+    let seg = sack(p, upto, blocks);
+    let out = p.push(seg);
+    numbers(p, &out)
+}
+
+/// RFC 6675, section 5: three segments SACKed above a hole repeat it, and cwnd is halved.
+#[test]
+fn three_sacked_segments_repeat_the_hole() {
+    let (mut p, out) = sending(window(10), 10);
+    assert_eq!(numbers(&p, &out), (0..10).collect::<Vec<_>>());
+    assert_eq!(acked(&mut p, 0, &[(1, 2)]), []);
+    assert_eq!(acked(&mut p, 0, &[(1, 3)]), []);
+    assert_eq!(acked(&mut p, 0, &[(1, 4)]), [0]);
+    assert_eq!(p.info().cwnd, 5 * u64::from(MSS));
+    assert_eq!(acked(&mut p, 0, &[(1, 10)]), []);
+    assert_eq!(p.info().counters.retransmissions, 1);
+}
+
+/// RFC 6582, section 3.2, step 3: a partial acknowledgement repeats the next hole at once.
+#[test]
+fn a_partial_acknowledgement_repeats_the_next_hole() {
+    let mut config = window(10);
+    config.tcp.sack = false;
+    let (mut p, _) = sending(config, 10);
+    assert_eq!(acked(&mut p, 0, &[]), []);
+    assert_eq!(acked(&mut p, 0, &[]), []);
+    assert_eq!(acked(&mut p, 0, &[]), [0]);
+    assert_eq!(acked(&mut p, 4, &[]), [4]);
+    assert_eq!(acked(&mut p, 10, &[]), []);
+    assert_eq!(p.info().counters.fast_retransmits, 1);
+}
+
+/// RFC 3042: the first two duplicates each let a new segment out.
+#[test]
+fn limited_transmit_sends_two_new_segments() {
+    let mut config = window(4);
+    config.loss.limited_transmit = true;
+    let (mut p, out) = sending(config, 20);
+    assert_eq!(numbers(&p, &out), [0, 1, 2, 3]);
+    assert_eq!(acked(&mut p, 0, &[(1, 2)]), [4]);
+    assert_eq!(acked(&mut p, 0, &[(1, 3)]), [5]);
+    assert_eq!(acked(&mut p, 0, &[(1, 4)])[..1], [0]);
+}
+
+/// RFC 5827, section 3.2: with few segments outstanding and nothing to send, one fewer duplicate
+/// than segments.
+#[test]
+fn early_retransmit_needs_one_duplicate_fewer_than_outstanding() {
+    let mut config = window(10);
+    config.loss.early_retransmit = true;
+    let (mut p, _) = sending(config.clone(), 2);
+    assert_eq!(acked(&mut p, 0, &[(1, 2)]), [0]);
+    let (mut p, _) = sending(config, 3);
+    assert_eq!(acked(&mut p, 0, &[(1, 2)]), []);
+    assert_eq!(acked(&mut p, 0, &[(1, 3)]), [0]);
+}
+
+/// RFC 6298, section 5, and RFC 5681, section 3.1: one segment at a time, at doubled intervals; then
+/// in order, without what was SACKed.
+#[test]
+fn a_timeout_goes_back_in_order_past_what_was_sacked() {
+    let (mut p, _) = sending(window(6), 6);
+    assert_eq!(acked(&mut p, 0, &[(2, 3)]), []);
+    let (_, out) = p.wait();
+    assert_eq!(numbers(&p, &out), [0]);
+    assert_eq!(p.info().cwnd, u64::from(MSS));
+    let (second, out) = p.wait();
+    assert_eq!(numbers(&p, &out), [0]);
+    let (third, out) = p.wait();
+    assert_eq!(numbers(&p, &out), [0]);
+    assert_eq!(third, second * 2);
+    assert_eq!(acked(&mut p, 1, &[(2, 3)]), [1, 3]);
+    assert_eq!(acked(&mut p, 4, &[]), [4, 5]);
+    assert_eq!(acked(&mut p, 6, &[]), []);
+}
+
+/// RFC 6298, rules 2.2 and 2.3: after one measurement R the timeout is 3 R.
+#[test]
+fn the_first_timeout_is_three_round_trips() {
+    let (mut p, _) = sending(window(6), 1);
+    let (wait, out) = p.wait();
+    assert_eq!(wait, RTT * 3);
+    assert_eq!(one(out).seq, p.ack);
+}
+
+/// RFC 2883, RFC 3708: when each repeat is reported needless, the reduction is taken back.
+#[test]
+fn a_dsack_takes_the_reduction_back() {
+    let (mut p, _) = sending(window(10), 10);
+    for right in 2..=4 {
+        acked(&mut p, 0, &[(1, right)]);
+    }
+    assert_eq!(p.info().cwnd, 5 * u64::from(MSS));
+    acked(&mut p, 10, &[(0, 1)]);
+    assert!(p.info().cwnd >= 10 * u64::from(MSS));
+    assert_eq!(p.info().counters.undos, 1);
+}
+
+/// RFC 5682, section 3.1: acknowledgements of originals after the timeout's one repeat show that it
+/// was spurious.
+#[test]
+fn frto_finds_a_spurious_timeout() {
+    let mut config = window(6);
+    config.loss.frto = true;
+    let (mut p, _) = sending(config, 20);
+    let (_, out) = p.wait();
+    assert_eq!(numbers(&p, &out), [0]);
+    assert_eq!(acked(&mut p, 1, &[]), [6, 7], "new data, no repeats");
+    assert!(acked(&mut p, 2, &[]).iter().all(|n| *n >= 8));
+    assert!(p.info().cwnd >= 6 * u64::from(MSS));
+    assert_eq!(p.info().counters.retransmissions, 1);
+}
+
+fn probing() -> Config {
+    let mut config = window(4);
+    config.loss.tail_loss_probe = Some(TailLossProbe {
+        max_ack_delay: Duration::ZERO,
+        floor: Duration::ZERO,
+    });
+    config
+}
+
+/// RFC 8985, section 7: after two smoothed round trips the last segment again, or new data; once.
+#[test]
+fn a_tail_loss_probe_repeats_the_last_segment_or_sends_new_data() {
+    let (mut p, _) = sending(probing(), 3);
+    let (wait, out) = p.wait();
+    assert_eq!((wait, numbers(&p, &out)), (RTT * 2, vec![2]));
+    assert_eq!(p.info().counters.timeouts, 0);
+    let (_, out) = p.wait();
+    assert_eq!(numbers(&p, &out), [0], "then the timeout");
+    let (mut p, _) = sending(probing(), 20);
+    let (wait, out) = p.wait();
+    assert_eq!((wait, numbers(&p, &out)), (RTT * 2, vec![4]));
+}
+
+/// RFC 8985, section 6.2: a segment sent a reordering window before one that arrived is lost,
+/// without three duplicates.
+#[test]
+fn rack_finds_a_loss_by_time() {
+    let mut config = window(10);
+    config.loss.rack = true;
+    let (mut p, _) = sending(config, 2);
+    let seg = sack(&p, 0, &[(1, 2)]);
+    assert_eq!(p.after(RTT, seg), []);
+    let (wait, out) = p.wait();
+    assert_eq!(numbers(&p, &out), [0]);
+    assert_eq!(wait, RTT / 4, "a quarter of the smallest RTT");
+    assert_eq!(p.info().counters.timeouts, 0);
+}
+
+/// RFC 5681, section 4.1: the restart window is no more than cwnd.
+#[test]
+fn an_idle_restart_never_raises_cwnd() {
+    let (mut p, _) = sending(window(10), 1);
+    p.wait();
+    acked(&mut p, 1, &[]);
+    let small = p.info().cwnd;
+    assert!(small <= 2 * u64::from(MSS));
+    p.now = p.now + Duration::from_secs(60);
+    let out = p.send(10 * MSS);
+    assert_eq!(out.len() as u64, small / u64::from(MSS));
+    assert_eq!(p.info().cwnd, small);
+}
+
+/// A connection that negotiated classic ECN.
+fn with_ecn(segments: u32) -> Peer {
+    let mut config = window(segments);
+    config.tcp.ecn = EcnMode::Classic;
+    let (mut p, syn) = Peer::connecting(config);
+    assert!(syn.flags.contains(Flags::ECE | Flags::CWR));
+    let answer = p.syn(Flags::SYN | Flags::ACK | Flags::ECE);
+    p.seq = p.seq + 1;
+    p.after(RTT, answer);
+    p
+}
+
+/// RFC 3168, section 6.1.2: one reduction a window; CWR on the next new data, which are ECT.
+#[test]
+fn an_ecn_echo_halves_once_a_window() {
+    let mut p = with_ecn(10);
+    let out = p.send(30 * MSS);
+    assert!(out.iter().all(|s| s.ecn == Ecn::Ect0));
+    let mut sent = Vec::new();
+    for upto in 1..=7 {
+        let mut seg = sack(&p, upto, &[]);
+        seg.flags |= Flags::ECE;
+        sent.extend(p.push(seg));
+    }
+    assert_eq!(p.info().counters.ecn_reductions, 1);
+    let cwr: Vec<_> = sent.iter().map(|s| s.flags.contains(Flags::CWR)).collect();
+    assert!(cwr[0] && !cwr[1..].contains(&true), "{cwr:?}");
+}
+
+/// RFC 3168, section 6.1.5: what is repeated is not ECT.
+#[test]
+fn a_repeat_is_not_ect() {
+    let mut p = with_ecn(10);
+    p.send(10 * MSS);
+    let seg = sack(&p, 0, &[(1, 4)]);
+    assert_eq!(one(p.push(seg)).ecn, Ecn::NotEct);
+}
+
+/// RFC 3168, section 6.1.3: the mark is echoed until CWR comes.
+#[test]
+fn a_mark_is_echoed_until_cwr() {
+    let mut p = with_ecn(10);
+    let mut seg = p.data(MSS);
+    seg.ecn = Ecn::Ce;
+    assert!(one(p.push(seg)).flags.contains(Flags::ECE));
+    let seg = p.data(MSS);
+    assert!(one(p.push(seg)).flags.contains(Flags::ECE));
+    let mut seg = p.data(MSS);
+    seg.flags |= Flags::CWR;
+    assert!(!one(p.push(seg)).flags.contains(Flags::ECE));
+}
