@@ -127,6 +127,24 @@ fn the_server_takes_the_first_data_by_their_mp_capable() {
     assert_eq!((m.dsn, m.ssn, m.len), (dsn(&b, 0), 1, 10));
 }
 
+/// RFC 8684, section 3.1: the first data stand in for a third ACK that was lost.
+#[test]
+fn first_data_with_the_keys_complete_the_handshake() {
+    let mut b = Bench::listening(passive(), StackConfig::default());
+    let (mut flow, answer) = asked(&mut b, 1);
+    let key = rare(&answer).mp_capable.unwrap().sender_key.unwrap();
+    let mut seg = flow.segment(Flags::ACK);
+    seg.payload = Payload::Length(100);
+    let mut keys = capable(Some(PEER_KEY), Some(key));
+    keys.data_len = Some(100);
+    seg.options.rare_mut().mp_capable = Some(keys);
+    flow.seq = flow.seq + 100;
+    let out = b.push(seg);
+    assert!(b.multipath());
+    assert_eq!(out[0].ack, flow.seq);
+    assert_eq!(data_ack(&out[0]), acked(100));
+}
+
 /// RFC 8684, section 3.1: no MP_CAPABLE on the SYN/ACK means plain TCP.
 #[test]
 fn a_syn_ack_without_the_option_means_plain_tcp() {
@@ -568,6 +586,28 @@ fn remove_addr_of_the_first_subflow_may_come_with_data_on_the_second() {
     let events: Vec<_> = std::iter::from_fn(|| b.stack.poll_event()).collect();
     let down = |e: &&Event| matches!(e, Event::SubflowDown { subflow: 0, .. });
     assert_eq!(events.iter().filter(down).count(), 1, "{events:?}");
+}
+
+/// RFC 8684, sections 3.3.8 and 3.4.2: this end's own signals: MP_PRIO leaves on the subflow it is
+/// about, REMOVE_ADDR with the identifier that was announced.
+#[test]
+fn own_priorities_and_withdrawals_are_told() {
+    let (mut b, flow) = Bench::server(passive(), StackConfig::default());
+    let h = b.handle.unwrap();
+    let (second, _) = b.join(end("10.0.1.2:999"), 1, 0);
+    b.stack.set_backup(b.now, h, 1, true);
+    let out = b.drain();
+    assert_eq!((out.len(), out[0].dst), (1, second.there));
+    assert_eq!(rare(&out[0]).mp_prio, Some(MpPrio { backup: true }));
+
+    let addr = "10.0.3.1".parse().unwrap();
+    b.stack.announce_address(b.now, h, addr, None);
+    let id = rare(&b.drain()[0]).add_addr[0].address_id;
+    b.stack.withdraw_address(b.now, h, addr);
+    let out = b.drain();
+    assert_eq!(out[0].dst, flow.there);
+    assert_eq!(rare(&out[0]).remove_addr.unwrap().address_ids, [id]);
+    assert_eq!(b.subflows(), 2);
 }
 
 /// RFC 8684, section 3.3.8: MP_PRIO makes a subflow a backup, used only when no other is there.

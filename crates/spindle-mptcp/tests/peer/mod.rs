@@ -149,7 +149,7 @@ impl Bench {
 
     /// The stack takes a segment; what it sends then.
     pub(crate) fn push(&mut self, seg: Segment) -> Vec<Segment> {
-        self.now = self.now + Duration::from_millis(1);
+        self.now += Duration::from_millis(1);
         self.stack.receive(self.now, seg);
         self.drain()
     }
