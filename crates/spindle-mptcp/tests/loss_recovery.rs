@@ -207,7 +207,7 @@ fn an_idle_restart_never_raises_cwnd() {
     acked(&mut p, 1, &[]);
     let small = p.info().cwnd;
     assert!(small <= 2 * u64::from(MSS));
-    p.now = p.now + Duration::from_secs(60);
+    p.now += Duration::from_secs(60);
     let out = p.send(10 * MSS);
     assert_eq!(out.len() as u64, small / u64::from(MSS));
     assert_eq!(p.info().cwnd, small);

@@ -113,7 +113,7 @@ impl Peer {
 
     /// The stack takes a segment some time later, no timer being served in between.
     pub(crate) fn after(&mut self, wait: Duration, seg: Segment) -> Vec<Segment> {
-        self.now = self.now + wait;
+        self.now += wait;
         self.stack.receive(self.now, seg);
         self.drain()
     }
