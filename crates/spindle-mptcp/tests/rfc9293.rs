@@ -428,3 +428,37 @@ fn time_wait_answers_a_fin_and_gives_way_to_a_new_syn() {
     let answer = one(p.push(syn));
     assert_eq!((answer.flags, answer.ack), (SYN_ACK, p.seq + 1));
 }
+
+/// RFC 9293, section 3.10.7.4: in SYN-RECEIVED a repeated SYN draws the same SYN/ACK, and a reset
+/// returns to LISTEN with nobody told.
+#[test]
+fn a_half_open_connection_repeats_its_answer_and_dies_quietly() {
+    let mut p = listening();
+    let syn = p.syn(Flags::SYN);
+    let answer = one(p.push(syn.clone()));
+    let again = one(p.push(syn.clone()));
+    assert_eq!((again.flags, again.seq), (SYN_ACK, answer.seq));
+    p.seq = p.seq + 1;
+    let rst = p.segment(Flags::RST);
+    assert_eq!(p.push(rst), []);
+    assert_eq!(p.stack.poll_event(), None);
+    assert_eq!(p.stack.handles().count(), 0);
+    assert_eq!(one(p.push(syn)).flags, SYN_ACK);
+}
+
+/// RFC 9293, section 3.6.1, and RFC 6191, section 2: a SYN that is not beyond the old sequence may
+/// be an old one, and TIME-WAIT only acknowledges.
+#[test]
+fn time_wait_does_not_give_way_to_an_old_syn() {
+    let mut p = Peer::establish(plain());
+    close(&mut p);
+    p.ack = p.ack + 1;
+    let fin = p.segment(FIN_ACK);
+    p.push(fin);
+    p.seq = p.seq + 1;
+    let mut syn = p.syn(Flags::SYN);
+    syn.seq = p.seq - 1000;
+    let ack = one(p.push(syn));
+    assert!(bare_ack(&ack));
+    assert_eq!(ack.ack, p.seq);
+}
