@@ -242,6 +242,25 @@ fn an_ecn_echo_halves_once_a_window() {
     assert!(cwr[0] && !cwr[1..].contains(&true), "{cwr:?}");
 }
 
+/// RFC 3168, section 6.1.2: an echo for the next window of data reduces again.
+#[test]
+fn an_ecn_echo_in_the_next_window_halves_again() {
+    let mut p = with_ecn(8);
+    p.send(60 * MSS);
+    let mut seg = sack(&p, 8, &[]);
+    seg.flags |= Flags::ECE;
+    p.push(seg.clone());
+    let first = p.info();
+    assert_eq!(first.counters.ecn_reductions, 1);
+    assert_eq!(first.cwnd, 4 * u64::from(MSS));
+    let next = 8 + (first.in_flight / u64::from(MSS)) as u32;
+    let mut seg = sack(&p, next, &[]);
+    seg.flags |= Flags::ECE;
+    p.push(seg);
+    assert_eq!(p.info().counters.ecn_reductions, 2);
+    assert!(p.info().cwnd < first.cwnd);
+}
+
 /// RFC 3168, section 6.1.5: what is repeated is not ECT.
 #[test]
 fn a_repeat_is_not_ect() {

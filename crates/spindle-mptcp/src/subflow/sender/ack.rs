@@ -46,6 +46,7 @@ impl Sender {
         coupling: &mut Coupling,
     ) -> AckEffect {
         let prior_in_flight = self.in_flight();
+        let prior_outstanding = self.board.outstanding();
         let prior_una = self.una;
         let mut delivered = Acked::default();
         for &(left, right) in a.sacks {
@@ -88,7 +89,7 @@ impl Sender {
             coupling,
         );
         if a.ece && advanced && self.ecn {
-            self.on_ecn_echo(now, coupling);
+            self.on_ecn_echo(now, prior_outstanding, coupling);
         }
         if let Phase::Recovery { prr: Some(prr), .. } = &mut self.phase {
             let pipe = self.board.pipe();

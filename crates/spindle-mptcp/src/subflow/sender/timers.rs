@@ -147,13 +147,13 @@ impl Sender {
         self.force_repeat = true;
     }
 
-    /// An ECN echo: reduce once a window (RFC 3168, section 6.1.2).
-    pub(super) fn on_ecn_echo(&mut self, now: Instant, coupling: &mut Coupling) {
+    /// An ECN echo: reduce once a window (RFC 3168, section 6.1.2). `flight` is what was outstanding
+    /// before its acknowledgement: one for the whole window leaves nothing to halve.
+    pub(super) fn on_ecn_echo(&mut self, now: Instant, flight: u64, coupling: &mut Coupling) {
         if self.una < self.reduced_until || !matches!(self.phase, Phase::Open) {
             return;
         }
         self.counters.ecn_reductions += 1;
-        let flight = self.board.outstanding();
         self.cc.on_signal(now, flight, Signal::Ecn, coupling);
         self.reduced_until = self.nxt;
         self.cwr_due = true;
