@@ -283,3 +283,16 @@ fn a_mark_is_echoed_until_cwr() {
     seg.flags |= Flags::CWR;
     assert!(!one(p.push(seg)).flags.contains(Flags::ECE));
 }
+
+/// RFC 8985, section 7.4.2: a loss that the probe repaired is answered like fast recovery: half of
+/// what was in flight, however much the acknowledgement covers.
+#[test]
+fn a_loss_repaired_by_the_probe_halves_cwnd() {
+    let mut config = probing();
+    config.tcp.initial_window = InitialWindow::PerSubflow(10);
+    let (mut p, _) = sending(config, 10);
+    let (_, out) = p.wait();
+    assert_eq!(numbers(&p, &out), [9]);
+    acked(&mut p, 10, &[]);
+    assert_eq!(p.info().cwnd, 5 * u64::from(MSS));
+}

@@ -47,6 +47,7 @@ impl Sender {
     ) -> AckEffect {
         let prior_in_flight = self.in_flight();
         let prior_outstanding = self.board.outstanding();
+        let prior_cwnd = self.cc.cwnd();
         let prior_una = self.una;
         let mut delivered = Acked::default();
         for &(left, right) in a.sacks {
@@ -97,7 +98,7 @@ impl Sender {
             self.cc.set_cwnd(cwnd);
         }
         if self.tlp.on_ack(self.una, a.dsack.is_some()) && matches!(self.phase, Phase::Open) {
-            let flight = self.board.outstanding().max(self.mss);
+            let flight = prior_outstanding.min(prior_cwnd);
             self.cc
                 .on_signal(now, flight, super::congestion::Signal::Loss, coupling);
             self.reduced_until = self.nxt;
