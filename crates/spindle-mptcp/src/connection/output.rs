@@ -334,12 +334,7 @@ impl Connection {
         if !self.connected || self.closed.is_some() {
             return None;
         }
-        let redundant = self
-            .config
-            .multipath
-            .as_ref()
-            .is_some_and(|m| m.scheduler == super::scheduler::SchedulerKind::Redundant);
-        if self.send.unsent_bytes() == 0 && !redundant {
+        if self.send.unsent_bytes() == 0 && !self.scheduler.repeats() {
             return None;
         }
         self.find_candidates(now);

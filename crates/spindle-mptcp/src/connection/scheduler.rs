@@ -88,6 +88,11 @@ pub struct Assignment {
 
 /// A scheduler. It is asked for one segment at a time.
 pub trait Scheduler: Send + fmt::Debug {
+    /// Whether it assigns data that were sent before, and so wants to be asked without new data.
+    fn repeats(&self) -> bool {
+        false
+    }
+
     /// The subflow to use next of `candidates` (in order of identifier), or none to wait. `sent_to`
     /// is the data offset up to which data were sent for the first time, `acked_to` that up to which
     /// they are acknowledged, `unsent` what the application has waiting.
@@ -158,6 +163,10 @@ impl Scheduler for RoundRobin {
 struct Redundant;
 
 impl Scheduler for Redundant {
+    fn repeats(&self) -> bool {
+        true
+    }
+
     fn pick(
         &mut self,
         candidates: &[Candidate],
