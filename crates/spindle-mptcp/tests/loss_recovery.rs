@@ -296,3 +296,13 @@ fn a_loss_repaired_by_the_probe_halves_cwnd() {
     acked(&mut p, 10, &[]);
     assert_eq!(p.info().cwnd, 5 * u64::from(MSS));
 }
+
+/// RFC 5681, section 3.1: what is halved is the flight before the acknowledgement that shows the
+/// loss, though it takes part of that flight away.
+#[test]
+fn a_loss_shown_by_an_advancing_acknowledgement_halves_the_whole_flight() {
+    let (mut p, _) = sending(window(10), 10);
+    // The first six are here, the seventh is lost, the last three are here: told at once.
+    assert_eq!(acked(&mut p, 6, &[(7, 10)]), [6]);
+    assert_eq!(p.info().cwnd, 5 * u64::from(MSS));
+}

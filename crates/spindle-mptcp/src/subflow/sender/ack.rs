@@ -46,8 +46,9 @@ impl Sender {
         coupling: &mut Coupling,
     ) -> AckEffect {
         let prior_in_flight = self.in_flight();
-        let prior_outstanding = self.board.outstanding();
-        let prior_cwnd = self.cc.cwnd();
+        // What a congestion signal in this acknowledgement halves (RFC 5681, section 3.1), without
+        // what Limited Transmit sent beyond cwnd.
+        let flight = self.flight_size();
         let prior_una = self.una;
         let mut delivered = Acked::default();
         for &(left, right) in a.sacks {
@@ -79,7 +80,7 @@ impl Sender {
         if self.frto != Frto::Off {
             self.frto_step(now, advanced, &delivered, duplicate || a.repeats);
         }
-        let entered = self.update_phase(now, a, advanced, coupling);
+        let entered = self.update_phase(now, a, advanced, flight, coupling);
         self.grow(
             now,
             a,
@@ -90,7 +91,7 @@ impl Sender {
             coupling,
         );
         if a.ece && advanced && self.ecn {
-            self.on_ecn_echo(now, prior_outstanding, coupling);
+            self.on_ecn_echo(now, flight, coupling);
         }
         if let Phase::Recovery { prr: Some(prr), .. } = &mut self.phase {
             let pipe = self.board.pipe();
@@ -98,7 +99,6 @@ impl Sender {
             self.cc.set_cwnd(cwnd);
         }
         if self.tlp.on_ack(self.una, a.dsack.is_some()) && matches!(self.phase, Phase::Open) {
-            let flight = prior_outstanding.min(prior_cwnd);
             self.cc
                 .on_signal(now, flight, super::congestion::Signal::Loss, coupling);
             self.reduced_until = self.nxt;
@@ -187,14 +187,15 @@ impl Sender {
         now: Instant,
         a: &AckInput<'_>,
         advanced: bool,
+        flight: u64,
         coupling: &mut Coupling,
     ) -> bool {
         match self.phase {
-            Phase::Open => return self.detect(now, a, coupling),
+            Phase::Open => return self.detect(now, a, flight, coupling),
             Phase::Recovery { point, .. } if self.una >= point => {
                 self.leave_recovery(now, coupling)
             }
-            Phase::Recovery { .. } => self.continue_recovery(now, advanced, coupling),
+            Phase::Recovery { .. } => self.continue_recovery(now, advanced, flight, coupling),
             Phase::Loss { point } if self.una >= point => {
                 self.phase = Phase::Open;
                 self.frto = Frto::Off;
@@ -203,7 +204,7 @@ impl Sender {
             }
             Phase::Loss { .. } => {
                 if self.config.loss.rack {
-                    self.detect_by_time(now, coupling);
+                    self.detect_by_time(now, flight, coupling);
                 }
             }
         }
@@ -211,13 +212,19 @@ impl Sender {
     }
 
     /// Looks for loss in the open phase.
-    fn detect(&mut self, now: Instant, a: &AckInput<'_>, coupling: &mut Coupling) -> bool {
+    fn detect(
+        &mut self,
+        now: Instant,
+        a: &AckInput<'_>,
+        flight: u64,
+        coupling: &mut Coupling,
+    ) -> bool {
         if self.board.is_empty() {
             return false;
         }
         let threshold = self.threshold(a.new_data);
         if self.config.loss.rack && self.sack {
-            self.detect_by_time(now, coupling);
+            self.detect_by_time(now, flight, coupling);
             let early = threshold < self.config.loss.dupack_threshold;
             if self.in_recovery() || !early {
                 return self.in_recovery();
@@ -233,13 +240,13 @@ impl Sender {
             if !lost {
                 return false;
             }
-            self.enter_recovery(now, coupling);
+            self.enter_recovery(now, flight, coupling);
             self.board.mark_lost_below(frontier);
             self.board.mark_lost(front);
             return true;
         }
         if self.dupacks >= threshold && self.una > self.recover {
-            self.enter_recovery(now, coupling);
+            self.enter_recovery(now, flight, coupling);
             let front = self.board.front().map_or(0, |s| s.start);
             self.board.mark_lost(front);
             return true;
@@ -247,9 +254,15 @@ impl Sender {
         false
     }
 
-    fn continue_recovery(&mut self, now: Instant, advanced: bool, coupling: &mut Coupling) {
+    fn continue_recovery(
+        &mut self,
+        now: Instant,
+        advanced: bool,
+        flight: u64,
+        coupling: &mut Coupling,
+    ) {
         if self.config.loss.rack && self.sack {
-            self.detect_by_time(now, coupling);
+            self.detect_by_time(now, flight, coupling);
         } else if self.sack {
             let threshold = u64::from(self.config.loss.dupack_threshold.max(1) - 1);
             let frontier = self.board.loss_frontier(threshold * self.mss);

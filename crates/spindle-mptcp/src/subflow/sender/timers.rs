@@ -45,7 +45,7 @@ impl Sender {
     pub(crate) fn on_timer(&mut self, now: Instant, coupling: &mut Coupling) -> Expired {
         if self.reorder_at.is_some_and(|t| t <= now) {
             self.reorder_at = None;
-            self.detect_by_time(now, coupling);
+            self.detect_by_time(now, self.flight_size(), coupling);
             return Expired::Nothing;
         }
         if self.rto_at.is_some_and(|t| t <= now) {
@@ -75,8 +75,7 @@ impl Sender {
         self.counters.timeouts += 1;
         self.consecutive_timeouts += 1;
         let repeated_timeout = matches!(self.phase, Phase::Loss { .. });
-        // What SACK let out beyond the window is not in flight (RFC 5681 knows no SACK).
-        let flight = self.board.outstanding().min(self.cc.cwnd());
+        let flight = self.flight_size();
         self.cc.on_timeout(now, flight, !repeated_timeout, coupling);
         self.rtt.back_off();
         // A SACKed segment at the left edge says that the receiver reneged (RFC 2018, section 8).
@@ -101,8 +100,8 @@ impl Sender {
         self.arm_rto(now);
     }
 
-    /// RACK's step 5 and what follows from it.
-    pub(super) fn detect_by_time(&mut self, now: Instant, coupling: &mut Coupling) {
+    /// RACK's step 5 and what follows from it; `flight` as [`Self::enter_recovery`] wants it.
+    pub(super) fn detect_by_time(&mut self, now: Instant, flight: u64, coupling: &mut Coupling) {
         let settled = !matches!(self.phase, Phase::Open)
             || self.board.sacked_bytes()
                 > u64::from(self.config.loss.dupack_threshold - 1) * self.mss;
@@ -115,16 +114,22 @@ impl Sender {
         );
         self.reorder_at = again;
         if lost > 0 && matches!(self.phase, Phase::Open) {
-            self.enter_recovery(now, coupling);
+            self.enter_recovery(now, flight, coupling);
         }
     }
 
-    /// Begins fast recovery; the losses are marked already, or will be by the caller.
-    pub(super) fn enter_recovery(&mut self, now: Instant, coupling: &mut Coupling) {
+    /// FlightSize (RFC 5681, section 2) without what Limited Transmit or SACK let out beyond cwnd
+    /// (section 3.2, step 2).
+    pub(super) fn flight_size(&self) -> u64 {
+        self.board.outstanding().min(self.cc.cwnd())
+    }
+
+    /// Begins fast recovery; the losses are marked already, or will be by the caller. `flight` is
+    /// [`Self::flight_size`] when the sign of loss came, before the acknowledgement that carried it
+    /// was taken.
+    pub(super) fn enter_recovery(&mut self, now: Instant, flight: u64, coupling: &mut Coupling) {
         self.counters.fast_retransmits += 1;
         let prior_cwnd = self.cc.cwnd();
-        // Without what Limited Transmit sent beyond cwnd (RFC 5681, section 3.2, step 2).
-        let flight = self.board.outstanding().min(prior_cwnd);
         self.undo.begin(self.una);
         // One reduction a window of data, whatever announced the congestion (RFC 3168, 6.1.2).
         if self.una >= self.reduced_until {
