@@ -306,3 +306,20 @@ fn a_loss_shown_by_an_advancing_acknowledgement_halves_the_whole_flight() {
     assert_eq!(acked(&mut p, 6, &[(7, 10)]), [6]);
     assert_eq!(p.info().cwnd, 5 * u64::from(MSS));
 }
+
+/// RFC 6928, section 2: one repeated SYN leaves the initial window alone, a second one makes it one
+/// segment.
+#[test]
+fn a_syn_lost_twice_starts_from_one_segment() {
+    for (repeats, sent) in [(1, 10), (2, 1)] {
+        let (mut p, _) = Peer::connecting(window(10));
+        for _ in 0..repeats {
+            assert!(one(p.wait().1).flags.contains(Flags::SYN));
+        }
+        let answer = p.syn(Flags::SYN | Flags::ACK);
+        p.seq = p.seq + 1;
+        p.after(RTT, answer);
+        let out = p.send(20 * MSS);
+        assert_eq!(numbers(&p, &out).len(), sent, "{repeats} repeats");
+    }
+}

@@ -157,7 +157,7 @@ impl Subflow {
         }
         self.syn_at = None;
         self.syn_due = false;
-        self.tx.established(coupling);
+        self.tx.established(self.syn_tries, coupling);
     }
 
     fn synchronized(

@@ -130,6 +130,10 @@ pub(crate) struct Sender {
     row: usize,
 }
 
+/// After more than one repeat of the SYN or SYN/ACK the initial window is one segment (RFC 5681,
+/// section 3.1, as RFC 6928, section 2, softens it: a single repeat may have been spurious).
+const MOST_SYNS_FOR_INITIAL_WINDOW: u32 = 2;
+
 impl Sender {
     /// A sender for subflow `index` of `planned`.
     pub(crate) fn new(config: Arc<Config>, index: usize, planned: usize) -> Self {
@@ -193,10 +197,14 @@ impl Sender {
         self.cc.on_idle(self.restart_window);
     }
 
-    /// The SYN's exchange is over: everything up to and including it is acknowledged.
-    pub(crate) fn established(&mut self, coupling: &mut Coupling) {
+    /// The SYN's exchange is over after `syns` of them: everything up to and including it is
+    /// acknowledged.
+    pub(crate) fn established(&mut self, syns: u32, coupling: &mut Coupling) {
         self.una = 1;
         self.nxt = self.nxt.max(1);
+        if syns > MOST_SYNS_FOR_INITIAL_WINDOW {
+            self.cc.set_cwnd(self.mss);
+        }
         coupling.activate(self.row, self.cc.cwnd());
     }
 
