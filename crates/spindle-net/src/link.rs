@@ -1,0 +1,108 @@
+//! [`Link`]: what carries segments between the core and a wire.
+
+use std::io;
+
+use polling::Poller;
+use spindle_units::Instant;
+use spindle_wire::{Endpoint, Segment};
+
+/// Keys of a link's sources in the poller begin here; smaller ones belong to the data path.
+pub const FIRST_KEY: usize = 16;
+
+/// A path's capacity as a link has learnt it, for [`Link::receive`]'s caller to tell the stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathMtu {
+    /// Own end of the path; the port counts only where the link tells subflows apart by it.
+    pub local: Endpoint,
+    /// The peer's end.
+    pub remote: Endpoint,
+    /// Bytes of a whole inner packet (IP header included) that pass.
+    pub mtu: u32,
+}
+
+/// What came from a link.
+#[derive(Debug)]
+pub enum Arrival {
+    /// A segment; its payload may exceed the MSS where the system coalesced.
+    Segment(Segment),
+    /// A path's MTU was learnt (ICMP, RFC 8899 probing).
+    PathMtu(PathMtu),
+    /// The peer at this end cannot be reached by this local end at present (ICMP unreachable); soft.
+    Unreachable {
+        /// Own end.
+        local: Endpoint,
+        /// The peer's end.
+        remote: Endpoint,
+    },
+}
+
+/// A wire of some kind under the data path: TUN, UDP encapsulation, a testbed's fabric.
+///
+/// All calls come from one thread. Nothing blocks.
+pub trait Link: Send {
+    /// Adds the link's sources to the poller for reading, with keys from [`FIRST_KEY`] on. Sources
+    /// opened later are added by [`Self::send`] or [`Self::timeout`] to a clone kept from here.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn register(&mut self, poller: &std::sync::Arc<Poller>) -> io::Result<()>;
+
+    /// The source with this key is readable: gives what there is to `sink`, a bounded batch of it;
+    /// returns whether more waits. Malformed packets are counted and dropped.
+    ///
+    /// # Errors
+    /// What the system says, if the link is broken for good.
+    fn receive(
+        &mut self,
+        now: Instant,
+        key: usize,
+        sink: &mut dyn FnMut(Arrival),
+    ) -> io::Result<bool>;
+
+    /// Takes a segment for the wire; may keep it until [`Self::flush`] to send several at once.
+    fn send(&mut self, now: Instant, segment: Segment);
+
+    /// Sends what is kept. What the system does not take (buffer full) is dropped and counted, as a
+    /// queue would; TCP repairs it.
+    ///
+    /// # Errors
+    /// What the system says, if the link is broken for good.
+    fn flush(&mut self, now: Instant) -> io::Result<()>;
+
+    /// When [`Self::timeout`] is next to be called.
+    fn next_timeout(&self) -> Option<Instant> {
+        None
+    }
+
+    /// Serves the link's own timers (probes, challenges, idle paths).
+    fn timeout(&mut self, _now: Instant, _sink: &mut dyn FnMut(Arrival)) {}
+
+    /// Most payload bytes that the link's packets carry on a fresh path with bare headers: the MSS.
+    fn mss(&self) -> u32;
+
+    /// The address by which the peer at `remote` is known outside, where that differs (UDP
+    /// encapsulation behind NAT).
+    fn outside(&self, remote: Endpoint) -> std::net::SocketAddr {
+        remote.into()
+    }
+
+    /// Totals since the start.
+    fn counters(&self) -> LinkCounters;
+}
+
+/// What passed a link.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkCounters {
+    /// Packets received.
+    pub packets_in: u64,
+    /// Their bytes.
+    pub bytes_in: u64,
+    /// Packets sent.
+    pub packets_out: u64,
+    /// Their bytes.
+    pub bytes_out: u64,
+    /// Received packets that were not for Spindle, or malformed.
+    pub dropped_in: u64,
+    /// Packets the system did not take.
+    pub dropped_out: u64,
+}
