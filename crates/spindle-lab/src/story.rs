@@ -4,7 +4,7 @@ use spindle_mptcp::{SendKind, TraceEvent, TraceKind};
 use spindle_units::Instant;
 use spindle_wire::{Endpoint, SeqNumber};
 
-use crate::driver::{self, FlowOutcome, Recording, RunRequest, Seen, cable_name};
+use crate::driver::{self, FlowOutcome, Recording, RunOutput, RunRequest, Seen, cable_name};
 use crate::experiment::{Experiment, Scenario, TransportName};
 use crate::registry::Registry;
 use crate::report::{FlowEvent, FlowEventKind, FlowTrace};
@@ -61,8 +61,16 @@ impl<'a> Search<'a> {
     fn record(&self, transport: &'a TransportName, flow: u32) -> Option<FlowTrace> {
         let mut request = self.request(transport);
         request.record = Some(flow);
-        let (recording, seen) = driver::run(&request).ok()?.recording?;
-        Some(trace(&transport.to_string(), flow, &recording, &seen))
+        driver::run(&request).ok()?.trace(&request)
+    }
+}
+
+impl RunOutput {
+    /// The flow that `request` asked to record, told as events; none if it did not complete.
+    pub fn trace(&self, request: &RunRequest<'_>) -> Option<FlowTrace> {
+        let (recording, seen) = self.recording.as_ref()?;
+        let transport = request.transport.to_string();
+        Some(trace(&transport, request.record?, recording, seen))
     }
 }
 

@@ -22,6 +22,8 @@ pub(crate) enum Command {
     Reproduce(Reproduce),
     /// Run a reference flow file over a fat tree: speed and completion times
     Flows(Flows),
+    /// Follow single flows of an experiment: the slowest ones, or one event by event
+    Trace(Trace),
     /// Say what a transport is made of
     Explain(Explain),
 }
@@ -144,6 +146,34 @@ pub(crate) struct Flows {
     /// Write the results as JSON to a file, or to standard output with -
     #[arg(long, value_name = "PATH")]
     pub(crate) json: Option<PathBuf>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Trace {
+    /// An experiment's id or file
+    #[arg(value_name = "ID|FILE.toml")]
+    pub(crate) scenario: String,
+    /// The transport to follow
+    #[arg(long, value_name = "NAME")]
+    pub(crate) transport: String,
+    /// This flow, event by event, by its number in the order of arrival from 0
+    #[arg(long, value_name = "N", conflicts_with = "slowest")]
+    pub(crate) flow: Option<u32>,
+    /// List so many of the slowest flows
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub(crate) slowest: usize,
+    /// Flows of the run
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) flows: Option<String>,
+    /// The seed
+    #[arg(long, value_name = "S", allow_hyphen_values = true)]
+    pub(crate) seed: Option<String>,
+    /// Loss rate
+    #[arg(long, value_name = "P", allow_hyphen_values = true)]
+    pub(crate) loss: Option<String>,
+    /// Set a key of the experiment, such as traffic.load=20Mbps
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -51,6 +51,7 @@ where
         Command::Run(r) => commands::compare::run(&registry, &r),
         Command::Reproduce(r) => commands::reproduce::reproduce(&registry, &r),
         Command::Flows(f) => commands::flows::flows(&f),
+        Command::Trace(t) => commands::trace::trace(&registry, &t),
         Command::Explain(e) => commands::explain::explain(&registry, &e),
     };
     match done {

@@ -335,3 +335,22 @@ fn explain_and_list_say_what_there_is() {
     let help = spindle(&["--help"], dir.path());
     assert_eq!(help.status.code(), Some(0));
 }
+
+#[test]
+fn a_slow_flow_is_found_and_followed() {
+    let dir = tempfile::tempdir().unwrap();
+    let common = ["trace", "compare", "--transport", "mptcp", "--flows", "300"];
+    let list = spindle(&[&common[..], &["--slowest", "3"]].concat(), dir.path());
+    let list = text(&list.stdout);
+    assert_eq!(list.lines().count(), 5, "{list}");
+    let slowest = list.lines().nth(2).unwrap();
+    let flow = slowest.split_whitespace().next().unwrap();
+    let one = spindle(&[&common[..], &["--flow", flow]].concat(), dir.path());
+    let one = text(&one.stdout);
+    assert!(
+        one.contains("TIMEOUT at") && one.contains("LOST on"),
+        "{one}"
+    );
+    let refusal = refused(&[&common[..], &["--flow", "300"]].concat(), dir.path());
+    assert!(refusal.contains("want 0 to 299"), "{refusal}");
+}

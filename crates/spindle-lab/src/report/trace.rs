@@ -1,5 +1,7 @@
 //! What happened to one flow, as plain data for the time-sequence picture.
 
+use std::fmt::Write as _;
+
 use spindle_units::{Duration, Instant};
 
 /// One flow from its request to its last byte, as its sender and the network saw it.
@@ -25,6 +27,31 @@ impl FlowTrace {
     /// How long the flow took.
     pub fn completion_time(&self) -> Duration {
         self.completed.since(self.issued)
+    }
+
+    /// A line for each event: microseconds from the request, subflow, what happened, and the bytes
+    /// of the response concerned (from, to; counted from its first).
+    pub fn to_text(&self) -> String {
+        let mut text = format!(
+            "{} under {}: {}\n{:>10}  sub  event\n",
+            self.title,
+            self.transport,
+            self.completion_time(),
+            "us"
+        );
+        for e in &self.events {
+            let us = e.at.since(self.issued).as_nanos() as f64 / 1e3;
+            let end = e.dsn + u64::from(e.len);
+            let _ = match e.kind.carries_data() {
+                true => writeln!(
+                    text,
+                    "{us:10.1}  {:3}  {} {}..{end}",
+                    e.subflow, e.kind, e.dsn
+                ),
+                false => writeln!(text, "{us:10.1}  {:3}  {} {}", e.subflow, e.kind, e.dsn),
+            };
+        }
+        text
     }
 }
 
@@ -73,4 +100,64 @@ pub enum FlowEventKind {
     Rto,
     /// The subflow's loss detection marked a segment lost without the timer.
     FastRetransmit,
+}
+
+impl FlowEventKind {
+    /// Whether the event concerns a segment's bytes, not a single number.
+    fn carries_data(&self) -> bool {
+        !matches!(self, Self::AckedData | Self::Rto | Self::FastRetransmit)
+    }
+}
+
+impl std::fmt::Display for FlowEventKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::New => f.write_str("send"),
+            Self::Retransmission => f.write_str("retransmit"),
+            Self::Recovery { copy_of_subflow } => write!(f, "recover (of {copy_of_subflow})"),
+            Self::Probe => f.write_str("probe"),
+            Self::Lost { link } => write!(f, "LOST on {link}"),
+            Self::Arrived => f.write_str("arrived"),
+            Self::AckedData => f.write_str("DATA_ACK"),
+            Self::Rto => f.write_str("TIMEOUT at"),
+            Self::FastRetransmit => f.write_str("fast retransmit at"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trace_reads_as_lines_from_the_request_on() {
+        let at = |us| Instant::ZERO + Duration::from_micros(us);
+        let lost = FlowEventKind::Lost {
+            link: "P1.up".into(),
+        };
+        let event = |us, kind, dsn, len| FlowEvent {
+            at: at(us),
+            subflow: 1,
+            kind,
+            dsn,
+            len,
+            note: String::new(),
+        };
+        let trace = FlowTrace {
+            transport: "fuso".into(),
+            title: "flow 7".into(),
+            issued: at(100),
+            completed: at(600),
+            subflows: 2,
+            events: vec![
+                event(150, lost, 1460, 1460),
+                event(400, FlowEventKind::Rto, 1460, 0),
+            ],
+            compare_with: None,
+        };
+        let lines: Vec<String> = trace.to_text().lines().map(str::to_owned).collect();
+        assert_eq!(lines[0], "flow 7 under fuso: 500us");
+        assert_eq!(lines[2].trim(), "50.0    1  LOST on P1.up 1460..2920");
+        assert_eq!(lines[3].trim(), "300.0    1  TIMEOUT at 1460");
+    }
 }

@@ -17,11 +17,7 @@ const REPORT: &str = "spindle-report";
 
 pub(crate) fn compare(registry: &Registry, args: &Compare) -> Result<ExitCode, Failure> {
     let name = args.scenario.as_deref().unwrap_or("compare");
-    let experiment = match library::find(name) {
-        Some(built_in) => parse(registry, built_in.path, built_in.text, &args.common)?,
-        None if looks_like_a_file(name) => load(registry, Path::new(name), &args.common)?,
-        None => return Err(no_such_scenario(name)),
-    };
+    let experiment = find(registry, name, &overrides(&args.common))?;
     let report = match &args.common.report {
         Some(dir) => Some(dir.clone()),
         None if json_on_stdout(args.common.json.as_deref()) => None,
@@ -31,13 +27,28 @@ pub(crate) fn compare(registry: &Registry, args: &Compare) -> Result<ExitCode, F
 }
 
 pub(crate) fn run(registry: &Registry, args: &Run) -> Result<ExitCode, Failure> {
-    let experiment = load(registry, &args.file, &args.common)?;
+    let experiment = load(registry, &args.file, &overrides(&args.common))?;
     execute(
         registry,
         &experiment,
         &args.common,
         args.common.report.as_deref(),
     )
+}
+
+/// The built-in experiment of this id, or the file of this name.
+pub(super) fn find(
+    registry: &Registry,
+    name: &str,
+    overrides: &Overrides,
+) -> Result<Experiment, Failure> {
+    match library::find(name) {
+        Some(built_in) => with_context(registry, Path::new("."), |c| {
+            Experiment::parse(built_in.path, built_in.text, overrides, c)
+        }),
+        None if looks_like_a_file(name) => load(registry, Path::new(name), overrides),
+        None => Err(no_such_scenario(name)),
+    }
 }
 
 fn looks_like_a_file(name: &str) -> bool {
@@ -65,21 +76,10 @@ fn overrides(common: &Common) -> Overrides {
     }
 }
 
-fn load(registry: &Registry, path: &Path, common: &Common) -> Result<Experiment, Failure> {
+fn load(registry: &Registry, path: &Path, overrides: &Overrides) -> Result<Experiment, Failure> {
     let directory = path.parent().unwrap_or(Path::new("."));
     with_context(registry, directory, |c| {
-        Experiment::load(path, &overrides(common), c)
-    })
-}
-
-fn parse(
-    registry: &Registry,
-    name: &str,
-    text: &str,
-    common: &Common,
-) -> Result<Experiment, Failure> {
-    with_context(registry, Path::new("."), |c| {
-        Experiment::parse(name, text, &overrides(common), c)
+        Experiment::load(path, overrides, c)
     })
 }
 
