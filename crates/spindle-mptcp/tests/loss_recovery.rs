@@ -297,6 +297,26 @@ fn a_loss_repaired_by_the_probe_halves_cwnd() {
     assert_eq!(p.info().cwnd, 5 * u64::from(MSS));
 }
 
+/// RFC 6675, section 4, NextSeg rule 4: in recovery with nothing else to send the last outstanding
+/// segment is repeated, once per recovery.
+#[test]
+fn a_lost_tail_is_rescued_in_recovery() {
+    let mut config = window(10);
+    config.loss.rescue = true;
+    let (mut p, _) = sending(config, 7);
+    assert_eq!(acked(&mut p, 2, &[]), []);
+    // The third and the last are lost.
+    assert_eq!(acked(&mut p, 2, &[(3, 6)]), [2]);
+    assert_eq!(acked(&mut p, 6, &[]), [6], "the rescue");
+    let (_, out) = p.wait();
+    assert_eq!(
+        numbers(&p, &out),
+        [6],
+        "the timer repeats it if that is lost too"
+    );
+    assert_eq!(p.info().counters.timeouts, 1);
+}
+
 /// RFC 5681, section 3.1: what is halved is the flight before the acknowledgement that shows the
 /// loss, though it takes part of that flight away.
 #[test]

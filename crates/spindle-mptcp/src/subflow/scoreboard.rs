@@ -373,6 +373,12 @@ impl Scoreboard {
             .map(|s| s.start)
     }
 
+    /// RFC 6675, NextSeg rule 4: the last outstanding segment that is neither SACKed nor repeated.
+    pub(crate) fn last_unsacked(&self) -> Option<u64> {
+        let last = self.queue.iter().rev().find(|s| !s.sacked)?;
+        (!last.repeated).then_some(last.start)
+    }
+
     /// Books a retransmission of the segment at `start`.
     pub(crate) fn repeat(&mut self, start: u64, now: Instant) -> Option<&Sent> {
         let i = self.index_of(start)?;

@@ -123,6 +123,8 @@ pub(crate) struct Sender {
     rto_at: Option<Instant>,
     reorder_at: Option<Instant>,
     last_sent: Option<Instant>,
+    /// RescueRxt (RFC 6675, section 2): one rescue retransmission until `una` is beyond.
+    rescued_to: u64,
     /// The next retransmission leaves whatever the window says (RFC 5681, section 3.2, step 3).
     force_repeat: bool,
     /// Retransmission timeouts in a row without progress.
@@ -177,6 +179,7 @@ impl Sender {
             rto_at: None,
             reorder_at: None,
             last_sent: None,
+            rescued_to: 0,
             force_repeat: false,
             consecutive_timeouts: 0,
             row: index,
@@ -341,9 +344,19 @@ impl Sender {
         if !active {
             return None;
         }
-        let start = self.board.next_unsacked_hole()?;
+        let (start, last_resort) = match self.board.next_unsacked_hole() {
+            Some(start) => (start, false),
+            None if self.una > self.rescued_to => (self.board.last_unsacked()?, true),
+            None => return None,
+        };
         let len = self.board.get(start)?.seq_len();
-        self.has_room(len).then_some(start)
+        if !self.has_room(len) {
+            return None;
+        }
+        if last_resort {
+            self.rescued_to = self.recover;
+        }
+        Some(start)
     }
 
     /// Books a repeat of the segment at `start` and returns it.
