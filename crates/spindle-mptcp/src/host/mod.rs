@@ -434,7 +434,17 @@ impl Stack {
         self.table.get(h).is_none_or(Connection::at_end)
     }
 
-    /// Nothing more will be sent; what was given is delivered first.
+    /// Nothing more will be sent; what was given is delivered first. The connection stays known
+    /// after its end, until [`Self::close`].
+    pub fn shutdown(&mut self, now: Instant, h: Handle) {
+        if let Some(c) = self.table.get_mut(h) {
+            c.close();
+            self.touch(now, h.slot);
+        }
+    }
+
+    /// Nothing more will be sent; what was given is delivered first, and the connection forgotten
+    /// once it is over.
     pub fn close(&mut self, now: Instant, h: Handle) {
         if let Some(c) = self.table.get_mut(h) {
             c.close();
