@@ -52,6 +52,11 @@ pub struct TcpConfig {
     pub initial_rto: Duration,
     /// How often a SYN or SYN/ACK is repeated before giving up.
     pub syn_retries: u32,
+    /// Payload bytes that one burst may cover, at most 65 435: new segments that may leave at once
+    /// share a mapping and their options, and are handed out as one [`spindle_wire::Segment`] with
+    /// its `segment_size` for the device to cut up (RFC 8684, section 3.3.1: a mapping is not bound
+    /// to a segment). Below two segments each leaves by itself, as by default.
+    pub burst: u32,
     /// Receive buffer in bytes: the largest window offered.
     pub receive_buffer: usize,
     /// Send buffer in bytes.
@@ -226,6 +231,7 @@ impl Default for TcpConfig {
             max_rto: Duration::from_secs(60),
             initial_rto: Duration::from_secs(1),
             syn_retries: 6,
+            burst: 0,
             receive_buffer: 4 << 20,
             send_buffer: 4 << 20,
             window_scaling: true,

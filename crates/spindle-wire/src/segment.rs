@@ -96,6 +96,10 @@ pub struct Segment {
     pub options: Options,
     /// The data.
     pub payload: Payload,
+    /// Payload bytes of each segment into which whoever puts this one on the wire is to cut it
+    /// (segmentation offload; [`Segment::pieces`] does it in software); 0: it is not to be cut. Not
+    /// a field of the wire: what is read has 0 here.
+    pub segment_size: u16,
 }
 
 impl Segment {
@@ -112,7 +116,41 @@ impl Segment {
             ecn: Ecn::NotEct,
             options: Options::default(),
             payload: Payload::EMPTY,
+            segment_size: 0,
         }
+    }
+
+    /// Whether it is to be cut into several segments.
+    pub fn is_burst(&self) -> bool {
+        self.segment_size > 0 && self.payload.len() > usize::from(self.segment_size)
+    }
+
+    /// The segments it is to be cut into: one after the other in sequence space, every option on
+    /// each, FIN and PSH on the last only, CWR on the first only (as segmentation offload does).
+    pub fn pieces(self) -> impl Iterator<Item = Self> {
+        let len = self.payload.len();
+        let size = if self.is_burst() {
+            usize::from(self.segment_size)
+        } else {
+            len.max(1)
+        };
+        let count = len.div_ceil(size).max(1);
+        (0..count).map(move |k| {
+            let at = k * size;
+            let mut piece = self.clone();
+            piece.segment_size = 0;
+            if count > 1 {
+                piece.seq = self.seq + at as u32;
+                piece.payload = self.payload.slice(at, size.min(len - at));
+            }
+            if k + 1 < count {
+                piece.flags.0 &= !(Flags::FIN.0 | Flags::PSH.0);
+            }
+            if k > 0 {
+                piece.flags.0 &= !Flags::CWR.0;
+            }
+            piece
+        })
     }
 
     /// The space the segment takes in sequence numbers: payload bytes, one for SYN, one for FIN
@@ -132,6 +170,33 @@ mod tests {
     fn a_segment_stays_small() {
         let size = size_of::<Segment>();
         assert!(size <= 208, "{size} bytes");
+    }
+
+    #[test]
+    fn a_burst_is_cut_into_segments_that_follow_each_other() {
+        let here = Endpoint::new(std::net::IpAddr::from([10, 0, 0, 1]), 1);
+        let mut burst = Segment::new(here, here);
+        burst.seq = SeqNumber(u32::MAX - 500);
+        burst.flags = Flags::ACK | Flags::PSH | Flags::FIN | Flags::CWR;
+        burst.payload = Payload::from((0..250u8).cycle().take(2500).collect::<Vec<_>>());
+        burst.segment_size = 1000;
+        let pieces: Vec<_> = burst.clone().pieces().collect();
+        let outline: Vec<_> = pieces
+            .iter()
+            .map(|p| (p.seq, p.flags, p.payload.len()))
+            .collect();
+        assert_eq!(
+            outline,
+            [
+                (burst.seq, Flags::ACK | Flags::CWR, 1000),
+                (burst.seq + 1000, Flags::ACK, 1000),
+                (burst.seq + 2000, Flags::ACK | Flags::PSH | Flags::FIN, 500)
+            ]
+        );
+        let whole: Vec<u8> = pieces.iter().flat_map(|p| p.payload.to_bytes()).collect();
+        assert_eq!(whole, burst.payload.to_bytes());
+        burst.segment_size = 0;
+        assert_eq!(burst.clone().pieces().collect::<Vec<_>>(), [burst]);
     }
 
     #[test]

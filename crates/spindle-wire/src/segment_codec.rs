@@ -186,6 +186,7 @@ fn parse_tcp(
         options: Options::parse(&tcp[FIXED_LEN..header_len], flags)
             .map_err(|e| e.shifted(FIXED_LEN))?,
         payload: Payload::EMPTY,
+        segment_size: 0,
     };
     Ok((segment, header_len))
 }

@@ -235,6 +235,7 @@ fn segment() -> impl Strategy<Value = Segment> {
                 ecn: Ecn::from_bits(ecn),
                 options,
                 payload,
+                segment_size: 0,
             },
         )
     })

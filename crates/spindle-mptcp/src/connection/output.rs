@@ -63,6 +63,25 @@ impl Purpose {
     }
 }
 
+/// Most payload bytes of a burst: with its headers it has to fit an IP packet, as which segmentation
+/// offload hands it over (65 535 bytes with 40 of IPv6 and 60 of TCP header).
+const MAX_BURST: u64 = 65_535 - 40 - 60;
+
+/// The segments of a burst of `len` bytes: where in it each begins, and its length.
+fn units(len: u32, unit: u32) -> impl Iterator<Item = (u32, u32)> {
+    let unit = unit.max(1);
+    (0..len.div_ceil(unit)).map(move |k| (k * unit, unit.min(len - k * unit)))
+}
+
+/// `payload` up to `most` bytes.
+fn first_part(payload: Payload, most: u64) -> Payload {
+    if payload.len() as u64 <= most {
+        payload
+    } else {
+        payload.slice(0, most as usize)
+    }
+}
+
 impl Connection {
     /// The next segment to put on the wire, if there is one.
     pub(crate) fn transmit(&mut self, now: Instant) -> Option<Segment> {
@@ -174,7 +193,7 @@ impl Connection {
             },
         );
         self.tell_policy(now, id, start, offset, len, false);
-        let options = self.data_options(i, start, map, &payload);
+        let options = self.data_options(i, start, map);
         let cx = self.context(now, i);
         Some((
             id,
@@ -191,30 +210,18 @@ impl Connection {
         payload: Payload,
         purpose: Purpose,
     ) -> (SubflowId, Segment) {
-        let Purpose { kind, copy_of, .. } = purpose;
+        let kind = purpose.kind;
         let position = self.subflows[i].tx.nxt;
-        let map = Some(SentMap {
-            offset,
-            data_fin: false,
-        });
-        let options = self.data_options(i, position, map, &payload);
+        let map = self.new_map(position, offset, &payload);
+        let options = self.data_options(i, position, Some(map));
         let id = self.subflows[i].id;
         let len = payload.len() as u32;
-        self.trace.add(
-            now,
-            id,
-            TraceKind::Sent {
-                kind,
-                offset,
-                position,
-                len,
-                copy_of,
-            },
-        );
+        self.trace_burst(now, i, offset, len, purpose);
         let cx = self.context(now, i);
         let sf = &mut self.subflows[i];
         sf.redundant_next = sf.redundant_next.max(offset + u64::from(len));
-        let seg = sf.build_new(cx, payload, false, map, kind, options);
+        let unit = sf.tx.mss as u32;
+        let seg = sf.build_new(cx, payload, false, Some(map), kind, options);
         debug_assert!(
             purpose.window == Window::Outside || sf.tx.in_flight() <= sf.tx.cc.cwnd(),
             "{purpose:?} of {len} bytes on subflow {id}: {} in flight, cwnd {}",
@@ -223,8 +230,43 @@ impl Connection {
         );
         self.counters.reinjections += u64::from(kind == SendKind::Reinjection);
         self.stalled_since.get_or_insert(now);
-        self.tell_policy(now, id, position, offset, len, kind == SendKind::New);
+        for (at, n) in units(len, unit) {
+            let (at, new) = (u64::from(at), kind == SendKind::New);
+            self.tell_policy(now, id, position + at, offset + at, n, new);
+        }
         (id, seg)
+    }
+
+    /// The mapping of new sequence space at `position` for `payload` from data offset `offset` on.
+    fn new_map(&self, position: u64, offset: u64, payload: &Payload) -> SentMap {
+        let len = payload.len() as u16;
+        let checksum = self.multipath().filter(|mp| mp.checksum).map(|mp| {
+            spindle_wire::dss_checksum_of(mp.dsn(offset), position as u32, len, [payload])
+        });
+        SentMap {
+            offset,
+            before: 0,
+            len,
+            checksum,
+        }
+    }
+
+    fn trace_burst(&mut self, now: Instant, i: usize, offset: u64, len: u32, purpose: Purpose) {
+        if !self.trace.on {
+            return;
+        }
+        let sf = &self.subflows[i];
+        let (id, position) = (sf.id, sf.tx.nxt);
+        for (at, len) in units(len, sf.tx.mss as u32) {
+            let sent = TraceKind::Sent {
+                kind: purpose.kind,
+                offset: offset + u64::from(at),
+                position: position + u64::from(at),
+                len,
+                copy_of: purpose.copy_of,
+            };
+            self.trace.add(now, id, sent);
+        }
     }
 
     fn tell_policy(
@@ -253,14 +295,9 @@ impl Connection {
         }
     }
 
-    /// The options of a data segment and the bytes they take, timestamps and SACK left out.
-    fn data_options(
-        &self,
-        i: usize,
-        position: u64,
-        map: Option<SentMap>,
-        payload: &Payload,
-    ) -> (Options, usize) {
+    /// The options of a data segment whose first byte stands at `position`, and the bytes they take,
+    /// timestamps and SACK left out.
+    fn data_options(&self, i: usize, position: u64, map: Option<SentMap>) -> (Options, usize) {
         let mut options = Options::default();
         let Some(mp) = self.multipath() else {
             options.dss = self.infinite_mapping(i);
@@ -272,25 +309,21 @@ impl Connection {
             let len = options.dss.as_ref().map_or(0, dss_len);
             return (options, len);
         };
-        let len = payload.len() as u16;
-        let dsn = mp.dsn(map.offset);
-        let checksum = mp
-            .checksum
-            .then(|| spindle_wire::dss_checksum_of(dsn, position as u32, len, [payload]));
         if let Some(keys) = self.first_data_keys(i, position) {
             let option = MpCapable {
-                data_len: Some(len),
-                checksum,
+                data_len: Some(map.len),
+                checksum: map.checksum,
                 ..keys
             };
             options.rare_mut().mp_capable = Some(option);
             return (options, CAPABLE_DATA_LEN);
         }
+        let before = u64::from(map.before);
         let mapping = Mapping {
-            dsn: DataNumber::Low(dsn as u32),
-            ssn: position as u32,
-            len,
-            checksum,
+            dsn: DataNumber::Low(mp.dsn(map.offset.wrapping_sub(before)) as u32),
+            ssn: position.wrapping_sub(before) as u32,
+            len: map.len,
+            checksum: map.checksum,
         };
         let dss = Dss {
             data_ack: Some(self.data_ack()),
@@ -346,13 +379,15 @@ impl Connection {
         let i = self.index(subflow)?;
         if let Some(from) = again_from {
             let (offset, payload) = self.send.sent_at(from)?;
+            let payload = first_part(payload, self.subflows[i].tx.mss);
             return Some(self.send_on(now, i, offset, payload, Purpose::AGAIN));
         }
         let len = self.next_len(now, i)?;
         if !self.subflows[i].tx.has_room(len as u64) {
             return None;
         }
-        let (offset, payload) = self.send.take(len);
+        let len = self.burst_len(i, len);
+        let (offset, payload) = self.send.take(len, self.subflows[i].tx.mss as usize);
         Some(self.send_on(now, i, offset, payload, Purpose::NEW))
     }
 
@@ -410,6 +445,32 @@ impl Connection {
         }
         self.persist_at = None;
         Some(len as usize)
+    }
+
+    /// How much further than the `len` bytes of one segment a burst under the same mapping may go:
+    /// whole segments, and at the end of the data a shorter one.
+    fn burst_len(&self, i: usize, len: usize) -> usize {
+        let sf = &self.subflows[i];
+        let mss = sf.tx.mss;
+        let most = u64::from(self.config.tcp.burst).min(MAX_BURST);
+        // CWR belongs to one segment (RFC 3168, section 6.1.2); a stage wants them one by one; the
+        // first data's keys are no mapping that repeats.
+        let single = len as u64 != mss
+            || most < 2 * mss
+            || sf.tx.cwr_due
+            || sf.stage.is_some()
+            || self.scheduler.repeats()
+            || self.first_data_keys(i, sf.tx.nxt).is_some();
+        if single {
+            return len;
+        }
+        let room = sf.tx.burst_room().min(self.send.window()).min(most);
+        let unsent = self.send.unsent_bytes();
+        let short = unsent % mss;
+        if unsent <= room && (short == 0 || !self.config.tcp.nagle) {
+            return unsent as usize;
+        }
+        (room.min(unsent) / mss * mss).max(mss) as usize
     }
 
     fn arm_persist(&mut self, now: Instant, idle: bool) {

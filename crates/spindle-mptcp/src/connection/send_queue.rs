@@ -6,12 +6,27 @@ use std::collections::VecDeque;
 use bytes::{Bytes, BytesMut};
 use spindle_wire::Payload;
 
+/// What left at once: a segment or a burst of segments.
+#[derive(Debug)]
+struct Taken {
+    offset: u64,
+    payload: Payload,
+    /// Bytes of a segment of it.
+    unit: usize,
+}
+
+impl Taken {
+    fn end(&self) -> u64 {
+        self.offset + self.payload.len() as u64
+    }
+}
+
 /// The send buffer.
 #[derive(Debug, Default)]
 pub(crate) struct SendQueue {
     unsent: VecDeque<Payload>,
     /// Sent and not acknowledged at the data level, by first transmission.
-    unacked: VecDeque<(u64, Payload)>,
+    unacked: VecDeque<Taken>,
     /// Lowest offset not acknowledged at the data level.
     pub(crate) una: u64,
     /// Next offset to be sent for the first time.
@@ -53,13 +68,17 @@ impl SendQueue {
         self.unsent.push_back(data);
     }
 
-    /// Takes the next `len` bytes to be sent for the first time; `len` is at most
-    /// [`Self::unsent_bytes`] and not zero.
-    pub(crate) fn take(&mut self, len: usize) -> (u64, Payload) {
+    /// Takes the next `len` bytes to be sent for the first time, in segments of `unit` bytes; `len`
+    /// is at most [`Self::unsent_bytes`], and neither is zero.
+    pub(crate) fn take(&mut self, len: usize, unit: usize) -> (u64, Payload) {
         let payload = self.take_payload(len);
         let offset = self.nxt;
         self.nxt += len as u64;
-        self.unacked.push_back((offset, payload.clone()));
+        self.unacked.push_back(Taken {
+            offset,
+            payload: payload.clone(),
+            unit,
+        });
         (offset, payload)
     }
 
@@ -98,10 +117,13 @@ impl SendQueue {
 
     /// The sent segment that begins at or contains `offset`, if it is not acknowledged yet.
     pub(crate) fn sent_at(&self, offset: u64) -> Option<(u64, Payload)> {
-        let i = self
-            .unacked
-            .partition_point(|(o, p)| o + p.len() as u64 <= offset);
-        self.unacked.get(i).filter(|(o, _)| *o <= offset).cloned()
+        let i = self.unacked.partition_point(|t| t.end() <= offset);
+        let taken = self.unacked.get(i).filter(|t| t.offset <= offset)?;
+        let inside = (offset - taken.offset) as usize;
+        let at = inside - inside % taken.unit;
+        let len = taken.unit.min(taken.payload.len() - at);
+        let payload = taken.payload.slice(at, len);
+        Some((taken.offset + at as u64, payload))
     }
 
     /// The data level acknowledged everything below `offset`; returns the bytes that is new for.
@@ -109,11 +131,7 @@ impl SendQueue {
         let offset = offset.min(self.nxt);
         let news = offset.saturating_sub(self.una);
         self.una = self.una.max(offset);
-        while self
-            .unacked
-            .front()
-            .is_some_and(|(o, p)| o + p.len() as u64 <= self.una)
-        {
+        while self.unacked.front().is_some_and(|t| t.end() <= self.una) {
             self.unacked.pop_front();
         }
         news
@@ -154,7 +172,7 @@ mod tests {
             for len in takes {
                 let len = len.min(q.unsent_bytes() as usize);
                 if len == 0 { break; }
-                let (offset, p) = q.take(len);
+                let (offset, p) = q.take(len, len);
                 prop_assert_eq!(offset as usize, out.len());
                 let Payload::Bytes(b) = p else { panic!("bytes stay bytes") };
                 out.extend_from_slice(&b);
@@ -169,11 +187,12 @@ mod tests {
         let mut q = SendQueue::default();
         q.write(Payload::Length(100));
         q.write(Payload::Length(50));
-        assert_eq!(q.take(120).1, Payload::Length(120));
-        assert_eq!(q.take(30).0, 120);
+        assert_eq!(q.take(120, 120).1, Payload::Length(120));
+        assert_eq!(q.take(30, 20).0, 120);
         assert_eq!(q.acknowledge(120), 120);
         assert_eq!(q.sent_at(10), None);
-        assert_eq!(q.sent_at(130), Some((120, Payload::Length(30))));
+        assert_eq!(q.sent_at(130), Some((120, Payload::Length(20))));
+        assert_eq!(q.sent_at(145), Some((140, Payload::Length(10))));
         assert_eq!(q.acknowledge(1000), 30, "no more than was sent");
     }
 }

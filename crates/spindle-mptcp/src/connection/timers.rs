@@ -120,7 +120,7 @@ impl Connection {
         let len = mss.min(self.send.unsent_bytes()).min(self.send.window());
         let fresh = len > 0 && self.subflows[i].is_usable();
         let seg = if fresh {
-            let (offset, payload) = self.send.take(len as usize);
+            let (offset, payload) = self.send.take(len as usize, mss as usize);
             Some(self.send_on(now, i, offset, payload, Purpose::PROBE))
         } else {
             self.subflows[i]

@@ -216,6 +216,7 @@ impl Subflow {
         peer_isn: Option<SeqNumber>,
     ) -> Self {
         let mut rx = Receiver::default();
+        rx.segment = config.tcp.mss as usize;
         if peer_isn.is_some() {
             rx.established();
         }

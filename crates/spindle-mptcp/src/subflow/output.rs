@@ -128,7 +128,8 @@ impl Subflow {
         seg
     }
 
-    /// A segment of new sequence space: data, or FIN, or both. `dss` is complete.
+    /// A segment of new sequence space: data (perhaps a burst), or FIN, or both. The options are
+    /// complete.
     pub(crate) fn build_new(
         &mut self,
         cx: OutputContext,
@@ -140,7 +141,11 @@ impl Subflow {
     ) -> Segment {
         self.tx.check_idle(cx.now);
         let start = self.tx.on_sent(cx.now, payload.clone(), fin, map, kind);
+        let unit = self.tx.mss;
         let mut seg = self.build_data(cx, start, payload, fin, options);
+        if seg.payload.len() as u64 > unit {
+            seg.segment_size = unit as u16;
+        }
         if self.tx.cwr_due && !seg.payload.is_empty() {
             seg.flags |= Flags::CWR;
             self.tx.cwr_due = false;

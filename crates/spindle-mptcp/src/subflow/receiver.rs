@@ -91,6 +91,8 @@ pub(crate) struct Receiver {
     released: u64,
     /// Segments since the last acknowledgement.
     unacked_segments: u32,
+    /// Bytes of a full segment, for counting coalesced ones; 0: all count as one.
+    pub(crate) segment: usize,
     /// An acknowledgement is due now.
     pub(crate) ack_now: bool,
     /// An acknowledgement is due by then.
@@ -122,7 +124,11 @@ impl Receiver {
         if payload.is_empty() {
             return Pieces::default();
         }
-        self.unacked_segments += 1;
+        self.unacked_segments += match self.segment {
+            0 => 1,
+            // What the system coalesced counts as what was sent.
+            n => payload.len().div_ceil(n) as u32,
+        };
         if end <= self.nxt {
             self.duplicate = Some((start, end));
             self.ack_now = true;

@@ -9,14 +9,30 @@ use std::collections::VecDeque;
 use spindle_units::Instant;
 use spindle_wire::Payload;
 
-/// The data-level mapping of a sent segment. Immutable: a retransmission repeats it verbatim
-/// (RFC 8684, section 3.3.1).
+/// The data-level mapping of a sent segment, and where in it the segment lies: one mapping may cover
+/// a burst of several. Immutable: a retransmission repeats it verbatim, whatever part of it is
+/// repeated (RFC 8684, section 3.3.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SentMap {
-    /// Data offset of the first byte (0 is the first byte of the connection).
+    /// Data offset of the segment's first byte (0 is the first byte of the connection).
     pub(crate) offset: u64,
-    /// Whether the segment also carries DATA_FIN.
-    pub(crate) data_fin: bool,
+    /// Bytes of the mapping before that one.
+    pub(crate) before: u16,
+    /// Bytes the mapping covers in all.
+    pub(crate) len: u16,
+    /// Its checksum, if checksums are in use.
+    pub(crate) checksum: Option<u16>,
+}
+
+impl SentMap {
+    /// The same mapping seen from `bytes` further on.
+    pub(crate) fn advanced(self, bytes: u64) -> Self {
+        Self {
+            offset: self.offset + bytes,
+            before: self.before + bytes as u16,
+            ..self
+        }
+    }
 }
 
 /// One transmitted segment. Positions count from the subflow's ISN: SYN is 0, the first byte 1.
@@ -203,9 +219,7 @@ impl Scoreboard {
         let rest = s.payload.len() - cut;
         s.payload = s.payload.slice(cut, rest);
         s.start = ack;
-        if let Some(map) = &mut s.map {
-            map.offset += cut as u64;
-        }
+        s.map = s.map.map(|m| m.advanced(cut as u64));
         self.remember_marks(&s);
         self.queue.push_front(s);
     }

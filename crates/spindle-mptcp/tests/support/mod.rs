@@ -91,6 +91,8 @@ pub(crate) struct Net {
     pub(crate) route: Option<Route>,
     /// What arrives at one moment is all taken in before anything is sent.
     pub(crate) batch: bool,
+    /// Bursts travel as one segment, as between two ends of one machine.
+    pub(crate) whole_bursts: bool,
     flying: BinaryHeap<Reverse<(Instant, u64)>>,
     segments: HashMap<u64, (usize, Segment)>,
     serial: u64,
@@ -132,6 +134,7 @@ impl Net {
             check_encoding: true,
             route: None,
             batch: false,
+            whole_bursts: false,
             flying: BinaryHeap::new(),
             segments: HashMap::new(),
             serial: 0,
@@ -165,7 +168,11 @@ impl Net {
             while let Some(seg) = self.stacks[side].transmit(self.now) {
                 burst += 1;
                 assert!(burst < BURST, "side {side} sends without end: {seg:?}");
-                self.launch(side, seg);
+                if self.whole_bursts {
+                    self.launch(side, seg);
+                } else {
+                    seg.pieces().for_each(|piece| self.launch(side, piece));
+                }
             }
             while let Some(event) = self.stacks[side].poll_event() {
                 self.events.push((self.now, side, event));
@@ -178,7 +185,13 @@ impl Net {
             check_encoding(&seg);
         }
         if !seg.payload.is_empty() {
-            self.data_sent[side].0 += 1;
+            let unit = usize::from(seg.segment_size.max(1));
+            let burst = seg.is_burst();
+            self.data_sent[side].0 += if burst {
+                seg.payload.len().div_ceil(unit) as u64
+            } else {
+                1
+            };
             self.data_sent[side].1 += seg.payload.len() as u64;
         }
         let path = self.path_of(&seg);

@@ -355,6 +355,11 @@ impl Scenario {
 
     /// The run, about to begin.
     pub(crate) fn prepare(&self, real: bool) -> Run {
+        self.prepare_with(real, |_, _| {})
+    }
+
+    /// The same with both ends' configurations changed by `change`.
+    pub(crate) fn prepare_with(&self, real: bool, change: impl Fn(usize, &mut Config)) -> Run {
         let more = [self.addresses(0), self.addresses(1)];
         let net = Net::with_addresses(self.seed, Vec::new(), more.clone());
         let paths = self.network(net.now);
@@ -377,7 +382,12 @@ impl Scenario {
                 Some((t, true)) => End::AbortAt(Duration::from_micros(t)),
             },
         });
-        let mut run = Run::new(net, apps, [self.config(0), self.config(1)], ends, real);
+        let configs = [0, 1].map(|side| {
+            let mut config = self.config(side);
+            change(side, &mut config);
+            config
+        });
+        let mut run = Run::new(net, apps, configs, ends, real);
         run.addresses = more;
         let op = |(at, side, what, n): &(u64, usize, u8, u8)| {
             let op = match what {

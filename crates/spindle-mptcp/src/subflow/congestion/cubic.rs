@@ -80,7 +80,7 @@ impl Cubic {
         let Some(h) = &mut self.hystart else {
             return self.window.slow_start(s.acked, reno::L);
         };
-        let counted = s.acked.min(hystart::L.saturating_mul(self.window.mss()));
+        let counted = self.window.counted(s.acked, hystart::L);
         let rest = self.window.slow_start(counted / h.divisor(), hystart::L);
         if h.on_ack(s) {
             self.window.end_slow_start();

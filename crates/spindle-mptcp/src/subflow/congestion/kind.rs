@@ -113,6 +113,10 @@ pub struct Parameters {
     /// Whether CUBIC's initial slow start uses HyStart++ (RFC 9406). No other controller looks at
     /// it.
     pub hystart: bool,
+    /// Whether slow start counts every byte acknowledged. RFC 5681, equation 2, allows a segment an
+    /// acknowledgement; where systems coalesce, one acknowledgement stands for many segments
+    /// (RFC 9406, section 4.2, leaves L unbounded for paced senders; Linux does for all).
+    pub stretch_acks: bool,
 }
 
 /// A controller of this kind.

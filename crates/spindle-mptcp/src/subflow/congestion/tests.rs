@@ -16,6 +16,7 @@ pub(super) fn parameters() -> Parameters {
         max_window: u64::MAX,
         initial_ssthresh: u64::MAX,
         hystart: false,
+        stretch_acks: false,
     }
 }
 

@@ -19,6 +19,7 @@ pub(super) struct Window {
     before: Option<(u64, u64)>,
     /// The last reduction was a timeout and what was lost then is not yet repaired.
     after_timeout: bool,
+    stretch_acks: bool,
 }
 
 impl Window {
@@ -35,6 +36,7 @@ impl Window {
             credit: 0.0,
             before: None,
             after_timeout: false,
+            stretch_acks: p.stretch_acks,
         }
     }
 
@@ -73,15 +75,25 @@ impl Window {
     }
 
     /// Slow start over `acked` bytes, of which at most `limit` segments count (RFC 5681, equation 2;
-    /// RFC 3465's L). Returns the bytes left for congestion avoidance once ssthresh is reached.
+    /// RFC 3465's L) unless acknowledgements may stand for many. Returns the bytes left for congestion avoidance once ssthresh is reached.
     pub(super) fn slow_start(&mut self, acked: u64, limit: u64) -> u64 {
         if !self.in_slow_start() {
             return acked;
         }
-        let growth = acked.min(limit.saturating_mul(self.mss));
+        let growth = self.counted(acked, limit);
         let used = growth.min(self.ssthresh - self.cwnd);
         self.grow(used);
         growth - used
+    }
+
+    /// What of `acked` bytes slow start counts: at most `limit` segments, unless acknowledgements
+    /// may stand for many.
+    pub(super) fn counted(&self, acked: u64, limit: u64) -> u64 {
+        if self.stretch_acks {
+            acked
+        } else {
+            acked.min(limit.saturating_mul(self.mss))
+        }
     }
 
     /// Congestion avoidance by byte counting (RFC 5681, section 3.1; RFC 3465, section 2.1): one

@@ -151,6 +151,7 @@ impl Sender {
                 max_window: t.max_window.map_or(u64::MAX, |w| u64::from(w) * mss),
                 initial_ssthresh: t.initial_ssthresh.unwrap_or(u64::MAX),
                 hystart: true,
+                stretch_acks: t.burst > t.mss,
             },
         );
         let rtt = RttEstimator::new(t.initial_rto, t.min_rto, t.max_rto);
@@ -230,6 +231,11 @@ impl Sender {
         self.in_flight() + bytes <= self.cc.cwnd()
     }
 
+    /// Bytes that a burst may take at once.
+    pub(crate) fn burst_room(&self) -> u64 {
+        self.cc.cwnd().saturating_sub(self.in_flight())
+    }
+
     /// Whether new data should rather go elsewhere: unrepaired losses after a timeout.
     pub(crate) fn in_loss(&self) -> bool {
         matches!(self.phase, Phase::Loss { .. }) && !self.frto.holds_repeats()
@@ -249,7 +255,8 @@ impl Sender {
         self.frto = Frto::Off;
     }
 
-    /// Books a first transmission in sequence space. `payload` may be empty if `fin`.
+    /// Books a first transmission in sequence space: a segment, or a burst of several under one
+    /// mapping. `payload` may be empty if `fin`.
     pub(crate) fn on_sent(
         &mut self,
         now: Instant,
@@ -259,9 +266,40 @@ impl Sender {
         kind: SendKind,
     ) -> u64 {
         let start = self.nxt;
+        let unit = self.mss as usize;
+        let len = payload.len();
+        let mut at = 0;
+        while len - at > unit {
+            let map = map.map(|m| m.advanced(at as u64));
+            self.push_sent(now, payload.slice(at, unit), false, map, kind);
+            at += unit;
+        }
+        let map = map.map(|m| m.advanced(at as u64));
+        let last = if at == 0 {
+            payload
+        } else {
+            payload.slice(at, len - at)
+        };
+        self.push_sent(now, last, fin, map, kind);
+        self.last_sent = Some(now);
+        if self.rto_at.is_none() {
+            self.arm_rto(now);
+        }
+        self.arm_tlp(now);
+        start
+    }
+
+    fn push_sent(
+        &mut self,
+        now: Instant,
+        payload: Payload,
+        fin: bool,
+        map: Option<SentMap>,
+        kind: SendKind,
+    ) {
         let len = payload.len() as u64;
         let sent = Sent {
-            start,
+            start: self.nxt,
             payload,
             fin,
             map,
@@ -283,12 +321,6 @@ impl Sender {
             self.count(len, kind);
             self.frto_probed |= self.frto == Frto::Probing;
         }
-        self.last_sent = Some(now);
-        if self.rto_at.is_none() {
-            self.arm_rto(now);
-        }
-        self.arm_tlp(now);
-        start
     }
 
     fn count(&mut self, len: u64, kind: SendKind) {

@@ -1,0 +1,149 @@
+//! Bursts: several new segments under one mapping, handed out as one.
+
+mod support;
+
+use std::collections::HashMap;
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner};
+use spindle_mptcp::preset;
+use spindle_units::Duration;
+use spindle_wire::Segment;
+use support::apps::{App, End, Run};
+use support::scenario::{Scenario, scenario};
+use support::{Net, Path, SERVER, endpoint, judge};
+
+/// So many networks of each kind.
+const NETWORKS: u32 = 100;
+
+fn bulk(name: &str, bytes: u32, burst: u32, paths: Vec<Path>) -> Run {
+    let net = Net::new(7, paths);
+    let app = |writes| App {
+        writes,
+        read_size: 1 << 20,
+        read_delay: Duration::ZERO,
+        end: End::AfterWrites,
+    };
+    let apps = [app(vec![]), app(vec![(Duration::from_millis(20), bytes)])];
+    let mut config = preset(name).expect("a preset").config;
+    config.tcp.burst = burst;
+    config.tcp.msl = Duration::from_millis(10);
+    let ends = (endpoint(1, 0), endpoint(2, 80));
+    let mut run = Run::new(net, apps, [config.clone(), config], ends, true);
+    run.net.keep_log = true;
+    run
+}
+
+fn data(run: &Run) -> impl Iterator<Item = &Segment> {
+    let sent = run.net.log.iter().filter(|l| l.side == SERVER);
+    sent.map(|l| &l.segment).filter(|s| !s.payload.is_empty())
+}
+
+/// Every mapping seen for a subflow byte is the one it was first sent with.
+fn mappings_are_repeated_verbatim(run: &Run) {
+    let mut first = HashMap::new();
+    let log = run.net.log.iter().filter(|l| !l.segment.payload.is_empty());
+    for (side, seg) in log.map(|l| (l.side, &l.segment)) {
+        let Some(map) = seg
+            .options
+            .dss
+            .and_then(|d| d.mapping)
+            .filter(|m| m.len > 0)
+        else {
+            continue;
+        };
+        for k in 0..seg.payload.len() as u32 {
+            let key = (side, seg.src, seg.dst, seg.seq + k);
+            let before = first.entry(key).or_insert(map);
+            assert_eq!(*before, map, "byte {k} of {seg:?}");
+        }
+    }
+}
+
+#[test]
+fn new_data_that_may_leave_at_once_share_a_mapping() {
+    let mut run = bulk(
+        "mptcp-2",
+        500_000,
+        64 << 10,
+        vec![Path::clean(Duration::from_millis(5)); 2],
+    );
+    run.net.whole_bursts = true;
+    run.finish(Duration::from_secs(60));
+    judge::at_the_end(&run, Duration::from_secs(300));
+    let longest = data(&run).map(|s| s.payload.len()).max().unwrap_or(0);
+    assert!(longest > 60_000, "{longest} bytes are the longest burst");
+    for s in data(&run) {
+        let map = s.options.dss.and_then(|d| d.mapping).expect("a mapping");
+        assert_eq!(usize::from(map.len), s.payload.len());
+        assert!(s.payload.len() <= 1460 || s.is_burst());
+    }
+    assert!(data(&run).count() < 120, "{} segments", data(&run).count());
+}
+
+#[test]
+fn a_part_of_a_burst_is_repeated_with_the_whole_mapping() {
+    let mut lossy = Path::clean(Duration::from_millis(5));
+    lossy.loss = [0.0, 0.05];
+    for name in ["mptcp-2", "fuso", "tcp", "rack"] {
+        let mut run = bulk(name, 800_000, 64 << 10, vec![lossy.clone(); 2]);
+        run.finish(Duration::from_secs(600));
+        judge::at_the_end(&run, Duration::from_secs(300));
+        mappings_are_repeated_verbatim(&run);
+        let counters = run.sides[SERVER].last.as_ref().expect("ran").total;
+        assert!(counters.retransmissions > 0);
+        let mss = data(&run)
+            .map(|s| s.payload.len() as u64)
+            .max()
+            .unwrap_or(1);
+        let least = counters.bytes / mss;
+        assert!(
+            counters.segments >= least,
+            "segments are counted, not bursts"
+        );
+    }
+}
+
+fn whole(s: &Scenario, burst: u32, coalesce: bool) {
+    let mut run = s.prepare_with(true, |_, c| {
+        c.tcp.burst = burst;
+        c.tcp.send_buffer = c.tcp.send_buffer.max(200_000);
+        c.tcp.receive_buffer = c.tcp.receive_buffer.max(200_000);
+    });
+    run.net.whole_bursts = coalesce;
+    run.net.keep_log = true;
+    s.finish(&mut run);
+    if s.corrupt == 0 {
+        mappings_are_repeated_verbatim(&run);
+    }
+}
+
+fn try_networks(corrupt: bool) {
+    let config = Config {
+        cases: NETWORKS,
+        max_shrink_iters: 2000,
+        failure_persistence: None,
+        ..Config::default()
+    };
+    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[11; 32]);
+    let mut runner = TestRunner::new_with_rng(config, rng);
+    let drawn = (scenario(corrupt), 2_000u32..70_000, any::<bool>());
+    match runner.run(&drawn, |(s, burst, coalesce)| {
+        whole(&s, burst, coalesce);
+        Ok(())
+    }) {
+        Ok(()) => {}
+        Err(TestError::Fail(reason, smallest)) => panic!("{reason}\nSmallest: {smallest:?}"),
+        Err(e) => panic!("{e}"),
+    }
+}
+
+#[test]
+fn every_byte_arrives_once_and_in_order_with_bursts() {
+    try_networks(false);
+}
+
+#[test]
+fn so_it_does_with_checksums_where_payload_is_changed() {
+    try_networks(true);
+}
