@@ -1,8 +1,19 @@
 //! Spindle on a real network.
 //!
-//! A [`Link`] carries segments to and from a wire of some kind; the data path drives the sans-IO
-//! core over one of them on a thread of its own, and async sockets talk to that thread.
+//! A [`Link`] carries segments to and from a wire of some kind: a TUN device ([`tun`]), the
+//! process's own memory ([`memory`]). The data path drives the sans-IO core over one of them on a
+//! thread of its own, and async sockets talk to that thread: [`Network`] listens and connects,
+//! [`TcpStream`] is read and written as any stream of tokio's.
 
+mod datapath;
+mod error;
 mod link;
+pub mod memory;
+mod socket;
 
-pub use link::{Arrival, FIRST_KEY, Link, LinkCounters, PathMtu};
+pub use error::NetError;
+pub use link::{Arrival, FIRST_KEY, IcmpError, IcmpReport, Link, LinkCounters, PathMtu};
+pub use socket::{
+    ConnectionStatus, ListenOptions, Network, NetworkConfig, NetworkCounters, OwnedReadHalf,
+    OwnedWriteHalf, TcpListener, TcpStream,
+};

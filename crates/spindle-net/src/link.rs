@@ -4,7 +4,7 @@ use std::io;
 
 use polling::Poller;
 use spindle_units::Instant;
-use spindle_wire::{Endpoint, Segment};
+use spindle_wire::{Endpoint, Segment, SeqNumber};
 
 /// Keys of a link's sources in the poller begin here; smaller ones belong to the data path.
 pub const FIRST_KEY: usize = 16;
@@ -20,32 +20,64 @@ pub struct PathMtu {
     pub mtu: u32,
 }
 
+/// What an ICMP error says about a segment of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IcmpError {
+    /// Too big for a hop (RFC 1191, RFC 8201): bytes of a whole packet that would have passed.
+    TooBig(u32),
+    /// It could not be delivered (RFC 792 type 3, RFC 4443 type 1).
+    Unreachable,
+}
+
+/// An ICMP error with what identifies the segment it is about. Anyone can forge one: it is to be
+/// believed only if the sequence number is in flight (RFC 5927, section 4.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IcmpReport {
+    /// What it says.
+    pub error: IcmpError,
+    /// Own end: the source of the segment.
+    pub local: Endpoint,
+    /// The peer's end.
+    pub remote: Endpoint,
+    /// The segment's sequence number.
+    pub seq: SeqNumber,
+}
+
 /// What came from a link.
 #[derive(Debug)]
 pub enum Arrival {
     /// A segment; its payload may exceed the MSS where the system coalesced.
     Segment(Segment),
-    /// A path's MTU was learnt (ICMP, RFC 8899 probing).
+    /// A path's MTU was learnt by a means that cannot be forged (RFC 8899 probing).
     PathMtu(PathMtu),
-    /// The peer at this end cannot be reached by this local end at present (ICMP unreachable); soft.
+    /// The peer at this end cannot be reached by this local end at present; soft.
     Unreachable {
         /// Own end.
         local: Endpoint,
         /// The peer's end.
         remote: Endpoint,
     },
+    /// An ICMP error, not yet held against what is in flight.
+    Icmp(IcmpReport),
 }
 
 /// A wire of some kind under the data path: TUN, UDP encapsulation, a testbed's fabric.
 ///
 /// All calls come from one thread. Nothing blocks.
 pub trait Link: Send {
-    /// Adds the link's sources to the poller for reading, with keys from [`FIRST_KEY`] on. Sources
-    /// opened later are added by [`Self::send`] or [`Self::timeout`] to a clone kept from here.
+    /// Adds the link's sources to the poller for reading, level-triggered
+    /// ([`polling::PollMode::Level`]), with keys from [`FIRST_KEY`] on. Sources opened later are
+    /// added by [`Self::send`] or [`Self::timeout`] to a clone kept from here.
     ///
     /// # Errors
     /// What the system says.
     fn register(&mut self, poller: &std::sync::Arc<Poller>) -> io::Result<()>;
+
+    /// Whether the link has no source in the poller: whoever fills it calls [`Poller::notify`], and
+    /// [`Self::receive`] is called at every turn with [`FIRST_KEY`].
+    fn unpolled(&self) -> bool {
+        false
+    }
 
     /// The source with this key is readable: gives what there is to `sink`, a bounded batch of it;
     /// returns whether more waits. Malformed packets are counted and dropped.

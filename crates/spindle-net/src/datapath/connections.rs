@@ -1,0 +1,537 @@
+//! The data path's side of connections: commands, events, and moving bytes between stack and pipes.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use spindle_mptcp::{
+    CloseReason, Config, ConnectionInfo, Event, Handle, ListenerId, SendCounters, Stack,
+};
+use spindle_units::{Duration, Instant};
+use spindle_wire::{Endpoint, Payload};
+use tokio::sync::mpsc::error::TrySendError;
+
+use super::Driver;
+use super::pipe::{Identity, Phase, Pipe};
+use super::queue::{AcceptQueue, Command};
+use crate::error::NetError;
+use crate::socket::{ConnectionStatus, ListenOptions, NetworkCounters, TcpStream};
+
+/// How long a connection whose owner is gone may wait for the peer's end with nothing of ours
+/// outstanding (Linux: tcp_fin_timeout, 60 s).
+const LINGER: Duration = Duration::from_secs(60);
+/// Bytes a peer may still send to a connection whose owner is gone before it is reset.
+const DISCARD_LIMIT: u64 = 1 << 20;
+/// Where ports for listeners that name none begin (RFC 6335, section 6: dynamic ports).
+const FIRST_DYNAMIC_PORT: u16 = 49_152;
+
+/// A listener of the stack and who waits at it.
+pub(super) struct Listening {
+    local: SocketAddr,
+    accepted: AcceptQueue,
+    announce: Vec<(IpAddr, Option<u16>)>,
+}
+
+struct Live {
+    handle: Handle,
+    pipe: Arc<Pipe>,
+    id: u64,
+    listener: Option<SocketAddr>,
+    opened: Instant,
+    closed: Option<CloseReason>,
+    /// The stack was told that nothing more will be sent.
+    closing: bool,
+    lingering: bool,
+    discarded: u64,
+}
+
+/// All connections of the data path.
+#[derive(Default)]
+pub(super) struct Connections {
+    /// By the stack's index.
+    slots: Vec<Option<Live>>,
+    by_id: HashMap<u64, usize>,
+    next_id: u64,
+    /// Connections whose owner is gone, and when to look at them; in order of time.
+    lingering: VecDeque<(Instant, u64)>,
+    totals: Totals,
+}
+
+/// What is kept of connections that are gone.
+#[derive(Clone, Copy, Default)]
+struct Totals {
+    accepted: u64,
+    connected: u64,
+    refused: u64,
+    closed: u64,
+    sent: SendCounters,
+    received: u64,
+}
+
+impl Connections {
+    fn at(&mut self, handle: Handle) -> Option<&mut Live> {
+        self.slots
+            .get_mut(handle.index())?
+            .as_mut()
+            .filter(|l| l.handle == handle)
+    }
+
+    fn insert(
+        &mut self,
+        now: Instant,
+        handle: Handle,
+        pipe: Arc<Pipe>,
+        listener: Option<SocketAddr>,
+    ) -> u64 {
+        self.next_id += 1;
+        let id = self.next_id;
+        let live = Live {
+            handle,
+            pipe,
+            id,
+            listener,
+            opened: now,
+            closed: None,
+            closing: false,
+            lingering: false,
+            discarded: 0,
+        };
+        let slot = handle.index();
+        if self.slots.len() <= slot {
+            self.slots.resize_with(slot + 1, || None);
+        }
+        self.slots[slot] = Some(live);
+        self.by_id.insert(id, slot);
+        id
+    }
+
+    fn remove(&mut self, slot: usize) {
+        if let Some(live) = self.slots.get_mut(slot).and_then(Option::take) {
+            self.by_id.remove(&live.id);
+        }
+    }
+
+    pub(super) fn nothing_left(&self) -> bool {
+        self.by_id.is_empty()
+    }
+
+    pub(super) fn next_timeout(&self) -> Option<Instant> {
+        self.lingering.front().map(|(at, _)| *at)
+    }
+
+    /// Ends connections that wait for a peer on nobody's behalf.
+    pub(super) fn linger(&mut self, now: Instant, stack: &mut Stack) {
+        while let Some(&(at, id)) = self.lingering.front() {
+            if at > now {
+                return;
+            }
+            self.lingering.pop_front();
+            let Some(handle) = self.by_id.get(&id).and_then(|s| self.handle_in(*s)) else {
+                continue;
+            };
+            match stack.info(handle) {
+                Some(info) if info.acknowledged < info.written => {
+                    self.lingering.push_back((now + LINGER, id));
+                }
+                _ => stack.abort(now, handle),
+            }
+        }
+    }
+
+    fn handle_in(&self, slot: usize) -> Option<Handle> {
+        self.slots.get(slot)?.as_ref().map(|l| l.handle)
+    }
+
+    /// The data path ends: nobody waits for ever.
+    pub(super) fn stop_all(&mut self) {
+        for live in self.slots.drain(..).flatten() {
+            set_phase(&live.pipe, Phase::Stopped);
+        }
+        self.by_id.clear();
+    }
+}
+
+fn set_phase(pipe: &Pipe, phase: Phase) {
+    let mut s = pipe.lock();
+    if matches!(s.phase, Phase::Closed(_) | Phase::Stopped) {
+        return;
+    }
+    s.phase = phase;
+    if phase != Phase::Open {
+        s.discard_outbound();
+        s.up = 0;
+    }
+    let wakers = [s.take_reader(), s.take_writer()];
+    drop(s);
+    wakers.into_iter().flatten().for_each(|w| w.wake());
+    pipe.changed.notify_waiters();
+}
+
+impl Driver {
+    pub(super) fn command(&mut self, command: Command) {
+        match command {
+            Command::Listen {
+                local,
+                options,
+                accepted,
+                answer,
+            } => {
+                let result = self.listen(local, options, accepted);
+                if let Err(Ok((id, _))) = answer.send(result) {
+                    self.stop_listening(id);
+                }
+            }
+            Command::StopListening(id) => self.stop_listening(id),
+            Command::Connect {
+                local,
+                remote,
+                config,
+                pipe,
+                answer,
+            } => {
+                let _ = answer.send(self.connect(local, remote, config, pipe));
+            }
+            Command::Info(id, answer) => {
+                let _ = answer.send(self.info(id));
+            }
+            Command::Connections(answer) => {
+                let _ = answer.send(self.statuses());
+            }
+            Command::Counters(answer) => {
+                let _ = answer.send(self.counters());
+            }
+            Command::Release => self.released = true,
+            Command::Shutdown(answer) => {
+                self.abort_all();
+                self.ended = true;
+                let _ = answer.send(());
+            }
+        }
+    }
+
+    fn listen(
+        &mut self,
+        local: SocketAddr,
+        options: ListenOptions,
+        accepted: AcceptQueue,
+    ) -> Result<(ListenerId, SocketAddr), NetError> {
+        let mut local = local;
+        if local.port() == 0 {
+            let taken = |port| self.listeners.values().any(|l| l.local.port() == port);
+            let free = (FIRST_DYNAMIC_PORT..=u16::MAX).find(|p| !taken(*p));
+            local.set_port(free.ok_or(NetError::NoListeningPort(local.ip()))?);
+        }
+        let id = self.stack.listen(local.into(), options.config)?;
+        let listening = Listening {
+            local,
+            accepted,
+            announce: options.announce,
+        };
+        self.listeners.insert(id, listening);
+        Ok((id, local))
+    }
+
+    fn stop_listening(&mut self, id: ListenerId) {
+        self.stack.stop_listening(id);
+        self.listeners.remove(&id);
+    }
+
+    fn connect(
+        &mut self,
+        local: IpAddr,
+        remote: SocketAddr,
+        config: Arc<Config>,
+        pipe: Arc<Pipe>,
+    ) -> Result<(), NetError> {
+        let now = self.clock.now();
+        let local = Endpoint::new(local, 0);
+        let handle = self.stack.connect(now, local, remote.into(), config)?;
+        self.open_pipe(now, handle, pipe, None);
+        self.serve(handle);
+        Ok(())
+    }
+
+    fn open_pipe(
+        &mut self,
+        now: Instant,
+        handle: Handle,
+        pipe: Arc<Pipe>,
+        listener: Option<SocketAddr>,
+    ) {
+        let id = self.connections.insert(now, handle, pipe.clone(), listener);
+        if let Some(first) = self
+            .stack
+            .info(handle)
+            .and_then(|i| i.subflows.into_iter().next())
+        {
+            let identity = Identity {
+                id,
+                local: first.local.into(),
+                peer: first.remote.into(),
+                outside: self.link.outside(first.remote),
+            };
+            // It is set once, here.
+            let _ = pipe.identity.set(identity);
+        }
+    }
+
+    fn info(&self, id: u64) -> Option<ConnectionInfo> {
+        let slot = *self.connections.by_id.get(&id)?;
+        self.stack.info(self.connections.handle_in(slot)?)
+    }
+
+    fn statuses(&self) -> Vec<ConnectionStatus> {
+        let now = self.clock.now();
+        let live = self.connections.slots.iter().flatten();
+        live.filter_map(|l| {
+            let identity = l.pipe.identity.get()?;
+            Some(ConnectionStatus {
+                id: l.id,
+                listener: l.listener,
+                local: identity.local,
+                remote: identity.peer,
+                outside: self.link.outside(identity.peer.into()),
+                age: std::time::Duration::from_nanos(now.since(l.opened).as_nanos()),
+                info: self.stack.info(l.handle)?,
+            })
+        })
+        .collect()
+    }
+
+    fn counters(&self) -> NetworkCounters {
+        let t = &self.connections.totals;
+        let mut sent = t.sent;
+        let mut received = t.received;
+        for l in self.connections.slots.iter().flatten() {
+            if l.closed.is_some() {
+                continue;
+            }
+            if let Some(info) = self.stack.info(l.handle) {
+                add(&mut sent, &info.total);
+                received += info.received;
+            }
+        }
+        NetworkCounters {
+            link: self.link.counters(),
+            accepted: t.accepted,
+            connected: t.connected,
+            refused: t.refused,
+            closed: t.closed,
+            live: self.connections.by_id.len() as u64,
+            sent,
+            bytes_received: received,
+            path_signals: self.path_signals,
+        }
+    }
+
+    fn abort_all(&mut self) {
+        let now = self.clock.now();
+        for live in self.connections.slots.iter().flatten() {
+            self.stack.abort(now, live.handle);
+        }
+    }
+
+    /// Hands the stack's events on.
+    pub(super) fn dispatch(&mut self) {
+        while let Some(event) = self.stack.poll_event() {
+            match event {
+                Event::Accepted { listener, handle } => self.on_accepted(listener, handle),
+                Event::Connected { handle } => self.on_connected(handle),
+                Event::SubflowUp { handle, .. } => self.on_subflow(handle, true),
+                Event::SubflowDown { handle, .. } => self.on_subflow(handle, false),
+                Event::Readable { handle }
+                | Event::Writable { handle }
+                | Event::PeerClosed { handle } => self.serve(handle),
+                Event::Closed { handle, reason } => self.on_closed(handle, reason),
+            }
+        }
+    }
+
+    fn on_accepted(&mut self, listener: ListenerId, handle: Handle) {
+        let now = self.clock.now();
+        let Some(listening) = self.listeners.get(&listener) else {
+            self.stack.abort(now, handle);
+            return;
+        };
+        let (local, announce) = (listening.local, listening.announce.clone());
+        let accepted = listening.accepted.clone();
+        let pipe = Pipe::new(self.queue.clone());
+        self.open_pipe(now, handle, pipe.clone(), Some(local));
+        set_up(&pipe);
+        let Some(identity) = pipe.identity.get().copied() else {
+            self.stack.abort(now, handle);
+            return;
+        };
+        let stream = TcpStream::new(pipe);
+        match accepted.try_send((stream, identity.peer)) {
+            Ok(()) => self.connections.totals.accepted += 1,
+            Err(TrySendError::Full(_) | TrySendError::Closed(_)) => {
+                self.connections.totals.refused += 1;
+                self.stack.abort(now, handle);
+                return;
+            }
+        }
+        for (addr, port) in announce {
+            self.stack.announce_address(now, handle, addr, port);
+        }
+        self.serve(handle);
+    }
+
+    fn on_connected(&mut self, handle: Handle) {
+        self.connections.totals.connected += 1;
+        if let Some(live) = self.connections.at(handle) {
+            set_up(&live.pipe);
+        }
+        self.serve(handle);
+    }
+
+    fn on_subflow(&mut self, handle: Handle, up: bool) {
+        if let Some(live) = self.connections.at(handle) {
+            let mut s = live.pipe.lock();
+            s.up = if up { s.up + 1 } else { s.up.saturating_sub(1) };
+            drop(s);
+            live.pipe.changed.notify_waiters();
+        }
+    }
+
+    fn on_closed(&mut self, handle: Handle, reason: CloseReason) {
+        let info = self.stack.info(handle);
+        let totals = &mut self.connections.totals;
+        totals.closed += 1;
+        if let Some(info) = &info {
+            add(&mut totals.sent, &info.total);
+            totals.received += info.received;
+        }
+        if let Some(live) = self.connections.at(handle) {
+            live.closed = Some(reason);
+            live.pipe.lock().last = info.map(Box::new);
+        }
+        self.serve(handle);
+    }
+
+    /// Looks at the connections that asked for it.
+    pub(super) fn attend(&mut self) {
+        let mut list = std::mem::take(&mut self.attention);
+        self.queue.take_attention(&mut list);
+        for pipe in list.drain(..) {
+            pipe.attended();
+            let slot = pipe
+                .identity
+                .get()
+                .and_then(|i| self.connections.by_id.get(&i.id));
+            if let Some(handle) = slot.and_then(|s| self.connections.handle_in(*s)) {
+                self.serve(handle);
+            }
+        }
+        self.attention = list;
+    }
+
+    /// Moves what can be moved between a connection and its pipe, and carries out its owner's will.
+    fn serve(&mut self, handle: Handle) {
+        let now = self.clock.now();
+        let Some(live) = self.connections.at(handle) else {
+            return;
+        };
+        let pipe = live.pipe.clone();
+        let mut s = pipe.lock();
+        if s.abort && live.closed.is_none() {
+            drop(s);
+            self.stack.abort(now, handle);
+            return;
+        }
+        give(&mut self.stack, now, handle, &mut s);
+        if s.write_closed && s.all_given() && !live.closing {
+            live.closing = true;
+            self.stack.shutdown(now, handle);
+        }
+        live.discarded += take(&mut self.stack, now, handle, &mut s);
+        let drained = !s.more;
+        s.eof |= drained && live.closed.is_none() && self.stack.at_end(handle);
+        let released = s.released;
+        let wakers = [s.take_reader(), s.take_writer()];
+        drop(s);
+        wakers.into_iter().flatten().for_each(|w| w.wake());
+        if let Some(reason) = live.closed {
+            if drained {
+                set_phase(&pipe, Phase::Closed(reason));
+                self.stack.close(now, handle);
+                self.connections.remove(handle.index());
+            }
+            return;
+        }
+        if released {
+            if !live.lingering {
+                live.lingering = true;
+                let entry = (now + LINGER, live.id);
+                self.connections.lingering.push_back(entry);
+            } else if live.discarded > DISCARD_LIMIT {
+                self.stack.abort(now, handle);
+            }
+        }
+    }
+}
+
+/// A connection is established: one subflow, the owner may go on.
+fn set_up(pipe: &Pipe) {
+    pipe.lock().up = 1;
+    set_phase(pipe, Phase::Open);
+}
+
+/// Gives the stack what was written. The last piece is offered even to a full buffer: its rest
+/// counts as new data on the way (FUSO section 4.1).
+fn give(stack: &mut Stack, now: Instant, handle: Handle, s: &mut super::pipe::State) {
+    while let Some(piece) = s.next_outbound() {
+        let len = piece.len();
+        let n = match stack.send(now, handle, Payload::Bytes(piece.clone())) {
+            Ok(n) => n.min(len),
+            Err(_) => {
+                s.discard_outbound();
+                return;
+            }
+        };
+        s.sent(n, piece.slice(n..));
+        if n < len {
+            return;
+        }
+    }
+}
+
+/// Takes from the stack what the pipe has room for; returns the bytes nobody wants any more.
+fn take(stack: &mut Stack, now: Instant, handle: Handle, s: &mut super::pipe::State) -> u64 {
+    let mut discarded = 0;
+    loop {
+        let room = s.inbound_room();
+        if room == 0 {
+            s.more = true;
+            return discarded;
+        }
+        match stack.recv(now, handle, room) {
+            Ok(Some(piece)) => {
+                if s.released {
+                    discarded += piece.len() as u64;
+                }
+                s.deliver(piece.to_bytes());
+            }
+            Ok(None) | Err(_) => {
+                s.more = false;
+                return discarded;
+            }
+        }
+    }
+}
+
+fn add(into: &mut SendCounters, c: &SendCounters) {
+    into.segments += c.segments;
+    into.retransmissions += c.retransmissions;
+    into.bytes += c.bytes;
+    into.bytes_retransmitted += c.bytes_retransmitted;
+    into.bytes_recovery += c.bytes_recovery;
+    into.bytes_reinjected += c.bytes_reinjected;
+    into.recoveries += c.recoveries;
+    into.timeouts += c.timeouts;
+    into.fast_retransmits += c.fast_retransmits;
+    into.probes += c.probes;
+    into.spurious_retransmits += c.spurious_retransmits;
+    into.undos += c.undos;
+    into.ecn_reductions += c.ecn_reductions;
+}

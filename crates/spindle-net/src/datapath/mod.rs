@@ -1,0 +1,202 @@
+//! The data path: one thread that owns the stack, the link and a poller.
+//!
+//! A turn takes commands, reads a batch from the link, serves timers, looks at the connections that
+//! asked for it, sends a batch, and hands events to the sockets; then it sleeps until a packet, a
+//! timer or a command comes. No step is unbounded, so none starves the others.
+
+mod connections;
+pub(crate) mod pipe;
+pub(crate) mod queue;
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+
+use polling::{Events, Poller};
+use spindle_mptcp::{ListenerId, Stack, StackConfig};
+use spindle_units::Instant;
+
+use crate::link::{Arrival, FIRST_KEY, Link};
+use connections::{Connections, Listening};
+use pipe::Pipe;
+use queue::Queue;
+
+/// Segments sent in one turn at most: eleven full GSO packets of 64 KB.
+const SEND_BATCH: usize = 512;
+/// Commands taken in one turn at most.
+const COMMAND_BATCH: usize = 256;
+
+/// The monotonic clock as the core wants it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock(std::time::Instant);
+
+impl Clock {
+    pub(crate) fn start() -> Self {
+        Self(std::time::Instant::now())
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        Instant::from_nanos(self.0.elapsed().as_nanos() as u64)
+    }
+}
+
+/// The thread's state.
+pub(crate) struct Driver {
+    clock: Clock,
+    stack: Stack,
+    link: Box<dyn Link>,
+    poller: Arc<Poller>,
+    queue: Arc<Queue>,
+    connections: Connections,
+    listeners: HashMap<ListenerId, Listening>,
+    attention: Vec<Arc<Pipe>>,
+    /// No handle is left: end when nothing is left to do.
+    released: bool,
+    ended: bool,
+    /// ICMP errors and learnt MTUs that the stack was told.
+    path_signals: u64,
+}
+
+impl Driver {
+    pub(crate) fn new(
+        config: StackConfig,
+        mut link: Box<dyn Link>,
+        poller: Arc<Poller>,
+        queue: Arc<Queue>,
+    ) -> io::Result<Self> {
+        link.register(&poller)?;
+        Ok(Self {
+            clock: Clock::start(),
+            stack: Stack::new(config),
+            link,
+            poller,
+            queue,
+            connections: Connections::default(),
+            listeners: HashMap::new(),
+            attention: Vec::new(),
+            released: false,
+            ended: false,
+            path_signals: 0,
+        })
+    }
+
+    /// Runs until it is told to end or the link breaks.
+    pub(crate) fn run(mut self) {
+        let end = self.turns();
+        let why = end.err().map(|e| {
+            tracing::error!(error = %e, "the data path's link failed");
+            e.to_string()
+        });
+        self.listeners.clear();
+        self.queue.stop(why);
+        self.connections.stop_all();
+    }
+
+    fn turns(&mut self) -> io::Result<()> {
+        let mut events = Events::new();
+        let mut busy = false;
+        while !self.ended {
+            self.wait(&mut events, busy)?;
+            busy = self.receive(&events)?;
+            self.commands();
+            self.timers();
+            self.attend();
+            self.dispatch();
+            busy |= self.send()?;
+            self.dispatch();
+            if self.released && self.connections.nothing_left() {
+                self.ended = true;
+            }
+        }
+        let now = self.clock.now();
+        while let Some(segment) = self.stack.transmit(now) {
+            self.link.send(now, segment);
+        }
+        self.link.flush(now)
+    }
+
+    /// Sleeps until something comes; looks only, if there is work left.
+    fn wait(&mut self, events: &mut Events, busy: bool) -> io::Result<()> {
+        events.clear();
+        let may_sleep = !busy && self.queue.may_sleep();
+        let timeout = if may_sleep {
+            let due = [
+                self.stack.next_timeout(),
+                self.link.next_timeout(),
+                self.connections.next_timeout(),
+            ];
+            let now = self.clock.now();
+            due.into_iter()
+                .flatten()
+                .min()
+                .map(|at| std::time::Duration::from_nanos(at.since(now).as_nanos()))
+        } else {
+            Some(std::time::Duration::ZERO)
+        };
+        let result = self.poller.wait(events, timeout);
+        self.queue.awake();
+        match result {
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => Ok(()),
+            r => r.map(|_| ()),
+        }
+    }
+
+    fn receive(&mut self, events: &Events) -> io::Result<bool> {
+        let now = self.clock.now();
+        let (stack, signals) = (&mut self.stack, &mut self.path_signals);
+        let mut sink = |arrival| take(stack, signals, now, arrival);
+        let mut more = false;
+        if self.link.unpolled() {
+            more |= self.link.receive(now, FIRST_KEY, &mut sink)?;
+        }
+        for event in events.iter().filter(|e| e.key >= FIRST_KEY) {
+            more |= self.link.receive(now, event.key, &mut sink)?;
+        }
+        Ok(more)
+    }
+
+    fn timers(&mut self) {
+        let now = self.clock.now();
+        if self.stack.next_timeout().is_some_and(|at| at <= now) {
+            self.stack.timeout(now);
+        }
+        if self.link.next_timeout().is_some_and(|at| at <= now) {
+            let (stack, signals) = (&mut self.stack, &mut self.path_signals);
+            self.link
+                .timeout(now, &mut |arrival| take(stack, signals, now, arrival));
+        }
+        self.connections.linger(now, &mut self.stack);
+    }
+
+    /// Sends a batch; returns whether more is left.
+    fn send(&mut self) -> io::Result<bool> {
+        let now = self.clock.now();
+        let mut more = true;
+        for _ in 0..SEND_BATCH {
+            let Some(segment) = self.stack.transmit(now) else {
+                more = false;
+                break;
+            };
+            self.link.send(now, segment);
+        }
+        self.link.flush(now)?;
+        Ok(more)
+    }
+
+    fn commands(&mut self) {
+        for _ in 0..COMMAND_BATCH {
+            let Some(command) = self.queue.next_command() else {
+                return;
+            };
+            self.command(command);
+        }
+    }
+}
+
+/// Tells the stack what came from the link.
+fn take(stack: &mut Stack, signals: &mut u64, now: Instant, arrival: Arrival) {
+    match arrival {
+        Arrival::Segment(segment) => stack.receive(now, segment),
+        Arrival::PathMtu(_) | Arrival::Unreachable { .. } | Arrival::Icmp(_) => *signals += 1,
+    }
+}

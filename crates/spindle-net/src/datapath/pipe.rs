@@ -1,0 +1,387 @@
+//! [`Pipe`]: what a stream and the data-path thread share of one connection.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use bytes::{Bytes, BytesMut};
+use spindle_mptcp::{CloseReason, ConnectionInfo};
+use tokio::sync::Notify;
+
+use super::queue::Queue;
+use crate::error::kind_of;
+
+/// Bytes that wait for the reader beyond the stack's receive buffer: enough that a reader on
+/// another core is not woken for every segment.
+pub(crate) const INBOUND_LIMIT: usize = 512 << 10;
+/// Bytes that wait for the stack's send buffer.
+const OUTBOUND_LIMIT: usize = 512 << 10;
+/// Writes below this are gathered into one piece, so that many small ones cost one entry.
+const GATHER_BELOW: usize = 16 << 10;
+/// Size of such a piece.
+const GATHER_PIECE: usize = 64 << 10;
+
+/// Who the ends are, once known.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Identity {
+    pub(crate) id: u64,
+    pub(crate) local: SocketAddr,
+    pub(crate) peer: SocketAddr,
+    pub(crate) outside: SocketAddr,
+}
+
+/// Where a connection stands for its owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Opening,
+    Open,
+    Closed(CloseReason),
+    /// The data path has ended under it.
+    Stopped,
+}
+
+/// Both directions and their state.
+pub(crate) struct State {
+    pub(crate) phase: Phase,
+    inbound: VecDeque<Bytes>,
+    inbound_bytes: usize,
+    /// The stack holds more that did not fit here.
+    pub(crate) more: bool,
+    pub(crate) eof: bool,
+    read_waker: Option<Waker>,
+    outbound: VecDeque<Bytes>,
+    /// Small writes not yet an entry of `outbound`.
+    tail: BytesMut,
+    outbound_bytes: usize,
+    write_waker: Option<Waker>,
+    /// The owner sends nothing more.
+    pub(crate) write_closed: bool,
+    /// The owner is gone.
+    pub(crate) released: bool,
+    pub(crate) abort: bool,
+    /// Established subflows.
+    pub(crate) up: usize,
+    /// What was known when it ended.
+    pub(crate) last: Option<Box<ConnectionInfo>>,
+}
+
+/// The shared part of one connection.
+pub(crate) struct Pipe {
+    queue: Arc<Queue>,
+    pub(crate) identity: OnceLock<Identity>,
+    state: Mutex<State>,
+    /// Phase or number of subflows changed.
+    pub(crate) changed: Notify,
+    queued: AtomicBool,
+}
+
+impl Pipe {
+    pub(crate) fn new(queue: Arc<Queue>) -> Arc<Self> {
+        let state = State {
+            phase: Phase::Opening,
+            inbound: VecDeque::new(),
+            inbound_bytes: 0,
+            more: false,
+            eof: false,
+            read_waker: None,
+            outbound: VecDeque::new(),
+            tail: BytesMut::new(),
+            outbound_bytes: 0,
+            write_waker: None,
+            write_closed: false,
+            released: false,
+            abort: false,
+            up: 0,
+            last: None,
+        };
+        Arc::new(Self {
+            queue,
+            identity: OnceLock::new(),
+            state: Mutex::new(state),
+            changed: Notify::new(),
+            queued: AtomicBool::new(false),
+        })
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn queue(&self) -> &Arc<Queue> {
+        &self.queue
+    }
+
+    /// Has the data path look at this connection, once however often it is asked.
+    pub(crate) fn attend(self: &Arc<Self>) {
+        if !self.queued.swap(true, Ordering::SeqCst) {
+            self.queue.attend(self.clone());
+        }
+    }
+
+    /// The data path begins to look: what changes from now on needs another look.
+    pub(crate) fn attended(&self) {
+        self.queued.store(false, Ordering::SeqCst);
+    }
+
+    /// Takes up to `max` bytes for the reader; none at the end of the stream.
+    pub(crate) fn poll_recv(
+        self: &Arc<Self>,
+        cx: &mut Context<'_>,
+        max: usize,
+    ) -> Poll<io::Result<Option<Bytes>>> {
+        let mut s = self.lock();
+        if let Some(front) = s.inbound.front_mut() {
+            let piece = if front.len() > max {
+                front.split_to(max)
+            } else {
+                s.inbound.pop_front().unwrap_or_default()
+            };
+            s.inbound_bytes -= piece.len();
+            let wants = s.wants_more();
+            drop(s);
+            if wants {
+                self.attend();
+            }
+            return Poll::Ready(Ok(Some(piece)));
+        }
+        if let Some(end) = s.end_of_reading() {
+            return Poll::Ready(end.map(|()| None));
+        }
+        set_waker(&mut s.read_waker, cx);
+        Poll::Pending
+    }
+
+    /// Fills `buf` as far as there are bytes.
+    pub(crate) fn poll_read(
+        self: &Arc<Self>,
+        cx: &mut Context<'_>,
+        buf: &mut tokio::io::ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let mut s = self.lock();
+        if s.inbound.is_empty() && buf.remaining() > 0 {
+            if let Some(end) = s.end_of_reading() {
+                return Poll::Ready(end);
+            }
+            set_waker(&mut s.read_waker, cx);
+            return Poll::Pending;
+        }
+        while buf.remaining() > 0
+            && let Some(front) = s.inbound.front_mut()
+        {
+            let n = front.len().min(buf.remaining());
+            buf.put_slice(&front.split_to(n));
+            if front.is_empty() {
+                s.inbound.pop_front();
+            }
+            s.inbound_bytes -= n;
+        }
+        let wants = s.wants_more();
+        drop(s);
+        if wants {
+            self.attend();
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Takes bytes from the writer by copying them; returns how many.
+    pub(crate) fn poll_write(
+        self: &Arc<Self>,
+        cx: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let mut s = self.lock();
+        let room = match s.room_to_write(cx) {
+            Poll::Ready(Ok(room)) => room,
+            Poll::Ready(Err(e)) => return Poll::Ready(Err(e)),
+            Poll::Pending => return Poll::Pending,
+        };
+        let n = data.len().min(room);
+        if n == 0 {
+            return Poll::Ready(Ok(0));
+        }
+        s.append(&data[..n]);
+        drop(s);
+        self.attend();
+        Poll::Ready(Ok(n))
+    }
+
+    /// Takes a piece from the writer whole, without a copy, as soon as there is any room.
+    pub(crate) fn poll_send(
+        self: &Arc<Self>,
+        cx: &mut Context<'_>,
+        data: &mut Bytes,
+    ) -> Poll<io::Result<()>> {
+        let mut s = self.lock();
+        match s.room_to_write(cx) {
+            Poll::Ready(Ok(_)) => {}
+            Poll::Ready(Err(e)) => return Poll::Ready(Err(e)),
+            Poll::Pending => return Poll::Pending,
+        }
+        let piece = std::mem::take(data);
+        if !piece.is_empty() {
+            s.close_tail();
+            s.outbound_bytes += piece.len();
+            s.outbound.push_back(piece);
+        }
+        drop(s);
+        self.attend();
+        Poll::Ready(Ok(()))
+    }
+
+    /// The owner sends nothing more.
+    pub(crate) fn shutdown(self: &Arc<Self>) {
+        let mut s = self.lock();
+        if !s.write_closed {
+            s.write_closed = true;
+            drop(s);
+            self.attend();
+        }
+    }
+
+    /// The owner is gone.
+    pub(crate) fn release(self: &Arc<Self>) {
+        let mut s = self.lock();
+        s.released = true;
+        s.write_closed = true;
+        s.inbound.clear();
+        s.inbound_bytes = 0;
+        drop(s);
+        self.attend();
+    }
+
+    /// The owner wants it to end at once.
+    pub(crate) fn abort(self: &Arc<Self>) {
+        self.lock().abort = true;
+        self.attend();
+    }
+}
+
+impl State {
+    /// Whether reading has made enough room for what the stack still holds.
+    fn wants_more(&self) -> bool {
+        self.more && self.inbound_bytes <= INBOUND_LIMIT / 2
+    }
+
+    /// What a reader finds when no bytes are left: the end, an error, or nothing yet.
+    fn end_of_reading(&self) -> Option<io::Result<()>> {
+        if self.eof {
+            return Some(Ok(()));
+        }
+        match self.phase {
+            Phase::Opening | Phase::Open => None,
+            Phase::Closed(CloseReason::Finished) => Some(Ok(())),
+            Phase::Closed(reason) => Some(Err(io::Error::new(kind_of(reason), reason))),
+            Phase::Stopped => Some(Err(io::ErrorKind::NetworkDown.into())),
+        }
+    }
+
+    fn room_to_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        if self.write_closed {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        match self.phase {
+            Phase::Closed(CloseReason::Finished) => {
+                return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+            }
+            Phase::Closed(reason) => {
+                return Poll::Ready(Err(io::Error::new(kind_of(reason), reason)));
+            }
+            Phase::Stopped => return Poll::Ready(Err(io::ErrorKind::NetworkDown.into())),
+            Phase::Opening | Phase::Open => {}
+        }
+        if self.outbound_bytes >= OUTBOUND_LIMIT {
+            set_waker(&mut self.write_waker, cx);
+            return Poll::Pending;
+        }
+        Poll::Ready(Ok(OUTBOUND_LIMIT - self.outbound_bytes))
+    }
+
+    fn append(&mut self, data: &[u8]) {
+        self.outbound_bytes += data.len();
+        if data.len() >= GATHER_BELOW {
+            self.close_tail();
+            self.outbound.push_back(Bytes::copy_from_slice(data));
+            return;
+        }
+        if self.tail.len() + data.len() > GATHER_PIECE {
+            self.close_tail();
+        }
+        self.tail.extend_from_slice(data);
+    }
+
+    fn close_tail(&mut self) {
+        if !self.tail.is_empty() {
+            let tail = self.tail.split().freeze();
+            self.outbound.push_back(tail);
+        }
+    }
+
+    /// Room for bytes from the stack; none once the limit is reached.
+    pub(crate) fn inbound_room(&self) -> usize {
+        INBOUND_LIMIT.saturating_sub(self.inbound_bytes)
+    }
+
+    /// Bytes from the stack; of no use to a pipe whose owner is gone.
+    pub(crate) fn deliver(&mut self, piece: Bytes) {
+        if !self.released && !piece.is_empty() {
+            self.inbound_bytes += piece.len();
+            self.inbound.push_back(piece);
+        }
+    }
+
+    /// The next piece for the stack.
+    pub(crate) fn next_outbound(&mut self) -> Option<Bytes> {
+        if self.outbound.is_empty() {
+            self.close_tail();
+        }
+        self.outbound.pop_front()
+    }
+
+    /// `sent` bytes of a piece were taken, `rest` was not.
+    pub(crate) fn sent(&mut self, sent: usize, rest: Bytes) {
+        self.outbound_bytes -= sent;
+        if !rest.is_empty() {
+            self.outbound.push_front(rest);
+        }
+    }
+
+    /// Whether everything written was given to the stack.
+    pub(crate) fn all_given(&self) -> bool {
+        self.outbound_bytes == 0
+    }
+
+    /// Drops what was written and not given to the stack.
+    pub(crate) fn discard_outbound(&mut self) {
+        self.outbound.clear();
+        self.tail.clear();
+        self.outbound_bytes = 0;
+    }
+
+    /// The reader's waker, if there is something for it.
+    pub(crate) fn take_reader(&mut self) -> Option<Waker> {
+        if self.inbound.is_empty() && self.end_of_reading().is_none() {
+            return None;
+        }
+        self.read_waker.take()
+    }
+
+    /// The writer's waker, if there is room worth waking for.
+    pub(crate) fn take_writer(&mut self) -> Option<Waker> {
+        let over = !matches!(self.phase, Phase::Opening | Phase::Open);
+        if over || self.outbound_bytes <= OUTBOUND_LIMIT / 2 {
+            self.write_waker.take()
+        } else {
+            None
+        }
+    }
+}
+
+fn set_waker(slot: &mut Option<Waker>, cx: &Context<'_>) {
+    match slot {
+        Some(w) => w.clone_from(cx.waker()),
+        None => *slot = Some(cx.waker().clone()),
+    }
+}

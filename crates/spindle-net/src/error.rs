@@ -1,0 +1,89 @@
+//! [`NetError`]: what can go wrong between a program and the data path.
+
+use std::io;
+use std::net::SocketAddr;
+
+use spindle_mptcp::{CloseReason, StackError};
+
+/// Why a call on a network, listener or stream failed.
+#[derive(Debug, thiserror::Error)]
+pub enum NetError {
+    /// The data path has ended: it was shut down, or its link broke.
+    #[error("the data path has ended{}", reason(.0))]
+    Stopped(Option<String>),
+    /// The stack refused the call.
+    #[error(transparent)]
+    Stack(#[from] StackError),
+    /// A connection could not be opened, or is over.
+    #[error("connection to {peer}: {reason}")]
+    Connection {
+        /// The peer.
+        peer: SocketAddr,
+        /// How it ended.
+        reason: CloseReason,
+    },
+    /// The connection is gone and nothing is known about it any more.
+    #[error("the connection is closed")]
+    Closed,
+    /// No port is free for a listener on this address.
+    #[error("no free port to listen on at {0}; name one")]
+    NoListeningPort(std::net::IpAddr),
+    /// The system refused something.
+    #[error("{what}: {source}")]
+    System {
+        /// What was tried.
+        what: String,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+fn reason(text: &Option<String>) -> String {
+    text.as_ref().map_or(String::new(), |t| format!(": {t}"))
+}
+
+impl NetError {
+    pub(crate) fn system(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        let what = what.into();
+        |source| Self::System { what, source }
+    }
+
+    /// The kind a kernel socket would report.
+    pub fn kind(&self) -> io::ErrorKind {
+        match self {
+            Self::Stopped(_) => io::ErrorKind::NetworkDown,
+            Self::Stack(StackError::AddressInUse(_)) | Self::NoListeningPort(_) => {
+                io::ErrorKind::AddrInUse
+            }
+            Self::Stack(StackError::NoPorts(_)) => io::ErrorKind::AddrNotAvailable,
+            Self::Stack(StackError::TooManyConnections(_)) => io::ErrorKind::QuotaExceeded,
+            Self::Stack(StackError::NotConnected) | Self::Closed => io::ErrorKind::NotConnected,
+            Self::Connection { reason, .. } => kind_of(*reason),
+            Self::System { source, .. } => source.kind(),
+        }
+    }
+}
+
+impl From<NetError> for io::Error {
+    fn from(e: NetError) -> Self {
+        match e {
+            NetError::System { source, .. } => source,
+            e => Self::new(e.kind(), e),
+        }
+    }
+}
+
+/// The error a kernel socket gives after an end of this kind.
+pub(crate) fn kind_of(reason: CloseReason) -> io::ErrorKind {
+    match reason {
+        CloseReason::Finished => io::ErrorKind::NotConnected,
+        CloseReason::Refused => io::ErrorKind::ConnectionRefused,
+        CloseReason::Reset | CloseReason::PeerAborted | CloseReason::Interference => {
+            io::ErrorKind::ConnectionReset
+        }
+        CloseReason::Aborted => io::ErrorKind::ConnectionAborted,
+        CloseReason::ConnectTimeout | CloseReason::UserTimeout | CloseReason::KeepaliveTimeout => {
+            io::ErrorKind::TimedOut
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! Links in memory: two networks of one process joined by queues, or a network joined to a thread
+//! that does with its segments what it likes, such as a simulated fabric in real time.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use polling::Poller;
+use spindle_units::Instant;
+use spindle_wire::Segment;
+
+use crate::link::{Arrival, Link, LinkCounters};
+
+/// Segments given to the stack in one call at most.
+const RECEIVE_BATCH: usize = 256;
+/// MSS of a link in memory unless another is set: that of Ethernet with IPv4 (RFC 879).
+const DEFAULT_MSS: u32 = 1460;
+
+type Waker = Arc<dyn Fn() + Send + Sync>;
+
+#[derive(Default)]
+struct Waiting {
+    segments: VecDeque<Segment>,
+    waker: Option<Waker>,
+    dropped: u64,
+}
+
+/// One direction: a bounded drop-tail queue, and whom to wake when it gets something.
+struct Wire {
+    waiting: Mutex<Waiting>,
+    capacity: usize,
+}
+
+impl Wire {
+    fn new(capacity: usize) -> Arc<Self> {
+        Arc::new(Self {
+            waiting: Mutex::default(),
+            capacity: capacity.max(1),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Appends what fits; returns how many were dropped.
+    fn push(&self, segments: impl Iterator<Item = Segment>) -> u64 {
+        let mut w = self.lock();
+        let was_empty = w.segments.is_empty();
+        let mut dropped = 0;
+        for segment in segments {
+            if w.segments.len() < self.capacity {
+                w.segments.push_back(segment);
+            } else {
+                dropped += 1;
+            }
+        }
+        w.dropped += dropped;
+        let waker = if was_empty && !w.segments.is_empty() {
+            w.waker.clone()
+        } else {
+            None
+        };
+        drop(w);
+        if let Some(wake) = waker {
+            wake();
+        }
+        dropped
+    }
+
+    fn pop(&self) -> Option<Segment> {
+        self.lock().segments.pop_front()
+    }
+
+    fn set_waker(&self, waker: Waker) {
+        let mut w = self.lock();
+        w.waker = Some(waker.clone());
+        let waits = !w.segments.is_empty();
+        drop(w);
+        if waits {
+            waker();
+        }
+    }
+}
+
+/// A link whose other end is in this process.
+pub struct MemoryLink {
+    incoming: Arc<Wire>,
+    outgoing: Arc<Wire>,
+    kept: Vec<Segment>,
+    mss: u32,
+    counters: LinkCounters,
+}
+
+/// The other end of a [`MemoryLink`] for a thread that is no network. It may be used from several
+/// threads.
+pub struct MemoryPort {
+    to_link: Arc<Wire>,
+    from_link: Arc<Wire>,
+}
+
+/// Two links joined by queues of at most `capacity` segments each way; more are dropped.
+pub fn pair(capacity: usize) -> (MemoryLink, MemoryLink) {
+    let (a, b) = (Wire::new(capacity), Wire::new(capacity));
+    (MemoryLink::new(a.clone(), b.clone()), MemoryLink::new(b, a))
+}
+
+/// A link and its other end, with queues of at most `capacity` segments each way.
+pub fn port(capacity: usize) -> (MemoryLink, MemoryPort) {
+    let (to_link, from_link) = (Wire::new(capacity), Wire::new(capacity));
+    let link = MemoryLink::new(to_link.clone(), from_link.clone());
+    (link, MemoryPort { to_link, from_link })
+}
+
+impl MemoryLink {
+    fn new(incoming: Arc<Wire>, outgoing: Arc<Wire>) -> Self {
+        Self {
+            incoming,
+            outgoing,
+            kept: Vec::new(),
+            mss: DEFAULT_MSS,
+            counters: LinkCounters::default(),
+        }
+    }
+
+    /// The same with another MSS.
+    #[must_use]
+    pub fn with_mss(mut self, mss: u32) -> Self {
+        self.mss = mss;
+        self
+    }
+}
+
+impl MemoryPort {
+    /// Gives a segment to the network; returns false if the queue was full and it was dropped.
+    pub fn send(&self, segment: Segment) -> bool {
+        self.to_link.push(std::iter::once(segment)) == 0
+    }
+
+    /// Gives several with one wake-up; returns how many were dropped.
+    pub fn send_all(&self, segments: impl Iterator<Item = Segment>) -> u64 {
+        self.to_link.push(segments)
+    }
+
+    /// The next segment the network has sent, if there is one.
+    pub fn recv(&self) -> Option<Segment> {
+        self.from_link.pop()
+    }
+
+    /// `wake` is called by the network's thread whenever segments come into an empty queue, and at
+    /// once if some wait. It must not block.
+    pub fn on_segments(&self, wake: impl Fn() + Send + Sync + 'static) {
+        self.from_link.set_waker(Arc::new(wake));
+    }
+
+    /// Segments of the network that found the queue full.
+    pub fn dropped(&self) -> u64 {
+        self.from_link.lock().dropped
+    }
+}
+
+impl Link for MemoryLink {
+    fn register(&mut self, poller: &Arc<Poller>) -> io::Result<()> {
+        let poller = poller.clone();
+        self.incoming.set_waker(Arc::new(move || {
+            // It fails only if the system has no eventfd any more; the data path ends then.
+            let _ = poller.notify();
+        }));
+        Ok(())
+    }
+
+    fn unpolled(&self) -> bool {
+        true
+    }
+
+    fn receive(
+        &mut self,
+        _now: Instant,
+        _key: usize,
+        sink: &mut dyn FnMut(Arrival),
+    ) -> io::Result<bool> {
+        for _ in 0..RECEIVE_BATCH {
+            let Some(segment) = self.incoming.pop() else {
+                return Ok(false);
+            };
+            self.counters.packets_in += 1;
+            self.counters.bytes_in += segment.wire_len() as u64;
+            sink(Arrival::Segment(segment));
+        }
+        Ok(true)
+    }
+
+    fn send(&mut self, _now: Instant, segment: Segment) {
+        self.counters.packets_out += 1;
+        self.counters.bytes_out += segment.wire_len() as u64;
+        self.kept.push(segment);
+    }
+
+    fn flush(&mut self, _now: Instant) -> io::Result<()> {
+        if !self.kept.is_empty() {
+            self.counters.dropped_out += self.outgoing.push(self.kept.drain(..));
+        }
+        Ok(())
+    }
+
+    fn mss(&self) -> u32 {
+        self.mss
+    }
+
+    fn counters(&self) -> LinkCounters {
+        self.counters
+    }
+}

@@ -1,0 +1,73 @@
+//! [`TcpListener`].
+
+use std::net::SocketAddr;
+use std::task::{Context, Poll};
+
+use spindle_mptcp::ListenerId;
+use tokio::sync::mpsc;
+
+use super::{Network, TcpStream};
+use crate::datapath::queue::Command;
+use crate::error::NetError;
+
+/// Accepts connections. Dropping it stops listening; accepted connections go on, those still
+/// waiting are closed.
+#[derive(Debug)]
+pub struct TcpListener {
+    network: Network,
+    id: ListenerId,
+    local: SocketAddr,
+    waiting: mpsc::Receiver<(TcpStream, SocketAddr)>,
+}
+
+impl TcpListener {
+    pub(super) fn new(
+        network: Network,
+        id: ListenerId,
+        local: SocketAddr,
+        waiting: mpsc::Receiver<(TcpStream, SocketAddr)>,
+    ) -> Self {
+        Self {
+            network,
+            id,
+            local,
+            waiting,
+        }
+    }
+
+    /// The next established connection and its peer. Nothing is lost if the future is dropped.
+    ///
+    /// # Errors
+    /// [`NetError::Stopped`].
+    pub async fn accept(&mut self) -> Result<(TcpStream, SocketAddr), NetError> {
+        match self.waiting.recv().await {
+            Some(accepted) => Ok(accepted),
+            None => Err(self.network.queue().stopped()),
+        }
+    }
+
+    /// As [`Self::accept`], for hand-written futures.
+    ///
+    /// # Errors
+    /// [`NetError::Stopped`].
+    pub fn poll_accept(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(TcpStream, SocketAddr), NetError>> {
+        self.waiting
+            .poll_recv(cx)
+            .map(|a| a.ok_or_else(|| self.network.queue().stopped()))
+    }
+
+    /// The address it listens on, with the port that was chosen.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+}
+
+impl Drop for TcpListener {
+    fn drop(&mut self) {
+        // An error means that the data path has ended.
+        let _ = self.network.queue().push(Command::StopListening(self.id));
+    }
+}

@@ -1,0 +1,262 @@
+//! Async sockets on a data path: [`Network`], [`TcpListener`], [`TcpStream`].
+
+mod listener;
+mod split;
+mod stream;
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use polling::Poller;
+use spindle_mptcp::{Config, ConnectionInfo, SendCounters, StackConfig};
+use tokio::sync::{mpsc, oneshot};
+
+pub use listener::TcpListener;
+pub use split::{OwnedReadHalf, OwnedWriteHalf};
+pub use stream::TcpStream;
+
+use crate::datapath::Driver;
+use crate::datapath::pipe::Pipe;
+use crate::datapath::queue::{Command, Queue};
+use crate::error::NetError;
+use crate::link::{Link, LinkCounters};
+
+/// What a network is made from.
+#[derive(Clone, Debug, Default)]
+pub struct NetworkConfig {
+    /// The stack's limits and addresses. A seed of 0 is replaced by a random one from the system,
+    /// since keys and sequence numbers come from it.
+    pub stack: StackConfig,
+    /// Name of the data path's thread; "spindle" if empty.
+    pub name: String,
+}
+
+/// How a listener treats its connections.
+#[derive(Clone, Debug)]
+pub struct ListenOptions {
+    /// What each connection is made of.
+    pub config: Arc<Config>,
+    /// Further addresses to announce to each peer (ADD_ADDR, RFC 8684, section 3.4.1), with a port
+    /// where it differs from the listener's.
+    pub announce: Vec<(IpAddr, Option<u16>)>,
+    /// Established connections that may wait to be accepted; further ones are reset. At least 1.
+    pub backlog: usize,
+}
+
+impl ListenOptions {
+    /// These connections, nothing announced, 1024 waiting at most.
+    pub fn new(config: Arc<Config>) -> Self {
+        Self {
+            config,
+            announce: Vec::new(),
+            backlog: 1024,
+        }
+    }
+}
+
+/// A live connection and its subflows.
+#[derive(Clone, Debug)]
+pub struct ConnectionStatus {
+    /// Its number, unique within the network.
+    pub id: u64,
+    /// The listener it came by; none for one opened here.
+    pub listener: Option<SocketAddr>,
+    /// Own end of the first subflow.
+    pub local: SocketAddr,
+    /// The peer's end of it.
+    pub remote: SocketAddr,
+    /// The address by which the peer is known outside the link (behind NAT over UDP).
+    pub outside: SocketAddr,
+    /// Time since it was opened.
+    pub age: Duration,
+    /// The connection's state.
+    pub info: ConnectionInfo,
+}
+
+/// Totals of a network since its start.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NetworkCounters {
+    /// What passed the link.
+    pub link: LinkCounters,
+    /// Connections given to listeners.
+    pub accepted: u64,
+    /// Connections opened here and established.
+    pub connected: u64,
+    /// Connections reset because the listener's backlog was full.
+    pub refused: u64,
+    /// Connections that ended.
+    pub closed: u64,
+    /// Connections there are now.
+    pub live: u64,
+    /// Sending totals over all connections, ended ones included.
+    pub sent: SendCounters,
+    /// Bytes received in order over all connections, ended ones included.
+    pub bytes_received: u64,
+    /// MTUs learnt and ICMP errors received.
+    pub path_signals: u64,
+}
+
+struct Inner {
+    queue: Arc<Queue>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // If the thread has ended there is nothing to release.
+        let _ = self.queue.push(Command::Release);
+    }
+}
+
+/// A handle of a running data path. When the last handle and listener are gone, the data path ends
+/// once its connections are over.
+#[derive(Clone)]
+pub struct Network {
+    inner: Arc<Inner>,
+}
+
+impl std::fmt::Debug for Network {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Network")
+    }
+}
+
+impl Network {
+    /// Starts a data path over `link` on a thread of its own.
+    ///
+    /// # Errors
+    /// [`NetError::System`] if the system refuses a poller, randomness, the thread, or the link's
+    /// registration.
+    pub fn start(config: NetworkConfig, link: Box<dyn Link>) -> Result<Self, NetError> {
+        let poller = Poller::new().map_err(NetError::system("cannot make a poller"))?;
+        let poller = Arc::new(poller);
+        let queue = Arc::new(Queue::new(poller.clone()));
+        let mut stack = config.stack;
+        if stack.seed == 0 {
+            stack.seed = random_seed()?;
+        }
+        let driver = Driver::new(stack, link, poller, queue.clone())
+            .map_err(NetError::system("cannot register the link"))?;
+        let name = if config.name.is_empty() {
+            "spindle".to_owned()
+        } else {
+            config.name
+        };
+        let thread = std::thread::Builder::new()
+            .name(name)
+            .spawn(move || driver.run())
+            .map_err(NetError::system("cannot start the data path's thread"))?;
+        let inner = Inner {
+            queue,
+            thread: Mutex::new(Some(thread)),
+        };
+        Ok(Self {
+            inner: Arc::new(inner),
+        })
+    }
+
+    async fn ask<T>(
+        &self,
+        command: impl FnOnce(oneshot::Sender<T>) -> Command,
+    ) -> Result<T, NetError> {
+        let (answer, answered) = oneshot::channel();
+        self.inner.queue.push(command(answer))?;
+        answered.await.map_err(|_| self.inner.queue.stopped())
+    }
+
+    /// Listens on `local` (an unspecified address: any; port 0: one is chosen).
+    ///
+    /// # Errors
+    /// [`NetError::Stack`] if there is a listener already, [`NetError::NoListeningPort`],
+    /// [`NetError::Stopped`].
+    pub async fn listen(
+        &self,
+        local: SocketAddr,
+        options: ListenOptions,
+    ) -> Result<TcpListener, NetError> {
+        let (accepted, waiting) = mpsc::channel(options.backlog.max(1));
+        let (id, local) = self
+            .ask(|answer| Command::Listen {
+                local,
+                options,
+                accepted,
+                answer,
+            })
+            .await??;
+        Ok(TcpListener::new(self.clone(), id, local, waiting))
+    }
+
+    /// Opens a connection from `local` to `remote` and waits until it is established. Dropping the
+    /// future gives it up.
+    ///
+    /// # Errors
+    /// [`NetError::Connection`] if it is refused or times out, [`NetError::Stack`] at the stack's
+    /// limits, [`NetError::Stopped`].
+    pub async fn connect(
+        &self,
+        local: IpAddr,
+        remote: SocketAddr,
+        config: Arc<Config>,
+    ) -> Result<TcpStream, NetError> {
+        let pipe = Pipe::new(self.inner.queue.clone());
+        // From here on dropping it closes the connection.
+        let stream = TcpStream::new(pipe.clone());
+        self.ask(|answer| Command::Connect {
+            local,
+            remote,
+            config,
+            pipe,
+            answer,
+        })
+        .await??;
+        stream.established(remote).await?;
+        Ok(stream)
+    }
+
+    /// The live connections.
+    ///
+    /// # Errors
+    /// [`NetError::Stopped`].
+    pub async fn connections(&self) -> Result<Vec<ConnectionStatus>, NetError> {
+        self.ask(Command::Connections).await
+    }
+
+    /// Totals since the start.
+    ///
+    /// # Errors
+    /// [`NetError::Stopped`].
+    pub async fn counters(&self) -> Result<NetworkCounters, NetError> {
+        self.ask(Command::Counters).await
+    }
+
+    /// Aborts the connections that are left and ends the data path; returns once its thread, and
+    /// with it the link, is gone.
+    pub async fn shutdown(&self) {
+        // An error means that it has ended already.
+        let _ = self.ask(Command::Shutdown).await;
+        let thread = self
+            .inner
+            .thread
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        if let Some(thread) = thread {
+            // It ends within a turn; a panic there has been reported by the panic handler.
+            let _ = tokio::task::spawn_blocking(move || thread.join()).await;
+        }
+    }
+
+    pub(crate) fn queue(&self) -> &Arc<Queue> {
+        &self.inner.queue
+    }
+}
+
+fn random_seed() -> Result<u64, NetError> {
+    let seed = getrandom::u64().map_err(|e| NetError::System {
+        what: "no randomness for keys".to_owned(),
+        source: std::io::Error::other(e.to_string()),
+    })?;
+    Ok(seed | 1)
+}
