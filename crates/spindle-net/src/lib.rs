@@ -9,7 +9,9 @@ mod datapath;
 mod error;
 mod link;
 pub mod memory;
+pub mod setup;
 mod socket;
+pub mod tun;
 
 pub use error::NetError;
 pub use link::{Arrival, FIRST_KEY, IcmpError, IcmpReport, Link, LinkCounters, PathMtu};

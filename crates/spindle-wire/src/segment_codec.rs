@@ -109,6 +109,18 @@ impl Segment {
         Ok(segment)
     }
 
+    /// Reads the headers of an IP packet: the segment without its payload, and where in the packet
+    /// that is.
+    ///
+    /// # Errors
+    /// Any [`ParseError`].
+    pub fn parse_headers(
+        packet: &[u8],
+        checksums: Checksums,
+    ) -> Result<(Self, Range<usize>), ParseError> {
+        parse_ip(packet, checksums)
+    }
+
     /// Reads a TCP header with its payload, as it came from `src` to `dst` in an IP packet or in an
     /// encapsulation. The payload shares `bytes`' memory.
     ///

@@ -1,0 +1,270 @@
+//! A link over a TUN device: standard packets to and from the system's network stack.
+//!
+//! With offloads (the default) the device hands over and takes packets of up to 64 KB with their
+//! checksums left out. Without them every segment is a packet of its own, as a testbed needs whose
+//! losses are to hit single packets.
+
+mod batch;
+mod icmp;
+mod pool;
+mod vnet;
+
+use std::io::{self, IoSlice};
+use std::sync::Arc;
+
+use polling::{Event, PollMode, Poller};
+use spindle_units::Instant;
+use spindle_wire::{Checksums, IpFields, IpHeader, Payload, Segment, protocol};
+use tun_rs::SyncDevice;
+
+use crate::error::NetError;
+use crate::link::{Arrival, FIRST_KEY, Link, LinkCounters};
+use batch::{Batch, Device};
+use pool::Pool;
+
+/// Packets read in one call at most.
+const READ_BATCH: usize = 64;
+/// Bytes of IP and TCP headers without options.
+const V4_HEADERS: u32 = 40;
+const V6_HEADERS: u32 = 60;
+/// The least MSS a TCP sender may be given (RFC 9293, section 3.7.1: IPv4's default).
+const LEAST_MSS: u32 = 536;
+
+/// How a device is opened.
+#[derive(Clone, Debug)]
+pub struct TunOptions {
+    /// Its name; at most 15 bytes.
+    pub name: String,
+    /// Its MTU in bytes, 576 to 65 535; IPv6 needs 1280.
+    pub mtu: u16,
+    /// Checksum and segmentation offload.
+    pub offloads: bool,
+}
+
+impl TunOptions {
+    /// A device with offloads and Ethernet's MTU.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            mtu: 1500,
+            offloads: true,
+        }
+    }
+
+    /// The same without offloads.
+    #[must_use]
+    pub fn without_offloads(mut self) -> Self {
+        self.offloads = false;
+        self
+    }
+}
+
+/// The link.
+pub struct TunLink {
+    device: SyncDevice,
+    mtu: u16,
+    offloads: bool,
+    pool: Pool,
+    buffer: Vec<u8>,
+    batch: Batch,
+    /// A packet being encoded, without offloads.
+    packet: Vec<u8>,
+    counters: LinkCounters,
+    broken: Option<io::Error>,
+}
+
+impl TunLink {
+    /// Opens or creates the device, sets its MTU and brings it up. It is gone when the link is
+    /// dropped, unless it was made persistent by other means.
+    ///
+    /// # Errors
+    /// [`NetError::System`] with what to do about it.
+    pub fn open(options: &TunOptions) -> Result<Self, NetError> {
+        let opened = tun_rs::DeviceBuilder::new()
+            .name(&options.name)
+            .mtu(options.mtu)
+            .offload(options.offloads)
+            .packet_information(false)
+            .build_sync();
+        let name = &options.name;
+        let device = opened.map_err(NetError::system(format!(
+            "cannot open the TUN device {name} (it takes CAP_NET_ADMIN and /dev/net/tun, \
+             and no other process may hold it)"
+        )))?;
+        device
+            .set_nonblocking(true)
+            .map_err(NetError::system(format!("cannot set {name} non-blocking")))?;
+        let pool = Pool::default();
+        Ok(Self {
+            buffer: pool.take(),
+            device,
+            mtu: options.mtu,
+            offloads: options.offloads,
+            pool,
+            batch: Batch::default(),
+            packet: Vec::new(),
+            counters: LinkCounters::default(),
+            broken: None,
+        })
+    }
+
+    /// Takes the packet of `len` bytes in the buffer.
+    fn take(&mut self, len: usize, sink: &mut dyn FnMut(Arrival)) {
+        self.counters.packets_in += 1;
+        let start = if self.offloads { vnet::LEN } else { 0 };
+        self.counters.bytes_in += len.saturating_sub(start) as u64;
+        match self.read(start, len) {
+            Some(arrival) => sink(arrival),
+            None => self.counters.dropped_in += 1,
+        }
+    }
+
+    fn read(&mut self, start: usize, len: usize) -> Option<Arrival> {
+        let packet = self.buffer.get(start..len)?;
+        let checksums = match self.buffer.first_chunk() {
+            Some(h) if self.offloads && vnet::checksum_trusted(h) => Checksums::Trust,
+            _ => Checksums::Verify,
+        };
+        let ip = IpHeader::parse(packet, checksums).ok()?;
+        if ip.protocol != protocol::TCP {
+            return icmp::read(packet, &ip).map(Arrival::Icmp);
+        }
+        let (mut segment, payload) = Segment::parse_headers(packet, checksums).ok()?;
+        clamp_mss(&mut segment, self.mtu);
+        if !payload.is_empty() {
+            let (from, to) = (start + payload.start, start + payload.end);
+            segment.payload = Payload::Bytes(self.pool.share(&mut self.buffer, from, to));
+        }
+        Some(Arrival::Segment(segment))
+    }
+}
+
+/// The MSS that a device's MTU allows.
+fn mss_for(mtu: u16, v4: bool) -> u32 {
+    let headers = if v4 { V4_HEADERS } else { V6_HEADERS };
+    u32::from(mtu).saturating_sub(headers).max(LEAST_MSS)
+}
+
+/// Lowers the MSS option of a SYN to what the device carries in its address family: one
+/// configuration serves both.
+fn clamp_mss(segment: &mut Segment, mtu: u16) {
+    let most = mss_for(mtu, segment.src.addr.is_ipv4()) as u16;
+    if let Some(mss) = segment.options.rare.as_mut().and_then(|r| r.mss.as_mut()) {
+        *mss = most.min(*mss);
+    }
+}
+
+/// The device as the place where packets go.
+struct Writer<'a> {
+    device: &'a SyncDevice,
+    counters: &'a mut LinkCounters,
+    broken: &'a mut Option<io::Error>,
+    extra: usize,
+}
+
+impl Device for Writer<'_> {
+    fn write(&mut self, slices: &[IoSlice<'_>], segments: u64) {
+        let written = match slices {
+            [one] => self.device.send(one),
+            many => self.device.send_vectored(many),
+        };
+        match written {
+            Ok(n) => {
+                self.counters.packets_out += segments;
+                self.counters.bytes_out += n.saturating_sub(self.extra) as u64;
+            }
+            Err(e) => {
+                self.counters.dropped_out += segments;
+                if !passing(&e) {
+                    self.broken.get_or_insert(e);
+                }
+            }
+        }
+    }
+}
+
+/// Whether the device may work again after this error: full, down for now, a packet it dislikes.
+fn passing(e: &io::Error) -> bool {
+    matches!(
+        e.raw_os_error(),
+        Some(
+            libc::EAGAIN
+                | libc::EINTR
+                | libc::ENOBUFS
+                | libc::ENOMEM
+                | libc::EIO
+                | libc::EINVAL
+                | libc::ENETDOWN
+        )
+    )
+}
+
+impl Link for TunLink {
+    fn register(&mut self, poller: &Arc<Poller>) -> io::Result<()> {
+        // SAFETY: the poller needs the source to be deleted from it before it is closed. The data
+        // path holds both and drops the link, and with it the device, only as it ends; a closed
+        // descriptor leaves the epoll set by itself.
+        unsafe { poller.add_with_mode(&self.device, Event::readable(FIRST_KEY), PollMode::Level) }
+    }
+
+    fn receive(
+        &mut self,
+        _now: Instant,
+        _key: usize,
+        sink: &mut dyn FnMut(Arrival),
+    ) -> io::Result<bool> {
+        for _ in 0..READ_BATCH {
+            match self.device.recv(&mut self.buffer) {
+                Ok(len) => self.take(len, sink),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(e) if passing(&e) => return Ok(false),
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(true)
+    }
+
+    fn send(&mut self, _now: Instant, mut segment: Segment) {
+        clamp_mss(&mut segment, self.mtu);
+        let mut writer = Writer {
+            device: &self.device,
+            counters: &mut self.counters,
+            broken: &mut self.broken,
+            extra: if self.offloads { vnet::LEN } else { 0 },
+        };
+        let result = if self.offloads {
+            self.batch.push(segment, &mut writer)
+        } else {
+            self.packet.clear();
+            let encoded = segment.encode_ip(&IpFields::default(), &mut self.packet);
+            if encoded.is_ok() {
+                writer.write(&[IoSlice::new(&self.packet)], 1);
+            }
+            encoded
+        };
+        if result.is_err() {
+            self.counters.dropped_out += 1;
+        }
+    }
+
+    fn flush(&mut self, _now: Instant) -> io::Result<()> {
+        let mut writer = Writer {
+            device: &self.device,
+            counters: &mut self.counters,
+            broken: &mut self.broken,
+            extra: vnet::LEN,
+        };
+        if self.batch.flush(&mut writer).is_err() {
+            self.counters.dropped_out += 1;
+        }
+        self.broken.take().map_or(Ok(()), Err)
+    }
+
+    fn mss(&self) -> u32 {
+        mss_for(self.mtu, true)
+    }
+
+    fn counters(&self) -> LinkCounters {
+        self.counters
+    }
+}

@@ -1,0 +1,89 @@
+//! Buffers for packets from the device, used again and again.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+
+/// Bytes of a buffer: the largest IP packet with the device's header.
+pub(super) const BUFFER: usize = 65_536 + 64;
+/// Buffers kept at most; what a burst took beyond is given back to the system.
+const KEPT: usize = 128;
+/// Payloads below a quarter of a buffer are copied out, so that what a peer makes us keep is never
+/// more than four times what its window allows.
+const SHARE_FROM: usize = BUFFER / 4;
+
+type Free = Arc<Mutex<Vec<Vec<u8>>>>;
+
+/// The buffers not in use.
+#[derive(Default)]
+pub(super) struct Pool {
+    free: Free,
+}
+
+/// A buffer that goes back when the last reference to its bytes is gone.
+struct Lent {
+    buffer: Vec<u8>,
+    free: Free,
+}
+
+impl AsRef<[u8]> for Lent {
+    fn as_ref(&self) -> &[u8] {
+        &self.buffer
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        if free.len() < KEPT {
+            free.push(std::mem::take(&mut self.buffer));
+        }
+    }
+}
+
+impl Pool {
+    /// A buffer of [`BUFFER`] bytes.
+    pub(super) fn take(&self) -> Vec<u8> {
+        self.free
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .pop()
+            .unwrap_or_else(|| vec![0; BUFFER])
+    }
+
+    /// `buffer[from..to]` as bytes. A large part takes the buffer along; from a small one it is
+    /// left to be used again.
+    pub(super) fn share(&self, buffer: &mut Vec<u8>, from: usize, to: usize) -> Bytes {
+        if to - from < SHARE_FROM {
+            return Bytes::copy_from_slice(&buffer[from..to]);
+        }
+        let lent = Lent {
+            buffer: std::mem::replace(buffer, self.take()),
+            free: self.free.clone(),
+        };
+        Bytes::from_owner(lent).slice(from..to)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shared_buffer_comes_back_and_a_small_part_is_copied() {
+        let pool = Pool::default();
+        let mut buffer = pool.take();
+        buffer[100] = 7;
+        let first = buffer.as_ptr();
+        assert_eq!(pool.share(&mut buffer, 100, 101)[0], 7);
+        assert_eq!(buffer.as_ptr(), first, "only copied from");
+        let large = pool.share(&mut buffer, 100, 100 + SHARE_FROM);
+        assert_eq!((large[0], large.len()), (7, SHARE_FROM));
+        assert_ne!(buffer.as_ptr(), first);
+        let part = large.slice(5..6);
+        drop(large);
+        assert!(pool.free.lock().expect("no panic").is_empty());
+        drop(part);
+        assert_eq!(pool.take().as_ptr(), first);
+    }
+}
