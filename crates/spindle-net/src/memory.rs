@@ -191,9 +191,11 @@ impl Link for MemoryLink {
     }
 
     fn send(&mut self, _now: Instant, segment: Segment) {
-        self.counters.packets_out += 1;
-        self.counters.bytes_out += segment.wire_len() as u64;
-        self.kept.push(segment);
+        for piece in segment.pieces() {
+            self.counters.packets_out += 1;
+            self.counters.bytes_out += piece.wire_len() as u64;
+            self.kept.push(piece);
+        }
     }
 
     fn flush(&mut self, _now: Instant) -> io::Result<()> {

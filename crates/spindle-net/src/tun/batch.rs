@@ -26,10 +26,10 @@ struct Pending {
     first: Segment,
     pieces: Vec<Bytes>,
     bytes: usize,
-    /// Payload bytes of each piece but perhaps the last.
+    /// Payload bytes of each segment but perhaps the last.
     size: usize,
     next: SeqNumber,
-    /// A shorter piece, PSH-less end or FIN closes it: nothing may follow.
+    /// The last segment was a shorter one, or has a flag of its own: nothing may follow.
     complete: bool,
     header_len: usize,
 }
@@ -72,6 +72,8 @@ impl Batch {
         let payload = std::mem::take(&mut segment.payload);
         let mut pieces = self.spare.pop().unwrap_or_default();
         let bytes = payload.len();
+        let size = size_of_segments(&segment, bytes);
+        segment.segment_size = 0;
         if bytes > 0 {
             pieces.push(payload.to_bytes());
         }
@@ -80,8 +82,8 @@ impl Batch {
             next: segment.seq + bytes as u32,
             pieces,
             bytes,
-            size: bytes,
-            complete: bytes == 0 || !plain(&segment),
+            size,
+            complete: bytes == 0 || bytes % size != 0 || !plain(&segment),
             first: segment,
         });
         Ok(())
@@ -106,8 +108,7 @@ impl Batch {
             for (slice, piece) in slices[1..].iter_mut().zip(&p.pieces) {
                 *slice = IoSlice::new(piece);
             }
-            let segments = p.pieces.len().max(1) as u64;
-            device.write(&slices[..=p.pieces.len()], segments);
+            device.write(&slices[..=p.pieces.len()], p.segments().max(1) as u64);
         }
         p.pieces.clear();
         self.spare.push(p.pieces);
@@ -122,13 +123,27 @@ fn plain(s: &Segment) -> bool {
         && s.options.rare.is_none()
 }
 
+/// Payload bytes of each segment of what may be a burst.
+fn size_of_segments(s: &Segment, len: usize) -> usize {
+    match usize::from(s.segment_size) {
+        0 => len.max(1),
+        size => size.min(len.max(1)),
+    }
+}
+
 impl Pending {
+    /// Segments on the wire.
+    fn segments(&self) -> usize {
+        self.bytes.div_ceil(self.size)
+    }
+
     fn takes(&self, s: &Segment) -> bool {
         let len = s.payload.len();
         let f = &self.first;
         !self.complete
             && len > 0
-            && len <= self.size
+            && (len <= self.size || usize::from(s.segment_size) == self.size)
+            && (s.segment_size == 0 || usize::from(s.segment_size) >= len.min(self.size))
             && s.seq == self.next
             && s.ack == f.ack
             && s.window == f.window
@@ -144,7 +159,7 @@ impl Pending {
         self.first.flags = self.first.flags | s.flags;
         self.bytes += len;
         self.next = self.next + len as u32;
-        self.complete = len < self.size;
+        self.complete = len % self.size != 0;
         self.pieces.push(match s.payload {
             Payload::Bytes(b) => b,
             p => p.to_bytes(),
@@ -159,7 +174,7 @@ fn encode(p: &Pending, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     let tcp_len = p.first.tcp_header_len();
     let ip_len = p.header_len - tcp_len;
     let v4 = p.first.src.addr.is_ipv4();
-    let size = (p.pieces.len() > 1).then_some(p.size as u16);
+    let size = (p.segments() > 1).then_some(p.size as u16);
     out.extend_from_slice(&vnet::header(v4, ip_len, tcp_len, size));
     p.first.encode_ip(&IpFields::default(), out)?;
     let ip = vnet::LEN;
@@ -268,6 +283,21 @@ mod tests {
         assert_eq!(changed(|s| s.options.timestamps = None), 2);
         assert_eq!(changed(|s| s.payload = Payload::Length(1001)), 2);
         assert_eq!(changed(|s| s.ecn = spindle_wire::Ecn::Ect0), 2);
+    }
+
+    #[test]
+    fn bursts_leave_as_they_are_and_join_what_is_cut_alike() {
+        let burst = |seq, len| {
+            let mut s = data(1, seq, len);
+            s.segment_size = 1000;
+            s
+        };
+        let count = |list| packets(list).iter().map(|(_, n)| *n).collect::<Vec<_>>();
+        assert_eq!(count(vec![burst(0, 4500)]), [5]);
+        assert_eq!(count(vec![burst(0, 4000), burst(4000, 2500)]), [7]);
+        assert_eq!(count(vec![burst(0, 4500), burst(4500, 2000)]), [5, 2]);
+        assert_eq!(count(vec![burst(0, 900), data(1, 900, 900)]), [2]);
+        assert_eq!(count(vec![data(1, 0, 900), burst(900, 2000)]), [1, 2]);
     }
 
     #[test]

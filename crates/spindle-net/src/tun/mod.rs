@@ -235,12 +235,12 @@ impl Link for TunLink {
         let result = if self.offloads {
             self.batch.push(segment, &mut writer)
         } else {
-            self.packet.clear();
-            let encoded = segment.encode_ip(&IpFields::default(), &mut self.packet);
-            if encoded.is_ok() {
+            segment.pieces().try_for_each(|piece| {
+                self.packet.clear();
+                piece.encode_ip(&IpFields::default(), &mut self.packet)?;
                 writer.write(&[IoSlice::new(&self.packet)], 1);
-            }
-            encoded
+                Ok(())
+            })
         };
         if result.is_err() {
             self.counters.dropped_out += 1;

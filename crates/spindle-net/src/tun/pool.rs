@@ -84,6 +84,7 @@ mod tests {
         drop(large);
         assert!(pool.free.lock().expect("no panic").is_empty());
         drop(part);
-        assert_eq!(pool.take().as_ptr(), first);
+        let again = pool.take();
+        assert_eq!(again.as_ptr(), first);
     }
 }

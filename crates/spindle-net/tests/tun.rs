@@ -1,0 +1,253 @@
+//! Spindle over TUN with the kernel's TCP and MPTCP as peers, in network namespaces.
+
+mod netns;
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use netns::{
+    DEVICE, address, device, exchange, ip, kernel_connect, kernel_listen, kernel_mptcp, pattern,
+    within,
+};
+use spindle_mptcp::{Config, ConnectionInfo, PathManager, StackConfig, preset};
+use spindle_net::{ListenOptions, Network, NetworkConfig, TcpListener, TcpStream};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::timeout;
+
+/// Far beyond what any of these tests needs: it only turns a hang into a failure.
+const PATIENCE: Duration = Duration::from_secs(60);
+const MEGABYTES: usize = 8 << 20;
+
+fn run<F: Future>(what: F) -> F::Output {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    runtime
+        .block_on(async { timeout(PATIENCE, what).await })
+        .expect("it takes too long")
+}
+
+fn network(link: spindle_net::tun::TunLink, addresses: &[&str]) -> Network {
+    let stack = StackConfig {
+        addresses: addresses.iter().map(|a| address(a)).collect(),
+        ..StackConfig::default()
+    };
+    let config = NetworkConfig {
+        stack,
+        name: "test".to_owned(),
+    };
+    Network::start(config, Box::new(link)).expect("a data path")
+}
+
+fn config(name: &str) -> Arc<Config> {
+    let mut config = preset(name).expect("a preset").config;
+    config.tcp.msl = spindle_units::Duration::from_millis(10);
+    Arc::new(config)
+}
+
+async fn listen(network: &Network, at: &str, name: &str) -> TcpListener {
+    network
+        .listen(
+            at.parse().expect("an address"),
+            ListenOptions::new(config(name)),
+        )
+        .await
+        .expect("a listener")
+}
+
+/// Echoes until the end, then closes; returns the state before the close.
+async fn echo(stream: TcpStream) -> ConnectionInfo {
+    let (mut read, mut write) = stream.into_split();
+    tokio::io::copy(&mut read, &mut write)
+        .await
+        .expect("the echo");
+    let info = read.stream().connection_info().await.expect("its state");
+    write.shutdown().await.expect("shut down");
+    info
+}
+
+/// A kernel client of `at` sends and gets back some megabytes; returns the server's view.
+async fn round_trip(network: &Network, at: &str, name: &str, multipath: bool) -> ConnectionInfo {
+    let mut listener = listen(network, at, name).await;
+    let to: SocketAddr = at.parse().expect("an address");
+    let client = tokio::task::spawn_blocking(move || {
+        let data = pattern(MEGABYTES);
+        let got = exchange(&kernel_connect(to, multipath), &data);
+        assert!(got == data, "{} bytes came back", got.len());
+    });
+    let (stream, _) = listener.accept().await.expect("a connection");
+    let info = echo(stream).await;
+    client.await.expect("the client");
+    info
+}
+
+#[test]
+fn a_kernel_tcp_client_gets_its_bytes_back() {
+    within("a_kernel_tcp_client_gets_its_bytes_back", || {
+        for offloads in [true, false] {
+            let (link, guard) = device(offloads);
+            run(async {
+                let network = network(link, &[]);
+                for at in ["10.7.0.1:80", "[fd07::1]:80"] {
+                    let info = round_trip(&network, at, "tcp", false).await;
+                    assert_eq!(info.received, MEGABYTES as u64);
+                    assert!(!info.multipath);
+                    let counters = network.counters().await.expect("totals");
+                    assert_eq!(counters.link.dropped_out, 0);
+                }
+                network.shutdown().await;
+            });
+            drop(guard);
+        }
+    });
+}
+
+#[test]
+fn a_kernel_mptcp_client_uses_two_paths() {
+    const NAME: &str = "a_kernel_mptcp_client_uses_two_paths";
+    within(NAME, || {
+        if !kernel_mptcp(NAME) {
+            return;
+        }
+        ip("mptcp limits set subflow 4 add_addr_accepted 4");
+        ip("mptcp endpoint add 10.1.1.1 subflow");
+        ip("mptcp endpoint add fd01:1::1 subflow");
+        for (offloads, name) in [(true, "mptcp"), (false, "fuso")] {
+            let (link, _guard) = device(offloads);
+            run(async {
+                let network = network(link, &[]);
+                for at in ["10.7.0.1:80", "[fd07::1]:80"] {
+                    let info = round_trip(&network, at, name, true).await;
+                    assert!(info.multipath, "{name} at {at} fell back");
+                    assert_eq!(info.received, MEGABYTES as u64);
+                    let busy = |s: &&spindle_mptcp::SubflowInfo| s.counters.bytes > 100_000;
+                    let n = info.subflows.iter().filter(busy).count();
+                    assert_eq!(n, 2, "{name} at {at}: {:?}", info.subflows);
+                }
+                network.shutdown().await;
+            });
+        }
+    });
+}
+
+#[test]
+fn spindle_is_a_client_of_a_kernel_server() {
+    const NAME: &str = "spindle_is_a_client_of_a_kernel_server";
+    within(NAME, || {
+        let multipath = kernel_mptcp(NAME);
+        if multipath {
+            ip("mptcp limits set subflow 4 add_addr_accepted 4");
+        }
+        let (link, _guard) = device(true);
+        run(async {
+            let network = network(link, &["10.7.1.1", "fd07:1::1"]);
+            for (local, to) in [("10.7.0.1", "10.1.0.1:90"), ("fd07::1", "[fd01::1]:90")] {
+                let to: SocketAddr = to.parse().expect("an address");
+                let listener = kernel_listen(to, multipath);
+                let server = tokio::task::spawn_blocking(move || {
+                    let (mut s, _) = listener.accept().expect("a connection");
+                    let mut out = s.try_clone().expect("a clone");
+                    std::io::copy(&mut s, &mut out).expect("the echo");
+                    out.shutdown(std::net::Shutdown::Write).expect("shut down");
+                });
+                let mut config = preset("mptcp").expect("a preset").config;
+                if let Some(m) = &mut config.multipath {
+                    m.path_manager = PathManager::FullMesh;
+                }
+                let stream = network
+                    .connect(address(local), to, Arc::new(config))
+                    .await
+                    .expect("a connection");
+                let data = pattern(MEGABYTES);
+                let (mut read, mut write) = stream.into_split();
+                let sent = data.clone();
+                let up = tokio::spawn(async move {
+                    write.write_all(&sent).await.expect("room");
+                    if multipath {
+                        write.stream().subflows_up(2).await.expect("two subflows");
+                    }
+                    write.shutdown().await.expect("shut down");
+                    write
+                });
+                let mut got = Vec::new();
+                read.read_to_end(&mut got).await.expect("the echo");
+                assert!(got == data, "{} bytes came back", got.len());
+                up.await.expect("the writer");
+                let info = read.stream().connection_info().await.expect("its state");
+                assert_eq!(info.multipath, multipath);
+                server.await.expect("the server");
+            }
+            network.shutdown().await;
+        });
+    });
+}
+
+#[test]
+fn resets_are_carried_both_ways() {
+    const NAME: &str = "resets_are_carried_both_ways";
+    within(NAME, || {
+        let kinds = if kernel_mptcp(NAME) {
+            vec![false, true]
+        } else {
+            vec![false]
+        };
+        let (link, _guard) = device(true);
+        run(async {
+            let network = network(link, &[]);
+            let mut listener = listen(&network, "10.7.0.1:80", "mptcp").await;
+            let to = listener.local_addr();
+            for multipath in kinds {
+                let client = tokio::task::spawn_blocking(move || {
+                    let mut s = kernel_connect(to, multipath);
+                    s.write_all(b"hello").expect("room");
+                    let mut answer = [0; 5];
+                    s.read_exact(&mut answer).expect("an answer");
+                    let s = socket2::Socket::from(s);
+                    s.set_linger(Some(Duration::ZERO)).expect("an option");
+                });
+                let (mut stream, _) = listener.accept().await.expect("a connection");
+                let mut five = [0; 5];
+                stream.read_exact(&mut five).await.expect("hello");
+                stream.write_all(&five).await.expect("room");
+                let end = stream.read(&mut five).await;
+                client.await.expect("the client");
+                let error = end.expect_err("a reset");
+                assert_eq!(
+                    error.kind(),
+                    ErrorKind::ConnectionReset,
+                    "MPTCP: {multipath}"
+                );
+
+                let client = tokio::task::spawn_blocking(move || {
+                    let mut s = kernel_connect(to, multipath);
+                    s.write_all(b"hello").expect("room");
+                    s.read(&mut [0; 5]).map_err(|e| e.kind())
+                });
+                let (mut stream, _) = listener.accept().await.expect("a connection");
+                stream.read_exact(&mut five).await.expect("hello");
+                stream.abort();
+                let end = client.await.expect("the client");
+                assert_eq!(end, Err(ErrorKind::ConnectionReset), "MPTCP: {multipath}");
+            }
+            network.shutdown().await;
+        });
+    });
+}
+
+#[test]
+fn nothing_is_left_behind() {
+    within("nothing_is_left_behind", || {
+        let rules = ip("rule show");
+        let (link, mut guard) = device(true);
+        assert!(ip("-4 route show").contains(&format!("10.7.0.1 dev {DEVICE}")));
+        assert!(ip("-6 route show").contains("fd07::1"));
+        guard.undo();
+        assert!(!ip("-4 route show").contains("10.7.0.1"));
+        drop(link);
+        assert!(!ip("link show").contains(DEVICE));
+        assert_eq!(ip("rule show"), rules);
+    });
+}
