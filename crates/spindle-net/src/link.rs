@@ -112,6 +112,13 @@ pub trait Link: Send {
     /// Most payload bytes that the link's packets carry on a fresh path with bare headers: the MSS.
     fn mss(&self) -> u32;
 
+    /// Most payload bytes of a burst that leaves with one call of the system
+    /// ([`spindle_wire::Segment::segment_size`]); 0 where the link cuts bursts up itself, so that
+    /// they gain nothing.
+    fn burst(&self) -> u32 {
+        0
+    }
+
     /// The address by which the peer at `remote` is known outside, where that differs (UDP
     /// encapsulation behind NAT).
     fn outside(&self, remote: Endpoint) -> std::net::SocketAddr {

@@ -153,6 +153,11 @@ impl MemoryPort {
         self.from_link.set_waker(Arc::new(wake));
     }
 
+    /// Whether the network's end is still there.
+    pub fn is_connected(&self) -> bool {
+        Arc::strong_count(&self.to_link) > 1
+    }
+
     /// Segments of the network that found the queue full.
     pub fn dropped(&self) -> u64 {
         self.from_link.lock().dropped

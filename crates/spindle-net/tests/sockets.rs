@@ -316,3 +316,84 @@ async fn pieces_pass_without_copies_and_infos_outlive_the_connection() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn many_connections_at_once_keep_their_bytes_apart() {
+    const CONNECTIONS: usize = 200;
+    const EACH: usize = 64 << 10;
+    in_time(async {
+        let mut w = World::new("mptcp-2").await;
+        let serving = tokio::spawn(async move {
+            for _ in 0..CONNECTIONS {
+                let (stream, _) = w.listener.accept().await.expect("a connection");
+                tokio::spawn(async move {
+                    let (mut read, mut write) = stream.into_split();
+                    tokio::io::copy(&mut read, &mut write)
+                        .await
+                        .expect("copied");
+                });
+            }
+            w.listener
+        });
+        let (client, config) = (w.client.clone(), w.config.clone());
+        let mut clients = tokio::task::JoinSet::new();
+        for i in 0..CONNECTIONS {
+            let (client, config) = (client.clone(), config.clone());
+            clients.spawn(async move {
+                let local = LOCAL.parse().expect("an address");
+                let mut s = client
+                    .connect(local, server(), config)
+                    .await
+                    .expect("a connection");
+                let data: Vec<u8> = (0..EACH).map(|k| ((k * (i + 3)) % 253) as u8).collect();
+                s.write_all(&data).await.expect("room");
+                s.shutdown().await.expect("shut down");
+                let mut got = Vec::new();
+                s.read_to_end(&mut got).await.expect("the echo");
+                assert!(got == data, "connection {i}");
+            });
+        }
+        while let Some(done) = clients.join_next().await {
+            done.expect("a client");
+        }
+        serving.await.expect("the server");
+        let counters = client.counters().await.expect("totals");
+        assert_eq!(counters.connected, CONNECTIONS as u64);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_connect_that_is_given_up_leaves_nothing() {
+    in_time(async {
+        // Nobody answers at the other end.
+        let (link, _port) = memory::port(64);
+        let network = network(link);
+        let local = LOCAL.parse().expect("an address");
+        let attempt = network.connect(local, server(), config("mptcp-2"));
+        assert!(timeout(Duration::from_millis(50), attempt).await.is_err());
+        while !network.connections().await.expect("the list").is_empty() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_data_path_ends_with_its_last_handle_once_all_is_delivered() {
+    in_time(async {
+        let (link, port) = memory::port(4096);
+        let network = network(link);
+        let listener = network
+            .listen(server(), options(&config("tcp")))
+            .await
+            .expect("a listener");
+        drop(listener);
+        drop(network);
+        // The link goes with the thread, and its wires with the link.
+        while port.is_connected() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+}

@@ -12,6 +12,8 @@ use netns::{
     within,
 };
 use spindle_mptcp::{Config, ConnectionInfo, PathManager, StackConfig, preset};
+use spindle_net::setup::{Dnat, SetupError, SetupOptions, SourceRoute, setup};
+use spindle_net::tun::TunOptions;
 use spindle_net::{ListenOptions, Network, NetworkConfig, TcpListener, TcpStream};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
@@ -79,6 +81,10 @@ async fn round_trip(network: &Network, at: &str, name: &str, multipath: bool) ->
         assert!(got == data, "{} bytes came back", got.len());
     });
     let (stream, _) = listener.accept().await.expect("a connection");
+    if multipath {
+        // The echo begins once both paths are there.
+        stream.subflows_up(2).await.expect("two subflows");
+    }
     let info = echo(stream).await;
     client.await.expect("the client");
     info
@@ -234,6 +240,113 @@ fn resets_are_carried_both_ways() {
             }
             network.shutdown().await;
         });
+    });
+}
+
+#[test]
+fn a_rewritten_destination_leads_to_spindle() {
+    const NAME: &str = "a_rewritten_destination_leads_to_spindle";
+    within(NAME, || {
+        let nft = std::process::Command::new("nft").arg("--version").output();
+        if nft.is_err() {
+            eprintln!("skipped {NAME}: nft is not installed");
+            return;
+        }
+        let at = |text: &str| -> SocketAddr { text.parse().expect("an address") };
+        let options = SetupOptions {
+            tun: TunOptions::new(DEVICE),
+            addresses: vec![address("10.7.0.1"), address("fd07::1")],
+            dnat: vec![
+                Dnat {
+                    from: at("10.1.1.1:443"),
+                    to: at("10.7.0.1:80"),
+                },
+                Dnat {
+                    from: at("[fd01:1::1]:443"),
+                    to: at("[fd07::1]:80"),
+                },
+            ],
+            source_routes: Vec::new(),
+            forwarding: true,
+        };
+        let (link, guard) = setup(&options).expect("the device");
+        run(async {
+            let network = network(link, &[]);
+            for (to, at) in [
+                ("10.1.1.1:443", "10.7.0.1:80"),
+                ("[fd01:1::1]:443", "[fd07::1]:80"),
+            ] {
+                let mut listener = listen(&network, at, "mptcp").await;
+                let to: SocketAddr = to.parse().expect("an address");
+                let client = tokio::task::spawn_blocking(move || {
+                    let data = pattern(MEGABYTES);
+                    assert!(exchange(&kernel_connect(to, false), &data) == data);
+                });
+                let (stream, _) = listener.accept().await.expect("a connection");
+                echo(stream).await;
+                client.await.expect("the client");
+            }
+            network.shutdown().await;
+        });
+        drop(guard);
+        let tables = std::process::Command::new("nft")
+            .args(["list", "tables"])
+            .output()
+            .expect("nft");
+        assert!(!String::from_utf8_lossy(&tables.stdout).contains("spindle"));
+    });
+}
+
+#[test]
+fn leftovers_are_removed_and_a_device_in_use_is_respected() {
+    within(
+        "leftovers_are_removed_and_a_device_in_use_is_respected",
+        || {
+            // A persistent device that nobody holds, as a crash may leave it.
+            ip(&format!("tuntap add {DEVICE} mode tun"));
+            let (link, _guard) = device(true);
+            let again = setup(&SetupOptions {
+                tun: TunOptions::new(DEVICE),
+                addresses: Vec::new(),
+                dnat: Vec::new(),
+                source_routes: Vec::new(),
+                forwarding: false,
+            });
+            assert!(matches!(again, Err(SetupError::InUse(_))));
+            drop(link);
+        },
+    );
+}
+
+#[test]
+fn each_source_has_its_own_way_out() {
+    within("each_source_has_its_own_way_out", || {
+        ip("addr add 10.2.0.2/24 dev host1");
+        let way = |source, device: &str, via: Option<&str>| SourceRoute {
+            source: address(source),
+            device: device.to_owned(),
+            via: via.map(address),
+        };
+        let options = SetupOptions {
+            tun: TunOptions::new(DEVICE),
+            addresses: vec![address("10.7.0.1"), address("10.7.1.1"), address("fd07::1")],
+            dnat: Vec::new(),
+            source_routes: vec![
+                way("10.7.0.1", "host0", Some("10.1.0.254")),
+                way("10.7.1.1", "host1", Some("10.2.0.1")),
+                way("fd07::1", "host0", None),
+            ],
+            forwarding: true,
+        };
+        let rules = ip("rule show") + &ip("-6 rule show");
+        let (_link, guard) = setup(&options).expect("the device");
+        let first = ip(&format!("route get 192.0.2.1 from 10.7.0.1 iif {DEVICE}"));
+        assert!(first.contains("via 10.1.0.254 dev host0"), "{first}");
+        let second = ip(&format!("route get 192.0.2.1 from 10.7.1.1 iif {DEVICE}"));
+        assert!(second.contains("via 10.2.0.1 dev host1"), "{second}");
+        drop(guard);
+        assert_eq!(ip("rule show") + &ip("-6 rule show"), rules);
+        assert!(!ip("route show table all").contains("10.1.0.254"));
     });
 }
 

@@ -12,7 +12,7 @@ use spindle_wire::{Endpoint, Payload};
 use tokio::sync::mpsc::error::TrySendError;
 
 use super::Driver;
-use super::pipe::{Identity, Phase, Pipe};
+use super::pipe::{Identity, Phase, Pipe, Room};
 use super::queue::{AcceptQueue, Command};
 use crate::error::NetError;
 use crate::socket::{ConnectionStatus, ListenOptions, NetworkCounters, TcpStream};
@@ -30,6 +30,7 @@ pub(super) struct Listening {
     local: SocketAddr,
     accepted: AcceptQueue,
     announce: Vec<(IpAddr, Option<u16>)>,
+    room: Room,
 }
 
 struct Live {
@@ -221,14 +222,29 @@ impl Driver {
             let free = (FIRST_DYNAMIC_PORT..=u16::MAX).find(|p| !taken(*p));
             local.set_port(free.ok_or(NetError::NoListeningPort(local.ip()))?);
         }
-        let id = self.stack.listen(local.into(), options.config)?;
+        let config = self.fitted(options.config);
+        let room = Room::of(&config);
+        let id = self.stack.listen(local.into(), config)?;
         let listening = Listening {
             local,
             accepted,
             announce: options.announce,
+            room,
         };
         self.listeners.insert(id, listening);
         Ok((id, local))
+    }
+
+    /// The configuration with nothing in it beyond what the link carries.
+    fn fitted(&self, config: Arc<Config>) -> Arc<Config> {
+        let (mss, burst) = (self.link.mss(), self.link.burst());
+        if config.tcp.mss <= mss && config.tcp.burst <= burst {
+            return config;
+        }
+        let mut fitted = (*config).clone();
+        fitted.tcp.mss = fitted.tcp.mss.min(mss);
+        fitted.tcp.burst = fitted.tcp.burst.min(burst);
+        Arc::new(fitted)
     }
 
     fn stop_listening(&mut self, id: ListenerId) {
@@ -245,6 +261,7 @@ impl Driver {
     ) -> Result<(), NetError> {
         let now = self.clock.now();
         let local = Endpoint::new(local, 0);
+        let config = self.fitted(config);
         let handle = self.stack.connect(now, local, remote.into(), config)?;
         self.open_pipe(now, handle, pipe, None);
         self.serve(handle);
@@ -355,7 +372,7 @@ impl Driver {
         };
         let (local, announce) = (listening.local, listening.announce.clone());
         let accepted = listening.accepted.clone();
-        let pipe = Pipe::new(self.queue.clone());
+        let pipe = Pipe::new(self.queue.clone(), listening.room);
         self.open_pipe(now, handle, pipe.clone(), Some(local));
         set_up(&pipe);
         let Some(identity) = pipe.identity.get().copied() else {

@@ -8,21 +8,39 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use bytes::{Bytes, BytesMut};
-use spindle_mptcp::{CloseReason, ConnectionInfo};
+use spindle_mptcp::{CloseReason, Config, ConnectionInfo};
 use tokio::sync::Notify;
 
 use super::queue::Queue;
 use crate::error::kind_of;
 
-/// Bytes that wait for the reader beyond the stack's receive buffer: enough that a reader on
-/// another core is not woken for every segment.
-pub(crate) const INBOUND_LIMIT: usize = 512 << 10;
-/// Bytes that wait for the stack's send buffer.
-const OUTBOUND_LIMIT: usize = 512 << 10;
+/// Most bytes a direction holds beyond the stack's own buffer: enough that a program on another
+/// core is not woken for every segment.
+const MOST_ROOM: usize = 512 << 10;
+/// Least such bytes: a full burst.
+const LEAST_ROOM: usize = 64 << 10;
 /// Writes below this are gathered into one piece, so that many small ones cost one entry.
 const GATHER_BELOW: usize = 16 << 10;
 /// Size of such a piece.
 const GATHER_PIECE: usize = 64 << 10;
+
+/// Bytes a pipe holds in each direction, beyond the stack's own buffers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    inbound: usize,
+    outbound: usize,
+}
+
+impl Room {
+    /// A quarter of the stack's buffers, within bounds.
+    pub(crate) fn of(config: &Config) -> Self {
+        let part = |buffer: usize| (buffer / 4).clamp(LEAST_ROOM, MOST_ROOM);
+        Self {
+            inbound: part(config.tcp.receive_buffer),
+            outbound: part(config.tcp.send_buffer),
+        }
+    }
+}
 
 /// Who the ends are, once known.
 #[derive(Clone, Copy, Debug)]
@@ -45,6 +63,7 @@ pub(crate) enum Phase {
 
 /// Both directions and their state.
 pub(crate) struct State {
+    room: Room,
     pub(crate) phase: Phase,
     inbound: VecDeque<Bytes>,
     inbound_bytes: usize,
@@ -79,8 +98,9 @@ pub(crate) struct Pipe {
 }
 
 impl Pipe {
-    pub(crate) fn new(queue: Arc<Queue>) -> Arc<Self> {
+    pub(crate) fn new(queue: Arc<Queue>, room: Room) -> Arc<Self> {
         let state = State {
+            room,
             phase: Phase::Opening,
             inbound: VecDeque::new(),
             inbound_bytes: 0,
@@ -262,7 +282,7 @@ impl Pipe {
 impl State {
     /// Whether reading has made enough room for what the stack still holds.
     fn wants_more(&self) -> bool {
-        self.more && self.inbound_bytes <= INBOUND_LIMIT / 2
+        self.more && self.inbound_bytes <= self.room.inbound / 2
     }
 
     /// What a reader finds when no bytes are left: the end, an error, or nothing yet.
@@ -292,11 +312,11 @@ impl State {
             Phase::Stopped => return Poll::Ready(Err(io::ErrorKind::NetworkDown.into())),
             Phase::Opening | Phase::Open => {}
         }
-        if self.outbound_bytes >= OUTBOUND_LIMIT {
+        if self.outbound_bytes >= self.room.outbound {
             set_waker(&mut self.write_waker, cx);
             return Poll::Pending;
         }
-        Poll::Ready(Ok(OUTBOUND_LIMIT - self.outbound_bytes))
+        Poll::Ready(Ok(self.room.outbound - self.outbound_bytes))
     }
 
     fn append(&mut self, data: &[u8]) {
@@ -321,7 +341,7 @@ impl State {
 
     /// Room for bytes from the stack; none once the limit is reached.
     pub(crate) fn inbound_room(&self) -> usize {
-        INBOUND_LIMIT.saturating_sub(self.inbound_bytes)
+        self.room.inbound.saturating_sub(self.inbound_bytes)
     }
 
     /// Bytes from the stack; of no use to a pipe whose owner is gone.
@@ -371,7 +391,7 @@ impl State {
     /// The writer's waker, if there is room worth waking for.
     pub(crate) fn take_writer(&mut self) -> Option<Waker> {
         let over = !matches!(self.phase, Phase::Opening | Phase::Open);
-        if over || self.outbound_bytes <= OUTBOUND_LIMIT / 2 {
+        if over || self.outbound_bytes <= self.room.outbound / 2 {
             self.write_waker.take()
         } else {
             None

@@ -163,14 +163,22 @@ fn check(options: &SetupOptions) -> Result<(), SetupError> {
 /// our rules for it, our nftables table.
 fn remove_leftovers(name: &str) -> Result<(), SetupError> {
     if let Ok(text) = ip(&format!("-d link show dev {name}")) {
-        let orphan = text.contains("NO-CARRIER");
-        if !orphan {
+        // One that is not persistent lives only while a process holds it; a persistent one has a
+        // carrier while it does, which shows once it is up.
+        let persistent = text.contains("persist on");
+        if !persistent || held(name)? {
             return Err(SetupError::InUse(name.to_owned()));
         }
         ip(&format!("link del dev {name}"))?;
     }
     nat::remove(name);
     Ok(())
+}
+
+/// Whether a process has the device open.
+fn held(name: &str) -> Result<bool, SetupError> {
+    ip(&format!("link set dev {name} up"))?;
+    Ok(ip(&format!("link show dev {name}"))?.contains("LOWER_UP"))
 }
 
 impl SetupGuard {

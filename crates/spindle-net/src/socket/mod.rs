@@ -18,7 +18,7 @@ pub use split::{OwnedReadHalf, OwnedWriteHalf};
 pub use stream::TcpStream;
 
 use crate::datapath::Driver;
-use crate::datapath::pipe::Pipe;
+use crate::datapath::pipe::{Pipe, Room};
 use crate::datapath::queue::{Command, Queue};
 use crate::error::NetError;
 use crate::link::{Link, LinkCounters};
@@ -36,7 +36,8 @@ pub struct NetworkConfig {
 /// How a listener treats its connections.
 #[derive(Clone, Debug)]
 pub struct ListenOptions {
-    /// What each connection is made of.
+    /// What each connection is made of. A larger MSS or burst than the link carries is lowered to
+    /// what it carries.
     pub config: Arc<Config>,
     /// Further addresses to announce to each peer (ADD_ADDR, RFC 8684, section 3.4.1), with a port
     /// where it differs from the listener's.
@@ -189,7 +190,7 @@ impl Network {
     }
 
     /// Opens a connection from `local` to `remote` and waits until it is established. Dropping the
-    /// future gives it up.
+    /// future gives it up. A larger MSS or burst than the link carries is lowered.
     ///
     /// # Errors
     /// [`NetError::Connection`] if it is refused or times out, [`NetError::Stack`] at the stack's
@@ -200,7 +201,7 @@ impl Network {
         remote: SocketAddr,
         config: Arc<Config>,
     ) -> Result<TcpStream, NetError> {
-        let pipe = Pipe::new(self.inner.queue.clone());
+        let pipe = Pipe::new(self.inner.queue.clone(), Room::of(&config));
         // From here on dropping it closes the connection.
         let stream = TcpStream::new(pipe.clone());
         self.ask(|answer| Command::Connect {

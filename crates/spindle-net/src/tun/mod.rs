@@ -24,6 +24,10 @@ use pool::Pool;
 
 /// Packets read in one call at most.
 const READ_BATCH: usize = 64;
+/// Payload of a burst: an IP packet of 64 KiB less the longest headers (RFC 8200: 40, RFC 9293: 60).
+const BURST: u32 = 65_535 - 100;
+/// Packets the device holds for us: at 1500 bytes each, 6 MB, a fast path's window.
+const QUEUE: u32 = 4096;
 /// Bytes of IP and TCP headers without options.
 const V4_HEADERS: u32 = 40;
 const V6_HEADERS: u32 = 60;
@@ -85,6 +89,7 @@ impl TunLink {
             .mtu(options.mtu)
             .offload(options.offloads)
             .packet_information(false)
+            .tx_queue_len(QUEUE)
             .build_sync();
         let name = &options.name;
         let device = opened.map_err(NetError::system(format!(
@@ -262,6 +267,10 @@ impl Link for TunLink {
 
     fn mss(&self) -> u32 {
         mss_for(self.mtu, true)
+    }
+
+    fn burst(&self) -> u32 {
+        if self.offloads { BURST } else { 0 }
     }
 
     fn counters(&self) -> LinkCounters {
