@@ -224,7 +224,8 @@ impl Registry {
         )
     }
 
-    pub(crate) fn find_balancer(&self, name: &str) -> Option<&BalancerFactory> {
+    /// The balancer of that name, which is not `ecmp`.
+    pub fn find_balancer(&self, name: &str) -> Option<&BalancerFactory> {
         self.balancers
             .iter()
             .find(|(n, _)| n == name)

@@ -25,6 +25,8 @@ pub enum Purpose {
     Hosts,
     /// Choices of the network's balancers.
     Balancer,
+    /// Which interface connections start from; the index is the connection's.
+    FirstPath,
 }
 
 impl Purpose {
@@ -39,6 +41,7 @@ impl Purpose {
             Self::LossyLinks => "lossy-links",
             Self::Hosts => "hosts",
             Self::Balancer => "balancer",
+            Self::FirstPath => "first-path",
         }
     }
 }
@@ -98,6 +101,12 @@ impl Stream {
     /// Uniform in 0..`n`, without bias beyond 2^-64 (multiply and shift); 0 if `n` is 0.
     pub fn below(&mut self, n: u64) -> u64 {
         ((u128::from(self.0.next_u64()) * u128::from(n)) >> 64) as u64
+    }
+
+    /// Normal with mean 0 and variance 1 (Box and Muller's transform of two uniform numbers).
+    pub fn normal(&mut self) -> f64 {
+        let radius = (-2.0 * (1.0 - self.unit()).ln()).sqrt();
+        radius * (std::f64::consts::TAU * self.unit()).cos()
     }
 
     /// Exponential with the given mean.

@@ -108,7 +108,8 @@ struct Job<'a> {
     key: Key,
 }
 
-/// Runs every combination of point, transport, seed and part.
+/// Runs every combination of point, transport, seed and part; transports that only the testbed runs
+/// are left out.
 ///
 /// # Errors
 /// The first run that cannot be made, or trouble with the store.
@@ -157,7 +158,7 @@ pub fn execute(
                 name: name.clone(),
                 runs: results.by_ref().take(per_transport).flatten().collect(),
             };
-            experiment.transports.iter().map(runs).collect()
+            simulated(experiment).map(runs).collect()
         })
         .collect();
     let configurations = experiment
@@ -173,6 +174,11 @@ pub fn execute(
     })
 }
 
+/// The experiment's transports but for those that only the testbed runs.
+fn simulated(experiment: &Experiment) -> impl Iterator<Item = &TransportName> {
+    experiment.transports.iter().filter(|t| !t.needs_testbed())
+}
+
 fn jobs<'a>(
     experiment: &'a Experiment,
     registry: &Registry,
@@ -181,7 +187,7 @@ fn jobs<'a>(
     let mut jobs = Vec::new();
     let parts = experiment.parts();
     for (index, point) in experiment.points.iter().enumerate() {
-        for name in &experiment.transports {
+        for name in simulated(experiment) {
             let transport = registry
                 .find(&name.transport)
                 .ok_or_else(|| RunError::Transport(registry.no_such_transport(&name.transport)))?;

@@ -3,7 +3,7 @@
 use spindle_units::Duration;
 
 use crate::experiment::scenario::{
-    Arrivals, Connections, Incast, Pairing, Requests, Scenario, Traffic,
+    Arrivals, Ask, Connections, FirstPath, Incast, Pairing, Requests, Scenario, Traffic,
 };
 use crate::rng::{Purpose, Streams};
 
@@ -18,8 +18,27 @@ pub struct Plan {
     pub idle: Duration,
     /// Bytes of a request.
     pub request: u64,
+    /// When the request of a new connection is written.
+    pub ask: Ask,
+    /// Which interface of the client connections start from.
+    pub first_path: FirstPath,
     /// The flows, in the order of issue.
     pub flows: Vec<PlannedFlow>,
+}
+
+impl Plan {
+    /// The interface, of `interfaces`, that the client's end of connection `number` (in the order of
+    /// opening) starts from.
+    pub fn interface(&self, streams: &Streams, number: u64, interfaces: u32) -> u32 {
+        match self.first_path {
+            FirstPath::Interface(n) => n.min(interfaces.saturating_sub(1)),
+            FirstPath::Random if interfaces <= 1 => 0,
+            FirstPath::Random => {
+                let mut draw = streams.stream(Purpose::FirstPath, number);
+                draw.below(u64::from(interfaces)) as u32
+            }
+        }
+    }
 }
 
 /// One request and its response.
@@ -148,7 +167,7 @@ fn requests(
     }
     let (warm_up, idle) = match r.connections {
         Connections::Persistent { warm_up, idle, .. } => (warm_up, idle),
-        Connections::New => (0, Duration::ZERO),
+        Connections::New(_) => (0, Duration::ZERO),
     };
     let connections = pools
         .pairs
@@ -160,6 +179,11 @@ fn requests(
         warm_up,
         idle,
         request: r.request,
+        ask: match r.connections {
+            Connections::New(ask) => ask,
+            Connections::Persistent { .. } => Ask::default(),
+        },
+        first_path: r.first_path,
         flows,
     })
 }
@@ -176,7 +200,7 @@ impl Pools {
     fn new(r: &Requests, clients: usize, servers: usize) -> Self {
         let per_pair = match r.connections {
             Connections::Persistent { per_pair, .. } => per_pair,
-            Connections::New => 0,
+            Connections::New(_) => 0,
         };
         let mut pairs = Vec::new();
         for client in 0..clients {
@@ -234,6 +258,8 @@ fn incast(i: &Incast, hosts: &[String], rounds: u64) -> Result<Plan, PlanError> 
         warm_up: i.warm_up,
         idle: i.idle,
         request: i.request,
+        ask: Ask::default(),
+        first_path: FirstPath::default(),
         flows,
     })
 }
@@ -265,6 +291,7 @@ mod tests {
                 warm_up: 100_000,
                 idle: Duration::from_millis(10),
             },
+            first_path: FirstPath::Random,
             flows: 20_000,
         }
     }

@@ -68,6 +68,8 @@ pub(crate) struct Conn {
     /// Further subflows that came up.
     pub(crate) joined: usize,
     pub(crate) dead: bool,
+    /// The flow that is to be asked for once the connection, or all its subflows, are up.
+    pub(crate) to_ask: Option<u32>,
     /// Whether all subflows took part in the warm-up.
     pub(crate) warmed_whole: bool,
     /// Requests not answered yet: flow and where its response ends in the stream.
@@ -103,6 +105,7 @@ impl Conn {
             connected: false,
             joined: 0,
             dead: false,
+            to_ask: None,
             warmed_whole: false,
             waiting: VecDeque::new(),
             answers: VecDeque::new(),

@@ -15,8 +15,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use spindle_fabric::NetworkError;
-use spindle_mptcp::{Config, EcnMode, InitialWindow};
+use spindle_fabric::{HostId, Network, NetworkError};
+use spindle_mptcp::{Config, EcnMode, InitialWindow, PathManager};
 use spindle_units::Instant;
 use spindle_wire::{Endpoint, Segment, SeqNumber};
 
@@ -171,8 +171,7 @@ pub fn run(request: &RunRequest<'_>) -> Result<RunOutput, RunError> {
         .find(name)
         .ok_or_else(|| RunError::Transport(request.registry.no_such_transport(name)))?;
     let streams = Streams::new(request.seed, request.part);
-    let mut network = build(&request.scenario.topology, request.registry)?;
-    apply_losses(&mut network, &request.scenario.loss)?;
+    let network = network(request.scenario, request.registry)?;
     let hosts: Vec<String> = (0..network.hosts())
         .map(|h| {
             network
@@ -188,9 +187,13 @@ pub fn run(request: &RunRequest<'_>) -> Result<RunOutput, RunError> {
         request.part,
         request.parts,
     )?;
+    let interfaces = interfaces(&network);
+    let config = configure(transport, &request.scenario.host);
+    let client = plan.flows.first().map_or(0, |f| f.client);
     let usage = Usage {
         application: transport.application,
-        config: Arc::new(configure(transport, &request.scenario.host)),
+        config: Arc::new(over_interfaces(&config, client, interfaces[client as usize], 0)),
+        interfaces,
         content: request
             .payload
             .clone()
@@ -346,8 +349,11 @@ fn outcome(f: &FlowState, planned: &PlannedFlow, lost: &[(Instant, Option<u32>)]
 }
 
 /// A transport's configuration with the scenario's settings over it.
-pub(crate) fn configure(transport: &Transport, host: &HostSettings) -> Config {
+pub fn configure(transport: &Transport, host: &HostSettings) -> Config {
     let mut config = transport.config();
+    if let Some(kind) = host.congestion {
+        config.congestion = kind;
+    }
     let tcp = &mut config.tcp;
     tcp.mss = host.mss;
     tcp.initial_window = match host.initial_window {
@@ -373,22 +379,67 @@ pub(crate) fn configure(transport: &Transport, host: &HostSettings) -> Config {
     config
 }
 
-/// The address of a host: 10.0.0.1 and on.
+/// Interfaces a host may have: what fits the addresses given to them.
+pub const MAX_INTERFACES: u32 = 15;
+/// Where the number of the interface stands in an address.
+const INTERFACE_SHIFT: u32 = 20;
+
+/// The address of a host's interface, both counted from 0: 10.0.0.1 and on for the first interfaces,
+/// 10.16.0.1 and on for the second.
+pub fn address(host: u32, interface: u32) -> IpAddr {
+    let n = (interface << INTERFACE_SHIFT) | (host + 1);
+    IpAddr::V4(Ipv4Addr::new(10, (n >> 16) as u8, (n >> 8) as u8, n as u8))
+}
+
+/// The host and interface with that address.
+pub fn place_of(addr: IpAddr) -> Option<(u32, u32)> {
+    match addr {
+        IpAddr::V4(a) => {
+            let [_, x, y, z] = a.octets();
+            let n = u32::from_be_bytes([0, x, y, z]);
+            let host = n & ((1 << INTERFACE_SHIFT) - 1);
+            Some((host.checked_sub(1)?, n >> INTERFACE_SHIFT))
+        }
+        IpAddr::V6(_) => None,
+    }
+}
+
+/// A port of a host's first interface.
 pub(crate) fn endpoint(host: u32, port: u16) -> Endpoint {
-    let n = host + 1;
-    let addr = Ipv4Addr::new(10, (n >> 16) as u8, (n >> 8) as u8, n as u8);
-    Endpoint::new(IpAddr::V4(addr), port)
+    Endpoint::new(address(host, 0), port)
 }
 
 /// The host with that address.
 pub(crate) fn host_of(endpoint: &Endpoint) -> Option<u32> {
-    match endpoint.addr {
-        IpAddr::V4(a) => {
-            let [_, x, y, z] = a.octets();
-            u32::from_be_bytes([0, x, y, z]).checked_sub(1)
-        }
-        IpAddr::V6(_) => None,
+    place_of(endpoint.addr).map(|(host, _)| host)
+}
+
+/// The configuration of a connection that starts from interface `first` of a host with `interfaces`
+/// of them: where there are several, a multipath transport opens one subflow from each, since the
+/// path follows from the address there; otherwise it is `config` itself.
+pub fn over_interfaces(config: &Config, host: u32, interfaces: u32, first: u32) -> Config {
+    let mut config = config.clone();
+    if let Some(m) = config.multipath.as_mut().filter(|_| interfaces > 1) {
+        let others = (0..interfaces).filter(|i| *i != first);
+        m.path_manager = PathManager::Endpoints(others.map(|i| address(host, i)).collect());
     }
+    config
+}
+
+/// The network of a scenario with its losses on it.
+///
+/// # Errors
+/// An impossible measure, or a loss on a link that is not there.
+pub fn network(scenario: &Scenario, registry: &Registry) -> Result<Network, NetworkError> {
+    let mut network = build(&scenario.topology, registry)?;
+    apply_losses(&mut network, &scenario.loss)?;
+    Ok(network)
+}
+
+/// How many interfaces each host has.
+fn interfaces(network: &Network) -> Vec<u32> {
+    let count = |h| network.addresses_of(HostId(h)).count() as u32;
+    (0..network.hosts()).map(count).collect()
 }
 
 /// A link's name for a traced drop, without the direction.

@@ -1,6 +1,6 @@
 //! From a scenario's topology and losses to a network.
 
-use spindle_fabric::topology::{Dumbbell, FatTree, FusoTestbed};
+use spindle_fabric::topology::{DualHomed, Dumbbell, FatTree, FusoTestbed};
 use spindle_fabric::{Buffer as PortBuffer, LinkId, Loss as LinkLoss, Network, NetworkError};
 use spindle_units::{Bytes, Instant, Probability};
 
@@ -77,6 +77,19 @@ pub(crate) fn build_standard(topology: &Topology) -> Option<Result<Network, Netw
             mark_above: links.ecn_threshold.map(Bytes),
             host_buffer: HOST_BUFFER,
             ..FatTree::reference(*k)
+        }
+        .build(),
+        Topology::DualHomed {
+            paths,
+            links,
+            server_rate,
+        } => DualHomed {
+            client_links: vec![(links.rate, links.rtt / 4); *paths as usize],
+            server_rate: *server_rate,
+            server_delay: links.rtt / 4,
+            router_buffer: port(links),
+            mark_above: links.ecn_threshold.map(Bytes),
+            host_buffer: HOST_BUFFER,
         }
         .build(),
         Topology::Custom { .. } => return None,

@@ -5,7 +5,7 @@ use spindle_mptcp::{Stack, StackConfig};
 use spindle_units::Instant;
 use spindle_wire::Segment;
 
-use super::host_of;
+use super::place_of;
 use super::packet::Carried;
 use crate::rng::{Purpose, Streams};
 
@@ -54,7 +54,7 @@ pub(crate) struct World<W> {
     pub(crate) simulation: Simulation<Carried>,
     pub(crate) stacks: Vec<Stack>,
     wire: W,
-    addresses: Vec<Address>,
+    addresses: Vec<Vec<Address>>,
     armed: Vec<Option<Instant>>,
     alarm: Option<Instant>,
 }
@@ -63,9 +63,8 @@ impl<W: Wire> World<W> {
     /// A stack on every host of the network.
     pub(crate) fn new(network: Network, streams: &Streams, wire: W) -> Self {
         let hosts = network.hosts();
-        // Every host of a topology has an interface, else it could not be reached at all.
-        let addresses: Vec<Address> = (0..hosts)
-            .map(|h| network.address(HostId(h), 0).unwrap_or(Address(0)))
+        let addresses: Vec<Vec<Address>> = (0..hosts)
+            .map(|h| network.addresses_of(HostId(h)).collect())
             .collect();
         let stack = |h: u32| {
             let seed = streams.value(Purpose::Hosts, u64::from(h));
@@ -115,11 +114,16 @@ impl<W: Wire> World<W> {
 
     /// Sends all that a host has to send; `see` is shown each segment.
     pub(crate) fn transmit(&mut self, now: Instant, host: u32, mut see: impl FnMut(&Segment)) {
-        let from = self.addresses[host as usize];
+        let place = |addresses: &[Vec<Address>], addr| {
+            let (host, interface) = place_of(addr)?;
+            let of_host = addresses.get(host as usize)?;
+            of_host.get(interface as usize).copied()
+        };
         while let Some(segment) = self.stacks[host as usize].transmit(now) {
             see(&segment);
-            let to = host_of(&segment.dst).and_then(|h| self.addresses.get(h as usize));
-            if let Some(&to) = to {
+            let from = place(&self.addresses, segment.src.addr);
+            let to = place(&self.addresses, segment.dst.addr);
+            if let (Some(from), Some(to)) = (from, to) {
                 self.wire.send(&mut self.simulation, from, to, segment);
             }
         }

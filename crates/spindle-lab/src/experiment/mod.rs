@@ -82,6 +82,26 @@ pub struct TransportName {
     pub balancer: Option<String>,
 }
 
+/// Hosts on the kernel's own stack, which only the testbed has.
+pub const KERNEL_TRANSPORTS: [&str; 2] = ["kernel-tcp", "kernel-mptcp"];
+
+impl TransportName {
+    /// The transport of servers and that of clients: `fuso>kernel-mptcp` has the first at servers and
+    /// the second at clients, a name by itself is at both.
+    pub fn ends(&self) -> (&str, &str) {
+        match self.transport.split_once('>') {
+            Some(ends) => ends,
+            None => (&self.transport, &self.transport),
+        }
+    }
+
+    /// Whether it has an end on the kernel's stack, or different ends: only the testbed runs it.
+    pub fn needs_testbed(&self) -> bool {
+        let (server, client) = self.ends();
+        server != client || KERNEL_TRANSPORTS.contains(&server)
+    }
+}
+
 impl std::fmt::Display for TransportName {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.balancer {
@@ -454,10 +474,15 @@ fn transports(
         let (transport, balancer) = name
             .split_once('@')
             .map_or((name.as_str(), None), |(t, b)| (t, Some(b)));
-        if !context.transports.iter().any(|t| t == transport) {
+        let known = |name: &&str| {
+            KERNEL_TRANSPORTS.contains(name) || context.transports.iter().any(|t| t == name)
+        };
+        let mut ends = transport.splitn(2, '>');
+        if let Some(end) = ends.find(|end| !known(end)) {
             let names = context.transports.iter().map(String::as_str);
+            let names = names.chain(KERNEL_TRANSPORTS);
             let bare = Node {
-                value: Value::Text(transport.to_owned()),
+                value: Value::Text(end.to_owned()),
                 origin: node.origin.clone(),
             };
             return Err(root.unknown("transports", &bare, names));

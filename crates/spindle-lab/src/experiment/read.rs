@@ -4,18 +4,19 @@ use std::path::Path;
 use std::sync::Arc;
 
 use spindle_fabric::{HostId, Network};
+use spindle_mptcp::congestion::CongestionKind;
 use spindle_units::{BitRate, Duration};
 
 use super::Context;
 use super::error::ExperimentError;
 use super::node::{Node, Value};
 use super::scenario::{
-    Arrivals, Buffer, Connections, Direction, HostSettings, Incast, LinkSettings, Loss, LossModel,
+    Arrivals, Ask, Buffer, Connections, Direction, FirstPath, HostSettings, Incast, LinkSettings, Loss, LossModel,
     Pairing, Requests, Scenario, Topology, Traffic, Window,
 };
 use super::section::{Section, Share, Size};
-use crate::driver::{build_standard, links};
-use crate::workload::{Cdf, NAMED, SizeSampler, Sizes};
+use crate::driver::{MAX_INTERFACES, build_standard, links};
+use crate::workload::{Cdf, LogNormal, NAMED, SizeSampler, Sizes};
 
 type Result<T> = std::result::Result<T, ExperimentError>;
 
@@ -52,7 +53,7 @@ pub(super) fn scenario(root: &Section<'_>, context: &Context<'_>) -> Result<Scen
 }
 
 fn topology(s: Section<'_>, context: &Context<'_>) -> Result<Topology> {
-    let mut names = vec!["fuso-testbed", "dumbbell", "fat-tree"];
+    let mut names = vec!["fuso-testbed", "dumbbell", "fat-tree", "dual-homed"];
     names.extend(context.topologies.iter().map(String::as_str));
     let name: String = s.need("name")?;
     if !names.contains(&name.as_str()) {
@@ -83,6 +84,17 @@ fn topology(s: Section<'_>, context: &Context<'_>) -> Result<Topology> {
                 return Err(s.error("k", problem));
             }
             Topology::FatTree { k, links }
+        }
+        "dual-homed" => {
+            let paths: u32 = s.or("paths", 2)?;
+            if paths == 0 || paths > MAX_INTERFACES {
+                return Err(s.error("paths", format!("found {paths}, want 1 to {MAX_INTERFACES}")));
+            }
+            Topology::DualHomed {
+                paths,
+                links,
+                server_rate: rate(&s, "server_rate", links.rate)?,
+            }
         }
         _ => Topology::Custom {
             name,
@@ -304,6 +316,7 @@ fn requests(s: &Section<'_>, network: Option<&Network>, context: &Context<'_>) -
         sizes,
         request,
         connections: connections(s)?,
+        first_path: first_path(s)?,
         flows: count(s, "flows", 15_000)?,
     })
 }
@@ -324,6 +337,21 @@ fn arrivals(s: &Section<'_>) -> Result<Arrivals> {
     }
 }
 
+/// `first_path`: a number from 1, or `random`.
+fn first_path(s: &Section<'_>) -> Result<FirstPath> {
+    let want = format!("want a path from 1 to {MAX_INTERFACES}, or \"random\"");
+    let Some(node) = s.node("first_path") else {
+        return Ok(FirstPath::Random);
+    };
+    if node.value == Value::Text("random".to_owned()) {
+        return Ok(FirstPath::Random);
+    }
+    match s.get::<u32>("first_path")? {
+        Some(n) if (1..=MAX_INTERFACES).contains(&n) => Ok(FirstPath::Interface(n - 1)),
+        _ => Err(s.error("first_path", want)),
+    }
+}
+
 fn count(s: &Section<'_>, key: &'static str, default: u64) -> Result<u64> {
     match s.or(key, default)? {
         0 => Err(s.error(key, "found 0, want 1 or more")),
@@ -338,6 +366,17 @@ fn connections(s: &Section<'_>) -> Result<Connections> {
     let per_pair: Option<u32> = s.get("per_pair")?;
     let warm_up: Option<Size> = s.get("warm_up")?;
     let idle: Option<Duration> = s.get("idle")?;
+    let ask = s.choice(
+        "ask",
+        &[
+            ("opening", Ask::Opening),
+            ("at-once", Ask::AtOnce),
+            ("when-joined", Ask::WhenJoined),
+        ],
+    )?;
+    if !new && ask.is_some() {
+        return Err(s.error("ask", "has a meaning with new connections only"));
+    }
     if new {
         for (key, given) in [
             ("per_pair", per_pair.is_some()),
@@ -348,7 +387,7 @@ fn connections(s: &Section<'_>) -> Result<Connections> {
                 return Err(s.error(key, "has no meaning with new connections"));
             }
         }
-        return Ok(Connections::New);
+        return Ok(Connections::New(ask.unwrap_or_default()));
     }
     let per_pair = per_pair.unwrap_or(5);
     if per_pair == 0 || per_pair > 1000 {
@@ -383,6 +422,10 @@ fn sizes(s: &Section<'_>, context: &Context<'_>) -> Result<SizeSampler> {
             [Size(a), Size(b)] if 0 < a && a <= b => Sizes::Uniform(a, b),
             _ => return Err(s.error("sizes", "want two sizes, the smaller first and above 0")),
         },
+        Value::Table(_) if below.is_some() => {
+            return Err(s.error("below", "has no meaning beside max, want only that"));
+        }
+        Value::Table(_) => Sizes::LogNormal(lognormal(&Section::new("traffic.sizes", node)?)?),
         _ => return Err(s.error("sizes", format!("found {}, want {SIZES}", node.kind()))),
     };
     SizeSampler::new(sizes, below).ok_or_else(|| {
@@ -393,8 +436,27 @@ fn sizes(s: &Section<'_>, context: &Context<'_>) -> Result<SizeSampler> {
     })
 }
 
+/// `{ lognormal = MEDIAN, sigma, min, max }`.
+fn lognormal(s: &Section<'_>) -> Result<LogNormal> {
+    let sizes = LogNormal {
+        median: s.need::<Size>("lognormal")?.0,
+        sigma: s.need("sigma")?,
+        min: s.or("min", Size(1))?.0,
+        max: s.or("max", Size(1 << 40))?.0,
+    };
+    s.check()?;
+    if sizes.median == 0 || sizes.min == 0 || sizes.max < sizes.min {
+        return Err(s.error("lognormal", "want a median above 0 and 1B <= min <= max"));
+    }
+    if !(sizes.sigma > 0.0 && sizes.sigma <= 10.0) {
+        return Err(s.error("sigma", format!("found {}, want above 0, at most 10", sizes.sigma)));
+    }
+    Ok(sizes)
+}
+
 const SIZES: &str = "web-search, data-mining, \"file:PATH\", a size such as \"10KB\", \
-                     or two sizes [\"10KB\", \"100KB\"] for a uniform one";
+                     two sizes [\"10KB\", \"100KB\"] for a uniform one, \
+                     or { lognormal = \"48KiB\", sigma = 0.9, min = \"1KiB\", max = \"1MiB\" }";
 
 fn cdf_file(s: &Section<'_>, name: &str, context: &Context<'_>) -> Result<Sizes> {
     let path = context.directory.join(Path::new(name));
@@ -432,6 +494,13 @@ fn incast(s: &Section<'_>, network: Option<&Network>) -> Result<Incast> {
         rounds: count(s, "rounds", 100)?,
     })
 }
+
+/// The controllers that a scenario may set, by name.
+const CONGESTION: [(&str, CongestionKind); 3] = [
+    ("reno", CongestionKind::Reno),
+    ("cubic", CongestionKind::Cubic),
+    ("lia", CongestionKind::Lia),
+];
 
 fn host(s: Section<'_>, context: &Context<'_>) -> Result<(HostSettings, String)> {
     let d = HostSettings::default();
@@ -476,6 +545,7 @@ fn host(s: Section<'_>, context: &Context<'_>) -> Result<(HostSettings, String)>
         timestamps: s.or("timestamps", d.timestamps)?,
         max_window: s.get("max_window")?,
         user_timeout: s.or("user_timeout", d.user_timeout)?,
+        congestion: s.choice("congestion", &CONGESTION)?,
     };
     s.finish()?;
     Ok((host, balancer))

@@ -1,5 +1,6 @@
 //! One point of an experiment with every value resolved: network, loss, traffic, host settings.
 
+use spindle_mptcp::congestion::CongestionKind;
 use spindle_units::{BitRate, Duration};
 
 use crate::workload::SizeSampler;
@@ -39,6 +40,15 @@ pub enum Topology {
         k: u32,
         /// Every link.
         links: LinkSettings,
+    },
+    /// Host "client" with cables P1.. to a router, host "server" with one cable.
+    DualHomed {
+        /// The client's cables.
+        paths: u32,
+        /// Every link, but for the rate of the server's; the RTT is split over four links.
+        links: LinkSettings,
+        /// Rate of the server's cable.
+        server_rate: BitRate,
     },
     /// One of the [`crate::registry::Registry`].
     Custom {
@@ -147,8 +157,32 @@ pub struct Requests {
     pub request: u64,
     /// On which connections.
     pub connections: Connections,
+    /// Which of its interfaces a client's connection starts from.
+    pub first_path: FirstPath,
     /// Requests per transport and seed.
     pub flows: u64,
+}
+
+/// Which interface of a client with several the first subflow of a connection takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FirstPath {
+    /// Always this one, from 0.
+    Interface(u32),
+    /// Drawn for each connection, the same under every transport.
+    #[default]
+    Random,
+}
+
+/// When a request is written on a new connection, and with that when its time starts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ask {
+    /// Together with the opening of the connection: its set-up counts.
+    #[default]
+    Opening,
+    /// Once the connection is established.
+    AtOnce,
+    /// Once all its subflows are up (catalogue T3: runs start when all joins are done).
+    WhenJoined,
 }
 
 /// Who asks whom.
@@ -181,8 +215,8 @@ pub enum Connections {
         /// Idle time after it; longer than a retransmission timeout, so that windows are reset.
         idle: Duration,
     },
-    /// A new one for each request; its set-up counts.
-    New,
+    /// A new one for each request.
+    New(Ask),
 }
 
 /// Synchronised answers.
@@ -231,6 +265,8 @@ pub struct HostSettings {
     pub max_window: Option<u32>,
     /// After how long without progress a connection is given up.
     pub user_timeout: Duration,
+    /// The congestion controller of every subflow; none: the preset's own.
+    pub congestion: Option<CongestionKind>,
 }
 
 /// The initial window.
@@ -249,6 +285,7 @@ impl Topology {
             Self::FusoTestbed(_) => "fuso-testbed",
             Self::Dumbbell { .. } => "dumbbell",
             Self::FatTree { .. } => "fat-tree",
+            Self::DualHomed { .. } => "dual-homed",
             Self::Custom { name, .. } => name,
         }
     }
@@ -259,6 +296,7 @@ impl Topology {
             Self::FusoTestbed(links)
             | Self::Dumbbell { links, .. }
             | Self::FatTree { links, .. }
+            | Self::DualHomed { links, .. }
             | Self::Custom { links, .. } => links,
         }
     }
@@ -279,6 +317,7 @@ impl Default for HostSettings {
             timestamps: false,
             max_window: None,
             user_timeout: Duration::from_secs(60),
+            congestion: None,
         }
     }
 }

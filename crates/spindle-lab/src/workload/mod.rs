@@ -52,6 +52,44 @@ pub enum Sizes {
     Fixed(u64),
     /// Uniform between two sizes in bytes, both included.
     Uniform(u64, u64),
+    /// Lognormal, clipped.
+    LogNormal(LogNormal),
+}
+
+/// A lognormal size: what falls outside the limits becomes the nearer limit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LogNormal {
+    /// Median in bytes, above 0.
+    pub median: u64,
+    /// Standard deviation of the natural logarithm, above 0.
+    pub sigma: f64,
+    /// Smallest size in bytes, 1 or more.
+    pub min: u64,
+    /// Largest size in bytes.
+    pub max: u64,
+}
+
+impl LogNormal {
+    fn sample(&self, rng: &mut Stream) -> u64 {
+        let size = self.median as f64 * (self.sigma * rng.normal()).exp();
+        (size.round() as u64).clamp(self.min, self.max)
+    }
+
+    /// The mean, by the midpoint rule over the standard normal density (relative error below 1e-6).
+    fn mean(&self) -> f64 {
+        const STEPS: u32 = 16_000;
+        const REACH: f64 = 8.0;
+        let width = 2.0 * REACH / f64::from(STEPS);
+        let (mut sum, mut weight) = (0.0, 0.0);
+        for step in 0..STEPS {
+            let z = -REACH + (f64::from(step) + 0.5) * width;
+            let density = (-z * z / 2.0).exp();
+            let size = self.median as f64 * (self.sigma * z).exp();
+            sum += density * size.clamp(self.min as f64, self.max as f64);
+            weight += density;
+        }
+        sum / weight
+    }
 }
 
 impl Sizes {
@@ -85,6 +123,7 @@ impl SizeSampler {
             Sizes::Table(cdf) => cdf.smallest().max(1.0),
             Sizes::Fixed(n) => *n as f64,
             Sizes::Uniform(a, _) => *a as f64,
+            Sizes::LogNormal(l) => l.min as f64,
         };
         // An eighth of a byte and up: a size right at the limit would be sampled almost never.
         below
@@ -99,6 +138,7 @@ impl SizeSampler {
                 Sizes::Table(cdf) => (cdf.quantile(rng.unit()).round() as u64).max(1),
                 Sizes::Fixed(n) => *n,
                 Sizes::Uniform(a, b) => a + rng.below(b - a + 1),
+                Sizes::LogNormal(l) => l.sample(rng),
             };
             if self.below.is_none_or(|limit| size < limit) {
                 return size;
@@ -112,6 +152,8 @@ impl SizeSampler {
             (Sizes::Table(cdf), None) => cdf.mean(),
             (Sizes::Table(cdf), Some(limit)) => cdf.mean_below(limit as f64),
             (Sizes::Fixed(n), _) => *n as f64,
+            // Rejection changes the mean; the reader refuses a limit beside a lognormal size.
+            (Sizes::LogNormal(l), _) => l.mean(),
             (Sizes::Uniform(a, b), limit) => {
                 let top = limit.map_or(*b, |l| (l - 1).min(*b));
                 (*a as f64 + top as f64) / 2.0
@@ -186,6 +228,25 @@ mod tests {
         // 15 % of all flows, thus 27.6 % of those below 100 KB, are exactly six packets.
         let six = drawn.iter().filter(|s| **s == 8760).count() as f64 / n as f64;
         assert!((six - 0.15 / 0.5436).abs() < 0.01, "{six}");
+    }
+
+    #[test]
+    fn lognormal_sizes_have_their_median_mean_and_limits() {
+        let l = LogNormal {
+            median: 48 << 10,
+            sigma: 0.9,
+            min: 1 << 10,
+            max: 1 << 20,
+        };
+        let sampler = SizeSampler::new(Sizes::LogNormal(l), None).unwrap();
+        let mut rng = Stream::from_seed(5);
+        let mut drawn: Vec<u64> = (0..100_000).map(|_| sampler.sample(&mut rng)).collect();
+        drawn.sort_unstable();
+        assert!(drawn[0] >= l.min && drawn[99_999] <= l.max);
+        let median = drawn[50_000] as f64 / l.median as f64;
+        let mean = drawn.iter().sum::<u64>() as f64 / 1e5 / sampler.mean();
+        assert!((median - 1.0).abs() < 0.015, "{median}");
+        assert!((mean - 1.0).abs() < 0.015, "{mean}");
     }
 
     #[test]

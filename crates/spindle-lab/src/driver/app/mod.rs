@@ -1,6 +1,7 @@
 //! The applications of a run: connections opened and warmed, requests issued and answered, flows
 //! measured. Knows stacks, not the network.
 
+mod ask;
 mod prepare;
 
 use std::cmp::Reverse;
@@ -12,6 +13,7 @@ use spindle_units::{Duration, Instant};
 use spindle_wire::Endpoint;
 
 use super::conn::{Conn, Content};
+use crate::experiment::scenario::Ask;
 use crate::metrics::RunResult;
 use crate::registry::Application;
 use crate::rng::Streams;
@@ -28,6 +30,8 @@ const FAREWELL: Duration = Duration::from_secs(2);
 enum Wake {
     /// Issue this flow.
     Issue(u32),
+    /// Stop waiting for the subflows of this flow's connection.
+    AskAnyway(u32),
     /// Stop waiting for connections to be ready.
     Prepared,
     /// Start measuring.
@@ -48,6 +52,8 @@ pub(crate) struct FlowState {
     conns: [u32; 2],
     base_timeouts: u64,
     base_recoveries: u64,
+    /// Whether the request of a connection that had to come up first was written.
+    asked: bool,
     over: bool,
 }
 
@@ -82,6 +88,8 @@ pub(crate) struct Recording {
 pub(crate) struct Usage {
     pub(crate) application: Application,
     pub(crate) config: Arc<Config>,
+    /// Interfaces of each host.
+    pub(crate) interfaces: Vec<u32>,
     pub(crate) content: Content,
 }
 
@@ -115,6 +123,8 @@ pub(crate) struct App {
 
 /// Flow number of warm-up responses.
 const WARM_UP: u32 = u32::MAX;
+/// Flow number of the response that a client which is to wait for its joins asks for before.
+const GREETING: u32 = u32::MAX - 1;
 
 impl App {
     pub(crate) fn new(plan: Plan, usage: Usage, streams: Streams, record: Option<u32>) -> Self {
@@ -137,6 +147,7 @@ impl App {
             conns: [NO_CONN; 2],
             base_timeouts: 0,
             base_recoveries: 0,
+            asked: false,
             over: false,
         };
         Self {
@@ -187,6 +198,7 @@ impl App {
             self.wakes.pop();
             match wake {
                 Wake::Issue(flow) => self.issue(now, flow, stacks),
+                Wake::AskAnyway(flow) => self.ask_anyway(now, flow, stacks),
                 Wake::Prepared => {
                     if self.warming > 0 {
                         self.warming = 0;
@@ -226,6 +238,7 @@ impl App {
                 if let Some(&c) = self.by_handle.get(&(host, handle)) {
                     self.conns[c as usize].connected = true;
                     self.warm_next(now, host, stacks);
+                    self.ask_if_ready(now, c, stacks);
                 }
             }
             Event::SubflowUp { handle, .. } => {
@@ -234,6 +247,7 @@ impl App {
                     if conn.client_host == host {
                         conn.joined += 1;
                         self.warm_next(now, host, stacks);
+                        self.ask_if_ready(now, c, stacks);
                     }
                 }
             }
@@ -284,6 +298,7 @@ impl App {
         for flow in done {
             match flow {
                 WARM_UP => self.warm_up_done(now, c, stacks),
+                GREETING => {}
                 _ => self.done(now, flow, stacks),
             }
         }
@@ -347,7 +362,11 @@ impl App {
         self.flows[flow as usize].issued = Some(now);
         self.flows[flow as usize].conns = conns.map(|c| c.unwrap_or(NO_CONN));
         for c in conns.into_iter().flatten() {
-            self.ask(now, flow, c, planned.bytes, stacks);
+            if planned.connection.is_none() && self.plan.ask != Ask::Opening {
+                self.ask_later(now, flow, c);
+            } else {
+                self.ask(now, flow, c, planned.bytes, stacks);
+            }
         }
         if conns == [None, None] {
             self.give_up(now, flow, stacks);
@@ -459,8 +478,12 @@ impl App {
             return;
         }
         let conn = &mut self.conns[c as usize];
-        let waiting = std::mem::take(&mut conn.waiting);
+        let mut waiting = std::mem::take(&mut conn.waiting);
+        waiting.extend(conn.to_ask.take().map(|flow| (flow, 0)));
         for (flow, _) in waiting {
+            if flow == GREETING {
+                continue;
+            }
             if flow == WARM_UP {
                 self.warmed(now, c, stacks);
                 continue;

@@ -1,11 +1,14 @@
 //! Before the measurement: connections opened, warmed, and left idle.
 
-use spindle_mptcp::Stack;
+use std::sync::Arc;
+
+use spindle_mptcp::{Config, Stack};
 use spindle_units::{Duration, Instant};
+use spindle_wire::Endpoint;
 
 use super::{App, WARM_UP, Wake};
 use crate::driver::conn::Conn;
-use crate::driver::endpoint;
+use crate::driver::{address, endpoint, over_interfaces};
 use crate::registry::Application;
 use crate::rng::Purpose;
 use crate::traffic::Start;
@@ -69,17 +72,20 @@ impl App {
         let mut ports = self.streams.stream(Purpose::Ports, number);
         // RFC 6335: 49152 and up are for such use; more room keeps thousands of connections apart.
         const ATTEMPTS: u32 = 64;
+        let interfaces = self.usage.interfaces[client as usize];
+        let interface = self.plan.interface(&self.streams, number, interfaces);
         for _ in 0..ATTEMPTS {
-            let local = endpoint(client, 10_000 + ports.below(55_000) as u16);
+            let port = 10_000 + ports.below(55_000) as u16;
+            let local = Endpoint::new(address(client, interface), port);
             let taken = self
                 .by_endpoint
                 .get(&local)
                 .is_some_and(|c| !self.conns[*c as usize].dead);
             let remote = endpoint(server, PORT);
-            let config = self.usage.config.clone();
             if taken {
                 continue;
             }
+            let config = self.config_for(client, interface);
             if let Ok(handle) = stacks[client as usize].connect(now, local, remote, config) {
                 self.conns.push(Conn::new(client, server, handle, replica));
                 self.by_handle.insert((client, handle), index);
@@ -89,6 +95,13 @@ impl App {
             }
         }
         None
+    }
+
+    fn config_for(&self, client: u32, interface: u32) -> Arc<Config> {
+        match self.usage.interfaces[client as usize] {
+            1 => self.usage.config.clone(),
+            n => Arc::new(over_interfaces(&self.usage.config, client, n, interface)),
+        }
     }
 
     /// Warms the client's next connection, or, if it was warmed before all its subflows had come

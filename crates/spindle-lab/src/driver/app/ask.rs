@@ -1,0 +1,65 @@
+//! Requests that wait until their new connection, or all its subflows, are up.
+
+use spindle_mptcp::Stack;
+use spindle_units::{Duration, Instant};
+
+use super::{App, GREETING, Wake};
+use crate::experiment::scenario::Ask;
+
+/// How long a request waits for the subflows of its connection (our choice: three SYNs).
+const JOIN_PATIENCE: Duration = Duration::from_secs(7);
+
+impl App {
+    /// The flow is asked for later, by [`Self::ask_if_ready`].
+    pub(super) fn ask_later(&mut self, now: Instant, flow: u32, c: u32) {
+        self.conns[c as usize].to_ask = Some(flow);
+        if self.plan.ask == Ask::WhenJoined {
+            self.wake(now + JOIN_PATIENCE, Wake::AskAnyway(flow));
+        }
+    }
+
+    /// Asks for the flow that waits on the connection if all is up that it waits for. Subflows are
+    /// joined only once data were acknowledged (RFC 8684, section 3.2), so a client that waits for
+    /// them asks for one byte first.
+    pub(super) fn ask_if_ready(&mut self, now: Instant, c: u32, stacks: &mut [Stack]) {
+        let planned = self.usage.config.planned_subflows();
+        let request = self.plan.request;
+        let conn = &mut self.conns[c as usize];
+        if conn.to_ask.is_none() || !conn.connected {
+            return;
+        }
+        if self.plan.ask == Ask::AtOnce || conn.joined + 1 >= planned {
+            self.ask_now(now, c, stacks);
+        } else if conn.received == 0 && conn.waiting.is_empty() {
+            conn.ask(GREETING, request, 1);
+            conn.push_request(now, &mut stacks[conn.client_host as usize]);
+            self.dirty.push(conn.client_host);
+        }
+    }
+
+    /// Patience is over: what waits is asked for on the subflows there are.
+    pub(super) fn ask_anyway(&mut self, now: Instant, flow: u32, stacks: &mut [Stack]) {
+        let conns = self.flows[flow as usize].conns;
+        for c in conns.into_iter().filter(|c| *c != super::NO_CONN) {
+            if self.conns[c as usize].to_ask == Some(flow) {
+                self.ask_now(now, c, stacks);
+            }
+        }
+    }
+
+    fn ask_now(&mut self, now: Instant, c: u32, stacks: &mut [Stack]) {
+        let Some(flow) = self.conns[c as usize].to_ask.take() else {
+            return;
+        };
+        // The flow's time starts here; a second connection of the same request changes nothing.
+        let planned = self.plan.flows[flow as usize];
+        let state = &mut self.flows[flow as usize];
+        if !state.asked {
+            state.asked = true;
+            state.issued = Some(now);
+            let group = &mut self.groups[planned.group as usize];
+            group.first = Some(now);
+        }
+        self.ask(now, flow, c, planned.bytes, stacks);
+    }
+}
