@@ -343,3 +343,64 @@ fn a_syn_lost_twice_starts_from_one_segment() {
         assert_eq!(numbers(&p, &out).len(), sent, "{repeats} repeats");
     }
 }
+
+/// RFC 6937, section 3: with as much to send as the window takes, half a flight leaves while a
+/// flight is delivered, one segment for every two acknowledged and never a burst.
+#[test]
+fn proportional_reduction_sends_one_segment_for_two() {
+    let mut config = window(20);
+    config.loss.prr = true;
+    let (mut p, _) = sending(config, 60);
+    assert_eq!(acked(&mut p, 0, &[(1, 2)]), []);
+    assert_eq!(acked(&mut p, 0, &[(1, 3)]), []);
+    assert_eq!(acked(&mut p, 0, &[(1, 4)]), [0]);
+    let mut sent = Vec::new();
+    for right in 5..=20 {
+        let out = acked(&mut p, 0, &[(1, right)]);
+        assert!(out.len() <= 1, "a burst of {out:?}");
+        sent.extend(out);
+    }
+    // With the repeat of the hole that is ssthresh in flight.
+    assert_eq!(sent, (20..29).collect::<Vec<_>>());
+    acked(&mut p, 20, &[]);
+    assert_eq!(p.info().ssthresh, 10 * u64::from(MSS));
+}
+
+/// RFC 2018, section 8: a timeout whose first segment is SACKed means that the receiver has thrown
+/// away what it SACKed: all is repeated, SACKed or not.
+#[test]
+fn a_receiver_that_reneged_gets_everything_again() {
+    let (mut p, _) = sending(window(5), 5);
+    // The second to the fifth are SACKed; the first is lost, repeated, and acknowledged alone.
+    acked(&mut p, 0, &[(1, 5)]);
+    acked(&mut p, 1, &[]);
+    let (_, out) = p.wait();
+    assert_eq!(
+        numbers(&p, &out),
+        [1],
+        "the timer fires although 1 was SACKed"
+    );
+    let mut again = Vec::new();
+    for upto in 2..=4 {
+        again.extend(acked(&mut p, upto, &[]));
+    }
+    assert_eq!(again, [2, 3, 4]);
+}
+
+/// RFC 8257, section 3.2: with DCTCP the mark of each segment is echoed in its acknowledgement, and
+/// no CWR is waited for.
+#[test]
+fn dctcp_echoes_exactly_what_was_marked() {
+    let mut config = window(10);
+    config.tcp.ecn = EcnMode::Dctcp;
+    let (mut p, _) = Peer::connecting(config);
+    let answer = p.syn(Flags::SYN | Flags::ACK | Flags::ECE);
+    p.seq = p.seq + 1;
+    p.after(RTT, answer);
+    for marked in [false, true, true, false, true] {
+        let mut seg = p.data(MSS);
+        seg.ecn = if marked { Ecn::Ce } else { Ecn::Ect0 };
+        let ack = one(p.push(seg));
+        assert_eq!(ack.flags.contains(Flags::ECE), marked);
+    }
+}
