@@ -22,6 +22,7 @@
 
 mod budget;
 mod checksum;
+mod encapsulation;
 mod endpoint;
 mod error;
 mod flow;
@@ -38,6 +39,10 @@ mod udp;
 
 pub use checksum::{
     Checksum, dss_checksum, dss_checksum_of, dss_pseudo_header, same_checksum, update_checksum,
+};
+pub use encapsulation::{
+    ENCAPSULATION_HEADER_LEN, ENCAPSULATION_VERSION, EncapsulationError, EncapsulationHeader,
+    EncapsulationKind,
 };
 pub use endpoint::{Ecn, Endpoint};
 pub use error::{EncodeError, ParseError};

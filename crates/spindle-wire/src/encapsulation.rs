@@ -1,0 +1,412 @@
+//! TCP segments in UDP: the header in front of a segment, and the small messages that keep a path
+//! (`docs/wire/encapsulation.md` has the diagrams).
+//!
+//! A datagram is a header of 12 bytes and what its type says: a whole TCP segment with its ports
+//! and a checksum field of zero (UDP's own checksum covers it), or a message about the path.
+
+use std::net::IpAddr;
+
+use bytes::Bytes;
+use thiserror::Error;
+
+use crate::{Checksums, Ecn, EncodeError, ParseError, Segment};
+
+/// Version byte: the first of a datagram. RFC 9443 (section 2) leaves 4 to 15 to nobody, so it is
+/// told from STUN (0-3), ZRTP (16-19), DTLS (20-63), TURN (64-79), QUIC and RTP (64-255).
+pub const ENCAPSULATION_VERSION: u8 = 8;
+/// Bytes of the header.
+pub const ENCAPSULATION_HEADER_LEN: usize = 12;
+/// The two bytes before the id: junk that happens to begin with the version fails on them.
+const MAGIC: u16 = 0x5370;
+/// Bytes of the number in a challenge, its reply and a probe.
+const NUMBER_LEN: usize = 8;
+
+const DATA: u8 = 0;
+const CHALLENGE: u8 = 1;
+const CHALLENGE_REPLY: u8 = 2;
+const PROBE: u8 = 3;
+const PROBE_ACK: u8 = 4;
+
+/// What a datagram is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EncapsulationKind {
+    /// A TCP segment; the ECN field of the packet that it would be without the encapsulation (the
+    /// inner header's of RFC 6040).
+    Data(Ecn),
+    /// Whoever gets this at the address it was sent to sends the number back.
+    Challenge(u64),
+    /// The number of a challenge.
+    ChallengeReply(u64),
+    /// Padded to the size that is tried (RFC 8899, section 4.1); the number tells probes apart.
+    Probe(u64),
+    /// A probe with this number arrived and had this many bytes of UDP payload.
+    ProbeAck {
+        /// The probe's number.
+        number: u64,
+        /// Bytes of UDP payload, 20 to 65 507.
+        size: u16,
+    },
+}
+
+/// The header of a datagram, with the message if it is not a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EncapsulationHeader {
+    /// The encapsulation id: chosen by the client, one for each subflow, never 0.
+    pub id: u64,
+    /// What follows.
+    pub kind: EncapsulationKind,
+}
+
+/// Why a datagram is none of Spindle's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum EncapsulationError {
+    /// It ends before the header or message does.
+    #[error("{what} needs {needed} bytes, but the datagram has {found}")]
+    Truncated {
+        /// What does not fit.
+        what: &'static str,
+        /// Bytes it takes, the header's included.
+        needed: usize,
+        /// Bytes there are.
+        found: usize,
+    },
+    /// Another protocol, or another version.
+    #[error("version byte {found}; expected {ENCAPSULATION_VERSION}")]
+    Version {
+        /// The byte.
+        found: u8,
+    },
+    /// The bytes before the id are not the fixed ones.
+    #[error("bytes 2 and 3 are {found:#06x}; expected {MAGIC:#06x}")]
+    Magic {
+        /// The bytes.
+        found: u16,
+    },
+    /// No such type.
+    #[error("type {found} at byte 1; expected 0 to {PROBE_ACK}, with ECN bits on type 0 only")]
+    Type {
+        /// The whole byte.
+        found: u8,
+    },
+    /// The id is 0.
+    #[error("encapsulation id 0, which no subflow has")]
+    ZeroId,
+    /// The datagram is longer than its type says.
+    #[error("a message of {expected} bytes in a datagram of {found}")]
+    Trailing {
+        /// Bytes of the message with its header.
+        expected: usize,
+        /// Bytes there are.
+        found: usize,
+    },
+    /// The segment in it is malformed; offsets count from the TCP header's start.
+    #[error("the segment in it: {0}")]
+    Segment(#[from] ParseError),
+}
+
+impl EncapsulationHeader {
+    /// The header of a segment.
+    pub const fn data(id: u64, ecn: Ecn) -> Self {
+        Self {
+            id,
+            kind: EncapsulationKind::Data(ecn),
+        }
+    }
+
+    /// Appends the header and, if it is not a segment's, the message. A probe is to be padded with
+    /// zeros by the caller.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let (kind, number) = match self.kind {
+            EncapsulationKind::Data(ecn) => (DATA | ecn.bits() << 6, None),
+            EncapsulationKind::Challenge(n) => (CHALLENGE, Some(n)),
+            EncapsulationKind::ChallengeReply(n) => (CHALLENGE_REPLY, Some(n)),
+            EncapsulationKind::Probe(n) => (PROBE, Some(n)),
+            EncapsulationKind::ProbeAck { number, .. } => (PROBE_ACK, Some(number)),
+        };
+        out.extend_from_slice(&[ENCAPSULATION_VERSION, kind]);
+        out.extend_from_slice(&MAGIC.to_be_bytes());
+        out.extend_from_slice(&self.id.to_be_bytes());
+        if let Some(n) = number {
+            out.extend_from_slice(&n.to_be_bytes());
+        }
+        if let EncapsulationKind::ProbeAck { size, .. } = self.kind {
+            out.extend_from_slice(&size.to_be_bytes());
+        }
+    }
+
+    /// Reads the header of a datagram, with the message if it is not a segment's. The segment
+    /// begins at byte [`ENCAPSULATION_HEADER_LEN`] and ends with the datagram.
+    ///
+    /// # Errors
+    /// Any [`EncapsulationError`] but `Segment`.
+    pub fn parse(datagram: &[u8]) -> Result<Self, EncapsulationError> {
+        let found = datagram.len();
+        let Some(h) = datagram.first_chunk::<ENCAPSULATION_HEADER_LEN>() else {
+            let (what, needed) = ("the header", ENCAPSULATION_HEADER_LEN);
+            return Err(EncapsulationError::Truncated {
+                what,
+                needed,
+                found,
+            });
+        };
+        if h[0] != ENCAPSULATION_VERSION {
+            return Err(EncapsulationError::Version { found: h[0] });
+        }
+        let magic = u16::from_be_bytes([h[2], h[3]]);
+        if magic != MAGIC {
+            return Err(EncapsulationError::Magic { found: magic });
+        }
+        let [_, _, _, _, id @ ..] = *h;
+        let id = u64::from_be_bytes(id);
+        if id == 0 {
+            return Err(EncapsulationError::ZeroId);
+        }
+        let kind = match h[1] {
+            t if t & 0x3f == DATA => EncapsulationKind::Data(Ecn::from_bits(t >> 6)),
+            CHALLENGE => {
+                exactly(datagram, NUMBER_LEN)?;
+                EncapsulationKind::Challenge(number(datagram)?)
+            }
+            CHALLENGE_REPLY => {
+                exactly(datagram, NUMBER_LEN)?;
+                EncapsulationKind::ChallengeReply(number(datagram)?)
+            }
+            PROBE => EncapsulationKind::Probe(number(datagram)?),
+            PROBE_ACK => {
+                let at = exactly(datagram, NUMBER_LEN + 2)? - 2;
+                EncapsulationKind::ProbeAck {
+                    number: number(datagram)?,
+                    size: u16::from_be_bytes([datagram[at], datagram[at + 1]]),
+                }
+            }
+            found => return Err(EncapsulationError::Type { found }),
+        };
+        Ok(Self { id, kind })
+    }
+}
+
+/// The number after the header.
+fn number(datagram: &[u8]) -> Result<u64, EncapsulationError> {
+    match datagram[ENCAPSULATION_HEADER_LEN..].first_chunk::<NUMBER_LEN>() {
+        Some(n) => Ok(u64::from_be_bytes(*n)),
+        None => Err(EncapsulationError::Truncated {
+            what: "the message",
+            needed: ENCAPSULATION_HEADER_LEN + NUMBER_LEN,
+            found: datagram.len(),
+        }),
+    }
+}
+
+/// Holds the datagram to a message of `len` bytes after the header; returns the whole length.
+fn exactly(datagram: &[u8], len: usize) -> Result<usize, EncapsulationError> {
+    let (expected, found) = (ENCAPSULATION_HEADER_LEN + len, datagram.len());
+    if found < expected {
+        let (what, needed) = ("the message", expected);
+        return Err(EncapsulationError::Truncated {
+            what,
+            needed,
+            found,
+        });
+    }
+    if found > expected {
+        return Err(EncapsulationError::Trailing { expected, found });
+    }
+    Ok(expected)
+}
+
+impl Segment {
+    /// Bytes of the datagram (UDP payload) that carries the segment.
+    pub fn encapsulated_len(&self) -> usize {
+        ENCAPSULATION_HEADER_LEN + self.tcp_header_len() + self.payload.len()
+    }
+
+    /// Appends the datagram that carries the segment: header, TCP header with a checksum of zero,
+    /// payload. The addresses are not carried.
+    ///
+    /// # Errors
+    /// [`EncodeError`] about the options; nothing is appended then.
+    pub fn encapsulate(&self, id: u64, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        let start = out.len();
+        out.reserve(self.encapsulated_len());
+        EncapsulationHeader::data(id, self.ecn).encode(out);
+        let words = (self.tcp_header_len() / 4) as u16;
+        out.extend_from_slice(&self.src.port.to_be_bytes());
+        out.extend_from_slice(&self.dst.port.to_be_bytes());
+        out.extend_from_slice(&self.seq.0.to_be_bytes());
+        out.extend_from_slice(&self.ack.0.to_be_bytes());
+        out.extend_from_slice(&(words << 12 | (self.flags.0 & 0x01ff)).to_be_bytes());
+        out.extend_from_slice(&self.window.to_be_bytes());
+        out.extend_from_slice(&[0, 0]);
+        out.extend_from_slice(&self.urgent.to_be_bytes());
+        if let Err(e) = self.options.encode(out) {
+            out.truncate(start);
+            return Err(e);
+        }
+        self.payload.write(out);
+        Ok(())
+    }
+
+    /// Reads the segment of a datagram whose header was parsed; it shares the datagram's memory.
+    /// `ecn` is the combined field ([`Ecn::decapsulated`]). The TCP checksum is not looked at.
+    ///
+    /// # Errors
+    /// [`EncapsulationError::Truncated`] and `Segment`.
+    pub fn decapsulate(
+        addresses: (IpAddr, IpAddr),
+        ecn: Ecn,
+        datagram: &Bytes,
+    ) -> Result<Self, EncapsulationError> {
+        if datagram.len() < ENCAPSULATION_HEADER_LEN {
+            return Err(EncapsulationError::Truncated {
+                what: "the header",
+                needed: ENCAPSULATION_HEADER_LEN,
+                found: datagram.len(),
+            });
+        }
+        let tcp = datagram.slice(ENCAPSULATION_HEADER_LEN..);
+        Ok(Self::from_tcp(addresses, ecn, &tcp, Checksums::Trust)?)
+    }
+}
+
+impl Ecn {
+    /// The field of a packet that leaves a tunnel, from that of the inner header and that of the
+    /// outer (RFC 6040, figure 4); `None`: it is to be dropped, as a mark would be lost.
+    pub const fn decapsulated(inner: Self, outer: Self) -> Option<Self> {
+        match (inner, outer) {
+            (Self::NotEct, Self::Ce) => None,
+            (Self::NotEct, _) => Some(Self::NotEct),
+            (Self::Ce, _) | (_, Self::Ce) => Some(Self::Ce),
+            (Self::Ect0, Self::Ect1) => Some(Self::Ect1),
+            (inner, _) => Some(inner),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Endpoint, Flags, Payload, SeqNumber, Timestamps};
+    use proptest::prelude::*;
+
+    fn kinds() -> impl Strategy<Value = EncapsulationKind> {
+        prop_oneof![
+            (0u8..4).prop_map(|b| EncapsulationKind::Data(Ecn::from_bits(b))),
+            any::<u64>().prop_map(EncapsulationKind::Challenge),
+            any::<u64>().prop_map(EncapsulationKind::ChallengeReply),
+            any::<u64>().prop_map(EncapsulationKind::Probe),
+            (any::<u64>(), any::<u16>())
+                .prop_map(|(number, size)| EncapsulationKind::ProbeAck { number, size }),
+        ]
+    }
+
+    fn segment(ports: (u16, u16), numbers: (u32, u32), flags: u16, payload: Vec<u8>) -> Segment {
+        let at = |port| Endpoint::new(IpAddr::from([10, 0, 0, 1]), port);
+        let mut s = Segment::new(at(ports.0), at(ports.1));
+        (s.seq, s.ack) = (SeqNumber(numbers.0), SeqNumber(numbers.1));
+        s.flags = Flags(flags);
+        s.window = 77;
+        s.options.timestamps = Some(Timestamps { value: 1, echo: 2 });
+        if !payload.is_empty() {
+            s.payload = Payload::from(payload);
+        }
+        s
+    }
+
+    proptest! {
+        #[test]
+        fn headers_come_back(id in 1u64.., kind in kinds(), padding in 0usize..50) {
+            let header = EncapsulationHeader { id, kind };
+            let mut out = Vec::new();
+            header.encode(&mut out);
+            if matches!(kind, EncapsulationKind::Data(_) | EncapsulationKind::Probe(_)) {
+                out.resize(out.len() + padding, 0);
+            }
+            prop_assert_eq!(EncapsulationHeader::parse(&out), Ok(header));
+        }
+
+        #[test]
+        fn any_bytes_are_a_value_or_an_error(
+            mut bytes in prop::collection::vec(any::<u8>(), 0..80),
+            ours in any::<bool>(),
+        ) {
+            if ours && bytes.len() > 3 {
+                (bytes[0], bytes[1]) = (ENCAPSULATION_VERSION, bytes[1] % 8);
+                bytes[2..4].copy_from_slice(&MAGIC.to_be_bytes());
+            }
+            if let Ok(header) = EncapsulationHeader::parse(&bytes) {
+                let mut out = Vec::new();
+                header.encode(&mut out);
+                prop_assert_eq!(&out[..], &bytes[..out.len()]);
+            }
+            let here = IpAddr::from([10, 0, 0, 1]);
+            let _ = Segment::decapsulate((here, here), Ecn::NotEct, &bytes.into());
+        }
+
+        #[test]
+        fn segments_come_back(
+            ports in any::<(u16, u16)>(), numbers in any::<(u32, u32)>(), flags in 0u16..512,
+            payload in prop::collection::vec(any::<u8>(), 0..100), ecn in 0u8..4, id in 1u64..,
+        ) {
+            let mut s = segment(ports, numbers, flags & !Flags::SYN.0, payload);
+            s.ecn = Ecn::from_bits(ecn);
+            let mut out = Vec::new();
+            s.encapsulate(id, &mut out).expect("it can be written");
+            prop_assert_eq!(out.len(), s.encapsulated_len());
+            prop_assert_eq!(&out[28..30], &[0, 0]);
+            let header = EncapsulationHeader::parse(&out).expect("a header");
+            prop_assert_eq!(header, EncapsulationHeader::data(id, s.ecn));
+            let read = Segment::decapsulate((s.src.addr, s.dst.addr), s.ecn, &out.into());
+            prop_assert_eq!(read, Ok(s));
+        }
+    }
+
+    #[test]
+    fn what_is_none_of_ours_is_named() {
+        let mut ours = Vec::new();
+        let kind = EncapsulationKind::Challenge(5);
+        EncapsulationHeader { id: 9, kind }.encode(&mut ours);
+        let broken = |change: fn(&mut Vec<u8>)| {
+            let mut bytes = ours.clone();
+            change(&mut bytes);
+            EncapsulationHeader::parse(&bytes).expect_err("none of ours")
+        };
+        use EncapsulationError as E;
+        assert_eq!(broken(|b| b[0] = 22), E::Version { found: 22 });
+        assert_eq!(broken(|b| b[1] = 5), E::Type { found: 5 });
+        assert_eq!(broken(|b| b[1] = 0x41), E::Type { found: 0x41 });
+        assert_eq!(broken(|b| b[2] = 0), E::Magic { found: 0x70 });
+        assert_eq!(broken(|b| b[4..12].fill(0)), E::ZeroId);
+        let trailing = E::Trailing {
+            expected: 20,
+            found: 21,
+        };
+        assert_eq!(broken(|b| b.push(0)), trailing);
+        assert!(matches!(
+            broken(|b| b.truncate(19)),
+            E::Truncated {
+                needed: 20,
+                found: 19,
+                ..
+            }
+        ));
+        assert!(matches!(
+            broken(|b| b.truncate(11)),
+            E::Truncated { needed: 12, .. }
+        ));
+    }
+
+    #[test]
+    fn marks_survive_the_way_out_of_the_tunnel() {
+        use Ecn::{Ce, Ect0, Ect1, NotEct};
+        let row = |inner| [NotEct, Ect0, Ect1, Ce].map(|outer| Ecn::decapsulated(inner, outer));
+        // RFC 6040, figure 4, line by line.
+        assert_eq!(
+            row(NotEct),
+            [Some(NotEct), Some(NotEct), Some(NotEct), None]
+        );
+        assert_eq!(row(Ect0), [Some(Ect0), Some(Ect0), Some(Ect1), Some(Ce)]);
+        assert_eq!(row(Ect1), [Some(Ect1), Some(Ect1), Some(Ect1), Some(Ce)]);
+        assert_eq!(row(Ce), [Some(Ce); 4]);
+    }
+}
