@@ -28,6 +28,14 @@ pub enum NetError {
     /// No port is free for a listener on this address.
     #[error("no free port to listen on at {0}; name one")]
     NoListeningPort(std::net::IpAddr),
+    /// Own address and the peer's are of different families.
+    #[error("{local} cannot reach {remote}: they are not of the same address family")]
+    Families {
+        /// Own address.
+        local: std::net::IpAddr,
+        /// The peer.
+        remote: SocketAddr,
+    },
     /// The system refused something.
     #[error("{what}: {source}")]
     System {
@@ -59,6 +67,7 @@ impl NetError {
             Self::Stack(StackError::TooManyConnections(_)) => io::ErrorKind::QuotaExceeded,
             Self::Stack(StackError::NotConnected) | Self::Closed => io::ErrorKind::NotConnected,
             Self::Connection { reason, .. } => kind_of(*reason),
+            Self::Families { .. } => io::ErrorKind::InvalidInput,
             Self::System { source, .. } => source.kind(),
         }
     }

@@ -397,3 +397,24 @@ async fn the_data_path_ends_with_its_last_handle_once_all_is_delivered() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn an_idle_data_path_sleeps() {
+    in_time(async {
+        let mut w = World::new("mptcp-2").await;
+        let (mut client, mut server) = w.connected().await;
+        client.write_all(&pattern(100_000)).await.expect("room");
+        server
+            .read_exact(&mut vec![0; 100_000])
+            .await
+            .expect("the bytes");
+        client.subflows_up(2).await.expect("two subflows");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let before = w.server.counters().await.expect("totals").turns;
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        let turns = w.server.counters().await.expect("totals").turns - before;
+        // A spinning thread makes a hundred thousand.
+        assert!(turns < 1000, "{turns} turns while idle");
+    })
+    .await;
+}

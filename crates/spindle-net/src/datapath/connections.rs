@@ -338,6 +338,7 @@ impl Driver {
             sent,
             bytes_received: received,
             path_signals: self.path_signals,
+            turns: self.turns,
         }
     }
 

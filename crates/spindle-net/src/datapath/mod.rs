@@ -55,6 +55,9 @@ pub(crate) struct Driver {
     ended: bool,
     /// ICMP errors and learnt MTUs that the stack was told.
     path_signals: u64,
+    turns: u64,
+    /// Why it ended, if not as it was told to.
+    failure: Option<String>,
 }
 
 impl Driver {
@@ -77,25 +80,24 @@ impl Driver {
             released: false,
             ended: false,
             path_signals: 0,
+            turns: 0,
+            failure: None,
         })
     }
 
     /// Runs until it is told to end or the link breaks.
     pub(crate) fn run(mut self) {
-        let end = self.turns();
-        let why = end.err().map(|e| {
+        if let Err(e) = self.turns() {
             tracing::error!(error = %e, "the data path's link failed");
-            e.to_string()
-        });
-        self.listeners.clear();
-        self.queue.stop(why);
-        self.connections.stop_all();
+            self.failure = Some(e.to_string());
+        }
     }
 
     fn turns(&mut self) -> io::Result<()> {
         let mut events = Events::new();
         let mut busy = false;
         while !self.ended {
+            self.turns += 1;
             self.wait(&mut events, busy)?;
             busy = self.receive(&events)?;
             self.commands();
@@ -190,6 +192,20 @@ impl Driver {
             };
             self.command(command);
         }
+    }
+}
+
+impl Drop for Driver {
+    /// Nobody is left waiting, however the thread ends.
+    fn drop(&mut self) {
+        let why = if std::thread::panicking() {
+            Some("a defect of the data path; its thread panicked".to_owned())
+        } else {
+            self.failure.take()
+        };
+        self.listeners.clear();
+        self.queue.stop(why);
+        self.connections.stop_all();
     }
 }
 

@@ -24,6 +24,9 @@ const GATHER_BELOW: usize = 16 << 10;
 /// Size of such a piece.
 const GATHER_PIECE: usize = 64 << 10;
 
+/// Received pieces are joined while together they are no longer than this: about three segments.
+const JOIN_UP_TO: usize = 4096;
+
 /// Bytes a pipe holds in each direction, beyond the stack's own buffers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
@@ -344,11 +347,28 @@ impl State {
         self.room.inbound.saturating_sub(self.inbound_bytes)
     }
 
-    /// Bytes from the stack; of no use to a pipe whose owner is gone.
+    /// Bytes from the stack; of no use to a pipe whose owner is gone. Small pieces are joined: a
+    /// peer that sends single bytes must not make us keep an entry for each.
     pub(crate) fn deliver(&mut self, piece: Bytes) {
-        if !self.released && !piece.is_empty() {
-            self.inbound_bytes += piece.len();
-            self.inbound.push_back(piece);
+        if self.released || piece.is_empty() {
+            return;
+        }
+        self.inbound_bytes += piece.len();
+        let joins = |last: &Bytes| last.len() + piece.len() <= JOIN_UP_TO;
+        match self.inbound.pop_back() {
+            Some(last) if joins(&last) => {
+                let mut joined = last.try_into_mut().unwrap_or_else(|shared| {
+                    let mut copy = BytesMut::with_capacity(JOIN_UP_TO);
+                    copy.extend_from_slice(&shared);
+                    copy
+                });
+                joined.extend_from_slice(&piece);
+                self.inbound.push_back(joined.freeze());
+            }
+            last => {
+                self.inbound.extend(last);
+                self.inbound.push_back(piece);
+            }
         }
     }
 
@@ -403,5 +423,64 @@ fn set_waker(slot: &mut Option<Waker>, cx: &Context<'_>) {
     match slot {
         Some(w) => w.clone_from(cx.waker()),
         None => *slot = Some(cx.waker().clone()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pipe() -> Arc<Pipe> {
+        let poller = Arc::new(polling::Poller::new().expect("a poller"));
+        Pipe::new(Arc::new(Queue::new(poller)), Room::of(&Config::default()))
+    }
+
+    #[test]
+    fn single_bytes_are_joined_and_large_pieces_kept() {
+        let pipe = pipe();
+        let mut s = pipe.lock();
+        let large = Bytes::from(vec![1; 60_000]);
+        s.deliver(large.clone());
+        for i in 0..10_000 {
+            s.deliver(Bytes::from(vec![i as u8]));
+        }
+        s.deliver(large.clone());
+        assert_eq!(s.inbound.len(), 2 + 10_000usize.div_ceil(JOIN_UP_TO));
+        assert_eq!(s.inbound[0].as_ptr(), large.as_ptr(), "not copied");
+        let all: Vec<u8> = s.inbound.iter().flatten().copied().collect();
+        assert_eq!(all.len(), s.inbound_bytes);
+        assert!(
+            all[60_000..70_000]
+                .iter()
+                .enumerate()
+                .all(|(i, b)| *b == i as u8)
+        );
+    }
+
+    #[test]
+    fn small_writes_are_gathered_in_order_with_large_ones() {
+        let pipe = pipe();
+        let mut s = pipe.lock();
+        let data: Vec<u8> = (0..200_000u32).map(|i| (i % 251) as u8).collect();
+        let mut at = 0;
+        for len in [1, 2, 3, 20_000, 5, 60_000, 10_000, 50_000, 59_989] {
+            s.append(&data[at..at + len]);
+            at += len;
+        }
+        assert_eq!(at, data.len());
+        let mut out = Vec::new();
+        let mut pieces = 0;
+        while let Some(piece) = s.next_outbound() {
+            pieces += 1;
+            // Half of it is not taken at first.
+            let half = piece.len() / 2;
+            out.extend_from_slice(&piece[..half]);
+            s.sent(half, piece.slice(half..));
+            let rest = s.next_outbound().unwrap_or_default();
+            out.extend_from_slice(&rest);
+            s.sent(rest.len(), Bytes::new());
+        }
+        assert!(out == data && s.all_given());
+        assert_eq!(pieces, 7);
     }
 }

@@ -97,6 +97,8 @@ pub struct NetworkCounters {
     pub bytes_received: u64,
     /// MTUs learnt and ICMP errors received.
     pub path_signals: u64,
+    /// Turns of the data path: how often it woke up, or went on without sleep.
+    pub turns: u64,
 }
 
 struct Inner {
@@ -194,13 +196,16 @@ impl Network {
     ///
     /// # Errors
     /// [`NetError::Connection`] if it is refused or times out, [`NetError::Stack`] at the stack's
-    /// limits, [`NetError::Stopped`].
+    /// limits, [`NetError::Families`], [`NetError::Stopped`].
     pub async fn connect(
         &self,
         local: IpAddr,
         remote: SocketAddr,
         config: Arc<Config>,
     ) -> Result<TcpStream, NetError> {
+        if local.is_ipv4() != remote.is_ipv4() {
+            return Err(NetError::Families { local, remote });
+        }
         let pipe = Pipe::new(self.inner.queue.clone(), Room::of(&config));
         // From here on dropping it closes the connection.
         let stream = TcpStream::new(pipe.clone());

@@ -83,7 +83,7 @@ impl Batch {
             pieces,
             bytes,
             size,
-            complete: bytes == 0 || bytes % size != 0 || !plain(&segment),
+            complete: bytes == 0 || !bytes.is_multiple_of(size) || !plain(&segment),
             first: segment,
         });
         Ok(())
@@ -156,10 +156,10 @@ impl Pending {
 
     fn add(&mut self, s: Segment) {
         let len = s.payload.len();
-        self.first.flags = self.first.flags | s.flags;
+        self.first.flags |= s.flags;
         self.bytes += len;
         self.next = self.next + len as u32;
-        self.complete = len % self.size != 0;
+        self.complete = !len.is_multiple_of(self.size);
         self.pieces.push(match s.payload {
             Payload::Bytes(b) => b,
             p => p.to_bytes(),
