@@ -14,7 +14,7 @@ use netns::{
 use spindle_mptcp::{Config, ConnectionInfo, PathManager, StackConfig, preset};
 use spindle_net::setup::{Dnat, SetupError, SetupOptions, SourceRoute, setup};
 use spindle_net::tun::TunOptions;
-use spindle_net::{ListenOptions, Network, NetworkConfig, TcpListener, TcpStream};
+use spindle_net::{Link, ListenOptions, Network, NetworkConfig, TcpListener, TcpStream};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
@@ -32,7 +32,7 @@ fn run<F: Future>(what: F) -> F::Output {
         .expect("it takes too long")
 }
 
-fn network(link: spindle_net::tun::TunLink, addresses: &[&str]) -> Network {
+fn network(link: impl Link + 'static, addresses: &[&str]) -> Network {
     let stack = StackConfig {
         addresses: addresses.iter().map(|a| address(a)).collect(),
         ..StackConfig::default()
@@ -51,11 +51,12 @@ fn config(name: &str) -> Arc<Config> {
 }
 
 async fn listen(network: &Network, at: &str, name: &str) -> TcpListener {
+    listen_with(network, at, config(name)).await
+}
+
+async fn listen_with(network: &Network, at: &str, config: Arc<Config>) -> TcpListener {
     network
-        .listen(
-            at.parse().expect("an address"),
-            ListenOptions::new(config(name)),
-        )
+        .listen(at.parse().expect("an address"), ListenOptions::new(config))
         .await
         .expect("a listener")
 }
@@ -135,6 +136,43 @@ fn a_kernel_mptcp_client_uses_two_paths() {
                 }
                 network.shutdown().await;
             });
+        }
+    });
+}
+
+#[test]
+fn every_byte_arrives_over_lossy_paths() {
+    const NAME: &str = "every_byte_arrives_over_lossy_paths";
+    const BYTES: usize = 1 << 20;
+    within(NAME, || {
+        if kernel_mptcp(NAME) {
+            ip("mptcp limits set subflow 4 add_addr_accepted 4");
+            ip("mptcp endpoint add 10.1.1.1 subflow");
+        }
+        let mut seed = 0;
+        for name in ["tcp", "rack", "mptcp", "fuso"] {
+            for burst in [0, 20_000] {
+                seed += 1;
+                let mut config = preset(name).expect("a preset").config;
+                config.tcp.burst = burst;
+                let (link, _guard) = device(false);
+                let lossy = netns::lossy::Lossy::new(link, seed, 0.02);
+                run(async {
+                    let network = network(lossy, &[]);
+                    let mut listener = listen_with(&network, "10.7.0.1:80", Arc::new(config)).await;
+                    let to = listener.local_addr();
+                    let client = tokio::task::spawn_blocking(move || {
+                        let data = pattern(BYTES);
+                        let got = exchange(&kernel_connect(to, true), &data);
+                        assert!(got == data, "{} bytes came back", got.len());
+                    });
+                    let (stream, _) = listener.accept().await.expect("a connection");
+                    let info = echo(stream).await;
+                    client.await.expect("the client");
+                    assert_eq!(info.received, BYTES as u64, "{name}, bursts of {burst}");
+                    network.shutdown().await;
+                });
+            }
         }
     });
 }

@@ -1,5 +1,7 @@
 //! Runs a test in a network namespace of its own, which goes with its process.
 
+pub(crate) mod lossy;
+
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::MetadataExt;
 use std::process::Command;

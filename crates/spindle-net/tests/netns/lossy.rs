@@ -1,0 +1,77 @@
+//! A link that loses single packets of another, each direction by its own random stream.
+
+use std::io;
+use std::sync::Arc;
+
+use polling::Poller;
+use rand_core::{RngCore, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use spindle_net::{Arrival, Link, LinkCounters};
+use spindle_units::Instant;
+use spindle_wire::Segment;
+
+pub(crate) struct Lossy<L> {
+    link: L,
+    rng: [Xoshiro256PlusPlus; 2],
+    /// Of 2^32 packets so many are lost.
+    threshold: u32,
+}
+
+impl<L: Link> Lossy<L> {
+    pub(crate) fn new(link: L, seed: u64, probability: f64) -> Self {
+        Self {
+            link,
+            rng: [0, 1].map(|way| Xoshiro256PlusPlus::seed_from_u64(2 * seed + way)),
+            threshold: (probability * f64::from(u32::MAX)) as u32,
+        }
+    }
+}
+
+fn lost(rng: &mut Xoshiro256PlusPlus, threshold: u32) -> bool {
+    rng.next_u32() < threshold
+}
+
+impl<L: Link> Link for Lossy<L> {
+    fn register(&mut self, poller: &Arc<Poller>) -> io::Result<()> {
+        self.link.register(poller)
+    }
+
+    fn receive(
+        &mut self,
+        now: Instant,
+        key: usize,
+        sink: &mut dyn FnMut(Arrival),
+    ) -> io::Result<bool> {
+        let (rng, threshold) = (&mut self.rng[0], self.threshold);
+        self.link.receive(now, key, &mut |arrival| {
+            if !lost(rng, threshold) {
+                sink(arrival);
+            }
+        })
+    }
+
+    fn send(&mut self, now: Instant, segment: Segment) {
+        for piece in segment.pieces() {
+            if !lost(&mut self.rng[1], self.threshold) {
+                self.link.send(now, piece);
+            }
+        }
+    }
+
+    fn flush(&mut self, now: Instant) -> io::Result<()> {
+        self.link.flush(now)
+    }
+
+    fn mss(&self) -> u32 {
+        self.link.mss()
+    }
+
+    fn burst(&self) -> u32 {
+        // Also where the device would not take them whole: that is what is tested.
+        64_000
+    }
+
+    fn counters(&self) -> LinkCounters {
+        self.link.counters()
+    }
+}
