@@ -57,10 +57,17 @@ pub struct TcpConfig {
     /// its `segment_size` for the device to cut up (RFC 8684, section 3.3.1: a mapping is not bound
     /// to a segment). Below two segments each leaves by itself, as by default.
     pub burst: u32,
+    /// Pacing: what the window lets out leaves at 2.0 cwnd a smoothed RTT in slow start and at 1.2
+    /// later (as in Linux), not all at once. Off by default.
+    pub pacing: bool,
     /// Receive buffer in bytes: the largest window offered.
     pub receive_buffer: usize,
     /// Send buffer in bytes.
     pub send_buffer: usize,
+    /// Both buffers begin small and grow with what the connection uses, up to the sizes given: the
+    /// one for sending to twice what all paths hold, the one for receiving to twice what is read in a
+    /// round trip. Off by default: they have these sizes from the start.
+    pub autotune: bool,
     /// Offer window scaling (RFC 7323).
     pub window_scaling: bool,
     /// Offer timestamps (RFC 7323).
@@ -232,8 +239,10 @@ impl Default for TcpConfig {
             initial_rto: Duration::from_secs(1),
             syn_retries: 6,
             burst: 0,
+            pacing: false,
             receive_buffer: 4 << 20,
             send_buffer: 4 << 20,
+            autotune: false,
             window_scaling: true,
             timestamps: true,
             sack: true,

@@ -2,8 +2,6 @@
 
 mod support;
 
-use std::collections::HashMap;
-
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner};
 use spindle_mptcp::preset;
@@ -39,27 +37,6 @@ fn data(run: &Run) -> impl Iterator<Item = &Segment> {
     sent.map(|l| &l.segment).filter(|s| !s.payload.is_empty())
 }
 
-/// Every mapping seen for a subflow byte is the one it was first sent with.
-fn mappings_are_repeated_verbatim(run: &Run) {
-    let mut first = HashMap::new();
-    let log = run.net.log.iter().filter(|l| !l.segment.payload.is_empty());
-    for (side, seg) in log.map(|l| (l.side, &l.segment)) {
-        let Some(map) = seg
-            .options
-            .dss
-            .and_then(|d| d.mapping)
-            .filter(|m| m.len > 0)
-        else {
-            continue;
-        };
-        for k in 0..seg.payload.len() as u32 {
-            let key = (side, seg.src, seg.dst, seg.seq + k);
-            let before = first.entry(key).or_insert(map);
-            assert_eq!(*before, map, "byte {k} of {seg:?}");
-        }
-    }
-}
-
 #[test]
 fn new_data_that_may_leave_at_once_share_a_mapping() {
     let mut run = bulk(
@@ -89,7 +66,7 @@ fn a_part_of_a_burst_is_repeated_with_the_whole_mapping() {
         let mut run = bulk(name, 800_000, 64 << 10, vec![lossy.clone(); 2]);
         run.finish(Duration::from_secs(600));
         judge::at_the_end(&run, Duration::from_secs(300));
-        mappings_are_repeated_verbatim(&run);
+        judge::mappings_are_repeated_verbatim(&run);
         let counters = run.sides[SERVER].last.as_ref().expect("ran").total;
         assert!(counters.retransmissions > 0);
         let mss = data(&run)
@@ -114,7 +91,7 @@ fn whole(s: &Scenario, burst: u32, coalesce: bool) {
     run.net.keep_log = true;
     s.finish(&mut run);
     if s.corrupt == 0 {
-        mappings_are_repeated_verbatim(&run);
+        judge::mappings_are_repeated_verbatim(&run);
     }
 }
 

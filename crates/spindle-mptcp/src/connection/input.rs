@@ -176,6 +176,7 @@ impl Connection {
         if arrival.ack.acked > 0 || self.persist_tries > 0 {
             self.stalled_since = Some(now);
         }
+        self.tune_send_buffer();
         if !self.is_multipath() {
             self.plain_progress(i);
         }

@@ -1,6 +1,7 @@
 //! A connection: the data level over one or more subflows (RFC 8684), or plain TCP as the case of
 //! one subflow whose positions are the data's.
 
+mod autotune;
 pub(crate) mod close;
 mod fallback;
 mod handshake;
@@ -128,6 +129,7 @@ pub(crate) struct Connection {
     pub(crate) mp: Option<MpState>,
     /// Data offset minus subflow position of what arrives without mappings (TCP, fallback).
     unmapped_delta: u64,
+    buffers: autotune::Buffers,
     send: SendQueue,
     recv: Reassembly,
     scheduler: Box<dyn Scheduler>,
@@ -214,6 +216,7 @@ impl Connection {
             .as_ref()
             .map_or_else(Default::default, |m| m.scheduler)
             .build();
+        let (buffers, receive_buffer) = autotune::Buffers::new(&n.config.tcp);
         let mut this = Self {
             role: n.role,
             subflows: vec![subflow],
@@ -222,7 +225,8 @@ impl Connection {
             mp: n.key.map(MpState::new),
             unmapped_delta: 1u64.wrapping_neg(),
             send: SendQueue::default(),
-            recv: Reassembly::new(n.config.tcp.receive_buffer),
+            recv: Reassembly::new(receive_buffer),
+            buffers,
             scheduler,
             views: Vec::new(),
             candidates: Vec::new(),
@@ -301,8 +305,7 @@ impl Connection {
         if self.closing || self.closed.is_some() {
             return 0;
         }
-        let room =
-            (self.config.tcp.send_buffer as u64).saturating_sub(self.send.buffered()) as usize;
+        let room = self.buffers.send().saturating_sub(self.send.buffered()) as usize;
         let n = data.len().min(room);
         self.writer_blocked = n < data.len();
         if n > 0 {
@@ -326,17 +329,29 @@ impl Connection {
         if self.closing || self.closed.is_some() {
             return 0;
         }
-        (self.config.tcp.send_buffer as u64).saturating_sub(self.send.buffered()) as usize
+        self.buffers.send().saturating_sub(self.send.buffered()) as usize
     }
 
     /// The next in-order bytes, at most `max`.
-    pub(crate) fn read(&mut self, max: usize) -> Option<Payload> {
+    pub(crate) fn read(&mut self, now: Instant, max: usize) -> Option<Payload> {
         let piece = self.recv.read(max)?;
         let mss = self.subflows.first().map_or(1460, |s| s.tx.mss);
+        self.tune_receive_buffer(now, piece.len() as u64, mss);
         if self.recv.update_due(mss) {
             self.window_update_due = true;
         }
         Some(piece)
+    }
+
+    /// The paths between these ends (port 0: any) carry IP packets of `mtu` bytes.
+    pub(crate) fn path_mtu(&mut self, now: Instant, local: Endpoint, remote: Endpoint, mtu: u32) {
+        let fits = |e: Endpoint, of: Endpoint| e.addr == of.addr && [0, of.port].contains(&e.port);
+        for s in &mut self.subflows {
+            if fits(local, s.local) && fits(remote, s.remote) {
+                s.set_path_mtu(now, mtu);
+            }
+        }
+        self.settle(now);
     }
 
     /// Bytes waiting to be read.

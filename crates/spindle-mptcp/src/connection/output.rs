@@ -151,7 +151,7 @@ impl Connection {
             if !state.is_synchronized() || state == TcpState::TimeWait {
                 continue;
             }
-            if let Some(start) = self.subflows[i].tx.next_repeat() {
+            if let Some(start) = self.subflows[i].tx.next_repeat(now) {
                 return self.repeat(now, i, start, SendKind::Retransmission);
             }
         }
@@ -405,7 +405,7 @@ impl Connection {
             }
             s.tx.check_idle(now);
             // Room for a byte is enough here; the segment's own size is tested once it is known.
-            if s.tx.has_room(s.tx.mss.min(s.tx.cc.cwnd())) {
+            if s.tx.has_room(s.tx.mss.min(s.tx.cc.cwnd())) && s.tx.is_paced_to(now) {
                 self.candidates.push(Candidate {
                     id: s.id,
                     srtt: s.tx.srtt(),

@@ -35,6 +35,11 @@ impl Reassembly {
         }
     }
 
+    /// The buffer is now so many bytes, if that is more than before.
+    pub(crate) fn grow_to(&mut self, capacity: u64) {
+        self.capacity = self.capacity.max(capacity);
+    }
+
     /// Next offset expected: the data-level acknowledgement.
     pub(crate) fn next(&self) -> u64 {
         self.nxt

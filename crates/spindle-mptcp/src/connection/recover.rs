@@ -63,7 +63,7 @@ impl Connection {
         if self.triggers.is_empty() || !self.connected || self.closed.is_some() {
             return None;
         }
-        self.draw_view();
+        let paced = self.draw_view(now);
         let view = View {
             now,
             triggers: self.triggers,
@@ -72,13 +72,17 @@ impl Connection {
         };
         let action = self.recovery.as_mut()?.on_opportunity(&view);
         let done = self.carry_out(now, action);
-        if done.is_none() {
+        // What pacing holds back is asked for again when its time has come.
+        if done.is_none() && !paced {
             self.triggers = Triggers::default();
         }
         done
     }
 
-    fn draw_view(&mut self) {
+    /// Draws what the policy sees; returns whether pacing keeps a subflow from sending now.
+    fn draw_view(&mut self, now: Instant) -> bool {
+        let mut any_paced = false;
+        let waits = !self.recovery.as_ref().is_some_and(|r| r.is_immediate());
         self.views.clear();
         let data_acked = self.send.una;
         self.copied.forget_below(data_acked);
@@ -86,10 +90,13 @@ impl Connection {
         for s in &mut self.subflows {
             let data_acked = if multipath { data_acked } else { 0 };
             let oldest = oldest_uncopied(&mut s.tx.board, data_acked, &self.copied);
+            let usable = s.is_usable() && !s.dead;
+            let paced = waits && usable && s.tx.has_room(s.tx.mss) && !s.tx.is_paced_to(now);
+            any_paced |= paced;
             let c = &s.tx.counters;
             self.views.push(SubflowView {
                 id: s.id,
-                usable: s.is_usable() && !s.dead,
+                usable: usable && !paced,
                 sent: c.segments,
                 retransmitted: c.retransmissions,
                 since_retransmission: c.since_retransmission,
@@ -100,6 +107,7 @@ impl Connection {
                 oldest_unprotected: if s.dead { None } else { oldest },
             });
         }
+        any_paced
     }
 
     fn carry_out(&mut self, now: Instant, action: Action) -> Option<(SubflowId, Segment)> {
@@ -139,6 +147,9 @@ impl Connection {
     ) -> Option<(SubflowId, Segment)> {
         self.multipath()?;
         let (w, b) = (self.index(of)?, self.index(on)?);
+        // The other path may carry less in a segment.
+        let most = self.subflows[b].tx.mss as usize;
+        self.subflows[w].tx.board.split(position, most);
         let sent = self.subflows[w].tx.board.get(position)?;
         let eligible =
             !sent.protected && !sent.recovery && !sent.sacked && !sent.payload.is_empty();

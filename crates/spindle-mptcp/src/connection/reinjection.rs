@@ -192,9 +192,7 @@ impl Connection {
         let id = self.subflows[holder].id;
         let i = self.reinjection_subflow(now, Some(id))?;
         let (offset, payload) = self.send.sent_at(una)?;
-        if payload.len() as u64 > self.subflows[i].tx.mss {
-            return None;
-        }
+        let (payload, _) = split(payload, self.subflows[i].tx.mss as usize);
         self.reinjections.opportunistic_to = offset + payload.len() as u64;
         self.penalise(now, holder);
         self.counters.opportunistic += 1;

@@ -417,7 +417,7 @@ impl Stack {
         max: usize,
     ) -> Result<Option<Payload>, StackError> {
         let c = self.table.get_mut(h).ok_or(StackError::NotConnected)?;
-        let piece = c.read(max);
+        let piece = c.read(now, max);
         if piece.is_some() {
             self.touch(now, h.slot);
         }
@@ -484,6 +484,29 @@ impl Stack {
         if let Some(c) = self.table.get_mut(h) {
             c.set_backup(subflow, backup);
             self.touch(now, h.slot);
+        }
+    }
+
+    /// IP packets of more than `mtu` bytes (IP header included) do not pass from `local` to `remote`,
+    /// or larger ones pass again; port 0 means any. The MSS of the subflows there follows, up to what
+    /// was agreed and down to a floor (552 bytes with IPv4, 1280 with IPv6), and what was sent and is
+    /// too large goes out again in smaller segments. Whether an ICMP message is to be believed is for
+    /// the caller to judge (RFC 5927, section 7).
+    pub fn path_mtu(&mut self, now: Instant, local: Endpoint, remote: Endpoint, mtu: u32) {
+        if local.port != 0 && remote.port != 0 {
+            let slot = self.table.lookup(&(local, remote)).map(|(slot, _)| slot);
+            if let Some(c) = slot.and_then(|s| self.table.connection_mut(s)) {
+                c.path_mtu(now, local, remote, mtu);
+            }
+            slot.into_iter().for_each(|s| self.touch(now, s));
+            return;
+        }
+        let slots: Vec<u32> = self.table.handles().map(|h| h.slot).collect();
+        for slot in slots {
+            if let Some(c) = self.table.connection_mut(slot) {
+                c.path_mtu(now, local, remote, mtu);
+            }
+            self.touch(now, slot);
         }
     }
 

@@ -136,14 +136,17 @@ impl Subflow {
             seg.flags.contains(Flags::ECE) && (syn_ack || seg.flags.contains(Flags::CWR));
         self.tx.ecn = t.ecn != EcnMode::Off && peer_ecn;
         let options = if self.timestamps.is_some() { 12 } else { 0 };
+        self.agreed_segment = u64::from(mss);
         self.tx
             .set_mss(u64::from(mss) - options, usize::from(self.id), self.planned);
+        self.apply_path_mtu(now);
     }
 
     /// Room for MPTCP's options is taken off the segment size.
     pub(crate) fn reserve_options(&mut self, bytes: u64) {
-        let mss = self.tx.mss.saturating_sub(bytes).max(1);
+        let mss = self.tx.agreed_mss().saturating_sub(bytes).max(1);
         self.tx.set_mss(mss, usize::from(self.id), self.planned);
+        self.apply_path_mtu(self.last_heard);
     }
 
     fn complete_handshake(&mut self, now: Instant, coupling: &mut Coupling) {
@@ -454,6 +457,11 @@ impl Subflow {
         }
         out.had_data = true;
         self.echo_congestion(seg);
+        if let Some(ts) = seg.options.timestamps
+            && self.config.tcp.autotune
+        {
+            self.rx.measure_rtt(cx.now.as_millis() as u32, ts.echo);
+        }
         // Everything from the first expected byte to the edge of the window.
         let skip = (self.rx.nxt as i64 - position)
             .max(0)

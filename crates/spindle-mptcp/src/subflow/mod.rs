@@ -126,6 +126,9 @@ pub(crate) struct Subflow {
     iss: SeqNumber,
     irs: SeqNumber,
     planned: usize,
+    /// Payload bytes of the largest segment without options: as agreed, and as the path carries.
+    agreed_segment: u64,
+    path_segment: u64,
     /// Scale of the windows the peer announces, and of ours.
     send_scale: u8,
     receive_scale: u8,
@@ -241,6 +244,8 @@ impl Subflow {
             iss: n.iss,
             irs: peer_isn.unwrap_or_default(),
             planned: n.planned,
+            agreed_segment: u64::from(config.tcp.mss),
+            path_segment: u64::MAX,
             send_scale: 0,
             receive_scale,
             scaling: false,
@@ -284,6 +289,35 @@ impl Subflow {
     /// Whether it is a backup, by either end's wish.
     pub(crate) fn is_backup(&self) -> bool {
         self.backup_local || self.backup_remote
+    }
+
+    /// The path carries IP packets of `mtu` bytes. Below what every path has to carry it is not
+    /// believed: 1280 bytes for IPv6 (RFC 8200, section 5); for IPv4, where RFC 791 would allow 68,
+    /// 552 as in Linux (`min_pmtu`), against forged messages.
+    pub(crate) fn set_path_mtu(&mut self, now: Instant, mtu: u32) {
+        let (header, least) = if self.local.addr.is_ipv4() {
+            (20, 552)
+        } else {
+            (40, 1280)
+        };
+        // A TCP header without options: 20 bytes.
+        self.path_segment = u64::from(mtu.max(least) - header - 20);
+        self.apply_path_mtu(now);
+    }
+
+    /// Brings the sender's segment size in line with the path, after either changed.
+    fn apply_path_mtu(&mut self, now: Instant) {
+        if self.path_segment == u64::MAX {
+            return;
+        }
+        let options = self.options_room();
+        let mss = self.path_segment.saturating_sub(options).max(1);
+        self.tx.set_path_mss(now, mss);
+    }
+
+    /// Bytes taken off every segment for options.
+    fn options_room(&self) -> u64 {
+        self.agreed_segment.saturating_sub(self.tx.agreed_mss())
     }
 
     /// Wire sequence number of a position.

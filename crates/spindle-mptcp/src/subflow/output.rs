@@ -190,7 +190,8 @@ impl Subflow {
         seg.seq = self.seq(start);
         let used = options.1 + if timestamps.is_some() { 12 } else { 0 };
         // SACK blocks only where neither the option space nor the packet size suffers.
-        let packet = (self.config.tcp.mss as usize).saturating_sub(payload.len() + used);
+        let full = (self.tx.mss + self.options_room()) as usize;
+        let packet = full.saturating_sub(payload.len() + used);
         self.add_sack(&mut seg, OPTION_SPACE.saturating_sub(used).min(packet));
         seg.payload = payload;
         if !seg.payload.is_empty() {

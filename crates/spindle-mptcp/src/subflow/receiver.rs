@@ -93,6 +93,8 @@ pub(crate) struct Receiver {
     unacked_segments: u32,
     /// Bytes of a full segment, for counting coalesced ones; 0: all count as one.
     pub(crate) segment: usize,
+    /// Round-trip time as the receiver sees it, and the echoed timestamp it was last measured by.
+    rtt: Option<(Duration, u32)>,
     /// An acknowledgement is due now.
     pub(crate) ack_now: bool,
     /// An acknowledgement is due by then.
@@ -105,6 +107,25 @@ impl Receiver {
     /// The SYN took position 0.
     pub(crate) fn established(&mut self) {
         self.nxt = 1;
+    }
+
+    /// Round-trip time by echoed timestamps, smoothed; it includes what the peer waited.
+    pub(crate) fn rtt(&self) -> Option<Duration> {
+        self.rtt.map(|(rtt, _)| rtt)
+    }
+
+    /// Data came that echo our timestamp `echo`, of a clock of 1 ms that shows `clock` now: what was
+    /// acknowledged then let these out (RFC 7323, section 4.1, seen from the receiver).
+    pub(crate) fn measure_rtt(&mut self, clock: u32, echo: u32) {
+        let elapsed = clock.wrapping_sub(echo);
+        let seen = self.rtt.is_some_and(|(_, last)| last == echo);
+        // A minute is no round trip.
+        if echo == 0 || seen || elapsed > 60_000 {
+            return;
+        }
+        let sample = Duration::from_millis(u64::from(elapsed.max(1)));
+        let smoothed = self.rtt.map_or(sample, |(rtt, _)| (rtt * 7 + sample) / 8);
+        self.rtt = Some((smoothed, echo));
     }
 
     /// Whether everything up to the peer's FIN has arrived.

@@ -68,6 +68,28 @@ impl Sent {
     }
 }
 
+/// The `len` bytes from `at` on of a segment, as a segment.
+fn part(s: &Sent, at: usize, len: usize) -> Sent {
+    Sent {
+        start: s.start + at as u64,
+        payload: s.payload.slice(at, len),
+        map: s.map.map(|m| m.advanced(at as u64)),
+        ..s.clone()
+    }
+}
+
+/// A segment in pieces of at most `mss` bytes; the last keeps the FIN.
+fn pieces(s: &Sent, mss: usize) -> impl Iterator<Item = Sent> {
+    let len = s.payload.len();
+    (0..len).step_by(mss.max(1)).map(move |at| {
+        let n = mss.min(len - at);
+        Sent {
+            fin: s.fin && at + n == len,
+            ..part(s, at, n)
+        }
+    })
+}
+
 /// What acknowledging a prefix or a SACK block changed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Acked {
@@ -447,6 +469,50 @@ impl Scoreboard {
             return false;
         };
         !std::mem::replace(&mut self.queue[i].reinjected, true)
+    }
+
+    /// Cuts segments of more than `mss` bytes that have not been SACKed into such of at most `mss`,
+    /// each under its old mapping, and marks them lost: none of them can have passed a path that
+    /// carries no more. Returns the bytes concerned.
+    pub(crate) fn resegment(&mut self, mss: usize) -> u64 {
+        let large = |s: &Sent| !s.sacked && s.payload.len() > mss;
+        if mss == 0 || !self.queue.iter().any(large) {
+            return 0;
+        }
+        let mut cut = 0;
+        for s in std::mem::take(&mut self.queue) {
+            if !large(&s) {
+                self.queue.push_back(s);
+                continue;
+            }
+            cut += s.payload.len() as u64;
+            self.forget_marks(&s);
+            self.retransmit_from = self.retransmit_from.min(s.start);
+            for mut piece in pieces(&s, mss) {
+                piece.lost = true;
+                piece.repeated = false;
+                self.remember_marks(&piece);
+                self.queue.push_back(piece);
+            }
+        }
+        cut
+    }
+
+    /// Cuts the segment at `start` so that it has at most `len` bytes; what is behind them becomes a
+    /// segment of its own with the same marks.
+    pub(crate) fn split(&mut self, start: u64, len: usize) {
+        let Some(i) = self.index_of(start) else {
+            return;
+        };
+        if len == 0 || self.queue[i].payload.len() <= len {
+            return;
+        }
+        let s = self.queue[i].clone();
+        let rest = s.payload.len() - len;
+        let mut head = part(&s, 0, len);
+        head.fin = false;
+        self.queue[i] = head;
+        self.queue.insert(i + 1, part(&s, len, rest));
     }
 
     /// Recounts everything; for checks only.

@@ -212,3 +212,27 @@ pub(crate) fn new_data_first(events: &[TraceEvent], written: u64) {
         }
     }
 }
+
+/// A mapping is immutable (RFC 8684, section 3.3.1): whatever was put on the wire lies within the
+/// mapping beside it, and of a subflow's mappings no two overlap. Needs the network's log.
+pub(crate) fn mappings_are_repeated_verbatim(run: &Run) {
+    let mut maps = std::collections::BTreeMap::new();
+    for l in run.net.log.iter().filter(|l| !l.segment.payload.is_empty()) {
+        let seg = &l.segment;
+        let mapping = seg.options.dss.and_then(|d| d.mapping);
+        let Some(map) = mapping.filter(|m| m.len > 0) else {
+            continue;
+        };
+        let flow = (l.side, seg.src.to_string(), seg.dst.to_string());
+        let before = maps.entry((flow, map.ssn)).or_insert(map);
+        assert_eq!(*before, map, "{seg:?}");
+        assert!(seg.payload.len() <= usize::from(map.len), "{seg:?}");
+    }
+    for (((flow, start), map), ((next, then), _)) in maps.iter().zip(maps.iter().skip(1)) {
+        let end = start + u32::from(map.len);
+        assert!(
+            flow != next || end <= *then,
+            "{map:?} reaches beyond {then}"
+        );
+    }
+}

@@ -37,6 +37,9 @@ pub(crate) struct Path {
     pub(crate) corrupt: f64,
     /// Times at which it goes down and up again, in turn.
     pub(crate) flips: Vec<Instant>,
+    /// From these times on, IP packets of so many bytes pass; whoever sends a larger one is told, but
+    /// for one in three.
+    pub(crate) mtu: Vec<(Instant, u32)>,
 }
 
 impl Path {
@@ -49,6 +52,12 @@ impl Path {
 
     pub(crate) fn is_up(&self, now: Instant) -> bool {
         self.flips.iter().filter(|t| **t <= now).count() % 2 == 0
+    }
+
+    /// Bytes of the largest IP packet that passes.
+    pub(crate) fn mtu_at(&self, now: Instant) -> Option<u32> {
+        let before = self.mtu.iter().rev().find(|(t, _)| *t <= now);
+        before.map(|(_, mtu)| *mtu)
     }
 
     /// Whether it is up all the time from `from` to `to`.
@@ -204,7 +213,8 @@ impl Net {
             .hook
             .as_mut()
             .is_none_or(|h| h(self.now, side, &mut seg));
-        let arrives = pass && !lost && path.is_up(self.now);
+        let fits = self.fits(side, &seg, &path);
+        let arrives = pass && !lost && fits && path.is_up(self.now);
         if self.keep_log {
             self.log.push(Logged {
                 at: self.now,
@@ -230,6 +240,20 @@ impl Net {
             self.flying.push(Reverse((at, self.serial)));
             self.segments.insert(self.serial, (1 - side, seg.clone()));
         }
+    }
+
+    /// Whether the path carries so large a packet; if not, its sender may be told (RFC 1191).
+    fn fits(&mut self, side: usize, seg: &Segment, path: &Path) -> bool {
+        let Some(mtu) = path.mtu_at(self.now) else {
+            return true;
+        };
+        if seg.wire_len() <= mtu as usize {
+            return true;
+        }
+        if !self.chance(1.0 / 3.0) {
+            self.stacks[side].path_mtu(self.now, seg.src, seg.dst, mtu);
+        }
+        false
     }
 
     fn corrupt(&mut self, side: usize, seg: &mut Segment) {

@@ -348,6 +348,7 @@ impl Scenario {
                 mark: rate(p.mark),
                 corrupt: rate(self.corrupt),
                 flips: flips.collect(),
+                mtu: Vec::new(),
             }
         };
         self.paths.iter().map(one).collect()

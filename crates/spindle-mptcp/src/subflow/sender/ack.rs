@@ -279,12 +279,17 @@ impl Sender {
     }
 
     fn leave_recovery(&mut self, now: Instant, coupling: &mut Coupling) {
-        let Phase::Recovery { prr, .. } = self.phase else {
+        let Phase::Recovery {
+            prr, uncongested, ..
+        } = self.phase
+        else {
             return;
         };
         let _ = (now, coupling);
         self.phase = Phase::Open;
-        if !self.sack {
+        if uncongested {
+            // The window is what it was.
+        } else if !self.sack {
             // RFC 6582, section 3.2, step 3, the variant that avoids a burst.
             let flight = self.board.outstanding();
             self.cc

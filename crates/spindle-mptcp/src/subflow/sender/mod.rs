@@ -4,6 +4,8 @@
 //! Nothing here knows of segments or options; `subflow` translates.
 
 mod ack;
+mod pacing;
+mod path_mtu;
 mod timers;
 
 use std::sync::Arc;
@@ -19,6 +21,7 @@ use crate::subflow::congestion::{self, Congestion, Coupling};
 use crate::subflow::loss::{detect, frto::Frto, prr::Prr, rack::Rack, tlp::Tlp, undo::Undo};
 use crate::subflow::rtt::RttEstimator;
 use crate::subflow::scoreboard::{Scoreboard, Sent, SentMap};
+use pacing::{Pacer, PacingInput};
 
 /// Where loss recovery stands.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +33,8 @@ pub(crate) enum Phase {
         point: u64,
         partial_acks: u32,
         prr: Option<Prr>,
+        /// The losses were no sign of congestion: nothing was reduced.
+        uncongested: bool,
     },
     /// After a retransmission timeout, until `point` is acknowledged.
     Loss { point: u64 },
@@ -91,6 +96,8 @@ pub(crate) struct Sender {
     config: Arc<Config>,
     /// Payload bytes of a full segment, options taken off.
     pub(crate) mss: u64,
+    /// What both ends agreed on; the path may carry less.
+    agreed_mss: u64,
     pub(crate) board: Scoreboard,
     pub(crate) rtt: RttEstimator,
     pub(crate) cc: Box<dyn Congestion>,
@@ -123,6 +130,7 @@ pub(crate) struct Sender {
     rto_at: Option<Instant>,
     reorder_at: Option<Instant>,
     last_sent: Option<Instant>,
+    pacer: Option<Pacer>,
     /// RescueRxt (RFC 6675, section 2): one rescue retransmission until `una` is beyond.
     rescued_to: u64,
     /// The next retransmission leaves whatever the window says (RFC 5681, section 3.2, step 3).
@@ -157,6 +165,7 @@ impl Sender {
         let rtt = RttEstimator::new(t.initial_rto, t.min_rto, t.max_rto);
         Self {
             mss,
+            agreed_mss: mss,
             board: Scoreboard::default(),
             rtt,
             cc,
@@ -180,6 +189,7 @@ impl Sender {
             rto_at: None,
             reorder_at: None,
             last_sent: None,
+            pacer: t.pacing.then(Pacer::default),
             rescued_to: 0,
             force_repeat: false,
             consecutive_timeouts: 0,
@@ -191,6 +201,7 @@ impl Sender {
     /// The MSS is settled: what a full segment carries. The initial window keeps its number of
     /// segments.
     pub(crate) fn set_mss(&mut self, mss: u64, index: usize, planned: usize) {
+        self.agreed_mss = mss;
         if mss == self.mss {
             return;
         }
@@ -233,7 +244,36 @@ impl Sender {
 
     /// Bytes that a burst may take at once.
     pub(crate) fn burst_room(&self) -> u64 {
-        self.cc.cwnd().saturating_sub(self.in_flight())
+        let room = self.cc.cwnd().saturating_sub(self.in_flight());
+        let quantum = self.pacer.map_or(u64::MAX, |p| p.quantum(&self.pacing()));
+        room.min(quantum)
+    }
+
+    fn pacing(&self) -> PacingInput {
+        PacingInput {
+            cwnd: self.cc.cwnd(),
+            ssthresh: self.cc.ssthresh(),
+            srtt: self.rtt.smoothed(),
+            mss: self.mss,
+            sent: self.counters.segments,
+        }
+    }
+
+    /// Whether pacing lets a segment leave now; if not, [`Self::deadline`] will say when.
+    pub(crate) fn is_paced_to(&mut self, now: Instant) -> bool {
+        let Some(mut pacer) = self.pacer else {
+            return true;
+        };
+        let may = pacer.may_send(now, &self.pacing());
+        self.pacer = Some(pacer);
+        may
+    }
+
+    fn pace(&mut self, now: Instant, bytes: u64) {
+        if let Some(mut pacer) = self.pacer {
+            pacer.on_sent(now, bytes, &self.pacing());
+            self.pacer = Some(pacer);
+        }
     }
 
     /// Whether new data should rather go elsewhere: unrepaired losses after a timeout.
@@ -281,6 +321,7 @@ impl Sender {
             payload.slice(at, len - at)
         };
         self.push_sent(now, last, fin, map, kind);
+        self.pace(now, len as u64);
         self.last_sent = Some(now);
         if self.rto_at.is_none() {
             self.arm_rto(now);
@@ -357,7 +398,7 @@ impl Sender {
     }
 
     /// The start of the segment to be repeated next, if the window lets it leave.
-    pub(crate) fn next_repeat(&mut self) -> Option<u64> {
+    pub(crate) fn next_repeat(&mut self, now: Instant) -> Option<u64> {
         if self.frto == Frto::Probing {
             return None;
         }
@@ -366,7 +407,8 @@ impl Sender {
             return None;
         }
         let len = self.board.get(start)?.seq_len();
-        (self.force_repeat || self.has_room(len) || self.in_flight() == 0).then_some(start)
+        let inside = self.has_room(len) && self.is_paced_to(now);
+        (self.force_repeat || inside || self.in_flight() == 0).then_some(start)
     }
 
     /// RFC 6675, NextSeg rules 3 and 4: in recovery with nothing else to send, a segment below the
@@ -406,6 +448,7 @@ impl Sender {
         if let Phase::Recovery { prr: Some(prr), .. } = &mut self.phase {
             prr.on_sent(len);
         }
+        self.pace(now, len);
         self.last_sent = Some(now);
         if self.rto_at.is_none() {
             self.arm_rto(now);

@@ -2,6 +2,7 @@
 
 use spindle_units::Instant;
 
+use super::pacing::Pacer;
 use super::{Phase, Sender};
 use crate::subflow::congestion::{Coupling, Signal};
 use crate::subflow::earliest;
@@ -22,7 +23,9 @@ pub(crate) enum Expired {
 impl Sender {
     /// When the next timer is due.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        earliest(earliest(self.rto_at, self.tlp.at), self.reorder_at)
+        let paced = self.pacer.as_ref().and_then(Pacer::deadline);
+        let due = earliest(earliest(self.rto_at, self.tlp.at), self.reorder_at);
+        earliest(due, paced)
     }
 
     /// Schedules the probe (RFC 8985, section 7.2): only in the open phase with nothing SACKed.
@@ -43,6 +46,12 @@ impl Sender {
 
     /// Serves one timer that is due.
     pub(crate) fn on_timer(&mut self, now: Instant, coupling: &mut Coupling) -> Expired {
+        if let Some(pacer) = &mut self.pacer
+            && pacer.deadline().is_some_and(|t| t <= now)
+        {
+            pacer.on_deadline();
+            return Expired::Nothing;
+        }
         if self.reorder_at.is_some_and(|t| t <= now) {
             self.reorder_at = None;
             self.detect_by_time(now, self.flight_size(), coupling);
@@ -147,6 +156,7 @@ impl Sender {
             point: self.nxt,
             partial_acks: 0,
             prr,
+            uncongested: false,
         };
         self.tlp.cancel();
         self.force_repeat = true;

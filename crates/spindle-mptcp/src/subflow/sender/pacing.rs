@@ -1,0 +1,171 @@
+//! Pacing: segments leave at a rate somewhat above cwnd per round trip, not all at once.
+//!
+//! One mechanism: each transmission moves the time of the next one on by its length over the rate.
+//! A sender that comes late (its clock ticks coarsely, or it had nothing to send) may catch up by one
+//! quantum, no more.
+
+use spindle_units::{Duration, Instant};
+
+/// Percent of cwnd per smoothed RTT while cwnd is below half of ssthresh, and after (Linux
+/// `tcp_pacing_ss_ratio` and `tcp_pacing_ca_ratio`): slow start doubles the window in a round trip.
+const SLOW_START_PERCENT: u64 = 200;
+const AVOIDANCE_PERCENT: u64 = 120;
+/// What may leave at once lasts this long at the rate (Linux `tcp_tso_autosize`: `pacing_shift` 10,
+/// about a millisecond) ...
+const QUANTUM: Duration = Duration::from_millis(1);
+/// ... but is two segments at least and one burst at most.
+const LEAST_SEGMENTS: u64 = 2;
+const MOST_BYTES: u64 = 64 << 10;
+/// A connection's first segments leave unpaced: there is no rate yet worth the name (Linux
+/// `tcp_update_skb_after_send`: ten).
+const UNPACED_SEGMENTS: u64 = 10;
+
+/// What the rate depends on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PacingInput {
+    pub(super) cwnd: u64,
+    pub(super) ssthresh: u64,
+    pub(super) srtt: Option<Duration>,
+    pub(super) mss: u64,
+    /// Segments sent so far.
+    pub(super) sent: u64,
+}
+
+impl PacingInput {
+    /// Bytes a second, and how many of them may leave at once; none where pacing does not apply.
+    fn rate(&self) -> Option<(u64, u64)> {
+        let srtt = self.srtt.filter(|s| !s.is_zero())?.as_nanos();
+        if self.sent < UNPACED_SEGMENTS {
+            return None;
+        }
+        let percent = if self.cwnd < self.ssthresh / 2 {
+            SLOW_START_PERCENT
+        } else {
+            AVOIDANCE_PERCENT
+        };
+        let scaled = u128::from(self.cwnd) * u128::from(percent) * 10_000_000;
+        let rate = ((scaled / u128::from(srtt)) as u64).max(1);
+        let per_quantum =
+            (u128::from(rate) * u128::from(QUANTUM.as_nanos()) / 1_000_000_000) as u64;
+        let least = LEAST_SEGMENTS * self.mss;
+        Some((rate, per_quantum.clamp(least, MOST_BYTES.max(least))))
+    }
+}
+
+/// Nanoseconds that `bytes` take at `rate` bytes a second.
+fn time_for(bytes: u64, rate: u64) -> Duration {
+    let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(rate);
+    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+}
+
+/// The pacer of a subflow.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Pacer {
+    /// The next segment may leave from then on.
+    next: Instant,
+    /// Something waits for that time.
+    waiting: bool,
+}
+
+impl Pacer {
+    /// Whether a segment may leave now; if not, [`Self::deadline`] says when one may.
+    pub(super) fn may_send(&mut self, now: Instant, input: &PacingInput) -> bool {
+        self.waiting = input.rate().is_some() && now < self.next;
+        !self.waiting
+    }
+
+    /// How many bytes may leave at once.
+    pub(super) fn quantum(&self, input: &PacingInput) -> u64 {
+        input.rate().map_or(u64::MAX, |(_, quantum)| quantum)
+    }
+
+    /// `bytes` left.
+    pub(super) fn on_sent(&mut self, now: Instant, bytes: u64, input: &PacingInput) {
+        let Some((rate, quantum)) = input.rate() else {
+            return;
+        };
+        let late = now.since(self.next).min(time_for(quantum, rate));
+        let from = Instant::from_nanos(now.as_nanos() - late.as_nanos().min(now.as_nanos()));
+        self.next = self.next.max(from) + time_for(bytes, rate);
+    }
+
+    /// When what waits may leave.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.waiting.then_some(self.next)
+    }
+
+    /// The deadline is over: whoever waits is to try again.
+    pub(super) fn on_deadline(&mut self) {
+        self.waiting = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn input(cwnd: u64, ssthresh: u64) -> PacingInput {
+        PacingInput {
+            cwnd,
+            ssthresh,
+            srtt: Some(Duration::from_millis(100)),
+            mss: 1000,
+            sent: 100,
+        }
+    }
+
+    fn ms(n: u64) -> Instant {
+        Instant::from_nanos(1_000_000_000 + n * 1_000_000)
+    }
+
+    #[test]
+    fn the_rate_is_twice_cwnd_a_round_trip_in_slow_start_and_a_fifth_above_it_later() {
+        assert_eq!(input(100_000, u64::MAX).rate(), Some((2_000_000, 2000)));
+        assert_eq!(input(100_000, 150_000).rate(), Some((1_200_000, 2000)));
+        assert_eq!(input(10_000_000, 1).rate(), Some((120_000_000, 65_536)));
+        let unmeasured = PacingInput {
+            srtt: None,
+            ..input(1, 1)
+        };
+        assert_eq!(unmeasured.rate(), None);
+        let first = PacingInput {
+            sent: 9,
+            ..input(1, 1)
+        };
+        assert_eq!(first.rate(), None);
+    }
+
+    #[test]
+    fn a_window_takes_its_share_of_a_round_trip() {
+        let i = input(100_000, 1);
+        let mut p = Pacer::default();
+        let (mut now, mut sent) = (ms(0), 0);
+        while sent < 120_000 {
+            if p.may_send(now, &i) {
+                p.on_sent(now, 1000, &i);
+                sent += 1000;
+            } else {
+                now = p.deadline().expect("it waits");
+                p.on_deadline();
+            }
+        }
+        // 1.2 windows a round trip, less the quantum of two segments it began with and the last one,
+        // after which nothing waits.
+        let took = now.since(ms(0)).as_micros();
+        assert!((97_499..=97_500).contains(&took), "{took} us");
+    }
+
+    #[test]
+    fn who_comes_late_catches_up_by_a_quantum_and_no_more() {
+        let i = input(100_000, 1);
+        let mut p = Pacer::default();
+        p.on_sent(ms(0), 1000, &i);
+        let late = ms(500);
+        let mut at_once = 0;
+        while p.may_send(late, &i) {
+            p.on_sent(late, 1000, &i);
+            at_once += 1;
+        }
+        assert_eq!(at_once, 3, "the quantum of two and the one that is due");
+    }
+}

@@ -1,0 +1,127 @@
+//! Paths whose MTU changes under a connection (RFC 1191, RFC 8201).
+
+mod support;
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner};
+use spindle_mptcp::preset;
+use spindle_units::Duration;
+use spindle_wire::Segment;
+use support::apps::{App, End, Run};
+use support::scenario::scenario;
+use support::{Net, Path, SERVER, endpoint, judge};
+
+/// So many random networks.
+const NETWORKS: u32 = 80;
+/// MTU of the paths in the scripted runs once it has fallen.
+const SMALL: u32 = 1300;
+
+fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+/// The server sends 1 MB; every path's MTU changes as `mtu` says, times in milliseconds.
+fn bulk(name: &str, burst: u32, mtu: &[(u64, u32)]) -> Run {
+    let mut net = Net::new(3, vec![Path::clean(ms(5)); 2]);
+    let start = net.now;
+    for p in &mut net.paths {
+        p.mtu = mtu.iter().map(|(t, m)| (start + ms(*t), *m)).collect();
+    }
+    net.keep_log = true;
+    let app = |writes| App {
+        writes,
+        read_size: 1 << 20,
+        read_delay: Duration::ZERO,
+        end: End::AfterWrites,
+    };
+    let apps = [app(vec![]), app(vec![(ms(20), 1_000_000)])];
+    let mut config = preset(name).expect("a preset").config;
+    config.tcp.burst = burst;
+    config.tcp.msl = ms(10);
+    let ends = (endpoint(1, 0), endpoint(2, 80));
+    Run::new(net, apps, [config.clone(), config], ends, true)
+}
+
+fn arrived(run: &Run) -> impl Iterator<Item = (Duration, &Segment)> {
+    let log = run.net.log.iter();
+    log.filter(|l| l.side == SERVER && l.arrives && !l.segment.payload.is_empty())
+        .map(|l| (l.at.since(run.start), &l.segment))
+}
+
+#[test]
+fn what_was_too_large_leaves_again_in_pieces_and_the_window_stays() {
+    for name in ["tcp", "newreno", "mptcp-2", "fuso", "rack"] {
+        for burst in [0, 40_000] {
+            let mut run = bulk(name, burst, &[(45, SMALL)]);
+            run.finish(Duration::from_secs(60));
+            judge::at_the_end(&run, Duration::from_secs(300));
+            judge::mappings_are_repeated_verbatim(&run);
+            let after = arrived(&run).filter(|(t, _)| *t >= ms(45));
+            let sizes: Vec<usize> = after.map(|(_, s)| s.wire_len()).collect();
+            assert!(sizes.len() > 100, "{name}");
+            assert_eq!(sizes.iter().max(), Some(&(SMALL as usize)));
+            let total = run.sides[SERVER].last.as_ref().expect("ran").total;
+            assert!(total.retransmissions > 0, "{name}: {total:?}");
+            assert_eq!((total.timeouts, total.fast_retransmits), (0, 0), "{name}");
+            // Ten round trips at most for a megabyte from ten segments on, one of them lost.
+            let end = arrived(&run).map(|(t, _)| t).max().unwrap_or_default();
+            assert!(end < ms(160), "{name}: the last arrived at {end:?}");
+        }
+    }
+}
+
+#[test]
+fn a_larger_mtu_is_used_again_and_never_beyond_what_was_agreed() {
+    let mut run = bulk("mptcp-2", 0, &[(0, SMALL), (50, 9000)]);
+    run.until(run.start + ms(50));
+    let (now, ends) = (run.net.now, (endpoint(2, 0), endpoint(1, 0)));
+    run.net.stacks[SERVER].path_mtu(now, ends.0, ends.1, 9000);
+    run.finish(Duration::from_secs(60));
+    judge::at_the_end(&run, Duration::from_secs(300));
+    let late = arrived(&run).filter(|(t, _)| *t > ms(50));
+    assert_eq!(late.map(|(_, s)| s.wire_len()).max(), Some(1500));
+}
+
+#[test]
+fn a_forged_mtu_does_not_go_below_the_floor() {
+    let mut run = bulk("mptcp-2", 0, &[]);
+    run.until(run.start + ms(15));
+    let (now, ends) = (run.net.now, (endpoint(2, 0), endpoint(1, 0)));
+    run.net.stacks[SERVER].path_mtu(now, ends.0, ends.1, 68);
+    run.finish(Duration::from_secs(60));
+    judge::at_the_end(&run, Duration::from_secs(300));
+    let largest = arrived(&run).map(|(_, s)| s.wire_len()).max();
+    assert_eq!(largest, Some(552), "RFC 791's 68 bytes are not believed");
+}
+
+#[test]
+fn every_byte_arrives_once_whatever_the_mtu_does() {
+    let config = Config {
+        cases: NETWORKS,
+        max_shrink_iters: 2000,
+        failure_persistence: None,
+        ..Config::default()
+    };
+    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[5; 32]);
+    let mut runner = TestRunner::new_with_rng(config, rng);
+    let changes = prop::collection::vec((0u64..100_000, 1280u32..9100), 1..5);
+    let burst = prop_oneof![Just(0u32), 3000u32..60_000];
+    let drawn = (scenario(false), changes, burst);
+    let result = runner.run(&drawn, |(s, changes, burst)| {
+        let mut run = s.prepare_with(true, |_, c| c.tcp.burst = burst);
+        let mut at = run.start;
+        for (gap, mtu) in changes {
+            run.net.paths.iter_mut().for_each(|p| p.mtu.push((at, mtu)));
+            at += Duration::from_micros(gap);
+        }
+        run.net.keep_log = true;
+        s.finish(&mut run);
+        judge::mappings_are_repeated_verbatim(&run);
+        Ok(())
+    });
+    match result {
+        Ok(()) => {}
+        Err(TestError::Fail(reason, smallest)) => panic!("{reason}\nSmallest: {smallest:?}"),
+        Err(e) => panic!("{e}"),
+    }
+}
