@@ -51,6 +51,7 @@ impl Connection {
         }
         self.closing = true;
         self.writer_blocked = false;
+        self.more_expected = false;
         self.triggers.insert(Trigger::AppDrained);
         if !self.connected
             && self

@@ -163,6 +163,8 @@ pub(crate) struct Connection {
     pub(crate) released: bool,
     /// A write was cut short: the rest is coming, and counts as new data (FUSO section 4.1).
     writer_blocked: bool,
+    /// The application has said that more is coming: so do new data, until it takes that back.
+    more_expected: bool,
     sws_override: bool,
     persist_at: Option<Instant>,
     persist_tries: u32,
@@ -251,6 +253,7 @@ impl Connection {
             closed: None,
             released: false,
             writer_blocked: false,
+            more_expected: false,
             sws_override: false,
             persist_at: None,
             persist_tries: 0,
@@ -297,7 +300,7 @@ impl Connection {
 
     /// Whether there are data never sent, or more are on the way from the application.
     fn has_new_data(&self) -> bool {
-        self.send.unsent_bytes() > 0 || self.writer_blocked
+        self.send.unsent_bytes() > 0 || self.writer_blocked || self.more_expected
     }
 
     /// Takes data to be sent; returns how many bytes fitted.
@@ -317,6 +320,15 @@ impl Connection {
             self.triggers.insert(crate::recovery::Trigger::AppDrained);
         }
         n
+    }
+
+    /// The application says whether it is in the middle of what it sends.
+    pub(crate) fn expect_more(&mut self, more: bool) {
+        let ended = self.more_expected && !more;
+        self.more_expected = more && !self.closing;
+        if ended {
+            self.triggers.insert(crate::recovery::Trigger::AppDrained);
+        }
     }
 
     /// The writer that was cut short has given up on the rest.

@@ -393,6 +393,16 @@ impl Stack {
         Ok(n)
     }
 
+    /// The application is in the middle of what it sends, as a proxy is while its service answers:
+    /// that counts as new data on the way, so that proactive recovery waits (FUSO section 4.1).
+    /// [`Self::close`], [`Self::shutdown`] or `false` end it.
+    pub fn expect_more(&mut self, now: Instant, h: Handle, more: bool) {
+        if let Some(c) = self.table.get_mut(h) {
+            c.expect_more(more);
+            self.touch(now, h.slot);
+        }
+    }
+
     /// The application has given up on the rest of a write that was cut short: no more new data are
     /// on the way.
     pub fn forget_blocked_write(&mut self, h: Handle) {
