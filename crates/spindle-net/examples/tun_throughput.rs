@@ -97,6 +97,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let mut moved = 0;
         if down {
             let piece = Bytes::from(vec![7; PIECE]);
+            stream.expect_more(true);
             while moved < bytes {
                 stream.send(piece.clone()).await?;
                 moved += PIECE as u64;

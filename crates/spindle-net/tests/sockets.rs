@@ -418,3 +418,24 @@ async fn an_idle_data_path_sleeps() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn while_more_is_expected_nothing_is_copied() {
+    in_time(async {
+        for more in [true, false] {
+            let mut w = World::new("fuso-2").await;
+            let (mut client, mut server) = w.connected().await;
+            client.write_all(b"?").await.expect("room");
+            server.read_exact(&mut [0]).await.expect("the byte");
+            client.subflows_up(2).await.expect("two subflows");
+            server.subflows_up(2).await.expect("two subflows");
+            server.expect_more(more);
+            server.write_all(&pattern(8000)).await.expect("room");
+            client.read_exact(&mut [0; 8000]).await.expect("the bytes");
+            let info = server.connection_info().await.expect("its state");
+            let copied = info.total.bytes_recovery;
+            assert_eq!(copied == 0, more, "{copied} bytes copied");
+        }
+    })
+    .await;
+}

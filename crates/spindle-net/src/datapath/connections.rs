@@ -458,6 +458,10 @@ impl Driver {
             return;
         }
         give(&mut self.stack, now, handle, &mut s);
+        if s.expects_more != s.told_more {
+            s.told_more = s.expects_more;
+            self.stack.expect_more(now, handle, s.expects_more);
+        }
         if s.write_closed && s.all_given() && !live.closing {
             live.closing = true;
             self.stack.shutdown(now, handle);

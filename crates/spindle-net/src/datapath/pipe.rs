@@ -81,6 +81,10 @@ pub(crate) struct State {
     write_waker: Option<Waker>,
     /// The owner sends nothing more.
     pub(crate) write_closed: bool,
+    /// The owner is in the middle of what it sends ...
+    pub(crate) expects_more: bool,
+    /// ... and whether the stack has been told so.
+    pub(crate) told_more: bool,
     /// The owner is gone.
     pub(crate) released: bool,
     pub(crate) abort: bool,
@@ -115,6 +119,8 @@ impl Pipe {
             outbound_bytes: 0,
             write_waker: None,
             write_closed: false,
+            expects_more: false,
+            told_more: false,
             released: false,
             abort: false,
             up: 0,
@@ -259,6 +265,16 @@ impl Pipe {
         let mut s = self.lock();
         if !s.write_closed {
             s.write_closed = true;
+            drop(s);
+            self.attend();
+        }
+    }
+
+    /// The owner is, or no longer is, in the middle of what it sends.
+    pub(crate) fn expect_more(self: &Arc<Self>, more: bool) {
+        let mut s = self.lock();
+        if s.expects_more != more {
+            s.expects_more = more;
             drop(s);
             self.attend();
         }

@@ -58,6 +58,13 @@ impl OwnedWriteHalf {
     pub async fn send(&mut self, mut data: Bytes) -> io::Result<()> {
         poll_fn(|cx| self.stream.pipe().poll_send(cx, &mut data)).await
     }
+
+    /// Says that more is coming although nothing waits to be sent, as a proxy does while its service
+    /// answers: proactive recovery then treats new data as being on the way and leaves the room to
+    /// them (FUSO section 4.1). Shutting down ends it, or `false`.
+    pub fn expect_more(&self, more: bool) {
+        self.stream.pipe().expect_more(more);
+    }
 }
 
 impl Drop for OwnedWriteHalf {

@@ -133,6 +133,13 @@ impl TcpStream {
         poll_fn(|cx| self.pipe.poll_send(cx, &mut data)).await
     }
 
+    /// Says that more is coming although nothing waits to be sent, as a proxy does while its service
+    /// answers: proactive recovery then treats new data as being on the way and leaves the room to
+    /// them (FUSO section 4.1). Shutting down ends it, or `false`.
+    pub fn expect_more(&self, more: bool) {
+        self.pipe.expect_more(more);
+    }
+
     /// Splits it into halves that may live in different tasks. Dropping the write half shuts the
     /// sending side down.
     pub fn into_split(self) -> (OwnedReadHalf, OwnedWriteHalf) {
