@@ -213,6 +213,9 @@ impl Drop for Driver {
 fn take(stack: &mut Stack, signals: &mut u64, now: Instant, arrival: Arrival) {
     match arrival {
         Arrival::Segment(segment) => stack.receive(now, segment),
-        Arrival::PathMtu(_) | Arrival::Unreachable { .. } | Arrival::Icmp(_) => *signals += 1,
+        Arrival::PathMtu(_) | Arrival::Unreachable { .. } | Arrival::Icmp(_) => {
+            tracing::debug!(?arrival, "a path's signal");
+            *signals += 1;
+        }
     }
 }
