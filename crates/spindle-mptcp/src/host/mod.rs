@@ -393,6 +393,16 @@ impl Stack {
         Ok(n)
     }
 
+    /// Sends an acknowledgement at once although nothing asks for one. Under MPTCP it shows a client
+    /// that its key has arrived, so that it may open further subflows before it has sent any data
+    /// (RFC 8684, sections 3.1 and 3.2).
+    pub fn acknowledge(&mut self, now: Instant, h: Handle) {
+        if let Some(sf) = self.table.get_mut(h).and_then(|c| c.subflows.first_mut()) {
+            sf.rx.ack_now = true;
+            self.touch(now, h.slot);
+        }
+    }
+
     /// The application is in the middle of what it sends, as a proxy is while its service answers:
     /// that counts as new data on the way, so that proactive recovery waits (FUSO section 4.1).
     /// [`Self::close`], [`Self::shutdown`] or `false` end it.
