@@ -21,7 +21,7 @@ pub use connection::info::{ConnectionInfo, DataCounters, SubflowInfo};
 pub use connection::scheduler;
 pub use connection::trace::{TraceEvent, TraceKind};
 pub use connection::{CloseReason, Role};
-pub use host::{Event, Handle, ListenerId, Stack, StackConfig, StackError, keys};
+pub use host::{Event, Handle, ListenerId, Stack, StackConfig, StackCounters, StackError, keys};
 pub use presets::{PRESETS, Preset, preset};
 pub use subflow::congestion;
 pub use subflow::sender::{SendCounters, SendKind};

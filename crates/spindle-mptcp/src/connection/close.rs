@@ -92,6 +92,7 @@ impl Connection {
 
     fn note_past(&mut self, i: usize) {
         super::info::add_counters(&mut self.past, &self.subflows[i].tx.counters);
+        self.counters.challenge_acks += self.subflows[i].challenge_acks();
     }
 
     fn finish(&mut self, reason: CloseReason) {
@@ -146,8 +147,13 @@ impl Connection {
         self.note_past(i);
         let sf = self.subflows.remove(i);
         self.coupling.deactivate(usize::from(sf.id));
-        if self.connected && !matches!(self.closed, Some(CloseReason::Finished)) {
+        // Nobody was told of a join that never came up.
+        let known = sf.told_up || sf.origin == Origin::Initial;
+        if known && self.connected && !matches!(self.closed, Some(CloseReason::Finished)) {
             self.tell(Happening::SubflowDown(sf.id));
+        }
+        if !known && self.role == Role::Server {
+            self.spare_ids.push(sf.id);
         }
     }
 

@@ -188,8 +188,10 @@ impl Connection {
         iss: spindle_wire::SeqNumber,
         peer_isn: Option<spindle_wire::SeqNumber>,
     ) -> Subflow {
-        let id = self.next_id as u8;
-        self.next_id += 1;
+        let id = self.spare_ids.pop().unwrap_or_else(|| {
+            self.next_id += 1;
+            (self.next_id - 1) as u8
+        });
         let origin = Origin::Join(JoinState {
             nonce_local: nonces.0,
             nonce_remote: nonces.1,
@@ -229,7 +231,7 @@ impl Connection {
         if !self.is_multipath()
             || self.closed.is_some()
             || self.subflows.len() >= max
-            || self.next_id > u16::from(u8::MAX)
+            || self.spare_ids.is_empty() && self.next_id > u16::from(u8::MAX)
         {
             return false;
         }
@@ -268,6 +270,7 @@ impl Connection {
             j.nonce_local,
         );
         if !keys::same_64(keys::leftmost_64(&expected), hmac) {
+            self.counters.join_hmac_failures += 1;
             return false;
         }
         let sf = &mut self.subflows[i];
@@ -299,7 +302,7 @@ impl Connection {
 
     /// Server: whether the segment that would complete a join carries the right HMAC. `None`: wait
     /// for one that does.
-    pub(super) fn check_join_ack(&self, i: usize, seg: &Segment) -> Option<bool> {
+    pub(super) fn check_join_ack(&mut self, i: usize, seg: &Segment) -> Option<bool> {
         let Origin::Join(j) = self.subflows[i].origin else {
             return Some(true);
         };
@@ -308,7 +311,9 @@ impl Connection {
             return None;
         };
         let expected = keys::join_hmac(mp.key_remote?, mp.key_local, j.nonce_remote, j.nonce_local);
-        Some(keys::same_160(&keys::leftmost_160(&expected), &hmac))
+        let right = keys::same_160(&keys::leftmost_160(&expected), &hmac);
+        self.counters.join_hmac_failures += u64::from(!right);
+        Some(right)
     }
 
     /// A join completed at the server: reserve room for DSS.

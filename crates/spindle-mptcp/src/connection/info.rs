@@ -22,6 +22,16 @@ pub struct DataCounters {
     pub penalties: u64,
     /// Segments with a wrong DSS checksum.
     pub checksum_failures: u64,
+    /// Joins refused for a wrong HMAC (RFC 8684, section 3.2).
+    pub join_hmac_failures: u64,
+    /// ADD_ADDRs ignored for a wrong HMAC (RFC 8684, section 3.4.1).
+    pub add_addr_hmac_failures: u64,
+    /// Joins opened here and established.
+    pub subflows_opened: u64,
+    /// Joins opened by the peer and established.
+    pub subflows_accepted: u64,
+    /// Challenge ACKs granted (RFC 5961, section 7), on subflows there are and past ones.
+    pub challenge_acks: u64,
 }
 
 /// A connection at one moment.
@@ -114,6 +124,17 @@ impl Connection {
         total
     }
 
+    /// Counters of the data level and of its handshakes.
+    pub(crate) fn data_counters(&self) -> DataCounters {
+        let mut counters = self.counters;
+        counters.challenge_acks += self
+            .subflows
+            .iter()
+            .map(|s| s.challenge_acks())
+            .sum::<u64>();
+        counters
+    }
+
     /// Everything there is to know now.
     pub(crate) fn info(&self) -> ConnectionInfo {
         let subflows = self.subflows.iter().map(|s| SubflowInfo {
@@ -144,7 +165,7 @@ impl Connection {
             acknowledged: self.send.una,
             received: self.recv.next(),
             total: self.totals(),
-            data: self.counters,
+            data: self.data_counters(),
             subflows: subflows.collect(),
         }
     }

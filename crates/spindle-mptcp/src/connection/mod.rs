@@ -49,6 +49,10 @@ pub enum Role {
     Server,
 }
 
+/// What a stored piece or mapping costs beside its payload: an entry of a tree or list with its
+/// share of the node, measured at 40 to 70 bytes.
+const PIECE_COST: u64 = 64;
+
 /// What happened on a connection, for the application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Happening {
@@ -124,6 +128,8 @@ pub(crate) struct Connection {
     pub(crate) role: Role,
     pub(crate) subflows: Vec<Subflow>,
     next_id: u16,
+    /// Identifiers of joins that never came up: as good as new, or peers could use all of them up.
+    spare_ids: Vec<SubflowId>,
     coupling: Coupling,
     /// MPTCP, while it is offered or in use; none for plain TCP and after fallback.
     pub(crate) mp: Option<MpState>,
@@ -223,6 +229,7 @@ impl Connection {
             role: n.role,
             subflows: vec![subflow],
             next_id: 1,
+            spare_ids: Vec::new(),
             coupling: Coupling::default(),
             mp: n.key.map(MpState::new),
             unmapped_delta: 1u64.wrapping_neg(),
@@ -279,6 +286,15 @@ impl Connection {
     }
 
     fn tell(&mut self, h: Happening) {
+        if let Happening::SubflowUp(id) = h {
+            match self.role {
+                Role::Client => self.counters.subflows_opened += 1,
+                Role::Server => self.counters.subflows_accepted += 1,
+            }
+            if let Some(i) = self.index(id) {
+                self.subflows[i].told_up = true;
+            }
+        }
         let repeated = matches!(h, Happening::Readable | Happening::Writable);
         if !(repeated && self.happenings.contains(&h)) {
             self.happenings.push_back(h);
@@ -379,6 +395,42 @@ impl Connection {
     /// Whether nothing is left to do: the stack may forget it once the application has.
     pub(crate) fn is_over(&self) -> bool {
         self.closed.is_some() && self.subflows.is_empty() && self.out.is_empty()
+    }
+
+    /// What it stores for both applications and the wire: payload, and [`PIECE_COST`] for each piece
+    /// of it that arrived and each mapping.
+    pub(crate) fn buffered(&self) -> u64 {
+        let (mut bytes, mut pieces) = self.recv.stored();
+        for s in &self.subflows {
+            let (b, p) = s.rx.stored();
+            (bytes, pieces) = (bytes + b, pieces + p);
+        }
+        bytes + self.send.buffered() + PIECE_COST * pieces as u64
+    }
+
+    /// The stack's memory is used up: no window is opened further, or again.
+    pub(crate) fn set_pressed(&mut self, pressed: bool) {
+        if self.recv.set_pressed(pressed) {
+            self.window_update_due |= self.connected;
+        }
+    }
+
+    /// Whether the initial handshake was ever completed.
+    pub(crate) fn is_established(&self) -> bool {
+        self.connected
+    }
+
+    /// Where subflow `id` stands, if it still has these ends (local, remote).
+    pub(crate) fn position_of(&self, id: SubflowId, ends: &(Endpoint, Endpoint)) -> Option<usize> {
+        let this = |s: &Subflow| s.id == id && (s.local, s.remote) == *ends;
+        self.subflows.iter().position(this)
+    }
+
+    /// Joins of the peer whose third ACK is still missing.
+    pub(crate) fn half_open_joins(&self) -> usize {
+        let half = |s: &&Subflow| s.state == crate::subflow::TcpState::SynReceived;
+        let n = self.subflows.iter().filter(half).count();
+        n.saturating_sub(usize::from(self.is_half_open()))
     }
 
     /// Whether the initial handshake is still going on (a half-open connection).

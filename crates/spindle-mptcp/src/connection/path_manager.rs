@@ -246,6 +246,7 @@ impl Connection {
             a.port,
         );
         if !a.hmac.is_some_and(|h| keys::same_64(h, expected)) {
+            self.counters.add_addr_hmac_failures += 1;
             return;
         }
         if self.paths.echoes.len() < MAX_REMOTE {

@@ -17,6 +17,10 @@ pub(crate) struct Reassembly {
     announced: u64,
     /// Bytes were dropped beyond it.
     overrun: bool,
+    /// Bytes in `out_of_order`.
+    waiting_bytes: u64,
+    /// The edge stays where it is: the stack's memory is used up.
+    pressed: bool,
 }
 
 /// Pieces stored out of order at most; a peer that sends smaller ones is made to send again.
@@ -32,6 +36,8 @@ impl Reassembly {
             capacity: capacity as u64,
             announced: capacity as u64,
             overrun: false,
+            waiting_bytes: 0,
+            pressed: false,
         }
     }
 
@@ -93,6 +99,7 @@ impl Reassembly {
         let mut fresh = 0;
         for (from, to) in self.gaps(start, end) {
             fresh += to - from;
+            self.waiting_bytes += to - from;
             self.out_of_order.insert(from, cut(from, to));
         }
         fresh
@@ -112,6 +119,7 @@ impl Reassembly {
                 break;
             }
             let piece = first.remove();
+            self.waiting_bytes -= piece.len() as u64;
             let skip = (self.nxt - start) as usize;
             if skip < piece.len() {
                 let rest = piece.slice(skip, piece.len() - skip);
@@ -178,7 +186,7 @@ impl Reassembly {
     /// (RFC 9293, section 3.8.6.2.2): a segment or half the buffer.
     pub(crate) fn window(&mut self, mss: u64) -> u64 {
         let edge = self.nxt + self.capacity.saturating_sub(self.ready_bytes);
-        if edge >= self.announced + mss.min(self.capacity / 2) {
+        if !self.pressed && edge >= self.announced + mss.min(self.capacity / 2) {
             self.announced = edge;
         }
         self.announced - self.nxt.min(self.announced)
@@ -189,7 +197,20 @@ impl Reassembly {
         let edge = self.nxt + self.capacity.saturating_sub(self.ready_bytes);
         let closed = self.announced - self.nxt.min(self.announced);
         let step = (2 * mss).min(self.capacity / 2);
-        closed < step && edge >= self.announced + step
+        !self.pressed && closed < step && edge >= self.announced + step
+    }
+
+    /// Bytes and pieces stored.
+    pub(crate) fn stored(&self) -> (u64, usize) {
+        let pieces = self.ready.len() + self.out_of_order.len();
+        (self.ready_bytes + self.waiting_bytes, pieces)
+    }
+
+    /// Keeps the edge from growing, or no longer; returns whether a peer at a closed window is to
+    /// be told.
+    pub(crate) fn set_pressed(&mut self, pressed: bool) -> bool {
+        let eased = std::mem::replace(&mut self.pressed, pressed) && !pressed;
+        eased && self.announced <= self.nxt
     }
 
     /// Bytes held in all.

@@ -106,11 +106,17 @@ impl Secret {
     }
 
     /// A key for a connection of which nothing is stored yet: a keyed hash of the four-tuple and the
-    /// peer's key. The third ACK brings the peer's key again, so the same key comes out then
-    /// (RFC 8684, section 3.1: a listener may stay stateless by generating its key verifiably).
-    pub fn cookie_key(&self, local: Endpoint, remote: Endpoint, peer_key: u64) -> u64 {
-        let message: [&[u8]; 3] = [b"key", &tuple(local, remote), &peer_key.to_be_bytes()];
+    /// peer's initial sequence number. The third ACK brings both again, so the same key comes out then
+    /// (RFC 8684, section 3.1: a listener may stay stateless by generating its key verifiably; the
+    /// SYN of version 1 has no key to build it from).
+    pub fn cookie_key(&self, local: Endpoint, remote: Endpoint, peer_isn: SeqNumber) -> u64 {
+        let message: [&[u8]; 3] = [b"key", &tuple(local, remote), &peer_isn.0.to_be_bytes()];
         leftmost_64(&hmac_sha256(&self.0, &message))
+    }
+
+    /// For hashes of the stack's own.
+    pub(super) fn bytes(&self) -> &[u8; 16] {
+        &self.0
     }
 }
 
@@ -143,7 +149,7 @@ fn rightmost_64(hash: &[u8; 32]) -> u64 {
 }
 
 /// Both endpoints as bytes of one length: IPv4 addresses as IPv4-mapped IPv6 ones.
-fn tuple(local: Endpoint, remote: Endpoint) -> [u8; 36] {
+pub(super) fn tuple(local: Endpoint, remote: Endpoint) -> [u8; 36] {
     let mut bytes = [0; 36];
     for (half, end) in bytes.chunks_exact_mut(18).zip([local, remote]) {
         let addr = match end.addr {
@@ -313,7 +319,7 @@ mod tests {
             (end("[2001:db8::1]:80"), r),
         ];
         let isns = |s: &Secret| ends.map(|(l, r)| s.isn(Instant::ZERO, l, r).0);
-        let keys = |s: &Secret| ends.map(|(l, r)| s.cookie_key(l, r, 9));
+        let keys = |s: &Secret| ends.map(|(l, r)| s.cookie_key(l, r, SeqNumber(9)));
         let distinct: HashSet<u32> = isns(&secret(1))
             .into_iter()
             .chain(isns(&secret(2)))
@@ -326,8 +332,8 @@ mod tests {
         assert_eq!(distinct.len(), 12);
         assert_eq!(keys(&secret(1)), keys(&secret(1)));
         assert_ne!(
-            secret(1).cookie_key(l, r, 9),
-            secret(1).cookie_key(l, r, 10)
+            secret(1).cookie_key(l, r, SeqNumber(9)),
+            secret(1).cookie_key(l, r, SeqNumber(10))
         );
     }
 

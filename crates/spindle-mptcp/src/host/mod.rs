@@ -2,6 +2,9 @@
 //!
 //! [`Stack`] is sans-IO: segments and the time come in, segments and events go out.
 
+mod accept;
+mod cookie;
+mod counters;
 mod event;
 pub mod keys;
 mod ports;
@@ -15,8 +18,9 @@ use std::sync::Arc;
 use rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use spindle_units::Instant;
-use spindle_wire::{Endpoint, Flags, MpJoin, Payload, Segment};
+use spindle_wire::{Endpoint, Flags, Payload, Segment};
 
+pub use counters::StackCounters;
 pub use event::{Event, StackError};
 pub use table::Handle;
 use table::{FourTuple, Table};
@@ -27,7 +31,6 @@ use crate::connection::trace::TraceEvent;
 use crate::connection::{Connection, Happening, NewConnection, Role};
 use crate::random::mix;
 use crate::subflow::TcpState;
-use crate::subflow::output::reset_for;
 use keys::Secret;
 
 /// A listening endpoint's identifier.
@@ -41,8 +44,17 @@ pub struct StackConfig {
     pub seed: u64,
     /// Connections at most; further SYNs are refused with RST.
     pub max_connections: usize,
-    /// Half-open connections at most; further SYNs are dropped.
+    /// Half-open connections at most; further SYNs are answered with a cookie, of which nothing is
+    /// stored here (RFC 4987, section 3.6).
     pub max_half_open: usize,
+    /// Joins of peers with their third ACK missing, over all connections, at most (four of each);
+    /// further ones are reset for lack of resources (RFC 8684, section 3.6).
+    pub max_half_open_joins: usize,
+    /// Bytes stored for all connections beyond which new ones are refused with RST and no receive
+    /// window is opened further; what windows had promised before may still arrive. What counts:
+    /// unacknowledged and unsent data of send buffers, data received and not read, in order or not,
+    /// and 64 bytes for each received piece and each mapping. No limit by default.
+    pub max_buffered: u64,
     /// Further local addresses, beyond the one a connection starts from, that the path manager may
     /// use.
     pub addresses: Vec<IpAddr>,
@@ -54,6 +66,8 @@ impl Default for StackConfig {
             seed: 0,
             max_connections: 1 << 16,
             max_half_open: 4096,
+            max_half_open_joins: 1024,
+            max_buffered: u64::MAX,
             addresses: Vec::new(),
         }
     }
@@ -80,6 +94,15 @@ pub struct Stack {
     stateless: VecDeque<Segment>,
     opened: u64,
     half_open: usize,
+    half_open_joins: usize,
+    /// Bytes stored, as [`StackConfig::max_buffered`] counts them.
+    buffered: u64,
+    /// `buffered` is beyond its limit, and the connections know.
+    pressed: bool,
+    /// Cookies sent may come back until then.
+    cookies_until: Option<Instant>,
+    /// Of connections that are gone, and of what belongs to none.
+    counters: StackCounters,
 }
 
 /// Answers to segments of no connection wait here; more are dropped.
@@ -102,6 +125,11 @@ impl Stack {
             stateless: VecDeque::new(),
             opened: 0,
             half_open: 0,
+            half_open_joins: 0,
+            buffered: 0,
+            pressed: false,
+            cookies_until: None,
+            counters: StackCounters::default(),
         }
     }
 
@@ -208,24 +236,14 @@ impl Stack {
             if let Some(i) = self
                 .table
                 .connection(slot)
-                .and_then(|c| c.subflows.iter().position(|s| s.id == subflow))
+                .and_then(|c| c.position_of(subflow, &tuple))
             {
                 self.deliver(now, slot, i, segment);
                 return;
             }
             self.table.unbind(&tuple);
         }
-        let syn = segment.flags.contains(Flags::SYN)
-            && !segment.flags.intersects(Flags::ACK | Flags::RST);
-        if !syn {
-            self.refuse(&segment);
-        } else if let Some(MpJoin::Syn { token, .. }) =
-            segment.options.rare.as_ref().and_then(|r| r.mp_join)
-        {
-            self.join(now, token, &segment);
-        } else {
-            self.accept(now, &segment);
-        }
+        self.on_stray(now, &segment);
     }
 
     fn deliver(&mut self, now: Instant, slot: u32, i: usize, segment: Segment) {
@@ -253,75 +271,15 @@ impl Stack {
             && sf.receive_position(segment.seq) > sf.rx.nxt as i64
     }
 
-    fn refuse(&mut self, segment: &Segment) {
-        if self.stateless.len() < MAX_STATELESS
-            && let Some(rst) = reset_for(segment)
-        {
-            self.stateless.push_back(rst);
-        }
-    }
-
-    fn join(&mut self, now: Instant, token: u32, syn: &Segment) {
-        let Some(slot) = self.table.by_token(token) else {
-            self.refuse(syn);
-            return;
-        };
-        let iss = self.secret.isn(now, syn.dst, syn.src);
-        let Some(c) = self.table.connection_mut(slot) else {
-            return;
-        };
-        if !c.accept_join(now, syn, iss) {
-            self.refuse(syn);
-            return;
-        }
-        let id = c.subflows.last().map_or(0, |s| s.id);
-        self.table.bind((syn.dst, syn.src), slot, id);
-        self.touch(now, slot);
-    }
-
-    fn accept(&mut self, now: Instant, syn: &Segment) {
-        let fits = |l: &Listener| {
-            l.open
-                && l.local.port == syn.dst.port
-                && (l.local.addr == syn.dst.addr || l.local.addr.is_unspecified())
-        };
-        let Some(at) = self.listeners.iter().position(fits) else {
-            self.refuse(syn);
-            return;
-        };
-        if self.table.len() >= self.config.max_connections {
-            self.refuse(syn);
-            return;
-        }
-        if self.half_open >= self.config.max_half_open {
-            return;
-        }
-        let config = self.listeners[at].config.clone();
-        self.opened += 1;
-        let ordinal = self.opened;
-        let key = config.multipath.is_some().then(|| self.fresh_key());
-        let new = NewConnection {
-            config,
-            role: Role::Server,
-            local: syn.dst,
-            remote: syn.src,
-            iss: self.secret.isn(now, syn.dst, syn.src),
-            key,
-            seed: mix(self.config.seed, ordinal),
-            addresses: self.config.addresses.clone(),
-        };
-        let connection = Connection::new(now, new, Some(syn));
-        let handle = self
-            .table
-            .insert(connection, ordinal, Some(ListenerId(at as u32)));
-        self.table.bind((syn.dst, syn.src), handle.slot, 0);
-        self.half_open += 1;
-        self.touch(now, handle.slot);
-    }
-
     /// The next segment for the wire; to be asked until there is none after every call that may
     /// cause sending.
     pub fn transmit(&mut self, now: Instant) -> Option<Segment> {
+        let seg = self.next_segment(now)?;
+        self.counters.resets_sent += u64::from(seg.flags.contains(Flags::RST));
+        Some(seg)
+    }
+
+    fn next_segment(&mut self, now: Instant) -> Option<Segment> {
         if let Some(seg) = self.stateless.pop_front() {
             return Some(seg);
         }
@@ -555,6 +513,24 @@ impl Stack {
             .unwrap_or_default()
     }
 
+    /// What was counted since the stack began, over connections there are and were.
+    pub fn counters(&self) -> StackCounters {
+        let mut total = self.counters;
+        let live = self.table.handles().filter_map(|h| self.table.get(h));
+        live.for_each(|c| total.add(c));
+        total
+    }
+
+    /// Bytes stored, as [`StackConfig::max_buffered`] counts them.
+    pub fn buffered(&self) -> u64 {
+        self.buffered
+    }
+
+    /// Connections whose handshake is going on.
+    pub fn half_open(&self) -> usize {
+        self.half_open
+    }
+
     /// The live connections.
     pub fn handles(&self) -> impl Iterator<Item = Handle> {
         self.table.handles()
@@ -610,23 +586,66 @@ impl Stack {
         let mut settled = false;
         while let Some(happening) = c.next_happening() {
             settled |= matches!(happening, Happening::Connected | Happening::Closed(_));
+            if happening == Happening::Connected {
+                match c.role {
+                    Role::Server => self.counters.accepted += 1,
+                    Role::Client => self.counters.connected += 1,
+                }
+            }
             self.events
                 .push_back(event::from_happening(handle, listener, happening));
         }
         let token = c.mp.as_ref().map(|m| m.token_local);
         let half_open = c.is_half_open();
+        let holds = (c.half_open_joins(), c.buffered());
         let over = c.is_over() && c.released && c.readable() == 0;
         if settled {
             self.table.settle(slot, half_open, &mut self.half_open);
         }
         self.table.set_token(slot, token);
+        self.table.prune(slot);
+        self.book(slot, holds);
         if over {
             self.forget(slot);
         }
     }
 
+    /// Keeps the totals, and what the connections know of the limit.
+    fn book(&mut self, slot: u32, holds: (usize, u64)) {
+        let before = self.table.book(slot, holds);
+        self.half_open_joins = self.half_open_joins + holds.0 - before.0;
+        self.buffered = self.buffered + holds.1 - before.1;
+        // Eased only some way below the limit, so that it does not go to and fro with each segment.
+        let limit = self.config.max_buffered;
+        let limit = if self.pressed { limit / 8 * 7 } else { limit };
+        let pressed = self.buffered >= limit;
+        if self.pressed != pressed {
+            self.pressed = pressed;
+            self.press_all(pressed);
+        } else if pressed && let Some(c) = self.table.connection_mut(slot) {
+            c.set_pressed(true);
+        }
+    }
+
+    fn press_all(&mut self, pressed: bool) {
+        let slots: Vec<u32> = self.table.handles().map(|h| h.slot).collect();
+        for slot in slots {
+            if let Some(c) = self.table.connection_mut(slot) {
+                c.set_pressed(pressed);
+                if !std::mem::replace(&mut c.queued, true) {
+                    self.ready.push_back(slot);
+                }
+            }
+        }
+    }
+
     fn forget(&mut self, slot: u32) {
         self.table.settle(slot, false, &mut self.half_open);
+        if let Some(c) = self.table.connection(slot) {
+            self.counters.add(c);
+            self.counters.closed += 1;
+        }
+        self.book(slot, (0, 0));
         self.table.remove(slot);
     }
 

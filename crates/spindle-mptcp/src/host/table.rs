@@ -36,6 +36,8 @@ struct Slot {
     half_open: bool,
     token: Option<u32>,
     tuples: Vec<FourTuple>,
+    /// What the stack's totals have of this connection: half-open joins and bytes stored.
+    booked: (usize, u64),
 }
 
 /// Keyed hashing, so that a peer cannot aim at one bucket; keyed by the stack, so that runs repeat.
@@ -162,6 +164,7 @@ impl Table {
             half_open: true,
             token,
             tuples: Vec::new(),
+            booked: (0, 0),
         };
         if slot as usize == self.slots.len() {
             self.slots.push(entry);
@@ -199,6 +202,29 @@ impl Table {
         if s.half_open && !half_open {
             s.half_open = false;
             *count = count.saturating_sub(1);
+        }
+    }
+
+    /// Books what a connection holds now; returns what was booked before.
+    pub(super) fn book(&mut self, slot: u32, now: (usize, u64)) -> (usize, u64) {
+        std::mem::replace(&mut self.slots[slot as usize].booked, now)
+    }
+
+    /// Forgets the tuples of subflows that are gone.
+    pub(super) fn prune(&mut self, slot: u32) {
+        let s = &mut self.slots[slot as usize];
+        let Some(c) = &s.connection else { return };
+        if s.tuples.len() <= c.subflows.len() {
+            return;
+        }
+        let live = |t: &FourTuple| c.subflows.iter().any(|s| (s.local, s.remote) == *t);
+        let (keep, gone) = s.tuples.drain(..).partition(live);
+        s.tuples = keep;
+        let gone: Vec<FourTuple> = gone;
+        for t in gone {
+            if self.lookup(&t).is_some_and(|(owner, _)| owner == slot) {
+                self.unbind(&t);
+            }
         }
     }
 

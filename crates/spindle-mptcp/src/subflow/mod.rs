@@ -153,6 +153,8 @@ pub(crate) struct Subflow {
     pub(crate) closing: bool,
     pub(crate) over_at: Option<Instant>,
     challenges: ChallengeLimit,
+    /// The application knows of it.
+    pub(crate) told_up: bool,
     last_heard: Instant,
     keepalive_probes: u32,
     /// The peer or we asked to use it only when no other is there.
@@ -182,6 +184,8 @@ pub(crate) fn earliest(a: Option<Instant>, b: Option<Instant>) -> Option<Instant
 struct ChallengeLimit {
     since: Instant,
     sent: u32,
+    /// Granted in all.
+    total: u64,
 }
 
 impl ChallengeLimit {
@@ -193,10 +197,13 @@ impl ChallengeLimit {
             *self = Self {
                 since: now,
                 sent: 0,
+                total: self.total,
             };
         }
-        self.sent += 1;
-        self.sent <= Self::MOST
+        self.sent = self.sent.saturating_add(1);
+        let granted = self.sent <= Self::MOST;
+        self.total += u64::from(granted);
+        granted
     }
 }
 
@@ -264,6 +271,7 @@ impl Subflow {
             closing: false,
             over_at: None,
             challenges: ChallengeLimit::default(),
+            told_up: false,
             last_heard: now,
             keepalive_probes: 0,
             backup_local: false,
@@ -275,6 +283,16 @@ impl Subflow {
             penalised_at: None,
             config: config.clone(),
         }
+    }
+
+    /// Challenge ACKs granted so far.
+    pub(crate) fn challenge_acks(&self) -> u64 {
+        self.challenges.total
+    }
+
+    /// Its SYN/ACK left as a cookie, nobody knows when (RFC 4987): no RTT is taken from it.
+    pub(crate) fn answered_by_cookie(&mut self) {
+        self.syn_sent_at = None;
     }
 
     /// Whether data may be sent here now: established both ways, MPTCP's handshake included.

@@ -82,6 +82,7 @@ pub(crate) struct Receiver {
     duplicate: Option<(u64, u64)>,
     /// Payload not handed up yet: position -> bytes, disjoint.
     held: BTreeMap<u64, Payload>,
+    held_bytes: u64,
     /// Position of the peer's FIN, once seen.
     pub(crate) fin: Option<u64>,
     maps: VecDeque<ReceivedMap>,
@@ -279,7 +280,10 @@ impl Receiver {
 
     /// Keeps payload until [`Self::take_ready`] can hand it up.
     pub(crate) fn hold(&mut self, piece: Piece) {
-        self.held.insert(piece.0, piece.1);
+        self.held_bytes += piece.1.len() as u64;
+        if let Some(old) = self.held.insert(piece.0, piece.1) {
+            self.held_bytes -= old.len() as u64;
+        }
     }
 
     /// The first held piece, if it is in order.
@@ -289,6 +293,7 @@ impl Receiver {
             return None;
         }
         let (start, payload) = first.remove_entry();
+        self.held_bytes -= payload.len() as u64;
         Some((start, payload))
     }
 
@@ -299,7 +304,14 @@ impl Receiver {
 
     /// The first held piece, in order or not.
     pub(crate) fn take_held(&mut self) -> Option<Piece> {
-        self.held.pop_first()
+        let piece = self.held.pop_first()?;
+        self.held_bytes -= piece.1.len() as u64;
+        Some(piece)
+    }
+
+    /// Bytes held, and pieces and mappings stored.
+    pub(crate) fn stored(&self) -> (u64, usize) {
+        (self.held_bytes, self.held.len() + self.maps.len())
     }
 
     /// Data offset minus position by the furthest mapping known.

@@ -1,0 +1,241 @@
+//! Segments of no connection: SYNs, joins, cookies, and the refusal of all else.
+
+use spindle_units::Instant;
+use spindle_wire::{
+    Endpoint, Flags, MpCapable, MpJoin, MpTcpRst, ResetReason, Segment, Timestamps,
+};
+
+use super::{ListenerId, MAX_STATELESS, Stack, cookie, keys};
+use crate::connection::{Connection, NewConnection, Role};
+use crate::random::mix;
+use crate::subflow::output::reset_for;
+
+/// Joins of one connection whose third ACK may be missing at a time.
+const MAX_HALF_OPEN_JOINS: usize = 4;
+
+impl Stack {
+    /// A segment that belongs to no connection.
+    pub(super) fn on_stray(&mut self, now: Instant, segment: &Segment) {
+        let syn = segment.flags.contains(Flags::SYN)
+            && !segment.flags.intersects(Flags::ACK | Flags::RST);
+        if !syn {
+            if !self.take_cookie(now, segment) {
+                self.counters.unknown_segments += 1;
+                self.refuse(segment);
+            }
+        } else if let Some(MpJoin::Syn { token, .. }) =
+            segment.options.rare.as_ref().and_then(|r| r.mp_join)
+        {
+            self.join(now, token, segment);
+        } else {
+            self.accept(now, segment);
+        }
+    }
+
+    fn refuse(&mut self, segment: &Segment) {
+        if self.stateless.len() < MAX_STATELESS
+            && let Some(rst) = reset_for(segment)
+        {
+            self.stateless.push_back(rst);
+        }
+    }
+
+    /// Refuses a join with its reason (RFC 8684, sections 3.2 and 3.6).
+    fn refuse_join(&mut self, syn: &Segment, reason: ResetReason) {
+        let Some(mut rst) = reset_for(syn) else {
+            return;
+        };
+        rst.options.rare_mut().mp_tcprst = Some(MpTcpRst {
+            transient: reason == ResetReason::LackOfResources,
+            other_flags: 0,
+            reason,
+        });
+        if self.stateless.len() < MAX_STATELESS {
+            self.stateless.push_back(rst);
+        }
+    }
+
+    /// A join needs state whatever comes, so there are limits: on half-open ones of the connection
+    /// and of the stack, and on subflows.
+    fn join(&mut self, now: Instant, token: u32, syn: &Segment) {
+        let Some(slot) = self.table.by_token(token) else {
+            self.counters.joins_unknown += 1;
+            self.refuse_join(syn, ResetReason::MptcpSpecific);
+            return;
+        };
+        let iss = self.secret.isn(now, syn.dst, syn.src);
+        let crowded = self.half_open_joins >= self.config.max_half_open_joins;
+        let Some(c) = self.table.connection_mut(slot) else {
+            return;
+        };
+        let crowded = crowded || c.half_open_joins() >= MAX_HALF_OPEN_JOINS;
+        if crowded || !c.accept_join(now, syn, iss) {
+            self.counters.joins_refused += 1;
+            self.refuse_join(syn, ResetReason::LackOfResources);
+            return;
+        }
+        let id = c.subflows.last().map_or(0, |s| s.id);
+        self.table.bind((syn.dst, syn.src), slot, id);
+        self.touch(now, slot);
+    }
+
+    fn listener_for(&self, to: Endpoint) -> Option<usize> {
+        self.listeners.iter().position(|l| {
+            l.open
+                && l.local.port == to.port
+                && (l.local.addr == to.addr || l.local.addr.is_unspecified())
+        })
+    }
+
+    /// Whether another connection may come to be; counts and answers if not.
+    fn admits(&mut self, segment: &Segment) -> bool {
+        if self.table.len() >= self.config.max_connections {
+            self.counters.refused_connections += 1;
+        } else if self.buffered >= self.config.max_buffered {
+            self.counters.refused_memory += 1;
+        } else {
+            return true;
+        }
+        self.refuse(segment);
+        false
+    }
+
+    pub(super) fn accept(&mut self, now: Instant, syn: &Segment) {
+        let Some(at) = self.listener_for(syn.dst) else {
+            self.counters.refused_no_listener += 1;
+            self.refuse(syn);
+            return;
+        };
+        if !self.admits(syn) {
+            return;
+        }
+        if self.half_open >= self.config.max_half_open {
+            self.send_cookie(now, at, syn);
+            return;
+        }
+        self.opened += 1;
+        let key = self.listeners[at].config.multipath.is_some();
+        let key = key.then(|| self.fresh_key());
+        let iss = self.secret.isn(now, syn.dst, syn.src);
+        let c = self.server(now, at, syn, iss, key);
+        self.adopt(now, at, c);
+    }
+
+    fn server(
+        &self,
+        now: Instant,
+        listener: usize,
+        syn: &Segment,
+        iss: spindle_wire::SeqNumber,
+        key: Option<u64>,
+    ) -> Connection {
+        let new = NewConnection {
+            config: self.listeners[listener].config.clone(),
+            role: Role::Server,
+            local: syn.dst,
+            remote: syn.src,
+            iss,
+            key,
+            seed: mix(self.config.seed, self.opened),
+            addresses: self.config.addresses.clone(),
+        };
+        Connection::new(now, new, Some(syn))
+    }
+
+    /// Takes a connection into the table; returns its slot.
+    fn adopt(&mut self, now: Instant, listener: usize, c: Connection) -> u32 {
+        let tuple = (c.subflows[0].local, c.subflows[0].remote);
+        let id = ListenerId(listener as u32);
+        let handle = self.table.insert(c, self.opened, Some(id));
+        self.table.bind(tuple, handle.slot, 0);
+        self.half_open += 1;
+        self.touch(now, handle.slot);
+        handle.slot
+    }
+
+    /// Answers a SYN and forgets it (RFC 4987, section 3.6). The answer is that of a connection that
+    /// is made for it and dropped, so that it says what [`Self::take_cookie`]'s will mean.
+    fn send_cookie(&mut self, now: Instant, listener: usize, syn: &Segment) {
+        if self.stateless.len() >= MAX_STATELESS {
+            return;
+        }
+        let syn = cookie::grantable(syn);
+        let iss = self.secret.cookie(now, &syn);
+        let multipath = self.listeners[listener].config.multipath.is_some();
+        let key = multipath.then(|| self.secret.cookie_key(syn.dst, syn.src, syn.seq));
+        let mut c = self.server(now, listener, &syn, iss, key);
+        let Some(mut answer) = c.transmit(now) else {
+            return;
+        };
+        if let Some(times) = &mut answer.options.timestamps {
+            *times = Timestamps {
+                value: cookie::mark(times.value, &syn),
+                ..*times
+            };
+        }
+        self.counters.cookies_sent += 1;
+        self.cookies_until = Some(now + cookie::SLOT * 2);
+        self.stateless.push_back(answer);
+    }
+
+    /// A connection out of a third ACK that brings our cookie back. Returns false if the segment
+    /// is to be refused.
+    fn take_cookie(&mut self, now: Instant, ack: &Segment) -> bool {
+        let stray = ack.flags.intersects(Flags::SYN | Flags::RST);
+        if stray || !ack.flags.contains(Flags::ACK) || self.cookies_until.is_none_or(|t| t < now) {
+            return false;
+        }
+        let Some(at) = self.listener_for(ack.dst) else {
+            return false;
+        };
+        let Some(mss) = self.secret.check_cookie(now, ack) else {
+            self.counters.cookies_refused += 1;
+            return false;
+        };
+        let mut syn = cookie::recall(ack, mss);
+        let Ok(key) = self.cookie_key_of(ack, &mut syn) else {
+            self.counters.cookies_refused += 1;
+            return false;
+        };
+        if key.is_none() && ack.options.has_mptcp() {
+            // It overtook the segment with the keys, which will be repeated.
+            return true;
+        }
+        if !self.admits(ack) {
+            return true;
+        }
+        self.opened += 1;
+        let mut c = self.server(now, at, &syn, ack.ack - 1, key);
+        // The SYN/ACK has long left.
+        let _ = c.transmit(now);
+        c.subflows[0].answered_by_cookie();
+        c.receive(now, 0, ack.clone());
+        if c.is_half_open() {
+            return true;
+        }
+        self.counters.cookies_accepted += 1;
+        self.adopt(now, at, c);
+        true
+    }
+
+    /// Our key, if the third ACK brings it, with MP_CAPABLE put back on the SYN (RFC 8684, section
+    /// 3.1); an error if it brings another.
+    fn cookie_key_of(&self, ack: &Segment, syn: &mut Segment) -> Result<Option<u64>, ()> {
+        let Some(c) = ack.options.rare.as_ref().and_then(|r| r.mp_capable) else {
+            return Ok(None);
+        };
+        let ours = self.secret.cookie_key(ack.dst, ack.src, syn.seq);
+        let right = c.sender_key.is_some() && c.receiver_key == Some(ours);
+        if !right || self.table.has_token(keys::token(ours)) {
+            return Err(());
+        }
+        syn.options.rare_mut().mp_capable = Some(MpCapable {
+            sender_key: None,
+            receiver_key: None,
+            data_len: None,
+            checksum: None,
+            ..c
+        });
+        Ok(Some(ours))
+    }
+}

@@ -1,0 +1,309 @@
+//! SYN floods and the cookies that answer them (RFC 4987), plain and with MPTCP.
+
+#[expect(dead_code, reason = "shared by tests that each use a part")]
+mod peer;
+
+use std::net::Ipv4Addr;
+
+use peer::{Bench, Flow, PEER_KEY, capable, config, here, syn, there};
+use spindle_mptcp::{Config, PathManager, StackConfig, keys};
+use spindle_units::Duration;
+use spindle_wire::{
+    DataNumber, Dss, Endpoint, Flags, Mapping, Payload, Segment, SeqNumber, Timestamps,
+};
+
+const HALF_OPEN: usize = 32;
+
+fn stack() -> StackConfig {
+    StackConfig {
+        max_half_open: HALF_OPEN,
+        ..StackConfig::default()
+    }
+}
+
+/// Sources never seen again.
+fn source(k: u32) -> Endpoint {
+    let addr = Ipv4Addr::from_bits(u32::from(Ipv4Addr::new(11, 0, 0, 0)) + k);
+    Endpoint::new(addr.into(), 1024 + (k % 60_000) as u16)
+}
+
+/// `sources` SYNs, every other with MP_CAPABLE.
+fn flood(b: &mut Bench, sources: std::ops::Range<u32>) {
+    for k in sources {
+        let flow = Flow::new(here(), source(k), k.wrapping_mul(77_777), SeqNumber(0));
+        let mut seg = syn(&flow, Flags::SYN);
+        if k % 2 == 0 {
+            seg.options.rare_mut().mp_capable = Some(capable(None, None));
+        }
+        let out = b.push(seg);
+        assert!(!out.is_empty() || b.stack.half_open() <= HALF_OPEN);
+        assert!(b.stack.handles().count() <= HALF_OPEN + 8);
+        assert!(b.stack.half_open() <= HALF_OPEN + 1);
+    }
+}
+
+/// A bench under flood.
+fn flooded(c: Config) -> Bench {
+    let mut b = Bench::listening(c, stack());
+    flood(&mut b, 0..200);
+    assert!(b.stack.counters().cookies_sent >= 200 - HALF_OPEN as u64);
+    b
+}
+
+/// The SYN/ACK for `seg`, and the flow after it.
+fn ask(b: &mut Bench, mut flow: Flow, seg: Segment) -> (Flow, Segment) {
+    let before = b.stack.handles().count();
+    let out = b.push(seg);
+    assert_eq!(b.stack.handles().count(), before, "nothing is stored");
+    let answer = out.into_iter().find(|s| s.dst == flow.there).unwrap();
+    assert_eq!(answer.flags, Flags::SYN | Flags::ACK);
+    flow.seq = flow.seq + 1;
+    assert_eq!(answer.ack, flow.seq);
+    flow.ack = answer.seq + 1;
+    (flow, answer)
+}
+
+fn ask_plainly(b: &mut Bench, from: Endpoint) -> Flow {
+    let flow = Flow::new(here(), from, 5000, SeqNumber(0));
+    ask(b, flow, syn(&flow, Flags::SYN)).0
+}
+
+/// Asks with MP_CAPABLE; returns the third ACK.
+fn ask_multipath(b: &mut Bench, from: Endpoint) -> (Flow, Segment, u64) {
+    let flow = Flow::new(here(), from, 5000, SeqNumber(0));
+    let mut seg = syn(&flow, Flags::SYN);
+    seg.options.rare_mut().mp_capable = Some(capable(None, None));
+    let (flow, answer) = ask(b, flow, seg);
+    let key = answer.options.rare.unwrap().mp_capable.unwrap();
+    let key = key.sender_key.unwrap();
+    let mut third = flow.segment(Flags::ACK);
+    third.options.rare_mut().mp_capable = Some(capable(Some(PEER_KEY), Some(key)));
+    (flow, third, key)
+}
+
+/// The peer writes 1000 bytes, the stack answers with as many.
+fn exchange(b: &mut Bench, flow: &mut Flow, multipath: bool, earlier: u16) {
+    let h = b
+        .stack
+        .handles()
+        .find(|h| b.stack.info(*h).unwrap().subflows[0].remote == flow.there)
+        .unwrap();
+    let seg = if multipath {
+        b.data(flow, u64::from(earlier), 1000)
+    } else {
+        let mut seg = flow.segment(Flags::ACK);
+        seg.payload = Payload::Length(1000);
+        flow.seq = flow.seq + 1000;
+        seg
+    };
+    b.push(seg);
+    let info = b.stack.info(h).unwrap();
+    assert!(info.established);
+    assert_eq!(info.multipath, multipath);
+    assert_eq!(info.received, 1000 + u64::from(earlier));
+    assert_eq!(b.stack.send(b.now, h, Payload::Length(1000)), Ok(1000));
+    let out = b.drain();
+    let sent: usize = out.iter().map(|s| s.payload.len()).sum();
+    assert_eq!(sent, 1000);
+    assert_eq!(out.iter().any(|s| s.options.dss.is_some()), multipath);
+}
+
+#[test]
+fn a_flood_of_a_hundred_thousand_sources_stops_nobody() {
+    let mut b = Bench::listening(config(PathManager::Passive), stack());
+    flood(&mut b, 0..50_000);
+    let mut plain = ask_plainly(&mut b, there());
+    let (mut multi, third, key) = ask_multipath(&mut b, peer::end("10.0.0.3:81"));
+    flood(&mut b, 50_000..100_000);
+    let ack = plain.segment(Flags::ACK);
+    b.push(ack);
+    b.push(third);
+    b.key = key;
+    exchange(&mut b, &mut plain, false, 0);
+    exchange(&mut b, &mut multi, true, 0);
+    let c = b.stack.counters();
+    assert_eq!((c.accepted, c.cookies_accepted, c.multipath), (2, 2, 1));
+    assert!(
+        c.cookies_sent >= 100_000 - 2 * HALF_OPEN as u64 - 2,
+        "{c:?}"
+    );
+    assert!(b.stack.buffered() < 10_000);
+
+    // The half-open ones are given up, and then SYNs are remembered again.
+    b.now += Duration::from_secs(600);
+    b.wait();
+    for _ in 0..1000 {
+        b.wait();
+    }
+    assert_eq!(b.stack.half_open(), 0);
+    let sent = b.stack.counters().cookies_sent;
+    let flow = Flow::new(here(), peer::end("10.0.0.9:9"), 5, SeqNumber(0));
+    b.push(syn(&flow, Flags::SYN));
+    assert_eq!(
+        (b.stack.half_open(), b.stack.counters().cookies_sent),
+        (1, sent)
+    );
+}
+
+#[test]
+fn the_first_data_may_bring_the_cookie_and_the_keys() {
+    let mut b = flooded(config(PathManager::Passive));
+    let (mut flow, mut third, key) = ask_multipath(&mut b, there());
+    b.key = key;
+    third.payload = Payload::Length(300);
+    let c = third.options.rare_mut().mp_capable.as_mut().unwrap();
+    c.data_len = Some(300);
+    b.push(third);
+    flow.seq = flow.seq + 300;
+    exchange(&mut b, &mut flow, true, 300);
+}
+
+#[test]
+fn a_client_without_mptcp_on_its_third_ack_falls_back() {
+    let mut b = flooded(config(PathManager::Passive));
+    let (mut flow, mut third, _) = ask_multipath(&mut b, there());
+    third.options.rare_mut().mp_capable = None;
+    b.push(third);
+    exchange(&mut b, &mut flow, false, 0);
+}
+
+#[test]
+fn data_that_overtake_the_keys_wait_for_them() {
+    let mut b = flooded(config(PathManager::Passive));
+    let (mut flow, third, key) = ask_multipath(&mut b, there());
+    b.key = key;
+    let before = b.stack.handles().count();
+    let mut early = flow.segment(Flags::ACK);
+    early.payload = Payload::Length(10);
+    early.options.dss = Some(Dss {
+        data_ack: None,
+        mapping: Some(Mapping {
+            dsn: DataNumber::Full(Bench::peer_dsn(0)),
+            ssn: 1,
+            len: 10,
+            checksum: None,
+        }),
+        data_fin: false,
+    });
+    assert!(b.push(early).is_empty(), "neither taken nor refused");
+    assert_eq!(b.stack.handles().count(), before);
+    b.push(third);
+    exchange(&mut b, &mut flow, true, 0);
+}
+
+#[test]
+fn cookies_of_an_old_slot_are_refused() {
+    let mut b = flooded(config(PathManager::Passive));
+    let flow = ask_plainly(&mut b, there());
+    let before = b.stack.handles().count();
+    b.now += Duration::from_secs(127);
+    // Others keep the listener in its straits.
+    flood(&mut b, 1000..1001);
+    b.now += Duration::from_secs(2);
+    let out = b.push(flow.segment(Flags::ACK));
+    let rst = out.iter().find(|s| s.dst == there()).unwrap();
+    assert_eq!((rst.flags, rst.seq), (Flags::RST, flow.ack));
+    assert!(b.stack.handles().count() <= before);
+    assert_eq!(b.stack.counters().accepted, 0);
+}
+
+#[test]
+fn forged_acks_are_refused() {
+    let mut b = flooded(config(PathManager::Passive));
+    let flow = ask_plainly(&mut b, there());
+    let (_, multi, _) = ask_multipath(&mut b, peer::end("10.0.0.3:81"));
+    for k in 1..2000u32 {
+        let mut seg = flow.segment(Flags::ACK);
+        seg.ack = seg.ack + k.wrapping_mul(0x0101_0101);
+        let out = b.push(seg.clone());
+        assert!(
+            out.iter()
+                .any(|s| s.flags == Flags::RST && s.seq == seg.ack)
+        );
+    }
+    let mut wrong = multi;
+    let c = wrong.options.rare_mut().mp_capable.as_mut().unwrap();
+    c.receiver_key = c.receiver_key.map(|k| k ^ 1);
+    let out = b.push(wrong);
+    assert!(out.iter().any(|s| s.flags == Flags::RST));
+    let c = b.stack.counters();
+    assert_eq!((c.accepted, c.cookies_accepted), (0, 0));
+    assert_eq!(c.cookies_refused, 2000);
+}
+
+#[test]
+fn an_ack_out_of_the_blue_is_no_cookie_when_none_were_sent() {
+    let mut b = Bench::listening(config(PathManager::Passive), stack());
+    let flow = Flow::new(here(), there(), 5000, SeqNumber(77));
+    let out = b.push(flow.segment(Flags::ACK));
+    assert_eq!(out[0].flags, Flags::RST);
+    assert_eq!(b.stack.counters().cookies_refused, 0);
+}
+
+/// Options of the SYN survive in the timestamp.
+#[test]
+fn window_scale_and_sack_come_back_with_the_timestamp() {
+    let mut c = config(PathManager::Passive);
+    c.multipath = None;
+    c.tcp.timestamps = true;
+    c.tcp.window_scaling = true;
+    let mut b = flooded(c);
+    let flow = Flow::new(here(), there(), 5000, SeqNumber(0));
+    let mut seg = syn(&flow, Flags::SYN);
+    seg.options.rare_mut().window_scale = Some(6);
+    seg.options.timestamps = Some(Timestamps {
+        value: 1000,
+        echo: 0,
+    });
+    let (mut flow, answer) = ask(&mut b, flow, seg);
+    let granted = answer.options.rare.as_ref().unwrap();
+    assert!(granted.window_scale.is_some() && granted.sack_permitted);
+    let mut ack = flow.segment(Flags::ACK);
+    ack.window = 100;
+    ack.options.timestamps = Some(Timestamps {
+        value: 1001,
+        echo: answer.options.timestamps.unwrap().value,
+    });
+    b.push(ack.clone());
+    let h = b.stack.handles().last().unwrap();
+    // 100 << 6 bytes are the peer's window.
+    assert_eq!(
+        b.stack.send(b.now, h, Payload::Length(100_000)),
+        Ok(100_000)
+    );
+    let sent: usize = b.drain().iter().map(|s| s.payload.len()).sum();
+    assert!(sent > 100 && sent <= 6400, "{sent}");
+    // A hole is reported by SACK.
+    flow.seq = flow.seq + 10;
+    let mut seg = flow.segment(Flags::ACK);
+    (seg.payload, seg.window) = (Payload::Length(10), 100);
+    seg.options.timestamps = ack.options.timestamps;
+    let out = b.push(seg);
+    assert!(out.iter().any(|s| s.options.sack != Default::default()));
+}
+
+/// Without timestamps nothing can remember them, so they are not granted.
+#[test]
+fn options_that_no_timestamp_carries_are_not_granted() {
+    let mut c = config(PathManager::Passive);
+    c.tcp.window_scaling = true;
+    let mut b = flooded(c);
+    let flow = Flow::new(here(), there(), 5000, SeqNumber(0));
+    let mut seg = syn(&flow, Flags::SYN);
+    seg.options.rare_mut().window_scale = Some(6);
+    let (_, answer) = ask(&mut b, flow, seg);
+    let granted = answer.options.rare.as_ref().unwrap();
+    assert!(granted.window_scale.is_none() && !granted.sack_permitted);
+    assert_eq!(granted.mss, Some(1460));
+}
+
+/// The key of a cookie is no connection's until the third ACK comes.
+#[test]
+fn joins_to_a_cookies_token_are_refused() {
+    let mut b = flooded(config(PathManager::Passive));
+    let (_, _, key) = ask_multipath(&mut b, there());
+    let (_, seg) = b.join_syn(peer::end("10.0.0.7:7"), 1, keys::token(key));
+    let out = b.push(seg);
+    assert!(out[0].flags.contains(Flags::RST));
+    assert_eq!(b.stack.counters().joins_unknown, 1);
+}
