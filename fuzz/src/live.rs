@@ -300,7 +300,10 @@ impl World {
 
     fn check(&self) {
         let buffer = self.config.tcp.receive_buffer;
+        // Both buffers twice (subflow and data level), and the pieces a receiver keeps at most.
+        let each = (2 * (buffer + self.config.tcp.send_buffer) + (4 << 20)) as u64;
         for s in &self.stacks {
+            assert!(s.buffered() <= each * MOST_CONNECTIONS as u64);
             assert!(s.handles().count() <= MOST_CONNECTIONS);
             for h in s.handles() {
                 let Some(i) = s.info(h) else { continue };

@@ -134,7 +134,9 @@ impl Connection {
         if !self.subflows.is_empty() {
             return;
         }
-        let finished = self.peer_closed && self.data_fin_acked;
+        // Delivered both ways, only the farewell is cut short.
+        let delivered = self.closing && self.send.una >= self.send.written;
+        let finished = self.peer_closed && (self.data_fin_acked || self.mp.is_none() && delivered);
         self.finish(if finished {
             CloseReason::Finished
         } else {
