@@ -112,7 +112,7 @@ fn core(c: &mut Criterion) {
         .throughput(Throughput::Bytes(BYTES as u64))
         .sample_size(20)
         .measurement_time(Wall::from_secs(3));
-    for name in ["tcp", "mptcp-2", "fuso"] {
+    for name in ["tcp", "rack", "mptcp-2", "fuso"] {
         for burst in [0, 65_000] {
             let mut pair = Pair::new(name, burst);
             pair.transfer(BYTES);

@@ -411,6 +411,20 @@ mod tests {
     }
 
     #[test]
+    fn coalesced_segments_count_as_what_was_sent() {
+        let mut r = receiver();
+        r.segment = 1000;
+        let delay = Some(Duration::from_millis(40));
+        r.accept(1, &Payload::Length(990));
+        r.schedule_ack(Instant::ZERO, delay);
+        assert!(!r.ack_now && r.ack_by.is_some(), "one segment waits");
+        r.acked();
+        r.accept(991, &Payload::Length(1980));
+        r.schedule_ack(Instant::ZERO, delay);
+        assert!(r.ack_now, "two at once do not (RFC 5681, section 4.2)");
+    }
+
+    #[test]
     fn contradicting_maps_are_refused_and_equal_ones_ignored() {
         let mut r = receiver();
         let map = ReceivedMap {

@@ -95,6 +95,10 @@ impl Rack {
         let mut lost = Vec::new();
         let mut again: Option<Instant> = None;
         for s in board.iter() {
+            // What follows a segment that left once, and no earlier than the newest, left later too.
+            if s.transmissions == 1 && (s.sent_at, s.end()) >= newest {
+                break;
+            }
             if s.sacked || (s.lost && !s.repeated) || (s.sent_at, s.end()) >= newest {
                 continue;
             }
