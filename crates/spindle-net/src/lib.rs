@@ -12,6 +12,7 @@ pub mod memory;
 pub mod setup;
 mod socket;
 pub mod tun;
+pub mod udp;
 
 pub use error::NetError;
 pub use link::{Arrival, FIRST_KEY, IcmpError, IcmpReport, Link, LinkCounters, PathMtu};

@@ -1,0 +1,178 @@
+//! What both ends share: keyed numbers, timers, and sending what a path has ready.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::hash::Hasher;
+use std::net::{IpAddr, SocketAddr};
+
+use siphasher::sip::SipHasher24;
+use spindle_units::Instant;
+use spindle_wire::Segment;
+
+use super::path::Path;
+use super::socket::Socket;
+use crate::error::NetError;
+use crate::link::{Arrival, LinkCounters};
+
+/// A key of this process: ids, challenges and probe numbers that nobody can guess.
+pub(super) struct Secret {
+    hasher: SipHasher24,
+    drawn: u64,
+}
+
+impl Secret {
+    pub(super) fn new() -> Result<Self, NetError> {
+        let draw = || {
+            getrandom::u64().map_err(|e| NetError::System {
+                what: "no randomness from the system".to_owned(),
+                source: std::io::Error::other(e.to_string()),
+            })
+        };
+        Ok(Self {
+            hasher: SipHasher24::new_with_keys(draw()?, draw()?),
+            drawn: 0,
+        })
+    }
+
+    /// The hash of `parts` for the use `label`; never 0.
+    pub(super) fn hash(&self, label: u8, parts: &impl std::hash::Hash) -> u64 {
+        let mut hasher = self.hasher;
+        hasher.write_u8(label);
+        parts.hash(&mut hasher);
+        hasher.finish().max(1)
+    }
+
+    /// A new number.
+    pub(super) fn draw(&mut self) -> u64 {
+        self.drawn += 1;
+        self.hash(b'n', &self.drawn)
+    }
+}
+
+/// Timers of many paths: at most one that counts for each.
+#[derive(Default)]
+pub(super) struct Timers(BinaryHeap<Reverse<(Instant, u64)>>);
+
+impl Timers {
+    /// Arms a path's timer if its search wants it earlier than it is armed.
+    pub(super) fn arm(&mut self, path: &mut Path, key: u64) {
+        if let Some(at) = path.search.next_timeout()
+            && path.armed.is_none_or(|armed| at < armed)
+        {
+            path.armed = Some(at);
+            self.0.push(Reverse((at, key)));
+        }
+    }
+
+    pub(super) fn next(&self) -> Option<Instant> {
+        self.0.peek().map(|Reverse((at, _))| *at)
+    }
+
+    /// A timer that is due.
+    pub(super) fn pop(&mut self, now: Instant) -> Option<(Instant, u64)> {
+        if self.next()? > now {
+            return None;
+        }
+        self.0.pop().map(|Reverse(entry)| entry)
+    }
+}
+
+/// Where a path's datagrams go.
+pub(super) type Way = (SocketAddr, Option<IpAddr>);
+
+/// What the sending side keeps.
+#[derive(Default)]
+pub(super) struct Output {
+    pub(super) counters: LinkCounters,
+    spare: Vec<Vec<u8>>,
+    pub(super) scratch: Vec<u8>,
+    /// News for the data path from a call that has no sink.
+    pub(super) news: Vec<Arrival>,
+}
+
+impl Output {
+    /// Puts a segment into the path's train, sending what does not fit into one.
+    pub(super) fn segment(
+        &mut self,
+        now: Instant,
+        (path, socket, way): (&mut Path, &Socket, Way),
+        mut segment: Segment,
+    ) {
+        if path.goes(now, &mut segment) {
+            self.news.push(path.report());
+        }
+        for piece in segment.pieces() {
+            let mut pushed = path.push(&piece, socket.most());
+            if pushed == Some(false) {
+                self.train(now, path, socket, way);
+                pushed = path.push(&piece, socket.most());
+            }
+            if pushed != Some(true) {
+                self.counters.dropped_out += 1;
+            }
+        }
+    }
+
+    /// Sends the path's train.
+    pub(super) fn train(&mut self, now: Instant, path: &mut Path, socket: &Socket, way: Way) {
+        let next = self.spare.pop().unwrap_or_default();
+        let train = std::mem::take(&mut path.train);
+        path.train.bytes = next;
+        if train.count > 0 {
+            let sent = socket.send(&train.bytes, train.size, train.ecn(), way);
+            self.counters.packets_out += (train.count - sent.dropped.min(train.count)) as u64;
+            self.counters.dropped_out += sent.dropped as u64;
+            self.counters.bytes_out += train.bytes.len() as u64;
+            if sent.too_big && self.refused(now, path, train.size) {
+                self.news.push(path.report());
+            }
+        }
+        let mut bytes = train.bytes;
+        bytes.clear();
+        if self.spare.len() < 64 {
+            self.spare.push(bytes);
+        }
+    }
+
+    /// Takes the path's buffer back once it is flushed.
+    pub(super) fn reclaim(&mut self, path: &mut Path) {
+        if path.train.count == 0 {
+            let bytes = std::mem::take(&mut path.train.bytes);
+            if bytes.capacity() > 0 && self.spare.len() < 64 {
+                self.spare.push(bytes);
+            }
+        }
+    }
+
+    /// Sends a datagram of its own that is no segment.
+    pub(super) fn message(&mut self, socket: &Socket, way: Way) -> bool {
+        let sent = socket.send(&self.scratch, self.scratch.len(), None, way);
+        if sent.dropped == 0 {
+            self.counters.packets_out += 1;
+            self.counters.bytes_out += self.scratch.len() as u64;
+        } else {
+            self.counters.dropped_out += 1;
+        }
+        !sent.too_big
+    }
+
+    /// Sends the probe that is due; one that the interface refuses lowers the limit at once.
+    pub(super) fn probe(
+        &mut self,
+        now: Instant,
+        (path, socket, way): (&mut Path, &Socket, Way),
+        secret: &mut Secret,
+    ) {
+        let Some(size) = path.probe(now, secret.draw(), &mut self.scratch) else {
+            return;
+        };
+        if !self.message(socket, way) {
+            self.refused(now, path, usize::from(size));
+        }
+    }
+
+    /// The interface does not take `size` bytes.
+    fn refused(&mut self, now: Instant, path: &mut Path, size: usize) -> bool {
+        path.search.too_big(now, size.saturating_sub(1) as u16)
+    }
+}

@@ -1,0 +1,129 @@
+//! Datagrams back to segments; those that follow each other become one, as TUN's GRO does.
+
+use std::net::IpAddr;
+
+use bytes::Bytes;
+use spindle_wire::{
+    ENCAPSULATION_HEADER_LEN, Ecn, EncapsulationError, Endpoint, Flags, Payload, Segment, SeqNumber,
+};
+
+/// Most payload bytes of a joined segment.
+const MOST: usize = 65_535;
+
+/// Reads the segment of a datagram without its payload, and where that begins.
+pub(super) fn read(
+    addresses: (IpAddr, IpAddr),
+    ecn: Ecn,
+    datagram: &[u8],
+) -> Result<(Segment, usize), EncapsulationError> {
+    let words = datagram.get(ENCAPSULATION_HEADER_LEN + 12).copied();
+    let header = ENCAPSULATION_HEADER_LEN + usize::from(words.unwrap_or(0) >> 4) * 4;
+    let end = header.clamp(ENCAPSULATION_HEADER_LEN, datagram.len().max(12));
+    let head = Bytes::copy_from_slice(datagram.get(..end).unwrap_or(datagram));
+    let segment = Segment::decapsulate(addresses, ecn, &head)?;
+    Ok((segment, end))
+}
+
+/// A segment in the making.
+#[derive(Default)]
+pub(super) struct Merge {
+    first: Option<Segment>,
+    data: Vec<u8>,
+    next: SeqNumber,
+    size: usize,
+    /// Bytes worth asking for at once.
+    pub(super) expect: usize,
+}
+
+impl Merge {
+    /// Adds a segment with its payload; gives the one before to `sink` if they do not join.
+    pub(super) fn push(&mut self, s: Segment, payload: &[u8], sink: &mut dyn FnMut(Segment)) {
+        if let Some(f) = &mut self.first
+            && self.next == s.seq
+            && !payload.is_empty()
+            && payload.len() <= self.size
+            && self.data.len() % self.size.max(1) == 0
+            && self.data.len() + payload.len() <= MOST
+            && joins(f, &s)
+        {
+            f.flags |= s.flags;
+            self.data.extend_from_slice(payload);
+            self.next = self.next + payload.len() as u32;
+            return;
+        }
+        self.flush(sink);
+        self.data = Vec::with_capacity(self.expect.clamp(payload.len(), MOST));
+        self.data.extend_from_slice(payload);
+        self.next = s.seq + payload.len() as u32;
+        self.size = payload.len();
+        self.first = Some(s);
+    }
+
+    /// Gives what is left.
+    pub(super) fn flush(&mut self, sink: &mut dyn FnMut(Segment)) {
+        let Some(mut s) = self.first.take() else {
+            return;
+        };
+        let data = std::mem::take(&mut self.data);
+        if !data.is_empty() {
+            // What is kept for long is not to pin much more than it holds.
+            s.payload = if data.capacity() > 4 * data.len() {
+                Payload::Bytes(Bytes::copy_from_slice(&data))
+            } else {
+                Payload::from(data)
+            };
+        }
+        sink(s);
+    }
+}
+
+fn joins(f: &Segment, s: &Segment) -> bool {
+    let special = Flags::FIN | Flags::SYN | Flags::RST | Flags::URG | Flags::CWR;
+    !f.flags.intersects(special)
+        && !s.flags.intersects(Flags(special.0 & !Flags::FIN.0))
+        && f.flags.0 & !Flags::PSH.0 == s.flags.0 & !(Flags::PSH.0 | Flags::FIN.0)
+        && ends(f) == ends(s)
+        && f.ack == s.ack
+        && f.window == s.window
+        && f.ecn == s.ecn
+        && f.options == s.options
+}
+
+fn ends(s: &Segment) -> (Endpoint, Endpoint) {
+    (s.src, s.dst)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(list: &[(u32, usize, Flags)]) -> Vec<(u32, usize)> {
+        let here = Endpoint::new(IpAddr::from([10, 0, 0, 1]), 1);
+        let (mut merge, mut out) = (Merge::default(), Vec::new());
+        let mut sink = |s: Segment| out.push((s.seq.0, s.payload.len()));
+        for (seq, len, flags) in list {
+            let mut s = Segment::new(here, here);
+            (s.seq, s.flags) = (SeqNumber(*seq), *flags);
+            merge.push(s, &vec![7; *len], &mut sink);
+        }
+        merge.flush(&mut sink);
+        out
+    }
+
+    #[test]
+    fn what_follows_joins_and_the_rest_stays_apart() {
+        let a = Flags::ACK;
+        assert_eq!(all(&[(0, 10, a), (10, 10, a), (20, 4, a)]), [(0, 24)]);
+        assert_eq!(
+            all(&[(0, 10, a), (10, 4, a), (14, 4, a)]),
+            [(0, 14), (14, 4)]
+        );
+        assert_eq!(all(&[(0, 10, a), (11, 10, a)]), [(0, 10), (11, 10)]);
+        assert_eq!(all(&[(0, 0, a), (0, 0, a)]), [(0, 0), (0, 0)]);
+        let fin = Flags(a.0 | Flags::FIN.0);
+        assert_eq!(
+            all(&[(0, 9, a), (9, 9, fin), (18, 9, a)]),
+            [(0, 18), (18, 9)]
+        );
+    }
+}

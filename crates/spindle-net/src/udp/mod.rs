@@ -1,0 +1,70 @@
+//! A link of UDP datagrams that carry whole TCP segments; it needs no privileges.
+//!
+//! The format, and what each end does, is in `docs/wire/encapsulation.md`. A client opens a UDP
+//! socket for each subflow; a server tells subflows apart by the id in each datagram.
+
+mod client;
+mod common;
+mod ids;
+mod merge;
+mod path;
+mod pmtu;
+mod server;
+mod socket;
+
+use spindle_wire::{ENCAPSULATION_HEADER_LEN, EncapsulationHeader, Flags, Segment};
+
+pub use client::{UdpClient, UdpClientOptions};
+pub use server::{PREFIX, UdpServer, UdpServerOptions};
+
+/// What only links over UDP count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UdpCounters {
+    /// Encapsulation ids known at present.
+    pub ids: u64,
+    /// Of these, those whose handshake is not complete (server).
+    pub half_open: u64,
+    /// Ids forgotten for others before their handshake was complete (server).
+    pub evicted: u64,
+    /// Subflows refused since there was no room, or no socket.
+    pub refused: u64,
+    /// Challenges sent (server).
+    pub challenges: u64,
+    /// Outer addresses adopted after a challenge was answered (server).
+    pub rebindings: u64,
+}
+
+/// Bytes of UDP payload in an outer IP packet of `mtu` bytes.
+fn payload_for(mtu: u32, v4: bool) -> u32 {
+    mtu.saturating_sub(if v4 { 28 } else { 48 })
+        .min(path::MAX_TRAIN as u32)
+}
+
+/// Payload bytes of a segment with a bare TCP header in an outer IP packet of `mtu` bytes.
+fn mss_for(mtu: u16, v4: bool) -> u32 {
+    payload_for(u32::from(mtu), v4).saturating_sub(ENCAPSULATION_HEADER_LEN as u32 + 20)
+}
+
+/// A SYN's MSS option names what the outer packets hold.
+fn clamp_mss(segment: &mut Segment, mtu: u16, v4: bool) {
+    if segment.flags.contains(Flags::SYN)
+        && let Some(mss) = segment.options.rare.as_ref().and_then(|r| r.mss)
+    {
+        let least = mss.min(mss_for(mtu, v4) as u16);
+        if least < mss {
+            segment.options.rare_mut().mss = Some(least);
+        }
+    }
+}
+
+/// Whether what a router quoted begins with the header of a datagram with this id.
+fn quotes(quoted: &[u8], id: u64) -> bool {
+    quoted_id(quoted) == Some(id)
+}
+
+/// The id in what a router quoted, whatever the type.
+fn quoted_id(quoted: &[u8]) -> Option<u64> {
+    let mut head = *quoted.first_chunk::<ENCAPSULATION_HEADER_LEN>()?;
+    head[1] = 0;
+    EncapsulationHeader::parse(&head).ok().map(|h| h.id)
+}

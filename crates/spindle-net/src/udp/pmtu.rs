@@ -1,0 +1,266 @@
+//! The search for what passes on a path (RFC 8899), in bytes of UDP payload; no clock, no socket.
+
+use spindle_units::{Duration, Instant};
+
+/// BASE_PLPMTU (RFC 8899, section 5.1.2).
+pub(super) const BASE: u16 = 1200;
+/// MIN_PLPMTU: IPv4's 576 bytes less the headers (RFC 8899, section 5.1.2: no less is of use).
+pub(super) const LEAST: u16 = 548;
+/// MAX_PROBES (RFC 8899, section 5.1.2).
+const MAX_PROBES: u8 = 3;
+/// PROBE_TIMER while no round trip was measured: the least that section 5.1.1 allows then.
+const PROBE_TIMER: Duration = Duration::from_secs(1);
+/// With a measured round trip the timer derives from it (section 5.1.1), not below this.
+const LEAST_PROBE_TIMER: Duration = Duration::from_millis(100);
+/// PMTU_RAISE_TIMER (section 5.1.1).
+const RAISE_TIMER: Duration = Duration::from_secs(600);
+/// The search is over when what passes and what does not are this near: 1 % of an Ethernet frame.
+const GAP: u16 = 16;
+
+struct Probe {
+    number: u64,
+    size: u16,
+    sent: Instant,
+    tries: u8,
+}
+
+/// The state of one path.
+pub(super) struct Search {
+    /// What passes (PLPMTU).
+    passes: u16,
+    /// The least that was found not to pass, less one.
+    limit: u16,
+    /// What the interface or the peer's probes allow.
+    most: u16,
+    probe: Option<Probe>,
+    next: Option<Instant>,
+    rtt: Option<Duration>,
+}
+
+impl Search {
+    /// A path whose interface takes `most` bytes; the first probe is due at once.
+    pub(super) fn new(now: Instant, most: u16) -> Self {
+        let most = most.max(LEAST);
+        Self {
+            passes: BASE.min(most),
+            limit: most,
+            most,
+            probe: None,
+            next: (most > BASE).then_some(now),
+            rtt: None,
+        }
+    }
+
+    /// Bytes of UDP payload that pass.
+    pub(super) fn passes(&self) -> u16 {
+        self.passes
+    }
+
+    /// The largest size that is tried.
+    pub(super) fn most(&self) -> u16 {
+        self.most
+    }
+
+    /// When [`Self::due`] is to be called.
+    pub(super) fn next_timeout(&self) -> Option<Instant> {
+        self.next
+    }
+
+    /// The probe to be sent now, if one is due: its size and number, which is `number` unless an
+    /// earlier one is repeated.
+    pub(super) fn due(&mut self, now: Instant, number: u64) -> Option<(u16, u64)> {
+        if self.next.is_none_or(|at| at > now) {
+            return None;
+        }
+        if let Some(p) = &mut self.probe {
+            if p.tries < MAX_PROBES {
+                p.tries += 1;
+                p.sent = now;
+                let again = (p.size, p.number);
+                self.next = Some(now + self.timer());
+                return Some(again);
+            }
+            self.limit = p.size.saturating_sub(1).max(self.passes);
+            self.probe = None;
+        } else if self.limit < self.most && self.limit.saturating_sub(self.passes) < GAP {
+            // The raise timer: begin again at the top.
+            self.limit = self.most;
+        }
+        self.start(now, number)
+    }
+
+    /// Begins the next probe of the search, or ends it.
+    fn start(&mut self, now: Instant, number: u64) -> Option<(u16, u64)> {
+        let gap = self.limit.saturating_sub(self.passes);
+        let whole = self.limit == self.most && gap > 0;
+        if !whole && gap < GAP {
+            self.next = (self.passes < self.most).then(|| now + RAISE_TIMER);
+            return None;
+        }
+        let size = if whole {
+            self.most
+        } else {
+            self.passes + gap.div_ceil(2)
+        };
+        self.probe = Some(Probe {
+            number,
+            size,
+            sent: now,
+            tries: 1,
+        });
+        self.next = Some(now + self.timer());
+        Some((size, number))
+    }
+
+    fn timer(&self) -> Duration {
+        self.rtt.map_or(PROBE_TIMER, |rtt| {
+            Duration::from_nanos(rtt.as_nanos().saturating_mul(4)).max(LEAST_PROBE_TIMER)
+        })
+    }
+
+    /// A probe was acknowledged; returns whether more passes than before.
+    pub(super) fn acknowledged(&mut self, now: Instant, number: u64, size: u16) -> bool {
+        let Some(p) = self.probe.take_if(|p| p.number == number && p.size == size) else {
+            return false;
+        };
+        if p.tries == 1 {
+            self.rtt = Some(now.since(p.sent));
+        }
+        self.next = Some(now);
+        let more = p.size > self.passes;
+        self.passes = self.passes.max(p.size);
+        self.limit = self.limit.max(self.passes);
+        more
+    }
+
+    /// A router or the system says that no more than `size` bytes pass (section 4.6.1); returns
+    /// whether less passes than was thought.
+    pub(super) fn too_big(&mut self, now: Instant, size: u16) -> bool {
+        if size < LEAST || size >= self.limit {
+            return false;
+        }
+        self.limit = size;
+        self.probe.take_if(|p| p.size > size);
+        self.next = Some(now);
+        let less = size < self.passes;
+        self.passes = self.passes.min(size);
+        less
+    }
+
+    /// The peer's probe of this size came: as much may pass the other way.
+    pub(super) fn offered(&mut self, now: Instant, size: u16) {
+        if size > self.most {
+            (self.most, self.limit) = (size, size);
+            self.probe = None;
+            self.next = Some(now);
+        }
+    }
+
+    /// Large packets vanish (section 4.3), or the path is another one; returns whether less passes
+    /// than was thought.
+    pub(super) fn restart(&mut self, now: Instant) -> bool {
+        let before = self.passes;
+        self.passes = if before > BASE {
+            BASE
+        } else {
+            LEAST.min(before)
+        };
+        self.limit = self.most;
+        self.probe = None;
+        self.next = Some(now);
+        self.passes < before
+    }
+
+    /// The path is another one: back to the base at most.
+    pub(super) fn moved(&mut self, now: Instant) -> bool {
+        self.passes > BASE && self.restart(now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs the search on a path of `capacity` until nothing is due for long; returns the probes.
+    fn run(s: &mut Search, capacity: u16, mut now: Instant) -> Vec<u16> {
+        let mut sizes = Vec::new();
+        let end = now + Duration::from_secs(300);
+        while let Some(at) = s.next_timeout().filter(|at| *at < end) {
+            now = now.max(at);
+            let number = sizes.len() as u64;
+            if let Some((size, number)) = s.due(now, number) {
+                sizes.push(size);
+                if size <= capacity {
+                    s.acknowledged(now + Duration::from_millis(30), number, size);
+                }
+            }
+        }
+        sizes
+    }
+
+    #[test]
+    fn a_path_that_takes_all_needs_one_probe() {
+        let mut s = Search::new(Instant::ZERO, 1472);
+        assert_eq!(s.passes(), BASE);
+        assert_eq!(run(&mut s, 1472, Instant::ZERO), [1472]);
+        assert_eq!((s.passes(), s.next_timeout()), (1472, None));
+    }
+
+    #[test]
+    fn a_narrow_path_is_found_to_within_the_gap() {
+        for capacity in [1200, 1201, 1300, 1400, 1471, 5000] {
+            let mut s = Search::new(Instant::ZERO, 8972);
+            let probes = run(&mut s, capacity, Instant::ZERO);
+            let passes = s.passes();
+            assert!(passes <= capacity && capacity - passes < GAP, "{passes}");
+            assert!(probes.len() < 45, "{probes:?}");
+            assert!(s.next_timeout().is_some(), "it will be tried again");
+        }
+    }
+
+    #[test]
+    fn what_widens_is_found_by_the_raise_timer() {
+        let mut s = Search::new(Instant::ZERO, 1472);
+        run(&mut s, 1300, Instant::ZERO);
+        assert!(s.passes() <= 1300);
+        let raise = s.next_timeout().expect("the raise timer");
+        run(&mut s, 1472, raise);
+        assert_eq!(s.passes(), 1472);
+    }
+
+    #[test]
+    fn a_black_hole_drops_to_the_base_and_then_to_the_least() {
+        let now = Instant::ZERO;
+        let mut s = Search::new(now, 1472);
+        run(&mut s, 1472, now);
+        assert!(s.restart(now));
+        assert_eq!(s.passes(), BASE);
+        assert!(s.restart(now));
+        assert_eq!(s.passes(), LEAST);
+        assert!(!s.restart(now), "no less");
+        run(&mut s, 1472, now);
+        assert_eq!(s.passes(), 1472);
+    }
+
+    #[test]
+    fn reports_of_routers_lower_and_never_raise() {
+        let now = Instant::ZERO;
+        let mut s = Search::new(now, 1472);
+        run(&mut s, 1472, now);
+        assert!(!s.too_big(now, 9000));
+        assert!(!s.too_big(now, 100), "implausible");
+        assert!(s.too_big(now, 1372));
+        assert_eq!(s.passes(), 1372);
+        assert!(!s.acknowledged(now, 77, 1472), "no such probe");
+        assert_eq!(s.passes(), 1372);
+    }
+
+    #[test]
+    fn a_peers_probe_raises_what_is_tried() {
+        let now = Instant::ZERO;
+        let mut s = Search::new(now, BASE);
+        assert_eq!(s.next_timeout(), None);
+        s.offered(now, 1472);
+        assert_eq!(s.due(now, 5), Some((1472, 5)));
+    }
+}

@@ -1,0 +1,441 @@
+//! The server's end: a few bound sockets, subflows told apart by their encapsulation ids.
+
+use std::io;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+
+use polling::{Event, PollMode, Poller};
+use spindle_units::{Duration, Instant};
+use spindle_wire::{Ecn, EncapsulationHeader, EncapsulationKind, Endpoint, Flags, Segment};
+
+use super::common::{Output, Secret, Timers, Way};
+use super::ids::{Entry, Ids};
+use super::merge::{self, Merge};
+use super::socket::{Buffers, Socket};
+use super::{UdpCounters, clamp_mss, mss_for, payload_for, quoted_id};
+use crate::error::NetError;
+use crate::link::{Arrival, FIRST_KEY, Link, LinkCounters};
+
+/// The network of the virtual addresses: a unique local prefix (RFC 4193) whose bytes say
+/// "Spindle". The id is the other half of a peer's address; the own end has 0 there.
+pub const PREFIX: [u16; 4] = [0xfd53, 0x7069, 0x6e64, 0x6c65];
+
+/// Life of a challenge: it is accepted in the slot of its making and in the next.
+const CHALLENGE_SLOT: Duration = Duration::from_secs(10);
+/// Least time between challenges to new addresses of one id.
+const CHALLENGE_GAP: Duration = Duration::from_millis(50);
+/// How often idle ids are looked for.
+const SWEEP: Duration = Duration::from_secs(5);
+
+/// How a server's end works.
+#[derive(Clone, Debug)]
+pub struct UdpServerOptions {
+    /// Addresses and UDP ports to bind. An IPv6 one takes IPv6 only.
+    pub bind: Vec<SocketAddr>,
+    /// Bytes of an outer IP packet at most.
+    pub max_mtu: u16,
+    /// Ids with a complete handshake at most.
+    pub max_ids: usize,
+    /// Ids without one at most; the oldest makes room.
+    pub max_half_open: usize,
+    /// An id is forgotten when nothing was sent or received for this long; the client's next
+    /// segment makes it known again by a challenge.
+    pub idle: Duration,
+}
+
+impl UdpServerOptions {
+    /// The defaults on these addresses.
+    pub fn new(bind: Vec<SocketAddr>) -> Self {
+        Self {
+            bind,
+            max_mtu: 1500,
+            max_ids: 65_536,
+            max_half_open: 16_384,
+            idle: Duration::from_secs(900),
+        }
+    }
+}
+
+/// The link of a server.
+pub struct UdpServer {
+    options: UdpServerOptions,
+    secret: Secret,
+    sockets: Vec<Socket>,
+    ids: Ids,
+    dirty: Vec<u64>,
+    buffers: Buffers,
+    merge: Merge,
+    timers: Timers,
+    out: Output,
+    udp: UdpCounters,
+    next_sweep: Option<Instant>,
+}
+
+/// The virtual address of an id.
+fn virtual_addr(id: u64) -> IpAddr {
+    let [a, b, c, d] = PREFIX;
+    let word = |shift: u32| (id >> shift) as u16;
+    Ipv6Addr::new(a, b, c, d, word(48), word(32), word(16), word(0)).into()
+}
+
+/// The id of a virtual address.
+fn id_of(addr: IpAddr) -> Option<u64> {
+    let IpAddr::V6(v6) = addr else { return None };
+    let s = v6.segments();
+    let id = (v6.to_bits() & u128::from(u64::MAX)) as u64;
+    (s[..4] == PREFIX && id != 0).then_some(id)
+}
+
+/// Where a datagram came from.
+struct Origin {
+    socket: usize,
+    way: Way,
+    ecn: Ecn,
+}
+
+impl UdpServer {
+    /// Binds the sockets.
+    ///
+    /// # Errors
+    /// [`NetError::System`] naming the address that could not be bound.
+    pub fn bind(options: UdpServerOptions) -> Result<Self, NetError> {
+        let open = |a: &SocketAddr| {
+            Socket::open(*a, None, None).map_err(NetError::system(format!("UDP on {a}")))
+        };
+        let sockets = options.bind.iter().map(open).collect::<Result<_, _>>()?;
+        Ok(Self {
+            ids: Ids::new(options.max_ids, options.max_half_open),
+            options,
+            secret: Secret::new()?,
+            sockets,
+            dirty: Vec::new(),
+            buffers: Buffers::new(),
+            merge: Merge::default(),
+            timers: Timers::default(),
+            out: Output::default(),
+            udp: UdpCounters::default(),
+            next_sweep: None,
+        })
+    }
+
+    /// The addresses the sockets have, in the order of the options.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn local_addrs(&self) -> io::Result<Vec<SocketAddr>> {
+        self.sockets.iter().map(Socket::local_addr).collect()
+    }
+
+    /// What a listener of the stack over this link is to listen on for clients that connect to
+    /// TCP port `port`, whatever outer address they came to.
+    pub fn listener_addr(port: u16) -> SocketAddr {
+        SocketAddr::new(virtual_addr(0), port)
+    }
+
+    /// What only this kind of link counts.
+    pub fn udp_counters(&self) -> UdpCounters {
+        UdpCounters {
+            ids: self.ids.len() as u64,
+            half_open: self.ids.half_open() as u64,
+            evicted: self.ids.evicted(),
+            ..self.udp
+        }
+    }
+
+    fn challenge(&self, id: u64, from: SocketAddr, slot: u64) -> u64 {
+        self.secret.hash(b'c', &(id, from, slot))
+    }
+
+    fn answer(&mut self, id: u64, kind: EncapsulationKind, origin: &Origin) {
+        self.out.scratch.clear();
+        EncapsulationHeader { id, kind }.encode(&mut self.out.scratch);
+        let socket = &self.sockets[origin.socket];
+        self.out.message(socket, origin.way);
+    }
+
+    fn send_challenge(&mut self, now: Instant, id: u64, origin: &Origin) {
+        let slot = now.as_nanos() / CHALLENGE_SLOT.as_nanos();
+        let number = self.challenge(id, origin.way.0, slot);
+        self.udp.challenges += 1;
+        self.answer(id, EncapsulationKind::Challenge(number), origin);
+    }
+
+    /// A challenge came back: the address is the peer's.
+    fn adopt(&mut self, now: Instant, id: u64, number: u64, origin: &Origin) {
+        let slot = now.as_nanos() / CHALLENGE_SLOT.as_nanos();
+        let fits = |slot| self.challenge(id, origin.way.0, slot) == number;
+        if !fits(slot) && !fits(slot.saturating_sub(1)) {
+            self.out.counters.dropped_in += 1;
+            return;
+        }
+        if let Some(entry) = self.ids.get(id) {
+            if entry.way.0 != origin.way.0 {
+                self.udp.rebindings += 1;
+                entry.path.search.moved(now);
+            }
+            (entry.way, entry.socket) = (origin.way, origin.socket);
+            self.timers.arm(&mut entry.path, id);
+            self.ids.complete(id);
+            return;
+        }
+        let ends = (
+            Endpoint::new(virtual_addr(0), 0),
+            Endpoint::new(virtual_addr(id), 0),
+        );
+        let entry = Entry::new(now, (id, ends), origin.way, origin.socket);
+        if !self.ids.insert(id, entry, false) {
+            self.udp.refused += 1;
+        }
+        self.next_sweep.get_or_insert(now + SWEEP);
+    }
+
+    /// A segment with an unknown id: only a plausible SYN makes an entry.
+    fn unknown(&mut self, now: Instant, id: u64, s: &Segment, origin: &Origin) -> bool {
+        let syn = s.flags.contains(Flags::SYN)
+            && !s.flags.intersects(Flags::ACK | Flags::RST | Flags::FIN)
+            && s.src.port != 0
+            && s.dst.port != 0;
+        if !syn {
+            if s.flags.contains(Flags::RST) {
+                self.out.counters.dropped_in += 1;
+            } else {
+                self.send_challenge(now, id, origin);
+            }
+            return false;
+        }
+        let entry = Entry::new(now, (id, (s.dst, s.src)), origin.way, origin.socket);
+        self.next_sweep.get_or_insert(now + SWEEP);
+        let room = self.ids.insert(id, entry, true);
+        self.udp.refused += u64::from(!room);
+        room
+    }
+
+    fn segment(
+        &mut self,
+        now: Instant,
+        (id, inner): (u64, Ecn),
+        (datagram, origin): (&[u8], &Origin),
+        sink: &mut dyn FnMut(Arrival),
+    ) {
+        let ends = (virtual_addr(id), virtual_addr(0));
+        let read = Ecn::decapsulated(inner, origin.ecn)
+            .and_then(|ecn| merge::read(ends, ecn, datagram).ok());
+        let Some((s, at)) = read else {
+            self.out.counters.dropped_in += 1;
+            return;
+        };
+        if self.ids.get(id).is_none() && !self.unknown(now, id, &s, origin) {
+            return;
+        }
+        let Some(entry) = self.ids.get(id) else {
+            return;
+        };
+        if entry.way.0 == origin.way.0 {
+            entry.credit(datagram.len());
+            entry.way = origin.way;
+            if entry.completes(&s) {
+                self.ids.complete(id);
+            }
+        } else if entry
+            .challenged
+            .is_none_or(|t| now.since(t) >= CHALLENGE_GAP)
+        {
+            entry.challenged = Some(now);
+            self.send_challenge(now, id, origin);
+        }
+        let Some(entry) = self.ids.get(id) else {
+            return;
+        };
+        if s.src.port != entry.path.remote.port || s.dst.port != entry.path.local.port {
+            (entry.path.remote, entry.path.local) = (s.src, s.dst);
+        }
+        entry.path.came(now, &s);
+        let mut sink = |s| sink(Arrival::Segment(s));
+        self.merge.push(s, &datagram[at..], &mut sink);
+    }
+
+    fn datagram(
+        &mut self,
+        now: Instant,
+        (datagram, origin): (&[u8], &Origin),
+        sink: &mut dyn FnMut(Arrival),
+    ) {
+        let Ok(EncapsulationHeader { id, kind }) = EncapsulationHeader::parse(datagram) else {
+            self.out.counters.dropped_in += 1;
+            return;
+        };
+        match kind {
+            EncapsulationKind::Data(inner) => {
+                self.segment(now, (id, inner), (datagram, origin), sink);
+            }
+            EncapsulationKind::ChallengeReply(n) => self.adopt(now, id, n, origin),
+            EncapsulationKind::Probe(number) => {
+                let most = payload_for(u32::from(self.options.max_mtu), origin.way.0.is_ipv4());
+                let size = datagram.len() as u16;
+                let Some(entry) = self.ids.get(id) else {
+                    self.out.counters.dropped_in += 1;
+                    return;
+                };
+                if entry.way.0 == origin.way.0 {
+                    entry.credit(datagram.len());
+                    entry.path.search.offered(now, size.min(most as u16));
+                    self.timers.arm(&mut entry.path, id);
+                }
+                self.answer(id, EncapsulationKind::ProbeAck { number, size }, origin);
+            }
+            EncapsulationKind::ProbeAck { number, size } => {
+                if let Some(entry) = self.ids.get(id)
+                    && entry.path.search.acknowledged(now, number, size)
+                {
+                    sink(entry.path.report());
+                    self.timers.arm(&mut entry.path, id);
+                }
+            }
+            EncapsulationKind::Challenge(_) => self.out.counters.dropped_in += 1,
+        }
+    }
+
+    fn errors(&mut self, now: Instant, socket: usize, sink: &mut dyn FnMut(Arrival)) {
+        let (ids, timers) = (&mut self.ids, &mut self.timers);
+        self.sockets[socket].errors(|e| {
+            let Some((id, entry)) = quoted_id(&e.quoted).and_then(|id| Some((id, ids.get(id)?)))
+            else {
+                return;
+            };
+            let path = &mut entry.path;
+            match e.mtu {
+                Some(mtu) => {
+                    let size = payload_for(mtu, entry.way.0.is_ipv4()) as u16;
+                    if path.search.too_big(now, size) {
+                        sink(path.report());
+                    }
+                }
+                None => sink(Arrival::Unreachable {
+                    local: path.local,
+                    remote: path.remote,
+                }),
+            }
+            timers.arm(path, id);
+        });
+    }
+}
+
+impl Link for UdpServer {
+    fn register(&mut self, poller: &Arc<Poller>) -> io::Result<()> {
+        for (i, socket) in self.sockets.iter().enumerate() {
+            let interest = Event::readable(FIRST_KEY + i);
+            // SAFETY: the poller needs a source to be deleted before it is closed. The sockets live
+            // as long as the link, which the data path drops only as it ends, with the poller; a
+            // closed descriptor leaves the epoll set by itself.
+            unsafe { poller.add_with_mode(socket.source(), interest, PollMode::Level)? };
+        }
+        Ok(())
+    }
+
+    fn receive(
+        &mut self,
+        now: Instant,
+        key: usize,
+        sink: &mut dyn FnMut(Arrival),
+    ) -> io::Result<bool> {
+        let at = key - FIRST_KEY;
+        let Some(socket) = self.sockets.get(at) else {
+            return Ok(false);
+        };
+        let Some(n) = socket.receive(&mut self.buffers) else {
+            self.errors(now, at, sink);
+            return Ok(false);
+        };
+        let buffers = std::mem::replace(&mut self.buffers, Buffers::empty());
+        for (bytes, meta) in buffers.messages(n) {
+            let origin = Origin {
+                socket: at,
+                way: (meta.addr, meta.dst_ip),
+                ecn: Ecn::from_bits(meta.ecn.map_or(0, |e| e as u8)),
+            };
+            self.merge.expect = bytes.len();
+            for datagram in bytes.chunks(meta.stride.max(1)) {
+                self.out.counters.packets_in += 1;
+                self.out.counters.bytes_in += datagram.len() as u64;
+                self.datagram(now, (datagram, &origin), sink);
+            }
+        }
+        self.buffers = buffers;
+        self.merge.flush(&mut |s| sink(Arrival::Segment(s)));
+        Ok(false)
+    }
+
+    fn send(&mut self, now: Instant, mut segment: Segment) {
+        let id = id_of(segment.dst.addr).unwrap_or(0);
+        let entry = self.ids.get(id);
+        let Some(entry) = entry.filter(|e| e.may_send(segment.encapsulated_len())) else {
+            self.out.counters.dropped_out += 1;
+            return;
+        };
+        clamp_mss(&mut segment, self.options.max_mtu, entry.way.0.is_ipv4());
+        entry.sends(&segment);
+        if !std::mem::replace(&mut entry.dirty, true) {
+            self.dirty.push(id);
+        }
+        let whole = (&mut entry.path, &self.sockets[entry.socket], entry.way);
+        self.out.segment(now, whole, segment);
+    }
+
+    fn flush(&mut self, now: Instant) -> io::Result<()> {
+        for id in self.dirty.drain(..) {
+            let Some(entry) = self.ids.get(id) else {
+                continue;
+            };
+            entry.dirty = false;
+            let socket = &self.sockets[entry.socket];
+            self.out.train(now, &mut entry.path, socket, entry.way);
+            self.out.reclaim(&mut entry.path);
+            self.timers.arm(&mut entry.path, id);
+        }
+        Ok(())
+    }
+
+    fn next_timeout(&self) -> Option<Instant> {
+        if !self.out.news.is_empty() {
+            return Some(Instant::ZERO);
+        }
+        let due = [self.timers.next(), self.next_sweep];
+        due.into_iter().flatten().min()
+    }
+
+    fn timeout(&mut self, now: Instant, sink: &mut dyn FnMut(Arrival)) {
+        self.out.news.drain(..).for_each(&mut *sink);
+        while let Some((at, id)) = self.timers.pop(now) {
+            let Some(entry) = self.ids.get(id).filter(|e| e.path.armed == Some(at)) else {
+                continue;
+            };
+            entry.path.armed = None;
+            // A probe is not to exceed what an unproven address may get; it comes back later.
+            let size = usize::from(entry.path.search.most());
+            if entry.path.ended() || !entry.may_send(size) {
+                continue;
+            }
+            entry.spend(size);
+            let whole = (&mut entry.path, &self.sockets[entry.socket], entry.way);
+            self.out.probe(now, whole, &mut self.secret);
+            self.timers.arm(&mut entry.path, id);
+        }
+        if self.next_sweep.is_some_and(|at| at <= now) {
+            self.ids.sweep(now, self.options.idle);
+            self.next_sweep = (self.ids.len() > 0).then(|| now + SWEEP);
+        }
+    }
+
+    fn mss(&self) -> u32 {
+        mss_for(self.options.max_mtu, true)
+    }
+
+    fn outside(&self, remote: Endpoint) -> SocketAddr {
+        let entry = id_of(remote.addr).and_then(|id| self.ids.peek(id));
+        entry.map_or(remote.into(), |e| e.way.0)
+    }
+
+    fn counters(&self) -> LinkCounters {
+        self.out.counters
+    }
+}

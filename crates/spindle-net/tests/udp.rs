@@ -1,0 +1,205 @@
+//! Networks over UDP on the loopback, with a relay between them that does what paths do.
+
+mod udp_relay;
+
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::time::Duration;
+
+use spindle_mptcp::{Config, StackConfig, preset};
+use spindle_net::udp::{UdpClient, UdpClientOptions, UdpServer, UdpServerOptions};
+use spindle_net::{ListenOptions, Network, NetworkConfig, TcpListener, TcpStream};
+use spindle_wire::{Endpoint, Flags, Segment};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::timeout;
+use udp_relay::Relay;
+
+/// Far beyond what any of these tests needs: it only turns a hang into a failure.
+const PATIENCE: Duration = Duration::from_secs(40);
+const PORT: u16 = 80;
+
+fn config(name: &str) -> Arc<Config> {
+    let mut config = preset(name).expect("a preset").config;
+    config.tcp.msl = spindle_units::Duration::from_millis(10);
+    Arc::new(config)
+}
+
+fn network(link: Box<dyn spindle_net::Link>) -> Network {
+    let config = NetworkConfig {
+        stack: StackConfig::default(),
+        name: "udp".to_owned(),
+    };
+    Network::start(config, link).expect("a data path")
+}
+
+async fn server(name: &str) -> (Network, TcpListener, SocketAddr) {
+    let options = UdpServerOptions::new(vec!["127.0.0.1:0".parse().expect("an address")]);
+    let link = UdpServer::bind(options).expect("a socket");
+    let outer = link.local_addrs().expect("its address")[0];
+    let network = network(Box::new(link));
+    let options = ListenOptions::new(config(name));
+    let listener = network
+        .listen(UdpServer::listener_addr(PORT), options)
+        .await
+        .expect("a listener");
+    (network, listener, outer)
+}
+
+fn client(outer: SocketAddr) -> Network {
+    let link = UdpClient::new(UdpClientOptions::new(outer.port())).expect("a link");
+    network(Box::new(link))
+}
+
+async fn connected(
+    client: &Network,
+    listener: &mut TcpListener,
+    name: &str,
+) -> (TcpStream, TcpStream) {
+    let here = IpAddr::from([127, 0, 0, 1]);
+    let to = SocketAddr::new(here, PORT);
+    let a = client.connect(here, to, config(name)).await;
+    let a = a.expect("a connection");
+    let (b, _) = listener.accept().await.expect("a connection");
+    (a, b)
+}
+
+fn pattern(len: usize) -> Vec<u8> {
+    (0..len).map(|i| (i * 7 % 251) as u8).collect()
+}
+
+/// Sends `data` and reads it at the other end.
+async fn carry(from: &mut TcpStream, to: &mut TcpStream, data: &[u8]) {
+    let write = async {
+        from.write_all(data).await.expect("room");
+        from.flush().await.expect("it is open");
+    };
+    let read = async {
+        let mut got = vec![0; data.len()];
+        to.read_exact(&mut got).await.expect("the bytes");
+        assert!(got == data, "other bytes arrived");
+    };
+    tokio::join!(write, read);
+}
+
+async fn in_time<T>(what: impl Future<Output = T>) -> T {
+    timeout(PATIENCE, what).await.expect("it takes too long")
+}
+
+#[tokio::test]
+async fn bytes_arrive_in_both_directions_over_four_sockets() {
+    in_time(async {
+        let (net, mut listener, outer) = server("mptcp-4").await;
+        let relay = Relay::start(outer);
+        let client = client(relay.addr());
+        let (mut a, mut b) = connected(&client, &mut listener, "mptcp-4").await;
+        carry(&mut a, &mut b, b"?").await;
+        a.subflows_up(4).await.expect("four subflows");
+        b.subflows_up(4).await.expect("four subflows");
+        let data = pattern(4_000_000);
+        carry(&mut a, &mut b, &data).await;
+        carry(&mut b, &mut a, &data).await;
+        assert_eq!(relay.clients().len(), 4, "a UDP port for each subflow");
+        let status = net.connections().await.expect("the list");
+        assert_eq!(status.len(), 1);
+        assert_eq!(status[0].outside.ip(), outer.ip());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_new_outer_address_is_adopted_after_a_challenge() {
+    in_time(async {
+        let (net, mut listener, outer) = server("tcp").await;
+        let relay = Relay::start(outer);
+        let client = client(relay.addr());
+        let (mut a, mut b) = connected(&client, &mut listener, "tcp").await;
+        carry(&mut a, &mut b, &pattern(300_000)).await;
+        let before = net.connections().await.expect("the list")[0].outside;
+        relay.rebind();
+        carry(&mut a, &mut b, &pattern(300_000)).await;
+        carry(&mut b, &mut a, &pattern(300_000)).await;
+        let after = net.connections().await.expect("the list")[0].outside;
+        assert_ne!(before, after);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_path_that_gets_narrower_is_a_delay_only() {
+    in_time(async {
+        let (_net, mut listener, outer) = server("tcp").await;
+        let relay = Relay::start(outer);
+        let client = client(relay.addr());
+        let (mut a, mut b) = connected(&client, &mut listener, "tcp").await;
+        carry(&mut a, &mut b, &pattern(200_000)).await;
+        assert!(relay.largest() > 1400, "{}", relay.largest());
+        relay.limit(1300);
+        carry(&mut a, &mut b, &pattern(200_000)).await;
+        carry(&mut b, &mut a, &pattern(200_000)).await;
+    })
+    .await;
+}
+
+/// A datagram that carries a segment from `port`.
+fn datagram(id: u64, port: u16, flags: Flags, padding: usize) -> Vec<u8> {
+    let at = |port| Endpoint::new(IpAddr::from([127, 0, 0, 1]), port);
+    let mut s = Segment::new(at(port), at(PORT));
+    s.flags = flags;
+    s.payload = vec![0; padding].into();
+    let mut out = Vec::new();
+    s.encapsulate(id, &mut out).expect("it can be written");
+    out
+}
+
+#[tokio::test]
+async fn unknown_ids_get_a_challenge_and_junk_gets_nothing() {
+    in_time(async {
+        let (net, _listener, outer) = server("tcp").await;
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        socket
+            .set_read_timeout(Some(Duration::from_secs(10)))
+            .expect("a time limit");
+        let mut answer = [0; 2000];
+        for junk in [&b""[..], b"\x16\x03\x01", &[8; 40], &[0; 20]] {
+            socket.send_to(junk, outer).expect("sent");
+        }
+        socket
+            .send_to(&datagram(9, 5, Flags::RST, 0), outer)
+            .expect("sent");
+        let stray = datagram(9, 5, Flags::ACK, 100);
+        socket.send_to(&stray, outer).expect("sent");
+        // The first answer is the one to the last: all before got none.
+        let n = socket.recv(&mut answer).expect("a challenge");
+        assert_eq!((n, answer[1]), (20, 1));
+        assert!(net.connections().await.expect("the list").is_empty());
+        // Echoed, the id is known, and the stack itself resets what it knows nothing of.
+        answer[1] = 2;
+        socket.send_to(&answer[..20], outer).expect("sent");
+        socket.send_to(&stray, outer).expect("sent");
+        let n = socket.recv(&mut answer).expect("a reset");
+        assert_eq!((n, answer[1]), (32, 0));
+        assert!(Flags(answer[25].into()).contains(Flags::RST));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn others_go_on_under_a_flood_of_ids() {
+    in_time(async {
+        let (_net, mut listener, outer) = server("tcp").await;
+        let relay = Relay::start(outer);
+        let client = client(relay.addr());
+        let (mut a, mut b) = connected(&client, &mut listener, "tcp").await;
+        let flood = std::thread::spawn(move || {
+            let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+            for id in 1..40_000u64 {
+                // What the system does not take is no matter here.
+                let _ = socket.send_to(&datagram(id << 20, id as u16, Flags::SYN, 0), outer);
+            }
+        });
+        carry(&mut a, &mut b, &pattern(500_000)).await;
+        flood.join().expect("the flood");
+        carry(&mut b, &mut a, &pattern(500_000)).await;
+    })
+    .await;
+}

@@ -1,0 +1,121 @@
+//! A relay between clients and a server: a path with a NAT, whose outer ports and width change.
+
+use std::collections::HashMap;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+struct State {
+    server: SocketAddr,
+    front: UdpSocket,
+    /// The NAT's binding of each client.
+    bindings: Mutex<HashMap<SocketAddr, Arc<UdpSocket>>>,
+    limit: AtomicUsize,
+    largest: AtomicUsize,
+    ended: AtomicBool,
+}
+
+/// The relay; it ends when it is dropped.
+pub struct Relay(Arc<State>);
+
+fn socket() -> UdpSocket {
+    let s = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    s.set_read_timeout(Some(Duration::from_millis(20)))
+        .expect("a time limit");
+    s
+}
+
+impl State {
+    fn passes(&self, n: usize) -> bool {
+        self.largest.fetch_max(n, Ordering::Relaxed);
+        n <= self.limit.load(Ordering::Relaxed)
+    }
+
+    /// The binding of a client, made if there is none, with a thread for the way back.
+    fn binding(self: &Arc<Self>, client: SocketAddr) -> Arc<UdpSocket> {
+        let mut bindings = self.bindings.lock().expect("no panic");
+        let new = || {
+            let out = Arc::new(socket());
+            let (state, back) = (self.clone(), out.clone());
+            std::thread::spawn(move || {
+                let mut buffer = [0; 65_536];
+                while !state.ended.load(Ordering::Relaxed) {
+                    if let Ok(n) = back.recv(&mut buffer)
+                        && state.passes(n)
+                        && state.is_current(client, &back)
+                    {
+                        let _ = state.front.send_to(&buffer[..n], client);
+                    }
+                }
+            });
+            out
+        };
+        bindings.entry(client).or_insert_with(new).clone()
+    }
+
+    /// What comes to an outer address that is no more is lost.
+    fn is_current(&self, client: SocketAddr, socket: &Arc<UdpSocket>) -> bool {
+        let bindings = self.bindings.lock().expect("no panic");
+        bindings
+            .get(&client)
+            .is_some_and(|s| Arc::ptr_eq(s, socket))
+    }
+}
+
+impl Relay {
+    pub fn start(server: SocketAddr) -> Self {
+        let state = Arc::new(State {
+            server,
+            front: socket(),
+            bindings: Mutex::default(),
+            limit: AtomicUsize::new(usize::MAX),
+            largest: AtomicUsize::new(0),
+            ended: AtomicBool::new(false),
+        });
+        let run = state.clone();
+        std::thread::spawn(move || {
+            let mut buffer = [0; 65_536];
+            while !run.ended.load(Ordering::Relaxed) {
+                if let Ok((n, client)) = run.front.recv_from(&mut buffer)
+                    && run.passes(n)
+                {
+                    let _ = run.binding(client).send_to(&buffer[..n], run.server);
+                }
+            }
+        });
+        Self(state)
+    }
+
+    /// Where clients are to send to.
+    pub fn addr(&self) -> SocketAddr {
+        self.0.front.local_addr().expect("its address")
+    }
+
+    /// The clients' addresses that were seen.
+    pub fn clients(&self) -> Vec<SocketAddr> {
+        let bindings = self.0.bindings.lock().expect("no panic");
+        bindings.keys().copied().collect()
+    }
+
+    /// All bindings are forgotten: the server sees new addresses.
+    pub fn rebind(&self) {
+        self.0.bindings.lock().expect("no panic").clear();
+    }
+
+    /// Datagrams above this vanish.
+    pub fn limit(&self, bytes: usize) {
+        self.0.limit.store(bytes, Ordering::Relaxed);
+    }
+
+    /// The largest datagram that came.
+    pub fn largest(&self) -> usize {
+        self.0.largest.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.0.ended.store(true, Ordering::Relaxed);
+    }
+}
