@@ -1,0 +1,169 @@
+//! IP packets as the fabric carries them.
+
+use bytes::Bytes;
+use spindle_fabric::{Class, Packet};
+use spindle_lab::driver::place_of;
+use spindle_lab::rng::hash64;
+use spindle_wire::{IpFields, IpHeader, mark_ce};
+use spindle_wire::{Checksums, Ecn, Segment};
+
+/// A packet on its way: as a kernel gave it, or as a Spindle host did.
+#[derive(Clone, Debug)]
+pub struct Carried {
+    form: Form,
+    wire_len: u32,
+    hash: u64,
+    is_data: bool,
+    ecn: Ecn,
+}
+
+#[derive(Clone, Debug)]
+enum Form {
+    /// A whole IPv4 or IPv6 packet.
+    Bytes(Vec<u8>),
+    /// A segment without its bytes, which both ends being Spindle never need.
+    Segment(Box<Segment>),
+}
+
+impl Carried {
+    /// A whole IP packet with the host and interface it is for; none if it is no packet for any of
+    /// the experiment's hosts (neighbour discovery and the like).
+    pub fn packet(bytes: &[u8]) -> Option<(Self, (u32, u32))> {
+        let (dst, ecn, hash, is_data) = match Segment::parse_headers(bytes, Checksums::Trust) {
+            Ok((s, payload)) => (s.dst.addr, s.ecn, s.flow_hash(), !payload.is_empty()),
+            Err(_) => {
+                let ip = IpHeader::parse(bytes, Checksums::Trust).ok()?;
+                let addresses = format!("{}{}{}", ip.src, ip.dst, ip.protocol);
+                // Both ports of UDP; of others the first bytes, the same for all of a flow.
+                let ports = bytes.get(ip.header_len..ip.header_len + 4).unwrap_or(&[]);
+                let hash = hash64(&[addresses.as_bytes(), ports]);
+                (ip.dst, ip.ecn, hash, true)
+            }
+        };
+        let place = place_of(dst)?;
+        let carried = Self {
+            form: Form::Bytes(bytes.to_vec()),
+            wire_len: bytes.len() as u32,
+            hash,
+            is_data,
+            ecn,
+        };
+        Some((carried, place))
+    }
+
+    /// A segment with the host and interface it is for; none if it is for none of the experiment's.
+    pub fn segment(segment: Segment) -> Option<(Self, (u32, u32))> {
+        let place = place_of(segment.dst.addr)?;
+        let carried = Self {
+            wire_len: segment.wire_len() as u32,
+            hash: segment.flow_hash(),
+            is_data: !segment.payload.is_empty(),
+            ecn: segment.ecn,
+            form: Form::Segment(Box::new(segment)),
+        };
+        Some((carried, place))
+    }
+
+    /// As a segment for a Spindle host; none if it is no TCP segment, or malformed.
+    pub fn into_segment(self) -> Option<Segment> {
+        match self.form {
+            Form::Segment(segment) => Some(*segment),
+            Form::Bytes(bytes) => Segment::from_ip(&Bytes::from(bytes), Checksums::Verify).ok(),
+        }
+    }
+
+    /// As bytes for a kernel, in `out`; false if a segment cannot be written.
+    pub fn write(&self, out: &mut Vec<u8>) -> bool {
+        out.clear();
+        match &self.form {
+            Form::Bytes(bytes) => {
+                out.extend_from_slice(bytes);
+                true
+            }
+            Form::Segment(segment) => segment.encode_ip(&IpFields::default(), out).is_ok(),
+        }
+    }
+}
+
+impl Packet for Carried {
+    fn wire_len(&self) -> u32 {
+        self.wire_len
+    }
+
+    fn flow_hash(&self) -> u64 {
+        self.hash
+    }
+
+    fn flow_key(&self) -> u64 {
+        self.hash
+    }
+
+    fn class(&self) -> Class {
+        Class::Low
+    }
+
+    fn is_data(&self) -> bool {
+        self.is_data
+    }
+
+    fn ecn_capable(&self) -> bool {
+        matches!(self.ecn, Ecn::Ect0 | Ecn::Ect1)
+    }
+
+    fn mark_ce(&mut self) {
+        self.ecn = Ecn::Ce;
+        match &mut self.form {
+            Form::Bytes(bytes) => {
+                mark_ce(bytes);
+            }
+            Form::Segment(segment) => segment.ecn = Ecn::Ce,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use spindle_lab::driver::address;
+    use spindle_wire::Endpoint;
+
+    fn segment(payload: &'static [u8]) -> Segment {
+        let (src, dst) = (address(1, 0), address(0, 1));
+        let mut s = Segment::new(Endpoint::new(src, 80), Endpoint::new(dst, 4000));
+        s.payload = Bytes::from_static(payload).into();
+        s.ecn = Ecn::Ect0;
+        s
+    }
+
+    #[test]
+    fn both_forms_say_the_same() {
+        let s = segment(b"hello");
+        let bytes = s.to_packet(&IpFields::default()).unwrap();
+        let (a, to_a) = Carried::packet(&bytes).unwrap();
+        let (b, to_b) = Carried::segment(s).unwrap();
+        assert_eq!((to_a, to_b), ((0, 1), (0, 1)));
+        assert_eq!(a.wire_len(), b.wire_len());
+        assert_eq!(a.flow_hash(), b.flow_hash());
+        assert_eq!((a.is_data(), b.is_data()), (true, true));
+        assert!(!Carried::segment(segment(b"")).unwrap().0.is_data());
+        for mut carried in [a, b] {
+            assert!(carried.ecn_capable());
+            carried.mark_ce();
+            let mut out = Vec::new();
+            assert!(carried.write(&mut out));
+            let back = carried.into_segment().unwrap();
+            assert_eq!((back.ecn, back.payload.len()), (Ecn::Ce, 5));
+            assert_eq!(out.len(), bytes.len());
+        }
+    }
+
+    #[test]
+    fn other_protocols_are_carried_and_noise_is_not() {
+        let mut bytes = segment(b"x").to_packet(&IpFields::default()).unwrap();
+        bytes[9] = 17;
+        let (udp, to) = Carried::packet(&bytes).unwrap();
+        assert!(udp.is_data() && to == (0, 1) && udp.clone().into_segment().is_none());
+        assert!(Carried::packet(&[]).is_none());
+        assert!(Carried::packet(&[0x60; 60]).is_none());
+    }
+}

@@ -1,0 +1,353 @@
+//! The fabric's model of the network in real time: one thread that takes packets from the hosts'
+//! interfaces, gives them to the model, and delivers each when the model says that it arrives.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration as StdDuration;
+
+use polling::{Event, Events, PollMode, Poller};
+use spindle_fabric::{Address, Event as NetEvent, HostId, LinkId, Network, Simulation};
+use spindle_net::memory::MemoryPort;
+use spindle_units::Instant;
+use spindle_wire::Segment;
+use tun_rs::SyncDevice;
+
+use crate::carried::Carried;
+use crate::clock::Clock;
+use crate::error::TestbedError;
+use crate::lateness::Lateness;
+
+/// Packets read from one interface before others have their turn.
+const BATCH: usize = 64;
+/// What is due sooner than this is waited for without sleeping: waking up takes about as long.
+const SPIN: u64 = 20_000;
+/// Largest packet of an interface.
+const PACKET: usize = 65_536;
+
+/// What an interface of a host, or all of a host's, are in this process.
+pub enum Attachment {
+    /// A kernel host's TUN devices, one per interface.
+    Kernel(Vec<SyncDevice>),
+    /// A Spindle host's link.
+    Spindle(MemoryPort),
+}
+
+/// What one link of the network did.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct LinkReport {
+    /// Its name, ".up" away from the host.
+    pub link: String,
+    /// Packets sent.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Packets dropped at the full queue.
+    pub dropped: u64,
+    /// Packets lost by the loss process or a link that was down.
+    pub lost: u64,
+    /// Largest queue in bytes.
+    pub max_queue: u64,
+}
+
+/// What the fabric did.
+#[derive(Clone, Debug, Default)]
+pub struct FabricReport {
+    /// How late packets were delivered.
+    pub lateness: Lateness,
+    /// Events of the model.
+    pub events: u64,
+    /// Packets that finished a link.
+    pub packet_hops: u64,
+    /// Processor time of the thread, seconds.
+    pub cpu_s: f64,
+    /// Real time, seconds.
+    pub wall_s: f64,
+    /// Packets an interface did not take.
+    pub refused: u64,
+    /// The links.
+    pub links: Vec<LinkReport>,
+}
+
+/// A running fabric; dropping it ends its thread.
+pub struct Fabric {
+    stop: Arc<AtomicBool>,
+    poller: Arc<Poller>,
+    thread: Option<JoinHandle<FabricReport>>,
+}
+
+impl Fabric {
+    /// Starts the model. There is one attachment per host, in the order of their numbers.
+    ///
+    /// # Errors
+    /// If the system gives no poller or thread.
+    pub fn start(
+        simulation: Simulation<Carried>,
+        attachments: Vec<Attachment>,
+    ) -> Result<Self, TestbedError> {
+        let poller = Poller::new().map_err(TestbedError::system("make a poller"))?;
+        let poller = Arc::new(poller);
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut driver = Driver::new(simulation, attachments, poller.clone(), stop.clone())?;
+        let thread = std::thread::Builder::new()
+            .name("fabric".to_owned())
+            .spawn(move || {
+                precise();
+                driver.run()
+            })
+            .map_err(TestbedError::system("start the fabric's thread"))?;
+        Ok(Self {
+            stop,
+            poller,
+            thread: Some(thread),
+        })
+    }
+
+    /// Ends it.
+    pub fn finish(mut self) -> FabricReport {
+        self.end().unwrap_or_default()
+    }
+
+    fn end(&mut self) -> Option<FabricReport> {
+        self.stop.store(true, Ordering::Release);
+        // If it fails the thread sees `stop` at its next packet or after its longest sleep.
+        let _ = self.poller.notify();
+        self.thread.take()?.join().ok()
+    }
+}
+
+impl Drop for Fabric {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Lets this thread run before others and wake up on time, as far as the system allows it.
+fn precise() {
+    let param = libc::sched_param { sched_priority: 1 };
+    // SAFETY: both calls only take values and a pointer to a live struct, and change this thread
+    // alone. A refusal (no privilege) leaves things as they are; lateness shows it.
+    unsafe {
+        libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &param);
+        libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong);
+    }
+}
+
+struct Driver {
+    simulation: Simulation<Carried>,
+    /// Per host.
+    attachments: Vec<Attachment>,
+    /// First address of each host.
+    first: Vec<u32>,
+    addresses: Vec<u32>,
+    /// The host and interface of each device's key.
+    devices: Vec<(usize, usize)>,
+    poller: Arc<Poller>,
+    stop: Arc<AtomicBool>,
+    clock: Clock,
+    buffer: Vec<u8>,
+    out: Vec<u8>,
+    report: FabricReport,
+}
+
+impl Driver {
+    fn new(
+        simulation: Simulation<Carried>,
+        attachments: Vec<Attachment>,
+        poller: Arc<Poller>,
+        stop: Arc<AtomicBool>,
+    ) -> Result<Self, TestbedError> {
+        let (mut first, mut addresses, mut devices) = (Vec::new(), Vec::new(), Vec::new());
+        for (host, attachment) in attachments.iter().enumerate() {
+            let of_host: Vec<Address> = simulation
+                .network()
+                .addresses_of(HostId(host as u32))
+                .collect();
+            first.push(of_host.first().map_or(0, |a| a.0));
+            addresses.push(of_host.len() as u32);
+            match attachment {
+                Attachment::Spindle(port) => {
+                    let poller = poller.clone();
+                    port.on_segments(move || {
+                        // It fails only if the system has no eventfd any more.
+                        let _ = poller.notify();
+                    });
+                }
+                Attachment::Kernel(list) => {
+                    for (interface, device) in list.iter().enumerate() {
+                        let event = Event::readable(devices.len());
+                        // SAFETY: the device outlives the poller's use of it: both are fields of
+                        // this driver, and nothing is polled once it is being dropped.
+                        unsafe {
+                            poller.add_with_mode(&device.as_fd(), event, PollMode::Level)
+                        }
+                        .map_err(TestbedError::system("poll a TUN device"))?;
+                        devices.push((host, interface));
+                    }
+                }
+            }
+        }
+        Ok(Self {
+            simulation,
+            attachments,
+            first,
+            addresses,
+            devices,
+            poller,
+            stop,
+            clock: Clock::start(),
+            buffer: vec![0; PACKET],
+            out: Vec::with_capacity(PACKET),
+            report: FabricReport::default(),
+        })
+    }
+
+    fn run(&mut self) -> FabricReport {
+        let mut events = Events::new();
+        while !self.stop.load(Ordering::Acquire) {
+            self.advance();
+            let mut more = self.take_segments();
+            let keys: Vec<usize> = events.iter().map(|e| e.key).collect();
+            for key in keys {
+                more |= self.read(key);
+            }
+            self.advance();
+            events.clear();
+            let sleep = if more { Some(StdDuration::ZERO) } else { self.pause() };
+            // An error here is an interruption; the loop looks again.
+            let _ = self.poller.wait(&mut events, sleep);
+        }
+        self.finish()
+    }
+
+    /// How long to sleep; none: until something comes.
+    fn pause(&self) -> Option<StdDuration> {
+        let due = self.simulation.next_due()?;
+        let left = due.as_nanos().saturating_sub(self.clock.now().as_nanos());
+        Some(match left {
+            0..SPIN => StdDuration::ZERO,
+            left => StdDuration::from_nanos(left - SPIN / 2),
+        })
+    }
+
+    /// Delivers what is due, up to the present.
+    fn advance(&mut self) {
+        loop {
+            let now = self.clock.now();
+            match self.simulation.next_event_until(now) {
+                Some((at, NetEvent::Arrive { host, address, packet })) => {
+                    self.deliver(host, address, packet);
+                    let late = self.clock.now().as_nanos().saturating_sub(at.as_nanos());
+                    self.report.lateness.record(late);
+                }
+                Some(_) => {}
+                None => return,
+            }
+        }
+    }
+
+    fn deliver(&mut self, host: HostId, address: Address, packet: Carried) {
+        let host = host.0 as usize;
+        let taken = match &self.attachments[host] {
+            Attachment::Spindle(port) => packet.into_segment().is_some_and(|s| port.send(s)),
+            Attachment::Kernel(devices) => {
+                let interface = (address.0 - self.first[host]) as usize;
+                packet.write(&mut self.out)
+                    && devices
+                        .get(interface)
+                        .is_some_and(|d| d.send(&self.out).is_ok())
+            }
+        };
+        self.report.refused += u64::from(!taken);
+    }
+
+    fn inject(&mut self, from: (u32, u32), packet: Carried, to: (u32, u32)) {
+        let place = |(host, interface): (u32, u32)| {
+            let count = *self.addresses.get(host as usize)?;
+            (interface < count).then(|| Address(self.first[host as usize] + interface))
+        };
+        if let (Some(from), Some(to)) = (place(from), place(to))
+            && from != to
+        {
+            self.simulation.inject(from, to, packet);
+        }
+    }
+
+    /// Takes a batch from a device; returns whether more may wait.
+    fn read(&mut self, key: usize) -> bool {
+        let Some(&(host, interface)) = self.devices.get(key) else {
+            return false;
+        };
+        for _ in 0..BATCH {
+            let Attachment::Kernel(devices) = &self.attachments[host] else {
+                return false;
+            };
+            let Ok(len) = devices[interface].recv(&mut self.buffer) else {
+                return false;
+            };
+            if let Some((packet, to)) = Carried::packet(&self.buffer[..len]) {
+                self.inject((host as u32, interface as u32), packet, to);
+            }
+        }
+        true
+    }
+
+    /// Takes what Spindle hosts have sent; returns whether more may wait.
+    fn take_segments(&mut self) -> bool {
+        let mut more = false;
+        for host in 0..self.attachments.len() {
+            for taken in 0.. {
+                if taken == BATCH {
+                    more = true;
+                    break;
+                }
+                let Attachment::Spindle(port) = &self.attachments[host] else {
+                    break;
+                };
+                let Some(segment) = port.recv() else { break };
+                self.take(segment);
+            }
+        }
+        more
+    }
+
+    fn take(&mut self, segment: Segment) {
+        let Some(from) = spindle_lab::driver::place_of(segment.src.addr) else {
+            return;
+        };
+        for piece in segment.pieces() {
+            if let Some((packet, to)) = Carried::segment(piece) {
+                self.inject(from, packet, to);
+            }
+        }
+    }
+
+    fn finish(&mut self) -> FabricReport {
+        let mut report = std::mem::take(&mut self.report);
+        report.events = self.simulation.events();
+        report.packet_hops = self.simulation.packet_hops();
+        report.wall_s = self.clock.now().since(Instant::ZERO).as_secs_f64();
+        let cpu = nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID);
+        report.cpu_s = cpu.map_or(0.0, |t| t.tv_sec() as f64 + t.tv_nsec() as f64 / 1e9);
+        report.links = links(self.simulation.network(), &self.simulation);
+        report
+    }
+}
+
+fn links(network: &Network, simulation: &Simulation<Carried>) -> Vec<LinkReport> {
+    (0..network.links().len() as u32)
+        .map(|l| {
+            let stats = simulation.stats(LinkId(l));
+            let dropped = stats.drops.queue;
+            LinkReport {
+                link: network.link_name(LinkId(l)),
+                packets: stats.packets,
+                bytes: stats.bytes,
+                dropped,
+                lost: stats.drops.total() - dropped,
+                max_queue: stats.max_queue.0,
+            }
+        })
+        .collect()
+}

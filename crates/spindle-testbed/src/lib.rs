@@ -1,0 +1,29 @@
+//! Experiments in real time.
+//!
+//! [`run`] takes the experiment files of the lab and runs them with real hosts: each host is on the
+//! kernel's TCP or MPTCP in a network namespace of its own, or on Spindle. All packets cross the
+//! fabric's model of the network, which one thread runs in real time ([`fabric`]); how late it
+//! delivered them is measured, and a result is invalid if that was too late.
+//!
+//! Namespaces and devices have no names outside this process: they vanish with it, however it ends.
+
+pub mod carried;
+mod clock;
+mod error;
+pub mod exec;
+pub mod fabric;
+mod host;
+mod kernel;
+pub mod lateness;
+mod namespace;
+pub mod output;
+mod part;
+mod run;
+mod serve;
+mod workload;
+
+pub use error::TestbedError;
+pub use lateness::Lateness;
+pub use namespace::enter;
+pub use part::{PartOutput, RealTime};
+pub use run::{Options, Outcome, Row, run};

@@ -1,0 +1,93 @@
+//! The table and the JSON of the testbed: the lab's, with lateness beside.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+use spindle_lab::experiment::Experiment;
+use spindle_lab::metrics::show_us;
+use spindle_lab::output::{Comparison, Ordered, comparison, table};
+
+use crate::fabric::LinkReport;
+use crate::lateness::LatenessSummary;
+use crate::run::{Outcome, Row};
+
+/// The JSON of `testbed`: that of `run`, and what only real time has.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// As `run` has it.
+    #[serde(flatten)]
+    pub comparison: Comparison,
+    /// Per point, the rows by transport.
+    pub testbed: Vec<Ordered<RowReport>>,
+}
+
+/// What real time did to one row.
+#[derive(Clone, Debug, Serialize)]
+pub struct RowReport {
+    /// How late packets were delivered, microseconds.
+    pub lateness_us: LatenessSummary,
+    /// False if the testbed fell behind: the row's numbers mean nothing then.
+    pub valid: bool,
+    /// Share of one core that the fabric's thread took.
+    pub fabric_load: f64,
+    /// Packets that a host's interface did not take.
+    pub refused: u64,
+    /// The links of the row's last run.
+    pub links: Vec<LinkReport>,
+}
+
+impl From<&Row> for RowReport {
+    fn from(row: &Row) -> Self {
+        Self {
+            lateness_us: row.lateness.summary(),
+            valid: !row.fell_behind,
+            fabric_load: (row.fabric_load * 1e4).round() / 1e4,
+            refused: row.refused,
+            links: row.links.clone(),
+        }
+    }
+}
+
+/// The JSON.
+pub fn report(experiment: &Experiment, outcome: &Outcome) -> Report {
+    let rows = |rows: &Vec<Row>| {
+        let one = |r: &Row| (r.name.to_string(), RowReport::from(r));
+        Ordered(rows.iter().map(one).collect())
+    };
+    Report {
+        comparison: comparison(experiment, &outcome.result),
+        testbed: outcome.rows.iter().map(rows).collect(),
+    }
+}
+
+/// The tables for people.
+pub fn text(report: &Report) -> String {
+    let mut text = table(&report.comparison);
+    let names = report.testbed.iter().flat_map(|p| &p.0).map(|(n, _)| n.len());
+    let width = names.max().unwrap_or(0).max(9);
+    let _ = writeln!(
+        text,
+        "{:width$}  {:>10} {:>12} {:>10} {:>10} {:>11}",
+        "transport", "delivered", "late p50", "p99", "max", "fabric CPU"
+    );
+    for (name, row) in report.testbed.iter().flat_map(|p| &p.0) {
+        let late = &row.lateness_us;
+        let _ = writeln!(
+            text,
+            "{name:width$}  {:>10} {:>12} {:>10} {:>10} {:>10.1}%{}",
+            late.packets,
+            show_us(late.p50),
+            show_us(late.p99),
+            show_us(late.max),
+            row.fabric_load * 100.0,
+            if row.valid { "" } else { "  INVALID: fell behind" },
+        );
+    }
+    text
+}
+
+/// Whether every flow completed uncorrupted and no row fell behind.
+pub fn all_well(outcome: &Outcome) -> bool {
+    let in_time = outcome.rows.iter().flatten().all(|r| !r.fell_behind);
+    in_time && spindle_lab::output::all_well(&outcome.result)
+}

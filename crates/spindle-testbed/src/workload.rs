@@ -1,0 +1,283 @@
+//! The plan of the lab's traffic, carried out in real time.
+
+use std::cell::RefCell;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::{Duration as StdDuration, Instant as Wall};
+
+use spindle_lab::driver::address;
+use spindle_lab::experiment::scenario::Ask;
+use spindle_lab::rng::{Purpose, Streams};
+use spindle_lab::traffic::{Plan, PlannedFlow, Start};
+use spindle_units::Duration;
+use tokio::io::AsyncWriteExt;
+use tokio::sync::Mutex;
+use tokio::task::JoinHandle;
+
+use crate::host::{Host, Stream};
+use crate::serve::{LEAST_REQUEST, Reader, request, serve};
+
+/// The port servers listen on.
+const PORT: u16 = 80;
+/// How long a request waits for the subflows of its connection (as in the lab).
+const JOIN_PATIENCE: StdDuration = StdDuration::from_secs(7);
+
+/// What is needed to carry out a plan.
+pub(crate) struct Work {
+    pub(crate) plan: Plan,
+    pub(crate) streams: Streams,
+    pub(crate) hosts: Vec<Host>,
+    pub(crate) interfaces: Vec<u32>,
+    /// After this long a flow is given up.
+    pub(crate) patience: StdDuration,
+}
+
+/// What became of a flow.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Done {
+    pub(crate) issued: Option<Wall>,
+    pub(crate) completed: Option<Wall>,
+    pub(crate) corrupted: u64,
+    /// Timeouts of all hosts while it was under way.
+    pub(crate) timeouts: u64,
+}
+
+/// A connection with what reads its responses.
+struct Conn {
+    stream: Stream,
+    reader: Reader,
+    interface_planned: usize,
+}
+
+struct Running {
+    work: Work,
+    persistent: Vec<Mutex<Option<Conn>>>,
+    done: RefCell<Vec<Done>>,
+    opened: RefCell<u64>,
+    /// Asks for the timeouts of all hosts so far.
+    timeouts: Box<dyn Fn(&[Host]) -> LocalFuture<u64>>,
+}
+
+/// A future of this thread.
+pub(crate) type LocalFuture<T> = std::pin::Pin<Box<dyn Future<Output = T>>>;
+
+/// What came of the plan; the hosts are given back.
+pub(crate) struct Worked {
+    pub(crate) done: Vec<Done>,
+    pub(crate) plan: Plan,
+    pub(crate) hosts: Vec<Host>,
+}
+
+/// Carries out the plan. `measuring` is called when its preparation is over.
+pub(crate) async fn work(
+    work: Work,
+    timeouts: Box<dyn Fn(&[Host]) -> LocalFuture<u64>>,
+    measuring: impl AsyncFnOnce(&[Host]),
+) -> io::Result<Worked> {
+    let servers = listen(&work).await?;
+    let running = Rc::new(Running {
+        persistent: work.plan.connections.iter().map(|_| Mutex::default()).collect(),
+        done: RefCell::new(vec![Done::default(); work.plan.flows.len()]),
+        opened: RefCell::new(0),
+        work,
+        timeouts,
+    });
+    running.prepare().await?;
+    measuring(&running.work.hosts).await;
+    let mut tasks = running.clone().timed();
+    tasks.extend(running.clone().chains());
+    for task in tasks {
+        task.await.map_err(io::Error::other)?;
+    }
+    for server in servers {
+        server.abort();
+        let _ = server.await;
+    }
+    let done = running.done.borrow().clone();
+    let Ok(running) = Rc::try_unwrap(running).map_err(drop) else {
+        return Err(io::Error::other("a flow is still running"));
+    };
+    Ok(Worked {
+        done,
+        plan: running.work.plan,
+        hosts: running.work.hosts,
+    })
+}
+
+async fn listen(work: &Work) -> io::Result<Vec<JoinHandle<()>>> {
+    let mut servers: Vec<u32> = work.plan.flows.iter().map(|f| f.server).collect();
+    servers.sort_unstable();
+    servers.dedup();
+    let mut tasks = Vec::new();
+    let size = work.plan.request.max(LEAST_REQUEST);
+    for host in servers {
+        let local = SocketAddr::new(address(host, 0), PORT);
+        let listener = work.hosts[host as usize].listen(local).await?;
+        tasks.push(tokio::task::spawn_local(serve(listener, size)));
+    }
+    Ok(tasks)
+}
+
+fn std(d: Duration) -> StdDuration {
+    StdDuration::from_nanos(d.as_nanos())
+}
+
+impl Running {
+    async fn open(&self, client: u32, server: u32) -> io::Result<Conn> {
+        let number = {
+            let mut opened = self.opened.borrow_mut();
+            *opened += 1;
+            *opened - 1
+        };
+        let work = &self.work;
+        let interfaces = work.interfaces[client as usize];
+        let interface = work.plan.interface(&work.streams, number, interfaces);
+        let port = 10_000 + work.streams.stream(Purpose::Ports, number).below(55_000) as u16;
+        let local = SocketAddr::new(address(client, interface), port);
+        let remote = SocketAddr::new(address(server, 0), PORT);
+        let host = &work.hosts[client as usize];
+        Ok(Conn {
+            stream: host.connect(local, interface, remote).await?,
+            reader: Reader::new(),
+            interface_planned: host.planned_subflows(),
+        })
+    }
+
+    /// Opens and warms the persistent connections, and leaves them idle.
+    async fn prepare(&self) -> io::Result<()> {
+        let plan = &self.work.plan;
+        for (slot, &(client, server)) in self.persistent.iter().zip(&plan.connections) {
+            let mut conn = self.open(client, server).await?;
+            // Once for the joins, which follow data, and once over all subflows.
+            for _ in 0..2 {
+                if plan.warm_up > 0 {
+                    self.exchange(&mut conn, plan.warm_up).await?;
+                    let up = conn.stream.subflows_up(conn.interface_planned);
+                    let _ = tokio::time::timeout(JOIN_PATIENCE, up).await;
+                }
+            }
+            *slot.lock().await = Some(conn);
+        }
+        if !plan.connections.is_empty() {
+            tokio::time::sleep(std(plan.idle)).await;
+        }
+        Ok(())
+    }
+
+    async fn exchange(&self, conn: &mut Conn, bytes: u64) -> io::Result<()> {
+        let size = self.work.plan.request.max(LEAST_REQUEST);
+        conn.stream.write_all(&request(size, bytes)).await?;
+        conn.reader.read(&mut conn.stream, bytes).await
+    }
+
+    /// Flows with a time of their own.
+    fn timed(self: Rc<Self>) -> Vec<JoinHandle<()>> {
+        let start = tokio::time::Instant::now();
+        let flows = self.work.plan.flows.iter().enumerate();
+        let timed = flows.filter_map(|(n, f)| match f.start {
+            Start::At(at) => Some((n, std(at))),
+            Start::After(_) => None,
+        });
+        let timed: Vec<(usize, StdDuration)> = timed.collect();
+        let spawn = |(n, at)| {
+            let running = self.clone();
+            tokio::task::spawn_local(async move {
+                tokio::time::sleep_until(start + at).await;
+                running.flow(n).await;
+            })
+        };
+        timed.into_iter().map(spawn).collect()
+    }
+
+    /// Flows that wait for those before them of the same client: a task per client.
+    fn chains(self: Rc<Self>) -> Vec<JoinHandle<()>> {
+        let flows = &self.work.plan.flows;
+        let mut clients: Vec<u32> = flows
+            .iter()
+            .filter(|f| matches!(f.start, Start::After(_)))
+            .map(|f| f.client)
+            .collect();
+        clients.sort_unstable();
+        clients.dedup();
+        let spawn = |client| tokio::task::spawn_local(self.clone().chain(client));
+        clients.into_iter().map(spawn).collect()
+    }
+
+    async fn chain(self: Rc<Self>, client: u32) {
+        let of_client = |(_, f): &(usize, &PlannedFlow)| f.client == client;
+        let flows = self.work.plan.flows.iter().enumerate();
+        let list: Vec<(usize, &PlannedFlow)> = flows.filter(of_client).collect();
+        for group in list.chunk_by(|a, b| a.1.group == b.1.group) {
+            if let Some(Start::After(gap)) = group.first().map(|(_, f)| f.start)
+                && gap > Duration::ZERO
+            {
+                tokio::time::sleep(std(gap)).await;
+            }
+            let spawn = |&(n, _): &(usize, &PlannedFlow)| {
+                let running = self.clone();
+                tokio::task::spawn_local(async move { running.flow(n).await })
+            };
+            let tasks: Vec<JoinHandle<()>> = group.iter().map(spawn).collect();
+            for task in tasks {
+                // A flow's task does not panic; were it to, the flow stays incomplete.
+                let _ = task.await;
+            }
+        }
+    }
+
+    async fn flow(&self, n: usize) {
+        let before = (self.timeouts)(&self.work.hosts).await;
+        let mut done = Done {
+            issued: Some(Wall::now()),
+            ..Done::default()
+        };
+        let ended = tokio::time::timeout(self.work.patience, self.attempt(n, &mut done)).await;
+        if let Ok(Ok(())) = ended {
+            done.completed.get_or_insert_with(Wall::now);
+        }
+        done.timeouts = (self.timeouts)(&self.work.hosts).await - before;
+        self.done.borrow_mut()[n] = done;
+    }
+
+    async fn attempt(&self, n: usize, done: &mut Done) -> io::Result<()> {
+        let flow = self.work.plan.flows[n];
+        if let Some(c) = flow.connection {
+            let mut slot = self.persistent[c as usize].lock().await;
+            let Some(conn) = slot.as_mut() else {
+                return Err(io::ErrorKind::NotConnected.into());
+            };
+            let before = conn.reader.corrupted;
+            let result = self.exchange(conn, flow.bytes).await;
+            done.corrupted = conn.reader.corrupted - before;
+            if result.is_err() {
+                *slot = None;
+            }
+            return result;
+        }
+        let mut conn = self.open(flow.client, flow.server).await?;
+        if self.work.plan.ask == Ask::WhenJoined {
+            self.joined(&mut conn, flow.client).await?;
+        }
+        if self.work.plan.ask != Ask::Opening {
+            done.issued = Some(Wall::now());
+        }
+        self.exchange(&mut conn, flow.bytes).await?;
+        done.completed = Some(Wall::now());
+        done.corrupted = conn.reader.corrupted;
+        conn.stream.shutdown().await
+    }
+
+    /// Waits for the joins; where they follow data, asks for a byte first.
+    async fn joined(&self, conn: &mut Conn, client: u32) -> io::Result<()> {
+        let host = &self.work.hosts[client as usize];
+        if conn.interface_planned > 1 && host.joins_after_data() {
+            self.exchange(conn, 1).await?;
+        }
+        let up = conn.stream.subflows_up(conn.interface_planned);
+        match tokio::time::timeout(JOIN_PATIENCE, up).await {
+            Ok(up) => up,
+            Err(_) => Ok(()),
+        }
+    }
+}
