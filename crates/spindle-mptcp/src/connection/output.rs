@@ -464,7 +464,9 @@ impl Connection {
         if single {
             return len;
         }
+        let contiguous = self.send.contiguous(mss as usize) as u64;
         let room = sf.tx.burst_room().min(self.send.window()).min(most);
+        let room = room.min(contiguous);
         let unsent = self.send.unsent_bytes();
         let short = unsent % mss;
         if unsent <= room && (short == 0 || !self.config.tcp.nagle) {

@@ -6,6 +6,9 @@ use std::collections::VecDeque;
 use bytes::{Bytes, BytesMut};
 use spindle_wire::Payload;
 
+/// From so many segments on a write is not copied to join it with others.
+const LARGE_WRITE: usize = 8;
+
 /// What left at once: a segment or a burst of segments.
 #[derive(Debug)]
 struct Taken {
@@ -66,6 +69,20 @@ impl SendQueue {
             return;
         }
         self.unsent.push_back(data);
+    }
+
+    /// Bytes that can be taken at once without being copied together, or all where the writes are so
+    /// small that copying costs less than a burst for each: at least one segment of `unit` bytes.
+    pub(crate) fn contiguous(&self, unit: usize) -> usize {
+        let front = self.unsent.front().map_or(0, Payload::len);
+        let next = self.unsent.get(1).map_or(0, Payload::len);
+        if front >= 2 * unit {
+            front
+        } else if next >= LARGE_WRITE * unit {
+            unit
+        } else {
+            usize::MAX
+        }
     }
 
     /// Takes the next `len` bytes to be sent for the first time, in segments of `unit` bytes; `len`
@@ -180,6 +197,26 @@ mod tests {
             }
             prop_assert_eq!(&out[..], &all[..out.len()]);
         }
+    }
+
+    #[test]
+    fn large_writes_are_not_copied_together() {
+        let mut q = SendQueue::default();
+        let large = Bytes::from(vec![1; 10_500]);
+        q.write(Payload::Bytes(large.clone()));
+        q.write(Payload::Bytes(large.clone()));
+        assert_eq!(q.contiguous(1000), 10_500);
+        let (_, taken) = q.take(10_000, 1000);
+        let Payload::Bytes(taken) = taken else {
+            panic!("bytes stay bytes")
+        };
+        assert_eq!(taken.as_ptr(), large.as_ptr(), "the same memory");
+        assert_eq!(q.contiguous(1000), 1000, "one segment joins the two");
+        q.take(1000, 1000);
+        assert_eq!(q.contiguous(1000), 10_000);
+        let mut small = SendQueue::default();
+        (0..9).for_each(|_| small.write(Payload::Bytes(large.slice(0..500))));
+        assert_eq!(small.contiguous(1000), usize::MAX);
     }
 
     #[test]
