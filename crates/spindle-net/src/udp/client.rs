@@ -314,17 +314,18 @@ impl Link for UdpClient {
     fn send(&mut self, now: Instant, mut segment: Segment) {
         let ends = (segment.src, segment.dst);
         // Nobody knows of the subflow: a reset would only open a socket.
-        let stray = segment.flags.contains(Flags::RST) && !self.slots.contains_key(&ends);
+        if segment.flags.contains(Flags::RST) && !self.slots.contains_key(&ends) {
+            self.out.counters.dropped_out += 1;
+            return;
+        }
         let slot = match self.slot(now, ends) {
-            Ok(slot) if !stray => slot,
-            r => {
+            Ok(slot) => slot,
+            Err(error) => {
                 self.out.counters.dropped_out += 1;
-                if let Err(error) = r {
-                    self.udp.refused += 1;
-                    tracing::warn!(%error, local = %ends.0, remote = %ends.1, "no UDP socket");
-                    let (local, remote) = ends;
-                    self.out.news.push(Arrival::Unreachable { local, remote });
-                }
+                self.udp.refused += 1;
+                tracing::warn!(%error, local = %ends.0, remote = %ends.1, "no UDP socket");
+                let (local, remote) = ends;
+                self.out.news.push(Arrival::Unreachable { local, remote });
                 return;
             }
         };

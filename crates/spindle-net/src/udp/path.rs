@@ -4,7 +4,7 @@ use quinn_udp::EcnCodepoint;
 use spindle_units::Instant;
 use spindle_wire::{EncapsulationHeader, EncapsulationKind, Endpoint, Flags, Segment, SeqNumber};
 
-use super::pmtu::{BASE, Search};
+use super::pmtu::{BASE, LEAST, Search};
 use crate::link::{Arrival, PathMtu};
 
 /// Most bytes of one GSO send: what UDP's length field holds with IPv4's header.
@@ -137,8 +137,10 @@ impl Path {
             size => size.min(s.payload.len()),
         };
         let mut black_hole = false;
-        // At the base the least that counts is what the smallest size would cut.
-        let large = piece.min(cut(self.search.passes())) + headers > usize::from(BASE) / 2;
+        // What a restart would not make smaller does not count.
+        let passes = self.search.passes();
+        let restarted = if passes > BASE { BASE } else { LEAST };
+        let large = piece.min(cut(passes)) + headers > usize::from(restarted);
         if large && self.una == Some(s.seq) {
             self.sends = self.sends.saturating_add(1);
             if self.sends >= BLACK_HOLE_SENDS {

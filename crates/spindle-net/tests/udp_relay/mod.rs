@@ -17,7 +17,7 @@ struct State {
 }
 
 /// The relay; it ends when it is dropped.
-pub struct Relay(Arc<State>);
+pub(crate) struct Relay(Arc<State>);
 
 fn socket() -> UdpSocket {
     let s = UdpSocket::bind("127.0.0.1:0").expect("a socket");
@@ -64,7 +64,7 @@ impl State {
 }
 
 impl Relay {
-    pub fn start(server: SocketAddr) -> Self {
+    pub(crate) fn start(server: SocketAddr) -> Self {
         let state = Arc::new(State {
             server,
             front: socket(),
@@ -88,28 +88,28 @@ impl Relay {
     }
 
     /// Where clients are to send to.
-    pub fn addr(&self) -> SocketAddr {
+    pub(crate) fn addr(&self) -> SocketAddr {
         self.0.front.local_addr().expect("its address")
     }
 
     /// The clients' addresses that were seen.
-    pub fn clients(&self) -> Vec<SocketAddr> {
+    pub(crate) fn clients(&self) -> Vec<SocketAddr> {
         let bindings = self.0.bindings.lock().expect("no panic");
         bindings.keys().copied().collect()
     }
 
     /// All bindings are forgotten: the server sees new addresses.
-    pub fn rebind(&self) {
+    pub(crate) fn rebind(&self) {
         self.0.bindings.lock().expect("no panic").clear();
     }
 
     /// Datagrams above this vanish.
-    pub fn limit(&self, bytes: usize) {
+    pub(crate) fn limit(&self, bytes: usize) {
         self.0.limit.store(bytes, Ordering::Relaxed);
     }
 
     /// The largest datagram that came.
-    pub fn largest(&self) -> usize {
+    pub(crate) fn largest(&self) -> usize {
         self.0.largest.load(Ordering::Relaxed)
     }
 }
