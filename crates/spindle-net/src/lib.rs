@@ -9,8 +9,11 @@ mod datapath;
 mod error;
 mod link;
 pub mod memory;
+pub mod proxy_protocol;
 pub mod setup;
 mod socket;
+pub mod socks;
+pub mod tls;
 pub mod tun;
 pub mod udp;
 

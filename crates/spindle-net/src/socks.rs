@@ -1,0 +1,241 @@
+//! SOCKS version 5 (RFC 1928), the server's side: CONNECT without authentication.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+const VERSION: u8 = 5;
+const NO_AUTHENTICATION: u8 = 0;
+const NO_ACCEPTABLE_METHOD: u8 = 0xff;
+const CONNECT: u8 = 1;
+const ADDRESS_V4: u8 = 1;
+const ADDRESS_NAME: u8 = 3;
+const ADDRESS_V6: u8 = 4;
+
+/// Where a client wants to be connected to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// An address.
+    Address(SocketAddr),
+    /// A host's name, to be resolved here, and a port.
+    Name(String, u16),
+}
+
+impl std::fmt::Display for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Address(a) => a.fmt(f),
+            Self::Name(name, port) => write!(f, "{name}:{port}"),
+        }
+    }
+}
+
+/// The answer to a request (RFC 1928, section 6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Reply {
+    /// Connected.
+    Succeeded = 0,
+    /// Something else went wrong.
+    Failure = 1,
+    /// The network is unreachable.
+    NetworkUnreachable = 3,
+    /// The host is unreachable, or its name is unknown.
+    HostUnreachable = 4,
+    /// The host refused.
+    Refused = 5,
+    /// No answer in time.
+    Expired = 6,
+    /// Another command than CONNECT.
+    CommandNotSupported = 7,
+    /// An unknown kind of address.
+    AddressNotSupported = 8,
+}
+
+impl From<io::ErrorKind> for Reply {
+    fn from(kind: io::ErrorKind) -> Self {
+        match kind {
+            io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset => Self::Refused,
+            io::ErrorKind::NetworkUnreachable => Self::NetworkUnreachable,
+            io::ErrorKind::HostUnreachable | io::ErrorKind::NotFound => Self::HostUnreachable,
+            io::ErrorKind::TimedOut => Self::Expired,
+            _ => Self::Failure,
+        }
+    }
+}
+
+/// Why a request was not taken. The client has been told where the protocol has an answer.
+#[derive(Debug, thiserror::Error)]
+pub enum SocksError {
+    /// The client went away, or sent nothing.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// Another version.
+    #[error("found SOCKS version {0}, want 5")]
+    Version(u8),
+    /// The client does not offer to go without authentication.
+    #[error("the client wants authentication; this proxy has none: let it listen on loopback")]
+    Authentication,
+    /// BIND, UDP ASSOCIATE or something unknown.
+    #[error("found SOCKS command {0}, want 1 (CONNECT)")]
+    Command(u8),
+    /// An address of an unknown kind, or a name that is not UTF-8.
+    #[error("found SOCKS address type {0}, want 1 (IPv4), 3 (a UTF-8 name) or 4 (IPv6)")]
+    Address(u8),
+}
+
+/// Takes a client's greeting and request; the answer is [`reply`]'s.
+///
+/// # Errors
+/// [`SocksError`]; a client that can be told has been told.
+pub async fn accept<S>(stream: &mut S) -> Result<Target, SocksError>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let version = stream.read_u8().await?;
+    if version != VERSION {
+        return Err(SocksError::Version(version));
+    }
+    let mut methods = vec![0; usize::from(stream.read_u8().await?)];
+    stream.read_exact(&mut methods).await?;
+    if !methods.contains(&NO_AUTHENTICATION) {
+        stream.write_all(&[VERSION, NO_ACCEPTABLE_METHOD]).await?;
+        return Err(SocksError::Authentication);
+    }
+    stream.write_all(&[VERSION, NO_AUTHENTICATION]).await?;
+    let mut head = [0; 4];
+    stream.read_exact(&mut head).await?;
+    let [version, command, _, kind] = head;
+    if version != VERSION {
+        return Err(SocksError::Version(version));
+    }
+    let target = read_target(stream, kind).await?;
+    let refused = match (&target, command) {
+        (_, c) if c != CONNECT => Some((Reply::CommandNotSupported, SocksError::Command(c))),
+        (None, _) => Some((Reply::AddressNotSupported, SocksError::Address(kind))),
+        _ => None,
+    };
+    if let Some((answer, error)) = refused {
+        reply(stream, answer, (Ipv4Addr::UNSPECIFIED, 0).into()).await?;
+        return Err(error);
+    }
+    target.ok_or(SocksError::Address(kind))
+}
+
+async fn read_target<S>(stream: &mut S, kind: u8) -> io::Result<Option<Target>>
+where
+    S: AsyncRead + Unpin,
+{
+    let address: IpAddr = match kind {
+        ADDRESS_V4 => {
+            let mut octets = [0; 4];
+            stream.read_exact(&mut octets).await?;
+            Ipv4Addr::from(octets).into()
+        }
+        ADDRESS_V6 => {
+            let mut octets = [0; 16];
+            stream.read_exact(&mut octets).await?;
+            Ipv6Addr::from(octets).into()
+        }
+        ADDRESS_NAME => {
+            let mut name = vec![0; usize::from(stream.read_u8().await?)];
+            stream.read_exact(&mut name).await?;
+            let port = stream.read_u16().await?;
+            let name = String::from_utf8(name).ok().filter(|n| !n.is_empty());
+            return Ok(name.map(|n| named(n, port)));
+        }
+        _ => return Ok(None),
+    };
+    let port = stream.read_u16().await?;
+    Ok(Some(Target::Address(SocketAddr::new(address, port))))
+}
+
+/// A name that is an address is one.
+fn named(name: String, port: u16) -> Target {
+    match name.parse() {
+        Ok(ip) => Target::Address(SocketAddr::new(ip, port)),
+        Err(_) => Target::Name(name, port),
+    }
+}
+
+/// Answers a request; `bound` is the own end of the connection made.
+///
+/// # Errors
+/// What writing gives.
+pub async fn reply<S>(stream: &mut S, reply: Reply, bound: SocketAddr) -> io::Result<()>
+where
+    S: AsyncWrite + Unpin,
+{
+    let mut out = vec![VERSION, reply as u8, 0];
+    match bound.ip() {
+        IpAddr::V4(ip) => {
+            out.push(ADDRESS_V4);
+            out.extend_from_slice(&ip.octets());
+        }
+        IpAddr::V6(ip) => {
+            out.push(ADDRESS_V6);
+            out.extend_from_slice(&ip.octets());
+        }
+    }
+    out.extend_from_slice(&bound.port().to_be_bytes());
+    stream.write_all(&out).await?;
+    stream.flush().await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the server makes of a client's bytes, and what it answers.
+    async fn told(bytes: &[u8]) -> (Result<Target, SocksError>, Vec<u8>) {
+        let (mut client, mut server) = tokio::io::duplex(1024);
+        client.write_all(bytes).await.unwrap();
+        client.shutdown().await.unwrap();
+        let target = accept(&mut server).await;
+        drop(server);
+        let mut answer = Vec::new();
+        client.read_to_end(&mut answer).await.unwrap();
+        (target, answer)
+    }
+
+    #[tokio::test]
+    async fn addresses_and_names_are_taken() {
+        let (t, answer) = told(&[5, 1, 0, 5, 1, 0, 1, 10, 0, 0, 1, 0, 80]).await;
+        assert_eq!(t.unwrap(), Target::Address("10.0.0.1:80".parse().unwrap()));
+        assert_eq!(answer, [5, 0]);
+        let mut v6 = vec![5, 2, 2, 0, 5, 1, 0, 4];
+        v6.extend_from_slice(&Ipv6Addr::LOCALHOST.octets());
+        v6.extend_from_slice(&[1, 187]);
+        let (t, _) = told(&v6).await;
+        assert_eq!(t.unwrap(), Target::Address("[::1]:443".parse().unwrap()));
+        let name = |n: &[u8]| [&[5, 1, 0, 5, 1, 0, 3, n.len() as u8][..], n, &[0, 22]].concat();
+        let (t, _) = told(&name(b"example.org")).await;
+        assert_eq!(t.unwrap(), Target::Name("example.org".into(), 22));
+        let (t, _) = told(&name(b"192.0.2.7")).await;
+        assert_eq!(t.unwrap(), Target::Address("192.0.2.7:22".parse().unwrap()));
+    }
+
+    #[tokio::test]
+    async fn what_is_not_served_is_refused_by_the_book() {
+        let (t, answer) = told(&[5, 1, 2]).await;
+        assert!(matches!(t, Err(SocksError::Authentication)));
+        assert_eq!(answer, [5, 0xff]);
+        let (t, answer) = told(&[5, 1, 0, 5, 3, 0, 1, 10, 0, 0, 1, 0, 80]).await;
+        assert!(matches!(t, Err(SocksError::Command(3))));
+        assert_eq!(answer[2..4], [5, Reply::CommandNotSupported as u8]);
+        let (t, answer) = told(&[5, 1, 0, 5, 1, 0, 9]).await;
+        assert!(matches!(t, Err(SocksError::Address(9))));
+        assert_eq!(answer[2..4], [5, Reply::AddressNotSupported as u8]);
+        assert!(matches!(told(&[4, 1]).await.0, Err(SocksError::Version(4))));
+        assert!(matches!(told(&[5]).await.0, Err(SocksError::Io(_))));
+    }
+
+    #[tokio::test]
+    async fn an_answer_has_the_bound_address() {
+        let mut out = Vec::new();
+        let bound = "10.0.0.9:4000".parse().unwrap();
+        reply(&mut out, Reply::Succeeded, bound).await.unwrap();
+        assert_eq!(out, [5, 0, 0, 1, 10, 0, 0, 9, 0x0f, 0xa0]);
+    }
+}
