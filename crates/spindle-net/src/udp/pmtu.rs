@@ -35,6 +35,8 @@ pub(super) struct Search {
     probe: Option<Probe>,
     next: Option<Instant>,
     rtt: Option<Duration>,
+    /// The search is over until the raise timer.
+    resting: bool,
 }
 
 impl Search {
@@ -48,6 +50,7 @@ impl Search {
             probe: None,
             next: (most > BASE).then_some(now),
             rtt: None,
+            resting: false,
         }
     }
 
@@ -82,7 +85,7 @@ impl Search {
             }
             self.limit = p.size.saturating_sub(1).max(self.passes);
             self.probe = None;
-        } else if self.limit < self.most && self.limit.saturating_sub(self.passes) < GAP {
+        } else if std::mem::take(&mut self.resting) {
             // The raise timer: begin again at the top.
             self.limit = self.most;
         }
@@ -95,6 +98,7 @@ impl Search {
         let whole = self.limit == self.most && gap > 0;
         if !whole && gap < GAP {
             self.next = (self.passes < self.most).then(|| now + RAISE_TIMER);
+            self.resting = true;
             return None;
         }
         let size = if whole {
@@ -139,6 +143,7 @@ impl Search {
         if size < LEAST || size >= self.limit {
             return false;
         }
+        self.resting = false;
         self.limit = size;
         self.probe.take_if(|p| p.size > size);
         self.next = Some(now);
@@ -150,6 +155,7 @@ impl Search {
     /// The peer's probe of this size came: as much may pass the other way.
     pub(super) fn offered(&mut self, now: Instant, size: u16) {
         if size > self.most {
+            self.resting = false;
             (self.most, self.limit) = (size, size);
             self.probe = None;
             self.next = Some(now);
@@ -166,6 +172,7 @@ impl Search {
             LEAST.min(before)
         };
         self.limit = self.most;
+        self.resting = false;
         self.probe = None;
         self.next = Some(now);
         self.passes < before
