@@ -4,8 +4,8 @@ use bytes::Bytes;
 use spindle_fabric::{Class, Packet};
 use spindle_lab::driver::place_of;
 use spindle_lab::rng::hash64;
-use spindle_wire::{IpFields, IpHeader, mark_ce};
 use spindle_wire::{Checksums, Ecn, Segment};
+use spindle_wire::{IpFields, IpHeader, mark_ce};
 
 /// A packet on its way: as a kernel gave it, or as a Spindle host did.
 #[derive(Clone, Debug)]

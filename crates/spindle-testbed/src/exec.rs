@@ -59,13 +59,19 @@ pub fn exec(
     programs: &[Exec],
 ) -> Result<(i32, FabricReport), TestbedError> {
     let Some(point) = experiment.points.first() else {
-        return Err(TestbedError::Scenario("the experiment has no point".to_owned()));
+        return Err(TestbedError::Scenario(
+            "the experiment has no point".to_owned(),
+        ));
     };
     let all = names(&network(&point.scenario, registry)?);
     for program in programs.iter().filter(|p| !all.contains(&p.host)) {
         return Err(TestbedError::Exec {
             given: format!("{}={}", program.host, program.command),
-            problem: format!("found host \"{}\", want one of {}", program.host, all.join(", ")),
+            problem: format!(
+                "found host \"{}\", want one of {}",
+                program.host,
+                all.join(", ")
+            ),
         });
     }
     let transport = TransportName {
@@ -87,8 +93,13 @@ pub fn exec(
         children.0.push(start(program, &hosts[host], &all)?);
     }
     let code = loop {
-        let Some(last) = children.0.last_mut() else { break 0 };
-        match last.try_wait().map_err(TestbedError::system("wait for a program"))? {
+        let Some(last) = children.0.last_mut() else {
+            break 0;
+        };
+        match last
+            .try_wait()
+            .map_err(TestbedError::system("wait for a program"))?
+        {
             Some(status) => break status.code().unwrap_or(1),
             None => std::thread::sleep(LOOK),
         }
@@ -107,7 +118,10 @@ fn start(program: &Exec, host: &Host, all: &[String]) -> Result<Child, TestbedEr
     let mut command = Command::new("sh");
     command.arg("-c").arg(&program.command);
     for (number, name) in all.iter().enumerate() {
-        command.env(name.replace('-', "_"), address(number as u32, 0).to_string());
+        command.env(
+            name.replace('-', "_"),
+            address(number as u32, 0).to_string(),
+        );
     }
     end_with_us(&mut command);
     let started = namespace.within(|| command.spawn());
@@ -132,8 +146,13 @@ impl Drop for Children {
 
 /// The network's statistics for people.
 pub fn statistics(report: &FabricReport) -> String {
-    let mut text = String::from("link                 packets        bytes  dropped     lost  max queue\n");
-    for l in report.links.iter().filter(|l| l.packets + l.dropped + l.lost > 0) {
+    let mut text =
+        String::from("link                 packets        bytes  dropped     lost  max queue\n");
+    for l in report
+        .links
+        .iter()
+        .filter(|l| l.packets + l.dropped + l.lost > 0)
+    {
         text += &format!(
             "{:16} {:>11} {:>12} {:>8} {:>8} {:>10}\n",
             l.link, l.packets, l.bytes, l.dropped, l.lost, l.max_queue
@@ -154,9 +173,15 @@ mod tests {
     #[test]
     fn programs_are_read() {
         let e = Exec::parse("client=curl http://$server/?a=b").unwrap();
-        assert_eq!((e.host.as_str(), e.command.as_str()), ("client", "curl http://$server/?a=b"));
+        assert_eq!(
+            (e.host.as_str(), e.command.as_str()),
+            ("client", "curl http://$server/?a=b")
+        );
         for wrong in ["client", "=x", "client= "] {
-            assert!(matches!(Exec::parse(wrong), Err(TestbedError::Exec { .. })), "{wrong}");
+            assert!(
+                matches!(Exec::parse(wrong), Err(TestbedError::Exec { .. })),
+                "{wrong}"
+            );
         }
     }
 }

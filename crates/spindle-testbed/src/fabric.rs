@@ -179,10 +179,8 @@ impl Driver {
                         let event = Event::readable(devices.len());
                         // SAFETY: the device outlives the poller's use of it: both are fields of
                         // this driver, and nothing is polled once it is being dropped.
-                        unsafe {
-                            poller.add_with_mode(&device.as_fd(), event, PollMode::Level)
-                        }
-                        .map_err(TestbedError::system("poll a TUN device"))?;
+                        unsafe { poller.add_with_mode(&device.as_fd(), event, PollMode::Level) }
+                            .map_err(TestbedError::system("poll a TUN device"))?;
                         devices.push((host, interface));
                     }
                 }
@@ -214,7 +212,11 @@ impl Driver {
             }
             self.advance();
             events.clear();
-            let sleep = if more { Some(StdDuration::ZERO) } else { self.pause() };
+            let sleep = if more {
+                Some(StdDuration::ZERO)
+            } else {
+                self.pause()
+            };
             // An error here is an interruption; the loop looks again.
             let _ = self.poller.wait(&mut events, sleep);
         }
@@ -236,7 +238,14 @@ impl Driver {
         loop {
             let now = self.clock.now();
             match self.simulation.next_event_until(now) {
-                Some((at, NetEvent::Arrive { host, address, packet })) => {
+                Some((
+                    at,
+                    NetEvent::Arrive {
+                        host,
+                        address,
+                        packet,
+                    },
+                )) => {
                     self.deliver(host, address, packet);
                     let late = self.clock.now().as_nanos().saturating_sub(at.as_nanos());
                     self.report.lateness.record(late);

@@ -114,7 +114,9 @@ impl Listener {
             }
             Self::Spindle(l) => {
                 let accepted = l.accept().await;
-                accepted.map(|(s, _)| Stream::Spindle(s)).map_err(io::Error::other)
+                accepted
+                    .map(|(s, _)| Stream::Spindle(s))
+                    .map_err(io::Error::other)
             }
         }
     }

@@ -108,7 +108,9 @@ pub(crate) struct Counters {
 /// The namespace's counters since its start; zero where the system does not say.
 pub(crate) fn counters(ns: &Namespace) -> Counters {
     let text = ns.within(|| std::fs::read_to_string("/proc/thread-self/net/netstat"));
-    text.ok().and_then(Result::ok).map_or_else(Counters::default, |t| parse(&t))
+    text.ok()
+        .and_then(Result::ok)
+        .map_or_else(Counters::default, |t| parse(&t))
 }
 
 /// Pairs of lines: names, then values.

@@ -122,10 +122,26 @@ fn set_up(host: &KernelHost) -> Result<Vec<SyncDevice>, TestbedError> {
         devices.push(interface(host, i)?);
     }
     if host.multipath {
-        ip(&["mptcp", "limits", "set", "subflow", "8", "add_addr_accepted", "8"])?;
+        ip(&[
+            "mptcp",
+            "limits",
+            "set",
+            "subflow",
+            "8",
+            "add_addr_accepted",
+            "8",
+        ])?;
         for i in 0..host.interfaces {
             let addr = address(host.host, i).to_string();
-            ip(&["mptcp", "endpoint", "add", &addr, "dev", &device_name(i), "subflow"])?;
+            ip(&[
+                "mptcp",
+                "endpoint",
+                "add",
+                &addr,
+                "dev",
+                &device_name(i),
+                "subflow",
+            ])?;
         }
     }
     Ok(devices)
@@ -144,7 +160,9 @@ fn interface(host: &KernelHost, i: u32) -> Result<SyncDevice, TestbedError> {
         .offload(false)
         .packet_information(false)
         .build_sync()
-        .map_err(TestbedError::system("make a TUN device (is /dev/net/tun there?)"))?;
+        .map_err(TestbedError::system(
+            "make a TUN device (is /dev/net/tun there?)",
+        ))?;
     let wrong = TestbedError::system("set a TUN device non-blocking");
     device.set_nonblocking(true).map_err(wrong)?;
     let addr: IpAddr = address(host.host, i);
@@ -184,11 +202,15 @@ fn ip(arguments: &[&str]) -> Result<(), TestbedError> {
     let done = Command::new("ip")
         .args(arguments)
         .output()
-        .map_err(TestbedError::system(format!("start `{command}` (iproute2)")))?;
+        .map_err(TestbedError::system(format!(
+            "start `{command}` (iproute2)"
+        )))?;
     if done.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&done.stderr).trim().replace('\n', "; ");
+    let said = String::from_utf8_lossy(&done.stderr)
+        .trim()
+        .replace('\n', "; ");
     Err(TestbedError::Program { command, said })
 }
 

@@ -63,7 +63,11 @@ pub fn report(experiment: &Experiment, outcome: &Outcome) -> Report {
 /// The tables for people.
 pub fn text(report: &Report) -> String {
     let mut text = table(&report.comparison);
-    let names = report.testbed.iter().flat_map(|p| &p.0).map(|(n, _)| n.len());
+    let names = report
+        .testbed
+        .iter()
+        .flat_map(|p| &p.0)
+        .map(|(n, _)| n.len());
     let width = names.max().unwrap_or(0).max(9);
     let _ = writeln!(
         text,
@@ -80,7 +84,11 @@ pub fn text(report: &Report) -> String {
             show_us(late.p99),
             show_us(late.max),
             row.fabric_load * 100.0,
-            if row.valid { "" } else { "  INVALID: fell behind" },
+            if row.valid {
+                ""
+            } else {
+                "  INVALID: fell behind"
+            },
         );
     }
     text

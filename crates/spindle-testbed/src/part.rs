@@ -73,7 +73,13 @@ impl Part<'_> {
         let count = |h| network.addresses_of(HostId(h)).count() as u32;
         let interfaces: Vec<u32> = (0..network.hosts()).map(count).collect();
         let streams = Streams::new(self.seed, self.part);
-        let plan = plan(self.scenario, &names(&network), &streams, self.part, self.parts)?;
+        let plan = plan(
+            self.scenario,
+            &names(&network),
+            &streams,
+            self.part,
+            self.parts,
+        )?;
         let (mut hosts, mut attachments) = (Vec::new(), Vec::new());
         for host in 0..network.hosts() {
             let serves = plan.flows.iter().any(|f| f.server == host);
@@ -139,10 +145,8 @@ impl Part<'_> {
             stack,
             name: format!("host-{host}"),
         };
-        let network = spindle_net::Network::start(
-            config,
-            Box::new(link.with_mss(self.scenario.host.mss)),
-        )?;
+        let network =
+            spindle_net::Network::start(config, Box::new(link.with_mss(self.scenario.host.mss)))?;
         let host = Host::Spindle {
             network,
             configs: configs.collect(),
@@ -174,7 +178,9 @@ impl Part<'_> {
 
     /// Carries the part out.
     pub(crate) fn run(&self) -> Result<PartOutput, TestbedError> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
         let runtime = runtime.map_err(TestbedError::system("start the hosts' runtime"))?;
         let local = tokio::task::LocalSet::new();
         let guard = runtime.enter();
@@ -282,7 +288,13 @@ fn timeouts(hosts: &[Host]) -> LocalFuture<u64> {
 }
 
 fn result(worked: &Worked, after: &Totals, base: &Totals, fabric: &FabricReport) -> RunResult {
-    let groups = worked.plan.flows.iter().map(|f| f.group as usize + 1).max().unwrap_or(0);
+    let groups = worked
+        .plan
+        .flows
+        .iter()
+        .map(|f| f.group as usize + 1)
+        .max()
+        .unwrap_or(0);
     let (s, s0, k, k0) = (&after.spindle, &base.spindle, &after.kernel, &base.kernel);
     let mut r = RunResult {
         flows: groups as u64,
@@ -303,7 +315,10 @@ fn result(worked: &Worked, after: &Totals, base: &Totals, fabric: &FabricReport)
         let members = worked.plan.flows.iter().zip(&worked.done);
         let members: Vec<_> = members.filter(|(f, _)| f.group == group).collect();
         let first = members.iter().filter_map(|(_, d)| d.issued).min();
-        let last = members.iter().map(|(_, d)| d.completed).collect::<Option<Vec<_>>>();
+        let last = members
+            .iter()
+            .map(|(_, d)| d.completed)
+            .collect::<Option<Vec<_>>>();
         let bytes: u64 = members.iter().map(|(f, _)| f.bytes).sum();
         r.bytes_corrupted += members.iter().map(|(_, d)| d.corrupted).sum::<u64>();
         let timeouts: u64 = members.iter().map(|(_, d)| d.timeouts).sum();

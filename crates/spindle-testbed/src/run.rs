@@ -121,6 +121,8 @@ fn row(name: &TransportName, outputs: &[PartOutput], options: &Options) -> Row {
         lateness,
         fabric_load: cpu / f64::max(wall, 1e-9),
         refused,
-        links: outputs.last().map_or(Vec::new(), |o| o.real.fabric.links.clone()),
+        links: outputs
+            .last()
+            .map_or(Vec::new(), |o| o.real.fabric.links.clone()),
     }
 }

@@ -39,10 +39,16 @@ async fn answer(mut stream: impl AsyncRead + AsyncWrite + Unpin, size: u64) -> i
             Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => break,
             other => other?,
         };
-        let mut left = request.iter().take(8).rev().fold(0u64, |n, b| n << 8 | u64::from(*b));
+        let mut left = request
+            .iter()
+            .take(8)
+            .rev()
+            .fold(0u64, |n, b| n << 8 | u64::from(*b));
         while left > 0 {
             let start = (sent % PERIOD as u64) as usize;
-            let n = stream.write(&pattern[start..start + left.min(PIECE as u64) as usize]).await?;
+            let n = stream
+                .write(&pattern[start..start + left.min(PIECE as u64) as usize])
+                .await?;
             left -= n as u64;
             sent += n as u64;
         }

@@ -77,7 +77,12 @@ pub(crate) async fn work(
 ) -> io::Result<Worked> {
     let servers = listen(&work).await?;
     let running = Rc::new(Running {
-        persistent: work.plan.connections.iter().map(|_| Mutex::default()).collect(),
+        persistent: work
+            .plan
+            .connections
+            .iter()
+            .map(|_| Mutex::default())
+            .collect(),
         done: RefCell::new(vec![Done::default(); work.plan.flows.len()]),
         opened: RefCell::new(0),
         work,

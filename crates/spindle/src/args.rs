@@ -24,6 +24,8 @@ pub(crate) enum Command {
     Flows(Flows),
     /// Follow single flows of an experiment: the slowest ones, or one event by event
     Trace(Trace),
+    /// Run an experiment file in real time, with hosts on the kernel's stack and on Spindle
+    Testbed(Testbed),
     /// Say what a transport is made of
     Explain(Explain),
 }
@@ -180,4 +182,39 @@ pub(crate) struct Trace {
 pub(crate) struct Explain {
     /// The transport; all are listed without
     pub(crate) transport: Option<String>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Testbed {
+    /// The experiment file
+    #[arg(value_name = "FILE.toml")]
+    pub(crate) file: PathBuf,
+    /// Run this program in a host instead of the traffic; the last one given ends the run. Host
+    /// names are variables with their addresses
+    #[arg(long, value_name = "HOST=COMMAND")]
+    pub(crate) exec: Vec<String>,
+    /// Transports, separated by commas; `server>client` for different ends
+    #[arg(long, value_name = "A,B>C")]
+    pub(crate) transports: Option<String>,
+    /// Flows per transport and seed
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) flows: Option<String>,
+    /// How many seeds
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) seeds: Option<String>,
+    /// First seed
+    #[arg(long, value_name = "S", allow_hyphen_values = true)]
+    pub(crate) seed: Option<String>,
+    /// Loss rate, or several separated by commas
+    #[arg(long, value_name = "P", allow_hyphen_values = true)]
+    pub(crate) loss: Option<String>,
+    /// Set a key of the experiment, such as traffic.first_path=2
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+    /// A row is invalid if 1 in 100 packets is delivered later than this [default: 1ms]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) late: Option<String>,
+    /// Write the results as JSON to a file, or to standard output with -
+    #[arg(long, value_name = "PATH")]
+    pub(crate) json: Option<PathBuf>,
 }

@@ -52,6 +52,7 @@ where
         Command::Reproduce(r) => commands::reproduce::reproduce(&registry, &r),
         Command::Flows(f) => commands::flows::flows(&f),
         Command::Trace(t) => commands::trace::trace(&registry, &t),
+        Command::Testbed(t) => commands::testbed::testbed(&registry, &t),
         Command::Explain(e) => commands::explain::explain(&registry, &e),
     };
     match done {

@@ -192,7 +192,12 @@ pub fn run(request: &RunRequest<'_>) -> Result<RunOutput, RunError> {
     let client = plan.flows.first().map_or(0, |f| f.client);
     let usage = Usage {
         application: transport.application,
-        config: Arc::new(over_interfaces(&config, client, interfaces[client as usize], 0)),
+        config: Arc::new(over_interfaces(
+            &config,
+            client,
+            interfaces[client as usize],
+            0,
+        )),
         interfaces,
         content: request
             .payload

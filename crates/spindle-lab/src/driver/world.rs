@@ -5,8 +5,8 @@ use spindle_mptcp::{Stack, StackConfig};
 use spindle_units::Instant;
 use spindle_wire::Segment;
 
-use super::place_of;
 use super::packet::Carried;
+use super::place_of;
 use crate::rng::{Purpose, Streams};
 
 /// The token of the application's alarm; hosts' are their numbers.

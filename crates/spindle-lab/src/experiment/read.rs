@@ -11,8 +11,8 @@ use super::Context;
 use super::error::ExperimentError;
 use super::node::{Node, Value};
 use super::scenario::{
-    Arrivals, Ask, Buffer, Connections, Direction, FirstPath, HostSettings, Incast, LinkSettings, Loss, LossModel,
-    Pairing, Requests, Scenario, Topology, Traffic, Window,
+    Arrivals, Ask, Buffer, Connections, Direction, FirstPath, HostSettings, Incast, LinkSettings,
+    Loss, LossModel, Pairing, Requests, Scenario, Topology, Traffic, Window,
 };
 use super::section::{Section, Share, Size};
 use crate::driver::{MAX_INTERFACES, build_standard, links};
@@ -88,7 +88,10 @@ fn topology(s: Section<'_>, context: &Context<'_>) -> Result<Topology> {
         "dual-homed" => {
             let paths: u32 = s.or("paths", 2)?;
             if paths == 0 || paths > MAX_INTERFACES {
-                return Err(s.error("paths", format!("found {paths}, want 1 to {MAX_INTERFACES}")));
+                return Err(s.error(
+                    "paths",
+                    format!("found {paths}, want 1 to {MAX_INTERFACES}"),
+                ));
             }
             Topology::DualHomed {
                 paths,
@@ -449,7 +452,10 @@ fn lognormal(s: &Section<'_>) -> Result<LogNormal> {
         return Err(s.error("lognormal", "want a median above 0 and 1B <= min <= max"));
     }
     if !(sizes.sigma > 0.0 && sizes.sigma <= 10.0) {
-        return Err(s.error("sigma", format!("found {}, want above 0, at most 10", sizes.sigma)));
+        return Err(s.error(
+            "sigma",
+            format!("found {}, want above 0, at most 10", sizes.sigma),
+        ));
     }
     Ok(sizes)
 }

@@ -140,6 +140,9 @@ fn execute(
     report: Option<&Path>,
 ) -> Result<ExitCode, Failure> {
     let options = options(common)?;
+    for name in experiment.transports.iter().filter(|t| t.needs_testbed()) {
+        eprintln!("{name}: left out, only `spindle testbed` runs it");
+    }
     let result = sweep::execute(experiment, registry, &options)?;
     let comparison = output::comparison(experiment, &result);
     if !json_on_stdout(common.json.as_deref()) {

@@ -1,0 +1,75 @@
+//! All kinds of hosts over one small network in real time; as root only.
+
+use std::path::Path;
+
+use spindle_lab::experiment::{Context, Experiment, Overrides};
+use spindle_lab::registry::Registry;
+use spindle_testbed::{Options, run};
+
+const TEXT: &str = r#"
+transports = ["kernel-tcp", "kernel-mptcp", "fuso", "mptcp>kernel-mptcp", "kernel-mptcp>mptcp"]
+[topology]
+name = "dual-homed"
+rate = "100Mbps"
+rtt = "10ms"
+buffer = "500KB"
+[loss]
+rate = "1%"
+on = ["P2"]
+direction = "backward"
+data_only = true
+[traffic]
+kind = "requests"
+clients = ["client"]
+servers = ["server"]
+arrivals = "sequential"
+sizes = "50KB"
+connections = "new"
+ask = "when-joined"
+flows = 10
+[scenario]
+min_rto = "200ms"
+initial_window_per_subflow = 10
+congestion = "cubic"
+ecn = false
+"#;
+
+#[test]
+fn every_kind_of_host_serves_every_other() {
+    if !nix::unistd::geteuid().is_root() || !Path::new("/proc/sys/net/mptcp").exists() {
+        eprintln!("skipped: takes root and a kernel with MPTCP");
+        return;
+    }
+    let registry = Registry::standard();
+    let (transports, balancers) = (registry.transport_names(), registry.balancer_names());
+    let context = Context {
+        directory: Path::new("."),
+        transports: &transports,
+        balancers: &balancers,
+        topologies: &[],
+    };
+    let overrides = Overrides {
+        seeds: Some("10".to_owned()),
+        flows: Some("2".to_owned()),
+        ..Overrides::default()
+    };
+    let experiment = Experiment::parse("hosts.toml", TEXT, &overrides, &context).unwrap();
+    let outcome = run(&experiment, &registry, &Options::default(), |_| {}).unwrap();
+    assert_eq!(outcome.result.points[0].len(), 5);
+    for (row, real) in outcome.result.points[0].iter().zip(&outcome.rows[0]) {
+        for r in &row.runs {
+            assert_eq!((r.flows, r.completed), (2, 2), "{}", row.name);
+            assert_eq!(r.bytes_corrupted, 0, "{}", row.name);
+        }
+        assert!(real.lateness.summary().packets > 100, "{}", row.name);
+        // A multipath transport has used both of the client's paths.
+        let used = |name: &str| real.links.iter().any(|l| l.link == name && l.packets > 5);
+        let multipath = row.name.transport != "kernel-tcp";
+        assert_eq!(
+            used("P1.down") && used("P2.down"),
+            multipath,
+            "{}",
+            row.name
+        );
+    }
+}
