@@ -11,7 +11,9 @@ mod support;
 use std::sync::Arc;
 
 use spindle_mptcp::scheduler::SchedulerKind;
-use spindle_mptcp::{Config, Event, Handle, InitialWindow, SendKind, TraceKind, preset};
+use spindle_mptcp::{
+    Config, Event, Handle, InitialWindow, SendCounters, SendKind, TraceKind, preset,
+};
 use spindle_units::{Duration, Instant};
 use spindle_wire::{DataNumber, Endpoint, Payload};
 use support::{CLIENT as SENDER, Net, Path, SERVER as RECEIVER, endpoint};
@@ -47,6 +49,7 @@ struct Outcome {
     done: u64,
     /// Retransmission timeouts up to then, and in all.
     timeouts: (usize, usize),
+    totals: SendCounters,
 }
 
 struct Scene {
@@ -145,6 +148,7 @@ fn transfer(name: &str) -> Outcome {
         }
     }
     let done = done.expect("delivered");
+    let totals = net.stacks[SENDER].totals(sender).expect("there");
     let (mut sent, mut timeouts) = (Vec::new(), (0, 0));
     for e in net.stacks[SENDER].take_trace(sender) {
         match e.kind {
@@ -201,6 +205,7 @@ fn transfer(name: &str) -> Outcome {
         wire,
         done,
         timeouts,
+        totals,
     }
 }
 
@@ -234,6 +239,8 @@ fn fuso_sends_p2_again_on_the_best_subflow_as_soon_as_there_is_window() {
     check_wire(&r);
     assert_eq!(r.done, 500, "one way over the third subflow");
     assert_eq!(r.timeouts, (0, 1));
+    let t = r.totals;
+    assert_eq!((t.recoveries, t.recoveries_useful, t.losses), (1, 1, 1));
 }
 
 #[test]
@@ -248,4 +255,6 @@ fn mptcp_waits_for_the_timeout_with_p2() {
         "one way over the second subflow after its timeout"
     );
     assert_eq!(r.timeouts, (1, 1));
+    let t = r.totals;
+    assert_eq!((t.recoveries, t.recoveries_useful, t.losses), (0, 0, 1));
 }

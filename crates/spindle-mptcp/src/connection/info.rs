@@ -106,6 +106,8 @@ pub(crate) fn add_counters(into: &mut SendCounters, c: &SendCounters) {
     into.bytes_recovery += c.bytes_recovery;
     into.bytes_reinjected += c.bytes_reinjected;
     into.recoveries += c.recoveries;
+    into.recoveries_useful += c.recoveries_useful;
+    into.losses += c.losses;
     into.timeouts += c.timeouts;
     into.fast_retransmits += c.fast_retransmits;
     into.probes += c.probes;

@@ -208,6 +208,7 @@ impl Connection {
     pub(super) fn on_data_acked(&mut self, offset: u64) {
         let was_full = self.writable() == 0;
         if self.send.acknowledge(offset) > 0 {
+            self.count_outrun();
             self.data_timer_tries = 0;
             self.data_timer_at = None;
             self.persist_tries = 0;

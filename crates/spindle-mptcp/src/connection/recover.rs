@@ -34,6 +34,10 @@ impl Copied {
         self.ranges.splice(first..last, [(from, to)]);
     }
 
+    fn begins_below(&self, offset: u64) -> bool {
+        self.ranges.first().is_some_and(|r| r.0 < offset)
+    }
+
     fn forget_below(&mut self, offset: u64) {
         let gone = self.ranges.partition_point(|r| r.1 <= offset);
         self.ranges.drain(..gone);
@@ -77,6 +81,16 @@ impl Connection {
             self.triggers = Triggers::default();
         }
         done
+    }
+
+    /// Counts the copies that brought data before the first transmission was acknowledged.
+    pub(super) fn count_outrun(&mut self) {
+        let acknowledged = self.send.una;
+        if self.copied.begins_below(acknowledged) {
+            for s in &mut self.subflows {
+                s.tx.counters.recoveries_useful += s.tx.board.take_outrun(acknowledged);
+            }
+        }
     }
 
     /// Draws what the policy sees; returns whether pacing keeps a subflow from sending now.

@@ -54,6 +54,8 @@ pub(crate) struct Sent {
     pub(crate) recovery: bool,
     /// A proactive copy of it has been made: at most one is (FUSO section 3.2).
     pub(crate) protected: bool,
+    /// Its copy was counted as useful.
+    pub(crate) outrun: bool,
     /// The data level gave up on this copy and sent the data elsewhere.
     pub(crate) reinjected: bool,
 }
@@ -137,6 +139,8 @@ pub(crate) struct Scoreboard {
     retransmit_from: u64,
     /// No segment below is eligible for proactive recovery.
     unprotected_from: u64,
+    /// Segments ever marked lost, once for each transmission.
+    losses: u64,
 }
 
 impl Scoreboard {
@@ -319,6 +323,7 @@ impl Scoreboard {
             }
             if !s.sacked && !s.lost && !s.repeated {
                 s.lost = true;
+                self.losses += 1;
                 newly += s.seq_len();
                 self.retransmit_from = self.retransmit_from.min(s.start);
             }
@@ -340,6 +345,7 @@ impl Scoreboard {
             return false;
         }
         let len = s.seq_len();
+        self.losses += 1;
         if !s.lost {
             s.lost = true;
             self.lost += len;
@@ -363,6 +369,7 @@ impl Scoreboard {
         }
         for s in &mut self.queue {
             s.sacked &= !forget_sacks;
+            self.losses += u64::from(!s.sacked && (!s.lost || s.repeated));
             s.repeated = false;
             s.lost = !s.sacked;
             if s.lost {
@@ -380,6 +387,29 @@ impl Scoreboard {
         }
         self.lost = 0;
         self.lost_below = 0;
+    }
+
+    /// Segments ever marked lost, once for each transmission.
+    pub(crate) fn losses(&self) -> u64 {
+        self.losses
+    }
+
+    /// How many segments not acknowledged here, their data below `data_acked`, had a copy on another
+    /// subflow; each is told once.
+    pub(crate) fn take_outrun(&mut self, data_acked: u64) -> u64 {
+        let mut count = 0;
+        for s in &mut self.queue {
+            let Some(map) = s.map else { continue };
+            if map.offset >= data_acked {
+                break;
+            }
+            let whole = map.offset + s.payload.len() as u64 <= data_acked;
+            if whole && s.protected && !s.sacked && !s.outrun {
+                s.outrun = true;
+                count += 1;
+            }
+        }
+        count
     }
 
     /// The first segment that is lost and not yet repeated.

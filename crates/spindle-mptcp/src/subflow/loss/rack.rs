@@ -140,6 +140,7 @@ mod tests {
                 repeated: false,
                 recovery: false,
                 protected: false,
+                outrun: false,
                 reinjected: false,
             });
         }

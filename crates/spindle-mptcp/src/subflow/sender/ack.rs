@@ -104,6 +104,7 @@ impl Sender {
             self.reduced_until = self.nxt;
         }
         self.rearm(now, advanced);
+        self.counters.losses = self.board.losses();
         AckEffect {
             acked: cumulative,
             sacked: newly_sacked,

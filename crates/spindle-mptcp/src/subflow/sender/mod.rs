@@ -59,6 +59,11 @@ pub struct SendCounters {
     pub bytes_reinjected: u64,
     /// Segments of proactive recovery.
     pub recoveries: u64,
+    /// Proactive copies of this subflow's segments whose data were acknowledged before the segment
+    /// itself was: the peer had them from the copy.
+    pub recoveries_useful: u64,
+    /// Segments taken for lost, once for each transmission of theirs.
+    pub losses: u64,
     /// Retransmission timeouts.
     pub timeouts: u64,
     /// Fast recoveries entered.
@@ -351,6 +356,7 @@ impl Sender {
             repeated: false,
             recovery: kind == SendKind::Recovery,
             protected: false,
+            outrun: false,
             reinjected: false,
         };
         self.nxt = sent.end();

@@ -55,10 +55,12 @@ impl Sender {
         if self.reorder_at.is_some_and(|t| t <= now) {
             self.reorder_at = None;
             self.detect_by_time(now, self.flight_size(), coupling);
+            self.counters.losses = self.board.losses();
             return Expired::Nothing;
         }
         if self.rto_at.is_some_and(|t| t <= now) {
             self.on_rto(now, coupling);
+            self.counters.losses = self.board.losses();
             return Expired::Rto;
         }
         if self.tlp.at.is_some_and(|t| t <= now) {
