@@ -96,12 +96,6 @@ impl Host {
             Self::Spindle { configs, .. } => configs[0].planned_subflows(),
         }
     }
-
-    /// Whether subflows are joined only once data were acknowledged (RFC 8684, section 3.2; the
-    /// kernel joins at once).
-    pub(crate) fn joins_after_data(&self) -> bool {
-        matches!(self, Self::Spindle { .. })
-    }
 }
 
 impl Listener {

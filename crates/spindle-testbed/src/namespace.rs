@@ -104,7 +104,6 @@ impl Namespace {
 fn set_up(host: &KernelHost) -> Result<Vec<SyncDevice>, TestbedError> {
     let flag = |on: bool| if on { "1" } else { "0" };
     for (key, value) in [
-        ("ipv4/tcp_congestion_control", host.congestion),
         ("ipv4/tcp_ecn", flag(host.ecn)),
         ("ipv4/tcp_timestamps", flag(host.timestamps)),
         // Each flow for itself: nothing is remembered of earlier ones.
@@ -172,7 +171,8 @@ fn interface(host: &KernelHost, i: u32) -> Result<SyncDevice, TestbedError> {
     ip(&["addr", "add", &prefix, "dev", &name])?;
     ip(&["link", "set", &name, "up"])?;
     let window = host.initial_window.map(|n| n.to_string());
-    let mut settings = vec!["src", &addr, "rto_min", &rto];
+    // By the route, since a namespace may choose only what the whole system allows to all by sysctl.
+    let mut settings = vec!["src", &addr, "rto_min", &rto, "congctl", host.congestion];
     if let Some(window) = &window {
         settings.extend(["initcwnd", window]);
     }

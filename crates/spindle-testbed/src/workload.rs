@@ -262,7 +262,7 @@ impl Running {
         }
         let mut conn = self.open(flow.client, flow.server).await?;
         if self.work.plan.ask == Ask::WhenJoined {
-            self.joined(&mut conn, flow.client).await?;
+            self.joined(&mut conn).await?;
         }
         if self.work.plan.ask != Ask::Opening {
             done.issued = Some(Wall::now());
@@ -273,10 +273,10 @@ impl Running {
         conn.stream.shutdown().await
     }
 
-    /// Waits for the joins; where they follow data, asks for a byte first.
-    async fn joined(&self, conn: &mut Conn, client: u32) -> io::Result<()> {
-        let host = &self.work.hosts[client as usize];
-        if conn.interface_planned > 1 && host.joins_after_data() {
+    /// Waits for the joins. They follow the first data (RFC 8684, section 3.2; the kernel's too), so a
+    /// byte is asked for before.
+    async fn joined(&self, conn: &mut Conn) -> io::Result<()> {
+        if conn.interface_planned > 1 {
             self.exchange(conn, 1).await?;
         }
         let up = conn.stream.subflows_up(conn.interface_planned);
