@@ -26,6 +26,7 @@ arrivals = "sequential"
 sizes = "50KB"
 connections = "new"
 ask = "when-joined"
+first_path = 1
 flows = 10
 [scenario]
 min_rto = "200ms"
