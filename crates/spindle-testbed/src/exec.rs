@@ -64,7 +64,7 @@ pub fn exec(
         ));
     };
     let all = names(&network(&point.scenario, registry)?);
-    for program in programs.iter().filter(|p| !all.contains(&p.host)) {
+    if let Some(program) = programs.iter().find(|p| !all.contains(&p.host)) {
         return Err(TestbedError::Exec {
             given: format!("{}={}", program.host, program.command),
             problem: format!(

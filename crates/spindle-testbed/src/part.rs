@@ -23,7 +23,7 @@ use crate::fabric::{Attachment, Fabric, FabricReport};
 use crate::host::Host;
 use crate::kernel;
 use crate::namespace::{KernelHost, Namespace};
-use crate::workload::{LocalFuture, Work, Worked, work};
+use crate::workload::{Count, LocalFuture, Work, Worked, work};
 
 /// Segments that may wait between a Spindle host and the fabric's thread.
 const PORT_CAPACITY: usize = 16_384;
@@ -208,7 +208,7 @@ impl Part<'_> {
         };
         let base = Rc::new(Cell::new(Totals::default()));
         let noted = base.clone();
-        let timeouts: Box<dyn Fn(&[Host]) -> LocalFuture<u64>> = Box::new(timeouts);
+        let timeouts: Count = Box::new(timeouts);
         let worked = work(todo, timeouts, async move |hosts: &[Host]| {
             noted.set(totals(hosts).await);
         })

@@ -56,11 +56,14 @@ struct Running {
     done: RefCell<Vec<Done>>,
     opened: RefCell<u64>,
     /// Asks for the timeouts of all hosts so far.
-    timeouts: Box<dyn Fn(&[Host]) -> LocalFuture<u64>>,
+    timeouts: Count,
 }
 
 /// A future of this thread.
 pub(crate) type LocalFuture<T> = std::pin::Pin<Box<dyn Future<Output = T>>>;
+
+/// Counts something over all hosts.
+pub(crate) type Count = Box<dyn Fn(&[Host]) -> LocalFuture<u64>>;
 
 /// What came of the plan; the hosts are given back.
 pub(crate) struct Worked {
@@ -72,7 +75,7 @@ pub(crate) struct Worked {
 /// Carries out the plan. `measuring` is called when its preparation is over.
 pub(crate) async fn work(
     work: Work,
-    timeouts: Box<dyn Fn(&[Host]) -> LocalFuture<u64>>,
+    timeouts: Count,
     measuring: impl AsyncFnOnce(&[Host]),
 ) -> io::Result<Worked> {
     let servers = listen(&work).await?;
