@@ -84,6 +84,9 @@ pub struct SubflowInfo {
     pub in_flight: u64,
     /// Bytes believed lost and not yet repaired.
     pub lost: u64,
+    /// Payload bytes received in the subflow's order, data that came on another subflow too among
+    /// them.
+    pub bytes_received: u64,
     /// Bytes of a full segment.
     pub mss: u64,
     /// Smoothed round-trip time.
@@ -149,6 +152,7 @@ impl Connection {
             ssthresh: s.tx.cc.ssthresh(),
             in_flight: s.tx.in_flight(),
             lost: s.tx.board.lost_bytes(),
+            bytes_received: s.rx.nxt.saturating_sub(1),
             mss: s.tx.mss,
             srtt: s.tx.srtt(),
             min_rtt: s.tx.rtt.minimum(),

@@ -4,9 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use spindle_mptcp::{
-    CloseReason, Config, ConnectionInfo, Event, Handle, ListenerId, SendCounters, Stack,
-};
+use spindle_mptcp::{CloseReason, Config, ConnectionInfo, Event, Handle, ListenerId, Stack};
 use spindle_units::{Duration, Instant};
 use spindle_wire::{Endpoint, Payload};
 use tokio::sync::mpsc::error::TrySendError;
@@ -65,8 +63,6 @@ struct Totals {
     connected: u64,
     refused: u64,
     closed: u64,
-    sent: SendCounters,
-    received: u64,
 }
 
 impl Connections {
@@ -317,17 +313,7 @@ impl Driver {
 
     fn counters(&self) -> NetworkCounters {
         let t = &self.connections.totals;
-        let mut sent = t.sent;
-        let mut received = t.received;
-        for l in self.connections.slots.iter().flatten() {
-            if l.closed.is_some() {
-                continue;
-            }
-            if let Some(info) = self.stack.info(l.handle) {
-                add(&mut sent, &info.total);
-                received += info.received;
-            }
-        }
+        let stack = self.stack.counters();
         NetworkCounters {
             link: self.link.counters(),
             accepted: t.accepted,
@@ -335,8 +321,9 @@ impl Driver {
             refused: t.refused,
             closed: t.closed,
             live: self.connections.by_id.len() as u64,
-            sent,
-            bytes_received: received,
+            sent: stack.send,
+            bytes_received: stack.bytes_received,
+            stack,
             path_signals: self.path_signals,
             turns: self.turns,
         }
@@ -389,6 +376,11 @@ impl Driver {
                 return;
             }
         }
+        // A client waits for a sign that its key has arrived before it opens further subflows, and
+        // its request may wait for them.
+        if self.stack.info(handle).is_some_and(|i| i.multipath) {
+            self.stack.acknowledge(now, handle);
+        }
         for (addr, port) in announce {
             self.stack.announce_address(now, handle, addr, port);
         }
@@ -414,12 +406,7 @@ impl Driver {
 
     fn on_closed(&mut self, handle: Handle, reason: CloseReason) {
         let info = self.stack.info(handle);
-        let totals = &mut self.connections.totals;
-        totals.closed += 1;
-        if let Some(info) = &info {
-            add(&mut totals.sent, &info.total);
-            totals.received += info.received;
-        }
+        self.connections.totals.closed += 1;
         if let Some(live) = self.connections.at(handle) {
             live.closed = Some(reason);
             live.pipe.lock().last = info.map(Box::new);
@@ -540,20 +527,4 @@ fn take(stack: &mut Stack, now: Instant, handle: Handle, s: &mut super::pipe::St
             }
         }
     }
-}
-
-fn add(into: &mut SendCounters, c: &SendCounters) {
-    into.segments += c.segments;
-    into.retransmissions += c.retransmissions;
-    into.bytes += c.bytes;
-    into.bytes_retransmitted += c.bytes_retransmitted;
-    into.bytes_recovery += c.bytes_recovery;
-    into.bytes_reinjected += c.bytes_reinjected;
-    into.recoveries += c.recoveries;
-    into.timeouts += c.timeouts;
-    into.fast_retransmits += c.fast_retransmits;
-    into.probes += c.probes;
-    into.spurious_retransmits += c.spurious_retransmits;
-    into.undos += c.undos;
-    into.ecn_reductions += c.ecn_reductions;
 }

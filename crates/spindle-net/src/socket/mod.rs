@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use polling::Poller;
-use spindle_mptcp::{Config, ConnectionInfo, SendCounters, StackConfig};
+use spindle_mptcp::{Config, ConnectionInfo, SendCounters, StackConfig, StackCounters};
 use tokio::sync::{mpsc, oneshot};
 
 pub use listener::TcpListener;
@@ -95,6 +95,8 @@ pub struct NetworkCounters {
     pub sent: SendCounters,
     /// Bytes received in order over all connections, ended ones included.
     pub bytes_received: u64,
+    /// The stack's own totals.
+    pub stack: StackCounters,
     /// MTUs learnt and ICMP errors received.
     pub path_signals: u64,
     /// Turns of the data path: how often it woke up, or went on without sleep.

@@ -42,7 +42,7 @@ impl Merge {
             && self.next == s.seq
             && !payload.is_empty()
             && payload.len() <= self.size
-            && self.data.len() % self.size.max(1) == 0
+            && self.data.len().is_multiple_of(self.size.max(1))
             && self.data.len() + payload.len() <= MOST
             && joins(f, &s)
         {

@@ -1,0 +1,165 @@
+//! Prometheus metrics of a gateway or connect.
+//!
+//! Counters are read from the data path when they are asked for; only what the data path does not
+//! know (response times, how connections ended, what limits refused) is kept here.
+
+mod collect;
+mod http;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, text};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::{Registry, Unit};
+
+pub use http::serve;
+
+use crate::{NetError, Network};
+
+/// The first bucket of the response times, seconds; each of the next ones is twice as large.
+const FIRST_BUCKET: f64 = 0.001;
+const BUCKETS: u16 = 16;
+
+/// How a connection that was relayed ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
+pub enum Ended {
+    /// Both directions were closed in order.
+    Finished,
+    /// The peer over Spindle reset it, or no path to it was left.
+    PeerFailed,
+    /// The other side (the service, or the local program) reset it.
+    LocalFailed,
+    /// It was idle for too long, or draining took too long.
+    Expired,
+}
+
+/// Why a connection was turned away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
+pub enum Refused {
+    /// The other side (the service, or the gateway) could not be reached.
+    Unreachable,
+    /// As many connections as allowed are open.
+    Connections,
+    /// The memory allowed is promised already.
+    Memory,
+    /// The TLS handshake failed.
+    Tls,
+    /// It did not speak SOCKS as expected.
+    Socks,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct How {
+    how: Ended,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Why {
+    why: Refused,
+}
+
+#[derive(Debug)]
+struct Kept {
+    transport: String,
+    ended: Family<How, Counter>,
+    refused: Family<Why, Counter>,
+    response: Histogram,
+}
+
+/// What a gateway or connect counts itself; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    kept: Arc<Kept>,
+}
+
+impl Metrics {
+    /// For connections of this transport, which becomes the label of all metrics.
+    pub fn new(transport: &str) -> Self {
+        let buckets = exponential_buckets(FIRST_BUCKET, 2.0, BUCKETS);
+        Self {
+            kept: Arc::new(Kept {
+                transport: transport.to_owned(),
+                ended: Family::default(),
+                refused: Family::default(),
+                response: Histogram::new(buckets),
+            }),
+        }
+    }
+
+    /// A connection that was relayed is over.
+    pub fn ended(&self, how: Ended) {
+        self.kept.ended.get_or_create(&How { how }).inc();
+    }
+
+    /// A connection was turned away.
+    pub fn refused(&self, why: Refused) {
+        self.kept.refused.get_or_create(&Why { why }).inc();
+    }
+
+    /// A response took this long: from the last byte of a request to the last byte of what came
+    /// back before the next request, or the end.
+    pub fn response_time(&self, took: Duration) {
+        self.kept.response.observe(took.as_secs_f64());
+    }
+
+    /// All metrics in the OpenMetrics text format.
+    ///
+    /// # Errors
+    /// [`NetError::Stopped`] if the data path has ended.
+    pub async fn text(&self, network: &Network) -> Result<String, NetError> {
+        let snapshot = collect::Snapshot::take(network).await?;
+        let kept = &self.kept;
+        let label = ("transport".into(), kept.transport.clone().into());
+        let mut registry = Registry::with_prefix_and_labels("spindle", [label].into_iter());
+        registry.register_collector(Box::new(snapshot));
+        registry.register(
+            "ended",
+            "Relayed connections that are over",
+            kept.ended.clone(),
+        );
+        registry.register("refused", "Connections turned away", kept.refused.clone());
+        registry.register_with_unit(
+            "response_time",
+            "From the last byte of a request to the last byte of its response",
+            Unit::Seconds,
+            kept.response.clone(),
+        );
+        let mut out = String::new();
+        // Writing to a string does not fail.
+        let _ = text::encode(&mut out, &registry);
+        Ok(out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{NetworkConfig, memory};
+
+    #[tokio::test]
+    async fn everything_carries_its_transport() {
+        let (link, _other) = memory::pair(64);
+        let network = Network::start(NetworkConfig::default(), Box::new(link)).unwrap();
+        let metrics = Metrics::new("fuso");
+        metrics.ended(Ended::Finished);
+        metrics.ended(Ended::Finished);
+        metrics.refused(Refused::Tls);
+        metrics.response_time(Duration::from_millis(3));
+        let text = metrics.text(&network).await.unwrap();
+        for line in [
+            "spindle_ended_total{transport=\"fuso\",how=\"Finished\"} 2",
+            "spindle_refused_total{transport=\"fuso\",why=\"Tls\"} 1",
+            "spindle_response_time_seconds_bucket{transport=\"fuso\",le=\"0.004\"} 1",
+            "spindle_connections{transport=\"fuso\"} 0",
+            "spindle_timeouts_total{transport=\"fuso\"} 0",
+            "spindle_recoveries_useful_total{transport=\"fuso\"} 0",
+            "# EOF",
+        ] {
+            assert!(text.contains(line), "{line} not in\n{text}");
+        }
+        network.shutdown().await;
+    }
+}

@@ -1,0 +1,164 @@
+//! [`Status`]: the document that a control socket gives.
+
+use serde::{Deserialize, Serialize};
+use spindle_mptcp::SubflowInfo;
+
+use crate::{ConnectionStatus, NetworkCounters};
+
+/// A gateway or connect at one moment. Times are in the unit that the name ends with, sizes in bytes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// The version of this document, [`super::VERSION`].
+    pub version: u32,
+    /// "gateway" or "connect".
+    pub kind: String,
+    /// Name of the transport.
+    pub transport: String,
+    /// Its process.
+    pub pid: u32,
+    /// How long it has run.
+    pub uptime_s: f64,
+    /// Where it listens.
+    pub listen: Vec<String>,
+    /// Where connections go on to.
+    pub to: String,
+    /// Totals since the start.
+    pub totals: Totals,
+    /// The connections open now, the oldest first.
+    pub connections: Vec<Connection>,
+}
+
+/// Totals since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Totals {
+    /// Connections accepted from peers, or opened to them.
+    pub connections: u64,
+    /// Those with MPTCP.
+    pub multipath: u64,
+    /// Those that fell back to plain TCP.
+    pub fallbacks: u64,
+    /// Payload bytes sent, repeats and copies included.
+    pub bytes_sent: u64,
+    /// Payload bytes received in order.
+    pub bytes_received: u64,
+    /// Segments repeated by loss recovery.
+    pub retransmissions: u64,
+    /// Retransmission timeouts.
+    pub timeouts: u64,
+    /// Segments of proactive recovery sent.
+    pub recoveries: u64,
+    /// Those that were of use.
+    pub recoveries_useful: u64,
+}
+
+impl From<&NetworkCounters> for Totals {
+    fn from(c: &NetworkCounters) -> Self {
+        Self {
+            connections: c.accepted + c.connected,
+            multipath: c.stack.multipath,
+            fallbacks: c.stack.fallbacks,
+            bytes_sent: c.sent.bytes,
+            bytes_received: c.bytes_received,
+            retransmissions: c.sent.retransmissions,
+            timeouts: c.sent.timeouts,
+            recoveries: c.sent.recoveries,
+            recoveries_useful: c.sent.recoveries_useful,
+        }
+    }
+}
+
+/// A connection.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Connection {
+    /// Its number, unique within the program.
+    pub id: u64,
+    /// Own end of its first subflow.
+    pub local: String,
+    /// The peer's end of it.
+    pub remote: String,
+    /// The address by which the peer is known outside.
+    pub outside: String,
+    /// Time since it was opened.
+    pub age_s: f64,
+    /// Whether MPTCP is in use.
+    pub multipath: bool,
+    /// Bytes written to it.
+    pub written: u64,
+    /// Bytes acknowledged at the data level.
+    pub acknowledged: u64,
+    /// Bytes received in order.
+    pub received: u64,
+    /// Its subflows.
+    pub subflows: Vec<Subflow>,
+}
+
+impl From<&ConnectionStatus> for Connection {
+    fn from(c: &ConnectionStatus) -> Self {
+        Self {
+            id: c.id,
+            local: c.local.to_string(),
+            remote: c.remote.to_string(),
+            outside: c.outside.to_string(),
+            age_s: c.age.as_secs_f64(),
+            multipath: c.info.multipath,
+            written: c.info.written,
+            acknowledged: c.info.acknowledged,
+            received: c.info.received,
+            subflows: c.info.subflows.iter().map(Subflow::from).collect(),
+        }
+    }
+}
+
+/// A subflow.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Subflow {
+    /// Its identifier.
+    pub id: u8,
+    /// Own end.
+    pub local: String,
+    /// The peer's.
+    pub remote: String,
+    /// TCP state.
+    pub state: String,
+    /// Whether it is a backup.
+    pub backup: bool,
+    /// Smoothed round-trip time, once measured.
+    pub rtt_ms: Option<f64>,
+    /// Congestion window.
+    pub cwnd: u64,
+    /// Bytes in flight.
+    pub in_flight: u64,
+    /// Payload bytes sent, repeats and copies included.
+    pub bytes_sent: u64,
+    /// Payload bytes received, in the order of the subflow.
+    pub bytes_received: u64,
+    /// Segments taken for lost.
+    pub losses: u64,
+    /// Segments repeated.
+    pub retransmissions: u64,
+    /// Segments of proactive recovery sent.
+    pub recoveries: u64,
+    /// Retransmission timeouts.
+    pub timeouts: u64,
+}
+
+impl From<&SubflowInfo> for Subflow {
+    fn from(s: &SubflowInfo) -> Self {
+        Self {
+            id: s.id,
+            local: s.local.to_string(),
+            remote: s.remote.to_string(),
+            state: format!("{:?}", s.state),
+            backup: s.backup,
+            rtt_ms: s.srtt.map(|t| t.as_nanos() as f64 / 1e6),
+            cwnd: s.cwnd,
+            in_flight: s.in_flight,
+            bytes_sent: s.counters.bytes,
+            bytes_received: s.bytes_received,
+            losses: s.counters.losses,
+            retransmissions: s.counters.retransmissions,
+            recoveries: s.counters.recoveries,
+            timeouts: s.counters.timeouts,
+        }
+    }
+}
