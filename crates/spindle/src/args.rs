@@ -26,6 +26,8 @@ pub(crate) enum Command {
     Trace(Trace),
     /// Run an experiment file in real time, with hosts on the kernel's stack and on Spindle
     Testbed(Testbed),
+    /// Show running gateways and connects: live connections and their subflows
+    Status(crate::commands::status::StatusArgs),
     /// Say what a transport is made of
     Explain(Explain),
 }

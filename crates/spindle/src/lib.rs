@@ -53,6 +53,7 @@ where
         Command::Flows(f) => commands::flows::flows(&f),
         Command::Trace(t) => commands::trace::trace(&registry, &t),
         Command::Testbed(t) => commands::testbed::testbed(&registry, &t),
+        Command::Status(s) => commands::status::status(&s),
         Command::Explain(e) => commands::explain::explain(&registry, &e),
     };
     match done {

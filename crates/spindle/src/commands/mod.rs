@@ -4,6 +4,7 @@ pub(crate) mod compare;
 pub(crate) mod explain;
 pub(crate) mod flows;
 pub(crate) mod reproduce;
+pub(crate) mod status;
 pub(crate) mod testbed;
 pub(crate) mod trace;
 

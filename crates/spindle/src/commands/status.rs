@@ -1,0 +1,186 @@
+//! `spindle status`: what running gateways and connects say of themselves.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use spindle_net::status::{self, Connection, Status};
+
+use super::print;
+use crate::failure::Failure;
+
+/// `spindle status`.
+#[derive(Debug, Args)]
+pub(crate) struct StatusArgs {
+    /// Control socket of a gateway or connect; all that are found without
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
+    /// As JSON, a line for each program
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn status(args: &StatusArgs) -> Result<ExitCode, Failure> {
+    let paths = match &args.control {
+        Some(path) => vec![path.clone()],
+        None => status::sockets(),
+    };
+    if paths.is_empty() {
+        return Err(Failure::Other(format!(
+            "no gateway or connect is running: no control socket in {}; name one with --control",
+            status::directory().display()
+        )));
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|e| Failure::Other(format!("cannot start: {e}")))?;
+    let (mut code, mut answers) = (ExitCode::SUCCESS, 0);
+    for path in &paths {
+        match runtime.block_on(status::ask(path)) {
+            Ok(status) => {
+                answers += 1;
+                print(&if args.json {
+                    line(&status)?
+                } else {
+                    table(&status)
+                });
+            }
+            Err(e) => {
+                eprintln!("error: {e}");
+                code = ExitCode::FAILURE;
+            }
+        }
+    }
+    Ok(if answers == 0 {
+        ExitCode::FAILURE
+    } else {
+        code
+    })
+}
+
+fn line(status: &Status) -> Result<String, Failure> {
+    let text = serde_json::to_string(status).map_err(|e| Failure::Other(e.to_string()))?;
+    Ok(text + "\n")
+}
+
+fn table(s: &Status) -> String {
+    let t = &s.totals;
+    let mut text = format!(
+        "{} {} (process {}), {:.0} s: {} to {}\n{} connections open; since the start {}, {} with MPTCP, {} fallen back\n\
+         sent {} B, received {} B; {} retransmissions, {} timeouts, {} recoveries of which {} useful\n",
+        s.kind,
+        s.transport,
+        s.pid,
+        s.uptime_s,
+        s.listen.join(", "),
+        s.to,
+        s.connections.len(),
+        t.connections,
+        t.multipath,
+        t.fallbacks,
+        t.bytes_sent,
+        t.bytes_received,
+        t.retransmissions,
+        t.timeouts,
+        t.recoveries,
+        t.recoveries_useful,
+    );
+    for c in &s.connections {
+        connection(&mut text, c);
+    }
+    text
+}
+
+fn connection(text: &mut String, c: &Connection) {
+    let kind = if c.multipath { "mptcp" } else { "tcp" };
+    let _ = writeln!(
+        text,
+        "\n#{} {kind} {} - {} ({}), {:.1} s: written {} B, acknowledged {} B, received {} B",
+        c.id, c.local, c.remote, c.outside, c.age_s, c.written, c.acknowledged, c.received
+    );
+    let _ = writeln!(
+        text,
+        "  subflow  state            rtt ms      cwnd  in flight        sent    received  lost  again  recovered  timeouts  path"
+    );
+    for s in &c.subflows {
+        let rtt = s.rtt_ms.map_or("-".to_owned(), |t| format!("{t:.2}"));
+        let backup = if s.backup { " (backup)" } else { "" };
+        let _ = writeln!(
+            text,
+            "  {:7}  {:13} {rtt:>9} {:9} {:10} {:11} {:11} {:5} {:6} {:10} {:9}  {} - {}{backup}",
+            s.id,
+            s.state,
+            s.cwnd,
+            s.in_flight,
+            s.bytes_sent,
+            s.bytes_received,
+            s.losses,
+            s.retransmissions,
+            s.recoveries,
+            s.timeouts,
+            s.local,
+            s.remote,
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use spindle_net::status::Subflow;
+
+    #[test]
+    fn a_table_shows_every_subflow() {
+        let subflow = |id, remote: &str| Subflow {
+            id,
+            local: "10.9.0.1:80".into(),
+            remote: remote.into(),
+            state: "Established".into(),
+            backup: id == 1,
+            rtt_ms: (id == 0).then_some(12.345),
+            cwnd: 14_600,
+            in_flight: 2_920,
+            bytes_sent: 100,
+            bytes_received: 7,
+            losses: 3,
+            retransmissions: 2,
+            recoveries: 1,
+            timeouts: 0,
+        };
+        let status = Status {
+            version: status::VERSION,
+            kind: "gateway".into(),
+            transport: "fuso".into(),
+            pid: 1,
+            uptime_s: 2.0,
+            listen: vec!["10.9.0.1:80".into()],
+            to: "127.0.0.1:80".into(),
+            totals: Default::default(),
+            connections: vec![Connection {
+                id: 4,
+                local: "10.9.0.1:80".into(),
+                remote: "10.1.1.2:4000".into(),
+                outside: "10.1.1.2:4000".into(),
+                age_s: 1.0,
+                multipath: true,
+                written: 100,
+                acknowledged: 50,
+                received: 7,
+                subflows: vec![subflow(0, "10.1.1.2:4000"), subflow(1, "10.1.2.2:4001")],
+            }],
+        };
+        let text = table(&status);
+        assert!(
+            text.contains("#4 mptcp 10.9.0.1:80 - 10.1.1.2:4000"),
+            "{text}"
+        );
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(
+            lines[6].contains("12.35") && lines[6].ends_with("10.1.1.2:4000"),
+            "{text}"
+        );
+        assert!(lines[7].ends_with("10.1.2.2:4001 (backup)"), "{text}");
+    }
+}
