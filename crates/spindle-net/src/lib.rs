@@ -5,12 +5,17 @@
 //! thread of its own, and async sockets talk to that thread: [`Network`] listens and connects,
 //! [`TcpStream`] is read and written as any stream of tokio's.
 
+pub mod connect;
 mod datapath;
 mod error;
+pub mod gateway;
+pub mod limits;
 mod link;
 pub mod memory;
 pub mod metrics;
 pub mod proxy_protocol;
+pub mod relay;
+pub mod service;
 pub mod setup;
 mod socket;
 pub mod socks;
@@ -22,6 +27,6 @@ pub mod udp;
 pub use error::NetError;
 pub use link::{Arrival, FIRST_KEY, IcmpError, IcmpReport, Link, LinkCounters, PathMtu};
 pub use socket::{
-    ConnectionStatus, ListenOptions, Network, NetworkConfig, NetworkCounters, OwnedReadHalf,
+    ConnectionHandle, ConnectionStatus, ListenOptions, Network, NetworkConfig, NetworkCounters, OwnedReadHalf,
     OwnedWriteHalf, TcpListener, TcpStream,
 };

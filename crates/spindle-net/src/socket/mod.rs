@@ -1,5 +1,6 @@
 //! Async sockets on a data path: [`Network`], [`TcpListener`], [`TcpStream`].
 
+mod handle;
 mod listener;
 mod split;
 mod stream;
@@ -13,6 +14,7 @@ use polling::Poller;
 use spindle_mptcp::{Config, ConnectionInfo, SendCounters, StackConfig, StackCounters};
 use tokio::sync::{mpsc, oneshot};
 
+pub use handle::ConnectionHandle;
 pub use listener::TcpListener;
 pub use split::{OwnedReadHalf, OwnedWriteHalf};
 pub use stream::TcpStream;

@@ -12,6 +12,7 @@ use spindle_mptcp::ConnectionInfo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::oneshot;
 
+use super::handle::ConnectionHandle;
 use super::split::{self, OwnedReadHalf, OwnedWriteHalf};
 use crate::datapath::pipe::{Phase, Pipe};
 use crate::datapath::queue::Command;
@@ -117,6 +118,11 @@ impl TcpStream {
         self.pipe.abort();
     }
 
+    /// Another way to the connection, which lasts beyond the stream.
+    pub fn handle(&self) -> ConnectionHandle {
+        ConnectionHandle::new(self.pipe.clone())
+    }
+
     /// The next bytes as they came, without a copy, at most `max`; none at the end.
     ///
     /// # Errors
@@ -151,7 +157,7 @@ impl TcpStream {
     }
 }
 
-async fn connection_info(pipe: &Arc<Pipe>) -> Result<ConnectionInfo, NetError> {
+pub(super) async fn connection_info(pipe: &Arc<Pipe>) -> Result<ConnectionInfo, NetError> {
     let (answer, answered) = oneshot::channel();
     let id = pipe.identity.get().map_or(0, |i| i.id);
     let asked = pipe.queue().push(Command::Info(id, answer));

@@ -1,0 +1,262 @@
+//! The client's side for programs that know nothing: a local TCP port whose connections go on over
+//! Spindle, to a gateway or to any server.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use spindle_mptcp::Config;
+use tokio::net::{TcpListener as KernelListener, TcpStream as KernelStream};
+use tokio::time::timeout;
+
+use crate::error::NetError;
+use crate::relay::{self, Inside};
+use crate::service::{self, Lifecycle, Stage, Summary};
+use crate::socket::{Network, TcpStream};
+use crate::socks::{self, Reply, Target};
+use crate::tls::ClientTls;
+
+/// How long a program may take to say where to (SOCKS5), and a TLS handshake to be done.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How a connect works.
+#[derive(Clone, Debug)]
+pub struct ConnectOptions {
+    /// Local addresses and ports of the system to listen on.
+    pub listen: Vec<SocketAddr>,
+    /// Where connections go; with SOCKS5 and none, where the program says.
+    pub via: Option<SocketAddr>,
+    /// The programs speak SOCKS5 (RFC 1928).
+    pub socks5: bool,
+    /// Spindle's own addresses: connections start from the first of the target's family.
+    pub local: Vec<IpAddr>,
+    /// What each connection is made of ([`service::wire_config`]).
+    pub config: Arc<Config>,
+    /// TLS with the gateway.
+    pub tls: Option<ClientTls>,
+    /// Connections at a time.
+    pub max_connections: usize,
+    /// Connections over which nothing has passed for this long are reset.
+    pub idle_timeout: Option<Duration>,
+    /// How long open connections may take to end after it was told to.
+    pub drain: Duration,
+}
+
+/// A connect that listens.
+#[derive(Debug)]
+pub struct Connect {
+    network: Network,
+    listeners: Vec<KernelListener>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    network: Network,
+    options: ConnectOptions,
+    lifecycle: Lifecycle,
+}
+
+impl Connect {
+    /// Listens on all addresses.
+    ///
+    /// # Errors
+    /// [`NetError::System`] naming the address that could not be had.
+    pub async fn bind(network: &Network, options: ConnectOptions) -> Result<Self, NetError> {
+        let mut listeners = Vec::new();
+        for addr in &options.listen {
+            let bound = KernelListener::bind(addr).await;
+            listeners.push(bound.map_err(NetError::system(format!("cannot listen on {addr}")))?);
+        }
+        Ok(Self {
+            network: network.clone(),
+            listeners,
+            shared: Arc::new(Shared {
+                network: network.clone(),
+                options,
+                lifecycle: Lifecycle::default(),
+            }),
+        })
+    }
+
+    /// The addresses it listens on, in the order of the options.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.listeners
+            .iter()
+            .filter_map(|l| l.local_addr().ok())
+            .collect()
+    }
+
+    /// The switch that ends it.
+    pub fn lifecycle(&self) -> Lifecycle {
+        self.shared.lifecycle.clone()
+    }
+
+    /// Relays connections until the switch is thrown and all is over.
+    ///
+    /// # Errors
+    /// [`NetError::Stopped`] if the data path ended.
+    pub async fn serve(self) -> Result<Summary, NetError> {
+        let Self {
+            network,
+            listeners,
+            shared,
+        } = self;
+        let options = &shared.options;
+        let limits = (options.max_connections, options.drain);
+        let mut first = 0;
+        let accept = move |cx: &mut Context<'_>| poll_any(&listeners, &mut first, cx);
+        service::serve(
+            &network,
+            &shared.lifecycle,
+            limits,
+            accept,
+            |program| serve_one(shared.clone(), program),
+            |(program, peer): Program| {
+                tracing::warn!(%peer, "refused: as many connections as allowed are open");
+                relay::reset(&program);
+            },
+        )
+        .await
+    }
+}
+
+/// A local program's connection and its end of it.
+type Program = (KernelStream, SocketAddr);
+
+fn poll_any(
+    listeners: &[KernelListener],
+    first: &mut usize,
+    cx: &mut Context<'_>,
+) -> Poll<Result<Program, NetError>> {
+    let count = listeners.len().max(1);
+    for i in 0..listeners.len() {
+        let at = (*first + i) % count;
+        if let Poll::Ready(accepted) = listeners[at].poll_accept(cx) {
+            *first = at + 1;
+            return Poll::Ready(accepted.map_err(service::accept_error));
+        }
+    }
+    Poll::Pending
+}
+
+async fn serve_one(shared: Arc<Shared>, (mut program, peer): Program) {
+    let begin = Instant::now();
+    let opened = tokio::select! {
+        opened = open(&shared, &mut program) => opened,
+        () = shared.lifecycle.reached(Stage::Aborting) => Err(io::ErrorKind::Interrupted.into()),
+    };
+    let (inside, id, target) = match opened {
+        Ok(opened) => opened,
+        Err(e) => {
+            tracing::warn!(%peer, error = %e, "refused");
+            if !shared.options.socks5 {
+                relay::reset(&program);
+            }
+            return;
+        }
+    };
+    tracing::debug!(connection = id, %peer, %target, "open");
+    let handle = inside.handle();
+    let idle = shared.options.idle_timeout;
+    let report = relay::relay(inside, program, idle, &shared.lifecycle).await;
+    let info = handle.connection_info().await.ok();
+    tracing::info!(
+        connection = id,
+        %peer,
+        %target,
+        to_program = report.outward,
+        from_program = report.inward,
+        duration_ms = begin.elapsed().as_millis() as u64,
+        ended = %report.ended,
+        error = report.error.map(|e| e.to_string()),
+        multipath = info.as_ref().map(|i| i.multipath),
+        subflows = info.as_ref().map(|i| i.subflows.len()),
+        "closed"
+    );
+}
+
+fn late(what: &str) -> io::Error {
+    io::Error::new(
+        io::ErrorKind::TimedOut,
+        format!("{what}: no answer in time"),
+    )
+}
+
+/// Finds out where to and opens the connection there.
+async fn open(
+    shared: &Shared,
+    program: &mut KernelStream,
+) -> io::Result<(Inside, u64, SocketAddr)> {
+    let options = &shared.options;
+    program.set_nodelay(true)?;
+    if !options.socks5 {
+        let via = options.via.ok_or(io::ErrorKind::InvalidInput)?;
+        return dial(shared, via).await;
+    }
+    let asked = timeout(PATIENCE, socks::accept(program)).await;
+    let asked = asked
+        .map_err(|_| late("SOCKS request"))?
+        .map_err(io::Error::other)?;
+    let dialled = match target(options, asked).await {
+        Ok(target) => dial(shared, target).await,
+        Err(e) => Err(e),
+    };
+    let (reply, bound) = match &dialled {
+        Ok((_, _, target)) => (Reply::Succeeded, *target),
+        Err(e) => (e.kind().into(), SocketAddr::from(([0, 0, 0, 0], 0))),
+    };
+    socks::reply(program, reply, bound).await?;
+    dialled
+}
+
+/// The address of what was asked for.
+async fn target(options: &ConnectOptions, asked: Target) -> io::Result<SocketAddr> {
+    if let Some(via) = options.via {
+        return Ok(via);
+    }
+    match asked {
+        Target::Address(addr) => Ok(addr),
+        Target::Name(name, port) => {
+            let unknown = |e: io::Error| {
+                io::Error::new(io::ErrorKind::HostUnreachable, format!("{name}: {e}"))
+            };
+            let found = tokio::net::lookup_host((name.as_str(), port)).await;
+            let mut found = found.map_err(unknown)?;
+            let usable = |a: &SocketAddr| local_for(&options.local, *a).is_some();
+            found.find(usable).ok_or_else(|| {
+                let why = format!("{name} has no address of the family of --local");
+                io::Error::new(io::ErrorKind::HostUnreachable, why)
+            })
+        }
+    }
+}
+
+/// Own address for a connection to `target`.
+fn local_for(local: &[IpAddr], target: SocketAddr) -> Option<IpAddr> {
+    let of_family = |l: &&IpAddr| l.is_ipv4() == target.is_ipv4();
+    local.iter().find(of_family).copied()
+}
+
+async fn dial(shared: &Shared, target: SocketAddr) -> io::Result<(Inside, u64, SocketAddr)> {
+    let options = &shared.options;
+    let local = local_for(&options.local, target).ok_or_else(|| {
+        let why = format!("{target}: no local address of its family");
+        io::Error::new(io::ErrorKind::NetworkUnreachable, why)
+    })?;
+    let config = options.config.clone();
+    let stream: TcpStream = shared.network.connect(local, target, config).await?;
+    let id = stream.id();
+    let inside = match &options.tls {
+        None => Inside::Plain(stream),
+        Some(tls) => {
+            let handle = stream.handle();
+            let connected = timeout(PATIENCE, tls.connect(stream)).await;
+            let tls = connected.map_err(|_| late("TLS handshake"))??;
+            Inside::Wrapped(Box::new(tls), handle)
+        }
+    };
+    Ok((inside, id, target))
+}

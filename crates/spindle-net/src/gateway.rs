@@ -1,0 +1,227 @@
+//! A gateway: connections of Spindle's clients, by MPTCP or plain TCP, relayed to a service that
+//! speaks ordinary TCP.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use spindle_mptcp::Config;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream as KernelStream;
+use tokio::time::timeout;
+
+use crate::error::NetError;
+use crate::proxy_protocol;
+use crate::relay::{self, Inside};
+use crate::service::{self, Lifecycle, Stage, Summary};
+use crate::socket::{ListenOptions, Network, TcpListener, TcpStream};
+use crate::tls::ServerTls;
+
+/// How long the service may take to accept, and a client's TLS handshake to be done.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Connections that may wait for the gateway to take them.
+const BACKLOG: usize = 4096;
+
+/// How a gateway works.
+#[derive(Clone, Debug)]
+pub struct GatewayOptions {
+    /// Addresses and ports to listen on, as the stack sees them.
+    pub listen: Vec<SocketAddr>,
+    /// The service.
+    pub to: SocketAddr,
+    /// What each connection is made of ([`service::wire_config`]).
+    pub config: Arc<Config>,
+    /// Further addresses to announce to clients.
+    pub announce: Vec<(IpAddr, Option<u16>)>,
+    /// Tell the service the client's address (PROXY protocol, version 2).
+    pub proxy_protocol: bool,
+    /// TLS with the clients.
+    pub tls: Option<ServerTls>,
+    /// Connections at a time.
+    pub max_connections: usize,
+    /// Connections over which nothing has passed for this long are reset.
+    pub idle_timeout: Option<Duration>,
+    /// How long open connections may take to end after the gateway was told to.
+    pub drain: Duration,
+}
+
+impl GatewayOptions {
+    /// The defaults: nothing announced, no PROXY protocol, no TLS, 10 000 connections, no idle
+    /// timeout, 30 s to drain.
+    pub fn new(listen: Vec<SocketAddr>, to: SocketAddr, config: Arc<Config>) -> Self {
+        Self {
+            listen,
+            to,
+            config,
+            announce: Vec::new(),
+            proxy_protocol: false,
+            tls: None,
+            max_connections: crate::limits::Limits::default().max_connections,
+            idle_timeout: None,
+            drain: Duration::from_secs(30),
+        }
+    }
+}
+
+/// A gateway that listens.
+#[derive(Debug)]
+pub struct Gateway {
+    network: Network,
+    listeners: Vec<TcpListener>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    options: GatewayOptions,
+    lifecycle: Lifecycle,
+}
+
+impl Gateway {
+    /// Listens on all addresses.
+    ///
+    /// # Errors
+    /// As [`Network::listen`].
+    pub async fn bind(network: &Network, options: GatewayOptions) -> Result<Self, NetError> {
+        let mut listeners = Vec::new();
+        for addr in &options.listen {
+            let of_family = |(a, _): &(IpAddr, _)| a.is_ipv4() == addr.is_ipv4();
+            let announce = options.announce.iter().copied();
+            let listen = ListenOptions {
+                config: options.config.clone(),
+                announce: announce.filter(of_family).collect(),
+                backlog: BACKLOG,
+            };
+            listeners.push(network.listen(*addr, listen).await?);
+        }
+        Ok(Self {
+            network: network.clone(),
+            listeners,
+            shared: Arc::new(Shared {
+                options,
+                lifecycle: Lifecycle::default(),
+            }),
+        })
+    }
+
+    /// The addresses it listens on, in the order of the options.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.listeners.iter().map(TcpListener::local_addr).collect()
+    }
+
+    /// The switch that ends it.
+    pub fn lifecycle(&self) -> Lifecycle {
+        self.shared.lifecycle.clone()
+    }
+
+    /// Relays connections until the switch is thrown and all is over.
+    ///
+    /// # Errors
+    /// [`NetError::Stopped`] if the data path ended.
+    pub async fn serve(self) -> Result<Summary, NetError> {
+        let Self {
+            network,
+            mut listeners,
+            shared,
+        } = self;
+        let options = &shared.options;
+        let limits = (options.max_connections, options.drain);
+        let mut first = 0;
+        let accept = move |cx: &mut Context<'_>| poll_any(&mut listeners, &mut first, cx);
+        service::serve(
+            &network,
+            &shared.lifecycle,
+            limits,
+            accept,
+            |stream| serve_one(shared.clone(), stream),
+            |stream: TcpStream| stream.abort(),
+        )
+        .await
+    }
+}
+
+/// Accepts from all listeners in turn.
+fn poll_any(
+    listeners: &mut [TcpListener],
+    first: &mut usize,
+    cx: &mut Context<'_>,
+) -> Poll<Result<TcpStream, NetError>> {
+    let count = listeners.len().max(1);
+    for i in 0..listeners.len() {
+        let at = (*first + i) % count;
+        if let Poll::Ready(accepted) = listeners[at].poll_accept(cx) {
+            *first = at + 1;
+            return Poll::Ready(accepted.map(|(stream, _)| stream));
+        }
+    }
+    Poll::Pending
+}
+
+async fn serve_one(shared: Arc<Shared>, stream: TcpStream) {
+    let begin = Instant::now();
+    let (id, peer, outside) = (stream.id(), stream.peer_addr(), stream.outside_addr());
+    let handle = stream.handle();
+    let ready = tokio::select! {
+        ready = open(&shared.options, stream) => ready,
+        () = shared.lifecycle.reached(Stage::Aborting) => Err(io::ErrorKind::Interrupted.into()),
+    };
+    let (inside, service) = match ready {
+        Ok(both) => both,
+        Err(e) => {
+            handle.abort();
+            tracing::warn!(connection = id, %peer, %outside, error = %e, "refused");
+            return;
+        }
+    };
+    tracing::debug!(connection = id, %peer, %outside, "open");
+    let idle = shared.options.idle_timeout;
+    let report = relay::relay(inside, service, idle, &shared.lifecycle).await;
+    let info = handle.connection_info().await.ok();
+    tracing::info!(
+        connection = id,
+        %peer,
+        %outside,
+        from_client = report.outward,
+        to_client = report.inward,
+        duration_ms = begin.elapsed().as_millis() as u64,
+        ended = %report.ended,
+        error = report.error.map(|e| e.to_string()),
+        multipath = info.as_ref().map(|i| i.multipath),
+        subflows = info.as_ref().map(|i| i.subflows.len()),
+        "closed"
+    );
+}
+
+/// What a step took too long for.
+fn late(what: &str) -> io::Error {
+    io::Error::new(
+        io::ErrorKind::TimedOut,
+        format!("{what}: no answer in time"),
+    )
+}
+
+/// Makes both sides ready: TLS with the client, the connection to the service, its first bytes.
+async fn open(options: &GatewayOptions, stream: TcpStream) -> io::Result<(Inside, KernelStream)> {
+    let (source, destination) = (stream.outside_addr(), stream.local_addr());
+    let inside = match &options.tls {
+        None => Inside::Plain(stream),
+        Some(tls) => {
+            let handle = stream.handle();
+            let accepted = timeout(PATIENCE, tls.accept(stream)).await;
+            let tls = accepted.map_err(|_| late("TLS handshake"))??;
+            Inside::Wrapped(Box::new(tls), handle)
+        }
+    };
+    let service = timeout(PATIENCE, KernelStream::connect(options.to)).await;
+    let mut service = service
+        .map_err(|_| late("service"))?
+        .map_err(|e| io::Error::new(e.kind(), format!("service {}: {e}", options.to)))?;
+    service.set_nodelay(true)?;
+    if options.proxy_protocol {
+        let header = proxy_protocol::header(source, destination);
+        service.write_all(&header).await?;
+    }
+    Ok((inside, service))
+}

@@ -1,0 +1,309 @@
+//! A connection of Spindle's joined to one of the system's: bytes, half closes and resets pass both
+//! ways as they came.
+
+mod pump;
+
+use std::fmt;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use socket2::SockRef;
+use spindle_mptcp::CloseReason;
+use tokio::io::{AsyncRead, AsyncWrite, Interest};
+use tokio::net::TcpStream as KernelStream;
+
+use crate::service::{Lifecycle, Stage};
+use crate::socket::{ConnectionHandle, TcpStream};
+use pump::{
+    AnySink, AnySource, Failure, InsideSink, InsideSource, OutsideSink, OutsideSource, Sink, Source,
+};
+
+/// How long a side that was reset may take to hand over what it had received before, and the other
+/// to acknowledge what it was sent.
+const GRACE: Duration = Duration::from_secs(1);
+/// How often it is looked whether that is done.
+const LOOK: Duration = Duration::from_millis(5);
+/// Looks per idle time.
+const IDLE_LOOKS: u32 = 8;
+
+/// Any stream over one of Spindle's, such as TLS.
+pub trait Wrapped: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Wrapped for T {}
+
+/// Spindle's side of a relay.
+pub enum Inside {
+    /// The connection itself: its bytes are not copied.
+    Plain(TcpStream),
+    /// Something around it, and the way to the connection.
+    Wrapped(Box<dyn Wrapped>, ConnectionHandle),
+}
+
+impl fmt::Debug for Inside {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Inside({:?})", self.handle())
+    }
+}
+
+impl Inside {
+    /// The way to the connection.
+    pub fn handle(&self) -> ConnectionHandle {
+        match self {
+            Self::Plain(stream) => stream.handle(),
+            Self::Wrapped(_, handle) => handle.clone(),
+        }
+    }
+}
+
+/// How a relay ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Both directions were closed in order.
+    Finished,
+    /// Spindle's peer reset it, or was lost.
+    PeerFailed,
+    /// The system's side reset it, or was lost.
+    OutsideFailed,
+    /// Nothing passed for too long.
+    Idle,
+    /// The service was told to end.
+    Aborted,
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Finished => "finished",
+            Self::PeerFailed => "peer failed",
+            Self::OutsideFailed => "outside failed",
+            Self::Idle => "idle",
+            Self::Aborted => "aborted",
+        })
+    }
+}
+
+/// What passed, and how it ended.
+#[derive(Debug)]
+pub struct Report {
+    /// Bytes from Spindle's peer to the system's side.
+    pub outward: u64,
+    /// Bytes the other way.
+    pub inward: u64,
+    /// How it ended.
+    pub ended: Ended,
+    /// The error that ended it.
+    pub error: Option<io::Error>,
+}
+
+#[derive(Default)]
+struct Moved {
+    outward: AtomicU64,
+    inward: AtomicU64,
+}
+
+impl Moved {
+    fn total(&self) -> u64 {
+        self.outward.load(Ordering::Relaxed) + self.inward.load(Ordering::Relaxed)
+    }
+}
+
+/// Relays until both directions are closed, one side fails, nothing has passed for `idle`, or the
+/// service aborts. A side that fails makes the other one be reset: RST towards the system's side
+/// (SO_LINGER 0), RST with MP_FASTCLOSE towards Spindle's peer once it has acknowledged what it was
+/// sent before, for which it has a second.
+pub async fn relay(
+    inside: Inside,
+    outside: KernelStream,
+    idle: Option<Duration>,
+    lifecycle: &Lifecycle,
+) -> Report {
+    let handle = inside.handle();
+    let moved = Moved::default();
+    let (ended, error) = match inside {
+        Inside::Plain(stream) => {
+            let (read, write) = stream.into_split();
+            let (mut from, mut to) = (InsideSource::new(read), InsideSink::new(write));
+            let ends = Ends::new(&handle, &outside, &moved);
+            ends.run(&mut from, &mut to, idle, lifecycle).await
+        }
+        Inside::Wrapped(stream, _) => {
+            let (read, write) = tokio::io::split(stream);
+            let (mut from, mut to) = (AnySource::new(read), AnySink::new(write));
+            let ends = Ends::new(&handle, &outside, &moved);
+            ends.run(&mut from, &mut to, idle, lifecycle).await
+        }
+    };
+    Report {
+        outward: moved.outward.into_inner(),
+        inward: moved.inward.into_inner(),
+        ended,
+        error,
+    }
+}
+
+/// Resets the system's side as it is dropped.
+pub(crate) fn reset(outside: &KernelStream) {
+    // If the system does not take it, the stream ends with a FIN.
+    let _ = SockRef::from(outside).set_linger(Some(Duration::ZERO));
+}
+
+type End = (Ended, Option<io::Error>);
+
+struct Ends<'a> {
+    handle: &'a ConnectionHandle,
+    outside: &'a KernelStream,
+    moved: &'a Moved,
+}
+
+impl<'a> Ends<'a> {
+    fn new(handle: &'a ConnectionHandle, outside: &'a KernelStream, moved: &'a Moved) -> Self {
+        Self {
+            handle,
+            outside,
+            moved,
+        }
+    }
+
+    /// Runs both directions and resets what has to be; both halves of the inside are alive until
+    /// then, since dropping them would close it in order.
+    async fn run(
+        &self,
+        from: &mut impl Source,
+        to: &mut impl Sink,
+        idle: Option<Duration>,
+        lifecycle: &Lifecycle,
+    ) -> End {
+        let end = self.both(from, to, idle, lifecycle).await;
+        match end.0 {
+            Ended::Finished => {}
+            Ended::PeerFailed => reset(self.outside),
+            Ended::OutsideFailed => {
+                reset(self.outside);
+                self.delivered(lifecycle).await;
+                self.handle.abort();
+            }
+            Ended::Idle | Ended::Aborted => {
+                reset(self.outside);
+                self.handle.abort();
+            }
+        }
+        end
+    }
+
+    async fn both(
+        &self,
+        from: &mut impl Source,
+        to: &mut impl Sink,
+        idle: Option<Duration>,
+        lifecycle: &Lifecycle,
+    ) -> End {
+        let mut sink = OutsideSink::new(self.outside);
+        let mut source = OutsideSource::new(self.outside);
+        let outward = pump::pump(from, &mut sink, &self.moved.outward);
+        let inward = pump::pump(&mut source, to, &self.moved.inward);
+        tokio::pin!(outward, inward);
+        let (mut outward_done, mut inward_done) = (false, false);
+        // The service takes nothing more; what it had sent may still wait to be read.
+        let mut refused = None;
+        let failed = self.failed();
+        let expired = self.expired(idle);
+        tokio::pin!(failed, expired);
+        loop {
+            tokio::select! {
+                done = &mut outward, if !outward_done => {
+                    outward_done = true;
+                    match done {
+                        Ok(()) => {}
+                        Err(Failure::Source(e)) => return (Ended::PeerFailed, Some(e)),
+                        Err(Failure::Sink(e)) => refused = Some(e),
+                    }
+                }
+                done = &mut inward, if !inward_done => {
+                    inward_done = true;
+                    match done {
+                        Ok(()) => {}
+                        Err(Failure::Source(e)) => return (Ended::OutsideFailed, Some(e)),
+                        Err(Failure::Sink(e)) => return (Ended::PeerFailed, Some(e)),
+                    }
+                }
+                end = &mut failed => return end,
+                () = &mut expired => return (Ended::Idle, None),
+                () = lifecycle.reached(Stage::Aborting) => return (Ended::Aborted, None),
+            }
+            if outward_done && inward_done {
+                return after(refused);
+            }
+        }
+    }
+
+    /// Either side is lost while nobody reads it; the pumps have some time to notice by themselves,
+    /// with what was received before.
+    async fn failed(&self) -> End {
+        let end = tokio::select! {
+            e = self.peer_failed() => (Ended::PeerFailed, Some(e)),
+            e = self.outside_failed() => (Ended::OutsideFailed, Some(e)),
+        };
+        tokio::time::sleep(GRACE).await;
+        end
+    }
+
+    async fn peer_failed(&self) -> io::Error {
+        match self.handle.closed().await {
+            Some(CloseReason::Finished) => std::future::pending().await,
+            Some(reason) => io::Error::new(crate::error::kind_of(reason), reason),
+            None => io::ErrorKind::NetworkDown.into(),
+        }
+    }
+
+    async fn outside_failed(&self) -> io::Error {
+        if let Err(e) = self.outside.ready(Interest::ERROR).await {
+            return e;
+        }
+        // Asking for the error would take it from the pump that is to meet it.
+        io::ErrorKind::ConnectionReset.into()
+    }
+
+    async fn expired(&self, idle: Option<Duration>) {
+        let Some(idle) = idle else {
+            return std::future::pending().await;
+        };
+        let (mut last, mut quiet) = (self.moved.total(), 0);
+        while quiet < IDLE_LOOKS {
+            tokio::time::sleep(idle / IDLE_LOOKS).await;
+            let now = self.moved.total();
+            quiet = if now == last { quiet + 1 } else { 0 };
+            last = now;
+        }
+    }
+
+    /// Waits until the peer has acknowledged what it was sent.
+    async fn delivered(&self, lifecycle: &Lifecycle) {
+        let all = async {
+            let inward = self.moved.inward.load(Ordering::Relaxed);
+            while let Ok(info) = self.handle.connection_info().await {
+                let given = info.written >= inward && info.acknowledged >= info.written;
+                if given || info.closed.is_some() {
+                    return;
+                }
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        tokio::select! {
+            () = all => {}
+            () = tokio::time::sleep(GRACE) => {}
+            () = lifecycle.reached(Stage::Aborting) => {}
+        }
+    }
+}
+
+/// Both directions are done; `refused` is what the outside said to the last bytes for it, if it did
+/// not take them. A reset after its end of stream (EPIPE) leaves the inside to close in order: its
+/// peer has all there is to have.
+fn after(refused: Option<io::Error>) -> End {
+    match refused {
+        None => (Ended::Finished, None),
+        Some(e) if e.kind() == io::ErrorKind::BrokenPipe => (Ended::Finished, Some(e)),
+        Some(e) => (Ended::OutsideFailed, Some(e)),
+    }
+}

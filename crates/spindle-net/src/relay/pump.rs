@@ -1,0 +1,412 @@
+//! One direction of a relay: from a [`Source`] to a [`Sink`], in batches of pieces.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
+
+use bytes::{Buf, Bytes, BytesMut};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream as KernelStream;
+
+use crate::socket::{OwnedReadHalf, OwnedWriteHalf};
+
+/// Bytes read at first, and again after small reads.
+const LEAST_READ: usize = 16 << 10;
+/// Bytes read at most with one call.
+const MOST_READ: usize = 256 << 10;
+/// Bytes gathered at most for one write.
+const MOST_BATCH: usize = 256 << 10;
+/// Pieces gathered at most for one write.
+const MOST_PIECES: usize = 64;
+
+/// Pieces on their way.
+pub(super) type Batch = VecDeque<Bytes>;
+
+/// What a source had.
+pub(super) enum Taken {
+    /// Pieces; whether more seems to wait.
+    Some(bool),
+    /// Nothing at present.
+    Nothing,
+    /// The end.
+    End,
+}
+
+/// Where pieces come from.
+pub(super) trait Source: Send {
+    /// Takes what is there without waiting.
+    fn take(&mut self, batch: &mut Batch) -> impl Future<Output = io::Result<Taken>> + Send;
+    /// Waits until something is there.
+    fn ready(&mut self) -> impl Future<Output = io::Result<()>> + Send;
+}
+
+/// Where they go.
+pub(super) trait Sink: Send {
+    /// Sends them all; `more` seems to follow.
+    fn send(
+        &mut self,
+        batch: &mut Batch,
+        more: bool,
+    ) -> impl Future<Output = io::Result<()>> + Send;
+    /// Nothing follows at present.
+    fn pause(&mut self) {}
+    /// Nothing follows: closes this direction.
+    fn finish(&mut self) -> impl Future<Output = io::Result<()>> + Send;
+}
+
+/// Which end failed.
+#[derive(Debug)]
+pub(super) enum Failure {
+    Source(io::Error),
+    Sink(io::Error),
+}
+
+/// Moves everything, end of stream included; `moved` counts the bytes.
+pub(super) async fn pump(
+    source: &mut impl Source,
+    sink: &mut impl Sink,
+    moved: &AtomicU64,
+) -> Result<(), Failure> {
+    let mut batch = Batch::new();
+    loop {
+        match source.take(&mut batch).await.map_err(Failure::Source)? {
+            Taken::Some(more) => {
+                let bytes: usize = batch.iter().map(Bytes::len).sum();
+                sink.send(&mut batch, more).await.map_err(Failure::Sink)?;
+                moved.fetch_add(bytes as u64, Ordering::Relaxed);
+            }
+            Taken::Nothing => {
+                sink.pause();
+                source.ready().await.map_err(Failure::Source)?;
+            }
+            Taken::End => return sink.finish().await.map_err(Failure::Sink),
+        }
+    }
+}
+
+/// Polls once.
+async fn at_once<T>(what: impl Future<Output = T>) -> Option<T> {
+    let mut what = pin!(what);
+    poll_fn(|cx| match what.as_mut().poll(cx) {
+        Poll::Ready(value) => Poll::Ready(Some(value)),
+        Poll::Pending => Poll::Ready(None),
+    })
+    .await
+}
+
+/// Spindle's side, without copies.
+pub(super) struct InsideSource {
+    half: OwnedReadHalf,
+    first: Option<Option<Bytes>>,
+}
+
+impl InsideSource {
+    pub(super) fn new(half: OwnedReadHalf) -> Self {
+        Self { half, first: None }
+    }
+}
+
+impl Source for InsideSource {
+    async fn take(&mut self, batch: &mut Batch) -> io::Result<Taken> {
+        let mut bytes = 0;
+        while bytes < MOST_BATCH && batch.len() < MOST_PIECES {
+            let next = match self.first.take() {
+                Some(first) => Some(first),
+                None => at_once(self.half.recv(MOST_READ)).await.transpose()?,
+            };
+            match next {
+                Some(Some(piece)) => {
+                    bytes += piece.len();
+                    batch.push_back(piece);
+                }
+                // Said again at the next call.
+                Some(None) if bytes > 0 => {
+                    self.first = Some(None);
+                    break;
+                }
+                Some(None) => return Ok(Taken::End),
+                None if bytes > 0 => break,
+                None => return Ok(Taken::Nothing),
+            }
+        }
+        Ok(Taken::Some(false))
+    }
+
+    async fn ready(&mut self) -> io::Result<()> {
+        self.first = Some(self.half.recv(MOST_READ).await?);
+        Ok(())
+    }
+}
+
+/// Spindle's side, without copies.
+pub(super) struct InsideSink {
+    half: Option<OwnedWriteHalf>,
+}
+
+impl InsideSink {
+    pub(super) fn new(half: OwnedWriteHalf) -> Self {
+        Self { half: Some(half) }
+    }
+}
+
+impl Sink for InsideSink {
+    async fn send(&mut self, batch: &mut Batch, more: bool) -> io::Result<()> {
+        let Some(half) = &mut self.half else {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        };
+        if more {
+            half.expect_more(true);
+        }
+        while let Some(piece) = batch.pop_front() {
+            half.send(piece).await?;
+        }
+        Ok(())
+    }
+
+    fn pause(&mut self) {
+        if let Some(half) = &self.half {
+            half.expect_more(false);
+        }
+    }
+
+    async fn finish(&mut self) -> io::Result<()> {
+        // Dropping it shuts this direction down.
+        self.half = None;
+        Ok(())
+    }
+}
+
+/// Space for reads that grows with what they bring.
+struct Space {
+    buffer: BytesMut,
+    size: usize,
+}
+
+impl Space {
+    fn new() -> Self {
+        Self {
+            buffer: BytesMut::new(),
+            size: LEAST_READ,
+        }
+    }
+
+    /// The buffer, empty and with room.
+    fn room(&mut self) -> &mut BytesMut {
+        self.buffer.reserve(self.size);
+        &mut self.buffer
+    }
+
+    /// What the last read brought, and whether it filled the room. A small piece is copied, lest it
+    /// hold a large buffer for as long as it waits.
+    fn piece(&mut self) -> (Bytes, bool) {
+        let (len, size) = (self.buffer.len(), self.size);
+        let full = len >= size;
+        if full {
+            self.size = (size * 2).min(MOST_READ);
+        } else if len < size / 4 {
+            self.size = (size / 2).max(LEAST_READ);
+        }
+        if len < size / 4 {
+            let piece = Bytes::copy_from_slice(&self.buffer);
+            self.buffer.clear();
+            return (piece, full);
+        }
+        (self.buffer.split().freeze(), full)
+    }
+
+    /// An idle connection holds no buffer.
+    fn release(&mut self) {
+        self.buffer = BytesMut::new();
+    }
+}
+
+/// The system's side.
+pub(super) struct OutsideSource<'a> {
+    stream: &'a KernelStream,
+    space: Space,
+}
+
+impl<'a> OutsideSource<'a> {
+    pub(super) fn new(stream: &'a KernelStream) -> Self {
+        Self {
+            stream,
+            space: Space::new(),
+        }
+    }
+}
+
+impl Source for OutsideSource<'_> {
+    async fn take(&mut self, batch: &mut Batch) -> io::Result<Taken> {
+        match self.stream.try_read_buf(self.space.room()) {
+            Ok(0) => Ok(Taken::End),
+            Ok(_) => {
+                let (piece, full) = self.space.piece();
+                batch.push_back(piece);
+                Ok(Taken::Some(full))
+            }
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(Taken::Nothing),
+            Err(e) => Err(e),
+        }
+    }
+
+    async fn ready(&mut self) -> io::Result<()> {
+        self.space.release();
+        self.stream.readable().await
+    }
+}
+
+/// The system's side.
+pub(super) struct OutsideSink<'a> {
+    stream: &'a KernelStream,
+}
+
+impl<'a> OutsideSink<'a> {
+    pub(super) fn new(stream: &'a KernelStream) -> Self {
+        Self { stream }
+    }
+}
+
+impl Sink for OutsideSink<'_> {
+    async fn send(&mut self, batch: &mut Batch, _more: bool) -> io::Result<()> {
+        while !batch.is_empty() {
+            self.stream.writable().await?;
+            let mut slices = [IoSlice::new(&[]); MOST_PIECES];
+            for (slice, piece) in slices.iter_mut().zip(batch.iter()) {
+                *slice = IoSlice::new(piece);
+            }
+            let used = batch.len().min(MOST_PIECES);
+            match self.stream.try_write_vectored(&slices[..used]) {
+                Ok(n) => advance(batch, n),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+
+    async fn finish(&mut self) -> io::Result<()> {
+        match socket2::SockRef::from(self.stream).shutdown(std::net::Shutdown::Write) {
+            // It is gone already; the other direction says how.
+            Err(e) if e.kind() == io::ErrorKind::NotConnected => Ok(()),
+            done => done,
+        }
+    }
+}
+
+/// `n` bytes of the batch are gone.
+fn advance(batch: &mut Batch, mut n: usize) {
+    while let Some(front) = batch.front_mut() {
+        if front.len() > n {
+            front.advance(n);
+            return;
+        }
+        n -= front.len();
+        batch.pop_front();
+    }
+}
+
+/// Any stream, such as TLS.
+pub(super) struct AnySource<R> {
+    half: R,
+    space: Space,
+    first: Option<usize>,
+}
+
+impl<R> AnySource<R> {
+    pub(super) fn new(half: R) -> Self {
+        Self {
+            half,
+            space: Space::new(),
+            first: None,
+        }
+    }
+}
+
+impl<R: AsyncRead + Unpin + Send> Source for AnySource<R> {
+    async fn take(&mut self, batch: &mut Batch) -> io::Result<Taken> {
+        let read = match self.first.take() {
+            Some(n) => Some(n),
+            None => {
+                let read = at_once(self.half.read_buf(self.space.room())).await;
+                read.transpose()?
+            }
+        };
+        match read {
+            None => Ok(Taken::Nothing),
+            Some(0) => Ok(Taken::End),
+            Some(_) => {
+                let (piece, full) = self.space.piece();
+                batch.push_back(piece);
+                Ok(Taken::Some(full))
+            }
+        }
+    }
+
+    async fn ready(&mut self) -> io::Result<()> {
+        self.first = Some(self.half.read_buf(self.space.room()).await?);
+        Ok(())
+    }
+}
+
+/// Any stream, such as TLS.
+pub(super) struct AnySink<W> {
+    half: W,
+}
+
+impl<W> AnySink<W> {
+    pub(super) fn new(half: W) -> Self {
+        Self { half }
+    }
+}
+
+impl<W: AsyncWrite + Unpin + Send> Sink for AnySink<W> {
+    async fn send(&mut self, batch: &mut Batch, _more: bool) -> io::Result<()> {
+        while let Some(piece) = batch.pop_front() {
+            self.half.write_all(&piece).await?;
+        }
+        self.half.flush().await
+    }
+
+    async fn finish(&mut self) -> io::Result<()> {
+        self.half.shutdown().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn space_grows_with_full_reads_and_shrinks_with_small_ones() {
+        let mut space = Space::new();
+        for _ in 0..10 {
+            let size = space.size;
+            space.room().resize(size, 7);
+            let (piece, full) = space.piece();
+            assert!(full && piece.len() == size);
+        }
+        assert_eq!(space.size, MOST_READ);
+        for _ in 0..10 {
+            space.room().extend_from_slice(b"abc");
+            let (piece, full) = space.piece();
+            assert!(!full && &piece[..] == b"abc");
+        }
+        assert_eq!(space.size, LEAST_READ);
+    }
+
+    #[test]
+    fn a_partial_write_leaves_the_rest() {
+        let mut batch: Batch = [&b"abc"[..], b"de", b"", b"fgh"]
+            .into_iter()
+            .map(Bytes::from_static)
+            .collect();
+        advance(&mut batch, 4);
+        assert_eq!(batch, ["e", "", "fgh"]);
+        advance(&mut batch, 1);
+        advance(&mut batch, 3);
+        assert!(batch.is_empty());
+    }
+}

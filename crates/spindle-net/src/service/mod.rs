@@ -1,0 +1,184 @@
+//! What a gateway and a connect share: their configuration, their life from the first connection to
+//! the last, and the signals that end it.
+
+mod config;
+mod signals;
+
+use std::future::poll_fn;
+use std::io;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+pub use config::{LinkKind, wire_config};
+pub use signals::{Signal, Signals};
+
+use crate::error::NetError;
+use crate::socket::Network;
+
+/// How long an address in need of rest (no file descriptors) is left alone.
+const REST: Duration = Duration::from_millis(50);
+/// How often a draining service looks whether its last bytes were acknowledged.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Where a service stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stage {
+    /// It accepts connections.
+    Running,
+    /// It accepts none and finishes what is open.
+    Draining,
+    /// What is open is reset.
+    Aborting,
+}
+
+/// The switch of a service; all clones are the same.
+#[derive(Clone, Debug)]
+pub struct Lifecycle {
+    stage: Arc<watch::Sender<Stage>>,
+}
+
+impl Default for Lifecycle {
+    fn default() -> Self {
+        Self {
+            stage: Arc::new(watch::Sender::new(Stage::Running)),
+        }
+    }
+}
+
+impl Lifecycle {
+    /// Where it stands.
+    pub fn stage(&self) -> Stage {
+        *self.stage.borrow()
+    }
+
+    /// Accept no more, finish what is open.
+    pub fn drain(&self) {
+        self.to(Stage::Draining);
+    }
+
+    /// Reset what is open.
+    pub fn abort(&self) {
+        self.to(Stage::Aborting);
+    }
+
+    /// One stage further: what each signal to end does.
+    pub fn advance(&self) {
+        match self.stage() {
+            Stage::Running => self.drain(),
+            Stage::Draining | Stage::Aborting => self.abort(),
+        }
+    }
+
+    fn to(&self, stage: Stage) {
+        self.stage.send_if_modified(|s| {
+            let later = stage > *s;
+            *s = stage.max(*s);
+            later
+        });
+    }
+
+    /// Waits until this stage or a later one.
+    pub async fn reached(&self, stage: Stage) {
+        let mut watch = self.stage.subscribe();
+        // The sender is in `self`.
+        let _ = watch.wait_for(|s| *s >= stage).await;
+    }
+}
+
+/// What ended a service's run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Connections that were taken.
+    pub connections: u64,
+    /// Of these, reset because draining took too long or was cut short.
+    pub aborted: usize,
+}
+
+/// Accepts until told to drain, runs a task for each connection, then waits for them.
+///
+/// `accept` gives the next connection; dropping it closes the listeners. More than `limit` at a time
+/// are given to `refuse`.
+pub(crate) async fn serve<T, A, H, F>(
+    network: &Network,
+    lifecycle: &Lifecycle,
+    (limit, drain): (usize, Duration),
+    mut accept: A,
+    handle: H,
+    refuse: impl Fn(T),
+) -> Result<Summary, NetError>
+where
+    A: FnMut(&mut Context<'_>) -> Poll<Result<T, NetError>>,
+    H: Fn(T) -> F,
+    F: Future<Output = ()> + Send + 'static,
+{
+    let mut tasks = JoinSet::new();
+    let mut summary = Summary::default();
+    loop {
+        tokio::select! {
+            biased;
+            () = lifecycle.reached(Stage::Draining) => break,
+            Some(done) = tasks.join_next(), if !tasks.is_empty() => report(done),
+            accepted = poll_fn(&mut accept) => match accepted {
+                Ok(connection) if tasks.len() >= limit => refuse(connection),
+                Ok(connection) => {
+                    summary.connections += 1;
+                    tasks.spawn(handle(connection));
+                }
+                Err(e @ NetError::Stopped(_)) => return Err(e),
+                Err(e) => {
+                    tracing::warn!(error = %e, "cannot accept");
+                    tokio::time::sleep(REST).await;
+                }
+            },
+        }
+    }
+    drop(accept);
+    tracing::info!(open = tasks.len(), "draining");
+    let finished = async {
+        while let Some(done) = tasks.join_next().await {
+            report(done);
+        }
+        acknowledged(network).await;
+    };
+    let in_time = tokio::select! {
+        () = finished => true,
+        () = tokio::time::sleep(drain) => false,
+        () = lifecycle.reached(Stage::Aborting) => false,
+    };
+    if !in_time {
+        summary.aborted = tasks.len();
+        tracing::warn!(open = tasks.len(), "resetting what is still open");
+    }
+    lifecycle.abort();
+    while let Some(done) = tasks.join_next().await {
+        report(done);
+    }
+    Ok(summary)
+}
+
+/// Waits until all that was written to connections whose relays are done was acknowledged.
+async fn acknowledged(network: &Network) {
+    while let Ok(list) = network.connections().await {
+        let waiting =
+            |i: &spindle_mptcp::ConnectionInfo| i.closed.is_none() && i.acknowledged < i.written;
+        if !list.iter().any(|c| waiting(&c.info)) {
+            return;
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+fn report(done: Result<(), tokio::task::JoinError>) {
+    if let Err(e) = done {
+        tracing::error!(error = %e, "a connection's task failed");
+    }
+}
+
+/// An error that concerns one connection only, as the accept calls give it.
+pub(crate) fn accept_error(e: io::Error) -> NetError {
+    NetError::system("accept")(e)
+}
