@@ -102,7 +102,7 @@ impl Registry {
             balancers: Vec::new(),
             topologies: Vec::new(),
         };
-        let numbered = ["mptcp", "fuso"]
+        let numbered = ["mptcp", "fuso", "fuso-unmodified"]
             .iter()
             .flat_map(|family| (1..=8).map(move |n| format!("{family}-{n}")));
         for name in PRESETS.iter().map(|s| (*s).to_owned()).chain(numbered) {

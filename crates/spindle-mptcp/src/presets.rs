@@ -66,6 +66,29 @@ fn fuso(subflows: usize) -> Config {
     config
 }
 
+/// What the sender of such a connection does towards a peer whose receiver was not modified, as a
+/// Linux kernel's: its proactive recovery also copies what was SACKed behind a hole, since such a
+/// receiver hands up only what is in order in its subflow. The own receiver stays as it is, and so
+/// does everything where the recovery knows no difference.
+#[must_use]
+pub fn for_unmodified_receivers(mut config: Config) -> Config {
+    let changed = config
+        .recovery
+        .as_ref()
+        .and_then(|r| r.for_unmodified_receivers());
+    config.recovery = changed.or(config.recovery);
+    config
+}
+
+/// The lab's twin of FUSO in front of such a peer: the receiver holds back what is out of order.
+fn fuso_unmodified(subflows: usize) -> Config {
+    let mut config = for_unmodified_receivers(fuso(subflows));
+    if let Some(m) = &mut config.multipath {
+        m.early_dsn_delivery = false;
+    }
+    config
+}
+
 const MPTCP_PARTS: &[&str] = &[
     "MPTCP (RFC 8684), subflows told apart by source port so that ECMP spreads them",
     "scheduler: minimum smoothed RTT (catalogue A0); each subflow repairs its own losses as `tcp` does",
@@ -80,8 +103,16 @@ const FUSO_PARTS: &[&str] = &[
     "receiver: early_dsn_delivery, out-of-order subflow data go up at once (FUSO section 4.1)",
 ];
 
+const FUSO_UNMODIFIED_PARTS: &[&str] = &[
+    "all of `mptcp`",
+    FUSO_PARTS[1],
+    FUSO_PARTS[2],
+    "eligible: whatever is not DATA_ACKed, the hole first and then what was SACKed behind it, each byte at most once; all else as `fuso`",
+    "receiver: as a kernel's, data out of order in their subflow are held back",
+];
+
 /// The preset of this name, if there is one: tcp newreno dctcp tlp rack proactive mptcp mptcp-1..8
-/// mptcp-linux fuso fuso-1..8.
+/// mptcp-linux fuso fuso-1..8 fuso-unmodified fuso-unmodified-1..8.
 pub fn preset(name: &str) -> Option<Preset> {
     let (config, parts): (Config, Vec<&'static str>) = match name {
         "tcp" => (tcp(), TCP_PARTS.to_vec()),
@@ -111,19 +142,19 @@ pub const PRESETS: &[&str] = &[
     "mptcp",
     "mptcp-linux",
     "fuso",
+    "fuso-unmodified",
 ];
 
 fn numbered(name: &str) -> Option<(Config, Vec<&'static str>)> {
-    let (family, count) = match name.split_once('-') {
-        None => (name, SUBFLOWS),
-        Some((family, n)) => {
-            let count = (1..=8).find(|k| k.to_string() == n)?;
-            (family, count)
-        }
-    };
+    let numbered = name.rsplit_once('-').and_then(|(family, n)| {
+        let count = (1..=8).find(|k| k.to_string() == n)?;
+        Some((family, count))
+    });
+    let (family, count) = numbered.unwrap_or((name, SUBFLOWS));
     match family {
         "mptcp" => Some((mptcp(count), MPTCP_PARTS.to_vec())),
         "fuso" => Some((fuso(count), FUSO_PARTS.to_vec())),
+        "fuso-unmodified" => Some((fuso_unmodified(count), FUSO_UNMODIFIED_PARTS.to_vec())),
         _ => None,
     }
 }
@@ -219,10 +250,12 @@ mod tests {
             assert!(preset(name).is_some(), "{name}");
         }
         for n in 1..=8 {
-            assert_eq!(
-                preset(&format!("fuso-{n}")).map(|p| p.config.planned_subflows()),
-                Some(n)
-            );
+            for family in ["fuso", "fuso-unmodified"] {
+                assert_eq!(
+                    preset(&format!("{family}-{n}")).map(|p| p.config.planned_subflows()),
+                    Some(n)
+                );
+            }
         }
         for bad in ["fuso-0", "fuso-9", "fuso-04", "tcp-2", "quic", ""] {
             assert!(preset(bad).is_none(), "{bad}");

@@ -42,7 +42,10 @@ fn fuso_weights() -> Config {
         alpha: 1.0,
         beta: 1.0,
     };
-    config.recovery = Some(Arc::new(Fuso { metric }));
+    config.recovery = Some(Arc::new(Fuso {
+        metric,
+        ..Fuso::default()
+    }));
     config
 }
 

@@ -6,7 +6,7 @@ use spindle_wire::Segment;
 
 use super::Connection;
 use super::output::Purpose;
-use crate::recovery::{Action, SegmentView, SubflowView, Triggers, View, Window};
+use crate::recovery::{Action, Eligibility, SegmentView, SubflowView, Triggers, View, Window};
 use crate::subflow::SubflowId;
 use crate::subflow::scoreboard::Scoreboard;
 use crate::subflow::sender::SendKind;
@@ -86,11 +86,18 @@ impl Connection {
     /// Counts the copies that brought data before the first transmission was acknowledged.
     pub(super) fn count_outrun(&mut self) {
         let acknowledged = self.send.una;
+        let eligibility = self.eligibility();
         if self.copied.begins_below(acknowledged) {
             for s in &mut self.subflows {
-                s.tx.counters.recoveries_useful += s.tx.board.take_outrun(acknowledged);
+                s.tx.counters.recoveries_useful +=
+                    s.tx.board.take_outrun(acknowledged, eligibility);
             }
         }
+    }
+
+    fn eligibility(&self) -> Eligibility {
+        let policy = self.recovery.as_ref();
+        policy.map_or_else(Eligibility::default, |r| r.eligibility())
     }
 
     /// Draws what the policy sees; returns whether pacing keeps a subflow from sending now.
@@ -101,9 +108,10 @@ impl Connection {
         let data_acked = self.send.una;
         self.copied.forget_below(data_acked);
         let multipath = self.is_multipath();
+        let eligibility = self.eligibility();
         for s in &mut self.subflows {
             let data_acked = if multipath { data_acked } else { 0 };
-            let oldest = oldest_uncopied(&mut s.tx.board, data_acked, &self.copied);
+            let oldest = oldest_uncopied(&mut s.tx.board, data_acked, eligibility, &self.copied);
             let usable = s.is_usable() && !s.dead;
             let paced = waits && usable && s.tx.has_room(s.tx.mss) && !s.tx.is_paced_to(now);
             any_paced |= paced;
@@ -164,9 +172,9 @@ impl Connection {
         // The other path may carry less in a segment.
         let most = self.subflows[b].tx.mss as usize;
         self.subflows[w].tx.board.split(position, most);
+        let eligibility = self.eligibility();
         let sent = self.subflows[w].tx.board.get(position)?;
-        let eligible =
-            !sent.protected && !sent.recovery && !sent.sacked && !sent.payload.is_empty();
+        let eligible = sent.may_be_copied(eligibility);
         let (start, payload, offset) = (sent.start, sent.payload.clone(), sent.map?.offset);
         let end = offset + payload.len() as u64;
         let again = self.copied.overlaps(offset, end);
@@ -190,10 +198,11 @@ impl Connection {
 fn oldest_uncopied(
     board: &mut Scoreboard,
     data_acked: u64,
+    eligibility: Eligibility,
     copied: &Copied,
 ) -> Option<SegmentView> {
     loop {
-        let s = board.next_unprotected(data_acked)?;
+        let s = board.next_unprotected(data_acked, eligibility)?;
         let (position, len) = (s.start, s.payload.len() as u32);
         let offset = s.map.map_or(0, |m| m.offset);
         if !copied.overlaps(offset, offset + u64::from(len)) {

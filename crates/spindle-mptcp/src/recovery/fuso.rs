@@ -1,10 +1,13 @@
 //! FUSO: copy what is most likely lost from the worst subflow over the best (FUSO section 3).
 
+use std::sync::Arc;
+
 use rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::{Action, PathMetric, Recovery, RecoveryFactory, SubflowView, Trigger, View, Window};
-
+use super::{
+    Action, Eligibility, PathMetric, Recovery, RecoveryFactory, SubflowView, Trigger, View, Window,
+};
 use crate::random::reduce;
 
 /// FUSO's policy; the value is also its own factory.
@@ -12,11 +15,14 @@ use crate::random::reduce;
 pub struct Fuso {
     /// The path metric.
     pub metric: PathMetric,
+    /// What may be copied.
+    pub eligibility: Eligibility,
 }
 
 #[derive(Debug)]
 struct FusoPolicy {
     metric: PathMetric,
+    eligibility: Eligibility,
     rng: Xoshiro256PlusPlus,
 }
 
@@ -24,8 +30,16 @@ impl RecoveryFactory for Fuso {
     fn build(&self, seed: u64) -> Box<dyn Recovery> {
         Box::new(FusoPolicy {
             metric: self.metric,
+            eligibility: self.eligibility,
             rng: Xoshiro256PlusPlus::seed_from_u64(seed),
         })
+    }
+
+    fn for_unmodified_receivers(&self) -> Option<Arc<dyn RecoveryFactory>> {
+        Some(Arc::new(Self {
+            eligibility: Eligibility::NotDataAcked,
+            ..*self
+        }))
     }
 }
 
@@ -53,6 +67,10 @@ impl FusoPolicy {
 }
 
 impl Recovery for FusoPolicy {
+    fn eligibility(&self) -> Eligibility {
+        self.eligibility
+    }
+
     fn on_opportunity(&mut self, view: &View<'_>) -> Action {
         // A1.1, rule 2: two trigger points, no timer.
         let triggered =

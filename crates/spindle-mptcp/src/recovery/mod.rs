@@ -9,6 +9,8 @@ mod fuso;
 mod metric;
 mod proactive;
 
+use std::sync::Arc;
+
 use spindle_units::{Duration, Instant};
 
 pub use fuso::Fuso;
@@ -51,6 +53,19 @@ impl Triggers {
     }
 }
 
+/// Which segments may be copied proactively. Whatever it is, a recovery copy is not, nor what was
+/// copied before or is acknowledged at the data level.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Eligibility {
+    /// Those neither acknowledged nor SACKed by their subflow (FUSO section 3.2, footnote 4): the
+    /// receiver hands up what lies behind a hole.
+    #[default]
+    Unacknowledged,
+    /// Those SACKed too: a receiver that was not modified hands up only what is in order in its
+    /// subflow, so that a copy of the hole alone frees nothing of what was SACKed behind it.
+    NotDataAcked,
+}
+
 /// A segment of a subflow's sequence space that a policy may act on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentView {
@@ -86,8 +101,9 @@ pub struct SubflowView {
     pub in_flight: u64,
     /// Bytes of a full segment.
     pub mss: u64,
-    /// The oldest segment that was never copied and may be: un-ACKed, un-SACKed, not itself a
-    /// recovery copy, not acknowledged at the data level.
+    /// The oldest segment that was never copied and may be: un-ACKed, un-SACKed (unless the policy's
+    /// [`Eligibility`] says otherwise), not itself a recovery copy, not acknowledged at the data
+    /// level.
     pub oldest_unprotected: Option<SegmentView>,
 }
 
@@ -202,6 +218,11 @@ pub trait Recovery: Send + std::fmt::Debug {
         None
     }
 
+    /// What it may copy.
+    fn eligibility(&self) -> Eligibility {
+        Eligibility::default()
+    }
+
     /// Whether its actions come at once after what caused them, before further new data; such a
     /// policy declares itself outside the congestion window (Proactive).
     fn is_immediate(&self) -> bool {
@@ -228,6 +249,11 @@ pub trait RecoveryReceiver: Send + std::fmt::Debug {
 pub trait RecoveryFactory: Send + Sync + std::fmt::Debug {
     /// The policy for a connection; `seed` is its own stream of randomness.
     fn build(&self, seed: u64) -> Box<dyn Recovery>;
+
+    /// The same policy for peers whose receivers were not modified, if it makes a difference.
+    fn for_unmodified_receivers(&self) -> Option<Arc<dyn RecoveryFactory>> {
+        None
+    }
 
     /// The receiver's half, if there is one.
     fn build_receiver(&self) -> Option<Box<dyn RecoveryReceiver>> {

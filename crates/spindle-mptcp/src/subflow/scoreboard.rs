@@ -9,6 +9,8 @@ use std::collections::VecDeque;
 use spindle_units::Instant;
 use spindle_wire::Payload;
 
+use crate::recovery::Eligibility;
+
 /// The data-level mapping of a sent segment, and where in it the segment lies: one mapping may cover
 /// a burst of several. Immutable: a retransmission repeats it verbatim, whatever part of it is
 /// repeated (RFC 8684, section 3.3.1).
@@ -67,6 +69,12 @@ impl Sent {
 
     pub(crate) fn end(&self) -> u64 {
         self.start + self.seq_len()
+    }
+
+    /// Whether a proactive copy of it may be made, the data level's say apart.
+    pub(crate) fn may_be_copied(&self, eligibility: Eligibility) -> bool {
+        let sacked = self.sacked && eligibility == Eligibility::Unacknowledged;
+        !sacked && !self.protected && !self.recovery && !self.payload.is_empty()
     }
 }
 
@@ -395,8 +403,9 @@ impl Scoreboard {
     }
 
     /// How many segments not acknowledged here, their data below `data_acked`, had a copy on another
-    /// subflow; each is told once.
-    pub(crate) fn take_outrun(&mut self, data_acked: u64) -> u64 {
+    /// subflow; each is told once. Those SACKed count where a receiver holds them back.
+    pub(crate) fn take_outrun(&mut self, data_acked: u64, eligibility: Eligibility) -> u64 {
+        let held = eligibility == Eligibility::NotDataAcked;
         let mut count = 0;
         for s in &mut self.queue {
             let Some(map) = s.map else { continue };
@@ -404,7 +413,7 @@ impl Scoreboard {
                 break;
             }
             let whole = map.offset + s.payload.len() as u64 <= data_acked;
-            if whole && s.protected && !s.sacked && !s.outrun {
+            if whole && s.protected && (held || !s.sacked) && !s.outrun {
                 s.outrun = true;
                 count += 1;
             }
@@ -458,19 +467,20 @@ impl Scoreboard {
         Some(s)
     }
 
-    /// The oldest segment that may be protected proactively: data, un-ACKed, un-SACKed, not a copy,
+    /// The oldest segment that may be protected proactively: data, un-ACKed, eligible, not a copy,
     /// never protected, and with something above `data_acked` (data offset) in it.
-    pub(crate) fn next_unprotected(&mut self, data_acked: u64) -> Option<&Sent> {
+    pub(crate) fn next_unprotected(
+        &mut self,
+        data_acked: u64,
+        eligibility: Eligibility,
+    ) -> Option<&Sent> {
         let from = self
             .queue
             .partition_point(|s| s.start < self.unprotected_from);
         let found = self.queue.range(from..).position(|s| {
-            !s.sacked
-                && !s.protected
-                && !s.recovery
+            s.may_be_copied(eligibility)
                 && s.map
                     .is_some_and(|m| m.offset + s.payload.len() as u64 > data_acked)
-                && !s.payload.is_empty()
         });
         match found {
             Some(k) => {
