@@ -12,6 +12,7 @@ use tokio::net::{TcpListener as KernelListener, TcpStream as KernelStream};
 use tokio::time::timeout;
 
 use crate::error::NetError;
+use crate::metrics::Metrics;
 use crate::relay::{self, Inside};
 use crate::service::{self, Lifecycle, Stage, Summary};
 use crate::socket::{Network, TcpStream};
@@ -34,6 +35,8 @@ pub struct ConnectOptions {
     pub local: Vec<IpAddr>,
     /// What each connection is made of ([`service::wire_config`]).
     pub config: Arc<Config>,
+    /// Where ends and refusals are counted.
+    pub metrics: Option<Metrics>,
     /// TLS with the gateway.
     pub tls: Option<ClientTls>,
     /// Connections at a time.

@@ -13,6 +13,7 @@ use tokio::net::TcpStream as KernelStream;
 use tokio::time::timeout;
 
 use crate::error::NetError;
+use crate::metrics::Metrics;
 use crate::proxy_protocol;
 use crate::relay::{self, Inside};
 use crate::service::{self, Lifecycle, Stage, Summary};
@@ -37,6 +38,8 @@ pub struct GatewayOptions {
     pub announce: Vec<(IpAddr, Option<u16>)>,
     /// Tell the service the client's address (PROXY protocol, version 2).
     pub proxy_protocol: bool,
+    /// Where ends and refusals are counted.
+    pub metrics: Option<Metrics>,
     /// TLS with the clients.
     pub tls: Option<ServerTls>,
     /// Connections at a time.
@@ -57,6 +60,7 @@ impl GatewayOptions {
             config,
             announce: Vec::new(),
             proxy_protocol: false,
+            metrics: None,
             tls: None,
             max_connections: crate::limits::Limits::default().max_connections,
             idle_timeout: None,
@@ -87,11 +91,9 @@ impl Gateway {
     pub async fn bind(network: &Network, options: GatewayOptions) -> Result<Self, NetError> {
         let mut listeners = Vec::new();
         for addr in &options.listen {
-            let of_family = |(a, _): &(IpAddr, _)| a.is_ipv4() == addr.is_ipv4();
-            let announce = options.announce.iter().copied();
             let listen = ListenOptions {
                 config: options.config.clone(),
-                announce: announce.filter(of_family).collect(),
+                announce: options.announce.clone(),
                 backlog: BACKLOG,
             };
             listeners.push(network.listen(*addr, listen).await?);

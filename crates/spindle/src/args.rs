@@ -1,5 +1,7 @@
 //! The arguments.
 
+pub(crate) mod service;
+
 use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
@@ -24,6 +26,10 @@ pub(crate) enum Command {
     Flows(Flows),
     /// Follow single flows of an experiment: the slowest ones, or one event by event
     Trace(Trace),
+    /// Put Spindle in front of a TCP service
+    Gateway(Box<service::Gateway>),
+    /// Take local programs' connections to a gateway, or to any MPTCP server
+    Connect(Box<service::Connect>),
     /// Run an experiment file in real time, with hosts on the kernel's stack and on Spindle
     Testbed(Testbed),
     /// Show running gateways and connects: live connections and their subflows

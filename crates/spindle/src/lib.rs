@@ -52,6 +52,8 @@ where
         Command::Reproduce(r) => commands::reproduce::reproduce(&registry, &r),
         Command::Flows(f) => commands::flows::flows(&f),
         Command::Trace(t) => commands::trace::trace(&registry, &t),
+        Command::Gateway(g) => commands::gateway::gateway(&registry, &g),
+        Command::Connect(c) => commands::connect::connect(&registry, &c),
         Command::Testbed(t) => commands::testbed::testbed(&registry, &t),
         Command::Status(s) => commands::status::status(&s),
         Command::Explain(e) => commands::explain::explain(&registry, &e),

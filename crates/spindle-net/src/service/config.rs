@@ -1,6 +1,6 @@
 //! What a connection on a real wire is made of.
 
-use spindle_mptcp::{Config, Keepalive, PathManager};
+use spindle_mptcp::{Config, Keepalive, PathManager, for_unmodified_receivers};
 use spindle_units::Duration;
 
 use crate::limits::Limits;
@@ -40,9 +40,13 @@ const MSL: Duration = Duration::from_secs(30);
 /// scheduler, proactive recovery. What belongs to the scenario is set here to what suits a wire:
 /// 200 ms least RTO, timestamps, SACK and window scaling, acknowledgements delayed by 40 ms, bursts
 /// and MSS as large as the link takes, buffers that grow up to the limits, keepalive and user
-/// timeout. `paths` is how this end opens subflows: [`PathManager::Passive`] for a gateway.
-pub fn wire_config(preset: Config, _kind: LinkKind, limits: &Limits, paths: PathManager) -> Config {
-    let mut config = preset;
+/// timeout. Over TUN the peer's receiver may be anyone's, so recovery sends what such a receiver
+/// needs. `paths` is how this end opens subflows: [`PathManager::Passive`] for a gateway.
+pub fn wire_config(preset: Config, kind: LinkKind, limits: &Limits, paths: PathManager) -> Config {
+    let mut config = match kind {
+        LinkKind::Tun => for_unmodified_receivers(preset),
+        LinkKind::Udp => preset,
+    };
     let tcp = &mut config.tcp;
     tcp.mss = MSS;
     tcp.burst = BURST;

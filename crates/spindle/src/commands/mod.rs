@@ -1,9 +1,12 @@
 //! One file per command.
 
 pub(crate) mod compare;
+pub(crate) mod connect;
 pub(crate) mod explain;
 pub(crate) mod flows;
+pub(crate) mod gateway;
 pub(crate) mod reproduce;
+mod service;
 pub(crate) mod status;
 pub(crate) mod testbed;
 pub(crate) mod trace;

@@ -1,0 +1,280 @@
+//! `spindle gateway`.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::process::ExitCode;
+
+use spindle_lab::registry::Registry;
+use spindle_mptcp::PathManager;
+use spindle_net::gateway::{Gateway, GatewayOptions};
+use spindle_net::service::LinkKind;
+use spindle_net::setup::{Dnat, SetupOptions};
+use spindle_net::tls::ServerTls;
+use spindle_net::tun::TunOptions;
+use spindle_net::udp::{UdpServer, UdpServerOptions};
+
+use super::service::{Plan, Running, Wire, address, bad, endpoint, is_ours, live, pair, resolved};
+use crate::args::service::Gateway as Args;
+use crate::failure::Failure;
+
+pub(crate) fn gateway(registry: &Registry, args: &Args) -> Result<ExitCode, Failure> {
+    let plan = Plan::new(registry, &args.service)?;
+    let to = resolved("to", &args.to)?;
+    let places = Places::new(&plan, args)?;
+    let tls = tls(args)?;
+    if plan.kind == LinkKind::Udp {
+        guarded(&places.outside, args, tls.is_some())?;
+    }
+    let config = plan.config(PathManager::Passive);
+    let mut options = GatewayOptions::new(places.inside.clone(), to, config);
+    options.announce = places.announce.iter().map(|a| (*a, None)).collect();
+    options.proxy_protocol = args.proxy_protocol;
+    options.tls.clone_from(&tls);
+    options.max_connections = plan.limits.max_connections;
+    options.idle_timeout = plan.idle_timeout;
+    options.drain = plan.drain;
+    let listen: Vec<String> = places.outside.iter().map(SocketAddr::to_string).collect();
+    let wire = || match &plan.tun {
+        Some(name) => Wire::tun(&places.setup(name)),
+        None => {
+            let mut link = UdpServerOptions::new(places.outside.clone());
+            link.max_half_open = plan.limits.max_half_open;
+            Ok(Wire::plain(UdpServer::bind(link)?))
+        }
+    };
+    live(
+        &plan,
+        Vec::new(),
+        wire,
+        async |network, counted| {
+            options.metrics = Some(counted);
+            let gateway = Gateway::bind(&network, options).await?;
+            Ok(Running {
+                lifecycle: gateway.lifecycle(),
+                kind: "gateway",
+                listen,
+                to: to.to_string(),
+                serve: gateway.serve(),
+            })
+        },
+        || match &tls {
+            Some(tls) => tls.reload().map_err(|e| e.to_string()),
+            None => Ok(()),
+        },
+    )
+}
+
+fn tls(args: &Args) -> Result<Option<ServerTls>, Failure> {
+    let ca = args.service.tls_ca.as_deref();
+    match pair(&args.service)? {
+        Some((cert, key)) => match ServerTls::load(cert, key, ca) {
+            Ok(tls) => Ok(Some(tls)),
+            Err(e) => Err(Failure::Usage(e.to_string())),
+        },
+        None if ca.is_some() => Err(Failure::Usage(
+            "--tls-ca needs --tls-cert and --tls-key, the gateway's own certificate".to_owned(),
+        )),
+        None => Ok(None),
+    }
+}
+
+/// Over UDP anyone may connect, and read and change what passes, unless there is TLS.
+fn guarded(outside: &[SocketAddr], args: &Args, tls: bool) -> Result<(), Failure> {
+    match outside.iter().find(|a| !a.ip().is_loopback()) {
+        Some(open) if !tls && !args.insecure => Err(Failure::Usage(format!(
+            "--listen {open}: a UDP gateway without TLS binds to loopback only; give --tls-cert and \
+             --tls-key, or --insecure if the network is trusted"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Addresses inside, where Spindle's stack has them, and outside, where clients know them.
+struct Places {
+    outside: Vec<SocketAddr>,
+    inside: Vec<SocketAddr>,
+    /// Announced to clients: addresses outside.
+    announce: Vec<IpAddr>,
+    dnat: Vec<Dnat>,
+}
+
+impl Places {
+    fn new(plan: &Plan, args: &Args) -> Result<Self, Failure> {
+        let mut outside = Vec::new();
+        for text in &args.listen {
+            let addr = endpoint("listen", text)?;
+            if addr.port() == 0 {
+                return Err(bad("listen", text, "a port other than 0"));
+            }
+            if outside.contains(&addr) {
+                return Err(bad("listen", text, "each address once"));
+            }
+            outside.push(addr);
+        }
+        let announce = args.announce.iter().map(|a| address("announce", a));
+        let announce = announce.collect::<Result<Vec<_>, _>>()?;
+        let places = Self {
+            inside: outside.clone(),
+            outside,
+            announce,
+            dnat: Vec::new(),
+        };
+        match &plan.tun {
+            Some(name) => places.over_tun(name, args.dnat),
+            None => places.over_udp(args.dnat),
+        }
+    }
+
+    fn over_udp(mut self, dnat: bool) -> Result<Self, Failure> {
+        if dnat {
+            let text = "--dnat belongs to --tun; over --udp the gateway listens on the host's own \
+                        addresses anyway";
+            return Err(Failure::Usage(text.to_owned()));
+        }
+        let bound = |a: &IpAddr| {
+            let same = |l: &SocketAddr| {
+                l.ip() == *a || (l.ip().is_unspecified() && l.is_ipv4() == a.is_ipv4())
+            };
+            self.outside.iter().any(same)
+        };
+        if let Some(stray) = self.announce.iter().find(|a| !bound(a)) {
+            let want = "one of the --listen addresses: clients reach no other over --udp";
+            return Err(bad("announce", &stray.to_string(), want));
+        }
+        let mut ports: Vec<u16> = self.outside.iter().map(SocketAddr::port).collect();
+        ports.sort_unstable();
+        ports.dedup();
+        self.inside = ports.into_iter().map(UdpServer::listener_addr).collect();
+        Ok(self)
+    }
+
+    fn over_tun(mut self, name: &str, dnat: bool) -> Result<Self, Failure> {
+        let listening = self.outside.iter().map(|a| ("listen", a.ip()));
+        let announced = self.announce.iter().map(|a| ("announce", *a));
+        for (flag, ip) in listening.chain(announced) {
+            let text = ip.to_string();
+            if ip.is_unspecified() {
+                return Err(bad(
+                    flag,
+                    &text,
+                    "the very address, which clients connect to",
+                ));
+            }
+            match (dnat, is_ours(ip)) {
+                (false, true) => {
+                    let want = "an address that is not this host's, for Spindle alone, whose \
+                                packets are routed here; for one of this host add --dnat";
+                    return Err(bad(flag, &text, want));
+                }
+                (true, false) => {
+                    let want = "an address of this host with --dnat";
+                    return Err(bad(flag, &text, want));
+                }
+                _ => {}
+            }
+        }
+        if dnat {
+            self.translate(name);
+        }
+        Ok(self)
+    }
+
+    /// Every outside address gets one of Spindle's behind it.
+    fn translate(&mut self, name: &str) {
+        let mut behind: Vec<IpAddr> = Vec::new();
+        let mut inside = |addr: IpAddr| {
+            let at = behind.iter().position(|b| *b == addr);
+            let at = at.unwrap_or_else(|| {
+                behind.push(addr);
+                behind.len() - 1
+            });
+            translated(name, at as u16, addr.is_ipv4())
+        };
+        self.inside = (self.outside.iter())
+            .map(|a| SocketAddr::new(inside(a.ip()), a.port()))
+            .collect();
+        let pairs = self.outside.iter().zip(&self.inside);
+        self.dnat = pairs
+            .map(|(from, to)| Dnat {
+                from: *from,
+                to: *to,
+            })
+            .collect();
+        for addr in &self.announce {
+            let to = inside(*addr);
+            for port in self.outside.iter().map(SocketAddr::port) {
+                let rule = Dnat {
+                    from: SocketAddr::new(*addr, port),
+                    to: SocketAddr::new(to, port),
+                };
+                if !self.dnat.iter().any(|d| d.from == rule.from) {
+                    self.dnat.push(rule);
+                }
+            }
+        }
+    }
+
+    fn setup(&self, name: &str) -> SetupOptions {
+        let mut addresses: Vec<IpAddr> = self.inside.iter().map(SocketAddr::ip).collect();
+        match self.dnat.is_empty() {
+            true => addresses.extend(&self.announce),
+            false => addresses.extend(self.dnat.iter().map(|d| d.to.ip())),
+        }
+        addresses.sort_unstable();
+        addresses.dedup();
+        SetupOptions {
+            tun: TunOptions::new(name),
+            addresses,
+            dnat: self.dnat.clone(),
+            source_routes: Vec::new(),
+            forwarding: true,
+        }
+    }
+}
+
+/// Spindle's own address number `index` behind the host's, different for each device: in
+/// 198.18.0.0/15 (RFC 2544, not used on any network but for tests) or a unique local prefix
+/// (RFC 4193) that spells the program's name.
+fn translated(device: &str, index: u16, v4: bool) -> IpAddr {
+    // FNV-1a.
+    let hash = device.bytes().fold(0x811c_9dc5_u32, |h, b| {
+        (h ^ u32::from(b)).wrapping_mul(0x0100_0193)
+    });
+    let host = (hash as u16) & 0xffe0 | (index & 0x1f);
+    if v4 {
+        let [high, low] = host.to_be_bytes();
+        Ipv4Addr::new(198, 18, high, low).into()
+    } else {
+        Ipv6Addr::new(0xfd53, 0x7069, 0x6e64, 0x6c66, 0, 0, 0, host).into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn translated_addresses_differ_by_device_and_number() {
+        let all: std::collections::HashSet<IpAddr> = (0..4)
+            .flat_map(|i| ["spin0", "spin1"].map(|d| translated(d, i, true)))
+            .collect();
+        assert_eq!(all.len(), 8);
+        assert!(translated("spin0", 0, false).is_ipv6());
+    }
+
+    #[test]
+    fn announced_addresses_are_rewritten_for_every_port() {
+        let mut places = Places {
+            outside: vec![
+                "192.0.2.1:80".parse().unwrap(),
+                "192.0.2.1:443".parse().unwrap(),
+            ],
+            inside: Vec::new(),
+            announce: vec!["192.0.2.2".parse().unwrap()],
+            dnat: Vec::new(),
+        };
+        places.translate("spin0");
+        assert_eq!(places.dnat.len(), 4);
+        assert_eq!(places.inside[0].ip(), places.inside[1].ip());
+        assert_eq!(places.setup("spin0").addresses.len(), 2);
+    }
+}

@@ -1,0 +1,385 @@
+//! What `gateway` and `connect` share: reading the flags, and the life of the process.
+
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use spindle_lab::registry::Registry;
+use spindle_mptcp::{Config, PathManager};
+use spindle_net::limits::{LEAST_PER_CONNECTION, Limits};
+use spindle_net::metrics::{self, Metrics};
+use spindle_net::service::{Lifecycle, LinkKind, Signal, Signals, Summary, wire_config};
+use spindle_net::setup::{SetupError, SetupGuard, SetupOptions, setup};
+use spindle_net::status::{Control, Source, default_path};
+use spindle_net::{Link, NetError, Network, NetworkConfig};
+use spindle_units::Bytes;
+use tracing_subscriber::filter::LevelFilter;
+
+use crate::args::service::{LogFormat, LogLevel, Service};
+use crate::failure::Failure;
+
+impl From<NetError> for Failure {
+    fn from(e: NetError) -> Self {
+        Self::Other(e.to_string())
+    }
+}
+
+impl From<SetupError> for Failure {
+    fn from(e: SetupError) -> Self {
+        match e {
+            SetupError::Name(_) | SetupError::Families(..) => Self::Usage(e.to_string()),
+            e => Self::Other(e.to_string()),
+        }
+    }
+}
+
+/// A mistake in a flag: what was found and what is wanted.
+pub(super) fn bad(flag: &str, found: &str, want: &str) -> Failure {
+    Failure::Usage(format!("--{flag}: found \"{found}\", want {want}"))
+}
+
+/// An address and port.
+pub(super) fn endpoint(flag: &str, text: &str) -> Result<SocketAddr, Failure> {
+    let want = "an address and port, such as 192.0.2.1:443 or [2001:db8::1]:443";
+    text.parse().map_err(|_| bad(flag, text, want))
+}
+
+/// An address and port, or a name and port: its first address.
+pub(super) fn resolved(flag: &str, text: &str) -> Result<SocketAddr, Failure> {
+    let want = "an address or name that resolves, and a port, such as 127.0.0.1:8080";
+    let found = text.to_socket_addrs().ok().and_then(|mut a| a.next());
+    match found {
+        Some(addr) if addr.port() != 0 && !addr.ip().is_unspecified() => Ok(addr),
+        _ => Err(bad(flag, text, want)),
+    }
+}
+
+/// An address.
+pub(super) fn address(flag: &str, text: &str) -> Result<IpAddr, Failure> {
+    let want = "an address, such as 192.0.2.1 or 2001:db8::1";
+    text.parse().map_err(|_| bad(flag, text, want))
+}
+
+/// A whole number of at least 1.
+pub(super) fn count(flag: &str, text: &str) -> Result<usize, Failure> {
+    let found = text.parse().ok().filter(|n| *n > 0);
+    found.ok_or_else(|| bad(flag, text, "a whole number, 1 or more"))
+}
+
+fn unit<T: FromStr>(flag: &str, text: &str) -> Result<T, Failure>
+where
+    T::Err: std::fmt::Display,
+{
+    text.parse()
+        .map_err(|e| Failure::Usage(format!("--{flag}: {e}")))
+}
+
+fn time(flag: &str, text: &str) -> Result<Duration, Failure> {
+    let time: spindle_units::Duration = unit(flag, text)?;
+    Ok(Duration::from_nanos(time.as_nanos()))
+}
+
+/// Whether this host has the address, so that its own TCP answers there.
+pub(super) fn is_ours(addr: IpAddr) -> bool {
+    UdpSocket::bind((addr, 0)).is_ok()
+}
+
+/// The shared flags, checked.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) kind: LinkKind,
+    /// The device's name, over TUN.
+    pub(super) tun: Option<String>,
+    pub(super) transport: String,
+    preset: Config,
+    pub(super) limits: Limits,
+    pub(super) drain: Duration,
+    pub(super) idle_timeout: Option<Duration>,
+    metrics: Option<SocketAddr>,
+    control: Option<PathBuf>,
+    log: (LogFormat, LogLevel),
+}
+
+impl Plan {
+    /// Checks the flags.
+    pub(super) fn new(registry: &Registry, args: &Service) -> Result<Self, Failure> {
+        let kind = match (&args.tun, args.udp) {
+            (Some(_), false) => LinkKind::Tun,
+            (None, true) => LinkKind::Udp,
+            (Some(_), true) => {
+                let text = "--tun and --udp exclude each other; give one of them";
+                return Err(Failure::Usage(text.to_owned()));
+            }
+            (None, false) => {
+                let text = "want --tun NAME (standard packets, as root) or --udp (no privileges)";
+                return Err(Failure::Usage(text.to_owned()));
+            }
+        };
+        let transport = registry.find(&args.transport).ok_or_else(|| {
+            let text = registry.no_such_transport(&args.transport);
+            Failure::Usage(format!("--transport: {text}"))
+        })?;
+        let idle = args.idle_timeout.as_deref();
+        let idle_timeout = idle.map(|t| time("idle-timeout", t)).transpose()?;
+        if idle_timeout.is_some_and(|t| t.is_zero()) {
+            return Err(Failure::Usage(
+                "--idle-timeout: found 0, want more; leave it out for none".to_owned(),
+            ));
+        }
+        let metrics = args.metrics.as_deref();
+        Ok(Self {
+            kind,
+            tun: args.tun.clone(),
+            transport: transport.name.clone(),
+            preset: transport.config(),
+            limits: limits(args)?,
+            drain: time("drain", &args.drain)?,
+            idle_timeout,
+            metrics: metrics.map(|m| endpoint("metrics", m)).transpose()?,
+            control: args.control.clone(),
+            log: (args.log_format, args.log),
+        })
+    }
+
+    /// What connections are made of.
+    pub(super) fn config(&self, paths: PathManager) -> Arc<Config> {
+        Arc::new(wire_config(
+            self.preset.clone(),
+            self.kind,
+            &self.limits,
+            paths,
+        ))
+    }
+}
+
+fn limits(args: &Service) -> Result<Limits, Failure> {
+    let per: Bytes = unit("memory-per-connection", &args.memory_per_connection)?;
+    let all: Bytes = unit("max-memory", &args.max_memory)?;
+    if per.0 < LEAST_PER_CONNECTION {
+        let want = format!("{LEAST_PER_CONNECTION} or more");
+        return Err(bad(
+            "memory-per-connection",
+            &args.memory_per_connection,
+            &want,
+        ));
+    }
+    if all.0 < per.0 {
+        let want = "at least --memory-per-connection";
+        return Err(bad("max-memory", &args.max_memory, want));
+    }
+    Ok(Limits {
+        max_connections: count("max-connections", &args.max_connections)?,
+        max_half_open: count("max-half-open", &args.max_half_open)?,
+        memory_per_connection: per.0,
+        max_memory: all.0,
+    })
+}
+
+/// Certificates: all flags of a pair or none.
+pub(super) fn pair(args: &Service) -> Result<Option<(&PathBuf, &PathBuf)>, Failure> {
+    match (&args.tls_cert, &args.tls_key) {
+        (Some(cert), Some(key)) => Ok(Some((cert, key))),
+        (None, None) => Ok(None),
+        (Some(_), None) => Err(Failure::Usage(
+            "--tls-cert needs --tls-key, the private key of that certificate".to_owned(),
+        )),
+        (None, Some(_)) => Err(Failure::Usage(
+            "--tls-key needs --tls-cert, the certificate of that key".to_owned(),
+        )),
+    }
+}
+
+fn start_log((format, level): (LogFormat, LogLevel)) {
+    let level = match level {
+        LogLevel::Error => LevelFilter::ERROR,
+        LogLevel::Warn => LevelFilter::WARN,
+        LogLevel::Info => LevelFilter::INFO,
+        LogLevel::Debug => LevelFilter::DEBUG,
+        LogLevel::Trace => LevelFilter::TRACE,
+    };
+    let log = tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_target(false)
+        .with_writer(std::io::stderr);
+    // A log that is there already stays.
+    let _ = match format {
+        LogFormat::Text => log.with_ansi(false).try_init(),
+        LogFormat::Json => log.json().flatten_event(true).try_init(),
+    };
+}
+
+/// A service that listens, as the life of the process sees it.
+pub(super) struct Running<F> {
+    pub(super) lifecycle: Lifecycle,
+    pub(super) kind: &'static str,
+    /// Where it listens, as its users see it.
+    pub(super) listen: Vec<String>,
+    pub(super) to: String,
+    /// Its run.
+    pub(super) serve: F,
+}
+
+/// The link and what undoes its set-up.
+pub(super) struct Wire {
+    pub(super) link: Box<dyn Link>,
+    pub(super) guard: Option<SetupGuard>,
+}
+
+impl Wire {
+    /// A TUN device.
+    pub(super) fn tun(options: &SetupOptions) -> Result<Self, Failure> {
+        let (link, guard) = setup(options)?;
+        Ok(Self {
+            link: Box::new(link),
+            guard: Some(guard),
+        })
+    }
+
+    /// A link that needs no set-up.
+    pub(super) fn plain(link: impl Link + 'static) -> Self {
+        Self {
+            link: Box::new(link),
+            guard: None,
+        }
+    }
+}
+
+/// The whole life: log, signals, set-up, `start`, serving until a signal, and all undone.
+pub(super) fn live<S, F>(
+    plan: &Plan,
+    addresses: Vec<IpAddr>,
+    wire: impl FnOnce() -> Result<Wire, Failure>,
+    start: impl FnOnce(Network, Metrics) -> S,
+    reload: impl Fn() -> Result<(), String>,
+) -> Result<ExitCode, Failure>
+where
+    S: Future<Output = Result<Running<F>, Failure>>,
+    F: Future<Output = Result<Summary, NetError>>,
+{
+    start_log(plan.log);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|e| Failure::Other(format!("cannot start the runtime: {e}")))?;
+    runtime.block_on(async {
+        // Before the set-up: a signal in its midst must not leave it behind.
+        let mut signals =
+            Signals::catch().map_err(|e| Failure::Other(format!("cannot catch signals: {e}")))?;
+        let wire = wire()?;
+        let config = NetworkConfig {
+            stack: plan.limits.stack(addresses),
+            name: "data-path".to_owned(),
+        };
+        let network = Network::start(config, wire.link)?;
+        let done = run(plan, &network, &mut signals, start, reload).await;
+        network.shutdown().await;
+        drop(wire.guard);
+        done
+    })
+}
+
+async fn run<S, F>(
+    plan: &Plan,
+    network: &Network,
+    signals: &mut Signals,
+    start: impl FnOnce(Network, Metrics) -> S,
+    reload: impl Fn() -> Result<(), String>,
+) -> Result<ExitCode, Failure>
+where
+    S: Future<Output = Result<Running<F>, Failure>>,
+    F: Future<Output = Result<Summary, NetError>>,
+{
+    let counted = Metrics::new(&plan.transport);
+    let running = start(network.clone(), counted.clone()).await?;
+    let control = observe(plan, network, &running, counted).await?;
+    let (listen, to) = (running.listen.join(" "), running.to);
+    let transport = &plan.transport;
+    tracing::info!(%listen, %to, %transport, control = %control.path.display(), "listening");
+    let serve = running.serve;
+    tokio::pin!(serve);
+    let summary = loop {
+        tokio::select! {
+            done = &mut serve => break done,
+            signal = signals.next() => match signal {
+                Signal::Stop => running.lifecycle.advance(),
+                Signal::Reload => match reload() {
+                    Ok(()) => tracing::info!("certificates read again"),
+                    Err(error) => tracing::error!(%error, "certificates stay as they were"),
+                },
+            },
+        }
+    };
+    control.stop();
+    let summary = summary?;
+    tracing::info!(
+        connections = summary.connections,
+        aborted = summary.aborted,
+        "ended"
+    );
+    Ok(match summary.aborted {
+        0 => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    })
+}
+
+/// The tasks that let others look in.
+struct Observers {
+    path: PathBuf,
+    tasks: Vec<tokio::task::JoinHandle<()>>,
+}
+
+impl Observers {
+    fn stop(&self) {
+        self.tasks.iter().for_each(|t| t.abort());
+    }
+}
+
+impl Drop for Observers {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Opens the control socket and the metrics' port.
+async fn observe<F>(
+    plan: &Plan,
+    network: &Network,
+    running: &Running<F>,
+    counted: Metrics,
+) -> Result<Observers, Failure> {
+    let port = || {
+        let port = running.listen.first().and_then(|l| l.rsplit(':').next());
+        format!("{}-{}", running.kind, port.unwrap_or_default())
+    };
+    let name = plan.tun.clone().unwrap_or_else(port);
+    let path = plan.control.clone().unwrap_or_else(|| default_path(&name));
+    let control = Control::bind(&path)?;
+    let source = Source {
+        network: network.clone(),
+        kind: running.kind,
+        transport: plan.transport.clone(),
+        listen: running.listen.clone(),
+        to: running.to.clone(),
+        since: Instant::now(),
+    };
+    let mut tasks = vec![tokio::spawn(async move {
+        if let Err(error) = control.serve(source).await {
+            tracing::error!(%error, "the control socket failed");
+        }
+    })];
+    if let Some(addr) = plan.metrics {
+        let listener = tokio::net::TcpListener::bind(addr).await;
+        let listener = listener
+            .map_err(|e| Failure::Other(format!("--metrics: cannot listen on {addr}: {e}")))?;
+        let network = network.clone();
+        tasks.push(tokio::spawn(async move {
+            if let Err(error) = metrics::serve(listener, counted, network).await {
+                tracing::error!(%error, "the metrics' port failed");
+            }
+        }));
+    }
+    Ok(Observers { path, tasks })
+}
