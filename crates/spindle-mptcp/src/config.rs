@@ -160,6 +160,20 @@ pub struct LossConfig {
     /// RFC 6675's rules 3 and 4 of NextSeg: repeats of segments not yet known lost, when recovery
     /// has nothing else to send.
     pub rescue: bool,
+    /// What a congestion signal reduces, and so what ssthresh comes from.
+    pub flight: Flight,
+}
+
+/// What counts as the window in use when congestion is signalled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Flight {
+    /// FlightSize, what is outstanding (RFC 5681, equation 4; RFC 9438, section 4.6).
+    #[default]
+    FlightSize,
+    /// cwnd, as in the Linux kernel's controllers (RFC 9438, section 4.6, lets CUBIC do so where cwnd
+    /// does not grow while the application limits the rate): the end of a transfer, with little left
+    /// in flight, does not collapse ssthresh.
+    CongestionWindow,
 }
 
 /// Tail loss probe (RFC 8985, section 7; in the papers "one extra probe after 2 RTT without an
@@ -269,6 +283,7 @@ impl Default for LossConfig {
             dsack_undo: true,
             prr: false,
             rescue: true,
+            flight: Flight::FlightSize,
         }
     }
 }

@@ -9,6 +9,7 @@ use super::{
     Action, Eligibility, PathMetric, Recovery, RecoveryFactory, SubflowView, Trigger, View, Window,
 };
 use crate::random::reduce;
+use crate::subflow::SubflowId;
 
 /// FUSO's policy; the value is also its own factory.
 #[derive(Clone, Copy, Debug, Default)]
@@ -54,8 +55,21 @@ impl FusoPolicy {
     }
 
     /// argmin of C_l over the subflows with room; random if none of them has ever sent.
-    fn best<'a>(&mut self, view: &'a View<'_>, bytes: u64) -> Option<&'a SubflowView> {
-        let candidates = || view.subflows.iter().filter(|s| s.has_room(bytes));
+    ///
+    /// A receiver that holds back what is out of order in its subflow cannot hand up a copy on
+    /// subflow `of` before the original: there it goes only if no other subflow is usable.
+    fn best<'a>(
+        &mut self,
+        view: &'a View<'_>,
+        of: SubflowId,
+        bytes: u64,
+    ) -> Option<&'a SubflowView> {
+        let others = view.subflows.iter().any(|s| s.usable && s.id != of);
+        let elsewhere = others && self.eligibility == Eligibility::NotDataAcked;
+        let candidates = || {
+            let usable = view.subflows.iter().filter(|s| s.has_room(bytes));
+            usable.filter(|s| !(elsewhere && s.id == of))
+        };
         let best = candidates().min_by(|a, b| self.metric.better(a, b))?;
         if self.metric.cost(best).is_finite() {
             return Some(best);
@@ -84,7 +98,7 @@ impl Recovery for FusoPolicy {
         let Some(segment) = worst.oldest_unprotected else {
             return Action::Nothing;
         };
-        let Some(best) = self.best(view, u64::from(segment.len)) else {
+        let Some(best) = self.best(view, worst.id, u64::from(segment.len)) else {
             return Action::Nothing;
         };
         Action::Copy {

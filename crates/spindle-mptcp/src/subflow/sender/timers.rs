@@ -4,6 +4,7 @@ use spindle_units::Instant;
 
 use super::pacing::Pacer;
 use super::{Phase, Sender};
+use crate::config::Flight;
 use crate::subflow::congestion::{Coupling, Signal};
 use crate::subflow::earliest;
 use crate::subflow::loss::frto::Frto;
@@ -130,9 +131,12 @@ impl Sender {
     }
 
     /// FlightSize (RFC 5681, section 2) without what Limited Transmit or SACK let out beyond cwnd
-    /// (section 3.2, step 2).
+    /// (section 3.2, step 2); or cwnd, if it is to be taken for that.
     pub(super) fn flight_size(&self) -> u64 {
-        self.board.outstanding().min(self.cc.cwnd())
+        match self.config.loss.flight {
+            Flight::FlightSize => self.board.outstanding().min(self.cc.cwnd()),
+            Flight::CongestionWindow => self.cc.cwnd(),
+        }
     }
 
     /// Begins fast recovery; the losses are marked already, or will be by the caller. `flight` is
