@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use spindle_units::Duration;
 
-use crate::config::{Config, EcnMode, LossConfig, MultipathConfig, PathManager, TailLossProbe};
+use crate::config::{
+    Config, EcnMode, Flight, LossConfig, MultipathConfig, PathManager, TailLossProbe,
+};
+use crate::connection::scheduler::SchedulerKind;
 use crate::recovery::{Fuso, Proactive};
 use crate::subflow::congestion::CongestionKind;
 
@@ -227,15 +230,19 @@ fn mptcp_linux() -> (Config, Vec<&'static str>) {
         rack: true,
         prr: true,
         tail_loss_probe: Some(PROBE),
+        flight: Flight::CongestionWindow,
         ..LossConfig::default()
     };
     if let Some(m) = &mut c.multipath {
+        m.scheduler = SchedulerKind::Linger;
         m.opportunistic_retransmission = false;
         m.connection_timer = true;
     }
     let parts = vec![
         "MPTCP (RFC 8684) as the Linux kernel has it: reinjection of the oldest data on the connection's timer, on an idle subflow only",
-        "each subflow: SACK, RACK-TLP (RFC 8985), PRR; CUBIC (RFC 9438), uncoupled",
+        "scheduler: bursts of 64 KB to the subflow with the lowest linger time (queued bytes over pacing rate), ahead of its window, while its send buffer has room",
+        "each subflow: SACK, RACK-TLP (RFC 8985), PRR, F-RTO; CUBIC (RFC 9438), uncoupled; ssthresh from cwnd, not from FlightSize",
+        "no opportunistic retransmission, no subflow judged dead; receiver: out-of-order subflow data are held back",
     ];
     (c, parts)
 }

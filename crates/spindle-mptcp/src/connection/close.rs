@@ -196,7 +196,8 @@ impl Connection {
 
     /// Decides whether subflows are to be closed now.
     fn start_closing(&mut self) {
-        if !self.closing || self.send.unsent_bytes() > 0 || !self.connected {
+        let waiting = self.send.unsent_bytes() > 0 || !self.assigned.is_empty();
+        if !self.closing || waiting || !self.connected {
             return;
         }
         if self.mp.is_none() {

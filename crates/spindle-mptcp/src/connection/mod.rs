@@ -1,6 +1,7 @@
 //! A connection: the data level over one or more subflows (RFC 8684), or plain TCP as the case of
 //! one subflow whose positions are the data's.
 
+mod assigned;
 mod autotune;
 pub(crate) mod close;
 mod fallback;
@@ -144,6 +145,8 @@ pub(crate) struct Connection {
     /// Scratch list of the scheduler's candidates.
     candidates: Vec<scheduler::Candidate>,
     reinjections: Reinjections,
+    /// Data handed to subflows that have no room for them yet.
+    assigned: assigned::Assigned,
     recovery: Option<Box<dyn Recovery>>,
     recovery_receiver: Option<Box<dyn RecoveryReceiver>>,
     triggers: Triggers,
@@ -240,6 +243,7 @@ impl Connection {
             views: Vec::new(),
             candidates: Vec::new(),
             reinjections: Reinjections::default(),
+            assigned: assigned::Assigned::default(),
             recovery,
             recovery_receiver,
             triggers: Triggers::default(),
@@ -316,7 +320,8 @@ impl Connection {
 
     /// Whether there are data never sent, or more are on the way from the application.
     fn has_new_data(&self) -> bool {
-        self.send.unsent_bytes() > 0 || self.writer_blocked || self.more_expected
+        let waiting = self.send.unsent_bytes() > 0 || !self.assigned.is_empty();
+        waiting || self.writer_blocked || self.more_expected
     }
 
     /// Takes data to be sent; returns how many bytes fitted.

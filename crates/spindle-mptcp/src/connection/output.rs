@@ -367,6 +367,9 @@ impl Connection {
         if !self.connected || self.closed.is_some() {
             return None;
         }
+        if !self.assigned.is_empty() || self.scheduler.burst().is_some() && self.is_multipath() {
+            return self.assigned_data(now);
+        }
         if self.send.unsent_bytes() == 0 && !self.scheduler.repeats() {
             return None;
         }
@@ -410,6 +413,9 @@ impl Connection {
                     id: s.id,
                     srtt: s.tx.srtt(),
                     carried_to: s.redundant_next,
+                    queued: s.tx.board.outstanding(),
+                    cwnd: s.tx.cc.cwnd(),
+                    pacing_rate: s.tx.pacing_rate(),
                 });
             }
         }
@@ -418,11 +424,7 @@ impl Connection {
     /// Bytes of the next new segment on subflow `i`, or none if it should wait (window, SWS
     /// avoidance of RFC 9293 section 3.8.6.2.1, Nagle).
     fn next_len(&mut self, now: Instant, i: usize) -> Option<usize> {
-        let sf = &self.subflows[i];
-        let mut mss = sf.tx.mss;
-        if self.first_data_keys(i, sf.tx.nxt).is_some() {
-            mss -= (CAPABLE_DATA_LEN - 20) as u64;
-        }
+        let mss = self.most_new(i);
         let unsent = self.send.unsent_bytes();
         let window = self.send.window();
         let len = mss.min(unsent).min(window);
@@ -475,7 +477,17 @@ impl Connection {
         (room.min(unsent) / mss * mss).max(mss) as usize
     }
 
-    fn arm_persist(&mut self, now: Instant, idle: bool) {
+    /// Payload bytes of a full new segment on subflow `i`.
+    pub(super) fn most_new(&self, i: usize) -> u64 {
+        let tx = &self.subflows[i].tx;
+        if self.first_data_keys(i, tx.nxt).is_some() {
+            tx.mss - (CAPABLE_DATA_LEN - 20) as u64
+        } else {
+            tx.mss
+        }
+    }
+
+    pub(super) fn arm_persist(&mut self, now: Instant, idle: bool) {
         if idle && self.persist_at.is_none() {
             let rto = self
                 .subflows

@@ -70,8 +70,20 @@ impl Connection {
         }
     }
 
+    /// Queues what subflow `id` was given and never sent.
+    pub(super) fn reinject_assigned(&mut self, id: SubflowId) {
+        for (offset, payload) in self.assigned.take_all(id) {
+            self.reinjections.queue.push_back(Reinjection {
+                offset,
+                payload,
+                not_on: None,
+            });
+        }
+    }
+
     /// The same for data SACKed or not: the subflow is gone and nothing it holds will be delivered.
     pub(super) fn reinject_all_from(&mut self, i: usize) {
+        self.reinject_assigned(self.subflows[i].id);
         let una = self.send.una;
         let sf = &self.subflows[i];
         let lost: Vec<_> = sf
@@ -135,19 +147,25 @@ impl Connection {
         Some(self.send_on(now, i, r.offset, payload, Purpose::AGAIN))
     }
 
+    /// Whether data go out again as in the Linux kernel: on the connection's timer, on an idle
+    /// subflow.
+    pub(super) fn reinjects_when_idle(&self) -> bool {
+        let multipath = self.config.multipath.as_ref();
+        multipath.is_some_and(|m| m.connection_timer)
+    }
+
+    /// A subflow with nothing outstanding or waiting at all.
+    pub(super) fn idle_subflow(&self, not_on: Option<SubflowId>) -> Option<usize> {
+        self.subflows.iter().position(|s| {
+            let idle = s.tx.board.is_empty() && self.assigned.bytes(s.id) == 0;
+            s.is_usable() && idle && Some(s.id) != not_on
+        })
+    }
+
     /// The subflow with room and the smallest RTT, `not_on` only if it is the last one.
     fn reinjection_subflow(&mut self, now: Instant, not_on: Option<SubflowId>) -> Option<usize> {
-        if self
-            .config
-            .multipath
-            .as_ref()
-            .is_some_and(|m| m.connection_timer)
-        {
-            // Linux: a subflow with nothing outstanding at all.
-            return self
-                .subflows
-                .iter()
-                .position(|s| s.is_usable() && s.tx.board.is_empty() && Some(s.id) != not_on);
+        if self.reinjects_when_idle() {
+            return self.idle_subflow(not_on);
         }
         self.find_candidates(now);
         let others = self.candidates.iter().filter(|c| Some(c.id) != not_on);

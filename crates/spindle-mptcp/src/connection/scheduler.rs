@@ -17,6 +17,9 @@ pub enum SchedulerKind {
     RoundRobin,
     /// Every byte on every subflow.
     Redundant,
+    /// Bursts to the subflow with the lowest linger time, queued bytes over pacing rate, ahead of
+    /// its window: the Linux kernel's default.
+    Linger,
 }
 
 impl SchedulerKind {
@@ -25,6 +28,7 @@ impl SchedulerKind {
         (Self::MinRtt, "minrtt"),
         (Self::RoundRobin, "roundrobin"),
         (Self::Redundant, "redundant"),
+        (Self::Linger, "linger"),
     ];
 
     /// The scheduler itself.
@@ -35,6 +39,7 @@ impl SchedulerKind {
                 last: SubflowId::MAX,
             }),
             Self::Redundant => Box::new(Redundant),
+            Self::Linger => Box::new(Linger::default()),
         }
     }
 }
@@ -51,7 +56,7 @@ impl fmt::Display for SchedulerKind {
 
 /// No scheduler has this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown scheduler {0:?}; known are minrtt, roundrobin, redundant")]
+#[error("unknown scheduler {0:?}; known are minrtt, roundrobin, redundant, linger")]
 pub struct UnknownScheduler(pub String);
 
 impl FromStr for SchedulerKind {
@@ -75,6 +80,12 @@ pub struct Candidate {
     pub srtt: Option<Duration>,
     /// Highest data offset it has carried, for schedulers that send data more than once.
     pub carried_to: u64,
+    /// Bytes it was given and has not seen acknowledged.
+    pub queued: u64,
+    /// Its congestion window in bytes.
+    pub cwnd: u64,
+    /// The rate at which pacing would let its segments leave, in bytes a second, if measured.
+    pub pacing_rate: Option<u64>,
 }
 
 /// What a scheduler decides.
@@ -86,11 +97,18 @@ pub struct Assignment {
     pub again_from: Option<u64>,
 }
 
-/// A scheduler. It is asked for one segment at a time.
+/// A scheduler. It is asked for one segment at a time, or one [burst](Self::burst).
 pub trait Scheduler: Send + fmt::Debug {
     /// Whether it assigns data that were sent before, and so wants to be asked without new data.
     fn repeats(&self) -> bool {
         false
+    }
+
+    /// Bytes it hands to a subflow at once, ahead of the subflow's window; none if it assigns a
+    /// segment when that may leave. If some, the candidates are all usable subflows, with room or
+    /// not, and `unsent` is what it would hand out.
+    fn burst(&self) -> Option<u64> {
+        None
     }
 
     /// The subflow to use next of `candidates` (in order of identifier), or none to wait. `sent_to`
@@ -191,6 +209,67 @@ impl Scheduler for Redundant {
     }
 }
 
+/// Bytes handed out at once (Linux `MPTCP_SEND_BURST_SIZE`: 64 KiB less room for headers).
+const LINGER_BURST: u64 = 65_428;
+/// A subflow is given nothing while it holds so many congestion windows: Linux lets a send buffer
+/// grow to memory for two windows (`tcp_sndbuf_expand`), counting 4352 bytes for each segment of some
+/// 1448, but data handed over in bursts take little more memory than they are long.
+const LINGER_WINDOWS: u64 = 6;
+
+/// The Linux kernel's default scheduler (net/mptcp, since 5.17), in its terms: the linger time of a
+/// subflow is what it has queued, unacknowledged bytes included, over its pacing rate, averaged by
+/// the bytes it held and was given. Ties go to the earliest subflow. If the chosen one has its send
+/// buffer full, the data wait although another may have room.
+#[derive(Debug, Default)]
+struct Linger {
+    /// Averaged pacing rates, in bytes a second.
+    rates: Vec<(SubflowId, u64)>,
+}
+
+impl Linger {
+    fn rate(&self, c: &Candidate) -> Option<u64> {
+        let known = self.rates.iter().find(|r| r.0 == c.id).map(|r| r.1);
+        known.or(c.pacing_rate)
+    }
+
+    fn average(&mut self, c: &Candidate, burst: u64) {
+        let (Some(before), Some(now)) = (self.rate(c), c.pacing_rate) else {
+            return;
+        };
+        let sum = u128::from(before) * u128::from(c.queued) + u128::from(now) * u128::from(burst);
+        let average = (sum / u128::from((c.queued + burst).max(1))) as u64;
+        self.rates.retain(|r| r.0 != c.id);
+        self.rates.push((c.id, average.max(1)));
+    }
+}
+
+impl Scheduler for Linger {
+    fn burst(&self) -> Option<u64> {
+        Some(LINGER_BURST)
+    }
+
+    fn pick(
+        &mut self,
+        candidates: &[Candidate],
+        _acked: u64,
+        _sent: u64,
+        unsent: u64,
+    ) -> Option<Assignment> {
+        // Nanoseconds, so that short queues on fast paths differ.
+        let linger = |c: &&Candidate| {
+            let queued = u128::from(c.queued) * 1_000_000_000;
+            self.rate(c)
+                .map_or(u128::MAX, |rate| queued / u128::from(rate.max(1)))
+        };
+        let best = *candidates.iter().min_by_key(linger)?;
+        if unsent == 0 || best.queued >= LINGER_WINDOWS * best.cwnd {
+            return None;
+        }
+        self.average(&best, unsent.min(LINGER_BURST));
+        new_data(best.id)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -200,7 +279,34 @@ mod tests {
             id,
             srtt: rtt_us.map(Duration::from_micros),
             carried_to,
+            queued: 0,
+            cwnd: 14_480,
+            pacing_rate: rtt_us.map(|us| 2 * 14_480_000_000 / (us * 1000)),
         }
+    }
+
+    #[test]
+    fn linger_time_is_queue_over_rate_and_ties_go_to_the_first() {
+        let mut s = SchedulerKind::Linger.build();
+        let mut list = [candidate(3, Some(300), 0), candidate(1, Some(200), 0)];
+        assert_eq!(s.pick(&list, 0, 0, 1), new_data(3), "a tie");
+        list[0].queued = 65_428;
+        assert_eq!(s.pick(&list, 0, 0, 1), new_data(1));
+        list[1].queued = 65_428;
+        assert_eq!(
+            s.pick(&list, 0, 0, 1),
+            new_data(1),
+            "the faster drains it sooner"
+        );
+        list[1].queued = 6 * 14_480;
+        assert_eq!(
+            s.pick(&list, 0, 0, 1),
+            None,
+            "its buffer is full, the other's is not"
+        );
+        list[1].queued = 4 * 65_428;
+        assert_eq!(s.pick(&list, 0, 0, 1), new_data(3));
+        assert_eq!(s.pick(&list, 0, 0, 0), None);
     }
 
     #[test]

@@ -116,11 +116,14 @@ impl Connection {
     /// A tail loss probe: new data if there are any, else the last segment again (RFC 8985, section
     /// 7.3). It leaves whatever the window says.
     fn on_probe(&mut self, now: Instant, i: usize) {
-        let mss = self.subflows[i].tx.mss;
+        let (id, mss) = (self.subflows[i].id, self.subflows[i].tx.mss);
+        let waiting = self.assigned.bytes(id).min(mss);
         let len = mss.min(self.send.unsent_bytes()).min(self.send.window());
-        let fresh = len > 0 && self.subflows[i].is_usable();
+        let fresh = (waiting > 0 || len > 0) && self.subflows[i].is_usable();
         let seg = if fresh {
-            let (offset, payload) = self.send.take(len as usize, mss as usize);
+            let assigned = self.assigned.take(id, mss);
+            let (offset, payload) =
+                assigned.unwrap_or_else(|| self.send.take(len as usize, mss as usize));
             Some(self.send_on(now, i, offset, payload, Purpose::PROBE))
         } else {
             self.subflows[i]
@@ -183,7 +186,10 @@ impl Connection {
             self.data_fin_due = true;
         } else if self.send.una < self.send.nxt {
             self.data_timer_tries += 1;
-            self.reinject_oldest();
+            // Linux: where no subflow is idle, the timer is only set again.
+            if !self.reinjects_when_idle() || self.idle_subflow(None).is_some() {
+                self.reinject_oldest();
+            }
         }
     }
 
@@ -240,17 +246,26 @@ impl Connection {
             }
             return;
         }
-        let always = self
-            .config
-            .multipath
-            .as_ref()
-            .is_some_and(|m| m.connection_timer);
+        let always = self.reinjects_when_idle();
         let orphaned =
             self.subflows.iter().all(|s| s.tx.board.is_empty()) && self.reinjections.is_empty();
-        if self.data_timer_at.is_none() && (always || orphaned) {
+        if self.data_timer_at.is_none() && always {
+            self.data_timer_at = Some(now + self.kernel_timeout());
+        } else if self.data_timer_at.is_none() && orphaned {
             self.data_timer_at =
                 Some(now + self.backed_off(self.slowest_rto(), self.data_timer_tries));
         }
+    }
+
+    /// The Linux kernel's connection-level timeout: the longest retransmission timeout of those
+    /// subflows that wait for one and have not timed out yet, else the least timeout; no back-off.
+    fn kernel_timeout(&self) -> Duration {
+        let waiting = self
+            .subflows
+            .iter()
+            .filter(|s| !s.tx.board.is_empty() && s.tx.consecutive_timeouts == 0);
+        let longest = waiting.map(|s| s.tx.rtt.rto()).max();
+        longest.unwrap_or(self.config.tcp.min_rto)
     }
 
     /// `rto` doubled `tries` times, within the ceiling of the retransmission timeout.

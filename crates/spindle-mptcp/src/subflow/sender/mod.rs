@@ -281,6 +281,12 @@ impl Sender {
         }
     }
 
+    /// The rate at which pacing would let segments leave, in bytes a second, paced or not; none
+    /// before the first measured round trip.
+    pub(crate) fn pacing_rate(&self) -> Option<u64> {
+        self.pacing().bytes_per_second()
+    }
+
     /// Whether new data should rather go elsewhere: unrepaired losses after a timeout.
     pub(crate) fn in_loss(&self) -> bool {
         matches!(self.phase, Phase::Loss { .. }) && !self.frto.holds_repeats()

@@ -32,19 +32,24 @@ pub(super) struct PacingInput {
 }
 
 impl PacingInput {
-    /// Bytes a second, and how many of them may leave at once; none where pacing does not apply.
-    fn rate(&self) -> Option<(u64, u64)> {
+    /// Bytes a second, once there is a round-trip time.
+    pub(super) fn bytes_per_second(&self) -> Option<u64> {
         let srtt = self.srtt.filter(|s| !s.is_zero())?.as_nanos();
-        if self.sent < UNPACED_SEGMENTS {
-            return None;
-        }
         let percent = if self.cwnd < self.ssthresh / 2 {
             SLOW_START_PERCENT
         } else {
             AVOIDANCE_PERCENT
         };
         let scaled = u128::from(self.cwnd) * u128::from(percent) * 10_000_000;
-        let rate = ((scaled / u128::from(srtt)) as u64).max(1);
+        Some(((scaled / u128::from(srtt)) as u64).max(1))
+    }
+
+    /// Bytes a second, and how many of them may leave at once; none where pacing does not apply.
+    fn rate(&self) -> Option<(u64, u64)> {
+        let rate = self.bytes_per_second()?;
+        if self.sent < UNPACED_SEGMENTS {
+            return None;
+        }
         let per_quantum =
             (u128::from(rate) * u128::from(QUANTUM.as_nanos()) / 1_000_000_000) as u64;
         let least = LEAST_SEGMENTS * self.mss;

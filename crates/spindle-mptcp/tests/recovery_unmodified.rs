@@ -1,0 +1,182 @@
+//! Proactive recovery towards a receiver that nobody modified: it holds back what is out of order in
+//! its subflow, so that a copy of the hole alone frees nothing.
+//!
+//! Two subflows; the client writes six packets, three on each, and loses the first of those on the
+//! second subflow together with every own retransmission of it.
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use spindle_mptcp::scheduler::SchedulerKind;
+use spindle_mptcp::{
+    Config, Event, InitialWindow, SendKind, TraceKind, for_unmodified_receivers, preset,
+};
+use spindle_units::Duration;
+use spindle_wire::Payload;
+use support::{CLIENT as SENDER, Net, Path, SERVER as RECEIVER, endpoint};
+
+/// Payload bytes of a full segment: an MSS of 1032 less 12 for timestamps and 20 for the DSS.
+const PACKET: u32 = 1000;
+const PACKETS: u32 = 6;
+
+fn of(name: &str) -> Config {
+    let mut c = preset(name).expect("a preset").config;
+    c.tcp.mss = PACKET + 32;
+    c.tcp.initial_window = InitialWindow::PerSubflow(3);
+    c.tcp.min_rto = Duration::from_millis(50);
+    if let Some(m) = &mut c.multipath {
+        m.scheduler = SchedulerKind::RoundRobin;
+    }
+    c
+}
+
+/// A receiver that was not modified.
+fn held(mut c: Config) -> Config {
+    if let Some(m) = &mut c.multipath {
+        m.early_dsn_delivery = false;
+    }
+    c
+}
+
+#[derive(Debug)]
+struct Outcome {
+    /// Microseconds from the write to the last byte read.
+    done: u64,
+    /// Copies made before that: on which subflow, of which subflow, which packet (1 is the first).
+    copies: Vec<(u8, u8, u64)>,
+    timeouts: usize,
+    useful: u64,
+}
+
+fn run(sending: Config, receiving: Config) -> Outcome {
+    let path = Path::clean(Duration::from_micros(500));
+    let mut net = Net::new(1, vec![path.clone(), path]);
+    let mut known: Vec<u16> = Vec::new();
+    net.route = Some(Box::new(move |seg| {
+        let port = seg.src.port.max(seg.dst.port);
+        known.iter().position(|p| *p == port).unwrap_or_else(|| {
+            known.push(port);
+            known.len() - 1
+        })
+    }));
+    let server = endpoint(2, 80);
+    net.stacks[RECEIVER]
+        .listen(server, Arc::new(receiving))
+        .expect("free");
+    let sender = net.stacks[SENDER]
+        .connect(net.now, endpoint(1, 0), server, Arc::new(sending))
+        .expect("connects");
+    let end = net.now + Duration::from_millis(20);
+    while net.events.len() < 2 && net.step(end) {}
+    let accepted = net.events.iter().find_map(|(_, _, e)| match e {
+        Event::Accepted { handle, .. } => Some(*handle),
+        _ => None,
+    });
+    let receiver = accepted.expect("accepted");
+    net.stacks[RECEIVER]
+        .send(net.now, receiver, Payload::Length(1))
+        .expect("sends");
+    while net.step(end) {}
+    let info = net.stacks[SENDER].info(sender).expect("there");
+    assert_eq!(info.subflows.len(), 2);
+    let lossy = info.subflows[1].local.port;
+
+    net.now = end;
+    let start = net.now;
+    let mut first = None;
+    net.hook = Some(Box::new(move |_, side, seg| {
+        let data = side == SENDER && seg.src.port == lossy && !seg.payload.is_empty();
+        let hit = data && *first.get_or_insert(seg.seq) == seg.seq;
+        !hit
+    }));
+    net.stacks[SENDER].set_trace(sender, true);
+    let all = u64::from(PACKETS * PACKET);
+    let written = net.stacks[SENDER].send(net.now, sender, Payload::Length(PACKETS * PACKET));
+    assert_eq!(written, Ok(all as usize));
+    let (mut left, mut done) = (all, None);
+    while done.is_none() && net.step(start + Duration::from_secs(2)) {
+        while let Ok(Some(p)) = net.stacks[RECEIVER].recv(net.now, receiver, usize::MAX) {
+            left -= p.len() as u64;
+        }
+        if left == 0 {
+            done = Some(net.now.since(start).as_micros());
+        }
+    }
+    // The acknowledgement that tells the sender.
+    let later = net.now + Duration::from_millis(2);
+    while net.step(later) {}
+    let totals = net.stacks[SENDER].totals(sender).expect("there");
+    let (mut copies, mut timeouts) = (Vec::new(), 0);
+    for e in net.stacks[SENDER].take_trace(sender) {
+        match e.kind {
+            TraceKind::Sent {
+                kind: SendKind::Recovery,
+                offset,
+                copy_of,
+                ..
+            } => copies.push((
+                e.subflow,
+                copy_of.expect("a copy"),
+                1 + offset / u64::from(PACKET),
+            )),
+            TraceKind::Timeout => timeouts += 1,
+            _ => {}
+        }
+    }
+    Outcome {
+        done: done.unwrap_or(u64::MAX),
+        copies,
+        timeouts,
+        useful: totals.recoveries_useful,
+    }
+}
+
+#[test]
+fn the_hole_goes_first_and_then_what_was_sacked_behind_it() {
+    let r = run(of("fuso-unmodified-2"), held(of("fuso-2")));
+    assert!(r.done < 4000, "{r:?}");
+    assert_eq!(r.timeouts, 0, "{r:?}");
+    // The round robin put the packets 2, 4 and 6 on the second subflow.
+    let of_the_second: Vec<_> = r.copies.iter().filter(|c| c.1 == 1).collect();
+    assert_eq!(of_the_second, [&(0, 1, 2), &(0, 1, 4), &(0, 1, 6)], "{r:?}");
+    assert!(r.useful >= 3, "{r:?}");
+}
+
+#[test]
+fn the_hole_alone_frees_nothing() {
+    let r = run(of("fuso-2"), held(of("fuso-2")));
+    assert_eq!(r.done, u64::MAX, "{r:?}");
+}
+
+#[test]
+fn a_modified_receiver_needs_the_hole_only() {
+    let r = run(of("fuso-2"), of("fuso-2"));
+    assert!(r.done < 4000, "{r:?}");
+}
+
+#[test]
+fn nothing_is_copied_twice_and_nothing_on_its_own_subflow() {
+    let r = run(of("fuso-unmodified-2"), held(of("fuso-2")));
+    let mut times: BTreeMap<u64, usize> = BTreeMap::new();
+    for (on, of, packet) in &r.copies {
+        assert_ne!(on, of, "{r:?}");
+        *times.entry(*packet).or_default() += 1;
+    }
+    assert!(times.values().all(|n| *n == 1), "{r:?}");
+}
+
+#[test]
+fn the_transform_changes_the_senders_recovery_alone() {
+    let changed = for_unmodified_receivers(of("fuso-2"));
+    let r = run(changed.clone(), held(of("fuso-2")));
+    assert!(r.done < 4000, "{r:?}");
+    let m = changed.multipath.expect("multipath");
+    assert!(m.early_dsn_delivery, "its own receiver stays modified");
+    // Where there is no recovery it has nothing to change.
+    for name in ["tcp", "mptcp", "mptcp-linux", "proactive"] {
+        let (before, after) = (of(name), for_unmodified_receivers(of(name)));
+        assert_eq!(format!("{before:?}"), format!("{after:?}"));
+    }
+}
