@@ -12,7 +12,7 @@ use tokio::net::{TcpListener as KernelListener, TcpStream as KernelStream};
 use tokio::time::timeout;
 
 use crate::error::NetError;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, Refused};
 use crate::relay::{self, Inside};
 use crate::service::{self, Lifecycle, Stage, Summary};
 use crate::socket::{Network, TcpStream};
@@ -155,6 +155,9 @@ async fn serve_one(shared: Arc<Shared>, (mut program, peer): Program) {
         Ok(opened) => opened,
         Err(e) => {
             tracing::warn!(%peer, error = %e, "refused");
+            if let Some(m) = &shared.options.metrics {
+                m.refused(Refused::Unreachable);
+            }
             if !shared.options.socks5 {
                 relay::reset(&program);
             }
@@ -165,6 +168,9 @@ async fn serve_one(shared: Arc<Shared>, (mut program, peer): Program) {
     let handle = inside.handle();
     let idle = shared.options.idle_timeout;
     let report = relay::relay(inside, program, idle, &shared.lifecycle).await;
+    if let Some(m) = &shared.options.metrics {
+        m.ended(report.ended.counted());
+    }
     let info = handle.connection_info().await.ok();
     tracing::info!(
         connection = id,

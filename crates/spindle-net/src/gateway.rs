@@ -13,7 +13,7 @@ use tokio::net::TcpStream as KernelStream;
 use tokio::time::timeout;
 
 use crate::error::NetError;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, Refused};
 use crate::proxy_protocol;
 use crate::relay::{self, Inside};
 use crate::service::{self, Lifecycle, Stage, Summary};
@@ -167,12 +167,17 @@ async fn serve_one(shared: Arc<Shared>, stream: TcpStream) {
     let handle = stream.handle();
     let ready = tokio::select! {
         ready = open(&shared.options, stream) => ready,
-        () = shared.lifecycle.reached(Stage::Aborting) => Err(io::ErrorKind::Interrupted.into()),
+        () = shared.lifecycle.reached(Stage::Aborting) => {
+            Err((Refused::Unreachable, io::ErrorKind::Interrupted.into()))
+        }
     };
     let (inside, service) = match ready {
         Ok(both) => both,
-        Err(e) => {
+        Err((why, e)) => {
             handle.abort();
+            if let Some(m) = &shared.options.metrics {
+                m.refused(why);
+            }
             tracing::warn!(connection = id, %peer, %outside, error = %e, "refused");
             return;
         }
@@ -180,6 +185,9 @@ async fn serve_one(shared: Arc<Shared>, stream: TcpStream) {
     tracing::debug!(connection = id, %peer, %outside, "open");
     let idle = shared.options.idle_timeout;
     let report = relay::relay(inside, service, idle, &shared.lifecycle).await;
+    if let Some(m) = &shared.options.metrics {
+        m.ended(report.ended.counted());
+    }
     let info = handle.connection_info().await.ok();
     tracing::info!(
         connection = id,
@@ -205,17 +213,37 @@ fn late(what: &str) -> io::Error {
 }
 
 /// Makes both sides ready: TLS with the client, the connection to the service, its first bytes.
-async fn open(options: &GatewayOptions, stream: TcpStream) -> io::Result<(Inside, KernelStream)> {
-    let (source, destination) = (stream.outside_addr(), stream.local_addr());
-    let inside = match &options.tls {
-        None => Inside::Plain(stream),
-        Some(tls) => {
-            let handle = stream.handle();
-            let accepted = timeout(PATIENCE, tls.accept(stream)).await;
-            let tls = accepted.map_err(|_| late("TLS handshake"))??;
-            Inside::Wrapped(Box::new(tls), handle)
+async fn open(
+    options: &GatewayOptions,
+    stream: TcpStream,
+) -> Result<(Inside, KernelStream), (Refused, io::Error)> {
+    let ends = (stream.outside_addr(), stream.local_addr());
+    let inside = secured(options, stream).await;
+    let inside = inside.map_err(|e| (Refused::Tls, e))?;
+    match service(options, ends).await {
+        Ok(service) => Ok((inside, service)),
+        Err(e) => {
+            // Before it is dropped, which would close it in order.
+            inside.handle().abort();
+            Err((Refused::Unreachable, e))
         }
+    }
+}
+
+async fn secured(options: &GatewayOptions, stream: TcpStream) -> io::Result<Inside> {
+    let Some(tls) = &options.tls else {
+        return Ok(Inside::Plain(stream));
     };
+    let handle = stream.handle();
+    let accepted = timeout(PATIENCE, tls.accept(stream)).await;
+    let tls = accepted.map_err(|_| late("TLS handshake"))??;
+    Ok(Inside::Wrapped(Box::new(tls), handle))
+}
+
+async fn service(
+    options: &GatewayOptions,
+    (source, destination): (SocketAddr, SocketAddr),
+) -> io::Result<KernelStream> {
     let service = timeout(PATIENCE, KernelStream::connect(options.to)).await;
     let mut service = service
         .map_err(|_| late("service"))?
@@ -225,5 +253,5 @@ async fn open(options: &GatewayOptions, stream: TcpStream) -> io::Result<(Inside
         let header = proxy_protocol::header(source, destination);
         service.write_all(&header).await?;
     }
-    Ok((inside, service))
+    Ok(service)
 }

@@ -13,6 +13,7 @@ use spindle_mptcp::CloseReason;
 use tokio::io::{AsyncRead, AsyncWrite, Interest};
 use tokio::net::TcpStream as KernelStream;
 
+use crate::metrics;
 use crate::service::{Lifecycle, Stage};
 use crate::socket::{ConnectionHandle, TcpStream};
 use pump::{
@@ -80,6 +81,18 @@ impl fmt::Display for Ended {
             Self::Idle => "idle",
             Self::Aborted => "aborted",
         })
+    }
+}
+
+impl Ended {
+    /// As the metrics name it.
+    pub(crate) fn counted(self) -> metrics::Ended {
+        match self {
+            Self::Finished => metrics::Ended::Finished,
+            Self::PeerFailed => metrics::Ended::PeerFailed,
+            Self::OutsideFailed => metrics::Ended::LocalFailed,
+            Self::Idle | Self::Aborted => metrics::Ended::Expired,
+        }
     }
 }
 

@@ -1,0 +1,295 @@
+//! Gateway and connect with a network in memory between them: half closes, resets, refusals,
+//! limits, draining.
+
+use std::io::ErrorKind;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use spindle_mptcp::{PathManager, preset};
+use spindle_net::connect::{Connect, ConnectOptions};
+use spindle_net::gateway::{Gateway, GatewayOptions};
+use spindle_net::limits::Limits;
+use spindle_net::service::{Lifecycle, LinkKind, Summary, wire_config};
+use spindle_net::{NetError, Network, NetworkConfig, memory};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+/// Far beyond what any of these tests needs: it only turns a hang into a failure.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+struct World {
+    service: TcpListener,
+    /// Where programs connect.
+    port: SocketAddr,
+    gateway: (Lifecycle, JoinHandle<Result<Summary, NetError>>),
+    networks: (Network, Network),
+}
+
+fn here() -> SocketAddr {
+    "127.0.0.1:0".parse().expect("an address")
+}
+
+fn network(link: memory::MemoryLink, limits: &Limits) -> Network {
+    let config = NetworkConfig {
+        stack: limits.stack(Vec::new()),
+        name: "test".to_owned(),
+    };
+    Network::start(config, Box::new(link)).expect("a data path")
+}
+
+impl World {
+    async fn new(limits: Limits, drain: Duration) -> Self {
+        let service = TcpListener::bind(here()).await.expect("a service");
+        let to = service.local_addr().expect("its address");
+        let (a, b) = memory::pair(1 << 14);
+        let networks = (network(a, &Limits::default()), network(b, &limits));
+        let config = |paths| {
+            let base = preset("fuso").expect("a preset").config;
+            wire_config(base, LinkKind::Udp, &limits, paths).into()
+        };
+        let at: SocketAddr = "10.0.0.2:80".parse().expect("an address");
+        let mut options = GatewayOptions::new(vec![at], to, config(PathManager::Passive));
+        options.drain = drain;
+        let gateway = Gateway::bind(&networks.1, options).await.expect("bound");
+        let local: IpAddr = "10.0.0.1".parse().expect("an address");
+        let options = ConnectOptions {
+            listen: vec![here()],
+            via: Some(at),
+            socks5: false,
+            local: vec![local],
+            config: config(PathManager::Ports(2)),
+            metrics: None,
+            tls: None,
+            max_connections: 2000,
+            idle_timeout: None,
+            drain,
+        };
+        let connect = Connect::bind(&networks.0, options).await.expect("bound");
+        let port = connect.addresses()[0];
+        tokio::spawn(connect.serve());
+        let lifecycle = gateway.lifecycle();
+        Self {
+            service,
+            port,
+            gateway: (lifecycle, tokio::spawn(gateway.serve())),
+            networks,
+        }
+    }
+
+    async fn usual() -> Self {
+        Self::new(Limits::default(), PATIENCE).await
+    }
+
+    /// A program's connection and the service's end of it.
+    async fn joined(&self) -> (TcpStream, TcpStream) {
+        let program = TcpStream::connect(self.port).await.expect("a connection");
+        let (service, _) = self.service.accept().await.expect("a connection");
+        (program, service)
+    }
+
+    async fn end(self) {
+        self.networks.0.shutdown().await;
+        self.networks.1.shutdown().await;
+    }
+}
+
+fn reset(stream: TcpStream) {
+    let linger = socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO));
+    linger.expect("linger");
+}
+
+async fn in_time<T>(what: impl Future<Output = T>) -> T {
+    timeout(PATIENCE, what).await.expect("it takes too long")
+}
+
+fn pattern(len: usize) -> Vec<u8> {
+    (0..len).map(|i| (i * 7 % 251) as u8).collect()
+}
+
+#[tokio::test]
+async fn a_half_close_passes_and_the_other_direction_goes_on() {
+    in_time(async {
+        let w = World::usual().await;
+        let (mut program, mut service) = w.joined().await;
+        let data = pattern(3_000_000);
+        let sent = data.clone();
+        let up = tokio::spawn(async move {
+            program.write_all(&sent).await.expect("room");
+            program.shutdown().await.expect("shut down");
+            let mut back = Vec::new();
+            program.read_to_end(&mut back).await.expect("the answer");
+            back
+        });
+        let mut got = Vec::new();
+        service.read_to_end(&mut got).await.expect("the upload");
+        assert!(got == data);
+        service.write_all(&got).await.expect("room");
+        drop(service);
+        assert!(up.await.expect("the program") == data);
+        w.end().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn resets_pass_in_both_directions() {
+    in_time(async {
+        let w = World::usual().await;
+        let (program, mut service) = w.joined().await;
+        reset(program);
+        let error = service.read_u8().await.expect_err("a reset");
+        assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+        let (mut program, mut service) = w.joined().await;
+        service.write_all(b"the last words").await.expect("room");
+        let mut words = [0; 14];
+        program.read_exact(&mut words).await.expect("the words");
+        reset(service);
+        let error = program.read_u8().await.expect_err("a reset");
+        assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+        w.end().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_reset_finds_a_relay_that_reads_neither_side() {
+    in_time(async {
+        let w = World::usual().await;
+        // The program has ended its direction: nobody reads it any more.
+        let (mut program, mut service) = w.joined().await;
+        program.shutdown().await.expect("shut down");
+        let mut end = Vec::new();
+        service.read_to_end(&mut end).await.expect("the end");
+        reset(program);
+        let error = loop {
+            match service.write_all(&[0; 1000]).await {
+                Ok(()) => tokio::time::sleep(Duration::from_millis(20)).await,
+                Err(e) => break e,
+            }
+        };
+        let kinds = [ErrorKind::ConnectionReset, ErrorKind::BrokenPipe];
+        assert!(kinds.contains(&error.kind()), "{error}");
+        w.end().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_service_that_refuses_becomes_a_reset() {
+    in_time(async {
+        let mut w = World::usual().await;
+        // The service is gone: another listener takes its place in the struct, not at its port.
+        w.service = TcpListener::bind(here()).await.expect("another");
+        let mut program = TcpStream::connect(w.port).await.expect("a connection");
+        let error = program.read_u8().await.expect_err("a reset");
+        assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+        w.end().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn connections_beyond_the_limit_are_reset_and_the_others_go_on() {
+    in_time(async {
+        let limits = Limits {
+            max_connections: 2,
+            ..Limits::default()
+        };
+        let w = World::new(limits, PATIENCE).await;
+        let (mut first, mut service) = w.joined().await;
+        let _second = w.joined().await;
+        let mut third = TcpStream::connect(w.port).await.expect("a connection");
+        let error = third.read_u8().await.expect_err("a reset");
+        assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+        first.write_all(b"still there").await.expect("room");
+        let mut words = [0; 11];
+        service.read_exact(&mut words).await.expect("the words");
+        w.end().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn draining_finishes_what_is_open_and_takes_nothing_new() {
+    in_time(async {
+        let w = World::usual().await;
+        let (mut program, mut service) = w.joined().await;
+        w.gateway.0.advance();
+        let mut late = TcpStream::connect(w.port).await.expect("a connection");
+        let error = late.read_u8().await.expect_err("a reset");
+        assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+        service.write_all(&pattern(500_000)).await.expect("room");
+        drop(service);
+        let mut got = Vec::new();
+        program.read_to_end(&mut got).await.expect("the response");
+        assert!(got == pattern(500_000));
+        drop(program);
+        let summary = w.gateway.1.await.expect("a task").expect("a run");
+        assert_eq!((summary.connections, summary.aborted), (1, 0));
+        w.networks.0.shutdown().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn draining_that_takes_too_long_and_a_second_signal_reset_what_is_open() {
+    in_time(async {
+        for (drain, signals) in [(Duration::from_millis(50), 1), (PATIENCE, 2)] {
+            let w = World::new(Limits::default(), drain).await;
+            let (mut program, mut service) = w.joined().await;
+            for _ in 0..signals {
+                w.gateway.0.advance();
+            }
+            for end in [&mut program, &mut service] {
+                let error = end.read_u8().await.expect_err("a reset");
+                assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+            }
+            let summary = w.gateway.1.await.expect("a task").expect("a run");
+            assert_eq!(summary.aborted, 1);
+            w.networks.0.shutdown().await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_thousand_connections_at_once() {
+    const BYTES: usize = 64_000;
+    const MANY: usize = 1000;
+    in_time(async {
+        let w = World::usual().await;
+        let mut pairs = Vec::new();
+        for _ in 0..MANY {
+            pairs.push(w.joined().await);
+        }
+        let data = std::sync::Arc::new(pattern(BYTES));
+        let mut tasks = tokio::task::JoinSet::new();
+        for (mut program, mut service) in pairs {
+            let expected = data.clone();
+            tasks.spawn(async move {
+                let up = async {
+                    program.write_all(&expected).await.expect("room");
+                    program.shutdown().await.expect("shut down");
+                };
+                let echo = async {
+                    let mut got = Vec::new();
+                    service.read_to_end(&mut got).await.expect("the upload");
+                    assert!(got == *expected);
+                    service.write_all(&got).await.expect("room");
+                    service.shutdown().await.expect("shut down");
+                };
+                tokio::join!(up, echo);
+                let mut back = Vec::new();
+                program.read_to_end(&mut back).await.expect("the echo");
+                assert!(back == *expected);
+            });
+        }
+        while let Some(done) = tasks.join_next().await {
+            done.expect("a connection");
+        }
+        w.end().await;
+    })
+    .await;
+}
