@@ -340,12 +340,20 @@ fn explain_and_list_say_what_there_is() {
 fn a_slow_flow_is_found_and_followed() {
     let dir = tempfile::tempdir().unwrap();
     let common = ["trace", "compare", "--transport", "mptcp", "--flows", "300"];
-    let list = spindle(&[&common[..], &["--slowest", "3"]].concat(), dir.path());
+    let list = spindle(&[&common[..], &["--slowest", "10"]].concat(), dir.path());
     let list = text(&list.stdout);
-    assert_eq!(list.lines().count(), 5, "{list}");
-    let slowest = list.lines().nth(2).unwrap();
-    let flow = slowest.split_whitespace().next().unwrap();
-    let one = spindle(&[&common[..], &["--flow", flow]].concat(), dir.path());
+    assert_eq!(list.lines().count(), 12, "{list}");
+    let columns = |line: &str| -> Vec<f64> {
+        line.split_whitespace()
+            .map(|w| w.parse().unwrap())
+            .collect()
+    };
+    let flows: Vec<Vec<f64>> = list.lines().skip(2).map(columns).collect();
+    assert!(flows.windows(2).all(|w| w[0][2] >= w[1][2]), "{list}");
+    // Flow, bytes, time, losses, timeouts: one that lost response data and waited for the timer.
+    let waited = flows.iter().find(|f| f[3] > 0.0 && f[4] > 0.0);
+    let flow = waited.unwrap_or_else(|| panic!("{list}"))[0].to_string();
+    let one = spindle(&[&common[..], &["--flow", &flow]].concat(), dir.path());
     let one = text(&one.stdout);
     assert!(
         one.contains("TIMEOUT at") && one.contains("LOST on"),
