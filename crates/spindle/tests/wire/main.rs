@@ -2,6 +2,7 @@
 //!
 //! `SPINDLE_WIRE=full` runs everything at full size.
 
+mod death;
 mod kernel;
 mod programs;
 mod service;

@@ -1,0 +1,153 @@
+//! One of two paths goes black and comes back while a transfer runs.
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, TcpStream};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::service::{connect, serve};
+use crate::spindle::{Running, program};
+use crate::two_hosts::{Hosts, on_path, run, within};
+
+/// No stall may last longer.
+const STALL: Duration = Duration::from_millis(500);
+/// After its return the path must carry data within this time.
+const RETURN: Duration = Duration::from_secs(5);
+/// The path goes black this long after the start.
+const BLACK_AT: Duration = Duration::from_secs(1);
+
+/// How long it stays black.
+fn black_for() -> Duration {
+    Duration::from_secs(if crate::full() { 10 } else { 3 })
+}
+
+/// Bytes of the transfer: at 2 x 100 Mbit/s enough to see the path at work again.
+fn size() -> u64 {
+    if crate::full() {
+        300_000_000
+    } else {
+        150_000_000
+    }
+}
+
+/// Reads a download to its end; the longest time without any data, and how many came.
+fn longest_stall(mut stream: &TcpStream) -> (Duration, u64) {
+    let mut head = vec![b'd'];
+    head.extend_from_slice(&size().to_be_bytes());
+    stream.write_all(&head).expect("the request");
+    let (mut block, mut total) = (vec![0; 256 << 10], 0);
+    let (mut longest, mut last) = (Duration::ZERO, None::<Instant>);
+    loop {
+        let n = stream.read(&mut block).expect("data");
+        if n == 0 {
+            return (longest, total);
+        }
+        let now = Instant::now();
+        longest = longest.max(last.map_or(Duration::ZERO, |t| now - t));
+        last = Some(now);
+        total += n as u64;
+    }
+}
+
+/// Bytes that have left on path 2 towards the client.
+fn sent_on_path_2() -> u64 {
+    let table = std::fs::read_to_string("/proc/net/dev").expect("the devices");
+    let line = table
+        .lines()
+        .find_map(|l| l.trim().strip_prefix("s2:"))
+        .expect("the device");
+    // Eight numbers for what came in, then the bytes that went out.
+    let out = line.split_whitespace().nth(8).expect("a column");
+    out.parse().expect("a number")
+}
+
+/// Path 2 takes everything and delivers nothing.
+fn black() {
+    for (hook, side) in [("prerouting", "iifname"), ("postrouting", "oifname")] {
+        run(&format!(
+            "printf 'add table inet black\\nadd chain inet black {hook} {{ type filter hook {hook} priority -300; }}\\n\
+             add rule inet black {hook} {side} s2 drop\\n' | nft -f -"
+        ));
+    }
+}
+
+/// The path dies and returns during the download of `client`; what was seen of it.
+fn outage(hosts: &Hosts, open: impl Fn() -> TcpStream + Sync) {
+    std::thread::scope(|scope| {
+        let reading = scope.spawn(|| hosts.at_client(|| longest_stall(&open())));
+        std::thread::sleep(BLACK_AT);
+        assert!(sent_on_path_2() > 0, "both paths are in use at first");
+        black();
+        std::thread::sleep(black_for());
+        run("nft delete table inet black");
+        let (back, before) = (Instant::now(), sent_on_path_2());
+        // Retransmissions of what was lost meanwhile are no sign; a megabyte is.
+        while sent_on_path_2() < before + 1_000_000 {
+            assert!(
+                back.elapsed() < RETURN,
+                "not used again: {before} B sent on it"
+            );
+            assert!(
+                !reading.is_finished(),
+                "over before the path was used again"
+            );
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        eprintln!("used again {:?} after its return", back.elapsed());
+        let (stall, total) = reading.join().expect("the download");
+        eprintln!("longest stall {stall:?}");
+        assert_eq!(total, size() + 32, "with the digest behind it");
+        assert!(stall <= STALL, "a stall of {stall:?}");
+    });
+}
+
+fn gateway(transport: &str) -> Running {
+    let mut command = Command::new(program());
+    command.args(["gateway", "--tun", "spin0", "--transport", transport]);
+    command.args(["--listen", "10.9.0.1:8080", "--to", "127.0.0.1:9000"]);
+    Running::start(command, "gateway")
+}
+
+#[test]
+fn a_kernel_client_hardly_notices_a_path_that_dies_and_returns() {
+    within(
+        "death::a_kernel_client_hardly_notices_a_path_that_dies_and_returns",
+        240,
+        |hosts| {
+            hosts.client_endpoint();
+            hosts.limit("100mbit");
+            serve("127.0.0.1:9000".parse().expect("an address"), false);
+            let gateway_addr: IpAddr = "10.9.0.1".parse().expect("an address");
+            for transport in ["fuso", "mptcp"] {
+                let _gateway = gateway(transport);
+                outage(hosts, || {
+                    connect(on_path(false, 1, 2), (gateway_addr, 8080).into(), true)
+                });
+            }
+        },
+    );
+}
+
+#[test]
+fn connect_hardly_notices_a_path_that_dies_and_returns() {
+    within(
+        "death::connect_hardly_notices_a_path_that_dies_and_returns",
+        240,
+        |hosts| {
+            hosts.limit("100mbit");
+            serve("127.0.0.1:9000".parse().expect("an address"), false);
+            hosts.client("ip route add 10.1.1.1 via 10.1.2.1 dev c2 table 102");
+            let mut command = Command::new(program());
+            command.args(["gateway", "--udp", "--insecure", "--transport", "fuso"]);
+            command.args(["--listen", "10.1.1.1:4430", "--to", "127.0.0.1:9000"]);
+            let _gateway = Running::start(command, "gateway");
+            let mut command =
+                hosts.client_command(&[program(), "connect", "--udp", "--transport", "fuso"]);
+            command.args(["--listen", "127.0.0.1:7000", "--via", "10.1.1.1:4430"]);
+            command.args(["--local", "10.1.1.2", "--local", "10.1.2.2"]);
+            let _near = Running::start(command, "connect");
+            let near: IpAddr = "127.0.0.1".parse().expect("an address");
+            outage(hosts, || connect(near, (near, 7000).into(), false));
+        },
+    );
+}
