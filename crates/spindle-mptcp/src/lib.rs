@@ -14,7 +14,7 @@ pub mod stage;
 mod subflow;
 
 pub use config::{
-    Config, EcnMode, InitialWindow, Keepalive, LossConfig, MultipathConfig, PathManager,
+    Config, EcnMode, Flight, InitialWindow, Keepalive, LossConfig, MultipathConfig, PathManager,
     TailLossProbe, TcpConfig,
 };
 pub use connection::info::{ConnectionInfo, DataCounters, SubflowInfo};

@@ -8,6 +8,7 @@ use spindle_wire::{Payload, Segment};
 
 use super::Connection;
 use super::output::Purpose;
+use super::reinjection::FRAGMENT;
 use super::scheduler::Candidate;
 use crate::subflow::SubflowId;
 
@@ -55,11 +56,40 @@ impl Assigned {
         Some((offset, payload.slice(0, cut)))
     }
 
-    /// Everything that waits on subflow `id`.
-    pub(super) fn take_all(&mut self, id: SubflowId) -> Pieces {
-        let at = self.queues.iter().position(|q| q.0 == id);
-        at.map(|at| self.queues.swap_remove(at).1)
-            .unwrap_or_default()
+    /// Bytes waiting in all.
+    pub(super) fn total(&self) -> u64 {
+        let pieces = self.queues.iter().flat_map(|q| &q.1);
+        pieces.map(|p| p.1.len() as u64).sum()
+    }
+
+    /// The lowest offset that waits.
+    fn first_offset(&self) -> Option<u64> {
+        let pieces = self.queues.iter().flat_map(|q| &q.1);
+        pieces.map(|p| p.0).min()
+    }
+
+    /// The subflow on which the data at `offset` wait next.
+    fn holder(&self, offset: u64) -> Option<SubflowId> {
+        let next = |q: &Pieces| q.front().is_some_and(|p| p.0 == offset);
+        self.queues.iter().find(|q| next(&q.1)).map(|q| q.0)
+    }
+
+    /// Moves what waits on subflows of which `stays` does not hold to subflow `to`.
+    fn move_to(&mut self, to: SubflowId, stays: impl Fn(SubflowId) -> bool) {
+        let mut moved = Pieces::new();
+        self.queues.retain_mut(|q| {
+            let keep = q.0 == to || stays(q.0);
+            if !keep {
+                moved.append(&mut q.1);
+            }
+            keep
+        });
+        for (offset, payload) in moved {
+            self.push(to, offset, payload);
+        }
+        if let Some(q) = self.queues.iter_mut().find(|q| q.0 == to) {
+            q.1.make_contiguous().sort_by_key(|p| p.0);
+        }
     }
 }
 
@@ -80,14 +110,35 @@ impl Connection {
         }
     }
 
+    /// The lowest offset that was never sent: no acknowledgement can be beyond it.
+    pub(super) fn sent_to(&self) -> u64 {
+        self.assigned.first_offset().unwrap_or(self.send.nxt)
+    }
+
+    /// If the oldest data still wait on a subflow, a fragment of them goes to an idle one. Returns
+    /// whether they waited.
+    pub(super) fn hand_over_oldest(&mut self) -> bool {
+        let Some(holder) = self.assigned.holder(self.send.una) else {
+            return false;
+        };
+        if let Some(i) = self.idle_subflow(Some(holder)) {
+            let to = self.subflows[i].id;
+            if let Some((offset, payload)) = self.assigned.take(holder, FRAGMENT) {
+                self.assigned.push(to, offset, payload);
+            }
+        }
+        true
+    }
+
     fn send_assigned(&mut self, now: Instant) -> Option<(SubflowId, Segment)> {
+        // What a subflow did not send before it was lost or closed goes to another.
+        let subflows = &self.subflows;
+        let usable = |id| subflows.iter().any(|s| s.id == id && s.is_usable());
+        let to = subflows.iter().find(|s| s.is_usable())?.id;
+        self.assigned.move_to(to, usable);
         for i in 0..self.subflows.len() {
             let id = self.subflows[i].id;
-            if self.assigned.bytes(id) == 0 {
-                continue;
-            }
-            if !self.subflows[i].is_usable() {
-                self.reinject_assigned(id);
+            if self.assigned.bytes(id) == 0 || !self.subflows[i].is_usable() {
                 continue;
             }
             let most = self.most_new(i);
@@ -171,7 +222,15 @@ mod tests {
         assert_eq!(a.take(1, 60), Some((60, Payload::Length(40))));
         assert_eq!(a.take(1, 60), Some((200, Payload::Length(50))));
         assert_eq!(a.take(1, 60), None);
-        assert_eq!(a.take_all(2), [(100, Payload::Length(100))]);
+        a.push(3, 250, Payload::Length(10));
+        a.push(4, 50, Payload::Length(10));
+        a.move_to(3, |id| id == 2);
+        assert_eq!((a.total(), a.bytes(2), a.bytes(3)), (120, 100, 20));
+        assert_eq!((a.first_offset(), a.holder(50)), (Some(50), Some(3)));
+        assert_eq!(a.take(3, 60), Some((50, Payload::Length(10))), "by offset");
+        assert_eq!(a.take(3, 60), Some((250, Payload::Length(10))));
+        a.move_to(5, |_| false);
+        assert_eq!(a.take(5, 100), Some((100, Payload::Length(100))));
         assert!(a.is_empty());
     }
 }

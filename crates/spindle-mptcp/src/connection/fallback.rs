@@ -183,14 +183,14 @@ impl Connection {
     fn outstanding_in_one_piece(&self, i: usize) -> Option<u64> {
         let tx = &self.subflows[i].tx;
         let fin = u64::from(tx.board.back().is_some_and(|s| s.fin));
-        let delta = self.send.nxt.wrapping_sub(tx.nxt - fin);
+        let delta = self.sent_to().wrapping_sub(tx.nxt - fin);
         let one = tx
             .board
             .iter()
             .filter_map(|s| Some(s.map?.offset.wrapping_sub(s.start)))
             .all(|d| d == delta);
         let oldest = tx.board.front().and_then(|s| s.map);
-        let whole = oldest.map_or(self.send.nxt, |m| m.offset) <= self.send.una;
+        let whole = oldest.map_or(self.sent_to(), |m| m.offset) <= self.send.una;
         (one && whole && self.reinjections.is_empty()).then_some(delta)
     }
 

@@ -167,7 +167,7 @@ impl Connection {
             established: self.connected,
             closed: self.closed,
             written: self.send.written,
-            sent: self.send.nxt,
+            sent: self.send.nxt - self.assigned.total(),
             acknowledged: self.send.una,
             received: self.recv.next(),
             total: self.totals(),

@@ -200,7 +200,7 @@ impl Connection {
     pub(super) fn plain_progress(&mut self, i: usize) {
         let sf = &self.subflows[i];
         let oldest = sf.tx.board.front().and_then(|s| s.map);
-        let (acked, window) = (oldest.map_or(self.send.nxt, |m| m.offset), sf.send_window);
+        let (acked, window) = (oldest.map_or(self.sent_to(), |m| m.offset), sf.send_window);
         self.on_data_acked(acked);
         self.send.right_edge = self.send.una + window;
     }
@@ -292,7 +292,7 @@ impl Connection {
         if let Some(number) = dss.data_ack {
             let near = mp.dsn(self.send.una);
             let offset = expand(number, near).wrapping_sub(mp.dsn(0));
-            let last = self.send.nxt + u64::from(self.data_fin_sent);
+            let last = self.sent_to() + u64::from(self.data_fin_sent);
             if offset <= last {
                 self.on_data_ack(now, i, offset, seg);
             }

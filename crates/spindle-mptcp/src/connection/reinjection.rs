@@ -10,6 +10,10 @@ use super::Connection;
 use super::output::Purpose;
 use crate::subflow::SubflowId;
 
+/// Linux keeps what was written in fragments of a page allocation of 32 KiB and reinjects one at a
+/// time.
+pub(super) const FRAGMENT: u64 = 32 << 10;
+
 /// Data waiting to be reinjected.
 #[derive(Debug)]
 struct Reinjection {
@@ -70,20 +74,8 @@ impl Connection {
         }
     }
 
-    /// Queues what subflow `id` was given and never sent.
-    pub(super) fn reinject_assigned(&mut self, id: SubflowId) {
-        for (offset, payload) in self.assigned.take_all(id) {
-            self.reinjections.queue.push_back(Reinjection {
-                offset,
-                payload,
-                not_on: None,
-            });
-        }
-    }
-
     /// The same for data SACKed or not: the subflow is gone and nothing it holds will be delivered.
     pub(super) fn reinject_all_from(&mut self, i: usize) {
-        self.reinject_assigned(self.subflows[i].id);
         let una = self.send.una;
         let sf = &self.subflows[i];
         let lost: Vec<_> = sf
@@ -105,16 +97,32 @@ impl Connection {
         }
     }
 
-    /// Queues the oldest data the peer has not acknowledged at the data level.
+    /// Queues the oldest data the peer has not acknowledged at the data level: a segment, or a
+    /// fragment as the Linux kernel does.
     pub(super) fn reinject_oldest(&mut self) {
-        if let Some((offset, payload)) = self.send.sent_at(self.send.una)
-            && !self.reinjections.queue.iter().any(|r| r.offset == offset)
-        {
-            self.reinjections.queue.push_back(Reinjection {
-                offset,
-                payload,
-                not_on: None,
-            });
+        if self.hand_over_oldest() {
+            return;
+        }
+        let una = self.send.una;
+        let fragment = if self.reinjects_when_idle() {
+            FRAGMENT
+        } else {
+            1
+        };
+        let end = self.sent_to().min(una + fragment);
+        let mut at = una;
+        while at < end {
+            let Some((offset, payload)) = self.send.sent_at(at) else {
+                return;
+            };
+            at = offset + payload.len() as u64;
+            if !self.reinjections.queue.iter().any(|r| r.offset == offset) {
+                self.reinjections.queue.push_back(Reinjection {
+                    offset,
+                    payload,
+                    not_on: None,
+                });
+            }
         }
     }
 

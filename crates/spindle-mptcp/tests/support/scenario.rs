@@ -31,6 +31,7 @@ pub(crate) const NAMES: &[&str] = &[
     "fuso-1",
     "fuso-8",
     "mptcp-2",
+    "fuso-unmodified",
 ];
 
 /// A path; rates in per mille, times in microseconds.
@@ -187,7 +188,7 @@ fn multi() -> impl Strategy<Value = MultiSpec> {
     let option = || prop_oneof![2 => Just(None), 1 => any::<bool>().prop_map(Some)];
     (
         prop_oneof![4 => Just(0u8), 1 => 1u8..4],
-        prop_oneof![3 => Just(0u8), 1 => 1u8..3],
+        prop_oneof![3 => Just(0u8), 1 => 1u8..4],
         prop::bool::weighted(0.2),
         option(),
         option(),
