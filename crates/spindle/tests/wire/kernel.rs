@@ -111,6 +111,7 @@ fn a_kernel_client_uses_two_paths_through_the_gateway() {
                 std::env::temp_dir().join(format!("spindle-monitor-{}", std::process::id()));
             let file = std::fs::File::create(&events).expect("a file");
             let mut monitor = monitor.stdout(file).spawn().expect("ip mptcp monitor");
+            std::thread::sleep(Duration::from_millis(500));
             for v6 in [false, true] {
                 for down in [true, false] {
                     let (mut here, mut there) = (Vec::new(), Vec::new());
