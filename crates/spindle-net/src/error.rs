@@ -64,8 +64,10 @@ impl NetError {
                 io::ErrorKind::AddrInUse
             }
             Self::Stack(StackError::NoPorts(_)) => io::ErrorKind::AddrNotAvailable,
-            Self::Stack(StackError::TooManyConnections(_)) => io::ErrorKind::QuotaExceeded,
+            Self::Stack(StackError::NoMemory(_)) => io::ErrorKind::OutOfMemory,
             Self::Stack(StackError::NotConnected) | Self::Closed => io::ErrorKind::NotConnected,
+            // The rest are the stack's limits.
+            Self::Stack(_) => io::ErrorKind::QuotaExceeded,
             Self::Connection { reason, .. } => kind_of(*reason),
             Self::Families { .. } => io::ErrorKind::InvalidInput,
             Self::System { source, .. } => source.kind(),

@@ -141,6 +141,29 @@ fn a_kernel_mptcp_client_uses_two_paths() {
 }
 
 #[test]
+fn a_kernel_client_joins_before_it_sends_anything() {
+    const NAME: &str = "a_kernel_client_joins_before_it_sends_anything";
+    within(NAME, || {
+        if !kernel_mptcp(NAME) {
+            return;
+        }
+        ip("mptcp limits set subflow 4 add_addr_accepted 4");
+        ip("mptcp endpoint add 10.1.1.1 subflow");
+        let (link, _guard) = device(true);
+        run(async {
+            let network = network(link, &[]);
+            let mut listener = listen(&network, "10.7.0.1:80", "fuso").await;
+            let to = listener.local_addr();
+            let client = tokio::task::spawn_blocking(move || kernel_connect(to, true));
+            let (stream, _) = listener.accept().await.expect("a connection");
+            let _client = client.await.expect("the client");
+            stream.subflows_up(2).await.expect("two subflows");
+            network.shutdown().await;
+        });
+    });
+}
+
+#[test]
 fn every_byte_arrives_over_lossy_paths() {
     const NAME: &str = "every_byte_arrives_over_lossy_paths";
     const BYTES: usize = 1 << 20;
