@@ -76,16 +76,21 @@ async fn echo(stream: TcpStream) -> ConnectionInfo {
 async fn round_trip(network: &Network, at: &str, name: &str, multipath: bool) -> ConnectionInfo {
     let mut listener = listen(network, at, name).await;
     let to: SocketAddr = at.parse().expect("an address");
+    let (begin, may_begin) = std::sync::mpsc::channel();
     let client = tokio::task::spawn_blocking(move || {
+        let stream = kernel_connect(to, multipath);
+        may_begin.recv().expect("the server's word");
         let data = pattern(MEGABYTES);
-        let got = exchange(&kernel_connect(to, multipath), &data);
+        let got = exchange(&stream, &data);
         assert!(got == data, "{} bytes came back", got.len());
     });
     let (stream, _) = listener.accept().await.expect("a connection");
     if multipath {
-        // The echo begins once both paths are there.
+        // A kernel that has shut its sending side down opens no further subflow, so both paths have
+        // to be there before.
         stream.subflows_up(2).await.expect("two subflows");
     }
+    begin.send(()).expect("a waiting client");
     let info = echo(stream).await;
     client.await.expect("the client");
     info
