@@ -89,7 +89,7 @@ impl Stack {
 
     /// Whether another connection may come to be; counts and answers if not.
     fn admits(&mut self, segment: &Segment) -> bool {
-        if self.table.len() >= self.config.max_connections {
+        if self.table.live() >= self.config.max_connections {
             self.counters.refused_connections += 1;
         } else if self.buffered >= self.config.max_buffered {
             self.counters.refused_memory += 1;

@@ -88,6 +88,11 @@ pub enum StackError {
     /// The stack's limit is reached.
     #[error("{0} connections are open, the stack's limit; raise `max_connections` or close some")]
     TooManyConnections(usize),
+    /// The memory for all connections is used up.
+    #[error(
+        "{0} bytes are stored for connections, the stack's limit; raise `max_buffered` or close some"
+    )]
+    NoMemory(u64),
     /// The handle's connection does not exist any more, or does not take data.
     #[error("the connection is closed")]
     NotConnected,

@@ -9,6 +9,7 @@ mod event;
 pub mod keys;
 mod ports;
 mod table;
+mod time_wait;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -42,8 +43,11 @@ pub struct ListenerId(u32);
 pub struct StackConfig {
     /// Everything random in the stack (ISNs, keys, nonces, ports) comes from this.
     pub seed: u64,
-    /// Connections at most; further SYNs are refused with RST.
+    /// Connections at most, without those that only rest in TIME_WAIT; further SYNs are refused with
+    /// RST.
     pub max_connections: usize,
+    /// Connections in TIME_WAIT at most; beyond it the oldest are forgotten early.
+    pub max_time_wait: usize,
     /// Half-open connections at most; further SYNs are answered with a cookie, of which nothing is
     /// stored here (RFC 4987, section 3.6).
     pub max_half_open: usize,
@@ -60,11 +64,15 @@ pub struct StackConfig {
     pub addresses: Vec<IpAddr>,
 }
 
+/// Some kilobytes each: 100 MB at the worst.
+const MAX_TIME_WAIT: usize = 1 << 14;
+
 impl Default for StackConfig {
     fn default() -> Self {
         Self {
             seed: 0,
             max_connections: 1 << 16,
+            max_time_wait: MAX_TIME_WAIT,
             max_half_open: 4096,
             max_half_open_joins: 1024,
             max_buffered: u64::MAX,
@@ -91,6 +99,8 @@ pub struct Stack {
     events: VecDeque<Event>,
     ready: VecDeque<u32>,
     timers: BinaryHeap<Reverse<(Instant, u32, u32)>>,
+    /// In TIME_WAIT, the oldest first; those that are gone are dropped in passing.
+    time_wait: VecDeque<Handle>,
     stateless: VecDeque<Segment>,
     opened: u64,
     half_open: usize,
@@ -122,6 +132,7 @@ impl Stack {
             events: VecDeque::new(),
             ready: VecDeque::new(),
             timers: BinaryHeap::new(),
+            time_wait: VecDeque::new(),
             stateless: VecDeque::new(),
             opened: 0,
             half_open: 0,
@@ -164,7 +175,8 @@ impl Stack {
     ///
     /// # Errors
     /// [`StackError::AddressInUse`] if these two endpoints are connected already,
-    /// [`StackError::NoPorts`] or [`StackError::TooManyConnections`] at the limits.
+    /// [`StackError::NoPorts`], [`StackError::TooManyConnections`] or [`StackError::NoMemory`] at the
+    /// limits.
     pub fn connect(
         &mut self,
         now: Instant,
@@ -172,8 +184,11 @@ impl Stack {
         remote: Endpoint,
         config: Arc<Config>,
     ) -> Result<Handle, StackError> {
-        if self.table.len() >= self.config.max_connections {
+        if self.table.live() >= self.config.max_connections {
             return Err(StackError::TooManyConnections(self.config.max_connections));
+        }
+        if self.buffered >= self.config.max_buffered {
+            return Err(StackError::NoMemory(self.config.max_buffered));
         }
         self.opened += 1;
         let ordinal = self.opened;
@@ -531,7 +546,7 @@ impl Stack {
         self.half_open
     }
 
-    /// The live connections.
+    /// The connections there are, those in TIME_WAIT among them.
     pub fn handles(&self) -> impl Iterator<Item = Handle> {
         self.table.handles()
     }
@@ -598,7 +613,8 @@ impl Stack {
         let token = c.mp.as_ref().map(|m| m.token_local);
         let half_open = c.is_half_open();
         let holds = (c.half_open_joins(), c.buffered());
-        let over = c.is_over() && c.released && c.readable() == 0;
+        let done = c.closed.is_some() && c.released && c.readable() == 0;
+        let over = done && c.is_over();
         if settled {
             self.table.settle(slot, half_open, &mut self.half_open);
         }
@@ -607,6 +623,8 @@ impl Stack {
         self.book(slot, holds);
         if over {
             self.forget(slot);
+        } else if done {
+            self.rest(slot);
         }
     }
 

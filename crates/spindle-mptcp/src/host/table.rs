@@ -34,6 +34,8 @@ struct Slot {
     ordinal: u64,
     listener: Option<ListenerId>,
     half_open: bool,
+    /// Nothing is left of it but TIME_WAIT.
+    resting: bool,
     token: Option<u32>,
     tuples: Vec<FourTuple>,
     /// What the stack's totals have of this connection: half-open joins and bytes stored.
@@ -59,7 +61,8 @@ pub(super) struct Table {
     by_tuple: HashMap<u64, Vec<(FourTuple, u32, SubflowId)>, Identity>,
     by_token: HashMap<u32, u32, Keyed>,
     keyed: Keyed,
-    live: usize,
+    count: usize,
+    resting: usize,
 }
 
 /// The keys of `by_tuple` are keyed hashes already.
@@ -101,12 +104,28 @@ impl Table {
             by_tuple: HashMap::with_hasher(Identity),
             by_token: HashMap::with_hasher(keyed),
             keyed,
-            live: 0,
+            count: 0,
+            resting: 0,
         }
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.live
+    /// Connections without those that rest.
+    pub(super) fn live(&self) -> usize {
+        self.count - self.resting
+    }
+
+    pub(super) fn resting(&self) -> usize {
+        self.resting
+    }
+
+    /// The connection rests from now on; its handle, if it did not before.
+    pub(super) fn rest(&mut self, slot: u32) -> Option<Handle> {
+        let handle = self.handle(slot)?;
+        if std::mem::replace(&mut self.slots[slot as usize].resting, true) {
+            return None;
+        }
+        self.resting += 1;
+        Some(handle)
     }
 
     fn tuple_hash(&self, t: &FourTuple) -> u64 {
@@ -152,7 +171,7 @@ impl Table {
         ordinal: u64,
         listener: Option<ListenerId>,
     ) -> Handle {
-        self.live += 1;
+        self.count += 1;
         let token = c.mp.as_ref().map(|m| m.token_local);
         let slot = self.free.pop().unwrap_or(self.slots.len() as u32);
         let generation = self.slots.get(slot as usize).map_or(0, |s| s.generation);
@@ -162,6 +181,7 @@ impl Table {
             ordinal,
             listener,
             half_open: true,
+            resting: false,
             token,
             tuples: Vec::new(),
             booked: (0, 0),
@@ -192,7 +212,8 @@ impl Table {
         if let Some(t) = token {
             self.by_token.remove(&t);
         }
-        self.live -= 1;
+        self.count -= 1;
+        self.resting -= usize::from(std::mem::take(&mut self.slots[slot as usize].resting));
         self.free.push(slot);
     }
 
