@@ -38,8 +38,10 @@ impl Reinjections {
 }
 
 impl Connection {
-    /// Queues everything outstanding on subflow `i` that the data level still misses.
-    pub(super) fn reinject_from(&mut self, i: usize) {
+    /// Queues everything outstanding on subflow `i` that the data level still misses; `held_back`:
+    /// also what was SACKed, which a receiver that hands up only what is in order in its subflow
+    /// holds behind a hole.
+    pub(super) fn reinject_from(&mut self, i: usize, held_back: bool) {
         let una = self.send.una;
         let sf = &mut self.subflows[i];
         let id = sf.id;
@@ -47,7 +49,7 @@ impl Connection {
             .tx
             .board
             .iter()
-            .filter(|s| !s.sacked && !s.reinjected && !s.payload.is_empty())
+            .filter(|s| (held_back || !s.sacked) && !s.reinjected && !s.payload.is_empty())
             .filter(|s| {
                 s.map
                     .is_some_and(|m| m.offset + s.payload.len() as u64 > una)
@@ -228,6 +230,10 @@ impl Connection {
     fn penalise(&mut self, now: Instant, i: usize) {
         let sf = &mut self.subflows[i];
         let rtt = sf.tx.srtt().unwrap_or_default();
+        // A silent one is not slow: its timer decides, and it needs its threshold when it returns.
+        if sf.dead || now.since(sf.last_heard) > rtt {
+            return;
+        }
         if sf.penalised_at.is_some_and(|t| now.since(t) < rtt) {
             return;
         }

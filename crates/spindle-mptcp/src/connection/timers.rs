@@ -9,6 +9,12 @@ use crate::recovery::Trigger;
 use crate::subflow::sender::SendKind;
 use crate::subflow::{Due, Origin, earliest};
 
+/// A subflow with data outstanding that has heard nothing for this long and a round trip when it
+/// times out is judged at its first timeout. Half of the least timeout in use outside data centres
+/// (Linux `TCP_RTO_MIN`, 200 ms), since the timer may have been set again before the last sign of
+/// life; far above that within data centres, where three timeouts decide (catalogue A5.6).
+const SILENCE: Duration = Duration::from_millis(100);
+
 impl Connection {
     /// When something is next to be done without a segment arriving.
     pub(crate) fn deadline(&self) -> Option<Instant> {
@@ -98,19 +104,35 @@ impl Connection {
         if let Some(r) = &mut self.recovery {
             r.on_loss_hint(now, id, true);
         }
-        let Some(m) = self
-            .config
-            .multipath
-            .as_ref()
-            .filter(|_| self.is_multipath())
-        else {
+        self.judge(now, i, row);
+    }
+
+    /// Subflow `i` timed out for the `row`th time in a row: whether it counts as dead. Then what is
+    /// outstanding on it goes elsewhere, and nothing new goes there until it acknowledges something.
+    fn judge(&mut self, now: Instant, i: usize, row: u32) {
+        let multipath = self.config.multipath.as_ref();
+        let Some(m) = multipath.filter(|m| !m.connection_timer && self.is_multipath()) else {
             return;
         };
-        if row >= m.dead_after_timeouts && !m.connection_timer {
-            let others = self.subflows.iter().any(|s| s.id != id && s.is_usable());
-            self.subflows[i].dead = others;
-            self.reinject_from(i);
+        let id = self.subflows[i].id;
+        let others = || self.subflows.iter().filter(|s| s.id != id && s.is_usable());
+        let (other, living) = (others().next().is_some(), others().any(|s| !s.dead));
+        let late = row >= m.dead_after_timeouts;
+        let black = living && self.has_gone_black(now, i);
+        if late || black {
+            self.subflows[i].dead = other;
+            self.reinject_from(i, black);
         }
+        let probing = living && self.subflows[i].dead;
+        self.subflows[i].tx.probe_dead_path(now, probing);
+    }
+
+    /// Whether the first timeout of subflow `i` already shows a path gone black, not a lost tail: the
+    /// transfer goes on, and yet nothing at all was heard here for long.
+    fn has_gone_black(&self, now: Instant, i: usize) -> bool {
+        let sf = &self.subflows[i];
+        let long = SILENCE.max(sf.tx.srtt().unwrap_or_default());
+        self.has_new_data() && now.since(sf.last_heard) >= long
     }
 
     /// A tail loss probe: new data if there are any, else the last segment again (RFC 8985, section

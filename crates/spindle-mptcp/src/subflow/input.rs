@@ -1,6 +1,6 @@
 //! Arriving segments at the subflow (RFC 9293, section 3.10.7, with RFC 5961 and RFC 7323).
 
-use spindle_units::Instant;
+use spindle_units::{Duration, Instant};
 use spindle_wire::{Ecn, Flags, Segment, Timestamps};
 
 use super::congestion::Coupling;
@@ -41,6 +41,10 @@ pub(crate) struct InputContext {
     /// More payload may be stored.
     pub(crate) room: bool,
 }
+
+/// A dead path that was silent for this long is as a new one when it answers: RFC 6298, rule 2.1, has
+/// a timeout of a second where nothing is known of a path.
+const OUTAGE: Duration = Duration::from_secs(1);
 
 impl Subflow {
     /// Takes a segment from the peer. `reset_due` is set if the peer is to be answered with RST.
@@ -200,6 +204,7 @@ impl Subflow {
             return out;
         }
         out.acceptable = true;
+        self.silence = cx.now.since(self.last_heard);
         self.last_heard = cx.now;
         self.keepalive_probes = 0;
         self.note_timestamp(seg, position, cx.now);
@@ -394,6 +399,9 @@ impl Subflow {
         };
         out.ack = self.tx.on_ack(cx.now, &input, coupling);
         if out.ack.acked > 0 {
+            if self.dead && self.silence >= OUTAGE {
+                self.tx.cc.on_return();
+            }
             self.dead = false;
             self.after_ack(cx.now);
         }

@@ -155,7 +155,9 @@ pub(crate) struct Subflow {
     challenges: ChallengeLimit,
     /// The application knows of it.
     pub(crate) told_up: bool,
-    last_heard: Instant,
+    pub(crate) last_heard: Instant,
+    /// How long nothing had been heard when that came.
+    silence: Duration,
     keepalive_probes: u32,
     /// The peer or we asked to use it only when no other is there.
     pub(crate) backup_local: bool,
@@ -273,6 +275,7 @@ impl Subflow {
             challenges: ChallengeLimit::default(),
             told_up: false,
             last_heard: now,
+            silence: Duration::ZERO,
             keepalive_probes: 0,
             backup_local: false,
             backup_remote: false,

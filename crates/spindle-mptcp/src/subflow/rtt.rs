@@ -2,6 +2,15 @@
 
 use spindle_units::Duration;
 
+/// The longest interval between the probes of a path whose data went elsewhere.
+///
+/// RFC 6298, rules 2.5 and 5.5, let a ceiling bound the doubling, "provided it is at least 60
+/// seconds". That ceiling guards a network that carries the whole connection: its load must go on
+/// falling until it fits. Here the load has gone to another path already, what is left is one
+/// segment a timeout, and waiting longer only hides that the path is back. RFC 8085, section 3.1.3,
+/// takes one datagram every 3 seconds for harmless where no RTT is known at all.
+const PROBE_INTERVAL: Duration = Duration::from_secs(3);
+
 /// Smoothed RTT, its variation, and the timeout they give.
 #[derive(Clone, Debug)]
 pub(crate) struct RttEstimator {
@@ -10,6 +19,8 @@ pub(crate) struct RttEstimator {
     minimum: Option<Duration>,
     latest: Option<Duration>,
     backoff: u32,
+    /// The path is dead and another one lives: its back-off ends at [`PROBE_INTERVAL`].
+    probing: bool,
     min_rto: Duration,
     max_rto: Duration,
     initial_rto: Duration,
@@ -23,6 +34,7 @@ impl RttEstimator {
             minimum: None,
             latest: None,
             backoff: 0,
+            probing: false,
             min_rto,
             max_rto,
             initial_rto,
@@ -46,7 +58,7 @@ impl RttEstimator {
         }
         self.minimum = Some(self.minimum.map_or(rtt, |m| m.min(rtt)));
         self.latest = Some(rtt);
-        self.backoff = 0;
+        self.end_back_off();
     }
 
     pub(crate) fn smoothed(&self) -> Option<Duration> {
@@ -68,7 +80,12 @@ impl RttEstimator {
             Some(srtt) => (srtt + self.variation * 4).max(self.min_rto),
         };
         let shifted = base * (1u64 << self.backoff.min(16));
-        shifted.min(self.max_rto.max(base))
+        let ceiling = if self.probing {
+            self.max_rto.min(PROBE_INTERVAL)
+        } else {
+            self.max_rto
+        };
+        shifted.min(ceiling.max(base))
     }
 
     /// Doubles the timeout (RFC 6298, rule 5.5).
@@ -80,6 +97,12 @@ impl RttEstimator {
     /// estimate itself waits for a sample that Karn's rule admits).
     pub(crate) fn end_back_off(&mut self) {
         self.backoff = 0;
+        self.probing = false;
+    }
+
+    /// Whether the timeout paces probes of a dead path.
+    pub(crate) fn set_probing(&mut self, probing: bool) {
+        self.probing = probing;
     }
 }
 
@@ -118,7 +141,13 @@ mod tests {
             e.back_off();
         }
         assert_eq!(e.rto(), Duration::from_secs(60));
+        e.set_probing(true);
+        assert_eq!(e.rto(), Duration::from_secs(3));
         e.sample(Duration::from_micros(280));
         assert_eq!(e.rto(), Duration::from_millis(5));
+        for _ in 0..40 {
+            e.back_off();
+        }
+        assert_eq!(e.rto(), Duration::from_secs(60), "an answer ends probing");
     }
 }

@@ -132,6 +132,10 @@ impl<R: Rule> Congestion for Coupled<R> {
         self.window.set_cwnd(cwnd);
     }
 
+    fn on_return(&mut self) {
+        self.window.forget_ssthresh();
+    }
+
     fn on_idle(&mut self, restart_window: u64) {
         self.window.shrink_to(restart_window);
     }

@@ -91,6 +91,10 @@ impl Congestion for Dctcp {
         self.window.set_cwnd(cwnd);
     }
 
+    fn on_return(&mut self) {
+        self.window.forget_ssthresh();
+    }
+
     fn on_idle(&mut self, restart_window: u64) {
         self.window.shrink_to(restart_window);
     }

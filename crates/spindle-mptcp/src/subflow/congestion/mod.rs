@@ -100,6 +100,10 @@ pub trait Congestion: Send + std::fmt::Debug {
     /// (RFC 5681, section 4.1). Never raises it.
     fn on_idle(&mut self, restart_window: u64);
 
+    /// The path answers again after an outage: what was known of it is stale, so ssthresh is
+    /// unlimited as for a new path (RFC 5681, section 3.1). cwnd stays at what the timeout left.
+    fn on_return(&mut self);
+
     /// The last reduction proved spurious (D-SACK, F-RTO): put cwnd and ssthresh back to what they
     /// were before it, never below what they are now. Without a reduction to undo, nothing.
     fn undo(&mut self, now: Instant);

@@ -147,6 +147,9 @@ impl Congestion for Box<dyn Congestion> {
     fn set_cwnd(&mut self, cwnd: u64) {
         (**self).set_cwnd(cwnd);
     }
+    fn on_return(&mut self) {
+        (**self).on_return();
+    }
     fn on_idle(&mut self, restart_window: u64) {
         (**self).on_idle(restart_window);
     }

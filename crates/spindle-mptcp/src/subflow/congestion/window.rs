@@ -151,6 +151,12 @@ impl Window {
         self.after_timeout = true;
     }
 
+    /// Nothing is known of the path any more.
+    pub(super) fn forget_ssthresh(&mut self) {
+        self.ssthresh = u64::MAX;
+        self.before = None;
+    }
+
     /// Slow start ends here without a loss (HyStart++).
     pub(super) fn end_slow_start(&mut self) {
         self.ssthresh = self.cwnd;

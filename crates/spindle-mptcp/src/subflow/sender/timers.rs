@@ -112,6 +112,12 @@ impl Sender {
         self.arm_rto(now);
     }
 
+    /// The path is probed at bounded intervals, or (`probing` unset) is to be backed off from as usual.
+    pub(crate) fn probe_dead_path(&mut self, now: Instant, probing: bool) {
+        self.rtt.set_probing(probing);
+        self.arm_rto(now);
+    }
+
     /// RACK's step 5 and what follows from it; `flight` as [`Self::enter_recovery`] wants it.
     pub(super) fn detect_by_time(&mut self, now: Instant, flight: u64, coupling: &mut Coupling) {
         let settled = !matches!(self.phase, Phase::Open)
