@@ -462,3 +462,21 @@ fn time_wait_does_not_give_way_to_an_old_syn() {
     assert!(bare_ack(&ack));
     assert_eq!(ack.ack, p.seq);
 }
+
+/// RFC 5927, section 4.1: an ICMP message counts if it quotes a segment in flight, and no other.
+#[test]
+fn only_what_is_in_flight_can_be_quoted_by_an_icmp_message() {
+    let mut p = Peer::establish(plain());
+    let first = one(p.send(MSS));
+    let quoted = |p: &Peer, seq| p.stack.is_outstanding(first.src, first.dst, seq);
+    assert!(quoted(&p, first.seq) && quoted(&p, first.seq + (MSS - 1)));
+    assert!(!quoted(&p, first.seq + MSS), "not sent yet");
+    assert!(
+        !p.stack.is_outstanding(first.dst, first.src, first.seq),
+        "another connection"
+    );
+    let mut ack = p.segment(Flags::ACK);
+    ack.ack = first.seq + MSS;
+    p.push(ack);
+    assert!(!quoted(&p, first.seq), "acknowledged");
+}

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use spindle_units::Instant;
-use spindle_wire::{Endpoint, Flags, Payload, Segment};
+use spindle_wire::{Endpoint, Flags, Payload, Segment, SeqNumber};
 
 pub use counters::StackCounters;
 pub use event::{Event, StackError};
@@ -501,6 +501,17 @@ impl Stack {
             }
             self.touch(now, slot);
         }
+    }
+
+    /// Whether the byte with sequence number `seq` from `local` to `remote` was sent and is not
+    /// acknowledged yet: what an ICMP message must quote to be believed (RFC 5927, section 4.1).
+    pub fn is_outstanding(&self, local: Endpoint, remote: Endpoint, seq: SeqNumber) -> bool {
+        let slot = self.table.lookup(&(local, remote)).map(|(slot, _)| slot);
+        let connection = slot.and_then(|s| self.table.connection(s));
+        connection.is_some_and(|c| {
+            let mut subflows = c.subflows.iter();
+            subflows.any(|s| s.local == local && s.remote == remote && s.is_outstanding(seq))
+        })
     }
 
     /// The state of a connection and its subflows.

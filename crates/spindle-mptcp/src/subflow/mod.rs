@@ -358,6 +358,12 @@ impl Subflow {
         self.tx.una as i64 + i64::from(ack.distance(una))
     }
 
+    /// Whether the byte with this sequence number was sent and is not acknowledged.
+    pub(crate) fn is_outstanding(&self, seq: SeqNumber) -> bool {
+        let at = self.send_position(seq);
+        at >= self.tx.una as i64 && at < self.tx.nxt as i64
+    }
+
     /// When something is next to be done without a segment arriving.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let mut due = earliest(self.tx.deadline(), self.syn_at);

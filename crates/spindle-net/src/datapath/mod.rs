@@ -16,7 +16,7 @@ use polling::{Events, Poller};
 use spindle_mptcp::{ListenerId, Stack, StackConfig};
 use spindle_units::Instant;
 
-use crate::link::{Arrival, FIRST_KEY, Link};
+use crate::link::{Arrival, FIRST_KEY, IcmpError, IcmpReport, Link};
 use connections::{Connections, Listening};
 use pipe::Pipe;
 use queue::Queue;
@@ -213,9 +213,29 @@ impl Drop for Driver {
 fn take(stack: &mut Stack, signals: &mut u64, now: Instant, arrival: Arrival) {
     match arrival {
         Arrival::Segment(segment) => stack.receive(now, segment),
-        Arrival::PathMtu(_) | Arrival::Unreachable { .. } | Arrival::Icmp(_) => {
+        Arrival::PathMtu(p) => {
+            *signals += 1;
+            stack.path_mtu(now, p.local, p.remote, p.mtu);
+        }
+        Arrival::Icmp(report) => {
+            *signals += 1;
+            on_icmp(stack, now, &report);
+        }
+        // Soft: the timers find out whether it lasts (RFC 1122, section 4.2.3.9).
+        Arrival::Unreachable { .. } => {
             tracing::debug!(?arrival, "a path's signal");
             *signals += 1;
         }
+    }
+}
+
+/// A router's word counts only if it quotes what is in flight (RFC 5927, section 4.1).
+fn on_icmp(stack: &mut Stack, now: Instant, report: &IcmpReport) {
+    let (local, remote) = (report.local, report.remote);
+    let genuine = stack.is_outstanding(local, remote, report.seq);
+    tracing::debug!(?report, genuine, "an ICMP error");
+    match report.error {
+        IcmpError::TooBig(mtu) if genuine => stack.path_mtu(now, local, remote, mtu),
+        IcmpError::TooBig(_) | IcmpError::Unreachable => {}
     }
 }
