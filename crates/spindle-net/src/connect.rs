@@ -7,19 +7,20 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use spindle_mptcp::Config;
+use spindle_mptcp::{Config, StackError};
 use tokio::net::{TcpListener as KernelListener, TcpStream as KernelStream};
 use tokio::time::timeout;
 
 use crate::error::NetError;
+use crate::handshake::{expired, secured};
 use crate::metrics::{Metrics, Refused};
-use crate::relay::{self, Inside};
+use crate::relay::{self, Asking, Inside, RelayOptions};
 use crate::service::{self, Lifecycle, Stage, Summary};
 use crate::socket::{Network, TcpStream};
 use crate::socks::{self, Reply, Target};
 use crate::tls::ClientTls;
 
-/// How long a program may take to say where to (SOCKS5), and a TLS handshake to be done.
+/// How long a program may take to say where to (SOCKS5).
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How a connect works.
@@ -119,6 +120,9 @@ impl Connect {
             |program| serve_one(shared.clone(), program),
             |(program, peer): Program| {
                 tracing::warn!(%peer, "refused: as many connections as allowed are open");
+                if let Some(m) = &shared.options.metrics {
+                    m.refused(Refused::Connections);
+                }
                 relay::reset(&program);
             },
         )
@@ -149,14 +153,16 @@ async fn serve_one(shared: Arc<Shared>, (mut program, peer): Program) {
     let begin = Instant::now();
     let opened = tokio::select! {
         opened = open(&shared, &mut program) => opened,
-        () = shared.lifecycle.reached(Stage::Aborting) => Err(io::ErrorKind::Interrupted.into()),
+        () = shared.lifecycle.reached(Stage::Aborting) => {
+            Err((Refused::Unreachable, io::ErrorKind::Interrupted.into()))
+        }
     };
     let (inside, id, target) = match opened {
         Ok(opened) => opened,
-        Err(e) => {
+        Err((why, e)) => {
             tracing::warn!(%peer, error = %e, "refused");
             if let Some(m) = &shared.options.metrics {
-                m.refused(Refused::Unreachable);
+                m.refused(why);
             }
             if !shared.options.socks5 {
                 relay::reset(&program);
@@ -166,11 +172,12 @@ async fn serve_one(shared: Arc<Shared>, (mut program, peer): Program) {
     };
     tracing::debug!(connection = id, %peer, %target, "open");
     let handle = inside.handle();
-    let idle = shared.options.idle_timeout;
-    let report = relay::relay(inside, program, idle, &shared.lifecycle).await;
-    if let Some(m) = &shared.options.metrics {
-        m.ended(report.ended.counted());
-    }
+    let options = RelayOptions {
+        asking: Asking::Outside,
+        idle: shared.options.idle_timeout,
+        metrics: shared.options.metrics.clone(),
+    };
+    let report = relay::relay(inside, program, options, &shared.lifecycle).await;
     let info = handle.connection_info().await.ok();
     tracing::info!(
         connection = id,
@@ -187,38 +194,41 @@ async fn serve_one(shared: Arc<Shared>, (mut program, peer): Program) {
     );
 }
 
-fn late(what: &str) -> io::Error {
-    io::Error::new(
-        io::ErrorKind::TimedOut,
-        format!("{what}: no answer in time"),
-    )
+/// A connection, its number and where it goes; or why there is none.
+type Opened = Result<(Inside, u64, SocketAddr), (Refused, io::Error)>;
+
+fn unreachable(e: impl Into<io::Error>) -> (Refused, io::Error) {
+    (Refused::Unreachable, e.into())
+}
+
+fn not_socks(e: impl Into<io::Error>) -> (Refused, io::Error) {
+    (Refused::Socks, e.into())
 }
 
 /// Finds out where to and opens the connection there.
-async fn open(
-    shared: &Shared,
-    program: &mut KernelStream,
-) -> io::Result<(Inside, u64, SocketAddr)> {
+async fn open(shared: &Shared, program: &mut KernelStream) -> Opened {
     let options = &shared.options;
-    program.set_nodelay(true)?;
+    program.set_nodelay(true).map_err(unreachable)?;
     if !options.socks5 {
-        let via = options.via.ok_or(io::ErrorKind::InvalidInput)?;
-        return dial(shared, via).await;
+        let via = options.via.ok_or(io::ErrorKind::InvalidInput);
+        return dial(shared, via.map_err(unreachable)?).await;
     }
     let asked = timeout(PATIENCE, socks::accept(program)).await;
     let asked = asked
-        .map_err(|_| late("SOCKS request"))?
-        .map_err(io::Error::other)?;
+        .map_err(|_| not_socks(expired("SOCKS request")))?
+        .map_err(|e| not_socks(io::Error::other(e)))?;
     let dialled = match target(options, asked).await {
         Ok(target) => dial(shared, target).await,
-        Err(e) => Err(e),
+        Err(e) => Err(unreachable(e)),
     };
     let (reply, bound) = match &dialled {
         Ok((_, _, target)) => (Reply::Succeeded, *target),
-        Err(e) => (e.kind().into(), SocketAddr::from(([0, 0, 0, 0], 0))),
+        Err((_, e)) => (e.kind().into(), SocketAddr::from(([0, 0, 0, 0], 0))),
     };
-    socks::reply(program, reply, bound).await?;
-    dialled
+    let told = socks::reply(program, reply, bound).await;
+    let opened = dialled?;
+    told.map_err(not_socks)?;
+    Ok(opened)
 }
 
 /// The address of what was asked for.
@@ -249,23 +259,30 @@ fn local_for(local: &[IpAddr], target: SocketAddr) -> Option<IpAddr> {
     local.iter().find(of_family).copied()
 }
 
-async fn dial(shared: &Shared, target: SocketAddr) -> io::Result<(Inside, u64, SocketAddr)> {
+/// How the metrics name what kept a connection from being opened.
+fn refusal(e: &NetError) -> Refused {
+    match e {
+        NetError::Stack(StackError::TooManyConnections(_)) => Refused::Connections,
+        NetError::Stack(StackError::NoMemory(_)) => Refused::Memory,
+        _ => Refused::Unreachable,
+    }
+}
+
+async fn dial(shared: &Shared, target: SocketAddr) -> Opened {
     let options = &shared.options;
     let local = local_for(&options.local, target).ok_or_else(|| {
         let why = format!("{target}: no local address of its family");
-        io::Error::new(io::ErrorKind::NetworkUnreachable, why)
+        unreachable(io::Error::new(io::ErrorKind::NetworkUnreachable, why))
     })?;
     let config = options.config.clone();
-    let stream: TcpStream = shared.network.connect(local, target, config).await?;
+    let connected = shared.network.connect(local, target, config).await;
+    let stream: TcpStream = connected.map_err(|e| (refusal(&e), e.into()))?;
     let id = stream.id();
     let inside = match &options.tls {
         None => Inside::Plain(stream),
-        Some(tls) => {
-            let handle = stream.handle();
-            let connected = timeout(PATIENCE, tls.connect(stream)).await;
-            let tls = connected.map_err(|_| late("TLS handshake"))??;
-            Inside::Wrapped(Box::new(tls), handle)
-        }
+        Some(tls) => secured(stream, &shared.lifecycle, |s| tls.connect_or_return(s))
+            .await
+            .map_err(|e| (Refused::Tls, e))?,
     };
     Ok((inside, id, target))
 }

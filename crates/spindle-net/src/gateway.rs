@@ -9,18 +9,19 @@ use std::time::{Duration, Instant};
 
 use spindle_mptcp::Config;
 use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream as KernelStream;
+use tokio::net::{TcpSocket, TcpStream as KernelStream};
 use tokio::time::timeout;
 
 use crate::error::NetError;
+use crate::handshake::{expired, secured};
 use crate::metrics::{Metrics, Refused};
 use crate::proxy_protocol;
-use crate::relay::{self, Inside};
+use crate::relay::{self, Asking, Inside, RelayOptions};
 use crate::service::{self, Lifecycle, Stage, Summary};
 use crate::socket::{ListenOptions, Network, TcpListener, TcpStream};
 use crate::tls::ServerTls;
 
-/// How long the service may take to accept, and a client's TLS handshake to be done.
+/// How long the service may take to accept.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Connections that may wait for the gateway to take them.
 const BACKLOG: usize = 4096;
@@ -36,6 +37,9 @@ pub struct GatewayOptions {
     pub config: Arc<Config>,
     /// Further addresses to announce to clients.
     pub announce: Vec<(IpAddr, Option<u16>)>,
+    /// Addresses to listen on as clients know them, where that differs: each beside the one the stack
+    /// sees. The PROXY protocol tells these.
+    pub outside: Vec<(SocketAddr, SocketAddr)>,
     /// Tell the service the client's address (PROXY protocol, version 2).
     pub proxy_protocol: bool,
     /// Where ends and refusals are counted.
@@ -59,6 +63,7 @@ impl GatewayOptions {
             to,
             config,
             announce: Vec::new(),
+            outside: Vec::new(),
             proxy_protocol: false,
             metrics: None,
             tls: None,
@@ -138,7 +143,7 @@ impl Gateway {
             limits,
             accept,
             |stream| serve_one(shared.clone(), stream),
-            |stream: TcpStream| stream.abort(),
+            |stream: TcpStream| turn_away(&shared, &stream),
         )
         .await
     }
@@ -161,20 +166,30 @@ fn poll_any(
     Poll::Pending
 }
 
+/// As many connections as allowed are open.
+fn turn_away(shared: &Shared, stream: &TcpStream) {
+    let (id, peer, outside) = (stream.id(), stream.peer_addr(), stream.outside_addr());
+    tracing::warn!(connection = id, %peer, %outside, "refused: as many connections as allowed are open");
+    if let Some(m) = &shared.options.metrics {
+        m.refused(Refused::Connections);
+    }
+    stream.abort();
+}
+
 async fn serve_one(shared: Arc<Shared>, stream: TcpStream) {
     let begin = Instant::now();
     let (id, peer, outside) = (stream.id(), stream.peer_addr(), stream.outside_addr());
     let handle = stream.handle();
     let ready = tokio::select! {
-        ready = open(&shared.options, stream) => ready,
-        () = shared.lifecycle.reached(Stage::Aborting) => {
+        ready = open(&shared, stream) => ready,
+        // In order, if it were dropped before.
+        () = async { shared.lifecycle.reached(Stage::Aborting).await; handle.abort() } => {
             Err((Refused::Unreachable, io::ErrorKind::Interrupted.into()))
         }
     };
     let (inside, service) = match ready {
         Ok(both) => both,
         Err((why, e)) => {
-            handle.abort();
             if let Some(m) = &shared.options.metrics {
                 m.refused(why);
             }
@@ -183,11 +198,12 @@ async fn serve_one(shared: Arc<Shared>, stream: TcpStream) {
         }
     };
     tracing::debug!(connection = id, %peer, %outside, "open");
-    let idle = shared.options.idle_timeout;
-    let report = relay::relay(inside, service, idle, &shared.lifecycle).await;
-    if let Some(m) = &shared.options.metrics {
-        m.ended(report.ended.counted());
-    }
+    let options = RelayOptions {
+        asking: Asking::Inside,
+        idle: shared.options.idle_timeout,
+        metrics: shared.options.metrics.clone(),
+    };
+    let report = relay::relay(inside, service, options, &shared.lifecycle).await;
     let info = handle.connection_info().await.ok();
     tracing::info!(
         connection = id,
@@ -204,23 +220,19 @@ async fn serve_one(shared: Arc<Shared>, stream: TcpStream) {
     );
 }
 
-/// What a step took too long for.
-fn late(what: &str) -> io::Error {
-    io::Error::new(
-        io::ErrorKind::TimedOut,
-        format!("{what}: no answer in time"),
-    )
-}
-
 /// Makes both sides ready: TLS with the client, the connection to the service, its first bytes.
 async fn open(
-    options: &GatewayOptions,
+    shared: &Shared,
     stream: TcpStream,
 ) -> Result<(Inside, KernelStream), (Refused, io::Error)> {
     let ends = (stream.outside_addr(), stream.local_addr());
-    let inside = secured(options, stream).await;
-    let inside = inside.map_err(|e| (Refused::Tls, e))?;
-    match service(options, ends).await {
+    let inside = match &shared.options.tls {
+        None => Inside::Plain(stream),
+        Some(tls) => secured(stream, &shared.lifecycle, |s| tls.accept_or_return(s))
+            .await
+            .map_err(|e| (Refused::Tls, e))?,
+    };
+    match service(&shared.options, ends).await {
         Ok(service) => Ok((inside, service)),
         Err(e) => {
             // Before it is dropped, which would close it in order.
@@ -230,27 +242,35 @@ async fn open(
     }
 }
 
-async fn secured(options: &GatewayOptions, stream: TcpStream) -> io::Result<Inside> {
-    let Some(tls) = &options.tls else {
-        return Ok(Inside::Plain(stream));
-    };
-    let handle = stream.handle();
-    let accepted = timeout(PATIENCE, tls.accept(stream)).await;
-    let tls = accepted.map_err(|_| late("TLS handshake"))??;
-    Ok(Inside::Wrapped(Box::new(tls), handle))
+/// The address that a client at `source` knows for the stack's `local`.
+fn known_as(
+    outside: &[(SocketAddr, SocketAddr)],
+    source: SocketAddr,
+    local: SocketAddr,
+) -> SocketAddr {
+    let known = || outside.iter().filter(|o| o.0 == local).map(|o| o.1);
+    let of_family = known().find(|o| o.is_ipv4() == source.is_ipv4());
+    of_family.or(known().next()).unwrap_or(local)
 }
 
 async fn service(
     options: &GatewayOptions,
     (source, destination): (SocketAddr, SocketAddr),
 ) -> io::Result<KernelStream> {
-    let service = timeout(PATIENCE, KernelStream::connect(options.to)).await;
+    let socket = match options.to {
+        SocketAddr::V4(_) => TcpSocket::new_v4(),
+        SocketAddr::V6(_) => TcpSocket::new_v6(),
+    }?;
+    // Until a relay has ended in order, its end is a reset.
+    socket2::SockRef::from(&socket).set_linger(Some(Duration::ZERO))?;
+    let service = timeout(PATIENCE, socket.connect(options.to)).await;
     let mut service = service
-        .map_err(|_| late("service"))?
+        .map_err(|_| expired("service"))?
         .map_err(|e| io::Error::new(e.kind(), format!("service {}: {e}", options.to)))?;
     service.set_nodelay(true)?;
     if options.proxy_protocol {
-        let header = proxy_protocol::header(source, destination);
+        let known = known_as(&options.outside, source, destination);
+        let header = proxy_protocol::header(source, known);
         service.write_all(&header).await?;
     }
     Ok(service)

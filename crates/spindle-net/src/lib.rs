@@ -9,6 +9,7 @@ pub mod connect;
 mod datapath;
 mod error;
 pub mod gateway;
+mod handshake;
 pub mod limits;
 mod link;
 pub mod memory;

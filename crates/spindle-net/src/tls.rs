@@ -157,8 +157,20 @@ impl ServerTls {
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
+        self.accept_or_return(stream).await.map_err(|(e, _)| e)
+    }
+
+    /// As [`Self::accept`]; a failure gives the stream back.
+    pub(crate) async fn accept_or_return<S>(
+        &self,
+        stream: S,
+    ) -> Result<server::TlsStream<S>, (io::Error, S)>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
         TlsAcceptor::from(current(&self.config))
             .accept(stream)
+            .into_fallible()
             .await
     }
 }
@@ -235,8 +247,20 @@ impl ClientTls {
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
+        self.connect_or_return(stream).await.map_err(|(e, _)| e)
+    }
+
+    /// As [`Self::connect`]; a failure gives the stream back.
+    pub(crate) async fn connect_or_return<S>(
+        &self,
+        stream: S,
+    ) -> Result<client::TlsStream<S>, (io::Error, S)>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
         TlsConnector::from(current(&self.config))
             .connect(self.name.clone(), stream)
+            .into_fallible()
             .await
     }
 }

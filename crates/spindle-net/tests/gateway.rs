@@ -9,7 +9,8 @@ use spindle_mptcp::{PathManager, preset};
 use spindle_net::connect::{Connect, ConnectOptions};
 use spindle_net::gateway::{Gateway, GatewayOptions};
 use spindle_net::limits::Limits;
-use spindle_net::service::{Lifecycle, LinkKind, Summary, wire_config};
+use spindle_net::metrics::Metrics;
+use spindle_net::service::{Lifecycle, LinkKind, Summary, raise_file_limit, wire_config};
 use spindle_net::{NetError, Network, NetworkConfig, memory};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -25,6 +26,8 @@ struct World {
     port: SocketAddr,
     gateway: (Lifecycle, JoinHandle<Result<Summary, NetError>>),
     networks: (Network, Network),
+    /// The gateway's, and connect's.
+    metrics: (Metrics, Metrics),
 }
 
 fn here() -> SocketAddr {
@@ -52,6 +55,9 @@ impl World {
         let at: SocketAddr = "10.0.0.2:80".parse().expect("an address");
         let mut options = GatewayOptions::new(vec![at], to, config(PathManager::Passive));
         options.drain = drain;
+        options.max_connections = limits.max_connections;
+        let metrics = (Metrics::new("fuso"), Metrics::new("fuso"));
+        options.metrics = Some(metrics.0.clone());
         let gateway = Gateway::bind(&networks.1, options).await.expect("bound");
         let local: IpAddr = "10.0.0.1".parse().expect("an address");
         let options = ConnectOptions {
@@ -60,7 +66,7 @@ impl World {
             socks5: false,
             local: vec![local],
             config: config(PathManager::Ports(2)),
-            metrics: None,
+            metrics: Some(metrics.1.clone()),
             tls: None,
             max_connections: 2000,
             idle_timeout: None,
@@ -75,6 +81,7 @@ impl World {
             port,
             gateway: (lifecycle, tokio::spawn(gateway.serve())),
             networks,
+            metrics,
         }
     }
 
@@ -89,10 +96,46 @@ impl World {
         (program, service)
     }
 
+    /// The value of a line of the gateway's metrics.
+    async fn gateway_counts(&self, line: &str) -> f64 {
+        value(
+            &self
+                .metrics
+                .0
+                .text(&self.networks.1)
+                .await
+                .expect("metrics"),
+            line,
+        )
+    }
+
+    /// The value of a line of connect's metrics.
+    async fn connect_counts(&self, line: &str) -> f64 {
+        value(
+            &self
+                .metrics
+                .1
+                .text(&self.networks.0)
+                .await
+                .expect("metrics"),
+            line,
+        )
+    }
+
     async fn end(self) {
         self.networks.0.shutdown().await;
         self.networks.1.shutdown().await;
     }
+}
+
+/// The value behind `name{transport="fuso",labels}`.
+fn value(text: &str, name: &str) -> f64 {
+    let (name, label) = name.split_once(' ').unwrap_or((name, ""));
+    let comma = if label.is_empty() { "" } else { "," };
+    let start = format!("spindle_{name}{{transport=\"fuso\"{comma}{label}}} ");
+    let value = text.lines().find_map(|l| l.strip_prefix(&start));
+    let value = value.unwrap_or_else(|| panic!("no {start}in\n{text}"));
+    value.parse().expect("a number")
 }
 
 fn reset(stream: TcpStream) {
@@ -185,6 +228,8 @@ async fn a_service_that_refuses_becomes_a_reset() {
         let mut program = TcpStream::connect(w.port).await.expect("a connection");
         let error = program.read_u8().await.expect_err("a reset");
         assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+        let refused = w.gateway_counts("refused_total why=\"unreachable\"").await;
+        assert_eq!(refused, 1.0);
         w.end().await;
     })
     .await;
@@ -206,6 +251,9 @@ async fn connections_beyond_the_limit_are_reset_and_the_others_go_on() {
         first.write_all(b"still there").await.expect("room");
         let mut words = [0; 11];
         service.read_exact(&mut words).await.expect("the words");
+        let refused = w.gateway_counts("refused_total why=\"connections\"").await;
+        assert_eq!(refused, 1.0);
+        assert_eq!(w.gateway_counts("connections").await, 2.0);
         w.end().await;
     })
     .await;
@@ -259,6 +307,7 @@ async fn a_thousand_connections_at_once() {
     const BYTES: usize = 64_000;
     const MANY: usize = 1000;
     in_time(async {
+        raise_file_limit();
         let w = World::usual().await;
         let mut pairs = Vec::new();
         for _ in 0..MANY {
@@ -289,6 +338,41 @@ async fn a_thousand_connections_at_once() {
         while let Some(done) = tasks.join_next().await {
             done.expect("a connection");
         }
+        w.end().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn response_times_and_ends_are_counted_at_both_ends() {
+    in_time(async {
+        let w = World::usual().await;
+        let (mut program, mut service) = w.joined().await;
+        for _ in 0..3 {
+            program.write_all(b"request").await.expect("room");
+            let mut words = [0; 7];
+            service.read_exact(&mut words).await.expect("the request");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            service.write_all(&words).await.expect("room");
+            program.read_exact(&mut words).await.expect("the response");
+        }
+        drop((program, service));
+        let ended = "ended_total how=\"finished\"";
+        while w.gateway_counts(ended).await + w.connect_counts(ended).await < 2.0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let seconds = "response_time_seconds_sum";
+        let (g, c) = (
+            w.gateway_counts(seconds).await,
+            w.connect_counts(seconds).await,
+        );
+        let responses = "response_time_seconds_count";
+        assert_eq!(w.gateway_counts(responses).await, 3.0);
+        assert_eq!(w.connect_counts(responses).await, 3.0);
+        assert!(
+            g >= 0.03 && c >= g,
+            "{g} s at the gateway, {c} s at connect"
+        );
         w.end().await;
     })
     .await;

@@ -7,6 +7,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
+use super::Refused;
 use crate::{NetError, Network, NetworkCounters};
 
 /// The state of a network at one moment.
@@ -28,6 +29,16 @@ impl Snapshot {
                 .map(|c| c.info.subflows.len() as u64)
                 .sum(),
         })
+    }
+
+    /// What the stack and its listeners turned away.
+    pub(super) fn refused(&self, why: Refused) -> u64 {
+        let c = &self.counters;
+        match why {
+            Refused::Connections => c.stack.refused_connections + c.refused,
+            Refused::Memory => c.stack.refused_memory,
+            Refused::Unreachable | Refused::Tls | Refused::Socks => 0,
+        }
     }
 
     fn gauges(&self) -> [Metric; 2] {
@@ -92,7 +103,7 @@ impl Snapshot {
         ]
     }
 
-    fn stack(&self) -> [Metric; 13] {
+    fn stack(&self) -> [Metric; 11] {
         let s = &self.counters.stack;
         [
             (
@@ -114,16 +125,6 @@ impl Snapshot {
                 "subflows_accepted",
                 "Further subflows accepted",
                 s.subflows_accepted,
-            ),
-            (
-                "stack_refused_connections",
-                "SYNs refused: as many connections as allowed",
-                s.refused_connections,
-            ),
-            (
-                "stack_refused_memory",
-                "SYNs refused: as much memory as allowed",
-                s.refused_memory,
             ),
             ("cookies_sent", "SYN cookies sent", s.cookies_sent),
             (

@@ -6,10 +6,11 @@
 mod collect;
 mod http;
 
+use std::fmt::{self, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
-use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, text};
+use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder, text};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
@@ -24,7 +25,7 @@ const FIRST_BUCKET: f64 = 0.001;
 const BUCKETS: u16 = 16;
 
 /// How a connection that was relayed ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ended {
     /// Both directions were closed in order.
     Finished,
@@ -36,8 +37,32 @@ pub enum Ended {
     Expired,
 }
 
+impl Ended {
+    const ALL: [Self; 4] = [
+        Self::Finished,
+        Self::PeerFailed,
+        Self::LocalFailed,
+        Self::Expired,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Finished => "finished",
+            Self::PeerFailed => "peer_failed",
+            Self::LocalFailed => "local_failed",
+            Self::Expired => "expired",
+        }
+    }
+}
+
+impl EncodeLabelValue for Ended {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> fmt::Result {
+        encoder.write_str(self.name())
+    }
+}
+
 /// Why a connection was turned away.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Refused {
     /// The other side (the service, or the gateway) could not be reached.
     Unreachable,
@@ -49,6 +74,32 @@ pub enum Refused {
     Tls,
     /// It did not speak SOCKS as expected.
     Socks,
+}
+
+impl Refused {
+    const ALL: [Self; 5] = [
+        Self::Unreachable,
+        Self::Connections,
+        Self::Memory,
+        Self::Tls,
+        Self::Socks,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Unreachable => "unreachable",
+            Self::Connections => "connections",
+            Self::Memory => "memory",
+            Self::Tls => "tls",
+            Self::Socks => "socks",
+        }
+    }
+}
+
+impl EncodeLabelValue for Refused {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> fmt::Result {
+        encoder.write_str(self.name())
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -82,8 +133,8 @@ impl Metrics {
         Self {
             kept: Arc::new(Kept {
                 transport: transport.to_owned(),
-                ended: Family::default(),
-                refused: Family::default(),
+                ended: none_yet(Ended::ALL.map(|how| How { how })),
+                refused: none_yet(Refused::ALL.map(|why| Why { why })),
                 response: Histogram::new(buckets),
             }),
         }
@@ -105,6 +156,28 @@ impl Metrics {
         self.kept.response.observe(took.as_secs_f64());
     }
 
+    /// Response times observed.
+    #[cfg(test)]
+    pub(crate) fn responses(&self) -> u64 {
+        let mut registry = Registry::default();
+        registry.register("r", "", self.kept.response.clone());
+        let mut out = String::new();
+        text::encode(&mut out, &registry).unwrap();
+        let count = out.lines().find_map(|l| l.strip_prefix("r_count "));
+        count.unwrap().parse().unwrap()
+    }
+
+    /// With what the stack turned away by itself.
+    fn all_refused(&self, snapshot: &collect::Snapshot) -> Family<Why, Counter> {
+        let all = none_yet(Refused::ALL.map(|why| Why { why }));
+        for why in Refused::ALL {
+            let here = self.kept.refused.get_or_create(&Why { why }).get();
+            let total = here + snapshot.refused(why);
+            all.get_or_create(&Why { why }).inc_by(total);
+        }
+        all
+    }
+
     /// All metrics in the OpenMetrics text format.
     ///
     /// # Errors
@@ -113,6 +186,7 @@ impl Metrics {
         let snapshot = collect::Snapshot::take(network).await?;
         let kept = &self.kept;
         let label = ("transport".into(), kept.transport.clone().into());
+        let refused = self.all_refused(&snapshot);
         let mut registry = Registry::with_prefix_and_labels("spindle", [label].into_iter());
         registry.register_collector(Box::new(snapshot));
         registry.register(
@@ -120,7 +194,7 @@ impl Metrics {
             "Relayed connections that are over",
             kept.ended.clone(),
         );
-        registry.register("refused", "Connections turned away", kept.refused.clone());
+        registry.register("refused", "Connections turned away", refused);
         registry.register_with_unit(
             "response_time",
             "From the last byte of a request to the last byte of its response",
@@ -132,6 +206,18 @@ impl Metrics {
         let _ = text::encode(&mut out, &registry);
         Ok(out)
     }
+}
+
+/// Counters that are there from the beginning, at 0.
+fn none_yet<L, const N: usize>(labels: [L; N]) -> Family<L, Counter>
+where
+    L: Clone + Eq + std::hash::Hash,
+{
+    let family = Family::default();
+    for l in labels {
+        drop(family.get_or_create(&l));
+    }
+    family
 }
 
 #[cfg(test)]
@@ -150,8 +236,9 @@ mod tests {
         metrics.response_time(Duration::from_millis(3));
         let text = metrics.text(&network).await.unwrap();
         for line in [
-            "spindle_ended_total{transport=\"fuso\",how=\"Finished\"} 2",
-            "spindle_refused_total{transport=\"fuso\",why=\"Tls\"} 1",
+            "spindle_ended_total{transport=\"fuso\",how=\"finished\"} 2",
+            "spindle_refused_total{transport=\"fuso\",why=\"tls\"} 1",
+            "spindle_refused_total{transport=\"fuso\",why=\"memory\"} 0",
             "spindle_response_time_seconds_bucket{transport=\"fuso\",le=\"0.004\"} 1",
             "spindle_connections{transport=\"fuso\"} 0",
             "spindle_timeouts_total{transport=\"fuso\"} 0",

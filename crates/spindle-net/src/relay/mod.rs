@@ -1,11 +1,11 @@
 //! A connection of Spindle's joined to one of the system's: bytes, half closes and resets pass both
 //! ways as they came.
 
+mod moved;
 mod pump;
 
 use std::fmt;
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use socket2::SockRef;
@@ -13,9 +13,10 @@ use spindle_mptcp::CloseReason;
 use tokio::io::{AsyncRead, AsyncWrite, Interest};
 use tokio::net::TcpStream as KernelStream;
 
-use crate::metrics;
+use crate::metrics::{self, Metrics};
 use crate::service::{Lifecycle, Stage};
 use crate::socket::{ConnectionHandle, TcpStream};
+use moved::Moved;
 use pump::{
     AnySink, AnySource, Failure, InsideSink, InsideSource, OutsideSink, OutsideSource, Sink, Source,
 };
@@ -109,30 +110,39 @@ pub struct Report {
     pub error: Option<io::Error>,
 }
 
-#[derive(Default)]
-struct Moved {
-    outward: AtomicU64,
-    inward: AtomicU64,
+/// Which side sends requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asking {
+    /// Spindle's peer, as at a gateway.
+    Inside,
+    /// The system's side, as at a connect.
+    Outside,
 }
 
-impl Moved {
-    fn total(&self) -> u64 {
-        self.outward.load(Ordering::Relaxed) + self.inward.load(Ordering::Relaxed)
-    }
+/// What a relay is to do besides.
+#[derive(Clone, Debug)]
+pub struct RelayOptions {
+    /// Which side sends requests.
+    pub asking: Asking,
+    /// Both sides are reset if nothing has passed for this long.
+    pub idle: Option<Duration>,
+    /// Where response times and the end are counted.
+    pub metrics: Option<Metrics>,
 }
 
-/// Relays until both directions are closed, one side fails, nothing has passed for `idle`, or the
-/// service aborts. A side that fails makes the other one be reset: RST towards the system's side
+/// Relays until both directions are closed, one side fails, nothing has passed for the idle time, or
+/// the service aborts. A side that fails makes the other one be reset: RST towards the system's side
 /// (SO_LINGER 0), RST with MP_FASTCLOSE towards Spindle's peer once it has acknowledged what it was
 /// sent before, for which it has a second.
 pub async fn relay(
     inside: Inside,
     outside: KernelStream,
-    idle: Option<Duration>,
+    options: RelayOptions,
     lifecycle: &Lifecycle,
 ) -> Report {
     let handle = inside.handle();
-    let moved = Moved::default();
+    let idle = options.idle;
+    let moved = Moved::new(options.asking, options.metrics.clone());
     let (ended, error) = match inside {
         Inside::Plain(stream) => {
             let (read, write) = stream.into_split();
@@ -147,9 +157,13 @@ pub async fn relay(
             ends.run(&mut from, &mut to, idle, lifecycle).await
         }
     };
+    moved.end();
+    if let Some(m) = &options.metrics {
+        m.ended(ended.counted());
+    }
     Report {
-        outward: moved.outward.into_inner(),
-        inward: moved.inward.into_inner(),
+        outward: moved.outward(),
+        inward: moved.inward(),
         ended,
         error,
     }
@@ -159,6 +173,12 @@ pub async fn relay(
 pub(crate) fn reset(outside: &KernelStream) {
     // If the system does not take it, the stream ends with a FIN.
     let _ = SockRef::from(outside).set_linger(Some(Duration::ZERO));
+}
+
+/// Lets the system's side end in order as it is dropped.
+fn in_order(outside: &KernelStream) {
+    // It is what a socket does anyway, unless `reset` was called.
+    let _ = SockRef::from(outside).set_linger(None);
 }
 
 type End = (Ended, Option<io::Error>);
@@ -189,11 +209,12 @@ impl<'a> Ends<'a> {
     ) -> End {
         let end = self.both(from, to, idle, lifecycle).await;
         match end.0 {
-            Ended::Finished => {}
+            Ended::Finished => in_order(self.outside),
             Ended::PeerFailed => reset(self.outside),
             Ended::OutsideFailed => {
                 reset(self.outside);
-                self.delivered(lifecycle).await;
+                let inward = self.moved.inward();
+                delivered(self.handle, inward, lifecycle).await;
                 self.handle.abort();
             }
             Ended::Idle | Ended::Aborted => {
@@ -213,8 +234,8 @@ impl<'a> Ends<'a> {
     ) -> End {
         let mut sink = OutsideSink::new(self.outside);
         let mut source = OutsideSource::new(self.outside);
-        let outward = pump::pump(from, &mut sink, &self.moved.outward);
-        let inward = pump::pump(&mut source, to, &self.moved.inward);
+        let outward = pump::pump(from, &mut sink, |n| self.moved.add_outward(n));
+        let inward = pump::pump(&mut source, to, |n| self.moved.add_inward(n));
         tokio::pin!(outward, inward);
         let (mut outward_done, mut inward_done) = (false, false);
         // The service takes nothing more; what it had sent may still wait to be read.
@@ -289,34 +310,32 @@ impl<'a> Ends<'a> {
             last = now;
         }
     }
+}
 
-    /// Waits until the peer has acknowledged what it was sent.
-    async fn delivered(&self, lifecycle: &Lifecycle) {
-        let all = async {
-            let inward = self.moved.inward.load(Ordering::Relaxed);
-            while let Ok(info) = self.handle.connection_info().await {
-                let given = info.written >= inward && info.acknowledged >= info.written;
-                if given || info.closed.is_some() {
-                    return;
-                }
-                tokio::time::sleep(LOOK).await;
+/// Waits, for a second, until the peer has acknowledged what it was sent, `least` bytes or more.
+pub(crate) async fn delivered(handle: &ConnectionHandle, least: u64, lifecycle: &Lifecycle) {
+    let all = async {
+        while let Ok(info) = handle.connection_info().await {
+            let given = info.written >= least && info.acknowledged >= info.written;
+            if given || info.closed.is_some() {
+                return;
             }
-        };
-        tokio::select! {
-            () = all => {}
-            () = tokio::time::sleep(GRACE) => {}
-            () = lifecycle.reached(Stage::Aborting) => {}
+            tokio::time::sleep(LOOK).await;
         }
+    };
+    tokio::select! {
+        () = all => {}
+        () = tokio::time::sleep(GRACE) => {}
+        () = lifecycle.reached(Stage::Aborting) => {}
     }
 }
 
 /// Both directions are done; `refused` is what the outside said to the last bytes for it, if it did
-/// not take them. A reset after its end of stream (EPIPE) leaves the inside to close in order: its
-/// peer has all there is to have.
+/// not take them: its reader is gone (EPIPE after its end of stream), and the peer, which may go on
+/// sending for long, has to know.
 fn after(refused: Option<io::Error>) -> End {
     match refused {
         None => (Ended::Finished, None),
-        Some(e) if e.kind() == io::ErrorKind::BrokenPipe => (Ended::Finished, Some(e)),
         Some(e) => (Ended::OutsideFailed, Some(e)),
     }
 }

@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::pin::pin;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 
 use bytes::{Buf, Bytes, BytesMut};
@@ -64,11 +63,11 @@ pub(super) enum Failure {
     Sink(io::Error),
 }
 
-/// Moves everything, end of stream included; `moved` counts the bytes.
+/// Moves everything, end of stream included; `moved` is told of the bytes.
 pub(super) async fn pump(
     source: &mut impl Source,
     sink: &mut impl Sink,
-    moved: &AtomicU64,
+    moved: impl Fn(u64),
 ) -> Result<(), Failure> {
     let mut batch = Batch::new();
     loop {
@@ -76,7 +75,7 @@ pub(super) async fn pump(
             Taken::Some(more) => {
                 let bytes: usize = batch.iter().map(Bytes::len).sum();
                 sink.send(&mut batch, more).await.map_err(Failure::Sink)?;
-                moved.fetch_add(bytes as u64, Ordering::Relaxed);
+                moved(bytes as u64);
             }
             Taken::Nothing => {
                 sink.pause();

@@ -2,6 +2,7 @@
 //! the last, and the signals that end it.
 
 mod config;
+mod files;
 mod signals;
 
 use std::future::poll_fn;
@@ -14,6 +15,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 pub use config::{LinkKind, wire_config};
+pub use files::raise_file_limit;
 pub use signals::{Signal, Signals};
 
 use crate::error::NetError;

@@ -12,10 +12,11 @@ use spindle_wire::{Ecn, EncapsulationHeader, EncapsulationKind, Endpoint, Flags,
 use super::common::{Output, Secret, Timers};
 use super::merge::{self, Merge};
 use super::path::Path;
-use super::socket::{Buffers, Socket, raise_file_limit};
+use super::socket::{Buffers, Socket};
 use super::{UdpCounters, clamp_mss, mss_for, payload_for};
 use crate::error::NetError;
 use crate::link::{Arrival, FIRST_KEY, Link, LinkCounters};
+use crate::service::raise_file_limit;
 
 /// How long the socket of a subflow that ended is kept: 2 MSL of RFC 9293 is 4 minutes; what comes
 /// later opens it again.

@@ -4,7 +4,6 @@ use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::socket::{
     ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, setsockopt, sockopt,
 };
@@ -238,16 +237,5 @@ impl Socket {
             quoted.truncate(len);
             sink(QueuedError { mtu, quoted });
         }
-    }
-}
-
-/// Raises the soft limit of open files to the hard one; returns the limit.
-pub(super) fn raise_file_limit() -> u64 {
-    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else {
-        return 1024;
-    };
-    match setrlimit(Resource::RLIMIT_NOFILE, hard, hard) {
-        Ok(()) => hard,
-        Err(_) => soft,
     }
 }

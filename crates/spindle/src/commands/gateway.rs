@@ -27,6 +27,7 @@ pub(crate) fn gateway(registry: &Registry, args: &Args) -> Result<ExitCode, Fail
     let config = plan.config(PathManager::Passive);
     let mut options = GatewayOptions::new(places.inside.clone(), to, config);
     options.announce = places.announce.iter().map(|a| (*a, None)).collect();
+    options.outside = places.pairs();
     options.proxy_protocol = args.proxy_protocol;
     options.tls.clone_from(&tls);
     options.max_connections = plan.limits.max_connections;
@@ -211,6 +212,19 @@ impl Places {
                 }
             }
         }
+    }
+
+    /// Addresses inside, each with the one outside.
+    fn pairs(&self) -> Vec<(SocketAddr, SocketAddr)> {
+        let inside = |o: &SocketAddr| {
+            let over_udp = UdpServer::listener_addr(o.port());
+            let rewritten = self.dnat.iter().find(|d| d.from == *o).map(|d| d.to);
+            rewritten.or(self.inside.contains(&over_udp).then_some(over_udp))
+        };
+        self.outside
+            .iter()
+            .filter_map(|o| Some((inside(o)?, *o)))
+            .collect()
     }
 
     fn setup(&self, name: &str) -> SetupOptions {

@@ -11,7 +11,9 @@ use spindle_lab::registry::Registry;
 use spindle_mptcp::{Config, PathManager};
 use spindle_net::limits::{LEAST_PER_CONNECTION, Limits};
 use spindle_net::metrics::{self, Metrics};
-use spindle_net::service::{Lifecycle, LinkKind, Signal, Signals, Summary, wire_config};
+use spindle_net::service::{
+    Lifecycle, LinkKind, Signal, Signals, Summary, raise_file_limit, wire_config,
+};
 use spindle_net::setup::{SetupError, SetupGuard, SetupOptions, setup};
 use spindle_net::status::{Control, Source, default_path};
 use spindle_net::{Link, NetError, Network, NetworkConfig};
@@ -260,6 +262,7 @@ where
     F: Future<Output = Result<Summary, NetError>>,
 {
     start_log(plan.log);
+    raise_file_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
