@@ -1,0 +1,12 @@
+//! `gateway` and `connect` as programs: over UDP on loopback, without privileges, and over TUN in
+//! network namespaces, which takes root.
+
+mod certificates;
+mod program;
+#[path = "../wire/service.rs"]
+mod service;
+mod tun;
+#[expect(dead_code, reason = "shared with the wire's tests")]
+#[path = "../wire/two_hosts.rs"]
+mod two_hosts;
+mod udp;

@@ -1,0 +1,117 @@
+//! The `spindle` command as a child process, with its log, its status and its signals.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// Turns a hang into a failure.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The program's path.
+pub(crate) fn program() -> &'static str {
+    env!("CARGO_BIN_EXE_spindle")
+}
+
+/// Waits until something is so.
+pub(crate) fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !done() {
+        assert!(begin.elapsed() < PATIENCE, "{what}: not in time");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A running gateway or connect; killed when dropped.
+pub(crate) struct Running {
+    child: Child,
+    directory: tempfile::TempDir,
+    log: Arc<Mutex<Vec<String>>>,
+    reader: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Running {
+    /// Starts `command` and waits until its log says that it listens.
+    pub(crate) fn start(mut command: Command) -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        let mut child = command
+            .arg("--control")
+            .arg(directory.path().join("control"))
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the command");
+        let log = Arc::new(Mutex::new(Vec::new()));
+        let lines = BufReader::new(child.stderr.take().expect("piped")).lines();
+        let copy = log.clone();
+        let reader = std::thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                copy.lock().expect("the log").push(line);
+            }
+        });
+        let mut running = Self {
+            child,
+            directory,
+            log,
+            reader: Some(reader),
+        };
+        let begin = Instant::now();
+        while !running.log().contains("listening") {
+            let ended = running.child.try_wait().expect("a child").is_some();
+            let late = ended || begin.elapsed() > PATIENCE;
+            assert!(!late, "{command:?} is not ready: {}", running.log());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        running
+    }
+
+    /// What it has logged so far.
+    pub(crate) fn log(&self) -> String {
+        self.log.lock().expect("the log").join("\n")
+    }
+
+    /// What `spindle status --json` says of it.
+    pub(crate) fn status(&self) -> serde_json::Value {
+        let out = Command::new(program())
+            .args(["status", "--json", "--control"])
+            .arg(self.directory.path().join("control"))
+            .output()
+            .expect("spindle status");
+        let said = String::from_utf8_lossy(&out.stderr);
+        serde_json::from_slice(&out.stdout).unwrap_or_else(|e| panic!("{e}: {said}"))
+    }
+
+    /// Sends it a signal, by its short name.
+    pub(crate) fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        let sent = Command::new("kill")
+            .args([&format!("-{name}"), &pid])
+            .status();
+        assert!(sent.expect("kill").success(), "SIG{name}");
+    }
+
+    /// Its exit code, once it has ended and its log is whole; none if it does not end.
+    pub(crate) fn wait(&mut self) -> Option<i32> {
+        let begin = Instant::now();
+        while begin.elapsed() < PATIENCE {
+            if let Some(status) = self.child.try_wait().expect("a child") {
+                self.reader.take().map(std::thread::JoinHandle::join);
+                return status.code();
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        None
+    }
+
+    /// Asks it to end; its exit code.
+    pub(crate) fn end(&mut self) -> Option<i32> {
+        self.signal("TERM");
+        self.wait()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

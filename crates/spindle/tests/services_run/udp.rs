@@ -1,0 +1,334 @@
+//! Over UDP, on loopback.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crate::certificates::{Authority, NAME};
+use crate::program::{Running, program, wait_for};
+use crate::two_hosts::have;
+
+/// Turns a hang into a failure.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A port that is free for TCP and UDP.
+fn free() -> SocketAddr {
+    loop {
+        let tcp = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let addr = tcp.local_addr().expect("its address");
+        if UdpSocket::bind(addr).is_ok() {
+            return addr;
+        }
+    }
+}
+
+fn listener() -> (TcpListener, SocketAddr) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a service");
+    let addr = listener.local_addr().expect("its address");
+    (listener, addr)
+}
+
+/// A service that sends back what comes, and its end.
+fn echo() -> SocketAddr {
+    let (listener, addr) = listener();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            std::thread::spawn(move || std::io::copy(&mut &stream, &mut &stream));
+        }
+    });
+    addr
+}
+
+fn start(kind: &str, flags: &str) -> Running {
+    let mut command = Command::new(program());
+    command.args([kind, "--udp"]).args(flags.split_whitespace());
+    Running::start(command)
+}
+
+/// A gateway in front of `to`, and a connect to it: where programs connect.
+fn pair(to: SocketAddr, gateway: &str, connect: &str) -> (Running, Running, SocketAddr) {
+    let (outer, port) = (free(), free());
+    let gateway = start("gateway", &format!("--listen {outer} --to {to} {gateway}"));
+    let connect = start(
+        "connect",
+        &format!("--listen {port} --via {outer} {connect}"),
+    );
+    (gateway, connect, port)
+}
+
+fn join(port: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(port).expect("a connection");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    stream
+}
+
+/// Sends some bytes and their end; what comes back.
+fn exchange(port: SocketAddr, len: usize) -> std::io::Result<Vec<u8>> {
+    let mut stream = join(port);
+    let data = vec![b'x'; len];
+    stream.write_all(&data)?;
+    stream.shutdown(Shutdown::Write)?;
+    let mut back = Vec::new();
+    stream.read_to_end(&mut back)?;
+    Ok(back)
+}
+
+fn works(port: SocketAddr) -> bool {
+    exchange(port, 5000).is_ok_and(|back| back == [b'x'; 5000])
+}
+
+/// The connection ends in a reset without a byte.
+fn is_reset(port: SocketAddr) -> bool {
+    exchange(port, 1).is_err_and(|e| e.kind() == ErrorKind::ConnectionReset)
+}
+
+fn trusting(ca: &Authority) -> String {
+    format!("--tls-ca {} --tls-name {NAME}", ca.ca.display())
+}
+
+fn proving(pair: &(std::path::PathBuf, std::path::PathBuf)) -> String {
+    format!(
+        "--tls-cert {} --tls-key {}",
+        pair.0.display(),
+        pair.1.display()
+    )
+}
+
+#[test]
+fn tls_lets_in_whom_the_authority_signed_and_a_reload_changes_who_that_is() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (old, new) = (
+        Authority::new(dir.path(), "old"),
+        Authority::new(dir.path(), "new"),
+    );
+    let flags = format!("--tls-ca {} {}", old.ca.display(), proving(&old.gateway));
+    let right = format!("{} {}", trusting(&old), proving(&old.client));
+    let (gateway, _connect, port) = pair(echo(), &flags, &right);
+    assert!(works(port), "{}", gateway.log());
+    let via = gateway.status()["listen"][0]
+        .as_str()
+        .expect("an address")
+        .to_owned();
+    let another = |flags: &str| {
+        let port = free();
+        let flags = format!("--listen {port} --via {via} {flags}");
+        (start("connect", &flags), port)
+    };
+    let wrong = format!("{} {}", trusting(&new), proving(&old.client));
+    let (connect, stranger) = another(&wrong);
+    assert!(is_reset(stranger), "{}", connect.log());
+    assert!(connect.log().contains("UnknownIssuer"), "{}", connect.log());
+    let (connect, nobody) = another(&trusting(&old));
+    assert!(is_reset(nobody), "{}", connect.log());
+    wait_for("the gateway says why", || {
+        gateway.log().contains("no certificates")
+    });
+    // Certificates of another authority, in the files of the old ones.
+    for (from, to) in [
+        (&new.ca, &old.ca),
+        (&new.gateway.0, &old.gateway.0),
+        (&new.gateway.1, &old.gateway.1),
+    ] {
+        std::fs::copy(from, to).expect("a file");
+    }
+    assert!(works(port), "nothing changes before the signal");
+    gateway.signal("HUP");
+    wait_for("the reload", || gateway.log().contains("read again"));
+    assert!(is_reset(port), "{}", gateway.log());
+    let renewed = format!("{} {}", trusting(&new), proving(&new.client));
+    let (connect, port) = another(&renewed);
+    assert!(works(port), "{}", connect.log());
+    // What cannot be read leaves all as it was.
+    std::fs::write(&old.gateway.0, "nothing").expect("a file");
+    gateway.signal("HUP");
+    wait_for("the refusal", || {
+        gateway.log().contains("stay as they were")
+    });
+    assert!(works(port), "{}", gateway.log());
+}
+
+#[test]
+fn the_proxy_protocol_tells_the_service_both_addresses_outside() {
+    let (service, to) = listener();
+    let (gateway, _connect, port) = pair(to, "--proxy-protocol", "");
+    let mut stream = join(port);
+    stream.write_all(b"hello").expect("room");
+    let (mut inside, _) = service.accept().expect("a connection");
+    let mut got = [0; 33];
+    inside.read_exact(&mut got).expect("header and data");
+    assert_eq!(got[..16], *b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c");
+    let status = gateway.status();
+    let outside: SocketAddr = status["connections"][0]["outside"]
+        .as_str()
+        .and_then(|a| a.parse().ok())
+        .expect("an address");
+    let at: SocketAddr = status["listen"][0]
+        .as_str()
+        .and_then(|a| a.parse().ok())
+        .expect("an address");
+    assert_eq!(got[16..24], [127, 0, 0, 1, 127, 0, 0, 1]);
+    assert_eq!(got[24..26], outside.port().to_be_bytes());
+    assert_eq!(got[26..28], at.port().to_be_bytes());
+    assert_eq!(&got[28..], b"hello");
+}
+
+#[test]
+fn an_idle_connection_is_reset_and_every_line_of_the_log_is_an_object() {
+    let flags = "--log-format json --log debug --idle-timeout 300ms";
+    let (mut gateway, mut connect, port) = pair(echo(), flags, "--log-format json");
+    assert!(works(port));
+    let mut idle = join(port);
+    let mut byte = [0];
+    let error = idle.read(&mut byte).expect_err("a reset");
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+    assert_eq!((gateway.end(), connect.end()), (Some(0), Some(0)));
+    let parsed = |log: String| -> Vec<serde_json::Value> {
+        let line = |l: &str| serde_json::from_str(l).unwrap_or_else(|e| panic!("{e}: {l}"));
+        log.lines().map(line).collect()
+    };
+    let lines = parsed(gateway.log());
+    let ends: Vec<&str> = lines.iter().filter_map(|l| l["ended"].as_str()).collect();
+    assert_eq!(ends, ["finished", "idle"]);
+    let closed = lines
+        .iter()
+        .find(|l| l["ended"] == "finished")
+        .expect("one");
+    assert_eq!(
+        (&closed["from_client"], &closed["to_client"]),
+        (&5000.into(), &5000.into())
+    );
+    for wanted in ["listening", "draining", "ended"] {
+        let has = |lines: &[serde_json::Value]| lines.iter().any(|l| l["message"] == wanted);
+        assert!(has(&lines) && has(&parsed(connect.log())), "{wanted}");
+    }
+}
+
+/// The value of a line of the metrics.
+fn metric(text: &str, start: &str) -> f64 {
+    let value = text.lines().find_map(|l| l.strip_prefix(start));
+    let value = value.unwrap_or_else(|| panic!("no {start} in\n{text}"));
+    value.trim().parse().expect("a number")
+}
+
+fn scrape(at: SocketAddr) -> String {
+    let mut stream = join(at);
+    stream
+        .write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+        .expect("room");
+    let mut text = String::new();
+    stream.read_to_string(&mut text).expect("an answer");
+    assert!(
+        text.starts_with("HTTP/1.1 200 OK\r\n") && text.ends_with("# EOF\n"),
+        "{text}"
+    );
+    text
+}
+
+#[test]
+fn status_and_metrics_answer_under_load_and_sigterm_lets_what_is_open_finish() {
+    const WORKERS: usize = 20;
+    let at = free();
+    let flags = format!("--metrics {at}");
+    let (mut gateway, _connect, port) = pair(echo(), &flags, "");
+    // One that stays open beyond the signal.
+    let mut open = join(port);
+    open.write_all(b"first").expect("room");
+    let mut five = [0; 5];
+    open.read_exact(&mut five).expect("the echo");
+    let stop = AtomicBool::new(false);
+    let done: usize = std::thread::scope(|scope| {
+        let work = || {
+            let mut done = 0;
+            while !stop.load(Ordering::Relaxed) {
+                assert_eq!(exchange(port, 20_000).expect("an exchange").len(), 20_000);
+                done += 1;
+            }
+            done
+        };
+        let workers: Vec<_> = (0..WORKERS).map(|_| scope.spawn(work)).collect();
+        for _ in 0..5 {
+            let status = gateway.status();
+            let open = status["connections"].as_array().expect("a list").len();
+            let now = metric(&scrape(at), "spindle_connections{transport=\"fuso\"} ");
+            assert!(open >= 1 && now >= 1.0, "{open} and {now}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        stop.store(true, Ordering::Relaxed);
+        workers
+            .into_iter()
+            .map(|w| w.join().expect("a worker"))
+            .sum()
+    });
+    let finished = "spindle_ended_total{transport=\"fuso\",how=\"finished\"} ";
+    wait_for("all are counted", || {
+        metric(&scrape(at), finished) == done as f64
+    });
+    let text = scrape(at);
+    let responses = metric(
+        &text,
+        "spindle_response_time_seconds_count{transport=\"fuso\"} ",
+    );
+    assert!(responses >= done as f64, "{responses} of {done}");
+    gateway.signal("TERM");
+    wait_for("it drains", || gateway.log().contains("draining"));
+    assert!(is_reset(port), "a new one");
+    open.write_all(b"again").expect("room");
+    open.read_exact(&mut five).expect("the echo");
+    assert_eq!(&five, b"again");
+    drop(open);
+    assert_eq!(gateway.wait(), Some(0), "{}", gateway.log());
+}
+
+#[test]
+fn a_second_signal_resets_what_is_open_and_says_so_by_the_exit_code() {
+    let (mut gateway, _connect, port) = pair(echo(), "", "");
+    let mut open = join(port);
+    open.write_all(b"x").expect("room");
+    let mut byte = [0];
+    open.read_exact(&mut byte).expect("the echo");
+    gateway.signal("TERM");
+    wait_for("it drains", || gateway.log().contains("draining"));
+    gateway.signal("INT");
+    let error = open.read(&mut byte).expect_err("a reset");
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+    assert_eq!(gateway.wait(), Some(1), "{}", gateway.log());
+}
+
+#[test]
+fn curl_goes_by_socks_to_the_gateway_whatever_name_it_asks_for() {
+    let test = "udp::curl_goes_by_socks_to_the_gateway_whatever_name_it_asks_for";
+    if !have(test, "curl") {
+        return;
+    }
+    let (service, to) = listener();
+    std::thread::spawn(move || {
+        for mut stream in service.incoming().flatten() {
+            let mut head = [0; 4096];
+            let _ = stream.read(&mut head);
+            let _ = stream.write_all(b"HTTP/1.0 200 OK\r\nContent-Length: 7\r\n\r\nspindle");
+        }
+    });
+    let (_gateway, connect, port) = pair(to, "", "--socks5");
+    let out = Command::new("curl")
+        .args([
+            "-sS",
+            "--max-time",
+            "10",
+            "--noproxy",
+            "",
+            "--socks5-hostname",
+        ])
+        .args([&port.to_string(), "http://no-such-host.invalid/"])
+        .output()
+        .expect("curl");
+    assert_eq!(out.stdout, b"spindle", "{out:?}\n{}", connect.log());
+    // Not SOCKS at all.
+    let mut stream = join(port);
+    stream.write_all(b"GET / HTTP/1.0\r\n\r\n").expect("room");
+    let _ = stream.read(&mut [0; 16]);
+    wait_for("the log says so", || {
+        connect.log().contains("found SOCKS version 71, want 5")
+    });
+}
