@@ -11,6 +11,7 @@ use spindle_net::gateway::{Gateway, GatewayOptions};
 use spindle_net::limits::Limits;
 use spindle_net::metrics::Metrics;
 use spindle_net::service::{Lifecycle, LinkKind, Summary, raise_file_limit, wire_config};
+use spindle_net::tls::ServerTls;
 use spindle_net::{NetError, Network, NetworkConfig, memory};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -44,6 +45,10 @@ fn network(link: memory::MemoryLink, limits: &Limits) -> Network {
 
 impl World {
     async fn new(limits: Limits, drain: Duration) -> Self {
+        Self::with(limits, drain, None).await
+    }
+
+    async fn with(limits: Limits, drain: Duration, tls: Option<ServerTls>) -> Self {
         let service = TcpListener::bind(here()).await.expect("a service");
         let to = service.local_addr().expect("its address");
         let (a, b) = memory::pair(1 << 14);
@@ -55,6 +60,7 @@ impl World {
         let at: SocketAddr = "10.0.0.2:80".parse().expect("an address");
         let mut options = GatewayOptions::new(vec![at], to, config(PathManager::Passive));
         options.drain = drain;
+        options.tls = tls;
         options.max_connections = limits.max_connections;
         let metrics = (Metrics::new("fuso"), Metrics::new("fuso"));
         options.metrics = Some(metrics.0.clone());
@@ -373,6 +379,37 @@ async fn response_times_and_ends_are_counted_at_both_ends() {
             g >= 0.03 && c >= g,
             "{g} s at the gateway, {c} s at connect"
         );
+        w.end().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_failed_tls_handshake_ends_in_an_alert_and_a_reset() {
+    in_time(async {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (cert, key) = (dir.path().join("cert"), dir.path().join("key"));
+        let own = rcgen::generate_simple_self_signed(["gateway".to_owned()]).expect("signed");
+        std::fs::write(&cert, own.cert.pem()).expect("a file");
+        std::fs::write(&key, own.signing_key.serialize_pem()).expect("a file");
+        let tls = ServerTls::load(&cert, &key, None).expect("TLS");
+        let w = World::with(Limits::default(), PATIENCE, Some(tls)).await;
+        let local: IpAddr = "10.0.0.1".parse().expect("an address");
+        let at: SocketAddr = "10.0.0.2:80".parse().expect("an address");
+        let config = preset("fuso").expect("a preset").config;
+        let stream = w.networks.0.connect(local, at, config.into()).await;
+        let mut stream = stream.expect("a connection");
+        stream
+            .write_all(b"GET / HTTP/1.1\r\n\r\n")
+            .await
+            .expect("room");
+        let mut got = Vec::new();
+        let error = stream.read_to_end(&mut got).await.expect_err("a reset");
+        assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+        // A fatal alert (RFC 8446, section 6).
+        assert_eq!((got[0], got[5]), (21, 2));
+        let refused = w.gateway_counts("refused_total why=\"tls\"").await;
+        assert_eq!(refused, 1.0);
         w.end().await;
     })
     .await;

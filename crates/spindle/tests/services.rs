@@ -15,8 +15,12 @@ fn refused(arguments: &[&str]) -> String {
     error
 }
 
-fn check(command: &str, cases: &[(&str, &[&str])]) {
+fn check(command: &str, base: &str, cases: &[(&str, &[&str])]) {
     for (flags, wanted) in cases {
+        let flags = match flags.strip_prefix('+') {
+            Some(more) => format!("{base} {more}"),
+            None => (*flags).to_owned(),
+        };
         let mut arguments = vec![command];
         arguments.extend(flags.split_whitespace());
         let error = refused(&arguments);
@@ -26,129 +30,119 @@ fn check(command: &str, cases: &[(&str, &[&str])]) {
     }
 }
 
+const GATEWAY_BASE: &str = "--listen 127.0.0.1:7000 --to 127.0.0.1:8080 --udp";
+
+/// Flags, and what the error says of them; `+` stands for the usual ones.
+const GATEWAY: &[(&str, &[&str])] = &[
+    ("--listen 127.0.0.1:7000 --udp", &["--to"]),
+    (
+        "--listen 127.0.0.1:7000 --to 127.0.0.1:1",
+        &["--tun NAME", "--udp"],
+    ),
+    ("+ --tun spin0", &["exclude each other"]),
+    ("+ --dnat", &["--dnat belongs to --tun"]),
+    (
+        "+ --transport fsuo",
+        &["--transport", "did you mean \"fuso\"?"],
+    ),
+    ("+ --tls-cert a.pem", &["--tls-cert needs --tls-key"]),
+    ("+ --tls-key a.pem", &["--tls-key needs --tls-cert"]),
+    ("+ --tls-ca a.pem", &["--tls-ca needs --tls-cert"]),
+    ("+ --tls-cert none.pem --tls-key none.pem", &["none.pem"]),
+    (
+        "+ --max-connections 0",
+        &["--max-connections", "found \"0\"", "1 or more"],
+    ),
+    (
+        "+ --memory-per-connection 1KB",
+        &["--memory-per-connection", "65536 or more"],
+    ),
+    (
+        "+ --max-memory 1MB",
+        &["--max-memory", "at least --memory-per-connection"],
+    ),
+    ("+ --drain soon", &["--drain", "soon"]),
+    ("+ --idle-timeout 0s", &["--idle-timeout", "leave it out"]),
+    ("+ --metrics 9100", &["--metrics", "an address and port"]),
+    (
+        "+ --announce 192.0.2.1",
+        &["--announce", "one of the --listen addresses"],
+    ),
+    (
+        "+ --listen 127.0.0.1:7000",
+        &["--listen", "each address once"],
+    ),
+    (
+        "--listen 0.0.0.0:7000 --to 127.0.0.1:8080 --udp",
+        &["loopback only", "--tls-cert", "--insecure"],
+    ),
+    (
+        "--listen 127.0.0.1:80 --to 127.0.0.1:8080 --tun spin0",
+        &["not this host's", "--dnat"],
+    ),
+    (
+        "--listen 192.0.2.77:80 --to 127.0.0.1:8080 --tun spin0 --dnat",
+        &["an address of this host"],
+    ),
+    (
+        "--listen 0.0.0.0:80 --to 127.0.0.1:8080 --tun spin0",
+        &["the very address"],
+    ),
+    (
+        "--listen 80 --to 127.0.0.1:8080 --udp",
+        &["--listen", "an address and port"],
+    ),
+    (
+        "--listen 127.0.0.1:0 --to 127.0.0.1:8080 --udp",
+        &["a port other than 0"],
+    ),
+    (
+        "--listen 127.0.0.1:7000 --to nowhere --udp",
+        &["--to", "127.0.0.1:8080"],
+    ),
+];
+
 #[test]
 fn bad_flags_of_a_gateway_are_refused_with_a_remedy() {
-    const UDP: &str = "--listen 127.0.0.1:7000 --to 127.0.0.1:8080 --udp";
-    let with = |more: &str| format!("{UDP} {more}");
-    let cases: Vec<(String, &[&str])> = vec![
-        ("--listen 127.0.0.1:7000 --udp".to_owned(), &["--to"]),
-        (
-            "--listen 127.0.0.1:7000 --to 127.0.0.1:1".to_owned(),
-            &["--tun NAME", "--udp"],
-        ),
-        (with("--tun spin0"), &["exclude each other"]),
-        (with("--dnat"), &["--dnat belongs to --tun"]),
-        (
-            with("--transport fsuo"),
-            &["--transport", "did you mean \"fuso\"?"],
-        ),
-        (with("--tls-cert a.pem"), &["--tls-cert needs --tls-key"]),
-        (with("--tls-key a.pem"), &["--tls-key needs --tls-cert"]),
-        (with("--tls-ca a.pem"), &["--tls-ca needs --tls-cert"]),
-        (
-            with("--tls-cert none.pem --tls-key none.pem"),
-            &["none.pem"],
-        ),
-        (
-            with("--max-connections 0"),
-            &["--max-connections", "found \"0\"", "1 or more"],
-        ),
-        (
-            with("--memory-per-connection 1KB"),
-            &["--memory-per-connection", "65536 or more"],
-        ),
-        (
-            with("--max-memory 1MB"),
-            &["--max-memory", "at least --memory-per-connection"],
-        ),
-        (with("--drain soon"), &["--drain", "soon"]),
-        (
-            with("--idle-timeout 0s"),
-            &["--idle-timeout", "leave it out"],
-        ),
-        (
-            with("--metrics 9100"),
-            &["--metrics", "an address and port"],
-        ),
-        (
-            with("--announce 192.0.2.1"),
-            &["--announce", "one of the --listen addresses"],
-        ),
-        (
-            with("--listen 127.0.0.1:7000"),
-            &["--listen", "each address once"],
-        ),
-        (
-            "--listen 0.0.0.0:7000 --to 127.0.0.1:8080 --udp".to_owned(),
-            &["loopback only", "--tls-cert", "--insecure"],
-        ),
-        (
-            "--listen 127.0.0.1:80 --to 127.0.0.1:8080 --tun spin0".to_owned(),
-            &["not this host's", "--dnat"],
-        ),
-        (
-            "--listen 192.0.2.77:80 --to 127.0.0.1:8080 --tun spin0 --dnat".to_owned(),
-            &["an address of this host"],
-        ),
-        (
-            "--listen 0.0.0.0:80 --to 127.0.0.1:8080 --tun spin0".to_owned(),
-            &["the very address"],
-        ),
-        (
-            "--listen 80 --to 127.0.0.1:8080 --udp".to_owned(),
-            &["--listen", "an address and port"],
-        ),
-        (
-            "--listen 127.0.0.1:0 --to 127.0.0.1:8080 --udp".to_owned(),
-            &["a port other than 0"],
-        ),
-        (
-            "--listen 127.0.0.1:7000 --to nowhere --udp".to_owned(),
-            &["--to", "127.0.0.1:8080"],
-        ),
-    ];
-    let cases: Vec<(&str, &[&str])> = cases.iter().map(|(f, w)| (f.as_str(), *w)).collect();
-    check("gateway", &cases);
+    check("gateway", GATEWAY_BASE, GATEWAY);
 }
+
+const CONNECT_BASE: &str = "--listen 127.0.0.1:9000 --via 127.0.0.1:7000 --udp";
+
+/// Flags, and what the error says of them; `+` stands for the usual ones.
+const CONNECT: &[(&str, &[&str])] = &[
+    ("--listen 127.0.0.1:9000 --udp", &["--via", "--socks5"]),
+    (
+        "--listen 127.0.0.1:9000 --udp --socks5",
+        &["--udp needs --via"],
+    ),
+    (
+        "--listen 127.0.0.1:9000 --via 192.0.2.1:80 --tun spin0",
+        &["--tun needs --local"],
+    ),
+    (
+        "--listen 127.0.0.1:9000 --via 192.0.2.1:80 --tun spin0 --local 127.0.0.1",
+        &["not this host's"],
+    ),
+    ("+ --local 192.0.2.77", &["an address of this host"]),
+    ("+ --local ::1", &["address family", "--via"]),
+    (
+        "+ --local 127.0.0.1 --local 127.0.0.1",
+        &["each address once"],
+    ),
+    ("+ --local 127.0.0.1@", &["IP@DEVICE"]),
+    ("+ --subflows 0", &["--subflows", "1 or more"]),
+    ("+ --subflows 9", &["--subflows", "1 to 8"]),
+    (
+        "+ --subflows 2 --local 127.0.0.1 --local 127.0.0.2",
+        &["single --local"],
+    ),
+    ("+ --tls-ca none.pem", &["--tls-ca needs --tls-name"]),
+    ("+ --tls-name gateway", &["need --tls-ca"]),
+    ("+ --tls-ca none.pem --tls-name gateway", &["none.pem"]),
+];
 
 #[test]
 fn bad_flags_of_a_connect_are_refused_with_a_remedy() {
-    const UDP: &str = "--listen 127.0.0.1:9000 --via 127.0.0.1:7000 --udp";
-    let with = |more: &str| format!("{UDP} {more}");
-    let cases: Vec<(String, &[&str])> = vec![
-        (
-            "--listen 127.0.0.1:9000 --udp".to_owned(),
-            &["--via", "--socks5"],
-        ),
-        (
-            "--listen 127.0.0.1:9000 --udp --socks5".to_owned(),
-            &["--udp needs --via"],
-        ),
-        (
-            "--listen 127.0.0.1:9000 --via 192.0.2.1:80 --tun spin0".to_owned(),
-            &["--tun needs --local"],
-        ),
-        (
-            "--listen 127.0.0.1:9000 --via 192.0.2.1:80 --tun spin0 --local 127.0.0.1".to_owned(),
-            &["not this host's"],
-        ),
-        (with("--local 192.0.2.77"), &["an address of this host"]),
-        (with("--local ::1"), &["address family", "--via"]),
-        (
-            with("--local 127.0.0.1 --local 127.0.0.1"),
-            &["each address once"],
-        ),
-        (with("--local 127.0.0.1@"), &["IP@DEVICE"]),
-        (with("--subflows 0"), &["--subflows", "1 or more"]),
-        (with("--subflows 9"), &["--subflows", "1 to 8"]),
-        (
-            with("--subflows 2 --local 127.0.0.1 --local 127.0.0.2"),
-            &["single --local"],
-        ),
-        (with("--tls-ca none.pem"), &["--tls-ca needs --tls-name"]),
-        (with("--tls-name gateway"), &["need --tls-ca"]),
-        (with("--tls-ca none.pem --tls-name gateway"), &["none.pem"]),
-    ];
-    let cases: Vec<(&str, &[&str])> = cases.iter().map(|(f, w)| (f.as_str(), *w)).collect();
-    check("connect", &cases);
+    check("connect", CONNECT_BASE, CONNECT);
 }
