@@ -59,7 +59,7 @@ impl Pair {
     }
 
     fn pass(&mut self, time: Duration) {
-        self.now = self.now + time;
+        self.now += time;
         self.stacks.iter_mut().for_each(|s| s.timeout(self.now));
     }
 

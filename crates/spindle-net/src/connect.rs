@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use crate::error::NetError;
 use crate::handshake::{expired, secured};
 use crate::metrics::{Metrics, Refused};
-use crate::relay::{self, Asking, Inside, RelayOptions};
+use crate::relay::{self, Asking, Ended, Inside, RelayOptions};
 use crate::service::{self, Lifecycle, Stage, Summary};
 use crate::socket::{Network, TcpStream};
 use crate::socks::{self, Reply, Target};
@@ -149,7 +149,8 @@ fn poll_any(
     Poll::Pending
 }
 
-async fn serve_one(shared: Arc<Shared>, (mut program, peer): Program) {
+/// Relays one connection; whether it was cut off because the service ends.
+async fn serve_one(shared: Arc<Shared>, (mut program, peer): Program) -> bool {
     let begin = Instant::now();
     let opened = tokio::select! {
         opened = open(&shared, &mut program) => opened,
@@ -167,7 +168,7 @@ async fn serve_one(shared: Arc<Shared>, (mut program, peer): Program) {
             if !shared.options.socks5 {
                 relay::reset(&program);
             }
-            return;
+            return shared.lifecycle.stage() == Stage::Aborting;
         }
     };
     tracing::debug!(connection = id, %peer, %target, "open");
@@ -192,6 +193,7 @@ async fn serve_one(shared: Arc<Shared>, (mut program, peer): Program) {
         subflows = info.as_ref().map(|i| i.subflows.len()),
         "closed"
     );
+    report.ended == Ended::Aborted
 }
 
 /// A connection, its number and where it goes; or why there is none.

@@ -16,7 +16,7 @@ use crate::error::NetError;
 use crate::handshake::{expired, secured};
 use crate::metrics::{Metrics, Refused};
 use crate::proxy_protocol;
-use crate::relay::{self, Asking, Inside, RelayOptions};
+use crate::relay::{self, Asking, Ended, Inside, RelayOptions};
 use crate::service::{self, Lifecycle, Stage, Summary};
 use crate::socket::{ListenOptions, Network, TcpListener, TcpStream};
 use crate::tls::ServerTls;
@@ -176,7 +176,8 @@ fn turn_away(shared: &Shared, stream: &TcpStream) {
     stream.abort();
 }
 
-async fn serve_one(shared: Arc<Shared>, stream: TcpStream) {
+/// Relays one connection; whether it was cut off because the service ends.
+async fn serve_one(shared: Arc<Shared>, stream: TcpStream) -> bool {
     let begin = Instant::now();
     let (id, peer, outside) = (stream.id(), stream.peer_addr(), stream.outside_addr());
     let handle = stream.handle();
@@ -194,7 +195,7 @@ async fn serve_one(shared: Arc<Shared>, stream: TcpStream) {
                 m.refused(why);
             }
             tracing::warn!(connection = id, %peer, %outside, error = %e, "refused");
-            return;
+            return shared.lifecycle.stage() == Stage::Aborting;
         }
     };
     tracing::debug!(connection = id, %peer, %outside, "open");
@@ -218,6 +219,7 @@ async fn serve_one(shared: Arc<Shared>, stream: TcpStream) {
         subflows = info.as_ref().map(|i| i.subflows.len()),
         "closed"
     );
+    report.ended == Ended::Aborted
 }
 
 /// Makes both sides ready: TLS with the client, the connection to the service, its first bytes.

@@ -96,11 +96,12 @@ impl Lifecycle {
 pub struct Summary {
     /// Connections that were taken.
     pub connections: u64,
-    /// Of these, reset because draining took too long or was cut short.
+    /// Of these, cut off because draining took too long or was cut short.
     pub aborted: usize,
 }
 
-/// Accepts until told to drain, runs a task for each connection, then waits for them.
+/// Accepts until told to drain, runs a task for each connection, then waits for them. A task says
+/// whether it was cut off.
 ///
 /// `accept` gives the next connection; dropping it closes the listeners. More than `limit` at a time
 /// are given to `refuse`.
@@ -115,7 +116,7 @@ pub(crate) async fn serve<T, A, H, F>(
 where
     A: FnMut(&mut Context<'_>) -> Poll<Result<T, NetError>>,
     H: Fn(T) -> F,
-    F: Future<Output = ()> + Send + 'static,
+    F: Future<Output = bool> + Send + 'static,
 {
     let mut tasks = JoinSet::new();
     let mut summary = Summary::default();
@@ -123,7 +124,7 @@ where
         tokio::select! {
             biased;
             () = lifecycle.reached(Stage::Draining) => break,
-            Some(done) = tasks.join_next(), if !tasks.is_empty() => report(done),
+            Some(done) = tasks.join_next(), if !tasks.is_empty() => summary.ended(done),
             accepted = poll_fn(&mut accept) => match accepted {
                 Ok(connection) if tasks.len() >= limit => refuse(connection),
                 Ok(connection) => {
@@ -142,9 +143,11 @@ where
     tracing::info!(open = tasks.len(), "draining");
     let finished = async {
         while let Some(done) = tasks.join_next().await {
-            report(done);
+            summary.ended(done);
         }
-        acknowledged(network).await;
+        while unacknowledged(network).await > 0 {
+            tokio::time::sleep(LOOK).await;
+        }
     };
     let in_time = tokio::select! {
         () = finished => true,
@@ -152,31 +155,34 @@ where
         () = lifecycle.reached(Stage::Aborting) => false,
     };
     if !in_time {
-        summary.aborted = tasks.len();
         tracing::warn!(open = tasks.len(), "resetting what is still open");
+        if tasks.is_empty() {
+            summary.aborted += unacknowledged(network).await;
+        }
     }
     lifecycle.abort();
     while let Some(done) = tasks.join_next().await {
-        report(done);
+        summary.ended(done);
     }
     Ok(summary)
 }
 
-/// Waits until all that was written to connections whose relays are done was acknowledged.
-async fn acknowledged(network: &Network) {
-    while let Ok(list) = network.connections().await {
-        let waiting =
-            |i: &spindle_mptcp::ConnectionInfo| i.closed.is_none() && i.acknowledged < i.written;
-        if !list.iter().any(|c| waiting(&c.info)) {
-            return;
-        }
-        tokio::time::sleep(LOOK).await;
-    }
+/// Connections, their relays done or not, whose peers have not acknowledged all they were sent.
+async fn unacknowledged(network: &Network) -> usize {
+    let list = network.connections().await.unwrap_or_default();
+    let waiting = list
+        .iter()
+        .map(|c| &c.info)
+        .filter(|i| i.closed.is_none() && i.acknowledged < i.written);
+    waiting.count()
 }
 
-fn report(done: Result<(), tokio::task::JoinError>) {
-    if let Err(e) = done {
-        tracing::error!(error = %e, "a connection's task failed");
+impl Summary {
+    fn ended(&mut self, done: Result<bool, tokio::task::JoinError>) {
+        match done {
+            Ok(cut_off) => self.aborted += usize::from(cut_off),
+            Err(e) => tracing::error!(error = %e, "a connection's task failed"),
+        }
     }
 }
 
