@@ -1,0 +1,141 @@
+//! The parts on Spindle's sockets, without a proxy.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use spindle_mptcp::{Config, PathManager, StackConfig, preset};
+use spindle_net::limits::Limits;
+use spindle_net::service::{LinkKind, wire_config};
+use spindle_net::setup::{SetupOptions, setup};
+use spindle_net::tun::TunOptions;
+use spindle_net::udp::{UdpClient, UdpClientOptions, UdpServer, UdpServerOptions};
+use spindle_net::{Link, ListenOptions, Network, NetworkConfig, TcpListener, TcpStream};
+
+use crate::{Outcome, PIECE, Request};
+
+/// Port of the service inside the encapsulation.
+const PORT: u16 = 80;
+
+/// As `spindle gateway` and `spindle connect` have it.
+fn config(kind: LinkKind) -> Outcome<Arc<Config>> {
+    // THROUGHPUT_TRANSPORT is for trying others.
+    let name = std::env::var("THROUGHPUT_TRANSPORT").unwrap_or_else(|_| "fuso".to_owned());
+    let preset = preset(&name).ok_or("no such preset")?.config;
+    let config = wire_config(preset, kind, &Limits::default(), PathManager::Passive);
+    Ok(Arc::new(config))
+}
+
+fn network(link: Box<dyn Link>) -> Outcome<Network> {
+    let config = NetworkConfig {
+        stack: StackConfig::default(),
+        name: "data-path".to_owned(),
+    };
+    Ok(Network::start(config, link)?)
+}
+
+fn block_on(what: impl Future<Output = Outcome>) -> Outcome {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(what)
+}
+
+/// Serves transfers over a TUN device with this name for ever.
+pub(crate) fn tun_service(name: &str, at: SocketAddr) -> Outcome {
+    let options = SetupOptions {
+        tun: TunOptions::new(name),
+        addresses: vec![at.ip()],
+        dnat: Vec::new(),
+        source_routes: Vec::new(),
+        forwarding: true,
+    };
+    let (link, _guard) = setup(&options)?;
+    serve(network(Box::new(link))?, LinkKind::Tun, at)
+}
+
+/// Serves transfers over UDP for ever.
+pub(crate) fn udp_service(at: SocketAddr) -> Outcome {
+    let link = UdpServer::bind(UdpServerOptions::new(vec![at]))?;
+    let at = UdpServer::listener_addr(PORT);
+    serve(network(Box::new(link))?, LinkKind::Udp, at)
+}
+
+fn serve(network: Network, kind: LinkKind, at: SocketAddr) -> Outcome {
+    block_on(async {
+        let options = ListenOptions::new(config(kind)?);
+        let mut listener: TcpListener = network.listen(at, options).await?;
+        loop {
+            let (stream, _) = listener.accept().await?;
+            tokio::spawn(async {
+                if let Err(e) = transfer(stream).await {
+                    eprintln!("service: {e}");
+                }
+            });
+        }
+    })
+}
+
+async fn transfer(mut stream: TcpStream) -> Outcome {
+    let mut head = Vec::new();
+    while head.len() < Request::LEN {
+        let piece = stream.recv(Request::LEN - head.len()).await?;
+        head.extend_from_slice(&piece.ok_or("the request is cut off")?);
+    }
+    let mut whole = [0; Request::LEN];
+    whole.copy_from_slice(&head);
+    let request = Request::decode(whole);
+    if request.down {
+        return send(&mut stream, request.bytes).await;
+    }
+    receive(&mut stream, request.bytes).await?;
+    Ok(stream.send(Bytes::from_static(&[1])).await?)
+}
+
+async fn send(stream: &mut TcpStream, bytes: u64) -> Outcome {
+    let piece = Bytes::from(vec![7; PIECE]);
+    stream.expect_more(true);
+    let mut left = bytes;
+    while left > 0 {
+        let n = left.min(PIECE as u64);
+        stream.send(piece.slice(..n as usize)).await?;
+        left -= n;
+    }
+    stream.expect_more(false);
+    Ok(())
+}
+
+async fn receive(stream: &mut TcpStream, bytes: u64) -> Outcome {
+    let mut left = bytes;
+    while left > 0 {
+        match stream.recv(PIECE).await? {
+            Some(piece) => left = left.saturating_sub(piece.len() as u64),
+            None => return Err(format!("{left} bytes of {bytes} are missing").into()),
+        }
+    }
+    Ok(())
+}
+
+/// One transfer over UDP from a local address to a service's outer address.
+pub(crate) fn udp_client(local: IpAddr, outer: SocketAddr, request: Request) -> Outcome {
+    let link = UdpClient::new(UdpClientOptions::new(outer.port()))?;
+    let network = network(Box::new(link))?;
+    block_on(async {
+        let to = SocketAddr::new(outer.ip(), PORT);
+        let mut stream = network.connect(local, to, config(LinkKind::Udp)?).await?;
+        stream
+            .send(Bytes::copy_from_slice(&request.encode()))
+            .await?;
+        if request.down {
+            receive(&mut stream, request.bytes).await?;
+        } else {
+            send(&mut stream, request.bytes).await?;
+            receive(&mut stream, 1).await?;
+        }
+        if std::env::var_os("THROUGHPUT_VERBOSE").is_some() {
+            let info = stream.connection_info().await?;
+            eprintln!("{:?}\n{:?}", network.counters().await?, info.subflows);
+        }
+        Ok(())
+    })
+}
