@@ -28,6 +28,6 @@ pub mod udp;
 pub use error::NetError;
 pub use link::{Arrival, FIRST_KEY, IcmpError, IcmpReport, Link, LinkCounters, PathMtu};
 pub use socket::{
-    ConnectionHandle, ConnectionStatus, ListenOptions, Network, NetworkConfig, NetworkCounters, OwnedReadHalf,
-    OwnedWriteHalf, TcpListener, TcpStream,
+    ConnectionHandle, ConnectionStatus, ListenOptions, Network, NetworkConfig, NetworkCounters,
+    OwnedReadHalf, OwnedWriteHalf, TcpListener, TcpStream,
 };

@@ -289,6 +289,13 @@ mod tests {
         places.translate("spin0");
         assert_eq!(places.dnat.len(), 4);
         assert_eq!(places.inside[0].ip(), places.inside[1].ip());
+        let pairs: Vec<_> = places
+            .inside
+            .iter()
+            .copied()
+            .zip(places.outside.clone())
+            .collect();
+        assert_eq!(places.pairs(), pairs);
         assert_eq!(places.setup("spin0").addresses.len(), 2);
     }
 }
