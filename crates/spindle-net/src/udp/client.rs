@@ -11,7 +11,7 @@ use spindle_wire::{Ecn, EncapsulationHeader, EncapsulationKind, Endpoint, Flags,
 
 use super::common::{Output, Secret, Timers};
 use super::merge::{self, Merge};
-use super::path::Path;
+use super::path::{BURST, Path};
 use super::socket::{Buffers, Socket};
 use super::{UdpCounters, clamp_mss, mss_for, payload_for};
 use crate::error::NetError;
@@ -394,6 +394,10 @@ impl Link for UdpClient {
 
     fn mss(&self) -> u32 {
         mss_for(self.options.max_mtu, true)
+    }
+
+    fn burst(&self) -> u32 {
+        BURST
     }
 
     fn counters(&self) -> LinkCounters {

@@ -11,6 +11,9 @@ use crate::link::{Arrival, PathMtu};
 pub(super) const MAX_TRAIN: usize = 65_507;
 /// Most datagrams of one GSO send (UDP_MAX_SEGMENTS of Linux).
 const MAX_DATAGRAMS: usize = 64;
+/// Most payload bytes of a burst: with 44 headers of up to 80 bytes it stays one train at an MTU of
+/// 1500. Its datagrams share a mapping, so that the receiver can join them again.
+pub(super) const BURST: u32 = 61_900;
 /// Sends of the first unacknowledged segment that make a black hole.
 const BLACK_HOLE_SENDS: u8 = 3;
 

@@ -11,6 +11,7 @@ use spindle_wire::{Ecn, EncapsulationHeader, EncapsulationKind, Endpoint, Flags,
 use super::common::{Output, Secret, Timers, Way};
 use super::ids::{Entry, Ids};
 use super::merge::{self, Merge};
+use super::path::BURST;
 use super::socket::{Buffers, Socket};
 use super::{UdpCounters, clamp_mss, mss_for, payload_for, quoted_id};
 use crate::error::NetError;
@@ -428,6 +429,10 @@ impl Link for UdpServer {
 
     fn mss(&self) -> u32 {
         mss_for(self.options.max_mtu, true)
+    }
+
+    fn burst(&self) -> u32 {
+        BURST
     }
 
     fn outside(&self, remote: Endpoint) -> SocketAddr {
