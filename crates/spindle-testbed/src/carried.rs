@@ -4,8 +4,11 @@ use bytes::Bytes;
 use spindle_fabric::{Class, Packet};
 use spindle_lab::driver::place_of;
 use spindle_lab::rng::hash64;
-use spindle_wire::{Checksums, Ecn, Segment};
-use spindle_wire::{IpFields, IpHeader, mark_ce};
+use spindle_wire::{Checksums, ENCAPSULATION_HEADER_LEN, Ecn, Segment, protocol};
+use spindle_wire::{EncapsulationHeader, EncapsulationKind, IpFields, IpHeader, mark_ce};
+
+/// Length of a UDP header (RFC 768).
+const UDP_HEADER: usize = 8;
 
 /// A packet on its way: as a kernel gave it, or as a Spindle host did.
 #[derive(Clone, Debug)]
@@ -37,7 +40,7 @@ impl Carried {
                 // Both ports of UDP; of others the first bytes, the same for all of a flow.
                 let ports = bytes.get(ip.header_len..ip.header_len + 4).unwrap_or(&[]);
                 let hash = hash64(&[addresses.as_bytes(), ports]);
-                (ip.dst, ip.ecn, hash, true)
+                (ip.dst, ip.ecn, hash, carries_data(bytes, &ip))
             }
         };
         let place = place_of(dst)?;
@@ -82,6 +85,23 @@ impl Carried {
             }
             Form::Segment(segment) => segment.encode_ip(&IpFields::default(), out).is_ok(),
         }
+    }
+}
+
+/// Whether losses of data concern a packet that is no TCP segment: everything but datagrams of
+/// Spindle's encapsulation whose segment has no payload, or which carry none.
+fn carries_data(bytes: &[u8], ip: &IpHeader) -> bool {
+    let datagram = bytes.get(ip.header_len + UDP_HEADER..).unwrap_or(&[]);
+    let header = EncapsulationHeader::parse(datagram);
+    match header.map(|h| h.kind) {
+        Ok(EncapsulationKind::Data(_)) if ip.protocol == protocol::UDP => {
+            let segment = &datagram[ENCAPSULATION_HEADER_LEN..];
+            // The data offset, in words of 4 bytes (RFC 9293, section 3.1).
+            let header = segment.get(12).map_or(0, |b| usize::from(b >> 4) * 4);
+            segment.len() > header
+        }
+        Ok(_) if ip.protocol == protocol::UDP => false,
+        _ => true,
     }
 }
 
@@ -155,6 +175,37 @@ mod tests {
             assert_eq!((back.ecn, back.payload.len()), (Ecn::Ce, 5));
             assert_eq!(out.len(), bytes.len());
         }
+    }
+
+    /// A UDP packet of Spindle's encapsulation.
+    fn in_udp(datagram: &[u8]) -> Carried {
+        let mut bytes = segment(b"").to_packet(&IpFields::default()).unwrap();
+        bytes.truncate(20);
+        bytes.extend_from_slice(&[0, 80, 0, 90, 0, 0, 0, 0]);
+        bytes.extend_from_slice(datagram);
+        bytes[9] = protocol::UDP;
+        let len = bytes.len() as u16;
+        bytes[2..4].copy_from_slice(&len.to_be_bytes());
+        bytes[10..12].fill(0);
+        Carried::packet(&bytes).unwrap().0
+    }
+
+    #[test]
+    fn data_in_udp_are_told_from_acknowledgements_and_probes() {
+        for payload in [&b""[..], b"x"] {
+            let mut s = segment(b"");
+            s.payload = Bytes::from_static(payload).into();
+            let mut datagram = Vec::new();
+            s.encapsulate(7, &mut datagram).unwrap();
+            assert_eq!(in_udp(&datagram).is_data(), !payload.is_empty());
+        }
+        let mut probe = Vec::new();
+        let kind = EncapsulationKind::Probe(1);
+        EncapsulationHeader { id: 7, kind }.encode(&mut probe);
+        probe.resize(1400, 0);
+        assert!(!in_udp(&probe).is_data());
+        assert!(in_udp(b"anything else").is_data());
+        assert!(in_udp(b"").is_data());
     }
 
     #[test]

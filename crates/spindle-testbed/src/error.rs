@@ -1,6 +1,7 @@
 //! [`TestbedError`].
 
 use std::io;
+use std::path::PathBuf;
 
 use spindle_fabric::NetworkError;
 use spindle_lab::traffic::PlanError;
@@ -45,6 +46,16 @@ pub enum TestbedError {
         given: String,
         /// What is wrong.
         problem: String,
+    },
+    /// The store of results cannot be read or written.
+    #[error("{path}: cannot {action} results: {source}")]
+    Store {
+        /// The file.
+        path: PathBuf,
+        /// "read" or "write".
+        action: &'static str,
+        /// What the system said.
+        source: io::Error,
     },
     /// The network is impossible.
     #[error("topology: {0}")]

@@ -1,11 +1,16 @@
 //! The user's own programs in the hosts instead of the workload.
 
-use std::process::{Child, Command};
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
 use std::time::Duration as StdDuration;
 
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
 use spindle_lab::driver::{address, network};
 use spindle_lab::experiment::{Experiment, TransportName};
 use spindle_lab::registry::Registry;
+use spindle_net::service::Signals;
 
 use crate::error::TestbedError;
 use crate::fabric::FabricReport;
@@ -45,9 +50,12 @@ impl Exec {
 
 /// How often the programs are looked at.
 const LOOK: StdDuration = StdDuration::from_millis(20);
+/// Exit code after a signal (that of a shell after SIGINT).
+const INTERRUPTED: i32 = 130;
 
 /// Runs the programs at the experiment's first point in hosts on the kernel's stack, all at once, in
-/// the order given; when the last given ends, the others are ended. In their environment each
+/// the order given; when the last given ends, or this process is told to end (SIGINT, SIGTERM, SIGHUP),
+/// the others are ended with all that they started. In their environment each
 /// host's name stands for its first address (`-` in names becomes `_`). Gives the last program's
 /// exit code and what the network did.
 ///
@@ -87,28 +95,27 @@ pub fn exec(
         parts: experiment.parts(),
     };
     let World { fabric, hosts, .. } = part.build()?;
-    let mut children = Children(Vec::new());
-    for program in programs {
-        let host = all.iter().position(|n| *n == program.host).unwrap_or(0);
-        children.0.push(start(program, &hosts[host], &all)?);
-    }
-    let code = loop {
-        let Some(last) = children.0.last_mut() else {
-            break 0;
-        };
-        match last
-            .try_wait()
-            .map_err(TestbedError::system("wait for a program"))?
-        {
-            Some(status) => break status.code().unwrap_or(1),
-            None => std::thread::sleep(LOOK),
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let runtime = runtime.map_err(TestbedError::system("start a runtime"))?;
+    let code = runtime.block_on(async {
+        // Before the first program: a signal in the midst of it must not leave it behind.
+        let mut signals = Signals::catch().map_err(TestbedError::system("catch signals"))?;
+        let mut children = Children(Vec::new());
+        for program in programs {
+            let host = all.iter().position(|n| *n == program.host).unwrap_or(0);
+            children.0.push(start(program, &hosts[host], &all)?);
         }
-    };
-    drop(children);
+        tokio::select! {
+            code = children.last() => code,
+            _ = signals.next() => Ok(INTERRUPTED),
+        }
+    })?;
     Ok((code, fabric.finish()))
 }
 
-fn start(program: &Exec, host: &Host, all: &[String]) -> Result<Child, TestbedError> {
+fn start(program: &Exec, host: &Host, all: &[String]) -> Result<Running, TestbedError> {
     let Host::Kernel { namespace, .. } = host else {
         return Err(TestbedError::Exec {
             given: program.command.clone(),
@@ -123,23 +130,69 @@ fn start(program: &Exec, host: &Host, all: &[String]) -> Result<Child, TestbedEr
             address(number as u32, 0).to_string(),
         );
     }
+    // A group of its own, with which all that it starts is ended.
+    command.process_group(0);
     end_with_us(&mut command);
     let started = namespace.within(|| command.spawn());
     let what = || format!("start `{}` in {}", program.command, program.host);
-    started
+    let child = started
         .and_then(|started| started)
-        .map_err(TestbedError::system(what()))
+        .map_err(TestbedError::system(what()))?;
+    Running::new(child).map_err(TestbedError::system(what()))
+}
+
+/// A program with all that it started.
+struct Running {
+    child: Child,
+    guard: Option<Child>,
+}
+
+impl Running {
+    /// Sets a guard beside the program: were this process to be killed, the pipe to the guard would
+    /// close, and it ends the program's group.
+    fn new(child: Child) -> io::Result<Self> {
+        let mut running = Self { child, guard: None };
+        let mut guard = Command::new("sh");
+        guard
+            .args(["-c", "read -r _; kill -KILL -- \"-$1\"", "guard"])
+            .arg(running.child.id().to_string())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0);
+        running.guard = Some(guard.spawn()?);
+        Ok(running)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // The guard first: once the group is gone its number may be another's.
+        for child in self.guard.iter_mut() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        // The program may have ended by itself, and what it started too.
+        let _ = killpg(Pid::from_raw(self.child.id() as i32), Signal::SIGKILL);
+        let _ = self.child.wait();
+    }
 }
 
 /// Programs that end when this is dropped.
-struct Children(Vec<Child>);
+struct Children(Vec<Running>);
 
-impl Drop for Children {
-    fn drop(&mut self) {
-        for child in &mut self.0 {
-            // It may have ended by itself.
-            let _ = child.kill();
-            let _ = child.wait();
+impl Children {
+    /// Waits for the last; its exit code.
+    async fn last(&mut self) -> Result<i32, TestbedError> {
+        let Some(last) = self.0.last_mut() else {
+            return Ok(0);
+        };
+        loop {
+            let ended = last.child.try_wait();
+            if let Some(status) = ended.map_err(TestbedError::system("wait for a program"))? {
+                return Ok(status.code().unwrap_or(1));
+            }
+            tokio::time::sleep(LOOK).await;
         }
     }
 }

@@ -28,14 +28,14 @@ const PACKET: usize = 65_536;
 
 /// What an interface of a host, or all of a host's, are in this process.
 pub enum Attachment {
-    /// A kernel host's TUN devices, one per interface.
-    Kernel(Vec<SyncDevice>),
-    /// A Spindle host's link.
+    /// The TUN devices of a host in a namespace, one per interface.
+    Devices(Vec<SyncDevice>),
+    /// The link of a Spindle host in this process.
     Spindle(MemoryPort),
 }
 
 /// What one link of the network did.
-#[derive(Clone, Debug, serde::Serialize)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct LinkReport {
     /// Its name, ".up" away from the host.
     pub link: String,
@@ -52,7 +52,7 @@ pub struct LinkReport {
 }
 
 /// What the fabric did.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct FabricReport {
     /// How late packets were delivered.
     pub lateness: Lateness,
@@ -174,7 +174,7 @@ impl Driver {
                         let _ = poller.notify();
                     });
                 }
-                Attachment::Kernel(list) => {
+                Attachment::Devices(list) => {
                     for (interface, device) in list.iter().enumerate() {
                         let event = Event::readable(devices.len());
                         // SAFETY: the device outlives the poller's use of it: both are fields of
@@ -260,7 +260,7 @@ impl Driver {
         let host = host.0 as usize;
         let taken = match &self.attachments[host] {
             Attachment::Spindle(port) => packet.into_segment().is_some_and(|s| port.send(s)),
-            Attachment::Kernel(devices) => {
+            Attachment::Devices(devices) => {
                 let interface = (address.0 - self.first[host]) as usize;
                 packet.write(&mut self.out)
                     && devices
@@ -289,7 +289,7 @@ impl Driver {
             return false;
         };
         for _ in 0..BATCH {
-            let Attachment::Kernel(devices) = &self.attachments[host] else {
+            let Attachment::Devices(devices) = &self.attachments[host] else {
                 return false;
             };
             let Ok(len) = devices[interface].recv(&mut self.buffer) else {

@@ -7,9 +7,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use spindle_mptcp::Config;
+use spindle_net::udp::UdpServer;
 use spindle_net::{ListenOptions, Network};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use crate::gateway::{Front, Running};
 use crate::kernel;
 use crate::namespace::Namespace;
 
@@ -25,7 +27,13 @@ pub(crate) enum Host {
     Spindle {
         network: Network,
         configs: Vec<Arc<Config>>,
+        /// Listeners have no address of the network's then.
+        over_udp: bool,
+        /// Where its link is, if it is not in memory; it lives as long as the host.
+        _namespace: Option<Namespace>,
     },
+    /// A server on the kernel's TCP behind a Spindle gateway.
+    Gateway(Front),
 }
 
 /// A connection.
@@ -38,6 +46,11 @@ pub(crate) enum Stream {
 pub(crate) enum Listener {
     Kernel(tokio::net::TcpListener),
     Spindle(spindle_net::TcpListener),
+    /// The service's, and the gateway before it.
+    Gateway {
+        service: tokio::net::TcpListener,
+        _running: Running,
+    },
 }
 
 impl Host {
@@ -48,8 +61,24 @@ impl Host {
                 multipath,
                 ..
             } => kernel::listen(namespace, local, *multipath).map(Listener::Kernel),
-            Self::Spindle { network, configs } => {
+            Self::Gateway(front) => {
+                let (service, running) = front.listen(local).await?;
+                Ok(Listener::Gateway {
+                    service,
+                    _running: running,
+                })
+            }
+            Self::Spindle {
+                network,
+                configs,
+                over_udp,
+                ..
+            } => {
                 let options = ListenOptions::new(configs[0].clone());
+                let local = match over_udp {
+                    true => UdpServer::listener_addr(local.port()),
+                    false => local,
+                };
                 let listener = network.listen(local, options).await;
                 listener.map(Listener::Spindle).map_err(io::Error::other)
             }
@@ -71,7 +100,10 @@ impl Host {
                 let stream = kernel::connect(namespace, local, remote, *multipath).await?;
                 Ok(Stream::Kernel(stream))
             }
-            Self::Spindle { network, configs } => {
+            Self::Gateway(_) => Err(io::Error::other("a gateway's host opens no connections")),
+            Self::Spindle {
+                network, configs, ..
+            } => {
                 let config = configs[interface as usize].clone();
                 let stream = network.connect(local.ip(), remote, config).await;
                 stream.map(Stream::Spindle).map_err(io::Error::other)
@@ -94,6 +126,25 @@ impl Host {
                 }
             }
             Self::Spindle { configs, .. } => configs[0].planned_subflows(),
+            Self::Gateway(_) => 1,
+        }
+    }
+
+    /// Its data path, if it has one of Spindle's.
+    pub(crate) fn network(&self) -> Option<&Network> {
+        match self {
+            Self::Kernel { .. } => None,
+            Self::Spindle { network, .. } => Some(network),
+            Self::Gateway(front) => Some(&front.network),
+        }
+    }
+
+    /// What the kernel counts, if its connections cross the network: a gateway's service is asked
+    /// over loopback only.
+    pub(crate) fn kernel_counters(&self) -> Option<kernel::Counters> {
+        match self {
+            Self::Kernel { namespace, .. } => Some(kernel::counters(namespace)),
+            Self::Spindle { .. } | Self::Gateway(_) => None,
         }
     }
 }
@@ -101,7 +152,7 @@ impl Host {
 impl Listener {
     pub(crate) async fn accept(&mut self) -> io::Result<Stream> {
         match self {
-            Self::Kernel(l) => {
+            Self::Kernel(l) | Self::Gateway { service: l, .. } => {
                 let (stream, _) = l.accept().await?;
                 stream.set_nodelay(true)?;
                 Ok(Stream::Kernel(stream))

@@ -1,6 +1,6 @@
 //! [`Lateness`]: by how much packets were delivered after the time the model had for them.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Buckets per power of two: values are known to 1 part in 32.
 const FINE: u32 = 5;
@@ -8,7 +8,8 @@ const FINE: u32 = 5;
 const BUCKETS: usize = ((64 - FINE as usize) << FINE) + (1 << FINE);
 
 /// A histogram of nanoseconds.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+#[serde(into = "Stored", try_from = "Stored")]
 pub struct Lateness {
     buckets: Vec<u64>,
     count: u64,
@@ -26,6 +27,42 @@ pub struct LatenessSummary {
     pub p99: f64,
     /// Largest.
     pub max: f64,
+}
+
+/// A histogram as it is written: its buckets that are not empty.
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    max: u64,
+    buckets: Vec<(usize, u64)>,
+}
+
+impl From<Lateness> for Stored {
+    fn from(l: Lateness) -> Self {
+        let buckets = l.buckets.into_iter().enumerate();
+        Self {
+            max: l.max,
+            buckets: buckets.filter(|(_, n)| *n > 0).collect(),
+        }
+    }
+}
+
+impl TryFrom<Stored> for Lateness {
+    type Error = String;
+
+    fn try_from(stored: Stored) -> Result<Self, String> {
+        let mut l = Self {
+            max: stored.max,
+            ..Self::default()
+        };
+        for (at, n) in stored.buckets {
+            let Some(bucket) = l.buckets.get_mut(at) else {
+                return Err(format!("found bucket {at}, want one below {BUCKETS}"));
+            };
+            *bucket = n;
+            l.count = l.count.saturating_add(n);
+        }
+        Ok(l)
+    }
 }
 
 impl Default for Lateness {
@@ -132,5 +169,8 @@ mod tests {
         assert!((500.0..517.0).contains(&s.p50), "{s:?}");
         assert!((990.0..=1000.0).contains(&s.p99), "{s:?}");
         assert_eq!(Lateness::default().percentile(0.99), 0);
+        let text = serde_json::to_string(&a).unwrap();
+        assert_eq!(serde_json::from_str::<Lateness>(&text).unwrap(), a);
+        assert!(serde_json::from_str::<Lateness>("{\"max\":1,\"buckets\":[[9999,1]]}").is_err());
     }
 }

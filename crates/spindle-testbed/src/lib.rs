@@ -8,10 +8,12 @@
 //! Namespaces and devices have no names outside this process: they vanish with it, however it ends.
 
 pub mod carried;
+mod carrier;
 mod clock;
 mod error;
 pub mod exec;
 pub mod fabric;
+mod gateway;
 mod host;
 mod kernel;
 pub mod lateness;
@@ -20,10 +22,11 @@ pub mod output;
 mod part;
 mod run;
 mod serve;
+mod store;
 mod workload;
 
 pub use error::TestbedError;
 pub use lateness::Lateness;
 pub use namespace::enter;
 pub use part::{PartOutput, RealTime};
-pub use run::{Options, Outcome, Row, run};
+pub use run::{Options, Outcome, Progress, Row, run};

@@ -3,12 +3,12 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::net::IpAddr;
 use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use nix::sched::{CloneFlags, setns, unshare};
 use spindle_lab::driver::address;
+use spindle_net::tun::{TunLink, TunOptions};
 use tun_rs::SyncDevice;
 
 use crate::error::TestbedError;
@@ -17,6 +17,8 @@ use crate::error::TestbedError;
 const FIRST_TABLE: u32 = 100;
 /// Every host of an experiment is in here.
 const ALL_HOSTS: &str = "10.0.0.0/8";
+/// Name of Spindle's own device.
+const TUN: &str = "spindle0";
 /// Packets that may wait in a device until the fabric's thread reads them.
 const DEVICE_QUEUE: u32 = 10_000;
 
@@ -43,12 +45,28 @@ pub fn enter() -> Result<(), TestbedError> {
     Ok(())
 }
 
-/// How a kernel host is set up.
+/// How a host on the kernel's network is set up.
 #[derive(Clone, Debug)]
 pub(crate) struct KernelHost {
     pub(crate) host: u32,
     pub(crate) interfaces: u32,
     pub(crate) mtu: u16,
+    pub(crate) role: Role,
+}
+
+/// Whose the host's addresses are.
+#[derive(Clone, Debug)]
+pub(crate) enum Role {
+    /// The kernel's: sockets are bound to them.
+    Sockets(KernelTcp),
+    /// Spindle's: they are routed to a TUN device of its own ([`TUN`]), what comes from it leaves by
+    /// the interface that belongs to the source address.
+    Routed,
+}
+
+/// Settings of the kernel's TCP.
+#[derive(Clone, Debug)]
+pub(crate) struct KernelTcp {
     pub(crate) congestion: &'static str,
     pub(crate) ecn: bool,
     pub(crate) timestamps: bool,
@@ -57,6 +75,15 @@ pub(crate) struct KernelHost {
     pub(crate) initial_window: Option<u32>,
     /// Open a subflow from each interface.
     pub(crate) multipath: bool,
+}
+
+/// A namespace with what was made in it.
+pub(crate) struct Made {
+    pub(crate) namespace: Namespace,
+    /// The fabric's ends of its interfaces.
+    pub(crate) devices: Vec<SyncDevice>,
+    /// Spindle's own device, if addresses are routed to it.
+    pub(crate) tun: Option<TunLink>,
 }
 
 /// A network namespace.
@@ -70,8 +97,8 @@ fn current() -> io::Result<File> {
 }
 
 impl Namespace {
-    /// Makes a namespace with a kernel host in it; also its devices in the order of interfaces.
-    pub(crate) fn new(host: &KernelHost) -> Result<(Self, Vec<SyncDevice>), TestbedError> {
+    /// Makes a namespace with a host in it.
+    pub(crate) fn make(host: &KernelHost) -> Result<Made, TestbedError> {
         let wrong = TestbedError::system::<io::Error>;
         let own = current().map_err(wrong("open this network namespace"))?;
         // A thread of its own, so that whatever fails, this one stays where it is.
@@ -82,14 +109,21 @@ impl Namespace {
                         "make a network namespace (run as root, or allow user namespaces)",
                     ))?;
                     let inside = current().map_err(wrong("open the new network namespace"))?;
-                    Ok((inside, set_up(host)?))
+                    let (devices, tun) = set_up(host)?;
+                    Ok::<_, TestbedError>((inside, devices, tun))
                 })
                 .join()
         });
-        match made {
-            Ok(made) => made.map(|(inside, devices)| (Self { own, inside }, devices)),
+        let (inside, devices, tun) = match made {
+            Ok(made) => made?,
             Err(panic) => std::panic::resume_unwind(panic),
-        }
+        };
+        let namespace = Self { own, inside };
+        Ok(Made {
+            namespace,
+            devices,
+            tun,
+        })
     }
 
     /// Does something within: sockets made and programs started there belong to the namespace.
@@ -101,59 +135,36 @@ impl Namespace {
     }
 }
 
-fn set_up(host: &KernelHost) -> Result<Vec<SyncDevice>, TestbedError> {
-    let flag = |on: bool| if on { "1" } else { "0" };
+fn set_up(host: &KernelHost) -> Result<(Vec<SyncDevice>, Option<TunLink>), TestbedError> {
     for (key, value) in [
-        ("ipv4/tcp_ecn", flag(host.ecn)),
-        ("ipv4/tcp_timestamps", flag(host.timestamps)),
-        // Each flow for itself: nothing is remembered of earlier ones.
-        ("ipv4/tcp_no_metrics_save", "1"),
         ("ipv4/conf/all/rp_filter", "0"),
         ("ipv4/conf/default/rp_filter", "0"),
         ("ipv6/conf/default/disable_ipv6", "1"),
-        ("mptcp/enabled", "1"),
     ] {
         sysctl(key, value)?;
     }
-    ip(&["link", "set", "lo", "up"])?;
-    let mut devices = Vec::new();
-    for i in 0..host.interfaces {
-        devices.push(interface(host, i)?);
-    }
-    if host.multipath {
-        ip(&[
-            "mptcp",
-            "limits",
-            "set",
-            "subflow",
-            "8",
-            "add_addr_accepted",
-            "8",
-        ])?;
-        for i in 0..host.interfaces {
-            let addr = address(host.host, i).to_string();
-            ip(&[
-                "mptcp",
-                "endpoint",
-                "add",
-                &addr,
-                "dev",
-                &device_name(i),
-                "subflow",
-            ])?;
+    let devices: Result<Vec<SyncDevice>, TestbedError> =
+        (0..host.interfaces).map(|i| device(host, i)).collect();
+    let devices = devices?;
+    let mut lines = vec!["link set lo up".to_owned()];
+    let tun = match &host.role {
+        Role::Sockets(tcp) => {
+            sockets(host, tcp, &mut lines)?;
+            None
         }
-    }
-    Ok(devices)
+        Role::Routed => Some(routed(host, &mut lines)?),
+    };
+    ip(&lines)?;
+    Ok((devices, tun))
 }
 
 fn device_name(interface: u32) -> String {
     format!("path{}", interface + 1)
 }
 
-fn interface(host: &KernelHost, i: u32) -> Result<SyncDevice, TestbedError> {
-    let name = device_name(i);
+fn device(host: &KernelHost, i: u32) -> Result<SyncDevice, TestbedError> {
     let device = tun_rs::DeviceBuilder::new()
-        .name(&name)
+        .name(device_name(i))
         .mtu(host.mtu)
         .tx_queue_len(DEVICE_QUEUE)
         .offload(false)
@@ -164,28 +175,77 @@ fn interface(host: &KernelHost, i: u32) -> Result<SyncDevice, TestbedError> {
         ))?;
     let wrong = TestbedError::system("set a TUN device non-blocking");
     device.set_nonblocking(true).map_err(wrong)?;
-    let addr: IpAddr = address(host.host, i);
-    let (addr, prefix) = (addr.to_string(), format!("{addr}/32"));
-    let table = (FIRST_TABLE + i).to_string();
-    let rto = format!("{}ms", host.min_rto_ms);
-    ip(&["addr", "add", &prefix, "dev", &name])?;
-    ip(&["link", "set", &name, "up"])?;
-    let window = host.initial_window.map(|n| n.to_string());
-    // By the route, since a namespace may choose only what the whole system allows to all by sysctl.
-    let mut settings = vec!["src", &addr, "rto_min", &rto, "congctl", host.congestion];
-    if let Some(window) = &window {
-        settings.extend(["initcwnd", window]);
-    }
-    let mut route = vec!["route", "add", ALL_HOSTS, "dev", &name, "table", &table];
-    route.extend(&settings);
-    ip(&route)?;
-    ip(&["rule", "add", "from", &addr, "table", &table])?;
-    if i == 0 {
-        let mut route = vec!["route", "add", ALL_HOSTS, "dev", &name];
-        route.extend(&settings);
-        ip(&route)?;
-    }
     Ok(device)
+}
+
+/// The commands for a host whose addresses are the kernel's.
+fn sockets(
+    host: &KernelHost,
+    tcp: &KernelTcp,
+    lines: &mut Vec<String>,
+) -> Result<(), TestbedError> {
+    let flag = |on: bool| if on { "1" } else { "0" };
+    for (key, value) in [
+        ("ipv4/tcp_ecn", flag(tcp.ecn)),
+        ("ipv4/tcp_timestamps", flag(tcp.timestamps)),
+        // Each flow for itself: nothing is remembered of earlier ones.
+        ("ipv4/tcp_no_metrics_save", "1"),
+        ("mptcp/enabled", "1"),
+    ] {
+        sysctl(key, value)?;
+    }
+    for i in 0..host.interfaces {
+        let (name, addr, table) = (device_name(i), address(host.host, i), FIRST_TABLE + i);
+        // By the route, since a namespace may choose only what the whole system allows to all by
+        // sysctl.
+        let mut settings = format!(
+            "src {addr} rto_min {}ms congctl {}",
+            tcp.min_rto_ms, tcp.congestion
+        );
+        if let Some(window) = tcp.initial_window {
+            settings += &format!(" initcwnd {window}");
+        }
+        let route = format!("route add {ALL_HOSTS} dev {name} {settings}");
+        lines.extend([
+            format!("addr add {addr}/32 dev {name}"),
+            format!("link set {name} up"),
+            format!("{route} table {table}"),
+            format!("rule add from {addr} table {table}"),
+        ]);
+        if i == 0 {
+            lines.push(route);
+        }
+    }
+    if tcp.multipath {
+        lines.push("mptcp limits set subflow 8 add_addr_accepted 8".to_owned());
+        let endpoint = |i| {
+            let (addr, name) = (address(host.host, i), device_name(i));
+            format!("mptcp endpoint add {addr} dev {name} subflow")
+        };
+        lines.extend((0..host.interfaces).map(endpoint));
+    }
+    Ok(())
+}
+
+/// The commands for a host whose addresses are Spindle's, and its device.
+fn routed(host: &KernelHost, lines: &mut Vec<String>) -> Result<TunLink, TestbedError> {
+    sysctl("ipv4/ip_forward", "1")?;
+    let options = TunOptions {
+        mtu: host.mtu,
+        ..TunOptions::new(TUN)
+    };
+    let link = TunLink::open(&options)?;
+    lines.push(format!("link set {TUN} up"));
+    for i in 0..host.interfaces {
+        let (name, addr, table) = (device_name(i), address(host.host, i), FIRST_TABLE + i);
+        lines.extend([
+            format!("link set {name} up"),
+            format!("route add {addr}/32 dev {TUN}"),
+            format!("route add {ALL_HOSTS} dev {name} table {table}"),
+            format!("rule add from {addr} table {table}"),
+        ]);
+    }
+    Ok(link)
 }
 
 fn sysctl(key: &str, value: &str) -> Result<(), TestbedError> {
@@ -197,24 +257,43 @@ fn sysctl(key: &str, value: &str) -> Result<(), TestbedError> {
     written.map_err(TestbedError::system(format!("write {value} to {path}")))
 }
 
-fn ip(arguments: &[&str]) -> Result<(), TestbedError> {
-    let command = format!("ip {}", arguments.join(" "));
-    let done = Command::new("ip")
-        .args(arguments)
-        .output()
-        .map_err(TestbedError::system(format!(
-            "start `{command}` (iproute2)"
-        )))?;
+/// Carries out commands of `ip`, a line each, in one process.
+fn ip(lines: &[String]) -> Result<(), TestbedError> {
+    let command = "ip -batch -".to_owned();
+    let failed = || TestbedError::system::<io::Error>("run `ip -batch -` (iproute2)");
+    let mut child = Command::new("ip")
+        .args(["-batch", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(failed())?;
+    let text = lines.join("\n") + "\n";
+    if let Some(mut input) = child.stdin.take() {
+        // If it ends early its status says why.
+        let _ = input.write_all(text.as_bytes());
+    }
+    let done = child.wait_with_output().map_err(failed())?;
     if done.status.success() {
         return Ok(());
     }
     let said = String::from_utf8_lossy(&done.stderr)
         .trim()
         .replace('\n', "; ");
+    let said = match failed_line(&said).and_then(|n| lines.get(n - 1)) {
+        Some(line) => format!("ip {line}: {said}"),
+        None => said,
+    };
     Err(TestbedError::Program { command, said })
 }
 
-/// Has the kernel end the program when this thread ends, however that comes about.
+/// The line that `ip -batch` stopped at: it says "Command failed -:3".
+fn failed_line(said: &str) -> Option<usize> {
+    let (_, number) = said.rsplit_once("Command failed -:")?;
+    number.trim().parse().ok().filter(|n| *n > 0)
+}
+
+/// Has the kernel end the program when the thread that starts it ends, however that comes about.
 pub(crate) fn end_with_us(command: &mut Command) {
     // SAFETY: between fork and exec only prctl is called, which is async-signal-safe.
     unsafe {

@@ -3,35 +3,28 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration as StdDuration;
 
+use serde::{Deserialize, Serialize};
 use spindle_fabric::{HostId, Network, Simulation};
-use spindle_lab::driver::{address, configure, network, over_interfaces};
+use spindle_lab::driver::network;
 use spindle_lab::experiment::TransportName;
-use spindle_lab::experiment::scenario::{Scenario, Window};
+use spindle_lab::experiment::scenario::Scenario;
 use spindle_lab::metrics::RunResult;
-use spindle_lab::registry::{Application, Registry};
+use spindle_lab::registry::Registry;
 use spindle_lab::rng::{Purpose, Streams};
 use spindle_lab::traffic::{Plan, plan};
-use spindle_mptcp::congestion::CongestionKind;
-use spindle_mptcp::{SendCounters, StackConfig};
-use spindle_net::{NetworkConfig, memory};
+use spindle_mptcp::SendCounters;
 
+use crate::carrier::Place;
 use crate::error::TestbedError;
-use crate::fabric::{Attachment, Fabric, FabricReport};
+use crate::fabric::{Fabric, FabricReport};
 use crate::host::Host;
 use crate::kernel;
-use crate::namespace::{KernelHost, Namespace};
 use crate::workload::{Count, LocalFuture, Work, Worked, work};
 
-/// Segments that may wait between a Spindle host and the fabric's thread.
-const PORT_CAPACITY: usize = 16_384;
-/// Length of an IPv4 and a TCP header.
-const HEADERS: u32 = 40;
-
 /// One part of a row.
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PartOutput {
     /// The measurements, as the lab has them.
     pub result: RunResult,
@@ -40,7 +33,7 @@ pub struct PartOutput {
 }
 
 /// What only real time has.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct RealTime {
     /// What the fabric did.
     pub fabric: FabricReport,
@@ -80,12 +73,24 @@ impl Part<'_> {
             self.part,
             self.parts,
         )?;
+        let ends = self.transport.ends();
+        let (server, client) = ends.map_err(|e| TestbedError::Transport(e.to_string()))?;
         let (mut hosts, mut attachments) = (Vec::new(), Vec::new());
         for host in 0..network.hosts() {
             let serves = plan.flows.iter().any(|f| f.server == host);
-            let (server, client) = self.transport.ends();
-            let name = if serves { server } else { client };
-            let (host, attachment) = self.host(name, host, &interfaces, &plan, &streams)?;
+            let (end, peer) = if serves {
+                (server, client)
+            } else {
+                (client, server)
+            };
+            let (host, attachment) = self.host(&Place {
+                host,
+                end,
+                peer,
+                interfaces: &interfaces,
+                plan: &plan,
+                streams: &streams,
+            })?;
             hosts.push(host);
             attachments.push(attachment);
         }
@@ -102,78 +107,6 @@ impl Part<'_> {
             plan,
             streams,
         })
-    }
-
-    fn host(
-        &self,
-        name: &str,
-        host: u32,
-        interfaces: &[u32],
-        plan: &Plan,
-        streams: &Streams,
-    ) -> Result<(Host, Attachment), TestbedError> {
-        let own = interfaces[host as usize];
-        if name.starts_with("kernel-") {
-            let multipath = name == "kernel-mptcp";
-            let (namespace, devices) = Namespace::new(&self.kernel_host(host, own, multipath))?;
-            let host = Host::Kernel {
-                namespace,
-                multipath,
-                interfaces: own,
-            };
-            return Ok((host, Attachment::Kernel(devices)));
-        }
-        let no = || TestbedError::Transport(self.registry.no_such_transport(name));
-        let transport = self.registry.find(name).ok_or_else(no)?;
-        if transport.application != Application::Plain {
-            let text = format!("{name}: replicated requests are not made in real time");
-            return Err(TestbedError::Transport(text));
-        }
-        let config = configure(transport, &self.scenario.host);
-        // A server's windows are split as if it were its first client's end.
-        let client = plan.flows.first().map_or(host, |f| f.client);
-        let of = if own > 1 { host } else { client };
-        let n = interfaces[of as usize];
-        let configs = (0..n).map(|first| Arc::new(over_interfaces(&config, of, n, first)));
-        let (link, port) = memory::port(PORT_CAPACITY);
-        let stack = StackConfig {
-            seed: streams.value(Purpose::Hosts, u64::from(host)),
-            addresses: (0..own).map(|i| address(host, i)).collect(),
-            ..StackConfig::default()
-        };
-        let config = NetworkConfig {
-            stack,
-            name: format!("host-{host}"),
-        };
-        let network =
-            spindle_net::Network::start(config, Box::new(link.with_mss(self.scenario.host.mss)))?;
-        let host = Host::Spindle {
-            network,
-            configs: configs.collect(),
-        };
-        Ok((host, Attachment::Spindle(port)))
-    }
-
-    /// A kernel host's settings: the scenario's, as far as the kernel has them.
-    pub(crate) fn kernel_host(&self, host: u32, interfaces: u32, multipath: bool) -> KernelHost {
-        let s = &self.scenario.host;
-        KernelHost {
-            host,
-            interfaces,
-            mtu: (s.mss + HEADERS).min(65_535) as u16,
-            congestion: match s.congestion {
-                Some(CongestionKind::Reno) => "reno",
-                _ => "cubic",
-            },
-            ecn: s.ecn,
-            timestamps: s.timestamps,
-            min_rto_ms: s.min_rto.as_micros().div_ceil(1000).max(1),
-            initial_window: match s.initial_window {
-                Window::PerSubflow(n) => Some(n),
-                Window::Total(_) => None,
-            },
-            multipath,
-        }
     }
 
     /// Carries the part out.
@@ -215,10 +148,8 @@ impl Part<'_> {
         .await
         .map_err(TestbedError::system("carry out the traffic"))?;
         let after = totals(&worked.hosts).await;
-        for host in &worked.hosts {
-            if let Host::Spindle { network, .. } = host {
-                network.shutdown().await;
-            }
+        for network in worked.hosts.iter().filter_map(Host::network) {
+            network.shutdown().await;
         }
         let fabric = fabric.finish();
         let result = result(&worked, &after, &base.get(), &fabric);
@@ -244,40 +175,30 @@ struct Totals {
 
 async fn totals(hosts: &[Host]) -> Totals {
     let mut t = Totals::default();
-    for host in hosts {
-        match host {
-            Host::Kernel { namespace, .. } => {
-                let c = kernel::counters(namespace);
-                t.kernel.timeouts += c.timeouts;
-                t.kernel.fast_retransmits += c.fast_retransmits;
-                t.kernel.spurious += c.spurious;
-            }
-            Host::Spindle { network, .. } => {
-                let Ok(c) = network.counters().await else {
-                    continue;
-                };
-                t.spindle.bytes += c.sent.bytes;
-                t.spindle.bytes_recovery += c.sent.bytes_recovery;
-                t.spindle.bytes_reinjected += c.sent.bytes_reinjected;
-                t.spindle.timeouts += c.sent.timeouts;
-                t.spindle.fast_retransmits += c.sent.fast_retransmits;
-                t.spindle.spurious_retransmits += c.sent.spurious_retransmits;
-            }
-        }
+    for c in hosts.iter().filter_map(Host::kernel_counters) {
+        t.kernel.timeouts += c.timeouts;
+        t.kernel.fast_retransmits += c.fast_retransmits;
+        t.kernel.spurious += c.spurious;
+    }
+    for network in hosts.iter().filter_map(Host::network) {
+        let Ok(c) = network.counters().await else {
+            continue;
+        };
+        t.spindle.bytes += c.sent.bytes;
+        t.spindle.bytes_recovery += c.sent.bytes_recovery;
+        t.spindle.bytes_reinjected += c.sent.bytes_reinjected;
+        t.spindle.timeouts += c.sent.timeouts;
+        t.spindle.fast_retransmits += c.sent.fast_retransmits;
+        t.spindle.spurious_retransmits += c.sent.spurious_retransmits;
     }
     t
 }
 
 /// Timeouts of all hosts so far.
 fn timeouts(hosts: &[Host]) -> LocalFuture<u64> {
-    let mut kernel = 0;
-    let mut networks = Vec::new();
-    for host in hosts {
-        match host {
-            Host::Kernel { namespace, .. } => kernel += kernel::counters(namespace).timeouts,
-            Host::Spindle { network, .. } => networks.push(network.clone()),
-        }
-    }
+    let counters = hosts.iter().filter_map(Host::kernel_counters);
+    let kernel: u64 = counters.map(|c| c.timeouts).sum();
+    let networks: Vec<_> = hosts.iter().filter_map(Host::network).cloned().collect();
     Box::pin(async move {
         let mut sum = kernel;
         for network in networks {

@@ -1,9 +1,15 @@
-//! All rows of an experiment, one after the other on the same schedule.
+//! All rows of an experiment. Each part of a row is a world of its own, with its own network, hosts
+//! and threads, so that several run at a time and each request is as alone as in the lab.
 
-use std::time::Instant as Wall;
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration as StdDuration, Instant as Wall};
 
-use spindle_lab::experiment::{Experiment, TransportName};
+use spindle_lab::experiment::{Experiment, Point, TransportName};
 use spindle_lab::registry::Registry;
+use spindle_lab::rng::hash64;
 use spindle_lab::sweep::{SweepResult, TransportRuns};
 use spindle_units::Duration;
 
@@ -11,19 +17,36 @@ use crate::error::TestbedError;
 use crate::fabric::LinkReport;
 use crate::lateness::Lateness;
 use crate::part::{Part, PartOutput};
+use crate::store::{self, Key, Store};
 
 /// How an experiment is run.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// 99 of 100 packets may be delivered so late at most, else the result is invalid.
     pub late_bound: Duration,
+    /// Parts that run at a time; at least 1.
+    pub jobs: usize,
+    /// A file that finished parts are appended to.
+    pub store: Option<PathBuf>,
+    /// Take parts that the store has already from there, but for those that were late.
+    pub resume: bool,
 }
 
+/// Parts at a time for each core: requests wait for round trips most of their time (our choice).
+const PER_CORE: usize = 4;
+/// Parts at a time unless more are asked for (our choice).
+const MOST: usize = 16;
+
 impl Default for Options {
-    /// A millisecond (1/5 of the smallest round trip that two cores keep up with, DESIGN section 8).
+    /// A millisecond (1/5 of the smallest round trip that two cores keep up with, DESIGN section 8),
+    /// four parts per core but 16 at most, nothing stored.
     fn default() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
         Self {
             late_bound: Duration::from_millis(1),
+            jobs: (cores * PER_CORE).min(MOST),
+            store: None,
+            resume: false,
         }
     }
 }
@@ -35,7 +58,7 @@ pub struct Row {
     pub name: TransportName,
     /// How late packets were.
     pub lateness: Lateness,
-    /// Share of one core that the fabric's thread took.
+    /// Share of one core that a part's fabric took.
     pub fabric_load: f64,
     /// Packets that a host's interface did not take.
     pub refused: u64,
@@ -54,58 +77,247 @@ pub struct Outcome {
     pub rows: Vec<Vec<Row>>,
 }
 
-/// Runs every combination of point, transport, seed and part; `progress` is told each row's name
-/// before it starts.
+/// How far a run has come, told after each part.
+#[derive(Debug)]
+pub struct Progress<'a> {
+    /// Parts that are done, those of the store included.
+    pub done: usize,
+    /// All parts.
+    pub parts: usize,
+    /// How long the rest will take, if it goes on as so far; none before the first new part.
+    pub left: Option<StdDuration>,
+    /// The row that this part was the last of: its point's settings, what real time did to it, and
+    /// its runs.
+    pub row: Option<(&'a Point, &'a Row, &'a TransportRuns)>,
+}
+
+/// Runs every combination of point, transport, seed and part; `progress` is called after each part,
+/// from whichever thread ran it, never twice at a time.
 ///
 /// # Errors
-/// The first run that cannot be made.
+/// The first part that cannot be run, or trouble with the store.
 pub fn run(
     experiment: &Experiment,
     registry: &Registry,
     options: &Options,
-    mut progress: impl FnMut(&str),
+    progress: impl FnMut(&Progress<'_>) + Send,
 ) -> Result<Outcome, TestbedError> {
     let started = Wall::now();
-    let (mut points, mut rows) = (Vec::new(), Vec::new());
+    let jobs = jobs(experiment, registry)?;
+    let mut known = match (&options.store, options.resume) {
+        (Some(path), true) => store::read(path)?,
+        _ => HashMap::new(),
+    };
+    known.retain(|_, output| !late(&output.real.fabric.lateness, options));
+    let slots: Vec<Option<PartOutput>> = jobs.iter().map(|j| known.remove(&j.key)).collect();
+    let resumed = slots.iter().flatten().count();
+    let store = (options.store.as_deref())
+        .map(|path| Store::open(path, options.resume, &experiment.id))
+        .transpose()?;
+    let per_row = (experiment.seeds * experiment.parts()) as usize;
+    let pool = Pool {
+        registry,
+        options,
+        todo: (0..jobs.len()).filter(|i| slots[*i].is_none()).collect(),
+        jobs: &jobs,
+        per_row,
+        next: AtomicUsize::new(0),
+        failed: AtomicBool::new(false),
+        store,
+        started,
+        shared: Mutex::new(Shared {
+            slots,
+            fresh: 0,
+            progress,
+        }),
+    };
+    pool.run()?;
+    let shared = pool.shared.into_inner();
+    let slots = shared.unwrap_or_else(PoisonError::into_inner).slots;
+    let outputs: Vec<PartOutput> = slots.into_iter().flatten().collect();
+    Ok(outcome(experiment, options, &outputs, (started, resumed)))
+}
+
+/// What is to be run: one part.
+struct Job<'a> {
+    point: &'a Point,
+    name: &'a TransportName,
+    key: Key,
+}
+
+/// All parts, row by row.
+fn jobs<'a>(experiment: &'a Experiment, registry: &Registry) -> Result<Vec<Job<'a>>, TestbedError> {
+    let (mut jobs, parts) = (Vec::new(), experiment.parts());
     for point in &experiment.points {
-        let (mut transports, mut of_point) = (Vec::new(), Vec::new());
         for name in &experiment.transports {
-            let set: Vec<String> = point.set.iter().map(|(a, v)| format!(" {a}={v}")).collect();
-            progress(&format!("{name}{}", set.concat()));
-            let mut outputs = Vec::new();
+            let ends = name.ends();
+            let (server, client) = ends.map_err(|e| TestbedError::Transport(e.to_string()))?;
+            // The whole configuration counts, so that a policy of one's own with other parameters
+            // is not taken for the one before.
+            let config = [server, client].map(|end| match registry.find(end.preset) {
+                Some(t) => format!("{:?} {:?}", t.config(), t.application),
+                None => end.preset.to_owned(),
+            });
+            let hash = hash64(&[
+                &point.hash.to_le_bytes(),
+                config[0].as_bytes(),
+                config[1].as_bytes(),
+            ]);
             for seed in experiment.seed..experiment.seed + experiment.seeds {
-                for part in 0..experiment.parts() {
-                    let part = Part {
-                        scenario: &point.scenario,
-                        transport: name,
-                        registry,
+                jobs.extend((0..parts).map(|part| Job {
+                    point,
+                    name,
+                    key: Key {
+                        configuration: format!("{hash:016x}"),
+                        transport: name.to_string(),
                         seed,
                         part,
-                        parts: experiment.parts(),
-                    };
-                    outputs.push(part.run()?);
-                }
+                        parts,
+                    },
+                }));
             }
-            of_point.push(row(name, &outputs, options));
-            transports.push(TransportRuns {
-                name: name.clone(),
-                runs: outputs.into_iter().map(|o| o.result).collect(),
-            });
         }
+    }
+    Ok(jobs)
+}
+
+struct Shared<P> {
+    /// What came of each job.
+    slots: Vec<Option<PartOutput>>,
+    /// Parts that were run now.
+    fresh: u32,
+    progress: P,
+}
+
+struct Pool<'a, P> {
+    registry: &'a Registry,
+    options: &'a Options,
+    jobs: &'a [Job<'a>],
+    todo: Vec<usize>,
+    per_row: usize,
+    next: AtomicUsize,
+    failed: AtomicBool,
+    store: Option<Store>,
+    started: Wall,
+    shared: Mutex<Shared<P>>,
+}
+
+impl<P: FnMut(&Progress<'_>) + Send> Pool<'_, P> {
+    fn run(&self) -> Result<(), TestbedError> {
+        let threads = self.options.jobs.clamp(1, self.todo.len().max(1));
+        std::thread::scope(|scope| {
+            let handles: Vec<_> = (0..threads).map(|_| scope.spawn(|| self.work())).collect();
+            let done = handles.into_iter().map(|h| match h.join() {
+                Ok(done) => done,
+                Err(panic) => std::panic::resume_unwind(panic),
+            });
+            // All are waited for before the first error is given.
+            done.fold(Ok(()), Result::and)
+        })
+    }
+
+    /// Takes one part after the other until there are none.
+    fn work(&self) -> Result<(), TestbedError> {
+        while !self.failed.load(Ordering::Relaxed) {
+            let next = self.next.fetch_add(1, Ordering::Relaxed);
+            let Some(&index) = self.todo.get(next) else {
+                break;
+            };
+            if let Err(e) = self.one(index) {
+                self.failed.store(true, Ordering::Relaxed);
+                return Err(e);
+            }
+        }
+        Ok(())
+    }
+
+    fn one(&self, index: usize) -> Result<(), TestbedError> {
+        let job = &self.jobs[index];
+        let part = Part {
+            scenario: &job.point.scenario,
+            transport: job.name,
+            registry: self.registry,
+            seed: job.key.seed,
+            part: job.key.part,
+            parts: job.key.parts,
+        };
+        let output = part.run()?;
+        if let Some(store) = &self.store {
+            store.append(&job.point.set, &job.key, &output)?;
+        }
+        self.tell(index, output);
+        Ok(())
+    }
+
+    /// Keeps what a part gave, and says how far things are.
+    fn tell(&self, index: usize, output: PartOutput) {
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        shared.slots[index] = Some(output);
+        shared.fresh += 1;
+        let done = shared.slots.iter().flatten().count();
+        let left = (shared.slots.len() - done) as u32;
+        let left = self.started.elapsed() / shared.fresh * left;
+        let first = index - index % self.per_row;
+        let of_row = &shared.slots[first..first + self.per_row];
+        let outputs: Vec<&PartOutput> = of_row.iter().flatten().collect();
+        let job = &self.jobs[index];
+        let row = (outputs.len() == self.per_row).then(|| {
+            let runs = outputs.iter().map(|o| o.result.clone()).collect();
+            let name = job.name.clone();
+            (
+                row(job.name, &outputs, self.options),
+                TransportRuns { name, runs },
+            )
+        });
+        let parts = shared.slots.len();
+        (shared.progress)(&Progress {
+            done,
+            parts,
+            left: Some(left),
+            row: row.as_ref().map(|(row, runs)| (job.point, row, runs)),
+        });
+    }
+}
+
+/// The rows of all parts, in the order of points, transports, seeds and parts.
+fn outcome(
+    experiment: &Experiment,
+    options: &Options,
+    outputs: &[PartOutput],
+    (started, resumed): (Wall, usize),
+) -> Outcome {
+    let per_row = (experiment.seeds * experiment.parts()) as usize;
+    let per_point = per_row * experiment.transports.len();
+    let (mut points, mut rows) = (Vec::new(), Vec::new());
+    for of_point in outputs.chunks(per_point.max(1)) {
+        let named = experiment.transports.iter().zip(of_point.chunks(per_row));
+        let both = named.map(|(name, outputs)| {
+            let runs = TransportRuns {
+                name: name.clone(),
+                runs: outputs.iter().map(|o| o.result.clone()).collect(),
+            };
+            let outputs: Vec<&PartOutput> = outputs.iter().collect();
+            (runs, row(name, &outputs, options))
+        });
+        let (transports, of_point): (Vec<_>, Vec<_>) = both.unzip();
         points.push(transports);
         rows.push(of_point);
     }
-    let hash = |p: &spindle_lab::experiment::Point| format!("{:016x}", p.hash);
+    let hash = |p: &Point| format!("{:016x}", p.hash);
     let result = SweepResult {
         points,
         wall_s: started.elapsed().as_secs_f64(),
-        resumed: 0,
+        resumed,
         configurations: experiment.points.iter().map(hash).collect(),
     };
-    Ok(Outcome { result, rows })
+    Outcome { result, rows }
 }
 
-fn row(name: &TransportName, outputs: &[PartOutput], options: &Options) -> Row {
+fn late(lateness: &Lateness, options: &Options) -> bool {
+    lateness.percentile(0.99) > options.late_bound.as_nanos()
+}
+
+fn row(name: &TransportName, outputs: &[&PartOutput], options: &Options) -> Row {
     let mut lateness = Lateness::default();
     let (mut cpu, mut wall, mut refused) = (0.0, 0.0, 0);
     for output in outputs {
@@ -117,7 +329,7 @@ fn row(name: &TransportName, outputs: &[PartOutput], options: &Options) -> Row {
     }
     Row {
         name: name.clone(),
-        fell_behind: lateness.percentile(0.99) > options.late_bound.as_nanos(),
+        fell_behind: late(&lateness, options),
         lateness,
         fabric_load: cpu / f64::max(wall, 1e-9),
         refused,

@@ -19,7 +19,7 @@ use crate::host::{Host, Stream};
 use crate::serve::{LEAST_REQUEST, Reader, request, serve};
 
 /// The port servers listen on.
-const PORT: u16 = 80;
+pub(crate) const PORT: u16 = 80;
 /// How long a request waits for the subflows of its connection (as in the lab).
 const JOIN_PATIENCE: StdDuration = StdDuration::from_secs(7);
 

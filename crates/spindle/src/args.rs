@@ -201,8 +201,9 @@ pub(crate) struct Testbed {
     /// names are variables with their addresses
     #[arg(long, value_name = "HOST=COMMAND")]
     pub(crate) exec: Vec<String>,
-    /// Transports, separated by commas; `server>client` for different ends
-    #[arg(long, value_name = "A,B>C")]
+    /// Transports, separated by commas; `server>client` for different ends; `tun:`, `udp:` or
+    /// `gateway:` before a preset is what carries it
+    #[arg(long, value_name = "A,B>C,udp:D")]
     pub(crate) transports: Option<String>,
     /// Flows per transport and seed
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
@@ -222,6 +223,16 @@ pub(crate) struct Testbed {
     /// A row is invalid if 1 in 100 packets is delivered later than this [default: 1ms]
     #[arg(long, value_name = "TIME")]
     pub(crate) late: Option<String>,
+    /// Parts of rows that run at a time, each in a network of its own [default: 4 per core, at most
+    /// 16]
+    #[arg(long, value_name = "N")]
+    pub(crate) jobs: Option<usize>,
+    /// Append each finished part to this file, a line of JSON each
+    #[arg(long, value_name = "FILE")]
+    pub(crate) store: Option<PathBuf>,
+    /// Take finished parts from --store instead of running them again, unless they were late
+    #[arg(long, requires = "store")]
+    pub(crate) resume: bool,
     /// Write the results as JSON to a file, or to standard output with -
     #[arg(long, value_name = "PATH")]
     pub(crate) json: Option<PathBuf>,

@@ -6,12 +6,14 @@ mod node;
 mod read;
 pub mod scenario;
 mod section;
+pub mod transport;
 pub mod units;
 
 use std::path::Path;
 
 pub use error::{ExperimentError, Origin, suggestion};
 pub use scenario::Scenario;
+pub use transport::{Carrier, End, TransportName, TransportNameError};
 
 pub(crate) use node::{Node, Value};
 pub(crate) use section::Section;
@@ -73,43 +75,8 @@ pub struct Overrides {
     pub scale: Option<Scale>,
 }
 
-/// A transport, possibly with a balancer of its own: `tcp@rps`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct TransportName {
-    /// The transport's name.
-    pub transport: String,
-    /// The balancer's, if not the scenario's.
-    pub balancer: Option<String>,
-}
-
 /// Hosts on the kernel's own stack, which only the testbed has.
 pub const KERNEL_TRANSPORTS: [&str; 2] = ["kernel-tcp", "kernel-mptcp"];
-
-impl TransportName {
-    /// The transport of servers and that of clients: `fuso>kernel-mptcp` has the first at servers and
-    /// the second at clients, a name by itself is at both.
-    pub fn ends(&self) -> (&str, &str) {
-        match self.transport.split_once('>') {
-            Some(ends) => ends,
-            None => (&self.transport, &self.transport),
-        }
-    }
-
-    /// Whether it has an end on the kernel's stack, or different ends: only the testbed runs it.
-    pub fn needs_testbed(&self) -> bool {
-        let (server, client) = self.ends();
-        server != client || KERNEL_TRANSPORTS.contains(&server)
-    }
-}
-
-impl std::fmt::Display for TransportName {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match &self.balancer {
-            Some(balancer) => write!(f, "{}@{balancer}", self.transport),
-            None => f.write_str(&self.transport),
-        }
-    }
-}
 
 /// One point of the sweep.
 #[derive(Clone, Debug)]
@@ -474,15 +441,22 @@ fn transports(
         let (transport, balancer) = name
             .split_once('@')
             .map_or((name.as_str(), None), |(t, b)| (t, Some(b)));
-        let known = |name: &&str| {
-            KERNEL_TRANSPORTS.contains(name) || context.transports.iter().any(|t| t == name)
+        let name = TransportName {
+            transport: transport.to_owned(),
+            balancer: balancer.map(str::to_owned),
         };
-        let mut ends = transport.splitn(2, '>');
-        if let Some(end) = ends.find(|end| !known(end)) {
+        let wrong = |problem: String| {
+            ExperimentError::new(node.origin.clone(), root.path("transports"), problem)
+        };
+        let (server, client) = name.ends().map_err(|e| wrong(e.to_string()))?;
+        let known = |end: &End<'_>| {
+            end.is_kernel() || context.transports.iter().any(|t| t == end.preset)
+        };
+        if let Some(end) = [server, client].into_iter().find(|end| !known(end)) {
             let names = context.transports.iter().map(String::as_str);
             let names = names.chain(KERNEL_TRANSPORTS);
             let bare = Node {
-                value: Value::Text(end.to_owned()),
+                value: Value::Text(end.preset.to_owned()),
                 origin: node.origin.clone(),
             };
             return Err(root.unknown("transports", &bare, names));
@@ -497,17 +471,8 @@ fn transports(
             };
             return Err(root.unknown("transports", &bare, std::iter::once("ecmp").chain(names)));
         }
-        let name = TransportName {
-            transport: transport.to_owned(),
-            balancer: balancer.map(str::to_owned),
-        };
         if list.contains(&name) {
-            let problem = format!("found {name} twice, want each once");
-            return Err(ExperimentError::new(
-                node.origin,
-                root.path("transports"),
-                problem,
-            ));
+            return Err(wrong(format!("found {name} twice, want each once")));
         }
         list.push(name);
     }

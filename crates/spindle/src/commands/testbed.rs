@@ -4,21 +4,24 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use spindle_lab::experiment::{Experiment, Overrides};
+use spindle_lab::metrics::{Metric, show_us};
 use spindle_lab::registry::Registry;
+use spindle_lab::stats::Pool;
 use spindle_testbed::exec::{Exec, exec, statistics};
-use spindle_testbed::{Options, TestbedError, enter, output};
+use spindle_testbed::{Options, Progress, TestbedError, enter, output};
 
 use super::compare::with_context;
-use super::{json_on_stdout, print, write_json};
+use super::{json_on_stdout, print, progress, write_json};
 use crate::args::Testbed;
 use crate::failure::Failure;
 
 impl From<TestbedError> for Failure {
     fn from(e: TestbedError) -> Self {
         match e {
-            TestbedError::System { .. } | TestbedError::Program { .. } | TestbedError::Net(_) => {
-                Self::Other(e.to_string())
-            }
+            TestbedError::System { .. }
+            | TestbedError::Program { .. }
+            | TestbedError::Store { .. }
+            | TestbedError::Net(_) => Self::Other(e.to_string()),
             _ => Self::Usage(e.to_string()),
         }
     }
@@ -48,9 +51,8 @@ pub(crate) fn testbed(registry: &Registry, args: &Testbed) -> Result<ExitCode, F
         return Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)));
     }
     let options = options(args)?;
-    let outcome = spindle_testbed::run(&experiment, registry, &options, |row| {
-        eprintln!("running {row}");
-    })?;
+    let mut told = Told::default();
+    let outcome = spindle_testbed::run(&experiment, registry, &options, |p| told.tell(p))?;
     let report = output::report(&experiment, &outcome);
     if !json_on_stdout(args.json.as_deref()) {
         print(&output::text(&report));
@@ -66,11 +68,68 @@ pub(crate) fn testbed(registry: &Registry, args: &Testbed) -> Result<ExitCode, F
 }
 
 fn options(args: &Testbed) -> Result<Options, Failure> {
-    let Some(text) = &args.late else {
-        return Ok(Options::default());
+    let mut options = Options {
+        store: args.store.clone(),
+        resume: args.resume,
+        ..Options::default()
     };
-    let late_bound = text
-        .parse()
-        .map_err(|e| Failure::Usage(format!("--late: {e}")))?;
-    Ok(Options { late_bound })
+    if let Some(text) = &args.late {
+        options.late_bound = text
+            .parse()
+            .map_err(|e| Failure::Usage(format!("--late: {e}")))?;
+    }
+    match args.jobs {
+        Some(0) => return Err(Failure::Usage("--jobs: found 0, want 1 or more".to_owned())),
+        Some(n) => options.jobs = n,
+        None => {}
+    }
+    Ok(options)
+}
+
+/// Tells on standard error how far things are: a line for each row that is done, and on a terminal
+/// one that is written over after each part.
+#[derive(Default)]
+struct Told {
+    /// Length of what stands in the line.
+    shown: usize,
+}
+
+impl Told {
+    fn tell(&mut self, p: &Progress<'_>) {
+        let minutes = p.left.map_or(0.0, |left| left.as_secs_f64() / 60.0);
+        let state = format!("{}/{} parts, {minutes:.1} min left", p.done, p.parts);
+        let terminal = progress();
+        if terminal {
+            eprint!("\r{:width$}\r", "", width = self.shown);
+        }
+        if let Some((point, row, runs)) = p.row {
+            let set = point
+                .set
+                .iter()
+                .map(|(axis, value)| format!(" {axis}={value}"));
+            let pool = Pool::new(&runs.runs);
+            let time = |metric| show_us(pool.value(metric).unwrap_or(0.0));
+            eprintln!(
+                "{}{}: {}/{} flows, mean {}, p99 {}{} ({state})",
+                row.name,
+                set.collect::<String>(),
+                runs.runs.iter().map(|r| r.completed).sum::<u64>(),
+                runs.runs.iter().map(|r| r.flows).sum::<u64>(),
+                time(Metric::FctMean),
+                time(Metric::FctPercentile(0.99)),
+                if row.fell_behind {
+                    ", INVALID: fell behind"
+                } else {
+                    ""
+                },
+            );
+        }
+        if terminal {
+            eprint!("{state}");
+            self.shown = if p.done < p.parts { state.len() } else { 0 };
+            if p.done == p.parts {
+                eprint!("\r{:width$}\r", "", width = state.len());
+            }
+        }
+    }
 }

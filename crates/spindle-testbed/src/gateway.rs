@@ -1,0 +1,108 @@
+//! A gateway in front of a server on the kernel's TCP, as `spindle gateway --tun` is.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use spindle_mptcp::Config;
+use spindle_net::gateway::{Gateway, GatewayOptions};
+use spindle_net::service::Lifecycle;
+use spindle_net::{NetError, Network};
+use tokio::sync::oneshot;
+
+use crate::kernel;
+use crate::namespace::Namespace;
+use crate::workload::PORT;
+
+/// A host with a gateway.
+pub(crate) struct Front {
+    pub(crate) network: Network,
+    namespace: Namespace,
+    config: Arc<Config>,
+}
+
+/// The running gateway; dropping it resets what is open and ends its thread.
+pub(crate) struct Running {
+    lifecycle: Lifecycle,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.lifecycle.abort();
+        if let Some(thread) = self.thread.take() {
+            // A panic there has been reported by the panic handler.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Front {
+    pub(crate) fn new(network: Network, namespace: Namespace, config: Arc<Config>) -> Self {
+        Self {
+            network,
+            namespace,
+            config,
+        }
+    }
+
+    /// The service's listener on the namespace's loopback, and the gateway to it on `local`.
+    pub(crate) async fn listen(
+        &self,
+        local: SocketAddr,
+    ) -> io::Result<(tokio::net::TcpListener, Running)> {
+        let to = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), PORT);
+        let service = kernel::listen(&self.namespace, to, false)?;
+        let options = GatewayOptions::new(vec![local], to, self.config.clone());
+        let (network, (up, ready)) = (self.network.clone(), oneshot::channel());
+        // The thread belongs to the namespace as the one that starts it does at that moment; the
+        // gateway's connections to the service are to be made there.
+        let thread = self.namespace.within(|| {
+            std::thread::Builder::new()
+                .name("gateway".to_owned())
+                .spawn(move || run(&network, options, up))
+        })??;
+        let lifecycle = ready
+            .await
+            .map_err(|_| io::Error::other("the gateway's thread ended"))?
+            .map_err(io::Error::other)?;
+        let running = Running {
+            lifecycle,
+            thread: Some(thread),
+        };
+        Ok((service, running))
+    }
+}
+
+fn run(
+    network: &Network,
+    options: GatewayOptions,
+    up: oneshot::Sender<Result<Lifecycle, NetError>>,
+) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(source) => {
+            let what = "cannot start the gateway's runtime".to_owned();
+            // Whoever waits has gone: there is nobody to tell.
+            let _ = up.send(Err(NetError::System { what, source }));
+            return;
+        }
+    };
+    runtime.block_on(async {
+        match Gateway::bind(network, options).await {
+            Ok(gateway) => {
+                if up.send(Ok(gateway.lifecycle())).is_ok() {
+                    // It ends by its lifecycle or with the network.
+                    let _ = gateway.serve().await;
+                }
+            }
+            Err(e) => {
+                let _ = up.send(Err(e));
+            }
+        }
+    });
+}
