@@ -685,7 +685,8 @@ fn the_window_is_relative_to_the_data_ack() {
     for _ in 0..40 {
         total += out.iter().map(|s| s.payload.len() as u64).sum::<u64>();
         flow.take(&out);
-        out = b.push(flow.segment(Flags::ACK));
+        let seg = b.data_ack(&flow, 0);
+        out = b.push(seg);
     }
     // What is left of the window is less than a segment.
     let full = |sent: u64, edge: u64| sent <= edge && sent + 1460 > edge;

@@ -1,11 +1,12 @@
-//! Back to plain TCP (RFC 8684, section 3.7): where options do not pass, or where a middlebox
-//! changes payload on the only subflow.
+//! Back to plain TCP (RFC 8684, section 3.7): where options do not pass, or no longer, or where a
+//! middlebox changes payload on the only subflow.
 
 use spindle_units::Instant;
 use spindle_wire::{DataNumber, Dss, Flags, Mapping, Payload, ResetReason, Segment};
 
 use super::input::expand;
 use super::{Connection, MpState};
+use crate::subflow::SubflowId;
 use crate::subflow::input::Arrival;
 use crate::subflow::receiver::{Mapped, ReceivedMap};
 
@@ -17,6 +18,11 @@ pub(super) struct Failing {
     /// Its data offset minus its position: what unmapped data will be taken at.
     delta: u64,
 }
+
+/// So many acknowledgements of data in a row without an option of MPTCP, and the options do not pass
+/// any more: as many as duplicates make a loss (RFC 5681, section 3.2), since one alone may be that
+/// of a stack short of option space.
+const SILENT_ACKS: u8 = 3;
 
 /// What still has to be said after falling back in the middle of a connection.
 #[derive(Clone, Copy, Debug, Default)]
@@ -140,12 +146,18 @@ impl Connection {
     }
 
     /// Falls back in the middle of a connection, both ways; `delta` is data offset minus position of
-    /// what arrives, if the peer said. Only what is outstanding in one piece can do without
-    /// mappings: else the subflow is reset, and false returned.
+    /// what arrives, if the peer said. What a linear subflow acknowledged, the peer has. Only what is
+    /// outstanding in one piece can do without mappings: else the subflow is reset, and false
+    /// returned.
     pub(super) fn revert(&mut self, now: Instant, i: usize, delta: Option<u64>) -> bool {
         let Some(mp) = self.multipath().copied() else {
             return true;
         };
+        let linear = self.is_linear();
+        if linear {
+            let oldest = self.subflows[i].tx.board.front().and_then(|s| s.map);
+            self.on_data_acked(oldest.map_or(self.sent_to(), |m| m.offset));
+        }
         let Some(sent_delta) = self.outstanding_in_one_piece(i) else {
             self.reset_subflow(now, i, ResetReason::Middlebox);
             return false;
@@ -154,6 +166,7 @@ impl Connection {
         let known = sf.rx.last_delta().or(mp.failing.map(|f| f.delta));
         let received_delta = delta
             .or(known)
+            .or(linear.then(|| 1u64.wrapping_neg()))
             .unwrap_or_else(|| self.recv.next().wrapping_sub(sf.rx.nxt));
         let dsn = mp.dsn(self.send.una);
         self.farewell = Farewell {
@@ -238,6 +251,88 @@ impl Connection {
         if self.data_fin_sent {
             self.data_fin_acked = true;
         }
+    }
+
+    /// Data are carried by this subflow, either way.
+    pub(super) fn note_carrier(&mut self, id: SubflowId, data: bool) {
+        if let Some(mp) = self.mp.as_mut().filter(|_| data && id != 0) {
+            mp.apart = true;
+        }
+    }
+
+    /// Books whether a segment has an option of MPTCP; where acknowledgements show that none passes
+    /// any more, the only subflow falls back, and one of several is reset (false is returned then).
+    pub(super) fn heed_options(
+        &mut self,
+        now: Instant,
+        i: usize,
+        seg: &Segment,
+        a: &Arrival,
+    ) -> bool {
+        let waiting = self.send.una < self.sent_to();
+        let Some(mp) = self.mp.as_mut().filter(|m| m.confirmed) else {
+            return true;
+        };
+        let sf = &mut self.subflows[i];
+        if seg.options.has_mptcp() {
+            sf.silent_acks = 0;
+            return true;
+        }
+        mp.bare_data |= a.had_data;
+        if waiting && a.ack.acked > 0 {
+            sf.silent_acks = sf.silent_acks.saturating_add(1);
+        }
+        sf.silent_acks < SILENT_ACKS || self.options_vanished(now, i)
+    }
+
+    /// The data level's timer runs out although the only subflow got its bytes through: falls back if
+    /// it was acknowledged without an option. Returns whether that was so.
+    pub(super) fn silence_at_timeout(&mut self, now: Instant) -> bool {
+        let [sf] = self.subflows.as_slice() else {
+            return false;
+        };
+        let silent = sf.silent_acks > 0 && sf.tx.board.is_empty();
+        if silent {
+            self.options_vanished(now, 0);
+        }
+        silent
+    }
+
+    /// Falls back where the next data in order came without a mapping, and data without an option
+    /// have come, or the end of the data (`fin`); on a connection that ever had data on a second
+    /// subflow, the mapping is waited for as long as there is room.
+    pub(super) fn mapping_vanished(&mut self, now: Instant, i: usize, fin: bool) {
+        let rx = &self.subflows[i].rx;
+        let bare = self.mp.as_ref().is_some_and(|m| m.bare_data);
+        let missing = rx
+            .first_held()
+            .is_some_and(|(at, _)| at < rx.nxt && rx.map_at(at).is_none());
+        let confirmed = self.mp.as_ref().is_some_and(|m| m.confirmed);
+        if confirmed && (fin || (bare && missing)) && self.is_linear() {
+            self.options_vanished(now, i);
+        }
+    }
+
+    /// Options pass no more on this subflow: falls back if it is the only one and linear, else resets
+    /// it and returns false.
+    fn options_vanished(&mut self, now: Instant, i: usize) -> bool {
+        if !self.is_linear() {
+            self.reset_subflow(now, i, ResetReason::Middlebox);
+            return false;
+        }
+        self.revert(now, i, None)
+    }
+
+    /// Whether there is only the first subflow, and it alone carried data, ours each byte once and in
+    /// order.
+    fn is_linear(&self) -> bool {
+        let [sf] = self.subflows.as_slice() else {
+            return false;
+        };
+        let fin = u64::from(sf.tx.board.back().is_some_and(|s| s.fin));
+        let apart = self.mp.as_ref().is_some_and(|m| m.apart);
+        // The SYN stands before the data.
+        !apart && self.sent_to() == sf.tx.nxt.wrapping_sub(1 + fin)
     }
 
     /// Before the peer has shown DSS, data without it mean that options do not pass: fall back

@@ -76,7 +76,7 @@ impl Connection {
         }
         self.note_progress(now, i, seg, &arrival);
         let id = self.subflows[i].id;
-        if self.rare_options(now, i, seg)
+        if self.rare_options(now, i, seg, &arrival)
             && let Some(i) = self.index(id)
         {
             self.take_data(now, i, seg, arrival);
@@ -219,12 +219,21 @@ impl Connection {
     }
 
     /// MPTCP's signals. Returns false if the subflow or connection is gone.
-    fn rare_options(&mut self, now: Instant, mut i: usize, seg: &Segment) -> bool {
+    fn rare_options(
+        &mut self,
+        now: Instant,
+        mut i: usize,
+        seg: &Segment,
+        arrival: &Arrival,
+    ) -> bool {
         if self.mp.is_none() || seg.flags.contains(Flags::SYN) {
             return self.on_late_mapping(now, i, seg);
         }
         if self.awaits_fallback() && !seg.options.has_mptcp() {
             return self.revert(now, i, None);
+        }
+        if !self.heed_options(now, i, seg, arrival) {
+            return false;
         }
         if let Some(dss) = seg.options.dss {
             self.take_data_ack(now, i, &dss, seg);
@@ -394,6 +403,7 @@ impl Connection {
     fn take_data(&mut self, now: Instant, i: usize, seg: &Segment, arrival: Arrival) {
         self.fallback_at_start(seg, &arrival);
         let id = self.subflows[i].id;
+        self.note_carrier(id, arrival.had_data);
         let before = self.recv.readable();
         let (mut fresh, mut len) = (0, 0);
         let mut first = None;
@@ -405,12 +415,15 @@ impl Connection {
                 break;
             }
         }
-        if self.index(id).is_some() {
-            fresh += if self.mp.is_some() {
-                self.release_held(now, i)
-            } else {
-                self.release_unmapped(i)
-            };
+        if self.mp.is_some() && self.index(id).is_some() {
+            fresh += self.release_held(now, i);
+            if self.index(id).is_some() {
+                let fin = arrival.fin && !seg.options.has_mptcp();
+                self.mapping_vanished(now, i, fin);
+            }
+        }
+        if self.mp.is_none() && self.index(id).is_some() {
+            fresh += self.release_unmapped(i);
         }
         if self.mp.is_none() && self.recv.overrun() {
             // TCP acknowledged what was dropped, and no data level is left to repeat it.

@@ -88,6 +88,10 @@ pub(crate) struct MpState {
     failing: Option<fallback::Failing>,
     /// Our MP_FAIL is due, with this data sequence number.
     fail_due: Option<u64>,
+    /// Data without an option of MPTCP have come.
+    bare_data: bool,
+    /// A subflow other than the first has carried data, either way.
+    apart: bool,
 }
 
 impl MpState {
@@ -106,6 +110,8 @@ impl MpState {
             fin_remote: None,
             failing: None,
             fail_due: None,
+            bare_data: false,
+            apart: false,
         }
     }
 

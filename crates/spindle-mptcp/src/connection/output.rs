@@ -217,6 +217,7 @@ impl Connection {
         let id = self.subflows[i].id;
         let len = payload.len() as u32;
         self.trace_burst(now, i, offset, len, purpose);
+        self.note_carrier(id, true);
         let cx = self.context(now, i);
         let sf = &mut self.subflows[i];
         sf.redundant_next = sf.redundant_next.max(offset + u64::from(len));

@@ -207,6 +207,9 @@ impl Connection {
         if self.data_fin_sent && !self.data_fin_acked && self.send.una >= self.send.written {
             self.data_fin_due = true;
         } else if self.send.una < self.send.nxt {
+            if self.silence_at_timeout(now) {
+                return;
+            }
             self.data_timer_tries += 1;
             // Linux: where no subflow is idle, the timer is only set again.
             if !self.reinjects_when_idle() || self.idle_subflow(None).is_some() {

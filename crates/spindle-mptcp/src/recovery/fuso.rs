@@ -57,15 +57,18 @@ impl FusoPolicy {
     /// argmin of C_l over the subflows with room; random if none of them has ever sent.
     ///
     /// A receiver that holds back what is out of order in its subflow cannot hand up a copy on
-    /// subflow `of` before the original: there it goes only if no other subflow is usable.
+    /// subflow `of` before the original: there it goes only if no other subflow is usable. On a lone
+    /// subflow it does not go at all: were MPTCP's options to vanish at that moment, such a receiver
+    /// would fall back and take the copy for what follows.
     fn best<'a>(
         &mut self,
         view: &'a View<'_>,
         of: SubflowId,
         bytes: u64,
     ) -> Option<&'a SubflowView> {
+        let alone = view.subflows.len() == 1;
         let others = view.subflows.iter().any(|s| s.usable && s.id != of);
-        let elsewhere = others && self.eligibility == Eligibility::NotDataAcked;
+        let elsewhere = (alone || others) && self.eligibility == Eligibility::NotDataAcked;
         let candidates = || {
             let usable = view.subflows.iter().filter(|s| s.has_room(bytes));
             usable.filter(|s| !(elsewhere && s.id == of))

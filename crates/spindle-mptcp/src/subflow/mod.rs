@@ -166,6 +166,8 @@ pub(crate) struct Subflow {
     pub(crate) address_id_remote: u8,
     /// Its data have been reinjected; no new data go here until it makes progress.
     pub(crate) dead: bool,
+    /// Acknowledgements of data in a row that had no option of MPTCP.
+    pub(crate) silent_acks: u8,
     /// Highest data offset sent here by the redundant scheduler.
     pub(crate) redundant_next: u64,
     /// No penalty before this (opportunistic retransmission penalises once per RTT).
@@ -282,6 +284,7 @@ impl Subflow {
             address_id_local: 0,
             address_id_remote: 0,
             dead: false,
+            silent_acks: 0,
             redundant_next: 0,
             penalised_at: None,
             config: config.clone(),

@@ -1,0 +1,269 @@
+//! A middlebox that takes MPTCP's options out from some moment on (RFC 8684, section 3.7): a
+//! connection on one subflow goes on as plain TCP, and no byte is lost or delivered twice.
+
+mod support;
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner};
+use spindle_mptcp::{CloseReason, PathManager, preset};
+use spindle_units::Duration;
+use spindle_wire::Segment;
+use support::apps::{App, End, Run};
+use support::{CLIENT, Net, Path, SERVER, endpoint};
+
+/// So many random transfers.
+const TRANSFERS: u32 = 100;
+
+fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+/// Takes out every option of MPTCP.
+fn strip(seg: &mut Segment) {
+    seg.options.dss = None;
+    if let Some(rare) = seg.options.rare.as_deref().cloned() {
+        seg.options.rare = None;
+        let kept = seg.options.rare_mut();
+        (kept.mss, kept.window_scale) = (rare.mss, rare.window_scale);
+        kept.sack_permitted = rare.sack_permitted;
+    }
+}
+
+/// A transfer: bytes up and down, and from when on which sides' segments are stripped.
+#[derive(Clone, Debug)]
+struct Transfer {
+    seed: u64,
+    preset: &'static str,
+    up: Vec<(u64, u32)>,
+    down: Vec<(u64, u32)>,
+    from: u64,
+    stripped: [bool; 2],
+    loss: f64,
+    jitter: u64,
+    checksum: bool,
+    buffer: usize,
+}
+
+impl Transfer {
+    /// A megabyte down over a path of 10 ms, stripped both ways after 55 ms.
+    fn calm() -> Self {
+        Self {
+            seed: 1,
+            preset: "mptcp-1",
+            up: vec![(0, 100)],
+            down: vec![(20, 1_000_000)],
+            from: 55,
+            stripped: [true, true],
+            loss: 0.0,
+            jitter: 0,
+            checksum: false,
+            buffer: 1 << 20,
+        }
+    }
+
+    fn run(&self) -> Run {
+        let path = Path {
+            loss: [self.loss; 2],
+            jitter: Duration::from_micros(self.jitter),
+            ..Path::clean(ms(5))
+        };
+        let mut net = Net::new(self.seed, vec![path]);
+        let (at, stripped) = (net.now + ms(self.from), self.stripped);
+        net.hook = Some(Box::new(move |now, side, seg| {
+            if now >= at && stripped[side] {
+                strip(seg);
+            }
+            true
+        }));
+        let app = |writes: &[(u64, u32)]| App {
+            writes: writes.iter().map(|(t, n)| (ms(*t), *n)).collect(),
+            read_size: 1 << 20,
+            read_delay: Duration::ZERO,
+            end: End::AfterWrites,
+        };
+        let mut config = preset(self.preset).expect("a preset").config;
+        config.tcp.msl = ms(10);
+        config.tcp.user_timeout = Duration::from_secs(60);
+        config.tcp.send_buffer = self.buffer;
+        config.tcp.receive_buffer = self.buffer;
+        if let Some(m) = &mut config.multipath {
+            m.checksum = self.checksum;
+            m.path_manager = PathManager::Passive;
+        }
+        let ends = (endpoint(1, 0), endpoint(2, 80));
+        let configs = [config.clone(), config];
+        let mut run = Run::new(net, [app(&self.up), app(&self.down)], configs, ends, true);
+        run.finish(Duration::from_secs(400));
+        run
+    }
+
+    /// Every byte read is the byte sent; and all of them arrive, but for a twin of the kernel that had
+    /// repeated data at the data level: like the kernel it resets the connection then.
+    fn check(&self) {
+        let run = self.run();
+        let sum = |writes: &[(u64, u32)]| writes.iter().map(|(_, n)| u64::from(*n)).sum::<u64>();
+        for (side, sent) in [(SERVER, sum(&self.up)), (CLIENT, sum(&self.down))] {
+            let s = &run.sides[side];
+            assert_eq!(s.wrong_at, None, "{self:?}");
+            let reset = run
+                .sides
+                .iter()
+                .any(|s| s.closed.is_some_and(|c| c.1 != CloseReason::Finished));
+            if !(self.preset == "mptcp-linux" && reset) {
+                assert_eq!(s.got, sent, "side {side} of {self:?}: {s:#?}");
+            }
+        }
+    }
+}
+
+/// Whether each side ended in plain TCP, and how.
+fn ends(run: &Run) -> [(bool, CloseReason); 2] {
+    [CLIENT, SERVER].map(|k| {
+        let s = &run.sides[k];
+        let multipath = s.last.as_ref().is_some_and(|i| i.multipath);
+        (!multipath, s.closed.expect("closed").1)
+    })
+}
+
+#[test]
+fn a_transfer_goes_on_as_plain_tcp_whichever_way_is_stripped() {
+    for preset in ["mptcp-1", "fuso-unmodified-1", "mptcp-linux"] {
+        for stripped in [[true, true], [true, false], [false, true]] {
+            for buffer in [1 << 16, 1 << 20] {
+                let t = Transfer {
+                    preset,
+                    stripped,
+                    buffer,
+                    ..Transfer::calm()
+                };
+                t.check();
+                let plain = (true, CloseReason::Finished);
+                assert_eq!(ends(&t.run()), [plain; 2], "{t:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_response_of_a_few_segments_is_stripped_from_its_first_on() {
+    for n in 1..6 {
+        for stripped in [[true, true], [false, true]] {
+            let t = Transfer {
+                down: vec![(20, 100), (30, n * 1460)],
+                from: 45,
+                stripped,
+                ..Transfer::calm()
+            };
+            t.check();
+        }
+    }
+}
+
+/// A megabyte each way over two subflows; the options vanish on the first, the second or both.
+fn of_two(first: bool, second: bool) -> Run {
+    let mut net = Net::new(5, vec![Path::clean(ms(5)); 2]);
+    let at = net.now + ms(45);
+    let mut first_port = None;
+    net.hook = Some(Box::new(move |now, side, seg| {
+        let port = if side == CLIENT {
+            seg.src.port
+        } else {
+            seg.dst.port
+        };
+        let of_first = *first_port.get_or_insert(port) == port;
+        if now >= at && if of_first { first } else { second } {
+            strip(seg);
+        }
+        true
+    }));
+    let app = || App {
+        writes: vec![(ms(1), 1_000_000)],
+        read_size: 1 << 20,
+        read_delay: Duration::ZERO,
+        end: End::AfterWrites,
+    };
+    let mut config = preset("mptcp-2").expect("a preset").config;
+    config.tcp.msl = ms(10);
+    let ends = (endpoint(1, 0), endpoint(2, 80));
+    let mut run = Run::new(net, [app(), app()], [config.clone(), config], ends, true);
+    run.finish(Duration::from_secs(400));
+    run
+}
+
+#[test]
+fn of_two_subflows_the_stripped_one_is_given_up_and_the_other_carries_on() {
+    for (first, second) in [(true, false), (false, true)] {
+        let run = of_two(first, second);
+        for s in &run.sides {
+            assert_eq!((s.got, s.wrong_at), (1_000_000, None));
+            assert_eq!(s.closed.map(|c| c.1), Some(CloseReason::Finished));
+        }
+    }
+}
+
+#[test]
+fn two_stripped_subflows_end_the_connection_and_do_not_hang() {
+    let run = of_two(true, true);
+    for (k, s) in run.sides.iter().enumerate() {
+        let (at, reason) = s.closed.expect("closed");
+        assert!(s.wrong_at.is_none() && at.since(run.start) < Duration::from_secs(5));
+        // Who thinks that all went well is right about what the peer has.
+        assert!(reason == CloseReason::Reset || run.sides[1 - k].got == 1_000_000);
+    }
+}
+
+fn writes() -> impl Strategy<Value = Vec<(u64, u32)>> {
+    let size = prop_oneof![1u32..3000, 1u32..300_000];
+    prop::collection::vec((0u64..60, size), 1..5)
+}
+
+fn transfer() -> impl Strategy<Value = Transfer> {
+    (
+        any::<u64>(),
+        prop::sample::select(vec!["mptcp-1", "fuso-unmodified-1", "mptcp-linux"]),
+        (writes(), writes()),
+        30u64..200,
+        prop::sample::select(vec![[true, true], [true, false], [false, true]]),
+        prop_oneof![Just(0.0), Just(0.02), Just(0.1)],
+        prop_oneof![Just(0u64), Just(3000)],
+        any::<bool>(),
+        prop::sample::select(vec![1usize << 15, 1 << 17, 1 << 20]),
+    )
+        .prop_map(
+            |(seed, preset, (up, down), from, stripped, loss, jitter, checksum, buffer)| Transfer {
+                seed,
+                preset,
+                up,
+                down,
+                from,
+                stripped,
+                loss,
+                jitter,
+                checksum,
+                buffer,
+            },
+        )
+}
+
+/// `fuso-1` is not among them: it repeats data on its only subflow, and a receiver that falls back at
+/// that moment cannot know.
+#[test]
+fn random_transfers_never_deliver_a_wrong_byte() {
+    let config = Config {
+        cases: TRANSFERS,
+        max_shrink_iters: 2000,
+        failure_persistence: None,
+        ..Config::default()
+    };
+    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[7; 32]);
+    let mut runner = TestRunner::new_with_rng(config, rng);
+    let result = runner.run(&transfer(), |t| {
+        t.check();
+        Ok(())
+    });
+    match result {
+        Ok(()) => {}
+        Err(TestError::Fail(reason, smallest)) => panic!("{reason}\nSmallest: {smallest:?}"),
+        Err(e) => panic!("{e}"),
+    }
+}
