@@ -176,17 +176,22 @@ fn clients_that_speak_mptcp_tcp_or_lose_the_options_on_the_way_are_served() {
 
 /// The options vanish while a transfer runs; `strip` takes them out.
 fn stripped_in_the_middle(hosts: &Hosts, dir: &Path, strip: &dyn Fn(&str)) {
+    let got = dir.join("slow");
+    let have = || std::fs::metadata(&got).map_or(0, |m| m.len());
     std::thread::scope(|scope| {
         let slow = scope.spawn(|| {
-            let got = dir.join("slow");
             hosts.client(&format!(
-                "mptcpize run curl -sS --max-time 60 --limit-rate 4M -o {} http://10.9.0.1:8080/large",
+                "mptcpize run curl -sS --max-time 60 --limit-rate 2M -o {} http://10.9.0.1:8080/large",
                 got.display()
             ));
             assert!(same(&dir.join("large"), &got), "in the middle");
         });
-        std::thread::sleep(Duration::from_millis(400));
+        while have() == 0 {
+            std::thread::sleep(Duration::from_millis(20));
+        }
         strip("tcp flags & syn == 0");
+        let whole = std::fs::metadata(dir.join("large")).map_or(0, |m| m.len());
+        assert!(have() < whole, "the transfer was over before");
         slow.join().expect("the transfer");
     });
     run("nft delete table inet strip");
