@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use bytes::Bytes;
 use spindle_wire::Payload;
 
 /// The receive buffer.
@@ -25,6 +26,17 @@ pub(crate) struct Reassembly {
 
 /// Pieces stored out of order at most; a peer that sends smaller ones is made to send again.
 const MAX_PIECES: usize = 8192;
+
+/// Up to this many bytes are copied, so that they do not keep the memory of the packet they came in: a
+/// peer could make each byte cost a packet. About what an allocation's own cost is small beside.
+const SMALL: usize = 256;
+
+fn compact(piece: Payload) -> Payload {
+    match piece {
+        Payload::Bytes(b) if b.len() <= SMALL => Payload::Bytes(Bytes::copy_from_slice(&b)),
+        other => other,
+    }
+}
 
 impl Reassembly {
     pub(crate) fn new(capacity: usize) -> Self {
@@ -67,13 +79,14 @@ impl Reassembly {
         self.announced
     }
 
-    /// Whether more out-of-order pieces may be stored.
+    /// Whether more may be stored that is not next in order: not while the stack's memory is used up,
+    /// since the peer keeps it until it is acknowledged.
     pub(crate) fn has_room(&self) -> bool {
-        self.out_of_order.len() < MAX_PIECES
+        !self.pressed && self.out_of_order.len() < MAX_PIECES
     }
 
-    /// Takes `payload` at `offset`; returns how many of its bytes had not come before. Bytes beyond
-    /// the announced window are dropped.
+    /// Takes `payload` at `offset`; returns how many of its bytes had not come before. Of bytes that
+    /// come twice the first stay. Bytes beyond the announced window are dropped.
     pub(crate) fn insert(&mut self, offset: u64, payload: Payload) -> u64 {
         // Whatever a peer's mapping makes of an offset.
         if offset >= self.announced {
@@ -87,14 +100,14 @@ impl Reassembly {
         if end <= start {
             return 0;
         }
-        let cut =
-            |from: u64, to: u64| payload.slice((from - offset) as usize, (to - from) as usize);
-        if start == self.nxt {
-            let piece = cut(start, end);
-            let fresh = piece.len() as u64 - self.stored_within(start, end);
-            self.push_ready(piece);
+        let cut = |from: u64, to: u64| {
+            compact(payload.slice((from - offset) as usize, (to - from) as usize))
+        };
+        let first = self.out_of_order.first_key_value().map(|(s, _)| *s);
+        if start == self.nxt && first.is_none_or(|s| s >= end) {
+            self.push_ready(cut(start, end));
             self.drain();
-            return fresh;
+            return end - start;
         }
         let mut fresh = 0;
         for (from, to) in self.gaps(start, end) {
@@ -102,6 +115,7 @@ impl Reassembly {
             self.waiting_bytes += to - from;
             self.out_of_order.insert(from, cut(from, to));
         }
+        self.drain();
         fresh
     }
 
@@ -126,19 +140,6 @@ impl Reassembly {
                 self.push_ready(rest);
             }
         }
-    }
-
-    /// Bytes of `[start, end)` stored out of order.
-    fn stored_within(&self, start: u64, end: u64) -> u64 {
-        if self.out_of_order.is_empty() {
-            return 0;
-        }
-        (end - start)
-            - self
-                .gaps(start, end)
-                .iter()
-                .map(|(a, b)| b - a)
-                .sum::<u64>()
     }
 
     /// The parts of `[start, end)` not stored.

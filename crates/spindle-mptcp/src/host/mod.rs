@@ -55,7 +55,8 @@ pub struct StackConfig {
     /// further ones are reset for lack of resources (RFC 8684, section 3.6).
     pub max_half_open_joins: usize,
     /// Bytes stored for all connections beyond which new ones are refused with RST and no receive
-    /// window is opened further; what windows had promised before may still arrive. What counts:
+    /// window is opened further; what windows had promised before may still arrive, in order (out of
+    /// order, nothing more is stored). What counts:
     /// unacknowledged and unsent data of send buffers, data received and not read, in order or not,
     /// and 64 bytes for each received piece and each mapping. No limit by default.
     pub max_buffered: u64,

@@ -320,36 +320,54 @@ impl Receiver {
         last.or(self.forgotten_delta)
     }
 
-    /// Learns a mapping. Returns false if it contradicts one that is in force (a mapping is
-    /// immutable, RFC 8684, section 3.3.1) or if there are too many.
+    /// Learns a mapping, or what of it is not known yet. Returns false if it contradicts one that is in
+    /// force (a mapping is immutable, RFC 8684, section 3.3.1) or if there are too many.
     pub(crate) fn add_map(&mut self, map: ReceivedMap) -> bool {
         if map.end() <= self.released {
             return true;
         }
-        let at = self.maps.partition_point(|m| m.start < map.start);
-        if let Some(m) = self.maps.get(at)
-            && m.start == map.start
-        {
-            return m.offset == map.offset && m.len == map.len;
+        let at = self.maps.partition_point(|m| m.end() <= map.start);
+        if self.maps.get(at).is_some_and(|m| m.start < map.end()) {
+            return self.add_beside(at, map);
         }
-        let clash_before = at > 0 && self.maps[at - 1].end() > map.start;
-        let clash_after = self.maps.get(at).is_some_and(|m| m.start < map.end());
-        if clash_before || clash_after {
-            return self.consistent(&map);
-        }
-        if self.maps.len() >= MAX_MAPS {
-            return false;
-        }
-        self.maps.insert(at, map);
-        true
+        self.insert_map(at, map)
     }
 
-    /// Whether an overlapping map says nothing else than those in force; it is then not needed.
-    fn consistent(&self, map: &ReceivedMap) -> bool {
-        self.maps
-            .iter()
-            .filter(|m| m.start < map.end() && map.start < m.end())
-            .all(|m| m.offset.wrapping_sub(m.start) == map.offset.wrapping_sub(map.start))
+    fn insert_map(&mut self, at: usize, map: ReceivedMap) -> bool {
+        let room = self.maps.len() < MAX_MAPS;
+        if room {
+            self.maps.insert(at, map);
+        }
+        room
+    }
+
+    /// A mapping that overlaps others, from the one at `at` on: it must say the same, and what it says
+    /// beyond them counts. A checksum is over the whole, so it vouches for no part.
+    fn add_beside(&mut self, mut at: usize, map: ReceivedMap) -> bool {
+        let delta = |m: &ReceivedMap| m.offset.wrapping_sub(m.start);
+        let mut from = map.start.max(self.released);
+        while from < map.end() {
+            let next = self.maps.get(at).filter(|m| m.start < map.end()).copied();
+            if next.is_some_and(|m| delta(&m) != delta(&map)) {
+                return false;
+            }
+            let to = next.map_or(map.end(), |m| m.start);
+            if from < to {
+                let part = ReceivedMap {
+                    start: from,
+                    len: to - from,
+                    offset: from.wrapping_add(delta(&map)),
+                    checksum: None,
+                };
+                if map.checksum.is_some() || !self.insert_map(at, part) {
+                    return false;
+                }
+                at += 1;
+            }
+            from = next.map_or(map.end(), |m| m.end());
+            at += 1;
+        }
+        true
     }
 
     /// Where position `at` lies in the data stream.
@@ -455,6 +473,41 @@ mod tests {
                 len: 41
             }
         );
+    }
+
+    #[test]
+    fn a_map_that_agrees_is_known_where_it_reaches_further() {
+        let mut r = receiver();
+        let map = |start, len| ReceivedMap {
+            start,
+            len,
+            offset: start + 1000,
+            checksum: None,
+        };
+        for (start, len) in [(100, 50), (200, 50), (90, 200), (90, 10), (250, 60)] {
+            assert!(r.add_map(map(start, len)), "{start}");
+        }
+        for at in 90..310 {
+            let Mapped::Run { offset, .. } = r.locate(at) else {
+                panic!("{at} is not mapped");
+            };
+            assert_eq!(offset, at + 1000);
+        }
+        assert_eq!(
+            (r.locate(89), r.locate(310)),
+            (Mapped::Unmapped, Mapped::Unmapped)
+        );
+        let sum = Some(7);
+        let within = ReceivedMap {
+            checksum: sum,
+            ..map(120, 100)
+        };
+        assert!(r.add_map(within), "nothing new");
+        let beyond = ReceivedMap {
+            checksum: sum,
+            ..map(300, 100)
+        };
+        assert!(!r.add_map(beyond), "its checksum is not one of a part");
     }
 
     proptest! {

@@ -1,0 +1,178 @@
+//! Maps that overlap and contradict each other (RFC 8684, section 3.3.1): what came first counts,
+//! and no byte is delivered that contradicts one delivered before.
+
+use proptest::prelude::*;
+use spindle_mptcp::{PathManager, StackConfig};
+use spindle_wire::Payload;
+
+use crate::peer::{Bench, Flow, config};
+use crate::support::{
+    byte_at, bytes, data, joined, low, others_go_on, passive, read, reset, subflows, two_subflows,
+};
+
+#[test]
+fn other_bytes_at_the_same_place_on_another_subflow_come_too_late() {
+    for delivered in [true, false] {
+        let (mut b, mut first, mut second) = two_subflows(config(PathManager::Passive));
+        let mut got = Vec::new();
+        // A hole at the start keeps everything from the application.
+        let start = if delivered { 0 } else { 100 };
+        let seg = data(&b, &mut first, start, 1000, 0);
+        b.push(seg);
+        got.extend(read(&mut b));
+        let seg = data(&b, &mut second, start, 1000, 0x55);
+        b.push(seg);
+        let seg = data(&b, &mut second, start + 500, 1000, 0x55);
+        b.push(seg);
+        let seg = data(&b, &mut first, 0, start as u16, 0);
+        if start > 0 {
+            b.push(seg);
+        }
+        got.extend(read(&mut b));
+        let mut wanted = bytes(0, 0, start + 1000);
+        wanted.extend(bytes(0x55, start + 1000, 500));
+        assert!(got == wanted, "delivered first: {delivered}");
+        assert_eq!(subflows(&b), 2);
+        others_go_on(&mut b);
+    }
+}
+
+#[test]
+fn the_same_place_of_a_subflow_mapped_twice_costs_the_subflow() {
+    // By another offset, by another length and another offset, by an overlap from either side.
+    for (shift, at, len) in [
+        (0, 5000, 1000),
+        (0, 5000, 10),
+        (500, 5000, 1000),
+        (50, 5000, 100),
+    ] {
+        let (mut b, mut first, second) = two_subflows(config(PathManager::Passive));
+        let mut ahead = second;
+        ahead.seq = ahead.seq + 100;
+        let seg = data(&b, &mut ahead.clone(), 100, 1000, 0);
+        b.push(seg);
+        let mut lie = second;
+        lie.seq = lie.seq + 100 + shift;
+        let lie = data(&b, &mut lie, at, len, 0x55);
+        let out = b.push(lie);
+        assert!(reset(&out), "{shift} {at} {len}: {out:?}");
+        assert_eq!(subflows(&b), 1);
+        let seg = data(&b, &mut first, 0, 1100, 0);
+        b.push(seg);
+        assert!(read(&mut b) == bytes(0, 0, 1100));
+        others_go_on(&mut b);
+    }
+}
+
+/// Same sequence numbers, other bytes: TCP has the first, and a repeat changes nothing.
+#[test]
+fn a_retransmission_with_other_bytes_changes_nothing() {
+    let (mut b, mut flow) = passive();
+    let mut ahead = flow;
+    ahead.seq = ahead.seq + 500;
+    for flavour in [0, 0x55, 0x33] {
+        let seg = data(&b, &mut ahead.clone(), 500, 1000, flavour);
+        b.push(seg);
+    }
+    for flavour in [0, 0x55, 0x33] {
+        let seg = data(&b, &mut flow.clone(), 0, 1200, flavour);
+        b.push(seg);
+    }
+    flow.seq = flow.seq + 1500;
+    let seg = data(&b, &mut flow, 1500, 500, 0);
+    b.push(seg);
+    assert!(read(&mut b) == bytes(0, 0, 2000));
+    others_go_on(&mut b);
+}
+
+/// A map that reaches from a known one into the unknown and agrees with it loses nothing.
+#[test]
+fn a_longer_map_that_agrees_is_no_contradiction() {
+    let (mut b, mut flow) = passive();
+    let seg = data(&b, &mut flow.clone(), 0, 500, 0);
+    b.push(seg);
+    let seg = data(&b, &mut flow, 0, 1000, 0);
+    let out = b.push(seg);
+    assert!(!reset(&out));
+    let mut seg = data(&b, &mut flow, 1000, 500, 0);
+    let m = seg.options.dss.as_mut().unwrap().mapping.as_mut().unwrap();
+    m.ssn -= 1000;
+    m.dsn = low(0);
+    m.len += 1000;
+    b.push(seg);
+    assert!(read(&mut b) == bytes(0, 0, 1500));
+    others_go_on(&mut b);
+}
+
+/// A segment of a liar: subflow, data offset, bytes, flavour.
+type Lie = (usize, u64, u16, u8);
+
+fn lies() -> impl Strategy<Value = Vec<Lie>> {
+    let lie = (0usize..3, 0u64..4000, 1u16..600, any::<u8>());
+    prop::collection::vec(lie, 1..60)
+}
+
+/// What the application must read: at each place the byte that came first.
+fn model(stored: &mut Vec<Option<u8>>, (_, at, len, flavour): Lie) {
+    for x in at..at + u64::from(len) {
+        let place = x as usize;
+        if stored.len() <= place {
+            stored.resize(place + 1, None);
+        }
+        stored[place].get_or_insert(byte_at(flavour, x));
+    }
+}
+
+fn follow(lies: &[Lie], early: bool) -> Result<(), TestCaseError> {
+    let mut c = config(PathManager::Passive);
+    c.multipath.as_mut().unwrap().early_dsn_delivery = early;
+    let (mut b, first) = Bench::server(c, StackConfig::default());
+    let second = joined(&mut b, "10.0.1.2:9", 1);
+    let third = joined(&mut b, "10.0.1.3:9", 2);
+    let mut flows: [Flow; 3] = [first, second, third];
+    let (mut stored, mut got) = (Vec::new(), Vec::new());
+    for lie in lies {
+        let seg = data(&b, &mut flows[lie.0], lie.1, lie.2, lie.3);
+        b.push(seg);
+        model(&mut stored, *lie);
+        if lie.1 % 3 == 0 {
+            got.extend(read(&mut b));
+        }
+        prop_assert!(b.stack.buffered() < 100_000);
+    }
+    got.extend(read(&mut b));
+    let wanted: Vec<u8> = stored.into_iter().map_while(|x| x).collect();
+    prop_assert!(got == wanted, "{} bytes of {}", got.len(), wanted.len());
+    prop_assert_eq!(subflows(&b), 3);
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 300,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn the_first_byte_at_each_place_is_the_one_read(lies in lies(), early in any::<bool>()) {
+        follow(&lies, early)?;
+    }
+}
+
+/// Lengths without bytes are as good as bytes where two subflows overlap.
+#[test]
+fn lengths_and_bytes_may_overlap() {
+    let (mut b, mut first, mut second) = two_subflows(config(PathManager::Passive));
+    let mut seg = data(&b, &mut second, 500, 1000, 0);
+    seg.payload = Payload::Length(1000);
+    b.push(seg);
+    let seg = data(&b, &mut first, 0, 1000, 0);
+    b.push(seg);
+    let mut wanted = bytes(0, 0, 500);
+    wanted.extend(vec![0; 1000]);
+    let got = read(&mut b);
+    assert_eq!(got.len(), 1500);
+    assert!(got[..500] == wanted[..500]);
+    others_go_on(&mut b);
+}

@@ -1,0 +1,17 @@
+//! Peers that lie about data, mappings, windows and signals: the connection in question is refused,
+//! reset or bounded, memory stays within its limits, and others on the same stack go on.
+
+#[path = "../peer/mod.rs"]
+mod peer;
+
+mod contradictions;
+mod data_fin;
+mod floods;
+mod forged;
+mod malformed;
+mod mappings;
+mod mp_fail;
+mod receivers;
+mod signals;
+mod support;
+mod windows;

@@ -1,0 +1,122 @@
+//! MP_FAIL that nobody asked for, and infinite mappings (RFC 8684, section 3.7).
+
+use spindle_mptcp::PathManager;
+
+use crate::peer::{Bench, config};
+use crate::support::{
+    bytes, data, full, low, mapping, others_go_on, passive, read, reset, subflows, two_subflows,
+    unmapped,
+};
+
+const ABSURD: [u64; 5] = [0, 1, 1 << 32, 1 << 63, u64::MAX];
+
+fn is_multipath(b: &Bench) -> bool {
+    let info = b.handle.and_then(|h| b.stack.info(h));
+    info.is_some_and(|i| i.multipath)
+}
+
+/// On the only subflow it means plain TCP, wherever it says it failed.
+#[test]
+fn on_the_only_subflow_it_means_plain_tcp() {
+    for dsn in ABSURD {
+        let (mut b, mut flow) = passive();
+        let seg = data(&b, &mut flow, 0, 1000, 0);
+        b.push(seg);
+        let mut seg = b.data_ack(&flow, 0);
+        seg.options.rare_mut().mp_fail = Some(dsn);
+        let out = b.push(seg);
+        assert!(!reset(&out) && !is_multipath(&b), "{out:?}");
+        for k in 1..20 {
+            let mut seg = unmapped(&b, &mut flow, 1000 * k, 1000);
+            seg.options.dss = None;
+            b.push(seg);
+        }
+        assert!(read(&mut b) == bytes(0, 0, 20_000));
+        others_go_on(&mut b);
+    }
+}
+
+#[test]
+fn ten_thousand_of_them_are_answered_with_as_few_words() {
+    let (mut b, mut flow) = passive();
+    let mut answers = 0;
+    for k in 0..10_000u64 {
+        let mut seg = b.data_ack(&flow, 0);
+        seg.options.rare_mut().mp_fail = Some(k << 40);
+        answers += b.push(seg).len();
+    }
+    assert!(answers <= 10, "{answers}");
+    assert!(b.stack.buffered() < 1000);
+    let mut seg = unmapped(&b, &mut flow, 0, 1000);
+    seg.options.dss = None;
+    b.push(seg);
+    assert!(read(&mut b) == bytes(0, 0, 1000));
+    others_go_on(&mut b);
+}
+
+#[test]
+fn on_one_of_several_subflows_it_changes_nothing() {
+    let (mut b, mut first, mut second) = two_subflows(config(PathManager::Passive));
+    let mut answers = 0;
+    for k in 0..10_000u64 {
+        let flow = if k % 2 == 0 { &first } else { &second };
+        let mut seg = b.data_ack(flow, 0);
+        seg.options.rare_mut().mp_fail = Some(ABSURD[k as usize % 5]);
+        answers += b.push(seg).len();
+    }
+    assert_eq!((answers, subflows(&b)), (0, 2));
+    assert!(is_multipath(&b));
+    let seg = data(&b, &mut second, 0, 1000, 0);
+    b.push(seg);
+    let seg = data(&b, &mut first, 1000, 1000, 0);
+    b.push(seg);
+    assert!(read(&mut b) == bytes(0, 0, 2000));
+    others_go_on(&mut b);
+}
+
+/// What a subflow carries after it has no place in the stream: the subflow is given up once it has
+/// piled up too much, the other goes on.
+#[test]
+fn an_infinite_mapping_beside_other_subflows_is_no_mapping() {
+    let (mut b, mut first, mut second) = two_subflows(config(PathManager::Passive));
+    let lie = mapping(&b, &second, second.ssn(), low(0), 0);
+    b.push(lie);
+    assert!(is_multipath(&b));
+    let mut gone = false;
+    for k in 0..100 {
+        let seg = unmapped(&b, &mut second, 1000 * k, 1000);
+        let out = b.push(seg);
+        gone |= reset(&out);
+        assert!(b.stack.buffered() < 100_000);
+    }
+    assert!(gone);
+    assert_eq!((read(&mut b).len(), subflows(&b)), (0, 1));
+    for k in 0..20 {
+        let seg = data(&b, &mut first, 1000 * k, 1000, 0);
+        b.push(seg);
+    }
+    assert!(read(&mut b) == bytes(0, 0, 20_000));
+    others_go_on(&mut b);
+}
+
+/// Where it says the data are going on is not where they are: what was delivered stays, and what
+/// follows is one stream or a reset.
+#[test]
+fn an_infinite_mapping_elsewhere_delivers_nothing_twice() {
+    for at in [0, 500, 1001, 1 << 20, 1 << 31, 1 << 40, u64::MAX - 5] {
+        let (mut b, mut flow) = passive();
+        let seg = data(&b, &mut flow, 0, 1000, 0);
+        b.push(seg);
+        let lie = mapping(&b, &flow, flow.ssn(), full(at), 0);
+        b.push(lie);
+        for k in 1..20 {
+            let mut seg = unmapped(&b, &mut flow, 1000 * k, 1000);
+            seg.options.dss = None;
+            b.push(seg);
+            assert!(b.stack.buffered() < 25_000);
+        }
+        let got = read(&mut b);
+        assert_eq!(got[..1000], bytes(0, 0, 1000), "{at}");
+        others_go_on(&mut b);
+    }
+}

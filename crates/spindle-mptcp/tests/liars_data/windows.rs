@@ -1,0 +1,198 @@
+//! Windows that shrink, close and are larger than anything: what the sender stores is its buffer.
+
+use spindle_mptcp::{Config, PathManager, StackConfig};
+use spindle_wire::{Flags, Payload, Segment, SeqNumber};
+
+use crate::peer::{Bench, Flow, capable, config, here, syn, there};
+use crate::support::{bytes, of, others_go_on, passive};
+
+const SEND_BUFFER: usize = 200_000;
+
+fn small() -> Config {
+    let mut c = config(PathManager::Passive);
+    c.tcp.send_buffer = SEND_BUFFER;
+    c
+}
+
+/// The connection's stream as the peer puts it together.
+#[derive(Default)]
+struct Taken {
+    got: Vec<u8>,
+    written: u64,
+    /// Data sequence number at which the next byte stands; plain TCP has none.
+    at: u64,
+}
+
+impl Taken {
+    /// Writes what fits.
+    fn write(&mut self, b: &mut Bench) {
+        let more = Payload::from(bytes(9, self.written, SEND_BUFFER as u64));
+        let n = b.stack.send(b.now, b.handle.unwrap(), more).unwrap();
+        self.written += n as u64;
+        assert!(b.stack.buffered() <= SEND_BUFFER as u64);
+    }
+
+    /// Takes what is next in order on `flow`.
+    fn take(&mut self, flow: &mut Flow, out: Vec<Segment>) {
+        for s in of(flow, out) {
+            if s.seq == flow.ack && !s.payload.is_empty() {
+                self.got.extend_from_slice(&s.payload.to_bytes());
+                flow.ack = s.seq + s.seq_len();
+                self.at += s.payload.len() as u64;
+            }
+        }
+    }
+
+    /// Bytes of `out` beyond the right edge.
+    fn beyond(flow: &Flow, out: &[Segment], edge: SeqNumber) -> usize {
+        let after = |s: &&Segment| {
+            s.dst == flow.there && !s.payload.is_empty() && edge.before(s.seq + s.seq_len())
+        };
+        out.iter().filter(after).count()
+    }
+}
+
+/// An acknowledgement of all that was taken, with this window.
+fn ack(b: &Bench, flow: &Flow, t: &Taken, window: u16, multipath: bool) -> Segment {
+    let mut seg = if multipath {
+        b.data_ack(flow, t.at)
+    } else {
+        flow.segment(Flags::ACK)
+    };
+    seg.window = window;
+    seg
+}
+
+fn plain() -> (Bench, Flow) {
+    let mut b = Bench::listening(small(), StackConfig::default());
+    let mut flow = Flow::new(here(), there(), 1, SeqNumber(0));
+    let out = b.push(syn(&flow, Flags::SYN));
+    flow.seq = flow.seq + 1;
+    flow.ack = out[0].seq + 1;
+    b.push(flow.segment(Flags::ACK));
+    b.handle = b.stack.handles().next();
+    (b, flow)
+}
+
+fn shrink_and_close(mut b: Bench, mut flow: Flow, multipath: bool) {
+    let mut t = Taken::default();
+    t.write(&mut b);
+    let out = b.drain();
+    assert!(out.len() > 5);
+    let edge = flow.ack + 60_000;
+    // Nothing is taken, and the right edge moves to the left.
+    for window in [30_000, 10_000, 1, 0, 0] {
+        let seg = ack(&b, &flow, &t, window, multipath);
+        let out = b.push(seg);
+        assert_eq!(Taken::beyond(&flow, &out, edge), 0, "{window}");
+        assert!(b.stack.buffered() <= SEND_BUFFER as u64);
+    }
+    // What was on the way is taken; the window stays closed, probes are answered.
+    t.take(&mut flow, out);
+    let seg = ack(&b, &flow, &t, 0, multipath);
+    b.push(seg);
+    for _ in 0..30 {
+        let out = b.wait();
+        assert!(out.len() <= 12, "{}", out.len());
+        t.take(&mut flow, out);
+        let seg = ack(&b, &flow, &t, 0, multipath);
+        b.push(seg);
+        t.write(&mut b);
+    }
+    while t.got.len() < 2 * SEND_BUFFER {
+        let seg = ack(&b, &flow, &t, 20_000, multipath);
+        let mut out = b.push(seg);
+        if out.is_empty() {
+            out = b.wait();
+        }
+        t.take(&mut flow, out);
+        if t.written < 2 * SEND_BUFFER as u64 {
+            t.write(&mut b);
+        }
+    }
+    assert!(t.got == bytes(9, 0, t.got.len() as u64), "intact");
+    others_go_on(&mut b);
+}
+
+#[test]
+fn a_shrinking_and_a_closed_window_of_plain_tcp() {
+    let (b, flow) = plain();
+    shrink_and_close(b, flow, false);
+}
+
+#[test]
+fn a_shrinking_and_a_closed_window_at_the_data_level() {
+    let (b, flow) = Bench::server(small(), StackConfig::default());
+    shrink_and_close(b, flow, true);
+}
+
+/// 65535 with a scale of 14, and a scale beyond what is allowed (RFC 7323, section 2.3).
+#[test]
+fn a_window_of_a_gigabyte_stores_no_more_than_the_buffer() {
+    for scale in [14, 255] {
+        let mut c = small();
+        c.tcp.window_scaling = true;
+        let mut b = Bench::listening(c, StackConfig::default());
+        let mut flow = Flow::new(here(), there(), 1, SeqNumber(0));
+        let mut first = syn(&flow, Flags::SYN);
+        first.options.rare_mut().window_scale = Some(scale);
+        let out = b.push(first);
+        flow.seq = flow.seq + 1;
+        flow.ack = out[0].seq + 1;
+        b.push(flow.segment(Flags::ACK));
+        b.handle = b.stack.handles().next();
+        let mut t = Taken::default();
+        let mut out = Vec::new();
+        while t.got.len() < 2_000_000 {
+            t.take(&mut flow, out);
+            t.write(&mut b);
+            let info = b.stack.info(b.handle.unwrap()).unwrap();
+            assert!(info.subflows[0].in_flight <= SEND_BUFFER as u64);
+            let seg = ack(&b, &flow, &t, u16::MAX, false);
+            out = b.push(seg);
+        }
+        assert!(t.got == bytes(9, 0, t.got.len() as u64));
+        others_go_on(&mut b);
+    }
+}
+
+/// An acknowledgement from before does not move the right edge, whatever window it brings.
+#[test]
+fn an_old_acknowledgement_opens_no_window() {
+    let (mut b, mut flow) = passive();
+    let h = b.handle.unwrap();
+    let old = b.data_ack(&flow, 0);
+    assert_eq!(
+        b.stack.send(b.now, h, Payload::Length(100_000)),
+        Ok(100_000)
+    );
+    let out = b.drain();
+    let sent: u32 = out.iter().map(|s| s.payload.len() as u32).sum();
+    flow.take(&of(&flow, out));
+    let mut closed = b.data_ack(&flow, u64::from(sent));
+    closed.window = 0;
+    b.push(closed);
+    let before = b.stack.info(h).unwrap().sent;
+    for _ in 0..10 {
+        let mut seg = old.clone();
+        seg.window = u16::MAX;
+        b.push(seg);
+    }
+    // The edge first told, 60 000, was never taken back: at most up to there.
+    assert!(before.max(b.stack.info(h).unwrap().sent) <= 65_535);
+    others_go_on(&mut b);
+}
+
+/// A gigabyte told on the SYN of an MPTCP connection is no window of the data level's.
+#[test]
+fn the_window_of_a_multipath_syn_is_as_it_stands() {
+    let mut b = Bench::listening(small(), StackConfig::default());
+    let flow = Flow::new(here(), there(), 1, SeqNumber(0));
+    let mut first = syn(&flow, Flags::SYN);
+    first.options.rare_mut().window_scale = Some(14);
+    first.options.rare_mut().mp_capable = Some(capable(None, None));
+    first.window = u16::MAX;
+    b.push(first);
+    assert!(b.stack.buffered() == 0);
+    others_go_on(&mut b);
+}
