@@ -172,6 +172,21 @@ impl Connection {
         self.subflows[i].closing = true;
     }
 
+    /// Where the peer's DATA_FIN stands the stream ends, whatever else is sent; one that stands before
+    /// what has arrived is none.
+    pub(super) fn heed_data_fin(&mut self) {
+        let next = self.recv.next();
+        if let Some(mp) = &mut self.mp
+            && let Some(fin) = mp.fin_remote
+        {
+            if fin < next {
+                mp.fin_remote = None;
+            } else {
+                self.recv.end_at(fin);
+            }
+        }
+    }
+
     /// FINs that are due: after all data in plain TCP, after both DATA_FINs in MPTCP, or in answer.
     pub(super) fn fin(&mut self, now: Instant) -> Option<(SubflowId, Segment)> {
         self.start_closing();

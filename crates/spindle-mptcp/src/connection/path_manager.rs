@@ -69,17 +69,17 @@ impl Paths {
         }
     }
 
-    /// The address identifier of a local address.
+    /// The address identifier of a local address. There are 255 at most, and peers choose which of
+    /// ours they join: further ones share the last.
     pub(super) fn local_id(&mut self, addr: IpAddr) -> u8 {
-        let at = self
-            .local
-            .iter()
-            .position(|a| *a == addr)
-            .unwrap_or_else(|| {
-                self.local.push(addr);
-                self.local.len() - 1
-            });
-        at.min(255) as u8
+        if let Some(at) = self.local.iter().position(|a| *a == addr) {
+            return at.min(255) as u8;
+        }
+        if self.local.len() < 255 {
+            self.local.push(addr);
+            return (self.local.len() - 1) as u8;
+        }
+        255
     }
 
     pub(super) fn deadline(&self) -> Option<Instant> {
@@ -350,4 +350,20 @@ fn add_addr_len(a: &AddAddr) -> usize {
     let port = if a.port.is_some() { 2 } else { 0 };
     let hmac = if a.hmac.is_some() { 8 } else { 0 };
     (4usize + addr + port + hmac).next_multiple_of(4)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_local_addresses_are_kept_than_have_identifiers() {
+        let at = |k: u32| IpAddr::from(k.to_be_bytes());
+        let mut p = Paths::new(at(0), Endpoint::new(at(1 << 24), 80), Vec::new());
+        for k in 0..10_000 {
+            assert_eq!(u32::from(p.local_id(at(k))), k.min(255));
+        }
+        assert_eq!(p.local.len(), 255);
+        assert_eq!(p.local_id(at(7)), 7);
+    }
 }

@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use bytes::Bytes;
 use spindle_wire::Payload;
+
+use crate::subflow::receiver::part;
 
 /// The receive buffer.
 #[derive(Debug)]
@@ -18,6 +19,8 @@ pub(crate) struct Reassembly {
     announced: u64,
     /// Bytes were dropped beyond it.
     overrun: bool,
+    /// Where the stream ends; nothing beyond is taken.
+    end: Option<u64>,
     /// Bytes in `out_of_order`.
     waiting_bytes: u64,
     /// The edge stays where it is: the stack's memory is used up.
@@ -26,17 +29,6 @@ pub(crate) struct Reassembly {
 
 /// Pieces stored out of order at most; a peer that sends smaller ones is made to send again.
 const MAX_PIECES: usize = 8192;
-
-/// Up to this many bytes are copied, so that they do not keep the memory of the packet they came in: a
-/// peer could make each byte cost a packet. About what an allocation's own cost is small beside.
-const SMALL: usize = 256;
-
-fn compact(piece: Payload) -> Payload {
-    match piece {
-        Payload::Bytes(b) if b.len() <= SMALL => Payload::Bytes(Bytes::copy_from_slice(&b)),
-        other => other,
-    }
-}
 
 impl Reassembly {
     pub(crate) fn new(capacity: usize) -> Self {
@@ -48,6 +40,7 @@ impl Reassembly {
             capacity: capacity as u64,
             announced: capacity as u64,
             overrun: false,
+            end: None,
             waiting_bytes: 0,
             pressed: false,
         }
@@ -79,6 +72,26 @@ impl Reassembly {
         self.announced
     }
 
+    /// The stream ends at `end`, if nothing beyond has gone up yet: what is stored there goes, and no
+    /// more is taken. The first end counts.
+    pub(crate) fn end_at(&mut self, end: u64) {
+        if self.end.is_some() || end < self.nxt {
+            return;
+        }
+        self.end = Some(end);
+        for gone in self.out_of_order.split_off(&end).values() {
+            self.waiting_bytes -= gone.len() as u64;
+        }
+        if let Some(mut last) = self.out_of_order.last_entry() {
+            let (len, within) = (last.get().len(), (end - *last.key()) as usize);
+            if within < len {
+                self.waiting_bytes -= (len - within) as u64;
+                let rest = part(last.get(), 0, within);
+                last.insert(rest);
+            }
+        }
+    }
+
     /// Whether more may be stored that is not next in order: not while the stack's memory is used up,
     /// since the peer keeps it until it is acknowledged.
     pub(crate) fn has_room(&self) -> bool {
@@ -88,21 +101,24 @@ impl Reassembly {
     /// Takes `payload` at `offset`; returns how many of its bytes had not come before. Of bytes that
     /// come twice the first stay. Bytes beyond the announced window are dropped.
     pub(crate) fn insert(&mut self, offset: u64, payload: Payload) -> u64 {
+        let last = self.end.unwrap_or(u64::MAX);
+        if offset >= last {
+            return 0;
+        }
         // Whatever a peer's mapping makes of an offset.
         if offset >= self.announced {
             self.overrun |= !payload.is_empty();
             return 0;
         }
-        let end = offset + payload.len() as u64;
+        let end = (offset + payload.len() as u64).min(last);
         self.overrun |= end > self.announced;
         let end = end.min(self.announced);
         let start = offset.max(self.nxt);
         if end <= start {
             return 0;
         }
-        let cut = |from: u64, to: u64| {
-            compact(payload.slice((from - offset) as usize, (to - from) as usize))
-        };
+        let cut =
+            |from: u64, to: u64| part(&payload, (from - offset) as usize, (to - from) as usize);
         let first = self.out_of_order.first_key_value().map(|(s, _)| *s);
         if start == self.nxt && first.is_none_or(|s| s >= end) {
             self.push_ready(cut(start, end));
@@ -262,6 +278,36 @@ mod tests {
             let wanted: Vec<u8> = (0..r.next()).map(|x| (x % 251) as u8).collect();
             prop_assert_eq!(read, wanted);
         }
+    }
+
+    #[test]
+    fn nothing_is_stored_behind_the_end() {
+        let mut r = Reassembly::new(10_000);
+        for (at, len) in [(10, 10), (30, 10), (50, 10)] {
+            assert_eq!(r.insert(at, bytes(at, len)), len);
+        }
+        r.end_at(35);
+        r.end_at(12);
+        assert_eq!(r.stored(), (15, 2));
+        assert_eq!(r.insert(5, bytes(5, 100)), 15);
+        assert_eq!(r.insert(35, bytes(35, 10)), 0);
+        assert_eq!(r.insert(20_000, bytes(0, 10)), 0);
+        assert!(!r.overrun(), "it is no data");
+        assert_eq!(r.insert(0, bytes(0, 5)), 5);
+        assert_eq!((r.next(), r.stored().0), (35, 35));
+    }
+
+    #[test]
+    fn the_first_of_two_bytes_stays() {
+        let mut r = Reassembly::new(10_000);
+        let of = |x: u8, len| Payload::from(vec![x; len]);
+        assert_eq!(r.insert(2, of(1, 2)), 2);
+        assert_eq!(r.insert(0, of(2, 6)), 4);
+        let mut read = Vec::new();
+        while let Some(p) = r.read(10) {
+            read.extend_from_slice(&p.to_bytes());
+        }
+        assert_eq!(read, [2, 2, 1, 1, 2, 2]);
     }
 
     #[test]

@@ -232,6 +232,7 @@ impl Connection {
 
     /// Brings the timers in line with what is outstanding; called after every change.
     pub(super) fn settle(&mut self, now: Instant) {
+        self.heed_data_fin();
         self.reap();
         if self.closed.is_some() {
             self.persist_at = None;

@@ -4,7 +4,7 @@ use spindle_units::{Duration, Instant};
 use spindle_wire::{Ecn, Flags, Segment, Timestamps};
 
 use super::congestion::Coupling;
-use super::receiver::Pieces;
+use super::receiver::{Pieces, part};
 use super::sender::{AckEffect, AckInput};
 use super::{Subflow, TcpState, TimestampState};
 use crate::config::EcnMode;
@@ -482,8 +482,8 @@ impl Subflow {
             self.rx.ack_now = true;
             return;
         }
-        let part = seg.payload.slice(skip as usize, len as usize);
-        out.pieces = self.rx.accept(start, &part);
+        let text = part(&seg.payload, skip as usize, len as usize);
+        out.pieces = self.rx.accept(start, &text);
         self.rx.schedule_ack(cx.now, self.config.tcp.delayed_ack);
     }
 

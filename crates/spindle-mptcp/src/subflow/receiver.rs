@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use bytes::Bytes;
 use spindle_units::{Duration, Instant};
 use spindle_wire::Payload;
 
@@ -64,6 +65,22 @@ impl IntoIterator for Pieces {
         self.first.into_iter().chain(self.rest)
     }
 }
+
+/// `len` bytes of `payload` from `start` on. Less than half of it is copied, and little is copied anyway:
+/// else a peer that repeats itself could make each new byte keep a packet's memory, of which nothing is
+/// counted.
+pub(crate) fn part(payload: &Payload, start: usize, len: usize) -> Payload {
+    match payload.slice(start, len) {
+        Payload::Bytes(b) if b.len() <= SMALL || 2 * b.len() < payload.len() => {
+            Payload::Bytes(Bytes::copy_from_slice(&b))
+        }
+        whole => whole,
+    }
+}
+
+/// Up to this many bytes a copy costs little beside its allocation, and what they were cut from may
+/// be any size.
+const SMALL: usize = 256;
 
 /// Limits what a peer can make the receiver store beside the bytes themselves.
 const MAX_PIECES: usize = 4096;
@@ -158,7 +175,7 @@ impl Receiver {
         }
         if start <= self.nxt && self.ranges.is_empty() {
             let skip = (self.nxt - start) as usize;
-            let piece = (self.nxt, payload.slice(skip, payload.len() - skip));
+            let piece = (self.nxt, part(payload, skip, payload.len() - skip));
             self.nxt = end;
             return Pieces {
                 first: Some(piece),
@@ -180,10 +197,8 @@ impl Receiver {
         let mut at = start.max(self.nxt);
         let mut push = |from: u64, to: u64| {
             if from < to {
-                pieces.push((
-                    from,
-                    payload.slice((from - start) as usize, (to - from) as usize),
-                ));
+                let (at, len) = ((from - start) as usize, (to - from) as usize);
+                pieces.push((from, part(payload, at, len)));
             }
         };
         let first = self.ranges.partition_point(|r| r.1 <= at);

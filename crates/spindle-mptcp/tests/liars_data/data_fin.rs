@@ -76,6 +76,80 @@ fn one_before_data_already_received_takes_nothing_back() {
     }
 }
 
+/// The first counts; after the end of the stream nothing more is read.
+#[test]
+fn nothing_is_read_behind_the_end() {
+    for with_payload in [false, true] {
+        let (mut b, mut flow) = passive();
+        if with_payload {
+            let seg = data_with_fin(&b, &mut flow, 0, 1000);
+            b.push(seg);
+        } else {
+            let seg = data(&b, &mut flow, 0, 1000, 0);
+            b.push(seg);
+            let seg = fin(&b, &flow, low(1000));
+            b.push(seg);
+        }
+        assert!(read(&mut b) == bytes(0, 0, 1000));
+        assert!(at_end(&b));
+        for (k, again) in [1000, 2000, 900].into_iter().enumerate() {
+            let seg = data(&b, &mut flow, again, 1000, 0);
+            b.push(seg);
+            let seg = fin(&b, &flow, low(again + 1000));
+            b.push(seg);
+            assert!(at_end(&b), "{k}");
+            assert_eq!(read(&mut b), []);
+            assert!(b.stack.buffered() < 1000);
+        }
+        others_go_on(&mut b);
+    }
+}
+
+/// The end lies within a segment, or within what waits for a hole to be filled.
+#[test]
+fn one_in_the_middle_of_a_segment_cuts_it() {
+    let (mut b, mut flow) = passive();
+    let seg = fin(&b, &flow, low(400));
+    b.push(seg);
+    let seg = data(&b, &mut flow, 0, 1000, 0);
+    b.push(seg);
+    assert!(read(&mut b) == bytes(0, 0, 400));
+    assert!(at_end(&b));
+    others_go_on(&mut b);
+
+    let (mut b, mut flow) = passive();
+    for at in [100, 600] {
+        let seg = data(&b, &mut flow, at, 500, 0);
+        b.push(seg);
+    }
+    let seg = fin(&b, &flow, low(200));
+    b.push(seg);
+    let seg = data(&b, &mut flow, 0, 100, 0);
+    b.push(seg);
+    assert!(read(&mut b) == bytes(0, 0, 200));
+    assert!(at_end(&b));
+    assert!(b.stack.buffered() < 1000);
+    others_go_on(&mut b);
+}
+
+/// It is as if it had not come: the true one is taken.
+#[test]
+fn a_false_end_does_not_hide_the_true_one() {
+    let (mut b, mut flow) = passive();
+    let seg = data(&b, &mut flow, 0, 1000, 0);
+    b.push(seg);
+    for offset in [0, 500, 999] {
+        let seg = fin(&b, &flow, low(offset));
+        b.push(seg);
+        assert!(!at_end(&b));
+    }
+    let seg = data_with_fin(&b, &mut flow, 1000, 500);
+    b.push(seg);
+    assert!(read(&mut b) == bytes(0, 0, 1500));
+    assert!(at_end(&b));
+    others_go_on(&mut b);
+}
+
 #[test]
 fn far_away_ones_end_nothing() {
     let (mut b, mut flow) = passive();

@@ -8,7 +8,7 @@ use spindle_mptcp::{CloseReason, PathManager, StackConfig};
 use spindle_units::Duration;
 use spindle_wire::{Flags, Payload, Segment, SeqNumber};
 
-use crate::peer::{Bench, Flow, config, end, here, syn};
+use crate::peer::{Bench, Flow, config, end, here, syn, there};
 use crate::support::{bytes, data, joined, of, others_go_on, passive, read, reset};
 
 const BUFFER: usize = 50_000;
@@ -149,45 +149,60 @@ impl Drop for Watched {
     }
 }
 
-/// Each segment repeats what is known and brings one new byte: what is held for that byte is not the
-/// whole segment.
-#[test]
-fn a_byte_that_is_kept_does_not_keep_its_packet() {
-    for multipath in [true, false] {
-        let mut c = config(PathManager::Passive);
+/// Segments of `len` bytes, each `step` further than the one before: what is held for the new bytes is
+/// not the whole segment.
+fn repeat_and_add(mut b: Bench, first: Flow, len: u16, step: u64, skip: u32, multipath: bool) {
+    let held = Arc::new(AtomicUsize::new(0));
+    let mut end = 0;
+    for k in 0..50 {
+        let offset = step * k;
+        let mut flow = first;
+        flow.seq = flow.seq + skip + offset as u32;
+        let mut seg = data(&b, &mut flow, u64::from(skip) + offset, len, 0);
         if !multipath {
-            c.multipath = None;
+            seg.options.dss = None;
         }
-        let (mut b, first) = if multipath {
-            Bench::server(c, StackConfig::default())
-        } else {
-            let mut b = Bench::listening(c, StackConfig::default());
-            let mut flow = Flow::new(here(), end("10.0.0.2:80"), 5000, SeqNumber(0));
-            let out = b.push(syn(&flow, Flags::SYN));
-            flow.seq = flow.seq + 1;
-            flow.ack = out[0].seq + 1;
-            b.push(flow.segment(Flags::ACK));
-            b.handle = b.stack.handles().next();
-            (b, flow)
-        };
-        let held = Arc::new(AtomicUsize::new(0));
-        let len = 1400;
-        for k in 0..2000u64 {
-            let mut flow = first;
-            flow.seq = flow.seq + k as u32;
-            let mut seg = data(&b, &mut flow, k, len, 0);
-            if !multipath {
-                seg.options.dss = None;
-            }
-            held.fetch_add(usize::from(len), Ordering::Relaxed);
-            let watched = Watched(bytes(0, k, u64::from(len)), held.clone());
-            seg.payload = Payload::Bytes(Bytes::from_owner(watched));
-            b.push(seg);
-        }
-        let (real, counted) = (held.load(Ordering::Relaxed) as u64, b.stack.buffered());
-        assert!(real <= 2 * counted + 3000, "{real} held, {counted} counted");
-        assert!(read(&mut b) == bytes(0, 0, 1999 + u64::from(len)));
+        held.fetch_add(usize::from(len), Ordering::Relaxed);
+        let content = bytes(0, u64::from(skip) + offset, u64::from(len));
+        seg.payload = Payload::Bytes(Bytes::from_owner(Watched(content, held.clone())));
+        b.push(seg);
+        end = offset + u64::from(len);
     }
+    let (real, counted) = (held.load(Ordering::Relaxed) as u64, b.stack.buffered());
+    assert!(counted >= end, "{counted}");
+    assert!(real <= 2 * counted, "{real} held, {counted} counted");
+    if skip == 0 {
+        assert!(read(&mut b) == bytes(0, 0, end));
+    }
+}
+
+/// A byte or a thousand that are new, in order or behind a hole, in packets of each size.
+#[test]
+fn what_is_kept_of_a_packet_does_not_keep_the_rest() {
+    for (len, step) in [(1400, 1), (1400, 300), (60_000, 1), (60_000, 1000)] {
+        for skip in [0, 10] {
+            let (b, flow) = passive();
+            repeat_and_add(b, flow, len, step, skip, true);
+            if len == 1400 {
+                let (b, flow) = plain();
+                repeat_and_add(b, flow, len, step, skip, false);
+            }
+        }
+    }
+}
+
+/// A connection without MPTCP.
+fn plain() -> (Bench, Flow) {
+    let mut c = config(PathManager::Passive);
+    c.multipath = None;
+    let mut b = Bench::listening(c, StackConfig::default());
+    let mut flow = Flow::new(here(), there(), 5000, SeqNumber(0));
+    let out = b.push(syn(&flow, Flags::SYN));
+    flow.seq = flow.seq + 1;
+    flow.ack = out[0].seq + 1;
+    b.push(flow.segment(Flags::ACK));
+    b.handle = b.stack.handles().next();
+    (b, flow)
 }
 
 /// Takes all the first window lets out; returns the acknowledgement that closes it.
@@ -250,6 +265,35 @@ fn a_peer_that_never_opens_its_window_costs_its_buffer() {
     assert_eq!(b.stack.info(h).unwrap().closed, None);
     b.stack.abort(b.now, h);
     assert!(reset(&b.drain()));
+    assert_eq!(b.stack.buffered(), 0);
+    others_go_on(&mut b);
+}
+
+/// Every subflow acknowledges and the data level never does: what was sent is kept and repeated less
+/// and less often, within the send buffer.
+#[test]
+fn a_peer_that_never_acknowledges_at_the_data_level_costs_its_buffer() {
+    let (mut b, mut flow) = passive();
+    let h = b.handle.unwrap();
+    let taken = b.stack.send(b.now, h, Payload::Length(1 << 30)).unwrap() as u64;
+    let start = b.now;
+    let mut out = b.drain();
+    let mut segments = 0;
+    while b.now.since(start) < Duration::from_secs(3600)
+        && b.stack.info(h).unwrap().closed.is_none()
+    {
+        segments += out.len();
+        flow.take(&of(&flow, out));
+        let seg = b.data_ack(&flow, 0);
+        out = b.push(seg);
+        if out.is_empty() {
+            out = b.wait();
+        }
+        assert!(b.stack.buffered() <= taken);
+        assert!(segments < 2000, "{segments} in {:?}", b.now.since(start));
+    }
+    b.stack.abort(b.now, h);
+    b.drain();
     assert_eq!(b.stack.buffered(), 0);
     others_go_on(&mut b);
 }
