@@ -154,7 +154,7 @@ impl Running {
         let mut running = Self { child, guard: None };
         let mut guard = Command::new("sh");
         guard
-            .args(["-c", "read -r _; kill -KILL -- \"-$1\"", "guard"])
+            .args(["-c", "read -r _; kill -s KILL -- \"-$1\"", "guard"])
             .arg(running.child.id().to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::null())

@@ -1,0 +1,198 @@
+//! Spindle's hosts over every carrier: flows end with their bytes intact, and losses of data hit the
+//! same packets whatever carries them; as root only.
+
+use std::path::{Path, PathBuf};
+
+use spindle_lab::experiment::{Context, Experiment, Overrides};
+use spindle_lab::registry::Registry;
+use spindle_testbed::{Options, Outcome, Row, TestbedError, run};
+use spindle_units::Duration;
+
+const TEXT: &str = r#"
+transports = ["tcp"]
+[topology]
+name = "dual-homed"
+paths = 2
+rate = "100Mbps"
+rtt = "10ms"
+buffer = "500KB"
+[loss]
+rate = "2%"
+on = ["P2"]
+direction = "backward"
+data_only = true
+[traffic]
+kind = "requests"
+clients = ["client"]
+servers = ["server"]
+arrivals = "sequential"
+sizes = "100KB"
+connections = "new"
+ask = "when-joined"
+first_path = 2
+flows = 10
+[scenario]
+min_rto = "200ms"
+initial_window_per_subflow = 10
+congestion = "cubic"
+ecn = false
+"#;
+
+fn able() -> bool {
+    let able = nix::unistd::geteuid().is_root() && Path::new("/proc/sys/net/mptcp").exists();
+    if !able {
+        eprintln!("skipped: takes root and a kernel with MPTCP");
+    }
+    able
+}
+
+fn experiment(transports: &str, set: &[&str]) -> (Experiment, Registry) {
+    let registry = Registry::standard();
+    let (names, balancers) = (registry.transport_names(), registry.balancer_names());
+    let context = Context {
+        directory: Path::new("."),
+        transports: &names,
+        balancers: &balancers,
+        topologies: &[],
+    };
+    let overrides = Overrides {
+        transports: Some(transports.to_owned()),
+        set: set.iter().map(|s| (*s).to_owned()).collect(),
+        ..Overrides::default()
+    };
+    let experiment = Experiment::parse("carriers.toml", TEXT, &overrides, &context);
+    (experiment.unwrap(), registry)
+}
+
+fn carried_out(transports: &str, set: &[&str]) -> Outcome {
+    let (experiment, registry) = experiment(transports, set);
+    let outcome = run(&experiment, &registry, &Options::default(), |_| {}).unwrap();
+    for row in &outcome.result.points[0] {
+        let sum =
+            |f: fn(&spindle_lab::metrics::RunResult) -> u64| row.runs.iter().map(f).sum::<u64>();
+        assert_eq!(
+            (sum(|r| r.flows), sum(|r| r.completed)),
+            (10, 10),
+            "{}",
+            row.name
+        );
+        assert_eq!(sum(|r| r.bytes_corrupted), 0, "{}", row.name);
+        assert_eq!(sum(|r| r.bytes_delivered), 1_000_000, "{}", row.name);
+    }
+    outcome
+}
+
+/// Packets and losses of a link, in the last part.
+fn link(row: &Row, name: &str) -> (u64, u64) {
+    let link = row.links.iter().find(|l| l.link == name).unwrap();
+    (link.packets + link.lost, link.lost)
+}
+
+#[test]
+fn flows_end_over_every_carrier_and_use_both_paths() {
+    if !able() {
+        return;
+    }
+    let rows = "fuso,tun:fuso,udp:fuso,tun:fuso>kernel-mptcp,gateway:fuso>kernel-mptcp,\
+                gateway:mptcp>kernel-tcp,gateway:fuso>tun:mptcp,tun:fuso>fuso,kernel-mptcp>tun:mptcp";
+    let outcome = carried_out(rows, &[]);
+    for row in &outcome.rows[0] {
+        let name = row.name.to_string();
+        let first = link(row, "P2.down").0;
+        assert!(first > 5, "{name}: {first} packets on the first path");
+        let second = link(row, "P1.down").0;
+        assert_eq!(
+            second > 5,
+            name != "gateway:mptcp>kernel-tcp",
+            "{name}: {second}"
+        );
+    }
+}
+
+#[test]
+fn nothing_but_data_is_lost_whatever_carries_it() {
+    if !able() {
+        return;
+    }
+    // All packets of data die on path 2, the others pass: the handshake and the join succeed, and
+    // the server's segments of data come over path 1 alone.
+    let rows = "fuso,tun:fuso,udp:fuso,gateway:fuso>kernel-mptcp";
+    let outcome = carried_out(
+        rows,
+        &[
+            "loss.rate=100%",
+            "traffic.first_path=1",
+            "traffic.ask=at-once",
+        ],
+    );
+    for row in &outcome.rows[0] {
+        let (packets, lost) = link(row, "P2.down");
+        assert!(lost > 0, "{}: no data was lost", row.name);
+        assert!(packets > lost, "{}: not only data was lost", row.name);
+    }
+    // A response of 70 segments over one path: about as many packets for every carrier.
+    let outcome = carried_out("tcp,tun:tcp,udp:tcp", &["loss.rate=0%"]);
+    let down: Vec<u64> = outcome.rows[0]
+        .iter()
+        .map(|r| link(r, "P2.down").0)
+        .collect();
+    for n in &down {
+        assert!(n.abs_diff(down[0]) <= 6, "{down:?}");
+    }
+}
+
+#[test]
+fn a_store_takes_the_place_of_finished_parts() {
+    if !able() {
+        return;
+    }
+    let (experiment, registry) = experiment("tun:fuso,tcp", &[]);
+    let name = format!("spindle-testbed-carriers-{}.jsonl", std::process::id());
+    let path: PathBuf = std::env::temp_dir().join(name);
+    let mut options = Options {
+        store: Some(path.clone()),
+        jobs: 4,
+        // Nothing is too late here.
+        late_bound: Duration::from_secs(3600),
+        ..Options::default()
+    };
+    let (mut parts, mut rows) = (0, 0);
+    let first = run(&experiment, &registry, &options, |p| {
+        parts += 1;
+        rows += usize::from(p.row.is_some());
+    });
+    let first = first.unwrap();
+    assert_eq!((parts, rows, first.result.resumed), (20, 2, 0));
+    options.resume = true;
+    let second = run(&experiment, &registry, &options, |_| {
+        panic!("a part was run again")
+    })
+    .unwrap();
+    let times = |o: &Outcome| -> Vec<Vec<u64>> {
+        let rows = o.result.points[0].iter();
+        rows.flat_map(|t| t.runs.iter().map(|r| r.fct_ns.clone()))
+            .collect()
+    };
+    assert_eq!(times(&first), times(&second));
+    assert_eq!(second.result.resumed, 20);
+    // Everything is: it is run again.
+    options.late_bound = Duration::ZERO;
+    let third = run(&experiment, &registry, &options, |_| {}).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(third.result.resumed, 0);
+    assert!(third.rows[0].iter().all(|r| r.fell_behind));
+}
+
+#[test]
+fn a_small_mss_is_too_small_for_udp() {
+    if !able() {
+        return;
+    }
+    let (experiment, registry) = experiment("udp:fuso", &["scenario.mss=536"]);
+    let e = run(&experiment, &registry, &Options::default(), |_| {}).unwrap_err();
+    assert!(matches!(e, TestbedError::Scenario(_)), "{e}");
+    assert!(
+        e.to_string().contains("found 536, want 1240 or more"),
+        "{e}"
+    );
+}

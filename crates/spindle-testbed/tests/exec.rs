@@ -1,0 +1,130 @@
+//! Programs in the hosts end with the testbed, however it ends; as root only.
+
+use std::path::Path;
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use spindle_lab::experiment::{Context, Experiment, Overrides};
+use spindle_lab::registry::Registry;
+use spindle_testbed::exec::{Exec, exec};
+
+const TEXT: &str = r#"
+transports = ["tcp"]
+[topology]
+name = "dual-homed"
+rate = "100Mbps"
+rtt = "10ms"
+buffer = "500KB"
+[traffic]
+kind = "requests"
+clients = ["client"]
+servers = ["server"]
+arrivals = "sequential"
+sizes = "50KB"
+connections = "new"
+flows = 10
+"#;
+
+/// Tells the test's own process from those that it starts.
+const INSIDE: &str = "SPINDLE_TEST_EXEC_MARK";
+
+fn carried_out(programs: &[String]) -> i32 {
+    let registry = Registry::standard();
+    let (transports, balancers) = (registry.transport_names(), registry.balancer_names());
+    let context = Context {
+        directory: Path::new("."),
+        transports: &transports,
+        balancers: &balancers,
+        topologies: &[],
+    };
+    let experiment = Experiment::parse("exec.toml", TEXT, &Overrides::default(), &context).unwrap();
+    let programs: Vec<Exec> = programs.iter().map(|p| Exec::parse(p).unwrap()).collect();
+    exec(&experiment, &registry, &programs).unwrap().0
+}
+
+/// A program that starts another and waits for it; the number, seconds, marks both.
+fn family(mark: &str) -> String {
+    format!("server=sleep {mark} & sleep {mark}; true")
+}
+
+/// How many `sleep`s with this mark there are.
+fn sleeping(mark: &str) -> usize {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let line = |p: std::fs::DirEntry| std::fs::read(p.path().join("cmdline")).unwrap_or_default();
+    let wanted = format!("sleep\0{mark}\0");
+    processes
+        .map(line)
+        .filter(|l| *l == wanted.as_bytes())
+        .count()
+}
+
+/// Waits until so many are there; the machine may be slow.
+fn until(mark: &str, count: usize) {
+    let start = Instant::now();
+    while sleeping(mark) != count {
+        let waited = start.elapsed();
+        assert!(
+            waited < Duration::from_secs(30),
+            "{} of {mark}, want {count}",
+            sleeping(mark)
+        );
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn able() -> bool {
+    let able = nix::unistd::geteuid().is_root() && Path::new("/proc/sys/net/mptcp").exists();
+    if !able {
+        eprintln!("skipped: takes root and a kernel with MPTCP");
+    }
+    able
+}
+
+/// This test again in a process of its own, which is then sent a signal.
+fn ended_by(test: &str, signal: Signal) {
+    if let Ok(mark) = std::env::var(INSIDE) {
+        std::process::exit(carried_out(&[family(&mark)]));
+    }
+    if !able() {
+        return;
+    }
+    let mark = format!("{}.{}", 40 + signal as i32, std::process::id());
+    let mut child: Child = Command::new(std::env::current_exe().unwrap())
+        .args([test, "--exact", "--nocapture"])
+        .env(INSIDE, &mark)
+        .spawn()
+        .unwrap();
+    until(&mark, 2);
+    kill(Pid::from_raw(child.id() as i32), signal).unwrap();
+    let status = child.wait().unwrap();
+    until(&mark, 0);
+    let code = (signal == Signal::SIGTERM).then_some(130);
+    assert_eq!(status.code(), code);
+}
+
+#[test]
+fn the_last_program_ends_the_others_with_all_that_they_started() {
+    if !able() {
+        return;
+    }
+    let mark = format!("40.{}", std::process::id());
+    let wait =
+        format!("client=until [ $(pgrep -fxc 'sleep {mark}') = 2 ]; do sleep 0.05; done; exit 3");
+    assert_eq!(carried_out(&[family(&mark), wait]), 3);
+    assert_eq!(sleeping(&mark), 0);
+}
+
+#[test]
+fn a_signal_to_end_ends_the_programs() {
+    ended_by("a_signal_to_end_ends_the_programs", Signal::SIGTERM);
+}
+
+#[test]
+fn programs_do_not_outlive_a_testbed_that_is_killed() {
+    ended_by(
+        "programs_do_not_outlive_a_testbed_that_is_killed",
+        Signal::SIGKILL,
+    );
+}
