@@ -357,7 +357,8 @@ impl Receiver {
     }
 
     /// A mapping that overlaps others, from the one at `at` on: it must say the same, and what it says
-    /// beyond them counts. A checksum is over the whole, so it vouches for no part.
+    /// beyond them counts. A checksum is over the whole and vouches for no part: with one, the peer has
+    /// to say the rest again.
     fn add_beside(&mut self, mut at: usize, map: ReceivedMap) -> bool {
         let delta = |m: &ReceivedMap| m.offset.wrapping_sub(m.start);
         let mut from = map.start.max(self.released);
@@ -367,14 +368,14 @@ impl Receiver {
                 return false;
             }
             let to = next.map_or(map.end(), |m| m.start);
-            if from < to {
+            if from < to && map.checksum.is_none() {
                 let part = ReceivedMap {
                     start: from,
                     len: to - from,
                     offset: from.wrapping_add(delta(&map)),
                     checksum: None,
                 };
-                if map.checksum.is_some() || !self.insert_map(at, part) {
+                if !self.insert_map(at, part) {
                     return false;
                 }
                 at += 1;
@@ -522,7 +523,12 @@ mod tests {
             checksum: sum,
             ..map(300, 100)
         };
-        assert!(!r.add_map(beyond), "its checksum is not one of a part");
+        assert!(r.add_map(beyond), "it agrees");
+        assert_eq!(
+            r.locate(310),
+            Mapped::Unmapped,
+            "no checksum vouches for it"
+        );
     }
 
     proptest! {

@@ -3,11 +3,12 @@
 
 use proptest::prelude::*;
 use spindle_mptcp::{PathManager, StackConfig};
-use spindle_wire::Payload;
+use spindle_wire::{Flags, Payload, Segment};
 
 use crate::peer::{Bench, Flow, config};
 use crate::support::{
-    byte_at, bytes, data, joined, low, others_go_on, passive, read, reset, subflows, two_subflows,
+    byte_at, bytes, data, joined, low, others_go_on, passive, read, reset, subflows, sum,
+    two_subflows,
 };
 
 #[test]
@@ -101,6 +102,89 @@ fn a_longer_map_that_agrees_is_no_contradiction() {
     m.len += 1000;
     b.push(seg);
     assert!(read(&mut b) == bytes(0, 0, 1500));
+    others_go_on(&mut b);
+}
+
+fn checked() -> spindle_mptcp::Config {
+    let mut c = config(PathManager::Passive);
+    c.multipath.as_mut().unwrap().checksum = true;
+    c
+}
+
+/// The subflow goes with its reason, its bytes are not read, and the other delivers the true ones.
+#[test]
+fn a_wrong_checksum_costs_its_subflow_and_nothing_of_it_is_read() {
+    for of_first in [true, false] {
+        let (mut b, mut first, mut second) = two_subflows(checked());
+        let (liar, honest) = if of_first {
+            (&mut first, &mut second)
+        } else {
+            (&mut second, &mut first)
+        };
+        let mut lie = data(&b, liar, 0, 1000, 0x55);
+        sum(&mut lie, 0, 1);
+        let out = b.push(lie);
+        let rst = out.iter().find(|s| s.flags.contains(Flags::RST)).unwrap();
+        assert!(rst.options.rare.as_ref().unwrap().mp_fail.is_some());
+        assert_eq!((subflows(&b), read(&mut b).len()), (1, 0));
+        for k in 0..5 {
+            let mut seg = data(&b, honest, 1000 * k, 1000, 0);
+            sum(&mut seg, 1000 * k, 0);
+            b.push(seg);
+        }
+        assert!(read(&mut b) == bytes(0, 0, 5000));
+        assert_eq!(b.stack.counters().checksum_failures, 1);
+        others_go_on(&mut b);
+    }
+}
+
+/// The peer's bytes with their mapping and its right checksum, next on `flow`.
+fn summed(b: &Bench, flow: &mut Flow, offset: u64, len: u16) -> Segment {
+    let mut seg = data(b, flow, offset, len, 0);
+    sum(&mut seg, offset, 0);
+    seg
+}
+
+/// A mapping cut up in two, out of order, then said as a whole again: nothing of it is false.
+#[test]
+fn checked_maps_that_agree_are_put_together() {
+    let (mut b, mut first, second) = two_subflows(checked());
+    let mut half = second;
+    half.seq = half.seq + 400;
+    for (mut flow, offset, len) in [(half, 400, 600), (second, 0, 400), (second, 0, 1000)] {
+        let seg = summed(&b, &mut flow, offset, len);
+        b.push(seg);
+    }
+    assert!(read(&mut b) == bytes(0, 0, 1000));
+    assert_eq!(subflows(&b), 2);
+    let seg = summed(&b, &mut first, 1000, 500);
+    b.push(seg);
+    assert!(read(&mut b) == bytes(0, 1000, 500));
+    assert_eq!(b.stack.counters().checksum_failures, 0);
+    others_go_on(&mut b);
+}
+
+/// The checksum of a whole vouches for no part: what only the whole maps waits, up to a limit, and
+/// the other subflow brings it.
+#[test]
+fn a_checked_map_over_a_known_one_holds_up_its_subflow_only() {
+    let (mut b, mut first, mut second) = two_subflows(checked());
+    let mut half = second;
+    half.seq = half.seq + 400;
+    let seg = summed(&b, &mut half, 400, 600);
+    b.push(seg);
+    let mut gone = false;
+    for k in 0..100 {
+        let seg = summed(&b, &mut second, 1000 * k, 1000);
+        gone |= reset(&b.push(seg));
+        assert!(b.stack.buffered() < 100_000);
+    }
+    assert!(gone);
+    for k in 0..10 {
+        let seg = summed(&b, &mut first, 1000 * k, 1000);
+        b.push(seg);
+    }
+    assert!(read(&mut b) == bytes(0, 0, 10_000));
     others_go_on(&mut b);
 }
 

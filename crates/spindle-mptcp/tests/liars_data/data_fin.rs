@@ -1,12 +1,12 @@
 //! DATA_FIN in false places (RFC 8684, section 3.3.3) and DATA_ACK of what was never sent.
 
-use spindle_mptcp::keys;
+use spindle_mptcp::{PathManager, keys};
 use spindle_wire::{DataNumber, Mapping, Payload, Segment};
 
-use crate::peer::{Bench, Flow};
+use crate::peer::{Bench, Flow, config};
 use crate::support::{
     byte_at, bytes, data, full, key_before_wrap, low, of, others_go_on, passive, read, server_of,
-    subflows,
+    subflows, two_subflows,
 };
 
 /// A DATA_FIN without data.
@@ -98,7 +98,7 @@ fn nothing_is_read_behind_the_end() {
             let seg = fin(&b, &flow, low(again + 1000));
             b.push(seg);
             assert!(at_end(&b), "{k}");
-            assert_eq!(read(&mut b), []);
+            assert!(read(&mut b).is_empty());
             assert!(b.stack.buffered() < 1000);
         }
         others_go_on(&mut b);
@@ -147,6 +147,29 @@ fn a_false_end_does_not_hide_the_true_one() {
     b.push(seg);
     assert!(read(&mut b) == bytes(0, 0, 1500));
     assert!(at_end(&b));
+    others_go_on(&mut b);
+}
+
+/// Each subflow has its own end for the stream: the first counts, once it is reached.
+#[test]
+fn two_subflows_that_disagree_end_it_once() {
+    let (mut b, mut first, mut second) = two_subflows(config(PathManager::Passive));
+    let seg = fin(&b, &first, low(2000));
+    b.push(seg);
+    for other in [1500, 2001, 5000, 0] {
+        let seg = fin(&b, &second, low(other));
+        b.push(seg);
+    }
+    let seg = data(&b, &mut first, 0, 1000, 0);
+    b.push(seg);
+    let seg = data(&b, &mut second, 1000, 1000, 0);
+    b.push(seg);
+    assert!(!at_end(&b), "not before it is read");
+    assert!(read(&mut b) == bytes(0, 0, 2000));
+    assert!(at_end(&b));
+    let seg = data(&b, &mut first, 2000, 1000, 0);
+    b.push(seg);
+    assert!(read(&mut b).is_empty() && at_end(&b));
     others_go_on(&mut b);
 }
 

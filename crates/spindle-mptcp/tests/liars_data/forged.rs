@@ -180,7 +180,7 @@ fn data_with_an_absurd_acknowledgement_are_refused() {
         let mut seg = data(&b, &mut second.clone(), 0, 100, 0x55);
         seg.ack = seg.ack + distance;
         b.push(seg);
-        assert_eq!(read(&mut b), [], "{distance}");
+        assert!(read(&mut b).is_empty(), "{distance}");
         assert_eq!(subflows(&b), 2);
     }
     let seg = data(&b, &mut first, 0, 1000, 0);

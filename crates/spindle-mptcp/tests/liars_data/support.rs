@@ -169,3 +169,11 @@ pub(crate) fn key_before_wrap(span: u32) -> u64 {
     let near = |k: &u64| u32::MAX - (keys::idsn(*k) as u32) < span;
     (PEER_KEY..).find(near).unwrap()
 }
+
+/// Puts the checksum on the mapping of `seg`, XORed with `wrong` (RFC 8684, section 3.3.1).
+pub(crate) fn sum(seg: &mut Segment, offset: u64, wrong: u16) {
+    let m = seg.options.dss.as_mut().unwrap().mapping.as_mut().unwrap();
+    let dsn = Bench::peer_dsn(offset);
+    let right = spindle_wire::dss_checksum_of(dsn, m.ssn, m.len, [&seg.payload]);
+    m.checksum = Some(right ^ wrong);
+}
