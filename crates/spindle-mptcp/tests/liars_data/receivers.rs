@@ -9,7 +9,7 @@ use spindle_units::Duration;
 use spindle_wire::{Flags, Payload, Segment, SeqNumber};
 
 use crate::peer::{Bench, Flow, config, end, here, syn, there};
-use crate::support::{bytes, data, joined, of, others_go_on, passive, read, reset};
+use crate::support::{bytes, data, joined, low, mapping, of, others_go_on, passive, read, reset};
 
 const BUFFER: usize = 50_000;
 
@@ -189,6 +189,31 @@ fn what_is_kept_of_a_packet_does_not_keep_the_rest() {
             }
         }
     }
+}
+
+/// One byte of each segment is mapped where it is new, the others where all is known.
+#[test]
+fn a_new_byte_among_old_ones_does_not_keep_them() {
+    let (mut b, mut flow) = passive();
+    let seg = data(&b, &mut flow, 0, 1400, 0);
+    b.push(seg);
+    assert!(read(&mut b) == bytes(0, 0, 1400));
+    let held = Arc::new(AtomicUsize::new(0));
+    for offset in 1400..1450 {
+        let mut seg = data(&b, &mut flow, offset, 1400, 0);
+        let m = seg.options.dss.as_mut().unwrap().mapping.as_mut().unwrap();
+        m.len = 1;
+        held.fetch_add(1400, Ordering::Relaxed);
+        let content = bytes(0, offset, 1400);
+        seg.payload = Payload::Bytes(Bytes::from_owner(Watched(content, held.clone())));
+        b.push(seg);
+        let rest = mapping(&b, &flow, flow.ssn() - 1399, low(0), 1399);
+        b.push(rest);
+    }
+    let (real, counted) = (held.load(Ordering::Relaxed) as u64, b.stack.buffered());
+    assert!(real <= 2 * counted, "{real} held, {counted} counted");
+    assert!(read(&mut b) == bytes(0, 1400, 50));
+    others_go_on(&mut b);
 }
 
 /// A connection without MPTCP.
