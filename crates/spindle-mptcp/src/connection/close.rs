@@ -154,7 +154,7 @@ impl Connection {
         if known && self.connected && !matches!(self.closed, Some(CloseReason::Finished)) {
             self.tell(Happening::SubflowDown(sf.id));
         }
-        if !known && self.role == Role::Server {
+        if !known {
             self.spare_ids.push(sf.id);
         }
     }

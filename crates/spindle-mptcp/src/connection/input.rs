@@ -628,6 +628,12 @@ impl Connection {
         } else {
             CloseReason::Reset
         };
+        // RFC 8684, section 3.6: without flag T there is no use in trying again.
+        let rare = seg.options.rare.as_ref();
+        let permanent = rare.and_then(|r| r.mp_tcprst).is_some_and(|r| !r.transient);
+        if !permanent {
+            self.retry_later(now, i);
+        }
         self.lose_subflow(now, i, reason);
     }
 }

@@ -302,7 +302,10 @@ impl Connection {
                 Role::Server => self.counters.subflows_accepted += 1,
             }
             if let Some(i) = self.index(id) {
-                self.subflows[i].told_up = true;
+                let sf = &mut self.subflows[i];
+                sf.told_up = true;
+                let (local, remote) = (sf.local.addr, sf.remote);
+                self.paths.up(local, remote);
             }
         }
         let repeated = matches!(h, Happening::Readable | Happening::Writable);

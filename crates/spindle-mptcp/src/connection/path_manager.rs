@@ -17,6 +17,12 @@ const ADD_ADDR_TRIES: u32 = 3;
 /// ... and at this interval, as today's kernels do by default for lack of an RTT of the new path.
 const ADD_ADDR_INTERVAL: Duration = Duration::from_secs(1);
 
+/// A subflow lost to the network or to a transient error is opened again after this long ...
+const RETRY_FIRST: Duration = Duration::from_secs(1);
+/// ... doubled each time it fails, up to this (the initial and the largest retransmission timeout of
+/// RFC 6298: a path that stays away costs a SYN a minute).
+const RETRY_MOST: Duration = Duration::from_secs(60);
+
 /// An address to be announced, or being withdrawn.
 #[derive(Debug)]
 struct Announcement {
@@ -51,6 +57,19 @@ pub(crate) struct Paths {
     priorities: Vec<(u8, bool)>,
     /// Pairs for which a subflow was already asked for.
     opened: Vec<(IpAddr, Endpoint, u8)>,
+    /// Pairs whose subflow was lost.
+    retries: Vec<Retry>,
+}
+
+/// A pair of ends whose subflow was lost.
+#[derive(Debug)]
+struct Retry {
+    local: IpAddr,
+    remote: Endpoint,
+    /// How often in a row.
+    tries: u32,
+    /// When it is to be opened again; none once it was.
+    at: Option<Instant>,
 }
 
 impl Paths {
@@ -66,6 +85,7 @@ impl Paths {
             removals: Vec::new(),
             priorities: Vec::new(),
             opened: vec![(first, first_remote, 0)],
+            retries: Vec::new(),
         }
     }
 
@@ -83,7 +103,41 @@ impl Paths {
     }
 
     pub(super) fn deadline(&self) -> Option<Instant> {
-        self.announcements.iter().filter_map(|a| a.repeat_at).min()
+        let repeats = self.announcements.iter().filter_map(|a| a.repeat_at);
+        repeats
+            .chain(self.retries.iter().filter_map(|r| r.at))
+            .min()
+    }
+
+    /// A subflow between these ends was lost although nobody closed it.
+    fn lost(&mut self, now: Instant, local: IpAddr, remote: Endpoint) {
+        let known = |r: &Retry| r.local == local && r.remote == remote && r.at.is_none();
+        let i = self.retries.iter().position(known).unwrap_or_else(|| {
+            let (tries, at) = (0, None);
+            self.retries.push(Retry {
+                local,
+                remote,
+                tries,
+                at,
+            });
+            self.retries.len() - 1
+        });
+        let retry = &mut self.retries[i];
+        retry.at = Some(now + (RETRY_FIRST * (1 << retry.tries.min(16))).min(RETRY_MOST));
+        retry.tries += 1;
+    }
+
+    /// A subflow between these ends is up.
+    pub(super) fn up(&mut self, local: IpAddr, remote: Endpoint) {
+        self.retries
+            .retain(|r| r.at.is_some() || (r.local, r.remote) != (local, remote));
+    }
+
+    fn forget_opened(&mut self, local: IpAddr, remote: Endpoint) {
+        let same = |(a, b, _): &(IpAddr, Endpoint, u8)| (*a, *b) == (local, remote);
+        if let Some(at) = self.opened.iter().position(same) {
+            self.opened.remove(at);
+        }
     }
 
     pub(super) fn on_timer(&mut self, now: Instant) {
@@ -91,6 +145,14 @@ impl Paths {
             if a.repeat_at.is_some_and(|t| t <= now) {
                 a.repeat_at = None;
                 a.due = a.tries < ADD_ADDR_TRIES;
+            }
+        }
+        for i in 0..self.retries.len() {
+            let r = &mut self.retries[i];
+            if r.at.is_some_and(|t| t <= now) {
+                r.at = None;
+                let (local, remote) = (r.local, r.remote);
+                self.forget_opened(local, remote);
             }
         }
     }
@@ -152,6 +214,15 @@ impl Connection {
                     .collect();
                 self.first_unopened(pairs)
             }
+        }
+    }
+
+    /// Subflow `i` is about to be lost, to the network or to an error that may pass: the path manager
+    /// that opened it is to try again.
+    pub(super) fn retry_later(&mut self, now: Instant, i: usize) {
+        if self.role == Role::Client && self.is_multipath() && !self.closing {
+            let sf = &self.subflows[i];
+            self.paths.lost(now, sf.local.addr, sf.remote);
         }
     }
 
@@ -220,7 +291,12 @@ impl Connection {
         }
         if let Some(RemoveAddr { address_ids }) = &rare.remove_addr {
             for gone in address_ids.iter().copied() {
-                self.paths.remote.retain(|(id, _)| *id != gone);
+                let left = |(id, _): &(u8, Endpoint)| *id == gone;
+                for (_, end) in self.paths.remote.extract_if(.., |r| left(r)) {
+                    // Announced anew, it is joined anew.
+                    self.paths.opened.retain(|(_, remote, _)| *remote != end);
+                    self.paths.retries.retain(|r| r.remote != end);
+                }
                 // The subflow that brought the news is spared if it is the last.
                 self.drop_subflows(now, |s| s.address_id_remote == gone);
             }

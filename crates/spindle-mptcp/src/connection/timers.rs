@@ -79,10 +79,12 @@ impl Connection {
                         Origin::Initial => CloseReason::ConnectTimeout,
                         Origin::Join(_) => CloseReason::Reset,
                     };
+                    self.retry_later(now, i);
                     self.lose_subflow(now, i, reason);
                     return;
                 }
                 Due::KeepaliveFailed => {
+                    self.retry_later(now, i);
                     self.lose_subflow(now, i, CloseReason::KeepaliveTimeout);
                     return;
                 }

@@ -1,0 +1,135 @@
+//! Subflows lost to the network are opened again by the end that had opened them.
+
+mod support;
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use spindle_mptcp::{CloseReason, Config, PathManager, preset};
+use spindle_units::{Duration, Instant};
+use spindle_wire::{Flags, MpTcpRst, ResetReason, Segment};
+use support::apps::{App, End, Run};
+use support::{CLIENT, Net, Path, SERVER, endpoint};
+
+/// The client's second address.
+const SECOND: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 9));
+
+fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+fn of_second(seg: &Segment) -> bool {
+    seg.src.addr == SECOND || seg.dst.addr == SECOND
+}
+
+/// A server that writes 100 KB every second for `seconds` to a client with two addresses, each with a
+/// path of its own.
+fn steady(seconds: u64, shape: impl Fn(Instant, &mut Net)) -> Run {
+    let mut net = Net::with_addresses(11, vec![Path::clean(ms(5)); 2], [vec![SECOND], Vec::new()]);
+    net.route = Some(Box::new(|seg| usize::from(of_second(seg))));
+    net.keep_log = true;
+    let start = net.now;
+    shape(start, &mut net);
+    let app = |writes, end| App {
+        writes,
+        read_size: 1 << 20,
+        read_delay: Duration::ZERO,
+        end,
+    };
+    let down = vec![(ms(1000), 100_000); seconds as usize];
+    let mut config: Config = preset("mptcp").expect("a preset").config;
+    config.tcp.msl = ms(10);
+    if let Some(m) = &mut config.multipath {
+        m.path_manager = PathManager::FullMesh;
+    }
+    let ends = (endpoint(1, 0), endpoint(2, 80));
+    let configs = [config.clone(), config];
+    // A client that is closing opens nothing any more.
+    let stay = End::CloseAt(Duration::from_secs(seconds + 1));
+    let apps = [app(vec![], stay), app(down, End::AfterWrites)];
+    let mut run = Run::new(net, apps, configs, ends, true);
+    run.finish(Duration::from_secs(1000));
+    for s in &run.sides {
+        assert_eq!(
+            (s.wrong_at, s.closed.map(|c| c.1)),
+            (None, Some(CloseReason::Finished))
+        );
+    }
+    assert_eq!(run.sides[CLIENT].got, seconds * 100_000);
+    run
+}
+
+/// When SYNs left for the second path, since the start.
+fn joins(run: &Run) -> Vec<Duration> {
+    let log = run.net.log.iter();
+    let syns = log.filter(|l| {
+        l.side == CLIENT && of_second(&l.segment) && l.segment.flags.contains(Flags::SYN)
+    });
+    syns.map(|l| l.at.since(run.start)).collect()
+}
+
+/// When data of the server first arrived by the second path after `from`.
+fn data_after(run: &Run, from: Duration) -> Option<Duration> {
+    let log = run.net.log.iter();
+    let mut data = log.filter(|l| {
+        l.side == SERVER && l.arrives && of_second(&l.segment) && !l.segment.payload.is_empty()
+    });
+    data.map(|l| l.at.since(run.start)).find(|t| *t >= from)
+}
+
+/// From `at` on, the next segment of the server on the second path is an RST in its place, as of a
+/// NAT that lost its state.
+fn reset_once(net: &mut Net, at: Instant, reason: Option<MpTcpRst>) {
+    let mut done = false;
+    net.hook = Some(Box::new(move |now, side, seg| {
+        let hit = !done && now >= at && side == SERVER && of_second(seg) && !seg.payload.is_empty();
+        if hit {
+            done = true;
+            seg.flags = Flags::RST | Flags::ACK;
+            seg.payload = Default::default();
+            seg.options = Default::default();
+            if let Some(reason) = reason {
+                seg.options.rare_mut().mp_tcprst = Some(reason);
+            }
+        }
+        true
+    }));
+}
+
+#[test]
+fn a_subflow_reset_on_the_way_is_back_within_seconds() {
+    let run = steady(10, |start, net| reset_once(net, start + ms(3500), None));
+    let joins = joins(&run);
+    assert_eq!(joins.len(), 2, "{joins:?}");
+    assert!(joins[1] >= ms(4500) && joins[1] <= ms(6000), "{joins:?}");
+    assert!(data_after(&run, joins[1]).is_some_and(|t| t < ms(7000)));
+}
+
+#[test]
+fn what_the_peer_refuses_for_good_is_not_tried_again() {
+    let reason = |transient| MpTcpRst {
+        transient,
+        other_flags: 0,
+        reason: ResetReason::Prohibited,
+    };
+    for (transient, count) in [(false, 1), (true, 2)] {
+        let run = steady(10, |start, net| {
+            reset_once(net, start + ms(3500), Some(reason(transient)));
+        });
+        assert_eq!(joins(&run).len(), count, "transient: {transient}");
+    }
+}
+
+#[test]
+fn a_path_that_was_down_at_the_start_is_joined_when_it_is_up() {
+    // Down for longer than a SYN is repeated (127 s), up at 200 s.
+    let run = steady(290, |start, net| {
+        net.paths[1].flips = vec![start, start + Duration::from_secs(200)];
+    });
+    let first = data_after(&run, Duration::ZERO).expect("data on the second path");
+    assert!(
+        first > Duration::from_secs(200) && first < Duration::from_secs(280),
+        "{first:?}"
+    );
+    // A SYN now and then, no storm.
+    assert!(joins(&run).len() < 20);
+}
