@@ -23,6 +23,10 @@ const RETRY_FIRST: Duration = Duration::from_secs(1);
 /// RFC 6298: a path that stays away costs a SYN a minute).
 const RETRY_MOST: Duration = Duration::from_secs(60);
 
+/// Addresses of a peer that are joined without delay; further ones at one in [`RETRY_MOST`]. Who
+/// announces and withdraws in turn does not make this end send SYNs all over the world.
+const ANNOUNCED_AT_ONCE: u32 = 32;
+
 /// An address to be announced, or being withdrawn.
 #[derive(Debug)]
 struct Announcement {
@@ -59,6 +63,8 @@ pub(crate) struct Paths {
     opened: Vec<(IpAddr, Endpoint, u8)>,
     /// Pairs whose subflow was lost.
     retries: Vec<Retry>,
+    /// How many more announced addresses are taken, and since when that is so.
+    allowance: (u32, Option<Instant>),
 }
 
 /// A pair of ends whose subflow was lost.
@@ -86,7 +92,44 @@ impl Paths {
             priorities: Vec::new(),
             opened: vec![(first, first_remote, 0)],
             retries: Vec::new(),
+            allowance: (ANNOUNCED_AT_ONCE, None),
         }
+    }
+
+    /// Whether another announced address may be taken now.
+    fn admit(&mut self, now: Instant) -> bool {
+        let (left, since) = &mut self.allowance;
+        let since = since.get_or_insert(now);
+        while *left < ANNOUNCED_AT_ONCE && now.since(*since) >= RETRY_MOST {
+            *left += 1;
+            *since += RETRY_MOST;
+        }
+        if *left == ANNOUNCED_AT_ONCE {
+            *since = now;
+        }
+        let admitted = *left > 0;
+        *left -= u32::from(admitted);
+        admitted
+    }
+
+    /// Takes an address the peer has announced.
+    fn learn(&mut self, now: Instant, entry: (u8, Endpoint)) {
+        let known = self.remote.iter().position(|(id, _)| *id == entry.0);
+        let new = known.map_or(self.remote.len() < MAX_REMOTE, |k| self.remote[k] != entry);
+        if !new || !self.admit(now) {
+            return;
+        }
+        if let Some(k) = known {
+            let (_, before) = self.remote.swap_remove(k);
+            self.forget_remote(before);
+        }
+        self.remote.push(entry);
+    }
+
+    /// Announced anew, it is joined anew.
+    fn forget_remote(&mut self, end: Endpoint) {
+        self.opened.retain(|(_, remote, _)| *remote != end);
+        self.retries.retain(|r| r.remote != end);
     }
 
     /// The address identifier of a local address. There are 255 at most, and peers choose which of
@@ -284,7 +327,7 @@ impl Connection {
     pub(super) fn on_addresses(&mut self, now: Instant, i: usize, rare: &RareOptions) -> bool {
         let id = self.subflows[i].id;
         for a in &rare.add_addr {
-            self.on_add_addr(a);
+            self.on_add_addr(now, a);
         }
         if let Some(MpPrio { backup }) = rare.mp_prio {
             self.subflows[i].backup_remote = backup;
@@ -292,10 +335,9 @@ impl Connection {
         if let Some(RemoveAddr { address_ids }) = &rare.remove_addr {
             for gone in address_ids.iter().copied() {
                 let left = |(id, _): &(u8, Endpoint)| *id == gone;
-                for (_, end) in self.paths.remote.extract_if(.., |r| left(r)) {
-                    // Announced anew, it is joined anew.
-                    self.paths.opened.retain(|(_, remote, _)| *remote != end);
-                    self.paths.retries.retain(|r| r.remote != end);
+                while let Some(at) = self.paths.remote.iter().position(left) {
+                    let (_, end) = self.paths.remote.swap_remove(at);
+                    self.paths.forget_remote(end);
                 }
                 // The subflow that brought the news is spared if it is the last.
                 self.drop_subflows(now, |s| s.address_id_remote == gone);
@@ -304,7 +346,7 @@ impl Connection {
         self.index(id).is_some()
     }
 
-    fn on_add_addr(&mut self, a: &AddAddr) {
+    fn on_add_addr(&mut self, now: Instant, a: &AddAddr) {
         let Some(mp) = self.multipath().copied() else {
             return;
         };
@@ -333,13 +375,8 @@ impl Connection {
             });
         }
         let port = a.port.unwrap_or(self.paths.first_remote.port);
-        let entry = (a.address_id, Endpoint::new(a.addr, port));
-        let remote = &mut self.paths.remote;
-        match remote.iter().position(|(id, _)| *id == a.address_id) {
-            Some(known) => remote[known] = entry,
-            None if remote.len() < MAX_REMOTE => remote.push(entry),
-            None => {}
-        }
+        self.paths
+            .learn(now, (a.address_id, Endpoint::new(a.addr, port)));
     }
 
     /// Puts one pending signal on an acknowledgement of subflow `i`; returns the option bytes it
