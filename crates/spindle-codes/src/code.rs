@@ -1,0 +1,323 @@
+//! [`ErasureCode`]: what every code over packets offers, and how any linear one does it.
+
+use std::fmt;
+
+use crate::error::{CodeError, Contradiction};
+use crate::kernel::Kernel;
+use crate::matrix::left_inverse;
+use crate::symbol::{
+    Body, Combination, Content, Label, Parity, Recovered, Source, Symbol, check_len,
+};
+
+/// How many packets a block (CAPS: a coding unit) has, and how many parities it may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Shape {
+    /// Packets: K of CoFUSO, k of CAPS.
+    pub sources: usize,
+    /// Parities: M of CoFUSO, r of CAPS.
+    pub parities: usize,
+}
+
+impl Shape {
+    /// `sources` packets and `parities` parities.
+    pub const fn new(sources: usize, parities: usize) -> Self {
+        Self { sources, parities }
+    }
+}
+
+/// The largest blocks of a code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Limits {
+    /// The most packets.
+    pub max_sources: usize,
+    /// The most parities.
+    pub max_parities: usize,
+    /// The most of both together.
+    pub max_total: usize,
+}
+
+impl Limits {
+    /// Whether blocks of this shape are within them.
+    ///
+    /// # Errors
+    /// [`CodeError::Shape`] if not, or if the block has no packet or no parity.
+    pub fn check(&self, shape: Shape) -> Result<(), CodeError> {
+        let Shape { sources, parities } = shape;
+        let fits = (1..=self.max_sources).contains(&sources)
+            && (1..=self.max_parities).contains(&parities)
+            && sources.saturating_add(parities) <= self.max_total;
+        if fits {
+            return Ok(());
+        }
+        Err(CodeError::Shape {
+            sources,
+            parities,
+            max_sources: self.max_sources,
+            max_parities: self.max_parities,
+            max_total: self.max_total,
+        })
+    }
+}
+
+/// A systematic linear erasure code over packets.
+///
+/// A block has `shape.sources` packets, sent as they are, and up to `shape.parities` parities, each
+/// a combination of the packets. A code is its [`limits`](Self::limits) and its
+/// [`coefficient`](Self::coefficient)s; all else follows, and is replaced only where a code knows a
+/// faster way. A code keeps nothing between calls, so one value serves all connections.
+///
+/// Packets and parities may be real bytes or lengths (see [`Body`]); both behave alike.
+///
+/// Memory of a call is bounded by the code's limits: one parity when encoding; the missing packets
+/// and two matrices of `parities x (sources + parities)` coefficients when decoding. What a peer
+/// sends may be anything: every call answers it with packets or a [`CodeError`].
+pub trait ErasureCode: fmt::Debug + Send + Sync {
+    /// The code's name.
+    fn name(&self) -> &'static str;
+
+    /// The largest blocks it can make and is willing to decode.
+    fn limits(&self) -> Limits;
+
+    /// How packets are multiplied.
+    fn kernel(&self) -> Kernel;
+
+    /// By what packet `source` is multiplied in parity `parity` of a block of this shape. Called
+    /// with a shape within the limits, and indices within the shape.
+    fn coefficient(&self, shape: Shape, parity: usize, source: usize) -> u8;
+
+    /// Whether all of `missing` (indices of packets, each once) can be told from `parities` (indices,
+    /// each once) and the other packets. False also for what is no block of this code.
+    fn decodable(&self, shape: Shape, missing: &[usize], parities: &[usize]) -> bool {
+        missing.is_empty()
+            || (missing.len() <= parities.len()
+                && self.limits().check(shape).is_ok()
+                && missing.iter().all(|m| *m < shape.sources)
+                && parities.iter().all(|p| *p < shape.parities)
+                && left_inverse(parities.len(), missing.len(), |row, column| {
+                    self.coefficient(shape, parities[row], missing[column])
+                })
+                .is_some())
+    }
+
+    /// Parity `parity` of the block that `sources` are, in their order.
+    ///
+    /// Parities are made one at a time, from the packets where they lie; an encoder keeps nothing
+    /// from one to the next.
+    ///
+    /// # Errors
+    /// [`CodeError::Shape`], [`CodeError::SourceCount`], [`CodeError::ParityIndex`] or
+    /// [`CodeError::TooLong`] if the arguments are out of bounds.
+    fn encode(
+        &self,
+        shape: Shape,
+        parity: usize,
+        sources: &[Source<'_>],
+    ) -> Result<Symbol, CodeError> {
+        self.limits().check(shape)?;
+        if sources.len() != shape.sources {
+            return Err(CodeError::SourceCount {
+                found: sources.len(),
+                expected: shape.sources,
+            });
+        }
+        if parity >= shape.parities {
+            return Err(CodeError::ParityIndex {
+                found: parity,
+                parities: shape.parities,
+            });
+        }
+        let mut sum = Combination::new(self.kernel());
+        for (index, source) in sources.iter().enumerate() {
+            sum.add(self.coefficient(shape, parity, index), source)?;
+        }
+        Ok(sum.finish())
+    }
+
+    /// The packets that are `None` in `sources`, in their order, told from the others and from
+    /// `parities`, of which no more are used than are needed. Empty if none is missing.
+    ///
+    /// # Errors
+    /// [`CodeError::Undecodable`] if more must arrive first;
+    /// [`CodeError::Contradiction`] if what arrived cannot be of one block;
+    /// the others if the arguments are out of bounds.
+    fn decode(
+        &self,
+        shape: Shape,
+        sources: &[Option<Source<'_>>],
+        parities: &[Parity<'_>],
+    ) -> Result<Vec<Recovered>, CodeError> {
+        let width = check_received(self.limits(), shape, sources, parities)?;
+        solve(self, shape, sources, parities, width)
+    }
+
+    /// Whether `parity` is what [`encode`](Self::encode) makes of `sources`: how a parity that
+    /// arrives when no packet is missing, or that was not needed, is put to the test.
+    ///
+    /// # Errors
+    /// Those of [`encode`](Self::encode).
+    fn agrees(
+        &self,
+        shape: Shape,
+        sources: &[Source<'_>],
+        parity: &Parity<'_>,
+    ) -> Result<bool, CodeError> {
+        let expected = self.encode(shape, parity.index, sources)?;
+        Ok(expected.label == parity.label && same(expected.content.as_body(), parity.body))
+    }
+}
+
+/// Whether two bodies are the same bytes, a length being that many zeros.
+fn same(a: Body<'_>, b: Body<'_>) -> bool {
+    let zeros = |bytes: &[u8]| bytes.iter().all(|b| *b == 0);
+    a.len() == b.len()
+        && match (a, b) {
+            (Body::Bytes(a), Body::Bytes(b)) => a == b,
+            (Body::Bytes(bytes), Body::Length(_)) | (Body::Length(_), Body::Bytes(bytes)) => {
+                zeros(bytes)
+            }
+            (Body::Length(_), Body::Length(_)) => true,
+        }
+}
+
+/// Refuses what is out of bounds or cannot be of one block; the length of its parities in bytes, 0
+/// if there is none.
+fn check_received(
+    limits: Limits,
+    shape: Shape,
+    sources: &[Option<Source<'_>>],
+    parities: &[Parity<'_>],
+) -> Result<usize, CodeError> {
+    limits.check(shape)?;
+    if sources.len() != shape.sources {
+        return Err(CodeError::SourceCount {
+            found: sources.len(),
+            expected: shape.sources,
+        });
+    }
+    for source in sources.iter().flatten() {
+        check_len(source.body.len())?;
+    }
+    let Some(first) = parities.first() else {
+        return Ok(0);
+    };
+    let width = first.body.len();
+    check_len(width)?;
+    let mut seen = vec![false; shape.parities];
+    for parity in parities {
+        let Some(seen) = seen.get_mut(parity.index) else {
+            return Err(CodeError::ParityIndex {
+                found: parity.index,
+                parities: shape.parities,
+            });
+        };
+        let index = parity.index;
+        if std::mem::replace(seen, true) {
+            return Err(CodeError::DuplicateParity { index });
+        }
+        let (found, expected) = (parity.body.len(), width);
+        if found != expected {
+            return Err(Contradiction::ParityLength {
+                index,
+                found,
+                expected,
+            }
+            .into());
+        }
+    }
+    for (index, source) in sources.iter().enumerate() {
+        if let Some(found) = source.map(|s| s.body.len()).filter(|len| *len > width) {
+            return Err(Contradiction::SourceLength {
+                index,
+                found,
+                width,
+            }
+            .into());
+        }
+    }
+    Ok(width)
+}
+
+/// Gaussian elimination on the missing packets' coefficients, then one combination of parities and
+/// known packets for each missing one. Arguments are checked; `width` is the parities' length.
+fn solve<C: ErasureCode + ?Sized>(
+    code: &C,
+    shape: Shape,
+    sources: &[Option<Source<'_>>],
+    parities: &[Parity<'_>],
+    width: usize,
+) -> Result<Vec<Recovered>, CodeError> {
+    let missing: Vec<usize> = (0..shape.sources)
+        .filter(|index| sources[*index].is_none())
+        .collect();
+    if missing.is_empty() {
+        return Ok(Vec::new());
+    }
+    let undecodable = CodeError::Undecodable {
+        missing: missing.len(),
+        parities: parities.len(),
+    };
+    if missing.len() > parities.len() {
+        return Err(undecodable);
+    }
+    let inverse = left_inverse(parities.len(), missing.len(), |row, column| {
+        code.coefficient(shape, parities[row].index, missing[column])
+    })
+    .ok_or(undecodable)?;
+
+    let mut longest = sources.iter().flatten().map(|s| s.body.len()).max();
+    let mut recovered = Vec::with_capacity(missing.len());
+    for (row, &index) in missing.iter().enumerate() {
+        let weights = inverse.row(row);
+        let mut sum = Combination::new(code.kernel());
+        for (weight, parity) in weights.iter().zip(parities) {
+            sum.add_term(*weight, parity.label, parity.body);
+        }
+        for (known, source) in sources.iter().enumerate() {
+            let Some(source) = source else { continue };
+            let coefficient = weights
+                .iter()
+                .zip(parities)
+                .filter(|(weight, _)| **weight != 0)
+                .fold(0, |sum, (weight, parity)| {
+                    sum ^ crate::gf_mul(*weight, code.coefficient(shape, parity.index, known))
+                });
+            sum.add_term(coefficient, source.label(), source.body);
+        }
+        let packet = unpad(index, sum.finish(), width)?;
+        longest = longest.max(Some(packet.content.len()));
+        recovered.push(packet);
+    }
+    match longest {
+        Some(longest) if longest != width => Err(Contradiction::Width { longest, width }.into()),
+        _ => Ok(recovered),
+    }
+}
+
+/// Packet `index`, cut to the length it says it has.
+fn unpad(index: usize, symbol: Symbol, width: usize) -> Result<Recovered, CodeError> {
+    let Label { len, dsn } = symbol.label;
+    let len = len as usize;
+    if len > width {
+        return Err(Contradiction::DecodedLength {
+            index,
+            found: len,
+            width,
+        }
+        .into());
+    }
+    let content = match symbol.content {
+        Content::Bytes(mut bytes) => {
+            if bytes[len..].iter().any(|b| *b != 0) {
+                return Err(Contradiction::Padding { index, len }.into());
+            }
+            bytes.truncate(len);
+            Content::Bytes(bytes)
+        }
+        Content::Length(_) => Content::Length(len as u32),
+    };
+    Ok(Recovered {
+        index,
+        dsn,
+        content,
+    })
+}

@@ -1,0 +1,136 @@
+//! GF(256), the field all codes here count in.
+//!
+//! An element is a byte; addition is XOR. The field polynomial is x^8 + x^4 + x^3 + x^2 + 1, the
+//! one of Reed-Solomon erasure coding over GF(2^8) (RFC 5510, section 8.1), whose root 2 generates
+//! the multiplicative group.
+
+/// The field polynomial without its x^8 (RFC 5510, section 8.1).
+const POLYNOMIAL: u8 = 0x1d;
+
+/// `a * b`, bit by bit; what the tables are made of.
+const fn slow_mul(mut a: u8, mut b: u8) -> u8 {
+    let mut product = 0;
+    while b != 0 {
+        if b & 1 != 0 {
+            product ^= a;
+        }
+        a = (a << 1) ^ if a & 0x80 != 0 { POLYNOMIAL } else { 0 };
+        b >>= 1;
+    }
+    product
+}
+
+/// The powers of 2: `EXP[i] = 2^i`, written twice so that a sum of two logarithms needs no
+/// reduction.
+const EXP: [u8; 512] = {
+    let mut table = [0; 512];
+    let mut power = 1;
+    let mut i = 0;
+    while i < 512 {
+        table[i] = power;
+        power = slow_mul(power, 2);
+        i += 1;
+    }
+    table
+};
+
+/// `EXP[LOG[a]] = a` for every `a` but 0, which has no logarithm.
+const LOG: [u8; 256] = {
+    let mut table = [0; 256];
+    let mut i = 0;
+    while i < 255 {
+        table[EXP[i] as usize] = i as u8;
+        i += 1;
+    }
+    table
+};
+
+/// Every product: `PRODUCTS[a][b] = a * b`. A row is what multiplies a packet by a constant.
+static PRODUCTS: [[u8; 256]; 256] = {
+    let mut table = [[0; 256]; 256];
+    let mut a = 1;
+    while a < 256 {
+        let mut b = 1;
+        while b < 256 {
+            table[a][b] = EXP[LOG[a] as usize + LOG[b] as usize];
+            b += 1;
+        }
+        a += 1;
+    }
+    table
+};
+
+/// The products of `a` with every element, by element.
+pub(crate) fn products(a: u8) -> &'static [u8; 256] {
+    &PRODUCTS[a as usize]
+}
+
+/// `a * b` in GF(256).
+///
+/// ```
+/// assert_eq!(spindle_codes::gf_mul(2, 0x80), 0x1d);
+/// ```
+#[inline]
+pub fn gf_mul(a: u8, b: u8) -> u8 {
+    PRODUCTS[a as usize][b as usize]
+}
+
+/// The element with `a * gf_inv(a) = 1`; `None` for 0, which has none.
+#[inline]
+pub fn gf_inv(a: u8) -> Option<u8> {
+    (a != 0).then(|| EXP[255 - LOG[a as usize] as usize])
+}
+
+/// Each of the eight bytes of `word` times `a`.
+#[inline]
+pub(crate) fn mul_word(a: u8, word: u64) -> u64 {
+    match a {
+        0 => 0,
+        1 => word,
+        _ => {
+            let row = products(a);
+            u64::from_ne_bytes(word.to_ne_bytes().map(|b| row[b as usize]))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_field_is_a_field() {
+        for a in 0..=255u8 {
+            assert_eq!(gf_mul(a, 1), a);
+            assert_eq!(gf_mul(a, 0), 0);
+            assert_eq!(gf_inv(a).map(|i| gf_mul(a, i)), (a != 0).then_some(1));
+            for b in 0..=255 {
+                assert_eq!(gf_mul(a, b), slow_mul(a, b));
+                assert_eq!(gf_mul(a, b), gf_mul(b, a));
+                assert_eq!(gf_mul(a, b ^ 0x53), gf_mul(a, b) ^ gf_mul(a, 0x53));
+            }
+        }
+    }
+
+    #[test]
+    fn two_generates_every_element_but_zero() {
+        let mut seen = [false; 256];
+        for power in &EXP[..255] {
+            assert!(!std::mem::replace(&mut seen[*power as usize], true));
+        }
+        assert!(!seen[0]);
+    }
+
+    #[test]
+    fn words_are_multiplied_byte_by_byte() {
+        let word = 0x0102_0408_1020_4080;
+        for a in 0..=255 {
+            let expected = word_bytes(word).map(|b| slow_mul(a, b));
+            assert_eq!(word_bytes(mul_word(a, word)), expected);
+        }
+    }
+
+    fn word_bytes(word: u64) -> [u8; 8] {
+        word.to_be_bytes()
+    }
+}

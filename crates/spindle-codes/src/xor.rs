@@ -1,0 +1,55 @@
+//! The XOR of packets: one parity, which repairs one loss.
+
+use crate::code::{ErasureCode, Limits, Shape};
+use crate::kernel::Kernel;
+
+/// One parity, the XOR of all packets: what the authors of CoFUSO built into the kernel (CoFUSO
+/// section 5.2), and the coded packet of TCP-IR. The same as parity 0 of
+/// [`ReedSolomon`](crate::ReedSolomon), but for blocks of any size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Xor {
+    kernel: Kernel,
+}
+
+impl Xor {
+    /// The most packets of a block, so that counts and indices fit 16 bits.
+    pub const MAX_SOURCES: usize = u16::MAX as usize;
+
+    /// The code, with the fastest kernel this processor has.
+    pub fn new() -> Self {
+        Self::with_kernel(Kernel::best())
+    }
+
+    /// The code, with a kernel of one's choice.
+    pub const fn with_kernel(kernel: Kernel) -> Self {
+        Self { kernel }
+    }
+}
+
+impl Default for Xor {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl ErasureCode for Xor {
+    fn name(&self) -> &'static str {
+        "xor"
+    }
+
+    fn limits(&self) -> Limits {
+        Limits {
+            max_sources: Self::MAX_SOURCES,
+            max_parities: 1,
+            max_total: Self::MAX_SOURCES + 1,
+        }
+    }
+
+    fn kernel(&self) -> Kernel {
+        self.kernel
+    }
+
+    fn coefficient(&self, _: Shape, _: usize, _: usize) -> u8 {
+        1
+    }
+}
