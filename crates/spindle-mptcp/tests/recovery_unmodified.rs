@@ -51,6 +51,10 @@ struct Outcome {
 }
 
 fn run(sending: Config, receiving: Config) -> Outcome {
+    run_of(PACKETS, sending, receiving)
+}
+
+fn run_of(packets: u32, sending: Config, receiving: Config) -> Outcome {
     let path = Path::clean(Duration::from_micros(500));
     let mut net = Net::new(1, vec![path.clone(), path]);
     let mut known: Vec<u16> = Vec::new();
@@ -92,8 +96,8 @@ fn run(sending: Config, receiving: Config) -> Outcome {
         !hit
     }));
     net.stacks[SENDER].set_trace(sender, true);
-    let all = u64::from(PACKETS * PACKET);
-    let written = net.stacks[SENDER].send(net.now, sender, Payload::Length(PACKETS * PACKET));
+    let all = u64::from(packets * PACKET);
+    let written = net.stacks[SENDER].send(net.now, sender, Payload::Length(packets * PACKET));
     assert_eq!(written, Ok(all as usize));
     let (mut left, mut done) = (all, None);
     while done.is_none() && net.step(start + Duration::from_secs(2)) {
@@ -179,4 +183,20 @@ fn the_transform_changes_the_senders_recovery_alone() {
         let (before, after) = (of(name), for_unmodified_receivers(of(name)));
         assert_eq!(format!("{before:?}"), format!("{after:?}"));
     }
+}
+
+/// What such a receiver holds fills its window, and what is left of that is no whole segment: new
+/// data wait, and only the hole opens it.
+#[test]
+fn a_window_full_of_held_data_is_opened_by_copies_and_not_by_a_timeout() {
+    let narrow = |mut c: Config| {
+        c.tcp.receive_buffer = (8 * PACKET + PACKET / 2) as usize;
+        held(c)
+    };
+    let r = run_of(12, of("fuso-unmodified-2"), narrow(of("fuso-2")));
+    assert!(r.done < 8000, "{r:?}");
+    assert_eq!(r.timeouts, 0, "{r:?}");
+    // Opportunistic retransmission does it too, a segment at a time, but not with a single subflow.
+    let plain = run_of(12, of("mptcp-2"), narrow(of("mptcp-2")));
+    assert!(r.done < plain.done, "{r:?} {plain:?}");
 }

@@ -70,7 +70,7 @@ fn joins(run: &Run) -> Vec<Duration> {
 /// When data of the server first arrived by the second path after `from`.
 fn data_after(run: &Run, from: Duration) -> Option<Duration> {
     let log = run.net.log.iter();
-    let mut data = log.filter(|l| {
+    let data = log.filter(|l| {
         l.side == SERVER && l.arrives && of_second(&l.segment) && !l.segment.payload.is_empty()
     });
     data.map(|l| l.at.since(run.start)).find(|t| *t >= from)

@@ -333,6 +333,13 @@ impl Connection {
         waiting || self.writer_blocked || self.more_expected
     }
 
+    /// Whether the peer's window keeps data back: what is left of it holds no segment of them.
+    pub(super) fn window_blocks(&self) -> bool {
+        let usable = self.subflows.iter().filter(|s| s.is_usable());
+        let mss = usable.map(|s| s.tx.mss).min().unwrap_or(1);
+        self.send.window() < self.send.unsent_bytes().min(mss)
+    }
+
     /// Takes data to be sent; returns how many bytes fitted.
     pub(crate) fn write(&mut self, data: Payload) -> usize {
         if self.closing || self.closed.is_some() {

@@ -72,6 +72,7 @@ impl Connection {
             now,
             triggers: self.triggers,
             new_data: self.has_new_data(),
+            window_blocked: self.window_blocks(),
             subflows: &self.views,
         };
         let action = self.recovery.as_mut()?.on_opportunity(&view);

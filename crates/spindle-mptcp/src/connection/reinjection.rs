@@ -202,9 +202,8 @@ impl Connection {
             .multipath
             .as_ref()
             .is_some_and(|m| m.opportunistic_retransmission);
-        let window_blocks = self.send.unsent_bytes() > 0 && self.send.window() == 0;
         let buffer_blocks = self.writer_blocked && self.send.unsent_bytes() == 0;
-        if !wanted || !(window_blocks || buffer_blocks) || self.subflows.len() < 2 {
+        if !wanted || !(self.window_blocks() || buffer_blocks) || self.subflows.len() < 2 {
             return None;
         }
         let una = self.send.una;

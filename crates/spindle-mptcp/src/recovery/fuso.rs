@@ -92,7 +92,10 @@ impl Recovery for FusoPolicy {
         // A1.1, rule 2: two trigger points, no timer.
         let triggered =
             view.triggers.contains(Trigger::Ack) || view.triggers.contains(Trigger::AppDrained);
-        if !triggered || view.new_data || view.total_in_flight() >= view.total_cwnd() {
+        // Ours: a window that such a receiver's held data fill is opened only by filling the hole.
+        let waits = self.eligibility == Eligibility::NotDataAcked && view.window_blocked;
+        let new_data = view.new_data && !waits;
+        if !triggered || new_data || view.total_in_flight() >= view.total_cwnd() {
             return Action::Nothing;
         }
         let Some(worst) = self.worst(view) else {
@@ -168,6 +171,23 @@ mod tests {
             policy.on_opportunity(&view(&subflows, false, Trigger::Ack)),
             Action::Nothing
         );
+    }
+
+    #[test]
+    fn data_behind_a_full_window_stop_it_only_for_modified_receivers() {
+        let mut subflows = [subflow(0), subflow(1)];
+        subflows[1].oldest_unprotected = eligible(1);
+        let blocked = View {
+            window_blocked: true,
+            ..view(&subflows, true, Trigger::Ack)
+        };
+        let fuso = Fuso::default();
+        assert_eq!(fuso.build(1).on_opportunity(&blocked), Action::Nothing);
+        let towards_held = fuso.for_unmodified_receivers().expect("a variant");
+        assert!(matches!(
+            towards_held.build(1).on_opportunity(&blocked),
+            Action::Copy { of: 1, on: 0, .. }
+        ));
     }
 
     #[test]

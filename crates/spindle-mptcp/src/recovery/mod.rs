@@ -123,6 +123,8 @@ pub struct View<'a> {
     pub triggers: Triggers,
     /// The application has data that were never sent, or is about to hand over more.
     pub new_data: bool,
+    /// There are new data, and the peer's window keeps them back.
+    pub window_blocked: bool,
     /// The subflows in order of identifier.
     pub subflows: &'a [SubflowView],
 }
@@ -288,6 +290,7 @@ pub(crate) mod tests {
             now: Instant::ZERO,
             triggers,
             new_data,
+            window_blocked: false,
             subflows,
         }
     }
