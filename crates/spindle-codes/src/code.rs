@@ -3,11 +3,10 @@
 use std::fmt;
 
 use crate::error::{CodeError, Contradiction};
+use crate::field::gf_mul;
 use crate::kernel::Kernel;
 use crate::matrix::left_inverse;
-use crate::symbol::{
-    Body, Combination, Content, Label, Parity, Recovered, Source, Symbol, check_len,
-};
+use crate::symbol::{Body, Content, Label, Parity, Recovered, Source, Symbol, check_len, combine};
 
 /// How many packets a block (CAPS: a coding unit) has, and how many parities it may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -126,11 +125,14 @@ pub trait ErasureCode: fmt::Debug + Send + Sync {
                 parities: shape.parities,
             });
         }
-        let mut sum = Combination::new(self.kernel());
-        for (index, source) in sources.iter().enumerate() {
-            sum.add(self.coefficient(shape, parity, index), source)?;
+        for source in sources {
+            check_len(source.body.len())?;
         }
-        Ok(sum.finish())
+        let terms = sources.iter().enumerate().map(|(index, source)| {
+            let coefficient = self.coefficient(shape, parity, index);
+            (coefficient, source.label(), source.body)
+        });
+        Ok(combine(self.kernel(), terms))
     }
 
     /// The packets that are `None` in `sources`, in their order, told from the others and from
@@ -268,22 +270,17 @@ fn solve<C: ErasureCode + ?Sized>(
     let mut recovered = Vec::with_capacity(missing.len());
     for (row, &index) in missing.iter().enumerate() {
         let weights = inverse.row(row);
-        let mut sum = Combination::new(code.kernel());
-        for (weight, parity) in weights.iter().zip(parities) {
-            sum.add_term(*weight, parity.label, parity.body);
-        }
-        for (known, source) in sources.iter().enumerate() {
-            let Some(source) = source else { continue };
-            let coefficient = weights
-                .iter()
-                .zip(parities)
-                .filter(|(weight, _)| **weight != 0)
-                .fold(0, |sum, (weight, parity)| {
-                    sum ^ crate::gf_mul(*weight, code.coefficient(shape, parity.index, known))
-                });
-            sum.add_term(coefficient, source.label(), source.body);
-        }
-        let packet = unpad(index, sum.finish(), width)?;
+        let used = || weights.iter().zip(parities).filter(|(w, _)| **w != 0);
+        let of_parities = used().map(|(weight, parity)| (*weight, parity.label, parity.body));
+        let known = sources.iter().enumerate();
+        let of_sources = known.filter_map(|(known, source)| {
+            let coefficient = used().fold(0, |sum, (weight, parity)| {
+                sum ^ gf_mul(*weight, code.coefficient(shape, parity.index, known))
+            });
+            source.map(|s| (coefficient, s.label(), s.body))
+        });
+        let sum = combine(code.kernel(), of_parities.chain(of_sources));
+        let packet = unpad(index, sum, width)?;
         longest = longest.max(Some(packet.content.len()));
         recovered.push(packet);
     }

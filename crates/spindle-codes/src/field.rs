@@ -65,6 +65,61 @@ pub(crate) fn products(a: u8) -> &'static [u8; 256] {
     &PRODUCTS[a as usize]
 }
 
+/// For every `a` its products with the 16 low nibbles and those with the 16 high ones, each table
+/// twice, as a vector of 32 bytes wants it.
+#[cfg(target_arch = "x86_64")]
+static NIBBLES: [([u8; 32], [u8; 32]); 256] = {
+    let mut tables = [([0; 32], [0; 32]); 256];
+    let mut a = 0;
+    while a < 256 {
+        let mut nibble = 0;
+        while nibble < 32 {
+            let b = nibble as u8 & 0x0f;
+            tables[a].0[nibble] = slow_mul(a as u8, b);
+            tables[a].1[nibble] = slow_mul(a as u8, b << 4);
+            nibble += 1;
+        }
+        a += 1;
+    }
+    tables
+};
+
+/// For every `a` the bit matrix of `b -> a * b`: byte `7 - i` has the bits of `b` whose sum is bit
+/// `i` of the product (Intel SDM, GF2P8AFFINEQB).
+#[cfg(target_arch = "x86_64")]
+static MATRICES: [u64; 256] = {
+    let mut matrices = [0; 256];
+    let mut a = 0;
+    while a < 256 {
+        let mut column = 0;
+        while column < 8 {
+            let product = slow_mul(a as u8, 1 << column);
+            let mut i = 0;
+            while i < 8 {
+                let bit = (product >> i & 1) as u64;
+                matrices[a] |= bit << (8 * (7 - i) + column);
+                i += 1;
+            }
+            column += 1;
+        }
+        a += 1;
+    }
+    matrices
+};
+
+/// The products of `a` with `0..16` and with `0..16` times 16, each twice.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn nibble_products(a: u8) -> (&'static [u8; 32], &'static [u8; 32]) {
+    let (low, high) = &NIBBLES[a as usize];
+    (low, high)
+}
+
+/// The bit matrix of the multiplication by `a`, as GFNI takes it.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn bit_matrix(a: u8) -> u64 {
+    MATRICES[a as usize]
+}
+
 /// `a * b` in GF(256).
 ///
 /// ```

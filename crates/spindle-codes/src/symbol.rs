@@ -12,7 +12,7 @@
 
 use crate::error::CodeError;
 use crate::field;
-use crate::kernel::Kernel;
+use crate::kernel::{BATCH, Kernel};
 
 /// The longest packet that can be coded, in bytes: what an IP packet may be (RFC 791, section 3.1).
 pub const MAX_SYMBOL_LEN: usize = 65_535;
@@ -224,19 +224,57 @@ impl Combination {
         }
     }
 
-    pub(crate) fn add_term(&mut self, coefficient: u8, label: Label, body: Body<'_>) {
-        self.label ^= field::mul_word(coefficient, label.to_word());
-        self.width = self.width.max(body.len());
+    fn add_term(&mut self, coefficient: u8, label: Label, body: Body<'_>) {
+        self.add_label(coefficient, label, body.len());
         if let Body::Bytes(bytes) = body
             && !bytes.is_empty()
         {
-            self.real = true;
-            if self.bytes.len() < bytes.len() {
-                self.bytes.resize(bytes.len(), 0);
-            }
+            self.make_room(bytes.len());
             self.kernel.mul_add(coefficient, bytes, &mut self.bytes);
         }
     }
+
+    fn add_label(&mut self, coefficient: u8, label: Label, len: usize) {
+        self.label ^= field::mul_word(coefficient, label.to_word());
+        self.width = self.width.max(len);
+    }
+
+    /// Sees to it that `len` real bytes can be added.
+    fn make_room(&mut self, len: usize) {
+        self.real = true;
+        if self.bytes.len() < len {
+            self.bytes.resize(len, 0);
+        }
+    }
+}
+
+/// The sum of `coefficient * (label, body)` of all terms; none is longer than [`MAX_SYMBOL_LEN`].
+/// As if they were added to a [`Combination`] one by one, but in fewer passes over the sum.
+pub(crate) fn combine<'a>(
+    kernel: Kernel,
+    terms: impl Iterator<Item = (u8, Label, Body<'a>)>,
+) -> Symbol {
+    let mut sum = Combination::new(kernel);
+    let mut batch = [(0, &[][..]); BATCH];
+    let mut batched = 0;
+    for (coefficient, label, body) in terms {
+        sum.add_label(coefficient, label, body.len());
+        let Body::Bytes(bytes) = body else { continue };
+        if bytes.is_empty() {
+            continue;
+        }
+        sum.make_room(bytes.len());
+        batch[batched] = (coefficient, bytes);
+        batched += 1;
+        if batched == BATCH {
+            kernel.mul_add_batch(batch, &mut sum.bytes);
+            batched = 0;
+        }
+    }
+    for (coefficient, bytes) in &batch[..batched] {
+        kernel.mul_add(*coefficient, bytes, &mut sum.bytes);
+    }
+    sum.finish()
 }
 
 /// Refuses what is longer than any packet.

@@ -1,33 +1,191 @@
 //! The one operation everything rests on: `dst += c * src` over GF(256), byte by byte.
 
 mod scalar;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+use std::fmt;
+
+/// Packets that are added in one pass over the sum: with their tables they just fit the sixteen
+/// vector registers of AVX2.
+pub(crate) const BATCH: usize = 4;
 
 /// A way to multiply and add packets. All give the same bytes on every input.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Kernel {
-    /// Table look-ups in plain Rust; runs everywhere.
+///
+/// There are only values for what the processor at hand can do.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Kernel(Kind);
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Kind {
     Scalar,
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    #[cfg(target_arch = "x86_64")]
+    Gfni,
 }
 
 impl Kernel {
+    /// Table look-ups in plain Rust; runs everywhere.
+    pub const SCALAR: Self = Self(Kind::Scalar);
+
+    /// Look-ups of nibbles, 32 bytes at a time; `None` without AVX2.
+    pub fn avx2() -> Option<Self> {
+        #[cfg(target_arch = "x86_64")]
+        if std::arch::is_x86_feature_detected!("avx2") {
+            return Some(Self(Kind::Avx2));
+        }
+        None
+    }
+
+    /// The processor's own bit matrices, 32 bytes at a time; `None` without GFNI and AVX2.
+    pub fn gfni() -> Option<Self> {
+        #[cfg(target_arch = "x86_64")]
+        if std::arch::is_x86_feature_detected!("avx2")
+            && std::arch::is_x86_feature_detected!("gfni")
+        {
+            return Some(Self(Kind::Gfni));
+        }
+        None
+    }
+
     /// The fastest of those this processor has.
     pub fn best() -> Self {
-        Self::Scalar
+        Self::gfni().or_else(Self::avx2).unwrap_or(Self::SCALAR)
     }
 
     /// All that this processor has, the slowest first.
     pub fn available() -> impl Iterator<Item = Self> {
-        [Self::Scalar].into_iter()
+        [Some(Self::SCALAR), Self::avx2(), Self::gfni()]
+            .into_iter()
+            .flatten()
+    }
+
+    /// Its name: `scalar`, `avx2` or `gfni`.
+    pub const fn name(self) -> &'static str {
+        match self.0 {
+            Kind::Scalar => "scalar",
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx2 => "avx2",
+            #[cfg(target_arch = "x86_64")]
+            Kind::Gfni => "gfni",
+        }
     }
 
     /// Adds `c * src` to the first `src.len()` bytes of `dst`, in GF(256). What either slice has
     /// beyond the other's end is left alone.
     pub fn mul_add(self, c: u8, src: &[u8], dst: &mut [u8]) {
         let len = src.len().min(dst.len());
-        let (src, dst) = (&src[..len], &mut dst[..len]);
-        match self {
-            Self::Scalar => scalar::mul_add(c, src, dst),
+        self.same_len([(c, &src[..len])], &mut dst[..len]);
+    }
+
+    /// [`mul_add`](Self::mul_add) for several packets in one pass over `dst`.
+    pub(crate) fn mul_add_batch(self, terms: [(u8, &[u8]); BATCH], dst: &mut [u8]) {
+        let common = terms.iter().map(|(_, src)| src.len()).min().unwrap_or(0);
+        let common = common.min(dst.len());
+        let heads = terms.map(|(c, src)| (c, &src[..common]));
+        self.same_len(heads, &mut dst[..common]);
+        for (c, src) in terms {
+            self.mul_add(c, &src[common..], &mut dst[common..]);
+        }
+    }
+
+    /// `dst` += the sum of `c * src`; all are equally long.
+    fn same_len<const N: usize>(self, terms: [(u8, &[u8]); N], dst: &mut [u8]) {
+        match self.0 {
+            Kind::Scalar => scalar::mul_add(terms, dst),
+            // SAFETY: a kernel of this kind is made only where AVX2 was detected.
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx2 => unsafe { x86::mul_add_avx2(terms, dst) },
+            // SAFETY: a kernel of this kind is made only where AVX2 and GFNI were detected.
+            #[cfg(target_arch = "x86_64")]
+            Kind::Gfni => unsafe { x86::mul_add_gfni(terms, dst) },
+        }
+    }
+}
+
+impl fmt::Debug for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::field::gf_mul;
+    use proptest::prelude::*;
+
+    /// The definition: a byte at a time.
+    fn model(c: u8, src: &[u8], dst: &mut [u8]) {
+        for (d, s) in dst.iter_mut().zip(src) {
+            *d ^= gf_mul(c, *s);
+        }
+    }
+
+    /// Bytes without a pattern that a shift or an off-by-one could hide in.
+    fn bytes(seed: u64, len: usize) -> Vec<u8> {
+        let mut state = seed;
+        (0..len)
+            .map(|_| {
+                state = state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1);
+                (state >> 56) as u8
+            })
+            .collect()
+    }
+
+    #[test]
+    fn every_coefficient_on_every_byte() {
+        let src: Vec<u8> = (0..=255).collect();
+        for kernel in Kernel::available() {
+            for c in 0..=255 {
+                let (mut expected, mut found) = (bytes(1, 256), bytes(1, 256));
+                model(c, &src, &mut expected);
+                kernel.mul_add(c, &src, &mut found);
+                assert_eq!(found, expected, "{kernel:?}, {c}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_length_to_2000() {
+        for kernel in Kernel::available() {
+            for len in 0..=2000 {
+                let c = [0, 1, 2, 0x8e, 0xff][len % 5];
+                let src = bytes(len as u64, len);
+                let (mut expected, mut found) = (bytes(9, len), bytes(9, len));
+                model(c, &src, &mut expected);
+                kernel.mul_add(c, &src, &mut found);
+                assert_eq!(found, expected, "{kernel:?}, {c} on {len} bytes");
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn batches_of_unequal_packets(
+            cs in prop::array::uniform4(prop_oneof![Just(0), Just(1), any::<u8>()]),
+            lens in prop::array::uniform4(prop_oneof![0usize..100, 0usize..2000]),
+            width in 0usize..2000, skip in 0usize..40,
+        ) {
+            let packets = [0, 1, 2, 3].map(|i| bytes(i as u64, lens[i] + skip));
+            let terms = [0, 1, 2, 3].map(|i| (cs[i], &packets[i][skip..]));
+            let mut expected = bytes(7, width);
+            for (c, src) in terms {
+                model(c, src, &mut expected);
+            }
+            for kernel in Kernel::available() {
+                let mut found = bytes(7, width);
+                kernel.mul_add_batch(terms, &mut found);
+                prop_assert_eq!(&found, &expected, "{:?}", kernel);
+                let mut found = bytes(7, width);
+                for (c, src) in terms {
+                    kernel.mul_add(c, src, &mut found);
+                }
+                prop_assert_eq!(&found, &expected, "{:?} one by one", kernel);
+            }
         }
     }
 }

@@ -2,21 +2,24 @@
 
 use crate::field;
 
-/// `dst += c * src`; both are equally long.
-pub(super) fn mul_add(c: u8, src: &[u8], dst: &mut [u8]) {
-    match c {
-        0 => {}
-        1 => xor(src, dst),
-        _ => {
-            let products = field::products(c);
-            for (d, s) in dst.iter_mut().zip(src) {
-                *d ^= products[*s as usize];
-            }
+/// `dst` += the sum of `c * src`; all are equally long.
+pub(super) fn mul_add<const N: usize>(terms: [(u8, &[u8]); N], dst: &mut [u8]) {
+    for (c, src) in terms {
+        match c {
+            0 => {}
+            1 => xor(src, dst),
+            _ => multiply(c, src, dst),
         }
     }
 }
 
-/// `dst += src`; both are equally long.
+fn multiply(c: u8, src: &[u8], dst: &mut [u8]) {
+    let products = field::products(c);
+    for (d, s) in dst.iter_mut().zip(src) {
+        *d ^= products[*s as usize];
+    }
+}
+
 fn xor(src: &[u8], dst: &mut [u8]) {
     for (d, s) in dst.iter_mut().zip(src) {
         *d ^= s;
