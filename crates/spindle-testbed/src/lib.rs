@@ -23,6 +23,7 @@ mod part;
 mod run;
 mod serve;
 mod store;
+mod witness;
 mod workload;
 
 pub use error::TestbedError;

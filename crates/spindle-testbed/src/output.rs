@@ -26,6 +26,9 @@ pub struct Report {
 pub struct RowReport {
     /// How late packets were delivered, microseconds.
     pub lateness_us: LatenessSummary,
+    /// How late a thread without real-time priority woke up, as the hosts' are, microseconds;
+    /// `packets` are wake-ups.
+    pub hosts_late_us: LatenessSummary,
     /// False if the testbed fell behind: the row's numbers mean nothing then.
     pub valid: bool,
     /// Share of one core that the fabric's thread took.
@@ -40,6 +43,7 @@ impl From<&Row> for RowReport {
     fn from(row: &Row) -> Self {
         Self {
             lateness_us: row.lateness.summary(),
+            hosts_late_us: row.hosts.summary(),
             valid: !row.fell_behind,
             fabric_load: (row.fabric_load * 1e4).round() / 1e4,
             refused: row.refused,
@@ -71,19 +75,20 @@ pub fn text(report: &Report) -> String {
     let width = names.max().unwrap_or(0).max(9);
     let _ = writeln!(
         text,
-        "{:width$}  {:>10} {:>12} {:>10} {:>10} {:>11}",
-        "transport", "delivered", "late p50", "p99", "max", "fabric CPU"
+        "{:width$}  {:>10} {:>12} {:>10} {:>10} {:>11} {:>10}",
+        "transport", "delivered", "late p50", "p99", "max", "fabric CPU", "hosts p99"
     );
     for (name, row) in report.testbed.iter().flat_map(|p| &p.0) {
         let late = &row.lateness_us;
         let _ = writeln!(
             text,
-            "{name:width$}  {:>10} {:>12} {:>10} {:>10} {:>10.1}%{}",
+            "{name:width$}  {:>10} {:>12} {:>10} {:>10} {:>10.1}% {:>10}{}",
             late.packets,
             show_us(late.p50),
             show_us(late.p99),
             show_us(late.max),
             row.fabric_load * 100.0,
+            show_us(row.hosts_late_us.p99),
             if row.valid {
                 ""
             } else {

@@ -21,6 +21,8 @@ use crate::error::TestbedError;
 use crate::fabric::{Fabric, FabricReport};
 use crate::host::Host;
 use crate::kernel;
+use crate::lateness::Lateness;
+use crate::witness::Witness;
 use crate::workload::{Count, LocalFuture, Work, Worked, work};
 
 /// One part of a row.
@@ -37,6 +39,9 @@ pub struct PartOutput {
 pub struct RealTime {
     /// What the fabric did.
     pub fabric: FabricReport,
+    /// How late a thread without real-time priority woke up, as the hosts' are.
+    #[serde(default)]
+    pub hosts: Lateness,
 }
 
 /// What is to be run.
@@ -142,11 +147,13 @@ impl Part<'_> {
         let base = Rc::new(Cell::new(Totals::default()));
         let noted = base.clone();
         let timeouts: Count = Box::new(timeouts);
+        let witness = Witness::start();
         let worked = work(todo, timeouts, async move |hosts: &[Host]| {
             noted.set(totals(hosts).await);
         })
         .await
         .map_err(TestbedError::system("carry out the traffic"))?;
+        let hosts = witness.finish();
         let after = totals(&worked.hosts).await;
         for network in worked.hosts.iter().filter_map(Host::network) {
             network.shutdown().await;
@@ -155,7 +162,7 @@ impl Part<'_> {
         let result = result(&worked, &after, &base.get(), &fabric);
         Ok(PartOutput {
             result,
-            real: RealTime { fabric },
+            real: RealTime { fabric, hosts },
         })
     }
 }

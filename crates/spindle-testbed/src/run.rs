@@ -58,6 +58,8 @@ pub struct Row {
     pub name: TransportName,
     /// How late packets were.
     pub lateness: Lateness,
+    /// How late a thread without real-time priority woke up, as the hosts' are.
+    pub hosts: Lateness,
     /// Share of one core that a part's fabric took.
     pub fabric_load: f64,
     /// Packets that a host's interface did not take.
@@ -318,11 +320,12 @@ fn late(lateness: &Lateness, options: &Options) -> bool {
 }
 
 fn row(name: &TransportName, outputs: &[&PartOutput], options: &Options) -> Row {
-    let mut lateness = Lateness::default();
+    let (mut lateness, mut hosts) = (Lateness::default(), Lateness::default());
     let (mut cpu, mut wall, mut refused) = (0.0, 0.0, 0);
     for output in outputs {
         let fabric = &output.real.fabric;
         lateness.add(&fabric.lateness);
+        hosts.add(&output.real.hosts);
         cpu += fabric.cpu_s;
         wall += fabric.wall_s;
         refused += fabric.refused;
@@ -331,6 +334,7 @@ fn row(name: &TransportName, outputs: &[&PartOutput], options: &Options) -> Row 
         name: name.clone(),
         fell_behind: late(&lateness, options),
         lateness,
+        hosts,
         fabric_load: cpu / f64::max(wall, 1e-9),
         refused,
         links: outputs

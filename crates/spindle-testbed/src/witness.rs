@@ -1,0 +1,54 @@
+//! A thread that does nothing but sleep, and notes how late it wakes up: as late as the hosts'
+//! threads do, which have no real-time priority either.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::lateness::Lateness;
+
+/// How long it sleeps each time (our choice: ten times in a round trip of 50 ms).
+const SLEEP: Duration = Duration::from_millis(5);
+
+/// The running thread; dropping it ends it.
+pub(crate) struct Witness {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Lateness>>,
+}
+
+impl Witness {
+    /// Starts it. If the system gives no thread, nothing is noted.
+    pub(crate) fn start() -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let told = stop.clone();
+        let thread = std::thread::Builder::new().name("witness".to_owned());
+        let thread = thread.spawn(move || {
+            let mut lateness = Lateness::default();
+            while !told.load(Ordering::Acquire) {
+                let before = Instant::now();
+                std::thread::sleep(SLEEP);
+                let late = before.elapsed().saturating_sub(SLEEP);
+                lateness.record(late.as_nanos() as u64);
+            }
+            lateness
+        });
+        Self {
+            stop,
+            thread: thread.ok(),
+        }
+    }
+
+    /// Ends it; how late it woke up.
+    pub(crate) fn finish(mut self) -> Lateness {
+        self.stop.store(true, Ordering::Release);
+        let thread = self.thread.take();
+        thread.and_then(|t| t.join().ok()).unwrap_or_default()
+    }
+}
+
+impl Drop for Witness {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+    }
+}
