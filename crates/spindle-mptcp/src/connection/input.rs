@@ -11,7 +11,7 @@ use super::trace::TraceKind;
 use super::{CloseReason, Connection, Happening, Role};
 use crate::recovery::Trigger;
 use crate::subflow::input::{Arrival, InputContext};
-use crate::subflow::receiver::{Mapped, Piece, ReceivedMap};
+use crate::subflow::receiver::{Mapped, Piece, ReceivedMap, part};
 use crate::subflow::{Origin, TcpState};
 
 /// Unmapped in-order bytes a subflow may pile up before it is given up (RFC 8684, section 3.3.1
@@ -512,7 +512,7 @@ impl Connection {
             match self.subflows[i].rx.locate(at) {
                 Mapped::Run { offset, len } => {
                     let n = (len as usize).min(payload.len());
-                    fresh += self.recv.insert(offset, payload.slice(0, n));
+                    fresh += self.recv.insert(offset, part(&payload, 0, n));
                     payload = payload.slice(n, payload.len() - n);
                     at += n as u64;
                 }
@@ -573,9 +573,9 @@ impl Connection {
             };
             let inside = ((end - at) as usize).min(payload.len());
             if inside < payload.len() {
-                rx.hold((end, payload.slice(inside, payload.len() - inside)));
+                rx.hold((end, part(&payload, inside, payload.len() - inside)));
             }
-            parts.push(payload.slice(0, inside));
+            parts.push(part(&payload, 0, inside));
         }
         parts
     }
