@@ -12,7 +12,7 @@ use spindle_net::tun::TunOptions;
 use spindle_net::udp::{UdpClient, UdpClientOptions};
 
 use super::service::{
-    Plan, Running, Wire, address, bad, count, endpoint, is_ours, live, pair, resolved,
+    Plan, Running, Wire, address, bad, count, endpoint, is_ours, live, pair, readable, resolved,
 };
 use crate::args::service::Connect as Args;
 use crate::failure::Failure;
@@ -100,6 +100,7 @@ fn tls(args: &Args) -> Result<Option<ClientTls>, Failure> {
         let text = "--tls-ca needs --tls-name, the name in the gateway's certificate";
         return Err(Failure::Usage(text.to_owned()));
     };
+    readable("tls-ca", ca)?;
     let tls = ClientTls::load(ca, identity, name);
     tls.map(Some).map_err(|e| Failure::Usage(e.to_string()))
 }

@@ -12,7 +12,9 @@ use spindle_net::tls::ServerTls;
 use spindle_net::tun::TunOptions;
 use spindle_net::udp::{UdpServer, UdpServerOptions};
 
-use super::service::{Plan, Running, Wire, address, bad, endpoint, is_ours, live, pair, resolved};
+use super::service::{
+    Plan, Running, Wire, address, bad, endpoint, is_ours, live, pair, readable, resolved,
+};
 use crate::args::service::Gateway as Args;
 use crate::failure::Failure;
 
@@ -66,6 +68,7 @@ pub(crate) fn gateway(registry: &Registry, args: &Args) -> Result<ExitCode, Fail
 
 fn tls(args: &Args) -> Result<Option<ServerTls>, Failure> {
     let ca = args.service.tls_ca.as_deref();
+    ca.map_or(Ok(()), |ca| readable("tls-ca", ca))?;
     match pair(&args.service)? {
         Some((cert, key)) => match ServerTls::load(cert, key, ca) {
             Ok(tls) => Ok(Some(tls)),

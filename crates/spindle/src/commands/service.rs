@@ -1,7 +1,7 @@
 //! What `gateway` and `connect` share: reading the flags, and the life of the process.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -180,10 +180,20 @@ fn limits(args: &Service) -> Result<Limits, Failure> {
     })
 }
 
+/// Whether a file can be read: said before its contents are judged.
+pub(super) fn readable(flag: &str, path: &Path) -> Result<(), Failure> {
+    let opened = std::fs::File::open(path).map(drop);
+    opened.map_err(|e| Failure::Usage(format!("--{flag}: {}: cannot be read: {e}", path.display())))
+}
+
 /// Certificates: all flags of a pair or none.
 pub(super) fn pair(args: &Service) -> Result<Option<(&PathBuf, &PathBuf)>, Failure> {
     match (&args.tls_cert, &args.tls_key) {
-        (Some(cert), Some(key)) => Ok(Some((cert, key))),
+        (Some(cert), Some(key)) => {
+            readable("tls-cert", cert)?;
+            readable("tls-key", key)?;
+            Ok(Some((cert, key)))
+        }
         (None, None) => Ok(None),
         (Some(_), None) => Err(Failure::Usage(
             "--tls-cert needs --tls-key, the private key of that certificate".to_owned(),

@@ -1,6 +1,7 @@
 //! `spindle status`: what running gateways and connects say of themselves.
 
 use std::fmt::Write as _;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -28,7 +29,8 @@ pub(crate) fn status(args: &StatusArgs) -> Result<ExitCode, Failure> {
     };
     if paths.is_empty() {
         return Err(Failure::Other(format!(
-            "no gateway or connect is running: no control socket in {}; name one with --control",
+            "no gateway or connect of this user is running: no control socket in {}; ask as the user \
+             that runs it (root with --tun: sudo spindle status), or name its socket with --control",
             status::directory().display()
         )));
     }
@@ -48,7 +50,7 @@ pub(crate) fn status(args: &StatusArgs) -> Result<ExitCode, Failure> {
                 });
             }
             Err(e) => {
-                eprintln!("error: {e}");
+                eprintln!("error: {e}{}", hint(e.kind()));
                 code = ExitCode::FAILURE;
             }
         }
@@ -58,6 +60,17 @@ pub(crate) fn status(args: &StatusArgs) -> Result<ExitCode, Failure> {
     } else {
         code
     })
+}
+
+/// What to do about a socket that gave no answer.
+fn hint(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::ConnectionRefused => {
+            "; its program was killed: start it again, or remove the socket"
+        }
+        ErrorKind::PermissionDenied => "; ask as the user that runs it (root with --tun)",
+        _ => "",
+    }
 }
 
 fn line(status: &Status) -> Result<String, Failure> {
