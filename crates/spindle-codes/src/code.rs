@@ -6,7 +6,9 @@ use crate::error::{CodeError, Contradiction};
 use crate::field::gf_mul;
 use crate::kernel::Kernel;
 use crate::matrix::left_inverse;
-use crate::symbol::{Body, Content, Label, Parity, Recovered, Source, Symbol, check_len, combine};
+use crate::symbol::{
+    Body, Content, Label, Parity, Recovered, Source, Symbol, Term, check_len, combine,
+};
 
 /// How many packets a block (CAPS: a coding unit) has, and how many parities it may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -128,11 +130,12 @@ pub trait ErasureCode: fmt::Debug + Send + Sync {
         for source in sources {
             check_len(source.body.len())?;
         }
-        let terms = sources.iter().enumerate().map(|(index, source)| {
-            let coefficient = self.coefficient(shape, parity, index);
-            (coefficient, source.label(), source.body)
+        let terms = sources.iter().enumerate().map(|(index, source)| Term {
+            coefficient: self.coefficient(shape, parity, index),
+            label: source.label(),
+            body: source.body,
         });
-        Ok(combine(self.kernel(), terms))
+        Ok(combine(self.kernel(), &terms.collect::<Vec<_>>()))
     }
 
     /// The packets that are `None` in `sources`, in their order, told from the others and from
@@ -266,21 +269,33 @@ fn solve<C: ErasureCode + ?Sized>(
     })
     .ok_or(undecodable)?;
 
-    let mut longest = sources.iter().flatten().map(|s| s.body.len()).max();
+    let known: Vec<_> = (0..shape.sources)
+        .filter_map(|index| Some((index, sources[index]?)))
+        .collect();
+    let mut longest = known.iter().map(|(_, source)| source.body.len()).max();
     let mut recovered = Vec::with_capacity(missing.len());
+    let mut terms = Vec::with_capacity(known.len() + parities.len());
     for (row, &index) in missing.iter().enumerate() {
-        let weights = inverse.row(row);
-        let used = || weights.iter().zip(parities).filter(|(w, _)| **w != 0);
-        let of_parities = used().map(|(weight, parity)| (*weight, parity.label, parity.body));
-        let known = sources.iter().enumerate();
-        let of_sources = known.filter_map(|(known, source)| {
-            let coefficient = used().fold(0, |sum, (weight, parity)| {
-                sum ^ gf_mul(*weight, code.coefficient(shape, parity.index, known))
+        terms.clear();
+        terms.extend(known.iter().map(|(_, source)| Term {
+            coefficient: 0,
+            label: source.label(),
+            body: source.body,
+        }));
+        for (&weight, parity) in inverse.row(row).iter().zip(parities) {
+            if weight == 0 {
+                continue;
+            }
+            for (term, (index, _)) in terms.iter_mut().zip(&known) {
+                term.coefficient ^= gf_mul(weight, code.coefficient(shape, parity.index, *index));
+            }
+            terms.push(Term {
+                coefficient: weight,
+                label: parity.label,
+                body: parity.body,
             });
-            source.map(|s| (coefficient, s.label(), s.body))
-        });
-        let sum = combine(code.kernel(), of_parities.chain(of_sources));
-        let packet = unpad(index, sum, width)?;
+        }
+        let packet = unpad(index, combine(code.kernel(), &terms), width)?;
         longest = longest.max(Some(packet.content.len()));
         recovered.push(packet);
     }

@@ -22,7 +22,7 @@ const fn slow_mul(mut a: u8, mut b: u8) -> u8 {
 
 /// The powers of 2: `EXP[i] = 2^i`, written twice so that a sum of two logarithms needs no
 /// reduction.
-const EXP: [u8; 512] = {
+static EXP: [u8; 512] = {
     let mut table = [0; 512];
     let mut power = 1;
     let mut i = 0;
@@ -35,11 +35,22 @@ const EXP: [u8; 512] = {
 };
 
 /// `EXP[LOG[a]] = a` for every `a` but 0, which has no logarithm.
-const LOG: [u8; 256] = {
+static LOG: [u8; 256] = {
     let mut table = [0; 256];
     let mut i = 0;
     while i < 255 {
         table[EXP[i] as usize] = i as u8;
+        i += 1;
+    }
+    table
+};
+
+/// `INVERSES[a] * a = 1` for every `a` but 0.
+static INVERSES: [u8; 256] = {
+    let mut table = [0; 256];
+    let mut i = 0;
+    while i < 255 {
+        table[EXP[i] as usize] = EXP[255 - i];
         i += 1;
     }
     table
@@ -127,26 +138,45 @@ pub(crate) fn bit_matrix(a: u8) -> u64 {
 /// ```
 #[inline]
 pub fn gf_mul(a: u8, b: u8) -> u8 {
-    PRODUCTS[a as usize][b as usize]
+    // By logarithms: their tables stay in the cache beside the packets, all products do not.
+    if a == 0 || b == 0 {
+        return 0;
+    }
+    EXP[LOG[a as usize] as usize + LOG[b as usize] as usize]
 }
 
 /// The element with `a * gf_inv(a) = 1`; `None` for 0, which has none.
 #[inline]
 pub fn gf_inv(a: u8) -> Option<u8> {
-    (a != 0).then(|| EXP[255 - LOG[a as usize] as usize])
+    (a != 0).then(|| INVERSES[a as usize])
 }
 
-/// Each of the eight bytes of `word` times `a`.
-#[inline]
-pub(crate) fn mul_word(a: u8, word: u64) -> u64 {
-    match a {
-        0 => 0,
-        1 => word,
-        _ => {
-            let row = products(a);
-            u64::from_ne_bytes(word.to_ne_bytes().map(|b| row[b as usize]))
+/// A sum of products of a constant with the eight bytes of a word, in eight parts: part `i` is the
+/// sum of the words whose constant has bit `i`, and counts `2^i` times.
+///
+/// So no word is multiplied before the end, and a term is eight masked additions side by side.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct WordSum([u64; 8]);
+
+impl WordSum {
+    /// Adds `a * word`.
+    #[inline(always)]
+    pub(crate) fn add(&mut self, a: u8, word: u64) {
+        for (bit, part) in self.0.iter_mut().enumerate() {
+            *part ^= word & (u64::from(a) >> bit & 1).wrapping_neg();
         }
     }
+
+    /// The sum.
+    pub(crate) fn total(&self) -> u64 {
+        self.0.iter().rev().fold(0, |sum, part| double(sum) ^ part)
+    }
+}
+
+/// Each of the eight bytes of `word` times 2.
+fn double(word: u64) -> u64 {
+    const HIGH: u64 = 0x8080_8080_8080_8080;
+    (word & !HIGH) << 1 ^ (word & HIGH) / 0x80 * u64::from(POLYNOMIAL)
 }
 
 #[cfg(test)]
@@ -178,14 +208,18 @@ mod tests {
 
     #[test]
     fn words_are_multiplied_byte_by_byte() {
-        let word = 0x0102_0408_1020_4080;
+        let words = [0x0102_0408_1020_4080u64, 0xffee_8081_7f01_00c3];
         for a in 0..=255 {
-            let expected = word_bytes(word).map(|b| slow_mul(a, b));
-            assert_eq!(word_bytes(mul_word(a, word)), expected);
+            let mut sum = WordSum::default();
+            sum.add(a, words[0]);
+            sum.add(a ^ 0x5a, words[1]);
+            let [x, y] = words.map(u64::to_be_bytes);
+            let expected: Vec<u8> = x
+                .iter()
+                .zip(y)
+                .map(|(x, y)| slow_mul(a, *x) ^ slow_mul(a ^ 0x5a, y))
+                .collect();
+            assert_eq!(sum.total().to_be_bytes()[..], expected);
         }
-    }
-
-    fn word_bytes(word: u64) -> [u8; 8] {
-        word.to_be_bytes()
     }
 }

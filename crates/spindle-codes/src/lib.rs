@@ -26,6 +26,7 @@
 //!
 //! `unsafe` is in the vector kernels only, where the processor's instructions ask for it.
 
+mod block;
 mod code;
 mod error;
 mod field;
@@ -35,6 +36,7 @@ mod reed_solomon;
 mod symbol;
 mod xor;
 
+pub use block::{AUTHORS_MAX_SOURCES, authors_shape, dynamic_shape, fixed_shape};
 pub use code::{ErasureCode, Limits, Shape};
 pub use error::{CodeError, Contradiction};
 pub use field::{gf_inv, gf_mul};

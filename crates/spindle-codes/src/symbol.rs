@@ -11,7 +11,7 @@
 //! only for those where counting symbols is enough.
 
 use crate::error::CodeError;
-use crate::field;
+use crate::field::WordSum;
 use crate::kernel::{BATCH, Kernel};
 
 /// The longest packet that can be coded, in bytes: what an IP packet may be (RFC 791, section 3.1).
@@ -173,7 +173,7 @@ pub struct Recovered {
 #[derive(Clone, Debug)]
 pub struct Combination {
     kernel: Kernel,
-    label: u64,
+    label: WordSum,
     /// How long the sum is, in bytes.
     width: usize,
     /// Its first bytes; those beyond are zero. Never longer than `width`.
@@ -187,7 +187,7 @@ impl Combination {
     pub fn new(kernel: Kernel) -> Self {
         Self {
             kernel,
-            label: 0,
+            label: WordSum::default(),
             width: 0,
             bytes: Vec::new(),
             real: false,
@@ -219,24 +219,18 @@ impl Combination {
             Content::Length(self.width as u32)
         };
         Symbol {
-            label: Label::from_word(self.label),
+            label: Label::from_word(self.label.total()),
             content,
         }
     }
 
     fn add_term(&mut self, coefficient: u8, label: Label, body: Body<'_>) {
-        self.add_label(coefficient, label, body.len());
-        if let Body::Bytes(bytes) = body
-            && !bytes.is_empty()
-        {
+        self.label.add(coefficient, label.to_word());
+        self.width = self.width.max(body.len());
+        if let Some(bytes) = real_bytes(body) {
             self.make_room(bytes.len());
             self.kernel.mul_add(coefficient, bytes, &mut self.bytes);
         }
-    }
-
-    fn add_label(&mut self, coefficient: u8, label: Label, len: usize) {
-        self.label ^= field::mul_word(coefficient, label.to_word());
-        self.width = self.width.max(len);
     }
 
     /// Sees to it that `len` real bytes can be added.
@@ -246,35 +240,51 @@ impl Combination {
             self.bytes.resize(len, 0);
         }
     }
+
+    /// Adds all terms, as if one by one, but several in each pass over the sum.
+    fn add_terms(&mut self, terms: &[Term<'_>]) {
+        for batch in terms.chunks(BATCH) {
+            let mut bytes = [(0, &[][..]); BATCH];
+            let mut words = [(0, 0); BATCH];
+            let mut longest = 0;
+            for (i, term) in batch.iter().enumerate() {
+                words[i] = (term.coefficient, term.label.to_word());
+                self.width = self.width.max(term.body.len());
+                if let Some(real) = real_bytes(term.body) {
+                    bytes[i] = (term.coefficient, real);
+                    longest = longest.max(real.len());
+                }
+            }
+            self.kernel.add_words(&words, &mut self.label);
+            if longest > 0 {
+                self.make_room(longest);
+                self.kernel.mul_add_batch(bytes, &mut self.bytes);
+            }
+        }
+    }
 }
 
-/// The sum of `coefficient * (label, body)` of all terms; none is longer than [`MAX_SYMBOL_LEN`].
-/// As if they were added to a [`Combination`] one by one, but in fewer passes over the sum.
-pub(crate) fn combine<'a>(
-    kernel: Kernel,
-    terms: impl Iterator<Item = (u8, Label, Body<'a>)>,
-) -> Symbol {
+/// A symbol and what it is multiplied by.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Term<'a> {
+    pub(crate) coefficient: u8,
+    pub(crate) label: Label,
+    pub(crate) body: Body<'a>,
+}
+
+/// The sum of all terms, none of which is longer than [`MAX_SYMBOL_LEN`].
+pub(crate) fn combine(kernel: Kernel, terms: &[Term<'_>]) -> Symbol {
     let mut sum = Combination::new(kernel);
-    let mut batch = [(0, &[][..]); BATCH];
-    let mut batched = 0;
-    for (coefficient, label, body) in terms {
-        sum.add_label(coefficient, label, body.len());
-        let Body::Bytes(bytes) = body else { continue };
-        if bytes.is_empty() {
-            continue;
-        }
-        sum.make_room(bytes.len());
-        batch[batched] = (coefficient, bytes);
-        batched += 1;
-        if batched == BATCH {
-            kernel.mul_add_batch(batch, &mut sum.bytes);
-            batched = 0;
-        }
-    }
-    for (coefficient, bytes) in &batch[..batched] {
-        kernel.mul_add(*coefficient, bytes, &mut sum.bytes);
-    }
+    sum.add_terms(terms);
     sum.finish()
+}
+
+/// The bytes of a body that are not known to be zero.
+fn real_bytes<'a>(body: Body<'a>) -> Option<&'a [u8]> {
+    match body {
+        Body::Bytes(bytes) if !bytes.is_empty() => Some(bytes),
+        Body::Bytes(_) | Body::Length(_) => None,
+    }
 }
 
 /// Refuses what is longer than any packet.

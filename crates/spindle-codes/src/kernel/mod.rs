@@ -6,6 +6,8 @@ mod x86;
 
 use std::fmt;
 
+use crate::field::WordSum;
+
 /// Packets that are added in one pass over the sum: with their tables they just fit the sixteen
 /// vector registers of AVX2.
 pub(crate) const BATCH: usize = 4;
@@ -87,6 +89,16 @@ impl Kernel {
         self.same_len(heads, &mut dst[..common]);
         for (c, src) in terms {
             self.mul_add(c, &src[common..], &mut dst[common..]);
+        }
+    }
+
+    /// Adds the products of constants and words to `sum`.
+    pub(crate) fn add_words(self, terms: &[(u8, u64)], sum: &mut WordSum) {
+        match self.0 {
+            Kind::Scalar => scalar::add_words(terms, sum),
+            // SAFETY: kernels of these kinds are made only where AVX2 was detected.
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx2 | Kind::Gfni => unsafe { x86::add_words(terms, sum) },
         }
     }
 

@@ -11,7 +11,7 @@ use std::arch::x86_64::{
 };
 
 use super::scalar;
-use crate::field::{bit_matrix, nibble_products};
+use crate::field::{WordSum, bit_matrix, nibble_products};
 
 /// Bytes in a vector.
 const LANES: usize = 32;
@@ -144,4 +144,10 @@ pub(super) fn mul_add_gfni<const N: usize>(terms: [(u8, &[u8]); N], dst: &mut [u
     } else {
         multiply_gfni(terms, dst);
     }
+}
+
+/// `sum` += the products of constants and words, its eight parts in two vectors.
+#[target_feature(enable = "avx2")]
+pub(super) fn add_words(terms: &[(u8, u64)], sum: &mut WordSum) {
+    scalar::add_words(terms, sum);
 }

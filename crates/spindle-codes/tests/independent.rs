@@ -1,0 +1,176 @@
+//! Against `reed-solomon-erasure`, an independent implementation of another Reed-Solomon code over
+//! the same field.
+//!
+//! Its generator is a Vandermonde matrix over the points 0, 1, .. made systematic: its parity at
+//! point `x` is the polynomial through the packets at 0..K, evaluated at `x`. By Lagrange that is
+//! `a(x) * sum of b(j) / (x + j) * packet j`, with `a(x)` the product of all `x + m` and `b(j)` the
+//! inverse of the product of all `j + m` but its own. Ours is `sum of 1 / (x + j) * packet j` at the
+//! points `256 - i`. So, with the packets divided by `b(j)` going in and its parity at that point
+//! divided by `a(x)` coming out, both must agree byte for byte; the same way its decoder must read
+//! our parities. Parity 0, the XOR, is a point it has not; it is checked by definition elsewhere.
+
+mod common;
+
+use common::Packets;
+use reed_solomon_erasure::galois_8::{self, ReedSolomon as Other};
+use spindle_codes::{Content, ErasureCode, ReedSolomon, Shape, gf_inv, gf_mul};
+
+/// All points of its code.
+const POINTS: usize = 256;
+
+/// `a(x)` for `k` packets.
+fn a(x: u8, k: usize) -> u8 {
+    (0..k).fold(1, |product, m| galois_8::mul(product, x ^ m as u8))
+}
+
+/// `b(j)` for `k` packets.
+fn b(j: usize, k: usize) -> u8 {
+    let others = (0..k).filter(|m| *m != j);
+    let product = others.fold(1, |product, m| galois_8::mul(product, (j ^ m) as u8));
+    galois_8::div(1, product)
+}
+
+fn scaled(bytes: &[u8], factor: u8) -> Vec<u8> {
+    bytes.iter().map(|x| galois_8::mul(*x, factor)).collect()
+}
+
+/// The point of our parity `row`.
+fn point(row: usize) -> u8 {
+    (POINTS - row) as u8
+}
+
+/// The packets as its code wants them: equally long, and divided by `b(j)`.
+fn shards(packets: &Packets, width: usize) -> Vec<Vec<u8>> {
+    let k = packets.bytes.len();
+    let padded = packets.bytes.iter().map(|packet| {
+        let mut packet = packet.clone();
+        packet.resize(width, 0);
+        packet
+    });
+    padded
+        .enumerate()
+        .map(|(j, packet)| scaled(&packet, galois_8::div(1, b(j, k))))
+        .collect()
+}
+
+#[test]
+fn products_and_inverses() {
+    for x in 0..=255 {
+        for y in 0..=255 {
+            assert_eq!(gf_mul(x, y), galois_8::mul(x, y));
+        }
+        assert_eq!(gf_inv(x), (x != 0).then(|| galois_8::div(1, x)));
+    }
+}
+
+#[test]
+fn its_parities_are_ours() {
+    for k in [1, 2, 3, 7, 12, 20, 64, 200] {
+        let packets = Packets::new(k, |i| (i * 29 + 17) % 61 + 1);
+        let width = packets.bytes.iter().map(Vec::len).max().expect("packets");
+        let mut all = shards(&packets, width);
+        all.resize(POINTS, vec![0; width]);
+        Other::new(k, POINTS - k)
+            .and_then(|other| other.encode(&mut all))
+            .expect("a block");
+        let rows = (POINTS - k).min(20);
+        let shape = Shape::new(k, rows + 1);
+        for row in 1..=rows {
+            let ours = ReedSolomon::new()
+                .encode(shape, row, &packets.sources())
+                .expect("a block");
+            let x = point(row);
+            let theirs = scaled(&all[x as usize], galois_8::div(1, a(x, k)));
+            assert_eq!(ours.content, Content::Bytes(theirs), "K = {k}, row {row}");
+        }
+    }
+}
+
+/// What its decoder makes of our parities `rows` and of the packets that are not `lost`.
+fn decode_there(packets: &Packets, width: usize, lost: &[usize], rows: &[usize]) -> Vec<Vec<u8>> {
+    let k = packets.bytes.len();
+    let mut all: Vec<_> = shards(packets, width).into_iter().map(Some).collect();
+    all.resize(POINTS, None);
+    for lost in lost {
+        all[*lost] = None;
+    }
+    let shape = Shape::new(k, 5);
+    for row in rows {
+        let ours = ReedSolomon::new()
+            .encode(shape, *row, &packets.sources())
+            .expect("a block");
+        let Content::Bytes(bytes) = ours.content else {
+            panic!("real bytes give a real parity");
+        };
+        all[point(*row) as usize] = Some(scaled(&bytes, a(point(*row), k)));
+    }
+    Other::new(k, POINTS - k)
+        .and_then(|other| other.reconstruct_data(&mut all))
+        .expect("enough symbols");
+    lost.iter()
+        .map(|lost| scaled(all[*lost].as_ref().expect("reconstructed"), b(*lost, k)))
+        .collect()
+}
+
+#[test]
+fn its_decoder_reads_our_parities() {
+    for k in 1..=12 {
+        let packets = Packets::new(k, |i| (i * 29 + 17) % 23 + 1);
+        let width = packets.bytes.iter().map(Vec::len).max().expect("packets");
+        let patterns = (1u32..1 << k).filter(|lost| lost.count_ones() <= 4);
+        // All losses of up to two, and every seventh of the many others: its decoder is slow.
+        for lost in patterns.filter(|lost| lost.count_ones() <= 2 || lost % 7 == 0) {
+            let lost: Vec<_> = (0..k).filter(|i| lost >> i & 1 == 1).collect();
+            let rows: Vec<_> = (1..=4).rev().take(lost.len()).collect();
+            for (lost, found) in lost.iter().zip(decode_there(&packets, width, &lost, &rows)) {
+                let mut expected = packets.bytes[*lost].clone();
+                expected.resize(width, 0);
+                assert_eq!(found, expected, "K = {k}, packet {lost}");
+            }
+        }
+    }
+}
+
+#[test]
+fn both_codes_repair_the_same_losses() {
+    for (k, m) in [(3, 2), (6, 3), (8, 4)] {
+        let packets = Packets::new(k, |i| 24 - i);
+        let sources = packets.sources();
+        let (ours, shape) = (ReedSolomon::new(), Shape::new(k, m));
+        let theirs = Other::new(k, m).expect("a block");
+        let mut encoded = packets.bytes.clone();
+        encoded.iter_mut().for_each(|packet| packet.resize(24, 0));
+        encoded.resize(k + m, vec![0; 24]);
+        theirs.encode(&mut encoded).expect("a block");
+        let made: Vec<_> = (0..m)
+            .map(|row| ours.encode(shape, row, &sources).expect("a block"))
+            .collect();
+        for lost in 0u32..1 << (k + m) {
+            let gone = |i: usize| lost >> i & 1 == 1;
+            let arrived: Vec<_> = (0..k).map(|i| (!gone(i)).then_some(sources[i])).collect();
+            let have: Vec<_> = (0..m)
+                .filter(|i| !gone(k + i))
+                .map(|i| made[i].as_parity(i))
+                .collect();
+            let mut shards: Vec<_> = (0..k + m)
+                .map(|i| (!gone(i)).then(|| encoded[i].clone()))
+                .collect();
+            let there = theirs.reconstruct_data(&mut shards).is_ok();
+            let missing: Vec<_> = (0..k).filter(|i| gone(*i)).collect();
+            match ours.decode(shape, &arrived, &have) {
+                Ok(recovered) => {
+                    assert!(there || missing.is_empty());
+                    packets.check(&missing, &recovered);
+                    for packet in recovered {
+                        let there = shards[packet.index].as_ref().expect("reconstructed");
+                        let Content::Bytes(here) = packet.content else {
+                            panic!("real bytes give real bytes");
+                        };
+                        assert_eq!(there[..here.len()], here);
+                    }
+                }
+                Err(_) => assert!(!there),
+            }
+        }
+    }
+}
