@@ -33,6 +33,13 @@ pub trait Packet {
     /// Whether the packet carries data; loss processes may spare all others.
     fn is_data(&self) -> bool;
 
+    /// Whether the packet may be lost: if not, no loss process takes it, and ports without
+    /// priorities take it beyond their buffer. It still ends where a link is down. The loss processes
+    /// run on as if it could.
+    fn may_be_lost(&self) -> bool {
+        true
+    }
+
     /// Whether a switch may mark the packet instead of leaving it alone (ECT, RFC 3168 section 5).
     fn ecn_capable(&self) -> bool;
 

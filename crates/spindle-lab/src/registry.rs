@@ -3,10 +3,10 @@
 //! A crate of one's own makes a [`Registry`], adds to it, and hands it to `spindle::cli`; its names
 //! then stand in experiment files and on the command line like Spindle's.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use spindle_fabric::{Balancing, Network, NetworkError};
-use spindle_mptcp::{Config, PRESETS, preset};
+use spindle_mptcp::{Config, PRESETS, VARIANTS, preset, variant};
 
 use crate::experiment::scenario::{LinkSettings, Topology};
 use crate::experiment::suggestion;
@@ -76,6 +76,14 @@ pub struct Registry {
     transports: Vec<Transport>,
     balancers: Vec<(String, BalancerFactory)>,
     topologies: Vec<(String, TopologyFactory)>,
+    composed: OnceLock<Box<Composed>>,
+}
+
+/// Transports with variants that were asked for, as a list that only grows.
+#[derive(Clone)]
+struct Composed {
+    transport: Transport,
+    next: OnceLock<Box<Self>>,
 }
 
 impl Default for Registry {
@@ -101,8 +109,9 @@ impl Registry {
             transports: Vec::new(),
             balancers: Vec::new(),
             topologies: Vec::new(),
+            composed: OnceLock::new(),
         };
-        let numbered = ["mptcp", "fuso", "fuso-unmodified"]
+        let numbered = ["mptcp", "fuso", "fuso-unmodified", "oracle"]
             .iter()
             .flat_map(|family| (1..=8).map(move |n| format!("{family}-{n}")));
         for name in PRESETS.iter().map(|s| (*s).to_owned()).chain(numbered) {
@@ -180,6 +189,7 @@ impl Registry {
     fn add(mut self, transport: Transport) -> Self {
         self.transports.retain(|t| t.name != transport.name);
         self.transports.push(transport);
+        self.composed = OnceLock::new();
         self
     }
 
@@ -209,14 +219,62 @@ impl Registry {
         self
     }
 
-    /// The transport of that name.
+    /// The transport of that name; with one or more variants behind plus signs
+    /// (`fuso+roundrobin+held`, see [`spindle_mptcp::VARIANTS`]) that transport so changed, if it has
+    /// what they change.
     pub fn find(&self, name: &str) -> Option<&Transport> {
-        self.transports.iter().find(|t| t.name == name)
+        let known = self.transports.iter().find(|t| t.name == name);
+        if known.is_some() || !name.contains('+') {
+            return known;
+        }
+        let made = self.compose(name)?;
+        let mut place = &self.composed;
+        loop {
+            let entry = place.get_or_init(|| {
+                Box::new(Composed {
+                    transport: made.clone(),
+                    next: OnceLock::new(),
+                })
+            });
+            if entry.transport.name == name {
+                return Some(&entry.transport);
+            }
+            place = &entry.next;
+        }
+    }
+
+    fn compose(&self, name: &str) -> Option<Transport> {
+        let mut names = name.split('+');
+        let base = names.next()?;
+        let base = self.transports.iter().find(|t| t.name == base)?;
+        let mut config = base.config();
+        let mut parts = vec![format!("all of `{}`, but:", base.name)];
+        for name in names {
+            let variant = variant(name)?;
+            config = variant.apply(config)?;
+            parts.push(variant.part.to_owned());
+        }
+        parts.extend(base.parts.iter().cloned());
+        Some(Transport {
+            name: name.to_owned(),
+            parts,
+            application: base.application,
+            config: Arc::new(move || config.clone()),
+        })
     }
 
     /// One line saying that there is no transport of that name, what there is, and the nearest.
     pub fn no_such_transport(&self, name: &str) -> String {
         let names = self.transport_names();
+        if let Some((base, _)) = name.split_once('+')
+            && names.iter().any(|n| n == base)
+        {
+            let variants: Vec<&str> = VARIANTS.iter().map(|v| v.name).collect();
+            return format!(
+                "found transport \"{name}\", want behind each + a variant of what \"{base}\" has, of {}",
+                variants.join(", ")
+            );
+        }
         let near = suggestion(name, names.iter().map(String::as_str));
         format!(
             "found transport \"{name}\", want one of {}{near}",
@@ -288,5 +346,26 @@ mod tests {
             r.no_such_transport("fuzo")
                 .contains("did you mean \"fuso\"?")
         );
+    }
+    #[test]
+    fn variants_stand_behind_plus_signs() {
+        let r = Registry::standard();
+        let t = r.find("fuso-8+roundrobin+held").expect("composed");
+        let m = t.config().multipath.expect("multipath");
+        assert_eq!(m.scheduler.to_string(), "roundrobin");
+        assert!(!m.early_dsn_delivery && m.path_manager.planned_subflows() == 8);
+        assert!(t.parts[1].contains("a segment each") && t.parts[2].contains("v0.90"));
+        let again = r.find("fuso-8+roundrobin+held").expect("composed");
+        assert!(std::ptr::eq(t, again), "made once");
+        let replicated = r.find("repflow+dctcp").expect("composed");
+        assert_eq!(
+            replicated.application,
+            Application::Replicated { below: 100_000 }
+        );
+        for bad in ["tcp+roundrobin", "fuso+", "fuso+what", "what+held", "+held"] {
+            assert!(r.find(bad).is_none(), "{bad}");
+        }
+        let told = r.no_such_transport("tcp+roundrobin");
+        assert!(told.contains("want behind each +"), "{told}");
     }
 }

@@ -1,5 +1,7 @@
 //! The papers' transports as configurations.
 
+mod variants;
+
 use std::sync::Arc;
 
 use spindle_units::Duration;
@@ -8,8 +10,10 @@ use crate::config::{
     Config, EcnMode, Flight, LossConfig, MultipathConfig, PathManager, TailLossProbe,
 };
 use crate::connection::scheduler::SchedulerKind;
-use crate::recovery::{Fuso, Proactive};
+use crate::recovery::{DeadlineReinjection, Fuso, Oracle, Proactive, TcpIr};
 use crate::subflow::congestion::CongestionKind;
+
+pub use variants::{VARIANTS, Variant, variant};
 
 /// Subflows where a preset names no number (FUSO section 5.1: 4 in the testbed).
 const SUBFLOWS: usize = 4;
@@ -114,14 +118,30 @@ const FUSO_UNMODIFIED_PARTS: &[&str] = &[
     "receiver: as a kernel's, data out of order in their subflow are held back",
 ];
 
-/// The preset of this name, if there is one: tcp newreno dctcp tlp rack proactive mptcp mptcp-1..8
-/// mptcp-linux fuso fuso-1..8 fuso-unmodified fuso-unmodified-1..8.
+const DEADLINE_PARTS: &[&str] = &[
+    "all of `mptcp`",
+    "reinjection by age, as xquic's deadline controller: what is in flight for max(lower bound, min(2.0 x smallest smoothed RTT, hard deadline)) goes once more over the fastest other path with room, ahead of new data; no lower bound, no hard deadline (ORIGINAL-CODE, last section)",
+    "the data level settles both copies; xquic's trigger by path class has no counterpart",
+    "receiver: early_dsn_delivery, as QUIC has no order within a path",
+];
+
+const ORACLE_PARTS: &[&str] = &[
+    "a bound, not a protocol: the sender learns of each drop the instant it happens, from the network (DESIGN section 3)",
+    "what was dropped leaves again at once on its own subflow, exempt from loss and full buffers; dropped acknowledgements likewise; no window is reduced for it",
+    "all else as `fuso` without its recovery: MPTCP, Linked Increases (RFC 6356), minimum smoothed RTT, early_dsn_delivery; loss is inferred from nothing but timeouts; no penalisation",
+];
+
+/// The preset of this name, if there is one: those of [`PRESETS`], and mptcp, fuso, fuso-unmodified and
+/// oracle with a number of subflows from 1 to 8 behind (`fuso-8`).
 pub fn preset(name: &str) -> Option<Preset> {
     let (config, parts): (Config, Vec<&'static str>) = match name {
         "tcp" => (tcp(), TCP_PARTS.to_vec()),
         "newreno" => newreno(),
         "dctcp" => dctcp(),
-        "tlp" => tlp(),
+        "tlp" | "reactive" => tlp(),
+        "tcp-ir" => tcp_ir(TcpIr::FUSO),
+        "corrective" => tcp_ir(TcpIr::COFUSO),
+        "deadline-reinjection" => (deadline_reinjection(), DEADLINE_PARTS.to_vec()),
         "rack" => rack(),
         "proactive" => proactive(),
         "mptcp-linux" => mptcp_linux(),
@@ -141,11 +161,16 @@ pub const PRESETS: &[&str] = &[
     "dctcp",
     "tlp",
     "rack",
+    "reactive",
+    "tcp-ir",
+    "corrective",
     "proactive",
     "mptcp",
     "mptcp-linux",
+    "deadline-reinjection",
     "fuso",
     "fuso-unmodified",
+    "oracle",
 ];
 
 fn numbered(name: &str) -> Option<(Config, Vec<&'static str>)> {
@@ -158,6 +183,7 @@ fn numbered(name: &str) -> Option<(Config, Vec<&'static str>)> {
         "mptcp" => Some((mptcp(count), MPTCP_PARTS.to_vec())),
         "fuso" => Some((fuso(count), FUSO_PARTS.to_vec())),
         "fuso-unmodified" => Some((fuso_unmodified(count), FUSO_UNMODIFIED_PARTS.to_vec())),
+        "oracle" => Some((oracle(count), ORACLE_PARTS.to_vec())),
         _ => None,
     }
 }
@@ -193,8 +219,48 @@ fn tlp() -> (Config, Vec<&'static str>) {
     let mut c = tcp();
     c.loss.tail_loss_probe = Some(PROBE);
     let mut parts = TCP_PARTS.to_vec();
-    parts.push("tail loss probe after 2 smoothed RTTs without an acknowledgement (FUSO section 5.1; RFC 8985, section 7)");
+    parts.push("tail loss probe after 2 smoothed RTTs without an acknowledgement (FUSO section 5.1; CoFUSO section 6.2.1 calls it Reactive; RFC 8985, section 7)");
+    parts.push("the probe: new data if there are any, else the last segment again; one an episode (catalogue A5.3)");
     (c, parts)
+}
+
+fn tcp_ir(settings: TcpIr) -> (Config, Vec<&'static str>) {
+    let mut c = tcp();
+    c.recovery = Some(Arc::new(settings));
+    let mut parts = TCP_PARTS.to_vec();
+    parts.push(match settings.bins_per_rtt {
+        2 => "a coded packet, XOR, for the packets of each time bin of 1/2 RTT, 1/4 RTT after it; 16 packets a block at most (FUSO section 5.1)",
+        _ => "a coded packet, XOR, for the packets of each time bin of 1/4 RTT, 1/4 RTT after it; 16 packets a block at most (CoFUSO section 6.2.1)",
+    });
+    parts.push("it is outside cwnd and repairs one loss of its block; the answer to it tells what was found: a repaired loss reduces the window once, losses beyond repair begin fast recovery at once (it is a probe; catalogue A5.4)");
+    parts.push("agreed on in the handshake by an experimental option (RFC 6994), else not sent; data segments are 16 bytes shorter to leave it room");
+    (c, parts)
+}
+
+/// Reinjection by age.
+fn deadline_reinjection() -> Config {
+    let mut config = mptcp(SUBFLOWS);
+    if let Some(m) = &mut config.multipath {
+        m.early_dsn_delivery = true;
+    }
+    config.recovery = Some(Arc::new(DeadlineReinjection::default()));
+    config
+}
+
+/// The bound: senders infer nothing from duplicate acknowledgements, since these report each hole
+/// until its repair, long on its way, has arrived.
+fn oracle(subflows: usize) -> Config {
+    let mut config = fuso(subflows);
+    config.loss = LossConfig {
+        dupack_threshold: u32::MAX,
+        early_retransmit: false,
+        ..config.loss
+    };
+    if let Some(m) = &mut config.multipath {
+        m.opportunistic_retransmission = false;
+    }
+    config.recovery = Some(Arc::new(Oracle));
+    config
 }
 
 fn rack() -> (Config, Vec<&'static str>) {
@@ -257,7 +323,7 @@ mod tests {
             assert!(preset(name).is_some(), "{name}");
         }
         for n in 1..=8 {
-            for family in ["fuso", "fuso-unmodified"] {
+            for family in ["fuso", "fuso-unmodified", "oracle"] {
                 assert_eq!(
                     preset(&format!("{family}-{n}")).map(|p| p.config.planned_subflows()),
                     Some(n)

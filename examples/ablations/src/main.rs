@@ -41,6 +41,7 @@ fn fuso_weights() -> Config {
     let metric = PathMetric {
         alpha: 1.0,
         beta: 1.0,
+        ..PathMetric::default()
     };
     config.recovery = Some(Arc::new(Fuso {
         metric,

@@ -47,7 +47,7 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
         port.settle(self.now, metas);
         let meta = &mut metas[index as usize];
         let len = meta.len;
-        if !port.has_room(len) {
+        if !port.has_room(len) && !meta.is_exempt() {
             return self.discard(link, index, DropCause::Queue);
         }
         if port.unsent_bytes > port.mark_above && meta.mark() {
@@ -85,7 +85,7 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
             self.queue
                 .push(Instant::from_nanos(next), Pending(Kind::Arrival(link)));
         }
-        if lossy && self.loses(link, meta.is_data()) {
+        if lossy && self.loses(link, meta.is_data()) && !meta.is_exempt() {
             self.discard(link, index, DropCause::Loss);
             return None;
         }

@@ -208,7 +208,7 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
     /// * fat-tree k: up through the pod's aggregation switch `path / (k/2)` and its uplink
     ///   `path mod (k/2)`, which is core switch `path`.
     ///
-    /// Of `path` the lower 27 bits count.
+    /// Of `path` the lower 26 bits count.
     ///
     /// # Panics
     /// If an address is not of this network.

@@ -26,8 +26,9 @@ const DATA: u32 = 1 << 31;
 const HIGH: u32 = 1 << 30;
 const ECN_CAPABLE: u32 = 1 << 29;
 const MARKED: u32 = 1 << 28;
-const ON_PATH: u32 = 1 << 27;
-const PATH: u32 = (1 << 27) - 1;
+const EXEMPT: u32 = 1 << 27;
+const ON_PATH: u32 = 1 << 26;
+const PATH: u32 = (1 << 26) - 1;
 
 impl Meta {
     pub(crate) fn is_data(&self) -> bool {
@@ -39,6 +40,11 @@ impl Meta {
             0 => Class::Low,
             _ => Class::High,
         }
+    }
+
+    /// Whether neither a loss process nor a full port takes it.
+    pub(crate) fn is_exempt(&self) -> bool {
+        self.info & EXEMPT != 0
     }
 
     /// Marks the packet if it can be; whether it is now.
@@ -81,7 +87,7 @@ impl<P: Packet> Store<P> {
         self.live
     }
 
-    /// Takes in a packet for `to`; `salt` is mixed into its hash. Of `path` the lower 27 bits count.
+    /// Takes in a packet for `to`; `salt` is mixed into its hash. Of `path` the lower 26 bits count.
     pub(crate) fn insert(&mut self, packet: P, salt: u64, to: u32, path: Option<u32>) -> u32 {
         let flag = |set: bool, bit: u32| if set { bit } else { 0 };
         let meta = Meta {
@@ -93,6 +99,7 @@ impl<P: Packet> Store<P> {
             info: flag(packet.is_data(), DATA)
                 | flag(packet.class() == Class::High, HIGH)
                 | flag(packet.ecn_capable(), ECN_CAPABLE)
+                | flag(!packet.may_be_lost(), EXEMPT)
                 | path.map_or(0, |p| ON_PATH | (p & PATH)),
         };
         self.live += 1;

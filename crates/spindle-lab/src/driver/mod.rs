@@ -15,7 +15,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use spindle_fabric::{HostId, Network, NetworkError};
+use spindle_fabric::{HostId, LinkId, Network, NetworkError};
+use spindle_mptcp::congestion::CongestionKind;
 use spindle_mptcp::{Config, EcnMode, InitialWindow, PathManager};
 use spindle_units::Instant;
 use spindle_wire::{Endpoint, Segment, SeqNumber};
@@ -29,6 +30,7 @@ use crate::rng::Streams;
 use crate::traffic::{PlanError, PlannedFlow, plan};
 use app::{App, FlowState, Usage};
 use conn::Content;
+use packet::Carried;
 use world::{Balanced, Happening, World};
 
 /// Why a run cannot be made.
@@ -190,6 +192,8 @@ pub fn run(request: &RunRequest<'_>) -> Result<RunOutput, RunError> {
     let interfaces = interfaces(&network);
     let config = configure(transport, &request.scenario.host);
     let client = plan.flows.first().map_or(0, |f| f.client);
+    let recovery = config.recovery.as_ref();
+    let hears_of_drops = recovery.is_some_and(|r| r.hears_of_drops());
     let usage = Usage {
         application: transport.application,
         config: Arc::new(over_interfaces(
@@ -238,7 +242,9 @@ pub fn run(request: &RunRequest<'_>) -> Result<RunOutput, RunError> {
         seen: Vec::new(),
         recording,
     };
-    run.world.simulation.observe_drops(recording);
+    run.world
+        .simulation
+        .observe_drops(recording || hears_of_drops);
     run.go();
     run.finish()
 }
@@ -263,18 +269,33 @@ impl Run {
             match happening {
                 Happening::Host(host) => self.app.dirty.push(host),
                 Happening::Alarm => self.app.due(now, &mut self.world.stacks),
-                Happening::Dropped(link, segment) => {
-                    let link = self.world.simulation.network().link_name(link);
-                    if !segment.payload.is_empty() {
-                        self.seen.push(Seen::new(now, Some(link), &segment));
-                    }
-                }
+                Happening::Dropped(link, packet) => self.dropped(now, link, &packet),
             }
             self.settle(now);
             if now >= TIME_LIMIT {
                 return;
             }
         }
+    }
+
+    /// A segment was dropped: its sender may hear of it.
+    fn dropped(&mut self, now: Instant, link: LinkId, packet: &Carried) {
+        if self.recording && !packet.segment.payload.is_empty() {
+            let link = self.world.simulation.network().link_name(link);
+            self.seen.push(Seen::new(now, Some(link), &packet.segment));
+        }
+        let Some((host, repair)) = self.world.tell_of_drop(now, packet) else {
+            return;
+        };
+        if self.recording && !repair.payload.is_empty() {
+            self.seen.push(Seen::new(now, None, &repair));
+        }
+        if let Some(writer) = &mut self.capture
+            && let Err(e) = writer.write(now, &repair)
+        {
+            self.failed = Some(e);
+        }
+        self.app.dirty.push(host);
     }
 
     /// Until no host has anything to send or to tell.
@@ -375,11 +396,11 @@ pub fn configure(transport: &Transport, host: &HostSettings) -> Config {
     if host.max_window.is_some() {
         tcp.max_window = host.max_window;
     }
-    // A preset that needs its own kind of ECN keeps it.
-    tcp.ecn = match (host.ecn, tcp.ecn) {
+    // DCTCP needs its own kind of echo, whoever chose it.
+    tcp.ecn = match (host.ecn, config.congestion) {
         (false, _) => EcnMode::Off,
-        (true, EcnMode::Off) => EcnMode::Classic,
-        (true, own) => own,
+        (true, CongestionKind::Dctcp) => EcnMode::Dctcp,
+        (true, _) => EcnMode::Classic,
     };
     config
 }

@@ -46,7 +46,7 @@ pub(crate) enum Happening {
     /// The application's alarm.
     Alarm,
     /// A segment was dropped.
-    Dropped(LinkId, Box<Segment>),
+    Dropped(LinkId, Box<Carried>),
 }
 
 /// All hosts and the network between them.
@@ -106,10 +106,33 @@ impl<W: Wire> World<W> {
                     }
                 }
                 NetEvent::Dropped(d) => {
-                    return Some((now, Happening::Dropped(d.link, Box::new(d.packet.segment))));
+                    return Some((now, Happening::Dropped(d.link, Box::new(d.packet))));
                 }
             }
         }
+    }
+
+    /// Tells the sender of a dropped segment of it. If its recovery hears of drops, the repair is on
+    /// its way then, and comes back with the host, which may have more to send.
+    pub(crate) fn tell_of_drop(
+        &mut self,
+        now: Instant,
+        dropped: &Carried,
+    ) -> Option<(u32, Segment)> {
+        if dropped.is_exempt() {
+            return None;
+        }
+        let address = |addr| {
+            let (host, interface) = place_of(addr)?;
+            let of_host = self.addresses.get(host as usize)?;
+            Some((host, *of_host.get(interface as usize)?))
+        };
+        let (host, from) = address(dropped.segment.src.addr)?;
+        let (_, to) = address(dropped.segment.dst.addr)?;
+        let repair = self.stacks[host as usize].dropped(now, &dropped.segment)?;
+        let packet = Carried::exempt(repair.clone());
+        self.simulation.inject(from, to, packet);
+        Some((host, repair))
     }
 
     /// Sends all that a host has to send; `see` is shown each segment.

@@ -33,6 +33,7 @@ impl Connection {
     /// The MPTCP options of a SYN or SYN/ACK of subflow `i`.
     pub(super) fn syn_options(&mut self, i: usize) -> Options {
         let mut options = Options::default();
+        self.offer_parities(&mut options);
         let sf = &self.subflows[i];
         let Some(mp) = self.mp else { return options };
         let rare = options.rare_mut();

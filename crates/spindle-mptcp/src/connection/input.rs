@@ -48,10 +48,11 @@ impl Connection {
         self.settle(now);
     }
 
-    fn on_segment(&mut self, now: Instant, i: usize, seg: &Segment) {
-        if !self.may_complete(now, i, seg) {
+    pub(super) fn on_segment(&mut self, now: Instant, i: usize, seg: &Segment) {
+        if !self.may_complete(now, i, seg) || self.take_parity(now, i, seg) {
             return;
         }
+        let flight = self.subflows[i].tx.flight_size();
         let before = self.subflows[i].state;
         let cx = InputContext {
             now,
@@ -75,6 +76,10 @@ impl Connection {
             return;
         }
         self.note_progress(now, i, seg, &arrival);
+        self.heed_echo(now, i, seg, flight);
+        if arrival.had_data {
+            self.keep_for_decoding(i, seg);
+        }
         let id = self.subflows[i].id;
         if self.rare_options(now, i, seg, &arrival)
             && let Some(i) = self.index(id)
@@ -125,6 +130,7 @@ impl Connection {
             Origin::Initial => {
                 if client {
                     self.on_capable_syn_ack(seg);
+                    self.agree_on_parities(seg);
                 } else if self.role == Role::Client {
                     // Simultaneous open: MPTCP has no rule for it, so it is plain TCP.
                     self.mp = None;

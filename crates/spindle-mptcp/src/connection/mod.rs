@@ -9,6 +9,7 @@ mod handshake;
 pub(crate) mod info;
 mod input;
 mod output;
+mod parity;
 mod path_manager;
 mod reassembly;
 mod recover;
@@ -157,6 +158,7 @@ pub(crate) struct Connection {
     recovery_receiver: Option<Box<dyn RecoveryReceiver>>,
     triggers: Triggers,
     copied: recover::Copied,
+    parities: parity::Parities,
     farewell: fallback::Farewell,
     paths: Paths,
     rng: Xoshiro256PlusPlus,
@@ -254,6 +256,7 @@ impl Connection {
             recovery_receiver,
             triggers: Triggers::default(),
             copied: recover::Copied::default(),
+            parities: parity::Parities::default(),
             farewell: fallback::Farewell::default(),
             paths: Paths::new(n.local.addr, n.remote, n.addresses),
             rng,
@@ -286,6 +289,7 @@ impl Connection {
         };
         if let Some(syn) = syn {
             this.answer_capable(syn);
+            this.agree_on_parities(syn);
         }
         this
     }
@@ -426,6 +430,8 @@ impl Connection {
             let (b, p) = s.rx.stored();
             (bytes, pieces) = (bytes + b, pieces + p);
         }
+        let (kept, of) = self.parities.stored();
+        (bytes, pieces) = (bytes + kept, pieces + of);
         bytes + self.send.buffered() + PIECE_COST * pieces as u64
     }
 

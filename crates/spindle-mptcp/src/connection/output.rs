@@ -543,6 +543,11 @@ impl Connection {
         {
             self.subflows[i].rx.ack_now = true;
         }
+        if self.echo_due()
+            && let Some(s) = self.subflows.first_mut()
+        {
+            s.rx.ack_now = true;
+        }
         if std::mem::take(&mut self.window_update_due) {
             for s in self.subflows.iter_mut().filter(|s| s.state.may_receive()) {
                 s.rx.ack_now = true;
@@ -553,11 +558,12 @@ impl Connection {
     fn ack_options(&mut self, now: Instant, i: usize) -> (Options, usize) {
         let mut options = Options::default();
         if self.multipath().is_none() {
+            let used = self.add_echo(&mut options);
             let Some(dsn) = self.farewell.fail.take() else {
-                return (options, 0);
+                return (options, used);
             };
             options.rare_mut().mp_fail = Some(dsn);
-            return (options, MP_FAIL_LEN);
+            return (options, used + MP_FAIL_LEN);
         }
         if let Some(join) = self.join_ack(i) {
             options.rare_mut().mp_join = Some(join);

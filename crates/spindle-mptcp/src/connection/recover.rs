@@ -6,7 +6,7 @@ use spindle_wire::Segment;
 
 use super::Connection;
 use super::output::Purpose;
-use crate::recovery::{Action, Eligibility, SegmentView, SubflowView, Triggers, View, Window};
+use crate::recovery::{Action, DropView, Eligibility, SegmentView, SubflowView, Triggers, View, Window};
 use crate::subflow::SubflowId;
 use crate::subflow::scoreboard::Scoreboard;
 use crate::subflow::sender::SendKind;
@@ -127,6 +127,7 @@ impl Connection {
                 cwnd: s.tx.cc.cwnd(),
                 in_flight: s.tx.in_flight(),
                 mss: s.tx.mss,
+                acked_to: s.tx.una,
                 oldest_unprotected: if s.dead { None } else { oldest },
             });
         }
@@ -155,7 +156,37 @@ impl Connection {
                 }
                 self.repeat(now, i, position, SendKind::Repeat)
             }
+            Action::Parity { of, first, end } => self.send_parity(now, of, first, end),
+            Action::Repair { of, position } => {
+                let i = self.index(of)?;
+                let board = &mut self.subflows[i].tx.board;
+                let start = board.get(position).filter(|s| !s.sacked)?.start;
+                board.mark_lost(start);
+                self.repeat(now, i, start, SendKind::Retransmission)
+            }
         }
+    }
+
+    /// The network dropped a segment of subflow `i` and says so: what leaves in its place, if the
+    /// policy hears of drops. What has no data leaves again as it was.
+    pub(crate) fn on_drop(&mut self, now: Instant, i: usize, seg: &Segment) -> Option<Segment> {
+        let factory = self.config.recovery.as_ref();
+        if !factory.is_some_and(|f| f.hears_of_drops()) {
+            return None;
+        }
+        if seg.payload.is_empty() {
+            return Some(seg.clone());
+        }
+        let sf = &self.subflows[i];
+        let drop = DropView {
+            now,
+            subflow: sf.id,
+            position: u64::try_from(sf.send_position(seg.seq)).ok()?,
+        };
+        let action = self.recovery.as_mut()?.on_drop(&drop);
+        let (_, repair) = self.carry_out(now, action)?;
+        self.settle(now);
+        Some(repair)
     }
 
     /// A copy in new sequence space of subflow `on`; needs MPTCP, since plain TCP has no second

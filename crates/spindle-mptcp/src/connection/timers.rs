@@ -24,7 +24,16 @@ impl Connection {
         }
         due = earliest(due, earliest(self.persist_at, self.data_timer_at));
         due = earliest(due, self.paths.deadline());
-        earliest(due, self.recovery.as_ref().and_then(|r| r.next_timeout()))
+        earliest(due, self.policy_deadline())
+    }
+
+    /// When the recovery policy wants to be asked, if it may act at all.
+    fn policy_deadline(&self) -> Option<Instant> {
+        let acts = self.connected && self.closed.is_none();
+        self.recovery
+            .as_ref()
+            .filter(|_| acts)
+            .and_then(|r| r.next_timeout())
     }
 
     /// Serves every timer that is due.
@@ -36,12 +45,7 @@ impl Connection {
             self.subflow_timers(now, id);
             i = self.index(id).map_or(i, |i| i + 1);
         }
-        if self
-            .recovery
-            .as_ref()
-            .and_then(|r| r.next_timeout())
-            .is_some_and(|t| t <= now)
-        {
+        if self.policy_deadline().is_some_and(|t| t <= now) {
             self.triggers.insert(Trigger::Timer);
         }
         self.paths.on_timer(now);

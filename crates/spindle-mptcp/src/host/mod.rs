@@ -262,6 +262,19 @@ impl Stack {
         self.on_stray(now, &segment);
     }
 
+    /// The network says that it dropped a segment which this stack had sent, as only a simulation
+    /// can. Returns what leaves in its place at once, if the connection's recovery wants to hear of
+    /// drops ([`crate::recovery::RecoveryFactory::hears_of_drops`]).
+    pub fn dropped(&mut self, now: Instant, segment: &Segment) -> Option<Segment> {
+        let tuple: FourTuple = (segment.src, segment.dst);
+        let (slot, subflow) = self.table.lookup(&tuple)?;
+        let c = self.table.connection_mut(slot)?;
+        let i = c.position_of(subflow, &tuple)?;
+        let repair = c.on_drop(now, i, segment)?;
+        self.touch(now, slot);
+        Some(repair)
+    }
+
     fn deliver(&mut self, now: Instant, slot: u32, i: usize, segment: Segment) {
         if self.replaces_time_wait(slot, i, &segment) {
             self.forget(slot);

@@ -11,6 +11,17 @@ use super::{
 use crate::random::reduce;
 use crate::subflow::SubflowId;
 
+/// Among which subflows the worst is looked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum WorstOf {
+    /// Those with a segment that may be copied (catalogue A1.3, our choice).
+    #[default]
+    Copyable,
+    /// Those with data in flight, as the paper has it to the letter: if the worst of them has nothing
+    /// to copy, there is no recovery now, as in the authors' code.
+    InFlight,
+}
+
 /// FUSO's policy; the value is also its own factory.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fuso {
@@ -18,22 +29,28 @@ pub struct Fuso {
     pub metric: PathMetric,
     /// What may be copied.
     pub eligibility: Eligibility,
+    /// Among which subflows the worst is looked for.
+    pub worst_of: WorstOf,
+    /// The best subflow is never the worst itself; the paper allows that (FUSO section 3.2.1).
+    pub elsewhere: bool,
 }
 
 #[derive(Debug)]
 struct FusoPolicy {
-    metric: PathMetric,
-    eligibility: Eligibility,
+    settings: Fuso,
     rng: Xoshiro256PlusPlus,
 }
 
 impl RecoveryFactory for Fuso {
     fn build(&self, seed: u64) -> Box<dyn Recovery> {
         Box::new(FusoPolicy {
-            metric: self.metric,
-            eligibility: self.eligibility,
+            settings: *self,
             rng: Xoshiro256PlusPlus::seed_from_u64(seed),
         })
+    }
+
+    fn as_fuso(&self) -> Option<Fuso> {
+        Some(*self)
     }
 
     fn for_unmodified_receivers(&self) -> Option<Arc<dyn RecoveryFactory>> {
@@ -47,11 +64,12 @@ impl RecoveryFactory for Fuso {
 impl FusoPolicy {
     /// argmax of C_l over the subflows with an eligible segment.
     fn worst<'a>(&self, view: &'a View<'_>) -> Option<&'a SubflowView> {
-        let candidates = view
-            .subflows
-            .iter()
-            .filter(|s| s.oldest_unprotected.is_some());
-        candidates.max_by(|a, b| self.metric.worse(a, b))
+        let of = self.settings.worst_of;
+        let candidates = view.subflows.iter().filter(|s| match of {
+            WorstOf::Copyable => s.oldest_unprotected.is_some(),
+            WorstOf::InFlight => s.in_flight > 0,
+        });
+        candidates.max_by(|a, b| self.settings.metric.worse(a, b))
     }
 
     /// argmin of C_l over the subflows with room; random if none of them has ever sent.
@@ -68,13 +86,19 @@ impl FusoPolicy {
     ) -> Option<&'a SubflowView> {
         let alone = view.subflows.len() == 1;
         let others = view.subflows.iter().any(|s| s.usable && s.id != of);
-        let elsewhere = (alone || others) && self.eligibility == Eligibility::NotDataAcked;
+        let Fuso {
+            metric,
+            eligibility,
+            ..
+        } = self.settings;
+        let held_back = (alone || others) && eligibility == Eligibility::NotDataAcked;
+        let elsewhere = held_back || self.settings.elsewhere;
         let candidates = || {
             let usable = view.subflows.iter().filter(|s| s.has_room(bytes));
             usable.filter(|s| !(elsewhere && s.id == of))
         };
-        let best = candidates().min_by(|a, b| self.metric.better(a, b))?;
-        if self.metric.cost(best).is_finite() {
+        let best = candidates().min_by(|a, b| metric.better(a, b))?;
+        if !metric.draws_among_unknown() || metric.cost(best).is_finite() {
             return Some(best);
         }
         let n = candidates().count() as u64;
@@ -85,7 +109,7 @@ impl FusoPolicy {
 
 impl Recovery for FusoPolicy {
     fn eligibility(&self) -> Eligibility {
-        self.eligibility
+        self.settings.eligibility
     }
 
     fn on_opportunity(&mut self, view: &View<'_>) -> Action {
@@ -93,7 +117,7 @@ impl Recovery for FusoPolicy {
         let triggered =
             view.triggers.contains(Trigger::Ack) || view.triggers.contains(Trigger::AppDrained);
         // Ours: a window that such a receiver's held data fill is opened only by filling the hole.
-        let waits = self.eligibility == Eligibility::NotDataAcked && view.window_blocked;
+        let waits = self.eligibility() == Eligibility::NotDataAcked && view.window_blocked;
         let new_data = view.new_data && !waits;
         if !triggered || new_data || view.total_in_flight() >= view.total_cwnd() {
             return Action::Nothing;
@@ -227,5 +251,29 @@ mod tests {
         let picks: Vec<_> = (0..64).map(chosen).collect();
         assert!(picks.contains(&1) && picks.contains(&2));
         assert_eq!(picks, (0..64).map(chosen).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn rules_may_be_changed_one_by_one() {
+        let mut subflows = [subflow(0), subflow(1)];
+        subflows[0].oldest_unprotected = eligible(1);
+        subflows[1].retransmitted = 1;
+        subflows[1].in_flight = 1000;
+        let v = view(&subflows, false, Trigger::Ack);
+        let on = |settings: Fuso| match settings.build(1).on_opportunity(&v) {
+            Action::Copy { of, on, .. } => Some((of, on)),
+            _ => None,
+        };
+        assert_eq!(on(Fuso::default()), Some((0, 0)));
+        let elsewhere = Fuso {
+            elsewhere: true,
+            ..Fuso::default()
+        };
+        assert_eq!(on(elsewhere), Some((0, 1)));
+        let literal = Fuso {
+            worst_of: WorstOf::InFlight,
+            ..Fuso::default()
+        };
+        assert_eq!(on(literal), None, "the worst has nothing to copy");
     }
 }

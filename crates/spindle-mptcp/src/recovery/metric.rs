@@ -4,26 +4,67 @@ use std::cmp::Ordering;
 
 use super::SubflowView;
 
-/// The weights of the metric; both 0.5 in FUSO section 5.1.
+/// What of a subflow is compared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum MetricKind {
+    /// The paper's: `C_l = alpha retx/tx + beta/since`, ties by RTT (FUSO section 3.2.1).
+    #[default]
+    Paper,
+    /// The authors' code, default mode 2: the same terms with weight 1 each in units of 1/65535,
+    /// minus 65535 over eight times the RTT in microseconds without a loss, truncated, so that
+    /// beyond 8 ms the RTT counts no more; 65535 for a subflow that never sent; ties to the lower
+    /// identifier.
+    Authors,
+    /// The authors' code, mode 1: the time that what is in flight takes, `in_flight srtt/cwnd`.
+    DrainTime,
+}
+
+/// How subflows are compared.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PathMetric {
-    /// Weight of the lifetime loss rate, `retx / tx`.
+    /// What is compared.
+    pub kind: MetricKind,
+    /// Weight of the lifetime loss rate, `retx / tx`; 0.5 in FUSO section 5.1.
     pub alpha: f64,
-    /// Weight of the last loss rate, `1 / since`.
+    /// Weight of the last loss rate, `1 / since`; 0.5 in FUSO section 5.1.
     pub beta: f64,
 }
 
 impl Default for PathMetric {
     fn default() -> Self {
         Self {
+            kind: MetricKind::Paper,
             alpha: 0.5,
             beta: 0.5,
         }
     }
 }
 
+/// The unit of the authors' integers.
+const UNIT: u64 = 65_535;
+
+/// The cost as the authors' code reckons it.
+fn authors_cost(s: &SubflowView) -> i64 {
+    let unit = UNIT as i64;
+    if s.sent == 0 {
+        return unit;
+    }
+    if s.retransmitted == 0 {
+        let eighths = s.srtt.map_or(0, |d| d.as_micros() as i64 * 8);
+        return if eighths == 0 { -unit } else { -unit / eighths };
+    }
+    let rate = UNIT * s.retransmitted / s.sent;
+    (rate + UNIT / s.since_retransmission.max(1)) as i64
+}
+
+/// `(in_flight + more) srtt`, to be compared over cwnd.
+fn drain_time(s: &SubflowView, more: u64) -> f64 {
+    let rtt = s.srtt.map_or(f64::INFINITY, |d| d.as_nanos() as f64);
+    (s.in_flight + more) as f64 * rtt / s.cwnd.max(1) as f64
+}
+
 impl PathMetric {
-    /// `C_l` of a subflow: 0 if it never retransmitted, infinite if it never sent.
+    /// The paper's `C_l` of a subflow: 0 if it never retransmitted, infinite if it never sent.
     pub fn cost(&self, s: &SubflowView) -> f64 {
         if s.sent == 0 {
             f64::INFINITY
@@ -35,23 +76,42 @@ impl PathMetric {
         }
     }
 
-    /// Orders two candidates for the worst subflow: larger cost, then larger RTT (unmeasured counts
-    /// as 0), then lower identifier comes out greater.
+    /// Orders two candidates for the worst subflow: the worse comes out greater. By the paper's metric
+    /// that is larger cost, then larger RTT (unmeasured counts as 0), then lower identifier.
     pub fn worse(&self, a: &SubflowView, b: &SubflowView) -> Ordering {
-        self.cost(a)
-            .total_cmp(&self.cost(b))
-            .then_with(|| a.srtt.unwrap_or_default().cmp(&b.srtt.unwrap_or_default()))
-            .then_with(|| b.id.cmp(&a.id))
+        let ids = b.id.cmp(&a.id);
+        match self.kind {
+            MetricKind::Paper => {
+                let costs = self.cost(a).total_cmp(&self.cost(b));
+                let rtts = a.srtt.unwrap_or_default().cmp(&b.srtt.unwrap_or_default());
+                costs.then(rtts).then(ids)
+            }
+            MetricKind::Authors => authors_cost(a).cmp(&authors_cost(b)).then(ids),
+            MetricKind::DrainTime => drain_time(a, 0).total_cmp(&drain_time(b, 0)).then(ids),
+        }
     }
 
-    /// Orders two candidates for the best subflow: smaller cost, then smaller RTT (unmeasured
-    /// counts as infinite), then lower identifier comes out less.
+    /// Orders two candidates for the best subflow: the better comes out less. By the paper's metric
+    /// that is smaller cost, then smaller RTT (unmeasured counts as infinite), then lower identifier.
     pub fn better(&self, a: &SubflowView, b: &SubflowView) -> Ordering {
-        let rtt = |s: &SubflowView| s.srtt.map_or(u64::MAX, |d| d.as_nanos());
-        self.cost(a)
-            .total_cmp(&self.cost(b))
-            .then_with(|| rtt(a).cmp(&rtt(b)))
-            .then_with(|| a.id.cmp(&b.id))
+        let ids = a.id.cmp(&b.id);
+        match self.kind {
+            MetricKind::Paper => {
+                let rtt = |s: &SubflowView| s.srtt.map_or(u64::MAX, |d| d.as_nanos());
+                let costs = self.cost(a).total_cmp(&self.cost(b));
+                costs.then(rtt(a).cmp(&rtt(b))).then(ids)
+            }
+            MetricKind::Authors => authors_cost(a).cmp(&authors_cost(b)).then(ids),
+            MetricKind::DrainTime => {
+                let time = |s: &SubflowView| drain_time(s, s.mss);
+                time(a).total_cmp(&time(b)).then(ids)
+            }
+        }
+    }
+
+    /// Whether candidates for the best of which none has ever sent are drawn from at random.
+    pub(super) fn draws_among_unknown(&self) -> bool {
+        self.kind == MetricKind::Paper
     }
 }
 
@@ -93,5 +153,36 @@ mod tests {
         b.srtt = a.srtt;
         assert_eq!(m.worse(&a, &b), Ordering::Greater, "lower identifier");
         assert_eq!(m.better(&a, &b), Ordering::Less);
+    }
+
+    #[test]
+    fn the_authors_integers_lose_the_round_trip_time_beyond_8_ms() {
+        let m = PathMetric {
+            kind: MetricKind::Authors,
+            ..PathMetric::default()
+        };
+        let (mut a, mut b) = (subflow(0), subflow(1));
+        a.srtt = Some(Duration::from_micros(300));
+        b.srtt = Some(Duration::from_micros(200));
+        assert_eq!(m.better(&b, &a), Ordering::Less, "the faster");
+        a.srtt = Some(Duration::from_millis(30));
+        b.srtt = Some(Duration::from_millis(20));
+        assert_eq!(m.better(&b, &a), Ordering::Greater, "only the identifier");
+        b.retransmitted = 1;
+        assert_eq!(m.worse(&b, &a), Ordering::Greater);
+        b.sent = 0;
+        assert_eq!(m.worse(&b, &a), Ordering::Greater);
+    }
+
+    #[test]
+    fn the_drain_time_grows_with_what_is_in_flight() {
+        let m = PathMetric {
+            kind: MetricKind::DrainTime,
+            ..PathMetric::default()
+        };
+        let (mut a, b) = (subflow(0), subflow(1));
+        a.in_flight = 4000;
+        assert_eq!(m.worse(&a, &b), Ordering::Greater);
+        assert_eq!(m.better(&b, &a), Ordering::Less);
     }
 }

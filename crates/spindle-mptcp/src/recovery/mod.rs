@@ -5,17 +5,23 @@
 //! keeps the window's law and the at-most-once rule, and never lets a policy touch congestion
 //! state.
 
+mod deadline;
 mod fuso;
 mod metric;
+mod oracle;
 mod proactive;
+mod tcp_ir;
 
 use std::sync::Arc;
 
 use spindle_units::{Duration, Instant};
 
-pub use fuso::Fuso;
-pub use metric::PathMetric;
+pub use deadline::DeadlineReinjection;
+pub use fuso::{Fuso, WorstOf};
+pub use metric::{MetricKind, PathMetric};
+pub use oracle::Oracle;
 pub use proactive::Proactive;
+pub use tcp_ir::TcpIr;
 
 use crate::subflow::SubflowId;
 
@@ -101,6 +107,8 @@ pub struct SubflowView {
     pub in_flight: u64,
     /// Bytes of a full segment.
     pub mss: u64,
+    /// Position up to which the subflow acknowledged everything: bytes since its ISN.
+    pub acked_to: u64,
     /// The oldest segment that was never copied and may be: un-ACKed, un-SACKed (unless the policy's
     /// [`Eligibility`] says otherwise), not itself a recovery copy, not acknowledged at the data
     /// level.
@@ -184,6 +192,38 @@ pub enum Action {
         /// The window's say.
         window: Window,
     },
+    /// Send one parity, the XOR of those segments of subflow `of` from position `first` up to `end`
+    /// that it has not acknowledged cumulatively, on the same subflow. It takes no sequence space,
+    /// is outside the congestion window and is never repeated. Refused where the peer has not
+    /// agreed to parities ([`RecoveryFactory::sends_parities`]) and under MPTCP.
+    Parity {
+        /// The subflow.
+        of: SubflowId,
+        /// Position of the block's first byte.
+        first: u64,
+        /// Position behind its last byte.
+        end: u64,
+    },
+    /// The segment at `position` of subflow `of` is known to be lost, and not by congestion: it
+    /// leaves again at once as the subflow's own retransmission, in the place in the window that
+    /// it had; nothing is reduced.
+    Repair {
+        /// The subflow.
+        of: SubflowId,
+        /// The segment.
+        position: u64,
+    },
+}
+
+/// A data segment that the network dropped.
+#[derive(Clone, Copy, Debug)]
+pub struct DropView {
+    /// When.
+    pub now: Instant,
+    /// The subflow it was on.
+    pub subflow: SubflowId,
+    /// Position of its first byte.
+    pub position: u64,
 }
 
 /// A data segment that left for the first time or again.
@@ -211,6 +251,13 @@ pub trait Recovery: Send + std::fmt::Debug {
         let _ = (now, subflow, timeout);
     }
 
+    /// The network says that it dropped a data segment, as only a simulation can
+    /// ([`RecoveryFactory::hears_of_drops`]). What is to be done leaves at once.
+    fn on_drop(&mut self, drop: &DropView) -> Action {
+        let _ = drop;
+        Action::Nothing
+    }
+
     /// There is a chance to send. Asked again after every action carried out, until it answers
     /// [`Action::Nothing`] or the core refuses one.
     fn on_opportunity(&mut self, view: &View<'_>) -> Action;
@@ -225,8 +272,8 @@ pub trait Recovery: Send + std::fmt::Debug {
         Eligibility::default()
     }
 
-    /// Whether its actions come at once after what caused them, before further new data; such a
-    /// policy declares itself outside the congestion window (Proactive).
+    /// Whether its actions come before reinjections and further new data, at once after what caused
+    /// them, and wait for no pacing (Proactive, xquic's deadline controller).
     fn is_immediate(&self) -> bool {
         false
     }
@@ -251,6 +298,23 @@ pub trait RecoveryReceiver: Send + std::fmt::Debug {
 pub trait RecoveryFactory: Send + Sync + std::fmt::Debug {
     /// The policy for a connection; `seed` is its own stream of randomness.
     fn build(&self, seed: u64) -> Box<dyn Recovery>;
+
+    /// Whether it sends parities, so that the handshake is to ask whether the peer decodes them. Data
+    /// segments then leave room for a parity's option.
+    fn sends_parities(&self) -> bool {
+        false
+    }
+
+    /// Whether it wants to be told of every drop in the network at the instant it happens
+    /// ([`Recovery::on_drop`]); simulations do so by [`crate::Stack::dropped`].
+    fn hears_of_drops(&self) -> bool {
+        false
+    }
+
+    /// FUSO's settings, if this is FUSO, for variants of it.
+    fn as_fuso(&self) -> Option<Fuso> {
+        None
+    }
 
     /// The same policy for peers whose receivers were not modified, if it makes a difference.
     fn for_unmodified_receivers(&self) -> Option<Arc<dyn RecoveryFactory>> {
@@ -279,6 +343,7 @@ pub(crate) mod tests {
             cwnd: 10_000,
             in_flight: 0,
             mss: 1000,
+            acked_to: 1,
             oldest_unprotected: None,
         }
     }

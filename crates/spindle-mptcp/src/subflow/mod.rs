@@ -349,6 +349,11 @@ impl Subflow {
         self.iss + position as u32
     }
 
+    /// The sequence number expected next from the peer.
+    pub(crate) fn expected(&self) -> SeqNumber {
+        self.irs + self.rx.nxt as u32
+    }
+
     /// Position of the peer's sequence number `seq`, which lies within 2^31 of what is expected.
     pub(crate) fn receive_position(&self, seq: SeqNumber) -> i64 {
         let expected = self.irs + self.rx.nxt as u32;
@@ -356,7 +361,7 @@ impl Subflow {
     }
 
     /// Position of an acknowledgement number, within 2^31 of the lowest unacknowledged.
-    fn send_position(&self, ack: SeqNumber) -> i64 {
+    pub(crate) fn send_position(&self, ack: SeqNumber) -> i64 {
         let una = self.iss + self.tx.una as u32;
         self.tx.una as i64 + i64::from(ack.distance(una))
     }

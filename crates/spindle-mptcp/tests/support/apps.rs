@@ -95,6 +95,8 @@ pub(crate) struct Run {
     pub(crate) steps: u64,
     /// Send and receive buffer of each side.
     pub(crate) buffers: [(usize, usize); 2],
+    /// Whether proactive recovery is to leave new data the way.
+    pub(crate) new_data_first: bool,
     seen: usize,
 }
 
@@ -130,6 +132,7 @@ impl Run {
             ops: Vec::new(),
             steps: 0,
             buffers,
+            new_data_first: true,
             seen: 0,
         };
         run.begin(CLIENT, h);
@@ -407,7 +410,9 @@ impl Run {
                 "counters and wire"
             );
             let s = &mut self.sides[side];
-            judge::new_data_first(&events, s.accepted_before);
+            if self.new_data_first {
+                judge::new_data_first(&events, s.accepted_before);
+            }
             s.accepted_before = s.accepted;
             s.trace.extend(events);
             s.last = Some(info);

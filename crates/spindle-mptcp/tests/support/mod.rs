@@ -193,16 +193,7 @@ impl Net {
         if self.check_encoding {
             check_encoding(&seg);
         }
-        if !seg.payload.is_empty() {
-            let unit = usize::from(seg.segment_size.max(1));
-            let burst = seg.is_burst();
-            self.data_sent[side].0 += if burst {
-                seg.payload.len().div_ceil(unit) as u64
-            } else {
-                1
-            };
-            self.data_sent[side].1 += seg.payload.len() as u64;
-        }
+        self.count(side, &seg);
         let path = self.path_of(&seg);
         let path = self.paths[path].clone();
         let lost = self.chance(path.loss[side]);
@@ -224,6 +215,13 @@ impl Net {
             });
         }
         if !arrives {
+            // Recovery that hears of drops repairs at once, and the repair is not lost.
+            if let Some(repair) = self.stacks[side].dropped(self.now, &seg) {
+                self.count(side, &repair);
+                if path.is_up(self.now) {
+                    self.fly(side, repair, &path);
+                }
+            }
             return;
         }
         if marked && seg.ecn != Ecn::NotEct {
@@ -233,13 +231,30 @@ impl Net {
             self.corrupt(side, &mut seg);
         }
         for _ in 0..1 + usize::from(doubled) {
-            let span = path.jitter.as_nanos().max(1);
-            let jitter = self.rng.next_u64() % span;
-            let at = self.now + path.delay + Duration::from_nanos(jitter);
-            self.serial += 1;
-            self.flying.push(Reverse((at, self.serial)));
-            self.segments.insert(self.serial, (1 - side, seg.clone()));
+            self.fly(side, seg.clone(), &path);
         }
+    }
+
+    fn count(&mut self, side: usize, seg: &Segment) {
+        if seg.payload.is_empty() {
+            return;
+        }
+        let unit = usize::from(seg.segment_size.max(1));
+        self.data_sent[side].0 += if seg.is_burst() {
+            seg.payload.len().div_ceil(unit) as u64
+        } else {
+            1
+        };
+        self.data_sent[side].1 += seg.payload.len() as u64;
+    }
+
+    fn fly(&mut self, side: usize, seg: Segment, path: &Path) {
+        let span = path.jitter.as_nanos().max(1);
+        let jitter = self.rng.next_u64() % span;
+        let at = self.now + path.delay + Duration::from_nanos(jitter);
+        self.serial += 1;
+        self.flying.push(Reverse((at, self.serial)));
+        self.segments.insert(self.serial, (1 - side, seg));
     }
 
     /// Whether the path carries so large a packet; if not, its sender may be told (RFC 1191).

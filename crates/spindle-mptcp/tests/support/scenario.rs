@@ -32,6 +32,9 @@ pub(crate) const NAMES: &[&str] = &[
     "fuso-8",
     "mptcp-2",
     "fuso-unmodified",
+    "tcp-ir",
+    "deadline-reinjection",
+    "oracle",
 ];
 
 /// A path; rates in per mille, times in microseconds.
@@ -391,6 +394,8 @@ impl Scenario {
         });
         let mut run = Run::new(net, apps, configs, ends, real);
         run.addresses = more;
+        // xquic's controller reinjects ahead of new data; a coded packet leaves when its time has come.
+        run.new_data_first = !["deadline-reinjection", "tcp-ir"].contains(&NAMES[self.preset]);
         let op = |(at, side, what, n): &(u64, usize, u8, u8)| {
             let op = match what {
                 0 => PathOp::Announce(usize::from(*n % 2)),
@@ -414,7 +419,8 @@ impl Scenario {
     pub(crate) fn finish(&self, run: &mut Run) {
         run.finish(LIMIT);
         judge::at_the_end(run, USER_TIMEOUT);
-        if NAMES[self.preset].starts_with("fuso") {
+        let once = ["fuso", "deadline"];
+        if once.iter().any(|n| NAMES[self.preset].starts_with(n)) {
             judge::copied_once(run, super::CLIENT);
             judge::copied_once(run, super::SERVER);
         }

@@ -396,6 +396,11 @@ impl Sender {
         c.since_retransmission += 1;
     }
 
+    /// Books a parity of `len` bytes, which takes no sequence space.
+    pub(crate) fn count_parity(&mut self, len: u64) {
+        self.count(len, SendKind::Recovery);
+    }
+
     /// Restarts from the initial window if the subflow was idle for a timeout (RFC 5681, section
     /// 4.1); to be asked before new data are sent.
     pub(crate) fn check_idle(&mut self, now: Instant) {

@@ -138,7 +138,7 @@ impl Sender {
 
     /// FlightSize (RFC 5681, section 2) without what Limited Transmit or SACK let out beyond cwnd
     /// (section 3.2, step 2); or cwnd, if it is to be taken for that.
-    pub(super) fn flight_size(&self) -> u64 {
+    pub(crate) fn flight_size(&self) -> u64 {
         match self.config.loss.flight {
             Flight::FlightSize => self.board.outstanding().min(self.cc.cwnd()),
             Flight::CongestionWindow => self.cc.cwnd(),
@@ -172,6 +172,40 @@ impl Sender {
         };
         self.tlp.cancel();
         self.force_repeat = true;
+    }
+
+    /// The peer repaired a loss by a parity: the window is reduced as for one that was retransmitted,
+    /// once a window.
+    pub(crate) fn on_repaired(&mut self, now: Instant, flight: u64, coupling: &mut Coupling) {
+        if self.una < self.reduced_until || !matches!(self.phase, Phase::Open) {
+            return;
+        }
+        self.cc.on_signal(now, flight, Signal::Loss, coupling);
+        self.reduced_until = self.nxt;
+        self.cwr_due = self.ecn;
+    }
+
+    /// A parity over what ends at `end` met more losses than it repairs: what left once before it and
+    /// has not arrived is lost. Returns whether fast recovery began.
+    pub(crate) fn on_unrepaired(
+        &mut self,
+        now: Instant,
+        end: u64,
+        flight: u64,
+        coupling: &mut Coupling,
+    ) -> bool {
+        let covered = self.board.iter().take_while(|s| s.end() <= end);
+        let missing = covered.filter(|s| !s.sacked && s.transmissions == 1);
+        let lost: Vec<u64> = missing.map(|s| s.start).collect();
+        let begins = matches!(self.phase, Phase::Open) && !lost.is_empty();
+        if begins {
+            self.enter_recovery(now, flight, coupling);
+        }
+        for start in lost {
+            self.board.mark_lost(start);
+        }
+        self.counters.losses = self.board.losses();
+        begins
     }
 
     /// An ECN echo: reduce once a window (RFC 3168, section 6.1.2). `flight` is what was outstanding

@@ -1,0 +1,512 @@
+//! Parities over plain TCP: agreed on in the handshake, sent beside sequence space, decoded by the
+//! receiver (TCP Instant Recovery; FUSO section 5.1, catalogue A5.4).
+//!
+//! All of it travels in an experimental option (RFC 6994) whose first byte tells what it says. A SYN
+//! and its SYN/ACK carry [`OFFER`]. A coded segment has the sequence number of its block's first
+//! byte, the XOR of the block's payloads as payload, and [`PARITY`] with the packets' number, the
+//! block's first position and length in 32 bits each, and the XOR of the lengths in 16; no receiver
+//! that did not agree ever gets one. Each is answered with an acknowledgement that has [`ECHO`], what
+//! was found, and the low 32 bits of the block's end: so it is a probe as well.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use spindle_codes::{Body, Content, ErasureCode, Label, Parity, Shape, Source, Xor};
+use spindle_units::Instant;
+use spindle_wire::{Experimental, Flags, Options, Payload, Segment};
+
+use super::trace::TraceKind;
+use super::{Connection, Role};
+use crate::subflow::SubflowId;
+use crate::subflow::sender::SendKind;
+
+/// Kind for experiments (RFC 4727), and Spindle's identifier of this one, unregistered.
+const KIND: u8 = 253;
+const EXID: u16 = 0x5350;
+/// First bytes of the option's data.
+const OFFER: u8 = 0;
+const PARITY: u8 = 1;
+const ECHO: u8 = 2;
+
+/// Bytes that a parity's option takes: kind, length, ExID, tag, count, 4, 4 and 2, as they are laid
+/// out. Data segments leave room for it, since a parity is as long as the longest of its block.
+const PARITY_ROOM: u64 = 16;
+/// Bytes that an echo's option takes.
+const ECHO_LEN: usize = 12;
+
+/// Segments kept for decoding below what is in order: a block of CoFUSO's largest size (CoFUSO
+/// section 5.1: 30) with some to spare.
+const KEPT_IN_ORDER: usize = 32;
+/// Segments kept at most.
+const KEPT: usize = 1024;
+
+/// What became of a block at the receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    /// Nothing was missing.
+    Whole,
+    /// One packet was missing and is there now.
+    Repaired,
+    /// More was missing.
+    Failed,
+}
+
+impl Outcome {
+    fn code(self) -> u8 {
+        match self {
+            Self::Whole => 0,
+            Self::Repaired => 1,
+            Self::Failed => 2,
+        }
+    }
+
+    fn of(code: u8) -> Option<Self> {
+        [Self::Whole, Self::Repaired, Self::Failed]
+            .into_iter()
+            .find(|o| o.code() == code)
+    }
+}
+
+/// A block as its parity describes it.
+#[derive(Clone, Copy, Debug)]
+struct Block {
+    count: usize,
+    /// Low 32 bits of the first position.
+    first: u32,
+    span: u32,
+    lengths: u16,
+}
+
+/// What a connection knows of parities.
+#[derive(Debug, Default)]
+pub(super) struct Parities {
+    agreed: bool,
+    /// Payload that arrived, by position: what a block's other packets were.
+    arrived: BTreeMap<u64, Payload>,
+    arrived_bytes: u64,
+    /// The answer that the next acknowledgement carries.
+    echo: Option<(Outcome, u32)>,
+}
+
+impl Parities {
+    /// Bytes kept, and of how many segments.
+    pub(super) fn stored(&self) -> (u64, usize) {
+        (self.arrived_bytes, self.arrived.len())
+    }
+
+    /// Keeps what arrived at `position` if parities may come; `nxt` is what is in order.
+    fn keep(&mut self, position: u64, payload: &Payload, nxt: u64) {
+        if let Some(old) = self.arrived.insert(position, payload.clone()) {
+            self.arrived_bytes -= old.len() as u64;
+        }
+        self.arrived_bytes += payload.len() as u64;
+        let mut old = self.arrived.range(..nxt).count();
+        while old > KEPT_IN_ORDER || self.arrived.len() > KEPT {
+            let Some((_, gone)) = self.arrived.pop_first() else {
+                return;
+            };
+            self.arrived_bytes -= gone.len() as u64;
+            old = old.saturating_sub(1);
+        }
+    }
+
+    /// The packet of `[first, first + span)` that is missing, if it can be told; with the outcome.
+    fn decode(
+        &self,
+        first: u64,
+        block: &Block,
+        body: &Payload,
+    ) -> (Outcome, Option<(u64, Payload)>) {
+        let end = first + u64::from(block.span);
+        let failed = (Outcome::Failed, None);
+        let mut sources = Vec::with_capacity(block.count);
+        let mut hole = None;
+        let mut at = first;
+        let rest = std::iter::once((end, None));
+        let members = self.arrived.range(first..end).map(|(p, b)| (*p, Some(b)));
+        for (position, payload) in members.chain(rest) {
+            if position < at || (position > at && hole.is_some()) {
+                return failed;
+            }
+            if position > at {
+                hole = Some((at, position - at));
+                sources.push(None);
+            }
+            at = position + payload.map_or(0, |p| p.len() as u64);
+            sources.extend(payload.map(|p| Some(source(p))));
+        }
+        let Some((start, missing)) = hole else {
+            return (Outcome::Whole, None);
+        };
+        if sources.len() != block.count {
+            return failed;
+        }
+        let parity = Parity {
+            index: 0,
+            label: Label {
+                len: u32::from(block.lengths),
+                dsn: 0,
+            },
+            body: body_of(body),
+        };
+        let decoded = Xor::new().decode(Shape::new(block.count, 1), &sources, &[parity]);
+        match decoded.ok().and_then(|mut packets| packets.pop()) {
+            Some(p) if p.content.len() as u64 == missing => {
+                (Outcome::Repaired, Some((start, payload_of(p.content))))
+            }
+            _ => failed,
+        }
+    }
+}
+
+fn body_of(payload: &Payload) -> Body<'_> {
+    match payload {
+        Payload::Bytes(b) => Body::Bytes(b),
+        Payload::Length(n) => Body::Length(*n),
+    }
+}
+
+fn payload_of(content: Content) -> Payload {
+    match content {
+        Content::Bytes(b) => Payload::Bytes(Bytes::from(b)),
+        Content::Length(n) => Payload::Length(n),
+    }
+}
+
+fn source(payload: &Payload) -> Source<'_> {
+    Source {
+        dsn: 0,
+        body: body_of(payload),
+    }
+}
+
+fn option(data: Vec<u8>) -> Experimental {
+    Experimental {
+        kind: KIND,
+        exid: EXID,
+        data,
+    }
+}
+
+/// The data of this experiment's option on a segment.
+fn said(seg: &Segment) -> Option<&[u8]> {
+    let all = &seg.options.rare.as_ref()?.experimental;
+    let ours = all.iter().find(|e| e.kind == KIND && e.exid == EXID)?;
+    Some(&ours.data)
+}
+
+fn offered(seg: &Segment) -> bool {
+    said(seg).is_some_and(|data| data == [OFFER])
+}
+
+fn parity_on(seg: &Segment) -> Option<Block> {
+    let [PARITY, count, a, b, c, d, e, f, g, h, i, j] = *said(seg)? else {
+        return None;
+    };
+    Some(Block {
+        count: usize::from(count),
+        first: u32::from_be_bytes([a, b, c, d]),
+        span: u32::from_be_bytes([e, f, g, h]),
+        lengths: u16::from_be_bytes([i, j]),
+    })
+}
+
+fn echo_on(seg: &Segment) -> Option<(Outcome, u32)> {
+    let [ECHO, outcome, a, b, c, d] = *said(seg)? else {
+        return None;
+    };
+    Some((Outcome::of(outcome)?, u32::from_be_bytes([a, b, c, d])))
+}
+
+/// The position with these low 32 bits that is nearest to `near`; none before the first byte.
+fn nearest(low: u32, near: u64) -> Option<u64> {
+    let ahead = i64::from(low.wrapping_sub(near as u32) as i32);
+    near.checked_add_signed(ahead).filter(|p| *p >= 1)
+}
+
+impl Connection {
+    fn wants_parities(&self) -> bool {
+        let sends = self.config.recovery.as_ref();
+        self.config.multipath.is_none() && sends.is_some_and(|f| f.sends_parities())
+    }
+
+    /// Adds the offer to a SYN, or the answer to a SYN/ACK.
+    pub(super) fn offer_parities(&self, options: &mut Options) {
+        let due = match self.role {
+            Role::Client => self.wants_parities(),
+            Role::Server => self.parities.agreed,
+        };
+        if due {
+            options.rare_mut().experimental.push(option(vec![OFFER]));
+        }
+    }
+
+    /// The peer's SYN or SYN/ACK has come: whether both ends agree.
+    pub(super) fn agree_on_parities(&mut self, syn: &Segment) {
+        if self.wants_parities() && offered(syn) {
+            self.parities.agreed = true;
+            self.subflows[0].reserve_options(PARITY_ROOM);
+        }
+    }
+
+    /// Sends the parity of what of `[first, end)` is outstanding on subflow `of`.
+    pub(super) fn send_parity(
+        &mut self,
+        now: Instant,
+        of: SubflowId,
+        first: u64,
+        end: u64,
+    ) -> Option<(SubflowId, Segment)> {
+        if !self.parities.agreed || self.mp.is_some() {
+            return None;
+        }
+        let i = self.index(of)?;
+        let sf = &mut self.subflows[i];
+        let inside = sf.tx.board.iter().take_while(|s| s.start < end);
+        let members: Vec<_> = inside
+            .filter(|s| s.start >= first && !s.payload.is_empty())
+            .map(|s| (s.start, s.payload.clone()))
+            .collect();
+        let (start, last) = (members.first()?.0, members.last()?);
+        let (span, count) = (last.0 + last.1.len() as u64 - start, members.len());
+        let sources: Vec<_> = members.iter().map(|m| source(&m.1)).collect();
+        let shape = Shape::new(count, 1);
+        let symbol = Xor::new().encode(shape, 0, &sources).ok()?;
+        let lengths = u16::try_from(symbol.label.len).ok()?;
+        let payload = payload_of(symbol.content);
+        if payload.len() as u64 > sf.tx.mss {
+            return None;
+        }
+        let mut data = vec![PARITY, u8::try_from(count).ok()?];
+        data.extend((start as u32).to_be_bytes());
+        data.extend(u32::try_from(span).ok()?.to_be_bytes());
+        data.extend(lengths.to_be_bytes());
+        sf.tx.count_parity(payload.len() as u64);
+        let len = payload.len() as u32;
+        let offset = self.offset_at(i, start);
+        let kind = TraceKind::Sent {
+            kind: SendKind::Recovery,
+            offset,
+            position: start,
+            len,
+            copy_of: None,
+        };
+        self.trace.add(now, of, kind);
+        Some((of, self.build_parity(now, i, start, data, payload)))
+    }
+
+    fn offset_at(&self, i: usize, position: u64) -> u64 {
+        let sent = self.subflows[i].tx.board.get(position);
+        sent.and_then(|s| s.map).map_or(0, |m| m.offset)
+    }
+
+    fn build_parity(
+        &mut self,
+        now: Instant,
+        i: usize,
+        start: u64,
+        data: Vec<u8>,
+        payload: Payload,
+    ) -> Segment {
+        let mut options = Options::default();
+        options.rare_mut().experimental.push(option(data));
+        let cx = self.context(now, i);
+        // No SACK blocks: the packet is full as it is.
+        let mut seg = self.subflows[i].build_ack(cx, options, 40);
+        seg.seq = self.subflows[i].seq(start);
+        seg.payload = payload;
+        seg
+    }
+
+    /// Keeps what arrived, so that parities can be decoded.
+    pub(super) fn keep_for_decoding(&mut self, i: usize, seg: &Segment) {
+        if self.parities.agreed {
+            let sf = &self.subflows[i];
+            if let Ok(position) = u64::try_from(sf.receive_position(seg.seq)) {
+                let nxt = sf.rx.nxt;
+                self.parities.keep(position, &seg.payload, nxt);
+            }
+        }
+    }
+
+    /// Takes a segment that is a parity; returns false if it is none.
+    pub(super) fn take_parity(&mut self, now: Instant, i: usize, seg: &Segment) -> bool {
+        if !self.parities.agreed || seg.flags.intersects(Flags::SYN | Flags::FIN | Flags::RST) {
+            return false;
+        }
+        let Some(block) = parity_on(seg) else {
+            return false;
+        };
+        let sf = &self.subflows[i];
+        let (id, nxt) = (sf.id, sf.rx.nxt);
+        let edge = nxt + self.recv.window(sf.tx.mss);
+        let first = nearest(block.first, nxt).filter(|first| {
+            let end = first + u64::from(block.span);
+            let fits = block.span > 0 && end <= edge && block.count > 0;
+            fits && sf.receive_position(seg.seq) == *first as i64
+        });
+        // What else it says is an acknowledgement's, in its place.
+        let mut bare = seg.clone();
+        bare.payload = Payload::EMPTY;
+        bare.seq = sf.expected();
+        bare.options.rare = None;
+        self.on_segment(now, i, &bare);
+        let (Some(first), Some(i)) = (first, self.index(id)) else {
+            return true;
+        };
+        if self.closed.is_some() || !self.subflows[i].state.is_synchronized() {
+            return true;
+        }
+        self.decode_block(now, i, first, &block, seg, bare);
+        true
+    }
+
+    /// Repairs what can be repaired by a parity, and sees to its answer.
+    fn decode_block(
+        &mut self,
+        now: Instant,
+        i: usize,
+        first: u64,
+        block: &Block,
+        seg: &Segment,
+        mut like: Segment,
+    ) {
+        let end = first + u64::from(block.span);
+        let id = self.subflows[i].id;
+        let (outcome, packet) = if end <= self.subflows[i].rx.nxt {
+            (Outcome::Whole, None)
+        } else {
+            self.parities.decode(first, block, &seg.payload)
+        };
+        if let Some((start, payload)) = packet {
+            like.seq = self.subflows[i].expected()
+                + (start as u32).wrapping_sub(self.subflows[i].rx.nxt as u32);
+            like.flags = Flags::ACK;
+            like.payload = payload;
+            self.on_segment(now, i, &like);
+        }
+        if let Some(i) = self.index(id) {
+            self.parities.echo = Some((outcome, end as u32));
+            self.subflows[i].rx.ack_now = true;
+        }
+    }
+
+    /// The answer to a parity rides on this acknowledgement, if one is due; returns its length.
+    pub(super) fn add_echo(&mut self, options: &mut Options) -> usize {
+        let Some((outcome, end)) = self.parities.echo.take() else {
+            return 0;
+        };
+        let mut data = vec![ECHO, outcome.code()];
+        data.extend(end.to_be_bytes());
+        options.rare_mut().experimental.push(option(data));
+        ECHO_LEN
+    }
+
+    pub(super) fn echo_due(&self) -> bool {
+        self.parities.echo.is_some()
+    }
+
+    /// The peer tells what it made of a parity. `flight` was outstanding before this acknowledgement.
+    pub(super) fn heed_echo(&mut self, now: Instant, i: usize, seg: &Segment, flight: u64) {
+        let Some((outcome, low)) = echo_on(seg).filter(|_| self.parities.agreed) else {
+            return;
+        };
+        let sf = &mut self.subflows[i];
+        match (outcome, nearest(low, sf.tx.una)) {
+            (Outcome::Repaired, _) => sf.tx.on_repaired(now, flight, &mut self.coupling),
+            (Outcome::Failed, Some(end)) => {
+                if sf.tx.on_unrepaired(now, end, flight, &mut self.coupling) {
+                    let id = sf.id;
+                    self.trace.add(now, id, TraceKind::FastRetransmit);
+                    if let Some(r) = &mut self.recovery {
+                        r.on_loss_hint(now, id, false);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Payloads one behind the other from position 1 on, and their parity.
+    fn coded(lengths: &[usize]) -> (Vec<(u64, Payload)>, Block, Payload) {
+        let mut at = 1;
+        let mut packets = Vec::new();
+        for (k, len) in lengths.iter().enumerate() {
+            let bytes: Vec<u8> = (0..*len).map(|b| (b * 7 + k * 31) as u8).collect();
+            packets.push((at, Payload::Bytes(bytes.into())));
+            at += *len as u64;
+        }
+        let sources: Vec<_> = packets.iter().map(|p| source(&p.1)).collect();
+        let symbol = Xor::new()
+            .encode(Shape::new(packets.len(), 1), 0, &sources)
+            .unwrap();
+        let block = Block {
+            count: packets.len(),
+            first: 1,
+            span: (at - 1) as u32,
+            lengths: symbol.label.len as u16,
+        };
+        (packets, block, payload_of(symbol.content))
+    }
+
+    fn with(packets: &[(u64, Payload)], gone: &[usize]) -> Parities {
+        let mut p = Parities::default();
+        for (k, (at, payload)) in packets.iter().enumerate() {
+            if !gone.contains(&k) {
+                p.keep(*at, payload, 1);
+            }
+        }
+        p
+    }
+
+    proptest! {
+        #[test]
+        fn any_one_packet_is_told_from_the_rest(lengths in prop::collection::vec(1usize..1500, 1..17), k in 0usize..16) {
+            let (packets, block, body) = coded(&lengths);
+            let gone = k % packets.len();
+            let found = with(&packets, &[gone]).decode(1, &block, &body);
+            prop_assert_eq!(found, (Outcome::Repaired, Some(packets[gone].clone())));
+        }
+
+        #[test]
+        fn nothing_on_an_option_panics(data in prop::collection::vec(any::<u8>(), 0..20), near in any::<u32>()) {
+            let end = spindle_wire::Endpoint::new(std::net::Ipv4Addr::LOCALHOST.into(), 1);
+            let mut seg = Segment::new(end, end);
+            seg.options.rare_mut().experimental.push(option(data));
+            let _ = (parity_on(&seg).map(|b| nearest(b.first, u64::from(near))), echo_on(&seg), offered(&seg));
+        }
+    }
+
+    #[test]
+    fn two_missing_or_packets_cut_anew_are_not_guessed_at() {
+        let (packets, block, body) = coded(&[1000, 1000, 700]);
+        assert_eq!(
+            with(&packets, &[]).decode(1, &block, &body),
+            (Outcome::Whole, None)
+        );
+        for gone in [&[0, 1][..], &[0, 2], &[0, 1, 2]] {
+            let found = with(&packets, gone).decode(1, &block, &body);
+            assert_eq!(found, (Outcome::Failed, None), "{gone:?}");
+        }
+        let mut p = with(&packets, &[0, 1]);
+        p.keep(1, &Payload::Length(500), 1);
+        p.keep(501, &Payload::Length(500), 1);
+        assert_eq!(p.decode(1, &block, &body).0, Outcome::Failed);
+    }
+
+    #[test]
+    fn little_is_kept_of_what_is_in_order() {
+        let mut p = Parities::default();
+        for k in 0..200u64 {
+            p.keep(1 + k * 10, &Payload::Length(10), 1 + k * 10);
+        }
+        assert!(p.stored().1 <= KEPT_IN_ORDER + 1);
+        assert_eq!(p.stored().0, 10 * p.stored().1 as u64);
+    }
+}

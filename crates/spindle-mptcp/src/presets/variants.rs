@@ -1,0 +1,200 @@
+//! Variants of a transport: one choice changed, by a name behind a plus sign (`fuso+roundrobin`).
+
+use std::sync::Arc;
+
+use spindle_units::Duration;
+
+use crate::config::{Config, EcnMode, LossConfig, MultipathConfig};
+use crate::connection::scheduler::SchedulerKind;
+use crate::recovery::{Eligibility, Fuso, MetricKind, PathMetric, WorstOf};
+use crate::subflow::congestion::CongestionKind;
+
+use super::PROBE;
+
+/// A change of one choice of a configuration.
+#[derive(Clone, Copy, Debug)]
+pub struct Variant {
+    /// Its name behind the plus sign.
+    pub name: &'static str,
+    /// What it changes, in a line.
+    pub part: &'static str,
+    /// Makes the change; returns false where there is nothing of the kind to be changed.
+    apply: fn(&mut Config) -> bool,
+}
+
+impl Variant {
+    /// The changed configuration; none if it has nothing of the kind.
+    pub fn apply(&self, mut config: Config) -> Option<Config> {
+        (self.apply)(&mut config).then_some(config)
+    }
+}
+
+/// The variant of this name.
+pub fn variant(name: &str) -> Option<&'static Variant> {
+    VARIANTS.iter().find(|v| v.name == name)
+}
+
+fn multipath(config: &mut Config, change: impl Fn(&mut MultipathConfig)) -> bool {
+    config.multipath.as_mut().map(change).is_some()
+}
+
+/// Changes FUSO's settings, where the recovery is FUSO's.
+fn fuso(config: &mut Config, change: impl Fn(&mut Fuso)) -> bool {
+    let found = config.recovery.as_ref().and_then(|r| r.as_fuso());
+    let Some(mut settings) = found else {
+        return false;
+    };
+    change(&mut settings);
+    config.recovery = Some(Arc::new(settings));
+    true
+}
+
+fn metric(config: &mut Config, kind: MetricKind) -> bool {
+    fuso(config, |f| {
+        f.metric = PathMetric { kind, ..f.metric };
+    })
+}
+
+fn control(config: &mut Config, kind: CongestionKind) -> bool {
+    config.congestion = kind;
+    config.tcp.ecn = match kind {
+        CongestionKind::Dctcp => EcnMode::Dctcp,
+        _ => EcnMode::Off,
+    };
+    true
+}
+
+fn scheduler(config: &mut Config, kind: SchedulerKind) -> bool {
+    multipath(config, |m| m.scheduler = kind)
+}
+
+fn rack(config: &mut Config) -> bool {
+    config.loss = LossConfig {
+        rack: true,
+        prr: true,
+        tail_loss_probe: Some(PROBE),
+        early_retransmit: false,
+        ..config.loss.clone()
+    };
+    true
+}
+
+fn tlp_floor(config: &mut Config) -> bool {
+    let probe = config.loss.tail_loss_probe.as_mut();
+    probe.map(|p| p.floor = Duration::from_millis(10)).is_some()
+}
+
+macro_rules! variants {
+    ($($name:literal, $part:literal, $apply:expr;)*) => {
+        &[$(Variant { name: $name, part: $part, apply: $apply }),*]
+    };
+}
+
+/// All variants.
+pub const VARIANTS: &[Variant] = variants! {
+    "minrtt", "scheduler: the subflow with room and the lowest smoothed RTT (catalogue A0)",
+        |c| scheduler(c, SchedulerKind::MinRtt);
+    "roundrobin", "scheduler: subflows with room in turn, a segment each",
+        |c| scheduler(c, SchedulerKind::RoundRobin);
+    "redundant", "scheduler: every byte on every subflow",
+        |c| scheduler(c, SchedulerKind::Redundant);
+    "linger", "scheduler: the Linux kernel's default, bursts to the lowest linger time",
+        |c| scheduler(c, SchedulerKind::Linger);
+    "early", "receiver: early_dsn_delivery on, out-of-order subflow data go up at once (FUSO section 4.1)",
+        |c| multipath(c, |m| m.early_dsn_delivery = true);
+    "held", "receiver: early_dsn_delivery off, as MPTCP v0.90's (catalogue A0)",
+        |c| multipath(c, |m| m.early_dsn_delivery = false);
+    "reno", "congestion control: Reno (RFC 5681), each subflow by itself",
+        |c| control(c, CongestionKind::Reno);
+    "cubic", "congestion control: CUBIC (RFC 9438), each subflow by itself",
+        |c| control(c, CongestionKind::Cubic);
+    "dctcp", "congestion control: DCTCP (RFC 8257) with its exact echo of marks, each subflow by itself (catalogue A5.2's variant)",
+        |c| control(c, CongestionKind::Dctcp);
+    "lia", "congestion control: Linked Increases (RFC 6356)",
+        |c| control(c, CongestionKind::Lia);
+    "olia", "congestion control: OLIA (draft-khalili-mptcp-congestion-control-05)",
+        |c| control(c, CongestionKind::Olia);
+    "balia", "congestion control: BALIA (draft-walid-mptcp-congestion-control-04)",
+        |c| control(c, CongestionKind::Balia);
+    "fully-coupled", "congestion control: fully coupled (catalogue A5.8)",
+        |c| control(c, CongestionKind::FullyCoupled);
+    "tlp", "each subflow: tail loss probe after 2 smoothed RTTs (FUSO section 5.1)",
+        |c| { c.loss.tail_loss_probe = Some(PROBE); true };
+    "tlp-floor", "tail loss probe no earlier than 10 ms, as in the testbed's kernel (Linux 3.18)",
+        tlp_floor;
+    "rack", "each subflow: RACK-TLP (RFC 8985) and PRR (RFC 6937)",
+        rack;
+    "no-er", "each subflow: no Early Retransmit (RFC 5827)",
+        |c| std::mem::take(&mut c.loss.early_retransmit);
+    "no-opportunistic", "no opportunistic retransmission and penalisation (catalogue A5.6a)",
+        |c| multipath(c, |m| m.opportunistic_retransmission = false);
+    "dead-1", "a subflow is dead after 1 timeout, its data reinjected (catalogue A5.6b's sensitivity)",
+        |c| multipath(c, |m| m.dead_after_timeouts = 1);
+    "no-reinjection", "no subflow is ever judged dead",
+        |c| multipath(c, |m| m.dead_after_timeouts = u32::MAX);
+    "authors", "FUSO's metric as in the authors' code: weights 1 in integers, no RTT beyond 8 ms, ties to the lower subflow (ORIGINAL-CODE, mode 2); a worst path with nothing to copy ends the round",
+        |c| metric(c, MetricKind::Authors) && fuso(c, |f| f.worst_of = WorstOf::InFlight);
+    "authors-drain", "FUSO's metric as in the authors' code, mode 1: time to drain what is in flight; never over the worst path itself",
+        |c| metric(c, MetricKind::DrainTime) && fuso(c, |f| {
+            f.worst_of = WorstOf::InFlight;
+            f.elsewhere = true;
+        });
+    "literal-worst", "FUSO's worst path is that of all with data in flight, to the letter (FUSO section 3.2, Algorithm 1)",
+        |c| fuso(c, |f| f.worst_of = WorstOf::InFlight);
+    "elsewhere", "FUSO's best path is never the worst itself",
+        |c| fuso(c, |f| f.elsewhere = true);
+    "copy-sacked", "FUSO may copy whatever is not DATA_ACKed, SACKed or not",
+        |c| fuso(c, |f| f.eligibility = Eligibility::NotDataAcked);
+};
+
+#[cfg(test)]
+mod tests {
+    use super::super::preset;
+    use super::*;
+
+    fn of(name: &str) -> Config {
+        preset(name).expect("a preset").config
+    }
+
+    #[test]
+    fn every_variant_changes_what_it_says_where_there_is_such_a_thing() {
+        for v in VARIANTS {
+            let base = match v.name {
+                "tlp-floor" => of("tlp"),
+                "minrtt" => of("mptcp-linux"),
+                "early" | "lia" => of("mptcp-linux"),
+                _ => of("fuso"),
+            };
+            let changed = v.apply(base.clone()).expect(v.name);
+            assert_ne!(format!("{base:?}"), format!("{changed:?}"), "{}", v.name);
+        }
+    }
+
+    #[test]
+    fn what_is_not_there_cannot_be_changed() {
+        for (base, name) in [
+            ("tcp", "roundrobin"),
+            ("tcp", "early"),
+            ("mptcp", "elsewhere"),
+            ("proactive", "authors"),
+            ("tcp", "tlp-floor"),
+            ("rack", "no-er"),
+        ] {
+            let v = variant(name).expect(name);
+            assert!(v.apply(of(base)).is_none(), "{base}+{name}");
+        }
+        assert!(variant("nothing").is_none());
+    }
+
+    #[test]
+    fn dctcp_brings_its_own_echo() {
+        let v = variant("dctcp").expect("there");
+        let c = v.apply(of("mptcp")).expect("applies");
+        assert_eq!(
+            (c.congestion, c.tcp.ecn),
+            (CongestionKind::Dctcp, EcnMode::Dctcp)
+        );
+        let back = variant("reno").and_then(|v| v.apply(c)).expect("applies");
+        assert_eq!(back.tcp.ecn, EcnMode::Off);
+    }
+}

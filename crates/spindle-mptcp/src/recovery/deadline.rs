@@ -1,0 +1,181 @@
+//! Reinjection by age: what is in flight for too long is copied over another path (xquic's deadline
+//! controller).
+
+use spindle_units::{Duration, Instant};
+
+use super::{Action, Recovery, RecoveryFactory, SubflowView, View, Window};
+
+/// The policy: a segment that left longer ago than
+/// `max(lower_bound, min(factor * smallest smoothed RTT, hard_deadline))` and is not acknowledged
+/// goes once more over another path, ahead of new data and inside that path's window. Each is
+/// reinjected at most once.
+///
+/// QUIC settles both copies with the acknowledgement of either; in MPTCP the data level does, while
+/// a subflow still repairs its own sequence space. xquic's other trigger, a packet sent on a path of
+/// class LOW, has no counterpart here: subflows have no classes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DeadlineReinjection {
+    /// How many of the smallest smoothed RTT of all paths are too long.
+    pub factor: f64,
+    /// Too long in any case; none for no limit.
+    pub hard_deadline: Option<Duration>,
+    /// Not too long in any case.
+    pub lower_bound: Duration,
+}
+
+impl Default for DeadlineReinjection {
+    /// xquic's defaults: 2.0, none, zero.
+    fn default() -> Self {
+        Self {
+            factor: 2.0,
+            hard_deadline: None,
+            lower_bound: Duration::ZERO,
+        }
+    }
+}
+
+impl DeadlineReinjection {
+    fn deadline(&self, view: &View<'_>) -> Option<Duration> {
+        let fastest = view.subflows.iter().filter_map(|s| s.srtt).min();
+        let scaled = fastest
+            .map(|rtt| Duration::from_nanos((rtt.as_nanos() as f64 * self.factor.max(0.0)) as u64));
+        let most = match (scaled, self.hard_deadline) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        most.map(|d| d.max(self.lower_bound))
+    }
+}
+
+#[derive(Debug)]
+struct DeadlinePolicy {
+    settings: DeadlineReinjection,
+    /// When the next segment will be too old, if none is yet.
+    due: Option<Instant>,
+}
+
+impl RecoveryFactory for DeadlineReinjection {
+    fn build(&self, _seed: u64) -> Box<dyn Recovery> {
+        Box::new(DeadlinePolicy {
+            settings: *self,
+            due: None,
+        })
+    }
+}
+
+/// The path with the smallest RTT that has room for `bytes`, other than `of`.
+fn fastest_other<'a>(view: &'a View<'_>, of: &SubflowView, bytes: u64) -> Option<&'a SubflowView> {
+    let others = view.subflows.iter().filter(|s| s.id != of.id);
+    let open = others.filter(|s| s.has_room(bytes) && bytes <= s.mss);
+    open.min_by_key(|s| (s.srtt.map_or(u64::MAX, |d| d.as_nanos()), s.id))
+}
+
+impl Recovery for DeadlinePolicy {
+    fn on_opportunity(&mut self, view: &View<'_>) -> Action {
+        self.due = None;
+        let Some(deadline) = self.settings.deadline(view) else {
+            return Action::Nothing;
+        };
+        let candidates = view.subflows.iter();
+        let mut oldest: Vec<_> = candidates
+            .filter_map(|s| Some((s.oldest_unprotected?, s)))
+            .collect();
+        oldest.sort_by_key(|(segment, s)| (segment.sent_at, s.id));
+        for (segment, of) in oldest {
+            let late_at = segment.sent_at + deadline;
+            if late_at > view.now {
+                self.due = Some(late_at);
+                return Action::Nothing;
+            }
+            if let Some(on) = fastest_other(view, of, u64::from(segment.len)) {
+                return Action::Copy {
+                    of: of.id,
+                    position: segment.position,
+                    on: on.id,
+                    window: Window::Inside,
+                };
+            }
+            // No room for what is late: the next acknowledgement brings the next chance.
+        }
+        Action::Nothing
+    }
+
+    fn next_timeout(&self) -> Option<Instant> {
+        self.due
+    }
+
+    fn is_immediate(&self) -> bool {
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{subflow, view};
+    use super::super::{SegmentView, Trigger};
+    use super::*;
+
+    fn in_flight_since(micros: u64) -> Option<SegmentView> {
+        Some(SegmentView {
+            position: 1,
+            len: 1000,
+            offset: 0,
+            sent_at: Instant::ZERO + Duration::from_micros(micros),
+        })
+    }
+
+    #[test]
+    fn what_is_older_than_two_round_trips_goes_over_the_fastest_other_path() {
+        let mut subflows = [subflow(0), subflow(1), subflow(2)];
+        subflows[0].oldest_unprotected = in_flight_since(100);
+        subflows[2].srtt = Some(Duration::from_micros(200));
+        let mut policy = DeadlineReinjection::default().build(1);
+        let at = |micros| Instant::ZERO + Duration::from_micros(micros);
+        let mut v = view(&subflows, true, Trigger::Sent);
+        v.now = at(499);
+        assert_eq!(policy.on_opportunity(&v), Action::Nothing);
+        assert_eq!(policy.next_timeout(), Some(at(500)), "100 us + 2 x 200 us");
+        v.now = at(500);
+        let copy = Action::Copy {
+            of: 0,
+            position: 1,
+            on: 2,
+            window: Window::Inside,
+        };
+        assert_eq!(policy.on_opportunity(&v), copy, "new data or not");
+        assert_eq!(policy.next_timeout(), None);
+    }
+
+    #[test]
+    fn never_on_the_same_path_and_never_beyond_the_window() {
+        let mut subflows = [subflow(0), subflow(1)];
+        subflows[0].oldest_unprotected = in_flight_since(0);
+        subflows[1].in_flight = subflows[1].cwnd;
+        let mut policy = DeadlineReinjection::default().build(1);
+        let mut v = view(&subflows, false, Trigger::Timer);
+        v.now = Instant::ZERO + Duration::from_millis(9);
+        assert_eq!(policy.on_opportunity(&v), Action::Nothing);
+        assert_eq!(
+            policy.next_timeout(),
+            None,
+            "no timer that would fire for ever"
+        );
+    }
+
+    #[test]
+    fn bounds_hold_below_and_above() {
+        let subflows = [subflow(0)];
+        let v = view(&subflows, false, Trigger::Ack);
+        let of = |lower, hard| {
+            let settings = DeadlineReinjection {
+                lower_bound: Duration::from_micros(lower),
+                hard_deadline: hard,
+                ..DeadlineReinjection::default()
+            };
+            settings.deadline(&v).map(|d| d.as_micros())
+        };
+        assert_eq!(of(0, None), Some(560));
+        assert_eq!(of(0, Some(Duration::from_micros(300))), Some(300));
+        assert_eq!(of(1000, Some(Duration::from_micros(300))), Some(1000));
+    }
+}

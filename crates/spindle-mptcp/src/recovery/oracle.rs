@@ -1,0 +1,36 @@
+//! The oracle: what recovery could be if losses were known the instant they happen.
+
+use super::{Action, DropView, Recovery, RecoveryFactory, View};
+
+/// A bound, not a protocol: every drop is learnt from the network itself at once, and the segment
+/// leaves again on its own subflow without any window being reduced. The simulation that tells of
+/// drops also keeps repairs from being lost. Acknowledgements and control segments that are dropped
+/// leave again likewise.
+///
+/// It wants a configuration whose senders infer no loss from acknowledgements, since these go on to
+/// report a hole until the repair has arrived (see the preset `oracle`).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Oracle;
+
+impl RecoveryFactory for Oracle {
+    fn build(&self, _seed: u64) -> Box<dyn Recovery> {
+        Box::new(*self)
+    }
+
+    fn hears_of_drops(&self) -> bool {
+        true
+    }
+}
+
+impl Recovery for Oracle {
+    fn on_opportunity(&mut self, _view: &View<'_>) -> Action {
+        Action::Nothing
+    }
+
+    fn on_drop(&mut self, drop: &DropView) -> Action {
+        Action::Repair {
+            of: drop.subflow,
+            position: drop.position,
+        }
+    }
+}

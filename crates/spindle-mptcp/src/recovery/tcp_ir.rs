@@ -1,0 +1,235 @@
+//! TCP Instant Recovery, also called Corrective: one coded packet for each batch of packets (FUSO
+//! section 5.1; catalogue A5.4).
+
+use std::collections::VecDeque;
+
+use spindle_units::{Duration, Instant};
+
+use super::{Action, Recovery, RecoveryFactory, SentView, SubflowView, View};
+use crate::subflow::SubflowId;
+use crate::subflow::earliest;
+
+/// The policy: the data segments that leave for the first time within a time bin form a block; some
+/// time after the bin has ended or the block is full its XOR follows, outside the congestion window.
+/// The receiver repairs one loss of a block by it and tells what it found: a repaired loss reduces
+/// the window once, as a retransmission would have, and losses that it cannot repair are taken for
+/// losses at once, so that the coded packet is a probe as well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TcpIr {
+    /// The time bin is the smoothed RTT divided by this.
+    pub bins_per_rtt: u32,
+    /// The coded packet waits for the smoothed RTT divided by this.
+    pub delays_per_rtt: u32,
+    /// Packets of a block at most.
+    pub block: usize,
+}
+
+impl TcpIr {
+    /// As FUSO configures it: a bin of 1/2 RTT, a delay of 1/4 RTT, 16 packets (FUSO section 5.1).
+    pub const FUSO: Self = Self {
+        bins_per_rtt: 2,
+        delays_per_rtt: 4,
+        block: 16,
+    };
+
+    /// As CoFUSO does, by the name of Corrective: a bin of 1/4 RTT (CoFUSO section 6.2.1).
+    pub const COFUSO: Self = Self {
+        bins_per_rtt: 4,
+        ..Self::FUSO
+    };
+}
+
+/// Consecutive segments of a subflow.
+#[derive(Clone, Copy, Debug)]
+struct Block {
+    of: SubflowId,
+    first: u64,
+    end: u64,
+    packets: usize,
+    /// When the first of them left.
+    opened: Instant,
+    /// When it was full.
+    full: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct TcpIrPolicy {
+    settings: TcpIr,
+    /// In the order in which they were begun.
+    blocks: VecDeque<Block>,
+    /// The bin and the delay by the RTT last seen.
+    times: Option<(Duration, Duration)>,
+}
+
+/// Blocks waiting at most; more than a window has for any use of this.
+const MAX_BLOCKS: usize = 4096;
+
+impl RecoveryFactory for TcpIr {
+    fn build(&self, _seed: u64) -> Box<dyn Recovery> {
+        Box::new(TcpIrPolicy {
+            settings: *self,
+            blocks: VecDeque::new(),
+            times: None,
+        })
+    }
+
+    fn sends_parities(&self) -> bool {
+        true
+    }
+}
+
+impl TcpIrPolicy {
+    /// When the coded packet of a block is to leave.
+    fn due(&self, block: &Block) -> Option<Instant> {
+        let (bin, delay) = self.times?;
+        let end = block.opened + bin;
+        Some(block.full.map_or(end, |full| full.min(end)) + delay)
+    }
+
+    fn measure(&mut self, subflows: &[SubflowView]) {
+        let srtt = subflows.iter().find_map(|s| s.srtt);
+        let s = self.settings;
+        let part =
+            |rtt: Duration, of: u32| Duration::from_nanos(rtt.as_nanos() / u64::from(of.max(1)));
+        self.times = srtt.map(|rtt| (part(rtt, s.bins_per_rtt), part(rtt, s.delays_per_rtt)));
+    }
+}
+
+impl Recovery for TcpIrPolicy {
+    fn on_sent(&mut self, sent: &SentView) {
+        if !sent.new {
+            return;
+        }
+        let (start, len) = (sent.segment.position, u64::from(sent.segment.len));
+        let bin = self.times.map(|t| t.0);
+        let most = self.settings.block.max(1);
+        if let Some(b) = self.blocks.back_mut() {
+            let in_bin = bin.is_none_or(|bin| sent.now < b.opened + bin);
+            let fits = b.packets < most && b.of == sent.subflow && b.end == start;
+            if in_bin && fits {
+                b.end = start + len;
+                b.packets += 1;
+                b.full = (b.packets == most).then_some(sent.now);
+                return;
+            }
+        }
+        if self.blocks.len() == MAX_BLOCKS {
+            self.blocks.pop_front();
+        }
+        self.blocks.push_back(Block {
+            of: sent.subflow,
+            first: start,
+            end: start + len,
+            packets: 1,
+            opened: sent.now,
+            full: (most == 1).then_some(sent.now),
+        });
+    }
+
+    fn on_opportunity(&mut self, view: &View<'_>) -> Action {
+        self.measure(view.subflows);
+        let needless = |b: &Block| {
+            let subflow = view.subflows.iter().find(|s| s.id == b.of);
+            subflow.is_none_or(|s| s.acked_to >= b.end)
+        };
+        self.blocks.retain(|b| !needless(b));
+        let Some(block) = self.blocks.front().copied() else {
+            return Action::Nothing;
+        };
+        if self.due(&block).is_none_or(|at| at > view.now) {
+            return Action::Nothing;
+        }
+        self.blocks.pop_front();
+        Action::Parity {
+            of: block.of,
+            first: block.first,
+            end: block.end,
+        }
+    }
+
+    fn next_timeout(&self) -> Option<Instant> {
+        let waiting = self.blocks.iter().take(2);
+        waiting.fold(None, |due, b| earliest(due, self.due(b)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{subflow, view};
+    use super::super::{SegmentView, Trigger};
+    use super::*;
+
+    fn at(micros: u64) -> Instant {
+        Instant::ZERO + Duration::from_micros(micros)
+    }
+
+    fn send(policy: &mut dyn Recovery, micros: u64, packet: u64, new: bool) {
+        policy.on_sent(&SentView {
+            now: at(micros),
+            subflow: 0,
+            segment: SegmentView {
+                position: 1 + packet * 1000,
+                len: 1000,
+                offset: packet * 1000,
+                sent_at: at(micros),
+            },
+            new,
+        });
+    }
+
+    fn ask(policy: &mut dyn Recovery, micros: u64, acked_to: u64) -> Action {
+        let mut subflows = [subflow(0)];
+        subflows[0].acked_to = acked_to;
+        let mut v = view(&subflows, true, Trigger::Timer);
+        v.now = at(micros);
+        policy.on_opportunity(&v)
+    }
+
+    #[test]
+    fn one_parity_a_bin_a_quarter_of_a_round_trip_after_it() {
+        // The RTT of the views is 280 us: bins of 140 us, and 70 us to wait.
+        let mut policy = TcpIr::FUSO.build(1);
+        assert_eq!(ask(&mut *policy, 0, 1), Action::Nothing);
+        for (micros, packet) in [(0, 0), (139, 1), (140, 2)] {
+            send(&mut *policy, micros, packet, true);
+        }
+        send(&mut *policy, 141, 0, false);
+        assert_eq!(policy.next_timeout(), Some(at(210)));
+        assert_eq!(ask(&mut *policy, 209, 1), Action::Nothing);
+        let parity = |first, end| Action::Parity { of: 0, first, end };
+        assert_eq!(ask(&mut *policy, 210, 1), parity(1, 2001));
+        assert_eq!(policy.next_timeout(), Some(at(350)));
+        assert_eq!(ask(&mut *policy, 350, 1), parity(2001, 3001));
+        assert_eq!(ask(&mut *policy, 351, 1), Action::Nothing);
+        assert_eq!(policy.next_timeout(), None);
+    }
+
+    #[test]
+    fn sixteen_packets_fill_a_block_and_what_is_acknowledged_needs_none() {
+        let mut policy = TcpIr::FUSO.build(1);
+        ask(&mut *policy, 0, 1);
+        for packet in 0..17 {
+            send(&mut *policy, 0, packet, true);
+        }
+        let full = Action::Parity {
+            of: 0,
+            first: 1,
+            end: 16_001,
+        };
+        assert_eq!(
+            ask(&mut *policy, 70, 1),
+            full,
+            "it does not wait for its bin"
+        );
+        assert_eq!(ask(&mut *policy, 70, 1), Action::Nothing);
+        assert_eq!(ask(&mut *policy, 210, 17_001), Action::Nothing);
+        assert_eq!(policy.next_timeout(), None);
+    }
+
+    #[test]
+    fn without_a_measured_round_trip_blocks_wait_without_a_timer() {
+        let mut policy = TcpIr::FUSO.build(1);
+        send(&mut *policy, 0, 0, true);
+        assert_eq!(policy.next_timeout(), None);
+    }
+}
