@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::error::{CodeError, Contradiction};
-use crate::field::gf_mul;
+use crate::field::products;
 use crate::kernel::Kernel;
 use crate::matrix::left_inverse;
 use crate::symbol::{
@@ -286,8 +286,10 @@ fn solve<C: ErasureCode + ?Sized>(
             if weight == 0 {
                 continue;
             }
+            let weighted = products(weight);
             for (term, (index, _)) in terms.iter_mut().zip(&known) {
-                term.coefficient ^= gf_mul(weight, code.coefficient(shape, parity.index, *index));
+                let coefficient = code.coefficient(shape, parity.index, *index);
+                term.coefficient ^= weighted[coefficient as usize];
             }
             terms.push(Term {
                 coefficient: weight,

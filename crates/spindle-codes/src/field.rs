@@ -176,7 +176,7 @@ impl WordSum {
 /// Each of the eight bytes of `word` times 2.
 fn double(word: u64) -> u64 {
     const HIGH: u64 = 0x8080_8080_8080_8080;
-    (word & !HIGH) << 1 ^ (word & HIGH) / 0x80 * u64::from(POLYNOMIAL)
+    ((word & !HIGH) << 1) ^ ((word & HIGH) / 0x80 * u64::from(POLYNOMIAL))
 }
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ impl ErasureCode for RandomBinary {
     }
 
     fn coefficient(&self, _: Shape, parity: usize, source: usize) -> u8 {
-        let mixed = (self.seed ^ (parity as u64) << 32 ^ source as u64)
+        let mixed = (self.seed ^ ((parity as u64) << 32) ^ source as u64)
             .wrapping_mul(0x9e37_79b9_7f4a_7c15)
             .rotate_left(29)
             .wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -38,7 +38,7 @@ impl Packets {
     }
 
     pub(crate) fn sources(&self) -> Vec<Source<'_>> {
-        self.map(|b| Body::Bytes(b))
+        self.map(Body::Bytes)
     }
 
     /// The same without their bytes.
