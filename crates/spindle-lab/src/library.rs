@@ -27,10 +27,15 @@ macro_rules! built_in {
 /// All of them.
 pub const EXPERIMENTS: &[BuiltIn] = &[
     built_in!("compare", None, "compare.toml"),
+    built_in!("fuso-fig1", Some("fuso"), "fuso/fig1.toml"),
     built_in!("fuso-fig2", Some("fuso"), "fuso/fig2.toml"),
     built_in!("fuso-fig4ab", Some("fuso"), "fuso/fig4ab.toml"),
     built_in!("fuso-fig4cd", Some("fuso"), "fuso/fig4cd.toml"),
+    built_in!("fuso-fig5", Some("fuso"), "fuso/fig5.toml"),
+    built_in!("fuso-fig6", Some("fuso"), "fuso/fig6.toml"),
     built_in!("fuso-fig7", Some("fuso"), "fuso/fig7.toml"),
+    built_in!("fuso-fig8", Some("fuso"), "fuso/fig8.toml"),
+    built_in!("fuso-text", Some("fuso"), "fuso/text.toml"),
 ];
 
 /// The experiment of that id.

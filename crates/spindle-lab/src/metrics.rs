@@ -2,6 +2,17 @@
 
 use serde::{Deserialize, Serialize};
 
+/// A cable that was drawn to be lossy in a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LossyCable {
+    /// Its name.
+    pub cable: String,
+    /// Its group, which says where it is.
+    pub group: String,
+    /// Its loss rate, 0 to 1.
+    pub rate: f64,
+}
+
 /// What one run (one transport, one point, one seed and part) measured. Everything that is ever
 /// printed is computed from these, so that a stored run can be read back in place of a new one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -36,6 +47,28 @@ pub struct RunResult {
     pub bytes_delivered: u64,
     /// Of these, bytes that differ from what was sent.
     pub bytes_corrupted: u64,
+    /// Sum over flows of the extra share of their payload bytes: [`Self::extra_bytes`] over
+    /// [`Self::payload_bytes`], taken for each flow by itself (FUSO section 5.2.2).
+    #[serde(default)]
+    pub flow_extra_sum: f64,
+    /// How many flows that sum is over; flows that shared a connection at a time count as one.
+    #[serde(default)]
+    pub flow_extra_count: u64,
+    /// Background flows started; nothing above counts them.
+    #[serde(default)]
+    pub background_flows: u64,
+    /// Background flows whose last byte arrived.
+    #[serde(default)]
+    pub background_completed: u64,
+    /// Background flows whose connection ended with an error.
+    #[serde(default)]
+    pub background_aborted: u64,
+    /// Sum over completed background flows of size over completion time, bits per second.
+    #[serde(default)]
+    pub background_goodput_sum_bps: f64,
+    /// Cables that were drawn to be lossy.
+    #[serde(default)]
+    pub lossy: Vec<LossyCable>,
     /// Events the engine executed.
     pub events: u64,
     /// Packets that finished a link.
@@ -57,15 +90,83 @@ pub enum Metric {
     TimeoutFraction,
     /// Extra payload bytes over all payload bytes.
     ExtraLoad,
+    /// Mean over flows of the extra share of their payload bytes.
+    FlowExtraLoad,
     /// Mean goodput of flows, bits per second.
     Goodput,
+    /// Mean goodput of all flows, the background's included, bits per second.
+    GoodputAll,
+    /// Mean goodput of background flows, bits per second.
+    GoodputBackground,
+    /// A property of the cables drawn to be lossy.
+    Lossy(LossyMetric),
     /// Completed flows over all flows.
     Completed,
 }
 
+/// What is asked about the cables drawn to be lossy: a mean over them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LossyMetric {
+    /// Their mean loss rate.
+    Rate,
+    /// The share that loses 1 to 10 %.
+    Low,
+    /// The share that loses more than 60 %.
+    High,
+    /// The share that is between hosts and switches.
+    Edge,
+    /// The share that is between switches.
+    Network,
+    /// The share between ToR and aggregation switches.
+    EdgeAgg,
+    /// The share between aggregation switches and the layer above.
+    AggCore,
+}
+
+impl LossyMetric {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::Rate,
+        Self::Low,
+        Self::High,
+        Self::Edge,
+        Self::Network,
+        Self::EdgeAgg,
+        Self::AggCore,
+    ];
+
+    /// What one cable adds to the sum.
+    pub fn of(self, cable: &LossyCable) -> f64 {
+        let at = |group: &str| cable.group == group;
+        let hit = match self {
+            Self::Rate => return cable.rate,
+            Self::Low => (0.01..=0.1).contains(&cable.rate),
+            Self::High => cable.rate > 0.6,
+            Self::Edge => at("access"),
+            Self::Network => !at("access"),
+            Self::EdgeAgg => at("edge-agg"),
+            Self::AggCore => at("agg-core"),
+        };
+        f64::from(u8::from(hit))
+    }
+
+    /// What it is called in a sentence.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Rate => "mean rate of lossy links",
+            Self::Low => "lossy links at 1% to 10%",
+            Self::High => "lossy links above 60%",
+            Self::Edge => "lossy links at the edge",
+            Self::Network => "lossy links in the network",
+            Self::EdgeAgg => "lossy links between ToR and aggregation",
+            Self::AggCore => "lossy links above aggregation",
+        }
+    }
+}
+
 impl Metric {
     /// The names accepted by [`Self::parse`].
-    pub const NAMES: [&'static str; 10] = [
+    pub const NAMES: [&'static str; 20] = [
         "fct.mean",
         "fct.p50",
         "fct.p95",
@@ -74,7 +175,17 @@ impl Metric {
         "fct.max",
         "timeout_fraction",
         "extra_load",
+        "extra_load.flow",
         "goodput",
+        "goodput.all",
+        "goodput.background",
+        "lossy.rate",
+        "lossy.low",
+        "lossy.high",
+        "lossy.edge",
+        "lossy.network",
+        "lossy.edge-agg",
+        "lossy.agg-core",
         "completed",
     ];
 
@@ -89,7 +200,17 @@ impl Metric {
             "fct.max" => Self::FctMax,
             "timeout_fraction" => Self::TimeoutFraction,
             "extra_load" => Self::ExtraLoad,
+            "extra_load.flow" => Self::FlowExtraLoad,
             "goodput" => Self::Goodput,
+            "goodput.all" => Self::GoodputAll,
+            "goodput.background" => Self::GoodputBackground,
+            "lossy.rate" => Self::Lossy(LossyMetric::Rate),
+            "lossy.low" => Self::Lossy(LossyMetric::Low),
+            "lossy.high" => Self::Lossy(LossyMetric::High),
+            "lossy.edge" => Self::Lossy(LossyMetric::Edge),
+            "lossy.network" => Self::Lossy(LossyMetric::Network),
+            "lossy.edge-agg" => Self::Lossy(LossyMetric::EdgeAgg),
+            "lossy.agg-core" => Self::Lossy(LossyMetric::AggCore),
             "completed" => Self::Completed,
             _ => return None,
         })
@@ -103,7 +224,11 @@ impl Metric {
             Self::FctMax => "longest FCT".to_owned(),
             Self::TimeoutFraction => "flows with a timeout".to_owned(),
             Self::ExtraLoad => "extra load".to_owned(),
+            Self::FlowExtraLoad => "extra load of a flow".to_owned(),
             Self::Goodput => "goodput".to_owned(),
+            Self::GoodputAll => "goodput of all flows".to_owned(),
+            Self::GoodputBackground => "goodput of background flows".to_owned(),
+            Self::Lossy(l) => l.title().to_owned(),
             Self::Completed => "completed flows".to_owned(),
         }
     }
@@ -112,11 +237,31 @@ impl Metric {
     pub fn show(self, value: f64) -> String {
         match self {
             Self::FctMean | Self::FctPercentile(_) | Self::FctMax => show_us(value),
-            Self::TimeoutFraction | Self::ExtraLoad | Self::Completed => {
-                crate::experiment::units::percent((value * 1e6).round() / 1e6)
+            Self::Goodput | Self::GoodputAll | Self::GoodputBackground => {
+                format!("{:.4} Mbps", value / 1e6)
             }
-            Self::Goodput => format!("{:.4} Mbps", value / 1e6),
+            _ => crate::experiment::units::percent((value * 1e6).round() / 1e6),
         }
+    }
+
+    /// Whether it is a share, 0 to 1.
+    pub const fn is_share(self) -> bool {
+        matches!(
+            self,
+            Self::TimeoutFraction
+                | Self::ExtraLoad
+                | Self::FlowExtraLoad
+                | Self::Completed
+                | Self::Lossy(_)
+        )
+    }
+
+    /// Whether it is a rate, bits per second.
+    pub const fn is_rate(self) -> bool {
+        matches!(
+            self,
+            Self::Goodput | Self::GoodputAll | Self::GoodputBackground
+        )
     }
 }
 

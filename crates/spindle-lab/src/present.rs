@@ -183,6 +183,7 @@ pub fn figure(
     let plots = metrics
         .into_iter()
         .map(|m| plot(experiment, &pools, m, &identity))
+        .filter(|plot| !plot.series.is_empty())
         .collect();
     Figure {
         id: experiment.id.clone(),
@@ -238,12 +239,9 @@ fn plot(
             line.points.push(SeriesPoint { x, y });
         }
     }
-    let share = matches!(
-        metric,
-        Metric::TimeoutFraction | Metric::ExtraLoad | Metric::Completed
-    );
+    let share = metric.is_share();
     let quantity = match metric {
-        Metric::Goodput => Quantity::BitsPerSecond,
+        _ if metric.is_rate() => Quantity::BitsPerSecond,
         _ if share => Quantity::Fraction,
         _ => Quantity::Micros,
     };

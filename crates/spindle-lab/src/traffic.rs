@@ -1,17 +1,21 @@
 //! Traffic plans: who asks whom for how much and when. A plan never depends on the transport.
 
+use std::collections::HashMap;
+
 use spindle_units::Duration;
 
 use crate::experiment::scenario::{
     Arrivals, Ask, Connections, FirstPath, Incast, Pairing, Requests, Scenario, Traffic,
 };
-use crate::rng::{Purpose, Streams};
+use crate::rng::{Purpose, Stream, Streams};
 
 /// What is to happen in one run.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
     /// Connections to be opened beforehand, as (client, server) host numbers.
     pub connections: Vec<(u32, u32)>,
+    /// How many of them, the first ones, are not for background traffic.
+    pub foreground: u32,
     /// Response bytes sent once on each of them before measuring.
     pub warm_up: u64,
     /// Idle time between warm-up and measurement.
@@ -56,6 +60,8 @@ pub struct PlannedFlow {
     pub connection: Option<u32>,
     /// Flows of the same group are measured as one: from the first issue to the last completion.
     pub group: u32,
+    /// Whether it is background traffic, measured apart.
+    pub background: bool,
 }
 
 /// When a flow is issued.
@@ -96,6 +102,7 @@ pub fn plan(
 ) -> Result<Plan, PlanError> {
     let share = |n: u64| n / parts + u64::from(part < n % parts);
     match &scenario.traffic {
+        Traffic::None => Ok(Plan::default()),
         Traffic::Requests(r) => requests(r, hosts, streams, share(r.flows)),
         Traffic::Incast(i) => incast(i, hosts, share(i.rounds)),
     }
@@ -133,8 +140,12 @@ fn requests(
     let mut sizes = streams.stream(Purpose::Sizes, 0);
     let mut pairs = streams.stream(Purpose::Pairs, 0);
     let mut gaps = streams.stream(Purpose::Arrivals, 0);
-    let pools = Pools::new(r, clients.len(), servers.len());
-    let mut used = vec![0u32; clients.len() * servers.len()];
+    let mut pools = Pools::new(r);
+    let mut places = Vec::with_capacity(count as usize);
+    let own: Vec<Option<usize>> = clients
+        .iter()
+        .map(|c| servers.iter().position(|s| s == c))
+        .collect();
     let mut at = Duration::ZERO;
     let mut flows = Vec::with_capacity(count as usize);
     for n in 0..count {
@@ -152,30 +163,32 @@ fn requests(
         };
         let server = match r.pairing {
             Pairing::OneToOne => client,
-            Pairing::Random => pairs.below(servers.len() as u64) as usize,
+            Pairing::Random => other(own[client], servers.len(), &mut pairs),
         };
-        let turn = &mut used[client * servers.len() + server];
+        let bytes = r.sizes.sample(&mut sizes);
+        let background = r.background.as_ref().is_some_and(|b| bytes >= b.from);
         flows.push(PlannedFlow {
             start,
             client: clients[client],
             server: servers[server],
-            bytes: r.sizes.sample(&mut sizes),
-            connection: pools.connection(client, server, *turn),
+            bytes,
+            connection: None,
             group: n as u32,
+            background,
         });
-        *turn += 1;
+        places.push(pools.next(background, client, server));
     }
     let (warm_up, idle) = match r.connections {
         Connections::Persistent { warm_up, idle, .. } => (warm_up, idle),
         Connections::New(_) => (0, Duration::ZERO),
     };
-    let connections = pools
-        .pairs
-        .iter()
-        .map(|(c, s)| (clients[*c], servers[*s]))
-        .collect();
+    let used = number(&places, &mut flows);
     Ok(Plan {
-        connections,
+        connections: used
+            .iter()
+            .map(|(_, c, s, _)| (clients[*c], servers[*s]))
+            .collect(),
+        foreground: used.iter().filter(|place| !place.0).count() as u32,
         warm_up,
         idle,
         request: r.request,
@@ -188,47 +201,62 @@ fn requests(
     })
 }
 
-/// Which persistent connections there are.
+/// A server at random that is not the client itself, which stands at `own` if it is a server too.
+fn other(own: Option<usize>, servers: usize, rng: &mut Stream) -> usize {
+    match own {
+        None => rng.below(servers as u64) as usize,
+        Some(own) => {
+            let drawn = rng.below(servers as u64 - 1) as usize;
+            drawn + usize::from(drawn >= own)
+        }
+    }
+}
+
+/// Where a persistent connection stands in their order: whether it is for background traffic,
+/// client and server by their place in the lists, number within the pair.
+type Place = (bool, usize, usize, u32);
+
+/// Persistent connections, used in turn by the requests of a pair and class.
 struct Pools {
-    pairs: Vec<(usize, usize)>,
     per_pair: u32,
-    servers: usize,
-    pairing: Pairing,
+    turns: HashMap<(bool, usize, usize), u32>,
 }
 
 impl Pools {
-    fn new(r: &Requests, clients: usize, servers: usize) -> Self {
+    fn new(r: &Requests) -> Self {
         let per_pair = match r.connections {
             Connections::Persistent { per_pair, .. } => per_pair,
             Connections::New(_) => 0,
         };
-        let mut pairs = Vec::new();
-        for client in 0..clients {
-            for server in 0..servers {
-                if r.pairing == Pairing::Random || client == server {
-                    pairs.extend((0..per_pair).map(|_| (client, server)));
-                }
-            }
-        }
         Self {
-            pairs,
             per_pair,
-            servers,
-            pairing: r.pairing,
+            turns: HashMap::new(),
         }
     }
 
-    /// The connection for the `turn`-th request of the pair: round robin.
-    fn connection(&self, client: usize, server: usize, turn: u32) -> Option<u32> {
+    /// The connection of the pair's next request of that class; none if each has a new one.
+    fn next(&mut self, background: bool, client: usize, server: usize) -> Option<Place> {
         if self.per_pair == 0 {
             return None;
         }
-        let pair = match self.pairing {
-            Pairing::OneToOne => client,
-            Pairing::Random => client * self.servers + server,
-        };
-        Some(pair as u32 * self.per_pair + turn % self.per_pair)
+        let turn = self.turns.entry((background, client, server)).or_default();
+        let number = *turn % self.per_pair;
+        *turn += 1;
+        Some((background, client, server, number))
     }
+}
+
+/// Numbers the connections that are used at all, in the order of their places; one that nothing
+/// ever uses would change nothing but the time it takes to open it.
+fn number(places: &[Option<Place>], flows: &mut [PlannedFlow]) -> Vec<Place> {
+    let mut used: Vec<Place> = places.iter().flatten().copied().collect();
+    used.sort_unstable();
+    used.dedup();
+    for (flow, place) in flows.iter_mut().zip(places) {
+        let at = place.and_then(|p| used.binary_search(&p).ok());
+        flow.connection = at.map(|n| n as u32);
+    }
+    used
 }
 
 fn incast(i: &Incast, hosts: &[String], rounds: u64) -> Result<Plan, PlanError> {
@@ -244,6 +272,7 @@ fn incast(i: &Incast, hosts: &[String], rounds: u64) -> Result<Plan, PlanError> 
                 .iter()
                 .enumerate()
                 .map(|(n, (client, server))| PlannedFlow {
+                    background: false,
                     start: Start::After(i.idle),
                     client: *client,
                     server: *server,
@@ -254,6 +283,7 @@ fn incast(i: &Incast, hosts: &[String], rounds: u64) -> Result<Plan, PlanError> 
         );
     }
     Ok(Plan {
+        foreground: connections.len() as u32,
         connections,
         warm_up: i.warm_up,
         idle: i.idle,
@@ -292,6 +322,7 @@ mod tests {
                 idle: Duration::from_millis(10),
             },
             first_path: FirstPath::Random,
+            background: None,
             flows: 20_000,
         }
     }

@@ -56,6 +56,7 @@ impl DualHomed {
             host_buffer: self.host_buffer,
             switch_buffer: self.router_buffer,
             mark_above: self.mark_above,
+            host_mark_above: None,
             priorities: false,
         };
         let mut builder = Builder::new("dual-homed");

@@ -56,6 +56,7 @@ impl Dumbbell {
             host_buffer: self.host_buffer,
             switch_buffer: self.switch_buffer,
             mark_above: self.mark_above,
+            host_mark_above: None,
             priorities: self.priorities,
         };
         let middle = Ports {

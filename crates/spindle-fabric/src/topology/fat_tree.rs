@@ -26,6 +26,8 @@ pub struct FatTree {
     pub mark_above: Option<Bytes>,
     /// Buffer of a host's port.
     pub host_buffer: Buffer,
+    /// ECN threshold of a host's port; none.
+    pub host_mark_above: Option<Bytes>,
     /// Two strict priorities at switch ports.
     pub priorities: bool,
 }
@@ -50,6 +52,7 @@ impl FatTree {
             switch_buffer: Buffer::Packets(100),
             mark_above: None,
             host_buffer: Buffer::Packets(1000),
+            host_mark_above: None,
             priorities: false,
         }
     }
@@ -142,6 +145,7 @@ impl FatTree {
             host_buffer: self.host_buffer,
             switch_buffer: self.switch_buffer,
             mark_above: self.mark_above,
+            host_mark_above: self.host_mark_above,
             priorities: self.priorities,
         }
     }

@@ -24,6 +24,8 @@ pub struct FusoTestbed {
     pub mark_above: Option<Bytes>,
     /// Buffer of a host's port; 1000 packets.
     pub host_buffer: Buffer,
+    /// ECN threshold of a host's port; none.
+    pub host_mark_above: Option<Bytes>,
     /// Two strict priorities at switch ports; no.
     pub priorities: bool,
 }
@@ -38,6 +40,7 @@ impl Default for FusoTestbed {
             switch_buffer: Buffer::Bytes(Bytes(128_000)),
             mark_above: Some(Bytes(32_000)),
             host_buffer: Buffer::Packets(1000),
+            host_mark_above: None,
             priorities: false,
         }
     }
@@ -58,6 +61,7 @@ impl FusoTestbed {
             host_buffer: self.host_buffer,
             switch_buffer: self.switch_buffer,
             mark_above: self.mark_above,
+            host_mark_above: self.host_mark_above,
             priorities: self.priorities,
         };
         let mut builder = Builder::new("fuso-testbed");

@@ -65,6 +65,7 @@ impl Mesh {
             host_buffer: self.host_buffer,
             switch_buffer: self.switch_buffer,
             mark_above: self.mark_above,
+            host_mark_above: None,
             priorities: self.priorities,
         };
         let mut builder = Builder::new("mesh");

@@ -50,13 +50,17 @@ struct Ports {
     host_buffer: Buffer,
     switch_buffer: Buffer,
     mark_above: Option<Bytes>,
+    host_mark_above: Option<Bytes>,
     priorities: bool,
 }
 
 impl Ports {
     /// A link out of a host.
     fn host(&self, rate: BitRate) -> LinkSpec {
-        LinkSpec::new(rate, self.delay, self.host_buffer)
+        LinkSpec {
+            mark_above: self.host_mark_above,
+            ..LinkSpec::new(rate, self.delay, self.host_buffer)
+        }
     }
 
     /// A link out of a switch.

@@ -150,6 +150,13 @@ impl Judge<'_> {
         match test {
             Test::Below { of, value } => self.against_value(of, *value, true),
             Test::Above { of, value } => self.against_value(of, *value, false),
+            Test::About { of, value, slack } => self.about(of, *value, *slack),
+            Test::Decrease {
+                of,
+                against,
+                between,
+                slack,
+            } => self.decrease(of, against, *between, *slack),
             Test::Reduction {
                 of,
                 against,
@@ -225,6 +232,53 @@ impl Judge<'_> {
                     _ => Verdict::Tied,
                 };
                 let text = format!("{}: {name} {}", point.label(), self.with_interval(value, i));
+                list.push(Finding { verdict, text });
+            }
+        }
+        Ok(list)
+    }
+
+    fn about(&self, of: &[String], value: f64, slack: f64) -> Findings {
+        let (low, high) = (value - slack, value + slack);
+        let mut list = Vec::new();
+        for point in self.points {
+            for name in of {
+                let (found, i) = self.interval(self.pool(point, name)?)?;
+                let verdict = match () {
+                    () if i.low >= low && i.high <= high => Verdict::Holds,
+                    () if i.low > high || i.high < low => Verdict::Fails,
+                    () => Verdict::Tied,
+                };
+                let text = format!(
+                    "{}: {name} {}, claimed about {}",
+                    point.label(),
+                    self.with_interval(found, i),
+                    self.metric.show(value)
+                );
+                list.push(Finding { verdict, text });
+            }
+        }
+        Ok(list)
+    }
+
+    fn decrease(&self, of: &str, against: &[String], between: (f64, f64), slack: f64) -> Findings {
+        let (low, high) = (between.0 - slack, between.1 + slack);
+        let show = |v: f64| units::percent((v * 1e3).round() / 1e3);
+        let mut list = Vec::new();
+        for point in self.points {
+            for other in against {
+                let (a, b, i) = self.paired(point, of, other, |a, b| (b - a) / b)?;
+                let verdict = match i.high < low || i.low > high {
+                    true => Verdict::Fails,
+                    false => Verdict::Holds,
+                };
+                let text = format!(
+                    "{}: {of} is lower than {other} by {} [{} to {}]",
+                    point.label(),
+                    show((b - a) / b),
+                    show(i.low),
+                    show(i.high)
+                );
                 list.push(Finding { verdict, text });
             }
         }
@@ -464,8 +518,10 @@ impl Judge<'_> {
             }
         };
         match test {
-            Test::Below { of, .. } | Test::Above { of, .. } => add(of),
-            Test::Reduction { of, against, .. } | Test::Lowest { of, against } => {
+            Test::Below { of, .. } | Test::Above { of, .. } | Test::About { of, .. } => add(of),
+            Test::Reduction { of, against, .. }
+            | Test::Decrease { of, against, .. }
+            | Test::Lowest { of, against } => {
                 add(std::slice::from_ref(of));
                 add(against);
             }

@@ -107,6 +107,28 @@ pub enum Test {
         /// The value, in the metric's unit.
         value: f64,
     },
+    /// The metric of each transport is about the value at each point: its interval lies within the
+    /// slack around it (fails: wholly outside).
+    About {
+        /// Transports.
+        of: Vec<String>,
+        /// The value, in the metric's unit.
+        value: f64,
+        /// How far from it still counts as "about" that, in the metric's unit.
+        slack: f64,
+    },
+    /// At each point, and against each of the others, `of` is lower by a share within the range:
+    /// the interval of `(other - of) / other` meets it.
+    Decrease {
+        /// The transport.
+        of: String,
+        /// The others.
+        against: Vec<String>,
+        /// Lower and upper end of the range.
+        between: (f64, f64),
+        /// How far outside still counts as "about" that.
+        slack: f64,
+    },
     /// `of` lowers the metric by up to `up_to` against any of the others: the largest reduction
     /// `(other - of) / other` over all points and others, read with a slack for "about".
     Reduction {

@@ -14,6 +14,8 @@ const SLACK: f64 = 0.05;
 enum TestKind {
     Below,
     Above,
+    About,
+    Decrease,
     Reduction,
     Increase,
     Order,
@@ -24,9 +26,11 @@ enum TestKind {
     NotCheckable,
 }
 
-const TESTS: [(&str, TestKind); 10] = [
+const TESTS: [(&str, TestKind); 12] = [
     ("below", TestKind::Below),
     ("above", TestKind::Above),
+    ("about", TestKind::About),
+    ("decrease", TestKind::Decrease),
     ("reduction", TestKind::Reduction),
     ("increase", TestKind::Increase),
     ("order", TestKind::Order),
@@ -108,6 +112,17 @@ fn test(s: &Section<'_>, kind: TestKind, axes: &[String]) -> Result<Test> {
         TestKind::Above => Test::Above {
             of: some(s, "of")?,
             value: quantity(s, "value")?,
+        },
+        TestKind::About => Test::About {
+            of: some(s, "of")?,
+            value: quantity(s, "value")?,
+            slack: quantity(s, "slack")?,
+        },
+        TestKind::Decrease => Test::Decrease {
+            of: s.need("of")?,
+            against: some(s, "against")?,
+            between: between(s)?,
+            slack: optional(s, "slack")?.unwrap_or(SLACK),
         },
         TestKind::Reduction => Test::Reduction {
             of: s.need("of")?,

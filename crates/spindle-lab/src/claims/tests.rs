@@ -238,3 +238,39 @@ fn growth_is_the_slope_in_a_log_log_plane() {
         Verdict::Fails
     );
 }
+
+#[test]
+fn about_wants_the_interval_within_the_slack() {
+    let claim = |value: &str| {
+        let text = format!(
+            "test = \"about\"\nmetric = \"fct.mean\"\nof = \"fuso\"\nvalue = \"{value}\"\nslack = \
+             \"0.5ms\""
+        );
+        check(&text, &[("tcp", 2000.0, 0.1), ("fuso", 1000.0, 0.0)])
+    };
+    // The mean is about 1.15 ms.
+    assert_eq!(claim("1.2ms").verdict, Verdict::Holds);
+    assert_eq!(claim("1.65ms").verdict, Verdict::Tied);
+    let outcome = claim("2.5ms");
+    assert_eq!(outcome.verdict, Verdict::Fails);
+    assert!(
+        outcome.why.contains("claimed about 2.500 ms"),
+        "{}",
+        outcome.why
+    );
+}
+
+#[test]
+fn decrease_wants_every_comparison_within_the_range() {
+    let claim = |between: &str, tcp: f64| {
+        let text = format!(
+            "test = \"decrease\"\nmetric = \"fct.mean\"\nof = \"fuso\"\nagainst = \
+             [\"tcp\"]\nbetween = {between}\nslack = 0.01"
+        );
+        check(&text, &[("tcp", tcp, 0.1), ("fuso", 1000.0, 0.0)]).verdict
+    };
+    assert_eq!(claim("[\"40%\", \"60%\"]", 2000.0), Verdict::Holds);
+    assert_eq!(claim("[\"40%\", \"60%\"]", 5000.0), Verdict::Fails);
+    assert_eq!(claim("[\"40%\", \"60%\"]", 1100.0), Verdict::Fails);
+    assert_eq!(claim("[\"-30%\", \"0%\"]", 800.0), Verdict::Holds);
+}

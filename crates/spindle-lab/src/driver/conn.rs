@@ -55,6 +55,24 @@ impl Content {
     }
 }
 
+/// What a connection is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// Requests by the transport under test.
+    First,
+    /// Their repetition: the second connection of a replicating transport.
+    Replica,
+    /// Background traffic.
+    Background,
+}
+
+/// Payload bytes sent, and those of them that are extra.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Spent {
+    pub(crate) payload: u64,
+    pub(crate) extra: u64,
+}
+
 /// A connection between a client and a server host.
 #[derive(Debug)]
 pub(crate) struct Conn {
@@ -62,8 +80,7 @@ pub(crate) struct Conn {
     pub(crate) server_host: u32,
     pub(crate) client: Handle,
     pub(crate) server: Option<Handle>,
-    /// Whether this is the second connection of a replicating transport.
-    pub(crate) replica: bool,
+    pub(crate) class: Class,
     pub(crate) connected: bool,
     /// Further subflows that came up.
     pub(crate) joined: usize,
@@ -85,6 +102,10 @@ pub(crate) struct Conn {
     response_sent: u64,
     /// Totals when the measurement began.
     pub(crate) base: SendCounters,
+    /// Totals when the last measured flow began that found the connection idle, if one has.
+    flow_base: Option<SendCounters>,
+    /// Extra shares of flows so far: their sum and number.
+    flow_extra: (f64, u64),
     /// The last totals of an end that is gone.
     last: [SendCounters; 2],
     /// Flows being measured on it now, timeouts when the first of them came, and timeouts of
@@ -95,13 +116,13 @@ pub(crate) struct Conn {
 }
 
 impl Conn {
-    pub(crate) fn new(client_host: u32, server_host: u32, client: Handle, replica: bool) -> Self {
+    pub(crate) fn new(client_host: u32, server_host: u32, client: Handle, class: Class) -> Self {
         Self {
             client_host,
             server_host,
             client,
             server: None,
-            replica,
+            class,
             connected: false,
             joined: 0,
             dead: false,
@@ -117,6 +138,8 @@ impl Conn {
             response_left: 0,
             response_sent: 0,
             base: SendCounters::default(),
+            flow_base: None,
+            flow_extra: (0.0, 0),
             last: [SendCounters::default(); 2],
             busy: 0,
             busy_base: 0,
@@ -225,11 +248,40 @@ impl Conn {
     }
 
     /// A measured flow begins to wait on this connection.
-    pub(crate) fn begin(&mut self, timeouts: u64) {
+    pub(crate) fn begin(&mut self, totals: &SendCounters) {
         if self.busy == 0 {
-            self.busy_base = timeouts;
+            self.busy_base = totals.timeouts;
+            self.flow_extra = self.flow_extra(totals);
+            self.flow_base = Some(*totals);
         }
         self.busy += 1;
+    }
+
+    /// The sum of the extra shares of the flows so far and their number. What follows a flow until
+    /// the next one begins belongs to it.
+    pub(crate) fn flow_extra(&self, totals: &SendCounters) -> (f64, u64) {
+        let (sum, count) = self.flow_extra;
+        let spent = self.flow_base.map(|base| self.spent(totals, &base));
+        match spent.filter(|s| s.payload > 0) {
+            Some(s) => (sum + s.extra as f64 / s.payload as f64, count + 1),
+            None => (sum, count),
+        }
+    }
+
+    /// What was sent between two totals.
+    pub(crate) fn spent(&self, now: &SendCounters, base: &SendCounters) -> Spent {
+        let since = |f: fn(&SendCounters) -> u64| f(now).saturating_sub(f(base));
+        let payload = since(|c| c.bytes);
+        let recovery = since(|c| c.bytes_recovery) + since(|c| c.bytes_reinjected);
+        let repeats = since(|c| c.bytes_retransmitted);
+        let first = match self.class {
+            Class::Replica => payload.saturating_sub(recovery + repeats),
+            Class::First | Class::Background => 0,
+        };
+        Spent {
+            payload,
+            extra: recovery + first,
+        }
     }
 
     /// A measured flow no longer waits on this connection.

@@ -7,8 +7,8 @@ pub(crate) mod packet;
 pub(crate) mod world;
 
 pub(crate) use app::Recording;
-use network::apply_losses;
-pub(crate) use network::{build, build_standard, links};
+use network::{Drawn, apply_losses, check_for_real_time, draw_lossy_links};
+pub(crate) use network::{build, build_standard, candidates, links};
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ use spindle_units::Instant;
 use spindle_wire::{Endpoint, Segment, SeqNumber};
 
 use crate::experiment::TransportName;
-use crate::experiment::scenario::{HostSettings, Scenario, Window};
+use crate::experiment::scenario::{HostSettings, Scenario, Traffic, Window};
 use crate::metrics::RunResult;
 use crate::pcap::{PcapError, PcapWriter};
 use crate::registry::{Registry, Transport};
@@ -113,6 +113,8 @@ impl<'a> RunRequest<'a> {
 pub struct FlowOutcome {
     /// Response bytes.
     pub bytes: u64,
+    /// Whether it is background traffic.
+    pub background: bool,
     /// Data segments dropped on their way to its client while it was under way, if they were to be
     /// counted; those of the client's other flows at that time among them.
     pub losses: u64,
@@ -173,7 +175,8 @@ pub fn run(request: &RunRequest<'_>) -> Result<RunOutput, RunError> {
         .find(name)
         .ok_or_else(|| RunError::Transport(request.registry.no_such_transport(name)))?;
     let streams = Streams::new(request.seed, request.part);
-    let network = network(request.scenario, request.registry)?;
+    let network = lab_network(request.scenario, request.registry)?;
+    let drawn = draw_lossy_links(&network, &request.scenario.loss, &streams)?;
     let hosts: Vec<String> = (0..network.hosts())
         .map(|h| {
             network
@@ -196,6 +199,7 @@ pub fn run(request: &RunRequest<'_>) -> Result<RunOutput, RunError> {
     let hears_of_drops = recovery.is_some_and(|r| r.hears_of_drops());
     let usage = Usage {
         application: transport.application,
+        background: background(request)?.map(Arc::new),
         config: Arc::new(over_interfaces(
             &config,
             client,
@@ -237,6 +241,7 @@ pub fn run(request: &RunRequest<'_>) -> Result<RunOutput, RunError> {
     let mut run = Run {
         world,
         app,
+        drawn,
         capture,
         failed: None,
         seen: Vec::new(),
@@ -249,9 +254,27 @@ pub fn run(request: &RunRequest<'_>) -> Result<RunOutput, RunError> {
     run.finish()
 }
 
+/// The configuration of background connections; none if there is no background, or if it uses the
+/// transport under test.
+fn background(request: &RunRequest<'_>) -> Result<Option<Config>, RunError> {
+    let Traffic::Requests(requests) = &request.scenario.traffic else {
+        return Ok(None);
+    };
+    let name = requests.background.as_ref();
+    let Some(name) = name.and_then(|b| b.transport.as_ref()) else {
+        return Ok(None);
+    };
+    let found = request.registry.find(name);
+    let found =
+        found.ok_or_else(|| RunError::Transport(request.registry.no_such_transport(name)))?;
+    Ok(Some(configure(found, &request.scenario.host)))
+}
+
 struct Run {
     world: World<Balanced>,
     app: App,
+    /// Losses that begin with the measurement.
+    drawn: Drawn,
     capture: Option<PcapWriter<std::io::BufWriter<std::fs::File>>>,
     failed: Option<PcapError>,
     recording: bool,
@@ -268,7 +291,15 @@ impl Run {
             };
             match happening {
                 Happening::Host(host) => self.app.dirty.push(host),
-                Happening::Alarm => self.app.due(now, &mut self.world.stacks),
+                Happening::Alarm => {
+                    self.app.due(now, &mut self.world.stacks);
+                    if self.app.is_measuring() {
+                        // Before the first request leaves.
+                        for (link, loss) in self.drawn.links.drain(..) {
+                            self.world.simulation.set_loss(link, &loss);
+                        }
+                    }
+                }
                 Happening::Dropped(link, packet) => self.dropped(now, link, &packet),
             }
             self.settle(now);
@@ -335,6 +366,7 @@ impl Run {
         result.events = simulation.events();
         result.packet_hops = simulation.packet_hops();
         result.sim_ns = simulation.now().as_nanos();
+        result.lossy = self.drawn.cables;
         let lost: Vec<(Instant, Option<u32>)> = self
             .seen
             .iter()
@@ -367,6 +399,7 @@ fn outcome(f: &FlowState, planned: &PlannedFlow, lost: &[(Instant, Option<u32>)]
     });
     FlowOutcome {
         bytes: planned.bytes,
+        background: planned.background,
         losses: losses as u64,
         fct_ns: span.map(|(from, to)| to.since(from).as_nanos()),
         timeouts: f.timeouts,
@@ -452,11 +485,16 @@ pub fn over_interfaces(config: &Config, host: u32, interfaces: u32, first: u32) 
     config
 }
 
-/// The network of a scenario with its losses on it.
+/// The network of a scenario with its losses on it, for real time.
 ///
 /// # Errors
-/// An impossible measure, or a loss on a link that is not there.
+/// An impossible measure, a loss on a link that is not there, or what only the lab can do.
 pub fn network(scenario: &Scenario, registry: &Registry) -> Result<Network, NetworkError> {
+    check_for_real_time(scenario)?;
+    lab_network(scenario, registry)
+}
+
+fn lab_network(scenario: &Scenario, registry: &Registry) -> Result<Network, NetworkError> {
     let mut network = build(&scenario.topology, registry)?;
     apply_losses(&mut network, &scenario.loss)?;
     Ok(network)

@@ -1,11 +1,17 @@
 //! From a scenario's topology and losses to a network.
 
 use spindle_fabric::topology::{DualHomed, Dumbbell, FatTree, FusoTestbed};
-use spindle_fabric::{Buffer as PortBuffer, LinkId, Loss as LinkLoss, Network, NetworkError};
+use spindle_fabric::{
+    Buffer as PortBuffer, CableId, LinkId, Loss as LinkLoss, Network, NetworkError,
+};
 use spindle_units::{Bytes, Instant, Probability};
 
-use crate::experiment::scenario::{Buffer, Direction, LinkSettings, Loss, LossModel, Topology};
+use crate::experiment::scenario::{
+    Buffer, Direction, LinkSettings, Loss, LossModel, Scenario, Topology, Traffic,
+};
+use crate::metrics::LossyCable;
 use crate::registry::{Registry, TopologyRequest};
+use crate::rng::{Purpose, Streams};
 
 /// Buffer of a host's own port, in packets: a host does not drop what it sends itself (the
 /// reference flows' value).
@@ -49,6 +55,7 @@ pub(crate) fn build_standard(topology: &Topology) -> Option<Result<Network, Netw
             switch_buffer: port(links),
             mark_above: links.ecn_threshold.map(Bytes),
             host_buffer: HOST_BUFFER,
+            host_mark_above: links.host_ecn_threshold.map(Bytes),
             ..FusoTestbed::default()
         }
         .build(),
@@ -69,13 +76,21 @@ pub(crate) fn build_standard(topology: &Topology) -> Option<Result<Network, Netw
         }
         .build(),
         // The longest way in a fat tree has six links, there and back twelve.
-        Topology::FatTree { k, links } => FatTree {
+        Topology::FatTree {
+            k,
+            hosts_per_edge,
+            fabric_rate,
+            links,
+            ..
+        } => FatTree {
+            hosts_per_edge: *hosts_per_edge,
             host_rate: links.rate,
-            fabric_rate: links.rate,
+            fabric_rate: *fabric_rate,
             delay: links.rtt / 12,
             switch_buffer: port(links),
             mark_above: links.ecn_threshold.map(Bytes),
             host_buffer: HOST_BUFFER,
+            host_mark_above: links.host_ecn_threshold.map(Bytes),
             ..FatTree::reference(*k)
         }
         .build(),
@@ -127,12 +142,103 @@ pub(crate) fn links(
     Ok(links)
 }
 
-/// Puts the scenario's losses on the network's links.
+/// The cables that names of `[loss] on` mean, each once, ascending.
+///
+/// # Errors
+/// If one names nothing.
+pub(crate) fn candidates(network: &Network, on: &[String]) -> Result<Vec<CableId>, NetworkError> {
+    let mut cables = Vec::new();
+    for name in on {
+        let links = links(network, name, Direction::Both)?;
+        cables.extend(links.iter().map(|l| l.cable()));
+    }
+    cables.sort_unstable();
+    cables.dedup();
+    Ok(cables)
+}
+
+/// Links that lose packets from the start of the measurement on, and the cables that were drawn.
+#[derive(Debug, Default)]
+pub(crate) struct Drawn {
+    pub(crate) links: Vec<(LinkId, LinkLoss)>,
+    pub(crate) cables: Vec<LossyCable>,
+}
+
+/// Draws the run's lossy links.
+///
+/// # Errors
+/// If a loss names no link.
+pub(crate) fn draw_lossy_links(
+    network: &Network,
+    losses: &[Loss],
+    streams: &Streams,
+) -> Result<Drawn, NetworkError> {
+    let mut drawn = Drawn::default();
+    for (index, loss) in losses.iter().enumerate() {
+        let LossModel::LossyLinks(lossy) = &loss.model else {
+            continue;
+        };
+        let cables = candidates(network, &loss.on)?;
+        let groups: Vec<&str> = cables
+            .iter()
+            .map(|c| network.cable(*c).group.as_str())
+            .collect();
+        let mut rng = streams.stream(Purpose::LossyLinks, index as u64);
+        for link in lossy.draw(&groups, &mut rng) {
+            let cable = network.cable(cables[link.cable]);
+            let process = process(&LossModel::Bernoulli(link.rate))?;
+            let process = match loss.data_only {
+                true => process.data_only(),
+                false => process,
+            };
+            for id in links(network, &cable.name, loss.direction)? {
+                drawn.links.push((id, process.clone()));
+            }
+            drawn.cables.push(LossyCable {
+                cable: cable.name.clone(),
+                group: cable.group.clone(),
+                rate: link.rate,
+            });
+        }
+    }
+    Ok(drawn)
+}
+
+/// Refuses what only the lab can do.
+///
+/// # Errors
+/// Lossy links drawn for each run, and background traffic.
+pub(crate) fn check_for_real_time(scenario: &Scenario) -> Result<(), NetworkError> {
+    let wrong = |parameter, found: &str, remedy| NetworkError::Parameter {
+        what: "the testbed".to_owned(),
+        parameter,
+        found: found.to_owned(),
+        remedy,
+    };
+    let drawn = |l: &Loss| matches!(l.model, LossModel::LossyLinks(_));
+    if scenario.loss.iter().any(drawn) {
+        let remedy = "only the lab draws links; give their loss as bernoulli or gilbert";
+        return Err(wrong("loss model", "lossy-links", remedy));
+    }
+    match &scenario.traffic {
+        Traffic::Requests(r) if r.background.is_some() => {
+            let remedy = "only the lab has it; limit the sizes by `below`";
+            Err(wrong("traffic", "with a background", remedy))
+        }
+        Traffic::None => Err(wrong("traffic", "none", "want requests or incast")),
+        Traffic::Requests(_) | Traffic::Incast(_) => Ok(()),
+    }
+}
+
+/// Puts the scenario's losses on the network's links, but for those that are drawn for each run.
 ///
 /// # Errors
 /// If a loss names no link or is impossible.
 pub(crate) fn apply_losses(network: &mut Network, losses: &[Loss]) -> Result<(), NetworkError> {
     for loss in losses {
+        if matches!(loss.model, LossModel::LossyLinks(_)) {
+            continue;
+        }
         for name in &loss.on {
             let links = links(network, name, loss.direction)?;
             if let LossModel::BlackHole { from, until } = loss.model {
@@ -161,5 +267,7 @@ fn process(model: &LossModel) -> Result<LinkLoss, NetworkError> {
         LossModel::Gilbert { rate, burst } => LinkLoss::gilbert_elliott(share(*rate), *burst),
         LossModel::Numbered(numbers) => LinkLoss::nth(numbers.iter().copied()),
         LossModel::BlackHole { .. } => Ok(LinkLoss::black_hole()),
+        // Drawn for each run.
+        LossModel::LossyLinks(_) => Ok(LinkLoss::none()),
     }
 }

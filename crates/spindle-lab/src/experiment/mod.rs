@@ -4,6 +4,10 @@ pub mod error;
 pub mod flows;
 mod node;
 mod read;
+mod read_loss;
+#[cfg(test)]
+mod read_tests;
+mod read_traffic;
 pub mod scenario;
 mod section;
 pub mod transport;
@@ -54,6 +58,16 @@ pub struct Context<'a> {
     pub balancers: &'a [String],
     /// Topologies by name, beside those built in.
     pub topologies: &'a [String],
+}
+
+impl Context<'_> {
+    /// Whether there is a transport of that name, by itself or with variants behind plus signs.
+    pub(crate) fn knows_transport(&self, name: &str) -> bool {
+        let listed = |name: &str| self.transports.iter().any(|t| t == name);
+        let mut parts = name.split('+');
+        let base = parts.next().is_some_and(listed);
+        listed(name) || base && parts.all(|v| spindle_mptcp::variant(v).is_some())
+    }
 }
 
 /// What the command line lays over a file.
@@ -351,8 +365,7 @@ fn points(
             for (set, tree) in &trees {
                 for value in &values {
                     let (mut set, mut tree) = (set.clone(), tree.clone());
-                    tree.set(path_of(axis), value.clone())?;
-                    set.push((axis.clone(), shown(value)));
+                    set.push((axis.clone(), set_value(&mut tree, axis, value)?));
                     next.push((set, tree));
                 }
             }
@@ -369,6 +382,29 @@ fn points(
         .into_iter()
         .map(|(set, tree)| point(set, &tree, context))
         .collect()
+}
+
+/// Puts one value of an axis into the scenario: at the axis' own key, or, if it is a table, at the
+/// keys of the table but for its `name`, which stands for it; what a flag has set stays. Gives what
+/// stands for the value.
+fn set_value(tree: &mut Node, axis: &str, value: &Node) -> Result<String, ExperimentError> {
+    let Value::Table(entries) = &value.value else {
+        tree.set(path_of(axis), value.clone())?;
+        return Ok(shown(value));
+    };
+    let Some(Value::Text(name)) = value.get("name").map(|n| &n.value) else {
+        let problem = "a table without a name, want name = \"...\" beside the keys that it sets";
+        let key = format!("sweep.{axis}");
+        return Err(ExperimentError::new(value.origin.clone(), key, problem));
+    };
+    for (key, node) in entries.iter().filter(|(key, _)| key != "name") {
+        let path = path_of(key);
+        let there = path.split('.').try_fold(&*tree, |at, part| at.get(part));
+        if !there.is_some_and(|n| matches!(n.origin, Origin::Flag(_))) {
+            tree.set(path, node.clone())?;
+        }
+    }
+    Ok(name.clone())
 }
 
 fn shown(node: &Node) -> String {
@@ -449,9 +485,7 @@ fn transports(
             ExperimentError::new(node.origin.clone(), root.path("transports"), problem)
         };
         let (server, client) = name.ends().map_err(|e| wrong(e.to_string()))?;
-        let known = |end: &End<'_>| {
-            end.is_kernel() || context.transports.iter().any(|t| t == end.preset)
-        };
+        let known = |end: &End<'_>| end.is_kernel() || context.knows_transport(end.preset);
         if let Some(end) = [server, client].into_iter().find(|end| !known(end)) {
             let names = context.transports.iter().map(String::as_str);
             let names = names.chain(KERNEL_TRANSPORTS);

@@ -3,7 +3,7 @@
 use spindle_mptcp::congestion::CongestionKind;
 use spindle_units::{BitRate, Duration};
 
-use crate::workload::SizeSampler;
+use crate::workload::{LossyLinks, SizeSampler};
 
 /// Everything about a run but the transport and the seed.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,11 +34,17 @@ pub enum Topology {
         /// Rate of the cable between.
         core_rate: BitRate,
     },
-    /// A k-ary fat tree of k^3/4 hosts h0..
+    /// A k-ary fat tree of hosts h0..
     FatTree {
+        /// How files call it: `fat-tree`, or `fuso-sim`, T2 of the catalogue.
+        name: &'static str,
         /// Ports of a switch, even.
         k: u32,
-        /// Every link.
+        /// Hosts under each edge switch.
+        hosts_per_edge: u32,
+        /// Rate of the links between switches.
+        fabric_rate: BitRate,
+        /// Every link, but for the rate of those between switches.
         links: LinkSettings,
     },
     /// Host "client" with cables P1.. to a router, host "server" with one cable.
@@ -72,6 +78,8 @@ pub struct LinkSettings {
     pub buffer: Buffer,
     /// Queue length from which packets are marked (ECN); none: never.
     pub ecn_threshold: Option<u64>,
+    /// The same for the hosts' own ports; none: never.
+    pub host_ecn_threshold: Option<u64>,
 }
 
 /// Room of a port's queue.
@@ -117,6 +125,9 @@ pub enum LossModel {
     },
     /// The packets with these numbers on the link, counted from 1.
     Numbered(Vec<u64>),
+    /// Some links of [`Loss::on`], drawn anew for each run, each with a rate of its own, from the
+    /// start of the measurement on: connections were opened before links broke.
+    LossyLinks(LossyLinks),
 }
 
 /// Direction on a link. A link between switches runs forward from the first to the second; a
@@ -134,6 +145,8 @@ pub enum Direction {
 /// What is sent.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Traffic {
+    /// Nothing: the run only draws what it would meet.
+    None,
     /// Clients ask servers and wait for the answer.
     Requests(Requests),
     /// All servers answer one client at once, round after round.
@@ -159,8 +172,20 @@ pub struct Requests {
     pub connections: Connections,
     /// Which of its interfaces a client's connection starts from.
     pub first_path: FirstPath,
-    /// Requests per transport and seed.
+    /// Which of the requests are background, if any are.
+    pub background: Option<Background>,
+    /// Requests per transport and seed, those of the background included.
     pub flows: u64,
+}
+
+/// Large requests over connections of their own, measured apart (FUSO section 5.2: the scheme under
+/// test serves latency-sensitive queries, plain TCP the rest).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Background {
+    /// Requests of this many bytes and more belong to it.
+    pub from: u64,
+    /// The transport that carries it by name; none: the one under test.
+    pub transport: Option<String>,
 }
 
 /// Which interface of a client with several the first subflow of a connection takes.
@@ -284,7 +309,7 @@ impl Topology {
         match self {
             Self::FusoTestbed(_) => "fuso-testbed",
             Self::Dumbbell { .. } => "dumbbell",
-            Self::FatTree { .. } => "fat-tree",
+            Self::FatTree { name, .. } => name,
             Self::DualHomed { .. } => "dual-homed",
             Self::Custom { name, .. } => name,
         }
@@ -326,6 +351,7 @@ impl Traffic {
     /// Flows (incast: rounds) per transport and seed.
     pub fn flows(&self) -> u64 {
         match self {
+            Self::None => 1,
             Self::Requests(r) => r.flows,
             Self::Incast(i) => i.rounds,
         }

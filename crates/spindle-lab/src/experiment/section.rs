@@ -310,6 +310,24 @@ impl FromNode for Share {
     }
 }
 
+/// A load: a rate, or a share of a capacity that is given beside it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Load {
+    /// Bits per second in all.
+    Rate(BitRate),
+    /// A share of the capacity.
+    Share(f64),
+}
+
+impl FromNode for Load {
+    const WANT: &'static str = units::LOAD;
+    fn from_node(node: &Node) -> Option<Self> {
+        BitRate::from_node(node)
+            .map(Self::Rate)
+            .or_else(|| Share::from_node(node).map(|s| Self::Share(s.0)))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

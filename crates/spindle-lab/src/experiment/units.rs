@@ -11,6 +11,9 @@ pub const SIZE: &str = "a size such as \"128KB\" (units B, KB, MB, GB = powers o
 /// See [`DURATION`].
 pub const SHARE: &str = "a share from 0 to 1 or 0% to 100%, such as \"2%\"";
 
+/// See [`DURATION`].
+pub const LOAD: &str = "a rate such as \"10Mbps\" or a share of the capacity such as \"50%\"";
+
 /// A time such as `280us`; none if the unit is missing, unknown, or the number negative.
 pub fn duration(text: &str) -> Option<Duration> {
     text.parse().ok()

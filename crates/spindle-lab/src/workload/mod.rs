@@ -1,8 +1,10 @@
 //! Flow sizes: the published distributions, fixed and uniform sizes, and tables from files.
 
 mod cdf;
+mod lossy;
 
 pub use cdf::{Cdf, CdfError};
+pub use lossy::{LossRates, LossyLink, LossyLinks};
 
 use std::sync::Arc;
 

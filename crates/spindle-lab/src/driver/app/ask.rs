@@ -22,7 +22,7 @@ impl App {
     /// joined only once data were acknowledged (RFC 8684, section 3.2), so a client that waits for
     /// them asks for one byte first.
     pub(super) fn ask_if_ready(&mut self, now: Instant, c: u32, stacks: &mut [Stack]) {
-        let planned = self.usage.config.planned_subflows();
+        let planned = self.planned_subflows(c);
         let request = self.plan.request;
         let conn = &mut self.conns[c as usize];
         if conn.to_ask.is_none() || !conn.connected {

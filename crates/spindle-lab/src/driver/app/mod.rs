@@ -12,7 +12,7 @@ use spindle_mptcp::{Config, Event, Handle, SendCounters, Stack, TraceEvent};
 use spindle_units::{Duration, Instant};
 use spindle_wire::Endpoint;
 
-use super::conn::{Conn, Content};
+use super::conn::{Class, Conn, Content};
 use crate::experiment::scenario::Ask;
 use crate::metrics::RunResult;
 use crate::registry::Application;
@@ -66,6 +66,7 @@ struct Group {
     bytes: u64,
     timeouts: u64,
     aborted: bool,
+    background: bool,
 }
 
 /// A recorded flow: what both ends did between its issue and completion.
@@ -88,6 +89,8 @@ pub(crate) struct Recording {
 pub(crate) struct Usage {
     pub(crate) application: Application,
     pub(crate) config: Arc<Config>,
+    /// That of background connections, if it is another.
+    pub(crate) background: Option<Arc<Config>>,
     /// Interfaces of each host.
     pub(crate) interfaces: Vec<u32>,
     pub(crate) content: Content,
@@ -138,7 +141,9 @@ impl App {
         for flow in &plan.flows {
             states[flow.group as usize].left += 1;
             states[flow.group as usize].bytes += flow.bytes;
+            states[flow.group as usize].background = flow.background;
         }
+        let background = states.iter().filter(|g| g.background).count() as u64;
         let flow = FlowState {
             issued: None,
             completed: None,
@@ -154,7 +159,8 @@ impl App {
             flows: vec![flow; plan.flows.len()],
             pending: plan.flows.len() as u32,
             result: RunResult {
-                flows: groups as u64,
+                flows: groups as u64 - background,
+                background_flows: background,
                 ..RunResult::default()
             },
             groups: states,
@@ -187,6 +193,11 @@ impl App {
     /// When [`Self::due`] is to be called next.
     pub(crate) fn next_wake(&self) -> Option<Instant> {
         self.wakes.peek().map(|Reverse((at, ..))| *at)
+    }
+
+    /// Whether the measurement has begun.
+    pub(crate) fn is_measuring(&self) -> bool {
+        self.measuring.is_some()
     }
 
     /// Does what is due.
@@ -347,16 +358,20 @@ impl App {
         group.first = Some(group.first.map_or(now, |f| f.min(now)));
         let twice = match self.usage.application {
             Application::Plain => false,
-            Application::Replicated { below } => planned.bytes < below,
+            Application::Replicated { below } => planned.bytes < below && !planned.background,
+        };
+        let class = match planned.background {
+            true => Class::Background,
+            false => Class::First,
         };
         let first = match planned.connection {
             Some(c) => Some(c),
-            None => self.open(now, planned.client, planned.server, false, stacks),
+            None => self.open(now, planned.client, planned.server, class, stacks),
         };
         let second = match (twice, planned.connection) {
             (false, _) => None,
             (true, Some(c)) => Some(c + self.plan.connections.len() as u32),
-            (true, None) => self.open(now, planned.client, planned.server, true, stacks),
+            (true, None) => self.open(now, planned.client, planned.server, Class::Replica, stacks),
         };
         let conns = [first, second].map(|c| c.filter(|c| !self.conns[*c as usize].dead));
         self.flows[flow as usize].issued = Some(now);
@@ -376,7 +391,7 @@ impl App {
     fn ask(&mut self, now: Instant, flow: u32, c: u32, bytes: u64, stacks: &mut [Stack]) {
         let conn = &mut self.conns[c as usize];
         let totals = conn.totals(stacks);
-        conn.begin(totals.timeouts);
+        conn.begin(&totals);
         let state = &mut self.flows[flow as usize];
         state.base_timeouts += totals.timeouts;
         state.base_recoveries += totals.recoveries;
@@ -449,13 +464,22 @@ impl App {
         let group = self.groups[planned.group as usize];
         if group.left == 0 {
             let fct = group.first.map_or(Duration::ZERO, |first| now.since(first));
-            self.result.flows_with_timeout += u64::from(group.timeouts > 0);
-            if group.aborted {
-                self.result.aborted += 1;
-            } else {
-                self.result.completed += 1;
-                let seconds = fct.as_secs_f64().max(1e-9);
-                self.result.goodput_sum_bps += group.bytes as f64 * 8.0 / seconds;
+            let goodput = group.bytes as f64 * 8.0 / fct.as_secs_f64().max(1e-9);
+            let r = &mut self.result;
+            match (group.background, group.aborted) {
+                (true, true) => r.background_aborted += 1,
+                (true, false) => {
+                    r.background_completed += 1;
+                    r.background_goodput_sum_bps += goodput;
+                }
+                (false, true) => r.aborted += 1,
+                (false, false) => {
+                    r.completed += 1;
+                    r.goodput_sum_bps += goodput;
+                }
+            }
+            if !group.background {
+                r.flows_with_timeout += u64::from(group.timeouts > 0);
             }
             if let Start::After(_) = planned.start {
                 self.next_in_chain(now, planned.client);
@@ -543,17 +567,20 @@ impl App {
         let mut waited_for = 0;
         let mut all = 0;
         for conn in &self.conns {
+            result.bytes_corrupted += conn.corrupted;
+            if conn.class == Class::Background {
+                continue;
+            }
             let now = conn.totals(stacks);
             let since = |f: fn(&SendCounters) -> u64| f(&now).saturating_sub(f(&conn.base));
-            let sent = since(|c| c.bytes);
-            let recovery = since(|c| c.bytes_recovery) + since(|c| c.bytes_reinjected);
-            let repeats = since(|c| c.bytes_retransmitted);
-            let first = sent.saturating_sub(recovery + repeats);
-            result.payload_bytes += sent;
-            result.extra_bytes += recovery + if conn.replica { first } else { 0 };
+            let spent = conn.spent(&now, &conn.base);
+            result.payload_bytes += spent.payload;
+            result.extra_bytes += spent.extra;
+            let (sum, count) = conn.flow_extra(&now);
+            result.flow_extra_sum += sum;
+            result.flow_extra_count += count;
             result.fast_retransmits += since(|c| c.fast_retransmits);
             result.spurious_retransmits += since(|c| c.spurious_retransmits);
-            result.bytes_corrupted += conn.corrupted;
             all += since(|c| c.timeouts);
             waited_for += conn.timeouts_waited_for(conn.timeouts(stacks));
         }
@@ -572,7 +599,7 @@ impl App {
         self.groups
             .iter()
             .zip(last)
-            .filter(|(g, _)| g.left == 0 && !g.aborted)
+            .filter(|(g, _)| g.left == 0 && !g.aborted && !g.background)
             .filter_map(|(g, last)| Some(last?.since(g.first?).as_nanos()))
             .collect()
     }

@@ -7,7 +7,7 @@ use spindle_units::{Duration, Instant};
 use spindle_wire::Endpoint;
 
 use super::{App, WARM_UP, Wake};
-use crate::driver::conn::Conn;
+use crate::driver::conn::{Class, Conn};
 use crate::driver::{address, endpoint, over_interfaces};
 use crate::registry::Application;
 use crate::rng::Purpose;
@@ -15,9 +15,18 @@ use crate::traffic::Start;
 
 /// The port servers listen on.
 const PORT: u16 = 80;
+/// Where they listen for background traffic, which may have another transport.
+const BACKGROUND_PORT: u16 = 8080;
 /// How long connections may take to be set up and warmed before the measurement starts all the
 /// same (our choice: five SYNs are gone by then).
 const PREPARATION: Duration = Duration::from_secs(40);
+
+fn port_of(class: Class) -> u16 {
+    match class {
+        Class::First | Class::Replica => PORT,
+        Class::Background => BACKGROUND_PORT,
+    }
+}
 
 impl App {
     /// Listens and opens the persistent connections.
@@ -27,17 +36,24 @@ impl App {
         servers.sort_unstable();
         servers.dedup();
         for host in servers {
-            let local = endpoint(host, PORT);
-            // A fresh stack has nothing bound, so this cannot be refused.
-            let _ = stacks[host as usize].listen(local, self.usage.config.clone());
+            for class in [Class::First, Class::Background] {
+                let local = endpoint(host, port_of(class));
+                // A fresh stack has nothing bound, so this cannot be refused.
+                let _ = stacks[host as usize].listen(local, self.config_of(class).clone());
+            }
         }
         let pairs = self.plan.connections.clone();
-        for &(client, server) in &pairs {
-            self.open(now, client, server, false, stacks);
+        let foreground = self.plan.foreground as usize;
+        for (n, &(client, server)) in pairs.iter().enumerate() {
+            let class = match n < foreground {
+                true => Class::First,
+                false => Class::Background,
+            };
+            self.open(now, client, server, class, stacks);
         }
         if matches!(self.usage.application, Application::Replicated { .. }) {
-            for &(client, server) in &pairs {
-                self.open(now, client, server, true, stacks);
+            for &(client, server) in &pairs[..foreground.min(pairs.len())] {
+                self.open(now, client, server, Class::Replica, stacks);
             }
         }
         self.warming = self.conns.len() as u32;
@@ -60,14 +76,13 @@ impl App {
         now: Instant,
         client: u32,
         server: u32,
-        replica: bool,
+        class: Class,
         stacks: &mut [Stack],
     ) -> Option<u32> {
         let index = self.conns.len() as u32;
-        let number = if replica {
-            u64::from(index) | 1 << 32
-        } else {
-            u64::from(index)
+        let number = match class {
+            Class::Replica => u64::from(index) | 1 << 32,
+            Class::First | Class::Background => u64::from(index),
         };
         let mut ports = self.streams.stream(Purpose::Ports, number);
         // RFC 6335: 49152 and up are for such use; more room keeps thousands of connections apart.
@@ -81,13 +96,13 @@ impl App {
                 .by_endpoint
                 .get(&local)
                 .is_some_and(|c| !self.conns[*c as usize].dead);
-            let remote = endpoint(server, PORT);
+            let remote = endpoint(server, port_of(class));
             if taken {
                 continue;
             }
-            let config = self.config_for(client, interface);
+            let config = self.config_for(client, interface, class);
             if let Ok(handle) = stacks[client as usize].connect(now, local, remote, config) {
-                self.conns.push(Conn::new(client, server, handle, replica));
+                self.conns.push(Conn::new(client, server, handle, class));
                 self.by_handle.insert((client, handle), index);
                 self.by_endpoint.insert(local, index);
                 self.dirty.push(client);
@@ -97,11 +112,25 @@ impl App {
         None
     }
 
-    fn config_for(&self, client: u32, interface: u32) -> Arc<Config> {
+    /// The configuration of connections of that class, on a host with one interface.
+    fn config_of(&self, class: Class) -> &Arc<Config> {
+        let own = self.usage.background.as_ref();
+        own.filter(|_| class == Class::Background)
+            .unwrap_or(&self.usage.config)
+    }
+
+    fn config_for(&self, client: u32, interface: u32, class: Class) -> Arc<Config> {
+        let config = self.config_of(class);
         match self.usage.interfaces[client as usize] {
-            1 => self.usage.config.clone(),
-            n => Arc::new(over_interfaces(&self.usage.config, client, n, interface)),
+            1 => config.clone(),
+            n => Arc::new(over_interfaces(config, client, n, interface)),
         }
+    }
+
+    /// How many subflows a connection is meant to have.
+    pub(super) fn planned_subflows(&self, c: u32) -> usize {
+        let class = self.conns[c as usize].class;
+        self.config_of(class).planned_subflows()
     }
 
     /// Warms the client's next connection, or, if it was warmed before all its subflows had come
@@ -112,10 +141,10 @@ impl App {
         if self.measuring.is_some() || self.warming == 0 {
             return;
         }
-        let planned = self.usage.config.planned_subflows();
         let Some(&c) = self.to_warm.get(&client).and_then(|list| list.last()) else {
             return;
         };
+        let planned = self.planned_subflows(c);
         let conn = &mut self.conns[c as usize];
         let whole = conn.joined + 1 >= planned;
         match (conn.dead, conn.connected && conn.waiting.is_empty()) {
@@ -137,7 +166,7 @@ impl App {
 
     /// A warm-up response is there. If all subflows came up while it was under way, they took part.
     pub(super) fn warm_up_done(&mut self, now: Instant, c: u32, stacks: &mut [Stack]) {
-        let planned = self.usage.config.planned_subflows();
+        let planned = self.planned_subflows(c);
         let conn = &mut self.conns[c as usize];
         conn.warmed_whole |= conn.joined + 1 >= planned;
         let client = conn.client_host;

@@ -1,0 +1,327 @@
+//! What the keys of scenarios are read as, and what is said about those that are wrong.
+
+use std::path::Path;
+
+use spindle_units::{BitRate, Duration};
+
+use super::scenario::{Arrivals, Background, Buffer, LossModel, Topology, Traffic};
+use super::{Context, Experiment, ExperimentError, Overrides};
+use crate::workload::LossRates;
+
+fn read(text: &str) -> Result<Experiment, ExperimentError> {
+    read_with(text, &Overrides::default())
+}
+
+fn read_with(text: &str, overrides: &Overrides) -> Result<Experiment, ExperimentError> {
+    let transports = ["tcp", "fuso"].map(str::to_owned);
+    let context = Context {
+        directory: Path::new("."),
+        transports: &transports,
+        balancers: &[],
+        topologies: &[],
+    };
+    let text = format!("transports = [\"tcp\"]\n{text}");
+    Experiment::parse("f.toml", &text, overrides, &context)
+}
+
+/// The one-line error about a text whose first line is line 2 of the file.
+fn error(text: &str) -> String {
+    read(text).expect_err(text).to_string()
+}
+
+const SIM: &str = "topology = { name = \"fuso-sim\" }\n";
+
+/// A simulation with these keys in its requests from all to all.
+fn requests(keys: &str) -> String {
+    format!(
+        "{SIM}[traffic]\nkind = \"requests\"\nclients = \"all\"\nservers = \"all\"\nsizes = \
+         \"web-search\"\n{keys}"
+    )
+}
+
+/// A simulation with these keys of a `lossy-links` model.
+fn lossy(keys: &str) -> String {
+    format!("{SIM}traffic = {{ kind = \"none\" }}\n[loss]\nmodel = \"lossy-links\"\n{keys}")
+}
+
+#[test]
+fn fuso_sim_has_the_measures_of_the_catalogue() {
+    let e = read(&requests("")).unwrap();
+    let scenario = &e.points[0].scenario;
+    let Topology::FatTree {
+        name,
+        k,
+        hosts_per_edge,
+        fabric_rate,
+        links,
+    } = &scenario.topology
+    else {
+        panic!("{:?}", scenario.topology);
+    };
+    assert_eq!((*name, *k, *hosts_per_edge), ("fuso-sim", 4, 8));
+    assert_eq!(*fabric_rate, BitRate(40_000_000_000));
+    assert_eq!(links.rate, BitRate(10_000_000_000));
+    assert_eq!(links.rtt, Duration::from_micros(240));
+    assert_eq!(links.buffer, Buffer::Bytes(1_000_000));
+    assert_eq!(links.ecn_threshold, Some(300_000));
+    assert_eq!(links.host_ecn_threshold, None);
+    let network = crate::driver::build_standard(&scenario.topology)
+        .unwrap()
+        .unwrap();
+    assert_eq!((network.hosts(), network.cables().len()), (64, 96));
+    assert_eq!(network.switches().len(), 20);
+    let far = (spindle_fabric::Address(0), spindle_fabric::Address(63));
+    assert_eq!(network.path_count(far.0, far.1), 4);
+}
+
+#[test]
+fn hosts_own_ports_may_mark() {
+    let text = |name: &str| {
+        format!(
+            "traffic = {{ kind = \"none\" }}\n[topology]\nname = \"{name}\"\nhost_ecn_threshold = \
+             \"32KB\"\n"
+        )
+    };
+    for name in ["fuso-testbed", "fuso-sim", "fat-tree"] {
+        let e = read(&text(name)).unwrap();
+        let topology = &e.points[0].scenario.topology;
+        let network = crate::driver::build_standard(topology).unwrap().unwrap();
+        let uplink = network.uplink(spindle_fabric::Address(0));
+        let mark = network.link(uplink).spec.mark_above;
+        assert_eq!(mark, Some(spindle_units::Bytes(32_000)), "{name}");
+    }
+    assert_eq!(
+        error(&text("dumbbell")),
+        "f.toml:5: topology.host_ecn_threshold: has no meaning here, want it in fuso-testbed, \
+         fuso-sim or fat-tree"
+    );
+}
+
+#[test]
+fn fat_trees_can_be_oversubscribed() {
+    let wide = "topology = { name = \"fat-tree\", k = 4, hosts_per_edge = 3 }\n\
+                traffic = { kind = \"none\" }";
+    let e = read(wide).unwrap();
+    let topology = &e.points[0].scenario.topology;
+    let network = crate::driver::build_standard(topology).unwrap().unwrap();
+    assert_eq!(network.hosts(), 24);
+    let e = error(
+        "topology = { name = \"fat-tree\", hosts_per_edge = 0 }\ntraffic = { kind = \"none\" }",
+    );
+    assert_eq!(
+        e,
+        "f.toml:2: topology.hosts_per_edge: found 0, want 1 to 8192 with k = 4"
+    );
+}
+
+#[test]
+fn loads_are_rates_or_shares_of_a_capacity() {
+    let load = |keys: &str| {
+        let e = read(&requests(keys)).unwrap();
+        match &e.points[0].scenario.traffic {
+            Traffic::Requests(r) => r.arrivals,
+            other => panic!("{other:?}"),
+        }
+    };
+    let of = |bps| Arrivals::Poisson(BitRate(bps));
+    assert_eq!(load("load = \"10Mbps\""), of(10_000_000));
+    let share = "capacity = \"640Gbps\"\nload = ";
+    assert_eq!(load(&format!("{share}\"50%\"")), of(320_000_000_000));
+    assert_eq!(load(&format!("{share}0.9")), of(576_000_000_000));
+
+    assert_eq!(
+        error(&requests("load = \"50%\"")),
+        "f.toml:8: traffic.load: a share, but capacity is missing, want it as a rate such as \
+         \"3Gbps\""
+    );
+    assert_eq!(
+        error(&requests("load = \"150%\"")),
+        "f.toml:8: traffic.load: found \"150%\", want a rate such as \"10Mbps\" or a share of the \
+         capacity such as \"50%\""
+    );
+    assert_eq!(
+        error(&requests("capacity = \"3Gbps\"\nload = \"10Mbps\"")),
+        "f.toml:8: traffic.capacity: given without a load that is a share of it, such as load = \
+         \"50%\""
+    );
+    let e = error(&requests("capacity = \"3Gbps\"\nload = \"0%\""));
+    assert_eq!(e, "f.toml:9: traffic.load: found 0, want more");
+}
+
+#[test]
+fn backgrounds_have_a_size_and_a_transport() {
+    let background = |keys: &str| {
+        let e = read(&requests(keys)).unwrap();
+        match &e.points[0].scenario.traffic {
+            Traffic::Requests(r) => r.background.clone(),
+            other => panic!("{other:?}"),
+        }
+    };
+    let of = |transport: Option<&str>| {
+        Some(Background {
+            from: 100_000,
+            transport: transport.map(str::to_owned),
+        })
+    };
+    let from = "background_from = \"100KB\"\n";
+    assert_eq!(background(""), None);
+    assert_eq!(background(from), of(Some("tcp")));
+    let named = |name: &str| background(&format!("{from}background = \"{name}\""));
+    assert_eq!(named("fuso"), of(Some("fuso")));
+    assert_eq!(named("fuso+roundrobin"), of(Some("fuso+roundrobin")));
+    assert_eq!(named("same"), of(None));
+
+    assert_eq!(
+        error(&requests(&format!("{from}background = \"fusoo\""))),
+        "f.toml:9: traffic.background: found \"fusoo\", want one of same, tcp, fuso, did you mean \
+         \"fuso\"?"
+    );
+    assert_eq!(
+        error(&requests("background = \"tcp\"")),
+        "f.toml:8: traffic.background: given without background_from, want that size as well, \
+         such as \"100KB\""
+    );
+    assert_eq!(
+        error(&requests(&format!("{from}below = \"100KB\""))),
+        "f.toml:9: traffic.below: given beside background_from, want only one of them"
+    );
+}
+
+#[test]
+fn hosts_may_be_named_by_patterns_and_ask_each_other() {
+    let traffic = |clients: &str, servers: &str| {
+        format!(
+            "{SIM}[traffic]\nkind = \"requests\"\nsizes = \"10KB\"\nclients = {clients}\nservers \
+             = {servers}"
+        )
+    };
+    let hosts = |clients: &str, servers: &str| {
+        let e = read(&traffic(clients, servers)).unwrap();
+        match &e.points[0].scenario.traffic {
+            Traffic::Requests(r) => (r.clients.len(), r.servers.len()),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(hosts("\"all\"", "\"all\""), (64, 64));
+    assert_eq!(hosts("[\"h0-h7\", \"h9\"]", "[\"h1?\"]"), (9, 10));
+
+    let e = error(&traffic("[\"h0-h7\", \"h7\"]", "\"all\""));
+    assert_eq!(
+        e,
+        "f.toml:6: traffic.clients: h7 is in it twice, want each host once"
+    );
+    let e = error(&traffic("[\"h0\"]", "[\"h0\"]"));
+    assert_eq!(
+        e,
+        "f.toml:7: traffic.servers: h0 would have to ask itself, want another host for it"
+    );
+    let e = error(&traffic("[\"x*\"]", "\"all\""));
+    assert!(
+        e.starts_with(
+            "f.toml:6: traffic.clients: found \"x*\", which is no host here; there are h0,"
+        ),
+        "{e}"
+    );
+}
+
+#[test]
+fn lossy_links_have_a_number_rates_and_locations() {
+    let model = |keys: &str| match &read(&lossy(keys)).unwrap().points[0].scenario.loss[0].model {
+        LossModel::LossyLinks(l) => l.clone(),
+        other => panic!("{other:?}"),
+    };
+    // 5% of 96 cables are 4.8.
+    assert_eq!(model("share = \"5%\"").links, 5);
+    let all =
+        model("links = 7\nrates = \"below-10%\"\nlocations = { access = \"30%\", edge-agg = 0.7 }");
+    assert_eq!((all.links, all.rates), (7, LossRates::Below10));
+    let locations = [("access".to_owned(), 0.3), ("edge-agg".to_owned(), 0.7)];
+    assert_eq!(all.locations, locations);
+
+    assert_eq!(
+        error(&lossy("")),
+        "f.toml:4: loss.links: missing, want how many cables are lossy, such as 5, or a share of \
+         them such as share = \"5%\""
+    );
+    assert_eq!(
+        error(&lossy("links = 97")),
+        "f.toml:6: loss.links: makes 97 lossy cables of 96, want 1 or more of them"
+    );
+    assert_eq!(
+        error(&lossy("links = 5\nshare = \"5%\"")),
+        "f.toml:7: loss.share: given beside links, want only one of them"
+    );
+    assert_eq!(
+        error(&lossy("links = 5\nrates = \"below-50%\"")),
+        "f.toml:7: loss.rates: found \"below-50%\", want one of production, below-60%, below-10%, \
+         did you mean \"below-60%\"?"
+    );
+    assert_eq!(
+        error(&lossy("links = 5\nlocations = { acces = \"100%\" }")),
+        "f.toml:7: loss.locations.acces: no such group of cables, want some of access, agg-core, \
+         edge-agg, did you mean \"access\"?"
+    );
+    assert_eq!(
+        error(&lossy("links = 5\nlocations = { access = \"90%\" }")),
+        "f.toml:7: loss.locations: the shares sum to 90%, want 100%"
+    );
+    assert_eq!(
+        error(&lossy("links = 5\nlocations = \"edge\"")),
+        "f.toml:7: loss.locations: found \"edge\", want a table of groups and shares such as { \
+         access = \"22%\" }"
+    );
+    assert_eq!(
+        error(&lossy("links = 5\non = \"access:h0-h3\"")),
+        "f.toml:6: loss.links: makes 5 lossy cables of 4, want 1 or more of them"
+    );
+}
+
+#[test]
+fn an_axis_may_set_several_keys_at_once() {
+    let cases = "[sweep]\ncase = [{ name = \"a\", load = \"1Mbps\", \"traffic.flows\" = 7 }, { name \
+                 = \"b\" }]\nsize = [\"10KB\", \"20KB\"]\n";
+    let e = read(&format!("{}\n{cases}", requests("flows = 3"))).unwrap();
+    let seen: Vec<(String, String, u64)> = e
+        .points
+        .iter()
+        .map(|p| {
+            let at = |n: usize| p.set[n].1.clone();
+            (at(0), at(1), p.scenario.traffic.flows())
+        })
+        .collect();
+    let want = [
+        ("a", "10KB", 7),
+        ("a", "20KB", 7),
+        ("b", "10KB", 3),
+        ("b", "20KB", 3),
+    ];
+    let want = want.map(|(case, size, flows)| (case.to_owned(), size.to_owned(), flows));
+    assert_eq!(seen, want);
+
+    let flags = Overrides {
+        flows: Some("9".to_owned()),
+        ..Overrides::default()
+    };
+    let e = read_with(&format!("{}\n{cases}", requests("flows = 3")), &flags).unwrap();
+    assert!(e.points.iter().all(|p| p.scenario.traffic.flows() == 9));
+
+    let nameless = format!("{}\n[sweep]\ncase = [{{ load = \"1Mbps\" }}]", requests(""));
+    assert_eq!(
+        error(&nameless),
+        "f.toml:10: sweep.case: a table without a name, want name = \"...\" beside the keys that \
+         it sets"
+    );
+}
+
+#[test]
+fn traffic_may_be_none() {
+    let e = read(&lossy("links = 5")).unwrap();
+    assert_eq!(e.points[0].scenario.traffic, Traffic::None);
+    let e = error(&format!("{SIM}traffic = {{ kind = \"nothing\" }}"));
+    assert!(
+        e.starts_with(
+            "f.toml:3: traffic.kind: found \"nothing\", want one of requests, incast, none"
+        ),
+        "{e}"
+    );
+}

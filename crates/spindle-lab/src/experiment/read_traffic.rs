@@ -1,0 +1,372 @@
+//! Reading `[traffic]`.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use spindle_fabric::{CableId, HostId, Network};
+use spindle_units::{BitRate, Duration};
+
+use super::Context;
+use super::node::Value;
+use super::read::Result;
+use super::scenario::{
+    Arrivals, Ask, Background, Connections, FirstPath, Incast, Pairing, Requests, Traffic,
+};
+use super::section::{Load, Section, Size};
+use crate::driver::MAX_INTERFACES;
+use crate::workload::{Cdf, LogNormal, NAMED, SizeSampler, Sizes};
+
+/// Refuses `name` if it is no host of the network.
+fn host_known(s: &Section<'_>, key: &str, name: &str, network: Option<&Network>) -> Result<()> {
+    let Some(network) = network.filter(|n| n.host_named(name).is_none()) else {
+        return Ok(());
+    };
+    const SHOWN: u32 = 12;
+    let all = network.hosts();
+    let names: Vec<&str> = (0..all)
+        .map(|h| network.node(network.host_node(HostId(h))).name.as_str())
+        .collect();
+    let near = super::error::suggestion(name, names.iter().copied());
+    let more = if all > SHOWN { ", ..." } else { "" };
+    let shown = names[..all.min(SHOWN) as usize].join(", ");
+    let problem = format!("found \"{name}\", which is no host here; there are {shown}{more}{near}");
+    Err(s.error(key, problem))
+}
+
+/// The traffic of a scenario.
+pub(super) fn traffic(
+    s: Section<'_>,
+    network: Option<&Network>,
+    context: &Context<'_>,
+) -> Result<Traffic> {
+    let kind = s.choice("kind", &[("requests", 0), ("incast", 1), ("none", 2)])?;
+    let traffic = match kind {
+        None => return Err(s.error("kind", "missing, want one of requests, incast, none")),
+        Some(0) => Traffic::Requests(requests(&s, network, context)?),
+        Some(1) => Traffic::Incast(incast(&s, network)?),
+        Some(_) => Traffic::None,
+    };
+    s.finish()?;
+    Ok(traffic)
+}
+
+fn hosts(s: &Section<'_>, key: &'static str, network: Option<&Network>) -> Result<Vec<String>> {
+    let list: Vec<String> = s.list(key)?.unwrap_or_default();
+    if list.is_empty() {
+        return Err(s.error(key, "missing or empty, want a list of hosts"));
+    }
+    let Some(network) = network else {
+        return Ok(list);
+    };
+    let mut hosts: Vec<String> = Vec::new();
+    for name in &list {
+        for host in matching(s, key, name, network)? {
+            if hosts.contains(&host) {
+                return Err(s.error(key, format!("{host} is in it twice, want each host once")));
+            }
+            hosts.push(host);
+        }
+    }
+    Ok(hosts)
+}
+
+/// The hosts that `name` means: one, `all`, or those of a pattern as for links, `h0-h7` or `h*`.
+fn matching(
+    s: &Section<'_>,
+    key: &'static str,
+    name: &str,
+    network: &Network,
+) -> Result<Vec<String>> {
+    let all = (0..network.hosts()).map(|h| network.node(network.host_node(HostId(h))).name.clone());
+    if name == "all" {
+        return Ok(all.collect());
+    }
+    let pattern = network.host_named(name).is_none() && name.contains(['-', '*', '?']);
+    let links = match pattern {
+        true => network.links_matching(&format!("access:{name}")).ok(),
+        false => None,
+    };
+    let Some(links) = links else {
+        host_known(s, key, name, Some(network))?;
+        return Ok(vec![name.to_owned()]);
+    };
+    let mut cables: Vec<CableId> = links.iter().map(|l| l.cable()).collect();
+    cables.dedup();
+    Ok(cables
+        .iter()
+        .map(|c| network.cable(*c).member.clone())
+        .collect())
+}
+
+fn requests(s: &Section<'_>, network: Option<&Network>, context: &Context<'_>) -> Result<Requests> {
+    let clients = hosts(s, "clients", network)?;
+    let servers = hosts(s, "servers", network)?;
+    let pairing = s
+        .choice(
+            "pairing",
+            &[
+                ("one-to-one", Pairing::OneToOne),
+                ("random", Pairing::Random),
+            ],
+        )?
+        .unwrap_or(Pairing::Random);
+    if pairing == Pairing::OneToOne && clients.len() != servers.len() {
+        let problem = format!(
+            "one-to-one with {} clients and {} servers, want as many of each",
+            clients.len(),
+            servers.len()
+        );
+        return Err(s.error("pairing", problem));
+    }
+    let alone = |(n, client): &(usize, &String)| match pairing {
+        Pairing::OneToOne => servers[*n] == **client,
+        Pairing::Random => servers.iter().all(|server| server == *client),
+    };
+    if let Some((_, client)) = clients.iter().enumerate().find(alone) {
+        let problem = format!("{client} would have to ask itself, want another host for it");
+        return Err(s.error("servers", problem));
+    }
+    let sizes = sizes(s, context)?;
+    let request = s.or("request", Size(100))?.0;
+    if request == 0 {
+        return Err(s.error("request", "found 0 bytes, want 1B or more"));
+    }
+    Ok(Requests {
+        clients,
+        servers,
+        pairing,
+        arrivals: arrivals(s)?,
+        sizes,
+        request,
+        connections: connections(s)?,
+        first_path: first_path(s)?,
+        background: background(s, context)?,
+        flows: count(s, "flows", 15_000)?,
+    })
+}
+
+/// `background_from`, a size, and `background`, a transport's name or `same`.
+fn background(s: &Section<'_>, context: &Context<'_>) -> Result<Option<Background>> {
+    let from = s.get::<Size>("background_from")?;
+    if from.is_some() && s.node("below").is_some() {
+        let problem = "given beside background_from, want only one of them";
+        return Err(s.error("below", problem));
+    }
+    let Some(node) = s.node("background") else {
+        return Ok(from.map(|from| Background {
+            from: from.0,
+            transport: Some("tcp".to_owned()),
+        }));
+    };
+    let name: String = s.need("background")?;
+    let Some(Size(from)) = from else {
+        let problem = "given without background_from, want that size as well, such as \"100KB\"";
+        return Err(s.error("background", problem));
+    };
+    if name != "same" && !context.knows_transport(&name) {
+        let names = context.transports.iter().map(String::as_str);
+        return Err(s.unknown("background", node, std::iter::once("same").chain(names)));
+    }
+    Ok(Some(Background {
+        from,
+        transport: (name != "same").then_some(name),
+    }))
+}
+
+/// The load in bits per second, a share of `capacity` or a rate by itself.
+fn load(s: &Section<'_>) -> Result<Option<BitRate>> {
+    let capacity = s.get::<BitRate>("capacity")?;
+    let load = match (s.get::<Load>("load")?, capacity) {
+        (Some(Load::Share(_)), None) => {
+            let problem = "a share, but capacity is missing, want it as a rate such as \"3Gbps\"";
+            return Err(s.error("load", problem));
+        }
+        (Some(Load::Share(share)), Some(all)) => BitRate((share * all.0 as f64).round() as u64),
+        (Some(Load::Rate(_)) | None, Some(_)) => {
+            let problem = "given without a load that is a share of it, such as load = \"50%\"";
+            return Err(s.error("capacity", problem));
+        }
+        (Some(Load::Rate(rate)), None) => rate,
+        (None, None) => return Ok(None),
+    };
+    match load {
+        BitRate(0) => Err(s.error("load", "found 0, want more")),
+        load => Ok(Some(load)),
+    }
+}
+
+fn arrivals(s: &Section<'_>) -> Result<Arrivals> {
+    let load = load(s)?;
+    let gap = s.get::<Duration>("gap")?;
+    let sequential = s.choice("arrivals", &[("poisson", false), ("sequential", true)])?;
+    match sequential.unwrap_or(gap.is_some() && load.is_none()) {
+        true if load.is_some() => Err(s.error("load", "has no meaning with sequential arrivals")),
+        true => Ok(Arrivals::Sequential(gap.unwrap_or(Duration::ZERO))),
+        false if gap.is_some() => Err(s.error("gap", "has no meaning with poisson arrivals")),
+        false => match load {
+            Some(load) => Ok(Arrivals::Poisson(load)),
+            None => Ok(Arrivals::Poisson(BitRate(10_000_000))),
+        },
+    }
+}
+
+/// `first_path`: a number from 1, or `random`.
+fn first_path(s: &Section<'_>) -> Result<FirstPath> {
+    let want = format!("want a path from 1 to {MAX_INTERFACES}, or \"random\"");
+    let Some(node) = s.node("first_path") else {
+        return Ok(FirstPath::Random);
+    };
+    if node.value == Value::Text("random".to_owned()) {
+        return Ok(FirstPath::Random);
+    }
+    match s.get::<u32>("first_path")? {
+        Some(n) if (1..=MAX_INTERFACES).contains(&n) => Ok(FirstPath::Interface(n - 1)),
+        _ => Err(s.error("first_path", want)),
+    }
+}
+
+fn count(s: &Section<'_>, key: &'static str, default: u64) -> Result<u64> {
+    match s.or(key, default)? {
+        0 => Err(s.error(key, "found 0, want 1 or more")),
+        n => Ok(n),
+    }
+}
+
+fn connections(s: &Section<'_>) -> Result<Connections> {
+    let new = s
+        .choice("connections", &[("persistent", false), ("new", true)])?
+        .unwrap_or(false);
+    let per_pair: Option<u32> = s.get("per_pair")?;
+    let warm_up: Option<Size> = s.get("warm_up")?;
+    let idle: Option<Duration> = s.get("idle")?;
+    let ask = s.choice(
+        "ask",
+        &[
+            ("opening", Ask::Opening),
+            ("at-once", Ask::AtOnce),
+            ("when-joined", Ask::WhenJoined),
+        ],
+    )?;
+    if !new && ask.is_some() {
+        return Err(s.error("ask", "has a meaning with new connections only"));
+    }
+    if new {
+        for (key, given) in [
+            ("per_pair", per_pair.is_some()),
+            ("warm_up", warm_up.is_some()),
+            ("idle", idle.is_some()),
+        ] {
+            if given {
+                return Err(s.error(key, "has no meaning with new connections"));
+            }
+        }
+        return Ok(Connections::New(ask.unwrap_or_default()));
+    }
+    let per_pair = per_pair.unwrap_or(5);
+    if per_pair == 0 || per_pair > 1000 {
+        return Err(s.error("per_pair", format!("found {per_pair}, want 1 to 1000")));
+    }
+    Ok(Connections::Persistent {
+        per_pair,
+        warm_up: warm_up.map_or(100_000, |w| w.0),
+        idle: idle.unwrap_or(Duration::from_millis(500)),
+    })
+}
+
+/// `sizes`: a published name, `file:PATH`, a fixed size, or two sizes for a uniform one.
+fn sizes(s: &Section<'_>, context: &Context<'_>) -> Result<SizeSampler> {
+    let below = s.get::<Size>("below")?.map(|b| b.0);
+    let Some(node) = s.node("sizes") else {
+        return Err(s.error("sizes", format!("missing, want {SIZES}")));
+    };
+    let sizes = match &node.value {
+        Value::Text(text) => match text.strip_prefix("file:") {
+            Some(name) => cdf_file(s, name, context)?,
+            None => match (Sizes::named(text), super::units::size(text)) {
+                (Some(named), _) => named,
+                (None, Some(bytes)) if bytes > 0 => Sizes::Fixed(bytes),
+                _ => {
+                    let near = super::error::suggestion(text, NAMED);
+                    return Err(s.error("sizes", format!("found \"{text}\", want {SIZES}{near}")));
+                }
+            },
+        },
+        Value::List(_) => match s.list::<Size>("sizes")?.unwrap_or_default()[..] {
+            [Size(a), Size(b)] if 0 < a && a <= b => Sizes::Uniform(a, b),
+            _ => return Err(s.error("sizes", "want two sizes, the smaller first and above 0")),
+        },
+        Value::Table(_) if below.is_some() => {
+            return Err(s.error("below", "has no meaning beside max, want only that"));
+        }
+        Value::Table(_) => Sizes::LogNormal(lognormal(&Section::new("traffic.sizes", node)?)?),
+        _ => return Err(s.error("sizes", format!("found {}, want {SIZES}", node.kind()))),
+    };
+    SizeSampler::new(sizes, below).ok_or_else(|| {
+        s.error(
+            "below",
+            "no size of the distribution is below this, want a larger one",
+        )
+    })
+}
+
+/// `{ lognormal = MEDIAN, sigma, min, max }`.
+fn lognormal(s: &Section<'_>) -> Result<LogNormal> {
+    let sizes = LogNormal {
+        median: s.need::<Size>("lognormal")?.0,
+        sigma: s.need("sigma")?,
+        min: s.or("min", Size(1))?.0,
+        max: s.or("max", Size(1 << 40))?.0,
+    };
+    s.check()?;
+    if sizes.median == 0 || sizes.min == 0 || sizes.max < sizes.min {
+        return Err(s.error("lognormal", "want a median above 0 and 1B <= min <= max"));
+    }
+    if !(sizes.sigma > 0.0 && sizes.sigma <= 10.0) {
+        return Err(s.error(
+            "sigma",
+            format!("found {}, want above 0, at most 10", sizes.sigma),
+        ));
+    }
+    Ok(sizes)
+}
+
+const SIZES: &str = "web-search, data-mining, \"file:PATH\", a size such as \"10KB\", \
+                     two sizes [\"10KB\", \"100KB\"] for a uniform one, \
+                     or { lognormal = \"48KiB\", sigma = 0.9, min = \"1KiB\", max = \"1MiB\" }";
+
+fn cdf_file(s: &Section<'_>, name: &str, context: &Context<'_>) -> Result<Sizes> {
+    let path = context.directory.join(Path::new(name));
+    let text = std::fs::read_to_string(&path)
+        .map_err(|e| s.error("sizes", format!("cannot read {}: {e}", path.display())))?;
+    let cdf =
+        Cdf::parse(&text).map_err(|e| s.error("sizes", format!("{}: {e}", path.display())))?;
+    Ok(Sizes::Table(Arc::new(cdf)))
+}
+
+fn incast(s: &Section<'_>, network: Option<&Network>) -> Result<Incast> {
+    let client: String = s.need("client")?;
+    host_known(s, "client", &client, network)?;
+    let servers = hosts(s, "servers", network)?;
+    if servers.contains(&client) {
+        return Err(s.error(
+            "servers",
+            format!("{client} is the client, want other hosts"),
+        ));
+    }
+    let fanout: u32 = s.or("fanout", servers.len() as u32)?;
+    let response = s.or("response", Size(64_000))?.0;
+    if fanout == 0 || response == 0 {
+        let key = if fanout == 0 { "fanout" } else { "response" };
+        return Err(s.error(key, "found 0, want more"));
+    }
+    Ok(Incast {
+        client,
+        servers,
+        fanout,
+        response,
+        request: s.or("request", Size(100))?.0.max(1),
+        warm_up: s.or("warm_up", Size(100_000))?.0,
+        idle: s.or("idle", Duration::from_millis(500))?,
+        rounds: count(s, "rounds", 100)?,
+    })
+}

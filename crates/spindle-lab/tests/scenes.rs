@@ -1,0 +1,189 @@
+//! The scenes of the FUSO paper beside its testbed's queries: background traffic, the simulated
+//! network, links drawn to be lossy, incast.
+
+use std::path::Path;
+
+use spindle_lab::driver::{RunRequest, run};
+use spindle_lab::experiment::{Context, Experiment, Overrides};
+use spindle_lab::metrics::RunResult;
+use spindle_lab::registry::Registry;
+
+fn experiment(transport: &str, text: &str) -> Experiment {
+    let registry = Registry::standard();
+    let transports = registry.transport_names();
+    let context = Context {
+        directory: Path::new("."),
+        transports: &transports,
+        balancers: &[],
+        topologies: &[],
+    };
+    let text = format!("transports = [\"{transport}\"]\n{text}");
+    Experiment::parse("test.toml", &text, &Overrides::default(), &context).unwrap()
+}
+
+fn go(transport: &str, text: &str, seed: u64) -> RunResult {
+    let experiment = experiment(transport, text);
+    let registry = Registry::standard();
+    let scenario = &experiment.points[0].scenario;
+    let mut request = RunRequest::new(scenario, &experiment.transports[0], &registry);
+    request.seed = seed;
+    run(&request).unwrap().result
+}
+
+/// Fig 5 in small.
+fn background(transport: &str) -> String {
+    format!(
+        "topology = {{ name = \"fuso-testbed\" }}\nloss = {{ on = [\"P1\"], rate = \"2%\" }}\n\
+         [traffic]\nkind = \"requests\"\nclients = [\"H4\", \"H5\"]\nservers = [\"H1\", \"H2\"]\n\
+         load = \"30%\"\ncapacity = \"3Gbps\"\nsizes = \"web-search\"\nflows = 60\n\
+         background_from = \"100KB\"\nbackground = \"{transport}\"\n"
+    )
+}
+
+const SIM: &str = "topology = { name = \"fuso-sim\" }\n\
+     [loss]\nmodel = \"lossy-links\"\nshare = \"5%\"\n\
+     locations = { access = \"22%\", edge-agg = \"24%\", agg-core = \"54%\" }\n\
+     [scenario]\nuser_timeout = \"10000s\"\n\
+     [traffic]\nkind = \"requests\"\nclients = \"all\"\nservers = \"all\"\n\
+     sizes = \"web-search\"\nbelow = \"100KB\"\nflows = 80\nload = \"1%\"\ncapacity = \"640Gbps\"\n";
+
+#[test]
+fn background_is_measured_apart_and_the_same_under_every_transport() {
+    let mut seen = None;
+    for transport in ["tcp", "repflow", "proactive", "mptcp", "fuso"] {
+        let r = go(transport, &background("tcp"), 1);
+        assert_eq!(r.flows + r.background_flows, 60, "{transport}");
+        assert_eq!(
+            (r.completed, r.background_completed),
+            (r.flows, r.background_flows)
+        );
+        assert_eq!((r.aborted, r.background_aborted), (0, 0));
+        assert_eq!(r.fct_ns.len() as u64, r.flows);
+        assert!(r.background_goodput_sum_bps > 0.0);
+        let same = *seen.get_or_insert((r.flows, r.background_flows, r.bytes_delivered));
+        assert_eq!(
+            same,
+            (r.flows, r.background_flows, r.bytes_delivered),
+            "{transport}"
+        );
+        // Queries are below 100 KB, so what was sent for them is, too, even twice with repeats.
+        assert!(
+            r.payload_bytes < r.flows * 250_000,
+            "{transport}: {}",
+            r.payload_bytes
+        );
+    }
+    // 45.6 % of web search's requests are of 100 KB and more (catalogue C1).
+    let (queries, background, _) = seen.unwrap();
+    assert!((15..=40).contains(&background), "{queries} {background}");
+}
+
+#[test]
+fn the_background_has_its_own_transport() {
+    let tcp = go("fuso", &background("tcp"), 3);
+    let same = go("fuso", &background("same"), 3);
+    assert_eq!(tcp.background_completed, same.background_completed);
+    assert_ne!(
+        tcp.background_goodput_sum_bps,
+        same.background_goodput_sum_bps
+    );
+    // Over four paths 10 MB are brought faster than over one.
+    assert!(same.background_goodput_sum_bps > tcp.background_goodput_sum_bps);
+    let plain = go("tcp", &background("tcp"), 3);
+    let named = go("tcp", &background("same"), 3);
+    assert_eq!(plain, named);
+}
+
+#[test]
+fn extra_load_is_also_taken_flow_by_flow() {
+    for (transport, low, high) in [
+        ("tcp", 0.0, 0.0),
+        ("proactive", 0.45, 0.501),
+        ("repflow", 0.45, 0.501),
+        ("fuso", 0.2, 0.501),
+    ] {
+        let r = go(transport, &background("tcp"), 2);
+        let mean = r.flow_extra_sum / r.flow_extra_count as f64;
+        assert!((low..=high).contains(&mean), "{transport} {mean}");
+        let most = r.flows * if transport == "repflow" { 2 } else { 1 };
+        assert!(r.flow_extra_count <= most && r.flow_extra_count > most / 2);
+    }
+}
+
+#[test]
+fn lossy_links_are_drawn_for_each_run_and_not_for_each_transport() {
+    let lossy = |transport: &str, seed| go(transport, SIM, seed).lossy;
+    let first = lossy("tcp", 1);
+    assert_eq!(first.len(), 5);
+    assert!(first.iter().all(|c| (0.01..=0.6).contains(&c.rate)));
+    assert_eq!(first, lossy("fuso-8", 1));
+    assert_ne!(first, lossy("tcp", 2));
+}
+
+#[test]
+fn runs_in_the_simulated_network_are_the_same_again_and_complete() {
+    for transport in ["tcp", "mptcp-8", "fuso-8"] {
+        let r = go(transport, SIM, 4);
+        assert_eq!((r.flows, r.completed), (80, 80), "{transport}");
+        assert_eq!(r, go(transport, SIM, 4), "{transport}");
+        // 240 us are the least between pods, a little less within one.
+        assert!(r.fct_ns.iter().all(|t| *t > 80_000));
+    }
+}
+
+/// A drawn link loses nothing while connections are opened, even at a rate that lets no handshake
+/// through.
+#[test]
+fn drawn_links_begin_to_lose_with_the_measurement() {
+    let worst = SIM
+        .replace(
+            "share = \"5%\"",
+            "links = 64\non = \"access\"\nrates = \"production\"",
+        )
+        .replace(
+            "locations = { access = \"22%\", edge-agg = \"24%\", agg-core = \"54%\" }\n",
+            "",
+        )
+        .replace("10000s", "2s");
+    let r = go("tcp", &worst, 1);
+    assert_eq!(r.lossy.len(), 64);
+    // Not all flows get through, but each had a connection: nothing is aborted at its issue.
+    assert!(r.timeouts > 0 && r.completed > 0, "{r:?}");
+    let clean = go(
+        "tcp",
+        &worst.replace("rates = \"production\"", "rates = \"below-10%\""),
+        1,
+    );
+    assert_eq!(clean.completed, clean.flows);
+}
+
+#[test]
+fn a_run_without_traffic_only_draws() {
+    let text = "topology = { name = \"fuso-sim\" }\ntraffic = { kind = \"none\" }\n\
+                [loss]\nmodel = \"lossy-links\"\nlinks = 5\nrates = \"production\"\n";
+    let r = go("tcp", text, 1);
+    assert_eq!((r.flows, r.completed, r.lossy.len()), (0, 0, 5));
+    assert_eq!(r.packet_hops, 0);
+}
+
+#[test]
+fn incast_rounds_take_no_less_than_the_wire() {
+    let text = "topology = { name = \"fuso-testbed\" }\n[traffic]\nkind = \"incast\"\n\
+                client = \"H1\"\nservers = [\"H2-H6\"]\nfanout = 30\nresponse = \"64KB\"\n\
+                rounds = 2\n";
+    for transport in ["tcp", "fuso"] {
+        let r = go(transport, text, 1);
+        assert_eq!((r.flows, r.completed), (2, 2), "{transport}");
+        // 30 times 64 000 bytes at 1 Gbps.
+        assert!(
+            r.fct_ns.iter().all(|t| *t > 15_360_000),
+            "{transport} {:?}",
+            r.fct_ns
+        );
+        assert!(
+            r.fct_ns.iter().all(|t| *t < 40_000_000),
+            "{transport} {:?}",
+            r.fct_ns
+        );
+    }
+}
