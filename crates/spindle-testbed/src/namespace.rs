@@ -147,6 +147,11 @@ fn set_up(host: &KernelHost) -> Result<(Vec<SyncDevice>, Option<TunLink>), Testb
         (0..host.interfaces).map(|i| device(host, i)).collect();
     let devices = devices?;
     let mut lines = vec!["link set lo up".to_owned()];
+    // Not by tun-rs, whose ioctl (SIOCSIFTXQLEN) takes root outside any user namespace.
+    lines.extend((0..host.interfaces).map(|i| {
+        let name = device_name(i);
+        format!("link set dev {name} txqueuelen {DEVICE_QUEUE}")
+    }));
     let tun = match &host.role {
         Role::Sockets(tcp) => {
             sockets(host, tcp, &mut lines)?;
@@ -166,7 +171,6 @@ fn device(host: &KernelHost, i: u32) -> Result<SyncDevice, TestbedError> {
     let device = tun_rs::DeviceBuilder::new()
         .name(device_name(i))
         .mtu(host.mtu)
-        .tx_queue_len(DEVICE_QUEUE)
         .offload(false)
         .packet_information(false)
         .build_sync()

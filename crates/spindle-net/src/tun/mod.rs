@@ -89,7 +89,6 @@ impl TunLink {
             .mtu(options.mtu)
             .offload(options.offloads)
             .packet_information(false)
-            .tx_queue_len(QUEUE)
             .build_sync();
         let name = &options.name;
         let device = opened.map_err(NetError::system(format!(
@@ -99,6 +98,8 @@ impl TunLink {
         device
             .set_nonblocking(true)
             .map_err(NetError::system(format!("cannot set {name} non-blocking")))?;
+        // Refused to root of a user namespace, where the kernel's 500 have to do.
+        let _ = device.set_tx_queue_len(QUEUE);
         let pool = Pool::default();
         Ok(Self {
             buffer: pool.take(),

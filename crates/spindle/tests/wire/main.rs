@@ -5,6 +5,7 @@
 mod death;
 mod kernel;
 mod programs;
+mod rootless;
 mod service;
 mod spindle;
 mod two_hosts;

@@ -1,0 +1,81 @@
+//! The testbed of a user without privileges, in a user namespace.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::two_hosts::have;
+
+const EXPERIMENT: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../experiments/wire/two-paths.toml"
+);
+/// What systems call the user with no rights.
+const NOBODY: &str = "65534";
+
+/// Whether such a user may make namespaces here.
+fn allowed(test: &str, unprivileged: &dyn Fn() -> Command) -> bool {
+    let made = unprivileged()
+        .args(["unshare", "--user", "--net", "true"])
+        .output();
+    let allowed = made.is_ok_and(|o| o.status.success());
+    if !allowed {
+        eprintln!("skipped {test}: user namespaces are not allowed here");
+    }
+    allowed
+}
+
+/// A copy that everybody may read: where the build puts things may be closed to others.
+fn published(dir: &Path, from: &str, name: &str) -> std::path::PathBuf {
+    let to = dir.join(name);
+    std::fs::copy(from, &to).expect("a copy");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&to, mode).expect("its mode");
+    to
+}
+
+#[test]
+fn the_testbed_runs_without_privileges() {
+    let test = "rootless::the_testbed_runs_without_privileges";
+    if !nix::unistd::geteuid().is_root() || !have(test, "setpriv") || !have(test, "ip") {
+        eprintln!("skipped {test}: it takes root, to become nobody");
+        return;
+    }
+    let unprivileged = || {
+        let mut command = Command::new("setpriv");
+        command.args([&format!("--reuid={NOBODY}"), &format!("--regid={NOBODY}")]);
+        command.arg("--clear-groups");
+        command
+    };
+    if !allowed(test, &unprivileged) {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(dir.path(), mode).expect("its mode");
+    let spindle = published(dir.path(), env!("CARGO_BIN_EXE_spindle"), "spindle");
+    let experiment = published(dir.path(), EXPERIMENT, "two-paths.toml");
+    // How late a shared machine is, is not the question here.
+    let done = unprivileged()
+        .arg(&spindle)
+        .arg("testbed")
+        .arg(&experiment)
+        .args([
+            "--flows", "8", "--loss", "0%", "--late", "10s", "--jobs", "2",
+        ])
+        .args([
+            "--set",
+            "traffic.first_path=1",
+            "--set",
+            "traffic.ask=when-joined",
+        ])
+        .args(["--transports", "kernel-mptcp,tun:fuso,udp:fuso"])
+        .current_dir(dir.path())
+        .output()
+        .expect("started");
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{said}");
+    let table = String::from_utf8_lossy(&done.stdout);
+    for row in ["kernel-mptcp", "tun:fuso", "udp:fuso"] {
+        assert!(table.contains(row), "{table}");
+    }
+}
