@@ -297,7 +297,9 @@ fn incast(i: &Incast, hosts: &[String], rounds: u64) -> Result<Plan, PlanError> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::scenario::Background;
     use crate::workload::{SizeSampler, Sizes};
+    use proptest::prelude::*;
     use spindle_units::BitRate;
 
     fn hosts() -> Vec<String> {
@@ -359,6 +361,99 @@ mod tests {
                 assert!(pair.iter().max().unwrap() - pair.iter().min().unwrap() <= 1);
             }
         }
+    }
+
+    proptest! {
+        /// Whatever the hosts, classes and number of connections: nobody asks itself, a connection
+        /// joins the two hosts of its flows and serves one class, none is unused, and those of the
+        /// background come last.
+        #[test]
+        fn plans_fit_together(
+            clients in 1usize..6,
+            per_pair in 1u32..4,
+            flows in 1u64..300,
+            from in 20_000u64..2_000_000,
+            seed: u64,
+        ) {
+            let r = Requests {
+                clients: hosts()[..clients].to_vec(),
+                servers: hosts(),
+                pairing: Pairing::Random,
+                sizes: SizeSampler::new(Sizes::named("web-search").unwrap(), None).unwrap(),
+                connections: Connections::Persistent {
+                    per_pair,
+                    warm_up: 0,
+                    idle: Duration::ZERO,
+                },
+                background: Some(Background { from, transport: None }),
+                ..sample(Pairing::Random)
+            };
+            let p = requests(&r, &hosts(), &Streams::new(seed, 0), flows).unwrap();
+            let mut used = vec![0u32; p.connections.len()];
+            for flow in &p.flows {
+                prop_assert_ne!(flow.client, flow.server);
+                prop_assert_eq!(flow.background, flow.bytes >= from);
+                let c = flow.connection.unwrap();
+                prop_assert_eq!(p.connections[c as usize], (flow.client, flow.server));
+                prop_assert_eq!(c >= p.foreground, flow.background);
+                used[c as usize] += 1;
+            }
+            prop_assert!(used.iter().all(|n| *n > 0));
+            let most = 2 * clients * 5 * per_pair as usize;
+            prop_assert!(p.connections.len() <= most.min(flows as usize));
+        }
+    }
+
+    /// Of all hosts each other one is asked as often.
+    #[test]
+    fn random_servers_are_all_alike() {
+        let all = Requests {
+            clients: hosts(),
+            servers: hosts(),
+            ..sample(Pairing::Random)
+        };
+        let p = requests(&all, &hosts(), &Streams::new(5, 0), 60_000).unwrap();
+        let mut counts = [[0u32; 6]; 6];
+        for flow in &p.flows {
+            counts[flow.client as usize][flow.server as usize] += 1;
+        }
+        for (client, row) in counts.iter().enumerate() {
+            for (server, n) in row.iter().enumerate() {
+                match client == server {
+                    true => assert_eq!(*n, 0),
+                    false => assert!((1800..2200).contains(n), "{client} {server} {n}"),
+                }
+            }
+        }
+    }
+
+    /// Requests and background together make the load (catalogue B0: offered bytes).
+    #[test]
+    fn the_load_is_that_of_queries_and_background() {
+        let both = Requests {
+            arrivals: Arrivals::Poisson(BitRate(1_500_000_000)),
+            sizes: SizeSampler::new(Sizes::named("web-search").unwrap(), None).unwrap(),
+            background: Some(Background {
+                from: 100_000,
+                transport: None,
+            }),
+            ..sample(Pairing::Random)
+        };
+        let (mut bits, mut seconds, mut background) = (0.0, 0.0, 0);
+        for seed in 0..10 {
+            let p = requests(&both, &hosts(), &Streams::new(seed, 0), 20_000).unwrap();
+            let Start::At(last) = p.flows[19_999].start else {
+                panic!()
+            };
+            bits += p.flows.iter().map(|f| f.bytes * 8).sum::<u64>() as f64;
+            background += p.flows.iter().filter(|f| f.background).count();
+            seconds += last.as_secs_f64();
+        }
+        let load = bits / seconds / 1.5e9;
+        assert!((load - 1.0).abs() < 0.02, "{load}");
+        // Catalogue C1: 45.6 % of web search's flows exceed 100 KB.
+        let share = background as f64 / 200_000.0;
+        assert!((share - 0.456).abs() < 0.005, "{share}");
     }
 
     #[test]

@@ -252,8 +252,8 @@ fn lossy_links_have_a_number_rates_and_locations() {
         "f.toml:7: loss.share: given beside links, want only one of them"
     );
     assert_eq!(
-        error(&lossy("links = 5\nrates = \"below-50%\"")),
-        "f.toml:7: loss.rates: found \"below-50%\", want one of production, below-60%, below-10%, \
+        error(&lossy("links = 5\nrates = \"belov-60%\"")),
+        "f.toml:7: loss.rates: found \"belov-60%\", want one of production, below-60%, below-10%, \
          did you mean \"below-60%\"?"
     );
     assert_eq!(
