@@ -162,6 +162,9 @@ pub struct LossConfig {
     pub rescue: bool,
     /// What a congestion signal reduces, and so what ssthresh comes from.
     pub flight: Flight,
+    /// The retransmission timer runs for so long at least, whatever the timeout is, for senders that
+    /// are told of losses otherwise; none by default.
+    pub least_timer: Option<Duration>,
 }
 
 /// What counts as the window in use when congestion is signalled.
@@ -284,6 +287,7 @@ impl Default for LossConfig {
             prr: false,
             rescue: true,
             flight: Flight::FlightSize,
+            least_timer: None,
         }
     }
 }

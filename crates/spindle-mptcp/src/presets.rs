@@ -128,7 +128,7 @@ const DEADLINE_PARTS: &[&str] = &[
 const ORACLE_PARTS: &[&str] = &[
     "a bound, not a protocol: the sender learns of each drop the instant it happens, from the network (DESIGN section 3)",
     "what was dropped leaves again at once on its own subflow, exempt from loss and full buffers; dropped acknowledgements likewise; no window is reduced for it",
-    "all else as `fuso` without its recovery: MPTCP, Linked Increases (RFC 6356), minimum smoothed RTT, early_dsn_delivery; loss is inferred from nothing but timeouts; no penalisation",
+    "all else as `fuso` without its recovery: MPTCP, Linked Increases (RFC 6356), minimum smoothed RTT, early_dsn_delivery; loss is inferred from nothing else but a timer of 200 ms, for paths that are gone; no penalisation",
 ];
 
 /// The preset of this name, if there is one: those of [`PRESETS`], and mptcp, fuso, fuso-unmodified and
@@ -247,6 +247,10 @@ fn deadline_reinjection() -> Config {
     config
 }
 
+/// A queue that only grows, since repairs fill it and reduce nothing, is no loss: the oracle's timer is
+/// for paths that are gone (our choice: the least timeout of today's kernels).
+const ORACLE_TIMER: Duration = Duration::from_millis(200);
+
 /// The bound: senders infer nothing from duplicate acknowledgements, since these report each hole
 /// until its repair, long on its way, has arrived.
 fn oracle(subflows: usize) -> Config {
@@ -254,6 +258,7 @@ fn oracle(subflows: usize) -> Config {
     config.loss = LossConfig {
         dupack_threshold: u32::MAX,
         early_retransmit: false,
+        least_timer: Some(ORACLE_TIMER),
         ..config.loss
     };
     if let Some(m) = &mut config.multipath {

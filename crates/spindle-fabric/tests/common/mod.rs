@@ -14,6 +14,8 @@ pub(crate) struct Parcel {
     pub(crate) class: Class,
     pub(crate) ect: bool,
     pub(crate) ce: bool,
+    /// Not to be lost.
+    pub(crate) exempt: bool,
 }
 
 impl Parcel {
@@ -27,6 +29,7 @@ impl Parcel {
             class: Class::Low,
             ect: false,
             ce: false,
+            exempt: false,
         }
     }
 
@@ -37,6 +40,13 @@ impl Parcel {
     pub(crate) fn high(self) -> Self {
         Self {
             class: Class::High,
+            ..self
+        }
+    }
+
+    pub(crate) fn exempt(self) -> Self {
+        Self {
+            exempt: true,
             ..self
         }
     }
@@ -69,6 +79,9 @@ impl Packet for Parcel {
     }
     fn is_data(&self) -> bool {
         self.data
+    }
+    fn may_be_lost(&self) -> bool {
+        !self.exempt
     }
     fn ecn_capable(&self) -> bool {
         self.ect

@@ -414,13 +414,13 @@ impl Connection {
         let sf = &mut self.subflows[i];
         match (outcome, nearest(low, sf.tx.una)) {
             (Outcome::Repaired, _) => sf.tx.on_repaired(now, flight, &mut self.coupling),
-            (Outcome::Failed, Some(end)) => {
-                if sf.tx.on_unrepaired(now, end, flight, &mut self.coupling) {
-                    let id = sf.id;
-                    self.trace.add(now, id, TraceKind::FastRetransmit);
-                    if let Some(r) = &mut self.recovery {
-                        r.on_loss_hint(now, id, false);
-                    }
+            (Outcome::Failed, Some(end))
+                if sf.tx.on_unrepaired(now, end, flight, &mut self.coupling) =>
+            {
+                let id = sf.id;
+                self.trace.add(now, id, TraceKind::FastRetransmit);
+                if let Some(r) = &mut self.recovery {
+                    r.on_loss_hint(now, id, false);
                 }
             }
             _ => {}

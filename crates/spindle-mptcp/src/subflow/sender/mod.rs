@@ -495,7 +495,9 @@ impl Sender {
     }
 
     fn arm_rto(&mut self, now: Instant) {
-        self.rto_at = (!self.board.is_empty()).then(|| now + self.rtt.rto());
+        let rto = self.rtt.rto();
+        let wait = self.config.loss.least_timer.map_or(rto, |t| t.max(rto));
+        self.rto_at = (!self.board.is_empty()).then(|| now + wait);
     }
 
     /// The current smoothed RTT, for metrics.
