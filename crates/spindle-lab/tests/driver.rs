@@ -37,7 +37,7 @@ fn queries(loss: &str, flows: u32) -> String {
     )
 }
 
-const TRANSPORTS: [&str; 8] = [
+const TRANSPORTS: [&str; 11] = [
     "tcp",
     "newreno",
     "tlp",
@@ -46,6 +46,9 @@ const TRANSPORTS: [&str; 8] = [
     "repflow",
     "mptcp",
     "fuso",
+    "tcp-ir",
+    "deadline-reinjection",
+    "oracle",
 ];
 
 #[test]
@@ -210,4 +213,36 @@ fn losses_in_one_direction_spare_the_other() {
     let back = text.replace("forward", "backward").replace("20%", "5%");
     let back = go(&experiment("tcp", &back), None).result;
     assert!(back.payload_bytes < clean.payload_bytes * 101 / 100);
+}
+
+#[test]
+fn losses_cost_the_oracle_no_timeout_and_hardly_any_time() {
+    let mean = |r: &spindle_lab::metrics::RunResult| {
+        r.fct_ns.iter().sum::<u64>() as f64 / r.fct_ns.len() as f64
+    };
+    let run = |name, loss| go(&experiment(name, &queries(loss, 300)), None).result;
+    let (clean, lossy) = (run("oracle", "0%"), run("oracle", "8%"));
+    assert_eq!(
+        (lossy.completed, lossy.timeouts, lossy.late_timeouts),
+        (300, 0, 0)
+    );
+    assert!(mean(&lossy) < 1.05 * mean(&clean));
+    let fuso = run("fuso", "8%");
+    assert!(mean(&lossy) < mean(&fuso), "a bound");
+}
+
+#[test]
+fn dctcp_gets_its_exact_echo_whoever_chose_it() {
+    use spindle_mptcp::EcnMode;
+    let registry = Registry::standard();
+    let echo = |name: &str, more: &str| {
+        let text = format!("{}[scenario]\necn = true\n{more}", queries("0%", 1));
+        let host = &experiment("tcp", &text).points[0].scenario.host;
+        let transport = registry.find(name).unwrap();
+        spindle_lab::driver::configure(transport, host).tcp.ecn
+    };
+    assert_eq!(echo("mptcp", ""), EcnMode::Classic);
+    assert_eq!(echo("mptcp+dctcp", ""), EcnMode::Dctcp);
+    assert_eq!(echo("mptcp", "congestion = \"dctcp\"\n"), EcnMode::Dctcp);
+    assert_eq!(echo("dctcp", "congestion = \"reno\"\n"), EcnMode::Classic);
 }

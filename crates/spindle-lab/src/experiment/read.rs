@@ -200,10 +200,14 @@ fn link_settings(s: &Section<'_>, name: &str) -> Result<LinkSettings> {
 }
 
 /// The controllers that a scenario may set, by name.
-const CONGESTION: [(&str, CongestionKind); 3] = [
+const CONGESTION: [(&str, CongestionKind); 7] = [
     ("reno", CongestionKind::Reno),
     ("cubic", CongestionKind::Cubic),
+    ("dctcp", CongestionKind::Dctcp),
     ("lia", CongestionKind::Lia),
+    ("olia", CongestionKind::Olia),
+    ("balia", CongestionKind::Balia),
+    ("fully-coupled", CongestionKind::FullyCoupled),
 ];
 
 fn host(s: Section<'_>, context: &Context<'_>) -> Result<(HostSettings, String)> {

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use spindle_lab::registry::Registry;
+use spindle_mptcp::VARIANTS;
 
 use super::print;
 use crate::args::Explain;
@@ -16,6 +17,13 @@ pub(crate) fn explain(registry: &Registry, args: &Explain) -> Result<ExitCode, F
             for t in registry.transports() {
                 let first = t.parts.first().map_or("", String::as_str);
                 let _ = writeln!(text, "{:12} {first}", t.name);
+            }
+            let _ = writeln!(
+                text,
+                "\nvariants, behind a plus sign each, as in fuso+roundrobin+held:"
+            );
+            for v in VARIANTS {
+                let _ = writeln!(text, "{:16} {}", v.name, v.part);
             }
         }
         Some(name) => {
