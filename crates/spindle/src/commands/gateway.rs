@@ -68,12 +68,14 @@ pub(crate) fn gateway(registry: &Registry, args: &Args) -> Result<ExitCode, Fail
 
 fn tls(args: &Args) -> Result<Option<ServerTls>, Failure> {
     let ca = args.service.tls_ca.as_deref();
-    ca.map_or(Ok(()), |ca| readable("tls-ca", ca))?;
     match pair(&args.service)? {
-        Some((cert, key)) => match ServerTls::load(cert, key, ca) {
-            Ok(tls) => Ok(Some(tls)),
-            Err(e) => Err(Failure::Usage(e.to_string())),
-        },
+        Some((cert, key)) => {
+            ca.map_or(Ok(()), |ca| readable("tls-ca", ca))?;
+            match ServerTls::load(cert, key, ca) {
+                Ok(tls) => Ok(Some(tls)),
+                Err(e) => Err(Failure::Usage(e.to_string())),
+            }
+        }
         None if ca.is_some() => Err(Failure::Usage(
             "--tls-ca needs --tls-cert and --tls-key, the gateway's own certificate".to_owned(),
         )),
