@@ -24,6 +24,11 @@ pub trait EventQueue<T> {
     /// How many values wait.
     fn len(&self) -> usize;
 
+    /// Shows the values that have come near since the last call, if the queue knows: they are due
+    /// soon, and what they need can be brought into the cache together. Says nothing of their order.
+    #[inline]
+    fn approaching(&mut self, _see: impl FnMut(T)) {}
+
     /// Takes out the earliest value.
     fn pop(&mut self) -> Option<(Instant, T)> {
         self.pop_until(Instant::FAR_FUTURE)

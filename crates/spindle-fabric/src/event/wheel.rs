@@ -35,7 +35,10 @@ pub struct Wheel<T> {
     /// How much of the level 0 slot of `current` has been popped already.
     taken: usize,
     len: usize,
-    spare: Vec<Entry<T>>,
+    /// The last slot dealt out; its buffer is the next one's.
+    dealt: Vec<Entry<T>>,
+    /// `dealt` went to level 0 and was not shown yet.
+    near: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -53,7 +56,8 @@ impl<T> Default for Wheel<T> {
             current: 0,
             taken: 0,
             len: 0,
-            spare: Vec::new(),
+            dealt: Vec::new(),
+            near: false,
         }
     }
 }
@@ -106,14 +110,15 @@ impl<T: Copy> Wheel<T> {
         self.current = earliest;
         self.vacate(level, slot);
         let index = level * SLOTS + slot;
-        let mut entries = std::mem::take(&mut self.spare);
+        let mut entries = std::mem::take(&mut self.dealt);
+        entries.clear();
         std::mem::swap(&mut entries, &mut self.slots[index]);
         for entry in &entries {
             self.place(*entry);
         }
-        entries.clear();
+        self.near = level == 1 && entries.len() > 1;
         if entries.capacity() <= KEEP {
-            self.spare = entries;
+            self.dealt = entries;
         }
     }
 }
@@ -154,6 +159,13 @@ impl<T: Copy> EventQueue<T> for Wheel<T> {
             }
             self.len -= 1;
             return Some((Instant::from_nanos(at), value));
+        }
+    }
+
+    #[inline]
+    fn approaching(&mut self, mut see: impl FnMut(T)) {
+        if std::mem::take(&mut self.near) {
+            self.dealt.iter().for_each(|e| see(e.value));
         }
     }
 

@@ -13,7 +13,7 @@ pub(crate) const NONE: u32 = u32::MAX;
 pub(crate) struct Routes {
     /// By address.
     pub(crate) destinations: Box<[Destination]>,
-    /// By switch, then rack: the group of next hops.
+    /// By switch, then rack: the group of next hops, or with [`SINGLE`] the only one.
     table: Box<[u32]>,
     racks: usize,
     groups: Box<[Group]>,
@@ -39,6 +39,9 @@ pub(crate) struct Destination {
     /// The host.
     pub(crate) host: u32,
 }
+
+/// Marks the number of a link among numbers of groups.
+const SINGLE: u32 = 1 << 31;
 
 /// A run of `ports`.
 #[derive(Clone, Copy, Debug)]
@@ -75,7 +78,10 @@ impl Routes {
             graph.distances(rack, &mut distance);
             for switch in 0..divisors.len() {
                 graph.closer(switch, &distance, &mut closer);
-                table[switch * racks.len() + column] = groups.intern(switch, &closer);
+                table[switch * racks.len() + column] = match closer[..] {
+                    [only] if only < SINGLE => only | SINGLE,
+                    _ => groups.intern(switch, &closer),
+                };
             }
         }
         Self {
@@ -99,11 +105,13 @@ impl Routes {
         if destination.switch == NONE {
             return NextHop::Nowhere;
         }
-        let group = self.table[switch as usize * self.racks + destination.rack as usize];
-        let Group { start, len } = self.groups[group as usize];
+        let entry = self.table[switch as usize * self.racks + destination.rack as usize];
+        if entry & SINGLE != 0 {
+            return NextHop::One(entry & !SINGLE);
+        }
+        let Group { start, len } = self.groups[entry as usize];
         match len {
             0 => NextHop::Nowhere,
-            1 => NextHop::One(self.ports[start as usize]),
             _ => NextHop::Any(&self.ports[start as usize..(start + len) as usize]),
         }
     }
@@ -118,7 +126,7 @@ impl Routes {
     pub(crate) fn leaves(&self, switch: u32) -> bool {
         let row = switch as usize * self.racks;
         let mut groups = self.table[row..row + self.racks].iter();
-        groups.any(|&g| self.groups[g as usize].len > 0)
+        groups.any(|&g| g & SINGLE != 0 || self.groups[g as usize].len > 0)
     }
 
     /// The links of one way from an address to another, where `choose(switch, choices)` decides;

@@ -3,6 +3,7 @@
 use spindle_units::Instant;
 
 use super::port::{DOWN, LOSSY, PRIORITIES, STALE};
+use super::store::Meta;
 use super::{Dropped, Event, Kind, Pending, Simulation};
 use crate::balance::{Chooser, Hop, Ports};
 use crate::event::EventQueue;
@@ -18,6 +19,7 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
                 return Some((self.now(), Event::Dropped(dropped)));
             }
             let (at, Pending(kind)) = self.queue.pop_until(limit)?;
+            self.look_ahead();
             self.now = at.as_nanos();
             self.events += 1;
             match kind {
@@ -37,26 +39,23 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
 
     /// Offers a packet to a link's port.
     #[inline]
-    pub(super) fn offer(&mut self, link: u32, index: u32) {
+    pub(super) fn offer(&mut self, link: u32, mut meta: Meta) {
         let port = &mut self.ports[link as usize];
         port.offered += 1;
         if port.flags & (DOWN | PRIORITIES) != 0 {
-            return self.offer_special(link, index);
+            return self.offer_special(link, meta);
         }
-        let metas = &mut self.store.metas[..];
-        port.settle(self.now, metas);
-        let meta = &mut metas[index as usize];
+        port.settle(self.now);
         let len = meta.len;
         if !port.has_room(len) && !meta.is_exempt() {
-            return self.discard(link, index, DropCause::Queue);
+            return self.discard(link, &meta, DropCause::Queue);
         }
         if port.unsent_bytes > port.mark_above && meta.mark() {
             self.sides[link as usize].marked += 1;
         }
         port.admit(len);
-        port.follow(index);
         let time = self.times.time(port.rate, len);
-        if let Some(arrive) = port.send(self.now, index, time, metas) {
+        if let Some(arrive) = port.send(self.now, meta, time) {
             self.wait(arrive, Kind::Arrival(link));
         }
     }
@@ -70,39 +69,37 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
     #[inline]
     fn arrival(&mut self, link: u32) -> Option<Event<P>> {
         let port = &mut self.ports[link as usize];
-        let index = port.head;
-        if port.flags & STALE != 0
-            && (index == NONE || self.store.metas[index as usize].arrive != self.now)
-        {
+        if port.flags & STALE != 0 && port.ring.front().is_none_or(|m| m.arrive != self.now) {
             return None;
         }
-        let meta = self.store.metas[index as usize];
-        port.unlink(&meta);
+        let meta = port.take()?;
         let end = port.end;
+        let planned = std::mem::replace(&mut self.ahead.planned[link as usize], NONE);
         let lossy = port.flags & LOSSY != 0;
-        if meta.next != NONE {
-            let next = self.store.metas[meta.next as usize].arrive;
-            self.queue
-                .push(Instant::from_nanos(next), Pending(Kind::Arrival(link)));
+        if let Some(next) = port.ring.front() {
+            let at = Instant::from_nanos(next.arrive);
+            self.queue.push(at, Pending(Kind::Arrival(link)));
         }
         if lossy && self.loses(link, meta.is_data()) && !meta.is_exempt() {
-            self.discard(link, index, DropCause::Loss);
+            self.discard(link, &meta, DropCause::Loss);
             return None;
         }
-        let port = &mut self.ports[link as usize];
-        port.packets += 1;
-        port.bytes += u64::from(meta.len);
+        self.ports[link as usize].bytes += u64::from(meta.len);
         self.packet_hops += 1;
         if end == NONE {
-            return self.deliver(link, index, meta.to);
+            return self.deliver(link, &meta);
+        }
+        if planned != NONE {
+            self.offer(planned, meta);
+            return None;
         }
         match self.routes.next(end, meta.to) {
-            NextHop::One(next) => self.offer(next, index),
+            NextHop::One(next) => self.offer(next, meta),
             NextHop::Any(_) => {
-                let next = self.choose(end, index);
-                self.offer(next, index);
+                let next = self.choose(end, &meta);
+                self.offer(next, meta);
             }
-            NextHop::Nowhere => self.discard(link, index, DropCause::NoRoute),
+            NextHop::Nowhere => self.discard(link, &meta, DropCause::NoRoute),
         }
         None
     }
@@ -114,8 +111,7 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
 
     /// One of several links on from a switch.
     #[inline]
-    fn choose(&mut self, switch: u32, index: u32) -> u32 {
-        let meta = &self.store.metas[index as usize];
+    fn choose(&mut self, switch: u32, meta: &Meta) -> u32 {
         let NextHop::Any(links) = self.routes.next(switch, meta.to) else {
             return NONE;
         };
@@ -128,7 +124,7 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
                 let hop = Hop {
                     now: Instant::from_nanos(self.now),
                     flow_hash: meta.hash,
-                    flow_key: self.store.flow_key(index),
+                    flow_key: self.store.flow_key(meta),
                     class: meta.class(),
                     is_data: meta.is_data(),
                     wire_len: meta.len,
@@ -146,25 +142,25 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
 
     /// A packet at the end of a link to a host.
     #[inline]
-    fn deliver(&mut self, link: u32, index: u32, to: u32) -> Option<Event<P>> {
-        let destination = &self.routes.destinations[to as usize];
+    fn deliver(&mut self, link: u32, meta: &Meta) -> Option<Event<P>> {
+        let destination = &self.routes.destinations[meta.to as usize];
         if destination.downlink != link {
-            self.discard(link, index, DropCause::NoRoute);
+            self.discard(link, meta, DropCause::NoRoute);
             return None;
         }
         let host = HostId(destination.host);
-        let packet = self.store.remove(index)?;
+        let packet = self.store.remove(meta)?;
         Some(Event::Arrive {
             host,
-            address: Address(to),
+            address: Address(meta.to),
             packet,
         })
     }
 
     #[cold]
-    fn discard(&mut self, link: u32, index: u32, cause: DropCause) {
+    fn discard(&mut self, link: u32, meta: &Meta, cause: DropCause) {
         self.sides[link as usize].drops.count(cause);
-        let Some(packet) = self.store.remove(index) else {
+        let Some(packet) = self.store.remove(meta) else {
             return;
         };
         if self.observing {
@@ -179,18 +175,17 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
 
     /// Offers a packet to a port that is down or has priorities.
     #[cold]
-    fn offer_special(&mut self, link: u32, index: u32) {
+    fn offer_special(&mut self, link: u32, mut meta: Meta) {
         if self.ports[link as usize].flags & DOWN != 0 {
-            return self.discard(link, index, DropCause::Down);
+            return self.discard(link, &meta, DropCause::Down);
         }
         self.settle_priorities(link);
-        let meta = self.store.metas[index as usize];
         if !self.make_room(link, meta.len, meta.class()) {
-            return self.discard(link, index, DropCause::Queue);
+            return self.discard(link, &meta, DropCause::Queue);
         }
         let port = &mut self.ports[link as usize];
         let side = &mut self.sides[link as usize];
-        if port.unsent_bytes > port.mark_above && self.store.metas[index as usize].mark() {
+        if port.unsent_bytes > port.mark_above && meta.mark() {
             side.marked += 1;
         }
         port.admit(meta.len);
@@ -198,13 +193,13 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
             return;
         };
         if queues.sending.is_none() && queues.high.is_empty() && queues.low.is_empty() {
-            return self.start(link, index);
+            return self.start(link, meta);
         }
         port.waiting += self.times.time(port.rate, meta.len);
         match meta.class() {
-            Class::High => queues.high.push_back(index),
+            Class::High => queues.high.push_back(meta),
             Class::Low => {
-                queues.low.push_back(index);
+                queues.low.push_back(meta);
                 queues.low_bytes += u64::from(meta.len);
             }
         }
@@ -244,23 +239,23 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
             let Some(victim) = queues.low.pop_back() else {
                 return false;
             };
-            let len = self.store.metas[victim as usize].len;
+            let len = victim.len;
             queues.low_bytes -= u64::from(len);
             port.sent(len);
             port.waiting -= self.times.time(port.rate, len);
-            self.discard(link, victim, DropCause::Queue);
+            self.discard(link, &victim, DropCause::Queue);
         }
     }
 
     /// Starts to send a packet at an idle port with priorities.
-    fn start(&mut self, link: u32, index: u32) {
-        let len = self.store.metas[index as usize].len;
+    fn start(&mut self, link: u32, meta: Meta) {
+        let len = meta.len;
         let port = &mut self.ports[link as usize];
         let time = self.times.time(port.rate, len);
         if let Some(queues) = self.sides[link as usize].priorities.as_mut() {
             queues.sending = Some(len);
         }
-        if let Some(arrive) = port.send(self.now, index, time, &mut self.store.metas) {
+        if let Some(arrive) = port.send(self.now, meta, time) {
             self.wait(arrive, Kind::Arrival(link));
         }
     }
@@ -277,15 +272,14 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
         let next = match queues.sending {
             Some(_) => None,
             None => queues.high.pop_front().or_else(|| {
-                let index = queues.low.pop_front()?;
-                queues.low_bytes -= u64::from(self.store.metas[index as usize].len);
-                Some(index)
+                let meta = queues.low.pop_front()?;
+                queues.low_bytes -= u64::from(meta.len);
+                Some(meta)
             }),
         };
-        if let Some(index) = next {
-            let len = self.store.metas[index as usize].len;
-            port.waiting -= self.times.time(port.rate, len);
-            self.start(link, index);
+        if let Some(meta) = next {
+            port.waiting -= self.times.time(port.rate, meta.len);
+            self.start(link, meta);
         }
         let Some(queues) = self.sides[link as usize].priorities.as_mut() else {
             return;
@@ -319,12 +313,10 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
             return;
         }
         port.flags |= DOWN | STALE;
-        let mut next = port.head;
-        port.clear(self.now);
-        while next != NONE {
-            let index = next;
-            next = self.store.metas[index as usize].next;
-            self.discard(link, index, DropCause::Down);
+        self.ahead.planned[link as usize] = NONE;
+        let mut lost = port.clear(self.now);
+        while let Some(meta) = lost.pop() {
+            self.discard(link, &meta, DropCause::Down);
         }
         let Some(queues) = self.sides[link as usize].priorities.as_mut() else {
             return;
@@ -333,8 +325,8 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
         queues.low_bytes = 0;
         let mut waiting = std::mem::take(&mut queues.high);
         waiting.append(&mut queues.low);
-        for index in waiting {
-            self.discard(link, index, DropCause::Down);
+        for meta in waiting {
+            self.discard(link, &meta, DropCause::Down);
         }
     }
 }

@@ -1,7 +1,9 @@
 //! [`Simulation`]: the engine.
 
+mod ahead;
 mod hop;
 mod port;
+mod ring;
 mod store;
 
 use std::collections::VecDeque;
@@ -16,6 +18,7 @@ use crate::network::{NONE, Network, Routes};
 use crate::random::{Purpose, mix, stream};
 use crate::{Address, DropCause, HostId, LinkId, LinkStats, Loss, Packet};
 
+use ahead::Ahead;
 pub(crate) use port::Port;
 use port::{DOWN, LOSSY, Priorities, SendingTimes, Side};
 use store::Store;
@@ -73,6 +76,7 @@ pub struct Simulation<P, Q = Wheel<Pending>> {
     now: u64,
     queue: Q,
     store: Store<P>,
+    ahead: Ahead,
     ports: Vec<Port>,
     sides: Vec<Side>,
     times: SendingTimes,
@@ -109,6 +113,7 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
         });
         let mut simulation = Self {
             sides: sides.collect(),
+            ahead: Ahead::new(ports.len()),
             ports,
             routes,
             seed,
@@ -145,6 +150,7 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
 
     /// Gives all switches this balancer, anew.
     pub fn balance(&mut self, balancing: &Balancing) {
+        self.ahead.forget();
         self.choosers = self
             .switch_infos()
             .map(|info| balancing.chooser(&info))
@@ -219,10 +225,9 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
     fn insert(&mut self, from: Address, to: Address, packet: P, path: Option<u32>) {
         let uplink = self.routes.destinations[from.0 as usize].uplink;
         let _ = self.routes.destinations[to.0 as usize];
-        let index = self
-            .store
-            .insert(packet, direction_salt(from, to), to.0, path);
-        self.offer(uplink, index);
+        let salt = direction_salt(from, to);
+        let meta = self.store.insert(packet, salt, to.0, path);
+        self.offer(uplink, meta);
     }
 
     /// Sets a timer: [`Event::Timer`] with `token` at `at`, or now if that is past.
@@ -291,9 +296,13 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
         let port = &self.ports[link.0 as usize];
         let side = &self.sides[link.0 as usize];
         let unfinished = port.free_at.saturating_sub(self.now);
+        let waiting = side.priorities.as_ref().map_or(0, |q| q.len());
+        let under_way = u64::from(port.ring.len()) + waiting as u64;
         LinkStats {
             offered: port.offered,
-            packets: port.packets,
+            // What was offered and neither dropped nor is still on its way; what finds no way on has
+            // reached the far end.
+            packets: port.offered - under_way - (side.drops.total() - side.drops.no_route),
             bytes: port.bytes,
             marked: side.marked,
             drops: side.drops,

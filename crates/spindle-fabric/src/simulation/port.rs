@@ -9,9 +9,9 @@ use std::collections::VecDeque;
 
 use spindle_units::{BitRate, Bytes, Duration};
 
+use super::ring::Ring;
 use super::store::Meta;
 use crate::loss::LossState;
-use crate::network::NONE;
 use crate::{Buffer, Drops, LinkSpec};
 
 /// Lengths up to this have their sending time in a table: all packets of Ethernet's MTU and some.
@@ -26,40 +26,37 @@ pub(crate) const PRIORITIES: u32 = 4;
 /// The link has been down: events of packets it lost then may still come.
 pub(crate) const STALE: u32 = 8;
 
-/// What every hop needs of a link, in two cache lines.
+/// What every hop needs of a link, in two neighbouring cache lines: the first for what leaves it, both
+/// for what enters it.
 #[derive(Clone, Debug)]
-#[repr(align(64))]
+#[repr(C, align(128))]
 pub(crate) struct Port {
-    /// Packets that are being sent, were sent, or (FIFO) wait to be sent: linked in the order of
-    /// arrival at the far end.
-    pub(crate) head: u32,
-    pub(crate) tail: u32,
-    /// FIFO only: the first of them not known to be wholly sent.
-    cursor: u32,
+    /// Packets that are being sent, were sent, or (FIFO) wait to be sent, in the order of arrival at
+    /// the far end. On a FIFO link the last `unsent` of them are those not known to be wholly sent.
+    pub(crate) ring: Ring,
+    /// The switch at the far end, [`NONE`](crate::network::NONE) for a host.
+    pub(crate) end: u32,
+    pub(crate) flags: u32,
+    /// Bytes that reached the far end.
+    pub(crate) bytes: u64,
     /// Packets not known to be wholly sent, and their bytes.
     pub(crate) unsent: u32,
+    /// Number of the rate's table.
+    pub(crate) rate: u32,
     pub(crate) unsent_bytes: u64,
-    /// When what is being sent (FIFO: all there is) will have been sent.
-    pub(crate) free_at: u64,
     /// Time it takes to send what waits beyond `free_at`.
     pub(crate) waiting: u64,
+    /// When what is being sent (FIFO: all there is) will have been sent.
+    pub(crate) free_at: u64,
     pub(crate) delay: u64,
     limit_bytes: u64,
     pub(crate) mark_above: u64,
-    limit_packets: u32,
-    /// Number of the rate's table.
-    pub(crate) rate: u32,
-    pub(crate) flags: u32,
-    /// The switch at the far end, [`NONE`] for a host.
-    pub(crate) end: u32,
     pub(crate) offered: u64,
-    /// Packets and bytes that reached the far end.
-    pub(crate) packets: u64,
-    pub(crate) bytes: u64,
     /// Time of sending, also of what still waits behind `free_at`'s packet on a FIFO link.
     pub(crate) busy: u64,
     pub(crate) max_bytes: u64,
     pub(crate) max_packets: u32,
+    limit_packets: u32,
 }
 
 /// What a link rarely needs.
@@ -76,13 +73,20 @@ pub(crate) struct Side {
 /// What waits at a port with two strict priorities.
 #[derive(Debug, Default)]
 pub(crate) struct Priorities {
-    pub(crate) high: VecDeque<u32>,
-    pub(crate) low: VecDeque<u32>,
+    pub(crate) high: VecDeque<Meta>,
+    pub(crate) low: VecDeque<Meta>,
     pub(crate) low_bytes: u64,
     /// Length of the packet being sent.
     pub(crate) sending: Option<u32>,
     /// Whether an event will start the next packet.
     pub(crate) armed: bool,
+}
+
+impl Priorities {
+    /// Packets that wait.
+    pub(crate) fn len(&self) -> usize {
+        self.high.len() + self.low.len()
+    }
 }
 
 impl Port {
@@ -94,9 +98,7 @@ impl Port {
             Buffer::Unlimited => (u32::MAX, u64::MAX),
         };
         Self {
-            head: NONE,
-            tail: NONE,
-            cursor: NONE,
+            ring: Ring::default(),
             unsent: 0,
             unsent_bytes: 0,
             free_at: 0,
@@ -109,7 +111,6 @@ impl Port {
             flags: if spec.priorities { PRIORITIES } else { 0 },
             end,
             offered: 0,
-            packets: 0,
             bytes: 0,
             busy: 0,
             max_bytes: 0,
@@ -119,21 +120,26 @@ impl Port {
 
     /// Counts as sent what a FIFO link has sent by `now`.
     #[inline]
-    pub(crate) fn settle(&mut self, now: u64, metas: &[Meta]) {
+    pub(crate) fn settle(&mut self, now: u64) {
         if self.free_at <= now {
             self.unsent = 0;
             self.unsent_bytes = 0;
-            self.cursor = NONE;
             return;
         }
-        while self.cursor != NONE {
-            let meta = &metas[self.cursor as usize];
-            if meta.arrive - self.delay > now {
-                break;
-            }
-            self.sent(meta.len);
-            self.cursor = meta.next;
+        let sent = |port: &Self| {
+            let first = port.ring.get(port.ring.len() - port.unsent)?;
+            (first.arrive - port.delay <= now).then_some(first.len)
+        };
+        while let Some(len) = sent(self) {
+            self.sent(len);
         }
+    }
+
+    /// Reads what [`settle`](Self::settle) and [`send`](Self::send) will need, to have it in the cache.
+    #[inline]
+    pub(crate) fn touch(&self) -> u64 {
+        let cursor = self.ring.get(self.ring.len().wrapping_sub(self.unsent));
+        self.free_at ^ cursor.map_or(0, |m| m.arrive) ^ self.ring.touch_back()
     }
 
     /// One packet less is unsent.
@@ -168,60 +174,34 @@ impl Port {
     /// Sends a packet as soon as the link is free, `time` long. Returns when it arrives if the event
     /// queue has to be told: if it is the only one on the link.
     #[inline]
-    pub(crate) fn send(
-        &mut self,
-        now: u64,
-        index: u32,
-        time: u64,
-        metas: &mut [Meta],
-    ) -> Option<u64> {
+    pub(crate) fn send(&mut self, now: u64, mut meta: Meta, time: u64) -> Option<u64> {
         self.free_at = self.free_at.max(now).saturating_add(time);
         self.busy = self.busy.saturating_add(time);
-        let arrive = self.free_at.saturating_add(self.delay);
-        let meta = &mut metas[index as usize];
-        meta.arrive = arrive;
-        meta.next = NONE;
-        let only = self.head == NONE;
-        if only {
-            self.head = index;
-        } else {
-            metas[self.tail as usize].next = index;
-        }
-        self.tail = index;
-        only.then_some(arrive)
-    }
-
-    /// Remembers a packet that a FIFO link has just been given as unsent.
-    #[inline]
-    pub(crate) fn follow(&mut self, index: u32) {
-        if self.cursor == NONE {
-            self.cursor = index;
-        }
+        meta.arrive = self.free_at.saturating_add(self.delay);
+        let only = self.ring.len() == 0;
+        self.ring.push(meta);
+        only.then_some(meta.arrive)
     }
 
     /// Takes the first packet off the link.
     #[inline]
-    pub(crate) fn unlink(&mut self, meta: &Meta) {
-        if self.cursor == self.head && self.cursor != NONE {
+    pub(crate) fn take(&mut self) -> Option<Meta> {
+        let len = self.ring.len();
+        let meta = self.ring.pop()?;
+        if self.unsent == len && self.flags & PRIORITIES == 0 {
             self.sent(meta.len);
-            self.cursor = meta.next;
         }
-        self.head = meta.next;
-        if self.head == NONE {
-            self.tail = NONE;
-        }
+        Some(meta)
     }
 
-    /// Forgets all packets, which the caller has taken, and what was being sent.
-    pub(crate) fn clear(&mut self, now: u64) {
+    /// Takes off all packets and forgets what was being sent.
+    pub(crate) fn clear(&mut self, now: u64) -> Ring {
         self.busy = self.busy.saturating_sub(self.free_at.saturating_sub(now));
         self.free_at = self.free_at.min(now);
-        self.head = NONE;
-        self.tail = NONE;
-        self.cursor = NONE;
         self.unsent = 0;
         self.unsent_bytes = 0;
         self.waiting = 0;
+        std::mem::take(&mut self.ring)
     }
 
     /// How long it takes to send what the port holds.

@@ -1,25 +1,24 @@
 //! [`Store`]: the packets in the network and what the hops need to know of each.
 
-use crate::network::NONE;
 use crate::{Class, Packet};
 
-/// What the hops need of a packet, in half a cache line; the packet itself is touched only where it
-/// enters and leaves.
-#[derive(Clone, Copy, Debug)]
+/// What the hops need of a packet, in half a cache line that moves from link to link; the packet
+/// itself is touched only where it enters and leaves.
+#[derive(Clone, Copy, Debug, Default)]
 #[repr(align(32))]
 pub(crate) struct Meta {
     /// Hash of the 5-tuple.
     pub(crate) hash: u64,
     /// When it reaches the far end of the link it is on, once it is known.
     pub(crate) arrive: u64,
-    /// The next packet on the same link, or the next free place.
-    pub(crate) next: u32,
     /// Destination address.
     pub(crate) to: u32,
     /// Bytes on the wire.
     pub(crate) len: u32,
     /// Flags, and the explicit path in the lower bits.
-    info: u32,
+    pub(super) info: u32,
+    /// The packet's place in the store.
+    pub(super) index: u32,
 }
 
 const DATA: u32 = 1 << 31;
@@ -66,34 +65,30 @@ impl Meta {
 /// A slab of packets. Freed places are used again, the last one first.
 #[derive(Debug)]
 pub(crate) struct Store<P> {
-    pub(crate) metas: Vec<Meta>,
     packets: Vec<Option<P>>,
-    free: u32,
-    live: usize,
+    free: Vec<u32>,
 }
 
 impl<P: Packet> Store<P> {
     pub(crate) fn new() -> Self {
         Self {
-            metas: Vec::new(),
             packets: Vec::new(),
-            free: NONE,
-            live: 0,
+            free: Vec::new(),
         }
     }
 
     /// How many packets there are.
     pub(crate) fn live(&self) -> usize {
-        self.live
+        self.packets.len() - self.free.len()
     }
 
     /// Takes in a packet for `to`; `salt` is mixed into its hash. Of `path` the lower 26 bits count.
-    pub(crate) fn insert(&mut self, packet: P, salt: u64, to: u32, path: Option<u32>) -> u32 {
+    #[inline]
+    pub(crate) fn insert(&mut self, packet: P, salt: u64, to: u32, path: Option<u32>) -> Meta {
         let flag = |set: bool, bit: u32| if set { bit } else { 0 };
-        let meta = Meta {
+        let mut meta = Meta {
             hash: packet.flow_hash() ^ salt,
             arrive: 0,
-            next: NONE,
             to,
             len: packet.wire_len(),
             info: flag(packet.is_data(), DATA)
@@ -101,36 +96,42 @@ impl<P: Packet> Store<P> {
                 | flag(packet.ecn_capable(), ECN_CAPABLE)
                 | flag(!packet.may_be_lost(), EXEMPT)
                 | path.map_or(0, |p| ON_PATH | (p & PATH)),
+            index: self.packets.len() as u32,
         };
-        self.live += 1;
-        let index = self.free;
-        if index == NONE {
-            self.metas.push(meta);
-            self.packets.push(Some(packet));
-            return self.metas.len() as u32 - 1;
+        match self.free.pop() {
+            Some(index) => {
+                meta.index = index;
+                self.packets[index as usize] = Some(packet);
+            }
+            None => self.packets.push(Some(packet)),
         }
-        self.free = self.metas[index as usize].next;
-        self.metas[index as usize] = meta;
-        self.packets[index as usize] = Some(packet);
-        index
+        meta
+    }
+
+    /// Reads a little of a packet, to have it in the cache.
+    #[inline]
+    pub(crate) fn touch(&self, meta: &Meta) -> bool {
+        self.packets[meta.index as usize].is_some()
+    }
+
+    /// The packet at a place, if there is one.
+    #[inline]
+    pub(crate) fn packet(&self, index: u32) -> Option<&P> {
+        self.packets.get(index as usize)?.as_ref()
     }
 
     /// The flow of a packet.
-    pub(crate) fn flow_key(&self, index: u32) -> u64 {
-        let packet = self.packets[index as usize].as_ref();
+    pub(crate) fn flow_key(&self, meta: &Meta) -> u64 {
+        let packet = self.packets[meta.index as usize].as_ref();
         packet.map_or(0, Packet::flow_key)
     }
 
     /// Takes out a packet, marked if it was marked on its way.
     #[inline]
-    pub(crate) fn remove(&mut self, index: u32) -> Option<P> {
-        let meta = &mut self.metas[index as usize];
-        let marked = meta.info & MARKED != 0;
-        let mut packet = self.packets[index as usize].take()?;
-        meta.next = self.free;
-        self.free = index;
-        self.live -= 1;
-        if marked {
+    pub(crate) fn remove(&mut self, meta: &Meta) -> Option<P> {
+        let mut packet = self.packets[meta.index as usize].take()?;
+        self.free.push(meta.index);
+        if meta.info & MARKED != 0 {
             packet.mark_ce();
         }
         Some(packet)

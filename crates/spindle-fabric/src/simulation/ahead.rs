@@ -1,0 +1,124 @@
+//! Looking ahead: what soon comes to pass is read while nothing waits for it.
+//!
+//! In a large network nearly every hop finds its port and its packet in no near cache, one after the
+//! other. The wheel says which events have come near; reading what they need in a few passes lets the
+//! memory deliver for many of them at once. Nothing that happens depends on it but the time it takes:
+//! next hops that follow from the packet alone are worked out here and kept, all else is only touched.
+
+use super::port::STALE;
+use super::{Kind, Pending, Simulation};
+use crate::balance::Chooser;
+use crate::event::EventQueue;
+use crate::network::{NONE, NextHop};
+use crate::{HostId, Packet};
+
+/// Networks of fewer links than this stay in the caches by themselves, so that looking ahead would only
+/// cost: by measurement (`docs/performance.md`) a fat-tree of 768 links gains nothing, one of 6144 does.
+const LARGE: usize = 2048;
+
+/// What is known ahead of time.
+#[derive(Debug)]
+pub(super) struct Ahead {
+    /// The network is large enough for it.
+    pays: bool,
+    /// By link: where the first packet on it goes next, [`NONE`] if that was not worked out.
+    pub(super) planned: Box<[u32]>,
+    /// Scratch: links with an arrival soon.
+    near: Vec<u32>,
+    /// Packets that soon reach their hosts: place in the store, host.
+    landing: Vec<(u32, u32)>,
+}
+
+impl Ahead {
+    pub(super) fn new(links: usize) -> Self {
+        Self {
+            pays: links >= LARGE,
+            planned: vec![NONE; links].into(),
+            near: Vec::new(),
+            landing: Vec::new(),
+        }
+    }
+
+    /// Forgets the plans: they may no longer be right.
+    pub(super) fn forget(&mut self) {
+        self.planned.fill(NONE);
+    }
+}
+
+impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
+    /// Looks at the arrivals that have come near, if some have since the last call.
+    #[inline]
+    pub(super) fn look_ahead(&mut self) {
+        if !self.ahead.pays {
+            return;
+        }
+        let (ports, near) = (&self.ports, &mut self.ahead.near);
+        let mut seen = 0;
+        self.queue.approaching(|Pending(kind)| {
+            if let Kind::Arrival(link) = kind {
+                seen ^= ports[link as usize].flags;
+                near.push(link);
+            }
+        });
+        if !self.ahead.near.is_empty() {
+            std::hint::black_box(seen);
+            self.look_at_near();
+        }
+    }
+
+    fn look_at_near(&mut self) {
+        let mut near = std::mem::take(&mut self.ahead.near);
+        let mut seen = 0;
+        for &link in &near {
+            let port = &self.ports[link as usize];
+            seen ^= port.ring.front().map_or(0, |m| m.arrive);
+        }
+        self.ahead.landing.clear();
+        for link in near.drain(..) {
+            seen ^= self.plan(link);
+        }
+        std::hint::black_box(seen);
+        self.ahead.near = near;
+    }
+
+    /// Works out where the first packet on a link goes next, and touches what it will need there.
+    #[inline]
+    fn plan(&mut self, link: u32) -> u64 {
+        let port = &self.ports[link as usize];
+        let Some(meta) = port.ring.front().filter(|_| port.flags & STALE == 0) else {
+            return 0;
+        };
+        if port.end == NONE {
+            let host = self.routes.destinations[meta.to as usize].host;
+            self.ahead.landing.push((meta.index, host));
+            return u64::from(self.store.touch(meta));
+        }
+        let next = match self.routes.next(port.end, meta.to) {
+            NextHop::One(next) => next,
+            NextHop::Any(links) => {
+                let choices = links.len() as u32;
+                let choice = match (meta.path(), &self.choosers[port.end as usize]) {
+                    (Some(path), _) => self.routes.explicit(port.end, path, choices),
+                    (None, Chooser::Ecmp(ecmp)) => ecmp.pick(meta.hash, choices),
+                    // Others may choose by the state of things when the packet is there.
+                    (None, _) => return 0,
+                };
+                links[choice as usize]
+            }
+            NextHop::Nowhere => return 0,
+        };
+        self.ahead.planned[link as usize] = next;
+        self.ports[next as usize].touch()
+    }
+
+    /// Shows the packets that soon reach their hosts, once each, so that the hosts' memory can be
+    /// brought near as well. Some are never shown, and some that are shown are lost on the last link.
+    #[inline]
+    pub fn approaching(&mut self, mut see: impl FnMut(HostId, &P)) {
+        for (index, host) in self.ahead.landing.drain(..) {
+            if let Some(packet) = self.store.packet(index) {
+                see(HostId(host), packet);
+            }
+        }
+    }
+}
