@@ -1,5 +1,7 @@
 //! Stacks joined by a simulated network: segments out of one into the other, timers lazily armed.
 
+use std::net::IpAddr;
+
 use spindle_fabric::{Address, Event as NetEvent, HostId, LinkId, Network, Simulation};
 use spindle_mptcp::{Stack, StackConfig};
 use spindle_units::Instant;
@@ -49,12 +51,40 @@ pub(crate) enum Happening {
     Dropped(LinkId, Box<Carried>),
 }
 
+/// The hosts' interfaces.
+struct Places {
+    addresses: Vec<Address>,
+    /// By host: where its own begin; and one more for the end.
+    first: Vec<u32>,
+}
+
+impl Places {
+    fn new(network: &Network) -> Self {
+        let (mut addresses, mut first) = (Vec::new(), vec![0]);
+        for host in 0..network.hosts() {
+            addresses.extend(network.addresses_of(HostId(host)));
+            first.push(addresses.len() as u32);
+        }
+        Self { addresses, first }
+    }
+
+    /// The interface of an IP address.
+    #[inline]
+    fn of(&self, addr: IpAddr) -> Option<Address> {
+        let (host, interface) = place_of(addr)?;
+        let host = host as usize;
+        let own = *self.first.get(host)?..*self.first.get(host + 1)?;
+        let place = own.start.checked_add(interface)?;
+        own.contains(&place).then(|| self.addresses[place as usize])
+    }
+}
+
 /// All hosts and the network between them.
 pub(crate) struct World<W> {
     pub(crate) simulation: Simulation<Carried>,
     pub(crate) stacks: Vec<Stack>,
     wire: W,
-    addresses: Vec<Vec<Address>>,
+    places: Places,
     armed: Vec<Option<Instant>>,
     alarm: Option<Instant>,
 }
@@ -63,9 +93,7 @@ impl<W: Wire> World<W> {
     /// A stack on every host of the network.
     pub(crate) fn new(network: Network, streams: &Streams, wire: W) -> Self {
         let hosts = network.hosts();
-        let addresses: Vec<Vec<Address>> = (0..hosts)
-            .map(|h| network.addresses_of(HostId(h)).collect())
-            .collect();
+        let places = Places::new(&network);
         let stack = |h: u32| {
             let seed = streams.value(Purpose::Hosts, u64::from(h));
             Stack::new(StackConfig {
@@ -77,8 +105,8 @@ impl<W: Wire> World<W> {
             stacks: (0..hosts).map(stack).collect(),
             simulation: Simulation::new(network, streams.value(Purpose::Salts, 0)),
             wire,
-            armed: vec![None; addresses.len()],
-            addresses,
+            armed: vec![None; hosts as usize],
+            places,
             alarm: None,
         }
     }
@@ -87,6 +115,10 @@ impl<W: Wire> World<W> {
     pub(crate) fn next(&mut self) -> Option<(Instant, Happening)> {
         loop {
             let (now, event) = self.simulation.next_event()?;
+            let stacks = &self.stacks;
+            self.simulation.approaching(|host, packet: &Carried| {
+                stacks[host.0 as usize].foresee(&packet.segment);
+            });
             match event {
                 NetEvent::Arrive { host, packet, .. } => {
                     self.stacks[host.0 as usize].receive(now, packet.segment);
@@ -122,13 +154,9 @@ impl<W: Wire> World<W> {
         if dropped.is_exempt() {
             return None;
         }
-        let address = |addr| {
-            let (host, interface) = place_of(addr)?;
-            let of_host = self.addresses.get(host as usize)?;
-            Some((host, *of_host.get(interface as usize)?))
-        };
-        let (host, from) = address(dropped.segment.src.addr)?;
-        let (_, to) = address(dropped.segment.dst.addr)?;
+        let (host, _) = place_of(dropped.segment.src.addr)?;
+        let from = self.places.of(dropped.segment.src.addr)?;
+        let to = self.places.of(dropped.segment.dst.addr)?;
         let repair = self.stacks[host as usize].dropped(now, &dropped.segment)?;
         let packet = Carried::exempt(repair.clone());
         self.simulation.inject(from, to, packet);
@@ -137,15 +165,10 @@ impl<W: Wire> World<W> {
 
     /// Sends all that a host has to send; `see` is shown each segment.
     pub(crate) fn transmit(&mut self, now: Instant, host: u32, mut see: impl FnMut(&Segment)) {
-        let place = |addresses: &[Vec<Address>], addr| {
-            let (host, interface) = place_of(addr)?;
-            let of_host = addresses.get(host as usize)?;
-            of_host.get(interface as usize).copied()
-        };
         while let Some(segment) = self.stacks[host as usize].transmit(now) {
             see(&segment);
-            let from = place(&self.addresses, segment.src.addr);
-            let to = place(&self.addresses, segment.dst.addr);
+            let from = self.places.of(segment.src.addr);
+            let to = self.places.of(segment.dst.addr);
             if let (Some(from), Some(to)) = (from, to) {
                 self.wire.send(&mut self.simulation, from, to, segment);
             }

@@ -60,9 +60,26 @@ pub(super) struct Table {
     free: Vec<u32>,
     by_tuple: HashMap<u64, Vec<(FourTuple, u32, SubflowId)>, Identity>,
     by_token: HashMap<u32, u32, Keyed>,
+    /// Tuples that segments came for of late, each at its [`near`] place.
+    recent: [Option<(FourTuple, u32, SubflowId)>; RECENT],
     keyed: Keyed,
     count: usize,
     resting: usize,
+}
+
+/// Tuples that are found without hashing. A peer that aims at one place of these only makes others pay
+/// the keyed hash.
+const RECENT: usize = 8;
+
+/// A tuple's place among the recent ones.
+#[inline]
+fn near(t: &FourTuple) -> usize {
+    let low = match t.1.addr {
+        std::net::IpAddr::V4(a) => a.to_bits(),
+        std::net::IpAddr::V6(a) => a.to_bits() as u32,
+    };
+    let mixed = low ^ u32::from(t.0.port) ^ u32::from(t.1.port).rotate_left(1);
+    (mixed ^ (mixed >> 8)) as usize % RECENT
 }
 
 /// The keys of `by_tuple` are keyed hashes already.
@@ -103,6 +120,7 @@ impl Table {
             free: Vec::new(),
             by_tuple: HashMap::with_hasher(Identity),
             by_token: HashMap::with_hasher(keyed),
+            recent: [None; RECENT],
             keyed,
             count: 0,
             resting: 0,
@@ -145,6 +163,23 @@ impl Table {
         list.iter().find(|e| e.0 == *t).map(|e| (e.1, e.2))
     }
 
+    /// As [`lookup`](Self::lookup), for a segment: others of the same tuple will follow.
+    #[inline]
+    pub(super) fn find(&mut self, t: &FourTuple) -> Option<(u32, SubflowId)> {
+        if let Some(known) = self.find_recent(t) {
+            return Some(known);
+        }
+        let (slot, subflow) = self.lookup(t)?;
+        self.recent[near(t)] = Some((*t, slot, subflow));
+        Some((slot, subflow))
+    }
+
+    #[inline]
+    pub(super) fn find_recent(&self, t: &FourTuple) -> Option<(u32, SubflowId)> {
+        let (known, slot, subflow) = self.recent[near(t)].as_ref()?;
+        (known == t).then_some((*slot, *subflow))
+    }
+
     pub(super) fn bind(&mut self, t: FourTuple, slot: u32, subflow: SubflowId) {
         self.unbind(&t);
         let hash = self.tuple_hash(&t);
@@ -156,6 +191,7 @@ impl Table {
     }
 
     pub(super) fn unbind(&mut self, t: &FourTuple) {
+        self.recent[near(t)] = None;
         let hash = self.tuple_hash(t);
         if let Some(list) = self.by_tuple.get_mut(&hash) {
             list.retain(|e| e.0 != *t);

@@ -291,6 +291,15 @@ impl Subflow {
         }
     }
 
+    /// Reads a little of everything that a segment needs, for the cache's sake.
+    #[inline]
+    pub(crate) fn glance(&self) -> u64 {
+        let board = &self.tx.board;
+        let ends = [board.front(), board.back()].map(|s| s.map_or(0, |s| s.start));
+        let own = self.announced_to ^ self.window_from.0 ^ u64::from(self.local.port);
+        own ^ self.tx.una ^ self.rx.nxt ^ self.tx.cc.cwnd() ^ ends[0] ^ ends[1]
+    }
+
     /// Challenge ACKs granted so far.
     pub(crate) fn challenge_acks(&self) -> u64 {
         self.challenges.total
