@@ -122,3 +122,84 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use spindle_units::Instant;
+
+    use crate::topology::FatTree;
+    use crate::{Address, Class, HeapQueue, LinkId, Loss, Packet, Pending, Simulation};
+
+    #[derive(Debug, PartialEq)]
+    struct Numbered(u64);
+
+    impl Packet for Numbered {
+        fn wire_len(&self) -> u32 {
+            40 + (self.0 % 1461) as u32
+        }
+        fn flow_hash(&self) -> u64 {
+            self.0 % 50
+        }
+        fn flow_key(&self) -> u64 {
+            self.0 % 50
+        }
+        fn class(&self) -> Class {
+            Class::Low
+        }
+        fn is_data(&self) -> bool {
+            true
+        }
+        fn ecn_capable(&self) -> bool {
+            false
+        }
+        fn mark_ce(&mut self) {}
+    }
+
+    /// All that happens to 4000 packets with losses and a link that goes down and up again, as text,
+    /// and how many packets were seen coming.
+    fn story<Q: crate::EventQueue<Pending>>(queue: Q, pays: bool) -> (Vec<String>, usize) {
+        let network = FatTree::reference(4).build().unwrap();
+        let links = network.links().len() as u32;
+        let mut simulation = Simulation::with_queue(network, 1, queue);
+        simulation.ahead.pays = pays;
+        simulation.observe_drops(true);
+        for link in (0..links).step_by(7) {
+            simulation.set_loss(LinkId(link), &Loss::nth([3, 4, 30]).unwrap());
+        }
+        let (mut events, mut coming) = (Vec::new(), 0);
+        for number in 0..4000u64 {
+            let (from, to) = ((number % 16) as u32, (number * 7 % 16) as u32);
+            if from != to && number % 3 == 0 {
+                simulation.inject_on_path(
+                    Address(from),
+                    Address(to),
+                    Numbered(number),
+                    number as u32,
+                );
+            } else if from != to {
+                simulation.inject(Address(from), Address(to), Numbered(number));
+            }
+            simulation.set_up(LinkId(40), number % 100 > 10);
+            let limit = Instant::from_nanos(number * 30);
+            while let Some(event) = simulation.next_event_until(limit) {
+                simulation.approaching(|_, _| coming += 1);
+                events.push(format!("{event:?}"));
+            }
+        }
+        (events, coming)
+    }
+
+    #[test]
+    fn looking_ahead_changes_nothing() {
+        let (plain, none) = story(HeapQueue::default(), true);
+        let (without, also_none) = story(crate::Wheel::default(), false);
+        let (with, coming) = story(crate::Wheel::default(), true);
+        assert_eq!((none, also_none), (0, 0));
+        assert!(coming > 0, "{coming} seen coming");
+        assert!(
+            plain.iter().any(|e| e.contains("Down")) && plain.iter().any(|e| e.contains("Loss"))
+        );
+        assert_eq!(plain, without);
+        assert_eq!(plain, with);
+    }
+}
