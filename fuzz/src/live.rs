@@ -152,6 +152,8 @@ const MOST_ON_THE_WAY: usize = 2_000;
 const MOST_STEPS: usize = 400;
 
 const MOST_CONNECTIONS: usize = 12;
+/// Of those that rest in TIME_WAIT, beside them.
+const MOST_RESTING: usize = 6;
 
 struct World {
     stacks: [Stack; 2],
@@ -211,6 +213,7 @@ impl World {
             Stack::new(StackConfig {
                 seed: side as u64,
                 max_connections: MOST_CONNECTIONS,
+                max_time_wait: MOST_RESTING,
                 max_half_open: usize::from(k.half_open % 4),
                 addresses: vec![address(side, 1), address(side, 2)],
                 ..StackConfig::default()
@@ -304,7 +307,7 @@ impl World {
         let each = (2 * (buffer + self.config.tcp.send_buffer) + (4 << 20)) as u64;
         for s in &self.stacks {
             assert!(s.buffered() <= each * MOST_CONNECTIONS as u64);
-            assert!(s.handles().count() <= MOST_CONNECTIONS);
+            assert!(s.handles().count() <= MOST_CONNECTIONS + MOST_RESTING);
             for h in s.handles() {
                 let Some(i) = s.info(h) else { continue };
                 assert!(i.subflows.len() <= 8);
