@@ -85,7 +85,10 @@ fn bad_flags_are_refused_in_one_line_with_a_remedy() {
             &["flows", "none.flows", "--k", "4"],
             &["none.flows", "cannot read"],
         ),
-        (&["reproduce", "fuso-fig3"], &["want one of fuso-fig1, fuso-fig2"]),
+        (
+            &["reproduce", "fuso-fig3"],
+            &["want one of fuso-fig1, fuso-fig2"],
+        ),
         (
             &["reproduce", "--paper", "fuzo"],
             &["did you mean \"fuso\"?"],

@@ -6,7 +6,9 @@ use spindle_wire::Segment;
 
 use super::Connection;
 use super::output::Purpose;
-use crate::recovery::{Action, DropView, Eligibility, SegmentView, SubflowView, Triggers, View, Window};
+use crate::recovery::{
+    Action, DropView, Eligibility, SegmentView, SubflowView, Triggers, View, Window,
+};
 use crate::subflow::SubflowId;
 use crate::subflow::scoreboard::Scoreboard;
 use crate::subflow::sender::SendKind;

@@ -60,9 +60,7 @@ fn heading(experiment: &Experiment, args: &Trace) -> String {
 }
 
 fn slowest(flows: &[FlowOutcome], most: usize) -> String {
-    let mut order: Vec<usize> = (0..flows.len())
-        .filter(|i| !flows[*i].background)
-        .collect();
+    let mut order: Vec<usize> = (0..flows.len()).filter(|i| !flows[*i].background).collect();
     let time = |i: &usize| flows[*i].fct_ns.unwrap_or(u64::MAX);
     order.sort_by_key(|i| (Reverse(time(i)), *i));
     let mut text = "    flow      bytes   completion us  losses  timeouts  recoveries\n".to_owned();
