@@ -162,6 +162,8 @@ struct Case {
     rtts: [u64; 2],
     black: usize,
     total: u64,
+    /// The application writes what fits, and no write is ever cut short.
+    fitting: bool,
 }
 
 #[derive(Debug)]
@@ -185,6 +187,10 @@ fn config(case: &Case) -> Config {
         c.congestion = k;
     }
     c.tcp.autotune = case.autotune;
+    if case.fitting {
+        // Full before the first timeout.
+        c.tcp.send_buffer = 1 << 18;
+    }
     if case.autotune {
         c.tcp.send_buffer = 32 << 20;
         c.tcp.receive_buffer = 32 << 20;
@@ -229,7 +235,10 @@ fn run(case: &Case) -> Outcome {
             last = wire.now;
         }
         if let Some(s) = accepted {
-            let n = (1 << 20).min(case.total - written) as u32;
+            let mut n = (1 << 20).min(case.total - written) as u32;
+            if case.fitting {
+                n = n.min(wire.stacks[1].writable(s) as u32);
+            }
             if n > 0 {
                 let took = wire.stacks[1].send(wire.now, s, Payload::Length(n));
                 written += took.expect("open") as u64;
@@ -262,6 +271,7 @@ const CASE: Case = Case {
     black: 0,
     // At 100 Mbit/s over one path and 200 over both: 1, 10 and 2 s and more.
     total: 50_000_000,
+    fitting: false,
 };
 
 macro_rules! cases {
@@ -285,5 +295,7 @@ cases! {
     mptcp_autotuned_loses_its_long_path: Case { autotune: true, black: 1, ..CASE };
     fuso_loses_its_short_path: Case { preset: "fuso-2", ..CASE };
     fuso_autotuned_loses_its_long_path: Case { preset: "fuso-2", autotune: true, black: 1, ..CASE };
+    mptcp_with_a_writer_that_never_overfills: Case { fitting: true, ..CASE };
+    fuso_with_a_writer_that_never_overfills: Case { preset: "fuso-2", black: 1, fitting: true, ..CASE };
     fuso_towards_unmodified_receivers: Case { preset: "fuso-unmodified-2", ..CASE };
 }

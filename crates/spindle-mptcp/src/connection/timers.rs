@@ -138,7 +138,8 @@ impl Connection {
     fn has_gone_black(&self, now: Instant, i: usize) -> bool {
         let sf = &self.subflows[i];
         let long = SILENCE.max(sf.tx.srtt().unwrap_or_default());
-        self.has_new_data() && now.since(sf.last_heard) >= long
+        let goes_on = self.has_new_data() || self.writable() == 0;
+        goes_on && now.since(sf.last_heard) >= long
     }
 
     /// A tail loss probe: new data if there are any, else the last segment again (RFC 8985, section
