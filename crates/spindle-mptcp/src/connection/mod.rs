@@ -188,6 +188,8 @@ pub(crate) struct Connection {
     stalled_since: Option<Instant>,
     data_timer_at: Option<Instant>,
     data_timer_tries: u32,
+    /// When a subflow that timed out soon after it was heard is to be judged again.
+    judge_at: Option<(Instant, SubflowId)>,
     window_update_due: bool,
     pub(crate) counters: info::DataCounters,
     /// Counters of subflows that are gone.
@@ -280,6 +282,7 @@ impl Connection {
             stalled_since: Some(now),
             data_timer_at: None,
             data_timer_tries: 0,
+            judge_at: None,
             window_update_due: false,
             counters: info::DataCounters::default(),
             past: Default::default(),

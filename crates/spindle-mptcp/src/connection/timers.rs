@@ -24,6 +24,7 @@ impl Connection {
         }
         due = earliest(due, earliest(self.persist_at, self.data_timer_at));
         due = earliest(due, self.paths.deadline());
+        due = earliest(due, self.judge_at.map(|(t, _)| t));
         earliest(due, self.policy_deadline())
     }
 
@@ -48,6 +49,7 @@ impl Connection {
         if self.policy_deadline().is_some_and(|t| t <= now) {
             self.triggers.insert(Trigger::Timer);
         }
+        self.judge_again(now);
         self.paths.on_timer(now);
         self.persist_timer(now);
         self.data_timer(now);
@@ -128,18 +130,42 @@ impl Connection {
         if late || black {
             self.subflows[i].dead = other;
             self.reinject_from(i, black);
+        } else if living && self.subflows[i].tx.rtt.rto() > SILENCE {
+            // Heard shortly before: judged when that is long ago, not only at the next timeout.
+            let at = self.subflows[i].last_heard + self.long_silence(i);
+            self.judge_at = (at > now).then_some((at, id));
         }
         let probing = living && self.subflows[i].dead;
         self.subflows[i].tx.probe_dead_path(now, probing);
     }
 
+    /// A subflow that timed out soon after it was heard has had time to be heard again.
+    fn judge_again(&mut self, now: Instant) {
+        let Some((_, id)) = self.judge_at.take_if(|(t, _)| *t <= now) else {
+            return;
+        };
+        if let Some(i) = self.index(id) {
+            let (row, dead) = (
+                self.subflows[i].tx.consecutive_timeouts,
+                self.subflows[i].dead,
+            );
+            if row > 0 && !dead {
+                self.judge(now, i, row);
+            }
+        }
+    }
+
+    /// How long nothing must have been heard of subflow `i`.
+    fn long_silence(&self, i: usize) -> Duration {
+        SILENCE.max(self.subflows[i].tx.srtt().unwrap_or_default())
+    }
+
     /// Whether the first timeout of subflow `i` already shows a path gone black, not a lost tail: the
     /// transfer goes on, and yet nothing at all was heard here for long.
     fn has_gone_black(&self, now: Instant, i: usize) -> bool {
-        let sf = &self.subflows[i];
-        let long = SILENCE.max(sf.tx.srtt().unwrap_or_default());
+        let silence = now.since(self.subflows[i].last_heard);
         let goes_on = self.has_new_data() || self.writable() == 0;
-        goes_on && now.since(sf.last_heard) >= long
+        goes_on && silence >= self.long_silence(i)
     }
 
     /// A tail loss probe: new data if there are any, else the last segment again (RFC 8985, section
@@ -244,6 +270,7 @@ impl Connection {
         if self.closed.is_some() {
             self.persist_at = None;
             self.data_timer_at = None;
+            self.judge_at = None;
             self.stalled_since = None;
             return;
         }
