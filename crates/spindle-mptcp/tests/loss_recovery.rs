@@ -199,6 +199,25 @@ fn rack_finds_a_loss_by_time() {
     assert_eq!(p.info().counters.timeouts, 0);
 }
 
+/// RFC 8985, section 3.1: a repeat that was lost as well is found when what left after it arrives.
+/// By RFC 6675 alone only the timer finds it, twice on two paths whose queues overflow together.
+#[test]
+fn rack_finds_a_lost_repeat_without_the_timer() {
+    for (rack, again) in [(true, vec![0]), (false, vec![])] {
+        let mut config = window(10);
+        config.loss.rack = rack;
+        let (mut p, _) = sending(config, 12);
+        let seg = sack(&p, 0, &[(1, 4)]);
+        let out = p.after(RTT, seg);
+        assert_eq!(numbers(&p, &out), [0]);
+        assert_eq!(acked(&mut p, 0, &[(1, 10)]), [10, 11]);
+        let seg = sack(&p, 0, &[(1, 12)]);
+        let out = p.after(RTT, seg);
+        assert_eq!(numbers(&p, &out), again, "rack {rack}");
+        assert_eq!(p.info().counters.timeouts, 0);
+    }
+}
+
 /// RFC 5681, section 4.1: the restart window is no more than cwnd.
 #[test]
 fn an_idle_restart_never_raises_cwnd() {

@@ -38,9 +38,9 @@ const MSL: Duration = Duration::from_secs(30);
 ///
 /// The transport's preset says what it is made of: congestion control, loss detection (RACK, TLP),
 /// scheduler, proactive recovery. What belongs to the scenario is set here to what suits a wire:
-/// 200 ms least RTO, timestamps, SACK and window scaling, acknowledgements delayed by 40 ms, bursts
-/// and MSS as large as the link takes, buffers that grow up to the limits, keepalive and user
-/// timeout. Over TUN the peer's receiver may be anyone's, so recovery sends what such a receiver
+/// 200 ms least RTO, timestamps, SACK and window scaling, acknowledgements delayed by 40 ms (which
+/// probes for a lost tail allow for), bursts and MSS as large as the link takes, buffers that grow up
+/// to the limits, keepalive and user timeout. Over TUN the peer's receiver may be anyone's, so recovery sends what such a receiver
 /// needs. `paths` is how this end opens subflows: [`PathManager::Passive`] for a gateway.
 pub fn wire_config(preset: Config, kind: LinkKind, limits: &Limits, paths: PathManager) -> Config {
     let mut config = match kind {
@@ -61,6 +61,9 @@ pub fn wire_config(preset: Config, kind: LinkKind, limits: &Limits, paths: PathM
     tcp.keepalive = Some(KEEPALIVE);
     tcp.user_timeout = USER_TIMEOUT;
     tcp.msl = MSL;
+    if let Some(probe) = &mut config.loss.tail_loss_probe {
+        probe.max_ack_delay = DELAYED_ACK;
+    }
     if let Some(m) = &mut config.multipath {
         m.path_manager = paths;
     }

@@ -15,7 +15,7 @@ pub(crate) struct Service {
     #[arg(long)]
     pub(crate) udp: bool,
     /// The transport, by its name (see `spindle explain`)
-    #[arg(long, value_name = "NAME", default_value = "fuso")]
+    #[arg(long, value_name = "NAME", default_value = "fuso+rack")]
     pub(crate) transport: String,
     /// Own certificate chain (PEM)
     #[arg(long, value_name = "FILE")]

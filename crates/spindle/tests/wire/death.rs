@@ -122,7 +122,7 @@ fn a_kernel_client_hardly_notices_a_path_that_dies_and_returns() {
             hosts.limit("100mbit");
             serve("127.0.0.1:9000".parse().expect("an address"), false);
             let gateway_addr: IpAddr = "10.9.0.1".parse().expect("an address");
-            for transport in ["fuso", "mptcp"] {
+            for transport in ["fuso+rack", "mptcp"] {
                 let _gateway = gateway(transport);
                 outage(hosts, || {
                     connect(on_path(false, 1, 2), (gateway_addr, 8080).into(), true)
@@ -142,11 +142,10 @@ fn connect_hardly_notices_a_path_that_dies_and_returns() {
             serve("127.0.0.1:9000".parse().expect("an address"), false);
             hosts.client("ip route add 10.1.1.1 via 10.1.2.1 dev c2 table 102");
             let mut command = Command::new(program());
-            command.args(["gateway", "--udp", "--insecure", "--transport", "fuso"]);
+            command.args(["gateway", "--udp", "--insecure"]);
             command.args(["--listen", "10.1.1.1:4430", "--to", "127.0.0.1:9000"]);
             let _gateway = Running::start(command, "gateway");
-            let mut command =
-                hosts.client_command(&[program(), "connect", "--udp", "--transport", "fuso"]);
+            let mut command = hosts.client_command(&[program(), "connect", "--udp"]);
             command.args(["--listen", "127.0.0.1:7000", "--via", "10.1.1.1:4430"]);
             command.args(["--local", "10.1.1.2", "--local", "10.1.2.2"]);
             let _near = Running::start(command, "connect");
