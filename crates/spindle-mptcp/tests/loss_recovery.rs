@@ -5,7 +5,7 @@ mod script;
 use script::{MSS, PEER_ISS, Peer, RTT, one, plain};
 use spindle_mptcp::{Config, EcnMode, InitialWindow, TailLossProbe, TcpState};
 use spindle_units::Duration;
-use spindle_wire::{Ecn, Flags, Segment};
+use spindle_wire::{Ecn, Flags, Segment, Timestamps};
 
 /// An initial window of so many segments, and no detection beyond the classic.
 fn window(segments: u32) -> Config {
@@ -422,4 +422,97 @@ fn dctcp_echoes_exactly_what_was_marked() {
         let ack = one(p.push(seg));
         assert_eq!(ack.flags.contains(Flags::ECE), marked);
     }
+}
+
+/// A connection that negotiated timestamps; the peer's own clock stands still.
+fn with_timestamps(segments: u32) -> Peer {
+    let mut config = window(segments);
+    config.tcp.timestamps = true;
+    config.tcp.mss = MSS + 12;
+    let (mut p, _) = Peer::connecting(config);
+    let mut answer = p.syn(Flags::SYN | Flags::ACK);
+    answer.options.timestamps = Some(Timestamps { value: 7, echo: 0 });
+    p.seq = p.seq + 1;
+    p.after(RTT, answer);
+    p
+}
+
+/// Which full segments leave when `upto` are acknowledged after `wait`, the echo being that of `of`.
+fn echoed(p: &mut Peer, wait: Duration, upto: u32, of: &Segment) -> Vec<u32> {
+    let mut seg = sack(p, upto, &[]);
+    let echo = of.options.timestamps.unwrap().value;
+    seg.options.timestamps = Some(Timestamps { value: 7, echo });
+    let out = p.after(wait, seg);
+    numbers(p, &out)
+}
+
+/// RFC 7323, section 4.1: the echo tells which transmission is acknowledged, so that one of what was
+/// repeated is a measurement (RFC 6298, section 3, excepts it from Karn's rule) and ends the back-off,
+/// even where every segment has to be sent twice.
+#[test]
+fn an_echoed_repeat_is_a_measurement_and_ends_the_back_off() {
+    let mut p = with_timestamps(1);
+    let first = one(p.send(8 * MSS));
+    assert_eq!(first.payload.len() as u32, MSS);
+    let mut waits = Vec::new();
+    for n in 0..4 {
+        let (wait, out) = p.wait();
+        assert_eq!(numbers(&p, &out), [n], "the timer repeats the first");
+        waits.push(wait);
+        assert_eq!(p.info().srtt, Some(RTT));
+        // The repeat's acknowledgement lets the next ones out, which are lost.
+        assert_eq!(echoed(&mut p, RTT, n + 1, &out[0])[0], n + 1);
+    }
+    assert!(
+        waits.windows(2).all(|w| w[1] <= w[0]),
+        "no longer from one to the next: {waits:?}"
+    );
+}
+
+/// Without timestamps nothing tells the transmissions apart (Karn's rule): the back-off stays until
+/// what left once is acknowledged.
+#[test]
+fn without_timestamps_the_back_off_stays_while_everything_is_repeated() {
+    let (mut p, _) = sending(window(1), 8);
+    let mut waits = Vec::new();
+    for n in 0..3 {
+        let (wait, _) = p.wait();
+        waits.push(wait);
+        acked(&mut p, n + 1, &[]);
+    }
+    assert!(waits.windows(2).all(|w| w[1] > w[0]), "{waits:?}");
+}
+
+/// The original's echo, come before the repeat can have been answered, measures the whole way: the
+/// timer was too short. One of the future, or older than a minute, is none.
+#[test]
+fn an_echo_of_the_original_measures_a_path_slower_than_the_timer() {
+    let soon = RTT / 10;
+    let mut p = with_timestamps(1);
+    let first = one(p.send(2 * MSS));
+    let (wait, _) = p.wait();
+    echoed(&mut p, soon, 1, &first);
+    assert_eq!(p.info().srtt, Some((RTT * 7 + wait + soon) / 8));
+    for off in [soon.as_millis() as u32 + 5, 0u32.wrapping_sub(70_000)] {
+        let mut p = with_timestamps(1);
+        p.now += Duration::from_secs(100);
+        p.send(2 * MSS);
+        let (_, out) = p.wait();
+        let mut wrong = one(out);
+        let ts = wrong.options.timestamps.as_mut().unwrap();
+        ts.value = ts.value.wrapping_add(off);
+        echoed(&mut p, soon, 1, &wrong);
+        assert_eq!(p.info().srtt, Some(RTT), "{off}");
+    }
+}
+
+/// The original came and its acknowledgement was lost: what answers the repeat still echoes the
+/// original. The timer's wait is no round trip.
+#[test]
+fn an_echo_that_came_with_the_repeat_does_not_measure_the_timer() {
+    let mut p = with_timestamps(1);
+    let first = one(p.send(2 * MSS));
+    p.wait();
+    echoed(&mut p, RTT, 1, &first);
+    assert_eq!(p.info().srtt, Some(RTT));
 }

@@ -396,6 +396,10 @@ impl Subflow {
             ece: seg.flags.contains(Flags::ECE),
             exact_echo: self.config.tcp.ecn == EcnMode::Dctcp,
             new_data: cx.new_data,
+            echo: self
+                .timestamps
+                .and(seg.options.timestamps)
+                .map(|ts| ts.echo),
         };
         out.ack = self.tx.on_ack(cx.now, &input, coupling);
         if out.ack.acked > 0 {

@@ -24,6 +24,8 @@ pub(crate) struct AckInput<'a> {
     pub(crate) exact_echo: bool,
     /// The connection has data that were never sent.
     pub(crate) new_data: bool,
+    /// The echoed timestamp, in ticks of 1 ms, where timestamps are in use (RFC 7323).
+    pub(crate) echo: Option<u32>,
 }
 
 /// What changed.
@@ -65,7 +67,7 @@ impl Sender {
         let advanced = self.una > prior_una;
         let cumulative = self.una - prior_una;
 
-        self.take_rtt(now, &delivered, advanced);
+        self.take_rtt(now, &delivered, advanced, a.echo);
         if let Some((left, _)) = a.dsack {
             self.on_dsack(now, left);
         }
@@ -113,8 +115,15 @@ impl Sender {
     }
 
     /// Karn's rule: only segments that left once are measured; nothing that waited behind a hole.
-    fn take_rtt(&mut self, now: Instant, delivered: &Acked, advanced: bool) {
+    /// Except where an echoed timestamp tells which transmission it was (RFC 6298, section 3, and
+    /// RFC 7323, section 4.1: if the left edge advances).
+    fn take_rtt(&mut self, now: Instant, delivered: &Acked, advanced: bool, echo: Option<u32>) {
         if delivered.retransmitted {
+            let minimum = self.rtt.minimum();
+            let elapsed = echo.and_then(|ticks| since_echoed(now, delivered, ticks, minimum));
+            if let Some(rtt) = elapsed.filter(|_| advanced) {
+                self.rtt.sample(rtt);
+            }
             return;
         }
         if let Some(sent_at) = delivered.clean_sent_at {
@@ -369,6 +378,33 @@ impl Sender {
             self.arm_tlp(now);
         }
     }
+}
+
+/// An echo older than this is none: no segment waits so long for its acknowledgement, but a peer may
+/// echo anything (RFC 9293's MSL is twice this).
+const OLDEST_ECHO: Duration = Duration::from_secs(60);
+
+/// Time since the transmission whose timestamp was echoed, where the echo tells which it was: the
+/// last of what is newly acknowledged, then exactly; or an earlier one, then to the tick of 1 ms.
+///
+/// An earlier one is believed only if an answer to the last cannot be here yet. Later its echo may as
+/// well be that of an acknowledgement that was lost: it then comes with the repeat, and the wait for
+/// the timer would be measured as round trip.
+fn since_echoed(
+    now: Instant,
+    delivered: &Acked,
+    echo: u32,
+    minimum: Option<Duration>,
+) -> Option<Duration> {
+    let (sent_at, ..) = delivered.newest?;
+    let since_last = now.since(sent_at);
+    if sent_at.as_millis() as u32 == echo {
+        return Some(since_last);
+    }
+    let ticks = (now.as_millis() as u32).wrapping_sub(echo);
+    let elapsed = Duration::from_millis(u64::from(ticks));
+    let unanswered = since_last < minimum?;
+    (unanswered && ticks > 0 && elapsed <= OLDEST_ECHO).then_some(elapsed)
 }
 
 fn merge(into: &mut Acked, more: Acked) {
