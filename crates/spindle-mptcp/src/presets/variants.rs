@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use spindle_units::Duration;
 
-use crate::config::{Config, EcnMode, LossConfig, MultipathConfig};
+use crate::config::{Config, EcnMode, Flight, LossConfig, MultipathConfig};
 use crate::connection::scheduler::SchedulerKind;
 use crate::recovery::{Eligibility, Fuso, MetricKind, PathMetric, WorstOf};
 use crate::subflow::congestion::CongestionKind;
@@ -124,6 +124,8 @@ pub const VARIANTS: &[Variant] = variants! {
         tlp_floor;
     "rack", "each subflow: RACK-TLP (RFC 8985) and PRR (RFC 6937)",
         rack;
+    "cwnd-halved", "each subflow: ssthresh from cwnd, not from FlightSize, as in the testbed's kernel (Linux 3.18)",
+        |c| { c.loss.flight = Flight::CongestionWindow; true };
     "no-er", "each subflow: no Early Retransmit (RFC 5827)",
         |c| std::mem::take(&mut c.loss.early_retransmit);
     "no-opportunistic", "no opportunistic retransmission and penalisation (catalogue A5.6a)",
@@ -143,6 +145,8 @@ pub const VARIANTS: &[Variant] = variants! {
         |c| fuso(c, |f| f.worst_of = WorstOf::InFlight);
     "elsewhere", "FUSO's best path is never the worst itself",
         |c| fuso(c, |f| f.elsewhere = true);
+    "tie-elsewhere", "among best paths that FUSO's metric holds for equal one that is not the worst itself",
+        |c| fuso(c, |f| f.ties_elsewhere = true);
     "copy-sacked", "FUSO may copy whatever is not DATA_ACKed, SACKed or not",
         |c| fuso(c, |f| f.eligibility = Eligibility::NotDataAcked);
 };

@@ -33,6 +33,9 @@ pub struct Fuso {
     pub worst_of: WorstOf,
     /// The best subflow is never the worst itself; the paper allows that (FUSO section 3.2.1).
     pub elsewhere: bool,
+    /// Among best subflows that the metric holds for equal one that is not the worst itself goes before
+    /// the lower identifier (catalogue A1.2 has the identifier).
+    pub ties_elsewhere: bool,
 }
 
 #[derive(Debug)]
@@ -97,7 +100,11 @@ impl FusoPolicy {
             let usable = view.subflows.iter().filter(|s| s.has_room(bytes));
             usable.filter(|s| !(elsewhere && s.id == of))
         };
-        let best = candidates().min_by(|a, b| metric.better(a, b))?;
+        let mut best = candidates().min_by(|a, b| metric.better(a, b))?;
+        if self.settings.ties_elsewhere && best.id == of {
+            let equal = candidates().find(|s| s.id != of && metric.is_tie(s, best));
+            best = equal.unwrap_or(best);
+        }
         if !metric.draws_among_unknown() || metric.cost(best).is_finite() {
             return Some(best);
         }
@@ -254,6 +261,21 @@ mod tests {
     }
 
     #[test]
+    fn a_tie_may_be_settled_in_favour_of_another_path() {
+        let mut subflows = [subflow(0), subflow(1)];
+        subflows[0].oldest_unprotected = eligible(1);
+        let v = view(&subflows, false, Trigger::Ack);
+        for (ties_elsewhere, on) in [(false, 0), (true, 1)] {
+            let settings = Fuso {
+                ties_elsewhere,
+                ..Fuso::default()
+            };
+            let action = settings.build(1).on_opportunity(&v);
+            assert!(matches!(action, Action::Copy { of: 0, on: o, .. } if o == on));
+        }
+    }
+
+    #[test]
     fn rules_may_be_changed_one_by_one() {
         let mut subflows = [subflow(0), subflow(1)];
         subflows[0].oldest_unprotected = eligible(1);
@@ -270,6 +292,11 @@ mod tests {
             ..Fuso::default()
         };
         assert_eq!(on(elsewhere), Some((0, 1)));
+        let ties = Fuso {
+            ties_elsewhere: true,
+            ..Fuso::default()
+        };
+        assert_eq!(on(ties), Some((0, 0)), "no tie: the other one has lost");
         let literal = Fuso {
             worst_of: WorstOf::InFlight,
             ..Fuso::default()

@@ -109,6 +109,12 @@ impl PathMetric {
         }
     }
 
+    /// Whether only the identifier tells two candidates for the best apart.
+    pub(super) fn is_tie(&self, a: &SubflowView, b: &SubflowView) -> bool {
+        let same = SubflowView { id: b.id, ..*a };
+        self.better(&same, b) == Ordering::Equal
+    }
+
     /// Whether candidates for the best of which none has ever sent are drawn from at random.
     pub(super) fn draws_among_unknown(&self) -> bool {
         self.kind == MetricKind::Paper
