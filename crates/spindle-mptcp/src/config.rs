@@ -60,6 +60,10 @@ pub struct TcpConfig {
     /// Pacing: what the window lets out leaves at 2.0 cwnd a smoothed RTT in slow start and at 1.2
     /// later (as in Linux), not all at once. Off by default.
     pub pacing: bool,
+    /// Payload bytes of a subflow that may wait in the host's own output queue; what more the window
+    /// would let out stays back until some have left (Linux: `tcp_limit_output_bytes`). Whoever drives
+    /// the stack says when segments leave: [`crate::Stack::handed_over`]. None by default.
+    pub output_limit: Option<u64>,
     /// Receive buffer in bytes: the largest window offered.
     pub receive_buffer: usize,
     /// Send buffer in bytes.
@@ -257,6 +261,7 @@ impl Default for TcpConfig {
             syn_retries: 6,
             burst: 0,
             pacing: false,
+            output_limit: None,
             receive_buffer: 4 << 20,
             send_buffer: 4 << 20,
             autotune: false,

@@ -5,7 +5,7 @@ mod script;
 use script::{MSS, PEER_ISS, Peer, RTT, one, plain};
 use spindle_mptcp::{Config, EcnMode, InitialWindow, TailLossProbe, TcpState};
 use spindle_units::Duration;
-use spindle_wire::{Ecn, Flags, Segment, Timestamps};
+use spindle_wire::{Ecn, Flags, Payload, Segment, Timestamps};
 
 /// An initial window of so many segments, and no detection beyond the classic.
 fn window(segments: u32) -> Config {
@@ -515,4 +515,27 @@ fn an_echo_that_came_with_the_repeat_does_not_measure_the_timer() {
     p.wait();
     echoed(&mut p, RTT, 1, &first);
     assert_eq!(p.info().srtt, Some(RTT));
+}
+
+/// A host's own output queue with room for three segments, one of which leaves each millisecond: the
+/// window's rest follows as they leave.
+#[test]
+fn what_the_hosts_queue_has_no_room_for_stays_back() {
+    let mut config = window(10);
+    config.tcp.output_limit = Some(3 * u64::from(MSS));
+    let mut p = Peer::establish(config);
+    let (start, handle) = (p.now, p.handle.unwrap());
+    let data = Payload::Length(10 * MSS);
+    p.stack.send(p.now, handle, data).unwrap();
+    let (mut leaves, mut sent) = (start, Vec::new());
+    while sent.len() < 10 {
+        while let Some(segment) = p.stack.transmit(p.now) {
+            leaves += Duration::from_millis(1);
+            p.stack.handed_over(&segment, leaves);
+            sent.push(p.now.since(start).as_millis());
+        }
+        p.now = p.stack.next_timeout().unwrap();
+        p.stack.timeout(p.now);
+    }
+    assert_eq!(sent, [0, 0, 0, 1, 2, 3, 4, 5, 6, 7]);
 }

@@ -4,6 +4,7 @@ mod app;
 mod conn;
 mod network;
 pub(crate) mod packet;
+mod ports;
 pub(crate) mod world;
 
 pub(crate) use app::Recording;
@@ -213,6 +214,9 @@ pub fn run(request: &RunRequest<'_>) -> Result<RunOutput, RunError> {
             .map_or(Content::Length, Content::Bytes),
     };
     let mut world = World::new(network, &streams, Balanced);
+    if request.scenario.host.output_limit.is_some() {
+        world.tell_of_departures();
+    }
     let balancer = request
         .transport
         .balancer
@@ -425,6 +429,7 @@ pub fn configure(transport: &Transport, host: &HostSettings) -> Config {
     tcp.receive_buffer = host.receive_buffer as usize;
     tcp.delayed_ack = host.delayed_ack;
     tcp.timestamps = host.timestamps;
+    tcp.output_limit = host.output_limit;
     tcp.user_timeout = host.user_timeout;
     if host.max_window.is_some() {
         tcp.max_window = host.max_window;

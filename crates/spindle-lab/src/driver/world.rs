@@ -9,6 +9,7 @@ use spindle_wire::Segment;
 
 use super::packet::Carried;
 use super::place_of;
+use super::ports::Ports;
 use crate::rng::{Purpose, Streams};
 
 /// The token of the application's alarm; hosts' are their numbers.
@@ -87,6 +88,8 @@ pub(crate) struct World<W> {
     places: Places,
     armed: Vec<Option<Instant>>,
     alarm: Option<Instant>,
+    /// The hosts' own ports, if senders hold back what these would have to queue.
+    ports: Option<Ports>,
 }
 
 impl<W: Wire> World<W> {
@@ -108,7 +111,14 @@ impl<W: Wire> World<W> {
             armed: vec![None; hosts as usize],
             places,
             alarm: None,
+            ports: None,
         }
+    }
+
+    /// Stacks are told when what they send will have left their host's port
+    /// ([`Stack::handed_over`]).
+    pub(crate) fn tell_of_departures(&mut self) {
+        self.ports = Some(Ports::new(self.simulation.network()));
     }
 
     /// Lets time pass until something happens; none if nothing ever will.
@@ -170,6 +180,10 @@ impl<W: Wire> World<W> {
             let from = self.places.of(segment.src.addr);
             let to = self.places.of(segment.dst.addr);
             if let (Some(from), Some(to)) = (from, to) {
+                if let Some(ports) = &mut self.ports {
+                    let leaves = ports.send(now, from, segment.wire_len() as u64);
+                    self.stacks[host as usize].handed_over(&segment, leaves);
+                }
                 self.wire.send(&mut self.simulation, from, to, segment);
             }
         }

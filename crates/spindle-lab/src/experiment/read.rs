@@ -249,6 +249,7 @@ fn host(s: Section<'_>, context: &Context<'_>) -> Result<(HostSettings, String)>
         ecn: s.or("ecn", d.ecn)?,
         send_buffer: buffer(&s, "send_buffer", d.send_buffer, mss)?,
         receive_buffer: buffer(&s, "receive_buffer", d.receive_buffer, mss)?,
+        output_limit: output_limit(&s, mss)?,
         delayed_ack: s.get("delayed_ack")?,
         timestamps: s.or("timestamps", d.timestamps)?,
         max_window: s.get("max_window")?,
@@ -257,6 +258,18 @@ fn host(s: Section<'_>, context: &Context<'_>) -> Result<(HostSettings, String)>
     };
     s.finish()?;
     Ok((host, balancer))
+}
+
+/// What a subflow may have in its host's port.
+fn output_limit(s: &Section<'_>, mss: u32) -> Result<Option<u64>> {
+    let limit = s.get::<Size>("output_limit")?.map(|l| l.0);
+    match limit {
+        Some(n) if n < u64::from(mss) => {
+            let problem = format!("found {n} bytes, want one segment ({mss} B) or more");
+            Err(s.error("output_limit", problem))
+        }
+        other => Ok(other),
+    }
 }
 
 fn buffer(s: &Section<'_>, key: &'static str, default: u64, mss: u32) -> Result<u64> {

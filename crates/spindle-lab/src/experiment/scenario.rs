@@ -282,6 +282,9 @@ pub struct HostSettings {
     pub send_buffer: u64,
     /// Receive buffer of a connection, bytes.
     pub receive_buffer: u64,
+    /// Payload bytes of a subflow that may wait in its host's own port; none: as many as the window
+    /// lets out.
+    pub output_limit: Option<u64>,
     /// Delay of acknowledgements; none: each segment at once.
     pub delayed_ack: Option<Duration>,
     /// Whether timestamps are offered (RFC 7323).
@@ -338,6 +341,7 @@ impl Default for HostSettings {
             ecn: true,
             send_buffer: 4 << 20,
             receive_buffer: 4 << 20,
+            output_limit: None,
             delayed_ack: None,
             timestamps: false,
             max_window: None,

@@ -272,6 +272,26 @@ impl Stack {
         std::hint::black_box(connection.map_or(0, Connection::glance));
     }
 
+    /// A segment that [`Self::transmit`] gave out will have left the host's output queue at `leaves`.
+    /// Only configurations with an `output_limit` want to know.
+    pub fn handed_over(&mut self, segment: &Segment, leaves: Instant) {
+        if segment.payload.is_empty() {
+            return;
+        }
+        let tuple: FourTuple = (segment.src, segment.dst);
+        let known = self.table.find(&tuple);
+        let Some((slot, subflow)) = known else {
+            return;
+        };
+        if let Some(c) = self.table.connection_mut(slot)
+            && let Some(i) = c.position_of(subflow, &tuple)
+        {
+            c.subflows[i]
+                .tx
+                .on_handed_over(segment.payload.len() as u64, leaves);
+        }
+    }
+
     /// The network says that it dropped a segment which this stack had sent, as only a simulation
     /// can. Returns what leaves in its place at once, if the connection's recovery wants to hear of
     /// drops ([`crate::recovery::RecoveryFactory::hears_of_drops`]).

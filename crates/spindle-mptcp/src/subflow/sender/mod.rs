@@ -4,6 +4,7 @@
 //! Nothing here knows of segments or options; `subflow` translates.
 
 mod ack;
+mod output_queue;
 mod pacing;
 mod path_mtu;
 mod timers;
@@ -21,6 +22,7 @@ use crate::subflow::congestion::{self, Congestion, Coupling};
 use crate::subflow::loss::{detect, frto::Frto, prr::Prr, rack::Rack, tlp::Tlp, undo::Undo};
 use crate::subflow::rtt::RttEstimator;
 use crate::subflow::scoreboard::{Scoreboard, Sent, SentMap};
+use output_queue::OutputQueue;
 use pacing::{Pacer, PacingInput};
 
 /// Where loss recovery stands.
@@ -136,6 +138,7 @@ pub(crate) struct Sender {
     reorder_at: Option<Instant>,
     last_sent: Option<Instant>,
     pacer: Option<Pacer>,
+    output: Option<OutputQueue>,
     /// RescueRxt (RFC 6675, section 2): one rescue retransmission until `una` is beyond.
     rescued_to: u64,
     /// The next retransmission leaves whatever the window says (RFC 5681, section 3.2, step 3).
@@ -195,6 +198,7 @@ impl Sender {
             reorder_at: None,
             last_sent: None,
             pacer: t.pacing.then(Pacer::default),
+            output: t.output_limit.map(OutputQueue::new),
             rescued_to: 0,
             force_repeat: false,
             consecutive_timeouts: 0,
@@ -264,14 +268,27 @@ impl Sender {
         }
     }
 
-    /// Whether pacing lets a segment leave now; if not, [`Self::deadline`] will say when.
+    /// Whether pacing and the host's output queue let a segment leave now; if not,
+    /// [`Self::deadline`] will say when.
     pub(crate) fn is_paced_to(&mut self, now: Instant) -> bool {
+        if let Some(output) = &mut self.output
+            && !output.has_room(now)
+        {
+            return false;
+        }
         let Some(mut pacer) = self.pacer else {
             return true;
         };
         let may = pacer.may_send(now, &self.pacing());
         self.pacer = Some(pacer);
         may
+    }
+
+    /// `bytes` just sent leave the host's output queue at `leaves`.
+    pub(crate) fn on_handed_over(&mut self, bytes: u64, leaves: Instant) {
+        if let Some(output) = &mut self.output {
+            output.push(bytes, leaves);
+        }
     }
 
     fn pace(&mut self, now: Instant, bytes: u64) {

@@ -2,6 +2,7 @@
 
 use spindle_units::Instant;
 
+use super::output_queue::OutputQueue;
 use super::pacing::Pacer;
 use super::{Phase, Sender};
 use crate::config::Flight;
@@ -25,6 +26,8 @@ impl Sender {
     /// When the next timer is due.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let paced = self.pacer.as_ref().and_then(Pacer::deadline);
+        let held = self.output.as_ref().and_then(OutputQueue::deadline);
+        let paced = earliest(paced, held);
         let due = earliest(earliest(self.rto_at, self.tlp.at), self.reorder_at);
         earliest(due, paced)
     }
@@ -51,6 +54,12 @@ impl Sender {
             && pacer.deadline().is_some_and(|t| t <= now)
         {
             pacer.on_deadline();
+            return Expired::Nothing;
+        }
+        if let Some(output) = &mut self.output
+            && output.deadline().is_some_and(|t| t <= now)
+        {
+            output.on_deadline();
             return Expired::Nothing;
         }
         if self.reorder_at.is_some_and(|t| t <= now) {
