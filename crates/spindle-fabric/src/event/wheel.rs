@@ -30,7 +30,7 @@ pub struct Wheel<T> {
     occupied: [u64; LEVELS],
     /// Bit `l`: level `l` holds something.
     levels: u32,
-    /// The last instant popped, or the earliest one waiting: nothing is due before it.
+    /// The last instant popped, or the first one of the slot dealt out since: nothing is due before it.
     current: u64,
     /// How much of the level 0 slot of `current` has been popped already.
     taken: usize,
@@ -99,15 +99,24 @@ impl<T: Copy> Wheel<T> {
         (self.current & !(SLOTS as u64 - 1)) | slot as u64
     }
 
+    /// The first and the last instant of a slot of a level, seen from the present.
+    #[inline]
+    fn span(&self, level: usize, slot: usize) -> (u64, u64) {
+        let shift = level as u32 * BITS;
+        let above = u64::MAX.checked_shl(shift + BITS).unwrap_or(0);
+        let first = (self.current & above) | (slot as u64) << shift;
+        (first, first | ((1 << shift) - 1))
+    }
+
     /// The earliest instant in a slot of a level above 0, which is not empty.
     fn minimum(&self, level: usize, slot: usize) -> u64 {
         let entries = &self.slots[level * SLOTS + slot];
         entries.iter().map(|e| e.at).min().unwrap_or(u64::MAX)
     }
 
-    /// Deals the earliest slot, above level 0, out to the levels below; `earliest` is its minimum.
-    fn cascade(&mut self, level: usize, slot: usize, earliest: u64) {
-        self.current = earliest;
+    /// Deals the earliest slot, above level 0, out to the levels below; `first` is its first instant.
+    fn cascade(&mut self, level: usize, slot: usize, first: u64) {
+        self.current = first;
         self.vacate(level, slot);
         let index = level * SLOTS + slot;
         let mut entries = std::mem::take(&mut self.dealt);
@@ -137,11 +146,11 @@ impl<T: Copy> EventQueue<T> for Wheel<T> {
         loop {
             let (level, slot) = self.earliest()?;
             if level > 0 {
-                let earliest = self.minimum(level, slot);
-                if earliest > limit {
+                let (first, last) = self.span(level, slot);
+                if last > limit && self.minimum(level, slot) > limit {
                     return None;
                 }
-                self.cascade(level, slot, earliest);
+                self.cascade(level, slot, first);
                 continue;
             }
             let at = self.instant_of(slot);

@@ -55,7 +55,11 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
         }
         port.admit(len);
         let time = self.times.time(port.rate, len);
+        let end = port.end;
         if let Some(arrive) = port.send(self.now, meta, time) {
+            if end == NONE {
+                self.store.bring(&meta);
+            }
             self.wait(arrive, Kind::Arrival(link));
         }
     }
@@ -79,6 +83,10 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
         if let Some(next) = port.ring.front() {
             let at = Instant::from_nanos(next.arrive);
             self.queue.push(at, Pending(Kind::Arrival(link)));
+            port.ring.bring_next();
+            if end == NONE {
+                self.store.bring(next);
+            }
         }
         if lossy && self.loses(link, meta.is_data()) && !meta.is_exempt() {
             self.discard(link, &meta, DropCause::Loss);
@@ -93,13 +101,9 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
             self.offer(planned, meta);
             return None;
         }
-        match self.routes.next(end, meta.to) {
-            NextHop::One(next) => self.offer(next, meta),
-            NextHop::Any(_) => {
-                let next = self.choose(end, &meta);
-                self.offer(next, meta);
-            }
-            NextHop::Nowhere => self.discard(link, &meta, DropCause::NoRoute),
+        match self.way_on(end, &meta) {
+            Some(next) => self.offer(next, meta),
+            None => self.discard(link, &meta, DropCause::NoRoute),
         }
         None
     }
@@ -109,11 +113,13 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
         loss.as_mut().is_some_and(|loss| loss.loses(is_data))
     }
 
-    /// One of several links on from a switch.
+    /// The link on from a switch, if there is one; its balancer chooses among several.
     #[inline]
-    fn choose(&mut self, switch: u32, meta: &Meta) -> u32 {
-        let NextHop::Any(links) = self.routes.next(switch, meta.to) else {
-            return NONE;
+    fn way_on(&mut self, switch: u32, meta: &Meta) -> Option<u32> {
+        let links = match self.routes.next(switch, meta.to) {
+            NextHop::One(next) => return Some(next),
+            NextHop::Any(links) => links,
+            NextHop::Nowhere => return None,
         };
         let choices = links.len() as u32;
         let choice = match (meta.path(), &mut self.choosers[switch as usize]) {
@@ -137,7 +143,7 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
                 (balancer.choose(&hop) % links.len()) as u32
             }
         };
-        links[choice as usize]
+        Some(links[choice as usize])
     }
 
     /// A packet at the end of a link to a host.

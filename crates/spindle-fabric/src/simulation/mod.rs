@@ -2,6 +2,7 @@
 
 mod ahead;
 mod hop;
+mod near;
 mod port;
 mod ring;
 mod store;
@@ -201,6 +202,7 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
     ///
     /// # Panics
     /// If an address is not of this network.
+    #[inline]
     pub fn inject(&mut self, from: Address, to: Address, packet: P) {
         self.insert(from, to, packet, None);
     }
@@ -218,10 +220,12 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
     ///
     /// # Panics
     /// If an address is not of this network.
+    #[inline]
     pub fn inject_on_path(&mut self, from: Address, to: Address, packet: P, path: u32) {
         self.insert(from, to, packet, Some(path));
     }
 
+    #[inline]
     fn insert(&mut self, from: Address, to: Address, packet: P, path: Option<u32>) {
         let uplink = self.routes.destinations[from.0 as usize].uplink;
         let _ = self.routes.destinations[to.0 as usize];

@@ -1,5 +1,6 @@
 //! [`Ring`]: the packets on one link, side by side in memory.
 
+use super::near::prefetch;
 use super::store::Meta;
 
 /// A queue of packets in one block of memory, whose size is a power of two: a hop reads the front and
@@ -43,6 +44,14 @@ impl Ring {
     #[inline]
     pub(crate) fn touch_back(&self) -> u64 {
         self.block.get(self.place(self.len)).map_or(0, |m| m.arrive)
+    }
+
+    /// Has the packet behind the front brought near.
+    #[inline]
+    pub(crate) fn bring_next(&self) {
+        if let Some(next) = self.block.get(self.place(1)) {
+            prefetch(next);
+        }
     }
 
     #[inline]

@@ -1,5 +1,6 @@
 //! [`Store`]: the packets in the network and what the hops need to know of each.
 
+use super::near::prefetch;
 use crate::{Class, Packet};
 
 /// What the hops need of a packet, in half a cache line that moves from link to link; the packet
@@ -112,6 +113,14 @@ impl<P: Packet> Store<P> {
     #[inline]
     pub(crate) fn touch(&self, meta: &Meta) -> bool {
         self.packets[meta.index as usize].is_some()
+    }
+
+    /// Has a packet brought near that will be taken out soon.
+    #[inline]
+    pub(crate) fn bring(&self, meta: &Meta) {
+        if let Some(packet) = self.packets.get(meta.index as usize) {
+            prefetch(packet);
+        }
     }
 
     /// The packet at a place, if there is one.

@@ -31,15 +31,15 @@ pub(super) fn expand(number: DataNumber, near: u64) -> u64 {
 
 impl Connection {
     /// Takes a segment for subflow `i`.
-    pub(crate) fn receive(&mut self, now: Instant, i: usize, seg: Segment) {
+    pub(crate) fn receive(&mut self, now: Instant, i: usize, seg: &Segment) {
         let id = self.subflows[i].id;
         let Some(stage) = &mut self.subflows[i].stage else {
-            self.on_segment(now, i, &seg);
+            self.on_segment(now, i, seg);
             self.settle(now);
             return;
         };
         let mut up = VecDeque::new();
-        stage.input(now, seg, &mut up, &mut self.out);
+        stage.input(now, seg.clone(), &mut up, &mut self.out);
         for seg in up {
             if let Some(i) = self.index(id) {
                 self.on_segment(now, i, &seg);

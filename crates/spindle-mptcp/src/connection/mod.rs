@@ -407,6 +407,11 @@ impl Connection {
         Some(piece)
     }
 
+    /// Whether the peer should hear of a window that has opened.
+    pub(crate) fn has_window_update(&self) -> bool {
+        self.window_update_due
+    }
+
     /// The paths between these ends (port 0: any) carry IP packets of `mtu` bytes.
     pub(crate) fn path_mtu(&mut self, now: Instant, local: Endpoint, remote: Endpoint, mtu: u32) {
         let fits = |e: Endpoint, of: Endpoint| e.addr == of.addr && [0, of.port].contains(&e.port);

@@ -82,6 +82,21 @@ fn first_part(payload: Payload, most: u64) -> Payload {
     }
 }
 
+/// The steps of a transmission opportunity that may have something to do.
+#[derive(Clone, Copy, Debug, Default)]
+struct Dues {
+    /// A SYN or a probe is due.
+    control: bool,
+    /// Something is lost.
+    repeats: bool,
+    /// Fast recovery is going on.
+    rescues: bool,
+    /// F-RTO waits for new data.
+    frto: bool,
+    /// A subflow is closing.
+    closing: bool,
+}
+
 impl Connection {
     /// The next segment to put on the wire, if there is one.
     pub(crate) fn transmit(&mut self, now: Instant) -> Option<Segment> {
@@ -93,11 +108,11 @@ impl Connection {
                 self.settle(now);
                 return self.out.pop_front();
             };
-            let stage = self
-                .subflows
-                .iter_mut()
-                .find(|s| s.id == id)
-                .and_then(|s| s.stage.as_mut());
+            if self.config.stage.is_none() {
+                return Some(seg);
+            }
+            let mut subflows = self.subflows.iter_mut();
+            let stage = subflows.find(|s| s.id == id).and_then(|s| s.stage.as_mut());
             match stage {
                 None => return Some(seg),
                 Some(stage) => stage.output(now, seg, &mut self.out),
@@ -105,17 +120,63 @@ impl Connection {
         }
     }
 
+    /// What is next in the order of a transmission opportunity. Most of its steps have nothing to do
+    /// most of the time, which one look at the subflows tells.
     fn next_segment(&mut self, now: Instant) -> Option<(SubflowId, Segment)> {
-        self.control(now)
-            .or_else(|| self.own_retransmission(now))
-            .or_else(|| self.immediate_recovery(now))
-            .or_else(|| self.reinjection(now))
-            .or_else(|| self.new_data(now))
-            .or_else(|| self.after_frto(now))
-            .or_else(|| self.fin(now))
-            .or_else(|| self.rescue(now))
-            .or_else(|| self.proactive(now))
-            .or_else(|| self.bare_ack(now))
+        let due = self.dues();
+        // One by one, so that a segment is moved only where there is one.
+        if due.control
+            && let found @ Some(_) = self.control(now)
+        {
+            return found;
+        }
+        if due.repeats
+            && let found @ Some(_) = self.own_retransmission(now)
+        {
+            return found;
+        }
+        if let found @ Some(_) = self.immediate_recovery(now) {
+            return found;
+        }
+        if let found @ Some(_) = self.reinjection(now) {
+            return found;
+        }
+        if let found @ Some(_) = self.new_data(now) {
+            return found;
+        }
+        if due.frto
+            && let found @ Some(_) = self.after_frto(now)
+        {
+            return found;
+        }
+        if (due.closing || self.closing)
+            && let found @ Some(_) = self.fin(now)
+        {
+            return found;
+        }
+        if due.rescues
+            && let found @ Some(_) = self.rescue(now)
+        {
+            return found;
+        }
+        if let found @ Some(_) = self.proactive(now) {
+            return found;
+        }
+        self.bare_ack(now)
+    }
+
+    /// Which steps may have something to do, by the subflows' state. None of these begins in the
+    /// middle of an opportunity.
+    fn dues(&self) -> Dues {
+        let mut due = Dues::default();
+        for s in &self.subflows {
+            due.control |= s.syn_due | s.probe_due;
+            due.repeats |= s.tx.board.lost_bytes() > 0;
+            due.rescues |= s.tx.in_recovery();
+            due.frto |= s.tx.frto_waits();
+            due.closing |= s.closing;
+        }
+        due
     }
 
     pub(super) fn context(&mut self, now: Instant, i: usize) -> OutputContext {

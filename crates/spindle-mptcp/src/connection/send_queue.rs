@@ -9,7 +9,8 @@ use spindle_wire::Payload;
 /// From so many segments on a write is not copied to join it with others.
 const LARGE_WRITE: usize = 8;
 
-/// What left at once: a segment or a burst of segments.
+/// What left at once: a segment or a burst of segments; or, of mere lengths, all that left one behind
+/// the other in segments of the same size, so that the books of a long transfer stay one entry.
 #[derive(Debug)]
 struct Taken {
     offset: u64,
@@ -21,6 +22,22 @@ struct Taken {
 impl Taken {
     fn end(&self) -> u64 {
         self.offset + self.payload.len() as u64
+    }
+
+    /// Takes in what left next, if it can be told apart without a border: a length behind whole
+    /// segments of the same size.
+    fn extend(&mut self, more: &Payload, unit: usize) -> bool {
+        let (Payload::Length(len), Payload::Length(more)) = (&mut self.payload, more) else {
+            return false;
+        };
+        let whole = self.unit == unit && (*len as usize).is_multiple_of(unit);
+        match len.checked_add(*more).filter(|_| whole) {
+            Some(sum) => {
+                *len = sum;
+                true
+            }
+            None => false,
+        }
     }
 }
 
@@ -91,11 +108,14 @@ impl SendQueue {
         let payload = self.take_payload(len);
         let offset = self.nxt;
         self.nxt += len as u64;
-        self.unacked.push_back(Taken {
-            offset,
-            payload: payload.clone(),
-            unit,
-        });
+        let last = self.unacked.back_mut();
+        if !last.is_some_and(|t| t.extend(&payload, unit)) {
+            self.unacked.push_back(Taken {
+                offset,
+                payload: payload.clone(),
+                unit,
+            });
+        }
         (offset, payload)
     }
 
@@ -139,8 +159,8 @@ impl SendQueue {
         let inside = (offset - taken.offset) as usize;
         let at = inside - inside % taken.unit;
         let len = taken.unit.min(taken.payload.len() - at);
-        let payload = taken.payload.slice(at, len);
-        Some((taken.offset + at as u64, payload))
+        let start = taken.offset + at as u64;
+        (start + len as u64 > self.una).then(|| (start, taken.payload.slice(at, len)))
     }
 
     /// The data level acknowledged everything below `offset`; returns the bytes that is new for.
@@ -231,5 +251,25 @@ mod tests {
         assert_eq!(q.sent_at(130), Some((120, Payload::Length(20))));
         assert_eq!(q.sent_at(145), Some((140, Payload::Length(10))));
         assert_eq!(q.acknowledge(1000), 30, "no more than was sent");
+    }
+
+    #[test]
+    fn lengths_sent_in_a_row_are_one_entry_and_still_segments() {
+        let mut q = SendQueue::default();
+        q.write(Payload::Length(1000));
+        (0..9).for_each(|_| assert_eq!(q.take(100, 100).1, Payload::Length(100)));
+        assert_eq!((q.unacked.len(), q.sent_at(250).unwrap().0), (1, 200));
+        assert_eq!(q.take(60, 100).0, 900);
+        assert_eq!(q.take(40, 100).0, 960, "not at a border: on its own");
+        assert_eq!(q.unacked.len(), 2);
+        assert_eq!(q.sent_at(955), Some((900, Payload::Length(60))));
+        assert_eq!(q.sent_at(961), Some((960, Payload::Length(40))));
+        assert_eq!(q.acknowledge(500), 500);
+        assert_eq!(q.sent_at(499), None, "acknowledged");
+        assert_eq!(q.sent_at(500), Some((500, Payload::Length(100))));
+        assert_eq!(q.acknowledge(550), 50);
+        assert_eq!(q.sent_at(500), Some((500, Payload::Length(100))));
+        assert_eq!(q.acknowledge(960), 410);
+        assert_eq!(q.unacked.len(), 1);
     }
 }

@@ -209,7 +209,7 @@ impl Stack {
         // The SYN/ACK has long left.
         let _ = c.transmit(now);
         c.subflows[0].answered_by_cookie();
-        c.receive(now, 0, ack.clone());
+        c.receive(now, 0, ack);
         if c.is_half_open() {
             return true;
         }

@@ -254,7 +254,7 @@ impl Stack {
                 .connection(slot)
                 .and_then(|c| c.position_of(subflow, &tuple))
             {
-                self.deliver(now, slot, i, segment);
+                self.deliver(now, slot, i, &segment);
                 return;
             }
             self.table.unbind(&tuple);
@@ -305,10 +305,10 @@ impl Stack {
         Some(repair)
     }
 
-    fn deliver(&mut self, now: Instant, slot: u32, i: usize, segment: Segment) {
-        if self.replaces_time_wait(slot, i, &segment) {
+    fn deliver(&mut self, now: Instant, slot: u32, i: usize, segment: &Segment) {
+        if self.replaces_time_wait(slot, i, segment) {
             self.forget(slot);
-            self.accept(now, &segment);
+            self.accept(now, segment);
             return;
         }
         if let Some(c) = self.table.connection_mut(slot) {
@@ -320,12 +320,12 @@ impl Stack {
     /// A new SYN may take over a tuple in TIME_WAIT if its sequence number is beyond the old
     /// connection's (RFC 9293, section 3.10.7.4, TIME-WAIT).
     fn replaces_time_wait(&self, slot: u32, i: usize, segment: &Segment) -> bool {
-        let Some(c) = self.table.connection(slot) else {
+        let syn = segment.flags.contains(Flags::SYN) && !segment.flags.contains(Flags::ACK);
+        let Some(c) = self.table.connection(slot).filter(|_| syn) else {
             return false;
         };
         let sf = &c.subflows[i];
-        let syn = segment.flags.contains(Flags::SYN) && !segment.flags.contains(Flags::ACK);
-        syn && sf.state == TcpState::TimeWait
+        sf.state == TcpState::TimeWait
             && c.subflows.len() == 1
             && sf.receive_position(segment.seq) > sf.rx.nxt as i64
     }
@@ -333,9 +333,10 @@ impl Stack {
     /// The next segment for the wire; to be asked until there is none after every call that may
     /// cause sending.
     pub fn transmit(&mut self, now: Instant) -> Option<Segment> {
-        let seg = self.next_segment(now)?;
-        self.counters.resets_sent += u64::from(seg.flags.contains(Flags::RST));
-        Some(seg)
+        let next = self.next_segment(now);
+        let reset = |s: &Segment| s.flags.contains(Flags::RST);
+        self.counters.resets_sent += u64::from(next.as_ref().is_some_and(reset));
+        next
     }
 
     fn next_segment(&mut self, now: Instant) -> Option<Segment> {
@@ -347,13 +348,13 @@ impl Stack {
                 self.ready.pop_front();
                 continue;
             };
-            if let Some(seg) = c.transmit(now) {
-                return Some(seg);
+            if let next @ Some(_) = c.transmit(now) {
+                return next;
             }
             c.queued = false;
             self.ready.pop_front();
             self.rearm(slot);
-            self.collect(now, slot);
+            self.collect(slot);
         }
         None
     }
@@ -455,8 +456,10 @@ impl Stack {
     ) -> Result<Option<Payload>, StackError> {
         let c = self.table.get_mut(h).ok_or(StackError::NotConnected)?;
         let piece = c.read(now, max);
-        if piece.is_some() {
-            self.touch(now, h.slot);
+        match (&piece, c.has_window_update()) {
+            (None, _) => {}
+            (Some(_), true) => self.touch(now, h.slot),
+            (Some(_), false) => self.collect(h.slot),
         }
         Ok(piece)
     }
@@ -615,7 +618,7 @@ impl Stack {
         {
             self.ready.push_back(slot);
         }
-        self.collect(now, slot);
+        self.collect(slot);
     }
 
     fn open_wanted(&mut self, now: Instant, slot: u32) {
@@ -645,12 +648,13 @@ impl Stack {
         }
     }
 
-    fn collect(&mut self, _now: Instant, slot: u32) {
-        let Some(handle) = self.table.handle(slot) else {
+    /// Events for the application, and the books.
+    fn collect(&mut self, slot: u32) {
+        let Some(entry) = self.table.slot_mut(slot) else {
             return;
         };
-        let listener = self.table.listener(slot);
-        let Some(c) = self.table.connection_mut(slot) else {
+        let (handle, listener) = (entry.handle(slot), entry.listener);
+        let Some(c) = entry.connection.as_deref_mut() else {
             return;
         };
         let mut settled = false;
@@ -666,16 +670,22 @@ impl Stack {
                 .push_back(event::from_happening(handle, listener, happening));
         }
         let token = c.mp.as_ref().map(|m| m.token_local);
+        let renamed = entry.token != token || entry.tuples.len() > c.subflows.len();
         let half_open = c.is_half_open();
         let holds = (c.half_open_joins(), c.buffered());
+        let before = std::mem::replace(&mut entry.booked, holds);
         let done = c.closed.is_some() && c.released && c.readable() == 0;
         let over = done && c.is_over();
         if settled {
             self.table.settle(slot, half_open, &mut self.half_open);
         }
-        self.table.set_token(slot, token);
-        self.table.prune(slot);
-        self.book(slot, holds);
+        if renamed {
+            self.table.set_token(slot, token);
+            self.table.prune(slot);
+        }
+        if holds != before || self.pressed {
+            self.book(slot, before, holds);
+        }
         if over {
             self.forget(slot);
         } else if done {
@@ -684,8 +694,7 @@ impl Stack {
     }
 
     /// Keeps the totals, and what the connections know of the limit.
-    fn book(&mut self, slot: u32, holds: (usize, u64)) {
-        let before = self.table.book(slot, holds);
+    fn book(&mut self, slot: u32, before: (usize, u64), holds: (usize, u64)) {
         self.half_open_joins = self.half_open_joins + holds.0 - before.0;
         self.buffered = self.buffered + holds.1 - before.1;
         // Eased only some way below the limit, so that it does not go to and fro with each segment.
@@ -718,7 +727,8 @@ impl Stack {
             self.counters.add(c);
             self.counters.closed += 1;
         }
-        self.book(slot, (0, 0));
+        let before = self.table.unbook(slot);
+        self.book(slot, before, (0, 0));
         self.table.remove(slot);
     }
 

@@ -28,18 +28,28 @@ impl Handle {
 }
 
 #[derive(Debug)]
-struct Slot {
+pub(super) struct Slot {
     generation: u32,
-    connection: Option<Box<Connection>>,
+    pub(super) connection: Option<Box<Connection>>,
     ordinal: u64,
-    listener: Option<ListenerId>,
+    pub(super) listener: Option<ListenerId>,
     half_open: bool,
     /// Nothing is left of it but TIME_WAIT.
     resting: bool,
-    token: Option<u32>,
-    tuples: Vec<FourTuple>,
+    pub(super) token: Option<u32>,
+    pub(super) tuples: Vec<FourTuple>,
     /// What the stack's totals have of this connection: half-open joins and bytes stored.
-    booked: (usize, u64),
+    pub(super) booked: (usize, u64),
+}
+
+impl Slot {
+    /// The handle of the slot's connection; `slot` is the slot's own number.
+    pub(super) fn handle(&self, slot: u32) -> Handle {
+        Handle {
+            slot,
+            generation: self.generation,
+        }
+    }
 }
 
 /// Keyed hashing, so that a peer cannot aim at one bucket; keyed by the stack, so that runs repeat.
@@ -262,9 +272,14 @@ impl Table {
         }
     }
 
-    /// Books what a connection holds now; returns what was booked before.
-    pub(super) fn book(&mut self, slot: u32, now: (usize, u64)) -> (usize, u64) {
-        std::mem::replace(&mut self.slots[slot as usize].booked, now)
+    /// Nothing is booked of a connection any more; returns what was.
+    pub(super) fn unbook(&mut self, slot: u32) -> (usize, u64) {
+        std::mem::take(&mut self.slots[slot as usize].booked)
+    }
+
+    #[inline]
+    pub(super) fn slot_mut(&mut self, slot: u32) -> Option<&mut Slot> {
+        self.slots.get_mut(slot as usize)
     }
 
     /// Forgets the tuples of subflows that are gone.
@@ -335,10 +350,7 @@ impl Table {
 
     pub(super) fn handle(&self, slot: u32) -> Option<Handle> {
         let s = self.slots.get(slot as usize)?;
-        s.connection.as_ref().map(|_| Handle {
-            slot,
-            generation: s.generation,
-        })
+        s.connection.as_ref().map(|_| s.handle(slot))
     }
 
     pub(super) fn generation(&self, slot: u32) -> Option<u32> {
@@ -347,10 +359,6 @@ impl Table {
 
     pub(super) fn ordinal(&self, slot: u32) -> u64 {
         self.slots.get(slot as usize).map_or(0, |s| s.ordinal)
-    }
-
-    pub(super) fn listener(&self, slot: u32) -> Option<ListenerId> {
-        self.slots.get(slot as usize)?.listener
     }
 
     pub(super) fn handles(&self) -> impl Iterator<Item = Handle> {

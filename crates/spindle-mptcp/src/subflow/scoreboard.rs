@@ -71,6 +71,11 @@ impl Sent {
         self.start + self.seq_len()
     }
 
+    /// Whether it was neither SACKed nor found lost nor repeated.
+    fn is_fresh_hole(&self) -> bool {
+        !self.sacked && !self.repeated && !self.lost
+    }
+
     /// Whether a proactive copy of it may be made, the data level's say apart.
     pub(crate) fn may_be_copied(&self, eligibility: Eligibility) -> bool {
         let sacked = self.sacked && eligibility == Eligibility::Unacknowledged;
@@ -147,6 +152,8 @@ pub(crate) struct Scoreboard {
     retransmit_from: u64,
     /// No segment below is eligible for proactive recovery.
     unprotected_from: u64,
+    /// No segment below is a hole as [`Self::next_unsacked_hole`] looks for.
+    hole_from: u64,
     /// Segments ever marked lost, once for each transmission.
     losses: u64,
 }
@@ -173,10 +180,28 @@ impl Scoreboard {
         self.queue.get(i)
     }
 
-    /// The segment that contains position `at`, if it is outstanding.
+    /// The segment that contains position `at`, if it is outstanding. Most segments are of one size,
+    /// by which it is found at the first look; else by halves.
     fn index_of(&self, at: u64) -> Option<usize> {
-        let i = self.queue.partition_point(|s| s.end() <= at);
-        (i < self.queue.len() && self.queue[i].start <= at).then_some(i)
+        let (first, last) = (self.queue.front()?, self.queue.back()?);
+        if at < first.start || at >= last.end() {
+            return None;
+        }
+        let guess = ((at - first.start) / first.seq_len().max(1)) as usize;
+        let holds = |s: &Sent| s.start <= at && at < s.end();
+        if self.queue.get(guess).is_some_and(holds) {
+            return Some(guess);
+        }
+        Some(self.queue.partition_point(|s| s.end() <= at))
+    }
+
+    /// How many segments begin below position `at`.
+    fn count_below(&self, at: u64) -> usize {
+        match self.index_of(at) {
+            Some(i) => i + usize::from(self.queue[i].start < at),
+            None if self.queue.front().is_some_and(|f| f.start < at) => self.queue.len(),
+            None => 0,
+        }
     }
 
     pub(crate) fn push(&mut self, sent: Sent) {
@@ -274,7 +299,7 @@ impl Scoreboard {
     /// Marks whole segments within `[left, right)` as SACKed.
     pub(crate) fn sack(&mut self, left: u64, right: u64) -> Acked {
         let mut acked = Acked::default();
-        let mut i = self.queue.partition_point(|s| s.start < left);
+        let mut i = self.count_below(left);
         while let Some(s) = self.queue.get_mut(i) {
             if s.end() > right {
                 break;
@@ -303,9 +328,7 @@ impl Scoreboard {
     /// IsLost for all of them.
     pub(crate) fn loss_frontier(&self, bytes: u64) -> u64 {
         let mut above = 0;
-        let top = self
-            .queue
-            .partition_point(|s| s.start < self.highest_sacked);
+        let top = self.count_below(self.highest_sacked);
         for s in self.queue.range(..top).rev() {
             if s.sacked {
                 above += s.seq_len();
@@ -324,7 +347,7 @@ impl Scoreboard {
     /// newly marked.
     pub(crate) fn mark_lost_below(&mut self, frontier: u64) -> u64 {
         let mut newly = 0;
-        let mut i = self.queue.partition_point(|s| s.start < self.lost_below);
+        let mut i = self.count_below(self.lost_below);
         while let Some(s) = self.queue.get_mut(i) {
             if s.start >= frontier {
                 break;
@@ -395,6 +418,7 @@ impl Scoreboard {
         }
         self.lost = 0;
         self.lost_below = 0;
+        self.hole_from = 0;
     }
 
     /// Segments ever marked lost, once for each transmission.
@@ -426,9 +450,7 @@ impl Scoreboard {
         if self.lost == 0 {
             return None;
         }
-        let from = self
-            .queue
-            .partition_point(|s| s.start < self.retransmit_from);
+        let from = self.count_below(self.retransmit_from);
         let found = self
             .queue
             .range(from..)
@@ -440,12 +462,17 @@ impl Scoreboard {
 
     /// RFC 6675, NextSeg rule 3: the first segment below the highest SACKed one that is neither
     /// SACKed nor repeated.
-    pub(crate) fn next_unsacked_hole(&self) -> Option<u64> {
-        self.queue
-            .iter()
-            .take_while(|s| s.end() <= self.highest_sacked)
-            .find(|s| !s.sacked && !s.repeated && !s.lost)
-            .map(|s| s.start)
+    pub(crate) fn next_unsacked_hole(&mut self) -> Option<u64> {
+        let mut i = self.count_below(self.hole_from);
+        while let Some(s) = self.queue.get(i).filter(|s| s.end() <= self.highest_sacked) {
+            self.hole_from = s.start;
+            if s.is_fresh_hole() {
+                return Some(s.start);
+            }
+            self.hole_from = s.end();
+            i += 1;
+        }
+        None
     }
 
     /// RFC 6675, NextSeg rule 4: the last outstanding segment that is neither SACKed nor repeated.
@@ -474,9 +501,7 @@ impl Scoreboard {
         data_acked: u64,
         eligibility: Eligibility,
     ) -> Option<&Sent> {
-        let from = self
-            .queue
-            .partition_point(|s| s.start < self.unprotected_from);
+        let from = self.count_below(self.unprotected_from);
         let found = self.queue.range(from..).position(|s| {
             s.may_be_copied(eligibility)
                 && s.map
@@ -574,11 +599,73 @@ impl Scoreboard {
             .zip(self.queue.iter().skip(1))
             .all(|(a, b)| a.end() == b.start);
         assert!(contiguous, "entries are contiguous");
+        let passed = |s: &&Sent| s.start < self.hole_from && s.end() <= self.highest_sacked;
+        assert!(
+            !self.queue.iter().filter(passed).any(Sent::is_fresh_hole),
+            "holes are looked for from the first on"
+        );
         assert!(
             self.queue
                 .iter()
                 .all(|s| !(s.sacked && (s.lost || s.repeated))),
             "SACKed is final"
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn sent(start: u64, len: u32) -> Sent {
+        Sent {
+            start,
+            payload: Payload::Length(len),
+            fin: false,
+            map: None,
+            sent_at: Instant::ZERO,
+            transmissions: 1,
+            sacked: false,
+            lost: false,
+            repeated: false,
+            recovery: false,
+            protected: false,
+            outrun: false,
+            reinjected: false,
+        }
+    }
+
+    proptest! {
+        /// What is found by a guess or from where the last search ended is what a search of the whole
+        /// finds.
+        #[test]
+        fn searches_find_what_is_there(lens in prop::collection::vec(prop_oneof![4 => Just(100u32), 1 => 1..300u32], 1..40),
+                                       steps in prop::collection::vec((0..6u8, 0u64..5000), 1..60)) {
+            let mut board = Scoreboard::default();
+            let mut end = 1;
+            for len in lens {
+                board.push(sent(end, len));
+                end += u64::from(len);
+            }
+            for (what, at) in steps {
+                match what {
+                    0 => { board.acknowledge(at.min(end) / 4); }
+                    1 => { board.sack(at, at + 350); }
+                    2 => { board.mark_lost(at); }
+                    3 => { board.repeat(at, Instant::ZERO); }
+                    4 => board.clear_lost(),
+                    _ => { board.push(sent(end, 100)); end += 100; }
+                }
+                board.check();
+                let plain = board.queue.iter().position(|s| s.start <= at && at < s.end());
+                prop_assert_eq!(board.index_of(at), plain);
+                prop_assert_eq!(board.count_below(at), board.queue.partition_point(|s| s.start < at));
+                let hole = |s: &&Sent| s.is_fresh_hole() && s.end() <= board.highest_sacked;
+                let plain = board.queue.iter().find(hole).map(|s| s.start);
+                prop_assert_eq!(board.next_unsacked_hole(), plain);
+            }
+        }
     }
 }
