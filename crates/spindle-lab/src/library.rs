@@ -13,6 +13,31 @@ pub struct BuiltIn {
     pub text: &'static str,
 }
 
+/// A paper whose evaluation is reproduced.
+#[derive(Clone, Copy, Debug)]
+pub struct Paper {
+    /// Its short name, as in [`BuiltIn::paper`].
+    pub id: &'static str,
+    /// Its name and title.
+    pub title: &'static str,
+    /// Who wrote it, and where it stands.
+    pub citation: &'static str,
+}
+
+/// All of them.
+pub const PAPERS: &[Paper] = &[Paper {
+    id: "fuso",
+    title: "FUSO: Fast and Cautious",
+    citation: "G. Chen, Y. Lu, Y. Meng, B. Li, K. Tan, D. Pei, P. Cheng, L. Luo, Y. Xiong, X. Wang \
+               and Y. Zhao: Fast and Cautious: Leveraging Multi-path Diversity for Transport Loss \
+               Recovery in Data Centers. USENIX Annual Technical Conference, 2016.",
+}];
+
+/// The paper of that short name.
+pub fn paper(id: &str) -> Option<&'static Paper> {
+    PAPERS.iter().find(|p| p.id == id)
+}
+
 macro_rules! built_in {
     ($id:literal, $paper:expr, $path:literal) => {
         BuiltIn {
@@ -78,6 +103,7 @@ mod tests {
                 let e = Experiment::parse(file.path, file.text, &overrides, &context).unwrap();
                 assert_eq!((e.id.as_str(), e.paper.as_deref()), (file.id, file.paper));
                 assert_eq!(e.claims.is_empty(), file.paper.is_none(), "{}", file.id);
+                assert!(file.paper.is_none_or(|p| paper(p).is_some()), "{}", file.id);
                 assert!(
                     e.claims.iter().all(|c| c.id.starts_with(file.id)),
                     "{}",

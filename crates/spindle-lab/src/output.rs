@@ -7,9 +7,10 @@ use serde::{Serialize, Serializer};
 
 use crate::claims::{Claim, Outcome, PointView, evaluate};
 use crate::experiment::Experiment;
+use crate::identity::VERSION;
 use crate::metrics::{Metric, RunResult, show_us};
 use crate::stats::{Interval, Pool, Resamples};
-use crate::sweep::{SweepResult, VERSION};
+use crate::sweep::SweepResult;
 
 /// Pairs that become a JSON object in their own order.
 #[derive(Clone, Debug, Default)]
@@ -202,9 +203,11 @@ fn scenario_name(experiment: &Experiment) -> &str {
     }
 }
 
-/// The 95 % interval of a metric; the value itself at both ends if there is but one run.
+/// The 95 % interval of a metric over runs, with the value itself in it; none if there is but one run.
 pub fn interval(pool: &Pool, metric: Metric) -> Option<Interval> {
-    Resamples::new(pool.runs()).interval(|w| pool.weighted(metric, w))
+    let value = pool.value(metric)?;
+    let interval = Resamples::new(pool.runs()).interval(|w| pool.weighted(metric, w))?;
+    Some(interval.around(value))
 }
 
 fn summary(runs: &[RunResult]) -> TransportSummary {
@@ -373,4 +376,40 @@ pub fn peak_rss_bytes() -> u64 {
     let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"));
     let kib = line.and_then(|l| l.trim().trim_end_matches("kB").trim().parse::<u64>().ok());
     kib.unwrap_or(0) * 1024
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn an_interval_holds_its_value(
+            runs in prop::collection::vec(prop::collection::vec(1u64..1_000_000, 0..30), 1..12),
+            timeouts in prop::collection::vec(0u64..3, 12),
+        ) {
+            let results: Vec<RunResult> = runs
+                .iter()
+                .zip(&timeouts)
+                .map(|(fct, timeouts)| RunResult {
+                    flows: fct.len() as u64 + 2,
+                    completed: fct.len() as u64,
+                    fct_ns: fct.clone(),
+                    flows_with_timeout: *timeouts,
+                    payload_bytes: 100,
+                    extra_bytes: *timeouts,
+                    ..RunResult::default()
+                })
+                .collect();
+            let pool = Pool::new(&results);
+            for metric in Metric::NAMES.into_iter().filter_map(Metric::parse) {
+                if let Some(i) = interval(&pool, metric) {
+                    let value = pool.value(metric).unwrap();
+                    prop_assert!((i.low..=i.high).contains(&value), "{metric:?}: {value} {i:?}");
+                    prop_assert!(runs.len() > 1);
+                }
+            }
+        }
+    }
 }

@@ -14,10 +14,9 @@ pub(crate) struct Search<'a> {
     pub(crate) registry: &'a Registry,
     pub(crate) experiment: &'a Experiment,
     pub(crate) scenario: &'a Scenario,
+    /// How many candidates are recorded before giving up.
+    pub(crate) attempts: usize,
 }
-
-/// How many candidates are recorded before giving up.
-const ATTEMPTS: usize = 20;
 
 impl<'a> Search<'a> {
     /// A flow that the first transport completed without a timeout although it lost data, and that
@@ -35,7 +34,7 @@ impl<'a> Search<'a> {
             Some(other) => driver::run(&self.request(other)).ok()?.flows,
             None => Vec::new(),
         };
-        for flow in candidates(&ours, &theirs).into_iter().take(ATTEMPTS) {
+        for flow in candidates(&ours, &theirs).into_iter().take(self.attempts) {
             let Some(trace) = self.record(first, flow) else {
                 continue;
             };
@@ -140,6 +139,7 @@ fn trace(transport: &str, flow: u32, recording: &Recording, seen: &[Seen]) -> Fl
     let kilobytes = recording.bytes as f64 / 1e3;
     FlowTrace {
         transport: transport.to_owned(),
+        number: flow,
         title: format!(
             "flow {flow}: {kilobytes:.1} KB from host {} to host {}",
             recording.server_host + 1,
@@ -202,7 +202,11 @@ fn sender_event(e: &TraceEvent, start: u64, oldest: &mut u64) -> Option<FlowEven
         }
         TraceKind::Timeout => (FlowEventKind::Rto, *oldest, 0),
         TraceKind::FastRetransmit => (FlowEventKind::FastRetransmit, *oldest, 0),
-        TraceKind::Arrived { .. } | TraceKind::Window { .. } => return None,
+        TraceKind::Window { cwnd, in_flight } => {
+            let kind = FlowEventKind::Window { cwnd, in_flight };
+            return Some(event(e.at, e.subflow, kind, 0, 0));
+        }
+        TraceKind::Arrived { .. } => return None,
     };
     (offset >= start).then(|| event(e.at, e.subflow, kind, offset - start, len))
 }

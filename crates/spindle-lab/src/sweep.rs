@@ -19,12 +19,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::driver::{self, RunError, RunRequest};
 use crate::experiment::{Experiment, TransportName};
+use crate::identity::{RunIdentity, VERSION};
 use crate::metrics::RunResult;
 use crate::registry::Registry;
 use crate::rng::hash64;
-
-/// The version that results carry.
-pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// How an experiment is run.
 #[derive(Clone, Debug, Default)]
@@ -59,6 +57,23 @@ pub enum SweepError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// The store holds runs of the experiment by another version: their results would stand beside
+    /// new ones.
+    #[error(
+        "{path}, line {line}: found a run of \"{experiment}\" by version {found}, this is {VERSION}, and \
+         results of different versions are not mixed; run without --resume to begin again, or give \
+         another place for the results"
+    )]
+    MixedVersions {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// The experiment's id.
+        experiment: String,
+        /// The version of the run.
+        found: String,
+    },
 }
 
 /// The runs of one transport at one point, in the order of seed and part.
@@ -68,6 +83,23 @@ pub struct TransportRuns {
     pub name: TransportName,
     /// Its runs.
     pub runs: Vec<RunResult>,
+    /// What made each of them.
+    pub origins: Vec<RunIdentity>,
+    /// What was to make them all.
+    pub identity: RunIdentity,
+}
+
+impl TransportRuns {
+    /// Runs that this version made with one configuration.
+    pub fn here(name: TransportName, runs: Vec<RunResult>, configuration: &str) -> Self {
+        let identity = RunIdentity::here(configuration);
+        Self {
+            name,
+            origins: vec![identity.clone(); runs.len()],
+            runs,
+            identity,
+        }
+    }
 }
 
 /// All runs of an experiment.
@@ -100,6 +132,9 @@ struct Line {
 /// What makes a run the same as another.
 type Key = (String, String, u64, u64, u64);
 
+/// A run and what made it.
+type Made = (RunIdentity, RunResult);
+
 struct Job<'a> {
     point: usize,
     transport: &'a TransportName,
@@ -121,11 +156,10 @@ pub fn execute(
     let started = WallInstant::now();
     let jobs = jobs(experiment, registry, options)?;
     let known = match (&options.store, options.resume) {
-        (Some(path), true) => read_store(path)?,
+        (Some(path), true) => read_store(path, &experiment.id)?,
         _ => HashMap::new(),
     };
-    let mut slots: Vec<Option<RunResult>> =
-        jobs.iter().map(|j| known.get(&j.key).cloned()).collect();
+    let mut slots: Vec<Option<Made>> = jobs.iter().map(|j| known.get(&j.key).cloned()).collect();
     let resumed = slots.iter().filter(|s| s.is_some()).count();
     let todo: Vec<usize> = (0..jobs.len()).filter(|i| slots[*i].is_none()).collect();
     let store = options
@@ -145,20 +179,28 @@ pub fn execute(
         bar: bar(options, experiment, todo.len()),
     };
     for (i, result) in pool.run()? {
-        slots[i] = Some(result);
+        slots[i] = Some((RunIdentity::here(jobs[i].key.0.clone()), result));
     }
     pool.bar.finish_and_clear();
-    let mut results = slots.into_iter();
+    let mut results = jobs.iter().zip(slots);
     let per_transport = (experiment.seeds * experiment.parts()) as usize;
     let points = experiment
         .points
         .iter()
         .map(|_| {
-            let runs = |name: &TransportName| TransportRuns {
-                name: name.clone(),
-                runs: results.by_ref().take(per_transport).flatten().collect(),
+            let mut runs = |name: &TransportName| {
+                let of_it: Vec<_> = results.by_ref().take(per_transport).collect();
+                let key = of_it.first().map(|(job, _)| job.key.0.clone());
+                let made = of_it.into_iter().filter_map(|(_, made)| made);
+                let (origins, runs) = made.unzip();
+                TransportRuns {
+                    name: name.clone(),
+                    runs,
+                    origins,
+                    identity: RunIdentity::here(key.unwrap_or_default()),
+                }
             };
-            simulated(experiment).map(runs).collect()
+            simulated(experiment).map(&mut runs).collect()
         })
         .collect();
     let configurations = experiment
@@ -368,9 +410,9 @@ fn ends_with_newline(path: &Path) -> bool {
     std::fs::read(path).map_or(true, |bytes| bytes.last().is_none_or(|b| *b == b'\n'))
 }
 
-/// Reads the runs of this version; lines that were cut short or are of another version are passed
+/// Reads the runs of an experiment; lines that were cut short or are of another experiment are passed
 /// over.
-fn read_store(path: &Path) -> Result<HashMap<Key, RunResult>, SweepError> {
+fn read_store(path: &Path, experiment: &str) -> Result<HashMap<Key, Made>, SweepError> {
     let wrong = |source| SweepError::Store {
         path: path.to_owned(),
         action: "read",
@@ -382,16 +424,30 @@ fn read_store(path: &Path) -> Result<HashMap<Key, RunResult>, SweepError> {
         Err(e) => return Err(wrong(e)),
     };
     let mut known = HashMap::new();
-    for line in BufReader::new(file).lines() {
+    for (index, line) in BufReader::new(file).lines().enumerate() {
         let line = line.map_err(wrong)?;
-        if let Ok(l) = serde_json::from_str::<Line>(&line)
-            && l.version == VERSION
-        {
-            known.insert(
-                (l.configuration, l.transport, l.seed, l.part, l.parts),
-                l.result,
-            );
+        let Ok(l) = serde_json::from_str::<Line>(&line) else {
+            continue;
+        };
+        if l.experiment != experiment {
+            continue;
         }
+        if l.version != VERSION {
+            return Err(SweepError::MixedVersions {
+                path: path.to_owned(),
+                line: index + 1,
+                experiment: l.experiment,
+                found: l.version,
+            });
+        }
+        let origin = RunIdentity {
+            version: l.version,
+            configuration: l.configuration.clone(),
+        };
+        known.insert(
+            (l.configuration, l.transport, l.seed, l.part, l.parts),
+            (origin, l.result),
+        );
     }
     Ok(known)
 }

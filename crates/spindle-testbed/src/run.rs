@@ -268,7 +268,7 @@ impl<P: FnMut(&Progress<'_>) + Send> Pool<'_, P> {
             let name = job.name.clone();
             (
                 row(job.name, &outputs, self.options),
-                TransportRuns { name, runs },
+                TransportRuns::here(name, runs, ""),
             )
         });
         let parts = shared.slots.len();
@@ -294,10 +294,8 @@ fn outcome(
     for of_point in outputs.chunks(per_point.max(1)) {
         let named = experiment.transports.iter().zip(of_point.chunks(per_row));
         let both = named.map(|(name, outputs)| {
-            let runs = TransportRuns {
-                name: name.clone(),
-                runs: outputs.iter().map(|o| o.result.clone()).collect(),
-            };
+            let runs = outputs.iter().map(|o| o.result.clone()).collect();
+            let runs = TransportRuns::here(name.clone(), runs, "");
             let outputs: Vec<&PartOutput> = outputs.iter().collect();
             (runs, row(name, &outputs, options))
         });

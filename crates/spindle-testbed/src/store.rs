@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
-use spindle_lab::sweep::VERSION;
+use spindle_lab::identity::VERSION;
 
 use crate::error::TestbedError;
 use crate::part::PartOutput;

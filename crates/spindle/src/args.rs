@@ -8,7 +8,7 @@ use clap::{Args as ClapArgs, Parser, Subcommand};
 
 /// Multipath TCP that recovers lost packets before anyone waits for them.
 #[derive(Debug, Parser)]
-#[command(name = "spindle", version, disable_help_subcommand = true)]
+#[command(name = "spindle", version = spindle_lab::identity::VERSION, disable_help_subcommand = true)]
 pub(crate) struct Args {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -172,6 +172,28 @@ pub(crate) struct Trace {
     /// List so many of the slowest flows
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub(crate) slowest: usize,
+    /// Draw --flow, to be zoomed in a browser, into this directory
+    #[arg(long, value_name = "DIR", requires = "flow")]
+    pub(crate) report: Option<PathBuf>,
+    /// Draw the same flow under this transport below it
+    #[arg(long, value_name = "NAME", requires = "report")]
+    pub(crate) against: Option<String>,
+    /// This point of the sweep, from 0
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) point: usize,
+    /// One of the parts that a seed's flows are split into, from 0, such as 3/10; all in one run
+    /// without
+    #[arg(long, value_name = "K/N")]
+    pub(crate) part: Option<String>,
+    /// At the scale of reproduce --quick
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// At the scale of reproduce --full
+    #[arg(long, conflicts_with = "quick")]
+    pub(crate) full: bool,
+    /// At the scale of reproduce --paper-scale
+    #[arg(long, conflicts_with_all = ["quick", "full"])]
+    pub(crate) paper_scale: bool,
     /// Flows of the run
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) flows: Option<String>,

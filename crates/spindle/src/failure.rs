@@ -56,7 +56,9 @@ impl From<SweepError> for Failure {
     fn from(e: SweepError) -> Self {
         match e {
             SweepError::Run(e) => e.into(),
-            SweepError::Store { .. } => Self::Other(e.to_string()),
+            SweepError::Store { .. } | SweepError::MixedVersions { .. } => {
+                Self::Other(e.to_string())
+            }
         }
     }
 }

@@ -473,7 +473,15 @@ fn transports(
     context: &Context<'_>,
 ) -> Result<Vec<TransportName>, ExperimentError> {
     let mut list = Vec::new();
-    for (name, node) in read::names(root, "transports")? {
+    let every = |(name, node): (String, Node)| -> Vec<(String, Node)> {
+        if name != "all" {
+            return vec![(name, node)];
+        }
+        let whole = context.transports.iter().filter(|t| !is_numbered(t));
+        whole.map(|t| (t.clone(), node.clone())).collect()
+    };
+    let names = read::names(root, "transports")?;
+    for (name, node) in names.into_iter().flat_map(every) {
         let (transport, balancer) = name
             .split_once('@')
             .map_or((name.as_str(), None), |(t, b)| (t, Some(b)));
@@ -517,6 +525,12 @@ fn transports(
         ));
     }
     Ok(list)
+}
+
+/// Whether a name only adds a number of subflows to a family's: `fuso-8`.
+fn is_numbered(name: &str) -> bool {
+    let number = name.rsplit_once('-').map(|(_, n)| n.parse::<u32>());
+    matches!(number, Some(Ok(_)))
 }
 
 fn read_claims(node: &Node, experiment: &Experiment) -> Result<Vec<Claim>, ExperimentError> {

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use maud::{Markup, html};
 
 use super::error::ReportError;
+use super::flow::flow_section;
 use super::format::{NONE, Quantity, count, micros};
-use super::model::{ComparePoint, CompareReport, Estimate, TransportResult};
+use super::model::{ComparePoint, CompareReport, Estimate, RunList, TransportResult};
 use super::page::{Page, badge, command, paragraphs, provenance, settings};
-use super::plot::{BarPanel, BarRow, FlowView, bar_panels, ccdf, flow_picture};
-use super::trace::FlowTrace;
+use super::plot::{BarPanel, BarRow, bar_panels, ccdf};
 
 /// A column of bars: its title, its unit and where its value stands.
 type Column = (
@@ -26,13 +26,14 @@ impl CompareReport {
     /// [`ReportError::MixedVersions`] and [`ReportError::MixedConfigurations`] if a run is not of
     /// the report's identity; [`ReportError::Io`] if a file cannot be written.
     pub fn write(&self, directory: &Path) -> Result<PathBuf, ReportError> {
-        for result in self.points.iter().flat_map(|p| &p.transports) {
-            self.identity
-                .check(&format!("transport {}", result.name), &result.runs)?;
-        }
+        self.runs.check("", &self.identity)?;
         let mut page = Page::default();
         let body = self.body(&mut page);
-        page.write(directory, &self.title, &body)
+        if !self.runs.groups.is_empty() {
+            self.runs
+                .write(directory, "../index.html", &self.identity)?;
+        }
+        page.write(directory, "index.html", &self.title, &body)
     }
 
     fn body(&self, page: &mut Page) -> Markup {
@@ -54,7 +55,9 @@ impl CompareReport {
                 @for (i, point) in self.points.iter().enumerate() {
                     (self.point(page, i, point))
                 }
-                @for (i, trace) in self.flows.iter().enumerate() { (flow_section(page, i, trace)) }
+                @for trace in &self.flows {
+                    section { h2 { "One flow, segment by segment" } (flow_section(page, trace)) }
+                }
                 @for note in &self.notes { p class="note" { (note) } }
             }
             footer { (provenance(&self.identity)) }
@@ -89,7 +92,7 @@ impl CompareReport {
                     bar_panels(l, "timeouts and extra load", &panels(&COST, point))
                 }))
                 h2 { "The numbers" }
-                (table(page, &point.transports))
+                (table(page, &self.runs, &point.transports))
             }
         }
     }
@@ -121,6 +124,7 @@ fn panels(columns: &[Column], point: &ComparePoint) -> Vec<BarPanel> {
     let row = |t: &TransportResult, get: fn(&TransportResult) -> Option<Estimate>| BarRow {
         name: t.name.clone(),
         value: get(t),
+        href: None,
     };
     columns
         .iter()
@@ -174,7 +178,7 @@ fn headline(transports: &[TransportResult]) -> Option<String> {
     ))
 }
 
-fn table(page: &mut Page, transports: &[TransportResult]) -> Markup {
+fn table(page: &mut Page, runs: &RunList, transports: &[TransportResult]) -> Markup {
     html! {
         div class="scroll" tabindex="0" role="region" aria-label="results" {
             table {
@@ -187,7 +191,12 @@ fn table(page: &mut Page, transports: &[TransportResult]) -> Markup {
                 tbody {
                     @for t in transports {
                         tr {
-                            th scope="row" { (badge(page, &t.name)) }
+                            th scope="row" {
+                                (badge(page, &t.name))
+                                @if let Some(href) = runs.href(t.group) {
+                                    " " a href=(href) title="its runs" { small { "runs" } }
+                                }
+                            }
                             @for cell in cells(t) { (cell) }
                         }
                     }
@@ -233,11 +242,11 @@ fn cells(t: &TransportResult) -> Vec<Markup> {
         number(t.late_timeouts),
         number(t.fast_retransmits),
         estimate(Quantity::Fraction, t.extra_load),
-        estimate(Quantity::BitsPerSecond, t.goodput_bps.map(Estimate::exact)),
+        estimate(Quantity::BitsPerSecond, t.goodput_bps),
     ]
 }
 
-fn estimate(quantity: Quantity, value: Option<Estimate>) -> Markup {
+pub(super) fn estimate(quantity: Quantity, value: Option<Estimate>) -> Markup {
     html! {
         td {
             @match value {
@@ -246,51 +255,6 @@ fn estimate(quantity: Quantity, value: Option<Estimate>) -> Markup {
                     @if let Some(ci) = e.ci95 { small { (quantity.show_interval(ci)) } }
                 }
                 None => (NONE),
-            }
-        }
-    }
-}
-
-/// A flow: the close-up on its own scale of time, the comparison on a common one, and its story
-/// in words.
-fn flow_section(page: &mut Page, i: usize, trace: &FlowTrace) -> Markup {
-    let stem = format!("flow-{}-{i}", trace.transport);
-    let other = trace.compare_with.as_deref();
-    html! {
-        section {
-            h2 { "One flow, segment by segment" }
-            p { (trace.title) }
-            h3 { (badge(page, &trace.transport)) ", on its own scale of time" }
-            (page.figure(&stem, FLOW_CAPTION, true, |l| flow_picture(l, trace, FlowView::Alone)))
-            (story(trace))
-            @if let Some(other) = other {
-                h3 { "The same flow under " (badge(page, &other.transport)) ", on one scale of time" }
-                (page.figure(&format!("{stem}-compared"), COMPARED_CAPTION, true, |l| {
-                    flow_picture(l, trace, FlowView::Compared)
-                }))
-                (story(other))
-            }
-        }
-    }
-}
-
-const FLOW_CAPTION: &str = "Each lane is a subflow. A bar is a segment as it leaves the sender, the \
-    line after it its way to the receiver; height is its place in the data. A cross is a loss; the \
-    arrow leads from there to the copy that another subflow carried.";
-const COMPARED_CAPTION: &str = "Both flows carry the same request over the same paths. Shaded is \
-    the time from the lost segment's departure until the retransmission timer fires.";
-
-/// The telling events of a trace as a list.
-fn story(trace: &FlowTrace) -> Markup {
-    let (lines, more) = super::story::lines(trace);
-    html! {
-        @if !lines.is_empty() {
-            details {
-                summary { "What happened under " (trace.transport) }
-                ol class="story" {
-                    @for (at, text) in &lines { li { b { (at) } " " (text) } }
-                    @if more > 0 { li { "and " (count(more as u64)) " more" } }
-                }
             }
         }
     }

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::identity::RunIdentity;
+
 /// Why a report was not written.
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
@@ -41,22 +43,17 @@ pub enum ReportError {
     },
 }
 
-/// What made a run: results are comparable only if both are equal.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct RunIdentity {
-    /// The version of Spindle, as `spindle --version` prints it.
-    pub version: String,
-    /// A hash of everything in the experiment but the transport and the seed, in any text form.
-    pub configuration: String,
-}
-
 impl RunIdentity {
     /// Checks that every run in `runs` is one of this version and configuration.
     ///
     /// # Errors
     /// [`ReportError::MixedVersions`] or [`ReportError::MixedConfigurations`] for the first run
     /// that differs; `place` says where it stands.
-    pub fn check(&self, place: &str, runs: &[Self]) -> Result<(), ReportError> {
+    pub fn check<'a>(
+        &self,
+        place: &str,
+        runs: impl IntoIterator<Item = &'a Self>,
+    ) -> Result<(), ReportError> {
         for run in runs {
             if run.version != self.version {
                 return Err(ReportError::MixedVersions {

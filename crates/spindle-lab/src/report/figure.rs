@@ -4,25 +4,41 @@ use std::path::{Path, PathBuf};
 
 use maud::{Markup, html};
 
+use super::claims::{cards, dots, tally};
 use super::error::ReportError;
-use super::format::{NONE, count};
-use super::model::{Claim, ClaimKind, Figure, FigureReport, LinePlot, LineSeries, Verdict};
-use super::page::{Page, badge, command, paragraphs, provenance, settings};
-use super::plot::line_plot;
+use super::format::NONE;
+use super::model::{Beaten, Figure, FigureReport, LinePlot, LineSeries, OracleDistance, RunList};
+use super::page::{Page, badge, command, file_stem, paragraphs, provenance, settings};
+use super::plot::{BarPanel, BarRow, Layout, Picture, bar_panels, line_plot};
+
+/// The directory, seen from a report's, that pages of flows are in.
+const FLOWS: &str = "flows";
 
 impl FigureReport {
-    /// Writes `index.html` and its pictures into `directory`, made if need be, and returns the
-    /// path of the page.
+    /// Writes `index.html` and its pictures into `directory`, made if need be, with a page of runs
+    /// for each figure and one for the flow it draws, and returns the path of the page.
     ///
     /// # Errors
     /// [`ReportError::MixedVersions`] if two figures, or a figure and one of its runs, are of
-    /// different versions; [`ReportError::MixedConfigurations`] if a run is not of its figure's
+    /// different versions; [`ReportError::MixedConfigurations`] if a run is not of its point's
     /// configuration; [`ReportError::Io`] if a file cannot be written.
     pub fn write(&self, directory: &Path) -> Result<PathBuf, ReportError> {
         self.check()?;
         let mut page = Page::default();
+        page.broad();
         let body = self.body(&mut page);
-        page.write(directory, &self.title, &body)
+        for f in &self.figures {
+            let back = format!("../index.html#{}", anchor(f));
+            if !f.runs.groups.is_empty() {
+                f.runs.write(directory, &back, &f.identity)?;
+            }
+            if let Some(flow) = &f.flow {
+                let name = format!("{}.html", anchor(f));
+                let back = (back.as_str(), "\u{2190} back to the figures");
+                flow.write(&directory.join(FLOWS), &name, &f.flow_command, Some(back))?;
+            }
+        }
+        page.write(directory, "index.html", &self.title, &body)
     }
 
     fn check(&self) -> Result<(), ReportError> {
@@ -35,14 +51,9 @@ impl FigureReport {
                 version: first.identity.version.clone(),
                 configuration: figure.identity.configuration.clone(),
             };
-            same.check(
-                &format!("figure {}", figure.id),
-                std::slice::from_ref(&figure.identity),
-            )?;
-            for series in figure.plots.iter().flat_map(|p| &p.series) {
-                let place = format!("figure {}, {}", figure.id, series.name);
-                figure.identity.check(&place, &series.runs)?;
-            }
+            let place = format!("figure {}", figure.id);
+            same.check(&place, [&figure.identity])?;
+            figure.runs.check(&format!("{place}, "), &figure.identity)?;
         }
         Ok(())
     }
@@ -58,12 +69,8 @@ impl FigureReport {
                     ul class="contents" {
                         @for f in &self.figures {
                             li {
-                                a href=(format!("#{}", anchor(f))) { (f.id) } " " (f.title) " "
-                                span class="dots" aria-hidden="true" {
-                                    @for c in &f.claims {
-                                        span class=(format!("pip {}", c.verdict.word())) {}
-                                    }
-                                }
+                                a href=(format!("#{}", anchor(f))) { (heading(f)) }
+                                (dots(&f.claims))
                             }
                         }
                     }
@@ -78,39 +85,42 @@ impl FigureReport {
 }
 
 fn anchor(f: &Figure) -> String {
-    super::page::file_stem(&f.id)
+    file_stem(&f.id)
 }
 
-/// How many claims there are of each verdict.
-fn tally<'a>(claims: impl Iterator<Item = &'a Claim> + Clone) -> Markup {
-    let all = [
-        Verdict::Holds,
-        Verdict::Tied,
-        Verdict::Fails,
-        Verdict::NotCheckable,
-    ];
-    let number = |v: Verdict| claims.clone().filter(|c| c.verdict == v).count() as u64;
-    html! {
-        p class="tally" {
-            @for v in all {
-                @if number(v) > 0 { (verdict_badge(v)) " " (count(number(v))) " " }
-            }
-        }
+/// The figure's number in its paper, if it has one, and its title.
+fn heading(f: &Figure) -> String {
+    let number = f.source.split([',', ';']).map(str::trim);
+    match number.into_iter().find(|part| part.starts_with("Fig ")) {
+        Some(number) => format!("{number}: {}", f.title),
+        None => f.title.clone(),
     }
 }
 
 fn section(page: &mut Page, f: &Figure) -> Markup {
     html! {
         section id=(anchor(f)) {
-            h2 { (f.title) " " code class="id" { (f.id) } }
+            h2 { (heading(f)) " " code class="id" { (f.id) } }
+            @if !f.source.is_empty() { p class="source" { (f.source) } }
             @if !f.asks.is_empty() { p class="asks" { (f.asks) } }
-            @for (i, plot) in f.plots.iter().enumerate() {
-                h3 { (plot.title) }
-                (page.figure(&format!("{}-{i}", f.id), LINES_CAPTION, false, |l| line_plot(l, plot)))
-                (values(page, plot))
+            div class="beside" {
+                div {
+                    @for (i, plot) in f.plots.iter().enumerate() {
+                        (plot_with_values(page, &f.runs, &format!("{}-{i}", f.id), plot, CAPTION))
+                    }
+                    @if let Some(oracle) = &f.oracle { (distance(page, f, oracle)) }
+                }
+                div {
+                    (cards(&f.claims))
+                    @for note in &f.notes { p class="note" { (note) } }
+                }
             }
-            (claim_table(&f.claims))
-            @for note in &f.notes { p class="note" { (note) } }
+            p class="more" {
+                @if !f.runs.groups.is_empty() { a href=(f.runs.page()) { "All its runs" } }
+                @if f.flow.is_some() {
+                    a href=(format!("{FLOWS}/{}.html", anchor(f))) { "One flow, segment by segment" }
+                }
+            }
             details {
                 summary { "Parameters and command" }
                 (settings(&f.parameters))
@@ -121,72 +131,107 @@ fn section(page: &mut Page, f: &Figure) -> Markup {
     }
 }
 
-const LINES_CAPTION: &str = "Whiskers are 95% intervals over runs.";
+const CAPTION: &str = "Whiskers are 95% intervals, resampled over runs. A point leads to its runs.";
+const ORACLE_CAPTION: &str = "Each scheme's value over the oracle's in the same runs: 1\u{d7} is as \
+    good. Whiskers are 95% intervals of the ratio, resampled over paired runs.";
 
-fn verdict_badge(v: Verdict) -> Markup {
-    let sign = match v {
-        Verdict::Holds => "\u{2713}",
-        Verdict::Fails => "\u{2717}",
-        Verdict::Tied => "=",
-        Verdict::NotCheckable => "?",
-    };
-    let text = match v {
-        Verdict::NotCheckable => "not checkable",
-        other => other.word(),
-    };
-    html! { span class=(format!("verdict {}", v.word())) { (sign) " " (text) } }
+fn plot_with_values(
+    page: &mut Page,
+    runs: &RunList,
+    stem: &str,
+    plot: &LinePlot,
+    caption: &str,
+) -> Markup {
+    html! {
+        h3 { (plot.title) }
+        (page.figure(stem, caption, false, |l| picture(l, runs, plot)))
+        (values(page, runs, plot))
+    }
 }
 
-fn claim_table(claims: &[Claim]) -> Markup {
+/// Lines over the swept value; bars if there is but one value, where lines would be dots above each
+/// other.
+fn picture(layout: Layout, runs: &RunList, plot: &LinePlot) -> Picture {
+    let xs = swept(plot);
+    if xs.len() != 1 {
+        return line_plot(layout, plot, &|group| runs.href(group));
+    }
+    let rows = plot.series.iter().filter_map(|s| {
+        s.points.first().map(|q| BarRow {
+            name: s.name.clone(),
+            value: Some(q.y),
+            href: runs.href(q.group),
+        })
+    });
+    let title = match plot.x.name.as_str() {
+        "" => plot.y.name.clone(),
+        axis => format!("{} at {axis} {}", plot.y.name, plot.x.show(xs[0])),
+    };
+    let panel = BarPanel {
+        title,
+        quantity: plot.y.quantity,
+        rows: rows.collect(),
+    };
+    bar_panels(layout, &plot.title, &[panel])
+}
+
+/// The values of the swept axis, ascending.
+fn swept(plot: &LinePlot) -> Vec<f64> {
+    let points = plot.series.iter().flat_map(|s| &s.points);
+    let mut xs: Vec<f64> = points.map(|q| q.x).collect();
+    xs.sort_by(f64::total_cmp);
+    xs.dedup_by(|a, b| a.total_cmp(b).is_eq());
+    xs
+}
+
+/// How far the schemes are from the oracle, and who beats it by what.
+fn distance(page: &mut Page, f: &Figure, oracle: &OracleDistance) -> Markup {
     html! {
-        @if !claims.is_empty() {
-            h3 { "What the paper says" }
-            table class="claims" {
-                thead {
-                    tr {
-                        @for name in ["verdict", "claim", "paper", "measured"] {
-                            th scope="col" { (name) }
+        h3 { "Distance from the " (badge(page, &oracle.oracle)) }
+        p {
+            "The oracle learns of each loss the instant it happens and its repairs are never lost; \
+             control, scheduler and paths are those of MPTCP."
+        }
+        @for (i, plot) in oracle.plots.iter().enumerate() {
+            (plot_with_values(page, &f.runs, &format!("{}-oracle-{i}", f.id), plot, ORACLE_CAPTION))
+        }
+        @if oracle.beaten.is_empty() {
+            p { "No scheme beats it beyond its interval." }
+        } @else {
+            p { "Who beats it beyond the interval, and by what:" }
+            div class="scroll" tabindex="0" role="region" aria-label="schemes that beat the oracle" {
+                table {
+                    thead {
+                        tr {
+                            th scope="col" { "scheme" }
+                            th scope="col" class="text" { "it has" }
+                            th scope="col" class="text" { "where" }
                         }
                     }
+                    tbody { @for b in &oracle.beaten { (beaten(page, b)) } }
                 }
-                tbody { @for c in claims { (claim_row(c)) } }
             }
         }
     }
 }
 
-fn claim_row(c: &Claim) -> Markup {
-    let kind = match c.kind {
-        ClaimKind::Numeric => "number",
-        ClaimKind::Ordering => "order",
-    };
+fn beaten(page: &mut Page, b: &Beaten) -> Markup {
     html! {
-        tr {
-            td data-label="verdict" { (verdict_badge(c.verdict)) }
-            td data-label="claim" {
-                (c.text) " " small { code { (c.id) } ", " (kind) }
-                @if !c.why.is_empty() { p class="why" { (c.why) } }
+        tr class=[b.by.is_empty().then_some("row-fails")] {
+            th scope="row" { (badge(page, &b.transport)) }
+            td class="text" {
+                @if b.by.is_empty() {
+                    "nothing else: the same control, scheduler and paths, so this is not expected"
+                } @else { (b.by.join("; ")) }
             }
-            td data-label="paper" { (or_none(&c.paper)) }
-            td data-label="measured" { (or_none(&c.measured)) }
+            td class="text" { (b.at.join("; ")) }
         }
     }
-}
-
-fn or_none(text: &str) -> &str {
-    if text.is_empty() { NONE } else { text }
 }
 
 /// The values behind a picture, folded away.
-fn values(page: &mut Page, plot: &LinePlot) -> Markup {
-    let mut xs: Vec<f64> = plot
-        .series
-        .iter()
-        .flat_map(|s| &s.points)
-        .map(|q| q.x)
-        .collect();
-    xs.sort_by(f64::total_cmp);
-    xs.dedup();
+fn values(page: &mut Page, runs: &RunList, plot: &LinePlot) -> Markup {
+    let xs = swept(plot);
     html! {
         @if !xs.is_empty() {
             details {
@@ -196,7 +241,7 @@ fn values(page: &mut Page, plot: &LinePlot) -> Markup {
                         thead {
                             tr {
                                 th scope="col" { (plot.x.name) }
-                                @for x in &xs { th scope="col" { (plot.x.quantity.show(*x)) } }
+                                @for x in &xs { th scope="col" { (plot.x.show(*x)) } }
                             }
                         }
                         tbody {
@@ -205,7 +250,7 @@ fn values(page: &mut Page, plot: &LinePlot) -> Markup {
                                     th scope="row" {
                                         @if s.reference { (s.name) } @else { (badge(page, &s.name)) }
                                     }
-                                    @for x in &xs { (value_cell(plot, s, *x)) }
+                                    @for x in &xs { (value_cell(runs, plot, s, *x)) }
                                 }
                             }
                         }
@@ -216,14 +261,17 @@ fn values(page: &mut Page, plot: &LinePlot) -> Markup {
     }
 }
 
-fn value_cell(plot: &LinePlot, s: &LineSeries, x: f64) -> Markup {
+fn value_cell(runs: &RunList, plot: &LinePlot, s: &LineSeries, x: f64) -> Markup {
     let y = plot.y.quantity;
     let point = s.points.iter().find(|q| q.x.total_cmp(&x).is_eq());
     html! {
         td {
             @match point {
                 Some(q) => {
-                    (y.show(q.y.value))
+                    @match runs.href(q.group) {
+                        Some(href) => a href=(href) { (y.show(q.y.value)) },
+                        None => (y.show(q.y.value)),
+                    }
                     @if let Some(ci) = q.y.ci95 { small { (y.show_interval(ci)) } }
                 }
                 None => (NONE),

@@ -22,6 +22,8 @@ pub enum Quantity {
     Bytes,
     /// A rate in bits per second.
     BitsPerSecond,
+    /// A ratio: "1.24 times".
+    Times,
     /// A number without a unit.
     Plain,
 }
@@ -35,6 +37,7 @@ impl Quantity {
             Self::Count => grouped(value),
             Self::Bytes => bytes(value),
             Self::BitsPerSecond => bit_rate(value),
+            Self::Times => times(value),
             Self::Plain => significant(value, 3),
         }
     }
@@ -106,6 +109,15 @@ pub fn percent(fraction: f64) -> String {
         return NONE.to_owned();
     }
     format!("{}%", significant(fraction * 100.0, 3))
+}
+
+/// A ratio: "1.24×".
+pub fn times(ratio: f64) -> String {
+    if ratio.is_finite() {
+        format!("{}\u{d7}", significant(ratio, 3))
+    } else {
+        NONE.to_owned()
+    }
 }
 
 /// A size in bytes, KB = 1000 B: "1.46 KB".

@@ -2,28 +2,33 @@
 //!
 //! [`CompareReport`] is the page of `compare` and `run`: distribution, tail, timeouts, table, and
 //! recovered flows drawn per subflow. [`FigureReport`] is the page of `reproduce`: one per paper, a
-//! section per figure with its claims. A page opens from disk without a network, follows the
+//! section per figure with its claims beside it, and links from each point to its runs. A page opens from disk without a network, follows the
 //! light or dark theme of its reader and is drawn for a desktop and for a phone. Every picture also
 //! stands beside the page as an SVG file of its own.
 //!
 //! Runs of different versions or configurations are never put side by side: [`ReportError`].
 
+mod claims;
 mod compare;
 mod error;
 mod figure;
+mod flow;
 pub mod format;
 mod model;
 mod page;
 pub mod palette;
 mod plot;
+mod runs;
 mod story;
 #[cfg(test)]
 mod tests;
 mod trace;
 
-pub use error::{ReportError, RunIdentity};
+pub use crate::identity::RunIdentity;
+pub use error::ReportError;
 pub use model::{
-    AxisSpec, Claim, ClaimKind, ComparePoint, CompareReport, Estimate, Figure, FigureReport,
-    LinePlot, LineSeries, SeriesPoint, TransportResult, Verdict,
+    AxisSpec, Beaten, Claim, ClaimKind, ComparePoint, CompareReport, Estimate, Figure,
+    FigureReport, LinePlot, LineSeries, OracleDistance, RunGroup, RunList, RunRow, SeriesPoint,
+    TransportResult, Verdict,
 };
 pub use trace::{FlowEvent, FlowEventKind, FlowTrace};

@@ -1,6 +1,7 @@
 //! What a report is made from.
 
-use super::error::RunIdentity;
+use crate::identity::RunIdentity;
+
 use super::format::Quantity;
 use super::trace::FlowTrace;
 
@@ -45,7 +46,7 @@ pub struct CompareReport {
     pub scenario: String,
     /// The command that made the results.
     pub command: String,
-    /// The version and configuration that every run must have.
+    /// The version of all its runs, and the configurations of its points.
     pub identity: RunIdentity,
     /// The settings to show, name and value.
     pub settings: Vec<(String, String)>,
@@ -55,6 +56,8 @@ pub struct CompareReport {
     pub flows: Vec<FlowTrace>,
     /// Remarks to the reader, each a sentence.
     pub notes: Vec<String>,
+    /// The runs behind it all, for a page of their own.
+    pub runs: RunList,
 }
 
 /// One point of a sweep: all transports under the same settings.
@@ -71,8 +74,8 @@ pub struct ComparePoint {
 pub struct TransportResult {
     /// The transport, `fuso` or `tcp@rps-pq`.
     pub name: String,
-    /// What made each of its runs; checked against the report's identity.
-    pub runs: Vec<RunIdentity>,
+    /// Its runs: an index into [`RunList::groups`].
+    pub group: Option<usize>,
     /// Flows started.
     pub flows: u64,
     /// Flows that completed.
@@ -107,7 +110,62 @@ pub struct TransportResult {
     /// sent, 0 to 1.
     pub extra_load: Option<Estimate>,
     /// Mean goodput in bits per second.
-    pub goodput_bps: Option<f64>,
+    pub goodput_bps: Option<Estimate>,
+}
+
+/// The runs behind a page, by point and transport.
+#[derive(Clone, Debug, Default)]
+pub struct RunList {
+    /// Name of the page and of the experiment, `fuso-fig4ab`.
+    pub id: String,
+    /// The file that holds them, seen from the report's directory, if one was written.
+    pub store: Option<String>,
+    /// The runs of a transport at a point.
+    pub groups: Vec<RunGroup>,
+}
+
+/// The runs of one transport at one point.
+#[derive(Clone, Debug, Default)]
+pub struct RunGroup {
+    /// What the sweep set, name and value.
+    pub set: Vec<(String, String)>,
+    /// The transport.
+    pub transport: String,
+    /// What must have made each of the runs.
+    pub identity: RunIdentity,
+    /// The 99th percentile over all of them in microseconds.
+    pub p99_us: Option<Estimate>,
+    /// The runs.
+    pub rows: Vec<RunRow>,
+}
+
+/// One run.
+#[derive(Clone, Debug, Default)]
+pub struct RunRow {
+    /// What made it.
+    pub identity: RunIdentity,
+    /// Its seed.
+    pub seed: u64,
+    /// Which part of the seed's flows, from 0.
+    pub part: u64,
+    /// Flows started.
+    pub flows: u64,
+    /// Flows that completed.
+    pub completed: u64,
+    /// Flows during which a retransmission timer fired.
+    pub timed_out: u64,
+    /// Mean completion time in microseconds.
+    pub mean_us: Option<f64>,
+    /// Median in microseconds.
+    pub p50_us: Option<f64>,
+    /// 99th percentile in microseconds.
+    pub p99_us: Option<f64>,
+    /// Longest completion time in microseconds.
+    pub max_us: Option<f64>,
+    /// Extra payload over all payload, 0 to 1.
+    pub extra_load: Option<f64>,
+    /// The command that lists its slowest flows.
+    pub follow: String,
 }
 
 /// The page of `reproduce` for one paper.
@@ -128,11 +186,13 @@ pub struct Figure {
     pub id: String,
     /// Its title.
     pub title: String,
+    /// Where it stands in the paper.
+    pub source: String,
     /// The question it asks.
     pub asks: String,
     /// The command that made our results.
     pub command: String,
-    /// The version and configuration that every run must have.
+    /// The version of all its runs, and the configurations of its points.
     pub identity: RunIdentity,
     /// The parameters, name and value.
     pub parameters: Vec<(String, String)>,
@@ -140,6 +200,14 @@ pub struct Figure {
     pub plots: Vec<LinePlot>,
     /// The paper's claims and what became of them.
     pub claims: Vec<Claim>,
+    /// How far the schemes are from the oracle, if it ran.
+    pub oracle: Option<OracleDistance>,
+    /// A flow to draw, on a page of its own.
+    pub flow: Option<FlowTrace>,
+    /// The command that draws it alone.
+    pub flow_command: String,
+    /// The runs behind it, for a page of their own.
+    pub runs: RunList,
     /// Remarks, each a sentence.
     pub notes: Vec<String>,
 }
@@ -166,6 +234,16 @@ pub struct AxisSpec {
     pub quantity: Quantity,
     /// Whether it is logarithmic; values of zero and below are then left out.
     pub log: bool,
+    /// Names of the values 0, 1, ... if they are no numbers but cases.
+    pub cases: Vec<String>,
+}
+
+impl AxisSpec {
+    /// A value of the axis as text.
+    pub fn show(&self, value: f64) -> String {
+        let case = self.cases.get(value as usize);
+        case.map_or_else(|| self.quantity.show(value), Clone::clone)
+    }
 }
 
 /// One line of a [`LinePlot`].
@@ -175,8 +253,9 @@ pub struct LineSeries {
     pub name: String,
     /// Whether it was not measured: a bound, a formula, a value printed in the paper.
     pub reference: bool,
-    /// What made each of its runs; checked against the figure's identity.
-    pub runs: Vec<RunIdentity>,
+    /// Whose colour it has, if not its own name's: a transport's, or `series#0` and on for lines that
+    /// are told apart by something else.
+    pub colour: Option<String>,
     /// The points, in any order.
     pub points: Vec<SeriesPoint>,
 }
@@ -188,6 +267,32 @@ pub struct SeriesPoint {
     pub x: f64,
     /// The measured value.
     pub y: Estimate,
+    /// The runs it was computed from: an index into the figure's [`RunList::groups`].
+    pub group: Option<usize>,
+}
+
+/// How far schemes are from the oracle, which learns of each loss at once and whose repairs are
+/// never lost, with the same control, scheduler and paths.
+#[derive(Clone, Debug, Default)]
+pub struct OracleDistance {
+    /// The oracle's name.
+    pub oracle: String,
+    /// Values over the oracle's: 1 is as good.
+    pub plots: Vec<LinePlot>,
+    /// Where a scheme's interval lies wholly below the oracle's value.
+    pub beaten: Vec<Beaten>,
+}
+
+/// A scheme that beats the oracle somewhere.
+#[derive(Clone, Debug)]
+pub struct Beaten {
+    /// The scheme.
+    pub transport: String,
+    /// Where, and in what, with the ratio and its interval: "loss 4%: p99 FCT 0.93 times [0.90 to
+    /// 0.96]".
+    pub at: Vec<String>,
+    /// What it has that the oracle has not; empty if control, scheduler and paths are the same.
+    pub by: Vec<String>,
 }
 
 /// A claim of a paper and what became of it.

@@ -15,11 +15,13 @@ use super::plot::{Layout, Picture, STYLE};
 pub(crate) struct Page {
     files: Vec<(String, String)>,
     transports: BTreeSet<String>,
+    broad: bool,
 }
 
 impl Page {
     /// Adds a picture drawn for both widths and returns its markup. `stem` names its file,
-    /// `caption` stands below it; `zoomable` gives it buttons, wheel and pinch.
+    /// `caption` stands below it; `zoomable` gives it buttons, wheel, drag and pinch that zoom
+    /// into its time.
     pub(crate) fn figure(
         &mut self,
         stem: &str,
@@ -40,10 +42,11 @@ impl Page {
             figure class=(class) {
                 @if zoomable {
                     div class="zoom" role="group" aria-label="zoom" hidden="hidden" {
+                        span class="range" role="status" {}
                         button type="button" data-zoom="in" aria-label="zoom in" { "+" }
                         button type="button" data-zoom="out" aria-label="zoom out" { "\u{2212}" }
-                        button type="button" data-zoom="left" aria-label="move left" { "\u{2190}" }
-                        button type="button" data-zoom="right" aria-label="move right" { "\u{2192}" }
+                        button type="button" data-zoom="left" aria-label="earlier" { "\u{2190}" }
+                        button type="button" data-zoom="right" aria-label="later" { "\u{2192}" }
                         button type="button" data-zoom="all" { "whole" }
                     }
                 }
@@ -65,6 +68,11 @@ impl Page {
             .unwrap_or(stem)
     }
 
+    /// Lets the page be as wide as a desktop window, for text beside pictures.
+    pub(crate) fn broad(&mut self) {
+        self.broad = true;
+    }
+
     /// The whole page.
     fn render(&self, title: &str, body: &Markup) -> String {
         let rules = style_rules(self.transports.iter().map(String::as_str));
@@ -80,7 +88,7 @@ impl Page {
                     title { (title) }
                     style { (PreEscaped(style)) }
                 }
-                body {
+                body class=[self.broad.then_some("broad")] {
                     (body)
                     div id="tip" role="status" hidden="hidden" {}
                     script { (PreEscaped(include_str!("assets/page.js"))) }
@@ -90,11 +98,12 @@ impl Page {
         .into_string()
     }
 
-    /// Writes `index.html` and the pictures into `directory`, which is made if need be, and returns
-    /// the path of the page.
+    /// Writes `name` and the pictures into `directory`, which is made if need be, and returns the
+    /// path of the page.
     pub(crate) fn write(
         &self,
         directory: &Path,
+        name: &str,
         title: &str,
         body: &Markup,
     ) -> Result<PathBuf, ReportError> {
@@ -107,9 +116,9 @@ impl Page {
             let path = directory.join(name);
             fs::write(&path, svg).map_err(failed(&path))?;
         }
-        let index = directory.join("index.html");
-        fs::write(&index, self.render(title, body)).map_err(failed(&index))?;
-        Ok(index)
+        let page = directory.join(name);
+        fs::write(&page, self.render(title, body)).map_err(failed(&page))?;
+        Ok(page)
     }
 }
 

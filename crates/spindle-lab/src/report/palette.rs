@@ -75,6 +75,9 @@ const FAMILIES: [Family; 12] = [
 
 const DASHES: [&str; 5] = ["", "7 3", "2 3", "9 3 2 3", "5 2"];
 
+/// Families for lines that are no transports, those first that are easiest to tell apart.
+const SERIES: [usize; 6] = [4, 3, 5, 7, 2, 0];
+
 /// The family and dash of a preset name; `None` for a name Spindle does not ship.
 fn known(name: &str) -> Option<(usize, usize)> {
     Some(match name {
@@ -106,7 +109,10 @@ fn known(name: &str) -> Option<(usize, usize)> {
         "ps-tcp" => (10, 1),
         "mptcp-tcp" => (10, 3),
         "oracle" => (11, 2),
-        _ => return None,
+        _ => {
+            let number = name.strip_prefix("series#")?.parse::<usize>().ok()?;
+            (SERIES[number % SERIES.len()], 0)
+        }
     })
 }
 
@@ -230,6 +236,12 @@ mod tests {
         assert_eq!(look("my-policy"), look("my-policy"));
         assert_eq!(look("tcp@rps-pq").light, look("tcp").light);
         assert_ne!(look("tcp@rps").dash, look("tcp").dash);
+    }
+
+    #[test]
+    fn numbered_series_differ() {
+        let looks: HashSet<_> = (0..6).map(|i| look(&format!("series#{i}")).light).collect();
+        assert_eq!(looks.len(), 6);
     }
 
     #[test]

@@ -63,7 +63,10 @@ fn tell(e: &FlowEvent, origin: u64) -> Option<String> {
         FlowEventKind::FastRetransmit => {
             format!("subflow {} finds {range} lost without a timeout", e.subflow)
         }
-        FlowEventKind::New | FlowEventKind::Arrived | FlowEventKind::AckedData => return None,
+        FlowEventKind::New
+        | FlowEventKind::Arrived
+        | FlowEventKind::AckedData
+        | FlowEventKind::Window { .. } => return None,
     };
     Some(if e.note.is_empty() {
         text

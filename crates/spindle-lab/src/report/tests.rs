@@ -22,7 +22,6 @@ fn result(name: &str, fct_us: Vec<f64>) -> TransportResult {
     let p = |v: Option<&f64>| v.map(|v| Estimate::new(*v, v * 0.9, v * 1.1));
     TransportResult {
         name: name.into(),
-        runs: vec![identity(); 2],
         flows: fct_us.len() as u64,
         p50_us: p(fct_us.first()),
         p99_us: p(fct_us.last()),
@@ -30,6 +29,29 @@ fn result(name: &str, fct_us: Vec<f64>) -> TransportResult {
         timeout_fraction: Some(Estimate::exact(0.1)),
         fct_us,
         ..TransportResult::default()
+    }
+}
+
+/// Two runs of each of these transports.
+fn runs(id: &str, names: &[&str]) -> RunList {
+    let row = |seed| RunRow {
+        identity: identity(),
+        seed,
+        mean_us: Some(3.0),
+        follow: format!("spindle trace {id}"),
+        ..RunRow::default()
+    };
+    let group = |name: &&str| RunGroup {
+        set: vec![("loss".into(), HOSTILE.into())],
+        transport: (*name).into(),
+        identity: identity(),
+        p99_us: Some(Estimate::new(3.0, 2.0, 4.0)),
+        rows: vec![row(1), row(2)],
+    };
+    RunList {
+        id: id.into(),
+        store: Some("x.jsonl".into()),
+        groups: names.iter().map(group).collect(),
     }
 }
 
@@ -45,6 +67,7 @@ fn trace(name: &str) -> FlowTrace {
     };
     FlowTrace {
         transport: name.into(),
+        number: 7,
         title: name.into(),
         issued: at(0),
         completed: at(900),
@@ -56,6 +79,7 @@ fn trace(name: &str) -> FlowTrace {
             event(120, 1, FlowEventKind::Arrived, 1467),
             event(200, 1, FlowEventKind::AckedData, 1467),
             event(300, 1, FlowEventKind::Recovery { copy_of_subflow: 0 }, 7),
+            event(305, 1, window(14_600, 2_920), 0),
             event(310, 1, FlowEventKind::Probe, 7),
             event(320, 0, FlowEventKind::FastRetransmit, 7),
             event(700, 0, FlowEventKind::Rto, 7),
@@ -64,6 +88,10 @@ fn trace(name: &str) -> FlowTrace {
         ],
         compare_with: None,
     }
+}
+
+fn window(cwnd: u64, in_flight: u64) -> FlowEventKind {
+    FlowEventKind::Window { cwnd, in_flight }
 }
 
 fn compare(transports: Vec<TransportResult>) -> CompareReport {
@@ -83,6 +111,7 @@ fn figure(series: Vec<LineSeries>, log: bool) -> Figure {
         name: name.into(),
         quantity: Quantity::Micros,
         log,
+        cases: Vec::new(),
     };
     let plot = LinePlot {
         title: "a plot".into(),
@@ -102,27 +131,35 @@ fn series(name: &str, points: &[(f64, f64)]) -> LineSeries {
     let point = |&(x, y): &(f64, f64)| SeriesPoint {
         x,
         y: Estimate::new(y, y * 0.5, y * 2.0),
+        group: Some(0),
     };
     LineSeries {
         name: name.into(),
         reference: false,
-        runs: vec![identity()],
+        colour: None,
         points: points.iter().map(point).collect(),
     }
 }
 
-/// Reads every file of a report as XML; the page's void elements are closed first, as HTML leaves
-/// them open. Returns the page's text.
+/// Reads every file of a report as XML; the pages' void elements are closed first, as HTML leaves
+/// them open, and the script is left out. Returns the text of `index.html`.
 fn check_directory(directory: &Path) -> String {
     let mut page = String::new();
     for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
+        if path.is_dir() {
+            check_directory(&path);
+            continue;
+        }
         let mut text = fs::read_to_string(&path).unwrap();
         assert!(!text.contains("NaN"), "{}: NaN", path.display());
-        if path.ends_with("index.html") {
+        if path.extension().is_some_and(|e| e == "html") {
             page.clone_from(&text);
             assert!(!text.contains("src="), "a page loads nothing");
             text = text.replace("<!DOCTYPE html>", "");
+            // The script is no XML; the page's own one ends where the first one does.
+            let (from, to) = (text.find("<script>"), text.find("</script>"));
+            text.replace_range(from.unwrap() + 8..to.unwrap(), "");
             for part in text.clone().split("<meta").skip(1) {
                 let tag = format!("<meta{}>", part.split('>').next().unwrap());
                 text = text.replace(&tag, &tag.replace('>', "/>"));
@@ -135,8 +172,28 @@ fn check_directory(directory: &Path) -> String {
             .filter(|n| n.has_tag_name("script"))
             .count();
         assert!(scripts <= 1, "{}: {scripts} scripts", path.display());
+        for link in document.descendants().filter_map(|n| n.attribute("href")) {
+            check_link(&path, link);
+        }
     }
     page
+}
+
+/// A link of a page leads to a file, and in it to a place, that are there; that of runs' lines of JSON
+/// is not written by the report.
+fn check_link(page: &Path, link: &str) {
+    let (file, place) = link.split_once('#').unwrap_or((link, ""));
+    if file.ends_with(".jsonl") {
+        return;
+    }
+    let target = match file {
+        "" => page.to_owned(),
+        file => page.parent().unwrap().join(file),
+    };
+    let text = fs::read_to_string(&target);
+    let text = text.unwrap_or_else(|e| panic!("{}: {link}: {e}", page.display()));
+    let there = place.is_empty() || text.contains(&format!("id=\"{place}\""));
+    assert!(there, "{}: {link} leads nowhere", page.display());
 }
 
 #[test]
@@ -149,6 +206,8 @@ fn a_page_with_everything_is_well_formed() {
     let mut flow = trace("fuso");
     flow.compare_with = Some(Box::new(trace("mptcp")));
     report.flows.push(flow);
+    report.runs = runs("compare", &["tcp", "fuso"]);
+    report.points[0].transports[1].group = Some(1);
     let index = report.write(directory.path()).unwrap();
     assert_eq!(index, directory.path().join("index.html"));
     let page = check_directory(directory.path());
@@ -157,10 +216,12 @@ fn a_page_with_everything_is_well_formed() {
         "recovered on subflow 1",
         "lost at fuso",
         "timeout on subflow 0",
+        "class=\"cwnd\"",
+        "href=\"runs/compare.html#g1\"",
     ] {
         assert!(page.contains(text), "no {text:?}");
     }
-    for file in ["fct.svg", "tail.svg", "timeouts.svg", "flow-fuso-0.svg"] {
+    for file in ["fct.svg", "tail.svg", "timeouts.svg", "flow-fuso.svg"] {
         assert!(directory.path().join(file).exists(), "{file}");
     }
 }
@@ -182,6 +243,18 @@ fn hostile_names_stay_text() {
     let directory = tempfile::tempdir().unwrap();
     let mut f = figure(vec![series(HOSTILE, &[(1.0, 2.0)])], false);
     f.id = HOSTILE.into();
+    f.source = HOSTILE.into();
+    f.runs = runs(HOSTILE, &[HOSTILE]);
+    f.flow = Some(trace(HOSTILE));
+    f.oracle = Some(OracleDistance {
+        oracle: HOSTILE.into(),
+        plots: f.plots.clone(),
+        beaten: vec![Beaten {
+            transport: HOSTILE.into(),
+            at: vec![HOSTILE.into()],
+            by: vec![HOSTILE.into()],
+        }],
+    });
     f.claims.push(Claim {
         id: HOSTILE.into(),
         kind: ClaimKind::Ordering,
@@ -231,15 +304,19 @@ fn nothing_to_show_is_still_a_page() {
 fn runs_of_another_version_or_configuration_are_refused() {
     let directory = tempfile::tempdir().unwrap();
     let mut report = compare(vec![result("tcp", vec![1.0])]);
-    report.points[0].transports[0].runs[1].version = "1.2.4".into();
+    report.runs = runs("compare", &["tcp", "fuso"]);
+    report.write(directory.path()).unwrap();
+    report.runs.groups[1].rows[1].identity.version = "1.2.4".into();
     let error = report.write(directory.path()).unwrap_err();
     assert!(
         matches!(error, ReportError::MixedVersions { .. }),
         "{error}"
     );
-    assert!(error.to_string().contains("transport tcp"), "{error}");
+    for text in ["transport fuso at loss", "1.2.4", "run both again"] {
+        assert!(error.to_string().contains(text), "{error}");
+    }
 
-    report.points[0].transports[0].runs[1] = RunIdentity {
+    report.runs.groups[1].rows[1].identity = RunIdentity {
         configuration: "def".into(),
         ..identity()
     };
@@ -248,20 +325,75 @@ fn runs_of_another_version_or_configuration_are_refused() {
         matches!(error, ReportError::MixedConfigurations { .. }),
         "{error}"
     );
+}
 
+#[test]
+fn figures_with_runs_of_another_version_or_configuration_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
     let mut two = vec![figure(Vec::new(), false), figure(Vec::new(), false)];
     two[1].identity.configuration = "another figure, another configuration".into();
+    two[1].runs = runs("second", &["tcp"]);
     let mut report = FigureReport {
         figures: two,
         ..FigureReport::default()
     };
     report.write(directory.path()).unwrap();
+    report.figures[1].runs.groups[0].rows[0]
+        .identity
+        .configuration = "def".into();
+    let error = report.write(directory.path()).unwrap_err();
+    assert!(
+        matches!(error, ReportError::MixedConfigurations { .. }),
+        "{error}"
+    );
+    assert!(error.to_string().contains("figure fuso-fig2"), "{error}");
+
+    report.figures[1].runs = RunList::default();
     report.figures[1].identity.version = "1.2.4".into();
     let error = report.write(directory.path()).unwrap_err();
     assert!(
         matches!(error, ReportError::MixedVersions { .. }),
         "{error}"
     );
+}
+
+#[test]
+fn a_point_leads_to_its_runs_and_a_figure_to_its_flow() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut f = figure(vec![series("tcp", &[(1.0, 2.0), (2.0, 3.0)])], false);
+    f.runs = runs("fuso-fig2", &["tcp"]);
+    f.flow = Some(trace("fuso"));
+    let figures = vec![f];
+    let report = FigureReport {
+        figures,
+        ..FigureReport::default()
+    };
+    report.write(directory.path()).unwrap();
+    let page = check_directory(directory.path());
+    // Two points in each of two layouts, and in the table of values.
+    assert_eq!(page.matches("href=\"runs/fuso-fig2.html#g0\"").count(), 6);
+    assert!(page.contains("href=\"flows/fuso-fig2.html\""));
+    let runs = fs::read_to_string(directory.path().join("runs/fuso-fig2.html")).unwrap();
+    assert!(runs.contains("spindle trace fuso-fig2") && runs.contains("x.jsonl"));
+}
+
+#[test]
+fn one_value_of_an_axis_is_drawn_as_bars_and_cases_by_their_names() {
+    let directory = tempfile::tempdir().unwrap();
+    let one = figure(vec![series("tcp", &[(1.0, 2.0)])], false);
+    let mut cases = figure(vec![series("tcp", &[(0.0, 2.0), (1.0, 3.0)])], false);
+    cases.id = "cases".into();
+    cases.plots[0].x.cases = vec!["web-search".into(), "data-mining".into()];
+    let figures = vec![one, cases];
+    let report = FigureReport {
+        figures,
+        ..FigureReport::default()
+    };
+    report.write(directory.path()).unwrap();
+    let read = |name: &str| fs::read_to_string(directory.path().join(name)).unwrap();
+    assert!(read("fuso-fig2-0.svg").contains("class=\"bar "));
+    let named = read("cases-0.svg");
+    assert!(named.contains(">data-mining<") && !named.contains("<path"));
 }
 
 #[test]

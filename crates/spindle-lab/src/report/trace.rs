@@ -9,6 +9,8 @@ use spindle_units::{Duration, Instant};
 pub struct FlowTrace {
     /// The transport that carried it.
     pub transport: String,
+    /// Its number in the order of arrival in its run, from 0.
+    pub number: u32,
     /// What flow it is, "flow 812: 43 KB from h4 to h1".
     pub title: String,
     /// When the request was issued; the picture's time zero.
@@ -42,14 +44,12 @@ impl FlowTrace {
         for e in &self.events {
             let us = e.at.since(self.issued).as_nanos() as f64 / 1e3;
             let end = e.dsn + u64::from(e.len);
-            let _ = match e.kind.carries_data() {
-                true => writeln!(
-                    text,
-                    "{us:10.1}  {:3}  {} {}..{end}",
-                    e.subflow, e.kind, e.dsn
-                ),
-                false => writeln!(text, "{us:10.1}  {:3}  {} {}", e.subflow, e.kind, e.dsn),
+            let bytes = match e.kind {
+                FlowEventKind::Window { .. } => String::new(),
+                _ if e.kind.carries_data() => format!(" {}..{end}", e.dsn),
+                _ => format!(" {}", e.dsn),
             };
+            let _ = writeln!(text, "{us:10.1}  {:3}  {}{bytes}", e.subflow, e.kind);
         }
         text
     }
@@ -100,12 +100,23 @@ pub enum FlowEventKind {
     Rto,
     /// The subflow's loss detection marked a segment lost without the timer.
     FastRetransmit,
+    /// The subflow's congestion window after an acknowledgement or timeout; no bytes of the flow
+    /// are concerned.
+    Window {
+        /// cwnd in bytes.
+        cwnd: u64,
+        /// Bytes in flight.
+        in_flight: u64,
+    },
 }
 
 impl FlowEventKind {
     /// Whether the event concerns a segment's bytes, not a single number.
     fn carries_data(&self) -> bool {
-        !matches!(self, Self::AckedData | Self::Rto | Self::FastRetransmit)
+        !matches!(
+            self,
+            Self::AckedData | Self::Rto | Self::FastRetransmit | Self::Window { .. }
+        )
     }
 }
 
@@ -121,6 +132,7 @@ impl std::fmt::Display for FlowEventKind {
             Self::AckedData => f.write_str("DATA_ACK"),
             Self::Rto => f.write_str("TIMEOUT at"),
             Self::FastRetransmit => f.write_str("fast retransmit at"),
+            Self::Window { cwnd, in_flight } => write!(f, "cwnd {cwnd}, in flight {in_flight}"),
         }
     }
 }
@@ -145,6 +157,7 @@ mod tests {
         };
         let trace = FlowTrace {
             transport: "fuso".into(),
+            number: 7,
             title: "flow 7".into(),
             issued: at(100),
             completed: at(600),

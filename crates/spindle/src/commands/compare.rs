@@ -3,12 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use spindle_lab::experiment::{Context, Experiment, Overrides};
+use spindle_lab::experiment::{Context, Experiment, Overrides, TransportName};
+use spindle_lab::present::{self, Making};
 use spindle_lab::registry::Registry;
 use spindle_lab::sweep::{self, Options, SweepResult};
-use spindle_lab::{library, output, present};
+use spindle_lab::{library, output};
 
-use super::{json_on_stdout, print, progress, write_json};
+use super::{command, json_on_stdout, print, progress, quoted, write_json};
 use crate::args::{Common, Compare, Run};
 use crate::failure::Failure;
 
@@ -23,17 +24,14 @@ pub(crate) fn compare(registry: &Registry, args: &Compare) -> Result<ExitCode, F
         None if json_on_stdout(args.common.json.as_deref()) => None,
         None => Some(PathBuf::from(REPORT)),
     };
-    execute(registry, &experiment, &args.common, report.as_deref())
+    execute(registry, &experiment, name, &args.common, report.as_deref())
 }
 
 pub(crate) fn run(registry: &Registry, args: &Run) -> Result<ExitCode, Failure> {
     let experiment = load(registry, &args.file, &overrides(&args.common))?;
-    execute(
-        registry,
-        &experiment,
-        &args.common,
-        args.common.report.as_deref(),
-    )
+    let name = args.file.display().to_string();
+    let report = args.common.report.as_deref();
+    execute(registry, &experiment, &name, &args.common, report)
 }
 
 /// The built-in experiment of this id, or the file of this name.
@@ -136,6 +134,7 @@ fn options(common: &Common) -> Result<Options, Failure> {
 fn execute(
     registry: &Registry,
     experiment: &Experiment,
+    name: &str,
     common: &Common,
     report: Option<&Path>,
 ) -> Result<ExitCode, Failure> {
@@ -157,15 +156,46 @@ fn execute(
         write_json(path, &comparison)?;
     }
     if let Some(dir) = report {
-        let command: Vec<String> = std::env::args().skip(1).collect();
-        let command = format!("spindle {}", command.join(" "));
-        let index = present::comparison(registry, experiment, &result, &command, dir)
+        let follow = |point: usize, transport: &TransportName, seed: u64, part: u64| {
+            follow(name, common, experiment, (point, transport, seed, part))
+        };
+        let making = Making {
+            registry,
+            command: &command(),
+            follow: &follow,
+            store: None,
+        };
+        let index = present::comparison(experiment, &result, &making, dir)
             .map_err(|e| Failure::Other(e.to_string()))?;
         if !json_on_stdout(common.json.as_deref()) {
             print(&format!("report: {}\n", index.display()));
         }
     }
     Ok(exit(&result))
+}
+
+/// The command that lists the slowest flows of a run of this comparison.
+fn follow(
+    name: &str,
+    common: &Common,
+    experiment: &Experiment,
+    (point, transport, seed, part): (usize, &TransportName, u64, u64),
+) -> String {
+    let mut words = vec!["spindle trace".to_owned(), quoted(name)];
+    let mut add = |flag: &str, value: &str| words.extend([flag.to_owned(), quoted(value)]);
+    add("--transport", &transport.to_string());
+    for (flag, value) in [("--loss", &common.loss), ("--flows", &common.flows)] {
+        if let Some(value) = value {
+            add(flag, value);
+        }
+    }
+    common.set.iter().for_each(|set| add("--set", set));
+    if experiment.points.len() > 1 {
+        add("--point", &point.to_string());
+    }
+    add("--seed", &seed.to_string());
+    add("--part", &format!("{part}/{}", experiment.parts()));
+    words.join(" ")
 }
 
 pub(super) fn exit(result: &SweepResult) -> ExitCode {

@@ -40,6 +40,21 @@ fn print(text: &str) {
     let _ = std::io::stdout().write_all(text.as_bytes());
 }
 
+/// The command line as it was given.
+fn command() -> String {
+    let words: Vec<String> = std::env::args().skip(1).map(|w| quoted(&w)).collect();
+    format!("spindle {}", words.join(" "))
+}
+
+/// A word as a shell takes it.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "-_=./,:@%+".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
 /// Whether progress is to be shown.
 fn progress() -> bool {
     std::io::stderr().is_terminal()

@@ -1,17 +1,19 @@
 //! `spindle reproduce`.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::ExitCode;
 
-use spindle_lab::experiment::{Experiment, Overrides, Scale, suggestion};
+use spindle_lab::experiment::{Experiment, Overrides, Scale, TransportName, suggestion};
 use spindle_lab::library::{self, BuiltIn};
 use spindle_lab::output::{self, Reproduction};
-use spindle_lab::present;
+use spindle_lab::present::{self, Making, Results};
 use spindle_lab::registry::Registry;
+use spindle_lab::report::Figure;
 use spindle_lab::sweep::{self, Options};
 
 use super::compare::{exit, with_context};
-use super::{json_on_stdout, print, progress, write_json};
+use super::{command, json_on_stdout, print, progress, write_json};
 use crate::args::Reproduce;
 use crate::failure::Failure;
 
@@ -26,7 +28,11 @@ pub(crate) fn reproduce(registry: &Registry, args: &Reproduce) -> Result<ExitCod
     }
     let quiet = json_on_stdout(args.json.as_deref());
     let mut experiments = Vec::new();
-    let mut pages = Vec::new();
+    let mut pages: Vec<(&str, Vec<Figure>)> = Vec::new();
+    let papers = chosen
+        .iter()
+        .filter_map(|b| b.paper)
+        .collect::<BTreeSet<_>>();
     let mut code = ExitCode::SUCCESS;
     for built_in in chosen {
         let experiment = read(registry, built_in, args)?;
@@ -40,12 +46,28 @@ pub(crate) fn reproduce(registry: &Registry, args: &Reproduce) -> Result<ExitCod
             code = exit(&result);
         }
         if args.out.is_some() {
-            pages.push(present::figure(&experiment, &result, &verdicts, &command()));
+            let results = Results {
+                experiment: &experiment,
+                runs: &result,
+                verdicts: &verdicts,
+            };
+            let figure = figure(registry, args, &results, papers.len() > 1);
+            let paper = built_in.paper.unwrap_or_default();
+            match pages.iter_mut().find(|(p, _)| *p == paper) {
+                Some((_, figures)) => figures.push(figure),
+                None => pages.push((paper, vec![figure])),
+            }
         }
         experiments.push(verdicts);
     }
-    if let Some(dir) = &args.out {
-        let index = present::figures(pages, dir).map_err(|e| Failure::Other(e.to_string()))?;
+    for (paper, figures) in pages {
+        let Some(dir) = &args.out else { break };
+        let dir = match papers.len() {
+            1 => dir.clone(),
+            _ => dir.join(paper),
+        };
+        let index = present::figures(library::paper(paper), figures, &dir)
+            .map_err(|e| Failure::Other(e.to_string()))?;
         if !quiet {
             print(&format!("report: {}\n", index.display()));
         }
@@ -56,9 +78,32 @@ pub(crate) fn reproduce(registry: &Registry, args: &Reproduce) -> Result<ExitCod
     Ok(code)
 }
 
-fn command() -> String {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    format!("spindle {}", words.join(" "))
+/// A figure of a paper's page; `apart` if the page has a directory of its own beside the runs.
+fn figure(registry: &Registry, args: &Reproduce, results: &Results<'_>, apart: bool) -> Figure {
+    let id = &results.experiment.id;
+    let (points, parts) = (results.experiment.points.len(), results.experiment.parts());
+    let scale = match scale(args) {
+        Scale::Quick => "quick",
+        Scale::Full => "full",
+        Scale::Paper => "paper-scale",
+    };
+    let follow = |point: usize, transport: &TransportName, seed: u64, part: u64| {
+        let point = match points {
+            1 => String::new(),
+            _ => format!(" --point {point}"),
+        };
+        format!(
+            "spindle trace {id} --transport {transport} --{scale}{point} --seed {seed} --part {part}/{parts}"
+        )
+    };
+    let store = format!("{}{id}.jsonl", if apart { "../" } else { "" });
+    let making = Making {
+        registry,
+        command: &command(),
+        follow: &follow,
+        store: Some(&store),
+    };
+    present::figure(results, &making)
 }
 
 fn scale(args: &Reproduce) -> Scale {

@@ -1,60 +1,110 @@
-//! `spindle trace`: single flows of an experiment's first point, in one run of all its flows.
+//! `spindle trace`: single flows of one point of an experiment.
 
 use std::cmp::Reverse;
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use spindle_lab::driver::{self, FlowOutcome, RunRequest};
-use spindle_lab::experiment::{Experiment, Overrides};
+use spindle_lab::experiment::{Experiment, Overrides, Point, Scale};
 use spindle_lab::registry::Registry;
 
-use super::{compare, print};
+use super::{command, compare, print};
 use crate::args::Trace;
 use crate::failure::Failure;
 
 pub(crate) fn trace(registry: &Registry, args: &Trace) -> Result<ExitCode, Failure> {
+    let names = std::iter::once(args.transport.as_str()).chain(args.against.as_deref());
     let overrides = Overrides {
         set: args.set.clone(),
         loss: args.loss.clone(),
         flows: args.flows.clone(),
         seed: args.seed.clone(),
-        transports: Some(args.transport.clone()),
+        transports: Some(names.collect::<Vec<_>>().join(",")),
+        scale: scale(args),
         ..Overrides::default()
     };
     let experiment = compare::find(registry, &args.scenario, &overrides)?;
-    let (Some(point), Some(transport)) = (experiment.points.first(), experiment.transports.first())
-    else {
+    let Some(point) = experiment.points.get(args.point) else {
         return Err(Failure::Usage(format!(
-            "{}: no point to run",
-            args.scenario
+            "--point: found {}, want 0 to {}",
+            args.point,
+            experiment.points.len().saturating_sub(1)
         )));
     };
-    let mut request = RunRequest::new(&point.scenario, transport, registry);
-    request.seed = experiment.seed;
-    request.record = args.flow;
-    request.count_losses = args.flow.is_none();
-    let output = driver::run(&request).map_err(|e| Failure::Other(e.to_string()))?;
-    let mut text = heading(&experiment, args);
-    match args.flow {
-        None => text.push_str(&slowest(&output.flows, args.slowest)),
-        Some(flow) => match output.trace(&request) {
-            Some(trace) => text.push_str(&trace.to_text()),
-            None => return Err(no_such_flow(flow, &output.flows)),
-        },
+    let (part, parts) = part(args.part.as_deref())?;
+    let run = |transport| {
+        let mut request = RunRequest::new(&point.scenario, transport, registry);
+        request.seed = experiment.seed;
+        (request.part, request.parts) = (part, parts);
+        request.record = args.flow;
+        request.count_losses = args.flow.is_none();
+        let output = driver::run(&request).map_err(|e| Failure::Other(e.to_string()))?;
+        let trace = output.trace(&request);
+        Ok::<_, Failure>((output, trace))
+    };
+    let mut transports = experiment.transports.iter();
+    let Some(first) = transports.next() else {
+        return Err(Failure::Usage("--transport: want a name".to_owned()));
+    };
+    let (output, trace) = run(first)?;
+    let mut text = heading(&experiment, point, args);
+    let Some(flow) = args.flow else {
+        text.push_str(&slowest(&output.flows, args.slowest));
+        print(&text);
+        return Ok(ExitCode::SUCCESS);
+    };
+    let Some(mut trace) = trace else {
+        return Err(no_such_flow(flow, &output.flows));
+    };
+    text.push_str(&trace.to_text());
+    if let Some(dir) = &args.report {
+        if let Some(other) = transports.next() {
+            trace.compare_with = run(other)?.1.map(Box::new);
+        }
+        let page = trace
+            .write(dir, "index.html", &command(), None)
+            .map_err(|e| Failure::Other(e.to_string()))?;
+        let _ = writeln!(text, "report: {}", page.display());
     }
     print(&text);
     Ok(ExitCode::SUCCESS)
 }
 
-fn heading(experiment: &Experiment, args: &Trace) -> String {
-    let set = experiment.points.first().map_or(&[][..], |p| &p.set);
-    let set: Vec<String> = set.iter().map(|(k, v)| format!("{k} {v}")).collect();
-    let point = match set.is_empty() {
+fn scale(args: &Trace) -> Option<Scale> {
+    match (args.quick, args.full, args.paper_scale) {
+        (true, ..) => Some(Scale::Quick),
+        (_, true, _) => Some(Scale::Full),
+        (.., true) => Some(Scale::Paper),
+        _ => None,
+    }
+}
+
+/// Reads `K/N`: part K, from 0, of N.
+fn part(text: Option<&str>) -> Result<(u64, u64), Failure> {
+    let Some(text) = text else {
+        return Ok((0, 1));
+    };
+    let pair = text.split_once('/');
+    let pair = pair.and_then(|(k, n)| Some((k.parse::<u64>().ok()?, n.parse::<u64>().ok()?)));
+    pair.filter(|(k, n)| k < n).ok_or_else(|| {
+        Failure::Usage(format!(
+            "--part: found \"{text}\", want K/N with K from 0 to below N, such as 3/10"
+        ))
+    })
+}
+
+fn heading(experiment: &Experiment, point: &Point, args: &Trace) -> String {
+    let set: Vec<String> = point.set.iter().map(|(k, v)| format!("{k} {v}")).collect();
+    let set = match set.is_empty() {
         true => String::new(),
         false => format!(" ({})", set.join(", ")),
     };
+    let part = match &args.part {
+        Some(part) => format!(", part {part}"),
+        None => String::new(),
+    };
     format!(
-        "{}{point}, {}, seed {}\n",
+        "{}{set}, {}, seed {}{part}\n",
         experiment.id, args.transport, experiment.seed
     )
 }

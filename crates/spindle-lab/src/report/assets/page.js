@@ -19,104 +19,168 @@
   document.addEventListener("pointerdown", showTip);
   addEventListener("scroll", function () { tip.hidden = true; }, { passive: true });
 
-  // Zoom and pan of the time-sequence pictures, by changing the view box.
+  // A link into a folded part opens it.
+  function unfold() {
+    var at = location.hash.length > 1 && document.getElementById(location.hash.slice(1));
+    var opened = false;
+    for (var e = at; e; e = e.parentElement) {
+      if (e.tagName === "DETAILS") { opened = opened || !e.open; e.open = true; }
+    }
+    if (opened) at.scrollIntoView();
+  }
+  addEventListener("hashchange", unfold);
+  unfold();
+
+  // Zoom into the time of the time-sequence pictures: lengths are stretched, marks keep their shape
+  // and move, the axis is written again. `span` is the part of the whole that is shown, 0 to 1.
+  var NS = "http://www.w3.org/2000/svg", DEEPEST = 1 / 4000;
   document.querySelectorAll(".zoomable").forEach(function (figure) {
-    var bar = figure.querySelector(".zoom");
-    var views = [];
-    figure.querySelectorAll("svg").forEach(function (svg) { views.push(makeView(svg)); });
+    var bar = figure.querySelector(".zoom"), range = bar.querySelector(".range");
+    var views = [].map.call(figure.querySelectorAll(":scope > svg"), makeView);
+    var span = [0, 1], asked = false;
     bar.hidden = false;
+    refresh();
     bar.addEventListener("click", function (e) {
       var what = e.target.getAttribute("data-zoom");
-      if (!what) return;
-      views.forEach(function (v) { v.act(what); });
-      refresh();
+      if (what) act(what);
     });
+
+    function zoomed() { return span[1] - span[0] < 1; }
+    function act(what) {
+      var third = (span[1] - span[0]) / 3;
+      if (what === "in") scale(1 / 2, 0.5);
+      else if (what === "out") scale(2, 0.5);
+      else if (what === "left") show(span[0] - third, span[1] - third);
+      else if (what === "right") show(span[0] + third, span[1] + third);
+      else show(0, 1);
+    }
+    // Changes the width by a factor and keeps the instant at the share `at` of the width in place.
+    function scale(factor, at) {
+      var width = span[1] - span[0];
+      var next = Math.min(1, Math.max(DEEPEST, width * factor));
+      var from = span[0] + (width - next) * at;
+      show(from, from + next);
+    }
+    function show(from, to) {
+      var width = Math.min(1, to - from);
+      from = Math.max(0, Math.min(1 - width, from));
+      span = [from, from + width];
+      refresh();
+    }
     function refresh() {
-      var moved = views.some(function (v) { return v.moved(); });
       bar.querySelectorAll("button").forEach(function (b) {
-        if (b.getAttribute("data-zoom") !== "in") b.disabled = !moved;
+        if (b.getAttribute("data-zoom") !== "in") b.disabled = !zoomed();
+      });
+      var whole = views[0].time;
+      figure.setAttribute("data-from", span[0] * whole);
+      figure.setAttribute("data-to", span[1] * whole);
+      range.textContent = zoomed() ? micros(span[0] * whole) + " to " + micros(span[1] * whole) : "";
+      if (asked) return;
+      asked = true;
+      requestAnimationFrame(function () {
+        asked = false;
+        views.forEach(function (v) { v.draw(span); });
       });
     }
-    refresh();
 
     function makeView(svg) {
-      var whole = svg.getAttribute("viewBox").split(" ").map(Number);
-      var box = whole.slice(), fingers = new Map(), last = null;
+      var left = +svg.dataset.from, right = +svg.dataset.to, time = +svg.dataset.time;
+      var stretched = svg.querySelectorAll(".stretch"), axes = svg.querySelectorAll(".ticks");
+      var points = [].map.call(svg.querySelectorAll("[data-x]"), function (el) {
+        return { el: el, x: +el.getAttribute("data-x"), gone: false };
+      });
+      var first = [].map.call(axes, function (g) { return g.innerHTML; });
+      var drawn = "0 1", fingers = new Map();
       svg.setAttribute("tabindex", "0");
-      function apply() {
-        box[2] = Math.min(whole[2], Math.max(whole[2] / 40, box[2]));
-        box[3] = box[2] * whole[3] / whole[2];
-        box[0] = Math.max(0, Math.min(whole[2] - box[2], box[0]));
-        box[1] = Math.max(0, Math.min(whole[3] - box[3], box[1]));
-        svg.setAttribute("viewBox", box.join(" "));
-        svg.classList.toggle("moved", moved());
-        refresh();
+
+      function draw(span) {
+        if (drawn === span.join(" ")) return;
+        drawn = span.join(" ");
+        var whole = span[1] - span[0] >= 1, width = right - left, k = 1 / (span[1] - span[0]);
+        function moved(x) { return left + (x - left - span[0] * width) * k; }
+        svg.classList.toggle("moved", !whole);
+        stretched.forEach(function (g) {
+          if (whole) g.removeAttribute("transform");
+          else g.setAttribute("transform", "matrix(" + k + " 0 0 1 " + moved(0) + " 0)");
+        });
+        points.forEach(function (p) {
+          var dx = moved(p.x) - p.x, gone = p.x + dx < left - 400 || p.x + dx > right + 400;
+          if (gone !== p.gone) { p.el.style.display = gone ? "none" : ""; p.gone = gone; }
+          if (!gone) p.el.setAttribute("transform", "translate(" + dx + " 0)");
+        });
+        axes.forEach(function (g, i) {
+          if (whole) g.innerHTML = first[i];
+          else axis(g, span[0] * time, span[1] * time);
+        });
       }
-      function moved() { return box[2] !== whole[2]; }
-      // Changes the size by a factor and keeps the point at the shares fx, fy where it is.
-      function scale(factor, fx, fy) {
-        var w = Math.min(whole[2], box[2] * factor), h = w * whole[3] / whole[2];
-        box = [box[0] + (box[2] - w) * fx, box[1] + (box[3] - h) * fy, w, h];
-        apply();
-      }
-      function act(what) {
-        if (what === "in") scale(1 / 1.6, 0.5, 0.5);
-        else if (what === "out") scale(1.6, 0.5, 0.5);
-        else if (what === "all") { box = whole.slice(); apply(); }
-        else {
-          box[0] += what === "left" ? -box[2] / 3 : what === "right" ? box[2] / 3 : 0;
-          box[1] += what === "up" ? -box[3] / 3 : what === "down" ? box[3] / 3 : 0;
-          apply();
+      function axis(g, from, to) {
+        var top = +g.dataset.top, bottom = +g.dataset.bottom, most = +g.dataset.most;
+        var raw = (to - from) / most, power = Math.pow(10, Math.floor(Math.log10(raw)));
+        var step = [1, 2, 2.5, 5, 10].map(function (f) { return f * power; })
+          .find(function (s) { return s >= raw * 0.999; });
+        g.textContent = "";
+        for (var n = Math.ceil(from / step); n * step <= to; n++) {
+          var x = left + (n * step - from) / (to - from) * (right - left);
+          var line = document.createElementNS(NS, "line"), text = document.createElementNS(NS, "text");
+          set(line, { "class": "grid", x1: x, y1: top, x2: x, y2: bottom });
+          text.textContent = micros(n * step, step);
+          var over = x + text.textContent.length * 3.5 > right + 8;
+          set(text, { "class": "tick", x: over ? right + 8 : x, y: bottom + 18,
+            "text-anchor": over ? "end" : "middle" });
+          g.append(line, text);
         }
       }
+
+      // The share of the shown time that a pointer is at.
       function share(e) {
-        var r = svg.getBoundingClientRect();
-        return [(e.clientX - r.left) / r.width, (e.clientY - r.top) / r.height];
+        var r = svg.getBoundingClientRect(), unit = r.width / svg.viewBox.baseVal.width;
+        return ((e.clientX - r.left) / unit - left) / (right - left);
       }
       svg.addEventListener("wheel", function (e) {
         // The page keeps its wheel until the picture was chosen by a click or a key.
         if (!e.ctrlKey) { if (document.activeElement !== svg) return; }
         e.preventDefault();
-        var s = share(e);
-        scale(e.deltaY > 0 ? 1.2 : 1 / 1.2, s[0], s[1]);
+        scale(e.deltaY > 0 ? 1.25 : 1 / 1.25, share(e));
       }, { passive: false });
+      svg.addEventListener("dblclick", function (e) { scale(1 / 3, share(e)); });
       svg.addEventListener("keydown", function (e) {
-        var keys = { "+": "in", "=": "in", "-": "out", "0": "all", ArrowLeft: "left",
-          ArrowRight: "right", ArrowUp: "up", ArrowDown: "down" };
+        var keys = { "+": "in", "=": "in", "-": "out", "0": "all", ArrowLeft: "left", ArrowRight: "right" };
         var what = keys[e.key];
-        if (!what || e.ctrlKey || e.metaKey) return;
-        if (what.length > 3) { if (!moved()) return; }
+        if (!what || e.ctrlKey || e.metaKey || e.altKey) return;
         e.preventDefault();
         act(what);
       });
-      svg.addEventListener("pointerdown", function (e) {
-        fingers.set(e.pointerId, share(e));
-        last = null;
-        if (moved()) svg.setPointerCapture(e.pointerId);
-      });
+      svg.addEventListener("pointerdown", function (e) { fingers.set(e.pointerId, share(e)); });
+      // One pointer drags the shown time along, two pinch it.
       svg.addEventListener("pointermove", function (e) {
-        var before = fingers.get(e.pointerId);
-        if (!before || fingers.size !== 1 || !moved()) return;
-        var now = share(e);
-        box[0] -= (now[0] - before[0]) * box[2];
-        box[1] -= (now[1] - before[1]) * box[3];
+        if (!fingers.has(e.pointerId)) return;
+        var before = [], after = [], now = share(e);
+        fingers.forEach(function (at, id) { before.push(at); after.push(id === e.pointerId ? now : at); });
+        var width = span[1] - span[0];
+        if (before.length === 1 && zoomed()) {
+          if (!svg.hasPointerCapture(e.pointerId)) svg.setPointerCapture(e.pointerId);
+          show(span[0] - (now - before[0]) * width, span[1] - (now - before[0]) * width);
+        } else if (before.length === 2) {
+          var gap = Math.abs(after[1] - after[0]) || 0.01;
+          scale(Math.abs(before[1] - before[0]) / gap, (after[0] + after[1]) / 2);
+        }
         fingers.set(e.pointerId, now);
-        apply();
       });
-      ["pointerup", "pointercancel", "pointerleave"].forEach(function (name) {
+      ["pointerup", "pointercancel"].forEach(function (name) {
         svg.addEventListener(name, function (e) { fingers.delete(e.pointerId); });
       });
-      svg.addEventListener("touchmove", function (e) {
-        if (e.touches.length !== 2) return;
-        e.preventDefault();
-        var a = share(e.touches[0]), b = share(e.touches[1]);
-        var d = Math.hypot(e.touches[0].clientX - e.touches[1].clientX,
-          e.touches[0].clientY - e.touches[1].clientY);
-        if (last) scale(last / Math.max(d, 1), (a[0] + b[0]) / 2, (a[1] + b[1]) / 2);
-        last = d;
-      }, { passive: false });
-      svg.addEventListener("touchend", function () { last = null; });
-      return { act: act, moved: moved };
+      return { draw: draw, time: time };
     }
   });
+
+  function set(el, attributes) {
+    Object.keys(attributes).forEach(function (name) { el.setAttribute(name, attributes[name]); });
+  }
+  // A time in microseconds with the unit that fits, exact to `step`.
+  function micros(us, step) {
+    var unit = us >= 999500 ? [1e6, "s"] : us >= 999.5 ? [1e3, "ms"] : [1, "\u00b5s"];
+    var value = us / unit[0], digits = 3 - Math.floor(Math.log10(Math.max(1, value))) - 1;
+    if (step) digits = Math.ceil(-Math.log10(step / unit[0]) + 0.5);
+    return String(+value.toFixed(Math.max(0, Math.min(6, digits)))) + "\u202f" + unit[1];
+  }
 })();

@@ -25,6 +25,8 @@ pub(crate) struct BarRow {
     pub(crate) name: String,
     /// Its value, if it has one.
     pub(crate) value: Option<Estimate>,
+    /// Where a click leads.
+    pub(crate) href: Option<String>,
 }
 
 const ROW: f64 = 26.0;
@@ -111,12 +113,14 @@ fn draw_bar(
         end = scale.at(e.value);
         let length = (end - zero).max(if e.value > 0.0 { 1.5 } else { 0.0 });
         let text = tip(panel, row, e);
+        p.open_link(row.href.as_deref());
         p.rect(
             &format!("bar {}", look.class),
             (zero, top + 5.0),
             (length, ROW - 10.0),
         )
         .tip(&text);
+        p.close_link(row.href.as_deref());
         if let Some((low, high)) = e.ci95.filter(|(l, h)| l.is_finite() && h.is_finite()) {
             let (a, b) = (scale.at(low), scale.at(high));
             p.line("whisker", (a, mid), (b, mid));

@@ -1,6 +1,7 @@
 //! The distribution of flow completion times: complementary, on two logarithmic axes, so that the
 //! tail takes as much room as the body.
 
+use super::super::AxisSpec;
 use super::super::format::{Quantity, count, micros, percent};
 use super::super::palette::Look;
 use super::frame::{Area, Axis, KeyEntry, draw_frame, draw_key, empty_picture};
@@ -52,16 +53,27 @@ pub(crate) fn ccdf(layout: Layout, title: &str, transports: &[(&str, &[f64])]) -
         top,
         bottom: top + layout.pick(360.0, 300.0),
     };
+    let spec = |name: &str, quantity| AxisSpec {
+        name: name.to_owned(),
+        quantity,
+        log: true,
+        cases: Vec::new(),
+    };
+    let times = spec("flow completion time", Quantity::Micros);
+    let shares = spec(
+        "share of flows that take at least this long",
+        Quantity::Fraction,
+    );
     let x = Axis {
         scale: Scale::log((low * 0.92, high * 1.08), (area.left, area.right)),
-        quantity: Quantity::Micros,
-        name: "flow completion time",
+        spec: &times,
+        values: Vec::new(),
         ticks: layout.pick(7.0, 4.0) as usize,
     };
     let y = Axis {
         scale: Scale::log((0.8 / most as f64, 1.0), (area.bottom, area.top)),
-        quantity: Quantity::Fraction,
-        name: "share of flows that take at least this long",
+        spec: &shares,
+        values: Vec::new(),
         ticks: 6,
     };
     draw_frame(&mut p, area, &x, &y);

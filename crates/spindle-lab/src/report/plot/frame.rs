@@ -1,6 +1,6 @@
 //! The frame of a plot: two axes with grid, ticks and names, and the key above it.
 
-use super::super::format::Quantity;
+use super::super::AxisSpec;
 use super::super::palette::Look;
 use super::scale::Scale;
 use super::{Layout, Picture};
@@ -9,12 +9,12 @@ use super::{Layout, Picture};
 pub(crate) struct Axis<'a> {
     /// From values to coordinates.
     pub(crate) scale: Scale,
-    /// How its ticks are printed.
-    pub(crate) quantity: Quantity,
-    /// Its name.
-    pub(crate) name: &'a str,
+    /// Its name and how its ticks are printed.
+    pub(crate) spec: &'a AxisSpec,
     /// About how many ticks it gets.
     pub(crate) ticks: usize,
+    /// The values at which it gets them, if they are given.
+    pub(crate) values: Vec<f64>,
 }
 
 /// The rectangle inside the axes.
@@ -39,15 +39,20 @@ pub(crate) fn draw_frame(p: &mut Picture, area: Area, x: &Axis<'_>, y: &Axis<'_>
             "tick",
             (area.left - 8.0, at + 4.0),
             "end",
-            &y.quantity.show(t),
+            &y.spec.quantity.show(t),
         );
     }
     let mut taken = f64::MIN;
-    for t in x.scale.ticks(x.ticks) {
+    let ticks = match (x.spec.cases.len(), x.values.is_empty()) {
+        (0, true) => x.scale.ticks(x.ticks),
+        (0, false) => x.values.clone(),
+        (n, _) => (0..n).map(|i| i as f64).collect(),
+    };
+    for t in ticks {
         let at = x.scale.at(t);
         p.line("grid", (at, area.top), (at, area.bottom));
         p.line("axis", (at, area.bottom), (at, area.bottom + 4.0));
-        let text = x.quantity.show(t);
+        let text = x.spec.show(t);
         let half = text_width(&text, 12.0) / 2.0;
         if at - half > taken {
             let over = at + half > area.right + 14.0;
@@ -62,8 +67,13 @@ pub(crate) fn draw_frame(p: &mut Picture, area: Area, x: &Axis<'_>, y: &Axis<'_>
     }
     p.line("axis", (area.left, area.bottom), (area.right, area.bottom));
     let middle = f64::midpoint(area.left, area.right);
-    p.text("name", (middle, area.bottom + 38.0), "middle", x.name);
-    p.text("name", (area.left - 48.0, area.top - 12.0), "start", y.name);
+    p.text("name", (middle, area.bottom + 38.0), "middle", &x.spec.name);
+    p.text(
+        "name",
+        (area.left - 48.0, area.top - 12.0),
+        "start",
+        &y.spec.name,
+    );
 }
 
 /// An entry of the key: a name, the transport look it is drawn in, whether with a marker.

@@ -7,8 +7,16 @@ use super::scale::{Scale, round_up};
 use super::svg::number;
 use super::{Layout, Picture};
 
-/// The plot of a figure.
-pub(crate) fn line_plot(layout: Layout, plot: &LinePlot) -> Picture {
+/// How far apart the schemes stand at a case, in user units.
+const DODGE: f64 = 7.0;
+
+/// The plot of a figure; `link` tells where the runs of a point are. Cases have points beside each
+/// other, numbers have lines.
+pub(crate) fn line_plot(
+    layout: Layout,
+    plot: &LinePlot,
+    link: &dyn Fn(Option<usize>) -> Option<String>,
+) -> Picture {
     let points = || {
         plot.series
             .iter()
@@ -35,10 +43,17 @@ pub(crate) fn line_plot(layout: Layout, plot: &LinePlot) -> Picture {
         top,
         bottom: top + layout.pick(330.0, 280.0),
     };
+    let cases = !plot.x.cases.is_empty();
+    let inset = if cases {
+        let room = (area.right - area.left) / plot.x.cases.len() as f64;
+        room / 2.0
+    } else {
+        10.0
+    };
     let x = axis(
         &plot.x,
         points().map(|q| q.x),
-        (area.left + 10.0, area.right - 10.0),
+        (area.left + inset, area.right - inset),
         false,
     );
     let heights = points().flat_map(|q| {
@@ -48,14 +63,39 @@ pub(crate) fn line_plot(layout: Layout, plot: &LinePlot) -> Picture {
     let y = axis(&plot.y, heights, (area.bottom, area.top), true);
     let x = Axis {
         ticks: layout.pick(8.0, 4.0) as usize,
+        values: few(points().map(|q| q.x)),
         ..x
     };
     draw_frame(&mut p, area, &x, &y);
-    for s in &plot.series {
-        draw_series(&mut p, plot, s, &x.scale, &y.scale);
+    let middle = (plot.series.len() as f64 - 1.0) / 2.0;
+    for (i, s) in plot.series.iter().enumerate() {
+        let aside = if cases {
+            (i as f64 - middle) * dodge(layout, plot)
+        } else {
+            0.0
+        };
+        let at = |q: &SeriesPoint| (x.scale.at(q.x) + aside, y.scale.at(q.y.value));
+        draw_series(&mut p, plot, s, &at, &y.scale, link);
     }
     p.set_height(area.bottom + 50.0);
     p
+}
+
+/// The values that were swept, if they are so few that the axis can name each.
+fn few(values: impl Iterator<Item = f64>) -> Vec<f64> {
+    let mut list: Vec<f64> = values.collect();
+    list.sort_by(f64::total_cmp);
+    list.dedup();
+    if list.len() > 10 {
+        list.clear();
+    }
+    list
+}
+
+/// The distance of schemes at a case, so that all find room there.
+fn dodge(layout: Layout, plot: &LinePlot) -> f64 {
+    let room = (layout.width() - 90.0) / plot.x.cases.len().max(1) as f64;
+    DODGE.min(room * 0.8 / plot.series.len().max(1) as f64)
 }
 
 /// Whether a point can be drawn: finite, and positive where an axis is logarithmic.
@@ -80,38 +120,49 @@ fn axis<'a>(
     };
     Axis {
         scale,
-        quantity: spec.quantity,
-        name: &spec.name,
+        spec,
         ticks: 6,
+        values: Vec::new(),
     }
 }
 
-/// A reference line - a bound, a paper's value - is drawn dotted in the page's ink.
+/// A reference line - a bound, a paper's value - is dotted, in the page's ink if it has no colour.
 fn series_look(p: &mut Picture, s: &LineSeries) -> Look {
-    if s.reference {
-        let class = "reference".to_owned();
-        Look {
-            class,
-            light: String::new(),
-            dark: String::new(),
-            dash: "1 4",
-            marker: Marker::Ring,
-        }
-    } else {
-        p.look(&s.name)
+    let named = s.colour.as_deref().unwrap_or(&s.name);
+    if !s.reference {
+        return p.look(named);
+    }
+    let class = match &s.colour {
+        Some(_) => p.look(named).class,
+        None => "reference".to_owned(),
+    };
+    Look {
+        class,
+        light: String::new(),
+        dark: String::new(),
+        dash: "1 4",
+        marker: Marker::Ring,
     }
 }
 
-fn draw_series(p: &mut Picture, plot: &LinePlot, s: &LineSeries, x: &Scale, y: &Scale) {
+fn draw_series(
+    p: &mut Picture,
+    plot: &LinePlot,
+    s: &LineSeries,
+    at: &dyn Fn(&SeriesPoint) -> (f64, f64),
+    y: &Scale,
+    link: &dyn Fn(Option<usize>) -> Option<String>,
+) {
     let look = series_look(p, s);
     let mut points: Vec<&SeriesPoint> = s.points.iter().filter(|q| shown(plot, q)).collect();
     points.sort_by(|a, b| a.x.total_cmp(&b.x));
     let mut path = String::new();
     for q in &points {
         let verb = if path.is_empty() { 'M' } else { 'L' };
-        path += &format!("{verb}{} {}", number(x.at(q.x)), number(y.at(q.y.value)));
+        let (px, py) = at(q);
+        path += &format!("{verb}{} {}", number(px), number(py));
     }
-    if points.len() > 1 {
+    if points.len() > 1 && plot.x.cases.is_empty() {
         p.el("path")
             .a("class", &format!("series {}", look.class))
             .a("stroke-dasharray", look.dash)
@@ -119,23 +170,26 @@ fn draw_series(p: &mut Picture, plot: &LinePlot, s: &LineSeries, x: &Scale, y: &
             .end();
     }
     for q in points {
-        let (at, value) = (x.at(q.x), y.at(q.y.value));
+        let (x, value) = at(q);
         let mut text = format!(
             "{}: {} at {}",
             s.name,
             plot.y.quantity.show(q.y.value),
-            plot.x.quantity.show(q.x)
+            plot.x.show(q.x)
         );
         if let Some(ci) = q.y.ci95.filter(|(l, h)| l.is_finite() && h.is_finite()) {
             let (low, high) = (y.at(ci.0), y.at(ci.1));
             let class = format!("error {}", look.class);
-            p.line(&class, (at, low), (at, high));
-            p.line(&class, (at - 4.0, low), (at + 4.0, low));
-            p.line(&class, (at - 4.0, high), (at + 4.0, high));
+            p.line(&class, (x, low), (x, high));
+            p.line(&class, (x - 4.0, low), (x + 4.0, low));
+            p.line(&class, (x - 4.0, high), (x + 4.0, high));
             text += &format!(" (95% interval {})", plot.y.quantity.show_interval(ci));
         }
         if !s.reference || s.points.len() == 1 {
-            p.marker(&look, (at, value), 4.5).tip(&text);
+            let href = link(q.group);
+            p.open_link(href.as_deref());
+            p.marker(&look, (x, value), 4.5).tip(&text);
+            p.close_link(href.as_deref());
         }
     }
 }

@@ -3,7 +3,6 @@
 mod bars;
 mod ccdf;
 mod flow;
-mod flow_match;
 mod frame;
 mod lines;
 mod scale;

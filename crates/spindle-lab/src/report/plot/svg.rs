@@ -49,6 +49,7 @@ pub(crate) struct Picture {
     height: f64,
     title: String,
     body: String,
+    data: String,
     transports: BTreeSet<String>,
 }
 
@@ -60,6 +61,7 @@ impl Picture {
             height,
             title: title.to_owned(),
             body: String::new(),
+            data: String::new(),
             transports: BTreeSet::new(),
         }
     }
@@ -67,6 +69,12 @@ impl Picture {
     /// Sets the height once it is known.
     pub(crate) fn set_height(&mut self, height: f64) {
         self.height = height;
+    }
+
+    /// A number for the page's script, as the attribute `data-name` of the `svg` element.
+    pub(crate) fn data(&mut self, name: &str, value: f64) {
+        let value = if value.is_finite() { value } else { 0.0 };
+        let _ = write!(self.data, " data-{name}=\"{value}\"");
     }
 
     /// The look of a transport, whose colours the picture will then define.
@@ -90,6 +98,21 @@ impl Picture {
     /// Closes an element that [`Element::open`] left open.
     pub(crate) fn close(&mut self, tag: &str) {
         let _ = write!(self.body, "</{tag}>");
+    }
+
+    /// What follows, up to [`Self::close_link`], leads to an address, if there is one. Links are out of
+    /// the keyboard's way: a table beside each picture has them all.
+    pub(crate) fn open_link(&mut self, href: Option<&str>) {
+        if let Some(href) = href {
+            self.el("a").a("href", href).a("tabindex", "-1").open();
+        }
+    }
+
+    /// Ends a link that [`Self::open_link`] began with the same address.
+    pub(crate) fn close_link(&mut self, href: Option<&str>) {
+        if href.is_some() {
+            self.close("a");
+        }
     }
 
     /// A straight line.
@@ -144,12 +167,21 @@ impl Picture {
             Marker::Triangle => &[(0.0, -1.2), (1.15, 0.9), (-1.15, 0.9)],
             Marker::Wedge => &[(0.0, 1.2), (1.15, -0.9), (-1.15, -0.9)],
         };
-        let at: Vec<String> = points
+        let corners: Vec<(f64, f64)> = points
             .iter()
-            .map(|(px, py)| format!("{},{}", number(x + px * r), number(y + py * r)))
+            .map(|(px, py)| (x + px * r, y + py * r))
+            .collect();
+        self.polygon(&class, &corners)
+    }
+
+    /// A polygon, as an element still open for attributes.
+    pub(crate) fn polygon<'a>(&'a mut self, class: &str, corners: &[(f64, f64)]) -> Element<'a> {
+        let at: Vec<String> = corners
+            .iter()
+            .map(|(x, y)| format!("{},{}", number(*x), number(*y)))
             .collect();
         self.el("polygon")
-            .a("class", &class)
+            .a("class", class)
             .a("points", &at.join(" "))
     }
 
@@ -173,10 +205,11 @@ impl Picture {
     fn wrap(&self, class: &str, style: &str) -> String {
         let (w, h, title) = (number(self.width), number(self.height), escape(&self.title));
         format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"picture {}\" \
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"picture {}\"{} \
              viewBox=\"0 0 {w} {h}\" role=\"img\" aria-label=\"{title}\">{style}\
              <rect class=\"paper\" x=\"0\" y=\"0\" width=\"{w}\" height=\"{h}\"/>{}</svg>",
             escape(class),
+            self.data,
             self.body
         )
     }

@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 
 use spindle_units::Instant;
 
-use super::super::trace::{FlowEvent, FlowEventKind, FlowTrace};
+use super::super::super::trace::{FlowEvent, FlowEventKind, FlowTrace};
 
 /// At most so many transmissions are drawn: beyond, a picture shows nothing but ink.
 const MOST_DRAWN: usize = 3_000;
@@ -72,6 +72,19 @@ pub(crate) struct Wait {
     pub(crate) dsn: f64,
 }
 
+/// A subflow's congestion window at an acknowledgement or timeout.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Window {
+    /// The lane.
+    pub(crate) subflow: u8,
+    /// When, in microseconds since the request.
+    pub(crate) at: f64,
+    /// cwnd in bytes.
+    pub(crate) cwnd: f64,
+    /// Bytes in flight.
+    pub(crate) in_flight: f64,
+}
+
 /// A flow ready to be drawn.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Story {
@@ -85,6 +98,10 @@ pub(crate) struct Story {
     pub(crate) fast: Vec<(u8, f64, f64)>,
     /// DATA_ACKs as the sender learned of them: time, DSN.
     pub(crate) acked: Vec<(f64, f64)>,
+    /// Congestion windows, in the order of time.
+    pub(crate) windows: Vec<Window>,
+    /// The largest window or flight, at least one byte.
+    pub(crate) widest: f64,
     /// Lowest and highest byte.
     pub(crate) span: (f64, f64),
     /// How many transmissions are not drawn.
@@ -126,6 +143,8 @@ pub(crate) fn read(trace: &FlowTrace) -> Story {
         (l.min(t.dsn), h.max(t.dsn + t.len))
     });
     story.span = (low, high);
+    let windows = story.windows.iter();
+    story.widest = windows.fold(1.0, |w: f64, x| w.max(x.cwnd).max(x.in_flight));
     thin(&mut story);
     story
 }
@@ -181,6 +200,12 @@ impl Reader {
                 });
             }
             FlowEventKind::FastRetransmit => self.story.fast.push((e.subflow, at, dsn)),
+            FlowEventKind::Window { cwnd, in_flight } => self.story.windows.push(Window {
+                subflow: e.subflow,
+                at,
+                cwnd: *cwnd as f64,
+                in_flight: *in_flight as f64,
+            }),
         }
     }
 
@@ -226,6 +251,7 @@ impl Reader {
 
 /// Leaves out ordinary transmissions, evenly, until the rest can be drawn.
 fn thin(story: &mut Story) {
+    story.windows.truncate(2 * MOST_DRAWN);
     if story.sent.len() <= MOST_DRAWN {
         return;
     }
@@ -278,6 +304,7 @@ mod tests {
     fn trace(events: Vec<FlowEvent>) -> FlowTrace {
         FlowTrace {
             transport: "fuso".into(),
+            number: 7,
             title: "a flow".into(),
             issued: Instant::ZERO,
             completed: Instant::from_nanos(1_000_000),

@@ -1,0 +1,26 @@
+//! What made a run: results stand side by side only if it is the same.
+
+/// The version that results carry: that of the package and a fingerprint of the sources that results
+/// depend on (every crate below the lab, and the lab but for its reports), where they were there to
+/// be read when it was built.
+pub const VERSION: &str = env!("SPINDLE_VERSION");
+
+/// What made a run: results are comparable only if both are equal.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct RunIdentity {
+    /// The version of Spindle, as `spindle --version` prints it.
+    pub version: String,
+    /// A hash of everything in the experiment's point and in the transport but the seed, in any text
+    /// form.
+    pub configuration: String,
+}
+
+impl RunIdentity {
+    /// A run that this version makes.
+    pub fn here(configuration: impl Into<String>) -> Self {
+        Self {
+            version: VERSION.to_owned(),
+            configuration: configuration.into(),
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! From an experiment's results to its figure on a paper's page.
+
+use std::path::{Path, PathBuf};
+
+use crate::claims::{Kind, Outcome, Test, Verdict, point_bound};
+use crate::experiment::{Experiment, TransportName};
+use crate::library::Paper;
+use crate::metrics::Metric;
+use crate::output::{Verdicts, pools};
+use crate::report::format::Quantity;
+use crate::report::{
+    self, AxisSpec, Estimate, Figure, FigureReport, FlowTrace, LinePlot, ReportError,
+};
+use crate::stats::Pool;
+use crate::sweep::SweepResult;
+
+use super::plots::{Value, plots};
+use super::{Making, estimate, flow, identity, oracle, runs, settings, title};
+
+/// How many flows are recorded in search of one worth drawing: fewer than for a comparison, since
+/// runs of some figures are long.
+const ATTEMPTS: usize = 6;
+
+/// What an experiment gave.
+#[derive(Clone, Copy, Debug)]
+pub struct Results<'a> {
+    /// The experiment.
+    pub experiment: &'a Experiment,
+    /// Its runs.
+    pub runs: &'a SweepResult,
+    /// What became of its claims.
+    pub verdicts: &'a Verdicts,
+}
+
+/// One figure of a paper.
+pub fn figure(results: &Results<'_>, making: &Making<'_>) -> Figure {
+    let experiment = results.experiment;
+    let pools = pools(results.runs);
+    let mut metrics = vec![Metric::FctPercentile(0.99), Metric::TimeoutFraction];
+    for claim in &experiment.claims {
+        if !metrics.contains(&claim.metric) {
+            metrics.push(claim.metric);
+        }
+    }
+    let plots = metrics
+        .into_iter()
+        .flat_map(|m| metric_plots(experiment, &pools, m))
+        .filter(|plot| !plot.series.is_empty())
+        .collect();
+    let flow = flow(making.registry, experiment, ATTEMPTS);
+    Figure {
+        flow_command: flow
+            .as_ref()
+            .map_or_else(String::new, |f| drawn_by(experiment, making, f)),
+        id: experiment.id.clone(),
+        title: title(experiment),
+        source: experiment.source.clone(),
+        asks: experiment.asks.clone(),
+        command: making.command.to_owned(),
+        identity: identity(results.runs),
+        parameters: settings(experiment),
+        plots,
+        claims: results.verdicts.claims.iter().map(claim).collect(),
+        oracle: oracle::distance(making.registry, experiment, results.runs),
+        flow,
+        notes: experiment.notes.clone(),
+        runs: runs::list(experiment, results.runs, making),
+    }
+}
+
+/// The command that draws a flow of the last point.
+fn drawn_by(experiment: &Experiment, making: &Making<'_>, flow: &FlowTrace) -> String {
+    let named = |t: &&TransportName| t.to_string() == flow.transport;
+    let Some(transport) = experiment.transports.iter().find(named) else {
+        return String::new();
+    };
+    let last = experiment.points.len().saturating_sub(1);
+    let run = (making.follow)(last, transport, experiment.seed, 0);
+    let other = flow.compare_with.as_ref();
+    let other = other.map_or_else(String::new, |o| format!(" --against {}", o.transport));
+    format!("{run} --flow {}{other} --report flow", flow.number)
+}
+
+/// The pictures of a metric; what has no value at any point has none.
+fn metric_plots(
+    experiment: &Experiment,
+    pools: &[Vec<(String, Pool)>],
+    metric: Metric,
+) -> Vec<LinePlot> {
+    let is_bound = |t: &Test| matches!(t, Test::Bound { .. });
+    let bounded = experiment.claims.iter().any(|c| is_bound(&c.test));
+    let mut values = Vec::new();
+    let mut group = 0;
+    for (point, pools) in pools.iter().enumerate() {
+        for (name, pool) in pools {
+            let value = |y| Value {
+                name: name.clone(),
+                reference: false,
+                point,
+                y,
+                group: Some(group),
+            };
+            values.extend(estimate(pool, metric).map(value));
+            group += 1;
+        }
+        let scenario = &experiment.points[point].scenario;
+        if metric == Metric::TimeoutFraction
+            && bounded
+            && let Ok(bound) = point_bound(scenario)
+        {
+            values.push(Value {
+                name: "bound".to_owned(),
+                reference: true,
+                point,
+                y: Estimate::exact(bound),
+                group: None,
+            });
+        }
+    }
+    let share = metric.is_share();
+    let y = AxisSpec {
+        name: metric.title(),
+        quantity: match metric {
+            _ if metric.is_rate() => Quantity::BitsPerSecond,
+            _ if share => Quantity::Fraction,
+            _ => Quantity::Micros,
+        },
+        log: !share,
+        cases: Vec::new(),
+    };
+    plots(experiment, &metric.title(), &y, &values)
+}
+
+fn claim(outcome: &Outcome) -> report::Claim {
+    report::Claim {
+        id: outcome.id.clone(),
+        kind: match outcome.kind {
+            Kind::Numeric => report::ClaimKind::Numeric,
+            Kind::Ordering => report::ClaimKind::Ordering,
+        },
+        text: outcome.text.clone(),
+        paper: outcome.paper.clone(),
+        measured: outcome.measured.clone(),
+        verdict: match outcome.verdict {
+            Verdict::Holds => report::Verdict::Holds,
+            Verdict::Fails => report::Verdict::Fails,
+            Verdict::Tied => report::Verdict::Tied,
+            Verdict::NotCheckable => report::Verdict::NotCheckable,
+        },
+        why: outcome.why.clone(),
+    }
+}
+
+/// Writes the page of a paper's figures; gives its path.
+///
+/// # Errors
+/// If runs of different versions or configurations were to stand side by side, or the directory
+/// cannot be written.
+pub fn figures(
+    paper: Option<&Paper>,
+    figures: Vec<Figure>,
+    directory: &Path,
+) -> Result<PathBuf, ReportError> {
+    let rules = "Every claim is checked on paired runs (same seeds) at 95%: it holds or fails if the \
+                 interval lies wholly on one side, and is tied otherwise.";
+    let report = FigureReport {
+        title: paper.map_or("Reproduced figures".to_owned(), |p| p.title.to_owned()),
+        introduction: match paper {
+            Some(p) => format!(
+                "{} Reproduced by Spindle, figure by figure.\n{rules}",
+                p.citation
+            ),
+            None => rules.to_owned(),
+        },
+        figures,
+    };
+    report.write(directory)
+}

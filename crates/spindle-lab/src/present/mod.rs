@@ -1,0 +1,196 @@
+//! From results to the plain data of reports.
+
+mod figure;
+mod oracle;
+mod plots;
+mod runs;
+
+pub use figure::{Results, figure, figures};
+
+use std::path::{Path, PathBuf};
+
+use crate::experiment::{Experiment, TransportName};
+use crate::identity::RunIdentity;
+use crate::metrics::{Metric, RunResult};
+use crate::output::interval;
+use crate::registry::Registry;
+use crate::report::{
+    ComparePoint, CompareReport, Estimate, FlowTrace, ReportError, TransportResult,
+};
+use crate::stats::Pool;
+use crate::story;
+use crate::sweep::{SweepResult, TransportRuns};
+
+/// How results came about.
+#[derive(Clone, Copy)]
+pub struct Making<'a> {
+    /// The names.
+    pub registry: &'a Registry,
+    /// The command that made them.
+    pub command: &'a str,
+    /// The command that lists the slowest flows of a run: of the point of this number, the transport,
+    /// seed and part.
+    pub follow: &'a dyn Fn(usize, &TransportName, u64, u64) -> String,
+    /// The file of runs beside the report, if there is one.
+    pub store: Option<&'a str>,
+}
+
+impl std::fmt::Debug for Making<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut f = f.debug_struct("Making");
+        f.field("command", &self.command).finish_non_exhaustive()
+    }
+}
+
+/// Writes the page of `compare` and `run`, with one recovered flow drawn if there is one; gives the
+/// page's path.
+///
+/// # Errors
+/// If runs of different versions or configurations were to stand side by side, or the directory
+/// cannot be written.
+pub fn comparison(
+    experiment: &Experiment,
+    result: &SweepResult,
+    making: &Making<'_>,
+    directory: &Path,
+) -> Result<PathBuf, ReportError> {
+    let mut group = 0..;
+    let points = experiment
+        .points
+        .iter()
+        .zip(&result.points)
+        .map(|(point, transports)| ComparePoint {
+            set: point.set.clone(),
+            transports: transports
+                .iter()
+                .map(|t| transport(t, group.next()))
+                .collect(),
+        })
+        .collect();
+    let report = CompareReport {
+        title: title(experiment),
+        scenario: experiment.asks.clone(),
+        command: making.command.to_owned(),
+        identity: identity(result),
+        settings: settings(experiment),
+        points,
+        flows: flow(making.registry, experiment, ATTEMPTS)
+            .into_iter()
+            .collect(),
+        notes: experiment.notes.clone(),
+        runs: runs::list(experiment, result, making),
+    };
+    report.write(directory)
+}
+
+fn title(experiment: &Experiment) -> String {
+    match experiment.title.is_empty() {
+        true => experiment.id.clone(),
+        false => experiment.title.clone(),
+    }
+}
+
+/// How many flows are recorded in search of one worth drawing.
+const ATTEMPTS: usize = 20;
+
+/// This version and the configurations of all points.
+fn identity(result: &SweepResult) -> RunIdentity {
+    RunIdentity::here(result.configurations.join("+"))
+}
+
+fn settings(experiment: &Experiment) -> Vec<(String, String)> {
+    let mut list = vec![
+        ("seeds".to_owned(), experiment.seeds.to_string()),
+        ("runs per seed".to_owned(), experiment.parts().to_string()),
+    ];
+    if let Some(point) = experiment.points.first() {
+        let links = point.scenario.topology.links();
+        let host = &point.scenario.host;
+        list.extend([
+            (
+                "topology".to_owned(),
+                point.scenario.topology.name().to_owned(),
+            ),
+            ("link rate".to_owned(), links.rate.to_string()),
+            ("base RTT".to_owned(), links.rtt.to_string()),
+            (
+                "flows per transport and seed".to_owned(),
+                point.scenario.traffic.flows().to_string(),
+            ),
+            ("minimum RTO".to_owned(), host.min_rto.to_string()),
+            ("MSS".to_owned(), format!("{} B", host.mss)),
+            (
+                "ECN".to_owned(),
+                if host.ecn { "on" } else { "off" }.to_owned(),
+            ),
+        ]);
+    }
+    list
+}
+
+fn estimate(pool: &Pool, metric: Metric) -> Option<Estimate> {
+    let value = pool.value(metric)?;
+    Some(match interval(pool, metric) {
+        Some(i) => Estimate::new(value, i.low, i.high),
+        None => Estimate::exact(value),
+    })
+}
+
+fn transport(runs: &TransportRuns, group: Option<usize>) -> TransportResult {
+    let pool = Pool::new(&runs.runs);
+    let sum = |f: fn(&RunResult) -> u64| runs.runs.iter().map(f).sum::<u64>();
+    TransportResult {
+        name: runs.name.to_string(),
+        group,
+        flows: sum(|r| r.flows),
+        completed: sum(|r| r.completed),
+        aborted: sum(|r| r.aborted),
+        fct_us: pool.fct_us().collect(),
+        mean_us: estimate(&pool, Metric::FctMean),
+        p50_us: estimate(&pool, Metric::FctPercentile(0.5)),
+        p95_us: estimate(&pool, Metric::FctPercentile(0.95)),
+        p99_us: estimate(&pool, Metric::FctPercentile(0.99)),
+        p999_us: estimate(&pool, Metric::FctPercentile(0.999)),
+        max_us: pool.value(Metric::FctMax),
+        timeout_fraction: estimate(&pool, Metric::TimeoutFraction),
+        timeouts: sum(|r| r.timeouts),
+        late_timeouts: sum(|r| r.late_timeouts),
+        fast_retransmits: sum(|r| r.fast_retransmits),
+        spurious_retransmits: sum(|r| r.spurious_retransmits),
+        extra_load: estimate(&pool, Metric::ExtraLoad),
+        goodput_bps: estimate(&pool, Metric::Goodput),
+    }
+}
+
+/// A flow that FUSO (or another transport that recovers) brought home although segments were
+/// lost, with the same flow under MPTCP below it; at the last point, where there is most of what is
+/// swept.
+fn flow(registry: &Registry, experiment: &Experiment, attempts: usize) -> Option<FlowTrace> {
+    let point = experiment.points.last()?;
+    // The family's own name, or the one with the most subflows.
+    let named = |family: &str| {
+        let rest = |t: &TransportName| t.transport.strip_prefix(family).map(str::to_owned);
+        let is_number = |rest: &str| {
+            rest.strip_prefix('-')
+                .is_some_and(|n| n.parse::<u32>().is_ok())
+        };
+        let is = |t: &&TransportName| rest(t).is_some_and(|r| r.is_empty() || is_number(&r));
+        experiment.transports.iter().rfind(is)
+    };
+    let recovering = named("fuso").or_else(|| {
+        let recovers = |t: &&TransportName| {
+            registry
+                .find(&t.transport)
+                .is_some_and(|t| t.config().recovery.is_some())
+        };
+        experiment.transports.iter().find(recovers)
+    });
+    let other = named("mptcp").or_else(|| named("tcp"));
+    let search = story::Search {
+        registry,
+        experiment,
+        scenario: &point.scenario,
+        attempts,
+    };
+    search.find(recovering?, other)
+}

@@ -1,0 +1,290 @@
+//! How far the schemes of an experiment are from the oracle, and who beats it by what.
+
+use crate::driver::configure;
+use crate::experiment::{Experiment, TransportName};
+use crate::metrics::Metric;
+use crate::output::pools;
+use crate::registry::{Application, Registry, Transport};
+use crate::report::format::Quantity;
+use crate::report::{AxisSpec, Beaten, Estimate, OracleDistance};
+use crate::stats::{Interval, Pool, Resamples};
+use crate::sweep::SweepResult;
+
+use super::plots::{Value, plots};
+
+/// What is compared with the oracle: the tail, and the mean.
+const METRICS: [Metric; 2] = [Metric::FctPercentile(0.99), Metric::FctMean];
+
+/// The distances; none if no oracle ran, or nothing beside it.
+pub(super) fn distance(
+    registry: &Registry,
+    experiment: &Experiment,
+    result: &SweepResult,
+) -> Option<OracleDistance> {
+    let is_oracle = |name: &str| name == "oracle" || name.starts_with("oracle-");
+    let names = experiment.transports.iter();
+    let oracle = names.clone().find(|t| is_oracle(&t.transport))?;
+    let others: Vec<&TransportName> = names.filter(|t| !is_oracle(&t.transport)).collect();
+    let mut distance = OracleDistance {
+        oracle: oracle.to_string(),
+        ..OracleDistance::default()
+    };
+    let mut beaten: Vec<(String, Vec<String>)> = Vec::new();
+    for metric in METRICS {
+        let ratios = ratios(result, &oracle.to_string(), &others, metric);
+        for value in ratios.iter().filter(|v| is_below(&v.y)) {
+            let text = describe(experiment, value, metric);
+            match beaten.iter_mut().find(|(name, _)| *name == value.name) {
+                Some((_, at)) => at.push(text),
+                None => beaten.push((value.name.clone(), vec![text])),
+            }
+        }
+        let y = AxisSpec {
+            name: format!("{}, over the oracle's", metric.title()),
+            quantity: Quantity::Times,
+            log: true,
+            cases: Vec::new(),
+        };
+        let title = format!("{} over the oracle's", metric.title());
+        distance
+            .plots
+            .extend(plots(experiment, &title, &y, &ratios));
+    }
+    distance.beaten = beaten
+        .into_iter()
+        .map(|(transport, at)| Beaten {
+            by: advantages(registry, experiment, &transport, oracle),
+            transport,
+            at,
+        })
+        .collect();
+    (!distance.plots.is_empty()).then_some(distance)
+}
+
+fn is_below(ratio: &Estimate) -> bool {
+    ratio.ci95.is_some_and(|(_, high)| high < 1.0)
+}
+
+fn describe(experiment: &Experiment, value: &Value, metric: Metric) -> String {
+    let set = &experiment.points[value.point].set;
+    let at: Vec<String> = set.iter().map(|(axis, v)| format!("{axis} {v}")).collect();
+    let times = |v: f64| Quantity::Times.show(v);
+    let (low, high) = value.y.ci95.unwrap_or((value.y.value, value.y.value));
+    let ratio = format!(
+        "{} [{} to {}]",
+        times(value.y.value),
+        times(low),
+        times(high)
+    );
+    let text = format!("{} {ratio}", metric.title());
+    match at.is_empty() {
+        true => text,
+        false => format!("{}: {text}", at.join(", ")),
+    }
+}
+
+/// Each transport's value over the oracle's at each point, with the interval of the ratio over
+/// paired runs.
+fn ratios(
+    result: &SweepResult,
+    oracle: &str,
+    others: &[&TransportName],
+    metric: Metric,
+) -> Vec<Value> {
+    let mut list = Vec::new();
+    let mut group = 0;
+    for (point, pools) in pools(result).iter().enumerate() {
+        let best = pools.iter().find(|(name, _)| name == oracle);
+        for (i, (name, pool)) in pools.iter().enumerate() {
+            let measured = others.iter().any(|o| o.to_string() == *name);
+            let ratio = best.and_then(|(_, best)| ratio(pool, best, metric));
+            if let Some(y) = ratio.filter(|_| measured) {
+                list.push(Value {
+                    name: name.clone(),
+                    reference: false,
+                    point,
+                    y,
+                    group: Some(group + i),
+                });
+            }
+        }
+        list.push(Value {
+            name: oracle.to_owned(),
+            reference: false,
+            point,
+            y: Estimate::exact(1.0),
+            group: pools
+                .iter()
+                .position(|(n, _)| n == oracle)
+                .map(|i| group + i),
+        });
+        group += pools.len();
+    }
+    list
+}
+
+fn ratio(pool: &Pool, best: &Pool, metric: Metric) -> Option<Estimate> {
+    let over = |a: Option<f64>, b: Option<f64>| {
+        let (a, b) = (a?, b.filter(|b| *b > 0.0)?);
+        Some(a / b)
+    };
+    let value = over(pool.value(metric), best.value(metric))?;
+    let paired = pool.runs() == best.runs();
+    let interval = paired.then(|| {
+        let one = |w: &[u32]| over(pool.weighted(metric, w), best.weighted(metric, w));
+        Resamples::new(pool.runs()).interval(one)
+    });
+    Some(match interval.flatten().map(|i| i.around(value)) {
+        Some(Interval { low, high }) => Estimate::new(value, low, high),
+        None => Estimate::exact(value),
+    })
+}
+
+/// What a transport has that the oracle has not, as far as paths and control go.
+fn advantages(
+    registry: &Registry,
+    experiment: &Experiment,
+    name: &str,
+    oracle: &TransportName,
+) -> Vec<String> {
+    let named = experiment.transports.iter().find(|t| t.to_string() == name);
+    let find = |t: &TransportName| registry.find(&t.transport).cloned();
+    let (Some(named), Some(best)) = (named, find(oracle)) else {
+        return Vec::new();
+    };
+    let (Some(own), Some(point)) = (find(named), experiment.points.first()) else {
+        return Vec::new();
+    };
+    let host = &point.scenario.host;
+    let (a, b) = (configure(&own, host), configure(&best, host));
+    let mut list = Vec::new();
+    if let Application::Replicated { .. } = own.application {
+        list.push("more paths: a second connection for each small request".to_owned());
+    }
+    let (subflows, theirs) = (a.planned_subflows(), b.planned_subflows());
+    if subflows != theirs {
+        let more = if subflows > theirs { "more" } else { "other" };
+        list.push(format!(
+            "{more} paths: {} instead of {theirs}",
+            paths(subflows)
+        ));
+    }
+    if named.balancer != oracle.balancer {
+        let balancer = named.balancer.as_deref().unwrap_or("the scenario's");
+        list.push(format!("other paths: balancer {balancer}"));
+    }
+    if control(&own, &a) != control(&best, &b) {
+        list.push(format!(
+            "other control: {} instead of {}",
+            control(&own, &a),
+            control(&best, &b)
+        ));
+    }
+    let scheduler =
+        |c: &spindle_mptcp::Config| c.multipath.as_ref().map(|m| m.scheduler.to_string());
+    if let (Some(mine), Some(theirs)) = (scheduler(&a), scheduler(&b))
+        && mine != theirs
+    {
+        list.push(format!("other scheduler: {mine} instead of {theirs}"));
+    }
+    list
+}
+
+fn paths(n: usize) -> String {
+    match n {
+        1 => "1 subflow".to_owned(),
+        n => format!("{n} subflows"),
+    }
+}
+
+fn control(transport: &Transport, config: &spindle_mptcp::Config) -> String {
+    let ecn = match transport.config().tcp.ecn {
+        spindle_mptcp::EcnMode::Off => "",
+        _ => " with ECN",
+    };
+    format!("{}{ecn}", config.congestion)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::{Context, Overrides};
+    use crate::library;
+    use crate::metrics::RunResult;
+    use crate::sweep::TransportRuns;
+
+    fn experiment(registry: &Registry) -> Experiment {
+        let file = library::find("fuso-fig4ab").unwrap();
+        let transports = registry.transport_names();
+        let context = Context {
+            directory: std::path::Path::new("."),
+            transports: &transports,
+            balancers: &[],
+            topologies: &[],
+        };
+        let overrides = Overrides {
+            loss: Some("4%".to_owned()),
+            transports: Some("tcp,repflow,mptcp,fuso-5,oracle".to_owned()),
+            ..Overrides::default()
+        };
+        Experiment::parse(file.path, file.text, &overrides, &context).unwrap()
+    }
+
+    /// Ten runs of a flow each, of so many microseconds and up.
+    fn runs(name: &TransportName, from: u64) -> TransportRuns {
+        let run = |i| RunResult {
+            flows: 1,
+            completed: 1,
+            fct_ns: vec![(from + i) * 1000],
+            ..RunResult::default()
+        };
+        TransportRuns::here(name.clone(), (0..10).map(run).collect(), "")
+    }
+
+    #[test]
+    fn who_beats_the_oracle_is_told_with_what_it_has_more() {
+        let registry = Registry::standard();
+        let e = experiment(&registry);
+        // In the order above: worse, better, about as good but never better, better, the oracle.
+        let from = [2000, 500, 1000, 400, 1000];
+        let of_point = e.transports.iter().zip(from).map(|(t, us)| runs(t, us));
+        let result = SweepResult {
+            points: vec![of_point.collect()],
+            wall_s: 0.0,
+            resumed: 0,
+            configurations: vec![String::new()],
+        };
+        let d = distance(&registry, &e, &result).unwrap();
+        assert_eq!((d.oracle.as_str(), d.plots.len()), ("oracle", 2));
+        let named: Vec<&str> = d.beaten.iter().map(|b| b.transport.as_str()).collect();
+        assert_eq!(named, ["repflow", "fuso-5"]);
+        let by = d.beaten[0].by.join("; ");
+        assert!(by.contains("a second connection"), "{by}");
+        assert!(by.contains("1 subflow instead of"), "{by}");
+        assert!(by.contains("other control: "), "{by}");
+        assert!(
+            d.beaten[1].by[0].starts_with("more paths: 5"),
+            "{:?}",
+            d.beaten[1]
+        );
+        assert_eq!(d.beaten[0].at.len(), 2, "in the tail and in the mean");
+        for point in d
+            .plots
+            .iter()
+            .flat_map(|p| &p.series)
+            .flat_map(|s| &s.points)
+        {
+            let (low, high) = point.y.ci95.unwrap_or((1.0, 1.0));
+            assert!((low..=high).contains(&point.y.value), "{point:?}");
+        }
+    }
+
+    #[test]
+    fn the_same_control_scheduler_and_paths_are_no_advantage() {
+        let registry = Registry::standard();
+        let e = experiment(&registry);
+        let oracle = e.transports.last().unwrap();
+        assert_eq!(advantages(&registry, &e, "mptcp", oracle), [""; 0]);
+        assert!(!advantages(&registry, &e, "tcp", oracle).is_empty());
+    }
+}

@@ -1,0 +1,66 @@
+//! The runs behind a report's numbers.
+
+use crate::experiment::Experiment;
+use crate::metrics::{Metric, RunResult};
+use crate::report::{RunGroup, RunList, RunRow};
+use crate::stats::Pool;
+use crate::sweep::{SweepResult, TransportRuns};
+
+use super::{Making, estimate};
+
+/// The runs of all transports at all points, a group each, in their order.
+pub(super) fn list(experiment: &Experiment, result: &SweepResult, making: &Making<'_>) -> RunList {
+    let points = experiment.points.iter().zip(&result.points).enumerate();
+    let groups = points.flat_map(|(i, (point, transports))| {
+        let group = move |t| group(experiment, i, point.set.clone(), t, making);
+        transports.iter().map(group)
+    });
+    RunList {
+        id: experiment.id.clone(),
+        store: making.store.map(str::to_owned),
+        groups: groups.collect(),
+    }
+}
+
+fn group(
+    experiment: &Experiment,
+    point: usize,
+    set: Vec<(String, String)>,
+    transport: &TransportRuns,
+    making: &Making<'_>,
+) -> RunGroup {
+    let parts = experiment.parts();
+    let runs = transport.runs.iter().zip(&transport.origins).zip(0..);
+    let rows = runs.map(|((run, origin), i)| {
+        let (seed, part) = (experiment.seed + i / parts, i % parts);
+        RunRow {
+            identity: origin.clone(),
+            follow: (making.follow)(point, &transport.name, seed, part),
+            seed,
+            part,
+            ..row(run)
+        }
+    });
+    RunGroup {
+        set,
+        transport: transport.name.to_string(),
+        identity: transport.identity.clone(),
+        p99_us: estimate(&Pool::new(&transport.runs), Metric::FctPercentile(0.99)),
+        rows: rows.collect(),
+    }
+}
+
+fn row(run: &RunResult) -> RunRow {
+    let pool = Pool::new([run]);
+    RunRow {
+        flows: run.flows,
+        completed: run.completed,
+        timed_out: run.flows_with_timeout,
+        mean_us: pool.value(Metric::FctMean),
+        p50_us: pool.value(Metric::FctPercentile(0.5)),
+        p99_us: pool.value(Metric::FctPercentile(0.99)),
+        max_us: pool.value(Metric::FctMax),
+        extra_load: pool.value(Metric::ExtraLoad),
+        ..RunRow::default()
+    }
+}

@@ -1,0 +1,87 @@
+//! Claims beside a figure, and how many there are of each verdict.
+
+use maud::{Markup, html};
+
+use super::format::count;
+use super::model::{Claim, ClaimKind, Verdict};
+
+/// How many claims there are of each verdict.
+pub(super) fn tally<'a>(claims: impl Iterator<Item = &'a Claim> + Clone) -> Markup {
+    let all = [
+        Verdict::Holds,
+        Verdict::Tied,
+        Verdict::Fails,
+        Verdict::NotCheckable,
+    ];
+    let number = |v: Verdict| claims.clone().filter(|c| c.verdict == v).count() as u64;
+    html! {
+        p class="tally" {
+            @for v in all {
+                @if number(v) > 0 { (verdict_badge(v)) " " (count(number(v))) " " }
+            }
+        }
+    }
+}
+
+/// A dot for each claim in its verdict's colour.
+pub(super) fn dots(claims: &[Claim]) -> Markup {
+    let holds = claims
+        .iter()
+        .filter(|c| c.verdict == Verdict::Holds)
+        .count();
+    let text = format!("{holds} of {} claims hold", claims.len());
+    html! {
+        @if !claims.is_empty() {
+            span class="dots" role="img" aria-label=(text) title=(text) {
+                @for c in claims { span class=(format!("pip {}", c.verdict.word())) {} }
+            }
+        }
+    }
+}
+
+fn verdict_badge(v: Verdict) -> Markup {
+    let sign = match v {
+        Verdict::Holds => "\u{2713}",
+        Verdict::Fails => "\u{2717}",
+        Verdict::Tied => "=",
+        Verdict::NotCheckable => "?",
+    };
+    let text = match v {
+        Verdict::NotCheckable => "not checkable",
+        other => other.word(),
+    };
+    html! { span class=(format!("verdict {}", v.word())) { (sign) " " (text) } }
+}
+
+/// The paper's claims, a card each.
+pub(super) fn cards(claims: &[Claim]) -> Markup {
+    html! {
+        @if !claims.is_empty() {
+            h3 { "What the paper says" }
+            @for c in claims { (card(c)) }
+        }
+    }
+}
+
+fn card(c: &Claim) -> Markup {
+    let kind = match c.kind {
+        ClaimKind::Numeric => "a number",
+        ClaimKind::Ordering => "an order",
+    };
+    let rows = [
+        ("paper", &c.paper),
+        ("measured", &c.measured),
+        ("why", &c.why),
+    ];
+    html! {
+        article class=(format!("claim {}", c.verdict.word())) {
+            div class="top" { (verdict_badge(c.verdict)) code class="id" title=(kind) { (c.id) } }
+            h4 { (c.text) }
+            dl {
+                @for (name, text) in rows.into_iter().filter(|r| !r.1.is_empty()) {
+                    dt { (name) } dd { (text) }
+                }
+            }
+        }
+    }
+}

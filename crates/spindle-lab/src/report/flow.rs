@@ -1,0 +1,85 @@
+//! A flow on a page: its pictures and its story, and a page of its own.
+
+use std::path::{Path, PathBuf};
+
+use maud::{Markup, html};
+
+use super::error::ReportError;
+use super::format::count;
+use super::page::{Page, badge, command};
+use super::plot::{FlowView, flow_picture};
+use super::trace::FlowTrace;
+
+impl FlowTrace {
+    /// Writes the page `name` with the flow's zoomable pictures into `directory`, made if need be, and
+    /// returns its path. `line` is the command that made it, `back` the page it is reached from, as an
+    /// address and its text.
+    ///
+    /// # Errors
+    /// [`ReportError::Io`] if a file cannot be written.
+    pub fn write(
+        &self,
+        directory: &Path,
+        name: &str,
+        line: &str,
+        back: Option<(&str, &str)>,
+    ) -> Result<PathBuf, ReportError> {
+        let mut page = Page::default();
+        let section = flow_section(&mut page, self);
+        let title = format!("One flow under {}, segment by segment", self.transport);
+        let body = html! {
+            header {
+                @if let Some((address, text)) = back { nav { a href=(address) { (text) } } }
+                h1 { (title) }
+                (command(line))
+            }
+            main { (section) }
+            footer { p { "Spindle " (crate::identity::VERSION) } }
+        };
+        page.write(directory, name, &title, &body)
+    }
+}
+
+/// A flow: the close-up on its own scale of time, the comparison on a common one, and its story
+/// in words.
+pub(super) fn flow_section(page: &mut Page, trace: &FlowTrace) -> Markup {
+    let stem = format!("flow-{}", trace.transport);
+    let other = trace.compare_with.as_deref();
+    html! {
+        p { (trace.title) }
+        h3 { (badge(page, &trace.transport)) ", on its own scale of time" }
+        (page.figure(&stem, FLOW_CAPTION, true, |l| flow_picture(l, trace, FlowView::Alone)))
+        (story(trace))
+        @if let Some(other) = other {
+            h3 { "The same flow under " (badge(page, &other.transport)) ", on one scale of time" }
+            (page.figure(&format!("{stem}-compared"), COMPARED_CAPTION, true, |l| {
+                flow_picture(l, trace, FlowView::Compared)
+            }))
+            (story(other))
+        }
+    }
+}
+
+const FLOW_CAPTION: &str = "Each lane is a subflow. A bar is a segment as it leaves the sender, the \
+    line after it its way to the receiver; height is its place in the data. A cross is a loss; the \
+    arrow leads from there to the copy that another subflow carried. Below each lane its congestion \
+    window and what was in flight, as each acknowledgement left them. Zoom with the buttons, two \
+    fingers, a double click, the wheel (click first) or the keys + and \u{2212}; drag to move.";
+const COMPARED_CAPTION: &str = "Both flows carry the same request over the same paths. Shaded is \
+    the time from the lost segment's departure until the retransmission timer fires.";
+
+/// The telling events of a trace as a list.
+fn story(trace: &FlowTrace) -> Markup {
+    let (lines, more) = super::story::lines(trace);
+    html! {
+        @if !lines.is_empty() {
+            details {
+                summary { "What happened under " (trace.transport) }
+                ol class="story" {
+                    @for (at, text) in &lines { li { b { (at) } " " (text) } }
+                    @if more > 0 { li { "and " (count(more as u64)) " more" } }
+                }
+            }
+        }
+    }
+}

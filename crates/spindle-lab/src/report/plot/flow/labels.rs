@@ -1,0 +1,48 @@
+//! Texts beside points, none of which covers another.
+
+use super::super::Picture;
+use super::super::frame::{Area, text_width};
+
+/// The texts put so far.
+pub(super) struct Labels {
+    right: f64,
+    /// Left end, right end and base line of each text.
+    taken: Vec<(f64, f64, f64)>,
+}
+
+impl Labels {
+    /// Room up to `right`, with the lanes' names in their places.
+    pub(super) fn new(right: f64, lanes: &[Area]) -> Self {
+        let name = |l: &Area| (l.left, l.left + 76.0, l.top + 15.0);
+        Self {
+            right,
+            taken: lanes.iter().map(name).collect(),
+        }
+    }
+
+    /// Puts a text to the right of a point, or to its left where there is no room; leaves it out
+    /// and says so if it would cover another.
+    pub(super) fn put(
+        &mut self,
+        p: &mut Picture,
+        class: &str,
+        (x, y): (f64, f64),
+        text: &str,
+    ) -> bool {
+        let width = text_width(text, 12.5);
+        let (anchor, at, from, y) = if x + 9.0 + width < self.right {
+            ("start", x + 9.0, x + 9.0, y)
+        } else {
+            ("end", x - 12.0, x - 12.0 - width, y - 7.0)
+        };
+        let covers =
+            |t: &(f64, f64, f64)| from < t.1 && t.0 < from + width && (t.2 - y).abs() < 14.0;
+        if self.taken.iter().any(covers) {
+            return false;
+        }
+        let e = p.el("text").a("class", class).n("data-x", x);
+        e.n("x", at).n("y", y).a("text-anchor", anchor).text(text);
+        self.taken.push((from, from + width, y));
+        true
+    }
+}

@@ -1,0 +1,41 @@
+//! Spindle's command line with a recovery policy, a balancer and a topology of one's own. The page
+//! `docs/tutorials/your-own-scheme.md` goes through it.
+
+mod balancer;
+mod recovery;
+mod topology;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use spindle::Registry;
+use spindle_fabric::Balancing;
+use spindle_mptcp::{Config, preset};
+
+use balancer::ShortestQueue;
+use recovery::Late;
+
+/// MPTCP as Spindle has it, with `Late` as its recovery; like FUSO it lets the receiver hand up what
+/// is in order at the data level only.
+fn late() -> Config {
+    let mut config = preset("mptcp").map(|p| p.config).unwrap_or_default();
+    if let Some(multipath) = &mut config.multipath {
+        multipath.early_dsn_delivery = true;
+    }
+    config.recovery = Some(Arc::new(Late::default()));
+    config
+}
+
+fn main() -> ExitCode {
+    let parts = vec![
+        "all of `mptcp`, with FUSO's receiver".to_owned(),
+        "what is not acknowledged after 5/4 of its subflow's round-trip time is copied over the fastest other".to_owned(),
+    ];
+    let registry = Registry::standard()
+        .transport("late", parts, late)
+        .balancer("shortest-queue", || {
+            Balancing::custom(|switch| Box::new(ShortestQueue::new(switch)))
+        })
+        .topology("planes", topology::planes);
+    spindle::cli(registry)
+}
