@@ -267,19 +267,36 @@ impl Metric {
 
 /// Microseconds as a text of four significant digits in us, ms or s.
 pub fn show_us(us: f64) -> String {
-    let (value, unit) = match us {
-        v if v < 1e3 => (v, "us"),
-        v if v < 1e6 => (v / 1e3, "ms"),
-        v => (v / 1e6, "s"),
+    let (factor, unit) = unit_of(us);
+    format!("{} {unit}", four_digits(us / factor))
+}
+
+/// An interval in microseconds with the unit of its upper end: "1.656-1.918 ms".
+pub fn show_us_interval([low, high]: [f64; 2]) -> String {
+    let (factor, unit) = unit_of(high);
+    format!(
+        "{}-{} {unit}",
+        four_digits(low / factor),
+        four_digits(high / factor)
+    )
+}
+
+/// The unit that shows a time in microseconds best.
+fn unit_of(us: f64) -> (f64, &'static str) {
+    match us {
+        v if v < 1e3 => (1.0, "us"),
+        v if v < 1e6 => (1e3, "ms"),
+        _ => (1e6, "s"),
+    }
+}
+
+fn four_digits(value: f64) -> String {
+    let digits = match value {
+        v if v >= 100.0 => 1,
+        v if v >= 10.0 => 2,
+        _ => 3,
     };
-    let digits = if value >= 100.0 {
-        1
-    } else if value >= 10.0 {
-        2
-    } else {
-        3
-    };
-    format!("{value:.digits$} {unit}")
+    format!("{value:.digits$}")
 }
 
 #[cfg(test)]
@@ -299,6 +316,7 @@ mod tests {
     fn values_read_well() {
         assert_eq!(show_us(2400.0), "2.400 ms");
         assert_eq!(show_us(312.34), "312.3 us");
+        assert_eq!(show_us_interval([981.2, 2400.0]), "0.981-2.400 ms");
         assert_eq!(Metric::TimeoutFraction.show(0.00096), "0.096%");
     }
 }

@@ -8,7 +8,7 @@ use serde::{Serialize, Serializer};
 use crate::claims::{Claim, Outcome, PointView, evaluate};
 use crate::experiment::Experiment;
 use crate::identity::VERSION;
-use crate::metrics::{Metric, RunResult, show_us};
+use crate::metrics::{Metric, RunResult, show_us, show_us_interval};
 use crate::stats::{Interval, Pool, Resamples};
 use crate::sweep::SweepResult;
 
@@ -65,6 +65,8 @@ pub struct TransportSummary {
     pub fct_us: FctSummary,
     /// Flows with a timeout over all flows.
     pub timeout_fraction: f64,
+    /// Its 95 % interval by resampling runs.
+    pub timeout_fraction_ci95: [f64; 2],
     /// Timeouts a flow waited for.
     pub timeouts: u64,
     /// Other timeouts.
@@ -107,8 +109,14 @@ pub struct FctSummary {
 pub struct FctIntervals {
     /// Of the mean.
     pub mean: [f64; 2],
+    /// Of the median.
+    pub p50: [f64; 2],
+    /// Of the 95th percentile.
+    pub p95: [f64; 2],
     /// Of the 99th percentile.
     pub p99: [f64; 2],
+    /// Of the 99.9th percentile.
+    pub p999: [f64; 2],
 }
 
 /// A mean.
@@ -116,6 +124,8 @@ pub struct FctIntervals {
 pub struct MeanOnly {
     /// The mean.
     pub mean: f64,
+    /// Its 95 % interval by resampling runs.
+    pub ci95: [f64; 2],
 }
 
 /// What the simulations did in all.
@@ -231,10 +241,17 @@ fn summary(runs: &[RunResult]) -> TransportSummary {
             max: value(Metric::FctMax),
             ci95: FctIntervals {
                 mean: ends(Metric::FctMean),
+                p50: ends(Metric::FctPercentile(0.5)),
+                p95: ends(Metric::FctPercentile(0.95)),
                 p99: ends(Metric::FctPercentile(0.99)),
+                p999: ends(Metric::FctPercentile(0.999)),
             },
         },
         timeout_fraction: pool.value(Metric::TimeoutFraction).unwrap_or(0.0),
+        timeout_fraction_ci95: match interval(&pool, Metric::TimeoutFraction) {
+            Some(i) => [i.low, i.high],
+            None => [pool.value(Metric::TimeoutFraction).unwrap_or(0.0); 2],
+        },
         timeouts: sum(|r| r.timeouts),
         late_timeouts: sum(|r| r.late_timeouts),
         fast_retransmits: sum(|r| r.fast_retransmits),
@@ -242,6 +259,7 @@ fn summary(runs: &[RunResult]) -> TransportSummary {
         extra_load: pool.value(Metric::ExtraLoad).unwrap_or(0.0),
         goodput_bps: MeanOnly {
             mean: value(Metric::Goodput),
+            ci95: ends(Metric::Goodput),
         },
         bytes_delivered: sum(|r| r.bytes_delivered),
         bytes_corrupted: sum(|r| r.bytes_corrupted),
@@ -273,7 +291,7 @@ pub fn verdicts(experiment: &Experiment, result: &SweepResult) -> Verdicts {
     }
 }
 
-/// A table of a comparison for people.
+/// A table of a comparison for people: below each value its 95 % interval.
 pub fn table(comparison: &Comparison) -> String {
     let mut text = String::new();
     for point in &comparison.points {
@@ -288,59 +306,64 @@ pub fn table(comparison: &Comparison) -> String {
         } else {
             format!(" ({})", set.join(", "))
         };
-        let _ = writeln!(text, "{}{set}", comparison.scenario);
-        let width = point
-            .transports
-            .0
-            .iter()
-            .map(|(n, _)| n.len())
-            .max()
-            .unwrap_or(0)
-            .max(9);
         let _ = writeln!(
             text,
-            "{:width$}  {:>7} {:>10} {:>10} {:>10} {:>22} {:>10} {:>9} {:>6} {:>7}",
-            "transport",
-            "flows",
-            "mean",
-            "p50",
-            "p99",
-            "p99 95% interval",
-            "p99.9",
-            "timeouts",
-            "late",
-            "extra"
+            "{}{set}; below each value its 95% interval",
+            comparison.scenario
+        );
+        let names = point.transports.0.iter().map(|(n, _)| n.len());
+        let width = names.max().unwrap_or(0).max(9);
+        let _ = writeln!(
+            text,
+            "{:width$}  {:>7} {:>16} {:>16} {:>16} {:>16} {:>14} {:>6} {:>7}",
+            "transport", "flows", "mean", "p50", "p99", "p99.9", "timeouts", "late", "extra"
         );
         for (name, t) in &point.transports.0 {
-            let [low, high] = t.fct_us.ci95.p99;
-            let _ = writeln!(
-                text,
-                "{name:width$}  {:>7} {:>10} {:>10} {:>10} {:>22} {:>10} {:>8.3}% {:>6} {:>6.1}%",
-                t.completed,
-                show_us(t.fct_us.mean),
-                show_us(t.fct_us.p50),
-                show_us(t.fct_us.p99),
-                format!("{} - {}", show_us(low), show_us(high)),
-                show_us(t.fct_us.p999),
-                t.timeout_fraction * 100.0,
-                t.late_timeouts,
-                t.extra_load * 100.0,
-            );
-            if t.completed < t.flows {
-                let open = t.flows - t.completed - t.aborted;
-                let _ = writeln!(
-                    text,
-                    "{:width$}  {} aborted, {open} unfinished",
-                    "", t.aborted
-                );
-            }
-            if t.bytes_corrupted > 0 {
-                let _ = writeln!(text, "{:width$}  {} bytes corrupted", "", t.bytes_corrupted);
-            }
+            transport_rows(&mut text, name, t, width);
         }
         text.push('\n');
     }
     text
+}
+
+/// The rows of one transport, whose name takes `width` columns.
+fn transport_rows(text: &mut String, name: &str, t: &TransportSummary, width: usize) {
+    let f = &t.fct_us;
+    let _ = writeln!(
+        text,
+        "{name:width$}  {:>7} {:>16} {:>16} {:>16} {:>16} {:>13.3}% {:>6} {:>6.1}%",
+        t.completed,
+        show_us(f.mean),
+        show_us(f.p50),
+        show_us(f.p99),
+        show_us(f.p999),
+        t.timeout_fraction * 100.0,
+        t.late_timeouts,
+        t.extra_load * 100.0,
+    );
+    let [low, high] = t.timeout_fraction_ci95.map(|v| v * 100.0);
+    let _ = writeln!(
+        text,
+        "{:width$}  {:>7} {:>16} {:>16} {:>16} {:>16} {:>14}",
+        "",
+        "",
+        show_us_interval(f.ci95.mean),
+        show_us_interval(f.ci95.p50),
+        show_us_interval(f.ci95.p99),
+        show_us_interval(f.ci95.p999),
+        format!("{low:.3}-{high:.3}%"),
+    );
+    if t.completed < t.flows {
+        let open = t.flows - t.completed - t.aborted;
+        let _ = writeln!(
+            text,
+            "{:width$}  {} aborted, {open} unfinished",
+            "", t.aborted
+        );
+    }
+    if t.bytes_corrupted > 0 {
+        let _ = writeln!(text, "{:width$}  {} bytes corrupted", "", t.bytes_corrupted);
+    }
 }
 
 /// A table of verdicts for people.

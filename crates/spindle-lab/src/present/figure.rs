@@ -58,7 +58,13 @@ pub fn figure(results: &Results<'_>, making: &Making<'_>) -> Figure {
         asks: experiment.asks.clone(),
         command: making.command.to_owned(),
         identity: identity(results.runs),
-        parameters: settings(experiment),
+        parameters: making
+            .scale
+            .map(|s| ("scale".to_owned(), s.to_owned()))
+            .into_iter()
+            .chain(settings(experiment))
+            .collect(),
+        file: making.file.map(str::to_owned),
         plots,
         claims: results.verdicts.claims.iter().map(claim).collect(),
         oracle: oracle::distance(making.registry, experiment, results.runs),

@@ -9,6 +9,7 @@ pub use figure::{Results, figure, figures};
 
 use std::path::{Path, PathBuf};
 
+use crate::experiment::scenario::Window;
 use crate::experiment::{Experiment, TransportName};
 use crate::identity::RunIdentity;
 use crate::metrics::{Metric, RunResult};
@@ -33,6 +34,10 @@ pub struct Making<'a> {
     pub follow: &'a dyn Fn(usize, &TransportName, u64, u64) -> String,
     /// The file of runs beside the report, if there is one.
     pub store: Option<&'a str>,
+    /// The experiment's file, if the report is to have a copy of it.
+    pub file: Option<&'a str>,
+    /// How much was run: "quick", "full" or "paper-scale", if anything but what the file says.
+    pub scale: Option<&'a str>,
 }
 
 impl std::fmt::Debug for Making<'_> {
@@ -119,6 +124,13 @@ fn settings(experiment: &Experiment) -> Vec<(String, String)> {
             ),
             ("minimum RTO".to_owned(), host.min_rto.to_string()),
             ("MSS".to_owned(), format!("{} B", host.mss)),
+            (
+                "initial window".to_owned(),
+                match host.initial_window {
+                    Window::Total(n) => format!("{n} segments over all subflows"),
+                    Window::PerSubflow(n) => format!("{n} segments for each subflow"),
+                },
+            ),
             (
                 "ECN".to_owned(),
                 if host.ecn { "on" } else { "off" }.to_owned(),

@@ -8,7 +8,7 @@ use super::error::ReportError;
 use super::flow::flow_section;
 use super::format::{NONE, Quantity, count, micros};
 use super::model::{ComparePoint, CompareReport, Estimate, RunList, TransportResult};
-use super::page::{Page, badge, command, paragraphs, provenance, settings};
+use super::page::{Kind, Page, badge, command, paragraphs, provenance, settings};
 use super::plot::{BarPanel, BarRow, bar_panels, ccdf};
 
 /// A column of bars: its title, its unit and where its value stands.
@@ -80,15 +80,15 @@ impl CompareReport {
                 @if self.points.len() > 1 { h2 class="point" { (label(point, i)) } }
                 @if let Some(line) = headline(&point.transports) { p class="headline" { (line) } }
                 h2 { "Completion times" }
-                (page.figure(&format!("fct{suffix}"), CCDF_CAPTION, false, |l| {
+                (page.figure(&format!("fct{suffix}"), CCDF_CAPTION, Kind::Plain, |l| {
                     ccdf(l, "distribution of flow completion times", &samples)
                 }))
                 h2 { "The tail" }
-                (page.figure(&format!("tail{suffix}"), TAIL_CAPTION, false, |l| {
+                (page.figure(&format!("tail{suffix}"), TAIL_CAPTION, Kind::Plain, |l| {
                     bar_panels(l, "percentiles of flow completion time", &panels(&TAIL, point))
                 }))
                 h2 { "Timeouts and extra load" }
-                (page.figure(&format!("timeouts{suffix}"), COST_CAPTION, false, |l| {
+                (page.figure(&format!("timeouts{suffix}"), COST_CAPTION, Kind::Plain, |l| {
                     bar_panels(l, "timeouts and extra load", &panels(&COST, point))
                 }))
                 h2 { "The numbers" }

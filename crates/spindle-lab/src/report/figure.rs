@@ -8,7 +8,9 @@ use super::claims::{cards, dots, tally};
 use super::error::ReportError;
 use super::format::NONE;
 use super::model::{Beaten, Figure, FigureReport, LinePlot, LineSeries, OracleDistance, RunList};
-use super::page::{Page, badge, command, file_stem, paragraphs, provenance, settings};
+use super::page::{
+    Kind, Page, badge, command, file_stem, paragraphs, provenance, settings, write_file,
+};
 use super::plot::{BarPanel, BarRow, Layout, Picture, bar_panels, line_plot};
 
 /// The directory, seen from a report's, that pages of flows are in.
@@ -28,6 +30,9 @@ impl FigureReport {
         page.broad();
         let body = self.body(&mut page);
         for f in &self.figures {
+            if let Some(text) = &f.file {
+                write_file(directory, &format!("{}.toml", anchor(f)), text)?;
+            }
             let back = format!("../index.html#{}", anchor(f));
             if !f.runs.groups.is_empty() {
                 f.runs.write(directory, &back, &f.identity)?;
@@ -105,9 +110,7 @@ fn section(page: &mut Page, f: &Figure) -> Markup {
             @if !f.asks.is_empty() { p class="asks" { (f.asks) } }
             div class="beside" {
                 div {
-                    @for (i, plot) in f.plots.iter().enumerate() {
-                        (plot_with_values(page, &f.runs, &format!("{}-{i}", f.id), plot, CAPTION))
-                    }
+                    (plots(page, &f.runs, &f.id, &f.plots, CAPTION))
                     @if let Some(oracle) = &f.oracle { (distance(page, f, oracle)) }
                 }
                 div {
@@ -124,6 +127,9 @@ fn section(page: &mut Page, f: &Figure) -> Markup {
             details {
                 summary { "Parameters and command" }
                 (settings(&f.parameters))
+                @if f.file.is_some() {
+                    p { a href=(format!("{}.toml", anchor(f))) { "The experiment's file" } }
+                }
                 (command(&f.command))
                 (provenance(&f.identity))
             }
@@ -135,17 +141,29 @@ const CAPTION: &str = "Whiskers are 95% intervals, resampled over runs. A point 
 const ORACLE_CAPTION: &str = "Each scheme's value over the oracle's in the same runs: 1\u{d7} is as \
     good. Whiskers are 95% intervals of the ratio, resampled over paired runs.";
 
-fn plot_with_values(
-    page: &mut Page,
-    runs: &RunList,
-    stem: &str,
-    plot: &LinePlot,
-    caption: &str,
-) -> Markup {
+/// Pictures one below the other; those of one metric, told apart by what other axes are set to, beside
+/// each other.
+fn plots(page: &mut Page, runs: &RunList, stem: &str, plots: &[LinePlot], caption: &str) -> Markup {
+    let one_metric = |a: &LinePlot, b: &LinePlot| a.y.name == b.y.name;
+    let mut number = 0..;
+    let mut draw = |page: &mut Page, plot: &LinePlot, kind: Kind| {
+        let stem = format!("{stem}-{}", number.next().unwrap_or(0));
+        html! {
+            div {
+                h3 { (plot.title) }
+                (page.figure(&stem, caption, kind, |l| picture(l, runs, plot)))
+                (values(page, runs, plot))
+            }
+        }
+    };
     html! {
-        h3 { (plot.title) }
-        (page.figure(stem, caption, false, |l| picture(l, runs, plot)))
-        (values(page, runs, plot))
+        @for group in plots.chunk_by(one_metric) {
+            @if let [plot] = group { (draw(page, plot, Kind::Plain)) } @else {
+                div class="multiples" {
+                    @for plot in group { (draw(page, plot, Kind::Small)) }
+                }
+            }
+        }
     }
 }
 
@@ -192,9 +210,7 @@ fn distance(page: &mut Page, f: &Figure, oracle: &OracleDistance) -> Markup {
             "The oracle learns of each loss the instant it happens and its repairs are never lost; \
              control, scheduler and paths are those of MPTCP."
         }
-        @for (i, plot) in oracle.plots.iter().enumerate() {
-            (plot_with_values(page, &f.runs, &format!("{}-oracle-{i}", f.id), plot, ORACLE_CAPTION))
-        }
+        (plots(page, &f.runs, &format!("{}-oracle", f.id), &oracle.plots, ORACLE_CAPTION))
         @if oracle.beaten.is_empty() {
             p { "No scheme beats it beyond its interval." }
         } @else {

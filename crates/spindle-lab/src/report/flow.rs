@@ -6,7 +6,7 @@ use maud::{Markup, html};
 
 use super::error::ReportError;
 use super::format::count;
-use super::page::{Page, badge, command};
+use super::page::{Kind, Page, badge, command};
 use super::plot::{FlowView, flow_picture};
 use super::trace::FlowTrace;
 
@@ -48,11 +48,11 @@ pub(super) fn flow_section(page: &mut Page, trace: &FlowTrace) -> Markup {
     html! {
         p { (trace.title) }
         h3 { (badge(page, &trace.transport)) ", on its own scale of time" }
-        (page.figure(&stem, FLOW_CAPTION, true, |l| flow_picture(l, trace, FlowView::Alone)))
+        (page.figure(&stem, FLOW_CAPTION, Kind::Zoomable, |l| flow_picture(l, trace, FlowView::Alone)))
         (story(trace))
         @if let Some(other) = other {
             h3 { "The same flow under " (badge(page, &other.transport)) ", on one scale of time" }
-            (page.figure(&format!("{stem}-compared"), COMPARED_CAPTION, true, |l| {
+            (page.figure(&format!("{stem}-compared"), COMPARED_CAPTION, Kind::Zoomable, |l| {
                 flow_picture(l, trace, FlowView::Compared)
             }))
             (story(other))

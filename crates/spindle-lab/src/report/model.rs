@@ -196,6 +196,8 @@ pub struct Figure {
     pub identity: RunIdentity,
     /// The parameters, name and value.
     pub parameters: Vec<(String, String)>,
+    /// The experiment's file, of which the report gets a copy.
+    pub file: Option<String>,
     /// Our pictures.
     pub plots: Vec<LinePlot>,
     /// The paper's claims and what became of them.

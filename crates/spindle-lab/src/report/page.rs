@@ -10,6 +10,40 @@ use super::error::ReportError;
 use super::palette::style_rules;
 use super::plot::{Layout, Picture, STYLE};
 
+/// How a picture stands on its page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// As wide as its column.
+    Plain,
+    /// One of several beside each other, drawn as for a phone.
+    Small,
+    /// With buttons, wheel, drag and pinch that zoom into its time.
+    Zoomable,
+}
+
+impl Kind {
+    const fn class(self) -> &'static str {
+        match self {
+            Self::Plain => "figure",
+            Self::Small => "figure small",
+            Self::Zoomable => "figure zoomable",
+        }
+    }
+}
+
+fn zoom_bar() -> Markup {
+    html! {
+        div class="zoom" role="group" aria-label="zoom" hidden="hidden" {
+            span class="range" role="status" {}
+            button type="button" data-zoom="in" aria-label="zoom in" { "+" }
+            button type="button" data-zoom="out" aria-label="zoom out" { "\u{2212}" }
+            button type="button" data-zoom="left" aria-label="earlier" { "\u{2190}" }
+            button type="button" data-zoom="right" aria-label="later" { "\u{2192}" }
+            button type="button" data-zoom="all" { "whole" }
+        }
+    }
+}
+
 /// A page being put together, with the pictures it will be written with.
 #[derive(Default)]
 pub(crate) struct Page {
@@ -20,37 +54,22 @@ pub(crate) struct Page {
 
 impl Page {
     /// Adds a picture drawn for both widths and returns its markup. `stem` names its file,
-    /// `caption` stands below it; `zoomable` gives it buttons, wheel, drag and pinch that zoom
-    /// into its time.
+    /// `caption` stands below it.
     pub(crate) fn figure(
         &mut self,
         stem: &str,
         caption: &str,
-        zoomable: bool,
+        kind: Kind,
         draw: impl Fn(Layout) -> Picture,
     ) -> Markup {
         let [wide, narrow] = Layout::ALL.map(draw);
         self.transports.extend(wide.transports().map(str::to_owned));
         let file = format!("{}.svg", self.free_stem(stem));
         self.files.push((file.clone(), wide.standalone()));
-        let class = if zoomable {
-            "figure zoomable"
-        } else {
-            "figure"
-        };
         html! {
-            figure class=(class) {
-                @if zoomable {
-                    div class="zoom" role="group" aria-label="zoom" hidden="hidden" {
-                        span class="range" role="status" {}
-                        button type="button" data-zoom="in" aria-label="zoom in" { "+" }
-                        button type="button" data-zoom="out" aria-label="zoom out" { "\u{2212}" }
-                        button type="button" data-zoom="left" aria-label="earlier" { "\u{2190}" }
-                        button type="button" data-zoom="right" aria-label="later" { "\u{2192}" }
-                        button type="button" data-zoom="all" { "whole" }
-                    }
-                }
-                (PreEscaped(wide.inline("wide")))
+            figure class=(kind.class()) {
+                @if kind == Kind::Zoomable { (zoom_bar()) }
+                @if kind != Kind::Small { (PreEscaped(wide.inline("wide"))) }
                 (PreEscaped(narrow.inline("narrow")))
                 figcaption { (caption) " " a href=(file) download=(file) { "SVG" } }
             }
@@ -107,19 +126,23 @@ impl Page {
         title: &str,
         body: &Markup,
     ) -> Result<PathBuf, ReportError> {
-        let failed = |path: &Path| {
-            let path = path.to_owned();
-            move |source| ReportError::Io { path, source }
-        };
-        fs::create_dir_all(directory).map_err(failed(directory))?;
         for (name, svg) in &self.files {
-            let path = directory.join(name);
-            fs::write(&path, svg).map_err(failed(&path))?;
+            write_file(directory, name, svg)?;
         }
-        let page = directory.join(name);
-        fs::write(&page, self.render(title, body)).map_err(failed(&page))?;
-        Ok(page)
+        write_file(directory, name, &self.render(title, body))
     }
+}
+
+/// Writes a file into `directory`, which is made if need be, and returns its path.
+pub(crate) fn write_file(directory: &Path, name: &str, text: &str) -> Result<PathBuf, ReportError> {
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        move |source| ReportError::Io { path, source }
+    };
+    fs::create_dir_all(directory).map_err(failed(directory))?;
+    let path = directory.join(name);
+    fs::write(&path, text).map_err(failed(&path))?;
+    Ok(path)
 }
 
 /// A name made of lower-case letters, digits and hyphens, at most 60 of them.
@@ -196,7 +219,7 @@ mod tests {
         assert_eq!(file_stem("\u{3000}"), "picture");
         let mut page = Page::default();
         for _ in 0..3 {
-            let _ = page.figure("a", "", false, |l| Picture::new(l.width(), 1.0, ""));
+            let _ = page.figure("a", "", Kind::Plain, |l| Picture::new(l.width(), 1.0, ""));
         }
         let names: Vec<_> = page.files.iter().map(|f| f.0.as_str()).collect();
         assert_eq!(names, ["a.svg", "a-2.svg", "a-3.svg"]);

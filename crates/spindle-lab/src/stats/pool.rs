@@ -10,8 +10,14 @@ use super::rank;
 pub struct Pool {
     /// Completion times with their run, ascending.
     sorted: Vec<(u64, u32)>,
+    /// How many times of each run there are in each [`BLOCK`] of `sorted`, so that a rank is found
+    /// without a look at every time.
+    blocks: Vec<Vec<u32>>,
     runs: Vec<RunSums>,
 }
+
+/// Completion times in a block.
+const BLOCK: usize = 512;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct RunSums {
@@ -55,6 +61,13 @@ impl Pool {
             });
         }
         pool.sorted.sort_unstable();
+        let runs = pool.runs.len();
+        let count = |block: &[(u64, u32)]| {
+            let mut counts = vec![0; runs];
+            block.iter().for_each(|(_, run)| counts[*run as usize] += 1);
+            counts
+        };
+        pool.blocks = pool.sorted.chunks(BLOCK).map(count).collect();
         pool
     }
 
@@ -116,7 +129,7 @@ impl Pool {
         }
     }
 
-    /// Walks from the nearer end until the rank is reached.
+    /// Walks over blocks, then within one, until the rank is reached.
     fn percentile(&self, q: f64, weights: &[u32]) -> Option<f64> {
         let n: f64 = self
             .runs
@@ -127,22 +140,23 @@ impl Pool {
         if n < 1.0 {
             return None;
         }
-        let (n, rank) = (n as u64, rank(n as u64, q));
-        let weight = |run: u32| u64::from(weights[run as usize]);
-        let mut seen = 0;
-        let found = if q > 0.5 {
-            let from_top = n - rank + 1;
-            self.sorted.iter().rev().find(|(_, run)| {
-                seen += weight(*run);
-                seen >= from_top
-            })
-        } else {
-            self.sorted.iter().find(|(_, run)| {
-                seen += weight(*run);
+        let rank = rank(n as u64, q);
+        let mut before = 0;
+        for (block, counts) in self.sorted.chunks(BLOCK).zip(&self.blocks) {
+            let pairs = counts.iter().zip(weights);
+            let within: u64 = pairs.map(|(c, w)| u64::from(*c) * u64::from(*w)).sum();
+            if before + within < rank {
+                before += within;
+                continue;
+            }
+            let mut seen = before;
+            let found = block.iter().find(|(_, run)| {
+                seen += u64::from(weights[*run as usize]);
                 seen >= rank
-            })
-        };
-        found.map(|(t, _)| *t as f64 / 1e3)
+            });
+            return found.map(|(t, _)| *t as f64 / 1e3);
+        }
+        None
     }
 }
 
@@ -178,6 +192,19 @@ mod tests {
             all.sort_by(f64::total_cmp);
             let got = Pool::new(&results).weighted(Metric::FctPercentile(q), &weights[..runs.len()]);
             prop_assert_eq!(got, (!all.is_empty()).then(|| nearest_rank(&all, q)));
+        }
+    }
+
+    #[test]
+    fn ranks_are_found_in_every_block() {
+        let runs: Vec<_> = (0..7u64)
+            .map(|r| run(&(0..600).map(|i| 1000 * (7 * i + r)).collect::<Vec<_>>()))
+            .collect();
+        let pool = Pool::new(&runs);
+        for i in [1, 511, 512, 513, 2100, 4199, 4200] {
+            let q = f64::from(i) / 4200.0;
+            let value = pool.value(Metric::FctPercentile(q));
+            assert_eq!(value, Some(f64::from(i - 1)), "rank {i}");
         }
     }
 

@@ -164,6 +164,8 @@ fn execute(
             command: &command(),
             follow: &follow,
             store: None,
+            file: None,
+            scale: None,
         };
         let index = present::comparison(experiment, &result, &making, dir)
             .map_err(|e| Failure::Other(e.to_string()))?;

@@ -51,7 +51,7 @@ pub(crate) fn reproduce(registry: &Registry, args: &Reproduce) -> Result<ExitCod
                 runs: &result,
                 verdicts: &verdicts,
             };
-            let figure = figure(registry, args, &results, papers.len() > 1);
+            let figure = figure(registry, args, (built_in, &results), papers.len() > 1);
             let paper = built_in.paper.unwrap_or_default();
             match pages.iter_mut().find(|(p, _)| *p == paper) {
                 Some((_, figures)) => figures.push(figure),
@@ -79,7 +79,12 @@ pub(crate) fn reproduce(registry: &Registry, args: &Reproduce) -> Result<ExitCod
 }
 
 /// A figure of a paper's page; `apart` if the page has a directory of its own beside the runs.
-fn figure(registry: &Registry, args: &Reproduce, results: &Results<'_>, apart: bool) -> Figure {
+fn figure(
+    registry: &Registry,
+    args: &Reproduce,
+    (built_in, results): (&BuiltIn, &Results<'_>),
+    apart: bool,
+) -> Figure {
     let id = &results.experiment.id;
     let (points, parts) = (results.experiment.points.len(), results.experiment.parts());
     let scale = match scale(args) {
@@ -102,6 +107,8 @@ fn figure(registry: &Registry, args: &Reproduce, results: &Results<'_>, apart: b
         command: &command(),
         follow: &follow,
         store: Some(&store),
+        file: Some(built_in.text),
+        scale: Some(scale),
     };
     present::figure(results, &making)
 }

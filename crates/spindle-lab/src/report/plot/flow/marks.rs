@@ -285,7 +285,7 @@ impl Drawing<'_> {
                 continue;
             }
             let link = fit_text(link, 12.0, self.layout.pick(160.0, 90.0));
-            let point = (self.time.at(*at) + 3.0, self.place(lanes, t).1 + 4.0);
+            let point = (self.time.at(*at), self.place(lanes, t).1 + 4.0);
             let text = format!("lost at {link}");
             labelled += usize::from(labels.put(p, "on-lost halo", point, &text));
         }
