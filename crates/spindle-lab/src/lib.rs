@@ -15,6 +15,7 @@ pub mod metrics;
 pub mod output;
 pub mod pcap;
 pub mod present;
+mod progress;
 pub mod reference;
 pub mod registry;
 pub mod report;

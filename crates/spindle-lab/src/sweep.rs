@@ -14,13 +14,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant as WallInstant;
 
 use bytes::Bytes;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::{Deserialize, Serialize};
 
 use crate::driver::{self, RunError, RunRequest};
 use crate::experiment::{Experiment, TransportName};
 use crate::identity::{RunIdentity, VERSION};
 use crate::metrics::RunResult;
+use crate::progress::Progress;
 use crate::registry::Registry;
 use crate::rng::hash64;
 
@@ -33,7 +33,7 @@ pub struct Options {
     pub store: Option<PathBuf>,
     /// Take runs that the store has already from there.
     pub resume: bool,
-    /// Show progress on standard error.
+    /// Show progress and the time left on standard error.
     pub progress: bool,
     /// Bytes that responses carry; lengths only without.
     pub payload: Option<Bytes>,
@@ -176,12 +176,12 @@ pub fn execute(
         next: AtomicUsize::new(0),
         failed: AtomicBool::new(false),
         store: store.map(Mutex::new),
-        bar: bar(options, experiment, todo.len()),
+        progress: Progress::new(options.progress, &experiment.id, todo.len()),
     };
     for (i, result) in pool.run()? {
         slots[i] = Some((RunIdentity::here(jobs[i].key.0.clone()), result));
     }
-    pool.bar.finish_and_clear();
+    pool.progress.finish();
     let mut results = jobs.iter().zip(slots);
     let per_transport = (experiment.seeds * experiment.parts()) as usize;
     let points = experiment
@@ -255,19 +255,6 @@ fn jobs<'a>(
     Ok(jobs)
 }
 
-fn bar(options: &Options, experiment: &Experiment, runs: usize) -> ProgressBar {
-    if !options.progress {
-        return ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
-    }
-    let bar = ProgressBar::with_draw_target(Some(runs as u64), ProgressDrawTarget::stderr());
-    let template = "{msg} {wide_bar} {pos}/{len} runs, {eta} left";
-    if let Ok(style) = ProgressStyle::with_template(template) {
-        bar.set_style(style);
-    }
-    bar.set_message(experiment.id.clone());
-    bar
-}
-
 struct Pool<'a> {
     experiment: &'a Experiment,
     registry: &'a Registry,
@@ -277,7 +264,7 @@ struct Pool<'a> {
     next: AtomicUsize,
     failed: AtomicBool,
     store: Option<Mutex<File>>,
-    bar: ProgressBar,
+    progress: Progress,
 }
 
 type Done = Result<Vec<(usize, RunResult)>, SweepError>;
@@ -322,7 +309,7 @@ impl Pool<'_> {
                     return Err(e);
                 }
             }
-            self.bar.inc(1);
+            self.progress.step();
         }
         Ok(done)
     }

@@ -9,7 +9,7 @@ use spindle_lab::registry::Registry;
 use spindle_lab::sweep::{self, Options, SweepResult};
 use spindle_lab::{library, output};
 
-use super::{command, json_on_stdout, print, progress, quoted, write_json};
+use super::{command, json_on_stdout, print, quoted, write_json};
 use crate::args::{Common, Compare, Run};
 use crate::failure::Failure;
 
@@ -125,7 +125,7 @@ fn options(common: &Common) -> Result<Options, Failure> {
         jobs: common.jobs.unwrap_or(0),
         store: common.store.clone(),
         resume: common.resume,
-        progress: progress(),
+        progress: true,
         payload,
         pcap: common.pcap.clone(),
     })

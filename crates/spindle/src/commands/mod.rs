@@ -55,7 +55,7 @@ fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }
 
-/// Whether progress is to be shown.
+/// Whether progress may be drawn over.
 fn progress() -> bool {
     std::io::stderr().is_terminal()
 }

@@ -13,7 +13,7 @@ use spindle_lab::report::Figure;
 use spindle_lab::sweep::{self, Options};
 
 use super::compare::{exit, with_context};
-use super::{command, json_on_stdout, print, progress, write_json};
+use super::{command, json_on_stdout, print, write_json};
 use crate::args::Reproduce;
 use crate::failure::Failure;
 
@@ -137,7 +137,7 @@ fn options(args: &Reproduce, id: &str) -> Options {
         jobs: args.jobs.unwrap_or(0),
         store: args.out.as_ref().map(|dir| dir.join(format!("{id}.jsonl"))),
         resume: args.resume,
-        progress: progress(),
+        progress: true,
         ..Options::default()
     }
 }

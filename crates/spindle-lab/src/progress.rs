@@ -1,0 +1,114 @@
+//! How far a sweep has come, on standard error: a bar where it is a terminal, else a line at times,
+//! so that a log of hours says as much.
+
+use std::io::IsTerminal;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// Time between two lines.
+const PAUSE: Duration = Duration::from_secs(30);
+
+/// The progress of one experiment's runs.
+#[derive(Debug)]
+pub(crate) enum Progress {
+    /// Nothing is shown.
+    Hidden,
+    /// A bar that is drawn over.
+    Bar(ProgressBar),
+    /// A line at times.
+    Lines(Mutex<Lines>),
+}
+
+/// What lines tell.
+#[derive(Debug)]
+pub(crate) struct Lines {
+    name: String,
+    runs: usize,
+    done: usize,
+    began: Instant,
+    last: Instant,
+}
+
+impl Lines {
+    fn new(name: &str, runs: usize, now: Instant) -> Self {
+        Self {
+            name: name.to_owned(),
+            runs,
+            done: 0,
+            began: now,
+            last: now,
+        }
+    }
+
+    /// One more run is done; the line that is due, if one is.
+    fn done(&mut self, now: Instant) -> Option<String> {
+        self.done += 1;
+        if now - self.last < PAUSE {
+            return None;
+        }
+        self.last = now;
+        let left = self.runs.saturating_sub(self.done);
+        let rest = (now - self.began).mul_f64(left as f64 / self.done as f64);
+        let (name, done, runs) = (&self.name, self.done, self.runs);
+        let minutes = rest.as_secs_f64() / 60.0;
+        Some(format!("{name}: {done}/{runs} runs, {minutes:.1} min left"))
+    }
+}
+
+impl Progress {
+    /// The progress of `runs` runs of the experiment `name`.
+    pub(crate) fn new(shown: bool, name: &str, runs: usize) -> Self {
+        if !shown {
+            return Self::Hidden;
+        }
+        if !std::io::stderr().is_terminal() {
+            return Self::Lines(Mutex::new(Lines::new(name, runs, Instant::now())));
+        }
+        let bar = ProgressBar::with_draw_target(Some(runs as u64), ProgressDrawTarget::stderr());
+        let template = "{msg} {wide_bar} {pos}/{len} runs, {eta} left";
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            bar.set_style(style);
+        }
+        bar.set_message(name.to_owned());
+        Self::Bar(bar)
+    }
+
+    /// A run is done.
+    pub(crate) fn step(&self) {
+        match self {
+            Self::Hidden => {}
+            Self::Bar(bar) => bar.inc(1),
+            Self::Lines(lines) => {
+                let line = lines.lock().ok().and_then(|mut l| l.done(Instant::now()));
+                if let Some(line) = line {
+                    eprintln!("{line}");
+                }
+            }
+        }
+    }
+
+    /// No more runs follow: a bar is taken away.
+    pub(crate) fn finish(&self) {
+        if let Self::Bar(bar) = self {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_due_every_half_minute_and_tells_what_is_left() {
+        let start = Instant::now();
+        let mut lines = Lines::new("fig", 10, start);
+        assert_eq!(lines.done(start + Duration::from_secs(29)), None);
+        let line = lines.done(start + Duration::from_secs(60));
+        assert_eq!(line.as_deref(), Some("fig: 2/10 runs, 4.0 min left"));
+        assert_eq!(lines.done(start + Duration::from_secs(89)), None);
+        assert!(lines.done(start + Duration::from_secs(90)).is_some());
+    }
+}
