@@ -74,6 +74,32 @@ fn fuso_sim_has_the_measures_of_the_catalogue() {
     assert_eq!(network.path_count(far.0, far.1), 4);
 }
 
+/// Back-pressure belongs to the host: it reaches every transport's configuration.
+#[test]
+fn what_a_subflow_may_have_in_its_hosts_port() {
+    let text = |limit: &str| format!("{}\n[scenario]\noutput_limit = \"{limit}\"\n", requests(""));
+    let e = read(&text("128KiB")).unwrap();
+    let host = &e.points[0].scenario.host;
+    assert_eq!(host.output_limit, Some(131_072));
+    let tcp = crate::registry::Registry::standard()
+        .find("tcp")
+        .unwrap()
+        .clone();
+    let config = crate::driver::configure(&tcp, host);
+    assert_eq!(config.tcp.output_limit, Some(131_072));
+    assert_eq!(
+        read(&requests("")).unwrap().points[0]
+            .scenario
+            .host
+            .output_limit,
+        None
+    );
+    assert_eq!(
+        error(&text("1000B")),
+        "f.toml:10: scenario.output_limit: found 1000 bytes, want one segment (1460 B) or more"
+    );
+}
+
 #[test]
 fn hosts_own_ports_may_mark() {
     let text = |name: &str| {
