@@ -209,7 +209,8 @@ impl Judge<'_> {
         let value = pool.value(self.metric).ok_or("no flow completed")?;
         let mut interval = Resamples::new(pool.runs())
             .interval(|w| pool.weighted(self.metric, w))
-            .ok_or("intervals need two or more runs")?;
+            .ok_or("intervals need two or more runs")?
+            .around(value);
         if self.metric == Metric::TimeoutFraction {
             let (hits, n) = pool.timeouts_of_flows();
             let independent = wilson(hits, n);
@@ -403,8 +404,7 @@ impl Judge<'_> {
                         () if i.high < 0.0 => Verdict::Fails,
                         () => Verdict::Tied,
                     };
-                    let (va, vb) = (self.metric.show(va), self.metric.show(vb));
-                    let text = format!("{}: {a} {va} to {b} {vb}", point.label());
+                    let text = self.two(point, (a, va), (b, vb))?;
                     list.push(Finding { verdict, text });
                 }
             }
@@ -422,8 +422,7 @@ impl Judge<'_> {
                     () if i.low > within || i.high < -within => Verdict::Fails,
                     () => Verdict::Tied,
                 };
-                let (a, b) = (self.metric.show(a), self.metric.show(b));
-                let text = format!("{}: {of} {a}, {against} {b}", point.label());
+                let text = self.two(point, (of, a), (against, b))?;
                 Ok(Finding { verdict, text })
             })
             .collect()
@@ -501,6 +500,19 @@ impl Judge<'_> {
         format!("{} [{} to {}]", show(value), show(i.low), show(i.high))
     }
 
+    /// Two transports' values at a point, each with its interval.
+    fn two(
+        &self,
+        point: &PointView<'_>,
+        (a, va): (&str, f64),
+        (b, vb): (&str, f64),
+    ) -> Result<String, String> {
+        let (_, ia) = self.interval(self.pool(point, a)?)?;
+        let (_, ib) = self.interval(self.pool(point, b)?)?;
+        let (va, vb) = (self.with_interval(va, ia), self.with_interval(vb, ib));
+        Ok(format!("{}: {a} {va}, {b} {vb}", point.label()))
+    }
+
     /// The range of the metric over the points, for each transport concerned.
     fn measured(&self, test: &Test) -> String {
         let mut names: Vec<&str> = Vec::new();
@@ -547,20 +559,27 @@ impl Judge<'_> {
         )
     }
 
+    /// A transport's lowest and highest value over the points, each with its interval.
     fn range(&self, name: &str) -> Option<String> {
-        let values: Option<Vec<f64>> = self
+        let pools: Option<Vec<(f64, &Pool)>> = self
             .points
             .iter()
-            .map(|p| p.pool(name)?.value(self.metric))
+            .map(|p| p.pool(name).and_then(|p| Some((p.value(self.metric)?, p))))
             .collect();
-        let values = values?;
-        let low = values.iter().copied().min_by(f64::total_cmp)?;
-        let high = values.iter().copied().max_by(f64::total_cmp)?;
-        let show = |v| self.metric.show(v);
-        Some(if low == high {
+        let pools = pools?;
+        let by_value = |a: &&(f64, &Pool), b: &&(f64, &Pool)| a.0.total_cmp(&b.0);
+        let (low, high) = (
+            pools.iter().min_by(by_value)?,
+            pools.iter().max_by(by_value)?,
+        );
+        let show = |(value, pool): &(f64, &Pool)| match self.interval(pool) {
+            Ok((value, i)) => self.with_interval(value, i),
+            Err(_) => self.metric.show(*value),
+        };
+        Some(if low.0 == high.0 {
             show(low)
         } else {
-            format!("{} to {}", show(low), show(high))
+            format!("{} up to {}", show(low), show(high))
         })
     }
 }

@@ -9,7 +9,7 @@ use super::flow::flow_section;
 use super::format::{NONE, Quantity, count, micros};
 use super::model::{ComparePoint, CompareReport, Estimate, RunList, TransportResult};
 use super::page::{Kind, Page, badge, command, paragraphs, provenance, settings};
-use super::plot::{BarPanel, BarRow, bar_panels, ccdf};
+use super::plot::{BarPanel, BarRow, Distribution, bar_panels, ccdf};
 
 /// A column of bars: its title, its unit and where its value stands.
 type Column = (
@@ -70,10 +70,14 @@ impl CompareReport {
         } else {
             String::new()
         };
-        let samples: Vec<(&str, &[f64])> = point
+        let samples: Vec<Distribution<'_>> = point
             .transports
             .iter()
-            .map(|t| (t.name.as_str(), t.fct_us.as_slice()))
+            .map(|t| Distribution {
+                name: &t.name,
+                samples: &t.fct_us,
+                marked: [t.p99_us, t.p999_us],
+            })
             .collect();
         html! {
             section id=(format!("point-{i}")) {
@@ -99,7 +103,8 @@ impl CompareReport {
 }
 
 const CCDF_CAPTION: &str = "Both axes are logarithmic: each step down is ten times fewer flows. \
-    Marks stand at 1%, at 0.1% and at the slowest flow.";
+    Marks stand at 1%, at 0.1% and at the slowest flow; whiskers are 95% intervals of the first two, \
+    resampled over runs, one above the other for all schemes.";
 const TAIL_CAPTION: &str = "Each panel has its own scale from zero. Whiskers are 95% intervals, \
     resampled over runs. Percentiles are nearest rank on all flows.";
 const COST_CAPTION: &str = "A flow counts as timed out if a retransmission timer fired between \
@@ -172,10 +177,19 @@ fn headline(transports: &[TransportResult]) -> Option<String> {
     Some(format!(
         "{} {verb}: 99% of its flows are done within {}{factor}. Next is {} with {}.",
         first.name,
-        micros(p99(first).value),
+        with_interval(p99(first)),
         second.name,
-        micros(p99(second).value)
+        with_interval(p99(second))
     ))
+}
+
+/// A time with its interval: "1.36 ms [1.31 ms to 1.42 ms]".
+fn with_interval(time: Estimate) -> String {
+    let value = micros(time.value);
+    match time.ci95 {
+        Some(ci) => format!("{value} [{}]", Quantity::Micros.show_interval(ci)),
+        None => value,
+    }
 }
 
 fn table(page: &mut Page, runs: &RunList, transports: &[TransportResult]) -> Markup {

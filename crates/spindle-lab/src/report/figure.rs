@@ -70,6 +70,9 @@ impl FigureReport {
                 h1 { (self.title) }
                 (paragraphs(&self.introduction))
                 (tally(claims()))
+                @if let Some((_, scale)) = self.figures.iter().flat_map(|f| &f.parameters).find(|p| p.0 == SCALE) {
+                    p { "Run at the scale " b { (scale) } "; each figure's parameters are below it." }
+                }
                 nav aria-label="figures" {
                     ul class="contents" {
                         @for f in &self.figures {
@@ -136,6 +139,9 @@ fn section(page: &mut Page, f: &Figure) -> Markup {
         }
     }
 }
+
+/// The parameter that says how much was run.
+const SCALE: &str = "scale";
 
 const CAPTION: &str = "Whiskers are 95% intervals, resampled over runs. A point leads to its runs.";
 const ORACLE_CAPTION: &str = "Each scheme's value over the oracle's in the same runs: 1\u{d7} is as \

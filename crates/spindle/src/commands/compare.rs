@@ -9,7 +9,7 @@ use spindle_lab::registry::Registry;
 use spindle_lab::sweep::{self, Options, SweepResult};
 use spindle_lab::{library, output};
 
-use super::{command, json_on_stdout, print, quoted, write_json};
+use super::{command, json_on_stdout, print, program, quoted, write_json};
 use crate::args::{Common, Compare, Run};
 use crate::failure::Failure;
 
@@ -183,7 +183,7 @@ fn follow(
     experiment: &Experiment,
     (point, transport, seed, part): (usize, &TransportName, u64, u64),
 ) -> String {
-    let mut words = vec!["spindle trace".to_owned(), quoted(name)];
+    let mut words = vec![program(), "trace".to_owned(), quoted(name)];
     let mut add = |flag: &str, value: &str| words.extend([flag.to_owned(), quoted(value)]);
     add("--transport", &transport.to_string());
     for (flag, value) in [("--loss", &common.loss), ("--flows", &common.flows)] {

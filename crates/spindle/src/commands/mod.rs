@@ -12,7 +12,7 @@ pub(crate) mod testbed;
 pub(crate) mod trace;
 
 use std::io::{IsTerminal, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
@@ -43,7 +43,14 @@ fn print(text: &str) {
 /// The command line as it was given.
 fn command() -> String {
     let words: Vec<String> = std::env::args().skip(1).map(|w| quoted(&w)).collect();
-    format!("spindle {}", words.join(" "))
+    format!("{} {}", program(), words.join(" "))
+}
+
+/// The name the process was started by, without directories: a crate of one's own has its own.
+fn program() -> String {
+    let path = std::env::args_os().next().map(PathBuf::from);
+    let name = path.as_deref().and_then(Path::file_name);
+    name.map_or_else(|| "spindle".to_owned(), |n| quoted(&n.to_string_lossy()))
 }
 
 /// A word as a shell takes it.

@@ -13,7 +13,7 @@ use spindle_lab::report::Figure;
 use spindle_lab::sweep::{self, Options};
 
 use super::compare::{exit, with_context};
-use super::{command, json_on_stdout, print, write_json};
+use super::{command, json_on_stdout, print, program, write_json};
 use crate::args::Reproduce;
 use crate::failure::Failure;
 
@@ -92,13 +92,14 @@ fn figure(
         Scale::Full => "full",
         Scale::Paper => "paper-scale",
     };
+    let program = program();
     let follow = |point: usize, transport: &TransportName, seed: u64, part: u64| {
         let point = match points {
             1 => String::new(),
             _ => format!(" --point {point}"),
         };
         format!(
-            "spindle trace {id} --transport {transport} --{scale}{point} --seed {seed} --part {part}/{parts}"
+            "{program} trace {id} --transport {transport} --{scale}{point} --seed {seed} --part {part}/{parts}"
         )
     };
     let store = format!("{}{id}.jsonl", if apart { "../" } else { "" });

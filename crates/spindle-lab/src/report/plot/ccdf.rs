@@ -1,9 +1,9 @@
 //! The distribution of flow completion times: complementary, on two logarithmic axes, so that the
 //! tail takes as much room as the body.
 
-use super::super::AxisSpec;
 use super::super::format::{Quantity, count, micros, percent};
 use super::super::palette::Look;
+use super::super::{AxisSpec, Estimate};
 use super::frame::{Area, Axis, KeyEntry, draw_frame, draw_key, empty_picture};
 use super::scale::Scale;
 use super::svg::number;
@@ -15,11 +15,24 @@ const LEAST_US: f64 = 1e-3;
 /// Shares that are marked on each line: 1 %, 0.1 %.
 const MARKED: [f64; 2] = [0.01, 0.001];
 
-/// The complementary distribution of each transport's samples (name, microseconds).
-pub(crate) fn ccdf(layout: Layout, title: &str, transports: &[(&str, &[f64])]) -> Picture {
+/// A transport's line.
+pub(crate) struct Distribution<'a> {
+    /// The transport.
+    pub(crate) name: &'a str,
+    /// Completion times in microseconds.
+    pub(crate) samples: &'a [f64],
+    /// The times at the shares [`MARKED`], with their intervals, if they are known.
+    pub(crate) marked: [Option<Estimate>; 2],
+}
+
+/// How far apart the intervals of transports are drawn, in user units: all stand at the same share.
+const NUDGE: f64 = 2.2;
+
+/// The complementary distribution of each transport's samples.
+pub(crate) fn ccdf(layout: Layout, title: &str, transports: &[Distribution<'_>]) -> Picture {
     let sorted: Vec<(&str, Vec<f64>)> = transports
         .iter()
-        .map(|(name, samples)| (*name, usable(samples)))
+        .map(|t| (t.name, usable(t.samples)))
         .collect();
     let all = || {
         sorted
@@ -77,9 +90,12 @@ pub(crate) fn ccdf(layout: Layout, title: &str, transports: &[(&str, &[f64])]) -
         ticks: 6,
     };
     draw_frame(&mut p, area, &x, &y);
-    for (name, samples) in &sorted {
+    let middle = (transports.len() as f64 - 1.0) / 2.0;
+    for (i, (t, (name, samples))) in transports.iter().zip(&sorted).enumerate() {
         let l = p.look(name);
         draw_line(&mut p, &l, name, samples, &x.scale, &y.scale);
+        let aside = (i as f64 - middle) * NUDGE;
+        draw_intervals(&mut p, &l, t, samples.len(), aside, (&x.scale, &y.scale));
     }
     p.set_height(area.bottom + 50.0);
     p
@@ -94,6 +110,31 @@ fn usable(samples: &[f64]) -> Vec<f64> {
     let mut out: Vec<f64> = fine.map(|v| v.max(LEAST_US)).collect();
     out.sort_by(f64::total_cmp);
     out
+}
+
+/// The intervals of the marked times, one a little above the other.
+fn draw_intervals(
+    p: &mut Picture,
+    l: &Look,
+    t: &Distribution<'_>,
+    flows: usize,
+    aside: f64,
+    (x, y): (&Scale, &Scale),
+) {
+    let class = format!("error {}", l.class);
+    for (share, estimate) in MARKED.iter().zip(t.marked) {
+        let Some((low, high)) = estimate.and_then(|e| e.ci95) else {
+            continue;
+        };
+        if (flows as f64) * share < 1.0 || !low.is_finite() || !high.is_finite() {
+            continue;
+        }
+        let (from, to) = (x.at(low.max(LEAST_US)), x.at(high.max(LEAST_US)));
+        let at = y.at(*share) + aside;
+        p.line(&class, (from, at), (to, at));
+        p.line(&class, (from, at - 2.5), (from, at + 2.5));
+        p.line(&class, (to, at - 2.5), (to, at + 2.5));
+    }
 }
 
 fn draw_line(p: &mut Picture, l: &Look, name: &str, samples: &[f64], x: &Scale, y: &Scale) {

@@ -9,7 +9,7 @@ mod scale;
 mod svg;
 
 pub(crate) use bars::{BarPanel, BarRow, bar_panels};
-pub(crate) use ccdf::ccdf;
+pub(crate) use ccdf::{Distribution, ccdf};
 pub(crate) use flow::{FlowView, flow_picture};
 pub(crate) use lines::line_plot;
 pub(crate) use svg::{Picture, STYLE};
