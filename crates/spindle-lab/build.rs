@@ -13,8 +13,16 @@ const CRATES: [&str; 5] = [
     "spindle-fabric",
 ];
 
-/// What of the lab only shows results.
-const SHOWN: [&str; 5] = ["report", "present", "output.rs", "story.rs", "library.rs"];
+/// What of the lab only judges and shows results.
+const SHOWN: [&str; 7] = [
+    "claims",
+    "report",
+    "present",
+    "output.rs",
+    "progress.rs",
+    "story.rs",
+    "library.rs",
+];
 
 fn main() {
     let version = std::env::var("CARGO_PKG_VERSION").unwrap_or_default();
@@ -54,7 +62,9 @@ fn fingerprint(roots: &[PathBuf]) -> Option<u64> {
 fn collect(directory: &Path, files: &mut Vec<PathBuf>) -> Option<()> {
     for entry in fs::read_dir(directory).ok()? {
         let entry = entry.ok()?;
-        if SHOWN.iter().any(|name| entry.file_name() == *name) {
+        let name = entry.file_name();
+        let tests = name.to_str()?.ends_with("tests.rs");
+        if tests || SHOWN.iter().any(|shown| name == *shown) {
             continue;
         }
         let path = entry.path();
