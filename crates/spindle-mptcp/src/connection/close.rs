@@ -276,6 +276,21 @@ impl Connection {
         self.stalled_since.get_or_insert(now);
     }
 
+    /// Both applications are done with it: gives back the memory that the transfer needed. TIME_WAIT
+    /// lasts long, and there may be many of them.
+    pub(crate) fn shed(&mut self) {
+        for s in &mut self.subflows {
+            s.tx.board.shed();
+            s.rx.shed();
+        }
+        self.send.shed();
+        self.recv.shed();
+        self.views = Vec::new();
+        self.candidates = Vec::new();
+        self.out.shrink_to_fit();
+        self.happenings.shrink_to_fit();
+    }
+
     /// Drops subflows that are over and notices the end.
     pub(super) fn reap(&mut self) {
         let mut i = 0;

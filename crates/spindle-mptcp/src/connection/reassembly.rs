@@ -217,6 +217,11 @@ impl Reassembly {
         !self.pressed && closed < step && edge >= self.announced + step
     }
 
+    /// Gives back memory that is not in use.
+    pub(crate) fn shed(&mut self) {
+        self.ready.shrink_to_fit();
+    }
+
     /// Bytes and pieces stored.
     pub(crate) fn stored(&self) -> (u64, usize) {
         let pieces = self.ready.len() + self.out_of_order.len();

@@ -58,6 +58,12 @@ pub(crate) struct SendQueue {
 }
 
 impl SendQueue {
+    /// Gives back memory that is not in use.
+    pub(crate) fn shed(&mut self) {
+        self.unsent.shrink_to_fit();
+        self.unacked.shrink_to_fit();
+    }
+
     /// Bytes written and not yet sent for the first time.
     pub(crate) fn unsent_bytes(&self) -> u64 {
         self.written - self.nxt

@@ -195,7 +195,8 @@ impl Table {
         let hash = self.tuple_hash(&t);
         self.by_tuple
             .entry(hash)
-            .or_default()
+            // As good as always the only one of its hash.
+            .or_insert_with(|| Vec::with_capacity(1))
             .push((t, slot, subflow));
         self.slots[slot as usize].tuples.push(t);
     }

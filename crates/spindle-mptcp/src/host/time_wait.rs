@@ -10,6 +10,9 @@ impl Stack {
             return;
         };
         self.time_wait.push_back(handle);
+        if let Some(c) = self.table.connection_mut(slot) {
+            c.shed();
+        }
         let most = self.config.max_time_wait;
         while let Some(&oldest) = self.time_wait.front() {
             let rests = self.table.get(oldest).is_some();

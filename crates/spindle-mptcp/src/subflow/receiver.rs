@@ -312,6 +312,13 @@ impl Receiver {
         Some((start, payload))
     }
 
+    /// Gives back memory that is not in use.
+    pub(crate) fn shed(&mut self) {
+        self.ranges.shrink_to_fit();
+        self.recent.shrink_to_fit();
+        self.maps.shrink_to_fit();
+    }
+
     /// All held pieces, in order, with gaps; for a change of delivery rule.
     pub(crate) fn first_held(&self) -> Option<(u64, usize)> {
         self.held.first_key_value().map(|(s, p)| (*s, p.len()))

@@ -163,6 +163,11 @@ impl Scoreboard {
         self.queue.is_empty()
     }
 
+    /// Gives back memory that is not in use.
+    pub(crate) fn shed(&mut self) {
+        self.queue.shrink_to_fit();
+    }
+
     pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &Sent> {
         self.queue.iter()
     }
