@@ -33,6 +33,8 @@ const ROW: f64 = 26.0;
 const HEAD: f64 = 34.0;
 const FOOT: f64 = 40.0;
 const GAP: f64 = 28.0;
+/// Values are printed bold, which is as wide as regular letters of this size.
+const BOLD: f64 = 15.5;
 
 /// The panels, two abreast on a desktop, one below the other on a phone.
 pub(crate) fn bar_panels(layout: Layout, title: &str, panels: &[BarPanel]) -> Picture {
@@ -69,7 +71,7 @@ fn draw_panel(p: &mut Picture, (left, top): (f64, f64), width: f64, panel: &BarP
     let values = panel
         .rows
         .iter()
-        .map(|r| text_width(&value_text(panel, r), 13.0))
+        .map(|r| text_width(&value_text(panel, r), BOLD))
         .fold(20.0, f64::max);
     let (from, to) = (left + names, left + width - values - 12.0);
     let largest = panel
