@@ -431,6 +431,7 @@ pub fn configure(transport: &Transport, host: &HostSettings) -> Config {
     tcp.timestamps = host.timestamps;
     tcp.output_limit = host.output_limit;
     tcp.user_timeout = host.user_timeout;
+    tcp.msl = host.msl;
     if host.max_window.is_some() {
         tcp.max_window = host.max_window;
     }

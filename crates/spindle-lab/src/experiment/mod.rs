@@ -122,6 +122,8 @@ pub struct Experiment {
     pub seed: u64,
     /// How many seeds.
     pub seeds: u64,
+    /// Parts that each seed's flows are split into; none: as many as make [`MIN_RUNS`].
+    pub split: Option<u64>,
     /// The points, the first axis varying slowest.
     pub points: Vec<Point>,
     /// The claims to check.
@@ -135,8 +137,9 @@ pub struct Experiment {
 pub const MIN_RUNS: u64 = 10;
 
 impl Experiment {
-    /// Parts that each seed's flows are split into, so that all seeds together make at least
-    /// [`MIN_RUNS`]; each is a simulation of its own with its own connections and paths.
+    /// Parts that each seed's flows are split into, if the file does not say otherwise so that all
+    /// seeds together make at least [`MIN_RUNS`]; each is a simulation of its own with its own
+    /// connections and paths.
     pub fn parts(&self) -> u64 {
         let flows = self
             .points
@@ -144,7 +147,8 @@ impl Experiment {
             .map(|p| p.scenario.traffic.flows())
             .min()
             .unwrap_or(1);
-        MIN_RUNS.div_ceil(self.seeds).clamp(1, flows)
+        let parts = self.split.unwrap_or(MIN_RUNS.div_ceil(self.seeds));
+        parts.clamp(1, flows)
     }
 
     /// Reads an experiment from a file, with what the command line lays over it.
@@ -447,6 +451,10 @@ fn head(
     if seeds == 0 {
         return Err(root.error("seeds", "found 0, want 1 or more"));
     }
+    let split = root.get("parts")?;
+    if split == Some(0) {
+        return Err(root.error("parts", "found 0, want 1 or more"));
+    }
     let experiment = Experiment {
         id: root.or("id", stem)?,
         title: root.or("title", String::new())?,
@@ -456,6 +464,7 @@ fn head(
         transports,
         seed: root.or("seed", 1u64)?,
         seeds,
+        split,
         points: Vec::new(),
         claims: Vec::new(),
         notes: root.list("notes")?.unwrap_or_default(),

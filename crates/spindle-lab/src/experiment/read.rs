@@ -254,6 +254,7 @@ fn host(s: Section<'_>, context: &Context<'_>) -> Result<(HostSettings, String)>
         timestamps: s.or("timestamps", d.timestamps)?,
         max_window: s.get("max_window")?,
         user_timeout: s.or("user_timeout", d.user_timeout)?,
+        msl: s.or("msl", d.msl)?,
         congestion: s.choice("congestion", &CONGESTION)?,
     };
     s.finish()?;

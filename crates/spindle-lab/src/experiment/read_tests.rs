@@ -74,6 +74,30 @@ fn fuso_sim_has_the_measures_of_the_catalogue() {
     assert_eq!(network.path_count(far.0, far.1), 4);
 }
 
+#[test]
+fn parts_are_ten_runs_unless_the_file_says_otherwise() {
+    let parts = |head: &str| read(&format!("{head}\n{}", requests(""))).map(|e| e.parts());
+    assert_eq!(parts("").unwrap(), 10);
+    assert_eq!(parts("seeds = 4").unwrap(), 3);
+    assert_eq!(parts("parts = 1").unwrap(), 1);
+    assert_eq!(
+        error(&format!("parts = 0\n{}", requests(""))),
+        "f.toml:1: parts: found 0, want 1 or more"
+    );
+}
+
+/// How long a connection rests belongs to the host as well.
+#[test]
+fn a_maximum_segment_lifetime() {
+    let e = read(&format!("{}\n[scenario]\nmsl = \"5ms\"\n", requests(""))).unwrap();
+    let host = &e.points[0].scenario.host;
+    let registry = crate::registry::Registry::standard();
+    let config = crate::driver::configure(registry.find("tcp").unwrap(), host);
+    assert_eq!(config.tcp.msl, Duration::from_millis(5));
+    let least = error(&format!("{}\n[scenario]\nmsl = \"-5ms\"\n", requests("")));
+    assert!(least.starts_with("f.toml:10: scenario.msl:"), "{least}");
+}
+
 /// Back-pressure belongs to the host: it reaches every transport's configuration.
 #[test]
 fn what_a_subflow_may_have_in_its_hosts_port() {

@@ -293,6 +293,9 @@ pub struct HostSettings {
     pub max_window: Option<u32>,
     /// After how long without progress a connection is given up.
     pub user_timeout: Duration,
+    /// Maximum segment lifetime: a connection that is over rests for twice as long (RFC 9293, section
+    /// 3.6.1).
+    pub msl: Duration,
     /// The congestion controller of every subflow; none: the preset's own.
     pub congestion: Option<CongestionKind>,
 }
@@ -346,6 +349,7 @@ impl Default for HostSettings {
             timestamps: false,
             max_window: None,
             user_timeout: Duration::from_secs(60),
+            msl: Duration::from_secs(60),
             congestion: None,
         }
     }

@@ -234,6 +234,14 @@ fn scrape(at: SocketAddr) -> String {
     text
 }
 
+struct StopOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for StopOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 #[test]
 fn status_and_metrics_answer_under_load_and_sigterm_lets_what_is_open_finish() {
     const WORKERS: usize = 20;
@@ -247,6 +255,8 @@ fn status_and_metrics_answer_under_load_and_sigterm_lets_what_is_open_finish() {
     open.read_exact(&mut five).expect("the echo");
     let stop = AtomicBool::new(false);
     let done: usize = std::thread::scope(|scope| {
+        // What fails below ends the workers, too.
+        let stopping = StopOnDrop(&stop);
         let work = || {
             let mut done = 0;
             while !stop.load(Ordering::Relaxed) {
@@ -259,24 +269,24 @@ fn status_and_metrics_answer_under_load_and_sigterm_lets_what_is_open_finish() {
         for _ in 0..5 {
             let status = gateway.status();
             let open = status["connections"].as_array().expect("a list").len();
-            let now = metric(&scrape(at), "spindle_connections{transport=\"fuso\"} ");
+            let now = metric(&scrape(at), "spindle_connections{transport=\"fuso+rack\"} ");
             assert!(open >= 1 && now >= 1.0, "{open} and {now}");
             std::thread::sleep(Duration::from_millis(50));
         }
-        stop.store(true, Ordering::Relaxed);
+        drop(stopping);
         workers
             .into_iter()
             .map(|w| w.join().expect("a worker"))
             .sum()
     });
-    let finished = "spindle_ended_total{transport=\"fuso\",how=\"finished\"} ";
+    let finished = "spindle_ended_total{transport=\"fuso+rack\",how=\"finished\"} ";
     wait_for("all are counted", || {
         metric(&scrape(at), finished) == done as f64
     });
     let text = scrape(at);
     let responses = metric(
         &text,
-        "spindle_response_time_seconds_count{transport=\"fuso\"} ",
+        "spindle_response_time_seconds_count{transport=\"fuso+rack\"} ",
     );
     assert!(responses >= done as f64, "{responses} of {done}");
     gateway.signal("TERM");
