@@ -539,3 +539,23 @@ fn what_the_hosts_queue_has_no_room_for_stays_back() {
     }
     assert_eq!(sent, [0, 0, 0, 1, 2, 3, 4, 5, 6, 7]);
 }
+
+/// RFC 6298, section 3: a SYN that had to be repeated is a measurement if the answer echoes its
+/// timestamp. Without one the first segment that is lost waits for the initial timeout of a second.
+#[test]
+fn a_repeated_syn_is_measured_by_its_echo() {
+    for (timestamps, srtt) in [(true, Some(RTT)), (false, None)] {
+        let mut config = window(10);
+        config.tcp.timestamps = timestamps;
+        let (mut p, _) = Peer::connecting(config);
+        let repeat = one(p.wait().1);
+        let mut answer = p.syn(Flags::SYN | Flags::ACK);
+        answer.options.timestamps = repeat.options.timestamps.map(|ts| Timestamps {
+            value: 7,
+            echo: ts.value,
+        });
+        p.seq = p.seq + 1;
+        p.after(RTT, answer);
+        assert_eq!(p.info().srtt, srtt);
+    }
+}

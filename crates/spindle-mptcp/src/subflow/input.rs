@@ -90,7 +90,7 @@ impl Subflow {
         self.rx.established();
         self.negotiate(seg, cx.now);
         if acks {
-            self.complete_handshake(cx.now, coupling);
+            self.complete_handshake(seg, cx.now, coupling);
             self.rx.ack_now = true;
             out.established = true;
             self.send_window = u64::from(seg.window);
@@ -153,10 +153,14 @@ impl Subflow {
         self.apply_path_mtu(self.last_heard);
     }
 
-    fn complete_handshake(&mut self, now: Instant, coupling: &mut Coupling) {
+    /// The peer's `seg` acknowledges our SYN or SYN/ACK. One that left more than once is a measurement
+    /// only if the echoed timestamp is the last one's (RFC 6298, section 3).
+    fn complete_handshake(&mut self, seg: &Segment, now: Instant, coupling: &mut Coupling) {
         self.state = TcpState::Established;
+        let echo = self.timestamps.and(seg.options.timestamps);
+        let names = |sent: Instant| echo.is_some_and(|ts| ts.echo == sent.as_millis() as u32);
         if let Some(sent) = self.syn_sent_at
-            && self.syn_tries == 1
+            && (self.syn_tries == 1 || names(sent))
         {
             self.tx.rtt.sample(now.since(sent));
         } else {
@@ -316,7 +320,7 @@ impl Subflow {
                 *reset_due = true;
                 return false;
             }
-            self.complete_handshake(cx.now, coupling);
+            self.complete_handshake(seg, cx.now, coupling);
             self.send_window = self.scaled(seg);
             self.max_send_window = self.send_window;
             self.window_from = (0, 1);
