@@ -82,7 +82,7 @@ fn parts_are_ten_runs_unless_the_file_says_otherwise() {
     assert_eq!(parts("parts = 1").unwrap(), 1);
     assert_eq!(
         error(&format!("parts = 0\n{}", requests(""))),
-        "f.toml:1: parts: found 0, want 1 or more"
+        "f.toml:2: parts: found 0, want 1 or more"
     );
 }
 
