@@ -21,10 +21,16 @@ pub(super) fn distance(
     experiment: &Experiment,
     result: &SweepResult,
 ) -> Option<OracleDistance> {
-    let is_oracle = |name: &str| name == "oracle" || name.starts_with("oracle-");
+    // Whoever is told of drops, by whatever name, is a bound and no protocol.
+    let is_oracle = |t: &TransportName| {
+        let recovery = registry
+            .find(&t.transport)
+            .and_then(|t| t.config().recovery);
+        recovery.is_some_and(|r| r.hears_of_drops())
+    };
     let names = experiment.transports.iter();
-    let oracle = names.clone().find(|t| is_oracle(&t.transport))?;
-    let others: Vec<&TransportName> = names.filter(|t| !is_oracle(&t.transport)).collect();
+    let oracle = names.clone().find(|t| is_oracle(t))?;
+    let others: Vec<&TransportName> = names.filter(|t| !is_oracle(t)).collect();
     let mut distance = OracleDistance {
         oracle: oracle.to_string(),
         ..OracleDistance::default()
