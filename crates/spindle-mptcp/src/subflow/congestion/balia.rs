@@ -18,6 +18,9 @@ fn alpha(paths: &Paths<'_>, me: usize) -> f64 {
 }
 
 impl Rule for Balia {
+    /// One segment where several paths are established, as OLIA's.
+    const FLOOR: u64 = 1;
+
     /// The draft, section 3: w_r grows per acknowledged segment by
     /// x_r / (rtt_r * (sum of x_k)^2) * (1 + alpha_r) / 2 * (4 + alpha_r) / 5.
     fn increase(coupling: &Coupling, me: usize) -> f64 {

@@ -10,12 +10,12 @@ use super::reno::L;
 use super::window::{MIN_SSTHRESH_SEGMENTS, Window};
 use super::{AckSample, Congestion, Coupling, CouplingRow, Parameters, Signal};
 
-/// The lowest ssthresh in segments when there are several subflows (RFC 6356, section 3).
-const MIN_SSTHRESH_SEGMENTS_MULTIPATH: u64 = 1;
-
 /// What sets one coupled controller apart. Asked only while at least two subflows are active, this
 /// one among them; a single subflow is Reno.
 pub(super) trait Rule: Debug + Send + 'static {
+    /// The lowest ssthresh in segments.
+    const FLOOR: u64;
+
     /// The increase of subflow `me` in congestion avoidance as a multiple of Reno's, which is
     /// MSS * acked / cwnd.
     fn increase(coupling: &Coupling, me: usize) -> f64;
@@ -76,7 +76,7 @@ impl<R: Rule> Coupled<R> {
         if self.alone(coupling) {
             MIN_SSTHRESH_SEGMENTS
         } else {
-            MIN_SSTHRESH_SEGMENTS_MULTIPATH
+            R::FLOOR
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::Coupling;
 use super::coupled::{Paths, Rule, ratio};
+use super::window::MIN_SSTHRESH_SEGMENTS;
 
 /// RFC 6356: the increase alone is coupled.
 #[derive(Clone, Debug)]
@@ -21,6 +22,10 @@ fn alpha(coupling: &Coupling) -> f64 {
 }
 
 impl Rule for Lia {
+    /// TCP's: slow start, recovery and the decrease are RFC 5681's (RFC 6356, section 3). One segment
+    /// is OLIA's.
+    const FLOOR: u64 = MIN_SSTHRESH_SEGMENTS;
+
     /// RFC 6356, section 3, equation 1: the increase is the smaller of
     /// alpha * acked * MSS / cwnd_total and Reno's own, acked * MSS / cwnd.
     fn increase(coupling: &Coupling, me: usize) -> f64 {
@@ -93,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn the_floor_is_two_segments_alone_and_one_in_company() {
+    fn the_floor_is_two_segments_alone_and_in_company() {
         let mut p = parameters();
         p.initial_window = 2 * MSS;
         let mut path = Path::new(Coupled::<Lia>::new(&p));
@@ -101,8 +106,8 @@ mod tests {
         path.signal(Signal::Loss);
         assert_eq!(path.cc.ssthresh(), 2 * MSS);
         path.coupling.activate(1, 2 * MSS);
-        path.signal(Signal::Loss);
-        assert_eq!((path.cc.ssthresh(), path.cc.cwnd()), (MSS, MSS));
+        path.signal(Signal::Ecn);
+        assert_eq!((path.cc.ssthresh(), path.cc.cwnd()), (2 * MSS, 2 * MSS));
     }
 
     #[test]

@@ -38,6 +38,10 @@ fn alpha(coupling: &Coupling, me: usize) -> f64 {
 }
 
 impl Rule for Olia {
+    /// The draft, section 2: one segment where several paths are established, so that a congested
+    /// one carries little.
+    const FLOOR: u64 = 1;
+
     /// The draft, section 2: w_r grows per acknowledged segment by
     /// (w_r / rtt_r^2) / (sum of w_p / rtt_p)^2 + alpha_r / w_r; w_r times that is Reno's multiple.
     fn increase(coupling: &Coupling, me: usize) -> f64 {
@@ -51,7 +55,7 @@ impl Rule for Olia {
 mod tests {
     use super::super::coupled::Coupled;
     use super::super::tests::{MSS, Path, coupling, near, parameters};
-    use super::super::{Congestion, Parameters};
+    use super::super::{Congestion, Parameters, Signal};
     use super::*;
 
     #[test]
@@ -85,6 +89,20 @@ mod tests {
         near(alpha(&c, 0), -1.0 / 3.0);
         near(alpha(&c, 1), 1.0 / 6.0);
         near(alpha(&c, 2), 1.0 / 6.0);
+    }
+
+    #[test]
+    fn the_floor_is_two_segments_alone_and_one_in_company() {
+        let mut path = Path::new(Coupled::<Olia>::new(&Parameters {
+            initial_window: 2 * MSS,
+            ..parameters()
+        }));
+        path.coupling.activate(0, 2 * MSS);
+        path.signal(Signal::Loss);
+        assert_eq!(path.cc.ssthresh(), 2 * MSS);
+        path.coupling.activate(1, 2 * MSS);
+        path.signal(Signal::Loss);
+        assert_eq!((path.cc.ssthresh(), path.cc.cwnd()), (MSS, MSS));
     }
 
     #[test]
