@@ -8,12 +8,14 @@
 //! back as the same value.
 
 mod error;
+mod near;
 mod probability;
 mod quantity;
 mod size;
 mod time;
 
 pub use error::UnitError;
+pub use near::prefetch;
 pub use probability::Probability;
 pub use size::{BitRate, Bytes};
 pub use time::{Duration, Instant};

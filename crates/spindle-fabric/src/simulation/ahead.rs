@@ -5,6 +5,8 @@
 //! memory deliver for many of them at once. Nothing that happens depends on it but the time it takes:
 //! next hops that follow from the packet alone are worked out here and kept, all else is only touched.
 
+use spindle_units::prefetch;
+
 use super::port::STALE;
 use super::{Kind, Pending, Simulation};
 use crate::balance::Chooser;
@@ -20,11 +22,13 @@ const LARGE: usize = 2048;
 #[derive(Debug)]
 pub(super) struct Ahead {
     /// The network is large enough for it.
-    pays: bool,
+    pub(super) pays: bool,
     /// By link: where the first packet on it goes next, [`NONE`] if that was not worked out.
     pub(super) planned: Box<[u32]>,
     /// Scratch: links with an arrival soon.
     near: Vec<u32>,
+    /// Scratch: where these go next.
+    then: Vec<u32>,
     /// Packets that soon reach their hosts: place in the store, host.
     landing: Vec<(u32, u32)>,
 }
@@ -35,6 +39,7 @@ impl Ahead {
             pays: links >= LARGE,
             planned: vec![NONE; links].into(),
             near: Vec::new(),
+            then: Vec::new(),
             landing: Vec::new(),
         }
     }
@@ -53,45 +58,48 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
             return;
         }
         let (ports, near) = (&self.ports, &mut self.ahead.near);
-        let mut seen = 0;
         self.queue.approaching(|Pending(kind)| {
             if let Kind::Arrival(link) = kind {
-                seen ^= ports[link as usize].flags;
+                prefetch(&ports[link as usize]);
                 near.push(link);
             }
         });
         if !self.ahead.near.is_empty() {
-            std::hint::black_box(seen);
             self.look_at_near();
         }
     }
 
+    /// Each pass has brought near what the next one reads.
     fn look_at_near(&mut self) {
         let mut near = std::mem::take(&mut self.ahead.near);
-        let mut seen = 0;
         for &link in &near {
-            let port = &self.ports[link as usize];
-            seen ^= port.ring.front().map_or(0, |m| m.arrive);
+            let ring = &self.ports[link as usize].ring;
+            ring.bring(0);
+            ring.bring(1);
         }
         self.ahead.landing.clear();
         for link in near.drain(..) {
-            seen ^= self.plan(link);
+            self.plan(link);
         }
-        std::hint::black_box(seen);
         self.ahead.near = near;
+        for next in self.ahead.then.drain(..) {
+            self.ports[next as usize].bring();
+        }
     }
 
-    /// Works out where the first packet on a link goes next, and touches what it will need there.
+    /// Works out where the first packet on a link goes next, and has the port there brought near, or
+    /// the packet for its host.
     #[inline]
-    fn plan(&mut self, link: u32) -> u64 {
+    fn plan(&mut self, link: u32) {
         let port = &self.ports[link as usize];
         let Some(meta) = port.ring.front().filter(|_| port.flags & STALE == 0) else {
-            return 0;
+            return;
         };
         if port.end == NONE {
             let host = self.routes.destinations[meta.to as usize].host;
             self.ahead.landing.push((meta.index, host));
-            return u64::from(self.store.touch(meta));
+            self.store.bring(meta);
+            return;
         }
         let next = match self.routes.next(port.end, meta.to) {
             NextHop::One(next) => next,
@@ -101,25 +109,33 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
                     (Some(path), _) => self.routes.explicit(port.end, path, choices),
                     (None, Chooser::Ecmp(ecmp)) => ecmp.pick(meta.hash, choices),
                     // Others may choose by the state of things when the packet is there.
-                    (None, _) => return 0,
+                    (None, _) => return,
                 };
                 links[choice as usize]
             }
-            NextHop::Nowhere => return 0,
+            NextHop::Nowhere => return,
         };
         self.ahead.planned[link as usize] = next;
-        self.ports[next as usize].touch()
+        self.ahead.then.push(next);
+        prefetch(&self.ports[next as usize]);
     }
 
-    /// Shows the packets that soon reach their hosts, once each, so that the hosts' memory can be
-    /// brought near as well. Some are never shown, and some that are shown are lost on the last link.
+    /// Shows the packets that soon reach their hosts, so that the hosts' memory can be brought near as
+    /// well: all of them in step 0, then all in step 1, and so on up to `steps`, as one thing leads to
+    /// the next. Some are never shown, and some that are shown are lost on the last link.
     #[inline]
-    pub fn approaching(&mut self, mut see: impl FnMut(HostId, &P)) {
-        for (index, host) in self.ahead.landing.drain(..) {
-            if let Some(packet) = self.store.packet(index) {
-                see(HostId(host), packet);
+    pub fn approaching(&mut self, steps: u32, mut see: impl FnMut(u32, HostId, &P)) {
+        if self.ahead.landing.is_empty() {
+            return;
+        }
+        for step in 0..steps {
+            for &(index, host) in &self.ahead.landing {
+                if let Some(packet) = self.store.packet(index) {
+                    see(step, HostId(host), packet);
+                }
             }
         }
+        self.ahead.landing.clear();
     }
 }
 
@@ -182,7 +198,7 @@ mod tests {
             simulation.set_up(LinkId(40), number % 100 > 10);
             let limit = Instant::from_nanos(number * 30);
             while let Some(event) = simulation.next_event_until(limit) {
-                simulation.approaching(|_, _| coming += 1);
+                simulation.approaching(2, |_, _, _| coming += 1);
                 events.push(format!("{event:?}"));
             }
         }

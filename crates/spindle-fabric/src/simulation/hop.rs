@@ -57,7 +57,7 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
         let time = self.times.time(port.rate, len);
         let end = port.end;
         if let Some(arrive) = port.send(self.now, meta, time) {
-            if end == NONE {
+            if end == NONE && !self.ahead.pays {
                 self.store.bring(&meta);
             }
             self.wait(arrive, Kind::Arrival(link));
@@ -83,9 +83,12 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
         if let Some(next) = port.ring.front() {
             let at = Instant::from_nanos(next.arrive);
             self.queue.push(at, Pending(Kind::Arrival(link)));
-            port.ring.bring_next();
-            if end == NONE {
-                self.store.bring(next);
+            // Where looking ahead pays, all this would be gone again before its time.
+            if !self.ahead.pays {
+                port.ring.bring(1);
+                if end == NONE {
+                    self.store.bring(next);
+                }
             }
         }
         if lossy && self.loses(link, meta.is_data()) && !meta.is_exempt() {

@@ -2,7 +2,6 @@
 
 mod ahead;
 mod hop;
-mod near;
 mod port;
 mod ring;
 mod store;

@@ -135,11 +135,11 @@ impl Port {
         }
     }
 
-    /// Reads what [`settle`](Self::settle) and [`send`](Self::send) will need, to have it in the cache.
+    /// Has brought near what [`settle`](Self::settle) and [`send`](Self::send) will need of the ring.
     #[inline]
-    pub(crate) fn touch(&self) -> u64 {
-        let cursor = self.ring.get(self.ring.len().wrapping_sub(self.unsent));
-        self.free_at ^ cursor.map_or(0, |m| m.arrive) ^ self.ring.touch_back()
+    pub(crate) fn bring(&self) {
+        self.ring.bring(self.ring.len().wrapping_sub(self.unsent));
+        self.ring.bring(self.ring.len());
     }
 
     /// One packet less is unsent.

@@ -1,6 +1,7 @@
 //! [`Ring`]: the packets on one link, side by side in memory.
 
-use super::near::prefetch;
+use spindle_units::prefetch;
+
 use super::store::Meta;
 
 /// A queue of packets in one block of memory, whose size is a power of two: a hop reads the front and
@@ -40,17 +41,11 @@ impl Ring {
         self.get(0)
     }
 
-    /// Reads the place behind the back, where the next packet will be written.
+    /// Has the packet at `number` from the front brought near, or the place where it will be.
     #[inline]
-    pub(crate) fn touch_back(&self) -> u64 {
-        self.block.get(self.place(self.len)).map_or(0, |m| m.arrive)
-    }
-
-    /// Has the packet behind the front brought near.
-    #[inline]
-    pub(crate) fn bring_next(&self) {
-        if let Some(next) = self.block.get(self.place(1)) {
-            prefetch(next);
+    pub(crate) fn bring(&self, number: u32) {
+        if let Some(there) = self.block.get(self.place(number)) {
+            prefetch(there);
         }
     }
 

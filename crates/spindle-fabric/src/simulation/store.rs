@@ -1,6 +1,7 @@
 //! [`Store`]: the packets in the network and what the hops need to know of each.
 
-use super::near::prefetch;
+use spindle_units::prefetch;
+
 use crate::{Class, Packet};
 
 /// What the hops need of a packet, in half a cache line that moves from link to link; the packet
@@ -107,12 +108,6 @@ impl<P: Packet> Store<P> {
             None => self.packets.push(Some(packet)),
         }
         meta
-    }
-
-    /// Reads a little of a packet, to have it in the cache.
-    #[inline]
-    pub(crate) fn touch(&self, meta: &Meta) -> bool {
-        self.packets[meta.index as usize].is_some()
     }
 
     /// Has a packet brought near that will be taken out soon.

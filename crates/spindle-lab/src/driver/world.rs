@@ -125,10 +125,12 @@ impl<W: Wire> World<W> {
     pub(crate) fn next(&mut self) -> Option<(Instant, Happening)> {
         loop {
             let (now, event) = self.simulation.next_event()?;
-            let stacks = &self.stacks;
-            self.simulation.approaching(|host, packet: &Carried| {
-                stacks[host.0 as usize].foresee(&packet.segment);
-            });
+            let stacks = &mut self.stacks;
+            let steps = Stack::STEPS_AHEAD;
+            self.simulation
+                .approaching(steps, |step, host, packet: &Carried| {
+                    stacks[host.0 as usize].foresee(&packet.segment, step);
+                });
             match event {
                 NetEvent::Arrive { host, packet, .. } => {
                     self.stacks[host.0 as usize].receive(now, packet.segment);

@@ -5,6 +5,7 @@ use spindle_wire::{
     DataNumber, Dss, Mapping, MpTcpRst, Options, RareOptions, ResetReason, Segment,
 };
 
+use super::subflows::Subflows;
 use super::{Connection, Happening, Role};
 use crate::recovery::Trigger;
 use crate::subflow::sender::SendKind;
@@ -216,7 +217,7 @@ impl Connection {
             return;
         }
         if self.mp.is_none() {
-            for s in &mut self.subflows {
+            for s in self.subflows.iter_mut() {
                 s.closing = true;
             }
             return;
@@ -279,7 +280,7 @@ impl Connection {
     /// Both applications are done with it: gives back the memory that the transfer needed. TIME_WAIT
     /// lasts long, and there may be many of them.
     pub(crate) fn shed(&mut self) {
-        for s in &mut self.subflows {
+        for s in self.subflows.iter_mut() {
             s.tx.board.shed();
             s.rx.shed();
         }
@@ -293,20 +294,12 @@ impl Connection {
 
     /// Drops subflows that are over and notices the end.
     pub(super) fn reap(&mut self) {
-        let mut i = 0;
-        while i < self.subflows.len() {
-            if self.subflows[i].state == TcpState::Closed {
-                self.reinject_all_from(i);
-                self.remove_subflow(i);
-            } else {
-                i += 1;
-            }
+        let closed = |s: &mut Subflows| s.outlooks().iter().position(|o| o.closed);
+        while let Some(i) = closed(&mut self.subflows) {
+            self.reinject_all_from(i);
+            self.remove_subflow(i);
         }
-        let ended = self.connected
-            && self
-                .subflows
-                .iter()
-                .all(|s| matches!(s.state, TcpState::TimeWait | TcpState::Closed));
+        let ended = self.connected && self.subflows.outlooks().iter().all(|o| o.ended);
         if ended && self.closed.is_none() {
             let sent_all =
                 self.closing && self.send.unsent_bytes() == 0 && self.send.una >= self.send.written;

@@ -288,7 +288,7 @@ impl Connection {
     /// The data level's timer runs out although the only subflow got its bytes through: falls back if
     /// it was acknowledged without an option. Returns whether that was so.
     pub(super) fn silence_at_timeout(&mut self, now: Instant) -> bool {
-        let [sf] = self.subflows.as_slice() else {
+        let [sf] = &*self.subflows else {
             return false;
         };
         let silent = sf.silent_acks > 0 && sf.tx.board.is_empty();
@@ -326,7 +326,7 @@ impl Connection {
     /// Whether there is only the first subflow, and it alone carried data, ours each byte once and in
     /// order.
     fn is_linear(&self) -> bool {
-        let [sf] = self.subflows.as_slice() else {
+        let [sf] = &*self.subflows else {
             return false;
         };
         let fin = u64::from(sf.tx.board.back().is_some_and(|s| s.fin));

@@ -16,6 +16,7 @@ mod recover;
 mod reinjection;
 pub mod scheduler;
 mod send_queue;
+mod subflows;
 mod timers;
 pub(crate) mod trace;
 
@@ -25,7 +26,7 @@ use std::sync::Arc;
 
 use rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use spindle_units::Instant;
+use spindle_units::{Instant, prefetch};
 use spindle_wire::{Endpoint, Payload, Segment, SeqNumber};
 
 pub use close::CloseReason;
@@ -34,6 +35,7 @@ use reassembly::Reassembly;
 use reinjection::Reinjections;
 use scheduler::Scheduler;
 use send_queue::SendQueue;
+use subflows::Subflows;
 use trace::Trace;
 
 use crate::config::Config;
@@ -134,7 +136,7 @@ impl MpState {
 pub(crate) struct Connection {
     pub(crate) config: Arc<Config>,
     pub(crate) role: Role,
-    pub(crate) subflows: Vec<Subflow>,
+    pub(crate) subflows: Subflows,
     next_id: u16,
     /// Identifiers of joins that never came up: as good as new, or peers could use all of them up.
     spare_ids: Vec<SubflowId>,
@@ -240,7 +242,7 @@ impl Connection {
         let (buffers, receive_buffer) = autotune::Buffers::new(&n.config.tcp);
         let mut this = Self {
             role: n.role,
-            subflows: vec![subflow],
+            subflows: Subflows::default(),
             next_id: 1,
             spare_ids: Vec::new(),
             coupling: Coupling::default(),
@@ -290,6 +292,7 @@ impl Connection {
             queued: false,
             config: n.config,
         };
+        this.subflows.push(subflow);
         if let Some(syn) = syn {
             this.answer_capable(syn);
             this.agree_on_parities(syn);
@@ -331,7 +334,7 @@ impl Connection {
     }
 
     fn index(&self, id: SubflowId) -> Option<usize> {
-        self.subflows.iter().position(|s| s.id == id)
+        self.subflows.position_of(id)
     }
 
     /// Whether there are data never sent, or more are on the way from the application.
@@ -340,18 +343,25 @@ impl Connection {
         waiting || self.writer_blocked || self.more_expected
     }
 
-    /// Reads a little of everything that a segment needs, for the cache's sake.
+    /// Has brought near what a segment of subflow `id` needs: this, the subflow, what that points to.
     #[inline]
-    pub(crate) fn glance(&self) -> u64 {
-        let own = self.send.una ^ self.recv.next() ^ u64::from(self.persist_tries);
-        let first = self.subflows.first();
-        own ^ first.map_or(0, Subflow::glance)
+    pub(crate) fn foresee(&self, id: SubflowId, step: u32) {
+        match step {
+            0 => prefetch(self),
+            1 => self.subflows.foresee(id),
+            _ => {
+                self.recovery.as_deref().into_iter().for_each(prefetch);
+                self.index(id)
+                    .into_iter()
+                    .for_each(|i| self.subflows[i].foresee());
+            }
+        }
     }
 
     /// Whether the peer's window keeps data back: what is left of it holds no segment of them.
-    pub(super) fn window_blocks(&self) -> bool {
-        let usable = self.subflows.iter().filter(|s| s.is_usable());
-        let mss = usable.map(|s| s.tx.mss).min().unwrap_or(1);
+    pub(super) fn window_blocks(&mut self) -> bool {
+        let usable = self.subflows.outlooks().iter().filter(|o| o.usable);
+        let mss = usable.map(|o| o.mss).min().map_or(1, u64::from);
         self.send.window() < self.send.unsent_bytes().min(mss)
     }
 
@@ -415,7 +425,7 @@ impl Connection {
     /// The paths between these ends (port 0: any) carry IP packets of `mtu` bytes.
     pub(crate) fn path_mtu(&mut self, now: Instant, local: Endpoint, remote: Endpoint, mtu: u32) {
         let fits = |e: Endpoint, of: Endpoint| e.addr == of.addr && [0, of.port].contains(&e.port);
-        for s in &mut self.subflows {
+        for s in self.subflows.iter_mut() {
             if fits(local, s.local) && fits(remote, s.remote) {
                 s.set_path_mtu(now, mtu);
             }
@@ -440,10 +450,10 @@ impl Connection {
 
     /// What it stores for both applications and the wire: payload, and [`PIECE_COST`] for each piece
     /// of it that arrived and each mapping.
-    pub(crate) fn buffered(&self) -> u64 {
+    pub(crate) fn buffered(&mut self) -> u64 {
         let (mut bytes, mut pieces) = self.recv.stored();
-        for s in &self.subflows {
-            let (b, p) = s.rx.stored();
+        for o in self.subflows.outlooks() {
+            let (b, p) = o.stored();
             (bytes, pieces) = (bytes + b, pieces + p);
         }
         let (kept, of) = self.parities.stored();
@@ -465,14 +475,19 @@ impl Connection {
 
     /// Where subflow `id` stands, if it still has these ends (local, remote).
     pub(crate) fn position_of(&self, id: SubflowId, ends: &(Endpoint, Endpoint)) -> Option<usize> {
-        let this = |s: &Subflow| s.id == id && (s.local, s.remote) == *ends;
-        self.subflows.iter().position(this)
+        let i = self.index(id)?;
+        let s = &self.subflows[i];
+        ((s.local, s.remote) == *ends).then_some(i)
     }
 
     /// Joins of the peer whose third ACK is still missing.
-    pub(crate) fn half_open_joins(&self) -> usize {
-        let half = |s: &&Subflow| s.state == crate::subflow::TcpState::SynReceived;
-        let n = self.subflows.iter().filter(half).count();
+    pub(crate) fn half_open_joins(&mut self) -> usize {
+        let n = self
+            .subflows
+            .outlooks()
+            .iter()
+            .filter(|o| o.half_open)
+            .count();
         n.saturating_sub(usize::from(self.is_half_open()))
     }
 

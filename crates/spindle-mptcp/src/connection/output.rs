@@ -111,9 +111,8 @@ impl Connection {
             if self.config.stage.is_none() {
                 return Some(seg);
             }
-            let mut subflows = self.subflows.iter_mut();
-            let stage = subflows.find(|s| s.id == id).and_then(|s| s.stage.as_mut());
-            match stage {
+            let stage = self.index(id).map(|i| &mut self.subflows[i].stage);
+            match stage.and_then(Option::as_mut) {
                 None => return Some(seg),
                 Some(stage) => stage.output(now, seg, &mut self.out),
             }
@@ -167,14 +166,14 @@ impl Connection {
 
     /// Which steps may have something to do, by the subflows' state. None of these begins in the
     /// middle of an opportunity.
-    fn dues(&self) -> Dues {
+    fn dues(&mut self) -> Dues {
         let mut due = Dues::default();
-        for s in &self.subflows {
-            due.control |= s.syn_due | s.probe_due;
-            due.repeats |= s.tx.board.lost_bytes() > 0;
-            due.rescues |= s.tx.in_recovery();
-            due.frto |= s.tx.frto_waits();
-            due.closing |= s.closing;
+        for o in self.subflows.outlooks() {
+            due.control |= o.control;
+            due.repeats |= o.repeats;
+            due.rescues |= o.rescues;
+            due.frto |= o.frto;
+            due.closing |= o.closing;
         }
         due
     }
@@ -189,10 +188,7 @@ impl Connection {
     }
 
     fn control(&mut self, now: Instant) -> Option<(SubflowId, Segment)> {
-        let i = self
-            .subflows
-            .iter()
-            .position(|s| s.syn_due || s.probe_due)?;
+        let i = self.subflows.outlooks().iter().position(|o| o.control)?;
         let cx = self.context(now, i);
         let id = self.subflows[i].id;
         if self.subflows[i].syn_due {
@@ -208,6 +204,9 @@ impl Connection {
 
     fn own_retransmission(&mut self, now: Instant) -> Option<(SubflowId, Segment)> {
         for i in 0..self.subflows.len() {
+            if !self.subflows.outlook(i).repeats {
+                continue;
+            }
             let state = self.subflows[i].state;
             if !state.is_synchronized() || state == TcpState::TimeWait {
                 continue;
@@ -222,7 +221,9 @@ impl Connection {
     /// RFC 6675's rules 3 and 4, for subflows in recovery when there is nothing new to send.
     fn rescue(&mut self, now: Instant) -> Option<(SubflowId, Segment)> {
         for i in 0..self.subflows.len() {
-            if let Some(start) = self.subflows[i].tx.next_rescue() {
+            if self.subflows.outlook(i).rescues
+                && let Some(start) = self.subflows[i].tx.next_rescue()
+            {
                 return self.repeat(now, i, start, SendKind::Retransmission);
             }
         }
@@ -459,18 +460,23 @@ impl Connection {
     /// Lists the subflows that may take new data, regular ones before backups.
     pub(super) fn find_candidates(&mut self, now: Instant) {
         self.candidates.clear();
-        let regular = self
-            .subflows
-            .iter()
-            .any(|s| s.is_usable() && !s.is_backup() && !s.dead);
-        for s in &mut self.subflows {
-            let listed = s.is_usable() && !s.dead && (!regular || !s.is_backup());
-            if !listed || s.tx.in_loss() && s.tx.sack && s.tx.board.lost_bytes() > 0 {
+        let outlooks = self.subflows.outlooks();
+        let regular = outlooks.iter().any(|o| o.usable && !o.backup && !o.dead);
+        for i in 0..self.subflows.len() {
+            let mut o = self.subflows.outlook(i);
+            let listed = o.usable && !o.dead && (!regular || !o.backup);
+            if !listed || o.repairs_first {
                 continue;
             }
-            s.tx.check_idle(now);
+            if o.empty && self.subflows[i].tx.restarts(now) {
+                self.subflows[i].tx.check_idle(now);
+                o = self.subflows.outlook(i);
+            }
             // Room for a byte is enough here; the segment's own size is tested once it is known.
-            if s.tx.has_room(s.tx.mss.min(s.tx.cc.cwnd())) && s.tx.is_paced_to(now) {
+            if o.has_room(u64::from(o.mss).min(o.cwnd))
+                && (!o.gated || self.subflows[i].tx.is_paced_to(now))
+            {
+                let s = &self.subflows[i];
                 self.candidates.push(Candidate {
                     id: s.id,
                     srtt: s.tx.srtt(),
@@ -490,7 +496,7 @@ impl Connection {
         let unsent = self.send.unsent_bytes();
         let window = self.send.window();
         let len = mss.min(unsent).min(window);
-        let idle = self.subflows.iter().all(|s| s.tx.board.is_empty());
+        let idle = self.subflows.outlooks().iter().all(|o| o.empty);
         if len == 0 {
             self.arm_persist(now, idle);
             return None;
@@ -576,13 +582,11 @@ impl Connection {
     /// A bare acknowledgement, with whatever handshake or path signals are due.
     fn bare_ack(&mut self, now: Instant) -> Option<(SubflowId, Segment)> {
         self.sweep_signals();
-        let i = self.subflows.iter().position(|s| {
-            (s.rx.ack_now || s.challenge_due)
-                && !matches!(
-                    s.state,
-                    TcpState::SynSent | TcpState::SynReceived | TcpState::Closed
-                )
-        })?;
+        let i = self
+            .subflows
+            .outlooks()
+            .iter()
+            .position(|o| o.acknowledges)?;
         let (options, used) = self.ack_options(now, i);
         let cx = self.context(now, i);
         let id = self.subflows[i].id;

@@ -7,11 +7,11 @@ use spindle_wire::Segment;
 use super::Connection;
 use super::output::Purpose;
 use crate::recovery::{
-    Action, DropView, Eligibility, SegmentView, SubflowView, Triggers, View, Window,
+    Action, DropView, Eligibility, Prospect, SegmentView, SubflowView, Triggers, View, Window,
 };
-use crate::subflow::SubflowId;
 use crate::subflow::scoreboard::Scoreboard;
 use crate::subflow::sender::SendKind;
+use crate::subflow::{Subflow, SubflowId};
 
 /// Data offsets that were copied proactively and are not acknowledged yet: no byte is copied twice,
 /// on whichever subflows it travels by now (FUSO section 3.2).
@@ -19,6 +19,8 @@ use crate::subflow::sender::SendKind;
 pub(super) struct Copied {
     /// Sorted, disjoint, not adjacent.
     ranges: Vec<(u64, u64)>,
+    /// What the subflows' views were last drawn with: the data acknowledgement, and what may be copied.
+    drawn_with: (u64, Eligibility),
 }
 
 impl Copied {
@@ -69,16 +71,30 @@ impl Connection {
         if self.triggers.is_empty() || !self.connected || self.closed.is_some() {
             return None;
         }
-        let paced = self.draw_view(now);
-        let view = View {
-            now,
+        let prospect = Prospect {
             triggers: self.triggers,
             new_data: self.has_new_data(),
             window_blocked: self.window_blocks(),
-            subflows: &self.views,
+            room: self.has_window_left(),
         };
-        let action = self.recovery.as_mut()?.on_opportunity(&view);
-        let done = self.carry_out(now, action);
+        let (done, paced);
+        if self.recovery.as_ref()?.is_interested(&prospect) {
+            paced = self.draw_view(now);
+            let view = View {
+                now,
+                triggers: self.triggers,
+                new_data: prospect.new_data,
+                window_blocked: prospect.window_blocked,
+                subflows: &self.views,
+            };
+            let action = self.recovery.as_mut()?.on_opportunity(&view);
+            done = self.carry_out(now, action);
+        } else {
+            self.copied.forget_below(self.send.una);
+            self.views.clear();
+            paced = self.mark_paced(now);
+            done = None;
+        }
         // What pacing holds back is asked for again when its time has come.
         if done.is_none() && !paced {
             self.triggers = Triggers::default();
@@ -89,9 +105,9 @@ impl Connection {
     /// Counts the copies that brought data before the first transmission was acknowledged.
     pub(super) fn count_outrun(&mut self) {
         let acknowledged = self.send.una;
-        let eligibility = self.eligibility();
         if self.copied.begins_below(acknowledged) {
-            for s in &mut self.subflows {
+            let eligibility = self.eligibility();
+            for s in self.subflows.unnoticed() {
                 s.tx.counters.recoveries_useful +=
                     s.tx.board.take_outrun(acknowledged, eligibility);
             }
@@ -103,37 +119,63 @@ impl Connection {
         policy.map_or_else(Eligibility::default, |r| r.eligibility())
     }
 
+    /// Whether the usable subflows' windows are not full, all together.
+    fn has_window_left(&mut self) -> bool {
+        let usable = self
+            .subflows
+            .outlooks()
+            .iter()
+            .filter(|o| o.usable && !o.dead);
+        let (in_flight, cwnd) = usable.fold((0, 0), |(f, w), o| (f + o.in_flight, w + o.cwnd));
+        in_flight < cwnd
+    }
+
     /// Draws what the policy sees; returns whether pacing keeps a subflow from sending now.
     fn draw_view(&mut self, now: Instant) -> bool {
-        let mut any_paced = false;
-        let waits = !self.recovery.as_ref().is_some_and(|r| r.is_immediate());
-        self.views.clear();
-        let data_acked = self.send.una;
-        self.copied.forget_below(data_acked);
-        let multipath = self.is_multipath();
+        self.copied.forget_below(self.send.una);
         let eligibility = self.eligibility();
-        for s in &mut self.subflows {
-            let data_acked = if multipath { data_acked } else { 0 };
-            let oldest = oldest_uncopied(&mut s.tx.board, data_acked, eligibility, &self.copied);
-            let usable = s.is_usable() && !s.dead;
-            let paced = waits && usable && s.tx.has_room(s.tx.mss) && !s.tx.is_paced_to(now);
-            any_paced |= paced;
-            let c = &s.tx.counters;
-            self.views.push(SubflowView {
-                id: s.id,
-                usable: usable && !paced,
-                sent: c.segments,
-                retransmitted: c.retransmissions,
-                since_retransmission: c.since_retransmission,
-                srtt: s.tx.srtt(),
-                cwnd: s.tx.cc.cwnd(),
-                in_flight: s.tx.in_flight(),
-                mss: s.tx.mss,
-                acked_to: s.tx.una,
-                oldest_unprotected: if s.dead { None } else { oldest },
-            });
+        let data_acked = if self.is_multipath() {
+            self.send.una
+        } else {
+            0
+        };
+        // Whatever was acknowledged or forbidden stays so, but where these change.
+        let (before, allowed) = self.copied.drawn_with;
+        if data_acked < before || allowed != eligibility {
+            self.subflows.forget_views();
         }
-        any_paced
+        self.copied.drawn_with = (data_acked, eligibility);
+        let copied = &self.copied;
+        let is_valid = |v: &SubflowView| {
+            v.oldest_unprotected.is_none_or(|s| {
+                let end = s.offset + u64::from(s.len);
+                end > data_acked && !copied.overlaps(s.offset, end)
+            })
+        };
+        let draw = |s: &mut Subflow| view_of(s, data_acked, eligibility, copied);
+        let views = self.subflows.views(is_valid, draw);
+        self.views.clear();
+        self.views.extend_from_slice(views);
+        self.mark_paced(now)
+    }
+
+    /// Whether pacing keeps a subflow from sending now, for a policy that waits for it; views say so.
+    fn mark_paced(&mut self, now: Instant) -> bool {
+        let mut any = false;
+        if self.recovery.as_ref().is_some_and(|r| r.is_immediate()) {
+            return any;
+        }
+        for i in 0..self.subflows.len() {
+            let o = self.subflows.outlook(i);
+            let may = o.usable && !o.dead && o.gated && o.has_room(u64::from(o.mss));
+            if may && !self.subflows[i].tx.is_paced_to(now) {
+                if let Some(view) = self.views.get_mut(i) {
+                    view.usable = false;
+                }
+                any = true;
+            }
+        }
+        any
     }
 
     fn carry_out(&mut self, now: Instant, action: Action) -> Option<(SubflowId, Segment)> {
@@ -224,6 +266,30 @@ impl Connection {
         self.subflows[w].tx.board.protect(start);
         self.copied.insert(offset, end);
         Some(self.send_on(now, b, offset, payload, Purpose::copy(of, window)))
+    }
+}
+
+/// What a policy sees of a subflow.
+fn view_of(
+    s: &mut Subflow,
+    data_acked: u64,
+    eligibility: Eligibility,
+    copied: &Copied,
+) -> SubflowView {
+    let oldest = oldest_uncopied(&mut s.tx.board, data_acked, eligibility, copied);
+    let c = &s.tx.counters;
+    SubflowView {
+        id: s.id,
+        usable: s.is_usable() && !s.dead,
+        sent: c.segments,
+        retransmitted: c.retransmissions,
+        since_retransmission: c.since_retransmission,
+        srtt: s.tx.srtt(),
+        cwnd: s.tx.cc.cwnd(),
+        in_flight: s.tx.in_flight(),
+        mss: s.tx.mss,
+        acked_to: s.tx.una,
+        oldest_unprotected: oldest.filter(|_| !s.dead),
     }
 }
 

@@ -17,10 +17,10 @@ const SILENCE: Duration = Duration::from_millis(100);
 
 impl Connection {
     /// When something is next to be done without a segment arriving.
-    pub(crate) fn deadline(&self) -> Option<Instant> {
+    pub(crate) fn deadline(&mut self) -> Option<Instant> {
         let mut due = self.stalled_since.map(|t| t + self.config.tcp.user_timeout);
-        for s in &self.subflows {
-            due = earliest(due, s.deadline());
+        for o in self.subflows.outlooks() {
+            due = earliest(due, o.deadline);
         }
         due = earliest(due, earliest(self.persist_at, self.data_timer_at));
         due = earliest(due, self.paths.deadline());
@@ -58,8 +58,10 @@ impl Connection {
     }
 
     fn stage_timer(&mut self, now: Instant, i: usize) {
-        if let Some(stage) = &mut self.subflows[i].stage
-            && stage.next_timeout().is_some_and(|t| t <= now)
+        let stage = self.subflows[i].stage.as_ref();
+        let due = stage.and_then(|s| s.next_timeout());
+        if due.is_some_and(|t| t <= now)
+            && let Some(stage) = &mut self.subflows[i].stage
         {
             stage.timeout(now, &mut self.out);
         }
@@ -280,8 +282,8 @@ impl Connection {
             || self.send.una < self.send.nxt
             || fin_missing
             || (self.persist_at.is_some() && self.persist_tries > 0)
-            || self.subflows.iter().any(|s| !s.tx.board.is_empty())
-            || (self.send.unsent_bytes() > 0 && !self.subflows.iter().any(|s| s.is_usable()));
+            || self.subflows.outlooks().iter().any(|o| !o.empty)
+            || (self.send.unsent_bytes() > 0 && !self.subflows.outlooks().iter().any(|o| o.usable));
         if waiting {
             self.stalled_since.get_or_insert(now);
         } else {
@@ -308,7 +310,7 @@ impl Connection {
         }
         let always = self.reinjects_when_idle();
         let orphaned =
-            self.subflows.iter().all(|s| s.tx.board.is_empty()) && self.reinjections.is_empty();
+            self.subflows.outlooks().iter().all(|o| o.empty) && self.reinjections.is_empty();
         if self.data_timer_at.is_none() && always {
             self.data_timer_at = Some(now + self.kernel_timeout());
         } else if self.data_timer_at.is_none() && orphaned {
@@ -341,6 +343,7 @@ impl Connection {
     /// The invariants of a connection; debug builds only.
     #[cfg(debug_assertions)]
     fn check(&self) {
+        self.subflows.check();
         for s in &self.subflows {
             s.tx.check();
         }

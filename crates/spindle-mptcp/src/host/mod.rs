@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use spindle_units::Instant;
+use spindle_units::{Instant, prefetch};
 use spindle_wire::{Endpoint, Flags, Payload, Segment, SeqNumber};
 
 pub use counters::StackCounters;
@@ -262,14 +262,24 @@ impl Stack {
         self.on_stray(now, &segment);
     }
 
-    /// Reads what a segment with these ends will need, so that it is in the processor's cache when the
-    /// segment is [received](Self::receive); changes nothing. For simulators, which know what comes.
+    /// How many steps of [`Self::foresee`] there are.
+    pub const STEPS_AHEAD: u32 = 6;
+
+    /// Has what a segment with these ends will need brought into the processor's cache before the segment
+    /// is [received](Self::receive); changes nothing. For simulators, which know what comes: where one
+    /// thing leads to the next the memory is waited for, so all segments that come soon should take step
+    /// 0, then all step 1, and so on.
     #[inline]
-    pub fn foresee(&self, segment: &Segment) {
+    pub fn foresee(&mut self, segment: &Segment, step: u32) {
         let tuple: FourTuple = (segment.dst, segment.src);
-        let known = self.table.find_recent(&tuple);
-        let connection = known.and_then(|(slot, _)| self.table.connection(slot));
-        std::hint::black_box(connection.map_or(0, Connection::glance));
+        match step {
+            0 => prefetch(self),
+            1 => {
+                self.table.find(&tuple);
+                self.timers.peek().into_iter().for_each(prefetch);
+            }
+            _ => self.table.foresee(&tuple, step - 2),
+        }
     }
 
     /// A segment that [`Self::transmit`] gave out will have left the host's output queue at `leaves`.

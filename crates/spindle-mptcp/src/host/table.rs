@@ -1,9 +1,10 @@
 //! The connection table: slots with generations, and the ways to find one.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, Hasher};
+use std::hash::{BuildHasher, Hash, Hasher};
 
 use siphasher::sip::SipHasher13;
+use spindle_units::prefetch;
 use spindle_wire::Endpoint;
 
 use super::ListenerId;
@@ -68,11 +69,10 @@ impl BuildHasher for Keyed {
 pub(super) struct Table {
     slots: Vec<Slot>,
     free: Vec<u32>,
-    by_tuple: HashMap<u64, Vec<(FourTuple, u32, SubflowId)>, Identity>,
+    by_tuple: HashMap<Ends, (u32, SubflowId), Keyed>,
     by_token: HashMap<u32, u32, Keyed>,
     /// Tuples that segments came for of late, each at its [`near`] place.
     recent: [Option<(FourTuple, u32, SubflowId)>; RECENT],
-    keyed: Keyed,
     count: usize,
     resting: usize,
 }
@@ -92,33 +92,21 @@ fn near(t: &FourTuple) -> usize {
     (mixed ^ (mixed >> 8)) as usize % RECENT
 }
 
-/// The keys of `by_tuple` are keyed hashes already.
-#[derive(Clone, Copy, Debug, Default)]
-struct Identity;
+/// A four-tuple as key: hashed by what it says alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Ends(FourTuple);
 
-impl BuildHasher for Identity {
-    type Hasher = IdentityHasher;
-
-    fn build_hasher(&self) -> IdentityHasher {
-        IdentityHasher(0)
-    }
-}
-
-struct IdentityHasher(u64);
-
-impl Hasher for IdentityHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for b in bytes {
-            self.0 = self.0.rotate_left(8) ^ u64::from(*b);
+impl Hash for Ends {
+    #[inline]
+    fn hash<H: Hasher>(&self, h: &mut H) {
+        let (local, remote) = &self.0;
+        for e in [local, remote] {
+            match e.addr {
+                std::net::IpAddr::V4(a) => h.write_u32(a.to_bits()),
+                std::net::IpAddr::V6(a) => h.write_u128(a.to_bits()),
+            }
         }
-    }
-
-    fn write_u64(&mut self, n: u64) {
-        self.0 = n;
+        h.write_u32(u32::from(local.port) << 16 | u32::from(remote.port));
     }
 }
 
@@ -128,10 +116,9 @@ impl Table {
         Self {
             slots: Vec::new(),
             free: Vec::new(),
-            by_tuple: HashMap::with_hasher(Identity),
+            by_tuple: HashMap::with_hasher(keyed),
             by_token: HashMap::with_hasher(keyed),
             recent: [None; RECENT],
-            keyed,
             count: 0,
             resting: 0,
         }
@@ -156,21 +143,8 @@ impl Table {
         Some(handle)
     }
 
-    fn tuple_hash(&self, t: &FourTuple) -> u64 {
-        let mut h = self.keyed.build_hasher();
-        for e in [&t.0, &t.1] {
-            match e.addr {
-                std::net::IpAddr::V4(a) => h.write_u32(a.to_bits()),
-                std::net::IpAddr::V6(a) => h.write_u128(a.to_bits()),
-            }
-        }
-        h.write_u32(u32::from(t.0.port) << 16 | u32::from(t.1.port));
-        h.finish()
-    }
-
     pub(super) fn lookup(&self, t: &FourTuple) -> Option<(u32, SubflowId)> {
-        let list = self.by_tuple.get(&self.tuple_hash(t))?;
-        list.iter().find(|e| e.0 == *t).map(|e| (e.1, e.2))
+        self.by_tuple.get(&Ends(*t)).copied()
     }
 
     /// As [`lookup`](Self::lookup), for a segment: others of the same tuple will follow.
@@ -185,31 +159,33 @@ impl Table {
     }
 
     #[inline]
-    pub(super) fn find_recent(&self, t: &FourTuple) -> Option<(u32, SubflowId)> {
+    fn find_recent(&self, t: &FourTuple) -> Option<(u32, SubflowId)> {
         let (known, slot, subflow) = self.recent[near(t)].as_ref()?;
         (known == t).then_some((*slot, *subflow))
     }
 
+    /// Has brought near, in some steps, what a segment of a tuple that was [found](Self::find) needs.
+    #[inline]
+    pub(super) fn foresee(&self, t: &FourTuple, step: u32) {
+        let Some((slot, subflow)) = self.find_recent(t) else {
+            return;
+        };
+        if step == 0 {
+            prefetch(&self.slots[slot as usize]);
+        } else if let Some(c) = self.connection(slot) {
+            c.foresee(subflow, step - 1);
+        }
+    }
+
     pub(super) fn bind(&mut self, t: FourTuple, slot: u32, subflow: SubflowId) {
         self.unbind(&t);
-        let hash = self.tuple_hash(&t);
-        self.by_tuple
-            .entry(hash)
-            // As good as always the only one of its hash.
-            .or_insert_with(|| Vec::with_capacity(1))
-            .push((t, slot, subflow));
+        self.by_tuple.insert(Ends(t), (slot, subflow));
         self.slots[slot as usize].tuples.push(t);
     }
 
     pub(super) fn unbind(&mut self, t: &FourTuple) {
         self.recent[near(t)] = None;
-        let hash = self.tuple_hash(t);
-        if let Some(list) = self.by_tuple.get_mut(&hash) {
-            list.retain(|e| e.0 != *t);
-            if list.is_empty() {
-                self.by_tuple.remove(&hash);
-            }
-        }
+        self.by_tuple.remove(&Ends(*t));
     }
 
     pub(super) fn insert(

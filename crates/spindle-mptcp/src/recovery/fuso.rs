@@ -6,7 +6,8 @@ use rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::{
-    Action, Eligibility, PathMetric, Recovery, RecoveryFactory, SubflowView, Trigger, View, Window,
+    Action, Eligibility, PathMetric, Prospect, Recovery, RecoveryFactory, SubflowView, Trigger,
+    View, Window,
 };
 use crate::random::reduce;
 use crate::subflow::SubflowId;
@@ -119,14 +120,18 @@ impl Recovery for FusoPolicy {
         self.settings.eligibility
     }
 
-    fn on_opportunity(&mut self, view: &View<'_>) -> Action {
+    fn is_interested(&self, prospect: &Prospect) -> bool {
         // A1.1, rule 2: two trigger points, no timer.
-        let triggered =
-            view.triggers.contains(Trigger::Ack) || view.triggers.contains(Trigger::AppDrained);
+        let triggers = prospect.triggers;
+        let triggered = triggers.contains(Trigger::Ack) || triggers.contains(Trigger::AppDrained);
         // Ours: a window that such a receiver's held data fill is opened only by filling the hole.
-        let waits = self.eligibility() == Eligibility::NotDataAcked && view.window_blocked;
-        let new_data = view.new_data && !waits;
-        if !triggered || new_data || view.total_in_flight() >= view.total_cwnd() {
+        let waits = self.eligibility() == Eligibility::NotDataAcked && prospect.window_blocked;
+        let new_data = prospect.new_data && !waits;
+        triggered && !new_data && prospect.room
+    }
+
+    fn on_opportunity(&mut self, view: &View<'_>) -> Action {
+        if !self.is_interested(&view.prospect()) {
             return Action::Nothing;
         }
         let Some(worst) = self.worst(view) else {

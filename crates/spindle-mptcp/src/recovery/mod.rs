@@ -86,7 +86,7 @@ pub struct SegmentView {
 }
 
 /// One subflow as a policy sees it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SubflowView {
     /// Its identifier.
     pub id: SubflowId,
@@ -122,6 +122,20 @@ impl SubflowView {
     }
 }
 
+/// What a policy is told before anything is looked up for it.
+#[derive(Clone, Copy, Debug)]
+pub struct Prospect {
+    /// Why it would be asked.
+    pub triggers: Triggers,
+    /// [`View::new_data`].
+    pub new_data: bool,
+    /// [`View::window_blocked`].
+    pub window_blocked: bool,
+    /// The congestion windows of the usable subflows are not full, taken all together. Pacing may
+    /// still keep those with room from sending.
+    pub room: bool,
+}
+
 /// What a policy sees of a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
@@ -138,6 +152,16 @@ pub struct View<'a> {
 }
 
 impl View<'_> {
+    /// What a policy would have been told of it beforehand.
+    pub fn prospect(&self) -> Prospect {
+        Prospect {
+            triggers: self.triggers,
+            new_data: self.new_data,
+            window_blocked: self.window_blocked,
+            room: self.total_in_flight() < self.total_cwnd(),
+        }
+    }
+
     /// Sum of the congestion windows of the usable subflows, in bytes.
     pub fn total_cwnd(&self) -> u64 {
         self.subflows
@@ -256,6 +280,13 @@ pub trait Recovery: Send + std::fmt::Debug {
     fn on_drop(&mut self, drop: &DropView) -> Action {
         let _ = drop;
         Action::Nothing
+    }
+
+    /// Whether it might act at such an opportunity. If not, it is not asked, which saves looking up
+    /// what a [`View`] shows; an answer of `false` must not change what it would have done.
+    fn is_interested(&self, prospect: &Prospect) -> bool {
+        let _ = prospect;
+        true
     }
 
     /// There is a chance to send. Asked again after every action carried out, until it answers

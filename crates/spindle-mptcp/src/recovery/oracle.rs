@@ -1,6 +1,6 @@
 //! The oracle: what recovery could be if losses were known the instant they happen.
 
-use super::{Action, DropView, Recovery, RecoveryFactory, View};
+use super::{Action, DropView, Prospect, Recovery, RecoveryFactory, View};
 
 /// A bound, not a protocol: every drop is learnt from the network itself at once, and the segment
 /// leaves again on its own subflow without any window being reduced. The simulation that tells of
@@ -23,6 +23,10 @@ impl RecoveryFactory for Oracle {
 }
 
 impl Recovery for Oracle {
+    fn is_interested(&self, _prospect: &Prospect) -> bool {
+        false
+    }
+
     fn on_opportunity(&mut self, _view: &View<'_>) -> Action {
         Action::Nothing
     }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::{Action, Recovery, RecoveryFactory, SentView, View, Window};
+use super::{Action, Prospect, Recovery, RecoveryFactory, SentView, View, Window};
 use crate::subflow::SubflowId;
 
 /// The policy; the copy follows at once, outside the congestion window, and the receiver drops it.
@@ -25,6 +25,10 @@ impl Recovery for ProactivePolicy {
         if sent.new {
             self.due.push_back((sent.subflow, sent.segment.position));
         }
+    }
+
+    fn is_interested(&self, _prospect: &Prospect) -> bool {
+        !self.due.is_empty()
     }
 
     fn on_opportunity(&mut self, _view: &View<'_>) -> Action {

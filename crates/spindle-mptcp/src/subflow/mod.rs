@@ -12,7 +12,7 @@ pub(crate) mod sender;
 
 use std::sync::Arc;
 
-use spindle_units::{Duration, Instant};
+use spindle_units::{Duration, Instant, prefetch};
 use spindle_wire::{Endpoint, SeqNumber};
 
 use crate::config::Config;
@@ -291,13 +291,15 @@ impl Subflow {
         }
     }
 
-    /// Reads a little of everything that a segment needs, for the cache's sake.
+    /// Has brought near what it points to and a segment will need.
     #[inline]
-    pub(crate) fn glance(&self) -> u64 {
+    pub(crate) fn foresee(&self) {
+        prefetch(&*self.tx.cc);
         let board = &self.tx.board;
-        let ends = [board.front(), board.back()].map(|s| s.map_or(0, |s| s.start));
-        let own = self.announced_to ^ self.window_from.0 ^ u64::from(self.local.port);
-        own ^ self.tx.una ^ self.rx.nxt ^ self.tx.cc.cwnd() ^ ends[0] ^ ends[1]
+        [board.front(), board.back()]
+            .into_iter()
+            .flatten()
+            .for_each(prefetch);
     }
 
     /// Challenge ACKs granted so far.

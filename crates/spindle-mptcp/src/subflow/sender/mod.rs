@@ -268,6 +268,11 @@ impl Sender {
         }
     }
 
+    /// Whether [`Self::is_paced_to`] could ever say no.
+    pub(crate) fn is_gated(&self) -> bool {
+        self.pacer.is_some() || self.output.is_some()
+    }
+
     /// Whether pacing and the host's output queue let a segment leave now; if not,
     /// [`Self::deadline`] will say when.
     pub(crate) fn is_paced_to(&mut self, now: Instant) -> bool {
@@ -418,14 +423,16 @@ impl Sender {
         self.count(len, SendKind::Recovery);
     }
 
+    /// Whether [`Self::check_idle`] would restart.
+    pub(crate) fn restarts(&self, now: Instant) -> bool {
+        let idle = self.last_sent.filter(|_| self.board.is_empty());
+        idle.is_some_and(|t| now.since(t) > self.rtt.rto()) && self.config.tcp.idle_restart
+    }
+
     /// Restarts from the initial window if the subflow was idle for a timeout (RFC 5681, section
     /// 4.1); to be asked before new data are sent.
     pub(crate) fn check_idle(&mut self, now: Instant) {
-        let idle = self.board.is_empty()
-            && self
-                .last_sent
-                .is_some_and(|t| now.since(t) > self.rtt.rto());
-        if idle && self.config.tcp.idle_restart {
+        if self.restarts(now) {
             self.cc.on_idle(self.restart_window);
             self.last_sent = None;
         }
