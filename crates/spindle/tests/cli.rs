@@ -1,19 +1,10 @@
 //! The command as its users meet it: exit codes, one-line errors, the JSON contract.
 
+mod common;
+
 use std::path::Path;
-use std::process::{Command, Output};
 
-fn spindle(arguments: &[&str], directory: &Path) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_spindle"))
-        .args(arguments)
-        .current_dir(directory)
-        .output()
-        .unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
-}
+use common::{spindle, text};
 
 /// The one line on standard error of a command that ends with exit code 2.
 fn refused(arguments: &[&str], directory: &Path) -> String {

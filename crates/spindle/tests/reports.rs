@@ -1,20 +1,11 @@
 //! Reports as their readers meet them: pages that lead on, runs that can be followed, and nothing mixed.
 
+mod common;
+
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
 
-fn spindle(arguments: &[&str], directory: &Path) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_spindle"))
-        .args(arguments)
-        .current_dir(directory)
-        .output()
-        .unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
-}
+use common::{spindle, text};
 
 /// What the command prints; it must succeed.
 fn printed(arguments: &[&str], directory: &Path) -> String {

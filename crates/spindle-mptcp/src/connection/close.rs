@@ -286,6 +286,7 @@ impl Connection {
         }
         self.send.shed();
         self.recv.shed();
+        self.subflows.forget_views();
         self.views = Vec::new();
         self.candidates = Vec::new();
         self.out.shrink_to_fit();

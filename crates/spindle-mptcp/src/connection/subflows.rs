@@ -215,9 +215,9 @@ impl Subflows {
         views
     }
 
-    /// Views are to be drawn anew.
+    /// Views are to be drawn anew; their memory is given back.
     pub(super) fn forget_views(&mut self) {
-        self.views.clear();
+        self.views = Vec::new();
     }
 
     /// All of them, for changes that neither outlook nor view shows.

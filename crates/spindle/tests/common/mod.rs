@@ -1,0 +1,18 @@
+//! The command, run as its users run it.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// Runs the command in a directory to its end.
+pub fn spindle(arguments: &[&str], directory: &Path) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_spindle"))
+        .args(arguments)
+        .current_dir(directory)
+        .output()
+        .unwrap()
+}
+
+/// What it printed.
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
