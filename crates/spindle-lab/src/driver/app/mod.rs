@@ -2,6 +2,7 @@
 //! measured. Knows stacks, not the network.
 
 mod ask;
+mod handles;
 mod prepare;
 
 use std::cmp::Reverse;
@@ -11,6 +12,8 @@ use std::sync::Arc;
 use spindle_mptcp::{Config, Event, Handle, SendCounters, Stack, TraceEvent};
 use spindle_units::{Duration, Instant};
 use spindle_wire::Endpoint;
+
+use handles::Handles;
 
 use super::conn::{Class, Conn, Content};
 use crate::experiment::scenario::Ask;
@@ -102,7 +105,7 @@ pub(crate) struct App {
     usage: Usage,
     streams: Streams,
     conns: Vec<Conn>,
-    by_handle: HashMap<(u32, Handle), u32>,
+    by_handle: Handles,
     by_endpoint: HashMap<Endpoint, u32>,
     flows: Vec<FlowState>,
     groups: Vec<Group>,
@@ -168,7 +171,7 @@ impl App {
             usage,
             streams,
             conns: Vec::new(),
-            by_handle: HashMap::new(),
+            by_handle: Handles::default(),
             by_endpoint: HashMap::new(),
             wakes: BinaryHeap::new(),
             sequence: 0,
@@ -246,14 +249,14 @@ impl App {
         match event {
             Event::Accepted { handle, .. } => self.accepted(now, host, handle, stacks),
             Event::Connected { handle } => {
-                if let Some(&c) = self.by_handle.get(&(host, handle)) {
+                if let Some(c) = self.by_handle.get(host, handle) {
                     self.conns[c as usize].connected = true;
                     self.warm_next(now, host, stacks);
                     self.ask_if_ready(now, c, stacks);
                 }
             }
             Event::SubflowUp { handle, .. } => {
-                if let Some(&c) = self.by_handle.get(&(host, handle)) {
+                if let Some(c) = self.by_handle.get(host, handle) {
                     let conn = &mut self.conns[c as usize];
                     if conn.client_host == host {
                         conn.joined += 1;
@@ -263,19 +266,19 @@ impl App {
                 }
             }
             Event::Readable { handle } | Event::Writable { handle } => {
-                if let Some(&c) = self.by_handle.get(&(host, handle)) {
+                if let Some(c) = self.by_handle.get(host, handle) {
                     self.progress(now, host, c, stacks);
                 }
             }
             Event::PeerClosed { handle } => {
-                if let Some(&c) = self.by_handle.get(&(host, handle)) {
+                if let Some(c) = self.by_handle.get(host, handle) {
                     self.conns[c as usize].note_totals(stacks);
                     stacks[host as usize].close(now, handle);
                     self.dirty.push(host);
                 }
             }
             Event::Closed { handle, .. } => {
-                if let Some(c) = self.by_handle.remove(&(host, handle)) {
+                if let Some(c) = self.by_handle.remove(host, handle) {
                     self.closed(now, c, stacks);
                 }
             }
@@ -290,7 +293,7 @@ impl App {
             return;
         };
         self.conns[c as usize].server = Some(handle);
-        self.by_handle.insert((host, handle), c);
+        self.by_handle.insert(host, handle, c);
         self.progress(now, host, c, stacks);
     }
 

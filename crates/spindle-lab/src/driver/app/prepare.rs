@@ -103,7 +103,7 @@ impl App {
             let config = self.config_for(client, interface, class);
             if let Ok(handle) = stacks[client as usize].connect(now, local, remote, config) {
                 self.conns.push(Conn::new(client, server, handle, class));
-                self.by_handle.insert((client, handle), index);
+                self.by_handle.insert(client, handle, index);
                 self.by_endpoint.insert(local, index);
                 self.dirty.push(client);
                 return Some(index);

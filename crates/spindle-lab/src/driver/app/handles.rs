@@ -1,0 +1,113 @@
+//! Which of the application's connections stands behind a stack's handle.
+
+use std::collections::HashMap;
+
+use spindle_mptcp::Handle;
+
+/// Numbers of connections by host and handle. Handles' indices are small, so that this is a table: every
+/// event of every stack asks it.
+#[derive(Debug, Default)]
+pub(super) struct Handles {
+    hosts: Vec<Vec<Option<(Handle, u32)>>>,
+    /// Those whose index stands for another by now, before their end was heard of.
+    displaced: HashMap<(u32, Handle), u32>,
+}
+
+impl Handles {
+    /// The connection behind a host's handle, if it is known.
+    #[inline]
+    pub(super) fn get(&self, host: u32, handle: Handle) -> Option<u32> {
+        match self.hosts.get(host as usize)?.get(handle.index())? {
+            Some((known, conn)) if *known == handle => Some(*conn),
+            _ => self.displaced.get(&(host, handle)).copied(),
+        }
+    }
+
+    /// Makes a connection known.
+    pub(super) fn insert(&mut self, host: u32, handle: Handle, conn: u32) {
+        let (row, at) = (host as usize, handle.index());
+        if self.hosts.len() <= row {
+            self.hosts.resize(row + 1, Vec::new());
+        }
+        let table = &mut self.hosts[row];
+        if table.len() <= at {
+            table.resize(at + 1, None);
+        }
+        let before = table[at].replace((handle, conn));
+        if let Some((other, conn)) = before.filter(|(other, _)| *other != handle) {
+            self.displaced.insert((host, other), conn);
+        }
+    }
+
+    /// Forgets a connection; returns it, if it was known.
+    pub(super) fn remove(&mut self, host: u32, handle: Handle) -> Option<u32> {
+        let place = self.hosts.get_mut(host as usize)?.get_mut(handle.index())?;
+        match place.take_if(|(known, _)| *known == handle) {
+            Some((_, conn)) => Some(conn),
+            None => self.displaced.remove(&(host, handle)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use spindle_mptcp::{Config, Stack, StackConfig};
+    use spindle_units::Instant;
+
+    use super::super::super::endpoint;
+    use super::*;
+
+    fn connect(stack: &mut Stack, port: u16) -> Handle {
+        let (from, to) = (endpoint(0, port), endpoint(1, 80));
+        let config = Arc::new(Config::default());
+        stack.connect(Instant::ZERO, from, to, config).unwrap()
+    }
+
+    #[test]
+    fn a_handle_finds_its_own_connection_until_it_is_gone() {
+        let mut stack = Stack::new(StackConfig::default());
+        let (one, two) = (connect(&mut stack, 1000), connect(&mut stack, 1001));
+        let mut handles = Handles::default();
+        assert_eq!(handles.get(0, one), None);
+        handles.insert(2, two, 5);
+        handles.insert(2, one, 4);
+        assert_eq!(
+            (handles.get(2, one), handles.get(2, two)),
+            (Some(4), Some(5))
+        );
+        assert_eq!((handles.get(1, one), handles.get(3, one)), (None, None));
+        assert_eq!(
+            (handles.remove(2, two), handles.remove(2, two)),
+            (Some(5), None)
+        );
+        assert_eq!((handles.get(2, one), handles.get(2, two)), (Some(4), None));
+    }
+
+    #[test]
+    fn a_handle_outlives_the_next_one_in_its_place() {
+        let mut stack = Stack::new(StackConfig::default());
+        let old = connect(&mut stack, 1000);
+        stack.close(Instant::ZERO, old);
+        let new = connect(&mut stack, 1001);
+        assert!(old != new && old.index() == new.index());
+        let mut handles = Handles::default();
+        handles.insert(0, old, 1);
+        handles.insert(0, new, 2);
+        assert_eq!(
+            (handles.get(0, old), handles.get(0, new)),
+            (Some(1), Some(2))
+        );
+        assert_eq!(
+            (handles.remove(0, new), handles.get(0, old)),
+            (Some(2), Some(1))
+        );
+        handles.insert(0, new, 2);
+        assert_eq!(
+            (handles.remove(0, old), handles.remove(0, new)),
+            (Some(1), Some(2))
+        );
+        assert_eq!((handles.get(0, old), handles.get(0, new)), (None, None));
+    }
+}
