@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 /// Runs the command in a directory to its end.
-pub fn spindle(arguments: &[&str], directory: &Path) -> Output {
+pub(crate) fn spindle(arguments: &[&str], directory: &Path) -> Output {
     Command::new(env!("CARGO_BIN_EXE_spindle"))
         .args(arguments)
         .current_dir(directory)
@@ -13,6 +13,6 @@ pub fn spindle(arguments: &[&str], directory: &Path) -> Output {
 }
 
 /// What it printed.
-pub fn text(bytes: &[u8]) -> String {
+pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
