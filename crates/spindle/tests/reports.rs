@@ -53,7 +53,8 @@ fn a_page_of_runs_tells_how_to_find_the_slowest_flow() {
 fn a_flow_is_drawn_beside_another_transports() {
     let dir = tempfile::tempdir().unwrap();
     let one = ["trace", "compare", "--transport", "fuso", "--flows", "60"];
-    let drawn = ["--flow", "7", "--against", "mptcp", "--report", "flow"];
+    // 88 KB: more than a first window, so that windows are heard of.
+    let drawn = ["--flow", "8", "--against", "mptcp", "--report", "flow"];
     let out = printed(&[&one[..], &drawn[..]].concat(), dir.path());
     assert!(out.contains("report: flow/index.html"), "{out}");
     assert!(out.contains("cwnd "), "{out}");
