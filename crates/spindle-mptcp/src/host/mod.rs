@@ -266,9 +266,10 @@ impl Stack {
     pub const STEPS_AHEAD: u32 = 6;
 
     /// Has what a segment with these ends will need brought into the processor's cache before the segment
-    /// is [received](Self::receive); changes nothing. For simulators, which know what comes: where one
-    /// thing leads to the next the memory is waited for, so all segments that come soon should take step
-    /// 0, then all step 1, and so on.
+    /// is [received](Self::receive); what happens does not depend on it. For simulators, which know what
+    /// comes: where one thing leads to the next the memory is waited for, so all segments that come soon
+    /// should take step 0 (the stack), then all step 1 (the tuple), its slot, the connection, the subflow,
+    /// what that points to.
     #[inline]
     pub fn foresee(&mut self, segment: &Segment, step: u32) {
         let tuple: FourTuple = (segment.dst, segment.src);
