@@ -327,7 +327,7 @@ impl Run<'_> {
     fn go(&mut self) {
         self.arm_next(Instant::ZERO);
         while self.open > 0 {
-            let Some((now, happening)) = self.world.next() else {
+            let Some((now, happening)) = self.world.next(|_, _, _| {}) else {
                 return;
             };
             match happening {

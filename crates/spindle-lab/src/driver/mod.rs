@@ -290,7 +290,9 @@ impl Run {
         self.app.start(Instant::ZERO, &mut self.world.stacks);
         self.settle(Instant::ZERO);
         while !self.app.finished && self.failed.is_none() {
-            let Some((now, happening)) = self.world.next() else {
+            let app = &self.app;
+            let coming = |host, handle, step| app.foresee(host, handle, step);
+            let Some((now, happening)) = self.world.next(coming) else {
                 return;
             };
             match happening {

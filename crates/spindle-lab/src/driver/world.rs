@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use spindle_fabric::{Address, Event as NetEvent, HostId, LinkId, Network, Simulation};
-use spindle_mptcp::{Stack, StackConfig};
+use spindle_mptcp::{Handle, Stack, StackConfig};
 use spindle_units::Instant;
 use spindle_wire::Segment;
 
@@ -121,15 +121,26 @@ impl<W: Wire> World<W> {
         self.ports = Some(Ports::new(self.simulation.network()));
     }
 
-    /// Lets time pass until something happens; none if nothing ever will.
-    pub(crate) fn next(&mut self) -> Option<(Instant, Happening)> {
+    /// Lets time pass until something happens; none if nothing ever will. The connections that segments
+    /// are about to reach are shown to the application (step 0, then step 1), so that it can have its
+    /// memory brought near as well.
+    pub(crate) fn next(
+        &mut self,
+        mut coming: impl FnMut(u32, Handle, u32),
+    ) -> Option<(Instant, Happening)> {
         loop {
             let (now, event) = self.simulation.next_event()?;
             let stacks = &mut self.stacks;
             let steps = Stack::STEPS_AHEAD;
             self.simulation
                 .approaching(steps, |step, host, packet: &Carried| {
-                    stacks[host.0 as usize].foresee(&packet.segment, step);
+                    let stack = &mut stacks[host.0 as usize];
+                    stack.foresee(&packet.segment, step);
+                    if let Some(step) = step.checked_sub(steps - 2)
+                        && let Some(handle) = stack.foreseen(&packet.segment)
+                    {
+                        coming(host.0, handle, step);
+                    }
                 });
             match event {
                 NetEvent::Arrive { host, packet, .. } => {

@@ -5,7 +5,7 @@ use spindle_wire::{
     DataNumber, Dss, Mapping, MpTcpRst, Options, RareOptions, ResetReason, Segment,
 };
 
-use super::subflows::Subflows;
+use super::subflows::{Marks, Outlook};
 use super::{Connection, Happening, Role};
 use crate::recovery::Trigger;
 use crate::subflow::sender::SendKind;
@@ -295,12 +295,14 @@ impl Connection {
 
     /// Drops subflows that are over and notices the end.
     pub(super) fn reap(&mut self) {
-        let closed = |s: &mut Subflows| s.outlooks().iter().position(|o| o.closed);
-        while let Some(i) = closed(&mut self.subflows) {
+        let closed = |o: &Outlook| o.is(Marks::CLOSED);
+        while self.subflows.marks().any(Marks::CLOSED)
+            && let Some(i) = self.subflows.outlooks().iter().position(closed)
+        {
             self.reinject_all_from(i);
             self.remove_subflow(i);
         }
-        let ended = self.connected && self.subflows.outlooks().iter().all(|o| o.ended);
+        let ended = self.connected && !self.subflows.marks().any(Marks::GOES_ON);
         if ended && self.closed.is_none() {
             let sent_all =
                 self.closing && self.send.unsent_bytes() == 0 && self.send.una >= self.send.written;

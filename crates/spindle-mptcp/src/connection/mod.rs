@@ -35,7 +35,7 @@ use reassembly::Reassembly;
 use reinjection::Reinjections;
 use scheduler::Scheduler;
 use send_queue::SendQueue;
-use subflows::Subflows;
+use subflows::{Marks, Subflows};
 use trace::Trace;
 
 use crate::config::Config;
@@ -348,9 +348,13 @@ impl Connection {
     pub(crate) fn foresee(&self, id: SubflowId, step: u32) {
         match step {
             0 => prefetch(self),
-            1 => self.subflows.foresee(id),
-            _ => {
+            1 => {
+                self.subflows.foresee(id);
                 self.recovery.as_deref().into_iter().for_each(prefetch);
+                self.coupling.foresee();
+                self.send.foresee();
+            }
+            _ => {
                 self.index(id)
                     .into_iter()
                     .for_each(|i| self.subflows[i].foresee());
@@ -360,8 +364,7 @@ impl Connection {
 
     /// Whether the peer's window keeps data back: what is left of it holds no segment of them.
     pub(super) fn window_blocks(&mut self) -> bool {
-        let usable = self.subflows.outlooks().iter().filter(|o| o.usable);
-        let mss = usable.map(|o| o.mss).min().map_or(1, u64::from);
+        let mss = self.subflows.overview().least_mss.map_or(1, u64::from);
         self.send.window() < self.send.unsent_bytes().min(mss)
     }
 
@@ -451,13 +454,13 @@ impl Connection {
     /// What it stores for both applications and the wire: payload, and [`PIECE_COST`] for each piece
     /// of it that arrived and each mapping.
     pub(crate) fn buffered(&mut self) -> u64 {
-        let (mut bytes, mut pieces) = self.recv.stored();
-        for o in self.subflows.outlooks() {
-            let (b, p) = o.stored();
-            (bytes, pieces) = (bytes + b, pieces + p);
-        }
-        let (kept, of) = self.parities.stored();
-        (bytes, pieces) = (bytes + kept, pieces + of);
+        let stored = [
+            self.recv.stored(),
+            self.subflows.overview().stored,
+            self.parities.stored(),
+        ];
+        let bytes: u64 = stored.iter().map(|s| s.0).sum();
+        let pieces: usize = stored.iter().map(|s| s.1).sum();
         bytes + self.send.buffered() + PIECE_COST * pieces as u64
     }
 
@@ -482,11 +485,14 @@ impl Connection {
 
     /// Joins of the peer whose third ACK is still missing.
     pub(crate) fn half_open_joins(&mut self) -> usize {
+        if !self.subflows.marks().any(Marks::HALF_OPEN) {
+            return 0;
+        }
         let n = self
             .subflows
             .outlooks()
             .iter()
-            .filter(|o| o.half_open)
+            .filter(|o| o.is(Marks::HALF_OPEN))
             .count();
         n.saturating_sub(usize::from(self.is_half_open()))
     }

@@ -7,6 +7,7 @@ use spindle_units::Instant;
 use spindle_wire::{DataNumber, Dss, Mapping, MpCapable, Options, Payload, Segment};
 
 use super::scheduler::{Assignment, Candidate};
+use super::subflows::{Marks, Outlook};
 use super::trace::TraceKind;
 use super::{Connection, Role};
 use crate::recovery::{SegmentView, SentView, Trigger, Window};
@@ -82,21 +83,6 @@ fn first_part(payload: Payload, most: u64) -> Payload {
     }
 }
 
-/// The steps of a transmission opportunity that may have something to do.
-#[derive(Clone, Copy, Debug, Default)]
-struct Dues {
-    /// A SYN or a probe is due.
-    control: bool,
-    /// Something is lost.
-    repeats: bool,
-    /// Fast recovery is going on.
-    rescues: bool,
-    /// F-RTO waits for new data.
-    frto: bool,
-    /// A subflow is closing.
-    closing: bool,
-}
-
 impl Connection {
     /// The next segment to put on the wire, if there is one.
     pub(crate) fn transmit(&mut self, now: Instant) -> Option<Segment> {
@@ -122,14 +108,15 @@ impl Connection {
     /// What is next in the order of a transmission opportunity. Most of its steps have nothing to do
     /// most of the time, which one look at the subflows tells.
     fn next_segment(&mut self, now: Instant) -> Option<(SubflowId, Segment)> {
-        let due = self.dues();
+        // None of these begins in the middle of an opportunity.
+        let due = self.subflows.marks();
         // One by one, so that a segment is moved only where there is one.
-        if due.control
+        if due.any(Marks::CONTROL)
             && let found @ Some(_) = self.control(now)
         {
             return found;
         }
-        if due.repeats
+        if due.any(Marks::REPEATS)
             && let found @ Some(_) = self.own_retransmission(now)
         {
             return found;
@@ -143,17 +130,17 @@ impl Connection {
         if let found @ Some(_) = self.new_data(now) {
             return found;
         }
-        if due.frto
+        if due.any(Marks::FRTO)
             && let found @ Some(_) = self.after_frto(now)
         {
             return found;
         }
-        if (due.closing || self.closing)
+        if (due.any(Marks::CLOSING) || self.closing)
             && let found @ Some(_) = self.fin(now)
         {
             return found;
         }
-        if due.rescues
+        if due.any(Marks::RESCUES)
             && let found @ Some(_) = self.rescue(now)
         {
             return found;
@@ -162,20 +149,6 @@ impl Connection {
             return found;
         }
         self.bare_ack(now)
-    }
-
-    /// Which steps may have something to do, by the subflows' state. None of these begins in the
-    /// middle of an opportunity.
-    fn dues(&mut self) -> Dues {
-        let mut due = Dues::default();
-        for o in self.subflows.outlooks() {
-            due.control |= o.control;
-            due.repeats |= o.repeats;
-            due.rescues |= o.rescues;
-            due.frto |= o.frto;
-            due.closing |= o.closing;
-        }
-        due
     }
 
     pub(super) fn context(&mut self, now: Instant, i: usize) -> OutputContext {
@@ -188,7 +161,11 @@ impl Connection {
     }
 
     fn control(&mut self, now: Instant) -> Option<(SubflowId, Segment)> {
-        let i = self.subflows.outlooks().iter().position(|o| o.control)?;
+        let i = self
+            .subflows
+            .outlooks()
+            .iter()
+            .position(|o| o.is(Marks::CONTROL))?;
         let cx = self.context(now, i);
         let id = self.subflows[i].id;
         if self.subflows[i].syn_due {
@@ -204,7 +181,7 @@ impl Connection {
 
     fn own_retransmission(&mut self, now: Instant) -> Option<(SubflowId, Segment)> {
         for i in 0..self.subflows.len() {
-            if !self.subflows.outlook(i).repeats {
+            if !self.subflows.outlook(i).is(Marks::REPEATS) {
                 continue;
             }
             let state = self.subflows[i].state;
@@ -221,7 +198,7 @@ impl Connection {
     /// RFC 6675's rules 3 and 4, for subflows in recovery when there is nothing new to send.
     fn rescue(&mut self, now: Instant) -> Option<(SubflowId, Segment)> {
         for i in 0..self.subflows.len() {
-            if self.subflows.outlook(i).rescues
+            if self.subflows.outlook(i).is(Marks::RESCUES)
                 && let Some(start) = self.subflows[i].tx.next_rescue()
             {
                 return self.repeat(now, i, start, SendKind::Retransmission);
@@ -461,20 +438,22 @@ impl Connection {
     pub(super) fn find_candidates(&mut self, now: Instant) {
         self.candidates.clear();
         let outlooks = self.subflows.outlooks();
-        let regular = outlooks.iter().any(|o| o.usable && !o.backup && !o.dead);
+        let regular = outlooks
+            .iter()
+            .any(|o| o.is_usable() && !o.is(Marks::BACKUP));
         for i in 0..self.subflows.len() {
-            let mut o = self.subflows.outlook(i);
-            let listed = o.usable && !o.dead && (!regular || !o.backup);
-            if !listed || o.repairs_first {
+            let o = self.subflows.outlook(i);
+            let listed = o.is_usable() && (!regular || !o.is(Marks::BACKUP));
+            if !listed || o.is(Marks::REPAIRS_FIRST) {
                 continue;
             }
-            if o.empty && self.subflows[i].tx.restarts(now) {
+            if !o.is(Marks::OUTSTANDING) && self.subflows[i].tx.restarts(now) {
                 self.subflows[i].tx.check_idle(now);
-                o = self.subflows.outlook(i);
             }
+            let o = *self.subflows.outlook(i);
             // Room for a byte is enough here; the segment's own size is tested once it is known.
             if o.has_room(u64::from(o.mss).min(o.cwnd))
-                && (!o.gated || self.subflows[i].tx.is_paced_to(now))
+                && (!o.is(Marks::GATED) || self.subflows[i].tx.is_paced_to(now))
             {
                 let s = &self.subflows[i];
                 self.candidates.push(Candidate {
@@ -496,7 +475,7 @@ impl Connection {
         let unsent = self.send.unsent_bytes();
         let window = self.send.window();
         let len = mss.min(unsent).min(window);
-        let idle = self.subflows.outlooks().iter().all(|o| o.empty);
+        let idle = !self.subflows.marks().any(Marks::OUTSTANDING);
         if len == 0 {
             self.arm_persist(now, idle);
             return None;
@@ -582,11 +561,8 @@ impl Connection {
     /// A bare acknowledgement, with whatever handshake or path signals are due.
     fn bare_ack(&mut self, now: Instant) -> Option<(SubflowId, Segment)> {
         self.sweep_signals();
-        let i = self
-            .subflows
-            .outlooks()
-            .iter()
-            .position(|o| o.acknowledges)?;
+        let acknowledges = |o: &Outlook| o.is(Marks::ACKNOWLEDGES);
+        let i = self.subflows.outlooks().iter().position(acknowledges)?;
         let (options, used) = self.ack_options(now, i);
         let cx = self.context(now, i);
         let id = self.subflows[i].id;

@@ -6,6 +6,7 @@ use spindle_wire::Segment;
 
 use super::Connection;
 use super::output::Purpose;
+use super::subflows::Marks;
 use crate::recovery::{
     Action, DropView, Eligibility, Prospect, SegmentView, SubflowView, Triggers, View, Window,
 };
@@ -71,11 +72,13 @@ impl Connection {
         if self.triggers.is_empty() || !self.connected || self.closed.is_some() {
             return None;
         }
+        let all = *self.subflows.overview();
         let prospect = Prospect {
             triggers: self.triggers,
             new_data: self.has_new_data(),
             window_blocked: self.window_blocks(),
-            room: self.has_window_left(),
+            outstanding: all.marks.any(Marks::OUTSTANDING),
+            room: all.in_flight < all.cwnd,
         };
         let (done, paced);
         if self.recovery.as_ref()?.is_interested(&prospect) {
@@ -119,17 +122,6 @@ impl Connection {
         policy.map_or_else(Eligibility::default, |r| r.eligibility())
     }
 
-    /// Whether the usable subflows' windows are not full, all together.
-    fn has_window_left(&mut self) -> bool {
-        let usable = self
-            .subflows
-            .outlooks()
-            .iter()
-            .filter(|o| o.usable && !o.dead);
-        let (in_flight, cwnd) = usable.fold((0, 0), |(f, w), o| (f + o.in_flight, w + o.cwnd));
-        in_flight < cwnd
-    }
-
     /// Draws what the policy sees; returns whether pacing keeps a subflow from sending now.
     fn draw_view(&mut self, now: Instant) -> bool {
         self.copied.forget_below(self.send.una);
@@ -165,9 +157,12 @@ impl Connection {
         if self.recovery.as_ref().is_some_and(|r| r.is_immediate()) {
             return any;
         }
+        if !self.subflows.marks().any(Marks::GATED) {
+            return any;
+        }
         for i in 0..self.subflows.len() {
             let o = self.subflows.outlook(i);
-            let may = o.usable && !o.dead && o.gated && o.has_room(u64::from(o.mss));
+            let may = o.is_usable() && o.is(Marks::GATED) && o.has_room(u64::from(o.mss));
             if may && !self.subflows[i].tx.is_paced_to(now) {
                 if let Some(view) = self.views.get_mut(i) {
                     view.usable = false;

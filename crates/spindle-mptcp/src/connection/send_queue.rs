@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
+use spindle_units::prefetch;
 use spindle_wire::Payload;
 
 /// From so many segments on a write is not copied to join it with others.
@@ -62,6 +63,13 @@ impl SendQueue {
     pub(crate) fn shed(&mut self) {
         self.unsent.shrink_to_fit();
         self.unacked.shrink_to_fit();
+    }
+
+    /// Has the ends brought near that an acknowledgement and a transmission need.
+    #[inline]
+    pub(crate) fn foresee(&self) {
+        self.unacked.front().into_iter().for_each(prefetch);
+        self.unsent.front().into_iter().for_each(prefetch);
     }
 
     /// Bytes written and not yet sent for the first time.

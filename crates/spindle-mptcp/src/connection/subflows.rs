@@ -12,104 +12,212 @@ use std::ops::{Deref, Index, IndexMut};
 use spindle_units::{Instant, prefetch};
 
 use crate::recovery::SubflowView;
-use crate::subflow::{Subflow, SubflowId, TcpState};
+use crate::subflow::{Subflow, SubflowId, TcpState, earliest};
+
+/// What a connection may want to know of a subflow with a yes or no; several are looked for at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Marks(u16);
+
+impl Marks {
+    /// [`Subflow::is_usable`].
+    pub(super) const USABLE: Self = Self(1);
+    /// [`Subflow::is_backup`].
+    pub(super) const BACKUP: Self = Self(1 << 1);
+    pub(super) const DEAD: Self = Self(1 << 2);
+    /// Something is outstanding.
+    pub(super) const OUTSTANDING: Self = Self(1 << 3);
+    /// A SYN or a probe is due.
+    pub(super) const CONTROL: Self = Self(1 << 4);
+    /// A bare acknowledgement is due, and may be sent.
+    pub(super) const ACKNOWLEDGES: Self = Self(1 << 5);
+    /// Something is lost.
+    pub(super) const REPEATS: Self = Self(1 << 6);
+    /// Losses after a timeout are to be repaired before new data are sent.
+    pub(super) const REPAIRS_FIRST: Self = Self(1 << 7);
+    /// Fast recovery is going on.
+    pub(super) const RESCUES: Self = Self(1 << 8);
+    /// F-RTO waits for new data.
+    pub(super) const FRTO: Self = Self(1 << 9);
+    pub(super) const CLOSING: Self = Self(1 << 10);
+    /// [`TcpState::SynReceived`].
+    pub(super) const HALF_OPEN: Self = Self(1 << 11);
+    /// Neither [`TcpState::TimeWait`] nor [`TcpState::Closed`].
+    pub(super) const GOES_ON: Self = Self(1 << 12);
+    /// [`TcpState::Closed`].
+    pub(super) const CLOSED: Self = Self(1 << 13);
+    /// Pacing or the host's output queue has a say in when it sends.
+    pub(super) const GATED: Self = Self(1 << 14);
+
+    #[inline]
+    fn of(s: &Subflow) -> Self {
+        use TcpState::{Closed, SynReceived, SynSent, TimeWait};
+        let lost = s.tx.board.lost_bytes() > 0;
+        let acknowledges =
+            (s.rx.ack_now || s.challenge_due) && !matches!(s.state, SynSent | SynReceived | Closed);
+        Self::default()
+            .with(Self::USABLE, s.is_usable())
+            .with(Self::BACKUP, s.is_backup())
+            .with(Self::DEAD, s.dead)
+            .with(Self::OUTSTANDING, !s.tx.board.is_empty())
+            .with(Self::CONTROL, s.syn_due || s.probe_due)
+            .with(Self::ACKNOWLEDGES, acknowledges)
+            .with(Self::REPEATS, lost)
+            .with(Self::REPAIRS_FIRST, s.tx.in_loss() && s.tx.sack && lost)
+            .with(Self::RESCUES, s.tx.in_recovery())
+            .with(Self::FRTO, s.tx.frto_waits())
+            .with(Self::CLOSING, s.closing)
+            .with(Self::HALF_OPEN, s.state == SynReceived)
+            .with(Self::GOES_ON, !matches!(s.state, TimeWait | Closed))
+            .with(Self::CLOSED, s.state == Closed)
+            .with(Self::GATED, s.tx.is_gated())
+    }
+
+    #[inline]
+    fn with(self, mark: Self, set: bool) -> Self {
+        Self(self.0 | if set { mark.0 } else { 0 })
+    }
+
+    /// These and those.
+    #[inline]
+    pub(super) const fn and(self, more: Self) -> Self {
+        Self(self.0 | more.0)
+    }
+
+    /// Whether any of `marks` is among them.
+    #[inline]
+    pub(super) fn any(self, marks: Self) -> bool {
+        self.0 & marks.0 != 0
+    }
+}
 
 /// What a connection looks at on all of its subflows, drawn from one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(align(64))]
 pub(super) struct Outlook {
     /// [`Subflow::deadline`].
     pub(super) deadline: Option<Instant>,
     pub(super) in_flight: u64,
     pub(super) cwnd: u64,
-    pub(super) mss: u32,
     /// What its receiver stores: bytes, and in how many pieces.
-    stored_pieces: u32,
     stored_bytes: u64,
+    stored_pieces: u32,
+    pub(super) mss: u32,
+    pub(super) marks: Marks,
     pub(super) id: SubflowId,
-    /// [`Subflow::is_usable`].
-    pub(super) usable: bool,
-    /// [`Subflow::is_backup`].
-    pub(super) backup: bool,
-    pub(super) dead: bool,
-    /// Nothing is outstanding.
-    pub(super) empty: bool,
-    /// A SYN or a probe is due.
-    pub(super) control: bool,
-    /// A bare acknowledgement is due, and may be sent.
-    pub(super) acknowledges: bool,
-    /// Something is lost.
-    pub(super) repeats: bool,
-    /// Losses after a timeout are to be repaired before new data are sent.
-    pub(super) repairs_first: bool,
-    /// Fast recovery is going on.
-    pub(super) rescues: bool,
-    /// F-RTO waits for new data.
-    pub(super) frto: bool,
-    pub(super) closing: bool,
-    /// [`TcpState::SynReceived`].
-    pub(super) half_open: bool,
-    /// [`TcpState::TimeWait`] or [`TcpState::Closed`].
-    pub(super) ended: bool,
-    /// [`TcpState::Closed`].
-    pub(super) closed: bool,
-    /// Pacing or the host's output queue has a say in when it sends.
-    pub(super) gated: bool,
 }
 
 impl Outlook {
     fn of(s: &Subflow) -> Self {
-        use TcpState::{Closed, SynReceived, SynSent, TimeWait};
-        let lost = s.tx.board.lost_bytes() > 0;
+        let mut outlook = Self::default();
+        outlook.draw(s);
+        outlook
+    }
+
+    /// Field by field in place: a whole one moved here would be read before what it was written by
+    /// has left the processor's store buffer.
+    #[inline]
+    fn draw(&mut self, s: &Subflow) {
         let (stored_bytes, pieces) = s.rx.stored();
-        Self {
-            deadline: s.deadline(),
-            in_flight: s.tx.in_flight(),
-            cwnd: s.tx.cc.cwnd(),
-            mss: s.tx.mss as u32,
-            stored_pieces: pieces as u32,
-            stored_bytes,
-            id: s.id,
-            usable: s.is_usable(),
-            backup: s.is_backup(),
-            dead: s.dead,
-            empty: s.tx.board.is_empty(),
-            control: s.syn_due || s.probe_due,
-            acknowledges: (s.rx.ack_now || s.challenge_due)
-                && !matches!(s.state, SynSent | SynReceived | Closed),
-            repeats: lost,
-            repairs_first: s.tx.in_loss() && s.tx.sack && lost,
-            rescues: s.tx.in_recovery(),
-            frto: s.tx.frto_waits(),
-            closing: s.closing,
-            half_open: s.state == SynReceived,
-            ended: matches!(s.state, TimeWait | Closed),
-            closed: s.state == Closed,
-            gated: s.tx.is_gated(),
-        }
+        self.deadline = s.deadline();
+        self.in_flight = s.tx.in_flight();
+        self.cwnd = s.tx.cc.cwnd();
+        self.stored_bytes = stored_bytes;
+        self.stored_pieces = pieces as u32;
+        self.mss = s.tx.mss as u32;
+        self.marks = Marks::of(s);
+        self.id = s.id;
+    }
+
+    /// Whether any of `marks` holds.
+    #[inline]
+    pub(super) fn is(&self, marks: Marks) -> bool {
+        self.marks.any(marks)
+    }
+
+    /// Whether it may carry data.
+    #[inline]
+    pub(super) fn is_usable(&self) -> bool {
+        self.is(Marks::USABLE) && !self.is(Marks::DEAD)
     }
 
     /// Whether `bytes` more may be in flight.
     pub(super) fn has_room(&self, bytes: u64) -> bool {
         self.in_flight + bytes <= self.cwnd
     }
+}
 
-    /// Bytes that its receiver stores, and in how many pieces.
-    pub(super) fn stored(&self) -> (u64, usize) {
-        (self.stored_bytes, self.stored_pieces as usize)
+/// What the outlooks say all together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Overview {
+    /// What holds of any.
+    pub(super) marks: Marks,
+    /// The earliest.
+    pub(super) deadline: Option<Instant>,
+    /// Sums over those that may carry data.
+    pub(super) in_flight: u64,
+    pub(super) cwnd: u64,
+    /// The least of those that are [usable](Subflow::is_usable), if there are any.
+    pub(super) least_mss: Option<u32>,
+    /// Bytes that their receivers store, and in how many pieces.
+    pub(super) stored: (u64, usize),
+}
+
+impl Overview {
+    fn of(outlooks: &[Outlook]) -> Self {
+        let mut all = Self::default();
+        for o in outlooks {
+            all.marks = all.marks.and(o.marks);
+            all.deadline = earliest(all.deadline, o.deadline);
+            if o.is_usable() {
+                all.in_flight += o.in_flight;
+                all.cwnd += o.cwnd;
+            }
+            if o.is(Marks::USABLE) {
+                all.least_mss = Some(all.least_mss.map_or(o.mss, |m| m.min(o.mss)));
+            }
+            all.stored.0 += o.stored_bytes;
+            all.stored.1 += o.stored_pieces as usize;
+        }
+        all
     }
 }
 
 /// A set of places, a bit each: there are at most as many as identifiers.
-type Places = [u64; SubflowId::MAX as usize / 64 + 1];
+#[derive(Debug, Default)]
+struct Places {
+    /// Words that are not zero, a bit each: one look tells that there is nothing.
+    used: u64,
+    words: [u64; SubflowId::MAX as usize / 64 + 1],
+}
 
-/// Takes each place out of the set.
-#[inline]
-fn take_each(places: &mut Places, mut see: impl FnMut(usize)) {
-    for (k, word) in places.iter_mut().enumerate() {
-        while *word != 0 {
-            see(64 * k + word.trailing_zeros() as usize);
-            *word &= *word - 1;
+impl Places {
+    #[inline]
+    fn insert(&mut self, i: usize) {
+        self.used |= 1 << (i / 64);
+        self.words[i / 64] |= 1 << (i % 64);
+    }
+
+    #[inline]
+    fn is_empty(&self) -> bool {
+        self.used == 0
+    }
+
+    #[cfg(debug_assertions)]
+    fn contains(&self, i: usize) -> bool {
+        self.words[i / 64] >> (i % 64) & 1 == 1
+    }
+
+    /// Takes each place out, in order.
+    #[inline]
+    fn take_each(&mut self, mut see: impl FnMut(usize)) {
+        while self.used != 0 {
+            let k = self.used.trailing_zeros() as usize;
+            self.used &= self.used - 1;
+            let mut word = std::mem::take(&mut self.words[k]);
+            while word != 0 {
+                see(64 * k + word.trailing_zeros() as usize);
+                word &= word - 1;
+            }
         }
     }
 }
@@ -120,6 +228,8 @@ pub(crate) struct Subflows {
     all: Vec<Subflow>,
     /// One for each, at the same place.
     outlooks: Vec<Outlook>,
+    /// Of the outlooks, as they stand.
+    overview: Overview,
     /// Places whose outlook is stale.
     stale: Places,
     /// What a recovery policy last saw of each; fewer, if the last ones were never shown.
@@ -132,6 +242,7 @@ impl Subflows {
     /// Adds one at the end.
     pub(crate) fn push(&mut self, s: Subflow) {
         self.outlooks.push(Outlook::of(&s));
+        self.overview = Overview::of(&self.outlooks);
         self.all.push(s);
     }
 
@@ -140,6 +251,7 @@ impl Subflows {
         self.refresh();
         self.views.clear();
         self.outlooks.remove(i);
+        self.overview = Overview::of(&self.outlooks);
         self.all.remove(i)
     }
 
@@ -183,8 +295,21 @@ impl Subflows {
 
     /// The outlook of the one at `i`.
     #[inline]
-    pub(super) fn outlook(&mut self, i: usize) -> Outlook {
-        self.outlooks()[i]
+    pub(super) fn outlook(&mut self, i: usize) -> &Outlook {
+        &self.outlooks()[i]
+    }
+
+    /// What the outlooks say all together.
+    #[inline]
+    pub(super) fn overview(&mut self) -> &Overview {
+        self.refresh();
+        &self.overview
+    }
+
+    /// What holds of any of them.
+    #[inline]
+    pub(super) fn marks(&mut self) -> Marks {
+        self.overview().marks
     }
 
     /// What a recovery policy sees: of each subflow what `draw` says, or what it said the last time if
@@ -196,7 +321,7 @@ impl Subflows {
         mut draw: impl FnMut(&mut Subflow) -> SubflowView,
     ) -> &[SubflowView] {
         let (all, views) = (&mut self.all, &mut self.views);
-        take_each(&mut self.unseen, |i| {
+        self.unseen.take_each(|i| {
             if let Some(view) = views.get_mut(i) {
                 *view = draw(&mut all[i]);
             }
@@ -227,14 +352,21 @@ impl Subflows {
 
     #[inline]
     fn refresh(&mut self) {
+        if !self.stale.is_empty() {
+            self.draw_stale();
+        }
+    }
+
+    fn draw_stale(&mut self) {
         let (all, outlooks) = (&self.all, &mut self.outlooks);
-        take_each(&mut self.stale, |i| outlooks[i] = Outlook::of(&all[i]));
+        self.stale.take_each(|i| outlooks[i].draw(&all[i]));
+        self.overview = Overview::of(outlooks);
     }
 
     #[inline]
     fn outdate(&mut self, i: usize) {
-        self.stale[i / 64] |= 1 << (i % 64);
-        self.unseen[i / 64] |= 1 << (i % 64);
+        self.stale.insert(i);
+        self.unseen.insert(i);
     }
 
     /// Checks that no subflow was changed behind its outlook's back; debug builds only.
@@ -242,7 +374,7 @@ impl Subflows {
     pub(super) fn check(&self) {
         assert_eq!(self.all.len(), self.outlooks.len());
         for (i, (s, o)) in self.all.iter().zip(&self.outlooks).enumerate() {
-            let stale = self.stale[i / 64] >> (i % 64) & 1 == 1;
+            let stale = self.stale.contains(i);
             assert!(stale || *o == Outlook::of(s), "outlook of subflow {}", s.id);
         }
     }
@@ -331,17 +463,19 @@ mod tests {
     #[test]
     fn an_outlook_follows_its_subflow() {
         let mut all = three();
-        assert!(all.outlooks().iter().all(|o| !o.closing && o.control));
+        let waits = |o: &Outlook| !o.is(Marks::CLOSING) && o.is(Marks::CONTROL);
+        assert!(all.outlooks().iter().all(waits));
         all[1].closing = true;
-        assert!(all.outlook(1).closing);
+        assert!(all.outlook(1).is(Marks::CLOSING) && all.marks().any(Marks::CLOSING));
         for s in all.iter_mut() {
             s.dead = s.id == 2;
         }
-        assert!(all.outlook(2).dead && !all.outlook(0).dead);
+        let dead = |all: &mut Subflows, i| all.outlook(i).is(Marks::DEAD);
+        assert!(dead(&mut all, 2) && !dead(&mut all, 0));
         all[2].dead = false;
         assert_eq!(all.remove(1).id, 1);
         assert_eq!((all.position_of(1), all.position_of(2)), (None, Some(1)));
-        assert!(!all.outlook(1).dead);
+        assert!(!dead(&mut all, 1) && !all.marks().any(Marks::DEAD));
         all.clear();
         assert!(all.is_empty() && all.outlooks().is_empty());
     }
@@ -376,7 +510,7 @@ mod tests {
         let mut all = Subflows::default();
         (0..=SubflowId::MAX).for_each(|id| all.push(subflow(id)));
         all[255].dead = true;
-        assert!(all.outlook(255).dead && !all.outlook(254).dead);
+        assert!(all.outlook(255).is(Marks::DEAD) && !all.outlook(254).is(Marks::DEAD));
         assert_eq!(all.position_of(255), Some(255));
     }
 }

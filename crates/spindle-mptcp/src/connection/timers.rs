@@ -3,6 +3,7 @@
 use spindle_units::{Duration, Instant};
 
 use super::output::Purpose;
+use super::subflows::Marks;
 use super::trace::TraceKind;
 use super::{CloseReason, Connection};
 use crate::recovery::Trigger;
@@ -19,9 +20,7 @@ impl Connection {
     /// When something is next to be done without a segment arriving.
     pub(crate) fn deadline(&mut self) -> Option<Instant> {
         let mut due = self.stalled_since.map(|t| t + self.config.tcp.user_timeout);
-        for o in self.subflows.outlooks() {
-            due = earliest(due, o.deadline);
-        }
+        due = earliest(due, self.subflows.overview().deadline);
         due = earliest(due, earliest(self.persist_at, self.data_timer_at));
         due = earliest(due, self.paths.deadline());
         due = earliest(due, self.judge_at.map(|(t, _)| t));
@@ -276,14 +275,15 @@ impl Connection {
             self.stalled_since = None;
             return;
         }
+        let marks = self.subflows.marks();
         let data_level = self.is_multipath();
         let fin_missing = data_level && self.data_fin_sent && !self.data_fin_acked;
         let waiting = !self.connected
             || self.send.una < self.send.nxt
             || fin_missing
             || (self.persist_at.is_some() && self.persist_tries > 0)
-            || self.subflows.outlooks().iter().any(|o| !o.empty)
-            || (self.send.unsent_bytes() > 0 && !self.subflows.outlooks().iter().any(|o| o.usable));
+            || marks.any(Marks::OUTSTANDING)
+            || (self.send.unsent_bytes() > 0 && !marks.any(Marks::USABLE));
         if waiting {
             self.stalled_since.get_or_insert(now);
         } else {
@@ -310,7 +310,7 @@ impl Connection {
         }
         let always = self.reinjects_when_idle();
         let orphaned =
-            self.subflows.outlooks().iter().all(|o| o.empty) && self.reinjections.is_empty();
+            !self.subflows.marks().any(Marks::OUTSTANDING) && self.reinjections.is_empty();
         if self.data_timer_at.is_none() && always {
             self.data_timer_at = Some(now + self.kernel_timeout());
         } else if self.data_timer_at.is_none() && orphaned {

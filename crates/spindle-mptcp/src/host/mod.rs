@@ -283,6 +283,12 @@ impl Stack {
         }
     }
 
+    /// The connection that a segment with these ends is for, if step 2 of [`Self::foresee`] found it.
+    #[inline]
+    pub fn foreseen(&self, segment: &Segment) -> Option<Handle> {
+        self.table.foreseen(&(segment.dst, segment.src))
+    }
+
     /// A segment that [`Self::transmit`] gave out will have left the host's output queue at `leaves`.
     /// Only configurations with an `output_limit` want to know.
     pub fn handed_over(&mut self, segment: &Segment, leaves: Instant) {

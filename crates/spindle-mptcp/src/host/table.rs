@@ -177,6 +177,13 @@ impl Table {
         }
     }
 
+    /// The connection of a tuple, if it was [found](Self::find) of late.
+    #[inline]
+    pub(super) fn foreseen(&self, t: &FourTuple) -> Option<Handle> {
+        let (slot, _) = self.find_recent(t)?;
+        Some(self.slots[slot as usize].handle(slot))
+    }
+
     pub(super) fn bind(&mut self, t: FourTuple, slot: u32, subflow: SubflowId) {
         self.unbind(&t);
         self.by_tuple.insert(Ends(t), (slot, subflow));

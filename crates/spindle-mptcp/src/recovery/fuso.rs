@@ -127,7 +127,7 @@ impl Recovery for FusoPolicy {
         // Ours: a window that such a receiver's held data fill is opened only by filling the hole.
         let waits = self.eligibility() == Eligibility::NotDataAcked && prospect.window_blocked;
         let new_data = prospect.new_data && !waits;
-        triggered && !new_data && prospect.room
+        triggered && !new_data && prospect.room && prospect.outstanding
     }
 
     fn on_opportunity(&mut self, view: &View<'_>) -> Action {

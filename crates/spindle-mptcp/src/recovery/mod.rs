@@ -131,6 +131,8 @@ pub struct Prospect {
     pub new_data: bool,
     /// [`View::window_blocked`].
     pub window_blocked: bool,
+    /// Something is outstanding on some subflow.
+    pub outstanding: bool,
     /// The congestion windows of the usable subflows are not full, taken all together. Pacing may
     /// still keep those with room from sending.
     pub room: bool,
@@ -154,10 +156,12 @@ pub struct View<'a> {
 impl View<'_> {
     /// What a policy would have been told of it beforehand.
     pub fn prospect(&self) -> Prospect {
+        let outstanding = |s: &SubflowView| s.in_flight > 0 || s.oldest_unprotected.is_some();
         Prospect {
             triggers: self.triggers,
             new_data: self.new_data,
             window_blocked: self.window_blocked,
+            outstanding: self.subflows.iter().any(outstanding),
             room: self.total_in_flight() < self.total_cwnd(),
         }
     }

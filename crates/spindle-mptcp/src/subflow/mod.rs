@@ -300,6 +300,7 @@ impl Subflow {
             .into_iter()
             .flatten()
             .for_each(prefetch);
+        self.rx.foresee();
     }
 
     /// Challenge ACKs granted so far.

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
-use spindle_units::{Duration, Instant};
+use spindle_units::{Duration, Instant, prefetch};
 use spindle_wire::Payload;
 
 /// How a subflow's bytes map to the data stream.
@@ -334,6 +334,13 @@ impl Receiver {
     /// Bytes held, and pieces and mappings stored.
     pub(crate) fn stored(&self) -> (u64, usize) {
         (self.held_bytes, self.held.len() + self.maps.len())
+    }
+
+    /// Has brought near what a data segment needs.
+    #[inline]
+    pub(crate) fn foresee(&self) {
+        self.maps.back().into_iter().for_each(prefetch);
+        self.ranges.first().into_iter().for_each(prefetch);
     }
 
     /// Data offset minus position by the furthest mapping known.

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use spindle_mptcp::Handle;
+use spindle_units::prefetch;
 
 /// Numbers of connections by host and handle. Handles' indices are small, so that this is a table: every
 /// event of every stack asks it.
@@ -21,6 +22,14 @@ impl Handles {
             Some((known, conn)) if *known == handle => Some(*conn),
             _ => self.displaced.get(&(host, handle)).copied(),
         }
+    }
+
+    /// Has brought near what [`Self::get`] will look at.
+    #[inline]
+    pub(super) fn foresee(&self, host: u32, handle: Handle) {
+        let row = self.hosts.get(host as usize);
+        let place = row.and_then(|row| row.get(handle.index()));
+        place.into_iter().for_each(prefetch);
     }
 
     /// Makes a connection known.

@@ -10,7 +10,7 @@ use std::collections::{BinaryHeap, HashMap};
 use std::sync::Arc;
 
 use spindle_mptcp::{Config, Event, Handle, SendCounters, Stack, TraceEvent};
-use spindle_units::{Duration, Instant};
+use spindle_units::{Duration, Instant, prefetch};
 use spindle_wire::Endpoint;
 
 use handles::Handles;
@@ -196,6 +196,17 @@ impl App {
     /// When [`Self::due`] is to be called next.
     pub(crate) fn next_wake(&self) -> Option<Instant> {
         self.wakes.peek().map(|Reverse((at, ..))| *at)
+    }
+
+    /// Has brought near, in two steps, what an event of a host's connection needs.
+    #[inline]
+    pub(crate) fn foresee(&self, host: u32, handle: Handle, step: u32) {
+        if step == 0 {
+            return self.by_handle.foresee(host, handle);
+        }
+        let conn = self.by_handle.get(host, handle);
+        conn.into_iter()
+            .for_each(|c| prefetch(&self.conns[c as usize]));
     }
 
     /// Whether the measurement has begun.

@@ -1,6 +1,6 @@
 //! What the controllers of one connection know of each other.
 
-use spindle_units::Duration;
+use spindle_units::{Duration, prefetch};
 
 /// A row whose window has moved by this fraction (one eighth) since shared values were last
 /// computed makes them stale before the window of data is over. Spindle's own choice: RFC 6356,
@@ -47,6 +47,12 @@ impl Coupling {
     /// No rows yet.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Has the rows brought near.
+    #[inline]
+    pub(crate) fn foresee(&self) {
+        prefetch(&self.rows[..]);
     }
 
     /// All rows, active or not, by subflow.
