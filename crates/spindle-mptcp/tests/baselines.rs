@@ -5,8 +5,9 @@ mod support;
 
 use std::sync::Arc;
 
+use spindle_mptcp::recovery::{Action, Recovery, RecoveryFactory, View};
 use spindle_mptcp::{Config, ConnectionInfo, Event, Handle, InitialWindow, preset};
-use spindle_units::Duration;
+use spindle_units::{Duration, Instant};
 use spindle_wire::{Flags, Payload};
 use support::{CLIENT, Net, Path, SERVER, endpoint};
 
@@ -242,4 +243,34 @@ fn the_oracle_repairs_at_once_and_reduces_nothing() {
         let windows = |o: &Outcome| o.sender.subflows.iter().map(|s| s.cwnd).sum::<u64>();
         assert!(windows(&o) > 0);
     }
+}
+
+/// A policy whose timer is always due, and that never wants anything.
+#[derive(Clone, Copy, Debug)]
+struct Restless;
+
+impl RecoveryFactory for Restless {
+    fn build(&self, _seed: u64) -> Box<dyn Recovery> {
+        Box::new(*self)
+    }
+}
+
+impl Recovery for Restless {
+    fn on_opportunity(&mut self, _view: &View<'_>) -> Action {
+        Action::Nothing
+    }
+
+    fn next_timeout(&self) -> Option<Instant> {
+        Some(Instant::ZERO)
+    }
+}
+
+#[test]
+fn a_policy_that_is_always_due_does_not_stop_the_time() {
+    let mut transfer = Transfer::of("mptcp", 60_000, &[3]);
+    for c in &mut transfer.configs {
+        c.recovery = Some(Arc::new(Restless));
+    }
+    let restless = transfer.run().took;
+    assert_eq!(restless, Transfer::of("mptcp", 60_000, &[3]).run().took);
 }

@@ -159,6 +159,8 @@ pub(crate) struct Connection {
     recovery: Option<Box<dyn Recovery>>,
     recovery_receiver: Option<Box<dyn RecoveryReceiver>>,
     triggers: Triggers,
+    /// When the recovery policy was last asked and wanted nothing.
+    policy_rested: Option<Instant>,
     copied: recover::Copied,
     parities: parity::Parities,
     farewell: fallback::Farewell,
@@ -259,6 +261,7 @@ impl Connection {
             recovery,
             recovery_receiver,
             triggers: Triggers::default(),
+            policy_rested: None,
             copied: recover::Copied::default(),
             parities: parity::Parities::default(),
             farewell: fallback::Farewell::default(),

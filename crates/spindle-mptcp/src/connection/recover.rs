@@ -98,6 +98,9 @@ impl Connection {
             paced = self.mark_paced(now);
             done = None;
         }
+        if done.is_none() {
+            self.policy_rested = Some(now);
+        }
         // What pacing holds back is asked for again when its time has come.
         if done.is_none() && !paced {
             self.triggers = Triggers::default();

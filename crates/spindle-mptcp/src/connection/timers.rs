@@ -27,13 +27,15 @@ impl Connection {
         earliest(due, self.policy_deadline())
     }
 
-    /// When the recovery policy wants to be asked, if it may act at all.
+    /// When the recovery policy wants to be asked, if it may act at all. A time at which it was asked and
+    /// wanted nothing is over: otherwise it would be asked for ever, and time would stand still.
     fn policy_deadline(&self) -> Option<Instant> {
         let acts = self.connected && self.closed.is_none();
         self.recovery
             .as_ref()
             .filter(|_| acts)
             .and_then(|r| r.next_timeout())
+            .filter(|t| self.policy_rested.is_none_or(|rested| *t > rested))
     }
 
     /// Serves every timer that is due.

@@ -297,7 +297,8 @@ pub trait Recovery: Send + std::fmt::Debug {
     /// [`Action::Nothing`] or the core refuses one.
     fn on_opportunity(&mut self, view: &View<'_>) -> Action;
 
-    /// When it wants [`Trigger::Timer`].
+    /// When it wants [`Trigger::Timer`]. A time at which it was asked and answered [`Action::Nothing`], or an
+    /// earlier one, does not count.
     fn next_timeout(&self) -> Option<Instant> {
         None
     }

@@ -61,6 +61,10 @@ struct TcpIrPolicy {
     times: Option<(Duration, Duration)>,
 }
 
+/// Of the blocks that wait so many, the oldest, are looked at. One may overtake the one before it: its
+/// bin ended when a bin was shorter, or it was full at once.
+const LOOKED_AT: usize = 2;
+
 /// Blocks waiting at most; more than a window has for any use of this.
 const MAX_BLOCKS: usize = 4096;
 
@@ -133,13 +137,11 @@ impl Recovery for TcpIrPolicy {
             subflow.is_none_or(|s| s.acked_to >= b.end)
         };
         self.blocks.retain(|b| !needless(b));
-        let Some(block) = self.blocks.front().copied() else {
+        let is_due = |b: &Block| self.due(b).is_some_and(|at| at <= view.now);
+        let next = self.blocks.iter().take(LOOKED_AT).position(is_due);
+        let Some(block) = next.and_then(|at| self.blocks.remove(at)) else {
             return Action::Nothing;
         };
-        if self.due(&block).is_none_or(|at| at > view.now) {
-            return Action::Nothing;
-        }
-        self.blocks.pop_front();
         Action::Parity {
             of: block.of,
             first: block.first,
@@ -148,7 +150,7 @@ impl Recovery for TcpIrPolicy {
     }
 
     fn next_timeout(&self) -> Option<Instant> {
-        let waiting = self.blocks.iter().take(2);
+        let waiting = self.blocks.iter().take(LOOKED_AT);
         waiting.fold(None, |due, b| earliest(due, self.due(b)))
     }
 }
@@ -223,6 +225,24 @@ mod tests {
         );
         assert_eq!(ask(&mut *policy, 70, 1), Action::Nothing);
         assert_eq!(ask(&mut *policy, 210, 17_001), Action::Nothing);
+        assert_eq!(policy.next_timeout(), None);
+    }
+
+    #[test]
+    fn a_full_block_overtakes_one_whose_bin_goes_on() {
+        let mut policy = TcpIr::FUSO.build(1);
+        ask(&mut *policy, 0, 1);
+        send(&mut *policy, 0, 0, true);
+        // Not adjacent: a block of its own, full long before the first one's bin is over.
+        for packet in 2..18 {
+            send(&mut *policy, 10, packet, true);
+        }
+        assert_eq!(policy.next_timeout(), Some(at(80)));
+        let parity = |first, end| Action::Parity { of: 0, first, end };
+        assert_eq!(ask(&mut *policy, 80, 1), parity(2001, 18_001));
+        assert_eq!(policy.next_timeout(), Some(at(210)));
+        assert_eq!(ask(&mut *policy, 80, 1), Action::Nothing);
+        assert_eq!(ask(&mut *policy, 210, 1), parity(1, 1001));
         assert_eq!(policy.next_timeout(), None);
     }
 
