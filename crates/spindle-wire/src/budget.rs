@@ -119,6 +119,9 @@ impl Options {
         p.put(self.dss.filter(|d| !vital(d)), |o, d| o.dss = Some(d));
         let mut kept = p.kept;
         kept.sack = self.sack;
+        if !rare.payload_head.is_empty() {
+            kept.rare_mut().payload_head = rare.payload_head;
+        }
         kept
     }
 }

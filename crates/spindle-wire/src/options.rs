@@ -61,6 +61,11 @@ pub struct RareOptions {
     pub mp_tcprst: Option<MpTcpRst>,
     /// Experimental options (RFC 6994), in order.
     pub experimental: Vec<Experimental>,
+    /// No option, but the first bytes of a payload that is a mere length, where these have something to
+    /// say and only the rest is zeros. Counted in the payload's length; of real bytes there is none, and
+    /// what is read from the wire has none. It stands here since it is rarer than anything else, and
+    /// in the payload each would pay for it.
+    pub payload_head: Vec<u8>,
 }
 
 /// An experimental TCP option (kind 253 or 254) with its 16-bit ExID (RFC 6994).

@@ -153,6 +153,29 @@ impl Segment {
         })
     }
 
+    /// The first `N` bytes of the payload, where they are known: real ones, or those that a mere length
+    /// has in front ([`crate::RareOptions::payload_head`]).
+    pub fn payload_head<const N: usize>(&self) -> Option<[u8; N]> {
+        match &self.payload {
+            Payload::Bytes(b) => b.first_chunk().copied(),
+            Payload::Length(n) => {
+                let head = &self.options.rare.as_ref()?.payload_head;
+                head.first_chunk().copied().filter(|_| *n as usize >= N)
+            }
+        }
+    }
+
+    /// The payload with its head in real bytes, if it is a mere length that has one.
+    pub(crate) fn headed_payload(&self) -> Option<Payload> {
+        let head = &self.options.rare.as_ref()?.payload_head;
+        let Payload::Length(len) = self.payload else {
+            return None;
+        };
+        let mut bytes = head.clone();
+        bytes.resize(len as usize, 0);
+        (!head.is_empty()).then(|| Payload::from(bytes))
+    }
+
     /// The space the segment takes in sequence numbers: payload bytes, one for SYN, one for FIN
     /// (RFC 9293, SEG.LEN).
     pub fn seq_len(&self) -> u32 {
@@ -197,6 +220,24 @@ mod tests {
         assert_eq!(whole, burst.payload.to_bytes());
         burst.segment_size = 0;
         assert_eq!(burst.clone().pieces().collect::<Vec<_>>(), [burst]);
+    }
+
+    #[test]
+    fn a_length_may_have_real_bytes_in_front() {
+        let here = Endpoint::new(std::net::IpAddr::from([10, 0, 0, 1]), 1);
+        let mut seg = Segment::new(here, here);
+        seg.payload = Payload::Length(100);
+        assert_eq!(seg.payload_head::<3>(), None);
+        seg.options.rare_mut().payload_head = vec![1, 2, 3];
+        assert_eq!(seg.payload_head(), Some([1, 2, 3]));
+        assert_eq!(seg.payload_head::<4>(), None);
+        let packet = seg.to_packet(&crate::IpFields::default()).unwrap();
+        let read = Segment::from_ip(&packet.into(), crate::Checksums::Verify).unwrap();
+        assert_eq!(read.payload_head(), Some([1, 2, 3, 0]));
+        assert_eq!(read.payload.len(), 100);
+        assert_eq!(read.options.rare, None);
+        seg.payload = Payload::Length(2);
+        assert_eq!(seg.payload_head::<3>(), None);
     }
 
     #[test]

@@ -57,9 +57,11 @@ impl Segment {
         self.options.encode(out)?;
         let mut sum = pseudo_header(self.src.addr, self.dst.addr, protocol::TCP, len);
         sum.add(&out[start..]);
-        sum.add_payload(&self.payload);
+        let headed = self.headed_payload();
+        let payload = headed.as_ref().unwrap_or(&self.payload);
+        sum.add_payload(payload);
         out[start + 16..start + 18].copy_from_slice(&sum.finish().to_be_bytes());
-        self.payload.write(out);
+        payload.write(out);
         Ok(())
     }
 

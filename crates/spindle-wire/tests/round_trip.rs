@@ -176,6 +176,7 @@ fn rare(flags: Flags) -> impl Strategy<Value = RareOptions> {
         mp_fastclose: s.3,
         mp_tcprst: s.4,
         experimental,
+        payload_head: Vec::new(),
     })
 }
 
