@@ -180,7 +180,7 @@ impl Connection {
             let Some(i) = picked.and_then(|a| self.index(a.subflow)) else {
                 return any;
             };
-            let unit = self.subflows[i].tx.mss as usize;
+            let unit = self.most_data(i) as usize;
             let (offset, payload) = self.send.take(len as usize, unit);
             self.assigned.push(self.subflows[i].id, offset, payload);
             any = true;

@@ -150,6 +150,7 @@ impl Connection {
         self.note_past(i);
         let sf = self.subflows.remove(i);
         self.coupling.deactivate(usize::from(sf.id));
+        self.parities.forget(sf.id);
         // Nobody was told of a join that never came up.
         let known = sf.told_up || sf.origin == Origin::Initial;
         if known && self.connected && !matches!(self.closed, Some(CloseReason::Finished)) {

@@ -9,6 +9,7 @@ use super::{Connection, MpState};
 use crate::subflow::SubflowId;
 use crate::subflow::input::Arrival;
 use crate::subflow::receiver::{Mapped, ReceivedMap};
+use crate::subflow::scoreboard::Sent;
 
 /// A checksum failed on the only subflow: MP_FAIL goes out until the peer falls back.
 #[derive(Clone, Copy, Debug)]
@@ -197,6 +198,10 @@ impl Connection {
         let tx = &self.subflows[i].tx;
         let fin = u64::from(tx.board.back().is_some_and(|s| s.fin));
         let delta = self.sent_to().wrapping_sub(tx.nxt - fin);
+        // Without its option a parity is taken for data.
+        if tx.board.iter().any(Sent::is_parity) {
+            return None;
+        }
         let one = tx
             .board
             .iter()
@@ -324,11 +329,15 @@ impl Connection {
     }
 
     /// Whether there is only the first subflow, and it alone carried data, ours each byte once and in
-    /// order.
+    /// order. Where parities of blocks are agreed on, the peer may have sent one that came without its
+    /// option: no telling it from data.
     fn is_linear(&self) -> bool {
         let [sf] = &*self.subflows else {
             return false;
         };
+        if self.parities.in_blocks() {
+            return false;
+        }
         let fin = u64::from(sf.tx.board.back().is_some_and(|s| s.fin));
         let apart = self.mp.as_ref().is_some_and(|m| m.apart);
         // The SYN stands before the data.
@@ -336,18 +345,28 @@ impl Connection {
     }
 
     /// Before the peer has shown DSS, data without it mean that options do not pass: fall back
-    /// (RFC 8684, section 3.7). Returns whether that happened.
-    pub(super) fn fallback_at_start(&mut self, seg: &Segment, arrival: &Arrival) -> bool {
+    /// (RFC 8684, section 3.7); where parities of blocks are agreed on, subflow `i` is reset, since what
+    /// comes without options need not be data.
+    pub(super) fn fallback_at_start(
+        &mut self,
+        now: Instant,
+        i: usize,
+        seg: &Segment,
+        arrival: &Arrival,
+    ) {
         let unconfirmed = self
             .mp
             .as_ref()
             .is_some_and(|m| m.negotiated && !m.confirmed);
         let telling = arrival.had_data || arrival.ack.acked > 0;
         if !unconfirmed || seg.options.has_mptcp() || !telling || seg.flags.contains(Flags::SYN) {
-            return false;
+            return;
+        }
+        if self.parities.in_blocks() {
+            self.reset_subflow(now, i, ResetReason::Middlebox);
+            return;
         }
         self.fall_back(1u64.wrapping_neg());
         self.plain_progress(0);
-        true
     }
 }

@@ -1,9 +1,9 @@
 //! MPTCP's handshakes: MP_CAPABLE and MP_JOIN (RFC 8684, sections 3.1 and 3.2).
 
 use spindle_units::Instant;
-use spindle_wire::{Endpoint, Flags, MpCapable, MpJoin, Options, Segment};
+use spindle_wire::{Endpoint, Flags, MpCapable, MpJoin, Options, RareOptions, Segment};
 
-use super::{Connection, Role};
+use super::{Connection, MpState, Role};
 use crate::host::keys;
 use crate::subflow::{JoinState, NewSubflow, Origin, Subflow};
 
@@ -31,12 +31,17 @@ impl Connection {
     }
 
     /// The MPTCP options of a SYN or SYN/ACK of subflow `i`.
-    pub(super) fn syn_options(&mut self, i: usize) -> Options {
+    pub(super) fn syn_options(&self, i: usize) -> Options {
         let mut options = Options::default();
-        self.offer_parities(&mut options);
+        if let Some(mp) = self.mp {
+            self.add_mptcp_syn(i, &mp, options.rare_mut());
+        }
+        self.offer_parities(i, &mut options);
+        options
+    }
+
+    fn add_mptcp_syn(&self, i: usize, mp: &MpState, rare: &mut RareOptions) {
         let sf = &self.subflows[i];
-        let Some(mp) = self.mp else { return options };
-        let rare = options.rare_mut();
         match sf.origin {
             Origin::Initial if self.role == Role::Client => {
                 if sf.syn_tries < CAPABLE_SYNS {
@@ -68,7 +73,6 @@ impl Connection {
                 });
             }
         }
-        options
     }
 
     /// Server: the SYN asked for MPTCP, or not.
@@ -242,7 +246,9 @@ impl Connection {
         sf.address_id_remote = address_id;
         sf.address_id_local = self.paths.local_id(syn.dst.addr);
         sf.backup_remote = backup;
+        let id = sf.id;
         self.subflows.push(sf);
+        self.note_name(id, syn);
         true
     }
 

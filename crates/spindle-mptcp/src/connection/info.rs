@@ -30,6 +30,12 @@ pub struct DataCounters {
     pub subflows_opened: u64,
     /// Joins opened by the peer and established.
     pub subflows_accepted: u64,
+    /// Parities of blocks that arrived, those that came twice among them.
+    pub parities_received: u64,
+    /// Parities, and packets they gave back, that contradicted themselves, others or what arrived.
+    pub parities_refused: u64,
+    /// Packets that parities gave back (CoFUSO section 4.3).
+    pub packets_decoded: u64,
     /// Challenge ACKs granted (RFC 5961, section 7), on subflows there are and past ones.
     pub challenge_acks: u64,
 }

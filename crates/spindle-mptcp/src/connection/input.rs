@@ -7,6 +7,7 @@ use spindle_wire::{
     DataNumber, Dss, Flags, Mapping, MpJoin, Payload, RareOptions, ResetReason, Segment,
 };
 
+use super::parity::Told;
 use super::trace::TraceKind;
 use super::{CloseReason, Connection, Happening, Role};
 use crate::recovery::Trigger;
@@ -84,7 +85,24 @@ impl Connection {
         if self.rare_options(now, i, seg, &arrival)
             && let Some(i) = self.index(id)
         {
-            self.take_data(now, i, seg, arrival);
+            if self.parities.in_blocks() {
+                self.take_coded(now, i, seg, arrival);
+            } else {
+                self.take_data(now, i, seg, arrival);
+            }
+        }
+    }
+
+    /// Takes data, or a parity, where blocks are agreed on.
+    fn take_coded(&mut self, now: Instant, i: usize, seg: &Segment, mut arrival: Arrival) {
+        let id = self.subflows[i].id;
+        let told = self.sort_arrival(now, i, seg, &mut arrival);
+        if told == Told::Fatal {
+            return;
+        }
+        self.take_data(now, i, seg, arrival);
+        if let Told::About(of, at) = told {
+            self.recover_block(of, at, id);
         }
     }
 
@@ -395,7 +413,7 @@ impl Connection {
         self.check_data_fin();
     }
 
-    fn check_data_fin(&mut self) {
+    pub(super) fn check_data_fin(&mut self) {
         let reached = self
             .mp
             .as_ref()
@@ -407,8 +425,11 @@ impl Connection {
     }
 
     fn take_data(&mut self, now: Instant, i: usize, seg: &Segment, arrival: Arrival) {
-        self.fallback_at_start(seg, &arrival);
         let id = self.subflows[i].id;
+        self.fallback_at_start(now, i, seg, &arrival);
+        if self.index(id).is_none() {
+            return;
+        }
         self.note_carrier(id, arrival.had_data);
         let before = self.recv.readable();
         let (mut fresh, mut len) = (0, 0);
@@ -437,8 +458,12 @@ impl Connection {
             return;
         }
         self.counters.bytes_received += fresh;
-        self.counters.bytes_duplicate +=
-            (seg.payload.len() as u64).saturating_sub(fresh.min(seg.payload.len() as u64));
+        let brought = if arrival.parity {
+            0
+        } else {
+            seg.payload.len() as u64
+        };
+        self.counters.bytes_duplicate += brought - fresh.min(brought);
         if self.recv.readable() > before {
             self.tell(Happening::Readable);
         }

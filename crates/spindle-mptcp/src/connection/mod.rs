@@ -457,6 +457,7 @@ impl Connection {
     /// What it stores for both applications and the wire: payload, and [`PIECE_COST`] for each piece
     /// of it that arrived and each mapping.
     pub(crate) fn buffered(&mut self) -> u64 {
+        self.forget_acked_parities();
         let stored = [
             self.recv.stored(),
             self.subflows.overview().stored,
@@ -469,6 +470,9 @@ impl Connection {
 
     /// The stack's memory is used up: no window is opened further, or again.
     pub(crate) fn set_pressed(&mut self, pressed: bool) {
+        if pressed {
+            self.parities.shed();
+        }
         if self.recv.set_pressed(pressed) {
             self.window_update_due |= self.connected;
         }

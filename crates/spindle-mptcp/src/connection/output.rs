@@ -217,6 +217,7 @@ impl Connection {
     ) -> Option<(SubflowId, Segment)> {
         let sent = self.subflows[i].tx.on_repeat(now, start, kind)?;
         let (payload, fin, map) = (sent.payload.clone(), sent.fin, sent.map);
+        let parity = sent.is_parity();
         let id = self.subflows[i].id;
         let offset = map.map_or(0, |m| m.offset);
         let len = payload.len() as u32;
@@ -232,7 +233,11 @@ impl Connection {
             },
         );
         self.tell_policy(now, id, start, offset, len, false);
-        let options = self.data_options(i, start, map);
+        let options = if parity {
+            self.parity_options(id, start, &payload)
+        } else {
+            self.data_options(i, start, map)
+        };
         let cx = self.context(now, i);
         Some((
             id,
@@ -422,7 +427,7 @@ impl Connection {
         let i = self.index(subflow)?;
         if let Some(from) = again_from {
             let (offset, payload) = self.send.sent_at(from)?;
-            let payload = first_part(payload, self.subflows[i].tx.mss);
+            let payload = first_part(payload, self.most_data(i));
             return Some(self.send_on(now, i, offset, payload, Purpose::AGAIN));
         }
         let len = self.next_len(now, i)?;
@@ -430,7 +435,7 @@ impl Connection {
             return None;
         }
         let len = self.burst_len(i, len);
-        let (offset, payload) = self.send.take(len, self.subflows[i].tx.mss as usize);
+        let (offset, payload) = self.send.take(len, self.most_data(i) as usize);
         Some(self.send_on(now, i, offset, payload, Purpose::NEW))
     }
 
@@ -503,7 +508,8 @@ impl Connection {
         let mss = sf.tx.mss;
         let most = u64::from(self.config.tcp.burst).min(MAX_BURST);
         // CWR belongs to one segment (RFC 3168, section 6.1.2); a stage wants them one by one; the
-        // first data's keys are no mapping that repeats.
+        // first data's keys are no mapping that repeats. Where parities need packets as they were sent,
+        // no data are as long as the longest segment.
         let single = len as u64 != mss
             || most < 2 * mss
             || sf.tx.cwr_due
@@ -524,13 +530,19 @@ impl Connection {
         (room.min(unsent) / mss * mss).max(mss) as usize
     }
 
+    /// Payload bytes of a full segment of data on subflow `i`: what parities need in front is left free.
+    pub(super) fn most_data(&self, i: usize) -> u64 {
+        let room = self.parities.header_room();
+        self.subflows[i].tx.mss.saturating_sub(room).max(1)
+    }
+
     /// Payload bytes of a full new segment on subflow `i`.
     pub(super) fn most_new(&self, i: usize) -> u64 {
-        let tx = &self.subflows[i].tx;
-        if self.first_data_keys(i, tx.nxt).is_some() {
-            tx.mss - (CAPABLE_DATA_LEN - 20) as u64
+        let most = self.most_data(i);
+        if self.first_data_keys(i, self.subflows[i].tx.nxt).is_some() {
+            most - (CAPABLE_DATA_LEN - 20) as u64
         } else {
-            tx.mss
+            most
         }
     }
 

@@ -228,6 +228,11 @@ impl Reassembly {
         (self.ready_bytes + self.waiting_bytes, pieces)
     }
 
+    /// Whether the stack's memory is used up.
+    pub(crate) fn is_pressed(&self) -> bool {
+        self.pressed
+    }
+
     /// Keeps the edge from growing, or no longer; returns whether a peer at a closed window is to
     /// be told.
     pub(crate) fn set_pressed(&mut self, pressed: bool) -> bool {

@@ -6,9 +6,11 @@ use spindle_wire::Segment;
 
 use super::Connection;
 use super::output::Purpose;
+use super::parity::Ask;
 use super::subflows::Marks;
 use crate::recovery::{
-    Action, DropView, Eligibility, Prospect, SegmentView, SubflowView, Triggers, View, Window,
+    Action, DropView, Eligibility, Prospect, RunView, SegmentView, SubflowView, Triggers, View,
+    Window,
 };
 use crate::subflow::scoreboard::Scoreboard;
 use crate::subflow::sender::SendKind;
@@ -20,8 +22,11 @@ use crate::subflow::{Subflow, SubflowId};
 pub(super) struct Copied {
     /// Sorted, disjoint, not adjacent.
     ranges: Vec<(u64, u64)>,
-    /// What the subflows' views were last drawn with: the data acknowledgement, and what may be copied.
-    drawn_with: (u64, Eligibility),
+    /// Copies made so far.
+    made: u64,
+    /// What the subflows' views were last drawn with: the data acknowledgement, what may be copied, and
+    /// the copies made by then.
+    drawn_with: (u64, Eligibility, u64),
 }
 
 impl Copied {
@@ -31,6 +36,7 @@ impl Copied {
     }
 
     fn insert(&mut self, start: u64, end: u64) {
+        self.made += 1;
         let first = self.ranges.partition_point(|r| r.1 < start);
         let last = self.ranges.partition_point(|r| r.0 <= end);
         let touched = &self.ranges[first..last];
@@ -88,6 +94,7 @@ impl Connection {
                 triggers: self.triggers,
                 new_data: prospect.new_data,
                 window_blocked: prospect.window_blocked,
+                decodes: self.sends_blocks(),
                 subflows: &self.views,
             };
             let action = self.recovery.as_mut()?.on_opportunity(&view);
@@ -125,6 +132,12 @@ impl Connection {
         policy.map_or_else(Eligibility::default, |r| r.eligibility())
     }
 
+    /// Segments of a block at most; none where no parities of blocks are sent.
+    fn longest_block(&self) -> usize {
+        let policy = self.recovery.as_ref().filter(|_| self.parities.in_blocks());
+        policy.map_or(0, |r| r.longest_block())
+    }
+
     /// Draws what the policy sees; returns whether pacing keeps a subflow from sending now.
     fn draw_view(&mut self, now: Instant) -> bool {
         self.copied.forget_below(self.send.una);
@@ -135,19 +148,29 @@ impl Connection {
             0
         };
         // Whatever was acknowledged or forbidden stays so, but where these change.
-        let (before, allowed) = self.copied.drawn_with;
+        let (before, allowed, made) = self.copied.drawn_with;
         if data_acked < before || allowed != eligibility {
             self.subflows.forget_views();
         }
-        self.copied.drawn_with = (data_acked, eligibility);
+        self.copied.drawn_with = (data_acked, eligibility, self.copied.made);
+        let rules = ViewRules {
+            data_acked,
+            eligibility,
+            longest_block: self.longest_block(),
+            header_room: self.parities.header_room(),
+            copied: &self.copied,
+        };
+        // Any segment of a run may be over by now.
+        let same = (data_acked, self.copied.made) == (before, made);
         let copied = &self.copied;
         let is_valid = |v: &SubflowView| {
-            v.oldest_unprotected.is_none_or(|s| {
+            let whole = v.oldest_unprotected.is_none_or(|s| {
                 let end = s.offset + u64::from(s.len);
                 end > data_acked && !copied.overlaps(s.offset, end)
-            })
+            });
+            whole && (same || v.uncoded.is_none())
         };
-        let draw = |s: &mut Subflow| view_of(s, data_acked, eligibility, copied);
+        let draw = |s: &mut Subflow| view_of(s, &rules);
         let views = self.subflows.views(is_valid, draw);
         self.views.clear();
         self.views.extend_from_slice(views);
@@ -199,6 +222,24 @@ impl Connection {
                 self.repeat(now, i, position, SendKind::Repeat)
             }
             Action::Parity { of, first, end } => self.send_parity(now, of, first, end),
+            Action::BlockParity {
+                of,
+                first,
+                segments,
+                index,
+                parities,
+                on,
+            } => {
+                let ask = Ask {
+                    of,
+                    first,
+                    segments,
+                    index,
+                    parities,
+                    on,
+                };
+                self.send_block_parity(now, &ask)
+            }
             Action::Repair { of, position } => {
                 let i = self.index(of)?;
                 let board = &mut self.subflows[i].tx.board;
@@ -267,14 +308,29 @@ impl Connection {
     }
 }
 
-/// What a policy sees of a subflow.
-fn view_of(
-    s: &mut Subflow,
+/// What views are drawn by.
+#[derive(Clone, Copy, Debug)]
+struct ViewRules<'a> {
+    /// Data are acknowledged up to here.
     data_acked: u64,
     eligibility: Eligibility,
-    copied: &Copied,
-) -> SubflowView {
+    /// Segments of a run at most; 0: none is looked for.
+    longest_block: usize,
+    /// Bytes in front of a parity.
+    header_room: u64,
+    copied: &'a Copied,
+}
+
+/// What a policy sees of a subflow.
+fn view_of(s: &mut Subflow, rules: &ViewRules<'_>) -> SubflowView {
+    let ViewRules {
+        data_acked,
+        eligibility,
+        copied,
+        ..
+    } = *rules;
     let oldest = oldest_uncopied(&mut s.tx.board, data_acked, eligibility, copied);
+    let uncoded = first_run(s, rules);
     let c = &s.tx.counters;
     SubflowView {
         id: s.id,
@@ -288,7 +344,25 @@ fn view_of(
         mss: s.tx.mss,
         acked_to: s.tx.una,
         oldest_unprotected: oldest.filter(|_| !s.dead),
+        uncoded: uncoded.filter(|_| !s.dead),
+        coded_to: s.tx.board.coded_to(),
     }
+}
+
+/// The first run of segments that blocks may be made of, if blocks are made at all.
+fn first_run(s: &mut Subflow, rules: &ViewRules<'_>) -> Option<RunView> {
+    if rules.longest_block == 0 {
+        return None;
+    }
+    let longest = s.tx.mss.saturating_sub(rules.header_room) as usize;
+    let is_over = |start, end| end <= rules.data_acked || rules.copied.overlaps(start, end);
+    let board = &mut s.tx.board;
+    let run = board.first_run(rules.longest_block, longest, is_over)?;
+    Some(RunView {
+        first: run.first,
+        segments: run.segments,
+        parity_len: run.longest as u32 + rules.header_room as u32,
+    })
 }
 
 /// The oldest segment that may be copied; those whose data were copied from elsewhere are marked on

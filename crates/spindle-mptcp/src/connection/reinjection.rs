@@ -144,8 +144,7 @@ impl Connection {
         let not_on = self.reinjections.queue.front()?.not_on;
         let i = self.reinjection_subflow(now, not_on)?;
         let r = self.reinjections.queue.pop_front()?;
-        let mss = self.subflows[i].tx.mss as usize;
-        let (payload, rest) = split(r.payload, mss);
+        let (payload, rest) = split(r.payload, self.most_data(i) as usize);
         if let Some(rest) = rest {
             let offset = r.offset + payload.len() as u64;
             self.reinjections.queue.push_front(Reinjection {
@@ -219,7 +218,7 @@ impl Connection {
         let id = self.subflows[holder].id;
         let i = self.reinjection_subflow(now, Some(id))?;
         let (offset, payload) = self.send.sent_at(una)?;
-        let (payload, _) = split(payload, self.subflows[i].tx.mss as usize);
+        let (payload, _) = split(payload, self.most_data(i) as usize);
         self.reinjections.opportunistic_to = offset + payload.len() as u64;
         self.penalise(now, holder);
         self.counters.opportunistic += 1;

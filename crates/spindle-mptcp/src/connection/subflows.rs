@@ -451,6 +451,8 @@ mod tests {
             mss: s.tx.mss,
             acked_to: s.tx.una,
             oldest_unprotected: None,
+            uncoded: None,
+            coded_to: 0,
         }
     }
 

@@ -174,7 +174,7 @@ impl Connection {
     /// A tail loss probe: new data if there are any, else the last segment again (RFC 8985, section
     /// 7.3). It leaves whatever the window says.
     fn on_probe(&mut self, now: Instant, i: usize) {
-        let (id, mss) = (self.subflows[i].id, self.subflows[i].tx.mss);
+        let (id, mss) = (self.subflows[i].id, self.most_data(i));
         let waiting = self.assigned.bytes(id).min(mss);
         let len = mss.min(self.send.unsent_bytes()).min(self.send.window());
         let fresh = (waiting > 0 || len > 0) && self.subflows[i].is_usable();

@@ -2,26 +2,13 @@
 
 use std::sync::Arc;
 
-use rand_core::{RngCore, SeedableRng};
+use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
+use super::choice::{self, Apart};
 use super::{
-    Action, Eligibility, PathMetric, Prospect, Recovery, RecoveryFactory, SubflowView, Trigger,
-    View, Window,
+    Action, Eligibility, PathMetric, Prospect, Recovery, RecoveryFactory, View, Window, WorstOf,
 };
-use crate::random::reduce;
-use crate::subflow::SubflowId;
-
-/// Among which subflows the worst is looked for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum WorstOf {
-    /// Those with a segment that may be copied (catalogue A1.3, our choice).
-    #[default]
-    Copyable,
-    /// Those with data in flight, as the paper has it to the letter: if the worst of them has nothing
-    /// to copy, there is no recovery now, as in the authors' code.
-    InFlight,
-}
 
 /// FUSO's policy; the value is also its own factory.
 #[derive(Clone, Copy, Debug, Default)]
@@ -65,82 +52,35 @@ impl RecoveryFactory for Fuso {
     }
 }
 
-impl FusoPolicy {
-    /// argmax of C_l over the subflows with an eligible segment.
-    fn worst<'a>(&self, view: &'a View<'_>) -> Option<&'a SubflowView> {
-        let of = self.settings.worst_of;
-        let candidates = view.subflows.iter().filter(|s| match of {
-            WorstOf::Copyable => s.oldest_unprotected.is_some(),
-            WorstOf::InFlight => s.in_flight > 0,
-        });
-        candidates.max_by(|a, b| self.settings.metric.worse(a, b))
-    }
-
-    /// argmin of C_l over the subflows with room; random if none of them has ever sent.
-    ///
-    /// A receiver that holds back what is out of order in its subflow cannot hand up a copy on
-    /// subflow `of` before the original: there it goes only if no other subflow is usable. On a lone
-    /// subflow it does not go at all: were MPTCP's options to vanish at that moment, such a receiver
-    /// would fall back and take the copy for what follows.
-    fn best<'a>(
-        &mut self,
-        view: &'a View<'_>,
-        of: SubflowId,
-        bytes: u64,
-    ) -> Option<&'a SubflowView> {
-        let alone = view.subflows.len() == 1;
-        let others = view.subflows.iter().any(|s| s.usable && s.id != of);
-        let Fuso {
-            metric,
-            eligibility,
-            ..
-        } = self.settings;
-        let held_back = (alone || others) && eligibility == Eligibility::NotDataAcked;
-        let elsewhere = held_back || self.settings.elsewhere;
-        let candidates = || {
-            let usable = view.subflows.iter().filter(|s| s.has_room(bytes));
-            usable.filter(|s| !(elsewhere && s.id == of))
-        };
-        let mut best = candidates().min_by(|a, b| metric.better(a, b))?;
-        if self.settings.ties_elsewhere && best.id == of {
-            let equal = candidates().find(|s| s.id != of && metric.is_tie(s, best));
-            best = equal.unwrap_or(best);
-        }
-        if !metric.draws_among_unknown() || metric.cost(best).is_finite() {
-            return Some(best);
-        }
-        let n = candidates().count() as u64;
-        let k = reduce(self.rng.next_u64(), n) as usize;
-        candidates().nth(k)
-    }
-}
-
 impl Recovery for FusoPolicy {
     fn eligibility(&self) -> Eligibility {
         self.settings.eligibility
     }
 
     fn is_interested(&self, prospect: &Prospect) -> bool {
-        // A1.1, rule 2: two trigger points, no timer.
-        let triggers = prospect.triggers;
-        let triggered = triggers.contains(Trigger::Ack) || triggers.contains(Trigger::AppDrained);
-        // Ours: a window that such a receiver's held data fill is opened only by filling the hole.
-        let waits = self.eligibility() == Eligibility::NotDataAcked && prospect.window_blocked;
-        let new_data = prospect.new_data && !waits;
-        triggered && !new_data && prospect.room && prospect.outstanding
+        choice::is_opportune(prospect, self.settings.eligibility)
     }
 
     fn on_opportunity(&mut self, view: &View<'_>) -> Action {
         if !self.is_interested(&view.prospect()) {
             return Action::Nothing;
         }
-        let Some(worst) = self.worst(view) else {
+        let settings = &self.settings;
+        let Some(worst) = choice::worst(view, settings.worst_of, &settings.metric) else {
             return Action::Nothing;
         };
         let Some(segment) = worst.oldest_unprotected else {
             return Action::Nothing;
         };
-        let Some(best) = self.best(view, worst.id, u64::from(segment.len)) else {
+        let held_back = choice::is_held_back(view, worst.id, settings.eligibility);
+        let apart = Apart {
+            always: held_back || settings.elsewhere,
+            on_ties: settings.ties_elsewhere,
+        };
+        let bytes = u64::from(segment.len);
+        let ranking = &settings.metric;
+        let best = choice::best(view, worst.id, bytes, apart, ranking, &mut self.rng);
+        let Some(best) = best else {
             return Action::Nothing;
         };
         Action::Copy {
@@ -156,7 +96,7 @@ impl Recovery for FusoPolicy {
 mod tests {
     use super::super::tests::{subflow, view};
     use super::*;
-    use crate::recovery::SegmentView;
+    use crate::recovery::{SegmentView, Trigger};
     use spindle_units::Instant;
 
     fn eligible(position: u64) -> Option<SegmentView> {

@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 
 use super::SubflowView;
+use super::choice::Ranking;
 
 /// What of a subflow is compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -63,17 +64,22 @@ fn drain_time(s: &SubflowView, more: u64) -> f64 {
     (s.in_flight + more) as f64 * rtt / s.cwnd.max(1) as f64
 }
 
+/// `alpha retx/tx + beta/since` of a subflow (FUSO section 3.2.1, CoFUSO section 4.2.4): 0 if it never
+/// retransmitted, infinite if it never sent.
+pub(super) fn loss_likelihood((alpha, beta): (f64, f64), s: &SubflowView) -> f64 {
+    if s.sent == 0 {
+        f64::INFINITY
+    } else if s.retransmitted == 0 {
+        0.0
+    } else {
+        alpha * s.retransmitted as f64 / s.sent as f64 + beta / s.since_retransmission.max(1) as f64
+    }
+}
+
 impl PathMetric {
     /// The paper's `C_l` of a subflow: 0 if it never retransmitted, infinite if it never sent.
     pub fn cost(&self, s: &SubflowView) -> f64 {
-        if s.sent == 0 {
-            f64::INFINITY
-        } else if s.retransmitted == 0 {
-            0.0
-        } else {
-            self.alpha * s.retransmitted as f64 / s.sent as f64
-                + self.beta / s.since_retransmission.max(1) as f64
-        }
+        loss_likelihood((self.alpha, self.beta), s)
     }
 
     /// Orders two candidates for the worst subflow: the worse comes out greater. By the paper's metric
@@ -108,16 +114,19 @@ impl PathMetric {
             }
         }
     }
+}
 
-    /// Whether only the identifier tells two candidates for the best apart.
-    pub(super) fn is_tie(&self, a: &SubflowView, b: &SubflowView) -> bool {
-        let same = SubflowView { id: b.id, ..*a };
-        self.better(&same, b) == Ordering::Equal
+impl Ranking for PathMetric {
+    fn worse(&self, a: &SubflowView, b: &SubflowView) -> Ordering {
+        Self::worse(self, a, b)
     }
 
-    /// Whether candidates for the best of which none has ever sent are drawn from at random.
-    pub(super) fn draws_among_unknown(&self) -> bool {
-        self.kind == MetricKind::Paper
+    fn better(&self, a: &SubflowView, b: &SubflowView) -> Ordering {
+        Self::better(self, a, b)
+    }
+
+    fn is_unknown(&self, s: &SubflowView) -> bool {
+        self.kind == MetricKind::Paper && self.cost(s).is_infinite()
     }
 }
 

@@ -5,6 +5,9 @@
 //! keeps the window's law and the at-most-once rule, and never lets a policy touch congestion
 //! state.
 
+mod choice;
+mod cofuso;
+mod condition;
 mod deadline;
 mod fuso;
 mod metric;
@@ -16,8 +19,11 @@ use std::sync::Arc;
 
 use spindle_units::{Duration, Instant};
 
+pub use choice::WorstOf;
+pub use cofuso::{CoFuso, CodingRate};
+pub use condition::PathCondition;
 pub use deadline::DeadlineReinjection;
-pub use fuso::{Fuso, WorstOf};
+pub use fuso::Fuso;
 pub use metric::{MetricKind, PathMetric};
 pub use oracle::Oracle;
 pub use proactive::Proactive;
@@ -85,6 +91,18 @@ pub struct SegmentView {
     pub sent_at: Instant,
 }
 
+/// Segments of a subflow one behind the other that may be protected by parities: each is original data,
+/// un-ACKed, un-SACKed, not acknowledged at the data level, never copied and in no block yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunView {
+    /// Position of the first byte of the first of them: bytes since the subflow's ISN.
+    pub first: u64,
+    /// How many they are, up to the policy's [`Recovery::longest_block`].
+    pub segments: usize,
+    /// Payload bytes that a parity of them takes at most.
+    pub parity_len: u32,
+}
+
 /// One subflow as a policy sees it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SubflowView {
@@ -113,6 +131,11 @@ pub struct SubflowView {
     /// [`Eligibility`] says otherwise), not itself a recovery copy, not acknowledged at the data
     /// level.
     pub oldest_unprotected: Option<SegmentView>,
+    /// The first run of segments that blocks may be made of, for policies with a
+    /// [`Recovery::longest_block`].
+    pub uncoded: Option<RunView>,
+    /// Position behind the last segment that is in a block; 0 if none ever was.
+    pub coded_to: u64,
 }
 
 impl SubflowView {
@@ -149,6 +172,8 @@ pub struct View<'a> {
     pub new_data: bool,
     /// There are new data, and the peer's window keeps them back.
     pub window_blocked: bool,
+    /// The peer decodes parities of blocks: [`Action::BlockParity`] may be asked for.
+    pub decodes: bool,
     /// The subflows in order of identifier.
     pub subflows: &'a [SubflowView],
 }
@@ -232,6 +257,25 @@ pub enum Action {
         /// Position behind its last byte.
         end: u64,
     },
+    /// Send a parity of a block of segments as new sequence space of subflow `on`, inside the
+    /// congestion window. With index 0 the block begins: its segments have to be the first of a
+    /// [`RunView`], and from then on are in no other; of a subflow only the block last begun has
+    /// further parities. Refused under plain TCP, where the peer does not decode
+    /// ([`RecoveryFactory::sends_block_parities`]), and where subflow `on` carries no segment so long.
+    BlockParity {
+        /// The subflow whose segments are protected.
+        of: SubflowId,
+        /// Position of the block's first segment.
+        first: u64,
+        /// Segments of the block (CoFUSO's K).
+        segments: usize,
+        /// Which of its parities, from 0 on.
+        index: usize,
+        /// How many it has at most (M).
+        parities: usize,
+        /// The subflow that carries the parity.
+        on: SubflowId,
+    },
     /// The segment at `position` of subflow `of` is known to be lost, and not by congestion: it
     /// leaves again at once as the subflow's own retransmission, in the place in the window that
     /// it had; nothing is reduced.
@@ -308,6 +352,11 @@ pub trait Recovery: Send + std::fmt::Debug {
         Eligibility::default()
     }
 
+    /// Segments of a block at most, if it sends parities of blocks: so far are a view's runs looked at.
+    fn longest_block(&self) -> usize {
+        0
+    }
+
     /// Whether its actions come before reinjections and further new data, at once after what caused
     /// them, and wait for no pacing (Proactive, xquic's deadline controller).
     fn is_immediate(&self) -> bool {
@@ -341,6 +390,12 @@ pub trait RecoveryFactory: Send + Sync + std::fmt::Debug {
         false
     }
 
+    /// Whether it sends parities of blocks over MPTCP ([`Action::BlockParity`]), so that the handshake is
+    /// to ask whether the peer decodes them. Data segments then leave room for a parity's header.
+    fn sends_block_parities(&self) -> bool {
+        false
+    }
+
     /// Whether it wants to be told of every drop in the network at the instant it happens
     /// ([`Recovery::on_drop`]); simulations do so by [`crate::Stack::dropped`].
     fn hears_of_drops(&self) -> bool {
@@ -349,6 +404,11 @@ pub trait RecoveryFactory: Send + Sync + std::fmt::Debug {
 
     /// FUSO's settings, if this is FUSO, for variants of it.
     fn as_fuso(&self) -> Option<Fuso> {
+        None
+    }
+
+    /// CoFUSO's settings, if this is CoFUSO, for variants of it.
+    fn as_cofuso(&self) -> Option<CoFuso> {
         None
     }
 
@@ -381,6 +441,8 @@ pub(crate) mod tests {
             mss: 1000,
             acked_to: 1,
             oldest_unprotected: None,
+            uncoded: None,
+            coded_to: 0,
         }
     }
 
@@ -392,6 +454,7 @@ pub(crate) mod tests {
             triggers,
             new_data,
             window_blocked: false,
+            decodes: false,
             subflows,
         }
     }

@@ -22,8 +22,10 @@ pub(crate) struct Arrival {
     pub(crate) ack: AckEffect,
     /// Payload received for the first time.
     pub(crate) pieces: Pieces,
-    /// It carried payload, new or not.
+    /// It carried payload, new or not, which is data.
     pub(crate) had_data: bool,
+    /// Its payload was a parity of a block, and is in no piece.
+    pub(crate) parity: bool,
     /// The peer's FIN is now in order.
     pub(crate) fin: bool,
     /// The window it announced, in bytes.

@@ -4,6 +4,8 @@
 //! that congestion control asks for (SACKed, lost, retransmitted bytes) are kept, never recounted;
 //! scans start where the last one ended, so that an acknowledgement costs what it changes.
 
+mod blocks;
+
 use std::collections::VecDeque;
 
 use spindle_units::Instant;
@@ -60,6 +62,8 @@ pub(crate) struct Sent {
     pub(crate) outrun: bool,
     /// The data level gave up on this copy and sent the data elsewhere.
     pub(crate) reinjected: bool,
+    /// It is in a block that parities are made of.
+    pub(crate) coded: bool,
 }
 
 impl Sent {
@@ -156,6 +160,10 @@ pub(crate) struct Scoreboard {
     hole_from: u64,
     /// Segments ever marked lost, once for each transmission.
     losses: u64,
+    /// No segment below may be put into a block.
+    uncoded_from: u64,
+    /// End of the last segment that is in a block; 0 if none ever was.
+    coded_to: u64,
 }
 
 impl Scoreboard {
@@ -639,6 +647,7 @@ mod tests {
             protected: false,
             outrun: false,
             reinjected: false,
+            coded: false,
         }
     }
 

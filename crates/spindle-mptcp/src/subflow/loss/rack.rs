@@ -142,6 +142,7 @@ mod tests {
                 protected: false,
                 outrun: false,
                 reinjected: false,
+                coded: false,
             });
         }
         b

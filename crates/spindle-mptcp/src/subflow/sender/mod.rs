@@ -95,6 +95,8 @@ pub enum SendKind {
     Recovery,
     /// A proactive verbatim repeat in the same sequence space.
     Repeat,
+    /// A parity of a block in new subflow sequence space.
+    Parity,
 }
 
 /// The sender.
@@ -382,10 +384,11 @@ impl Sender {
             sacked: false,
             lost: false,
             repeated: false,
-            recovery: kind == SendKind::Recovery,
+            recovery: matches!(kind, SendKind::Recovery | SendKind::Parity),
             protected: false,
             outrun: false,
             reinjected: false,
+            coded: false,
         };
         self.nxt = sent.end();
         if let Phase::Recovery { prr: Some(prr), .. } = &mut self.phase {
@@ -410,7 +413,7 @@ impl Sender {
                 c.since_retransmission = 0;
             }
             SendKind::Reinjection => c.bytes_reinjected += len,
-            SendKind::Recovery | SendKind::Repeat => {
+            SendKind::Recovery | SendKind::Repeat | SendKind::Parity => {
                 c.recoveries += 1;
                 c.bytes_recovery += len;
             }

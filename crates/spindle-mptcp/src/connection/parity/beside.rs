@@ -1,36 +1,26 @@
-//! Parities over plain TCP: agreed on in the handshake, sent beside sequence space, decoded by the
-//! receiver (TCP Instant Recovery; FUSO section 5.1, catalogue A5.4).
+//! Parities beside sequence space, over plain TCP (TCP Instant Recovery; FUSO section 5.1, catalogue
+//! A5.4).
 //!
-//! All of it travels in an experimental option (RFC 6994) whose first byte tells what it says. A SYN
-//! and its SYN/ACK carry [`OFFER`]. A coded segment has the sequence number of its block's first
-//! byte, the XOR of the block's payloads as payload, and [`PARITY`] with the packets' number, the
-//! block's first position and length in 32 bits each, and the XOR of the lengths in 16; no receiver
-//! that did not agree ever gets one. Each is answered with an acknowledgement that has [`ECHO`], what
-//! was found, and the low 32 bits of the block's end: so it is a probe as well.
+//! A coded segment has the sequence number of its block's first byte, the XOR of the block's payloads
+//! as payload, and [`PARITY`] with the packets' number, the block's first position and length in 32 bits
+//! each, and the XOR of the lengths in 16. Each is answered with an acknowledgement that has [`ECHO`],
+//! what was found, and the low 32 bits of the block's end: so it is a probe as well.
 
 use std::collections::BTreeMap;
 
-use bytes::Bytes;
-use spindle_codes::{Body, Content, ErasureCode, Label, Parity, Shape, Source, Xor};
+use spindle_codes::{ErasureCode, Label, Parity, Shape, Source, Xor};
 use spindle_units::Instant;
-use spindle_wire::{Experimental, Flags, Options, Payload, Segment};
+use spindle_wire::{Flags, Options, Payload, Segment};
 
-use super::trace::TraceKind;
-use super::{Connection, Role};
+use super::super::Connection;
+use super::super::trace::TraceKind;
+use super::{ECHO, PARITY, body_of, nearest, option, payload_of, said};
 use crate::subflow::SubflowId;
 use crate::subflow::sender::SendKind;
 
-/// Kind for experiments (RFC 4727), and Spindle's identifier of this one, unregistered.
-const KIND: u8 = 253;
-const EXID: u16 = 0x5350;
-/// First bytes of the option's data.
-const OFFER: u8 = 0;
-const PARITY: u8 = 1;
-const ECHO: u8 = 2;
-
 /// Bytes that a parity's option takes: kind, length, ExID, tag, count, 4, 4 and 2, as they are laid
 /// out. Data segments leave room for it, since a parity is as long as the longest of its block.
-const PARITY_ROOM: u64 = 16;
+pub(super) const PARITY_ROOM: u64 = 16;
 /// Bytes that an echo's option takes.
 const ECHO_LEN: usize = 12;
 
@@ -77,10 +67,10 @@ struct Block {
     lengths: u16,
 }
 
-/// What a connection knows of parities.
+/// What a connection knows of such parities.
 #[derive(Debug, Default)]
-pub(super) struct Parities {
-    agreed: bool,
+pub(super) struct Beside {
+    pub(super) agreed: bool,
     /// Payload that arrived, by position: what a block's other packets were.
     arrived: BTreeMap<u64, Payload>,
     arrived_bytes: u64,
@@ -88,7 +78,7 @@ pub(super) struct Parities {
     echo: Option<(Outcome, u32)>,
 }
 
-impl Parities {
+impl Beside {
     /// Bytes kept, and of how many segments.
     pub(super) fn stored(&self) -> (u64, usize) {
         (self.arrived_bytes, self.arrived.len())
@@ -159,44 +149,11 @@ impl Parities {
     }
 }
 
-fn body_of(payload: &Payload) -> Body<'_> {
-    match payload {
-        Payload::Bytes(b) => Body::Bytes(b),
-        Payload::Length(n) => Body::Length(*n),
-    }
-}
-
-fn payload_of(content: Content) -> Payload {
-    match content {
-        Content::Bytes(b) => Payload::Bytes(Bytes::from(b)),
-        Content::Length(n) => Payload::Length(n),
-    }
-}
-
 fn source(payload: &Payload) -> Source<'_> {
     Source {
         dsn: 0,
         body: body_of(payload),
     }
-}
-
-fn option(data: Vec<u8>) -> Experimental {
-    Experimental {
-        kind: KIND,
-        exid: EXID,
-        data,
-    }
-}
-
-/// The data of this experiment's option on a segment.
-fn said(seg: &Segment) -> Option<&[u8]> {
-    let all = &seg.options.rare.as_ref()?.experimental;
-    let ours = all.iter().find(|e| e.kind == KIND && e.exid == EXID)?;
-    Some(&ours.data)
-}
-
-fn offered(seg: &Segment) -> bool {
-    said(seg).is_some_and(|data| data == [OFFER])
 }
 
 fn parity_on(seg: &Segment) -> Option<Block> {
@@ -218,46 +175,22 @@ fn echo_on(seg: &Segment) -> Option<(Outcome, u32)> {
     Some((Outcome::of(outcome)?, u32::from_be_bytes([a, b, c, d])))
 }
 
-/// The position with these low 32 bits that is nearest to `near`; none before the first byte.
-fn nearest(low: u32, near: u64) -> Option<u64> {
-    let ahead = i64::from(low.wrapping_sub(near as u32) as i32);
-    near.checked_add_signed(ahead).filter(|p| *p >= 1)
+/// Reads whatever an option says of such parities; for tests.
+#[cfg(test)]
+pub(super) fn read(seg: &Segment, near: u64) {
+    let _ = (parity_on(seg).map(|b| nearest(b.first, near)), echo_on(seg));
 }
 
 impl Connection {
-    fn wants_parities(&self) -> bool {
-        let sends = self.config.recovery.as_ref();
-        self.config.multipath.is_none() && sends.is_some_and(|f| f.sends_parities())
-    }
-
-    /// Adds the offer to a SYN, or the answer to a SYN/ACK.
-    pub(super) fn offer_parities(&self, options: &mut Options) {
-        let due = match self.role {
-            Role::Client => self.wants_parities(),
-            Role::Server => self.parities.agreed,
-        };
-        if due {
-            options.rare_mut().experimental.push(option(vec![OFFER]));
-        }
-    }
-
-    /// The peer's SYN or SYN/ACK has come: whether both ends agree.
-    pub(super) fn agree_on_parities(&mut self, syn: &Segment) {
-        if self.wants_parities() && offered(syn) {
-            self.parities.agreed = true;
-            self.subflows[0].reserve_options(PARITY_ROOM);
-        }
-    }
-
     /// Sends the parity of what of `[first, end)` is outstanding on subflow `of`.
-    pub(super) fn send_parity(
+    pub(in crate::connection) fn send_parity(
         &mut self,
         now: Instant,
         of: SubflowId,
         first: u64,
         end: u64,
     ) -> Option<(SubflowId, Segment)> {
-        if !self.parities.agreed || self.mp.is_some() {
+        if !self.parities.beside.agreed || self.mp.is_some() {
             return None;
         }
         let i = self.index(of)?;
@@ -319,19 +252,26 @@ impl Connection {
     }
 
     /// Keeps what arrived, so that parities can be decoded.
-    pub(super) fn keep_for_decoding(&mut self, i: usize, seg: &Segment) {
-        if self.parities.agreed {
+    pub(in crate::connection) fn keep_for_decoding(&mut self, i: usize, seg: &Segment) {
+        if self.parities.beside.agreed {
             let sf = &self.subflows[i];
             if let Ok(position) = u64::try_from(sf.receive_position(seg.seq)) {
                 let nxt = sf.rx.nxt;
-                self.parities.keep(position, &seg.payload, nxt);
+                self.parities.beside.keep(position, &seg.payload, nxt);
             }
         }
     }
 
     /// Takes a segment that is a parity; returns false if it is none.
-    pub(super) fn take_parity(&mut self, now: Instant, i: usize, seg: &Segment) -> bool {
-        if !self.parities.agreed || seg.flags.intersects(Flags::SYN | Flags::FIN | Flags::RST) {
+    pub(in crate::connection) fn take_parity(
+        &mut self,
+        now: Instant,
+        i: usize,
+        seg: &Segment,
+    ) -> bool {
+        if !self.parities.beside.agreed
+            || seg.flags.intersects(Flags::SYN | Flags::FIN | Flags::RST)
+        {
             return false;
         }
         let Some(block) = parity_on(seg) else {
@@ -376,7 +316,7 @@ impl Connection {
         let (outcome, packet) = if end <= self.subflows[i].rx.nxt {
             (Outcome::Whole, None)
         } else {
-            self.parities.decode(first, block, &seg.payload)
+            self.parities.beside.decode(first, block, &seg.payload)
         };
         if let Some((start, payload)) = packet {
             like.seq = self.subflows[i].expected()
@@ -386,14 +326,14 @@ impl Connection {
             self.on_segment(now, i, &like);
         }
         if let Some(i) = self.index(id) {
-            self.parities.echo = Some((outcome, end as u32));
+            self.parities.beside.echo = Some((outcome, end as u32));
             self.subflows[i].rx.ack_now = true;
         }
     }
 
     /// The answer to a parity rides on this acknowledgement, if one is due; returns its length.
-    pub(super) fn add_echo(&mut self, options: &mut Options) -> usize {
-        let Some((outcome, end)) = self.parities.echo.take() else {
+    pub(in crate::connection) fn add_echo(&mut self, options: &mut Options) -> usize {
+        let Some((outcome, end)) = self.parities.beside.echo.take() else {
             return 0;
         };
         let mut data = vec![ECHO, outcome.code()];
@@ -402,13 +342,19 @@ impl Connection {
         ECHO_LEN
     }
 
-    pub(super) fn echo_due(&self) -> bool {
-        self.parities.echo.is_some()
+    pub(in crate::connection) fn echo_due(&self) -> bool {
+        self.parities.beside.echo.is_some()
     }
 
     /// The peer tells what it made of a parity. `flight` was outstanding before this acknowledgement.
-    pub(super) fn heed_echo(&mut self, now: Instant, i: usize, seg: &Segment, flight: u64) {
-        let Some((outcome, low)) = echo_on(seg).filter(|_| self.parities.agreed) else {
+    pub(in crate::connection) fn heed_echo(
+        &mut self,
+        now: Instant,
+        i: usize,
+        seg: &Segment,
+        flight: u64,
+    ) {
+        let Some((outcome, low)) = echo_on(seg).filter(|_| self.parities.beside.agreed) else {
             return;
         };
         let sf = &mut self.subflows[i];
@@ -455,8 +401,8 @@ mod tests {
         (packets, block, payload_of(symbol.content))
     }
 
-    fn with(packets: &[(u64, Payload)], gone: &[usize]) -> Parities {
-        let mut p = Parities::default();
+    fn with(packets: &[(u64, Payload)], gone: &[usize]) -> Beside {
+        let mut p = Beside::default();
         for (k, (at, payload)) in packets.iter().enumerate() {
             if !gone.contains(&k) {
                 p.keep(*at, payload, 1);
@@ -472,14 +418,6 @@ mod tests {
             let gone = k % packets.len();
             let found = with(&packets, &[gone]).decode(1, &block, &body);
             prop_assert_eq!(found, (Outcome::Repaired, Some(packets[gone].clone())));
-        }
-
-        #[test]
-        fn nothing_on_an_option_panics(data in prop::collection::vec(any::<u8>(), 0..20), near in any::<u32>()) {
-            let end = spindle_wire::Endpoint::new(std::net::Ipv4Addr::LOCALHOST.into(), 1);
-            let mut seg = Segment::new(end, end);
-            seg.options.rare_mut().experimental.push(option(data));
-            let _ = (parity_on(&seg).map(|b| nearest(b.first, u64::from(near))), echo_on(&seg), offered(&seg));
         }
     }
 
@@ -502,7 +440,7 @@ mod tests {
 
     #[test]
     fn little_is_kept_of_what_is_in_order() {
-        let mut p = Parities::default();
+        let mut p = Beside::default();
         for k in 0..200u64 {
             p.keep(1 + k * 10, &Payload::Length(10), 1 + k * 10);
         }

@@ -1,0 +1,182 @@
+//! Parities of blocks at the receiver: told from data, decoded, and what they give back handed to the
+//! data level, where nothing but the data level hears of it (CoFUSO sections 4.3 and 5.3).
+
+use spindle_codes::Shape;
+use spindle_units::Instant;
+use spindle_wire::{DataNumber, Payload, ResetReason, Segment};
+
+use super::super::input::expand;
+use super::super::{Connection, Happening};
+use super::blocks::{HEADER_LEN, Header, Marker};
+use super::decoder::{Block, Decoded, Decoder, Found, Verdict};
+use super::nearest;
+use crate::subflow::SubflowId;
+use crate::subflow::input::Arrival;
+use crate::subflow::receiver::part;
+
+/// What a segment was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::connection) enum Told {
+    /// Nothing that a block could be decoded by.
+    Nothing,
+    /// Something of a block, if there is one, that holds this position of this subflow.
+    About(SubflowId, u64),
+    /// It cost its subflow or the connection.
+    Fatal,
+}
+
+impl Connection {
+    /// Sorts what arrived where blocks are agreed on, after the subflow has taken it: data are kept,
+    /// a parity is taken out of `arrival`, so that no byte of it goes up.
+    pub(in crate::connection) fn sort_arrival(
+        &mut self,
+        now: Instant,
+        i: usize,
+        seg: &Segment,
+        arrival: &mut Arrival,
+    ) -> Told {
+        if !arrival.had_data {
+            return Told::Nothing;
+        }
+        let Some(marker) = Marker::on(seg) else {
+            return self.keep_packet(i, seg);
+        };
+        if self.mp.is_none() {
+            // The peer sent it before it fell back: in its place are no data, but TCP has data there.
+            self.reset_subflow(now, i, ResetReason::Middlebox);
+            return Told::Fatal;
+        }
+        arrival.pieces = Default::default();
+        arrival.had_data = false;
+        arrival.parity = true;
+        self.counters.parities_received += 1;
+        match self.take_block_parity(i, seg, marker) {
+            Ok((told, Verdict::Taken)) => told,
+            Ok((_, Verdict::Needless)) => Told::Nothing,
+            Ok((_, Verdict::Refused)) | Err(Refused) => {
+                self.counters.parities_refused += 1;
+                Told::Nothing
+            }
+        }
+    }
+
+    /// Keeps a packet that arrived on subflow `i` just as it was sent: all of its mapping and no more.
+    fn keep_packet(&mut self, i: usize, seg: &Segment) -> Told {
+        let sf = &self.subflows[i];
+        let (id, len) = (sf.id, seg.payload.len());
+        let Some(mp) = self.multipath().filter(|_| !self.recv.is_pressed()) else {
+            return Told::Nothing;
+        };
+        let position = u64::try_from(sf.receive_position(seg.seq)).ok();
+        let map = position.and_then(|p| sf.rx.map_at(p).filter(|m| m.start == p));
+        let Some(map) = map.filter(|m| m.len == len as u64).copied() else {
+            return Told::Nothing;
+        };
+        let dsn = mp.idsn_remote.wrapping_add(1).wrapping_add(map.offset) as u32;
+        let most = self.config.tcp.receive_buffer as u64;
+        if let Some(decoder) = self.decoder(id) {
+            decoder.keep(map.start, dsn, part(&seg.payload, 0, len), most);
+        }
+        Told::About(id, map.start)
+    }
+
+    fn decoder(&mut self, id: SubflowId) -> Option<&mut Decoder> {
+        let decoders = &mut self.parities.blocks.as_mut()?.decoders;
+        let at = decoders.iter().position(|d| d.0 == id);
+        let at = at.unwrap_or_else(|| {
+            decoders.push((id, Decoder::default()));
+            decoders.len() - 1
+        });
+        decoders.get_mut(at).map(|d| &mut d.1)
+    }
+
+    /// Reads a parity that came on subflow `i`.
+    fn take_block_parity(
+        &mut self,
+        i: usize,
+        seg: &Segment,
+        marker: Marker,
+    ) -> Result<(Told, Verdict), Refused> {
+        let carrier = &self.subflows[i];
+        let position = carrier.receive_position(seg.seq);
+        let len = seg.payload.len();
+        let whole = (position as u32, len) == (marker.start, usize::from(marker.len));
+        let bytes = seg.payload_head::<HEADER_LEN>().filter(|_| whole);
+        let header = Header::from_bytes(bytes.ok_or(Refused)?);
+        let body = seg.payload.slice(HEADER_LEN, len - HEADER_LEN);
+        let of = self.named(header.name).ok_or(Refused)?;
+        let sf = &self.subflows[self.index(of).ok_or(Refused)?];
+        let nxt = sf.rx.nxt;
+        let first = nearest(header.first, nxt).ok_or(Refused)?;
+        let end = first + u64::from(header.end.wrapping_sub(header.first));
+        if end > nxt + sf.receive_window(true) || self.recv.is_pressed() {
+            return Err(Refused);
+        }
+        let block = Block {
+            first,
+            end,
+            shape: Shape::new(usize::from(header.sources), usize::from(header.parities)),
+            width: body.len(),
+        };
+        let most = self.config.tcp.receive_buffer as u64;
+        let decoder = self.decoder(of).ok_or(Refused)?;
+        let body = part(&body, 0, body.len());
+        let said = (header.label, body);
+        let verdict = decoder.add(block, usize::from(header.index), said, nxt, most);
+        Ok((Told::About(of, first), verdict))
+    }
+
+    /// Decodes the block that holds position `at` of subflow `of`, if it can be, and hands what was
+    /// missing to the data level. Subflow `by` brought what made it possible, and acknowledges at once.
+    pub(in crate::connection) fn recover_block(&mut self, of: SubflowId, at: u64, by: SubflowId) {
+        let Some(i) = self.index(of) else { return };
+        let Some(decoder) = self.decoder(of) else {
+            return;
+        };
+        let Decoded {
+            packets,
+            contradictions,
+        } = decoder.decode(at);
+        self.counters.parities_refused += contradictions;
+        let before = self.recv.readable();
+        let mut fresh = 0;
+        for packet in packets {
+            if let Some((offset, payload)) = self.place(i, packet) {
+                self.counters.packets_decoded += 1;
+                fresh += self.recv.insert(offset, payload);
+            } else {
+                self.counters.parities_refused += 1;
+            }
+        }
+        if fresh == 0 {
+            return;
+        }
+        self.counters.bytes_received += fresh;
+        if self.recv.readable() > before {
+            self.tell(Happening::Readable);
+        }
+        self.check_data_fin();
+        if let Some(by) = self.index(by) {
+            self.subflows[by].rx.ack_now = true;
+        }
+    }
+
+    /// Where a decoded packet of subflow `i` belongs in the stream; none if that is beyond the window,
+    /// not what a mapping says, or cannot be checked as what arrives is.
+    fn place(&self, i: usize, packet: Found) -> Option<(u64, Payload)> {
+        let mp = self.multipath().filter(|_| !self.verifies())?;
+        let first = mp.idsn_remote.wrapping_add(1);
+        let near = first.wrapping_add(self.recv.next());
+        let offset = expand(DataNumber::Low(packet.dsn), near).wrapping_sub(first);
+        let end = offset.checked_add(packet.payload.len() as u64)?;
+        let map = self.subflows[i].rx.map_at(packet.position);
+        let agrees = map.is_none_or(|m| {
+            (m.start, m.len) == (packet.position, packet.payload.len() as u64) && m.offset == offset
+        });
+        (agrees && end <= self.recv.edge()).then_some((offset, packet.payload))
+    }
+}
+
+/// A parity that cannot be read or is of nothing known here.
+#[derive(Clone, Copy, Debug)]
+struct Refused;

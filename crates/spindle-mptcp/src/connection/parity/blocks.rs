@@ -1,0 +1,440 @@
+//! Parities of blocks at the sender (CoFUSO section 5.1, catalogue A2.4).
+//!
+//! A parity is new sequence space of the subflow that carries it: that one's congestion window holds
+//! it, and its TCP repeats it verbatim if it is lost. It has a DATA_ACK and no mapping, since its bytes
+//! are no data, and [`Marker`] in the option: position and length of the whole of it, so that a piece of
+//! one cut for a smaller path is known as such. The coding [`Header`] stands in front of its payload:
+//! beside timestamps (12 bytes) and DATA_ACK (8) its 20 bytes do not fit the 40 of options. Where
+//! payloads are mere lengths, the header is the payload's head
+//! ([`spindle_wire::RareOptions::payload_head`]).
+//!
+//! Data segments are shorter by the header, so that the longest segment, which windows are counted in,
+//! is the parity of full packets, and takes the place of one. They leave one by one, each with its own
+//! mapping: whoever coalesced them would hide where packets begin.
+
+use spindle_codes::{ErasureCode, Label, ReedSolomon, Shape, Source, Symbol};
+use spindle_units::Instant;
+use spindle_wire::{Options, Payload, Segment};
+
+use super::super::Connection;
+use super::super::trace::TraceKind;
+use super::decoder::Decoder;
+use super::{BLOCK, body_of, option, payload_of, said};
+use crate::subflow::output::dss_len;
+use crate::subflow::sender::SendKind;
+use crate::subflow::{Subflow, SubflowId};
+
+/// Bytes of a coding header (CoFUSO section 5.1, figure 7).
+pub(super) const HEADER_LEN: usize = 20;
+/// Bytes that a marker's option takes: kind, length, ExID, tag, 4 and 2, as they are laid out. With a
+/// DATA_ACK that is as much as a mapping takes.
+const MARKER_LEN: usize = 12;
+
+/// What a parity protects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Header {
+    /// SF_ID: the subflow protected, by the name both ends know.
+    pub(super) name: u8,
+    /// S_SN: low 32 bits of the position of the block's first byte.
+    pub(super) first: u32,
+    /// E_SN: the same of the first byte behind the block.
+    pub(super) end: u32,
+    /// K.
+    pub(super) sources: u8,
+    /// M.
+    pub(super) parities: u8,
+    /// P_Index.
+    pub(super) index: u8,
+    /// L_CODED and D_SN.
+    pub(super) label: Label,
+}
+
+impl Header {
+    fn to_bytes(self) -> [u8; HEADER_LEN] {
+        let mut out = [0; HEADER_LEN];
+        out[0] = self.name;
+        out[1..5].copy_from_slice(&self.first.to_be_bytes());
+        out[5..9].copy_from_slice(&self.end.to_be_bytes());
+        out[9..12].copy_from_slice(&[self.sources, self.parities, self.index]);
+        out[12..16].copy_from_slice(&self.label.len.to_be_bytes());
+        out[16..20].copy_from_slice(&self.label.dsn.to_be_bytes());
+        out
+    }
+
+    pub(super) fn from_bytes(b: [u8; HEADER_LEN]) -> Self {
+        let word = |at: usize| u32::from_be_bytes([b[at], b[at + 1], b[at + 2], b[at + 3]]);
+        Self {
+            name: b[0],
+            first: word(1),
+            end: word(5),
+            sources: b[9],
+            parities: b[10],
+            index: b[11],
+            label: Label {
+                len: word(12),
+                dsn: word(16),
+            },
+        }
+    }
+}
+
+/// Marks a segment's payload as a parity's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Marker {
+    /// Low 32 bits of the position of the parity's first byte on the subflow that carries it.
+    pub(super) start: u32,
+    /// Its payload bytes.
+    pub(super) len: u16,
+}
+
+impl Marker {
+    fn to_data(self) -> Vec<u8> {
+        let mut data = vec![BLOCK];
+        data.extend(self.start.to_be_bytes());
+        data.extend(self.len.to_be_bytes());
+        data
+    }
+
+    /// The marker of a segment, if there is one.
+    pub(super) fn on(seg: &Segment) -> Option<Self> {
+        let [BLOCK, a, b, c, d, e, f] = *said(seg)? else {
+            return None;
+        };
+        Some(Self {
+            start: u32::from_be_bytes([a, b, c, d]),
+            len: u16::from_be_bytes([e, f]),
+        })
+    }
+}
+
+/// What a recovery policy asks for ([`crate::recovery::Action::BlockParity`]).
+#[derive(Clone, Copy, Debug)]
+pub(in crate::connection) struct Ask {
+    pub(in crate::connection) of: SubflowId,
+    pub(in crate::connection) first: u64,
+    pub(in crate::connection) segments: usize,
+    pub(in crate::connection) index: usize,
+    pub(in crate::connection) parities: usize,
+    pub(in crate::connection) on: SubflowId,
+}
+
+/// A subflow's block last begun. Its parities are made at once: the packets go as they are acknowledged.
+#[derive(Debug)]
+struct Open {
+    of: SubflowId,
+    first: u64,
+    end: u64,
+    /// Data offset of its first byte, for traces.
+    offset: u64,
+    shape: Shape,
+    /// Those not sent yet, by index.
+    symbols: Vec<Option<Symbol>>,
+}
+
+/// A parity on its way.
+#[derive(Clone, Copy, Debug)]
+struct SentParity {
+    on: SubflowId,
+    start: u64,
+    len: u64,
+    header: [u8; HEADER_LEN],
+}
+
+impl SentParity {
+    fn end(&self) -> u64 {
+        self.start + self.len
+    }
+}
+
+/// What a connection knows of blocks, both ways.
+#[derive(Debug, Default)]
+pub(super) struct Blocks {
+    /// Where the peer opens subflows: theirs, each with the name the peer gave it.
+    names: Vec<(SubflowId, u8)>,
+    open: Vec<Open>,
+    /// Of those acknowledged some may still be here.
+    sent: Vec<SentParity>,
+    /// What arrived on each subflow.
+    pub(super) decoders: Vec<(SubflowId, Decoder)>,
+}
+
+impl Blocks {
+    /// Bytes kept, and of how many packets and parities: those to be sent, on their way, and arrived.
+    pub(super) fn stored(&self) -> (u64, usize) {
+        let made = self.open.iter().flat_map(|o| o.symbols.iter().flatten());
+        let made = made.map(|s| (s.content.len() as u64, 1));
+        let sent = self.sent.iter().map(|s| (s.len, 1));
+        let received = self.decoders.iter().map(|(_, d)| d.stored());
+        let all = made.chain(sent).chain(received);
+        all.fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1))
+    }
+
+    pub(super) fn shed(&mut self) {
+        self.decoders = Vec::new();
+    }
+
+    pub(super) fn forget(&mut self, id: SubflowId) {
+        self.names.retain(|n| n.0 != id);
+        self.open.retain(|o| o.of != id);
+        self.sent.retain(|s| s.on != id);
+        self.decoders.retain(|d| d.0 != id);
+    }
+
+    /// The peer calls subflow `id` so; what it called so before never came up.
+    pub(super) fn name(&mut self, id: SubflowId, name: u8) {
+        self.names.retain(|n| n.0 != id && n.1 != name);
+        self.names.push((id, name));
+    }
+
+    /// The parity that the byte at `start` of subflow `on` belongs to.
+    fn sent_at(&self, on: SubflowId, start: u64) -> Option<&SentParity> {
+        let holds = |s: &&SentParity| s.on == on && s.start <= start && start < s.end();
+        self.sent.iter().find(holds)
+    }
+}
+
+impl Connection {
+    /// By which name both ends know the subflow at `i`.
+    fn name_of(&self, sf: &Subflow) -> Option<u8> {
+        if self.role == super::Role::Client || sf.origin == super::Origin::Initial {
+            return Some(sf.id);
+        }
+        let names = &self.parities.blocks.as_ref()?.names;
+        names.iter().find(|n| n.0 == sf.id).map(|n| n.1)
+    }
+
+    /// The subflow that both ends know by `name`.
+    pub(super) fn named(&self, name: u8) -> Option<SubflowId> {
+        let named = |s: &&Subflow| self.name_of(s) == Some(name);
+        self.subflows.iter().find(named).map(|s| s.id)
+    }
+
+    /// Whether the peer takes parities of blocks now: it has our key, so that it knows DSS.
+    pub(in crate::connection) fn sends_blocks(&self) -> bool {
+        self.parities.in_blocks() && self.multipath().is_some_and(|m| m.confirmed)
+    }
+
+    /// Sends a parity of a block, if there is such a block and room for the parity.
+    pub(in crate::connection) fn send_block_parity(
+        &mut self,
+        now: Instant,
+        ask: &Ask,
+    ) -> Option<(SubflowId, Segment)> {
+        if !self.sends_blocks() {
+            return None;
+        }
+        let (w, b) = (self.index(ask.of)?, self.index(ask.on)?);
+        let name = self.name_of(&self.subflows[w])?;
+        if ask.index == 0 {
+            let block = self.make_block(w, ask)?;
+            if !self.has_room_for(now, b, block.symbols.first()?.as_ref()?) {
+                return None;
+            }
+            self.subflows[w].tx.board.code(ask.first, ask.segments);
+            let open = &mut self.parities.blocks.as_mut()?.open;
+            open.retain(|o| o.of != ask.of);
+            open.push(block);
+        }
+        let open = &self.parities.blocks.as_ref()?.open;
+        let same = |o: &Open| (o.of, o.first) == (ask.of, ask.first);
+        let at = open.iter().position(same)?;
+        let symbol = open[at].symbols.get(ask.index)?.clone()?;
+        if !self.has_room_for(now, b, &symbol) {
+            return None;
+        }
+        let block = &mut self.parities.blocks.as_mut()?.open[at];
+        block.symbols[ask.index] = None;
+        let header = Header {
+            name,
+            first: block.first as u32,
+            end: block.end as u32,
+            sources: u8::try_from(block.shape.sources).ok()?,
+            parities: u8::try_from(block.shape.parities).ok()?,
+            index: u8::try_from(ask.index).ok()?,
+            label: symbol.label,
+        };
+        let offset = block.offset;
+        let payload = with_header(header.to_bytes(), payload_of(symbol.content));
+        Some(self.carry(now, b, (ask.of, offset), header.to_bytes(), payload))
+    }
+
+    /// Reads the packets of a new block of subflow `w` and makes its parities.
+    fn make_block(&self, w: usize, ask: &Ask) -> Option<Open> {
+        let mp = self.multipath()?;
+        let shape = Shape::new(ask.segments, ask.parities);
+        let members = self.subflows[w].tx.board.block(ask.first, ask.segments)?;
+        let (mut end, mut first) = (ask.first, None);
+        let mut sources = Vec::with_capacity(ask.segments.min(ReedSolomon::MAX_TOTAL));
+        for s in members {
+            let offset = s.map?.offset;
+            first.get_or_insert(offset);
+            end = s.end() - u64::from(s.fin);
+            sources.push(Source {
+                dsn: mp.dsn(offset) as u32,
+                body: body_of(&s.payload),
+            });
+        }
+        let code = ReedSolomon::new();
+        let symbols = (0..ask.parities.max(1)).map(|k| code.encode(shape, k, &sources).ok());
+        Some(Open {
+            of: ask.of,
+            first: ask.first,
+            end,
+            offset: first?,
+            shape,
+            symbols: symbols.collect(),
+        })
+    }
+
+    /// Whether subflow `b` carries such a parity now.
+    fn has_room_for(&mut self, now: Instant, b: usize, symbol: &Symbol) -> bool {
+        let target = &mut self.subflows[b];
+        let len = (HEADER_LEN + symbol.content.len()) as u64;
+        target.tx.check_idle(now);
+        target.is_usable() && len <= target.tx.mss && target.tx.has_room(len)
+    }
+
+    /// Sends a parity as new sequence space of subflow `b`; it is one of `of`'s, from data offset
+    /// `offset` on.
+    fn carry(
+        &mut self,
+        now: Instant,
+        b: usize,
+        (of, offset): (SubflowId, u64),
+        header: [u8; HEADER_LEN],
+        payload: Payload,
+    ) -> (SubflowId, Segment) {
+        let (on, position) = (self.subflows[b].id, self.subflows[b].tx.nxt);
+        let len = payload.len() as u64;
+        self.forget_acked_parities();
+        if let Some(blocks) = &mut self.parities.blocks {
+            blocks.sent.push(SentParity {
+                on,
+                start: position,
+                len,
+                header,
+            });
+        }
+        let options = self.parity_options(on, position, &payload);
+        let kind = SendKind::Parity;
+        let sent = TraceKind::Sent {
+            kind,
+            offset,
+            position,
+            len: len as u32,
+            copy_of: Some(of),
+        };
+        self.trace.add(now, on, sent);
+        self.note_carrier(on, true);
+        let cx = self.context(now, b);
+        let sf = &mut self.subflows[b];
+        let seg = sf.build_new(cx, payload, false, None, kind, options);
+        debug_assert!(
+            sf.tx.in_flight() <= sf.tx.cc.cwnd(),
+            "a parity of {len} bytes on subflow {on}: {} in flight, cwnd {}",
+            sf.tx.in_flight(),
+            sf.tx.cc.cwnd()
+        );
+        self.stalled_since.get_or_insert(now);
+        (on, seg)
+    }
+
+    /// Parities of blocks that were acknowledged are kept no longer.
+    pub(in crate::connection) fn forget_acked_parities(&mut self) {
+        let Some(blocks) = &mut self.parities.blocks else {
+            return;
+        };
+        let subflows = &self.subflows;
+        blocks.sent.retain(|s| {
+            let carrier = subflows.iter().find(|c| c.id == s.on);
+            carrier.is_some_and(|c| c.tx.una < s.end())
+        });
+    }
+
+    /// The options of a parity, or of a piece of one, that begins at `start` of subflow `on`, and the
+    /// bytes they take, timestamps and SACK left out.
+    pub(in crate::connection) fn parity_options(
+        &self,
+        on: SubflowId,
+        start: u64,
+        payload: &Payload,
+    ) -> (Options, usize) {
+        let mut options = Options {
+            dss: self.ack_dss(),
+            ..Options::default()
+        };
+        let used = options.dss.as_ref().map_or(0, dss_len);
+        let blocks = self.parities.blocks.as_ref();
+        let Some(whole) = blocks.and_then(|b| b.sent_at(on, start)) else {
+            return (options, used);
+        };
+        let marker = Marker {
+            start: whole.start as u32,
+            len: whole.len as u16,
+        };
+        let rare = options.rare_mut();
+        rare.experimental.push(option(marker.to_data()));
+        let is_whole = (start, payload.len() as u64) == (whole.start, whole.len);
+        if is_whole && matches!(payload, Payload::Length(_)) {
+            rare.payload_head = whole.header.to_vec();
+        }
+        (options, used + MARKER_LEN)
+    }
+}
+
+/// A parity's payload: the header, and what was coded.
+fn with_header(header: [u8; HEADER_LEN], body: Payload) -> Payload {
+    match body {
+        Payload::Length(n) => Payload::Length(HEADER_LEN as u32 + n),
+        Payload::Bytes(b) => Payload::from([&header[..], &b[..]].concat()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn headers_and_markers_read_back(bytes in any::<[u8; HEADER_LEN]>(), start in any::<u32>(), len in any::<u16>()) {
+            prop_assert_eq!(Header::from_bytes(bytes).to_bytes(), bytes);
+            let marker = Marker { start, len };
+            let end = spindle_wire::Endpoint::new(std::net::Ipv4Addr::LOCALHOST.into(), 1);
+            let mut seg = Segment::new(end, end);
+            let e = option(marker.to_data());
+            prop_assert_eq!(e.encoded_len().next_multiple_of(4), MARKER_LEN);
+            seg.options.rare_mut().experimental.push(e);
+            prop_assert_eq!(Marker::on(&seg), Some(marker));
+        }
+    }
+
+    #[test]
+    fn the_header_is_laid_out_as_in_figure_7() {
+        let header = Header {
+            name: 1,
+            first: 0x0203_0405,
+            end: 0x0607_0809,
+            sources: 10,
+            parities: 11,
+            index: 12,
+            label: Label {
+                len: 0x0d0e_0f10,
+                dsn: 0x1112_1314,
+            },
+        };
+        let bytes: Vec<u8> = (1..=20).collect();
+        assert_eq!(header.to_bytes(), bytes[..]);
+    }
+
+    #[test]
+    fn a_subflow_goes_by_the_name_last_given() {
+        let mut b = Blocks::default();
+        b.name(1, 3);
+        b.name(2, 3);
+        b.name(4, 5);
+        assert_eq!(b.names, [(2, 3), (4, 5)]);
+        b.forget(2);
+        assert_eq!(b.names, [(4, 5)]);
+    }
+}

@@ -1,0 +1,541 @@
+//! What arrived on one subflow, as far as parities of it may need it, and what they give back (CoFUSO
+//! sections 4.3 and 5.3, catalogue A2.5).
+//!
+//! The peer may say anything: what is kept is bounded, what contradicts itself or what arrived is
+//! dropped, and a packet is given back only if it fits its hole to the byte.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use spindle_codes::{CodeError, ErasureCode, Label, Parity, ReedSolomon, Shape, Source};
+use spindle_wire::Payload;
+
+use super::{body_of, payload_of};
+
+/// Packets kept at most: the largest block there can be (CoFUSO section 5.3: K_max).
+const MOST_PACKETS: usize = u8::MAX as usize;
+/// Parities kept at most, our choice: those of a window of 256 packets at L = 0.5, where three are made
+/// of six packets.
+const MOST_PARITIES: usize = 128;
+/// Blocks known to be settled at most; with one forgotten, a late parity of it is kept for a while.
+const MOST_SETTLED: usize = 64;
+
+/// A block as its parities describe it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Block {
+    /// Position of the first byte, and of the first behind it.
+    pub(super) first: u64,
+    pub(super) end: u64,
+    pub(super) shape: Shape,
+    /// Payload bytes of its longest packet.
+    pub(super) width: usize,
+}
+
+impl Block {
+    fn overlaps(&self, other: &Self) -> bool {
+        self.first < other.end && other.first < self.end
+    }
+
+    /// Whether there can be such a block: each packet has at least a byte and at most `width`.
+    fn is_possible(&self) -> bool {
+        let span = self.end.saturating_sub(self.first);
+        let sources = self.shape.sources as u64;
+        let most = sources.saturating_mul(self.width as u64);
+        span >= sources && span >= self.width as u64 && span <= most
+    }
+}
+
+/// What is kept of a parity: its block, index, label and body.
+#[derive(Clone, Debug)]
+struct Kept {
+    block: Block,
+    index: usize,
+    label: Label,
+    body: Payload,
+}
+
+/// What became of a parity or of the blocks it may have completed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// Kept.
+    Taken,
+    /// Of no use any more: its block is there, or it was there itself.
+    Needless,
+    /// It contradicts itself or others.
+    Refused,
+}
+
+/// A packet that was missing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Found {
+    pub(super) position: u64,
+    /// Low 32 bits of its DSN.
+    pub(super) dsn: u32,
+    pub(super) payload: Payload,
+}
+
+/// What decoding came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Decoded {
+    pub(super) packets: Vec<Found>,
+    /// Blocks given up, since what is said of them cannot be true: one at most.
+    pub(super) contradictions: u64,
+}
+
+/// What a block lacks.
+enum State<'a> {
+    /// Nothing.
+    Whole,
+    /// More than can be told yet.
+    Waits,
+    /// It cannot be as its parities say.
+    Impossible,
+    /// The packets that are there, and for each missing one none; and the holes: where each begins, its
+    /// bytes, and how many packets it takes.
+    Decodable(Vec<Option<Source<'a>>>, Vec<(u64, u64, usize)>),
+}
+
+/// The packets and parities of one subflow.
+#[derive(Debug, Default)]
+pub(super) struct Decoder {
+    /// Payload and DSN (low 32 bits) by position.
+    packets: BTreeMap<u64, (u32, Payload)>,
+    parities: VecDeque<Kept>,
+    bytes: u64,
+    /// Blocks that were decoded or given up.
+    settled: VecDeque<Block>,
+}
+
+impl Decoder {
+    /// Bytes kept, and of how many packets and parities.
+    pub(super) fn stored(&self) -> (u64, usize) {
+        let pieces = self.packets.len() + self.parities.len() + self.settled.len();
+        (self.bytes, pieces)
+    }
+
+    /// Keeps a packet as it was sent, at most `most` bytes in all: of older ones the lowest go.
+    pub(super) fn keep(&mut self, position: u64, dsn: u32, payload: Payload, most: u64) {
+        self.bytes += payload.len() as u64;
+        if let Some((_, old)) = self.packets.insert(position, (dsn, payload)) {
+            self.bytes -= old.len() as u64;
+        }
+        while self.packets.len() > MOST_PACKETS || self.bytes > most && !self.packets.is_empty() {
+            if let Some((_, (_, gone))) = self.packets.pop_first() {
+                self.bytes -= gone.len() as u64;
+            }
+        }
+    }
+
+    /// Takes a parity; `nxt` is what is in order on the subflow, `most` the bytes to be kept in all.
+    pub(super) fn add(
+        &mut self,
+        block: Block,
+        index: usize,
+        (label, body): (Label, Payload),
+        nxt: u64,
+        most: u64,
+    ) -> Verdict {
+        self.forget_whole(nxt);
+        let limits = ReedSolomon::new().limits();
+        let shaped = limits.check(block.shape).is_ok() && index < block.shape.parities;
+        if !shaped || !block.is_possible() || body.len() != block.width {
+            return Verdict::Refused;
+        }
+        if block.end <= nxt || self.settled.contains(&block) {
+            return Verdict::Needless;
+        }
+        let mut others = self.parities.iter().filter(|k| k.block.overlaps(&block));
+        if others.any(|k| k.block != block) || self.settled.iter().any(|b| b.overlaps(&block)) {
+            return Verdict::Refused;
+        }
+        let known = self.parities.iter();
+        if known.filter(|k| k.block == block).any(|k| k.index == index) {
+            return Verdict::Needless;
+        }
+        self.bytes += body.len() as u64;
+        self.parities.push_back(Kept {
+            block,
+            index,
+            label,
+            body,
+        });
+        while self.parities.len() > MOST_PARITIES || self.bytes > most && self.parities.len() > 1 {
+            if let Some(gone) = self.parities.pop_front() {
+                self.bytes -= gone.body.len() as u64;
+            }
+        }
+        Verdict::Taken
+    }
+
+    /// Decodes the block that the byte at `at` belongs to, if it can be: something of it has come.
+    pub(super) fn decode(&mut self, at: u64) -> Decoded {
+        let holds = |k: &&Kept| (k.block.first..k.block.end).contains(&at);
+        let kept = self.parities.iter().find(holds);
+        let Some(block) = kept.map(|k| k.block) else {
+            return Decoded::default();
+        };
+        let decoded = match self.decode_block(&block) {
+            None => return Decoded::default(),
+            Some(Ok(packets)) => Decoded {
+                packets,
+                contradictions: 0,
+            },
+            Some(Err(())) => Decoded {
+                packets: Vec::new(),
+                contradictions: 1,
+            },
+        };
+        self.settle(block);
+        decoded
+    }
+
+    /// The missing packets of a block, none of them if all are there; `None` if it has to wait, an
+    /// error if it cannot be true.
+    fn decode_block(&self, block: &Block) -> Option<Result<Vec<Found>, ()>> {
+        let (sources, holes) = match self.state(block) {
+            State::Whole => return Some(Ok(Vec::new())),
+            State::Waits => return None,
+            State::Impossible => return Some(Err(())),
+            State::Decodable(sources, holes) => (sources, holes),
+        };
+        let kept = self.parities.iter().filter(|k| k.block == *block);
+        let parities: Vec<_> = kept
+            .map(|k| Parity {
+                index: k.index,
+                label: k.label,
+                body: body_of(&k.body),
+            })
+            .collect();
+        let packets = match ReedSolomon::new().decode(block.shape, &sources, &parities) {
+            Ok(packets) => packets,
+            Err(CodeError::Undecodable { .. }) => return None,
+            Err(_) => return Some(Err(())),
+        };
+        let mut packets = packets.into_iter();
+        let mut found = Vec::new();
+        for (start, len, count) in holes {
+            let mut at = start;
+            for p in packets.by_ref().take(count) {
+                let payload = payload_of(p.content);
+                let next = at + payload.len() as u64;
+                found.push(Found {
+                    position: at,
+                    dsn: p.dsn,
+                    payload,
+                });
+                at = next;
+            }
+            if at != start + len {
+                return Some(Err(()));
+            }
+        }
+        Some(Ok(found))
+    }
+
+    /// Lays the packets that are there out in the block. A hole has as many packets as fill it with
+    /// full ones; if these are not all that are missing, there is no telling where the others belong
+    /// before more arrive.
+    fn state(&self, block: &Block) -> State<'_> {
+        let Shape { sources: k, .. } = block.shape;
+        let (mut sources, mut holes) = (Vec::with_capacity(k), Vec::new());
+        let mut at = block.first;
+        let members = self.packets.range(block.first..block.end);
+        let members = members.map(|(p, (dsn, payload))| (*p, Some((*dsn, payload))));
+        for (position, packet) in members.chain([(block.end, None)]) {
+            if position < at {
+                return State::Impossible;
+            }
+            if position > at {
+                let len = position - at;
+                let count = len.div_ceil(block.width as u64) as usize;
+                if sources.len() + count > k {
+                    return State::Impossible;
+                }
+                holes.push((at, len, count));
+                sources.extend((0..count).map(|_| None));
+            }
+            at = position;
+            if let Some((dsn, payload)) = packet {
+                at += payload.len() as u64;
+                let body = body_of(payload);
+                sources.push(Some(Source { dsn, body }));
+            }
+        }
+        if sources.len() > k || at != block.end {
+            return State::Impossible;
+        }
+        match (sources.len() == k, holes.is_empty()) {
+            (true, true) => State::Whole,
+            (true, false) => State::Decodable(sources, holes),
+            (false, true) => State::Impossible,
+            (false, false) => State::Waits,
+        }
+    }
+
+    /// A block is done with: later parities of it are needless.
+    fn settle(&mut self, block: Block) {
+        let bytes = &mut self.bytes;
+        self.parities.retain(|k| {
+            let stays = k.block != block;
+            *bytes -= if stays { 0 } else { k.body.len() as u64 };
+            stays
+        });
+        let members = self.packets.range(block.first..block.end);
+        let members: Vec<u64> = members.map(|(position, _)| *position).collect();
+        for position in members {
+            if let Some((_, gone)) = self.packets.remove(&position) {
+                self.bytes -= gone.len() as u64;
+            }
+        }
+        if self.settled.len() == MOST_SETTLED {
+            self.settled.pop_front();
+        }
+        self.settled.push_back(block);
+    }
+
+    /// Everything below `nxt` has arrived: parities of it are of no use.
+    fn forget_whole(&mut self, nxt: u64) {
+        let bytes = &mut self.bytes;
+        self.parities.retain(|k| {
+            let stays = k.block.end > nxt;
+            *bytes -= if stays { 0 } else { k.body.len() as u64 };
+            stays
+        });
+        self.settled.retain(|b| b.end > nxt);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use spindle_codes::Symbol;
+
+    /// More than anything here takes.
+    const ROOM: u64 = 1 << 30;
+
+    struct Sent {
+        packets: Vec<(u64, u32, Payload)>,
+        block: Block,
+        symbols: Vec<Symbol>,
+    }
+
+    /// Packets of these lengths from position 1 on, and their parities.
+    fn sent(lengths: &[usize], parities: usize, real: bool) -> Sent {
+        let mut at = 1;
+        let mut packets = Vec::new();
+        for (k, len) in lengths.iter().enumerate() {
+            let bytes: Vec<u8> = (0..*len).map(|x| (x * 7 + k * 31 + 1) as u8).collect();
+            let payload = match real {
+                true => Payload::from(bytes),
+                false => Payload::Length(*len as u32),
+            };
+            packets.push((at, 90 + 2 * at as u32, payload));
+            at += *len as u64;
+        }
+        let sources: Vec<_> = packets
+            .iter()
+            .map(|(_, dsn, p)| Source {
+                dsn: *dsn,
+                body: body_of(p),
+            })
+            .collect();
+        let shape = Shape::new(lengths.len(), parities);
+        let code = ReedSolomon::new();
+        let symbols = (0..parities).map(|k| code.encode(shape, k, &sources).unwrap());
+        let symbols = symbols.collect();
+        let block = Block {
+            first: 1,
+            end: at,
+            shape,
+            width: lengths.iter().copied().max().unwrap_or(0),
+        };
+        Sent {
+            packets,
+            block,
+            symbols,
+        }
+    }
+
+    fn add(d: &mut Decoder, s: &Sent, index: usize) -> Verdict {
+        let symbol = s.symbols[index].clone();
+        let body = payload_of(symbol.content);
+        d.add(s.block, index, (symbol.label, body), 1, ROOM)
+    }
+
+    fn keep(d: &mut Decoder, s: &Sent, k: usize) {
+        let (position, dsn, payload) = s.packets[k].clone();
+        d.keep(position, dsn, payload, ROOM);
+    }
+
+    fn check_sum(d: &Decoder) {
+        let packets: usize = d.packets.values().map(|p| p.1.len()).sum();
+        let parities: usize = d.parities.iter().map(|k| k.body.len()).sum();
+        assert_eq!(d.bytes, (packets + parities) as u64);
+    }
+
+    proptest! {
+        /// Whatever is lost: what comes back is what was sent, once, in any order of arrival; and it
+        /// comes if the holes tell how many packets they have.
+        #[test]
+        fn what_is_missing_comes_back(
+            lengths in prop::collection::vec(prop_oneof![3 => Just(1000usize), 1 => 1usize..1000], 1..40),
+            parities in 1usize..4, real in any::<bool>(),
+            order in prop::collection::vec(any::<prop::sample::Index>(), 0..60),
+        ) {
+            let s = sent(&lengths, parities, real);
+            let mut d = Decoder::default();
+            let mut found: Vec<Found> = Vec::new();
+            let mut there = vec![false; lengths.len() + parities];
+            for which in order {
+                let k = which.index(there.len());
+                there[k] = true;
+                if k < lengths.len() {
+                    keep(&mut d, &s, k);
+                } else {
+                    prop_assert_ne!(add(&mut d, &s, k - lengths.len()), Verdict::Refused);
+                }
+                let decoded = d.decode(s.packets.get(k).map_or(1, |p| p.0));
+                prop_assert_eq!(decoded.contradictions, 0);
+                found.extend(decoded.packets);
+                check_sum(&d);
+            }
+            let missing: Vec<usize> = (0..lengths.len()).filter(|k| !there[*k]).collect();
+            for f in &found {
+                let right = s.packets.iter().any(|p| (p.0, p.1) == (f.position, f.dsn) && p.2 == f.payload);
+                prop_assert!(right, "{:?}", f);
+            }
+            let at_hand = there[lengths.len()..].iter().filter(|t| **t).count();
+            let full = missing.iter().all(|k| lengths[*k] == s.block.width);
+            if full && missing.len() <= at_hand {
+                for k in missing {
+                    prop_assert_eq!(found.iter().filter(|f| f.position == s.packets[k].0).count(), 1);
+                }
+            }
+        }
+
+        /// Any header with any body: nothing panics, and what is kept is bounded.
+        #[test]
+        fn hostile_parities_are_bounded(
+            all in prop::collection::vec((0u64..9000, 0u64..9000, 0usize..300, 0usize..300, 0usize..300, 0usize..1500, any::<u64>()), 0..300),
+            packets in prop::collection::vec((0u64..9000, 1u32..1500), 0..100),
+        ) {
+            let mut d = Decoder::default();
+            for (position, len) in packets {
+                d.keep(position, 0, Payload::Length(len), 100_000);
+            }
+            for (first, span, sources, parities, index, width, word) in all {
+                let block = Block { first, end: first + span, shape: Shape::new(sources, parities), width };
+                let label = Label { len: word as u32, dsn: (word >> 32) as u32 };
+                d.add(block, index, (label, Payload::Length(width as u32)), 1, 100_000);
+                d.decode(first);
+                check_sum(&d);
+                prop_assert!(d.stored().0 <= 101_500);
+                prop_assert!(d.stored().1 <= MOST_PACKETS + MOST_PARITIES + MOST_SETTLED);
+            }
+        }
+    }
+
+    #[test]
+    fn later_parities_of_a_decoded_block_are_needless() {
+        let s = sent(&[1000, 1000, 700], 2, true);
+        let mut d = Decoder::default();
+        keep(&mut d, &s, 0);
+        assert_eq!(add(&mut d, &s, 0), Verdict::Taken);
+        assert_eq!(add(&mut d, &s, 0), Verdict::Needless);
+        assert_eq!(d.decode(1), Decoded::default(), "two are missing");
+        keep(&mut d, &s, 2);
+        let found = d.decode(1).packets;
+        assert_eq!((found.len(), found[0].position), (1, 1001));
+        assert_eq!(d.stored(), (0, 1), "the block is cleared");
+        assert_eq!(add(&mut d, &s, 1), Verdict::Needless);
+        assert_eq!(d.decode(1), Decoded::default());
+        d.forget_whole(s.block.end);
+        assert_eq!(d.stored(), (0, 0));
+    }
+
+    #[test]
+    fn contradictions_are_refused() {
+        let s = sent(&[1000; 4], 2, false);
+        let mut d = Decoder::default();
+        let label = s.symbols[0].label;
+        let mut say = |block: Block, index| {
+            let body = Payload::Length(block.width as u32);
+            d.add(block, index, (label, body), 1, ROOM)
+        };
+        let with = |sources, parities| Block {
+            shape: Shape::new(sources, parities),
+            ..s.block
+        };
+        for impossible in [
+            with(0, 1),
+            with(4, 0),
+            with(3, 2),
+            with(255, 3),
+            with(5000, 1),
+        ] {
+            assert_eq!(say(impossible, 0), Verdict::Refused, "{impossible:?}");
+        }
+        assert_eq!(say(s.block, 2), Verdict::Refused, "no such index");
+        assert_eq!(say(s.block, 1), Verdict::Taken);
+        let beyond = Block {
+            end: s.block.end + 1000,
+            ..with(5, 2)
+        };
+        for other in [with(5, 2), with(4, 3), beyond] {
+            assert_eq!(say(other, 0), Verdict::Refused, "{other:?}");
+        }
+        let behind = Block {
+            first: s.block.end,
+            end: s.block.end + 4000,
+            ..s.block
+        };
+        assert_eq!(say(behind, 0), Verdict::Taken, "another block");
+    }
+
+    #[test]
+    fn a_parity_that_lies_gives_nothing() {
+        let s = sent(&[1000, 1000, 1000], 1, true);
+        for flip in [0u64, 3, 40] {
+            let mut d = Decoder::default();
+            keep(&mut d, &s, 0);
+            keep(&mut d, &s, 2);
+            let mut label = s.symbols[0].label;
+            label.len ^= 1 << (flip % 32);
+            let body = payload_of(s.symbols[0].content.clone());
+            assert_eq!(d.add(s.block, 0, (label, body), 1, ROOM), Verdict::Taken);
+            let decoded = d.decode(1);
+            assert_eq!((decoded.packets.len(), decoded.contradictions), (0, 1));
+            assert_eq!(d.stored(), (0, 1));
+        }
+    }
+
+    #[test]
+    fn holes_that_do_not_tell_how_many_they_hold_wait() {
+        // Two of 300 are missing in one hole, and one of 1000: the hole of 600 may hold one.
+        let s = sent(&[1000, 300, 300, 1000, 1000], 3, true);
+        let mut d = Decoder::default();
+        for k in [0, 4] {
+            keep(&mut d, &s, k);
+        }
+        for k in 0..3 {
+            assert_eq!(add(&mut d, &s, k), Verdict::Taken);
+        }
+        // A hole of 1600 takes at least two packets, and three are missing.
+        assert_eq!(d.decode(1), Decoded::default());
+        keep(&mut d, &s, 1);
+        let found = d.decode(1).packets;
+        assert_eq!(found.len(), 2, "1300 bytes, two packets");
+    }
+
+    #[test]
+    fn the_oldest_packets_go_first() {
+        let mut d = Decoder::default();
+        for k in 0..1000u64 {
+            d.keep(1 + k * 10, 0, Payload::Length(10), ROOM);
+        }
+        assert_eq!(d.stored(), (2550, 255));
+        assert_eq!(d.packets.keys().next(), Some(&(1 + 745 * 10)));
+        d.keep(20_000, 0, Payload::Length(10), 100);
+        assert_eq!(d.stored().0, 100);
+    }
+}

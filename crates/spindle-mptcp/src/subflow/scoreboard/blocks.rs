@@ -1,0 +1,188 @@
+//! Blocks of segments that parities are made of (CoFUSO section 4.2): which segments may be in one, and
+//! which are.
+
+use super::{Scoreboard, Sent};
+
+/// Segments one behind the other that may be put into a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Run {
+    /// Position of the first one's first byte.
+    pub(crate) first: u64,
+    pub(crate) segments: usize,
+    /// Payload bytes of the longest.
+    pub(crate) longest: usize,
+}
+
+impl Sent {
+    /// Whether it is a parity in sequence space: a copy has the mapping of its data.
+    pub(crate) fn is_parity(&self) -> bool {
+        self.recovery && self.map.is_none()
+    }
+
+    /// Whether it may be put into a block, the data level's say apart: original data, un-ACKed,
+    /// un-SACKed, never copied, in no block yet (catalogue A2.3).
+    fn may_be_coded(&self) -> bool {
+        let original = !self.recovery && self.map.is_some() && !self.payload.is_empty();
+        original && !self.sacked && !self.protected && !self.coded
+    }
+}
+
+impl Scoreboard {
+    /// The first run of at most `most` segments that may be put into a block, none of them longer than
+    /// `longest` bytes. What `is_over` holds of, by data offset and end, is of no use any more.
+    pub(crate) fn first_run(
+        &mut self,
+        most: usize,
+        longest: usize,
+        is_over: impl Fn(u64, u64) -> bool,
+    ) -> Option<Run> {
+        let fits = |s: &&Sent| {
+            let len = s.payload.len();
+            let over = s
+                .map
+                .is_some_and(|m| is_over(m.offset, m.offset + len as u64));
+            s.may_be_coded() && len <= longest && !over
+        };
+        let from = self.count_below(self.uncoded_from);
+        let skipped = self.queue.range(from..).take_while(|s| !fits(s)).count();
+        let mut run = self
+            .queue
+            .range(from + skipped..)
+            .take(most)
+            .take_while(fits);
+        let Some(first) = run.next() else {
+            self.uncoded_from = self.queue.back().map_or(0, Sent::end);
+            return None;
+        };
+        let (segments, longest) = run.fold((1, first.payload.len()), |(n, longest), s| {
+            (n + 1, longest.max(s.payload.len()))
+        });
+        self.uncoded_from = first.start;
+        Some(Run {
+            first: first.start,
+            segments,
+            longest,
+        })
+    }
+
+    /// The `segments` segments from position `first` on, if they all may be put into a block.
+    pub(crate) fn block(&self, first: u64, segments: usize) -> Option<impl Iterator<Item = &Sent>> {
+        let from = self.index_of(first)?;
+        let all = || self.queue.range(from..).take(segments);
+        let right = self.queue[from].start == first && segments > 0;
+        let whole = right && all().filter(|s| s.may_be_coded()).count() == segments;
+        whole.then(all)
+    }
+
+    /// Puts the `segments` segments from position `first` on into a block.
+    pub(crate) fn code(&mut self, first: u64, segments: usize) {
+        let from = self.count_below(first);
+        for s in self.queue.range_mut(from..).take(segments) {
+            s.coded = true;
+            self.coded_to = self.coded_to.max(s.end());
+        }
+    }
+
+    /// Position behind the last segment that is in a block; 0 if none ever was.
+    pub(crate) fn coded_to(&self) -> u64 {
+        self.coded_to
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use spindle_units::Instant;
+    use spindle_wire::Payload;
+
+    use super::super::SentMap;
+    use super::*;
+
+    /// Segments of these lengths, their data one behind the other from offset 0 on.
+    fn board(lens: &[u32]) -> Scoreboard {
+        let mut board = Scoreboard::default();
+        let mut start = 1;
+        for len in lens {
+            board.push(Sent {
+                start,
+                payload: Payload::Length(*len),
+                fin: false,
+                map: Some(SentMap {
+                    offset: start - 1,
+                    before: 0,
+                    len: *len as u16,
+                    checksum: None,
+                }),
+                sent_at: Instant::ZERO,
+                transmissions: 1,
+                sacked: false,
+                lost: false,
+                repeated: false,
+                recovery: false,
+                protected: false,
+                outrun: false,
+                reinjected: false,
+                coded: false,
+            });
+            start += u64::from(*len);
+        }
+        board
+    }
+
+    fn run(board: &mut Scoreboard, most: usize) -> Option<(u64, usize, usize)> {
+        let run = board.first_run(most, 1000, |_, _| false)?;
+        Some((run.first, run.segments, run.longest))
+    }
+
+    #[test]
+    fn a_run_ends_where_a_segment_has_arrived_or_was_copied() {
+        let mut b = board(&[100; 10]);
+        assert_eq!(run(&mut b, 255), Some((1, 10, 100)));
+        assert_eq!(run(&mut b, 4), Some((1, 4, 100)));
+        b.sack(301, 401);
+        assert_eq!(run(&mut b, 255), Some((1, 3, 100)));
+        b.protect(101);
+        assert_eq!(run(&mut b, 255), Some((1, 1, 100)));
+        b.acknowledge(101);
+        assert_eq!(run(&mut b, 255), Some((201, 1, 100)));
+        b.code(201, 1);
+        assert_eq!(b.coded_to(), 301);
+        assert_eq!(run(&mut b, 255), Some((401, 6, 100)));
+        b.code(401, 6);
+        assert_eq!((run(&mut b, 255), b.coded_to()), (None, 1001));
+    }
+
+    #[test]
+    fn what_is_over_or_too_long_is_in_no_run() {
+        let mut b = board(&[100, 200, 1001, 300, 400]);
+        let over = |_, end| end <= 100;
+        let first = b.first_run(255, 1000, over);
+        assert_eq!(
+            first,
+            Some(Run {
+                first: 101,
+                segments: 1,
+                longest: 200
+            })
+        );
+        b.code(101, 1);
+        assert_eq!(run(&mut b, 255), Some((1302, 2, 400)));
+    }
+
+    #[test]
+    fn a_block_is_taken_whole_or_not_at_all() {
+        let mut b = board(&[100; 5]);
+        assert_eq!(b.block(101, 3).map(Iterator::count), Some(3));
+        assert!(b.block(101, 5).is_none() && b.block(102, 1).is_none());
+        assert!(b.block(101, 0).is_none() && b.block(901, 1).is_none());
+        b.sack(201, 301);
+        assert!(b.block(101, 3).is_none());
+        let mut parity = board(&[100]).queue.pop_front().expect("one");
+        (parity.start, parity.recovery, parity.map) = (501, true, None);
+        assert!(parity.is_parity());
+        b.push(parity);
+        assert!(b.block(301, 3).is_none());
+        assert_eq!(run(&mut b, 255), Some((1, 2, 100)));
+        b.code(1, 2);
+        assert_eq!(run(&mut b, 255), Some((301, 2, 100)));
+    }
+}
