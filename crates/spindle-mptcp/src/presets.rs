@@ -10,7 +10,7 @@ use crate::config::{
     Config, EcnMode, Flight, LossConfig, MultipathConfig, PathManager, TailLossProbe,
 };
 use crate::connection::scheduler::SchedulerKind;
-use crate::recovery::{DeadlineReinjection, Fuso, Oracle, Proactive, TcpIr};
+use crate::recovery::{CoFuso, DeadlineReinjection, Fuso, Oracle, Proactive, TcpIr};
 use crate::subflow::congestion::CongestionKind;
 
 pub use variants::{VARIANTS, Variant, variant};
@@ -73,6 +73,18 @@ fn fuso(subflows: usize) -> Config {
     config
 }
 
+/// Subflows of CoFUSO's simulations (CoFUSO section 6.2).
+const COFUSO_SUBFLOWS: usize = 5;
+/// Subflows of its testbed (CoFUSO section 5.2).
+const COFUSO_XOR_SUBFLOWS: usize = 3;
+
+fn cofuso(subflows: usize, settings: CoFuso) -> Config {
+    Config {
+        recovery: Some(Arc::new(settings)),
+        ..fuso(subflows)
+    }
+}
+
 /// What the sender of such a connection does towards a peer whose receiver was not modified, as a
 /// Linux kernel's: its proactive recovery also copies what was SACKed behind a hole, since such a
 /// receiver hands up only what is in order in its subflow. The own receiver stays as it is, and so
@@ -118,6 +130,28 @@ const FUSO_UNMODIFIED_PARTS: &[&str] = &[
     "receiver: as a kernel's, data out of order in their subflow are held back",
 ];
 
+const COFUSO_PARTS: &[&str] = &[
+    "all of `mptcp`",
+    "proactive recovery: with spare window and no new data, parities of the worst subflow's segments over the best; once all are covered, each is copied once, as `fuso` does (CoFUSO section 4.2, Algorithm 2)",
+    "blocks: Reed-Solomon; K = min(3 / L, eligible, 254) consecutive segments, K L parities, 1 to 3 (CoFUSO sections 4.2 and 6.2: M_max 3, K_max unlimited)",
+    "loss estimate L: 0.5 retx/tx + 0.5 / since the last retransmission; path metric: 0.5 L + 0.5 RTT, each over its maximum (CoFUSO sections 4.2.4 and 6.2)",
+    COFUSO_RECEIVER,
+    COFUSO_AGREEMENT,
+];
+
+const COFUSO_XOR_PARTS: &[&str] = &[
+    COFUSO_PARTS[0],
+    COFUSO_PARTS[1],
+    "blocks: XOR; K = min(1 / L, eligible, 30) consecutive segments, one parity (CoFUSO section 5.2: M_max 1, K_max 30)",
+    "loss estimate L: 0.05 retx/tx + 0.95 / since the last retransmission; path metric: 0.5 L + 0.5 RTT, each over its maximum (CoFUSO sections 4.2.4 and 5.2)",
+    COFUSO_RECEIVER,
+    COFUSO_AGREEMENT,
+];
+
+const COFUSO_RECEIVER: &str = "receiver: early_dsn_delivery; keeps the last 255 segments of each subflow and hands decoded ones to the data level only (CoFUSO sections 4.3 and 5.3)";
+
+const COFUSO_AGREEMENT: &str = "agreed on in the handshake by an experimental option (RFC 6994), not with DSS checksums, else copies only; data segments are 20 bytes shorter to leave a parity's header room (CoFUSO section 5.1)";
+
 const DEADLINE_PARTS: &[&str] = &[
     "all of `mptcp`",
     "reinjection by age, as xquic's deadline controller: what is in flight for max(lower bound, min(2.0 x smallest smoothed RTT, hard deadline)) goes once more over the fastest other path with room, ahead of new data; no lower bound, no hard deadline (ORIGINAL-CODE, last section)",
@@ -131,8 +165,8 @@ const ORACLE_PARTS: &[&str] = &[
     "all else as `fuso` without its recovery: MPTCP, Linked Increases (RFC 6356), minimum smoothed RTT, early_dsn_delivery; loss is inferred from nothing else but a timer of 200 ms, for paths that are gone; no penalisation",
 ];
 
-/// The preset of this name, if there is one: those of [`PRESETS`], and mptcp, fuso, fuso-unmodified and
-/// oracle with a number of subflows from 1 to 8 behind (`fuso-8`).
+/// The preset of this name, if there is one: those of [`PRESETS`], and mptcp, fuso, fuso-unmodified,
+/// cofuso, cofuso-xor and oracle with a number of subflows from 1 to 8 behind (`fuso-8`).
 pub fn preset(name: &str) -> Option<Preset> {
     let (config, parts): (Config, Vec<&'static str>) = match name {
         "tcp" => (tcp(), TCP_PARTS.to_vec()),
@@ -170,6 +204,8 @@ pub const PRESETS: &[&str] = &[
     "deadline-reinjection",
     "fuso",
     "fuso-unmodified",
+    "cofuso",
+    "cofuso-xor",
     "oracle",
 ];
 
@@ -178,11 +214,20 @@ fn numbered(name: &str) -> Option<(Config, Vec<&'static str>)> {
         let count = (1..=8).find(|k| k.to_string() == n)?;
         Some((family, count))
     });
-    let (family, count) = numbered.unwrap_or((name, SUBFLOWS));
+    let (family, count) = numbered.unwrap_or((
+        name,
+        match name {
+            "cofuso" => COFUSO_SUBFLOWS,
+            "cofuso-xor" => COFUSO_XOR_SUBFLOWS,
+            _ => SUBFLOWS,
+        },
+    ));
     match family {
         "mptcp" => Some((mptcp(count), MPTCP_PARTS.to_vec())),
         "fuso" => Some((fuso(count), FUSO_PARTS.to_vec())),
         "fuso-unmodified" => Some((fuso_unmodified(count), FUSO_UNMODIFIED_PARTS.to_vec())),
+        "cofuso" => Some((cofuso(count, CoFuso::SIMULATION), COFUSO_PARTS.to_vec())),
+        "cofuso-xor" => Some((cofuso(count, CoFuso::TESTBED), COFUSO_XOR_PARTS.to_vec())),
         "oracle" => Some((oracle(count), ORACLE_PARTS.to_vec())),
         _ => None,
     }
@@ -328,7 +373,7 @@ mod tests {
             assert!(preset(name).is_some(), "{name}");
         }
         for n in 1..=8 {
-            for family in ["fuso", "fuso-unmodified", "oracle"] {
+            for family in ["fuso", "fuso-unmodified", "cofuso", "cofuso-xor", "oracle"] {
                 assert_eq!(
                     preset(&format!("{family}-{n}")).map(|p| p.config.planned_subflows()),
                     Some(n)

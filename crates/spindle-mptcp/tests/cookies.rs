@@ -4,12 +4,15 @@
 mod peer;
 
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 
 use peer::{Bench, Flow, PEER_KEY, capable, config, here, syn, there};
+use spindle_mptcp::recovery::CoFuso;
 use spindle_mptcp::{Config, PathManager, StackConfig, keys};
 use spindle_units::Duration;
 use spindle_wire::{
-    DataNumber, Dss, Endpoint, Flags, Mapping, Payload, Segment, SeqNumber, Timestamps,
+    DataNumber, Dss, Endpoint, Experimental, Flags, Mapping, Payload, Segment, SeqNumber,
+    Timestamps,
 };
 
 const HALF_OPEN: usize = 32;
@@ -306,4 +309,24 @@ fn joins_to_a_cookies_token_are_refused() {
     let out = b.push(seg);
     assert!(out[0].flags.contains(Flags::RST));
     assert_eq!(b.stack.counters().joins_unknown, 1);
+}
+
+#[test]
+fn a_cookie_grants_no_experiments_since_nothing_would_remember() {
+    let mut c = config(PathManager::Passive);
+    c.recovery = Some(Arc::new(CoFuso::SIMULATION));
+    c.tcp.timestamps = true;
+    let mut b = flooded(c);
+    let flow = Flow::new(here(), there(), 5000, SeqNumber(0));
+    let mut seg = syn(&flow, Flags::SYN);
+    seg.options.timestamps = Some(Timestamps { value: 1, echo: 0 });
+    seg.options.rare_mut().mp_capable = Some(capable(None, None));
+    seg.options.rare_mut().experimental.push(Experimental {
+        kind: 253,
+        exid: 0x5350,
+        data: vec![3],
+    });
+    let (_, answer) = ask(&mut b, flow, seg);
+    let rare = answer.options.rare.expect("MP_CAPABLE");
+    assert!(rare.mp_capable.is_some() && rare.experimental.is_empty());
 }

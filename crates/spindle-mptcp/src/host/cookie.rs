@@ -80,6 +80,10 @@ impl Secret {
 /// The SYN as the cookie will bring it back: without timestamps nothing remembers its options.
 pub(super) fn grantable(syn: &Segment) -> Segment {
     let mut syn = syn.clone();
+    // No bit is left for experiments: what the answer would agree to, the connection would not know.
+    if let Some(rare) = &mut syn.options.rare {
+        rare.experimental.clear();
+    }
     if syn.options.timestamps.is_none() {
         syn.flags = Flags::SYN;
         if let Some(rare) = &mut syn.options.rare {

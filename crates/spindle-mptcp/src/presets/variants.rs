@@ -6,7 +6,7 @@ use spindle_units::Duration;
 
 use crate::config::{Config, EcnMode, Flight, LossConfig, MultipathConfig};
 use crate::connection::scheduler::SchedulerKind;
-use crate::recovery::{Eligibility, Fuso, MetricKind, PathMetric, WorstOf};
+use crate::recovery::{CoFuso, CodingRate, Eligibility, Fuso, MetricKind, PathMetric, WorstOf};
 use crate::subflow::congestion::CongestionKind;
 
 use super::PROBE;
@@ -47,6 +47,23 @@ fn fuso(config: &mut Config, change: impl Fn(&mut Fuso)) -> bool {
     change(&mut settings);
     config.recovery = Some(Arc::new(settings));
     true
+}
+
+/// Changes CoFUSO's settings, where the recovery is CoFUSO's.
+fn cofuso(config: &mut Config, change: impl Fn(&mut CoFuso)) -> bool {
+    let found = config.recovery.as_ref().and_then(|r| r.as_cofuso());
+    let Some(mut settings) = found else {
+        return false;
+    };
+    change(&mut settings);
+    config.recovery = Some(Arc::new(settings));
+    true
+}
+
+fn fixed(config: &mut Config, percent: u32) -> bool {
+    cofuso(config, |c| {
+        c.rate = CodingRate::Fixed(f64::from(percent) / 100.0);
+    })
 }
 
 fn metric(config: &mut Config, kind: MetricKind) -> bool {
@@ -149,6 +166,32 @@ pub const VARIANTS: &[Variant] = variants! {
         |c| fuso(c, |f| f.ties_elsewhere = true);
     "copy-sacked", "FUSO may copy whatever is not DATA_ACKed, SACKed or not",
         |c| fuso(c, |f| f.eligibility = Eligibility::NotDataAcked);
+    "fixed-1", "CoFUSO's blocks: one parity for 100 packets (CoFUSO section 6.2.4, 1 %)",
+        |c| fixed(c, 1);
+    "fixed-2", "CoFUSO's blocks: one parity for 50 packets (CoFUSO section 6.2.4, 2 %)",
+        |c| fixed(c, 2);
+    "fixed-4", "CoFUSO's blocks: one parity for 25 packets (CoFUSO section 6.2.4, 4 %)",
+        |c| fixed(c, 4);
+    "fixed-8", "CoFUSO's blocks: one parity for 13 packets (CoFUSO section 6.2.4, 8 %)",
+        |c| fixed(c, 8);
+    "fixed-16", "CoFUSO's blocks: one parity for 6 packets (CoFUSO section 6.2.4, 16 %)",
+        |c| fixed(c, 16);
+    "fixed-32", "CoFUSO's blocks: one parity for 3 packets (CoFUSO section 6.2.4, 32 %)",
+        |c| fixed(c, 32);
+    "authors-block", "CoFUSO's blocks as in the authors' code: one parity for tx/retx packets, at most 30 (ORIGINAL-CODE)",
+        |c| cofuso(c, |s| s.rate = CodingRate::Authors);
+    "parities-1", "CoFUSO's blocks: one parity at most (CoFUSO section 6.2.4, M_max 1)",
+        |c| cofuso(c, |s| s.max_parities = 1);
+    "parities-2", "CoFUSO's blocks: 2 parities at most (CoFUSO section 6.2.4, M_max 2)",
+        |c| cofuso(c, |s| s.max_parities = 2);
+    "parities-3", "CoFUSO's blocks: 3 parities at most (CoFUSO section 6.2.4, M_max 3)",
+        |c| cofuso(c, |s| s.max_parities = 3);
+    "parities-4", "CoFUSO's blocks: 4 parities at most (CoFUSO section 6.2.4, M_max 4)",
+        |c| cofuso(c, |s| s.max_parities = 4);
+    "parities-5", "CoFUSO's blocks: 5 parities at most (CoFUSO section 6.2.4, M_max 5)",
+        |c| cofuso(c, |s| s.max_parities = 5);
+    "parities-6", "CoFUSO's blocks: 6 parities at most (CoFUSO section 6.2.4, M_max 6)",
+        |c| cofuso(c, |s| s.max_parities = 6);
 };
 
 #[cfg(test)]
@@ -167,6 +210,13 @@ mod tests {
                 "tlp-floor" => of("tlp"),
                 "minrtt" => of("mptcp-linux"),
                 "early" | "lia" => of("mptcp-linux"),
+                "parities-3" => of("cofuso-xor"),
+                n if ["fixed", "parities", "authors-block"]
+                    .iter()
+                    .any(|p| n.starts_with(p)) =>
+                {
+                    of("cofuso")
+                }
                 _ => of("fuso"),
             };
             let changed = v.apply(base.clone()).expect(v.name);
@@ -183,6 +233,8 @@ mod tests {
             ("proactive", "authors"),
             ("tcp", "tlp-floor"),
             ("rack", "no-er"),
+            ("fuso", "fixed-4"),
+            ("cofuso", "elsewhere"),
         ] {
             let v = variant(name).expect(name);
             assert!(v.apply(of(base)).is_none(), "{base}+{name}");

@@ -151,7 +151,7 @@ fn counters(run: &Run, side: usize) {
     );
     assert_eq!(
         t.recoveries,
-        count(SendKind::Recovery) + count(SendKind::Repeat)
+        count(SendKind::Recovery) + count(SendKind::Repeat) + count(SendKind::Parity)
     );
     assert_eq!(
         info.data.reinjections,
@@ -190,14 +190,14 @@ pub(crate) fn copied_once(run: &Run, side: usize) {
     }
 }
 
-/// No recovery copy leaves while there are new data: of what one moment's `events` sent for the
+/// No recovery copy or parity leaves while there are new data: of what one moment's `events` sent for the
 /// first time, nothing that had been `written` before it comes after a copy.
 pub(crate) fn new_data_first(events: &[TraceEvent], written: u64) {
     let mut copied = false;
     for e in events {
         match e.kind {
             TraceKind::Sent {
-                kind: SendKind::Recovery,
+                kind: SendKind::Recovery | SendKind::Parity,
                 ..
             } => copied = true,
             TraceKind::Sent {

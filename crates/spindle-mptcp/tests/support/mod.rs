@@ -326,7 +326,12 @@ impl Net {
 /// Whatever a stack sends has an encoding, and that reads back as the same.
 fn check_encoding(seg: &Segment) {
     let mut whole = seg.clone();
-    whole.payload = Payload::from(seg.payload.to_bytes());
+    let mut bytes = seg.payload.to_bytes().to_vec();
+    if let Some(rare) = &mut whole.options.rare {
+        let head = std::mem::take(&mut rare.payload_head);
+        bytes[..head.len()].copy_from_slice(&head);
+    }
+    whole.payload = Payload::from(bytes);
     let packet = match whole.to_packet(&IpFields::default()) {
         Ok(p) => p,
         Err(e) => panic!("{e}: {seg:?}"),

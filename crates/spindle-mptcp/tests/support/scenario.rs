@@ -35,6 +35,8 @@ pub(crate) const NAMES: &[&str] = &[
     "tcp-ir",
     "deadline-reinjection",
     "oracle",
+    "cofuso",
+    "cofuso-xor",
 ];
 
 /// A path; rates in per mille, times in microseconds.
@@ -419,7 +421,7 @@ impl Scenario {
     pub(crate) fn finish(&self, run: &mut Run) {
         run.finish(LIMIT);
         judge::at_the_end(run, USER_TIMEOUT);
-        let once = ["fuso", "deadline"];
+        let once = ["fuso", "cofuso", "deadline"];
         if once.iter().any(|n| NAMES[self.preset].starts_with(n)) {
             judge::copied_once(run, super::CLIENT);
             judge::copied_once(run, super::SERVER);

@@ -1,0 +1,371 @@
+//! Parities of blocks over MPTCP, from end to end: agreed on, sent within windows, decoded (CoFUSO).
+
+mod support;
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use proptest::test_runner::{Config as Runs, RngAlgorithm, TestError, TestRng, TestRunner};
+use spindle_mptcp::{
+    Config, ConnectionInfo, Event, Handle, InitialWindow, SendKind, TraceEvent, TraceKind, preset,
+};
+use spindle_units::Duration;
+use spindle_wire::{Flags, Payload, Segment};
+use support::scenario::{NAMES, Scenario, scenario};
+use support::{CLIENT, Net, Path, SERVER, endpoint};
+
+/// First bytes of the option's data.
+const OFFER_BLOCKS: u8 = 3;
+const BLOCK: u8 = 5;
+
+/// What the experimental option of a segment says.
+fn said(seg: &Segment) -> Option<&[u8]> {
+    let rare = seg.options.rare.as_ref()?;
+    rare.experimental.first().map(|e| &e.data[..])
+}
+
+fn is_parity(seg: &Segment) -> bool {
+    said(seg).is_some_and(|data| data[0] == BLOCK)
+}
+
+/// Networks with parities on, as many of each preset as the ordinary run tries; what they did is summed
+/// up.
+fn try_networks(real: bool, seed: u8) -> [u64; 3] {
+    let sums: [Cell<u64>; 3] = Default::default();
+    for name in ["cofuso", "cofuso-xor"] {
+        let config = Runs {
+            cases: 150,
+            max_shrink_iters: 2000,
+            failure_persistence: None,
+            ..Runs::default()
+        };
+        let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[seed; 32]);
+        let mut runner = TestRunner::new_with_rng(config, rng);
+        let result = runner.run(&scenario(false), |mut s: Scenario| {
+            s.preset = NAMES.iter().position(|n| *n == name).expect("listed");
+            s.multi.checksum = false;
+            s.multi.manager = 0;
+            s.multi.subflows = s.multi.subflows.max(2);
+            let run = s.run(real);
+            for side in &run.sides {
+                let Some(last) = &side.last else { continue };
+                if s.ends.iter().all(|e| e.receive_segments > 100) {
+                    assert_eq!(last.data.parities_refused, 0, "of an honest peer");
+                }
+                let parities = side.sent().filter(|e| e.0 == SendKind::Parity).count();
+                let seen = [
+                    parities as u64,
+                    last.data.parities_received,
+                    last.data.packets_decoded,
+                ];
+                for (sum, n) in sums.iter().zip(seen) {
+                    sum.set(sum.get() + n);
+                }
+            }
+            Ok(())
+        });
+        match result {
+            Ok(()) => {}
+            Err(TestError::Fail(reason, smallest)) => {
+                panic!("{name}: {reason}\nSmallest: {smallest:?}")
+            }
+            Err(e) => panic!("{e}"),
+        }
+    }
+    sums.map(|s| s.get())
+}
+
+#[test]
+fn every_byte_arrives_once_with_parities_on_and_some_arrive_by_them() {
+    for (real, seed) in [(true, 1), (false, 2)] {
+        let [sent, received, decoded] = try_networks(real, seed);
+        println!("{sent} parities sent, {received} received, {decoded} packets decoded");
+        assert!(sent > 500 && received > 300 && decoded > 30);
+    }
+}
+
+/// One way; the round trip is 50 ms as in CoFUSO's testbed (section 6.1).
+const DELAY: Duration = Duration::from_millis(25);
+const RTT: u64 = 50_000;
+
+/// Whether what the server sends at this place on this subflow, a parity or not, is dropped the first
+/// time.
+type Drop = Arc<dyn Fn(u8, usize, bool) -> bool>;
+
+fn config(name: &str) -> Config {
+    let mut c = preset(name).expect("a preset").config;
+    c.tcp.initial_window = InitialWindow::PerSubflow(10);
+    c.tcp.msl = Duration::from_secs(1);
+    c
+}
+
+struct Outcome {
+    /// From the write to the last byte read, in microseconds.
+    took: u64,
+    receiver: ConnectionInfo,
+    trace: Vec<TraceEvent>,
+    net: Net,
+}
+
+impl Outcome {
+    fn sent(&self, wanted: SendKind) -> usize {
+        let of = |e: &&TraceEvent| matches!(e.kind, TraceKind::Sent { kind, .. } if kind == wanted);
+        self.trace.iter().filter(of).count()
+    }
+
+    fn parities(&self) -> impl Iterator<Item = &Segment> {
+        let all = self.net.log.iter().map(|l| &l.segment);
+        all.filter(|s| is_parity(s))
+    }
+
+    fn longest(&self) -> usize {
+        let data = self.net.log.iter().map(|l| &l.segment);
+        let data = data.filter(|s| !is_parity(s)).map(|s| s.payload.len());
+        data.max().unwrap_or(0)
+    }
+}
+
+struct Transfer {
+    configs: [Config; 2],
+    /// Full packets of the sender's own.
+    packets: u32,
+    real: bool,
+    drop: Drop,
+}
+
+impl Transfer {
+    fn of(name: &str, packets: u32, drop: impl Fn(u8, usize, bool) -> bool + 'static) -> Self {
+        Self {
+            configs: [config(name), config(name)],
+            packets,
+            real: false,
+            drop: Arc::new(drop),
+        }
+    }
+
+    /// Connects, warms up with 1 KB each way, waits until windows are back at their beginning, and sends
+    /// from the server.
+    fn run(&self) -> Outcome {
+        let mut net = Net::new(1, vec![Path::clean(DELAY)]);
+        net.keep_log = true;
+        let [client, server] = self.configs.clone().map(Arc::new);
+        let to = endpoint(2, 80);
+        net.stacks[SERVER].listen(to, server).expect("free");
+        let h = net.stacks[CLIENT]
+            .connect(net.now, endpoint(1, 4000), to, client)
+            .expect("connects");
+        let ready = net.now + Duration::from_secs(1);
+        let kilobyte = || Payload::Length(1000);
+        net.stacks[CLIENT]
+            .send(net.now, h, kilobyte())
+            .expect("open");
+        while net.step(ready) {}
+        let accepted = net.events.iter().find_map(|(_, _, e)| match e {
+            Event::Accepted { handle, .. } => Some(*handle),
+            _ => None,
+        });
+        let server = accepted.expect("accepted");
+        net.stacks[SERVER]
+            .send(ready, server, kilobyte())
+            .expect("open");
+        let ready = ready + Duration::from_secs(2);
+        while net.step(ready) {}
+        net.now = ready;
+        while let Ok(Some(_)) = net.stacks[CLIENT].recv(net.now, h, usize::MAX) {}
+        self.send(net, h, server)
+    }
+
+    fn send(&self, mut net: Net, client: Handle, server: Handle) -> Outcome {
+        net.log.retain(|l| l.segment.flags.contains(Flags::SYN));
+        let info = net.stacks[SERVER].info(server).expect("open");
+        let ports: Vec<_> = info.subflows.iter().map(|s| s.remote.port).collect();
+        let (drop, mut seen) = (self.drop.clone(), vec![Vec::new(); ports.len()]);
+        net.hook = Some(Box::new(move |_, side, seg| {
+            if side == CLIENT || seg.payload.is_empty() {
+                return true;
+            }
+            let subflow = ports.iter().position(|p| *p == seg.dst.port);
+            let subflow = subflow.expect("known");
+            let again = seen[subflow].contains(&seg.seq);
+            seen[subflow].push(seg.seq);
+            again || !drop(subflow as u8, seen[subflow].len() - 1, is_parity(seg))
+        }));
+        net.stacks[SERVER].set_trace(server, true);
+        let full = info.subflows[0].mss as u32 - header_room(&net);
+        let bytes = self.packets * full;
+        let content: Vec<u8> = (0..bytes).map(|x| (x * 31 % 251) as u8).collect();
+        let data = match self.real {
+            true => Payload::from(content.clone()),
+            false => Payload::Length(bytes),
+        };
+        let start = net.now;
+        let sent = net.stacks[SERVER].send(start, server, data);
+        assert_eq!(sent, Ok(bytes as usize));
+        let (mut got, mut end) = (0, start);
+        while got < content.len() && net.step(start + Duration::from_secs(5)) {
+            while let Ok(Some(p)) = net.stacks[CLIENT].recv(net.now, client, usize::MAX) {
+                if let Payload::Bytes(b) = &p {
+                    assert_eq!(&b[..], &content[got..got + b.len()], "content at {got}");
+                }
+                got += p.len();
+                end = net.now;
+            }
+        }
+        assert_eq!(got, content.len());
+        while net.step(end + Duration::from_secs(1)) {}
+        Outcome {
+            took: end.since(start).as_micros(),
+            receiver: net.stacks[CLIENT].info(client).expect("open"),
+            trace: net.stacks[SERVER].take_trace(server),
+            net,
+        }
+    }
+}
+
+/// The SYNs and SYN/ACKs of a side.
+fn syns(net: &Net, side: usize) -> impl Iterator<Item = &Segment> {
+    let of_side = net.log.iter().filter(move |l| l.side == side);
+    of_side
+        .map(|l| &l.segment)
+        .filter(|s| s.flags.contains(Flags::SYN))
+}
+
+/// Bytes by which data are shorter than the longest segment: 20 where the handshake agreed.
+fn header_room(net: &Net) -> u32 {
+    let agreed = syns(net, SERVER).any(|s| said(s) == Some(&[OFFER_BLOCKS]));
+    20 * u32::from(agreed)
+}
+
+/// CoFUSO section 6.1.1, figure 9a: 29 packets, three subflows of ten each, so one place to spare; one
+/// packet of the first subflow is lost.
+fn fig9a(name: &str, nth: usize) -> Outcome {
+    let mut transfer = Transfer::of(name, 29, move |subflow, k, _| (subflow, k) == (0, nth));
+    transfer.real = nth.is_multiple_of(2);
+    transfer.run()
+}
+
+#[test]
+fn one_parity_in_the_one_place_to_spare_repairs_any_one_loss() {
+    for nth in 0..10 {
+        let (cofuso, fuso) = (fig9a("cofuso-xor", nth), fig9a("fuso-3", nth));
+        assert_eq!(cofuso.sent(SendKind::New), 29);
+        let at_once = |e: &&TraceEvent| {
+            let parity = |k| k == SendKind::Parity;
+            e.at == cofuso.trace[0].at
+                && matches!(e.kind, TraceKind::Sent { kind, .. } if parity(kind))
+        };
+        assert_eq!(cofuso.trace.iter().filter(at_once).count(), 1);
+        assert_eq!(cofuso.receiver.data.packets_decoded, 1, "packet {nth}");
+        assert_eq!(cofuso.took, RTT / 2, "the parity's way");
+        // The only copy that has a place is of the first.
+        let later = if nth == 0 { 0 } else { RTT };
+        assert_eq!(fuso.took, RTT / 2 + later, "packet {nth}");
+    }
+}
+
+#[test]
+fn two_losses_are_beyond_one_parity_and_what_is_copied_is_copied_once() {
+    let two = Transfer::of("cofuso-xor", 29, |s, k, _| s == 0 && [2, 7].contains(&k)).run();
+    assert!(two.took > RTT, "{}", two.took);
+    assert_eq!(two.receiver.data.parities_refused, 0);
+    // With all windows open there is room for every parity and every copy.
+    let few = Transfer::of("cofuso-xor", 5, |s, k, _| (s, k) == (0, 4)).run();
+    assert_eq!(few.sent(SendKind::Parity), 1);
+    assert_eq!(few.sent(SendKind::Recovery), 5);
+    assert_eq!(few.took, RTT / 2);
+    assert_eq!(few.receiver.data.packets_decoded, 1);
+}
+
+#[test]
+fn several_parities_repair_several_losses() {
+    // Ten percent of what was sent before was lost, so that blocks get more parities than one.
+    let lossy = |s, k, parity: bool| s == 0 && !parity && k > 30 && k % 10 == 0;
+    let o = Transfer::of("cofuso", 600, lossy).run();
+    let most = o.parities().filter_map(|s| s.payload_head::<12>());
+    let (m, index) = most.fold((0, 0), |a, h| (a.0.max(h[10]), a.1.max(h[11])));
+    assert!((2..=3).contains(&m) && index > 0, "M {m}, index {index}");
+    assert!(o.receiver.data.packets_decoded > 0);
+    assert_eq!(o.receiver.data.parities_refused, 0);
+}
+
+#[test]
+fn a_lost_parity_is_repeated_verbatim_by_the_subflow_that_carries_it() {
+    for real in [false, true] {
+        let mut transfer = Transfer::of("cofuso-xor", 29, |_, _, parity| parity);
+        transfer.real = real;
+        let o = transfer.run();
+        let first = o.parities().next().expect("sent");
+        let again: Vec<_> = o.parities().filter(|s| s.seq == first.seq).collect();
+        assert!(again.len() > 1, "repeated");
+        for s in again {
+            assert_eq!(s.payload, first.payload);
+            assert_eq!(s.payload_head::<20>(), first.payload_head::<20>());
+            assert_eq!(said(s), said(first));
+            let dss = s.options.dss.expect("a DATA_ACK");
+            assert!(dss.data_ack.is_some() && dss.mapping.is_none());
+        }
+        let carrier = o.trace.iter().find_map(|e| match e.kind {
+            TraceKind::Sent {
+                kind: SendKind::Parity,
+                position,
+                ..
+            } => Some((e.subflow, position)),
+            _ => None,
+        });
+        let repeated = o.trace.iter().any(|e| match e.kind {
+            TraceKind::Sent {
+                kind: SendKind::Retransmission | SendKind::Probe,
+                position,
+                ..
+            } => Some((e.subflow, position)) == carrier,
+            _ => false,
+        });
+        assert!(repeated, "as its own");
+        assert_eq!(o.receiver.data.parities_refused, 0);
+    }
+}
+
+#[test]
+fn the_handshake_has_room_for_what_it_has_to_say() {
+    let o = fig9a("cofuso-xor", 3);
+    let client: Vec<_> = syns(&o.net, CLIENT).map(said).collect();
+    assert_eq!(client, [&[OFFER_BLOCKS][..], &[4, 1], &[4, 2]].map(Some));
+    let server: Vec<_> = syns(&o.net, SERVER).map(said).collect();
+    assert_eq!(server, [Some(&[OFFER_BLOCKS][..]), None, None]);
+    for side in [CLIENT, SERVER] {
+        for s in syns(&o.net, side) {
+            assert!(s.options.timestamps.is_some() && s.options.encoded_len() <= 40);
+        }
+    }
+    // 1460 less timestamps and mapping; a parity is as long as data would be without it.
+    assert_eq!(o.longest(), 1460 - 32 - 20);
+    for s in o.parities() {
+        assert_eq!((s.payload.len(), s.wire_len()), (1460 - 32, 1500));
+    }
+}
+
+#[test]
+fn a_peer_that_decodes_nothing_gets_copies_of_full_packets() {
+    for deaf in [CLIENT, SERVER] {
+        let mut transfer = Transfer::of("cofuso-xor", 29, |s, k, _| (s, k) == (0, 0));
+        transfer.configs[deaf] = config("fuso-3");
+        let o = transfer.run();
+        assert_eq!(o.parities().count(), 0);
+        assert!(o.sent(SendKind::Recovery) > 0);
+        assert_eq!((o.longest(), o.took), (1460 - 32, RTT / 2));
+        assert!(syns(&o.net, SERVER).all(|s| said(s).is_none()));
+    }
+}
+
+#[test]
+fn with_checksums_nothing_is_decoded_since_nothing_could_be_checked() {
+    for one in [CLIENT, SERVER] {
+        let mut transfer = Transfer::of("cofuso-xor", 29, |s, k, _| (s, k) == (0, 0));
+        let m = transfer.configs[one].multipath.as_mut().expect("multipath");
+        m.checksum = true;
+        let o = transfer.run();
+        assert_eq!(o.parities().count(), 0);
+        assert!(o.sent(SendKind::Recovery) > 0);
+        assert_eq!(o.took, RTT / 2);
+    }
+}
