@@ -6,6 +6,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use proptest::test_runner::{Config as Runs, RngAlgorithm, TestError, TestRng, TestRunner};
+use spindle_mptcp::recovery::{Action, Recovery, RecoveryFactory, View};
 use spindle_mptcp::{
     Config, ConnectionInfo, Event, Handle, InitialWindow, SendKind, TraceEvent, TraceKind, preset,
 };
@@ -368,4 +369,54 @@ fn with_checksums_nothing_is_decoded_since_nothing_could_be_checked() {
         assert!(o.sent(SendKind::Recovery) > 0);
         assert_eq!(o.took, RTT / 2);
     }
+}
+
+/// A policy that asks for parities of whatever there may be.
+#[derive(Clone, Debug, Default)]
+struct Mad {
+    n: usize,
+}
+
+impl RecoveryFactory for Mad {
+    fn build(&self, _seed: u64) -> Box<dyn Recovery> {
+        Box::new(self.clone())
+    }
+
+    fn sends_block_parities(&self) -> bool {
+        true
+    }
+}
+
+impl Recovery for Mad {
+    fn longest_block(&self) -> usize {
+        usize::MAX
+    }
+
+    fn on_opportunity(&mut self, view: &View<'_>) -> Action {
+        self.n += 1;
+        let pick = |of: &[usize], by: usize| of[self.n / by % of.len()];
+        let of = pick(&[0, 1, 2, 7], 1) as u8;
+        let run = view.subflows.iter().find(|s| s.id == of);
+        let first = run.and_then(|s| s.uncoded).map_or(1, |r| r.first);
+        Action::BlockParity {
+            of,
+            first: first + pick(&[0, 0, 0, 1], 3) as u64,
+            segments: pick(&[1, 2, 3, 0, 200, 300, usize::MAX], 5),
+            index: pick(&[0, 1, 2, 0, 300], 2),
+            parities: pick(&[1, 3, 0, 300, usize::MAX], 7),
+            on: pick(&[2, 0, 1, 9], 4) as u8,
+        }
+    }
+}
+
+#[test]
+fn whatever_a_policy_asks_for_windows_hold_and_bytes_arrive() {
+    let mut transfer = Transfer::of("cofuso-xor", 300, |s, k, _| s == 0 && k % 20 == 3);
+    transfer.real = true;
+    for c in &mut transfer.configs {
+        c.recovery = Some(Arc::new(Mad::default()));
+    }
+    let o = transfer.run();
+    assert!(o.sent(SendKind::Parity) > 0);
+    assert_eq!(o.receiver.data.parities_refused, 0, "what leaves is right");
 }

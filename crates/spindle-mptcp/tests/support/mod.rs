@@ -332,7 +332,7 @@ fn check_encoding(seg: &Segment) {
         bytes[..head.len()].copy_from_slice(&head);
     }
     whole.payload = Payload::from(bytes);
-    let packet = match whole.to_packet(&IpFields::default()) {
+    let packet = match seg.to_packet(&IpFields::default()) {
         Ok(p) => p,
         Err(e) => panic!("{e}: {seg:?}"),
     };

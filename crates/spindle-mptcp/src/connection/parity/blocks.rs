@@ -262,9 +262,14 @@ impl Connection {
     fn make_block(&self, w: usize, ask: &Ask) -> Option<Open> {
         let mp = self.multipath()?;
         let shape = Shape::new(ask.segments, ask.parities);
+        let code = ReedSolomon::new();
+        let told = |n: usize| n <= usize::from(u8::MAX);
+        if code.limits().check(shape).is_err() || !told(shape.sources) || !told(shape.parities) {
+            return None;
+        }
         let members = self.subflows[w].tx.board.block(ask.first, ask.segments)?;
         let (mut end, mut first) = (ask.first, None);
-        let mut sources = Vec::with_capacity(ask.segments.min(ReedSolomon::MAX_TOTAL));
+        let mut sources = Vec::with_capacity(ask.segments);
         for s in members {
             let offset = s.map?.offset;
             first.get_or_insert(offset);
@@ -274,8 +279,7 @@ impl Connection {
                 body: body_of(&s.payload),
             });
         }
-        let code = ReedSolomon::new();
-        let symbols = (0..ask.parities.max(1)).map(|k| code.encode(shape, k, &sources).ok());
+        let symbols = (0..ask.parities).map(|k| code.encode(shape, k, &sources).ok());
         Some(Open {
             of: ask.of,
             first: ask.first,
