@@ -37,7 +37,7 @@ fn queries(loss: &str, flows: u32) -> String {
     )
 }
 
-const TRANSPORTS: [&str; 11] = [
+const TRANSPORTS: [&str; 12] = [
     "tcp",
     "newreno",
     "tlp",
@@ -46,6 +46,7 @@ const TRANSPORTS: [&str; 11] = [
     "repflow",
     "mptcp",
     "fuso",
+    "cofuso",
     "tcp-ir",
     "deadline-reinjection",
     "oracle",
