@@ -1,4 +1,6 @@
 //! Parities of blocks over MPTCP, from end to end: agreed on, sent within windows, decoded (CoFUSO).
+//!
+//! `SPINDLE_NETWORKS` sets how many random networks are tried, `SPINDLE_NETWORKS_SEED` which.
 
 mod support;
 
@@ -29,18 +31,26 @@ fn is_parity(seg: &Segment) -> bool {
     said(seg).is_some_and(|data| data[0] == BLOCK)
 }
 
-/// Networks with parities on, as many of each preset as the ordinary run tries; what they did is summed
-/// up.
-fn try_networks(real: bool, seed: u8) -> [u64; 3] {
+/// So many networks of each kind in the ordinary test run.
+const NETWORKS: u32 = 150;
+
+fn number(name: &str) -> Option<u32> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+/// Tries networks with parities on; what they did is summed up.
+fn try_networks(real: bool) -> [u64; 3] {
     let sums: [Cell<u64>; 3] = Default::default();
     for name in ["cofuso", "cofuso-xor"] {
         let config = Runs {
-            cases: 150,
+            cases: number("SPINDLE_NETWORKS").unwrap_or(NETWORKS),
             max_shrink_iters: 2000,
             failure_persistence: None,
             ..Runs::default()
         };
-        let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[seed; 32]);
+        let mut seed = [u8::from(real); 32];
+        seed[..4].copy_from_slice(&number("SPINDLE_NETWORKS_SEED").unwrap_or(1).to_le_bytes());
+        let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &seed);
         let mut runner = TestRunner::new_with_rng(config, rng);
         let result = runner.run(&scenario(false), |mut s: Scenario| {
             s.preset = NAMES.iter().position(|n| *n == name).expect("listed");
@@ -78,10 +88,10 @@ fn try_networks(real: bool, seed: u8) -> [u64; 3] {
 
 #[test]
 fn every_byte_arrives_once_with_parities_on_and_some_arrive_by_them() {
-    for (real, seed) in [(true, 1), (false, 2)] {
-        let [sent, received, decoded] = try_networks(real, seed);
+    for real in [true, false] {
+        let [sent, received, decoded] = try_networks(real);
         println!("{sent} parities sent, {received} received, {decoded} packets decoded");
-        assert!(sent > 500 && received > 300 && decoded > 30);
+        assert!(sent > 300 && received > 300 && decoded > 50);
     }
 }
 

@@ -8,7 +8,7 @@ use spindle_mptcp::preset;
 use spindle_units::Duration;
 use spindle_wire::Segment;
 use support::apps::{App, End, Run};
-use support::scenario::scenario;
+use support::scenario::{NAMES, scenario};
 use support::{Net, Path, SERVER, endpoint, judge};
 
 /// So many random networks.
@@ -94,8 +94,8 @@ fn a_forged_mtu_does_not_go_below_the_floor() {
     assert_eq!(largest, Some(552), "RFC 791's 68 bytes are not believed");
 }
 
-#[test]
-fn every_byte_arrives_once_whatever_the_mtu_does() {
+/// Random networks with paths whose MTU changes, of this preset or of any.
+fn try_networks(name: Option<&str>) {
     let config = Config {
         cases: NETWORKS,
         max_shrink_iters: 2000,
@@ -107,7 +107,11 @@ fn every_byte_arrives_once_whatever_the_mtu_does() {
     let changes = prop::collection::vec((0u64..100_000, 1280u32..9100), 1..5);
     let burst = prop_oneof![Just(0u32), 3000u32..60_000];
     let drawn = (scenario(false), changes, burst);
-    let result = runner.run(&drawn, |(s, changes, burst)| {
+    let result = runner.run(&drawn, |(mut s, changes, burst)| {
+        if let Some(name) = name {
+            s.preset = NAMES.iter().position(|n| *n == name).expect("listed");
+            s.multi.checksum = false;
+        }
         let mut run = s.prepare_with(true, |_, c| c.tcp.burst = burst);
         let mut at = run.start;
         for (gap, mtu) in changes {
@@ -124,4 +128,14 @@ fn every_byte_arrives_once_whatever_the_mtu_does() {
         Err(TestError::Fail(reason, smallest)) => panic!("{reason}\nSmallest: {smallest:?}"),
         Err(e) => panic!("{e}"),
     }
+}
+
+#[test]
+fn every_byte_arrives_once_whatever_the_mtu_does() {
+    try_networks(None);
+}
+
+#[test]
+fn so_it_does_where_parities_are_cut_for_smaller_paths() {
+    try_networks(Some("cofuso"));
 }

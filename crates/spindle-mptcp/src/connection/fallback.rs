@@ -305,7 +305,8 @@ impl Connection {
 
     /// Falls back where the next data in order came without a mapping, and data without an option
     /// have come, or the end of the data (`fin`); on a connection that ever had data on a second
-    /// subflow, the mapping is waited for as long as there is room.
+    /// subflow, the mapping is waited for as long as there is room. A lone subflow is reset where parities of
+    /// blocks are agreed on.
     pub(super) fn mapping_vanished(&mut self, now: Instant, i: usize, fin: bool) {
         let rx = &self.subflows[i].rx;
         let bare = self.mp.as_ref().is_some_and(|m| m.bare_data);
@@ -313,7 +314,8 @@ impl Connection {
             .first_held()
             .is_some_and(|(at, _)| at < rx.nxt && rx.map_at(at).is_none());
         let confirmed = self.mp.as_ref().is_some_and(|m| m.confirmed);
-        if confirmed && (fin || (bare && missing)) && self.is_linear() {
+        let alone = self.subflows.len() == 1 && self.parities.in_blocks();
+        if confirmed && (fin || (bare && missing)) && (alone || self.is_linear()) {
             self.options_vanished(now, i);
         }
     }
