@@ -111,16 +111,10 @@ impl Registry {
             topologies: Vec::new(),
             composed: OnceLock::new(),
         };
-        let numbered = [
-            "mptcp",
-            "fuso",
-            "fuso-unmodified",
-            "cofuso",
-            "cofuso-xor",
-            "oracle",
-        ]
-        .iter()
-        .flat_map(|family| (1..=8).map(move |n| format!("{family}-{n}")));
+        // Which of them have a number of subflows, the presets know.
+        let numbered = PRESETS
+            .iter()
+            .flat_map(|family| (1..=8).map(move |n| format!("{family}-{n}")));
         for name in PRESETS.iter().map(|s| (*s).to_owned()).chain(numbered) {
             if let Some(p) = preset(&name) {
                 let config = p.config;

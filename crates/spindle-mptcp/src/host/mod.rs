@@ -283,7 +283,7 @@ impl Stack {
         }
     }
 
-    /// The connection that a segment with these ends is for, if step 2 of [`Self::foresee`] found it.
+    /// The connection that a segment with these ends is for, if [`Self::foresee`] found it of late.
     #[inline]
     pub fn foreseen(&self, segment: &Segment) -> Option<Handle> {
         self.table.foreseen(&(segment.dst, segment.src))

@@ -1,12 +1,15 @@
 //! Variants of a transport: one choice changed, by a name behind a plus sign (`fuso+roundrobin`).
 
+use std::any::Any;
 use std::sync::Arc;
 
 use spindle_units::Duration;
 
 use crate::config::{Config, EcnMode, Flight, LossConfig, MultipathConfig};
 use crate::connection::scheduler::SchedulerKind;
-use crate::recovery::{CoFuso, CodingRate, Eligibility, Fuso, MetricKind, PathMetric, WorstOf};
+use crate::recovery::{
+    CoFuso, CodingRate, Eligibility, Fuso, MetricKind, PathMetric, RecoveryFactory, WorstOf,
+};
 use crate::subflow::congestion::CongestionKind;
 
 use super::PROBE;
@@ -38,10 +41,11 @@ fn multipath(config: &mut Config, change: impl Fn(&mut MultipathConfig)) -> bool
     config.multipath.as_mut().map(change).is_some()
 }
 
-/// Changes FUSO's settings, where the recovery is FUSO's.
-fn fuso(config: &mut Config, change: impl Fn(&mut Fuso)) -> bool {
-    let found = config.recovery.as_ref().and_then(|r| r.as_fuso());
-    let Some(mut settings) = found else {
+/// Changes the settings of the recovery, where it is the one that has such settings.
+fn recovery<P: RecoveryFactory + Copy>(config: &mut Config, change: impl Fn(&mut P)) -> bool {
+    let factory = config.recovery.as_deref();
+    let found = factory.and_then(|f| (f as &dyn Any).downcast_ref::<P>());
+    let Some(mut settings) = found.copied() else {
         return false;
     };
     change(&mut settings);
@@ -49,15 +53,12 @@ fn fuso(config: &mut Config, change: impl Fn(&mut Fuso)) -> bool {
     true
 }
 
-/// Changes CoFUSO's settings, where the recovery is CoFUSO's.
+fn fuso(config: &mut Config, change: impl Fn(&mut Fuso)) -> bool {
+    recovery(config, change)
+}
+
 fn cofuso(config: &mut Config, change: impl Fn(&mut CoFuso)) -> bool {
-    let found = config.recovery.as_ref().and_then(|r| r.as_cofuso());
-    let Some(mut settings) = found else {
-        return false;
-    };
-    change(&mut settings);
-    config.recovery = Some(Arc::new(settings));
-    true
+    recovery(config, change)
 }
 
 fn fixed(config: &mut Config, percent: u32) -> bool {

@@ -131,10 +131,6 @@ impl RecoveryFactory for CoFuso {
         true
     }
 
-    fn as_cofuso(&self) -> Option<CoFuso> {
-        Some(*self)
-    }
-
     fn for_unmodified_receivers(&self) -> Option<Arc<dyn RecoveryFactory>> {
         Some(Arc::new(Self {
             eligibility: Eligibility::NotDataAcked,

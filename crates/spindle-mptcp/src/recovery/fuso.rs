@@ -40,10 +40,6 @@ impl RecoveryFactory for Fuso {
         })
     }
 
-    fn as_fuso(&self) -> Option<Fuso> {
-        Some(*self)
-    }
-
     fn for_unmodified_receivers(&self) -> Option<Arc<dyn RecoveryFactory>> {
         Some(Arc::new(Self {
             eligibility: Eligibility::NotDataAcked,

@@ -15,6 +15,7 @@ mod oracle;
 mod proactive;
 mod tcp_ir;
 
+use std::any::Any;
 use std::sync::Arc;
 
 use spindle_units::{Duration, Instant};
@@ -379,8 +380,9 @@ pub trait RecoveryReceiver: Send + std::fmt::Debug {
     ) -> bool;
 }
 
-/// Makes the policy of each connection.
-pub trait RecoveryFactory: Send + Sync + std::fmt::Debug {
+/// Makes the policy of each connection. As [`Any`] it can be told which policy's settings it is, for
+/// variants of them.
+pub trait RecoveryFactory: Any + Send + Sync + std::fmt::Debug {
     /// The policy for a connection; `seed` is its own stream of randomness.
     fn build(&self, seed: u64) -> Box<dyn Recovery>;
 
@@ -400,16 +402,6 @@ pub trait RecoveryFactory: Send + Sync + std::fmt::Debug {
     /// ([`Recovery::on_drop`]); simulations do so by [`crate::Stack::dropped`].
     fn hears_of_drops(&self) -> bool {
         false
-    }
-
-    /// FUSO's settings, if this is FUSO, for variants of it.
-    fn as_fuso(&self) -> Option<Fuso> {
-        None
-    }
-
-    /// CoFUSO's settings, if this is CoFUSO, for variants of it.
-    fn as_cofuso(&self) -> Option<CoFuso> {
-        None
     }
 
     /// The same policy for peers whose receivers were not modified, if it makes a difference.
