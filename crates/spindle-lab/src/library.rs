@@ -25,13 +25,22 @@ pub struct Paper {
 }
 
 /// All of them.
-pub const PAPERS: &[Paper] = &[Paper {
-    id: "fuso",
-    title: "FUSO: Fast and Cautious",
-    citation: "G. Chen, Y. Lu, Y. Meng, B. Li, K. Tan, D. Pei, P. Cheng, L. Luo, Y. Xiong, X. Wang \
-               and Y. Zhao: Fast and Cautious: Leveraging Multi-path Diversity for Transport Loss \
-               Recovery in Data Centers. USENIX Annual Technical Conference, 2016.",
-}];
+pub const PAPERS: &[Paper] = &[
+    Paper {
+        id: "fuso",
+        title: "FUSO: Fast and Cautious",
+        citation: "G. Chen, Y. Lu, Y. Meng, B. Li, K. Tan, D. Pei, P. Cheng, L. Luo, Y. Xiong, X. \
+                   Wang and Y. Zhao: Fast and Cautious: Leveraging Multi-path Diversity for \
+                   Transport Loss Recovery in Data Centers. USENIX Annual Technical Conference, \
+                   2016.",
+    },
+    Paper {
+        id: "cofuso",
+        title: "CoFUSO: Coding-Based Fast Multi-Path Loss Recovery",
+        citation: "Y. Liu, G. Zhou and G. Chen: Reducing web latency with coding-based fast \
+                   multi-path loss recovery. Wireless Networks, 2020.",
+    },
+];
 
 /// The paper of that short name.
 pub fn paper(id: &str) -> Option<&'static Paper> {
@@ -61,6 +70,11 @@ pub const EXPERIMENTS: &[BuiltIn] = &[
     built_in!("fuso-fig7", Some("fuso"), "fuso/fig7.toml"),
     built_in!("fuso-fig8", Some("fuso"), "fuso/fig8.toml"),
     built_in!("fuso-text", Some("fuso"), "fuso/text.toml"),
+    built_in!("cofuso-fig13", Some("cofuso"), "cofuso/fig13.toml"),
+    built_in!("cofuso-fig14", Some("cofuso"), "cofuso/fig14.toml"),
+    built_in!("cofuso-fig15", Some("cofuso"), "cofuso/fig15.toml"),
+    built_in!("cofuso-fig16", Some("cofuso"), "cofuso/fig16.toml"),
+    built_in!("cofuso-fig17", Some("cofuso"), "cofuso/fig17.toml"),
 ];
 
 /// The experiment of that id.

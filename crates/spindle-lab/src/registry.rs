@@ -6,7 +6,7 @@
 use std::sync::{Arc, OnceLock};
 
 use spindle_fabric::{Balancing, Network, NetworkError};
-use spindle_mptcp::{Config, PRESETS, VARIANTS, preset, variant};
+use spindle_mptcp::{Config, VARIANTS, preset, preset_names, variant};
 
 use crate::experiment::scenario::{LinkSettings, Topology};
 use crate::experiment::suggestion;
@@ -111,11 +111,7 @@ impl Registry {
             topologies: Vec::new(),
             composed: OnceLock::new(),
         };
-        // Which of them have a number of subflows, the presets know.
-        let numbered = PRESETS
-            .iter()
-            .flat_map(|family| (1..=8).map(move |n| format!("{family}-{n}")));
-        for name in PRESETS.iter().map(|s| (*s).to_owned()).chain(numbered) {
+        for name in preset_names() {
             if let Some(p) = preset(&name) {
                 let config = p.config;
                 let parts = p.parts.iter().map(|s| (*s).to_owned()).collect();

@@ -1,5 +1,5 @@
-//! The scenes of the FUSO paper beside its testbed's queries: background traffic, the simulated
-//! network, links drawn to be lossy, incast.
+//! The scenes of the papers beside FUSO's testbed's queries: background traffic, the simulated
+//! networks, links drawn to be lossy, incast.
 
 use std::path::Path;
 
@@ -182,6 +182,58 @@ fn incast_rounds_take_no_less_than_the_wire() {
         );
         assert!(
             r.fct_ns.iter().all(|t| *t < 40_000_000),
+            "{transport} {:?}",
+            r.fct_ns
+        );
+    }
+}
+
+/// Fig 13 of the CoFUSO paper in small.
+const MESH: &str = "topology = { name = \"cofuso-sim\" }\n\
+     [loss]\nmodel = \"lossy-links\"\nlinks = 4\nrate = \"20%\"\non = \"mesh\"\n\
+     direction = \"backward\"\ndata_only = true\n\
+     [scenario]\ninitial_window_per_subflow = 10\nmin_rto = \"200ms\"\necn = false\n\
+     [traffic]\nkind = \"requests\"\nclients = [\"H1\"]\nservers = [\"H11\"]\n\
+     pairing = \"one-to-one\"\narrivals = \"sequential\"\nsizes = \"40KB\"\n\
+     connections = \"new\"\nask = \"when-joined\"\nflows = 40\n";
+
+#[test]
+fn four_links_of_the_mesh_lose_the_same_share_under_every_transport() {
+    let mut seen = None;
+    for transport in [
+        "reactive",
+        "corrective",
+        "repflow",
+        "fuso-5",
+        "cofuso",
+        "cofuso-fixed-8",
+    ] {
+        let r = go(transport, MESH, 1);
+        assert_eq!((r.flows, r.completed), (40, 40), "{transport}");
+        assert_eq!(r.lossy.len(), 4);
+        assert!(r.lossy.iter().all(|l| l.group == "mesh" && l.rate == 0.2));
+        let lossy = seen.get_or_insert_with(|| r.lossy.clone());
+        assert_eq!(&r.lossy, lossy, "{transport}");
+        // A request on its way, and all data in one window: no less than one round trip.
+        assert!(r.fct_ns.iter().all(|t| *t > 48_000_000), "{transport}");
+    }
+}
+
+/// Set-up with joins leaves no mark on the flow that follows: what is asked for beforehand is
+/// answered by nothing.
+#[test]
+fn joins_need_no_data_of_the_server() {
+    let clean = MESH.replace("\"20%\"", "\"0%\"");
+    for transport in ["reactive", "mptcp-5"] {
+        let r = go(transport, &clean, 1);
+        assert_eq!(r.bytes_delivered, 40 * 40_000, "{transport}");
+        // 27.4 packets fit into the windows of three subflows, not into that of one.
+        let (least, most) = match transport {
+            "reactive" => (96_000_000, 98_000_000),
+            _ => (48_000_000, 51_000_000),
+        };
+        assert!(
+            r.fct_ns.iter().all(|t| (least..most).contains(t)),
             "{transport} {:?}",
             r.fct_ns
         );

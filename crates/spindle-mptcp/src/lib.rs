@@ -22,7 +22,9 @@ pub use connection::scheduler;
 pub use connection::trace::{TraceEvent, TraceKind};
 pub use connection::{CloseReason, Role};
 pub use host::{Event, Handle, ListenerId, Stack, StackConfig, StackCounters, StackError, keys};
-pub use presets::{PRESETS, Preset, VARIANTS, Variant, for_unmodified_receivers, preset, variant};
+pub use presets::{
+    PRESETS, Preset, VARIANTS, Variant, for_unmodified_receivers, preset, preset_names, variant,
+};
 pub use subflow::congestion;
 pub use subflow::sender::{SendCounters, SendKind};
 pub use subflow::{SubflowId, TcpState};

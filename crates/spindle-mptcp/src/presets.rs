@@ -10,7 +10,7 @@ use crate::config::{
     Config, EcnMode, Flight, LossConfig, MultipathConfig, PathManager, TailLossProbe,
 };
 use crate::connection::scheduler::SchedulerKind;
-use crate::recovery::{CoFuso, DeadlineReinjection, Fuso, Oracle, Proactive, TcpIr};
+use crate::recovery::{CoFuso, CodingRate, DeadlineReinjection, Fuso, Oracle, Proactive, TcpIr};
 use crate::subflow::congestion::CongestionKind;
 
 pub use variants::{VARIANTS, Variant, variant};
@@ -77,6 +77,21 @@ fn fuso(subflows: usize) -> Config {
 const COFUSO_SUBFLOWS: usize = 5;
 /// Subflows of its testbed (CoFUSO section 5.2).
 const COFUSO_XOR_SUBFLOWS: usize = 3;
+
+/// The fixed rates of CoFUSO section 6.2.4: parities for each packet, in percent.
+const FIXED_RATES: [u32; 6] = [1, 2, 4, 8, 16, 32];
+/// The rate where `cofuso-fixed` names none: that of these which is nearest to the testbed's one
+/// parity of 30 packets (CoFUSO section 5.2; our choice).
+const FIXED_RATE: u32 = 4;
+
+/// CoFUSO as in the simulations, but for a rate that never changes.
+fn cofuso_fixed(percent: u32) -> Config {
+    let settings = CoFuso {
+        rate: CodingRate::Fixed(f64::from(percent) / 100.0),
+        ..CoFuso::SIMULATION
+    };
+    cofuso(COFUSO_SUBFLOWS, settings)
+}
 
 fn cofuso(subflows: usize, settings: CoFuso) -> Config {
     Config {
@@ -148,6 +163,12 @@ const COFUSO_XOR_PARTS: &[&str] = &[
     COFUSO_AGREEMENT,
 ];
 
+const COFUSO_FIXED_PARTS: &[&str] = &[
+    "all of `cofuso`, 5 subflows, but for its blocks",
+    "blocks: one parity for as many consecutive segments as the rate says, whatever is lost; a last block of fewer has one too (CoFUSO section 6.2.4, catalogue A5.14)",
+    "the number behind is the rate, parities for each packet in percent: 1, 2, 4, 8, 16 or 32, one parity of 100, 50, 25, 13, 6 or 3 segments; 4 if there is none, nearest to the testbed's one of 30 (our choice)",
+];
+
 const COFUSO_RECEIVER: &str = "receiver: early_dsn_delivery; keeps the last 255 segments of each subflow and hands decoded ones to the data level only (CoFUSO sections 4.3 and 5.3)";
 
 const COFUSO_AGREEMENT: &str = "agreed on in the handshake by an experimental option (RFC 6994), not with DSS checksums, else copies only; data segments are 20 bytes shorter to leave a parity's header room (CoFUSO section 5.1)";
@@ -165,8 +186,8 @@ const ORACLE_PARTS: &[&str] = &[
     "all else as `fuso` without its recovery: MPTCP, Linked Increases (RFC 6356), minimum smoothed RTT, early_dsn_delivery; loss is inferred from nothing else but a timer of 200 ms, for paths that are gone; no penalisation",
 ];
 
-/// The preset of this name, if there is one: those of [`PRESETS`], and mptcp, fuso, fuso-unmodified,
-/// cofuso, cofuso-xor and oracle with a number of subflows from 1 to 8 behind (`fuso-8`).
+/// The preset of this name, if there is one: those of [`PRESETS`], and those of them with a number
+/// behind that [`preset_names`] has.
 pub fn preset(name: &str) -> Option<Preset> {
     let (config, parts): (Config, Vec<&'static str>) = match name {
         "tcp" => (tcp(), TCP_PARTS.to_vec()),
@@ -179,13 +200,30 @@ pub fn preset(name: &str) -> Option<Preset> {
         "rack" => rack(),
         "proactive" => proactive(),
         "mptcp-linux" => mptcp_linux(),
-        _ => numbered(name)?,
+        "cofuso-fixed" => (cofuso_fixed(FIXED_RATE), COFUSO_FIXED_PARTS.to_vec()),
+        _ => match name.strip_prefix("cofuso-fixed-") {
+            Some(rate) => {
+                let percent = FIXED_RATES.into_iter().find(|p| p.to_string() == rate)?;
+                (cofuso_fixed(percent), COFUSO_FIXED_PARTS.to_vec())
+            }
+            None => numbered(name)?,
+        },
     };
     Some(Preset {
         name: name.to_owned(),
         parts,
         config,
     })
+}
+
+/// Every name that [`preset`] knows: [`PRESETS`], then mptcp, fuso, fuso-unmodified, cofuso,
+/// cofuso-xor and oracle with a number of subflows from 1 to 8 behind (`fuso-8`) and cofuso-fixed with
+/// a rate in percent.
+pub fn preset_names() -> impl Iterator<Item = String> {
+    let numbers = |family: &'static str| (1..=32).map(move |n| format!("{family}-{n}"));
+    let numbered = PRESETS.iter().flat_map(move |family| numbers(family));
+    let known = numbered.filter(|name| preset(name).is_some());
+    PRESETS.iter().map(|name| (*name).to_owned()).chain(known)
 }
 
 /// The names [`preset`] knows, without those that only add a number.
@@ -206,6 +244,7 @@ pub const PRESETS: &[&str] = &[
     "fuso-unmodified",
     "cofuso",
     "cofuso-xor",
+    "cofuso-fixed",
     "oracle",
 ];
 
@@ -381,6 +420,36 @@ mod tests {
             }
         }
         for bad in ["fuso-0", "fuso-9", "fuso-04", "tcp-2", "quic", ""] {
+            assert!(preset(bad).is_none(), "{bad}");
+        }
+        let names: Vec<String> = preset_names().collect();
+        assert_eq!(names.len(), PRESETS.len() + 6 * 8 + FIXED_RATES.len());
+        assert!(names.iter().all(|name| preset(name).is_some()));
+    }
+
+    #[test]
+    fn fixed_rates_are_those_of_the_paper() {
+        for (name, same) in [
+            ("cofuso-fixed-1", "fixed-1"),
+            ("cofuso-fixed-2", "fixed-2"),
+            ("cofuso-fixed-4", "fixed-4"),
+            ("cofuso-fixed", "fixed-4"),
+            ("cofuso-fixed-8", "fixed-8"),
+            ("cofuso-fixed-16", "fixed-16"),
+            ("cofuso-fixed-32", "fixed-32"),
+        ] {
+            let base = preset("cofuso").expect("there").config;
+            let varied = variant(same).and_then(|v| v.apply(base)).expect("applies");
+            let config = preset(name).expect(name).config;
+            assert_eq!(format!("{config:?}"), format!("{varied:?}"), "{name}");
+            assert_eq!(config.planned_subflows(), 5);
+        }
+        for bad in [
+            "cofuso-fixed-3",
+            "cofuso-fixed-04",
+            "cofuso-fixed-",
+            "cofuso-fixed-100",
+        ] {
             assert!(preset(bad).is_none(), "{bad}");
         }
     }

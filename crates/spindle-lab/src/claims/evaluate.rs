@@ -27,7 +27,7 @@ impl PointView<'_> {
             .map(|(_, pool)| pool)
     }
 
-    fn label(&self) -> String {
+    pub(super) fn label(&self) -> String {
         let parts: Vec<_> = self.set.iter().map(|(a, v)| format!("{a} {v}")).collect();
         if parts.is_empty() {
             "the point".to_owned()
@@ -38,13 +38,13 @@ impl PointView<'_> {
 }
 
 /// One comparison: where, what was found, and which way it fell.
-struct Finding {
-    verdict: Verdict,
-    text: String,
+pub(super) struct Finding {
+    pub(super) verdict: Verdict,
+    pub(super) text: String,
 }
 
 /// Findings, or why there are none.
-type Findings = Result<Vec<Finding>, String>;
+pub(super) type Findings = Result<Vec<Finding>, String>;
 
 /// How many comparisons that did not hold a `why` lists.
 const LISTED: usize = 6;
@@ -84,7 +84,11 @@ pub fn evaluate(claim: &Claim, points: &[PointView<'_>]) -> Outcome {
     }
     let measured = match findings {
         Err(_) => "-".to_owned(),
-        Ok(_) => judge.measured(&claim.test),
+        Ok(_) => {
+            let of = |metric| Judge { metric, ..judge }.measured(&claim.test);
+            let metrics = std::iter::once(claim.metric).chain(claim.test.also().iter().copied());
+            metrics.map(of).collect::<Vec<_>>().join("; ")
+        }
     };
     Outcome {
         id: claim.id.clone(),
@@ -140,9 +144,9 @@ fn reasons(list: &[Finding], verdict: Verdict) -> String {
     text
 }
 
-struct Judge<'a> {
-    metric: Metric,
-    points: &'a [PointView<'a>],
+pub(super) struct Judge<'a> {
+    pub(super) metric: Metric,
+    pub(super) points: &'a [PointView<'a>],
 }
 
 impl Judge<'_> {
@@ -178,11 +182,17 @@ impl Judge<'_> {
             } => self.similar(of, against, *within),
             Test::Bound { of, within } => self.bound(of, *within),
             Test::Growth { of, axis, between } => self.growth(of, axis, *between),
+            Test::NearBest(test) => self.near_best(test),
+            Test::NotNearBest(test) => self.not_near_best(test),
             Test::NotCheckable(reason) => Err(reason.clone()),
         }
     }
 
-    fn pool<'p>(&self, point: &PointView<'p>, transport: &str) -> Result<&'p Pool, String> {
+    pub(super) fn pool<'p>(
+        &self,
+        point: &PointView<'p>,
+        transport: &str,
+    ) -> Result<&'p Pool, String> {
         let pool = point
             .pools
             .iter()
@@ -543,6 +553,9 @@ impl Judge<'_> {
             }
             Test::Order { groups } => groups.iter().for_each(|g| add(g)),
             Test::Bound { of, .. } | Test::Growth { of, .. } => add(std::slice::from_ref(of)),
+            Test::NearBest(t) | Test::NotNearBest(t) => {
+                t.all().for_each(|name| add(std::slice::from_ref(name)))
+            }
             Test::NotCheckable(_) => {}
         }
         let ranges: Vec<String> = names

@@ -6,11 +6,13 @@
 //! lies wholly on one side, and is tied otherwise. A claim over several comparisons fails if one of
 //! them fails, holds if all of them hold, and is tied otherwise.
 
+mod best;
 mod evaluate;
 mod read;
 #[cfg(test)]
 mod tests;
 
+pub use best::NearBest;
 pub(crate) use evaluate::point_bound;
 pub use evaluate::{PointView, evaluate};
 
@@ -192,8 +194,22 @@ pub enum Test {
         /// Range of the exponent.
         between: (f64, f64),
     },
+    /// Each is near the best of all at each point, in the claim's metric and the test's.
+    NearBest(NearBest),
+    /// Each is, at some point and in some of the metrics, not near the best of all.
+    NotNearBest(NearBest),
     /// It cannot be checked, for this reason.
     NotCheckable(String),
+}
+
+impl Test {
+    /// The metrics that it looks at beside the claim's.
+    pub(crate) fn also(&self) -> &[Metric] {
+        match self {
+            Self::NearBest(t) | Self::NotNearBest(t) => &t.also,
+            _ => &[],
+        }
+    }
 }
 
 /// A condition on a sweep's axis, such as `loss < 1%`.

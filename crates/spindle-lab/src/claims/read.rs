@@ -1,6 +1,6 @@
 //! Reading `[[claims]]`.
 
-use super::{Claim, Condition, Kind, Test};
+use super::{Claim, Condition, Kind, NearBest, Test};
 use crate::experiment::{ExperimentError, Node, Section, Value, units};
 use crate::metrics::Metric;
 
@@ -23,10 +23,12 @@ enum TestKind {
     Similar,
     Bound,
     Growth,
+    NearBest,
+    NotNearBest,
     NotCheckable,
 }
 
-const TESTS: [(&str, TestKind); 12] = [
+const TESTS: [(&str, TestKind); 14] = [
     ("below", TestKind::Below),
     ("above", TestKind::Above),
     ("about", TestKind::About),
@@ -38,6 +40,8 @@ const TESTS: [(&str, TestKind); 12] = [
     ("similar", TestKind::Similar),
     ("rto-bound", TestKind::Bound),
     ("growth", TestKind::Growth),
+    ("near-best", TestKind::NearBest),
+    ("not-near-best", TestKind::NotNearBest),
     ("not-checkable", TestKind::NotCheckable),
 ];
 
@@ -85,14 +89,36 @@ impl Claim {
 }
 
 fn metric(s: &Section<'_>) -> Result<Metric> {
-    let Some(node) = s.node("metric") else {
-        return Ok(Metric::FctPercentile(0.99));
-    };
+    match s.node("metric") {
+        None => Ok(Metric::FctPercentile(0.99)),
+        Some(node) => named_metric(s, "metric", node),
+    }
+}
+
+fn named_metric(s: &Section<'_>, key: &str, node: &Node) -> Result<Metric> {
     match &node.value {
         Value::Text(name) => Metric::parse(name),
         _ => None,
     }
-    .ok_or_else(|| s.unknown("metric", node, Metric::NAMES.into_iter()))
+    .ok_or_else(|| s.unknown(key, node, Metric::NAMES.into_iter()))
+}
+
+/// `of`, `against`, `within`, and `also`, the metrics beside the claim's own.
+fn near_best(s: &Section<'_>) -> Result<NearBest> {
+    let also = match s.node("also").map(|n| (n, &n.value)) {
+        None => Vec::new(),
+        Some((_, Value::List(items))) => items
+            .iter()
+            .map(|n| named_metric(s, "also", n))
+            .collect::<Result<_>>()?,
+        Some((node, _)) => vec![named_metric(s, "also", node)?],
+    };
+    Ok(NearBest {
+        of: some(s, "of")?,
+        against: s.list("against")?.unwrap_or_default(),
+        within: quantity(s, "within")?,
+        also,
+    })
 }
 
 fn axis(s: &Section<'_>, key: &str, axis: &str, axes: &[String]) -> Result<()> {
@@ -159,6 +185,8 @@ fn test(s: &Section<'_>, kind: TestKind, axes: &[String]) -> Result<Test> {
                 between: between(s)?,
             }
         }
+        TestKind::NearBest => Test::NearBest(near_best(s)?),
+        TestKind::NotNearBest => Test::NotNearBest(near_best(s)?),
         TestKind::NotCheckable => Test::NotCheckable(s.need("reason")?),
     })
 }

@@ -274,3 +274,49 @@ fn decrease_wants_every_comparison_within_the_range() {
     assert_eq!(claim("[\"40%\", \"60%\"]", 1100.0), Verdict::Fails);
     assert_eq!(claim("[\"-30%\", \"0%\"]", 800.0), Verdict::Holds);
 }
+
+#[test]
+fn near_the_best_in_each_metric_and_place() {
+    let of = |test: &str, of: &str, also: &str| {
+        let claim = format!(
+            "metric = \"fct.mean\"\ntest = \"{test}\"\nof = {of}\nagainst = [\"tcp\"]\nwithin = \
+             \"5%\"\n{also}"
+        );
+        let pools = [("fuso", 1000.0, 0.4), ("tcp", 1030.0, 0.2)];
+        check(&claim, &pools)
+    };
+    let timeouts = "also = [\"timeout_fraction\"]";
+    // In the mean alone both are near the best, which is FUSO; in timeouts it is far from it.
+    let both = "[\"fuso\", \"tcp\"]";
+    assert_eq!(of("near-best", both, "").verdict, Verdict::Holds);
+    assert_eq!(of("not-near-best", both, "").verdict, Verdict::Fails);
+    let o = of("near-best", both, timeouts);
+    assert_eq!(o.verdict, Verdict::Fails);
+    assert!(
+        o.why.contains("8 comparisons 6 hold, 0 are tied, 2 fail"),
+        "{}",
+        o.why
+    );
+    let place = "loss 1%: fuso 101.3% above the best in flows with a timeout";
+    assert!(o.why.contains(place), "{}", o.why);
+    assert!(
+        o.measured.contains("; flows with a timeout: fuso"),
+        "{}",
+        o.measured
+    );
+    assert_eq!(
+        of("not-near-best", "\"fuso\"", timeouts).verdict,
+        Verdict::Holds
+    );
+    let o = of("not-near-best", both, timeouts);
+    assert_eq!(o.verdict, Verdict::Fails, "TCP is near it everywhere");
+    assert!(o.why.contains("above the best in mean FCT"), "{}", o.why);
+
+    let text = "[[claims]]\nid = \"c\"\nkind = \"ordering\"\ntext = \"t\"\ntest = \"near-best\"\n\
+                of = \"fuso\"\nwithin = \"5%\"\nalso = [\"fct.mena\"]";
+    let e = experiment(text).unwrap_err().to_string();
+    assert!(
+        e.contains("claims[1].also: found \"fct.mena\", want one of"),
+        "{e}"
+    );
+}

@@ -87,6 +87,8 @@ pub(crate) struct Conn {
     pub(crate) dead: bool,
     /// The flow that is to be asked for once the connection, or all its subflows, are up.
     pub(crate) to_ask: Option<u32>,
+    /// Whether a client that is to wait for its joins has sent what makes them possible.
+    pub(crate) greeted: bool,
     /// Whether all subflows took part in the warm-up.
     pub(crate) warmed_whole: bool,
     /// Requests not answered yet: flow and where its response ends in the stream.
@@ -127,6 +129,7 @@ impl Conn {
             joined: 0,
             dead: false,
             to_ask: None,
+            greeted: false,
             warmed_whole: false,
             waiting: VecDeque::new(),
             answers: VecDeque::new(),

@@ -1,6 +1,6 @@
 //! From a scenario's topology and losses to a network.
 
-use spindle_fabric::topology::{DualHomed, Dumbbell, FatTree, FusoTestbed};
+use spindle_fabric::topology::{DualHomed, Dumbbell, FatTree, FusoTestbed, Mesh};
 use spindle_fabric::{
     Buffer as PortBuffer, CableId, LinkId, Loss as LinkLoss, Network, NetworkError,
 };
@@ -57,6 +57,16 @@ pub(crate) fn build_standard(topology: &Topology) -> Option<Result<Network, Netw
             host_buffer: HOST_BUFFER,
             host_mark_above: links.host_ecn_threshold.map(Bytes),
             ..FusoTestbed::default()
+        }
+        .build(),
+        // From site to site there are five links, there and back ten.
+        Topology::CoFusoSim(links) => Mesh {
+            rate: links.rate,
+            delay: links.rtt / 10,
+            switch_buffer: port(links),
+            mark_above: links.ecn_threshold.map(Bytes),
+            host_buffer: HOST_BUFFER,
+            ..Mesh::default()
         }
         .build(),
         Topology::Dumbbell {
@@ -269,5 +279,45 @@ fn process(model: &LossModel) -> Result<LinkLoss, NetworkError> {
         LossModel::BlackHole { .. } => Ok(LinkLoss::black_hole()),
         // Drawn for each run.
         LossModel::LossyLinks(_) => Ok(LinkLoss::none()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::{LossRates, LossyLinks};
+
+    /// CoFUSO section 6.2: 4 random links between the routers lose data on their way to H1-H10.
+    #[test]
+    fn lossy_links_of_the_mesh_lose_in_one_direction() {
+        let network = spindle_fabric::topology::Mesh::default().build().unwrap();
+        let loss = Loss {
+            model: LossModel::LossyLinks(LossyLinks {
+                links: 4,
+                rates: LossRates::Same(0.15),
+                locations: Vec::new(),
+            }),
+            on: vec!["mesh".to_owned()],
+            direction: Direction::Backward,
+            data_only: true,
+        };
+        let draw = |seed| {
+            let streams = Streams::new(seed, 0);
+            draw_lossy_links(&network, std::slice::from_ref(&loss), &streams).unwrap()
+        };
+        let drawn = draw(1);
+        assert_eq!((drawn.cables.len(), drawn.links.len()), (4, 4));
+        assert!(drawn.cables.iter().all(|c| c.group == "mesh"));
+        // From R6-R9, the second end of each cable, to R2-R5.
+        let names = drawn.links.iter().map(|(l, _)| network.link_name(*l));
+        assert!(names.clone().all(|n| n.ends_with(".down")));
+        assert!(
+            drawn.links.iter().all(
+                |(_, p)| *p == LinkLoss::bernoulli(Probability::new(0.15).unwrap()).data_only()
+            )
+        );
+        let other = draw(2);
+        let others = other.links.iter().map(|(l, _)| network.link_name(*l));
+        assert!(!names.eq(others), "drawn anew for each seed");
     }
 }

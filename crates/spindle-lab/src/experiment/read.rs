@@ -50,6 +50,7 @@ fn topology(s: Section<'_>, context: &Context<'_>) -> Result<Topology> {
     let mut names = vec![
         "fuso-testbed",
         "fuso-sim",
+        "cofuso-sim",
         "dumbbell",
         "fat-tree",
         "dual-homed",
@@ -63,6 +64,7 @@ fn topology(s: Section<'_>, context: &Context<'_>) -> Result<Topology> {
     let links = link_settings(&s, &name)?;
     let topology = match name.as_str() {
         "fuso-testbed" => Topology::FusoTestbed(links),
+        "cofuso-sim" => Topology::CoFusoSim(links),
         "dumbbell" => {
             let pairs: u32 = s.or("pairs", 1)?;
             if pairs == 0 || u64::from(pairs) * 2 > MAX_HOSTS {
@@ -155,11 +157,13 @@ fn rate(s: &Section<'_>, key: &'static str, default: BitRate) -> Result<BitRate>
 }
 
 fn link_settings(s: &Section<'_>, name: &str) -> Result<LinkSettings> {
-    // T1 and T2 of the catalogue; the other topologies' base RTTs are our choice for T1's hardware.
-    let (rtt, gigabits, room, mark) = match name {
-        "fuso-testbed" => (280, 1, 128_000, 32_000),
-        "fuso-sim" => (240, 10, 1_000_000, 300_000),
-        _ => (100, 1, 128_000, 32_000),
+    // T1, T2 and T4 of the catalogue; the other topologies' base RTTs are our choice for T1's
+    // hardware.
+    let (rtt, megabits, room, mark) = match name {
+        "fuso-testbed" => (280, 1000, 128_000, Some(32_000)),
+        "fuso-sim" => (240, 10_000, 1_000_000, Some(300_000)),
+        "cofuso-sim" => (48_000, 300, 5_400_000, None),
+        _ => (100, 1000, 128_000, Some(32_000)),
     };
     let buffer = match (s.get::<Size>("buffer")?, s.get::<u32>("buffer_packets")?) {
         (Some(_), Some(_)) => {
@@ -183,15 +187,15 @@ fn link_settings(s: &Section<'_>, name: &str) -> Result<LinkSettings> {
     let ecn_threshold = match s.get::<Size>("ecn_threshold")? {
         Some(Size(0)) => None,
         Some(Size(bytes)) => Some(bytes),
-        None => Some(mark),
+        None => mark,
     };
     let host_ecn_threshold = s.get::<Size>("host_ecn_threshold")?;
-    if host_ecn_threshold.is_some() && matches!(name, "dumbbell" | "dual-homed") {
+    if host_ecn_threshold.is_some() && matches!(name, "cofuso-sim" | "dumbbell" | "dual-homed") {
         let problem = "has no meaning here, want it in fuso-testbed, fuso-sim or fat-tree";
         return Err(s.error("host_ecn_threshold", problem));
     }
     Ok(LinkSettings {
-        rate: rate(s, "rate", BitRate(gigabits * 1_000_000_000))?,
+        rate: rate(s, "rate", BitRate(megabits * 1_000_000))?,
         rtt: s.or("rtt", Duration::from_micros(rtt))?,
         buffer,
         ecn_threshold,

@@ -88,7 +88,7 @@ fn loss(s: Section<'_>, network: Option<&Network>) -> Result<Loss> {
     Ok(loss)
 }
 
-/// `links` or `share`, `rates` and `locations` of the model `lossy-links`.
+/// `links` or `share`, `rate` or `rates`, and `locations` of the model `lossy-links`.
 fn lossy_links(s: &Section<'_>, on: &[String], network: Option<&Network>) -> Result<LossyLinks> {
     let groups = match network {
         Some(network) => {
@@ -126,10 +126,17 @@ fn lossy_links(s: &Section<'_>, on: &[String], network: Option<&Network>) -> Res
         let problem = format!("makes {links} lossy cables of {most}, want 1 or more of them");
         return Err(s.error(key, problem));
     }
-    let rates = s.choice("rates", &LossRates::NAMED)?;
+    let rate = s.get::<Share>("rate")?;
+    let rates = match (s.choice("rates", &LossRates::NAMED)?, rate) {
+        (Some(_), Some(_)) => {
+            return Err(s.error("rate", "given beside rates, want only one of them"));
+        }
+        (None, Some(Share(rate))) => LossRates::Same(rate),
+        (named, None) => named.unwrap_or(LossRates::Below60),
+    };
     Ok(LossyLinks {
         links,
-        rates: rates.unwrap_or(LossRates::Below60),
+        rates,
         locations: locations(s, groups.as_deref())?,
     })
 }

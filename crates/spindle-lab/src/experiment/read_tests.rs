@@ -75,6 +75,30 @@ fn fuso_sim_has_the_measures_of_the_catalogue() {
 }
 
 #[test]
+fn cofuso_sim_has_the_measures_of_the_catalogue() {
+    let text = "topology = { name = \"cofuso-sim\" }\ntraffic = { kind = \"none\" }";
+    let e = read(text).unwrap();
+    let topology = &e.points[0].scenario.topology;
+    assert_eq!(topology.name(), "cofuso-sim");
+    let links = topology.links();
+    assert_eq!(links.rate, BitRate(300_000_000));
+    assert_eq!(links.rtt, Duration::from_millis(48));
+    assert_eq!(links.buffer, Buffer::Bytes(5_400_000));
+    assert_eq!(
+        (links.ecn_threshold, links.host_ecn_threshold),
+        (None, None)
+    );
+    let network = crate::driver::build_standard(topology).unwrap().unwrap();
+    // 20 hosts' cables, 8 at the sites' routers, 16 between R2-R5 and R6-R9.
+    assert_eq!((network.hosts(), network.cables().len()), (20, 44));
+    let far = (spindle_fabric::Address(10), spindle_fabric::Address(0));
+    assert_eq!(network.path_count(far.0, far.1), 16);
+    let delays = network.route_on_path(far.0, far.1, 7);
+    let delays = delays.iter().map(|l| network.link(*l).spec.delay);
+    assert!(delays.eq([Duration::from_micros(4800); 5]));
+}
+
+#[test]
 fn parts_are_ten_runs_unless_the_file_says_otherwise() {
     let parts = |head: &str| read(&format!("{head}\n{}", requests(""))).map(|e| e.parts());
     assert_eq!(parts("").unwrap(), 10);
@@ -287,6 +311,15 @@ fn lossy_links_have_a_number_rates_and_locations() {
     assert_eq!((all.links, all.rates), (7, LossRates::Below10));
     let locations = [("access".to_owned(), 0.3), ("edge-agg".to_owned(), 0.7)];
     assert_eq!(all.locations, locations);
+
+    assert_eq!(
+        model("links = 4\nrate = \"15%\"").rates,
+        LossRates::Same(0.15)
+    );
+    assert_eq!(
+        error(&lossy("links = 4\nrate = \"15%\"\nrates = \"production\"")),
+        "f.toml:7: loss.rate: given beside rates, want only one of them"
+    );
 
     assert_eq!(
         error(&lossy("")),

@@ -25,6 +25,9 @@ pub struct Scenario {
 pub enum Topology {
     /// T1 of the catalogue: H1-H3 under one switch, H4-H6 under another, three links P1-P3 between.
     FusoTestbed(LinkSettings),
+    /// T4 of the catalogue, `cofuso-sim`: H1-H10 on router R1, H11-H20 on R10, between them R2-R5
+    /// meshed with R6-R9.
+    CoFusoSim(LinkSettings),
     /// Hosts S1.. on the left, as many R1.. on the right, one cable "bottleneck" between.
     Dumbbell {
         /// Hosts on each side.
@@ -314,6 +317,7 @@ impl Topology {
     pub fn name(&self) -> &str {
         match self {
             Self::FusoTestbed(_) => "fuso-testbed",
+            Self::CoFusoSim(_) => "cofuso-sim",
             Self::Dumbbell { .. } => "dumbbell",
             Self::FatTree { name, .. } => name,
             Self::DualHomed { .. } => "dual-homed",
@@ -325,6 +329,7 @@ impl Topology {
     pub fn links(&self) -> &LinkSettings {
         match self {
             Self::FusoTestbed(links)
+            | Self::CoFusoSim(links)
             | Self::Dumbbell { links, .. }
             | Self::FatTree { links, .. }
             | Self::DualHomed { links, .. }

@@ -38,8 +38,10 @@ pub fn figure(results: &Results<'_>, making: &Making<'_>) -> Figure {
     let pools = pools(results.runs);
     let mut metrics = vec![Metric::FctPercentile(0.99), Metric::TimeoutFraction];
     for claim in &experiment.claims {
-        if !metrics.contains(&claim.metric) {
-            metrics.push(claim.metric);
+        for metric in std::iter::once(&claim.metric).chain(claim.test.also()) {
+            if !metrics.contains(metric) {
+                metrics.push(*metric);
+            }
         }
     }
     let plots = metrics

@@ -94,6 +94,7 @@ fn known(name: &str) -> Option<(usize, usize)> {
         "cofuso" => (5, 0),
         "cofuso-xor" => (5, 1),
         "cofuso-fixed" => (5, 3),
+        "cofuso+parities" => (5, 0),
         "mmptcp" => (6, 0),
         "mmptcp-lt" => (6, 1),
         "mmptcp-as" => (6, 2),
@@ -144,12 +145,17 @@ pub fn look(name: &str) -> Look {
     }
 }
 
-/// Splits `fuso-4` into its scheme and how far its colour fades: fewer subflows are paler.
+/// Splits `fuso-4` into its scheme and how far its colour fades: fewer subflows, or a lower coding
+/// rate, are paler.
 fn subflow_count(base: &str) -> (&str, f64) {
     let split = base
         .rsplit_once('-')
         .and_then(|(stem, n)| Some((stem, n.parse::<u32>().ok()?)));
     match split {
+        // Its number is a rate in percent, 32 at most.
+        Some((stem @ "cofuso-fixed", n @ 1..=32)) => {
+            (stem, 0.55 * (1.0 - f64::from(n).log2() / 5.0))
+        }
         Some((stem, n @ 1..=8)) if known(base).is_none() => {
             (stem, 0.55 * (1.0 - f64::from(n).log2() / 3.0))
         }

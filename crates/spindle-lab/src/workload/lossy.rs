@@ -28,8 +28,8 @@ const BELOW_60: &[Bin] = &[bin(0.01, 0.1, 63.0), bin(0.1, 0.6, 15.0)];
 /// Sampler B of catalogue C2: what agrees with the printed mean of about 4 %.
 const BELOW_10: &[Bin] = &[bin(0.01, 0.1, 1.0)];
 
-/// A distribution of loss rates by name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A distribution of loss rates by name, or one rate for all.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum LossRates {
     /// All lossy links of the measurement.
     Production,
@@ -37,6 +37,8 @@ pub enum LossRates {
     Below60,
     /// Sampler B: rates from 1 to 10 % only.
     Below10,
+    /// Every lossy link loses this share, 0 to 1 (CoFUSO section 6.2).
+    Same(f64),
 }
 
 impl LossRates {
@@ -47,17 +49,22 @@ impl LossRates {
         ("below-10%", Self::Below10),
     ];
 
-    fn bins(self) -> &'static [Bin] {
+    /// The bins of a distribution, or the one rate.
+    fn bins(self) -> Result<&'static [Bin], f64> {
         match self {
-            Self::Production => PRODUCTION,
-            Self::Below60 => BELOW_60,
-            Self::Below10 => BELOW_10,
+            Self::Production => Ok(PRODUCTION),
+            Self::Below60 => Ok(BELOW_60),
+            Self::Below10 => Ok(BELOW_10),
+            Self::Same(rate) => Err(rate),
         }
     }
 
-    /// A rate, 0.01 to 1.
+    /// A rate: of a distribution 0.01 to 1.
     pub fn sample(self, rng: &mut Stream) -> f64 {
-        let bins = self.bins();
+        let bins = match self.bins() {
+            Ok(bins) => bins,
+            Err(rate) => return rate,
+        };
         let weights: Vec<f64> = bins.iter().map(|b| b.weight).collect();
         let bin = bins[weighted(&weights, rng)];
         (bin.low * (bin.high / bin.low).powf(rng.unit())).clamp(bin.low, bin.high)
@@ -65,9 +72,13 @@ impl LossRates {
 
     /// The mean rate: of a log-uniform bin, `(high - low) / ln(high / low)`.
     pub fn mean(self) -> f64 {
-        let total: f64 = self.bins().iter().map(|b| b.weight).sum();
+        let bins = match self.bins() {
+            Ok(bins) => bins,
+            Err(rate) => return rate,
+        };
+        let total: f64 = bins.iter().map(|b| b.weight).sum();
         let part = |b: &Bin| b.weight / total * (b.high - b.low) / (b.high / b.low).ln();
-        self.bins().iter().map(part).sum()
+        bins.iter().map(part).sum()
     }
 }
 
@@ -182,6 +193,7 @@ mod tests {
                 LossRates::Production => (0.63, 0.15),
                 LossRates::Below60 => (63.0 / 78.0, 15.0 / 78.0),
                 LossRates::Below10 => (1.0, 0.0),
+                LossRates::Same(_) => unreachable!("it has no name"),
             };
             assert!((share(0.01, 0.1) - low).abs() < 0.005, "{rates:?}");
             assert!((share(0.1 + 1e-9, 0.6) - middle).abs() < 0.005, "{rates:?}");
@@ -189,6 +201,18 @@ mod tests {
             let half = share(0.01, 0.001f64.sqrt()) / low;
             assert!((half - 0.5).abs() < 0.01, "{rates:?} {half}");
         }
+    }
+
+    #[test]
+    fn one_rate_may_stand_for_all_links() {
+        let lossy = LossyLinks {
+            links: 4,
+            rates: LossRates::Same(0.15),
+            locations: Vec::new(),
+        };
+        let drawn = lossy.draw(&["mesh"; 16], &mut Stream::from_seed(5));
+        assert!(drawn.len() == 4 && drawn.iter().all(|l| l.rate == 0.15));
+        assert_eq!(lossy.rates.mean(), 0.15);
     }
 
     #[test]

@@ -181,6 +181,8 @@ pub const VARIANTS: &[Variant] = variants! {
         |c| fixed(c, 32);
     "authors-block", "CoFUSO's blocks as in the authors' code: one parity for tx/retx packets, at most 30 (ORIGINAL-CODE)",
         |c| cofuso(c, |s| s.rate = CodingRate::Authors);
+    "coding-first", "CoFUSO copies nothing before parities cover what is in flight on all subflows, as in the authors' code (ORIGINAL-CODE, two stages; a reading of CoFUSO section 4.2.3)",
+        |c| cofuso(c, |s| s.coding_first = true);
     "parities-1", "CoFUSO's blocks: one parity at most (CoFUSO section 6.2.4, M_max 1)",
         |c| cofuso(c, |s| s.max_parities = 1);
     "parities-2", "CoFUSO's blocks: 2 parities at most (CoFUSO section 6.2.4, M_max 2)",
@@ -212,7 +214,7 @@ mod tests {
                 "minrtt" => of("mptcp-linux"),
                 "early" | "lia" => of("mptcp-linux"),
                 "parities-3" => of("cofuso-xor"),
-                n if ["fixed", "parities", "authors-block"]
+                n if ["fixed", "parities", "authors-block", "coding-first"]
                     .iter()
                     .any(|p| n.starts_with(p)) =>
                 {

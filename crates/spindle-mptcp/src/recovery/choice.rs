@@ -49,10 +49,19 @@ pub(super) fn worst<'a>(
     of: WorstOf,
     ranking: &impl Ranking,
 ) -> Option<&'a SubflowView> {
-    let candidates = view.subflows.iter().filter(|s| match of {
+    worst_where(view, ranking, |s| match of {
         WorstOf::Copyable => s.oldest_unprotected.is_some(),
         WorstOf::InFlight => s.in_flight > 0,
-    });
+    })
+}
+
+/// The worst of the subflows that qualify.
+pub(super) fn worst_where<'a>(
+    view: &View<'a>,
+    ranking: &impl Ranking,
+    qualifies: impl Fn(&SubflowView) -> bool,
+) -> Option<&'a SubflowView> {
+    let candidates = view.subflows.iter().filter(|s| qualifies(s));
     candidates.max_by(|a, b| ranking.worse(a, b))
 }
 

@@ -7,6 +7,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use spindle_codes::{ReedSolomon, Shape, authors_shape, dynamic_shape, fixed_shape};
 
 use super::choice::{self, Apart};
+use super::condition::Conditions;
 use super::{
     Action, Eligibility, PathCondition, Prospect, Recovery, RecoveryFactory, SubflowView, View,
     Window, WorstOf,
@@ -41,6 +42,10 @@ pub struct CoFuso {
     pub rate: CodingRate,
     /// What may be copied once all is covered by parities, or where the peer decodes none.
     pub eligibility: Eligibility,
+    /// Nothing is copied before parities cover what is in flight on all subflows; else the worst
+    /// subflow's segments are copied once parities cover them, whatever the others' wait for
+    /// (Algorithm 2 to the letter).
+    pub coding_first: bool,
 }
 
 impl CoFuso {
@@ -51,6 +56,7 @@ impl CoFuso {
         condition: PathCondition::TESTBED,
         rate: CodingRate::Dynamic,
         eligibility: Eligibility::Unacknowledged,
+        coding_first: false,
     };
 
     /// As in the simulations (CoFUSO section 6.2).
@@ -161,6 +167,17 @@ impl CoFusoPolicy {
         })
     }
 
+    /// The subflow that is to be helped.
+    fn worst<'a>(&self, view: &View<'a>, ranking: &Conditions) -> Option<&'a SubflowView> {
+        let to_be_coded =
+            |s: &SubflowView| s.oldest_unprotected.is_some() && self.block(s).is_some();
+        let coding = self.settings.coding_first && view.decodes;
+        let first = coding.then(|| choice::worst_where(view, ranking, to_be_coded));
+        first
+            .flatten()
+            .or_else(|| choice::worst(view, WorstOf::Copyable, ranking))
+    }
+
     fn remember(&mut self, block: Block) {
         match self.blocks.iter_mut().find(|b| b.of == block.of) {
             Some(b) => *b = block,
@@ -187,7 +204,7 @@ impl Recovery for CoFusoPolicy {
             return Action::Nothing;
         }
         let ranking = self.settings.condition.over(view.subflows);
-        let Some(worst) = choice::worst(view, WorstOf::Copyable, &ranking) else {
+        let Some(worst) = self.worst(view, &ranking) else {
             return Action::Nothing;
         };
         let of = worst.id;
@@ -440,6 +457,50 @@ mod tests {
         ));
         scene.subflows[1] = Scene::new(CoFuso::SIMULATION, 0).subflows[1];
         assert_eq!(scene.ask(), Parity(0, 6, 1, 3), "it goes on");
+    }
+
+    #[test]
+    fn copies_of_the_worst_go_before_parities_of_others_unless_coding_is_first() {
+        for (coding_first, second) in [(false, Copied(0)), (true, Parity(0, 2, 0, 1))] {
+            let settings = CoFuso {
+                coding_first,
+                ..CoFuso::TESTBED
+            };
+            let mut scene = Scene::new(settings, 3).with_loss(1);
+            assert_eq!(scene.ask(), Parity(0, 3, 0, 1));
+            // The other one, not as bad, has two segments without a parity.
+            let run = RunView {
+                first: 1,
+                segments: 2,
+                parity_len: 1020,
+            };
+            let s = &mut scene.subflows;
+            (s[1].oldest_unprotected, s[1].uncoded) = (s[0].oldest_unprotected, Some(run));
+            s[0].uncoded = None;
+            s[0].coded_to = Scene::at(3);
+            let v = View {
+                decodes: true,
+                ..view(&scene.subflows, false, Trigger::Ack)
+            };
+            match (scene.policy.on_opportunity(&v), second) {
+                (
+                    Action::Copy {
+                        of: 0, position: 1, ..
+                    },
+                    Copied(0),
+                ) => {}
+                (
+                    Action::BlockParity {
+                        of: 1,
+                        first: 1,
+                        segments: 2,
+                        ..
+                    },
+                    Parity(..),
+                ) => {}
+                (found, want) => panic!("{found:?}, want {want:?}"),
+            }
+        }
     }
 
     #[test]

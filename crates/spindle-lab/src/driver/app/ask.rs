@@ -20,7 +20,8 @@ impl App {
 
     /// Asks for the flow that waits on the connection if all is up that it waits for. Subflows are
     /// joined only once data were acknowledged (RFC 8684, section 3.2), so a client that waits for
-    /// them asks for one byte first.
+    /// them sends a request to which nothing is answered first: an answer would leave its mark on the
+    /// sender's window and loss history, as would its loss.
     pub(super) fn ask_if_ready(&mut self, now: Instant, c: u32, stacks: &mut [Stack]) {
         let planned = self.planned_subflows(c);
         let request = self.plan.request;
@@ -30,8 +31,9 @@ impl App {
         }
         if self.plan.ask == Ask::AtOnce || conn.joined + 1 >= planned {
             self.ask_now(now, c, stacks);
-        } else if conn.received == 0 && conn.waiting.is_empty() {
-            conn.ask(GREETING, request, 1);
+        } else if !conn.greeted {
+            conn.greeted = true;
+            conn.ask(GREETING, request, 0);
             conn.push_request(now, &mut stacks[conn.client_host as usize]);
             self.dirty.push(conn.client_host);
         }

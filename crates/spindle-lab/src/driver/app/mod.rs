@@ -129,7 +129,7 @@ pub(crate) struct App {
 
 /// Flow number of warm-up responses.
 const WARM_UP: u32 = u32::MAX;
-/// Flow number of the response that a client which is to wait for its joins asks for before.
+/// Flow number of what a client which is to wait for its joins sends before.
 const GREETING: u32 = u32::MAX - 1;
 
 impl App {
