@@ -27,7 +27,7 @@ impl PointView<'_> {
             .map(|(_, pool)| pool)
     }
 
-    fn label(&self) -> String {
+    pub(super) fn label(&self) -> String {
         let parts: Vec<_> = self.set.iter().map(|(a, v)| format!("{a} {v}")).collect();
         if parts.is_empty() {
             "the point".to_owned()
@@ -38,13 +38,13 @@ impl PointView<'_> {
 }
 
 /// One comparison: where, what was found, and which way it fell.
-struct Finding {
-    verdict: Verdict,
-    text: String,
+pub(super) struct Finding {
+    pub(super) verdict: Verdict,
+    pub(super) text: String,
 }
 
 /// Findings, or why there are none.
-type Findings = Result<Vec<Finding>, String>;
+pub(super) type Findings = Result<Vec<Finding>, String>;
 
 /// How many comparisons that did not hold a `why` lists.
 const LISTED: usize = 6;
@@ -140,9 +140,9 @@ fn reasons(list: &[Finding], verdict: Verdict) -> String {
     text
 }
 
-struct Judge<'a> {
-    metric: Metric,
-    points: &'a [PointView<'a>],
+pub(super) struct Judge<'a> {
+    pub(super) metric: Metric,
+    pub(super) points: &'a [PointView<'a>],
 }
 
 impl Judge<'_> {
@@ -178,11 +178,29 @@ impl Judge<'_> {
             } => self.similar(of, against, *within),
             Test::Bound { of, within } => self.bound(of, *within),
             Test::Growth { of, axis, between } => self.growth(of, axis, *between),
+            Test::Difference {
+                of,
+                against,
+                between,
+                slack,
+            } => self.difference((of, against), *between, *slack),
+            Test::Ks { of, against, below } => self.ks(of, against, *below),
+            Test::Gains {
+                of,
+                against,
+                gain,
+                share,
+                slack,
+            } => self.gains((of, against), *gain, (share - slack, share + slack)),
             Test::NotCheckable(reason) => Err(reason.clone()),
         }
     }
 
-    fn pool<'p>(&self, point: &PointView<'p>, transport: &str) -> Result<&'p Pool, String> {
+    pub(super) fn pool<'p>(
+        &self,
+        point: &PointView<'p>,
+        transport: &str,
+    ) -> Result<&'p Pool, String> {
         let pool = point
             .pools
             .iter()
@@ -342,7 +360,7 @@ impl Judge<'_> {
     }
 
     /// Runs `statistic` on the pair's values under the same resampled runs.
-    fn paired(
+    pub(super) fn paired(
         &self,
         point: &PointView<'_>,
         a: &str,
@@ -537,7 +555,11 @@ impl Judge<'_> {
                 add(std::slice::from_ref(of));
                 add(against);
             }
-            Test::Increase { of, against, .. } | Test::Similar { of, against, .. } => {
+            Test::Increase { of, against, .. }
+            | Test::Similar { of, against, .. }
+            | Test::Difference { of, against, .. }
+            | Test::Ks { of, against, .. }
+            | Test::Gains { of, against, .. } => {
                 add(std::slice::from_ref(of));
                 add(std::slice::from_ref(against));
             }

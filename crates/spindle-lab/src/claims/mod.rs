@@ -6,6 +6,7 @@
 //! lies wholly on one side, and is tied otherwise. A claim over several comparisons fails if one of
 //! them fails, holds if all of them hold, and is tied otherwise.
 
+mod distances;
 mod evaluate;
 mod read;
 #[cfg(test)]
@@ -191,6 +192,43 @@ pub enum Test {
         axis: String,
         /// Range of the exponent.
         between: (f64, f64),
+    },
+    /// At each point `of` less `against` is within the range, in the metric's unit: the interval of the
+    /// difference meets it.
+    Difference {
+        /// The transport.
+        of: String,
+        /// The other.
+        against: String,
+        /// Lower and upper end of the range.
+        between: (f64, f64),
+        /// How far outside still counts as "about" that.
+        slack: f64,
+    },
+    /// At each point the Kolmogorov-Smirnov distance of the two transports' completion times is below
+    /// this.
+    Ks {
+        /// The transport.
+        of: String,
+        /// The other.
+        against: String,
+        /// The distance, 0 to 1.
+        below: f64,
+    },
+    /// At each point about this share of flows, each compared with the same flow under the other
+    /// transport, take less time by a share within the range: the interval of the share meets it, give
+    /// or take the slack.
+    Gains {
+        /// The transport.
+        of: String,
+        /// The other.
+        against: String,
+        /// Lower and upper end of the gain `(other - of) / other`.
+        gain: (f64, f64),
+        /// The share of flows, 0 to 1.
+        share: f64,
+        /// How far from it still counts as "about" that.
+        slack: f64,
     },
     /// It cannot be checked, for this reason.
     NotCheckable(String),
