@@ -25,13 +25,22 @@ pub struct Paper {
 }
 
 /// All of them.
-pub const PAPERS: &[Paper] = &[Paper {
-    id: "fuso",
-    title: "FUSO: Fast and Cautious",
-    citation: "G. Chen, Y. Lu, Y. Meng, B. Li, K. Tan, D. Pei, P. Cheng, L. Luo, Y. Xiong, X. Wang \
-               and Y. Zhao: Fast and Cautious: Leveraging Multi-path Diversity for Transport Loss \
-               Recovery in Data Centers. USENIX Annual Technical Conference, 2016.",
-}];
+pub const PAPERS: &[Paper] = &[
+    Paper {
+        id: "fuso",
+        title: "FUSO: Fast and Cautious",
+        citation: "G. Chen, Y. Lu, Y. Meng, B. Li, K. Tan, D. Pei, P. Cheng, L. Luo, Y. Xiong, X. \
+                   Wang and Y. Zhao: Fast and Cautious: Leveraging Multi-path Diversity for \
+                   Transport Loss Recovery in Data Centers. USENIX Annual Technical Conference, \
+                   2016.",
+    },
+    Paper {
+        id: "cofuso",
+        title: "CoFUSO: coding-based fast multi-path loss recovery",
+        citation: "Y. Liu, G. Zhou and G. Chen: Reducing web latency with coding-based fast \
+                   multi-path loss recovery. Wireless Networks, Springer, 2020.",
+    },
+];
 
 /// The paper of that short name.
 pub fn paper(id: &str) -> Option<&'static Paper> {
@@ -61,6 +70,14 @@ pub const EXPERIMENTS: &[BuiltIn] = &[
     built_in!("fuso-fig7", Some("fuso"), "fuso/fig7.toml"),
     built_in!("fuso-fig8", Some("fuso"), "fuso/fig8.toml"),
     built_in!("fuso-text", Some("fuso"), "fuso/text.toml"),
+    built_in!("cofuso-fig2", Some("cofuso"), "cofuso/fig2.toml"),
+    built_in!("cofuso-fig3", Some("cofuso"), "cofuso/fig3.toml"),
+    built_in!("cofuso-fig4", Some("cofuso"), "cofuso/fig4.toml"),
+    built_in!("cofuso-fig5", Some("cofuso"), "cofuso/fig5.toml"),
+    built_in!("cofuso-fig9a", Some("cofuso"), "cofuso/fig9a.toml"),
+    built_in!("cofuso-fig9b", Some("cofuso"), "cofuso/fig9b.toml"),
+    built_in!("cofuso-fig10", Some("cofuso"), "cofuso/fig10.toml"),
+    built_in!("cofuso-fig11", Some("cofuso"), "cofuso/fig11.toml"),
 ];
 
 /// The experiment of that id.
