@@ -12,6 +12,7 @@ pub mod experiment;
 pub mod identity;
 pub mod library;
 pub mod metrics;
+mod observed;
 pub mod output;
 pub mod pcap;
 pub mod present;

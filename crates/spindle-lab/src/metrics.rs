@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::observed::{OBSERVED_METRICS, ObservedMetric, RecoveryOfFlows, SPARE_WINDOWS_MS};
+
 /// A cable that was drawn to be lossy in a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LossyCable {
@@ -69,6 +71,12 @@ pub struct RunResult {
     /// Cables that were drawn to be lossy.
     #[serde(default)]
     pub lossy: Vec<LossyCable>,
+    /// What proactive recovery did for each flow, if it was observed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recovery: Option<RecoveryOfFlows>,
+    /// The flows' sizes in bytes, if they were observed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sizes: Vec<u64>,
     /// Events the engine executed.
     pub events: u64,
     /// Packets that finished a link.
@@ -102,6 +110,8 @@ pub enum Metric {
     Lossy(LossyMetric),
     /// Completed flows over all flows.
     Completed,
+    /// Something that is kept of each flow only where it is asked for.
+    Observed(ObservedMetric),
 }
 
 /// What is asked about the cables drawn to be lossy: a mean over them.
@@ -165,9 +175,11 @@ impl LossyMetric {
 }
 
 impl Metric {
-    /// The names accepted by [`Self::parse`].
-    pub const NAMES: [&'static str; 20] = [
+    /// The names accepted by [`Self::parse`], beside those of [`ObservedMetric`].
+    pub const NAMES: [&'static str; 22] = [
         "fct.mean",
+        "fct.p10",
+        "fct.p25",
         "fct.p50",
         "fct.p95",
         "fct.p99",
@@ -193,6 +205,8 @@ impl Metric {
     pub fn parse(name: &str) -> Option<Self> {
         Some(match name {
             "fct.mean" => Self::FctMean,
+            "fct.p10" => Self::FctPercentile(0.1),
+            "fct.p25" => Self::FctPercentile(0.25),
             "fct.p50" => Self::FctPercentile(0.5),
             "fct.p95" => Self::FctPercentile(0.95),
             "fct.p99" => Self::FctPercentile(0.99),
@@ -212,7 +226,7 @@ impl Metric {
             "lossy.edge-agg" => Self::Lossy(LossyMetric::EdgeAgg),
             "lossy.agg-core" => Self::Lossy(LossyMetric::AggCore),
             "completed" => Self::Completed,
-            _ => return None,
+            name => return ObservedMetric::parse(name).map(Self::Observed),
         })
     }
 
@@ -230,6 +244,7 @@ impl Metric {
             Self::GoodputBackground => "goodput of background flows".to_owned(),
             Self::Lossy(l) => l.title().to_owned(),
             Self::Completed => "completed flows".to_owned(),
+            Self::Observed(o) => o.title(),
         }
     }
 
@@ -240,20 +255,27 @@ impl Metric {
             Self::Goodput | Self::GoodputAll | Self::GoodputBackground => {
                 format!("{:.4} Mbps", value / 1e6)
             }
+            Self::Observed(o) => o.show(value),
             _ => crate::experiment::units::percent((value * 1e6).round() / 1e6),
         }
     }
 
     /// Whether it is a share, 0 to 1.
     pub const fn is_share(self) -> bool {
-        matches!(
-            self,
+        match self {
             Self::TimeoutFraction
-                | Self::ExtraLoad
-                | Self::FlowExtraLoad
-                | Self::Completed
-                | Self::Lossy(_)
-        )
+            | Self::ExtraLoad
+            | Self::FlowExtraLoad
+            | Self::Completed
+            | Self::Lossy(_) => true,
+            Self::Observed(o) => o.is_share(),
+            _ => false,
+        }
+    }
+
+    /// Whether it is a size in bytes.
+    pub const fn is_size(self) -> bool {
+        matches!(self, Self::Observed(o) if !o.is_share())
     }
 
     /// Whether it is a rate, bits per second.
@@ -263,6 +285,16 @@ impl Metric {
             Self::Goodput | Self::GoodputAll | Self::GoodputBackground
         )
     }
+}
+
+/// Bytes as a text of four significant digits in B, KB or MB.
+pub fn show_bytes(bytes: f64) -> String {
+    let (factor, unit) = match bytes {
+        v if v < 1e3 => (1.0, "B"),
+        v if v < 1e6 => (1e3, "KB"),
+        _ => (1e6, "MB"),
+    };
+    format!("{} {unit}", four_digits(bytes / factor))
 }
 
 /// Microseconds as a text of four significant digits in us, ms or s.

@@ -389,7 +389,7 @@ impl Run<'_> {
 
     fn pump(&mut self, now: Instant, host: u32) {
         loop {
-            self.world.transmit(now, host, |_| {});
+            self.world.transmit(now, host, |_| true);
             let Some(event) = self.world.stacks[host as usize].poll_event() else {
                 break;
             };

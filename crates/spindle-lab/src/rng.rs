@@ -27,6 +27,8 @@ pub enum Purpose {
     Balancer,
     /// Which interface connections start from; the index is the connection's.
     FirstPath,
+    /// Which packet of a response is lost; the index is the flow's.
+    ResponseLoss,
 }
 
 impl Purpose {
@@ -42,6 +44,7 @@ impl Purpose {
             Self::Hosts => "hosts",
             Self::Balancer => "balancer",
             Self::FirstPath => "first-path",
+            Self::ResponseLoss => "response-loss",
         }
     }
 }

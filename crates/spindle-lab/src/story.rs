@@ -115,7 +115,8 @@ fn trace(transport: &str, flow: u32, recording: &Recording, seen: &[Seen]) -> Fl
         events.extend(sender_event(e, start, &mut oldest));
     }
     for e in &recording.receiver {
-        if let TraceKind::Arrived { offset, len, .. } = e.kind
+        if let TraceKind::Arrived { offset, len, .. } | TraceKind::Decoded { offset, len, .. } =
+            e.kind
             && offset >= start
         {
             events.push(event(
@@ -206,7 +207,7 @@ fn sender_event(e: &TraceEvent, start: u64, oldest: &mut u64) -> Option<FlowEven
             let kind = FlowEventKind::Window { cwnd, in_flight };
             return Some(event(e.at, e.subflow, kind, 0, 0));
         }
-        TraceKind::Arrived { .. } => return None,
+        TraceKind::Arrived { .. } | TraceKind::Decoded { .. } => return None,
     };
     (offset >= start).then(|| event(e.at, e.subflow, kind, offset - start, len))
 }

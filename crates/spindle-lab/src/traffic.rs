@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use spindle_units::Duration;
 
 use crate::experiment::scenario::{
-    Arrivals, Ask, Connections, FirstPath, Incast, Pairing, Requests, Scenario, Traffic,
+    Arrivals, Ask, Connections, FirstPath, Incast, Observe, Pairing, Requests, Scenario, Traffic,
 };
 use crate::rng::{Purpose, Stream, Streams};
 
@@ -26,6 +26,12 @@ pub struct Plan {
     pub ask: Ask,
     /// Which interface of the client connections start from.
     pub first_path: FirstPath,
+    /// Subflows on each of the client's interfaces; empty: as the transport has it.
+    pub subflows: Vec<u32>,
+    /// Responses are so many full packets of the connection's own; the flows' sizes are nominal.
+    pub packets: Option<u32>,
+    /// What is observed of each flow.
+    pub observe: Observe,
     /// The flows, in the order of issue.
     pub flows: Vec<PlannedFlow>,
 }
@@ -197,6 +203,9 @@ fn requests(
             Connections::Persistent { .. } => Ask::default(),
         },
         first_path: r.first_path,
+        subflows: r.subflows.clone(),
+        packets: r.sizes.packets(),
+        observe: r.observe,
         flows,
     })
 }
@@ -288,9 +297,8 @@ fn incast(i: &Incast, hosts: &[String], rounds: u64) -> Result<Plan, PlanError> 
         warm_up: i.warm_up,
         idle: i.idle,
         request: i.request,
-        ask: Ask::default(),
-        first_path: FirstPath::default(),
         flows,
+        ..Plan::default()
     })
 }
 
@@ -324,6 +332,8 @@ mod tests {
                 idle: Duration::from_millis(10),
             },
             first_path: FirstPath::Random,
+            subflows: Vec::new(),
+            observe: Observe::default(),
             background: None,
             flows: 20_000,
         }

@@ -233,7 +233,8 @@ pub enum PathManager {
     /// One subflow for each pair of local and remote address; remote ones learnt by ADD_ADDR. The
     /// local ones are those of the stack.
     FullMesh,
-    /// From each of these local addresses to the peer's first address.
+    /// From each of these local addresses to the peer's first address, beside the first subflow; an
+    /// address that stands there several times, or is the first subflow's own, has several.
     Endpoints(Vec<std::net::IpAddr>),
 }
 

@@ -265,6 +265,7 @@ fn configs(place: &Place<'_>, config: &Config) -> Vec<Arc<Config>> {
     let client = place.plan.flows.first().map_or(place.host, |f| f.client);
     let of = if place.own() > 1 { place.host } else { client };
     let n = place.interfaces[of as usize];
-    let each = |first| Arc::new(over_interfaces(config, of, n, first));
+    let subflows = &place.plan.subflows;
+    let each = |first| Arc::new(over_interfaces(config, of, n, first, subflows));
     (0..n).map(each).collect()
 }

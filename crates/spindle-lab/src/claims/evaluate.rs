@@ -184,6 +184,20 @@ impl Judge<'_> {
             Test::Growth { of, axis, between } => self.growth(of, axis, *between),
             Test::NearBest(test) => self.near_best(test),
             Test::NotNearBest(test) => self.not_near_best(test),
+            Test::Difference {
+                of,
+                against,
+                between,
+                slack,
+            } => self.difference((of, against), *between, *slack),
+            Test::Ks { of, against, below } => self.ks(of, against, *below),
+            Test::Gains {
+                of,
+                against,
+                gain,
+                share,
+                slack,
+            } => self.gains((of, against), *gain, (share - slack, share + slack)),
             Test::NotCheckable(reason) => Err(reason.clone()),
         }
     }
@@ -352,7 +366,7 @@ impl Judge<'_> {
     }
 
     /// Runs `statistic` on the pair's values under the same resampled runs.
-    fn paired(
+    pub(super) fn paired(
         &self,
         point: &PointView<'_>,
         a: &str,
@@ -547,7 +561,11 @@ impl Judge<'_> {
                 add(std::slice::from_ref(of));
                 add(against);
             }
-            Test::Increase { of, against, .. } | Test::Similar { of, against, .. } => {
+            Test::Increase { of, against, .. }
+            | Test::Similar { of, against, .. }
+            | Test::Difference { of, against, .. }
+            | Test::Ks { of, against, .. }
+            | Test::Gains { of, against, .. } => {
                 add(std::slice::from_ref(of));
                 add(std::slice::from_ref(against));
             }

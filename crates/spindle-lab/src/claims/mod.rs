@@ -7,6 +7,7 @@
 //! them fails, holds if all of them hold, and is tied otherwise.
 
 mod best;
+mod distances;
 mod evaluate;
 mod read;
 #[cfg(test)]
@@ -198,6 +199,43 @@ pub enum Test {
     NearBest(NearBest),
     /// Each is, at some point and in some of the metrics, not near the best of all.
     NotNearBest(NearBest),
+    /// At each point `of` less `against` is within the range, in the metric's unit: the interval of the
+    /// difference meets it.
+    Difference {
+        /// The transport.
+        of: String,
+        /// The other.
+        against: String,
+        /// Lower and upper end of the range.
+        between: (f64, f64),
+        /// How far outside still counts as "about" that.
+        slack: f64,
+    },
+    /// At each point the Kolmogorov-Smirnov distance of the two transports' completion times is below
+    /// this.
+    Ks {
+        /// The transport.
+        of: String,
+        /// The other.
+        against: String,
+        /// The distance, 0 to 1.
+        below: f64,
+    },
+    /// At each point about this share of flows, each compared with the same flow under the other
+    /// transport, take less time by a share within the range: the interval of the share meets it, give
+    /// or take the slack.
+    Gains {
+        /// The transport.
+        of: String,
+        /// The other.
+        against: String,
+        /// Lower and upper end of the gain `(other - of) / other`.
+        gain: (f64, f64),
+        /// The share of flows, 0 to 1.
+        share: f64,
+        /// How far from it still counts as "about" that.
+        slack: f64,
+    },
     /// It cannot be checked, for this reason.
     NotCheckable(String),
 }

@@ -2,7 +2,7 @@
 
 use super::{Claim, Condition, Kind, NearBest, Test};
 use crate::experiment::{ExperimentError, Node, Section, Value, units};
-use crate::metrics::Metric;
+use crate::metrics::{Metric, OBSERVED_METRICS};
 
 type Result<T> = std::result::Result<T, ExperimentError>;
 
@@ -25,10 +25,13 @@ enum TestKind {
     Growth,
     NearBest,
     NotNearBest,
+    Difference,
+    Ks,
+    Gains,
     NotCheckable,
 }
 
-const TESTS: [(&str, TestKind); 14] = [
+const TESTS: [(&str, TestKind); 17] = [
     ("below", TestKind::Below),
     ("above", TestKind::Above),
     ("about", TestKind::About),
@@ -42,12 +45,19 @@ const TESTS: [(&str, TestKind); 14] = [
     ("growth", TestKind::Growth),
     ("near-best", TestKind::NearBest),
     ("not-near-best", TestKind::NotNearBest),
+    ("difference", TestKind::Difference),
+    ("ks", TestKind::Ks),
+    ("gains", TestKind::Gains),
     ("not-checkable", TestKind::NotCheckable),
 ];
 
 impl Claim {
-    /// Reads one claim; `axes` are the sweep's.
-    pub(crate) fn read(s: Section<'_>, axes: &[String]) -> Result<Self> {
+    /// Reads one claim; `axes` are the sweep's, `observes` says whether the traffic has that observed.
+    pub(crate) fn read(
+        s: Section<'_>,
+        axes: &[String],
+        observes: &dyn Fn(&str) -> bool,
+    ) -> Result<Self> {
         let kind = s
             .choice(
                 "kind",
@@ -55,6 +65,15 @@ impl Claim {
             )?
             .ok_or_else(|| s.error("kind", "missing, want one of numeric, ordering"))?;
         let metric = metric(&s)?;
+        if let Metric::Observed(m) = metric
+            && !observes(m.needs())
+        {
+            let problem = format!(
+                "is nothing that is kept here, want traffic.observe = [\"{}\"] for it",
+                m.needs()
+            );
+            return Err(s.error("metric", problem));
+        }
         let test = match s.choice("test", &TESTS)? {
             Some(kind) => test(&s, kind, axes)?,
             None => {
@@ -100,7 +119,10 @@ fn named_metric(s: &Section<'_>, key: &str, node: &Node) -> Result<Metric> {
         Value::Text(name) => Metric::parse(name),
         _ => None,
     }
-    .ok_or_else(|| s.unknown(key, node, Metric::NAMES.into_iter()))
+    .ok_or_else(|| {
+        let observed = OBSERVED_METRICS.iter().map(|(name, _)| *name);
+        s.unknown(key, node, Metric::NAMES.into_iter().chain(observed))
+    })
 }
 
 /// `of`, `against`, `within`, and `also`, the metrics beside the claim's own.
@@ -147,7 +169,7 @@ fn test(s: &Section<'_>, kind: TestKind, axes: &[String]) -> Result<Test> {
         TestKind::Decrease => Test::Decrease {
             of: s.need("of")?,
             against: some(s, "against")?,
-            between: between(s)?,
+            between: between(s, "between")?,
             slack: optional(s, "slack")?.unwrap_or(SLACK),
         },
         TestKind::Reduction => Test::Reduction {
@@ -159,7 +181,7 @@ fn test(s: &Section<'_>, kind: TestKind, axes: &[String]) -> Result<Test> {
         TestKind::Increase => Test::Increase {
             of: s.need("of")?,
             against: s.need("against")?,
-            between: between(s)?,
+            between: between(s, "between")?,
             slack: optional(s, "slack")?.unwrap_or(SLACK),
         },
         TestKind::Order => Test::Order { groups: groups(s)? },
@@ -182,11 +204,29 @@ fn test(s: &Section<'_>, kind: TestKind, axes: &[String]) -> Result<Test> {
             Test::Growth {
                 of: s.need("of")?,
                 axis: name,
-                between: between(s)?,
+                between: between(s, "between")?,
             }
         }
         TestKind::NearBest => Test::NearBest(near_best(s)?),
         TestKind::NotNearBest => Test::NotNearBest(near_best(s)?),
+        TestKind::Difference => Test::Difference {
+            of: s.need("of")?,
+            against: s.need("against")?,
+            between: between(s, "between")?,
+            slack: quantity(s, "slack")?,
+        },
+        TestKind::Ks => Test::Ks {
+            of: s.need("of")?,
+            against: s.need("against")?,
+            below: quantity(s, "below")?,
+        },
+        TestKind::Gains => Test::Gains {
+            of: s.need("of")?,
+            against: s.need("against")?,
+            gain: between(s, "gain")?,
+            share: quantity(s, "share")?,
+            slack: optional(s, "slack")?.unwrap_or(SLACK),
+        },
         TestKind::NotCheckable => Test::NotCheckable(s.need("reason")?),
     })
 }
@@ -227,15 +267,15 @@ fn quantity(s: &Section<'_>, key: &'static str) -> Result<f64> {
         .ok_or_else(|| s.error(key, "missing, want a quantity such as \"2.4ms\" or \"5%\""))
 }
 
-fn between(s: &Section<'_>) -> Result<(f64, f64)> {
-    let ends = match s.node("between").map(|n| &n.value) {
+fn between(s: &Section<'_>, key: &'static str) -> Result<(f64, f64)> {
+    let ends = match s.node(key).map(|n| &n.value) {
         Some(Value::List(items)) => items.iter().map(number).collect::<Option<Vec<_>>>(),
         _ => None,
     };
     match ends.as_deref() {
         Some([a, b]) if a <= b => Ok((*a, *b)),
         _ => Err(s.error(
-            "between",
+            key,
             "want two quantities, the lower first, such as [\"32%\", \"64.5%\"]",
         )),
     }

@@ -65,6 +65,71 @@ fn check(claim: &str, pools: &[(&str, f64, f64)]) -> Outcome {
 }
 
 #[test]
+fn differences_are_in_the_metrics_own_unit() {
+    let at = |between: &str| {
+        let claim = format!(
+            "metric = \"fct.mean\"\ntest = \"difference\"\nof = \"tcp\"\nagainst = \"fuso\"\n\
+             between = {between}\nslack = \"10us\"\nwhere = \"loss = 1%\""
+        );
+        check(&claim, &[("fuso", 1000.0, 0.0), ("tcp", 1200.0, 0.0)])
+    };
+    // 200 us times a mean shift of 1.15.
+    let holds = at("[\"230us\", \"230us\"]");
+    assert_eq!(holds.verdict, Verdict::Holds, "{}", holds.why);
+    assert!(holds.why.contains("by +2"), "{}", holds.why);
+    assert_eq!(at("[\"0us\", \"100us\"]").verdict, Verdict::Fails);
+}
+
+#[test]
+fn distributions_coincide_or_not() {
+    let at = |mean: f64, below: &str| {
+        let claim = format!(
+            "test = \"ks\"\nof = \"fuso\"\nagainst = \"tcp\"\nbelow = \"{below}\"\nwhere = \"loss = 1%\""
+        );
+        check(&claim, &[("fuso", 1000.0, 0.0), ("tcp", mean, 0.0)])
+    };
+    let same = at(1000.0, "1%");
+    assert_eq!(same.verdict, Verdict::Holds, "{}", same.why);
+    assert!(same.why.contains("are 0% apart"), "{}", same.why);
+    assert_eq!(at(1300.0, "2%").verdict, Verdict::Fails);
+    // As far apart as that, give or take what ten runs tell.
+    let near = at(1050.0, "1%").why;
+    let found = near
+        .split(" apart")
+        .next()
+        .and_then(|t| t.rsplit(' ').next());
+    let tied = at(1050.0, found.unwrap_or_default());
+    assert_eq!(tied.verdict, Verdict::Tied, "{}", tied.why);
+}
+
+#[test]
+fn gains_are_those_of_each_flow_by_itself() {
+    let at = |gain: &str, share: &str| {
+        let claim = format!(
+            "test = \"gains\"\nof = \"fuso\"\nagainst = \"tcp\"\ngain = {gain}\nshare = \"{share}\""
+        );
+        check(&claim, &[("fuso", 500.0, 0.0), ("tcp", 1000.0, 0.0)])
+    };
+    let all = at("[\"45%\", \"55%\"]", "100%");
+    assert_eq!(all.verdict, Verdict::Holds, "{}", all.why);
+    assert!(
+        all.why.starts_with("of 2 comparisons 2 hold"),
+        "{}",
+        all.why
+    );
+    assert_eq!(at("[\"45%\", \"55%\"]", "70%").verdict, Verdict::Fails);
+    assert_eq!(at("[\"-5%\", \"5%\"]", "0%").verdict, Verdict::Holds);
+}
+
+#[test]
+fn what_is_not_observed_cannot_be_claimed() {
+    let claim = "[[claims]]\nid = \"c\"\nkind = \"numeric\"\ntext = \"t\"\n\
+                 metric = \"recovery.flows\"\ntest = \"below\"\nof = \"fuso\"\nvalue = \"5%\"";
+    let e = experiment(claim).unwrap_err().to_string();
+    assert!(e.contains("want traffic.observe = [\"recovery\"]"), "{e}");
+}
+
+#[test]
 fn limits_hold_fail_and_tie() {
     let at = |value: &str| {
         check(

@@ -201,6 +201,11 @@ impl Conn {
         }
     }
 
+    /// Whether the server has given its stack all that was asked for.
+    pub(crate) fn is_answered(&self) -> bool {
+        self.response_sent == self.response_end
+    }
+
     /// Reads responses at the client; the flows whose last byte has arrived go to `done`.
     pub(crate) fn read(
         &mut self,

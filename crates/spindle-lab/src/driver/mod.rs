@@ -16,20 +16,20 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use spindle_fabric::{HostId, LinkId, Network, NetworkError};
+use spindle_fabric::{HostId, Network, NetworkError};
 use spindle_mptcp::congestion::CongestionKind;
 use spindle_mptcp::{Config, EcnMode, InitialWindow, PathManager};
 use spindle_units::Instant;
 use spindle_wire::{Endpoint, Segment, SeqNumber};
 
 use crate::experiment::TransportName;
-use crate::experiment::scenario::{HostSettings, Scenario, Traffic, Window};
+use crate::experiment::scenario::{HostSettings, LossModel, Scenario, Traffic, Window};
 use crate::metrics::RunResult;
 use crate::pcap::{PcapError, PcapWriter};
 use crate::registry::{Registry, Transport};
 use crate::rng::Streams;
 use crate::traffic::{PlanError, PlannedFlow, plan};
-use app::{App, FlowState, Usage};
+use app::{App, FlowState, Script, Usage};
 use conn::Content;
 use packet::Carried;
 use world::{Balanced, Happening, World};
@@ -206,6 +206,7 @@ pub fn run(request: &RunRequest<'_>) -> Result<RunOutput, RunError> {
             client,
             interfaces[client as usize],
             0,
+            &plan.subflows,
         )),
         interfaces,
         content: request
@@ -232,7 +233,12 @@ pub fn run(request: &RunRequest<'_>) -> Result<RunOutput, RunError> {
             })?;
         world.simulation.balance(&make());
     }
-    let app = App::new(plan, usage, streams, request.record);
+    let scripted = request.scenario.loss.iter().filter_map(|l| match l.model {
+        LossModel::Response(loss) => Some(loss),
+        _ => None,
+    });
+    let script = Script::new(scripted.collect());
+    let app = App::new(plan, usage, streams, script, request.record);
     let capture = match &request.pcap {
         Some(path) => Some(PcapWriter::create(
             path,
@@ -274,6 +280,9 @@ fn background(request: &RunRequest<'_>) -> Result<Option<Config>, RunError> {
     Ok(Some(configure(found, &request.scenario.host)))
 }
 
+/// Where a packet is lost that a script has lost.
+const SCRIPTED: &str = "script";
+
 struct Run {
     world: World<Balanced>,
     app: App,
@@ -306,7 +315,11 @@ impl Run {
                         }
                     }
                 }
-                Happening::Dropped(link, packet) => self.dropped(now, link, &packet),
+                Happening::Dropped(link, packet) => {
+                    let link = || self.world.simulation.network().link_name(link);
+                    let link = self.recording.then(link);
+                    self.dropped(now, link, &packet);
+                }
             }
             self.settle(now);
             if now >= TIME_LIMIT {
@@ -315,11 +328,10 @@ impl Run {
         }
     }
 
-    /// A segment was dropped: its sender may hear of it.
-    fn dropped(&mut self, now: Instant, link: LinkId, packet: &Carried) {
-        if self.recording && !packet.segment.payload.is_empty() {
-            let link = self.world.simulation.network().link_name(link);
-            self.seen.push(Seen::new(now, Some(link), &packet.segment));
+    /// A segment was dropped: its sender may hear of it. The link's name is for the record.
+    fn dropped(&mut self, now: Instant, link: Option<String>, packet: &Carried) {
+        if link.is_some() && !packet.segment.payload.is_empty() {
+            self.seen.push(Seen::new(now, link, &packet.segment));
         }
         let Some((host, repair)) = self.world.tell_of_drop(now, packet) else {
             return;
@@ -340,6 +352,8 @@ impl Run {
         while let Some(host) = self.app.dirty.pop() {
             let (capture, failed) = (&mut self.capture, &mut self.failed);
             let (recording, seen) = (self.recording, &mut self.seen);
+            let script = &mut self.app.script;
+            let mut lost = Vec::new();
             self.world.transmit(now, host, |segment| {
                 if recording && !segment.payload.is_empty() {
                     seen.push(Seen::new(now, None, segment));
@@ -349,12 +363,22 @@ impl Run {
                 {
                     *failed = Some(e);
                 }
+                let is_lost = script.loses(segment);
+                if is_lost {
+                    lost.push(Carried::new(segment.clone()));
+                }
+                !is_lost
             });
+            for packet in lost {
+                let link = self.recording.then(|| SCRIPTED.to_owned());
+                self.dropped(now, link, &packet);
+            }
             while let Some(event) = self.world.stacks[host as usize].poll_event() {
                 self.app.event(now, host, event, &mut self.world.stacks);
             }
             if !self.app.dirty.contains(&host) {
                 self.world.arm(now, host);
+                self.app.settled(now, host, &self.world.stacks);
             }
         }
         self.world.arm_alarm(now, self.app.next_wake());
@@ -484,11 +508,25 @@ pub(crate) fn host_of(endpoint: &Endpoint) -> Option<u32> {
 /// The configuration of a connection that starts from interface `first` of a host with `interfaces`
 /// of them: where there are several, a multipath transport opens one subflow from each, since the
 /// path follows from the address there; otherwise it is `config` itself.
-pub fn over_interfaces(config: &Config, host: u32, interfaces: u32, first: u32) -> Config {
+///
+/// `subflows` says how many subflows there are on each interface, if it is not empty; the first one of
+/// all is on `first` whatever it says.
+pub fn over_interfaces(
+    config: &Config,
+    host: u32,
+    interfaces: u32,
+    first: u32,
+    subflows: &[u32],
+) -> Config {
     let mut config = config.clone();
     if let Some(m) = config.multipath.as_mut().filter(|_| interfaces > 1) {
-        let others = (0..interfaces).filter(|i| *i != first);
-        m.path_manager = PathManager::Endpoints(others.map(|i| address(host, i)).collect());
+        let on = |i: u32| subflows.get(i as usize).copied();
+        let wanted = |i: u32| on(i).unwrap_or(u32::from(subflows.is_empty()));
+        let others = (0..interfaces).flat_map(|i| {
+            let more = wanted(i).saturating_sub(u32::from(i == first));
+            (0..more).map(move |_| address(host, i))
+        });
+        m.path_manager = PathManager::Endpoints(others.collect());
     }
     config
 }

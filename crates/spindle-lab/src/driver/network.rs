@@ -230,7 +230,16 @@ pub(crate) fn check_for_real_time(scenario: &Scenario) -> Result<(), NetworkErro
         let remedy = "only the lab draws links; give their loss as bernoulli or gilbert";
         return Err(wrong("loss model", "lossy-links", remedy));
     }
+    let scripted = |l: &Loss| matches!(l.model, LossModel::Response(_));
+    if scenario.loss.iter().any(scripted) {
+        let remedy = "only the lab knows which packet that is; use numbered";
+        return Err(wrong("loss model", "response", remedy));
+    }
     match &scenario.traffic {
+        Traffic::Requests(r) if r.sizes.packets().is_some() => {
+            let remedy = "only the lab knows what a full packet is; give bytes";
+            Err(wrong("sizes", "in packets", remedy))
+        }
         Traffic::Requests(r) if r.background.is_some() => {
             let remedy = "only the lab has it; limit the sizes by `below`";
             Err(wrong("traffic", "with a background", remedy))
@@ -246,7 +255,10 @@ pub(crate) fn check_for_real_time(scenario: &Scenario) -> Result<(), NetworkErro
 /// If a loss names no link or is impossible.
 pub(crate) fn apply_losses(network: &mut Network, losses: &[Loss]) -> Result<(), NetworkError> {
     for loss in losses {
-        if matches!(loss.model, LossModel::LossyLinks(_)) {
+        if matches!(
+            loss.model,
+            LossModel::LossyLinks(_) | LossModel::Response(_)
+        ) {
             continue;
         }
         for name in &loss.on {
@@ -277,8 +289,8 @@ fn process(model: &LossModel) -> Result<LinkLoss, NetworkError> {
         LossModel::Gilbert { rate, burst } => LinkLoss::gilbert_elliott(share(*rate), *burst),
         LossModel::Numbered(numbers) => LinkLoss::nth(numbers.iter().copied()),
         LossModel::BlackHole { .. } => Ok(LinkLoss::black_hole()),
-        // Drawn for each run.
-        LossModel::LossyLinks(_) => Ok(LinkLoss::none()),
+        // Drawn for each run; no link's.
+        LossModel::LossyLinks(_) | LossModel::Response(_) => Ok(LinkLoss::none()),
     }
 }
 

@@ -186,10 +186,15 @@ impl<W: Wire> World<W> {
         Some((host, repair))
     }
 
-    /// Sends all that a host has to send; `see` is shown each segment.
-    pub(crate) fn transmit(&mut self, now: Instant, host: u32, mut see: impl FnMut(&Segment)) {
+    /// Sends all that a host has to send; `see` is shown each segment and says whether it goes on.
+    pub(crate) fn transmit(
+        &mut self,
+        now: Instant,
+        host: u32,
+        mut see: impl FnMut(&Segment) -> bool,
+    ) {
         while let Some(segment) = self.stacks[host as usize].transmit(now) {
-            see(&segment);
+            let goes_on = see(&segment);
             let from = self.places.of(segment.src.addr);
             let to = self.places.of(segment.dst.addr);
             if let (Some(from), Some(to)) = (from, to) {
@@ -197,7 +202,9 @@ impl<W: Wire> World<W> {
                     let leaves = ports.send(now, from, segment.wire_len() as u64);
                     self.stacks[host as usize].handed_over(&segment, leaves);
                 }
-                self.wire.send(&mut self.simulation, from, to, segment);
+                if goes_on {
+                    self.wire.send(&mut self.simulation, from, to, segment);
+                }
             }
         }
     }

@@ -17,6 +17,7 @@ use std::path::Path;
 
 pub use error::{ExperimentError, Origin, suggestion};
 pub use scenario::Scenario;
+use scenario::Traffic;
 pub use transport::{Carrier, End, TransportName, TransportNameError};
 
 pub(crate) use node::{Node, Value};
@@ -130,6 +131,31 @@ pub struct Experiment {
     pub claims: Vec<Claim>,
     /// Remarks for the report.
     pub notes: Vec<String>,
+    /// Distributions that the report draws.
+    pub cdf: Vec<Cdf>,
+}
+
+/// What the report may draw a distribution of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cdf {
+    /// Completion times.
+    Fct,
+    /// Recovery packets up to the first that brought data; to be observed.
+    FirstHit,
+    /// Packets that windows would let out once all data are sent; to be observed.
+    Spare,
+    /// Sizes; to be observed.
+    Sizes,
+}
+
+impl Cdf {
+    /// By the names in experiment files.
+    const NAMED: [(&'static str, Self); 4] = [
+        ("fct", Self::Fct),
+        ("first-hit", Self::FirstHit),
+        ("spare", Self::Spare),
+        ("sizes", Self::Sizes),
+    ];
 }
 
 /// Independent parts that a point's work is split into, at the least: intervals resample them, and
@@ -468,6 +494,7 @@ fn head(
         points: Vec::new(),
         claims: Vec::new(),
         notes: root.list("notes")?.unwrap_or_default(),
+        cdf: distributions(root)?,
     };
     // Removed before, but accepted.
     for key in ["sweep", "claims", "scale"] {
@@ -475,6 +502,18 @@ fn head(
     }
     root.check()?;
     Ok(experiment)
+}
+
+fn distributions(root: &Section<'_>) -> Result<Vec<Cdf>, ExperimentError> {
+    let names: Vec<String> = root.list("cdf")?.unwrap_or_default();
+    let read = |name: &String| {
+        let found = Cdf::NAMED.iter().find(|(n, _)| n == name);
+        found.map(|(_, kind)| *kind).ok_or_else(|| {
+            let known = Cdf::NAMED.map(|(n, _)| n).join(", ");
+            root.error("cdf", format!("found \"{name}\", want some of {known}"))
+        })
+    };
+    names.iter().map(read).collect()
 }
 
 fn transports(
@@ -550,9 +589,19 @@ fn read_claims(node: &Node, experiment: &Experiment) -> Result<Vec<Claim>, Exper
     let axes: Vec<String> = experiment.points.first().map_or(Vec::new(), |p| {
         p.set.iter().map(|(a, _)| a.clone()).collect()
     });
-    items
-        .iter()
-        .enumerate()
-        .map(|(i, n)| Claim::read(Section::new(format!("claims[{}]", i + 1), n)?, &axes))
-        .collect()
+    let observes = |what: &str| {
+        let has = |p: &Point| match &p.scenario.traffic {
+            Traffic::Requests(r) => match what {
+                "sizes" => r.observe.sizes,
+                _ => r.observe.recovery,
+            },
+            Traffic::Incast(_) | Traffic::None => false,
+        };
+        experiment.points.iter().all(has)
+    };
+    let read = |(i, n)| {
+        let section = Section::new(format!("claims[{}]", i + 1), n)?;
+        Claim::read(section, &axes, &observes)
+    };
+    items.iter().enumerate().map(read).collect()
 }

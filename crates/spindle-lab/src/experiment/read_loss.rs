@@ -6,7 +6,7 @@ use spindle_units::Duration;
 use super::error::{ExperimentError, suggestion};
 use super::node::Value;
 use super::read::Result;
-use super::scenario::{Direction, Loss, LossModel};
+use super::scenario::{Direction, Loss, LossModel, ResponseLoss};
 use super::section::{FromNode, Section, Share};
 use super::units::percent;
 use crate::driver::{candidates, links};
@@ -36,6 +36,7 @@ fn loss(s: Section<'_>, network: Option<&Network>) -> Result<Loss> {
             ("black-hole", 2),
             ("numbered", 3),
             ("lossy-links", 4),
+            ("response", 5),
         ],
     )?;
     let on: Vec<String> = s.list("on")?.unwrap_or_else(|| vec!["all".to_owned()]);
@@ -62,6 +63,7 @@ fn loss(s: Section<'_>, network: Option<&Network>) -> Result<Loss> {
             LossModel::BlackHole { from, until }
         }
         3 => LossModel::Numbered(s.list("packets")?.unwrap_or_default()),
+        5 => LossModel::Response(response(&s)?),
         _ => LossModel::LossyLinks(lossy_links(&s, &on, network)?),
     };
     let direction = s.choice(
@@ -86,6 +88,35 @@ fn loss(s: Section<'_>, network: Option<&Network>) -> Result<Loss> {
     };
     s.finish()?;
     Ok(loss)
+}
+
+/// `subflow` and `packet` of the model `response`.
+fn response(s: &Section<'_>) -> Result<ResponseLoss> {
+    for key in ["on", "direction", "data_only"] {
+        if s.node(key).is_some() {
+            let problem = "has no meaning here: the packet is lost wherever it goes";
+            return Err(s.error(key, problem));
+        }
+    }
+    let subflow = match s.get::<u32>("subflow")? {
+        None => None,
+        Some(n @ 1..=255) => Some((n - 1) as u8),
+        Some(n) => return Err(s.error("subflow", format!("found {n}, want 1 to 255"))),
+    };
+    let random = s.node("packet").map(|n| &n.value) == Some(&Value::Text("random".to_owned()));
+    let packet = match random {
+        true if subflow.is_some() => {
+            let problem = "has no meaning beside a random packet: it is one of the whole response";
+            return Err(s.error("subflow", problem));
+        }
+        true => None,
+        false => Some(s.need::<u64>("packet")?),
+    };
+    if packet == Some(0) {
+        let problem = "found 0, want a number from 1, or \"random\"";
+        return Err(s.error("packet", problem));
+    }
+    Ok(ResponseLoss { subflow, packet })
 }
 
 /// `links` or `share`, `rate` or `rates`, and `locations` of the model `lossy-links`.

@@ -45,6 +45,58 @@ fn lossy(keys: &str) -> String {
 }
 
 #[test]
+fn subflows_packets_and_what_is_observed() {
+    let keys = "subflows = [2, 1]\nobserve = [\"recovery\", \"sizes\"]";
+    let e = read(&requests(keys)).unwrap();
+    let Traffic::Requests(r) = &e.points[0].scenario.traffic else {
+        panic!("{:?}", e.points[0].scenario.traffic);
+    };
+    assert_eq!(r.subflows, [2, 1]);
+    assert!(r.observe.recovery && r.observe.sizes && r.sizes.packets().is_none());
+    for (keys, said) in [
+        ("subflows = [2, 0]", "want a number from 1"),
+        ("subflows = [5, 4]", "8 in all"),
+        ("observe = [\"recovry\"]", "did you mean \"recovery\"?"),
+    ] {
+        let e = error(&requests(keys));
+        assert!(e.contains(said), "{e}");
+    }
+    let packets = |n: &str| requests("").replace("\"web-search\"", n);
+    let e = read(&packets("{ packets = 29 }")).unwrap();
+    match &e.points[0].scenario.traffic {
+        Traffic::Requests(r) => assert_eq!(r.sizes.packets(), Some(29)),
+        other => panic!("{other:?}"),
+    }
+    let e = error(&packets("{ packets = 0 }"));
+    assert!(e.contains("want 1 to 1000000"), "{e}");
+    let e = error(&format!("cdf = [\"fcts\"]\n{}", requests("")));
+    assert!(e.contains("want some of fct, first-hit"), "{e}");
+}
+
+#[test]
+fn a_packet_of_each_response() {
+    let loss = |keys: &str| format!("{}\n[loss]\nmodel = \"response\"\n{keys}", requests(""));
+    let read = |keys: &str| match read(&loss(keys)).unwrap().points[0].scenario.loss[0].model {
+        LossModel::Response(r) => (r.subflow, r.packet),
+        ref other => panic!("{other:?}"),
+    };
+    assert_eq!(read("subflow = 1\npacket = 7"), (Some(0), Some(7)));
+    assert_eq!(read("packet = \"random\""), (None, None));
+    for (keys, said) in [
+        ("", "loss.packet: missing"),
+        ("packet = 0", "want a number from 1"),
+        (
+            "packet = \"random\"\nsubflow = 1",
+            "no meaning beside a random packet",
+        ),
+        ("packet = 1\non = [\"h1\"]", "lost wherever it goes"),
+    ] {
+        let e = error(&loss(keys));
+        assert!(e.contains(said), "{e}");
+    }
+}
+
+#[test]
 fn fuso_sim_has_the_measures_of_the_catalogue() {
     let e = read(&requests("")).unwrap();
     let scenario = &e.points[0].scenario;

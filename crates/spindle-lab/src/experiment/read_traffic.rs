@@ -10,11 +10,14 @@ use super::Context;
 use super::node::Value;
 use super::read::Result;
 use super::scenario::{
-    Arrivals, Ask, Background, Connections, FirstPath, Incast, Pairing, Requests, Traffic,
+    Arrivals, Ask, Background, Connections, FirstPath, Incast, Observe, Pairing, Requests, Traffic,
 };
 use super::section::{Load, Section, Size};
 use crate::driver::MAX_INTERFACES;
 use crate::workload::{Cdf, LogNormal, NAMED, SizeSampler, Sizes};
+
+/// Subflows that a file may ask for: what a connection accepts by default.
+const MAX_SUBFLOWS: u32 = 8;
 
 /// Refuses `name` if it is no host of the network.
 fn host_known(s: &Section<'_>, key: &str, name: &str, network: Option<&Network>) -> Result<()> {
@@ -140,6 +143,8 @@ fn requests(s: &Section<'_>, network: Option<&Network>, context: &Context<'_>) -
         request,
         connections: connections(s)?,
         first_path: first_path(s)?,
+        subflows: subflows(s)?,
+        observe: observe(s)?,
         background: background(s, context)?,
         flows: count(s, "flows", 15_000)?,
     })
@@ -225,6 +230,37 @@ fn first_path(s: &Section<'_>) -> Result<FirstPath> {
     }
 }
 
+/// `subflows`: how many on each of the client's interfaces, in their order.
+fn subflows(s: &Section<'_>) -> Result<Vec<u32>> {
+    let list: Vec<u32> = s.list("subflows")?.unwrap_or_default();
+    let sum: u32 = list.iter().fold(0, |a, n| a.saturating_add(*n));
+    if list.contains(&0) || sum > MAX_SUBFLOWS || list.len() > MAX_INTERFACES as usize {
+        let problem = format!(
+            "found {list:?}, want a number from 1 for each of the client's paths, {MAX_SUBFLOWS} in all \
+             at most, such as [2, 1]"
+        );
+        return Err(s.error("subflows", problem));
+    }
+    Ok(list)
+}
+
+/// `observe`: what is kept of each flow beside its time.
+fn observe(s: &Section<'_>) -> Result<Observe> {
+    let mut observe = Observe::default();
+    for name in s.list::<String>("observe")?.unwrap_or_default() {
+        match name.as_str() {
+            "recovery" => observe.recovery = true,
+            "sizes" => observe.sizes = true,
+            _ => {
+                let near = super::error::suggestion(&name, ["recovery", "sizes"]);
+                let problem = format!("found \"{name}\", want some of recovery, sizes{near}");
+                return Err(s.error("observe", problem));
+            }
+        }
+    }
+    Ok(observe)
+}
+
 fn count(s: &Section<'_>, key: &'static str, default: u64) -> Result<u64> {
     match s.or(key, default)? {
         0 => Err(s.error(key, "found 0, want 1 or more")),
@@ -298,6 +334,9 @@ fn sizes(s: &Section<'_>, context: &Context<'_>) -> Result<SizeSampler> {
         Value::Table(_) if below.is_some() => {
             return Err(s.error("below", "has no meaning beside max, want only that"));
         }
+        Value::Table(table) if table.iter().any(|(key, _)| key == "packets") => {
+            Sizes::Packets(packets(&Section::new("traffic.sizes", node)?)?)
+        }
         Value::Table(_) => Sizes::LogNormal(lognormal(&Section::new("traffic.sizes", node)?)?),
         _ => return Err(s.error("sizes", format!("found {}, want {SIZES}", node.kind()))),
     };
@@ -307,6 +346,16 @@ fn sizes(s: &Section<'_>, context: &Context<'_>) -> Result<SizeSampler> {
             "no size of the distribution is below this, want a larger one",
         )
     })
+}
+
+/// `{ packets = N }`.
+fn packets(s: &Section<'_>) -> Result<u32> {
+    let n: u32 = s.need("packets")?;
+    s.check()?;
+    match n {
+        1..=1_000_000 => Ok(n),
+        _ => Err(s.error("packets", format!("found {n}, want 1 to 1000000"))),
+    }
 }
 
 /// `{ lognormal = MEDIAN, sigma, min, max }`.
@@ -332,7 +381,7 @@ fn lognormal(s: &Section<'_>) -> Result<LogNormal> {
 
 const SIZES: &str = "web-search, data-mining, \"file:PATH\", a size such as \"10KB\", \
                      two sizes [\"10KB\", \"100KB\"] for a uniform one, \
-                     or { lognormal = \"48KiB\", sigma = 0.9, min = \"1KiB\", max = \"1MiB\" }";
+                     { packets = 29 } for full packets of the transport's own, or { lognormal = \"48KiB\", sigma = 0.9, min = \"1KiB\", max = \"1MiB\" }";
 
 fn cdf_file(s: &Section<'_>, name: &str, context: &Context<'_>) -> Result<Sizes> {
     let path = context.directory.join(Path::new(name));

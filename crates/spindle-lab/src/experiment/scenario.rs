@@ -128,9 +128,21 @@ pub enum LossModel {
     },
     /// The packets with these numbers on the link, counted from 1.
     Numbered(Vec<u64>),
+    /// Of each response one packet with data, wherever it goes: it is lost on leaving the server.
+    Response(ResponseLoss),
     /// Some links of [`Loss::on`], drawn anew for each run, each with a rate of its own, from the
     /// start of the measurement on: connections were opened before links broke.
     LossyLinks(LossyLinks),
+}
+
+/// The packet of a response that is lost (CoFUSO section 6.1.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ResponseLoss {
+    /// On this subflow, from 0; none: whichever it is on.
+    pub subflow: Option<u8>,
+    /// Which of the packets there, from 1 in the order of sending; none: drawn for each response, the
+    /// same under every transport, among as many as the response fills.
+    pub packet: Option<u64>,
 }
 
 /// Direction on a link. A link between switches runs forward from the first to the second; a
@@ -175,10 +187,24 @@ pub struct Requests {
     pub connections: Connections,
     /// Which of its interfaces a client's connection starts from.
     pub first_path: FirstPath,
+    /// Subflows on each of its interfaces in place of as many as the transport has, one on each; empty:
+    /// as the transport has it. For transports with several, on clients with so many interfaces.
+    pub subflows: Vec<u32>,
+    /// What is observed of each flow beside its time.
+    pub observe: Observe,
     /// Which of the requests are background, if any are.
     pub background: Option<Background>,
     /// Requests per transport and seed, those of the background included.
     pub flows: u64,
+}
+
+/// What is observed of each flow beside its time; it costs memory, or a look at each segment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Observe {
+    /// What proactive recovery sent, what came of it, and what windows left room for.
+    pub recovery: bool,
+    /// Its size.
+    pub sizes: bool,
 }
 
 /// Large requests over connections of their own, measured apart (FUSO section 5.2: the scheme under

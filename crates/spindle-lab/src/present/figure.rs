@@ -15,7 +15,7 @@ use crate::stats::Pool;
 use crate::sweep::SweepResult;
 
 use super::plots::{Value, plots};
-use super::{Making, estimate, flow, identity, oracle, runs, settings, title};
+use super::{Making, cdf, estimate, flow, identity, oracle, runs, settings, title};
 
 /// How many flows are recorded in search of one worth drawing: fewer than for a comparison, since
 /// runs of some figures are long.
@@ -48,6 +48,7 @@ pub fn figure(results: &Results<'_>, making: &Making<'_>) -> Figure {
         .into_iter()
         .flat_map(|m| metric_plots(experiment, &pools, m))
         .filter(|plot| !plot.series.is_empty())
+        .chain(cdf::plots(experiment, &pools))
         .collect();
     let flow = flow(making.registry, experiment, ATTEMPTS);
     Figure {
@@ -131,6 +132,7 @@ fn metric_plots(
         quantity: match metric {
             _ if metric.is_rate() => Quantity::BitsPerSecond,
             _ if share => Quantity::Fraction,
+            _ if metric.is_size() => Quantity::Bytes,
             _ => Quantity::Micros,
         },
         log: !share,

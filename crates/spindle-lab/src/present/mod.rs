@@ -1,5 +1,6 @@
 //! From results to the plain data of reports.
 
+mod cdf;
 mod figure;
 mod oracle;
 mod plots;

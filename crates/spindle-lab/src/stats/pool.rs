@@ -3,6 +3,7 @@
 use crate::metrics::{LossyMetric, Metric, RunResult};
 
 use super::rank;
+use crate::observed::{self, Kept};
 
 /// The runs of one transport at one point. Its metrics can be computed with any weight per run,
 /// so that one set of resampled runs serves all transports alike.
@@ -14,6 +15,9 @@ pub struct Pool {
     /// without a look at every time.
     blocks: Vec<Vec<u32>>,
     runs: Vec<RunSums>,
+    /// Completion times of each run in the order of issue, of runs in which every flow completed.
+    in_order: Vec<Vec<u64>>,
+    observed: Vec<Kept>,
 }
 
 /// Completion times in a block.
@@ -44,6 +48,11 @@ impl Pool {
         for (index, run) in runs.into_iter().enumerate() {
             pool.sorted
                 .extend(run.fct_ns.iter().map(|t| (*t, index as u32)));
+            pool.in_order.push(match run.completed == run.flows {
+                true => run.fct_ns.clone(),
+                false => Vec::new(),
+            });
+            pool.observed.push(Kept::of(run));
             pool.runs.push(RunSums {
                 flows: run.flows as f64,
                 completed: run.completed as f64,
@@ -125,8 +134,50 @@ impl Pool {
                 ratio(total, sum(|r| r.lossy))
             }
             Metric::Goodput => ratio(sum(|r| r.goodput), sum(|r| r.completed)),
+            Metric::Observed(metric) => observed::weighted(&self.observed, metric, weights),
             Metric::Completed => ratio(sum(|r| r.completed), sum(|r| r.flows)),
         }
+    }
+
+    /// The largest distance between this distribution of completion times and another's
+    /// (Kolmogorov-Smirnov), run i of both counted `weights[i]` times; none if either has no flows.
+    pub fn ks(&self, other: &Self, weights: &[u32]) -> Option<f64> {
+        let total = |p: &Self| -> f64 {
+            let runs = p.runs.iter().zip(weights);
+            runs.map(|(r, w)| r.completed * f64::from(*w)).sum()
+        };
+        let (n, m) = (total(self), total(other));
+        if n < 1.0 || m < 1.0 {
+            return None;
+        }
+        let weight = |run: u32| f64::from(weights[run as usize]);
+        let (mut i, mut j, mut a, mut b, mut most) = (0, 0, 0.0, 0.0, 0f64);
+        let time = |of: &Self, k: usize| of.sorted.get(k).map_or(u64::MAX, |(t, _)| *t);
+        while i < self.sorted.len() || j < other.sorted.len() {
+            let at = time(self, i).min(time(other, j));
+            while i < self.sorted.len() && self.sorted[i].0 == at {
+                a += weight(self.sorted[i].1);
+                i += 1;
+            }
+            while j < other.sorted.len() && other.sorted[j].0 == at {
+                b += weight(other.sorted[j].1);
+                j += 1;
+            }
+            most = most.max((a / n - b / m).abs());
+        }
+        Some(most)
+    }
+
+    /// For each run how many of its flows take less time here than under the other by a share within
+    /// `gain`, and how many there are; none if a flow has no time under one of the two.
+    pub fn gains(&self, other: &Self, gain: (f64, f64)) -> Option<Vec<(u64, u64)>> {
+        let one = |(a, b): (&Vec<u64>, &Vec<u64>)| {
+            let pairs = a.iter().zip(b).map(|(a, b)| 1.0 - *a as f64 / *b as f64);
+            let within = pairs.filter(|g| (gain.0..=gain.1).contains(g)).count();
+            let whole = !a.is_empty() && a.len() == b.len();
+            whole.then_some((within as u64, a.len() as u64))
+        };
+        self.in_order.iter().zip(&other.in_order).map(one).collect()
     }
 
     /// Walks over blocks, then within one, until the rank is reached.
@@ -206,6 +257,27 @@ mod tests {
             let value = pool.value(Metric::FctPercentile(q));
             assert_eq!(value, Some(f64::from(i - 1)), "rank {i}");
         }
+    }
+
+    #[test]
+    fn distances_are_of_distributions_and_gains_of_pairs() {
+        let (a, b) = ([run(&[1, 2, 3, 4])], [run(&[3, 4, 5, 6])]);
+        let pools = |x: &[RunResult], y: &[RunResult]| (Pool::new(x), Pool::new(y));
+        let (p, q) = pools(&a, &b);
+        assert_eq!(p.ks(&q, &[1]), Some(0.5));
+        assert_eq!((p.ks(&p, &[1]), q.ks(&p, &[3])), (Some(0.0), Some(0.5)));
+        assert_eq!(p.ks(&q, &[0]), None);
+        // Swapped, the runs make the same distributions together, but not by themselves.
+        let (p, q) = pools(&[&a[..], &b].concat(), &[&b[..], &a].concat());
+        assert_eq!(
+            (p.ks(&q, &[1, 1]), p.ks(&q, &[1, 0])),
+            (Some(0.0), Some(0.5))
+        );
+        let (p, q) = pools(&[run(&[10, 5, 20])], &[run(&[10, 10, 10])]);
+        assert_eq!(p.gains(&q, (0.4, 0.6)), Some(vec![(1, 3)]));
+        assert_eq!(p.gains(&q, (-1.0, 0.05)), Some(vec![(2, 3)]));
+        let short = Pool::new(&[run(&[1, 2])]);
+        assert_eq!(p.gains(&short, (0.0, 1.0)), None);
     }
 
     #[test]

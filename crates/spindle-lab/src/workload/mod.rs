@@ -56,6 +56,9 @@ pub enum Sizes {
     Uniform(u64, u64),
     /// Lognormal, clipped.
     LogNormal(LogNormal),
+    /// So many full packets, whatever a full packet is to the transport; in bytes as many of
+    /// [`TABLE_PACKET`].
+    Packets(u32),
 }
 
 /// A lognormal size: what falls outside the limits becomes the nearer limit.
@@ -110,6 +113,10 @@ impl Sizes {
     }
 }
 
+fn packets_bytes(n: u32) -> u64 {
+    u64::from(n) * TABLE_PACKET
+}
+
 /// Sizes, possibly only those below a limit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SizeSampler {
@@ -126,6 +133,7 @@ impl SizeSampler {
             Sizes::Fixed(n) => *n as f64,
             Sizes::Uniform(a, _) => *a as f64,
             Sizes::LogNormal(l) => l.min as f64,
+            Sizes::Packets(n) => packets_bytes(*n) as f64,
         };
         // An eighth of a byte and up: a size right at the limit would be sampled almost never.
         below
@@ -141,10 +149,19 @@ impl SizeSampler {
                 Sizes::Fixed(n) => *n,
                 Sizes::Uniform(a, b) => a + rng.below(b - a + 1),
                 Sizes::LogNormal(l) => l.sample(rng),
+                Sizes::Packets(n) => packets_bytes(*n),
             };
             if self.below.is_none_or(|limit| size < limit) {
                 return size;
             }
+        }
+    }
+
+    /// How many packets each is, if that is what is given.
+    pub fn packets(&self) -> Option<u32> {
+        match self.sizes {
+            Sizes::Packets(n) => Some(n),
+            _ => None,
         }
     }
 
@@ -156,6 +173,7 @@ impl SizeSampler {
             (Sizes::Fixed(n), _) => *n as f64,
             // Rejection changes the mean; the reader refuses a limit beside a lognormal size.
             (Sizes::LogNormal(l), _) => l.mean(),
+            (Sizes::Packets(n), _) => packets_bytes(*n) as f64,
             (Sizes::Uniform(a, b), limit) => {
                 let top = limit.map_or(*b, |l| (l - 1).min(*b));
                 (*a as f64 + top as f64) / 2.0

@@ -95,6 +95,8 @@ pub struct SubflowInfo {
     pub bytes_received: u64,
     /// Bytes of a full segment.
     pub mss: u64,
+    /// Bytes of a full segment of data: fewer where parities of them need a header in front.
+    pub most_data: u64,
     /// Smoothed round-trip time.
     pub srtt: Option<Duration>,
     /// Smallest round-trip time seen.
@@ -148,7 +150,7 @@ impl Connection {
 
     /// Everything there is to know now.
     pub(crate) fn info(&self) -> ConnectionInfo {
-        let subflows = self.subflows.iter().map(|s| SubflowInfo {
+        let subflows = self.subflows.iter().enumerate().map(|(i, s)| SubflowInfo {
             id: s.id,
             local: s.local,
             remote: s.remote,
@@ -160,6 +162,7 @@ impl Connection {
             lost: s.tx.board.lost_bytes(),
             bytes_received: s.rx.nxt.saturating_sub(1),
             mss: s.tx.mss,
+            most_data: self.most_data(i),
             srtt: s.tx.srtt(),
             min_rtt: s.tx.rtt.minimum(),
             latest_rtt: s.tx.rtt.latest(),

@@ -102,7 +102,7 @@ impl Connection {
         }
         self.take_data(now, i, seg, arrival);
         if let Told::About(of, at) = told {
-            self.recover_block(of, at, id);
+            self.recover_block(now, of, at, id);
         }
     }
 
@@ -474,12 +474,16 @@ impl Connection {
         }
         if arrival.had_data {
             let offset = first.unwrap_or_default();
-            let kind = TraceKind::Arrived {
-                offset,
-                fresh: fresh as u32,
-                len: seg.payload.len() as u32,
-            };
-            self.trace.add(now, id, kind);
+            if self.trace.on {
+                let position = self.subflows[i].receive_position(seg.seq);
+                let kind = TraceKind::Arrived {
+                    offset,
+                    position: u64::try_from(position).unwrap_or_default(),
+                    fresh: fresh as u32,
+                    len: seg.payload.len() as u32,
+                };
+                self.trace.add(now, id, kind);
+            }
             self.ask_receiver(now, i, offset, len as u32, fresh.min(len) as u32);
         }
         if arrival.fin {

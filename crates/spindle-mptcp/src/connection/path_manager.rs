@@ -176,6 +176,20 @@ impl Paths {
             .retain(|r| r.at.is_some() || (r.local, r.remote) != (local, remote));
     }
 
+    /// The first of these local addresses that has not as many subflows yet as are to be opened from it.
+    fn next_endpoint(&self, list: &[IpAddr]) -> Option<IpAddr> {
+        let (first, remote) = (self.local[0], self.first_remote);
+        let missing = |(k, l): (usize, &IpAddr)| {
+            let before = list[..=k].iter().filter(|a| *a == l).count();
+            let wanted = before + usize::from(*l == first);
+            let opened = self.opened.iter();
+            let have = opened.filter(|(a, b, _)| a == l && *b == remote).count();
+            let fits = l.is_ipv4() == remote.addr.is_ipv4();
+            (fits && have < wanted).then_some(*l)
+        };
+        list.iter().enumerate().find_map(missing)
+    }
+
     fn forget_opened(&mut self, local: IpAddr, remote: Endpoint) {
         let same = |(a, b, _): &(IpAddr, Endpoint, u8)| (*a, *b) == (local, remote);
         if let Some(at) = self.opened.iter().position(same) {
@@ -239,10 +253,9 @@ impl Connection {
                 })
             }
             PathManager::Endpoints(list) => {
-                let list = list.clone();
                 let remote = self.paths.first_remote;
-                let pairs = list.into_iter().map(|l| (l, 0, remote)).collect();
-                self.first_unopened(pairs)
+                let next = self.paths.next_endpoint(list)?;
+                self.open_pair(next, 0, remote)
             }
             PathManager::FullMesh => {
                 let mut remotes = Vec::new();
@@ -275,6 +288,10 @@ impl Connection {
                 && !self.paths.opened.iter().any(|(a, b, _)| a == l && b == r)
         });
         let (local, remote_id, remote) = fresh?;
+        self.open_pair(local, remote_id, remote)
+    }
+
+    fn open_pair(&mut self, local: IpAddr, remote_id: u8, remote: Endpoint) -> Option<Wanted> {
         self.paths.opened.push((local, remote, 0));
         let local_id = self.paths.local_id(local);
         Some(Wanted {
@@ -468,6 +485,7 @@ fn add_addr_len(a: &AddAddr) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::Ipv4Addr;
 
     #[test]
     fn no_more_local_addresses_are_kept_than_have_identifiers() {
@@ -478,5 +496,22 @@ mod tests {
         }
         assert_eq!(p.local.len(), 255);
         assert_eq!(p.local_id(at(7)), 7);
+    }
+
+    #[test]
+    fn endpoints_are_opened_as_often_as_they_stand_there_beside_the_first() {
+        let addr = |n| IpAddr::V4(Ipv4Addr::new(10, 0, 0, n));
+        let remote = Endpoint::new(addr(9), 80);
+        let mut paths = Paths::new(addr(1), remote, Vec::new());
+        let list = [addr(2), addr(1), addr(2)];
+        let mut opened = Vec::new();
+        while let Some(next) = paths.next_endpoint(&list) {
+            paths.opened.push((next, remote, 0));
+            opened.push(next);
+        }
+        assert_eq!(opened, [addr(2), addr(1), addr(2)]);
+        // One of them is lost, and later opened again.
+        paths.forget_opened(addr(1), remote);
+        assert_eq!(paths.next_endpoint(&list), Some(addr(1)));
     }
 }

@@ -37,6 +37,17 @@ pub enum TraceKind {
     Arrived {
         /// Data offset, if mapped.
         offset: u64,
+        /// Subflow position.
+        position: u64,
+        /// Payload bytes new to the data level.
+        fresh: u32,
+        /// Payload bytes.
+        len: u32,
+    },
+    /// Parities gave a packet back; the subflow is the one that brought what it took.
+    Decoded {
+        /// Data offset.
+        offset: u64,
         /// Payload bytes new to the data level.
         fresh: u32,
         /// Payload bytes.

@@ -8,7 +8,8 @@ use spindle_units::Duration;
 use crate::config::{Config, EcnMode, Flight, LossConfig, MultipathConfig};
 use crate::connection::scheduler::SchedulerKind;
 use crate::recovery::{
-    CoFuso, CodingRate, Eligibility, Fuso, MetricKind, PathMetric, RecoveryFactory, WorstOf,
+    CoFuso, CodingRate, Eligibility, Fuso, GivenWorst, MetricKind, PathMetric, RecoveryFactory,
+    WorstOf,
 };
 use crate::subflow::congestion::CongestionKind;
 
@@ -71,6 +72,14 @@ fn metric(config: &mut Config, kind: MetricKind) -> bool {
     fuso(config, |f| {
         f.metric = PathMetric { kind, ..f.metric };
     })
+}
+
+fn given_worst(config: &mut Config) -> bool {
+    config.recovery = config.recovery.take().map(|policy| {
+        let given: Arc<dyn RecoveryFactory> = Arc::new(GivenWorst { policy, worst: 0 });
+        given
+    });
+    config.recovery.is_some()
 }
 
 fn control(config: &mut Config, kind: CongestionKind) -> bool {
@@ -167,6 +176,8 @@ pub const VARIANTS: &[Variant] = variants! {
         |c| fuso(c, |f| f.ties_elsewhere = true);
     "copy-sacked", "FUSO may copy whatever is not DATA_ACKed, SACKed or not",
         |c| fuso(c, |f| f.eligibility = Eligibility::NotDataAcked);
+    "worst-1", "recovery: the first subflow is always the worst, as long as it has something to protect (CoFUSO section 6.1.1, Fig 9a)",
+        given_worst;
     "fixed-1", "CoFUSO's blocks: one parity for 100 packets (CoFUSO section 6.2.4, 1 %)",
         |c| fixed(c, 1);
     "fixed-2", "CoFUSO's blocks: one parity for 50 packets (CoFUSO section 6.2.4, 2 %)",
@@ -238,6 +249,7 @@ mod tests {
             ("rack", "no-er"),
             ("fuso", "fixed-4"),
             ("cofuso", "elsewhere"),
+            ("mptcp", "worst-1"),
         ] {
             let v = variant(name).expect(name);
             assert!(v.apply(of(base)).is_none(), "{base}+{name}");

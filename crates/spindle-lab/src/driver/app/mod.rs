@@ -3,7 +3,9 @@
 
 mod ask;
 mod handles;
+mod observe;
 mod prepare;
+mod script;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -14,6 +16,8 @@ use spindle_units::{Duration, Instant, prefetch};
 use spindle_wire::Endpoint;
 
 use handles::Handles;
+use observe::Observer;
+pub(crate) use script::Script;
 
 use super::conn::{Class, Conn, Content};
 use crate::experiment::scenario::Ask;
@@ -125,6 +129,8 @@ pub(crate) struct App {
     result: RunResult,
     record: Option<u32>,
     pub(crate) recording: Option<Recording>,
+    pub(crate) script: Script,
+    observer: Option<Observer>,
 }
 
 /// Flow number of warm-up responses.
@@ -133,7 +139,13 @@ const WARM_UP: u32 = u32::MAX;
 const GREETING: u32 = u32::MAX - 1;
 
 impl App {
-    pub(crate) fn new(plan: Plan, usage: Usage, streams: Streams, record: Option<u32>) -> Self {
+    pub(crate) fn new(
+        plan: Plan,
+        usage: Usage,
+        streams: Streams,
+        script: Script,
+        record: Option<u32>,
+    ) -> Self {
         let groups = plan
             .flows
             .iter()
@@ -167,6 +179,8 @@ impl App {
                 ..RunResult::default()
             },
             groups: states,
+            observer: plan.observe.recovery.then(Observer::default),
+            script,
             plan,
             usage,
             streams,
@@ -304,6 +318,9 @@ impl App {
             return;
         };
         self.conns[c as usize].server = Some(handle);
+        if let Some(observer) = &self.observer {
+            observer.accepted(c, &self.conns[c as usize], stacks);
+        }
         self.by_handle.insert(host, handle, c);
         self.progress(now, host, c, stacks);
     }
@@ -403,6 +420,7 @@ impl App {
     }
 
     fn ask(&mut self, now: Instant, flow: u32, c: u32, bytes: u64, stacks: &mut [Stack]) {
+        let bytes = self.prepare_response(flow, c, bytes, stacks);
         let conn = &mut self.conns[c as usize];
         let totals = conn.totals(stacks);
         conn.begin(&totals);
@@ -420,12 +438,49 @@ impl App {
         self.dirty.push(conn.client_host);
     }
 
+    /// What is to be known of a flow before it is asked for; returns its bytes, which may depend on the
+    /// connection.
+    fn prepare_response(&mut self, flow: u32, c: u32, bytes: u64, stacks: &mut [Stack]) -> u64 {
+        let conn = &self.conns[c as usize];
+        let server = &stacks[conn.server_host as usize];
+        let packets = self.plan.packets;
+        let own = packets.and_then(|n| script::bytes_of(n, server, conn.server));
+        let bytes = own.unwrap_or(bytes);
+        let planned = &mut self.plan.flows[flow as usize];
+        let group = &mut self.groups[planned.group as usize];
+        group.bytes = group.bytes - planned.bytes + bytes;
+        planned.bytes = bytes;
+        if !self.script.is_empty()
+            && let Some(info) = conn.server.and_then(|h| server.info(h))
+        {
+            self.script.begin(flow, bytes, &info, &self.streams);
+        }
+        if let (Some(observer), Class::First) = (&mut self.observer, conn.class) {
+            observer.begin(c, conn, stacks);
+        }
+        bytes
+    }
+
+    /// A host has sent and told all it has to.
+    #[inline]
+    pub(crate) fn settled(&mut self, now: Instant, host: u32, stacks: &[Stack]) {
+        if let Some(observer) = &mut self.observer {
+            observer.sample(now, host, &self.conns, stacks);
+        }
+    }
+
     /// The flow's last byte has arrived on one of its connections.
     fn done(&mut self, now: Instant, flow: u32, stacks: &mut [Stack]) {
         if self.flows[flow as usize].over {
             return;
         }
         self.finish_recording(now, flow, stacks);
+        if let Some(observer) = &mut self.observer {
+            let conns = self.flows[flow as usize].conns;
+            for c in conns.into_iter().filter(|c| *c != NO_CONN) {
+                observer.complete(c, &self.conns[c as usize], stacks);
+            }
+        }
         self.settle(now, flow, stacks);
         let state = &mut self.flows[flow as usize];
         state.completed = Some(now);
@@ -511,6 +566,9 @@ impl App {
             return;
         }
         conn.dead = true;
+        if let Some(observer) = &mut self.observer {
+            observer.end(c, &self.conns[c as usize], stacks);
+        }
         if self.measured.is_some() {
             self.finish_if_closed();
             return;
@@ -597,6 +655,11 @@ impl App {
             result.spurious_retransmits += since(|c| c.spurious_retransmits);
             all += since(|c| c.timeouts);
             waited_for += conn.timeouts_waited_for(conn.timeouts(stacks));
+        }
+        result.recovery = self.observer.as_ref().map(Observer::result);
+        if self.plan.observe.sizes {
+            let foreground = self.plan.flows.iter().filter(|f| !f.background);
+            result.sizes = foreground.map(|f| f.bytes).collect();
         }
         result.timeouts = waited_for;
         result.late_timeouts = all.saturating_sub(waited_for);

@@ -123,7 +123,10 @@ impl App {
         let config = self.config_of(class);
         match self.usage.interfaces[client as usize] {
             1 => config.clone(),
-            n => Arc::new(over_interfaces(config, client, n, interface)),
+            n => {
+                let subflows = &self.plan.subflows;
+                Arc::new(over_interfaces(config, client, n, interface, subflows))
+            }
         }
     }
 

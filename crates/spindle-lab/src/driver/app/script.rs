@@ -1,0 +1,117 @@
+//! Losses by script: of each response one packet, whichever link it would take (CoFUSO section 6.1.1).
+
+use spindle_mptcp::{ConnectionInfo, Handle, Stack};
+use spindle_wire::{Endpoint, Segment};
+
+use crate::experiment::scenario::ResponseLoss;
+use crate::rng::{Purpose, Streams};
+
+/// The scripts of a run's flows.
+#[derive(Debug, Default)]
+pub(crate) struct Script {
+    losses: Vec<ResponseLoss>,
+    pending: Vec<Pending>,
+}
+
+/// A packet that is to be lost.
+#[derive(Debug)]
+struct Pending {
+    /// Whose packets count: server and client of the subflows.
+    ends: Vec<(Endpoint, Endpoint)>,
+    /// The packet, from 1, and how many there were.
+    packet: u64,
+    seen: u64,
+}
+
+impl Script {
+    pub(crate) fn new(losses: Vec<ResponseLoss>) -> Self {
+        Self {
+            losses,
+            pending: Vec::new(),
+        }
+    }
+
+    /// Whether anything is ever lost.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.losses.is_empty()
+    }
+
+    /// A response of so many bytes is about to be asked for on a connection, the server's end of which
+    /// is this.
+    pub(super) fn begin(
+        &mut self,
+        flow: u32,
+        bytes: u64,
+        server: &ConnectionInfo,
+        streams: &Streams,
+    ) {
+        for (number, loss) in self.losses.iter().enumerate() {
+            let counts = |id: u8| loss.subflow.is_none_or(|s| s == id);
+            let ends = server.subflows.iter().filter(|s| counts(s.id));
+            let packet = loss.packet.unwrap_or_else(|| {
+                let index = u64::from(flow) | (number as u64) << 32;
+                let mut draw = streams.stream(Purpose::ResponseLoss, index);
+                1 + draw.below(bytes.div_ceil(full_packet(server)))
+            });
+            self.pending.push(Pending {
+                ends: ends.map(|s| (s.local, s.remote)).collect(),
+                packet,
+                seen: 0,
+            });
+        }
+    }
+
+    /// Whether this segment, which leaves its host, is lost.
+    pub(crate) fn loses(&mut self, segment: &Segment) -> bool {
+        if self.pending.is_empty() || segment.payload.is_empty() {
+            return false;
+        }
+        let ends = (segment.src, segment.dst);
+        let mut lost = false;
+        for p in self.pending.iter_mut().filter(|p| p.ends.contains(&ends)) {
+            p.seen += 1;
+            lost |= p.seen == p.packet;
+        }
+        self.pending.retain(|p| p.seen < p.packet);
+        lost
+    }
+}
+
+/// Bytes of a full packet of data on the connection's first subflow.
+fn full_packet(server: &ConnectionInfo) -> u64 {
+    server.subflows.first().map_or(1, |s| s.most_data.max(1))
+}
+
+/// Bytes of a response of so many full packets from this end of a connection; none if it is gone.
+pub(super) fn bytes_of(packets: u32, stack: &Stack, server: Option<Handle>) -> Option<u64> {
+    let info = stack.info(server?)?;
+    Some(u64::from(packets) * full_packet(&info))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use spindle_wire::Payload;
+    use std::net::Ipv4Addr;
+
+    fn end(n: u8) -> Endpoint {
+        Endpoint::new(Ipv4Addr::new(10, 0, 0, n).into(), 80)
+    }
+
+    #[test]
+    fn the_packet_of_that_number_between_those_ends_is_lost_once() {
+        let mut script = Script::new(Vec::new());
+        script.pending.push(Pending {
+            ends: vec![(end(1), end(2))],
+            packet: 2,
+            seen: 0,
+        });
+        let segment = |to: u8, len: u32| Segment {
+            payload: Payload::Length(len),
+            ..Segment::new(end(1), end(to))
+        };
+        let all = [(2, 0), (2, 9), (3, 9), (2, 9), (2, 9)];
+        let lost = all.map(|(to, len)| script.loses(&segment(to, len)));
+        assert_eq!(lost, [false, false, false, true, false]);
+    }
+}

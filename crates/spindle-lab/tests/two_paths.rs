@@ -1,0 +1,113 @@
+//! CoFUSO's testbed (section 6.1): subflows spread unevenly over two paths, a certain packet of each
+//! response lost, and what proactive recovery made of it.
+
+use std::path::Path;
+
+use spindle_lab::driver::{RunOutput, RunRequest, run};
+use spindle_lab::experiment::{Context, Experiment, Overrides};
+use spindle_lab::metrics::RecoveryOfFlows;
+use spindle_lab::registry::Registry;
+
+/// A response of 29 full packets over three windows of ten, the connection warm or new.
+fn go(transport: &str, loss: &str, traffic: &str) -> RunOutput {
+    let registry = Registry::standard();
+    let transports = registry.transport_names();
+    let context = Context {
+        directory: Path::new("."),
+        transports: &transports,
+        balancers: &[],
+        topologies: &[],
+    };
+    let text = format!(
+        "transports = [\"{transport}\"]\n{loss}\n\
+         topology = {{ name = \"dual-homed\", rate = \"1Gbps\", rtt = \"50ms\", buffer = \"5400KB\", \
+         ecn_threshold = \"0B\" }}\n\
+         scenario = {{ initial_window_per_subflow = 10, min_rto = \"200ms\", ecn = false }}\n\
+         [traffic]\nkind = \"requests\"\nclients = [\"client\"]\nservers = [\"server\"]\n\
+         pairing = \"one-to-one\"\narrivals = \"sequential\"\nsubflows = [2, 1]\n\
+         sizes = {{ packets = 29 }}\nobserve = [\"recovery\", \"sizes\"]\n{traffic}"
+    );
+    let experiment = Experiment::parse("t.toml", &text, &Overrides::default(), &context).unwrap();
+    let scenario = &experiment.points[0].scenario;
+    let request = RunRequest::new(scenario, &experiment.transports[0], &registry);
+    run(&request).unwrap()
+}
+
+const WARM: &str = "connections = \"persistent\"\nper_pair = 1\nwarm_up = \"1KB\"\nidle = \"2s\"\n\
+                    first_path = 1\nflows = 1";
+
+fn warm(transport: &str, packet: u32) -> RunOutput {
+    let loss = format!("loss = {{ model = \"response\", subflow = 1, packet = {packet} }}");
+    go(transport, &loss, WARM)
+}
+
+fn recovery(o: &RunOutput) -> &RecoveryOfFlows {
+    o.result.recovery.as_ref().unwrap()
+}
+
+/// Completion time in whole milliseconds.
+fn took(o: &RunOutput) -> u64 {
+    o.flows[0].fct_ns.unwrap() / 1_000_000
+}
+
+#[test]
+fn one_parity_repairs_what_one_copy_does_not() {
+    for packet in [1, 2, 7, 10] {
+        let (fuso, cofuso) = (
+            warm("fuso-3+worst-1", packet),
+            warm("cofuso-xor+worst-1", packet),
+        );
+        // A round trip, or another one after it.
+        let more = if packet == 1 { 0 } else { 50 };
+        assert_eq!((took(&cofuso), took(&fuso)), (50, 50 + more), "{packet}");
+        let (r, f) = (recovery(&cofuso), recovery(&fuso));
+        assert_eq!((&r.first_hits[..], r.useful), (&[1][..], 1), "{packet}");
+        assert_eq!(f.first_hits.first(), Some(&packet));
+        // One place of thirty, until the first acknowledgements are there.
+        assert_eq!((r.spare[0][0], f.spare[0][0]), (1, 1));
+        // Full packets of its own: 1460 less 20 for the mapping, and 20 less for parities.
+        let sizes = |o: &RunOutput| o.result.sizes.clone();
+        assert_eq!(
+            (sizes(&fuso), sizes(&cofuso)),
+            (vec![29 * 1440], vec![29 * 1420])
+        );
+    }
+}
+
+#[test]
+fn subflows_are_where_they_are_wanted() {
+    let new = "connections = \"new\"\nask = \"when-joined\"\nflows = 5";
+    // Everything on P2 is lost but handshakes: of 29 packets ten or nine were there.
+    let loss =
+        "loss = { rate = \"100%\", on = [\"P2\"], direction = \"backward\", data_only = true }";
+    let o = go("mptcp-3", loss, &format!("{new}\nfirst_path = 1"));
+    assert_eq!(o.result.completed, 5);
+    let waited = o.flows.iter().filter(|f| f.timeouts > 0).count();
+    assert_eq!(waited, 5, "each for what P2 had");
+    let whole = go("mptcp-3", "", &format!("{new}\nfirst_path = 2"));
+    assert_eq!((whole.result.completed, took(&whole)), (5, 50), "30 places");
+    assert_eq!(
+        recovery(&whole),
+        &RecoveryOfFlows {
+            spare: recovery(&whole).spare.clone(),
+            ..RecoveryOfFlows::default()
+        }
+    );
+}
+
+#[test]
+fn a_random_packet_is_the_same_under_every_transport() {
+    let loss = "loss = { model = \"response\", packet = \"random\" }";
+    let traffic = WARM
+        .replace("per_pair = 1", "per_pair = 40")
+        .replace("flows = 1", "flows = 40");
+    let fcts = |t: &str| go(t, loss, &traffic).result.fct_ns;
+    let (a, b) = (fcts("fuso-3"), fcts("cofuso-xor"));
+    assert_eq!((a.len(), b.len()), (40, 40));
+    let halved = a.iter().zip(&b).filter(|(a, b)| 10 * *b < 6 * *a).count();
+    let same = a.iter().zip(&b).filter(|(a, b)| 10 * *b > 9 * *a).count();
+    assert!(
+        halved >= 5 && same >= 15 && halved + same == 40,
+        "{halved} {same}"
+    );
+}

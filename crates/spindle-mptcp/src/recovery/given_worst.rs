@@ -1,0 +1,153 @@
+//! A policy whose worst subflow is given beforehand, for experiments that leave its choice out (CoFUSO
+//! section 6.1.1, Fig 9a: "we ensure that both always find this sub-flow as the worst").
+
+use std::sync::Arc;
+
+use spindle_units::Instant;
+
+use super::{
+    Action, DropView, Eligibility, Prospect, Recovery, RecoveryFactory, RecoveryReceiver, SentView,
+    SubflowView, View,
+};
+use crate::subflow::SubflowId;
+
+/// Another policy that is shown nothing to protect on any other subflow as long as there is something
+/// on this one. All else of the view is as it is, so the best subflow is its own choice.
+#[derive(Clone, Debug)]
+pub struct GivenWorst {
+    /// The policy.
+    pub policy: Arc<dyn RecoveryFactory>,
+    /// The subflow.
+    pub worst: SubflowId,
+}
+
+#[derive(Debug)]
+struct GivenWorstPolicy {
+    policy: Box<dyn Recovery>,
+    worst: SubflowId,
+    /// The view it is shown.
+    subflows: Vec<SubflowView>,
+}
+
+impl RecoveryFactory for GivenWorst {
+    fn build(&self, seed: u64) -> Box<dyn Recovery> {
+        Box::new(GivenWorstPolicy {
+            policy: self.policy.build(seed),
+            worst: self.worst,
+            subflows: Vec::new(),
+        })
+    }
+
+    fn sends_parities(&self) -> bool {
+        self.policy.sends_parities()
+    }
+
+    fn sends_block_parities(&self) -> bool {
+        self.policy.sends_block_parities()
+    }
+
+    fn hears_of_drops(&self) -> bool {
+        self.policy.hears_of_drops()
+    }
+
+    fn for_unmodified_receivers(&self) -> Option<Arc<dyn RecoveryFactory>> {
+        let policy = self.policy.for_unmodified_receivers()?;
+        Some(Arc::new(Self {
+            policy,
+            worst: self.worst,
+        }))
+    }
+
+    fn build_receiver(&self) -> Option<Box<dyn RecoveryReceiver>> {
+        self.policy.build_receiver()
+    }
+}
+
+impl Recovery for GivenWorstPolicy {
+    fn on_sent(&mut self, sent: &SentView) {
+        self.policy.on_sent(sent);
+    }
+
+    fn on_loss_hint(&mut self, now: Instant, subflow: SubflowId, timeout: bool) {
+        self.policy.on_loss_hint(now, subflow, timeout);
+    }
+
+    fn on_drop(&mut self, drop: &DropView) -> Action {
+        self.policy.on_drop(drop)
+    }
+
+    fn is_interested(&self, prospect: &Prospect) -> bool {
+        self.policy.is_interested(prospect)
+    }
+
+    fn on_opportunity(&mut self, view: &View<'_>) -> Action {
+        let worst = self.worst;
+        let given = |s: &SubflowView| s.id == worst && s.oldest_unprotected.is_some();
+        if !view.subflows.iter().any(given) {
+            return self.policy.on_opportunity(view);
+        }
+        self.subflows.clear();
+        self.subflows.extend_from_slice(view.subflows);
+        for s in self.subflows.iter_mut().filter(|s| s.id != worst) {
+            s.oldest_unprotected = None;
+            s.uncoded = None;
+        }
+        self.policy.on_opportunity(&View {
+            subflows: &self.subflows,
+            ..*view
+        })
+    }
+
+    fn next_timeout(&self) -> Option<Instant> {
+        self.policy.next_timeout()
+    }
+
+    fn eligibility(&self) -> Eligibility {
+        self.policy.eligibility()
+    }
+
+    fn longest_block(&self) -> usize {
+        self.policy.longest_block()
+    }
+
+    fn is_immediate(&self) -> bool {
+        self.policy.is_immediate()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{subflow, view};
+    use super::super::{Fuso, SegmentView, Trigger};
+    use super::*;
+
+    #[test]
+    fn the_given_subflow_is_the_worst_while_it_has_something_to_protect() {
+        let mut subflows = [subflow(0), subflow(1)];
+        // By itself the policy takes the one that lost.
+        subflows[1].retransmitted = 1;
+        for s in &mut subflows {
+            s.oldest_unprotected = Some(SegmentView {
+                position: 1,
+                len: 1000,
+                offset: u64::from(s.id) * 1000,
+                sent_at: Instant::ZERO,
+            });
+        }
+        let of = |subflows: &[SubflowView], given: bool| {
+            let fuso = Fuso::default();
+            let policy: Arc<dyn RecoveryFactory> = Arc::new(fuso);
+            let mut policy = match given {
+                true => GivenWorst { policy, worst: 0 }.build(1),
+                false => policy.build(1),
+            };
+            match policy.on_opportunity(&view(subflows, false, Trigger::Ack)) {
+                Action::Copy { of, .. } => of,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!((of(&subflows, false), of(&subflows, true)), (1, 0));
+        subflows[0].oldest_unprotected = None;
+        assert_eq!(of(&subflows, true), 1);
+    }
+}
