@@ -5,7 +5,7 @@ use std::fmt;
 use crate::error::{CodeError, Contradiction};
 use crate::field::products;
 use crate::kernel::Kernel;
-use crate::matrix::left_inverse;
+use crate::matrix::{Step, Taken, eliminate};
 use crate::symbol::{
     Body, Content, Label, Parity, Recovered, Source, Symbol, Term, check_len, combine,
 };
@@ -69,8 +69,8 @@ impl Limits {
 ///
 /// Packets and parities may be real bytes or lengths (see [`Body`]); both behave alike.
 ///
-/// Memory of a call is bounded by the code's limits: one parity when encoding; the missing packets
-/// and two matrices of `parities x (sources + parities)` coefficients when decoding. What a peer
+/// Memory of a call is bounded by the code's limits: one parity when encoding; the missing packets,
+/// and three coefficients for each pair of them, when decoding. What a peer
 /// sends may be anything: every call answers it with packets or a [`CodeError`].
 pub trait ErasureCode: fmt::Debug + Send + Sync {
     /// The code's name.
@@ -94,7 +94,7 @@ pub trait ErasureCode: fmt::Debug + Send + Sync {
                 && self.limits().check(shape).is_ok()
                 && missing.iter().all(|m| *m < shape.sources)
                 && parities.iter().all(|p| *p < shape.parities)
-                && left_inverse(parities.len(), missing.len(), |row, column| {
+                && eliminate(parities.len(), missing.len(), |row, column| {
                     self.coefficient(shape, parities[row], missing[column])
                 })
                 .is_some())
@@ -242,8 +242,8 @@ fn check_received(
     Ok(width)
 }
 
-/// Gaussian elimination on the missing packets' coefficients, then one combination of parities and
-/// known packets for each missing one. Arguments are checked; `width` is the parities' length.
+/// Gaussian elimination: of each parity that is needed what the missing packets add to it, and of these,
+/// in place, the missing packets. Arguments are checked; `width` is the parities' length.
 fn solve<C: ErasureCode + ?Sized>(
     code: &C,
     shape: Shape,
@@ -257,54 +257,62 @@ fn solve<C: ErasureCode + ?Sized>(
     if missing.is_empty() {
         return Ok(Vec::new());
     }
-    let undecodable = CodeError::Undecodable {
-        missing: missing.len(),
-        parities: parities.len(),
-    };
-    if missing.len() > parities.len() {
-        return Err(undecodable);
-    }
-    let inverse = left_inverse(parities.len(), missing.len(), |row, column| {
+    let plan = eliminate(parities.len(), missing.len(), |row, column| {
         code.coefficient(shape, parities[row].index, missing[column])
     })
-    .ok_or(undecodable)?;
+    .ok_or(CodeError::Undecodable {
+        missing: missing.len(),
+        parities: parities.len(),
+    })?;
 
-    let known: Vec<_> = (0..shape.sources)
-        .filter_map(|index| Some((index, sources[index]?)))
-        .collect();
-    let mut longest = known.iter().map(|(_, source)| source.body.len()).max();
-    let mut recovered = Vec::with_capacity(missing.len());
-    let mut terms = Vec::with_capacity(known.len() + parities.len());
-    for (row, &index) in missing.iter().enumerate() {
-        terms.clear();
-        terms.extend(known.iter().map(|(_, source)| Term {
-            coefficient: 0,
-            label: source.label(),
-            body: source.body,
-        }));
-        for (&weight, parity) in inverse.row(row).iter().zip(parities) {
-            if weight == 0 {
-                continue;
-            }
-            let weighted = products(weight);
-            for (term, (index, _)) in terms.iter_mut().zip(&known) {
-                let coefficient = code.coefficient(shape, parity.index, *index);
-                term.coefficient ^= weighted[coefficient as usize];
-            }
-            terms.push(Term {
-                coefficient: weight,
-                label: parity.label,
-                body: parity.body,
-            });
+    let rest = |taken: &Taken| rest(code, shape, sources, &parities[taken.row], taken.scale);
+    let mut packets: Vec<Symbol> = plan.taken.iter().map(rest).collect();
+    for &Step { to, factor, from } in &plan.steps {
+        if let Ok([to, from]) = packets.get_disjoint_mut([to, from]) {
+            to.add(code.kernel(), factor, from);
         }
-        let packet = unpad(index, combine(code.kernel(), &terms), width)?;
-        longest = longest.max(Some(packet.content.len()));
-        recovered.push(packet);
     }
-    match longest {
+    let indices = plan.taken.iter().map(|taken| missing[taken.column]);
+    let mut packets: Vec<_> = indices.zip(packets).collect();
+    packets.sort_unstable_by_key(|(index, _)| *index);
+    let mut recovered = Vec::with_capacity(missing.len());
+    for (index, symbol) in packets {
+        recovered.push(unpad(index, symbol, width)?);
+    }
+
+    let known = sources.iter().flatten().map(|source| source.body.len());
+    let decoded = recovered.iter().map(|packet| packet.content.len());
+    match known.chain(decoded).max() {
         Some(longest) if longest != width => Err(Contradiction::Width { longest, width }.into()),
         _ => Ok(recovered),
     }
+}
+
+/// `scale` times what the missing packets add to a parity: the parity less the known packets.
+fn rest<C: ErasureCode + ?Sized>(
+    code: &C,
+    shape: Shape,
+    sources: &[Option<Source<'_>>],
+    parity: &Parity<'_>,
+    scale: u8,
+) -> Symbol {
+    let scaled = products(scale);
+    let mut terms = Vec::with_capacity(shape.sources + 1);
+    for (index, source) in sources.iter().enumerate() {
+        let Some(source) = source else { continue };
+        let coefficient = code.coefficient(shape, parity.index, index);
+        terms.push(Term {
+            coefficient: scaled[usize::from(coefficient)],
+            label: source.label(),
+            body: source.body,
+        });
+    }
+    terms.push(Term {
+        coefficient: scale,
+        label: parity.label,
+        body: parity.body,
+    });
+    combine(code.kernel(), &terms)
 }
 
 /// Packet `index`, cut to the length it says it has.

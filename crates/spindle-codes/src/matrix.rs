@@ -1,93 +1,102 @@
-//! Gaussian elimination over GF(256), for matrices as small as a block's losses.
+//! Gaussian elimination over GF(256), for systems as small as a block's losses.
 
 use crate::field::{gf_inv, gf_mul};
 
-/// A matrix of `rows x columns` elements, row by row.
+/// How the unknowns of a linear system come out of its equations: equations are taken, each times a
+/// constant, then multiples of one are added to another, in place.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Matrix {
-    columns: usize,
-    elements: Vec<u8>,
+pub(crate) struct Elimination {
+    /// The equations taken, as many as there are unknowns: the earliest that suffice.
+    pub(crate) taken: Vec<Taken>,
+    /// What is then added, in this order; indices are those of `taken`.
+    pub(crate) steps: Vec<Step>,
 }
 
-impl Matrix {
-    fn zero(rows: usize, columns: usize) -> Self {
-        Self {
-            columns,
-            elements: vec![0; rows * columns],
-        }
-    }
-
-    /// The elements of row `row`, which must exist.
-    pub(crate) fn row(&self, row: usize) -> &[u8] {
-        &self.elements[row * self.columns..][..self.columns]
-    }
-
-    fn row_mut(&mut self, row: usize) -> &mut [u8] {
-        &mut self.elements[row * self.columns..][..self.columns]
-    }
-
-    /// Row `target` += `factor` * row `of`; they must differ.
-    fn add_row(&mut self, target: usize, factor: u8, of: usize) {
-        for column in 0..self.columns {
-            let term = gf_mul(factor, self.elements[of * self.columns + column]);
-            self.elements[target * self.columns + column] ^= term;
-        }
-    }
+/// An equation that is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Taken {
+    /// Which it is.
+    pub(crate) row: usize,
+    /// What it is multiplied by at first.
+    pub(crate) scale: u8,
+    /// The unknown that it is in the end.
+    pub(crate) column: usize,
 }
 
-/// The `columns x rows` matrix T with `T A = 1`, where A is the `rows x columns` matrix of
-/// `element(row, column)`; `None` if the columns of A depend on each other. T uses the earliest rows
-/// of A that suffice and is 0 at the others.
-pub(crate) fn left_inverse(
+/// `to` += `factor` * `from`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Step {
+    pub(crate) to: usize,
+    pub(crate) factor: u8,
+    pub(crate) from: usize,
+}
+
+/// The elimination of `rows` equations with `columns` unknowns, in which `element(row, column)` is what
+/// the unknown is multiplied by; `None` if they do not tell all unknowns.
+pub(crate) fn eliminate(
     rows: usize,
     columns: usize,
     element: impl Fn(usize, usize) -> u8,
-) -> Option<Matrix> {
+) -> Option<Elimination> {
     if rows < columns {
         return None;
     }
-    // [A | 1]: what is done to A's rows is written down on the right.
-    let mut work = Matrix::zero(rows, columns + rows);
+    let mut out = Elimination {
+        taken: Vec::with_capacity(columns),
+        steps: Vec::new(),
+    };
+    // The equations taken: each is 1 at its own column and 0 at those of earlier ones.
+    let mut done: Vec<u8> = Vec::with_capacity((columns + 1) * columns);
     for row in 0..rows {
-        let out = work.row_mut(row);
-        for (column, out) in out[..columns].iter_mut().enumerate() {
-            *out = element(row, column);
-        }
-        out[columns + row] = 1;
-    }
-    // Rows are taken in their order; each clears the column of its first element in all others.
-    let mut pivot_row = vec![usize::MAX; columns];
-    let mut rank = 0;
-    for row in 0..rows {
-        if rank == columns {
+        let this = out.taken.len();
+        if this == columns {
             break;
         }
-        let Some(column) = work.row(row)[..columns].iter().position(|e| *e != 0) else {
-            continue;
-        };
-        let inverse = gf_inv(work.row(row)[column])?;
-        for e in work.row_mut(row) {
-            *e = gf_mul(inverse, *e);
-        }
-        for other in (0..rows).filter(|other| *other != row) {
-            let factor = work.row(other)[column];
+        let steps = out.steps.len();
+        done.extend((0..columns).map(|column| element(row, column)));
+        let (earlier, current) = done.split_at_mut(this * columns);
+        for (from, taken) in out.taken.iter().enumerate() {
+            let factor = current[taken.column];
             if factor != 0 {
-                work.add_row(other, factor, row);
+                add(factor, &earlier[from * columns..][..columns], current);
+                let to = this;
+                out.steps.push(Step { to, factor, from });
             }
         }
-        pivot_row[column] = row;
-        rank += 1;
+        let Some(column) = current.iter().position(|e| *e != 0) else {
+            out.steps.truncate(steps);
+            done.truncate(this * columns);
+            continue;
+        };
+        let scale = gf_inv(current[column])?;
+        for e in current {
+            *e = gf_mul(scale, *e);
+        }
+        for step in &mut out.steps[steps..] {
+            step.factor = gf_mul(scale, step.factor);
+        }
+        out.taken.push(Taken { row, scale, column });
     }
-    if rank < columns {
+    if out.taken.len() < columns {
         return None;
     }
-    let mut inverse = Matrix::zero(columns, rows);
-    for (column, &row) in pivot_row.iter().enumerate() {
-        inverse
-            .row_mut(column)
-            .copy_from_slice(&work.row(row)[columns..]);
+    // Backwards: the last is an unknown alone, and is cleared from the others; and so on.
+    for (from, taken) in out.taken.iter().enumerate().rev() {
+        for to in 0..from {
+            let factor = done[to * columns + taken.column];
+            if factor != 0 {
+                out.steps.push(Step { to, factor, from });
+            }
+        }
     }
-    Some(inverse)
+    Some(out)
+}
+
+/// `to` += `factor` * `from`, element by element.
+fn add(factor: u8, from: &[u8], to: &mut [u8]) {
+    for (to, from) in to.iter_mut().zip(from) {
+        *to ^= gf_mul(factor, *from);
+    }
 }
 
 #[cfg(test)]
@@ -95,19 +104,31 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// What the elimination makes of the equations' right sides, by unknown.
+    fn apply(e: &Elimination, right: &[u8]) -> Vec<u8> {
+        let scaled = e.taken.iter().map(|t| gf_mul(t.scale, right[t.row]));
+        let mut values: Vec<u8> = scaled.collect();
+        for s in &e.steps {
+            values[s.to] ^= gf_mul(s.factor, values[s.from]);
+        }
+        let mut unknowns = vec![0; values.len()];
+        for (taken, value) in e.taken.iter().zip(values) {
+            unknowns[taken.column] = value;
+        }
+        unknowns
+    }
+
     proptest! {
         #[test]
-        fn an_inverse_times_its_matrix_is_one(
-            rows in 1usize..7, columns in 1usize..7, elements in prop::collection::vec(0u8..4, 36),
+        fn unknowns_come_out_of_their_equations(
+            rows in 1usize..7, columns in 1usize..7, unknowns in prop::array::uniform6(any::<u8>()),
+            elements in prop::collection::vec(prop_oneof![0u8..4, any::<u8>()], 36),
         ) {
             let a = |row: usize, column: usize| elements[row * columns + column];
-            if let Some(t) = left_inverse(rows, columns, a) {
-                for i in 0..columns {
-                    for j in 0..columns {
-                        let sum = (0..rows).fold(0, |s, r| s ^ gf_mul(t.row(i)[r], a(r, j)));
-                        prop_assert_eq!(sum, u8::from(i == j));
-                    }
-                }
+            let side = |row| (0..columns).fold(0, |s, c| s ^ gf_mul(a(row, c), unknowns[c]));
+            let right: Vec<u8> = (0..rows).map(side).collect();
+            if let Some(e) = eliminate(rows, columns, a) {
+                prop_assert_eq!(apply(&e, &right), &unknowns[..columns]);
             } else {
                 prop_assert!(rows < columns || dependent(rows, columns, &a));
             }
@@ -143,14 +164,13 @@ mod tests {
     }
 
     #[test]
-    fn early_rows_are_used_and_dependent_ones_are_not() {
+    fn early_equations_are_taken_and_dependent_ones_are_not() {
         let a = [[1, 1], [1, 1], [1, 2], [5, 7]];
-        let t = left_inverse(4, 2, |r, c| a[r][c]).expect("rank 2");
-        for row in 0..2 {
-            assert_eq!(t.row(row)[1], 0);
-            assert_eq!(t.row(row)[3], 0);
-        }
-        assert_eq!(left_inverse(2, 2, |_, _| 3), None);
-        assert_eq!(left_inverse(1, 2, |_, c| c as u8 + 1), None);
+        let e = eliminate(4, 2, |r, c| a[r][c]).expect("rank 2");
+        let rows: Vec<_> = e.taken.iter().map(|t| t.row).collect();
+        assert_eq!(rows, [0, 2]);
+        assert_eq!(e.taken[0].scale, 1, "an XOR stays one");
+        assert_eq!(eliminate(2, 2, |_, _| 3), None);
+        assert_eq!(eliminate(1, 2, |_, c| c as u8 + 1), None);
     }
 }

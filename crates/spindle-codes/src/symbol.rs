@@ -140,6 +140,22 @@ impl Symbol {
             body: self.content.as_body(),
         }
     }
+
+    /// Adds `factor * other`, which is not longer.
+    pub(crate) fn add(&mut self, kernel: Kernel, factor: u8, other: &Self) {
+        let mut words = WordSum::default();
+        words.add(1, self.label.to_word());
+        words.add(factor, other.label.to_word());
+        self.label = Label::from_word(words.total());
+        if let Content::Bytes(from) = &other.content {
+            if let Content::Length(len) = self.content {
+                self.content = Content::Bytes(vec![0; len as usize]);
+            }
+            if let Content::Bytes(to) = &mut self.content {
+                kernel.mul_add(factor, from, to);
+            }
+        }
+    }
 }
 
 /// A packet that a decoder gave back.
@@ -243,23 +259,30 @@ impl Combination {
 
     /// Adds all terms, as if one by one, but several in each pass over the sum.
     fn add_terms(&mut self, terms: &[Term<'_>]) {
-        for batch in terms.chunks(BATCH) {
-            let mut bytes = [(0, &[][..]); BATCH];
-            let mut words = [(0, 0); BATCH];
-            let mut longest = 0;
-            for (i, term) in batch.iter().enumerate() {
-                words[i] = (term.coefficient, term.label.to_word());
-                self.width = self.width.max(term.body.len());
-                if let Some(real) = real_bytes(term.body) {
-                    bytes[i] = (term.coefficient, real);
-                    longest = longest.max(real.len());
-                }
-            }
-            self.kernel.add_words(&words, &mut self.label);
-            if longest > 0 {
-                self.make_room(longest);
-                self.kernel.mul_add_batch(bytes, &mut self.bytes);
-            }
+        let (whole, rest) = terms.as_chunks::<BATCH>();
+        for batch in whole {
+            self.add_batch(batch);
+        }
+        match rest {
+            [a, b, c] => self.add_batch(&[*a, *b, *c]),
+            [a, b] => self.add_batch(&[*a, *b]),
+            few => few.iter().for_each(|t| self.add_batch(&[*t])),
+        }
+    }
+
+    fn add_batch<const N: usize>(&mut self, batch: &[Term<'_>; N]) {
+        let words = batch.map(|t| (t.coefficient, t.label.to_word()));
+        self.kernel.add_words(&words, &mut self.label);
+        let mut longest = 0;
+        let bytes = batch.map(|t| {
+            self.width = self.width.max(t.body.len());
+            let real = real_bytes(t.body).unwrap_or_default();
+            longest = longest.max(real.len());
+            (t.coefficient, real)
+        });
+        if longest > 0 {
+            self.make_room(longest);
+            self.kernel.mul_add_batch(bytes, &mut self.bytes);
         }
     }
 }

@@ -12,6 +12,7 @@
 mod common;
 
 use common::Packets;
+use proptest::prelude::*;
 use reed_solomon_erasure::galois_8::{self, ReedSolomon as Other};
 use spindle_codes::{Content, ErasureCode, ReedSolomon, Shape, gf_inv, gf_mul};
 
@@ -86,15 +87,16 @@ fn its_parities_are_ours() {
     }
 }
 
-/// What its decoder makes of our parities `rows` and of the packets that are not `lost`.
-fn decode_there(packets: &Packets, width: usize, lost: &[usize], rows: &[usize]) -> Vec<Vec<u8>> {
+/// The packets `lost`, as its decoder tells them from the others and our parities `rows`.
+fn decode_there(other: &Other, packets: &Packets, lost: &[usize], rows: &[usize]) -> Vec<Vec<u8>> {
     let k = packets.bytes.len();
+    let width = packets.bytes.iter().map(Vec::len).max().expect("packets");
     let mut all: Vec<_> = shards(packets, width).into_iter().map(Some).collect();
     all.resize(POINTS, None);
     for lost in lost {
         all[*lost] = None;
     }
-    let shape = Shape::new(k, 5);
+    let shape = Shape::new(k, POINTS - k);
     for row in rows {
         let ours = ReedSolomon::new()
             .encode(shape, *row, &packets.sources())
@@ -104,36 +106,70 @@ fn decode_there(packets: &Packets, width: usize, lost: &[usize], rows: &[usize])
         };
         all[point(*row) as usize] = Some(scaled(&bytes, a(point(*row), k)));
     }
-    Other::new(k, POINTS - k)
-        .and_then(|other| other.reconstruct_data(&mut all))
-        .expect("enough symbols");
+    other.reconstruct_data(&mut all).expect("enough symbols");
     lost.iter()
         .map(|lost| scaled(all[*lost].as_ref().expect("reconstructed"), b(*lost, k)))
         .collect()
 }
 
+/// The packets `lost`, with the padding of their block.
+fn padded(packets: &Packets, lost: &[usize]) -> Vec<Vec<u8>> {
+    let width = packets.bytes.iter().map(Vec::len).max().expect("packets");
+    let padded = lost.iter().map(|lost| {
+        let mut packet = packets.bytes[*lost].clone();
+        packet.resize(width, 0);
+        packet
+    });
+    padded.collect()
+}
+
+fn members(set: u32) -> Vec<usize> {
+    (0..32).filter(|i| set >> i & 1 == 1).collect()
+}
+
 #[test]
-fn its_decoder_reads_our_parities() {
+fn its_decoder_reads_our_parities_whatever_is_lost() {
     for k in 1..=12 {
         let packets = Packets::new(k, |i| (i * 29 + 17) % 23 + 1);
-        let width = packets.bytes.iter().map(Vec::len).max().expect("packets");
-        let patterns = (1u32..1 << k).filter(|lost| lost.count_ones() <= 4);
-        // All losses of up to two, and every seventh of the many others: its decoder is slow.
-        for lost in patterns.filter(|lost| lost.count_ones() <= 2 || lost % 7 == 0) {
-            let lost: Vec<_> = (0..k).filter(|i| lost >> i & 1 == 1).collect();
-            let rows: Vec<_> = (1..=4).rev().take(lost.len()).collect();
-            for (lost, found) in lost.iter().zip(decode_there(&packets, width, &lost, &rows)) {
-                let mut expected = packets.bytes[*lost].clone();
-                expected.resize(width, 0);
-                assert_eq!(found, expected, "K = {k}, packet {lost}");
+        let other = Other::new(k, POINTS - k).expect("a block");
+        for lost in (1u32..1 << k).filter(|lost| lost.count_ones() <= 4) {
+            // By every choice of the parities 1 to 4.
+            let choices = (1u32..1 << 4).filter(|rows| rows.count_ones() == lost.count_ones());
+            for rows in choices {
+                let (lost, rows) = (members(lost), members(rows << 1));
+                let found = decode_there(&other, &packets, &lost, &rows);
+                assert_eq!(
+                    found,
+                    padded(&packets, &lost),
+                    "K = {k}, {lost:?} by {rows:?}"
+                );
             }
         }
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    #[test]
+    fn its_decoder_reads_the_parities_of_large_blocks(
+        k in 13usize..200,
+        lost in prop::sample::subsequence((0..13).collect::<Vec<usize>>(), 1..=13),
+        stride in 1usize..16,
+        rows in prop::sample::subsequence((1..=40).collect::<Vec<usize>>(), 13),
+    ) {
+        let packets = Packets::new(k, |i| (i * 29 + 17) % 23 + 1);
+        // Spread over the block, each once.
+        let lost: Vec<usize> = lost.iter().map(|i| i * stride.min(k / 13)).collect();
+        let other = Other::new(k, POINTS - k).expect("a block");
+        let found = decode_there(&other, &packets, &lost, &rows[..lost.len()]);
+        prop_assert_eq!(found, padded(&packets, &lost));
+    }
+}
+
 #[test]
 fn both_codes_repair_the_same_losses() {
-    for (k, m) in [(3, 2), (6, 3), (8, 4)] {
+    for (k, m) in (1..=12).flat_map(|k| (1..=4).map(move |m| (k, m))) {
         let packets = Packets::new(k, |i| 24 - i);
         let sources = packets.sources();
         let (ours, shape) = (ReedSolomon::new(), Shape::new(k, m));

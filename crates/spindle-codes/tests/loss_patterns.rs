@@ -51,14 +51,16 @@ fn lose(code: &dyn ErasureCode, shape: Shape, packets: &Packets, made: &[Symbol]
 
 #[test]
 fn every_pattern_of_up_to_12_packets_and_4_parities() {
-    let code = ReedSolomon::new();
-    for sources in 1..=12 {
-        let packets = Packets::new(sources, |i| (i * 37 + 11) % 50);
-        for parities_ in 1..=4 {
-            let shape = Shape::new(sources, parities_);
-            let made = parities(&code, shape, &packets.sources());
-            for lost in 0..1 << (sources + parities_) {
-                lose(&code, shape, &packets, &made, lost);
+    for kernel in Kernel::available() {
+        let code = ReedSolomon::with_kernel(kernel);
+        for sources in 1..=12 {
+            let packets = Packets::new(sources, |i| (i * 37 + 11) % 50);
+            for parities_ in 1..=4 {
+                let shape = Shape::new(sources, parities_);
+                let made = parities(&code, shape, &packets.sources());
+                for lost in 0..1 << (sources + parities_) {
+                    lose(&code, shape, &packets, &made, lost);
+                }
             }
         }
     }

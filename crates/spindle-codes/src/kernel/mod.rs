@@ -82,13 +82,15 @@ impl Kernel {
     }
 
     /// [`mul_add`](Self::mul_add) for several packets in one pass over `dst`.
-    pub(crate) fn mul_add_batch(self, terms: [(u8, &[u8]); BATCH], dst: &mut [u8]) {
+    pub(crate) fn mul_add_batch<const N: usize>(self, terms: [(u8, &[u8]); N], dst: &mut [u8]) {
         let common = terms.iter().map(|(_, src)| src.len()).min().unwrap_or(0);
         let common = common.min(dst.len());
         let heads = terms.map(|(c, src)| (c, &src[..common]));
         self.same_len(heads, &mut dst[..common]);
         for (c, src) in terms {
-            self.mul_add(c, &src[common..], &mut dst[common..]);
+            if src.len() > common {
+                self.mul_add(c, &src[common..], &mut dst[common..]);
+            }
         }
     }
 
@@ -175,6 +177,49 @@ mod tests {
         }
     }
 
+    #[test]
+    fn every_place_within_a_vector() {
+        // Around each multiple of a vector's 32 bytes, by every distance of both ends from one.
+        let (src, dst) = (bytes(3, 300), bytes(4, 300));
+        for kernel in Kernel::available() {
+            for from in 0..32 {
+                for to in 0..32 {
+                    for len in [0, 1, 7, 31, 32, 33, 63, 64, 65, 95, 96, 97, 127, 130] {
+                        let c = [1, 0, 0x53][(from + to + len) % 3];
+                        let (mut expected, mut found) = (dst.clone(), dst.clone());
+                        model(c, &src[from..][..len], &mut expected[to..][..len]);
+                        kernel.mul_add(c, &src[from..][..len], &mut found[to..][..len]);
+                        assert_eq!(found, expected, "{kernel:?}, {len} from {from} to {to}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_kernel_counts_words_alike() {
+        let words: Vec<u64> = bytes(5, 8 * 256)
+            .chunks_exact(8)
+            .map(|b| b.iter().fold(0, |word, b| word << 8 | u64::from(*b)))
+            .collect();
+        for n in 0..=words.len() {
+            let terms: Vec<_> = words[..n]
+                .iter()
+                .enumerate()
+                .map(|(i, w)| (i as u8, *w))
+                .collect();
+            let sums = Kernel::available().map(|kernel| {
+                let mut sum = WordSum::default();
+                kernel.add_words(&terms, &mut sum);
+                sum.total()
+            });
+            let expected = terms.iter().fold(0, |sum, (c, word)| {
+                sum ^ u64::from_be_bytes(word.to_be_bytes().map(|b| gf_mul(*c, b)))
+            });
+            assert!(sums.into_iter().all(|sum| sum == expected), "{n} words");
+        }
+    }
+
     proptest! {
         #[test]
         fn batches_of_unequal_packets(
@@ -192,6 +237,11 @@ mod tests {
                 let mut found = bytes(7, width);
                 kernel.mul_add_batch(terms, &mut found);
                 prop_assert_eq!(&found, &expected, "{:?}", kernel);
+                let mut found = bytes(7, width);
+                let [a, b, c, d] = terms;
+                kernel.mul_add_batch([a, b, c], &mut found);
+                kernel.mul_add_batch([d], &mut found);
+                prop_assert_eq!(&found, &expected, "{:?} in threes", kernel);
                 let mut found = bytes(7, width);
                 for (c, src) in terms {
                     kernel.mul_add(c, src, &mut found);
