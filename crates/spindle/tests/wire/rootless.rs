@@ -12,7 +12,7 @@ const EXPERIMENT: &str = concat!(
 /// What systems call the user with no rights.
 const NOBODY: &str = "65534";
 
-/// Whether such a user may make namespaces here.
+/// Whether such a user may make namespaces and TUN devices here.
 fn allowed(test: &str, unprivileged: &dyn Fn() -> Command) -> bool {
     let made = unprivileged()
         .args(["unshare", "--user", "--net", "true"])
@@ -20,8 +20,16 @@ fn allowed(test: &str, unprivileged: &dyn Fn() -> Command) -> bool {
     let allowed = made.is_ok_and(|o| o.status.success());
     if !allowed {
         eprintln!("skipped {test}: user namespaces are not allowed here");
+        return false;
     }
-    allowed
+    let opened = unprivileged()
+        .args(["sh", "-c", "test -r /dev/net/tun -a -w /dev/net/tun"])
+        .status();
+    let opened = opened.is_ok_and(|s| s.success());
+    if !opened {
+        eprintln!("skipped {test}: /dev/net/tun is root's alone here");
+    }
+    opened
 }
 
 /// A copy that everybody may read: where the build puts things may be closed to others.
