@@ -63,7 +63,8 @@ impl Scale {
             value.clamp(self.low, self.high)
         };
         let share = if self.log {
-            (v / self.low).ln() / (self.high / self.low).ln()
+            // No quotient, which a span of more than all magnitudes makes overflow.
+            (v.ln() - self.low.ln()) / (self.high.ln() - self.low.ln())
         } else {
             // Halved, so that a span of more than the largest number does not overflow.
             (v / 2.0 - self.low / 2.0) / (self.high / 2.0 - self.low / 2.0)
@@ -186,6 +187,12 @@ mod tests {
         let s = Scale::log((1e-4, 1.0), (300.0, 20.0));
         assert!((s.at(1e-4) - 300.0).abs() < 1e-9 && (s.at(1.0) - 20.0).abs() < 1e-9);
         assert!((s.at(1e-2) - 160.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_span_of_more_than_all_magnitudes_has_ends() {
+        let s = Scale::log((1.9e-308, 2.9e296), (10.0, 500.0));
+        assert!((s.at(2.6e305) - 500.0).abs() < 1e-9);
     }
 
     proptest! {
