@@ -102,7 +102,7 @@ impl Connection {
         }
         self.take_data(now, i, seg, arrival);
         if let Told::About(of, at) = told {
-            self.recover_block(of, at, id);
+            self.recover_block(now, of, at, id);
         }
     }
 

@@ -219,6 +219,7 @@ impl Connection {
         let (payload, fin, map) = (sent.payload.clone(), sent.fin, sent.map);
         let parity = sent.is_parity();
         let id = self.subflows[i].id;
+        let coded = if parity { self.coded(id, start) } else { None };
         let offset = map.map_or(0, |m| m.offset);
         let len = payload.len() as u32;
         self.trace.add(
@@ -226,10 +227,11 @@ impl Connection {
             id,
             TraceKind::Sent {
                 kind,
-                offset,
+                offset: coded.map_or(offset, |c| c.0),
                 position: start,
                 len,
                 copy_of: None,
+                parity: coded.map(|c| c.1),
             },
         );
         self.tell_policy(now, id, start, offset, len, false);
@@ -309,6 +311,7 @@ impl Connection {
                 position: position + u64::from(at),
                 len,
                 copy_of: purpose.copy_of,
+                parity: None,
             };
             self.trace.add(now, id, sent);
         }

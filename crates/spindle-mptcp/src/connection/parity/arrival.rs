@@ -6,6 +6,7 @@ use spindle_units::Instant;
 use spindle_wire::{DataNumber, Payload, ResetReason, Segment};
 
 use super::super::input::expand;
+use super::super::trace::TraceKind;
 use super::super::{Connection, Happening};
 use super::blocks::{HEADER_LEN, Header, Marker};
 use super::decoder::{Block, Decoded, Decoder, Found, Verdict};
@@ -50,6 +51,12 @@ impl Connection {
         arrival.had_data = false;
         arrival.parity = true;
         self.counters.parities_received += 1;
+        let sf = &self.subflows[i];
+        if let Ok(position) = u64::try_from(sf.receive_position(seg.seq)) {
+            let id = sf.id;
+            self.trace
+                .add(now, id, TraceKind::ParityArrived { position });
+        }
         match self.take_block_parity(i, seg, marker) {
             Ok((told, Verdict::Taken)) => told,
             Ok((_, Verdict::Needless)) => Told::Nothing,
@@ -128,7 +135,13 @@ impl Connection {
 
     /// Decodes the block that holds position `at` of subflow `of`, if it can be, and hands what was
     /// missing to the data level. Subflow `by` brought what made it possible, and acknowledges at once.
-    pub(in crate::connection) fn recover_block(&mut self, of: SubflowId, at: u64, by: SubflowId) {
+    pub(in crate::connection) fn recover_block(
+        &mut self,
+        now: Instant,
+        of: SubflowId,
+        at: u64,
+        by: SubflowId,
+    ) {
         let Some(i) = self.index(of) else { return };
         let Some(decoder) = self.decoder(of) else {
             return;
@@ -143,7 +156,16 @@ impl Connection {
         for packet in packets {
             if let Some((offset, payload)) = self.place(i, packet) {
                 self.counters.packets_decoded += 1;
-                fresh += self.recv.insert(offset, payload);
+                let len = payload.len() as u32;
+                let new = self.recv.insert(offset, payload);
+                fresh += new;
+                let kind = TraceKind::Decoded {
+                    offset,
+                    fresh: new as u32,
+                    len,
+                    by,
+                };
+                self.trace.add(now, of, kind);
             } else {
                 self.counters.parities_refused += 1;
             }
