@@ -145,6 +145,8 @@ struct Transfer {
     /// Full packets of the sender's own.
     packets: u32,
     real: bool,
+    /// Bursts arrive whole.
+    whole_bursts: bool,
     drop: Drop,
 }
 
@@ -155,6 +157,7 @@ impl Transfer {
             sender: SERVER,
             packets,
             real: false,
+            whole_bursts: false,
             drop: Arc::new(drop),
         }
     }
@@ -163,6 +166,7 @@ impl Transfer {
     fn run(&self) -> Outcome {
         let mut net = Net::new(1, vec![Path::clean(DELAY)]);
         net.keep_log = true;
+        net.whole_bursts = self.whole_bursts;
         let [client, server] = self.configs.clone().map(Arc::new);
         let to = endpoint(2, 80);
         net.stacks[SERVER].listen(to, server).expect("free");
@@ -443,6 +447,31 @@ fn with_checksums_nothing_is_decoded_since_nothing_could_be_checked() {
         assert!(o.sent(SendKind::Recovery) > 0);
         assert_eq!(o.took, RTT / 2);
     }
+}
+
+#[test]
+fn bursts_leave_only_while_a_window_of_data_waits_behind() {
+    let with_bursts = |packets, drop: fn(u8, usize, bool) -> bool| {
+        let mut t = Transfer::of("cofuso-xor", packets, drop);
+        (t.real, t.whole_bursts) = (true, true);
+        for c in &mut t.configs {
+            c.tcp.burst = 20_000;
+        }
+        t.run()
+    };
+    // A window's worth leaves packet by packet, so that a parity repairs any of them.
+    let few = with_bursts(29, |s, k, _| (s, k) == (0, 4));
+    assert_eq!((few.longest(), few.took), (1460 - 32 - 20, RTT / 2));
+    assert_eq!(few.receiver.data.packets_decoded, 1);
+
+    let many = with_bursts(600, |_, _, _| false);
+    assert!(many.longest() > 2 * 1460, "bursts of {}", many.longest());
+    let data = many.net.log.iter().map(|l| &l.segment);
+    let data = data.filter(|s| !s.payload.is_empty() && !is_parity(s));
+    let lengths: Vec<usize> = data.map(|s| s.payload.len()).collect();
+    let last = &lengths[lengths.len() - 30..];
+    assert!(last.iter().all(|n| *n <= 1460 - 32 - 20), "{last:?}");
+    assert_eq!(many.receiver.data.parities_refused, 0);
 }
 
 /// A policy that asks for parities of whatever there may be.

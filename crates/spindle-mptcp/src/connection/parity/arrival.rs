@@ -71,7 +71,10 @@ impl Connection {
     fn keep_packet(&mut self, i: usize, seg: &Segment) -> Told {
         let sf = &self.subflows[i];
         let (id, len) = (sf.id, seg.payload.len());
-        let Some(mp) = self.multipath().filter(|_| !self.recv.is_pressed()) else {
+        // A burst that arrives whole is in no block; it is longer than any packet.
+        let whole_burst = len as u64 > 2 * sf.tx.mss;
+        let pressed = self.recv.is_pressed() || whole_burst;
+        let Some(mp) = self.multipath().filter(|_| !pressed) else {
             return Told::Nothing;
         };
         let position = u64::try_from(sf.receive_position(seg.seq)).ok();

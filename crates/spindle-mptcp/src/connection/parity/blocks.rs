@@ -10,7 +10,8 @@
 //!
 //! Data segments are shorter by the header, so that the longest segment, which windows are counted in,
 //! is the parity of full packets, and takes the place of one. They leave one by one, each with its own
-//! mapping: whoever coalesced them would hide where packets begin.
+//! mapping: whoever coalesced them would hide where packets begin. Bursts, of segments of full length under
+//! one mapping, leave only while much new data wait; they are in no block.
 
 use spindle_codes::{ErasureCode, Label, ReedSolomon, Shape, Source, Symbol};
 use spindle_units::Instant;
