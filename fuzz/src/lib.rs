@@ -1,3 +1,5 @@
 //! What the fuzz targets share.
 
 pub mod live;
+pub mod parities;
+pub mod seeded;

@@ -1,6 +1,6 @@
 //! One recovered flow, recorded again and told as a sequence of events for its picture.
 
-use spindle_mptcp::{SendKind, TraceEvent, TraceKind};
+use spindle_mptcp::{Coded, SendKind, TraceEvent, TraceKind};
 use spindle_units::Instant;
 use spindle_wire::{Endpoint, SeqNumber};
 
@@ -19,13 +19,14 @@ pub(crate) struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    /// A flow that the first transport completed without a timeout although it lost data, and that
-    /// waited for a timeout under the other, if such a flow is found in the first part of the
-    /// first seed.
+    /// A flow that the first transport completed without a timeout although it lost data, in the way
+    /// asked for, and that waited for a timeout under the other, if such a flow is found in the first
+    /// part of the first seed.
     pub(crate) fn find(
         &self,
         first: &'a TransportName,
         other: Option<&'a TransportName>,
+        is_told: impl Fn(&FlowTrace) -> bool,
     ) -> Option<FlowTrace> {
         let mut request = self.request(first);
         request.count_losses = true;
@@ -38,7 +39,7 @@ impl<'a> Search<'a> {
             let Some(trace) = self.record(first, flow) else {
                 continue;
             };
-            if !told(&trace) {
+            if !is_told(&trace) {
                 continue;
             }
             let compare = other.and_then(|o| self.record(o, flow)).map(Box::new);
@@ -95,14 +96,27 @@ fn candidates(ours: &[FlowOutcome], theirs: &[FlowOutcome]) -> Vec<u32> {
     list.into_iter().map(|(.., flow)| flow).collect()
 }
 
-/// Whether lost data were brought by a recovery copy on another subflow.
-fn told(trace: &FlowTrace) -> bool {
-    trace.events.iter().filter(|e| matches!(e.kind, FlowEventKind::Lost { .. })).any(|lost| {
-        trace.events.iter().any(|e| {
-            matches!(e.kind, FlowEventKind::Recovery { copy_of_subflow } if copy_of_subflow != e.subflow)
-                && e.dsn <= lost.dsn
-                && lost.dsn < e.dsn + u64::from(e.len)
-        })
+/// Whether lost data were brought by a recovery copy on another subflow, or told from parities.
+pub(crate) fn is_recovered(trace: &FlowTrace) -> bool {
+    is_brought(trace, |e| match e.kind {
+        FlowEventKind::Recovery { copy_of_subflow } => copy_of_subflow != e.subflow,
+        FlowEventKind::Decoded => true,
+        _ => false,
+    })
+}
+
+/// Whether lost data were told from parities.
+pub(crate) fn is_decoded(trace: &FlowTrace) -> bool {
+    is_brought(trace, |e| e.kind == FlowEventKind::Decoded)
+}
+
+/// Whether an event that `brings` data is about some that were lost.
+fn is_brought(trace: &FlowTrace, brings: impl Fn(&FlowEvent) -> bool) -> bool {
+    let events = || trace.events.iter();
+    let mut lost = events().filter(|e| matches!(e.kind, FlowEventKind::Lost { .. }));
+    lost.any(|lost| {
+        let holds = |e: &FlowEvent| (e.dsn..e.dsn + u64::from(e.len)).contains(&lost.dsn);
+        events().any(|e| brings(e) && holds(e))
     })
 }
 
@@ -114,20 +128,8 @@ fn trace(transport: &str, flow: u32, recording: &Recording, seen: &[Seen]) -> Fl
     for e in &recording.sender {
         events.extend(sender_event(e, start, &mut oldest));
     }
-    for e in &recording.receiver {
-        if let TraceKind::Arrived { offset, len, .. } | TraceKind::Decoded { offset, len, .. } =
-            e.kind
-            && offset >= start
-        {
-            events.push(event(
-                e.at,
-                e.subflow,
-                FlowEventKind::Arrived,
-                offset - start,
-                len,
-            ));
-        }
-    }
+    let receiver = recording.receiver.iter();
+    events.extend(receiver.filter_map(|e| receiver_event(e, &sent, start)));
     events.extend(losses(recording, seen, &sent, start));
     events.retain(|e| e.at >= recording.issued && e.at <= recording.completed);
     events.sort_by_key(|e| e.at);
@@ -185,9 +187,11 @@ fn sender_event(e: &TraceEvent, start: u64, oldest: &mut u64) -> Option<FlowEven
             offset,
             len,
             copy_of,
+            parity,
             ..
         } => {
             let what = match kind {
+                _ if parity.is_some() => return parity_event(e, parity?, kind, offset, start),
                 SendKind::New => FlowEventKind::New,
                 SendKind::Retransmission => FlowEventKind::Retransmission,
                 SendKind::Probe => FlowEventKind::Probe,
@@ -207,19 +211,53 @@ fn sender_event(e: &TraceEvent, start: u64, oldest: &mut u64) -> Option<FlowEven
             let kind = FlowEventKind::Window { cwnd, in_flight };
             return Some(event(e.at, e.subflow, kind, 0, 0));
         }
-        TraceKind::Arrived { .. } | TraceKind::Decoded { .. } => return None,
+        TraceKind::Arrived { .. } | TraceKind::ParityArrived { .. } | TraceKind::Decoded { .. } => {
+            return None;
+        }
     };
     (offset >= start).then(|| event(e.at, e.subflow, kind, offset - start, len))
 }
 
-/// A data segment the server sent: on which subflow, with which sequence number, and the data in
-/// it.
+/// A parity that left, if it is of the flow's data.
+fn parity_event(
+    e: &TraceEvent,
+    coded: Coded,
+    kind: SendKind,
+    offset: u64,
+    start: u64,
+) -> Option<FlowEvent> {
+    let kind = FlowEventKind::Parity {
+        of_subflow: coded.of,
+        packets: coded.packets,
+        again: matches!(kind, SendKind::Retransmission | SendKind::Probe),
+    };
+    let len = coded.end.saturating_sub(offset) as u32;
+    (offset >= start).then(|| event(e.at, e.subflow, kind, offset - start, len))
+}
+
+fn receiver_event(e: &TraceEvent, sent: &[Sent], start: u64) -> Option<FlowEvent> {
+    let (kind, offset, len) = match e.kind {
+        TraceKind::Arrived { offset, len, .. } => (FlowEventKind::Arrived, offset, len),
+        TraceKind::Decoded { offset, len, .. } => (FlowEventKind::Decoded, offset, len),
+        TraceKind::ParityArrived { position } => {
+            let this = |x: &&Sent| x.parity && (x.subflow, x.position) == (e.subflow, position);
+            let parity = sent.iter().find(this)?;
+            (FlowEventKind::ParityArrived, parity.offset, parity.len)
+        }
+        _ => return None,
+    };
+    (offset >= start).then(|| event(e.at, e.subflow, kind, offset - start, len))
+}
+
+/// A segment the server sent: on which subflow, where, and the data in it or, of a parity, those it is of.
 struct Sent {
     at: Instant,
     subflow: u8,
     seq: SeqNumber,
+    position: u64,
     offset: u64,
     len: u32,
+    parity: bool,
 }
 
 fn subflow_of(recording: &Recording, src: &Endpoint, dst: &Endpoint) -> Option<u8> {
@@ -236,7 +274,14 @@ fn sent(recording: &Recording, seen: &[Seen]) -> Vec<Sent> {
         .collect();
     let mut list = Vec::new();
     for e in &recording.sender {
-        let TraceKind::Sent { offset, len, .. } = e.kind else {
+        let TraceKind::Sent {
+            offset,
+            position,
+            len,
+            parity,
+            ..
+        } = e.kind
+        else {
             continue;
         };
         let next = left
@@ -248,8 +293,10 @@ fn sent(recording: &Recording, seen: &[Seen]) -> Vec<Sent> {
                 at,
                 subflow,
                 seq,
+                position,
                 offset,
-                len,
+                len: parity.map_or(len, |c| c.end.saturating_sub(offset) as u32),
+                parity: parity.is_some(),
             });
         }
     }
@@ -266,8 +313,10 @@ fn losses(recording: &Recording, seen: &[Seen], sent: &[Sent], start: u64) -> Ve
         if let Some(x) = sent.iter().rev().find(before)
             && x.offset >= start
         {
-            let kind = FlowEventKind::Lost {
-                link: cable_name(link).to_owned(),
+            let link = cable_name(link).to_owned();
+            let kind = match x.parity {
+                true => FlowEventKind::ParityLost { link },
+                false => FlowEventKind::Lost { link },
             };
             list.push(event(s.at, id, kind, x.offset - start, x.len));
         }

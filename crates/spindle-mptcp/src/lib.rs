@@ -19,7 +19,7 @@ pub use config::{
 };
 pub use connection::info::{ConnectionInfo, DataCounters, SubflowInfo};
 pub use connection::scheduler;
-pub use connection::trace::{TraceEvent, TraceKind};
+pub use connection::trace::{Coded, TraceEvent, TraceKind};
 pub use connection::{CloseReason, Role};
 pub use host::{Event, Handle, ListenerId, Stack, StackConfig, StackCounters, StackError, keys};
 pub use presets::{

@@ -99,7 +99,7 @@ fn every_byte_arrives_once_with_parities_on_and_some_arrive_by_them() {
 const DELAY: Duration = Duration::from_millis(25);
 const RTT: u64 = 50_000;
 
-/// Whether what the server sends at this place on this subflow, a parity or not, is dropped the first
+/// Whether what the sender sends at this place on this subflow, a parity or not, is dropped the first
 /// time.
 type Drop = Arc<dyn Fn(u8, usize, bool) -> bool>;
 
@@ -114,7 +114,9 @@ struct Outcome {
     /// From the write to the last byte read, in microseconds.
     took: u64,
     receiver: ConnectionInfo,
+    /// Of the sender, and of the receiver.
     trace: Vec<TraceEvent>,
+    received: Vec<TraceEvent>,
     net: Net,
 }
 
@@ -138,9 +140,13 @@ impl Outcome {
 
 struct Transfer {
     configs: [Config; 2],
+    /// The end that sends.
+    sender: usize,
     /// Full packets of the sender's own.
     packets: u32,
     real: bool,
+    /// Bursts arrive whole.
+    whole_bursts: bool,
     drop: Drop,
 }
 
@@ -148,17 +154,19 @@ impl Transfer {
     fn of(name: &str, packets: u32, drop: impl Fn(u8, usize, bool) -> bool + 'static) -> Self {
         Self {
             configs: [config(name), config(name)],
+            sender: SERVER,
             packets,
             real: false,
+            whole_bursts: false,
             drop: Arc::new(drop),
         }
     }
 
-    /// Connects, warms up with 1 KB each way, waits until windows are back at their beginning, and sends
-    /// from the server.
+    /// Connects, warms up with 1 KB each way, waits until windows are back at their beginning, and sends.
     fn run(&self) -> Outcome {
         let mut net = Net::new(1, vec![Path::clean(DELAY)]);
         net.keep_log = true;
+        net.whole_bursts = self.whole_bursts;
         let [client, server] = self.configs.clone().map(Arc::new);
         let to = endpoint(2, 80);
         net.stacks[SERVER].listen(to, server).expect("free");
@@ -182,26 +190,38 @@ impl Transfer {
         let ready = ready + Duration::from_secs(2);
         while net.step(ready) {}
         net.now = ready;
-        while let Ok(Some(_)) = net.stacks[CLIENT].recv(net.now, h, usize::MAX) {}
-        self.send(net, h, server)
+        let handles = [h, server];
+        for side in [CLIENT, SERVER] {
+            while let Ok(Some(_)) = net.stacks[side].recv(net.now, handles[side], usize::MAX) {}
+        }
+        self.send(net, handles)
     }
 
-    fn send(&self, mut net: Net, client: Handle, server: Handle) -> Outcome {
+    fn send(&self, mut net: Net, handles: [Handle; 2]) -> Outcome {
+        let (from, to) = (self.sender, 1 - self.sender);
         net.log.retain(|l| l.segment.flags.contains(Flags::SYN));
-        let info = net.stacks[SERVER].info(server).expect("open");
+        let info = net.stacks[SERVER].info(handles[SERVER]).expect("open");
+        // The client's ports tell the subflows apart.
         let ports: Vec<_> = info.subflows.iter().map(|s| s.remote.port).collect();
         let (drop, mut seen) = (self.drop.clone(), vec![Vec::new(); ports.len()]);
         net.hook = Some(Box::new(move |_, side, seg| {
-            if side == CLIENT || seg.payload.is_empty() {
+            if side != from || seg.payload.is_empty() {
                 return true;
             }
-            let subflow = ports.iter().position(|p| *p == seg.dst.port);
+            let port = if from == SERVER {
+                seg.dst.port
+            } else {
+                seg.src.port
+            };
+            let subflow = ports.iter().position(|p| *p == port);
             let subflow = subflow.expect("known");
             let again = seen[subflow].contains(&seg.seq);
             seen[subflow].push(seg.seq);
             again || !drop(subflow as u8, seen[subflow].len() - 1, is_parity(seg))
         }));
-        net.stacks[SERVER].set_trace(server, true);
+        for side in [from, to] {
+            net.stacks[side].set_trace(handles[side], true);
+        }
         let full = info.subflows[0].mss as u32 - header_room(&net);
         let bytes = self.packets * full;
         let content: Vec<u8> = (0..bytes).map(|x| (x * 31 % 251) as u8).collect();
@@ -210,11 +230,11 @@ impl Transfer {
             false => Payload::Length(bytes),
         };
         let start = net.now;
-        let sent = net.stacks[SERVER].send(start, server, data);
+        let sent = net.stacks[from].send(start, handles[from], data);
         assert_eq!(sent, Ok(bytes as usize));
         let (mut got, mut end) = (0, start);
         while got < content.len() && net.step(start + Duration::from_secs(5)) {
-            while let Ok(Some(p)) = net.stacks[CLIENT].recv(net.now, client, usize::MAX) {
+            while let Ok(Some(p)) = net.stacks[to].recv(net.now, handles[to], usize::MAX) {
                 if let Payload::Bytes(b) = &p {
                     assert_eq!(&b[..], &content[got..got + b.len()], "content at {got}");
                 }
@@ -226,8 +246,9 @@ impl Transfer {
         while net.step(end + Duration::from_secs(1)) {}
         Outcome {
             took: end.since(start).as_micros(),
-            receiver: net.stacks[CLIENT].info(client).expect("open"),
-            trace: net.stacks[SERVER].take_trace(server),
+            receiver: net.stacks[to].info(handles[to]).expect("open"),
+            trace: net.stacks[from].take_trace(handles[from]),
+            received: net.stacks[to].take_trace(handles[to]),
             net,
         }
     }
@@ -275,6 +296,48 @@ fn one_parity_in_the_one_place_to_spare_repairs_any_one_loss() {
 }
 
 #[test]
+fn traces_tell_what_a_parity_is_of_and_what_it_gave_back() {
+    let o = fig9a("cofuso-xor", 4);
+    let sent = |e: &TraceEvent| match e.kind {
+        TraceKind::Sent {
+            kind,
+            offset,
+            position,
+            len,
+            parity,
+            ..
+        } => Some((e.subflow, kind, offset, position, len, parity)),
+        _ => None,
+    };
+    let sent: Vec<_> = o.trace.iter().filter_map(sent).collect();
+    let mut lost = sent.iter().filter(|s| s.0 == 0 && s.1 == SendKind::New);
+    let lost = lost.nth(4).expect("ten of them");
+    let parity = sent.iter().find(|s| s.1 == SendKind::Parity);
+    let parity = parity.expect("a place to spare");
+    let coded = parity.5.expect("a parity is of something");
+    assert_eq!((coded.of, coded.index), (0, 0));
+    assert!(coded.packets > 4 && (parity.2..coded.end).contains(&lost.2));
+    let of_data = |k| matches!(k, SendKind::New | SendKind::Recovery);
+    assert!(sent.iter().all(|s| !of_data(s.1) || s.5.is_none()));
+
+    let arrived = o.received.iter().any(|e| {
+        let position = parity.3;
+        (e.subflow, e.kind) == (parity.0, TraceKind::ParityArrived { position })
+    });
+    assert!(arrived);
+    let decoded = |e: &&TraceEvent| matches!(e.kind, TraceKind::Decoded { .. });
+    let decoded: Vec<_> = o.received.iter().filter(decoded).collect();
+    let expected = TraceKind::Decoded {
+        offset: lost.2,
+        fresh: lost.4,
+        len: lost.4,
+        by: parity.0,
+    };
+    assert_eq!(decoded.len(), 1);
+    assert_eq!((decoded[0].subflow, decoded[0].kind), (0, expected));
+}
+
+#[test]
 fn two_losses_are_beyond_one_parity_and_what_is_copied_is_copied_once() {
     let two = Transfer::of("cofuso-xor", 29, |s, k, _| s == 0 && [2, 7].contains(&k)).run();
     assert!(two.took > RTT, "{}", two.took);
@@ -319,16 +382,20 @@ fn a_lost_parity_is_repeated_verbatim_by_the_subflow_that_carries_it() {
             TraceKind::Sent {
                 kind: SendKind::Parity,
                 position,
+                offset,
+                parity,
                 ..
-            } => Some((e.subflow, position)),
+            } => Some((e.subflow, position, offset, parity)),
             _ => None,
         });
         let repeated = o.trace.iter().any(|e| match e.kind {
             TraceKind::Sent {
                 kind: SendKind::Retransmission | SendKind::Probe,
                 position,
+                offset,
+                parity,
                 ..
-            } => Some((e.subflow, position)) == carrier,
+            } => Some((e.subflow, position, offset, parity)) == carrier,
             _ => false,
         });
         assert!(repeated, "as its own");
@@ -357,8 +424,9 @@ fn the_handshake_has_room_for_what_it_has_to_say() {
 
 #[test]
 fn a_peer_that_decodes_nothing_gets_copies_of_full_packets() {
-    for deaf in [CLIENT, SERVER] {
+    for (sender, deaf) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
         let mut transfer = Transfer::of("cofuso-xor", 29, |s, k, _| (s, k) == (0, 0));
+        transfer.sender = sender;
         transfer.configs[deaf] = config("fuso-3");
         let o = transfer.run();
         assert_eq!(o.parities().count(), 0);
@@ -379,6 +447,31 @@ fn with_checksums_nothing_is_decoded_since_nothing_could_be_checked() {
         assert!(o.sent(SendKind::Recovery) > 0);
         assert_eq!(o.took, RTT / 2);
     }
+}
+
+#[test]
+fn bursts_leave_only_while_a_window_of_data_waits_behind() {
+    let with_bursts = |packets, drop: fn(u8, usize, bool) -> bool| {
+        let mut t = Transfer::of("cofuso-xor", packets, drop);
+        (t.real, t.whole_bursts) = (true, true);
+        for c in &mut t.configs {
+            c.tcp.burst = 20_000;
+        }
+        t.run()
+    };
+    // A window's worth leaves packet by packet, so that a parity repairs any of them.
+    let few = with_bursts(29, |s, k, _| (s, k) == (0, 4));
+    assert_eq!((few.longest(), few.took), (1460 - 32 - 20, RTT / 2));
+    assert_eq!(few.receiver.data.packets_decoded, 1);
+
+    let many = with_bursts(600, |_, _, _| false);
+    assert!(many.longest() > 2 * 1460, "bursts of {}", many.longest());
+    let data = many.net.log.iter().map(|l| &l.segment);
+    let data = data.filter(|s| !s.payload.is_empty() && !is_parity(s));
+    let lengths: Vec<usize> = data.map(|s| s.payload.len()).collect();
+    let last = &lengths[lengths.len() - 30..];
+    assert!(last.iter().all(|n| *n <= 1460 - 32 - 20), "{last:?}");
+    assert_eq!(many.receiver.data.parities_refused, 0);
 }
 
 /// A policy that asks for parities of whatever there may be.

@@ -5,13 +5,17 @@ mod netns;
 use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use netns::lossy::{Experiments, Lossy};
 use netns::{
     DEVICE, address, device, exchange, ip, kernel_connect, kernel_listen, kernel_mptcp, pattern,
     within,
 };
 use spindle_mptcp::{Config, ConnectionInfo, PathManager, StackConfig, preset};
+use spindle_net::limits::Limits;
+use spindle_net::service::{LinkKind, wire_config};
 use spindle_net::setup::{Dnat, SetupError, SetupOptions, SourceRoute, setup};
 use spindle_net::tun::TunOptions;
 use spindle_net::{Link, ListenOptions, Network, NetworkConfig, TcpListener, TcpStream};
@@ -184,7 +188,7 @@ fn every_byte_arrives_over_lossy_paths() {
                 let mut config = preset(name).expect("a preset").config;
                 config.tcp.burst = burst;
                 let (link, _guard) = device(false);
-                let lossy = netns::lossy::Lossy::new(link, seed, 0.02);
+                let lossy = Lossy::new(link, seed, 0.02);
                 run(async {
                     let network = network(lossy, &[]);
                     let mut listener = listen_with(&network, "10.7.0.1:80", Arc::new(config)).await;
@@ -202,6 +206,117 @@ fn every_byte_arrives_over_lossy_paths() {
                 });
             }
         }
+    });
+}
+
+/// CoFUSO's sender as a gateway and a client over TUN have it.
+fn cofuso(paths: PathManager) -> Arc<Config> {
+    let preset = preset("cofuso").expect("a preset").config;
+    Arc::new(wire_config(
+        preset,
+        LinkKind::Tun,
+        &Limits::default(),
+        paths,
+    ))
+}
+
+/// What left towards a kernel that was offered parities, or was not, and what the end that sent it says.
+fn check_copies_alone(info: &ConnectionInfo, sent: &Experiments, offers: bool) {
+    assert!(info.multipath);
+    assert_eq!(sent.beyond.load(Ordering::Relaxed), 0, "parities");
+    assert_eq!(sent.handshakes.load(Ordering::Relaxed) > 0, offers);
+    assert_eq!(info.data.parities_received, 0);
+    assert!(info.total.recoveries > 0, "{:?}", info.total);
+}
+
+/// Questions that are answered with themselves, and the bytes of each: less than a window, so that each
+/// leaves room for what protects it.
+const QUESTIONS: usize = 30;
+const QUESTION: usize = 10_000;
+
+#[test]
+fn a_kernel_client_gets_copies_where_another_got_parities() {
+    const NAME: &str = "a_kernel_client_gets_copies_where_another_got_parities";
+    within(NAME, || {
+        if !kernel_mptcp(NAME) {
+            return;
+        }
+        ip("mptcp limits set subflow 4 add_addr_accepted 4");
+        ip("mptcp endpoint add 10.1.1.1 subflow");
+        let (link, _guard) = device(false);
+        let lossy = Lossy::new(link, 77, 0.02);
+        let sent = lossy.experiments.clone();
+        run(async {
+            let network = network(lossy, &[]);
+            let config = cofuso(PathManager::Passive);
+            let mut listener = listen_with(&network, "10.7.0.1:80", config).await;
+            let to = listener.local_addr();
+            let (begin, may_begin) = std::sync::mpsc::channel();
+            let client = tokio::task::spawn_blocking(move || {
+                let mut stream = kernel_connect(to, true);
+                may_begin.recv().expect("the server's word");
+                for question in pattern(QUESTIONS * QUESTION).chunks(QUESTION) {
+                    stream.write_all(question).expect("room");
+                    let mut answer = vec![0; QUESTION];
+                    stream.read_exact(&mut answer).expect("the answer");
+                    assert!(answer == question);
+                }
+            });
+            let (stream, _) = listener.accept().await.expect("a connection");
+            stream.subflows_up(2).await.expect("two subflows");
+            begin.send(()).expect("a waiting client");
+            let info = echo(stream).await;
+            client.await.expect("the client");
+            assert_eq!(info.received, (QUESTIONS * QUESTION) as u64);
+            // The kernel offered nothing, so nothing was answered.
+            check_copies_alone(&info, &sent, false);
+            network.shutdown().await;
+        });
+    });
+}
+
+#[test]
+fn a_kernel_server_that_is_offered_parities_gets_copies() {
+    const NAME: &str = "a_kernel_server_that_is_offered_parities_gets_copies";
+    within(NAME, || {
+        if !kernel_mptcp(NAME) {
+            return;
+        }
+        ip("mptcp limits set subflow 4 add_addr_accepted 4");
+        let (link, _guard) = device(false);
+        let lossy = Lossy::new(link, 78, 0.02);
+        let sent = lossy.experiments.clone();
+        let to: SocketAddr = "10.1.0.1:90".parse().expect("an address");
+        let listener = kernel_listen(to, true);
+        run(async {
+            let network = network(lossy, &["10.7.1.1"]);
+            let server = tokio::task::spawn_blocking(move || {
+                let (mut s, _) = listener.accept().expect("a connection");
+                let mut out = s.try_clone().expect("a clone");
+                std::io::copy(&mut s, &mut out).expect("the echo");
+            });
+            let config = cofuso(PathManager::FullMesh);
+            let mut stream = network
+                .connect(address("10.7.0.1"), to, config)
+                .await
+                .expect("a connection");
+            // The kernel takes joins once it has data.
+            let mut joined = false;
+            for question in pattern(QUESTIONS * QUESTION).chunks(QUESTION) {
+                stream.write_all(question).await.expect("room");
+                let mut answer = vec![0; QUESTION];
+                stream.read_exact(&mut answer).await.expect("the answer");
+                assert!(answer == question);
+                if !std::mem::replace(&mut joined, true) {
+                    stream.subflows_up(2).await.expect("two subflows");
+                }
+            }
+            let info = stream.connection_info().await.expect("its state");
+            check_copies_alone(&info, &sent, true);
+            stream.shutdown().await.expect("shut down");
+            server.await.expect("the server");
+            network.shutdown().await;
+        });
     });
 }
 

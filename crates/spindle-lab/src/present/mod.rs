@@ -82,6 +82,7 @@ pub fn comparison(
         points,
         flows: flow(making.registry, experiment, ATTEMPTS)
             .into_iter()
+            .chain(coded_flow(making.registry, experiment, ATTEMPTS))
             .collect(),
         notes: experiment.notes.clone(),
         runs: runs::list(experiment, result, making),
@@ -179,18 +180,7 @@ fn transport(runs: &TransportRuns, group: Option<usize>) -> TransportResult {
 /// lost, with the same flow under MPTCP below it; at the last point, where there is most of what is
 /// swept.
 fn flow(registry: &Registry, experiment: &Experiment, attempts: usize) -> Option<FlowTrace> {
-    let point = experiment.points.last()?;
-    // The family's own name, or the one with the most subflows.
-    let named = |family: &str| {
-        let rest = |t: &TransportName| t.transport.strip_prefix(family).map(str::to_owned);
-        let is_number = |rest: &str| {
-            rest.strip_prefix('-')
-                .is_some_and(|n| n.parse::<u32>().is_ok())
-        };
-        let is = |t: &&TransportName| rest(t).is_some_and(|r| r.is_empty() || is_number(&r));
-        experiment.transports.iter().rfind(is)
-    };
-    let recovering = named("fuso").or_else(|| {
+    let recovering = named(experiment, "fuso").or_else(|| {
         let recovers = |t: &&TransportName| {
             registry
                 .find(&t.transport)
@@ -198,12 +188,38 @@ fn flow(registry: &Registry, experiment: &Experiment, attempts: usize) -> Option
         };
         experiment.transports.iter().find(recovers)
     });
-    let other = named("mptcp").or_else(|| named("tcp"));
-    let search = story::Search {
+    let other = named(experiment, "mptcp").or_else(|| named(experiment, "tcp"));
+    search(registry, experiment, attempts)?.find(recovering?, other, story::is_recovered)
+}
+
+/// A flow of which CoFUSO told a lost packet from parities, with the same flow under FUSO or MPTCP below
+/// it; at the last point.
+fn coded_flow(registry: &Registry, experiment: &Experiment, attempts: usize) -> Option<FlowTrace> {
+    let coding = named(experiment, "cofuso").or_else(|| named(experiment, "cofuso-xor"));
+    let other = named(experiment, "fuso").or_else(|| named(experiment, "mptcp"));
+    search(registry, experiment, attempts)?.find(coding?, other, story::is_decoded)
+}
+
+/// The transport of the family's own name, or the one with the most subflows.
+fn named<'e>(experiment: &'e Experiment, family: &str) -> Option<&'e TransportName> {
+    let rest = |t: &TransportName| t.transport.strip_prefix(family).map(str::to_owned);
+    let is_number = |rest: &str| {
+        rest.strip_prefix('-')
+            .is_some_and(|n| n.parse::<u32>().is_ok())
+    };
+    let is = |t: &&TransportName| rest(t).is_some_and(|r| r.is_empty() || is_number(&r));
+    experiment.transports.iter().rfind(is)
+}
+
+fn search<'a>(
+    registry: &'a Registry,
+    experiment: &'a Experiment,
+    attempts: usize,
+) -> Option<story::Search<'a>> {
+    Some(story::Search {
         registry,
         experiment,
-        scenario: &point.scenario,
+        scenario: &experiment.points.last()?.scenario,
         attempts,
-    };
-    search.find(recovering?, other)
+    })
 }

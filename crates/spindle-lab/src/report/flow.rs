@@ -62,7 +62,8 @@ pub(super) fn flow_section(page: &mut Page, trace: &FlowTrace) -> Markup {
 
 const FLOW_CAPTION: &str = "Each lane is a subflow. A bar is a segment as it leaves the sender, the \
     line after it its way to the receiver; height is its place in the data. A cross is a loss; the \
-    arrow leads from there to the copy that another subflow carried. Below each lane its congestion \
+    arrow leads from there to the copy that another subflow carried. A lozenge is a parity, as high as \
+    the bytes it is of; a broken line leads from where it arrives to the packets told from it. Below each lane its congestion \
     window and what was in flight, as each acknowledgement left them. Zoom with the buttons, two \
     fingers, a double click, the wheel (click first) or the keys + and \u{2212}; drag to move.";
 const COMPARED_CAPTION: &str = "Both flows carry the same request over the same paths. Shaded is \

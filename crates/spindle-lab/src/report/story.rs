@@ -57,6 +57,21 @@ fn tell(e: &FlowEvent, origin: u64) -> Option<String> {
                 e.subflow
             )
         }
+        FlowEventKind::ParityLost { link } => {
+            format!("parity of {range} lost on subflow {} at {link}", e.subflow)
+        }
+        FlowEventKind::Parity {
+            of_subflow,
+            packets,
+            again,
+        } => {
+            let again = if *again { " again" } else { "" };
+            format!(
+                "parity of {packets} packets of subflow {of_subflow}, {range}, sent{again} on subflow {}",
+                e.subflow
+            )
+        }
+        FlowEventKind::Decoded => format!("{range} of subflow {} told from parities", e.subflow),
         FlowEventKind::Retransmission => format!("{range} retransmitted on subflow {}", e.subflow),
         FlowEventKind::Probe => format!("loss probe on subflow {}: {range}", e.subflow),
         FlowEventKind::Rto => format!("timeout on subflow {}", e.subflow),
@@ -65,6 +80,7 @@ fn tell(e: &FlowEvent, origin: u64) -> Option<String> {
         }
         FlowEventKind::New
         | FlowEventKind::Arrived
+        | FlowEventKind::ParityArrived
         | FlowEventKind::AckedData
         | FlowEventKind::Window { .. } => return None,
     };

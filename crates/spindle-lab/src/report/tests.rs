@@ -81,12 +81,30 @@ fn trace(name: &str) -> FlowTrace {
             event(300, 1, FlowEventKind::Recovery { copy_of_subflow: 0 }, 7),
             event(305, 1, window(14_600, 2_920), 0),
             event(310, 1, FlowEventKind::Probe, 7),
+            event(311, 1, parity(), 7),
+            event(312, 0, parity(), 1467),
+            event(
+                315,
+                0,
+                FlowEventKind::ParityLost { link: name.into() },
+                1467,
+            ),
+            event(316, 1, FlowEventKind::ParityArrived, 7),
+            event(316, 0, FlowEventKind::Decoded, 7),
             event(320, 0, FlowEventKind::FastRetransmit, 7),
             event(700, 0, FlowEventKind::Rto, 7),
             event(701, 0, FlowEventKind::Retransmission, 7),
             event(5_000, 0, FlowEventKind::Rto, 7),
         ],
         compare_with: None,
+    }
+}
+
+fn parity() -> FlowEventKind {
+    FlowEventKind::Parity {
+        of_subflow: 0,
+        packets: 1,
+        again: false,
     }
 }
 
@@ -217,6 +235,9 @@ fn a_page_with_everything_is_well_formed() {
         "lost at fuso",
         "timeout on subflow 0",
         "class=\"cwnd\"",
+        "send kind-parity",
+        "class=\"repaired\"",
+        "bytes 0 to 1460 of subflow 0 told from parities",
         "href=\"runs/compare.html#g1\"",
     ] {
         assert!(page.contains(text), "no {text:?}");

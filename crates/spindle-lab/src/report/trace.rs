@@ -85,6 +85,15 @@ pub enum FlowEventKind {
         /// The subflow that carried the data first.
         copy_of_subflow: u8,
     },
+    /// A parity left: of these bytes, which are one subflow's packets and what lies between them.
+    Parity {
+        /// The subflow that carried the packets.
+        of_subflow: u8,
+        /// How many packets it is of.
+        packets: u8,
+        /// Whether it was sent before.
+        again: bool,
+    },
     /// A loss probe (TLP).
     Probe,
     /// A segment was dropped by the network.
@@ -92,8 +101,17 @@ pub enum FlowEventKind {
         /// The link that dropped it.
         link: String,
     },
+    /// A parity of these bytes was dropped by the network.
+    ParityLost {
+        /// The link that dropped it.
+        link: String,
+    },
     /// A segment reached the receiver.
     Arrived,
+    /// A parity of these bytes reached the receiver.
+    ParityArrived,
+    /// The receiver told a packet of this subflow from parities.
+    Decoded,
     /// The sender learned of a DATA_ACK.
     AckedData,
     /// The subflow's retransmission timer fired; `dsn` is the oldest unacknowledged byte's.
@@ -126,9 +144,20 @@ impl std::fmt::Display for FlowEventKind {
             Self::New => f.write_str("send"),
             Self::Retransmission => f.write_str("retransmit"),
             Self::Recovery { copy_of_subflow } => write!(f, "recover (of {copy_of_subflow})"),
+            Self::Parity {
+                of_subflow,
+                packets,
+                again,
+            } => {
+                let again = if *again { " again" } else { "" };
+                write!(f, "parity{again} (of {packets} packets of {of_subflow})")
+            }
             Self::Probe => f.write_str("probe"),
             Self::Lost { link } => write!(f, "LOST on {link}"),
+            Self::ParityLost { link } => write!(f, "LOST parity on {link}"),
             Self::Arrived => f.write_str("arrived"),
+            Self::ParityArrived => f.write_str("parity arrived"),
+            Self::Decoded => f.write_str("decoded"),
             Self::AckedData => f.write_str("DATA_ACK"),
             Self::Rto => f.write_str("TIMEOUT at"),
             Self::FastRetransmit => f.write_str("fast retransmit at"),

@@ -281,7 +281,8 @@ impl Connection {
                     offset: 0,
                     checksum: c.checksum,
                 };
-                self.subflows[i].rx.add_map(map);
+                let window = self.config.tcp.receive_buffer as u64;
+                self.subflows[i].rx.add_map(map, window);
                 self.confirm();
             }
         }
@@ -399,7 +400,8 @@ impl Connection {
             checksum: m.checksum,
         };
         self.say_again_that_it_failed();
-        if !self.subflows[i].rx.add_map(map) {
+        let window = self.config.tcp.receive_buffer as u64;
+        if !self.subflows[i].rx.add_map(map, window) {
             self.reset_subflow(now, i, ResetReason::MptcpSpecific);
             return false;
         }

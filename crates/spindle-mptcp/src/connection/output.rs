@@ -14,7 +14,7 @@ use crate::recovery::{SegmentView, SentView, Trigger, Window};
 use crate::subflow::output::{OutputContext, dss_len};
 use crate::subflow::scoreboard::SentMap;
 use crate::subflow::sender::SendKind;
-use crate::subflow::{Origin, SubflowId, TcpState};
+use crate::subflow::{Origin, Subflow, SubflowId, TcpState};
 
 /// Bytes of MP_CAPABLE with both keys (RFC 8684, figure 4).
 const CAPABLE_LEN: usize = 20;
@@ -219,6 +219,7 @@ impl Connection {
         let (payload, fin, map) = (sent.payload.clone(), sent.fin, sent.map);
         let parity = sent.is_parity();
         let id = self.subflows[i].id;
+        let coded = if parity { self.coded(id, start) } else { None };
         let offset = map.map_or(0, |m| m.offset);
         let len = payload.len() as u32;
         self.trace.add(
@@ -226,10 +227,11 @@ impl Connection {
             id,
             TraceKind::Sent {
                 kind,
-                offset,
+                offset: coded.map_or(offset, |c| c.0),
                 position: start,
                 len,
                 copy_of: None,
+                parity: coded.map(|c| c.1),
             },
         );
         self.tell_policy(now, id, start, offset, len, false);
@@ -309,6 +311,7 @@ impl Connection {
                 position: position + u64::from(at),
                 len,
                 copy_of: purpose.copy_of,
+                parity: None,
             };
             self.trace.add(now, id, sent);
         }
@@ -435,7 +438,11 @@ impl Connection {
             return None;
         }
         let len = self.burst_len(i, len);
-        let (offset, payload) = self.send.take(len, self.most_data(i) as usize);
+        let unit = match self.most_data(i) as usize {
+            most if len > most => self.subflows[i].tx.mss as usize,
+            most => most,
+        };
+        let (offset, payload) = self.send.take(len, unit);
         Some(self.send_on(now, i, offset, payload, Purpose::NEW))
     }
 
@@ -507,10 +514,13 @@ impl Connection {
         let sf = &self.subflows[i];
         let mss = sf.tx.mss;
         let most = u64::from(self.config.tcp.burst).min(MAX_BURST);
+        if most < 2 * mss {
+            return len;
+        }
+        let most = most.min(self.bytes_for_bursts());
         // CWR belongs to one segment (RFC 3168, section 6.1.2); a stage wants them one by one; the
-        // first data's keys are no mapping that repeats. Where parities need packets as they were sent,
-        // no data are as long as the longest segment.
-        let single = len as u64 != mss
+        // first data's keys are no mapping that repeats.
+        let single = len as u64 != self.most_data(i)
             || most < 2 * mss
             || sf.tx.cwr_due
             || sf.stage.is_some()
@@ -527,7 +537,20 @@ impl Connection {
         if unsent <= room && (short == 0 || !self.config.tcp.nagle) {
             return unsent as usize;
         }
-        (room.min(unsent) / mss * mss).max(mss) as usize
+        (room.min(unsent) / mss * mss).max(len as u64) as usize
+    }
+
+    /// Bytes that may leave in bursts. Where parities need packets as they were sent, each with its own
+    /// mapping, a window's worth of data stays behind: what leaves before is acknowledged when parities,
+    /// which wait for new data to end, have their turn; and if it is not, it is copied.
+    fn bytes_for_bursts(&self) -> u64 {
+        if !self.parities.in_blocks() {
+            return u64::MAX;
+        }
+        let add = |sum: (u64, u64), s: &Subflow| (sum.0 + s.tx.cc.cwnd(), sum.1 + s.tx.in_flight());
+        let (cwnd, in_flight) = self.subflows.iter().fold((0, 0), add);
+        let window = cwnd.min(in_flight + self.send.window());
+        self.send.unsent_bytes().saturating_sub(window)
     }
 
     /// Payload bytes of a full segment of data on subflow `i`: what parities need in front is left free.

@@ -32,6 +32,9 @@ pub enum TraceKind {
         len: u32,
         /// For a recovery copy: the subflow whose segment it copies.
         copy_of: Option<SubflowId>,
+        /// For a parity, whatever it is sent for: what it is of. `offset` is that of its first packet,
+        /// `len` its own length.
+        parity: Option<Coded>,
     },
     /// Payload arrived from the peer.
     Arrived {
@@ -44,7 +47,12 @@ pub enum TraceKind {
         /// Payload bytes.
         len: u32,
     },
-    /// Parities gave a packet back; the subflow is the one that brought what it took.
+    /// A parity of a block, or a piece of one, arrived on the subflow.
+    ParityArrived {
+        /// Where it begins on this subflow.
+        position: u64,
+    },
+    /// A packet of this subflow that had not arrived was told from parities.
     Decoded {
         /// Data offset.
         offset: u64,
@@ -52,6 +60,8 @@ pub enum TraceKind {
         fresh: u32,
         /// Payload bytes.
         len: u32,
+        /// The subflow that brought what was wanting, a parity or a packet.
+        by: SubflowId,
     },
     /// The subflow's data were acknowledged up to `position`.
     Acked {
@@ -71,6 +81,19 @@ pub enum TraceKind {
         /// Bytes in flight.
         in_flight: u64,
     },
+}
+
+/// What a parity is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Coded {
+    /// The subflow whose packets they are.
+    pub of: SubflowId,
+    /// How many.
+    pub packets: u8,
+    /// Data offset behind the last of them.
+    pub end: u64,
+    /// Which of their parities this is, from 0 on.
+    pub index: u8,
 }
 
 /// The recorder; costs a branch while off.

@@ -85,6 +85,8 @@ const SMALL: usize = 256;
 /// Limits what a peer can make the receiver store beside the bytes themselves.
 const MAX_PIECES: usize = 4096;
 const MAX_MAPS: usize = 4096;
+/// Of a larger window, a mapping for so many of its bytes: each packet may have its own.
+const MAPPED_AT_LEAST: u64 = 1024;
 
 /// The receiver.
 #[derive(Debug, Default)]
@@ -349,21 +351,23 @@ impl Receiver {
         last.or(self.forgotten_delta)
     }
 
-    /// Learns a mapping, or what of it is not known yet. Returns false if it contradicts one that is in
-    /// force (a mapping is immutable, RFC 8684, section 3.3.1) or if there are too many.
-    pub(crate) fn add_map(&mut self, map: ReceivedMap) -> bool {
+    /// Learns a mapping, or what of it is not known yet, where windows are of `window` bytes at most.
+    /// Returns false if it contradicts one that is in force (a mapping is immutable, RFC 8684, section
+    /// 3.3.1) or if there are too many.
+    pub(crate) fn add_map(&mut self, map: ReceivedMap, window: u64) -> bool {
         if map.end() <= self.released {
             return true;
         }
+        let most = MAX_MAPS.max((window / MAPPED_AT_LEAST) as usize);
         let at = self.maps.partition_point(|m| m.end() <= map.start);
         if self.maps.get(at).is_some_and(|m| m.start < map.end()) {
-            return self.add_beside(at, map);
+            return self.add_beside(at, map, most);
         }
-        self.insert_map(at, map)
+        self.insert_map(at, map, most)
     }
 
-    fn insert_map(&mut self, at: usize, map: ReceivedMap) -> bool {
-        let room = self.maps.len() < MAX_MAPS;
+    fn insert_map(&mut self, at: usize, map: ReceivedMap, most: usize) -> bool {
+        let room = self.maps.len() < most;
         if room {
             self.maps.insert(at, map);
         }
@@ -373,7 +377,7 @@ impl Receiver {
     /// A mapping that overlaps others, from the one at `at` on: it must say the same, and what it says
     /// beyond them counts. A checksum is over the whole and vouches for no part: with one, the peer has
     /// to say the rest again.
-    fn add_beside(&mut self, mut at: usize, map: ReceivedMap) -> bool {
+    fn add_beside(&mut self, mut at: usize, map: ReceivedMap, most: usize) -> bool {
         let delta = |m: &ReceivedMap| m.offset.wrapping_sub(m.start);
         let mut from = map.start.max(self.released);
         while from < map.end() {
@@ -389,7 +393,7 @@ impl Receiver {
                     offset: from.wrapping_add(delta(&map)),
                     checksum: None,
                 };
-                if !self.insert_map(at, part) {
+                if !self.insert_map(at, part, most) {
                     return false;
                 }
                 at += 1;
@@ -440,6 +444,25 @@ mod tests {
     }
 
     #[test]
+    fn mappings_are_bounded_by_the_window_there_may_be() {
+        let taken = |window: u64| {
+            let mut r = receiver();
+            let map = |k: u64| ReceivedMap {
+                start: 1 + k,
+                len: 1,
+                offset: k,
+                checksum: None,
+            };
+            (0..20_000u64)
+                .take_while(|k| r.add_map(map(*k), window))
+                .count()
+        };
+        assert_eq!(taken(0), MAX_MAPS);
+        assert_eq!(taken(4 << 20), MAX_MAPS);
+        assert_eq!(taken(16 << 20), 16 << 10);
+    }
+
+    #[test]
     fn sack_blocks_are_most_recent_first_with_dsack_in_front() {
         let mut r = receiver();
         for start in [101, 301, 501] {
@@ -481,21 +504,27 @@ mod tests {
             offset: 0,
             checksum: None,
         };
-        assert!(r.add_map(map));
-        assert!(r.add_map(map));
-        assert!(!r.add_map(ReceivedMap { offset: 7, ..map }));
-        assert!(!r.add_map(ReceivedMap {
-            start: 50,
-            len: 100,
-            offset: 500,
-            checksum: None
-        }));
-        assert!(r.add_map(ReceivedMap {
-            start: 50,
-            len: 20,
-            offset: 49,
-            checksum: None
-        }));
+        assert!(r.add_map(map, 0));
+        assert!(r.add_map(map, 0));
+        assert!(!r.add_map(ReceivedMap { offset: 7, ..map }, 0));
+        assert!(!r.add_map(
+            ReceivedMap {
+                start: 50,
+                len: 100,
+                offset: 500,
+                checksum: None
+            },
+            0
+        ));
+        assert!(r.add_map(
+            ReceivedMap {
+                start: 50,
+                len: 20,
+                offset: 49,
+                checksum: None
+            },
+            0
+        ));
         assert_eq!(
             r.locate(60),
             Mapped::Run {
@@ -515,7 +544,7 @@ mod tests {
             checksum: None,
         };
         for (start, len) in [(100, 50), (200, 50), (90, 200), (90, 10), (250, 60)] {
-            assert!(r.add_map(map(start, len)), "{start}");
+            assert!(r.add_map(map(start, len), 0), "{start}");
         }
         for at in 90..310 {
             let Mapped::Run { offset, .. } = r.locate(at) else {
@@ -532,12 +561,12 @@ mod tests {
             checksum: sum,
             ..map(120, 100)
         };
-        assert!(r.add_map(within), "nothing new");
+        assert!(r.add_map(within, 0), "nothing new");
         let beyond = ReceivedMap {
             checksum: sum,
             ..map(300, 100)
         };
-        assert!(r.add_map(beyond), "it agrees");
+        assert!(r.add_map(beyond, 0), "it agrees");
         assert_eq!(
             r.locate(310),
             Mapped::Unmapped,

@@ -5,9 +5,13 @@
 //! [--json FILE]` prints a table. A transfer is a request of nine bytes (direction and number of
 //! bytes), then the bytes, then, for an upload, one byte back; its time is the client's, from before
 //! it connects until it has read the last byte.
+//!
+//! `throughput pairs --client NETNS --server NETNS [--mib N] [--pairs N] [--transports A,B]
+//! [--subflows N] [--window BYTES]` compares the processor time of two of Spindle's transports over UDP, by turns.
 
 mod kernel;
 mod ours;
+mod pairs;
 mod rows;
 mod run;
 
@@ -69,12 +73,12 @@ fn own_cpu() -> Outcome<f64> {
 }
 
 /// Runs a client's transfer and prints its wall clock and CPU seconds.
-fn timed(transfer: impl FnOnce() -> Outcome) -> Outcome {
+fn timed<T>(transfer: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
     let (begin, before) = (Instant::now(), own_cpu()?);
-    transfer()?;
+    let result = transfer()?;
     let seconds = begin.elapsed().as_secs_f64();
     println!("{seconds} {}", own_cpu()? - before);
-    Ok(())
+    Ok(result)
 }
 
 fn main() -> Outcome {
@@ -83,6 +87,7 @@ fn main() -> Outcome {
     let addr = |i: usize| at(i).parse::<SocketAddr>();
     match at(0) {
         "run" => run::run(&args[1..]),
+        "pairs" => pairs::run(&args[1..]),
         "service" => kernel::service(kernel::protocol(at(1))?, addr(2)?),
         "proxy" => kernel::proxy(addr(1)?, addr(2)?),
         "client" => {
@@ -95,7 +100,8 @@ fn main() -> Outcome {
         "udp-client" => {
             let (local, to) = (at(1).parse::<IpAddr>()?, addr(2)?);
             let request = request(&args[3..])?;
-            timed(|| ours::udp_client(local, to, request))
+            println!("{}", timed(|| ours::udp_client(local, to, request))?);
+            Ok(())
         }
         other => Err(format!("no such part: {other:?}").into()),
     }

@@ -18,12 +18,23 @@ use crate::{Outcome, PIECE, Request};
 const PORT: u16 = 80;
 
 /// As `spindle gateway` and `spindle connect` have it.
-fn config(kind: LinkKind) -> Outcome<Arc<Config>> {
+fn config(kind: LinkKind, paths: PathManager) -> Outcome<Arc<Config>> {
     // THROUGHPUT_TRANSPORT is for trying others.
     let name = std::env::var("THROUGHPUT_TRANSPORT").unwrap_or_else(|_| "fuso".to_owned());
     let preset = preset(&name).ok_or("no such preset")?.config;
-    let config = wire_config(preset, kind, &Limits::default(), PathManager::Passive);
+    let mut config = wire_config(preset, kind, &Limits::default(), paths);
+    // So small that nothing on the way overflows, if wanted.
+    if let Ok(bytes) = std::env::var("THROUGHPUT_WINDOW") {
+        config.tcp.receive_buffer = bytes.parse()?;
+        config.tcp.send_buffer = 4 * config.tcp.receive_buffer;
+        config.tcp.autotune = false;
+    }
     Ok(Arc::new(config))
+}
+
+/// Subflows that a client opens, all in all: 1 unless THROUGHPUT_SUBFLOWS says otherwise.
+fn subflows() -> Outcome<usize> {
+    Ok(std::env::var("THROUGHPUT_SUBFLOWS").map_or(Ok(1), |n| n.parse())?)
 }
 
 fn network(link: Box<dyn Link>) -> Outcome<Network> {
@@ -63,7 +74,7 @@ pub(crate) fn udp_service(at: SocketAddr) -> Outcome {
 
 fn serve(network: Network, kind: LinkKind, at: SocketAddr) -> Outcome {
     block_on(async {
-        let options = ListenOptions::new(config(kind)?);
+        let options = ListenOptions::new(config(kind, PathManager::Passive)?);
         let mut listener: TcpListener = network.listen(at, options).await?;
         loop {
             let (stream, _) = listener.accept().await?;
@@ -116,13 +127,21 @@ async fn receive(stream: &mut TcpStream, bytes: u64) -> Outcome {
     Ok(())
 }
 
-/// One transfer over UDP from a local address to a service's outer address.
-pub(crate) fn udp_client(local: IpAddr, outer: SocketAddr, request: Request) -> Outcome {
+/// One transfer over UDP from a local address to a service's outer address; what became of it.
+pub(crate) fn udp_client(local: IpAddr, outer: SocketAddr, request: Request) -> Outcome<String> {
     let link = UdpClient::new(UdpClientOptions::new(outer.port()))?;
     let network = network(Box::new(link))?;
+    let subflows = subflows()?;
+    let paths = match subflows {
+        1 => PathManager::Passive,
+        n => PathManager::Ports(n),
+    };
+    let mut said = String::new();
     block_on(async {
         let to = SocketAddr::new(outer.ip(), PORT);
-        let mut stream = network.connect(local, to, config(LinkKind::Udp)?).await?;
+        let config = config(LinkKind::Udp, paths)?;
+        let mut stream = network.connect(local, to, config).await?;
+        stream.subflows_up(subflows).await?;
         stream
             .send(Bytes::copy_from_slice(&request.encode()))
             .await?;
@@ -132,10 +151,19 @@ pub(crate) fn udp_client(local: IpAddr, outer: SocketAddr, request: Request) -> 
             send(&mut stream, request.bytes).await?;
             receive(&mut stream, 1).await?;
         }
+        let info = stream.connection_info().await?;
+        said = format!(
+            "{} subflows, {} retransmissions, {} proactive, {} parities received, {} bytes twice",
+            info.subflows.len(),
+            info.total.retransmissions,
+            info.total.recoveries,
+            info.data.parities_received,
+            info.data.bytes_duplicate
+        );
         if std::env::var_os("THROUGHPUT_VERBOSE").is_some() {
-            let info = stream.connection_info().await?;
             eprintln!("{:?}\n{:?}", network.counters().await?, info.subflows);
         }
         Ok(())
-    })
+    })?;
+    Ok(said)
 }

@@ -12,7 +12,7 @@ use crate::Outcome;
 use crate::rows::{CONNECT, PARTS, PLAIN, Part, REFERENCE, ROWS, Row};
 
 /// Time for the parts to begin listening.
-const START: Duration = Duration::from_millis(1500);
+pub(crate) const START: Duration = Duration::from_millis(1500);
 
 struct Options {
     spindle: String,
@@ -88,11 +88,11 @@ impl Parts {
     }
 }
 
-fn own_path() -> Outcome<String> {
+pub(crate) fn own_path() -> Outcome<String> {
     Ok(std::env::current_exe()?.to_string_lossy().into_owned())
 }
 
-fn within(namespace: &str, program: &str, args: &str) -> Command {
+pub(crate) fn within(namespace: &str, program: &str, args: &str) -> Command {
     let mut command = Command::new("ip");
     command
         .args(["netns", "exec", namespace, program])

@@ -2,19 +2,30 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use polling::Poller;
 use rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use spindle_net::{Arrival, Link, LinkCounters};
 use spindle_units::Instant;
-use spindle_wire::Segment;
+use spindle_wire::{Flags, Segment};
+
+/// Segments that left with an experiment's option (RFC 6994).
+#[derive(Debug, Default)]
+pub(crate) struct Experiments {
+    /// SYNs and SYN/ACKs.
+    pub(crate) handshakes: AtomicU64,
+    /// All others.
+    pub(crate) beyond: AtomicU64,
+}
 
 pub(crate) struct Lossy<L> {
     link: L,
     rng: [Xoshiro256PlusPlus; 2],
     /// Of 2^32 packets so many are lost.
     threshold: u32,
+    pub(crate) experiments: Arc<Experiments>,
 }
 
 impl<L: Link> Lossy<L> {
@@ -23,6 +34,7 @@ impl<L: Link> Lossy<L> {
             link,
             rng: [0, 1].map(|way| Xoshiro256PlusPlus::seed_from_u64(2 * seed + way)),
             threshold: (probability * f64::from(u32::MAX)) as u32,
+            experiments: Arc::default(),
         }
     }
 }
@@ -51,6 +63,14 @@ impl<L: Link> Link for Lossy<L> {
     }
 
     fn send(&mut self, now: Instant, segment: Segment) {
+        let rare = segment.options.rare.as_ref();
+        if rare.is_some_and(|r| !r.experimental.is_empty()) {
+            let of = match segment.flags.contains(Flags::SYN) {
+                true => &self.experiments.handshakes,
+                false => &self.experiments.beyond,
+            };
+            of.fetch_add(1, Ordering::Relaxed);
+        }
         for piece in segment.pieces() {
             if !lost(&mut self.rng[1], self.threshold) {
                 self.link.send(now, piece);

@@ -255,6 +255,7 @@ mod tests {
             position,
             len: 100,
             copy_of: of,
+            parity: None,
         };
         TraceEvent {
             at: Instant::ZERO,
@@ -314,8 +315,14 @@ mod tests {
             parity(300),
         ];
         let decoded = |offset| {
-            let (fresh, len) = (100, 100);
-            came(1, TraceKind::Decoded { offset, fresh, len })
+            let (fresh, len, by) = (100, 100, 1);
+            let kind = TraceKind::Decoded {
+                offset,
+                fresh,
+                len,
+                by,
+            };
+            came(0, kind)
         };
         let of = |came: &[TraceEvent]| useful(&events, came, &Names::new());
         assert_eq!(of(&[decoded(200)]), [true, false, false]);

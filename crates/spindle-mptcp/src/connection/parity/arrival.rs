@@ -51,6 +51,12 @@ impl Connection {
         arrival.had_data = false;
         arrival.parity = true;
         self.counters.parities_received += 1;
+        let sf = &self.subflows[i];
+        if let Ok(position) = u64::try_from(sf.receive_position(seg.seq)) {
+            let id = sf.id;
+            self.trace
+                .add(now, id, TraceKind::ParityArrived { position });
+        }
         match self.take_block_parity(i, seg, marker) {
             Ok((told, Verdict::Taken)) => told,
             Ok((_, Verdict::Needless)) => Told::Nothing,
@@ -65,7 +71,10 @@ impl Connection {
     fn keep_packet(&mut self, i: usize, seg: &Segment) -> Told {
         let sf = &self.subflows[i];
         let (id, len) = (sf.id, seg.payload.len());
-        let Some(mp) = self.multipath().filter(|_| !self.recv.is_pressed()) else {
+        // A burst that arrives whole is in no block; it is longer than any packet.
+        let whole_burst = len as u64 > 2 * sf.tx.mss;
+        let pressed = self.recv.is_pressed() || whole_burst;
+        let Some(mp) = self.multipath().filter(|_| !pressed) else {
             return Told::Nothing;
         };
         let position = u64::try_from(sf.receive_position(seg.seq)).ok();
@@ -152,13 +161,14 @@ impl Connection {
                 self.counters.packets_decoded += 1;
                 let len = payload.len() as u32;
                 let new = self.recv.insert(offset, payload);
+                fresh += new;
                 let kind = TraceKind::Decoded {
                     offset,
                     fresh: new as u32,
                     len,
+                    by,
                 };
-                self.trace.add(now, by, kind);
-                fresh += new;
+                self.trace.add(now, of, kind);
             } else {
                 self.counters.parities_refused += 1;
             }

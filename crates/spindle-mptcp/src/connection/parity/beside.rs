@@ -13,7 +13,7 @@ use spindle_units::Instant;
 use spindle_wire::{Flags, Options, Payload, Segment};
 
 use super::super::Connection;
-use super::super::trace::TraceKind;
+use super::super::trace::{Coded, TraceKind};
 use super::{ECHO, PARITY, body_of, nearest, option, payload_of, said};
 use crate::subflow::SubflowId;
 use crate::subflow::sender::SendKind;
@@ -223,6 +223,12 @@ impl Connection {
             position: start,
             len,
             copy_of: None,
+            parity: Some(Coded {
+                of,
+                packets: count as u8,
+                end: offset + span,
+                index: 0,
+            }),
         };
         self.trace.add(now, of, kind);
         Some((of, self.build_parity(now, i, start, data, payload)))
@@ -313,6 +319,8 @@ impl Connection {
     ) {
         let end = first + u64::from(block.span);
         let id = self.subflows[i].id;
+        let arrived = TraceKind::ParityArrived { position: first };
+        self.trace.add(now, id, arrived);
         let (outcome, packet) = if end <= self.subflows[i].rx.nxt {
             (Outcome::Whole, None)
         } else {

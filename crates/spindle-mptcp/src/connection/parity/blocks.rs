@@ -10,14 +10,15 @@
 //!
 //! Data segments are shorter by the header, so that the longest segment, which windows are counted in,
 //! is the parity of full packets, and takes the place of one. They leave one by one, each with its own
-//! mapping: whoever coalesced them would hide where packets begin.
+//! mapping: whoever coalesced them would hide where packets begin. Bursts, of segments of full length under
+//! one mapping, leave only while much new data wait; they are in no block.
 
 use spindle_codes::{ErasureCode, Label, ReedSolomon, Shape, Source, Symbol};
 use spindle_units::Instant;
 use spindle_wire::{Options, Payload, Segment};
 
 use super::super::Connection;
-use super::super::trace::TraceKind;
+use super::super::trace::{Coded, TraceKind};
 use super::decoder::Decoder;
 use super::{BLOCK, body_of, option, payload_of, said};
 use crate::subflow::output::dss_len;
@@ -124,8 +125,8 @@ struct Open {
     of: SubflowId,
     first: u64,
     end: u64,
-    /// Data offset of its first byte, for traces.
-    offset: u64,
+    /// Data offsets of its first byte and behind its last, for traces.
+    offsets: (u64, u64),
     shape: Shape,
     /// Those not sent yet, by index.
     symbols: Vec<Option<Symbol>>,
@@ -138,6 +139,8 @@ struct SentParity {
     start: u64,
     len: u64,
     header: [u8; HEADER_LEN],
+    /// Data offset of the block's first byte and what it is of, for traces.
+    coded: (u64, Coded),
 }
 
 impl SentParity {
@@ -253,9 +256,15 @@ impl Connection {
             index: u8::try_from(ask.index).ok()?,
             label: symbol.label,
         };
-        let offset = block.offset;
+        let (offset, end) = block.offsets;
+        let coded = Coded {
+            of: ask.of,
+            packets: header.sources,
+            end,
+            index: header.index,
+        };
         let payload = with_header(header.to_bytes(), payload_of(symbol.content));
-        Some(self.carry(now, b, (ask.of, offset), header.to_bytes(), payload))
+        Some(self.carry(now, b, (offset, coded), header.to_bytes(), payload))
     }
 
     /// Reads the packets of a new block of subflow `w` and makes its parities.
@@ -268,11 +277,12 @@ impl Connection {
             return None;
         }
         let members = self.subflows[w].tx.board.block(ask.first, ask.segments)?;
-        let (mut end, mut first) = (ask.first, None);
+        let (mut end, mut first, mut last) = (ask.first, None, 0);
         let mut sources = Vec::with_capacity(ask.segments);
         for s in members {
             let offset = s.map?.offset;
             first.get_or_insert(offset);
+            last = offset + s.payload.len() as u64;
             end = s.end() - u64::from(s.fin);
             sources.push(Source {
                 dsn: mp.dsn(offset) as u32,
@@ -284,7 +294,7 @@ impl Connection {
             of: ask.of,
             first: ask.first,
             end,
-            offset: first?,
+            offsets: (first?, last),
             shape,
             symbols: symbols.collect(),
         })
@@ -298,13 +308,12 @@ impl Connection {
         target.is_usable() && len <= target.tx.mss && target.tx.has_room(len)
     }
 
-    /// Sends a parity as new sequence space of subflow `b`; it is one of `of`'s, from data offset
-    /// `offset` on.
+    /// Sends a parity of the packets from a data offset on as new sequence space of subflow `b`.
     fn carry(
         &mut self,
         now: Instant,
         b: usize,
-        (of, offset): (SubflowId, u64),
+        (offset, coded): (u64, Coded),
         header: [u8; HEADER_LEN],
         payload: Payload,
     ) -> (SubflowId, Segment) {
@@ -317,6 +326,7 @@ impl Connection {
                 start: position,
                 len,
                 header,
+                coded: (offset, coded),
             });
         }
         let options = self.parity_options(on, position, &payload);
@@ -326,7 +336,8 @@ impl Connection {
             offset,
             position,
             len: len as u32,
-            copy_of: Some(of),
+            copy_of: Some(coded.of),
+            parity: Some(coded),
         };
         self.trace.add(now, on, sent);
         self.note_carrier(on, true);
@@ -341,6 +352,12 @@ impl Connection {
         );
         self.stalled_since.get_or_insert(now);
         (on, seg)
+    }
+
+    /// What the parity at `start` of subflow `on` is of, and the data offset of its first packet.
+    pub(in crate::connection) fn coded(&self, on: SubflowId, start: u64) -> Option<(u64, Coded)> {
+        let blocks = self.parities.blocks.as_ref()?;
+        Some(blocks.sent_at(on, start)?.coded)
     }
 
     /// Parities of blocks that were acknowledged are kept no longer.

@@ -2,6 +2,7 @@
 
 use super::super::frame::text_width;
 use super::super::{Layout, Picture};
+use super::marks::draw_parity;
 use super::story::{Fate, Kind, Story};
 
 /// Draws the key and returns the y below it.
@@ -15,6 +16,12 @@ pub(super) fn draw_key(p: &mut Picture, layout: Layout, stories: &[Story]) -> f6
         ("send kind-again", "retransmitted", has(Kind::Again)),
         ("send kind-copy", "recovery copy", has(Kind::Copy)),
         ("send kind-probe", "loss probe", has(Kind::Probe)),
+        ("parity", "parity of these bytes", has(Kind::Parity)),
+        (
+            "repaired",
+            "told from parities",
+            any(|s| !s.repairs.is_empty()),
+        ),
         ("cross", "lost", lost),
         (
             "fast",
@@ -50,6 +57,17 @@ fn draw_mark(p: &mut Picture, class: &str, (x, y): (f64, f64)) {
         "acked" | "cwnd" => p.line(class, (x - 7.0, y), (x + 8.0, y)),
         "in-flight" => p.rect(class, (x - 7.0, y - 5.0), (15.0, 10.0)).end(),
         "done" => p.line(class, (x, y - 7.0), (x, y + 7.0)),
+        "parity" => {
+            p.line("flight kind-parity", (x, y), (x + 8.0, y));
+            draw_parity(p, "send kind-parity", (x - 3.0, y), 14.0).end();
+        }
+        "repaired" => p
+            .el("circle")
+            .a("class", class)
+            .n("cx", x)
+            .n("cy", y)
+            .n("r", 4.5)
+            .end(),
         "fast" => {
             let corners = [(x, y - 4.0), (x - 4.5, y + 4.0), (x + 4.5, y + 4.0)];
             p.polygon(class, &corners).end();

@@ -5,9 +5,9 @@ use super::super::super::format::{bytes, micros};
 use super::super::Picture;
 use super::super::frame::{fit_text, text_width};
 use super::super::scale::Scale;
-use super::super::svg::number;
+use super::super::svg::{Element, number};
 use super::labels::Labels;
-use super::story::{Fate, Kind, Transmission};
+use super::story::{Fate, Kind, Repair, Transmission};
 use super::{Drawing, Lane};
 
 /// At most so many crosses and copies of a trace carry a text; all carry one when pointed at.
@@ -155,6 +155,11 @@ impl Drawing<'_> {
             // Small segments of a long flow still need a mark that can be seen.
             let height = (self.y(lane, t.dsn) - self.y(lane, t.dsn + t.len)).max(8.0);
             let class = format!("send {}{}", kind_class(t.kind), self.late(t));
+            if t.kind == Kind::Parity {
+                let e = draw_parity(p, &class, (x, mid), height);
+                e.n("data-x", x).tip(&describe(t));
+                continue;
+            }
             let corner = (x - width / 2.0, mid - height / 2.0);
             let e = p.rect(&class, corner, (width, height)).n("data-x", x);
             e.tip(&describe(t));
@@ -170,6 +175,17 @@ impl Drawing<'_> {
             );
             let corners = [(x, y), (x - 4.5, y + 8.0), (x + 4.5, y + 8.0)];
             p.polygon("fast", &corners).n("data-x", x).tip(&tip);
+        }
+        for r in self.story.repairs.iter().filter(|r| self.time.holds(r.at)) {
+            let (x, y) = self.repair_place(lanes, r);
+            let e = p.el("circle").a("class", "repaired").n("data-x", x);
+            e.n("cx", x).n("cy", y).n("r", 4.5).tip(&format!(
+                "bytes {} to {} of subflow {} told from parities at {}",
+                r.dsn,
+                r.dsn + r.len,
+                r.subflow,
+                micros(r.at)
+            ));
         }
         for (a, b, strong) in self.links(lanes) {
             if strong {
@@ -209,6 +225,13 @@ impl Drawing<'_> {
         let lane = *self.lane(lanes, t.subflow);
         let (high, low) = (self.y(lane, t.dsn + t.len), self.y(lane, t.dsn));
         (self.time.at(t.sent), f64::midpoint(high, low))
+    }
+
+    /// Where a packet that was told from parities is there: the middle of its bytes.
+    fn repair_place(&self, lanes: &[Lane], r: &Repair) -> Point {
+        let lane = *self.lane(lanes, r.subflow);
+        let (high, low) = (self.y(lane, r.dsn + r.len), self.y(lane, r.dsn));
+        (self.time.at(r.at), f64::midpoint(high, low))
     }
 
     fn late(&self, t: &Transmission) -> &'static str {
@@ -253,6 +276,20 @@ impl Drawing<'_> {
             let at = [start, c1, c2, tip].map(|(x, y)| format!("{} {}", number(x), number(y)));
             let path = format!("M{}C{},{},{}", at[0], at[1], at[2], at[3]);
             p.el("path").a("class", class).a("d", &path).end();
+        }
+    }
+
+    /// From each parity, as it arrives, to the packets that were told from it.
+    pub(super) fn draw_repairs(&self, p: &mut Picture, lanes: &[Lane]) {
+        for r in self.story.repairs.iter().filter(|r| self.time.holds(r.at)) {
+            let Some(parity) = r.by.map(|i| &self.story.sent[i]) else {
+                continue;
+            };
+            let Fate::Arrived(at) = parity.fate else {
+                continue;
+            };
+            let (from, to) = (self.place(lanes, parity).1, self.repair_place(lanes, r));
+            p.line("repair", (self.time.at(at), from), to);
         }
     }
 
@@ -310,6 +347,7 @@ fn kind_class(kind: Kind) -> &'static str {
         Kind::Again => "kind-again",
         Kind::Copy => "kind-copy",
         Kind::Probe => "kind-probe",
+        Kind::Parity => "kind-parity",
     }
 }
 
@@ -319,6 +357,7 @@ fn kind_name(kind: Kind) -> &'static str {
         Kind::Again => "retransmitted",
         Kind::Copy => "recovery copy",
         Kind::Probe => "loss probe",
+        Kind::Parity => "parity",
     }
 }
 
@@ -337,6 +376,18 @@ fn describe(t: &Transmission) -> String {
         t.dsn,
         t.dsn + t.len
     )
+}
+
+/// A parity's mark: a lozenge as high as the bytes it is of, to be closed by the caller.
+pub(super) fn draw_parity<'p>(
+    p: &'p mut Picture,
+    class: &str,
+    (x, y): Point,
+    height: f64,
+) -> Element<'p> {
+    let (half, side) = (height / 2.0, 4.0);
+    let corners = [(x, y - half), (x + side, y), (x, y + half), (x - side, y)];
+    p.polygon(class, &corners)
 }
 
 fn in_one_lane(a: Point, b: Point) -> bool {

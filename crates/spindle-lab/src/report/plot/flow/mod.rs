@@ -1,6 +1,6 @@
 //! The time-sequence picture of a flow: time to the right, data sequence number upwards, one lane
 //! per subflow with its congestion window below. Losses are crosses, copies are joined to their
-//! originals by an arrow, the wait for a timeout is shaded.
+//! originals by an arrow, parities are lozenges joined to what was told from them, the wait for a timeout is shaded.
 //!
 //! A page's script zooms into time without drawing anew: what lies in a group `stretch` is scaled
 //! along x, what lies in a group `points` is moved by its `data-x` and keeps its shape, the group
@@ -115,6 +115,7 @@ impl Drawing<'_> {
         self.draw_waits(p, &lanes);
         self.draw_flights(p, &lanes);
         self.draw_links(p, &lanes);
+        self.draw_repairs(p, &lanes);
         let x = self.time.at(self.story.completed);
         p.line("done", (x, first - 6.0), (x, bottom + 4.0));
         p.close("g");

@@ -35,6 +35,8 @@ pub(crate) enum Kind {
     Copy,
     /// As a loss probe.
     Probe,
+    /// As a parity; its bytes are those it is of.
+    Parity,
 }
 
 /// One segment on its way. Times are in microseconds since the request, sequence numbers in bytes
@@ -72,6 +74,21 @@ pub(crate) struct Wait {
     pub(crate) dsn: f64,
 }
 
+/// A packet that the receiver told from parities.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Repair {
+    /// The lane of the packet.
+    pub(crate) subflow: u8,
+    /// When, in microseconds since the request.
+    pub(crate) at: f64,
+    /// First byte.
+    pub(crate) dsn: f64,
+    /// Length in bytes.
+    pub(crate) len: f64,
+    /// The parity of it that arrived last, as an index into [`Story::sent`].
+    pub(crate) by: Option<usize>,
+}
+
 /// A subflow's congestion window at an acknowledgement or timeout.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Window {
@@ -92,6 +109,8 @@ pub(crate) struct Story {
     pub(crate) sent: Vec<Transmission>,
     /// Original and copy, as indices into `sent`.
     pub(crate) copies: Vec<(usize, usize)>,
+    /// The packets told from parities.
+    pub(crate) repairs: Vec<Repair>,
     /// The waits for timeouts.
     pub(crate) waits: Vec<Wait>,
     /// Fast retransmits: lane, time, DSN.
@@ -156,9 +175,10 @@ fn micros(from: Instant, to: Instant) -> f64 {
 struct Reader {
     issued: Instant,
     origin: u64,
-    /// Transmissions whose fate is open, by lane and DSN; a path keeps their order.
-    under_way: HashMap<(u8, u64), VecDeque<usize>>,
-    /// The last transmission by lane and DSN.
+    /// Transmissions whose fate is open, by lane, DSN and whether they are parities; a path keeps their
+    /// order.
+    under_way: HashMap<(u8, u64, bool), VecDeque<usize>>,
+    /// The last transmission of data by lane and DSN.
     latest: HashMap<(u8, u64), usize>,
     story: Story,
 }
@@ -171,6 +191,7 @@ impl Reader {
             FlowEventKind::New => self.send(e, at, dsn, Kind::New),
             FlowEventKind::Retransmission => self.send(e, at, dsn, Kind::Again),
             FlowEventKind::Probe => self.send(e, at, dsn, Kind::Probe),
+            FlowEventKind::Parity { .. } => self.send(e, at, dsn, Kind::Parity),
             FlowEventKind::Recovery { copy_of_subflow } => {
                 let original = self.carrier(*copy_of_subflow, e.dsn, dsn);
                 self.send(e, at, dsn, Kind::Copy);
@@ -181,8 +202,20 @@ impl Reader {
                         .push((original, self.story.sent.len() - 1));
                 }
             }
-            FlowEventKind::Arrived => self.end(e, Fate::Arrived(at)),
-            FlowEventKind::Lost { link } => self.end(e, Fate::Lost(at, link.clone())),
+            FlowEventKind::Arrived => self.end(e, false, Fate::Arrived(at)),
+            FlowEventKind::ParityArrived => self.end(e, true, Fate::Arrived(at)),
+            FlowEventKind::Lost { link } => self.end(e, false, Fate::Lost(at, link.clone())),
+            FlowEventKind::ParityLost { link } => self.end(e, true, Fate::Lost(at, link.clone())),
+            FlowEventKind::Decoded => {
+                let by = self.repairer(dsn);
+                self.story.repairs.push(Repair {
+                    subflow: e.subflow,
+                    at,
+                    dsn,
+                    len: f64::from(e.len),
+                    by,
+                });
+            }
             FlowEventKind::AckedData => {
                 let before = self.story.acked.last().map_or(0.0, |a| a.1);
                 if dsn > before {
@@ -211,11 +244,14 @@ impl Reader {
 
     fn send(&mut self, e: &FlowEvent, sent: f64, dsn: f64, kind: Kind) {
         let index = self.story.sent.len();
+        let parity = kind == Kind::Parity;
         self.under_way
-            .entry((e.subflow, e.dsn))
+            .entry((e.subflow, e.dsn, parity))
             .or_default()
             .push_back(index);
-        self.latest.insert((e.subflow, e.dsn), index);
+        if !parity {
+            self.latest.insert((e.subflow, e.dsn), index);
+        }
         self.story.sent.push(Transmission {
             subflow: e.subflow,
             kind,
@@ -228,8 +264,8 @@ impl Reader {
         });
     }
 
-    fn end(&mut self, e: &FlowEvent, fate: Fate) {
-        let waiting = self.under_way.get_mut(&(e.subflow, e.dsn));
+    fn end(&mut self, e: &FlowEvent, parity: bool, fate: Fate) {
+        let waiting = self.under_way.get_mut(&(e.subflow, e.dsn, parity));
         let Some(index) = waiting.and_then(VecDeque::pop_front) else {
             return;
         };
@@ -238,10 +274,25 @@ impl Reader {
         t.fate = fate;
     }
 
+    /// The last parity of a byte that arrived.
+    fn repairer(&self, dsn: f64) -> Option<usize> {
+        let covers =
+            |t: &Transmission| t.kind == Kind::Parity && t.dsn <= dsn && dsn < t.dsn + t.len;
+        let arrived = |t: &Transmission| match t.fate {
+            Fate::Arrived(at) => Some(at),
+            Fate::Lost(..) | Fate::Unknown => None,
+        };
+        let recent = self.story.sent.iter().enumerate().rev().take(LOOK_BACK);
+        let all = recent.filter(|(_, t)| covers(t));
+        let all = all.filter_map(|(i, t)| Some((arrived(t)?, i)));
+        all.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, i)| i)
+    }
+
     /// The last transmission on a lane that carried a byte.
     fn carrier(&self, subflow: u8, dsn: u64, relative: f64) -> Option<usize> {
         let covers = |t: &Transmission| {
-            t.subflow == subflow && t.dsn <= relative && relative < t.dsn + t.len
+            let data = t.kind != Kind::Parity && t.subflow == subflow;
+            data && t.dsn <= relative && relative < t.dsn + t.len
         };
         let recent = self.story.sent.iter().enumerate().rev().take(LOOK_BACK);
         let exact = self.latest.get(&(subflow, dsn)).copied();
@@ -280,6 +331,10 @@ fn thin(story: &mut Story) {
         .iter()
         .filter_map(|(a, b)| Some((find(a)?, find(b)?)))
         .collect();
+    for repair in &mut story.repairs {
+        repair.by = repair.by.as_ref().and_then(find);
+    }
+    story.repairs.truncate(MOST_DRAWN);
     story.acked.truncate(MOST_DRAWN);
     story.waits.truncate(MOST_DRAWN);
     story.fast.truncate(MOST_DRAWN);
@@ -336,6 +391,52 @@ mod tests {
         assert_eq!(story.sent[2].fate, Fate::Arrived(290.0));
         assert_eq!((story.waits[0].from, story.waits[0].to), (0.0, 5_000.0));
         assert_eq!(story.span, (0.0, 2920.0), "sequence numbers wrap");
+    }
+
+    #[test]
+    fn parities_find_what_they_repaired() {
+        let parity = |again| FlowEventKind::Parity {
+            of_subflow: 0,
+            packets: 2,
+            again,
+        };
+        let of = |us, subflow, kind| FlowEvent {
+            len: 2920,
+            ..event(us, subflow, kind, 0)
+        };
+        let lost = |link: &str| link.to_owned();
+        let story = read(&trace(vec![
+            event(0, 0, FlowEventKind::New, 0),
+            event(1, 0, FlowEventKind::New, 1460),
+            of(2, 0, parity(false)),
+            of(3, 1, parity(false)),
+            event(50, 0, FlowEventKind::Lost { link: lost("p1") }, 1460),
+            event(90, 0, FlowEventKind::Arrived, 0),
+            of(95, 0, FlowEventKind::ParityLost { link: lost("p1") }),
+            of(99, 1, FlowEventKind::ParityArrived),
+            event(99, 0, FlowEventKind::Decoded, 1460),
+            event(900, 0, FlowEventKind::Rto, 0),
+        ]));
+        let fates: Vec<_> = story.sent.iter().map(|t| t.fate.clone()).collect();
+        let gone = |at| Fate::Lost(at, lost("p1"));
+        let arrived = Fate::Arrived;
+        assert_eq!(
+            fates,
+            [arrived(90.0), gone(50.0), gone(95.0), arrived(99.0)]
+        );
+        let repair = Repair {
+            subflow: 0,
+            at: 99.0,
+            dsn: 1460.0,
+            len: 1460.0,
+            by: Some(3),
+        };
+        assert_eq!(story.repairs, [repair]);
+        assert_eq!(
+            story.waits[0].from, 0.0,
+            "a parity is not what is waited for"
+        );
+        assert_eq!(story.span, (0.0, 2920.0));
     }
 
     #[test]
