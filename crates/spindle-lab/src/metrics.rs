@@ -77,12 +77,20 @@ pub struct RunResult {
     /// The flows' sizes in bytes, if they were observed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sizes: Vec<u64>,
+    /// Persistent connections that were not warmed in the time there is for it, and whose flows began
+    /// with an initial window.
+    #[serde(default, skip_serializing_if = "none")]
+    pub cold_connections: u64,
     /// Events the engine executed.
     pub events: u64,
     /// Packets that finished a link.
     pub packet_hops: u64,
     /// Virtual time, nanoseconds.
     pub sim_ns: u64,
+}
+
+fn none(n: &u64) -> bool {
+    *n == 0
 }
 
 /// A number made of the runs of one transport at one point.

@@ -61,6 +61,8 @@ pub struct TransportSummary {
     pub completed: u64,
     /// Flows whose connection ended with an error.
     pub aborted: u64,
+    /// Persistent connections that were not warmed before the measurement.
+    pub cold_connections: u64,
     /// Completion times.
     pub fct_us: FctSummary,
     /// Flows with a timeout over all flows.
@@ -232,6 +234,7 @@ fn summary(runs: &[RunResult]) -> TransportSummary {
         flows: sum(|r| r.flows),
         completed: sum(|r| r.completed),
         aborted: sum(|r| r.aborted),
+        cold_connections: sum(|r| r.cold_connections),
         fct_us: FctSummary {
             mean: value(Metric::FctMean),
             p50: value(Metric::FctPercentile(0.5)),
@@ -359,6 +362,13 @@ fn transport_rows(text: &mut String, name: &str, t: &TransportSummary, width: us
             text,
             "{:width$}  {} aborted, {open} unfinished",
             "", t.aborted
+        );
+    }
+    if t.cold_connections > 0 {
+        let _ = writeln!(
+            text,
+            "{:width$}  {} connections began cold: there was no time to warm them",
+            "", t.cold_connections
         );
     }
     if t.bytes_corrupted > 0 {

@@ -277,10 +277,10 @@ impl Running {
     }
 
     /// Waits for the joins. They follow the first data (RFC 8684, section 3.2; the kernel's too), so a
-    /// byte is asked for before.
+    /// request goes before to which, as in the lab, nothing is answered.
     async fn joined(&self, conn: &mut Conn) -> io::Result<()> {
         if conn.interface_planned > 1 {
-            self.exchange(conn, 1).await?;
+            self.exchange(conn, 0).await?;
         }
         let up = conn.stream.subflows_up(conn.interface_planned);
         match tokio::time::timeout(JOIN_PATIENCE, up).await {

@@ -263,7 +263,7 @@ fn compare_prints_a_table_and_where_the_report_is() {
     );
     let table = text(&out.stdout);
     assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
-    for name in ["tcp", "tlp", "repflow", "mptcp", "fuso"] {
+    for name in ["tcp", "tlp", "repflow", "mptcp", "fuso", "cofuso-4"] {
         assert!(table.lines().any(|l| l.starts_with(name)), "{table}");
     }
     assert!(
@@ -324,6 +324,10 @@ fn explain_and_list_say_what_there_is() {
         fuso.contains("FUSO section 3.2") && fuso.contains("subflows: 4"),
         "{fuso}"
     );
+    let cofuso = text(&spindle(&["explain", "cofuso"], dir.path()).stdout);
+    for part in ["CoFUSO section 4", "parities", "subflows: 5"] {
+        assert!(cofuso.contains(part), "{cofuso}");
+    }
     let list = text(&spindle(&["reproduce", "--list"], dir.path()).stdout);
     for id in ["fuso-fig2", "fuso-fig4ab", "fuso-fig8"] {
         assert!(list.lines().any(|l| l.starts_with(id)), "{id}: {list}");

@@ -137,6 +137,7 @@ fn all_transports_stand_behind_one_word() {
         "tcp-ir",
         "mptcp-linux",
         "fuso",
+        "cofuso",
         "oracle",
     ] {
         assert!(transports.contains_key(name), "{name}");

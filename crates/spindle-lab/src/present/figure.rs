@@ -15,7 +15,7 @@ use crate::stats::Pool;
 use crate::sweep::SweepResult;
 
 use super::plots::{Value, plots};
-use super::{Making, cdf, estimate, flow, identity, oracle, runs, settings, title};
+use super::{Making, cdf, coded_flow, estimate, flow, identity, oracle, runs, settings, title};
 
 /// How many flows are recorded in search of one worth drawing: fewer than for a comparison, since
 /// runs of some figures are long.
@@ -50,7 +50,8 @@ pub fn figure(results: &Results<'_>, making: &Making<'_>) -> Figure {
         .filter(|plot| !plot.series.is_empty())
         .chain(cdf::plots(experiment, &pools))
         .collect();
-    let flow = flow(making.registry, experiment, ATTEMPTS);
+    let flow = coded_flow(making.registry, experiment, ATTEMPTS)
+        .or_else(|| flow(making.registry, experiment, ATTEMPTS));
     Figure {
         flow_command: flow
             .as_ref()

@@ -240,6 +240,7 @@ impl App {
                 Wake::AskAnyway(flow) => self.ask_anyway(now, flow, stacks),
                 Wake::Prepared => {
                     if self.warming > 0 {
+                        self.result.cold_connections = u64::from(self.warming);
                         self.warming = 0;
                         self.wake(now, Wake::Measure);
                     }
