@@ -40,6 +40,12 @@ pub const PAPERS: &[Paper] = &[
         citation: "Y. Liu, G. Zhou and G. Chen: Reducing web latency with coding-based fast \
                    multi-path loss recovery. Wireless Networks, 2020.",
     },
+    Paper {
+        id: "mmptcp",
+        title: "MMPTCP: Scatter, then multipath",
+        citation: "M. Kheirkhah, I. Wakeman and G. Parisis: Multipath transport and packet \
+                   spraying for efficient data delivery in data centres. Computer Networks, 2019.",
+    },
 ];
 
 /// The paper of that short name.
@@ -83,6 +89,24 @@ pub const EXPERIMENTS: &[BuiltIn] = &[
     built_in!("cofuso-fig15", Some("cofuso"), "cofuso/fig15.toml"),
     built_in!("cofuso-fig16", Some("cofuso"), "cofuso/fig16.toml"),
     built_in!("cofuso-fig17", Some("cofuso"), "cofuso/fig17.toml"),
+    built_in!("mmptcp-fig1", Some("mmptcp"), "mmptcp/fig1.toml"),
+    built_in!("mmptcp-tab1", Some("mmptcp"), "mmptcp/tab1.toml"),
+    built_in!("mmptcp-fig2", Some("mmptcp"), "mmptcp/fig2.toml"),
+    built_in!("mmptcp-tab2", Some("mmptcp"), "mmptcp/tab2.toml"),
+    built_in!("mmptcp-tab3", Some("mmptcp"), "mmptcp/tab3.toml"),
+    built_in!("mmptcp-fig3", Some("mmptcp"), "mmptcp/fig3.toml"),
+    built_in!("mmptcp-tab4", Some("mmptcp"), "mmptcp/tab4.toml"),
+    built_in!("mmptcp-fig4", Some("mmptcp"), "mmptcp/fig4.toml"),
+    built_in!("mmptcp-tab5", Some("mmptcp"), "mmptcp/tab5.toml"),
+    built_in!("mmptcp-fig5", Some("mmptcp"), "mmptcp/fig5.toml"),
+    built_in!("mmptcp-fig6", Some("mmptcp"), "mmptcp/fig6.toml"),
+    built_in!("mmptcp-fig7", Some("mmptcp"), "mmptcp/fig7.toml"),
+    built_in!("mmptcp-tab6", Some("mmptcp"), "mmptcp/tab6.toml"),
+    built_in!("mmptcp-tab7", Some("mmptcp"), "mmptcp/tab7.toml"),
+    built_in!("mmptcp-tab8", Some("mmptcp"), "mmptcp/tab8.toml"),
+    built_in!("mmptcp-fig8", Some("mmptcp"), "mmptcp/fig8.toml"),
+    built_in!("mmptcp-fig9", Some("mmptcp"), "mmptcp/fig9.toml"),
+    built_in!("mmptcp-fig10", Some("mmptcp"), "mmptcp/fig10.toml"),
 ];
 
 /// The experiment of that id.

@@ -2,7 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-pub use crate::observed::{OBSERVED_METRICS, ObservedMetric, RecoveryOfFlows, SPARE_WINDOWS_MS};
+pub use crate::observed::{
+    LinksOfGroup, OBSERVED_METRICS, ObservedMetric, RecoveryOfFlows, SPARE_WINDOWS_MS,
+    TimersOfFlows,
+};
 
 /// A cable that was drawn to be lossy in a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -68,6 +71,18 @@ pub struct RunResult {
     /// Sum over completed background flows of size over completion time, bits per second.
     #[serde(default)]
     pub background_goodput_sum_bps: f64,
+    /// Sum of the squares of the same.
+    #[serde(default, skip_serializing_if = "zero")]
+    pub background_goodput_squares: f64,
+    /// Flows that were under way when the run ended, as it was to.
+    #[serde(default, skip_serializing_if = "none")]
+    pub cut_off: u64,
+    /// How often timers fired and fast recovery began, if it was observed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timers: Option<TimersOfFlows>,
+    /// What groups of links did, if it was observed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub links: Vec<LinksOfGroup>,
     /// Cables that were drawn to be lossy.
     #[serde(default)]
     pub lossy: Vec<LossyCable>,
@@ -93,11 +108,17 @@ fn none(n: &u64) -> bool {
     *n == 0
 }
 
+fn zero(v: &f64) -> bool {
+    *v == 0.0
+}
+
 /// A number made of the runs of one transport at one point.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Metric {
     /// Mean completion time, microseconds.
     FctMean,
+    /// Standard deviation of the completion time over flows, microseconds.
+    FctDeviation,
     /// A percentile of the completion time (0 to 1), nearest rank, microseconds.
     FctPercentile(f64),
     /// The longest completion time, microseconds.
@@ -114,6 +135,8 @@ pub enum Metric {
     GoodputAll,
     /// Mean goodput of background flows, bits per second.
     GoodputBackground,
+    /// Its standard deviation over flows that went on to the end, bits per second.
+    GoodputBackgroundDeviation,
     /// A property of the cables drawn to be lossy.
     Lossy(LossyMetric),
     /// Completed flows over all flows.
@@ -184,11 +207,13 @@ impl LossyMetric {
 
 impl Metric {
     /// The names accepted by [`Self::parse`], beside those of [`ObservedMetric`].
-    pub const NAMES: [&'static str; 22] = [
+    pub const NAMES: [&'static str; 25] = [
         "fct.mean",
+        "fct.stdev",
         "fct.p10",
         "fct.p25",
         "fct.p50",
+        "fct.p75",
         "fct.p95",
         "fct.p99",
         "fct.p999",
@@ -199,6 +224,7 @@ impl Metric {
         "goodput",
         "goodput.all",
         "goodput.background",
+        "goodput.background.stdev",
         "lossy.rate",
         "lossy.low",
         "lossy.high",
@@ -213,9 +239,11 @@ impl Metric {
     pub fn parse(name: &str) -> Option<Self> {
         Some(match name {
             "fct.mean" => Self::FctMean,
+            "fct.stdev" => Self::FctDeviation,
             "fct.p10" => Self::FctPercentile(0.1),
             "fct.p25" => Self::FctPercentile(0.25),
             "fct.p50" => Self::FctPercentile(0.5),
+            "fct.p75" => Self::FctPercentile(0.75),
             "fct.p95" => Self::FctPercentile(0.95),
             "fct.p99" => Self::FctPercentile(0.99),
             "fct.p999" => Self::FctPercentile(0.999),
@@ -226,6 +254,7 @@ impl Metric {
             "goodput" => Self::Goodput,
             "goodput.all" => Self::GoodputAll,
             "goodput.background" => Self::GoodputBackground,
+            "goodput.background.stdev" => Self::GoodputBackgroundDeviation,
             "lossy.rate" => Self::Lossy(LossyMetric::Rate),
             "lossy.low" => Self::Lossy(LossyMetric::Low),
             "lossy.high" => Self::Lossy(LossyMetric::High),
@@ -238,10 +267,23 @@ impl Metric {
         })
     }
 
+    /// The names of all metrics.
+    pub fn all_names() -> impl Iterator<Item = &'static str> + Clone {
+        let observed = OBSERVED_METRICS.iter().map(|(name, _)| *name);
+        Self::NAMES.into_iter().chain(observed)
+    }
+
+    /// The metric of that name, with it.
+    pub fn named(name: &str) -> Option<(&'static str, Self)> {
+        let known = Self::all_names().find(|n| *n == name)?;
+        Some((known, Self::parse(known)?))
+    }
+
     /// What it is called in a sentence.
     pub fn title(self) -> String {
         match self {
             Self::FctMean => "mean FCT".to_owned(),
+            Self::FctDeviation => "standard deviation of the FCT".to_owned(),
             Self::FctPercentile(q) => format!("p{} FCT", format!("{}", q * 100.0).replace('.', "")),
             Self::FctMax => "longest FCT".to_owned(),
             Self::TimeoutFraction => "flows with a timeout".to_owned(),
@@ -250,6 +292,9 @@ impl Metric {
             Self::Goodput => "goodput".to_owned(),
             Self::GoodputAll => "goodput of all flows".to_owned(),
             Self::GoodputBackground => "goodput of background flows".to_owned(),
+            Self::GoodputBackgroundDeviation => {
+                "standard deviation of the goodput of background flows".to_owned()
+            }
             Self::Lossy(l) => l.title().to_owned(),
             Self::Completed => "completed flows".to_owned(),
             Self::Observed(o) => o.title(),
@@ -259,10 +304,10 @@ impl Metric {
     /// A value of it as text with its unit.
     pub fn show(self, value: f64) -> String {
         match self {
-            Self::FctMean | Self::FctPercentile(_) | Self::FctMax => show_us(value),
-            Self::Goodput | Self::GoodputAll | Self::GoodputBackground => {
-                format!("{:.4} Mbps", value / 1e6)
+            Self::FctMean | Self::FctDeviation | Self::FctPercentile(_) | Self::FctMax => {
+                show_us(value)
             }
+            _ if self.is_rate() => format!("{:.4} Mbps", value / 1e6),
             Self::Observed(o) => o.show(value),
             _ => crate::experiment::units::percent((value * 1e6).round() / 1e6),
         }
@@ -283,14 +328,17 @@ impl Metric {
 
     /// Whether it is a size in bytes.
     pub const fn is_size(self) -> bool {
-        matches!(self, Self::Observed(o) if !o.is_share())
+        matches!(self, Self::Observed(o) if o.is_size())
     }
 
     /// Whether it is a rate, bits per second.
     pub const fn is_rate(self) -> bool {
         matches!(
             self,
-            Self::Goodput | Self::GoodputAll | Self::GoodputBackground
+            Self::Goodput
+                | Self::GoodputAll
+                | Self::GoodputBackground
+                | Self::GoodputBackgroundDeviation
         )
     }
 }

@@ -26,6 +26,49 @@ pub struct RecoveryOfFlows {
     pub spare: Vec<[u32; SPARE_WINDOWS_MS.len()]>,
 }
 
+/// How often retransmission timers fired, and fast recovery began, for each flow.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TimersOfFlows {
+    /// By the number of timeouts, how many flows had so many; the last are those with more.
+    pub timeouts: Vec<u64>,
+    /// The same for fast recoveries.
+    pub retransmits: Vec<u64>,
+}
+
+/// More timeouts or recoveries of a flow are not told apart.
+const MOST_TIMERS: usize = 100;
+
+impl TimersOfFlows {
+    /// Counts a flow.
+    pub(crate) fn add(&mut self, timeouts: u64, retransmits: u64) {
+        for (counts, n) in [
+            (&mut self.timeouts, timeouts),
+            (&mut self.retransmits, retransmits),
+        ] {
+            let n = (n as usize).min(MOST_TIMERS);
+            if counts.len() <= n {
+                counts.resize(n + 1, 0);
+            }
+            counts[n] += 1;
+        }
+    }
+}
+
+/// What the links of a group did from the beginning of a run to its end.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LinksOfGroup {
+    /// The group: `access`, `edge-agg`, `agg-core` in a fat-tree.
+    pub group: String,
+    /// Time that its links spent sending, seconds, summed.
+    pub busy_s: f64,
+    /// Time that they could have, seconds.
+    pub time_s: f64,
+    /// Packets that came to their queues.
+    pub offered: u64,
+    /// Of these, packets that found no room.
+    pub dropped: u64,
+}
+
 /// A number made of what was observed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObservedMetric {
@@ -44,10 +87,33 @@ pub enum ObservedMetric {
     SizeMedian,
     /// The share of flows of at most so many bytes.
     SizeTo(u32),
+    /// A number made of each flow's timeouts.
+    Timeouts(PerFlow),
+    /// A number made of each flow's fast recoveries.
+    Retransmits(PerFlow),
+    /// The share of time that the links between the last two layers of switches were busy.
+    CoreUtilisation,
+    /// Packets dropped by queues between the last two layers of switches, over those that came there.
+    CoreLoss,
+    /// The same at the links of hosts.
+    AccessLoss,
+}
+
+/// What is asked about numbers of which each flow has one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PerFlow {
+    /// Their mean.
+    Mean,
+    /// The largest, 100 at most.
+    Most,
+    /// The share of flows with this number.
+    Equal(u32),
+    /// The share of flows with more.
+    Above(u32),
 }
 
 /// All of them by name.
-pub const OBSERVED_METRICS: [(&str, ObservedMetric); 13] = [
+pub const OBSERVED_METRICS: [(&str, ObservedMetric); 26] = [
     ("recovery.flows", ObservedMetric::RecoveredFlows),
     ("recovery.useful", ObservedMetric::UsefulRecoveries),
     ("recovery.hit-by-4", ObservedMetric::FirstHit(1, 4)),
@@ -61,6 +127,40 @@ pub const OBSERVED_METRICS: [(&str, ObservedMetric); 13] = [
     ("spare.100ms.to-3", ObservedMetric::Spare(2, 3)),
     ("size.mean", ObservedMetric::SizeMean),
     ("size.p50", ObservedMetric::SizeMedian),
+    ("timeouts.mean", ObservedMetric::Timeouts(PerFlow::Mean)),
+    ("timeouts.max", ObservedMetric::Timeouts(PerFlow::Most)),
+    ("timeouts.none", ObservedMetric::Timeouts(PerFlow::Equal(0))),
+    (
+        "timeouts.above-1",
+        ObservedMetric::Timeouts(PerFlow::Above(1)),
+    ),
+    (
+        "timeouts.above-2",
+        ObservedMetric::Timeouts(PerFlow::Above(2)),
+    ),
+    (
+        "timeouts.above-20",
+        ObservedMetric::Timeouts(PerFlow::Above(20)),
+    ),
+    (
+        "retransmits.mean",
+        ObservedMetric::Retransmits(PerFlow::Mean),
+    ),
+    (
+        "retransmits.max",
+        ObservedMetric::Retransmits(PerFlow::Most),
+    ),
+    (
+        "retransmits.none",
+        ObservedMetric::Retransmits(PerFlow::Equal(0)),
+    ),
+    (
+        "retransmits.one",
+        ObservedMetric::Retransmits(PerFlow::Equal(1)),
+    ),
+    ("core.utilisation", ObservedMetric::CoreUtilisation),
+    ("core.loss", ObservedMetric::CoreLoss),
+    ("access.loss", ObservedMetric::AccessLoss),
 ];
 
 impl ObservedMetric {
@@ -74,6 +174,8 @@ impl ObservedMetric {
     pub const fn needs(self) -> &'static str {
         match self {
             Self::SizeMean | Self::SizeMedian | Self::SizeTo(_) => "sizes",
+            Self::Timeouts(_) | Self::Retransmits(_) => "timers",
+            Self::CoreUtilisation | Self::CoreLoss | Self::AccessLoss => "links",
             _ => "recovery",
         }
     }
@@ -96,6 +198,11 @@ impl ObservedMetric {
             Self::SizeMean => "mean size".to_owned(),
             Self::SizeMedian => "median size".to_owned(),
             Self::SizeTo(most) => format!("flows of at most {}", show_bytes(f64::from(most))),
+            Self::Timeouts(what) => what.title("timeout"),
+            Self::Retransmits(what) => what.title("fast retransmit"),
+            Self::CoreUtilisation => "core utilisation".to_owned(),
+            Self::CoreLoss => "core loss".to_owned(),
+            Self::AccessLoss => "access loss".to_owned(),
         }
     }
 
@@ -103,13 +210,57 @@ impl ObservedMetric {
     pub fn show(self, value: f64) -> String {
         match self {
             Self::SizeMean | Self::SizeMedian => show_bytes(value),
+            _ if self.is_count() => format!("{value:.3}"),
+            Self::CoreLoss | Self::AccessLoss => format!("{:.5}%", value * 100.0),
             _ => crate::experiment::units::percent((value * 1e6).round() / 1e6),
         }
     }
 
     /// Whether it is a share, 0 to 1.
     pub const fn is_share(self) -> bool {
-        !matches!(self, Self::SizeMean | Self::SizeMedian)
+        !self.is_size() && !self.is_count()
+    }
+
+    /// Whether it is a size in bytes.
+    pub const fn is_size(self) -> bool {
+        matches!(self, Self::SizeMean | Self::SizeMedian)
+    }
+
+    /// Whether it is a mere number.
+    pub const fn is_count(self) -> bool {
+        matches!(
+            self,
+            Self::Timeouts(PerFlow::Mean | PerFlow::Most)
+                | Self::Retransmits(PerFlow::Mean | PerFlow::Most)
+        )
+    }
+}
+
+impl PerFlow {
+    fn title(self, what: &str) -> String {
+        match self {
+            Self::Mean => format!("{what}s of a flow"),
+            Self::Most => format!("most {what}s of a flow"),
+            Self::Equal(0) => format!("flows without a {what}"),
+            Self::Equal(n) => format!("flows with {n} {what}{}", if n == 1 { "" } else { "s" }),
+            Self::Above(n) => format!("flows with more than {n} {what}s"),
+        }
+    }
+
+    /// What the number is made of, as a ratio of sums, from how many flows have each number.
+    fn parts(self, counts: &[u64]) -> Option<(f64, f64)> {
+        let flows: u64 = counts.iter().sum();
+        let of = |keep: &dyn Fn(usize) -> bool| {
+            let kept = counts.iter().enumerate().filter(|(n, _)| keep(*n));
+            kept.map(|(_, c)| *c).sum::<u64>()
+        };
+        let hits = match self {
+            Self::Mean => counts.iter().enumerate().map(|(n, c)| n as u64 * c).sum(),
+            Self::Equal(k) => of(&|n| n == k as usize),
+            Self::Above(k) => of(&|n| n > k as usize),
+            Self::Most => return None,
+        };
+        Some((hits as f64, flows as f64))
     }
 }
 
@@ -119,7 +270,13 @@ pub(crate) struct Kept {
     flows: u64,
     recovery: Option<RecoveryOfFlows>,
     sizes: Vec<u64>,
+    timers: Option<TimersOfFlows>,
+    links: Vec<LinksOfGroup>,
 }
+
+/// The group of links between the last two layers of switches, and that of the hosts' own.
+const CORE: &str = "agg-core";
+const ACCESS: &str = "access";
 
 impl Kept {
     pub(crate) fn of(run: &RunResult) -> Self {
@@ -127,6 +284,21 @@ impl Kept {
             flows: run.flows,
             recovery: run.recovery.clone(),
             sizes: run.sizes.clone(),
+            timers: run.timers.clone(),
+            links: run.links.clone(),
+        }
+    }
+
+    fn group(&self, name: &str) -> Option<&LinksOfGroup> {
+        self.links.iter().find(|g| g.group == name)
+    }
+
+    fn most(&self, metric: ObservedMetric) -> Option<usize> {
+        let timers = self.timers.as_ref()?;
+        match metric {
+            ObservedMetric::Timeouts(PerFlow::Most) => Some(timers.timeouts.len()),
+            ObservedMetric::Retransmits(PerFlow::Most) => Some(timers.retransmits.len()),
+            _ => None,
         }
     }
 
@@ -163,14 +335,31 @@ impl Kept {
                 shares(within.count(), self.sizes.len())
             }
             ObservedMetric::SizeMedian => None,
+            ObservedMetric::Timeouts(what) => what.parts(&self.timers.as_ref()?.timeouts),
+            ObservedMetric::Retransmits(what) => what.parts(&self.timers.as_ref()?.retransmits),
+            ObservedMetric::CoreUtilisation => {
+                let core = self.group(CORE)?;
+                Some((core.busy_s, core.time_s))
+            }
+            ObservedMetric::CoreLoss => drops(self.group(CORE)?),
+            ObservedMetric::AccessLoss => drops(self.group(ACCESS)?),
         }
     }
+}
+
+fn drops(links: &LinksOfGroup) -> Option<(f64, f64)> {
+    Some((links.dropped as f64, links.offered as f64))
 }
 
 /// The metric over runs, run i counted `weights[i]` times; none if nothing was observed.
 pub(crate) fn weighted(runs: &[Kept], metric: ObservedMetric, weights: &[u32]) -> Option<f64> {
     if metric == ObservedMetric::SizeMedian {
         return median_size(runs, weights);
+    }
+    let counted = runs.iter().zip(weights).filter(|(_, w)| **w > 0);
+    let most = counted.filter_map(|(r, _)| r.most(metric)).max();
+    if let Some(numbers) = most {
+        return Some(numbers.saturating_sub(1) as f64);
     }
     let parts = runs
         .iter()
@@ -213,7 +402,50 @@ mod tests {
                 spare: spare.to_vec(),
             }),
             sizes: vec![10, 30],
+            ..Kept::default()
         }
+    }
+
+    #[test]
+    fn timers_and_links_are_summed_over_runs() {
+        let run = |flows: &[(u64, u64)], busy_s, dropped| {
+            let mut timers = TimersOfFlows::default();
+            flows.iter().for_each(|(t, r)| timers.add(*t, *r));
+            let group = |name: &str, dropped| LinksOfGroup {
+                group: name.to_owned(),
+                busy_s,
+                time_s: 10.0,
+                offered: 1000,
+                dropped,
+            };
+            Kept {
+                timers: Some(timers),
+                links: vec![group("access", 2 * dropped), group("agg-core", dropped)],
+                ..Kept::default()
+            }
+        };
+        let runs = [
+            run(&[(0, 1), (0, 0), (3, 0)], 5.0, 1),
+            run(&[(25, 2)], 7.0, 3),
+        ];
+        let of = |name: &str, w: [u32; 2]| {
+            let metric = ObservedMetric::parse(name).expect("a name");
+            weighted(&runs, metric, &w)
+        };
+        assert_eq!(of("timeouts.mean", [1, 1]), Some(7.0));
+        assert_eq!(of("timeouts.max", [1, 1]), Some(25.0));
+        assert_eq!(of("timeouts.max", [1, 0]), Some(3.0));
+        assert_eq!(of("timeouts.none", [1, 1]), Some(0.5));
+        assert_eq!(of("timeouts.above-2", [1, 1]), Some(0.5));
+        assert_eq!(of("timeouts.above-20", [1, 1]), Some(0.25));
+        assert_eq!(of("retransmits.one", [1, 1]), Some(0.25));
+        assert_eq!(of("core.utilisation", [1, 1]), Some(0.6));
+        assert_eq!(of("core.loss", [1, 1]), Some(0.002));
+        assert_eq!(of("access.loss", [0, 1]), Some(0.006));
+        assert_eq!(of("recovery.flows", [1, 1]), None);
+        let mut many = TimersOfFlows::default();
+        many.add(1_000_000, 0);
+        assert_eq!(many.timeouts.len(), 101, "bounded");
     }
 
     #[test]

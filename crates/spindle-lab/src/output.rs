@@ -52,6 +52,27 @@ pub struct PointSummary {
     pub transports: Ordered<TransportSummary>,
 }
 
+/// A metric of one transport at one point.
+#[derive(Clone, Debug, Serialize)]
+pub struct ColumnSummary {
+    /// Its value in the metric's unit; none if there is nothing to make it of.
+    pub value: Option<f64>,
+    /// Its 95 % interval by resampling runs; none with a single run.
+    pub ci95: Option<[f64; 2]>,
+    /// The value as text.
+    #[serde(skip)]
+    pub shown: String,
+    /// The interval as text.
+    #[serde(skip)]
+    pub shown_ci95: String,
+}
+
+impl<T> Ordered<T> {
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
 /// One transport at one point.
 #[derive(Clone, Debug, Serialize)]
 pub struct TransportSummary {
@@ -63,6 +84,8 @@ pub struct TransportSummary {
     pub aborted: u64,
     /// Persistent connections that were not warmed before the measurement.
     pub cold_connections: u64,
+    /// Flows that were under way when the run ended, as it was to.
+    pub cut_off: u64,
     /// Completion times.
     pub fct_us: FctSummary,
     /// Flows with a timeout over all flows.
@@ -85,6 +108,9 @@ pub struct TransportSummary {
     pub bytes_delivered: u64,
     /// Of these, bytes that differ from what was sent.
     pub bytes_corrupted: u64,
+    /// The metrics that the experiment has as columns of its table.
+    #[serde(skip_serializing_if = "Ordered::is_empty")]
+    pub columns: Ordered<ColumnSummary>,
 }
 
 /// Completion times in microseconds; 0 if no flow completed.
@@ -185,7 +211,7 @@ pub fn comparison(experiment: &Experiment, result: &SweepResult) -> Comparison {
             transports: Ordered(
                 transports
                     .iter()
-                    .map(|t| (t.name.to_string(), summary(&t.runs)))
+                    .map(|t| (t.name.to_string(), summary(&t.runs, &experiment.columns)))
                     .collect(),
             ),
         })
@@ -222,7 +248,7 @@ pub fn interval(pool: &Pool, metric: Metric) -> Option<Interval> {
     Some(interval.around(value))
 }
 
-fn summary(runs: &[RunResult]) -> TransportSummary {
+fn summary(runs: &[RunResult], columns: &[(&'static str, Metric)]) -> TransportSummary {
     let pool = Pool::new(runs);
     let sum = |f: fn(&RunResult) -> u64| runs.iter().map(f).sum::<u64>();
     let value = |m| rounded(pool.value(m).unwrap_or(0.0));
@@ -235,6 +261,7 @@ fn summary(runs: &[RunResult]) -> TransportSummary {
         completed: sum(|r| r.completed),
         aborted: sum(|r| r.aborted),
         cold_connections: sum(|r| r.cold_connections),
+        cut_off: sum(|r| r.cut_off),
         fct_us: FctSummary {
             mean: value(Metric::FctMean),
             p50: value(Metric::FctPercentile(0.5)),
@@ -266,7 +293,23 @@ fn summary(runs: &[RunResult]) -> TransportSummary {
         },
         bytes_delivered: sum(|r| r.bytes_delivered),
         bytes_corrupted: sum(|r| r.bytes_corrupted),
+        columns: Ordered(columns.iter().map(|m| column(&pool, *m)).collect()),
     }
+}
+
+/// A metric asked for as a column, by its name.
+fn column(pool: &Pool, metric: (&'static str, Metric)) -> (String, ColumnSummary) {
+    let (name, metric) = metric;
+    let value = pool.value(metric);
+    let ends = interval(pool, metric).map(|i| [i.low, i.high]);
+    let show = |v| metric.show(v);
+    let summary = ColumnSummary {
+        value,
+        ci95: ends,
+        shown: value.map_or("-".to_owned(), show),
+        shown_ci95: ends.map_or(String::new(), |[a, b]| format!("{}-{}", show(a), show(b))),
+    };
+    (name.to_owned(), summary)
 }
 
 /// To a nanosecond: sums of thousands of times mean nothing beyond it.
@@ -316,11 +359,7 @@ pub fn table(comparison: &Comparison) -> String {
         );
         let names = point.transports.0.iter().map(|(n, _)| n.len());
         let width = names.max().unwrap_or(0).max(9);
-        let _ = writeln!(
-            text,
-            "{:width$}  {:>7} {:>16} {:>16} {:>16} {:>16} {:>14} {:>6} {:>7}",
-            "transport", "flows", "mean", "p50", "p99", "p99.9", "timeouts", "late", "extra"
-        );
+        heading(&mut text, point, width);
         for (name, t) in &point.transports.0 {
             transport_rows(&mut text, name, t, width);
         }
@@ -329,8 +368,51 @@ pub fn table(comparison: &Comparison) -> String {
     text
 }
 
+fn heading(text: &mut String, point: &PointSummary, width: usize) {
+    let first = point.transports.0.first();
+    let own = first.map_or(&[][..], |(_, t)| &t.columns.0);
+    let mut line = format!("{:width$}  {:>7}", "transport", "flows");
+    if own.is_empty() {
+        let _ = write!(
+            line,
+            " {:>16} {:>16} {:>16} {:>16} {:>14} {:>6} {:>7}",
+            "mean", "p50", "p99", "p99.9", "timeouts", "late", "extra"
+        );
+    }
+    for (name, _) in own {
+        let _ = write!(line, " {name:>COLUMN$}");
+    }
+    let _ = writeln!(text, "{line}");
+}
+
+/// Width of a column that an experiment asks for: that of the longest name.
+const COLUMN: usize = 25;
+
+/// The rows of one transport where the experiment has columns of its own.
+fn own_rows(text: &mut String, name: &str, t: &TransportSummary, width: usize) {
+    let mut lines = [
+        format!("{name:width$}  {:>7}", t.completed),
+        format!("{:width$}  {:>7}", "", ""),
+    ];
+    for (_, column) in &t.columns.0 {
+        let _ = write!(lines[0], " {:>COLUMN$}", column.shown);
+        let _ = write!(lines[1], " {:>COLUMN$}", column.shown_ci95);
+    }
+    for line in lines {
+        let _ = writeln!(text, "{}", line.trim_end());
+    }
+}
+
 /// The rows of one transport, whose name takes `width` columns.
 fn transport_rows(text: &mut String, name: &str, t: &TransportSummary, width: usize) {
+    match t.columns.is_empty() {
+        true => usual_rows(text, name, t, width),
+        false => own_rows(text, name, t, width),
+    }
+    remarks(text, t, width);
+}
+
+fn usual_rows(text: &mut String, name: &str, t: &TransportSummary, width: usize) {
     let f = &t.fct_us;
     let _ = writeln!(
         text,
@@ -356,13 +438,20 @@ fn transport_rows(text: &mut String, name: &str, t: &TransportSummary, width: us
         show_us_interval(f.ci95.p999),
         format!("{low:.3}-{high:.3}%"),
     );
+}
+
+/// What is out of the ordinary.
+fn remarks(text: &mut String, t: &TransportSummary, width: usize) {
     if t.completed < t.flows {
-        let open = t.flows - t.completed - t.aborted;
-        let _ = writeln!(
-            text,
-            "{:width$}  {} aborted, {open} unfinished",
-            "", t.aborted
-        );
+        let open = t.flows - t.completed - t.aborted - t.cut_off;
+        let mut left = vec![
+            format!("{} aborted", t.aborted),
+            format!("{open} unfinished"),
+        ];
+        if t.cut_off > 0 {
+            left.push(format!("{} under way at the end", t.cut_off));
+        }
+        let _ = writeln!(text, "{:width$}  {}", "", left.join(", "));
     }
     if t.cold_connections > 0 {
         let _ = writeln!(
@@ -395,10 +484,10 @@ pub fn verdict_table(verdicts: &Verdicts) -> String {
     text
 }
 
-/// Whether every flow of every run completed uncorrupted.
+/// Whether every flow of every run completed uncorrupted, or was under way at an end that was set.
 pub fn all_well(result: &SweepResult) -> bool {
     let mut runs = result.points.iter().flatten().flat_map(|t| &t.runs);
-    runs.all(|r| r.completed == r.flows && r.bytes_corrupted == 0)
+    runs.all(|r| r.completed + r.cut_off == r.flows && r.bytes_corrupted == 0)
 }
 
 /// The largest resident memory of this process so far; 0 where the system does not say.

@@ -33,6 +33,9 @@ pub struct Transport {
     pub parts: Vec<String>,
     /// How requests use its connections.
     pub application: Application,
+    /// The transport by name that background traffic goes over where the traffic names none; none: this
+    /// one.
+    pub background: Option<String>,
     config: Arc<dyn Fn() -> Config + Send + Sync>,
 }
 
@@ -120,6 +123,7 @@ impl Registry {
         }
         registry
             .with_repflow()
+            .with_pairs()
             .balancer("rps", || Balancing::RandomSpray)
     }
 
@@ -144,9 +148,28 @@ impl Registry {
                 application: Application::Replicated {
                     below: REPLICATED_BELOW,
                 },
+                background: None,
                 config: tcp.config,
             },
         );
+        self
+    }
+
+    /// Transports per class of traffic (catalogue A5.7): short flows by TCP, long ones by another.
+    fn with_pairs(mut self) -> Self {
+        for (name, long) in [("ps-tcp", "ps"), ("mptcp-tcp", "mptcp-8+newreno")] {
+            let Some(short) = self.compose("tcp+newreno") else {
+                return self;
+            };
+            let part = format!("long flows (background traffic) by `{long}`, the others:");
+            let parts = std::iter::once(part).chain(short.parts);
+            self.transports.push(Transport {
+                name: name.to_owned(),
+                parts: parts.collect(),
+                background: Some(long.to_owned()),
+                ..short
+            });
+        }
         self
     }
 
@@ -162,6 +185,7 @@ impl Registry {
             name: name.into(),
             parts,
             application: Application::Plain,
+            background: None,
             config: Arc::new(config),
         })
     }
@@ -179,6 +203,7 @@ impl Registry {
             name: name.into(),
             parts,
             application: Application::Replicated { below },
+            background: None,
             config: Arc::new(config),
         })
     }
@@ -256,6 +281,7 @@ impl Registry {
             name: name.to_owned(),
             parts,
             application: base.application,
+            background: base.background.clone(),
             config: Arc::new(move || config.clone()),
         })
     }

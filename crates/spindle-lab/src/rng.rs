@@ -29,6 +29,8 @@ pub enum Purpose {
     FirstPath,
     /// Which packet of a response is lost; the index is the flow's.
     ResponseLoss,
+    /// Which switches have short queues.
+    Hotspots,
 }
 
 impl Purpose {
@@ -45,6 +47,7 @@ impl Purpose {
             Self::Balancer => "balancer",
             Self::FirstPath => "first-path",
             Self::ResponseLoss => "response-loss",
+            Self::Hotspots => "hotspots",
         }
     }
 }

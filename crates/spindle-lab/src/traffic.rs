@@ -1,5 +1,7 @@
 //! Traffic plans: who asks whom for how much and when. A plan never depends on the transport.
 
+mod transfers;
+
 use std::collections::HashMap;
 
 use spindle_units::Duration;
@@ -32,6 +34,11 @@ pub struct Plan {
     pub packets: Option<u32>,
     /// What is observed of each flow.
     pub observe: Observe,
+    /// Flows go from client to server, without request and answer.
+    pub push: bool,
+    /// The run is over then, counted from the start of the measurement, whatever is under way; none: once
+    /// every flow is.
+    pub ends: Option<Duration>,
     /// The flows, in the order of issue.
     pub flows: Vec<PlannedFlow>,
 }
@@ -111,6 +118,7 @@ pub fn plan(
         Traffic::None => Ok(Plan::default()),
         Traffic::Requests(r) => requests(r, hosts, streams, share(r.flows)),
         Traffic::Incast(i) => incast(i, hosts, share(i.rounds)),
+        Traffic::Transfers(t) => transfers::transfers(t, hosts, streams),
     }
 }
 
@@ -207,6 +215,7 @@ fn requests(
         packets: r.sizes.packets(),
         observe: r.observe,
         flows,
+        ..Plan::default()
     })
 }
 

@@ -37,7 +37,7 @@ fn queries(loss: &str, flows: u32) -> String {
     )
 }
 
-const TRANSPORTS: [&str; 12] = [
+const TRANSPORTS: [&str; 14] = [
     "tcp",
     "newreno",
     "tlp",
@@ -50,6 +50,8 @@ const TRANSPORTS: [&str; 12] = [
     "tcp-ir",
     "deadline-reinjection",
     "oracle",
+    "ps",
+    "mmptcp",
 ];
 
 #[test]

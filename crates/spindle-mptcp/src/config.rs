@@ -11,6 +11,7 @@ use spindle_units::Duration;
 use crate::connection::scheduler::SchedulerKind;
 use crate::recovery::RecoveryFactory;
 use crate::stage::StageFactory;
+use crate::stage::scatter::ScatterConfig;
 use crate::subflow::congestion::CongestionKind;
 
 /// Everything that can be chosen about a connection.
@@ -147,7 +148,11 @@ pub struct Keepalive {
 pub struct LossConfig {
     /// Duplicate acknowledgements that mean loss (RFC 5681: 3).
     pub dupack_threshold: u32,
-    /// Limited Transmit (RFC 3042).
+    /// How far D-SACKs may raise the threshold once they show that segments had only been reordered
+    /// (Zhang et al. 2003, RR-TCP, without its lowering); not at all by default.
+    pub reordering: Option<u32>,
+    /// Limited Transmit (RFC 3042): a new segment for each duplicate acknowledgement below the
+    /// threshold, two where that is three; with a greater one that many more (MMPTCP section 2.4).
     pub limited_transmit: bool,
     /// Early Retransmit (RFC 5827), in segments.
     pub early_retransmit: bool,
@@ -220,6 +225,12 @@ pub struct MultipathConfig {
     pub max_subflows: usize,
     /// Subflows opened by this end's path manager are backups (RFC 8684, section 3.3.8).
     pub backup: bool,
+    /// Time between the openings of two subflows: uniform, up to this (MMPTCP section 2.3: so that
+    /// their first segments do not arrive in one burst). None by default.
+    pub join_spacing: Duration,
+    /// Packet scatter on the first subflow, where the peer agrees; the path manager's further subflows
+    /// are then opened beside it, once it has done its part (MMPTCP section 2).
+    pub scatter: Option<Arc<ScatterConfig>>,
 }
 
 /// How a client opens further subflows.
@@ -284,6 +295,7 @@ impl Default for LossConfig {
     fn default() -> Self {
         Self {
             dupack_threshold: 3,
+            reordering: None,
             limited_transmit: true,
             early_retransmit: false,
             rack: false,
@@ -310,6 +322,8 @@ impl Default for MultipathConfig {
             connection_timer: false,
             max_subflows: 8,
             backup: false,
+            join_spacing: Duration::ZERO,
+            scatter: None,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The papers' transports as configurations.
 
+mod scattered;
 mod variants;
 
 use std::sync::Arc;
@@ -206,7 +207,7 @@ pub fn preset(name: &str) -> Option<Preset> {
                 let percent = FIXED_RATES.into_iter().find(|p| p.to_string() == rate)?;
                 (cofuso_fixed(percent), COFUSO_FIXED_PARTS.to_vec())
             }
-            None => numbered(name)?,
+            None => scattered::preset(name).or_else(|| numbered(name))?,
         },
     };
     Some(Preset {
@@ -245,6 +246,12 @@ pub const PRESETS: &[&str] = &[
     "cofuso",
     "cofuso-xor",
     "cofuso-fixed",
+    "ps",
+    "mmptcp",
+    "mmptcp-lt",
+    "mmptcp-as",
+    "mmptcp-fc",
+    "mmptcp-uc",
     "oracle",
 ];
 
@@ -424,6 +431,11 @@ mod tests {
         }
         let names: Vec<String> = preset_names().collect();
         assert_eq!(names.len(), PRESETS.len() + 6 * 8 + FIXED_RATES.len());
+        assert!(
+            scattered::NAMES
+                .iter()
+                .all(|name| names.iter().any(|n| n == name))
+        );
         assert!(names.iter().all(|name| preset(name).is_some()));
     }
 

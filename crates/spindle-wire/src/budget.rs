@@ -3,7 +3,15 @@
 use crate::mptcp_codec::{LEN_PRIO, LEN_TCPRST, LEN_WITH_U64};
 use crate::{Dss, Experimental, Options, RareOptions};
 
+/// Kind, length, ExID and the token.
+pub(crate) const TOKEN_LEN: usize = 8;
+
 impl Experimental {
+    /// Spindle's identifier of packet scatter, unregistered, with kind 253. An option with nothing
+    /// behind it offers scatter on a SYN and agrees to it on a SYN/ACK; with four bytes behind it they
+    /// are [`Options::token`].
+    pub const SCATTER: u16 = 0x5354;
+
     /// The option's length field: kind, length, ExID and data.
     pub fn encoded_len(&self) -> usize {
         4 + self.data.len()
@@ -37,7 +45,8 @@ impl Options {
             .rare
             .as_ref()
             .map_or(0, |r| r.encoded_len(timestamps != 0));
-        timestamps + dss + rare
+        let token = self.token.map_or(0, |_| TOKEN_LEN);
+        timestamps + dss + token + rare
     }
 
     /// Makes the options fit the option space and returns those that were left out, to be sent with
@@ -50,7 +59,8 @@ impl Options {
     /// 2. MP_CAPABLE, MP_JOIN: the handshake fails without;
     /// 3. MSS, SACK-permitted, window scale: sent once, on the SYN;
     /// 4. timestamps: on every segment once negotiated (RFC 7323, section 3.2);
-    /// 5. experimental options, in order: they say what the payload is;
+    /// 5. the token, without which a scattered segment belongs nowhere, and experimental options, in
+    ///    order: they say what the payload is;
     /// 6. MP_FASTCLOSE, MP_TCPRST, MP_FAIL: they end or break a connection;
     /// 7. REMOVE_ADDR, MP_PRIO;
     /// 8. ADD_ADDR, in order;
@@ -101,6 +111,7 @@ impl Options {
             o.rare_mut().window_scale = Some(w)
         });
         p.put(self.timestamps, |o, t| o.timestamps = Some(t));
+        p.put(self.token, |o, t| o.token = Some(t));
         for e in rare.experimental.drain(..) {
             p.put(Some(e), |o, e| o.rare_mut().experimental.push(e));
         }

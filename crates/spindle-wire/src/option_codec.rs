@@ -2,13 +2,16 @@
 //!
 //! Order: MSS; SACK-permitted and timestamps in one 12-byte block, or NOP NOP and the one of them
 //! that is there; NOP and window scale; NOP NOP and SACK; MP_FAIL, DSS, MP_CAPABLE, MP_JOIN,
-//! ADD_ADDR, MP_FASTCLOSE, MP_TCPRST, MP_PRIO, REMOVE_ADDR; experimental options. Each of the
+//! ADD_ADDR, MP_FASTCLOSE, MP_TCPRST, MP_PRIO, REMOVE_ADDR; experimental options, the token of a scattered segment first. Each of the
 //! latter is followed by NOPs up to a multiple of four.
 //!
 //! When reading, unknown options and known ones of a wrong length are skipped (RFC 9293, section
 //! 3.2, MUST-6 and MUST-7); of two equal ones the last counts, except ADD_ADDR and experimental
 //! options, which are all kept. A length below 2 or beyond the header is an error.
 
+use std::num::NonZeroU32;
+
+use crate::budget::TOKEN_LEN;
 use crate::mptcp_codec as mptcp;
 use crate::{
     EncodeError, Experimental, Flags, Options, ParseError, RareOptions, SackBlocks, SeqNumber,
@@ -25,6 +28,9 @@ const SACK: u8 = 5;
 const TIMESTAMPS: u8 = 8;
 const EXPERIMENT_1: u8 = 253;
 const EXPERIMENT_2: u8 = 254;
+
+/// Spindle's identifier of packet scatter, unregistered: kind 253, this, and the token.
+const SCATTER: [u8; 2] = Experimental::SCATTER.to_be_bytes();
 
 impl Options {
     /// Appends the options to `out`: a multiple of four bytes, at most 40.
@@ -59,6 +65,11 @@ impl Options {
         }
         write_sack(&self.sack, out);
         self.write_mptcp(out);
+        if let Some(token) = self.token {
+            let [a, b] = SCATTER;
+            out.extend_from_slice(&[EXPERIMENT_1, TOKEN_LEN as u8, a, b]);
+            out.extend_from_slice(&token.get().to_be_bytes());
+        }
         for e in self.rare.iter().flat_map(|r| &r.experimental) {
             padded(out, |out| write_experimental(e, out));
         }
@@ -142,6 +153,10 @@ impl Options {
             [MSS, 4, a, b] => self.rare_mut().mss = Some(u16::from_be_bytes([a, b])),
             [WINDOW_SCALE, 3, shift] => self.rare_mut().window_scale = Some(shift),
             [SACK_PERMITTED, 2] => self.rare_mut().sack_permitted = true,
+            [EXPERIMENT_1, 8, a, b, ref token @ ..] if [a, b] == SCATTER => {
+                let bytes = token.first_chunk().copied().unwrap_or_default();
+                self.token = NonZeroU32::new(u32::from_be_bytes(bytes));
+            }
             [kind @ (EXPERIMENT_1 | EXPERIMENT_2), _, a, b, ref data @ ..] => {
                 let exid = u16::from_be_bytes([a, b]);
                 let experiment = Experimental {

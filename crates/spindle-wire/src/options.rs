@@ -3,6 +3,8 @@
 //! The options of ordinary data and ACK segments are stored inline; those seen at handshakes and
 //! rarely after sit behind one box, so that the common segment stays small.
 
+use std::num::NonZeroU32;
+
 use crate::{AddAddr, Dss, MpCapable, MpJoin, MpPrio, MpTcpRst, RemoveAddr, SeqNumber};
 
 /// The options of one segment.
@@ -14,6 +16,10 @@ pub struct Options {
     pub sack: SackBlocks,
     /// MPTCP Data Sequence Signal (RFC 8684, section 3.3).
     pub dss: Option<Dss>,
+    /// The receiver's token of the connection that a scattered segment belongs to, whatever its
+    /// source port (`docs/wire/scatter.md`); as an experimental option (RFC 6994) on the wire. Not
+    /// zero, so that it takes no room where there is none.
+    pub token: Option<NonZeroU32>,
     /// Everything that is not on ordinary data and ACK segments.
     pub rare: Option<Box<RareOptions>>,
 }

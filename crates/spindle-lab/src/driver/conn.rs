@@ -93,6 +93,9 @@ pub(crate) struct Conn {
     pub(crate) warmed_whole: bool,
     /// Requests not answered yet: flow and where its response ends in the stream.
     pub(crate) waiting: VecDeque<(u32, u64)>,
+    /// Transfers from client to server that have not all arrived: flow and where it ends in the stream.
+    uploads: VecDeque<(u32, u64)>,
+    upload_end: u64,
     /// Response sizes still to be begun by the server.
     answers: VecDeque<u64>,
     response_end: u64,
@@ -132,6 +135,8 @@ impl Conn {
             greeted: false,
             warmed_whole: false,
             waiting: VecDeque::new(),
+            uploads: VecDeque::new(),
+            upload_end: 0,
             answers: VecDeque::new(),
             response_end: 0,
             received: 0,
@@ -158,6 +163,31 @@ impl Conn {
         self.request_left += request;
     }
 
+    /// Notes that the client sends `bytes` bytes for `flow`, to which nothing is answered.
+    pub(crate) fn upload(&mut self, flow: u32, bytes: u64) {
+        self.upload_end += bytes;
+        self.uploads.push_back((flow, self.upload_end));
+        self.request_left += bytes;
+    }
+
+    /// Whether no flow waits for anything on it.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.waiting.is_empty() && self.uploads.is_empty()
+    }
+
+    /// The flows that wait on it, which is no more.
+    pub(crate) fn take_waiting(&mut self) -> Vec<u32> {
+        let waiting = self.waiting.drain(..).chain(self.uploads.drain(..));
+        let mut flows: Vec<u32> = waiting.map(|(flow, _)| flow).collect();
+        flows.extend(self.to_ask.take());
+        flows
+    }
+
+    /// Bytes of transfers that have arrived.
+    pub(crate) fn uploaded(&self) -> u64 {
+        self.asked
+    }
+
     /// Gives the client's stack what it takes of the requests.
     pub(crate) fn push_request(&mut self, now: Instant, stack: &mut Stack) {
         while self.request_left > 0 && !self.dead {
@@ -170,17 +200,23 @@ impl Conn {
         }
     }
 
-    /// Reads requests at the server and gives its stack what it takes of the responses.
+    /// Reads requests at the server and gives its stack what it takes of the responses; transfers that
+    /// have arrived go to `done`.
     pub(crate) fn serve(
         &mut self,
         now: Instant,
         stack: &mut Stack,
         request: u64,
         content: &Content,
+        done: &mut Vec<u32>,
     ) {
         let Some(server) = self.server else { return };
         while let Ok(Some(piece)) = stack.recv(now, server, usize::MAX) {
             self.asked += piece.len() as u64;
+        }
+        while let Some((flow, _)) = self.uploads.front().filter(|(_, end)| *end <= self.asked) {
+            done.push(*flow);
+            self.uploads.pop_front();
         }
         while self.asked >= request {
             let Some(bytes) = self.answers.pop_front() else {

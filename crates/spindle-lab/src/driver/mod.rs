@@ -8,7 +8,7 @@ mod ports;
 pub(crate) mod world;
 
 pub(crate) use app::Recording;
-use network::{Drawn, apply_losses, check_for_real_time, draw_lossy_links};
+use network::{Drawn, apply_losses, check_for_real_time, draw_hotspots, draw_lossy_links};
 pub(crate) use network::{build, build_standard, candidates, links};
 
 use std::net::{IpAddr, Ipv4Addr};
@@ -16,15 +16,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use spindle_fabric::{HostId, Network, NetworkError};
+use spindle_fabric::{HostId, LinkId, Network, NetworkError, Simulation};
 use spindle_mptcp::congestion::CongestionKind;
+use spindle_mptcp::stage::scatter::topology::Topology;
 use spindle_mptcp::{Config, EcnMode, InitialWindow, PathManager};
 use spindle_units::Instant;
 use spindle_wire::{Endpoint, Segment, SeqNumber};
 
 use crate::experiment::TransportName;
 use crate::experiment::scenario::{HostSettings, LossModel, Scenario, Traffic, Window};
-use crate::metrics::RunResult;
+use crate::metrics::{LinksOfGroup, RunResult};
 use crate::pcap::{PcapError, PcapWriter};
 use crate::registry::{Registry, Transport};
 use crate::rng::Streams;
@@ -176,7 +177,10 @@ pub fn run(request: &RunRequest<'_>) -> Result<RunOutput, RunError> {
         .find(name)
         .ok_or_else(|| RunError::Transport(request.registry.no_such_transport(name)))?;
     let streams = Streams::new(request.seed, request.part);
-    let network = lab_network(request.scenario, request.registry)?;
+    let mut network = lab_network(request.scenario, request.registry)?;
+    if let Some(hotspots) = &request.scenario.hotspots {
+        draw_hotspots(&mut network, hotspots, &streams)?;
+    }
     let drawn = draw_lossy_links(&network, &request.scenario.loss, &streams)?;
     let hosts: Vec<String> = (0..network.hosts())
         .map(|h| {
@@ -194,13 +198,13 @@ pub fn run(request: &RunRequest<'_>) -> Result<RunOutput, RunError> {
         request.parts,
     )?;
     let interfaces = interfaces(&network);
-    let config = configure(transport, &request.scenario.host);
+    let config = informed(configure(transport, &request.scenario.host), &network);
     let client = plan.flows.first().map_or(0, |f| f.client);
     let recovery = config.recovery.as_ref();
     let hears_of_drops = recovery.is_some_and(|r| r.hears_of_drops());
     let usage = Usage {
         application: transport.application,
-        background: background(request)?.map(Arc::new),
+        background: background(request)?.map(|c| Arc::new(informed(c, &network))),
         config: Arc::new(over_interfaces(
             &config,
             client,
@@ -267,17 +271,48 @@ pub fn run(request: &RunRequest<'_>) -> Result<RunOutput, RunError> {
 /// The configuration of background connections; none if there is no background, or if it uses the
 /// transport under test.
 fn background(request: &RunRequest<'_>) -> Result<Option<Config>, RunError> {
-    let Traffic::Requests(requests) = &request.scenario.traffic else {
-        return Ok(None);
+    let given = match &request.scenario.traffic {
+        Traffic::Requests(r) => r.background.as_ref().and_then(|b| b.transport.as_ref()),
+        Traffic::Transfers(t) => t.background.as_ref(),
+        Traffic::Incast(_) | Traffic::None => None,
     };
-    let name = requests.background.as_ref();
-    let Some(name) = name.and_then(|b| b.transport.as_ref()) else {
+    let own = request.registry.find(&request.transport.transport);
+    let Some(name) = given.or(own.and_then(|t| t.background.as_ref())) else {
         return Ok(None);
     };
     let found = request.registry.find(name);
     let found =
         found.ok_or_else(|| RunError::Transport(request.registry.no_such_transport(name)))?;
     Ok(Some(configure(found, &request.scenario.host)))
+}
+
+/// Paths of equal cost between the addresses of a network's hosts.
+#[derive(Debug)]
+struct FabricPaths {
+    network: Network,
+}
+
+impl Topology for FabricPaths {
+    fn paths(&self, local: IpAddr, remote: IpAddr) -> Option<u32> {
+        let at = |addr| {
+            let (host, interface) = place_of(addr)?;
+            let host = HostId(host);
+            (host.0 < self.network.hosts()).then(|| self.network.address(host, interface))?
+        };
+        let count = self.network.path_count(at(local)?, at(remote)?);
+        u32::try_from(count).ok().filter(|n| *n > 0)
+    }
+}
+
+/// The configuration where hosts that scatter packets know their network.
+fn informed(mut config: Config, network: &Network) -> Config {
+    let scatter = config.multipath.as_mut().and_then(|m| m.scatter.as_mut());
+    if let Some(settings) = scatter {
+        Arc::make_mut(settings).topology = Arc::new(FabricPaths {
+            network: network.clone(),
+        });
+    }
+    config
 }
 
 /// Where a packet is lost that a script has lost.
@@ -397,6 +432,9 @@ impl Run {
         result.packet_hops = simulation.packet_hops();
         result.sim_ns = simulation.now().as_nanos();
         result.lossy = self.drawn.cables;
+        if self.app.observes_links() {
+            result.links = links_by_group(simulation);
+        }
         let lost: Vec<(Instant, Option<u32>)> = self
             .seen
             .iter()
@@ -415,6 +453,31 @@ impl Run {
             recording,
         })
     }
+}
+
+/// What the links of each group did so far, the groups in the order of the network's cables.
+fn links_by_group(simulation: &Simulation<Carried>) -> Vec<LinksOfGroup> {
+    let network = simulation.network();
+    let time_s = simulation.now().since(Instant::ZERO).as_secs_f64();
+    let mut groups: Vec<LinksOfGroup> = Vec::new();
+    for id in (0..network.links().len() as u32).map(LinkId) {
+        let stats = simulation.stats(id);
+        let name = &network.cable(id.cable()).group;
+        let at = groups.iter().position(|g| g.group == *name);
+        let at = at.unwrap_or_else(|| {
+            groups.push(LinksOfGroup {
+                group: name.clone(),
+                ..LinksOfGroup::default()
+            });
+            groups.len() - 1
+        });
+        let group = &mut groups[at];
+        group.busy_s += stats.busy.as_secs_f64();
+        group.time_s += time_s;
+        group.offered += stats.offered;
+        group.dropped += stats.drops.queue;
+    }
+    groups
 }
 
 /// What became of a flow; `lost` are dropped data segments, by time, and where they were going.
@@ -461,11 +524,17 @@ pub fn configure(transport: &Transport, host: &HostSettings) -> Config {
     if host.max_window.is_some() {
         tcp.max_window = host.max_window;
     }
+    tcp.initial_ssthresh = host.initial_ssthresh;
+    if let (Some(m), Some(most)) = (&mut config.multipath, host.join_spacing) {
+        m.join_spacing = most;
+    }
     // DCTCP needs its own kind of echo, whoever chose it.
-    tcp.ecn = match (host.ecn, config.congestion) {
+    let scatter = config.multipath.as_ref().and_then(|m| m.scatter.as_ref());
+    let kinds = [Some(config.congestion), scatter.map(|s| s.congestion)];
+    config.tcp.ecn = match (host.ecn, kinds.contains(&Some(CongestionKind::Dctcp))) {
         (false, _) => EcnMode::Off,
-        (true, CongestionKind::Dctcp) => EcnMode::Dctcp,
-        (true, _) => EcnMode::Classic,
+        (true, true) => EcnMode::Dctcp,
+        (true, false) => EcnMode::Classic,
     };
     config
 }

@@ -2,12 +2,12 @@
 
 use spindle_fabric::topology::{DualHomed, Dumbbell, FatTree, FusoTestbed, Mesh};
 use spindle_fabric::{
-    Buffer as PortBuffer, CableId, LinkId, Loss as LinkLoss, Network, NetworkError,
+    Buffer as PortBuffer, CableId, LinkId, Loss as LinkLoss, Network, NetworkError, NodeId,
 };
 use spindle_units::{Bytes, Instant, Probability};
 
 use crate::experiment::scenario::{
-    Buffer, Direction, LinkSettings, Loss, LossModel, Scenario, Topology, Traffic,
+    Buffer, Direction, Hotspots, LinkSettings, Loss, LossModel, Scenario, Topology, Traffic,
 };
 use crate::metrics::LossyCable;
 use crate::registry::{Registry, TopologyRequest};
@@ -54,7 +54,7 @@ pub(crate) fn build_standard(topology: &Topology) -> Option<Result<Network, Netw
             round_trip: links.rtt,
             switch_buffer: port(links),
             mark_above: links.ecn_threshold.map(Bytes),
-            host_buffer: HOST_BUFFER,
+            host_buffer: host_port(links),
             host_mark_above: links.host_ecn_threshold.map(Bytes),
             ..FusoTestbed::default()
         }
@@ -65,7 +65,7 @@ pub(crate) fn build_standard(topology: &Topology) -> Option<Result<Network, Netw
             delay: links.rtt / 10,
             switch_buffer: port(links),
             mark_above: links.ecn_threshold.map(Bytes),
-            host_buffer: HOST_BUFFER,
+            host_buffer: host_port(links),
             ..Mesh::default()
         }
         .build(),
@@ -81,7 +81,7 @@ pub(crate) fn build_standard(topology: &Topology) -> Option<Result<Network, Netw
             bottleneck_delay: links.rtt / 6,
             switch_buffer: port(links),
             mark_above: links.ecn_threshold.map(Bytes),
-            host_buffer: HOST_BUFFER,
+            host_buffer: host_port(links),
             priorities: false,
         }
         .build(),
@@ -99,7 +99,7 @@ pub(crate) fn build_standard(topology: &Topology) -> Option<Result<Network, Netw
             delay: links.rtt / 12,
             switch_buffer: port(links),
             mark_above: links.ecn_threshold.map(Bytes),
-            host_buffer: HOST_BUFFER,
+            host_buffer: host_port(links),
             host_mark_above: links.host_ecn_threshold.map(Bytes),
             ..FatTree::reference(*k)
         }
@@ -114,15 +114,23 @@ pub(crate) fn build_standard(topology: &Topology) -> Option<Result<Network, Netw
             server_delay: links.rtt / 4,
             router_buffer: port(links),
             mark_above: links.ecn_threshold.map(Bytes),
-            host_buffer: HOST_BUFFER,
+            host_buffer: host_port(links),
         }
         .build(),
         Topology::Custom { .. } => return None,
     })
 }
 
+fn host_port(links: &LinkSettings) -> PortBuffer {
+    links.host_buffer.map_or(HOST_BUFFER, room_of)
+}
+
 fn port(links: &LinkSettings) -> PortBuffer {
-    match links.buffer {
+    room_of(links.buffer)
+}
+
+fn room_of(buffer: Buffer) -> PortBuffer {
+    match buffer {
         Buffer::Bytes(n) => PortBuffer::Bytes(Bytes(n)),
         Buffer::Packets(n) => PortBuffer::Packets(n),
     }
@@ -214,6 +222,42 @@ pub(crate) fn draw_lossy_links(
     Ok(drawn)
 }
 
+/// Cuts the queues of switches drawn for the run: those of their own ports and of the ports that lead to
+/// them.
+///
+/// # Errors
+/// If there are no such switches.
+pub(crate) fn draw_hotspots(
+    network: &mut Network,
+    hotspots: &Hotspots,
+    streams: &Streams,
+) -> Result<(), NetworkError> {
+    let named = |n: &&NodeId| network.node(**n).name.starts_with(&hotspots.among);
+    let mut among: Vec<NodeId> = network.switches().iter().filter(named).copied().collect();
+    if among.is_empty() {
+        return Err(NetworkError::BadName {
+            what: "switch of hotspots",
+            name: hotspots.among.clone(),
+        });
+    }
+    let mut rng = streams.stream(Purpose::Hotspots, 0);
+    let count = (hotspots.share * among.len() as f64).round() as usize;
+    for k in 0..count.min(among.len()) {
+        let drawn = k + rng.below((among.len() - k) as u64) as usize;
+        among.swap(k, drawn);
+    }
+    let hot = &among[..count.min(among.len())];
+    let links: Vec<LinkId> = (0..network.links().len() as u32)
+        .map(LinkId)
+        .filter(|l| {
+            let link = network.link(*l);
+            hot.contains(&link.from) || hot.contains(&link.to)
+        })
+        .collect();
+    let room = room_of(hotspots.buffer);
+    network.configure(&links, |spec| spec.buffer = room)
+}
+
 /// Refuses what only the lab can do.
 ///
 /// # Errors
@@ -245,6 +289,11 @@ pub(crate) fn check_for_real_time(scenario: &Scenario) -> Result<(), NetworkErro
             Err(wrong("traffic", "with a background", remedy))
         }
         Traffic::None => Err(wrong("traffic", "none", "want requests or incast")),
+        Traffic::Transfers(_) => Err(wrong(
+            "traffic",
+            "transfers",
+            "only the lab has them; want requests or incast",
+        )),
         Traffic::Requests(_) | Traffic::Incast(_) => Ok(()),
     }
 }

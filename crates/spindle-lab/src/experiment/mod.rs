@@ -24,6 +24,7 @@ pub(crate) use node::{Node, Value};
 pub(crate) use section::Section;
 
 use crate::claims::Claim;
+use crate::metrics::Metric;
 use crate::rng::hash64;
 
 /// How large a reproduction is to be (DESIGN section 4).
@@ -133,6 +134,8 @@ pub struct Experiment {
     pub notes: Vec<String>,
     /// Distributions that the report draws.
     pub cdf: Vec<Cdf>,
+    /// What the table has as columns, by name; the usual ones if empty.
+    pub columns: Vec<(&'static str, Metric)>,
 }
 
 /// What the report may draw a distribution of.
@@ -253,6 +256,7 @@ fn apply_scale(tree: &mut Node, scale: Option<Scale>) -> Result<(), ExperimentEr
         for (key, path) in [
             ("flows", "traffic.flows"),
             ("rounds", "traffic.rounds"),
+            ("duration", "traffic.duration"),
             ("seeds", "seeds"),
             ("sweep", ""),
         ] {
@@ -469,7 +473,7 @@ fn head(
     let stem = Path::new(name)
         .file_stem()
         .map_or_else(String::new, |s| s.to_string_lossy().into());
-    for key in ["topology", "loss", "traffic", "scenario"] {
+    for key in ["topology", "loss", "traffic", "scenario", "hotspots"] {
         let _ = root.node(key);
     }
     let transports = transports(root, context)?;
@@ -495,6 +499,7 @@ fn head(
         claims: Vec::new(),
         notes: root.list("notes")?.unwrap_or_default(),
         cdf: distributions(root)?,
+        columns: columns(root)?,
     };
     // Removed before, but accepted.
     for key in ["sweep", "claims", "scale"] {
@@ -502,6 +507,18 @@ fn head(
     }
     root.check()?;
     Ok(experiment)
+}
+
+fn columns(root: &Section<'_>) -> Result<Vec<(&'static str, Metric)>, ExperimentError> {
+    let names: Vec<String> = root.list("columns")?.unwrap_or_default();
+    let read = |name: &String| {
+        Metric::named(name).ok_or_else(|| {
+            let near = suggestion(name, Metric::all_names());
+            let problem = format!("found \"{name}\", want names of metrics{near}");
+            root.error("columns", problem)
+        })
+    };
+    names.iter().map(read).collect()
 }
 
 fn distributions(root: &Section<'_>) -> Result<Vec<Cdf>, ExperimentError> {
@@ -591,10 +608,8 @@ fn read_claims(node: &Node, experiment: &Experiment) -> Result<Vec<Claim>, Exper
     });
     let observes = |what: &str| {
         let has = |p: &Point| match &p.scenario.traffic {
-            Traffic::Requests(r) => match what {
-                "sizes" => r.observe.sizes,
-                _ => r.observe.recovery,
-            },
+            Traffic::Requests(r) => r.observe.has(what),
+            Traffic::Transfers(t) => t.observe.has(what),
             Traffic::Incast(_) | Traffic::None => false,
         };
         experiment.points.iter().all(has)

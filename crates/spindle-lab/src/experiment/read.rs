@@ -8,8 +8,8 @@ use super::error::ExperimentError;
 use super::node::{Node, Value};
 use super::read_loss::losses;
 use super::read_traffic::traffic;
-use super::scenario::{Buffer, HostSettings, LinkSettings, Scenario, Topology, Window};
-use super::section::{Section, Size};
+use super::scenario::{Buffer, HostSettings, Hotspots, LinkSettings, Scenario, Topology, Window};
+use super::section::{Section, Share, Size};
 use crate::driver::{MAX_INTERFACES, build_standard};
 
 pub(super) type Result<T> = std::result::Result<T, ExperimentError>;
@@ -40,10 +40,29 @@ pub(super) fn scenario(root: &Section<'_>, context: &Context<'_>) -> Result<Scen
     Ok(Scenario {
         topology,
         loss,
+        hotspots: root.section("hotspots")?.map(hotspots).transpose()?,
         traffic,
         host,
         balancer,
     })
+}
+
+/// `[hotspots]`: the switches are looked for when the network is built.
+fn hotspots(s: Section<'_>) -> Result<Hotspots> {
+    let packets: u32 = s.need("buffer_packets")?;
+    if packets == 0 {
+        return Err(s.error(
+            "buffer_packets",
+            "found 0, want room for one packet or more",
+        ));
+    }
+    let hotspots = Hotspots {
+        among: s.or("among", "core".to_owned())?,
+        share: s.need::<Share>("share")?.0,
+        buffer: Buffer::Packets(packets),
+    };
+    s.finish()?;
+    Ok(hotspots)
 }
 
 fn topology(s: Section<'_>, context: &Context<'_>) -> Result<Topology> {
@@ -194,7 +213,13 @@ fn link_settings(s: &Section<'_>, name: &str) -> Result<LinkSettings> {
         let problem = "has no meaning here, want it in fuso-testbed, fuso-sim or fat-tree";
         return Err(s.error("host_ecn_threshold", problem));
     }
+    let host_buffer = s.get::<u32>("host_buffer_packets")?;
+    if host_buffer == Some(0) {
+        let problem = "found 0, want room for one packet or more";
+        return Err(s.error("host_buffer_packets", problem));
+    }
     Ok(LinkSettings {
+        host_buffer: host_buffer.map(Buffer::Packets),
         rate: rate(s, "rate", BitRate(megabits * 1_000_000))?,
         rtt: s.or("rtt", Duration::from_micros(rtt))?,
         buffer,
@@ -257,6 +282,8 @@ fn host(s: Section<'_>, context: &Context<'_>) -> Result<(HostSettings, String)>
         delayed_ack: s.get("delayed_ack")?,
         timestamps: s.or("timestamps", d.timestamps)?,
         max_window: s.get("max_window")?,
+        initial_ssthresh: s.get::<Size>("initial_ssthresh")?.map(|b| b.0),
+        join_spacing: s.get("join_spacing")?,
         user_timeout: s.or("user_timeout", d.user_timeout)?,
         msl: s.or("msl", d.msl)?,
         congestion: s.choice("congestion", &CONGESTION)?,

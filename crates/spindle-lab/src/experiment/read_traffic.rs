@@ -10,9 +10,10 @@ use super::Context;
 use super::node::Value;
 use super::read::Result;
 use super::scenario::{
-    Arrivals, Ask, Background, Connections, FirstPath, Incast, Observe, Pairing, Requests, Traffic,
+    Arrivals, Ask, Background, Coming, Connections, FirstPath, Incast, Matrix, Observe, Pairing,
+    Requests, Traffic, Transfers,
 };
-use super::section::{Load, Section, Size};
+use super::section::{Load, Section, Share, Size};
 use crate::driver::MAX_INTERFACES;
 use crate::workload::{Cdf, LogNormal, NAMED, SizeSampler, Sizes};
 
@@ -42,11 +43,20 @@ pub(super) fn traffic(
     network: Option<&Network>,
     context: &Context<'_>,
 ) -> Result<Traffic> {
-    let kind = s.choice("kind", &[("requests", 0), ("incast", 1), ("none", 2)])?;
-    let traffic = match kind {
-        None => return Err(s.error("kind", "missing, want one of requests, incast, none")),
+    let kinds = [
+        ("requests", 0),
+        ("incast", 1),
+        ("none", 2),
+        ("transfers", 3),
+    ];
+    let traffic = match s.choice("kind", &kinds)? {
+        None => {
+            let problem = "missing, want one of requests, incast, none, transfers";
+            return Err(s.error("kind", problem));
+        }
         Some(0) => Traffic::Requests(requests(&s, network, context)?),
         Some(1) => Traffic::Incast(incast(&s, network)?),
+        Some(3) => Traffic::Transfers(transfers(&s, network, context)?),
         Some(_) => Traffic::None,
     };
     s.finish()?;
@@ -251,9 +261,12 @@ fn observe(s: &Section<'_>) -> Result<Observe> {
         match name.as_str() {
             "recovery" => observe.recovery = true,
             "sizes" => observe.sizes = true,
+            "timers" => observe.timers = true,
+            "links" => observe.links = true,
             _ => {
-                let near = super::error::suggestion(&name, ["recovery", "sizes"]);
-                let problem = format!("found \"{name}\", want some of recovery, sizes{near}");
+                let near = super::error::suggestion(&name, Observe::NAMES);
+                let known = Observe::NAMES.join(", ");
+                let problem = format!("found \"{name}\", want some of {known}{near}");
                 return Err(s.error("observe", problem));
             }
         }
@@ -390,6 +403,78 @@ fn cdf_file(s: &Section<'_>, name: &str, context: &Context<'_>) -> Result<Sizes>
     let cdf =
         Cdf::parse(&text).map_err(|e| s.error("sizes", format!("{}: {e}", path.display())))?;
     Ok(Sizes::Table(Arc::new(cdf)))
+}
+
+fn transfers(
+    s: &Section<'_>,
+    network: Option<&Network>,
+    context: &Context<'_>,
+) -> Result<Transfers> {
+    let hosts = match s.node("hosts") {
+        Some(_) => hosts(s, "hosts", network)?,
+        None => match network {
+            Some(network) => matching(s, "hosts", "all", network)?,
+            None => return Err(s.error("hosts", "missing, want a list of hosts")),
+        },
+    };
+    if hosts.len() < 2 {
+        return Err(s.error("hosts", "found one host, want two or more"));
+    }
+    let kinds = [("permutation", 0), ("stride", 1), ("random", 2)];
+    let matrix = match (s.choice("matrix", &kinds)?, s.get::<u32>("stride")?) {
+        (Some(1), Some(by)) if by as usize % hosts.len() != 0 => Matrix::Stride(by),
+        (Some(1), Some(_)) => {
+            let problem = "leads each host to itself, want another number";
+            return Err(s.error("stride", problem));
+        }
+        (Some(1), None) => return Err(s.error("stride", "missing, want a number of hosts")),
+        (_, Some(_)) => {
+            return Err(s.error("stride", "has a meaning with matrix = \"stride\" only"));
+        }
+        (Some(2), None) => Matrix::Random,
+        (_, None) => Matrix::Permutation,
+    };
+    let coming = match (s.get::<f64>("rate")?, s.get::<u32>("senders")?) {
+        (Some(_), Some(_)) => {
+            let problem = "given beside rate, want only one of them";
+            return Err(s.error("senders", problem));
+        }
+        (_, Some(senders)) => {
+            let every: Duration = s.need("every")?;
+            if senders == 0 || senders as usize >= hosts.len() || every == Duration::ZERO {
+                let problem = format!("want 1 to {} at once, at times apart", hosts.len() - 1);
+                return Err(s.error("senders", problem));
+            }
+            Coming::Together { senders, every }
+        }
+        (rate, None) => {
+            let rate = rate.unwrap_or(0.0);
+            if !(0.0..=1e9).contains(&rate) {
+                let problem = format!("found {rate}, want transfers a second, 0 to 1e9");
+                return Err(s.error("rate", problem));
+            }
+            Coming::Poisson(rate)
+        }
+    };
+    let background = s.get::<String>("background")?.filter(|n| n != "same");
+    if let Some(name) = background.as_ref().filter(|n| !context.knows_transport(n)) {
+        let problem = format!("found transport \"{name}\", want one there is, or same");
+        return Err(s.error("background", problem));
+    }
+    let duration: Duration = s.need("duration")?;
+    if duration == Duration::ZERO {
+        return Err(s.error("duration", "found 0, want more"));
+    }
+    Ok(Transfers {
+        long: s.or("long", Share(0.0))?.0,
+        matrix,
+        coming,
+        sizes: sizes(s, context)?,
+        duration,
+        background,
+        observe: observe(s)?,
+        hosts,
+    })
 }
 
 fn incast(s: &Section<'_>, network: Option<&Network>) -> Result<Incast> {

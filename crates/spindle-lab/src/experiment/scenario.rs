@@ -12,6 +12,8 @@ pub struct Scenario {
     pub topology: Topology,
     /// What loses packets in it.
     pub loss: Vec<Loss>,
+    /// Where its queues are shorter than elsewhere, if anywhere.
+    pub hotspots: Option<Hotspots>,
     /// What is sent.
     pub traffic: Traffic,
     /// How hosts are set up, whatever the transport.
@@ -83,6 +85,8 @@ pub struct LinkSettings {
     pub ecn_threshold: Option<u64>,
     /// The same for the hosts' own ports; none: never.
     pub host_ecn_threshold: Option<u64>,
+    /// Queue of a host's own port; none: long enough that it never drops what the host sends itself.
+    pub host_buffer: Option<Buffer>,
 }
 
 /// Room of a port's queue.
@@ -166,6 +170,8 @@ pub enum Traffic {
     Requests(Requests),
     /// All servers answer one client at once, round after round.
     Incast(Incast),
+    /// Hosts send to hosts, for a given time.
+    Transfers(Transfers),
 }
 
 /// Request/response traffic.
@@ -205,6 +211,26 @@ pub struct Observe {
     pub recovery: bool,
     /// Its size.
     pub sizes: bool,
+    /// How many retransmission timers fired for it and how often it entered fast recovery.
+    pub timers: bool,
+    /// How busy the network's links were, and what their queues dropped.
+    pub links: bool,
+}
+
+impl Observe {
+    /// What may be observed, by the names in experiment files.
+    pub const NAMES: [&'static str; 4] = ["recovery", "sizes", "timers", "links"];
+
+    /// Whether what has this name is observed.
+    pub fn has(self, name: &str) -> bool {
+        match name {
+            "recovery" => self.recovery,
+            "sizes" => self.sizes,
+            "timers" => self.timers,
+            "links" => self.links,
+            _ => false,
+        }
+    }
 }
 
 /// Large requests over connections of their own, measured apart (FUSO section 5.2: the scheme under
@@ -294,6 +320,65 @@ pub struct Incast {
     pub rounds: u64,
 }
 
+/// Transfers from host to host for a given time: long ones that go on to the end, which count as
+/// background, and short ones (MMPTCP section 3, T8 of the catalogue). Each has a connection of its own,
+/// and its time begins with the SYN.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Transfers {
+    /// All hosts that take part.
+    pub hosts: Vec<String>,
+    /// The share of them, drawn for each run, that sends a long transfer and nothing else.
+    pub long: f64,
+    /// Whom each sends to.
+    pub matrix: Matrix,
+    /// When short transfers come.
+    pub coming: Coming,
+    /// Sizes of short transfers.
+    pub sizes: SizeSampler,
+    /// How long it goes on.
+    pub duration: Duration,
+    /// The transport of the long ones by name; none: the one under test.
+    pub background: Option<String>,
+    /// What is observed of each short transfer.
+    pub observe: Observe,
+}
+
+/// Whom hosts send to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Matrix {
+    /// Each to one other, drawn for each run, and nobody has two senders.
+    Permutation,
+    /// The n-th to the one so many behind it.
+    Stride(u32),
+    /// A host drawn for each transfer.
+    Random,
+}
+
+/// When short transfers come.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Coming {
+    /// So many a second in the whole network, one by one at random, each from a host without a long one.
+    Poisson(f64),
+    /// So many at once to one host, all drawn anew each time.
+    Together {
+        /// Hosts that send.
+        senders: u32,
+        /// Time between two such rounds, and before the first.
+        every: Duration,
+    },
+}
+
+/// Switches whose ports, and the ports that lead to them, have less room (MMPTCP section 3.4).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Hotspots {
+    /// Which they are drawn from: the switches whose names begin so.
+    pub among: String,
+    /// The share of these, rounded; drawn for each run.
+    pub share: f64,
+    /// The room of their ports.
+    pub buffer: Buffer,
+}
+
 /// Settings of hosts that belong to the scenario and hold for every transport (DESIGN, principle 3).
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostSettings {
@@ -320,6 +405,10 @@ pub struct HostSettings {
     pub timestamps: bool,
     /// Upper limit of cwnd in segments.
     pub max_window: Option<u32>,
+    /// Initial slow-start threshold in bytes; none: unlimited.
+    pub initial_ssthresh: Option<u64>,
+    /// Most time between the openings of two subflows; none: the preset's own.
+    pub join_spacing: Option<Duration>,
     /// After how long without progress a connection is given up.
     pub user_timeout: Duration,
     /// Maximum segment lifetime: a connection that is over rests for twice as long (RFC 9293, section
@@ -379,6 +468,8 @@ impl Default for HostSettings {
             delayed_ack: None,
             timestamps: false,
             max_window: None,
+            initial_ssthresh: None,
+            join_spacing: None,
             user_timeout: Duration::from_secs(60),
             msl: Duration::from_secs(60),
             congestion: None,
@@ -393,6 +484,8 @@ impl Traffic {
             Self::None => 1,
             Self::Requests(r) => r.flows,
             Self::Incast(i) => i.rounds,
+            // A run cannot be split: what is under way shares the network.
+            Self::Transfers(_) => 1,
         }
     }
 }

@@ -28,6 +28,7 @@ struct RunSums {
     flows: f64,
     completed: f64,
     fct_us: f64,
+    fct_squares: f64,
     flows_with_timeout: f64,
     extra: f64,
     payload: f64,
@@ -36,6 +37,7 @@ struct RunSums {
     flow_extra_count: f64,
     background_completed: f64,
     background_goodput: f64,
+    background_squares: f64,
     lossy: f64,
     /// By [`LossyMetric::ALL`].
     lossy_sums: [f64; LossyMetric::ALL.len()],
@@ -57,6 +59,7 @@ impl Pool {
                 flows: run.flows as f64,
                 completed: run.completed as f64,
                 fct_us: run.fct_ns.iter().map(|t| *t as f64 / 1e3).sum(),
+                fct_squares: run.fct_ns.iter().map(|t| (*t as f64 / 1e3).powi(2)).sum(),
                 flows_with_timeout: run.flows_with_timeout as f64,
                 extra: run.extra_bytes as f64,
                 payload: run.payload_bytes as f64,
@@ -65,6 +68,7 @@ impl Pool {
                 flow_extra_count: run.flow_extra_count as f64,
                 background_completed: run.background_completed as f64,
                 background_goodput: run.background_goodput_sum_bps,
+                background_squares: run.background_goodput_squares,
                 lossy: run.lossy.len() as f64,
                 lossy_sums: LossyMetric::ALL.map(|m| run.lossy.iter().map(|c| m.of(c)).sum()),
             });
@@ -112,7 +116,21 @@ impl Pool {
                 .sum()
         };
         let ratio = |a: f64, b: f64| (b > 0.0).then_some(a / b);
+        let deviation = |squares: f64, sum: f64, n: f64| {
+            let variance = ratio(squares, n)? - ratio(sum, n)?.powi(2);
+            Some(variance.max(0.0).sqrt())
+        };
         match metric {
+            Metric::FctDeviation => deviation(
+                sum(|r| r.fct_squares),
+                sum(|r| r.fct_us),
+                sum(|r| r.completed),
+            ),
+            Metric::GoodputBackgroundDeviation => deviation(
+                sum(|r| r.background_squares),
+                sum(|r| r.background_goodput),
+                sum(|r| r.background_completed),
+            ),
             Metric::FctMean => ratio(sum(|r| r.fct_us), sum(|r| r.completed)),
             Metric::FctPercentile(q) => self.percentile(q, weights),
             Metric::FctMax => self.percentile(1.0, weights),
@@ -288,6 +306,8 @@ mod tests {
         a.payload_bytes = 60;
         let pool = Pool::new([&a, &b]);
         assert_eq!(pool.value(Metric::FctMean), Some(2.0));
+        let deviation = pool.value(Metric::FctDeviation).unwrap();
+        assert!((deviation - (2.0f64 / 3.0).sqrt()).abs() < 1e-9);
         assert_eq!(pool.value(Metric::TimeoutFraction), Some(1.0 / 3.0));
         assert_eq!(pool.value(Metric::ExtraLoad), Some(0.1));
         assert_eq!(pool.weighted(Metric::ExtraLoad, &[1, 0]), Some(0.0));

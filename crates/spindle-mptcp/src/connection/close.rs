@@ -159,6 +159,7 @@ impl Connection {
         if !known {
             self.spare_ids.push(sf.id);
         }
+        self.on_late_subflow();
     }
 
     /// The peer's FIN on subflow `i`: the end of the data in plain TCP, of the subflow in MPTCP.

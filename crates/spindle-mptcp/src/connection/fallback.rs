@@ -248,6 +248,7 @@ impl Connection {
     /// Plain TCP from here on; arriving positions plus `delta` are data offsets.
     pub(super) fn fall_back(&mut self, delta: u64) {
         self.mp = None;
+        self.end_scatter();
         self.data_fin_due = false;
         self.unmapped_delta = delta;
         if let Some(sf) = self.subflows.first() {

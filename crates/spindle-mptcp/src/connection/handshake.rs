@@ -37,6 +37,7 @@ impl Connection {
             self.add_mptcp_syn(i, &mp, options.rare_mut());
         }
         self.offer_parities(i, &mut options);
+        self.offer_scatter(i, &mut options);
         options
     }
 
@@ -135,6 +136,7 @@ impl Connection {
             _ if seg.options.has_mptcp() => false,
             _ => {
                 self.mp = None;
+                self.end_scatter();
                 true
             }
         }
@@ -147,6 +149,9 @@ impl Connection {
             .send
             .right_edge
             .max(u64::from(u16::MAX).min(self.send.right_edge));
+        if i == 0 && self.role == Role::Server {
+            self.begin_to_scatter();
+        }
     }
 
     /// The MP_CAPABLE of the third ACK (and of what repeats it) while the peer has not shown that it

@@ -34,7 +34,8 @@ impl Connection {
     /// Takes a segment for subflow `i`.
     pub(crate) fn receive(&mut self, now: Instant, i: usize, seg: &Segment) {
         let id = self.subflows[i].id;
-        let Some(stage) = &mut self.subflows[i].stage else {
+        let stage = self.subflows[i].stage.as_mut();
+        let Some(stage) = stage.filter(|s| s.sees_input()) else {
             self.on_segment(now, i, seg);
             self.settle(now);
             return;
@@ -149,6 +150,7 @@ impl Connection {
                 if client {
                     self.on_capable_syn_ack(seg);
                     self.agree_on_parities(seg);
+                    self.agree_on_scatter(seg);
                 } else if self.role == Role::Client {
                     // Simultaneous open: MPTCP has no rule for it, so it is plain TCP.
                     self.mp = None;
@@ -297,6 +299,7 @@ impl Connection {
             && mp.negotiated
         {
             mp.confirmed = true;
+            self.begin_to_scatter();
         }
     }
 

@@ -14,6 +14,7 @@ mod path_manager;
 mod reassembly;
 mod recover;
 mod reinjection;
+mod scatter;
 pub mod scheduler;
 mod send_queue;
 mod subflows;
@@ -31,6 +32,7 @@ use spindle_wire::{Endpoint, Payload, Segment, SeqNumber};
 
 pub use close::CloseReason;
 use path_manager::Paths;
+pub(crate) use path_manager::Wanted;
 use reassembly::Reassembly;
 use reinjection::Reinjections;
 use scheduler::Scheduler;
@@ -163,6 +165,7 @@ pub(crate) struct Connection {
     policy_rested: Option<Instant>,
     copied: recover::Copied,
     parities: parity::Parities,
+    scatter: scatter::Phases,
     farewell: fallback::Farewell,
     paths: Paths,
     rng: Xoshiro256PlusPlus,
@@ -264,6 +267,7 @@ impl Connection {
             policy_rested: None,
             copied: recover::Copied::default(),
             parities: parity::Parities::default(),
+            scatter: scatter::Phases::default(),
             farewell: fallback::Farewell::default(),
             paths: Paths::new(n.local.addr, n.remote, n.addresses),
             rng,
@@ -299,6 +303,7 @@ impl Connection {
         if let Some(syn) = syn {
             this.answer_capable(syn);
             this.agree_on_parities(syn);
+            this.agree_on_scatter(syn);
         }
         this
     }
@@ -320,6 +325,7 @@ impl Connection {
                 let (local, remote) = (sf.local.addr, sf.remote);
                 self.paths.up(local, remote);
             }
+            self.on_further_subflow(id);
         }
         let repeated = matches!(h, Happening::Readable | Happening::Writable);
         if !(repeated && self.happenings.contains(&h)) {

@@ -94,7 +94,7 @@ impl Connection {
                 self.settle(now);
                 return self.out.pop_front();
             };
-            if self.config.stage.is_none() {
+            if self.config.stage.is_none() && !self.scatter.is_on() {
                 return Some(seg);
             }
             let stage = self.index(id).map(|i| &mut self.subflows[i].stage);
@@ -421,6 +421,7 @@ impl Connection {
         if self.send.unsent_bytes() == 0 && !self.scheduler.repeats() {
             return None;
         }
+        self.end_first_phase_if_due();
         self.find_candidates(now);
         let (una, nxt, unsent) = (self.send.una, self.send.nxt, self.send.unsent_bytes());
         let Assignment {
@@ -452,10 +453,10 @@ impl Connection {
         let outlooks = self.subflows.outlooks();
         let regular = outlooks
             .iter()
-            .any(|o| o.is_usable() && !o.is(Marks::BACKUP));
+            .any(|o| o.takes_data() && !o.is(Marks::BACKUP));
         for i in 0..self.subflows.len() {
             let o = self.subflows.outlook(i);
-            let listed = o.is_usable() && (!regular || !o.is(Marks::BACKUP));
+            let listed = o.takes_data() && (!regular || !o.is(Marks::BACKUP));
             if !listed || o.is(Marks::REPAIRS_FIRST) {
                 continue;
             }

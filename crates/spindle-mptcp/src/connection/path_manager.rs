@@ -2,12 +2,14 @@
 
 use std::net::IpAddr;
 
+use rand_core::RngCore;
 use spindle_units::{Duration, Instant};
 use spindle_wire::{AddAddr, Endpoint, MpPrio, RareOptions, RemoveAddr};
 
 use super::{Connection, Role};
 use crate::config::PathManager;
 use crate::host::keys;
+use crate::random::reduce;
 
 /// Addresses learnt from a peer are kept up to this many.
 const MAX_REMOTE: usize = 8;
@@ -65,6 +67,8 @@ pub(crate) struct Paths {
     retries: Vec<Retry>,
     /// How many more announced addresses are taken, and since when that is so.
     allowance: (u32, Option<Instant>),
+    /// When the next subflow may be opened.
+    not_before: Option<Instant>,
 }
 
 /// A pair of ends whose subflow was lost.
@@ -93,6 +97,7 @@ impl Paths {
             opened: vec![(first, first_remote, 0)],
             retries: Vec::new(),
             allowance: (ANNOUNCED_AT_ONCE, None),
+            not_before: None,
         }
     }
 
@@ -149,6 +154,7 @@ impl Paths {
         let repeats = self.announcements.iter().filter_map(|a| a.repeat_at);
         repeats
             .chain(self.retries.iter().filter_map(|r| r.at))
+            .chain(self.not_before)
             .min()
     }
 
@@ -198,6 +204,7 @@ impl Paths {
     }
 
     pub(super) fn on_timer(&mut self, now: Instant) {
+        self.not_before = self.not_before.filter(|t| now < *t);
         for a in &mut self.announcements {
             if a.repeat_at.is_some_and(|t| t <= now) {
                 a.repeat_at = None;
@@ -225,9 +232,33 @@ impl Paths {
 
 impl Connection {
     /// The next subflow the path manager wants opened; the stack opens it by [`Connection::join`].
-    pub(crate) fn next_wanted(&mut self) -> Option<Wanted> {
+    pub(crate) fn next_wanted(&mut self, now: Instant) -> Option<Wanted> {
+        self.end_first_phase_if_due();
+        if self.scatter.holds_back() || self.paths.not_before.is_some_and(|t| now < t) {
+            return None;
+        }
+        let Some(wanted) = self.next_pair() else {
+            if self.subflows.len() == 1 {
+                self.on_late_subflow();
+            }
+            return None;
+        };
+        let most = self
+            .config
+            .multipath
+            .as_ref()
+            .map_or(Duration::ZERO, |m| m.join_spacing);
+        if most > Duration::ZERO {
+            let wait = reduce(self.rng.next_u64(), most.as_nanos() + 1);
+            self.paths.not_before = Some(now + Duration::from_nanos(wait));
+        }
+        Some(wanted)
+    }
+
+    /// The ends of the next subflow, whenever it may be opened.
+    fn next_pair(&mut self) -> Option<Wanted> {
         let mp = self.multipath()?;
-        if self.role != Role::Client || !mp.confirmed || self.closing || self.closed.is_some() {
+        if self.role != Role::Client || !mp.confirmed || self.closing_soon() {
             return None;
         }
         let to_first = !mp.no_more_to_remote;
@@ -240,7 +271,8 @@ impl Connection {
         match &config.path_manager {
             PathManager::Passive => None,
             PathManager::Ports(n) => {
-                let (wanted, have) = (*n, self.paths.opened.len());
+                let wanted = self.scatter.subflows(*n);
+                let have = self.paths.opened.len();
                 let (local, remote) = (self.paths.local[0], self.paths.first_remote);
                 if !to_first || have >= wanted {
                     return None;

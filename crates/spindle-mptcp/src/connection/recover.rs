@@ -188,7 +188,7 @@ impl Connection {
         }
         for i in 0..self.subflows.len() {
             let o = self.subflows.outlook(i);
-            let may = o.is_usable() && o.is(Marks::GATED) && o.has_room(u64::from(o.mss));
+            let may = o.takes_data() && o.is(Marks::GATED) && o.has_room(u64::from(o.mss));
             if may && !self.subflows[i].tx.is_paced_to(now) {
                 if let Some(view) = self.views.get_mut(i) {
                     view.usable = false;
@@ -295,7 +295,7 @@ impl Connection {
         let again = self.copied.overlaps(offset, end);
         let target = &mut self.subflows[b];
         let fits = payload.len() as u64 <= target.tx.mss;
-        if !eligible || again || !fits || !target.is_usable() {
+        if !eligible || again || !fits || !target.is_usable() || target.draining {
             return None;
         }
         target.tx.check_idle(now);
@@ -334,7 +334,7 @@ fn view_of(s: &mut Subflow, rules: &ViewRules<'_>) -> SubflowView {
     let c = &s.tx.counters;
     SubflowView {
         id: s.id,
-        usable: s.is_usable() && !s.dead,
+        usable: s.is_usable() && !s.dead && !s.draining,
         sent: c.segments,
         retransmitted: c.retransmissions,
         since_retransmission: c.since_retransmission,

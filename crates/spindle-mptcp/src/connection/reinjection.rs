@@ -167,7 +167,7 @@ impl Connection {
     pub(super) fn idle_subflow(&self, not_on: Option<SubflowId>) -> Option<usize> {
         self.subflows.iter().position(|s| {
             let idle = s.tx.board.is_empty() && self.assigned.bytes(s.id) == 0;
-            s.is_usable() && idle && Some(s.id) != not_on
+            s.is_usable() && !s.draining && idle && Some(s.id) != not_on
         })
     }
 

@@ -47,6 +47,8 @@ impl Marks {
     pub(super) const CLOSED: Self = Self(1 << 13);
     /// Pacing or the host's output queue has a say in when it sends.
     pub(super) const GATED: Self = Self(1 << 14);
+    /// It is given no new data.
+    pub(super) const DRAINS: Self = Self(1 << 15);
 
     #[inline]
     fn of(s: &Subflow) -> Self {
@@ -70,6 +72,7 @@ impl Marks {
             .with(Self::GOES_ON, !matches!(s.state, TimeWait | Closed))
             .with(Self::CLOSED, s.state == Closed)
             .with(Self::GATED, s.tx.is_gated())
+            .with(Self::DRAINS, s.draining)
     }
 
     #[inline]
@@ -138,6 +141,12 @@ impl Outlook {
     #[inline]
     pub(super) fn is_usable(&self) -> bool {
         self.is(Marks::USABLE) && !self.is(Marks::DEAD)
+    }
+
+    /// Whether it may carry data that it did not before.
+    #[inline]
+    pub(super) fn takes_data(&self) -> bool {
+        self.is_usable() && !self.is(Marks::DRAINS)
     }
 
     /// Whether `bytes` more may be in flight.

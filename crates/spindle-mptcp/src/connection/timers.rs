@@ -75,11 +75,12 @@ impl Connection {
                 return;
             }
             match self.subflows[i].on_timer(now, &mut self.coupling) {
-                Due::Nothing | Due::Syn => {
+                Due::Nothing => {
                     if self.subflows[i].probe_due {
                         return;
                     }
                 }
+                Due::Syn => self.on_late_subflow(),
                 Due::Over => return,
                 Due::Rto => self.on_rto(now, i),
                 Due::Probe => self.on_probe(now, i),
@@ -132,6 +133,7 @@ impl Connection {
         let black = living && self.has_gone_black(now, i);
         if late || black {
             self.subflows[i].dead = other;
+            self.settle_draining();
             self.reinject_from(i, black);
         } else if living && self.subflows[i].tx.rtt.rto() > SILENCE {
             // Heard shortly before: judged when that is long ago, not only at the next timeout.

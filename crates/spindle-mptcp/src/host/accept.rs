@@ -10,8 +10,9 @@ use crate::connection::{Connection, NewConnection, Role};
 use crate::random::mix;
 use crate::subflow::output::reset_for;
 
-/// Joins of one connection whose third ACK may be missing at a time.
-const MAX_HALF_OPEN_JOINS: usize = 4;
+/// Joins of one connection whose third ACK may be missing at a time: so many, or as many subflows as its
+/// configuration plans, since a peer configured alike opens them all at once.
+const HALF_OPEN_JOINS: usize = 4;
 
 impl Stack {
     /// A segment that belongs to no connection.
@@ -68,7 +69,8 @@ impl Stack {
         let Some(c) = self.table.connection_mut(slot) else {
             return;
         };
-        let crowded = crowded || c.half_open_joins() >= MAX_HALF_OPEN_JOINS;
+        let most = HALF_OPEN_JOINS.max(c.planned_subflows());
+        let crowded = crowded || c.half_open_joins() >= most;
         if crowded || !c.accept_join(now, syn, iss) {
             self.counters.joins_refused += 1;
             self.refuse_join(syn, ResetReason::LackOfResources);

@@ -29,7 +29,7 @@ use table::{FourTuple, Table};
 use crate::config::Config;
 use crate::connection::info::ConnectionInfo;
 use crate::connection::trace::TraceEvent;
-use crate::connection::{Connection, Happening, NewConnection, Role};
+use crate::connection::{Connection, Happening, NewConnection, Role, Wanted};
 use crate::random::mix;
 use crate::subflow::TcpState;
 use keys::Secret;
@@ -51,7 +51,7 @@ pub struct StackConfig {
     /// Half-open connections at most; further SYNs are answered with a cookie, of which nothing is
     /// stored here (RFC 4987, section 3.6).
     pub max_half_open: usize,
-    /// Joins of peers with their third ACK missing, over all connections, at most (four of each);
+    /// Joins of peers with their third ACK missing, over all connections, at most (of each as many as subflows are planned, or four);
     /// further ones are reset for lack of resources (RFC 8684, section 3.6).
     pub max_half_open_joins: usize,
     /// Bytes stored for all connections beyond which new ones are refused with RST and no receive
@@ -246,7 +246,11 @@ impl Stack {
     }
 
     /// Takes a segment from the wire.
-    pub fn receive(&mut self, now: Instant, segment: Segment) {
+    pub fn receive(&mut self, now: Instant, mut segment: Segment) {
+        if let Some((slot, i)) = self.scattered(&mut segment) {
+            self.deliver(now, slot, i, &segment);
+            return;
+        }
         let tuple: FourTuple = (segment.dst, segment.src);
         if let Some((slot, subflow)) = self.table.find(&tuple) {
             if let Some(i) = self
@@ -260,6 +264,17 @@ impl Stack {
             self.table.unbind(&tuple);
         }
         self.on_stray(now, &segment);
+    }
+
+    /// The connection, and the place in it, of a segment that has one's token, and now that subflow's
+    /// ports: those of a scattered segment are no more than the way it took. Only from the peer's own
+    /// address, and only where scattering was agreed on.
+    fn scattered(&mut self, segment: &mut Segment) -> Option<(u32, usize)> {
+        let slot = self.table.by_token(segment.options.token?.get())?;
+        let c = self.table.connection(slot)?;
+        let i = c.takes_scattered(segment)?;
+        segment.src = c.subflows[i].remote;
+        Some((slot, i))
     }
 
     /// How many steps of [`Self::foresee`] there are.
@@ -367,6 +382,10 @@ impl Stack {
             };
             if let next @ Some(_) = c.transmit(now) {
                 return next;
+            }
+            if c.takes_wishes() {
+                self.open_wanted(now, slot);
+                continue;
             }
             c.queued = false;
             self.ready.pop_front();
@@ -642,27 +661,37 @@ impl Stack {
         while let Some(w) = self
             .table
             .connection_mut(slot)
-            .and_then(Connection::next_wanted)
+            .and_then(|c| c.next_wanted(now))
         {
-            let ordinal = self.table.ordinal(slot);
-            let next = self
-                .table
-                .connection(slot)
-                .map_or(0, |c| c.subflows.len() as u8);
-            let local = Endpoint::new(w.local, 0);
-            let Ok(local) = self.choose_port(local, w.remote, ordinal, next) else {
-                return;
-            };
-            let iss = self.secret.isn(now, local, w.remote);
-            let Some(c) = self.table.connection_mut(slot) else {
-                return;
-            };
-            if !c.join(now, local, w.remote, w.address_ids, iss) {
+            if !self.open_subflow(now, slot, &w) {
+                if let Some(c) = self.table.connection_mut(slot) {
+                    c.on_late_subflow();
+                }
                 return;
             }
-            let id = c.subflows.last().map_or(0, |s| s.id);
-            self.table.bind((local, w.remote), slot, id);
         }
+    }
+
+    fn open_subflow(&mut self, now: Instant, slot: u32, w: &Wanted) -> bool {
+        let ordinal = self.table.ordinal(slot);
+        let next = self
+            .table
+            .connection(slot)
+            .map_or(0, |c| c.subflows.len() as u8);
+        let local = Endpoint::new(w.local, 0);
+        let Ok(local) = self.choose_port(local, w.remote, ordinal, next) else {
+            return false;
+        };
+        let iss = self.secret.isn(now, local, w.remote);
+        let Some(c) = self.table.connection_mut(slot) else {
+            return false;
+        };
+        if !c.join(now, local, w.remote, w.address_ids, iss) {
+            return false;
+        }
+        let id = c.subflows.last().map_or(0, |s| s.id);
+        self.table.bind((local, w.remote), slot, id);
+        true
     }
 
     /// Events for the application, and the books.

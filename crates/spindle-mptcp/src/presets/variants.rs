@@ -11,9 +11,11 @@ use crate::recovery::{
     CoFuso, CodingRate, Eligibility, Fuso, GivenWorst, MetricKind, PathMetric, RecoveryFactory,
     WorstOf,
 };
+use crate::stage::scatter::{ScatterConfig, Switch, Threshold};
 use crate::subflow::congestion::CongestionKind;
 
 use super::PROBE;
+use super::scattered::newreno_loss;
 
 /// A change of one choice of a configuration.
 #[derive(Clone, Copy, Debug)]
@@ -96,14 +98,67 @@ fn scheduler(config: &mut Config, kind: SchedulerKind) -> bool {
 }
 
 fn rack(config: &mut Config) -> bool {
-    config.loss = LossConfig {
-        rack: true,
-        prr: true,
-        tail_loss_probe: Some(PROBE),
-        early_retransmit: false,
-        ..config.loss.clone()
+    let with = |loss: &mut LossConfig| {
+        *loss = LossConfig {
+            rack: true,
+            prr: true,
+            tail_loss_probe: Some(PROBE),
+            early_retransmit: false,
+            ..loss.clone()
+        };
     };
+    if !config.tcp.sack {
+        sack(config);
+    }
+    with(&mut config.loss);
+    scatter(config, |s| with(&mut s.loss));
     true
+}
+
+/// Changes how packets are scattered, where they are.
+fn scatter(config: &mut Config, change: impl Fn(&mut ScatterConfig)) -> bool {
+    let settings = config.multipath.as_mut().and_then(|m| m.scatter.as_mut());
+    settings.map(|s| change(Arc::make_mut(s))).is_some()
+}
+
+fn threshold(config: &mut Config, segments: u32) -> bool {
+    scatter(config, |s| {
+        s.threshold = Threshold::Fixed;
+        s.loss.dupack_threshold = segments;
+    })
+}
+
+fn switch(config: &mut Config, at: Switch) -> bool {
+    scatter(config, |s| s.switch = at)
+}
+
+/// SACK with what makes use of it, on every subflow.
+fn sack(config: &mut Config) -> bool {
+    config.tcp.sack = true;
+    let with = |loss: &mut LossConfig| {
+        loss.frto = true;
+        loss.dsack_undo = true;
+    };
+    with(&mut config.loss);
+    scatter(config, |s| with(&mut s.loss));
+    true
+}
+
+fn newreno(config: &mut Config) -> bool {
+    config.tcp.sack = false;
+    config.loss = newreno_loss();
+    scatter(config, |s| s.loss = newreno_loss());
+    true
+}
+
+fn dctcp_first(config: &mut Config) -> bool {
+    config.tcp.ecn = EcnMode::Dctcp;
+    scatter(config, |s| s.congestion = CongestionKind::Dctcp)
+}
+
+fn with_fuso(config: &mut Config) -> bool {
+    config.recovery = Some(Arc::new(Fuso::default()));
+    multipath(config, |m| m.early_dsn_delivery = true)
 }
 
 fn tlp_floor(config: &mut Config) -> bool {
@@ -206,6 +261,52 @@ pub const VARIANTS: &[Variant] = variants! {
         |c| cofuso(c, |s| s.max_parities = 5);
     "parities-6", "CoFUSO's blocks: 6 parities at most (CoFUSO section 6.2.4, M_max 6)",
         |c| cofuso(c, |s| s.max_parities = 6);
+    "newreno", "each subflow: NewReno (RFC 6582) without SACK or Limited Transmit, as in MMPTCP's simulations (MMPTCP section 3)",
+        newreno;
+    "sack", "each subflow: SACK, recovery by RFC 6675, D-SACK undo (RFC 3708), F-RTO (RFC 5682)",
+        sack;
+    "scatter-acks", "bare acknowledgements are scattered too (catalogue A3.1)",
+        |c| scatter(c, |s| s.acks = true);
+    "dup-3", "while scattering, 3 duplicate acknowledgements mean loss, wherever the peer is (MMPTCP section 3.5)",
+        |c| threshold(c, 3);
+    "dup-5", "while scattering, 5 duplicate acknowledgements mean loss, wherever the peer is (MMPTCP section 3.5)",
+        |c| threshold(c, 5);
+    "dup-7", "while scattering, 7 duplicate acknowledgements mean loss, wherever the peer is (MMPTCP section 3.5)",
+        |c| threshold(c, 7);
+    "dup-9", "while scattering, 9 duplicate acknowledgements mean loss, wherever the peer is (MMPTCP section 3.5)",
+        |c| threshold(c, 9);
+    "dup-11", "while scattering, 11 duplicate acknowledgements mean loss, wherever the peer is (MMPTCP section 3.5)",
+        |c| threshold(c, 11);
+    "dup-13", "while scattering, 13 duplicate acknowledgements mean loss, wherever the peer is (MMPTCP section 3.5)",
+        |c| threshold(c, 13);
+    "dup-15", "while scattering, 15 duplicate acknowledgements mean loss, wherever the peer is (MMPTCP section 3.5)",
+        |c| threshold(c, 15);
+    "dup-17", "while scattering, 17 duplicate acknowledgements mean loss, wherever the peer is (MMPTCP section 3.5)",
+        |c| threshold(c, 17);
+    "dup-19", "while scattering, 19 duplicate acknowledgements mean loss, wherever the peer is (MMPTCP section 3.5)",
+        |c| threshold(c, 19);
+    "dup-21", "while scattering, 21 duplicate acknowledgements mean loss, wherever the peer is (MMPTCP section 3.5)",
+        |c| threshold(c, 21);
+    "dup-23", "while scattering, 23 duplicate acknowledgements mean loss, wherever the peer is (MMPTCP section 3.5)",
+        |c| threshold(c, 23);
+    "adaptive", "while scattering, what D-SACKs show to have been reordering raises the threshold from 3 to 64 at most (RR-TCP, Zhang et al. 2003; MMPTCP section 2.4 names it)",
+        |c| sack(c) && scatter(c, |s| {
+            s.threshold = Threshold::Adaptive { most: 64 };
+        });
+    "at-256KB", "the second phase begins after 256 KB (MMPTCP section 3.7)",
+        |c| switch(c, Switch::Bytes(256_000));
+    "at-512KB", "the second phase begins after 512 KB (MMPTCP section 3.7)",
+        |c| switch(c, Switch::Bytes(512_000));
+    "at-1024KB", "the second phase begins after 1024 KB (MMPTCP section 3.7)",
+        |c| switch(c, Switch::Bytes(1_024_000));
+    "at-window", "the second phase begins once the window has 64 KB (ORIGINAL-CODE, CwndSize)",
+        |c| switch(c, Switch::Window(64_000));
+    "at-congestion", "the second phase begins at the first sign of congestion (ORIGINAL-CODE, CwndSignal)",
+        |c| switch(c, Switch::Congestion);
+    "dctcp-first", "while scattering: DCTCP (RFC 8257) (MMPTCP section 5, future work)",
+        dctcp_first;
+    "fuso", "FUSO's recovery on top (FUSO section 3.2)",
+        with_fuso;
 };
 
 #[cfg(test)]
@@ -225,6 +326,8 @@ mod tests {
                 "minrtt" => of("mptcp-linux"),
                 "early" | "lia" => of("mptcp-linux"),
                 "parities-3" => of("cofuso-xor"),
+                "sack" | "scatter-acks" | "adaptive" | "dctcp-first" | "fuso" => of("mmptcp"),
+                n if n.starts_with("dup-") || n.starts_with("at-") => of("mmptcp"),
                 n if ["fixed", "parities", "authors-block", "coding-first"]
                     .iter()
                     .any(|p| n.starts_with(p)) =>
@@ -250,6 +353,8 @@ mod tests {
             ("fuso", "fixed-4"),
             ("cofuso", "elsewhere"),
             ("mptcp", "worst-1"),
+            ("mptcp", "dup-5"),
+            ("fuso", "at-window"),
         ] {
             let v = variant(name).expect(name);
             assert!(v.apply(of(base)).is_none(), "{base}+{name}");

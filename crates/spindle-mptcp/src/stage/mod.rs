@@ -4,6 +4,8 @@
 //! delay, multiply or swallow segments, own a timer and send segments of its own. The default is
 //! identity: no stage at all.
 
+pub mod scatter;
+
 use std::collections::VecDeque;
 
 use spindle_units::Instant;
@@ -23,6 +25,11 @@ pub trait Stage: Send + std::fmt::Debug {
         up: &mut VecDeque<Segment>,
         out: &mut VecDeque<Segment>,
     );
+
+    /// Whether [`Self::input`] does anything but hand the segment up; asked for every segment.
+    fn sees_input(&self) -> bool {
+        true
+    }
 
     /// When [`Self::timeout`] wants to be called; none by default.
     fn next_timeout(&self) -> Option<Instant> {

@@ -166,6 +166,8 @@ pub(crate) struct Subflow {
     pub(crate) address_id_remote: u8,
     /// Its data have been reinjected; no new data go here until it makes progress.
     pub(crate) dead: bool,
+    /// It is given no new data any more, but for want of others.
+    pub(crate) draining: bool,
     /// Acknowledgements of data in a row that had no option of MPTCP.
     pub(crate) silent_acks: u8,
     /// Highest data offset sent here by the redundant scheduler.
@@ -284,11 +286,25 @@ impl Subflow {
             address_id_local: 0,
             address_id_remote: 0,
             dead: false,
+            draining: false,
             silent_acks: 0,
             redundant_next: 0,
             penalised_at: None,
             config: config.clone(),
         }
+    }
+
+    /// From now on it keeps to this configuration: its own congestion control, coupled with no other's,
+    /// and loss detection. To be called before it has sent data.
+    pub(crate) fn adopt(&mut self, config: Arc<Config>) {
+        self.config = config.clone();
+        self.tx.adopt(config);
+    }
+
+    /// As [`Self::adopt`], but for the congestion control.
+    pub(crate) fn keep_to(&mut self, config: Arc<Config>) {
+        self.config = config.clone();
+        self.tx.keep_to(config);
     }
 
     /// Has brought near what it points to and a segment will need.

@@ -21,7 +21,7 @@ pub(crate) use script::Script;
 
 use super::conn::{Class, Conn, Content};
 use crate::experiment::scenario::Ask;
-use crate::metrics::RunResult;
+use crate::metrics::{RunResult, TimersOfFlows};
 use crate::registry::Application;
 use crate::rng::Streams;
 use crate::traffic::{Plan, PlannedFlow, Start};
@@ -59,6 +59,7 @@ pub(crate) struct FlowState {
     conns: [u32; 2],
     base_timeouts: u64,
     base_recoveries: u64,
+    base_retransmits: u64,
     /// Whether the request of a connection that had to come up first was written.
     asked: bool,
     over: bool,
@@ -119,6 +120,7 @@ pub(crate) struct App {
     to_warm: HashMap<u32, Vec<u32>>,
     warming: u32,
     measuring: Option<Instant>,
+    ended: Option<Instant>,
     next_timed: usize,
     chains: HashMap<u32, Vec<u32>>,
     pending: u32,
@@ -167,6 +169,7 @@ impl App {
             conns: [NO_CONN; 2],
             base_timeouts: 0,
             base_recoveries: 0,
+            base_retransmits: 0,
             asked: false,
             over: false,
         };
@@ -192,6 +195,7 @@ impl App {
             to_warm: HashMap::new(),
             warming: 0,
             measuring: None,
+            ended: None,
             next_timed: 0,
             chains: HashMap::new(),
             dirty: Vec::new(),
@@ -221,6 +225,11 @@ impl App {
         let conn = self.by_handle.get(host, handle);
         conn.into_iter()
             .for_each(|c| prefetch(&self.conns[c as usize]));
+    }
+
+    /// Whether it is to be known what links did.
+    pub(crate) fn observes_links(&self) -> bool {
+        self.plan.observe.links
     }
 
     /// Whether the measurement has begun.
@@ -255,7 +264,13 @@ impl App {
     /// The measurement is over: what was measured is kept, and connections are closed as
     /// applications do, so that captures end with their farewells.
     fn end(&mut self, now: Instant, stacks: &mut [Stack]) {
+        self.ended = Some(now);
         self.measured = Some(self.measure_result(stacks));
+        if self.plan.ends.is_some() {
+            // What is under way stays so.
+            self.finished = true;
+            return;
+        }
         for conn in &self.conns {
             stacks[conn.client_host as usize].close(now, conn.client);
             self.dirty.push(conn.client_host);
@@ -335,7 +350,8 @@ impl App {
             conn.push_request(now, stack);
             conn.read(now, stack, &self.usage.content, &mut done);
         } else {
-            conn.serve(now, stack, self.plan.request, &self.usage.content);
+            let request = self.plan.request;
+            conn.serve(now, stack, request, &self.usage.content, &mut done);
         }
         self.dirty.push(host);
         for flow in done {
@@ -428,7 +444,11 @@ impl App {
         let state = &mut self.flows[flow as usize];
         state.base_timeouts += totals.timeouts;
         state.base_recoveries += totals.recoveries;
-        conn.ask(flow, self.plan.request, bytes);
+        state.base_retransmits += totals.fast_retransmits;
+        match self.plan.push {
+            true => conn.upload(flow, bytes),
+            false => conn.ask(flow, self.plan.request, bytes),
+        }
         if self.record == Some(flow) {
             stacks[conn.client_host as usize].set_trace(conn.client, true);
             if let Some(server) = conn.server {
@@ -518,7 +538,7 @@ impl App {
             let t = conn.totals(stacks);
             conn.end(t.timeouts);
             totals = (totals.0 + t.timeouts, totals.1 + t.recoveries);
-            if own && conn.waiting.is_empty() {
+            if own && conn.is_idle() {
                 conn.note_totals(stacks);
                 stacks[conn.client_host as usize].close(now, conn.client);
                 self.dirty.push(conn.client_host);
@@ -555,7 +575,7 @@ impl App {
                 self.next_in_chain(now, planned.client);
             }
         }
-        if self.pending == 0 {
+        if self.pending == 0 && self.plan.ends.is_none() {
             self.wake(now + EPILOGUE, Wake::End);
         }
     }
@@ -574,10 +594,7 @@ impl App {
             self.finish_if_closed();
             return;
         }
-        let conn = &mut self.conns[c as usize];
-        let mut waiting = std::mem::take(&mut conn.waiting);
-        waiting.extend(conn.to_ask.take().map(|flow| (flow, 0)));
-        for (flow, _) in waiting {
+        for flow in self.conns[c as usize].take_waiting() {
             if flow == GREETING {
                 continue;
             }
@@ -609,14 +626,20 @@ impl App {
                 .map(|s| (s.id, s.local, s.remote))
                 .collect()
         });
+        let served = stacks[conn.server_host as usize].take_trace(server);
+        let asked = stacks[conn.client_host as usize].take_trace(conn.client);
+        let (sender, receiver) = match self.plan.push {
+            true => (asked, served),
+            false => (served, asked),
+        };
         self.recording = Some(Recording {
             issued,
             completed: now,
             bytes: self.plan.flows[flow as usize].bytes,
             client_host: conn.client_host,
             server_host: conn.server_host,
-            sender: stacks[conn.server_host as usize].take_trace(server),
-            receiver: stacks[conn.client_host as usize].take_trace(conn.client),
+            sender,
+            receiver,
             subflows,
         });
         self.finished = true;
@@ -637,6 +660,12 @@ impl App {
     fn measure_result(&self, stacks: &[Stack]) -> RunResult {
         let mut result = self.result.clone();
         result.fct_ns = self.completion_times();
+        if self.plan.ends.is_some() {
+            self.count_what_goes_on(&mut result);
+        }
+        if self.plan.observe.timers {
+            result.timers = Some(self.timers(stacks));
+        }
         let mut waited_for = 0;
         let mut all = 0;
         for conn in &self.conns {
@@ -665,6 +694,47 @@ impl App {
         result.timeouts = waited_for;
         result.late_timeouts = all.saturating_sub(waited_for);
         result
+    }
+
+    /// Flows that the end of the run cut off: of background ones what had arrived is their goodput.
+    fn count_what_goes_on(&self, result: &mut RunResult) {
+        let end = self.ended.unwrap_or(Instant::ZERO);
+        for (flow, planned) in self.flows.iter().zip(&self.plan.flows) {
+            let (Some(issued), false) = (flow.issued, flow.over) else {
+                continue;
+            };
+            if !planned.background {
+                result.cut_off += 1;
+                continue;
+            }
+            let arrived = self.conns.get(flow.conns[0] as usize);
+            let bits = arrived.map_or(0, Conn::uploaded) as f64 * 8.0;
+            let goodput = bits / end.since(issued).as_secs_f64().max(1e-9);
+            result.background_completed += 1;
+            result.background_goodput_sum_bps += goodput;
+            result.background_goodput_squares += goodput * goodput;
+        }
+    }
+
+    /// How often timers fired, and fast recovery began, for each flow that is not background, those
+    /// included that the end cut off.
+    fn timers(&self, stacks: &[Stack]) -> TimersOfFlows {
+        let mut timers = TimersOfFlows::default();
+        for (flow, planned) in self.flows.iter().zip(&self.plan.flows) {
+            if planned.background || flow.issued.is_none() {
+                continue;
+            }
+            let own = flow.conns.into_iter().filter(|c| *c != NO_CONN);
+            let totals = own.map(|c| self.conns[c as usize].totals(stacks));
+            let counts = totals.fold((0, 0), |sum, t| {
+                (sum.0 + t.timeouts, sum.1 + t.fast_retransmits)
+            });
+            timers.add(
+                counts.0.saturating_sub(flow.base_timeouts),
+                counts.1.saturating_sub(flow.base_retransmits),
+            );
+        }
+        timers
     }
 
     /// Completion times of complete groups, in the order of issue.

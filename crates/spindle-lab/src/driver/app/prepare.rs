@@ -196,6 +196,9 @@ impl App {
             return;
         }
         self.measuring = Some(now);
+        if let Some(after) = self.plan.ends {
+            self.wake(now + after, Wake::End);
+        }
         for c in 0..self.conns.len() {
             self.conns[c].base = self.conns[c].totals(stacks);
         }
@@ -211,7 +214,7 @@ impl App {
             self.next_in_chain(now, client);
         }
         self.next_timed_issue(now);
-        if self.pending == 0 {
+        if self.pending == 0 && self.plan.ends.is_none() {
             self.wake(now, Wake::End);
         }
     }

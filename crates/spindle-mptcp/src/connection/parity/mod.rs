@@ -135,7 +135,9 @@ impl Connection {
     fn wants_blocks(&self) -> bool {
         let sends = self.config.recovery.as_ref();
         let multipath = self.config.multipath.as_ref();
-        multipath.is_some_and(|m| !m.checksum) && sends.is_some_and(|f| f.sends_block_parities())
+        // Nor where packets are scattered: a SYN/ACK has no room for both answers.
+        multipath.is_some_and(|m| !m.checksum && m.scatter.is_none())
+            && sends.is_some_and(|f| f.sends_block_parities())
     }
 
     /// Adds what is to be said of parities to the SYN or SYN/ACK of subflow `i`, MPTCP's options being

@@ -4,15 +4,22 @@ use crate::config::LossConfig;
 
 /// The duplicate-ACK threshold now in force, in segments: the configured one, or Early
 /// Retransmit's (RFC 5827, section 3.2, segment-based): with fewer than four segments outstanding
-/// and nothing new to send it is one less than what is outstanding.
-pub(crate) fn threshold(config: &LossConfig, outstanding_segments: u64, new_data: bool) -> u32 {
+/// and nothing new to send it is one less than what is outstanding. Where reordering has `raised` the
+/// threshold there is no such shortcut.
+pub(crate) fn threshold(
+    config: &LossConfig,
+    raised: u32,
+    outstanding_segments: u64,
+    new_data: bool,
+) -> u32 {
     let early = config.early_retransmit
+        && raised <= config.dupack_threshold
         && !new_data
         && outstanding_segments <= u64::from(config.dupack_threshold);
     if early {
         (outstanding_segments.saturating_sub(1) as u32).max(1)
     } else {
-        config.dupack_threshold
+        config.dupack_threshold.max(raised)
     }
 }
 
@@ -26,10 +33,11 @@ mod tests {
             early_retransmit: true,
             ..LossConfig::default()
         };
-        assert_eq!(threshold(&config, 4, false), 3);
-        assert_eq!(threshold(&config, 3, false), 2);
-        assert_eq!(threshold(&config, 2, false), 1);
-        assert_eq!(threshold(&config, 2, true), 3);
-        assert_eq!(threshold(&LossConfig::default(), 2, false), 3);
+        assert_eq!(threshold(&config, 0, 4, false), 3);
+        assert_eq!(threshold(&config, 0, 3, false), 2);
+        assert_eq!(threshold(&config, 0, 2, false), 1);
+        assert_eq!(threshold(&config, 0, 2, true), 3);
+        assert_eq!(threshold(&config, 5, 2, false), 5);
+        assert_eq!(threshold(&LossConfig::default(), 0, 2, false), 3);
     }
 }

@@ -9,5 +9,6 @@ pub(crate) mod detect;
 pub(crate) mod frto;
 pub(crate) mod prr;
 pub(crate) mod rack;
+pub(crate) mod reordering;
 pub(crate) mod tlp;
 pub(crate) mod undo;

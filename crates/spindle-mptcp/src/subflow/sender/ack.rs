@@ -58,6 +58,10 @@ impl Sender {
         }
         let newly_sacked = delivered.bytes;
         let acked = if a.ack > self.una {
+            if self.in_recovery() && self.config.loss.reordering.is_some() {
+                let beyond = self.board.sacked_bytes().div_ceil(self.mss);
+                self.reordering.on_closed(beyond as u32);
+            }
             self.board.acknowledge(a.ack)
         } else {
             Acked::default()
@@ -139,6 +143,7 @@ impl Sender {
         if spurious && self.counters.retransmissions > self.counters.spurious_retransmits {
             self.counters.spurious_retransmits += 1;
             self.rack.on_dsack(self.una, self.nxt);
+            self.reordering.on_needless(self.config.loss.reordering);
         }
         if all && self.config.loss.dsack_undo {
             self.undo_reduction(now);
@@ -274,8 +279,14 @@ impl Sender {
         if self.config.loss.rack && self.sack {
             self.detect_by_time(now, flight, coupling);
         } else if self.sack {
-            let threshold = u64::from(self.config.loss.dupack_threshold.max(1) - 1);
-            let frontier = self.board.loss_frontier(threshold * self.mss);
+            let threshold = self
+                .config
+                .loss
+                .dupack_threshold
+                .max(self.reordering.raised);
+            let frontier = self
+                .board
+                .loss_frontier(u64::from(threshold.max(1) - 1) * self.mss);
             self.board.mark_lost_below(frontier);
         } else if advanced {
             // RFC 6582, section 3.2, step 3: a partial acknowledgement reveals the next hole.

@@ -19,7 +19,9 @@ pub(crate) use timers::Expired;
 
 use crate::config::Config;
 use crate::subflow::congestion::{self, Congestion, Coupling};
-use crate::subflow::loss::{detect, frto::Frto, prr::Prr, rack::Rack, tlp::Tlp, undo::Undo};
+use crate::subflow::loss::{
+    detect, frto::Frto, prr::Prr, rack::Rack, reordering::Reordering, tlp::Tlp, undo::Undo,
+};
 use crate::subflow::rtt::RttEstimator;
 use crate::subflow::scoreboard::{Scoreboard, Sent, SentMap};
 use output_queue::OutputQueue;
@@ -131,6 +133,7 @@ pub(crate) struct Sender {
     /// No further reduction for ECN until this is acknowledged.
     reduced_until: u64,
     undo: Undo,
+    reordering: Reordering,
     frto: Frto,
     /// New data left in F-RTO's step 2.
     frto_probed: bool,
@@ -148,6 +151,25 @@ pub(crate) struct Sender {
     /// Retransmission timeouts in a row without progress.
     pub(crate) consecutive_timeouts: u32,
     row: usize,
+    /// Its window counts among those of the connection's other subflows.
+    coupled: bool,
+}
+
+/// A controller as configured for subflow `index`.
+fn controller(config: &Config, mss: u64, initial_window: u64, index: usize) -> Box<dyn Congestion> {
+    let t = &config.tcp;
+    congestion::build(
+        config.congestion,
+        congestion::Parameters {
+            mss,
+            initial_window,
+            subflow: index,
+            max_window: t.max_window.map_or(u64::MAX, |w| u64::from(w) * mss),
+            initial_ssthresh: t.initial_ssthresh.unwrap_or(u64::MAX),
+            hystart: true,
+            stretch_acks: t.burst > t.mss,
+        },
+    )
 }
 
 /// After more than one repeat of the SYN or SYN/ACK the initial window is one segment (RFC 5681,
@@ -160,18 +182,7 @@ impl Sender {
         let t = &config.tcp;
         let mss = u64::from(t.mss);
         let initial = u64::from(t.initial_window.segments(index, planned)) * mss;
-        let cc = congestion::build(
-            config.congestion,
-            congestion::Parameters {
-                mss,
-                initial_window: initial,
-                subflow: index,
-                max_window: t.max_window.map_or(u64::MAX, |w| u64::from(w) * mss),
-                initial_ssthresh: t.initial_ssthresh.unwrap_or(u64::MAX),
-                hystart: true,
-                stretch_acks: t.burst > t.mss,
-            },
-        );
+        let cc = controller(&config, mss, initial, index);
         let rtt = RttEstimator::new(t.initial_rto, t.min_rto, t.max_rto);
         Self {
             mss,
@@ -192,6 +203,7 @@ impl Sender {
             recover: 0,
             reduced_until: 0,
             undo: Undo::default(),
+            reordering: Reordering::default(),
             frto: Frto::Off,
             frto_probed: false,
             tlp: Tlp::default(),
@@ -205,8 +217,22 @@ impl Sender {
             force_repeat: false,
             consecutive_timeouts: 0,
             row: index,
+            coupled: true,
             config,
         }
+    }
+
+    /// From now on it keeps to this configuration, and is coupled with no other subflow. To be called
+    /// before data are sent.
+    pub(crate) fn adopt(&mut self, config: Arc<Config>) {
+        self.cc = controller(&config, self.mss, self.cc.cwnd(), self.row);
+        self.coupled = false;
+        self.config = config;
+    }
+
+    /// From now on it keeps to this configuration, but for the congestion control.
+    pub(crate) fn keep_to(&mut self, config: Arc<Config>) {
+        self.config = config;
     }
 
     /// The MSS is settled: what a full segment carries. The initial window keeps its number of
@@ -231,7 +257,9 @@ impl Sender {
         if syns > MOST_SYNS_FOR_INITIAL_WINDOW {
             self.cc.set_cwnd(self.mss);
         }
-        coupling.activate(self.row, self.cc.cwnd());
+        if self.coupled {
+            coupling.activate(self.row, self.cc.cwnd());
+        }
     }
 
     /// Bytes in flight: outstanding and believed neither lost nor arrived.
@@ -506,7 +534,12 @@ impl Sender {
     /// The duplicate-ACK threshold now.
     fn threshold(&self, new_data: bool) -> u32 {
         let segments = self.board.outstanding().div_ceil(self.mss);
-        detect::threshold(&self.config.loss, segments, new_data)
+        detect::threshold(
+            &self.config.loss,
+            self.reordering.raised,
+            segments,
+            new_data,
+        )
     }
 
     /// Checks that the books agree; debug builds only.

@@ -114,6 +114,7 @@ impl Sender {
             self.undo.end();
         } else {
             self.undo.begin(self.una);
+            self.reordering.on_recovery();
         }
         self.tlp.cancel();
         self.reorder_at = None;

@@ -1,0 +1,143 @@
+//! Transfers between hosts of a fat-tree, packets scattered or not (MMPTCP section 3, T8 of the catalogue).
+
+use std::path::Path;
+
+use spindle_lab::driver::{RunOutput, RunRequest, run};
+use spindle_lab::experiment::{Context, Experiment, Overrides};
+use spindle_lab::metrics::RunResult;
+use spindle_lab::registry::Registry;
+
+fn go(transport: &str, topology: &str, traffic: &str) -> RunOutput {
+    let registry = Registry::standard();
+    let (transports, balancers) = (registry.transport_names(), registry.balancer_names());
+    let context = Context {
+        directory: Path::new("."),
+        transports: &transports,
+        balancers: &balancers,
+        topologies: &[],
+    };
+    let text = format!(
+        "transports = [\"{transport}\"]\n\
+         [topology]\nname = \"fat-tree\"\nk = 8\nrate = \"100Mbps\"\nrtt = \"240us\"\n\
+         buffer_packets = 100\necn_threshold = \"0B\"\n{topology}\n\
+         [scenario]\nmss = 1420\ninitial_window_per_subflow = 1\ninitial_ssthresh = \"65KB\"\n\
+         min_rto = \"200ms\"\ninitial_rto = \"200ms\"\necn = false\n\
+         [traffic]\nkind = \"transfers\"\nobserve = [\"timers\", \"links\"]\n{traffic}"
+    );
+    let e = Experiment::parse("test.toml", &text, &Overrides::default(), &context).unwrap();
+    let scenario = &e.points[0].scenario;
+    run(&RunRequest::new(scenario, &e.transports[0], &registry)).unwrap()
+}
+
+const SHORT: &str = "rate = 200.0\nsizes = \"70KB\"\nduration = \"1s\"\nlong = \"0%\"\n";
+
+/// One flow at a time, across the core: nothing is lost, and 16 paths reorder what is scattered.
+fn alone(transport: &str) -> RunResult {
+    let traffic = "hosts = [\"h0\", \"h127\"]\nmatrix = \"random\"\nlong = \"0%\"\nrate = 4.0\n\
+                   sizes = \"1MB\"\nduration = \"5s\"\n";
+    go(transport, "", traffic).result
+}
+
+#[test]
+fn a_flow_alone_repeats_nothing_although_16_paths_reorder_it() {
+    for transport in ["ps", "mmptcp", "mmptcp+sack"] {
+        let r = alone(transport);
+        assert!(r.completed > 10 && r.completed + r.cut_off == r.flows);
+        assert_eq!((r.timeouts, r.fast_retransmits), (0, 0), "{transport}");
+        let timers = r.timers.unwrap();
+        assert_eq!(timers.retransmits, [r.flows], "{transport}");
+    }
+}
+
+/// RACK knows nothing of paths; D-SACKs widen its window (RFC 8985, section 6.2, step 4).
+#[test]
+fn rack_repeats_less_than_once_a_flow_what_was_reordered() {
+    for transport in ["ps+rack", "mmptcp+rack"] {
+        let r = alone(transport);
+        assert_eq!(r.timeouts, 0, "{transport}");
+        assert!(
+            r.fast_retransmits < r.flows,
+            "{transport}: {}",
+            r.fast_retransmits
+        );
+    }
+}
+
+#[test]
+fn what_is_scattered_uses_all_paths() {
+    let one = "hosts = [\"h0\", \"h127\"]\nmatrix = \"stride\"\nstride = 1\nlong = \"100%\"\n\
+               sizes = \"70KB\"\nduration = \"1s\"\n";
+    // With access links ten times as fast as the core's, one path carries a tenth of what is offered.
+    let thin = "fabric_rate = \"10Mbps\"";
+    let goodput = |t: &str| {
+        let r = go(t, thin, one).result;
+        r.background_goodput_sum_bps / r.background_completed as f64
+    };
+    let (tcp, ps) = (goodput("tcp+newreno"), goodput("ps"));
+    assert!(tcp < 10e6, "{tcp}");
+    // Up to the edge switch's four links.
+    assert!((25e6..40e6).contains(&ps), "{ps}");
+}
+
+#[test]
+fn transfers_end_when_the_run_does_and_what_goes_on_is_told() {
+    let traffic = "rate = 256.0\nsizes = \"70KB\"\nduration = \"500ms\"\nlong = \"33%\"\n";
+    for transport in [
+        "tcp+newreno",
+        "ps",
+        "ps-tcp",
+        "mptcp-tcp",
+        "mmptcp",
+        "mptcp-8+newreno",
+    ] {
+        let r = go(transport, "", traffic).result;
+        assert!((90..170).contains(&r.flows), "{transport}: {}", r.flows);
+        assert_eq!((r.background_flows, r.background_completed), (42, 42));
+        assert_eq!(r.completed + r.cut_off, r.flows, "{transport}");
+        assert!(
+            r.completed * 4 > r.flows * 3,
+            "{transport}: {}",
+            r.completed
+        );
+        assert_eq!(r.sim_ns, 500_000_000);
+        let mean = r.background_goodput_sum_bps / 42.0;
+        assert!((2e7..1e8).contains(&mean), "{transport}: {mean}");
+        let core = r.links.iter().find(|g| g.group == "agg-core").unwrap();
+        let share = core.busy_s / core.time_s;
+        assert!(share > 0.1 && share < 1.0, "{transport}: {share}");
+        assert_eq!(core.time_s, 256.0 * 0.5, "128 cables, two links each");
+    }
+}
+
+#[test]
+fn sizes_below_the_threshold_never_open_subflows_and_nothing_is_lost_in_an_idle_network() {
+    let few = SHORT.replace("200.0", "20.0");
+    let r = go("mmptcp", "", &few).result;
+    assert_eq!((r.timeouts, r.fast_retransmits), (0, 0));
+    // 51 packets a flow there, an acknowledgement each back, the handshake and the farewell: no joins.
+    let hops_per_flow = r.packet_hops as f64 / r.flows as f64;
+    assert!((550.0..680.0).contains(&hops_per_flow), "{hops_per_flow}");
+}
+
+#[test]
+fn hotspots_lose_more() {
+    let topology = "[hotspots]\nshare = \"50%\"\nbuffer_packets = 5\n";
+    let traffic = "rate = 256.0\nsizes = \"70KB\"\nduration = \"300ms\"\nlong = \"60%\"\n";
+    let dropped = |topology: &str| {
+        let r = go("tcp+newreno", topology, traffic).result;
+        let core = r.links.iter().find(|g| g.group == "agg-core").unwrap();
+        core.dropped
+    };
+    assert!(dropped(topology) > dropped("") + 20);
+}
+
+#[test]
+fn incast_rounds_come_together() {
+    let traffic = "matrix = \"random\"\nlong = \"0%\"\nsenders = 20\nevery = \"500ms\"\n\
+                   sizes = \"70KB\"\nduration = \"2s\"\n";
+    let r = go("tcp+newreno", "", traffic);
+    assert_eq!(r.result.flows, 60);
+    assert_eq!(r.result.completed, 60);
+    // 20 times 70 KB at 100 Mbps: the last of a round takes 113 ms at the least.
+    assert!(r.result.fct_ns.iter().max() > Some(&113_000_000));
+}

@@ -1,0 +1,504 @@
+//! Packet scatter from end to end, and the second phase behind it (MMPTCP).
+//!
+//! `SPINDLE_NETWORKS` sets how many random networks are tried, `SPINDLE_NETWORKS_SEED` which.
+
+mod support;
+
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use proptest::test_runner::{Config as Runs, RngAlgorithm, TestError, TestRng, TestRunner};
+use spindle_mptcp::stage::scatter::topology::Topology;
+use spindle_mptcp::stage::scatter::{ScatterConfig, Switch, Threshold};
+use spindle_mptcp::{Config, Event, Handle, InitialWindow, preset};
+use spindle_units::{Duration, Instant};
+use spindle_wire::{Endpoint, Flags, MpJoin, Payload, Segment};
+use support::scenario::{Scenario, scenario};
+use support::{CLIENT, Logged, Net, Path, SERVER, endpoint};
+
+/// Payload bytes of the first phase (MMPTCP section 3).
+const THRESHOLD: u64 = 100_000;
+
+/// So many paths of equal cost between any two ends.
+#[derive(Debug)]
+struct Paths(u32);
+
+impl Topology for Paths {
+    fn paths(&self, _: IpAddr, _: IpAddr) -> Option<u32> {
+        Some(self.0)
+    }
+}
+
+fn config(name: &str) -> Config {
+    let mut c = preset(name).expect("a preset").config;
+    c.tcp.initial_window = InitialWindow::PerSubflow(1);
+    c
+}
+
+fn scatter(config: &mut Config, change: impl Fn(&mut ScatterConfig)) {
+    let m = config.multipath.as_mut().expect("multipath");
+    let settings = m.scatter.as_mut().expect("scatter");
+    change(Arc::make_mut(settings));
+}
+
+fn paths(n: u64, apart: Duration) -> Vec<Path> {
+    (0..n)
+        .map(|k| Path::clean(Duration::from_millis(1) + apart * k))
+        .collect()
+}
+
+fn net(paths: Vec<Path>) -> Net {
+    let mut net = Net::new(7, paths);
+    net.keep_log = true;
+    net
+}
+
+/// A connection whose `sender` sends `bytes` once it is up; both close at the end.
+struct Transfer {
+    client: Handle,
+    server: Option<Handle>,
+    sender: usize,
+    left: u64,
+    got: u64,
+    bytes: u64,
+}
+
+impl Transfer {
+    fn begin(net: &mut Net, port: u16, configs: [&Config; 2], sender: usize, bytes: u64) -> Self {
+        let to = endpoint(2, port);
+        let listening = Arc::new(configs[1].clone());
+        net.stacks[SERVER].listen(to, listening).expect("free");
+        let opening = Arc::new(configs[0].clone());
+        let h = net.stacks[CLIENT].connect(net.now, endpoint(1, 0), to, opening);
+        Self {
+            client: h.expect("connects"),
+            server: None,
+            sender,
+            left: bytes,
+            got: 0,
+            bytes,
+        }
+    }
+
+    fn on_event(&mut self, net: &mut Net, now: Instant, side: usize, event: Event) {
+        match event {
+            Event::Accepted { handle, .. } if side == SERVER && self.server.is_none() => {
+                self.server = Some(handle);
+            }
+            _ => {}
+        }
+        let Some(server) = self.server else { return };
+        let ends = [self.client, server];
+        let to = 1 - self.sender;
+        while let Ok(Some(p)) = net.stacks[to].recv(now, ends[to], 1 << 20) {
+            self.got += p.len() as u64;
+        }
+        if self.left > 0 {
+            let data = Payload::Length(self.left as u32);
+            let sent = net.stacks[self.sender].send(now, ends[self.sender], data);
+            self.left -= sent.unwrap_or(0) as u64;
+        }
+        if self.got == self.bytes {
+            net.stacks[CLIENT].close(now, self.client);
+            net.stacks[SERVER].close(now, server);
+        }
+    }
+}
+
+/// Runs until all transfers are there.
+fn run(net: &mut Net, transfers: &mut [Transfer]) {
+    let limit = net.now + Duration::from_secs(60);
+    let mut seen = 0;
+    while net.step(limit) && transfers.iter().any(|t| t.got < t.bytes) {
+        while seen < net.events.len() {
+            let (now, side, event) = net.events[seen];
+            seen += 1;
+            let accepted = match event {
+                Event::Accepted { handle, .. } => Some(handle),
+                _ => None,
+            };
+            for t in &mut *transfers {
+                // An accepted connection is that of the one whose port it has.
+                let of = |h: Handle| net.stacks[SERVER].info(h).map(|i| i.subflows[0].remote);
+                let ours = net.stacks[CLIENT]
+                    .info(t.client)
+                    .map(|i| i.subflows[0].local);
+                let other = accepted.is_some_and(|h| of(h) != ours);
+                if !other {
+                    t.on_event(net, now, side, event);
+                }
+            }
+        }
+    }
+    for t in transfers {
+        assert_eq!(t.got, t.bytes);
+    }
+    // What is still to be said at the end.
+    let limit = net.now + Duration::from_millis(100);
+    while net.step(limit) {}
+}
+
+fn transfer(net: &mut Net, configs: [&Config; 2], sender: usize, bytes: u64) -> Transfer {
+    let mut t = [Transfer::begin(net, 80, configs, sender, bytes)];
+    run(net, &mut t);
+    let [t] = t;
+    t
+}
+
+fn data(net: &Net, side: usize) -> impl Iterator<Item = &Logged> {
+    net.log
+        .iter()
+        .filter(move |l| l.side == side && !l.segment.payload.is_empty())
+}
+
+fn scattered(net: &Net, side: usize) -> impl Iterator<Item = &Logged> {
+    data(net, side).filter(|l| l.segment.options.token.is_some())
+}
+
+fn joins(net: &Net) -> Vec<&Logged> {
+    let join = |s: &Segment| {
+        let rare = s.options.rare.as_ref();
+        matches!(rare.and_then(|r| r.mp_join), Some(MpJoin::Syn { .. }))
+    };
+    net.log.iter().filter(|l| join(&l.segment)).collect()
+}
+
+fn ports<'a>(of: impl Iterator<Item = &'a Logged>) -> BTreeSet<u16> {
+    of.map(|l| l.segment.src.port).collect()
+}
+
+#[test]
+fn a_flow_below_the_threshold_scatters_and_never_joins() {
+    let c = config("mmptcp");
+    for (sender, bytes) in [(CLIENT, THRESHOLD), (SERVER, THRESHOLD), (CLIENT, 70_000)] {
+        let mut net = net(paths(16, Duration::ZERO));
+        transfer(&mut net, [&c, &c], sender, bytes);
+        assert!(joins(&net).is_empty());
+        let all = data(&net, sender).count();
+        let scattered: Vec<&Logged> = scattered(&net, sender).collect();
+        // A client's first segment has the keys.
+        assert_eq!(scattered.len(), all - usize::from(sender == CLIENT));
+        let ports = ports(scattered.iter().copied());
+        assert!(ports.len() > scattered.len() * 9 / 10, "{}", ports.len());
+        assert!(ports.iter().all(|p| *p >= 1024));
+        let there = |l: &&&Logged| l.segment.dst == scattered[0].segment.dst;
+        assert_eq!(scattered.iter().filter(there).count(), scattered.len());
+    }
+}
+
+#[test]
+fn the_first_phase_ends_with_the_segment_that_reaches_the_threshold() {
+    let c = config("mmptcp");
+    let mut net = net(paths(4, Duration::ZERO));
+    let t = transfer(&mut net, [&c, &c], CLIENT, 1_000_000);
+    let first_join = joins(&net)[0].at;
+    let subflows: BTreeSet<Endpoint> = joins(&net).iter().map(|l| l.segment.src).collect();
+    assert_eq!(subflows.len(), 8);
+    let before: Vec<&Logged> = data(&net, CLIENT).filter(|l| l.at <= first_join).collect();
+    let sent: u64 = before.iter().map(|l| l.segment.payload.len() as u64).sum();
+    let last = before.last().expect("some").segment.payload.len() as u64;
+    assert!(sent >= THRESHOLD && sent - last < THRESHOLD, "{sent}");
+    // Nothing is lost: nothing more leaves on the first subflow.
+    let later: Vec<&Logged> = data(&net, CLIENT).filter(|l| l.at > first_join).collect();
+    for l in &later {
+        assert_eq!(
+            l.segment.options.token, None,
+            "{l:?} first join {first_join:?}"
+        );
+        assert!(subflows.contains(&l.segment.src), "{:?}", l.segment.src);
+    }
+    assert!(later.len() > 500);
+    let info = net.stacks[CLIENT].info(t.client);
+    assert!(info.is_none_or(|i| i.data.subflows_opened == 8));
+}
+
+#[test]
+fn what_the_first_subflow_lost_it_repeats_itself_scattered() {
+    let c = config("mmptcp");
+    let mut net = net(paths(4, Duration::ZERO));
+    let mut seen = 0;
+    net.hook = Some(Box::new(move |_, side, seg| {
+        seen += u64::from(side == CLIENT) * seg.payload.len() as u64;
+        // The last but two of the first phase, once.
+        let lost = side == CLIENT && (95_000..96_400).contains(&seen) && !seg.payload.is_empty();
+        seen += u64::from(lost) * 2_000;
+        !lost
+    }));
+    transfer(&mut net, [&c, &c], CLIENT, 1_000_000);
+    let lost: Vec<&Logged> = data(&net, CLIENT).filter(|l| !l.arrives).collect();
+    assert_eq!(lost.len(), 1);
+    let seq = lost[0].segment.seq;
+    let same = |l: &&Logged| l.segment.seq == seq && l.segment.dst.port == 80;
+    let repeats: Vec<&Logged> = scattered(&net, CLIENT).filter(same).collect();
+    assert_eq!(repeats.len(), 2);
+    assert_ne!(repeats[0].segment.src.port, repeats[1].segment.src.port);
+    // Joins were under way when it was repeated, and nobody else carried it.
+    assert!(joins(&net)[0].at < repeats[1].at);
+    let first = match lost[0].segment.options.dss.and_then(|d| d.mapping) {
+        Some(m) => m,
+        None => panic!("unmapped"),
+    };
+    let again = |l: &&Logged| {
+        let map = l.segment.options.dss.and_then(|d| d.mapping);
+        map.is_some_and(|m| m.dsn == first.dsn) && l.segment.seq != seq
+    };
+    assert_eq!(data(&net, CLIENT).filter(again).count(), 0);
+}
+
+#[test]
+fn the_end_that_opened_opens_the_subflows_of_what_it_receives() {
+    let c = config("mmptcp");
+    let mut net = net(paths(4, Duration::ZERO));
+    transfer(&mut net, [&c, &c], SERVER, 1_000_000);
+    let joins = joins(&net);
+    assert_eq!(joins.len(), 8);
+    assert!(joins.iter().all(|l| l.side == CLIENT));
+    let up = joins[0].at + Duration::from_millis(4);
+    let late = scattered(&net, SERVER).filter(|l| l.at > up).count();
+    assert_eq!(late, 0, "once a subflow is up the first one rests");
+    assert!(scattered(&net, SERVER).count() as u64 > THRESHOLD / 1460);
+}
+
+#[test]
+fn a_peer_that_does_not_scatter_gets_mptcp_from_the_first_byte() {
+    let (c, plain) = (config("mmptcp"), config("mptcp"));
+    for configs in [[&c, &plain], [&plain, &c]] {
+        let mut net = net(paths(4, Duration::ZERO));
+        let opens = config("mptcp").planned_subflows();
+        transfer(&mut net, configs, CLIENT, 300_000);
+        assert!(net.log.iter().all(|l| l.segment.options.token.is_none()));
+        let opened = joins(&net).len();
+        if std::ptr::eq(configs[0], &plain) {
+            assert_eq!(opened, opens - 1);
+        } else {
+            assert_eq!(opened, 7, "eight in all");
+        }
+        let before = data(&net, CLIENT).filter(|l| l.at < joins(&net)[0].at);
+        assert_eq!(before.count(), 1, "joins follow the first data");
+    }
+}
+
+#[test]
+fn joins_are_spaced_at_random_and_below_the_limit() {
+    let mut c = config("mmptcp");
+    let most = Duration::from_micros(50);
+    c.multipath.as_mut().expect("there").join_spacing = most;
+    let mut net = net(paths(4, Duration::ZERO));
+    transfer(&mut net, [&c, &c], CLIENT, 1_000_000);
+    let times: Vec<Instant> = joins(&net).iter().map(|l| l.at).collect();
+    let gaps: BTreeSet<Duration> = times.windows(2).map(|w| w[1].since(w[0])).collect();
+    assert!(gaps.iter().all(|g| *g <= most), "{gaps:?}");
+    assert!(gaps.len() > 5, "{gaps:?}");
+}
+
+#[test]
+fn a_token_lets_in_nobody_but_the_peer() {
+    let c = config("ps");
+    let mut net = net(paths(1, Duration::ZERO));
+    let forged = std::rc::Rc::new(Cell::new(0));
+    let count = forged.clone();
+    net.hook = Some(Box::new(move |_, side, seg| {
+        if side == CLIENT && seg.options.token.is_some() && count.get() < 3 {
+            count.set(count.get() + 1);
+            // From another address; far outside the window; with a token that is nobody's.
+            match count.get() {
+                1 => seg.src = Endpoint::new(endpoint(9, 1).addr, seg.src.port),
+                2 => seg.seq = seg.seq + (1 << 30),
+                _ => seg.options.token = seg.options.token.map(|t| t.saturating_add(1)),
+            }
+        }
+        true
+    }));
+    transfer(&mut net, [&c, &c], CLIENT, 70_000);
+    assert_eq!(forged.get(), 3);
+    let counters = net.stacks[SERVER].counters();
+    assert_eq!(counters.unknown_segments, 2, "of no connection");
+}
+
+#[test]
+fn connections_do_not_clash_although_their_ports_do() {
+    // Each scatters from the very port that the other owns.
+    let mut net = net(paths(2, Duration::ZERO));
+    let mut transfers = Vec::new();
+    for (port, from) in [(80, 5000), (81, 5001)] {
+        let mut c = config("ps");
+        scatter(&mut c, |s| s.ports = 10_001 - from..=10_001 - from);
+        let to = endpoint(2, port);
+        net.stacks[SERVER]
+            .listen(to, Arc::new(config("ps")))
+            .expect("free");
+        let h = net.stacks[CLIENT].connect(net.now, endpoint(1, from), to, Arc::new(c));
+        transfers.push(Transfer {
+            client: h.expect("connects"),
+            server: None,
+            sender: CLIENT,
+            left: 70_000,
+            got: 0,
+            bytes: 70_000,
+        });
+    }
+    run(&mut net, &mut transfers);
+    let used = ports(scattered(&net, CLIENT));
+    assert_eq!(used.into_iter().collect::<Vec<_>>(), [5000, 5001]);
+    let counters = net.stacks[SERVER].counters();
+    assert_eq!((counters.unknown_segments, counters.resets_sent), (0, 0));
+}
+
+#[test]
+fn reordering_over_many_paths_is_not_taken_for_loss_where_the_topology_is_known() {
+    // The slowest of 16 paths is some ten segments behind the fastest.
+    let unequal = || paths(16, Duration::from_micros(30));
+    let repeats = |c: &Config, bytes| {
+        let mut net = net(unequal());
+        let t = transfer(&mut net, [c, c], CLIENT, bytes);
+        let total = net.stacks[CLIENT].info(t.client).map(|i| i.total);
+        let counters = net.stacks[CLIENT].counters();
+        total.map_or(counters.send.retransmissions, |t| t.retransmissions)
+    };
+    let mut known = config("ps");
+    scatter(&mut known, |s| s.topology = Arc::new(Paths(16)));
+    assert_eq!(repeats(&known, 300_000), 0);
+    let mut fixed = known.clone();
+    scatter(&mut fixed, |s| s.threshold = Threshold::Fixed);
+    assert!(repeats(&fixed, 300_000) > 5, "three duplicates are nothing");
+    // What D-SACKs tell raises the threshold until it is quiet.
+    let mut learns = fixed.clone();
+    learns.tcp.sack = true;
+    scatter(&mut learns, |s| {
+        s.loss.dsack_undo = true;
+        s.threshold = Threshold::Adaptive { most: 64 };
+    });
+    let mut deaf = learns.clone();
+    scatter(&mut deaf, |s| s.threshold = Threshold::Fixed);
+    let (learnt, not) = (repeats(&learns, 1_000_000), repeats(&deaf, 1_000_000));
+    assert!(learnt * 3 < not && learnt > 0, "{learnt} of {not}");
+}
+
+#[test]
+fn phases_end_by_window_and_by_congestion_as_well() {
+    for (switch, lossy) in [
+        (Switch::Window(20_000), false),
+        (Switch::Congestion, true),
+        (Switch::Never, true),
+    ] {
+        let mut c = config("mmptcp");
+        scatter(&mut c, |s| s.switch = switch);
+        let mut net = net(paths(4, Duration::ZERO));
+        let mut seen = 0;
+        net.hook = Some(Box::new(move |_, side, seg| {
+            seen += u32::from(side == CLIENT && seg.options.token.is_some());
+            !(lossy && seen == 60 && seg.options.token.is_some())
+        }));
+        transfer(&mut net, [&c, &c], CLIENT, 400_000);
+        let joined = joins(&net).first().map(|l| l.at);
+        let before = |at| scattered(&net, CLIENT).filter(|l| l.at < at).count();
+        match switch {
+            Switch::Window(_) => {
+                let before = joined.map(before).expect("joins");
+                assert!((13..60).contains(&before), "{before}");
+            }
+            Switch::Congestion => assert!(joined.map(before).expect("joins") > 60),
+            _ => assert_eq!(joined, None),
+        }
+    }
+}
+
+#[test]
+fn where_no_further_subflow_comes_up_the_first_goes_on() {
+    let c = config("mmptcp");
+    for refused in [true, false] {
+        let mut net = net(paths(4, Duration::ZERO));
+        net.hook = Some(Box::new(move |_, side, seg| {
+            let join = seg
+                .options
+                .rare
+                .as_ref()
+                .is_some_and(|r| r.mp_join.is_some());
+            if join && refused && side == CLIENT {
+                // What the server knows nothing of, it refuses.
+                seg.options.rare_mut().mp_join = Some(MpJoin::Syn {
+                    backup: false,
+                    address_id: 0,
+                    token: 1,
+                    nonce: 1,
+                });
+                return true;
+            }
+            !join
+        }));
+        transfer(&mut net, [&c, &c], CLIENT, 300_000);
+        assert!(joins(&net).len() >= 8);
+        let bytes = scattered(&net, CLIENT).map(|l| l.segment.payload.len() as u64);
+        assert!(bytes.sum::<u64>() > 290_000, "all of it on the first");
+    }
+}
+
+/// A server refused the fifth of joins that came at once: a client that opens eight had four of them after
+/// a second.
+#[test]
+fn all_subflows_that_are_planned_may_be_opened_at_once() {
+    let c = config("mptcp-8");
+    let mut net = net(paths(4, Duration::ZERO));
+    transfer(&mut net, [&c, &c], CLIENT, 300_000);
+    assert_eq!(joins(&net).len(), 7);
+    assert_eq!(net.stacks[SERVER].counters().joins_refused, 0);
+}
+
+/// So many networks of each kind in the ordinary test run.
+const NETWORKS: u32 = 150;
+
+fn number(name: &str) -> Option<u32> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+/// Random networks and peers, scattering on: segments scattered and joins of a second phase.
+#[test]
+fn over_random_networks_every_byte_arrives_once_and_in_order() {
+    let sums: [Cell<u64>; 2] = Default::default();
+    let runs = Runs {
+        cases: number("SPINDLE_NETWORKS").unwrap_or(NETWORKS),
+        max_shrink_iters: 2000,
+        failure_persistence: None,
+        ..Runs::default()
+    };
+    let mut seed = [9; 32];
+    seed[..4].copy_from_slice(&number("SPINDLE_NETWORKS_SEED").unwrap_or(1).to_le_bytes());
+    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &seed);
+    let mut runner = TestRunner::new_with_rng(runs, rng);
+    let result = runner.run(&scenario(false), |s: Scenario| {
+        let odd = s.seed % 2 == 1;
+        let mut run = s.prepare_with(true, |_, c| {
+            if let Some(m) = &mut c.multipath {
+                m.scatter = Some(Arc::new(ScatterConfig {
+                    switch: Switch::Bytes(if odd { 5_000 } else { 1 << 40 }),
+                    acks: odd,
+                    threshold: Threshold::Adaptive { most: 30 },
+                    ..ScatterConfig::default()
+                }));
+            }
+        });
+        run.net.keep_log = true;
+        s.finish(&mut run);
+        let with = |f: fn(&Segment) -> bool| run.net.log.iter().filter(|l| f(&l.segment)).count();
+        let tokens = with(|s| s.options.token.is_some());
+        let joins = with(|s| {
+            let rare = s.options.rare.as_ref();
+            s.flags.contains(Flags::SYN) && rare.is_some_and(|r| r.mp_join.is_some())
+        });
+        sums[0].set(sums[0].get() + tokens as u64);
+        sums[1].set(sums[1].get() + if odd && tokens > 0 { joins as u64 } else { 0 });
+        Ok(())
+    });
+    match result {
+        Ok(()) => {}
+        Err(TestError::Fail(reason, smallest)) => panic!("{reason}\nSmallest: {smallest:?}"),
+        Err(e) => panic!("{e}"),
+    }
+    let [tokens, joins] = sums.map(Cell::into_inner);
+    assert!(
+        tokens > 1000 && joins > 30,
+        "{tokens} scattered, {joins} joins"
+    );
+}
