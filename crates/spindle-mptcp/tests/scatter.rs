@@ -324,7 +324,7 @@ fn connections_do_not_clash_although_their_ports_do() {
     let mut transfers = Vec::new();
     for (port, from) in [(80, 5000), (81, 5001)] {
         let mut c = config("ps");
-        scatter(&mut c, |s| s.ports = 10_001 - from..=10_001 - from);
+        scatter(&mut c, |s| s.ports = Some(10_001 - from..=10_001 - from));
         let to = endpoint(2, port);
         net.stacks[SERVER]
             .listen(to, Arc::new(config("ps")))

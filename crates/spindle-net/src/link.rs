@@ -119,6 +119,12 @@ pub trait Link: Send {
         0
     }
 
+    /// Whether segments have to keep the ports of their subflows: the link tells subflows apart by them, or
+    /// varies ports of its own where packets are scattered.
+    fn keeps_ports(&self) -> bool {
+        false
+    }
+
     /// The address by which the peer at `remote` is known outside, where that differs (UDP
     /// encapsulation behind NAT).
     fn outside(&self, remote: Endpoint) -> std::net::SocketAddr {

@@ -130,50 +130,57 @@ fn start(program: &Exec, host: &Host, all: &[String]) -> Result<Running, Testbed
             address(number as u32, 0).to_string(),
         );
     }
-    // A group of its own, with which all that it starts is ended.
-    command.process_group(0);
+    let what = || format!("start `{}` in {}", program.command, program.host);
+    let guard = Guard::set().map_err(TestbedError::system(what()))?;
+    // The guard's group, with which all that it starts is ended.
+    command.process_group(guard.group().as_raw());
     end_with_us(&mut command);
     let started = namespace.within(|| command.spawn());
-    let what = || format!("start `{}` in {}", program.command, program.host);
     let child = started
         .and_then(|started| started)
         .map_err(TestbedError::system(what()))?;
-    Running::new(child).map_err(TestbedError::system(what()))
+    Ok(Running { child, guard })
 }
 
-/// A program with all that it started.
-struct Running {
-    child: Child,
-    guard: Option<Child>,
-}
+/// A process that waits at the end of a pipe: were this process to be killed, the pipe would close, and it
+/// ends its group. It is there before the program, so that nothing is ever without it.
+struct Guard(Child);
 
-impl Running {
-    /// Sets a guard beside the program: were this process to be killed, the pipe to the guard would
-    /// close, and it ends the program's group.
-    fn new(child: Child) -> io::Result<Self> {
-        let mut running = Self { child, guard: None };
+impl Guard {
+    fn set() -> io::Result<Self> {
         let mut guard = Command::new("sh");
         guard
-            .args(["-c", "read -r _; kill -s KILL -- \"-$1\"", "guard"])
-            .arg(running.child.id().to_string())
+            .args(["-c", "read -r _; kill -s KILL -- \"-$$\""])
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .process_group(0);
-        running.guard = Some(guard.spawn()?);
-        Ok(running)
+        guard.spawn().map(Self)
     }
+
+    fn group(&self) -> Pid {
+        Pid::from_raw(self.0.id() as i32)
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        // Until it is waited for its number is nobody else's.
+        let _ = killpg(self.group(), Signal::SIGKILL);
+        let _ = self.0.wait();
+    }
+}
+
+/// A program with all that it started; the guard's end is theirs.
+struct Running {
+    child: Child,
+    guard: Guard,
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // The guard first: once the group is gone its number may be another's.
-        for child in self.guard.iter_mut() {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
         // The program may have ended by itself, and what it started too.
-        let _ = killpg(Pid::from_raw(self.child.id() as i32), Signal::SIGKILL);
+        let _ = killpg(self.guard.group(), Signal::SIGKILL);
         let _ = self.child.wait();
     }
 }

@@ -2,6 +2,7 @@
 //! error.
 
 use std::net::IpAddr;
+use std::num::NonZeroU32;
 
 use bytes::Bytes;
 use proptest::collection::vec;
@@ -187,14 +188,16 @@ fn options(flags: Flags) -> impl Strategy<Value = Options> {
         option::of(timestamps),
         sack(),
         option::of(dss()),
+        option::of(any::<NonZeroU32>()),
         option::of(rare(flags)),
     )
-        .prop_map(|(timestamps, sack, dss, rare)| {
+        .prop_map(|(timestamps, sack, dss, token, rare)| {
             let rare = rare.filter(|r| *r != RareOptions::default()).map(Box::new);
             Options {
                 timestamps,
                 sack,
                 dss,
+                token,
                 rare,
             }
         })

@@ -234,10 +234,16 @@ impl Driver {
     /// The configuration with nothing in it beyond what the link carries.
     fn fitted(&self, config: Arc<Config>) -> Arc<Config> {
         let (mss, burst) = (self.link.mss(), self.link.burst());
-        if config.tcp.mss <= mss && config.tcp.burst <= burst {
+        let scatter = config.multipath.as_ref().and_then(|m| m.scatter.as_ref());
+        let ports = self.link.keeps_ports() && scatter.is_some_and(|s| s.ports.is_some());
+        if config.tcp.mss <= mss && config.tcp.burst <= burst && !ports {
             return config;
         }
         let mut fitted = (*config).clone();
+        let multipath = fitted.multipath.as_mut().filter(|_| ports);
+        if let Some(scatter) = multipath.and_then(|m| m.scatter.as_mut()) {
+            Arc::make_mut(scatter).ports = None;
+        }
         fitted.tcp.mss = fitted.tcp.mss.min(mss);
         fitted.tcp.burst = fitted.tcp.burst.min(burst);
         Arc::new(fitted)

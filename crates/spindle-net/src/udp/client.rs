@@ -400,6 +400,10 @@ impl Link for UdpClient {
         BURST
     }
 
+    fn keeps_ports(&self) -> bool {
+        true
+    }
+
     fn counters(&self) -> LinkCounters {
         self.out.counters
     }

@@ -435,6 +435,10 @@ impl Link for UdpServer {
         BURST
     }
 
+    fn keeps_ports(&self) -> bool {
+        true
+    }
+
     fn outside(&self, remote: Endpoint) -> SocketAddr {
         let entry = id_of(remote.addr).and_then(|id| self.ids.peek(id));
         entry.map_or(remote.into(), |e| e.way.0)

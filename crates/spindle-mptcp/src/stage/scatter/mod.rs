@@ -36,8 +36,9 @@ pub struct ScatterConfig {
     /// When the second phase begins.
     pub switch: Switch,
     /// The source ports drawn from, uniformly, for every transmission. The papers name none: 1024 to
-    /// 65535 (catalogue A3.1).
-    pub ports: RangeInclusive<u16>,
+    /// 65535 (catalogue A3.1). None: segments keep their ports and only have the token, for carriers that
+    /// are to vary their own (UDP encapsulation).
+    pub ports: Option<RangeInclusive<u16>>,
     /// Bare acknowledgements are scattered as well; otherwise they keep the connection's own ports, and
     /// so one path (catalogue A3.1).
     pub acks: bool,
@@ -92,7 +93,7 @@ impl Default for ScatterConfig {
     fn default() -> Self {
         Self {
             switch: Switch::Bytes(SWITCH_AFTER),
-            ports: 1024..=u16::MAX,
+            ports: Some(1024..=u16::MAX),
             acks: false,
             loss: LossConfig::default(),
             threshold: Threshold::Paths { most: 16 },
@@ -143,8 +144,8 @@ impl ScatterConfig {
 #[derive(Debug)]
 pub(crate) struct Scatter {
     token: NonZeroU32,
-    first: u16,
-    ports: u64,
+    /// The first of the ports, and how many there are.
+    ports: Option<(u16, u64)>,
     acks: bool,
     rng: Xoshiro256PlusPlus,
 }
@@ -152,11 +153,13 @@ pub(crate) struct Scatter {
 impl Scatter {
     /// Scatters towards the peer whose token this is.
     pub(crate) fn new(config: &ScatterConfig, token: NonZeroU32, seed: u64) -> Self {
-        let (first, last) = (*config.ports.start(), *config.ports.end());
+        let ports = config.ports.as_ref().map(|range| {
+            let (first, last) = (*range.start(), *range.end());
+            (first, u64::from(last.saturating_sub(first)) + 1)
+        });
         Self {
             token,
-            first,
-            ports: u64::from(last.saturating_sub(first)) + 1,
+            ports,
             acks: config.acks,
             rng: Xoshiro256PlusPlus::seed_from_u64(seed),
         }
@@ -179,7 +182,9 @@ impl Stage for Scatter {
             // Bare acknowledgements had not reserved the room.
             let left_out = segment.options.fit();
             debug_assert!(left_out.dss.is_none(), "only SACK blocks make way");
-            segment.src.port = self.first + reduce(self.rng.next_u64(), self.ports) as u16;
+            if let Some((first, count)) = self.ports {
+                segment.src.port = first + reduce(self.rng.next_u64(), count) as u16;
+            }
         }
         out.push_back(segment);
     }
@@ -224,7 +229,7 @@ mod tests {
     #[test]
     fn data_leave_from_ports_of_the_range_with_the_token_and_nothing_else_does() {
         let config = ScatterConfig {
-            ports: 2000..=2003,
+            ports: Some(2000..=2003),
             ..ScatterConfig::default()
         };
         let mut stage = Scatter::new(&config, TOKEN, 7);
@@ -245,6 +250,19 @@ mod tests {
         let mut keys = segment(1);
         keys.options.rare_mut().mp_fail = Some(1);
         assert_eq!(scattered(&config, keys.clone()), keys);
+    }
+
+    #[test]
+    fn a_carrier_with_ports_of_its_own_sees_by_the_token_what_to_scatter() {
+        let config = ScatterConfig {
+            ports: None,
+            ..ScatterConfig::default()
+        };
+        let sent = scattered(&config, segment(1));
+        assert_eq!(
+            (sent.src, sent.options.token),
+            (segment(1).src, Some(TOKEN))
+        );
     }
 
     #[test]
