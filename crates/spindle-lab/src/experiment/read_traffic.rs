@@ -422,7 +422,7 @@ fn transfers(
     }
     let kinds = [("permutation", 0), ("stride", 1), ("random", 2)];
     let matrix = match (s.choice("matrix", &kinds)?, s.get::<u32>("stride")?) {
-        (Some(1), Some(by)) if by as usize % hosts.len() != 0 => Matrix::Stride(by),
+        (Some(1), Some(by)) if !(by as usize).is_multiple_of(hosts.len()) => Matrix::Stride(by),
         (Some(1), Some(_)) => {
             let problem = "leads each host to itself, want another number";
             return Err(s.error("stride", problem));
