@@ -250,6 +250,8 @@ async fn a_listener_that_is_gone_refuses_and_frees_its_port() {
         let error = std::io::Error::from(again.expect_err("it is taken"));
         assert_eq!(error.kind(), ErrorKind::AddrInUse);
         drop(w.listener);
+        // The data path does things in their order: once it answers, the listener is gone.
+        w.server.counters().await.expect("totals");
         let refused = w
             .client
             .connect(

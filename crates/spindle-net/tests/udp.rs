@@ -108,6 +108,56 @@ async fn bytes_arrive_in_both_directions_over_four_sockets() {
     .await;
 }
 
+/// How many of a client's addresses carried a fair share of the large datagrams in a direction: half of
+/// the mean at the least.
+fn sharing(carried: &[[usize; 2]], direction: usize) -> usize {
+    let sum: usize = carried.iter().map(|c| c[direction]).sum();
+    let fair = |c: &&[usize; 2]| 2 * c[direction] * carried.len() > sum;
+    carried.iter().filter(fair).count()
+}
+
+#[tokio::test]
+async fn scattered_packets_take_sixteen_ports_both_ways() {
+    in_time(async {
+        let (net, mut listener, outer) = server("ps").await;
+        let relay = Relay::start(outer);
+        let client = client(relay.addr());
+        let (mut a, mut b) = connected(&client, &mut listener, "ps").await;
+        let data = pattern(1_500_000);
+        carry(&mut a, &mut b, &data).await;
+        carry(&mut b, &mut a, &data).await;
+        let carried = relay.carried();
+        assert_eq!(relay.clients().len(), 16);
+        assert!(sharing(&carried, 0) > 12, "{carried:?}");
+        assert!(sharing(&carried, 1) > 12, "{carried:?}");
+        assert_eq!(net.connections().await.expect("the list").len(), 1);
+        // The subflow's own address moves as ever.
+        let before = net.connections().await.expect("the list")[0].outside;
+        relay.rebind();
+        carry(&mut a, &mut b, &pattern(300_000)).await;
+        carry(&mut b, &mut a, &pattern(300_000)).await;
+        let after = net.connections().await.expect("the list")[0].outside;
+        assert_ne!(before, after);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn once_it_has_switched_each_subflow_has_one_port() {
+    in_time(async {
+        let (_net, mut listener, outer) = server("mmptcp").await;
+        let relay = Relay::start(outer);
+        let client = client(relay.addr());
+        let (mut a, mut b) = connected(&client, &mut listener, "mmptcp").await;
+        carry(&mut a, &mut b, &pattern(50_000)).await;
+        assert_eq!(relay.clients().len(), 16, "one subflow");
+        carry(&mut a, &mut b, &pattern(2_000_000)).await;
+        a.subflows_up(9).await.expect("nine subflows");
+        assert_eq!(relay.clients().len(), 16 + 8);
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn a_new_outer_address_is_adopted_after_a_challenge() {
     in_time(async {

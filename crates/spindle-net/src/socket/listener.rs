@@ -10,7 +10,7 @@ use super::{Network, TcpStream};
 use crate::datapath::queue::Command;
 use crate::error::NetError;
 
-/// Accepts connections. Dropping it stops listening; accepted connections go on, those still
+/// Accepts connections. Dropping it stops listening once the data path gets to it; accepted connections go on, those still
 /// waiting are closed.
 #[derive(Debug)]
 pub struct TcpListener {

@@ -12,6 +12,7 @@ use spindle_wire::{Ecn, EncapsulationHeader, EncapsulationKind, Endpoint, Flags,
 use super::common::{Output, Secret, Timers};
 use super::merge::{self, Merge};
 use super::path::{BURST, Path};
+use super::pool::{self, Extra, Pool, Pools};
 use super::socket::{Buffers, Socket};
 use super::{UdpCounters, clamp_mss, mss_for, payload_for};
 use crate::error::NetError;
@@ -60,6 +61,8 @@ struct Flow {
     socket: Socket,
     to: SocketAddr,
     dirty: bool,
+    /// Where its packets are scattered.
+    pool: Pool,
 }
 
 type Ends = (Endpoint, Endpoint);
@@ -71,6 +74,7 @@ pub struct UdpClient {
     flows: Vec<Option<Flow>>,
     free: Vec<usize>,
     slots: HashMap<Ends, usize>,
+    pools: Pools,
     dirty: Vec<usize>,
     poller: Option<Arc<Poller>>,
     buffers: Buffers,
@@ -95,6 +99,7 @@ impl UdpClient {
             flows: Vec::new(),
             free: Vec::new(),
             slots: HashMap::new(),
+            pools: Pools::default(),
             dirty: Vec::new(),
             poller: None,
             buffers: Buffers::new(),
@@ -119,10 +124,10 @@ impl UdpClient {
         if let Some(slot) = self.slots.get(&ends) {
             return Ok(*slot);
         }
-        if self.slots.len() >= self.options.max_sockets {
+        if self.sockets() >= self.options.max_sockets {
             self.sweep(now, Duration::ZERO);
         }
-        if self.slots.len() >= self.options.max_sockets {
+        if self.sockets() >= self.options.max_sockets {
             let text = format!(
                 "all {} UDP sockets are in use; raise the limit of open files or max_sockets",
                 self.options.max_sockets
@@ -131,19 +136,11 @@ impl UdpClient {
         }
         let (local, remote) = ends;
         let to = SocketAddr::new(remote.addr, self.options.remote_port);
-        let named = self.options.interfaces.iter();
-        let interface = named.clone().find(|(a, _)| *a == local.addr);
-        let from = SocketAddr::new(local.addr, 0);
-        let socket = Socket::open(from, interface.map(|(_, name)| name.as_str()), Some(to))?;
+        let next = self.free.last().copied().unwrap_or(self.flows.len());
+        let socket = self.open(local.addr, to, FIRST_KEY + next)?;
         let most = payload_for(u32::from(self.options.max_mtu), local.addr.is_ipv4());
         let most = socket.payload_limit().map_or(most, |m| m.min(most));
         let slot = self.free.pop().unwrap_or(self.flows.len());
-        if let Some(poller) = &self.poller {
-            let interest = Event::readable(FIRST_KEY + slot);
-            // SAFETY: the source is deleted from the poller before it is closed (`close`), or both
-            // go together when the data path ends.
-            unsafe { poller.add_with_mode(socket.source(), interest, PollMode::Level)? };
-        }
         let id = self.secret.hash(b'i', &ends);
         let mut path = Path::new(now, id, ends, most as u16);
         self.timers.arm(&mut path, slot as u64);
@@ -152,6 +149,7 @@ impl UdpClient {
             socket,
             to,
             dirty: false,
+            pool: Pool::default(),
         };
         if slot == self.flows.len() {
             self.flows.push(Some(flow));
@@ -163,10 +161,77 @@ impl UdpClient {
         Ok(slot)
     }
 
-    fn close(&mut self, slot: usize) {
-        let Some(flow) = self.flows.get_mut(slot).and_then(Option::take) else {
+    /// Sockets there are.
+    fn sockets(&self) -> usize {
+        self.slots.len() + self.pools.len()
+    }
+
+    /// A socket from `local`, in the poller under `key`.
+    fn open(&self, local: IpAddr, to: SocketAddr, key: usize) -> io::Result<Socket> {
+        let mut named = self.options.interfaces.iter();
+        let interface = named.find(|(a, _)| *a == local);
+        let from = SocketAddr::new(local, 0);
+        let socket = Socket::open(from, interface.map(|(_, name)| name.as_str()), Some(to))?;
+        if let Some(poller) = &self.poller {
+            let interest = Event::readable(key);
+            // SAFETY: the source is deleted from the poller before it is closed (`close`), or both
+            // go together when the data path ends.
+            unsafe { poller.add_with_mode(socket.source(), interest, PollMode::Level)? };
+        }
+        Ok(socket)
+    }
+
+    /// Packets of a subflow are scattered: it gets more sockets, and from each a probe tells the server of
+    /// its address. Fewer, or none, if there is no room for more.
+    fn scatters(&mut self, now: Instant, slot: usize) {
+        let Some(flow) = self.flows.get_mut(slot).and_then(Option::as_mut) else {
             return;
         };
+        if flow.pool.used.replace(now).is_some() {
+            return;
+        }
+        let (id, local, to) = (flow.path.id, flow.path.local.addr, flow.to);
+        for _ in 0..pool::SOCKETS {
+            if self.sockets() >= self.options.max_sockets {
+                return;
+            }
+            let Ok(socket) = self.open(local, to, self.pools.next_key()) else {
+                return;
+            };
+            self.out.scratch.clear();
+            let kind = EncapsulationKind::Probe(self.secret.draw());
+            EncapsulationHeader { id, kind }.encode(&mut self.out.scratch);
+            self.out.message(&socket, (to, None));
+            let number = self.pools.add(Extra { slot, socket });
+            if let Some(flow) = self.flows[slot].as_mut() {
+                flow.pool.members.push(number);
+            }
+        }
+    }
+
+    /// Sends a segment that is to be scattered, from any of its subflow's sockets.
+    fn scatter(&mut self, now: Instant, slot: usize, segment: Segment) {
+        let Some(flow) = self.flows[slot].as_mut() else {
+            return;
+        };
+        let members = &flow.pool.members;
+        let drawn = self.secret.draw() as usize % (members.len() + 1);
+        let extra = members.get(drawn).and_then(|n| self.pools.get(*n));
+        let way = (flow.to, None);
+        // What was to leave before leaves from the subflow's own.
+        self.out.train(now, &mut flow.path, &flow.socket, way);
+        let socket = extra.map_or(&flow.socket, |e| &e.socket);
+        self.out
+            .segment(now, (&mut flow.path, socket, way), segment);
+        self.out.train(now, &mut flow.path, socket, way);
+        self.out.reclaim(&mut flow.path);
+    }
+
+    fn close(&mut self, slot: usize) {
+        let Some(mut flow) = self.flows.get_mut(slot).and_then(Option::take) else {
+            return;
+        };
+        self.pools.close(&mut flow.pool, self.poller.as_ref());
         if let Some(poller) = &self.poller {
             // Closing it takes it out as well.
             let _ = poller.delete(flow.socket.source());
@@ -189,16 +254,24 @@ impl UdpClient {
         for slot in old {
             self.close(slot);
         }
+        let (pools, poller) = (&mut self.pools, self.poller.as_ref());
+        for flow in self.flows.iter_mut().flatten() {
+            if flow.pool.is_idle(now) {
+                pools.close(&mut flow.pool, poller);
+                flow.pool.used = None;
+            }
+        }
     }
 
     /// What one datagram says.
     fn datagram(
         &mut self,
         now: Instant,
-        (slot, outer): (usize, Ecn),
+        (slot, extra, outer): (usize, Option<usize>, Ecn),
         datagram: &[u8],
         sink: &mut dyn FnMut(Arrival),
     ) {
+        let mut scattered = false;
         let Some(flow) = self.flows.get_mut(slot).and_then(Option::as_mut) else {
             return;
         };
@@ -218,6 +291,7 @@ impl UdpClient {
                 match read {
                     Some((s, at)) if (s.src, s.dst) == (flow.path.remote, flow.path.local) => {
                         flow.path.came(now, &s);
+                        scattered = s.options.token.is_some();
                         let mut sink = |s| sink(Arrival::Segment(s));
                         self.merge.push(s, &datagram[at..], &mut sink);
                     }
@@ -246,9 +320,15 @@ impl UdpClient {
                 kind,
             }
             .encode(&mut self.out.scratch);
-            self.out.message(&flow.socket, (flow.to, None));
+            // The server wants to know of the address that it asked.
+            let extra = extra.and_then(|n| self.pools.get(n));
+            let socket = extra.map_or(&flow.socket, |e| &e.socket);
+            self.out.message(socket, (flow.to, None));
         }
         self.timers.arm(&mut flow.path, slot as u64);
+        if scattered {
+            self.scatters(now, slot);
+        }
     }
 
     fn errors(&mut self, now: Instant, slot: usize, sink: &mut dyn FnMut(Arrival)) {
@@ -289,12 +369,23 @@ impl Link for UdpClient {
         key: usize,
         sink: &mut dyn FnMut(Arrival),
     ) -> io::Result<bool> {
-        let slot = key - FIRST_KEY;
+        let extra = Pools::of_key(key);
+        let of_pool = extra.map(|n| self.pools.get(n));
+        let slot = match of_pool {
+            Some(Some(extra)) => extra.slot,
+            Some(None) => return Ok(false),
+            None => key - FIRST_KEY,
+        };
         let Some(flow) = self.flows.get(slot).and_then(Option::as_ref) else {
             return Ok(false);
         };
-        let Some(n) = flow.socket.receive(&mut self.buffers) else {
-            self.errors(now, slot, sink);
+        let socket = of_pool.flatten().map_or(&flow.socket, |e| &e.socket);
+        let Some(n) = socket.receive(&mut self.buffers) else {
+            match extra {
+                // What it says of the path, the subflow's own socket hears as well.
+                Some(_) => socket.errors(|_| ()),
+                None => self.errors(now, slot, sink),
+            }
             return Ok(false);
         };
         let buffers = std::mem::replace(&mut self.buffers, Buffers::empty());
@@ -304,7 +395,7 @@ impl Link for UdpClient {
             for datagram in bytes.chunks(meta.stride.max(1)) {
                 self.out.counters.packets_in += 1;
                 self.out.counters.bytes_in += datagram.len() as u64;
-                self.datagram(now, (slot, outer), datagram, sink);
+                self.datagram(now, (slot, extra, outer), datagram, sink);
             }
         }
         self.buffers = buffers;
@@ -330,6 +421,11 @@ impl Link for UdpClient {
                 return;
             }
         };
+        if segment.options.token.is_some() {
+            self.scatters(now, slot);
+            self.scatter(now, slot, segment);
+            return;
+        }
         let Some(flow) = self.flows[slot].as_mut() else {
             return;
         };

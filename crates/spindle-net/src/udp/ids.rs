@@ -1,6 +1,7 @@
 //! The server's table of encapsulation ids: bounded, whatever comes.
 
 use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
 
 use spindle_units::{Duration, Instant};
 use spindle_wire::{Endpoint, Flags, Segment, SeqNumber};
@@ -8,6 +9,7 @@ use spindle_wire::{Endpoint, Flags, Segment, SeqNumber};
 use super::common::Way;
 use super::path::Path;
 use super::pmtu::BASE;
+use super::pool;
 
 /// Answer at most this many times what came, until the peer's address is proven (RFC 9000, section
 /// 8.1 has the same bound).
@@ -29,6 +31,13 @@ pub(super) struct Entry {
     pub(super) dirty: bool,
     /// When a new address of the peer was challenged last.
     pub(super) challenged: Option<Instant>,
+    /// The address that the peer's subflow itself may have moved to.
+    pub(super) moving: Option<SocketAddr>,
+    /// When something came from its address last.
+    pub(super) heard: Instant,
+    /// The subflow's packets are scattered: it has further addresses, and these are proven.
+    pub(super) scatters: bool,
+    pub(super) pool: VecDeque<(Way, usize)>,
     /// Bytes that may be sent before the address is proven.
     budget: usize,
     /// What acknowledges our SYN.
@@ -49,9 +58,36 @@ impl Entry {
             half_open: false,
             dirty: false,
             challenged: None,
+            moving: None,
+            heard: now,
+            scatters: false,
+            pool: VecDeque::new(),
             budget: 0,
             expected: None,
         }
+    }
+
+    /// Whether it is an address of the subflow's, proven.
+    pub(super) fn knows(&self, from: SocketAddr) -> bool {
+        self.way.0 == from || self.pool.iter().any(|(way, _)| way.0 == from)
+    }
+
+    /// A further address is proven; the oldest makes room.
+    pub(super) fn widen(&mut self, way: Way, socket: usize) {
+        if self.knows(way.0) {
+            return;
+        }
+        if self.pool.len() == pool::SOCKETS {
+            self.pool.pop_front();
+        }
+        self.pool.push_back((way, socket));
+    }
+
+    /// Where a scattered segment goes.
+    pub(super) fn any_way(&self, draw: u64) -> (Way, usize) {
+        let drawn = draw as usize % (self.pool.len() + 1);
+        let further = self.pool.get(drawn).copied();
+        further.unwrap_or((self.way, self.socket))
     }
 
     /// Bytes came from the address.

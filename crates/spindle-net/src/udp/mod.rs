@@ -9,6 +9,7 @@ mod ids;
 mod merge;
 mod path;
 mod pmtu;
+mod pool;
 mod server;
 mod socket;
 

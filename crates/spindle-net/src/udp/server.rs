@@ -25,6 +25,9 @@ pub const PREFIX: [u16; 4] = [0xfd53, 0x7069, 0x6e64, 0x6c65];
 const CHALLENGE_SLOT: Duration = Duration::from_secs(10);
 /// Least time between challenges to new addresses of one id.
 const CHALLENGE_GAP: Duration = Duration::from_millis(50);
+/// Where packets are scattered, all of a client's addresses carry them: when its subflow's own has been
+/// silent for so long, one that is proven then takes its place (a few timeouts).
+const SILENCE: Duration = Duration::from_secs(1);
 /// How often idle ids are looked for.
 const SWEEP: Duration = Duration::from_secs(5);
 
@@ -170,11 +173,20 @@ impl UdpServer {
             return;
         }
         if let Some(entry) = self.ids.get(id) {
+            let silent = now.since(entry.heard) >= SILENCE;
+            let moves = silent || entry.moving == Some(origin.way.0);
+            if entry.scatters && !entry.half_open && !moves {
+                entry.widen(origin.way, origin.socket);
+                return;
+            }
+            entry.moving = None;
             if entry.way.0 != origin.way.0 {
                 self.udp.rebindings += 1;
                 entry.path.search.moved(now);
+                // What moved one has moved the others.
+                entry.pool.clear();
             }
-            (entry.way, entry.socket) = (origin.way, origin.socket);
+            (entry.way, entry.socket, entry.heard) = (origin.way, origin.socket, now);
             self.timers.arm(&mut entry.path, id);
             self.ids.complete(id);
             return;
@@ -234,14 +246,22 @@ impl UdpServer {
         if entry.way.0 == origin.way.0 {
             entry.credit(datagram.len());
             entry.way = origin.way;
+            entry.heard = now;
             if entry.completes(&s) {
                 self.ids.complete(id);
+            }
+        } else if s.options.token.is_some() {
+            // One of several; the challenge is smaller than what came.
+            entry.scatters = true;
+            if !entry.knows(origin.way.0) {
+                self.send_challenge(now, id, origin);
             }
         } else if entry
             .challenged
             .is_none_or(|t| now.since(t) >= CHALLENGE_GAP)
         {
             entry.challenged = Some(now);
+            entry.moving = Some(origin.way.0);
             self.send_challenge(now, id, origin);
         }
         let Some(entry) = self.ids.get(id) else {
@@ -277,10 +297,15 @@ impl UdpServer {
                     self.out.counters.dropped_in += 1;
                     return;
                 };
+                let unknown = entry.scatters && !entry.knows(origin.way.0);
                 if entry.way.0 == origin.way.0 {
                     entry.credit(datagram.len());
                     entry.path.search.offered(now, size.min(most as u16));
                     self.timers.arm(&mut entry.path, id);
+                }
+                if unknown {
+                    self.send_challenge(now, id, origin);
+                    return;
                 }
                 self.answer(id, EncapsulationKind::ProbeAck { number, size }, origin);
             }
@@ -375,6 +400,19 @@ impl Link for UdpServer {
         };
         clamp_mss(&mut segment, self.options.max_mtu, entry.way.0.is_ipv4());
         entry.sends(&segment);
+        if segment.options.token.is_some() {
+            entry.scatters = true;
+            let (way, socket) = entry.any_way(self.secret.draw());
+            // What was to leave before goes to the subflow's own address.
+            let own = &self.sockets[entry.socket];
+            self.out.train(now, &mut entry.path, own, entry.way);
+            let socket = &self.sockets[socket];
+            self.out
+                .segment(now, (&mut entry.path, socket, way), segment);
+            self.out.train(now, &mut entry.path, socket, way);
+            self.out.reclaim(&mut entry.path);
+            return;
+        }
         if !std::mem::replace(&mut entry.dirty, true) {
             self.dirty.push(id);
         }

@@ -11,6 +11,8 @@ struct State {
     front: UdpSocket,
     /// The NAT's binding of each client.
     bindings: Mutex<HashMap<SocketAddr, Arc<UdpSocket>>>,
+    /// Large datagrams from each client, and to each.
+    carried: Mutex<HashMap<SocketAddr, [usize; 2]>>,
     limit: AtomicUsize,
     largest: AtomicUsize,
     ended: AtomicBool,
@@ -26,7 +28,17 @@ fn socket() -> UdpSocket {
     s
 }
 
+/// Bytes of a datagram that has data in it.
+const LARGE: usize = 500;
+
 impl State {
+    fn count(&self, client: SocketAddr, direction: usize, bytes: usize) {
+        if bytes > LARGE {
+            let mut carried = self.carried.lock().expect("no panic");
+            carried.entry(client).or_default()[direction] += 1;
+        }
+    }
+
     fn passes(&self, n: usize) -> bool {
         self.largest.fetch_max(n, Ordering::Relaxed);
         n <= self.limit.load(Ordering::Relaxed)
@@ -45,6 +57,7 @@ impl State {
                         && state.passes(n)
                         && state.is_current(client, &back)
                     {
+                        state.count(client, 1, n);
                         let _ = state.front.send_to(&buffer[..n], client);
                     }
                 }
@@ -69,6 +82,7 @@ impl Relay {
             server,
             front: socket(),
             bindings: Mutex::default(),
+            carried: Mutex::default(),
             limit: AtomicUsize::new(usize::MAX),
             largest: AtomicUsize::new(0),
             ended: AtomicBool::new(false),
@@ -80,6 +94,7 @@ impl Relay {
                 if let Ok((n, client)) = run.front.recv_from(&mut buffer)
                     && run.passes(n)
                 {
+                    run.count(client, 0, n);
                     let _ = run.binding(client).send_to(&buffer[..n], run.server);
                 }
             }
@@ -96,6 +111,12 @@ impl Relay {
     pub(crate) fn clients(&self) -> Vec<SocketAddr> {
         let bindings = self.0.bindings.lock().expect("no panic");
         bindings.keys().copied().collect()
+    }
+
+    /// Large datagrams from each client's address, and to each.
+    pub(crate) fn carried(&self) -> Vec<[usize; 2]> {
+        let carried = self.0.carried.lock().expect("no panic");
+        carried.values().copied().collect()
     }
 
     /// All bindings are forgotten: the server sees new addresses.
