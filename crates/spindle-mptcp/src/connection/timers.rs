@@ -179,7 +179,8 @@ impl Connection {
         let (id, mss) = (self.subflows[i].id, self.most_data(i));
         let waiting = self.assigned.bytes(id).min(mss);
         let len = mss.min(self.send.unsent_bytes()).min(self.send.window());
-        let fresh = (waiting > 0 || len > 0) && self.subflows[i].is_usable();
+        let open = self.subflows[i].is_usable() && !self.subflows[i].draining;
+        let fresh = (waiting > 0 || len > 0) && open;
         let seg = if fresh {
             let assigned = self.assigned.take(id, mss);
             let (offset, payload) =
