@@ -136,8 +136,8 @@ impl Connection {
         self.coupling.deactivate(usize::from(FIRST));
     }
 
-    /// Each end has the other's key, and knows that: scattering begins. A client's first data do not scatter: the segments behind the one with the keys
-    /// would overtake it, and be of no connection.
+    /// Each end has the other's key, and knows that: scattering begins. A client's first data do not
+    /// scatter: the segments behind the one with the keys would overtake it, and be of no connection.
     pub(super) fn begin_to_scatter(&mut self) {
         if self.scatter.phase != Phase::Agreed {
             return;
@@ -255,6 +255,7 @@ impl Connection {
             s.is_usable() && !s.dead
         });
         let draining = up || !self.scatter.late;
+        // Writing makes the subflow's summary stale.
         if self.subflows[first].draining != draining {
             self.subflows[first].draining = draining;
         }
