@@ -16,6 +16,9 @@ use super::pool;
 const AMPLIFICATION: usize = 3;
 /// How long an id whose subflow ended is kept, for what may still be on the way.
 const LINGER: Duration = Duration::from_secs(60);
+/// Where packets are scattered, all of a client's addresses carry them: when its subflow's own has been
+/// silent for so long, one that is proven then takes its place (a few timeouts).
+const SILENCE: Duration = Duration::from_secs(1);
 /// A handshake that is not complete by then is forgotten.
 const HALF_OPEN: Duration = Duration::from_secs(75);
 /// How far beyond our SYN the acknowledgement that completes a handshake may be.
@@ -37,7 +40,7 @@ pub(super) struct Entry {
     pub(super) heard: Instant,
     /// The subflow's packets are scattered: it has further addresses, and these are proven.
     pub(super) scatters: bool,
-    pub(super) pool: VecDeque<(Way, usize)>,
+    pub(super) pool: Vec<(Way, usize)>,
     /// Bytes that may be sent before the address is proven.
     budget: usize,
     /// What acknowledges our SYN.
@@ -61,7 +64,7 @@ impl Entry {
             moving: None,
             heard: now,
             scatters: false,
-            pool: VecDeque::new(),
+            pool: Vec::new(),
             budget: 0,
             expected: None,
         }
@@ -72,15 +75,31 @@ impl Entry {
         self.way.0 == from || self.pool.iter().any(|(way, _)| way.0 == from)
     }
 
-    /// A further address is proven; the oldest makes room.
-    pub(super) fn widen(&mut self, way: Way, socket: usize) {
-        if self.knows(way.0) {
-            return;
+    /// A further address is proven; false: the peer has no more sockets than are known.
+    pub(super) fn widen(&mut self, way: Way, socket: usize) -> bool {
+        let room = self.pool.len() < pool::SOCKETS;
+        if room {
+            self.pool.push((way, socket));
         }
-        if self.pool.len() == pool::SOCKETS {
-            self.pool.pop_front();
+        room
+    }
+
+    /// Nothing has come from the subflow's own address for a while.
+    pub(super) fn is_silent(&self, now: Instant) -> bool {
+        now.since(self.heard) >= SILENCE
+    }
+
+    /// A proven address is the subflow's own from now on; returns whether it was another.
+    pub(super) fn moves(&mut self, now: Instant, way: Way, socket: usize) -> bool {
+        let moved = self.way.0 != way.0;
+        if moved {
+            self.path.search.moved(now);
+            // What moved one has moved the others.
+            self.pool.clear();
         }
-        self.pool.push_back((way, socket));
+        self.moving = None;
+        (self.way, self.socket, self.heard) = (way, socket, now);
+        moved
     }
 
     /// Where a scattered segment goes.
@@ -268,5 +287,21 @@ mod tests {
         assert!(e.may_send(180) && !e.may_send(181));
         e.spend(100);
         assert!(e.may_send(80) && !e.may_send(81));
+    }
+
+    #[test]
+    fn one_address_more_than_there_are_sockets_shows_that_they_moved() {
+        let way = |port| (SocketAddr::from(([192, 0, 2, 1], port)), None);
+        let mut e = entry(1);
+        for port in 10..25 {
+            assert!(e.widen(way(port), 0));
+        }
+        assert!(!e.widen(way(25), 0) && !e.knows(way(25).0));
+        let later = Instant::ZERO + SILENCE;
+        assert!(e.is_silent(later));
+        assert!(e.moves(later, way(25), 0) && !e.is_silent(later));
+        assert!(e.knows(way(25).0) && !e.knows(way(9).0) && !e.knows(way(24).0));
+        assert!(e.widen(way(26), 0));
+        assert!(!e.moves(later, way(25), 0) && e.knows(way(26).0));
     }
 }

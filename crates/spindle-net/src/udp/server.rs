@@ -25,9 +25,6 @@ pub const PREFIX: [u16; 4] = [0xfd53, 0x7069, 0x6e64, 0x6c65];
 const CHALLENGE_SLOT: Duration = Duration::from_secs(10);
 /// Least time between challenges to new addresses of one id.
 const CHALLENGE_GAP: Duration = Duration::from_millis(50);
-/// Where packets are scattered, all of a client's addresses carry them: when its subflow's own has been
-/// silent for so long, one that is proven then takes its place (a few timeouts).
-const SILENCE: Duration = Duration::from_secs(1);
 /// How often idle ids are looked for.
 const SWEEP: Duration = Duration::from_secs(5);
 
@@ -173,20 +170,14 @@ impl UdpServer {
             return;
         }
         if let Some(entry) = self.ids.get(id) {
-            let silent = now.since(entry.heard) >= SILENCE;
-            let moves = silent || entry.moving == Some(origin.way.0);
+            let moves = entry.is_silent(now) || entry.moving == Some(origin.way.0);
             if entry.scatters && !entry.half_open && !moves {
-                entry.widen(origin.way, origin.socket);
-                return;
+                if entry.knows(origin.way.0) || entry.widen(origin.way, origin.socket) {
+                    return;
+                }
+                // More than the peer has sockets: some have moved.
             }
-            entry.moving = None;
-            if entry.way.0 != origin.way.0 {
-                self.udp.rebindings += 1;
-                entry.path.search.moved(now);
-                // What moved one has moved the others.
-                entry.pool.clear();
-            }
-            (entry.way, entry.socket, entry.heard) = (origin.way, origin.socket, now);
+            self.udp.rebindings += u64::from(entry.moves(now, origin.way, origin.socket));
             self.timers.arm(&mut entry.path, id);
             self.ids.complete(id);
             return;
@@ -255,6 +246,8 @@ impl UdpServer {
             entry.scatters = true;
             if !entry.knows(origin.way.0) {
                 self.send_challenge(now, id, origin);
+            } else if entry.is_silent(now) {
+                self.udp.rebindings += u64::from(entry.moves(now, origin.way, origin.socket));
             }
         } else if entry
             .challenged
