@@ -107,6 +107,7 @@ pub const EXPERIMENTS: &[BuiltIn] = &[
     built_in!("mmptcp-fig8", Some("mmptcp"), "mmptcp/fig8.toml"),
     built_in!("mmptcp-fig9", Some("mmptcp"), "mmptcp/fig9.toml"),
     built_in!("mmptcp-fig10", Some("mmptcp"), "mmptcp/fig10.toml"),
+    built_in!("mmptcp-beyond", Some("mmptcp"), "mmptcp/beyond.toml"),
 ];
 
 /// The experiment of that id.

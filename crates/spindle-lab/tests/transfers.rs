@@ -110,6 +110,23 @@ fn transfers_end_when_the_run_does_and_what_goes_on_is_told() {
 }
 
 #[test]
+fn what_is_scattered_overtakes_long_flows_where_it_has_priority() {
+    let traffic = "rate = 256.0\nsizes = \"70KB\"\nduration = \"1s\"\nlong = \"33%\"\n";
+    let mean = |transport: &str, priorities: bool| {
+        let r = go(transport, &format!("priorities = {priorities}"), traffic).result;
+        let mean = r.fct_ns.iter().sum::<u64>() as f64 / r.completed as f64;
+        (mean, r.timeouts)
+    };
+    let without = mean("mmptcp", false);
+    // Where nothing is marked the queues are one.
+    assert_eq!(mean("mmptcp", true), without);
+    assert_eq!(mean("mmptcp+priority", false), without);
+    let (first, timeouts) = mean("mmptcp+priority", true);
+    assert!(first < 0.7 * without.0, "{first} {without:?}");
+    assert!(timeouts <= without.1, "{timeouts} {without:?}");
+}
+
+#[test]
 fn sizes_below_the_threshold_never_open_subflows_and_nothing_is_lost_in_an_idle_network() {
     let few = SHORT.replace("200.0", "20.0");
     let r = go("mmptcp", "", &few).result;

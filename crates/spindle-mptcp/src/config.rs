@@ -216,7 +216,7 @@ pub struct MultipathConfig {
     /// A5.6).
     pub opportunistic_retransmission: bool,
     /// Consecutive timeouts after which a subflow counts as dead and its data are reinjected
-    /// (catalogue A5.6: 3).
+    /// (catalogue A5.6: 3); `u32::MAX`: none ever does.
     pub dead_after_timeouts: u32,
     /// Reinjection as the Linux kernel does it: on a connection-level timer, the oldest data only,
     /// on an idle subflow.

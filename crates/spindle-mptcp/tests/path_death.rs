@@ -164,6 +164,7 @@ struct Case {
     total: u64,
     /// The application writes what fits, and no write is ever cut short.
     fitting: bool,
+    dead_after: u32,
 }
 
 #[derive(Debug)]
@@ -182,6 +183,9 @@ fn config(case: &Case) -> Config {
     let mut c = preset(case.preset).expect("a preset").config;
     if let Some(m) = &mut c.multipath {
         m.path_manager = PathManager::FullMesh;
+        m.dead_after_timeouts = case.dead_after;
+        // It too takes data elsewhere.
+        m.opportunistic_retransmission &= case.dead_after < u32::MAX;
     }
     if let Some(k) = case.congestion {
         c.congestion = k;
@@ -272,7 +276,20 @@ const CASE: Case = Case {
     // At 100 Mbit/s over one path and 200 over both: 1, 10 and 2 s and more.
     total: 50_000_000,
     fitting: false,
+    // The default.
+    dead_after: 3,
 };
+
+#[test]
+fn a_subflow_that_is_never_judged_keeps_what_it_has_until_its_path_returns() {
+    let case = Case {
+        dead_after: u32::MAX,
+        ..CASE
+    };
+    let o = run(&case);
+    assert_eq!(o.delivered, case.total, "{o:?}");
+    assert!(o.gap.0 >= OUTAGE, "{o:?}");
+}
 
 macro_rules! cases {
     ($($name:ident: $case:expr;)*) => {$(

@@ -11,10 +11,10 @@ use std::sync::Arc;
 
 use proptest::test_runner::{Config as Runs, RngAlgorithm, TestError, TestRng, TestRunner};
 use spindle_mptcp::stage::scatter::topology::Topology;
-use spindle_mptcp::stage::scatter::{ScatterConfig, Switch, Threshold};
-use spindle_mptcp::{Config, Event, Handle, InitialWindow, preset};
+use spindle_mptcp::stage::scatter::{PRIORITY, ScatterConfig, Switch, Threshold};
+use spindle_mptcp::{Config, EcnMode, Event, Handle, InitialWindow, preset};
 use spindle_units::{Duration, Instant};
-use spindle_wire::{Endpoint, Flags, MpJoin, Payload, Segment};
+use spindle_wire::{Ecn, Endpoint, Flags, MpJoin, Payload, Segment};
 use support::scenario::{Scenario, scenario};
 use support::{CLIENT, Logged, Net, Path, SERVER, endpoint};
 
@@ -245,6 +245,29 @@ fn what_the_first_subflow_lost_it_repeats_itself_scattered() {
         map.is_some_and(|m| m.dsn == first.dsn) && l.segment.seq != seq
     };
     assert_eq!(data(&net, CLIENT).filter(again).count(), 0);
+}
+
+#[test]
+fn the_first_phase_alone_may_use_ecn_and_have_priority() {
+    for (ecn, priority) in [(None, false), (Some(EcnMode::Dctcp), false), (None, true)] {
+        let mut c = config("mmptcp");
+        scatter(&mut c, |s| (s.ecn, s.priority) = (ecn, priority));
+        let mut net = net(paths(4, Duration::ZERO));
+        transfer(&mut net, [&c, &c], CLIENT, 300_000);
+        let asks = |l: &&Logged| l.segment.flags.contains(Flags::SYN | Flags::ECE);
+        let asking: Vec<&Logged> = net.log.iter().filter(asks).collect();
+        // The first subflow's SYN and SYN/ACK; the joins' do not.
+        assert_eq!(asking.len(), 2 * usize::from(ecn.is_some()));
+        let first = net.log[0].segment.src.port;
+        for l in data(&net, CLIENT) {
+            let of_first = l.segment.options.token.is_some() || l.segment.src.port == first;
+            let capable = l.segment.ecn == Ecn::Ect0;
+            assert_eq!(capable, ecn.is_some() && of_first, "{l:?}");
+            let has = l.segment.dscp == PRIORITY;
+            assert_eq!(has, priority && l.segment.options.token.is_some());
+        }
+        assert_eq!(joins(&net).len(), 8);
+    }
 }
 
 #[test]

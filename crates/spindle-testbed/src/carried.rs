@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use spindle_fabric::{Class, Packet};
-use spindle_lab::driver::place_of;
+use spindle_lab::driver::{class, place_of};
 use spindle_lab::rng::hash64;
 use spindle_wire::{Checksums, ENCAPSULATION_HEADER_LEN, Ecn, Segment, protocol};
 use spindle_wire::{EncapsulationHeader, EncapsulationKind, IpFields, IpHeader, mark_ce};
@@ -18,6 +18,7 @@ pub struct Carried {
     hash: u64,
     is_data: bool,
     ecn: Ecn,
+    dscp: u8,
 }
 
 #[derive(Clone, Debug)]
@@ -32,17 +33,23 @@ impl Carried {
     /// A whole IP packet with the host and interface it is for; none if it is no packet for any of
     /// the experiment's hosts (neighbour discovery and the like).
     pub fn packet(bytes: &[u8]) -> Option<(Self, (u32, u32))> {
-        let (dst, ecn, hash, is_data) = match Segment::parse_headers(bytes, Checksums::Trust) {
-            Ok((s, payload)) => (s.dst.addr, s.ecn, s.flow_hash(), !payload.is_empty()),
-            Err(_) => {
-                let ip = IpHeader::parse(bytes, Checksums::Trust).ok()?;
-                let addresses = format!("{}{}{}", ip.src, ip.dst, ip.protocol);
-                // Both ports of UDP; of others the first bytes, the same for all of a flow.
-                let ports = bytes.get(ip.header_len..ip.header_len + 4).unwrap_or(&[]);
-                let hash = hash64(&[addresses.as_bytes(), ports]);
-                (ip.dst, ip.ecn, hash, carries_data(bytes, &ip))
-            }
-        };
+        let (dst, (dscp, ecn), hash, is_data) =
+            match Segment::parse_headers(bytes, Checksums::Trust) {
+                Ok((s, payload)) => (
+                    s.dst.addr,
+                    (s.dscp, s.ecn),
+                    s.flow_hash(),
+                    !payload.is_empty(),
+                ),
+                Err(_) => {
+                    let ip = IpHeader::parse(bytes, Checksums::Trust).ok()?;
+                    let addresses = format!("{}{}{}", ip.src, ip.dst, ip.protocol);
+                    // Both ports of UDP; of others the first bytes, the same for all of a flow.
+                    let ports = bytes.get(ip.header_len..ip.header_len + 4).unwrap_or(&[]);
+                    let hash = hash64(&[addresses.as_bytes(), ports]);
+                    (ip.dst, (ip.dscp, ip.ecn), hash, carries_data(bytes, &ip))
+                }
+            };
         let place = place_of(dst)?;
         let carried = Self {
             form: Form::Bytes(bytes.to_vec()),
@@ -50,6 +57,7 @@ impl Carried {
             hash,
             is_data,
             ecn,
+            dscp,
         };
         Some((carried, place))
     }
@@ -62,6 +70,7 @@ impl Carried {
             hash: segment.flow_hash(),
             is_data: !segment.payload.is_empty(),
             ecn: segment.ecn,
+            dscp: segment.dscp,
             form: Form::Segment(Box::new(segment)),
         };
         Some((carried, place))
@@ -119,7 +128,7 @@ impl Packet for Carried {
     }
 
     fn class(&self) -> Class {
-        Class::Low
+        class(self.dscp)
     }
 
     fn is_data(&self) -> bool {

@@ -35,13 +35,11 @@ pub enum Checksums {
     Trust,
 }
 
-/// What a sender may choose in the IP header besides addresses and ECN.
+/// What a sender may choose in the IP header besides addresses, class and ECN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IpFields {
     /// Time to live, or hop limit.
     pub ttl: u8,
-    /// Differentiated services code point, 0 to 63.
-    pub dscp: u8,
     /// Identification; IPv4 only. It may be any with `dont_fragment` (RFC 6864, section 4.1).
     pub identification: u16,
     /// The DF bit; IPv4 only.
@@ -55,7 +53,6 @@ impl Default for IpFields {
     fn default() -> Self {
         Self {
             ttl: 64,
-            dscp: 0,
             identification: 0,
             dont_fragment: true,
             flow_label: 0,
@@ -72,6 +69,8 @@ pub struct IpHeader {
     pub dst: IpAddr,
     /// The protocol of the payload, behind any IPv6 extension headers.
     pub protocol: u8,
+    /// The differentiated services code point, 0 to 63 (RFC 2474).
+    pub dscp: u8,
     /// The ECN field.
     pub ecn: Ecn,
     /// Where the payload starts, in bytes from the header's start.
@@ -156,12 +155,12 @@ impl IpHeader {
             src: Ipv4Addr::new(h[12], h[13], h[14], h[15]).into(),
             dst: Ipv4Addr::new(h[16], h[17], h[18], h[19]).into(),
             protocol: h[9],
+            dscp: h[1] >> 2,
             ecn: Ecn::from_bits(h[1]),
             header_len,
             total_len,
             fields: IpFields {
                 ttl: h[8],
-                dscp: h[1] >> 2,
                 identification: u16::from_be_bytes([h[4], h[5]]),
                 dont_fragment: fragmentation & 0x4000 != 0,
                 flow_label: 0,
@@ -190,12 +189,12 @@ impl IpHeader {
             src: address(8),
             dst: address(24),
             protocol: p[protocol_at],
+            dscp: traffic_class >> 2,
             ecn: Ecn::from_bits(traffic_class),
             header_len,
             total_len,
             fields: IpFields {
                 ttl: h[7],
-                dscp: traffic_class >> 2,
                 flow_label: first & 0x000f_ffff,
                 ..IpFields::default()
             },
@@ -277,13 +276,13 @@ pub(crate) const fn truncated(
 pub(crate) fn write_header(
     (src, dst): (IpAddr, IpAddr),
     protocol: u8,
-    ecn: Ecn,
+    (dscp, ecn): (u8, Ecn),
     fields: &IpFields,
     payload_len: usize,
     out: &mut Vec<u8>,
 ) -> Result<(), EncodeError> {
     check_payload_len(src, dst, payload_len)?;
-    let traffic_class = (fields.dscp << 2) | ecn.bits();
+    let traffic_class = (dscp << 2) | ecn.bits();
     match (src, dst) {
         (IpAddr::V4(s), IpAddr::V4(d)) => {
             let start = out.len();

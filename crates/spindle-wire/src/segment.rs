@@ -73,7 +73,7 @@ impl fmt::Debug for Flags {
     }
 }
 
-/// A TCP segment together with the addresses and the ECN field of the IP packet that carries it.
+/// A TCP segment together with the addresses, the class and the ECN field of the IP packet that carries it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
     /// Who sends it.
@@ -92,6 +92,8 @@ pub struct Segment {
     pub urgent: u16,
     /// The ECN field of the IP header.
     pub ecn: Ecn,
+    /// The differentiated services code point of the IP header, 0 to 63 (RFC 2474).
+    pub dscp: u8,
     /// The TCP options.
     pub options: Options,
     /// The data.
@@ -114,6 +116,7 @@ impl Segment {
             window: 0,
             urgent: 0,
             ecn: Ecn::NotEct,
+            dscp: 0,
             options: Options::default(),
             payload: Payload::EMPTY,
             segment_size: 0,

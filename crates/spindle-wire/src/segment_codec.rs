@@ -73,7 +73,8 @@ impl Segment {
         self.options.check()?;
         let len = self.tcp_header_len() + self.payload.len();
         let addresses = (self.src.addr, self.dst.addr);
-        ip::write_header(addresses, protocol::TCP, self.ecn, fields, len, out)?;
+        let class = (self.dscp, self.ecn);
+        ip::write_header(addresses, protocol::TCP, class, fields, len, out)?;
         self.encode_tcp(out)
     }
 
@@ -150,7 +151,7 @@ fn parse_ip(packet: &[u8], checksums: Checksums) -> Result<(Segment, Range<usize
     let tcp = &packet[ip.header_len..ip.total_len];
     let (mut segment, header_len) =
         parse_tcp(ip.src, ip.dst, tcp, checksums).map_err(|e| e.shifted(ip.header_len))?;
-    segment.ecn = ip.ecn;
+    (segment.dscp, segment.ecn) = (ip.dscp, ip.ecn);
     Ok((segment, ip.header_len + header_len..ip.total_len))
 }
 
@@ -197,6 +198,7 @@ fn parse_tcp(
         window: u16_at(14),
         urgent: u16_at(18),
         ecn: Ecn::NotEct,
+        dscp: 0,
         options: Options::parse(&tcp[FIXED_LEN..header_len], flags)
             .map_err(|e| e.shifted(FIXED_LEN))?,
         payload: Payload::EMPTY,

@@ -42,7 +42,7 @@ impl UdpDatagram {
     pub fn encode_ip(&self, fields: &IpFields, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         let len = HEADER_LEN + self.payload.len();
         let addresses = (self.src.addr, self.dst.addr);
-        ip::write_header(addresses, protocol::UDP, self.ecn, fields, len, out)?;
+        ip::write_header(addresses, protocol::UDP, (0, self.ecn), fields, len, out)?;
         let start = out.len();
         out.extend_from_slice(&self.src.port.to_be_bytes());
         out.extend_from_slice(&self.dst.port.to_be_bytes());

@@ -364,29 +364,29 @@ fn congestion_marks_keep_the_header_checksum() {
 fn ip_fields_come_back() {
     let fields = IpFields {
         ttl: 3,
-        dscp: 46,
         identification: 0xabcd,
         dont_fragment: false,
         flow_label: 0,
     };
-    let p = v4().to_packet(&fields).unwrap();
+    let class = |mut s: Segment| {
+        s.dscp = 46;
+        s
+    };
+    let p = class(v4()).to_packet(&fields).unwrap();
     let h = IpHeader::parse(&p, Checksums::Verify).unwrap();
     assert_eq!(
-        (h.fields, h.ecn, h.protocol),
-        (fields, Ecn::Ect0, protocol::TCP)
+        (h.fields, h.dscp, h.ecn, h.protocol),
+        (fields, 46, Ecn::Ect0, protocol::TCP)
     );
     assert_eq!((h.header_len, h.payload_len()), (20, 35));
     let fields = IpFields {
         ttl: 3,
-        dscp: 46,
         flow_label: 0xf_edcb,
         ..IpFields::default()
     };
-    let p = v6().to_packet(&fields).unwrap();
-    assert_eq!(
-        IpHeader::parse(&p, Checksums::Verify).unwrap().fields,
-        fields
-    );
+    let p = class(v6()).to_packet(&fields).unwrap();
+    let h = IpHeader::parse(&p, Checksums::Verify).unwrap();
+    assert_eq!((h.fields, h.dscp), (fields, 46));
 }
 
 #[test]

@@ -225,10 +225,10 @@ fn segment() -> impl Strategy<Value = Segment> {
         Just(Flags::SYN | Flags::ACK),
         Just(Flags::ACK)
     ];
-    let numbers = any::<(u32, u32, u16, u16, u8)>();
+    let numbers = any::<(u32, u32, u16, u16, u8, u8)>();
     flags.prop_flat_map(move |flags| {
         (endpoints(), numbers, options(flags), payload()).prop_map(
-            move |((src, dst), (seq, ack, window, urgent, ecn), options, payload)| Segment {
+            move |((src, dst), (seq, ack, window, urgent, ecn, dscp), options, payload)| Segment {
                 src,
                 dst,
                 seq: SeqNumber(seq),
@@ -237,6 +237,7 @@ fn segment() -> impl Strategy<Value = Segment> {
                 window,
                 urgent,
                 ecn: Ecn::from_bits(ecn),
+                dscp: dscp & 0x3f,
                 options,
                 payload,
                 segment_size: 0,
@@ -292,6 +293,7 @@ proptest! {
         s.encode_tcp(&mut tcp).unwrap();
         prop_assert!(packet.ends_with(&tcp));
         let read = Segment::from_tcp((s.src.addr, s.dst.addr), s.ecn, &tcp.into(), Checksums::Verify);
+        s.dscp = 0;
         prop_assert_eq!(read, Ok(with_real_bytes(s)));
     }
 

@@ -59,6 +59,7 @@ impl Ports {
     fn host(&self, rate: BitRate) -> LinkSpec {
         LinkSpec {
             mark_above: self.host_mark_above,
+            priorities: self.priorities,
             ..LinkSpec::new(rate, self.delay, self.host_buffer)
         }
     }

@@ -10,6 +10,7 @@ pub(crate) mod world;
 pub(crate) use app::Recording;
 use network::{Drawn, apply_losses, check_for_real_time, draw_hotspots, draw_lossy_links};
 pub(crate) use network::{build, build_standard, candidates, links};
+pub use packet::class;
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
@@ -528,13 +529,10 @@ pub fn configure(transport: &Transport, host: &HostSettings) -> Config {
     if let (Some(m), Some(most)) = (&mut config.multipath, host.join_spacing) {
         m.join_spacing = most;
     }
-    // DCTCP needs its own kind of echo, whoever chose it.
-    let scatter = config.multipath.as_ref().and_then(|m| m.scatter.as_ref());
-    let kinds = [Some(config.congestion), scatter.map(|s| s.congestion)];
-    config.tcp.ecn = match (host.ecn, kinds.contains(&Some(CongestionKind::Dctcp))) {
+    config.tcp.ecn = match (host.ecn, config.congestion) {
         (false, _) => EcnMode::Off,
-        (true, true) => EcnMode::Dctcp,
-        (true, false) => EcnMode::Classic,
+        (true, CongestionKind::Dctcp) => EcnMode::Dctcp,
+        (true, _) => EcnMode::Classic,
     };
     config
 }

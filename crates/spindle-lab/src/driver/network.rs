@@ -56,6 +56,7 @@ pub(crate) fn build_standard(topology: &Topology) -> Option<Result<Network, Netw
             mark_above: links.ecn_threshold.map(Bytes),
             host_buffer: host_port(links),
             host_mark_above: links.host_ecn_threshold.map(Bytes),
+            priorities: links.priorities,
             ..FusoTestbed::default()
         }
         .build(),
@@ -66,6 +67,7 @@ pub(crate) fn build_standard(topology: &Topology) -> Option<Result<Network, Netw
             switch_buffer: port(links),
             mark_above: links.ecn_threshold.map(Bytes),
             host_buffer: host_port(links),
+            priorities: links.priorities,
             ..Mesh::default()
         }
         .build(),
@@ -82,7 +84,7 @@ pub(crate) fn build_standard(topology: &Topology) -> Option<Result<Network, Netw
             switch_buffer: port(links),
             mark_above: links.ecn_threshold.map(Bytes),
             host_buffer: host_port(links),
-            priorities: false,
+            priorities: links.priorities,
         }
         .build(),
         // The longest way in a fat tree has six links, there and back twelve.
@@ -101,6 +103,7 @@ pub(crate) fn build_standard(topology: &Topology) -> Option<Result<Network, Netw
             mark_above: links.ecn_threshold.map(Bytes),
             host_buffer: host_port(links),
             host_mark_above: links.host_ecn_threshold.map(Bytes),
+            priorities: links.priorities,
             ..FatTree::reference(*k)
         }
         .build(),

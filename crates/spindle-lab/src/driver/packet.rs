@@ -50,6 +50,16 @@ impl Carried {
     }
 }
 
+/// The priority of a code point: a class selector above those of the default and of less than it is
+/// high (RFC 2474, section 4.2.2.2; RFC 4594, section 4.10).
+pub fn class(dscp: u8) -> Class {
+    if dscp >> 3 > 1 {
+        Class::High
+    } else {
+        Class::Low
+    }
+}
+
 impl Packet for Carried {
     fn wire_len(&self) -> u32 {
         self.wire_len
@@ -64,7 +74,7 @@ impl Packet for Carried {
     }
 
     fn class(&self) -> Class {
-        Class::Low
+        class(self.segment.dscp)
     }
 
     fn is_data(&self) -> bool {
@@ -81,5 +91,22 @@ impl Packet for Carried {
 
     fn mark_ce(&mut self) {
         self.segment.ecn = Ecn::Ce;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn class_selectors_above_the_first_are_high() {
+        // The default, less than it (LE and CS1), and AF11 with the latter's selector.
+        for low in [0, 1, 8, 10] {
+            assert_eq!(class(low), Class::Low, "{low}");
+        }
+        // CS2, AF21, EF, CS7.
+        for high in [16, 18, 46, 56, 63] {
+            assert_eq!(class(high), Class::High, "{high}");
+        }
     }
 }

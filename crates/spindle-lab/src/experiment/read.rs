@@ -213,6 +213,11 @@ fn link_settings(s: &Section<'_>, name: &str) -> Result<LinkSettings> {
         let problem = "has no meaning here, want it in fuso-testbed, fuso-sim or fat-tree";
         return Err(s.error("host_ecn_threshold", problem));
     }
+    let priorities = s.or("priorities", false)?;
+    if priorities && name == "dual-homed" {
+        let problem = "has no meaning here, want any other topology";
+        return Err(s.error("priorities", problem));
+    }
     let host_buffer = s.get::<u32>("host_buffer_packets")?;
     if host_buffer == Some(0) {
         let problem = "found 0, want room for one packet or more";
@@ -225,6 +230,7 @@ fn link_settings(s: &Section<'_>, name: &str) -> Result<LinkSettings> {
         buffer,
         ecn_threshold,
         host_ecn_threshold: host_ecn_threshold.map(|t| t.0).filter(|t| *t > 0),
+        priorities,
     })
 }
 

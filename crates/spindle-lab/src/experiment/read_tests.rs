@@ -224,6 +224,33 @@ fn hosts_own_ports_may_mark() {
 }
 
 #[test]
+fn switches_may_have_two_priorities() {
+    let text = |name: &str| {
+        format!(
+            "traffic = {{ kind = \"none\" }}\n[topology]\nname = \"{name}\"\npriorities = true\n"
+        )
+    };
+    for name in [
+        "fuso-testbed",
+        "fuso-sim",
+        "cofuso-sim",
+        "dumbbell",
+        "fat-tree",
+    ] {
+        let e = read(&text(name)).unwrap();
+        let topology = &e.points[0].scenario.topology;
+        let network = crate::driver::build_standard(topology).unwrap().unwrap();
+        let has = |l| network.link(l).spec.priorities;
+        assert!(has(network.downlink(spindle_fabric::Address(0))), "{name}");
+        assert!(has(network.uplink(spindle_fabric::Address(0))), "{name}");
+    }
+    assert_eq!(
+        error(&text("dual-homed")),
+        "f.toml:5: topology.priorities: has no meaning here, want any other topology"
+    );
+}
+
+#[test]
 fn fat_trees_can_be_oversubscribed() {
     let wide = "topology = { name = \"fat-tree\", k = 4, hosts_per_edge = 3 }\n\
                 traffic = { kind = \"none\" }";

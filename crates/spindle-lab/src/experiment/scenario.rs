@@ -87,6 +87,8 @@ pub struct LinkSettings {
     pub host_ecn_threshold: Option<u64>,
     /// Queue of a host's own port; none: long enough that it never drops what the host sends itself.
     pub host_buffer: Option<Buffer>,
+    /// Ports have two strict priorities, that of a packet being by its DSCP.
+    pub priorities: bool,
 }
 
 /// Room of a port's queue.

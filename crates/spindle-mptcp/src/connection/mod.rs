@@ -231,7 +231,8 @@ impl Connection {
             iss: n.iss,
             planned,
         };
-        let mut subflow = Subflow::new(now, &n.config, first, syn.map(|s| s.seq));
+        let mut subflow =
+            Subflow::new(now, &scatter::opening(&n.config), first, syn.map(|s| s.seq));
         if let Some(syn) = syn {
             subflow.negotiate(syn, now);
         }

@@ -79,6 +79,13 @@ impl Phases {
     }
 }
 
+/// The configuration of the initial subflow as it is opened.
+pub(super) fn opening(config: &Arc<Config>) -> Arc<Config> {
+    let multipath = config.multipath.as_ref();
+    let scatter = multipath.and_then(|m| m.scatter.as_ref());
+    scatter.map_or_else(|| config.clone(), |s| s.opening(config))
+}
+
 fn says(seg: &Segment) -> bool {
     let offer = |e: &Experimental| {
         (e.kind, e.exid, e.data.is_empty()) == (KIND, Experimental::SCATTER, true)
@@ -128,7 +135,7 @@ impl Connection {
                 ..config.loss.clone()
             },
             congestion: config.congestion,
-            ..Config::clone(&self.config)
+            ..Config::clone(&config.opening(&self.config))
         };
         let sf = &mut self.subflows[0];
         sf.adopt(Arc::new(own));
@@ -158,7 +165,7 @@ impl Connection {
         if self.scatter.is_agreed() {
             self.scatter.phase = Phase::Off;
             if let Some(i) = self.index(FIRST) {
-                let config = self.config.clone();
+                let config = opening(&self.config);
                 let sf = &mut self.subflows[i];
                 sf.stage = None;
                 sf.draining = false;

@@ -6,6 +6,7 @@ use super::output::Purpose;
 use super::subflows::Marks;
 use super::trace::TraceKind;
 use super::{CloseReason, Connection};
+use crate::config::MultipathConfig;
 use crate::recovery::Trigger;
 use crate::subflow::sender::SendKind;
 use crate::subflow::{Due, Origin, earliest};
@@ -123,7 +124,8 @@ impl Connection {
     /// outstanding on it goes elsewhere, and nothing new goes there until it acknowledges something.
     fn judge(&mut self, now: Instant, i: usize, row: u32) {
         let multipath = self.config.multipath.as_ref();
-        let Some(m) = multipath.filter(|m| !m.connection_timer && self.is_multipath()) else {
+        let judges = |m: &&MultipathConfig| !m.connection_timer && m.dead_after_timeouts < u32::MAX;
+        let Some(m) = multipath.filter(|m| judges(m) && self.is_multipath()) else {
             return;
         };
         let id = self.subflows[i].id;

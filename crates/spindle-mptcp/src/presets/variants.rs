@@ -152,8 +152,10 @@ fn newreno(config: &mut Config) -> bool {
 }
 
 fn dctcp_first(config: &mut Config) -> bool {
-    config.tcp.ecn = EcnMode::Dctcp;
-    scatter(config, |s| s.congestion = CongestionKind::Dctcp)
+    scatter(config, |s| {
+        s.congestion = CongestionKind::Dctcp;
+        s.ecn = Some(EcnMode::Dctcp);
+    })
 }
 
 fn with_fuso(config: &mut Config) -> bool {
@@ -303,8 +305,10 @@ pub const VARIANTS: &[Variant] = variants! {
         |c| switch(c, Switch::Window(64_000));
     "at-congestion", "the second phase begins at the first sign of congestion (ORIGINAL-CODE, CwndSignal)",
         |c| switch(c, Switch::Congestion);
-    "dctcp-first", "while scattering: DCTCP (RFC 8257) (MMPTCP section 5, future work)",
+    "dctcp-first", "while scattering: DCTCP (RFC 8257), whether or not the scenario has ECN; further subflows use ECN as they would (MMPTCP section 4, future work)",
         dctcp_first;
+    "priority", "while scattering, data and their acknowledgements have priority at ports with a queue for it: DSCP AF21 (MMPTCP section 4, future work)",
+        |c| scatter(c, |s| s.priority = true);
     "fuso", "FUSO's recovery on top (FUSO section 3.2)",
         with_fuso;
 };
@@ -326,7 +330,9 @@ mod tests {
                 "minrtt" => of("mptcp-linux"),
                 "early" | "lia" => of("mptcp-linux"),
                 "parities-3" => of("cofuso-xor"),
-                "sack" | "scatter-acks" | "adaptive" | "dctcp-first" | "fuso" => of("mmptcp"),
+                "sack" | "scatter-acks" | "adaptive" | "dctcp-first" | "priority" | "fuso" => {
+                    of("mmptcp")
+                }
                 n if n.starts_with("dup-") || n.starts_with("at-") => of("mmptcp"),
                 n if ["fixed", "parities", "authors-block", "coding-first"]
                     .iter()

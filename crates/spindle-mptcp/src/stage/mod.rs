@@ -17,14 +17,17 @@ pub trait Stage: Send + std::fmt::Debug {
     fn output(&mut self, now: Instant, segment: Segment, out: &mut VecDeque<Segment>);
 
     /// A segment arrived for the subflow; what the subflow is to see is appended to `up`, what is to
-    /// go back on the wire (acknowledgements of the stage's own) to `out`.
+    /// go back on the wire (acknowledgements of the stage's own) to `out`. By default it goes up.
     fn input(
         &mut self,
         now: Instant,
         segment: Segment,
         up: &mut VecDeque<Segment>,
         out: &mut VecDeque<Segment>,
-    );
+    ) {
+        let _ = (now, out);
+        up.push_back(segment);
+    }
 
     /// Whether [`Self::input`] does anything but hand the segment up; asked for every segment.
     fn sees_input(&self) -> bool {
@@ -55,16 +58,6 @@ pub struct Identity;
 impl Stage for Identity {
     fn output(&mut self, _now: Instant, segment: Segment, out: &mut VecDeque<Segment>) {
         out.push_back(segment);
-    }
-
-    fn input(
-        &mut self,
-        _now: Instant,
-        segment: Segment,
-        up: &mut VecDeque<Segment>,
-        _out: &mut VecDeque<Segment>,
-    ) {
-        up.push_back(segment);
     }
 }
 

@@ -147,7 +147,7 @@ impl Pending {
             && s.seq == self.next
             && s.ack == f.ack
             && s.window == f.window
-            && s.ecn == f.ecn
+            && (s.dscp, s.ecn) == (f.dscp, f.ecn)
             && s.flags.0 & !Flags::PSH.0 == f.flags.0 & !Flags::PSH.0
             && s.options == f.options
             && self.pieces.len() < MAX_PIECES
@@ -283,6 +283,7 @@ mod tests {
         assert_eq!(changed(|s| s.options.timestamps = None), 2);
         assert_eq!(changed(|s| s.payload = Payload::Length(1001)), 2);
         assert_eq!(changed(|s| s.ecn = spindle_wire::Ecn::Ect0), 2);
+        assert_eq!(changed(|s| s.dscp = 18), 2);
     }
 
     #[test]

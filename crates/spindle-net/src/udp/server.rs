@@ -171,11 +171,10 @@ impl UdpServer {
         }
         if let Some(entry) = self.ids.get(id) {
             let moves = entry.is_silent(now) || entry.moving == Some(origin.way.0);
-            if entry.scatters && !entry.half_open && !moves {
-                if entry.knows(origin.way.0) || entry.widen(origin.way, origin.socket) {
-                    return;
-                }
-                // More than the peer has sockets: some have moved.
+            // Where there is no room for one more, the peer has no more sockets: some have moved.
+            let stays = entry.scatters && !entry.half_open && !moves;
+            if stays && (entry.knows(origin.way.0) || entry.widen(origin.way, origin.socket)) {
+                return;
             }
             self.udp.rebindings += u64::from(entry.moves(now, origin.way, origin.socket));
             self.timers.arm(&mut entry.path, id);

@@ -18,7 +18,7 @@ use spindle_units::Instant;
 use spindle_wire::{Flags, Segment};
 
 use super::Stage;
-use crate::config::LossConfig;
+use crate::config::{Config, EcnMode, LossConfig};
 use crate::random::reduce;
 use crate::subflow::congestion::CongestionKind;
 use topology::Topology;
@@ -29,6 +29,10 @@ pub const SWITCH_AFTER: u64 = 100_000;
 
 /// Option bytes that a scattered segment has beyond an ordinary one: the token.
 pub(crate) const TOKEN_ROOM: u64 = 8;
+
+/// The code point of scattered segments that have priority: Low-Latency Data, AF21 (RFC 4594, section
+/// 4.7; RFC 2597).
+pub const PRIORITY: u8 = 18;
 
 /// How a connection scatters, and until when.
 #[derive(Clone, Debug)]
@@ -50,6 +54,11 @@ pub struct ScatterConfig {
     pub topology: Arc<dyn Topology>,
     /// The controller of the initial subflow, which is coupled with none.
     pub congestion: CongestionKind,
+    /// Use of ECN by the initial subflow, if not as by the others.
+    pub ecn: Option<EcnMode>,
+    /// Scattered segments, and the acknowledgements of such, carry [`PRIORITY`], for ports that have a queue
+    /// for it (MMPTCP section 4, future work). Only where segments have an IP header of their own: not over UDP.
+    pub priority: bool,
     /// Further subflows are opened as there are paths: as many, but no more than the path manager
     /// would, and one where both ends are in one rack (MMPTCP section 2.5, Auto Subflow).
     pub auto_subflows: bool,
@@ -99,6 +108,8 @@ impl Default for ScatterConfig {
             threshold: Threshold::Paths { most: 16 },
             topology: Arc::new(topology::Unknown),
             congestion: CongestionKind::Reno,
+            ecn: None,
+            priority: false,
             auto_subflows: false,
         }
     }
@@ -120,6 +131,16 @@ impl ScatterConfig {
             Threshold::Adaptive { most } => Some(most),
             Threshold::Fixed | Threshold::Paths { .. } => self.loss.reordering,
         }
+    }
+
+    /// The configuration of the initial subflow as it is opened, where `config` is the connection's.
+    pub(crate) fn opening(&self, config: &Arc<Config>) -> Arc<Config> {
+        let Some(ecn) = self.ecn.filter(|e| *e != config.tcp.ecn) else {
+            return config.clone();
+        };
+        let mut own = Config::clone(config);
+        own.tcp.ecn = ecn;
+        Arc::new(own)
     }
 
     /// What holds between these ends.
@@ -147,6 +168,7 @@ pub(crate) struct Scatter {
     /// The first of the ports, and how many there are.
     ports: Option<(u16, u64)>,
     acks: bool,
+    dscp: u8,
     rng: Xoshiro256PlusPlus,
 }
 
@@ -161,6 +183,7 @@ impl Scatter {
             token,
             ports,
             acks: config.acks,
+            dscp: if config.priority { PRIORITY } else { 0 },
             rng: Xoshiro256PlusPlus::seed_from_u64(seed),
         }
     }
@@ -177,6 +200,7 @@ impl Scatter {
 
 impl Stage for Scatter {
     fn output(&mut self, _now: Instant, mut segment: Segment, out: &mut VecDeque<Segment>) {
+        segment.dscp = self.dscp;
         if self.takes(&segment) {
             segment.options.token = Some(self.token);
             // Bare acknowledgements had not reserved the room.
@@ -187,16 +211,6 @@ impl Stage for Scatter {
             }
         }
         out.push_back(segment);
-    }
-
-    fn input(
-        &mut self,
-        _now: Instant,
-        segment: Segment,
-        up: &mut VecDeque<Segment>,
-        _out: &mut VecDeque<Segment>,
-    ) {
-        up.push_back(segment);
     }
 
     fn sees_input(&self) -> bool {
@@ -263,6 +277,17 @@ mod tests {
             (sent.src, sent.options.token),
             (segment(1).src, Some(TOKEN))
         );
+    }
+
+    #[test]
+    fn what_the_first_subflow_sends_may_have_priority() {
+        let config = ScatterConfig {
+            priority: true,
+            ..ScatterConfig::default()
+        };
+        assert_eq!(scattered(&config, segment(1)).dscp, PRIORITY);
+        assert_eq!(scattered(&config, segment(0)).dscp, PRIORITY);
+        assert_eq!(scattered(&ScatterConfig::default(), segment(1)).dscp, 0);
     }
 
     #[test]
