@@ -24,6 +24,10 @@ use crate::progress::Progress;
 use crate::registry::Registry;
 use crate::rng::hash64;
 
+mod shared;
+
+pub use shared::Shared;
+
 /// How an experiment is run.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
@@ -39,6 +43,8 @@ pub struct Options {
     pub payload: Option<Bytes>,
     /// A directory for captures, a file per run.
     pub pcap: Option<PathBuf>,
+    /// Runs that other experiments make as well; not taken where captures are asked for.
+    pub shared: Shared,
 }
 
 /// Why an experiment could not be run.
@@ -161,12 +167,24 @@ pub fn execute(
     };
     let mut slots: Vec<Option<Made>> = jobs.iter().map(|j| known.get(&j.key).cloned()).collect();
     let resumed = slots.iter().filter(|s| s.is_some()).count();
-    let todo: Vec<usize> = (0..jobs.len()).filter(|i| slots[*i].is_none()).collect();
     let store = options
         .store
         .as_deref()
         .map(|p| open_store(p, options.resume))
-        .transpose()?;
+        .transpose()?
+        .map(Mutex::new);
+    let books = Books {
+        experiment,
+        options,
+        store,
+    };
+    for (job, slot) in jobs.iter().zip(&mut slots) {
+        if slot.is_none() && options.pcap.is_none() {
+            *slot = options.shared.get(job);
+            slot.iter().try_for_each(|(_, r)| books.enter(job, r))?;
+        }
+    }
+    let todo: Vec<usize> = (0..jobs.len()).filter(|i| slots[*i].is_none()).collect();
     let pool = Pool {
         experiment,
         registry,
@@ -175,13 +193,16 @@ pub fn execute(
         todo: &todo,
         next: AtomicUsize::new(0),
         failed: AtomicBool::new(false),
-        store: store.map(Mutex::new),
+        books,
         progress: Progress::new(options.progress, &experiment.id, todo.len()),
     };
     for (i, result) in pool.run()? {
         slots[i] = Some((RunIdentity::here(jobs[i].key.0.clone()), result));
     }
     pool.progress.finish();
+    for (job, made) in jobs.iter().zip(&slots) {
+        made.iter().for_each(|m| options.shared.keep(job, m));
+    }
     let mut results = jobs.iter().zip(slots);
     let per_transport = (experiment.seeds * experiment.parts()) as usize;
     let points = experiment
@@ -263,7 +284,7 @@ struct Pool<'a> {
     todo: &'a [usize],
     next: AtomicUsize,
     failed: AtomicBool,
-    store: Option<Mutex<File>>,
+    books: Books<'a>,
     progress: Progress,
 }
 
@@ -327,25 +348,7 @@ impl Pool<'_> {
             .as_ref()
             .map(|dir| dir.join(self.capture_name(job)));
         let result = driver::run(&request)?.result;
-        if let Some(store) = &self.store {
-            let line = Line {
-                experiment: self.experiment.id.clone(),
-                version: VERSION.to_owned(),
-                configuration: job.key.0.clone(),
-                set: point.set.clone(),
-                transport: job.key.1.clone(),
-                seed: job.seed,
-                part: job.part,
-                parts: job.key.4,
-                result: result.clone(),
-            };
-            let path = self.options.store.clone().unwrap_or_default();
-            append(store, &line).map_err(|source| SweepError::Store {
-                path,
-                action: "write",
-                source,
-            })?;
-        }
+        self.books.enter(job, &result)?;
         Ok(result)
     }
 
@@ -356,6 +359,38 @@ impl Pool<'_> {
         parts.push(format!("seed{}.{}", job.seed, job.part));
         let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
         crate::pcap::file_name(&parts)
+    }
+}
+
+/// The store that runs are entered into, if there is one.
+struct Books<'a> {
+    experiment: &'a Experiment,
+    options: &'a Options,
+    store: Option<Mutex<File>>,
+}
+
+impl Books<'_> {
+    fn enter(&self, job: &Job<'_>, result: &RunResult) -> Result<(), SweepError> {
+        let Some(store) = &self.store else {
+            return Ok(());
+        };
+        let line = Line {
+            experiment: self.experiment.id.clone(),
+            version: VERSION.to_owned(),
+            configuration: job.key.0.clone(),
+            set: self.experiment.points[job.point].set.clone(),
+            transport: job.key.1.clone(),
+            seed: job.seed,
+            part: job.part,
+            parts: job.key.4,
+            result: result.clone(),
+        };
+        let path = || self.options.store.clone().unwrap_or_default();
+        append(store, &line).map_err(|source| SweepError::Store {
+            path: path(),
+            action: "write",
+            source,
+        })
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use spindle_lab::experiment::{Context, Experiment, Overrides};
 use spindle_lab::output;
 use spindle_lab::registry::Registry;
-use spindle_lab::sweep::{Options, execute};
+use spindle_lab::sweep::{Options, Shared, execute};
 
 fn experiment(flows: &str) -> Experiment {
     let registry = Registry::standard();
@@ -48,6 +48,36 @@ fn results_do_not_depend_on_the_number_of_threads() {
     assert_eq!(one, json(&e, &options(1)).0);
     assert_eq!(one, json(&e, &options(4)).0);
     assert_ne!(one, json(&experiment("61"), &options(1)).0);
+}
+
+#[test]
+fn what_two_experiments_have_in_common_is_run_once() {
+    let registry = Registry::standard();
+    let dir = tempfile::tempdir().unwrap();
+    let (e, mut other) = (experiment("60"), experiment("60"));
+    other.id = "other".to_owned();
+    other.transports.remove(0);
+    let shared = Shared::of([&e, &other], &registry, &options(2)).unwrap();
+    // Two points, three seeds and as many parts as there are, of one transport.
+    assert_eq!(shared.len() as u64, 2 * 3 * e.parts());
+    assert!(Shared::of([&e], &registry, &options(2)).unwrap().is_empty());
+    let with = |name: &str, resume| Options {
+        shared: shared.clone(),
+        store: Some(dir.path().join(name)),
+        resume,
+        ..options(2)
+    };
+    let first = json(&e, &with("first", false));
+    assert_eq!(first.0, json(&e, &options(2)).0);
+    let second = json(&other, &with("second", false));
+    assert_eq!(second.0, json(&other, &options(2)).0);
+    // Its store has what it did not run itself.
+    let again = Options {
+        shared: Shared::default(),
+        ..with("second", true)
+    };
+    let (text, resumed) = json(&other, &again);
+    assert_eq!((text, resumed as u64), (second.0, 2 * 3 * e.parts()));
 }
 
 #[test]

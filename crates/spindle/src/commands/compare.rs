@@ -128,6 +128,7 @@ fn options(common: &Common) -> Result<Options, Failure> {
         progress: true,
         payload,
         pcap: common.pcap.clone(),
+        ..Options::default()
     })
 }
 

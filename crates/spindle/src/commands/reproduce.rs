@@ -10,7 +10,7 @@ use spindle_lab::output::{self, Reproduction};
 use spindle_lab::present::{self, Making, Results};
 use spindle_lab::registry::Registry;
 use spindle_lab::report::Figure;
-use spindle_lab::sweep::{self, Options};
+use spindle_lab::sweep::{self, Options, Shared};
 
 use super::compare::{exit, with_context};
 use super::{command, json_on_stdout, print, program, write_json};
@@ -34,9 +34,15 @@ pub(crate) fn reproduce(registry: &Registry, args: &Reproduce) -> Result<ExitCod
         .filter_map(|b| b.paper)
         .collect::<BTreeSet<_>>();
     let mut code = ExitCode::SUCCESS;
-    for built_in in chosen {
-        let experiment = read(registry, built_in, args)?;
-        let result = sweep::execute(&experiment, registry, &options(args, built_in.id))?;
+    let read = |b: &&'static BuiltIn| Ok::<_, Failure>((*b, read(registry, b, args)?));
+    let chosen: Vec<_> = chosen.iter().map(read).collect::<Result<_, _>>()?;
+    let shared = Shared::of(chosen.iter().map(|(_, e)| e), registry, &Options::default())?;
+    for (built_in, experiment) in chosen {
+        let options = Options {
+            shared: shared.clone(),
+            ..options(args, built_in.id)
+        };
+        let result = sweep::execute(&experiment, registry, &options)?;
         let verdicts = output::verdicts(&experiment, &result);
         if !quiet {
             print(&output::table(&output::comparison(&experiment, &result)));

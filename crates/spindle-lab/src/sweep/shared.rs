@@ -1,0 +1,72 @@
+//! Runs that several experiments have in common: figures and tables of a paper often show other sides of
+//! one set-up.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::{Job, Key, Made, Options, SweepError, jobs};
+use crate::experiment::Experiment;
+use crate::registry::Registry;
+
+/// Runs that more than one of some experiments need, kept once they are made; clones share them.
+///
+/// Runs are the same if version, scenario, transport, seed and part are. What only one experiment needs is
+/// not kept.
+#[derive(Clone, Debug, Default)]
+pub struct Shared {
+    wanted: Arc<HashSet<Key>>,
+    made: Arc<Mutex<HashMap<Key, Made>>>,
+}
+
+impl Shared {
+    /// What `experiments` have in common when run by `options`.
+    ///
+    /// # Errors
+    /// A transport that does not exist.
+    pub fn of<'a>(
+        experiments: impl IntoIterator<Item = &'a Experiment>,
+        registry: &Registry,
+        options: &Options,
+    ) -> Result<Self, SweepError> {
+        let (mut seen, mut wanted) = (HashSet::new(), HashSet::new());
+        for experiment in experiments {
+            let keys: HashSet<Key> = jobs(experiment, registry, options)?
+                .into_iter()
+                .map(|j| j.key)
+                .collect();
+            for key in keys {
+                if seen.contains(&key) {
+                    wanted.insert(key);
+                } else {
+                    seen.insert(key);
+                }
+            }
+        }
+        Ok(Self {
+            wanted: Arc::new(wanted),
+            made: Arc::default(),
+        })
+    }
+
+    /// How many runs are made once and needed again.
+    pub fn len(&self) -> usize {
+        self.wanted.len()
+    }
+
+    /// Whether the experiments have nothing in common.
+    pub fn is_empty(&self) -> bool {
+        self.wanted.is_empty()
+    }
+
+    pub(super) fn get(&self, job: &Job<'_>) -> Option<Made> {
+        let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        made.get(&job.key).cloned()
+    }
+
+    pub(super) fn keep(&self, job: &Job<'_>, made: &Made) {
+        if self.wanted.contains(&job.key) {
+            let mut all = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+            all.entry(job.key.clone()).or_insert_with(|| made.clone());
+        }
+    }
+}
