@@ -45,6 +45,9 @@ fn high_pushes_out_the_newest_low() {
     for id in 0..3 {
         simulation.inject(Address(0), Address(2), Parcel::new(id));
     }
+    // The host's own port has priorities too: let the low ones leave it first.
+    let soon = Instant::ZERO + Duration::from_micros(50);
+    assert_eq!(simulation.next_event_until(soon), None);
     for id in 3..6 {
         simulation.inject(Address(0), Address(2), Parcel::new(id).high());
     }
