@@ -108,6 +108,7 @@ pub const EXPERIMENTS: &[BuiltIn] = &[
     built_in!("mmptcp-fig9", Some("mmptcp"), "mmptcp/fig9.toml"),
     built_in!("mmptcp-fig10", Some("mmptcp"), "mmptcp/fig10.toml"),
     built_in!("mmptcp-beyond", Some("mmptcp"), "mmptcp/beyond.toml"),
+    built_in!("mmptcp-authors", Some("mmptcp"), "mmptcp/authors.toml"),
 ];
 
 /// The experiment of that id.

@@ -51,6 +51,9 @@ pub struct TcpConfig {
     /// Retransmission timeout before the first RTT measurement, the SYN's included (RFC 6298, rule
     /// 2.1: 1 s).
     pub initial_rto: Duration,
+    /// The handshake is no RTT measurement, and this is the retransmission timeout until data sent
+    /// once are acknowledged. None by default: the handshake is the first measurement.
+    pub data_rto: Option<Duration>,
     /// How often a SYN or SYN/ACK is repeated before giving up.
     pub syn_retries: u32,
     /// Payload bytes that one burst may cover, at most 65 435: new segments that may leave at once
@@ -218,6 +221,9 @@ pub struct MultipathConfig {
     /// Consecutive timeouts after which a subflow counts as dead and its data are reinjected
     /// (catalogue A5.6: 3); `u32::MAX`: none ever does.
     pub dead_after_timeouts: u32,
+    /// New data wait, whatever other subflows may take, while a join's SYN is unanswered. Off by
+    /// default.
+    pub wait_for_joins: bool,
     /// Reinjection as the Linux kernel does it: on a connection-level timer, the oldest data only,
     /// on an idle subflow.
     pub connection_timer: bool,
@@ -270,6 +276,7 @@ impl Default for TcpConfig {
             min_rto: Duration::from_millis(200),
             max_rto: Duration::from_secs(60),
             initial_rto: Duration::from_secs(1),
+            data_rto: None,
             syn_retries: 6,
             burst: 0,
             pacing: false,
@@ -319,6 +326,7 @@ impl Default for MultipathConfig {
             early_dsn_delivery: false,
             opportunistic_retransmission: true,
             dead_after_timeouts: 3,
+            wait_for_joins: false,
             connection_timer: false,
             max_subflows: 8,
             backup: false,

@@ -146,6 +146,19 @@ fn a_dsack_takes_the_reduction_back() {
     assert_eq!(p.info().counters.undos, 1);
 }
 
+/// Where the handshake is no measurement the timeout given stands until data sent once are
+/// acknowledged (MMPTCP's authors' code).
+#[test]
+fn rtt_of_data_alone_comes_with_the_first_acknowledgement() {
+    let mut config = window(1);
+    config.tcp.data_rto = Some(Duration::from_millis(1500));
+    let (mut p, _) = sending(config, 2);
+    assert_eq!(p.info().rto, Duration::from_millis(1500));
+    let now = sack(&p, 1, &[]);
+    p.after(RTT, now);
+    assert!(p.info().rto < Duration::from_secs(1), "{:?}", p.info().rto);
+}
+
 /// RFC 5682, section 3.1: acknowledgements of originals after the timeout's one repeat show that it
 /// was spurious.
 #[test]

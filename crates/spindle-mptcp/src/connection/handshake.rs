@@ -5,7 +5,7 @@ use spindle_wire::{Endpoint, Flags, MpCapable, MpJoin, Options, RareOptions, Seg
 
 use super::{Connection, MpState, Role};
 use crate::host::keys;
-use crate::subflow::{JoinState, NewSubflow, Origin, Subflow};
+use crate::subflow::{JoinState, NewSubflow, Origin, Subflow, TcpState};
 
 /// The protocol version of RFC 8684.
 const VERSION: u8 = 1;
@@ -333,5 +333,13 @@ impl Connection {
         if matches!(self.subflows[i].origin, Origin::Join(_)) {
             self.subflows[i].reserve_options(DSS_DATA_LEN);
         }
+    }
+
+    /// New data are held back while a join's SYN is unanswered, if so configured.
+    pub(super) fn waits_for_a_join(&self) -> bool {
+        let waits = self.config.multipath.as_ref();
+        let joining =
+            |s: &Subflow| s.state == TcpState::SynSent && matches!(s.origin, Origin::Join(_));
+        waits.is_some_and(|m| m.wait_for_joins) && self.subflows.iter().any(joining)
     }
 }

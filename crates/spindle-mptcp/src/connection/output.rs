@@ -422,6 +422,9 @@ impl Connection {
             return None;
         }
         self.end_first_phase_if_due();
+        if self.waits_for_a_join() {
+            return None;
+        }
         self.find_candidates(now);
         let (una, nxt, unsent) = (self.send.una, self.send.nxt, self.send.unsent_bytes());
         let Assignment {

@@ -161,16 +161,13 @@ impl Subflow {
         self.state = TcpState::Established;
         let echo = self.timestamps.and(seg.options.timestamps);
         let names = |sent: Instant| echo.is_some_and(|ts| ts.echo == sent.as_millis() as u32);
-        if let Some(sent) = self.syn_sent_at
-            && (self.syn_tries == 1 || names(sent))
-        {
-            self.tx.rtt.sample(now.since(sent));
-        } else {
-            self.tx.rtt.end_back_off();
-        }
+        let sent = self.syn_sent_at;
+        let rtt = sent
+            .filter(|&sent| self.syn_tries == 1 || names(sent))
+            .map(|sent| now.since(sent));
         self.syn_at = None;
         self.syn_due = false;
-        self.tx.established(self.syn_tries, coupling);
+        self.tx.established(self.syn_tries, rtt, coupling);
     }
 
     fn synchronized(

@@ -100,6 +100,12 @@ impl RttEstimator {
         self.probing = false;
     }
 
+    /// The timeout is `rto` until the first measurement.
+    pub(crate) fn begin_anew(&mut self, rto: Duration) {
+        self.initial_rto = rto;
+        self.end_back_off();
+    }
+
     /// Whether the timeout paces probes of a dead path.
     pub(crate) fn set_probing(&mut self, probing: bool) {
         self.probing = probing;

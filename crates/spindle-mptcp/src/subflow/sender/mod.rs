@@ -249,11 +249,21 @@ impl Sender {
         self.cc.on_idle(self.restart_window);
     }
 
-    /// The SYN's exchange is over after `syns` of them: everything up to and including it is
-    /// acknowledged.
-    pub(crate) fn established(&mut self, syns: u32, coupling: &mut Coupling) {
+    /// The SYN's exchange is over after `syns` of them and took `rtt`, if that can be told:
+    /// everything up to and including it is acknowledged.
+    pub(crate) fn established(
+        &mut self,
+        syns: u32,
+        rtt: Option<Duration>,
+        coupling: &mut Coupling,
+    ) {
         self.una = 1;
         self.nxt = self.nxt.max(1);
+        match (self.config.tcp.data_rto, rtt) {
+            (Some(rto), _) => self.rtt.begin_anew(rto),
+            (None, Some(rtt)) => self.rtt.sample(rtt),
+            (None, None) => self.rtt.end_back_off(),
+        }
         if syns > MOST_SYNS_FOR_INITIAL_WINDOW {
             self.cc.set_cwnd(self.mss);
         }
