@@ -6,9 +6,11 @@
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr};
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use arbitrary::{Arbitrary, Unstructured};
+use spindle_mptcp::stage::scatter::Switch;
 use spindle_mptcp::{
     Config, Handle, MultipathConfig, PathManager, Stack, StackConfig, keys, preset,
 };
@@ -52,6 +54,8 @@ struct Kind {
     bytes: bool,
     burst: bool,
     half_open: u8,
+    /// Packet scatter ends early, if there is any.
+    short_scatter: bool,
 }
 
 #[derive(Arbitrary, Clone, Debug)]
@@ -98,6 +102,10 @@ enum Change {
     Signal(Signal),
     Rare(Rare),
     Payload(u8),
+    /// Another port, as from a NAT or from one who scatters, or another address as well.
+    Source(u16, Option<u8>),
+    /// Another token of scatter, or none.
+    Token(i8, Option<u32>),
 }
 
 #[derive(Arbitrary, Clone, Debug)]
@@ -175,13 +183,15 @@ fn service() -> Endpoint {
 }
 
 fn config(k: &Kind) -> Config {
-    const NAMES: [&str; 6] = [
+    const NAMES: [&str; 8] = [
         "mptcp",
         "mptcp-linux",
         "fuso",
         "cofuso",
         "fuso-8",
         "mptcp-2",
+        "mmptcp",
+        "ps",
     ];
     let name = NAMES[usize::from(k.preset) % NAMES.len()];
     let mut c = preset(name).map(|p| p.config).unwrap_or_default();
@@ -192,6 +202,9 @@ fn config(k: &Kind) -> Config {
         1 => PathManager::Ports(2 + usize::from(k.manager) % 3),
         _ => PathManager::FullMesh,
     };
+    if let Some(s) = m.scatter.as_mut().filter(|_| k.short_scatter) {
+        Arc::make_mut(s).switch = Switch::Bytes(4_000);
+    }
     if k.plain {
         c.multipath = None;
     }
@@ -304,13 +317,15 @@ impl World {
     fn check(&self) {
         let buffer = self.config.tcp.receive_buffer;
         // Both buffers twice (subflow and data level), and the pieces a receiver keeps at most.
+        let multipath = self.config.multipath.as_ref();
+        let most_subflows = multipath.map_or(1, |m| m.max_subflows);
         let each = (2 * (buffer + self.config.tcp.send_buffer) + (4 << 20)) as u64;
         for s in &self.stacks {
             assert!(s.buffered() <= each * MOST_CONNECTIONS as u64);
             assert!(s.handles().count() <= MOST_CONNECTIONS + MOST_RESTING);
             for h in s.handles() {
                 let Some(i) = s.info(h) else { continue };
-                assert!(i.subflows.len() <= 8);
+                assert!(i.subflows.len() <= most_subflows);
                 assert!(i.acknowledged <= i.sent && i.sent <= i.written);
                 assert!(s.readable(h) as usize <= buffer);
             }
@@ -478,6 +493,17 @@ impl Change {
                 if self_has_bytes(seg) {
                     seg.payload = Payload::Bytes(vec![*byte; seg.payload.len()].into());
                 }
+            }
+            Self::Source(port, host) => {
+                seg.src.port = *port;
+                if let Some(n) = host {
+                    seg.src.addr = address(1 - w.side_of(seg), *n);
+                }
+            }
+            Self::Token(by, far) => {
+                let right = keys::token(w.keys[w.side_of(seg)]);
+                let near = right.wrapping_add(i32::from(*by) as u32);
+                seg.options.token = NonZeroU32::new(far.unwrap_or(near));
             }
         }
     }

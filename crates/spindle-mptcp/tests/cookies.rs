@@ -234,6 +234,22 @@ fn forged_acks_are_refused() {
     assert_eq!(c.cookies_refused, 2000);
 }
 
+/// Found by fuzzing: what ends the connection at once left it without the subflow to file it by.
+#[test]
+fn a_connection_that_its_third_ack_ends_is_answered_and_forgotten() {
+    let mut b = flooded(config(PathManager::Passive));
+    let before = b.stack.handles().count();
+    let (flow, mut third, key) = ask_multipath(&mut b, there());
+    third.options.rare_mut().mp_fastclose = Some(key);
+    let out = b.push(third);
+    let rst = out.iter().find(|s| s.dst == flow.there).unwrap();
+    assert!(rst.flags.contains(Flags::RST), "{rst:?}");
+    assert_eq!(rst.seq, flow.ack);
+    assert_eq!(b.stack.handles().count(), before);
+    let c = b.stack.counters();
+    assert_eq!((c.accepted, c.cookies_accepted), (0, 1));
+}
+
 #[test]
 fn an_ack_out_of_the_blue_is_no_cookie_when_none_were_sent() {
     let mut b = Bench::listening(config(PathManager::Passive), stack());

@@ -16,7 +16,7 @@ use spindle_mptcp::{Config, EcnMode, Event, Handle, InitialWindow, preset};
 use spindle_units::{Duration, Instant};
 use spindle_wire::{Ecn, Endpoint, Flags, MpJoin, Payload, Segment};
 use support::scenario::{Scenario, scenario};
-use support::{CLIENT, Logged, Net, Path, SERVER, endpoint};
+use support::{CLIENT, Hook, Logged, Net, Path, SERVER, endpoint};
 
 /// Payload bytes of the first phase (MMPTCP section 3).
 const THRESHOLD: u64 = 100_000;
@@ -476,10 +476,34 @@ fn number(name: &str) -> Option<u32> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// Random networks and peers, scattering on: segments scattered and joins of a second phase.
+/// Where a NAT's ports begin, below those a stack takes by itself.
+const NAT_PORTS: u16 = 10_000;
+
+/// A NAT before the client: every port it sends from has another one outside, in order of first use.
+fn nat() -> Hook {
+    let mut inside: Vec<u16> = Vec::new();
+    Box::new(move |_, side, seg| {
+        if side == CLIENT {
+            let known = inside.iter().position(|p| *p == seg.src.port);
+            let n = known.unwrap_or_else(|| {
+                inside.push(seg.src.port);
+                inside.len() - 1
+            });
+            seg.src.port = NAT_PORTS + n as u16;
+            return true;
+        }
+        let n = seg.dst.port.checked_sub(NAT_PORTS).map(usize::from);
+        let port = n.and_then(|n| inside.get(n));
+        seg.dst.port = port.copied().unwrap_or(seg.dst.port);
+        port.is_some()
+    })
+}
+
+/// Random networks and peers, a NAT before a third of them, scattering on: segments scattered and
+/// joins of a second phase.
 #[test]
 fn over_random_networks_every_byte_arrives_once_and_in_order() {
-    let sums: [Cell<u64>; 2] = Default::default();
+    let sums: [Cell<u64>; 3] = Default::default();
     let runs = Runs {
         cases: number("SPINDLE_NETWORKS").unwrap_or(NETWORKS),
         max_shrink_iters: 2000,
@@ -491,7 +515,7 @@ fn over_random_networks_every_byte_arrives_once_and_in_order() {
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &seed);
     let mut runner = TestRunner::new_with_rng(runs, rng);
     let result = runner.run(&scenario(false), |s: Scenario| {
-        let odd = s.seed % 2 == 1;
+        let (odd, translated) = (s.seed % 2 == 1, s.seed.is_multiple_of(3));
         let mut run = s.prepare_with(true, |_, c| {
             if let Some(m) = &mut c.multipath {
                 m.scatter = Some(Arc::new(ScatterConfig {
@@ -503,6 +527,7 @@ fn over_random_networks_every_byte_arrives_once_and_in_order() {
             }
         });
         run.net.keep_log = true;
+        run.net.hook = translated.then(nat);
         s.finish(&mut run);
         let with = |f: fn(&Segment) -> bool| run.net.log.iter().filter(|l| f(&l.segment)).count();
         let tokens = with(|s| s.options.token.is_some());
@@ -512,6 +537,7 @@ fn over_random_networks_every_byte_arrives_once_and_in_order() {
         });
         sums[0].set(sums[0].get() + tokens as u64);
         sums[1].set(sums[1].get() + if odd && tokens > 0 { joins as u64 } else { 0 });
+        sums[2].set(sums[2].get() + if translated { tokens as u64 } else { 0 });
         Ok(())
     });
     match result {
@@ -519,9 +545,9 @@ fn over_random_networks_every_byte_arrives_once_and_in_order() {
         Err(TestError::Fail(reason, smallest)) => panic!("{reason}\nSmallest: {smallest:?}"),
         Err(e) => panic!("{e}"),
     }
-    let [tokens, joins] = sums.map(Cell::into_inner);
+    let [tokens, joins, translated] = sums.map(Cell::into_inner);
     assert!(
-        tokens > 1000 && joins > 30,
-        "{tokens} scattered, {joins} joins"
+        tokens > 1000 && joins > 30 && translated > 300,
+        "{tokens} scattered, {translated} of them through a NAT, {joins} joins"
     );
 }

@@ -216,6 +216,15 @@ impl Stack {
             return true;
         }
         self.counters.cookies_accepted += 1;
+        if c.subflows.is_empty() {
+            // What the segment brought ended it; there is only an answer left.
+            while self.stateless.len() < MAX_STATELESS
+                && let Some(answer) = c.transmit(now)
+            {
+                self.stateless.push_back(answer);
+            }
+            return true;
+        }
         self.adopt(now, at, c);
         true
     }
