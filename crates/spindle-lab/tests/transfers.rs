@@ -63,6 +63,24 @@ fn rack_repeats_less_than_once_a_flow_what_was_reordered() {
     }
 }
 
+/// The clock of MMPTCP's authors: a round trip less, and all else the same.
+#[test]
+fn a_transfers_time_begins_with_its_syn_or_with_the_answer() {
+    let times = |ask: &str| {
+        let traffic = format!(
+            "hosts = [\"h0\", \"h127\"]\nmatrix = \"random\"\nlong = \"0%\"\nrate = 1.0\n\
+             sizes = \"70KB\"\nduration = \"5s\"\nask = \"{ask}\"\n"
+        );
+        go("mmptcp", "", &traffic).result.fct_ns
+    };
+    let (syn, answer) = (times("opening"), times("at-once"));
+    assert!(syn.len() > 1 && syn.len() == answer.len());
+    for (from_syn, from_answer) in syn.into_iter().zip(answer) {
+        let round_trip = from_syn - from_answer;
+        assert!((240_000..350_000).contains(&round_trip), "{round_trip} ns");
+    }
+}
+
 #[test]
 fn what_is_scattered_uses_all_paths() {
     let one = "hosts = [\"h0\", \"h127\"]\nmatrix = \"stride\"\nstride = 1\nlong = \"100%\"\n\

@@ -465,7 +465,9 @@ fn transfers(
     if duration == Duration::ZERO {
         return Err(s.error("duration", "found 0, want more"));
     }
+    let ask = [("opening", Ask::Opening), ("at-once", Ask::AtOnce)];
     Ok(Transfers {
+        ask: s.choice("ask", &ask)?.unwrap_or_default(),
         long: s.or("long", Share(0.0))?.0,
         matrix,
         coming,

@@ -255,7 +255,7 @@ pub enum FirstPath {
     Random,
 }
 
-/// When a request is written on a new connection, and with that when its time starts.
+/// When a request, or a transfer, is written on a new connection, and with that when its time starts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ask {
     /// Together with the opening of the connection: its set-up counts.
@@ -335,6 +335,8 @@ pub struct Transfers {
     pub matrix: Matrix,
     /// When short transfers come.
     pub coming: Coming,
+    /// When their time begins: with the opening of their connection, or once it is established.
+    pub ask: Ask,
     /// Sizes of short transfers.
     pub sizes: SizeSampler,
     /// How long it goes on.

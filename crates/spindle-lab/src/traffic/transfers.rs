@@ -4,7 +4,7 @@
 use spindle_units::Duration;
 
 use super::{Plan, PlanError, PlannedFlow, Start, numbers, other};
-use crate::experiment::scenario::{Ask, Coming, Matrix, Transfers};
+use crate::experiment::scenario::{Coming, Matrix, Transfers};
 use crate::rng::{Purpose, Stream, Streams};
 
 /// Long transfers begin at random within this time, so that they do not march in step (our choice).
@@ -76,7 +76,7 @@ pub(super) fn transfers(
         flow.group = n as u32;
     }
     Ok(Plan {
-        ask: Ask::Opening,
+        ask: t.ask,
         ends: Some(t.duration),
         push: true,
         observe: t.observe,
@@ -127,7 +127,7 @@ fn partners(matrix: Matrix, hosts: usize, rng: &mut Stream) -> Option<Vec<usize>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::scenario::Observe;
+    use crate::experiment::scenario::{Ask, Observe};
     use crate::workload::{SizeSampler, Sizes};
 
     fn hosts(n: usize) -> Vec<String> {
@@ -140,6 +140,7 @@ mod tests {
             long: 1.0 / 3.0,
             matrix,
             coming,
+            ask: Ask::default(),
             sizes: SizeSampler::new(Sizes::Fixed(70_000), None).unwrap(),
             duration: Duration::from_secs(2),
             background: None,
