@@ -127,19 +127,24 @@ fn metric_plots(
             });
         }
     }
-    let share = metric.is_share();
     let y = AxisSpec {
         name: metric.title(),
-        quantity: match metric {
-            _ if metric.is_rate() => Quantity::BitsPerSecond,
-            _ if share => Quantity::Fraction,
-            _ if metric.is_size() => Quantity::Bytes,
-            _ => Quantity::Micros,
-        },
-        log: !share,
+        quantity: quantity(metric),
+        log: !metric.is_share(),
         cases: Vec::new(),
     };
     plots(experiment, &metric.title(), &y, &values)
+}
+
+/// What a metric measures.
+fn quantity(metric: Metric) -> Quantity {
+    match metric {
+        _ if metric.is_rate() => Quantity::BitsPerSecond,
+        _ if metric.is_share() => Quantity::Fraction,
+        _ if metric.is_size() => Quantity::Bytes,
+        Metric::Observed(o) if o.is_count() => Quantity::Plain,
+        _ => Quantity::Micros,
+    }
 }
 
 fn claim(outcome: &Outcome) -> report::Claim {
@@ -186,4 +191,22 @@ pub fn figures(
         figures,
     };
     report.write(directory)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Timeouts of a flow were once drawn in microseconds.
+    #[test]
+    fn every_metric_is_drawn_in_what_it_measures() {
+        let of = |name: &str| quantity(Metric::parse(name).unwrap());
+        assert_eq!(of("fct.p99"), Quantity::Micros);
+        assert_eq!(of("timeouts.max"), Quantity::Plain);
+        assert_eq!(of("retransmits.mean"), Quantity::Plain);
+        assert_eq!(of("timeouts.none"), Quantity::Fraction);
+        assert_eq!(of("core.loss"), Quantity::Fraction);
+        assert_eq!(of("goodput.background.stdev"), Quantity::BitsPerSecond);
+        assert_eq!(of("size.p50"), Quantity::Bytes);
+    }
 }
