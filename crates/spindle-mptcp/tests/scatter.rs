@@ -458,6 +458,28 @@ fn where_no_further_subflow_comes_up_the_first_goes_on() {
     }
 }
 
+/// MMPTCP's authors' code, where a lost SYN holds up more than its subflow.
+#[test]
+fn new_data_may_have_to_wait_for_joins() {
+    let last = |wait_for_joins| {
+        let mut c = config("mptcp-2");
+        let m = c.multipath.as_mut().expect("multipath");
+        m.wait_for_joins = wait_for_joins;
+        let mut net = net(paths(2, Duration::ZERO));
+        let mut lost = false;
+        net.hook = Some(Box::new(move |_, _, seg| {
+            let rare = seg.options.rare.as_ref();
+            let join = matches!(rare.and_then(|r| r.mp_join), Some(MpJoin::Syn { .. }));
+            !join || std::mem::replace(&mut lost, true)
+        }));
+        transfer(&mut net, [&c, &c], CLIENT, 100_000);
+        let first = joins(&net)[0].at;
+        data(&net, CLIENT).last().expect("data").at.since(first)
+    };
+    assert!(last(false) < Duration::from_millis(100));
+    assert!(last(true) > Duration::from_secs(1));
+}
+
 /// A server refused the fifth of joins that came at once: a client that opens eight had four of them after
 /// a second.
 #[test]
