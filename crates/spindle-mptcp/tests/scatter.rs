@@ -157,12 +157,15 @@ fn scattered(net: &Net, side: usize) -> impl Iterator<Item = &Logged> {
     data(net, side).filter(|l| l.segment.options.token.is_some())
 }
 
+/// Whether it asks for a further subflow.
+fn asks_to_join(seg: &Segment) -> bool {
+    let rare = seg.options.rare.as_ref();
+    matches!(rare.and_then(|r| r.mp_join), Some(MpJoin::Syn { .. }))
+}
+
 fn joins(net: &Net) -> Vec<&Logged> {
-    let join = |s: &Segment| {
-        let rare = s.options.rare.as_ref();
-        matches!(rare.and_then(|r| r.mp_join), Some(MpJoin::Syn { .. }))
-    };
-    net.log.iter().filter(|l| join(&l.segment)).collect()
+    let asks = |l: &&Logged| asks_to_join(&l.segment);
+    net.log.iter().filter(asks).collect()
 }
 
 fn ports<'a>(of: impl Iterator<Item = &'a Logged>) -> BTreeSet<u16> {
@@ -468,9 +471,7 @@ fn new_data_may_have_to_wait_for_joins() {
         let mut net = net(paths(2, Duration::ZERO));
         let mut lost = false;
         net.hook = Some(Box::new(move |_, _, seg| {
-            let rare = seg.options.rare.as_ref();
-            let join = matches!(rare.and_then(|r| r.mp_join), Some(MpJoin::Syn { .. }));
-            !join || std::mem::replace(&mut lost, true)
+            !asks_to_join(seg) || std::mem::replace(&mut lost, true)
         }));
         transfer(&mut net, [&c, &c], CLIENT, 100_000);
         let first = joins(&net)[0].at;
