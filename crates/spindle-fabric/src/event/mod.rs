@@ -24,8 +24,12 @@ pub trait EventQueue<T> {
     /// How many values wait.
     fn len(&self) -> usize;
 
-    /// Shows the values that have come near since the last call, if the queue knows: they are due
-    /// soon, and what they need can be brought into the cache together. Says nothing of their order.
+    /// Somebody is going to ask what has come [near](Self::approaching).
+    fn watch(&mut self) {}
+
+    /// Shows the values that have come near since the last call, if the queue knows and is
+    /// [watched](Self::watch): they are due soon, and what they need can be brought into the cache
+    /// together. Says nothing of their order.
     #[inline]
     fn approaching(&mut self, _see: impl FnMut(T)) {}
 

@@ -19,6 +19,8 @@ const SLOTS: usize = 1 << BITS;
 /// A slot's buffer keeps its memory for reuse up to this many entries; what one burst made larger
 /// than that is given back.
 const KEEP: usize = 1 << 16;
+/// Slots of level 2 with more values than this come near part by part, as those of level 1 below them.
+const MANY: usize = 512;
 
 /// A monotone timing wheel of 11 levels by 64 slots. Pushing and popping take constant time,
 /// however many values wait. Values should be small: they are moved about once per level.
@@ -37,8 +39,12 @@ pub struct Wheel<T> {
     len: usize,
     /// The last slot dealt out; its buffer is the next one's.
     dealt: Vec<Entry<T>>,
-    /// `dealt` went to level 0 and was not shown yet.
-    near: bool,
+    /// Whether it is to be known what comes near.
+    watched: bool,
+    /// What has come near and was not shown yet.
+    near: Vec<T>,
+    /// All that waited up to this instant has come near.
+    near_to: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -57,7 +63,9 @@ impl<T> Default for Wheel<T> {
             taken: 0,
             len: 0,
             dealt: Vec::new(),
-            near: false,
+            watched: false,
+            near: Vec::new(),
+            near_to: 0,
         }
     }
 }
@@ -114,6 +122,17 @@ impl<T: Copy> Wheel<T> {
         entries.iter().map(|e| e.at).min().unwrap_or(u64::MAX)
     }
 
+    /// The values of a slot that is dealt out come near, unless a slot above it was near already.
+    #[inline]
+    fn note(&mut self, level: usize, slot: usize, entries: &[Entry<T>]) {
+        let (_, last) = self.span(level, slot);
+        if last > self.near_to {
+            self.near_to = last;
+            self.near.clear();
+            self.near.extend(entries.iter().map(|e| e.value));
+        }
+    }
+
     /// Deals the earliest slot, above level 0, out to the levels below; `first` is its first instant.
     fn cascade(&mut self, level: usize, slot: usize, first: u64) {
         self.current = first;
@@ -125,7 +144,10 @@ impl<T: Copy> Wheel<T> {
         for entry in &entries {
             self.place(*entry);
         }
-        self.near = level == 1 && entries.len() > 1;
+        if self.watched && entries.len() > 1 && (level == 1 || level == 2 && entries.len() <= MANY)
+        {
+            self.note(level, slot, &entries);
+        }
         if entries.capacity() <= KEEP {
             self.dealt = entries;
         }
@@ -150,6 +172,16 @@ impl<T: Copy> EventQueue<T> for Wheel<T> {
                 if last > limit && self.minimum(level, slot) > limit {
                     return None;
                 }
+                // What is alone in its slot is the earliest of all.
+                let entries = &mut self.slots[level * SLOTS + slot];
+                if entries.len() == 1
+                    && let Some(entry) = entries.pop()
+                {
+                    self.vacate(level, slot);
+                    self.current = entry.at;
+                    self.len -= 1;
+                    return Some((Instant::from_nanos(entry.at), entry.value));
+                }
                 self.cascade(level, slot, first);
                 continue;
             }
@@ -171,11 +203,13 @@ impl<T: Copy> EventQueue<T> for Wheel<T> {
         }
     }
 
+    fn watch(&mut self) {
+        self.watched = true;
+    }
+
     #[inline]
-    fn approaching(&mut self, mut see: impl FnMut(T)) {
-        if std::mem::take(&mut self.near) {
-            self.dealt.iter().for_each(|e| see(e.value));
-        }
+    fn approaching(&mut self, see: impl FnMut(T)) {
+        self.near.drain(..).for_each(see);
     }
 
     fn peek(&self) -> Option<Instant> {

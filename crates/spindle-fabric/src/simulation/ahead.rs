@@ -15,8 +15,9 @@ use crate::network::{NONE, NextHop};
 use crate::{HostId, Packet};
 
 /// Networks of fewer links than this stay in the caches by themselves, so that looking ahead would only
-/// cost: by measurement (`docs/performance.md`) a fat-tree of 768 links gains nothing, one of 6144 does.
-const LARGE: usize = 2048;
+/// cost: by measurement (`docs/performance.md`) a fat-tree of 768 links gains nothing, ones of 1536 and of
+/// 6144 do.
+const LARGE: usize = 1024;
 
 /// What is known ahead of time.
 #[derive(Debug)]
@@ -178,6 +179,7 @@ mod tests {
         let links = network.links().len() as u32;
         let mut simulation = Simulation::with_queue(network, 1, queue);
         simulation.ahead.pays = pays;
+        simulation.queue.watch();
         simulation.observe_drops(true);
         for link in (0..links).step_by(7) {
             simulation.set_loss(LinkId(link), &Loss::nth([3, 4, 30]).unwrap());

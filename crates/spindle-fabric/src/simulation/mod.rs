@@ -129,6 +129,9 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
             packet_hops: 0,
             network,
         };
+        if simulation.ahead.pays {
+            simulation.queue.watch();
+        }
         simulation.balance(&Balancing::default());
         simulation.start_links();
         simulation

@@ -143,7 +143,7 @@ impl Connection {
             }
             let most = self.most_new(i);
             let tx = &mut self.subflows[i].tx;
-            if tx.in_loss() && tx.sack && tx.board.lost_bytes() > 0 {
+            if tx.repairs_first() {
                 continue;
             }
             tx.check_idle(now);

@@ -374,7 +374,7 @@ impl Connection {
 
     /// Whether the peer's window keeps data back: what is left of it holds no segment of them.
     pub(super) fn window_blocks(&mut self) -> bool {
-        let mss = self.subflows.overview().least_mss.map_or(1, u64::from);
+        let mss = self.subflows.overview().least_mss().map_or(1, u64::from);
         self.send.window() < self.send.unsent_bytes().min(mss)
     }
 
@@ -467,7 +467,7 @@ impl Connection {
         self.forget_acked_parities();
         let stored = [
             self.recv.stored(),
-            self.subflows.overview().stored,
+            self.subflows.sums().stored,
             self.parities.stored(),
         ];
         let bytes: u64 = stored.iter().map(|s| s.0).sum();

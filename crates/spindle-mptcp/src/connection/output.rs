@@ -181,14 +181,18 @@ impl Connection {
 
     fn own_retransmission(&mut self, now: Instant) -> Option<(SubflowId, Segment)> {
         for i in 0..self.subflows.len() {
-            if !self.subflows.outlook(i).is(Marks::REPEATS) {
+            let outlook = self.subflows.outlook(i);
+            if !outlook.is(Marks::REPEATS) {
                 continue;
             }
-            let state = self.subflows[i].state;
-            if !state.is_synchronized() || state == TcpState::TimeWait {
+            let s = match outlook.is(Marks::GATED) {
+                true => &mut self.subflows[i],
+                false => self.subflows.unnoticed_at(i),
+            };
+            if !s.state.is_synchronized() || s.state == TcpState::TimeWait {
                 continue;
             }
-            if let Some(start) = self.subflows[i].tx.next_repeat(now) {
+            if let Some(start) = s.tx.next_repeat(now) {
                 return self.repeat(now, i, start, SendKind::Retransmission);
             }
         }

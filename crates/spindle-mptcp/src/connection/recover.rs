@@ -78,13 +78,13 @@ impl Connection {
         if self.triggers.is_empty() || !self.connected || self.closed.is_some() {
             return None;
         }
-        let all = *self.subflows.overview();
+        let (marks, sums) = (self.subflows.marks(), *self.subflows.sums());
         let prospect = Prospect {
             triggers: self.triggers,
             new_data: self.has_new_data(),
             window_blocked: self.window_blocks(),
-            outstanding: all.marks.any(Marks::OUTSTANDING),
-            room: all.in_flight < all.cwnd,
+            outstanding: marks.any(Marks::OUTSTANDING),
+            room: sums.in_flight < sums.cwnd,
         };
         let (done, paced);
         if self.recovery.as_ref()?.is_interested(&prospect) {

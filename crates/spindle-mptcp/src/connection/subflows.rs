@@ -12,7 +12,7 @@ use std::ops::{Deref, Index, IndexMut};
 use spindle_units::{Instant, prefetch};
 
 use crate::recovery::SubflowView;
-use crate::subflow::{Subflow, SubflowId, TcpState, earliest};
+use crate::subflow::{Subflow, SubflowId, TcpState};
 
 /// What a connection may want to know of a subflow with a yes or no; several are looked for at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,11 +30,11 @@ impl Marks {
     pub(super) const CONTROL: Self = Self(1 << 4);
     /// A bare acknowledgement is due, and may be sent.
     pub(super) const ACKNOWLEDGES: Self = Self(1 << 5);
-    /// Something is lost.
+    /// Something is lost, and the window may let it be repeated.
     pub(super) const REPEATS: Self = Self(1 << 6);
     /// Losses after a timeout are to be repaired before new data are sent.
     pub(super) const REPAIRS_FIRST: Self = Self(1 << 7);
-    /// Fast recovery is going on.
+    /// [`Sender::may_rescue`](crate::subflow::sender::Sender::may_rescue).
     pub(super) const RESCUES: Self = Self(1 << 8);
     /// F-RTO waits for new data.
     pub(super) const FRTO: Self = Self(1 << 9);
@@ -53,7 +53,6 @@ impl Marks {
     #[inline]
     fn of(s: &Subflow) -> Self {
         use TcpState::{Closed, SynReceived, SynSent, TimeWait};
-        let lost = s.tx.board.lost_bytes() > 0;
         let acknowledges =
             (s.rx.ack_now || s.challenge_due) && !matches!(s.state, SynSent | SynReceived | Closed);
         Self::default()
@@ -63,9 +62,9 @@ impl Marks {
             .with(Self::OUTSTANDING, !s.tx.board.is_empty())
             .with(Self::CONTROL, s.syn_due || s.probe_due)
             .with(Self::ACKNOWLEDGES, acknowledges)
-            .with(Self::REPEATS, lost)
-            .with(Self::REPAIRS_FIRST, s.tx.in_loss() && s.tx.sack && lost)
-            .with(Self::RESCUES, s.tx.in_recovery())
+            .with(Self::REPEATS, s.tx.may_repeat())
+            .with(Self::REPAIRS_FIRST, s.tx.repairs_first())
+            .with(Self::RESCUES, s.tx.may_rescue())
             .with(Self::FRTO, s.tx.frto_waits())
             .with(Self::CLOSING, s.closing)
             .with(Self::HALF_OPEN, s.state == SynReceived)
@@ -80,10 +79,10 @@ impl Marks {
         Self(self.0 | if set { mark.0 } else { 0 })
     }
 
-    /// These and those.
+    /// Whether the subflow may carry data.
     #[inline]
-    pub(super) const fn and(self, more: Self) -> Self {
-        Self(self.0 | more.0)
+    fn carry_data(self) -> bool {
+        self.any(Self::USABLE) && !self.any(Self::DEAD)
     }
 
     /// Whether any of `marks` is among them.
@@ -97,8 +96,8 @@ impl Marks {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(align(64))]
 pub(super) struct Outlook {
-    /// [`Subflow::deadline`].
-    pub(super) deadline: Option<Instant>,
+    /// [`Subflow::deadline`], [`Instant::FAR_FUTURE`] for none.
+    deadline: Instant,
     pub(super) in_flight: u64,
     pub(super) cwnd: u64,
     /// What its receiver stores: bytes, and in how many pieces.
@@ -110,25 +109,35 @@ pub(super) struct Outlook {
 }
 
 impl Outlook {
+    #[cfg(debug_assertions)]
     fn of(s: &Subflow) -> Self {
         let mut outlook = Self::default();
-        outlook.draw(s);
+        outlook.draw(s, &mut Sums::default());
         outlook
     }
 
-    /// Field by field in place: a whole one moved here would be read before what it was written by
-    /// has left the processor's store buffer.
+    /// Field by field in place, and `sums` from the same registers: what is moved or added up here would
+    /// be read before what it was written by has left the processor's store buffer.
     #[inline]
-    fn draw(&mut self, s: &Subflow) {
+    fn draw(&mut self, s: &Subflow, sums: &mut Sums) {
+        sums.subtract(self);
         let (stored_bytes, pieces) = s.rx.stored();
-        self.deadline = s.deadline();
-        self.in_flight = s.tx.in_flight();
-        self.cwnd = s.tx.cc.cwnd();
+        let marks = Marks::of(s);
+        let (in_flight, cwnd) = (s.tx.in_flight(), s.tx.cc.cwnd());
+        self.deadline = s.deadline().unwrap_or(Instant::FAR_FUTURE);
+        self.in_flight = in_flight;
+        self.cwnd = cwnd;
         self.stored_bytes = stored_bytes;
         self.stored_pieces = pieces as u32;
         self.mss = s.tx.mss as u32;
-        self.marks = Marks::of(s);
+        self.marks = marks;
         self.id = s.id;
+        if marks.carry_data() {
+            sums.in_flight += in_flight;
+            sums.cwnd += cwnd;
+        }
+        sums.stored.0 += stored_bytes;
+        sums.stored.1 += pieces;
     }
 
     /// Whether any of `marks` holds.
@@ -140,7 +149,7 @@ impl Outlook {
     /// Whether it may carry data.
     #[inline]
     pub(super) fn is_usable(&self) -> bool {
-        self.is(Marks::USABLE) && !self.is(Marks::DEAD)
+        self.marks.carry_data()
     }
 
     /// Whether it may carry data that it did not before.
@@ -155,39 +164,87 @@ impl Outlook {
     }
 }
 
-/// What the outlooks say all together.
+/// Sums over outlooks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Overview {
-    /// What holds of any.
-    pub(super) marks: Marks,
-    /// The earliest.
-    pub(super) deadline: Option<Instant>,
-    /// Sums over those that may carry data.
+pub(super) struct Sums {
+    /// Of those that may carry data.
     pub(super) in_flight: u64,
     pub(super) cwnd: u64,
-    /// The least of those that are [usable](Subflow::is_usable), if there are any.
-    pub(super) least_mss: Option<u32>,
-    /// Bytes that their receivers store, and in how many pieces.
+    /// Bytes that receivers store, and in how many pieces.
     pub(super) stored: (u64, usize),
 }
 
-impl Overview {
+impl Sums {
+    /// Takes out what was [drawn](Outlook::draw) last.
+    #[inline]
+    fn subtract(&mut self, o: &Outlook) {
+        if o.is_usable() {
+            self.in_flight -= o.in_flight;
+            self.cwnd -= o.cwnd;
+        }
+        self.stored.0 -= o.stored_bytes;
+        self.stored.1 -= o.stored_pieces as usize;
+    }
+
+    #[cfg(debug_assertions)]
     fn of(outlooks: &[Outlook]) -> Self {
         let mut all = Self::default();
         for o in outlooks {
-            all.marks = all.marks.and(o.marks);
-            all.deadline = earliest(all.deadline, o.deadline);
             if o.is_usable() {
                 all.in_flight += o.in_flight;
                 all.cwnd += o.cwnd;
-            }
-            if o.is(Marks::USABLE) {
-                all.least_mss = Some(all.least_mss.map_or(o.mss, |m| m.min(o.mss)));
             }
             all.stored.0 += o.stored_bytes;
             all.stored.1 += o.stored_pieces as usize;
         }
         all
+    }
+}
+
+/// What the outlooks say all together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Overview {
+    /// What holds of any.
+    pub(super) marks: Marks,
+    /// The earliest, [`Instant::FAR_FUTURE`] for none.
+    deadline: Instant,
+    /// The least of those that are [usable](Subflow::is_usable), `u32::MAX` if there are none.
+    least_mss: u32,
+}
+
+impl Default for Overview {
+    fn default() -> Self {
+        Self::of(&[])
+    }
+}
+
+impl Overview {
+    #[inline]
+    fn of(outlooks: &[Outlook]) -> Self {
+        let (mut marks, mut deadline, mut least_mss) = (0, Instant::FAR_FUTURE, u32::MAX);
+        for o in outlooks {
+            marks |= o.marks.0;
+            deadline = deadline.min(o.deadline);
+            let mss = if o.is(Marks::USABLE) { o.mss } else { u32::MAX };
+            least_mss = least_mss.min(mss);
+        }
+        Self {
+            marks: Marks(marks),
+            deadline,
+            least_mss,
+        }
+    }
+
+    /// The earliest deadline.
+    #[inline]
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        (self.deadline != Instant::FAR_FUTURE).then_some(self.deadline)
+    }
+
+    /// The least MSS of those that are [usable](Subflow::is_usable), if there are any.
+    #[inline]
+    pub(super) fn least_mss(&self) -> Option<u32> {
+        (self.least_mss != u32::MAX).then_some(self.least_mss)
     }
 }
 
@@ -239,6 +296,7 @@ pub(crate) struct Subflows {
     outlooks: Vec<Outlook>,
     /// Of the outlooks, as they stand.
     overview: Overview,
+    sums: Sums,
     /// Places whose outlook is stale.
     stale: Places,
     /// What a recovery policy last saw of each; fewer, if the last ones were never shown.
@@ -250,7 +308,9 @@ pub(crate) struct Subflows {
 impl Subflows {
     /// Adds one at the end.
     pub(crate) fn push(&mut self, s: Subflow) {
-        self.outlooks.push(Outlook::of(&s));
+        let mut outlook = Outlook::default();
+        outlook.draw(&s, &mut self.sums);
+        self.outlooks.push(outlook);
         self.overview = Overview::of(&self.outlooks);
         self.all.push(s);
     }
@@ -259,7 +319,8 @@ impl Subflows {
     pub(crate) fn remove(&mut self, i: usize) -> Subflow {
         self.refresh();
         self.views.clear();
-        self.outlooks.remove(i);
+        let outlook = self.outlooks.remove(i);
+        self.sums.subtract(&outlook);
         self.overview = Overview::of(&self.outlooks);
         self.all.remove(i)
     }
@@ -315,6 +376,13 @@ impl Subflows {
         &self.overview
     }
 
+    /// Sums over all of them.
+    #[inline]
+    pub(super) fn sums(&mut self) -> &Sums {
+        self.refresh();
+        &self.sums
+    }
+
     /// What holds of any of them.
     #[inline]
     pub(super) fn marks(&mut self) -> Marks {
@@ -354,6 +422,12 @@ impl Subflows {
         self.views = Vec::new();
     }
 
+    /// The one at `i`, for changes that neither outlook nor view shows.
+    #[inline]
+    pub(super) fn unnoticed_at(&mut self, i: usize) -> &mut Subflow {
+        &mut self.all[i]
+    }
+
     /// All of them, for changes that neither outlook nor view shows.
     pub(super) fn unnoticed(&mut self) -> impl Iterator<Item = &mut Subflow> {
         self.all.iter_mut()
@@ -368,7 +442,8 @@ impl Subflows {
 
     fn draw_stale(&mut self) {
         let (all, outlooks) = (&self.all, &mut self.outlooks);
-        self.stale.take_each(|i| outlooks[i].draw(&all[i]));
+        let sums = &mut self.sums;
+        self.stale.take_each(|i| outlooks[i].draw(&all[i], sums));
         self.overview = Overview::of(outlooks);
     }
 
@@ -386,6 +461,8 @@ impl Subflows {
             let stale = self.stale.contains(i);
             assert!(stale || *o == Outlook::of(s), "outlook of subflow {}", s.id);
         }
+        assert_eq!(self.overview, Overview::of(&self.outlooks));
+        assert_eq!(self.sums, Sums::of(&self.outlooks));
     }
 }
 

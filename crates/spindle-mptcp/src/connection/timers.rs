@@ -21,7 +21,7 @@ impl Connection {
     /// When something is next to be done without a segment arriving.
     pub(crate) fn deadline(&mut self) -> Option<Instant> {
         let mut due = self.stalled_since.map(|t| t + self.config.tcp.user_timeout);
-        due = earliest(due, self.subflows.overview().deadline);
+        due = earliest(due, self.subflows.overview().deadline());
         due = earliest(due, earliest(self.persist_at, self.data_timer_at));
         due = earliest(due, self.paths.deadline());
         due = earliest(due, self.judge_at.map(|(t, _)| t));

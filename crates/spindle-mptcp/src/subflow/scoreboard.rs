@@ -75,6 +75,11 @@ impl Sent {
         self.start + self.seq_len()
     }
 
+    /// Whether it is lost and was not repeated since.
+    fn awaits_repeat(&self) -> bool {
+        self.lost && !self.repeated
+    }
+
     /// Whether it was neither SACKed nor found lost nor repeated.
     fn is_fresh_hole(&self) -> bool {
         !self.sacked && !self.repeated && !self.lost
@@ -148,6 +153,8 @@ pub(crate) struct Scoreboard {
     sacked: u64,
     lost: u64,
     repeated: u64,
+    /// Bytes that are lost and were not repeated since.
+    unrepeated: u64,
     /// End of the highest SACKed segment; 0 if none.
     highest_sacked: u64,
     /// Everything below is marked lost or SACKed already.
@@ -238,6 +245,11 @@ impl Scoreboard {
         self.lost
     }
 
+    /// Bytes found lost, for the first time or again, and not repeated since.
+    pub(crate) fn unrepeated_bytes(&self) -> u64 {
+        self.unrepeated
+    }
+
     /// RFC 6675's pipe: sent, not SACKed, not lost, plus retransmissions in flight.
     pub(crate) fn pipe(&self) -> u64 {
         self.outstanding() - self.sacked - self.lost + self.repeated
@@ -252,6 +264,9 @@ impl Scoreboard {
             }
             if s.repeated {
                 self.repeated -= s.seq_len();
+            }
+            if s.awaits_repeat() {
+                self.unrepeated -= s.seq_len();
             }
         }
     }
@@ -306,6 +321,9 @@ impl Scoreboard {
             if s.repeated {
                 self.repeated += s.seq_len();
             }
+            if s.awaits_repeat() {
+                self.unrepeated += s.seq_len();
+            }
         }
     }
 
@@ -325,6 +343,9 @@ impl Scoreboard {
                 }
                 if s.repeated {
                     self.repeated -= len;
+                }
+                if s.awaits_repeat() {
+                    self.unrepeated -= len;
                 }
                 s.lost = false;
                 s.repeated = false;
@@ -374,6 +395,7 @@ impl Scoreboard {
             i += 1;
         }
         self.lost += newly;
+        self.unrepeated += newly;
         self.lost_below = self.lost_below.max(frontier);
         newly
     }
@@ -385,7 +407,7 @@ impl Scoreboard {
             return false;
         };
         let s = &mut self.queue[i];
-        if s.sacked || (s.lost && !s.repeated) {
+        if s.sacked || s.awaits_repeat() {
             return false;
         }
         let len = s.seq_len();
@@ -398,6 +420,7 @@ impl Scoreboard {
             s.repeated = false;
             self.repeated -= len;
         }
+        self.unrepeated += len;
         self.retransmit_from = self.retransmit_from.min(s.start);
         true
     }
@@ -420,6 +443,7 @@ impl Scoreboard {
                 self.lost += s.seq_len();
             }
         }
+        self.unrepeated = self.lost;
         self.retransmit_from = 0;
         self.lost_below = self.queue.back().map_or(0, Sent::end);
     }
@@ -430,6 +454,7 @@ impl Scoreboard {
             s.lost = false;
         }
         self.lost = 0;
+        self.unrepeated = 0;
         self.lost_below = 0;
         self.hole_from = 0;
     }
@@ -460,14 +485,14 @@ impl Scoreboard {
 
     /// The first segment that is lost and not yet repeated.
     pub(crate) fn next_lost(&mut self) -> Option<u64> {
-        if self.lost == 0 {
+        if self.unrepeated == 0 {
             return None;
         }
         let from = self.count_below(self.retransmit_from);
         let found = self
             .queue
             .range(from..)
-            .find(|s| s.lost && !s.repeated)
+            .find(|s| s.awaits_repeat())
             .map(|s| s.start);
         self.retransmit_from = found.unwrap_or_else(|| self.queue.back().map_or(0, Sent::end));
         found
@@ -501,6 +526,9 @@ impl Scoreboard {
         s.sent_at = now;
         s.transmissions = s.transmissions.saturating_add(1);
         if !s.repeated && !s.sacked {
+            if s.lost {
+                self.unrepeated -= s.seq_len();
+            }
             s.repeated = true;
             self.repeated += s.seq_len();
         }
@@ -605,6 +633,11 @@ impl Scoreboard {
             self.repeated,
             count(|s| s.repeated && !s.sacked),
             "repeated bytes"
+        );
+        assert_eq!(
+            self.unrepeated,
+            count(|s| s.awaits_repeat() && !s.sacked),
+            "bytes to be repeated"
         );
         let contiguous = self
             .queue

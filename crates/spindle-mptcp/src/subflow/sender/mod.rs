@@ -354,6 +354,11 @@ impl Sender {
         matches!(self.phase, Phase::Loss { .. }) && !self.frto.holds_repeats()
     }
 
+    /// Whether losses after a timeout are to be repaired before new data are sent.
+    pub(crate) fn repairs_first(&self) -> bool {
+        self.in_loss() && self.sack && self.board.lost_bytes() > 0
+    }
+
     pub(crate) fn in_recovery(&self) -> bool {
         matches!(self.phase, Phase::Recovery { .. })
     }
@@ -479,7 +484,16 @@ impl Sender {
         }
     }
 
-    /// The start of the segment to be repeated next, if the window lets it leave.
+    /// Whether [`Self::next_repeat`] may find something.
+    pub(crate) fn may_repeat(&self) -> bool {
+        let in_flight = self.in_flight();
+        self.board.unrepeated_bytes() > 0
+            && self.frto != Frto::Probing
+            && (self.force_repeat || in_flight == 0 || in_flight < self.cc.cwnd())
+    }
+
+    /// The start of the segment to be repeated next, if the window lets it leave. Nothing that is seen from
+    /// outside changes where no pacing or output queue has a [say](Self::is_gated).
     pub(crate) fn next_repeat(&mut self, now: Instant) -> Option<u64> {
         if self.frto == Frto::Probing {
             return None;
@@ -493,11 +507,15 @@ impl Sender {
         (self.force_repeat || inside || self.in_flight() == 0).then_some(start)
     }
 
+    /// Whether [`Self::next_rescue`] may find something.
+    pub(crate) fn may_rescue(&self) -> bool {
+        self.config.loss.rescue && self.sack && self.in_recovery()
+    }
+
     /// RFC 6675, NextSeg rules 3 and 4: in recovery with nothing else to send, a segment below the
     /// highest SACKed one, else once per episode the last outstanding one.
     pub(crate) fn next_rescue(&mut self) -> Option<u64> {
-        let active = self.config.loss.rescue && self.sack && self.in_recovery();
-        if !active {
+        if !self.may_rescue() {
             return None;
         }
         let (start, last_resort) = match self.board.next_unsacked_hole() {
