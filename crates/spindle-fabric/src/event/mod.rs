@@ -29,7 +29,7 @@ pub trait EventQueue<T> {
 
     /// Shows the values that have come near since the last call, if the queue knows and is
     /// [watched](Self::watch): they are due soon, and what they need can be brought into the cache
-    /// together. Says nothing of their order.
+    /// together. Says nothing of their order, and what is due at once need not be among them.
     #[inline]
     fn approaching(&mut self, _see: impl FnMut(T)) {}
 

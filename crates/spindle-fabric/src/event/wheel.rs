@@ -253,6 +253,33 @@ mod tests {
         assert_eq!(rest, [1, 2, 3, 4, 5, 6, 7, 8]);
     }
 
+    /// What a watched wheel shows when the values at `times` are popped one by one.
+    fn shown(times: impl Iterator<Item = u64>) -> Vec<Vec<u64>> {
+        let mut wheel = Wheel::default();
+        wheel.watch();
+        times.for_each(|t| wheel.push(at(t), t));
+        let mut shown = Vec::new();
+        while wheel.pop().is_some() {
+            let mut near = Vec::new();
+            wheel.approaching(|t| near.push(t));
+            if !near.is_empty() {
+                shown.push(near);
+            }
+        }
+        shown
+    }
+
+    #[test]
+    fn few_come_near_together_and_many_part_by_part_but_each_only_once() {
+        let few: Vec<u64> = (4200..8000).step_by(100).collect();
+        assert_eq!(shown(few.iter().copied()), [few]);
+        // The first 64 ns of what is dealt out are due at once.
+        let many = shown(4096..8192);
+        assert_eq!(many.len(), 63, "a part for each other slot of level 1");
+        assert!(many.iter().all(|part| part.len() == SLOTS));
+        assert!(many.concat().into_iter().eq(4160..8192));
+    }
+
     #[test]
     fn a_limit_that_nothing_meets_leaves_room_for_earlier_events() {
         let mut wheel = Wheel::default();
