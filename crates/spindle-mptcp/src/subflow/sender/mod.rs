@@ -486,16 +486,17 @@ impl Sender {
 
     /// Whether [`Self::next_repeat`] may find something.
     pub(crate) fn may_repeat(&self) -> bool {
+        if self.board.unrepeated_bytes() == 0 || self.frto == Frto::Probing {
+            return false;
+        }
         let in_flight = self.in_flight();
-        self.board.unrepeated_bytes() > 0
-            && self.frto != Frto::Probing
-            && (self.force_repeat || in_flight == 0 || in_flight < self.cc.cwnd())
+        self.force_repeat || in_flight == 0 || in_flight < self.cc.cwnd()
     }
 
     /// The start of the segment to be repeated next, if the window lets it leave. Nothing that is seen from
     /// outside changes where no pacing or output queue has a [say](Self::is_gated).
     pub(crate) fn next_repeat(&mut self, now: Instant) -> Option<u64> {
-        if self.frto == Frto::Probing {
+        if !self.may_repeat() {
             return None;
         }
         let start = self.board.next_lost()?;
