@@ -7,6 +7,11 @@
 #   limit=PACKETS                        of a switch's queue, which holds one packet less beside the one being sent
 #   count=agents|queues                  queues: a monitor at every queue, slow, to check the count of hops
 
+# What a file asks for that this cannot do: exit 3.
+proc refuse {why} {
+    puts stderr $why
+    exit 3
+}
 if {$argc < 2} {
     puts stderr "usage: ns fat-tree.tcl FILE.flows K \[tcp|scheduler|classifier|tick|limit|count=VALUE...\]"
     exit 2
@@ -97,7 +102,7 @@ proc pin {src dst p} {
     global ns k half paths host edge aggr core way
     set from [expr {$src / $paths}]
     set to [expr {$dst / $paths}]
-    if {$from == $to} { error "$src to $dst: a path within a pod" }
+    if {$from == $to} { refuse "$src to $dst: a path within a pod" }
     set j [expr {$p / $half}]
     set hops [list $host($src) $edge($from,[expr {$src % $paths / $half}]) $aggr($from,$j) $core($p) \
         $aggr($to,$j) $edge($to,[expr {$dst % $paths / $half}]) $host($dst)]
@@ -107,7 +112,7 @@ proc pin {src dst p} {
             set way($node,$dst) $next
             [$node entry] install $address [[$ns link $node $next] head]
         } elseif {$way($node,$dst) ne $next} {
-            error "packets to host $dst part at a node: routes by destination cannot do this file"
+            refuse "packets to host $dst part at a node: routes by destination cannot do this file"
         }
     }
 }
@@ -156,7 +161,7 @@ foreach line [split [read $in] \n] {
     pin $dst $src $rpath
     set tcp [new Agent/TCP/$opt(tcp)]
     set sink [new Agent/$sink_of($opt(tcp))]
-    if {[info exists sends($src)] || [info exists receives($dst)]} { error "two flows from $src or to $dst" }
+    if {[info exists sends($src)] || [info exists receives($dst)]} { refuse "two flows from $src or to $dst" }
     set sends($src) [set receives($dst) $id]
     $host($src) attach $tcp 0
     $host($dst) attach $sink 1
