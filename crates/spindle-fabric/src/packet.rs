@@ -1,5 +1,7 @@
 //! [`Packet`]: what the network wants to know of the things it carries.
 
+use spindle_units::prefetch;
+
 /// Priority of a packet at ports that have two strict priorities, and the hint of its flow's kind
 /// that balancers may use (short flows high, long flows low).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -16,6 +18,16 @@ pub enum Class {
 /// All but [`mark_ce`](Packet::mark_ce) are asked once, when the packet is injected; the answers
 /// travel beside the packet.
 pub trait Packet {
+    /// Has the packet in a place, if there is one, brought into the processor's cache; it will be handed
+    /// out soon. What happens does not depend on it. A packet that points to what it carries brings that.
+    #[inline]
+    fn bring(place: &Option<Self>)
+    where
+        Self: Sized,
+    {
+        prefetch(place);
+    }
+
     /// Length on the wire in bytes, all headers included.
     fn wire_len(&self) -> u32;
 

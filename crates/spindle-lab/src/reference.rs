@@ -10,9 +10,9 @@ use spindle_fabric::topology::FatTree;
 use spindle_fabric::{Address, Simulation};
 use spindle_mptcp::{Config, EcnMode, Event, Handle, InitialWindow, preset};
 use spindle_units::{Duration, Instant};
-use spindle_wire::{Payload, Segment};
+use spindle_wire::Payload;
 
-use crate::driver::packet::Carried;
+use crate::driver::packet::Parcel;
 use crate::driver::world::{Happening, Wire, World};
 use crate::driver::{RunError, endpoint};
 use crate::experiment::flows::BulkFlow;
@@ -101,11 +101,12 @@ struct Prescribed {
 impl Wire for Prescribed {
     fn send(
         &mut self,
-        simulation: &mut Simulation<Carried>,
+        simulation: &mut Simulation<Parcel>,
         from: Address,
         to: Address,
-        segment: Segment,
+        mut parcel: Parcel,
     ) {
+        let segment = &parcel.0.segment;
         let (source, destination) = (segment.src.port, segment.dst.port);
         let forward = source < FIRST_PORT;
         let high = if forward { source } else { destination };
@@ -113,7 +114,8 @@ impl Wire for Prescribed {
         let flow = flow_of(high, low);
         let (ahead, back) = self.paths.get(flow as usize).copied().unwrap_or_default();
         let path = if forward { ahead } else { back };
-        simulation.inject_on_path(from, to, Carried::without_options(segment), path);
+        parcel.0.without_options();
+        simulation.inject_on_path(from, to, parcel, path);
     }
 }
 

@@ -18,7 +18,7 @@ const BITS: u32 = 6;
 const SLOTS: usize = 1 << BITS;
 /// A slot's buffer keeps its memory for reuse up to this many entries; what one burst made larger
 /// than that is given back.
-const KEEP: usize = 1 << 9;
+const KEEP: usize = 1 << 8;
 /// Slots of level 2 with more values than this come near part by part, as those of level 1 below them.
 const MANY: usize = 512;
 

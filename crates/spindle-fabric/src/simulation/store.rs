@@ -1,7 +1,5 @@
 //! [`Store`]: the packets in the network and what the hops need to know of each.
 
-use spindle_units::prefetch;
-
 use crate::{Class, Packet};
 
 /// What the hops need of a packet, in half a cache line that moves from link to link; the packet
@@ -113,8 +111,8 @@ impl<P: Packet> Store<P> {
     /// Has a packet brought near that will be taken out soon.
     #[inline]
     pub(crate) fn bring(&self, meta: &Meta) {
-        if let Some(packet) = self.packets.get(meta.index as usize) {
-            prefetch(packet);
+        if let Some(place) = self.packets.get(meta.index as usize) {
+            P::bring(place);
         }
     }
 

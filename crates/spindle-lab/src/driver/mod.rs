@@ -33,7 +33,7 @@ use crate::rng::Streams;
 use crate::traffic::{PlanError, PlannedFlow, plan};
 use app::{App, FlowState, Script, Usage};
 use conn::Content;
-use packet::Carried;
+use packet::{Carried, Parcel};
 use world::{Balanced, Happening, World};
 
 /// Why a run cannot be made.
@@ -354,7 +354,7 @@ impl Run {
                 Happening::Dropped(link, packet) => {
                     let link = || self.world.simulation.network().link_name(link);
                     let link = self.recording.then(link);
-                    self.dropped(now, link, &packet);
+                    self.dropped(now, link, &packet.0);
                 }
             }
             self.settle(now);
@@ -457,7 +457,7 @@ impl Run {
 }
 
 /// What the links of each group did so far, the groups in the order of the network's cables.
-fn links_by_group(simulation: &Simulation<Carried>) -> Vec<LinksOfGroup> {
+fn links_by_group(simulation: &Simulation<Parcel>) -> Vec<LinksOfGroup> {
     let network = simulation.network();
     let time_s = simulation.now().since(Instant::ZERO).as_secs_f64();
     let mut groups: Vec<LinksOfGroup> = Vec::new();

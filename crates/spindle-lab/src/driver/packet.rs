@@ -1,6 +1,7 @@
 //! Segments as the fabric carries them.
 
 use spindle_fabric::{Class, Packet};
+use spindle_units::prefetch;
 use spindle_wire::{Ecn, Segment};
 
 /// A segment on its way.
@@ -38,14 +39,45 @@ impl Carried {
         self.exempt
     }
 
-    /// A segment whose options take no room, as in the reference flows (40 B acknowledgements even
-    /// with SACK).
-    pub(crate) fn without_options(segment: Segment) -> Self {
-        let wire_len = BARE_HEADERS + segment.payload.len() as u32;
-        Self {
-            segment,
-            wire_len,
-            exempt: false,
+    /// The segment's options take no room, as in the reference flows (40 B acknowledgements even with
+    /// SACK).
+    pub(crate) fn without_options(&mut self) {
+        self.wire_len = BARE_HEADERS + self.segment.payload.len() as u32;
+    }
+}
+
+/// A segment on its way that stays where it is: of its 200 bytes none moves between the host that sends it
+/// and the one that receives it.
+#[derive(Debug)]
+pub(crate) struct Parcel(pub(crate) Box<Carried>);
+
+/// Parcels that have arrived, to be filled again: so many that sending needs no allocation between bursts,
+/// and no more, so that what a burst took is given back.
+#[derive(Debug, Default)]
+pub(crate) struct Spare(Vec<Parcel>);
+
+/// Parcels kept at most: some 200 KB, a part of the processor's second-level cache.
+const KEPT: usize = 1024;
+
+impl Spare {
+    /// A segment as a parcel.
+    #[inline]
+    pub(crate) fn fill(&mut self, segment: Segment) -> Parcel {
+        let Some(mut parcel) = self.0.pop() else {
+            return Parcel(Box::new(Carried::new(segment)));
+        };
+        let carried = &mut *parcel.0;
+        carried.wire_len = segment.wire_len() as u32;
+        carried.exempt = false;
+        carried.segment = segment;
+        parcel
+    }
+
+    /// Takes back one that has arrived; it is the next one filled, as the caches still have it.
+    #[inline]
+    pub(crate) fn take_back(&mut self, parcel: Parcel) {
+        if self.0.len() < KEPT {
+            self.0.push(parcel);
         }
     }
 }
@@ -60,37 +92,44 @@ pub fn class(dscp: u8) -> Class {
     }
 }
 
-impl Packet for Carried {
+impl Packet for Parcel {
+    #[inline]
+    fn bring(place: &Option<Self>) {
+        if let Some(parcel) = place {
+            prefetch(&*parcel.0);
+        }
+    }
+
     fn wire_len(&self) -> u32 {
-        self.wire_len
+        self.0.wire_len
     }
 
     fn flow_hash(&self) -> u64 {
-        self.segment.flow_hash()
+        self.0.segment.flow_hash()
     }
 
     fn flow_key(&self) -> u64 {
-        self.segment.flow_hash()
+        self.0.segment.flow_hash()
     }
 
     fn class(&self) -> Class {
-        class(self.segment.dscp)
+        class(self.0.segment.dscp)
     }
 
     fn is_data(&self) -> bool {
-        !self.segment.payload.is_empty()
+        !self.0.segment.payload.is_empty()
     }
 
     fn may_be_lost(&self) -> bool {
-        !self.exempt
+        !self.0.exempt
     }
 
     fn ecn_capable(&self) -> bool {
-        matches!(self.segment.ecn, Ecn::Ect0 | Ecn::Ect1)
+        matches!(self.0.segment.ecn, Ecn::Ect0 | Ecn::Ect1)
     }
 
     fn mark_ce(&mut self) {
-        self.segment.ecn = Ecn::Ce;
+        self.0.segment.ecn = Ecn::Ce;
     }
 }
 

@@ -7,7 +7,7 @@ use spindle_mptcp::{Handle, Stack, StackConfig};
 use spindle_units::Instant;
 use spindle_wire::Segment;
 
-use super::packet::Carried;
+use super::packet::{Carried, Parcel, Spare};
 use super::place_of;
 use super::ports::Ports;
 use crate::rng::{Purpose, Streams};
@@ -20,10 +20,10 @@ pub(crate) trait Wire {
     /// Puts a segment that leaves `from` for `to` on its way.
     fn send(
         &mut self,
-        simulation: &mut Simulation<Carried>,
+        simulation: &mut Simulation<Parcel>,
         from: Address,
         to: Address,
-        segment: Segment,
+        parcel: Parcel,
     );
 }
 
@@ -33,12 +33,12 @@ pub(crate) struct Balanced;
 impl Wire for Balanced {
     fn send(
         &mut self,
-        simulation: &mut Simulation<Carried>,
+        simulation: &mut Simulation<Parcel>,
         from: Address,
         to: Address,
-        segment: Segment,
+        parcel: Parcel,
     ) {
-        simulation.inject(from, to, Carried::new(segment));
+        simulation.inject(from, to, parcel);
     }
 }
 
@@ -49,7 +49,7 @@ pub(crate) enum Happening {
     /// The application's alarm.
     Alarm,
     /// A segment was dropped.
-    Dropped(LinkId, Box<Carried>),
+    Dropped(LinkId, Parcel),
 }
 
 /// The hosts' interfaces.
@@ -82,7 +82,8 @@ impl Places {
 
 /// All hosts and the network between them.
 pub(crate) struct World<W> {
-    pub(crate) simulation: Simulation<Carried>,
+    pub(crate) simulation: Simulation<Parcel>,
+    spare: Spare,
     pub(crate) stacks: Vec<Stack>,
     wire: W,
     places: Places,
@@ -107,6 +108,7 @@ impl<W: Wire> World<W> {
         Self {
             stacks: (0..hosts).map(stack).collect(),
             simulation: Simulation::new(network, streams.value(Purpose::Salts, 0)),
+            spare: Spare::default(),
             wire,
             armed: vec![None; hosts as usize],
             places,
@@ -133,7 +135,7 @@ impl<W: Wire> World<W> {
             let stacks = &mut self.stacks;
             let steps = Stack::STEPS_AHEAD;
             self.simulation
-                .approaching(steps, |step, host, packet: &Carried| {
+                .approaching(steps, |step, host, Parcel(packet)| {
                     let stack = &mut stacks[host.0 as usize];
                     stack.foresee(&packet.segment, step);
                     if let Some(step) = step.checked_sub(steps - 2)
@@ -143,8 +145,14 @@ impl<W: Wire> World<W> {
                     }
                 });
             match event {
-                NetEvent::Arrive { host, packet, .. } => {
-                    self.stacks[host.0 as usize].receive(now, packet.segment);
+                NetEvent::Arrive {
+                    host,
+                    packet: mut parcel,
+                    ..
+                } => {
+                    let segment = &mut parcel.0.segment;
+                    self.stacks[host.0 as usize].receive_in_place(now, segment);
+                    self.spare.take_back(parcel);
                     return Some((now, Happening::Host(host.0)));
                 }
                 NetEvent::Timer(APPLICATION) if self.alarm == Some(now) => {
@@ -161,7 +169,7 @@ impl<W: Wire> World<W> {
                     }
                 }
                 NetEvent::Dropped(d) => {
-                    return Some((now, Happening::Dropped(d.link, Box::new(d.packet))));
+                    return Some((now, Happening::Dropped(d.link, d.packet)));
                 }
             }
         }
@@ -181,8 +189,8 @@ impl<W: Wire> World<W> {
         let from = self.places.of(dropped.segment.src.addr)?;
         let to = self.places.of(dropped.segment.dst.addr)?;
         let repair = self.stacks[host as usize].dropped(now, &dropped.segment)?;
-        let packet = Carried::exempt(repair.clone());
-        self.simulation.inject(from, to, packet);
+        let parcel = Parcel(Box::new(Carried::exempt(repair.clone())));
+        self.simulation.inject(from, to, parcel);
         Some((host, repair))
     }
 
@@ -203,7 +211,8 @@ impl<W: Wire> World<W> {
                     self.stacks[host as usize].handed_over(&segment, leaves);
                 }
                 if goes_on {
-                    self.wire.send(&mut self.simulation, from, to, segment);
+                    let parcel = self.spare.fill(segment);
+                    self.wire.send(&mut self.simulation, from, to, parcel);
                 }
             }
         }

@@ -246,9 +246,16 @@ impl Stack {
     }
 
     /// Takes a segment from the wire.
+    #[inline]
     pub fn receive(&mut self, now: Instant, mut segment: Segment) {
-        if let Some((slot, i)) = self.scattered(&mut segment) {
-            self.deliver(now, slot, i, &segment);
+        self.receive_in_place(now, &mut segment);
+    }
+
+    /// As [`Self::receive`], for whoever keeps segments where they are. What is left of this one is of no
+    /// use.
+    pub fn receive_in_place(&mut self, now: Instant, segment: &mut Segment) {
+        if let Some((slot, i)) = self.scattered(segment) {
+            self.deliver(now, slot, i, segment);
             return;
         }
         let tuple: FourTuple = (segment.dst, segment.src);
@@ -258,12 +265,12 @@ impl Stack {
                 .connection(slot)
                 .and_then(|c| c.position_of(subflow, &tuple))
             {
-                self.deliver(now, slot, i, &segment);
+                self.deliver(now, slot, i, segment);
                 return;
             }
             self.table.unbind(&tuple);
         }
-        self.on_stray(now, &segment);
+        self.on_stray(now, segment);
     }
 
     /// The connection, and the place in it, of a segment that has one's token, and now that subflow's
