@@ -1,6 +1,7 @@
 //! [`Segment`]: a TCP segment with its addresses.
 
 use std::fmt;
+use std::net::Ipv4Addr;
 use std::ops::{BitOr, BitOrAssign};
 
 use crate::{Ecn, Endpoint, Options, Payload, SeqNumber};
@@ -105,6 +106,12 @@ pub struct Segment {
 }
 
 impl Segment {
+    /// A segment from nowhere to nowhere, for a place that a segment will be put in.
+    pub fn blank() -> Self {
+        let nowhere = Endpoint::new(Ipv4Addr::UNSPECIFIED.into(), 0);
+        Self::new(nowhere, nowhere)
+    }
+
     /// An empty segment without options from `src` to `dst`.
     pub fn new(src: Endpoint, dst: Endpoint) -> Self {
         Self {

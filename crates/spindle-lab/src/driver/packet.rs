@@ -39,6 +39,13 @@ impl Carried {
         self.exempt
     }
 
+    /// Notes the length that the segment now in it has on the wire.
+    #[inline]
+    pub(crate) fn weigh(&mut self) {
+        self.wire_len = self.segment.wire_len() as u32;
+        self.exempt = false;
+    }
+
     /// The segment's options take no room, as in the reference flows (40 B acknowledgements even with
     /// SACK).
     pub(crate) fn without_options(&mut self) {
@@ -60,20 +67,14 @@ pub(crate) struct Spare(Vec<Parcel>);
 const KEPT: usize = 1024;
 
 impl Spare {
-    /// A segment as a parcel.
+    /// A parcel to put a segment in, which is then to be [weighed](Carried::weigh).
     #[inline]
-    pub(crate) fn fill(&mut self, segment: Segment) -> Parcel {
-        let Some(mut parcel) = self.0.pop() else {
-            return Parcel(Box::new(Carried::new(segment)));
-        };
-        let carried = &mut *parcel.0;
-        carried.wire_len = segment.wire_len() as u32;
-        carried.exempt = false;
-        carried.segment = segment;
-        parcel
+    pub(crate) fn parcel(&mut self) -> Parcel {
+        let spare = self.0.pop();
+        spare.unwrap_or_else(|| Parcel(Box::new(Carried::new(Segment::blank()))))
     }
 
-    /// Takes back one that has arrived; it is the next one filled, as the caches still have it.
+    /// Takes back one that is not needed; it is the next one filled, as the caches still have it.
     #[inline]
     pub(crate) fn take_back(&mut self, parcel: Parcel) {
         if self.0.len() < KEPT {

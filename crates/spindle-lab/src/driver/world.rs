@@ -201,17 +201,23 @@ impl<W: Wire> World<W> {
         host: u32,
         mut see: impl FnMut(&Segment) -> bool,
     ) {
-        while let Some(segment) = self.stacks[host as usize].transmit(now) {
-            let goes_on = see(&segment);
+        loop {
+            let mut parcel = self.spare.parcel();
+            let segment = &mut parcel.0.segment;
+            if !self.stacks[host as usize].transmit_in_place(now, segment) {
+                self.spare.take_back(parcel);
+                return;
+            }
+            let goes_on = see(segment);
             let from = self.places.of(segment.src.addr);
             let to = self.places.of(segment.dst.addr);
             if let (Some(from), Some(to)) = (from, to) {
                 if let Some(ports) = &mut self.ports {
                     let leaves = ports.send(now, from, segment.wire_len() as u64);
-                    self.stacks[host as usize].handed_over(&segment, leaves);
+                    self.stacks[host as usize].handed_over(segment, leaves);
                 }
                 if goes_on {
-                    let parcel = self.spare.fill(segment);
+                    parcel.0.weigh();
                     self.wire.send(&mut self.simulation, from, to, parcel);
                 }
             }

@@ -86,23 +86,43 @@ fn first_part(payload: Payload, most: u64) -> Payload {
 impl Connection {
     /// The next segment to put on the wire, if there is one.
     pub(crate) fn transmit(&mut self, now: Instant) -> Option<Segment> {
+        let mut next = Segment::blank();
+        self.transmit_in_place(now, &mut next).then_some(next)
+    }
+
+    /// Puts the next segment for the wire in the place of `next`; whether there is one.
+    pub(crate) fn transmit_in_place(&mut self, now: Instant, next: &mut Segment) -> bool {
         loop {
-            if let Some(seg) = self.out.pop_front() {
-                return Some(seg);
+            if self.take_made(next) {
+                return true;
             }
             let Some((id, seg)) = self.next_segment(now) else {
                 self.settle(now);
-                return self.out.pop_front();
+                return self.take_made(next);
             };
-            if self.config.stage.is_none() && !self.scatter.is_on() {
-                return Some(seg);
-            }
-            let stage = self.index(id).map(|i| &mut self.subflows[i].stage);
+            let stage = match self.config.stage.is_none() && !self.scatter.is_on() {
+                true => None,
+                false => self.index(id).map(|i| &mut self.subflows[i].stage),
+            };
             match stage.and_then(Option::as_mut) {
-                None => return Some(seg),
+                None => {
+                    *next = seg;
+                    return true;
+                }
                 Some(stage) => stage.output(now, seg, &mut self.out),
             }
         }
+    }
+
+    /// Takes what was made out of turn.
+    #[inline]
+    fn take_made(&mut self, next: &mut Segment) -> bool {
+        let made = self.out.pop_front();
+        let found = made.is_some();
+        if let Some(seg) = made {
+            *next = seg;
+        }
+        found
     }
 
     /// What is next in the order of a transmission opportunity. Most of its steps have nothing to do

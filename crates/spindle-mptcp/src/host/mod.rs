@@ -372,23 +372,32 @@ impl Stack {
     /// The next segment for the wire; to be asked until there is none after every call that may
     /// cause sending.
     pub fn transmit(&mut self, now: Instant) -> Option<Segment> {
-        let next = self.next_segment(now);
-        let reset = |s: &Segment| s.flags.contains(Flags::RST);
-        self.counters.resets_sent += u64::from(next.as_ref().is_some_and(reset));
-        next
+        let mut next = Segment::blank();
+        self.transmit_in_place(now, &mut next).then_some(next)
     }
 
-    fn next_segment(&mut self, now: Instant) -> Option<Segment> {
+    /// As [`Self::transmit`], for whoever keeps segments where they are: puts the next segment in the place
+    /// of `next`, which is left as it is if there is none. Returns whether there is.
+    pub fn transmit_in_place(&mut self, now: Instant, next: &mut Segment) -> bool {
+        let found = self.next_segment(now, next);
+        if found && next.flags.contains(Flags::RST) {
+            self.counters.resets_sent += 1;
+        }
+        found
+    }
+
+    fn next_segment(&mut self, now: Instant, next: &mut Segment) -> bool {
         if let Some(seg) = self.stateless.pop_front() {
-            return Some(seg);
+            *next = seg;
+            return true;
         }
         while let Some(&slot) = self.ready.front() {
             let Some(c) = self.table.connection_mut(slot) else {
                 self.ready.pop_front();
                 continue;
             };
-            if let next @ Some(_) = c.transmit(now) {
-                return next;
+            if c.transmit_in_place(now, next) {
+                return true;
             }
             if c.takes_wishes() {
                 self.open_wanted(now, slot);
@@ -399,7 +408,7 @@ impl Stack {
             self.rearm(slot);
             self.collect(slot);
         }
-        None
+        false
     }
 
     /// When [`Self::timeout`] is next to be called, once [`Self::transmit`] has nothing more to give;
