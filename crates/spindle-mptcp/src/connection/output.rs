@@ -90,13 +90,14 @@ impl Connection {
         self.transmit_in_place(now, &mut next).then_some(next)
     }
 
-    /// Puts the next segment for the wire in the place of `next`; whether there is one.
+    /// Puts the next segment for the wire in the place of `next`; whether there is one. If not, what `next`
+    /// holds is of no use.
     pub(crate) fn transmit_in_place(&mut self, now: Instant, next: &mut Segment) -> bool {
         loop {
             if self.take_made(next) {
                 return true;
             }
-            let Some((id, seg)) = self.next_segment(now) else {
+            let Some(id) = self.next_segment(now, next) else {
                 self.settle(now);
                 return self.take_made(next);
             };
@@ -105,11 +106,11 @@ impl Connection {
                 false => self.index(id).map(|i| &mut self.subflows[i].stage),
             };
             match stage.and_then(Option::as_mut) {
-                None => {
-                    *next = seg;
-                    return true;
+                None => return true,
+                Some(stage) => {
+                    let seg = std::mem::replace(next, Segment::blank());
+                    stage.output(now, seg, &mut self.out);
                 }
-                Some(stage) => stage.output(now, seg, &mut self.out),
             }
         }
     }
@@ -125,12 +126,28 @@ impl Connection {
         found
     }
 
-    /// What is next in the order of a transmission opportunity. Most of its steps have nothing to do
-    /// most of the time, which one look at the subflows tells.
-    fn next_segment(&mut self, now: Instant) -> Option<(SubflowId, Segment)> {
+    /// What is next in the order of a transmission opportunity, put in the place of `next`. Most of its steps
+    /// have nothing to do most of the time, which one look at the subflows tells.
+    fn next_segment(&mut self, now: Instant, next: &mut Segment) -> Option<SubflowId> {
         // None of these begins in the middle of an opportunity.
         let due = self.subflows.marks();
-        // One by one, so that a segment is moved only where there is one.
+        if let Some((id, seg)) = self.before_new_data(now, due) {
+            *next = seg;
+            return Some(id);
+        }
+        if let found @ Some(_) = self.new_data(now, next) {
+            return found;
+        }
+        if let Some((id, seg)) = self.after_new_data(now, due) {
+            *next = seg;
+            return Some(id);
+        }
+        self.bare_ack(now, next)
+    }
+
+    /// What goes before new data. One by one, so that a segment is moved only where there is one; new data
+    /// and acknowledgements, which most segments are, are made in place.
+    fn before_new_data(&mut self, now: Instant, due: Marks) -> Option<(SubflowId, Segment)> {
         if due.any(Marks::CONTROL)
             && let found @ Some(_) = self.control(now)
         {
@@ -144,12 +161,11 @@ impl Connection {
         if let found @ Some(_) = self.immediate_recovery(now) {
             return found;
         }
-        if let found @ Some(_) = self.reinjection(now) {
-            return found;
-        }
-        if let found @ Some(_) = self.new_data(now) {
-            return found;
-        }
+        self.reinjection(now)
+    }
+
+    /// What leaves when there are no new data, or no room for them.
+    fn after_new_data(&mut self, now: Instant, due: Marks) -> Option<(SubflowId, Segment)> {
         if due.any(Marks::FRTO)
             && let found @ Some(_) = self.after_frto(now)
         {
@@ -165,10 +181,7 @@ impl Connection {
         {
             return found;
         }
-        if let found @ Some(_) = self.proactive(now) {
-            return found;
-        }
-        self.bare_ack(now)
+        self.proactive(now)
     }
 
     pub(super) fn context(&mut self, now: Instant, i: usize) -> OutputContext {
@@ -280,6 +293,20 @@ impl Connection {
         payload: Payload,
         purpose: Purpose,
     ) -> (SubflowId, Segment) {
+        let mut seg = Segment::blank();
+        let id = self.put_on(now, i, (offset, payload), purpose, &mut seg);
+        (id, seg)
+    }
+
+    /// As [`Self::send_on`], in the place of `next`.
+    fn put_on(
+        &mut self,
+        now: Instant,
+        i: usize,
+        (offset, payload): (u64, Payload),
+        purpose: Purpose,
+        next: &mut Segment,
+    ) -> SubflowId {
         let kind = purpose.kind;
         let position = self.subflows[i].tx.nxt;
         let map = self.new_map(position, offset, &payload);
@@ -292,7 +319,7 @@ impl Connection {
         let sf = &mut self.subflows[i];
         sf.redundant_next = sf.redundant_next.max(offset + u64::from(len));
         let unit = sf.tx.mss as u32;
-        let seg = sf.build_new(cx, payload, false, Some(map), kind, options);
+        *next = sf.build_new(cx, payload, false, Some(map), kind, options);
         debug_assert!(
             purpose.window == Window::Outside || sf.tx.in_flight() <= sf.tx.cc.cwnd(),
             "{purpose:?} of {len} bytes on subflow {id}: {} in flight, cwnd {}",
@@ -305,7 +332,7 @@ impl Connection {
             let (at, new) = (u64::from(at), kind == SendKind::New);
             self.tell_policy(now, id, position + at, offset + at, n, new);
         }
-        (id, seg)
+        id
     }
 
     /// The mapping of new sequence space at `position` for `payload` from data offset `offset` on.
@@ -435,12 +462,14 @@ impl Connection {
     }
 
     /// New data: a probe's, then what the scheduler assigns.
-    fn new_data(&mut self, now: Instant) -> Option<(SubflowId, Segment)> {
+    fn new_data(&mut self, now: Instant, next: &mut Segment) -> Option<SubflowId> {
         if !self.connected || self.closed.is_some() {
             return None;
         }
         if !self.assigned.is_empty() || self.scheduler.burst().is_some() && self.is_multipath() {
-            return self.assigned_data(now);
+            let (id, seg) = self.assigned_data(now)?;
+            *next = seg;
+            return Some(id);
         }
         if self.send.unsent_bytes() == 0 && !self.scheduler.repeats() {
             return None;
@@ -459,7 +488,7 @@ impl Connection {
         if let Some(from) = again_from {
             let (offset, payload) = self.send.sent_at(from)?;
             let payload = first_part(payload, self.most_data(i));
-            return Some(self.send_on(now, i, offset, payload, Purpose::AGAIN));
+            return Some(self.put_on(now, i, (offset, payload), Purpose::AGAIN, next));
         }
         let len = self.next_len(now, i)?;
         if !self.subflows[i].tx.has_room(len as u64) {
@@ -470,8 +499,8 @@ impl Connection {
             most if len > most => self.subflows[i].tx.mss as usize,
             most => most,
         };
-        let (offset, payload) = self.send.take(len, unit);
-        Some(self.send_on(now, i, offset, payload, Purpose::NEW))
+        let new = self.send.take(len, unit);
+        Some(self.put_on(now, i, new, Purpose::NEW, next))
     }
 
     /// Lists the subflows that may take new data, regular ones before backups.
@@ -622,18 +651,18 @@ impl Connection {
     }
 
     /// A bare acknowledgement, with whatever handshake or path signals are due.
-    fn bare_ack(&mut self, now: Instant) -> Option<(SubflowId, Segment)> {
+    fn bare_ack(&mut self, now: Instant, next: &mut Segment) -> Option<SubflowId> {
         self.sweep_signals();
         let acknowledges = |o: &Outlook| o.is(Marks::ACKNOWLEDGES);
         let i = self.subflows.outlooks().iter().position(acknowledges)?;
         let (options, used) = self.ack_options(now, i);
         let cx = self.context(now, i);
         let id = self.subflows[i].id;
-        let seg = self.subflows[i].build_ack(cx, options, used);
+        *next = self.subflows[i].build_ack(cx, options, used);
         if self.join_ack(i).is_some() {
             self.subflows[i].join_ack_sent(now);
         }
-        Some((id, seg))
+        Some(id)
     }
 
     /// Sees to it that pending signals and window updates get an acknowledgement to ride on.

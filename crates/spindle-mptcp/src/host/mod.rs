@@ -377,7 +377,7 @@ impl Stack {
     }
 
     /// As [`Self::transmit`], for whoever keeps segments where they are: puts the next segment in the place
-    /// of `next`, which is left as it is if there is none. Returns whether there is.
+    /// of `next` and returns whether there is one. If not, what `next` holds is of no use.
     pub fn transmit_in_place(&mut self, now: Instant, next: &mut Segment) -> bool {
         let found = self.next_segment(now, next);
         if found && next.flags.contains(Flags::RST) {
