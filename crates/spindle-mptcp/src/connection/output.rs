@@ -319,7 +319,7 @@ impl Connection {
         let sf = &mut self.subflows[i];
         sf.redundant_next = sf.redundant_next.max(offset + u64::from(len));
         let unit = sf.tx.mss as u32;
-        *next = sf.build_new(cx, payload, false, Some(map), kind, options);
+        sf.put_new(next, cx, (payload, false), Some(map), kind, options);
         debug_assert!(
             purpose.window == Window::Outside || sf.tx.in_flight() <= sf.tx.cc.cwnd(),
             "{purpose:?} of {len} bytes on subflow {id}: {} in flight, cwnd {}",
@@ -658,7 +658,7 @@ impl Connection {
         let (options, used) = self.ack_options(now, i);
         let cx = self.context(now, i);
         let id = self.subflows[i].id;
-        *next = self.subflows[i].build_ack(cx, options, used);
+        self.subflows[i].put_ack(next, cx, options, used);
         if self.join_ack(i).is_some() {
             self.subflows[i].join_ack_sent(now);
         }

@@ -23,11 +23,24 @@ pub(crate) struct OutputContext {
 }
 
 impl Subflow {
-    fn blank(&mut self, cx: OutputContext) -> Segment {
-        let mut seg = Segment::new(self.local, self.remote);
+    /// A segment without data, with `options` and the timestamps.
+    fn plain(&mut self, cx: OutputContext, options: Options) -> Segment {
+        let mut seg = Segment::blank();
+        self.put_plain(&mut seg, cx, options, Payload::EMPTY);
+        seg
+    }
+
+    /// The same with data, in the place of `seg`: field by field, as this is what most segments begin with.
+    fn put_plain(
+        &mut self,
+        seg: &mut Segment,
+        cx: OutputContext,
+        options: Options,
+        payload: Payload,
+    ) {
+        (seg.src, seg.dst) = (self.local, self.remote);
         seg.seq = self.seq(self.tx.nxt);
-        seg.window = self.window_field(cx);
-        seg.options.timestamps = self.timestamps_now(cx.now, false);
+        (seg.ack, seg.flags) = (SeqNumber(0), Flags::NONE);
         if self.state != TcpState::SynSent {
             seg.flags = Flags::ACK;
             seg.ack = self.irs + self.rx.nxt as u32;
@@ -36,7 +49,12 @@ impl Subflow {
         if self.rx.ece && self.tx.ecn {
             seg.flags |= Flags::ECE;
         }
-        seg
+        seg.window = self.window_field(cx);
+        (seg.urgent, seg.segment_size) = (0, 0);
+        (seg.ecn, seg.dscp) = (Ecn::NotEct, 0);
+        seg.options = options;
+        seg.options.timestamps = self.timestamps_now(cx.now, false);
+        seg.payload = payload;
     }
 
     /// The window field; what was announced is never taken back (RFC 9293, section 3.8.6).
@@ -66,9 +84,8 @@ impl Subflow {
         self.syn_sent_at = Some(cx.now);
         self.syn_at = Some(cx.now + self.tx.rtt.rto());
         self.tx.nxt = self.tx.nxt.max(1);
-        let mut seg = self.blank(cx);
+        let mut seg = self.plain(cx, options);
         seg.seq = self.iss;
-        seg.options = options;
         seg.options.timestamps = self.timestamps_now(cx.now, true);
         seg.flags |= Flags::SYN;
         let ecn = self.config.tcp.ecn != EcnMode::Off;
@@ -96,15 +113,24 @@ impl Subflow {
         options: Options,
         used: usize,
     ) -> Segment {
-        let mut seg = self.blank(cx);
-        let timestamps = seg.options.timestamps;
-        seg.options = options;
-        seg.options.timestamps = timestamps;
-        let used = used + if timestamps.is_some() { 12 } else { 0 };
-        self.add_sack(&mut seg, OPTION_SPACE.saturating_sub(used));
+        let mut seg = Segment::blank();
+        self.put_ack(&mut seg, cx, options, used);
+        seg
+    }
+
+    /// As [`Self::build_ack`], in the place of `seg`.
+    pub(crate) fn put_ack(
+        &mut self,
+        seg: &mut Segment,
+        cx: OutputContext,
+        options: Options,
+        used: usize,
+    ) {
+        self.put_plain(seg, cx, options, Payload::EMPTY);
+        let used = used + timestamps_len(seg);
+        self.add_sack(seg, OPTION_SPACE.saturating_sub(used));
         self.rx.acked();
         self.challenge_due = false;
-        seg
     }
 
     fn add_sack(&mut self, seg: &mut Segment, room: usize) {
@@ -139,10 +165,25 @@ impl Subflow {
         kind: SendKind,
         options: (Options, usize),
     ) -> Segment {
+        let mut seg = Segment::blank();
+        self.put_new(&mut seg, cx, (payload, fin), map, kind, options);
+        seg
+    }
+
+    /// As [`Self::build_new`], in the place of `seg`.
+    pub(crate) fn put_new(
+        &mut self,
+        seg: &mut Segment,
+        cx: OutputContext,
+        (payload, fin): (Payload, bool),
+        map: Option<SentMap>,
+        kind: SendKind,
+        options: (Options, usize),
+    ) {
         self.tx.check_idle(cx.now);
         let start = self.tx.on_sent(cx.now, payload.clone(), fin, map, kind);
         let unit = self.tx.mss;
-        let mut seg = self.build_data(cx, start, payload, fin, options);
+        self.put_data(seg, cx, start, (payload, fin), options);
         if seg.payload.len() as u64 > unit {
             seg.segment_size = unit as u16;
         }
@@ -159,7 +200,6 @@ impl Subflow {
                 _ => TcpState::FinWait1,
             };
         }
-        seg
     }
 
     /// The segment that repeats what was sent at `start`; booked by the caller. Never ECT (RFC
@@ -172,28 +212,26 @@ impl Subflow {
         fin: bool,
         options: (Options, usize),
     ) -> Segment {
-        self.build_data(cx, start, payload, fin, options)
+        let mut seg = Segment::blank();
+        self.put_data(&mut seg, cx, start, (payload, fin), options);
+        seg
     }
 
-    fn build_data(
+    fn put_data(
         &mut self,
+        seg: &mut Segment,
         cx: OutputContext,
         start: u64,
-        payload: Payload,
-        fin: bool,
-        options: (Options, usize),
-    ) -> Segment {
-        let mut seg = self.blank(cx);
-        let timestamps = seg.options.timestamps;
-        seg.options = options.0;
-        seg.options.timestamps = timestamps;
+        (payload, fin): (Payload, bool),
+        (options, used): (Options, usize),
+    ) {
+        self.put_plain(seg, cx, options, payload);
         seg.seq = self.seq(start);
-        let used = options.1 + if timestamps.is_some() { 12 } else { 0 };
+        let used = used + timestamps_len(seg);
         // SACK blocks only where neither the option space nor the packet size suffers.
         let full = (self.tx.mss + self.options_room()) as usize;
-        let packet = full.saturating_sub(payload.len() + used);
-        self.add_sack(&mut seg, OPTION_SPACE.saturating_sub(used).min(packet));
-        seg.payload = payload;
+        let packet = full.saturating_sub(seg.payload.len() + used);
+        self.add_sack(seg, OPTION_SPACE.saturating_sub(used).min(packet));
         if !seg.payload.is_empty() {
             seg.flags |= Flags::PSH;
         }
@@ -202,15 +240,11 @@ impl Subflow {
         }
         self.rx.acked();
         self.challenge_due = false;
-        seg
     }
 
     /// RST for this subflow, with `options` (MP_TCPRST, MP_FASTCLOSE).
     pub(crate) fn build_rst(&mut self, cx: OutputContext, options: Options) -> Segment {
-        let mut seg = self.blank(cx);
-        let timestamps = seg.options.timestamps;
-        seg.options = options;
-        seg.options.timestamps = timestamps;
+        let mut seg = self.plain(cx, options);
         seg.flags = if self.state == TcpState::SynSent {
             Flags::RST
         } else {
@@ -228,6 +262,15 @@ impl Subflow {
             let wait = rto * (1 << j.repeats.min(6));
             j.repeat_at = Some(now + wait.min(most.max(rto)));
         }
+    }
+}
+
+/// Bytes that the timestamps option takes, padding included, if it is there.
+fn timestamps_len(seg: &Segment) -> usize {
+    if seg.options.timestamps.is_some() {
+        12
+    } else {
+        0
     }
 }
 
