@@ -13,7 +13,7 @@ const CRATES: [&str; 5] = [
     "spindle-fabric",
 ];
 
-/// What of the lab only judges and shows results.
+/// What in the lab's own `src`, and nowhere else, only judges and shows results.
 const SHOWN: [&str; 7] = [
     "claims",
     "report",
@@ -34,24 +34,35 @@ fn main() {
     for root in &roots {
         println!("cargo::rerun-if-changed={}", root.display());
     }
-    let version = match fingerprint(&roots) {
+    let files = sources(&roots);
+    let version = match files.as_deref().and_then(fingerprint) {
         Some(hash) => format!("{version}+{:08x}", hash >> 32),
         None => version,
     };
+    if let Some(out) = std::env::var_os("OUT_DIR") {
+        let names = files.unwrap_or_default();
+        let names: Vec<_> = names.iter().filter_map(|f| f.to_str()).collect();
+        let _ = fs::write(Path::new(&out).join("sources.txt"), names.join("\n"));
+    }
     println!("cargo::rustc-env=SPINDLE_VERSION={version}");
 }
 
-/// A hash over the names and contents of all sources; none if a crate's are not there, as in a
-/// package from a registry, whose version says it all.
-fn fingerprint(roots: &[PathBuf]) -> Option<u64> {
+/// All sources that results depend on; none if a crate's are not there, as in a package from a registry,
+/// whose version says it all.
+fn sources(roots: &[PathBuf]) -> Option<Vec<PathBuf>> {
     let mut files = Vec::new();
     for root in roots {
         collect(root, &mut files)?;
     }
     files.sort();
+    Some(files)
+}
+
+/// A hash over the names and contents of files.
+fn fingerprint(files: &[PathBuf]) -> Option<u64> {
     let mut hash = 0xcbf2_9ce4_8422_2325u64; // FNV-1a
     for file in files {
-        let text = fs::read(&file).ok()?;
+        let text = fs::read(file).ok()?;
         for byte in file.to_str()?.bytes().chain([0]).chain(text) {
             hash = (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
         }
@@ -63,11 +74,14 @@ fn collect(directory: &Path, files: &mut Vec<PathBuf>) -> Option<()> {
     for entry in fs::read_dir(directory).ok()? {
         let entry = entry.ok()?;
         let name = entry.file_name();
+        let path = entry.path();
         let tests = name.to_str()?.ends_with("tests.rs");
-        if tests || SHOWN.iter().any(|shown| name == *shown) {
+        let shown = SHOWN
+            .iter()
+            .any(|shown| path == Path::new("src").join(shown));
+        if tests || shown {
             continue;
         }
-        let path = entry.path();
         if path.is_dir() {
             collect(&path, files)?;
         } else if path.extension().is_some_and(|e| e == "rs") {

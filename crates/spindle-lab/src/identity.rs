@@ -24,3 +24,25 @@ impl RunIdentity {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    /// The lab's reports have an `output.rs` that results do not depend on; those of the core are another
+    /// matter.
+    #[test]
+    fn all_of_the_core_is_in_the_fingerprint_and_no_report() {
+        let sources: Vec<&str> = include_str!(concat!(env!("OUT_DIR"), "/sources.txt"))
+            .lines()
+            .collect();
+        for needed in [
+            "../spindle-mptcp/src/connection/output.rs",
+            "../spindle-mptcp/src/subflow/output.rs",
+            "../spindle-fabric/src/simulation/hop.rs",
+            "src/driver/world.rs",
+        ] {
+            assert!(sources.contains(&needed), "{needed}");
+        }
+        assert!(!sources.contains(&"src/output.rs"));
+        assert!(!sources.iter().any(|s| s.starts_with("src/report/")));
+    }
+}
