@@ -114,7 +114,7 @@ impl Wire for Prescribed {
         let flow = flow_of(high, low);
         let (ahead, back) = self.paths.get(flow as usize).copied().unwrap_or_default();
         let path = if forward { ahead } else { back };
-        parcel.0.without_options();
+        parcel.0.weigh_without_options();
         simulation.inject_on_path(from, to, parcel, path);
     }
 }

@@ -46,10 +46,12 @@ impl Carried {
         self.exempt = false;
     }
 
-    /// The segment's options take no room, as in the reference flows (40 B acknowledgements even with
-    /// SACK).
-    pub(crate) fn without_options(&mut self) {
+    /// Notes a length in which the segment's options take no room, as in the reference flows (40 B
+    /// acknowledgements even with SACK).
+    #[inline]
+    pub(crate) fn weigh_without_options(&mut self) {
         self.wire_len = BARE_HEADERS + self.segment.payload.len() as u32;
+        self.exempt = false;
     }
 }
 
@@ -67,7 +69,7 @@ pub(crate) struct Spare(Vec<Parcel>);
 const KEPT: usize = 1024;
 
 impl Spare {
-    /// A parcel to put a segment in, which is then to be [weighed](Carried::weigh).
+    /// A parcel to put a segment in, which is then to be [weighed](Carried::weigh) by whoever sends it.
     #[inline]
     pub(crate) fn parcel(&mut self) -> Parcel {
         let spare = self.0.pop();

@@ -17,7 +17,7 @@ const APPLICATION: u64 = u64::MAX;
 
 /// How segments enter the network.
 pub(crate) trait Wire {
-    /// Puts a segment that leaves `from` for `to` on its way.
+    /// Weighs a segment that leaves `from` for `to`, and puts it on its way.
     fn send(
         &mut self,
         simulation: &mut Simulation<Parcel>,
@@ -36,8 +36,9 @@ impl Wire for Balanced {
         simulation: &mut Simulation<Parcel>,
         from: Address,
         to: Address,
-        parcel: Parcel,
+        mut parcel: Parcel,
     ) {
+        parcel.0.weigh();
         simulation.inject(from, to, parcel);
     }
 }
@@ -217,7 +218,6 @@ impl<W: Wire> World<W> {
                     self.stacks[host as usize].handed_over(segment, leaves);
                 }
                 if goes_on {
-                    parcel.0.weigh();
                     self.wire.send(&mut self.simulation, from, to, parcel);
                 }
             }
