@@ -9,6 +9,7 @@ use crate::matrix::{Step, Taken, eliminate};
 use crate::symbol::{
     Body, Content, Label, Parity, Recovered, Source, Symbol, Term, check_len, combine,
 };
+use crate::tracker::Tracker;
 
 /// How many packets a block (CAPS: a coding unit) has, and how many parities it may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -60,12 +61,14 @@ impl Limits {
     }
 }
 
-/// A systematic linear erasure code over packets.
+/// A linear erasure code over packets.
 ///
 /// A block has `shape.sources` packets, sent as they are, and up to `shape.parities` parities, each
-/// a combination of the packets. A code is its [`limits`](Self::limits) and its
-/// [`coefficient`](Self::coefficient)s; all else follows, and is replaced only where a code knows a
-/// faster way. A code keeps nothing between calls, so one value serves all connections.
+/// a combination of the packets. If the packets are not sent (CAPS' units, k packets of which n
+/// encoded ones travel) the block has shape (k, n) and all packets are missing. A code is its
+/// [`limits`](Self::limits) and its [`coefficient`](Self::coefficient)s; all else follows, and is
+/// replaced only where a code knows a faster way. A code keeps nothing between calls, so one value
+/// serves all connections.
 ///
 /// Packets and parities may be real bytes or lengths (see [`Body`]); both behave alike.
 ///
@@ -114,28 +117,37 @@ pub trait ErasureCode: fmt::Debug + Send + Sync {
         parity: usize,
         sources: &[Source<'_>],
     ) -> Result<Symbol, CodeError> {
-        self.limits().check(shape)?;
-        if sources.len() != shape.sources {
-            return Err(CodeError::SourceCount {
-                found: sources.len(),
-                expected: shape.sources,
-            });
-        }
-        if parity >= shape.parities {
-            return Err(CodeError::ParityIndex {
-                found: parity,
-                parities: shape.parities,
-            });
-        }
-        for source in sources {
-            check_len(source.body.len())?;
-        }
+        check_block(self.limits(), shape, parity, sources)?;
         let terms = sources.iter().enumerate().map(|(index, source)| Term {
             coefficient: self.coefficient(shape, parity, index),
             label: source.label(),
             body: source.body,
         });
         Ok(combine(self.kernel(), &terms.collect::<Vec<_>>()))
+    }
+
+    /// All parities of the block that `sources` are, from 0 on: what [`encode`](Self::encode) makes
+    /// of each index.
+    ///
+    /// # Errors
+    /// Those of [`encode`](Self::encode).
+    fn encode_unit(&self, shape: Shape, sources: &[Source<'_>]) -> Result<Vec<Symbol>, CodeError> {
+        self.limits().check(shape)?;
+        let parities = 0..shape.parities;
+        parities.map(|p| self.encode(shape, p, sources)).collect()
+    }
+
+    /// What tells, symbol by symbol as they arrive, whether a block of this shape can be decoded.
+    /// Complete when [`decodable`](Self::decodable) says so of the same symbols.
+    ///
+    /// By default it holds all coefficients of the block.
+    ///
+    /// # Errors
+    /// [`CodeError::Shape`] if the shape is beyond the limits.
+    fn tracker(&self, shape: Shape) -> Result<Tracker, CodeError> {
+        self.limits().check(shape)?;
+        let coefficient = |parity, source| self.coefficient(shape, parity, source);
+        Ok(Tracker::by_coefficients(shape, coefficient))
     }
 
     /// The packets that are `None` in `sources`, in their order, told from the others and from
@@ -184,9 +196,32 @@ fn same(a: Body<'_>, b: Body<'_>) -> bool {
         }
 }
 
+/// Refuses a block that is out of bounds, or of which there is no such parity.
+pub(crate) fn check_block(
+    limits: Limits,
+    shape: Shape,
+    parity: usize,
+    sources: &[Source<'_>],
+) -> Result<(), CodeError> {
+    limits.check(shape)?;
+    if sources.len() != shape.sources {
+        return Err(CodeError::SourceCount {
+            found: sources.len(),
+            expected: shape.sources,
+        });
+    }
+    if parity >= shape.parities {
+        return Err(CodeError::ParityIndex {
+            found: parity,
+            parities: shape.parities,
+        });
+    }
+    sources.iter().try_for_each(|s| check_len(s.body.len()))
+}
+
 /// Refuses what is out of bounds or cannot be of one block; the length of its parities in bytes, 0
 /// if there is none.
-fn check_received(
+pub(crate) fn check_received(
     limits: Limits,
     shape: Shape,
     sources: &[Option<Source<'_>>],
@@ -242,8 +277,8 @@ fn check_received(
     Ok(width)
 }
 
-/// Gaussian elimination: of each parity that is needed what the missing packets add to it, and of these,
-/// in place, the missing packets. Arguments are checked; `width` is the parities' length.
+/// Gaussian elimination: of each parity that is needed what the missing packets add to it, and of
+/// these, in place, the missing packets. Arguments are checked; `width` is the parities' length.
 fn solve<C: ErasureCode + ?Sized>(
     code: &C,
     shape: Shape,
@@ -273,9 +308,18 @@ fn solve<C: ErasureCode + ?Sized>(
         }
     }
     let indices = plan.taken.iter().map(|taken| missing[taken.column]);
-    let mut packets: Vec<_> = indices.zip(packets).collect();
+    packets_of(indices.zip(packets).collect(), sources, width)
+}
+
+/// The packets that decoding came to, in their order and cut to their lengths, with their indices;
+/// `width` is the parities' length.
+pub(crate) fn packets_of(
+    mut packets: Vec<(usize, Symbol)>,
+    sources: &[Option<Source<'_>>],
+    width: usize,
+) -> Result<Vec<Recovered>, CodeError> {
     packets.sort_unstable_by_key(|(index, _)| *index);
-    let mut recovered = Vec::with_capacity(missing.len());
+    let mut recovered = Vec::with_capacity(packets.len());
     for (index, symbol) in packets {
         recovered.push(unpad(index, symbol, width)?);
     }

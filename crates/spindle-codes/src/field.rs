@@ -145,6 +145,11 @@ pub fn gf_mul(a: u8, b: u8) -> u8 {
     EXP[LOG[a as usize] as usize + LOG[b as usize] as usize]
 }
 
+/// 2 to the power of `exponent`; the powers repeat after 255.
+pub(crate) fn power_of_2(exponent: usize) -> u8 {
+    EXP[exponent % 255]
+}
+
 /// The element with `a * gf_inv(a) = 1`; `None` for 0, which has none.
 #[inline]
 pub fn gf_inv(a: u8) -> Option<u8> {

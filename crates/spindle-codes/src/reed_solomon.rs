@@ -1,8 +1,10 @@
 //! Reed-Solomon over GF(256): any K of the K + M symbols of a block give back its K packets.
 
 use crate::code::{ErasureCode, Limits, Shape};
+use crate::error::CodeError;
 use crate::field::gf_inv;
 use crate::kernel::Kernel;
+use crate::tracker::Tracker;
 
 /// A systematic Reed-Solomon code whose parity 0 is the XOR of the packets.
 ///
@@ -13,6 +15,9 @@ use crate::kernel::Kernel;
 ///
 /// A coefficient depends on neither K nor M: a window may grow, and more parities be made of it than
 /// was thought at first.
+///
+/// It also makes units whose packets are not sent, of shape (k, n) with k + n at most 257: 85 packets
+/// with as much redundancy again, or 128 with one parity. [`Ideal`](crate::Ideal) goes further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ReedSolomon {
     kernel: Kernel,
@@ -89,5 +94,10 @@ impl ErasureCode for ReedSolomon {
                 && self.limits().check(shape).is_ok()
                 && missing.iter().all(|m| *m < shape.sources)
                 && parities.iter().all(|p| *p < shape.parities))
+    }
+
+    fn tracker(&self, shape: Shape) -> Result<Tracker, CodeError> {
+        self.limits().check(shape)?;
+        Ok(Tracker::counting(shape))
     }
 }

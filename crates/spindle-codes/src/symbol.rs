@@ -302,6 +302,26 @@ pub(crate) fn combine(kernel: Kernel, terms: &[Term<'_>]) -> Symbol {
     sum.finish()
 }
 
+/// The sum of all terms, as long as `width`, which no term exceeds; of bytes also where no term
+/// is, if `real`.
+pub(crate) fn combine_within(
+    kernel: Kernel,
+    terms: &[Term<'_>],
+    width: usize,
+    real: bool,
+) -> Symbol {
+    let mut sum = Combination::new(kernel);
+    sum.width = width;
+    sum.real = real;
+    sum.add_terms(terms);
+    sum.finish()
+}
+
+/// Whether there are bytes that are not known to be zero.
+pub(crate) fn is_real(body: Body<'_>) -> bool {
+    real_bytes(body).is_some()
+}
+
 /// The bytes of a body that are not known to be zero.
 fn real_bytes<'a>(body: Body<'a>) -> Option<&'a [u8]> {
     match body {

@@ -1,7 +1,9 @@
 //! The XOR of packets: one parity, which repairs one loss.
 
 use crate::code::{ErasureCode, Limits, Shape};
+use crate::error::CodeError;
 use crate::kernel::Kernel;
+use crate::tracker::Tracker;
 
 /// One parity, the XOR of all packets: what the authors of CoFUSO built into the kernel (CoFUSO
 /// section 5.2), and the coded packet of TCP-IR. The same as parity 0 of
@@ -51,5 +53,10 @@ impl ErasureCode for Xor {
 
     fn coefficient(&self, _: Shape, _: usize, _: usize) -> u8 {
         1
+    }
+
+    fn tracker(&self, shape: Shape) -> Result<Tracker, CodeError> {
+        self.limits().check(shape)?;
+        Ok(Tracker::counting(shape))
     }
 }

@@ -6,12 +6,15 @@ mod common;
 use common::{Packets, bytes};
 use proptest::prelude::*;
 use spindle_codes::{
-    Body, CodeError, Content, Contradiction, ErasureCode, Label, MAX_SYMBOL_LEN, Parity,
-    ReedSolomon, Shape, Source, Symbol, Xor,
+    Body, CodeError, Content, Contradiction, ErasureCode, Ideal, Label, Ldpc, MAX_SYMBOL_LEN,
+    Parity, ReedSolomon, Shape, Source, Symbol, Xor,
 };
 
-fn codes() -> [Box<dyn ErasureCode>; 3] {
+fn codes() -> [Box<dyn ErasureCode>; 6] {
     [
+        Box::new(Ldpc::systematic(1)),
+        Box::new(Ldpc::non_systematic(1)),
+        Box::new(Ideal::new()),
         Box::new(Xor::new()),
         Box::new(ReedSolomon::new()),
         Box::new(ReedSolomon::new().limited(30, 3)),
@@ -61,6 +64,16 @@ proptest! {
             let all: Vec<_> = sources.iter().flatten().copied().collect();
             let indices: Vec<_> = parities.iter().map(|p| p.index).collect();
             code.decodable(shape, &indices, &indices);
+            if shape.parities < 300 {
+                code.encode_unit(shape, &all).ok();
+            }
+            if let Ok(mut tracker) = code.tracker(shape) {
+                for index in &indices {
+                    tracker.add_source(*index);
+                    tracker.add_parity(*index);
+                }
+                prop_assert!(tracker.rank() <= k);
+            }
             for parity in &parities {
                 code.encode(shape, parity.index, &all).ok();
                 code.agrees(shape, &all, parity).ok();
