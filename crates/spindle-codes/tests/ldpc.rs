@@ -442,12 +442,34 @@ fn shapes_and_modes() {
 }
 
 #[test]
+fn every_kernel_adds_alike() {
+    let packets = Packets::new(20, |i| (i * 97) % 1500);
+    let sources = packets.sources();
+    for (code, m) in both().into_iter().zip([10, 30]) {
+        let shape = Shape::new(20, m);
+        let made = code.encode_unit(shape, &sources).expect("a unit");
+        for kernel in Kernel::available() {
+            let other = code.clone().with_kernel(kernel);
+            assert_eq!(other.kernel(), kernel);
+            assert_eq!(other.encode_unit(shape, &sources).as_ref(), Ok(&made));
+            let parities: Vec<_> = (m - 24.min(m)..m).map(|i| made[i].as_parity(i)).collect();
+            let known = if code.is_systematic() { 14 } else { 0 };
+            let mut arrived: Vec<_> = sources.iter().copied().map(Some).collect();
+            arrived[known..].fill(None);
+            let missing: Vec<usize> = (known..20).collect();
+            let recovered = other.decode(shape, &arrived, &parities);
+            packets.check(&missing, &recovered.expect("four to spare"));
+        }
+    }
+}
+
+#[test]
 fn more_shapes_than_are_kept_come_out_the_same() {
     let code = Ldpc::systematic(5);
     let all = |code: &Ldpc| -> Vec<u128> {
-        let shapes = (1..=50).map(|k| Shape::new(k, 9));
+        let shapes = (1..=128).flat_map(|k| [2, 9].map(|m| Shape::new(k, m)));
         shapes
-            .flat_map(|shape| (0..9).map(move |i| (shape, i)))
+            .flat_map(|shape| (0..shape.parities).map(move |i| (shape, i)))
             .map(|(s, i)| row(code, s, i))
             .collect()
     };

@@ -36,8 +36,7 @@ use peel::Peeling;
 /// a line: the mean number of symbols beyond k until a unit can be decoded, and the share of units
 /// that k, k + 1, k + 2 and k + 3 symbols do not suffice for, when all arrive in random order; last
 /// the mean when they arrive in order, a share r / 2n of them lost, units counted of which k arrive
-/// (never decoded: r + 1). Reed-Solomon has 0 everywhere. Random rows need 1.6 whatever k is, the
-/// bound for large units.
+/// (never decoded: r + 1). Reed-Solomon has 0 everywhere. Dense random rows need 1.6, however large k and r are.
 ///
 /// | k | r | mean | fail +0 | +1 | +2 | +3 | mean with losses |
 /// |---|---|---|---|---|---|---|---|
@@ -73,8 +72,8 @@ use peel::Peeling;
 /// | 64 | 32 | 1.59 | 0.70 | 0.42 | 0.23 | 0.12 | 1.66 |
 /// | 64 | 64 | 1.61 | 0.71 | 0.42 | 0.23 | 0.12 | 1.60 |
 ///
-/// The rows of the shapes last used are kept, 32 at most; clones share them. Results do not depend on
-/// it.
+/// The rows of the shapes last used are kept, 128 at most; clones share them. Results do not depend
+/// on it.
 #[derive(Clone)]
 pub struct Ldpc {
     kernel: Kernel,
@@ -400,8 +399,8 @@ impl Solver<'_> {
 struct Drawn(Mutex<Vec<(Shape, Arc<[u128]>)>>);
 
 impl Drawn {
-    /// How many: 128 KB at most, and more shapes than a sender has in turn.
-    const KEPT: usize = 32;
+    /// How many: half a megabyte at most, and about as many shapes as a sender has in turn.
+    const KEPT: usize = 128;
 
     fn find(&self, shape: Shape) -> Option<Arc<[u128]>> {
         let mut units = self.0.lock().unwrap_or_else(PoisonError::into_inner);
