@@ -11,6 +11,7 @@ use spindle_units::Duration;
 use crate::connection::scheduler::SchedulerKind;
 use crate::recovery::RecoveryFactory;
 use crate::stage::StageFactory;
+use crate::stage::coding::CodingConfig;
 use crate::stage::scatter::ScatterConfig;
 use crate::subflow::congestion::CongestionKind;
 
@@ -29,6 +30,8 @@ pub struct Config {
     pub recovery: Option<Arc<dyn RecoveryFactory>>,
     /// What stands between a subflow and the wire; nothing (identity) by default.
     pub stage: Option<Arc<dyn StageFactory>>,
+    /// Coding of short flows, where the peer agrees; over plain TCP, and only without another stage (CAPS).
+    pub coding: Option<Arc<CodingConfig>>,
 }
 
 /// TCP parameters (RFC 9293 and companions).
@@ -345,6 +348,7 @@ impl Default for Config {
             multipath: None,
             recovery: None,
             stage: None,
+            coding: None,
         }
     }
 }

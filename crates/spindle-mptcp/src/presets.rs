@@ -1,5 +1,6 @@
 //! The papers' transports as configurations.
 
+mod coded;
 mod scattered;
 mod variants;
 
@@ -207,7 +208,10 @@ pub fn preset(name: &str) -> Option<Preset> {
                 let percent = FIXED_RATES.into_iter().find(|p| p.to_string() == rate)?;
                 (cofuso_fixed(percent), COFUSO_FIXED_PARTS.to_vec())
             }
-            None => scattered::preset(name).or_else(|| numbered(name))?,
+            None => {
+                let others = || coded::preset(name).or_else(|| numbered(name));
+                scattered::preset(name).or_else(others)?
+            }
         },
     };
     Some(Preset {
@@ -252,6 +256,8 @@ pub const PRESETS: &[&str] = &[
     "mmptcp-as",
     "mmptcp-fc",
     "mmptcp-uc",
+    "caps",
+    "caps-dark",
     "oracle",
 ];
 
@@ -434,6 +440,7 @@ mod tests {
         assert!(
             scattered::NAMES
                 .iter()
+                .chain(&coded::NAMES)
                 .all(|name| names.iter().any(|n| n == name))
         );
         assert!(names.iter().all(|name| preset(name).is_some()));

@@ -3,9 +3,9 @@
 mod support;
 
 use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner};
-use spindle_wire::{Payload, Segment};
-use support::Logged;
+use spindle_wire::{CodedKind, Payload, Segment};
 use support::scenario::{NAMES, Scenario, scenario};
+use support::{Logged, coded_mut};
 
 /// The segment with its payload's length alone, and without the checksum of its content.
 fn outline(s: &Segment) -> Segment {
@@ -13,6 +13,9 @@ fn outline(s: &Segment) -> Segment {
     s.payload = Payload::Length(s.payload.len() as u32);
     if let Some(rare) = &mut s.options.rare {
         rare.payload_head.clear();
+    }
+    if let Some(CodedKind::Encoded { twin, len, .. }) = coded_mut(&mut s) {
+        (*twin, *len) = (None, 0);
     }
     if let Some(m) = s.options.dss.as_mut().and_then(|d| d.mapping.as_mut()) {
         m.checksum = m.checksum.map(|_| 0);

@@ -12,11 +12,12 @@ use std::sync::Arc;
 use proptest::test_runner::{Config as Runs, RngAlgorithm, TestError, TestRng, TestRunner};
 use spindle_mptcp::stage::scatter::topology::Topology;
 use spindle_mptcp::stage::scatter::{PRIORITY, ScatterConfig, Switch, Threshold};
-use spindle_mptcp::{Config, EcnMode, Event, Handle, InitialWindow, preset};
+use spindle_mptcp::{Config, EcnMode, InitialWindow, preset};
 use spindle_units::{Duration, Instant};
-use spindle_wire::{Ecn, Endpoint, Flags, MpJoin, Payload, Segment};
+use spindle_wire::{Ecn, Endpoint, Flags, MpJoin, Segment};
 use support::scenario::{Scenario, scenario};
-use support::{CLIENT, Hook, Logged, Net, Path, SERVER, endpoint};
+use support::transfer::{Transfer, data, net, paths, run, transfer};
+use support::{CLIENT, Hook, Logged, Net, SERVER, endpoint};
 
 /// Payload bytes of the first phase (MMPTCP section 3).
 const THRESHOLD: u64 = 100_000;
@@ -41,116 +42,6 @@ fn scatter(config: &mut Config, change: impl Fn(&mut ScatterConfig)) {
     let m = config.multipath.as_mut().expect("multipath");
     let settings = m.scatter.as_mut().expect("scatter");
     change(Arc::make_mut(settings));
-}
-
-fn paths(n: u64, apart: Duration) -> Vec<Path> {
-    (0..n)
-        .map(|k| Path::clean(Duration::from_millis(1) + apart * k))
-        .collect()
-}
-
-fn net(paths: Vec<Path>) -> Net {
-    let mut net = Net::new(7, paths);
-    net.keep_log = true;
-    net
-}
-
-/// A connection whose `sender` sends `bytes` once it is up; both close at the end.
-struct Transfer {
-    client: Handle,
-    server: Option<Handle>,
-    sender: usize,
-    left: u64,
-    got: u64,
-    bytes: u64,
-}
-
-impl Transfer {
-    fn begin(net: &mut Net, port: u16, configs: [&Config; 2], sender: usize, bytes: u64) -> Self {
-        let to = endpoint(2, port);
-        let listening = Arc::new(configs[1].clone());
-        net.stacks[SERVER].listen(to, listening).expect("free");
-        let opening = Arc::new(configs[0].clone());
-        let h = net.stacks[CLIENT].connect(net.now, endpoint(1, 0), to, opening);
-        Self {
-            client: h.expect("connects"),
-            server: None,
-            sender,
-            left: bytes,
-            got: 0,
-            bytes,
-        }
-    }
-
-    fn on_event(&mut self, net: &mut Net, now: Instant, side: usize, event: Event) {
-        match event {
-            Event::Accepted { handle, .. } if side == SERVER && self.server.is_none() => {
-                self.server = Some(handle);
-            }
-            _ => {}
-        }
-        let Some(server) = self.server else { return };
-        let ends = [self.client, server];
-        let to = 1 - self.sender;
-        while let Ok(Some(p)) = net.stacks[to].recv(now, ends[to], 1 << 20) {
-            self.got += p.len() as u64;
-        }
-        if self.left > 0 {
-            let data = Payload::Length(self.left as u32);
-            let sent = net.stacks[self.sender].send(now, ends[self.sender], data);
-            self.left -= sent.unwrap_or(0) as u64;
-        }
-        if self.got == self.bytes {
-            net.stacks[CLIENT].close(now, self.client);
-            net.stacks[SERVER].close(now, server);
-        }
-    }
-}
-
-/// Runs until all transfers are there.
-fn run(net: &mut Net, transfers: &mut [Transfer]) {
-    let limit = net.now + Duration::from_secs(60);
-    let mut seen = 0;
-    while net.step(limit) && transfers.iter().any(|t| t.got < t.bytes) {
-        while seen < net.events.len() {
-            let (now, side, event) = net.events[seen];
-            seen += 1;
-            let accepted = match event {
-                Event::Accepted { handle, .. } => Some(handle),
-                _ => None,
-            };
-            for t in &mut *transfers {
-                // An accepted connection is that of the one whose port it has.
-                let of = |h: Handle| net.stacks[SERVER].info(h).map(|i| i.subflows[0].remote);
-                let ours = net.stacks[CLIENT]
-                    .info(t.client)
-                    .map(|i| i.subflows[0].local);
-                let other = accepted.is_some_and(|h| of(h) != ours);
-                if !other {
-                    t.on_event(net, now, side, event);
-                }
-            }
-        }
-    }
-    for t in transfers {
-        assert_eq!(t.got, t.bytes);
-    }
-    // What is still to be said at the end.
-    let limit = net.now + Duration::from_millis(100);
-    while net.step(limit) {}
-}
-
-fn transfer(net: &mut Net, configs: [&Config; 2], sender: usize, bytes: u64) -> Transfer {
-    let mut t = [Transfer::begin(net, 80, configs, sender, bytes)];
-    run(net, &mut t);
-    let [t] = t;
-    t
-}
-
-fn data(net: &Net, side: usize) -> impl Iterator<Item = &Logged> {
-    net.log
-        .iter()
-        .filter(move |l| l.side == side && !l.segment.payload.is_empty())
 }
 
 fn scattered(net: &Net, side: usize) -> impl Iterator<Item = &Logged> {
@@ -363,6 +254,7 @@ fn connections_do_not_clash_although_their_ports_do() {
             left: 70_000,
             got: 0,
             bytes: 70_000,
+            real: false,
         });
     }
     run(&mut net, &mut transfers);

@@ -109,6 +109,11 @@ fn carries_data(bytes: &[u8], ip: &IpHeader) -> bool {
             let header = segment.get(12).map_or(0, |b| usize::from(b >> 4) * 4);
             segment.len() > header
         }
+        Ok(EncapsulationKind::Coded(_)) if ip.protocol == protocol::UDP => {
+            // Encoded packets say of how many segments they are; acknowledgements have 0 there.
+            let sources = datagram.get(ENCAPSULATION_HEADER_LEN + 6);
+            sources.is_some_and(|k| *k > 0)
+        }
         Ok(_) if ip.protocol == protocol::UDP => false,
         _ => true,
     }

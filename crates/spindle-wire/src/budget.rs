@@ -12,6 +12,10 @@ impl Experimental {
     /// are [`Options::token`].
     pub const SCATTER: u16 = 0x5354;
 
+    /// Spindle's identifier of packet coding, unregistered, with kind 253. Behind it stands one byte on a
+    /// SYN and a SYN/ACK, the code, and three on other segments: when an encoded packet left.
+    pub const CODING: u16 = 0x5343;
+
     /// The option's length field: kind, length, ExID and data.
     pub fn encoded_len(&self) -> usize {
         4 + self.data.len()

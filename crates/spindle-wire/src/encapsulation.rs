@@ -26,6 +26,7 @@ const CHALLENGE: u8 = 1;
 const CHALLENGE_REPLY: u8 = 2;
 const PROBE: u8 = 3;
 const PROBE_ACK: u8 = 4;
+const CODED: u8 = 5;
 
 /// What a datagram is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +34,8 @@ pub enum EncapsulationKind {
     /// A TCP segment; the ECN field of the packet that it would be without the encapsulation (the
     /// inner header's of RFC 6040).
     Data(Ecn),
+    /// A packet of the coding layer, with its ports; the ECN field likewise.
+    Coded(Ecn),
     /// Whoever gets this at the address it was sent to sends the number back.
     Challenge(u64),
     /// The number of a challenge.
@@ -84,7 +87,9 @@ pub enum EncapsulationError {
         found: u16,
     },
     /// No such type.
-    #[error("type {found} at byte 1; expected 0 to {PROBE_ACK}, with ECN bits on type 0 only")]
+    #[error(
+        "type {found} at byte 1; expected 0 to {CODED}, with ECN bits on types 0 and {CODED} only"
+    )]
     Type {
         /// The whole byte.
         found: u8,
@@ -119,6 +124,7 @@ impl EncapsulationHeader {
     pub fn encode(&self, out: &mut Vec<u8>) {
         let (kind, number) = match self.kind {
             EncapsulationKind::Data(ecn) => (DATA | ecn.bits() << 6, None),
+            EncapsulationKind::Coded(ecn) => (CODED | ecn.bits() << 6, None),
             EncapsulationKind::Challenge(n) => (CHALLENGE, Some(n)),
             EncapsulationKind::ChallengeReply(n) => (CHALLENGE_REPLY, Some(n)),
             EncapsulationKind::Probe(n) => (PROBE, Some(n)),
@@ -164,6 +170,7 @@ impl EncapsulationHeader {
         }
         let kind = match h[1] {
             t if t & 0x3f == DATA => EncapsulationKind::Data(Ecn::from_bits(t >> 6)),
+            t if t & 0x3f == CODED => EncapsulationKind::Coded(Ecn::from_bits(t >> 6)),
             CHALLENGE => {
                 exactly(datagram, NUMBER_LEN)?;
                 EncapsulationKind::Challenge(number(datagram)?)
@@ -218,17 +225,23 @@ fn exactly(datagram: &[u8], len: usize) -> Result<usize, EncapsulationError> {
 impl Segment {
     /// Bytes of the datagram (UDP payload) that carries the segment.
     pub fn encapsulated_len(&self) -> usize {
-        ENCAPSULATION_HEADER_LEN + self.tcp_header_len() + self.payload.len()
+        ENCAPSULATION_HEADER_LEN + self.transport_len()
     }
 
     /// Appends the datagram that carries the segment: header, TCP header with a checksum of zero,
-    /// payload. The addresses are not carried.
+    /// payload; or the packet of the coding layer that it is. The addresses are not carried.
     ///
     /// # Errors
     /// [`EncodeError`] about the options; nothing is appended then.
     pub fn encapsulate(&self, id: u64, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         let start = out.len();
         out.reserve(self.encapsulated_len());
+        if self.coded().is_some() {
+            let kind = EncapsulationKind::Coded(self.ecn);
+            EncapsulationHeader { id, kind }.encode(out);
+            self.encode_coded(out);
+            return Ok(());
+        }
         EncapsulationHeader::data(id, self.ecn).encode(out);
         let words = (self.tcp_header_len() / 4) as u16;
         out.extend_from_slice(&self.src.port.to_be_bytes());
@@ -264,8 +277,11 @@ impl Segment {
                 found: datagram.len(),
             });
         }
-        let tcp = datagram.slice(ENCAPSULATION_HEADER_LEN..);
-        Ok(Self::from_tcp(addresses, ecn, &tcp, Checksums::Trust)?)
+        let inner = datagram.slice(ENCAPSULATION_HEADER_LEN..);
+        if datagram[1] & 0x3f == CODED {
+            return Ok(Self::from_coded(addresses, ecn, &inner)?);
+        }
+        Ok(Self::from_tcp(addresses, ecn, &inner, Checksums::Trust)?)
     }
 }
 
@@ -292,6 +308,7 @@ mod tests {
     fn kinds() -> impl Strategy<Value = EncapsulationKind> {
         prop_oneof![
             (0u8..4).prop_map(|b| EncapsulationKind::Data(Ecn::from_bits(b))),
+            (0u8..4).prop_map(|b| EncapsulationKind::Coded(Ecn::from_bits(b))),
             any::<u64>().prop_map(EncapsulationKind::Challenge),
             any::<u64>().prop_map(EncapsulationKind::ChallengeReply),
             any::<u64>().prop_map(EncapsulationKind::Probe),
@@ -319,7 +336,10 @@ mod tests {
             let header = EncapsulationHeader { id, kind };
             let mut out = Vec::new();
             header.encode(&mut out);
-            if matches!(kind, EncapsulationKind::Data(_) | EncapsulationKind::Probe(_)) {
+            if matches!(
+                kind,
+                EncapsulationKind::Data(_) | EncapsulationKind::Coded(_) | EncapsulationKind::Probe(_)
+            ) {
                 out.resize(out.len() + padding, 0);
             }
             prop_assert_eq!(EncapsulationHeader::parse(&out), Ok(header));
@@ -373,7 +393,7 @@ mod tests {
         };
         use EncapsulationError as E;
         assert_eq!(broken(|b| b[0] = 22), E::Version { found: 22 });
-        assert_eq!(broken(|b| b[1] = 5), E::Type { found: 5 });
+        assert_eq!(broken(|b| b[1] = 6), E::Type { found: 6 });
         assert_eq!(broken(|b| b[1] = 0x41), E::Type { found: 0x41 });
         assert_eq!(broken(|b| b[2] = 0), E::Magic { found: 0x70 });
         assert_eq!(broken(|b| b[4..12].fill(0)), E::ZeroId);

@@ -65,6 +65,20 @@ pub enum ParseError {
         /// What the bytes give.
         expected: u16,
     },
+    /// An encoded packet of a unit that has fewer packets than segments, or not so many.
+    #[error(
+        "encoded packet {index} of {total} for {sources} segments, at byte {offset}; expected at least as many packets as segments, and an index below that"
+    )]
+    CodingUnit {
+        /// Where the three numbers stand.
+        offset: usize,
+        /// Segments in the unit.
+        sources: u8,
+        /// Encoded packets.
+        total: u8,
+        /// Which of them it is.
+        index: u8,
+    },
     /// A TCP option whose length is below 2, or which runs past the header.
     #[error(
         "TCP option {kind} at byte {offset} has length {length}; expected 2 to {room} (the header's end)"
@@ -91,6 +105,7 @@ impl ParseError {
             | Self::Protocol { offset, .. }
             | Self::Fragment { offset }
             | Self::Checksum { offset, .. }
+            | Self::CodingUnit { offset, .. }
             | Self::OptionLength { offset, .. } => *offset += base,
         }
         self

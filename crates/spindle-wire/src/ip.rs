@@ -10,6 +10,8 @@ pub mod protocol {
     pub const TCP: u8 = 6;
     /// UDP.
     pub const UDP: u8 = 17;
+    /// For experiments (RFC 3692; RFC 4727, section 2): here packets of the coding layer.
+    pub const EXPERIMENT: u8 = 253;
 }
 
 /// The IPv4 header without options.

@@ -22,6 +22,7 @@
 
 mod budget;
 mod checksum;
+mod coding;
 mod encapsulation;
 mod endpoint;
 mod error;
@@ -40,6 +41,7 @@ mod udp;
 pub use checksum::{
     Checksum, dss_checksum, dss_checksum_of, dss_pseudo_header, same_checksum, update_checksum,
 };
+pub use coding::{CODING_CLOCK, CODING_HEADER_LEN, CODING_OVERHEAD, Coded, CodedKind};
 pub use encapsulation::{
     ENCAPSULATION_HEADER_LEN, ENCAPSULATION_VERSION, EncapsulationError, EncapsulationHeader,
     EncapsulationKind,

@@ -5,7 +5,7 @@
 
 use std::num::NonZeroU32;
 
-use crate::{AddAddr, Dss, MpCapable, MpJoin, MpPrio, MpTcpRst, RemoveAddr, SeqNumber};
+use crate::{AddAddr, Coded, Dss, MpCapable, MpJoin, MpPrio, MpTcpRst, RemoveAddr, SeqNumber};
 
 /// The options of one segment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -72,6 +72,8 @@ pub struct RareOptions {
     /// what is read from the wire has none. It stands here since it is rarer than anything else, and
     /// in the payload each would pay for it.
     pub payload_head: Vec<u8>,
+    /// No option either: the segment is no TCP segment, but a packet of the coding layer.
+    pub coded: Option<Coded>,
 }
 
 /// An experimental TCP option (kind 253 or 254) with its 16-bit ExID (RFC 6994).

@@ -26,7 +26,16 @@ impl Segment {
     /// The bytes of the packet: IP header, TCP header with options, payload. Nothing is encoded to
     /// know it.
     pub fn wire_len(&self) -> usize {
-        ip::header_len(self.src.addr) + self.tcp_header_len() + self.payload.len()
+        ip::header_len(self.src.addr) + self.transport_len()
+    }
+
+    /// The bytes behind the IP header.
+    pub(crate) fn transport_len(&self) -> usize {
+        let header = match self.coded() {
+            Some(coded) => coded.header_len(),
+            None => self.tcp_header_len(),
+        };
+        header + self.payload.len()
     }
 
     /// [`flow_hash`] of the segment's addresses and ports.
@@ -65,11 +74,14 @@ impl Segment {
         Ok(())
     }
 
-    /// Appends the whole IP packet to `out`.
+    /// Appends the whole IP packet to `out`, that of a packet of the coding layer if it is [one](Self::coded).
     ///
     /// # Errors
     /// Any [`EncodeError`]; nothing is appended then.
     pub fn encode_ip(&self, fields: &IpFields, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        if let Some(coded) = self.coded() {
+            return self.encode_coded_ip(coded, fields, out);
+        }
         self.options.check()?;
         let len = self.tcp_header_len() + self.payload.len();
         let addresses = (self.src.addr, self.dst.addr);

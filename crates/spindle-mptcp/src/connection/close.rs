@@ -94,6 +94,7 @@ impl Connection {
     fn note_past(&mut self, i: usize) {
         super::info::add_counters(&mut self.past, &self.subflows[i].tx.counters);
         self.counters.challenge_acks += self.subflows[i].challenge_acks();
+        self.keep_coding_counters(i);
     }
 
     fn finish(&mut self, reason: CloseReason) {

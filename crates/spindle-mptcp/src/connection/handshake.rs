@@ -38,6 +38,7 @@ impl Connection {
         }
         self.offer_parities(i, &mut options);
         self.offer_scatter(i, &mut options);
+        self.offer_coding(&mut options);
         options
     }
 

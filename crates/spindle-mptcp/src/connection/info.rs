@@ -4,6 +4,7 @@ use spindle_units::Duration;
 use spindle_wire::Endpoint;
 
 use super::{CloseReason, Connection, Role};
+use crate::stage::coding::CodingCounters;
 use crate::subflow::sender::SendCounters;
 use crate::subflow::{SubflowId, TcpState};
 
@@ -65,6 +66,8 @@ pub struct ConnectionInfo {
     pub total: SendCounters,
     /// Counters of the data level.
     pub data: DataCounters,
+    /// What coding has done, where it was agreed on; `total` has its extra bytes as those of recovery.
+    pub coding: CodingCounters,
     /// The subflows there are.
     pub subflows: Vec<SubflowInfo>,
 }
@@ -134,6 +137,9 @@ impl Connection {
         for s in &self.subflows {
             add_counters(&mut total, &s.tx.counters);
         }
+        let coding = self.coding_counters();
+        total.bytes += coding.extra_bytes;
+        total.bytes_recovery += coding.extra_bytes;
         total
     }
 
@@ -181,6 +187,7 @@ impl Connection {
             received: self.recv.next(),
             total: self.totals(),
             data: self.data_counters(),
+            coding: self.coding_counters(),
             subflows: subflows.collect(),
         }
     }

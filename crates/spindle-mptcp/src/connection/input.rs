@@ -151,6 +151,7 @@ impl Connection {
                     self.on_capable_syn_ack(seg);
                     self.agree_on_parities(seg);
                     self.agree_on_scatter(seg);
+                    self.agree_on_coding(seg);
                 } else if self.role == Role::Client {
                     // Simultaneous open: MPTCP has no rule for it, so it is plain TCP.
                     self.mp = None;

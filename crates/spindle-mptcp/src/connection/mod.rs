@@ -4,6 +4,7 @@
 mod assigned;
 mod autotune;
 pub(crate) mod close;
+mod coding;
 mod fallback;
 mod handshake;
 pub(crate) mod info;
@@ -43,6 +44,7 @@ use trace::Trace;
 use crate::config::Config;
 use crate::host::keys;
 use crate::recovery::{Recovery, RecoveryReceiver, Triggers};
+use crate::stage::coding::estimator::Shared;
 use crate::subflow::congestion::Coupling;
 use crate::subflow::{NewSubflow, Origin, Subflow, SubflowId};
 
@@ -166,6 +168,7 @@ pub(crate) struct Connection {
     copied: recover::Copied,
     parities: parity::Parities,
     scatter: scatter::Phases,
+    coded: coding::Coded,
     farewell: fallback::Farewell,
     paths: Paths,
     rng: Xoshiro256PlusPlus,
@@ -217,6 +220,8 @@ pub(crate) struct NewConnection {
     pub(crate) key: Option<u64>,
     pub(crate) seed: u64,
     pub(crate) addresses: Vec<IpAddr>,
+    /// What is known of the way to the peer, if short flows are to be coded.
+    pub(crate) way: Option<Shared>,
 }
 
 impl Connection {
@@ -269,6 +274,7 @@ impl Connection {
             copied: recover::Copied::default(),
             parities: parity::Parities::default(),
             scatter: scatter::Phases::default(),
+            coded: coding::Coded::toward(n.way),
             farewell: fallback::Farewell::default(),
             paths: Paths::new(n.local.addr, n.remote, n.addresses),
             rng,
@@ -305,6 +311,7 @@ impl Connection {
             this.answer_capable(syn);
             this.agree_on_parities(syn);
             this.agree_on_scatter(syn);
+            this.agree_on_coding(syn);
         }
         this
     }
@@ -469,6 +476,7 @@ impl Connection {
             self.recv.stored(),
             self.subflows.sums().stored,
             self.parities.stored(),
+            self.stored_by_stages(),
         ];
         let bytes: u64 = stored.iter().map(|s| s.0).sum();
         let pieces: usize = stored.iter().map(|s| s.1).sum();
@@ -479,6 +487,7 @@ impl Connection {
     pub(crate) fn set_pressed(&mut self, pressed: bool) {
         if pressed {
             self.parities.shed();
+            self.shed_stages();
         }
         if self.recv.set_pressed(pressed) {
             self.window_update_due |= self.connected;

@@ -99,18 +99,47 @@ impl Connection {
             }
             let Some(id) = self.next_segment(now, next) else {
                 self.settle(now);
+                self.flush_stages(now);
                 return self.take_made(next);
             };
-            let stage = match self.config.stage.is_none() && !self.scatter.is_on() {
-                true => None,
-                false => self.index(id).map(|i| &mut self.subflows[i].stage),
+            let at = match self.has_stages() {
+                true => self.index(id).filter(|i| self.subflows[*i].stage.is_some()),
+                false => None,
             };
-            match stage.and_then(Option::as_mut) {
-                None => return true,
-                Some(stage) => {
-                    let seg = std::mem::replace(next, Segment::blank());
-                    stage.output(now, seg, &mut self.out);
-                }
+            let Some(i) = at else { return true };
+            let seg = std::mem::replace(next, Segment::blank());
+            self.emit(now, i, seg);
+        }
+    }
+
+    /// Whether anything may stand between a subflow and the wire.
+    #[inline]
+    fn has_stages(&self) -> bool {
+        self.config.stage.is_some() || self.scatter.is_on() || self.coded.agreed
+    }
+
+    /// Puts a segment of subflow `i` out through its stage.
+    pub(super) fn emit(&mut self, now: Instant, i: usize, seg: Segment) {
+        let cx = self.subflows[i].stage_context(now);
+        match &mut self.subflows[i].stage {
+            None => self.out.push_back(seg),
+            Some(stage) => stage.output(&cx, seg, &mut self.out),
+        }
+    }
+
+    /// There is nothing more to send: what stages keep back for more to come is to leave.
+    fn flush_stages(&mut self, now: Instant) {
+        if !self.has_stages() {
+            return;
+        }
+        for i in 0..self.subflows.len() {
+            let sf = &self.subflows[i];
+            if !sf.stage.as_ref().is_some_and(|s| s.keeps_back()) {
+                continue;
+            }
+            let cx = sf.stage_context(now);
+            if let Some(stage) = &mut self.subflows[i].stage {
+                stage.flush(&cx, &mut self.out);
             }
         }
     }

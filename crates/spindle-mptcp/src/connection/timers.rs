@@ -1,5 +1,7 @@
 //! The connection's timers.
 
+use std::collections::VecDeque;
+
 use spindle_units::{Duration, Instant};
 
 use super::output::Purpose;
@@ -62,10 +64,17 @@ impl Connection {
     fn stage_timer(&mut self, now: Instant, i: usize) {
         let stage = self.subflows[i].stage.as_ref();
         let due = stage.and_then(|s| s.next_timeout());
-        if due.is_some_and(|t| t <= now)
-            && let Some(stage) = &mut self.subflows[i].stage
-        {
-            stage.timeout(now, &mut self.out);
+        if due.is_none_or(|t| t > now) {
+            return;
+        }
+        let (id, mut up) = (self.subflows[i].id, VecDeque::new());
+        if let Some(stage) = &mut self.subflows[i].stage {
+            stage.timeout(now, &mut up, &mut self.out);
+        }
+        for seg in up {
+            if let Some(i) = self.index(id) {
+                self.on_segment(now, i, &seg);
+            }
         }
     }
 
@@ -197,14 +206,6 @@ impl Connection {
         if let Some((_, seg)) = seg {
             self.subflows[i].tx.on_probe_sent(!fresh);
             self.emit(now, i, seg);
-        }
-    }
-
-    /// Puts a segment of subflow `i` out through its stage.
-    fn emit(&mut self, now: Instant, i: usize, seg: spindle_wire::Segment) {
-        match &mut self.subflows[i].stage {
-            None => self.out.push_back(seg),
-            Some(stage) => stage.output(now, seg, &mut self.out),
         }
     }
 

@@ -124,15 +124,17 @@ impl Stack {
     }
 
     fn server(
-        &self,
+        &mut self,
         now: Instant,
         listener: usize,
         syn: &Segment,
         iss: spindle_wire::SeqNumber,
         key: Option<u64>,
     ) -> Connection {
+        let config = self.listeners[listener].config.clone();
         let new = NewConnection {
-            config: self.listeners[listener].config.clone(),
+            way: self.way(&config, syn.src),
+            config,
             role: Role::Server,
             local: syn.dst,
             remote: syn.src,

@@ -3,6 +3,7 @@
 use crate::SendCounters;
 use crate::connection::Connection;
 use crate::connection::info::add_counters;
+use crate::stage::coding::CodingCounters;
 
 /// Totals of a [`crate::Stack`], connections that are gone included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,6 +57,8 @@ pub struct StackCounters {
     pub bytes_duplicate: u64,
     /// Sending totals over all subflows.
     pub send: SendCounters,
+    /// What coding has done.
+    pub coding: CodingCounters,
 }
 
 impl StackCounters {
@@ -74,5 +77,6 @@ impl StackCounters {
         self.bytes_received += d.bytes_received;
         self.bytes_duplicate += d.bytes_duplicate;
         add_counters(&mut self.send, &c.totals());
+        self.coding = self.coding.plus(&c.coding_counters());
     }
 }

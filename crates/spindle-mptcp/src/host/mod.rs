@@ -31,6 +31,8 @@ use crate::connection::info::ConnectionInfo;
 use crate::connection::trace::TraceEvent;
 use crate::connection::{Connection, Happening, NewConnection, Role, Wanted};
 use crate::random::mix;
+use crate::stage::coding::Estimators;
+use crate::stage::coding::estimator::Shared;
 use crate::subflow::TcpState;
 use keys::Secret;
 
@@ -104,6 +106,8 @@ pub struct Stack {
     time_wait: VecDeque<Handle>,
     stateless: VecDeque<Segment>,
     opened: u64,
+    /// What is known of the ways to peers (CAPS).
+    estimators: Estimators,
     half_open: usize,
     half_open_joins: usize,
     /// Bytes stored, as [`StackConfig::max_buffered`] counts them.
@@ -136,6 +140,7 @@ impl Stack {
             time_wait: VecDeque::new(),
             stateless: VecDeque::new(),
             opened: 0,
+            estimators: Estimators::default(),
             half_open: 0,
             half_open_joins: 0,
             buffered: 0,
@@ -197,6 +202,7 @@ impl Stack {
         let key = config.multipath.is_some().then(|| self.fresh_key());
         let iss = self.secret.isn(now, local, remote);
         let new = NewConnection {
+            way: self.way(&config, remote),
             config,
             role: Role::Client,
             local,
@@ -212,6 +218,13 @@ impl Stack {
         self.half_open += 1;
         self.touch(now, handle.slot);
         Ok(handle)
+    }
+
+    /// What is known of the way to a peer, if connections of this configuration are to be coded.
+    fn way(&mut self, config: &Config, remote: Endpoint) -> Option<Shared> {
+        let coding = config.coding.as_ref()?;
+        let destination = coding.destinations.of(remote.addr);
+        Some(self.estimators.of(destination, coding.period))
     }
 
     fn choose_port(

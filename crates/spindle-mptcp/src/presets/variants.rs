@@ -11,11 +11,17 @@ use crate::recovery::{
     CoFuso, CodingRate, Eligibility, Fuso, GivenWorst, MetricKind, PathMetric, RecoveryFactory,
     WorstOf,
 };
+use crate::stage::coding::{CodeKind, Samples, UnitSize};
 use crate::stage::scatter::{ScatterConfig, Switch, Threshold};
 use crate::subflow::congestion::CongestionKind;
 
 use super::PROBE;
+use super::coded::{blocked_of_12, coding, fixed_packets, fixed_unit};
 use super::scattered::newreno_loss;
+
+/// For how long units wait for earlier ones with `in-order`: more than what a path of an empty network can
+/// be behind another, less than a queue of long flows (256 packets at 1 Gbps: 3 ms; our choice).
+const HOLD: Duration = Duration::from_millis(2);
 
 /// A change of one choice of a configuration.
 #[derive(Clone, Copy, Debug)]
@@ -313,6 +319,58 @@ pub const VARIANTS: &[Variant] = variants! {
         dctcp_first;
     "priority", "while scattering, data and their acknowledgements have priority at ports with a queue for it: DSCP AF21 (MMPTCP section 4, future work)",
         |c| scatter(c, |s| s.priority = true);
+    "k-window", "units of as many segments as the window (CAPS section VI-A)",
+        |c| coding(c, |s| s.unit = UnitSize::Window);
+    "k-1", "units of 1 segment (CAPS section IX-D)",
+        |c| fixed_unit(c, 1);
+    "k-2", "units of 2 segments (CAPS section IX-D)",
+        |c| fixed_unit(c, 2);
+    "k-4", "units of 4 segments (CAPS section IX-D)",
+        |c| fixed_unit(c, 4);
+    "k-8", "units of 8 segments (CAPS section IX-D)",
+        |c| fixed_unit(c, 8);
+    "k-10", "units of 10 segments (CAPS section IX-E)",
+        |c| fixed_unit(c, 10);
+    "k-16", "units of 16 segments (CAPS section IX-D)",
+        |c| fixed_unit(c, 16);
+    "k-32", "units of 32 segments (CAPS section IX-D)",
+        |c| fixed_unit(c, 32);
+    "k-64", "units of 64 segments (CAPS section IX-D)",
+        |c| fixed_unit(c, 64);
+    "r-0", "0 packets more for each unit, whatever is blocked (CAPS section VI-B, Fig 6c)",
+        |c| fixed_packets(c, 0);
+    "r-1", "1 packet more for each unit, whatever is blocked (CAPS section VI-B, Fig 6c)",
+        |c| fixed_packets(c, 1);
+    "r-2", "2 packets more for each unit, whatever is blocked (CAPS section VI-B, Fig 6c)",
+        |c| fixed_packets(c, 2);
+    "r-3", "3 packets more for each unit, whatever is blocked (CAPS section VI-B, Fig 6c)",
+        |c| fixed_packets(c, 3);
+    "r-4", "4 packets more for each unit, whatever is blocked (CAPS section VI-B, Fig 6c)",
+        |c| fixed_packets(c, 4);
+    "r-6", "6 packets more for each unit, whatever is blocked (CAPS section VI-B, Fig 6c)",
+        |c| fixed_packets(c, 6);
+    "r-8", "8 packets more for each unit, whatever is blocked (CAPS section VI-B, Fig 6c)",
+        |c| fixed_packets(c, 8);
+    "blocked-1", "redundancy as if 1 of 12 paths were blocked (CAPS section IX-E)",
+        |c| blocked_of_12(c, 1);
+    "blocked-2", "redundancy as if 2 of 12 paths were blocked (CAPS section IX-E)",
+        |c| blocked_of_12(c, 2);
+    "blocked-3", "redundancy as if 3 of 12 paths were blocked (CAPS section IX-E)",
+        |c| blocked_of_12(c, 3);
+    "blocked-4", "redundancy as if 4 of 12 paths were blocked (CAPS section IX-E)",
+        |c| blocked_of_12(c, 4);
+    "ldpc", "code: LDPC over packets (CAPS section IV)",
+        |c| coding(c, |s| s.code = CodeKind::Ldpc);
+    "ldpc-systematic", "code: LDPC, the segments themselves first",
+        |c| coding(c, |s| s.code = CodeKind::LdpcSystematic);
+    "rs", "code: Reed-Solomon",
+        |c| coding(c, |s| s.code = CodeKind::ReedSolomon);
+    "rs-systematic", "code: Reed-Solomon, the segments themselves first",
+        |c| coding(c, |s| s.code = CodeKind::ReedSolomonSystematic);
+    "tcp-ack-rtt", "what is blocked is learnt from TCP's acknowledgements, which decoding makes look well (catalogue A4.3)",
+        |c| coding(c, |s| s.samples = Samples::TcpAcks);
+    "in-order", "segments of a unit wait for those of earlier units, 2 ms at most",
+        |c| coding(c, |s| s.hold = Some(HOLD));
     "fuso", "FUSO's recovery on top (FUSO section 3.2)",
         with_fuso;
 };
@@ -336,6 +394,20 @@ mod tests {
                 "parities-3" => of("cofuso-xor"),
                 "sack" | "scatter-acks" | "adaptive" | "dctcp-first" | "priority" | "fuso" => {
                     of("mmptcp")
+                }
+                n if [
+                    "k-",
+                    "r-",
+                    "blocked-",
+                    "ldpc",
+                    "rs",
+                    "tcp-ack-rtt",
+                    "in-order",
+                ]
+                .iter()
+                .any(|p| n.starts_with(p)) =>
+                {
+                    of("caps")
                 }
                 n if n.starts_with("dup-") || n.starts_with("at-") => of("mmptcp"),
                 n if ["fixed", "parities", "authors-block", "coding-first"]
@@ -365,6 +437,7 @@ mod tests {
             ("mptcp", "worst-1"),
             ("mptcp", "dup-5"),
             ("fuso", "at-window"),
+            ("tcp", "k-10"),
         ] {
             let v = variant(name).expect(name);
             assert!(v.apply(of(base)).is_none(), "{base}+{name}");

@@ -4,6 +4,7 @@
 //! delay, multiply or swallow segments, own a timer and send segments of its own. The default is
 //! identity: no stage at all.
 
+pub mod coding;
 pub mod scatter;
 
 use std::collections::VecDeque;
@@ -11,10 +12,41 @@ use std::collections::VecDeque;
 use spindle_units::Instant;
 use spindle_wire::Segment;
 
+use coding::CodingCounters;
+
+/// What a stage may know of its subflow when something is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StageContext {
+    /// The present.
+    pub now: Instant,
+    /// The congestion window in bytes.
+    pub cwnd: u64,
+    /// Bytes of a full segment.
+    pub mss: u64,
+}
+
+impl StageContext {
+    /// The congestion window in full segments.
+    pub fn window_segments(&self) -> u64 {
+        self.cwnd / self.mss.max(1)
+    }
+}
+
 /// A stage of one subflow.
 pub trait Stage: Send + std::fmt::Debug {
     /// A segment leaves the subflow; what is to go on the wire is appended to `out`.
-    fn output(&mut self, now: Instant, segment: Segment, out: &mut VecDeque<Segment>);
+    fn output(&mut self, cx: &StageContext, segment: Segment, out: &mut VecDeque<Segment>);
+
+    /// Whether segments wait in it for more to come.
+    fn keeps_back(&self) -> bool {
+        false
+    }
+
+    /// The connection has nothing more to send now: what [waits](Self::keeps_back) for more to come is to
+    /// leave.
+    fn flush(&mut self, cx: &StageContext, out: &mut VecDeque<Segment>) {
+        let _ = (cx, out);
+    }
 
     /// A segment arrived for the subflow; what the subflow is to see is appended to `up`, what is to
     /// go back on the wire (acknowledgements of the stage's own) to `out`. By default it goes up.
@@ -39,9 +71,22 @@ pub trait Stage: Send + std::fmt::Debug {
         None
     }
 
-    /// Time has come; segments to be sent are appended to `out`.
-    fn timeout(&mut self, now: Instant, out: &mut VecDeque<Segment>) {
-        let _ = (now, out);
+    /// Time has come; segments for the subflow are appended to `up`, segments to be sent to `out`.
+    fn timeout(&mut self, now: Instant, up: &mut VecDeque<Segment>, out: &mut VecDeque<Segment>) {
+        let _ = (now, up, out);
+    }
+
+    /// Payload bytes kept, and in how many pieces; they count as the connection's.
+    fn stored(&self) -> (u64, usize) {
+        (0, 0)
+    }
+
+    /// The stack's memory is used up: what may never be needed is given back.
+    fn shed(&mut self) {}
+
+    /// What it has coded, if it codes.
+    fn coding(&self) -> Option<&CodingCounters> {
+        None
     }
 }
 
@@ -56,7 +101,7 @@ pub trait StageFactory: Send + Sync + std::fmt::Debug {
 pub struct Identity;
 
 impl Stage for Identity {
-    fn output(&mut self, _now: Instant, segment: Segment, out: &mut VecDeque<Segment>) {
+    fn output(&mut self, _cx: &StageContext, segment: Segment, out: &mut VecDeque<Segment>) {
         out.push_back(segment);
     }
 }

@@ -16,7 +16,7 @@ use spindle_units::{Duration, Instant, prefetch};
 use spindle_wire::{Endpoint, SeqNumber};
 
 use crate::config::Config;
-use crate::stage::Stage;
+use crate::stage::{Stage, StageContext};
 use receiver::Receiver;
 use sender::Sender;
 
@@ -398,6 +398,15 @@ impl Subflow {
     pub(crate) fn is_outstanding(&self, seq: SeqNumber) -> bool {
         let at = self.send_position(seq);
         at >= self.tx.una as i64 && at < self.tx.nxt as i64
+    }
+
+    /// What its stage may know of it.
+    pub(crate) fn stage_context(&self, now: Instant) -> StageContext {
+        StageContext {
+            now,
+            cwnd: self.tx.cc.cwnd(),
+            mss: self.tx.mss,
+        }
     }
 
     /// When something is next to be done without a segment arriving.

@@ -404,11 +404,15 @@ impl Run {
             let readable = self.net.stacks[side].readable(h);
             judge::at_any_moment(&info, readable, self.buffers[side]);
             let (segments, bytes) = self.net.data_sent[side];
-            assert_eq!(
-                (info.total.segments, info.total.bytes),
-                (segments, bytes),
-                "counters and wire"
-            );
+            let coding = &info.coding;
+            let seen = (segments + coding.packets_coded, self.net.coded_sent[side]);
+            let counted = (info.total.segments, coding.packets_encoded);
+            assert_eq!(counted, seen, "counters and wire");
+            let uncoded = info.total.bytes - coding.extra_bytes;
+            assert!(uncoded >= bytes, "counters and wire: {uncoded} of {bytes}");
+            if coding.packets_coded == 0 {
+                assert_eq!(uncoded, bytes, "counters and wire");
+            }
             let s = &mut self.sides[side];
             if self.new_data_first {
                 judge::new_data_first(&events, s.accepted_before);

@@ -9,6 +9,7 @@
 pub(crate) mod apps;
 pub(crate) mod judge;
 pub(crate) mod scenario;
+pub(crate) mod transfer;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -18,7 +19,7 @@ use rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use spindle_mptcp::{Event, Stack, StackConfig};
 use spindle_units::{Duration, Instant};
-use spindle_wire::{Checksums, Ecn, Endpoint, IpFields, Payload, Segment};
+use spindle_wire::{Checksums, CodedKind, Ecn, Endpoint, IpFields, Payload, Segment};
 
 pub(crate) const CLIENT: usize = 0;
 pub(crate) const SERVER: usize = 1;
@@ -90,8 +91,10 @@ pub(crate) struct Net {
     pub(crate) log: Vec<Logged>,
     pub(crate) keep_log: bool,
     pub(crate) hook: Option<Hook>,
-    /// Payload segments and bytes put on the wire, per side.
+    /// Payload segments and bytes put on the wire as they are, per side.
     pub(crate) data_sent: [(u64, u64); 2],
+    /// Encoded packets put on the wire, per side.
+    pub(crate) coded_sent: [u64; 2],
     /// Payload bytes changed on the way to each side.
     pub(crate) corrupted: [u64; 2],
     /// Every segment is encoded, read back and compared.
@@ -139,6 +142,7 @@ impl Net {
             keep_log: false,
             hook: None,
             data_sent: [(0, 0); 2],
+            coded_sent: [0; 2],
             corrupted: [0; 2],
             check_encoding: true,
             route: None,
@@ -239,6 +243,10 @@ impl Net {
         if seg.payload.is_empty() {
             return;
         }
+        if seg.coded().is_some() {
+            self.coded_sent[side] += 1;
+            return;
+        }
         let unit = usize::from(seg.segment_size.max(1));
         self.data_sent[side].0 += if seg.is_burst() {
             seg.payload.len().div_ceil(unit) as u64
@@ -323,6 +331,12 @@ impl Net {
     }
 }
 
+/// What makes a packet of the coding layer of it, if it is one.
+pub(crate) fn coded_mut(seg: &mut Segment) -> Option<&mut CodedKind> {
+    let rare = seg.options.rare.as_mut()?;
+    rare.coded.as_mut().map(|c| &mut c.kind)
+}
+
 /// Whatever a stack sends has an encoding, and that reads back as the same.
 fn check_encoding(seg: &Segment) {
     let mut whole = seg.clone();
@@ -336,7 +350,14 @@ fn check_encoding(seg: &Segment) {
         Ok(p) => p,
         Err(e) => panic!("{e}: {seg:?}"),
     };
-    match Segment::from_ip(&packet.into(), Checksums::Verify) {
+    let read = match seg.coded() {
+        None => Segment::from_ip(&packet.into(), Checksums::Verify),
+        Some(_) => Segment::from_coded_ip(&packet.into(), Checksums::Verify),
+    };
+    if let Some(CodedKind::Encoded { twin, .. }) = coded_mut(&mut whole) {
+        *twin = None;
+    }
+    match read {
         Ok(read) => {
             let same = read.payload.to_bytes() == whole.payload.to_bytes()
                 && read.options == whole.options

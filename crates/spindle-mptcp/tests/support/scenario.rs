@@ -37,6 +37,7 @@ pub(crate) const NAMES: &[&str] = &[
     "oracle",
     "cofuso",
     "cofuso-xor",
+    "caps-dark",
 ];
 
 /// A path; rates in per mille, times in microseconds.

@@ -284,7 +284,7 @@ impl UdpClient {
         };
         let mut answer = None;
         match header.kind {
-            EncapsulationKind::Data(inner) => {
+            EncapsulationKind::Data(inner) | EncapsulationKind::Coded(inner) => {
                 let ends = (flow.path.remote.addr, flow.path.local.addr);
                 let read = Ecn::decapsulated(inner, outer)
                     .and_then(|ecn| merge::read(ends, ecn, datagram).ok());

@@ -4,7 +4,8 @@ use std::net::IpAddr;
 
 use bytes::Bytes;
 use spindle_wire::{
-    ENCAPSULATION_HEADER_LEN, Ecn, EncapsulationError, Endpoint, Flags, Payload, Segment, SeqNumber,
+    ENCAPSULATION_HEADER_LEN, Ecn, EncapsulationError, EncapsulationHeader, EncapsulationKind,
+    Endpoint, Flags, Payload, Segment, SeqNumber,
 };
 
 /// Most payload bytes of a joined segment.
@@ -16,6 +17,13 @@ pub(super) fn read(
     ecn: Ecn,
     datagram: &[u8],
 ) -> Result<(Segment, usize), EncapsulationError> {
+    if let Ok(EncapsulationKind::Coded(_)) = EncapsulationHeader::parse(datagram).map(|h| h.kind) {
+        let all = Bytes::copy_from_slice(datagram);
+        let mut segment = Segment::decapsulate(addresses, ecn, &all)?;
+        let end = datagram.len() - segment.payload.len();
+        segment.payload = Payload::EMPTY;
+        return Ok((segment, end));
+    }
     let words = datagram.get(ENCAPSULATION_HEADER_LEN + 12).copied();
     let header = ENCAPSULATION_HEADER_LEN + usize::from(words.unwrap_or(0) >> 4) * 4;
     let end = header.clamp(ENCAPSULATION_HEADER_LEN, datagram.len().max(12));
@@ -87,6 +95,7 @@ fn joins(f: &Segment, s: &Segment) -> bool {
         && f.window == s.window
         && f.ecn == s.ecn
         && f.options == s.options
+        && s.coded().is_none()
 }
 
 fn ends(s: &Segment) -> (Endpoint, Endpoint) {

@@ -133,6 +133,10 @@ impl Path {
         }
         self.ended_out |= s.flags.contains(Flags::FIN);
         self.reset |= s.flags.contains(Flags::RST);
+        if s.coded().is_some() {
+            // Never cut, and no part of sequence space.
+            return false;
+        }
         let headers = s.encapsulated_len() - s.payload.len();
         let cut = |passes: u16| usize::from(passes).saturating_sub(headers).max(1);
         let piece = match usize::from(s.segment_size) {

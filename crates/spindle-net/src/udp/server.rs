@@ -278,7 +278,7 @@ impl UdpServer {
             return;
         };
         match kind {
-            EncapsulationKind::Data(inner) => {
+            EncapsulationKind::Data(inner) | EncapsulationKind::Coded(inner) => {
                 self.segment(now, (id, inner), (datagram, origin), sink);
             }
             EncapsulationKind::ChallengeReply(n) => self.adopt(now, id, n, origin),

@@ -14,10 +14,9 @@ use std::sync::Arc;
 
 use rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use spindle_units::Instant;
 use spindle_wire::{Flags, Segment};
 
-use super::Stage;
+use super::{Stage, StageContext};
 use crate::config::{Config, EcnMode, LossConfig};
 use crate::random::reduce;
 use crate::subflow::congestion::CongestionKind;
@@ -199,7 +198,7 @@ impl Scatter {
 }
 
 impl Stage for Scatter {
-    fn output(&mut self, _now: Instant, mut segment: Segment, out: &mut VecDeque<Segment>) {
+    fn output(&mut self, _cx: &StageContext, mut segment: Segment, out: &mut VecDeque<Segment>) {
         segment.dscp = self.dscp;
         if self.takes(&segment) {
             segment.options.token = Some(self.token);
@@ -225,6 +224,11 @@ mod tests {
     use std::net::IpAddr;
 
     const TOKEN: NonZeroU32 = NonZeroU32::MIN;
+    const CX: StageContext = StageContext {
+        now: spindle_units::Instant::ZERO,
+        cwnd: 0,
+        mss: 1,
+    };
 
     fn segment(payload: usize) -> Segment {
         let end = |n: u8, port| Endpoint::new(IpAddr::from([10, 0, 0, n]), port);
@@ -235,7 +239,7 @@ mod tests {
 
     fn scattered(config: &ScatterConfig, seg: Segment) -> Segment {
         let mut out = VecDeque::new();
-        Scatter::new(config, TOKEN, 7).output(Instant::ZERO, seg, &mut out);
+        Scatter::new(config, TOKEN, 7).output(&CX, seg, &mut out);
         assert_eq!(out.len(), 1);
         out.remove(0).expect("one")
     }
@@ -248,7 +252,7 @@ mod tests {
         };
         let mut stage = Scatter::new(&config, TOKEN, 7);
         let mut out = VecDeque::new();
-        (0..4000).for_each(|_| stage.output(Instant::ZERO, segment(1), &mut out));
+        (0..4000).for_each(|_| stage.output(&CX, segment(1), &mut out));
         for port in 2000..=2003 {
             let of = out.iter().filter(|s| s.src.port == port).count();
             assert!((900..1100).contains(&of), "{port}: {of}");

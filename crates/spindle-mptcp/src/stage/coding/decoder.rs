@@ -1,0 +1,395 @@
+//! Units on their way in: encoded packets are kept until the segments come out of them (catalogue A4.7).
+//!
+//! What is kept is bounded in units and bytes, whatever a peer sends; the oldest unit goes first.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use spindle_units::{Duration, Instant};
+use spindle_wire::{Checksums, CodedKind, Ecn, Payload, Segment};
+
+use super::CodingCounters;
+use super::codec::{Arrived, UnitCode};
+
+/// Units begun and not decoded at most: the units of a window of 255 segments, in units of 4.
+const MAX_UNITS: usize = 64;
+/// Bytes of their symbols at most.
+const MAX_BYTES: usize = 4 << 20;
+/// Units that are over are known for so many more units, and one that is further from all others is believed
+/// only when a second packet says so: one forged number is not to make the true ones look old.
+const KNOWN: u64 = 4096;
+
+/// What became of an encoded packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// Its unit waits for more.
+    Kept,
+    /// Segments went up.
+    Decoded,
+    /// It has been there, its unit is over, or it is none of a unit there can be.
+    Useless,
+}
+
+/// A unit that is not complete.
+#[derive(Debug)]
+struct Unit {
+    number: u64,
+    k: usize,
+    n: usize,
+    arrived: Vec<u8>,
+    symbols: Vec<Arrived>,
+    bytes: usize,
+    /// The segments themselves, of mere lengths.
+    twin: Option<Arc<[Segment]>>,
+    marked: bool,
+}
+
+/// Segments of a unit that waits for earlier ones.
+#[derive(Debug)]
+struct Waiting {
+    number: u64,
+    until: Instant,
+    segments: Vec<Segment>,
+}
+
+/// A bit for each unit of the last [`KNOWN`].
+#[derive(Debug)]
+struct Over(Box<[u64; (KNOWN / 64) as usize]>);
+
+impl Default for Over {
+    fn default() -> Self {
+        Self(Box::new([0; (KNOWN / 64) as usize]))
+    }
+}
+
+impl Over {
+    fn get(&self, number: u64) -> bool {
+        let place = number % KNOWN;
+        self.0[(place / 64) as usize] >> (place % 64) & 1 == 1
+    }
+
+    fn set(&mut self, number: u64, over: bool) {
+        let place = number % KNOWN;
+        let word = &mut self.0[(place / 64) as usize];
+        *word = *word & !(1 << (place % 64)) | u64::from(over) << (place % 64);
+    }
+}
+
+/// The receiving end.
+#[derive(Debug, Default)]
+pub(super) struct Decoder {
+    units: VecDeque<Unit>,
+    bytes: usize,
+    /// The highest number so far, and of the numbers up to it which units are over, by number modulo
+    /// [`KNOWN`].
+    highest: Option<u64>,
+    over: Over,
+    /// The last packet far from all others: number and index.
+    stray: Option<(u64, u8)>,
+    /// Up to where all units are over or given up, where segments wait for that.
+    next: u64,
+    waiting: VecDeque<Waiting>,
+}
+
+impl Decoder {
+    /// Takes an encoded packet; segments that come of it are appended to `up`. `hold` is for how long
+    /// segments wait for those of earlier units.
+    pub(super) fn take(
+        &mut self,
+        now: Instant,
+        (code, hold): (&UnitCode, Option<Duration>),
+        packet: &Segment,
+        counters: &mut CodingCounters,
+        up: &mut VecDeque<Segment>,
+    ) -> Fate {
+        counters.packets_received += 1;
+        let at = match self.sort_in(code, packet, counters) {
+            Ok(at) => at,
+            Err(fate) => return fate,
+        };
+        let unit = &self.units[at];
+        if !code.suffices(unit.k, unit.n, &unit.arrived) {
+            return Fate::Kept;
+        }
+        let Some(unit) = self.units.remove(at) else {
+            return Fate::Useless;
+        };
+        let number = unit.number;
+        self.bytes -= unit.bytes;
+        self.over.set(number, true);
+        let Some(segments) = unit.segments(code, packet) else {
+            counters.units_refused += 1;
+            return Fate::Useless;
+        };
+        counters.units_decoded += 1;
+        self.hand_over(now, hold, number, segments, up);
+        Fate::Decoded
+    }
+
+    /// The place of the packet's unit, the packet being in it.
+    fn sort_in(
+        &mut self,
+        code: &UnitCode,
+        packet: &Segment,
+        counters: &mut CodingCounters,
+    ) -> Result<usize, Fate> {
+        let Some(coded) = packet.coded() else {
+            return Err(Fate::Useless);
+        };
+        let CodedKind::Encoded {
+            sources,
+            total,
+            len,
+            twin,
+        } = &coded.kind
+        else {
+            return Err(Fate::Useless);
+        };
+        let (k, n) = (usize::from(*sources), usize::from(*total));
+        let number = self.expand(coded.unit);
+        if !code.takes(k, n) || coded.index >= *total {
+            counters.packets_refused += 1;
+            return Err(Fate::Useless);
+        }
+        let Some(number) = number.filter(|n| self.is_credible(*n, coded.index, counters)) else {
+            counters.packets_refused += 1;
+            return Err(Fate::Useless);
+        };
+        if self.is_over(number) {
+            counters.packets_late += 1;
+            return Err(Fate::Useless);
+        }
+        let at = self.unit(number, (k, n), counters);
+        let unit = &mut self.units[at];
+        if (unit.k, unit.n) != (k, n) {
+            counters.packets_refused += 1;
+            return Err(Fate::Useless);
+        }
+        if unit.arrived.contains(&coded.index) {
+            counters.packets_late += 1;
+            return Err(Fate::Useless);
+        }
+        unit.arrived.push(coded.index);
+        unit.marked |= packet.ecn == Ecn::Ce;
+        match (&packet.payload, twin) {
+            (_, Some(twin)) => unit.twin = Some(twin.clone()),
+            (payload, None) => {
+                let symbol = payload.to_bytes();
+                unit.bytes += symbol.len();
+                self.bytes += symbol.len();
+                unit.symbols.push((coded.index, *len, symbol));
+            }
+        }
+        self.shed(at, counters)
+    }
+
+    /// The number with these low 16 bits that is nearest to the highest.
+    fn expand(&self, low: u16) -> Option<u64> {
+        let near = self.highest.unwrap_or(0);
+        near.checked_add_signed(i64::from(low.wrapping_sub(near as u16) as i16))
+    }
+
+    /// Whether the unit is over, or so old that nobody knows.
+    fn is_over(&self, number: u64) -> bool {
+        let Some(highest) = self.highest else {
+            return false;
+        };
+        if number > highest {
+            return false;
+        }
+        highest - number >= KNOWN || self.over.get(number)
+    }
+
+    /// Whether a packet is where packets are expected, or another has been where it is.
+    fn is_credible(&mut self, number: u64, index: u8, counters: &mut CodingCounters) -> bool {
+        if self.highest.is_none_or(|h| number.abs_diff(h) < KNOWN) {
+            return true;
+        }
+        let before = self.stray.replace((number, index));
+        let same = |s: (u64, u8)| s.0.abs_diff(number) < KNOWN && s != (number, index);
+        if !before.is_some_and(same) {
+            return false;
+        }
+        // The peer is there: all that is known of elsewhere is of no use.
+        self.shed_all(counters);
+        (self.highest, self.stray, self.next) = (None, None, number);
+        true
+    }
+
+    /// The place of a unit, begun if there is none yet.
+    fn unit(
+        &mut self,
+        number: u64,
+        (k, n): (usize, usize),
+        counters: &mut CodingCounters,
+    ) -> usize {
+        if self.highest.is_none_or(|h| number > h) {
+            self.advance(number, counters);
+        }
+        let at = self.units.partition_point(|u| u.number < number);
+        if self.units.get(at).is_none_or(|u| u.number != number) {
+            let unit = Unit {
+                number,
+                k,
+                n,
+                arrived: Vec::with_capacity(k),
+                symbols: Vec::new(),
+                bytes: 0,
+                twin: None,
+                marked: false,
+            };
+            self.units.insert(at, unit);
+        }
+        at
+    }
+
+    /// A number higher than any before: places of the table that stood for older units are free.
+    fn advance(&mut self, number: u64, counters: &mut CodingCounters) {
+        let first = self.highest.map_or(number.saturating_sub(KNOWN), |h| h + 1);
+        let from = first.max((number + 1).saturating_sub(KNOWN));
+        for fresh in from..=number {
+            self.over.set(fresh, false);
+        }
+        self.highest = Some(number);
+        // What the table does not know any more cannot be told from what is over.
+        while self
+            .units
+            .front()
+            .is_some_and(|u| number - u.number >= KNOWN)
+        {
+            self.give_up_oldest(counters);
+        }
+    }
+
+    fn give_up_oldest(&mut self, counters: &mut CodingCounters) {
+        if let Some(unit) = self.units.pop_front() {
+            self.bytes -= unit.bytes;
+            self.over.set(unit.number, true);
+            counters.units_given_up += 1;
+        }
+    }
+
+    /// Gives up the oldest units if there is too much; the place of the one at `at` then.
+    fn shed(&mut self, mut at: usize, counters: &mut CodingCounters) -> Result<usize, Fate> {
+        while self.units.len() > MAX_UNITS || self.bytes > MAX_BYTES {
+            self.give_up_oldest(counters);
+            at = at.checked_sub(1).ok_or(Fate::Useless)?;
+        }
+        Ok(at)
+    }
+
+    /// Segments of a unit go up: at once, or when those of all earlier units have, if they may wait.
+    fn hand_over(
+        &mut self,
+        now: Instant,
+        hold: Option<Duration>,
+        number: u64,
+        segments: Vec<Segment>,
+        up: &mut VecDeque<Segment>,
+    ) {
+        let Some(hold) = hold else {
+            up.extend(segments);
+            return;
+        };
+        if number < self.next {
+            up.extend(segments);
+        } else {
+            let waiting = Waiting {
+                number,
+                until: now + hold,
+                segments,
+            };
+            let at = self.waiting.partition_point(|w| w.number < number);
+            self.waiting.insert(at, waiting);
+        }
+        self.release(up);
+    }
+
+    /// Hands over what waits for nothing any more.
+    fn release(&mut self, up: &mut VecDeque<Segment>) {
+        loop {
+            if self.waiting.front().is_some_and(|w| w.number <= self.next) {
+                let Some(first) = self.waiting.pop_front() else {
+                    return;
+                };
+                self.next = self.next.max(first.number + 1);
+                up.extend(first.segments);
+            } else if self.highest.is_some_and(|h| self.next <= h) && self.is_over(self.next) {
+                self.next += 1;
+            } else {
+                return;
+            }
+        }
+    }
+
+    /// When segments have waited long enough.
+    pub(super) fn next_timeout(&self) -> Option<Instant> {
+        self.waiting.iter().map(|w| w.until).min()
+    }
+
+    /// Hands over what has waited long enough, and what is before it.
+    pub(super) fn timeout(&mut self, now: Instant, up: &mut VecDeque<Segment>) {
+        let due = self.waiting.iter().filter(|w| w.until <= now);
+        if let Some(last) = due.map(|w| w.number).max() {
+            while self.waiting.front().is_some_and(|w| w.number <= last) {
+                let segments = self.waiting.pop_front().map(|w| w.segments);
+                up.extend(segments.into_iter().flatten());
+            }
+            self.next = self.next.max(last + 1);
+        }
+        self.release(up);
+    }
+
+    /// Bytes kept, and in how many pieces.
+    pub(super) fn stored(&self) -> (u64, usize) {
+        let waiting = self.waiting.iter().flat_map(|w| &w.segments);
+        let (bytes, pieces) = waiting.fold((0, 0), |(b, n), s| (b + s.payload.len(), n + 1));
+        let symbols: usize = self.units.iter().map(|u| u.arrived.len()).sum();
+        ((self.bytes + bytes) as u64, pieces + symbols)
+    }
+
+    /// Memory is short: units that are not complete are given up.
+    pub(super) fn shed_all(&mut self, counters: &mut CodingCounters) {
+        while !self.units.is_empty() {
+            self.give_up_oldest(counters);
+        }
+    }
+}
+
+impl Unit {
+    /// The unit's segments; none if what its packets say is no segments of this connection. `packet` is the
+    /// last of its packets.
+    fn segments(self, code: &UnitCode, packet: &Segment) -> Option<Vec<Segment>> {
+        let mut segments = match self.twin {
+            Some(twin) if twin.len() == self.k => twin.to_vec(),
+            Some(_) => return None,
+            None => {
+                let decoded = code.decode((self.k, self.n), &self.symbols).ok()?;
+                let read = decoded.iter().map(|bytes| read(bytes, packet));
+                read.collect::<Option<Vec<_>>>()?
+            }
+        };
+        for s in &mut segments {
+            let capable = matches!(s.ecn, Ecn::Ect0 | Ecn::Ect1);
+            if self.marked && capable {
+                s.ecn = Ecn::Ce;
+            }
+        }
+        Some(segments)
+    }
+}
+
+/// The segment that a symbol is, if it is one between the ends of `packet`: its own checksum says so.
+fn read(bytes: &Bytes, packet: &Segment) -> Option<Segment> {
+    let addresses = (packet.src.addr, packet.dst.addr);
+    // Sources that might have been marked leave as such (RFC 3168); a unit's packets all say so.
+    let ecn = match packet.ecn {
+        Ecn::NotEct => Ecn::NotEct,
+        _ => Ecn::Ect0,
+    };
+    let mut segment = Segment::from_tcp(addresses, ecn, bytes, Checksums::Verify).ok()?;
+    segment.dscp = packet.dscp;
+    let ours = (segment.src, segment.dst) == (packet.src, packet.dst);
+    (ours && !matches!(segment.payload, Payload::Length(_))).then_some(segment)
+}

@@ -1,0 +1,234 @@
+//! Units on their way out: segments are kept until there are k of them, and leave as k + r packets
+//! (catalogue A4.5).
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use spindle_codes::{Body, Source};
+use spindle_units::{Duration, Instant};
+use spindle_wire::{CODING_CLOCK, Coded, CodedKind, Ecn, Payload, Segment};
+
+use super::codec::UnitCode;
+use super::estimator::Estimator;
+use super::formulas::{Blocking, Conditions, Units, optimal_unit};
+use super::{CodingConfig, CodingCounters, MAX_PACKETS, MAX_SOURCES, Redundancy, UnitSize};
+use crate::stage::StageContext;
+
+/// Time as encoded packets tell it.
+pub(super) fn clock(now: Instant) -> u32 {
+    (now.as_micros() % u64::from(CODING_CLOCK)) as u32
+}
+
+/// The sending end.
+#[derive(Debug, Default)]
+pub(super) struct Encoder {
+    /// Segments of the unit in the making.
+    cache: Vec<Segment>,
+    /// How many it is to have; 0 before the first.
+    target: usize,
+    unit: u16,
+    /// The last k by equation 4 and what it was worked out from.
+    optimal: Option<((u32, Blocking, Conditions), u32)>,
+}
+
+impl Encoder {
+    /// Takes a segment; the unit leaves if it is complete.
+    pub(super) fn take(
+        &mut self,
+        cx: &StageContext,
+        (config, code): (&CodingConfig, &UnitCode),
+        segment: Segment,
+        (estimator, counters): (&mut Estimator, &mut CodingCounters),
+        out: &mut impl Extend<Segment>,
+    ) {
+        if self.cache.is_empty() {
+            self.target = self
+                .unit_size(cx, config, estimator)
+                .min(code.max_sources());
+        }
+        self.cache.push(segment);
+        if self.cache.len() >= self.target {
+            self.flush(cx.now, (config, code), (estimator, counters), out);
+        }
+    }
+
+    /// Sends the unit in the making, however many segments it has.
+    pub(super) fn flush(
+        &mut self,
+        now: Instant,
+        (config, code): (&CodingConfig, &UnitCode),
+        (estimator, counters): (&mut Estimator, &mut CodingCounters),
+        out: &mut impl Extend<Segment>,
+    ) {
+        if self.cache.is_empty() {
+            return;
+        }
+        let k = self.cache.len();
+        let r = match config.redundancy {
+            Redundancy::Estimated => estimator.blocking(now).redundancy(k as u32),
+            Redundancy::Blocking(share) => share.redundancy(k as u32),
+            Redundancy::Packets(r) => u32::from(r),
+        };
+        let n = (k + r as usize).min(MAX_PACKETS);
+        let unit = self.unit;
+        self.unit = self.unit.wrapping_add(1);
+        let sources: Arc<[Segment]> = self.cache.drain(..).collect();
+        counters.units_sent += 1;
+        counters.packets_coded += k as u64;
+        counters.packets_encoded += n as u64;
+        counters.extra_packets += (n - k) as u64;
+        let longest = sources.iter().map(|s| s.payload.len()).max().unwrap_or(0);
+        counters.extra_bytes += ((n - k) * longest) as u64;
+        let base = Base {
+            unit,
+            shape: (k as u8, n as u8),
+            timestamp: clock(now),
+        };
+        let twin = sources
+            .iter()
+            .any(|s| matches!(s.payload, Payload::Length(_)));
+        if twin {
+            out.extend(base.twins(&sources));
+        } else {
+            out.extend(base.symbols(&sources, code));
+        }
+    }
+
+    fn unit_size(&mut self, cx: &StageContext, config: &CodingConfig, e: &mut Estimator) -> usize {
+        let window = cx.window_segments().clamp(1, MAX_SOURCES as u64) as u32;
+        let size = match config.unit {
+            UnitSize::Window => window,
+            UnitSize::Fixed(k) => u32::from(k),
+            UnitSize::Optimal => self.optimal(cx, window, config, e),
+        };
+        (size as usize).clamp(1, MAX_SOURCES)
+    }
+
+    /// k by equation 4 (catalogue A4.6). Round trips go in rounded, so that it need not be worked out anew for
+    /// each unit.
+    fn optimal(
+        &mut self,
+        cx: &StageContext,
+        window: u32,
+        config: &CodingConfig,
+        estimator: &mut Estimator,
+    ) -> u32 {
+        let blocking = estimator.blocking(cx.now);
+        let (short, long) = estimator.round_trips(cx.now);
+        let conditions = Conditions {
+            rate: config.rate,
+            packet: cx.mss as u32,
+            rtt_short: rounded(short),
+            rtt_long: rounded(long),
+        };
+        let asked = (window, blocking, conditions);
+        match self.optimal {
+            Some((known, k)) if known == asked => k,
+            _ => {
+                let k = optimal_unit(window, blocking, &conditions, Units::default());
+                self.optimal = Some((asked, k));
+                k
+            }
+        }
+    }
+
+    /// Whether no unit is in the making.
+    pub(super) fn is_empty(&self) -> bool {
+        self.cache.is_empty()
+    }
+
+    /// Bytes kept, and of how many segments.
+    pub(super) fn stored(&self) -> (u64, usize) {
+        let bytes = self.cache.iter().map(|s| s.payload.len() as u64).sum();
+        (bytes, self.cache.len())
+    }
+}
+
+/// To its four leading binary digits.
+fn rounded(d: Duration) -> Duration {
+    let ns = d.as_nanos();
+    let drop = (64 - ns.leading_zeros()).saturating_sub(4);
+    Duration::from_nanos(ns >> drop << drop)
+}
+
+/// What the packets of a unit have in common.
+#[derive(Clone, Copy)]
+struct Base {
+    unit: u16,
+    shape: (u8, u8),
+    timestamp: u32,
+}
+
+impl Base {
+    /// Packet `index`, whose symbol is `payload`, beside the unit's first segment.
+    fn packet(
+        self,
+        first: &Segment,
+        index: usize,
+        (len, payload): (u16, Payload),
+        twin: Option<Arc<[Segment]>>,
+    ) -> Segment {
+        let mut packet = Segment::new(first.src, first.dst);
+        (packet.dscp, packet.ecn) = (first.dscp, first.ecn);
+        packet.payload = payload;
+        packet.options.rare_mut().coded = Some(Coded {
+            unit: self.unit,
+            index: index as u8,
+            timestamp: self.timestamp,
+            kind: CodedKind::Encoded {
+                sources: self.shape.0,
+                total: self.shape.1,
+                len,
+                twin,
+            },
+        });
+        packet
+    }
+
+    /// The packets of a unit of mere lengths: each as long as it would be, and with the segments themselves.
+    fn twins(self, sources: &Arc<[Segment]>) -> impl Iterator<Item = Segment> {
+        let len = |s: &Segment| s.tcp_header_len() + s.payload.len();
+        let longest = sources.iter().map(len).max().unwrap_or(0);
+        let ecn = common_ecn(sources);
+        (0..usize::from(self.shape.1)).map(move |index| {
+            let symbol = (longest as u16, Payload::Length(longest as u32));
+            let mut packet = self.packet(&sources[0], index, symbol, Some(sources.clone()));
+            packet.ecn = ecn;
+            packet
+        })
+    }
+
+    /// The packets of a unit of real bytes. None if a segment has no form in bytes, which TCP takes for loss.
+    fn symbols(self, sources: &[Segment], code: &UnitCode) -> Vec<Segment> {
+        let mut bytes = Vec::with_capacity(sources.len());
+        for s in sources {
+            let mut out = Vec::with_capacity(s.tcp_header_len() + s.payload.len());
+            if s.encode_tcp(&mut out).is_err() {
+                return Vec::new();
+            }
+            bytes.push(Bytes::from(out));
+        }
+        let body = |b| Source {
+            dsn: 0,
+            body: Body::Bytes(b),
+        };
+        let packets: Vec<Source<'_>> = bytes.iter().map(|b| body(b)).collect();
+        let symbols = code.encode(&packets, usize::from(self.shape.1));
+        let ecn = common_ecn(sources);
+        let packets = symbols.into_iter().enumerate().map(|(index, symbol)| {
+            let mut packet = self.packet(&sources[0], index, symbol, None);
+            packet.ecn = ecn;
+            packet
+        });
+        packets.collect()
+    }
+}
+
+/// A packet may be marked only if each of the segments in it might have been.
+fn common_ecn(sources: &[Segment]) -> Ecn {
+    let capable = |s: &Segment| matches!(s.ecn, Ecn::Ect0 | Ecn::Ect1);
+    match sources.iter().all(capable) {
+        true => Ecn::Ect0,
+        false => Ecn::NotEct,
+    }
+}

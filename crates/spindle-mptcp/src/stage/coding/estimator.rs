@@ -1,0 +1,247 @@
+//! How many packets are blocked, as a sender learns it (CAPS sections VI-A, VI-B and IX-C; catalogue A4.3).
+//!
+//! Short flows are too short to learn by themselves, so a host keeps one [`Estimator`] for each
+//! [destination](super::Destinations), which all connections to it share.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use spindle_units::{Duration, Instant};
+
+use super::formulas::Blocking;
+
+/// Most destinations that a host keeps estimates of; beyond, those that no connection uses go.
+const MAX_DESTINATIONS: usize = 4096;
+/// Time over which the largest small and the largest large round trip are taken (catalogue A4.6: 10 ms).
+const MEMORY: Duration = Duration::from_millis(10);
+/// Round trips of paths without and with long flows until one was measured (catalogue A4.6).
+const RTT_SHORT: Duration = Duration::from_micros(100);
+const RTT_LONG: Duration = Duration::from_millis(3);
+/// The share of blocked packets that is reckoned with at most: of samples no more than a half can be above
+/// twice their own mean (catalogue A4.3).
+const MOST: (u32, u32) = (1, 2);
+
+/// The largest value of the last [`MEMORY`], give or take half of it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Peak {
+    /// Of the half under way, and of the one before.
+    halves: [Option<Duration>; 2],
+    turns: Option<Instant>,
+}
+
+impl Peak {
+    fn add(&mut self, now: Instant, value: Duration) {
+        self.turn(now);
+        self.halves[0] = self.halves[0].max(Some(value));
+    }
+
+    fn turn(&mut self, now: Instant) {
+        let half = MEMORY / 2;
+        match self.turns {
+            Some(at) if now < at => return,
+            Some(at) if now < at + half => self.halves[1] = self.halves[0].take(),
+            _ => self.halves = [None; 2],
+        }
+        self.turns = Some(now + half);
+    }
+
+    fn get(&mut self, now: Instant) -> Option<Duration> {
+        self.turn(now);
+        self.halves[0].max(self.halves[1])
+    }
+}
+
+/// What is known of the way to one destination.
+#[derive(Clone, Debug)]
+pub struct Estimator {
+    period: Duration,
+    /// When the sampling period under way ends.
+    ends: Option<Instant>,
+    /// Samples of this period, their sum in nanoseconds, and how many of them are large.
+    samples: u32,
+    sum: u64,
+    large: u32,
+    smooth: Option<Duration>,
+    blocking: Blocking,
+    short: Peak,
+    long: Peak,
+    /// The first sample there ever was: what the first period is measured by.
+    first: Option<Duration>,
+    /// Means of the last period, for whoever watches.
+    mean: Option<Duration>,
+}
+
+impl Estimator {
+    /// An estimator that samples in periods of this length and knows nothing yet: nothing is blocked.
+    pub fn new(period: Duration) -> Self {
+        Self {
+            period,
+            ends: None,
+            samples: 0,
+            sum: 0,
+            large: 0,
+            smooth: None,
+            blocking: Blocking::NONE,
+            short: Peak::default(),
+            long: Peak::default(),
+            first: None,
+            mean: None,
+        }
+    }
+
+    /// A packet took this long there and back.
+    ///
+    /// It is large if it took more than twice the smoothed mean of the periods before (CAPS section IX-C).
+    pub fn sample(&mut self, now: Instant, rtt: Duration) {
+        self.close(now);
+        self.ends.get_or_insert(now + self.period);
+        let usual = self.smooth.unwrap_or(*self.first.get_or_insert(rtt));
+        self.samples = self.samples.saturating_add(1);
+        self.sum = self.sum.saturating_add(rtt.as_nanos());
+        if rtt > usual * 2 {
+            self.large = self.large.saturating_add(1);
+            self.long.add(now, rtt);
+        } else {
+            self.short.add(now, rtt);
+        }
+    }
+
+    /// Ends the sampling period if it is over.
+    fn close(&mut self, now: Instant) {
+        if self.ends.is_none_or(|at| now < at) {
+            return;
+        }
+        self.ends = None;
+        let Some(mean) = self.sum.checked_div(u64::from(self.samples)) else {
+            return;
+        };
+        self.smooth = Some(match self.smooth {
+            None => Duration::from_nanos(mean),
+            // RTT_smooth = 7/8 RTT_smooth + 1/8 RTT_avg (CAPS section VI-A).
+            Some(smooth) => Duration::from_nanos((smooth.as_nanos() * 7 + mean) / 8),
+        });
+        self.mean = Some(Duration::from_nanos(mean));
+        let (most, of) = MOST;
+        let too_many =
+            u64::from(self.large) * u64::from(of) > u64::from(self.samples) * u64::from(most);
+        let share = match too_many {
+            true => Blocking::new(most, of),
+            false => Blocking::new(self.large, self.samples),
+        };
+        self.blocking = share.unwrap_or(self.blocking);
+        (self.samples, self.sum, self.large) = (0, 0, 0);
+    }
+
+    /// The share of packets that are blocked, p_B = n_L / n of the last sampling period with samples; at
+    /// most a half.
+    pub fn blocking(&mut self, now: Instant) -> Blocking {
+        self.close(now);
+        self.blocking
+    }
+
+    /// The longest of the last round trips that were not large, and of those that were: RTT_S and RTT_L.
+    pub fn round_trips(&mut self, now: Instant) -> (Duration, Duration) {
+        let short = self.short.get(now).unwrap_or(RTT_SHORT);
+        let long = self.long.get(now).unwrap_or(RTT_LONG);
+        (short, long.max(short))
+    }
+
+    /// RTT_avg of the last sampling period and RTT_smooth, once there was one.
+    pub fn means(&self) -> Option<(Duration, Duration)> {
+        self.mean.zip(self.smooth)
+    }
+}
+
+/// An estimator that several connections share.
+#[derive(Clone, Debug)]
+pub(crate) struct Shared(Arc<Mutex<Estimator>>);
+
+impl Shared {
+    /// The estimator. A stack's connections are served one after the other, so nobody ever waits.
+    pub(crate) fn get(&self) -> MutexGuard<'_, Estimator> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The estimators of a host, by destination.
+#[derive(Debug, Default)]
+pub(crate) struct Estimators {
+    all: BTreeMap<u128, Shared>,
+}
+
+impl Estimators {
+    /// That of a destination, made with this sampling period if there is none yet.
+    pub(crate) fn of(&mut self, destination: u128, period: Duration) -> Shared {
+        if self.all.len() >= MAX_DESTINATIONS && !self.all.contains_key(&destination) {
+            self.all
+                .retain(|_, shared| Arc::strong_count(&shared.0) > 1);
+        }
+        let new = || Shared(Arc::new(Mutex::new(Estimator::new(period))));
+        self.all.entry(destination).or_insert_with(new).clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PERIOD: Duration = Duration::from_micros(200);
+
+    fn us(n: u64) -> Duration {
+        Duration::from_micros(n)
+    }
+
+    fn at(n: u64) -> Instant {
+        Instant::ZERO + us(n)
+    }
+
+    /// An estimator whose smoothed round trip is 100 us.
+    fn settled() -> Estimator {
+        let mut e = Estimator::new(PERIOD);
+        (0..10).for_each(|k| e.sample(at(k), us(100)));
+        assert_eq!(e.blocking(at(200)).get(), 0.0);
+        e
+    }
+
+    #[test]
+    fn what_takes_more_than_twice_the_usual_is_blocked() {
+        let mut e = settled();
+        for k in 0..40 {
+            let rtt = if k % 10 == 0 { us(3000) } else { us(150) };
+            e.sample(at(200 + k), rtt);
+        }
+        assert_eq!(e.blocking(at(399)).get(), 0.0, "the period goes on");
+        let p = e.blocking(at(400));
+        assert_eq!((p.get(), p.redundancy(10)), (0.1, 2));
+        assert_eq!(e.round_trips(at(400)), (us(150), us(3000)));
+        // Nothing new: the old share stands, the round trips are forgotten.
+        assert_eq!(e.blocking(at(900_000)).get(), 0.1);
+        assert_eq!(e.round_trips(at(900_000)), (RTT_SHORT, RTT_LONG));
+    }
+
+    #[test]
+    fn no_more_than_a_half_is_reckoned_with() {
+        let mut e = settled();
+        (0..10).for_each(|k| e.sample(at(200 + k), us(500)));
+        assert_eq!(e.blocking(at(400)).get(), 0.5);
+    }
+
+    #[test]
+    fn the_usual_follows_by_an_eighth() {
+        let mut e = settled();
+        e.sample(at(200), us(180));
+        e.blocking(at(400));
+        assert_eq!(e.means(), Some((us(180), us(110))));
+    }
+
+    #[test]
+    fn a_destination_has_one_estimator_while_it_is_used() {
+        let mut all = Estimators::default();
+        let first = all.of(1, PERIOD);
+        first.get().sample(at(1), us(70));
+        assert_eq!(all.of(1, PERIOD).get().samples, 1);
+        (2..2 + 2 * MAX_DESTINATIONS as u128).for_each(|d| drop(all.of(d, PERIOD)));
+        assert!(all.all.len() <= MAX_DESTINATIONS);
+        assert_eq!(all.of(1, PERIOD).get().samples, 1);
+    }
+}

@@ -1,0 +1,422 @@
+//! Coding of short flows from end to end (CAPS).
+//!
+//! `SPINDLE_NETWORKS` sets how many random networks are tried, `SPINDLE_NETWORKS_SEED` which.
+
+mod support;
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use proptest::test_runner::{Config as Runs, RngAlgorithm, TestError, TestRng, TestRunner};
+use rand_core::{RngCore, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use spindle_mptcp::stage::coding::formulas::Blocking;
+use spindle_mptcp::stage::coding::{
+    CodeKind, CodingConfig, CodingCounters, LONG, Redundancy, Samples, Short, UnitSize,
+};
+use spindle_mptcp::{Config, preset};
+use spindle_units::Duration;
+use spindle_wire::{Coded, CodedKind, Payload, Segment};
+use support::scenario::{Scenario, scenario};
+use support::transfer::{Transfer, data, net, paths, run, transfer};
+use support::{CLIENT, Hook, Net, SERVER, coded_mut};
+
+fn number(name: &str) -> Option<u32> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+/// A configuration that codes everything up to 100 KB in units of `k` with `r` packets more.
+fn coded(k: u8, r: u8) -> Config {
+    with(|s| (s.unit, s.redundancy) = (UnitSize::Fixed(k), Redundancy::Packets(r)))
+}
+
+fn with(change: impl Fn(&mut CodingConfig)) -> Config {
+    let mut config = preset("caps-dark").expect("a preset").config;
+    change(Arc::make_mut(config.coding.as_mut().expect("coding")));
+    config
+}
+
+/// What makes a packet an encoded one: its unit, k, n and index.
+fn symbol(seg: &Segment) -> Option<(u16, u8, u8, u8)> {
+    let coded = seg.coded()?;
+    match coded.kind {
+        CodedKind::Encoded { sources, total, .. } => {
+            Some((coded.unit, sources, total, coded.index))
+        }
+        CodedKind::Ack { .. } => None,
+    }
+}
+
+/// The units that the client sent: of each k, n and how many of its packets there were.
+fn units(net: &Net) -> BTreeMap<u16, (u8, u8, usize)> {
+    let mut all = BTreeMap::new();
+    for (unit, k, n, _) in data(net, CLIENT).filter_map(|l| symbol(&l.segment)) {
+        all.entry(unit).or_insert((k, n, 0)).2 += 1;
+    }
+    all
+}
+
+/// Transfers `bytes` to the server; what both ends counted.
+fn send(net: &mut Net, config: &Config, bytes: u64) -> [CodingCounters; 2] {
+    let t = transfer(net, [config, config], CLIENT, bytes);
+    counters(net, &t)
+}
+
+fn counters(net: &Net, t: &Transfer) -> [CodingCounters; 2] {
+    [(CLIENT, Some(t.client)), (SERVER, t.server)].map(|(side, handle)| {
+        let live = handle.and_then(|h| net.stacks[side].info(h));
+        live.map_or(net.stacks[side].counters().coding, |i| i.coding)
+    })
+}
+
+/// Loses the encoded packets that `lost` says, by unit and index.
+fn losing(lost: impl Fn(u16, u8) -> bool + 'static) -> Hook {
+    Box::new(move |_, side, seg| {
+        side != CLIENT || symbol(seg).is_none_or(|(unit, _, _, index)| !lost(unit, index))
+    })
+}
+
+#[test]
+fn every_unit_has_k_segments_and_the_last_what_is_left() {
+    let mut net = net(paths(4, Duration::ZERO));
+    // Of 1434 bytes each: 40 segments and one more.
+    let [sent, got] = send(&mut net, &coded(4, 2), 40 * 1434 + 100);
+    let units = units(&net);
+    let full = units.values().filter(|u| **u == (4, 6, 6)).count();
+    assert!(full >= units.len() / 2, "{units:?}");
+    assert!(
+        units
+            .values()
+            .all(|(k, n, packets)| *n == k + 2 && *packets == usize::from(*n))
+    );
+    let sources: u64 = units.values().map(|u| u64::from(u.0)).sum();
+    assert_eq!(sources, sent.packets_coded);
+    assert_eq!(
+        (got.units_decoded, got.units_given_up),
+        (units.len() as u64, 0)
+    );
+    assert_eq!(got.packets_late, 2 * units.len() as u64, "the surplus");
+    // All data are coded, and segments with timestamps are 14 bytes shorter for it.
+    assert!(data(&net, CLIENT).all(|l| l.segment.coded().is_some()));
+    assert_eq!(sent.packets_coded, 41);
+}
+
+#[test]
+fn as_many_losses_as_there_are_packets_more_are_never_noticed() {
+    for code in CodeKind::ALL.map(|(_, code)| code) {
+        let mds = !matches!(code, CodeKind::Ldpc | CodeKind::LdpcSystematic);
+        let mut config = coded(5, 2);
+        let settings = config.coding.as_mut().expect("coding");
+        Arc::make_mut(settings).code = code;
+        let mut net = net(paths(1, Duration::ZERO));
+        // Of each unit two, the source packets of a systematic code among them.
+        net.hook = Some(losing(|unit, index| {
+            index == 1 || u16::from(index) == unit % 5 + 2
+        }));
+        let t = transfer(&mut net, [&config, &config], CLIENT, 60_000);
+        let [sent, got] = counters(&net, &t);
+        assert!(
+            got.units_refused == 0 && got.packets_refused == 0,
+            "{code:?}: {got:?}"
+        );
+        let lost = sent.packets_encoded - got.packets_received;
+        assert!(
+            lost > sent.units_sent && lost <= 2 * sent.units_sent,
+            "{lost}"
+        );
+        if mds {
+            let stack = net.stacks[CLIENT].counters().send;
+            let total = net.stacks[CLIENT].info(t.client).map_or(stack, |i| i.total);
+            assert_eq!((total.retransmissions, total.timeouts), (0, 0), "{code:?}");
+            assert_eq!(got.units_decoded, sent.units_sent);
+        }
+    }
+}
+
+#[test]
+fn what_too_few_packets_of_came_is_sent_again_in_a_new_unit() {
+    let mut net = net(paths(1, Duration::ZERO));
+    net.hook = Some(losing(|unit, index| unit == 3 && index < 3));
+    let [sent, got] = send(&mut net, &coded(4, 2), 60_000);
+    assert_eq!(got.units_decoded, sent.units_sent - 1);
+    let units = units(&net);
+    assert_eq!(units[&3], (4, 6, 6), "sent once, all of it");
+    let more = sent.packets_coded - 60_000_u64.div_ceil(1434);
+    assert_eq!(more, 4, "its four segments, once more each");
+}
+
+#[test]
+fn reordering_within_a_unit_is_not_seen() {
+    // The slowest of 16 paths is far behind the fastest, in no order that TCP would bear.
+    let run = |config: &Config| {
+        let mut net = net(paths(16, Duration::from_micros(40)));
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(3);
+        net.route = Some(Box::new(move |seg| match seg.payload.is_empty() {
+            true => 0,
+            false => (rng.next_u64() % 16) as usize,
+        }));
+        let t = transfer(&mut net, [config, config], CLIENT, 90_000);
+        let total = net.stacks[CLIENT].counters().send;
+        net.stacks[CLIENT].info(t.client).map_or(total, |i| i.total)
+    };
+    let plain = run(&preset("tcp").expect("a preset").config);
+    assert!(plain.retransmissions > 3, "{plain:?}");
+    let windows = with(|s| {
+        (s.unit, s.redundancy) = (UnitSize::Window, Redundancy::Packets(2));
+        s.hold = Some(Duration::from_millis(5));
+    });
+    let total = run(&windows);
+    assert_eq!((total.retransmissions, total.timeouts), (0, 0));
+}
+
+#[test]
+fn packets_that_come_twice_or_late_change_nothing() {
+    let mut net = net(paths(1, Duration::ZERO));
+    net.paths[0].duplicate = 1.0;
+    let [sent, got] = send(&mut net, &coded(4, 1), 60_000);
+    assert_eq!(got.units_decoded, sent.units_sent);
+    assert_eq!(got.packets_received, 2 * sent.packets_encoded);
+    assert_eq!(got.packets_late, got.packets_received - sent.packets_coded);
+    assert_eq!((got.packets_refused, got.units_refused), (0, 0));
+}
+
+#[test]
+fn in_the_dark_a_flow_is_coded_up_to_100_kb() {
+    let mut net = net(paths(4, Duration::ZERO));
+    let [sent, got] = send(&mut net, &coded(8, 1), 400_000);
+    let coded_bytes = sent.packets_coded * 1434;
+    assert!((LONG..LONG + 1434).contains(&coded_bytes), "{coded_bytes}");
+    assert_eq!(got.units_decoded, sent.units_sent);
+    let plain: u64 = data(&net, CLIENT)
+        .filter(|l| l.segment.coded().is_none())
+        .map(|l| l.segment.payload.len() as u64)
+        .sum();
+    assert_eq!(plain, 400_000 - coded_bytes);
+    // Nothing is coded once that has begun.
+    let first_plain = data(&net, CLIENT).position(|l| l.segment.coded().is_none());
+    let last_coded = data(&net, CLIENT)
+        .filter(|l| l.segment.coded().is_some())
+        .count();
+    assert_eq!(first_plain, Some(last_coded));
+}
+
+#[test]
+fn a_peer_that_does_not_code_or_codes_otherwise_gets_tcp() {
+    let tcp = preset("tcp").expect("a preset").config;
+    let mine = coded(4, 1);
+    let other = with(|s| s.code = CodeKind::ReedSolomonSystematic);
+    for configs in [[&mine, &tcp], [&tcp, &mine], [&mine, &other]] {
+        let mut net = net(paths(2, Duration::ZERO));
+        let t = transfer(&mut net, configs, CLIENT, 60_000);
+        assert!(net.log.iter().all(|l| l.segment.coded().is_none()));
+        assert_eq!(counters(&net, &t), [CodingCounters::default(); 2]);
+        let full = data(&net, CLIENT).map(|l| l.segment.payload.len()).max();
+        assert_eq!(full, Some(1448), "no room is left for what is not coded");
+    }
+}
+
+#[test]
+fn redundancy_follows_the_paths_that_are_blocked() {
+    // Three of ten paths take much longer.
+    let mut net = net(paths(10, Duration::ZERO));
+    for path in &mut net.paths[..3] {
+        path.delay = Duration::from_millis(9);
+    }
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(5);
+    net.route = Some(Box::new(move |seg| match symbol(seg) {
+        Some(_) => (rng.next_u64() % 10) as usize,
+        None => 9,
+    }));
+    let config = with(|s| {
+        (s.unit, s.short) = (UnitSize::Fixed(10), Short::UpTo(1 << 40));
+        s.period = Duration::from_millis(4);
+    });
+    let [sent, got] = send(&mut net, &config, 3_000_000);
+    let share = sent.extra_packets as f64 / sent.packets_encoded as f64;
+    assert!((0.1..0.45).contains(&share), "{share}");
+    assert_eq!(got.units_decoded, sent.units_sent);
+    // TCP's own acknowledgements tell little of it.
+    let deaf = with(|s| {
+        (s.unit, s.short) = (UnitSize::Fixed(10), Short::UpTo(1 << 40));
+        s.period = Duration::from_millis(4);
+        s.samples = Samples::TcpAcks;
+    });
+    let mut quiet = support::transfer::net(paths(10, Duration::ZERO));
+    let [sent, got] = send(&mut quiet, &deaf, 300_000);
+    assert_eq!(
+        (sent.extra_packets, got.acks_sent),
+        (0, 0),
+        "and nothing is echoed"
+    );
+}
+
+#[test]
+fn every_encoded_packet_is_echoed_once() {
+    let mut net = net(paths(1, Duration::ZERO));
+    let [sent, got] = send(&mut net, &coded(4, 2), 60_000);
+    let rides = net.log.iter().filter(|l| {
+        let rare = l.segment.options.rare.as_ref();
+        l.side == SERVER && rare.is_some_and(|r| r.experimental.iter().any(|e| e.data.len() == 3))
+    });
+    assert_eq!(rides.count() as u64 + got.acks_sent, sent.packets_encoded);
+    assert_eq!(got.acks_sent, sent.packets_encoded - sent.units_sent);
+}
+
+#[test]
+fn a_share_of_blocked_paths_may_be_given() {
+    let share = Blocking::new(3, 12).expect("a share");
+    let config = with(|s| {
+        (s.unit, s.redundancy) = (UnitSize::Fixed(10), Redundancy::Blocking(share));
+    });
+    let mut net = net(paths(1, Duration::ZERO));
+    send(&mut net, &config, 90_000);
+    let full: BTreeSet<_> = units(&net).into_values().filter(|u| u.0 == 10).collect();
+    assert_eq!(full, BTreeSet::from([(10, 14, 14)]), "CAPS section IX-E");
+}
+
+/// Packets of the coding layer that no sender of ours would send.
+fn forged(rng: &mut Xoshiro256PlusPlus, seg: &mut Segment) {
+    let bits = rng.next_u64();
+    let byte = |k: u32| (bits >> (8 * k)) as u8;
+    match byte(0) % 6 {
+        0 => {
+            if let Some(CodedKind::Encoded { sources, total, .. }) = coded_mut(seg) {
+                (*sources, *total) = (byte(1).max(1), byte(1).max(1).saturating_add(byte(2)));
+            }
+        }
+        1 => {
+            if let Some(rare) = &mut seg.options.rare
+                && let Some(c) = &mut rare.coded
+            {
+                c.unit = bits as u16;
+            }
+        }
+        2 => {
+            let mut junk = vec![0; usize::from(byte(1))];
+            rng.fill_bytes(&mut junk);
+            seg.payload = Payload::from(junk);
+        }
+        3 => {
+            if let Some(CodedKind::Encoded { len, .. }) = coded_mut(seg) {
+                *len = bits as u16;
+            }
+        }
+        4 => {
+            if let Some(rare) = &mut seg.options.rare {
+                rare.coded = Some(Coded {
+                    unit: bits as u16,
+                    index: byte(2),
+                    timestamp: (bits >> 24) as u32 & 0xff_ffff,
+                    kind: CodedKind::Ack {
+                        arrived: bits as u32,
+                        decoded: 0,
+                    },
+                });
+            }
+        }
+        _ => seg.payload = Payload::EMPTY,
+    }
+}
+
+#[test]
+fn hostile_units_are_refused_bounded_and_do_no_harm() {
+    let seen = Rc::new(RefCell::new(CodingCounters::default()));
+    for seed in 0..40 {
+        let mut config = coded(6, 2);
+        config.tcp.receive_buffer = 1 << 20;
+        config.tcp.min_rto = Duration::from_millis(5);
+        let mut net = net(paths(1, Duration::ZERO));
+        net.check_encoding = false;
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let cease = Cell::new(60);
+        net.hook = Some(Box::new(move |_, side, seg| {
+            if side == CLIENT
+                && symbol(seg).is_some()
+                && cease.get() > 0
+                && rng.next_u64() % 12 == 0
+            {
+                cease.set(cease.get() - 1);
+                forged(&mut rng, seg);
+            }
+            true
+        }));
+        let begun = Transfer::begin(&mut net, 80, [&config, &config], CLIENT, 90_000);
+        let mut transfers = [Transfer {
+            real: true,
+            ..begun
+        }];
+        run(&mut net, &mut transfers);
+        let [_, got] = counters(&net, &transfers[0]);
+        let sum = seen.borrow().plus(&got);
+        *seen.borrow_mut() = sum;
+    }
+    let all = seen.borrow();
+    assert!(all.packets_refused > 0 && all.units_refused > 0, "{all:?}");
+    assert!(all.units_decoded > 100, "{all:?}");
+}
+
+/// So many networks in the ordinary test run.
+const NETWORKS: u32 = 200;
+
+#[test]
+fn over_random_networks_every_byte_arrives_once_and_in_order() {
+    let sums: [Cell<u64>; 3] = Default::default();
+    let runs = Runs {
+        cases: number("SPINDLE_NETWORKS").unwrap_or(NETWORKS),
+        max_shrink_iters: 2000,
+        failure_persistence: None,
+        ..Runs::default()
+    };
+    let mut seed = [11; 32];
+    seed[..4].copy_from_slice(&number("SPINDLE_NETWORKS_SEED").unwrap_or(1).to_le_bytes());
+    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &seed);
+    let mut runner = TestRunner::new_with_rng(runs, rng);
+    let result = runner.run(&scenario(false), |s: Scenario| {
+        let draw = s.seed;
+        let mut run = s.prepare_with(draw % 5 != 0, |_, c| {
+            let codes = CodeKind::ALL;
+            c.multipath = None;
+            c.recovery = None;
+            c.coding = Some(Arc::new(CodingConfig {
+                code: codes[(draw % codes.len() as u64) as usize].1,
+                unit: match draw % 3 {
+                    0 => UnitSize::Window,
+                    1 => UnitSize::Fixed((draw >> 8) as u8 % 127 + 1),
+                    _ => UnitSize::Optimal,
+                },
+                redundancy: match draw % 7 {
+                    0..3 => Redundancy::Estimated,
+                    r => Redundancy::Packets(r as u8 - 3),
+                },
+                short: match draw % 4 {
+                    0 => Short::UpTo(5_000),
+                    _ => Short::UpTo(1 << 40),
+                },
+                samples: match draw % 6 {
+                    0 => Samples::TcpAcks,
+                    _ => Samples::Echoes,
+                },
+                hold: (draw % 11 < 4).then(|| Duration::from_millis(3)),
+                ..CodingConfig::default()
+            }));
+        });
+        s.finish(&mut run);
+        for stack in &run.net.stacks {
+            let c = stack.counters().coding;
+            assert_eq!((c.packets_refused, c.units_refused), (0, 0), "{c:?}");
+            sums[0].set(sums[0].get() + c.units_decoded);
+            sums[1].set(sums[1].get() + c.units_given_up);
+            sums[2].set(sums[2].get() + c.extra_packets);
+        }
+        Ok(())
+    });
+    match result {
+        Ok(()) => {}
+        Err(TestError::Fail(reason, smallest)) => panic!("{reason}\nSmallest: {smallest:?}"),
+        Err(e) => panic!("{e}"),
+    }
+    let [decoded, _, extra] = sums.map(|c| c.get());
+    assert!(decoded > 1000 && extra > 500, "{decoded} {extra}");
+}

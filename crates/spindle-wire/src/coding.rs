@@ -1,0 +1,310 @@
+//! Packets of the coding layer (CAPS section IV): what stands between TCP and IP where two ends have
+//! agreed to send coded packets (`docs/wire/coding.md` has the diagrams).
+//!
+//! A packet is a header of 12 bytes, in which the ports stand where TCP and UDP have theirs, and what
+//! its kind says: an encoded packet of a coding unit, or an acknowledgement of one. What is coded are
+//! whole TCP segments.
+//!
+//! A [`Segment`] is such a packet if its rare options have a [`Coded`]: its addresses, class and ECN field
+//! are the packet's, its payload the symbol; nothing else of it counts.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::ip::{self, IpHeader, truncated};
+use crate::{Checksums, Ecn, EncodeError, Endpoint, IpFields, ParseError, Segment, protocol};
+
+/// Bytes of the header (catalogue A4.5: 12).
+pub const CODING_HEADER_LEN: usize = 12;
+/// Bytes of the coded length behind the header of an encoded packet.
+const LENGTH_LEN: usize = 2;
+/// Bytes of the two counters behind the header of an acknowledgement, which is 40 bytes with its IPv4
+/// header, as TCP's is (catalogue A4.3).
+const COUNTERS_LEN: usize = 8;
+/// Bytes by which an encoded packet is longer than the TCP segment, without its IP header, that it is
+/// the combination of.
+pub const CODING_OVERHEAD: usize = CODING_HEADER_LEN + LENGTH_LEN;
+/// What a timestamp counts to: 24 bits of microseconds, about 16.8 s.
+pub const CODING_CLOCK: u32 = 1 << 24;
+
+/// What makes a segment a packet of the coding layer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Coded {
+    /// The number of the coding unit, of its own in each direction; low 16 bits.
+    pub unit: u16,
+    /// Which of the unit's encoded packets it is, or acknowledges, from 0 on.
+    pub index: u8,
+    /// When the encoded packet left, in microseconds of its sender's clock modulo [`CODING_CLOCK`]; an
+    /// acknowledgement brings it back, later by the time it was held.
+    pub timestamp: u32,
+    /// Which kind of packet.
+    pub kind: CodedKind,
+}
+
+/// Kinds of packets of the coding layer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CodedKind {
+    /// One of the `total` encoded packets of a unit of `sources` segments.
+    Encoded {
+        /// Segments in the unit, k of CAPS; from 1.
+        sources: u8,
+        /// Encoded packets of the unit, k + r of CAPS; at least `sources`.
+        total: u8,
+        /// The combination of the segments' lengths.
+        len: u16,
+        /// The unit's segments themselves, where payloads are mere lengths and no symbol is worked out.
+        /// Not on the wire: what is read has none.
+        twin: Option<Arc<[Segment]>>,
+    },
+    /// An encoded packet has arrived.
+    Ack {
+        /// Encoded packets that have arrived on the connection, modulo 2^32.
+        arrived: u32,
+        /// Units decoded, modulo 2^32.
+        decoded: u32,
+    },
+}
+
+impl Coded {
+    /// Bytes of the packet without IP header and symbol.
+    pub const fn header_len(&self) -> usize {
+        match self.kind {
+            CodedKind::Encoded { .. } => CODING_OVERHEAD,
+            CodedKind::Ack { .. } => CODING_HEADER_LEN + COUNTERS_LEN,
+        }
+    }
+
+    /// Appends the packet with its ports and, behind it, the symbol.
+    fn encode(&self, segment: &Segment, out: &mut Vec<u8>) {
+        out.extend_from_slice(&segment.src.port.to_be_bytes());
+        out.extend_from_slice(&segment.dst.port.to_be_bytes());
+        out.extend_from_slice(&self.unit.to_be_bytes());
+        let (sources, total) = match self.kind {
+            CodedKind::Encoded { sources, total, .. } => (sources, total),
+            CodedKind::Ack { .. } => (0, 0),
+        };
+        out.extend_from_slice(&[sources, total, self.index]);
+        let [_, time @ ..] = (self.timestamp % CODING_CLOCK).to_be_bytes();
+        out.extend_from_slice(&time);
+        match self.kind {
+            CodedKind::Encoded { len, .. } => out.extend_from_slice(&len.to_be_bytes()),
+            CodedKind::Ack { arrived, decoded } => {
+                out.extend_from_slice(&arrived.to_be_bytes());
+                out.extend_from_slice(&decoded.to_be_bytes());
+            }
+        }
+        segment.payload.write(out);
+    }
+}
+
+impl Segment {
+    /// What makes it a packet of the coding layer, if it is one.
+    #[inline]
+    pub fn coded(&self) -> Option<&Coded> {
+        self.options.rare.as_ref()?.coded.as_ref()
+    }
+
+    /// Appends what stands behind the IP header of a packet of the coding layer; whether it is one.
+    pub(crate) fn encode_coded(&self, out: &mut Vec<u8>) -> bool {
+        let coded = self.coded();
+        if let Some(coded) = coded {
+            coded.encode(self, out);
+        }
+        coded.is_some()
+    }
+
+    /// Appends a packet of the coding layer with its IP header.
+    pub(crate) fn encode_coded_ip(
+        &self,
+        coded: &Coded,
+        fields: &IpFields,
+        out: &mut Vec<u8>,
+    ) -> Result<(), EncodeError> {
+        let len = coded.header_len() + self.payload.len();
+        let addresses = (self.src.addr, self.dst.addr);
+        let class = (self.dscp, self.ecn);
+        ip::write_header(addresses, protocol::EXPERIMENT, class, fields, len, out)?;
+        coded.encode(self, out);
+        Ok(())
+    }
+
+    /// Reads a packet of the coding layer as it came from `src` to `dst`, without its IP header. The symbol
+    /// shares `bytes`' memory.
+    ///
+    /// # Errors
+    /// [`ParseError::Truncated`], and [`ParseError::CodingUnit`] for a unit of no packets or an index beyond
+    /// it.
+    pub fn from_coded(
+        (src, dst): (IpAddr, IpAddr),
+        ecn: Ecn,
+        bytes: &Bytes,
+    ) -> Result<Self, ParseError> {
+        let Some(h) = bytes.first_chunk::<CODING_HEADER_LEN>() else {
+            let (needed, found) = (CODING_HEADER_LEN, bytes.len());
+            return Err(truncated("coding header", 0, needed, found));
+        };
+        let u16_at = |at: usize| u16::from_be_bytes([h[at], h[at + 1]]);
+        let [sources, total, index] = [h[6], h[7], h[8]];
+        let (kind, end) = match sources {
+            0 => (ack(bytes)?, CODING_HEADER_LEN + COUNTERS_LEN),
+            _ => (encoded(bytes, sources, total, index)?, CODING_OVERHEAD),
+        };
+        let mut segment = Self::new(Endpoint::new(src, u16_at(0)), Endpoint::new(dst, u16_at(2)));
+        segment.ecn = ecn;
+        segment.options.rare_mut().coded = Some(Coded {
+            unit: u16_at(4),
+            index,
+            timestamp: u32::from_be_bytes([0, h[9], h[10], h[11]]),
+            kind,
+        });
+        if bytes.len() > end {
+            segment.payload = bytes.slice(end..).into();
+        }
+        Ok(segment)
+    }
+
+    /// Reads an IP packet of the coding layer. The symbol shares `packet`'s memory.
+    ///
+    /// # Errors
+    /// Any [`ParseError`] but those about TCP.
+    pub fn from_coded_ip(packet: &Bytes, checksums: Checksums) -> Result<Self, ParseError> {
+        let ip = IpHeader::parse(packet, checksums)?;
+        ip.expect_protocol(protocol::EXPERIMENT)?;
+        let body = packet.slice(ip.header_len..ip.total_len);
+        let mut segment = Self::from_coded((ip.src, ip.dst), ip.ecn, &body)
+            .map_err(|e| e.shifted(ip.header_len))?;
+        segment.dscp = ip.dscp;
+        Ok(segment)
+    }
+}
+
+fn encoded(bytes: &Bytes, sources: u8, total: u8, index: u8) -> Result<CodedKind, ParseError> {
+    if total < sources || index >= total {
+        return Err(ParseError::CodingUnit {
+            offset: 6,
+            sources,
+            total,
+            index,
+        });
+    }
+    match bytes[CODING_HEADER_LEN..].first_chunk::<LENGTH_LEN>() {
+        None => {
+            let (at, found) = (CODING_HEADER_LEN, bytes.len() - CODING_HEADER_LEN);
+            Err(truncated("coded length", at, LENGTH_LEN, found))
+        }
+        Some(len) => Ok(CodedKind::Encoded {
+            sources,
+            total,
+            len: u16::from_be_bytes(*len),
+            twin: None,
+        }),
+    }
+}
+
+fn ack(bytes: &Bytes) -> Result<CodedKind, ParseError> {
+    match bytes[CODING_HEADER_LEN..].first_chunk::<COUNTERS_LEN>() {
+        None => {
+            let (at, found) = (CODING_HEADER_LEN, bytes.len() - CODING_HEADER_LEN);
+            Err(truncated("counters", at, COUNTERS_LEN, found))
+        }
+        Some(&[a, b, c, d, e, f, g, h]) => Ok(CodedKind::Ack {
+            arrived: u32::from_be_bytes([a, b, c, d]),
+            decoded: u32::from_be_bytes([e, f, g, h]),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Payload;
+    use proptest::prelude::*;
+
+    fn kinds() -> impl Strategy<Value = (CodedKind, u8)> {
+        let encoded = (1u8.., any::<u8>(), any::<u8>(), any::<u16>()).prop_map(|(k, r, i, len)| {
+            let total = k.saturating_add(r % 100);
+            let kind = CodedKind::Encoded {
+                sources: k,
+                total,
+                len,
+                twin: None,
+            };
+            (kind, i % total)
+        });
+        let ack = (any::<u32>(), any::<u32>(), any::<u8>())
+            .prop_map(|(arrived, decoded, i)| (CodedKind::Ack { arrived, decoded }, i));
+        prop_oneof![encoded, ack]
+    }
+
+    fn packet(kind: CodedKind, index: u8, numbers: (u16, u32), payload: Vec<u8>) -> Segment {
+        let at = |n: u8, port| Endpoint::new(IpAddr::from([10, 0, 0, n]), port);
+        let mut s = Segment::new(at(1, 4000), at(2, 80));
+        (s.dscp, s.ecn) = (18, Ecn::Ect0);
+        s.options.rare_mut().coded = Some(Coded {
+            unit: numbers.0,
+            index,
+            timestamp: numbers.1 % CODING_CLOCK,
+            kind,
+        });
+        if !payload.is_empty() {
+            s.payload = Payload::from(payload);
+        }
+        s
+    }
+
+    proptest! {
+        #[test]
+        fn packets_come_back(
+            (kind, index) in kinds(), unit in any::<u16>(), time in any::<u32>(),
+            payload in prop::collection::vec(any::<u8>(), 0..60),
+        ) {
+            let sent = packet(kind, index, (unit, time), payload);
+            let bytes = sent.to_packet(&IpFields::default()).unwrap();
+            prop_assert_eq!(bytes.len(), sent.wire_len());
+            prop_assert!(Segment::from_ip_slice(&bytes, Checksums::Verify).is_err(), "no TCP");
+            let read = Segment::from_coded_ip(&bytes.into(), Checksums::Verify).unwrap();
+            prop_assert_eq!(read, sent);
+        }
+
+        #[test]
+        fn any_bytes_are_a_packet_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
+            let at = IpAddr::from([10, 0, 0, 1]);
+            if let Ok(read) = Segment::from_coded((at, at), Ecn::NotEct, &bytes.clone().into()) {
+                let mut out = Vec::new();
+                prop_assert!(read.encode_coded(&mut out));
+                let acknowledges = matches!(read.coded().unwrap().kind, CodedKind::Ack { .. });
+                // The second of an acknowledgement's two counts has no meaning.
+                prop_assert!(out[..7] == bytes[..7] && out[8..] == bytes[8..]);
+                prop_assert!(acknowledges || out == bytes);
+            }
+        }
+    }
+
+    #[test]
+    fn an_acknowledgement_is_as_long_as_one_of_tcp() {
+        let kind = CodedKind::Ack {
+            arrived: 1,
+            decoded: 0,
+        };
+        assert_eq!(packet(kind, 3, (1, 2), Vec::new()).wire_len(), 40);
+    }
+
+    #[test]
+    fn a_unit_of_too_few_packets_is_refused() {
+        let at = IpAddr::from([10, 0, 0, 1]);
+        let mut bytes = vec![0; 20];
+        bytes[6..9].copy_from_slice(&[4, 3, 0]);
+        let read = |bytes: &[u8]| {
+            Segment::from_coded((at, at), Ecn::NotEct, &Bytes::copy_from_slice(bytes))
+        };
+        let error = read(&bytes).unwrap_err().to_string();
+        assert!(error.contains("packet 0 of 3"), "{error}");
+        bytes[6..9].copy_from_slice(&[4, 6, 6]);
+        assert!(read(&bytes).is_err());
+        bytes[8] = 5;
+        assert!(read(&bytes).is_ok());
+        assert!(read(&bytes[..13]).is_err());
+    }
+}
