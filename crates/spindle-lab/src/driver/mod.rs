@@ -2,12 +2,14 @@
 
 mod app;
 mod conn;
+mod informed;
 mod network;
 pub(crate) mod packet;
 mod ports;
 pub(crate) mod world;
 
 pub(crate) use app::Recording;
+use informed::informed;
 use network::{Drawn, apply_losses, check_for_real_time, draw_hotspots, draw_lossy_links};
 pub(crate) use network::{build, build_standard, candidates, links};
 pub use packet::class;
@@ -19,7 +21,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 use spindle_fabric::{HostId, LinkId, Network, NetworkError, Simulation};
 use spindle_mptcp::congestion::CongestionKind;
-use spindle_mptcp::stage::scatter::topology::Topology;
 use spindle_mptcp::{Config, EcnMode, InitialWindow, PathManager};
 use spindle_units::Instant;
 use spindle_wire::{Endpoint, Segment, SeqNumber};
@@ -199,13 +200,15 @@ pub fn run(request: &RunRequest<'_>) -> Result<RunOutput, RunError> {
         request.parts,
     )?;
     let interfaces = interfaces(&network);
-    let config = informed(configure(transport, &request.scenario.host), &network);
+    let config = configure(transport, &request.scenario.host);
+    let links = request.scenario.topology.links();
+    let config = informed(config, &network, links);
     let client = plan.flows.first().map_or(0, |f| f.client);
     let recovery = config.recovery.as_ref();
     let hears_of_drops = recovery.is_some_and(|r| r.hears_of_drops());
     let usage = Usage {
         application: transport.application,
-        background: background(request)?.map(|c| Arc::new(informed(c, &network))),
+        background: background(request)?.map(|c| Arc::new(informed(c, &network, links))),
         config: Arc::new(over_interfaces(
             &config,
             client,
@@ -285,35 +288,6 @@ fn background(request: &RunRequest<'_>) -> Result<Option<Config>, RunError> {
     let found =
         found.ok_or_else(|| RunError::Transport(request.registry.no_such_transport(name)))?;
     Ok(Some(configure(found, &request.scenario.host)))
-}
-
-/// Paths of equal cost between the addresses of a network's hosts.
-#[derive(Debug)]
-struct FabricPaths {
-    network: Network,
-}
-
-impl Topology for FabricPaths {
-    fn paths(&self, local: IpAddr, remote: IpAddr) -> Option<u32> {
-        let at = |addr| {
-            let (host, interface) = place_of(addr)?;
-            let host = HostId(host);
-            (host.0 < self.network.hosts()).then(|| self.network.address(host, interface))?
-        };
-        let count = self.network.path_count(at(local)?, at(remote)?);
-        u32::try_from(count).ok().filter(|n| *n > 0)
-    }
-}
-
-/// The configuration where hosts that scatter packets know their network.
-fn informed(mut config: Config, network: &Network) -> Config {
-    let scatter = config.multipath.as_mut().and_then(|m| m.scatter.as_mut());
-    if let Some(settings) = scatter {
-        Arc::make_mut(settings).topology = Arc::new(FabricPaths {
-            network: network.clone(),
-        });
-    }
-    config
 }
 
 /// Where a packet is lost that a script has lost.

@@ -1,0 +1,92 @@
+//! What hosts of the lab know of their network.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use spindle_fabric::{Address, HostId, Network};
+use spindle_mptcp::Config;
+use spindle_mptcp::stage::coding::Destinations;
+use spindle_mptcp::stage::scatter::topology::Topology;
+
+use super::place_of;
+use crate::experiment::scenario::LinkSettings;
+
+/// The network as its hosts see it.
+#[derive(Debug)]
+struct Fabric {
+    network: Network,
+}
+
+impl Fabric {
+    /// The interface of an IP address.
+    fn at(&self, addr: IpAddr) -> Option<Address> {
+        let (host, interface) = place_of(addr)?;
+        let host = HostId(host);
+        (host.0 < self.network.hosts()).then(|| self.network.address(host, interface))?
+    }
+}
+
+impl Topology for Fabric {
+    /// Paths of equal cost between the addresses of hosts.
+    fn paths(&self, local: IpAddr, remote: IpAddr) -> Option<u32> {
+        let count = self.network.path_count(self.at(local)?, self.at(remote)?);
+        u32::try_from(count).ok().filter(|n| *n > 0)
+    }
+}
+
+impl Destinations for Fabric {
+    /// The switch that the peer is plugged into.
+    fn of(&self, peer: IpAddr) -> u128 {
+        self.at(peer).map_or(u128::MAX, |address| {
+            let uplink = self.network.uplink(address);
+            u128::from(self.network.link(uplink).to.0)
+        })
+    }
+}
+
+/// The configuration where hosts that scatter packets, or code them, know their network: how many paths lead
+/// to whom, who is under which switch, the links' rate, and the round trip without queues.
+pub(super) fn informed(mut config: Config, network: &Network, links: &LinkSettings) -> Config {
+    let fabric = || {
+        Arc::new(Fabric {
+            network: network.clone(),
+        })
+    };
+    let scatter = config.multipath.as_mut().and_then(|m| m.scatter.as_mut());
+    if let Some(settings) = scatter {
+        Arc::make_mut(settings).topology = fabric();
+    }
+    if let Some(settings) = &mut config.coding {
+        let settings = Arc::make_mut(settings);
+        settings.destinations = fabric();
+        settings.rate = links.rate;
+        // Two round trips without a queue (CAPS section IX-C).
+        settings.period = links.rtt * 2;
+    }
+    config
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use spindle_fabric::topology::LeafSpine;
+
+    #[test]
+    fn hosts_of_one_leaf_are_one_destination() {
+        let network = LeafSpine {
+            leaves: 3,
+            spines: 4,
+            hosts_per_leaf: 5,
+            ..LeafSpine::default()
+        };
+        let fabric = Fabric {
+            network: network.build().unwrap(),
+        };
+        let of = |host| Destinations::of(&fabric, super::super::address(host, 0));
+        assert!((1..5).all(|h| of(h) == of(0)));
+        assert_ne!(of(5), of(0));
+        assert_ne!(of(10), of(5));
+        let from = super::super::address(0, 0);
+        assert_eq!(fabric.paths(from, super::super::address(6, 0)), Some(4));
+    }
+}
