@@ -4,7 +4,8 @@ use std::str::FromStr;
 
 use bytes::Bytes;
 use spindle_codes::{
-    Body, CodeError, Content, ErasureCode, Label, Parity, ReedSolomon, Shape, Source,
+    Body, CodeError, Content, ErasureCode, Ideal, Label, Ldpc, Parity, ReedSolomon, Shape, Source,
+    Tracker,
 };
 use spindle_wire::Payload;
 
@@ -75,9 +76,10 @@ pub(super) struct UnitCode {
 impl UnitCode {
     pub(super) fn new(kind: CodeKind) -> Self {
         let code: Box<dyn ErasureCode> = match kind {
-            CodeKind::Ldpc | CodeKind::LdpcSystematic => Box::new(ReedSolomon::new()),
-            CodeKind::ReedSolomon | CodeKind::ReedSolomonSystematic => Box::new(ReedSolomon::new()),
-            CodeKind::Ideal => Box::new(ReedSolomon::new()),
+            CodeKind::Ldpc => Box::new(Ldpc::non_systematic(Ldpc::SEED)),
+            CodeKind::LdpcSystematic => Box::new(Ldpc::systematic(Ldpc::SEED)),
+            CodeKind::ReedSolomonSystematic => Box::new(ReedSolomon::new()),
+            CodeKind::ReedSolomon | CodeKind::Ideal => Box::new(Ideal::new()),
         };
         Self {
             code,
@@ -117,32 +119,37 @@ impl UnitCode {
         let Some(shape) = self.shape(sources.len(), n) else {
             return packets;
         };
-        for parity in 0..shape.parities {
-            let Ok(symbol) = self.code.encode(shape, parity, sources) else {
-                return Vec::new();
-            };
-            packets.push((symbol.label.len as u16, payload(symbol.content)));
-        }
+        let Ok(symbols) = self.code.encode_unit(shape, sources) else {
+            return Vec::new();
+        };
+        let coded = symbols.into_iter();
+        packets.extend(coded.map(|s| (s.label.len as u16, payload(s.content))));
         packets
     }
 
-    /// Whether the packets with these indices are enough.
-    pub(super) fn suffices(&self, k: usize, n: usize, arrived: &[u8]) -> bool {
-        if arrived.len() < k {
-            return false;
-        }
-        let Some(shape) = self.shape(k, n) else {
-            return true;
+    /// Follows what has come of a unit; none if its packets are all segments as they are.
+    pub(super) fn tracker(&self, k: usize, n: usize) -> Option<Tracker> {
+        self.code.tracker(self.shape(k, n)?).ok()
+    }
+
+    /// Packet `index` of a unit of `k` segments has come: whether the packets there are enough, `arrived` in
+    /// number.
+    pub(super) fn suffice(
+        &self,
+        tracker: Option<&mut Tracker>,
+        k: usize,
+        index: usize,
+        arrived: usize,
+    ) -> bool {
+        let Some(tracker) = tracker else {
+            return arrived >= k;
         };
-        let arrived = arrived.iter().map(|i| usize::from(*i));
-        if !self.systematic {
-            let (all, parities): (Vec<_>, Vec<_>) = ((0..k).collect(), arrived.collect());
-            return self.code.decodable(shape, &all, &parities);
-        }
-        let (known, parities): (Vec<_>, Vec<_>) = arrived.partition(|i| *i < k);
-        let missing: Vec<_> = (0..k).filter(|i| !known.contains(i)).collect();
-        let parities: Vec<_> = parities.into_iter().map(|i| i - k).collect();
-        self.code.decodable(shape, &missing, &parities)
+        match self.systematic {
+            true if index < k => tracker.add_source(index),
+            true => tracker.add_parity(index - k),
+            false => tracker.add_parity(index),
+        };
+        tracker.is_complete()
     }
 
     /// The unit's segments as bytes, in their order.

@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use spindle_codes::Tracker;
 use spindle_units::{Duration, Instant};
 use spindle_wire::{Checksums, CodedKind, Ecn, Payload, Segment};
 
@@ -39,6 +40,8 @@ struct Unit {
     n: usize,
     arrived: Vec<u8>,
     symbols: Vec<Arrived>,
+    /// Whether the packets are enough; none if only all are.
+    tracker: Option<Tracker>,
     bytes: usize,
     /// The segments themselves, of mere lengths.
     twin: Option<Arc<[Segment]>>,
@@ -108,8 +111,12 @@ impl Decoder {
             Ok(at) => at,
             Err(fate) => return fate,
         };
-        let unit = &self.units[at];
-        if !code.suffices(unit.k, unit.n, &unit.arrived) {
+        let unit = &mut self.units[at];
+        let (arrived, index) = (
+            unit.arrived.len(),
+            usize::from(*unit.arrived.last().unwrap_or(&0)),
+        );
+        if !code.suffice(unit.tracker.as_mut(), unit.k, index, arrived) {
             return Fate::Kept;
         }
         let Some(unit) = self.units.remove(at) else {
@@ -160,7 +167,7 @@ impl Decoder {
             counters.packets_late += 1;
             return Err(Fate::Useless);
         }
-        let at = self.unit(number, (k, n), counters);
+        let at = self.unit(code, number, (k, n), counters);
         let unit = &mut self.units[at];
         if (unit.k, unit.n) != (k, n) {
             counters.packets_refused += 1;
@@ -220,6 +227,7 @@ impl Decoder {
     /// The place of a unit, begun if there is none yet.
     fn unit(
         &mut self,
+        code: &UnitCode,
         number: u64,
         (k, n): (usize, usize),
         counters: &mut CodingCounters,
@@ -235,6 +243,7 @@ impl Decoder {
                 n,
                 arrived: Vec::with_capacity(k),
                 symbols: Vec::new(),
+                tracker: code.tracker(k, n),
                 bytes: 0,
                 twin: None,
                 marked: false,
