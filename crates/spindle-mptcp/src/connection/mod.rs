@@ -192,6 +192,8 @@ pub(crate) struct Connection {
     writer_blocked: bool,
     /// The application has said that more is coming: so do new data, until it takes that back.
     more_expected: bool,
+    /// The code point of everything that leaves, where it is not the default.
+    pub(crate) dscp: u8,
     sws_override: bool,
     persist_at: Option<Instant>,
     persist_tries: u32,
@@ -292,6 +294,7 @@ impl Connection {
             released: false,
             writer_blocked: false,
             more_expected: false,
+            dscp: 0,
             sws_override: false,
             persist_at: None,
             persist_tries: 0,

@@ -92,7 +92,23 @@ impl Connection {
 
     /// Puts the next segment for the wire in the place of `next`; whether there is one. If not, what `next`
     /// holds is of no use.
+    #[inline]
     pub(crate) fn transmit_in_place(&mut self, now: Instant, next: &mut Segment) -> bool {
+        let found = self.put_next(now, next);
+        self.mark(next);
+        found
+    }
+
+    /// Marks a segment with the code point that the application asked for, if it did; in its place a stage
+    /// may have put another.
+    #[inline]
+    pub(super) fn mark(&self, segment: &mut Segment) {
+        if self.dscp != 0 {
+            segment.dscp = self.dscp;
+        }
+    }
+
+    fn put_next(&mut self, now: Instant, next: &mut Segment) -> bool {
         loop {
             if self.take_made(next) {
                 return true;

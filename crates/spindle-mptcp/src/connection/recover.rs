@@ -267,8 +267,9 @@ impl Connection {
             position: u64::try_from(sf.send_position(seg.seq)).ok()?,
         };
         let action = self.recovery.as_mut()?.on_drop(&drop);
-        let (_, repair) = self.carry_out(now, action)?;
+        let (_, mut repair) = self.carry_out(now, action)?;
         self.settle(now);
+        self.mark(&mut repair);
         Some(repair)
     }
 

@@ -592,6 +592,19 @@ impl Stack {
         }
     }
 
+    /// Sets the code point of everything that this end of the connection sends from now on, as the socket
+    /// options IP_TOS and IPV6_TCLASS do: the differentiated services code point, 0 to 63, without the ECN
+    /// bits (RFC 2474, section 3); of a larger number the lower six bits count. 0, as at first, is the
+    /// default forwarding behaviour, and leaves alone what a scattering configuration marks by itself.
+    ///
+    /// Set right after [`Self::connect`] it is on the SYN too. The peer's end has a code point of its own,
+    /// which it cannot set before [`Event::Accepted`]: its SYN/ACK goes without.
+    pub fn set_dscp(&mut self, h: Handle, dscp: u8) {
+        if let Some(c) = self.table.get_mut(h) {
+            c.dscp = dscp & 0x3f;
+        }
+    }
+
     /// IP packets of more than `mtu` bytes (IP header included) do not pass from `local` to `remote`,
     /// or larger ones pass again; port 0 means any. The MSS of the subflows there follows, up to what
     /// was agreed and down to a floor (552 bytes with IPv4, 1280 with IPv6), and what was sent and is

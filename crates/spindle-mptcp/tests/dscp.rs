@@ -1,0 +1,138 @@
+//! The code point of a connection (RFC 2474), set as a socket option would be.
+
+use std::sync::Arc;
+
+use spindle_mptcp::{Config, Event, Handle, Stack, StackConfig, preset};
+use spindle_units::{Duration, Instant};
+use spindle_wire::{Endpoint, Flags, Payload, Segment};
+
+const AF21: u8 = 18;
+
+struct Pair {
+    now: Instant,
+    stacks: [Stack; 2],
+    config: Arc<Config>,
+    /// Every segment that left, by the end it left.
+    sent: [Vec<Segment>; 2],
+    accepted: Option<Handle>,
+    /// What the server sets once it has accepted.
+    answer: u8,
+}
+
+impl Pair {
+    fn new(config: Config, answer: u8) -> Self {
+        let config = Arc::new(config);
+        let seeded = |seed| {
+            Stack::new(StackConfig {
+                seed,
+                ..StackConfig::default()
+            })
+        };
+        let mut stacks = [seeded(1), seeded(2)];
+        stacks[1].listen(end(2, 80), config.clone()).unwrap();
+        Self {
+            now: Instant::from_nanos(1_000_000_000),
+            stacks,
+            config,
+            sent: Default::default(),
+            accepted: None,
+            answer,
+        }
+    }
+
+    fn open(&mut self) -> Handle {
+        let ends = (end(1, 4000), end(2, 80));
+        let opened = self.stacks[0].connect(self.now, ends.0, ends.1, self.config.clone());
+        opened.unwrap()
+    }
+
+    /// Until nothing is on its way any more.
+    fn settle(&mut self) {
+        let mut quiet = 0;
+        while quiet < 4 {
+            quiet += 1;
+            for side in [0, 1] {
+                while let Some(segment) = self.stacks[side].transmit(self.now) {
+                    self.sent[side].push(segment.clone());
+                    self.stacks[1 - side].receive(self.now, segment);
+                    quiet = 0;
+                }
+                while let Some(event) = self.stacks[side].poll_event() {
+                    if let Event::Accepted { handle, .. } = event {
+                        self.stacks[1].set_dscp(handle, self.answer);
+                        self.accepted = Some(handle);
+                    }
+                }
+            }
+            self.now += Duration::from_millis(50);
+            self.stacks.iter_mut().for_each(|s| s.timeout(self.now));
+        }
+    }
+}
+
+fn end(host: u8, port: u16) -> Endpoint {
+    Endpoint::new([10, 0, 0, host].into(), port)
+}
+
+/// Opens a connection, sends both ways over it and closes it at both ends.
+fn exchange(config: Config, (ours, theirs): (u8, u8)) -> [Vec<Segment>; 2] {
+    let mut pair = Pair::new(config, theirs);
+    let client = pair.open();
+    pair.stacks[0].set_dscp(client, ours);
+    pair.settle();
+    let server = pair.accepted.expect("accepted");
+    for (side, handle) in [(0, client), (1, server)] {
+        let data = Payload::Length(20_000);
+        assert_eq!(pair.stacks[side].send(pair.now, handle, data), Ok(20_000));
+    }
+    pair.settle();
+    for (side, handle) in [(0, client), (1, server)] {
+        while let Ok(Some(_)) = pair.stacks[side].recv(pair.now, handle, usize::MAX) {}
+        pair.stacks[side].close(pair.now, handle);
+    }
+    pair.settle();
+    pair.sent
+}
+
+fn config(name: &str) -> Config {
+    preset(name).expect("a preset").config
+}
+
+#[test]
+fn every_segment_of_an_end_carries_its_code_point_but_for_the_first_answer() {
+    for name in ["tcp", "mptcp", "mmptcp", "ps", "cofuso"] {
+        let [ours, theirs] = exchange(config(name), (AF21, 46));
+        assert!(ours.len() > 10 && ours[0].flags.contains(Flags::SYN));
+        assert!(ours.iter().any(|s| s.flags.contains(Flags::FIN)));
+        assert!(ours.iter().all(|s| s.dscp == AF21), "{name}");
+        let (answers, rest) = theirs.split_at(1);
+        assert!(answers[0].flags.contains(Flags::SYN) && answers[0].dscp == 0);
+        assert!(rest.iter().all(|s| s.dscp == 46), "{name}");
+    }
+}
+
+#[test]
+fn the_ends_do_not_follow_each_other_and_nothing_else_changes() {
+    let plain = exchange(config("tcp"), (0, 0));
+    assert!(plain.iter().flatten().all(|s| s.dscp == 0));
+    let mut marked = exchange(config("tcp"), (AF21, 0));
+    assert!(marked[1].iter().all(|s| s.dscp == 0));
+    marked[0].iter_mut().for_each(|s| s.dscp = 0);
+    assert_eq!(marked, plain);
+}
+
+#[test]
+fn six_bits_count_it_may_change_and_a_reset_carries_it() {
+    let mut pair = Pair::new(config("tcp"), 0);
+    let client = pair.open();
+    pair.stacks[0].set_dscp(client, 0xc0 | AF21);
+    pair.settle();
+    assert!(pair.sent[0].iter().all(|s| s.dscp == AF21));
+    pair.stacks[0].set_dscp(client, 8);
+    pair.stacks[0].abort(pair.now, client);
+    pair.settle();
+    let reset = pair.sent[0].last().expect("sent");
+    assert_eq!((reset.flags.contains(Flags::RST), reset.dscp), (true, 8));
+    // Of a connection that is not there any more nothing is set.
+    pair.stacks[0].set_dscp(client, 1);
+}
