@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 pub use crate::observed::{
-    LinksOfGroup, OBSERVED_METRICS, ObservedMetric, RecoveryOfFlows, SPARE_WINDOWS_MS,
-    TimersOfFlows,
+    LinksOfGroup, OBSERVED_METRICS, ObservedMetric, PacketsOfClass, PacketsOfFlows,
+    RecoveryOfFlows, SPARE_WINDOWS_MS, TimersOfFlows,
 };
 
 /// A cable that was drawn to be lossy in a run.
@@ -83,6 +83,9 @@ pub struct RunResult {
     /// What groups of links did, if it was observed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<LinksOfGroup>,
+    /// What became of data packets, if it was observed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub packets: Option<PacketsOfFlows>,
     /// Cables that were drawn to be lossy.
     #[serde(default)]
     pub lossy: Vec<LossyCable>,

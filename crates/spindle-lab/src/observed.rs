@@ -57,7 +57,8 @@ impl TimersOfFlows {
 /// What the links of a group did from the beginning of a run to its end.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LinksOfGroup {
-    /// The group: `access`, `edge-agg`, `agg-core` in a fat-tree.
+    /// The group: `access`, `edge-agg`, `agg-core` in a fat-tree, `access`, `leaf-spine` in a leaf-spine
+    /// network.
     pub group: String,
     /// Time that its links spent sending, seconds, summed.
     pub busy_s: f64,
@@ -66,6 +67,24 @@ pub struct LinksOfGroup {
     /// Packets that came to their queues.
     pub offered: u64,
     /// Of these, packets that found no room.
+    pub dropped: u64,
+}
+
+/// What became of the data packets that hosts sent while flows counted, by their mark.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PacketsOfFlows {
+    /// Those marked as short flows'.
+    pub short: PacketsOfClass,
+    /// The others.
+    pub others: PacketsOfClass,
+}
+
+/// What became of data packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PacketsOfClass {
+    /// Packets that left a host, for the first time or again.
+    pub sent: u64,
+    /// Packets that were dropped, wherever and why.
     pub dropped: u64,
 }
 
@@ -97,6 +116,10 @@ pub enum ObservedMetric {
     CoreLoss,
     /// The same at the links of hosts.
     AccessLoss,
+    /// Of data packets marked as short flows' those dropped, over those sent.
+    ShortLoss,
+    /// The same of all others.
+    LongLoss,
 }
 
 /// What is asked about numbers of which each flow has one.
@@ -113,7 +136,7 @@ pub enum PerFlow {
 }
 
 /// All of them by name.
-pub const OBSERVED_METRICS: [(&str, ObservedMetric); 26] = [
+pub const OBSERVED_METRICS: [(&str, ObservedMetric); 28] = [
     ("recovery.flows", ObservedMetric::RecoveredFlows),
     ("recovery.useful", ObservedMetric::UsefulRecoveries),
     ("recovery.hit-by-4", ObservedMetric::FirstHit(1, 4)),
@@ -161,6 +184,8 @@ pub const OBSERVED_METRICS: [(&str, ObservedMetric); 26] = [
     ("core.utilisation", ObservedMetric::CoreUtilisation),
     ("core.loss", ObservedMetric::CoreLoss),
     ("access.loss", ObservedMetric::AccessLoss),
+    ("loss.short", ObservedMetric::ShortLoss),
+    ("loss.long", ObservedMetric::LongLoss),
 ];
 
 impl ObservedMetric {
@@ -176,6 +201,7 @@ impl ObservedMetric {
             Self::SizeMean | Self::SizeMedian | Self::SizeTo(_) => "sizes",
             Self::Timeouts(_) | Self::Retransmits(_) => "timers",
             Self::CoreUtilisation | Self::CoreLoss | Self::AccessLoss => "links",
+            Self::ShortLoss | Self::LongLoss => "packets",
             _ => "recovery",
         }
     }
@@ -203,6 +229,8 @@ impl ObservedMetric {
             Self::CoreUtilisation => "core utilisation".to_owned(),
             Self::CoreLoss => "core loss".to_owned(),
             Self::AccessLoss => "access loss".to_owned(),
+            Self::ShortLoss => "loss of short flows' packets".to_owned(),
+            Self::LongLoss => "loss of long flows' packets".to_owned(),
         }
     }
 
@@ -211,7 +239,9 @@ impl ObservedMetric {
         match self {
             Self::SizeMean | Self::SizeMedian => show_bytes(value),
             _ if self.is_count() => format!("{value:.3}"),
-            Self::CoreLoss | Self::AccessLoss => format!("{:.5}%", value * 100.0),
+            Self::CoreLoss | Self::AccessLoss | Self::ShortLoss | Self::LongLoss => {
+                format!("{:.5}%", value * 100.0)
+            }
             _ => crate::experiment::units::percent((value * 1e6).round() / 1e6),
         }
     }
@@ -272,11 +302,13 @@ pub(crate) struct Kept {
     sizes: Vec<u64>,
     timers: Option<TimersOfFlows>,
     links: Vec<LinksOfGroup>,
+    packets: Option<PacketsOfFlows>,
 }
 
-/// The group of links between the last two layers of switches, and that of the hosts' own.
-const CORE: &str = "agg-core";
-const ACCESS: &str = "access";
+/// The groups of links between the last two layers of switches, of which a network has one, and that of the
+/// hosts' own.
+const CORE: [&str; 2] = ["agg-core", "leaf-spine"];
+const ACCESS: [&str; 1] = ["access"];
 
 impl Kept {
     pub(crate) fn of(run: &RunResult) -> Self {
@@ -286,11 +318,14 @@ impl Kept {
             sizes: run.sizes.clone(),
             timers: run.timers.clone(),
             links: run.links.clone(),
+            packets: run.packets,
         }
     }
 
-    fn group(&self, name: &str) -> Option<&LinksOfGroup> {
-        self.links.iter().find(|g| g.group == name)
+    fn group(&self, names: &[&str]) -> Option<&LinksOfGroup> {
+        self.links
+            .iter()
+            .find(|g| names.contains(&g.group.as_str()))
     }
 
     fn most(&self, metric: ObservedMetric) -> Option<usize> {
@@ -338,17 +373,23 @@ impl Kept {
             ObservedMetric::Timeouts(what) => what.parts(&self.timers.as_ref()?.timeouts),
             ObservedMetric::Retransmits(what) => what.parts(&self.timers.as_ref()?.retransmits),
             ObservedMetric::CoreUtilisation => {
-                let core = self.group(CORE)?;
+                let core = self.group(&CORE)?;
                 Some((core.busy_s, core.time_s))
             }
-            ObservedMetric::CoreLoss => drops(self.group(CORE)?),
-            ObservedMetric::AccessLoss => drops(self.group(ACCESS)?),
+            ObservedMetric::CoreLoss => drops(self.group(&CORE)?),
+            ObservedMetric::AccessLoss => drops(self.group(&ACCESS)?),
+            ObservedMetric::ShortLoss => lost(self.packets?.short),
+            ObservedMetric::LongLoss => lost(self.packets?.others),
         }
     }
 }
 
 fn drops(links: &LinksOfGroup) -> Option<(f64, f64)> {
     Some((links.dropped as f64, links.offered as f64))
+}
+
+fn lost(packets: PacketsOfClass) -> Option<(f64, f64)> {
+    Some((packets.dropped as f64, packets.sent as f64))
 }
 
 /// The metric over runs, run i counted `weights[i]` times; none if nothing was observed.

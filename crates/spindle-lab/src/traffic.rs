@@ -1,5 +1,6 @@
 //! Traffic plans: who asks whom for how much and when. A plan never depends on the transport.
 
+mod mix;
 mod transfers;
 
 use std::collections::HashMap;
@@ -39,11 +40,29 @@ pub struct Plan {
     /// The run is over then, counted from the start of the measurement, whatever is under way; none: once
     /// every flow is.
     pub ends: Option<Duration>,
+    /// Without [`Self::ends`]: the run is over once all flows are that are no background.
+    pub leaves_background: bool,
+    /// From when on flows count, from the start of the measurement: of those of the background that began
+    /// earlier, what they do from then on.
+    pub counts_from: Duration,
+    /// A new connection draws from the streams of its flow's number, not of its own, so that second
+    /// connections of other flows change nothing.
+    pub numbered: bool,
     /// The flows, in the order of issue.
     pub flows: Vec<PlannedFlow>,
 }
 
 impl Plan {
+    /// Whether the end of the run may find flows under way.
+    pub fn cuts_off(&self) -> bool {
+        self.ends.is_some() || self.leaves_background
+    }
+
+    /// Whether the run goes on until this flow is over, if it has no time to end at.
+    pub fn awaits(&self, flow: &PlannedFlow) -> bool {
+        !(self.leaves_background && flow.background)
+    }
+
     /// The interface, of `interfaces`, that the client's end of connection `number` (in the order of
     /// opening) starts from.
     pub fn interface(&self, streams: &Streams, number: u64, interfaces: u32) -> u32 {
@@ -75,6 +94,10 @@ pub struct PlannedFlow {
     pub group: u32,
     /// Whether it is background traffic, measured apart.
     pub background: bool,
+    /// Whether it is measured at all.
+    pub counted: bool,
+    /// Whether ECMP has to send it over other links between switches than all others of which this holds.
+    pub apart: bool,
 }
 
 /// When a flow is issued.
@@ -98,6 +121,12 @@ pub enum PlanError {
         /// The names there are.
         hosts: String,
     },
+    /// A host has nobody to send to, or to be sent to by.
+    #[error("traffic: {host} has no partner, want another host for it")]
+    Alone {
+        /// Its name.
+        host: String,
+    },
 }
 
 /// Plans part `part` of `parts` of the scenario's request traffic.
@@ -105,7 +134,7 @@ pub enum PlanError {
 /// `hosts` are the topology's host names in the order of their numbers.
 ///
 /// # Errors
-/// [`PlanError::Host`] for a name the topology does not have.
+/// [`PlanError::Host`] for a name the topology does not have; [`PlanError::Alone`] where nobody fits.
 pub fn plan(
     scenario: &Scenario,
     hosts: &[String],
@@ -119,6 +148,7 @@ pub fn plan(
         Traffic::Requests(r) => requests(r, hosts, streams, share(r.flows)),
         Traffic::Incast(i) => incast(i, hosts, share(i.rounds)),
         Traffic::Transfers(t) => transfers::transfers(t, hosts, streams),
+        Traffic::Mix(m) => mix::mix(m, scenario, hosts, streams),
     }
 }
 
@@ -189,6 +219,8 @@ fn requests(
             connection: None,
             group: n as u32,
             background,
+            counted: true,
+            apart: false,
         });
         places.push(pools.next(background, client, server));
     }
@@ -291,6 +323,8 @@ fn incast(i: &Incast, hosts: &[String], rounds: u64) -> Result<Plan, PlanError> 
                 .enumerate()
                 .map(|(n, (client, server))| PlannedFlow {
                     background: false,
+                    counted: true,
+                    apart: false,
                     start: Start::After(i.idle),
                     client: *client,
                     server: *server,

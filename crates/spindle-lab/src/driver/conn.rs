@@ -81,6 +81,10 @@ pub(crate) struct Conn {
     pub(crate) client: Handle,
     pub(crate) server: Option<Handle>,
     pub(crate) class: Class,
+    /// Whether what it sends is part of the result.
+    pub(crate) counted: bool,
+    /// The code point of what both ends send.
+    pub(crate) dscp: u8,
     pub(crate) connected: bool,
     /// Further subflows that came up.
     pub(crate) joined: usize,
@@ -128,6 +132,8 @@ impl Conn {
             client,
             server: None,
             class,
+            counted: true,
+            dscp: 0,
             connected: false,
             joined: 0,
             dead: false,
@@ -152,6 +158,14 @@ impl Conn {
             busy: 0,
             busy_base: 0,
             in_window: 0,
+        }
+    }
+
+    /// Has both ends, as far as there are two, mark what they send.
+    pub(crate) fn tag(&self, stacks: &mut [Stack]) {
+        stacks[self.client_host as usize].set_dscp(self.client, self.dscp);
+        if let Some(server) = self.server {
+            stacks[self.server_host as usize].set_dscp(server, self.dscp);
         }
     }
 

@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use spindle_fabric::{HostId, LinkId, Network, NetworkError, Simulation};
+use spindle_fabric::{Class, HostId, LinkId, Network, NetworkError, Simulation};
 use spindle_mptcp::congestion::CongestionKind;
 use spindle_mptcp::{Config, EcnMode, InitialWindow, PathManager};
 use spindle_units::Instant;
@@ -27,12 +27,12 @@ use spindle_wire::{Endpoint, Segment, SeqNumber};
 
 use crate::experiment::TransportName;
 use crate::experiment::scenario::{HostSettings, LossModel, Scenario, Traffic, Window};
-use crate::metrics::{LinksOfGroup, RunResult};
+use crate::metrics::{LinksOfGroup, PacketsOfClass, PacketsOfFlows, RunResult};
 use crate::pcap::{PcapError, PcapWriter};
 use crate::registry::{Registry, Transport};
-use crate::rng::Streams;
-use crate::traffic::{PlanError, PlannedFlow, plan};
-use app::{App, FlowState, Script, Usage};
+use crate::rng::{Purpose, Streams};
+use crate::traffic::{Plan, PlanError, PlannedFlow, plan};
+use app::{App, FlowState, Routes, Script, Usage};
 use conn::Content;
 use packet::{Carried, Parcel};
 use world::{Balanced, Happening, World};
@@ -221,6 +221,8 @@ pub fn run(request: &RunRequest<'_>) -> Result<RunOutput, RunError> {
             .payload
             .clone()
             .map_or(Content::Length, Content::Bytes),
+        short_below: request.scenario.host.short_below,
+        routes: routes(&plan, &network, &streams),
     };
     let mut world = World::new(network, &streams, Balanced);
     if request.scenario.host.output_limit.is_some() {
@@ -256,6 +258,7 @@ pub fn run(request: &RunRequest<'_>) -> Result<RunOutput, RunError> {
         None => None,
     };
     let recording = request.record.is_some() || request.count_losses;
+    let observes_packets = app.observes_packets();
     let mut run = Run {
         world,
         app,
@@ -264,10 +267,11 @@ pub fn run(request: &RunRequest<'_>) -> Result<RunOutput, RunError> {
         failed: None,
         seen: Vec::new(),
         recording,
+        packets: PacketsOfFlows::default(),
     };
     run.world
         .simulation
-        .observe_drops(recording || hears_of_drops);
+        .observe_drops(recording || hears_of_drops || observes_packets);
     run.go();
     run.finish()
 }
@@ -278,6 +282,7 @@ fn background(request: &RunRequest<'_>) -> Result<Option<Config>, RunError> {
     let given = match &request.scenario.traffic {
         Traffic::Requests(r) => r.background.as_ref().and_then(|b| b.transport.as_ref()),
         Traffic::Transfers(t) => t.background.as_ref(),
+        Traffic::Mix(m) => m.background.as_ref(),
         Traffic::Incast(_) | Traffic::None => None,
     };
     let own = request.registry.find(&request.transport.transport);
@@ -288,6 +293,29 @@ fn background(request: &RunRequest<'_>) -> Result<Option<Config>, RunError> {
     let found =
         found.ok_or_else(|| RunError::Transport(request.registry.no_such_transport(name)))?;
     Ok(Some(configure(found, &request.scenario.host)))
+}
+
+/// The ways of ECMP between switches, if some flow has to be apart from others: those of a simulation that
+/// never runs, as the network belongs to the one that does.
+fn routes(plan: &Plan, network: &Network, streams: &Streams) -> Option<Routes> {
+    if !plan.flows.iter().any(|f| f.apart) {
+        return None;
+    }
+    let seed = streams.value(Purpose::Salts, 0);
+    let still: Simulation<Parcel> = Simulation::new(network.clone(), seed);
+    Some(Box::new(move |from: Endpoint, to: Endpoint| {
+        let network = still.network();
+        let place = |end: &Endpoint| {
+            let (host, interface) = place_of(end.addr)?;
+            network.address(HostId(host), interface)
+        };
+        let (Some(a), Some(b)) = (place(&from), place(&to)) else {
+            return Vec::new();
+        };
+        let route = still.ecmp_route(a, b, Segment::new(from, to).flow_hash());
+        let between = route.len().saturating_sub(1).max(1);
+        route[1.min(between)..between].to_vec()
+    }))
 }
 
 /// Where a packet is lost that a script has lost.
@@ -302,6 +330,7 @@ struct Run {
     failed: Option<PcapError>,
     recording: bool,
     seen: Vec<Seen>,
+    packets: PacketsOfFlows,
 }
 
 impl Run {
@@ -340,6 +369,9 @@ impl Run {
 
     /// A segment was dropped: its sender may hear of it. The link's name is for the record.
     fn dropped(&mut self, now: Instant, link: Option<String>, packet: &Carried) {
+        if self.app.counts_packets() && !packet.segment.payload.is_empty() {
+            of_class(&mut self.packets, &packet.segment).dropped += 1;
+        }
         if link.is_some() && !packet.segment.payload.is_empty() {
             self.seen.push(Seen::new(now, link, &packet.segment));
         }
@@ -362,6 +394,8 @@ impl Run {
         while let Some(host) = self.app.dirty.pop() {
             let (capture, failed) = (&mut self.capture, &mut self.failed);
             let (recording, seen) = (self.recording, &mut self.seen);
+            let counting = self.app.counts_packets();
+            let packets = &mut self.packets;
             let script = &mut self.app.script;
             let mut lost = Vec::new();
             self.world.transmit(now, host, |segment| {
@@ -372,6 +406,9 @@ impl Run {
                     && let Err(e) = writer.write(now, segment)
                 {
                     *failed = Some(e);
+                }
+                if counting && !segment.payload.is_empty() {
+                    of_class(packets, segment).sent += 1;
                 }
                 let is_lost = script.loses(segment);
                 if is_lost {
@@ -410,6 +447,9 @@ impl Run {
         if self.app.observes_links() {
             result.links = links_by_group(simulation);
         }
+        if self.app.observes_packets() {
+            result.packets = Some(self.packets);
+        }
         let lost: Vec<(Instant, Option<u32>)> = self
             .seen
             .iter()
@@ -427,6 +467,14 @@ impl Run {
             flows,
             recording,
         })
+    }
+}
+
+/// What is counted of packets like this one.
+fn of_class<'a>(packets: &'a mut PacketsOfFlows, segment: &Segment) -> &'a mut PacketsOfClass {
+    match class(segment.dscp) {
+        Class::High => &mut packets.short,
+        Class::Low => &mut packets.others,
     }
 }
 

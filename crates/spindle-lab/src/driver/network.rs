@@ -1,6 +1,6 @@
 //! From a scenario's topology and losses to a network.
 
-use spindle_fabric::topology::{DualHomed, Dumbbell, FatTree, FusoTestbed, Mesh};
+use spindle_fabric::topology::{DualHomed, Dumbbell, FatTree, FusoTestbed, LeafSpine, Mesh};
 use spindle_fabric::{
     Buffer as PortBuffer, CableId, LinkId, Loss as LinkLoss, Network, NetworkError, NodeId,
 };
@@ -105,6 +105,26 @@ pub(crate) fn build_standard(topology: &Topology) -> Option<Result<Network, Netw
             host_mark_above: links.host_ecn_threshold.map(Bytes),
             priorities: links.priorities,
             ..FatTree::reference(*k)
+        }
+        .build(),
+        // From leaf to leaf there are four links, there and back eight.
+        Topology::LeafSpine {
+            leaves,
+            spines,
+            hosts_per_leaf,
+            fabric_rate,
+            links,
+        } => LeafSpine {
+            leaves: *leaves,
+            spines: *spines,
+            hosts_per_leaf: *hosts_per_leaf,
+            host_rate: links.rate,
+            fabric_rate: *fabric_rate,
+            delay: links.rtt / 8,
+            switch_buffer: port(links),
+            mark_above: links.ecn_threshold.map(Bytes),
+            host_buffer: host_port(links),
+            priorities: links.priorities,
         }
         .build(),
         Topology::DualHomed {
@@ -292,7 +312,7 @@ pub(crate) fn check_for_real_time(scenario: &Scenario) -> Result<(), NetworkErro
             Err(wrong("traffic", "with a background", remedy))
         }
         Traffic::None => Err(wrong("traffic", "none", "want requests or incast")),
-        Traffic::Transfers(_) => Err(wrong(
+        Traffic::Transfers(_) | Traffic::Mix(_) => Err(wrong(
             "traffic",
             "transfers",
             "only the lab has them; want requests or incast",

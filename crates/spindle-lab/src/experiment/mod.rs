@@ -5,6 +5,7 @@ pub mod flows;
 mod node;
 mod read;
 mod read_loss;
+mod read_mix;
 #[cfg(test)]
 mod read_tests;
 mod read_traffic;
@@ -610,6 +611,7 @@ fn read_claims(node: &Node, experiment: &Experiment) -> Result<Vec<Claim>, Exper
         let has = |p: &Point| match &p.scenario.traffic {
             Traffic::Requests(r) => r.observe.has(what),
             Traffic::Transfers(t) => t.observe.has(what),
+            Traffic::Mix(m) => m.observe.has(what),
             Traffic::Incast(_) | Traffic::None => false,
         };
         experiment.points.iter().all(has)

@@ -30,7 +30,7 @@ pub(super) fn scenario(root: &Section<'_>, context: &Context<'_>) -> Result<Scen
     let network = network.as_ref();
     let loss = losses(root, network)?;
     let traffic = match root.section("traffic")? {
-        Some(section) => traffic(section, network, context)?,
+        Some(section) => traffic(section, (&topology, network), context)?,
         None => return Err(root.error("traffic", "missing, want a table with a kind")),
     };
     let (host, balancer) = match root.section("scenario")? {
@@ -72,6 +72,7 @@ fn topology(s: Section<'_>, context: &Context<'_>) -> Result<Topology> {
         "cofuso-sim",
         "dumbbell",
         "fat-tree",
+        "leaf-spine",
         "dual-homed",
     ];
     names.extend(context.topologies.iter().map(String::as_str));
@@ -99,6 +100,7 @@ fn topology(s: Section<'_>, context: &Context<'_>) -> Result<Topology> {
             }
         }
         "fat-tree" => fat_tree(&s, links)?,
+        "leaf-spine" => leaf_spine(&s, links)?,
         "fuso-sim" => Topology::FatTree {
             name: "fuso-sim",
             k: 4,
@@ -151,6 +153,33 @@ fn fat_tree(s: &Section<'_>, links: LinkSettings) -> Result<Topology> {
     })
 }
 
+fn leaf_spine(s: &Section<'_>, links: LinkSettings) -> Result<Topology> {
+    // T5 of the catalogue: 40 paths, and a host for each of 100 short and 4 long flows.
+    let counts = [("leaves", 2), ("spines", 40), ("hosts_per_leaf", 104)];
+    let mut found = [0; 3];
+    for (n, (key, default)) in found.iter_mut().zip(counts) {
+        *n = s.or(key, default)?;
+        if *n == 0 || u64::from(*n) > MAX_HOSTS {
+            return Err(s.error(key, format!("found {n}, want 1 to {MAX_HOSTS}")));
+        }
+    }
+    let [leaves, spines, hosts_per_leaf] = found;
+    for (key, n) in [("hosts_per_leaf", hosts_per_leaf), ("spines", spines)] {
+        if u64::from(leaves) * u64::from(n) > MAX_HOSTS {
+            let most = MAX_HOSTS / u64::from(leaves);
+            let problem = format!("found {n}, want 1 to {most} with {leaves} leaves");
+            return Err(s.error(key, problem));
+        }
+    }
+    Ok(Topology::LeafSpine {
+        leaves,
+        spines,
+        hosts_per_leaf,
+        fabric_rate: rate(s, "fabric_rate", links.rate)?,
+        links,
+    })
+}
+
 fn parameters(s: &Section<'_>) -> Result<Vec<(String, String)>> {
     let Some(node) = s.node("parameters") else {
         return Ok(Vec::new());
@@ -176,13 +205,14 @@ fn rate(s: &Section<'_>, key: &'static str, default: BitRate) -> Result<BitRate>
 }
 
 fn link_settings(s: &Section<'_>, name: &str) -> Result<LinkSettings> {
-    // T1, T2 and T4 of the catalogue; the other topologies' base RTTs are our choice for T1's
+    // T1, T2, T4 and T5 of the catalogue; the other topologies' base RTTs are our choice for T1's
     // hardware.
     let (rtt, megabits, room, mark) = match name {
-        "fuso-testbed" => (280, 1000, 128_000, Some(32_000)),
-        "fuso-sim" => (240, 10_000, 1_000_000, Some(300_000)),
-        "cofuso-sim" => (48_000, 300, 5_400_000, None),
-        _ => (100, 1000, 128_000, Some(32_000)),
+        "fuso-testbed" => (280, 1000, Buffer::Bytes(128_000), Some(32_000)),
+        "fuso-sim" => (240, 10_000, Buffer::Bytes(1_000_000), Some(300_000)),
+        "cofuso-sim" => (48_000, 300, Buffer::Bytes(5_400_000), None),
+        "leaf-spine" => (100, 1000, Buffer::Packets(256), None),
+        _ => (100, 1000, Buffer::Bytes(128_000), Some(32_000)),
     };
     let buffer = match (s.get::<Size>("buffer")?, s.get::<u32>("buffer_packets")?) {
         (Some(_), Some(_)) => {
@@ -201,7 +231,7 @@ fn link_settings(s: &Section<'_>, name: &str) -> Result<LinkSettings> {
         }
         (Some(Size(bytes)), None) => Buffer::Bytes(bytes),
         (None, Some(packets)) => Buffer::Packets(packets),
-        (None, None) => Buffer::Bytes(room),
+        (None, None) => room,
     };
     let ecn_threshold = match s.get::<Size>("ecn_threshold")? {
         Some(Size(0)) => None,
@@ -209,7 +239,8 @@ fn link_settings(s: &Section<'_>, name: &str) -> Result<LinkSettings> {
         None => mark,
     };
     let host_ecn_threshold = s.get::<Size>("host_ecn_threshold")?;
-    if host_ecn_threshold.is_some() && matches!(name, "cofuso-sim" | "dumbbell" | "dual-homed") {
+    let without = ["cofuso-sim", "dumbbell", "leaf-spine", "dual-homed"];
+    if host_ecn_threshold.is_some() && without.contains(&name) {
         let problem = "has no meaning here, want it in fuso-testbed, fuso-sim or fat-tree";
         return Err(s.error("host_ecn_threshold", problem));
     }
@@ -293,6 +324,7 @@ fn host(s: Section<'_>, context: &Context<'_>) -> Result<(HostSettings, String)>
         user_timeout: s.or("user_timeout", d.user_timeout)?,
         msl: s.or("msl", d.msl)?,
         congestion: s.choice("congestion", &CONGESTION)?,
+        short_below: s.get::<Size>("short_below")?.map(|b| b.0),
     };
     s.finish()?;
     Ok((host, balancer))

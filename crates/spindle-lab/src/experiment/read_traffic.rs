@@ -9,9 +9,10 @@ use spindle_units::{BitRate, Duration};
 use super::Context;
 use super::node::Value;
 use super::read::Result;
+use super::read_mix::mix;
 use super::scenario::{
     Arrivals, Ask, Background, Coming, Connections, FirstPath, Incast, Matrix, Observe, Pairing,
-    Requests, Traffic, Transfers,
+    Requests, Topology, Traffic, Transfers,
 };
 use super::section::{Load, Section, Share, Size};
 use crate::driver::MAX_INTERFACES;
@@ -40,7 +41,7 @@ fn host_known(s: &Section<'_>, key: &str, name: &str, network: Option<&Network>)
 /// The traffic of a scenario.
 pub(super) fn traffic(
     s: Section<'_>,
-    network: Option<&Network>,
+    (topology, network): (&Topology, Option<&Network>),
     context: &Context<'_>,
 ) -> Result<Traffic> {
     let kinds = [
@@ -48,22 +49,28 @@ pub(super) fn traffic(
         ("incast", 1),
         ("none", 2),
         ("transfers", 3),
+        ("mix", 4),
     ];
     let traffic = match s.choice("kind", &kinds)? {
         None => {
-            let problem = "missing, want one of requests, incast, none, transfers";
+            let problem = "missing, want one of requests, incast, none, transfers, mix";
             return Err(s.error("kind", problem));
         }
         Some(0) => Traffic::Requests(requests(&s, network, context)?),
         Some(1) => Traffic::Incast(incast(&s, network)?),
         Some(3) => Traffic::Transfers(transfers(&s, network, context)?),
+        Some(4) => Traffic::Mix(mix(&s, (topology, network), context)?),
         Some(_) => Traffic::None,
     };
     s.finish()?;
     Ok(traffic)
 }
 
-fn hosts(s: &Section<'_>, key: &'static str, network: Option<&Network>) -> Result<Vec<String>> {
+pub(super) fn hosts(
+    s: &Section<'_>,
+    key: &'static str,
+    network: Option<&Network>,
+) -> Result<Vec<String>> {
     let list: Vec<String> = s.list(key)?.unwrap_or_default();
     if list.is_empty() {
         return Err(s.error(key, "missing or empty, want a list of hosts"));
@@ -84,7 +91,7 @@ fn hosts(s: &Section<'_>, key: &'static str, network: Option<&Network>) -> Resul
 }
 
 /// The hosts that `name` means: one, `all`, or those of a pattern as for links, `h0-h7` or `h*`.
-fn matching(
+pub(super) fn matching(
     s: &Section<'_>,
     key: &'static str,
     name: &str,
@@ -189,7 +196,7 @@ fn background(s: &Section<'_>, context: &Context<'_>) -> Result<Option<Backgroun
 }
 
 /// The load in bits per second, a share of `capacity` or a rate by itself.
-fn load(s: &Section<'_>) -> Result<Option<BitRate>> {
+pub(super) fn load(s: &Section<'_>) -> Result<Option<BitRate>> {
     let capacity = s.get::<BitRate>("capacity")?;
     let load = match (s.get::<Load>("load")?, capacity) {
         (Some(Load::Share(_)), None) => {
@@ -255,7 +262,7 @@ fn subflows(s: &Section<'_>) -> Result<Vec<u32>> {
 }
 
 /// `observe`: what is kept of each flow beside its time.
-fn observe(s: &Section<'_>) -> Result<Observe> {
+pub(super) fn observe(s: &Section<'_>) -> Result<Observe> {
     let mut observe = Observe::default();
     for name in s.list::<String>("observe")?.unwrap_or_default() {
         match name.as_str() {
@@ -263,6 +270,7 @@ fn observe(s: &Section<'_>) -> Result<Observe> {
             "sizes" => observe.sizes = true,
             "timers" => observe.timers = true,
             "links" => observe.links = true,
+            "packets" => observe.packets = true,
             _ => {
                 let near = super::error::suggestion(&name, Observe::NAMES);
                 let known = Observe::NAMES.join(", ");
@@ -322,42 +330,52 @@ fn connections(s: &Section<'_>) -> Result<Connections> {
     })
 }
 
-/// `sizes`: a published name, `file:PATH`, a fixed size, or two sizes for a uniform one.
-fn sizes(s: &Section<'_>, context: &Context<'_>) -> Result<SizeSampler> {
+/// `sizes`, of which those of `below` and more are left out.
+pub(super) fn sizes(s: &Section<'_>, context: &Context<'_>) -> Result<SizeSampler> {
     let below = s.get::<Size>("below")?.map(|b| b.0);
-    let Some(node) = s.node("sizes") else {
-        return Err(s.error("sizes", format!("missing, want {SIZES}")));
-    };
-    let sizes = match &node.value {
-        Value::Text(text) => match text.strip_prefix("file:") {
-            Some(name) => cdf_file(s, name, context)?,
-            None => match (Sizes::named(text), super::units::size(text)) {
-                (Some(named), _) => named,
-                (None, Some(bytes)) if bytes > 0 => Sizes::Fixed(bytes),
-                _ => {
-                    let near = super::error::suggestion(text, NAMED);
-                    return Err(s.error("sizes", format!("found \"{text}\", want {SIZES}{near}")));
-                }
-            },
-        },
-        Value::List(_) => match s.list::<Size>("sizes")?.unwrap_or_default()[..] {
-            [Size(a), Size(b)] if 0 < a && a <= b => Sizes::Uniform(a, b),
-            _ => return Err(s.error("sizes", "want two sizes, the smaller first and above 0")),
-        },
-        Value::Table(_) if below.is_some() => {
-            return Err(s.error("below", "has no meaning beside max, want only that"));
-        }
-        Value::Table(table) if table.iter().any(|(key, _)| key == "packets") => {
-            Sizes::Packets(packets(&Section::new("traffic.sizes", node)?)?)
-        }
-        Value::Table(_) => Sizes::LogNormal(lognormal(&Section::new("traffic.sizes", node)?)?),
-        _ => return Err(s.error("sizes", format!("found {}, want {SIZES}", node.kind()))),
-    };
+    let sizes = sizes_of(s, "sizes", below.is_some(), context)?;
     SizeSampler::new(sizes, below).ok_or_else(|| {
         s.error(
             "below",
             "no size of the distribution is below this, want a larger one",
         )
+    })
+}
+
+/// A published name, `file:PATH`, a fixed size, or two sizes for a uniform one.
+pub(super) fn sizes_of(
+    s: &Section<'_>,
+    key: &'static str,
+    limited: bool,
+    context: &Context<'_>,
+) -> Result<Sizes> {
+    let Some(node) = s.node(key) else {
+        return Err(s.error(key, format!("missing, want {SIZES}")));
+    };
+    Ok(match &node.value {
+        Value::Text(text) => match text.strip_prefix("file:") {
+            Some(name) => cdf_file(s, key, name, context)?,
+            None => match (Sizes::named(text), super::units::size(text)) {
+                (Some(named), _) => named,
+                (None, Some(bytes)) if bytes > 0 => Sizes::Fixed(bytes),
+                _ => {
+                    let near = super::error::suggestion(text, NAMED);
+                    return Err(s.error(key, format!("found \"{text}\", want {SIZES}{near}")));
+                }
+            },
+        },
+        Value::List(_) => match s.list::<Size>(key)?.unwrap_or_default()[..] {
+            [Size(a), Size(b)] if 0 < a && a <= b => Sizes::Uniform(a, b),
+            _ => return Err(s.error(key, "want two sizes, the smaller first and above 0")),
+        },
+        Value::Table(_) if limited => {
+            return Err(s.error("below", "has no meaning beside max, want only that"));
+        }
+        Value::Table(table) if table.iter().any(|(key, _)| key == "packets") => {
+            Sizes::Packets(packets(&Section::new(s.path(key), node)?)?)
+        }
+        Value::Table(_) => Sizes::LogNormal(lognormal(&Section::new(s.path(key), node)?)?),
+        _ => return Err(s.error(key, format!("found {}, want {SIZES}", node.kind()))),
     })
 }
 
@@ -392,16 +410,15 @@ fn lognormal(s: &Section<'_>) -> Result<LogNormal> {
     Ok(sizes)
 }
 
-const SIZES: &str = "web-search, data-mining, \"file:PATH\", a size such as \"10KB\", \
+const SIZES: &str = "web-search, data-mining, mixed, \"file:PATH\", a size such as \"10KB\", \
                      two sizes [\"10KB\", \"100KB\"] for a uniform one, \
                      { packets = 29 } for full packets of the transport's own, or { lognormal = \"48KiB\", sigma = 0.9, min = \"1KiB\", max = \"1MiB\" }";
 
-fn cdf_file(s: &Section<'_>, name: &str, context: &Context<'_>) -> Result<Sizes> {
+fn cdf_file(s: &Section<'_>, key: &str, name: &str, context: &Context<'_>) -> Result<Sizes> {
     let path = context.directory.join(Path::new(name));
     let text = std::fs::read_to_string(&path)
-        .map_err(|e| s.error("sizes", format!("cannot read {}: {e}", path.display())))?;
-    let cdf =
-        Cdf::parse(&text).map_err(|e| s.error("sizes", format!("{}: {e}", path.display())))?;
+        .map_err(|e| s.error(key, format!("cannot read {}: {e}", path.display())))?;
+    let cdf = Cdf::parse(&text).map_err(|e| s.error(key, format!("{}: {e}", path.display())))?;
     Ok(Sizes::Table(Arc::new(cdf)))
 }
 

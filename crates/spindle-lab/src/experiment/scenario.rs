@@ -1,7 +1,11 @@
 //! One point of an experiment with every value resolved: network, loss, traffic, host settings.
 
+mod mix;
+
 use spindle_mptcp::congestion::CongestionKind;
 use spindle_units::{BitRate, Duration};
+
+pub use mix::{BurstTimes, LongFlows, Matching, Mix, Pairs, Starts};
 
 use crate::workload::{LossyLinks, SizeSampler};
 
@@ -50,6 +54,19 @@ pub enum Topology {
         /// Rate of the links between switches.
         fabric_rate: BitRate,
         /// Every link, but for the rate of those between switches.
+        links: LinkSettings,
+    },
+    /// Hosts h0.. under leaf switches, each of which has a cable to every spine switch.
+    LeafSpine {
+        /// Leaf switches.
+        leaves: u32,
+        /// Spine switches: paths between two leaves.
+        spines: u32,
+        /// Hosts under each leaf.
+        hosts_per_leaf: u32,
+        /// Rate of the links between leaves and spines.
+        fabric_rate: BitRate,
+        /// Every link, but for the rate of those between switches; the RTT is split over eight links.
         links: LinkSettings,
     },
     /// Host "client" with cables P1.. to a router, host "server" with one cable.
@@ -174,6 +191,8 @@ pub enum Traffic {
     Incast(Incast),
     /// Hosts send to hosts, for a given time.
     Transfers(Transfers),
+    /// Short flows beside long ones.
+    Mix(Mix),
 }
 
 /// Request/response traffic.
@@ -217,11 +236,13 @@ pub struct Observe {
     pub timers: bool,
     /// How busy the network's links were, and what their queues dropped.
     pub links: bool,
+    /// How many data packets hosts sent and how many were dropped, marked as short flows' or not.
+    pub packets: bool,
 }
 
 impl Observe {
     /// What may be observed, by the names in experiment files.
-    pub const NAMES: [&'static str; 4] = ["recovery", "sizes", "timers", "links"];
+    pub const NAMES: [&'static str; 5] = ["recovery", "sizes", "timers", "links", "packets"];
 
     /// Whether what has this name is observed.
     pub fn has(self, name: &str) -> bool {
@@ -230,6 +251,7 @@ impl Observe {
             "sizes" => self.sizes,
             "timers" => self.timers,
             "links" => self.links,
+            "packets" => self.packets,
             _ => false,
         }
     }
@@ -420,6 +442,10 @@ pub struct HostSettings {
     pub msl: Duration,
     /// The congestion controller of every subflow; none: the preset's own.
     pub congestion: Option<CongestionKind>,
+    /// Flows of fewer bytes are short: both ends mark what they send for them with the code point AF21,
+    /// which ports with priorities and switches that tell flows apart go by (CAPS section VII, Alg. 1, s_L;
+    /// catalogue A4.1); none: nothing is marked.
+    pub short_below: Option<u64>,
 }
 
 /// The initial window.
@@ -439,6 +465,7 @@ impl Topology {
             Self::CoFusoSim(_) => "cofuso-sim",
             Self::Dumbbell { .. } => "dumbbell",
             Self::FatTree { name, .. } => name,
+            Self::LeafSpine { .. } => "leaf-spine",
             Self::DualHomed { .. } => "dual-homed",
             Self::Custom { name, .. } => name,
         }
@@ -451,8 +478,20 @@ impl Topology {
             | Self::CoFusoSim(links)
             | Self::Dumbbell { links, .. }
             | Self::FatTree { links, .. }
+            | Self::LeafSpine { links, .. }
             | Self::DualHomed { links, .. }
             | Self::Custom { links, .. } => links,
+        }
+    }
+
+    /// Which leaf, or in a fat-tree which pod, a host is in; none if the topology has neither.
+    pub fn place(&self, host: u32) -> Option<u32> {
+        match self {
+            Self::LeafSpine { hosts_per_leaf, .. } => host.checked_div(*hosts_per_leaf),
+            Self::FatTree {
+                k, hosts_per_edge, ..
+            } => host.checked_div(k / 2 * hosts_per_edge),
+            _ => None,
         }
     }
 }
@@ -477,6 +516,7 @@ impl Default for HostSettings {
             user_timeout: Duration::from_secs(60),
             msl: Duration::from_secs(60),
             congestion: None,
+            short_below: None,
         }
     }
 }
@@ -489,7 +529,7 @@ impl Traffic {
             Self::Requests(r) => r.flows,
             Self::Incast(i) => i.rounds,
             // A run cannot be split: what is under way shares the network.
-            Self::Transfers(_) => 1,
+            Self::Transfers(_) | Self::Mix(_) => 1,
         }
     }
 }

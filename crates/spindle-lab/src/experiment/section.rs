@@ -65,6 +65,11 @@ impl<'a> Section<'a> {
         self.node.get(key)
     }
 
+    /// Whether there is an entry `key`.
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.node.get(key).is_some()
+    }
+
     /// The entry `key` as a table to be read, if it is there.
     ///
     /// # Errors

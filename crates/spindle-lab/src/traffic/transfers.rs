@@ -8,10 +8,10 @@ use crate::experiment::scenario::{Coming, Matrix, Transfers};
 use crate::rng::{Purpose, Stream, Streams};
 
 /// Long transfers begin at random within this time, so that they do not march in step (our choice).
-const ONSET: Duration = Duration::from_millis(10);
+pub(super) const ONSET: Duration = Duration::from_millis(10);
 
 /// Bytes of a transfer that goes on to the end: more than any link carries.
-const ENDLESS: u64 = 1 << 50;
+pub(super) const ENDLESS: u64 = 1 << 50;
 
 /// Plans the transfers between `t`'s hosts.
 pub(super) fn transfers(
@@ -85,7 +85,8 @@ pub(super) fn transfers(
     })
 }
 
-fn flow(at: Duration, (client, server): (u32, u32), bytes: u64) -> PlannedFlow {
+/// A flow over a connection of its own.
+pub(super) fn flow(at: Duration, (client, server): (u32, u32), bytes: u64) -> PlannedFlow {
     PlannedFlow {
         start: Start::At(at),
         client,
@@ -94,6 +95,8 @@ fn flow(at: Duration, (client, server): (u32, u32), bytes: u64) -> PlannedFlow {
         connection: None,
         group: 0,
         background: false,
+        counted: true,
+        apart: false,
     }
 }
 

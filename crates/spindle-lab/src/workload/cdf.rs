@@ -101,6 +101,46 @@ impl Cdf {
         }
     }
 
+    /// The distribution of which half of the flows are of this one and half of the other: exact, since
+    /// both are linear between the points of either.
+    #[must_use]
+    pub fn mixed_with(&self, other: &Self) -> Self {
+        let mut sizes: Vec<f64> = [self, other]
+            .iter()
+            .flat_map(|c| c.points.iter().map(|(size, _)| *size))
+            .collect();
+        sizes.sort_unstable_by(f64::total_cmp);
+        sizes.dedup();
+        let mut points = Vec::with_capacity(2 * sizes.len());
+        for size in sizes {
+            let ([a, b], [c, d]) = (self.around(size), other.around(size));
+            points.push((size, (a + c) / 2.0));
+            if a + c < b + d {
+                points.push((size, (b + d) / 2.0));
+            }
+        }
+        Self { points }
+    }
+
+    /// The probability of less than `size`, and of at most that.
+    fn around(&self, size: f64) -> [f64; 2] {
+        let points = &self.points;
+        let below = points.partition_point(|(s, _)| *s < size);
+        let upto = points.partition_point(|(s, _)| *s <= size);
+        if below < upto {
+            return [points[below].1, points[upto - 1].1];
+        }
+        let p = match (below.checked_sub(1), points.get(below)) {
+            (None, _) => 0.0,
+            (Some(_), None) => 1.0,
+            (Some(before), Some(&(s1, p1))) => {
+                let (s0, p0) = points[before];
+                p0 + (p1 - p0) * (size - s0) / (s1 - s0)
+            }
+        };
+        [p, p]
+    }
+
     /// The smallest size.
     pub fn smallest(&self) -> f64 {
         self.points[0].0

@@ -43,7 +43,7 @@ const DATA_MINING: [(u64, f64); 9] = [
 ];
 
 /// The names of the published distributions.
-pub const NAMED: [&str; 2] = ["web-search", "data-mining"];
+pub const NAMED: [&str; 3] = ["web-search", "data-mining", "mixed"];
 
 /// How large flows are.
 #[derive(Clone, Debug, PartialEq)]
@@ -103,6 +103,15 @@ impl Sizes {
         let table: &[(u64, f64)] = match name {
             "web-search" => &WEB_SEARCH,
             "data-mining" => &DATA_MINING,
+            // Half of the flows by each (CAPS section IX-E, Fig 23).
+            "mixed" => {
+                let [Self::Table(a), Self::Table(b)] =
+                    [Self::named("web-search")?, Self::named("data-mining")?]
+                else {
+                    return None;
+                };
+                return Some(Self::Table(Arc::new(a.mixed_with(&b))));
+            }
             _ => return None,
         };
         let points = table
@@ -230,6 +239,22 @@ mod tests {
             dm.bytes_above(35e6)
         );
         assert!((1.0 - dm.flows_above(1e5) - 0.824).abs() < 0.0005);
+    }
+
+    /// Of the mixture as many flows are as large as of both on average, at every size.
+    #[test]
+    fn the_mixture_is_half_of_each() {
+        let [ws, dm, both] = ["web-search", "data-mining", "mixed"].map(table);
+        assert!((both.mean() - (ws.mean() + dm.mean()) / 2.0).abs() < 1.0);
+        for size in [1e3, 1460.5, 8e3, 9e3, 1e5, 1.5e6, 3e7, 9e8] {
+            let half = (ws.flows_above(size) + dm.flows_above(size)) / 2.0;
+            assert!((both.flows_above(size) - half).abs() < 1e-9, "{size}");
+        }
+        let mut rng = Stream::from_seed(3);
+        let sampler = SizeSampler::new(Sizes::named("mixed").unwrap(), None).unwrap();
+        let ones = (0..100_000).filter(|_| sampler.sample(&mut rng) == 1460);
+        let share = ones.count() as f64 / 1e5;
+        assert!((share - 0.25).abs() < 0.005, "{share}");
     }
 
     #[test]

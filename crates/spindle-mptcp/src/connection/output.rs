@@ -135,7 +135,9 @@ impl Connection {
     }
 
     /// Puts a segment of subflow `i` out through its stage.
-    pub(super) fn emit(&mut self, now: Instant, i: usize, seg: Segment) {
+    pub(super) fn emit(&mut self, now: Instant, i: usize, mut seg: Segment) {
+        // A stage may go by it.
+        self.mark(&mut seg);
         let cx = self.subflows[i].stage_context(now);
         match &mut self.subflows[i].stage {
             None => self.out.push_back(seg),

@@ -5,13 +5,16 @@ mod ask;
 mod handles;
 mod observe;
 mod prepare;
+mod result;
 mod script;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::sync::Arc;
 
-use spindle_mptcp::{Config, Event, Handle, SendCounters, Stack, TraceEvent};
+use spindle_fabric::LinkId;
+use spindle_mptcp::stage::scatter::PRIORITY;
+use spindle_mptcp::{Config, Event, Handle, Stack, TraceEvent};
 use spindle_units::{Duration, Instant, prefetch};
 use spindle_wire::Endpoint;
 
@@ -21,7 +24,7 @@ pub(crate) use script::Script;
 
 use super::conn::{Class, Conn, Content};
 use crate::experiment::scenario::Ask;
-use crate::metrics::{RunResult, TimersOfFlows};
+use crate::metrics::RunResult;
 use crate::registry::Application;
 use crate::rng::Streams;
 use crate::traffic::{Plan, PlannedFlow, Start};
@@ -39,6 +42,8 @@ enum Wake {
     Issue(u32),
     /// Stop waiting for the subflows of this flow's connection.
     AskAnyway(u32),
+    /// Flows count from now on.
+    Count,
     /// Stop waiting for connections to be ready.
     Prepared,
     /// Start measuring.
@@ -60,6 +65,8 @@ pub(crate) struct FlowState {
     base_timeouts: u64,
     base_recoveries: u64,
     base_retransmits: u64,
+    /// From when on it counts, if it began before anything did, and bytes of it that had arrived by then.
+    counts: Option<(Instant, u64)>,
     /// Whether the request of a connection that had to come up first was written.
     asked: bool,
     over: bool,
@@ -75,6 +82,7 @@ struct Group {
     timeouts: u64,
     aborted: bool,
     background: bool,
+    counted: bool,
 }
 
 /// A recorded flow: what both ends did between its issue and completion.
@@ -102,7 +110,15 @@ pub(crate) struct Usage {
     /// Interfaces of each host.
     pub(crate) interfaces: Vec<u32>,
     pub(crate) content: Content,
+    /// Flows of fewer bytes are marked as short ones, if any are.
+    pub(crate) short_below: Option<u64>,
+    /// The links between switches that ECMP takes, where flows want to be apart.
+    pub(crate) routes: Option<Routes>,
 }
+
+/// Tells the links between switches that ECMP sends a connection's segments over, from one end to the
+/// other.
+pub(crate) type Routes = Box<dyn Fn(Endpoint, Endpoint) -> Vec<LinkId>>;
 
 /// The applications of all hosts in one run.
 pub(crate) struct App {
@@ -121,6 +137,8 @@ pub(crate) struct App {
     warming: u32,
     measuring: Option<Instant>,
     ended: Option<Instant>,
+    /// Whether what happens counts.
+    counting: bool,
     next_timed: usize,
     chains: HashMap<u32, Vec<u32>>,
     pending: u32,
@@ -133,6 +151,8 @@ pub(crate) struct App {
     pub(crate) recording: Option<Recording>,
     pub(crate) script: Script,
     observer: Option<Observer>,
+    /// Links between switches that flows take which have to be apart.
+    taken: Vec<LinkId>,
 }
 
 /// Flow number of warm-up responses.
@@ -159,8 +179,11 @@ impl App {
             states[flow.group as usize].left += 1;
             states[flow.group as usize].bytes += flow.bytes;
             states[flow.group as usize].background = flow.background;
+            states[flow.group as usize].counted = flow.counted;
         }
-        let background = states.iter().filter(|g| g.background).count() as u64;
+        let counted = states.iter().filter(|g| g.counted).count() as u64;
+        let background = states.iter().filter(|g| g.counted && g.background);
+        let background = background.count() as u64;
         let flow = FlowState {
             issued: None,
             completed: None,
@@ -170,14 +193,15 @@ impl App {
             base_timeouts: 0,
             base_recoveries: 0,
             base_retransmits: 0,
+            counts: None,
             asked: false,
             over: false,
         };
         Self {
             flows: vec![flow; plan.flows.len()],
-            pending: plan.flows.len() as u32,
+            pending: plan.flows.iter().filter(|f| plan.awaits(f)).count() as u32,
             result: RunResult {
-                flows: groups as u64 - background,
+                flows: counted - background,
                 background_flows: background,
                 ..RunResult::default()
             },
@@ -196,6 +220,7 @@ impl App {
             warming: 0,
             measuring: None,
             ended: None,
+            counting: false,
             next_timed: 0,
             chains: HashMap::new(),
             dirty: Vec::new(),
@@ -203,6 +228,7 @@ impl App {
             measured: None,
             record,
             recording: None,
+            taken: Vec::new(),
         }
     }
 
@@ -232,6 +258,16 @@ impl App {
         self.plan.observe.links
     }
 
+    /// Whether it is to be known what became of packets.
+    pub(crate) fn observes_packets(&self) -> bool {
+        self.plan.observe.packets
+    }
+
+    /// Whether that counts now.
+    pub(crate) fn counts_packets(&self) -> bool {
+        self.plan.observe.packets && self.counting
+    }
+
     /// Whether the measurement has begun.
     pub(crate) fn is_measuring(&self) -> bool {
         self.measuring.is_some()
@@ -247,6 +283,7 @@ impl App {
             match wake {
                 Wake::Issue(flow) => self.issue(now, flow, stacks),
                 Wake::AskAnyway(flow) => self.ask_anyway(now, flow, stacks),
+                Wake::Count => self.count_from_now(now),
                 Wake::Prepared => {
                     if self.warming > 0 {
                         self.result.cold_connections = u64::from(self.warming);
@@ -266,7 +303,7 @@ impl App {
     fn end(&mut self, now: Instant, stacks: &mut [Stack]) {
         self.ended = Some(now);
         self.measured = Some(self.measure_result(stacks));
-        if self.plan.ends.is_some() {
+        if self.plan.cuts_off() {
             // What is under way stays so.
             self.finished = true;
             return;
@@ -334,6 +371,7 @@ impl App {
             return;
         };
         self.conns[c as usize].server = Some(handle);
+        self.conns[c as usize].tag(stacks);
         if let Some(observer) = &self.observer {
             observer.accepted(c, &self.conns[c as usize], stacks);
         }
@@ -414,17 +452,18 @@ impl App {
         };
         let first = match planned.connection {
             Some(c) => Some(c),
-            None => self.open(now, planned.client, planned.server, class, stacks),
+            None => self.open_for(now, flow, class, stacks),
         };
         let second = match (twice, planned.connection) {
             (false, _) => None,
             (true, Some(c)) => Some(c + self.plan.connections.len() as u32),
-            (true, None) => self.open(now, planned.client, planned.server, Class::Replica, stacks),
+            (true, None) => self.open_for(now, flow, Class::Replica, stacks),
         };
         let conns = [first, second].map(|c| c.filter(|c| !self.conns[*c as usize].dead));
         self.flows[flow as usize].issued = Some(now);
         self.flows[flow as usize].conns = conns.map(|c| c.unwrap_or(NO_CONN));
         for c in conns.into_iter().flatten() {
+            self.tag(c, planned.bytes, stacks);
             if planned.connection.is_none() && self.plan.ask != Ask::Opening {
                 self.ask_later(now, flow, c);
             } else {
@@ -433,6 +472,15 @@ impl App {
         }
         if conns == [None, None] {
             self.give_up(now, flow, stacks);
+        }
+    }
+
+    /// Marks what both ends of a connection send from now on as a short flow's, or no longer.
+    fn tag(&mut self, c: u32, bytes: u64, stacks: &mut [Stack]) {
+        if let Some(limit) = self.usage.short_below {
+            let conn = &mut self.conns[c as usize];
+            conn.dscp = if bytes < limit { PRIORITY } else { 0 };
+            conn.tag(stacks);
         }
     }
 
@@ -546,37 +594,27 @@ impl App {
         }
         state.timeouts = totals.0.saturating_sub(state.base_timeouts);
         state.recoveries = totals.1.saturating_sub(state.base_recoveries);
-        self.pending -= 1;
+        self.pending -= u32::from(self.plan.awaits(&self.plan.flows[flow as usize]));
     }
 
     fn group_done(&mut self, now: Instant, flow: u32) {
         let planned = self.plan.flows[flow as usize];
         let group = self.groups[planned.group as usize];
         if group.left == 0 {
-            let fct = group.first.map_or(Duration::ZERO, |first| now.since(first));
-            let goodput = group.bytes as f64 * 8.0 / fct.as_secs_f64().max(1e-9);
-            let r = &mut self.result;
-            match (group.background, group.aborted) {
-                (true, true) => r.background_aborted += 1,
-                (true, false) => {
-                    r.background_completed += 1;
-                    r.background_goodput_sum_bps += goodput;
-                }
-                (false, true) => r.aborted += 1,
-                (false, false) => {
-                    r.completed += 1;
-                    r.goodput_sum_bps += goodput;
-                }
-            }
-            if !group.background {
-                r.flows_with_timeout += u64::from(group.timeouts > 0);
+            if group.counted {
+                self.count_group(now, flow, &group);
             }
             if let Start::After(_) = planned.start {
                 self.next_in_chain(now, planned.client);
             }
         }
-        if self.pending == 0 && self.plan.ends.is_none() {
-            self.wake(now + EPILOGUE, Wake::End);
+        if self.pending == 0 && self.plan.ends.is_none() && self.plan.awaits(&planned) {
+            let rest = match self.plan.leaves_background {
+                // Every moment more would be the background's.
+                true => Duration::ZERO,
+                false => EPILOGUE,
+            };
+            self.wake(now + rest, Wake::End);
         }
     }
 
@@ -648,107 +686,5 @@ impl App {
     /// The flows as they went and as they were planned, in the order of the plan.
     pub(crate) fn flows(&self) -> impl Iterator<Item = (&FlowState, &PlannedFlow)> {
         self.flows.iter().zip(&self.plan.flows)
-    }
-
-    /// The run's result but for the engine's own numbers.
-    pub(crate) fn result(&self, stacks: &[Stack]) -> RunResult {
-        self.measured
-            .clone()
-            .unwrap_or_else(|| self.measure_result(stacks))
-    }
-
-    fn measure_result(&self, stacks: &[Stack]) -> RunResult {
-        let mut result = self.result.clone();
-        result.fct_ns = self.completion_times();
-        if self.plan.ends.is_some() {
-            self.count_what_goes_on(&mut result);
-        }
-        if self.plan.observe.timers {
-            result.timers = Some(self.timers(stacks));
-        }
-        let mut waited_for = 0;
-        let mut all = 0;
-        for conn in &self.conns {
-            result.bytes_corrupted += conn.corrupted;
-            if conn.class == Class::Background {
-                continue;
-            }
-            let now = conn.totals(stacks);
-            let since = |f: fn(&SendCounters) -> u64| f(&now).saturating_sub(f(&conn.base));
-            let spent = conn.spent(&now, &conn.base);
-            result.payload_bytes += spent.payload;
-            result.extra_bytes += spent.extra;
-            let (sum, count) = conn.flow_extra(&now);
-            result.flow_extra_sum += sum;
-            result.flow_extra_count += count;
-            result.fast_retransmits += since(|c| c.fast_retransmits);
-            result.spurious_retransmits += since(|c| c.spurious_retransmits);
-            all += since(|c| c.timeouts);
-            waited_for += conn.timeouts_waited_for(conn.timeouts(stacks));
-        }
-        result.recovery = self.observer.as_ref().map(Observer::result);
-        if self.plan.observe.sizes {
-            let foreground = self.plan.flows.iter().filter(|f| !f.background);
-            result.sizes = foreground.map(|f| f.bytes).collect();
-        }
-        result.timeouts = waited_for;
-        result.late_timeouts = all.saturating_sub(waited_for);
-        result
-    }
-
-    /// Flows that the end of the run cut off: of background ones what had arrived is their goodput.
-    fn count_what_goes_on(&self, result: &mut RunResult) {
-        let end = self.ended.unwrap_or(Instant::ZERO);
-        for (flow, planned) in self.flows.iter().zip(&self.plan.flows) {
-            let (Some(issued), false) = (flow.issued, flow.over) else {
-                continue;
-            };
-            if !planned.background {
-                result.cut_off += 1;
-                continue;
-            }
-            let arrived = self.conns.get(flow.conns[0] as usize);
-            let bits = arrived.map_or(0, Conn::uploaded) as f64 * 8.0;
-            let goodput = bits / end.since(issued).as_secs_f64().max(1e-9);
-            result.background_completed += 1;
-            result.background_goodput_sum_bps += goodput;
-            result.background_goodput_squares += goodput * goodput;
-        }
-    }
-
-    /// How often timers fired, and fast recovery began, for each flow that is not background, those
-    /// included that the end cut off.
-    fn timers(&self, stacks: &[Stack]) -> TimersOfFlows {
-        let mut timers = TimersOfFlows::default();
-        for (flow, planned) in self.flows.iter().zip(&self.plan.flows) {
-            if planned.background || flow.issued.is_none() {
-                continue;
-            }
-            let own = flow.conns.into_iter().filter(|c| *c != NO_CONN);
-            let totals = own.map(|c| self.conns[c as usize].totals(stacks));
-            let counts = totals.fold((0, 0), |sum, t| {
-                (sum.0 + t.timeouts, sum.1 + t.fast_retransmits)
-            });
-            timers.add(
-                counts.0.saturating_sub(flow.base_timeouts),
-                counts.1.saturating_sub(flow.base_retransmits),
-            );
-        }
-        timers
-    }
-
-    /// Completion times of complete groups, in the order of issue.
-    fn completion_times(&self) -> Vec<u64> {
-        let mut last = vec![None::<Instant>; self.groups.len()];
-        for (flow, planned) in self.flows.iter().zip(&self.plan.flows) {
-            let at = &mut last[planned.group as usize];
-            *at = (*at).max(flow.completed);
-        }
-        self.groups
-            .iter()
-            .zip(last)
-            .filter(|(g, _)| g.left == 0 && !g.aborted && !g.background)
-            .filter_map(|(g, last)| Some(last?.since(g.first?).as_nanos()))
-            .collect()
     }
 }

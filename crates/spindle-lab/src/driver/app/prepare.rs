@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use spindle_fabric::LinkId;
 use spindle_mptcp::{Config, Stack};
 use spindle_units::{Duration, Instant};
 use spindle_wire::Endpoint;
@@ -20,6 +21,11 @@ const BACKGROUND_PORT: u16 = 8080;
 /// How long connections may take to be set up and warmed before the measurement starts all the
 /// same (our choice: five SYNs are gone by then).
 const PREPARATION: Duration = Duration::from_secs(40);
+
+/// Ports tried for a connection, and for one that has to be apart from others: of 40 ways the last free one
+/// is found but for once in 10^45.
+const ATTEMPTS: u32 = 64;
+const ATTEMPTS_APART: u32 = 4096;
 
 fn port_of(class: Class) -> u16 {
     match class {
@@ -49,11 +55,11 @@ impl App {
                 true => Class::First,
                 false => Class::Background,
             };
-            self.open(now, client, server, class, stacks);
+            self.open(now, (client, server), (class, None), stacks);
         }
         if matches!(self.usage.application, Application::Replicated { .. }) {
             for &(client, server) in &pairs[..foreground.min(pairs.len())] {
-                self.open(now, client, server, Class::Replica, stacks);
+                self.open(now, (client, server), (Class::Replica, None), stacks);
             }
         }
         self.warming = self.conns.len() as u32;
@@ -69,27 +75,43 @@ impl App {
         }
     }
 
-    /// Opens a connection from a port of its own stream, so that the n-th connection has the same
-    /// ports under every transport. None if the stack refuses.
-    pub(super) fn open(
+    /// Opens a connection for a flow.
+    pub(super) fn open_for(
         &mut self,
         now: Instant,
-        client: u32,
-        server: u32,
+        flow: u32,
         class: Class,
         stacks: &mut [Stack],
     ) -> Option<u32> {
+        let planned = self.plan.flows[flow as usize];
+        let ends = (planned.client, planned.server);
+        let opened = self.open(now, ends, (class, Some(flow)), stacks)?;
+        self.conns[opened as usize].counted = planned.counted;
+        Some(opened)
+    }
+
+    /// Opens a connection from a port of its own stream, so that the n-th connection has the same
+    /// ports under every transport, or that of the flow. None if the stack refuses, or if no port leads
+    /// where it has to.
+    fn open(
+        &mut self,
+        now: Instant,
+        (client, server): (u32, u32),
+        (class, flow): (Class, Option<u32>),
+        stacks: &mut [Stack],
+    ) -> Option<u32> {
         let index = self.conns.len() as u32;
+        let own = flow.filter(|_| self.plan.numbered).unwrap_or(index);
         let number = match class {
-            Class::Replica => u64::from(index) | 1 << 32,
-            Class::First | Class::Background => u64::from(index),
+            Class::Replica => u64::from(own) | 1 << 32,
+            Class::First | Class::Background => u64::from(own),
         };
+        let apart = flow.is_some_and(|f| self.plan.flows[f as usize].apart);
         let mut ports = self.streams.stream(Purpose::Ports, number);
-        // RFC 6335: 49152 and up are for such use; more room keeps thousands of connections apart.
-        const ATTEMPTS: u32 = 64;
         let interfaces = self.usage.interfaces[client as usize];
         let interface = self.plan.interface(&self.streams, number, interfaces);
-        for _ in 0..ATTEMPTS {
+        for _ in 0..if apart { ATTEMPTS_APART } else { ATTEMPTS } {
+            // RFC 6335: 49152 and up are for such use; more room keeps thousands of connections apart.
             let port = 10_000 + ports.below(55_000) as u16;
             let local = Endpoint::new(address(client, interface), port);
             let taken = self
@@ -97,11 +119,12 @@ impl App {
                 .get(&local)
                 .is_some_and(|c| !self.conns[*c as usize].dead);
             let remote = endpoint(server, port_of(class));
-            if taken {
+            let Some(way) = self.way(apart, local, remote).filter(|_| !taken) else {
                 continue;
-            }
+            };
             let config = self.config_for(client, interface, class);
             if let Ok(handle) = stacks[client as usize].connect(now, local, remote, config) {
+                self.taken.extend(way);
                 self.conns.push(Conn::new(client, server, handle, class));
                 self.by_handle.insert(client, handle, index);
                 self.by_endpoint.insert(local, index);
@@ -110,6 +133,17 @@ impl App {
             }
         }
         None
+    }
+
+    /// The links between switches of a connection that has to be apart from others, if it would be; of
+    /// others that does not matter.
+    fn way(&self, apart: bool, local: Endpoint, remote: Endpoint) -> Option<Vec<LinkId>> {
+        let way = match (&self.usage.routes, apart) {
+            (Some(routes), true) => routes(local, remote),
+            _ => Vec::new(),
+        };
+        let free = way.iter().all(|link| !self.taken.contains(link));
+        free.then_some(way)
     }
 
     /// The configuration of connections of that class, on a host with one interface.
@@ -199,6 +233,7 @@ impl App {
         if let Some(after) = self.plan.ends {
             self.wake(now + after, Wake::End);
         }
+        self.wake_to_count(now);
         for c in 0..self.conns.len() {
             self.conns[c].base = self.conns[c].totals(stacks);
         }

@@ -1,0 +1,163 @@
+//! What a run measured, as its applications saw it.
+
+use spindle_mptcp::{SendCounters, Stack};
+use spindle_units::{Duration, Instant};
+
+use super::observe::Observer;
+use super::{App, Group, NO_CONN, Wake};
+use crate::driver::conn::{Class, Conn};
+use crate::metrics::{RunResult, TimersOfFlows};
+
+impl App {
+    /// Sets when flows begin to count.
+    pub(super) fn wake_to_count(&mut self, start: Instant) {
+        match self.plan.counts_from {
+            Duration::ZERO => self.counting = true,
+            after => self.wake(start + after, Wake::Count),
+        }
+    }
+
+    /// Of background flows under way that are counted, what they do from now on counts.
+    pub(super) fn count_from_now(&mut self, now: Instant) {
+        self.counting = true;
+        for (flow, planned) in self.flows.iter_mut().zip(&self.plan.flows) {
+            let under_way = flow.issued.is_some() && !flow.over;
+            if under_way && planned.background && planned.counted {
+                let conn = self.conns.get(flow.conns[0] as usize);
+                flow.counts = Some((now, conn.map_or(0, Conn::uploaded)));
+            }
+        }
+    }
+
+    /// A group of flows is over that counts.
+    pub(super) fn count_group(&mut self, now: Instant, flow: u32, group: &Group) {
+        let before = self.flows[flow as usize].counts;
+        let first = before.map(|(from, _)| from).or(group.first);
+        let time = first.map_or(Duration::ZERO, |first| now.since(first));
+        let bytes = group.bytes - before.map_or(0, |(_, bytes)| bytes.min(group.bytes));
+        let goodput = bytes as f64 * 8.0 / time.as_secs_f64().max(1e-9);
+        let r = &mut self.result;
+        match (group.background, group.aborted) {
+            (true, true) => r.background_aborted += 1,
+            (true, false) => {
+                r.background_completed += 1;
+                r.background_goodput_sum_bps += goodput;
+                if self.plan.push {
+                    r.background_goodput_squares += goodput * goodput;
+                }
+            }
+            (false, true) => r.aborted += 1,
+            (false, false) => {
+                r.completed += 1;
+                r.goodput_sum_bps += goodput;
+            }
+        }
+        if !group.background {
+            r.flows_with_timeout += u64::from(group.timeouts > 0);
+        }
+    }
+
+    /// The run's result but for the engine's own numbers.
+    pub(crate) fn result(&self, stacks: &[Stack]) -> RunResult {
+        self.measured
+            .clone()
+            .unwrap_or_else(|| self.measure_result(stacks))
+    }
+
+    pub(super) fn measure_result(&self, stacks: &[Stack]) -> RunResult {
+        let mut result = self.result.clone();
+        result.fct_ns = self.completion_times();
+        if self.plan.cuts_off() {
+            self.count_what_goes_on(&mut result);
+        }
+        if self.plan.observe.timers {
+            result.timers = Some(self.timers(stacks));
+        }
+        let mut waited_for = 0;
+        let mut all = 0;
+        for conn in &self.conns {
+            result.bytes_corrupted += conn.corrupted;
+            if conn.class == Class::Background || !conn.counted {
+                continue;
+            }
+            let now = conn.totals(stacks);
+            let since = |f: fn(&SendCounters) -> u64| f(&now).saturating_sub(f(&conn.base));
+            let spent = conn.spent(&now, &conn.base);
+            result.payload_bytes += spent.payload;
+            result.extra_bytes += spent.extra;
+            let (sum, count) = conn.flow_extra(&now);
+            result.flow_extra_sum += sum;
+            result.flow_extra_count += count;
+            result.fast_retransmits += since(|c| c.fast_retransmits);
+            result.spurious_retransmits += since(|c| c.spurious_retransmits);
+            all += since(|c| c.timeouts);
+            waited_for += conn.timeouts_waited_for(conn.timeouts(stacks));
+        }
+        result.recovery = self.observer.as_ref().map(Observer::result);
+        if self.plan.observe.sizes {
+            let flows = self.plan.flows.iter();
+            let foreground = flows.filter(|f| f.counted && !f.background);
+            result.sizes = foreground.map(|f| f.bytes).collect();
+        }
+        result.timeouts = waited_for;
+        result.late_timeouts = all.saturating_sub(waited_for);
+        result
+    }
+
+    /// Flows that the end of the run cut off: of background ones what had arrived is their goodput.
+    fn count_what_goes_on(&self, result: &mut RunResult) {
+        let end = self.ended.unwrap_or(Instant::ZERO);
+        for (flow, planned) in self.flows.iter().zip(&self.plan.flows) {
+            let (Some(issued), false, true) = (flow.issued, flow.over, planned.counted) else {
+                continue;
+            };
+            if !planned.background {
+                result.cut_off += 1;
+                continue;
+            }
+            let arrived = self.conns.get(flow.conns[0] as usize);
+            let (from, before) = flow.counts.unwrap_or((issued, 0));
+            let bytes = arrived.map_or(0, Conn::uploaded).saturating_sub(before);
+            let goodput = bytes as f64 * 8.0 / end.since(from).as_secs_f64().max(1e-9);
+            result.background_completed += 1;
+            result.background_goodput_sum_bps += goodput;
+            result.background_goodput_squares += goodput * goodput;
+        }
+    }
+
+    /// How often timers fired, and fast recovery began, for each flow that is not background, those
+    /// included that the end cut off.
+    fn timers(&self, stacks: &[Stack]) -> TimersOfFlows {
+        let mut timers = TimersOfFlows::default();
+        for (flow, planned) in self.flows.iter().zip(&self.plan.flows) {
+            if planned.background || !planned.counted || flow.issued.is_none() {
+                continue;
+            }
+            let own = flow.conns.into_iter().filter(|c| *c != NO_CONN);
+            let totals = own.map(|c| self.conns[c as usize].totals(stacks));
+            let counts = totals.fold((0, 0), |sum, t| {
+                (sum.0 + t.timeouts, sum.1 + t.fast_retransmits)
+            });
+            timers.add(
+                counts.0.saturating_sub(flow.base_timeouts),
+                counts.1.saturating_sub(flow.base_retransmits),
+            );
+        }
+        timers
+    }
+
+    /// Completion times of complete groups, in the order of issue.
+    fn completion_times(&self) -> Vec<u64> {
+        let mut last = vec![None::<Instant>; self.groups.len()];
+        for (flow, planned) in self.flows.iter().zip(&self.plan.flows) {
+            let at = &mut last[planned.group as usize];
+            *at = (*at).max(flow.completed);
+        }
+        self.groups
+            .iter()
+            .zip(last)
+            .filter(|(g, _)| g.left == 0 && g.counted && !g.aborted && !g.background)
+            .filter_map(|(g, last)| Some(last?.since(g.first?).as_nanos()))
+            .collect()
+    }
+}

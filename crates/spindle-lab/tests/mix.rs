@@ -1,0 +1,263 @@
+//! Short flows beside long ones between leaves (the CAPS paper, T5 to T7 of the catalogue).
+
+use std::path::Path;
+
+use spindle_lab::driver::{RunOutput, RunRequest, run};
+use spindle_lab::experiment::{Context, Experiment, Overrides};
+use spindle_lab::metrics::RunResult;
+use spindle_lab::registry::Registry;
+
+/// Hosts as in catalogue A5.1 for this paper.
+const HOSTS: &str = "initial_window = 10\nmin_rto = \"10ms\"\ncongestion = \"reno\"\necn = false\n";
+
+fn seeded(
+    transport: &str,
+    seed: u64,
+    (topology, scenario): (&str, &str),
+    traffic: &str,
+) -> RunOutput {
+    let registry = Registry::standard();
+    let (transports, balancers) = (registry.transport_names(), registry.balancer_names());
+    let context = Context {
+        directory: Path::new("."),
+        transports: &transports,
+        balancers: &balancers,
+        topologies: &[],
+    };
+    let ask = match traffic.contains("ask =") {
+        true => "",
+        false => "ask = \"at-once\"\n",
+    };
+    let text = format!(
+        "transports = [\"{transport}\"]\n\
+         [topology]\nname = \"leaf-spine\"\nspines = 8\nhosts_per_leaf = 24\n{topology}\n\
+         [scenario]\n{HOSTS}{scenario}\n[traffic]\nkind = \"mix\"\n{ask}{traffic}"
+    );
+    let e = Experiment::parse("test.toml", &text, &Overrides::default(), &context).unwrap();
+    let scenario = &e.points[0].scenario;
+    let mut request = RunRequest::new(scenario, &e.transports[0], &registry);
+    request.seed = seed;
+    run(&request).unwrap()
+}
+
+fn go(transport: &str, traffic: &str) -> RunOutput {
+    seeded(transport, 1, ("", ""), traffic)
+}
+
+/// T5 on a smaller scale: each flow from a host of its own to one of its own.
+const ONE_EACH: &str = "from = \"h0-h23\"\nto = \"h24-h47\"\nmatrix = \"one-to-one\"\nacross = true\n\
+                        sizes = [\"10KB\", \"100KB\"]\narrivals = \"on-off\"\non = \"5ms\"\n\
+                        off = \"50ms\"\nrate = 4000.0\n";
+
+fn goodput(r: &RunResult) -> f64 {
+    r.background_goodput_sum_bps / r.background_completed as f64
+}
+
+#[test]
+fn the_run_is_over_with_the_last_short_flow() {
+    let traffic =
+        format!("{ONE_EACH}flows = 20\nlong_flows = 4\nhead_start = \"20ms\"\nwarm_up = \"20ms\"");
+    for transport in ["tcp@rps", "tcp", "repflow", "newreno", "mptcp"] {
+        let out = go(transport, &traffic);
+        let r = &out.result;
+        assert_eq!(
+            (r.flows, r.completed, r.cut_off),
+            (20, 20, 0),
+            "{transport}"
+        );
+        assert_eq!((r.background_flows, r.background_completed), (4, 4));
+        let last = out.flows.iter().filter(|f| !f.background);
+        assert!(
+            last.clone()
+                .all(|f| f.fct_ns.is_some() && f.bytes <= 100_000)
+        );
+        assert!(
+            r.sim_ns > 20_000_000 && r.sim_ns < 300_000_000,
+            "{}",
+            r.sim_ns
+        );
+        assert!(goodput(r) > 2e8, "{transport}: {}", goodput(r));
+    }
+}
+
+/// Head-of-line blocking (CAPS section III): packets sprayed over all paths wait behind long flows'.
+#[test]
+fn long_flows_delay_short_ones() {
+    let mean = |long: u32| {
+        let traffic = format!("{ONE_EACH}flows = 20\nlong_flows = {long}\nhead_start = \"100ms\"");
+        let r = go("tcp@rps", &traffic).result;
+        r.fct_ns.iter().sum::<u64>() as f64 / r.completed as f64
+    };
+    let (alone, beside) = (mean(0), mean(4));
+    assert!(beside > 1.1 * alone, "{beside} {alone}");
+}
+
+/// From the first packet handed to TCP to the last byte: a packet takes half a round trip and four links'
+/// time of sending, behind the acknowledgement that ends the handshake (40 B) on the first of them.
+#[test]
+fn a_flows_time_begins_with_its_data() {
+    let traffic =
+        "arrivals = \"at-once\"\nflows = 1\nfrom = \"h0\"\nto = \"h47\"\nsizes = \"1460B\"\n";
+    let r = go("tcp", traffic).result;
+    assert_eq!(r.fct_ns, [50_000 + 4 * 12_000 + 320]);
+    // The handshake takes a round trip over eight links, with segments of 52 B.
+    let r = go("tcp", &format!("{traffic}ask = \"opening\"\n")).result;
+    assert_eq!(r.fct_ns, [150_000 + 4 * 12_000 + 8 * 416]);
+}
+
+/// 1460 of 1500 bytes on a wire of 1 Gbps, once slow start is over.
+#[test]
+fn a_long_flows_throughput_is_what_it_does_from_the_warm_up_on() {
+    let one = "flows = 0\nlong_flows = 1\nfrom = \"h0\"\nto = \"h47\"\nsizes = \"10KB\"\nduration = \"300ms\"\n";
+    let whole = go("tcp", one).result;
+    let warm = go("tcp", &format!("{one}warm_up = \"200ms\"")).result;
+    assert_eq!((warm.background_flows, warm.flows), (1, 0));
+    let rate = goodput(&warm) / 1e9;
+    assert!((rate - 1460.0 / 1500.0).abs() < 0.002, "{rate}");
+    assert!(goodput(&whole) < goodput(&warm));
+
+    // With sizes they may be over before the end.
+    let sized = format!("{one}long_sizes = [\"28MB\", \"30MB\"]\nwarm_up = \"150ms\"");
+    let out = go("tcp", &sized);
+    assert!(out.flows[0].fct_ns.is_some());
+    let rate = goodput(&out.result) / 1e9;
+    assert!((rate - 1460.0 / 1500.0).abs() < 0.002, "{rate}");
+    assert!(out.result.background_goodput_squares > 0.0);
+}
+
+const LOADED: &str = "across = true\nsizes = \"web-search\"\nload = \"40%\"\ncapacity = \"8Gbps\"\n\
+                      warm_up = \"100ms\"\nduration = \"300ms\"\n";
+
+#[test]
+fn under_load_flows_below_the_limit_are_measured_and_the_others_are_background() {
+    let out = seeded("tcp", 1, ("", "short_below = \"100KB\""), LOADED);
+    let r = &out.result;
+    // 240 flows a second for 0.2 s, of which 54 % are short.
+    assert!((12..50).contains(&r.flows), "{}", r.flows);
+    assert!(r.background_flows > r.flows / 2);
+    assert_eq!(r.completed + r.cut_off, r.flows);
+    assert_eq!(r.fct_ns.len() as u64, r.completed);
+    let planned = out.flows.len() as u64;
+    assert!(
+        planned > r.flows + r.background_flows,
+        "those before the warm-up are not counted"
+    );
+    for f in &out.flows {
+        assert_eq!(f.background, f.bytes >= 100_000);
+    }
+    assert_eq!(r.sim_ns, 300_000_000);
+
+    // Without a limit all are alike, at the same times and of the same sizes.
+    let alike = seeded("tcp", 1, ("", ""), LOADED);
+    assert_eq!(alike.result.background_flows, 0);
+    assert_eq!(alike.result.flows, r.flows + r.background_flows);
+    let sizes = |o: &RunOutput| o.flows.iter().map(|f| f.bytes).collect::<Vec<_>>();
+    assert_eq!(sizes(&alike), sizes(&out));
+}
+
+/// What is marked overtakes where ports have priorities, and is as it was where they have none.
+#[test]
+fn marks_are_heeded_by_ports_with_priorities_only() {
+    let traffic = format!(
+        "{ONE_EACH}flows = 20\nlong_flows = 4\nhead_start = \"40ms\"\nobserve = [\"packets\"]"
+    );
+    let with = |priorities: bool, scenario: &str| {
+        let topology = format!("priorities = {priorities}");
+        let r = seeded("tcp", 1, (&topology, scenario), &traffic).result;
+        (r.fct_ns.iter().sum::<u64>(), r)
+    };
+    let marked = "short_below = \"100KB\"";
+    let (plain, unmarked) = with(false, "");
+    assert_eq!(with(false, marked).0, plain);
+    assert_eq!(with(true, "").0, plain);
+    let (first, r) = with(true, marked);
+    assert!(first * 4 < plain * 3, "{first} {plain}");
+
+    // Every data packet of theirs is known by its mark, in both directions but there is only one.
+    let (told, before) = (r.packets.unwrap(), unmarked.packets.unwrap());
+    let least: u64 = r.completed * 7;
+    assert!(
+        told.short.sent >= least && told.short.dropped == 0,
+        "{told:?}"
+    );
+    assert!(told.others.sent > 1000, "{told:?}");
+    assert_eq!(before.short.sent, 0);
+    assert!(before.others.sent > told.others.sent);
+}
+
+/// RepFlow sends short flows twice, long ones once (catalogue A5.5), and all else is as with TCP.
+#[test]
+fn short_flows_are_replicated_and_long_ones_are_not() {
+    let traffic = format!(
+        "{ONE_EACH}flows = 20\nlong_flows = 4\nhead_start = \"20ms\"\nlong_sizes = \"150KB\""
+    );
+    let (once, twice) = (go("tcp", &traffic), go("repflow", &traffic));
+    let sizes = |o: &RunOutput| {
+        o.flows
+            .iter()
+            .map(|f| (f.bytes, f.background))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(sizes(&once), sizes(&twice));
+    let short: u64 = once
+        .flows
+        .iter()
+        .filter(|f| !f.background)
+        .map(|f| f.bytes)
+        .sum();
+    let r = &twice.result;
+    assert_eq!((r.flows, r.completed), (20, 20));
+    assert_eq!(once.result.extra_bytes, 0);
+    // The last one's second copy may be under way when the run ends.
+    assert!(
+        r.extra_bytes <= short && r.extra_bytes + 200_000 > short,
+        "{} {short}",
+        r.extra_bytes
+    );
+}
+
+/// CAPS section VIII-A, Fig 13: each long flow on a path of its own.
+#[test]
+fn long_flows_can_be_kept_apart() {
+    let traffic = "flows = 0\nlong_flows = 8\nfrom = \"h0-h23\"\nto = \"h24-h47\"\nmatrix = \"one-to-one\"\n\
+                   sizes = \"10KB\"\nduration = \"120ms\"\nwarm_up = \"60ms\"\n";
+    let all = |seed: u64, paths: &str| {
+        let out = seeded(
+            "tcp",
+            seed,
+            ("rate = \"100Mbps\"", ""),
+            &format!("{traffic}long_paths = \"{paths}\""),
+        );
+        assert_eq!(out.result.background_completed, 8);
+        out.result.background_goodput_sum_bps / 8e8
+    };
+    let mut collided = 0;
+    for seed in 1..=4 {
+        let apart = all(seed, "distinct");
+        assert!(apart > 0.95, "seed {seed}: {apart}");
+        collided += u32::from(all(seed, "hashed") < 0.9);
+    }
+    assert!(
+        collided >= 3,
+        "{collided} of 4: by chance 8 flows hardly ever have 8 paths"
+    );
+}
+
+/// Entries 46 and 47: all at once to one receiver, whose link is what they share.
+#[test]
+fn an_incast_from_everywhere_goes_to_one_host() {
+    let traffic = "arrivals = \"at-once\"\nflows = 60\nfrom = \"h0-h23\"\nto = \"h24-h47\"\n\
+                   matrix = \"one-receiver\"\nsizes = [\"15KB\", \"100KB\"]\nobserve = [\"links\", \"timers\"]\n";
+    let out = go("tcp@rps", traffic);
+    let r = &out.result;
+    assert_eq!((r.flows, r.completed), (60, 60));
+    let bytes: u64 = out.flows.iter().map(|f| f.bytes).sum();
+    let last = r.fct_ns.iter().max().unwrap();
+    assert!(*last > bytes * 8, "{last} ns for {bytes} bytes at 1 Gbps");
+    let access = r.links.iter().find(|g| g.group == "access").unwrap();
+    assert!(
+        access.dropped > 0,
+        "60 windows of 10 segments find room for 256"
+    );
+    assert!(r.links.iter().any(|g| g.group == "leaf-spine"));
+}
