@@ -53,7 +53,11 @@ mod random;
 mod simulation;
 pub mod topology;
 
-pub use balance::{Balancer, BalancerMaker, Balancing, Ecmp, Hop, Ports, RandomSpray, SwitchInfo};
+pub use balance::{
+    Balancer, BalancerMaker, Balancing, Caps, CapsSettings, Classes, Ecmp, FORGET_AFTER, Flowlet,
+    FlowletSettings, Freeway, FreewaySettings, Hop, MOST_FLOWS, Ports, Presto, PrestoSettings,
+    RandomSpray, SwitchInfo,
+};
 pub use error::NetworkError;
 pub use event::{EventQueue, HeapQueue, Wheel};
 pub use link::{Buffer, DropCause, Drops, LinkSpec, LinkStats};

@@ -35,8 +35,8 @@ pub trait Packet {
     /// with its own salt.
     fn flow_hash(&self) -> u64;
 
-    /// What identifies the packet's flow to balancers that keep state per flow, and to whoever
-    /// reads drops.
+    /// What identifies the packet's flow, the same in both directions, to balancers that keep state
+    /// per flow, and to whoever reads drops.
     fn flow_key(&self) -> u64;
 
     /// The packet's priority.

@@ -126,3 +126,37 @@ fn one_class_alone_is_as_fifo() {
     assert!(!fifo.drops.is_empty());
     assert_eq!(run(true), fifo);
 }
+
+#[test]
+fn both_priorities_share_the_buffer() {
+    let (mut simulation, link) = simulation(Buffer::Packets(256));
+    let outcome = |simulation: &mut Simulation<Parcel>| {
+        let soon = simulation.now() + Duration::from_millis(4);
+        let mut outcome = common::Outcome::default();
+        while let Some((at, event)) = simulation.next_event_until(soon) {
+            outcome.note(at.as_nanos(), event);
+        }
+        outcome
+    };
+    // 200 of low priority and 100 of high: some 30 have been sent when the last comes. Of what then waits
+    // no more than 256 do.
+    for id in 0..200 {
+        simulation.inject(Address(0), Address(2), Parcel::new(id));
+    }
+    for id in 200..300 {
+        simulation.inject(Address(1), Address(2), Parcel::new(id).high());
+    }
+    let early = outcome(&mut simulation);
+    let stats = simulation.stats(link);
+    assert_eq!(stats.max_queue_packets, 257, "one of them being sent");
+    let late = drain(&mut simulation);
+    // A low packet that comes last finds no room for itself, or is pushed out: none of high is lost,
+    // and no low one before a newer one.
+    let lost: Vec<u64> = [early.dropped(), late.dropped()].concat();
+    assert!(!lost.is_empty());
+    assert!(lost.iter().all(|id| *id < 200), "{lost:?}");
+    let arrived: Vec<u64> = [early.ids(), late.ids()].concat();
+    let low: Vec<u64> = arrived.iter().copied().filter(|id| *id < 200).collect();
+    assert!(low.is_sorted(), "in order");
+    assert_eq!(arrived.len() + lost.len(), 300);
+}

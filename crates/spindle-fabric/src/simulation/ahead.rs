@@ -103,6 +103,8 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
             return;
         }
         let next = match self.routes.next(port.end, meta.to) {
+            // Whoever counts what passes is asked when the packet is there.
+            NextHop::One(_) if self.sees_passing => return,
             NextHop::One(next) => next,
             NextHop::Any(links) => {
                 let choices = links.len() as u32;

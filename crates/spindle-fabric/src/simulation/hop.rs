@@ -3,7 +3,7 @@
 use spindle_units::Instant;
 
 use super::port::{DOWN, LOSSY, PRIORITIES, STALE};
-use super::store::Meta;
+use super::store::{Meta, Store};
 use super::{Dropped, Event, Kind, Pending, Simulation};
 use crate::balance::{Chooser, Hop, Ports};
 use crate::event::EventQueue;
@@ -120,7 +120,12 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
     #[inline]
     fn way_on(&mut self, switch: u32, meta: &Meta) -> Option<u32> {
         let links = match self.routes.next(switch, meta.to) {
-            NextHop::One(next) => return Some(next),
+            NextHop::One(next) => {
+                if self.sees_passing {
+                    self.pass(switch, next, meta);
+                }
+                return Some(next);
+            }
             NextHop::Any(links) => links,
             NextHop::Nowhere => return None,
         };
@@ -130,23 +135,31 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
             (None, Chooser::Ecmp(ecmp)) => ecmp.pick(meta.hash, choices),
             (None, Chooser::RandomSpray(spray)) => spray.pick(choices),
             (None, Chooser::Custom(balancer)) => {
-                let hop = Hop {
-                    now: Instant::from_nanos(self.now),
-                    flow_hash: meta.hash,
-                    flow_key: self.store.flow_key(meta),
-                    class: meta.class(),
-                    is_data: meta.is_data(),
-                    wire_len: meta.len,
-                    ports: Ports {
-                        links,
-                        ports: &self.ports,
-                        now: self.now,
-                    },
+                let ports = Ports {
+                    links,
+                    ports: &self.ports,
+                    now: self.now,
                 };
+                let hop = hop(meta, &self.store, ports);
                 (balancer.choose(&hop) % links.len()) as u32
             }
         };
         Some(links[choice as usize])
+    }
+
+    /// Shows a switch's balancer a packet that has one way on.
+    #[cold]
+    fn pass(&mut self, switch: u32, next: u32, meta: &Meta) {
+        if let (None, Chooser::Custom(balancer)) =
+            (meta.path(), &mut self.choosers[switch as usize])
+        {
+            let ports = Ports {
+                links: &[next],
+                ports: &self.ports,
+                now: self.now,
+            };
+            balancer.passes(&hop(meta, &self.store, ports));
+        }
     }
 
     /// A packet at the end of a link to a host.
@@ -337,5 +350,18 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
         for meta in waiting {
             self.discard(link, &meta, DropCause::Down);
         }
+    }
+}
+
+/// A packet as balancers see it.
+fn hop<'a, P: Packet>(meta: &Meta, store: &Store<P>, ports: Ports<'a>) -> Hop<'a> {
+    Hop {
+        now: Instant::from_nanos(ports.now),
+        flow_hash: meta.hash,
+        flow_key: store.flow_key(meta),
+        class: meta.class(),
+        is_data: meta.is_data(),
+        wire_len: meta.len,
+        ports,
     }
 }

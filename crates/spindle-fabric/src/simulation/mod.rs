@@ -81,6 +81,8 @@ pub struct Simulation<P, Q = Wheel<Pending>> {
     sides: Vec<Side>,
     times: SendingTimes,
     choosers: Vec<Chooser>,
+    /// A balancer is shown packets that have one way on.
+    sees_passing: bool,
     timers: Timers,
     observing: bool,
     dropped: VecDeque<Dropped<P>>,
@@ -122,6 +124,7 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
             store: Store::new(),
             times,
             choosers: Vec::new(),
+            sees_passing: false,
             timers: Timers::default(),
             observing: false,
             dropped: VecDeque::new(),
@@ -158,6 +161,7 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
             .switch_infos()
             .map(|info| balancing.chooser(&info))
             .collect();
+        self.sees_passing = self.choosers.iter().any(Chooser::sees_passing);
     }
 
     fn switch_infos(&self) -> impl Iterator<Item = SwitchInfo> {

@@ -1,0 +1,314 @@
+//! [`Caps`].
+
+use rand_core::RngCore;
+use spindle_units::{Bytes, Duration, Instant};
+
+use super::{Balancer, Ecmp, FORGET_AFTER, Flows, Hop, MOST_FLOWS, RandomSpray, SwitchInfo};
+use crate::Class;
+
+/// How [`Caps`] tells short flows from long ones (catalogue A4.1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Classes {
+    /// Senders tell: a packet of [`Class::High`] belongs to a short flow.
+    #[default]
+    Known,
+    /// Nobody tells: the switch counts each flow's data, and a flow is short until they are too many
+    /// (CAPS section VII, "CAPS_dark").
+    Dark,
+}
+
+/// What [`Caps`] goes by.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CapsSettings {
+    /// Length of the intervals, above zero; 500 us (CAPS, Algorithm 1).
+    pub interval: Duration,
+    /// How classes are told; [`Classes::Known`].
+    pub classes: Classes,
+    /// A dark flow is long once the switch has seen so many bytes of it, in packets with data, the
+    /// packet at hand and all headers included; 100 KB (CAPS section III-A, Algorithm 1).
+    pub long_from: Bytes,
+    /// A dark flow idle for longer is a new one; [`FORGET_AFTER`].
+    pub forget_after: Duration,
+}
+
+impl Default for CapsSettings {
+    fn default() -> Self {
+        Self {
+            interval: Duration::from_micros(500),
+            classes: Classes::default(),
+            long_from: Bytes(100_000),
+            forget_after: FORGET_AFTER,
+        }
+    }
+}
+
+impl CapsSettings {
+    /// CAPS_dark.
+    pub fn dark() -> Self {
+        Self {
+            classes: Classes::Dark,
+            ..Self::default()
+        }
+    }
+}
+
+/// The routing of CAPS (Hu et al., Algorithm 1; catalogue A4.2): all packets are sprayed, but those of
+/// long flows keep to ECMP's path while short flows are about.
+///
+/// Time is cut into intervals, at each switch with a phase of its own. The mode is ON during an interval
+/// if at least one data packet of a short flow had a choice here in the one before, else OFF, at first
+/// too. Long flows go by ECMP over all ways in ON, and are sprayed in OFF. Acknowledgements go with their
+/// flow, but leave the mode alone.
+///
+/// In dark mode a flow is the two directions of a connection together, known by [`Hop::flow_key`], and
+/// its data count wherever they pass, even where they have one way only: else the switch that sprays the
+/// acknowledgements would not know of the data. A switch that the data do not pass takes the
+/// acknowledgements for a short flow's.
+#[derive(Debug)]
+pub struct Caps {
+    timer: Timer,
+    long_from: u64,
+    ecmp: Ecmp,
+    spray: RandomSpray,
+    /// In dark mode: bytes of each flow.
+    counts: Option<Flows<u64>>,
+}
+
+impl Caps {
+    /// CAPS with the switch's salt and random stream.
+    pub fn new(info: &SwitchInfo, settings: &CapsSettings) -> Self {
+        let interval = settings.interval.as_nanos().max(1);
+        let mut rng = info.rng();
+        // Evenly from 0 to below the interval.
+        let phase = (u128::from(rng.next_u64()) * u128::from(interval)) >> 64;
+        let forget_after = settings.forget_after;
+        let counts =
+            (settings.classes == Classes::Dark).then(|| Flows::new(forget_after, MOST_FLOWS));
+        Self {
+            timer: Timer::new(interval, phase as u64),
+            long_from: settings.long_from.0,
+            ecmp: Ecmp::new(info),
+            spray: RandomSpray::from(rng),
+            counts,
+        }
+    }
+
+    /// Whether a packet's flow is long, that packet counted.
+    fn is_long(&mut self, hop: &Hop<'_>) -> bool {
+        let Some(counts) = &mut self.counts else {
+            return hop.class == Class::Low;
+        };
+        while counts.forget_idle(hop.now).is_some() {}
+        let bytes = if hop.is_data {
+            u64::from(hop.wire_len)
+        } else {
+            0
+        };
+        match counts.see(hop.now, hop.flow_key) {
+            Some(count) => {
+                *count = count.saturating_add(bytes);
+                *count >= self.long_from
+            }
+            None => {
+                counts.add(hop.now, hop.flow_key, bytes);
+                bytes >= self.long_from
+            }
+        }
+    }
+}
+
+impl Balancer for Caps {
+    fn choose(&mut self, hop: &Hop<'_>) -> usize {
+        let choices = hop.ports.len() as u32;
+        let is_long = self.is_long(hop);
+        let is_on = self.timer.is_on(hop.now);
+        if !is_long && hop.is_data {
+            self.timer.short_seen = true;
+        }
+        let choice = match is_long && is_on {
+            true => self.ecmp.pick(hop.flow_hash, choices),
+            false => self.spray.pick(choices),
+        };
+        choice as usize
+    }
+
+    fn sees_passing(&self) -> bool {
+        self.counts.is_some()
+    }
+
+    fn passes(&mut self, hop: &Hop<'_>) {
+        self.is_long(hop);
+    }
+}
+
+/// The mode, by what the last intervals held.
+#[derive(Debug)]
+struct Timer {
+    interval: u64,
+    /// When the interval now ends, that instant not included.
+    end: u64,
+    is_on: bool,
+    short_seen: bool,
+}
+
+impl Timer {
+    /// OFF, in an interval that ends at `phase`.
+    fn new(interval: u64, phase: u64) -> Self {
+        Self {
+            interval,
+            end: phase,
+            is_on: false,
+            short_seen: false,
+        }
+    }
+
+    /// Whether the mode is ON at this time; asked at ascending times.
+    #[inline]
+    fn is_on(&mut self, now: Instant) -> bool {
+        let now = now.as_nanos();
+        if now >= self.end {
+            let silent = (now - self.end) / self.interval;
+            self.is_on = self.short_seen && silent == 0;
+            self.short_seen = false;
+            let passed = (silent + 1).saturating_mul(self.interval);
+            self.end = self.end.saturating_add(passed);
+        }
+        self.is_on
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Ways, info};
+    use super::*;
+
+    /// CAPS whose intervals begin at 100 us, 600 us and so on.
+    fn caps(settings: &CapsSettings) -> Caps {
+        let mut caps = Caps::new(&info(0), settings);
+        caps.timer = Timer::new(500_000, 100_000);
+        caps
+    }
+
+    #[test]
+    fn the_mode_governs_the_next_interval() {
+        let ways = Ways::new(4);
+        let mut caps = caps(&CapsSettings::default());
+        let mut mode = |micros: u64, short: bool| {
+            let hop = match short {
+                true => ways.short(micros, 1),
+                false => ways.hop(micros, 2),
+            };
+            caps.choose(&hop);
+            caps.timer.is_on
+        };
+        // A short packet at the very end of the first interval, one at the very end of the third.
+        assert!(!mode(0, false));
+        assert!(!mode(99, true));
+        assert!(mode(100, false), "the border belongs to what follows");
+        assert!(mode(599, false));
+        assert!(!mode(600, false), "nothing short since 100");
+        assert!(!mode(1099, true));
+        assert!(mode(1100, true));
+        assert!(mode(1600, false), "one at 1100");
+        assert!(!mode(2100, true));
+        // The interval from 2600 would be ON, but is silent itself, so that from 3100 is not.
+        assert!(!mode(3100, true));
+        assert!(mode(3600, true));
+        assert!(!mode(1_000_000, false), "long silence");
+    }
+
+    #[test]
+    fn acknowledgements_leave_the_mode_alone() {
+        let ways = Ways::new(4);
+        let mut caps = caps(&CapsSettings::default());
+        let ack = Hop {
+            is_data: false,
+            wire_len: 40,
+            ..ways.short(50, 1)
+        };
+        caps.choose(&ack);
+        caps.choose(&ways.hop(100, 2));
+        assert!(!caps.timer.is_on);
+    }
+
+    #[test]
+    fn long_flows_keep_to_ecmps_path_in_on_alone() {
+        let ways = Ways::new(8);
+        let mut caps = caps(&CapsSettings::default());
+        let ecmp = Ecmp::new(&info(0)).pick(77, 8) as usize;
+        let mut off = [0; 8];
+        for _ in 0..8000 {
+            off[caps.choose(&ways.hop(0, 77))] += 1;
+        }
+        // Mean 1000, standard deviation 30.
+        assert!(off.iter().all(|n| (870..1130).contains(n)), "{off:?}");
+        let mut shorts = [0; 8];
+        for _ in 0..8000 {
+            shorts[caps.choose(&ways.short(50, 5))] += 1;
+        }
+        let mut on = [0; 8];
+        for _ in 0..1000 {
+            on[caps.choose(&ways.hop(100, 77))] += 1;
+            shorts[caps.choose(&ways.short(100, 5))] += 1;
+        }
+        assert_eq!(on[ecmp], 1000);
+        assert!(shorts.iter().all(|n| (980..1270).contains(n)), "{shorts:?}");
+    }
+
+    #[test]
+    fn phases_are_the_switches_own() {
+        let phase = |switch| Caps::new(&info(switch), &CapsSettings::default()).timer.end;
+        let phases: Vec<u64> = (0..100).map(phase).collect();
+        let sum: u64 = phases.iter().sum();
+        assert!(phases.iter().all(|p| *p < 500_000));
+        assert!((20_000_000..30_000_000).contains(&sum), "{sum}");
+        assert_eq!(phases, (0..100).map(phase).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn in_the_dark_a_flow_is_long_from_its_100th_kilobyte() {
+        let ways = Ways::new(4);
+        let mut caps = caps(&CapsSettings::dark());
+        let ack = |flow| Hop {
+            is_data: false,
+            wire_len: 40,
+            ..ways.hop(0, flow)
+        };
+        // The tag says nothing; 99 packets of 1000 B are too few.
+        for _ in 0..99 {
+            assert!(!caps.is_long(&ways.hop(0, 1)));
+        }
+        for _ in 0..100 {
+            assert!(!caps.is_long(&ack(1)), "no data");
+        }
+        assert!(caps.is_long(&ways.short(0, 1)), "the packet itself counts");
+        assert!(caps.is_long(&ack(1)), "acknowledgements go with their flow");
+        assert!(!caps.is_long(&ways.hop(0, 2)), "another flow");
+        // Where there is one way on, data count as well.
+        assert!(caps.sees_passing());
+        (0..99).for_each(|_| caps.passes(&ways.hop(0, 2)));
+        assert!(caps.is_long(&ack(2)));
+        // 10 s later it is a new flow.
+        assert!(caps.is_long(&ways.hop(10_000_000, 2)));
+        assert!(!caps.is_long(&ways.hop(20_000_001, 2)));
+    }
+
+    #[test]
+    fn in_the_dark_only_short_data_set_the_mode() {
+        let ways = Ways::new(4);
+        let settings = CapsSettings {
+            long_from: Bytes(2000),
+            ..CapsSettings::dark()
+        };
+        let mut caps = caps(&settings);
+        caps.choose(&ways.hop(0, 1));
+        caps.choose(&ways.hop(100, 1));
+        assert!(caps.timer.is_on, "by its first packet");
+        caps.choose(&ways.hop(600, 1));
+        assert!(!caps.timer.is_on, "its second made it long");
+        // Data on their only way do not compete for the others.
+        caps.passes(&ways.hop(700, 2));
+        caps.choose(&ways.hop(1100, 1));
+        assert!(!caps.timer.is_on);
+    }
+}

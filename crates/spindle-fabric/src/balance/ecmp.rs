@@ -1,0 +1,30 @@
+//! [`Ecmp`].
+
+use super::{Balancer, Hop, SwitchInfo};
+use crate::random::{mix, reduce};
+
+/// Equal-cost multipath: the hash of the 5-tuple decides (RFC 2992), each switch mixing it with its
+/// own salt, so that the choices of one layer say nothing about those of the next.
+#[derive(Clone, Debug)]
+pub struct Ecmp {
+    salt: u64,
+}
+
+impl Ecmp {
+    /// ECMP with the switch's salt.
+    pub fn new(info: &SwitchInfo) -> Self {
+        Self { salt: info.salt() }
+    }
+
+    /// The choice for a hash among so many.
+    #[inline]
+    pub fn pick(&self, flow_hash: u64, choices: u32) -> u32 {
+        reduce(mix(flow_hash ^ self.salt), choices)
+    }
+}
+
+impl Balancer for Ecmp {
+    fn choose(&mut self, hop: &Hop<'_>) -> usize {
+        self.pick(hop.flow_hash, hop.ports.len() as u32) as usize
+    }
+}

@@ -1,0 +1,91 @@
+//! [`Flowlet`].
+
+use spindle_units::Duration;
+
+use super::{Balancer, Flows, Hop, MOST_FLOWS, RandomSpray, SwitchInfo};
+
+/// What [`Flowlet`] goes by.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FlowletSettings {
+    /// The gap, longer than which a flow takes a new path; 500 us, the default T_fl of CONGA (Alizadeh
+    /// et al. 2014).
+    pub timeout: Duration,
+}
+
+impl Default for FlowletSettings {
+    fn default() -> Self {
+        Self {
+            timeout: Duration::from_micros(500),
+        }
+    }
+}
+
+/// Flowlets as LetFlow has them (Vanini et al. 2017): a flow that pauses for longer than the timeout goes
+/// on along a path drawn at random. What was sent before has left the network by then, so that nothing
+/// is overtaken; and as flows pause more on busy paths, they end up on idle ones. The two directions
+/// of a connection are two flows.
+#[derive(Debug)]
+pub struct Flowlet {
+    spray: RandomSpray,
+    /// The choice of each flow that is within a flowlet.
+    flows: Flows<u32>,
+}
+
+impl Flowlet {
+    /// Flowlets with the switch's random stream.
+    pub fn new(info: &SwitchInfo, settings: &FlowletSettings) -> Self {
+        Self {
+            spray: RandomSpray::new(info),
+            flows: Flows::new(settings.timeout, MOST_FLOWS),
+        }
+    }
+}
+
+impl Balancer for Flowlet {
+    fn choose(&mut self, hop: &Hop<'_>) -> usize {
+        while self.flows.forget_idle(hop.now).is_some() {}
+        if let Some(choice) = self.flows.see(hop.now, hop.flow_hash) {
+            return *choice as usize;
+        }
+        let choice = self.spray.pick(hop.ports.len() as u32);
+        self.flows.add(hop.now, hop.flow_hash, choice);
+        choice as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Ways, info};
+    use super::*;
+
+    #[test]
+    fn a_gap_longer_than_the_timeout_changes_the_path() {
+        let ways = Ways::new(1_000_000);
+        let mut flowlet = Flowlet::new(&info(0), &FlowletSettings::default());
+        let mut at = |micros, flow| flowlet.choose(&ways.hop(micros, flow));
+        let first = at(0, 1);
+        let other = at(0, 2);
+        assert_ne!(first, other);
+        // Each packet begins the wait anew; a gap of the timeout itself is none.
+        for micros in [100, 600, 1100] {
+            assert_eq!(at(micros, 1), first);
+        }
+        // The other flow has been silent since 0.
+        assert_ne!(at(1100, 2), other);
+        let second = at(1601, 1);
+        assert_ne!(second, first);
+        assert_eq!(at(1602, 1), second);
+    }
+
+    #[test]
+    fn flowlets_take_all_ways_alike() {
+        let ways = Ways::new(4);
+        let mut flowlet = Flowlet::new(&info(3), &FlowletSettings::default());
+        let mut count = [0; 4];
+        for n in 0..4000 {
+            count[flowlet.choose(&ways.hop(n * 501, 7))] += 1;
+        }
+        assert!(count.iter().all(|n| (880..1120).contains(n)), "{count:?}");
+        assert_eq!(flowlet.flows.len(), 1);
+    }
+}

@@ -1,0 +1,280 @@
+//! Balancers: how a switch chooses among several next hops.
+
+mod caps;
+mod ecmp;
+mod flowlet;
+mod flows;
+mod freeway;
+mod presto;
+mod spray;
+
+use std::fmt;
+use std::sync::Arc;
+
+use rand_xoshiro::Xoshiro256PlusPlus;
+use spindle_units::{Duration, Instant};
+
+use crate::random::{Purpose, derive, stream};
+use crate::simulation::Port;
+use crate::{Class, LinkId, NodeId};
+
+pub use caps::{Caps, CapsSettings, Classes};
+pub use ecmp::Ecmp;
+pub use flowlet::{Flowlet, FlowletSettings};
+pub(crate) use flows::Flows;
+pub use freeway::{Freeway, FreewaySettings};
+pub use presto::{Presto, PrestoSettings};
+pub use spray::RandomSpray;
+
+/// Flows that a switch remembers at most; a further one takes the place of the one seen least recently.
+/// More than the fabrics here have at a time, and a few megabytes a switch (our choice).
+pub const MOST_FLOWS: usize = 1 << 16;
+
+/// How long a switch remembers a flow that it sees nothing of: longer than a retransmission timer that
+/// has doubled a few times, so that a flow that waits for one is the same flow afterwards (our choice).
+pub const FORGET_AFTER: Duration = Duration::from_secs(10);
+
+/// Chooses among next hops; each switch has its own.
+///
+/// A balancer needs no timers: it can tell from [`Hop::now`] which of its intervals have passed.
+pub trait Balancer: Send {
+    /// The next hop of a packet, from 0 to below [`Ports::len`]; a larger number is taken modulo it.
+    /// Called only where there are two or more, and not for packets on explicit paths.
+    fn choose(&mut self, hop: &Hop<'_>) -> usize;
+
+    /// Whether [`passes`](Self::passes) is to be called; asked once. It costs time at every hop.
+    fn sees_passing(&self) -> bool {
+        false
+    }
+
+    /// A packet that has but one way on, not on an explicit path: there is nothing to choose, but a
+    /// balancer may count it. Called only if [`sees_passing`](Self::sees_passing).
+    fn passes(&mut self, _hop: &Hop<'_>) {}
+}
+
+/// A packet at a switch.
+#[derive(Clone, Copy, Debug)]
+pub struct Hop<'a> {
+    /// The present.
+    pub now: Instant,
+    /// The hash of the packet's 5-tuple, of its own in each direction. Mix it with a salt of the
+    /// switch before use.
+    pub flow_hash: u64,
+    /// The packet's flow, the same in both directions.
+    pub flow_key: u64,
+    /// The packet's priority.
+    pub class: Class,
+    /// Whether it carries data.
+    pub is_data: bool,
+    /// Its length on the wire in bytes.
+    pub wire_len: u32,
+    /// The ways on.
+    pub ports: Ports<'a>,
+}
+
+/// The ways on, numbered from 0 in the order of their cables.
+#[derive(Clone, Copy)]
+pub struct Ports<'a> {
+    pub(crate) links: &'a [u32],
+    pub(crate) ports: &'a [Port],
+    pub(crate) now: u64,
+}
+
+impl fmt::Debug for Ports<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Ports").field(&self.links).finish()
+    }
+}
+
+impl Ports<'_> {
+    /// How many there are: two or more where there is something to choose, else one.
+    #[allow(clippy::len_without_is_empty, reason = "there is always one")]
+    pub fn len(&self) -> usize {
+        self.links.len()
+    }
+
+    /// The link of a choice.
+    ///
+    /// # Panics
+    /// If `choice` is not below [`len`](Self::len); the same holds for the functions below.
+    pub fn link(&self, choice: usize) -> LinkId {
+        LinkId(self.links[choice])
+    }
+
+    /// How long the port would take to send what it holds now.
+    pub fn backlog(&self, choice: usize) -> Duration {
+        self.ports[self.links[choice] as usize].backlog(self.now)
+    }
+
+    /// How many packets the port has been offered since the start.
+    pub fn offered(&self, choice: usize) -> u64 {
+        self.ports[self.links[choice] as usize].offered
+    }
+}
+
+/// A switch, as the maker of a balancer sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct SwitchInfo {
+    /// The switch's number.
+    pub switch: u32,
+    /// Its node.
+    pub node: NodeId,
+    /// Its tier.
+    pub tier: u8,
+    /// Whether hosts are plugged into it.
+    pub has_hosts: bool,
+    /// The simulation's seed.
+    pub seed: u64,
+}
+
+impl SwitchInfo {
+    /// The switch's salt for hashes.
+    pub fn salt(&self) -> u64 {
+        derive(self.seed, Purpose::Salt, u64::from(self.switch))
+    }
+
+    /// The switch's random stream.
+    pub fn rng(&self) -> Xoshiro256PlusPlus {
+        stream(self.seed, Purpose::Balance, u64::from(self.switch))
+    }
+}
+
+/// Makes each switch's balancer.
+pub type BalancerMaker = dyn Fn(&SwitchInfo) -> Box<dyn Balancer> + Send + Sync;
+
+/// Which balancer the switches use.
+#[derive(Clone, Default)]
+pub enum Balancing {
+    /// [`Ecmp`].
+    #[default]
+    Ecmp,
+    /// [`RandomSpray`].
+    RandomSpray,
+    /// [`Presto`].
+    Presto(PrestoSettings),
+    /// [`Freeway`].
+    Freeway(FreewaySettings),
+    /// [`Caps`].
+    Caps(CapsSettings),
+    /// [`Flowlet`].
+    Flowlet(FlowletSettings),
+    /// One from elsewhere.
+    Custom(Arc<BalancerMaker>),
+}
+
+impl fmt::Debug for Balancing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ecmp => f.write_str("Ecmp"),
+            Self::RandomSpray => f.write_str("RandomSpray"),
+            Self::Presto(settings) => settings.fmt(f),
+            Self::Freeway(settings) => settings.fmt(f),
+            Self::Caps(settings) => settings.fmt(f),
+            Self::Flowlet(settings) => settings.fmt(f),
+            Self::Custom(_) => f.write_str("Custom"),
+        }
+    }
+}
+
+impl Balancing {
+    /// A balancer from elsewhere, made once for each switch.
+    pub fn custom(make: impl Fn(&SwitchInfo) -> Box<dyn Balancer> + Send + Sync + 'static) -> Self {
+        Self::Custom(Arc::new(make))
+    }
+
+    pub(crate) fn chooser(&self, info: &SwitchInfo) -> Chooser {
+        match self {
+            Self::Ecmp => Chooser::Ecmp(Ecmp::new(info)),
+            Self::RandomSpray => Chooser::RandomSpray(RandomSpray::new(info)),
+            Self::Presto(settings) => Chooser::boxed(Presto::new(info, settings)),
+            Self::Freeway(settings) => Chooser::boxed(Freeway::new(info, settings)),
+            Self::Caps(settings) => Chooser::boxed(Caps::new(info, settings)),
+            Self::Flowlet(settings) => Chooser::boxed(Flowlet::new(info, settings)),
+            Self::Custom(make) => Chooser::Custom(make(info)),
+        }
+    }
+}
+
+/// A switch's balancer; the plain ones need neither a virtual call nor a [`Hop`].
+pub(crate) enum Chooser {
+    Ecmp(Ecmp),
+    RandomSpray(RandomSpray),
+    Custom(Box<dyn Balancer>),
+}
+
+impl Chooser {
+    fn boxed(balancer: impl Balancer + 'static) -> Self {
+        Self::Custom(Box::new(balancer))
+    }
+
+    /// Whether it is shown packets that have one way on.
+    pub(crate) fn sees_passing(&self) -> bool {
+        matches!(self, Self::Custom(balancer) if balancer.sees_passing())
+    }
+}
+
+/// Packets at a switch for the balancers' own tests.
+#[cfg(test)]
+pub(crate) mod testing {
+    use super::*;
+    use crate::{Buffer, LinkSpec};
+    use spindle_units::BitRate;
+
+    /// A switch with so many ways on, whose ports are empty at first.
+    pub(crate) struct Ways {
+        links: Vec<u32>,
+        ports: Vec<Port>,
+    }
+
+    impl Ways {
+        pub(crate) fn new(ways: u32) -> Self {
+            let spec = LinkSpec::new(BitRate(1_000_000_000), Duration::ZERO, Buffer::Unlimited);
+            Self {
+                links: (0..ways).collect(),
+                ports: vec![Port::new(&spec, 0, 0); ways as usize],
+            }
+        }
+
+        /// Gives a port something to send until then.
+        pub(crate) fn busy_until(&mut self, way: usize, nanos: u64) {
+            self.ports[way].free_at = nanos;
+        }
+
+        /// A data packet of 1000 B of a long flow, at so many microseconds.
+        pub(crate) fn hop(&self, micros: u64, flow: u64) -> Hop<'_> {
+            let now = Instant::ZERO + Duration::from_micros(micros);
+            Hop {
+                now,
+                flow_hash: flow,
+                flow_key: flow,
+                class: Class::Low,
+                is_data: true,
+                wire_len: 1000,
+                ports: Ports {
+                    links: &self.links,
+                    ports: &self.ports,
+                    now: now.as_nanos(),
+                },
+            }
+        }
+
+        /// As [`hop`](Self::hop), of a short flow.
+        pub(crate) fn short(&self, micros: u64, flow: u64) -> Hop<'_> {
+            Hop {
+                class: Class::High,
+                ..self.hop(micros, flow)
+            }
+        }
+    }
+
+    /// The switch of that number.
+    pub(crate) fn info(switch: u32) -> SwitchInfo {
+        SwitchInfo {
+            switch,
+            node: NodeId(switch),
+            tier: 1,
+            has_hosts: true,
+            seed: 1,
+        }
+    }
+}

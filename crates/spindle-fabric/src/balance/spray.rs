@@ -1,0 +1,38 @@
+//! [`RandomSpray`].
+
+use rand_core::RngCore;
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use super::{Balancer, Hop, SwitchInfo};
+use crate::random::reduce;
+
+/// Random packet spraying: each packet takes any next hop, uniformly (Dixit et al. 2013).
+#[derive(Clone, Debug)]
+pub struct RandomSpray {
+    rng: Xoshiro256PlusPlus,
+}
+
+impl RandomSpray {
+    /// Spraying with the switch's random stream.
+    pub fn new(info: &SwitchInfo) -> Self {
+        Self { rng: info.rng() }
+    }
+
+    /// A choice among so many.
+    #[inline]
+    pub fn pick(&mut self, choices: u32) -> u32 {
+        reduce(self.rng.next_u64(), choices)
+    }
+}
+
+impl From<Xoshiro256PlusPlus> for RandomSpray {
+    fn from(rng: Xoshiro256PlusPlus) -> Self {
+        Self { rng }
+    }
+}
+
+impl Balancer for RandomSpray {
+    fn choose(&mut self, hop: &Hop<'_>) -> usize {
+        self.pick(hop.ports.len() as u32) as usize
+    }
+}
