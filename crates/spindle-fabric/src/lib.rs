@@ -68,4 +68,6 @@ pub use network::{
 };
 pub use packet::{Class, Packet};
 pub use random::{Purpose, mix, reduce, stream};
-pub use simulation::{Dropped, Event, Pending, Simulation};
+pub use simulation::{
+    Dropped, Event, Pending, Simulation, WatchConfig, Watched, WatchedClass, WatchedLeaf,
+};

@@ -36,7 +36,7 @@ pub trait Packet {
     fn flow_hash(&self) -> u64;
 
     /// What identifies the packet's flow, the same in both directions, to balancers that keep state
-    /// per flow, and to whoever reads drops.
+    /// per flow, and to whoever reads drops or [watches](crate::Simulation::watch).
     fn flow_key(&self) -> u64;
 
     /// The packet's priority.

@@ -1,6 +1,6 @@
 //! Routes: for every switch and destination the group of next hops that lie on shortest paths.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use super::{Address, Link, LinkId, Node, NodeId, NodeKind};
 
@@ -120,6 +120,19 @@ impl Routes {
     #[inline]
     pub(crate) fn explicit(&self, switch: u32, path: u32, choices: u32) -> u32 {
         (path / self.divisors[switch as usize]) % choices
+    }
+
+    /// The links of a switch among which packets have a choice, ascending.
+    pub(crate) fn choices(&self, switch: u32) -> Vec<LinkId> {
+        let row = switch as usize * self.racks;
+        let entries = self.table[row..row + self.racks].iter();
+        let groups = entries.filter(|entry| *entry & SINGLE == 0);
+        let links = groups.flat_map(|group| {
+            let Group { start, len } = self.groups[*group as usize];
+            &self.ports[start as usize..(start + len) as usize]
+        });
+        let links: BTreeSet<u32> = links.copied().collect();
+        links.into_iter().map(LinkId).collect()
     }
 
     /// Whether a switch has a way to any other switch with hosts.

@@ -2,7 +2,7 @@
 
 use spindle_units::Instant;
 
-use super::port::{DOWN, LOSSY, PRIORITIES, STALE};
+use super::port::{DOWN, LOSSY, PRIORITIES, STALE, WATCHED};
 use super::store::{Meta, Store};
 use super::{Dropped, Event, Kind, Pending, Simulation};
 use crate::balance::{Chooser, Hop, Ports};
@@ -39,12 +39,19 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
 
     /// Offers a packet to a link's port.
     #[inline]
-    pub(super) fn offer(&mut self, link: u32, mut meta: Meta) {
+    pub(super) fn offer(&mut self, link: u32, meta: Meta) {
         let port = &mut self.ports[link as usize];
         port.offered += 1;
-        if port.flags & (DOWN | PRIORITIES) != 0 {
+        if port.flags & (DOWN | PRIORITIES | WATCHED) != 0 {
             return self.offer_special(link, meta);
         }
+        self.offer_fifo(link, meta);
+    }
+
+    /// Offers a packet to a port that is up and has no priorities.
+    #[inline]
+    fn offer_fifo(&mut self, link: u32, mut meta: Meta) {
+        let port = &mut self.ports[link as usize];
         port.settle(self.now);
         let len = meta.len;
         if !port.has_room(len) && !meta.is_exempt() {
@@ -79,7 +86,7 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
         let meta = port.take()?;
         let end = port.end;
         let planned = std::mem::replace(&mut self.ahead.planned[link as usize], NONE);
-        let lossy = port.flags & LOSSY != 0;
+        let special = port.flags & (LOSSY | WATCHED) != 0;
         if let Some(next) = port.ring.front() {
             let at = Instant::from_nanos(next.arrive);
             self.queue.push(at, Pending(Kind::Arrival(link)));
@@ -91,7 +98,7 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
                 }
             }
         }
-        if lossy && self.loses(link, meta.is_data()) && !meta.is_exempt() {
+        if special && self.is_lost(link, &meta) {
             self.discard(link, &meta, DropCause::Loss);
             return None;
         }
@@ -111,9 +118,31 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
         None
     }
 
-    fn loses(&mut self, link: u32, is_data: bool) -> bool {
+    /// Whether a packet at the end of a link that is lossy or watched is lost there.
+    fn is_lost(&mut self, link: u32, meta: &Meta) -> bool {
         let loss = &mut self.sides[link as usize].loss;
-        loss.as_mut().is_some_and(|loss| loss.loses(is_data))
+        let loses = loss.as_mut().is_some_and(|l| l.loses(meta.is_data()));
+        if loses && !meta.is_exempt() {
+            return true;
+        }
+        if self.ports[link as usize].flags & WATCHED != 0 {
+            self.note_arrival(link, meta);
+        }
+        false
+    }
+
+    /// Shows a packet at the end of a link to whoever watches.
+    #[cold]
+    fn note_arrival(&mut self, link: u32, meta: &Meta) {
+        let Some(watch) = &mut self.watch else {
+            return;
+        };
+        let port = &self.ports[link as usize];
+        let moving = self.times.time(port.rate, meta.len) + port.delay;
+        watch.passed(self.now, link, meta, moving);
+        if self.routes.destinations[meta.to as usize].downlink == link {
+            watch.arrived(self.now, meta);
+        }
     }
 
     /// The link on from a switch, if there is one; its balancer chooses among several.
@@ -195,11 +224,19 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
         }
     }
 
-    /// Offers a packet to a port that is down or has priorities.
+    /// Offers a packet to a port that is down, has priorities or is watched.
     #[cold]
     fn offer_special(&mut self, link: u32, mut meta: Meta) {
-        if self.ports[link as usize].flags & DOWN != 0 {
+        if let Some(watch) = &mut self.watch {
+            let flow = self.store.flow_key(&meta);
+            watch.offered(self.now, link, &meta, flow);
+        }
+        let flags = self.ports[link as usize].flags;
+        if flags & DOWN != 0 {
             return self.discard(link, &meta, DropCause::Down);
+        }
+        if flags & PRIORITIES == 0 {
+            return self.offer_fifo(link, meta);
         }
         self.settle_priorities(link);
         if !self.make_room(link, meta.len, meta.class()) {

@@ -5,6 +5,7 @@ mod hop;
 mod port;
 mod ring;
 mod store;
+mod watch;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,8 +21,10 @@ use crate::{Address, DropCause, HostId, LinkId, LinkStats, Loss, Packet};
 
 use ahead::Ahead;
 pub(crate) use port::Port;
-use port::{DOWN, LOSSY, Priorities, SendingTimes, Side};
+use port::{DOWN, LOSSY, Priorities, SendingTimes, Side, WATCHED};
 use store::Store;
+use watch::Watch;
+pub use watch::{WatchConfig, Watched, WatchedClass, WatchedLeaf};
 
 /// What the engine's event queue holds; opaque.
 #[derive(Clone, Copy, Debug)]
@@ -85,6 +88,7 @@ pub struct Simulation<P, Q = Wheel<Pending>> {
     sees_passing: bool,
     timers: Timers,
     observing: bool,
+    watch: Option<Box<Watch>>,
     dropped: VecDeque<Dropped<P>>,
     events: u64,
     packet_hops: u64,
@@ -127,6 +131,7 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
             sees_passing: false,
             timers: Timers::default(),
             observing: false,
+            watch: None,
             dropped: VecDeque::new(),
             events: 0,
             packet_hops: 0,
@@ -277,6 +282,21 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
         if !observe {
             self.dropped.clear();
         }
+    }
+
+    /// Watches packets from now on: how long data wait, whether they overtake each other, which paths
+    /// they use. What was seen before is forgotten, and of packets under way only their further use of
+    /// paths counts. It costs time at every hop; nothing that happens depends on it.
+    pub fn watch(&mut self, config: &WatchConfig) {
+        self.watch = Some(Box::new(Watch::new(&self.network, config)));
+        for port in &mut self.ports {
+            port.flags |= WATCHED;
+        }
+    }
+
+    /// What was seen since [`watch`](Self::watch); `None` before.
+    pub fn watched(&self) -> Option<Watched> {
+        self.watch.as_ref().map(|watch| watch.result())
     }
 
     /// Gives a link another loss process, which starts anew with the link's random stream.

@@ -25,6 +25,8 @@ pub(crate) const DOWN: u32 = 2;
 pub(crate) const PRIORITIES: u32 = 4;
 /// The link has been down: events of packets it lost then may still come.
 pub(crate) const STALE: u32 = 8;
+/// Somebody watches packets.
+pub(crate) const WATCHED: u32 = 16;
 
 /// What every hop needs of a link, in two neighbouring cache lines: the first for what leaves it, both
 /// for what enters it.
