@@ -10,7 +10,9 @@ use spindle_wire::{Options, Segment};
 
 use super::{Connection, Role};
 use crate::stage::coding::estimator::Shared;
-use crate::stage::coding::{CODING_ROOM, Coding, CodingConfig, CodingCounters, offer, offered};
+use crate::stage::coding::{
+    CODING_ROOM, Coding, CodingConfig, CodingCounters, Short, is_tagged, offer, offered,
+};
 
 /// What a connection knows of coding.
 #[derive(Debug, Default)]
@@ -42,11 +44,15 @@ impl Connection {
 
     /// Adds the offer, or the answer, to the SYN or SYN/ACK.
     pub(super) fn offer_coding(&self, options: &mut Options) {
+        let Some(config) = self.coding_config() else {
+            return;
+        };
         let due = match self.role {
-            Role::Client => true,
+            // A flow that is known to be long is TCP's alone.
+            Role::Client => config.short != Short::Tagged || is_tagged(self.dscp),
             Role::Server => self.coded.agreed,
         };
-        if let Some(config) = self.coding_config().filter(|_| due) {
+        if due {
             options.rare_mut().experimental.push(offer(config.code));
         }
     }

@@ -211,6 +211,11 @@ impl CodingCounters {
     }
 }
 
+/// Whether a code point is a short flow's tag.
+pub(crate) fn is_tagged(dscp: u8) -> bool {
+    dscp >> 3 >= LOW_SELECTORS
+}
+
 /// The offer, or the answer, of a connection: the code's number behind the experiment's identifier.
 pub(crate) fn offer(code: CodeKind) -> Experimental {
     option(vec![code as u8])
@@ -306,7 +311,7 @@ impl Coding {
 
     fn is_short(&self, segment: &Segment) -> bool {
         match self.config.short {
-            Short::Tagged => segment.dscp >> 3 >= LOW_SELECTORS,
+            Short::Tagged => is_tagged(segment.dscp),
             Short::UpTo(bytes) => self.sent < bytes,
         }
     }
