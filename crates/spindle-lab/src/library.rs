@@ -46,6 +46,13 @@ pub const PAPERS: &[Paper] = &[
         citation: "M. Kheirkhah, I. Wakeman and G. Parisis: Multipath transport and packet \
                    spraying for efficient data delivery in data centres. Computer Networks, 2019.",
     },
+    Paper {
+        id: "caps",
+        title: "CAPS: Coding-based Adaptive Packet Spraying",
+        citation: "J. Hu, J. Huang, W. Lv, Y. Zhou, J. Wang and T. He: CAPS: Coding-Based Adaptive \
+                   Packet Spraying to Reduce Flow Completion Time in Data Center. IEEE/ACM \
+                   Transactions on Networking, 2019.",
+    },
 ];
 
 /// The paper of that short name.
@@ -109,6 +116,11 @@ pub const EXPERIMENTS: &[BuiltIn] = &[
     built_in!("mmptcp-fig10", Some("mmptcp"), "mmptcp/fig10.toml"),
     built_in!("mmptcp-beyond", Some("mmptcp"), "mmptcp/beyond.toml"),
     built_in!("mmptcp-authors", Some("mmptcp"), "mmptcp/authors.toml"),
+    built_in!("caps-fig6", Some("caps"), "caps/fig6.toml"),
+    built_in!("caps-fig7-example", Some("caps"), "caps/fig7-example.toml"),
+    built_in!("caps-fig8", Some("caps"), "caps/fig8.toml"),
+    built_in!("caps-fig9", Some("caps"), "caps/fig9.toml"),
+    built_in!("caps-fig10", Some("caps"), "caps/fig10.toml"),
 ];
 
 /// The experiment of that id.

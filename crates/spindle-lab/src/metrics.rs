@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::formula::Computed;
 pub use crate::observed::{
     LinksOfGroup, OBSERVED_METRICS, ObservedMetric, PacketsOfClass, PacketsOfFlows,
     RecoveryOfFlows, SPARE_WINDOWS_MS, TimersOfFlows,
@@ -95,6 +96,9 @@ pub struct RunResult {
     /// The flows' sizes in bytes, if they were observed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sizes: Vec<u64>,
+    /// What formulas gave, if the point was computed in place of being run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub computed: Vec<(Computed, f64)>,
     /// Persistent connections that were not warmed in the time there is for it, and whose flows began
     /// with an initial window.
     #[serde(default, skip_serializing_if = "none")]
@@ -272,8 +276,7 @@ impl Metric {
 
     /// The names of all metrics.
     pub fn all_names() -> impl Iterator<Item = &'static str> + Clone {
-        let observed = OBSERVED_METRICS.iter().map(|(name, _)| *name);
-        Self::NAMES.into_iter().chain(observed)
+        Self::NAMES.into_iter().chain(ObservedMetric::names())
     }
 
     /// The metric of that name, with it.
@@ -327,6 +330,11 @@ impl Metric {
             Self::Observed(o) => o.is_share(),
             _ => false,
         }
+    }
+
+    /// Whether it is computed and not measured.
+    pub const fn is_computed(self) -> bool {
+        matches!(self, Self::Observed(ObservedMetric::Computed(_)))
     }
 
     /// Whether it is a size in bytes.

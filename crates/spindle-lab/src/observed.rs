@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::formula::{COMPUTED_METRICS, Computed};
 use crate::metrics::{RunResult, show_bytes};
 
 /// Times after all data were sent within which spare room in windows is looked at, in milliseconds
@@ -120,6 +121,8 @@ pub enum ObservedMetric {
     ShortLoss,
     /// The same of all others.
     LongLoss,
+    /// What a formula gives.
+    Computed(Computed),
 }
 
 /// What is asked about numbers of which each flow has one.
@@ -135,7 +138,10 @@ pub enum PerFlow {
     Above(u32),
 }
 
-/// All of them by name.
+/// What is "observed" where points are computed.
+pub(crate) const COMPUTED: &str = "formula";
+
+/// Those that are observed in runs, by name.
 pub const OBSERVED_METRICS: [(&str, ObservedMetric); 28] = [
     ("recovery.flows", ObservedMetric::RecoveredFlows),
     ("recovery.useful", ObservedMetric::UsefulRecoveries),
@@ -192,7 +198,19 @@ impl ObservedMetric {
     /// The metric of that name.
     pub fn parse(name: &str) -> Option<Self> {
         let named = OBSERVED_METRICS.iter().find(|(n, _)| *n == name);
-        named.map(|(_, metric)| *metric)
+        let computed = COMPUTED_METRICS.iter().find(|(n, _)| *n == name);
+        named
+            .map(|(_, metric)| *metric)
+            .or_else(|| computed.map(|(_, c)| Self::Computed(*c)))
+    }
+
+    /// The names of all of them.
+    pub fn names() -> impl Iterator<Item = &'static str> + Clone {
+        let computed = COMPUTED_METRICS.iter().map(|(name, _)| *name);
+        OBSERVED_METRICS
+            .iter()
+            .map(|(name, _)| *name)
+            .chain(computed)
     }
 
     /// What has to be observed for it, by the name in experiment files.
@@ -202,6 +220,7 @@ impl ObservedMetric {
             Self::Timeouts(_) | Self::Retransmits(_) => "timers",
             Self::CoreUtilisation | Self::CoreLoss | Self::AccessLoss => "links",
             Self::ShortLoss | Self::LongLoss => "packets",
+            Self::Computed(_) => COMPUTED,
             _ => "recovery",
         }
     }
@@ -231,6 +250,7 @@ impl ObservedMetric {
             Self::AccessLoss => "access loss".to_owned(),
             Self::ShortLoss => "loss of short flows' packets".to_owned(),
             Self::LongLoss => "loss of long flows' packets".to_owned(),
+            Self::Computed(c) => c.title().to_owned(),
         }
     }
 
@@ -238,6 +258,7 @@ impl ObservedMetric {
     pub fn show(self, value: f64) -> String {
         match self {
             Self::SizeMean | Self::SizeMedian => show_bytes(value),
+            Self::Computed(c) => c.show(value),
             _ if self.is_count() => format!("{value:.3}"),
             Self::CoreLoss | Self::AccessLoss | Self::ShortLoss | Self::LongLoss => {
                 format!("{:.5}%", value * 100.0)
@@ -248,7 +269,12 @@ impl ObservedMetric {
 
     /// Whether it is a share, 0 to 1.
     pub const fn is_share(self) -> bool {
-        !self.is_size() && !self.is_count()
+        !self.is_size() && !self.is_count() && !self.is_time()
+    }
+
+    /// Whether it is a time.
+    pub const fn is_time(self) -> bool {
+        matches!(self, Self::Computed(c) if c.is_time())
     }
 
     /// Whether it is a size in bytes.
@@ -258,11 +284,13 @@ impl ObservedMetric {
 
     /// Whether it is a mere number.
     pub const fn is_count(self) -> bool {
-        matches!(
-            self,
-            Self::Timeouts(PerFlow::Mean | PerFlow::Most)
-                | Self::Retransmits(PerFlow::Mean | PerFlow::Most)
-        )
+        match self {
+            Self::Timeouts(what) | Self::Retransmits(what) => {
+                matches!(what, PerFlow::Mean | PerFlow::Most)
+            }
+            Self::Computed(c) => c.is_count(),
+            _ => false,
+        }
     }
 }
 
@@ -303,6 +331,7 @@ pub(crate) struct Kept {
     timers: Option<TimersOfFlows>,
     links: Vec<LinksOfGroup>,
     packets: Option<PacketsOfFlows>,
+    computed: Vec<(Computed, f64)>,
 }
 
 /// The groups of links between the last two layers of switches, of which a network has one, and that of the
@@ -319,7 +348,13 @@ impl Kept {
             timers: run.timers.clone(),
             links: run.links.clone(),
             packets: run.packets,
+            computed: run.computed.clone(),
         }
+    }
+
+    /// Whether it is no run but a point that was computed.
+    pub(crate) fn is_computed(&self) -> bool {
+        !self.computed.is_empty()
     }
 
     fn group(&self, names: &[&str]) -> Option<&LinksOfGroup> {
@@ -380,6 +415,10 @@ impl Kept {
             ObservedMetric::AccessLoss => drops(self.group(&ACCESS)?),
             ObservedMetric::ShortLoss => lost(self.packets?.short),
             ObservedMetric::LongLoss => lost(self.packets?.others),
+            ObservedMetric::Computed(what) => {
+                let found = self.computed.iter().find(|(c, _)| *c == what);
+                found.map(|(_, value)| (*value, 1.0))
+            }
         }
     }
 }

@@ -50,6 +50,9 @@ pub struct PointSummary {
     pub set: Ordered<String>,
     /// The transports.
     pub transports: Ordered<TransportSummary>,
+    /// Whether it was computed and not run.
+    #[serde(skip)]
+    pub computed: bool,
 }
 
 /// A metric of one transport at one point.
@@ -208,6 +211,7 @@ pub fn comparison(experiment: &Experiment, result: &SweepResult) -> Comparison {
         .zip(&result.points)
         .map(|(point, transports)| PointSummary {
             set: Ordered(point.set.clone()),
+            computed: point.is_computed(),
             transports: Ordered(
                 transports
                     .iter()
@@ -340,6 +344,9 @@ pub fn verdicts(experiment: &Experiment, result: &SweepResult) -> Verdicts {
 /// A table of a comparison for people: below each value its 95 % interval.
 pub fn table(comparison: &Comparison) -> String {
     let mut text = String::new();
+    if comparison.points.iter().any(|p| p.computed) {
+        return computed_table(comparison);
+    }
     for point in &comparison.points {
         let set: Vec<String> = point
             .set
@@ -367,6 +374,39 @@ pub fn table(comparison: &Comparison) -> String {
     }
     text
 }
+
+/// A table of points that were computed: a line each.
+fn computed_table(comparison: &Comparison) -> String {
+    let mut text = format!("{}; computed\n", comparison.scenario);
+    let rows = comparison.points.iter().flat_map(|point| {
+        let set: Vec<String> = point
+            .set
+            .0
+            .iter()
+            .map(|(a, v)| format!("{a} {v}"))
+            .collect();
+        let label = move |name: &str| [&set[..], &[name.to_owned()]].concat().join(", ");
+        let transports = point.transports.0.iter();
+        transports.map(move |(name, t)| (label(name), &t.columns.0))
+    });
+    let rows: Vec<(String, &Vec<(String, ColumnSummary)>)> = rows.collect();
+    let width = rows.iter().map(|(label, _)| label.len()).max().unwrap_or(0);
+    let _ = write!(text, "{:width$}", "");
+    for (name, _) in rows.first().map_or(&[][..], |(_, columns)| columns) {
+        let _ = write!(text, " {name:>COMPUTED$}");
+    }
+    for (label, columns) in rows {
+        let _ = write!(text, "\n{label:width$}");
+        for (_, column) in columns {
+            let _ = write!(text, " {:>COMPUTED$}", column.shown);
+        }
+    }
+    text.push_str("\n\n");
+    text
+}
+
+/// Width of a column of computed points: that of the longest name, `caps.overhead.whole`.
+const COMPUTED: usize = 19;
 
 fn heading(text: &mut String, point: &PointSummary, width: usize) {
     let first = point.transports.0.first();

@@ -17,6 +17,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::driver::{self, RunError, RunRequest};
+use crate::experiment::scenario::Traffic;
 use crate::experiment::{Experiment, TransportName};
 use crate::identity::{RunIdentity, VERSION};
 use crate::metrics::RunResult;
@@ -251,12 +252,10 @@ fn jobs<'a>(
     let parts = experiment.parts();
     for (index, point) in experiment.points.iter().enumerate() {
         for name in simulated(experiment) {
-            let transport = registry
-                .find(&name.transport)
-                .ok_or_else(|| RunError::Transport(registry.no_such_transport(&name.transport)))?;
-            // The whole configuration counts, so that a policy of one's own with other parameters
-            // is not taken for the one before.
-            let config = format!("{:?} {:?}", transport.config(), transport.application);
+            let config = match point.is_computed() {
+                true => String::new(),
+                false => configuration(registry, name)?,
+            };
             let payload = options.payload.as_deref().unwrap_or_default();
             let hash = hash64(&[&point.hash.to_le_bytes(), config.as_bytes(), payload]);
             for seed in experiment.seed..experiment.seed + experiment.seeds {
@@ -274,6 +273,19 @@ fn jobs<'a>(
         }
     }
     Ok(jobs)
+}
+
+/// What a transport is made of. The whole configuration counts, so that a policy of one's own with other
+/// parameters is not taken for the one before.
+fn configuration(registry: &Registry, name: &TransportName) -> Result<String, RunError> {
+    let transport = registry
+        .find(&name.transport)
+        .ok_or_else(|| RunError::Transport(registry.no_such_transport(&name.transport)))?;
+    Ok(format!(
+        "{:?} {:?}",
+        transport.config(),
+        transport.application
+    ))
 }
 
 struct Pool<'a> {
@@ -338,6 +350,14 @@ impl Pool<'_> {
     fn one(&self, index: usize) -> Result<RunResult, SweepError> {
         let job = &self.jobs[index];
         let point = &self.experiment.points[job.point];
+        if let Traffic::Formula(formula) = &point.scenario.traffic {
+            let result = RunResult {
+                computed: formula.evaluate(&job.transport.transport),
+                ..RunResult::default()
+            };
+            self.books.enter(job, &result)?;
+            return Ok(result);
+        }
         let mut request = RunRequest::new(&point.scenario, job.transport, self.registry);
         request.seed = job.seed;
         (request.part, request.parts) = (job.part, self.experiment.parts());

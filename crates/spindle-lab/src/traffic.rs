@@ -144,7 +144,7 @@ pub fn plan(
 ) -> Result<Plan, PlanError> {
     let share = |n: u64| n / parts + u64::from(part < n % parts);
     match &scenario.traffic {
-        Traffic::None => Ok(Plan::default()),
+        Traffic::None | Traffic::Formula(_) => Ok(Plan::default()),
         Traffic::Requests(r) => requests(r, hosts, streams, share(r.flows)),
         Traffic::Incast(i) => incast(i, hosts, share(i.rounds)),
         Traffic::Transfers(t) => transfers::transfers(t, hosts, streams),

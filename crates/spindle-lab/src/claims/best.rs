@@ -4,7 +4,7 @@ use super::Verdict;
 use super::evaluate::{Finding, Findings, Judge, PointView};
 use crate::experiment::units;
 use crate::metrics::Metric;
-use crate::stats::{Interval, Pool, Resamples};
+use crate::stats::{Interval, Pool};
 
 /// Who is compared with whom, and in what.
 #[derive(Clone, Debug, PartialEq)]
@@ -109,7 +109,8 @@ impl Judge<'_> {
             (best > 0.0).then_some(own.weighted(metric, w)? / best - 1.0)
         };
         let value = above(&vec![1; own.runs()]).ok_or("the best value is zero")?;
-        let interval = Resamples::new(own.runs())
+        let interval = own
+            .resamples()
             .interval(above)
             .ok_or("intervals need two or more runs")?;
         Ok(Distance { value, interval })

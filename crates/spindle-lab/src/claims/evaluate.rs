@@ -182,6 +182,7 @@ impl Judge<'_> {
             } => self.similar(of, against, *within),
             Test::Bound { of, within } => self.bound(of, *within),
             Test::Growth { of, axis, between } => self.growth(of, axis, *between),
+            Test::Shape { of, axis, shape } => self.shape(of, axis, *shape),
             Test::NearBest(test) => self.near_best(test),
             Test::NotNearBest(test) => self.not_near_best(test),
             Test::Difference {
@@ -213,13 +214,17 @@ impl Judge<'_> {
             .find(|(name, _)| name == transport)
             .map(|(_, pool)| pool)
             .ok_or_else(|| format!("{transport} was not run"))?;
-        if pool.runs() < 2 {
+        if pool.runs() < 2 && !pool.is_exact() {
             return Err(format!(
                 "{transport} has one run, intervals need two or more"
             ));
         }
         match pool.value(self.metric) {
             Some(_) => Ok(pool),
+            None if pool.is_exact() => Err(format!(
+                "the formulas give {transport} no such value at {}",
+                point.label()
+            )),
             None => Err(format!(
                 "{transport} completed no flow at {}",
                 point.label()
@@ -231,7 +236,8 @@ impl Judge<'_> {
     /// independent flows, since no spread between runs does not mean certainty.
     fn interval(&self, pool: &Pool) -> Result<(f64, Interval), String> {
         let value = pool.value(self.metric).ok_or("no flow completed")?;
-        let mut interval = Resamples::new(pool.runs())
+        let mut interval = pool
+            .resamples()
             .interval(|w| pool.weighted(self.metric, w))
             .ok_or("intervals need two or more runs")?
             .around(value);
@@ -380,7 +386,8 @@ impl Judge<'_> {
         let (Some(va), Some(vb)) = (pa.value(self.metric), pb.value(self.metric)) else {
             return Err("no flow completed".to_owned());
         };
-        let interval = Resamples::new(pa.runs())
+        let interval = pa
+            .resamples()
             .interval(|w| {
                 Some(statistic(
                     pa.weighted(self.metric, w)?,
@@ -504,8 +511,9 @@ impl Judge<'_> {
             points.and_then(|p| fitted_slope(&p))
         };
         let value = slope(&vec![1; runs]).ok_or("fewer than two points, or a value of zero")?;
-        let i = Resamples::new(runs)
-            .interval(slope)
+        let i = xs
+            .first()
+            .and_then(|(_, p)| p.resamples().interval(slope))
             .ok_or("intervals need two or more runs")?;
         let verdict = match () {
             () if i.low >= between.0 && i.high <= between.1 => Verdict::Holds,
@@ -519,8 +527,17 @@ impl Judge<'_> {
         Ok(vec![Finding { verdict, text }])
     }
 
+    /// Whether the points were computed, so that there is nothing to be uncertain about.
+    fn exact(&self) -> bool {
+        let pools = || self.points.iter().flat_map(|p| p.pools);
+        pools().all(|(_, pool)| pool.is_exact())
+    }
+
     fn with_interval(&self, value: f64, i: Interval) -> String {
         let show = |v| self.metric.show(v);
+        if self.exact() {
+            return show(value);
+        }
         format!("{} [{} to {}]", show(value), show(i.low), show(i.high))
     }
 
@@ -554,7 +571,10 @@ impl Judge<'_> {
             }
         };
         match test {
-            Test::Below { of, .. } | Test::Above { of, .. } | Test::About { of, .. } => add(of),
+            Test::Below { of, .. }
+            | Test::Above { of, .. }
+            | Test::About { of, .. }
+            | Test::Shape { of, .. } => add(of),
             Test::Reduction { of, against, .. }
             | Test::Decrease { of, against, .. }
             | Test::Lowest { of, against } => {
@@ -583,11 +603,12 @@ impl Judge<'_> {
         let pool = self.points[0].pool(names.first().copied().unwrap_or(""));
         let runs = pool.map_or(0, Pool::runs);
         let points = self.points.len();
+        let made = match self.exact() {
+            true => "computed".to_owned(),
+            false => format!("{runs} runs each"),
+        };
         let (s, title) = (if points == 1 { "" } else { "s" }, self.metric.title());
-        format!(
-            "{title}: {} ({points} point{s}, {runs} runs each)",
-            ranges.join(", ")
-        )
+        format!("{title}: {} ({points} point{s}, {made})", ranges.join(", "))
     }
 
     /// A transport's lowest and highest value over the points, each with its interval.

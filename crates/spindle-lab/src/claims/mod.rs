@@ -10,6 +10,7 @@ mod best;
 mod distances;
 mod evaluate;
 mod read;
+mod shape;
 #[cfg(test)]
 mod tests;
 
@@ -195,6 +196,16 @@ pub enum Test {
         /// Range of the exponent.
         between: (f64, f64),
     },
+    /// The metric of each transport has this shape along the axis, for each setting of the other axes:
+    /// no step goes the other way, and the ends are apart.
+    Shape {
+        /// Transports.
+        of: Vec<String>,
+        /// The axis.
+        axis: String,
+        /// The shape.
+        shape: Shape,
+    },
     /// Each is near the best of all at each point, in the claim's metric and the test's.
     NearBest(NearBest),
     /// Each is, at some point and in some of the metrics, not near the best of all.
@@ -238,6 +249,19 @@ pub enum Test {
     },
     /// It cannot be checked, for this reason.
     NotCheckable(String),
+}
+
+/// How a metric may go along an axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// It never falls.
+    Rising,
+    /// It never rises.
+    Falling,
+    /// It falls, then rises.
+    Valley,
+    /// It rises, then falls.
+    Peak,
 }
 
 impl Test {

@@ -1,8 +1,8 @@
 //! Reading `[[claims]]`.
 
-use super::{Claim, Condition, Kind, NearBest, Test};
+use super::{Claim, Condition, Kind, NearBest, Shape, Test};
 use crate::experiment::{ExperimentError, Node, Section, Value, units};
-use crate::metrics::{Metric, OBSERVED_METRICS};
+use crate::metrics::Metric;
 
 type Result<T> = std::result::Result<T, ExperimentError>;
 
@@ -23,6 +23,7 @@ enum TestKind {
     Similar,
     Bound,
     Growth,
+    Shape,
     NearBest,
     NotNearBest,
     Difference,
@@ -31,7 +32,7 @@ enum TestKind {
     NotCheckable,
 }
 
-const TESTS: [(&str, TestKind); 17] = [
+const TESTS: [(&str, TestKind); 18] = [
     ("below", TestKind::Below),
     ("above", TestKind::Above),
     ("about", TestKind::About),
@@ -43,6 +44,7 @@ const TESTS: [(&str, TestKind); 17] = [
     ("similar", TestKind::Similar),
     ("rto-bound", TestKind::Bound),
     ("growth", TestKind::Growth),
+    ("shape", TestKind::Shape),
     ("near-best", TestKind::NearBest),
     ("not-near-best", TestKind::NotNearBest),
     ("difference", TestKind::Difference),
@@ -119,10 +121,7 @@ fn named_metric(s: &Section<'_>, key: &str, node: &Node) -> Result<Metric> {
         Value::Text(name) => Metric::parse(name),
         _ => None,
     }
-    .ok_or_else(|| {
-        let observed = OBSERVED_METRICS.iter().map(|(name, _)| *name);
-        s.unknown(key, node, Metric::NAMES.into_iter().chain(observed))
-    })
+    .ok_or_else(|| s.unknown(key, node, Metric::all_names()))
 }
 
 /// `of`, `against`, `within`, and `also`, the metrics beside the claim's own.
@@ -207,6 +206,15 @@ fn test(s: &Section<'_>, kind: TestKind, axes: &[String]) -> Result<Test> {
                 between: between(s, "between")?,
             }
         }
+        TestKind::Shape => {
+            let name: String = s.need("axis")?;
+            axis(s, "axis", &name, axes)?;
+            Test::Shape {
+                of: some(s, "of")?,
+                axis: name,
+                shape: shape(s)?,
+            }
+        }
         TestKind::NearBest => Test::NearBest(near_best(s)?),
         TestKind::NotNearBest => Test::NotNearBest(near_best(s)?),
         TestKind::Difference => Test::Difference {
@@ -228,6 +236,19 @@ fn test(s: &Section<'_>, kind: TestKind, axes: &[String]) -> Result<Test> {
             slack: optional(s, "slack")?.unwrap_or(SLACK),
         },
         TestKind::NotCheckable => Test::NotCheckable(s.need("reason")?),
+    })
+}
+
+fn shape(s: &Section<'_>) -> Result<Shape> {
+    const SHAPES: [(&str, Shape); 4] = [
+        ("rising", Shape::Rising),
+        ("falling", Shape::Falling),
+        ("valley", Shape::Valley),
+        ("peak", Shape::Peak),
+    ];
+    s.choice("shape", &SHAPES)?.ok_or_else(|| {
+        let names = SHAPES.map(|(n, _)| n).join(", ");
+        s.error("shape", format!("missing, want one of {names}"))
     })
 }
 

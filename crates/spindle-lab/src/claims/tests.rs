@@ -385,3 +385,67 @@ fn near_the_best_in_each_metric_and_place() {
         "{e}"
     );
 }
+
+/// The outcome of a claim about `tcp` where its mean is this at the points 1 % and 2 %, 3 % and 4 %.
+fn along(shape: &str, means: [f64; 4]) -> Outcome {
+    let text = format!(
+        "[[claims]]\nid = \"c\"\nkind = \"ordering\"\ntext = \"t\"\nmetric = \"fct.mean\"\n\
+         test = \"shape\"\nof = \"tcp\"\naxis = \"loss\"\nshape = \"{shape}\""
+    );
+    let experiment = experiment(&text).unwrap();
+    let sets: Vec<_> = (1..5)
+        .map(|i| vec![("loss".to_owned(), format!("{i}%"))])
+        .collect();
+    let pools = means.map(|mean| [("tcp".to_owned(), runs(mean, 0.0))]);
+    // In no order: the axis has one.
+    let points: Vec<PointView<'_>> = [2, 0, 3, 1]
+        .map(|i| PointView {
+            set: &sets[i],
+            scenario: &experiment.points[0].scenario,
+            pools: &pools[i],
+        })
+        .to_vec();
+    evaluate(&experiment.claims[0], &points)
+}
+
+#[test]
+fn shapes_are_followed_step_by_step() {
+    use Verdict::{Fails, Holds, Tied};
+    for (means, rising, falling, valley, peak) in [
+        ([1e3, 2e3, 3e3, 4e3], Holds, Fails, Fails, Fails),
+        ([1e3, 2e3, 2e3, 4e3], Holds, Fails, Fails, Fails),
+        ([4e3, 3e3, 2e3, 1e3], Fails, Holds, Fails, Fails),
+        ([3e3, 1e3, 2e3, 3e3], Fails, Fails, Holds, Fails),
+        ([1e3, 2e3, 3e3, 1e3], Fails, Fails, Fails, Holds),
+        ([1e3, 3e3, 2e3, 4e3], Fails, Fails, Fails, Fails),
+        ([2e3, 2e3, 2e3, 2e3], Tied, Tied, Fails, Fails),
+    ] {
+        let expected = [
+            ("rising", rising),
+            ("falling", falling),
+            ("valley", valley),
+            ("peak", peak),
+        ];
+        for (shape, verdict) in expected {
+            let found = along(shape, means);
+            assert_eq!(found.verdict, verdict, "{shape} {means:?}: {}", found.why);
+        }
+    }
+    let why = along("rising", [1e3, 3e3, 2e3, 4e3]).why;
+    assert!(
+        why.contains("1 of 3 steps go the other way, first from"),
+        "{why}"
+    );
+    assert!(
+        why.contains("at loss 2% to") && why.contains("at loss 4%"),
+        "{why}"
+    );
+    let why = along("valley", [1e3, 2e3, 3e3, 4e3]).why;
+    assert!(why.contains("it turns nowhere"), "{why}");
+    let wrong = experiment(
+        "[[claims]]\nid = \"c\"\nkind = \"ordering\"\ntext = \"t\"\ntest = \"shape\"\n\
+         of = \"tcp\"\naxis = \"loss\"\nshape = \"valey\"",
+    );
+    let error = wrong.unwrap_err().to_string();
+    assert!(error.contains("did you mean \"valley\"?"), "{error}");
+}

@@ -43,6 +43,9 @@ pub enum RunError {
     /// There is no such transport.
     #[error("{0}")]
     Transport(String),
+    /// The point is a formula.
+    #[error("traffic: found a formula, where nothing is sent; want requests, incast or transfers")]
+    Formula,
     /// There is no such balancer.
     #[error("found balancer \"{found}\", want one of {accepted}")]
     Balancer {
@@ -173,6 +176,9 @@ const TIME_LIMIT: Instant = Instant::from_nanos(48 * 3600 * 1_000_000_000);
 /// # Errors
 /// See [`RunError`].
 pub fn run(request: &RunRequest<'_>) -> Result<RunOutput, RunError> {
+    if matches!(request.scenario.traffic, Traffic::Formula(_)) {
+        return Err(RunError::Formula);
+    }
     let name = &request.transport.transport;
     let transport = request
         .registry
@@ -283,7 +289,7 @@ fn background(request: &RunRequest<'_>) -> Result<Option<Config>, RunError> {
         Traffic::Requests(r) => r.background.as_ref().and_then(|b| b.transport.as_ref()),
         Traffic::Transfers(t) => t.background.as_ref(),
         Traffic::Mix(m) => m.background.as_ref(),
-        Traffic::Incast(_) | Traffic::None => None,
+        Traffic::Incast(_) | Traffic::None | Traffic::Formula(_) => None,
     };
     let own = request.registry.find(&request.transport.transport);
     let Some(name) = given.or(own.and_then(|t| t.background.as_ref())) else {

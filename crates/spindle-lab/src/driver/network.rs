@@ -312,6 +312,7 @@ pub(crate) fn check_for_real_time(scenario: &Scenario) -> Result<(), NetworkErro
             Err(wrong("traffic", "with a background", remedy))
         }
         Traffic::None => Err(wrong("traffic", "none", "want requests or incast")),
+        Traffic::Formula(_) => Err(wrong("traffic", "formula", "want requests or incast")),
         Traffic::Transfers(_) | Traffic::Mix(_) => Err(wrong(
             "traffic",
             "transfers",

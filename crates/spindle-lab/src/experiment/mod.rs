@@ -4,6 +4,7 @@ pub mod error;
 pub mod flows;
 mod node;
 mod read;
+mod read_formula;
 mod read_loss;
 mod read_mix;
 #[cfg(test)]
@@ -104,6 +105,13 @@ pub struct Point {
     pub scenario: Scenario,
     /// A hash of everything that decides the point's results but transport and seed.
     pub hash: u64,
+}
+
+impl Point {
+    /// Whether it is computed and not run.
+    pub fn is_computed(&self) -> bool {
+        matches!(self.scenario.traffic, Traffic::Formula(_))
+    }
 }
 
 /// An experiment, ready to run.
@@ -218,6 +226,20 @@ impl Experiment {
         let sweep = tree.remove("sweep");
         let points = points(&tree, sweep.as_ref(), context)?;
         let root = Section::new("", &tree)?;
+        let computed = points.iter().filter(|p| p.is_computed()).count();
+        if computed > 0 && computed < points.len() {
+            let problem = "is a formula at some points only, want it at all or at none";
+            return Err(root.error("traffic", problem));
+        }
+        let series = crate::formula::SERIES.map(str::to_owned);
+        let context = &match computed {
+            0 => *context,
+            _ => Context {
+                transports: &series,
+                balancers: &[],
+                ..*context
+            },
+        };
         let mut experiment = head(name, &root, context)?;
         experiment.points = points;
         if let Some(node) = claims {
@@ -284,25 +306,34 @@ fn apply_scale(tree: &mut Node, scale: Option<Scale>) -> Result<(), ExperimentEr
 /// scenario.
 fn set_axis(tree: &mut Node, key: &str, value: Node) -> Result<(), ExperimentError> {
     let swept = |axis: &str| axis == key || path_of(axis) == path_of(key);
-    if let Some(Node {
-        value: Value::Table(axes),
-        ..
-    }) = sweep_mut(tree)
-        && let Some((_, node)) = axes.iter_mut().find(|(axis, _)| swept(axis))
-    {
-        *node = value;
-        return Ok(());
+    let mut found = false;
+    for sweep in sweeps_mut(tree) {
+        if let Value::Table(axes) = &mut sweep.value
+            && let Some((_, node)) = axes.iter_mut().find(|(axis, _)| swept(axis))
+        {
+            *node = value.clone();
+            found = true;
+        }
     }
-    tree.set(path_of(key), value)
+    match found {
+        true => Ok(()),
+        false => tree.set(path_of(key), value),
+    }
 }
 
-fn sweep_mut(tree: &mut Node) -> Option<&mut Node> {
-    match &mut tree.value {
-        Value::Table(entries) => entries
-            .iter_mut()
-            .find(|(k, _)| k == "sweep")
-            .map(|(_, n)| n),
+/// `[sweep]`, or each `[[sweep]]`.
+fn sweeps_mut(tree: &mut Node) -> &mut [Node] {
+    let sweep = match &mut tree.value {
+        Value::Table(entries) => entries.iter_mut().find(|(k, _)| k == "sweep"),
         _ => None,
+    };
+    match sweep.map(|(_, n)| n) {
+        None => &mut [],
+        Some(Node {
+            value: Value::List(sweeps),
+            ..
+        }) => sweeps,
+        Some(one) => std::slice::from_mut(one),
     }
 }
 
@@ -371,8 +402,23 @@ fn text_list(flag: &str, names: &str) -> Node {
     }
 }
 
-/// The sweep's points, each read and checked.
+/// The points of the sweep, or of several one after the other, each read and checked.
 fn points(
+    tree: &Node,
+    sweep: Option<&Node>,
+    context: &Context<'_>,
+) -> Result<Vec<Point>, ExperimentError> {
+    match sweep.map(|n| &n.value) {
+        Some(Value::List(sweeps)) if !sweeps.is_empty() => {
+            let each = sweeps.iter().map(|s| swept(tree, Some(s), context));
+            Ok(each.collect::<Result<Vec<_>, _>>()?.concat())
+        }
+        _ => swept(tree, sweep, context),
+    }
+}
+
+/// The points of one sweep.
+fn swept(
     tree: &Node,
     sweep: Option<&Node>,
     context: &Context<'_>,
@@ -604,14 +650,18 @@ fn read_claims(node: &Node, experiment: &Experiment) -> Result<Vec<Claim>, Exper
         let problem = format!("found {}, want [[claims]] tables", node.kind());
         return Err(ExperimentError::new(node.origin.clone(), "claims", problem));
     };
-    let axes: Vec<String> = experiment.points.first().map_or(Vec::new(), |p| {
-        p.set.iter().map(|(a, _)| a.clone()).collect()
-    });
+    let mut axes: Vec<String> = Vec::new();
+    for (axis, _) in experiment.points.iter().flat_map(|p| &p.set) {
+        if !axes.contains(axis) {
+            axes.push(axis.clone());
+        }
+    }
     let observes = |what: &str| {
         let has = |p: &Point| match &p.scenario.traffic {
             Traffic::Requests(r) => r.observe.has(what),
             Traffic::Transfers(t) => t.observe.has(what),
             Traffic::Mix(m) => m.observe.has(what),
+            Traffic::Formula(_) => what == crate::observed::COMPUTED,
             Traffic::Incast(_) | Traffic::None => false,
         };
         experiment.points.iter().all(has)

@@ -6,6 +6,7 @@ use spindle_units::{BitRate, Duration};
 use super::Context;
 use super::error::ExperimentError;
 use super::node::{Node, Value};
+use super::read_formula;
 use super::read_loss::losses;
 use super::read_traffic::traffic;
 use super::scenario::{Buffer, HostSettings, Hotspots, LinkSettings, Scenario, Topology, Window};
@@ -20,6 +21,9 @@ const MAX_HOSTS: u64 = 65_536;
 
 /// Reads the scenario of one point.
 pub(super) fn scenario(root: &Section<'_>, context: &Context<'_>) -> Result<Scenario> {
+    if let Some(section) = root.section("traffic")?.filter(read_formula::is_formula) {
+        return read_formula::scenario(root, section);
+    }
     let topology = match root.section("topology")? {
         Some(section) => topology(section, context)?,
         None => return Err(root.error("topology", "missing, want a table with a name")),

@@ -487,3 +487,104 @@ fn traffic_may_be_none() {
         "{e}"
     );
 }
+
+/// A formula with these keys, on line 2 to 5, in a file of no transports yet.
+fn formula(keys: &str) -> Result<Experiment, ExperimentError> {
+    let text = format!(
+        "transports = [\"coded\"]\n[traffic]\nkind = \"formula\"\nformula = \"caps\"\n{keys}"
+    );
+    let context = Context {
+        directory: Path::new("."),
+        transports: &[],
+        balancers: &[],
+        topologies: &[],
+    };
+    Experiment::parse("f.toml", &text, &Overrides::default(), &context)
+}
+
+#[test]
+fn formulas_are_read_or_refused() {
+    let e = formula("blocking = \"20%\"").unwrap();
+    let Traffic::Formula(f) = &e.points[0].scenario.traffic else {
+        panic!("{:?}", e.points[0].scenario.traffic);
+    };
+    assert_eq!((f.k, f.redundancy, f.window), (None, None, 64));
+    assert_eq!(f.conditions.rate, BitRate(1_000_000_000));
+    assert!(e.points[0].is_computed());
+    let paths = formula("blocked = 2\npaths = 40").unwrap();
+    assert!(paths.points[0].is_computed());
+    let of_40 = "blocked = 2\npaths = 40\n";
+    for (keys, said) in [
+        (String::new(), "traffic.blocking: want either it"),
+        ("blocked = 2".to_owned(), "both blocked and paths"),
+        (format!("{of_40}blocking = \"5%\""), "want either it"),
+        ("blocking = \"1\"".to_owned(), "0 to 0.99"),
+        ("blocked = 40\npaths = 40".to_owned(), "found 40/40"),
+        (
+            format!("{of_40}k = 0"),
+            "traffic.k: found 0, want 1 to 4096",
+        ),
+        (format!("{of_40}window = 5000"), "want 1 to 4096"),
+        (format!("{of_40}redundancy = 5000"), "want 0 to 4096"),
+        (format!("{of_40}rate = \"0bps\""), "a rate above 0"),
+        (format!("{of_40}ratio = -1"), "found -1, want 0 or more"),
+        (
+            format!("{of_40}units = \"hole\""),
+            "did you mean \"whole\"?",
+        ),
+        (format!("{of_40}flows = 3"), "traffic.flows"),
+        (
+            format!("{of_40}[topology]\nname = \"fuso-sim\""),
+            "has no meaning beside a formula",
+        ),
+        (
+            format!("{of_40}[sweep]\n\"traffic.kind\" = [\"formula\", \"none\"]"),
+            "topology: missing",
+        ),
+    ] {
+        let error = formula(&keys).expect_err(&keys).to_string();
+        assert!(error.contains(said), "{keys}: {error}");
+    }
+    let text = format!("{SIM}[traffic]\nkind = \"formula\"\nformula = \"caps\"\nblocking = \"5%\"");
+    let error = error(&text);
+    assert!(error.contains("topology: has no meaning"), "{error}");
+    let text = text.replace(SIM, "");
+    let missing = read(&text).expect_err("no such series").to_string();
+    assert!(
+        missing.contains("found \"tcp\", want one of coded, uncoded"),
+        "{missing}"
+    );
+}
+
+#[test]
+fn sweeps_come_one_after_the_other() {
+    let both =
+        "[[sweep]]\nload = [\"1Mbps\", \"2Mbps\"]\n[[sweep]]\nload = [\"3Mbps\"]\nflows = [1, 2]";
+    let e = read(&format!("{}\n{both}", requests(""))).unwrap();
+    let sets: Vec<String> = e
+        .points
+        .iter()
+        .map(|p| p.set.iter().map(|(a, v)| format!("{a}={v} ")).collect())
+        .collect();
+    assert_eq!(
+        sets,
+        [
+            "load=1Mbps ",
+            "load=2Mbps ",
+            "load=3Mbps flows=1 ",
+            "load=3Mbps flows=2 "
+        ]
+    );
+    let flags = Overrides {
+        set: vec!["traffic.load=9Mbps".to_owned()],
+        ..Overrides::default()
+    };
+    let e = read_with(&format!("{}\n{both}", requests("")), &flags).unwrap();
+    assert!(e.points.len() == 3 && e.points.iter().all(|p| p.set[0].1 == "9Mbps"));
+    let claim = "[[claims]]\nid = \"c\"\nkind = \"numeric\"\ntext = \"t\"\ntest = \"below\"\n\
+                 of = \"tcp\"\nvalue = 1\nwhere = \"flows = 1\"";
+    let e = read(&format!("{}\n{both}\n{claim}", requests(""))).unwrap();
+    assert_eq!(e.claims.len(), 1, "an axis of the second sweep is known");
+    let wrong = error(&format!("{}\nsweep = [1]", SIM));
+    assert!(wrong.contains("want a table of axes"), "{wrong}");
+}

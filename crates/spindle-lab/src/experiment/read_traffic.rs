@@ -50,10 +50,12 @@ pub(super) fn traffic(
         ("none", 2),
         ("transfers", 3),
         ("mix", 4),
+        // Read before anything else, and so never found here; named for messages.
+        ("formula", 5),
     ];
     let traffic = match s.choice("kind", &kinds)? {
         None => {
-            let problem = "missing, want one of requests, incast, none, transfers, mix";
+            let problem = "missing, want one of requests, incast, none, transfers, mix, formula";
             return Err(s.error("kind", problem));
         }
         Some(0) => Traffic::Requests(requests(&s, network, context)?),

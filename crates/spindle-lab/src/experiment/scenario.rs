@@ -7,6 +7,7 @@ use spindle_units::{BitRate, Duration};
 
 pub use mix::{BurstTimes, LongFlows, Matching, Mix, Pairs, Starts};
 
+pub use crate::formula::Formula;
 use crate::workload::{LossyLinks, SizeSampler};
 
 /// Everything about a run but the transport and the seed.
@@ -193,6 +194,8 @@ pub enum Traffic {
     Transfers(Transfers),
     /// Short flows beside long ones.
     Mix(Mix),
+    /// Nothing: the point is computed, not run.
+    Formula(Formula),
 }
 
 /// Request/response traffic.
@@ -525,7 +528,7 @@ impl Traffic {
     /// Flows (incast: rounds) per transport and seed.
     pub fn flows(&self) -> u64 {
         match self {
-            Self::None => 1,
+            Self::None | Self::Formula(_) => 1,
             Self::Requests(r) => r.flows,
             Self::Incast(i) => i.rounds,
             // A run cannot be split: what is under way shares the network.

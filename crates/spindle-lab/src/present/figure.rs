@@ -130,7 +130,7 @@ fn metric_plots(
     let y = AxisSpec {
         name: metric.title(),
         quantity: quantity(metric),
-        log: !metric.is_share(),
+        log: !metric.is_share() && !metric.is_computed(),
         cases: Vec::new(),
     };
     plots(experiment, &metric.title(), &y, &values)

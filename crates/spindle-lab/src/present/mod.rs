@@ -10,7 +10,7 @@ pub use figure::{Results, figure, figures};
 
 use std::path::{Path, PathBuf};
 
-use crate::experiment::scenario::Window;
+use crate::experiment::scenario::{Traffic, Window};
 use crate::experiment::{Experiment, TransportName};
 use crate::identity::RunIdentity;
 use crate::metrics::{Metric, RunResult};
@@ -110,7 +110,11 @@ fn settings(experiment: &Experiment) -> Vec<(String, String)> {
         ("seeds".to_owned(), experiment.seeds.to_string()),
         ("runs per seed".to_owned(), experiment.parts().to_string()),
     ];
-    if let Some(point) = experiment.points.first() {
+    let first = experiment.points.first();
+    if let Some(Traffic::Formula(formula)) = first.map(|p| &p.scenario.traffic) {
+        return formula.settings();
+    }
+    if let Some(point) = first {
         let links = point.scenario.topology.links();
         let host = &point.scenario.host;
         list.extend([

@@ -18,7 +18,7 @@ pub(super) struct Value {
     pub(super) group: Option<usize>,
 }
 
-/// Lines over the last axis of the sweep. If there are other axes, several transports get a picture
+/// Lines over the last axis of the sweep, apart for each of several sweeps. If there are other axes, several transports get a picture
 /// for each of those axes' values; a single one gets lines in one picture.
 pub(super) fn plots(
     experiment: &Experiment,
@@ -27,10 +27,21 @@ pub(super) fn plots(
     values: &[Value],
 ) -> Vec<LinePlot> {
     let apart = experiment.transports.len() > 1;
+    let sweeps = sweeps(experiment);
     let mut list: Vec<LinePlot> = Vec::new();
-    let others = others(experiment);
     for value in values {
         let point = &experiment.points[value.point];
+        let Some(points) = sweeps
+            .iter()
+            .find(|s| s.iter().any(|p| same_axes(p, point)))
+        else {
+            continue;
+        };
+        let others = others(points);
+        let title = match (sweeps.len(), point.set.last()) {
+            (2.., Some((axis, _))) => format!("{title}, over {axis}"),
+            _ => title.to_owned(),
+        };
         let rest = &point.set[..point.set.len().saturating_sub(1)];
         let (plot, name, colour) = if apart && !rest.is_empty() {
             let rest: Vec<String> = rest.iter().map(|(a, v)| format!("{a} {v}")).collect();
@@ -41,11 +52,7 @@ pub(super) fn plots(
             let name = format!("{}{rest}", value.name);
             let number = others.iter().position(|o| *o == rest);
             let colour = number.filter(|_| !rest.is_empty());
-            (
-                title.to_owned(),
-                name,
-                colour.map(|n| format!("series#{n}")),
-            )
+            (title, name, colour.map(|n| format!("series#{n}")))
         };
         let at = list
             .iter()
@@ -53,13 +60,13 @@ pub(super) fn plots(
             .unwrap_or_else(|| {
                 list.push(LinePlot {
                     title: plot,
-                    x: swept(experiment),
+                    x: swept(points),
                     y: y.clone(),
                     series: Vec::new(),
                 });
                 list.len() - 1
             });
-        let x = place(experiment, &list[at].x, point, value.point);
+        let x = place(points, &list[at].x, point, value.point);
         let line = line(&mut list[at].series, name, value.reference);
         line.colour = colour;
         line.points.push(SeriesPoint {
@@ -71,10 +78,32 @@ pub(super) fn plots(
     list
 }
 
-/// What all axes but the last are set to, each combination once, in order.
-fn others(experiment: &Experiment) -> Vec<String> {
-    let mut list = Vec::new();
+fn same_axes(a: &Point, b: &Point) -> bool {
+    let axes = |p: &Point| {
+        p.set
+            .iter()
+            .map(|(axis, _)| axis.clone())
+            .collect::<Vec<_>>()
+    };
+    axes(a) == axes(b)
+}
+
+/// The points of each of the experiment's sweeps, told apart by their axes.
+fn sweeps(experiment: &Experiment) -> Vec<Vec<&Point>> {
+    let mut list: Vec<Vec<&Point>> = Vec::new();
     for point in &experiment.points {
+        match list.iter_mut().find(|s| same_axes(s[0], point)) {
+            Some(sweep) => sweep.push(point),
+            None => list.push(vec![point]),
+        }
+    }
+    list
+}
+
+/// What all axes but the last are set to, each combination once, in order.
+fn others(points: &[&Point]) -> Vec<String> {
+    let mut list = Vec::new();
+    for point in points {
         let rest = &point.set[..point.set.len().saturating_sub(1)];
         let text: String = rest.iter().map(|(_, v)| format!(" {v}")).collect();
         if !list.contains(&text) {
@@ -100,9 +129,9 @@ fn line(series: &mut Vec<LineSeries>, name: String, reference: bool) -> &mut Lin
 }
 
 /// The values of the last axis, each once, in their order.
-fn texts(experiment: &Experiment) -> Vec<&str> {
+fn texts<'a>(points: &[&'a Point]) -> Vec<&'a str> {
     let mut texts: Vec<&str> = Vec::new();
-    for (_, value) in experiment.points.iter().filter_map(|p| p.set.last()) {
+    for (_, value) in points.iter().filter_map(|p| p.set.last()) {
         if !texts.contains(&value.as_str()) {
             texts.push(value);
         }
@@ -111,9 +140,9 @@ fn texts(experiment: &Experiment) -> Vec<&str> {
 }
 
 /// The last axis of the sweep.
-fn swept(experiment: &Experiment) -> AxisSpec {
-    let texts = texts(experiment);
-    let axis = experiment.points.first().and_then(|p| p.set.last());
+fn swept(points: &[&Point]) -> AxisSpec {
+    let texts = texts(points);
+    let axis = points.first().and_then(|p| p.set.last());
     let axis = axis.map_or_else(String::new, |(axis, _)| axis.clone());
     let numbers = texts.iter().all(|t| units::quantity(t).is_some());
     let all = |f: fn(&str) -> bool| !texts.is_empty() && texts.iter().all(|t| f(t));
@@ -135,11 +164,11 @@ fn swept(experiment: &Experiment) -> AxisSpec {
     }
 }
 
-fn place(experiment: &Experiment, axis: &AxisSpec, point: &Point, index: usize) -> f64 {
+fn place(points: &[&Point], axis: &AxisSpec, point: &Point, index: usize) -> f64 {
     let Some((_, text)) = point.set.last() else {
         return index as f64;
     };
-    let case = || texts(experiment).iter().position(|t| t == text);
+    let case = || texts(points).iter().position(|t| t == text);
     let number = axis
         .cases
         .is_empty()

@@ -1,6 +1,6 @@
 //! The runs behind a report's numbers.
 
-use crate::experiment::Experiment;
+use crate::experiment::{Experiment, Point};
 use crate::metrics::{Metric, RunResult};
 use crate::report::{RunGroup, RunList, RunRow};
 use crate::stats::Pool;
@@ -10,6 +10,13 @@ use super::{Making, estimate};
 
 /// The runs of all transports at all points, a group each, in their order.
 pub(super) fn list(experiment: &Experiment, result: &SweepResult, making: &Making<'_>) -> RunList {
+    if experiment.points.iter().any(Point::is_computed) {
+        // There is nothing to follow.
+        return RunList {
+            id: experiment.id.clone(),
+            ..RunList::default()
+        };
+    }
     let points = experiment.points.iter().zip(&result.points).enumerate();
     let groups = points.flat_map(|(i, (point, transports))| {
         let group = move |t| group(experiment, i, point.set.clone(), t, making);

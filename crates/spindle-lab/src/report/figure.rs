@@ -113,7 +113,7 @@ fn section(page: &mut Page, f: &Figure) -> Markup {
             @if !f.asks.is_empty() { p class="asks" { (f.asks) } }
             div class="beside" {
                 div {
-                    (plots(page, &f.runs, &f.id, &f.plots, CAPTION))
+                    (plots(page, &f.runs, &f.id, &f.plots, caption(f)))
                     @if let Some(oracle) = &f.oracle { (distance(page, f, oracle)) }
                 }
                 div {
@@ -144,8 +144,17 @@ fn section(page: &mut Page, f: &Figure) -> Markup {
 const SCALE: &str = "scale";
 
 const CAPTION: &str = "Whiskers are 95% intervals, resampled over runs. A point leads to its runs.";
+const COMPUTED_CAPTION: &str = "Computed by formulas: nothing was sent.";
 const ORACLE_CAPTION: &str = "Each scheme's value over the oracle's in the same runs: 1\u{d7} is as \
     good. Whiskers are 95% intervals of the ratio, resampled over paired runs.";
+
+/// What stands below a figure's pictures.
+fn caption(f: &Figure) -> &'static str {
+    match f.runs.groups.is_empty() {
+        true => COMPUTED_CAPTION,
+        false => CAPTION,
+    }
+}
 
 /// Pictures one below the other; those of one metric, told apart by what other axes are set to, beside
 /// each other.

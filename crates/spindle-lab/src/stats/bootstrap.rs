@@ -28,6 +28,7 @@ impl Interval {
 #[derive(Clone, Debug)]
 pub struct Resamples {
     weights: Vec<Vec<u32>>,
+    exact: bool,
 }
 
 /// Resamples behind every interval: the 2.5 % ends then rest on 50 values each.
@@ -47,12 +48,30 @@ impl Resamples {
                 w
             })
             .collect();
-        Self { weights }
+        Self {
+            weights,
+            exact: false,
+        }
+    }
+
+    /// For numbers that no chance is in: `runs` runs as they are.
+    pub fn exact(runs: usize) -> Self {
+        Self {
+            weights: vec![vec![1; runs]],
+            exact: true,
+        }
     }
 
     /// The percentile interval of a statistic; none with fewer than two runs or if it cannot be
     /// computed for one resample in 20 or more.
     pub fn interval(&self, statistic: impl Fn(&[u32]) -> Option<f64>) -> Option<Interval> {
+        if self.exact {
+            let value = self.weights.first().and_then(|w| statistic(w))?;
+            return Some(Interval {
+                low: value,
+                high: value,
+            });
+        }
         if self.weights.first().is_none_or(|w| w.len() < 2) {
             return None;
         }
@@ -112,6 +131,14 @@ mod tests {
         );
         assert_eq!(Resamples::new(10).interval(mean), Some(i));
         assert_eq!(Resamples::new(1).interval(|_| Some(1.0)), None);
+        let certain = Interval {
+            low: 1.0,
+            high: 1.0,
+        };
+        assert_eq!(
+            Resamples::exact(1).interval(|w| Some(f64::from(w[0]))),
+            Some(certain)
+        );
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::metrics::{LossyMetric, Metric, RunResult};
 
-use super::rank;
+use super::{Resamples, rank};
 use crate::observed::{self, Kept};
 
 /// The runs of one transport at one point. Its metrics can be computed with any weight per run,
@@ -87,6 +87,19 @@ impl Pool {
     /// How many runs there are.
     pub fn runs(&self) -> usize {
         self.runs.len()
+    }
+
+    /// Whether its numbers were computed and not measured: the same whatever the seed.
+    pub fn is_exact(&self) -> bool {
+        !self.observed.is_empty() && self.observed.iter().all(Kept::is_computed)
+    }
+
+    /// Resamples of its runs, or just themselves if its numbers are exact.
+    pub fn resamples(&self) -> Resamples {
+        match self.is_exact() {
+            true => Resamples::exact(self.runs()),
+            false => Resamples::new(self.runs()),
+        }
     }
 
     /// Completion times in microseconds, ascending.

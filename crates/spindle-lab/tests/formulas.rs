@@ -1,0 +1,133 @@
+//! Experiments that are computed and not run: what becomes of the claims of CAPS's analysis.
+
+use std::path::Path;
+
+use spindle_lab::claims::{Outcome, Verdict};
+use spindle_lab::experiment::{Context, Experiment, Overrides};
+use spindle_lab::library;
+use spindle_lab::metrics::Metric;
+use spindle_lab::output::{pools, verdicts};
+use spindle_lab::registry::Registry;
+use spindle_lab::sweep::{Options, SweepResult, execute};
+
+fn made(id: &str, set: &[&str]) -> (Experiment, SweepResult) {
+    let registry = Registry::standard();
+    let transports = registry.transport_names();
+    let context = Context {
+        directory: Path::new("."),
+        transports: &transports,
+        balancers: &[],
+        topologies: &[],
+    };
+    let overrides = Overrides {
+        set: set.iter().map(|s| (*s).to_owned()).collect(),
+        ..Overrides::default()
+    };
+    let file = library::find(id).expect("an experiment");
+    let experiment = Experiment::parse(file.path, file.text, &overrides, &context).expect("reads");
+    let result = execute(&experiment, &registry, &Options::default()).expect("is computed");
+    (experiment, result)
+}
+
+fn claims(id: &str, set: &[&str]) -> Vec<Outcome> {
+    let (experiment, result) = made(id, set);
+    verdicts(&experiment, &result).claims
+}
+
+#[test]
+fn claims_hold_or_fail_and_say_why() {
+    use Verdict::{Fails, Holds};
+    let expected = [
+        ("caps-fig6-n1", Holds, "98.0432%"),
+        ("caps-fig6-o1", Holds, "4 comparisons 4 hold"),
+        ("caps-fig6-o2", Holds, "8 comparisons 8 hold"),
+        ("caps-fig6-o3", Holds, "8 comparisons 8 hold"),
+        ("caps-fig6-o4", Holds, "9 comparisons 9 hold"),
+        ("caps-fig7-example-n1", Holds, "65.625%"),
+        ("caps-fig7-example-n2", Holds, "6.9264%"),
+        (
+            "caps-fig7-example-o1",
+            Fails,
+            "larger units are always better",
+        ),
+        ("caps-fig8-o1", Fails, "steps go the other way"),
+        ("caps-fig8-o2", Fails, "steps go the other way"),
+        ("caps-fig9-n1", Fails, "coded 61, claimed about 29"),
+        ("caps-fig9-n2", Fails, "coded 64, claimed about 31"),
+        ("caps-fig9-n3", Fails, "coded 61, claimed about 33"),
+        ("caps-fig9-n4", Fails, "coded 64, claimed about 40"),
+        ("caps-fig9-o1", Holds, "4 comparisons 4 hold"),
+        ("caps-fig9-o2", Holds, "4 comparisons 4 hold"),
+        ("caps-fig10-n1", Fails, "up to p_B = 0.266"),
+        ("caps-fig10-n2", Fails, "up to p_B = 0.344"),
+        ("caps-fig10-o1", Fails, "contradicts equation 7"),
+    ];
+    let files = [
+        "caps-fig6",
+        "caps-fig7-example",
+        "caps-fig8",
+        "caps-fig9",
+        "caps-fig10",
+    ];
+    let found: Vec<Outcome> = files.iter().flat_map(|id| claims(id, &[])).collect();
+    assert_eq!(found.len(), expected.len());
+    for (claim, (id, verdict, why)) in found.iter().zip(expected) {
+        let said = format!(
+            "{} {:?}: {} | {}",
+            claim.id, claim.verdict, claim.measured, claim.why
+        );
+        assert_eq!((claim.id.as_str(), claim.verdict), (id, verdict), "{said}");
+        assert!(claim.why.contains(why), "{said}");
+        assert!(claim.measured.ends_with("computed)"), "{said}");
+    }
+}
+
+#[test]
+fn notes_of_the_optima_are_what_the_equations_give() {
+    for (set, optima) in [
+        (&["traffic.units=whole"][..], [33.0, 34.0, 33.0, 34.0]),
+        (&["traffic.rate=200Mbps"][..], [33.0, 37.0, 40.0, 41.0]),
+        (&[][..], [61.0, 64.0, 61.0, 64.0]),
+    ] {
+        let (experiment, result) = made("caps-fig9", set);
+        let metric = Metric::parse("caps.optimum").expect("a metric");
+        let pools = pools(&result);
+        let of_b = experiment
+            .points
+            .iter()
+            .zip(&pools)
+            .filter(|(p, _)| p.set.len() == 1);
+        let found: Vec<f64> = of_b
+            .filter_map(|(_, pools)| pools[0].1.value(metric))
+            .collect();
+        assert_eq!(found, optima, "{set:?}");
+    }
+    // What a claim's note says it would be at the printed sizes.
+    for (k, share, ms) in [(29, "20%", 1.811), (40, "35%", 1.856), (61, "20%", 1.429)] {
+        let k = format!("traffic.k={k}");
+        let share = format!("traffic.blocking={share}");
+        let (experiment, result) = made("caps-fig9", &[&k, &share]);
+        let metric = Metric::parse("caps.delay").expect("a metric");
+        let last = pools(&result).pop().expect("a point");
+        let us = last[0].1.value(metric).expect("a delay");
+        assert!((us / 1e3 - ms).abs() < 5e-4, "{k} {us}");
+        assert_eq!(
+            experiment.points.last().expect("a point").set[0].1,
+            share[17..]
+        );
+    }
+}
+
+#[test]
+fn a_computed_point_has_one_run_and_no_interval() {
+    let (experiment, result) = made("caps-fig9", &[]);
+    assert_eq!((experiment.seeds, experiment.parts()), (1, 1));
+    let metric = Metric::parse("caps.delay").expect("a metric");
+    for (_, pool) in pools(&result).iter().flatten() {
+        assert!(pool.is_exact() && pool.runs() == 1);
+        let i = pool.resamples().interval(|w| pool.weighted(metric, w));
+        let value = pool.value(metric).expect("a value");
+        assert_eq!(i.map(|i| (i.low, i.high)), Some((value, value)));
+        assert_eq!(pool.value(Metric::FctMean), None);
+    }
+}
