@@ -36,6 +36,8 @@ pub(crate) enum Command {
     Status(crate::commands::status::StatusArgs),
     /// Say what a transport is made of
     Explain(Explain),
+    /// Evaluate a paper's formulas for your own numbers
+    Analyze(Analyze),
 }
 
 /// What `compare` and `run` share.
@@ -212,6 +214,91 @@ pub(crate) struct Trace {
 pub(crate) struct Explain {
     /// The transport; all are listed without
     pub(crate) transport: Option<String>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Analyze {
+    #[command(subcommand)]
+    pub(crate) formulas: Formulas,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Formulas {
+    /// Coding units of CAPS: redundancy, probability, delay, overhead, and the best size
+    Caps(Caps),
+}
+
+/// The defaults are the constants of the paper's Fig 9, and short flows with a tenth of all packets.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Caps {
+    /// Packets of a unit, as in 1,4,8..16; all from 1 to the window if not given
+    #[arg(long, value_name = "K,K..K", allow_hyphen_values = true)]
+    pub(crate) k: Option<String>,
+    /// Packets of the congestion window
+    #[arg(
+        long,
+        value_name = "W",
+        default_value = "64",
+        allow_hyphen_values = true
+    )]
+    pub(crate) window: String,
+    /// Share of packets blocked by long flows, or several separated by commas: 0.2, 20% or 4/20
+    #[arg(
+        long,
+        value_name = "P,P",
+        default_value = "20%,25%,30%,35%",
+        allow_hyphen_values = true
+    )]
+    pub(crate) blocking: String,
+    /// Rate of the bottleneck
+    #[arg(
+        long,
+        value_name = "RATE",
+        default_value = "1Gbps",
+        allow_hyphen_values = true
+    )]
+    pub(crate) rate: String,
+    /// Bytes of a coded packet
+    #[arg(
+        long,
+        value_name = "BYTES",
+        default_value = "1500",
+        allow_hyphen_values = true
+    )]
+    pub(crate) mss: String,
+    /// Longest round trip on paths without long flows
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "100us",
+        allow_hyphen_values = true
+    )]
+    pub(crate) rtt_short: String,
+    /// Longest round trip on paths with long flows
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "3ms",
+        allow_hyphen_values = true
+    )]
+    pub(crate) rtt_long: String,
+    /// Packets of long flows over those of short flows
+    #[arg(
+        long,
+        value_name = "G",
+        default_value = "9",
+        allow_hyphen_values = true
+    )]
+    pub(crate) ratio: String,
+    /// Count whole units of a window only, where the equations have w/k
+    #[arg(long)]
+    pub(crate) whole: bool,
+    /// Write the results as JSON to a file, or to standard output with -
+    #[arg(long, value_name = "PATH")]
+    pub(crate) json: Option<PathBuf>,
+    /// Write a page of pictures into this directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) report: Option<PathBuf>,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -57,6 +57,7 @@ where
         Command::Testbed(t) => commands::testbed::testbed(&registry, &t),
         Command::Status(s) => commands::status::status(&s),
         Command::Explain(e) => commands::explain::explain(&registry, &e),
+        Command::Analyze(a) => commands::analyze::analyze(&a),
     };
     match done {
         Ok(code) => code,

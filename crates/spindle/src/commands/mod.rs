@@ -1,5 +1,6 @@
 //! One file per command.
 
+pub(crate) mod analyze;
 pub(crate) mod compare;
 pub(crate) mod connect;
 pub(crate) mod explain;
