@@ -375,7 +375,7 @@ fn over_random_networks_every_byte_arrives_once_and_in_order() {
     let mut runner = TestRunner::new_with_rng(runs, rng);
     let result = runner.run(&scenario(false), |s: Scenario| {
         let draw = s.seed;
-        let mut run = s.prepare_with(draw % 5 != 0, |_, c| {
+        let mut run = s.prepare_with(!draw.is_multiple_of(5), |_, c| {
             let codes = CodeKind::ALL;
             c.multipath = None;
             c.recovery = None;

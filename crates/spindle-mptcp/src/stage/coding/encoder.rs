@@ -10,7 +10,7 @@ use spindle_wire::{CODING_CLOCK, Coded, CodedKind, Ecn, Payload, Segment};
 
 use super::codec::UnitCode;
 use super::estimator::Estimator;
-use super::formulas::{Blocking, Conditions, Units, optimal_unit};
+use super::formulas::{Conditions, LastOptimum, Units};
 use super::{CodingConfig, CodingCounters, MAX_PACKETS, MAX_SOURCES, Redundancy, UnitSize};
 use crate::stage::StageContext;
 
@@ -27,8 +27,7 @@ pub(super) struct Encoder {
     /// How many it is to have; 0 before the first.
     target: usize,
     unit: u16,
-    /// The last k by equation 4 and what it was worked out from.
-    optimal: Option<((u32, Blocking, Conditions), u32)>,
+    optimum: LastOptimum,
 }
 
 impl Encoder {
@@ -121,15 +120,8 @@ impl Encoder {
             rtt_short: rounded(short),
             rtt_long: rounded(long),
         };
-        let asked = (window, blocking, conditions);
-        match self.optimal {
-            Some((known, k)) if known == asked => k,
-            _ => {
-                let k = optimal_unit(window, blocking, &conditions, Units::default());
-                self.optimal = Some((asked, k));
-                k
-            }
-        }
+        self.optimum
+            .get(window, blocking, &conditions, Units::default())
     }
 
     /// Whether no unit is in the making.
