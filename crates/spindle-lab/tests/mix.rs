@@ -76,7 +76,9 @@ fn the_run_is_over_with_the_last_short_flow() {
             "{}",
             r.sim_ns
         );
-        assert!(goodput(r) > 2e8, "{transport}: {}", goodput(r));
+        // No more than the wire carries, whatever holes were open when the flows began to count.
+        let rate = goodput(r);
+        assert!(rate > 2e8 && rate < 974e6, "{transport}: {rate}");
     }
 }
 

@@ -202,6 +202,13 @@ impl Conn {
         self.asked
     }
 
+    /// Bytes that have arrived at the server, in order or not.
+    pub(crate) fn arrived(&self, stacks: &[Stack]) -> u64 {
+        let server = self.server.map(|h| (&stacks[self.server_host as usize], h));
+        let info = server.and_then(|(stack, h)| stack.info(h));
+        info.map_or(self.asked, |i| i.data.bytes_received.max(self.asked))
+    }
+
     /// Gives the client's stack what it takes of the requests.
     pub(crate) fn push_request(&mut self, now: Instant, stack: &mut Stack) {
         while self.request_left > 0 && !self.dead {

@@ -283,7 +283,7 @@ impl App {
             match wake {
                 Wake::Issue(flow) => self.issue(now, flow, stacks),
                 Wake::AskAnyway(flow) => self.ask_anyway(now, flow, stacks),
-                Wake::Count => self.count_from_now(now),
+                Wake::Count => self.count_from_now(now, stacks),
                 Wake::Prepared => {
                     if self.warming > 0 {
                         self.result.cold_connections = u64::from(self.warming);

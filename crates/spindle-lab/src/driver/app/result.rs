@@ -18,13 +18,13 @@ impl App {
     }
 
     /// Of background flows under way that are counted, what they do from now on counts.
-    pub(super) fn count_from_now(&mut self, now: Instant) {
+    pub(super) fn count_from_now(&mut self, now: Instant, stacks: &[Stack]) {
         self.counting = true;
         for (flow, planned) in self.flows.iter_mut().zip(&self.plan.flows) {
             let under_way = flow.issued.is_some() && !flow.over;
             if under_way && planned.background && planned.counted {
                 let conn = self.conns.get(flow.conns[0] as usize);
-                flow.counts = Some((now, conn.map_or(0, Conn::uploaded)));
+                flow.counts = Some((now, conn.map_or(0, |c| c.arrived(stacks))));
             }
         }
     }
@@ -68,7 +68,7 @@ impl App {
         let mut result = self.result.clone();
         result.fct_ns = self.completion_times();
         if self.plan.cuts_off() {
-            self.count_what_goes_on(&mut result);
+            self.count_what_goes_on(&mut result, stacks);
         }
         if self.plan.observe.timers {
             result.timers = Some(self.timers(stacks));
@@ -105,7 +105,7 @@ impl App {
     }
 
     /// Flows that the end of the run cut off: of background ones what had arrived is their goodput.
-    fn count_what_goes_on(&self, result: &mut RunResult) {
+    fn count_what_goes_on(&self, result: &mut RunResult, stacks: &[Stack]) {
         let end = self.ended.unwrap_or(Instant::ZERO);
         for (flow, planned) in self.flows.iter().zip(&self.plan.flows) {
             let (Some(issued), false, true) = (flow.issued, flow.over, planned.counted) else {
@@ -115,9 +115,15 @@ impl App {
                 result.cut_off += 1;
                 continue;
             }
-            let arrived = self.conns.get(flow.conns[0] as usize);
-            let (from, before) = flow.counts.unwrap_or((issued, 0));
-            let bytes = arrived.map_or(0, Conn::uploaded).saturating_sub(before);
+            let conn = self.conns.get(flow.conns[0] as usize);
+            let (from, bytes) = match flow.counts {
+                None => (issued, conn.map_or(0, Conn::uploaded)),
+                // A hole may be open now or have been then; what is behind it has arrived all the same.
+                Some((from, before)) => {
+                    let arrived = conn.map_or(0, |c| c.arrived(stacks));
+                    (from, arrived.saturating_sub(before))
+                }
+            };
             let goodput = bytes as f64 * 8.0 / end.since(from).as_secs_f64().max(1e-9);
             result.background_completed += 1;
             result.background_goodput_sum_bps += goodput;
