@@ -5,7 +5,10 @@
 
 use std::sync::{Arc, OnceLock};
 
-use spindle_fabric::{Balancing, Network, NetworkError};
+use spindle_fabric::{
+    Balancing, CapsSettings, FlowletSettings, FreewaySettings, LinkId, Network, NetworkError,
+    PrestoSettings,
+};
 use spindle_mptcp::{Config, VARIANTS, preset, preset_names, variant};
 
 use crate::experiment::scenario::{LinkSettings, Topology};
@@ -57,6 +60,69 @@ impl std::fmt::Debug for Transport {
 /// Makes the balancers of a network's switches.
 pub type BalancerFactory = Arc<dyn Fn() -> Balancing + Send + Sync>;
 
+/// A balancer by name.
+#[derive(Clone)]
+pub struct NamedBalancer {
+    /// Its name.
+    pub name: String,
+    /// What it does, in a line; empty if nobody said.
+    pub part: String,
+    make: BalancerFactory,
+}
+
+/// Behind a balancer's name: the same with two strict priorities at every port, short flows first, both
+/// in one buffer (CAPS appendix B, catalogue A5.13).
+pub const WITH_PRIORITIES: &str = "-pq";
+
+/// The balancer of whoever names none.
+const ECMP: &str = "ecmp";
+
+/// A name, what it does, and how it is made.
+type Standard = (&'static str, &'static str, fn() -> Balancing);
+
+/// Spindle's balancers.
+const BALANCERS: [Standard; 7] = [
+    (
+        ECMP,
+        "a flow keeps to the path that the hash of its addresses and ports gives (RFC 2992); what \
+         is used if none is named",
+        || Balancing::Ecmp,
+    ),
+    (
+        "rps",
+        "each packet takes any path at random (Dixit et al. 2013, catalogue A5.10)",
+        || Balancing::RandomSpray,
+    ),
+    (
+        "presto",
+        "each 64 KiB of a flow take any path at random (He et al. 2015, catalogue A5.11)",
+        || Balancing::Presto(PrestoSettings::default()),
+    ),
+    (
+        "freeway",
+        "as many paths as there are long flows are theirs, one each; the others are for short flows, \
+         by ECMP (Wang et al. 2014, catalogue A5.12)",
+        || Balancing::Freeway(FreewaySettings::default()),
+    ),
+    (
+        "caps",
+        "each packet takes any path at random, but those of long flows keep to ECMP's while short \
+         flows are about, looked at every 500 us (CAPS section V, catalogue A4.2)",
+        || Balancing::Caps(CapsSettings::default()),
+    ),
+    (
+        "caps-dark",
+        "as caps, where nobody tells long flows from short ones: long from the first 100 KB on that a \
+         switch sees (CAPS section VII, catalogue A4.1)",
+        || Balancing::Caps(CapsSettings::dark()),
+    ),
+    (
+        "flowlet",
+        "a flow that pauses for 500 us takes any path at random (LetFlow, Vanini et al. 2017)",
+        || Balancing::Flowlet(FlowletSettings::default()),
+    ),
+];
+
 /// What a topology of one's own is built from.
 #[derive(Clone, Debug)]
 pub struct TopologyRequest {
@@ -77,7 +143,7 @@ const REPLICATED_BELOW: u64 = 100_000;
 #[derive(Clone)]
 pub struct Registry {
     transports: Vec<Transport>,
-    balancers: Vec<(String, BalancerFactory)>,
+    balancers: Vec<NamedBalancer>,
     topologies: Vec<(String, TopologyFactory)>,
     composed: OnceLock<Box<Composed>>,
 }
@@ -121,10 +187,14 @@ impl Registry {
                 registry = registry.transport(name, parts, move || config.clone());
             }
         }
-        registry
-            .with_repflow()
-            .with_pairs()
-            .balancer("rps", || Balancing::RandomSpray)
+        for (name, part, make) in BALANCERS {
+            registry.balancers.push(NamedBalancer {
+                name: name.to_owned(),
+                part: part.to_owned(),
+                make: Arc::new(make),
+            });
+        }
+        registry.with_repflow().with_pairs()
     }
 
     fn with_repflow(mut self) -> Self {
@@ -215,7 +285,7 @@ impl Registry {
         self
     }
 
-    /// Adds a balancer of one's own.
+    /// Adds a balancer of one's own; with [`WITH_PRIORITIES`] behind its name it is there as well.
     #[must_use]
     pub fn balancer(
         mut self,
@@ -223,8 +293,12 @@ impl Registry {
         make: impl Fn() -> Balancing + Send + Sync + 'static,
     ) -> Self {
         let name = name.into();
-        self.balancers.retain(|(n, _)| *n != name);
-        self.balancers.push((name, Arc::new(make)));
+        self.balancers.retain(|b| b.name != name);
+        self.balancers.push(NamedBalancer {
+            name,
+            part: String::new(),
+            make: Arc::new(make),
+        });
         self
     }
 
@@ -305,12 +379,56 @@ impl Registry {
         )
     }
 
-    /// The balancer of that name, which is not `ecmp`.
-    pub fn find_balancer(&self, name: &str) -> Option<&BalancerFactory> {
-        self.balancers
-            .iter()
-            .find(|(n, _)| n == name)
-            .map(|(_, f)| f)
+    /// The balancer of that name, and whether the name asks for two priorities at every port.
+    pub fn find_balancer(&self, name: &str) -> Option<(&NamedBalancer, bool)> {
+        let find = |name: &str| self.balancers.iter().find(|b| b.name == name);
+        let whole = find(name).map(|b| (b, false));
+        whole.or_else(|| Some((find(name.strip_suffix(WITH_PRIORITIES)?)?, true)))
+    }
+
+    /// What the balancer of that name does, in a line.
+    ///
+    /// # Errors
+    /// If there is none: a line that says so, what there is, and the nearest.
+    pub fn explain_balancer(&self, name: &str) -> Result<String, String> {
+        let Some((balancer, priorities)) = self.find_balancer(name) else {
+            let mut names = self.balancer_names();
+            names.insert(0, ECMP.to_owned());
+            let near = suggestion(name, names.iter().map(String::as_str));
+            return Err(format!(
+                "found balancer \"{name}\", want one of {}{near}",
+                names.join(", ")
+            ));
+        };
+        let part = match balancer.part.as_str() {
+            "" => "a balancer of your own",
+            part => part,
+        };
+        let queues = match priorities {
+            true => "; two strict priorities at every port, short flows first (catalogue A5.13)",
+            false => "",
+        };
+        Ok(format!("switches: {part}{queues}"))
+    }
+
+    /// The balancer of that name for a simulation of `network`, whose ports all get two priorities if
+    /// the name asks for them; none if there is no such balancer.
+    ///
+    /// # Errors
+    /// If a link of the network is impossible.
+    pub fn equip(
+        &self,
+        name: &str,
+        network: &mut Network,
+    ) -> Result<Option<Balancing>, NetworkError> {
+        let Some((balancer, priorities)) = self.find_balancer(name) else {
+            return Ok(None);
+        };
+        if priorities {
+            let links: Vec<LinkId> = (0..network.links().len() as u32).map(LinkId).collect();
+            network.configure(&links, |spec| spec.priorities = true)?;
+        }
+        Ok(Some((balancer.make)()))
     }
 
     pub(crate) fn find_topology(&self, topology: &Topology) -> Option<&TopologyFactory> {
@@ -330,9 +448,24 @@ impl Registry {
         self.transports.iter().map(|t| t.name.clone()).collect()
     }
 
-    /// The balancers' names, beside `ecmp`.
+    /// All balancers, without their twins that have priorities.
+    pub fn balancers(&self) -> &[NamedBalancer] {
+        &self.balancers
+    }
+
+    /// The balancers' names, beside `ecmp`: first without, then with priorities.
     pub fn balancer_names(&self) -> Vec<String> {
-        self.balancers.iter().map(|(n, _)| n.clone()).collect()
+        let names = || self.balancers.iter().map(|b| b.name.clone());
+        let plain = names().filter(|n| n != ECMP);
+        let own = |n: &String| n.ends_with(WITH_PRIORITIES);
+        let twins = names().filter(|n| !own(n));
+        let mut all: Vec<String> = plain.collect();
+        for twin in twins.map(|n| n + WITH_PRIORITIES) {
+            if !all.contains(&twin) {
+                all.push(twin);
+            }
+        }
+        all
     }
 
     /// The names of added topologies.
@@ -370,6 +503,80 @@ mod tests {
                 .contains("did you mean \"fuso\"?")
         );
     }
+
+    #[test]
+    fn every_balancer_has_a_twin_with_priorities() {
+        let r = Registry::standard().balancer("mine", || Balancing::RandomSpray);
+        let expected = [
+            "rps",
+            "presto",
+            "freeway",
+            "caps",
+            "caps-dark",
+            "flowlet",
+            "mine",
+            "ecmp-pq",
+            "rps-pq",
+            "presto-pq",
+            "freeway-pq",
+            "caps-pq",
+            "caps-dark-pq",
+            "flowlet-pq",
+            "mine-pq",
+        ];
+        assert_eq!(r.balancer_names(), expected);
+        let network = spindle_fabric::topology::LeafSpine::default()
+            .build()
+            .unwrap();
+        let all = |network: &Network, priorities| {
+            let mut links = network.links().iter();
+            links.all(|l| l.spec.priorities == priorities)
+        };
+        for name in expected.into_iter().chain([ECMP]) {
+            let mut network = network.clone();
+            let made = r.equip(name, &mut network).unwrap();
+            assert!(made.is_some(), "{name}");
+            assert!(all(&network, name.ends_with("-pq")), "{name}");
+        }
+        let mut untouched = network.clone();
+        for name in ["", "-pq", "rsp", "rsp-pq", "rps-pq-pq"] {
+            assert!(r.equip(name, &mut untouched).unwrap().is_none(), "{name}");
+            assert!(all(&untouched, false), "{name}");
+        }
+        let told = r.explain_balancer("rps-pq").unwrap();
+        assert!(
+            told.contains("at random") && told.contains("priorities"),
+            "{told}"
+        );
+        assert!(r.explain_balancer("mine").unwrap().ends_with("of your own"));
+        let wrong = r.explain_balancer("rsp").unwrap_err();
+        assert!(
+            wrong.contains("want one of ecmp, rps") && wrong.contains("\"rps\"?"),
+            "{wrong}"
+        );
+        let dark = r.equip("caps-dark", &mut untouched).unwrap().unwrap();
+        assert!(format!("{dark:?}").contains("Dark"));
+        assert!(
+            r.balancers()
+                .iter()
+                .all(|b| !b.part.is_empty() || b.name == "mine")
+        );
+    }
+
+    #[test]
+    fn a_name_of_ones_own_may_end_as_a_twins_does() {
+        let r = Registry::standard().balancer("mine-pq", || Balancing::RandomSpray);
+        assert_eq!(
+            r.balancer_names()
+                .iter()
+                .filter(|n| n.starts_with("mine"))
+                .count(),
+            1
+        );
+        let (found, priorities) = r.find_balancer("mine-pq").unwrap();
+        assert_eq!((found.name.as_str(), priorities), ("mine-pq", false));
+    }
+
     #[test]
     fn variants_stand_behind_plus_signs() {
         let r = Registry::standard();

@@ -193,11 +193,20 @@ fn flows_end_with_an_error_when_no_path_is_left() {
 }
 
 #[test]
-fn spraying_needs_no_hash() {
+fn flows_arrive_over_every_balancer() {
     let registry = Registry::standard();
-    let e = experiment("tcp@rps", &queries("0%", 30));
-    let request = RunRequest::new(&e.points[0].scenario, &e.transports[0], &registry);
-    assert_eq!(run(&request).unwrap().result.completed, 30);
+    let mut times = Vec::new();
+    for name in registry.balancer_names() {
+        let e = experiment(&format!("tcp@{name}"), &queries("0%", 30));
+        let request = RunRequest::new(&e.points[0].scenario, &e.transports[0], &registry);
+        let result = run(&request).unwrap().result;
+        assert_eq!(result.completed, 30, "{name}");
+        times.push((name, result.fct_ns));
+    }
+    // One class alone: priorities change nothing.
+    let of = |name: &str| &times.iter().find(|(n, _)| n == name).unwrap().1;
+    assert_eq!(of("rps"), of("rps-pq"));
+    assert_eq!(of("caps-dark"), of("caps-dark-pq"));
 }
 
 #[test]

@@ -16,6 +16,7 @@ pub struct Carried {
     form: Form,
     wire_len: u32,
     hash: u64,
+    key: u64,
     is_data: bool,
     ecn: Ecn,
     dscp: u8,
@@ -33,21 +34,18 @@ impl Carried {
     /// A whole IP packet with the host and interface it is for; none if it is no packet for any of
     /// the experiment's hosts (neighbour discovery and the like).
     pub fn packet(bytes: &[u8]) -> Option<(Self, (u32, u32))> {
-        let (dst, (dscp, ecn), hash, is_data) =
+        let (dst, (dscp, ecn), (hash, key), is_data) =
             match Segment::parse_headers(bytes, Checksums::Trust) {
                 Ok((s, payload)) => (
                     s.dst.addr,
                     (s.dscp, s.ecn),
-                    s.flow_hash(),
+                    (s.flow_hash(), s.flow_key()),
                     !payload.is_empty(),
                 ),
                 Err(_) => {
                     let ip = IpHeader::parse(bytes, Checksums::Trust).ok()?;
-                    let addresses = format!("{}{}{}", ip.src, ip.dst, ip.protocol);
-                    // Both ports of UDP; of others the first bytes, the same for all of a flow.
-                    let ports = bytes.get(ip.header_len..ip.header_len + 4).unwrap_or(&[]);
-                    let hash = hash64(&[addresses.as_bytes(), ports]);
-                    (ip.dst, (ip.dscp, ip.ecn), hash, carries_data(bytes, &ip))
+                    let hashes = hashes(bytes, &ip);
+                    (ip.dst, (ip.dscp, ip.ecn), hashes, carries_data(bytes, &ip))
                 }
             };
         let place = place_of(dst)?;
@@ -55,6 +53,7 @@ impl Carried {
             form: Form::Bytes(bytes.to_vec()),
             wire_len: bytes.len() as u32,
             hash,
+            key,
             is_data,
             ecn,
             dscp,
@@ -68,6 +67,7 @@ impl Carried {
         let carried = Self {
             wire_len: segment.wire_len() as u32,
             hash: segment.flow_hash(),
+            key: segment.flow_key(),
             is_data: !segment.payload.is_empty(),
             ecn: segment.ecn,
             dscp: segment.dscp,
@@ -95,6 +95,19 @@ impl Carried {
             Form::Segment(segment) => segment.encode_ip(&IpFields::default(), out).is_ok(),
         }
     }
+}
+
+/// The hash of the flow of a packet that is no TCP segment, and one that is the same in both directions.
+fn hashes(bytes: &[u8], ip: &IpHeader) -> (u64, u64) {
+    let addresses = format!("{}{}{}", ip.src, ip.dst, ip.protocol);
+    // Both ports of UDP; of others the first bytes, the same for all of a flow.
+    let ports = bytes.get(ip.header_len..ip.header_len + 4).unwrap_or(&[]);
+    let hash = hash64(&[addresses.as_bytes(), ports]);
+    let (from, to) = ports.split_at(ports.len() / 2);
+    let (a, b) = ((ip.src, from), (ip.dst, to));
+    let (first, last) = (a.min(b), a.max(b));
+    let addresses = format!("{}{}{}", first.0, last.0, ip.protocol);
+    (hash, hash64(&[addresses.as_bytes(), first.1, last.1]))
 }
 
 /// Whether losses of data concern a packet that is no TCP segment: everything but datagrams of
@@ -129,7 +142,7 @@ impl Packet for Carried {
     }
 
     fn flow_key(&self) -> u64 {
-        self.hash
+        self.key
     }
 
     fn class(&self) -> Class {

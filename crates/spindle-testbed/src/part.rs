@@ -67,7 +67,7 @@ pub(crate) struct World {
 impl Part<'_> {
     /// Makes hosts and fabric.
     pub(crate) fn build(&self) -> Result<World, TestbedError> {
-        let network = network(self.scenario, self.registry)?;
+        let mut network = network(self.scenario, self.registry)?;
         let count = |h| network.addresses_of(HostId(h)).count() as u32;
         let interfaces: Vec<u32> = (0..network.hosts()).map(count).collect();
         let streams = Streams::new(self.seed, self.part);
@@ -99,11 +99,12 @@ impl Part<'_> {
             hosts.push(host);
             attachments.push(attachment);
         }
-        let mut simulation = Simulation::new(network, streams.value(Purpose::Salts, 0));
         let balancer = self.transport.balancer.as_deref();
         let balancer = balancer.unwrap_or(&self.scenario.balancer);
-        if let Some(make) = self.registry.find_balancer(balancer) {
-            simulation.balance(&make());
+        let balancing = self.registry.equip(balancer, &mut network)?;
+        let mut simulation = Simulation::new(network, streams.value(Purpose::Salts, 0));
+        if let Some(balancing) = balancing {
+            simulation.balance(&balancing);
         }
         Ok(World {
             fabric: Fabric::start(simulation, attachments)?,

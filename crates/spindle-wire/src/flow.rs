@@ -45,3 +45,28 @@ pub fn flow_hash(src: Endpoint, dst: Endpoint, protocol: u8) -> u64 {
     let ports = u64::from(src.port) << 32 | u64::from(dst.port) << 16 | u64::from(protocol);
     mix64(h ^ ports)
 }
+
+/// As [`flow_hash`], the same for both directions of a flow.
+pub fn flow_key(src: Endpoint, dst: Endpoint, protocol: u8) -> u64 {
+    flow_hash(src.min(dst), src.max(dst), protocol)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_of_both_directions_and_of_no_other_flow() {
+        let at = |host: u8, port| Endpoint {
+            addr: IpAddr::from([10, 0, 0, host]),
+            port,
+        };
+        let key = |a, b| flow_key(a, b, 6);
+        let (a, b) = (at(1, 80), at(2, 1024));
+        assert_eq!(key(a, b), key(b, a));
+        assert_ne!(flow_hash(a, b, 6), flow_hash(b, a, 6));
+        // The ports changed over are another flow.
+        assert_ne!(key(a, b), key(at(1, 1024), at(2, 80)));
+        assert_ne!(key(a, b), flow_key(a, b, 17));
+    }
+}

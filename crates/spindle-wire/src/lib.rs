@@ -48,7 +48,7 @@ pub use encapsulation::{
 };
 pub use endpoint::{Ecn, Endpoint};
 pub use error::{EncodeError, ParseError};
-pub use flow::{flow_hash, mix64};
+pub use flow::{flow_hash, flow_key, mix64};
 pub use ip::{Checksums, IpFields, IpHeader, mark_ce, protocol};
 pub use mptcp::{
     AddAddr, DataNumber, Dss, Mapping, MpCapable, MpJoin, MpPrio, MpTcpRst, RemoveAddr, ResetReason,

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use crate::ip::{self, expected_checksum, pseudo_header, truncated};
 use crate::{
     Checksums, Ecn, EncodeError, Endpoint, Flags, IpFields, IpHeader, Options, ParseError, Payload,
-    Segment, SeqNumber, flow_hash, protocol,
+    Segment, SeqNumber, flow_hash, flow_key, protocol,
 };
 
 /// The TCP header without options.
@@ -41,6 +41,11 @@ impl Segment {
     /// [`flow_hash`] of the segment's addresses and ports.
     pub fn flow_hash(&self) -> u64 {
         flow_hash(self.src, self.dst, protocol::TCP)
+    }
+
+    /// What identifies the subflow, the same in both directions.
+    pub fn flow_key(&self) -> u64 {
+        flow_key(self.src, self.dst, protocol::TCP)
     }
 
     /// Appends TCP header and payload to `out`, with a valid checksum.

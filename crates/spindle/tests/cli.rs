@@ -72,6 +72,7 @@ fn bad_flags_are_refused_in_one_line_with_a_remedy() {
         (&["compare", "--frobnicate"], &["--frobnicate"]),
         (&["run", "none.toml"], &["none.toml: no such file"]),
         (&["explain", "fuzo"], &["did you mean \"fuso\"?"]),
+        (&["explain", "tcp@rsp"], &["did you mean \"rps\"?"]),
         (
             &["flows", "none.flows", "--k", "4"],
             &["none.flows", "cannot read"],
@@ -319,6 +320,15 @@ fn explain_and_list_say_what_there_is() {
     for name in ["tcp", "repflow", "mptcp-8", "fuso-1"] {
         assert!(all.lines().any(|l| l.starts_with(name)), "{name}");
     }
+    assert!(
+        all.lines()
+            .any(|l| l.starts_with("caps-dark ") && l.contains("100 KB"))
+    );
+    let pair = text(&spindle(&["explain", "tcp@rps-pq"], dir.path()).stdout);
+    assert!(
+        pair.starts_with("tcp@rps-pq\n") && pair.contains("two strict priorities"),
+        "{pair}"
+    );
     let fuso = text(&spindle(&["explain", "fuso"], dir.path()).stdout);
     assert!(
         fuso.contains("FUSO section 3.2") && fuso.contains("subflows: 4"),

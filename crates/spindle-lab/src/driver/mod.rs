@@ -230,25 +230,18 @@ pub fn run(request: &RunRequest<'_>) -> Result<RunOutput, RunError> {
         short_below: request.scenario.host.short_below,
         routes: routes(&plan, &network, &streams),
     };
+    let balancer = request.transport.balancer.as_deref();
+    let balancer = balancer.unwrap_or(&request.scenario.balancer);
+    let balancing = request.registry.equip(balancer, &mut network)?;
+    let balancing = balancing.ok_or_else(|| RunError::Balancer {
+        found: balancer.to_owned(),
+        accepted: format!("ecmp, {}", request.registry.balancer_names().join(", ")),
+    })?;
     let mut world = World::new(network, &streams, Balanced);
     if request.scenario.host.output_limit.is_some() {
         world.tell_of_departures();
     }
-    let balancer = request
-        .transport
-        .balancer
-        .as_deref()
-        .unwrap_or(&request.scenario.balancer);
-    if balancer != "ecmp" {
-        let make = request
-            .registry
-            .find_balancer(balancer)
-            .ok_or_else(|| RunError::Balancer {
-                found: balancer.to_owned(),
-                accepted: format!("ecmp, {}", request.registry.balancer_names().join(", ")),
-            })?;
-        world.simulation.balance(&make());
-    }
+    world.simulation.balance(&balancing);
     let scripted = request.scenario.loss.iter().filter_map(|l| match l.model {
         LossModel::Response(loss) => Some(loss),
         _ => None,

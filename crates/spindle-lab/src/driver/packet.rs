@@ -112,7 +112,7 @@ impl Packet for Parcel {
     }
 
     fn flow_key(&self) -> u64 {
-        self.0.segment.flow_hash()
+        self.0.segment.flow_key()
     }
 
     fn class(&self) -> Class {

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
-use spindle_lab::registry::Registry;
+use spindle_lab::registry::{Registry, WITH_PRIORITIES};
 use spindle_mptcp::VARIANTS;
 
 use super::print;
@@ -25,13 +25,31 @@ pub(crate) fn explain(registry: &Registry, args: &Explain) -> Result<ExitCode, F
             for v in VARIANTS {
                 let _ = writeln!(text, "{:16} {}", v.name, v.part);
             }
+            let _ = writeln!(
+                text,
+                "\nbalancers, behind an @, as in tcp@rps; with {WITH_PRIORITIES} behind its name each has \
+                 two strict priorities at every port, short flows first:"
+            );
+            for b in registry.balancers() {
+                let _ = writeln!(text, "{:16} {}", b.name, b.part);
+            }
         }
         Some(name) => {
-            let Some(t) = registry.find(name) else {
-                return Err(Failure::Usage(registry.no_such_transport(name)));
+            let (transport, balancer) = match name.split_once('@') {
+                Some((transport, balancer)) => (transport, Some(balancer)),
+                None => (name.as_str(), None),
             };
-            let _ = writeln!(text, "{}", t.name);
+            let Some(t) = registry.find(transport) else {
+                return Err(Failure::Usage(registry.no_such_transport(transport)));
+            };
+            let _ = writeln!(text, "{name}");
             for part in &t.parts {
+                let _ = writeln!(text, "  - {part}");
+            }
+            if let Some(balancer) = balancer {
+                let part = registry
+                    .explain_balancer(balancer)
+                    .map_err(Failure::Usage)?;
                 let _ = writeln!(text, "  - {part}");
             }
             let subflows = t.config().planned_subflows();
