@@ -111,8 +111,8 @@ pub enum ObservedMetric {
     Timeouts(PerFlow),
     /// A number made of each flow's fast recoveries.
     Retransmits(PerFlow),
-    /// The share of time that the links between the last two layers of switches were busy.
-    CoreUtilisation,
+    /// The share of time that the links of this group were busy.
+    Utilisation(&'static str),
     /// Packets dropped by queues between the last two layers of switches, over those that came there.
     CoreLoss,
     /// The same at the links of hosts.
@@ -142,7 +142,7 @@ pub enum PerFlow {
 pub(crate) const COMPUTED: &str = "formula";
 
 /// Those that are observed in runs, by name.
-pub const OBSERVED_METRICS: [(&str, ObservedMetric); 28] = [
+pub const OBSERVED_METRICS: [(&str, ObservedMetric); 32] = [
     ("recovery.flows", ObservedMetric::RecoveredFlows),
     ("recovery.useful", ObservedMetric::UsefulRecoveries),
     ("recovery.hit-by-4", ObservedMetric::FirstHit(1, 4)),
@@ -187,7 +187,17 @@ pub const OBSERVED_METRICS: [(&str, ObservedMetric); 28] = [
         "retransmits.one",
         ObservedMetric::Retransmits(PerFlow::Equal(1)),
     ),
-    ("core.utilisation", ObservedMetric::CoreUtilisation),
+    ("core.utilisation", ObservedMetric::Utilisation(CORE)),
+    ("access.utilisation", ObservedMetric::Utilisation(ACCESS)),
+    (
+        "edge-agg.utilisation",
+        ObservedMetric::Utilisation("edge-agg"),
+    ),
+    (
+        "leaf-spine.utilisation",
+        ObservedMetric::Utilisation("leaf-spine"),
+    ),
+    ("mesh.utilisation", ObservedMetric::Utilisation("mesh")),
     ("core.loss", ObservedMetric::CoreLoss),
     ("access.loss", ObservedMetric::AccessLoss),
     ("loss.short", ObservedMetric::ShortLoss),
@@ -218,7 +228,7 @@ impl ObservedMetric {
         match self {
             Self::SizeMean | Self::SizeMedian | Self::SizeTo(_) => "sizes",
             Self::Timeouts(_) | Self::Retransmits(_) => "timers",
-            Self::CoreUtilisation | Self::CoreLoss | Self::AccessLoss => "links",
+            Self::Utilisation(_) | Self::CoreLoss | Self::AccessLoss => "links",
             Self::ShortLoss | Self::LongLoss => "packets",
             Self::Computed(_) => COMPUTED,
             _ => "recovery",
@@ -245,7 +255,8 @@ impl ObservedMetric {
             Self::SizeTo(most) => format!("flows of at most {}", show_bytes(f64::from(most))),
             Self::Timeouts(what) => what.title("timeout"),
             Self::Retransmits(what) => what.title("fast retransmit"),
-            Self::CoreUtilisation => "core utilisation".to_owned(),
+            Self::Utilisation(CORE) => "core utilisation".to_owned(),
+            Self::Utilisation(group) => format!("{group} utilisation"),
             Self::CoreLoss => "core loss".to_owned(),
             Self::AccessLoss => "access loss".to_owned(),
             Self::ShortLoss => "loss of short flows' packets".to_owned(),
@@ -334,10 +345,11 @@ pub(crate) struct Kept {
     computed: Vec<(Computed, f64)>,
 }
 
-/// The groups of links between the last two layers of switches, of which a network has one, and that of the
-/// hosts' own.
-const CORE: [&str; 2] = ["agg-core", "leaf-spine"];
-const ACCESS: [&str; 1] = ["access"];
+/// The group of links between the last two layers of switches, and that of the hosts' own.
+const CORE: &str = "agg-core";
+const ACCESS: &str = "access";
+/// What the former is called in a network of two layers.
+const CORE_OF_TWO_LAYERS: &str = "leaf-spine";
 
 impl Kept {
     pub(crate) fn of(run: &RunResult) -> Self {
@@ -357,10 +369,9 @@ impl Kept {
         !self.computed.is_empty()
     }
 
-    fn group(&self, names: &[&str]) -> Option<&LinksOfGroup> {
-        self.links
-            .iter()
-            .find(|g| names.contains(&g.group.as_str()))
+    fn group(&self, name: &str) -> Option<&LinksOfGroup> {
+        let has = |name: &str| self.links.iter().find(|g| g.group == name);
+        has(name).or_else(|| has(CORE_OF_TWO_LAYERS).filter(|_| name == CORE))
     }
 
     fn most(&self, metric: ObservedMetric) -> Option<usize> {
@@ -407,12 +418,12 @@ impl Kept {
             ObservedMetric::SizeMedian => None,
             ObservedMetric::Timeouts(what) => what.parts(&self.timers.as_ref()?.timeouts),
             ObservedMetric::Retransmits(what) => what.parts(&self.timers.as_ref()?.retransmits),
-            ObservedMetric::CoreUtilisation => {
-                let core = self.group(&CORE)?;
-                Some((core.busy_s, core.time_s))
+            ObservedMetric::Utilisation(group) => {
+                let links = self.group(group)?;
+                Some((links.busy_s, links.time_s))
             }
-            ObservedMetric::CoreLoss => drops(self.group(&CORE)?),
-            ObservedMetric::AccessLoss => drops(self.group(&ACCESS)?),
+            ObservedMetric::CoreLoss => drops(self.group(CORE)?),
+            ObservedMetric::AccessLoss => drops(self.group(ACCESS)?),
             ObservedMetric::ShortLoss => lost(self.packets?.short),
             ObservedMetric::LongLoss => lost(self.packets?.others),
             ObservedMetric::Computed(what) => {
@@ -520,6 +531,8 @@ mod tests {
         assert_eq!(of("timeouts.above-20", [1, 1]), Some(0.25));
         assert_eq!(of("retransmits.one", [1, 1]), Some(0.25));
         assert_eq!(of("core.utilisation", [1, 1]), Some(0.6));
+        assert_eq!(of("access.utilisation", [0, 1]), Some(0.7));
+        assert_eq!(of("leaf-spine.utilisation", [1, 1]), None);
         assert_eq!(of("core.loss", [1, 1]), Some(0.002));
         assert_eq!(of("access.loss", [0, 1]), Some(0.006));
         assert_eq!(of("recovery.flows", [1, 1]), None);
