@@ -8,9 +8,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use spindle_codes::Tracker;
 use spindle_units::{Duration, Instant};
-use spindle_wire::{Checksums, CodedKind, Ecn, Payload, Segment};
+use spindle_wire::{Checksums, CodedKind, Ecn, Segment};
 
 use super::CodingCounters;
+use super::NOWHERE;
 use super::codec::{Arrived, UnitCode};
 
 /// Units begun and not decoded at most: the units of a window of 255 segments, in units of 4.
@@ -380,6 +381,7 @@ impl Unit {
             }
         };
         for s in &mut segments {
+            (s.src, s.dst) = (packet.src, packet.dst);
             let capable = matches!(s.ecn, Ecn::Ect0 | Ecn::Ect1);
             if self.marked && capable {
                 s.ecn = Ecn::Ce;
@@ -389,16 +391,16 @@ impl Unit {
     }
 }
 
-/// The segment that a symbol is, if it is one between the ends of `packet`: its own checksum says so.
+/// The segment that a symbol is, if it is one: its checksum says so. Ends and class are those of `packet`.
 fn read(bytes: &Bytes, packet: &Segment) -> Option<Segment> {
-    let addresses = (packet.src.addr, packet.dst.addr);
     // Sources that might have been marked leave as such (RFC 3168); a unit's packets all say so.
     let ecn = match packet.ecn {
         Ecn::NotEct => Ecn::NotEct,
         _ => Ecn::Ect0,
     };
-    let mut segment = Segment::from_tcp(addresses, ecn, bytes, Checksums::Verify).ok()?;
+    let nowhere = NOWHERE.addr;
+    let mut segment = Segment::from_tcp((nowhere, nowhere), ecn, bytes, Checksums::Verify).ok()?;
     segment.dscp = packet.dscp;
-    let ours = (segment.src, segment.dst) == (packet.src, packet.dst);
-    (ours && !matches!(segment.payload, Payload::Length(_))).then_some(segment)
+    let bare = (segment.src, segment.dst) == (NOWHERE, NOWHERE);
+    (bare && !segment.payload.is_empty()).then_some(segment)
 }

@@ -11,7 +11,9 @@ use spindle_wire::{CODING_CLOCK, Coded, CodedKind, Ecn, Payload, Segment};
 use super::codec::UnitCode;
 use super::estimator::Estimator;
 use super::formulas::{Conditions, LastOptimum, Units};
-use super::{CodingConfig, CodingCounters, MAX_PACKETS, MAX_SOURCES, Redundancy, UnitSize};
+use super::{
+    CodingConfig, CodingCounters, MAX_PACKETS, MAX_SOURCES, NOWHERE, Redundancy, UnitSize,
+};
 use crate::stage::StageContext;
 
 /// Time as encoded packets tell it.
@@ -195,7 +197,9 @@ impl Base {
         let mut bytes = Vec::with_capacity(sources.len());
         for s in sources {
             let mut out = Vec::with_capacity(s.tcp_header_len() + s.payload.len());
-            if s.encode_tcp(&mut out).is_err() {
+            let mut bare = s.clone();
+            (bare.src, bare.dst) = (NOWHERE, NOWHERE);
+            if bare.encode_tcp(&mut out).is_err() {
                 return Vec::new();
             }
             bytes.push(Bytes::from(out));

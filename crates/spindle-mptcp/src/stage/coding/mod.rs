@@ -16,7 +16,7 @@ pub mod estimator;
 pub mod formulas;
 
 use std::collections::VecDeque;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use spindle_units::{BitRate, Duration, Instant};
@@ -47,6 +47,12 @@ pub const PERIOD: Duration = Duration::from_micros(200);
 pub(crate) const CODING_ROOM: u64 = CODING_OVERHEAD as u64;
 /// An echo waits so long for an acknowledgement of TCP's to ride on; it says how long it did.
 const ECHO_WAIT: Duration = Duration::from_millis(1);
+/// What stands for both ends in a segment that is coded: those of the packet count, which may be translated on
+/// the way.
+const NOWHERE: Endpoint = Endpoint {
+    addr: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+    port: 0,
+};
 /// Bytes of an echo that rides along: kind, length, ExID and 24 bits of time, padded.
 const ECHO_LEN: usize = 8;
 /// Kind of experimental options (RFC 4727) that Spindle uses.
