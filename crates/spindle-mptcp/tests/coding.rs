@@ -357,6 +357,134 @@ fn hostile_units_are_refused_bounded_and_do_no_harm() {
     assert!(all.units_decoded > 100, "{all:?}");
 }
 
+/// A unit's surplus becomes the `n`-th forged packet.
+type Forge = fn(&mut Segment, u16);
+
+/// An encoded packet of another unit, of `shape`, with a symbol that is none.
+fn ahead(seg: &mut Segment, by: u16, shape: (u8, u8)) {
+    seg.payload = Payload::from(vec![9; 100]);
+    if let Some(rare) = &mut seg.options.rare
+        && let Some(c) = &mut rare.coded
+    {
+        (c.unit, c.index) = (c.unit.wrapping_add(by), 0);
+        if let CodedKind::Encoded {
+            sources,
+            total,
+            twin,
+            ..
+        } = &mut c.kind
+        {
+            (*sources, *total) = shape;
+            *twin = None;
+        }
+    }
+}
+
+#[test]
+fn forged_units_ahead_do_not_stand_in_the_true_ones_way() {
+    let ways: [(&str, Forge); 3] = [
+        ("of another shape", |seg, n| ahead(seg, 1 + n % 4, (9, 11))),
+        ("decoded to nothing", |seg, n| ahead(seg, 1 + n % 4, (1, 1))),
+        ("as many as are kept", |seg, n| ahead(seg, 500 + n, (4, 8))),
+    ];
+    for (what, forge) in ways {
+        let mut config = coded(4, 4);
+        let settings = Arc::make_mut(config.coding.as_mut().expect("coding"));
+        settings.short = Short::UpTo(1 << 40);
+        let mut net = net(paths(1, Duration::ZERO));
+        let n = Cell::new(0);
+        net.hook = Some(Box::new(move |_, side, seg| {
+            let surplus = symbol(seg).is_some_and(|(_, k, _, index)| index >= k);
+            if side == CLIENT && surplus {
+                forge(seg, n.replace(n.get() + 1));
+            }
+            true
+        }));
+        let t = transfer(&mut net, [&config, &config], CLIENT, 400_000);
+        let [sent, got] = counters(&net, &t);
+        assert!(
+            got.units_refused + got.units_given_up > 10,
+            "{what}: {got:?}"
+        );
+        assert_eq!(got.units_decoded, sent.units_sent, "{what}");
+        let stack = net.stacks[CLIENT].counters().send;
+        let total = net.stacks[CLIENT].info(t.client).map_or(stack, |i| i.total);
+        assert_eq!((total.retransmissions, total.timeouts), (0, 0), "{what}");
+    }
+}
+
+/// A connection of which the client's first encoded packet is still on its way: that packet.
+fn underway(net: &mut Net, configs: [&Config; 2]) -> Segment {
+    let sent = Rc::new(RefCell::new(None));
+    let seen = sent.clone();
+    net.hook = Some(Box::new(move |_, side, seg| {
+        if side == CLIENT && symbol(seg).is_some() {
+            seen.borrow_mut().get_or_insert(seg.clone());
+            return false;
+        }
+        true
+    }));
+    let t = Transfer::begin(net, 80, configs, CLIENT, 0);
+    let until = net.now + Duration::from_millis(20);
+    while net.step(until) {}
+    let data = Payload::Length(1_000);
+    let taken = net.stacks[CLIENT].send(net.now, t.client, data);
+    assert_eq!(taken.ok(), Some(1_000));
+    net.pump();
+    let sent = sent.borrow_mut().take();
+    sent.expect("it is coded")
+}
+
+#[test]
+fn what_waits_for_earlier_units_is_bounded() {
+    let mut config = coded(1, 0);
+    let settings = Arc::make_mut(config.coding.as_mut().expect("coding"));
+    settings.hold = Some(Duration::from_secs(10));
+    let mut net = net(paths(1, Duration::ZERO));
+    let mut packet = underway(&mut net, [&config, &config]);
+    for n in 1..20_000 {
+        if let Some(rare) = &mut packet.options.rare
+            && let Some(c) = &mut rare.coded
+        {
+            c.unit = 2 * n;
+        }
+        net.stacks[SERVER].receive(net.now, packet.clone());
+        while net.stacks[SERVER].transmit(net.now).is_some() {}
+        // 64 units of one segment.
+        let stored = net.stacks[SERVER].buffered();
+        assert!(stored <= 66 * 1_500, "{stored} bytes after {n} units");
+    }
+    let info = net.stacks[SERVER]
+        .handles()
+        .next()
+        .map(|h| net.stacks[SERVER].info(h));
+    let info = info.flatten().expect("the connection lives");
+    assert_eq!((info.coding.units_decoded, info.received), (19_999, 1_000));
+}
+
+#[test]
+fn packets_of_the_coding_layer_are_nothing_to_tcp() {
+    let config = coded(1, 0);
+    let tcp = preset("tcp").expect("a preset").config;
+    let mut here = net(paths(1, Duration::ZERO));
+    let packet = underway(&mut here, [&config, &config]);
+    // Elsewhere nobody agreed: one end does not code, and nobody is at the other port.
+    let mut there = net(paths(1, Duration::ZERO));
+    let t = Transfer::begin(&mut there, 80, [&config, &tcp], CLIENT, 0);
+    let until = there.now + Duration::from_millis(20);
+    while there.step(until) {}
+    let local = there.stacks[CLIENT]
+        .info(t.client)
+        .map(|i| i.subflows[0].local);
+    for port in [local.expect("it lives").port, 9] {
+        let mut packet = packet.clone();
+        packet.src.port = port;
+        there.stacks[SERVER].receive(there.now, packet);
+        assert_eq!(there.stacks[SERVER].transmit(there.now), None);
+    }
+    assert_eq!(there.stacks[SERVER].counters().unknown_segments, 1);
+}
+
 /// So many networks in the ordinary test run.
 const NETWORKS: u32 = 200;
 

@@ -51,6 +51,10 @@ impl Connection {
     }
 
     pub(super) fn on_segment(&mut self, now: Instant, i: usize, seg: &Segment) {
+        // A packet of the coding layer is none of TCP's, and no stage wanted it.
+        if seg.coded().is_some() {
+            return;
+        }
         if !self.may_complete(now, i, seg) || self.take_parity(now, i, seg) {
             return;
         }

@@ -20,7 +20,10 @@ impl Stack {
         let syn = segment.flags.contains(Flags::SYN)
             && !segment.flags.intersects(Flags::ACK | Flags::RST);
         if !syn {
-            if !self.take_cookie(now, segment) {
+            // One of the coding layer is not TCP's to reset: it may be a unit's surplus, late.
+            if segment.coded().is_some() {
+                self.counters.unknown_segments += 1;
+            } else if !self.take_cookie(now, segment) {
                 self.counters.unknown_segments += 1;
                 self.refuse(segment);
             }

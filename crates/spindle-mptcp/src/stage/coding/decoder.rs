@@ -1,6 +1,8 @@
 //! Units on their way in: encoded packets are kept until the segments come out of them (catalogue A4.7).
 //!
-//! What is kept is bounded in units and bytes, whatever a peer sends; the oldest unit goes first.
+//! What is kept is bounded in units and bytes, whatever a peer sends; the unit whose last packet came longest
+//! ago goes first. A unit that came to nothing may begin anew, and packets that say another shape are of
+//! another unit: forged ones, sent ahead, do not stand in the true ones' way.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,11 +16,12 @@ use super::CodingCounters;
 use super::NOWHERE;
 use super::codec::{Arrived, UnitCode};
 
-/// Units begun and not decoded at most: the units of a window of 255 segments, in units of 4.
+/// Units begun and not decoded at most, and likewise of those that wait for earlier ones: the units of a
+/// window of 255 segments, in units of 4.
 const MAX_UNITS: usize = 64;
-/// Bytes of their symbols at most.
+/// Bytes of their symbols, and of those that wait, at most.
 const MAX_BYTES: usize = 4 << 20;
-/// Units that are over are known for so many more units, and one that is further from all others is believed
+/// Units that are decoded are known for so many more units, and one that is further from all others is believed
 /// only when a second packet says so: one forged number is not to make the true ones look old.
 const KNOWN: u64 = 4096;
 
@@ -29,7 +32,7 @@ pub(super) enum Fate {
     Kept,
     /// Segments went up.
     Decoded,
-    /// It has been there, its unit is over, or it is none of a unit there can be.
+    /// It has been there, its unit is decoded, or it is none of a unit there can be.
     Useless,
 }
 
@@ -55,6 +58,7 @@ struct Waiting {
     number: u64,
     until: Instant,
     segments: Vec<Segment>,
+    bytes: usize,
 }
 
 /// A bit for each unit of the last [`KNOWN`].
@@ -83,17 +87,21 @@ impl Over {
 /// The receiving end.
 #[derive(Debug, Default)]
 pub(super) struct Decoder {
+    /// In the order in which the last packet of each came.
     units: VecDeque<Unit>,
     bytes: usize,
-    /// The highest number so far, and of the numbers up to it which units are over, by number modulo
+    /// The highest number so far, and of the numbers up to it which units are decoded, by number modulo
     /// [`KNOWN`].
     highest: Option<u64>,
     over: Over,
     /// The last packet far from all others: number and index.
     stray: Option<(u64, u8)>,
-    /// Up to where all units are over or given up, where segments wait for that.
+    /// Up to where no unit is waited for, where segments wait for that.
     next: u64,
+    /// In the order of their numbers.
     waiting: VecDeque<Waiting>,
+    /// Bytes of what waits.
+    held: usize,
 }
 
 impl Decoder {
@@ -108,40 +116,36 @@ impl Decoder {
         up: &mut VecDeque<Segment>,
     ) -> Fate {
         counters.packets_received += 1;
-        let at = match self.sort_in(code, packet, counters) {
-            Ok(at) => at,
-            Err(fate) => return fate,
-        };
-        let unit = &mut self.units[at];
-        let (arrived, index) = (
-            unit.arrived.len(),
-            usize::from(*unit.arrived.last().unwrap_or(&0)),
-        );
-        if !code.suffice(unit.tracker.as_mut(), unit.k, index, arrived) {
-            return Fate::Kept;
+        if let Err(fate) = self.sort_in(code, packet, counters) {
+            return fate;
         }
-        let Some(unit) = self.units.remove(at) else {
-            return Fate::Useless;
+        // It is the last in the order now.
+        let complete = |u: &mut Unit| {
+            let index = usize::from(u.arrived.last().copied().unwrap_or(0));
+            code.suffice(u.tracker.as_mut(), u.k, index, u.arrived.len())
+        };
+        let Some(unit) = self.units.pop_back_if(complete) else {
+            return Fate::Kept;
         };
         let number = unit.number;
         self.bytes -= unit.bytes;
-        self.over.set(number, true);
         let Some(segments) = unit.segments(code, packet) else {
             counters.units_refused += 1;
             return Fate::Useless;
         };
+        self.over.set(number, true);
         counters.units_decoded += 1;
         self.hand_over(now, hold, number, segments, up);
         Fate::Decoded
     }
 
-    /// The place of the packet's unit, the packet being in it.
+    /// Puts the packet in its unit, which is the last in the order then.
     fn sort_in(
         &mut self,
         code: &UnitCode,
         packet: &Segment,
         counters: &mut CodingCounters,
-    ) -> Result<usize, Fate> {
+    ) -> Result<(), Fate> {
         let Some(coded) = packet.coded() else {
             return Err(Fate::Useless);
         };
@@ -168,12 +172,7 @@ impl Decoder {
             counters.packets_late += 1;
             return Err(Fate::Useless);
         }
-        let at = self.unit(code, number, (k, n), counters);
-        let unit = &mut self.units[at];
-        if (unit.k, unit.n) != (k, n) {
-            counters.packets_refused += 1;
-            return Err(Fate::Useless);
-        }
+        let unit = self.unit(code, number, (k, n), counters);
         if unit.arrived.contains(&coded.index) {
             counters.packets_late += 1;
             return Err(Fate::Useless);
@@ -184,12 +183,17 @@ impl Decoder {
             (_, Some(twin)) => unit.twin = Some(twin.clone()),
             (payload, None) => {
                 let symbol = payload.to_bytes();
-                unit.bytes += symbol.len();
-                self.bytes += symbol.len();
+                let more = symbol.len();
+                unit.bytes += more;
                 unit.symbols.push((coded.index, *len, symbol));
+                self.bytes += more;
             }
         }
-        self.shed(at, counters)
+        self.shed(counters);
+        match self.units.is_empty() {
+            true => Err(Fate::Useless),
+            false => Ok(()),
+        }
     }
 
     /// The number with these low 16 bits that is nearest to the highest.
@@ -198,7 +202,7 @@ impl Decoder {
         near.checked_add_signed(i64::from(low.wrapping_sub(near as u16) as i16))
     }
 
-    /// Whether the unit is over, or so old that nobody knows.
+    /// Whether the unit is decoded, or so old that nobody knows.
     fn is_over(&self, number: u64) -> bool {
         let Some(highest) = self.highest else {
             return false;
@@ -225,20 +229,22 @@ impl Decoder {
         true
     }
 
-    /// The place of a unit, begun if there is none yet.
+    /// A unit, begun if there is none yet; it is the last in the order now.
     fn unit(
         &mut self,
         code: &UnitCode,
         number: u64,
         (k, n): (usize, usize),
         counters: &mut CodingCounters,
-    ) -> usize {
+    ) -> &mut Unit {
         if self.highest.is_none_or(|h| number > h) {
             self.advance(number, counters);
         }
-        let at = self.units.partition_point(|u| u.number < number);
-        if self.units.get(at).is_none_or(|u| u.number != number) {
-            let unit = Unit {
+        let same = |u: &Unit| (u.number, u.k, u.n) == (number, k, n);
+        let at = self.units.iter().rposition(same);
+        let unit = at
+            .and_then(|at| self.units.remove(at))
+            .unwrap_or_else(|| Unit {
                 number,
                 k,
                 n,
@@ -248,10 +254,8 @@ impl Decoder {
                 bytes: 0,
                 twin: None,
                 marked: false,
-            };
-            self.units.insert(at, unit);
-        }
-        at
+            });
+        self.units.push_back_mut(unit)
     }
 
     /// A number higher than any before: places of the table that stood for older units are free.
@@ -262,31 +266,28 @@ impl Decoder {
             self.over.set(fresh, false);
         }
         self.highest = Some(number);
-        // What the table does not know any more cannot be told from what is over.
-        while self
-            .units
-            .front()
-            .is_some_and(|u| number - u.number >= KNOWN)
-        {
-            self.give_up_oldest(counters);
-        }
+        // What the table does not know any more cannot be told from what is decoded.
+        let (before, bytes) = (self.units.len(), &mut self.bytes);
+        self.units.retain(|u| {
+            let known = number - u.number < KNOWN;
+            *bytes -= if known { 0 } else { u.bytes };
+            known
+        });
+        counters.units_given_up += (before - self.units.len()) as u64;
     }
 
     fn give_up_oldest(&mut self, counters: &mut CodingCounters) {
         if let Some(unit) = self.units.pop_front() {
             self.bytes -= unit.bytes;
-            self.over.set(unit.number, true);
             counters.units_given_up += 1;
         }
     }
 
-    /// Gives up the oldest units if there is too much; the place of the one at `at` then.
-    fn shed(&mut self, mut at: usize, counters: &mut CodingCounters) -> Result<usize, Fate> {
+    /// Gives up the oldest units if there is too much.
+    fn shed(&mut self, counters: &mut CodingCounters) {
         while self.units.len() > MAX_UNITS || self.bytes > MAX_BYTES {
             self.give_up_oldest(counters);
-            at = at.checked_sub(1).ok_or(Fate::Useless)?;
         }
-        Ok(at)
     }
 
     /// Segments of a unit go up: at once, or when those of all earlier units have, if they may wait.
@@ -308,23 +309,33 @@ impl Decoder {
             let waiting = Waiting {
                 number,
                 until: now + hold,
+                bytes: segments.iter().map(|s| s.payload.len()).sum(),
                 segments,
             };
+            self.held += waiting.bytes;
             let at = self.waiting.partition_point(|w| w.number < number);
             self.waiting.insert(at, waiting);
+            while self.waiting.len() > MAX_UNITS || self.held > MAX_BYTES {
+                self.release_first(up);
+            }
         }
         self.release(up);
+    }
+
+    /// What waits for the fewest earlier units goes up, whether they have come or not.
+    fn release_first(&mut self, up: &mut VecDeque<Segment>) {
+        if let Some(first) = self.waiting.pop_front() {
+            self.held -= first.bytes;
+            self.next = self.next.max(first.number + 1);
+            up.extend(first.segments);
+        }
     }
 
     /// Hands over what waits for nothing any more.
     fn release(&mut self, up: &mut VecDeque<Segment>) {
         loop {
             if self.waiting.front().is_some_and(|w| w.number <= self.next) {
-                let Some(first) = self.waiting.pop_front() else {
-                    return;
-                };
-                self.next = self.next.max(first.number + 1);
-                up.extend(first.segments);
+                self.release_first(up);
             } else if self.highest.is_some_and(|h| self.next <= h) && self.is_over(self.next) {
                 self.next += 1;
             } else {
@@ -343,20 +354,17 @@ impl Decoder {
         let due = self.waiting.iter().filter(|w| w.until <= now);
         if let Some(last) = due.map(|w| w.number).max() {
             while self.waiting.front().is_some_and(|w| w.number <= last) {
-                let segments = self.waiting.pop_front().map(|w| w.segments);
-                up.extend(segments.into_iter().flatten());
+                self.release_first(up);
             }
-            self.next = self.next.max(last + 1);
         }
         self.release(up);
     }
 
     /// Bytes kept, and in how many pieces.
     pub(super) fn stored(&self) -> (u64, usize) {
-        let waiting = self.waiting.iter().flat_map(|w| &w.segments);
-        let (bytes, pieces) = waiting.fold((0, 0), |(b, n), s| (b + s.payload.len(), n + 1));
+        let pieces: usize = self.waiting.iter().map(|w| w.segments.len()).sum();
         let symbols: usize = self.units.iter().map(|u| u.arrived.len()).sum();
-        ((self.bytes + bytes) as u64, pieces + symbols)
+        ((self.bytes + self.held) as u64, pieces + symbols)
     }
 
     /// Memory is short: units that are not complete are given up.

@@ -182,9 +182,9 @@ pub struct CodingCounters {
     pub extra_bytes: u64,
     /// Encoded packets that arrived.
     pub packets_received: u64,
-    /// Those that came twice, or when their unit was over.
+    /// Those that came twice, or when their unit was decoded.
     pub packets_late: u64,
-    /// Those that no unit can have, or another than they said before.
+    /// Those that no unit can have, or one that is far from all others.
     pub packets_refused: u64,
     /// Units decoded.
     pub units_decoded: u64,
