@@ -3,3 +3,4 @@
 pub mod live;
 pub mod parities;
 pub mod seeded;
+pub mod units;

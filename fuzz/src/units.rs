@@ -1,0 +1,802 @@
+//! Two stacks that code what they send in units, and a network that loses, repeats and delays their
+//! packets; it may also lie about those of the coding layer. Beside it a connection whose server does not
+//! code.
+//!
+//! What must hold: no panic, no connection ends that nobody closed, and what is stored stays within limits.
+//! What is read is what was written, byte for byte; without lies all of it is there once the network
+//! does its duty.
+//!
+//! Lies never touch a TCP segment: who can write its checksum can write its data. But a checksum has 16 bits,
+//! and a unit that was changed passes for another once in so many times. A lie that was believed is
+//! told again with other data, and is a failure only if it is believed then.
+
+use std::collections::VecDeque;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+use arbitrary::{Arbitrary, Unstructured};
+use bytes::Bytes;
+use spindle_mptcp::stage::coding::formulas::Blocking;
+use spindle_mptcp::stage::coding::{
+    CodeKind, CodingConfig, CodingCounters, LONG, Redundancy, Samples, Short, UnitSize,
+};
+use spindle_mptcp::{CloseReason, Config, Event, Handle, Stack, StackConfig, preset};
+use spindle_units::{Duration, Instant};
+use spindle_wire::{
+    CODING_CLOCK, Checksums, Coded, CodedKind, Ecn, Endpoint, Experimental, Flags, IpFields,
+    Options, Payload, Segment,
+};
+
+/// What one run does.
+#[derive(Clone, Debug)]
+pub struct Script {
+    kind: Kind,
+    steps: Vec<Step>,
+}
+
+/// As many steps as the bytes are good for: a derived list would toss a coin after each.
+impl<'a> Arbitrary<'a> for Script {
+    fn arbitrary(u: &mut Unstructured<'a>) -> arbitrary::Result<Self> {
+        let kind = Kind::arbitrary(u)?;
+        let mut steps = Vec::new();
+        while !u.is_empty() && steps.len() < MOST_STEPS {
+            steps.push(Step::arbitrary(u)?);
+        }
+        Ok(Self { kind, steps })
+    }
+}
+
+#[derive(Arbitrary, Clone, Debug)]
+struct Kind {
+    /// Real bytes, or mere lengths.
+    bytes: bool,
+    lies: bool,
+    /// How real bytes travel.
+    carrier: Carrier,
+    code: u8,
+    coders: [Coder; 2],
+    buffer: u8,
+    timestamps: bool,
+    /// The stacks' memory is short.
+    pressed: bool,
+    /// Packets delivered before the script begins.
+    peace: u8,
+}
+
+/// What an end may choose for itself.
+#[derive(Arbitrary, Clone, Debug)]
+struct Coder {
+    unit: u8,
+    redundancy: u8,
+    short: u8,
+    samples: bool,
+    hold: u8,
+}
+
+#[derive(Arbitrary, Clone, Copy, Debug, PartialEq, Eq)]
+enum Carrier {
+    /// As they are.
+    Nothing,
+    Ip,
+    Udp,
+}
+
+#[derive(Arbitrary, Clone, Debug)]
+enum Step {
+    Deliver(u8),
+    /// Two bits say what becomes of each of the next packets: of four one is lost, or comes last.
+    Fates(u32),
+    Drop(u8),
+    /// The next packet arrives, and will again.
+    Repeat(u8),
+    /// The `n`-th packet on the way overtakes the others.
+    Overtake(u8),
+    /// The next packet is overtaken by `n` others.
+    Delay(u8),
+    Mark,
+    Write(Whose, u16),
+    WriteMore(Whose, u16),
+    Read(Whose, u16),
+    Shutdown(Whose),
+    /// Tens of microseconds, timers served as they come.
+    Wait(u16),
+    /// The `n`-th encoded packet on the way is changed, or what arrives next is a changed copy of it.
+    Lie {
+        which: u8,
+        copy: bool,
+        lie: Lie,
+    },
+    /// An echo on the next segment of TCP's.
+    Echo(u32),
+    Forge(Forged),
+    /// One packet each of many units.
+    Flood(Forged),
+    /// The last encoded packet again, as one of many units.
+    Renumber(i16),
+}
+
+/// One end of a connection.
+#[derive(Arbitrary, Clone, Copy, Debug)]
+struct Whose {
+    server: bool,
+    plain: bool,
+}
+
+/// What is wrong about an encoded packet.
+#[derive(Arbitrary, Clone, Debug)]
+enum Lie {
+    Unit(i8),
+    UnitFar(u16),
+    Shape(u8, u8),
+    Index(u8),
+    Time(u32),
+    Length(u16),
+    Symbol(u16, u8),
+    Cut(u16),
+    Longer(u16),
+    Junk(u16, u8),
+    Ack(u32, u32),
+    NoTwin,
+    Ports(u8),
+    /// Any byte behind the IP header.
+    Byte(u16, u8),
+}
+
+/// An encoded packet, or an acknowledgement, from nowhere.
+#[derive(Arbitrary, Clone, Debug)]
+struct Forged {
+    server: bool,
+    to: u8,
+    far: bool,
+    unit: u16,
+    sources: u8,
+    total: u8,
+    index: u8,
+    timestamp: u32,
+    len: u16,
+    symbol: u16,
+    byte: u8,
+}
+
+const MOST_STEPS: usize = 400;
+/// Segments one drain may give at most: both send buffers in the smallest pieces, each with its like.
+const MOST_SENT: usize = 60_000;
+/// Packets on the way at most; more are lost.
+const MOST_ON_THE_WAY: usize = 4_000;
+/// Packets of a flood.
+const FLOOD: u16 = 64;
+/// Between two arrivals.
+const APART: Duration = Duration::from_micros(20);
+/// What a decoder keeps at most (docs/wire/coding.md): units that are not complete, those that wait for
+/// others with the last one that came, and 64 bytes for each of their packets.
+const MOST_CODED: u64 = 2 * ((4 << 20) + 64 * 255 * 64) + 127 * 65_535;
+/// Other pieces, at both levels and on both connections.
+const MOST_PIECES: u64 = 2 * 3 * 8192 * 64;
+/// Ports of the server that codes, and of the one that does not.
+const PORTS: [u16; 2] = [80, 81];
+
+/// What a run came to.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Outcome {
+    /// Units decoded.
+    pub decoded: u64,
+    /// Packets and units refused.
+    pub refused: u64,
+    /// Runs in which a changed unit had the right checksums.
+    pub passed: u64,
+}
+
+/// A connection and what went through it, from the client and from the server.
+#[derive(Clone, Copy, Debug, Default)]
+struct Flow {
+    ends: [Option<Handle>; 2],
+    written: [u64; 2],
+    read: [u64; 2],
+    shut: [bool; 2],
+}
+
+struct World<'a> {
+    kind: &'a Kind,
+    /// What the data depend on.
+    salt: u64,
+    stacks: [Stack; 2],
+    flows: [Flow; 2],
+    now: Instant,
+    way: VecDeque<Segment>,
+    /// The last encoded packet that arrived.
+    last: Option<Segment>,
+    receive_buffer: usize,
+    send_buffer: usize,
+    /// A lie was believed.
+    fooled: bool,
+}
+
+fn end(side: usize, port: u16) -> Endpoint {
+    Endpoint::new(Ipv4Addr::new(10, 0, side as u8, 1).into(), port)
+}
+
+fn byte_at(salt: u64, offset: u64) -> u8 {
+    (offset * (31 + 2 * salt) + offset / 251 + 77 * salt) as u8
+}
+
+fn coding(k: &Kind, c: &Coder) -> CodingConfig {
+    let share = || Blocking::new(u32::from(c.redundancy >> 4), 32).unwrap_or(Blocking::NONE);
+    CodingConfig {
+        code: CodeKind::ALL[usize::from(k.code) % CodeKind::ALL.len()].1,
+        unit: match c.unit % 8 {
+            0 => UnitSize::Window,
+            1 => UnitSize::Optimal,
+            2 => UnitSize::Fixed(1 + c.unit / 2),
+            _ => UnitSize::Fixed(1 + c.unit / 8 % 12),
+        },
+        redundancy: match c.redundancy % 4 {
+            0 => Redundancy::Estimated,
+            1 => Redundancy::Blocking(share()),
+            _ => Redundancy::Packets(c.redundancy / 4 % 6),
+        },
+        short: match c.short % 8 {
+            0 => Short::UpTo(5_000),
+            1 => Short::UpTo(LONG),
+            _ => Short::UpTo(1 << 40),
+        },
+        samples: match c.samples {
+            true => Samples::Echoes,
+            false => Samples::TcpAcks,
+        },
+        hold: match c.hold % 4 {
+            0 => Some(Duration::from_millis(1)),
+            1 => Some(Duration::from_millis(50)),
+            _ => None,
+        },
+        ..CodingConfig::default()
+    }
+}
+
+fn config(k: &Kind, coder: Option<&Coder>) -> Config {
+    let mut config = preset("caps-dark").expect("a preset").config;
+    config.coding = coder.map(|c| Arc::new(coding(k, c)));
+    config.tcp.min_rto = Duration::from_millis(5);
+    config.tcp.timestamps = k.timestamps;
+    config.tcp.receive_buffer = [4_000, 40_000, 300_000][usize::from(k.buffer) % 3];
+    config.tcp.send_buffer = [5_000, 50_000, 200_000][usize::from(k.buffer / 3) % 3];
+    config
+}
+
+/// Nothing is coded that is no packet of the coding layer.
+fn coded_mut(seg: &mut Segment) -> Option<&mut Coded> {
+    seg.options.rare.as_mut()?.coded.as_mut()
+}
+
+fn is_encoded(seg: &Segment) -> bool {
+    let kind = seg.coded().map(|c| &c.kind);
+    matches!(kind, Some(CodedKind::Encoded { .. }))
+}
+
+fn is_coded(seg: &Segment) -> bool {
+    seg.coded().is_some()
+}
+
+impl<'a> World<'a> {
+    fn new(kind: &'a Kind, salt: u64) -> Self {
+        let configs = [&kind.coders[0], &kind.coders[1]].map(|c| config(kind, Some(c)));
+        let (receive_buffer, send_buffer) =
+            (configs[0].tcp.receive_buffer, configs[0].tcp.send_buffer);
+        // With short memory a late SYN would be refused.
+        let pressed = kind.pressed && kind.peace % 16 >= 6;
+        let stacks = [0, 1].map(|seed| {
+            Stack::new(StackConfig {
+                seed,
+                // More than what is written and not acknowledged, or no window ever opens again.
+                max_buffered: match pressed {
+                    true => 3 * send_buffer as u64 + 30_000,
+                    false => u64::MAX,
+                },
+                ..StackConfig::default()
+            })
+        });
+        let mut w = Self {
+            kind,
+            salt,
+            stacks,
+            flows: [Flow::default(); 2],
+            now: Instant::ZERO + Duration::from_secs(1),
+            way: VecDeque::new(),
+            last: None,
+            receive_buffer,
+            send_buffer,
+            fooled: false,
+        };
+        let [ours, theirs] = configs;
+        let ours = Arc::new(ours);
+        for (f, server) in [theirs, config(kind, None)].into_iter().enumerate() {
+            let to = end(1, PORTS[f]);
+            let listens = w.stacks[1].listen(to, Arc::new(server));
+            listens.expect("nobody listens yet");
+            let h = w.stacks[0].connect(w.now, end(0, 0), to, ours.clone());
+            w.flows[f].ends[0] = Some(h.expect("there is room"));
+        }
+        w.drain();
+        w
+    }
+
+    fn drain(&mut self) {
+        for side in 0..2 {
+            let mut sent = 0;
+            while let Some(seg) = self.stacks[side].transmit(self.now) {
+                sent += 1;
+                assert!(sent < MOST_SENT, "sending never ends");
+                if self.way.len() < MOST_ON_THE_WAY {
+                    self.way.push_back(seg);
+                }
+            }
+            while let Some(event) = self.stacks[side].poll_event() {
+                self.heed(event);
+            }
+        }
+    }
+
+    fn heed(&mut self, event: Event) {
+        let Event::Accepted { handle, .. } = event else {
+            return;
+        };
+        let info = self.stacks[1].info(handle).expect("it is there");
+        let port = info.subflows[0].local.port;
+        let f = usize::from(port == PORTS[1]);
+        assert_eq!(self.flows[f].ends[1], None, "nobody else connects");
+        self.flows[f].ends[1] = Some(handle);
+    }
+
+    /// What comes out where the packet arrives; nothing if it is none any more.
+    fn carried(&self, seg: Segment) -> Option<Segment> {
+        if !self.kind.bytes || self.kind.carrier == Carrier::Nothing {
+            return Some(seg);
+        }
+        let read = match self.kind.carrier {
+            Carrier::Udp => {
+                let mut out = Vec::new();
+                seg.encapsulate(1, &mut out).ok()?;
+                let ends = (seg.src.addr, seg.dst.addr);
+                let read = Segment::decapsulate(ends, seg.ecn, &Bytes::from(out));
+                read.ok().map(|read| Segment {
+                    dscp: seg.dscp,
+                    ..read
+                })
+            }
+            _ => from_ip(seg.to_packet(&IpFields::default()).ok()?),
+        };
+        if !self.kind.lies {
+            assert_eq!(read.as_ref(), Some(&seg), "it travels as it is");
+        }
+        read
+    }
+
+    fn arrive(&mut self, seg: Segment) {
+        self.wait(APART);
+        if is_encoded(&seg) {
+            self.last = Some(seg.clone());
+        }
+        if let Some(seg) = self.carried(seg) {
+            let side = usize::from(seg.dst.addr == end(1, 0).addr);
+            self.stacks[side].receive(self.now, seg);
+        }
+        self.drain();
+    }
+
+    fn next(&mut self) {
+        if let Some(seg) = self.way.pop_front() {
+            self.arrive(seg);
+        }
+    }
+
+    fn wait(&mut self, span: Duration) {
+        let until = self.now + span;
+        let mut served = 0;
+        while let Some(due) = self.due().filter(|t| *t <= until) {
+            self.now = self.now.max(due);
+            self.serve();
+            served += 1;
+            assert!(served < 200_000, "timers never move on");
+        }
+        self.now = until;
+    }
+
+    fn due(&self) -> Option<Instant> {
+        self.stacks.iter().filter_map(Stack::next_timeout).min()
+    }
+
+    fn serve(&mut self) {
+        for stack in &mut self.stacks {
+            stack.timeout(self.now);
+        }
+        self.drain();
+    }
+
+    fn check(&self) {
+        let buffers = 2 * (self.receive_buffer + self.send_buffer) as u64;
+        let most = 2 * buffers + MOST_CODED + MOST_PIECES;
+        for (side, stack) in self.stacks.iter().enumerate() {
+            let buffered = stack.buffered();
+            assert!(buffered <= most, "{buffered} bytes are stored");
+            assert!(stack.handles().count() <= self.flows.len());
+            for h in self.flows.iter().filter_map(|f| f.ends[side]) {
+                let info = stack.info(h).expect("nobody lets go of it");
+                let well = matches!(info.closed, None | Some(CloseReason::Finished));
+                assert!(well, "it ends: {info:#?}");
+                assert!(info.subflows.len() <= 1);
+                assert!(info.acknowledged <= info.sent && info.sent <= info.written);
+                assert!(stack.readable(h) as usize <= self.receive_buffer);
+            }
+        }
+    }
+
+    /// Both ends' counters of the connection that is coded.
+    fn counters(&self) -> [CodingCounters; 2] {
+        [0, 1].map(|side| {
+            let info = self.flows[0].ends[side].and_then(|h| self.stacks[side].info(h));
+            info.map_or_else(CodingCounters::default, |i| i.coding)
+        })
+    }
+}
+
+fn from_ip(packet: Vec<u8>) -> Option<Segment> {
+    let packet = Bytes::from(packet);
+    let coded = Segment::from_coded_ip(&packet, Checksums::Verify);
+    let tcp = || Segment::from_ip(&packet, Checksums::Verify);
+    coded.or_else(|_| tcp()).ok()
+}
+
+/// The applications.
+impl World<'_> {
+    fn data(&self, from: u64, n: usize) -> Payload {
+        match self.kind.bytes {
+            false => Payload::Length(n as u32),
+            true => {
+                let bytes = (from..from + n as u64).map(|o| byte_at(self.salt, o));
+                Payload::from(bytes.collect::<Vec<_>>())
+            }
+        }
+    }
+
+    fn write(&mut self, whose: Whose, n: usize) {
+        let (f, side) = (usize::from(whose.plain), usize::from(whose.server));
+        let flow = self.flows[f];
+        if let Some(h) = flow.ends[side].filter(|_| n > 0 && !flow.shut[side]) {
+            let data = self.data(flow.written[side], n);
+            let taken = self.stacks[side].send(self.now, h, data);
+            self.flows[f].written[side] += taken.expect("it is open") as u64;
+            self.drain();
+        }
+    }
+
+    fn shutdown(&mut self, whose: Whose) {
+        let (f, side) = (usize::from(whose.plain), usize::from(whose.server));
+        // One that is not established is aborted by that.
+        let up = |h: &Handle| self.stacks[side].info(*h).is_some_and(|i| i.established);
+        if let Some(h) = self.flows[f].ends[side].filter(up) {
+            self.flows[f].shut[side] = true;
+            self.stacks[side].shutdown(self.now, h);
+            self.drain();
+        }
+    }
+
+    /// What is read is what was written.
+    fn read(&mut self, f: usize, side: usize, most: usize) {
+        let Some(h) = self.flows[f].ends[side] else {
+            return;
+        };
+        while let Ok(Some(got)) = self.stacks[side].recv(self.now, h, most) {
+            let (from, n) = (self.flows[f].read[side], got.len());
+            let right = from + n as u64 <= self.flows[f].written[1 - side]
+                && (!self.kind.bytes || got == self.data(from, n));
+            assert!(
+                right || self.may_be_fooled(f),
+                "other data than were written, or more"
+            );
+            self.fooled |= !right;
+            self.flows[f].read[side] += n as u64;
+        }
+        self.drain();
+    }
+
+    /// Whether a changed unit might have been right by chance: of real bytes, on a connection that codes.
+    fn may_be_fooled(&self, f: usize) -> bool {
+        self.kind.lies && self.kind.bytes && f == 0
+    }
+
+    fn read_all(&mut self) {
+        for (f, side) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+            self.read(f, side, usize::MAX / 2);
+        }
+    }
+
+    /// Whether all that was written is read, and its end where there is one.
+    fn is_done(&self) -> bool {
+        self.flows.iter().all(|f| {
+            [0, 1].into_iter().all(|side| {
+                let ended = f.ends[side].is_some_and(|h| self.stacks[side].at_end(h));
+                f.read[side] == f.written[1 - side] && (ended || !f.shut[1 - side])
+            })
+        })
+    }
+
+    /// From now on every packet arrives, in order.
+    fn finish(&mut self) {
+        let until = self.now + Duration::from_secs(200);
+        while !self.is_done() && self.now < until {
+            while !self.way.is_empty() {
+                self.next();
+                self.read_all();
+            }
+            if let Some(due) = self.due().filter(|_| !self.is_done()) {
+                self.now = self.now.max(due);
+                self.serve();
+            }
+            self.read_all();
+            self.check();
+        }
+        let counters = self.counters();
+        assert!(
+            self.is_done(),
+            "not all arrives: {:#?} {counters:#?}",
+            self.flows
+        );
+        if !self.kind.lies {
+            for c in counters {
+                assert_eq!((c.packets_refused, c.units_refused), (0, 0), "{c:?}");
+            }
+        }
+    }
+}
+
+/// The network.
+impl World<'_> {
+    /// Segments on the way of which `of` is true: where the `n`-th of them is.
+    fn place(&self, n: u8, of: fn(&Segment) -> bool) -> Option<usize> {
+        let all: Vec<usize> = (0..self.way.len()).filter(|i| of(&self.way[*i])).collect();
+        all.get(usize::from(n) % all.len().max(1)).copied()
+    }
+
+    fn step(&mut self, step: &Step) {
+        match step {
+            Step::Deliver(n) => (0..=n % 32).for_each(|_| self.next()),
+            Step::Fates(fates) => (0..16).for_each(|k| match fates >> (2 * k) & 3 {
+                0 if k % 2 == 0 => drop(self.way.pop_front()),
+                0 => self.way.rotate_left(1.min(self.way.len())),
+                _ => self.next(),
+            }),
+            Step::Drop(n) => (0..=n % 4).for_each(|_| drop(self.way.pop_front())),
+            Step::Repeat(n) => {
+                if let Some(seg) = self.way.front().cloned() {
+                    let at = usize::from(*n).min(self.way.len());
+                    self.way.insert(at, seg);
+                    self.next();
+                }
+            }
+            Step::Overtake(n) => {
+                let at = usize::from(*n) % self.way.len().max(1);
+                if let Some(seg) = self.way.remove(at) {
+                    self.arrive(seg);
+                }
+            }
+            Step::Delay(n) => {
+                if let Some(seg) = self.way.pop_front() {
+                    self.way.insert(usize::from(*n).min(self.way.len()), seg);
+                }
+            }
+            Step::Mark => {
+                let capable = |s: &&mut Segment| s.ecn != Ecn::NotEct;
+                if let Some(seg) = self.way.iter_mut().find(capable) {
+                    seg.ecn = Ecn::Ce;
+                }
+            }
+            Step::Write(whose, n) => self.write(*whose, usize::from(*n) % 3_000),
+            Step::WriteMore(whose, n) => self.write(*whose, usize::from(*n)),
+            Step::Read(whose, n) => {
+                let (f, side) = (usize::from(whose.plain), usize::from(whose.server));
+                self.read(f, side, 1 + usize::from(*n));
+            }
+            // One in eight: what nobody writes to is of little use.
+            Step::Shutdown(whose) if self.now.as_micros() % 8 == 0 => self.shutdown(*whose),
+            Step::Shutdown(_) => {}
+            Step::Wait(n) => self.wait(Duration::from_micros(10 * u64::from(n % 3_000))),
+            other if self.kind.lies => self.lie(other),
+            _ => {}
+        }
+    }
+
+    fn lie(&mut self, step: &Step) {
+        match step {
+            Step::Lie { which, copy, lie } => {
+                let at = self.place(*which, is_coded);
+                let true_one = at.map(|at| self.way[at].clone()).or(self.last.clone());
+                let Some(seg) = true_one.and_then(|seg| self.changed(seg, lie)) else {
+                    return;
+                };
+                match at.filter(|_| !copy) {
+                    Some(at) => self.way[at] = seg,
+                    None => self.arrive(seg),
+                }
+            }
+            Step::Echo(time) => {
+                if let Some(at) = self.place(0, |s| !is_coded(s)) {
+                    echo(&mut self.way[at], *time);
+                }
+            }
+            Step::Forge(forged) => {
+                let seg = self.forged(forged, 0);
+                self.arrive(seg);
+            }
+            Step::Flood(forged) => (0..FLOOD).for_each(|n| {
+                let seg = self.forged(forged, n);
+                self.arrive(seg);
+            }),
+            Step::Renumber(by) => {
+                let Some(last) = self.last.clone() else {
+                    return;
+                };
+                for n in 1..=FLOOD as i16 {
+                    let mut seg = last.clone();
+                    if let Some(c) = coded_mut(&mut seg) {
+                        c.unit = c.unit.wrapping_add_signed(by.wrapping_mul(n));
+                    }
+                    self.arrive(seg);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A packet of the coding layer as the lie has it; none if that cannot be read any more.
+    fn changed(&self, mut seg: Segment, lie: &Lie) -> Option<Segment> {
+        let at_of = |at: u16, len: usize| usize::from(at) % len.max(1);
+        if let Lie::Byte(at, x) = *lie {
+            let mut packet = seg.to_packet(&IpFields::default()).ok()?;
+            let at = 20 + at_of(at, packet.len() - 20);
+            packet[at] ^= x;
+            return from_ip(packet).filter(|s| s.coded().is_some());
+        }
+        if let Lie::Ports(n) = *lie {
+            let there = if seg.dst.port < 1_024 {
+                &mut seg.dst
+            } else {
+                &mut seg.src
+            };
+            there.port = PORTS[0] + u16::from(n % 3);
+            if n > 200 {
+                (seg.src, seg.dst) = (seg.dst, seg.src);
+            }
+            return Some(seg);
+        }
+        let symbol = seg.payload.clone();
+        let with = |change: &dyn Fn(&mut Vec<u8>)| {
+            let mut bytes = symbol.to_bytes().to_vec();
+            change(&mut bytes);
+            Payload::from(bytes)
+        };
+        match *lie {
+            Lie::Symbol(at, x) if !symbol.is_empty() => {
+                seg.payload = with(&|b| b[at_of(at, symbol.len())] ^= x);
+            }
+            Lie::Cut(n) => seg.payload = with(&|b| b.truncate(at_of(n, symbol.len()))),
+            Lie::Longer(n) => {
+                seg.payload = with(&|b| b.resize(b.len() + usize::from(n % 2_000), 9))
+            }
+            Lie::Junk(n, x) => seg.payload = with(&|b| *b = vec![x; usize::from(n % 60_000)]),
+            _ => {}
+        }
+        let coded = coded_mut(&mut seg)?;
+        match (lie, &mut coded.kind) {
+            (Lie::Unit(by), _) => coded.unit = coded.unit.wrapping_add_signed(i16::from(*by)),
+            (Lie::UnitFar(n), _) => coded.unit = *n,
+            (Lie::Index(n), _) => coded.index = *n,
+            (Lie::Time(n), _) => coded.timestamp = n % CODING_CLOCK,
+            (Lie::Ack(arrived, decoded), kind) => {
+                let (arrived, decoded) = (*arrived, *decoded);
+                *kind = CodedKind::Ack { arrived, decoded };
+            }
+            (Lie::Shape(k, n), CodedKind::Encoded { sources, total, .. }) => {
+                (*sources, *total) = (k.max(&1).to_owned(), *n);
+            }
+            (Lie::Length(x), CodedKind::Encoded { len, .. }) => *len ^= x,
+            (Lie::NoTwin, CodedKind::Encoded { twin, .. }) => *twin = None,
+            _ => {}
+        }
+        Some(seg)
+    }
+
+    /// One that nobody sent, of unit `n` from the one it names.
+    fn forged(&self, f: &Forged, n: u16) -> Segment {
+        let side = usize::from(f.server);
+        let port = match f.to % 8 {
+            0 => PORTS[1],
+            1 => 4_000,
+            _ => PORTS[0],
+        };
+        // The client's port on that connection, if there is one.
+        let flow = usize::from(port == PORTS[1]);
+        let client = self.flows[flow].ends[0].and_then(|h| self.stacks[0].info(h));
+        let client = client.and_then(|i| i.subflows.first().map(|s| s.local));
+        let ends = [client.unwrap_or(end(0, 5_000)), end(1, port)];
+        let near = self
+            .last
+            .as_ref()
+            .and_then(|l| l.coded())
+            .map_or(0, |c| c.unit);
+        let base = if f.far {
+            f.unit
+        } else {
+            near.wrapping_add(f.unit % 64)
+        };
+        let mut seg = Segment::new(ends[1 - side], ends[side]);
+        seg.options.rare_mut().coded = Some(Coded {
+            unit: base.wrapping_add(n),
+            index: f.index,
+            timestamp: f.timestamp % CODING_CLOCK,
+            kind: match f.sources {
+                0 => CodedKind::Ack {
+                    arrived: f.timestamp,
+                    decoded: u32::from(f.unit),
+                },
+                sources => CodedKind::Encoded {
+                    sources,
+                    total: f.total.max(f.index),
+                    len: f.len,
+                    twin: None,
+                },
+            },
+        });
+        if f.sources > 0 {
+            seg.payload = Payload::from(vec![f.byte; usize::from(f.symbol % 60_000)]);
+        }
+        seg
+    }
+}
+
+/// Says of a segment that it echoes an encoded packet.
+fn echo(seg: &mut Segment, time: u32) {
+    const ROOM: usize = 8;
+    let fits = seg.options.encoded_len() + ROOM <= Options::MAX_LEN;
+    if fits && !seg.flags.intersects(Flags::SYN | Flags::RST) {
+        let [_, time @ ..] = time.to_be_bytes();
+        seg.options.rare_mut().experimental.push(Experimental {
+            kind: 253,
+            exid: Experimental::CODING,
+            data: time.to_vec(),
+        });
+    }
+}
+
+/// Plays a script with data that depend on `salt`; also whether a lie was believed.
+fn run(script: &Script, salt: u64) -> (Outcome, bool) {
+    let mut w = World::new(&script.kind, salt);
+    (0..script.kind.peace % 16).for_each(|_| w.next());
+    for step in &script.steps {
+        w.step(step);
+        w.check();
+    }
+    w.finish();
+    let [a, b] = w.counters();
+    let sum = a.plus(&b);
+    // All that is left is time.
+    w.wait(Duration::from_secs(1_000));
+    let outcome = Outcome {
+        decoded: sum.units_decoded,
+        refused: sum.packets_refused + sum.units_refused,
+        passed: u64::from(w.fooled),
+    };
+    (outcome, w.fooled)
+}
+
+/// Plays a script and checks what must hold.
+///
+/// # Panics
+/// If a stack breaks what it promises.
+pub fn play(script: &Script) -> Outcome {
+    let (outcome, fooled) = run(script, 0);
+    if fooled {
+        for salt in 1..4 {
+            assert!(!run(script, salt).1, "a lie is believed whatever the data");
+        }
+    }
+    outcome
+}
