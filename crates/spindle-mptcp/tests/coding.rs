@@ -18,10 +18,10 @@ use spindle_mptcp::stage::coding::{
 };
 use spindle_mptcp::{Config, preset};
 use spindle_units::Duration;
-use spindle_wire::{Coded, CodedKind, Payload, Segment};
+use spindle_wire::{Coded, CodedKind, Flags, Payload, Segment};
 use support::scenario::{Scenario, scenario};
 use support::transfer::{Transfer, data, net, paths, run, transfer};
-use support::{CLIENT, Hook, Net, SERVER, coded_mut};
+use support::{CLIENT, Hook, Logged, Net, SERVER, coded_mut};
 
 fn number(name: &str) -> Option<u32> {
     std::env::var(name).ok()?.parse().ok()
@@ -169,6 +169,37 @@ fn reordering_within_a_unit_is_not_seen() {
     });
     let total = run(&windows);
     assert_eq!((total.retransmissions, total.timeouts), (0, 0));
+}
+
+#[test]
+fn segments_of_a_systematic_code_go_up_as_they_come_and_no_sooner_than_in_order() {
+    // The fourth packet of each unit is lost, and the only one beyond the segments is 10 ms late.
+    let acknowledged_after = |code| {
+        let config = with(|s| {
+            (s.unit, s.redundancy) = (UnitSize::Fixed(5), Redundancy::Packets(1));
+            s.code = code;
+        });
+        let mut net = net(paths(2, Duration::from_millis(10)));
+        net.route = Some(Box::new(|seg| {
+            usize::from(symbol(seg).is_some_and(|s| s.3 == 5))
+        }));
+        net.hook = Some(losing(|_, index| index == 3));
+        transfer(&mut net, [&config, &config], CLIENT, 40_000);
+        let first = data(&net, CLIENT).next().expect("data").at;
+        let begin = net.log[0].segment.seq;
+        [1, 3 * 1434].map(|bytes| {
+            let reached = |l: &&Logged| {
+                let acks = l.side == SERVER && l.segment.coded().is_none();
+                acks && l.segment.flags.contains(Flags::ACK)
+                    && !l.segment.ack.before(begin + 1 + bytes)
+            };
+            let ack = net.log.iter().find(reached).expect("acknowledged");
+            ack.at.since(first) < Duration::from_millis(5)
+        })
+    };
+    let systematic = acknowledged_after(CodeKind::ReedSolomonSystematic);
+    assert_eq!(systematic, [true; 2]);
+    assert_eq!(acknowledged_after(CodeKind::ReedSolomon), [false; 2]);
 }
 
 #[test]

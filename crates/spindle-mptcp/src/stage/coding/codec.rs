@@ -87,6 +87,11 @@ impl UnitCode {
         }
     }
 
+    /// Whether the first packets of a unit are its segments.
+    pub(super) fn is_systematic(&self) -> bool {
+        self.systematic
+    }
+
     /// Segments of a unit at most.
     pub(super) fn max_sources(&self) -> usize {
         self.code.limits().max_sources.min(MAX_SOURCES)

@@ -31,7 +31,7 @@ pub(super) enum Fate {
     /// Its unit waits for more.
     Kept,
     /// Segments went up.
-    Decoded,
+    Up,
     /// It has been there, its unit is decoded, or it is none of a unit there can be.
     Useless,
 }
@@ -50,6 +50,8 @@ struct Unit {
     /// The segments themselves, of mere lengths.
     twin: Option<Arc<[Segment]>>,
     marked: bool,
+    /// Segments that went up before the unit was complete, a bit each.
+    gone: u128,
 }
 
 /// Segments of a unit that waits for earlier ones.
@@ -125,18 +127,82 @@ impl Decoder {
             code.suffice(u.tracker.as_mut(), u.k, index, u.arrived.len())
         };
         let Some(unit) = self.units.pop_back_if(complete) else {
-            return Fate::Kept;
+            return self.hand_up_early(code, hold, packet, up);
         };
-        let number = unit.number;
+        let (number, gone) = (unit.number, unit.gone);
         self.bytes -= unit.bytes;
-        let Some(segments) = unit.segments(code, packet) else {
+        let Some(mut segments) = unit.segments(code, packet) else {
             counters.units_refused += 1;
             return Fate::Useless;
         };
         self.over.set(number, true);
         counters.units_decoded += 1;
+        if hold.is_none() {
+            self.give_way(code, number, packet, up);
+        }
+        let mut index = 0;
+        segments.retain(|_| {
+            index += 1;
+            gone >> (index - 1) & 1 == 0
+        });
         self.hand_over(now, hold, number, segments, up);
-        Fate::Decoded
+        Fate::Up
+    }
+
+    /// Of a systematic code: the packets of the last unit in the order that are its first segments go up as
+    /// they come, those behind a gap when it is complete: what parities will give back is not to look lost.
+    fn hand_up_early(
+        &mut self,
+        code: &UnitCode,
+        hold: Option<Duration>,
+        packet: &Segment,
+        up: &mut VecDeque<Segment>,
+    ) -> Fate {
+        let before = up.len();
+        if code.is_systematic()
+            && hold.is_none()
+            && let Some(unit) = self.units.back_mut()
+        {
+            let next = |unit: &Unit| unit.gone.trailing_ones() as usize;
+            while let Some(segment) = unit.source(next(unit), packet) {
+                unit.gone |= 1 << next(unit);
+                up.push_back(segment);
+            }
+        }
+        match up.len() > before {
+            true => Fate::Up,
+            false => Fate::Kept,
+        }
+    }
+
+    /// Segments of unit `number` are about to go up, so what earlier ones lack will look lost: what of them is
+    /// there goes first.
+    fn give_way(
+        &mut self,
+        code: &UnitCode,
+        number: u64,
+        packet: &Segment,
+        up: &mut VecDeque<Segment>,
+    ) {
+        if !code.is_systematic() {
+            return;
+        }
+        let mut earlier: Vec<&mut Unit> = self
+            .units
+            .iter_mut()
+            .filter(|u| u.number < number)
+            .collect();
+        earlier.sort_by_key(|u| u.number);
+        for unit in earlier {
+            for index in 0..unit.k {
+                if unit.gone >> index & 1 == 0
+                    && let Some(segment) = unit.source(index, packet)
+                {
+                    unit.gone |= 1 << index;
+                    up.push_back(segment);
+                }
+            }
+        }
     }
 
     /// Puts the packet in its unit, which is the last in the order then.
@@ -254,6 +320,7 @@ impl Decoder {
                 bytes: 0,
                 twin: None,
                 marked: false,
+                gone: 0,
             });
         self.units.push_back_mut(unit)
     }
@@ -376,10 +443,35 @@ impl Decoder {
 }
 
 impl Unit {
+    /// Segment `index`, if a packet that came is that.
+    fn source(&self, index: usize, packet: &Segment) -> Option<Segment> {
+        if index >= self.k || !self.arrived.iter().any(|a| usize::from(*a) == index) {
+            return None;
+        }
+        let segment = match &self.twin {
+            Some(twin) => twin.get(index)?.clone(),
+            None => {
+                let mut symbols = self.symbols.iter();
+                let (.., symbol) = symbols.find(|(a, ..)| usize::from(*a) == index)?;
+                read(symbol, packet)?
+            }
+        };
+        Some(self.addressed(segment, packet))
+    }
+
+    /// A segment with the ends of `packet`, and its mark.
+    fn addressed(&self, mut segment: Segment, packet: &Segment) -> Segment {
+        (segment.src, segment.dst) = (packet.src, packet.dst);
+        if self.marked && matches!(segment.ecn, Ecn::Ect0 | Ecn::Ect1) {
+            segment.ecn = Ecn::Ce;
+        }
+        segment
+    }
+
     /// The unit's segments; none if what its packets say is no segments of this connection. `packet` is the
     /// last of its packets.
     fn segments(self, code: &UnitCode, packet: &Segment) -> Option<Vec<Segment>> {
-        let mut segments = match self.twin {
+        let segments = match &self.twin {
             Some(twin) if twin.len() == self.k => twin.to_vec(),
             Some(_) => return None,
             None => {
@@ -388,14 +480,8 @@ impl Unit {
                 read.collect::<Option<Vec<_>>>()?
             }
         };
-        for s in &mut segments {
-            (s.src, s.dst) = (packet.src, packet.dst);
-            let capable = matches!(s.ecn, Ecn::Ect0 | Ecn::Ect1);
-            if self.marked && capable {
-                s.ecn = Ecn::Ce;
-            }
-        }
-        Some(segments)
+        let segments = segments.into_iter();
+        Some(segments.map(|s| self.addressed(s, packet)).collect())
     }
 }
 

@@ -427,7 +427,7 @@ impl Coding {
         }
         let echo = Echo::of(now, segment, coded);
         // TCP will acknowledge what goes up, and the echo with it; one that still waits for that goes now.
-        if fate == Fate::Decoded && up.len() > before {
+        if fate == Fate::Up && up.len() > before {
             if let Some(earlier) = self.echo.replace(echo) {
                 out.push_back(self.acknowledge(now, earlier));
             }
