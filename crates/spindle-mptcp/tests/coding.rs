@@ -249,6 +249,28 @@ fn a_peer_that_does_not_code_or_codes_otherwise_gets_tcp() {
 }
 
 #[test]
+fn an_answer_that_is_lost_on_the_way_codes_nothing_in_either_direction() {
+    let config = coded(4, 1);
+    for sender in [CLIENT, SERVER] {
+        for stripped in [false, true] {
+            let mut net = net(paths(2, Duration::ZERO));
+            net.hook = Some(Box::new(move |_, side, seg| {
+                if let Some(rare) = &mut seg.options.rare
+                    && seg.flags.contains(Flags::SYN)
+                    && (stripped && side == SERVER)
+                {
+                    rare.experimental.clear();
+                }
+                true
+            }));
+            transfer(&mut net, [&config, &config], sender, 60_000);
+            let coded = net.log.iter().filter(|l| l.segment.coded().is_some());
+            assert_eq!(coded.count() == 0, stripped, "from {sender}");
+        }
+    }
+}
+
+#[test]
 fn redundancy_follows_the_paths_that_are_blocked() {
     // Three of ten paths take much longer.
     let mut net = net(paths(10, Duration::ZERO));

@@ -2,7 +2,8 @@
 //!
 //! Over plain TCP only. A SYN that wants it names a code by an experimental option (RFC 6994), and the SYN/ACK
 //! repeats that if its sender codes likewise; a peer that does not gets TCP. Each end then codes what
-//! it sends as its own configuration has it, and decodes whatever comes.
+//! it sends as its own configuration has it, and decodes whatever comes; the end that was opened to once
+//! something behind the handshake shows that its answer has arrived.
 
 use std::sync::Arc;
 
@@ -69,9 +70,10 @@ impl Connection {
             return;
         };
         self.coded.agreed = true;
+        let opened = self.role == Role::Client;
         let sf = &mut self.subflows[0];
         sf.reserve_options(CODING_ROOM);
-        sf.stage = Some(Box::new(Coding::new(config, way)));
+        sf.stage = Some(Box::new(Coding::new(config, way, opened)));
     }
 
     /// Bytes that stages keep, and in how many pieces.

@@ -55,6 +55,9 @@ const NOWHERE: Endpoint = Endpoint {
 };
 /// Bytes of an echo that rides along: kind, length, ExID and 24 bits of time, padded.
 const ECHO_LEN: usize = 8;
+/// So many segments behind the handshake say that their sender decodes, unless something coded comes before:
+/// the third ACK, and two in case that is lost.
+const TELLS: u8 = 3;
 /// Kind of experimental options (RFC 4727) that Spindle uses.
 const KIND: u8 = 253;
 /// Segments whose time of sending is remembered at most, where TCP's acknowledgements are the samples.
@@ -293,6 +296,10 @@ pub(crate) struct Coding {
     decoder: Decoder,
     /// Payload bytes that have left.
     sent: u64,
+    /// The peer is known to decode: the SYN/ACK said so, or something behind the handshake did.
+    proven: bool,
+    /// Segments that are still to say that this end decodes.
+    tells: u8,
     echo: Option<Echo>,
     /// When segments left, by where they end, for [`Samples::TcpAcks`].
     timed: VecDeque<(SeqNumber, Instant)>,
@@ -300,8 +307,9 @@ pub(crate) struct Coding {
 }
 
 impl Coding {
-    /// Codes towards a peer, `estimator` being that of the way to it.
-    pub(crate) fn new(config: Arc<CodingConfig>, estimator: Shared) -> Self {
+    /// Codes towards a peer, `estimator` being that of the way to it. `opened`: this end opened the connection,
+    /// so it has the peer's answer; the other has yet to see that its own has arrived.
+    pub(crate) fn new(config: Arc<CodingConfig>, estimator: Shared, opened: bool) -> Self {
         Self {
             code: UnitCode::new(config.code),
             config,
@@ -309,6 +317,8 @@ impl Coding {
             encoder: Encoder::default(),
             decoder: Decoder::default(),
             sent: 0,
+            proven: opened,
+            tells: if opened { TELLS } else { 0 },
             echo: None,
             timed: VecDeque::new(),
             counters: CodingCounters::default(),
@@ -327,7 +337,17 @@ impl Coding {
     fn takes(&self, segment: &Segment) -> bool {
         let plain = !segment.flags.intersects(Flags::SYN | Flags::RST);
         let fits = segment.options.rare.is_none();
-        plain && fits && !segment.payload.is_empty() && self.is_short(segment)
+        plain && fits && !segment.payload.is_empty() && self.proven && self.is_short(segment)
+    }
+
+    /// Says on a segment that goes as it is that this end decodes, if that is still to be said and there is room.
+    fn tell(&mut self, segment: &mut Segment) {
+        let room = segment.options.encoded_len() + ECHO_LEN <= Options::MAX_LEN;
+        if self.tells > 0 && room && !segment.flags.contains(Flags::RST) {
+            self.tells -= 1;
+            let option = offer(self.config.code);
+            segment.options.rare_mut().experimental.push(option);
+        }
     }
 
     fn flush_unit(&mut self, now: Instant, out: &mut VecDeque<Segment>) {
@@ -454,6 +474,7 @@ impl Stage for Coding {
             self.flush_unit(cx.now, out);
         }
         self.ride(cx.now, &mut segment);
+        self.tell(&mut segment);
         out.push_back(segment);
     }
 
@@ -473,11 +494,15 @@ impl Stage for Coding {
         out: &mut VecDeque<Segment>,
     ) {
         if segment.coded().is_some() {
+            (self.proven, self.tells) = (true, 0);
             self.take_encoded(now, &segment, up, out);
             return;
         }
-        if let Some([a, b, c]) = said(&segment) {
-            self.heed_echo(now, u32::from_be_bytes([0, *a, *b, *c]));
+        if let Some(data) = said(&segment) {
+            self.proven = true;
+            if let [a, b, c] = data {
+                self.heed_echo(now, u32::from_be_bytes([0, *a, *b, *c]));
+            }
         }
         if self.config.samples == Samples::TcpAcks {
             self.heed_ack(now, &segment);
