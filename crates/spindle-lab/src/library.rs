@@ -121,6 +121,7 @@ pub const EXPERIMENTS: &[BuiltIn] = &[
     built_in!("caps-fig8", Some("caps"), "caps/fig8.toml"),
     built_in!("caps-fig9", Some("caps"), "caps/fig9.toml"),
     built_in!("caps-fig10", Some("caps"), "caps/fig10.toml"),
+    built_in!("caps-sensitivity", Some("caps"), "caps/sensitivity.toml"),
 ];
 
 /// The experiment of that id.

@@ -284,7 +284,7 @@ fn redundancy_follows_the_paths_that_are_blocked() {
     }));
     let config = with(|s| {
         (s.unit, s.short) = (UnitSize::Fixed(10), Short::UpTo(1 << 40));
-        s.period = Duration::from_millis(4);
+        s.sampling.period = Duration::from_millis(4);
     });
     let [sent, got] = send(&mut net, &config, 3_000_000);
     let share = sent.extra_packets as f64 / sent.packets_encoded as f64;
@@ -293,7 +293,7 @@ fn redundancy_follows_the_paths_that_are_blocked() {
     // TCP's own acknowledgements tell little of it.
     let deaf = with(|s| {
         (s.unit, s.short) = (UnitSize::Fixed(10), Short::UpTo(1 << 40));
-        s.period = Duration::from_millis(4);
+        s.sampling.period = Duration::from_millis(4);
         s.samples = Samples::TcpAcks;
     });
     let mut quiet = support::transfer::net(paths(10, Duration::ZERO));

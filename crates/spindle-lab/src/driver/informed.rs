@@ -61,7 +61,7 @@ pub(super) fn informed(mut config: Config, network: &Network, links: &LinkSettin
         settings.destinations = fabric();
         settings.rate = links.rate;
         // Two round trips without a queue (CAPS section IX-C).
-        settings.period = links.rtt * 2;
+        settings.sampling.period = links.rtt * 2;
     }
     config
 }

@@ -224,7 +224,7 @@ impl Stack {
     fn way(&mut self, config: &Config, remote: Endpoint) -> Option<Shared> {
         let coding = config.coding.as_ref()?;
         let destination = coding.destinations.of(remote.addr);
-        Some(self.estimators.of(destination, coding.period))
+        Some(self.estimators.of(destination, coding.sampling))
     }
 
     fn choose_port(

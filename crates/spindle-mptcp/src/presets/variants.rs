@@ -11,6 +11,7 @@ use crate::recovery::{
     CoFuso, CodingRate, Eligibility, Fuso, GivenWorst, MetricKind, PathMetric, RecoveryFactory,
     WorstOf,
 };
+use crate::stage::coding::estimator::Share;
 use crate::stage::coding::{CodeKind, Samples, UnitSize};
 use crate::stage::scatter::{ScatterConfig, Switch, Threshold};
 use crate::subflow::congestion::CongestionKind;
@@ -369,6 +370,8 @@ pub const VARIANTS: &[Variant] = variants! {
         |c| coding(c, |s| s.code = CodeKind::ReedSolomonSystematic);
     "tcp-ack-rtt", "what is blocked is learnt from TCP's acknowledgements, which decoding makes look well (catalogue A4.3)",
         |c| coding(c, |s| s.samples = Samples::TcpAcks);
+    "p-smoothed", "what is blocked is a share of all packets so far, each sampling period weighing 7/8 of the next (our choice)",
+        |c| coding(c, |s| s.sampling.share = Share::Smoothed);
     "in-order", "segments of a unit wait for those of earlier units, 2 ms at most",
         |c| coding(c, |s| s.hold = Some(HOLD));
     "fuso", "FUSO's recovery on top (FUSO section 3.2)",
@@ -403,6 +406,7 @@ mod tests {
                     "rs",
                     "tcp-ack-rtt",
                     "in-order",
+                    "p-smoothed",
                 ]
                 .iter()
                 .any(|p| n.starts_with(p)) =>

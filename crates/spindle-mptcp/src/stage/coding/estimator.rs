@@ -51,10 +51,30 @@ impl Peak {
     }
 }
 
+/// How the share of blocked packets follows from samples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sampling {
+    /// Length of a sampling period: two round trips without a queue (CAPS section IX-C: 200 us).
+    pub period: Duration,
+    /// What counts beside the last period.
+    pub share: Share,
+}
+
+/// Which samples the share of blocked packets is of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Share {
+    /// Those of the last period that had any (CAPS section VI-B).
+    #[default]
+    Last,
+    /// Those of all periods, each weighing 7/8 of the next, as the smoothed round trip does: single late
+    /// packets do not stand for all (our choice).
+    Smoothed,
+}
+
 /// What is known of the way to one destination.
 #[derive(Clone, Debug)]
 pub struct Estimator {
-    period: Duration,
+    sampling: Sampling,
     /// When the sampling period under way ends.
     ends: Option<Instant>,
     /// Samples of this period, their sum in nanoseconds, and how many of them are large.
@@ -63,6 +83,8 @@ pub struct Estimator {
     large: u32,
     smooth: Option<Duration>,
     blocking: Blocking,
+    /// For [`Share::Smoothed`]: large samples and all, in 1/256.
+    weighed: (u64, u64),
     short: Peak,
     long: Peak,
     /// The first sample there ever was: what the first period is measured by.
@@ -72,10 +94,11 @@ pub struct Estimator {
 }
 
 impl Estimator {
-    /// An estimator that samples in periods of this length and knows nothing yet: nothing is blocked.
-    pub fn new(period: Duration) -> Self {
+    /// An estimator that samples so and knows nothing yet: nothing is blocked.
+    pub fn new(sampling: Sampling) -> Self {
         Self {
-            period,
+            sampling,
+            weighed: (0, 0),
             ends: None,
             samples: 0,
             sum: 0,
@@ -94,7 +117,7 @@ impl Estimator {
     /// It is large if it took more than twice the smoothed mean of the periods before (CAPS section IX-C).
     pub fn sample(&mut self, now: Instant, rtt: Duration) {
         self.close(now);
-        self.ends.get_or_insert(now + self.period);
+        self.ends.get_or_insert(now + self.sampling.period);
         let usual = self.smooth.unwrap_or(*self.first.get_or_insert(rtt));
         self.samples = self.samples.saturating_add(1);
         self.sum = self.sum.saturating_add(rtt.as_nanos());
@@ -121,14 +144,18 @@ impl Estimator {
             Some(smooth) => Duration::from_nanos((smooth.as_nanos() * 7 + mean) / 8),
         });
         self.mean = Some(Duration::from_nanos(mean));
-        let (most, of) = MOST;
-        let too_many =
-            u64::from(self.large) * u64::from(of) > u64::from(self.samples) * u64::from(most);
-        let share = match too_many {
-            true => Blocking::new(most, of),
-            false => Blocking::new(self.large, self.samples),
+        let (large, samples) = (u64::from(self.large) << 8, u64::from(self.samples) << 8);
+        self.weighed = match self.sampling.share {
+            Share::Last => (large, samples),
+            Share::Smoothed => {
+                let faded = |weight: u64| weight - weight / 8;
+                (
+                    faded(self.weighed.0) + large,
+                    faded(self.weighed.1) + samples,
+                )
+            }
         };
-        self.blocking = share.unwrap_or(self.blocking);
+        self.blocking = capped(self.weighed).unwrap_or(self.blocking);
         (self.samples, self.sum, self.large) = (0, 0, 0);
     }
 
@@ -152,6 +179,16 @@ impl Estimator {
     }
 }
 
+/// So many of so many, but no more than [`MOST`].
+fn capped((large, all): (u64, u64)) -> Option<Blocking> {
+    let (most, of) = MOST;
+    if large * u64::from(of) > all * u64::from(most) {
+        return Blocking::new(most, of).ok();
+    }
+    let scale = |weight: u64| u32::try_from(weight).ok();
+    Blocking::new(scale(large)?, scale(all)?).ok()
+}
+
 /// An estimator that several connections share.
 #[derive(Clone, Debug)]
 pub(crate) struct Shared(Arc<Mutex<Estimator>>);
@@ -170,13 +207,13 @@ pub(crate) struct Estimators {
 }
 
 impl Estimators {
-    /// That of a destination, made with this sampling period if there is none yet.
-    pub(crate) fn of(&mut self, destination: u128, period: Duration) -> Shared {
+    /// That of a destination, made to sample so if there is none yet.
+    pub(crate) fn of(&mut self, destination: u128, sampling: Sampling) -> Shared {
         if self.all.len() >= MAX_DESTINATIONS && !self.all.contains_key(&destination) {
             self.all
                 .retain(|_, shared| Arc::strong_count(&shared.0) > 1);
         }
-        let new = || Shared(Arc::new(Mutex::new(Estimator::new(period))));
+        let new = || Shared(Arc::new(Mutex::new(Estimator::new(sampling))));
         self.all.entry(destination).or_insert_with(new).clone()
     }
 }
@@ -186,6 +223,10 @@ mod tests {
     use super::*;
 
     const PERIOD: Duration = Duration::from_micros(200);
+    const SAMPLING: Sampling = Sampling {
+        period: PERIOD,
+        share: Share::Last,
+    };
 
     fn us(n: u64) -> Duration {
         Duration::from_micros(n)
@@ -197,7 +238,7 @@ mod tests {
 
     /// An estimator whose smoothed round trip is 100 us.
     fn settled() -> Estimator {
-        let mut e = Estimator::new(PERIOD);
+        let mut e = Estimator::new(SAMPLING);
         (0..10).for_each(|k| e.sample(at(k), us(100)));
         assert_eq!(e.blocking(at(200)).get(), 0.0);
         e
@@ -227,6 +268,21 @@ mod tests {
     }
 
     #[test]
+    fn smoothed_a_single_late_packet_does_not_stand_for_all() {
+        let share = Share::Smoothed;
+        let mut e = Estimator::new(Sampling { share, ..SAMPLING });
+        let mut last = settled();
+        for e in [&mut e, &mut last] {
+            (0..10).for_each(|k| e.sample(at(k), us(100)));
+            (0..10).for_each(|k| e.sample(at(200 + k), us(100)));
+            e.sample(at(400), us(3000));
+        }
+        assert_eq!(last.blocking(at(600)).get(), 0.5);
+        let p = e.blocking(at(600)).get();
+        assert!((0.05..0.07).contains(&p), "1 of 17.4: {p}");
+    }
+
+    #[test]
     fn the_usual_follows_by_an_eighth() {
         let mut e = settled();
         e.sample(at(200), us(180));
@@ -237,11 +293,11 @@ mod tests {
     #[test]
     fn a_destination_has_one_estimator_while_it_is_used() {
         let mut all = Estimators::default();
-        let first = all.of(1, PERIOD);
+        let first = all.of(1, SAMPLING);
         first.get().sample(at(1), us(70));
-        assert_eq!(all.of(1, PERIOD).get().samples, 1);
-        (2..2 + 2 * MAX_DESTINATIONS as u128).for_each(|d| drop(all.of(d, PERIOD)));
+        assert_eq!(all.of(1, SAMPLING).get().samples, 1);
+        (2..2 + 2 * MAX_DESTINATIONS as u128).for_each(|d| drop(all.of(d, SAMPLING)));
         assert!(all.all.len() <= MAX_DESTINATIONS);
-        assert_eq!(all.of(1, PERIOD).get().samples, 1);
+        assert_eq!(all.of(1, SAMPLING).get().samples, 1);
     }
 }

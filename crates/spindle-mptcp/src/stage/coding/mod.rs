@@ -31,7 +31,7 @@ use codec::UnitCode;
 use decoder::{Decoder, Fate};
 use encoder::{Encoder, clock};
 pub(crate) use estimator::Estimators;
-use estimator::Shared;
+use estimator::{Sampling, Share, Shared};
 use formulas::Blocking;
 
 /// Segments of a unit at most: with as many packets again, which a half of them blocked calls for, they are
@@ -79,8 +79,8 @@ pub struct CodingConfig {
     pub short: Short,
     /// What the share of blocked packets is learnt from.
     pub samples: Samples,
-    /// Length of a sampling period: two round trips without a queue; [`PERIOD`].
-    pub period: Duration,
+    /// How the share follows from samples; in periods of [`PERIOD`].
+    pub sampling: Sampling,
     /// Rate of the bottleneck, for [`UnitSize::Optimal`]; 1 Gbps.
     pub rate: BitRate,
     /// Which peers are reached by the same paths.
@@ -141,7 +141,10 @@ impl Default for CodingConfig {
             redundancy: Redundancy::default(),
             short: Short::Tagged,
             samples: Samples::default(),
-            period: PERIOD,
+            sampling: Sampling {
+                period: PERIOD,
+                share: Share::Last,
+            },
             rate: BitRate(1_000_000_000),
             destinations: Arc::new(Networks),
             hold: None,
