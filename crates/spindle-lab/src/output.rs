@@ -9,6 +9,7 @@ use crate::claims::{Claim, Outcome, PointView, evaluate};
 use crate::experiment::Experiment;
 use crate::identity::VERSION;
 use crate::metrics::{Metric, RunResult, show_us, show_us_interval};
+use crate::report::Overview;
 use crate::stats::{Interval, Pool, Resamples};
 use crate::sweep::SweepResult;
 
@@ -179,6 +180,9 @@ pub struct EngineSummary {
 pub struct Reproduction {
     /// The experiments.
     pub experiments: Vec<Verdicts>,
+    /// The table over those that are scenarios of one, if some were.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub overview: Option<Overview>,
 }
 
 /// The claims of one experiment.

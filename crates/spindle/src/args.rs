@@ -103,7 +103,7 @@ pub(crate) struct Run {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Reproduce {
-    /// Experiments by their ids in the catalogue
+    /// Experiments by their ids in the catalogue; `overview`: all transports in one table
     #[arg(value_name = "ID")]
     pub(crate) ids: Vec<String>,
     /// All experiments of a paper
@@ -112,7 +112,7 @@ pub(crate) struct Reproduce {
     /// All experiments
     #[arg(long, conflicts_with_all = ["ids", "paper"])]
     pub(crate) all: bool,
-    /// List the experiments
+    /// List the experiments, or those that are named
     #[arg(long)]
     pub(crate) list: bool,
     /// A paper in five minutes on two cores (the default)

@@ -85,6 +85,10 @@ fn bad_flags_are_refused_in_one_line_with_a_remedy() {
             &["reproduce", "--paper", "fuzo"],
             &["did you mean \"fuso\"?"],
         ),
+        (
+            &["reproduce", "overviw", "--list"],
+            &["did you mean \"overview\"?"],
+        ),
         (&["reproduce"], &["--list"]),
         (&["frobnicate"], &["frobnicate"]),
     ];
@@ -342,6 +346,16 @@ fn explain_and_list_say_what_there_is() {
     for id in ["fuso-fig2", "fuso-fig4ab", "fuso-fig8"] {
         assert!(list.lines().any(|l| l.starts_with(id)), "{id}: {list}");
     }
+    let overview = spindle(&["reproduce", "overview", "--quick", "--list"], dir.path());
+    let overview = text(&overview.stdout);
+    let ids = overview.lines().filter_map(|l| l.split(' ').next());
+    let scenarios = ["overview-loss", "overview-congestion", "overview-mix"];
+    assert_eq!(ids.collect::<Vec<_>>(), scenarios, "{overview}");
+    let of_paper = spindle(
+        &["reproduce", "--paper", "overview", "--full", "--list"],
+        dir.path(),
+    );
+    assert_eq!(text(&of_paper.stdout), overview);
     let help = spindle(&["--help"], dir.path());
     assert_eq!(help.status.code(), Some(0));
 }

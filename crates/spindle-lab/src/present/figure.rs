@@ -9,7 +9,7 @@ use crate::metrics::Metric;
 use crate::output::{Verdicts, pools};
 use crate::report::format::Quantity;
 use crate::report::{
-    self, AxisSpec, Estimate, Figure, FigureReport, FlowTrace, LinePlot, ReportError,
+    self, AxisSpec, Estimate, Figure, FigureReport, FlowTrace, LinePlot, Overview, ReportError,
 };
 use crate::stats::Pool;
 use crate::sweep::SweepResult;
@@ -167,7 +167,8 @@ fn claim(outcome: &Outcome) -> report::Claim {
     }
 }
 
-/// Writes the page of a paper's figures; gives its path.
+/// Writes the page of a paper's figures, with a table over all of them if there is one; gives its
+/// path.
 ///
 /// # Errors
 /// If runs of different versions or configurations were to stand side by side, or the directory
@@ -175,6 +176,7 @@ fn claim(outcome: &Outcome) -> report::Claim {
 pub fn figures(
     paper: Option<&Paper>,
     figures: Vec<Figure>,
+    overview: Option<Overview>,
     directory: &Path,
 ) -> Result<PathBuf, ReportError> {
     let rules = "Every claim is checked on paired runs (same seeds) at 95%: it holds or fails if the \
@@ -182,12 +184,14 @@ pub fn figures(
     let report = FigureReport {
         title: paper.map_or("Reproduced figures".to_owned(), |p| p.title.to_owned()),
         introduction: match paper {
+            Some(p) if p.joint => p.citation.to_owned(),
             Some(p) => format!(
                 "{} Reproduced by Spindle, figure by figure.\n{rules}",
                 p.citation
             ),
             None => rules.to_owned(),
         },
+        overview,
         figures,
     };
     report.write(directory)

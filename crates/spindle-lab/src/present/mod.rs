@@ -3,10 +3,12 @@
 mod cdf;
 mod figure;
 mod oracle;
+mod overview;
 mod plots;
 mod runs;
 
 pub use figure::{Results, figure, figures};
+pub use overview::{overview_table, scenario};
 
 use std::path::{Path, PathBuf};
 

@@ -21,16 +21,9 @@ pub(super) fn distance(
     experiment: &Experiment,
     result: &SweepResult,
 ) -> Option<OracleDistance> {
-    // Whoever is told of drops, by whatever name, is a bound and no protocol.
-    let is_oracle = |t: &TransportName| {
-        let recovery = registry
-            .find(&t.transport)
-            .and_then(|t| t.config().recovery);
-        recovery.is_some_and(|r| r.hears_of_drops())
-    };
+    let oracle = oracle_of(registry, experiment)?;
     let names = experiment.transports.iter();
-    let oracle = names.clone().find(|t| is_oracle(t))?;
-    let others: Vec<&TransportName> = names.filter(|t| !is_oracle(t)).collect();
+    let others: Vec<&TransportName> = names.filter(|t| !is_oracle(registry, t)).collect();
     let mut distance = OracleDistance {
         oracle: oracle.to_string(),
         ..OracleDistance::default()
@@ -65,6 +58,23 @@ pub(super) fn distance(
         })
         .collect();
     (!distance.plots.is_empty()).then_some(distance)
+}
+
+/// Whoever is told of drops, by whatever name, is a bound and no protocol.
+fn is_oracle(registry: &Registry, name: &TransportName) -> bool {
+    let recovery = registry
+        .find(&name.transport)
+        .and_then(|t| t.config().recovery);
+    recovery.is_some_and(|r| r.hears_of_drops())
+}
+
+/// The experiment's oracle, if there is one.
+pub(super) fn oracle_of<'e>(
+    registry: &Registry,
+    experiment: &'e Experiment,
+) -> Option<&'e TransportName> {
+    let mut names = experiment.transports.iter();
+    names.find(|t| is_oracle(registry, t))
 }
 
 fn is_below(ratio: &Estimate) -> bool {
@@ -129,7 +139,8 @@ fn ratios(
     list
 }
 
-fn ratio(pool: &Pool, best: &Pool, metric: Metric) -> Option<Estimate> {
+/// A value over the best's, with the interval of the ratio if their runs are paired.
+pub(super) fn ratio(pool: &Pool, best: &Pool, metric: Metric) -> Option<Estimate> {
     let over = |a: Option<f64>, b: Option<f64>| {
         let (a, b) = (a?, b.filter(|b| *b > 0.0)?);
         Some(a / b)

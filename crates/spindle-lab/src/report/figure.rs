@@ -84,6 +84,9 @@ impl FigureReport {
                     }
                 }
             }
+            @if let Some(overview) = &self.overview {
+                (overview.table(page, |id| format!("#{}", file_stem(id))))
+            }
             main { @for f in &self.figures { (section(page, f)) } }
             footer {
                 @if let Some(f) = self.figures.first() { p { "Spindle " (f.identity.version) } }

@@ -15,6 +15,7 @@ mod figure;
 mod flow;
 pub mod format;
 mod model;
+mod overview;
 mod page;
 pub mod palette;
 mod plot;
@@ -31,4 +32,5 @@ pub use model::{
     FigureReport, LinePlot, LineSeries, OracleDistance, RunGroup, RunList, RunRow, SeriesPoint,
     TransportResult, Verdict,
 };
+pub use overview::{Overview, OverviewRow, OverviewScenario};
 pub use trace::{FlowEvent, FlowEventKind, FlowTrace};

@@ -1,12 +1,15 @@
 //! What a report is made from.
 
+use serde::Serialize;
+
 use crate::identity::RunIdentity;
 
 use super::format::Quantity;
+use super::overview::Overview;
 use super::trace::FlowTrace;
 
 /// A measured value with its 95 % interval.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Estimate {
     /// The value.
     pub value: f64,
@@ -175,6 +178,8 @@ pub struct FigureReport {
     pub title: String,
     /// What the page is, a paragraph per line.
     pub introduction: String,
+    /// A table over all figures, if each is a scenario of one.
+    pub overview: Option<Overview>,
     /// The figures, in the paper's order. All must be of one version.
     pub figures: Vec<Figure>,
 }

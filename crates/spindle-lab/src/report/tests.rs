@@ -285,10 +285,24 @@ fn hostile_names_stay_text() {
         verdict: Verdict::NotCheckable,
         why: HOSTILE.into(),
     });
+    let row = OverviewRow {
+        transport: HOSTILE.into(),
+        p99_us: Some(Estimate::new(2.0, 1.0, f64::NAN)),
+        ..OverviewRow::default()
+    };
+    let scenario = OverviewScenario {
+        id: HOSTILE.into(),
+        title: HOSTILE.into(),
+        transports: vec![row],
+        ..OverviewScenario::default()
+    };
     FigureReport {
         title: HOSTILE.into(),
-        introduction: String::new(),
+        overview: Some(Overview {
+            scenarios: vec![scenario],
+        }),
         figures: vec![f],
+        ..FigureReport::default()
     }
     .write(directory.path())
     .unwrap();

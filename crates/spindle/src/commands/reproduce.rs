@@ -1,7 +1,7 @@
 //! `spindle reproduce`.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use spindle_lab::experiment::{Experiment, Overrides, Scale, TransportName, suggestion};
@@ -9,7 +9,7 @@ use spindle_lab::library::{self, BuiltIn};
 use spindle_lab::output::{self, Reproduction};
 use spindle_lab::present::{self, Making, Results};
 use spindle_lab::registry::Registry;
-use spindle_lab::report::Figure;
+use spindle_lab::report::{Figure, Overview};
 use spindle_lab::sweep::{self, Options, Shared};
 
 use super::compare::{exit, with_context};
@@ -33,6 +33,7 @@ pub(crate) fn reproduce(registry: &Registry, args: &Reproduce) -> Result<ExitCod
         .iter()
         .filter_map(|b| b.paper)
         .collect::<BTreeSet<_>>();
+    let mut overview = Overview::default();
     let mut code = ExitCode::SUCCESS;
     let read = |b: &&'static BuiltIn| Ok::<_, Failure>((*b, read(registry, b, args)?));
     let chosen: Vec<_> = chosen.iter().map(read).collect::<Result<_, _>>()?;
@@ -44,7 +45,12 @@ pub(crate) fn reproduce(registry: &Registry, args: &Reproduce) -> Result<ExitCod
         };
         let result = sweep::execute(&experiment, registry, &options)?;
         let verdicts = output::verdicts(&experiment, &result);
-        if !quiet {
+        let paper = built_in.paper.unwrap_or_default();
+        let joint = library::paper(paper).is_some_and(|p| p.joint);
+        if joint {
+            let scenario = present::scenario(registry, &experiment, &result);
+            overview.scenarios.push(scenario);
+        } else if !quiet {
             print(&output::table(&output::comparison(&experiment, &result)));
             print(&format!("{}\n", output::verdict_table(&verdicts)));
         }
@@ -58,7 +64,6 @@ pub(crate) fn reproduce(registry: &Registry, args: &Reproduce) -> Result<ExitCod
                 verdicts: &verdicts,
             };
             let figure = figure(registry, args, (built_in, &results), papers.len() > 1);
-            let paper = built_in.paper.unwrap_or_default();
             match pages.iter_mut().find(|(p, _)| *p == paper) {
                 Some((_, figures)) => figures.push(figure),
                 None => pages.push((paper, vec![figure])),
@@ -66,22 +71,40 @@ pub(crate) fn reproduce(registry: &Registry, args: &Reproduce) -> Result<ExitCod
         }
         experiments.push(verdicts);
     }
-    for (paper, figures) in pages {
-        let Some(dir) = &args.out else { break };
-        let dir = match papers.len() {
-            1 => dir.clone(),
-            _ => dir.join(paper),
-        };
-        let index = present::figures(library::paper(paper), figures, &dir)
-            .map_err(|e| Failure::Other(e.to_string()))?;
-        if !quiet {
-            print(&format!("report: {}\n", index.display()));
+    let overview = (!overview.scenarios.is_empty()).then_some(overview);
+    if let Some(overview) = overview.as_ref().filter(|_| !quiet) {
+        print(&present::overview_table(overview));
+    }
+    if let Some(dir) = &args.out {
+        let apart = papers.len() > 1;
+        for (paper, figures) in pages {
+            let dir = if apart { dir.join(paper) } else { dir.clone() };
+            let index = write_page(paper, figures, overview.as_ref(), &dir)?;
+            if !quiet {
+                print(&format!("report: {}\n", index.display()));
+            }
         }
     }
     if let Some(path) = &args.json {
-        write_json(path, &Reproduction { experiments })?;
+        let reproduction = Reproduction {
+            experiments,
+            overview,
+        };
+        write_json(path, &reproduction)?;
     }
     Ok(code)
+}
+
+/// The page of a paper, with the table over its experiments if it is one of scenarios.
+fn write_page(
+    paper: &str,
+    figures: Vec<Figure>,
+    overview: Option<&Overview>,
+    dir: &Path,
+) -> Result<PathBuf, Failure> {
+    let paper = library::paper(paper);
+    let table = overview.filter(|_| paper.is_some_and(|p| p.joint)).cloned();
+    present::figures(paper, figures, table, dir).map_err(|e| Failure::Other(e.to_string()))
 }
 
 /// A figure of a paper's page; `apart` if the page has a directory of its own beside the runs.
@@ -180,22 +203,41 @@ fn chosen(args: &Reproduce) -> Result<Vec<&'static BuiltIn>, Failure> {
         let text = "want ids of experiments, --paper PAPER or --all; --list shows them";
         return Err(Failure::Usage(text.to_owned()));
     }
-    args.ids.iter().map(|id| one(id, &all)).collect()
+    let mut chosen: Vec<&'static BuiltIn> = Vec::new();
+    for id in &args.ids {
+        for experiment in named(id, &all)? {
+            if !chosen.iter().any(|c| c.id == experiment.id) {
+                chosen.push(experiment);
+            }
+        }
+    }
+    Ok(chosen)
 }
 
-fn one(id: &str, all: &[&'static BuiltIn]) -> Result<&'static BuiltIn, Failure> {
-    all.iter().find(|e| e.id == id).copied().ok_or_else(|| {
-        let ids: Vec<&str> = all.iter().map(|e| e.id).collect();
+/// The experiment of that id, or all of those that stand in one table under it.
+fn named(id: &str, all: &[&'static BuiltIn]) -> Result<Vec<&'static BuiltIn>, Failure> {
+    let joint = library::paper(id).is_some_and(|p| p.joint);
+    let is = |e: &&&BuiltIn| e.id == id || (joint && e.paper == Some(id));
+    let found: Vec<_> = all.iter().filter(is).copied().collect();
+    if found.is_empty() {
+        let mut ids: Vec<&str> = all.iter().map(|e| e.id).collect();
+        ids.extend(library::PAPERS.iter().filter(|p| p.joint).map(|p| p.id));
         let near = suggestion(id, ids.iter().copied());
-        Failure::Usage(format!(
+        return Err(Failure::Usage(format!(
             "found experiment \"{id}\", want one of {}{near}",
             ids.join(", ")
-        ))
-    })
+        )));
+    }
+    Ok(found)
 }
 
 fn list(registry: &Registry, args: &Reproduce) -> Result<(), Failure> {
-    for built_in in library::reproductions() {
+    let of_some = args.paper.is_some() || !args.ids.is_empty();
+    let listed = match of_some {
+        true => chosen(args)?,
+        false => library::reproductions().collect(),
+    };
+    for built_in in listed {
         let e = read(registry, built_in, args)?;
         print(&format!(
             "{:14} {} ({} points, {} transports, {} claims)\n",

@@ -40,6 +40,7 @@ pub(super) fn write(analysis: &Analysis, directory: &Path) -> Result<PathBuf, Fa
         introduction: "What coding costs and gains by the paper's formulas. Nothing was sent."
             .to_owned(),
         figures: vec![figure],
+        ..FigureReport::default()
     };
     report
         .write(directory)
