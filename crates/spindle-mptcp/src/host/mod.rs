@@ -32,7 +32,7 @@ use crate::connection::trace::TraceEvent;
 use crate::connection::{Connection, Happening, NewConnection, Role, Wanted};
 use crate::random::mix;
 use crate::stage::coding::Estimators;
-use crate::stage::coding::estimator::Shared;
+use crate::stage::coding::estimator::{Periods, Shared};
 use crate::subflow::TcpState;
 use keys::Secret;
 
@@ -670,6 +670,20 @@ impl Stack {
         let live = self.table.handles().filter_map(|h| self.table.get(h));
         live.for_each(|c| total.add(c));
         total
+    }
+
+    /// What the sampling periods of the ways to peers came to, as far as it still knows these ways; none
+    /// without coding.
+    pub fn coding_periods(&self) -> Periods {
+        self.estimators.periods()
+    }
+
+    /// Congestion window of the subflow from `local` to `remote`, and its full segment, in bytes.
+    pub fn window(&self, local: Endpoint, remote: Endpoint) -> Option<(u64, u64)> {
+        let (slot, _) = self.table.lookup(&(local, remote))?;
+        let mut subflows = self.table.connection(slot)?.subflows.iter();
+        let subflow = subflows.find(|s| s.local == local && s.remote == remote)?;
+        Some((subflow.tx.cc.cwnd(), subflow.tx.mss))
     }
 
     /// Bytes stored, as [`StackConfig::max_buffered`] counts them.

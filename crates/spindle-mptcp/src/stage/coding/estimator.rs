@@ -71,6 +71,37 @@ pub enum Share {
     Smoothed,
 }
 
+/// What the sampling periods of one way, or of several, came to; of each way its first period is left out, of
+/// which the smoothed mean is made.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Periods {
+    /// Periods with samples.
+    pub count: u64,
+    /// By what share of RTT_smooth, which has it in it, RTT_avg was off that (CAPS Fig 19), summed.
+    pub apart: f64,
+    /// The shares p_B of blocked packets, summed.
+    pub blocking: f64,
+}
+
+impl Periods {
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, o: Self) -> Self {
+        Self {
+            count: self.count + o.count,
+            apart: self.apart + o.apart,
+            blocking: self.blocking + o.blocking,
+        }
+    }
+
+    fn add(&mut self, mean: Duration, smooth: Duration, blocking: Blocking) {
+        let smooth = smooth.as_nanos().max(1);
+        self.count += 1;
+        self.apart += mean.as_nanos().abs_diff(smooth) as f64 / smooth as f64;
+        self.blocking += blocking.get();
+    }
+}
+
 /// What is known of the way to one destination.
 #[derive(Clone, Debug)]
 pub struct Estimator {
@@ -89,8 +120,9 @@ pub struct Estimator {
     long: Peak,
     /// The first sample there ever was: what the first period is measured by.
     first: Option<Duration>,
-    /// Means of the last period, for whoever watches.
+    /// Mean of the last period, for whoever watches, as are the periods.
     mean: Option<Duration>,
+    periods: Periods,
 }
 
 impl Estimator {
@@ -109,6 +141,7 @@ impl Estimator {
             long: Peak::default(),
             first: None,
             mean: None,
+            periods: Periods::default(),
         }
     }
 
@@ -138,12 +171,15 @@ impl Estimator {
         let Some(mean) = self.sum.checked_div(u64::from(self.samples)) else {
             return;
         };
-        self.smooth = Some(match self.smooth {
+        let before = self.smooth;
+        let smooth = match before {
             None => Duration::from_nanos(mean),
             // RTT_smooth = 7/8 RTT_smooth + 1/8 RTT_avg (CAPS section VI-A).
             Some(smooth) => Duration::from_nanos((smooth.as_nanos() * 7 + mean) / 8),
-        });
-        self.mean = Some(Duration::from_nanos(mean));
+        };
+        self.smooth = Some(smooth);
+        let mean = Duration::from_nanos(mean);
+        self.mean = Some(mean);
         let (large, samples) = (u64::from(self.large) << 8, u64::from(self.samples) << 8);
         self.weighed = match self.sampling.share {
             Share::Last => (large, samples),
@@ -156,6 +192,9 @@ impl Estimator {
             }
         };
         self.blocking = capped(self.weighed).unwrap_or(self.blocking);
+        if before.is_some() {
+            self.periods.add(mean, smooth, self.blocking);
+        }
         (self.samples, self.sum, self.large) = (0, 0, 0);
     }
 
@@ -176,6 +215,11 @@ impl Estimator {
     /// RTT_avg of the last sampling period and RTT_smooth, once there was one.
     pub fn means(&self) -> Option<(Duration, Duration)> {
         self.mean.zip(self.smooth)
+    }
+
+    /// What the sampling periods that are over came to.
+    pub fn periods(&self) -> Periods {
+        self.periods
     }
 }
 
@@ -215,6 +259,12 @@ impl Estimators {
         }
         let new = || Shared(Arc::new(Mutex::new(Estimator::new(sampling))));
         self.all.entry(destination).or_insert_with(new).clone()
+    }
+
+    /// What the sampling periods of all of them came to.
+    pub(crate) fn periods(&self) -> Periods {
+        let each = self.all.values().map(|shared| shared.get().periods());
+        each.fold(Periods::default(), Periods::plus)
     }
 }
 
@@ -288,6 +338,26 @@ mod tests {
         e.sample(at(200), us(180));
         e.blocking(at(400));
         assert_eq!(e.means(), Some((us(180), us(110))));
+    }
+
+    #[test]
+    fn periods_are_summed_but_for_the_first() {
+        let mut e = settled();
+        assert_eq!(e.periods(), Periods::default());
+        e.sample(at(200), us(180));
+        e.sample(at(300), us(60));
+        e.sample(at(500), us(800));
+        // 120 us beside 102.5 us, then 800 us, which is blocked, beside 189.6875 us.
+        e.blocking(at(900));
+        let p = e.periods();
+        assert_eq!((p.count, p.blocking), (2, 0.5));
+        let apart = (120.0 - 102.5) / 102.5 + (800.0 - 189.6875) / 189.6875;
+        assert!((p.apart - apart).abs() < 1e-5, "{p:?} {apart}");
+
+        let mut all = Estimators::default();
+        (0..3).for_each(|d| *all.of(d, SAMPLING).get() = e.clone());
+        let three = Periods::default().plus(p).plus(p).plus(p);
+        assert_eq!(all.periods(), three);
     }
 
     #[test]
