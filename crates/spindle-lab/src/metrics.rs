@@ -4,8 +4,9 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::formula::Computed;
 pub use crate::observed::{
-    LinksOfGroup, OBSERVED_METRICS, ObservedMetric, PacketsOfClass, PacketsOfFlows,
-    RecoveryOfFlows, SPARE_WINDOWS_MS, TimersOfFlows,
+    CodingMetric, CodingOfFlows, GoodputOfGroup, LinksOfGroup, Mark, OBSERVED_METRICS,
+    ObservedMetric, PacketsOfClass, PacketsOfFlows, PathsOfFlows, RecoveryOfFlows,
+    SPARE_WINDOWS_MS, TimersOfFlows, WaitsOfClass, WindowsOfClass, WindowsOfFlows,
 };
 
 /// A cable that was drawn to be lossy in a run.
@@ -87,6 +88,18 @@ pub struct RunResult {
     /// What became of data packets, if it was observed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packets: Option<PacketsOfFlows>,
+    /// How data packets fared in the network and which paths they took, if it was observed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paths: Option<PathsOfFlows>,
+    /// What applications got over groups of links, if it was observed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub goodput: Vec<GoodputOfGroup>,
+    /// What coding sent and learnt, if it was observed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub coding: Option<CodingOfFlows>,
+    /// Congestion windows of senders, if they were observed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub windows: Option<WindowsOfFlows>,
     /// Cables that were drawn to be lossy.
     #[serde(default)]
     pub lossy: Vec<LossyCable>,

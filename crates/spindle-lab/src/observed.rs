@@ -1,93 +1,17 @@
 //! What `observe` keeps of each flow beside its time, and the metrics made of it (experiments/README.md,
-//! "Proactive recovery").
+//! from "Proactive recovery" on).
 
-use serde::{Deserialize, Serialize};
+mod coding;
+mod records;
+
+pub use coding::CodingMetric;
+pub use records::{
+    CodingOfFlows, GoodputOfGroup, LinksOfGroup, PacketsOfClass, PacketsOfFlows, PathsOfFlows,
+    RecoveryOfFlows, SPARE_WINDOWS_MS, TimersOfFlows, WaitsOfClass, WindowsOfClass, WindowsOfFlows,
+};
 
 use crate::formula::{COMPUTED_METRICS, Computed};
-use crate::metrics::{RunResult, show_bytes};
-
-/// Times after all data were sent within which spare room in windows is looked at, in milliseconds
-/// (CoFUSO section 3.3, Fig 5).
-pub const SPARE_WINDOWS_MS: [u64; 3] = [20, 50, 100];
-
-/// What proactive recovery did for the flows of a run, as far as the server's end goes: the one that
-/// sends the responses.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RecoveryOfFlows {
-    /// For each flow to which a recovery packet brought data that had not arrived: how many had been
-    /// sent up to and including the first that did.
-    pub first_hits: Vec<u32>,
-    /// Recovery packets sent: copies and parities.
-    pub packets: u64,
-    /// Of these, those that brought data that had not arrived.
-    pub useful: u64,
-    /// For each flow how many packets congestion windows would have let out, recovery packets that were
-    /// sent among them, from when its data had all been sent until so long after
-    /// ([`SPARE_WINDOWS_MS`]).
-    pub spare: Vec<[u32; SPARE_WINDOWS_MS.len()]>,
-}
-
-/// How often retransmission timers fired, and fast recovery began, for each flow.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TimersOfFlows {
-    /// By the number of timeouts, how many flows had so many; the last are those with more.
-    pub timeouts: Vec<u64>,
-    /// The same for fast recoveries.
-    pub retransmits: Vec<u64>,
-}
-
-/// More timeouts or recoveries of a flow are not told apart.
-const MOST_TIMERS: usize = 100;
-
-impl TimersOfFlows {
-    /// Counts a flow.
-    pub(crate) fn add(&mut self, timeouts: u64, retransmits: u64) {
-        for (counts, n) in [
-            (&mut self.timeouts, timeouts),
-            (&mut self.retransmits, retransmits),
-        ] {
-            let n = (n as usize).min(MOST_TIMERS);
-            if counts.len() <= n {
-                counts.resize(n + 1, 0);
-            }
-            counts[n] += 1;
-        }
-    }
-}
-
-/// What the links of a group did from the beginning of a run to its end.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct LinksOfGroup {
-    /// The group: `access`, `edge-agg`, `agg-core` in a fat-tree, `access`, `leaf-spine` in a leaf-spine
-    /// network.
-    pub group: String,
-    /// Time that its links spent sending, seconds, summed.
-    pub busy_s: f64,
-    /// Time that they could have, seconds.
-    pub time_s: f64,
-    /// Packets that came to their queues.
-    pub offered: u64,
-    /// Of these, packets that found no room.
-    pub dropped: u64,
-}
-
-/// What became of the data packets that hosts sent while flows counted, by their mark.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PacketsOfFlows {
-    /// Those marked as short flows'.
-    pub short: PacketsOfClass,
-    /// The others.
-    pub others: PacketsOfClass,
-}
-
-/// What became of data packets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PacketsOfClass {
-    /// Packets that left a host, for the first time or again.
-    pub sent: u64,
-    /// Packets that were dropped, wherever and why.
-    pub dropped: u64,
-}
+use crate::metrics::{RunResult, show_bytes, show_us};
 
 /// A number made of what was observed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,8 +45,31 @@ pub enum ObservedMetric {
     ShortLoss,
     /// The same of all others.
     LongLoss,
+    /// The same of all together.
+    AllLoss,
+    /// Mean time in queues of switches of data packets with this mark, microseconds.
+    Queueing(Mark),
+    /// The share of data packets with this mark that one of their flow overtook which was sent later.
+    Disorder(Mark),
+    /// The share of paths that short flows leave unused while they send.
+    UnusedPaths,
+    /// Bytes that applications got over links of this group, over those that these could have sent.
+    GroupGoodput(&'static str),
+    /// A number made of what coding sent and learnt.
+    Coding(CodingMetric),
+    /// Mean congestion window at the sending of data packets with this mark, in full segments.
+    Window(Mark),
     /// What a formula gives.
     Computed(Computed),
+}
+
+/// Whose packets are meant, by their mark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// Those marked as short flows'.
+    Short,
+    /// The others.
+    Long,
 }
 
 /// What is asked about numbers of which each flow has one.
@@ -142,7 +89,7 @@ pub enum PerFlow {
 pub(crate) const COMPUTED: &str = "formula";
 
 /// Those that are observed in runs, by name.
-pub const OBSERVED_METRICS: [(&str, ObservedMetric); 32] = [
+pub const OBSERVED_METRICS: [(&str, ObservedMetric); 52] = [
     ("recovery.flows", ObservedMetric::RecoveredFlows),
     ("recovery.useful", ObservedMetric::UsefulRecoveries),
     ("recovery.hit-by-4", ObservedMetric::FirstHit(1, 4)),
@@ -202,6 +149,44 @@ pub const OBSERVED_METRICS: [(&str, ObservedMetric); 32] = [
     ("access.loss", ObservedMetric::AccessLoss),
     ("loss.short", ObservedMetric::ShortLoss),
     ("loss.long", ObservedMetric::LongLoss),
+    ("loss.all", ObservedMetric::AllLoss),
+    ("queueing.short", ObservedMetric::Queueing(Mark::Short)),
+    ("queueing.long", ObservedMetric::Queueing(Mark::Long)),
+    ("disorder.short", ObservedMetric::Disorder(Mark::Short)),
+    ("disorder.long", ObservedMetric::Disorder(Mark::Long)),
+    ("paths.unused", ObservedMetric::UnusedPaths),
+    ("core.goodput", ObservedMetric::GroupGoodput(CORE)),
+    ("access.goodput", ObservedMetric::GroupGoodput(ACCESS)),
+    ("edge-agg.goodput", ObservedMetric::GroupGoodput("edge-agg")),
+    (
+        "leaf-spine.goodput",
+        ObservedMetric::GroupGoodput("leaf-spine"),
+    ),
+    ("mesh.goodput", ObservedMetric::GroupGoodput("mesh")),
+    (
+        "coding.redundant",
+        ObservedMetric::Coding(CodingMetric::Redundant),
+    ),
+    (
+        "coding.redundant.all",
+        ObservedMetric::Coding(CodingMetric::RedundantOfAll),
+    ),
+    ("coding.unit", ObservedMetric::Coding(CodingMetric::Unit)),
+    (
+        "coding.undecoded",
+        ObservedMetric::Coding(CodingMetric::Undecoded),
+    ),
+    ("coding.late", ObservedMetric::Coding(CodingMetric::Late)),
+    (
+        "coding.blocking",
+        ObservedMetric::Coding(CodingMetric::Blocking),
+    ),
+    (
+        "rtt.tracking",
+        ObservedMetric::Coding(CodingMetric::Tracking),
+    ),
+    ("cwnd.short", ObservedMetric::Window(Mark::Short)),
+    ("cwnd.long", ObservedMetric::Window(Mark::Long)),
 ];
 
 impl ObservedMetric {
@@ -229,7 +214,11 @@ impl ObservedMetric {
             Self::SizeMean | Self::SizeMedian | Self::SizeTo(_) => "sizes",
             Self::Timeouts(_) | Self::Retransmits(_) => "timers",
             Self::Utilisation(_) | Self::CoreLoss | Self::AccessLoss => "links",
-            Self::ShortLoss | Self::LongLoss => "packets",
+            Self::ShortLoss | Self::LongLoss | Self::AllLoss => "packets",
+            Self::Queueing(_) | Self::Disorder(_) | Self::UnusedPaths => "paths",
+            Self::GroupGoodput(_) => "goodput",
+            Self::Coding(_) => "coding",
+            Self::Window(_) => "windows",
             Self::Computed(_) => COMPUTED,
             _ => "recovery",
         }
@@ -261,6 +250,14 @@ impl ObservedMetric {
             Self::AccessLoss => "access loss".to_owned(),
             Self::ShortLoss => "loss of short flows' packets".to_owned(),
             Self::LongLoss => "loss of long flows' packets".to_owned(),
+            Self::AllLoss => "loss of packets".to_owned(),
+            Self::Queueing(mark) => format!("queueing delay of {}", mark.title()),
+            Self::Disorder(mark) => format!("disorder of {}", mark.title()),
+            Self::UnusedPaths => "paths unused by short flows".to_owned(),
+            Self::GroupGoodput(CORE) => "goodput of the core".to_owned(),
+            Self::GroupGoodput(group) => format!("goodput of {group}"),
+            Self::Coding(what) => what.title().to_owned(),
+            Self::Window(mark) => format!("congestion window of {}", mark.title()),
             Self::Computed(c) => c.title().to_owned(),
         }
     }
@@ -270,10 +267,13 @@ impl ObservedMetric {
         match self {
             Self::SizeMean | Self::SizeMedian => show_bytes(value),
             Self::Computed(c) => c.show(value),
+            Self::Queueing(_) => show_us(value),
             _ if self.is_count() => format!("{value:.3}"),
-            Self::CoreLoss | Self::AccessLoss | Self::ShortLoss | Self::LongLoss => {
-                format!("{:.5}%", value * 100.0)
-            }
+            Self::CoreLoss
+            | Self::AccessLoss
+            | Self::ShortLoss
+            | Self::LongLoss
+            | Self::AllLoss => format!("{:.5}%", value * 100.0),
             _ => crate::experiment::units::percent((value * 1e6).round() / 1e6),
         }
     }
@@ -285,7 +285,11 @@ impl ObservedMetric {
 
     /// Whether it is a time.
     pub const fn is_time(self) -> bool {
-        matches!(self, Self::Computed(c) if c.is_time())
+        match self {
+            Self::Queueing(_) => true,
+            Self::Computed(c) => c.is_time(),
+            _ => false,
+        }
     }
 
     /// Whether it is a size in bytes.
@@ -299,8 +303,18 @@ impl ObservedMetric {
             Self::Timeouts(what) | Self::Retransmits(what) => {
                 matches!(what, PerFlow::Mean | PerFlow::Most)
             }
+            Self::Window(_) | Self::Coding(CodingMetric::Unit) => true,
             Self::Computed(c) => c.is_count(),
             _ => false,
+        }
+    }
+}
+
+impl Mark {
+    const fn title(self) -> &'static str {
+        match self {
+            Self::Short => "short flows' packets",
+            Self::Long => "long flows' packets",
         }
     }
 }
@@ -342,6 +356,10 @@ pub(crate) struct Kept {
     timers: Option<TimersOfFlows>,
     links: Vec<LinksOfGroup>,
     packets: Option<PacketsOfFlows>,
+    paths: Option<PathsOfFlows>,
+    goodput: Vec<GoodputOfGroup>,
+    coding: Option<CodingOfFlows>,
+    windows: Option<WindowsOfFlows>,
     computed: Vec<(Computed, f64)>,
 }
 
@@ -360,6 +378,10 @@ impl Kept {
             timers: run.timers.clone(),
             links: run.links.clone(),
             packets: run.packets,
+            paths: run.paths,
+            goodput: run.goodput.clone(),
+            coding: run.coding,
+            windows: run.windows,
             computed: run.computed.clone(),
         }
     }
@@ -370,8 +392,15 @@ impl Kept {
     }
 
     fn group(&self, name: &str) -> Option<&LinksOfGroup> {
-        let has = |name: &str| self.links.iter().find(|g| g.group == name);
-        has(name).or_else(|| has(CORE_OF_TWO_LAYERS).filter(|_| name == CORE))
+        named(&self.links, name, |g| &g.group)
+    }
+
+    fn waits(&self, mark: Mark) -> Option<WaitsOfClass> {
+        let paths = self.paths?;
+        Some(match mark {
+            Mark::Short => paths.short,
+            Mark::Long => paths.long,
+        })
     }
 
     fn most(&self, metric: ObservedMetric) -> Option<usize> {
@@ -426,12 +455,48 @@ impl Kept {
             ObservedMetric::AccessLoss => drops(self.group(ACCESS)?),
             ObservedMetric::ShortLoss => lost(self.packets?.short),
             ObservedMetric::LongLoss => lost(self.packets?.others),
+            ObservedMetric::AllLoss => {
+                let (a, b) = (lost(self.packets?.short)?, lost(self.packets?.others)?);
+                Some((a.0 + b.0, a.1 + b.1))
+            }
+            ObservedMetric::Queueing(mark) => {
+                let waits = self.waits(mark)?;
+                Some((waits.queueing_ns as f64 / 1e3, waits.packets as f64))
+            }
+            ObservedMetric::Disorder(mark) => {
+                let waits = self.waits(mark)?;
+                Some((waits.overtaken as f64, waits.packets as f64))
+            }
+            ObservedMetric::UnusedPaths => {
+                let paths = self.paths?;
+                let unused = paths.ways.saturating_sub(paths.used);
+                Some((unused as f64, paths.ways as f64))
+            }
+            ObservedMetric::GroupGoodput(group) => {
+                let group = named(&self.goodput, group, |g| &g.group)?;
+                Some((group.bytes as f64, group.room))
+            }
+            ObservedMetric::Coding(what) => Some(what.parts(&self.coding?)),
+            ObservedMetric::Window(mark) => {
+                let windows = self.windows?;
+                let of = match mark {
+                    Mark::Short => windows.short,
+                    Mark::Long => windows.long,
+                };
+                Some((of.segments, of.packets as f64))
+            }
             ObservedMetric::Computed(what) => {
                 let found = self.computed.iter().find(|(c, _)| *c == what);
                 found.map(|(_, value)| (*value, 1.0))
             }
         }
     }
+}
+
+/// The one of a group, the core of two layers of switches being their only one.
+fn named<'a, T>(all: &'a [T], name: &str, group: impl Fn(&T) -> &String) -> Option<&'a T> {
+    let has = |name: &str| all.iter().find(|g| group(g) == name);
+    has(name).or_else(|| has(CORE_OF_TWO_LAYERS).filter(|_| name == CORE))
 }
 
 fn drops(links: &LinksOfGroup) -> Option<(f64, f64)> {
@@ -480,92 +545,4 @@ fn median_size(runs: &[Kept], weights: &[u32]) -> Option<f64> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn run(first_hits: &[u32], spare: &[[u32; 3]]) -> Kept {
-        Kept {
-            flows: 10,
-            recovery: Some(RecoveryOfFlows {
-                first_hits: first_hits.to_vec(),
-                packets: 100,
-                useful: 10,
-                spare: spare.to_vec(),
-            }),
-            sizes: vec![10, 30],
-            ..Kept::default()
-        }
-    }
-
-    #[test]
-    fn timers_and_links_are_summed_over_runs() {
-        let run = |flows: &[(u64, u64)], busy_s, dropped| {
-            let mut timers = TimersOfFlows::default();
-            flows.iter().for_each(|(t, r)| timers.add(*t, *r));
-            let group = |name: &str, dropped| LinksOfGroup {
-                group: name.to_owned(),
-                busy_s,
-                time_s: 10.0,
-                offered: 1000,
-                dropped,
-            };
-            Kept {
-                timers: Some(timers),
-                links: vec![group("access", 2 * dropped), group("agg-core", dropped)],
-                ..Kept::default()
-            }
-        };
-        let runs = [
-            run(&[(0, 1), (0, 0), (3, 0)], 5.0, 1),
-            run(&[(25, 2)], 7.0, 3),
-        ];
-        let of = |name: &str, w: [u32; 2]| {
-            let metric = ObservedMetric::parse(name).expect("a name");
-            weighted(&runs, metric, &w)
-        };
-        assert_eq!(of("timeouts.mean", [1, 1]), Some(7.0));
-        assert_eq!(of("timeouts.max", [1, 1]), Some(25.0));
-        assert_eq!(of("timeouts.max", [1, 0]), Some(3.0));
-        assert_eq!(of("timeouts.none", [1, 1]), Some(0.5));
-        assert_eq!(of("timeouts.above-2", [1, 1]), Some(0.5));
-        assert_eq!(of("timeouts.above-20", [1, 1]), Some(0.25));
-        assert_eq!(of("retransmits.one", [1, 1]), Some(0.25));
-        assert_eq!(of("core.utilisation", [1, 1]), Some(0.6));
-        assert_eq!(of("access.utilisation", [0, 1]), Some(0.7));
-        assert_eq!(of("leaf-spine.utilisation", [1, 1]), None);
-        assert_eq!(of("core.loss", [1, 1]), Some(0.002));
-        assert_eq!(of("access.loss", [0, 1]), Some(0.006));
-        assert_eq!(of("recovery.flows", [1, 1]), None);
-        let mut many = TimersOfFlows::default();
-        many.add(1_000_000, 0);
-        assert_eq!(many.timeouts.len(), 101, "bounded");
-    }
-
-    #[test]
-    fn metrics_are_ratios_of_sums_over_weighted_runs() {
-        let runs = [
-            run(&[1, 5, 16, 17], &[[3, 4, 5]]),
-            run(&[2], &[[9, 9, 9], [0, 0, 0]]),
-        ];
-        let of = |name: &str, w: [u32; 2]| {
-            let metric = ObservedMetric::parse(name).expect("a name");
-            weighted(&runs, metric, &w)
-        };
-        assert_eq!(of("recovery.flows", [1, 1]), Some(0.25));
-        assert_eq!(of("recovery.flows", [0, 1]), Some(0.1));
-        assert_eq!(of("recovery.useful", [1, 1]), Some(0.1));
-        assert_eq!(of("recovery.hit-by-4", [1, 1]), Some(0.4));
-        assert_eq!(of("recovery.hit-5-to-16", [1, 0]), Some(0.5));
-        assert_eq!(of("spare.20ms.to-4", [1, 1]), Some(2.0 / 3.0));
-        assert_eq!(of("spare.50ms.to-3", [1, 0]), Some(0.0));
-        assert_eq!(of("size.mean", [1, 1]), Some(20.0));
-        assert_eq!(of("size.p50", [1, 1]), Some(10.0));
-        let to = |most| weighted(&runs, ObservedMetric::SizeTo(most), &[1, 1]);
-        assert_eq!((to(9), to(10), to(30)), (Some(0.0), Some(0.5), Some(1.0)));
-        assert_eq!(of("recovery.hit-by-4", [0, 0]), None);
-        assert_eq!(
-            weighted(&[Kept::default()], ObservedMetric::SizeMedian, &[1]),
-            None
-        );
-    }
-}
+mod tests;

@@ -4,8 +4,9 @@ use std::path::Path;
 
 use spindle_lab::driver::{RunOutput, RunRequest, run};
 use spindle_lab::experiment::{Context, Experiment, Overrides};
-use spindle_lab::metrics::RunResult;
+use spindle_lab::metrics::{Metric, RunResult};
 use spindle_lab::registry::Registry;
+use spindle_lab::stats::Pool;
 
 /// Hosts as in catalogue A5.1 for this paper.
 const HOSTS: &str = "initial_window = 10\nmin_rto = \"10ms\"\ncongestion = \"reno\"\necn = false\n";
@@ -262,4 +263,111 @@ fn an_incast_from_everywhere_goes_to_one_host() {
         "60 windows of 10 segments find room for 256"
     );
     assert!(r.links.iter().any(|g| g.group == "leaf-spine"));
+}
+
+fn metric(r: &RunResult, name: &str) -> Option<f64> {
+    let metric = Metric::parse(name).expect("a metric's name");
+    Pool::new([r]).value(metric)
+}
+
+/// Short flows beside long ones from a warm-up on, with this of them observed.
+fn observed(transport: &str, observe: &str) -> RunResult {
+    let traffic = format!(
+        "{ONE_EACH}flows = 40\nlong_flows = 4\nhead_start = \"40ms\"\nwarm_up = \"40ms\"\n\
+         observe = [{observe}]\n"
+    );
+    let marked = ("", "short_below = \"100KB\"");
+    seeded(transport, 1, marked, &traffic).result
+}
+
+/// CAPS Figs 1, 2, 23 and 28: what spraying does to packets, and priorities to their waiting.
+#[test]
+fn packets_wait_and_overtake_as_balancers_have_it() {
+    let what = "\"paths\", \"packets\", \"windows\"";
+    let [ecmp, rps, first] = ["tcp", "tcp@rps", "tcp@rps-pq"].map(|t| observed(t, what));
+    let of = |r: &RunResult, name: &str| metric(r, name).expect(name);
+    for name in ["disorder.short", "disorder.long"] {
+        assert_eq!(of(&ecmp, name), 0.0, "one path keeps the order: {name}");
+        assert!(of(&rps, name) > 0.01, "{name} {}", of(&rps, name));
+    }
+    // What is left is other short flows' packets, and the one being sent.
+    assert!(of(&first, "queueing.short") * 1.5 < of(&rps, "queueing.short"));
+    assert!(of(&rps, "queueing.short") < of(&rps, "queueing.long"));
+    assert!(of(&rps, "paths.unused") < of(&ecmp, "paths.unused"));
+    for r in [&ecmp, &rps, &first] {
+        let (paths, packets, windows) = (r.paths.unwrap(), r.packets.unwrap(), r.windows.unwrap());
+        for (seen, told, window) in [
+            (paths.short, packets.short, windows.short),
+            (paths.long, packets.others, windows.long),
+        ] {
+            assert_eq!(window.packets, told.sent);
+            // What is on its way at the end, or waits in the long flows' hosts with room for 1000 each, has
+            // not been seen to arrive.
+            let arrived = told.sent - told.dropped;
+            assert!(seen.packets <= arrived && seen.packets + 4500 > arrived);
+        }
+        let (short, long) = (of(r, "cwnd.short"), of(r, "cwnd.long"));
+        assert!((1.0..70.0).contains(&short), "{short}");
+        assert!(long > short, "{long} {short}");
+    }
+    let nothing = observed("tcp", "\"sizes\"");
+    assert_eq!((nothing.paths, nothing.windows), (None, None));
+    assert_eq!(nothing.fct_ns, ecmp.fct_ns, "to look changes nothing");
+}
+
+/// Bytes over the spines, each over two of their links, are those that long flows are said to have got.
+#[test]
+fn goodput_of_links_is_that_of_flows() {
+    let traffic = "flows = 0\nlong_flows = 4\nfrom = \"h0-h23\"\nto = \"h24-h47\"\nmatrix = \"one-to-one\"\n\
+                   sizes = \"10KB\"\nduration = \"200ms\"\nwarm_up = \"100ms\"\nlong_paths = \"distinct\"\n\
+                   observe = [\"links\", \"goodput\"]\n";
+    let r = go("tcp", traffic).result;
+    assert_eq!(r.background_completed, 4);
+    let spines = r.goodput.iter().find(|g| g.group == "leaf-spine").unwrap();
+    let rate = spines.bytes as f64 / 2.0 * 8.0 / 0.1;
+    assert!(
+        (rate / r.background_goodput_sum_bps - 1.0).abs() < 1e-6,
+        "{rate}"
+    );
+    // Two leaves with eight spines have 16 links each way.
+    let share = metric(&r, "leaf-spine.goodput").unwrap();
+    assert!((share - rate / 16e9).abs() < 1e-9, "{share}");
+    assert_eq!(metric(&r, "core.goodput"), Some(share));
+    let busy = metric(&r, "leaf-spine.utilisation").unwrap();
+    assert!(share > 0.2 && share < 0.25, "{share} {busy}");
+}
+
+/// k + r packets for k segments (CAPS section IV).
+#[test]
+fn redundancy_is_what_units_say() {
+    let r = observed("caps+k-10+r-2@caps", "\"coding\"");
+    assert_eq!((r.flows, r.completed), (40, 40));
+    let of = |name: &str| metric(&r, name).expect(name);
+    let unit = of("coding.unit");
+    assert!(unit > 3.0 && unit <= 10.0, "{unit}");
+    let redundant = of("coding.redundant");
+    assert!(
+        (redundant - 2.0 / (unit + 2.0)).abs() < 1e-12,
+        "{redundant} {unit}"
+    );
+    let all = of("coding.redundant.all");
+    assert!(all > 0.0 && all < redundant, "{all} {redundant}");
+    let c = r.coding.unwrap();
+    assert_eq!(c.extra, 2 * c.units);
+    assert_eq!(c.encoded, c.segments + c.extra);
+    assert!(c.received <= c.encoded && c.late < c.received);
+    assert!(of("coding.undecoded") < 0.2 && of("coding.late") > 0.0);
+    // RTT_smooth follows the periods' means, which are off it, but not by far.
+    let tracking = of("rtt.tracking");
+    assert!(
+        c.periods > 40 && tracking > 0.0 && tracking < 1.0,
+        "{tracking}"
+    );
+    assert!((0.0..=0.5).contains(&of("coding.blocking")));
+
+    let none = observed("caps+k-10+r-0@caps", "\"coding\"");
+    assert_eq!(metric(&none, "coding.redundant"), Some(0.0));
+    let uncoded = observed("tcp@caps", "\"coding\"");
+    assert_eq!(metric(&uncoded, "coding.redundant"), None);
+    assert_eq!(metric(&uncoded, "coding.redundant.all"), Some(0.0));
 }

@@ -4,6 +4,7 @@ mod app;
 mod conn;
 mod informed;
 mod network;
+mod observing;
 pub(crate) mod packet;
 mod ports;
 pub(crate) mod world;
@@ -19,7 +20,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use spindle_fabric::{Class, HostId, LinkId, Network, NetworkError, Simulation};
+use spindle_fabric::{HostId, Network, NetworkError, Simulation};
 use spindle_mptcp::congestion::CongestionKind;
 use spindle_mptcp::{Config, EcnMode, InitialWindow, PathManager};
 use spindle_units::Instant;
@@ -27,13 +28,14 @@ use spindle_wire::{Endpoint, Segment, SeqNumber};
 
 use crate::experiment::TransportName;
 use crate::experiment::scenario::{HostSettings, LossModel, Scenario, Traffic, Window};
-use crate::metrics::{LinksOfGroup, PacketsOfClass, PacketsOfFlows, RunResult};
+use crate::metrics::RunResult;
 use crate::pcap::{PcapError, PcapWriter};
 use crate::registry::{Registry, Transport};
 use crate::rng::{Purpose, Streams};
 use crate::traffic::{Plan, PlanError, PlannedFlow, plan};
 use app::{App, FlowState, Routes, Script, Usage};
 use conn::Content;
+use observing::Observing;
 use packet::{Carried, Parcel};
 use world::{Balanced, Happening, World};
 
@@ -257,7 +259,8 @@ pub fn run(request: &RunRequest<'_>) -> Result<RunOutput, RunError> {
         None => None,
     };
     let recording = request.record.is_some() || request.count_losses;
-    let observes_packets = app.observes_packets();
+    let observing = Observing::new(app.observes());
+    let observes_drops = observing.hears_of_drops();
     let mut run = Run {
         world,
         app,
@@ -266,11 +269,11 @@ pub fn run(request: &RunRequest<'_>) -> Result<RunOutput, RunError> {
         failed: None,
         seen: Vec::new(),
         recording,
-        packets: PacketsOfFlows::default(),
+        observing,
     };
     run.world
         .simulation
-        .observe_drops(recording || hears_of_drops || observes_packets);
+        .observe_drops(recording || hears_of_drops || observes_drops);
     run.go();
     run.finish()
 }
@@ -329,7 +332,7 @@ struct Run {
     failed: Option<PcapError>,
     recording: bool,
     seen: Vec<Seen>,
-    packets: PacketsOfFlows,
+    observing: Observing,
 }
 
 impl Run {
@@ -352,6 +355,9 @@ impl Run {
                             self.world.simulation.set_loss(link, &loss);
                         }
                     }
+                    if self.app.is_counting() {
+                        self.observing.begin(now, &self.app, &mut self.world);
+                    }
                 }
                 Happening::Dropped(link, packet) => {
                     let link = || self.world.simulation.network().link_name(link);
@@ -368,9 +374,7 @@ impl Run {
 
     /// A segment was dropped: its sender may hear of it. The link's name is for the record.
     fn dropped(&mut self, now: Instant, link: Option<String>, packet: &Carried) {
-        if self.app.counts_packets() && !packet.segment.payload.is_empty() {
-            of_class(&mut self.packets, &packet.segment).dropped += 1;
-        }
+        self.observing.dropped(&packet.segment);
         if link.is_some() && !packet.segment.payload.is_empty() {
             self.seen.push(Seen::new(now, link, &packet.segment));
         }
@@ -393,8 +397,7 @@ impl Run {
         while let Some(host) = self.app.dirty.pop() {
             let (capture, failed) = (&mut self.capture, &mut self.failed);
             let (recording, seen) = (self.recording, &mut self.seen);
-            let counting = self.app.counts_packets();
-            let packets = &mut self.packets;
+            let observing = &mut self.observing;
             let script = &mut self.app.script;
             let mut lost = Vec::new();
             self.world.transmit(now, host, |segment| {
@@ -406,15 +409,14 @@ impl Run {
                 {
                     *failed = Some(e);
                 }
-                if counting && !segment.payload.is_empty() {
-                    of_class(packets, segment).sent += 1;
-                }
+                observing.sent(segment);
                 let is_lost = script.loses(segment);
                 if is_lost {
                     lost.push(Carried::new(segment.clone()));
                 }
                 !is_lost
             });
+            observing.has_sent(&self.world.stacks[host as usize]);
             for packet in lost {
                 let link = self.recording.then(|| SCRIPTED.to_owned());
                 self.dropped(now, link, &packet);
@@ -443,12 +445,7 @@ impl Run {
         result.packet_hops = simulation.packet_hops();
         result.sim_ns = simulation.now().as_nanos();
         result.lossy = self.drawn.cables;
-        if self.app.observes_links() {
-            result.links = links_by_group(simulation);
-        }
-        if self.app.observes_packets() {
-            result.packets = Some(self.packets);
-        }
+        self.observing.finish(&self.app, &self.world, &mut result);
         let lost: Vec<(Instant, Option<u32>)> = self
             .seen
             .iter()
@@ -467,39 +464,6 @@ impl Run {
             recording,
         })
     }
-}
-
-/// What is counted of packets like this one.
-fn of_class<'a>(packets: &'a mut PacketsOfFlows, segment: &Segment) -> &'a mut PacketsOfClass {
-    match class(segment.dscp) {
-        Class::High => &mut packets.short,
-        Class::Low => &mut packets.others,
-    }
-}
-
-/// What the links of each group did so far, the groups in the order of the network's cables.
-fn links_by_group(simulation: &Simulation<Parcel>) -> Vec<LinksOfGroup> {
-    let network = simulation.network();
-    let time_s = simulation.now().since(Instant::ZERO).as_secs_f64();
-    let mut groups: Vec<LinksOfGroup> = Vec::new();
-    for id in (0..network.links().len() as u32).map(LinkId) {
-        let stats = simulation.stats(id);
-        let name = &network.cable(id.cable()).group;
-        let at = groups.iter().position(|g| g.group == *name);
-        let at = at.unwrap_or_else(|| {
-            groups.push(LinksOfGroup {
-                group: name.clone(),
-                ..LinksOfGroup::default()
-            });
-            groups.len() - 1
-        });
-        let group = &mut groups[at];
-        group.busy_s += stats.busy.as_secs_f64();
-        group.time_s += time_s;
-        group.offered += stats.offered;
-        group.dropped += stats.drops.queue;
-    }
-    groups
 }
 
 /// What became of a flow; `lost` are dropped data segments, by time, and where they were going.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use spindle_units::{BitRate, Duration};
 
-use super::scenario::{Arrivals, Background, Buffer, LossModel, Topology, Traffic};
+use super::scenario::{Arrivals, Background, Buffer, LossModel, Observe, Topology, Traffic};
 use super::{Context, Experiment, ExperimentError, Overrides};
 use crate::workload::LossRates;
 
@@ -53,6 +53,15 @@ fn subflows_packets_and_what_is_observed() {
     };
     assert_eq!(r.subflows, [2, 1]);
     assert!(r.observe.recovery && r.observe.sizes && r.sizes.packets().is_none());
+    for name in Observe::NAMES {
+        let e = read(&requests(&format!("observe = [\"{name}\"]"))).unwrap();
+        let Traffic::Requests(r) = &e.points[0].scenario.traffic else {
+            panic!("{:?}", e.points[0].scenario.traffic);
+        };
+        for other in Observe::NAMES {
+            assert_eq!(r.observe.has(other), other == name, "{name} {other}");
+        }
+    }
     for (keys, said) in [
         ("subflows = [2, 0]", "want a number from 1"),
         ("subflows = [5, 4]", "8 in all"),

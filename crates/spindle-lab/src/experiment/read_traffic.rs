@@ -273,6 +273,10 @@ pub(super) fn observe(s: &Section<'_>) -> Result<Observe> {
             "timers" => observe.timers = true,
             "links" => observe.links = true,
             "packets" => observe.packets = true,
+            "paths" => observe.paths = true,
+            "goodput" => observe.goodput = true,
+            "coding" => observe.coding = true,
+            "windows" => observe.windows = true,
             _ => {
                 let near = super::error::suggestion(&name, Observe::NAMES);
                 let known = Observe::NAMES.join(", ");

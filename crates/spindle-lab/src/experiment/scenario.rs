@@ -241,11 +241,21 @@ pub struct Observe {
     pub links: bool,
     /// How many data packets hosts sent and how many were dropped, marked as short flows' or not.
     pub packets: bool,
+    /// How long data packets waited, which were overtaken, and which paths short flows left unused.
+    pub paths: bool,
+    /// What applications got over the network's links.
+    pub goodput: bool,
+    /// What coding sent and learnt.
+    pub coding: bool,
+    /// Congestion windows of those that send.
+    pub windows: bool,
 }
 
 impl Observe {
     /// What may be observed, by the names in experiment files.
-    pub const NAMES: [&'static str; 5] = ["recovery", "sizes", "timers", "links", "packets"];
+    pub const NAMES: [&'static str; 9] = [
+        "recovery", "sizes", "timers", "links", "packets", "paths", "goodput", "coding", "windows",
+    ];
 
     /// Whether what has this name is observed.
     pub fn has(self, name: &str) -> bool {
@@ -255,6 +265,10 @@ impl Observe {
             "timers" => self.timers,
             "links" => self.links,
             "packets" => self.packets,
+            "paths" => self.paths,
+            "goodput" => self.goodput,
+            "coding" => self.coding,
+            "windows" => self.windows,
             _ => false,
         }
     }

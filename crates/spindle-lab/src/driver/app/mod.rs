@@ -23,7 +23,7 @@ use observe::Observer;
 pub(crate) use script::Script;
 
 use super::conn::{Class, Conn, Content};
-use crate::experiment::scenario::Ask;
+use crate::experiment::scenario::{Ask, Observe};
 use crate::metrics::RunResult;
 use crate::registry::Application;
 use crate::rng::Streams;
@@ -253,19 +253,14 @@ impl App {
             .for_each(|c| prefetch(&self.conns[c as usize]));
     }
 
-    /// Whether it is to be known what links did.
-    pub(crate) fn observes_links(&self) -> bool {
-        self.plan.observe.links
+    /// What is to be kept of the run beside flows' times.
+    pub(crate) fn observes(&self) -> Observe {
+        self.plan.observe
     }
 
-    /// Whether it is to be known what became of packets.
-    pub(crate) fn observes_packets(&self) -> bool {
-        self.plan.observe.packets
-    }
-
-    /// Whether that counts now.
-    pub(crate) fn counts_packets(&self) -> bool {
-        self.plan.observe.packets && self.counting
+    /// Whether what happens counts.
+    pub(crate) fn is_counting(&self) -> bool {
+        self.counting
     }
 
     /// Whether the measurement has begun.

@@ -1,5 +1,7 @@
 //! What a run measured, as its applications saw it.
 
+use std::collections::BTreeMap;
+
 use spindle_mptcp::{SendCounters, Stack};
 use spindle_units::{Duration, Instant};
 
@@ -55,6 +57,20 @@ impl App {
         if !group.background {
             r.flows_with_timeout += u64::from(group.timeouts > 0);
         }
+    }
+
+    /// Bytes of flows that have arrived so far, in order or not, by who sent them and to whom. What a second
+    /// connection of one request brings is no more.
+    pub(crate) fn arrived(&self, stacks: &[Stack]) -> BTreeMap<(u32, u32), u64> {
+        let mut all = BTreeMap::new();
+        for conn in self.conns.iter().filter(|c| c.class != Class::Replica) {
+            let (ends, bytes) = match self.plan.push {
+                true => ((conn.client_host, conn.server_host), conn.arrived(stacks)),
+                false => ((conn.server_host, conn.client_host), conn.received),
+            };
+            *all.entry(ends).or_default() += bytes;
+        }
+        all
     }
 
     /// The run's result but for the engine's own numbers.

@@ -1,0 +1,272 @@
+//! What is kept of a run beside its flows' times, as far as packets, links and hosts' totals tell it.
+
+use std::collections::BTreeMap;
+
+use spindle_fabric::{Class, HostId, LinkId, Network, Simulation, WatchConfig, WatchedClass};
+use spindle_mptcp::Stack;
+use spindle_mptcp::stage::coding::estimator::Periods;
+use spindle_units::Instant;
+use spindle_wire::{Endpoint, Segment};
+
+use super::app::App;
+use super::class;
+use super::packet::Parcel;
+use super::world::World;
+use crate::experiment::scenario::Observe;
+use crate::metrics::{
+    CodingOfFlows, GoodputOfGroup, LinksOfGroup, PacketsOfClass, PacketsOfFlows, PathsOfFlows,
+    RunResult, WaitsOfClass, WindowsOfFlows,
+};
+
+/// Bytes that arrived, by who sent them and to whom.
+pub(super) type Arrived = BTreeMap<(u32, u32), u64>;
+
+/// What is being kept.
+pub(super) struct Observing {
+    what: Observe,
+    /// From when on flows count, once they do.
+    since: Option<Instant>,
+    packets: PacketsOfFlows,
+    windows: WindowsOfFlows,
+    /// Data packets that a host has just sent: whose windows are to be looked at.
+    burst: Vec<(Endpoint, Endpoint, Class)>,
+    /// Totals at that time.
+    coding: CodingOfFlows,
+    arrived: Arrived,
+}
+
+impl Observing {
+    pub(super) fn new(what: Observe) -> Self {
+        Self {
+            what,
+            since: None,
+            packets: PacketsOfFlows::default(),
+            windows: WindowsOfFlows::default(),
+            burst: Vec::new(),
+            coding: CodingOfFlows::default(),
+            arrived: Arrived::new(),
+        }
+    }
+
+    /// Whether it has to hear of dropped packets.
+    pub(super) fn hears_of_drops(&self) -> bool {
+        self.what.packets
+    }
+
+    /// What happens from now on counts, if it did not before.
+    pub(super) fn begin<W>(&mut self, now: Instant, app: &App, world: &mut World<W>) {
+        if self.since.is_some() {
+            return;
+        }
+        self.since = Some(now);
+        if self.what.paths {
+            world.simulation.watch(&WatchConfig::default());
+        }
+        if self.what.coding {
+            self.coding = coding(&world.stacks);
+        }
+        if self.what.goodput {
+            self.arrived = app.arrived(&world.stacks);
+        }
+    }
+
+    /// A host sends a segment.
+    #[inline]
+    pub(super) fn sent(&mut self, segment: &Segment) {
+        if self.since.is_none() || segment.payload.is_empty() {
+            return;
+        }
+        if self.what.packets {
+            self.of_class(segment).sent += 1;
+        }
+        if self.what.windows {
+            let class = class(segment.dscp);
+            self.burst.push((segment.src, segment.dst, class));
+        }
+    }
+
+    /// A host has sent what it had to: windows are as they were at that.
+    #[inline]
+    pub(super) fn has_sent(&mut self, host: &Stack) {
+        for (from, to, class) in self.burst.drain(..) {
+            let Some((window, full)) = host.window(from, to) else {
+                continue;
+            };
+            let of = match class {
+                Class::High => &mut self.windows.short,
+                Class::Low => &mut self.windows.long,
+            };
+            of.packets += 1;
+            of.segments += window as f64 / full.max(1) as f64;
+        }
+    }
+
+    /// A segment was dropped.
+    pub(super) fn dropped(&mut self, segment: &Segment) {
+        if self.what.packets && self.since.is_some() && !segment.payload.is_empty() {
+            self.of_class(segment).dropped += 1;
+        }
+    }
+
+    fn of_class(&mut self, segment: &Segment) -> &mut PacketsOfClass {
+        match class(segment.dscp) {
+            Class::High => &mut self.packets.short,
+            Class::Low => &mut self.packets.others,
+        }
+    }
+
+    /// The run is over.
+    pub(super) fn finish<W>(&self, app: &App, world: &World<W>, result: &mut RunResult) {
+        let simulation = &world.simulation;
+        if self.what.links {
+            result.links = links_by_group(simulation);
+        }
+        if self.what.packets {
+            result.packets = Some(self.packets);
+        }
+        if self.what.paths {
+            result.paths = Some(paths(simulation));
+        }
+        if self.what.goodput {
+            let arrived = app.arrived(&world.stacks);
+            let before = |ends| self.arrived.get(ends).copied().unwrap_or(0);
+            let during = arrived
+                .iter()
+                .map(|(ends, n)| (*ends, n.saturating_sub(before(ends))));
+            let since = self.since.unwrap_or_else(|| simulation.now());
+            result.goodput = goodput_by_group(simulation, during, since);
+        }
+        if self.what.coding {
+            result.coding = Some(difference(&coding(&world.stacks), &self.coding));
+        }
+        if self.what.windows {
+            result.windows = Some(self.windows);
+        }
+    }
+}
+
+/// What the links of each group did so far, the groups in the order of the network's cables.
+fn links_by_group(simulation: &Simulation<Parcel>) -> Vec<LinksOfGroup> {
+    let network = simulation.network();
+    let time_s = simulation.now().since(Instant::ZERO).as_secs_f64();
+    let new = |name: &str| LinksOfGroup {
+        group: name.to_owned(),
+        ..LinksOfGroup::default()
+    };
+    by_group(network, new, |group, id| {
+        let stats = simulation.stats(id);
+        group.busy_s += stats.busy.as_secs_f64();
+        group.time_s += time_s;
+        group.offered += stats.offered;
+        group.dropped += stats.drops.queue;
+    })
+}
+
+/// What the links of each group could have sent since then, and the bytes of flows that went over them. All
+/// ways between two hosts have as many links of each group, so any tells it.
+fn goodput_by_group(
+    simulation: &Simulation<Parcel>,
+    arrived: impl Iterator<Item = ((u32, u32), u64)>,
+    since: Instant,
+) -> Vec<GoodputOfGroup> {
+    let network = simulation.network();
+    let time_s = simulation.now().since(since).as_secs_f64();
+    let new = |name: &str| GoodputOfGroup {
+        group: name.to_owned(),
+        ..GoodputOfGroup::default()
+    };
+    let mut groups = by_group(network, new, |group, id| {
+        group.room += network.link(id).spec.rate.0 as f64 / 8.0 * time_s;
+    });
+    for ((from, to), bytes) in arrived {
+        let place = |host| network.address(HostId(host), 0);
+        let (Some(from), Some(to)) = (place(from), place(to)) else {
+            continue;
+        };
+        for link in simulation.ecmp_route(from, to, 0) {
+            let name = &network.cable(link.cable()).group;
+            let group = groups.iter_mut().find(|g| g.group == *name);
+            group.into_iter().for_each(|g| g.bytes += bytes);
+        }
+    }
+    groups
+}
+
+/// Something of each group of links, in the order of the network's cables.
+fn by_group<T>(
+    network: &Network,
+    new: impl Fn(&str) -> T,
+    mut add: impl FnMut(&mut T, LinkId),
+) -> Vec<T> {
+    let (mut names, mut groups): (Vec<&str>, Vec<T>) = (Vec::new(), Vec::new());
+    for id in (0..network.links().len() as u32).map(LinkId) {
+        let name = network.cable(id.cable()).group.as_str();
+        let at = names.iter().position(|n| *n == name);
+        let at = at.unwrap_or_else(|| {
+            names.push(name);
+            groups.push(new(name));
+            names.len() - 1
+        });
+        add(&mut groups[at], id);
+    }
+    groups
+}
+
+/// What the network saw of packets since it was to watch them.
+fn paths(simulation: &Simulation<Parcel>) -> PathsOfFlows {
+    let seen = simulation.watched().unwrap_or_default();
+    let of = |class: WatchedClass| WaitsOfClass {
+        packets: class.packets,
+        queueing_ns: class.queueing.as_nanos(),
+        overtaken: class.disordered,
+    };
+    let leaves = seen.leaves.iter();
+    PathsOfFlows {
+        short: of(seen.short),
+        long: of(seen.long),
+        ways: leaves.clone().map(|l| l.slots * u64::from(l.uplinks)).sum(),
+        used: leaves.map(|l| l.used).sum(),
+    }
+}
+
+/// What all hosts have coded and learnt so far.
+fn coding(stacks: &[Stack]) -> CodingOfFlows {
+    let mut all = CodingOfFlows::default();
+    for stack in stacks {
+        let total = stack.counters();
+        let c = &total.coding;
+        all.units += c.units_sent;
+        all.decoded += c.units_decoded;
+        all.segments += c.packets_coded;
+        all.encoded += c.packets_encoded;
+        all.extra += c.extra_packets;
+        all.extra_bytes += c.extra_bytes;
+        all.payload_bytes += total.send.bytes;
+        all.received += c.packets_received;
+        all.late += c.packets_late;
+    }
+    let periods = stacks.iter().map(Stack::coding_periods);
+    let periods = periods.fold(Periods::default(), Periods::plus);
+    all.periods = periods.count;
+    all.apart = periods.apart;
+    all.blocking = periods.blocking;
+    all
+}
+
+fn difference(now: &CodingOfFlows, before: &CodingOfFlows) -> CodingOfFlows {
+    let since = |f: fn(&CodingOfFlows) -> u64| f(now).saturating_sub(f(before));
+    CodingOfFlows {
+        units: since(|c| c.units),
+        decoded: since(|c| c.decoded),
+        segments: since(|c| c.segments),
+        encoded: since(|c| c.encoded),
+        extra: since(|c| c.extra),
+        extra_bytes: since(|c| c.extra_bytes),
+        payload_bytes: since(|c| c.payload_bytes),
+        received: since(|c| c.received),
+        late: since(|c| c.late),
+        periods: since(|c| c.periods),
+        apart: now.apart - before.apart,
+        blocking: now.blocking - before.blocking,
+    }
+}
