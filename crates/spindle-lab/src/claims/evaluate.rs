@@ -1,12 +1,13 @@
 //! From pooled runs to verdicts.
 
+use super::largest::Way;
 use super::{Claim, Outcome, Test, Verdict};
 use crate::bound::{packets, rto_bound};
 use crate::experiment::Scenario;
 use crate::experiment::scenario::{LossModel, Traffic};
 use crate::experiment::units;
 use crate::metrics::Metric;
-use crate::stats::{Interval, Pool, Resamples, wilson};
+use crate::stats::{Interval, Pool, wilson};
 
 /// One point of a sweep as claims see it.
 #[derive(Clone, Copy, Debug)]
@@ -69,7 +70,7 @@ pub fn evaluate(claim: &Claim, points: &[PointView<'_>]) -> Outcome {
         Err(reason) => (Verdict::NotCheckable, reason.clone()),
         Ok(list) => {
             let verdict = match claim.test {
-                Test::Lowest { .. } => lowest(list),
+                Test::Lowest { .. } | Test::Highest { .. } => extreme(list),
                 _ => Verdict::all(list.iter().map(|f| f.verdict)),
             };
             (verdict, reasons(list, verdict))
@@ -101,8 +102,8 @@ pub fn evaluate(claim: &Claim, points: &[PointView<'_>]) -> Outcome {
     }
 }
 
-/// Nowhere higher, and somewhere lower.
-fn lowest(list: &[Finding]) -> Verdict {
+/// Nowhere on the other side, and somewhere on this.
+fn extreme(list: &[Finding]) -> Verdict {
     let any = |v| list.iter().any(|f| f.verdict == v);
     match (any(Verdict::Fails), any(Verdict::Holds)) {
         (true, _) => Verdict::Fails,
@@ -166,7 +167,13 @@ impl Judge<'_> {
                 against,
                 up_to,
                 slack,
-            } => self.reduction(of, against, *up_to, *slack),
+            } => self.largest(Way::Reduction, (of, against), *up_to, *slack),
+            Test::LargestIncrease {
+                of,
+                against,
+                up_to,
+                slack,
+            } => self.largest(Way::Increase, (of, against), *up_to, *slack),
             Test::Increase {
                 of,
                 against,
@@ -175,6 +182,7 @@ impl Judge<'_> {
             } => self.increase(of, against, *between, *slack),
             Test::Order { groups } => self.order(groups),
             Test::Lowest { of, against } => self.order(&[vec![of.clone()], against.clone()]),
+            Test::Highest { of, against } => self.order(&[against.clone(), vec![of.clone()]]),
             Test::Similar {
                 of,
                 against,
@@ -182,7 +190,19 @@ impl Judge<'_> {
             } => self.similar(of, against, *within),
             Test::Bound { of, within } => self.bound(of, *within),
             Test::Growth { of, axis, between } => self.growth(of, axis, *between),
-            Test::Shape { of, axis, shape } => self.shape(of, axis, *shape),
+            Test::Shape {
+                of,
+                against,
+                axis,
+                shape,
+            } => self.shape(of, against.as_deref(), axis, *shape),
+            Test::BetweenPoints {
+                of,
+                axis,
+                low,
+                high,
+                change,
+            } => self.between_points(of, (axis, low, high), *change),
             Test::NearBest(test) => self.near_best(test),
             Test::NotNearBest(test) => self.not_near_best(test),
             Test::Difference {
@@ -234,7 +254,7 @@ impl Judge<'_> {
 
     /// The metric's interval: by resampling runs, and for shares at least as wide as that of
     /// independent flows, since no spread between runs does not mean certainty.
-    fn interval(&self, pool: &Pool) -> Result<(f64, Interval), String> {
+    pub(super) fn interval(&self, pool: &Pool) -> Result<(f64, Interval), String> {
         let value = pool.value(self.metric).ok_or("no flow completed")?;
         let mut interval = pool
             .resamples()
@@ -316,61 +336,6 @@ impl Judge<'_> {
         Ok(list)
     }
 
-    fn reduction(&self, of: &str, against: &[String], up_to: f64, slack: f64) -> Findings {
-        let mut pairs = Vec::new();
-        for point in self.points {
-            let pool = self.pool(point, of)?;
-            for other in against {
-                pairs.push((point, other, pool, self.pool(point, other)?));
-            }
-        }
-        let runs = pairs.iter().map(|(_, _, p, _)| p.runs()).min().unwrap_or(0);
-        if pairs
-            .iter()
-            .any(|(_, _, a, b)| a.runs() != runs || b.runs() != runs)
-        {
-            return Err("the transports have different numbers of runs".to_owned());
-        }
-        let one = |a: &Pool, b: &Pool, w: &[u32]| {
-            let (a, b) = (a.weighted(self.metric, w)?, b.weighted(self.metric, w)?);
-            (b > 0.0).then_some((b - a) / b)
-        };
-        let best = |w: &[u32]| {
-            pairs
-                .iter()
-                .filter_map(|(_, _, a, b)| one(a, b, w))
-                .max_by(f64::total_cmp)
-        };
-        let all = vec![1; runs];
-        let Some(value) = best(&all) else {
-            return Err("the others' values are all zero".to_owned());
-        };
-        let i = Resamples::new(runs)
-            .interval(best)
-            .ok_or("intervals need two or more runs")?;
-        let place = pairs
-            .iter()
-            .find(|(_, _, a, b)| one(a, b, &all) == Some(value))
-            .map_or_else(String::new, |(p, o, _, _)| {
-                format!(", against {o} at {}", p.label())
-            });
-        let enough = up_to - slack;
-        let verdict = match () {
-            () if i.low >= enough => Verdict::Holds,
-            () if i.high < enough => Verdict::Fails,
-            () => Verdict::Tied,
-        };
-        let show = |v: f64| units::percent((v * 1e3).round() / 1e3);
-        let text = format!(
-            "largest reduction {} [{} to {}]{place}; claimed about {}",
-            show(value),
-            show(i.low),
-            show(i.high),
-            show(up_to)
-        );
-        Ok(vec![Finding { verdict, text }])
-    }
-
     /// Runs `statistic` on the pair's values under the same resampled runs.
     pub(super) fn paired(
         &self,
@@ -444,10 +409,12 @@ impl Judge<'_> {
     }
 
     fn similar(&self, of: &str, against: &str, within: f64) -> Findings {
+        // Two zeros are alike.
+        let ratio = |a: f64, b: f64| if a == b { 0.0 } else { a / b - 1.0 };
         self.points
             .iter()
             .map(|point| {
-                let (a, b, i) = self.paired(point, of, against, |a, b| a / b - 1.0)?;
+                let (a, b, i) = self.paired(point, of, against, ratio)?;
                 let verdict = match () {
                     () if i.low >= -within && i.high <= within => Verdict::Holds,
                     () if i.low > within || i.high < -within => Verdict::Fails,
@@ -533,7 +500,7 @@ impl Judge<'_> {
         pools().all(|(_, pool)| pool.is_exact())
     }
 
-    fn with_interval(&self, value: f64, i: Interval) -> String {
+    pub(super) fn with_interval(&self, value: f64, i: Interval) -> String {
         let show = |v| self.metric.show(v);
         if self.exact() {
             return show(value);
@@ -574,10 +541,16 @@ impl Judge<'_> {
             Test::Below { of, .. }
             | Test::Above { of, .. }
             | Test::About { of, .. }
-            | Test::Shape { of, .. } => add(of),
+            | Test::BetweenPoints { of, .. } => add(of),
+            Test::Shape { of, against, .. } => {
+                add(of);
+                add(against.as_slice());
+            }
             Test::Reduction { of, against, .. }
+            | Test::LargestIncrease { of, against, .. }
             | Test::Decrease { of, against, .. }
-            | Test::Lowest { of, against } => {
+            | Test::Lowest { of, against }
+            | Test::Highest { of, against } => {
                 add(std::slice::from_ref(of));
                 add(against);
             }

@@ -9,6 +9,8 @@
 mod best;
 mod distances;
 mod evaluate;
+mod largest;
+mod points;
 mod read;
 mod shape;
 #[cfg(test)]
@@ -145,6 +147,18 @@ pub enum Test {
         /// How much less still counts as "about" that.
         slack: f64,
     },
+    /// `of` raises the metric by up to `up_to` against any of the others: the largest increase
+    /// `(of - other) / other` over all points and others, read with a slack for "about".
+    LargestIncrease {
+        /// The transport.
+        of: String,
+        /// The others.
+        against: Vec<String>,
+        /// The largest increase claimed, 0 and up.
+        up_to: f64,
+        /// How much less still counts as "about" that.
+        slack: f64,
+    },
     /// At each point `of` is higher than `against` by a share within the range.
     Increase {
         /// The transport.
@@ -169,7 +183,16 @@ pub enum Test {
         /// The others.
         against: Vec<String>,
     },
-    /// The two differ by no more than a share of the second, at each point.
+    /// `of` is nowhere lower than any of the others: each comparison holds or is tied, and the claim is
+    /// tied if `of` is higher at no point.
+    Highest {
+        /// The transport.
+        of: String,
+        /// The others.
+        against: Vec<String>,
+    },
+    /// The two differ by no more than a share of the second, at each point; equal ones do not differ, zeros
+    /// included.
     Similar {
         /// The transport.
         of: String,
@@ -201,10 +224,26 @@ pub enum Test {
     Shape {
         /// Transports.
         of: Vec<String>,
+        /// The other whose distance `(against - of) / against` has the shape, in place of the metric.
+        against: Option<String>,
         /// The axis.
         axis: String,
         /// The shape.
         shape: Shape,
+    },
+    /// The metric of each transport is lower where the axis has one value than where it has another, for each
+    /// setting of the other axes.
+    BetweenPoints {
+        /// Transports.
+        of: Vec<String>,
+        /// The axis.
+        axis: String,
+        /// Its value where the metric is low.
+        low: String,
+        /// And where it is high.
+        high: String,
+        /// By how much.
+        change: Change,
     },
     /// Each is near the best of all at each point, in the claim's metric and the test's.
     NearBest(NearBest),
@@ -249,6 +288,18 @@ pub enum Test {
     },
     /// It cannot be checked, for this reason.
     NotCheckable(String),
+}
+
+/// By how much a metric is lower at one point than at another: `(high - low) / high`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Change {
+    /// At all: the interval of the difference is above zero.
+    Any,
+    /// Within this range: its interval meets it.
+    Between(f64, f64),
+    /// Up to the first, read with the second as a slack for "about": the largest over all pairs of points
+    /// and transports.
+    UpTo(f64, f64),
 }
 
 /// How a metric may go along an axis.

@@ -1,6 +1,6 @@
 //! Reading `[[claims]]`.
 
-use super::{Claim, Condition, Kind, NearBest, Shape, Test};
+use super::{Change, Claim, Condition, Kind, NearBest, Shape, Test};
 use crate::experiment::{ExperimentError, Node, Section, Value, units};
 use crate::metrics::Metric;
 
@@ -18,12 +18,15 @@ enum TestKind {
     Decrease,
     Reduction,
     Increase,
+    LargestIncrease,
     Order,
     Lowest,
+    Highest,
     Similar,
     Bound,
     Growth,
     Shape,
+    BetweenPoints,
     NearBest,
     NotNearBest,
     Difference,
@@ -32,19 +35,22 @@ enum TestKind {
     NotCheckable,
 }
 
-const TESTS: [(&str, TestKind); 18] = [
+const TESTS: [(&str, TestKind); 21] = [
     ("below", TestKind::Below),
     ("above", TestKind::Above),
     ("about", TestKind::About),
     ("decrease", TestKind::Decrease),
     ("reduction", TestKind::Reduction),
     ("increase", TestKind::Increase),
+    ("largest-increase", TestKind::LargestIncrease),
     ("order", TestKind::Order),
     ("lowest", TestKind::Lowest),
+    ("highest", TestKind::Highest),
     ("similar", TestKind::Similar),
     ("rto-bound", TestKind::Bound),
     ("growth", TestKind::Growth),
     ("shape", TestKind::Shape),
+    ("between-points", TestKind::BetweenPoints),
     ("near-best", TestKind::NearBest),
     ("not-near-best", TestKind::NotNearBest),
     ("difference", TestKind::Difference),
@@ -150,6 +156,38 @@ fn axis(s: &Section<'_>, key: &str, axis: &str, axes: &[String]) -> Result<()> {
     Err(s.error(key, problem))
 }
 
+fn an_axis(s: &Section<'_>, axes: &[String]) -> Result<String> {
+    let name: String = s.need("axis")?;
+    axis(s, "axis", &name, axes)?;
+    Ok(name)
+}
+
+/// A value of an axis.
+fn place(s: &Section<'_>, key: &'static str) -> Result<String> {
+    match s.node(key).map(|n| &n.value) {
+        Some(Value::Text(text)) => Ok(text.clone()),
+        Some(Value::Integer(n)) => Ok(n.to_string()),
+        Some(Value::Float(n)) => Ok(n.to_string()),
+        _ => Err(s.error(key, "missing, want a value of the axis")),
+    }
+}
+
+/// `between` or `up_to`, with `slack`, or none of them.
+fn change(s: &Section<'_>) -> Result<Change> {
+    let slack = optional(s, "slack")?;
+    match (s.node("between"), optional(s, "up_to")?) {
+        (Some(_), None) => {
+            let (from, to) = between(s, "between")?;
+            let slack = slack.unwrap_or(SLACK);
+            Ok(Change::Between(from - slack, to + slack))
+        }
+        (None, Some(most)) => Ok(Change::UpTo(most, slack.unwrap_or(SLACK))),
+        (None, None) if slack.is_none() => Ok(Change::Any),
+        (None, None) => Err(s.error("slack", "nothing to be about, want between or up_to")),
+        (Some(_), Some(_)) => Err(s.error("up_to", "found between as well, want one of the two")),
+    }
+}
+
 fn test(s: &Section<'_>, kind: TestKind, axes: &[String]) -> Result<Test> {
     Ok(match kind {
         TestKind::Below => Test::Below {
@@ -183,8 +221,18 @@ fn test(s: &Section<'_>, kind: TestKind, axes: &[String]) -> Result<Test> {
             between: between(s, "between")?,
             slack: optional(s, "slack")?.unwrap_or(SLACK),
         },
+        TestKind::LargestIncrease => Test::LargestIncrease {
+            of: s.need("of")?,
+            against: some(s, "against")?,
+            up_to: quantity(s, "up_to")?,
+            slack: optional(s, "slack")?.unwrap_or(SLACK),
+        },
         TestKind::Order => Test::Order { groups: groups(s)? },
         TestKind::Lowest => Test::Lowest {
+            of: s.need("of")?,
+            against: some(s, "against")?,
+        },
+        TestKind::Highest => Test::Highest {
             of: s.need("of")?,
             against: some(s, "against")?,
         },
@@ -197,24 +245,24 @@ fn test(s: &Section<'_>, kind: TestKind, axes: &[String]) -> Result<Test> {
             of: s.need("of")?,
             within: optional(s, "within")?,
         },
-        TestKind::Growth => {
-            let name: String = s.need("axis")?;
-            axis(s, "axis", &name, axes)?;
-            Test::Growth {
-                of: s.need("of")?,
-                axis: name,
-                between: between(s, "between")?,
-            }
-        }
-        TestKind::Shape => {
-            let name: String = s.need("axis")?;
-            axis(s, "axis", &name, axes)?;
-            Test::Shape {
-                of: some(s, "of")?,
-                axis: name,
-                shape: shape(s)?,
-            }
-        }
+        TestKind::Growth => Test::Growth {
+            of: s.need("of")?,
+            axis: an_axis(s, axes)?,
+            between: between(s, "between")?,
+        },
+        TestKind::Shape => Test::Shape {
+            of: some(s, "of")?,
+            against: s.get("against")?,
+            axis: an_axis(s, axes)?,
+            shape: shape(s)?,
+        },
+        TestKind::BetweenPoints => Test::BetweenPoints {
+            of: some(s, "of")?,
+            axis: an_axis(s, axes)?,
+            low: place(s, "low")?,
+            high: place(s, "high")?,
+            change: change(s)?,
+        },
         TestKind::NearBest => Test::NearBest(near_best(s)?),
         TestKind::NotNearBest => Test::NotNearBest(near_best(s)?),
         TestKind::Difference => Test::Difference {

@@ -10,6 +10,8 @@ struct Place<'a> {
     /// The axis' value as written.
     text: &'a str,
     pool: &'a Pool,
+    /// The other's, if it is the distance from it that is looked at.
+    against: Option<&'a Pool>,
     value: f64,
 }
 
@@ -23,11 +25,18 @@ struct Line<'a> {
 impl Judge<'_> {
     /// Whether the metric of each transport has the shape along the axis, for each setting of the other
     /// axes by itself; points without the axis do not count.
-    pub(super) fn shape(&self, of: &[String], axis: &str, shape: Shape) -> Findings {
+    pub(super) fn shape(
+        &self,
+        of: &[String],
+        against: Option<&str>,
+        axis: &str,
+        shape: Shape,
+    ) -> Findings {
         let mut list = Vec::new();
         for name in of {
-            for line in self.lines(name, axis)? {
-                list.push(self.line(name, axis, &line, shape)?);
+            let told = against.map(|other| format!("{name} below {other}"));
+            for line in self.lines(name, against, axis)? {
+                list.push(self.line(told.as_deref().unwrap_or(name), axis, &line, shape)?);
             }
         }
         match list.is_empty() {
@@ -36,15 +45,27 @@ impl Judge<'_> {
         }
     }
 
-    fn lines(&self, name: &str, axis: &str) -> Result<Vec<Line<'_>>, String> {
+    fn lines(
+        &self,
+        name: &str,
+        against: Option<&str>,
+        axis: &str,
+    ) -> Result<Vec<Line<'_>>, String> {
         let mut lines: Vec<(Line<'_>, Vec<f64>)> = Vec::new();
         for point in self.points {
             let Some((text, x, rest)) = split(point, axis)? else {
                 continue;
             };
             let pool = self.pool(point, name)?;
-            let value = pool.value(self.metric).ok_or("no flow completed")?;
-            let place = Place { text, pool, value };
+            let against = against.map(|other| self.pool(point, other)).transpose()?;
+            let mut place = Place {
+                text,
+                pool,
+                against,
+                value: 0.0,
+            };
+            let value = self.at(&place, &vec![1; pool.runs()]);
+            place.value = value.ok_or("no flow completed, or the other's value is zero")?;
             let at = lines.iter().position(|(l, _)| l.rest == rest);
             let at = at.unwrap_or_else(|| {
                 let places = Vec::new();
@@ -94,7 +115,11 @@ impl Judge<'_> {
             () if sure && places.len() > 1 => Verdict::Holds,
             () => Verdict::Tied,
         };
-        let at = |p: &Place<'_>| format!("{} at {axis} {}", self.metric.show(p.value), p.text);
+        let show = |p: &Place<'_>| match p.against {
+            None => self.metric.show(p.value),
+            Some(_) => units::percent((p.value * 1e3).round() / 1e3),
+        };
+        let at = |p: &Place<'_>| format!("{} at {axis} {}", show(p), p.text);
         let mut text = match line.rest.is_empty() {
             true => name.to_owned(),
             false => format!("{}: {name}", line.rest),
@@ -121,14 +146,25 @@ impl Judge<'_> {
     /// The interval of how much `to` is above `from`, or below with a sign of -1, under the same
     /// resampled runs.
     fn change(&self, from: &Place<'_>, to: &Place<'_>, sign: f64) -> Result<Interval, String> {
-        if from.pool.runs() != to.pool.runs() {
+        let runs = from.pool.runs();
+        let pools = [Some(to.pool), from.against, to.against];
+        if pools.into_iter().flatten().any(|p| p.runs() != runs) {
             return Err("the points have different numbers of runs".to_owned());
         }
-        let value = |place: &Place<'_>, w: &[u32]| place.pool.weighted(self.metric, w);
         from.pool
             .resamples()
-            .interval(|w| Some(sign * (value(to, w)? - value(from, w)?)))
+            .interval(|w| Some(sign * (self.at(to, w)? - self.at(from, w)?)))
             .ok_or_else(|| "intervals need two or more runs".to_owned())
+    }
+
+    /// The metric at a place, or by what share of the other's it is below that.
+    fn at(&self, place: &Place<'_>, weights: &[u32]) -> Option<f64> {
+        let own = place.pool.weighted(self.metric, weights)?;
+        let Some(other) = place.against else {
+            return Some(own);
+        };
+        let other = other.weighted(self.metric, weights)?;
+        (other > 0.0).then_some((other - own) / other)
     }
 }
 

@@ -28,12 +28,16 @@ fn runs(mean_us: f64, timeouts: f64) -> Pool {
 }
 
 fn experiment(claims: &str) -> Result<Experiment, crate::experiment::ExperimentError> {
+    swept("{ loss = [\"1%\", \"2%\"] }", claims)
+}
+
+fn swept(sweep: &str, claims: &str) -> Result<Experiment, crate::experiment::ExperimentError> {
     let text = format!(
         "transports = [\"tcp\", \"fuso\"]\n\
          topology = {{ name = \"fuso-testbed\" }}\n\
          loss = {{ on = [\"P1\"] }}\n\
          traffic = {{ kind = \"requests\", clients = [\"H4\"], servers = [\"H1\"], sizes = \"100KB\" }}\n\
-         sweep = {{ loss = [\"1%\", \"2%\"] }}\n{claims}"
+         sweep = {sweep}\n{claims}"
     );
     let names = ["tcp", "fuso"].map(str::to_owned);
     let context = Context {
@@ -448,4 +452,168 @@ fn shapes_are_followed_step_by_step() {
     );
     let error = wrong.unwrap_err().to_string();
     assert!(error.contains("did you mean \"valley\"?"), "{error}");
+}
+
+/// The outcome of a claim about two axes, `long` and `kind`: mean completion times of `tcp` and `fuso` at
+/// (0, a), (4, a), (0, b) and (4, b).
+fn over(claim: &str, tcp: [f64; 4], fuso: [f64; 4]) -> Outcome {
+    let case = |name: &str, sets: &str| format!("{{ name = \"{name}\", {sets} }}");
+    let [none, four] = ["0", "4"].map(|n| case(n, "\"loss.rate\" = \"1%\""));
+    let [a, b] = ["a", "b"].map(|n| case(n, "\"traffic.sizes\" = \"100KB\""));
+    let text = format!(
+        "[[claims]]\nid = \"c\"\nkind = \"numeric\"\ntext = \"t\"\nmetric = \"fct.mean\"\n{claim}"
+    );
+    let sweep = format!("{{ long = [{none}, {four}], kind = [{a}, {b}] }}");
+    let experiment = swept(&sweep, &text).unwrap();
+    let pools_at = |set: &[(String, String)]| -> Vec<(String, Pool)> {
+        let has = |value: &str| usize::from(set.iter().any(|(_, v)| v == value));
+        let i = has("4") + 2 * has("b");
+        let both = [("tcp", tcp[i]), ("fuso", fuso[i])];
+        both.map(|(n, mean)| (n.to_owned(), runs(mean, 0.0)))
+            .to_vec()
+    };
+    let pools: Vec<_> = experiment.points.iter().map(|p| pools_at(&p.set)).collect();
+    let points: Vec<PointView<'_>> = experiment
+        .points
+        .iter()
+        .zip(&pools)
+        .map(|(p, pools)| PointView {
+            set: &p.set,
+            scenario: &p.scenario,
+            pools,
+        })
+        .collect();
+    evaluate(&experiment.claims[0], &points)
+}
+
+#[test]
+fn a_transport_is_compared_with_itself_elsewhere() {
+    let same = [1e3; 4];
+    let tcp = [400.0, 1000.0, 200.0, 1000.0];
+    let at = |keys: &str| {
+        let claim = format!("test = \"between-points\"\nof = \"tcp\"\naxis = \"long\"\n{keys}");
+        over(&claim, tcp, same)
+    };
+    let ends = "low = 0\nhigh = \"4\"";
+    let o = at(&format!("{ends}\nup_to = \"82%\""));
+    assert_eq!(o.verdict, Verdict::Holds, "{}", o.why);
+    assert!(
+        o.why
+            .starts_with("largest reduction 80% [80% to 80%], kind b: tcp 227.5 us [")
+            && o.why.ends_with("claimed about 82%"),
+        "{}",
+        o.why
+    );
+    assert_eq!(
+        at(&format!("{ends}\nup_to = \"90%\"")).verdict,
+        Verdict::Fails
+    );
+    let within = |range: &str| at(&format!("{ends}\nbetween = {range}"));
+    let o = within("[\"60%\", \"80%\"]");
+    assert_eq!(o.verdict, Verdict::Holds, "{}", o.why);
+    let o = within("[\"75%\", \"80%\"]");
+    assert_eq!(o.verdict, Verdict::Fails);
+    assert!(o.why.contains("1 fail: kind a: tcp 4"), "{}", o.why);
+    assert!(o.why.contains("lower by 60% ["), "{}", o.why);
+    // In which direction is all that is claimed.
+    assert_eq!(at(ends).verdict, Verdict::Holds);
+    assert_eq!(at("low = 4\nhigh = 0").verdict, Verdict::Fails);
+    let o = at("low = 4\nhigh = 5");
+    assert_eq!(o.verdict, Verdict::NotCheckable);
+    assert!(
+        o.why.contains("no two points with long 4 and 5"),
+        "{}",
+        o.why
+    );
+    // Values of an axis need not be numbers.
+    let named = "test = \"between-points\"\nof = [\"fuso\", \"tcp\"]\naxis = \"kind\"\nlow = \"b\"\nhigh = \"a\"";
+    let o = over(named, tcp, [900.0, 1000.0, 800.0, 900.0]);
+    assert_eq!(o.verdict, Verdict::Tied, "tcp is alike at 4: {}", o.why);
+    assert!(
+        o.why.contains("of 4 comparisons 3 hold, 1 are tied"),
+        "{}",
+        o.why
+    );
+    assert!(o.measured.contains("fuso") && o.measured.contains("tcp"));
+}
+
+#[test]
+fn a_distance_from_another_has_a_shape_too() {
+    let at = |shape: &str| {
+        let claim = format!(
+            "test = \"shape\"\nof = \"fuso\"\nagainst = \"tcp\"\naxis = \"long\"\nshape = \"{shape}\""
+        );
+        // 50 % and then 20 % lower; 40 % and then 30 %. The metric itself rises.
+        over(&claim, [1e3, 2e3, 1e3, 2e3], [500.0, 1600.0, 600.0, 1400.0])
+    };
+    let o = at("falling");
+    assert_eq!(o.verdict, Verdict::Holds, "{}", o.why);
+    let o = at("rising");
+    assert_eq!(o.verdict, Verdict::Fails);
+    assert!(
+        o.why
+            .contains("kind a: fuso below tcp 50% at long 0, 20% at long 4"),
+        "{}",
+        o.why
+    );
+}
+
+#[test]
+fn the_highest_and_the_largest_increase() {
+    let pools = [("fuso", 1000.0, 0.0), ("tcp", 1450.0, 0.0)];
+    let highest = |of: &str, against: &str| {
+        let claim = format!("test = \"highest\"\nof = \"{of}\"\nagainst = [\"{against}\"]");
+        check(&claim, &pools).verdict
+    };
+    assert_eq!(highest("tcp", "fuso"), Verdict::Holds);
+    assert_eq!(highest("fuso", "tcp"), Verdict::Fails);
+    assert_eq!(highest("tcp", "tcp"), Verdict::Tied);
+    let increase = |up_to: &str| {
+        let claim = format!(
+            "metric = \"fct.mean\"\ntest = \"largest-increase\"\nof = \"tcp\"\nagainst = \"fuso\"\nup_to = \"{up_to}\""
+        );
+        check(&claim, &pools)
+    };
+    let o = increase("48%");
+    assert_eq!(o.verdict, Verdict::Holds, "{}", o.why);
+    assert!(o.why.starts_with("largest increase 45% ["), "{}", o.why);
+    assert!(o.why.contains(", against fuso at loss 1%"), "{}", o.why);
+    assert_eq!(increase("60%").verdict, Verdict::Fails);
+}
+
+#[test]
+fn two_zeros_are_similar() {
+    let claim = "metric = \"timeout_fraction\"\ntest = \"similar\"\nof = \"fuso\"\nagainst = \"tcp\"\nwithin = \"5%\"";
+    let at = |share: f64| check(claim, &[("fuso", 1e3, share), ("tcp", 1e3, 0.0)]).verdict;
+    assert_eq!((at(0.0), at(0.1)), (Verdict::Holds, Verdict::Fails));
+}
+
+#[test]
+fn mistakes_in_comparisons_of_points_are_named() {
+    let e = |keys: &str| {
+        let claim = format!(
+            "[[claims]]\nid = \"c\"\nkind = \"numeric\"\ntext = \"t\"\ntest = \"between-points\"\n\
+             of = \"tcp\"\n{keys}"
+        );
+        experiment(&claim).unwrap_err().to_string()
+    };
+    let ends = "axis = \"loss\"\nlow = \"1%\"\nhigh = \"2%\"\n";
+    for (keys, said) in [
+        (
+            "axis = \"lod\"\nlow = \"1%\"\nhigh = \"2%\"",
+            "found axis \"lod\"",
+        ),
+        (
+            "axis = \"loss\"\nhigh = \"2%\"",
+            "low: missing, want a value of the axis",
+        ),
+        (&format!("{ends}slack = 1"), "slack: nothing to be about"),
+        (
+            &format!("{ends}up_to = 1\nbetween = [0, 1]"),
+            "up_to: found between as well",
+        ),
+    ] {
+        let found = e(keys);
+        assert!(found.contains(said), "{found}");
+    }
 }
