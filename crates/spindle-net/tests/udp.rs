@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
+use spindle_mptcp::stage::coding::{CodingCounters, Short};
 use spindle_mptcp::{Config, StackConfig, preset};
 use spindle_net::udp::{UdpClient, UdpClientOptions, UdpServer, UdpServerOptions};
 use spindle_net::{ListenOptions, Network, NetworkConfig, TcpListener, TcpStream};
@@ -18,8 +19,19 @@ use udp_relay::Relay;
 const PATIENCE: Duration = Duration::from_secs(40);
 const PORT: u16 = 80;
 
+/// `caps-dark`, but that no flow is ever long.
+const ALL_CODED: &str = "all-coded";
+
 fn config(name: &str) -> Arc<Config> {
-    let mut config = preset(name).expect("a preset").config;
+    let mut config = match name {
+        ALL_CODED => {
+            let mut config = preset("caps-dark").expect("a preset").config;
+            let coding = config.coding.as_mut().expect("it codes");
+            Arc::make_mut(coding).short = Short::UpTo(u64::MAX);
+            config
+        }
+        name => preset(name).expect("a preset").config,
+    };
     config.tcp.msl = spindle_units::Duration::from_millis(10);
     // As on a wire: the link lowers it to its own.
     config.tcp.burst = 65_435;
@@ -188,6 +200,100 @@ async fn a_path_that_gets_narrower_is_a_delay_only() {
         relay.limit(1300);
         carry(&mut a, &mut b, &pattern(200_000)).await;
         carry(&mut b, &mut a, &pattern(200_000)).await;
+    })
+    .await;
+}
+
+/// What the only connection of a network has coded.
+async fn coding(network: &Network) -> CodingCounters {
+    let list = network.connections().await.expect("the list");
+    assert_eq!(list.len(), 1);
+    list[0].info.coding
+}
+
+#[tokio::test]
+async fn coded_bytes_arrive_through_losses_and_reordering() {
+    for name in ["caps-dark", ALL_CODED] {
+        in_time(async {
+            let (net, mut listener, outer) = server(name).await;
+            let relay = Relay::start(outer);
+            let client = client(relay.addr());
+            let (mut a, mut b) = connected(&client, &mut listener, name).await;
+            relay.disturb(41, 7);
+            carry(&mut a, &mut b, &pattern(300_000)).await;
+            carry(&mut b, &mut a, &pattern(300_000)).await;
+            let (ours, theirs) = (coding(&client).await, coding(&net).await);
+            for c in [ours, theirs] {
+                assert!(c.units_sent > 1 && c.units_decoded > 1, "{c:?}");
+                assert_eq!((c.packets_refused, c.units_refused), (0, 0), "{c:?}");
+                // 100 KB, perhaps all of a segment more, and what was lost of it, or 300.
+                let least = if name == ALL_CODED { 200 } else { 69 };
+                assert!(c.packets_coded >= least, "{c:?}");
+                assert!(name == ALL_CODED || c.packets_coded < 200, "{c:?}");
+            }
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn a_peer_that_does_not_code_gets_tcp() {
+    for (ours, theirs) in [("caps-dark", "tcp"), ("tcp", "caps-dark")] {
+        in_time(async {
+            let (net, mut listener, outer) = server(theirs).await;
+            let client = client(outer);
+            let (mut a, mut b) = connected(&client, &mut listener, ours).await;
+            carry(&mut a, &mut b, &pattern(50_000)).await;
+            carry(&mut b, &mut a, &pattern(50_000)).await;
+            assert_eq!(coding(&client).await, CodingCounters::default());
+            assert_eq!(coding(&net).await, CodingCounters::default());
+        })
+        .await;
+    }
+}
+
+/// Until the search has found out more, no encoded packet is larger than what every path carries.
+#[tokio::test]
+async fn coded_packets_never_exceed_what_is_known_to_pass() {
+    in_time(async {
+        let (_net, mut listener, outer) = server(ALL_CODED).await;
+        let relay = Relay::start(outer);
+        relay.limit(1230);
+        let client = client(relay.addr());
+        let (mut a, mut b) = connected(&client, &mut listener, ALL_CODED).await;
+        carry(&mut a, &mut b, &pattern(60_000)).await;
+        carry(&mut b, &mut a, &pattern(60_000)).await;
+        assert_eq!(relay.too_large(), 0);
+        assert!(coding(&client).await.units_decoded > 1);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_path_that_gets_narrower_is_a_delay_only_where_all_is_coded() {
+    in_time(async {
+        let (net, mut listener, outer) = server(ALL_CODED).await;
+        let relay = Relay::start(outer);
+        let client = client(relay.addr());
+        let (mut a, mut b) = connected(&client, &mut listener, ALL_CODED).await;
+        // The search has found all of a full frame, in both directions.
+        for _ in 0..50 {
+            carry(&mut a, &mut b, &pattern(20_000)).await;
+            carry(&mut b, &mut a, &pattern(20_000)).await;
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        assert!(relay.largest() > 1400, "{}", relay.largest());
+        // Down to what the search begins with, and then to less.
+        for limit in [1300, 700] {
+            relay.limit(limit);
+            let before = relay.too_large();
+            let units = [coding(&client).await, coding(&net).await].map(|c| c.units_decoded);
+            carry(&mut a, &mut b, &pattern(100_000)).await;
+            carry(&mut b, &mut a, &pattern(100_000)).await;
+            assert!(relay.too_large() > before, "nothing was too large");
+            let after = [coding(&client).await, coding(&net).await].map(|c| c.units_decoded);
+            assert!(after[0] > units[0] && after[1] > units[1]);
+        }
     })
     .await;
 }

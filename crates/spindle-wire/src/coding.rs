@@ -6,7 +6,8 @@
 //! whole TCP segments.
 //!
 //! A [`Segment`] is such a packet if its rare options have a [`Coded`]: its addresses, class and ECN field
-//! are the packet's, its payload the symbol; nothing else of it counts.
+//! are the packet's, its payload the symbol; nothing else of it is on the wire. One that is to be sent may
+//! have the sequence number of its unit's first segment, for whoever wants to know what is sent again.
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -45,6 +45,13 @@ const GATEWAY: &[(&str, &[&str])] = &[
         "+ --transport fsuo",
         &["--transport", "did you mean \"fuso\"?"],
     ),
+    (
+        "--listen 127.0.0.1:7000 --to 127.0.0.1:1 --tun spin0 --transport caps-dark",
+        &[
+            "caps-dark codes packets, which only --udp carries",
+            "tcp or fuso",
+        ],
+    ),
     ("+ --tls-cert a.pem", &["--tls-cert needs --tls-key"]),
     ("+ --tls-key a.pem", &["--tls-key needs --tls-cert"]),
     ("+ --tls-ca a.pem", &["--tls-ca needs --tls-cert"]),

@@ -445,12 +445,19 @@ impl Connection {
         self.window_update_due
     }
 
-    /// The paths between these ends (port 0: any) carry IP packets of `mtu` bytes.
-    pub(crate) fn path_mtu(&mut self, now: Instant, local: Endpoint, remote: Endpoint, mtu: u32) {
+    /// The paths between these ends (port 0: any) carry IP packets of `mtu` bytes; `floor`: it is not
+    /// believed to be less than what every path carries.
+    pub(crate) fn path_mtu(
+        &mut self,
+        now: Instant,
+        (local, remote): (Endpoint, Endpoint),
+        mtu: u32,
+        floor: bool,
+    ) {
         let fits = |e: Endpoint, of: Endpoint| e.addr == of.addr && [0, of.port].contains(&e.port);
         for s in self.subflows.iter_mut() {
             if fits(local, s.local) && fits(remote, s.remote) {
-                s.set_path_mtu(now, mtu);
+                s.set_path_mtu(now, mtu, floor);
             }
         }
         self.settle(now);

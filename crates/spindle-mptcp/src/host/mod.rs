@@ -611,18 +611,28 @@ impl Stack {
     /// too large goes out again in smaller segments. Whether an ICMP message is to be believed is for
     /// the caller to judge (RFC 5927, section 7).
     pub fn path_mtu(&mut self, now: Instant, local: Endpoint, remote: Endpoint, mtu: u32) {
-        if local.port != 0 && remote.port != 0 {
-            let slot = self.table.lookup(&(local, remote)).map(|(slot, _)| slot);
-            if let Some(c) = slot.and_then(|s| self.table.connection_mut(s)) {
-                c.path_mtu(now, local, remote, mtu);
-            }
-            slot.into_iter().for_each(|s| self.touch(now, s));
-            return;
-        }
-        let slots: Vec<u32> = self.table.handles().map(|h| h.slot).collect();
+        self.set_path_mtu(now, (local, remote), mtu, true);
+    }
+
+    /// As [`Self::path_mtu`], but found out by the link itself, which is believed: there is no floor. What
+    /// a tunnel carries may be smaller than what a path of IP has to.
+    pub fn link_mtu(&mut self, now: Instant, local: Endpoint, remote: Endpoint, mtu: u32) {
+        self.set_path_mtu(now, (local, remote), mtu, false);
+    }
+
+    fn set_path_mtu(&mut self, now: Instant, ends: (Endpoint, Endpoint), mtu: u32, floor: bool) {
+        let slots: Vec<u32> = match ends.0.port != 0 && ends.1.port != 0 {
+            true => self
+                .table
+                .lookup(&ends)
+                .map(|(s, _)| s)
+                .into_iter()
+                .collect(),
+            false => self.table.handles().map(|h| h.slot).collect(),
+        };
         for slot in slots {
             if let Some(c) = self.table.connection_mut(slot) {
-                c.path_mtu(now, local, remote, mtu);
+                c.path_mtu(now, ends, mtu, floor);
             }
             self.touch(now, slot);
         }

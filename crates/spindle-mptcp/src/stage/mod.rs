@@ -76,6 +76,11 @@ pub trait Stage: Send + std::fmt::Debug {
         let _ = (now, up, out);
     }
 
+    /// Bytes, beyond options, by which what leaves it is larger than the segments that came.
+    fn overhead(&self) -> usize {
+        0
+    }
+
     /// Payload bytes kept, and in how many pieces; they count as the connection's.
     fn stored(&self) -> (u64, usize) {
         (0, 0)

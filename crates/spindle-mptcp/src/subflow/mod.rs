@@ -343,17 +343,18 @@ impl Subflow {
         self.backup_local || self.backup_remote
     }
 
-    /// The path carries IP packets of `mtu` bytes. Below what every path has to carry it is not
-    /// believed: 1280 bytes for IPv6 (RFC 8200, section 5); for IPv4, where RFC 791 would allow 68,
+    /// The path carries IP packets of `mtu` bytes. With a `floor` it is not believed to be below what every
+    /// path has to carry: 1280 bytes for IPv6 (RFC 8200, section 5); for IPv4, where RFC 791 would allow 68,
     /// 552 as in Linux (`min_pmtu`), against forged messages.
-    pub(crate) fn set_path_mtu(&mut self, now: Instant, mtu: u32) {
+    pub(crate) fn set_path_mtu(&mut self, now: Instant, mtu: u32, floor: bool) {
         let (header, least) = if self.local.addr.is_ipv4() {
             (20, 552)
         } else {
             (40, 1280)
         };
         // A TCP header without options: 20 bytes.
-        self.path_segment = u64::from(mtu.max(least) - header - 20);
+        let mtu = if floor { mtu.max(least) } else { mtu };
+        self.path_segment = u64::from(mtu.saturating_sub(header + 20));
         self.apply_path_mtu(now);
     }
 

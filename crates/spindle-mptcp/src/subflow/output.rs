@@ -230,7 +230,8 @@ impl Subflow {
         let used = used + timestamps_len(seg);
         // SACK blocks only where neither the option space nor the packet size suffers.
         let full = (self.tx.mss + self.options_room()) as usize;
-        let packet = full.saturating_sub(seg.payload.len() + used);
+        let overhead = self.stage.as_ref().map_or(0, |s| s.overhead());
+        let packet = full.saturating_sub(seg.payload.len() + used + overhead);
         self.add_sack(seg, OPTION_SPACE.saturating_sub(used).min(packet));
         if !seg.payload.is_empty() {
             seg.flags |= Flags::PSH;

@@ -215,7 +215,7 @@ fn take(stack: &mut Stack, signals: &mut u64, now: Instant, arrival: Arrival) {
         Arrival::Segment(segment) => stack.receive(now, segment),
         Arrival::PathMtu(p) => {
             *signals += 1;
-            stack.path_mtu(now, p.local, p.remote, p.mtu);
+            stack.link_mtu(now, p.local, p.remote, p.mtu);
         }
         Arrival::Icmp(report) => {
             *signals += 1;

@@ -1,9 +1,14 @@
 //! What a connection on a real wire is made of.
 
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use spindle_mptcp::stage::coding::{Destinations, Networks};
 use spindle_mptcp::{Config, Keepalive, PathManager, for_unmodified_receivers};
 use spindle_units::Duration;
 
 use crate::limits::Limits;
+use crate::udp::is_virtual;
 
 /// What carries the segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +39,24 @@ const USER_TIMEOUT: Duration = Duration::from_secs(300);
 /// TIME_WAIT of 60 s in all, as Linux has it (TCP_TIMEWAIT_LEN).
 const MSL: Duration = Duration::from_secs(30);
 
+/// In which the share of blocked packets is taken anew, where some are coded: CAPS section IX-C has two round
+/// trips without a queue, and those of a site are some milliseconds (our choice).
+const CODING_PERIOD: Duration = Duration::from_millis(10);
+
+/// Who is reached by the same paths: the peers of one network, but each client of a server over UDP for
+/// itself, since the addresses that the server's stack knows them by say nothing of where they are.
+#[derive(Debug)]
+struct Outside;
+
+impl Destinations for Outside {
+    fn of(&self, peer: IpAddr) -> u128 {
+        match peer {
+            IpAddr::V6(a) if is_virtual(peer) => a.to_bits(),
+            _ => Networks.of(peer),
+        }
+    }
+}
+
 /// The configuration of a gateway's or connect's connections: the only place where it is made.
 ///
 /// The transport's preset says what it is made of: congestion control, loss detection (RACK, TLP),
@@ -41,12 +64,21 @@ const MSL: Duration = Duration::from_secs(30);
 /// 200 ms least RTO, timestamps, SACK and window scaling, acknowledgements delayed by 40 ms (which
 /// probes for a lost tail allow for), bursts and MSS as large as the link takes, buffers that grow up
 /// to the limits, keepalive and user timeout. Over TUN the peer's receiver may be anyone's, so recovery sends what such a receiver
-/// needs. `paths` is how this end opens subflows: [`PathManager::Passive`] for a gateway.
+/// needs, and nothing is coded: only UDP carries that. `paths` is how this end opens subflows: [`PathManager::Passive`] for a gateway.
 pub fn wire_config(preset: Config, kind: LinkKind, limits: &Limits, paths: PathManager) -> Config {
     let mut config = match kind {
         LinkKind::Tun => for_unmodified_receivers(preset),
         LinkKind::Udp => preset,
     };
+    match kind {
+        LinkKind::Tun => config.coding = None,
+        LinkKind::Udp => {
+            if let Some(coding) = &mut config.coding {
+                let settings = Arc::make_mut(coding);
+                (settings.period, settings.destinations) = (CODING_PERIOD, Arc::new(Outside));
+            }
+        }
+    }
     let tcp = &mut config.tcp;
     tcp.mss = MSS;
     tcp.burst = BURST;
@@ -68,4 +100,28 @@ pub fn wire_config(preset: Config, kind: LinkKind, limits: &Limits, paths: PathM
         m.path_manager = paths;
     }
     config
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use spindle_mptcp::preset;
+
+    fn coded(kind: LinkKind) -> Config {
+        let preset = preset("caps-dark").expect("a preset").config;
+        wire_config(preset, kind, &Limits::default(), PathManager::Passive)
+    }
+
+    #[test]
+    fn only_udp_carries_what_is_coded() {
+        assert!(coded(LinkKind::Tun).coding.is_none());
+        let coding = coded(LinkKind::Udp).coding.expect("it codes");
+        assert_eq!(coding.period, CODING_PERIOD);
+        let of = |a: &str| coding.destinations.of(a.parse().expect("an address"));
+        assert_eq!(of("192.0.2.1"), of("192.0.2.9"));
+        assert_eq!(of("2001:db8::1"), of("2001:db8::2"));
+        let [a, b, c, d] = crate::udp::PREFIX;
+        let client = |id: u16| of(&std::net::Ipv6Addr::new(a, b, c, d, 0, 0, 0, id).to_string());
+        assert_ne!(client(1), client(2));
+    }
 }

@@ -14,7 +14,9 @@ use std::sync::Arc;
 
 use polling::{Event, PollMode, Poller};
 use spindle_units::Instant;
-use spindle_wire::{Checksums, IpFields, IpHeader, Payload, Segment, protocol};
+use spindle_wire::{
+    Checksums, Experimental, Flags, IpFields, IpHeader, Payload, Segment, protocol,
+};
 use tun_rs::SyncDevice;
 
 use crate::error::NetError;
@@ -136,7 +138,7 @@ impl TunLink {
             return icmp::read(packet, &ip).map(Arrival::Icmp);
         }
         let (mut segment, payload) = Segment::parse_headers(packet, checksums).ok()?;
-        clamp_mss(&mut segment, self.mtu);
+        fit(&mut segment, self.mtu);
         if !payload.is_empty() {
             let (from, to) = (start + payload.start, start + payload.end);
             segment.payload = Payload::Bytes(self.pool.share(&mut self.buffer, from, to));
@@ -152,11 +154,19 @@ fn mss_for(mtu: u16, v4: bool) -> u32 {
 }
 
 /// Lowers the MSS option of a SYN to what the device carries in its address family: one
-/// configuration serves both.
-fn clamp_mss(segment: &mut Segment, mtu: u16) {
+/// configuration serves both. Takes any offer to code out of it, ours or the peer's: packets here are TCP's
+/// alone, and those of the coding layer are of an experimental protocol, which hardly anyone lets through.
+fn fit(segment: &mut Segment, mtu: u16) {
     let most = mss_for(mtu, segment.src.addr.is_ipv4()) as u16;
-    if let Some(mss) = segment.options.rare.as_mut().and_then(|r| r.mss.as_mut()) {
+    let syn = segment.flags.contains(Flags::SYN);
+    let Some(rare) = &mut segment.options.rare else {
+        return;
+    };
+    if let Some(mss) = &mut rare.mss {
         *mss = most.min(*mss);
+    }
+    if syn {
+        rare.experimental.retain(|e| e.exid != Experimental::CODING);
     }
 }
 
@@ -231,7 +241,7 @@ impl Link for TunLink {
     }
 
     fn send(&mut self, _now: Instant, mut segment: Segment) {
-        clamp_mss(&mut segment, self.mtu);
+        fit(&mut segment, self.mtu);
         let mut writer = Writer {
             device: &self.device,
             counters: &mut self.counters,
@@ -276,5 +286,32 @@ impl Link for TunLink {
 
     fn counters(&self) -> LinkCounters {
         self.counters
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::IpAddr;
+
+    use spindle_wire::Endpoint;
+
+    #[test]
+    fn no_syn_offers_to_code_through_a_device() {
+        let at = |port| Endpoint::new(IpAddr::from([10, 0, 0, 1]), port);
+        let mut syn = Segment::new(at(1), at(2));
+        syn.flags = Flags::SYN;
+        let option = |exid| Experimental {
+            kind: 253,
+            exid,
+            data: vec![4],
+        };
+        let rare = syn.options.rare_mut();
+        rare.mss = Some(9000);
+        rare.experimental = vec![option(Experimental::CODING), option(0x1234)];
+        fit(&mut syn, 1500);
+        let rare = syn.options.rare_mut();
+        assert_eq!(rare.mss, Some(1460));
+        assert_eq!(rare.experimental, [option(0x1234)]);
     }
 }

@@ -98,8 +98,13 @@ impl Output {
         (path, socket, way): (&mut Path, &Socket, Way),
         mut segment: Segment,
     ) {
-        if path.goes(now, &mut segment) {
+        let verdict = path.goes(now, &mut segment);
+        if verdict.report {
             self.news.push(path.report());
+        }
+        if verdict.drop {
+            self.counters.dropped_out += 1;
+            return;
         }
         for piece in segment.pieces() {
             let mut pushed = path.push(&piece, socket.most());

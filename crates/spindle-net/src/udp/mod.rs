@@ -16,6 +16,7 @@ mod socket;
 use spindle_wire::{ENCAPSULATION_HEADER_LEN, EncapsulationHeader, Flags, Segment};
 
 pub use client::{UdpClient, UdpClientOptions};
+pub(crate) use server::is_virtual;
 pub use server::{PREFIX, UdpServer, UdpServerOptions};
 
 /// What only links over UDP count.

@@ -2,7 +2,10 @@
 
 use quinn_udp::EcnCodepoint;
 use spindle_units::Instant;
-use spindle_wire::{EncapsulationHeader, EncapsulationKind, Endpoint, Flags, Segment, SeqNumber};
+use spindle_wire::{
+    CodedKind, EncapsulationHeader, EncapsulationKind, Endpoint, Experimental, Flags, Segment,
+    SeqNumber,
+};
 
 use super::pmtu::{BASE, LEAST, Search};
 use crate::link::{Arrival, PathMtu};
@@ -70,8 +73,20 @@ pub(super) struct Path {
     reset: bool,
     /// The highest acknowledgement that came.
     una: Option<SeqNumber>,
-    /// How often the large segment that begins there was sent.
+    /// How often the large segment, or coding unit, that begins there was sent.
     sends: u8,
+    /// Where the last large coding unit began, and how many in a row have begun there: acknowledgements on
+    /// coded segments are not seen here, so `una` may lag behind.
+    unit: Option<(SeqNumber, u8)>,
+}
+
+/// What is to become of a segment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Verdict {
+    /// The stack is to hear what passes.
+    pub(super) report: bool,
+    /// It passes in no way.
+    pub(super) drop: bool,
 }
 
 impl Path {
@@ -89,6 +104,7 @@ impl Path {
             reset: false,
             una: None,
             sends: 0,
+            unit: None,
         }
     }
 
@@ -113,29 +129,28 @@ impl Path {
         self.used = now;
         if s.flags.contains(Flags::SYN) {
             (self.ended_in, self.ended_out, self.reset) = (false, false, false);
-            self.una = None;
+            (self.una, self.unit) = (None, None);
         }
         self.ended_in |= s.flags.contains(Flags::FIN);
         self.reset |= s.flags.contains(Flags::RST);
         if s.flags.contains(Flags::ACK) && self.una.is_none_or(|una| una.before(s.ack)) {
             self.una = Some(s.ack);
-            self.sends = 0;
+            (self.sends, self.unit) = (0, None);
         }
     }
 
-    /// A segment is to be sent: cuts it to what passes (that is [`Segment::segment_size`]). Returns
-    /// whether a black hole was found by it.
-    pub(super) fn goes(&mut self, now: Instant, s: &mut Segment) -> bool {
+    /// A segment is to be sent: cuts it to what passes (that is [`Segment::segment_size`]), and finds a
+    /// black hole by it if there is one.
+    pub(super) fn goes(&mut self, now: Instant, s: &mut Segment) -> Verdict {
         self.used = now;
         if s.flags.contains(Flags::SYN) && !s.flags.contains(Flags::ACK) {
             (self.ended_in, self.ended_out, self.reset) = (false, false, false);
-            self.una = None;
+            (self.una, self.unit) = (None, None);
         }
         self.ended_out |= s.flags.contains(Flags::FIN);
         self.reset |= s.flags.contains(Flags::RST);
         if s.coded().is_some() {
-            // Never cut, and no part of sequence space.
-            return false;
+            return self.goes_coded(now, s);
         }
         let headers = s.encapsulated_len() - s.payload.len();
         let cut = |passes: u16| usize::from(passes).saturating_sub(headers).max(1);
@@ -144,10 +159,7 @@ impl Path {
             size => size.min(s.payload.len()),
         };
         let mut black_hole = false;
-        // What a restart would not make smaller does not count.
-        let passes = self.search.passes();
-        let restarted = if passes > BASE { BASE } else { LEAST };
-        let large = piece.min(cut(passes)) + headers > usize::from(restarted);
+        let large = self.is_large(piece.min(cut(self.search.passes())) + headers);
         if large && self.una == Some(s.seq) {
             self.sends = self.sends.saturating_add(1);
             if self.sends >= BLACK_HOLE_SENDS {
@@ -159,7 +171,49 @@ impl Path {
         if piece > room {
             s.segment_size = room as u16;
         }
-        black_hole
+        Verdict {
+            // What is coded cannot be cut: the stack is to know from the start what passes.
+            report: black_hole || offers_coding(s),
+            drop: false,
+        }
+    }
+
+    /// Whether a restart of the search would make a datagram of this size smaller; what it would not does
+    /// not count as lost in a black hole.
+    fn is_large(&self, datagram: usize) -> bool {
+        let restarted = if self.search.passes() > BASE {
+            BASE
+        } else {
+            LEAST
+        };
+        datagram > usize::from(restarted)
+    }
+
+    /// A packet of the coding layer is to be sent. It cannot be cut: one that is too large is dropped, which
+    /// TCP makes good in smaller segments. TCP repeats what vanishes in units that begin where an earlier one
+    /// did, with the first segment that is not acknowledged.
+    fn goes_coded(&mut self, now: Instant, s: &Segment) -> Verdict {
+        let first = s
+            .coded()
+            .is_some_and(|c| c.index == 0 && matches!(c.kind, CodedKind::Encoded { .. }));
+        let mut black_hole = false;
+        if first && self.is_large(s.encapsulated_len()) {
+            if self.una == Some(s.seq) {
+                self.sends = self.sends.saturating_add(1);
+            }
+            let before = self.unit.filter(|(at, _)| *at == s.seq);
+            let row = before.map_or(0, |(_, n)| n).saturating_add(1);
+            self.unit = Some((s.seq, row));
+            if self.sends.max(row) >= BLACK_HOLE_SENDS {
+                (self.sends, self.unit) = (0, None);
+                black_hole = self.search.restart(now);
+            }
+        }
+        let drop = s.encapsulated_len() > usize::from(self.search.passes());
+        Verdict {
+            report: black_hole || drop && first,
+            drop,
+        }
     }
 
     /// Puts one datagram into the train; false: the train has to leave first.
@@ -181,5 +235,152 @@ impl Path {
         EncapsulationHeader { id: self.id, kind }.encode(out);
         out.resize(usize::from(size), 0);
         Some(size)
+    }
+}
+
+/// Whether it is a SYN or SYN/ACK that speaks of coding.
+fn offers_coding(s: &Segment) -> bool {
+    let all = s.options.rare.as_ref().map(|r| &r.experimental);
+    s.flags.contains(Flags::SYN)
+        && all.is_some_and(|a| a.iter().any(|e| e.exid == Experimental::CODING))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use super::*;
+    use spindle_units::Duration;
+    use spindle_wire::Coded;
+
+    const START: SeqNumber = SeqNumber(1000);
+
+    fn at(s: u64) -> Instant {
+        Instant::ZERO + Duration::from_secs(s)
+    }
+
+    /// A path on which 1472 bytes have been found to pass.
+    fn path() -> Path {
+        let end = |port| Endpoint::new(IpAddr::from([10, 0, 0, 1]), port);
+        let mut path = Path::new(at(0), 7, (end(1), end(2)), 1472);
+        let (size, number) = path.search.due(at(0), 5).expect("a probe");
+        assert!(path.search.acknowledged(at(0), number, size));
+        path
+    }
+
+    /// Packet `index` of a unit that begins at START and `offset`, in a datagram of `len` bytes.
+    fn encoded(offset: u32, index: u8, len: usize) -> Segment {
+        let end = |port| Endpoint::new(IpAddr::from([10, 0, 0, 1]), port);
+        let mut s = Segment::new(end(1), end(2));
+        s.seq = START + offset;
+        s.options.rare_mut().coded = Some(Coded {
+            unit: 0,
+            index,
+            timestamp: 0,
+            kind: CodedKind::Encoded {
+                sources: 3,
+                total: 5,
+                len: 0,
+                twin: None,
+            },
+        });
+        s.payload = vec![0; len - s.encapsulated_len()].into();
+        assert_eq!(s.encapsulated_len(), len);
+        s
+    }
+
+    fn acknowledges(path: &mut Path, offset: u32) {
+        let mut ack = Segment::new(path.remote, path.local);
+        (ack.flags, ack.ack) = (Flags::ACK, START + offset);
+        path.came(at(0), &ack);
+    }
+
+    /// Sends a whole unit; what is said of its first packet.
+    fn unit(path: &mut Path, offset: u32, len: usize) -> Verdict {
+        let all = (0..5).map(|i| path.goes(at(1), &mut encoded(offset, i, len)));
+        let all: Vec<Verdict> = all.collect();
+        assert!(all.iter().all(|v| v.drop == all[0].drop));
+        assert!(all[1..].iter().all(|v| !v.report));
+        all[0]
+    }
+
+    #[test]
+    fn units_that_vanish_again_and_again_are_in_a_black_hole() {
+        let (fine, gone) = (
+            Verdict::default(),
+            Verdict {
+                report: true,
+                drop: true,
+            },
+        );
+        let mut p = path();
+        acknowledges(&mut p, 0);
+        // A window, then what a timer repeats.
+        assert_eq!(unit(&mut p, 0, 1472), fine);
+        assert_eq!(unit(&mut p, 3000, 1472), fine);
+        assert_eq!(unit(&mut p, 0, 1472), fine);
+        assert_eq!(unit(&mut p, 0, 1472), gone);
+        assert_eq!(p.search.passes(), BASE);
+        assert_eq!(unit(&mut p, 0, usize::from(BASE)), fine);
+        // The next is found only if what is smaller vanishes as well.
+        acknowledges(&mut p, 1000);
+        for n in 0..2 {
+            assert_eq!(unit(&mut p, 1000, usize::from(BASE)), fine, "{n}");
+        }
+        assert_eq!(unit(&mut p, 1000, usize::from(BASE)), gone);
+        assert_eq!(p.search.passes(), LEAST);
+    }
+
+    #[test]
+    fn what_is_acknowledged_or_small_is_in_none() {
+        let mut p = path();
+        for n in 0..10 {
+            acknowledges(&mut p, n * 1000);
+            for _ in 0..2 {
+                assert_eq!(unit(&mut p, n * 1000, 1472), Verdict::default());
+            }
+        }
+        for _ in 0..10 {
+            assert_eq!(
+                unit(&mut p, 9000, usize::from(BASE) - 1),
+                Verdict::default()
+            );
+        }
+        assert_eq!(p.search.passes(), 1472);
+    }
+
+    /// Where the peer has data as well, its acknowledgements are on coded segments.
+    #[test]
+    fn acknowledgements_that_nobody_sees_are_not_missed() {
+        let mut p = path();
+        acknowledges(&mut p, 0);
+        for n in 0..10 {
+            assert!(!unit(&mut p, n * 3000, 1472).report);
+            assert!(!unit(&mut p, n * 3000, 1472).report);
+        }
+        assert_eq!(p.search.passes(), 1472);
+        assert!(unit(&mut p, 27_000, 1472).report);
+    }
+
+    #[test]
+    fn what_is_too_large_is_dropped_and_the_stack_hears_of_it() {
+        let mut p = path();
+        assert!(p.search.too_big(at(1), 1300));
+        let verdict = unit(&mut p, 0, 1301);
+        assert!(verdict.drop && verdict.report);
+        assert_eq!(unit(&mut p, 0, 1300), Verdict::default());
+    }
+
+    #[test]
+    fn who_offers_coding_hears_what_passes() {
+        let mut syn = Segment::new(path().local, path().remote);
+        syn.flags = Flags::SYN;
+        assert!(!path().goes(at(0), &mut syn).report);
+        syn.options.rare_mut().experimental.push(Experimental {
+            kind: 253,
+            exid: Experimental::CODING,
+            data: vec![4],
+        });
+        assert!(path().goes(at(0), &mut syn).report);
     }
 }

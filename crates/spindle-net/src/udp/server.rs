@@ -87,6 +87,11 @@ fn id_of(addr: IpAddr) -> Option<u64> {
     (s[..4] == PREFIX && id != 0).then_some(id)
 }
 
+/// Whether a server's stack knows a client by this address.
+pub(crate) fn is_virtual(addr: IpAddr) -> bool {
+    id_of(addr).is_some()
+}
+
 /// Where a datagram came from.
 struct Origin {
     socket: usize,

@@ -14,6 +14,12 @@ struct State {
     /// Large datagrams from each client, and to each.
     carried: Mutex<HashMap<SocketAddr, [usize; 2]>>,
     limit: AtomicUsize,
+    /// Every so many-th datagram is lost, or comes after the next one; 0: none.
+    lossy: AtomicUsize,
+    swaps: AtomicUsize,
+    seen: AtomicUsize,
+    /// Encoded packets that did not fit through.
+    too_large: AtomicUsize,
     largest: AtomicUsize,
     ended: AtomicBool,
 }
@@ -28,6 +34,8 @@ fn socket() -> UdpSocket {
     s
 }
 
+/// Type of datagrams that carry packets of the coding layer (`docs/wire/encapsulation.md`).
+const CODED: u8 = 5;
 /// Bytes of a datagram that has data in it.
 const LARGE: usize = 500;
 
@@ -39,9 +47,30 @@ impl State {
         }
     }
 
-    fn passes(&self, n: usize) -> bool {
+    /// What is to be passed on now that this has come; `held` is what waits for the next one.
+    fn passes(&self, datagram: &[u8], held: &mut Option<Vec<u8>>) -> Vec<Vec<u8>> {
+        let n = datagram.len();
         self.largest.fetch_max(n, Ordering::Relaxed);
-        n <= self.limit.load(Ordering::Relaxed)
+        if n > self.limit.load(Ordering::Relaxed) {
+            let coded = datagram[1] & 0x3f == CODED;
+            self.too_large
+                .fetch_add(usize::from(coded), Ordering::Relaxed);
+            return Vec::new();
+        }
+        let number = self.seen.fetch_add(1, Ordering::Relaxed) + 1;
+        let due = |every: &AtomicUsize| match every.load(Ordering::Relaxed) {
+            0 => false,
+            every => number.is_multiple_of(every),
+        };
+        if due(&self.lossy) {
+            return Vec::new();
+        }
+        let this = datagram.to_vec();
+        if due(&self.swaps) && held.is_none() {
+            *held = Some(this);
+            return Vec::new();
+        }
+        [Some(this), held.take()].into_iter().flatten().collect()
     }
 
     /// The binding of a client, made if there is none, with a thread for the way back.
@@ -51,14 +80,17 @@ impl State {
             let out = Arc::new(socket());
             let (state, back) = (self.clone(), out.clone());
             std::thread::spawn(move || {
-                let mut buffer = [0; 65_536];
+                let (mut buffer, mut held) = ([0; 65_536], None);
                 while !state.ended.load(Ordering::Relaxed) {
-                    if let Ok(n) = back.recv(&mut buffer)
-                        && state.passes(n)
-                        && state.is_current(client, &back)
-                    {
-                        state.count(client, 1, n);
-                        let _ = state.front.send_to(&buffer[..n], client);
+                    let due = match back.recv(&mut buffer) {
+                        Ok(n) => state.passes(&buffer[..n], &mut held),
+                        Err(_) => held.take().into_iter().collect(),
+                    };
+                    for datagram in due {
+                        if state.is_current(client, &back) {
+                            state.count(client, 1, datagram.len());
+                            let _ = state.front.send_to(&datagram, client);
+                        }
                     }
                 }
             });
@@ -84,18 +116,28 @@ impl Relay {
             bindings: Mutex::default(),
             carried: Mutex::default(),
             limit: AtomicUsize::new(usize::MAX),
+            lossy: AtomicUsize::new(0),
+            swaps: AtomicUsize::new(0),
+            seen: AtomicUsize::new(0),
+            too_large: AtomicUsize::new(0),
             largest: AtomicUsize::new(0),
             ended: AtomicBool::new(false),
         });
         let run = state.clone();
         std::thread::spawn(move || {
-            let mut buffer = [0; 65_536];
+            let (mut buffer, mut held, mut last) = ([0; 65_536], None, None);
             while !run.ended.load(Ordering::Relaxed) {
-                if let Ok((n, client)) = run.front.recv_from(&mut buffer)
-                    && run.passes(n)
-                {
-                    run.count(client, 0, n);
-                    let _ = run.binding(client).send_to(&buffer[..n], run.server);
+                let due = match run.front.recv_from(&mut buffer) {
+                    Ok((n, client)) => {
+                        last = Some(client);
+                        run.passes(&buffer[..n], &mut held)
+                    }
+                    Err(_) => held.take().into_iter().collect(),
+                };
+                for datagram in due {
+                    let Some(client) = last else { continue };
+                    run.count(client, 0, datagram.len());
+                    let _ = run.binding(client).send_to(&datagram, run.server);
                 }
             }
         });
@@ -127,6 +169,18 @@ impl Relay {
     /// Datagrams above this vanish.
     pub(crate) fn limit(&self, bytes: usize) {
         self.0.limit.store(bytes, Ordering::Relaxed);
+    }
+
+    /// From now on every `lossy`-th datagram is lost, and every `swaps`-th comes after the next one; only
+    /// where there is one client.
+    pub(crate) fn disturb(&self, lossy: usize, swaps: usize) {
+        self.0.lossy.store(lossy, Ordering::Relaxed);
+        self.0.swaps.store(swaps, Ordering::Relaxed);
+    }
+
+    /// Encoded packets that were too large to pass.
+    pub(crate) fn too_large(&self) -> usize {
+        self.0.too_large.load(Ordering::Relaxed)
     }
 
     /// The largest datagram that came.

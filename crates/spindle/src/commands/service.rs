@@ -124,6 +124,14 @@ impl Plan {
             let text = registry.no_such_transport(&args.transport);
             Failure::Usage(format!("--transport: {text}"))
         })?;
+        let preset = transport.config();
+        if kind == LinkKind::Tun && preset.coding.is_some() {
+            return Err(Failure::Usage(format!(
+                "--transport: {} codes packets, which only --udp carries; with --tun want one that does not, \
+                 such as tcp or fuso",
+                transport.name
+            )));
+        }
         let idle = args.idle_timeout.as_deref();
         let idle_timeout = idle.map(|t| time("idle-timeout", t)).transpose()?;
         if idle_timeout.is_some_and(|t| t.is_zero()) {
@@ -136,7 +144,7 @@ impl Plan {
             kind,
             tun: args.tun.clone(),
             transport: transport.name.clone(),
-            preset: transport.config(),
+            preset,
             limits: limits(args)?,
             drain: time("drain", &args.drain)?,
             idle_timeout,

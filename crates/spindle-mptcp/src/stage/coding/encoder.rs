@@ -214,6 +214,8 @@ impl Base {
         let packets = symbols.into_iter().enumerate().map(|(index, symbol)| {
             let mut packet = self.packet(&sources[0], index, symbol, None);
             packet.ecn = ecn;
+            // Nothing of the packet's: a link sees by it what is sent once more.
+            packet.seq = sources[0].seq;
             packet
         });
         packets.collect()

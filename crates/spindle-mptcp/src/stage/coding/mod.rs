@@ -525,6 +525,10 @@ impl Stage for Coding {
         self.decoder.timeout(now, up);
     }
 
+    fn overhead(&self) -> usize {
+        CODING_OVERHEAD
+    }
+
     fn stored(&self) -> (u64, usize) {
         let (ours, theirs) = (self.encoder.stored(), self.decoder.stored());
         (ours.0 + theirs.0, ours.1 + theirs.1)
