@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use spindle_lab::driver::{address, configure, over_interfaces};
+use spindle_lab::driver::{address, configure, informed, over_interfaces};
 use spindle_lab::experiment::scenario::Window;
 use spindle_lab::experiment::{Carrier, End};
 use spindle_lab::registry::Application;
@@ -39,6 +39,8 @@ pub(crate) struct Place<'a> {
     /// What it is on, and its peers.
     pub(crate) end: End<'a>,
     pub(crate) peer: End<'a>,
+    /// The network, which hosts that code know as in the lab.
+    pub(crate) network: &'a spindle_fabric::Network,
     /// Interfaces of all hosts.
     pub(crate) interfaces: &'a [u32],
     pub(crate) plan: &'a Plan,
@@ -129,6 +131,15 @@ impl Part<'_> {
             return Err(TestbedError::Transport(text));
         }
         let config = configure(transport, &self.scenario.host);
+        let config = match &config.coding {
+            None => config,
+            Some(_) if matches!(place.end.carrier, Carrier::Tun | Carrier::Gateway) => {
+                let text =
+                    format!("{name} codes packets, which a TUN does not carry; want udp:{name}");
+                return Err(TestbedError::Transport(text));
+            }
+            Some(_) => informed(config, place.network, self.scenario.topology.links()),
+        };
         Ok(match place.peer.is_kernel() {
             true => for_unmodified_receivers(config),
             false => config,

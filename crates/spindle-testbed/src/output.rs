@@ -9,6 +9,7 @@ use spindle_lab::output::{Comparison, Ordered, comparison, table};
 
 use crate::fabric::LinkReport;
 use crate::lateness::LatenessSummary;
+use crate::part::Coded;
 use crate::run::{Outcome, Row};
 
 /// The JSON of `testbed`: that of `run`, and what only real time has.
@@ -35,6 +36,9 @@ pub struct RowReport {
     pub fabric_load: f64,
     /// Packets that a host's interface did not take.
     pub refused: u64,
+    /// What Spindle's hosts have coded; left out if nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub coded: Option<Coded>,
     /// The links of the row's last run.
     pub links: Vec<LinkReport>,
 }
@@ -47,6 +51,7 @@ impl From<&Row> for RowReport {
             valid: !row.fell_behind,
             fabric_load: (row.fabric_load * 1e4).round() / 1e4,
             refused: row.refused,
+            coded: Some(row.coded).filter(|c| *c != Coded::default()),
             links: row.links.clone(),
         }
     }

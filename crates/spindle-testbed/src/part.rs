@@ -15,6 +15,7 @@ use spindle_lab::registry::Registry;
 use spindle_lab::rng::{Purpose, Streams};
 use spindle_lab::traffic::{Plan, plan};
 use spindle_mptcp::SendCounters;
+use spindle_mptcp::stage::coding::CodingCounters;
 
 use crate::carrier::Place;
 use crate::error::TestbedError;
@@ -42,6 +43,46 @@ pub struct RealTime {
     /// How late a thread without real-time priority woke up, as the hosts' are.
     #[serde(default)]
     pub hosts: Lateness,
+    /// What Spindle's hosts have coded.
+    #[serde(default)]
+    pub coded: Coded,
+}
+
+/// What Spindle's hosts have coded, both ends together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Coded {
+    /// Coding units sent.
+    pub units: u64,
+    /// Segments in them.
+    pub segments: u64,
+    /// Encoded packets sent.
+    pub packets: u64,
+    /// Units decoded.
+    pub decoded: u64,
+    /// Packets and units that were none of a connection's.
+    pub refused: u64,
+}
+
+impl Coded {
+    pub(crate) fn add(&mut self, o: &Self) {
+        self.units += o.units;
+        self.segments += o.segments;
+        self.packets += o.packets;
+        self.decoded += o.decoded;
+        self.refused += o.refused;
+    }
+}
+
+impl From<CodingCounters> for Coded {
+    fn from(c: CodingCounters) -> Self {
+        Self {
+            units: c.units_sent,
+            segments: c.packets_coded,
+            packets: c.packets_encoded,
+            decoded: c.units_decoded,
+            refused: c.packets_refused + c.units_refused,
+        }
+    }
 }
 
 /// What is to be run.
@@ -92,6 +133,7 @@ impl Part<'_> {
                 host,
                 end,
                 peer,
+                network: &network,
                 interfaces: &interfaces,
                 plan: &plan,
                 streams: &streams,
@@ -163,7 +205,11 @@ impl Part<'_> {
         let result = result(&worked, &after, &base.get(), &fabric);
         Ok(PartOutput {
             result,
-            real: RealTime { fabric, hosts },
+            real: RealTime {
+                fabric,
+                hosts,
+                coded: after.coded,
+            },
         })
     }
 }
@@ -179,6 +225,7 @@ pub(crate) fn names(network: &Network) -> Vec<String> {
 struct Totals {
     spindle: SendCounters,
     kernel: kernel::Counters,
+    coded: Coded,
 }
 
 async fn totals(hosts: &[Host]) -> Totals {
@@ -192,6 +239,7 @@ async fn totals(hosts: &[Host]) -> Totals {
         let Ok(c) = network.counters().await else {
             continue;
         };
+        t.coded.add(&c.stack.coding.into());
         t.spindle.bytes += c.sent.bytes;
         t.spindle.bytes_recovery += c.sent.bytes_recovery;
         t.spindle.bytes_reinjected += c.sent.bytes_reinjected;
@@ -224,9 +272,17 @@ fn result(worked: &Worked, after: &Totals, base: &Totals, fabric: &FabricReport)
         .map(|f| f.group as usize + 1)
         .max()
         .unwrap_or(0);
+    let counted = |background| {
+        let flows = worked.plan.flows.iter();
+        flows.filter(move |f| f.counted && f.background == background)
+    };
     let (s, s0, k, k0) = (&after.spindle, &base.spindle, &after.kernel, &base.kernel);
     let mut r = RunResult {
-        flows: groups as u64,
+        flows: match worked.plan.push {
+            true => counted(false).count() as u64,
+            false => groups as u64,
+        },
+        background_flows: counted(true).count() as u64,
         fast_retransmits: s.fast_retransmits - s0.fast_retransmits
             + (k.fast_retransmits - k0.fast_retransmits),
         spurious_retransmits: s.spurious_retransmits - s0.spurious_retransmits
@@ -240,7 +296,11 @@ fn result(worked: &Worked, after: &Totals, base: &Totals, fabric: &FabricReport)
         sim_ns: (fabric.wall_s * 1e9) as u64,
         ..RunResult::default()
     };
-    for group in 0..groups as u32 {
+    if worked.plan.push {
+        pushed(worked, &mut r);
+    }
+    let of_requests = if worked.plan.push { 0 } else { groups };
+    for group in 0..of_requests as u32 {
         let members = worked.plan.flows.iter().zip(&worked.done);
         let members: Vec<_> = members.filter(|(f, _)| f.group == group).collect();
         let first = members.iter().filter_map(|(_, d)| d.issued).min();
@@ -269,4 +329,43 @@ fn result(worked: &Worked, after: &Totals, base: &Totals, fabric: &FabricReport)
     r.timeouts = r.timeouts.min(all);
     r.late_timeouts = all - r.timeouts;
     r
+}
+
+/// What became of flows that were pushed, each for itself.
+fn pushed(worked: &Worked, r: &mut RunResult) {
+    for (planned, done) in worked.plan.flows.iter().zip(&worked.done) {
+        let received = &done.received;
+        r.bytes_corrupted += received.corrupted;
+        if !planned.counted {
+            continue;
+        }
+        // One whose time had come, but for which there was none left.
+        let issued = done.issued.unwrap_or(worked.ended);
+        let end = received.completed.unwrap_or(worked.ended);
+        let (from, before) = received.from.unwrap_or((issued, 0));
+        let seconds = end.saturating_duration_since(from).as_secs_f64().max(1e-9);
+        let goodput = received.bytes.saturating_sub(before) as f64 * 8.0 / seconds;
+        let cut_off = received.completed.is_none() && worked.plan.cuts_off();
+        match (planned.background, received.completed.is_some()) {
+            (true, false) if !cut_off => r.background_aborted += 1,
+            (true, _) => {
+                r.background_completed += 1;
+                r.background_goodput_sum_bps += goodput;
+                r.background_goodput_squares += goodput * goodput;
+            }
+            (false, true) => {
+                let fct = end.saturating_duration_since(issued);
+                r.completed += 1;
+                r.bytes_delivered += planned.bytes;
+                r.fct_ns.push(fct.as_nanos() as u64);
+                r.goodput_sum_bps += goodput;
+            }
+            (false, false) if worked.plan.ends.is_some() => r.cut_off += 1,
+            (false, false) => r.aborted += 1,
+        }
+        if !planned.background {
+            r.flows_with_timeout += u64::from(done.timeouts > 0);
+            r.timeouts += done.timeouts;
+        }
+    }
 }

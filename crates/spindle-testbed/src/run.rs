@@ -16,7 +16,7 @@ use spindle_units::Duration;
 use crate::error::TestbedError;
 use crate::fabric::LinkReport;
 use crate::lateness::Lateness;
-use crate::part::{Part, PartOutput};
+use crate::part::{Coded, Part, PartOutput};
 use crate::store::{self, Key, Store};
 
 /// How an experiment is run.
@@ -64,6 +64,8 @@ pub struct Row {
     pub fabric_load: f64,
     /// Packets that a host's interface did not take.
     pub refused: u64,
+    /// What Spindle's hosts have coded.
+    pub coded: Coded,
     /// Whether packets were late by more than the bound.
     pub fell_behind: bool,
     /// The links of the last part.
@@ -320,10 +322,12 @@ fn late(lateness: &Lateness, options: &Options) -> bool {
 fn row(name: &TransportName, outputs: &[&PartOutput], options: &Options) -> Row {
     let (mut lateness, mut hosts) = (Lateness::default(), Lateness::default());
     let (mut cpu, mut wall, mut refused) = (0.0, 0.0, 0);
+    let mut coded = Coded::default();
     for output in outputs {
         let fabric = &output.real.fabric;
         lateness.add(&fabric.lateness);
         hosts.add(&output.real.hosts);
+        coded.add(&output.real.coded);
         cpu += fabric.cpu_s;
         wall += fabric.wall_s;
         refused += fabric.refused;
@@ -335,6 +339,7 @@ fn row(name: &TransportName, outputs: &[&PartOutput], options: &Options) -> Row 
         hosts,
         fabric_load: cpu / f64::max(wall, 1e-9),
         refused,
+        coded,
         links: outputs
             .last()
             .map_or(Vec::new(), |o| o.real.fabric.links.clone()),

@@ -10,12 +10,12 @@ use crate::host::Listener;
 /// Smallest request.
 pub(crate) const LEAST_REQUEST: u64 = 8;
 /// Bytes after which the pattern repeats.
-const PERIOD: usize = 65_521;
+pub(crate) const PERIOD: usize = 65_521;
 /// Bytes read or written at once.
-const PIECE: usize = 65_536;
+pub(crate) const PIECE: usize = 65_536;
 
 /// The bytes of responses: byte n of a connection is byte n modulo the period.
-fn pattern() -> Vec<u8> {
+pub(crate) fn pattern() -> Vec<u8> {
     let byte = |i: usize| (i.wrapping_mul(2_654_435_761) >> 13) as u8;
     (0..PERIOD + PIECE).map(|i| byte(i % PERIOD)).collect()
 }
@@ -73,10 +73,15 @@ pub(crate) struct Reader {
 
 impl Reader {
     pub(crate) fn new() -> Self {
+        Self::after(0)
+    }
+
+    /// For a connection on which so many other bytes have come.
+    pub(crate) fn after(received: u64) -> Self {
         Self {
             pattern: pattern(),
             buffer: vec![0; PIECE],
-            received: 0,
+            received,
             corrupted: 0,
         }
     }
@@ -89,20 +94,29 @@ impl Reader {
     ) -> io::Result<()> {
         let mut left = size;
         while left > 0 {
-            let most = left.min(PIECE as u64) as usize;
-            let n = stream.read(&mut self.buffer[..most]).await?;
-            if n == 0 {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-            let start = (self.received % PERIOD as u64) as usize;
-            let (found, want) = (&self.buffer[..n], &self.pattern[start..start + n]);
-            if found != want {
-                self.corrupted += found.iter().zip(want).filter(|(a, b)| a != b).count() as u64;
-            }
-            left -= n as u64;
-            self.received += n as u64;
+            left -= self.read_some(stream, left).await?;
         }
         Ok(())
+    }
+
+    /// Reads what there is, at most so many bytes; returns how many.
+    pub(crate) async fn read_some(
+        &mut self,
+        stream: &mut (impl AsyncRead + Unpin),
+        most: u64,
+    ) -> io::Result<u64> {
+        let most = most.min(PIECE as u64) as usize;
+        let n = stream.read(&mut self.buffer[..most]).await?;
+        if n == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let start = (self.received % PERIOD as u64) as usize;
+        let (found, want) = (&self.buffer[..n], &self.pattern[start..start + n]);
+        if found != want {
+            self.corrupted += found.iter().zip(want).filter(|(a, b)| a != b).count() as u64;
+        }
+        self.received += n as u64;
+        Ok(n as u64)
     }
 }
 

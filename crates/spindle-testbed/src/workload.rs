@@ -1,6 +1,6 @@
 //! The plan of the lab's traffic, carried out in real time.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -16,10 +16,14 @@ use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 
 use crate::host::{Host, Stream};
+use crate::push::{self, Inbox, Received};
 use crate::serve::{LEAST_REQUEST, Reader, request, serve};
 
 /// The port servers listen on.
 pub(crate) const PORT: u16 = 80;
+/// How often timeouts are counted where flows are pushed, many at a time: to ask all hosts before and after
+/// each would hold up the others.
+const SAMPLE: StdDuration = StdDuration::from_millis(50);
 /// How long a request waits for the subflows of its connection (as in the lab).
 const JOIN_PATIENCE: StdDuration = StdDuration::from_secs(7);
 
@@ -41,6 +45,8 @@ pub(crate) struct Done {
     pub(crate) corrupted: u64,
     /// Timeouts of all hosts while it was under way.
     pub(crate) timeouts: u64,
+    /// What the server has of it, if it is pushed.
+    pub(crate) received: Received,
 }
 
 /// A connection with what reads its responses.
@@ -54,9 +60,12 @@ struct Running {
     work: Work,
     persistent: Vec<Mutex<Option<Conn>>>,
     done: RefCell<Vec<Done>>,
+    inbox: Rc<Inbox>,
     opened: RefCell<u64>,
     /// Asks for the timeouts of all hosts so far.
     timeouts: Count,
+    /// What that said last, where it is asked every [`SAMPLE`].
+    sampled: Cell<u64>,
 }
 
 /// A future of this thread.
@@ -70,7 +79,12 @@ pub(crate) struct Worked {
     pub(crate) done: Vec<Done>,
     pub(crate) plan: Plan,
     pub(crate) hosts: Vec<Host>,
+    /// When it was over.
+    pub(crate) ended: Wall,
 }
+
+/// A task, and whether the end of the run waits for it.
+type Task = (bool, JoinHandle<()>);
 
 /// Carries out the plan. `measuring` is called when its preparation is over.
 pub(crate) async fn work(
@@ -78,7 +92,8 @@ pub(crate) async fn work(
     timeouts: Count,
     measuring: impl AsyncFnOnce(&[Host]),
 ) -> io::Result<Worked> {
-    let servers = listen(&work).await?;
+    let inbox = Rc::new(Inbox::new(work.plan.flows.len()));
+    let servers = listen(&work, &inbox).await?;
     let running = Rc::new(Running {
         persistent: work
             .plan
@@ -87,22 +102,31 @@ pub(crate) async fn work(
             .map(|_| Mutex::default())
             .collect(),
         done: RefCell::new(vec![Done::default(); work.plan.flows.len()]),
+        inbox,
         opened: RefCell::new(0),
         work,
         timeouts,
+        sampled: Cell::new(0),
     });
     running.prepare().await?;
     measuring(&running.work.hosts).await;
+    let sampling = running.clone().sampling().await;
+    let start = Wall::now();
     let mut tasks = running.clone().timed();
-    tasks.extend(running.clone().chains());
-    for task in tasks {
-        task.await.map_err(io::Error::other)?;
-    }
+    tasks.extend(running.clone().chains().into_iter().map(|t| (true, t)));
+    tasks.extend(running.clone().counting());
+    tasks.extend(sampling);
+    let ends = running.work.plan.ends.map(|after| start + std(after));
+    until_over(tasks, ends).await?;
+    let ended = Wall::now();
     for server in servers {
         server.abort();
         let _ = server.await;
     }
-    let done = running.done.borrow().clone();
+    let mut done = running.done.borrow().clone();
+    for (n, done) in done.iter_mut().enumerate() {
+        done.received = running.inbox.get(n);
+    }
     let Ok(running) = Rc::try_unwrap(running).map_err(drop) else {
         return Err(io::Error::other("a flow is still running"));
     };
@@ -110,10 +134,32 @@ pub(crate) async fn work(
         done,
         plan: running.work.plan,
         hosts: running.work.hosts,
+        ended,
     })
 }
 
-async fn listen(work: &Work) -> io::Result<Vec<JoinHandle<()>>> {
+/// Waits for what the run waits for, or until it is to end; what is left then is cut off.
+async fn until_over(tasks: Vec<Task>, ends: Option<Wall>) -> io::Result<()> {
+    let (waited, others): (Vec<Task>, Vec<Task>) = tasks
+        .into_iter()
+        .partition(|(waits, _)| *waits && ends.is_none());
+    for (_, task) in waited {
+        task.await.map_err(io::Error::other)?;
+    }
+    if let Some(at) = ends {
+        tokio::time::sleep_until(at.into()).await;
+    }
+    others.iter().for_each(|(_, task)| task.abort());
+    for (_, task) in others {
+        match task.await {
+            Err(e) if !e.is_cancelled() => return Err(io::Error::other(e)),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+async fn listen(work: &Work, inbox: &Rc<Inbox>) -> io::Result<Vec<JoinHandle<()>>> {
     let mut servers: Vec<u32> = work.plan.flows.iter().map(|f| f.server).collect();
     servers.sort_unstable();
     servers.dedup();
@@ -122,7 +168,10 @@ async fn listen(work: &Work) -> io::Result<Vec<JoinHandle<()>>> {
     for host in servers {
         let local = SocketAddr::new(address(host, 0), PORT);
         let listener = work.hosts[host as usize].listen(local).await?;
-        tasks.push(tokio::task::spawn_local(serve(listener, size)));
+        tasks.push(match work.plan.push {
+            true => tokio::task::spawn_local(push::take(listener, inbox.clone())),
+            false => tokio::task::spawn_local(serve(listener, size)),
+        });
     }
     Ok(tasks)
 }
@@ -132,12 +181,15 @@ fn std(d: Duration) -> StdDuration {
 }
 
 impl Running {
-    async fn open(&self, client: u32, server: u32) -> io::Result<Conn> {
-        let number = {
+    /// Opens a connection; `flow` is that of a new one.
+    async fn open(&self, client: u32, server: u32, flow: Option<usize>) -> io::Result<Conn> {
+        let opened = {
             let mut opened = self.opened.borrow_mut();
             *opened += 1;
             *opened - 1
         };
+        let of_flow = flow.filter(|_| self.work.plan.numbered);
+        let number = of_flow.map_or(opened, |n| n as u64);
         let work = &self.work;
         let interfaces = work.interfaces[client as usize];
         let interface = work.plan.interface(&work.streams, number, interfaces);
@@ -156,7 +208,7 @@ impl Running {
     async fn prepare(&self) -> io::Result<()> {
         let plan = &self.work.plan;
         for (slot, &(client, server)) in self.persistent.iter().zip(&plan.connections) {
-            let mut conn = self.open(client, server).await?;
+            let mut conn = self.open(client, server, None).await?;
             // Once for the joins, which follow data, and once over all subflows.
             for _ in 0..2 {
                 if plan.warm_up > 0 {
@@ -180,7 +232,7 @@ impl Running {
     }
 
     /// Flows with a time of their own.
-    fn timed(self: Rc<Self>) -> Vec<JoinHandle<()>> {
+    fn timed(self: Rc<Self>) -> Vec<Task> {
         let start = tokio::time::Instant::now();
         let flows = self.work.plan.flows.iter().enumerate();
         let timed = flows.filter_map(|(n, f)| match f.start {
@@ -190,12 +242,40 @@ impl Running {
         let timed: Vec<(usize, StdDuration)> = timed.collect();
         let spawn = |(n, at)| {
             let running = self.clone();
-            tokio::task::spawn_local(async move {
+            let plan = &self.work.plan;
+            let waits = plan.awaits(&plan.flows[n]);
+            let task = tokio::task::spawn_local(async move {
                 tokio::time::sleep_until(start + at).await;
                 running.flow(n).await;
-            })
+            });
+            (waits, task)
         };
         timed.into_iter().map(spawn).collect()
+    }
+
+    /// What counts timeouts again and again, if flows are pushed; the first time at once.
+    async fn sampling(self: Rc<Self>) -> Option<Task> {
+        if !self.work.plan.push {
+            return None;
+        }
+        self.sampled.set((self.timeouts)(&self.work.hosts).await);
+        let sampling = async move {
+            loop {
+                tokio::time::sleep(SAMPLE).await;
+                self.sampled.set((self.timeouts)(&self.work.hosts).await);
+            }
+        };
+        Some((false, tokio::task::spawn_local(sampling)))
+    }
+
+    /// What sets from when on background flows count, if that is not the beginning.
+    fn counting(self: Rc<Self>) -> Option<Task> {
+        let after = self.work.plan.counts_from;
+        let counting = async move {
+            tokio::time::sleep(std(after)).await;
+            self.inbox.count_from_now(&self.work.plan.flows);
+        };
+        (after > Duration::ZERO).then(|| (false, tokio::task::spawn_local(counting)))
     }
 
     /// Flows that wait for those before them of the same client: a task per client.
@@ -235,6 +315,10 @@ impl Running {
     }
 
     async fn flow(&self, n: usize) {
+        if self.work.plan.push {
+            self.push(n).await;
+            return;
+        }
         let before = (self.timeouts)(&self.work.hosts).await;
         let mut done = Done {
             issued: Some(Wall::now()),
@@ -246,6 +330,28 @@ impl Running {
         }
         done.timeouts = (self.timeouts)(&self.work.hosts).await - before;
         self.done.borrow_mut()[n] = done;
+    }
+
+    /// A flow that goes to the server. One that nobody waits for may go on as long as the run.
+    async fn push(&self, n: usize) {
+        let flow = self.work.plan.flows[n];
+        let before = self.sampled.get();
+        let begin = || self.done.borrow_mut()[n].issued = Some(Wall::now());
+        begin();
+        let attempt = async {
+            let mut conn = self.open(flow.client, flow.server, Some(n)).await?;
+            if self.work.plan.ask != Ask::Opening {
+                begin();
+            }
+            push::send(&mut conn.stream, n as u32, flow.bytes).await
+        };
+        if flow.background {
+            // What the server has of it says how it went.
+            let _ = attempt.await;
+            return;
+        }
+        let _ = tokio::time::timeout(self.work.patience, attempt).await;
+        self.done.borrow_mut()[n].timeouts = self.sampled.get() - before;
     }
 
     async fn attempt(&self, n: usize, done: &mut Done) -> io::Result<()> {
@@ -263,7 +369,7 @@ impl Running {
             }
             return result;
         }
-        let mut conn = self.open(flow.client, flow.server).await?;
+        let mut conn = self.open(flow.client, flow.server, Some(n)).await?;
         if self.work.plan.ask == Ask::WhenJoined {
             self.joined(&mut conn).await?;
         }

@@ -46,7 +46,7 @@ impl Destinations for Fabric {
 
 /// The configuration where hosts that scatter packets, or code them, know their network: how many paths lead
 /// to whom, who is under which switch, the links' rate, and the round trip without queues.
-pub(super) fn informed(mut config: Config, network: &Network, links: &LinkSettings) -> Config {
+pub fn informed(mut config: Config, network: &Network, links: &LinkSettings) -> Config {
     let fabric = || {
         Arc::new(Fabric {
             network: network.clone(),

@@ -10,7 +10,7 @@ mod ports;
 pub(crate) mod world;
 
 pub(crate) use app::Recording;
-use informed::informed;
+pub use informed::informed;
 use network::{Drawn, apply_losses, check_for_real_time, draw_hotspots, draw_lossy_links};
 pub(crate) use network::{build, build_standard, candidates, links};
 pub use packet::class;

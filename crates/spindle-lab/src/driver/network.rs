@@ -7,7 +7,8 @@ use spindle_fabric::{
 use spindle_units::{Bytes, Instant, Probability};
 
 use crate::experiment::scenario::{
-    Buffer, Direction, Hotspots, LinkSettings, Loss, LossModel, Scenario, Topology, Traffic,
+    Buffer, Direction, Hotspots, LinkSettings, Loss, LossModel, Observe, Scenario, Topology,
+    Traffic,
 };
 use crate::metrics::LossyCable;
 use crate::registry::{Registry, TopologyRequest};
@@ -284,7 +285,7 @@ pub(crate) fn draw_hotspots(
 /// Refuses what only the lab can do.
 ///
 /// # Errors
-/// Lossy links drawn for each run, and background traffic.
+/// Lossy links drawn for each run, transfers, and a background with a transport of its own.
 pub(crate) fn check_for_real_time(scenario: &Scenario) -> Result<(), NetworkError> {
     let wrong = |parameter, found: &str, remedy| NetworkError::Parameter {
         what: "the testbed".to_owned(),
@@ -311,14 +312,26 @@ pub(crate) fn check_for_real_time(scenario: &Scenario) -> Result<(), NetworkErro
             let remedy = "only the lab has it; limit the sizes by `below`";
             Err(wrong("traffic", "with a background", remedy))
         }
-        Traffic::None => Err(wrong("traffic", "none", "want requests or incast")),
-        Traffic::Formula(_) => Err(wrong("traffic", "formula", "want requests or incast")),
-        Traffic::Transfers(_) | Traffic::Mix(_) => Err(wrong(
+        Traffic::None => Err(wrong("traffic", "none", "want requests, incast or mix")),
+        Traffic::Formula(_) => Err(wrong("traffic", "formula", "want requests, incast or mix")),
+        Traffic::Transfers(_) => Err(wrong(
             "traffic",
             "transfers",
-            "only the lab has them; want requests or incast",
+            "only the lab has them; want requests, incast or mix",
         )),
-        Traffic::Requests(_) | Traffic::Incast(_) => Ok(()),
+        Traffic::Mix(m) if m.background.is_some() => {
+            let remedy = "only the lab has two transports at a time; leave `background` out";
+            Err(wrong("traffic", "with a background transport", remedy))
+        }
+        Traffic::Mix(m) if m.long.as_ref().is_some_and(|l| l.distinct) => {
+            let remedy = "only the lab knows the ports' paths beforehand; want hashed";
+            Err(wrong("long_paths", "distinct", remedy))
+        }
+        Traffic::Mix(m) if m.observe != Observe::default() => {
+            let remedy = "only the lab sees into its hosts; leave `observe` out";
+            Err(wrong("observe", "something", remedy))
+        }
+        Traffic::Requests(_) | Traffic::Incast(_) | Traffic::Mix(_) => Ok(()),
     }
 }
 

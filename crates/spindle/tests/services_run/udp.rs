@@ -158,6 +158,22 @@ fn tls_lets_in_whom_the_authority_signed_and_a_reload_changes_who_that_is() {
 }
 
 #[test]
+fn flows_are_coded_if_both_ends_say_so_and_tcp_if_not() {
+    let coding = "--transport caps-dark";
+    for (ours, theirs) in [(coding, coding), (coding, "--transport tcp"), ("", coding)] {
+        let (gateway, _connect, port) = pair(echo(), ours, theirs);
+        for len in [1, 5000, 300_000] {
+            let back = exchange(port, len);
+            assert!(
+                back.is_ok_and(|b| b == vec![b'x'; len]),
+                "{ours}, {theirs}: {}",
+                gateway.log()
+            );
+        }
+    }
+}
+
+#[test]
 fn the_proxy_protocol_tells_the_service_both_addresses_outside() {
     let (service, to) = listener();
     let (gateway, _connect, port) = pair(to, "--proxy-protocol", "");
