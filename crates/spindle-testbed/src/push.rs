@@ -138,7 +138,8 @@ mod tests {
             let inbox = Inbox::new(4);
             let (sent, received) =
                 tokio::join!(send(&mut client, 3, bytes), receive(server, &inbox));
-            (sent.unwrap(), received.unwrap());
+            sent.unwrap();
+            received.unwrap();
             let got = inbox.get(3);
             assert_eq!((got.bytes, got.corrupted), (bytes.max(12), 0));
             assert!(got.completed.is_some());

@@ -75,7 +75,8 @@ pub fn wire_config(preset: Config, kind: LinkKind, limits: &Limits, paths: PathM
         LinkKind::Udp => {
             if let Some(coding) = &mut config.coding {
                 let settings = Arc::make_mut(coding);
-                (settings.period, settings.destinations) = (CODING_PERIOD, Arc::new(Outside));
+                (settings.sampling.period, settings.destinations) =
+                    (CODING_PERIOD, Arc::new(Outside));
             }
         }
     }
@@ -116,7 +117,7 @@ mod tests {
     fn only_udp_carries_what_is_coded() {
         assert!(coded(LinkKind::Tun).coding.is_none());
         let coding = coded(LinkKind::Udp).coding.expect("it codes");
-        assert_eq!(coding.period, CODING_PERIOD);
+        assert_eq!(coding.sampling.period, CODING_PERIOD);
         let of = |a: &str| coding.destinations.of(a.parse().expect("an address"));
         assert_eq!(of("192.0.2.1"), of("192.0.2.9"));
         assert_eq!(of("2001:db8::1"), of("2001:db8::2"));
