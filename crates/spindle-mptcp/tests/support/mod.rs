@@ -19,7 +19,7 @@ use rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use spindle_mptcp::{Event, Stack, StackConfig};
 use spindle_units::{Duration, Instant};
-use spindle_wire::{Checksums, CodedKind, Ecn, Endpoint, IpFields, Payload, Segment};
+use spindle_wire::{Checksums, CodedKind, Ecn, Endpoint, IpFields, Payload, Segment, SeqNumber};
 
 pub(crate) const CLIENT: usize = 0;
 pub(crate) const SERVER: usize = 1;
@@ -356,6 +356,8 @@ fn check_encoding(seg: &Segment) {
     };
     if let Some(CodedKind::Encoded { twin, .. }) = coded_mut(&mut whole) {
         *twin = None;
+        // It tells links of the unit's first segment, and is not on the wire.
+        whole.seq = SeqNumber::default();
     }
     match read {
         Ok(read) => {
