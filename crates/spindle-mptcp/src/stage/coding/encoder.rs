@@ -165,6 +165,8 @@ impl Base {
         let mut packet = Segment::new(first.src, first.dst);
         (packet.dscp, packet.ecn) = (first.dscp, first.ecn);
         packet.payload = payload;
+        // Nothing of the packet's: a link sees by it what is sent once more.
+        packet.seq = first.seq;
         packet.options.rare_mut().coded = Some(Coded {
             unit: self.unit,
             index: index as u8,
@@ -214,8 +216,6 @@ impl Base {
         let packets = symbols.into_iter().enumerate().map(|(index, symbol)| {
             let mut packet = self.packet(&sources[0], index, symbol, None);
             packet.ecn = ecn;
-            // Nothing of the packet's: a link sees by it what is sent once more.
-            packet.seq = sources[0].seq;
             packet
         });
         packets.collect()
