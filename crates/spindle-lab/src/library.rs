@@ -155,7 +155,6 @@ pub const EXPERIMENTS: &[BuiltIn] = &[
     built_in!("caps-fig27", Some("caps"), "caps/fig27.toml"),
     built_in!("caps-fig28", Some("caps"), "caps/fig28.toml"),
     built_in!("caps-fig29", Some("caps"), "caps/fig29.toml"),
-    built_in!("caps-sensitivity", Some("caps"), "caps/sensitivity.toml"),
     built_in!("overview-loss", Some("overview"), "overview/loss.toml"),
     built_in!(
         "overview-congestion",
