@@ -115,7 +115,7 @@ impl Encoder {
         estimator: &mut Estimator,
     ) -> u32 {
         let blocking = estimator.blocking(cx.now);
-        let (short, long) = estimator.round_trips(cx.now);
+        let (short, long) = estimator.round_trips();
         let conditions = Conditions {
             rate: config.rate,
             packet: cx.mss as u32,

@@ -12,8 +12,9 @@ use super::formulas::Blocking;
 
 /// Most destinations that a host keeps estimates of; beyond, those that no connection uses go.
 const MAX_DESTINATIONS: usize = 4096;
-/// Time over which the largest small and the largest large round trip are taken (catalogue A4.6: 10 ms).
-const MEMORY: Duration = Duration::from_millis(10);
+/// Sampling periods over which the largest small and the largest large round trip are taken: 10 ms of periods
+/// of 200 us (catalogue A4.6), and as many where packets take longer.
+const MEMORY: u64 = 50;
 /// Round trips of paths without and with long flows until one was measured (catalogue A4.6).
 const RTT_SHORT: Duration = Duration::from_micros(100);
 const RTT_LONG: Duration = Duration::from_millis(3);
@@ -21,32 +22,35 @@ const RTT_LONG: Duration = Duration::from_millis(3);
 /// twice their own mean (catalogue A4.3).
 const MOST: (u32, u32) = (1, 2);
 
-/// The largest value of the last [`MEMORY`], give or take half of it.
-#[derive(Clone, Copy, Debug, Default)]
+/// The largest value of the last [`MEMORY`], give or take half of it; as it was when the last one came if
+/// there are none, as the share of blocked packets.
+#[derive(Clone, Copy, Debug)]
 struct Peak {
+    half: Duration,
     /// Of the half under way, and of the one before.
     halves: [Option<Duration>; 2],
     turns: Option<Instant>,
 }
 
 impl Peak {
+    fn new(memory: Duration) -> Self {
+        Self {
+            half: memory / 2,
+            halves: [None; 2],
+            turns: None,
+        }
+    }
+
     fn add(&mut self, now: Instant, value: Duration) {
-        self.turn(now);
+        if self.turns.is_none_or(|at| now >= at) {
+            let next = self.turns.is_some_and(|at| now < at + self.half);
+            self.halves = [None, self.halves[0].filter(|_| next)];
+            self.turns = Some(now + self.half);
+        }
         self.halves[0] = self.halves[0].max(Some(value));
     }
 
-    fn turn(&mut self, now: Instant) {
-        let half = MEMORY / 2;
-        match self.turns {
-            Some(at) if now < at => return,
-            Some(at) if now < at + half => self.halves[1] = self.halves[0].take(),
-            _ => self.halves = [None; 2],
-        }
-        self.turns = Some(now + half);
-    }
-
-    fn get(&mut self, now: Instant) -> Option<Duration> {
-        self.turn(now);
+    fn get(&self) -> Option<Duration> {
         self.halves[0].max(self.halves[1])
     }
 }
@@ -128,6 +132,7 @@ pub struct Estimator {
 impl Estimator {
     /// An estimator that samples so and knows nothing yet: nothing is blocked.
     pub fn new(sampling: Sampling) -> Self {
+        let memory = sampling.period * MEMORY;
         Self {
             sampling,
             weighed: (0, 0),
@@ -137,8 +142,8 @@ impl Estimator {
             large: 0,
             smooth: None,
             blocking: Blocking::NONE,
-            short: Peak::default(),
-            long: Peak::default(),
+            short: Peak::new(memory),
+            long: Peak::new(memory),
             first: None,
             mean: None,
             periods: Periods::default(),
@@ -205,10 +210,11 @@ impl Estimator {
         self.blocking
     }
 
-    /// The longest of the last round trips that were not large, and of those that were: RTT_S and RTT_L.
-    pub fn round_trips(&mut self, now: Instant) -> (Duration, Duration) {
-        let short = self.short.get(now).unwrap_or(RTT_SHORT);
-        let long = self.long.get(now).unwrap_or(RTT_LONG);
+    /// The longest of the last round trips that were not large, and of those that were: RTT_S and RTT_L
+    /// (catalogue A4.6).
+    pub fn round_trips(&self) -> (Duration, Duration) {
+        let short = self.short.get().unwrap_or(RTT_SHORT);
+        let long = self.long.get().unwrap_or(RTT_LONG);
         (short, long.max(short))
     }
 
@@ -304,10 +310,29 @@ mod tests {
         assert_eq!(e.blocking(at(399)).get(), 0.0, "the period goes on");
         let p = e.blocking(at(400));
         assert_eq!((p.get(), p.redundancy(10)), (0.1, 2));
-        assert_eq!(e.round_trips(at(400)), (us(150), us(3000)));
-        // Nothing new: the old share stands, the round trips are forgotten.
+        assert_eq!(e.round_trips(), (us(150), us(3000)));
+        // Nothing new: what was measured stands.
         assert_eq!(e.blocking(at(900_000)).get(), 0.1);
-        assert_eq!(e.round_trips(at(900_000)), (RTT_SHORT, RTT_LONG));
+        assert_eq!(e.round_trips(), (us(150), us(3000)));
+        e.sample(at(900_000), us(120));
+        assert_eq!(e.round_trips(), (us(120), us(3000)));
+    }
+
+    #[test]
+    fn round_trips_are_remembered_for_fifty_periods() {
+        let period = PERIOD * 80;
+        let mut e = Estimator::new(Sampling { period, ..SAMPLING });
+        assert_eq!(e.round_trips(), (RTT_SHORT, RTT_LONG));
+        e.sample(at(0), us(9000));
+        e.sample(at(1), us(8000));
+        e.sample(at(390_000), us(8000));
+        assert_eq!(e.round_trips().0, us(9000));
+        e.sample(at(800_000), us(8000));
+        assert_eq!(e.round_trips().0, us(8000));
+        // Fifty of 200 us are over.
+        let mut e = settled();
+        e.sample(at(12_000), us(80));
+        assert_eq!(e.round_trips().0, us(80));
     }
 
     #[test]
