@@ -319,10 +319,7 @@ impl Judge<'_> {
         for point in self.points {
             for other in against {
                 let (a, b, i) = self.paired(point, of, other, |a, b| (b - a) / b)?;
-                let verdict = match i.high < low || i.low > high {
-                    true => Verdict::Fails,
-                    false => Verdict::Holds,
-                };
+                let verdict = change_within(i, (low, high));
                 let text = format!(
                     "{}: {of} is lower than {other} by {} [{} to {}]",
                     point.label(),
@@ -369,10 +366,7 @@ impl Judge<'_> {
             .iter()
             .map(|point| {
                 let (a, b, i) = self.paired(point, of, against, |a, b| (a - b) / b)?;
-                let verdict = match i.high < low || i.low > high {
-                    true => Verdict::Fails,
-                    false => Verdict::Holds,
-                };
+                let verdict = change_within(i, (low, high));
                 let show = |v: f64| units::percent((v * 1e3).round() / 1e3);
                 let text = format!(
                     "{}: {of} is higher than {against} by {} [{} to {}]",
@@ -606,6 +600,18 @@ impl Judge<'_> {
         } else {
             format!("{} up to {}", show(low), show(high))
         })
+    }
+}
+
+/// Whether a change, as a share, is one of a claimed range, of which it is if its interval meets the range.
+/// What may as well be no change, where the range is of changes only, is tied.
+pub(super) fn change_within(i: Interval, (low, high): (f64, f64)) -> Verdict {
+    let none = i.low <= 0.0 && i.high >= 0.0;
+    let claimed = low > 0.0 || high < 0.0;
+    match () {
+        () if i.high < low || i.low > high => Verdict::Fails,
+        () if none && claimed => Verdict::Tied,
+        () => Verdict::Holds,
     }
 }
 

@@ -124,7 +124,7 @@ pub enum Test {
         slack: f64,
     },
     /// At each point, and against each of the others, `of` is lower by a share within the range:
-    /// the interval of `(other - of) / other` meets it.
+    /// the interval of `(other - of) / other` meets it, and has no 0 in it that the range has not.
     Decrease {
         /// The transport.
         of: String,
@@ -159,7 +159,7 @@ pub enum Test {
         /// How much less still counts as "about" that.
         slack: f64,
     },
-    /// At each point `of` is higher than `against` by a share within the range.
+    /// At each point `of` is higher than `against` by a share within the range, read as that of a decrease.
     Increase {
         /// The transport.
         of: String,

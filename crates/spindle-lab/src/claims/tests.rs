@@ -345,6 +345,20 @@ fn decrease_wants_every_comparison_within_the_range() {
 }
 
 #[test]
+fn what_may_be_no_change_at_all_is_no_change_of_a_range() {
+    let of = |low: f64, high: f64, range| {
+        super::evaluate::change_within(crate::stats::Interval { low, high }, range)
+    };
+    assert_eq!(of(0.25, 0.35, (0.3, 0.4)), Verdict::Holds);
+    assert_eq!(of(-0.01, 0.35, (0.3, 0.4)), Verdict::Tied);
+    assert_eq!(of(-0.35, 0.01, (-0.4, -0.3)), Verdict::Tied);
+    assert_eq!(of(-0.01, 0.25, (0.3, 0.4)), Verdict::Fails);
+    assert_eq!(of(0.41, 0.5, (0.3, 0.4)), Verdict::Fails);
+    assert_eq!(of(-0.01, 0.35, (0.0, 0.4)), Verdict::Holds);
+    assert_eq!(of(-0.01, 0.02, (-0.078, 0.034)), Verdict::Holds);
+}
+
+#[test]
 fn near_the_best_in_each_metric_and_place() {
     let of = |test: &str, of: &str, also: &str| {
         let claim = format!(
