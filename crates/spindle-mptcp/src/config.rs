@@ -354,6 +354,12 @@ impl Default for Config {
 }
 
 impl Config {
+    /// Whether one acknowledgement may stand for many segments: where several leave under one header, or
+    /// come up together since their unit was decoded, which answers all of them at once.
+    pub(crate) fn coalesces(&self) -> bool {
+        self.tcp.burst > self.tcp.mss || self.coding.is_some()
+    }
+
     /// How many subflows the connection is meant to have; 1 without multipath.
     pub fn planned_subflows(&self) -> usize {
         self.multipath

@@ -167,7 +167,7 @@ fn controller(config: &Config, mss: u64, initial_window: u64, index: usize) -> B
             max_window: t.max_window.map_or(u64::MAX, |w| u64::from(w) * mss),
             initial_ssthresh: t.initial_ssthresh.unwrap_or(u64::MAX),
             hystart: true,
-            stretch_acks: t.burst > t.mss,
+            stretch_acks: config.coalesces(),
         },
     )
 }
