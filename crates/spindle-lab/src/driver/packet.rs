@@ -1,6 +1,7 @@
 //! Segments as the fabric carries them.
 
 use spindle_fabric::{Class, Packet};
+use spindle_mptcp::stage::has_priority;
 use spindle_units::prefetch;
 use spindle_wire::{Ecn, Segment};
 
@@ -85,10 +86,9 @@ impl Spare {
     }
 }
 
-/// The priority of a code point: a class selector above those of the default and of less than it is
-/// high (RFC 2474, section 4.2.2.2; RFC 4594, section 4.10).
+/// The class in which packets of a code point wait at ports: high if it [has priority](has_priority).
 pub fn class(dscp: u8) -> Class {
-    if dscp >> 3 > 1 {
+    if has_priority(dscp) {
         Class::High
     } else {
         Class::Low
@@ -133,22 +133,5 @@ impl Packet for Parcel {
 
     fn mark_ce(&mut self) {
         self.0.segment.ecn = Ecn::Ce;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn class_selectors_above_the_first_are_high() {
-        // The default, less than it (LE and CS1), and AF11 with the latter's selector.
-        for low in [0, 1, 8, 10] {
-            assert_eq!(class(low), Class::Low, "{low}");
-        }
-        // CS2, AF21, EF, CS7.
-        for high in [16, 18, 46, 56, 63] {
-            assert_eq!(class(high), Class::High, "{high}");
-        }
     }
 }

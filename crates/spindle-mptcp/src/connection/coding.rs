@@ -12,8 +12,9 @@ use spindle_wire::{Options, Segment};
 use super::{Connection, Role};
 use crate::stage::coding::estimator::Shared;
 use crate::stage::coding::{
-    CODING_ROOM, Coding, CodingConfig, CodingCounters, Short, is_tagged, offer, offered,
+    CODING_ROOM, Coding, CodingConfig, CodingCounters, Short, offer, offered,
 };
+use crate::stage::has_priority;
 
 /// What a connection knows of coding.
 #[derive(Debug, Default)]
@@ -50,7 +51,7 @@ impl Connection {
         };
         let due = match self.role {
             // A flow that is known to be long is TCP's alone.
-            Role::Client => config.short != Short::Tagged || is_tagged(self.dscp),
+            Role::Client => config.short != Short::Tagged || has_priority(self.dscp),
             Role::Server => self.coded.agreed,
         };
         if due {

@@ -14,6 +14,17 @@ use spindle_wire::Segment;
 
 use coding::CodingCounters;
 
+/// A class selector above those of the default and of less than it has priority.
+const LOW_SELECTORS: u8 = 2;
+
+/// Whether a differentiated services code point, 0 to 63, has priority: at ports that have a queue for it, and as
+/// the tag of a short flow that is to be [coded](coding::Short::Tagged). That is every one whose class selector
+/// is above those of the default and of less than it (RFC 2474, section 4.2.2.2; RFC 4594, section 4.10).
+#[must_use]
+pub fn has_priority(dscp: u8) -> bool {
+    dscp >> 3 >= LOW_SELECTORS
+}
+
 /// What a stage may know of its subflow when something is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StageContext {
@@ -114,5 +125,22 @@ impl Stage for Identity {
 impl StageFactory for Identity {
     fn build(&self, _subflow: u8) -> Box<dyn Stage> {
         Box::new(Self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn class_selectors_above_the_first_have_priority() {
+        // The default, less than it (LE and CS1), and AF11 with the latter's selector.
+        for low in [0, 1, 8, 10] {
+            assert!(!has_priority(low), "{low}");
+        }
+        // CS2, AF21, EF, CS7.
+        for high in [16, 18, 46, 56, 63] {
+            assert!(has_priority(high), "{high}");
+        }
     }
 }

@@ -25,7 +25,7 @@ use spindle_wire::{
     Segment, SeqNumber,
 };
 
-use super::{Stage, StageContext};
+use super::{Stage, StageContext, has_priority};
 pub use codec::CodeKind;
 use codec::UnitCode;
 use decoder::{Decoder, Fate};
@@ -62,9 +62,6 @@ const TELLS: u8 = 3;
 const KIND: u8 = 253;
 /// Segments whose time of sending is remembered at most, where TCP's acknowledgements are the samples.
 const MAX_TIMED: usize = 1024;
-/// A class selector above those of the default and of less than it is a short flow's tag (RFC 2474,
-/// section 4.2.2), as priorities at ports have it.
-const LOW_SELECTORS: u8 = 2;
 
 /// How a connection is coded.
 #[derive(Clone, Debug)]
@@ -117,7 +114,8 @@ pub enum Redundancy {
 /// Which flows are short, and so coded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Short {
-    /// Those whose segments are tagged, by a code point with priority (CAPS section IV; catalogue A4.1).
+    /// Those whose segments are tagged, by a code point [with priority](has_priority) (CAPS section IV;
+    /// catalogue A4.1).
     Tagged,
     /// All, until they have sent so many bytes (CAPS section VII, CAPS_dark).
     UpTo(u64),
@@ -223,11 +221,6 @@ impl CodingCounters {
     }
 }
 
-/// Whether a code point is a short flow's tag.
-pub(crate) fn is_tagged(dscp: u8) -> bool {
-    dscp >> 3 >= LOW_SELECTORS
-}
-
 /// The offer, or the answer, of a connection: the code's number behind the experiment's identifier.
 pub(crate) fn offer(code: CodeKind) -> Experimental {
     option(vec![code as u8])
@@ -330,7 +323,7 @@ impl Coding {
 
     fn is_short(&self, segment: &Segment) -> bool {
         match self.config.short {
-            Short::Tagged => is_tagged(segment.dscp),
+            Short::Tagged => has_priority(segment.dscp),
             Short::UpTo(bytes) => self.sent < bytes,
         }
     }
