@@ -224,7 +224,7 @@ fn dsn(offset: u64) -> u64 {
 
 fn say(seg: &mut Segment, data: Vec<u8>) {
     seg.options.rare_mut().experimental.push(Experimental {
-        kind: 253,
+        kind: Experimental::KIND,
         exid: 0x5350,
         data,
     });

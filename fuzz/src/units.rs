@@ -764,7 +764,7 @@ fn echo(seg: &mut Segment, time: u32) {
     if fits && !seg.flags.intersects(Flags::SYN | Flags::RST) {
         let [_, time @ ..] = time.to_be_bytes();
         seg.options.rare_mut().experimental.push(Experimental {
-            kind: 253,
+            kind: Experimental::KIND,
             exid: Experimental::CODING,
             data: time.to_vec(),
         });

@@ -28,7 +28,7 @@ fn bytes(from: u64, len: u64) -> Vec<u8> {
 
 fn say(seg: &mut Segment, data: Vec<u8>) {
     seg.options.rare_mut().experimental.push(Experimental {
-        kind: 253,
+        kind: Experimental::KIND,
         exid: 0x5350,
         data,
     });

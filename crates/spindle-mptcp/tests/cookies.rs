@@ -338,7 +338,7 @@ fn a_cookie_grants_no_experiments_since_nothing_would_remember() {
     seg.options.timestamps = Some(Timestamps { value: 1, echo: 0 });
     seg.options.rare_mut().mp_capable = Some(capable(None, None));
     seg.options.rare_mut().experimental.push(Experimental {
-        kind: 253,
+        kind: Experimental::KIND,
         exid: 0x5350,
         data: vec![3],
     });

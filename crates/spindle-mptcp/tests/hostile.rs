@@ -295,7 +295,7 @@ impl Extra {
                 rare.sack_permitted = sack;
             }
             Self::Other(exid, data) => rare.experimental.push(Experimental {
-                kind: 253,
+                kind: Experimental::KIND,
                 exid,
                 data,
             }),

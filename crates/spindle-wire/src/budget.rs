@@ -7,12 +7,15 @@ use crate::{Dss, Experimental, Options, RareOptions};
 pub(crate) const TOKEN_LEN: usize = 8;
 
 impl Experimental {
-    /// Spindle's identifier of packet scatter, unregistered, with kind 253. An option with nothing
+    /// The kind of all options of Spindle's own: the first of the two for experiments (RFC 4727).
+    pub const KIND: u8 = 253;
+
+    /// Spindle's identifier of packet scatter, unregistered, with [`Self::KIND`]. An option with nothing
     /// behind it offers scatter on a SYN and agrees to it on a SYN/ACK; with four bytes behind it they
     /// are [`Options::token`].
     pub const SCATTER: u16 = 0x5354;
 
-    /// Spindle's identifier of packet coding, unregistered, with kind 253. Behind it stands one byte on a
+    /// Spindle's identifier of packet coding, unregistered, with [`Self::KIND`]. Behind it stands one byte on a
     /// SYN and a SYN/ACK, the code, and three on other segments: when an encoded packet left.
     pub const CODING: u16 = 0x5343;
 

@@ -26,10 +26,10 @@ const WINDOW_SCALE: u8 = 3;
 const SACK_PERMITTED: u8 = 4;
 const SACK: u8 = 5;
 const TIMESTAMPS: u8 = 8;
-const EXPERIMENT_1: u8 = 253;
+const EXPERIMENT_1: u8 = Experimental::KIND;
 const EXPERIMENT_2: u8 = 254;
 
-/// Spindle's identifier of packet scatter, unregistered: kind 253, this, and the token.
+/// Spindle's identifier of packet scatter, unregistered: the kind, this, and the token.
 const SCATTER: [u8; 2] = Experimental::SCATTER.to_be_bytes();
 
 impl Options {

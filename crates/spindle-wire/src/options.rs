@@ -79,7 +79,7 @@ pub struct RareOptions {
 /// An experimental TCP option (kind 253 or 254) with its 16-bit ExID (RFC 6994).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Experimental {
-    /// 253 or 254.
+    /// [`Self::KIND`], which is 253, or 254.
     pub kind: u8,
     /// The experiment's identifier.
     pub exid: u16,

@@ -23,8 +23,6 @@ use crate::subflow::{Origin, SubflowId};
 
 /// The subflow that scatters.
 const FIRST: SubflowId = 0;
-/// Kind of experimental options (RFC 4727) that Spindle uses.
-const KIND: u8 = 253;
 
 /// Where a connection stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -88,7 +86,8 @@ pub(super) fn opening(config: &Arc<Config>) -> Arc<Config> {
 
 fn says(seg: &Segment) -> bool {
     let offer = |e: &Experimental| {
-        (e.kind, e.exid, e.data.is_empty()) == (KIND, Experimental::SCATTER, true)
+        let ours = (e.kind, e.exid) == (Experimental::KIND, Experimental::SCATTER);
+        ours && e.data.is_empty()
     };
     let rare = seg.options.rare.as_ref();
     rare.is_some_and(|r| r.experimental.iter().any(offer))
@@ -112,7 +111,7 @@ impl Connection {
         };
         if due && capable && self.subflows[i].origin == Origin::Initial {
             options.rare_mut().experimental.push(Experimental {
-                kind: KIND,
+                kind: Experimental::KIND,
                 exid: Experimental::SCATTER,
                 data: Vec::new(),
             });

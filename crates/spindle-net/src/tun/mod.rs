@@ -302,7 +302,7 @@ mod tests {
         let mut syn = Segment::new(at(1), at(2));
         syn.flags = Flags::SYN;
         let option = |exid| Experimental {
-            kind: 253,
+            kind: Experimental::KIND,
             exid,
             data: vec![4],
         };

@@ -377,7 +377,7 @@ mod tests {
         syn.flags = Flags::SYN;
         assert!(!path().goes(at(0), &mut syn).report);
         syn.options.rare_mut().experimental.push(Experimental {
-            kind: 253,
+            kind: Experimental::KIND,
             exid: Experimental::CODING,
             data: vec![4],
         });

@@ -25,8 +25,7 @@ use beside::Beside;
 pub(super) use blocks::Ask;
 use blocks::Blocks;
 
-/// Kind for experiments (RFC 4727), and Spindle's identifier of this one, unregistered.
-const KIND: u8 = 253;
+/// Spindle's identifier of this experiment, unregistered.
 const EXID: u16 = 0x5350;
 /// First bytes of the option's data.
 const OFFER: u8 = 0;
@@ -100,7 +99,7 @@ fn payload_of(content: Content) -> Payload {
 
 fn option(data: Vec<u8>) -> Experimental {
     Experimental {
-        kind: KIND,
+        kind: Experimental::KIND,
         exid: EXID,
         data,
     }
@@ -109,7 +108,9 @@ fn option(data: Vec<u8>) -> Experimental {
 /// The data of this experiment's option on a segment.
 fn said(seg: &Segment) -> Option<&[u8]> {
     let all = &seg.options.rare.as_ref()?.experimental;
-    let ours = all.iter().find(|e| e.kind == KIND && e.exid == EXID)?;
+    let ours = all
+        .iter()
+        .find(|e| e.kind == Experimental::KIND && e.exid == EXID)?;
     Some(&ours.data)
 }
 

@@ -58,8 +58,6 @@ const ECHO_LEN: usize = 8;
 /// So many segments behind the handshake say that their sender decodes, unless something coded comes before:
 /// the third ACK, and two in case that is lost.
 const TELLS: u8 = 3;
-/// Kind of experimental options (RFC 4727) that Spindle uses.
-const KIND: u8 = 253;
 /// Segments whose time of sending is remembered at most, where TCP's acknowledgements are the samples.
 const MAX_TIMED: usize = 1024;
 
@@ -236,7 +234,7 @@ pub(crate) fn offered(seg: &Segment) -> Option<CodeKind> {
 
 fn option(data: Vec<u8>) -> Experimental {
     Experimental {
-        kind: KIND,
+        kind: Experimental::KIND,
         exid: Experimental::CODING,
         data,
     }
@@ -246,7 +244,7 @@ fn said(seg: &Segment) -> Option<&[u8]> {
     let all = &seg.options.rare.as_ref()?.experimental;
     let ours = all
         .iter()
-        .find(|e| (e.kind, e.exid) == (KIND, Experimental::CODING))?;
+        .find(|e| (e.kind, e.exid) == (Experimental::KIND, Experimental::CODING))?;
     Some(&ours.data)
 }
 
