@@ -39,6 +39,15 @@ pub struct Limits {
 }
 
 impl Limits {
+    /// Those of units whose packets are not sent themselves: a set of up to 128 packets is one integer
+    /// ([`Ldpc`](crate::Ldpc)), and 255 encoded packets can be counted in a byte and have each another power of 2 in
+    /// GF(256) ([`Ideal`](crate::Ideal)).
+    pub const UNIT: Self = Self {
+        max_sources: 128,
+        max_parities: 255,
+        max_total: 128 + 255,
+    };
+
     /// Whether blocks of this shape are within them.
     ///
     /// # Errors

@@ -27,11 +27,6 @@ pub struct Ideal {
 }
 
 impl Ideal {
-    /// The most packets of a unit.
-    pub const MAX_SOURCES: usize = 128;
-    /// The most encoded packets of a unit: the powers of 2 that differ in GF(256).
-    pub const MAX_ENCODED: usize = 255;
-
     /// The code, with the fastest kernel this processor has.
     pub fn new() -> Self {
         Self::with_kernel(Kernel::best())
@@ -55,11 +50,7 @@ impl ErasureCode for Ideal {
     }
 
     fn limits(&self) -> Limits {
-        Limits {
-            max_sources: Self::MAX_SOURCES,
-            max_parities: Self::MAX_ENCODED,
-            max_total: Self::MAX_SOURCES + Self::MAX_ENCODED,
-        }
+        Limits::UNIT
     }
 
     fn kernel(&self) -> Kernel {

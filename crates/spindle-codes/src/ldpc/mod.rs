@@ -83,10 +83,6 @@ pub struct Ldpc {
 }
 
 impl Ldpc {
-    /// The most packets of a unit.
-    pub const MAX_SOURCES: usize = 128;
-    /// The most packets of a unit that are sent: k + r.
-    pub const MAX_ENCODED: usize = 255;
     /// The seed of the measured tables, for want of another. Both ends must have the same.
     pub const SEED: u64 = 1;
 
@@ -165,11 +161,14 @@ impl ErasureCode for Ldpc {
     }
 
     fn limits(&self) -> Limits {
-        let (max_sources, max_encoded) = (Self::MAX_SOURCES, Self::MAX_ENCODED);
+        if !self.systematic {
+            return Limits::UNIT;
+        }
+        // As many packets are sent, with those that are sent as they are.
         Limits {
-            max_sources,
-            max_parities: max_encoded - usize::from(self.systematic),
-            max_total: max_encoded + if self.systematic { 0 } else { max_sources },
+            max_parities: Limits::UNIT.max_parities - 1,
+            max_total: Limits::UNIT.max_parities,
+            ..Limits::UNIT
         }
     }
 
@@ -255,7 +254,7 @@ impl ErasureCode for Ldpc {
                 real: known.chain(brought).any(is_real),
             },
             values: Vec::with_capacity(taken.len()),
-            slots: [0; 128],
+            slots: [0; Limits::UNIT.max_sources],
             solved: 0,
         };
         packets_of(solver.solve(unknowns), sources, width)
@@ -311,7 +310,7 @@ struct Solver<'a> {
     padding: Padding,
     values: Vec<Symbol>,
     /// Where in `values` an unknown is.
-    slots: [u8; 128],
+    slots: [u8; Limits::UNIT.max_sources],
     /// The unknowns that are there.
     solved: u128,
 }
