@@ -3,4 +3,5 @@
 pub mod live;
 pub mod parities;
 pub mod seeded;
+mod steps;
 pub mod units;

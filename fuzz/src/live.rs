@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use arbitrary::{Arbitrary, Unstructured};
+use arbitrary::Arbitrary;
 use spindle_mptcp::stage::scatter::Switch;
 use spindle_mptcp::{
     Config, Handle, MultipathConfig, PathManager, Stack, StackConfig, keys, preset,
@@ -20,25 +20,16 @@ use spindle_wire::{
     Payload, RemoveAddr, ResetReason, Segment, SeqNumber, Timestamps,
 };
 
+use crate::steps::steps;
+
 /// What one run does.
-#[derive(Clone, Debug)]
+#[derive(Arbitrary, Clone, Debug)]
 pub struct Script {
     kind: Kind,
     /// Segments delivered untouched before the adversary begins.
     peace: u8,
+    #[arbitrary(with = steps)]
     steps: Vec<Step>,
-}
-
-/// As many steps as the bytes are good for: a derived list would toss a coin after each.
-impl<'a> Arbitrary<'a> for Script {
-    fn arbitrary(u: &mut Unstructured<'a>) -> arbitrary::Result<Self> {
-        let (kind, peace) = (Kind::arbitrary(u)?, u8::arbitrary(u)?);
-        let mut steps = Vec::new();
-        while !u.is_empty() && steps.len() < MOST_STEPS {
-            steps.push(Step::arbitrary(u)?);
-        }
-        Ok(Self { kind, peace, steps })
-    }
 }
 
 #[derive(Arbitrary, Clone, Debug)]
@@ -156,9 +147,6 @@ struct Forged {
 const MOST_SENT: usize = 60_000;
 /// Segments on the way at most; more are lost.
 const MOST_ON_THE_WAY: usize = 2_000;
-/// Steps of a script at most.
-const MOST_STEPS: usize = 400;
-
 const MOST_CONNECTIONS: usize = 12;
 /// Of those that rest in TIME_WAIT, beside them.
 const MOST_RESTING: usize = 6;

@@ -8,7 +8,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arbitrary::{Arbitrary, Unstructured};
+use arbitrary::Arbitrary;
 use spindle_codes::{Body, Content, ErasureCode, ReedSolomon, Shape, Source};
 use spindle_mptcp::{Handle, PathManager, Stack, StackConfig, keys, preset};
 use spindle_units::{Duration, Instant};
@@ -17,23 +17,14 @@ use spindle_wire::{
     SeqNumber,
 };
 
+use crate::steps::steps;
+
 /// What one run does.
-#[derive(Clone, Debug)]
+#[derive(Arbitrary, Clone, Debug)]
 pub struct Script {
     kind: Kind,
+    #[arbitrary(with = steps)]
     steps: Vec<Step>,
-}
-
-/// As many steps as the bytes are good for: a derived list would toss a coin after each.
-impl<'a> Arbitrary<'a> for Script {
-    fn arbitrary(u: &mut Unstructured<'a>) -> arbitrary::Result<Self> {
-        let kind = Kind::arbitrary(u)?;
-        let mut steps = Vec::new();
-        while !u.is_empty() && steps.len() < MOST_STEPS {
-            steps.push(Step::arbitrary(u)?);
-        }
-        Ok(Self { kind, steps })
-    }
 }
 
 #[derive(Arbitrary, Clone, Debug)]
@@ -105,7 +96,6 @@ enum Lie {
     Mapped(u16),
 }
 
-const MOST_STEPS: usize = 400;
 /// Bytes of a packet at most: an MSS of 1460 less DSS and the coding header.
 const MOST_PAYLOAD: u16 = 1420;
 /// First bytes of the option's data (docs/wire/parities.md).

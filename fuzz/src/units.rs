@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use arbitrary::{Arbitrary, Unstructured};
+use arbitrary::Arbitrary;
 use bytes::Bytes;
 use spindle_mptcp::stage::coding::formulas::Blocking;
 use spindle_mptcp::stage::coding::{
@@ -27,23 +27,14 @@ use spindle_wire::{
     Options, Payload, Segment, SeqNumber,
 };
 
+use crate::steps::steps;
+
 /// What one run does.
-#[derive(Clone, Debug)]
+#[derive(Arbitrary, Clone, Debug)]
 pub struct Script {
     kind: Kind,
+    #[arbitrary(with = steps)]
     steps: Vec<Step>,
-}
-
-/// As many steps as the bytes are good for: a derived list would toss a coin after each.
-impl<'a> Arbitrary<'a> for Script {
-    fn arbitrary(u: &mut Unstructured<'a>) -> arbitrary::Result<Self> {
-        let kind = Kind::arbitrary(u)?;
-        let mut steps = Vec::new();
-        while !u.is_empty() && steps.len() < MOST_STEPS {
-            steps.push(Step::arbitrary(u)?);
-        }
-        Ok(Self { kind, steps })
-    }
 }
 
 #[derive(Arbitrary, Clone, Debug)]
@@ -158,7 +149,6 @@ struct Forged {
     byte: u8,
 }
 
-const MOST_STEPS: usize = 400;
 /// Segments one drain may give at most: both send buffers in the smallest pieces, each with its like.
 const MOST_SENT: usize = 60_000;
 /// Packets on the way at most; more are lost.
