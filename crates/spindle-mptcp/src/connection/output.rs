@@ -135,10 +135,8 @@ impl Connection {
     }
 
     /// Puts a segment of subflow `i` out through its stage.
-    pub(super) fn emit(&mut self, now: Instant, i: usize, mut seg: Segment) {
-        // A stage may go by it.
-        self.mark(&mut seg);
-        let cx = self.subflows[i].stage_context(now);
+    pub(super) fn emit(&mut self, now: Instant, i: usize, seg: Segment) {
+        let cx = self.subflows[i].stage_context(now, self.dscp);
         match &mut self.subflows[i].stage {
             None => self.out.push_back(seg),
             Some(stage) => stage.output(&cx, seg, &mut self.out),
@@ -155,7 +153,7 @@ impl Connection {
             if !sf.stage.as_ref().is_some_and(|s| s.keeps_back()) {
                 continue;
             }
-            let cx = sf.stage_context(now);
+            let cx = sf.stage_context(now, self.dscp);
             if let Some(stage) = &mut self.subflows[i].stage {
                 stage.flush(&cx, &mut self.out);
             }

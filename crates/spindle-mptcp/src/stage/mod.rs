@@ -34,6 +34,9 @@ pub struct StageContext {
     pub cwnd: u64,
     /// Bytes of a full segment.
     pub mss: u64,
+    /// The code point that the application asked for, 0 for none. All that leaves gets it behind the stage; none of
+    /// the segments that come to it has it.
+    pub dscp: u8,
 }
 
 impl StageContext {

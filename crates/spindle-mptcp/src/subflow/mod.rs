@@ -401,12 +401,13 @@ impl Subflow {
         at >= self.tx.una as i64 && at < self.tx.nxt as i64
     }
 
-    /// What its stage may know of it.
-    pub(crate) fn stage_context(&self, now: Instant) -> StageContext {
+    /// What its stage may know of it; `dscp` is the connection's code point.
+    pub(crate) fn stage_context(&self, now: Instant, dscp: u8) -> StageContext {
         StageContext {
             now,
             cwnd: self.tx.cc.cwnd(),
             mss: self.tx.mss,
+            dscp,
         }
     }
 

@@ -319,19 +319,19 @@ impl Coding {
         }
     }
 
-    fn is_short(&self, segment: &Segment) -> bool {
+    fn is_short(&self, cx: &StageContext) -> bool {
         match self.config.short {
-            Short::Tagged => has_priority(segment.dscp),
+            Short::Tagged => has_priority(cx.dscp),
             Short::UpTo(bytes) => self.sent < bytes,
         }
     }
 
     /// Handshakes, the close, and bare acknowledgements go as they are (CAPS section IV); so does what has
     /// options for which there is no room beside the coding's own.
-    fn takes(&self, segment: &Segment) -> bool {
+    fn takes(&self, cx: &StageContext, segment: &Segment) -> bool {
         let plain = !segment.flags.intersects(Flags::SYN | Flags::RST);
         let fits = segment.options.rare.is_none();
-        plain && fits && !segment.payload.is_empty() && self.proven && self.is_short(segment)
+        plain && fits && !segment.payload.is_empty() && self.proven && self.is_short(cx)
     }
 
     /// Says on a segment that goes as it is that this end decodes, if that is still to be said and there is room.
@@ -453,7 +453,7 @@ impl Coding {
 
 impl Stage for Coding {
     fn output(&mut self, cx: &StageContext, mut segment: Segment, out: &mut VecDeque<Segment>) {
-        let short = self.takes(&segment);
+        let short = self.takes(cx, &segment);
         self.sent += segment.payload.len() as u64;
         if short {
             self.time(cx.now, &segment);

@@ -228,6 +228,7 @@ mod tests {
         now: spindle_units::Instant::ZERO,
         cwnd: 0,
         mss: 1,
+        dscp: 0,
     };
 
     fn segment(payload: usize) -> Segment {
