@@ -10,17 +10,16 @@ use std::sync::Arc;
 use spindle_wire::{Options, Segment};
 
 use super::{Connection, Role};
-use crate::stage::coding::estimator::Shared;
 use crate::stage::coding::{
-    CODING_ROOM, Coding, CodingConfig, CodingCounters, Short, offer, offered,
+    CODING_ROOM, Coding, CodingConfig, CodingCounters, Short, Ways, offer, offered,
 };
 use crate::stage::has_priority;
 
 /// What a connection knows of coding.
 #[derive(Debug, Default)]
 pub(super) struct Coded {
-    /// The estimate for the way to the peer, if this end wants to code.
-    way: Option<Shared>,
+    /// Where the estimate for the way to the peer is to be had.
+    ways: Ways,
     /// Both ends agreed.
     pub(super) agreed: bool,
     /// Of a stage that is gone.
@@ -28,10 +27,10 @@ pub(super) struct Coded {
 }
 
 impl Coded {
-    /// Not agreed on yet; `way` is the estimate for the way to the peer.
-    pub(super) fn toward(way: Option<Shared>) -> Self {
+    /// Not agreed on yet; `ways` are the host's.
+    pub(super) fn with(ways: Ways) -> Self {
         Self {
-            way,
+            ways,
             ..Self::default()
         }
     }
@@ -67,11 +66,9 @@ impl Connection {
         if self.coded.agreed || offered(syn) != Some(config.code) {
             return;
         }
-        let Some(way) = self.coded.way.clone() else {
-            return;
-        };
         self.coded.agreed = true;
         let opened = self.role == Role::Client;
+        let way = self.coded.ways.to(self.subflows[0].remote.addr, &config);
         let sf = &mut self.subflows[0];
         sf.reserve_options(CODING_ROOM);
         sf.stage = Some(Box::new(Coding::new(config, way, opened)));

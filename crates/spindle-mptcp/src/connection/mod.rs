@@ -44,7 +44,7 @@ use trace::Trace;
 use crate::config::Config;
 use crate::host::keys;
 use crate::recovery::{Recovery, RecoveryReceiver, Triggers};
-use crate::stage::coding::estimator::Shared;
+use crate::stage::coding::Ways;
 use crate::subflow::congestion::Coupling;
 use crate::subflow::{NewSubflow, Origin, Subflow, SubflowId};
 
@@ -222,8 +222,8 @@ pub(crate) struct NewConnection {
     pub(crate) key: Option<u64>,
     pub(crate) seed: u64,
     pub(crate) addresses: Vec<IpAddr>,
-    /// What is known of the way to the peer, if short flows are to be coded.
-    pub(crate) way: Option<Shared>,
+    /// What the host knows of the ways to its peers.
+    pub(crate) ways: Ways,
 }
 
 impl Connection {
@@ -276,7 +276,7 @@ impl Connection {
             copied: recover::Copied::default(),
             parities: parity::Parities::default(),
             scatter: scatter::Phases::default(),
-            coded: coding::Coded::toward(n.way),
+            coded: coding::Coded::with(n.ways),
             farewell: fallback::Farewell::default(),
             paths: Paths::new(n.local.addr, n.remote, n.addresses),
             rng,

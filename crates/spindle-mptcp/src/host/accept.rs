@@ -136,7 +136,7 @@ impl Stack {
     ) -> Connection {
         let config = self.listeners[listener].config.clone();
         let new = NewConnection {
-            way: self.way(&config, syn.src),
+            ways: self.ways.clone(),
             config,
             role: Role::Server,
             local: syn.dst,

@@ -31,8 +31,8 @@ use crate::connection::info::ConnectionInfo;
 use crate::connection::trace::TraceEvent;
 use crate::connection::{Connection, Happening, NewConnection, Role, Wanted};
 use crate::random::mix;
-use crate::stage::coding::Estimators;
-use crate::stage::coding::estimator::{Periods, Shared};
+use crate::stage::coding::Ways;
+use crate::stage::coding::estimator::Periods;
 use crate::subflow::TcpState;
 use keys::Secret;
 
@@ -107,7 +107,7 @@ pub struct Stack {
     stateless: VecDeque<Segment>,
     opened: u64,
     /// What is known of the ways to peers (CAPS).
-    estimators: Estimators,
+    ways: Ways,
     half_open: usize,
     half_open_joins: usize,
     /// Bytes stored, as [`StackConfig::max_buffered`] counts them.
@@ -140,7 +140,7 @@ impl Stack {
             time_wait: VecDeque::new(),
             stateless: VecDeque::new(),
             opened: 0,
-            estimators: Estimators::default(),
+            ways: Ways::default(),
             half_open: 0,
             half_open_joins: 0,
             buffered: 0,
@@ -202,7 +202,7 @@ impl Stack {
         let key = config.multipath.is_some().then(|| self.fresh_key());
         let iss = self.secret.isn(now, local, remote);
         let new = NewConnection {
-            way: self.way(&config, remote),
+            ways: self.ways.clone(),
             config,
             role: Role::Client,
             local,
@@ -218,13 +218,6 @@ impl Stack {
         self.half_open += 1;
         self.touch(now, handle.slot);
         Ok(handle)
-    }
-
-    /// What is known of the way to a peer, if connections of this configuration are to be coded.
-    fn way(&mut self, config: &Config, remote: Endpoint) -> Option<Shared> {
-        let coding = config.coding.as_ref()?;
-        let destination = coding.destinations.of(remote.addr);
-        Some(self.estimators.of(destination, coding.sampling))
     }
 
     fn choose_port(
@@ -685,7 +678,7 @@ impl Stack {
     /// What the sampling periods of the ways to peers came to, as far as it still knows these ways; none
     /// without coding.
     pub fn coding_periods(&self) -> Periods {
-        self.estimators.periods()
+        self.ways.periods()
     }
 
     /// Congestion window of the subflow from `local` to `remote`, and its full segment, in bytes.

@@ -14,6 +14,7 @@ mod decoder;
 mod encoder;
 pub mod estimator;
 pub mod formulas;
+mod ways;
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr};
@@ -30,9 +31,9 @@ pub use codec::CodeKind;
 use codec::UnitCode;
 use decoder::{Decoder, Fate};
 use encoder::{Encoder, clock};
-pub(crate) use estimator::Estimators;
 use estimator::{Sampling, Share, Shared};
 use formulas::Blocking;
+pub(crate) use ways::Ways;
 
 /// Segments of a unit at most: with as many packets again, which a half of them blocked calls for, they are
 /// still counted in a byte.
