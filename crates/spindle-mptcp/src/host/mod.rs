@@ -7,6 +7,7 @@ mod cookie;
 mod counters;
 mod event;
 pub mod keys;
+mod path_mtu;
 mod ports;
 mod table;
 mod time_wait;
@@ -19,7 +20,7 @@ use std::sync::Arc;
 use rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use spindle_units::{Instant, prefetch};
-use spindle_wire::{Endpoint, Flags, Payload, Segment, SeqNumber};
+use spindle_wire::{Endpoint, Flags, Payload, Segment};
 
 pub use counters::StackCounters;
 pub use event::{Event, StackError};
@@ -596,50 +597,6 @@ impl Stack {
         if let Some(c) = self.table.get_mut(h) {
             c.dscp = dscp & 0x3f;
         }
-    }
-
-    /// IP packets of more than `mtu` bytes (IP header included) do not pass from `local` to `remote`,
-    /// or larger ones pass again; port 0 means any. The MSS of the subflows there follows, up to what
-    /// was agreed and down to a floor (552 bytes with IPv4, 1280 with IPv6), and what was sent and is
-    /// too large goes out again in smaller segments. Whether an ICMP message is to be believed is for
-    /// the caller to judge (RFC 5927, section 7).
-    pub fn path_mtu(&mut self, now: Instant, local: Endpoint, remote: Endpoint, mtu: u32) {
-        self.set_path_mtu(now, (local, remote), mtu, true);
-    }
-
-    /// As [`Self::path_mtu`], but found out by the link itself, which is believed: there is no floor. What
-    /// a tunnel carries may be smaller than what a path of IP has to.
-    pub fn link_mtu(&mut self, now: Instant, local: Endpoint, remote: Endpoint, mtu: u32) {
-        self.set_path_mtu(now, (local, remote), mtu, false);
-    }
-
-    fn set_path_mtu(&mut self, now: Instant, ends: (Endpoint, Endpoint), mtu: u32, floor: bool) {
-        let slots: Vec<u32> = match ends.0.port != 0 && ends.1.port != 0 {
-            true => self
-                .table
-                .lookup(&ends)
-                .map(|(s, _)| s)
-                .into_iter()
-                .collect(),
-            false => self.table.handles().map(|h| h.slot).collect(),
-        };
-        for slot in slots {
-            if let Some(c) = self.table.connection_mut(slot) {
-                c.path_mtu(now, ends, mtu, floor);
-            }
-            self.touch(now, slot);
-        }
-    }
-
-    /// Whether the byte with sequence number `seq` from `local` to `remote` was sent and is not
-    /// acknowledged yet: what an ICMP message must quote to be believed (RFC 5927, section 4.1).
-    pub fn is_outstanding(&self, local: Endpoint, remote: Endpoint, seq: SeqNumber) -> bool {
-        let slot = self.table.lookup(&(local, remote)).map(|(slot, _)| slot);
-        let connection = slot.and_then(|s| self.table.connection(s));
-        connection.is_some_and(|c| {
-            let mut subflows = c.subflows.iter();
-            subflows.any(|s| s.local == local && s.remote == remote && s.is_outstanding(seq))
-        })
     }
 
     /// The state of a connection and its subflows.
