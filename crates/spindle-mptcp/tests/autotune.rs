@@ -7,11 +7,11 @@ use std::collections::{BinaryHeap, HashMap};
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use proptest::test_runner::{Config as TestConfig, RngAlgorithm, TestError, TestRng, TestRunner};
 use spindle_mptcp::{Config, Event, Handle, Stack, StackConfig, preset};
 use spindle_units::{Duration, Instant};
 use spindle_wire::{Payload, Segment};
 use support::endpoint;
+use support::networks::try_all;
 use support::scenario::scenario;
 
 /// So many random networks.
@@ -188,16 +188,8 @@ fn buffers_grow_no_further_than_configured_and_begin_small() {
 
 #[test]
 fn every_byte_arrives_once_with_all_that_the_wire_turns_on() {
-    let config = TestConfig {
-        cases: NETWORKS,
-        max_shrink_iters: 2000,
-        failure_persistence: None,
-        ..TestConfig::default()
-    };
-    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[17; 32]);
-    let mut runner = TestRunner::new_with_rng(config, rng);
     let drawn = (scenario(false), any::<[bool; 2]>(), 0u32..70_000);
-    let result = runner.run(&drawn, |(s, [pacing, large], burst)| {
+    try_all(NETWORKS, [17; 32], &drawn, |(s, [pacing, large], burst)| {
         let mut run = s.prepare_with(true, |_, c| {
             c.tcp.autotune = true;
             c.tcp.pacing = pacing;
@@ -208,11 +200,5 @@ fn every_byte_arrives_once_with_all_that_the_wire_turns_on() {
             }
         });
         s.finish(&mut run);
-        Ok(())
     });
-    match result {
-        Ok(()) => {}
-        Err(TestError::Fail(reason, smallest)) => panic!("{reason}\nSmallest: {smallest:?}"),
-        Err(e) => panic!("{e}"),
-    }
 }

@@ -7,13 +7,14 @@ mod support;
 use std::cell::Cell;
 use std::sync::Arc;
 
-use proptest::test_runner::{Config as Runs, RngAlgorithm, TestError, TestRng, TestRunner};
+use proptest::strategy::Strategy;
 use spindle_mptcp::recovery::{Action, Recovery, RecoveryFactory, View};
 use spindle_mptcp::{
     Config, ConnectionInfo, Event, Handle, InitialWindow, SendKind, TraceEvent, TraceKind, preset,
 };
 use spindle_units::Duration;
 use spindle_wire::{Flags, Payload, Segment};
+use support::networks::{asked_for, try_networks};
 use support::scenario::{NAMES, Scenario, scenario};
 use support::{CLIENT, Net, Path, SERVER, endpoint};
 
@@ -34,29 +35,18 @@ fn is_parity(seg: &Segment) -> bool {
 /// So many networks of each kind in the ordinary test run.
 const NETWORKS: u32 = 150;
 
-fn number(name: &str) -> Option<u32> {
-    std::env::var(name).ok()?.parse().ok()
-}
-
 /// Tries networks with parities on; what they did is summed up.
-fn try_networks(real: bool) -> [u64; 3] {
+fn parities_over_networks(real: bool) -> [u64; 3] {
     let sums: [Cell<u64>; 3] = Default::default();
     for name in ["cofuso", "cofuso-xor"] {
-        let config = Runs {
-            cases: number("SPINDLE_NETWORKS").unwrap_or(NETWORKS),
-            max_shrink_iters: 2000,
-            failure_persistence: None,
-            ..Runs::default()
-        };
-        let mut seed = [u8::from(real); 32];
-        seed[..4].copy_from_slice(&number("SPINDLE_NETWORKS_SEED").unwrap_or(1).to_le_bytes());
-        let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &seed);
-        let mut runner = TestRunner::new_with_rng(config, rng);
-        let result = runner.run(&scenario(false), |mut s: Scenario| {
+        let drawn = scenario(false).prop_map(|mut s: Scenario| {
             s.preset = NAMES.iter().position(|n| *n == name).expect("listed");
             s.multi.checksum = false;
             s.multi.manager = 0;
             s.multi.subflows = s.multi.subflows.max(2);
+            s
+        });
+        try_networks(asked_for(NETWORKS), u8::from(real), &drawn, |s| {
             let run = s.run(real);
             for side in &run.sides {
                 let Some(last) = &side.last else { continue };
@@ -73,15 +63,7 @@ fn try_networks(real: bool) -> [u64; 3] {
                     sum.set(sum.get() + n);
                 }
             }
-            Ok(())
         });
-        match result {
-            Ok(()) => {}
-            Err(TestError::Fail(reason, smallest)) => {
-                panic!("{name}: {reason}\nSmallest: {smallest:?}")
-            }
-            Err(e) => panic!("{e}"),
-        }
     }
     sums.map(|s| s.get())
 }
@@ -89,7 +71,7 @@ fn try_networks(real: bool) -> [u64; 3] {
 #[test]
 fn every_byte_arrives_once_with_parities_on_and_some_arrive_by_them() {
     for real in [true, false] {
-        let [sent, received, decoded] = try_networks(real);
+        let [sent, received, decoded] = parities_over_networks(real);
         println!("{sent} parities sent, {received} received, {decoded} packets decoded");
         assert!(sent > 300 && received > 300 && decoded > 50);
     }

@@ -3,11 +3,11 @@
 mod support;
 
 use proptest::prelude::*;
-use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner};
 use spindle_mptcp::preset;
 use spindle_units::Duration;
 use spindle_wire::Segment;
 use support::apps::{App, End, Run};
+use support::networks::try_all;
 use support::scenario::{Scenario, scenario};
 use support::{Net, Path, SERVER, endpoint, judge};
 
@@ -96,23 +96,10 @@ fn whole(s: &Scenario, burst: u32, coalesce: bool) {
 }
 
 fn try_networks(corrupt: bool) {
-    let config = Config {
-        cases: NETWORKS,
-        max_shrink_iters: 2000,
-        failure_persistence: None,
-        ..Config::default()
-    };
-    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[11; 32]);
-    let mut runner = TestRunner::new_with_rng(config, rng);
     let drawn = (scenario(corrupt), 2_000u32..70_000, any::<bool>());
-    match runner.run(&drawn, |(s, burst, coalesce)| {
+    try_all(NETWORKS, [11; 32], &drawn, |(s, burst, coalesce)| {
         whole(&s, burst, coalesce);
-        Ok(())
-    }) {
-        Ok(()) => {}
-        Err(TestError::Fail(reason, smallest)) => panic!("{reason}\nSmallest: {smallest:?}"),
-        Err(e) => panic!("{e}"),
-    }
+    });
 }
 
 #[test]

@@ -9,7 +9,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use proptest::test_runner::{Config as Runs, RngAlgorithm, TestError, TestRng, TestRunner};
 use rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use spindle_mptcp::stage::coding::formulas::Blocking;
@@ -19,13 +18,9 @@ use spindle_mptcp::stage::coding::{
 use spindle_mptcp::{Config, preset};
 use spindle_units::Duration;
 use spindle_wire::{Coded, CodedKind, Flags, Payload, Segment};
-use support::scenario::{Scenario, scenario};
+use support::networks::try_scenarios;
 use support::transfer::{Transfer, data, net, paths, run, transfer};
 use support::{CLIENT, Hook, Logged, Net, SERVER, coded_mut};
-
-fn number(name: &str) -> Option<u32> {
-    std::env::var(name).ok()?.parse().ok()
-}
 
 /// A configuration that codes everything up to 100 KB in units of `k` with `r` packets more.
 fn coded(k: u8, r: u8) -> Config {
@@ -554,17 +549,7 @@ const NETWORKS: u32 = 200;
 #[test]
 fn over_random_networks_every_byte_arrives_once_and_in_order() {
     let sums: [Cell<u64>; 3] = Default::default();
-    let runs = Runs {
-        cases: number("SPINDLE_NETWORKS").unwrap_or(NETWORKS),
-        max_shrink_iters: 2000,
-        failure_persistence: None,
-        ..Runs::default()
-    };
-    let mut seed = [11; 32];
-    seed[..4].copy_from_slice(&number("SPINDLE_NETWORKS_SEED").unwrap_or(1).to_le_bytes());
-    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &seed);
-    let mut runner = TestRunner::new_with_rng(runs, rng);
-    let result = runner.run(&scenario(false), |s: Scenario| {
+    try_scenarios(NETWORKS, 11, |s| {
         let draw = s.seed;
         let mut run = s.prepare_with(!draw.is_multiple_of(5), |_, c| {
             let codes = CodeKind::ALL;
@@ -601,13 +586,7 @@ fn over_random_networks_every_byte_arrives_once_and_in_order() {
             sums[1].set(sums[1].get() + c.units_given_up);
             sums[2].set(sums[2].get() + c.extra_packets);
         }
-        Ok(())
     });
-    match result {
-        Ok(()) => {}
-        Err(TestError::Fail(reason, smallest)) => panic!("{reason}\nSmallest: {smallest:?}"),
-        Err(e) => panic!("{e}"),
-    }
     let [decoded, _, extra] = sums.map(|c| c.get());
     assert!(decoded > 1000 && extra > 500, "{decoded} {extra}");
 }

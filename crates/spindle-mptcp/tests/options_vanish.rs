@@ -4,11 +4,11 @@
 mod support;
 
 use proptest::prelude::*;
-use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner};
 use spindle_mptcp::{CloseReason, PathManager, preset};
 use spindle_units::Duration;
 use spindle_wire::Segment;
 use support::apps::{App, End, Run};
+use support::networks::try_all;
 use support::{CLIENT, Net, Path, SERVER, endpoint};
 
 /// So many random transfers.
@@ -246,23 +246,7 @@ fn transfer() -> impl Strategy<Value = Transfer> {
 }
 
 fn try_transfers(cases: u32, check: impl Fn(&Transfer)) {
-    let config = Config {
-        cases,
-        max_shrink_iters: 2000,
-        failure_persistence: None,
-        ..Config::default()
-    };
-    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[7; 32]);
-    let mut runner = TestRunner::new_with_rng(config, rng);
-    let result = runner.run(&transfer(), |t| {
-        check(&t);
-        Ok(())
-    });
-    match result {
-        Ok(()) => {}
-        Err(TestError::Fail(reason, smallest)) => panic!("{reason}\nSmallest: {smallest:?}"),
-        Err(e) => panic!("{e}"),
-    }
+    try_all(cases, [7; 32], &transfer(), |t| check(&t));
 }
 
 /// `fuso-1` is not among them: it repeats data on its only subflow, and a receiver that falls back at

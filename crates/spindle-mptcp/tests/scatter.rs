@@ -9,13 +9,12 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use proptest::test_runner::{Config as Runs, RngAlgorithm, TestError, TestRng, TestRunner};
 use spindle_mptcp::stage::scatter::topology::Topology;
 use spindle_mptcp::stage::scatter::{PRIORITY, ScatterConfig, Switch, Threshold};
 use spindle_mptcp::{Config, EcnMode, InitialWindow, preset};
 use spindle_units::{Duration, Instant};
 use spindle_wire::{Ecn, Endpoint, Flags, MpJoin, Segment};
-use support::scenario::{Scenario, scenario};
+use support::networks::try_scenarios;
 use support::transfer::{Transfer, data, net, paths, run, transfer};
 use support::{CLIENT, Hook, Logged, Net, SERVER, endpoint};
 
@@ -387,10 +386,6 @@ fn all_subflows_that_are_planned_may_be_opened_at_once() {
 /// So many networks of each kind in the ordinary test run.
 const NETWORKS: u32 = 150;
 
-fn number(name: &str) -> Option<u32> {
-    std::env::var(name).ok()?.parse().ok()
-}
-
 /// Where a NAT's ports begin, below those a stack takes by itself.
 const NAT_PORTS: u16 = 10_000;
 
@@ -419,17 +414,7 @@ fn nat() -> Hook {
 #[test]
 fn over_random_networks_every_byte_arrives_once_and_in_order() {
     let sums: [Cell<u64>; 3] = Default::default();
-    let runs = Runs {
-        cases: number("SPINDLE_NETWORKS").unwrap_or(NETWORKS),
-        max_shrink_iters: 2000,
-        failure_persistence: None,
-        ..Runs::default()
-    };
-    let mut seed = [9; 32];
-    seed[..4].copy_from_slice(&number("SPINDLE_NETWORKS_SEED").unwrap_or(1).to_le_bytes());
-    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &seed);
-    let mut runner = TestRunner::new_with_rng(runs, rng);
-    let result = runner.run(&scenario(false), |s: Scenario| {
+    try_scenarios(NETWORKS, 9, |s| {
         let (odd, translated) = (s.seed % 2 == 1, s.seed.is_multiple_of(3));
         let mut run = s.prepare_with(true, |_, c| {
             if let Some(m) = &mut c.multipath {
@@ -453,13 +438,7 @@ fn over_random_networks_every_byte_arrives_once_and_in_order() {
         sums[0].set(sums[0].get() + tokens as u64);
         sums[1].set(sums[1].get() + if odd && tokens > 0 { joins as u64 } else { 0 });
         sums[2].set(sums[2].get() + if translated { tokens as u64 } else { 0 });
-        Ok(())
     });
-    match result {
-        Ok(()) => {}
-        Err(TestError::Fail(reason, smallest)) => panic!("{reason}\nSmallest: {smallest:?}"),
-        Err(e) => panic!("{e}"),
-    }
     let [tokens, joins, translated] = sums.map(Cell::into_inner);
     assert!(
         tokens > 1000 && joins > 30 && translated > 300,

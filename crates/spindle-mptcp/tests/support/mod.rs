@@ -8,6 +8,7 @@
 
 pub(crate) mod apps;
 pub(crate) mod judge;
+pub(crate) mod networks;
 pub(crate) mod scenario;
 pub(crate) mod transfer;
 
