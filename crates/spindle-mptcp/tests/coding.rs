@@ -15,9 +15,10 @@ use spindle_mptcp::stage::coding::formulas::Blocking;
 use spindle_mptcp::stage::coding::{
     CodeKind, CodingConfig, CodingCounters, LONG, Redundancy, Samples, Short, UnitSize,
 };
+use spindle_mptcp::stage::scatter::PRIORITY;
 use spindle_mptcp::{Config, preset};
 use spindle_units::Duration;
-use spindle_wire::{Coded, CodedKind, Flags, Payload, Segment};
+use spindle_wire::{Coded, CodedKind, Experimental, Flags, Payload, Segment};
 use support::networks::try_scenarios;
 use support::transfer::{Transfer, data, net, paths, run, transfer};
 use support::{CLIENT, Hook, Logged, Net, SERVER, coded_mut};
@@ -250,6 +251,41 @@ fn a_peer_that_does_not_code_or_codes_otherwise_gets_tcp() {
         assert_eq!(counters(&net, &t), [CodingCounters::default(); 2]);
         let full = data(&net, CLIENT).map(|l| l.segment.payload.len()).max();
         assert_eq!(full, Some(1448), "no room is left for what is not coded");
+    }
+}
+
+#[test]
+fn a_client_whose_flow_is_tagged_long_does_not_offer_coding_and_others_do() {
+    // Of the default, CS1 (less than it), AF21 and EF the latter two have priority.
+    for (name, dscp, offers) in [
+        ("caps", 0, false),
+        ("caps", 8, false),
+        ("caps", PRIORITY, true),
+        ("caps", 46, true),
+        // Where flows are not known by their tags.
+        ("caps-dark", 0, true),
+    ] {
+        let config = preset(name).expect("a preset").config;
+        let mut net = net(paths(2, Duration::ZERO));
+        let t = Transfer::begin(&mut net, 80, [&config, &config], CLIENT, 60_000);
+        net.stacks[CLIENT].set_dscp(t.client, dscp);
+        run(&mut net, &mut [t]);
+        let coding = |seg: &Segment| {
+            let rare = seg.options.rare.as_ref();
+            rare.is_some_and(|r| {
+                r.experimental
+                    .iter()
+                    .any(|e| e.exid == Experimental::CODING)
+            })
+        };
+        let syn = &net.log[0].segment;
+        assert_eq!((syn.flags, syn.dscp), (Flags::SYN, dscp));
+        assert_eq!(coding(syn), offers, "{name}, code point {dscp}");
+        let coded = net.log.iter().filter(|l| l.segment.coded().is_some());
+        assert_eq!(coded.count() > 0, offers, "{name}, code point {dscp}");
+        if !offers {
+            assert!(!net.log.iter().any(|l| coding(&l.segment)));
+        }
     }
 }
 
