@@ -163,7 +163,7 @@ impl Base {
         twin: Option<Arc<[Segment]>>,
     ) -> Segment {
         let mut packet = Segment::new(first.src, first.dst);
-        (packet.dscp, packet.ecn) = (first.dscp, first.ecn);
+        packet.ecn = first.ecn;
         packet.payload = payload;
         // Nothing of the packet's: a link sees by it what is sent once more.
         packet.seq = first.seq;
