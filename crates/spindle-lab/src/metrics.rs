@@ -6,7 +6,8 @@ pub use crate::formula::Computed;
 pub use crate::observed::{
     CodingMetric, CodingOfFlows, GoodputOfGroup, LinksOfGroup, Mark, OBSERVED_METRICS,
     ObservedMetric, PacketsOfClass, PacketsOfFlows, PathsOfFlows, RecoveryOfFlows,
-    SPARE_WINDOWS_MS, TimersOfFlows, WaitsOfClass, WindowsOfClass, WindowsOfFlows,
+    SPARE_WINDOWS_MS, TimersOfFlows, UnitMetric, UnitsOfFlows, WaitsOfClass, WindowsOfClass,
+    WindowsOfFlows,
 };
 
 /// A cable that was drawn to be lossy in a run.
@@ -97,6 +98,9 @@ pub struct RunResult {
     /// What coding sent and learnt, if it was observed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub coding: Option<CodingOfFlows>,
+    /// Coding units as the network saw them, if coding was observed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub units: Option<UnitsOfFlows>,
     /// Congestion windows of senders, if they were observed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub windows: Option<WindowsOfFlows>,

@@ -4,10 +4,11 @@
 mod coding;
 mod records;
 
-pub use coding::CodingMetric;
+pub use coding::{CodingMetric, UnitMetric};
 pub use records::{
     CodingOfFlows, GoodputOfGroup, LinksOfGroup, PacketsOfClass, PacketsOfFlows, PathsOfFlows,
-    RecoveryOfFlows, SPARE_WINDOWS_MS, TimersOfFlows, WaitsOfClass, WindowsOfClass, WindowsOfFlows,
+    RecoveryOfFlows, SPARE_WINDOWS_MS, TimersOfFlows, UnitsOfFlows, WaitsOfClass, WindowsOfClass,
+    WindowsOfFlows,
 };
 
 use crate::formula::{COMPUTED_METRICS, Computed};
@@ -57,6 +58,8 @@ pub enum ObservedMetric {
     GroupGoodput(&'static str),
     /// A number made of what coding sent and learnt.
     Coding(CodingMetric),
+    /// A number made of units on their way.
+    Units(UnitMetric),
     /// Mean congestion window at the sending of data packets with this mark, in full segments.
     Window(Mark),
     /// What a formula gives.
@@ -89,7 +92,7 @@ pub enum PerFlow {
 pub(crate) const COMPUTED: &str = "formula";
 
 /// Those that are observed in runs, by name.
-pub const OBSERVED_METRICS: [(&str, ObservedMetric); 52] = [
+pub const OBSERVED_METRICS: [(&str, ObservedMetric); 55] = [
     ("recovery.flows", ObservedMetric::RecoveredFlows),
     ("recovery.useful", ObservedMetric::UsefulRecoveries),
     ("recovery.hit-by-4", ObservedMetric::FirstHit(1, 4)),
@@ -181,6 +184,12 @@ pub const OBSERVED_METRICS: [(&str, ObservedMetric); 52] = [
         "coding.blocking",
         ObservedMetric::Coding(CodingMetric::Blocking),
     ),
+    ("coding.at-once", ObservedMetric::Units(UnitMetric::AtOnce)),
+    ("coding.delay", ObservedMetric::Units(UnitMetric::Delay)),
+    (
+        "coding.delay.window",
+        ObservedMetric::Units(UnitMetric::WindowDelay),
+    ),
     (
         "rtt.tracking",
         ObservedMetric::Coding(CodingMetric::Tracking),
@@ -217,7 +226,7 @@ impl ObservedMetric {
             Self::ShortLoss | Self::LongLoss | Self::AllLoss => "packets",
             Self::Queueing(_) | Self::Disorder(_) | Self::UnusedPaths => "paths",
             Self::GroupGoodput(_) => "goodput",
-            Self::Coding(_) => "coding",
+            Self::Coding(_) | Self::Units(_) => "coding",
             Self::Window(_) => "windows",
             Self::Computed(_) => COMPUTED,
             _ => "recovery",
@@ -257,6 +266,7 @@ impl ObservedMetric {
             Self::GroupGoodput(CORE) => "goodput of the core".to_owned(),
             Self::GroupGoodput(group) => format!("goodput of {group}"),
             Self::Coding(what) => what.title().to_owned(),
+            Self::Units(what) => what.title().to_owned(),
             Self::Window(mark) => format!("congestion window of {}", mark.title()),
             Self::Computed(c) => c.title().to_owned(),
         }
@@ -267,7 +277,7 @@ impl ObservedMetric {
         match self {
             Self::SizeMean | Self::SizeMedian => show_bytes(value),
             Self::Computed(c) => c.show(value),
-            Self::Queueing(_) => show_us(value),
+            _ if self.is_time() => show_us(value),
             _ if self.is_count() => format!("{value:.3}"),
             Self::CoreLoss
             | Self::AccessLoss
@@ -287,6 +297,7 @@ impl ObservedMetric {
     pub const fn is_time(self) -> bool {
         match self {
             Self::Queueing(_) => true,
+            Self::Units(what) => what.is_time(),
             Self::Computed(c) => c.is_time(),
             _ => false,
         }
@@ -359,6 +370,7 @@ pub(crate) struct Kept {
     paths: Option<PathsOfFlows>,
     goodput: Vec<GoodputOfGroup>,
     coding: Option<CodingOfFlows>,
+    units: Option<UnitsOfFlows>,
     windows: Option<WindowsOfFlows>,
     computed: Vec<(Computed, f64)>,
 }
@@ -381,6 +393,7 @@ impl Kept {
             paths: run.paths,
             goodput: run.goodput.clone(),
             coding: run.coding,
+            units: run.units,
             windows: run.windows,
             computed: run.computed.clone(),
         }
@@ -477,6 +490,7 @@ impl Kept {
                 Some((group.bytes as f64, group.room))
             }
             ObservedMetric::Coding(what) => Some(what.parts(&self.coding?)),
+            ObservedMetric::Units(what) => Some(what.parts(&self.units?)),
             ObservedMetric::Window(mark) => {
                 let windows = self.windows?;
                 let of = match mark {

@@ -329,7 +329,7 @@ impl Run<'_> {
     fn go(&mut self) {
         self.arm_next(Instant::ZERO);
         while self.open > 0 {
-            let Some((now, happening)) = self.world.next(|_, _, _| {}) else {
+            let Some((now, happening)) = self.world.next(|_, _, _| {}, |_, _| {}) else {
                 return;
             };
             match happening {

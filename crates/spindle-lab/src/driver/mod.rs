@@ -7,6 +7,7 @@ mod network;
 mod observing;
 pub(crate) mod packet;
 mod ports;
+mod units;
 pub(crate) mod world;
 
 pub(crate) use app::Recording;
@@ -342,7 +343,9 @@ impl Run {
         while !self.app.finished && self.failed.is_none() {
             let app = &self.app;
             let coming = |host, handle, step| app.foresee(host, handle, step);
-            let Some((now, happening)) = self.world.next(coming) else {
+            let observing = &mut self.observing;
+            let arriving = |now, segment: &Segment| observing.arrives(now, segment);
+            let Some((now, happening)) = self.world.next(coming, arriving) else {
                 return;
             };
             match happening {
@@ -409,7 +412,7 @@ impl Run {
                 {
                     *failed = Some(e);
                 }
-                observing.sent(segment);
+                observing.sent(now, segment);
                 let is_lost = script.loses(segment);
                 if is_lost {
                     lost.push(Carried::new(segment.clone()));

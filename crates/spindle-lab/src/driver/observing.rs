@@ -11,11 +11,12 @@ use spindle_wire::{Endpoint, Segment};
 use super::app::App;
 use super::class;
 use super::packet::Parcel;
+use super::units::Units;
 use super::world::World;
 use crate::experiment::scenario::Observe;
 use crate::metrics::{
     CodingOfFlows, GoodputOfGroup, LinksOfGroup, PacketsOfClass, PacketsOfFlows, PathsOfFlows,
-    RunResult, WaitsOfClass, WindowsOfFlows,
+    RunResult, UnitsOfFlows, WaitsOfClass, WindowsOfFlows,
 };
 
 /// Bytes that arrived, by who sent them and to whom.
@@ -30,8 +31,10 @@ pub(super) struct Observing {
     windows: WindowsOfFlows,
     /// Data packets that a host has just sent: whose windows are to be looked at.
     burst: Vec<(Endpoint, Endpoint, Class)>,
+    units: Units,
     /// Totals at that time.
     coding: CodingOfFlows,
+    units_before: UnitsOfFlows,
     arrived: Arrived,
 }
 
@@ -43,7 +46,9 @@ impl Observing {
             packets: PacketsOfFlows::default(),
             windows: WindowsOfFlows::default(),
             burst: Vec::new(),
+            units: Units::default(),
             coding: CodingOfFlows::default(),
+            units_before: UnitsOfFlows::default(),
             arrived: Arrived::new(),
         }
     }
@@ -64,6 +69,7 @@ impl Observing {
         }
         if self.what.coding {
             self.coding = coding(&world.stacks);
+            self.units_before = self.units.so_far;
         }
         if self.what.goodput {
             self.arrived = app.arrived(&world.stacks);
@@ -72,7 +78,10 @@ impl Observing {
 
     /// A host sends a segment.
     #[inline]
-    pub(super) fn sent(&mut self, segment: &Segment) {
+    pub(super) fn sent(&mut self, now: Instant, segment: &Segment) {
+        if self.what.coding {
+            self.units.sent(now, segment);
+        }
         if self.since.is_none() || segment.payload.is_empty() {
             return;
         }
@@ -82,6 +91,14 @@ impl Observing {
         if self.what.windows {
             let class = class(segment.dscp);
             self.burst.push((segment.src, segment.dst, class));
+        }
+    }
+
+    /// A host receives a segment.
+    #[inline]
+    pub(super) fn arrives(&mut self, now: Instant, segment: &Segment) {
+        if self.what.coding {
+            self.units.arrives(now, segment);
         }
     }
 
@@ -138,6 +155,7 @@ impl Observing {
         }
         if self.what.coding {
             result.coding = Some(difference(&coding(&world.stacks), &self.coding));
+            result.units = Some(self.units.so_far.since(&self.units_before));
         }
         if self.what.windows {
             result.windows = Some(self.windows);

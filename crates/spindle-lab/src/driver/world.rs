@@ -126,10 +126,11 @@ impl<W: Wire> World<W> {
 
     /// Lets time pass until something happens; none if nothing ever will. The connections that segments
     /// are about to reach are shown to the application (step 0, then step 1), so that it can have its
-    /// memory brought near as well.
+    /// memory brought near as well; segments that reach a host are shown to `arriving` before it has them.
     pub(crate) fn next(
         &mut self,
         mut coming: impl FnMut(u32, Handle, u32),
+        mut arriving: impl FnMut(Instant, &Segment),
     ) -> Option<(Instant, Happening)> {
         loop {
             let (now, event) = self.simulation.next_event()?;
@@ -152,6 +153,7 @@ impl<W: Wire> World<W> {
                     ..
                 } => {
                     let segment = &mut parcel.0.segment;
+                    arriving(now, segment);
                     self.stacks[host.0 as usize].receive_in_place(now, segment);
                     self.spare.take_back(parcel);
                     return Some((now, Happening::Host(host.0)));

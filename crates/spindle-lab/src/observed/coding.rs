@@ -1,6 +1,6 @@
-//! Numbers made of what coding sent and learnt (CAPS Figs 19, 24, 26 and 27).
+//! Numbers made of what coding sent and learnt (CAPS Figs 6, 8, 19, 21, 22, 24, 26 and 27).
 
-use super::CodingOfFlows;
+use super::{CodingOfFlows, UnitsOfFlows};
 
 /// What is asked about coding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +46,42 @@ impl CodingMetric {
             Self::Late => of(c.late, c.received),
             Self::Blocking => (c.blocking, c.periods as f64),
             Self::Tracking => (c.apart, c.periods as f64),
+        }
+    }
+}
+
+/// What is asked about units on their way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnitMetric {
+    /// Units that unblocked packets alone were enough for, over units sent.
+    AtOnce,
+    /// Mean time from a segment's sending until enough packets of its unit are there, microseconds.
+    Delay,
+    /// The same of all that a connection sends at one time, until enough of each of its units are.
+    WindowDelay,
+}
+
+impl UnitMetric {
+    /// What it is called in a sentence.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::AtOnce => "units decoded at once",
+            Self::Delay => "decoding delay of a packet",
+            Self::WindowDelay => "decoding delay of a window",
+        }
+    }
+
+    /// Whether it is a time.
+    pub(super) const fn is_time(self) -> bool {
+        !matches!(self, Self::AtOnce)
+    }
+
+    /// What it is made of, as a ratio of sums.
+    pub(super) fn parts(self, u: &UnitsOfFlows) -> (f64, f64) {
+        match self {
+            Self::AtOnce => (u.at_once as f64, u.units as f64),
+            Self::Delay => (u.delay_ns as f64 / 1e3, u.segments as f64),
+            Self::WindowDelay => (u.window_ns as f64 / 1e3, u.windows as f64),
         }
     }
 }

@@ -150,6 +150,38 @@ pub struct CodingOfFlows {
     pub blocking: f64,
 }
 
+/// Coding units as the network saw them while flows counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnitsOfFlows {
+    /// Units sent.
+    pub units: u64,
+    /// Units of which as many packets as segments arrived before one that was blocked.
+    pub at_once: u64,
+    /// Segments of units of which so many arrived.
+    pub segments: u64,
+    /// Time from a unit's sending until then, nanoseconds, summed over its segments.
+    pub delay_ns: u64,
+    /// Windows, what a connection sends at one time, of whose units all came so far.
+    pub windows: u64,
+    /// Time from a window's sending until its last unit did, nanoseconds, summed.
+    pub window_ns: u64,
+}
+
+impl UnitsOfFlows {
+    /// What came since.
+    pub(crate) fn since(&self, before: &Self) -> Self {
+        let of = |f: fn(&Self) -> u64| f(self).saturating_sub(f(before));
+        Self {
+            units: of(|u| u.units),
+            at_once: of(|u| u.at_once),
+            segments: of(|u| u.segments),
+            delay_ns: of(|u| u.delay_ns),
+            windows: of(|u| u.windows),
+            window_ns: of(|u| u.window_ns),
+        }
+    }
+}
+
 /// Congestion windows of those that sent data packets while flows counted, by the packets' mark.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WindowsOfFlows {

@@ -118,6 +118,14 @@ fn what_the_network_and_coding_tell_is_summed_over_runs() {
             apart: 0.1 * n as f64,
             blocking: 0.2,
         }),
+        units: Some(UnitsOfFlows {
+            units: 4,
+            at_once: n,
+            segments: 20,
+            delay_ns: 1_000_000 * n,
+            windows: 2,
+            window_ns: 400_000,
+        }),
         windows: Some(WindowsOfFlows {
             short: WindowsOfClass {
                 packets: 2,
@@ -154,6 +162,9 @@ fn what_the_network_and_coding_tell_is_summed_over_runs() {
         ("coding.undecoded", 0.25),
         ("coding.late", 0.25),
         ("coding.blocking", 0.1),
+        ("coding.at-once", 0.5),
+        ("coding.delay", 100.0),
+        ("coding.delay.window", 200.0),
         ("rtt.tracking", 0.1),
         ("cwnd.short", 10.0),
         ("loss.all", 0.06),
