@@ -32,6 +32,9 @@ pub struct RunResult {
     /// Flows whose connection ended with an error. What is neither was unfinished at the time
     /// limit.
     pub aborted: u64,
+    /// Of these, flows of which no connection got an answer to its SYN, however often that was repeated.
+    #[serde(default, skip_serializing_if = "none")]
+    pub unanswered: u64,
     /// Completion times of the completed flows in nanoseconds, in the order of issue.
     pub fct_ns: Vec<u64>,
     /// Flows during which a retransmission timer fired on any subflow of either end.

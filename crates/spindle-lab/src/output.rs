@@ -86,6 +86,9 @@ pub struct TransportSummary {
     pub completed: u64,
     /// Flows whose connection ended with an error.
     pub aborted: u64,
+    /// Of these, flows whose SYNs were all lost.
+    #[serde(skip_serializing_if = "none")]
+    pub unanswered: u64,
     /// Persistent connections that were not warmed before the measurement.
     pub cold_connections: u64,
     /// Flows that were under way when the run ended, as it was to.
@@ -268,6 +271,7 @@ fn summary(runs: &[RunResult], columns: &[(&'static str, Metric)]) -> TransportS
         flows: sum(|r| r.flows),
         completed: sum(|r| r.completed),
         aborted: sum(|r| r.aborted),
+        unanswered: sum(|r| r.unanswered),
         cold_connections: sum(|r| r.cold_connections),
         cut_off: sum(|r| r.cut_off),
         fct_us: FctSummary {
@@ -488,8 +492,12 @@ fn usual_rows(text: &mut String, name: &str, t: &TransportSummary, width: usize)
 fn remarks(text: &mut String, t: &TransportSummary, width: usize) {
     if t.completed < t.flows {
         let open = t.flows - t.completed - t.aborted - t.cut_off;
+        let why = match t.unanswered {
+            0 => String::new(),
+            n => format!(" ({n} had no answer to any SYN)"),
+        };
         let mut left = vec![
-            format!("{} aborted", t.aborted),
+            format!("{} aborted{why}", t.aborted),
             format!("{open} unfinished"),
         ];
         if t.cut_off > 0 {
@@ -528,10 +536,19 @@ pub fn verdict_table(verdicts: &Verdicts) -> String {
     text
 }
 
-/// Whether every flow of every run completed uncorrupted, or was under way at an end that was set.
+/// Whether every flow of every run completed uncorrupted, or was under way at an end that was set; of each
+/// transport's at each point as many may have gone unanswered as the experiment says.
 pub fn all_well(result: &SweepResult) -> bool {
-    let mut runs = result.points.iter().flatten().flat_map(|t| &t.runs);
-    runs.all(|r| r.completed + r.cut_off == r.flows && r.bytes_corrupted == 0)
+    let ends = |r: &RunResult| r.completed + r.cut_off + r.unanswered == r.flows;
+    let well = |r: &RunResult| ends(r) && r.bytes_corrupted == 0;
+    result.points.iter().flatten().all(|t| {
+        let sum = |f: fn(&RunResult) -> u64| t.runs.iter().map(f).sum::<u64>() as f64;
+        t.runs.iter().all(well) && sum(|r| r.unanswered) <= result.unanswered * sum(|r| r.flows)
+    })
+}
+
+fn none(n: &u64) -> bool {
+    *n == 0
 }
 
 /// The largest resident memory of this process so far; 0 where the system does not say.
@@ -547,7 +564,44 @@ pub fn peak_rss_bytes() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::TransportName;
+    use crate::sweep::TransportRuns;
     use proptest::prelude::*;
+
+    /// All well, if so many of 1000 flows are aborted, and some of these had no answer.
+    fn well(aborted: u64, unanswered: u64, allowed: f64) -> bool {
+        let run = RunResult {
+            flows: 500,
+            completed: 500,
+            ..RunResult::default()
+        };
+        let other = RunResult {
+            completed: 500 - aborted,
+            aborted,
+            unanswered,
+            ..run.clone()
+        };
+        let name = TransportName {
+            transport: "tcp".to_owned(),
+            balancer: None,
+        };
+        all_well(&SweepResult {
+            points: vec![vec![TransportRuns::here(name, vec![run, other], "")]],
+            wall_s: 0.0,
+            resumed: 0,
+            configurations: vec![String::new()],
+            unanswered: allowed,
+        })
+    }
+
+    #[test]
+    fn flows_without_an_answer_are_well_where_they_are_a_result() {
+        assert!(well(0, 0, 0.0));
+        assert!(!well(1, 1, 0.0), "nothing says that there may be any");
+        assert!(well(10, 10, 0.01));
+        assert!(!well(11, 11, 0.01), "more than there may be");
+        assert!(!well(2, 1, 0.01), "one ended for another reason");
+    }
 
     proptest! {
         #[test]

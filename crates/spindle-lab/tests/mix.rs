@@ -371,3 +371,22 @@ fn redundancy_is_what_units_say() {
     assert_eq!(metric(&uncoded, "coding.redundant"), None);
     assert_eq!(metric(&uncoded, "coding.redundant.all"), Some(0.0));
 }
+
+#[test]
+fn flows_whose_syns_are_all_lost_are_counted_as_such() {
+    let traffic = format!(
+        "{ONE_EACH}flows = 5\nlong_flows = 0\n[loss]\nmodel = \"bernoulli\"\nrate = \"100%\"\non = \"all\"\n"
+    );
+    for transport in ["tcp", "repflow", "mptcp"] {
+        let scenario = ("", "initial_rto = \"200ms\"\n");
+        let r = seeded(transport, 1, scenario, &traffic).result;
+        assert_eq!(
+            (r.flows, r.completed, r.aborted, r.unanswered),
+            (5, 0, 5, 5),
+            "{transport}"
+        );
+        // A SYN and six repetitions, each twice as long after the one before: 25.4 s.
+        let seconds = r.sim_ns as f64 / 1e9;
+        assert!((25.4..26.0).contains(&seconds), "{seconds}");
+    }
+}

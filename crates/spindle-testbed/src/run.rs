@@ -311,6 +311,7 @@ fn outcome(
         wall_s: started.elapsed().as_secs_f64(),
         resumed,
         configurations: experiment.points.iter().map(hash).collect(),
+        unanswered: experiment.unanswered,
     };
     Outcome { result, rows }
 }

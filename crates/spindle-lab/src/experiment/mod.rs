@@ -24,6 +24,7 @@ pub use transport::{Carrier, End, TransportName, TransportNameError};
 
 pub(crate) use node::{Node, Value};
 pub(crate) use section::Section;
+use section::Share;
 
 use crate::claims::Claim;
 use crate::metrics::Metric;
@@ -139,6 +140,9 @@ pub struct Experiment {
     pub points: Vec<Point>,
     /// The claims to check.
     pub claims: Vec<Claim>,
+    /// The share of a transport's flows at a point whose SYNs may all be lost: a result there, and no
+    /// failure of the run (0 to 1).
+    pub unanswered: f64,
     /// Remarks for the report.
     pub notes: Vec<String>,
     /// Distributions that the report draws.
@@ -544,6 +548,7 @@ fn head(
         split,
         points: Vec::new(),
         claims: Vec::new(),
+        unanswered: root.or("unanswered", Share(0.0))?.0,
         notes: root.list("notes")?.unwrap_or_default(),
         cdf: distributions(root)?,
         columns: columns(root)?,

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use spindle_fabric::LinkId;
 use spindle_mptcp::stage::scatter::PRIORITY;
-use spindle_mptcp::{Config, Event, Handle, Stack, TraceEvent};
+use spindle_mptcp::{CloseReason, Config, Event, Handle, Stack, TraceEvent};
 use spindle_units::{Duration, Instant, prefetch};
 use spindle_wire::Endpoint;
 
@@ -81,6 +81,7 @@ struct Group {
     bytes: u64,
     timeouts: u64,
     aborted: bool,
+    unanswered: bool,
     background: bool,
     counted: bool,
 }
@@ -350,8 +351,9 @@ impl App {
                     self.dirty.push(host);
                 }
             }
-            Event::Closed { handle, .. } => {
+            Event::Closed { handle, reason } => {
                 if let Some(c) = self.by_handle.remove(host, handle) {
+                    self.conns[c as usize].unanswered = reason == CloseReason::ConnectTimeout;
                     self.closed(now, c, stacks);
                 }
             }
@@ -566,6 +568,9 @@ impl App {
         let group = &mut self.groups[planned.group as usize];
         group.left -= 1;
         group.timeouts += self.flows[flow as usize].timeouts;
+        let conns = self.flows[flow as usize].conns;
+        let mut own = conns.into_iter().filter(|c| *c != NO_CONN).peekable();
+        group.unanswered = own.peek().is_some() && own.all(|c| self.conns[c as usize].unanswered);
         group.aborted = true;
         self.group_done(now, flow);
     }

@@ -48,7 +48,10 @@ impl App {
                     r.background_goodput_squares += goodput * goodput;
                 }
             }
-            (false, true) => r.aborted += 1,
+            (false, true) => {
+                r.aborted += 1;
+                r.unanswered += u64::from(group.unanswered);
+            }
             (false, false) => {
                 r.completed += 1;
                 r.goodput_sum_bps += goodput;
