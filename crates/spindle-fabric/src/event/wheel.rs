@@ -82,13 +82,25 @@ impl<T: Copy> Wheel<T> {
         self.levels |= 1 << level;
     }
 
+    /// Deals the entries of a slot of level 1 out: they all belong to level 0.
+    #[inline]
+    fn place_at_once(&mut self, entries: &[Entry<T>]) {
+        let nearest = &mut self.slots[..SLOTS];
+        let mut occupied = 0;
+        for entry in entries {
+            let slot = entry.at as usize % SLOTS;
+            nearest[slot].push(*entry);
+            occupied |= 1 << slot;
+        }
+        self.occupied[0] |= occupied;
+        self.levels |= 1;
+    }
+
     /// Marks a slot as empty.
     #[inline]
     fn vacate(&mut self, level: usize, slot: usize) {
         self.occupied[level] &= !(1 << slot);
-        if self.occupied[level] == 0 {
-            self.levels &= !(1 << level);
-        }
+        self.levels &= !(u32::from(self.occupied[level] == 0) << level);
     }
 
     /// Level and slot of the earliest value.
@@ -141,8 +153,12 @@ impl<T: Copy> Wheel<T> {
         let mut entries = std::mem::take(&mut self.dealt);
         entries.clear();
         std::mem::swap(&mut entries, &mut self.slots[index]);
-        for entry in &entries {
-            self.place(*entry);
+        if level == 1 {
+            self.place_at_once(&entries);
+        } else {
+            for entry in &entries {
+                self.place(*entry);
+            }
         }
         if self.watched && entries.len() > 1 && (level == 1 || level == 2 && entries.len() <= MANY)
         {

@@ -5,7 +5,7 @@ use spindle_units::Instant;
 use super::port::{DOWN, LOSSY, PRIORITIES, STALE, WATCHED};
 use super::store::{Meta, Store};
 use super::{Dropped, Event, Kind, Pending, Simulation};
-use crate::balance::{Chooser, Hop, Ports};
+use crate::balance::{Balancer, Chooser, Hop, Ports};
 use crate::event::EventQueue;
 use crate::network::{NONE, NextHop};
 use crate::{Address, Class, DropCause, HostId, LinkId, Packet};
@@ -83,9 +83,14 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
         if port.flags & STALE != 0 && port.ring.front().is_none_or(|m| m.arrive != self.now) {
             return None;
         }
-        let meta = port.take()?;
+        let meta = *port.ring.front()?;
+        port.took(meta.len);
         let end = port.end;
-        let planned = std::mem::replace(&mut self.ahead.planned[link as usize], NONE);
+        // The plan was for this packet, whatever becomes of it.
+        let planned = match self.ahead.pays {
+            true => std::mem::replace(&mut self.ahead.planned[link as usize], NONE),
+            false => NONE,
+        };
         let special = port.flags & (LOSSY | WATCHED) != 0;
         if let Some(next) = port.ring.front() {
             let at = Instant::from_nanos(next.arrive);
@@ -119,6 +124,7 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
     }
 
     /// Whether a packet at the end of a link that is lossy or watched is lost there.
+    #[inline(never)]
     fn is_lost(&mut self, link: u32, meta: &Meta) -> bool {
         let loss = &mut self.sides[link as usize].loss;
         let loses = loss.as_mut().is_some_and(|l| l.loses(meta.is_data()));
@@ -169,8 +175,7 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
                     ports: &self.ports,
                     now: self.now,
                 };
-                let hop = hop(meta, &self.store, ports);
-                (balancer.choose(&hop) % links.len()) as u32
+                balanced(balancer.as_mut(), meta, &self.store, ports)
             }
         };
         Some(links[choice as usize])
@@ -388,6 +393,18 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
             self.discard(link, &meta, DropCause::Down);
         }
     }
+}
+
+/// Which of several ways on a switch's own balancer chooses.
+#[inline(never)]
+fn balanced<P: Packet>(
+    balancer: &mut dyn Balancer,
+    meta: &Meta,
+    store: &Store<P>,
+    ports: Ports<'_>,
+) -> u32 {
+    let choices = ports.links.len();
+    (balancer.choose(&hop(meta, store, ports)) % choices) as u32
 }
 
 /// A packet as balancers see it.

@@ -62,13 +62,19 @@ impl Ring {
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<Meta> {
         let meta = *self.front()?;
+        self.drop_front();
+        Some(meta)
+    }
+
+    /// Takes out the front, which there is.
+    #[inline]
+    pub(crate) fn drop_front(&mut self) {
         self.len -= 1;
         // An empty ring starts anew, so that one that is often empty stays in the same cache line.
         self.first = match self.len {
             0 => 0,
             _ => self.first.wrapping_add(1),
         };
-        Some(meta)
     }
 
     /// Doubles the block, the front at its beginning.
