@@ -240,8 +240,12 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
     fn insert(&mut self, from: Address, to: Address, packet: P, path: Option<u32>) {
         let uplink = self.routes.destinations[from.0 as usize].uplink;
         let _ = self.routes.destinations[to.0 as usize];
-        let salt = direction_salt(from, to);
-        let meta = self.store.insert(packet, salt, to.0, path);
+        // On an explicit path only those who are shown what passes ask for it.
+        let hash = match path.is_none() || self.sees_passing {
+            true => packet.flow_hash() ^ direction_salt(from, to),
+            false => 0,
+        };
+        let meta = self.store.insert(packet, hash, to.0, path);
         self.offer(uplink, meta);
     }
 

@@ -7,7 +7,7 @@ use crate::{Class, Packet};
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(align(32))]
 pub(crate) struct Meta {
-    /// Hash of the 5-tuple.
+    /// Hash of the 5-tuple, if anybody may ask for it.
     pub(crate) hash: u64,
     /// When it reaches the far end of the link it is on, once it is known.
     pub(crate) arrive: u64,
@@ -82,12 +82,12 @@ impl<P: Packet> Store<P> {
         self.packets.len() - self.free.len()
     }
 
-    /// Takes in a packet for `to`; `salt` is mixed into its hash. Of `path` the lower 26 bits count.
+    /// Takes in a packet for `to` with the hash of its 5-tuple. Of `path` the lower 26 bits count.
     #[inline]
-    pub(crate) fn insert(&mut self, packet: P, salt: u64, to: u32, path: Option<u32>) -> Meta {
+    pub(crate) fn insert(&mut self, packet: P, hash: u64, to: u32, path: Option<u32>) -> Meta {
         let flag = |set: bool, bit: u32| if set { bit } else { 0 };
         let mut meta = Meta {
-            hash: packet.flow_hash() ^ salt,
+            hash,
             arrive: 0,
             to,
             len: packet.wire_len(),
