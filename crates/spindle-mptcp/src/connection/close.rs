@@ -192,6 +192,7 @@ impl Connection {
     }
 
     /// FINs that are due: after all data in plain TCP, after both DATA_FINs in MPTCP, or in answer.
+    #[inline(never)]
     pub(super) fn fin(&mut self, now: Instant) -> Option<(SubflowId, Segment)> {
         self.start_closing();
         let i = self

@@ -105,10 +105,16 @@ impl Connection {
 
     /// After falling back, while the peer may not have: what its mappings still say goes. Data that
     /// are not in one piece by them cannot be taken without; returns false if the subflow was reset.
+    #[inline]
     pub(super) fn on_late_mapping(&mut self, now: Instant, i: usize, seg: &Segment) -> bool {
-        let Some(idsn) = self.farewell.idsn_remote else {
-            return true;
-        };
+        match self.farewell.idsn_remote {
+            Some(idsn) => self.take_late_mapping(now, i, seg, idsn),
+            None => true,
+        }
+    }
+
+    #[cold]
+    fn take_late_mapping(&mut self, now: Instant, i: usize, seg: &Segment, idsn: u64) -> bool {
         let Some(m) = seg.options.dss.and_then(|d| d.mapping) else {
             return true;
         };
@@ -224,6 +230,7 @@ impl Connection {
     }
 
     /// Hands up what was held: where its mapping says, or without one where it follows.
+    #[cold]
     pub(super) fn release_unmapped(&mut self, i: usize) -> u64 {
         let mut fresh = 0;
         while let Some((at, payload)) = self.subflows[i].rx.take_held() {
@@ -246,6 +253,7 @@ impl Connection {
     }
 
     /// Plain TCP from here on; arriving positions plus `delta` are data offsets.
+    #[cold]
     pub(super) fn fall_back(&mut self, delta: u64) {
         self.mp = None;
         self.end_scatter();
@@ -323,6 +331,7 @@ impl Connection {
 
     /// Options pass no more on this subflow: falls back if it is the only one and linear, else resets
     /// it and returns false.
+    #[cold]
     fn options_vanished(&mut self, now: Instant, i: usize) -> bool {
         if !self.is_linear() {
             self.reset_subflow(now, i, ResetReason::Middlebox);
@@ -350,6 +359,7 @@ impl Connection {
     /// Before the peer has shown DSS, data without it mean that options do not pass: fall back
     /// (RFC 8684, section 3.7); where parities of blocks are agreed on, subflow `i` is reset, since what
     /// comes without options need not be data.
+    #[inline(never)]
     pub(super) fn fallback_at_start(
         &mut self,
         now: Instant,

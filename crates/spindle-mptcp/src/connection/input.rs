@@ -33,21 +33,27 @@ pub(super) fn expand(number: DataNumber, near: u64) -> u64 {
 impl Connection {
     /// Takes a segment for subflow `i`.
     pub(crate) fn receive(&mut self, now: Instant, i: usize, seg: &Segment) {
-        let id = self.subflows[i].id;
-        let stage = self.subflows[i].stage.as_mut();
-        let Some(stage) = stage.filter(|s| s.sees_input()) else {
+        let stage = self.subflows[i].stage.as_ref();
+        if stage.is_some_and(|s| s.sees_input()) {
+            self.take_through_stage(now, i, seg);
+        } else {
             self.on_segment(now, i, seg);
-            self.settle(now);
-            return;
-        };
+        }
+        self.settle(now);
+    }
+
+    #[inline(never)]
+    fn take_through_stage(&mut self, now: Instant, i: usize, seg: &Segment) {
+        let id = self.subflows[i].id;
         let mut up = VecDeque::new();
-        stage.input(now, seg.clone(), &mut up, &mut self.out);
+        if let Some(stage) = self.subflows[i].stage.as_mut() {
+            stage.input(now, seg.clone(), &mut up, &mut self.out);
+        }
         for seg in up {
             if let Some(i) = self.index(id) {
                 self.on_segment(now, i, &seg);
             }
         }
-        self.settle(now);
     }
 
     pub(super) fn on_segment(&mut self, now: Instant, i: usize, seg: &Segment) {
@@ -99,6 +105,7 @@ impl Connection {
     }
 
     /// Takes data, or a parity, where blocks are agreed on.
+    #[inline(never)]
     fn take_coded(&mut self, now: Instant, i: usize, seg: &Segment, mut arrival: Arrival) {
         let id = self.subflows[i].id;
         let told = self.sort_arrival(now, i, seg, &mut arrival);
@@ -112,11 +119,15 @@ impl Connection {
     }
 
     /// In SYN_RECEIVED: whether the segment brings what MPTCP's handshake needs.
+    #[inline]
     fn may_complete(&mut self, now: Instant, i: usize, seg: &Segment) -> bool {
+        let half_open = self.subflows[i].state == TcpState::SynReceived;
+        !half_open || seg.flags.contains(Flags::RST) || self.completes(now, i, seg)
+    }
+
+    #[cold]
+    fn completes(&mut self, now: Instant, i: usize, seg: &Segment) -> bool {
         let sf = &self.subflows[i];
-        if sf.state != TcpState::SynReceived || seg.flags.contains(Flags::RST) {
-            return true;
-        }
         if seg.flags.contains(Flags::SYN) {
             // Only where both ends opened at once does a SYN/ACK complete anything.
             let both = self.role == Role::Client && sf.origin == Origin::Initial;
@@ -140,6 +151,7 @@ impl Connection {
     }
 
     /// The TCP handshake of subflow `i` is complete; returns false if the subflow was refused.
+    #[cold]
     fn on_established(
         &mut self,
         now: Instant,
@@ -188,21 +200,11 @@ impl Connection {
             return;
         }
         self.triggers.insert(Trigger::Ack);
-        if let Origin::Join(j) = &mut self.subflows[i].origin
-            && j.awaits_fourth
-        {
-            j.awaits_fourth = false;
-            j.repeat_at = None;
-            let id = self.subflows[i].id;
-            self.tell(Happening::SubflowUp(id));
+        if matches!(self.subflows[i].origin, Origin::Join(j) if j.awaits_fourth) {
+            self.fourth_came(i);
         }
-        let sf = &self.subflows[i];
-        let id = sf.id;
         if arrival.ack.entered_recovery {
-            self.trace.add(now, id, TraceKind::FastRetransmit);
-            if let Some(r) = &mut self.recovery {
-                r.on_loss_hint(now, id, false);
-            }
+            self.note_recovery(now, i);
         }
         if arrival.ack.acked > 0 || self.persist_tries > 0 {
             self.stalled_since = Some(now);
@@ -212,19 +214,40 @@ impl Connection {
             self.plain_progress(i);
         }
         if self.trace.on && (arrival.ack.acked > 0 || arrival.ack.sacked > 0) {
-            let sf = &self.subflows[i];
-            let (position, cwnd, in_flight) = (sf.tx.una, sf.tx.cc.cwnd(), sf.tx.in_flight());
-            self.trace.add(
-                now,
-                id,
-                TraceKind::Acked {
-                    position,
-                    data: self.send.una,
-                },
-            );
-            self.trace
-                .add(now, id, TraceKind::Window { cwnd, in_flight });
+            self.trace_acked(now, i);
         }
+    }
+
+    /// The peer has what makes a join complete.
+    #[cold]
+    fn fourth_came(&mut self, i: usize) {
+        let sf = &mut self.subflows[i];
+        let id = sf.id;
+        if let Origin::Join(j) = &mut sf.origin {
+            j.awaits_fourth = false;
+            j.repeat_at = None;
+        }
+        self.tell(Happening::SubflowUp(id));
+    }
+
+    #[cold]
+    fn note_recovery(&mut self, now: Instant, i: usize) {
+        let id = self.subflows[i].id;
+        self.trace.add(now, id, TraceKind::FastRetransmit);
+        if let Some(r) = &mut self.recovery {
+            r.on_loss_hint(now, id, false);
+        }
+    }
+
+    #[cold]
+    fn trace_acked(&mut self, now: Instant, i: usize) {
+        let sf = &self.subflows[i];
+        let (id, position, data) = (sf.id, sf.tx.una, self.send.una);
+        let (cwnd, in_flight) = (sf.tx.cc.cwnd(), sf.tx.in_flight());
+        let acked = TraceKind::Acked { position, data };
+        self.trace.add(now, id, acked);
+        let window = TraceKind::Window { cwnd, in_flight };
+        self.trace.add(now, id, window);
     }
 
     /// Plain TCP: what the subflow acknowledges is acknowledged, and its window is the data's.
@@ -250,16 +273,22 @@ impl Connection {
     }
 
     /// MPTCP's signals. Returns false if the subflow or connection is gone.
-    fn rare_options(
+    #[inline]
+    fn rare_options(&mut self, now: Instant, i: usize, seg: &Segment, arrival: &Arrival) -> bool {
+        if self.mp.is_none() || seg.flags.contains(Flags::SYN) {
+            return self.on_late_mapping(now, i, seg);
+        }
+        self.mptcp_options(now, i, seg, arrival)
+    }
+
+    #[inline(never)]
+    fn mptcp_options(
         &mut self,
         now: Instant,
         mut i: usize,
         seg: &Segment,
         arrival: &Arrival,
     ) -> bool {
-        if self.mp.is_none() || seg.flags.contains(Flags::SYN) {
-            return self.on_late_mapping(now, i, seg);
-        }
         if self.awaits_fallback() && !seg.options.has_mptcp() {
             return self.revert(now, i, None);
         }
@@ -436,9 +465,11 @@ impl Connection {
 
     fn take_data(&mut self, now: Instant, i: usize, seg: &Segment, arrival: Arrival) {
         let id = self.subflows[i].id;
-        self.fallback_at_start(now, i, seg, &arrival);
-        if self.index(id).is_none() {
-            return;
+        if self.mp.is_some() {
+            self.fallback_at_start(now, i, seg, &arrival);
+            if self.index(id).is_none() {
+                return;
+            }
         }
         self.note_carrier(id, arrival.had_data);
         let before = self.recv.readable();
@@ -453,13 +484,13 @@ impl Connection {
             }
         }
         if self.mp.is_some() && self.index(id).is_some() {
-            fresh += self.release_held(now, i);
-            if self.index(id).is_some() {
-                let fin = arrival.fin && !seg.options.has_mptcp();
-                self.mapping_vanished(now, i, fin);
-            }
+            let fin = arrival.fin && !seg.options.has_mptcp();
+            fresh += self.release_mapped(now, i, fin);
         }
-        if self.mp.is_none() && self.index(id).is_some() {
+        if self.mp.is_none()
+            && let Some(i) = self.index(id)
+            && self.subflows[i].rx.holds_any()
+        {
             fresh += self.release_unmapped(i);
         }
         if self.mp.is_none() && self.recv.overrun() {
@@ -485,20 +516,38 @@ impl Connection {
         if arrival.had_data {
             let offset = first.unwrap_or_default();
             if self.trace.on {
-                let position = self.subflows[i].receive_position(seg.seq);
-                let kind = TraceKind::Arrived {
-                    offset,
-                    position: u64::try_from(position).unwrap_or_default(),
-                    fresh: fresh as u32,
-                    len: seg.payload.len() as u32,
-                };
-                self.trace.add(now, id, kind);
+                self.trace_arrived(now, i, seg, offset, fresh as u32);
             }
             self.ask_receiver(now, i, offset, len as u32, fresh.min(len) as u32);
         }
         if arrival.fin {
             self.on_subflow_fin(now, i);
         }
+    }
+
+    #[cold]
+    fn trace_arrived(&mut self, now: Instant, i: usize, seg: &Segment, offset: u64, fresh: u32) {
+        let id = self.subflows[i].id;
+        let position = self.subflows[i].receive_position(seg.seq);
+        let kind = TraceKind::Arrived {
+            offset,
+            position: u64::try_from(position).unwrap_or_default(),
+            fresh,
+            len: seg.payload.len() as u32,
+        };
+        self.trace.add(now, id, kind);
+    }
+
+    /// Hands up what was held, through the mappings, and sees whether they have vanished; `fin`: the peer's
+    /// FIN came without an option of MPTCP.
+    #[inline(never)]
+    fn release_mapped(&mut self, now: Instant, i: usize, fin: bool) -> u64 {
+        let id = self.subflows[i].id;
+        let fresh = self.release_held(now, i);
+        if self.index(id).is_some() {
+            self.mapping_vanished(now, i, fin);
+        }
+        fresh
     }
 
     fn ask_receiver(&mut self, now: Instant, i: usize, offset: u64, len: u32, fresh: u32) {
@@ -522,11 +571,17 @@ impl Connection {
     }
 
     /// Hands a piece up or keeps it; returns the bytes that were new to the data level.
+    #[inline]
     fn deliver(&mut self, now: Instant, i: usize, piece: Piece) -> u64 {
         if self.mp.is_none() {
             let offset = piece.0.wrapping_add(self.unmapped_delta);
             return self.recv.insert(offset, piece.1);
         }
+        self.deliver_mp(now, i, piece)
+    }
+
+    #[inline(never)]
+    fn deliver_mp(&mut self, now: Instant, i: usize, piece: Piece) -> u64 {
         let early = self
             .config
             .multipath

@@ -9,7 +9,7 @@ use spindle_wire::{DataNumber, Dss, Mapping, MpCapable, Options, Payload, Segmen
 use super::scheduler::{Assignment, Candidate};
 use super::subflows::{Marks, Outlook};
 use super::trace::TraceKind;
-use super::{Connection, Role};
+use super::{Connection, MpState, Role};
 use crate::recovery::{SegmentView, SentView, Trigger, Window};
 use crate::subflow::output::{OutputContext, dss_len};
 use crate::subflow::scoreboard::SentMap;
@@ -123,9 +123,14 @@ impl Connection {
                 false => None,
             };
             let Some(i) = at else { return true };
-            let seg = std::mem::replace(next, Segment::blank());
-            self.emit(now, i, seg);
+            self.pass_to_stage(now, i, next);
         }
+    }
+
+    #[inline(never)]
+    fn pass_to_stage(&mut self, now: Instant, i: usize, next: &mut Segment) {
+        let seg = std::mem::replace(next, Segment::blank());
+        self.emit(now, i, seg);
     }
 
     /// Whether anything may stand between a subflow and the wire.
@@ -206,7 +211,10 @@ impl Connection {
         if let found @ Some(_) = self.immediate_recovery(now) {
             return found;
         }
-        self.reinjection(now)
+        match self.may_reinject() {
+            true => self.reinjection(now),
+            false => None,
+        }
     }
 
     /// What leaves when there are no new data, or no room for them.
@@ -238,6 +246,7 @@ impl Connection {
         }
     }
 
+    #[cold]
     fn control(&mut self, now: Instant) -> Option<(SubflowId, Segment)> {
         let i = self
             .subflows
@@ -257,6 +266,7 @@ impl Connection {
         Some((id, self.subflows[i].build_probe(cx, options)))
     }
 
+    #[inline(never)]
     fn own_retransmission(&mut self, now: Instant) -> Option<(SubflowId, Segment)> {
         for i in 0..self.subflows.len() {
             let outlook = self.subflows.outlook(i);
@@ -278,6 +288,7 @@ impl Connection {
     }
 
     /// RFC 6675's rules 3 and 4, for subflows in recovery when there is nothing new to send.
+    #[inline(never)]
     fn rescue(&mut self, now: Instant) -> Option<(SubflowId, Segment)> {
         for i in 0..self.subflows.len() {
             if self.subflows.outlook(i).is(Marks::RESCUES)
@@ -358,7 +369,9 @@ impl Connection {
         let options = self.data_options(i, position, Some(map));
         let id = self.subflows[i].id;
         let len = payload.len() as u32;
-        self.trace_burst(now, i, offset, len, purpose);
+        if self.trace.on {
+            self.trace_burst(now, i, offset, len, purpose);
+        }
         self.note_carrier(id, true);
         let cx = self.context(now, i);
         let sf = &mut self.subflows[i];
@@ -373,11 +386,26 @@ impl Connection {
         );
         self.counters.reinjections += u64::from(kind == SendKind::Reinjection);
         self.stalled_since.get_or_insert(now);
+        if self.recovery.is_some() {
+            self.tell_policy_of_burst(now, id, position, offset, (len, unit), kind);
+        }
+        id
+    }
+
+    #[inline(never)]
+    fn tell_policy_of_burst(
+        &mut self,
+        now: Instant,
+        id: SubflowId,
+        position: u64,
+        offset: u64,
+        (len, unit): (u32, u32),
+        kind: SendKind,
+    ) {
         for (at, n) in units(len, unit) {
             let (at, new) = (u64::from(at), kind == SendKind::New);
             self.tell_policy(now, id, position + at, offset + at, n, new);
         }
-        id
     }
 
     /// The mapping of new sequence space at `position` for `payload` from data offset `offset` on.
@@ -394,10 +422,8 @@ impl Connection {
         }
     }
 
+    #[cold]
     fn trace_burst(&mut self, now: Instant, i: usize, offset: u64, len: u32, purpose: Purpose) {
-        if !self.trace.on {
-            return;
-        }
         let sf = &self.subflows[i];
         let (id, position) = (sf.id, sf.tx.nxt);
         for (at, len) in units(len, sf.tx.mss as u32) {
@@ -441,13 +467,26 @@ impl Connection {
 
     /// The options of a data segment whose first byte stands at `position`, and the bytes they take,
     /// timestamps and SACK left out.
+    #[inline]
     fn data_options(&self, i: usize, position: u64, map: Option<SentMap>) -> (Options, usize) {
+        if let Some(mp) = self.multipath() {
+            return self.mptcp_data_options(mp, i, position, map);
+        }
         let mut options = Options::default();
-        let Some(mp) = self.multipath() else {
-            options.dss = self.infinite_mapping(i);
-            let len = options.dss.as_ref().map_or(0, dss_len);
-            return (options, len);
-        };
+        options.dss = self.infinite_mapping(i);
+        let len = options.dss.as_ref().map_or(0, dss_len);
+        (options, len)
+    }
+
+    #[inline(never)]
+    fn mptcp_data_options(
+        &self,
+        mp: &MpState,
+        i: usize,
+        position: u64,
+        map: Option<SentMap>,
+    ) -> (Options, usize) {
+        let mut options = Options::default();
         let Some(map) = map else {
             options.dss = self.ack_dss();
             let len = options.dss.as_ref().map_or(0, dss_len);
@@ -511,10 +550,8 @@ impl Connection {
         if !self.connected || self.closed.is_some() {
             return None;
         }
-        if !self.assigned.is_empty() || self.scheduler.burst().is_some() && self.is_multipath() {
-            let (id, seg) = self.assigned_data(now)?;
-            *next = seg;
-            return Some(id);
+        if !self.assigned.is_empty() || self.is_multipath() && self.scheduler.burst().is_some() {
+            return self.put_assigned(now, next);
         }
         if self.send.unsent_bytes() == 0 && !self.scheduler.repeats() {
             return None;
@@ -531,9 +568,7 @@ impl Connection {
         } = self.scheduler.pick(&self.candidates, una, nxt, unsent)?;
         let i = self.index(subflow)?;
         if let Some(from) = again_from {
-            let (offset, payload) = self.send.sent_at(from)?;
-            let payload = first_part(payload, self.most_data(i));
-            return Some(self.put_on(now, i, (offset, payload), Purpose::AGAIN, next));
+            return self.put_again(now, i, from, next);
         }
         let len = self.next_len(now, i)?;
         if !self.subflows[i].tx.has_room(len as u64) {
@@ -546,6 +581,28 @@ impl Connection {
         };
         let new = self.send.take(len, unit);
         Some(self.put_on(now, i, new, Purpose::NEW, next))
+    }
+
+    /// Data that wait on a subflow, or that the scheduler hands to one ahead of its window.
+    #[inline(never)]
+    fn put_assigned(&mut self, now: Instant, next: &mut Segment) -> Option<SubflowId> {
+        let (id, seg) = self.assigned_data(now)?;
+        *next = seg;
+        Some(id)
+    }
+
+    /// Data that were sent before, on subflow `i`.
+    #[inline(never)]
+    fn put_again(
+        &mut self,
+        now: Instant,
+        i: usize,
+        from: u64,
+        next: &mut Segment,
+    ) -> Option<SubflowId> {
+        let (offset, payload) = self.send.sent_at(from)?;
+        let payload = first_part(payload, self.most_data(i));
+        Some(self.put_on(now, i, (offset, payload), Purpose::AGAIN, next))
     }
 
     /// Lists the subflows that may take new data, regular ones before backups.
@@ -682,6 +739,7 @@ impl Connection {
     }
 
     /// No new data came for F-RTO to send: its subflow recovers as usual (RFC 5682, step 2b).
+    #[cold]
     fn after_frto(&mut self, now: Instant) -> Option<(SubflowId, Segment)> {
         let mut waited = false;
         for s in self.subflows.iter_mut().filter(|s| s.tx.frto_waits()) {
@@ -711,7 +769,18 @@ impl Connection {
     }
 
     /// Sees to it that pending signals and window updates get an acknowledgement to ride on.
+    #[inline]
     fn sweep_signals(&mut self) {
+        if self.is_multipath() || self.data_fin_due {
+            self.sweep_mptcp_signals();
+        }
+        if self.echo_due() || self.window_update_due {
+            self.sweep_updates();
+        }
+    }
+
+    #[inline(never)]
+    fn sweep_mptcp_signals(&mut self) {
         if let Some(i) = self.signal_subflow() {
             self.subflows[i].rx.ack_now = true;
         }
@@ -721,6 +790,10 @@ impl Connection {
         {
             self.subflows[i].rx.ack_now = true;
         }
+    }
+
+    #[inline(never)]
+    fn sweep_updates(&mut self) {
         if self.echo_due()
             && let Some(s) = self.subflows.first_mut()
         {
@@ -733,16 +806,23 @@ impl Connection {
         }
     }
 
+    #[inline]
     fn ack_options(&mut self, now: Instant, i: usize) -> (Options, usize) {
-        let mut options = Options::default();
-        if self.multipath().is_none() {
-            let used = self.add_echo(&mut options);
-            let Some(dsn) = self.farewell.fail.take() else {
-                return (options, used);
-            };
-            options.rare_mut().mp_fail = Some(dsn);
-            return (options, used + MP_FAIL_LEN);
+        if self.multipath().is_some() {
+            return self.mptcp_ack_options(now, i);
         }
+        let mut options = Options::default();
+        let mut used = self.add_echo(&mut options);
+        if let Some(dsn) = self.farewell.fail.take() {
+            options.rare_mut().mp_fail = Some(dsn);
+            used += MP_FAIL_LEN;
+        }
+        (options, used)
+    }
+
+    #[inline(never)]
+    fn mptcp_ack_options(&mut self, now: Instant, i: usize) -> (Options, usize) {
+        let mut options = Options::default();
         if let Some(join) = self.join_ack(i) {
             options.rare_mut().mp_join = Some(join);
             return (options, JOIN_ACK_LEN);

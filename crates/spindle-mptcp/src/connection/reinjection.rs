@@ -128,7 +128,14 @@ impl Connection {
         }
     }
 
+    /// Whether there may be something for [`Self::reinjection`] to do.
+    #[inline]
+    pub(super) fn may_reinject(&self) -> bool {
+        !self.reinjections.is_empty() || self.subflows.len() > 1
+    }
+
     /// The next reinjected segment, if a subflow has room for it.
+    #[inline(never)]
     pub(super) fn reinjection(&mut self, now: Instant) -> Option<(SubflowId, Segment)> {
         while self
             .reinjections

@@ -64,6 +64,7 @@ impl Subflow {
         }
     }
 
+    #[cold]
     fn in_syn_sent(
         &mut self,
         seg: &Segment,
@@ -157,6 +158,7 @@ impl Subflow {
 
     /// The peer's `seg` acknowledges our SYN or SYN/ACK. One that left more than once is a measurement
     /// only if the echoed timestamp is the last one's (RFC 6298, section 3).
+    #[cold]
     fn complete_handshake(&mut self, seg: &Segment, now: Instant, coupling: &mut Coupling) {
         self.state = TcpState::Established;
         let echo = self.timestamps.and(seg.options.timestamps);
@@ -187,18 +189,8 @@ impl Subflow {
             self.on_rst(position, cx.now, &mut out);
             return out;
         }
-        if seg.flags.contains(Flags::SYN) {
-            let repeated_syn = self.state == TcpState::SynReceived && position == 0;
-            if repeated_syn {
-                self.syn_due = true;
-            } else {
-                self.challenge(cx.now);
-            }
-            // A SYN/ACK answering our SYN/ACK of a simultaneous open acknowledges it.
-            if !(repeated_syn && seg.flags.contains(Flags::ACK)) {
-                return out;
-            }
-            self.syn_due = false;
+        if seg.flags.contains(Flags::SYN) && !self.takes_late_syn(seg, position, cx.now) {
+            return out;
         }
         if !seg.flags.contains(Flags::ACK) {
             return out;
@@ -215,6 +207,24 @@ impl Subflow {
         self.take_text(seg, position, cx, &mut out);
         self.take_fin(seg, position, cx.now, &mut out);
         out
+    }
+
+    /// A SYN that comes when ours is on its way or the handshake is over; returns whether what it
+    /// acknowledges counts.
+    #[cold]
+    fn takes_late_syn(&mut self, seg: &Segment, position: i64, now: Instant) -> bool {
+        let repeated_syn = self.state == TcpState::SynReceived && position == 0;
+        if repeated_syn {
+            self.syn_due = true;
+        } else {
+            self.challenge(now);
+        }
+        // A SYN/ACK answering our SYN/ACK of a simultaneous open acknowledges it.
+        if !(repeated_syn && seg.flags.contains(Flags::ACK)) {
+            return false;
+        }
+        self.syn_due = false;
+        true
     }
 
     /// RFC 7323, section 5.3.
@@ -259,6 +269,7 @@ impl Subflow {
     }
 
     /// An unacceptable segment is answered with an acknowledgement, unless it is a reset.
+    #[cold]
     fn refuse(&mut self, seg: &Segment, position: i64, now: Instant) {
         if seg.flags.contains(Flags::RST)
             || self.state == TcpState::SynReceived
@@ -289,6 +300,7 @@ impl Subflow {
     }
 
     /// RFC 5961, section 3.2.
+    #[cold]
     fn on_rst(&mut self, position: i64, now: Instant, out: &mut Arrival) {
         if position == self.rx.nxt as i64 {
             self.state = TcpState::Closed;
@@ -298,6 +310,7 @@ impl Subflow {
         }
     }
 
+    #[cold]
     fn challenge(&mut self, now: Instant) {
         if self.challenges.admit(now) {
             self.challenge_due = true;
@@ -313,18 +326,14 @@ impl Subflow {
         reset_due: &mut bool,
         out: &mut Arrival,
     ) -> bool {
-        let ack = self.send_position(seg.ack);
         if self.state == TcpState::SynReceived {
-            if ack != 1 {
-                *reset_due = true;
+            *reset_due = !self.takes_third_ack(seg, cx.now, coupling);
+            out.established = !*reset_due;
+            if *reset_due {
                 return false;
             }
-            self.complete_handshake(seg, cx.now, coupling);
-            self.send_window = self.scaled(seg);
-            self.max_send_window = self.send_window;
-            self.window_from = (0, 1);
-            out.established = true;
         }
+        let ack = self.send_position(seg.ack);
         if ack > self.tx.nxt as i64 {
             self.challenge(cx.now);
             return false;
@@ -333,6 +342,19 @@ impl Subflow {
             self.challenge(cx.now);
             return false;
         }
+        true
+    }
+
+    /// In SYN_RECEIVED: the handshake is complete if our SYN is acknowledged; whether it is.
+    #[cold]
+    fn takes_third_ack(&mut self, seg: &Segment, now: Instant, coupling: &mut Coupling) -> bool {
+        if self.send_position(seg.ack) != 1 {
+            return false;
+        }
+        self.complete_handshake(seg, now, coupling);
+        self.send_window = self.scaled(seg);
+        self.max_send_window = self.send_window;
+        self.window_from = (0, 1);
         true
     }
 
@@ -384,7 +406,11 @@ impl Subflow {
             self.max_send_window = self.max_send_window.max(window);
             self.window_from = from;
         }
-        let (sacks, count, dsack) = self.sack_positions(seg, ack);
+        let mut sacks = [(0, 0); 4];
+        let (count, dsack) = match self.tx.sack && !seg.options.sack.is_empty() {
+            true => self.sack_positions(seg, ack, &mut sacks),
+            false => (0, None),
+        };
         // MPTCP's signals other than DSS are no duplicates (RFC 8684, section 3).
         let repeats = ack == self.tx.una
             && seg.seq_len() == 0
@@ -427,24 +453,23 @@ impl Subflow {
         }
     }
 
+    #[cold]
     pub(crate) fn enter_time_wait(&mut self, now: Instant) {
         self.state = TcpState::TimeWait;
         self.over_at = Some(now + self.config.tcp.msl * 2);
     }
 
-    /// The SACK blocks as positions, and the D-SACK block if the first is one (RFC 2883, section 4).
-    #[expect(clippy::type_complexity, reason = "a fixed array and its count")]
+    /// Puts the SACK blocks into `sacks` as positions; returns how many there are, and the D-SACK block if
+    /// the first is one (RFC 2883, section 4).
+    #[inline(never)]
     fn sack_positions(
         &self,
         seg: &Segment,
         ack: u64,
-    ) -> ([(u64, u64); 4], usize, Option<(u64, u64)>) {
-        let mut sacks = [(0, 0); 4];
+        sacks: &mut [(u64, u64); 4],
+    ) -> (usize, Option<(u64, u64)>) {
         let mut count = 0;
         let mut dsack = None;
-        if !self.tx.sack {
-            return (sacks, 0, None);
-        }
         let blocks = seg.options.sack.as_slice();
         for (i, &(left, right)) in blocks.iter().enumerate() {
             let (l, r) = (self.send_position(left), self.send_position(right));
@@ -463,7 +488,7 @@ impl Subflow {
                 count += 1;
             }
         }
-        (sacks, count, dsack)
+        (count, dsack)
     }
 
     fn take_text(&mut self, seg: &Segment, position: i64, cx: InputContext, out: &mut Arrival) {
@@ -471,7 +496,9 @@ impl Subflow {
             return;
         }
         out.had_data = true;
-        self.echo_congestion(seg);
+        if self.tx.ecn {
+            self.echo_congestion(seg);
+        }
         if let Some(ts) = seg.options.timestamps
             && self.config.tcp.autotune
         {
@@ -495,10 +522,8 @@ impl Subflow {
     }
 
     /// The receiver's half of ECN: RFC 3168, section 6.1.3, or RFC 8257, section 3.2.
+    #[inline(never)]
     fn echo_congestion(&mut self, seg: &Segment) {
-        if !self.tx.ecn {
-            return;
-        }
         let ce = seg.ecn == Ecn::Ce;
         match self.config.tcp.ecn {
             EcnMode::Off => {}
@@ -517,7 +542,15 @@ impl Subflow {
         }
     }
 
+    #[inline]
     fn take_fin(&mut self, seg: &Segment, position: i64, now: Instant, out: &mut Arrival) {
+        if seg.flags.contains(Flags::FIN) || self.rx.knows_fin() {
+            self.note_fin(seg, position, now, out);
+        }
+    }
+
+    #[inline(never)]
+    fn note_fin(&mut self, seg: &Segment, position: i64, now: Instant, out: &mut Arrival) {
         let before = self.rx.fin_reached();
         if seg.flags.contains(Flags::FIN) && self.state.is_synchronized() {
             let fin = position + seg.payload.len() as i64;

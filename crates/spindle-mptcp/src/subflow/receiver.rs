@@ -153,6 +153,12 @@ impl Receiver {
         self.fin.is_some_and(|f| self.nxt > f)
     }
 
+    /// Whether the peer's FIN is known, reached or not.
+    #[inline]
+    pub(crate) fn knows_fin(&self) -> bool {
+        self.fin.is_some()
+    }
+
     /// Whether another out-of-order piece may be stored.
     pub(crate) fn has_room(&self) -> bool {
         self.held.len() < MAX_PIECES && self.ranges.len() < MAX_PIECES
@@ -184,6 +190,12 @@ impl Receiver {
                 rest: Vec::new(),
             };
         }
+        self.accept_beyond(start, end, payload)
+    }
+
+    /// Takes payload where something is missing before it or something behind it is here.
+    #[inline(never)]
+    fn accept_beyond(&mut self, start: u64, end: u64, payload: &Payload) -> Pieces {
         self.ack_now = true;
         let pieces = self.fresh_pieces(start, end, payload);
         if pieces.is_empty() {
@@ -324,6 +336,12 @@ impl Receiver {
     /// All held pieces, in order, with gaps; for a change of delivery rule.
     pub(crate) fn first_held(&self) -> Option<(u64, usize)> {
         self.held.first_key_value().map(|(s, p)| (*s, p.len()))
+    }
+
+    /// Whether any piece is held.
+    #[inline]
+    pub(crate) fn holds_any(&self) -> bool {
+        !self.held.is_empty()
     }
 
     /// The first held piece, in order or not.

@@ -258,26 +258,36 @@ impl Connection {
     }
 
     /// Keeps what arrived, so that parities can be decoded.
+    #[inline]
     pub(in crate::connection) fn keep_for_decoding(&mut self, i: usize, seg: &Segment) {
         if self.parities.beside.agreed {
-            let sf = &self.subflows[i];
-            if let Ok(position) = u64::try_from(sf.receive_position(seg.seq)) {
-                let nxt = sf.rx.nxt;
-                self.parities.beside.keep(position, &seg.payload, nxt);
-            }
+            self.keep_agreed(i, seg);
+        }
+    }
+
+    #[inline(never)]
+    fn keep_agreed(&mut self, i: usize, seg: &Segment) {
+        let sf = &self.subflows[i];
+        if let Ok(position) = u64::try_from(sf.receive_position(seg.seq)) {
+            let nxt = sf.rx.nxt;
+            self.parities.beside.keep(position, &seg.payload, nxt);
         }
     }
 
     /// Takes a segment that is a parity; returns false if it is none.
+    #[inline]
     pub(in crate::connection) fn take_parity(
         &mut self,
         now: Instant,
         i: usize,
         seg: &Segment,
     ) -> bool {
-        if !self.parities.beside.agreed
-            || seg.flags.intersects(Flags::SYN | Flags::FIN | Flags::RST)
-        {
+        self.parities.beside.agreed && self.take_agreed_parity(now, i, seg)
+    }
+
+    #[inline(never)]
+    fn take_agreed_parity(&mut self, now: Instant, i: usize, seg: &Segment) -> bool {
+        if seg.flags.intersects(Flags::SYN | Flags::FIN | Flags::RST) {
             return false;
         }
         let Some(block) = parity_on(seg) else {
@@ -340,10 +350,16 @@ impl Connection {
     }
 
     /// The answer to a parity rides on this acknowledgement, if one is due; returns its length.
+    #[inline]
     pub(in crate::connection) fn add_echo(&mut self, options: &mut Options) -> usize {
-        let Some((outcome, end)) = self.parities.beside.echo.take() else {
-            return 0;
-        };
+        match self.parities.beside.echo.take() {
+            Some(echo) => Self::put_echo(echo, options),
+            None => 0,
+        }
+    }
+
+    #[cold]
+    fn put_echo((outcome, end): (Outcome, u32), options: &mut Options) -> usize {
         let mut data = vec![ECHO, outcome.code()];
         data.extend(end.to_be_bytes());
         options.rare_mut().experimental.push(option(data));
@@ -355,6 +371,7 @@ impl Connection {
     }
 
     /// The peer tells what it made of a parity. `flight` was outstanding before this acknowledgement.
+    #[inline]
     pub(in crate::connection) fn heed_echo(
         &mut self,
         now: Instant,
@@ -362,7 +379,14 @@ impl Connection {
         seg: &Segment,
         flight: u64,
     ) {
-        let Some((outcome, low)) = echo_on(seg).filter(|_| self.parities.beside.agreed) else {
+        if self.parities.beside.agreed {
+            self.heed_agreed_echo(now, i, seg, flight);
+        }
+    }
+
+    #[inline(never)]
+    fn heed_agreed_echo(&mut self, now: Instant, i: usize, seg: &Segment, flight: u64) {
+        let Some((outcome, low)) = echo_on(seg) else {
             return;
         };
         let sf = &mut self.subflows[i];

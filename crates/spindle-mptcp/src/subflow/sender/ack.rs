@@ -53,14 +53,13 @@ impl Sender {
         let flight = self.flight_size();
         let prior_una = self.una;
         let mut delivered = Acked::default();
-        for &(left, right) in a.sacks {
-            merge(&mut delivered, self.board.sack(left, right));
+        if !a.sacks.is_empty() {
+            self.take_sacks(a.sacks, &mut delivered);
         }
         let newly_sacked = delivered.bytes;
         let acked = if a.ack > self.una {
             if self.in_recovery() && self.config.loss.reordering.is_some() {
-                let beyond = self.board.sacked_bytes().div_ceil(self.mss);
-                self.reordering.on_closed(beyond as u32);
+                self.note_reordering();
             }
             self.board.acknowledge(a.ack)
         } else {
@@ -99,10 +98,8 @@ impl Sender {
         if a.ece && advanced && self.ecn {
             self.on_ecn_echo(now, flight, coupling);
         }
-        if let Phase::Recovery { prr: Some(prr), .. } = &mut self.phase {
-            let pipe = self.board.pipe();
-            let cwnd = prr.on_ack(delivered.bytes, pipe, self.mss);
-            self.cc.set_cwnd(cwnd);
+        if matches!(self.phase, Phase::Recovery { prr: Some(_), .. }) {
+            self.reduce_proportionally(delivered.bytes);
         }
         if self.tlp.on_ack(self.una, a.dsack.is_some()) && matches!(self.phase, Phase::Open) {
             self.cc
@@ -118,15 +115,35 @@ impl Sender {
         }
     }
 
+    #[inline(never)]
+    fn reduce_proportionally(&mut self, delivered: u64) {
+        if let Phase::Recovery { prr: Some(prr), .. } = &mut self.phase {
+            let pipe = self.board.pipe();
+            let cwnd = prr.on_ack(delivered, pipe, self.mss);
+            self.cc.set_cwnd(cwnd);
+        }
+    }
+
+    #[cold]
+    fn note_reordering(&mut self) {
+        let beyond = self.board.sacked_bytes().div_ceil(self.mss);
+        self.reordering.on_closed(beyond as u32);
+    }
+
+    #[inline(never)]
+    fn take_sacks(&mut self, sacks: &[(u64, u64)], delivered: &mut Acked) {
+        for &(left, right) in sacks {
+            merge(delivered, self.board.sack(left, right));
+        }
+    }
+
     /// Karn's rule: only segments that left once are measured; nothing that waited behind a hole.
     /// Except where an echoed timestamp tells which transmission it was (RFC 6298, section 3, and
     /// RFC 7323, section 4.1: if the left edge advances).
     fn take_rtt(&mut self, now: Instant, delivered: &Acked, advanced: bool, echo: Option<u32>) {
         if delivered.retransmitted {
-            let minimum = self.rtt.minimum();
-            let elapsed = echo.and_then(|ticks| since_echoed(now, delivered, ticks, minimum));
-            if let Some(rtt) = elapsed.filter(|_| advanced) {
-                self.rtt.sample(rtt);
+            if advanced && let Some(ticks) = echo {
+                self.take_echoed_rtt(now, delivered, ticks);
             }
             return;
         }
@@ -138,6 +155,15 @@ impl Sender {
         }
     }
 
+    #[cold]
+    fn take_echoed_rtt(&mut self, now: Instant, delivered: &Acked, ticks: u32) {
+        let minimum = self.rtt.minimum();
+        if let Some(rtt) = since_echoed(now, delivered, ticks, minimum) {
+            self.rtt.sample(rtt);
+        }
+    }
+
+    #[cold]
     fn on_dsack(&mut self, now: Instant, left: u64) {
         let (spurious, all) = self.undo.on_dsack(left);
         if spurious && self.counters.retransmissions > self.counters.spurious_retransmits {
@@ -150,6 +176,7 @@ impl Sender {
         }
     }
 
+    #[cold]
     fn undo_reduction(&mut self, now: Instant) {
         self.cc.undo(now);
         self.counters.undos += 1;
@@ -164,10 +191,12 @@ impl Sender {
         if advanced {
             // RFC 6675, section 5: the count starts anew with each cumulative advance.
             self.dupacks = 0;
-            let segments = cumulative.div_ceil(self.mss);
             self.presumed = match self.phase {
                 Phase::Open => 0,
-                _ => self.presumed.saturating_sub(segments.saturating_sub(1)),
+                _ => {
+                    let segments = cumulative.div_ceil(self.mss);
+                    self.presumed.saturating_sub(segments.saturating_sub(1))
+                }
             };
         } else if duplicate {
             self.dupacks += 1;
@@ -182,6 +211,7 @@ impl Sender {
         }
     }
 
+    #[cold]
     fn frto_step(&mut self, now: Instant, advanced: bool, delivered: &Acked, duplicate: bool) {
         let complete = match self.phase {
             Phase::Loss { point } => self.una >= point,
@@ -246,19 +276,7 @@ impl Sender {
             }
         }
         if self.sack {
-            let frontier = self
-                .board
-                .loss_frontier(u64::from(threshold.max(1) - 1) * self.mss);
-            let front = self.board.front().map_or(0, |s| s.start);
-            let lost =
-                frontier > front || (self.dupacks >= threshold && self.board.sacked_bytes() > 0);
-            if !lost {
-                return false;
-            }
-            self.enter_recovery(now, flight, coupling);
-            self.board.mark_lost_below(frontier);
-            self.board.mark_lost(front);
-            return true;
+            return self.detect_by_sack(now, threshold, flight, coupling);
         }
         if self.dupacks >= threshold && self.una > self.recover {
             self.enter_recovery(now, flight, coupling);
@@ -269,6 +287,29 @@ impl Sender {
         false
     }
 
+    #[inline(never)]
+    fn detect_by_sack(
+        &mut self,
+        now: Instant,
+        threshold: u32,
+        flight: u64,
+        coupling: &mut Coupling,
+    ) -> bool {
+        let frontier = self
+            .board
+            .loss_frontier(u64::from(threshold.max(1) - 1) * self.mss);
+        let front = self.board.front().map_or(0, |s| s.start);
+        let lost = frontier > front || (self.dupacks >= threshold && self.board.sacked_bytes() > 0);
+        if !lost {
+            return false;
+        }
+        self.enter_recovery(now, flight, coupling);
+        self.board.mark_lost_below(frontier);
+        self.board.mark_lost(front);
+        true
+    }
+
+    #[inline(never)]
     fn continue_recovery(
         &mut self,
         now: Instant,
@@ -299,6 +340,7 @@ impl Sender {
         }
     }
 
+    #[cold]
     fn leave_recovery(&mut self, now: Instant, coupling: &mut Coupling) {
         let Phase::Recovery {
             prr, uncongested, ..

@@ -562,7 +562,10 @@ impl Sender {
 
     /// The duplicate-ACK threshold now.
     fn threshold(&self, new_data: bool) -> u32 {
-        let segments = self.board.outstanding().div_ceil(self.mss);
+        let segments = match self.config.loss.early_retransmit {
+            true => self.board.outstanding().div_ceil(self.mss),
+            false => 0,
+        };
         detect::threshold(
             &self.config.loss,
             self.reordering.raised,

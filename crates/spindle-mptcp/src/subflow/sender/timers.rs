@@ -158,6 +158,7 @@ impl Sender {
     /// Begins fast recovery; the losses are marked already, or will be by the caller. `flight` is
     /// [`Self::flight_size`] when the sign of loss came, before the acknowledgement that carried it
     /// was taken.
+    #[cold]
     pub(super) fn enter_recovery(&mut self, now: Instant, flight: u64, coupling: &mut Coupling) {
         self.counters.fast_retransmits += 1;
         let prior_cwnd = self.cc.cwnd();
@@ -220,6 +221,7 @@ impl Sender {
 
     /// An ECN echo: reduce once a window (RFC 3168, section 6.1.2). `flight` is what was outstanding
     /// before its acknowledgement: one for the whole window leaves nothing to halve.
+    #[inline(never)]
     pub(super) fn on_ecn_echo(&mut self, now: Instant, flight: u64, coupling: &mut Coupling) {
         if self.una < self.reduced_until || !matches!(self.phase, Phase::Open) {
             return;
