@@ -98,10 +98,17 @@ impl Connection {
         {
             if self.parities.in_blocks() {
                 self.take_coded(now, i, seg, arrival);
-            } else {
+            } else if !self.brings_nothing(i, seg, &arrival) {
                 self.take_data(now, i, seg, arrival);
             }
         }
+    }
+
+    /// Whether plain TCP has nothing to take of a segment but its acknowledgement.
+    #[inline]
+    fn brings_nothing(&self, i: usize, seg: &Segment, arrival: &Arrival) -> bool {
+        let ends = arrival.fin || self.recv.overrun();
+        self.mp.is_none() && seg.payload.is_empty() && !ends && !self.subflows[i].rx.holds_any()
     }
 
     /// Takes data, or a parity, where blocks are agreed on.

@@ -481,16 +481,28 @@ impl Connection {
     /// What it stores for both applications and the wire: payload, and [`PIECE_COST`] for each piece
     /// of it that arrived and each mapping.
     pub(crate) fn buffered(&mut self) -> u64 {
-        self.forget_acked_parities();
-        let stored = [
-            self.recv.stored(),
-            self.subflows.sums().stored,
-            self.parities.stored(),
-            self.stored_by_stages(),
-        ];
-        let bytes: u64 = stored.iter().map(|s| s.0).sum();
-        let pieces: usize = stored.iter().map(|s| s.1).sum();
+        let (mut bytes, mut pieces) = self.recv.stored();
+        let held = self.subflows.sums().stored;
+        (bytes, pieces) = (bytes + held.0, pieces + held.1);
+        if self.parities.are_agreed() || self.coded.agreed {
+            let more = self.stored_for_coding();
+            (bytes, pieces) = (bytes + more.0, pieces + more.1);
+        }
         bytes + self.send.buffered() + PIECE_COST * pieces as u64
+    }
+
+    /// What parities and stages keep: bytes, and in how many pieces.
+    #[inline(never)]
+    fn stored_for_coding(&mut self) -> (u64, usize) {
+        self.forget_acked_parities();
+        let (a, b) = (self.parities.stored(), self.stored_by_stages());
+        (a.0 + b.0, a.1 + b.1)
+    }
+
+    /// Whether [`Self::next_wanted`] may find something, or has something to do.
+    #[inline]
+    pub(crate) fn may_want(&self) -> bool {
+        self.mp.is_some() || self.scatter.is_on()
     }
 
     /// The stack's memory is used up: no window is opened further, or again.

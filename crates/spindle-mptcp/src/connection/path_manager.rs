@@ -151,6 +151,9 @@ impl Paths {
     }
 
     pub(super) fn deadline(&self) -> Option<Instant> {
+        if self.announcements.is_empty() && self.retries.is_empty() {
+            return self.not_before;
+        }
         let repeats = self.announcements.iter().filter_map(|a| a.repeat_at);
         repeats
             .chain(self.retries.iter().filter_map(|r| r.at))

@@ -124,7 +124,7 @@ impl Outlook {
         let (stored_bytes, pieces) = s.rx.stored();
         let marks = Marks::of(s);
         let (in_flight, cwnd) = (s.tx.in_flight(), s.tx.cc.cwnd());
-        self.deadline = s.deadline().unwrap_or(Instant::FAR_FUTURE);
+        self.deadline = s.deadline_or_never();
         self.in_flight = in_flight;
         self.cwnd = cwnd;
         self.stored_bytes = stored_bytes;
@@ -235,10 +235,10 @@ impl Overview {
         }
     }
 
-    /// The earliest deadline.
+    /// The earliest deadline, [`Instant::FAR_FUTURE`] for none.
     #[inline]
-    pub(super) fn deadline(&self) -> Option<Instant> {
-        (self.deadline != Instant::FAR_FUTURE).then_some(self.deadline)
+    pub(super) fn deadline(&self) -> Instant {
+        self.deadline
     }
 
     /// The least MSS of those that are [usable](Subflow::is_usable), if there are any.

@@ -11,7 +11,7 @@ use super::{CloseReason, Connection};
 use crate::config::MultipathConfig;
 use crate::recovery::Trigger;
 use crate::subflow::sender::SendKind;
-use crate::subflow::{Due, Origin, earliest};
+use crate::subflow::{Due, Origin, earliest, or_never};
 
 /// A subflow with data outstanding that has heard nothing for this long and a round trip when it
 /// times out is judged at its first timeout. Half of the least timeout in use outside data centres
@@ -22,12 +22,14 @@ const SILENCE: Duration = Duration::from_millis(100);
 impl Connection {
     /// When something is next to be done without a segment arriving.
     pub(crate) fn deadline(&mut self) -> Option<Instant> {
-        let mut due = self.stalled_since.map(|t| t + self.config.tcp.user_timeout);
-        due = earliest(due, self.subflows.overview().deadline());
-        due = earliest(due, earliest(self.persist_at, self.data_timer_at));
-        due = earliest(due, self.paths.deadline());
-        due = earliest(due, self.judge_at.map(|(t, _)| t));
-        earliest(due, self.policy_deadline())
+        let mut due = self.subflows.overview().deadline();
+        due = due.min(or_never(self.persist_at));
+        due = due.min(or_never(self.data_timer_at));
+        due = due.min(or_never(self.paths.deadline()));
+        due = due.min(or_never(self.judge_at.map(|(t, _)| t)));
+        due = due.min(or_never(self.policy_deadline()));
+        let stalled = self.stalled_since.map(|t| t + self.config.tcp.user_timeout);
+        earliest(stalled, (due != Instant::FAR_FUTURE).then_some(due))
     }
 
     /// When the recovery policy wants to be asked, if it may act at all. A time at which it was asked and
@@ -274,7 +276,9 @@ impl Connection {
 
     /// Brings the timers in line with what is outstanding; called after every change.
     pub(super) fn settle(&mut self, now: Instant) {
-        self.heed_data_fin();
+        if self.mp.is_some() {
+            self.heed_data_fin();
+        }
         self.reap();
         if self.closed.is_some() {
             self.persist_at = None;

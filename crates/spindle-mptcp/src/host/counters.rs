@@ -1,8 +1,8 @@
 //! What a stack has counted since it began.
 
 use crate::SendCounters;
-use crate::connection::Connection;
 use crate::connection::info::add_counters;
+use crate::connection::{Connection, Happening, Role};
 use crate::stage::coding::CodingCounters;
 
 /// Totals of a [`crate::Stack`], connections that are gone included.
@@ -62,6 +62,16 @@ pub struct StackCounters {
 }
 
 impl StackCounters {
+    /// A connection's handshake is over.
+    #[cold]
+    pub(super) fn settled(&mut self, how: Happening, role: Role) {
+        match (how, role) {
+            (Happening::Connected, Role::Server) => self.accepted += 1,
+            (Happening::Connected, Role::Client) => self.connected += 1,
+            _ => {}
+        }
+    }
+
     /// Adds what a connection has counted.
     pub(super) fn add(&mut self, c: &Connection) {
         let d = c.data_counters();

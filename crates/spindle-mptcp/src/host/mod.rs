@@ -664,7 +664,10 @@ impl Stack {
     /// After anything happened to a connection: subflows its path manager wants, events, and its
     /// turn to transmit, after which its timer is armed.
     fn touch(&mut self, now: Instant, slot: u32) {
-        self.open_wanted(now, slot);
+        let wants = self.table.connection(slot).is_some_and(|c| c.may_want());
+        if wants {
+            self.open_wanted(now, slot);
+        }
         if let Some(c) = self.table.connection_mut(slot)
             && !std::mem::replace(&mut c.queued, true)
         {
@@ -673,6 +676,7 @@ impl Stack {
         self.collect(slot);
     }
 
+    #[inline(never)]
     fn open_wanted(&mut self, now: Instant, slot: u32) {
         while let Some(w) = self
             .table
@@ -721,19 +725,16 @@ impl Stack {
         };
         let mut settled = false;
         while let Some(happening) = c.next_happening() {
-            settled |= matches!(happening, Happening::Connected | Happening::Closed(_));
-            if happening == Happening::Connected {
-                match c.role {
-                    Role::Server => self.counters.accepted += 1,
-                    Role::Client => self.counters.connected += 1,
-                }
+            if matches!(happening, Happening::Connected | Happening::Closed(_)) {
+                settled = true;
+                self.counters.settled(happening, c.role);
             }
             self.events
                 .push_back(event::from_happening(handle, listener, happening));
         }
         let token = c.mp.as_ref().map(|m| m.token_local);
         let renamed = entry.token != token || entry.tuples.len() > c.subflows.len();
-        let half_open = c.is_half_open();
+        let half_open = settled && c.is_half_open();
         let holds = (c.half_open_joins(), c.buffered());
         let before = std::mem::replace(&mut entry.booked, holds);
         let done = c.closed.is_some() && c.released && c.readable() == 0;

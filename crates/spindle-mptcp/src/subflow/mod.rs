@@ -184,6 +184,12 @@ pub(crate) fn earliest(a: Option<Instant>, b: Option<Instant>) -> Option<Instant
     }
 }
 
+/// A deadline that can be compared without a look whether there is one.
+#[inline]
+pub(crate) fn or_never(t: Option<Instant>) -> Instant {
+    t.unwrap_or(Instant::FAR_FUTURE)
+}
+
 /// RFC 5961, section 7: at most 10 challenge ACKs in 5 seconds there; a per-subflow second here
 /// with the count of today's kernels' default order of magnitude.
 #[derive(Clone, Copy, Debug, Default)]
@@ -413,17 +419,24 @@ impl Subflow {
 
     /// When something is next to be done without a segment arriving.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        let mut due = earliest(self.tx.deadline(), self.syn_at);
-        due = earliest(due, self.rx.ack_by);
-        due = earliest(due, self.over_at);
-        if let Origin::Join(j) = self.origin {
-            due = earliest(due, j.repeat_at);
+        let due = self.deadline_or_never();
+        (due != Instant::FAR_FUTURE).then_some(due)
+    }
+
+    /// The same, [`Instant::FAR_FUTURE`] for none.
+    #[inline]
+    pub(crate) fn deadline_or_never(&self) -> Instant {
+        let own = or_never(self.rx.ack_by).min(or_never(self.over_at));
+        let mut due = self.tx.deadline_or_never().min(or_never(self.syn_at));
+        due = due.min(own);
+        if let Origin::Join(j) = &self.origin {
+            due = due.min(or_never(j.repeat_at));
         }
         if self.config.tcp.keepalive.is_some() {
-            due = earliest(due, self.keepalive_at());
+            due = due.min(or_never(self.keepalive_at()));
         }
         match &self.stage {
-            Some(stage) => earliest(due, stage.next_timeout()),
+            Some(stage) => due.min(or_never(stage.next_timeout())),
             None => due,
         }
     }

@@ -150,6 +150,10 @@ impl Acked {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scoreboard {
     queue: VecDeque<Sent>,
+    /// Where its first entry begins and its last one ends, which most questions are about: both may be far
+    /// from any cache.
+    begin: u64,
+    end: u64,
     sacked: u64,
     lost: u64,
     repeated: u64,
@@ -226,15 +230,17 @@ impl Scoreboard {
 
     pub(crate) fn push(&mut self, sent: Sent) {
         debug_assert!(self.queue.back().is_none_or(|b| b.end() == sent.start));
+        if self.queue.is_empty() {
+            self.begin = sent.start;
+        }
+        self.end = sent.end();
         self.queue.push_back(sent);
     }
 
     /// Sequence space not acknowledged cumulatively.
+    #[inline]
     pub(crate) fn outstanding(&self) -> u64 {
-        match (self.queue.front(), self.queue.back()) {
-            (Some(f), Some(b)) => b.end() - f.start,
-            _ => 0,
-        }
+        self.end - self.begin
     }
 
     pub(crate) fn sacked_bytes(&self) -> u64 {
@@ -289,9 +295,11 @@ impl Scoreboard {
         if self.queue.front().is_some_and(|f| f.start < ack) {
             self.split_front(ack, &mut acked);
         }
+        self.begin = self.queue.front().map_or(self.end, |f| f.start);
         acked
     }
 
+    #[cold]
     fn split_front(&mut self, ack: u64, acked: &mut Acked) {
         let Some(mut s) = self.queue.pop_front() else {
             return;
@@ -627,6 +635,12 @@ impl Scoreboard {
         let count = |f: fn(&Sent) -> bool| -> u64 {
             self.queue.iter().filter(|s| f(s)).map(Sent::seq_len).sum()
         };
+        assert_eq!(self.outstanding(), count(|_| true), "outstanding bytes");
+        let begin = self.queue.front().map(|f| f.start);
+        assert!(
+            begin.is_none_or(|b| b == self.begin),
+            "the first one's begin"
+        );
         assert_eq!(self.sacked, count(|s| s.sacked), "sacked bytes");
         assert_eq!(self.lost, count(|s| s.lost && !s.sacked), "lost bytes");
         assert_eq!(

@@ -51,6 +51,12 @@ impl Parities {
         (bytes + blocks.0, pieces + blocks.1)
     }
 
+    /// Whether both ends agreed on parities of any kind: nothing is kept before.
+    #[inline]
+    pub(super) fn are_agreed(&self) -> bool {
+        self.beside.agreed || self.blocks.is_some()
+    }
+
     /// Whether both ends agreed on parities of blocks.
     #[inline]
     pub(super) fn in_blocks(&self) -> bool {

@@ -7,9 +7,9 @@ use super::pacing::Pacer;
 use super::{Phase, Sender};
 use crate::config::Flight;
 use crate::subflow::congestion::{Coupling, Signal};
-use crate::subflow::earliest;
 use crate::subflow::loss::frto::Frto;
 use crate::subflow::loss::tlp::Tlp;
+use crate::subflow::or_never;
 
 /// What a timer's expiry asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,13 +23,23 @@ pub(crate) enum Expired {
 }
 
 impl Sender {
-    /// When the next timer is due.
-    pub(crate) fn deadline(&self) -> Option<Instant> {
+    /// When the next timer is due, [`Instant::FAR_FUTURE`] for never.
+    #[inline]
+    pub(crate) fn deadline_or_never(&self) -> Instant {
+        let due = or_never(self.rto_at).min(or_never(self.tlp.at));
+        let due = due.min(or_never(self.reorder_at));
+        match self.is_gated() {
+            true => due.min(self.let_go_at()),
+            false => due,
+        }
+    }
+
+    /// When pacing or the host's output queue lets the next segment leave.
+    #[inline(never)]
+    fn let_go_at(&self) -> Instant {
         let paced = self.pacer.as_ref().and_then(Pacer::deadline);
         let held = self.output.as_ref().and_then(OutputQueue::deadline);
-        let paced = earliest(paced, held);
-        let due = earliest(earliest(self.rto_at, self.tlp.at), self.reorder_at);
-        earliest(due, paced)
+        or_never(paced).min(or_never(held))
     }
 
     /// Schedules the probe (RFC 8985, section 7.2): only in the open phase with nothing SACKed.
