@@ -88,6 +88,17 @@ pub struct Experimental {
 }
 
 impl Options {
+    /// Takes all of them out.
+    #[inline]
+    pub fn clear(&mut self) {
+        // One by one: what is there is marked as not there, and nothing else written.
+        self.timestamps = None;
+        self.sack.truncate(0);
+        self.dss = None;
+        self.token = None;
+        self.rare = None;
+    }
+
     /// The rare options, made if there are none yet.
     pub fn rare_mut(&mut self) -> &mut RareOptions {
         self.rare.get_or_insert_with(Default::default)

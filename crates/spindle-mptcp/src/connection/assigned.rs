@@ -111,7 +111,11 @@ impl Connection {
     }
 
     /// The lowest offset that was never sent: no acknowledgement can be beyond it.
+    #[inline]
     pub(super) fn sent_to(&self) -> u64 {
+        if self.assigned.is_empty() {
+            return self.send.nxt;
+        }
         self.assigned.first_offset().unwrap_or(self.send.nxt)
     }
 

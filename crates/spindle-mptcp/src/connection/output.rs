@@ -366,7 +366,7 @@ impl Connection {
         let kind = purpose.kind;
         let position = self.subflows[i].tx.nxt;
         let map = self.new_map(position, offset, &payload);
-        let options = self.data_options(i, position, Some(map));
+        let used = self.put_data_options(&mut next.options, i, position, Some(map));
         let id = self.subflows[i].id;
         let len = payload.len() as u32;
         if self.trace.on {
@@ -377,7 +377,7 @@ impl Connection {
         let sf = &mut self.subflows[i];
         sf.redundant_next = sf.redundant_next.max(offset + u64::from(len));
         let unit = sf.tx.mss as u32;
-        sf.put_new(next, cx, (payload, false), Some(map), kind, options);
+        sf.put_new(next, cx, (payload, false), Some(map), kind, used);
         debug_assert!(
             purpose.window == Window::Outside || sf.tx.in_flight() <= sf.tx.cc.cwnd(),
             "{purpose:?} of {len} bytes on subflow {id}: {} in flight, cwnd {}",
@@ -467,15 +467,31 @@ impl Connection {
 
     /// The options of a data segment whose first byte stands at `position`, and the bytes they take,
     /// timestamps and SACK left out.
-    #[inline]
     fn data_options(&self, i: usize, position: u64, map: Option<SentMap>) -> (Options, usize) {
-        if let Some(mp) = self.multipath() {
-            return self.mptcp_data_options(mp, i, position, map);
-        }
         let mut options = Options::default();
-        options.dss = self.infinite_mapping(i);
-        let len = options.dss.as_ref().map_or(0, dss_len);
-        (options, len)
+        let used = self.put_data_options(&mut options, i, position, map);
+        (options, used)
+    }
+
+    /// As [`Self::data_options`], in the place of `options`; returns the bytes they take.
+    #[inline]
+    fn put_data_options(
+        &self,
+        options: &mut Options,
+        i: usize,
+        position: u64,
+        map: Option<SentMap>,
+    ) -> usize {
+        if let Some(mp) = self.multipath() {
+            let used;
+            (*options, used) = self.mptcp_data_options(mp, i, position, map);
+            return used;
+        }
+        options.clear();
+        match self.infinite_mapping(i) {
+            Some(dss) => dss_len(options.dss.insert(dss)),
+            None => 0,
+        }
     }
 
     #[inline(never)]
@@ -758,10 +774,10 @@ impl Connection {
         self.sweep_signals();
         let acknowledges = |o: &Outlook| o.is(Marks::ACKNOWLEDGES);
         let i = self.subflows.outlooks().iter().position(acknowledges)?;
-        let (options, used) = self.ack_options(now, i);
+        let used = self.put_ack_options(&mut next.options, now, i);
         let cx = self.context(now, i);
         let id = self.subflows[i].id;
-        self.subflows[i].put_ack(next, cx, options, used);
+        self.subflows[i].put_ack(next, cx, used);
         if self.join_ack(i).is_some() {
             self.subflows[i].join_ack_sent(now);
         }
@@ -806,18 +822,22 @@ impl Connection {
         }
     }
 
+    /// Puts the options of a bare acknowledgement on subflow `i` in the place of `options`; returns the bytes
+    /// they take.
     #[inline]
-    fn ack_options(&mut self, now: Instant, i: usize) -> (Options, usize) {
-        if self.multipath().is_some() {
-            return self.mptcp_ack_options(now, i);
+    fn put_ack_options(&mut self, options: &mut Options, now: Instant, i: usize) -> usize {
+        if self.is_multipath() {
+            let used;
+            (*options, used) = self.mptcp_ack_options(now, i);
+            return used;
         }
-        let mut options = Options::default();
-        let mut used = self.add_echo(&mut options);
+        options.clear();
+        let mut used = self.add_echo(options);
         if let Some(dsn) = self.farewell.fail.take() {
             options.rare_mut().mp_fail = Some(dsn);
             used += MP_FAIL_LEN;
         }
-        (options, used)
+        used
     }
 
     #[inline(never)]

@@ -122,9 +122,20 @@ impl Reassembly {
         let first = self.out_of_order.first_key_value().map(|(s, _)| *s);
         if start == self.nxt && first.is_none_or(|s| s >= end) {
             self.push_ready(cut(start, end));
-            self.drain();
+            if first.is_some() {
+                self.drain();
+            }
             return end - start;
         }
+        self.insert_apart(offset, &payload, (start, end))
+    }
+
+    /// Takes the bytes of `payload`, which begins at `offset`, that are between `start` and `end`, where others
+    /// are missing before them or there behind them.
+    #[inline(never)]
+    fn insert_apart(&mut self, offset: u64, payload: &Payload, (start, end): (u64, u64)) -> u64 {
+        let cut =
+            |from: u64, to: u64| part(payload, (from - offset) as usize, (to - from) as usize);
         let mut fresh = 0;
         for (from, to) in self.gaps(start, end) {
             fresh += to - from;

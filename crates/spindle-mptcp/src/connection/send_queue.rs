@@ -149,6 +149,7 @@ impl SendQueue {
     }
 
     /// Joins several writes into one segment.
+    #[inline(never)]
     fn gather(&mut self, len: usize) -> Payload {
         let mut parts = Vec::new();
         let mut left = len;

@@ -26,18 +26,14 @@ impl Subflow {
     /// A segment without data, with `options` and the timestamps.
     fn plain(&mut self, cx: OutputContext, options: Options) -> Segment {
         let mut seg = Segment::blank();
-        self.put_plain(&mut seg, cx, options, Payload::EMPTY);
+        seg.options = options;
+        self.put_plain(&mut seg, cx, Payload::EMPTY);
         seg
     }
 
-    /// The same with data, in the place of `seg`: field by field, as this is what most segments begin with.
-    fn put_plain(
-        &mut self,
-        seg: &mut Segment,
-        cx: OutputContext,
-        options: Options,
-        payload: Payload,
-    ) {
+    /// The same with data, in the place of `seg`, where the options are already: field by field, as this is
+    /// what most segments begin with.
+    fn put_plain(&mut self, seg: &mut Segment, cx: OutputContext, payload: Payload) {
         (seg.src, seg.dst) = (self.local, self.remote);
         seg.seq = self.seq(self.tx.nxt);
         (seg.ack, seg.flags) = (SeqNumber(0), Flags::NONE);
@@ -52,7 +48,6 @@ impl Subflow {
         seg.window = self.window_field(cx);
         (seg.urgent, seg.segment_size) = (0, 0);
         (seg.ecn, seg.dscp) = (Ecn::NotEct, 0);
-        seg.options = options;
         seg.options.timestamps = self.timestamps_now(cx.now, false);
         seg.payload = payload;
     }
@@ -114,19 +109,14 @@ impl Subflow {
         used: usize,
     ) -> Segment {
         let mut seg = Segment::blank();
-        self.put_ack(&mut seg, cx, options, used);
+        seg.options = options;
+        self.put_ack(&mut seg, cx, used);
         seg
     }
 
-    /// As [`Self::build_ack`], in the place of `seg`.
-    pub(crate) fn put_ack(
-        &mut self,
-        seg: &mut Segment,
-        cx: OutputContext,
-        options: Options,
-        used: usize,
-    ) {
-        self.put_plain(seg, cx, options, Payload::EMPTY);
+    /// As [`Self::build_ack`], in the place of `seg`, where the options are already.
+    pub(crate) fn put_ack(&mut self, seg: &mut Segment, cx: OutputContext, used: usize) {
+        self.put_plain(seg, cx, Payload::EMPTY);
         let used = used + timestamps_len(seg);
         self.add_sack(seg, OPTION_SPACE.saturating_sub(used));
         self.rx.acked();
@@ -166,11 +156,12 @@ impl Subflow {
         options: (Options, usize),
     ) -> Segment {
         let mut seg = Segment::blank();
-        self.put_new(&mut seg, cx, (payload, fin), map, kind, options);
+        seg.options = options.0;
+        self.put_new(&mut seg, cx, (payload, fin), map, kind, options.1);
         seg
     }
 
-    /// As [`Self::build_new`], in the place of `seg`.
+    /// As [`Self::build_new`], in the place of `seg`, where the options are already; they take `used` bytes.
     pub(crate) fn put_new(
         &mut self,
         seg: &mut Segment,
@@ -178,12 +169,12 @@ impl Subflow {
         (payload, fin): (Payload, bool),
         map: Option<SentMap>,
         kind: SendKind,
-        options: (Options, usize),
+        used: usize,
     ) {
         self.tx.check_idle(cx.now);
         let start = self.tx.on_sent(cx.now, payload.clone(), fin, map, kind);
         let unit = self.tx.mss;
-        self.put_data(seg, cx, start, (payload, fin), options);
+        self.put_data(seg, cx, start, (payload, fin), used);
         if seg.payload.len() as u64 > unit {
             seg.segment_size = unit as u16;
         }
@@ -213,7 +204,8 @@ impl Subflow {
         options: (Options, usize),
     ) -> Segment {
         let mut seg = Segment::blank();
-        self.put_data(&mut seg, cx, start, (payload, fin), options);
+        seg.options = options.0;
+        self.put_data(&mut seg, cx, start, (payload, fin), options.1);
         seg
     }
 
@@ -223,9 +215,9 @@ impl Subflow {
         cx: OutputContext,
         start: u64,
         (payload, fin): (Payload, bool),
-        (options, used): (Options, usize),
+        used: usize,
     ) {
-        self.put_plain(seg, cx, options, payload);
+        self.put_plain(seg, cx, payload);
         seg.seq = self.seq(start);
         let used = used + timestamps_len(seg);
         // SACK blocks only where neither the option space nor the packet size suffers.
