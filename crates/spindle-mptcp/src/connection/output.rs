@@ -624,6 +624,7 @@ impl Connection {
     /// Lists the subflows that may take new data, regular ones before backups.
     pub(super) fn find_candidates(&mut self, now: Instant) {
         self.candidates.clear();
+        let by_rate = self.scheduler.burst().is_some();
         let outlooks = self.subflows.outlooks();
         let regular = outlooks
             .iter()
@@ -649,7 +650,7 @@ impl Connection {
                     carried_to: s.redundant_next,
                     queued: s.tx.board.outstanding(),
                     cwnd: s.tx.cc.cwnd(),
-                    pacing_rate: s.tx.pacing_rate(),
+                    pacing_rate: if by_rate { s.tx.pacing_rate() } else { None },
                 });
             }
         }
@@ -777,7 +778,7 @@ impl Connection {
         let used = self.put_ack_options(&mut next.options, now, i);
         let cx = self.context(now, i);
         let id = self.subflows[i].id;
-        self.subflows[i].put_ack(next, cx, used);
+        self.subflows.acknowledge(i, |s| s.put_ack(next, cx, used));
         if self.join_ack(i).is_some() {
             self.subflows[i].join_ack_sent(now);
         }

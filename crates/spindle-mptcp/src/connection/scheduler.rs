@@ -84,7 +84,8 @@ pub struct Candidate {
     pub queued: u64,
     /// Its congestion window in bytes.
     pub cwnd: u64,
-    /// The rate at which pacing would let its segments leave, in bytes a second, if measured.
+    /// The rate at which pacing would let its segments leave, in bytes a second, if measured; only for
+    /// schedulers that hand out [bursts](Scheduler::burst).
     pub pacing_rate: Option<u64>,
 }
 

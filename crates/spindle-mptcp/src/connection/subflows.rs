@@ -433,6 +433,24 @@ impl Subflows {
         self.all.iter_mut()
     }
 
+    /// Has the one at `i` put out a bare acknowledgement. Of its outlook that changes no more than that one is
+    /// due, but for the timer of one that was delayed.
+    #[inline]
+    pub(super) fn acknowledge(&mut self, i: usize, put: impl FnOnce(&mut Subflow)) {
+        self.refresh();
+        let s = &mut self.all[i];
+        let delayed = s.rx.ack_by.is_some();
+        put(s);
+        if delayed {
+            self.outdate(i);
+            return;
+        }
+        self.unseen.insert(i);
+        let marks = &mut self.outlooks[i].marks;
+        *marks = Marks(marks.0 & !Marks::ACKNOWLEDGES.0);
+        self.overview = Overview::of(&self.outlooks);
+    }
+
     #[inline]
     fn refresh(&mut self) {
         if !self.stale.is_empty() {
