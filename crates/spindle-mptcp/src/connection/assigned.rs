@@ -63,6 +63,7 @@ impl Assigned {
     }
 
     /// The lowest offset that waits.
+    #[inline(never)]
     fn first_offset(&self) -> Option<u64> {
         let pieces = self.queues.iter().flat_map(|q| &q.1);
         pieces.map(|p| p.0).min()

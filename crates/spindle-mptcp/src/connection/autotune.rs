@@ -83,11 +83,16 @@ impl Buffers {
 impl Connection {
     /// After an acknowledgement: the send buffer holds twice what all subflows have on the way while
     /// the slowest one's data are (RFC 6182, section 5.3: 2 * sum of rates * largest RTT).
+    #[inline]
     pub(super) fn tune_send_buffer(&mut self) {
         let most = self.config.tcp.send_buffer as u64;
-        if !self.config.tcp.autotune || self.buffers.send >= most {
-            return;
+        if self.config.tcp.autotune && self.buffers.send < most {
+            self.grow_send_buffer(most);
         }
+    }
+
+    #[inline(never)]
+    fn grow_send_buffer(&mut self, most: u64) {
         let slowest = self.subflows.iter().filter_map(|s| s.tx.srtt()).max();
         let on_the_way = self.subflows.iter().map(|s| {
             let cwnd = s.tx.cc.cwnd();
@@ -108,7 +113,15 @@ impl Connection {
     }
 
     /// After the application has read `bytes`.
+    #[inline]
     pub(super) fn tune_receive_buffer(&mut self, now: Instant, bytes: u64, mss: u64) {
+        if self.buffers.receive.is_some() {
+            self.grow_receive_buffer(now, bytes, mss);
+        }
+    }
+
+    #[inline(never)]
+    fn grow_receive_buffer(&mut self, now: Instant, bytes: u64, mss: u64) {
         let most = self.config.tcp.receive_buffer as u64;
         let Some(tuning) = &mut self.buffers.receive else {
             return;

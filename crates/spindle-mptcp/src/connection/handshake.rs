@@ -337,10 +337,16 @@ impl Connection {
     }
 
     /// New data are held back while a join's SYN is unanswered, if so configured.
+    #[inline]
     pub(super) fn waits_for_a_join(&self) -> bool {
         let waits = self.config.multipath.as_ref();
+        waits.is_some_and(|m| m.wait_for_joins) && self.has_unanswered_join()
+    }
+
+    #[inline(never)]
+    fn has_unanswered_join(&self) -> bool {
         let joining =
             |s: &Subflow| s.state == TcpState::SynSent && matches!(s.origin, Origin::Join(_));
-        waits.is_some_and(|m| m.wait_for_joins) && self.subflows.iter().any(joining)
+        self.subflows.iter().any(joining)
     }
 }

@@ -720,6 +720,7 @@ impl Connection {
     }
 
     /// The peer reset subflow `i`.
+    #[cold]
     fn on_reset(&mut self, now: Instant, i: usize, seg: &Segment, before: TcpState) {
         let fast_close = seg.options.rare.as_ref().is_some_and(|r| {
             r.mp_fastclose.is_some() && r.mp_fastclose == self.multipath().map(|m| m.key_local)

@@ -168,6 +168,11 @@ impl Connection {
     /// Takes what was made out of turn.
     #[inline]
     fn take_made(&mut self, next: &mut Segment) -> bool {
+        !self.out.is_empty() && self.put_made(next)
+    }
+
+    #[inline(never)]
+    fn put_made(&mut self, next: &mut Segment) -> bool {
         let made = self.out.pop_front();
         let found = made.is_some();
         if let Some(seg) = made {

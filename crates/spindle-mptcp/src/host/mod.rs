@@ -394,7 +394,9 @@ impl Stack {
     }
 
     fn next_segment(&mut self, now: Instant, next: &mut Segment) -> bool {
-        if let Some(seg) = self.stateless.pop_front() {
+        if !self.stateless.is_empty()
+            && let Some(seg) = self.stateless.pop_front()
+        {
             *next = seg;
             return true;
         }

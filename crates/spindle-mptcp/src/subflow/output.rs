@@ -268,6 +268,7 @@ fn timestamps_len(seg: &Segment) -> usize {
 }
 
 /// RST in answer to a segment that belongs to no connection (RFC 9293, section 3.10.7.1).
+#[cold]
 pub(crate) fn reset_for(seg: &Segment) -> Option<Segment> {
     if seg.flags.contains(Flags::RST) {
         return None;

@@ -136,6 +136,7 @@ impl Receiver {
 
     /// Data came that echo our timestamp `echo`, of a clock of 1 ms that shows `clock` now: what was
     /// acknowledged then let these out (RFC 7323, section 4.1, seen from the receiver).
+    #[inline(never)]
     pub(crate) fn measure_rtt(&mut self, clock: u32, echo: u32) {
         let elapsed = clock.wrapping_sub(echo);
         let seen = self.rtt.is_some_and(|(_, last)| last == echo);

@@ -52,11 +52,11 @@ impl Sender {
         // what Limited Transmit sent beyond cwnd.
         let flight = self.flight_size();
         let prior_una = self.una;
-        let mut delivered = Acked::default();
-        if !a.sacks.is_empty() {
-            self.take_sacks(a.sacks, &mut delivered);
-        }
-        let newly_sacked = delivered.bytes;
+        let sacked = match a.sacks.is_empty() {
+            true => None,
+            false => Some(self.take_sacks(a.sacks)),
+        };
+        let newly_sacked = sacked.map_or(0, |s| s.bytes);
         let acked = if a.ack > self.una {
             if self.in_recovery() && self.config.loss.reordering.is_some() {
                 self.note_reordering();
@@ -65,7 +65,10 @@ impl Sender {
         } else {
             Acked::default()
         };
-        merge(&mut delivered, acked);
+        let delivered = match sacked {
+            Some(sacked) => merge(sacked, acked),
+            None => acked,
+        };
         self.una = self.una.max(a.ack);
         let advanced = self.una > prior_una;
         let cumulative = self.una - prior_una;
@@ -131,10 +134,12 @@ impl Sender {
     }
 
     #[inline(never)]
-    fn take_sacks(&mut self, sacks: &[(u64, u64)], delivered: &mut Acked) {
+    fn take_sacks(&mut self, sacks: &[(u64, u64)]) -> Acked {
+        let mut delivered = Acked::default();
         for &(left, right) in sacks {
-            merge(delivered, self.board.sack(left, right));
+            delivered = merge(delivered, self.board.sack(left, right));
         }
+        delivered
     }
 
     /// Karn's rule: only segments that left once are measured; nothing that waited behind a hole.
@@ -199,15 +204,16 @@ impl Sender {
                 }
             };
         } else if duplicate {
-            self.dupacks += 1;
-            if !sacked {
-                let most = self
-                    .board
-                    .outstanding()
-                    .div_ceil(self.mss)
-                    .saturating_sub(1);
-                self.presumed = (self.presumed + 1).min(most);
-            }
+            self.count_duplicate(sacked);
+        }
+    }
+
+    #[inline(never)]
+    fn count_duplicate(&mut self, sacked: bool) {
+        self.dupacks += 1;
+        if !sacked {
+            let segments = self.board.outstanding().div_ceil(self.mss);
+            self.presumed = (self.presumed + 1).min(segments.saturating_sub(1));
         }
     }
 
@@ -460,7 +466,8 @@ fn since_echoed(
     (unanswered && ticks > 0 && elapsed <= OLDEST_ECHO).then_some(elapsed)
 }
 
-fn merge(into: &mut Acked, more: Acked) {
+#[inline(never)]
+fn merge(mut into: Acked, more: Acked) -> Acked {
     into.bytes += more.bytes;
     into.original |= more.original;
     into.retransmitted |= more.retransmitted;
@@ -469,4 +476,5 @@ fn merge(into: &mut Acked, more: Acked) {
         (Some(a), Some(b)) => Some(if (a.0, a.1) < (b.0, b.1) { b } else { a }),
         (a, b) => a.or(b),
     };
+    into
 }

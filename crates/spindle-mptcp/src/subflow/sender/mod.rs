@@ -384,21 +384,12 @@ impl Sender {
         kind: SendKind,
     ) -> u64 {
         let start = self.nxt;
-        let unit = self.mss as usize;
         let len = payload.len();
-        let mut at = 0;
-        while len - at > unit {
-            let map = map.map(|m| m.advanced(at as u64));
-            self.push_sent(now, payload.slice(at, unit), false, map, kind);
-            at += unit;
-        }
-        let map = map.map(|m| m.advanced(at as u64));
-        let last = if at == 0 {
-            payload
+        if len <= self.mss as usize {
+            self.push_sent(now, payload, fin, map, kind);
         } else {
-            payload.slice(at, len - at)
-        };
-        self.push_sent(now, last, fin, map, kind);
+            self.push_burst(now, &payload, fin, map, kind);
+        }
         self.pace(now, len as u64);
         self.last_sent = Some(now);
         if self.rto_at.is_none() {
@@ -406,6 +397,24 @@ impl Sender {
         }
         self.arm_tlp(now);
         start
+    }
+
+    #[inline(never)]
+    fn push_burst(
+        &mut self,
+        now: Instant,
+        payload: &Payload,
+        fin: bool,
+        map: Option<SentMap>,
+        kind: SendKind,
+    ) {
+        let (len, unit) = (payload.len(), self.mss as usize);
+        for at in (0..len).step_by(unit.max(1)) {
+            let n = unit.min(len - at);
+            let map = map.map(|m| m.advanced(at as u64));
+            let last = at + n == len;
+            self.push_sent(now, payload.slice(at, n), fin && last, map, kind);
+        }
     }
 
     fn push_sent(
