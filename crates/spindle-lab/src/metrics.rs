@@ -32,9 +32,10 @@ pub struct RunResult {
     /// Flows whose connection ended with an error. What is neither was unfinished at the time
     /// limit.
     pub aborted: u64,
-    /// Of these, flows of which no connection got an answer to its SYN, however often that was repeated.
+    /// Of these, flows whose connections were all given up, since nothing came from the other end for as long as
+    /// hosts try: SYNs and their answers, or all that followed, were lost.
     #[serde(default, skip_serializing_if = "none")]
-    pub unanswered: u64,
+    pub given_up: u64,
     /// Completion times of the completed flows in nanoseconds, in the order of issue.
     pub fct_ns: Vec<u64>,
     /// Flows during which a retransmission timer fired on any subflow of either end.

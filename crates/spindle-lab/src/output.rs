@@ -86,9 +86,9 @@ pub struct TransportSummary {
     pub completed: u64,
     /// Flows whose connection ended with an error.
     pub aborted: u64,
-    /// Of these, flows whose SYNs were all lost.
+    /// Of these, flows given up since nothing came from the other end.
     #[serde(skip_serializing_if = "none")]
-    pub unanswered: u64,
+    pub given_up: u64,
     /// Persistent connections that were not warmed before the measurement.
     pub cold_connections: u64,
     /// Flows that were under way when the run ended, as it was to.
@@ -271,7 +271,7 @@ fn summary(runs: &[RunResult], columns: &[(&'static str, Metric)]) -> TransportS
         flows: sum(|r| r.flows),
         completed: sum(|r| r.completed),
         aborted: sum(|r| r.aborted),
-        unanswered: sum(|r| r.unanswered),
+        given_up: sum(|r| r.given_up),
         cold_connections: sum(|r| r.cold_connections),
         cut_off: sum(|r| r.cut_off),
         fct_us: FctSummary {
@@ -492,9 +492,9 @@ fn usual_rows(text: &mut String, name: &str, t: &TransportSummary, width: usize)
 fn remarks(text: &mut String, t: &TransportSummary, width: usize) {
     if t.completed < t.flows {
         let open = t.flows - t.completed - t.aborted - t.cut_off;
-        let why = match t.unanswered {
+        let why = match t.given_up {
             0 => String::new(),
-            n => format!(" ({n} had no answer to any SYN)"),
+            n => format!(" ({n} since nothing got through)"),
         };
         let mut left = vec![
             format!("{} aborted{why}", t.aborted),
@@ -537,13 +537,13 @@ pub fn verdict_table(verdicts: &Verdicts) -> String {
 }
 
 /// Whether every flow of every run completed uncorrupted, or was under way at an end that was set; of each
-/// transport's at each point as many may have gone unanswered as the experiment says.
+/// transport's at each point as many may have been given up as the experiment says.
 pub fn all_well(result: &SweepResult) -> bool {
-    let ends = |r: &RunResult| r.completed + r.cut_off + r.unanswered == r.flows;
+    let ends = |r: &RunResult| r.completed + r.cut_off + r.given_up == r.flows;
     let well = |r: &RunResult| ends(r) && r.bytes_corrupted == 0;
     result.points.iter().flatten().all(|t| {
         let sum = |f: fn(&RunResult) -> u64| t.runs.iter().map(f).sum::<u64>() as f64;
-        t.runs.iter().all(well) && sum(|r| r.unanswered) <= result.unanswered * sum(|r| r.flows)
+        t.runs.iter().all(well) && sum(|r| r.given_up) <= result.given_up * sum(|r| r.flows)
     })
 }
 
@@ -568,8 +568,8 @@ mod tests {
     use crate::sweep::TransportRuns;
     use proptest::prelude::*;
 
-    /// All well, if so many of 1000 flows are aborted, and some of these had no answer.
-    fn well(aborted: u64, unanswered: u64, allowed: f64) -> bool {
+    /// All well, if so many of 1000 flows are aborted, and some of these since nothing got through.
+    fn well(aborted: u64, given_up: u64, allowed: f64) -> bool {
         let run = RunResult {
             flows: 500,
             completed: 500,
@@ -578,7 +578,7 @@ mod tests {
         let other = RunResult {
             completed: 500 - aborted,
             aborted,
-            unanswered,
+            given_up,
             ..run.clone()
         };
         let name = TransportName {
@@ -590,7 +590,7 @@ mod tests {
             wall_s: 0.0,
             resumed: 0,
             configurations: vec![String::new()],
-            unanswered: allowed,
+            given_up: allowed,
         })
     }
 

@@ -120,8 +120,8 @@ pub struct SweepResult {
     pub resumed: usize,
     /// Each point's configuration hash.
     pub configurations: Vec<String>,
-    /// [`Experiment::unanswered`].
-    pub unanswered: f64,
+    /// [`Experiment::given_up`].
+    pub given_up: f64,
 }
 
 /// One line of a store.
@@ -237,7 +237,7 @@ pub fn execute(
         wall_s: started.elapsed().as_secs_f64(),
         resumed,
         configurations,
-        unanswered: experiment.unanswered,
+        given_up: experiment.given_up,
     })
 }
 

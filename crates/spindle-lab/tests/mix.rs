@@ -381,7 +381,7 @@ fn flows_whose_syns_are_all_lost_are_counted_as_such() {
         let scenario = ("", "initial_rto = \"200ms\"\n");
         let r = seeded(transport, 1, scenario, &traffic).result;
         assert_eq!(
-            (r.flows, r.completed, r.aborted, r.unanswered),
+            (r.flows, r.completed, r.aborted, r.given_up),
             (5, 0, 5, 5),
             "{transport}"
         );

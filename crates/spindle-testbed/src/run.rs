@@ -311,7 +311,7 @@ fn outcome(
         wall_s: started.elapsed().as_secs_f64(),
         resumed,
         configurations: experiment.points.iter().map(hash).collect(),
-        unanswered: experiment.unanswered,
+        given_up: experiment.given_up,
     };
     Outcome { result, rows }
 }

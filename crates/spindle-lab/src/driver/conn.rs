@@ -89,8 +89,8 @@ pub(crate) struct Conn {
     /// Further subflows that came up.
     pub(crate) joined: usize,
     pub(crate) dead: bool,
-    /// It is that because nobody answered its SYN.
-    pub(crate) unanswered: bool,
+    /// One end gave it up, since nothing of the other's came for as long as it tries.
+    pub(crate) given_up: bool,
     /// The flow that is to be asked for once the connection, or all its subflows, are up.
     pub(crate) to_ask: Option<u32>,
     /// Whether a client that is to wait for its joins has sent what makes them possible.
@@ -139,7 +139,7 @@ impl Conn {
             connected: false,
             joined: 0,
             dead: false,
-            unanswered: false,
+            given_up: false,
             to_ask: None,
             greeted: false,
             warmed_whole: false,

@@ -140,9 +140,9 @@ pub struct Experiment {
     pub points: Vec<Point>,
     /// The claims to check.
     pub claims: Vec<Claim>,
-    /// The share of a transport's flows at a point whose SYNs may all be lost: a result there, and no
-    /// failure of the run (0 to 1).
-    pub unanswered: f64,
+    /// The share of a transport's flows at a point that hosts may give up, since nothing gets through to them for as
+    /// long as they try: a result there, and no failure of the run (0 to 1).
+    pub given_up: f64,
     /// Remarks for the report.
     pub notes: Vec<String>,
     /// Distributions that the report draws.
@@ -548,7 +548,7 @@ fn head(
         split,
         points: Vec::new(),
         claims: Vec::new(),
-        unanswered: root.or("unanswered", Share(0.0))?.0,
+        given_up: root.or("given_up", Share(0.0))?.0,
         notes: root.list("notes")?.unwrap_or_default(),
         cdf: distributions(root)?,
         columns: columns(root)?,

@@ -270,7 +270,7 @@ mod tests {
             wall_s: 0.0,
             resumed: 0,
             configurations: vec![String::new()],
-            unanswered: 0.0,
+            given_up: 0.0,
         };
         let d = distance(&registry, &e, &result).unwrap();
         assert_eq!((d.oracle.as_str(), d.plots.len()), ("oracle", 2));

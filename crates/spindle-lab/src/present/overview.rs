@@ -157,7 +157,7 @@ mod tests {
             wall_s: 0.0,
             resumed: 0,
             configurations: vec![String::new()],
-            unanswered: 0.0,
+            given_up: 0.0,
         };
         let scenario = scenario(&registry, &e, &result);
         let overview = Overview {

@@ -81,7 +81,7 @@ struct Group {
     bytes: u64,
     timeouts: u64,
     aborted: bool,
-    unanswered: bool,
+    given_up: bool,
     background: bool,
     counted: bool,
 }
@@ -353,7 +353,11 @@ impl App {
             }
             Event::Closed { handle, reason } => {
                 if let Some(c) = self.by_handle.remove(host, handle) {
-                    self.conns[c as usize].unanswered = reason == CloseReason::ConnectTimeout;
+                    let silence = matches!(
+                        reason,
+                        CloseReason::ConnectTimeout | CloseReason::UserTimeout
+                    );
+                    self.conns[c as usize].given_up |= silence;
                     self.closed(now, c, stacks);
                 }
             }
@@ -570,7 +574,7 @@ impl App {
         group.timeouts += self.flows[flow as usize].timeouts;
         let conns = self.flows[flow as usize].conns;
         let mut own = conns.into_iter().filter(|c| *c != NO_CONN).peekable();
-        group.unanswered = own.peek().is_some() && own.all(|c| self.conns[c as usize].unanswered);
+        group.given_up = own.peek().is_some() && own.all(|c| self.conns[c as usize].given_up);
         group.aborted = true;
         self.group_done(now, flow);
     }

@@ -50,7 +50,7 @@ impl App {
             }
             (false, true) => {
                 r.aborted += 1;
-                r.unanswered += u64::from(group.unanswered);
+                r.given_up += u64::from(group.given_up);
             }
             (false, false) => {
                 r.completed += 1;
