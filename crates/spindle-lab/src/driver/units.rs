@@ -8,13 +8,13 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use spindle_mptcp::stage::coding::CodingConfig;
+use spindle_mptcp::stage::coding::estimator::Estimator;
 use spindle_units::{Duration, Instant};
 use spindle_wire::{Coded, CodedKind, Endpoint, Segment};
 
 use crate::metrics::UnitsOfFlows;
 
-/// Sampling period (CAPS section IX-C).
-const PERIOD: Duration = Duration::from_micros(200);
 /// Units of a connection on their way that are known at most; the oldest is forgotten first.
 const MOST: usize = 256;
 
@@ -52,7 +52,7 @@ struct Way {
 #[derive(Debug, Default)]
 pub(super) struct Units {
     ways: HashMap<(Endpoint, Endpoint), Way>,
-    rtt: Smoothed,
+    rtt: RoundTrips,
     /// What they came to.
     pub(super) so_far: UnitsOfFlows,
 }
@@ -149,35 +149,29 @@ fn encoded(segment: &Segment) -> Option<(&Coded, u8)> {
     }
 }
 
-/// The smoothed mean of round trips, by sampling periods.
-#[derive(Debug, Default)]
-struct Smoothed {
+/// The round trips of all packets, judged as a sender judges its own.
+#[derive(Debug)]
+struct RoundTrips {
     /// The shortest way there, which stands for ways back.
     back: Option<Duration>,
-    /// Nanoseconds; none before the first period is over.
-    mean: Option<f64>,
-    period: u64,
-    sum: f64,
-    count: u32,
+    estimator: Estimator,
 }
 
-impl Smoothed {
+impl Default for RoundTrips {
+    fn default() -> Self {
+        Self {
+            back: None,
+            estimator: Estimator::new(CodingConfig::default().sampling),
+        }
+    }
+}
+
+impl RoundTrips {
     /// Whether a packet whose way took so long was blocked; it counts in its period's mean.
     fn blocks(&mut self, now: Instant, took: Duration) -> bool {
-        let period = now.since(Instant::ZERO).as_nanos() / PERIOD.as_nanos();
-        if period != self.period && self.count > 0 {
-            let average = self.sum / f64::from(self.count);
-            // 7/8 and 1/8 (CAPS section IX-C).
-            let smoothed = self.mean.map_or(average, |m| (7.0 * m + average) / 8.0);
-            (self.mean, self.sum, self.count) = (Some(smoothed), 0.0, 0);
-        }
-        self.period = period;
         let back = self.back.map_or(took, |b| b.min(took));
         self.back = Some(back);
-        let rtt = (took + back).as_nanos() as f64;
-        self.sum += rtt;
-        self.count += 1;
-        self.mean.is_some_and(|mean| rtt > 2.0 * mean)
+        self.estimator.sample(now, took + back)
     }
 }
 

@@ -152,19 +152,22 @@ impl Estimator {
 
     /// A packet took this long there and back.
     ///
-    /// It is large if it took more than twice the smoothed mean of the periods before (CAPS section IX-C).
-    pub fn sample(&mut self, now: Instant, rtt: Duration) {
+    /// It is large, and this true, if it took more than twice the smoothed mean of the periods before (CAPS section
+    /// IX-C).
+    pub fn sample(&mut self, now: Instant, rtt: Duration) -> bool {
         self.close(now);
         self.ends.get_or_insert(now + self.sampling.period);
         let usual = self.smooth.unwrap_or(*self.first.get_or_insert(rtt));
         self.samples = self.samples.saturating_add(1);
         self.sum = self.sum.saturating_add(rtt.as_nanos());
-        if rtt > usual * 2 {
+        let large = rtt > usual * 2;
+        if large {
             self.large = self.large.saturating_add(1);
             self.long.add(now, rtt);
         } else {
             self.short.add(now, rtt);
         }
+        large
     }
 
     /// Ends the sampling period if it is over.
@@ -295,7 +298,7 @@ mod tests {
     /// An estimator whose smoothed round trip is 100 us.
     fn settled() -> Estimator {
         let mut e = Estimator::new(SAMPLING);
-        (0..10).for_each(|k| e.sample(at(k), us(100)));
+        (0..10).for_each(|k| _ = e.sample(at(k), us(100)));
         assert_eq!(e.blocking(at(200)).get(), 0.0);
         e
     }
@@ -338,7 +341,7 @@ mod tests {
     #[test]
     fn no_more_than_a_half_is_reckoned_with() {
         let mut e = settled();
-        (0..10).for_each(|k| e.sample(at(200 + k), us(500)));
+        (0..10).for_each(|k| _ = e.sample(at(200 + k), us(500)));
         assert_eq!(e.blocking(at(400)).get(), 0.5);
     }
 
@@ -348,8 +351,8 @@ mod tests {
         let mut e = Estimator::new(Sampling { share, ..SAMPLING });
         let mut last = settled();
         for e in [&mut e, &mut last] {
-            (0..10).for_each(|k| e.sample(at(k), us(100)));
-            (0..10).for_each(|k| e.sample(at(200 + k), us(100)));
+            (0..10).for_each(|k| _ = e.sample(at(k), us(100)));
+            (0..10).for_each(|k| _ = e.sample(at(200 + k), us(100)));
             e.sample(at(400), us(3000));
         }
         assert_eq!(last.blocking(at(600)).get(), 0.5);
