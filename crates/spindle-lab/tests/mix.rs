@@ -390,3 +390,19 @@ fn flows_whose_syns_are_all_lost_are_counted_as_such() {
         assert!((25.4..26.0).contains(&seconds), "{seconds}");
     }
 }
+
+/// The SYN got through, and nothing after it: the server gives the handshake up, and to what comes then it
+/// answers with a reset.
+#[test]
+fn flows_whose_server_gave_the_handshake_up_are_counted_as_such() {
+    let hole = "[loss]\nmodel = \"black-hole\"\non = \"access:h0.up\"\nfrom = \"60us\"\nuntil = \"30s\"\n";
+    let traffic = format!(
+        "arrivals = \"at-once\"\nflows = 1\nfrom = \"h0\"\nto = \"h47\"\nsizes = \"20KB\"\n\
+         ask = \"opening\"\n{hole}"
+    );
+    let r = seeded("tcp", 1, ("", "initial_rto = \"200ms\"\n"), &traffic).result;
+    assert_eq!((r.flows, r.completed, r.aborted, r.given_up), (1, 0, 1, 1));
+    // Not after the user timeout of a minute.
+    let seconds = r.sim_ns as f64 / 1e9;
+    assert!((30.0..60.0).contains(&seconds), "{seconds}");
+}

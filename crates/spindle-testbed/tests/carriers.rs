@@ -1,12 +1,16 @@
 //! Spindle's hosts over every carrier: flows end with their bytes intact, and losses of data hit the
 //! same packets whatever carries them; as root only.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use spindle_lab::experiment::{Context, Experiment, Overrides};
-use spindle_lab::registry::Registry;
 use spindle_testbed::{Options, Outcome, Row, TestbedError, run};
 use spindle_units::Duration;
+
+mod support;
+
+use support::{able, experiment};
+
+const NEEDS: [&str; 1] = ["/proc/sys/net/mptcp"];
 
 const TEXT: &str = r#"
 transports = ["tcp"]
@@ -38,34 +42,8 @@ congestion = "cubic"
 ecn = false
 "#;
 
-fn able() -> bool {
-    let able = nix::unistd::geteuid().is_root() && Path::new("/proc/sys/net/mptcp").exists();
-    if !able {
-        eprintln!("skipped: takes root and a kernel with MPTCP");
-    }
-    able
-}
-
-fn experiment(transports: &str, set: &[&str]) -> (Experiment, Registry) {
-    let registry = Registry::standard();
-    let (names, balancers) = (registry.transport_names(), registry.balancer_names());
-    let context = Context {
-        directory: Path::new("."),
-        transports: &names,
-        balancers: &balancers,
-        topologies: &[],
-    };
-    let overrides = Overrides {
-        transports: Some(transports.to_owned()),
-        set: set.iter().map(|s| (*s).to_owned()).collect(),
-        ..Overrides::default()
-    };
-    let experiment = Experiment::parse("carriers.toml", TEXT, &overrides, &context);
-    (experiment.unwrap(), registry)
-}
-
 fn carried_out(transports: &str, set: &[&str]) -> Outcome {
-    let (experiment, registry) = experiment(transports, set);
+    let (experiment, registry) = experiment(TEXT, Some(transports), set);
     let outcome = run(&experiment, &registry, &Options::default(), |_| {}).unwrap();
     for row in &outcome.result.points[0] {
         let sum =
@@ -90,7 +68,7 @@ fn link(row: &Row, name: &str) -> (u64, u64) {
 
 #[test]
 fn flows_end_over_every_carrier_and_use_both_paths() {
-    if !able() {
+    if !able(&NEEDS) {
         return;
     }
     let rows = "fuso,tun:fuso,udp:fuso,tun:fuso>kernel-mptcp,gateway:fuso>kernel-mptcp,\
@@ -111,7 +89,7 @@ fn flows_end_over_every_carrier_and_use_both_paths() {
 
 #[test]
 fn nothing_but_data_is_lost_whatever_carries_it() {
-    if !able() {
+    if !able(&NEEDS) {
         return;
     }
     // All packets of data die on path 2, the others pass: the handshake and the join succeed, and
@@ -143,10 +121,10 @@ fn nothing_but_data_is_lost_whatever_carries_it() {
 
 #[test]
 fn a_store_takes_the_place_of_finished_parts() {
-    if !able() {
+    if !able(&NEEDS) {
         return;
     }
-    let (experiment, registry) = experiment("tun:fuso,tcp", &[]);
+    let (experiment, registry) = experiment(TEXT, Some("tun:fuso,tcp"), &[]);
     let name = format!("spindle-testbed-carriers-{}.jsonl", std::process::id());
     let path: PathBuf = std::env::temp_dir().join(name);
     let mut options = Options {
@@ -185,10 +163,10 @@ fn a_store_takes_the_place_of_finished_parts() {
 
 #[test]
 fn a_small_mss_is_too_small_for_udp() {
-    if !able() {
+    if !able(&NEEDS) {
         return;
     }
-    let (experiment, registry) = experiment("udp:fuso", &["scenario.mss=536"]);
+    let (experiment, registry) = experiment(TEXT, Some("udp:fuso"), &["scenario.mss=536"]);
     let e = run(&experiment, &registry, &Options::default(), |_| {}).unwrap_err();
     assert!(matches!(e, TestbedError::Scenario(_)), "{e}");
     assert!(

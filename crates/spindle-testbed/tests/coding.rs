@@ -1,11 +1,13 @@
 //! Coded packets sprayed over six paths, on real hosts (CAPS section VIII-B); as root only.
 
-use std::path::Path;
-
-use spindle_lab::experiment::{Context, Experiment, Overrides};
 use spindle_lab::metrics::RunResult;
-use spindle_lab::registry::Registry;
 use spindle_testbed::{Options, Row, run};
+
+mod support;
+
+use support::{able, experiment};
+
+const NEEDS: [&str; 1] = ["/dev/net/tun"];
 
 const TEXT: &str = r#"
 transports = ["kernel-tcp@rps", "udp:tcp@rps", "udp:caps-dark@rps", "caps-dark@caps-dark"]
@@ -36,32 +38,6 @@ ecn = false
 congestion = "cubic"
 "#;
 
-fn able() -> bool {
-    let able = nix::unistd::geteuid().is_root() && Path::new("/dev/net/tun").exists();
-    if !able {
-        eprintln!("skipped: takes root and TUN devices");
-    }
-    able
-}
-
-fn experiment(transports: Option<&str>, set: &[&str]) -> (Experiment, Registry) {
-    let registry = Registry::standard();
-    let (names, balancers) = (registry.transport_names(), registry.balancer_names());
-    let context = Context {
-        directory: Path::new("."),
-        transports: &names,
-        balancers: &balancers,
-        topologies: &[],
-    };
-    let overrides = Overrides {
-        transports: transports.map(str::to_owned),
-        set: set.iter().map(|s| (*s).to_owned()).collect(),
-        ..Overrides::default()
-    };
-    let experiment = Experiment::parse("coding.toml", TEXT, &overrides, &context);
-    (experiment.unwrap(), registry)
-}
-
 /// Bytes from the first leaf to the spines, each spine's.
 fn up(row: &Row) -> Vec<u64> {
     let links = row.links.iter();
@@ -71,10 +47,10 @@ fn up(row: &Row) -> Vec<u64> {
 
 #[test]
 fn short_flows_are_coded_and_arrive_whole_beside_a_long_one() {
-    if !able() {
+    if !able(&NEEDS) {
         return;
     }
-    let (experiment, registry) = experiment(None, &[]);
+    let (experiment, registry) = experiment(TEXT, None, &[]);
     let outcome = run(&experiment, &registry, &Options::default(), |_| {}).unwrap();
     for (row, result) in outcome.rows[0].iter().zip(&outcome.result.points[0]) {
         let name = row.name.to_string();
@@ -113,7 +89,7 @@ fn short_flows_are_coded_and_arrive_whole_beside_a_long_one() {
 
 #[test]
 fn a_run_that_ends_at_a_time_cuts_off_what_is_under_way() {
-    if !able() {
+    if !able(&NEEDS) {
         return;
     }
     let set = [
@@ -121,7 +97,7 @@ fn a_run_that_ends_at_a_time_cuts_off_what_is_under_way() {
         "traffic.flows=1000",
         "traffic.rate=100.0",
     ];
-    let (mut experiment, registry) = experiment(Some("kernel-tcp@rps"), &set);
+    let (mut experiment, registry) = experiment(TEXT, Some("kernel-tcp@rps"), &set);
     experiment.seeds = 1;
     let outcome = run(&experiment, &registry, &Options::default(), |_| {}).unwrap();
     let r = &outcome.result.points[0][0].runs[0];
@@ -138,7 +114,7 @@ fn what_only_the_lab_can_do_is_refused() {
         ("traffic.background=\"tcp\"", "leave `background` out"),
         ("traffic.observe=[\"timers\"]", "leave `observe` out"),
     ] {
-        let (experiment, registry) = experiment(None, &[set]);
+        let (experiment, registry) = experiment(TEXT, None, &[set]);
         let run = run(&experiment, &registry, &Options::default(), |_| {});
         let error = run.unwrap_err().to_string();
         assert!(error.contains(wanted), "{set}: {error}");
@@ -147,10 +123,10 @@ fn what_only_the_lab_can_do_is_refused() {
 
 #[test]
 fn coded_packets_do_not_go_through_a_tun() {
-    if !able() {
+    if !able(&NEEDS) {
         return;
     }
-    let (experiment, registry) = experiment(Some("tun:caps-dark"), &[]);
+    let (experiment, registry) = experiment(TEXT, Some("tun:caps-dark"), &[]);
     let error = run(&experiment, &registry, &Options::default(), |_| {}).unwrap_err();
     assert!(error.to_string().contains("want udp:caps-dark"), "{error}");
 }

@@ -1,14 +1,17 @@
 //! Programs in the hosts end with the testbed, however it ends; as root only.
 
-use std::path::Path;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use spindle_lab::experiment::{Context, Experiment, Overrides};
-use spindle_lab::registry::Registry;
 use spindle_testbed::exec::{Exec, exec};
+
+mod support;
+
+use support::{able, experiment};
+
+const NEEDS: [&str; 1] = ["/proc/sys/net/mptcp"];
 
 const TEXT: &str = r#"
 transports = ["tcp"]
@@ -31,15 +34,7 @@ flows = 10
 const INSIDE: &str = "SPINDLE_TEST_EXEC_MARK";
 
 fn carried_out(programs: &[String]) -> i32 {
-    let registry = Registry::standard();
-    let (transports, balancers) = (registry.transport_names(), registry.balancer_names());
-    let context = Context {
-        directory: Path::new("."),
-        transports: &transports,
-        balancers: &balancers,
-        topologies: &[],
-    };
-    let experiment = Experiment::parse("exec.toml", TEXT, &Overrides::default(), &context).unwrap();
+    let (experiment, registry) = experiment(TEXT, None, &[]);
     let programs: Vec<Exec> = programs.iter().map(|p| Exec::parse(p).unwrap()).collect();
     exec(&experiment, &registry, &programs).unwrap().0
 }
@@ -74,20 +69,12 @@ fn until(mark: &str, count: usize) {
     }
 }
 
-fn able() -> bool {
-    let able = nix::unistd::geteuid().is_root() && Path::new("/proc/sys/net/mptcp").exists();
-    if !able {
-        eprintln!("skipped: takes root and a kernel with MPTCP");
-    }
-    able
-}
-
 /// This test again in a process of its own, which is then sent a signal.
 fn ended_by(test: &str, signal: Signal) {
     if let Ok(mark) = std::env::var(INSIDE) {
         std::process::exit(carried_out(&[family(&mark)]));
     }
-    if !able() {
+    if !able(&NEEDS) {
         return;
     }
     let mark = format!("{}.{}", 40 + signal as i32, std::process::id());
@@ -106,7 +93,7 @@ fn ended_by(test: &str, signal: Signal) {
 
 #[test]
 fn the_last_program_ends_the_others_with_all_that_they_started() {
-    if !able() {
+    if !able(&NEEDS) {
         return;
     }
     let mark = format!("40.{}", std::process::id());

@@ -1,13 +1,14 @@
 //! All kinds of hosts over one small network in real time; as root only.
 
-use std::path::Path;
-
-use spindle_lab::experiment::{Context, Experiment, Overrides};
-use spindle_lab::registry::Registry;
 use spindle_testbed::{Options, run};
+
+mod support;
+
+use support::{able, experiment};
 
 const TEXT: &str = r#"
 transports = ["kernel-tcp", "kernel-mptcp", "fuso", "mptcp>kernel-mptcp", "kernel-mptcp>mptcp"]
+seeds = 10
 [topology]
 name = "dual-homed"
 rate = "100Mbps"
@@ -27,7 +28,7 @@ sizes = "50KB"
 connections = "new"
 ask = "when-joined"
 first_path = 1
-flows = 10
+flows = 2
 [scenario]
 min_rto = "200ms"
 initial_window_per_subflow = 10
@@ -37,24 +38,10 @@ ecn = false
 
 #[test]
 fn every_kind_of_host_serves_every_other() {
-    if !nix::unistd::geteuid().is_root() || !Path::new("/proc/sys/net/mptcp").exists() {
-        eprintln!("skipped: takes root and a kernel with MPTCP");
+    if !able(&["/proc/sys/net/mptcp"]) {
         return;
     }
-    let registry = Registry::standard();
-    let (transports, balancers) = (registry.transport_names(), registry.balancer_names());
-    let context = Context {
-        directory: Path::new("."),
-        transports: &transports,
-        balancers: &balancers,
-        topologies: &[],
-    };
-    let overrides = Overrides {
-        seeds: Some("10".to_owned()),
-        flows: Some("2".to_owned()),
-        ..Overrides::default()
-    };
-    let experiment = Experiment::parse("hosts.toml", TEXT, &overrides, &context).unwrap();
+    let (experiment, registry) = experiment(TEXT, None, &[]);
     let outcome = run(&experiment, &registry, &Options::default(), |_| {}).unwrap();
     assert_eq!(outcome.result.points[0].len(), 5);
     for (row, real) in outcome.result.points[0].iter().zip(&outcome.rows[0]) {

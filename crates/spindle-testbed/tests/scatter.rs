@@ -1,10 +1,10 @@
 //! Packets scattered over the four paths of a fat-tree, on real hosts (MMPTCP section 2); as root only.
 
-use std::path::Path;
-
-use spindle_lab::experiment::{Context, Experiment, Overrides};
-use spindle_lab::registry::Registry;
 use spindle_testbed::{Options, Row, run};
+
+mod support;
+
+use support::{able, experiment};
 
 const TEXT: &str = r#"
 transports = ["ps", "udp:ps", "tun:ps", "udp:mmptcp", "tun:mmptcp", "tun:tcp"]
@@ -40,20 +40,10 @@ fn shares(row: &Row) -> Vec<f64> {
 
 #[test]
 fn what_is_scattered_takes_every_path_whatever_carries_it() {
-    if !nix::unistd::geteuid().is_root() || !Path::new("/proc/sys/net/mptcp").exists() {
-        eprintln!("skipped: takes root and a kernel with MPTCP");
+    if !able(&["/proc/sys/net/mptcp"]) {
         return;
     }
-    let registry = Registry::standard();
-    let (names, balancers) = (registry.transport_names(), registry.balancer_names());
-    let context = Context {
-        directory: Path::new("."),
-        transports: &names,
-        balancers: &balancers,
-        topologies: &[],
-    };
-    let experiment = Experiment::parse("scatter.toml", TEXT, &Overrides::default(), &context);
-    let experiment = experiment.unwrap();
+    let (experiment, registry) = experiment(TEXT, None, &[]);
     let outcome = run(&experiment, &registry, &Options::default(), |_| {}).unwrap();
     for (row, result) in outcome.rows[0].iter().zip(&outcome.result.points[0]) {
         let name = row.name.to_string();

@@ -353,11 +353,13 @@ impl App {
             }
             Event::Closed { handle, reason } => {
                 if let Some(c) = self.by_handle.remove(host, handle) {
-                    let silence = matches!(
-                        reason,
-                        CloseReason::ConnectTimeout | CloseReason::UserTimeout
-                    );
-                    self.conns[c as usize].given_up |= silence;
+                    let conn = &mut self.conns[c as usize];
+                    conn.given_up |= match reason {
+                        CloseReason::ConnectTimeout | CloseReason::UserTimeout => true,
+                        // A server that gave the handshake up answers what gets through at last.
+                        CloseReason::Reset => conn.server.is_none(),
+                        _ => false,
+                    };
                     self.closed(now, c, stacks);
                 }
             }

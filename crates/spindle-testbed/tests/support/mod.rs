@@ -1,0 +1,41 @@
+//! What the testbed's tests share: whether the machine can, and an experiment out of a text.
+
+use std::path::Path;
+
+use spindle_lab::experiment::{Context, Experiment, Overrides};
+use spindle_lab::registry::Registry;
+
+/// Whether this process is root and the machine has all of `needs` (paths); says what it skips for if not.
+pub(crate) fn able(needs: &[&str]) -> bool {
+    let missing = needs.iter().find(|path| !Path::new(path).exists());
+    let why = match missing {
+        _ if !nix::unistd::geteuid().is_root() => "it takes root".to_owned(),
+        Some(path) => format!("there is no {path}"),
+        None => return true,
+    };
+    eprintln!("skipped: {why}");
+    false
+}
+
+/// The experiment that `text` is, with other transports if any are named and with keys set.
+pub(crate) fn experiment(
+    text: &str,
+    transports: Option<&str>,
+    set: &[&str],
+) -> (Experiment, Registry) {
+    let registry = Registry::standard();
+    let (names, balancers) = (registry.transport_names(), registry.balancer_names());
+    let context = Context {
+        directory: Path::new("."),
+        transports: &names,
+        balancers: &balancers,
+        topologies: &[],
+    };
+    let overrides = Overrides {
+        transports: transports.map(str::to_owned),
+        set: set.iter().map(|s| (*s).to_owned()).collect(),
+        ..Overrides::default()
+    };
+    let experiment = Experiment::parse("test.toml", text, &overrides, &context);
+    (experiment.unwrap(), registry)
+}
