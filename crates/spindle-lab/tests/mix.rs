@@ -395,7 +395,8 @@ fn flows_whose_syns_are_all_lost_are_counted_as_such() {
 /// answers with a reset.
 #[test]
 fn flows_whose_server_gave_the_handshake_up_are_counted_as_such() {
-    let hole = "[loss]\nmodel = \"black-hole\"\non = \"access:h0.up\"\nfrom = \"60us\"\nuntil = \"30s\"\n";
+    let hole =
+        "[loss]\nmodel = \"black-hole\"\non = \"access:h0.up\"\nfrom = \"60us\"\nuntil = \"30s\"\n";
     let traffic = format!(
         "arrivals = \"at-once\"\nflows = 1\nfrom = \"h0\"\nto = \"h47\"\nsizes = \"20KB\"\n\
          ask = \"opening\"\n{hole}"

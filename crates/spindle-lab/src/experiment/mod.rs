@@ -269,7 +269,7 @@ fn path_of(axis: &str) -> &str {
         .map_or(axis, |(_, path)| path)
 }
 
-/// Lays `[scale.NAME]` over the file: `flows`, `rounds`, `seeds`, and any sweep axis.
+/// Lays `[scale.NAME]` over the file: `flows`, `rounds`, `duration`, `seeds`, `transports`, and any sweep axis.
 fn apply_scale(tree: &mut Node, scale: Option<Scale>) -> Result<(), ExperimentError> {
     let Some(all) = tree.remove("scale") else {
         return Ok(());
@@ -285,6 +285,7 @@ fn apply_scale(tree: &mut Node, scale: Option<Scale>) -> Result<(), ExperimentEr
             ("rounds", "traffic.rounds"),
             ("duration", "traffic.duration"),
             ("seeds", "seeds"),
+            ("transports", "transports"),
             ("sweep", ""),
         ] {
             let Some(node) = part.node(key) else { continue };

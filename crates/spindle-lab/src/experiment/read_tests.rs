@@ -5,7 +5,7 @@ use std::path::Path;
 use spindle_units::{BitRate, Duration};
 
 use super::scenario::{Arrivals, Background, Buffer, LossModel, Observe, Topology, Traffic};
-use super::{Context, Experiment, ExperimentError, Overrides};
+use super::{Context, Experiment, ExperimentError, Overrides, Scale};
 use crate::workload::LossRates;
 
 fn read(text: &str) -> Result<Experiment, ExperimentError> {
@@ -596,4 +596,21 @@ fn sweeps_come_one_after_the_other() {
     assert_eq!(e.claims.len(), 1, "an axis of the second sweep is known");
     let wrong = error(&format!("{}\nsweep = [1]", SIM));
     assert!(wrong.contains("want a table of axes"), "{wrong}");
+}
+
+#[test]
+fn a_scale_takes_the_transports_that_fit() {
+    let text = requests("flows = 10\n[scale.full]\ntransports = [\"fuso\", \"tcp\"]\nseeds = 3\n");
+    let at = |scale| {
+        let overrides = Overrides {
+            scale,
+            ..Overrides::default()
+        };
+        let e = read_with(&text, &overrides).unwrap();
+        let names: Vec<String> = e.transports.iter().map(ToString::to_string).collect();
+        (names.join(" "), e.seeds)
+    };
+    assert_eq!(at(Some(Scale::Full)), ("fuso tcp".to_owned(), 3));
+    assert_eq!(at(Some(Scale::Quick)), ("tcp".to_owned(), 1));
+    assert_eq!(at(None), ("tcp".to_owned(), 1));
 }
