@@ -1,8 +1,9 @@
 //! What a gateway and a connect share: their configuration, their life from the first connection to
-//! the last, and the signals that end it.
+//! the last, the signals that end it, and what a service manager is told of it.
 
 mod config;
 mod files;
+mod notify;
 mod signals;
 
 use std::future::poll_fn;
@@ -16,6 +17,7 @@ use tokio::task::JoinSet;
 
 pub use config::{LinkKind, wire_config};
 pub use files::raise_file_limit;
+pub use notify::Notifier;
 pub use signals::{Signal, Signals};
 
 use crate::error::NetError;

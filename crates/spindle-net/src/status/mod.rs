@@ -158,11 +158,17 @@ pub async fn ask(path: &Path) -> Result<Status, NetError> {
         .map_err(NetError::system(format!("{}: no status", path.display())))
 }
 
-/// The directory where control sockets are put and looked for: `$XDG_RUNTIME_DIR/spindle`,
-/// `/run/spindle` for root, else a directory of the user's in the temporary directory.
+/// The directory where control sockets are put and looked for: `$RUNTIME_DIRECTORY`, which systemd gives a
+/// service that has `RuntimeDirectory=`, `$XDG_RUNTIME_DIR/spindle`, `/run/spindle` for root, else a
+/// directory of the user's in the temporary directory.
 pub fn directory() -> PathBuf {
+    let named = |name| std::env::var_os(name).filter(|d| !d.is_empty());
     let user = nix::unistd::geteuid();
-    match std::env::var_os("XDG_RUNTIME_DIR").filter(|d| !d.is_empty()) {
+    if let Some(own) = named("RUNTIME_DIRECTORY") {
+        // Several are separated by colons; the first is as good as any.
+        return std::env::split_paths(&own).next().unwrap_or_default();
+    }
+    match named("XDG_RUNTIME_DIR") {
         Some(base) => PathBuf::from(base).join("spindle"),
         None if user.is_root() => PathBuf::from("/run/spindle"),
         None => std::env::temp_dir().join(format!("spindle-{user}")),

@@ -1,0 +1,114 @@
+//! What a service manager is told: sd_notify(3), the protocol of systemd's `Type=notify`.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::time::Duration;
+
+/// Names the manager's socket.
+const VARIABLE: &str = "NOTIFY_SOCKET";
+
+/// Tells the service manager how far this process is, if there is one that asked to be told.
+#[derive(Debug, Default)]
+pub struct Notifier {
+    socket: Option<UnixDatagram>,
+}
+
+impl Notifier {
+    /// To the manager that started this process; silent if none did, or it cannot be reached.
+    pub fn from_environment() -> Self {
+        let name = std::env::var_os(VARIABLE).filter(|n| !n.is_empty());
+        let Some(name) = name else {
+            return Self::default();
+        };
+        match Self::to(&name) {
+            Ok(notifier) => notifier,
+            Err(error) => {
+                tracing::warn!(socket = %name.to_string_lossy(), %error, "the service manager is not told");
+                Self::default()
+            }
+        }
+    }
+
+    /// To the socket of this name: a path, or `@` and the name of an abstract one.
+    ///
+    /// # Errors
+    /// If nobody has it open.
+    pub fn to(name: &OsStr) -> io::Result<Self> {
+        let address = match name.as_bytes().split_first() {
+            Some((b'@', name)) => SocketAddr::from_abstract_name(name)?,
+            _ => SocketAddr::from_pathname(name)?,
+        };
+        let socket = UnixDatagram::unbound()?;
+        socket.set_nonblocking(true)?;
+        socket.connect_addr(&address)?;
+        Ok(Self {
+            socket: Some(socket),
+        })
+    }
+
+    /// It serves.
+    pub fn ready(&self) {
+        self.tell(format_args!("READY=1"));
+    }
+
+    /// It ends, and may take this long.
+    pub fn stopping(&self, patience: Duration) {
+        let micros = patience.as_micros();
+        self.tell(format_args!("STOPPING=1\nEXTEND_TIMEOUT_USEC={micros}"));
+    }
+
+    /// Nothing depends on whether it is heard.
+    fn tell(&self, what: fmt::Arguments<'_>) {
+        let sent = self
+            .socket
+            .as_ref()
+            .map(|s| s.send(what.to_string().as_bytes()));
+        if let Some(Err(error)) = sent {
+            tracing::debug!(%error, "the service manager does not listen");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn heard(manager: &UnixDatagram) -> String {
+        let mut text = [0; 256];
+        let n = manager.recv(&mut text).expect("a message");
+        String::from_utf8_lossy(&text[..n]).into_owned()
+    }
+
+    #[test]
+    fn a_manager_hears_of_readiness_and_of_the_end_by_path_and_by_abstract_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("notify");
+        let abstract_name = format!("spindle-notify-{}", std::process::id());
+        let address = SocketAddr::from_abstract_name(&abstract_name).unwrap();
+        for (name, manager) in [
+            (path.clone().into_os_string(), UnixDatagram::bind(&path)),
+            (
+                format!("@{abstract_name}").into(),
+                UnixDatagram::bind_addr(&address),
+            ),
+        ] {
+            let manager = manager.unwrap();
+            let notifier = Notifier::to(&name).unwrap();
+            notifier.ready();
+            assert_eq!(heard(&manager), "READY=1");
+            notifier.stopping(Duration::from_secs(30));
+            assert_eq!(heard(&manager), "STOPPING=1\nEXTEND_TIMEOUT_USEC=30000000");
+        }
+    }
+
+    #[test]
+    fn without_a_manager_nothing_is_told_and_one_that_is_gone_is_an_error() {
+        Notifier::default().ready();
+        let dir = tempfile::tempdir().unwrap();
+        assert!(Notifier::to(dir.path().join("none").as_os_str()).is_err());
+    }
+}
