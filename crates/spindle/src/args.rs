@@ -8,7 +8,7 @@ use clap::{Args as ClapArgs, Parser, Subcommand};
 
 /// Multipath TCP that recovers lost packets before anyone waits for them.
 #[derive(Debug, Parser)]
-#[command(name = "spindle", version = spindle_lab::identity::VERSION, disable_help_subcommand = true)]
+#[command(name = "spindle", version = crate::version::version(), disable_help_subcommand = true)]
 pub(crate) struct Args {
     #[command(subcommand)]
     pub(crate) command: Command,

@@ -15,6 +15,7 @@
 mod args;
 mod commands;
 mod failure;
+mod version;
 
 use std::process::ExitCode;
 

@@ -96,7 +96,8 @@ fn runs_of_another_version_are_not_taken_up() {
     assert_eq!(fs::read_to_string(&store).unwrap(), runs, "all are there");
 
     let version = printed(&["--version"], dir.path());
-    let version = version.trim().strip_prefix("spindle ").unwrap();
+    // Behind it, in parentheses, is the commit.
+    let version = version.split_whitespace().nth(1).unwrap();
     assert!(
         runs.contains(&format!("\"version\":\"{version}\"")),
         "{version}"
