@@ -38,6 +38,8 @@ pub(crate) enum Command {
     Explain(Explain),
     /// Evaluate a paper's formulas for your own numbers
     Analyze(Analyze),
+    /// Write the man pages and shell completions of these commands
+    Pages(Pages),
 }
 
 /// What `compare` and `run` share.
@@ -299,6 +301,13 @@ pub(crate) struct Caps {
     /// Write a page of pictures into this directory
     #[arg(long, value_name = "DIR")]
     pub(crate) report: Option<PathBuf>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Pages {
+    /// Where to: `man1`, `bash`, `zsh` and `fish` are made in it
+    #[arg(value_name = "DIR")]
+    pub(crate) directory: PathBuf,
 }
 
 #[derive(Debug, ClapArgs)]

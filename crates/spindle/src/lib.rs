@@ -59,6 +59,7 @@ where
         Command::Status(s) => commands::status::status(&s),
         Command::Explain(e) => commands::explain::explain(&registry, &e),
         Command::Analyze(a) => commands::analyze::analyze(&a),
+        Command::Pages(p) => commands::pages::pages(&p),
     };
     match done {
         Ok(code) => code,

@@ -6,6 +6,7 @@ pub(crate) mod connect;
 pub(crate) mod explain;
 pub(crate) mod flows;
 pub(crate) mod gateway;
+pub(crate) mod pages;
 pub(crate) mod reproduce;
 mod service;
 pub(crate) mod status;
@@ -49,9 +50,14 @@ fn command() -> String {
 
 /// The name the process was started by, without directories: a crate of one's own has its own.
 fn program() -> String {
+    quoted(&file_name())
+}
+
+/// The same as it is.
+fn file_name() -> String {
     let path = std::env::args_os().next().map(PathBuf::from);
     let name = path.as_deref().and_then(Path::file_name);
-    name.map_or_else(|| "spindle".to_owned(), |n| quoted(&n.to_string_lossy()))
+    name.map_or("spindle".into(), |n| n.to_string_lossy().into_owned())
 }
 
 /// A word as a shell takes it.
