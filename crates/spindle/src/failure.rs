@@ -1,5 +1,6 @@
 //! What ends a command early, and with which exit code.
 
+use std::fmt;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -12,15 +13,45 @@ use spindle_lab::sweep::SweepError;
 pub(crate) enum Failure {
     /// The user can mend it: exit code 2.
     Usage(String),
+    /// A flag is wrong or missing: as bad usage, but it may be a file that said so.
+    Setting(Setting),
     /// Something else went wrong: exit code 1.
     Other(String),
 }
 
+/// A mistake in a flag, told as `--flag: problem`.
+#[derive(Debug)]
+pub(crate) struct Setting {
+    /// The flag's name without dashes; empty if it is about none alone.
+    pub(crate) flag: String,
+    /// The value that is wrong, if it is one of several.
+    pub(crate) found: Option<String>,
+    /// What is wrong, and what would be right; goes on behind the name.
+    pub(crate) problem: String,
+}
+
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let dashes = if self.flag.is_empty() { "" } else { "--" };
+        write!(f, "{dashes}{}{}", self.flag, self.problem)
+    }
+}
+
 impl Failure {
+    /// A mistake in a flag; `problem` goes on behind its name.
+    pub(crate) fn setting(flag: &str, problem: impl Into<String>) -> Self {
+        Self::Setting(Setting {
+            flag: flag.to_owned(),
+            found: None,
+            problem: problem.into(),
+        })
+    }
+
     /// Prints the line on standard error and gives the exit code.
     pub(crate) fn report(&self) -> ExitCode {
         let (text, code) = match self {
             Self::Usage(text) => (text, crate::USAGE),
+            Self::Setting(setting) => (&setting.to_string(), crate::USAGE),
             Self::Other(text) => (text, 1),
         };
         eprintln!(

@@ -15,6 +15,7 @@
 mod args;
 mod commands;
 mod failure;
+mod settings;
 mod version;
 
 use std::process::ExitCode;
@@ -27,6 +28,7 @@ pub use spindle_lab::registry::{Application, Registry, TopologyRequest};
 pub use spindle_mptcp as mptcp;
 
 use args::{Args, Command};
+use failure::Failure;
 
 /// Exit code of bad usage: flags, files and names that are not accepted.
 const USAGE: u8 = 2;
@@ -43,6 +45,11 @@ where
     I: IntoIterator<Item = T>,
     T: Into<std::ffi::OsString> + Clone,
 {
+    let arguments = arguments.into_iter().map(Into::into).collect();
+    let (arguments, settings) = match settings::read(arguments) {
+        Ok(read) => read,
+        Err(error) => return Failure::from(error).report(),
+    };
     let args = match Args::try_parse_from(arguments) {
         Ok(args) => args,
         Err(error) => return usage(&error),
@@ -61,9 +68,10 @@ where
         Command::Analyze(a) => commands::analyze::analyze(&a),
         Command::Pages(p) => commands::pages::pages(&p),
     };
-    match done {
-        Ok(code) => code,
-        Err(failure) => failure.report(),
+    match (done, settings) {
+        (Ok(code), _) => code,
+        (Err(failure), Some(settings)) => settings.place(failure).report(),
+        (Err(failure), None) => failure.report(),
     }
 }
 

@@ -7,6 +7,9 @@ use clap::{Args as ClapArgs, ValueEnum};
 /// What both share.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Service {
+    /// Take flags that are not given here from this file (TOML: a key is a flag's name without dashes)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
     /// Standard packets through a TUN device of this name, for peers that nobody changed; takes
     /// root or CAP_NET_ADMIN
     #[arg(long, value_name = "NAME")]
@@ -103,13 +106,17 @@ pub(crate) enum LogLevel {
 }
 
 #[derive(Debug, ClapArgs)]
+#[command(
+    override_usage = "spindle gateway [OPTIONS] --listen <ADDR:PORT> --to <HOST:PORT>
+       spindle gateway [OPTIONS] --config <FILE>"
+)]
 pub(crate) struct Gateway {
     /// Address and port for clients; may be repeated, for IPv4 and IPv6
-    #[arg(long, value_name = "ADDR:PORT", required = true)]
+    #[arg(long, value_name = "ADDR:PORT", required_unless_present = "config")]
     pub(crate) listen: Vec<String>,
     /// The service behind it
-    #[arg(long, value_name = "HOST:PORT")]
-    pub(crate) to: String,
+    #[arg(long, value_name = "HOST:PORT", required_unless_present = "config")]
+    pub(crate) to: Option<String>,
     /// The listening addresses are this host's own: rewrite what comes for them to addresses of
     /// Spindle's (nftables)
     #[arg(long)]
@@ -128,9 +135,11 @@ pub(crate) struct Gateway {
 }
 
 #[derive(Debug, ClapArgs)]
+#[command(override_usage = "spindle connect [OPTIONS] --listen <ADDR:PORT>
+       spindle connect [OPTIONS] --config <FILE>")]
 pub(crate) struct Connect {
     /// Local address and port for programs; may be repeated
-    #[arg(long, value_name = "ADDR:PORT", required = true)]
+    #[arg(long, value_name = "ADDR:PORT", required_unless_present = "config")]
     pub(crate) listen: Vec<String>,
     /// The gateway, or any server; with --socks5 and --tun where the program says if not given
     #[arg(long, value_name = "HOST:PORT")]

@@ -12,7 +12,8 @@ use spindle_net::tun::TunOptions;
 use spindle_net::udp::{UdpClient, UdpClientOptions};
 
 use super::service::{
-    Plan, Running, Wire, address, bad, count, endpoint, is_ours, live, pair, readable, resolved,
+    Plan, Running, Wire, address, bad, count, endpoint, is_ours, live, needed, pair, readable,
+    resolved,
 };
 use crate::args::service::Connect as Args;
 use crate::failure::Failure;
@@ -21,6 +22,10 @@ pub(crate) fn connect(registry: &Registry, args: &Args) -> Result<ExitCode, Fail
     let plan = Plan::new(registry, &args.service)?;
     let listen = args.listen.iter().map(|l| endpoint("listen", l));
     let listen = listen.collect::<Result<Vec<_>, _>>()?;
+    if listen.is_empty() {
+        let want = "a local address and port for programs, such as 127.0.0.1:9000";
+        return Err(needed("listen", want));
+    }
     let via = via(args)?;
     let paths = Paths::new(args, via)?;
     let tls = tls(args)?;
@@ -72,15 +77,17 @@ pub(crate) fn connect(registry: &Registry, args: &Args) -> Result<ExitCode, Fail
 }
 
 fn via(args: &Args) -> Result<Option<SocketAddr>, Failure> {
-    let usage = |text: &str| Err(Failure::Usage(text.to_owned()));
+    let usage = |flag, text: &str| Err(Failure::setting(flag, text));
     match &args.via {
         Some(text) => resolved("via", text).map(Some),
-        None if !args.socks5 => {
-            usage("want --via ADDR:PORT, or --socks5 for programs that say where to")
-        }
-        None if args.service.udp => {
-            usage("--udp needs --via, the gateway: other servers take no UDP encapsulation")
-        }
+        None if !args.socks5 => usage(
+            "",
+            "want --via ADDR:PORT, or --socks5 for programs that say where to",
+        ),
+        None if args.service.udp => usage(
+            "udp",
+            " needs --via, the gateway: other servers take no UDP encapsulation",
+        ),
         None => Ok(None),
     }
 }
@@ -92,13 +99,13 @@ fn tls(args: &Args) -> Result<Option<ClientTls>, Failure> {
         if identity.is_some() || args.tls_name.is_some() {
             let text = "--tls-cert, --tls-key and --tls-name need --tls-ca, the authorities that the \
                         gateway's certificate may come from";
-            return Err(Failure::Usage(text.to_owned()));
+            return Err(Failure::setting("", text));
         }
         return Ok(None);
     };
     let Some(name) = &args.tls_name else {
-        let text = "--tls-ca needs --tls-name, the name in the gateway's certificate";
-        return Err(Failure::Usage(text.to_owned()));
+        let text = " needs --tls-name, the name in the gateway's certificate";
+        return Err(Failure::setting("tls-ca", text));
     };
     readable("tls-ca", ca)?;
     let tls = ClientTls::load(ca, identity, name);
@@ -111,8 +118,8 @@ fn path_manager(args: &Args, paths: &Paths) -> Result<PathManager, Failure> {
     };
     let n = count("subflows", text)?;
     if paths.list.len() > 1 {
-        let text = "--subflows is for a single --local; with several each gets one: leave it out";
-        return Err(Failure::Usage(text.to_owned()));
+        let text = " is for a single --local; with several each gets one: leave it out";
+        return Err(Failure::setting("subflows", text));
     }
     if n > 8 {
         return Err(bad("subflows", text, "1 to 8"));
@@ -147,8 +154,8 @@ impl Paths {
         }
         let fits = |v: &SocketAddr| list.iter().any(|p| p.source.is_ipv4() == v.is_ipv4());
         if let Some(v) = via.filter(|v| !fits(v)) {
-            let text = format!("--local: none is of the address family of --via {v}; add one");
-            return Err(Failure::Usage(text));
+            let text = format!(": none is of the address family of --via {v}; add one");
+            return Err(Failure::setting("local", text));
         }
         Ok(Self { list })
     }
@@ -212,8 +219,8 @@ impl Path {
     /// The address that the system would use.
     fn usual(args: &Args, via: Option<SocketAddr>) -> Result<Self, Failure> {
         let Some(via) = via.filter(|_| args.service.udp) else {
-            let text = "--tun needs --local, an address of Spindle's own to connect from";
-            return Err(Failure::Usage(text.to_owned()));
+            let text = " needs --local, an address of Spindle's own to connect from";
+            return Err(Failure::setting("tun", text));
         };
         let any: SocketAddr = match via {
             SocketAddr::V4(_) => ([0, 0, 0, 0], 0).into(),

@@ -13,14 +13,19 @@ use spindle_net::tun::TunOptions;
 use spindle_net::udp::{UdpServer, UdpServerOptions};
 
 use super::service::{
-    Plan, Running, Wire, address, bad, endpoint, is_ours, live, pair, readable, resolved,
+    Plan, Running, Wire, address, bad, endpoint, is_ours, live, needed, pair, readable, resolved,
 };
 use crate::args::service::Gateway as Args;
-use crate::failure::Failure;
+use crate::failure::{Failure, Setting};
+
+/// What `--listen` and `--to` want.
+const LISTEN: &str = "an address and port for clients, such as 192.0.2.1:443";
+const SERVICE: &str = "the service's address or name and port, such as 127.0.0.1:8080";
 
 pub(crate) fn gateway(registry: &Registry, args: &Args) -> Result<ExitCode, Failure> {
     let plan = Plan::new(registry, &args.service)?;
-    let to = resolved("to", &args.to)?;
+    let to = args.to.as_deref().ok_or_else(|| needed("to", SERVICE))?;
+    let to = resolved("to", to)?;
     let places = Places::new(&plan, args)?;
     let tls = tls(args)?;
     if plan.kind == LinkKind::Udp {
@@ -76,8 +81,9 @@ fn tls(args: &Args) -> Result<Option<ServerTls>, Failure> {
                 Err(e) => Err(Failure::Usage(e.to_string())),
             }
         }
-        None if ca.is_some() => Err(Failure::Usage(
-            "--tls-ca needs --tls-cert and --tls-key, the gateway's own certificate".to_owned(),
+        None if ca.is_some() => Err(Failure::setting(
+            "tls-ca",
+            " needs --tls-cert and --tls-key, the gateway's own certificate",
         )),
         None => Ok(None),
     }
@@ -86,10 +92,14 @@ fn tls(args: &Args) -> Result<Option<ServerTls>, Failure> {
 /// Over UDP anyone may connect, and read and change what passes, unless there is TLS.
 fn guarded(outside: &[SocketAddr], args: &Args, tls: bool) -> Result<(), Failure> {
     match outside.iter().find(|a| !a.ip().is_loopback()) {
-        Some(open) if !tls && !args.insecure => Err(Failure::Usage(format!(
-            "--listen {open}: a UDP gateway without TLS binds to loopback only; give --tls-cert and \
-             --tls-key, or --insecure if the network is trusted"
-        ))),
+        Some(open) if !tls && !args.insecure => Err(Failure::Setting(Setting {
+            flag: "listen".to_owned(),
+            found: Some(open.to_string()),
+            problem: format!(
+                " {open}: a UDP gateway without TLS binds to loopback only; give --tls-cert and \
+                 --tls-key, or --insecure if the network is trusted"
+            ),
+        })),
         _ => Ok(()),
     }
 }
@@ -116,6 +126,9 @@ impl Places {
             }
             outside.push(addr);
         }
+        if outside.is_empty() {
+            return Err(needed("listen", LISTEN));
+        }
         let announce = args.announce.iter().map(|a| address("announce", a));
         let announce = announce.collect::<Result<Vec<_>, _>>()?;
         let places = Self {
@@ -132,9 +145,9 @@ impl Places {
 
     fn over_udp(mut self, dnat: bool) -> Result<Self, Failure> {
         if dnat {
-            let text = "--dnat belongs to --tun; over --udp the gateway listens on the host's own \
+            let text = " belongs to --tun; over --udp the gateway listens on the host's own \
                         addresses anyway";
-            return Err(Failure::Usage(text.to_owned()));
+            return Err(Failure::setting("dnat", text));
         }
         let bound = |a: &IpAddr| {
             let same = |l: &SocketAddr| {

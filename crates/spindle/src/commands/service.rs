@@ -12,7 +12,7 @@ use spindle_mptcp::{Config, PathManager};
 use spindle_net::limits::{LEAST_PER_CONNECTION, Limits};
 use spindle_net::metrics::{self, Metrics};
 use spindle_net::service::{
-    Lifecycle, LinkKind, Signal, Signals, Summary, raise_file_limit, wire_config,
+    Lifecycle, LinkKind, Notifier, Signal, Signals, Summary, raise_file_limit, wire_config,
 };
 use spindle_net::setup::{SetupError, SetupGuard, SetupOptions, setup};
 use spindle_net::status::{Control, Source, default_path};
@@ -21,7 +21,10 @@ use spindle_units::Bytes;
 use tracing_subscriber::filter::LevelFilter;
 
 use crate::args::service::{LogFormat, LogLevel, Service};
-use crate::failure::Failure;
+use crate::failure::{Failure, Setting};
+
+/// How long, after draining, resets and undoing the set-up may take: some runs of `ip` and `nft`.
+const UNDOING: Duration = Duration::from_secs(15);
 
 impl From<NetError> for Failure {
     fn from(e: NetError) -> Self {
@@ -40,7 +43,11 @@ impl From<SetupError> for Failure {
 
 /// A mistake in a flag: what was found and what is wanted.
 pub(super) fn bad(flag: &str, found: &str, want: &str) -> Failure {
-    Failure::Usage(format!("--{flag}: found \"{found}\", want {want}"))
+    Failure::Setting(Setting {
+        flag: flag.to_owned(),
+        found: Some(found.to_owned()),
+        problem: format!(": found \"{found}\", want {want}"),
+    })
 }
 
 /// An address and port.
@@ -57,6 +64,11 @@ pub(super) fn resolved(flag: &str, text: &str) -> Result<SocketAddr, Failure> {
         Some(addr) if addr.port() != 0 && !addr.ip().is_unspecified() => Ok(addr),
         _ => Err(bad(flag, text, want)),
     }
+}
+
+/// A flag that has to be given: clap sees to it unless there is a file that may have it.
+pub(super) fn needed(flag: &str, want: &str) -> Failure {
+    Failure::setting(flag, format!(": missing, want {want}"))
 }
 
 /// An address.
@@ -76,7 +88,7 @@ where
     T::Err: std::fmt::Display,
 {
     text.parse()
-        .map_err(|e| Failure::Usage(format!("--{flag}: {e}")))
+        .map_err(|e| Failure::setting(flag, format!(": {e}")))
 }
 
 fn time(flag: &str, text: &str) -> Result<Duration, Failure> {
@@ -112,32 +124,32 @@ impl Plan {
             (Some(_), false) => LinkKind::Tun,
             (None, true) => LinkKind::Udp,
             (Some(_), true) => {
-                let text = "--tun and --udp exclude each other; give one of them";
-                return Err(Failure::Usage(text.to_owned()));
+                let text = " and --udp exclude each other; give one of them";
+                return Err(Failure::setting("tun", text));
             }
             (None, false) => {
                 let text = "want --tun NAME (standard packets, as root) or --udp (no privileges)";
-                return Err(Failure::Usage(text.to_owned()));
+                return Err(Failure::setting("", text));
             }
         };
         let transport = registry.find(&args.transport).ok_or_else(|| {
             let text = registry.no_such_transport(&args.transport);
-            Failure::Usage(format!("--transport: {text}"))
+            Failure::setting("transport", format!(": {text}"))
         })?;
         let preset = transport.config();
         if kind == LinkKind::Tun && preset.coding.is_some() {
-            return Err(Failure::Usage(format!(
-                "--transport: {} codes packets, which only --udp carries; with --tun want one that does not, \
+            let text = format!(
+                ": {} codes packets, which only --udp carries; with --tun want one that does not, \
                  such as tcp or fuso",
                 transport.name
-            )));
+            );
+            return Err(Failure::setting("transport", text));
         }
         let idle = args.idle_timeout.as_deref();
         let idle_timeout = idle.map(|t| time("idle-timeout", t)).transpose()?;
         if idle_timeout.is_some_and(|t| t.is_zero()) {
-            return Err(Failure::Usage(
-                "--idle-timeout: found 0, want more; leave it out for none".to_owned(),
-            ));
+            let text = ": found 0, want more; leave it out for none";
+            return Err(Failure::setting("idle-timeout", text));
         }
         let metrics = args.metrics.as_deref();
         Ok(Self {
@@ -191,7 +203,10 @@ fn limits(args: &Service) -> Result<Limits, Failure> {
 /// Whether a file can be read: said before its contents are judged.
 pub(super) fn readable(flag: &str, path: &Path) -> Result<(), Failure> {
     let opened = std::fs::File::open(path).map(drop);
-    opened.map_err(|e| Failure::Usage(format!("--{flag}: {}: cannot be read: {e}", path.display())))
+    opened.map_err(|e| {
+        let text = format!(": {}: cannot be read: {e}", path.display());
+        Failure::setting(flag, text)
+    })
 }
 
 /// Certificates: all flags of a pair or none.
@@ -203,11 +218,13 @@ pub(super) fn pair(args: &Service) -> Result<Option<(&PathBuf, &PathBuf)>, Failu
             Ok(Some((cert, key)))
         }
         (None, None) => Ok(None),
-        (Some(_), None) => Err(Failure::Usage(
-            "--tls-cert needs --tls-key, the private key of that certificate".to_owned(),
+        (Some(_), None) => Err(Failure::setting(
+            "tls-cert",
+            " needs --tls-key, the private key of that certificate",
         )),
-        (None, Some(_)) => Err(Failure::Usage(
-            "--tls-key needs --tls-cert, the certificate of that key".to_owned(),
+        (None, Some(_)) => Err(Failure::setting(
+            "tls-key",
+            " needs --tls-cert, the certificate of that key",
         )),
     }
 }
@@ -319,13 +336,18 @@ where
     let (listen, to) = (running.listen.join(" "), running.to);
     let transport = &plan.transport;
     tracing::info!(%listen, %to, %transport, control = %control.path.display(), "listening");
+    let manager = Notifier::from_environment();
+    manager.ready();
     let serve = running.serve;
     tokio::pin!(serve);
     let summary = loop {
         tokio::select! {
             done = &mut serve => break done,
             signal = signals.next() => match signal {
-                Signal::Stop => running.lifecycle.advance(),
+                Signal::Stop => {
+                    running.lifecycle.advance();
+                    manager.stopping(plan.drain + UNDOING);
+                }
                 Signal::Reload => match reload() {
                     Ok(()) => tracing::info!("certificates read again"),
                     Err(error) => tracing::error!(%error, "certificates stay as they were"),

@@ -2,6 +2,7 @@
 //! network namespaces, which takes root.
 
 mod certificates;
+mod managed;
 mod program;
 #[path = "../wire/service.rs"]
 mod service;

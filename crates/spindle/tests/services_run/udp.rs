@@ -14,7 +14,7 @@ use crate::two_hosts::have;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A port that is free for TCP and UDP.
-fn free() -> SocketAddr {
+pub(crate) fn free() -> SocketAddr {
     loop {
         let tcp = TcpListener::bind("127.0.0.1:0").expect("a port");
         let addr = tcp.local_addr().expect("its address");
@@ -31,7 +31,7 @@ fn listener() -> (TcpListener, SocketAddr) {
 }
 
 /// A service that sends back what comes, and its end.
-fn echo() -> SocketAddr {
+pub(crate) fn echo() -> SocketAddr {
     let (listener, addr) = listener();
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
@@ -75,7 +75,7 @@ fn exchange(port: SocketAddr, len: usize) -> std::io::Result<Vec<u8>> {
     Ok(back)
 }
 
-fn works(port: SocketAddr) -> bool {
+pub(crate) fn works(port: SocketAddr) -> bool {
     exchange(port, 5000).is_ok_and(|back| back == [b'x'; 5000])
 }
 

@@ -1,0 +1,325 @@
+//! `--config FILE`: flags of `gateway` and `connect` from a TOML file.
+//!
+//! A key is a flag's name without its dashes, and what it takes is what the flag takes: there is no list of
+//! keys beside the flags' own definitions. What the file says is put before the flags as if it had been
+//! given there, unless the same flag was; mistakes are then told by the file's line.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::builder::ValueHint;
+use clap::parser::ValueSource;
+use clap::{Arg, ArgAction, ArgMatches, CommandFactory};
+use spindle_lab::experiment::{Origin, suggestion};
+use toml::de::{DeTable, DeValue};
+
+use crate::args::Args;
+use crate::failure::{Failure, Setting};
+
+/// The flag that names the file; no key.
+const CONFIG: &str = "config";
+/// The longest file that is read, in bytes: all keys with a page of comment each take less.
+const LONGEST: u64 = 1 << 20;
+
+/// Why a file of settings is not taken.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SettingsError {
+    /// It cannot be read.
+    #[error("--config: {}: cannot be read: {source}", file.display())]
+    Read { file: PathBuf, source: io::Error },
+    /// It is no TOML.
+    #[error("{origin}: not valid TOML: {message}")]
+    Syntax { origin: Origin, message: String },
+    /// No flag is called so.
+    #[error("{origin}: {key}: unknown key, accepted here: {}{near}", accepted.join(", "))]
+    Unknown {
+        origin: Origin,
+        key: String,
+        accepted: Vec<String>,
+        near: String,
+    },
+    /// The flag takes something else.
+    #[error("{origin}: {key}: found {found}, want {want}")]
+    Value {
+        origin: Origin,
+        key: String,
+        found: String,
+        want: String,
+    },
+}
+
+impl From<SettingsError> for Failure {
+    fn from(e: SettingsError) -> Self {
+        Self::Usage(e.to_string())
+    }
+}
+
+/// What a file said, and where.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    file: Arc<str>,
+    /// What was taken from it, in its order.
+    taken: Vec<Taken>,
+    /// Flags of the command line.
+    flags: Vec<String>,
+}
+
+#[derive(Debug)]
+struct Taken {
+    key: String,
+    /// As the flag's; none of one that takes nothing.
+    value: Option<String>,
+    origin: Origin,
+}
+
+/// If the arguments name a file: they, with what it says among them, and what that was. Arguments that
+/// cannot be read are left as they are, for what reads them next to say so.
+pub(crate) fn read(
+    arguments: Vec<OsString>,
+) -> Result<(Vec<OsString>, Option<Settings>), SettingsError> {
+    let mut command = Args::command();
+    let Ok(matches) = command.try_get_matches_from_mut(&arguments) else {
+        return Ok((arguments, None));
+    };
+    let named = matches.subcommand().and_then(|(name, matches)| {
+        let file = matches.try_get_one::<PathBuf>(CONFIG).ok().flatten()?;
+        Some((command.find_subcommand(name)?, matches, file))
+    });
+    let Some((command, matches, path)) = named else {
+        return Ok((arguments, None));
+    };
+    let text = contents(path).map_err(|source| SettingsError::Read {
+        file: path.clone(),
+        source,
+    })?;
+    let file = Source {
+        name: path.to_string_lossy().into(),
+        text: &text,
+    };
+    let mut settings = Settings {
+        file: file.name.clone(),
+        taken: Vec::new(),
+        flags: command
+            .get_arguments()
+            .filter_map(|a| given(a, matches))
+            .collect(),
+    };
+    let known: Vec<&Arg> = command.get_arguments().filter(|a| is_key(a)).collect();
+    file.take(&known, &mut settings)?;
+    let directory = path.parent().unwrap_or(Path::new(""));
+    let words = settings.taken.iter().map(|t| t.word(&known, directory));
+    let mut all = arguments;
+    // Behind the program's name and the command's, neither of which takes flags before it.
+    let words: Vec<OsString> = words.collect();
+    all.splice(2..2, words);
+    Ok((all, Some(settings)))
+}
+
+fn contents(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    File::open(path)?
+        .take(LONGEST + 1)
+        .read_to_string(&mut text)?;
+    if text.len() as u64 > LONGEST {
+        let text = format!("it is longer than {LONGEST} bytes");
+        return Err(io::Error::other(text));
+    }
+    Ok(text)
+}
+
+/// The flag's name, if it stands on the command line.
+fn given(arg: &Arg, matches: &ArgMatches) -> Option<String> {
+    let source = matches.value_source(arg.get_id().as_str())?;
+    (source == ValueSource::CommandLine).then(|| arg.get_long().map(str::to_owned))?
+}
+
+/// Whether the flag may stand in a file.
+fn is_key(arg: &Arg) -> bool {
+    let takes = matches!(
+        arg.get_action(),
+        ArgAction::Set | ArgAction::Append | ArgAction::SetTrue
+    );
+    takes && arg.get_long().is_some_and(|long| long != CONFIG)
+}
+
+impl Settings {
+    /// Tells a mistake by the file's line, if what is wrong came from it, or by the file, if it is not
+    /// there at all.
+    pub(crate) fn place(&self, failure: Failure) -> Failure {
+        let Failure::Setting(setting) = failure else {
+            return failure;
+        };
+        let Setting {
+            flag,
+            found,
+            problem,
+        } = &setting;
+        if self.flags.contains(flag) {
+            return Failure::Setting(setting);
+        }
+        let mut all = self.taken.iter().filter(|t| t.key == *flag).peekable();
+        let first = all.peek().map(|t| &t.origin);
+        let very = all.find(|t| found.is_some() && t.value == *found);
+        let whole = Origin::File(self.file.clone());
+        let origin = very.map(|t| &t.origin).or(first).unwrap_or(&whole);
+        Failure::Usage(match flag.as_str() {
+            "" => format!("{origin}: {problem}"),
+            flag => format!("{origin}: {flag}{problem}"),
+        })
+    }
+}
+
+impl Taken {
+    /// As an argument. Paths start from the file's directory.
+    fn word(&self, known: &[&Arg], directory: &Path) -> OsString {
+        let Some(value) = &self.value else {
+            return format!("--{}", self.key).into();
+        };
+        let mut word = OsString::from(format!("--{}=", self.key));
+        let arg = known.iter().find(|a| a.get_long() == Some(&self.key));
+        if arg.is_some_and(|a| a.get_value_hint() == ValueHint::AnyPath) {
+            word.push(directory.join(value));
+        } else {
+            word.push(value);
+        }
+        word
+    }
+}
+
+/// A file as it is read.
+struct Source<'a> {
+    name: Arc<str>,
+    text: &'a str,
+}
+
+impl Source<'_> {
+    fn at(&self, offset: usize) -> Origin {
+        let before = &self.text.as_bytes()[..offset.min(self.text.len())];
+        Origin::Line {
+            file: self.name.clone(),
+            line: 1 + before.iter().filter(|b| **b == b'\n').count() as u32,
+        }
+    }
+
+    /// Takes what the command line does not say.
+    fn take(&self, known: &[&Arg], settings: &mut Settings) -> Result<(), SettingsError> {
+        let table = DeTable::parse(self.text).map_err(|e| SettingsError::Syntax {
+            origin: self.at(e.span().map_or(0, |s| s.start)),
+            message: e.message().split_whitespace().collect::<Vec<_>>().join(" "),
+        })?;
+        let mut entries: Vec<_> = table.get_ref().iter().collect();
+        entries.sort_by_key(|(key, _)| key.span().start);
+        for (key, value) in entries {
+            let origin = self.at(key.span().start);
+            let name: &str = key.get_ref();
+            let arg = known.iter().find(|a| a.get_long() == Some(name));
+            let arg = arg.ok_or_else(|| unknown(name, &origin, known))?;
+            let values = self.values(arg, value.get_ref(), &origin)?;
+            if !settings.flags.iter().any(|f| f == name) {
+                settings.taken.extend(values);
+            }
+        }
+        Ok(())
+    }
+
+    /// What an entry says to its flag: nothing for `false`, several for a list.
+    fn values(
+        &self,
+        arg: &Arg,
+        value: &DeValue<'_>,
+        origin: &Origin,
+    ) -> Result<Vec<Taken>, SettingsError> {
+        let key = arg.get_long().unwrap_or_default().to_owned();
+        let one = |value: &DeValue<'_>, origin: Origin| {
+            let text = plain(value).filter(|text| accepts(arg, text));
+            let value = text.ok_or_else(|| SettingsError::Value {
+                origin: origin.clone(),
+                key: key.clone(),
+                found: found(value),
+                want: want(arg),
+            })?;
+            Ok(Taken {
+                key: key.clone(),
+                value: Some(value),
+                origin,
+            })
+        };
+        match (arg.get_action(), value) {
+            (ArgAction::SetTrue, DeValue::Boolean(on)) => Ok(on
+                .then(|| Taken {
+                    key: key.clone(),
+                    value: None,
+                    origin: origin.clone(),
+                })
+                .into_iter()
+                .collect()),
+            (ArgAction::Append, DeValue::Array(items)) => items
+                .iter()
+                .map(|item| one(item.get_ref(), self.at(item.span().start)))
+                .collect(),
+            (_, value) => one(value, origin.clone()).map(|taken| vec![taken]),
+        }
+    }
+}
+
+fn unknown(key: &str, origin: &Origin, known: &[&Arg]) -> SettingsError {
+    let names = known.iter().filter_map(|a| a.get_long());
+    SettingsError::Unknown {
+        origin: origin.clone(),
+        key: key.to_owned(),
+        near: suggestion(key, names.clone()),
+        accepted: names.map(str::to_owned).collect(),
+    }
+}
+
+/// A text or a whole number, as it would stand on the command line.
+fn plain(value: &DeValue<'_>) -> Option<String> {
+    match value {
+        DeValue::String(text) => Some(text.to_string()),
+        DeValue::Integer(i) => {
+            let digits = i.as_str().replace('_', "");
+            let number = i64::from_str_radix(&digits, i.radix()).ok()?;
+            Some(number.to_string())
+        }
+        _ => None,
+    }
+}
+
+/// Whether the flag takes this at all; what it means is judged where it is used.
+fn accepts(arg: &Arg, text: &str) -> bool {
+    let choices = arg.get_possible_values();
+    let chosen = choices.is_empty() || choices.iter().any(|c| c.matches(text, false));
+    !matches!(arg.get_action(), ArgAction::SetTrue) && !text.is_empty() && chosen
+}
+
+fn found(value: &DeValue<'_>) -> String {
+    match value {
+        DeValue::String(text) => format!("\"{text}\""),
+        DeValue::Integer(i) => i.as_str().to_owned(),
+        DeValue::Float(f) => f.as_str().to_owned(),
+        DeValue::Boolean(b) => b.to_string(),
+        DeValue::Datetime(d) => d.to_string(),
+        DeValue::Array(_) => "a list".to_owned(),
+        DeValue::Table(_) => "a table".to_owned(),
+    }
+}
+
+/// What the flag takes.
+fn want(arg: &Arg) -> String {
+    let choices = arg.get_possible_values();
+    let name = arg.get_value_names().and_then(<[_]>::first);
+    match (arg.get_action(), name) {
+        (ArgAction::SetTrue, _) => "true or false".to_owned(),
+        _ if !choices.is_empty() => {
+            let names: Vec<_> = choices.iter().map(|c| c.get_name()).collect();
+            format!("one of {}", names.join(", "))
+        }
+        (ArgAction::Append, Some(name)) => format!("{name} in quotes, or a list of them"),
+        (_, Some(name)) if name.as_str() == "N" => "a whole number".to_owned(),
+        (_, Some(name)) => format!("{name} in quotes"),
+        (_, None) => "a text in quotes".to_owned(),
+    }
+}

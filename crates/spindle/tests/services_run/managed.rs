@@ -1,0 +1,46 @@
+//! As a service manager runs them: from a file each, told when they are ready and when they end.
+
+use std::os::unix::net::UnixDatagram;
+use std::process::Command;
+use std::time::Duration;
+
+use crate::program::{Running, program};
+use crate::udp::{echo, free, works};
+
+#[test]
+fn both_run_from_files_and_tell_a_service_manager_how_far_they_are() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let manager = UnixDatagram::bind(dir.path().join("notify")).expect("a socket");
+    let patience = Some(Duration::from_secs(20));
+    manager.set_read_timeout(patience).expect("a timeout");
+    let heard = || {
+        let mut text = [0; 256];
+        let n = manager.recv(&mut text).expect("a message");
+        String::from_utf8_lossy(&text[..n]).into_owned()
+    };
+    let start = |kind: &str, text: String, flags: &[&str]| {
+        let file = dir.path().join(format!("{kind}.toml"));
+        std::fs::write(&file, text).expect("a file");
+        let mut command = Command::new(program());
+        command.env("NOTIFY_SOCKET", dir.path().join("notify"));
+        command.arg(kind).arg("--config").arg(file).args(flags);
+        Running::start(command)
+    };
+    let (outer, port, unused) = (free(), free(), free());
+    let to = echo();
+    let text = format!("udp = true\nlisten = [\"{unused}\"]\nto = \"{to}\"\ndrain = \"2s\"\n");
+    // The flag takes the place of the file's.
+    let mut gateway = start("gateway", text, &["--listen", &outer.to_string()]);
+    assert_eq!(heard(), "READY=1");
+    assert_eq!(gateway.status()["listen"][0], outer.to_string());
+    assert_eq!(gateway.status()["listen"].as_array().map(Vec::len), Some(1));
+    let text = format!("udp = true\nlisten = \"{port}\"\nvia = \"{outer}\"\nsubflows = 2\n");
+    let mut connect = start("connect", text, &[]);
+    assert_eq!(heard(), "READY=1");
+    assert!(works(port), "{}", gateway.log());
+    assert_eq!(connect.end(), Some(0), "{}", connect.log());
+    assert_eq!(heard(), "STOPPING=1\nEXTEND_TIMEOUT_USEC=45000000");
+    assert_eq!(gateway.end(), Some(0), "{}", gateway.log());
+    // Two seconds of draining, and what the end takes.
+    assert_eq!(heard(), "STOPPING=1\nEXTEND_TIMEOUT_USEC=17000000");
+}

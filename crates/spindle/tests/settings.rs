@@ -1,0 +1,191 @@
+//! `--config FILE`: what a file says is taken as flags are, and its mistakes are told by their line.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+
+/// Runs a gateway with a file of this text, and flags.
+fn gateway(text: &str, flags: &str) -> (Output, TempDir) {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("g.toml"), text).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_spindle"))
+        .current_dir(dir.path())
+        .args(["gateway", "--config", "g.toml"])
+        .args(flags.split_whitespace())
+        .output()
+        .unwrap();
+    (output, dir)
+}
+
+/// The one line on standard error of a gateway that is refused with exit code 2.
+fn refused(text: &str, flags: &str) -> String {
+    let (output, _dir) = gateway(text, flags);
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{text}: {error}");
+    assert_eq!(error.lines().count(), 1, "{text}: {error}");
+    error.trim_end().to_owned()
+}
+
+const BASE: &str = "udp = true\nlisten = \"127.0.0.1:7000\"\nto = \"127.0.0.1:8080\"\n";
+
+/// Lines behind the usual three, and what the error says of them.
+const FILES: &[(&str, &[&str])] = &[
+    (
+        "max_connections = 5",
+        &[
+            "g.toml:4: max_connections: unknown key, accepted here: ",
+            "tls-cert",
+            "did you mean \"max-connections\"?",
+        ],
+    ),
+    ("config = \"g.toml\"", &["g.toml:4: config: unknown key"]),
+    ("= 5", &["g.toml:4: not valid TOML"]),
+    ("udp = true", &["g.toml:4: not valid TOML: duplicate key"]),
+    (
+        "\nlog = \"loud\"",
+        &["g.toml:5: log: found \"loud\", want one of error, warn, info, debug, trace"],
+    ),
+    (
+        "insecure = \"yes\"",
+        &["g.toml:4: insecure: found \"yes\", want true or false"],
+    ),
+    (
+        "drain = 30.5",
+        &["g.toml:4: drain: found 30.5, want TIME in quotes"],
+    ),
+    ("drain = 30", &["g.toml:4: drain: "]),
+    (
+        "max-connections = true",
+        &["g.toml:4: max-connections: found true, want a whole number"],
+    ),
+    (
+        "max-connections = 0",
+        &["g.toml:4: max-connections: found \"0\", want a whole number, 1 or more"],
+    ),
+    (
+        "tls-cert = \"\"",
+        &["g.toml:4: tls-cert: found \"\", want FILE in quotes"],
+    ),
+    (
+        "tls-cert = \"none.pem\"",
+        &["g.toml:4: tls-cert needs --tls-key"],
+    ),
+    (
+        "tls-key = \"k\"\n\ntls-cert = \"none.pem\"",
+        &["g.toml:6: tls-cert: none.pem: cannot be read"],
+    ),
+    (
+        "announce = [\n  \"127.0.0.1\",\n  \"192.0.2.1\"]",
+        &["g.toml:6: announce: found \"192.0.2.1\", want one of the --listen addresses"],
+    ),
+    (
+        "announce = { a = 1 }",
+        &["g.toml:4: announce: found a table, want ADDR in quotes, or a list of them"],
+    ),
+    (
+        "tun = \"spin0\"",
+        &["g.toml:4: tun and --udp exclude each other"],
+    ),
+    (
+        "transport = \"fsuo\"",
+        &["g.toml:4: transport: ", "\"fuso\""],
+    ),
+];
+
+#[test]
+fn mistakes_are_told_by_file_line_and_key() {
+    for (lines, wanted) in FILES {
+        let error = refused(&format!("{BASE}{lines}\n"), "");
+        assert!(
+            error.starts_with(&format!("error: {}", wanted[0])),
+            "{lines}: {error}"
+        );
+        for text in &wanted[1..] {
+            assert!(error.contains(text), "{lines}: {error}");
+        }
+    }
+}
+
+#[test]
+fn what_is_missing_is_told_by_the_file() {
+    let error = refused("udp = true\nto = \"127.0.0.1:1\"\n", "");
+    assert!(
+        error.starts_with("error: g.toml: listen: missing, want "),
+        "{error}"
+    );
+    let error = refused("udp = true\nlisten = \"127.0.0.1:1\"\n", "");
+    assert!(
+        error.starts_with("error: g.toml: to: missing, want "),
+        "{error}"
+    );
+    let error = refused(
+        "udp = false\nlisten = \"127.0.0.1:1\"\nto = \"127.0.0.1:1\"\n",
+        "",
+    );
+    assert!(
+        error.starts_with("error: g.toml: want --tun NAME"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_flag_wins_and_its_own_mistakes_are_told_as_a_flag_s() {
+    let error = refused(&format!("{BASE}drain = \"soon\"\n"), "--drain later");
+    assert!(error.starts_with("error: --drain: "), "{error}");
+    assert!(error.contains("later"), "{error}");
+    // That of the file is not wrong any more.
+    let error = refused(&format!("{BASE}drain = \"soon\"\nlog = 1\n"), "--drain 1s");
+    assert!(error.starts_with("error: g.toml:5: log: "), "{error}");
+}
+
+#[test]
+fn files_that_cannot_be_read_are_named() {
+    for flags in ["--config none.toml", "--config ."] {
+        let dir = tempfile::tempdir().unwrap();
+        let output = Command::new(env!("CARGO_BIN_EXE_spindle"))
+            .current_dir(dir.path())
+            .arg("gateway")
+            .args(flags.split_whitespace())
+            .output()
+            .unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{error}");
+        assert!(
+            error.contains("--config: ") && error.contains("cannot be read"),
+            "{error}"
+        );
+    }
+    let (output, _dir) = gateway(&"#".repeat((1 << 20) + 1), "");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(error.contains("longer than 1048576 bytes"), "{error}");
+}
+
+/// What stands in the packaged file as a comment is right once it is none.
+#[test]
+fn each_setting_of_the_packaged_file_is_one() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/gateway.toml");
+    let text = fs::read_to_string(path).unwrap();
+    let settings = text.lines().filter_map(|l| l.strip_prefix('#'));
+    let settings: Vec<&str> = settings
+        .filter(|l| l.contains(" = ") && !l.starts_with(' '))
+        .collect();
+    assert!(settings.len() > 10, "{text}");
+    for line in settings {
+        let key = line.split(' ').next().unwrap();
+        let usual = ["udp", "listen", "to"].map(|k| match (k, k == key) {
+            (_, true) => "",
+            ("udp", _) => "--udp ",
+            ("to", _) => "--to 127.0.0.1:1 ",
+            _ => "--listen 127.0.0.1:1 ",
+        });
+        // A mistake that is looked for after the file was read.
+        let error = refused(line, &format!("{}--max-half-open 0", usual.concat()));
+        let end = match key {
+            "tun" => "error: g.toml:1: tun and --udp exclude each other",
+            _ => "error: --max-half-open: found \"0\"",
+        };
+        assert!(error.starts_with(end), "{line}: {error}");
+    }
+}
