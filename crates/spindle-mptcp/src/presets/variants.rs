@@ -13,6 +13,7 @@ use crate::recovery::{
 };
 use crate::stage::coding::estimator::Share;
 use crate::stage::coding::{CodeKind, Samples, UnitSize};
+use crate::stage::reorder;
 use crate::stage::scatter::{ScatterConfig, Switch, Threshold};
 use crate::subflow::congestion::CongestionKind;
 
@@ -49,6 +50,15 @@ pub fn variant(name: &str) -> Option<&'static Variant> {
 
 fn multipath(config: &mut Config, change: impl Fn(&mut MultipathConfig)) -> bool {
     config.multipath.as_mut().map(change).is_some()
+}
+
+/// A buffer that orders, where no other stage is, nor will be once the peer agrees to it.
+fn ordered(config: &mut Config) -> bool {
+    let free = config.stage.is_none() && config.coding.is_none() && !scatter(config, |_| ());
+    if free {
+        config.stage = Some(Arc::new(reorder::Settings::default()));
+    }
+    free
 }
 
 /// Changes the settings of the recovery, where it is the one that has such settings.
@@ -215,6 +225,8 @@ pub const VARIANTS: &[Variant] = variants! {
         tlp_floor;
     "rack", "each subflow: RACK-TLP (RFC 8985) and PRR (RFC 6937)",
         rack;
+    "ordered", "receiver: a buffer puts segments in order before TCP sees them, for at most twice what reordering has lately taken (Presto, He et al. 2015, section 3.2)",
+        ordered;
     "cwnd-halved", "each subflow: ssthresh from cwnd, not from FlightSize, as in the testbed's kernel (Linux 3.18)",
         |c| { c.loss.flight = Flight::CongestionWindow; true };
     "no-er", "each subflow: no Early Retransmit (RFC 5827)",
@@ -442,6 +454,8 @@ mod tests {
             ("mptcp", "dup-5"),
             ("fuso", "at-window"),
             ("tcp", "k-10"),
+            ("caps", "ordered"),
+            ("mmptcp", "ordered"),
         ] {
             let v = variant(name).expect(name);
             assert!(v.apply(of(base)).is_none(), "{base}+{name}");

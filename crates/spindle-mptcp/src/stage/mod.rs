@@ -5,6 +5,7 @@
 //! identity: no stage at all.
 
 pub mod coding;
+pub mod reorder;
 pub mod scatter;
 
 use std::collections::VecDeque;

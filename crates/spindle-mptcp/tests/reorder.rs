@@ -1,0 +1,92 @@
+//! Segments that overtake one another are put in order before TCP sees them, where its configuration says so.
+//!
+//! `SPINDLE_NETWORKS` sets how many random networks are tried, `SPINDLE_NETWORKS_SEED` which.
+
+mod support;
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use spindle_mptcp::stage::reorder::Settings;
+
+use spindle_mptcp::{Config, SendCounters, Stack, preset, variant};
+use spindle_units::Duration;
+
+use support::CLIENT;
+use support::networks::try_scenarios;
+use support::transfer::{net, paths, transfer};
+
+fn tcp(ordered: bool) -> Config {
+    let config = preset("tcp").expect("a preset").config;
+    match ordered {
+        false => config,
+        true => variant("ordered")
+            .and_then(|v| v.apply(config))
+            .expect("fits"),
+    }
+}
+
+/// What the client did to send 600 KB in cells of ten segments over two paths in turn, `apart` from each other.
+/// The segment with this number of those with data is lost.
+fn over_two_paths(ordered: bool, apart: Duration, lost: Option<usize>) -> SendCounters {
+    let mut net = net(paths(2, apart));
+    let mut sent = 0;
+    net.route = Some(Box::new(move |seg| {
+        sent += usize::from(!seg.payload.is_empty());
+        sent / 10 % 2
+    }));
+    let mut count = 0;
+    net.hook = Some(Box::new(move |_, side, seg| {
+        let data = side == CLIENT && !seg.payload.is_empty();
+        count += usize::from(data);
+        !data || lost.is_none_or(|n| count != n)
+    }));
+    let config = tcp(ordered);
+    let t = transfer(&mut net, [&config, &config], CLIENT, 600_000);
+    assert_eq!(t.got, 600_000);
+    let total = net.stacks[CLIENT].counters().send;
+    net.stacks[CLIENT].info(t.client).map_or(total, |i| i.total)
+}
+
+#[test]
+fn cells_that_overtake_one_another_are_no_loss_to_tcp() {
+    let apart = Duration::from_micros(300);
+    let plain = over_two_paths(false, apart, None);
+    assert!(plain.fast_retransmits > 3, "{plain:?}");
+    let ordered = over_two_paths(true, apart, None);
+    assert_eq!((ordered.retransmissions, ordered.timeouts), (0, 0));
+}
+
+#[test]
+fn what_is_lost_is_sent_again_without_a_timeout() {
+    let ordered = over_two_paths(true, Duration::from_micros(300), Some(200));
+    assert_eq!((ordered.retransmissions, ordered.timeouts), (1, 0));
+}
+
+/// So many networks in the ordinary test run.
+const NETWORKS: u32 = 200;
+
+/// Random networks and peers with the buffer at both ends, half of them with room for three segments, and without it:
+/// where paths jitter, TCP takes less for lost.
+#[test]
+fn over_random_networks_every_byte_arrives_once_and_in_order() {
+    let repeated: [Cell<u64>; 2] = Default::default();
+    try_scenarios(NETWORKS, 17, |s| {
+        let settings = Settings {
+            most: [1024, 3][(s.seed % 2) as usize],
+            ..Settings::default()
+        };
+        for (ordered, repeated) in [false, true].into_iter().zip(&repeated) {
+            let mut run = s.prepare_with(!s.seed.is_multiple_of(5), |_, c| {
+                if ordered {
+                    c.stage = Some(Arc::new(settings));
+                }
+            });
+            s.finish(&mut run);
+            let fast = |s: &Stack| s.counters().send.fast_retransmits;
+            repeated.set(repeated.get() + run.net.stacks.iter().map(fast).sum::<u64>());
+        }
+    });
+    let [plain, ordered] = repeated.map(Cell::into_inner);
+    assert!(plain > 200 && ordered < plain, "{plain} {ordered}");
+}
