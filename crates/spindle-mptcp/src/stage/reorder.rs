@@ -358,7 +358,7 @@ mod tests {
             }
             while let Some(t) = b.next_timeout() {
                 ran_out = true;
-                now = t.since(Instant::ZERO).as_nanos() as u64 / 1000 + 1;
+                now = t.since(Instant::ZERO).as_nanos() / 1000 + 1;
                 up.extend(time(&mut b, now));
             }
             prop_assert_eq!(b.stored(), (0, 0));
