@@ -274,6 +274,18 @@ pub const VARIANTS: &[Variant] = variants! {
         |c| cofuso(c, |s| s.rate = CodingRate::Authors);
     "coding-first", "CoFUSO copies nothing before parities cover what is in flight on all subflows, as in the authors' code (ORIGINAL-CODE, two stages; a reading of CoFUSO section 4.2.3)",
         |c| cofuso(c, |s| s.coding_first = true);
+    "block-1", "CoFUSO's blocks: one packet at most (CoFUSO section 4.2.1, K_max 1)",
+        |c| cofuso(c, |s| s.max_block = Some(1));
+    "block-2", "CoFUSO's blocks: 2 packets at most (CoFUSO section 4.2.1, K_max 2)",
+        |c| cofuso(c, |s| s.max_block = Some(2));
+    "block-4", "CoFUSO's blocks: 4 packets at most (CoFUSO section 4.2.1, K_max 4)",
+        |c| cofuso(c, |s| s.max_block = Some(4));
+    "block-8", "CoFUSO's blocks: 8 packets at most (CoFUSO section 4.2.1, K_max 8)",
+        |c| cofuso(c, |s| s.max_block = Some(8));
+    "block-16", "CoFUSO's blocks: 16 packets at most (CoFUSO section 4.2.1, K_max 16)",
+        |c| cofuso(c, |s| s.max_block = Some(16));
+    "block-30", "CoFUSO's blocks: 30 packets at most (CoFUSO section 4.2.1, K_max 30)",
+        |c| cofuso(c, |s| s.max_block = Some(30));
     "parities-1", "CoFUSO's blocks: one parity at most (CoFUSO section 6.2.4, M_max 1)",
         |c| cofuso(c, |s| s.max_parities = 1);
     "parities-2", "CoFUSO's blocks: 2 parities at most (CoFUSO section 6.2.4, M_max 2)",
@@ -449,6 +461,7 @@ mod tests {
             ("tcp", "tlp-floor"),
             ("rack", "no-er"),
             ("fuso", "fixed-4"),
+            ("fuso", "block-4"),
             ("cofuso", "elsewhere"),
             ("mptcp", "worst-1"),
             ("mptcp", "dup-5"),
