@@ -9,6 +9,7 @@ pub mod bound;
 pub mod claims;
 pub mod driver;
 pub mod experiment;
+pub mod explain;
 mod formula;
 pub mod identity;
 pub mod library;

@@ -1,4 +1,10 @@
-//! The experiments that come with Spindle, built in so that an installed binary has them.
+//! The experiments that come with Spindle, built in so that an installed binary has them, and how they
+//! and files are read and named.
+
+use std::path::Path;
+
+use crate::experiment::{Context, Experiment, ExperimentError, Overrides, suggestion};
+use crate::registry::Registry;
 
 /// An experiment that comes with Spindle.
 #[derive(Clone, Copy, Debug)]
@@ -180,23 +186,146 @@ pub fn reproductions() -> impl Iterator<Item = &'static BuiltIn> {
     EXPERIMENTS.iter().filter(|e| e.paper.is_some())
 }
 
+/// Reads an experiment from a text that errors call `name`, with the names of a registry; what it names
+/// itself is searched from `directory`.
+///
+/// # Errors
+/// The first mistake, in one line.
+pub fn parse(
+    registry: &Registry,
+    (name, text): (&str, &str),
+    directory: &Path,
+    overrides: &Overrides,
+) -> Result<Experiment, ExperimentError> {
+    with_context(registry, directory, |c| {
+        Experiment::parse(name, text, overrides, c)
+    })
+}
+
+/// Reads an experiment from a file, with the names of a registry.
+///
+/// # Errors
+/// The first mistake, in one line.
+pub fn load(
+    registry: &Registry,
+    path: &Path,
+    overrides: &Overrides,
+) -> Result<Experiment, ExperimentError> {
+    let directory = path.parent().unwrap_or(Path::new("."));
+    with_context(registry, directory, |c| {
+        Experiment::load(path, overrides, c)
+    })
+}
+
+fn with_context<T>(
+    registry: &Registry,
+    directory: &Path,
+    read: impl FnOnce(&Context<'_>) -> T,
+) -> T {
+    let (transports, balancers, topologies) = (
+        registry.transport_names(),
+        registry.balancer_names(),
+        registry.topology_names(),
+    );
+    read(&Context {
+        directory,
+        transports: &transports,
+        balancers: &balancers,
+        topologies: &topologies,
+    })
+}
+
+impl BuiltIn {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// A mistake in what is laid over it.
+    pub fn read(
+        &self,
+        registry: &Registry,
+        overrides: &Overrides,
+    ) -> Result<Experiment, ExperimentError> {
+        let file = (self.path, self.text);
+        parse(registry, file, Path::new("."), overrides)
+    }
+}
+
+/// A name that stands for no experiment, with those that do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct UnknownName(String);
+
+/// That there is no experiment of that id, where files are accepted as well.
+pub fn no_such_scenario(name: &str) -> UnknownName {
+    let ids: Vec<&str> = EXPERIMENTS.iter().map(|e| e.id).collect();
+    let near = suggestion(name, ids.iter().copied());
+    UnknownName(format!(
+        "found scenario \"{name}\", want a file ending in .toml or one of {}{near}",
+        ids.join(", ")
+    ))
+}
+
+/// The reproductions of a paper.
+///
+/// # Errors
+/// A name that is no paper's.
+pub fn of_paper(paper: &str) -> Result<Vec<&'static BuiltIn>, UnknownName> {
+    let found: Vec<_> = reproductions().filter(|e| e.paper == Some(paper)).collect();
+    if !found.is_empty() {
+        return Ok(found);
+    }
+    let mut papers: Vec<&str> = reproductions().filter_map(|e| e.paper).collect();
+    papers.dedup();
+    let near = suggestion(paper, papers.iter().copied());
+    Err(UnknownName(format!(
+        "--paper: found \"{paper}\", want one of {}{near}",
+        papers.join(", ")
+    )))
+}
+
+/// The reproductions of these ids, each once; the id of a paper with a joint table stands for all in it.
+///
+/// # Errors
+/// The first id that there is not.
+pub fn of_ids<'a>(
+    ids: impl IntoIterator<Item = &'a str>,
+) -> Result<Vec<&'static BuiltIn>, UnknownName> {
+    let mut chosen: Vec<&'static BuiltIn> = Vec::new();
+    for id in ids {
+        for experiment in named(id)? {
+            if !chosen.iter().any(|c| c.id == experiment.id) {
+                chosen.push(experiment);
+            }
+        }
+    }
+    Ok(chosen)
+}
+
+/// The experiment of that id, or all of those that stand in one table under it.
+fn named(id: &str) -> Result<Vec<&'static BuiltIn>, UnknownName> {
+    let joint = paper(id).is_some_and(|p| p.joint);
+    let is = |e: &&BuiltIn| e.id == id || (joint && e.paper == Some(id));
+    let found: Vec<_> = reproductions().filter(is).collect();
+    if found.is_empty() {
+        let mut ids: Vec<&str> = reproductions().map(|e| e.id).collect();
+        ids.extend(PAPERS.iter().filter(|p| p.joint).map(|p| p.id));
+        let near = suggestion(id, ids.iter().copied());
+        return Err(UnknownName(format!(
+            "found experiment \"{id}\", want one of {}{near}",
+            ids.join(", ")
+        )));
+    }
+    Ok(found)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::{Context, Experiment, Overrides, Scale};
-    use crate::registry::Registry;
+    use crate::experiment::Scale;
 
     #[test]
     fn every_file_reads_at_every_scale_and_has_its_id() {
         let registry = Registry::standard();
-        let transports = registry.transport_names();
-        let balancers = registry.balancer_names();
-        let context = Context {
-            directory: std::path::Path::new("."),
-            transports: &transports,
-            balancers: &balancers,
-            topologies: &[],
-        };
         for file in EXPERIMENTS {
             for scale in [
                 None,
@@ -208,7 +337,7 @@ mod tests {
                     scale,
                     ..Overrides::default()
                 };
-                let e = Experiment::parse(file.path, file.text, &overrides, &context).unwrap();
+                let e = file.read(&registry, &overrides).unwrap();
                 assert_eq!((e.id.as_str(), e.paper.as_deref()), (file.id, file.paper));
                 let claims_nothing = file.paper.and_then(paper).is_none_or(|p| p.joint);
                 assert_eq!(e.claims.is_empty(), claims_nothing, "{}", file.id);
@@ -220,5 +349,26 @@ mod tests {
                 );
             }
         }
+    }
+    #[test]
+    fn reproductions_are_found_by_id_by_paper_and_by_joint_table() {
+        let ids = |of: Vec<&BuiltIn>| of.iter().map(|e| e.id).collect::<Vec<_>>();
+        let two = of_ids(["overview-mix", "overview"]).unwrap();
+        assert_eq!(
+            ids(two),
+            ["overview-mix", "overview-loss", "overview-congestion"]
+        );
+        assert_eq!(
+            of_paper("caps").unwrap().len(),
+            reproductions().filter(|e| e.paper == Some("caps")).count()
+        );
+        let near = of_ids(["fuso-fig4"]).unwrap_err().to_string();
+        assert!(
+            near.starts_with("found experiment \"fuso-fig4\", want one of "),
+            "{near}"
+        );
+        let near = of_paper("cap").unwrap_err().to_string();
+        assert!(near.ends_with("did you mean \"caps\"?"), "{near}");
+        assert!(of_ids(["compare"]).is_err(), "it reproduces nothing");
     }
 }

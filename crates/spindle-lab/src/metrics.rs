@@ -340,6 +340,17 @@ impl Metric {
         }
     }
 
+    /// The unit of its values: `us`, `bit/s`, `B`, and `1` for shares and mere numbers.
+    pub const fn unit(self) -> &'static str {
+        match self {
+            Self::FctMean | Self::FctDeviation | Self::FctPercentile(_) | Self::FctMax => "us",
+            _ if self.is_rate() => "bit/s",
+            _ if self.is_size() => "B",
+            Self::Observed(o) if o.is_time() => "us",
+            _ => "1",
+        }
+    }
+
     /// Whether it is a share, 0 to 1.
     pub const fn is_share(self) -> bool {
         match self {
@@ -430,6 +441,17 @@ mod tests {
         }
         assert_eq!(Metric::FctPercentile(0.99).title(), "p99 FCT");
         assert_eq!(Metric::FctPercentile(0.999).title(), "p999 FCT");
+    }
+
+    #[test]
+    fn every_metric_has_its_unit() {
+        let unit = |name| Metric::parse(name).unwrap().unit();
+        assert_eq!((unit("fct.p99"), unit("coding.delay")), ("us", "us"));
+        assert_eq!(
+            (unit("goodput.background"), unit("size.p50")),
+            ("bit/s", "B")
+        );
+        assert_eq!((unit("timeout_fraction"), unit("timeouts.max")), ("1", "1"));
     }
 
     #[test]

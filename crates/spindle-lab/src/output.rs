@@ -259,14 +259,30 @@ pub fn interval(pool: &Pool, metric: Metric) -> Option<Interval> {
     Some(interval.around(value))
 }
 
+/// The metric over all runs; none if there is nothing to make it of. Completion times are to a nanosecond
+/// and goodput to a thousandth of a bit per second, as in the JSON of `run`.
+pub fn value(pool: &Pool, metric: Metric) -> Option<f64> {
+    pool.value(metric).map(|v| settled(metric, v))
+}
+
+/// The 95 % interval of [`value`] by resampling runs; none if there is but one run.
+pub fn ends(pool: &Pool, metric: Metric) -> Option<[f64; 2]> {
+    interval(pool, metric).map(|i| [settled(metric, i.low), settled(metric, i.high)])
+}
+
+fn settled(metric: Metric, value: f64) -> f64 {
+    match (metric, metric.unit()) {
+        (Metric::Observed(_), _) => value,
+        (_, "us" | "bit/s") => rounded(value),
+        _ => value,
+    }
+}
+
 fn summary(runs: &[RunResult], columns: &[(&'static str, Metric)]) -> TransportSummary {
     let pool = Pool::new(runs);
     let sum = |f: fn(&RunResult) -> u64| runs.iter().map(f).sum::<u64>();
-    let value = |m| rounded(pool.value(m).unwrap_or(0.0));
-    let ends = |m| match interval(&pool, m) {
-        Some(i) => [rounded(i.low), rounded(i.high)],
-        None => [value(m); 2],
-    };
+    let value = |m| value(&pool, m).unwrap_or(0.0);
+    let ends = |m| ends(&pool, m).unwrap_or([value(m); 2]);
     TransportSummary {
         flows: sum(|r| r.flows),
         completed: sum(|r| r.completed),
@@ -289,16 +305,13 @@ fn summary(runs: &[RunResult], columns: &[(&'static str, Metric)]) -> TransportS
                 p999: ends(Metric::FctPercentile(0.999)),
             },
         },
-        timeout_fraction: pool.value(Metric::TimeoutFraction).unwrap_or(0.0),
-        timeout_fraction_ci95: match interval(&pool, Metric::TimeoutFraction) {
-            Some(i) => [i.low, i.high],
-            None => [pool.value(Metric::TimeoutFraction).unwrap_or(0.0); 2],
-        },
+        timeout_fraction: value(Metric::TimeoutFraction),
+        timeout_fraction_ci95: ends(Metric::TimeoutFraction),
         timeouts: sum(|r| r.timeouts),
         late_timeouts: sum(|r| r.late_timeouts),
         fast_retransmits: sum(|r| r.fast_retransmits),
         spurious_retransmits: sum(|r| r.spurious_retransmits),
-        extra_load: pool.value(Metric::ExtraLoad).unwrap_or(0.0),
+        extra_load: value(Metric::ExtraLoad),
         goodput_bps: MeanOnly {
             mean: value(Metric::Goodput),
             ci95: ends(Metric::Goodput),

@@ -1,21 +1,16 @@
 //! Sweeps: the same results on any number of threads, and from a store.
 
-use std::path::Path;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
-use spindle_lab::experiment::{Context, Experiment, Overrides};
+use spindle_lab::driver::RunError;
+use spindle_lab::experiment::{Experiment, Overrides};
 use spindle_lab::output;
 use spindle_lab::registry::Registry;
-use spindle_lab::sweep::{Options, Shared, execute};
+use spindle_lab::sweep::{Options, Record, Shared, SweepError, execute, gather, jobs};
 
 fn experiment(flows: &str) -> Experiment {
-    let registry = Registry::standard();
-    let names = registry.transport_names();
-    let context = Context {
-        directory: Path::new("."),
-        transports: &names,
-        balancers: &[],
-        topologies: &[],
-    };
     let file = spindle_lab::library::find("fuso-fig4ab").unwrap();
     let overrides = Overrides {
         flows: Some(flows.to_owned()),
@@ -24,7 +19,7 @@ fn experiment(flows: &str) -> Experiment {
         loss: Some("1%,4%".to_owned()),
         ..Overrides::default()
     };
-    Experiment::parse(file.path, file.text, &overrides, &context).unwrap()
+    file.read(&Registry::standard(), &overrides).unwrap()
 }
 
 fn options(jobs: usize) -> Options {
@@ -103,6 +98,52 @@ fn a_stopped_sweep_goes_on_where_it_was() {
     assert_eq!(json(&e, &with(true)), (whole, runs));
     // Other settings are other runs.
     assert_eq!(json(&experiment("61"), &with(true)).1, 0);
+}
+
+#[test]
+fn runs_made_elsewhere_give_the_same_results() {
+    let (e, registry) = (experiment("60"), Registry::standard());
+    let jobs = jobs(&e, &registry, None).unwrap();
+    let line = |job: usize| {
+        let result = jobs[job].run(&e, &registry, &options(1)).unwrap();
+        Record::new(&e, &jobs[job], result).to_line().unwrap()
+    };
+    let lines = (0..jobs.len()).rev().map(line);
+    let records = lines.map(|line| Record::parse(&line).unwrap());
+    let known: HashMap<_, _> = records.map(|r| (r.key(), r.result)).collect();
+    let result = gather(&e, &jobs, |key| known.get(key).cloned());
+    let mut c = output::comparison(&e, &result);
+    c.engine.peak_rss_bytes = 0;
+    assert_eq!(serde_json::to_string(&c).unwrap(), json(&e, &options(2)).0);
+}
+
+#[test]
+fn a_part_of_an_experiment_consists_of_some_of_its_runs() {
+    let (e, registry) = (experiment("60"), Registry::standard());
+    let keys = |e: &Experiment| -> Vec<_> {
+        let jobs = jobs(e, &registry, None).unwrap();
+        jobs.into_iter().map(|j| (j.point, j.key)).collect()
+    };
+    let part = e.only(|p| p == 1, |t| t.transport == "fuso", 2..3);
+    let mine = |(point, key): &(usize, _)| {
+        let key: &spindle_lab::sweep::RunKey = key;
+        *point == 1 && key.transport == "fuso" && key.seed == 2
+    };
+    let of_whole = keys(&e).into_iter().filter(mine).map(|(_, key)| key);
+    let of_part = keys(&part).into_iter().map(|(_, key)| key);
+    assert_eq!(of_part.collect::<Vec<_>>(), of_whole.collect::<Vec<_>>());
+    assert_eq!((part.seeds, part.parts()), (1, e.parts()));
+    assert_eq!(e.only(|_| true, |_| true, 9..10).seeds, 0, "no such seed");
+}
+
+#[test]
+fn a_run_that_nobody_wants_ends() {
+    let stopped = Options {
+        stop: Some(Arc::new(AtomicBool::new(true))),
+        ..options(2)
+    };
+    let ended = execute(&experiment("60"), &Registry::standard(), &stopped);
+    assert!(matches!(ended, Err(SweepError::Run(RunError::Stopped))));
 }
 
 #[test]

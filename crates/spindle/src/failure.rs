@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use spindle_lab::ExperimentError;
 use spindle_lab::driver::RunError;
+use spindle_lab::library::UnknownName;
 use spindle_lab::sweep::SweepError;
 
 /// Why a command ended early, in one line.
@@ -73,6 +74,12 @@ impl Failure {
 
 impl From<ExperimentError> for Failure {
     fn from(e: ExperimentError) -> Self {
+        Self::Usage(e.to_string())
+    }
+}
+
+impl From<UnknownName> for Failure {
+    fn from(e: UnknownName) -> Self {
         Self::Usage(e.to_string())
     }
 }

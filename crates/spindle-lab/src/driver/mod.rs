@@ -16,9 +16,11 @@ use network::{Drawn, apply_losses, check_for_real_time, draw_hotspots, draw_loss
 pub(crate) use network::{build, build_standard, candidates, links};
 pub use packet::class;
 
+use std::cmp::Reverse;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use spindle_fabric::{HostId, Network, NetworkError, Simulation};
@@ -69,6 +71,9 @@ pub enum RunError {
     /// The capture cannot be written.
     #[error(transparent)]
     Pcap(#[from] PcapError),
+    /// Whoever asked for the run wants it no more.
+    #[error("stopped")]
+    Stopped,
 }
 
 /// One run: a scenario, a transport and a seed.
@@ -94,6 +99,8 @@ pub struct RunRequest<'a> {
     pub record: Option<u32>,
     /// Count lost data per flow, [`FlowOutcome::losses`].
     pub count_losses: bool,
+    /// When this becomes true, the run ends early with [`RunError::Stopped`].
+    pub stop: Option<Arc<AtomicBool>>,
 }
 
 impl<'a> RunRequest<'a> {
@@ -114,6 +121,7 @@ impl<'a> RunRequest<'a> {
             pcap: None,
             record: None,
             count_losses: false,
+            stop: None,
         }
     }
 }
@@ -145,6 +153,18 @@ pub struct RunOutput {
     pub flows: Vec<FlowOutcome>,
     /// The recorded flow, if one was to be recorded and completed.
     pub(crate) recording: Option<(Recording, Vec<Seen>)>,
+}
+
+impl RunOutput {
+    /// The numbers of the flows that are no background, those that did not complete and the slowest
+    /// first.
+    pub fn slowest(&self) -> Vec<usize> {
+        let flows = &self.flows;
+        let mut order: Vec<usize> = (0..flows.len()).filter(|i| !flows[*i].background).collect();
+        let time = |i: usize| flows[i].fct_ns.unwrap_or(u64::MAX);
+        order.sort_by_key(|i| (Reverse(time(*i)), *i));
+        order
+    }
 }
 
 /// A data segment that was sent, or dropped by the network, while a flow was recorded.
@@ -275,8 +295,10 @@ pub fn run(request: &RunRequest<'_>) -> Result<RunOutput, RunError> {
     run.world
         .simulation
         .observe_drops(recording || hears_of_drops || observes_drops);
-    run.go();
-    run.finish()
+    match run.go(request.stop.as_deref()) {
+        true => run.finish(),
+        false => Err(RunError::Stopped),
+    }
 }
 
 /// The configuration of background connections; none if there is no background, or if it uses the
@@ -337,7 +359,8 @@ struct Run {
 }
 
 impl Run {
-    fn go(&mut self) {
+    /// Goes on to the end; whether it came so far before it was stopped.
+    fn go(&mut self, stop: Option<&AtomicBool>) -> bool {
         self.app.start(Instant::ZERO, &mut self.world.stacks);
         self.settle(Instant::ZERO);
         while !self.app.finished && self.failed.is_none() {
@@ -346,7 +369,7 @@ impl Run {
             let observing = &mut self.observing;
             let arriving = |now, segment: &Segment| observing.arrives(now, segment);
             let Some((now, happening)) = self.world.next(coming, arriving) else {
-                return;
+                return true;
             };
             match happening {
                 Happening::Host(host) => self.app.dirty.push(host),
@@ -370,9 +393,13 @@ impl Run {
             }
             self.settle(now);
             if now >= TIME_LIMIT {
-                return;
+                return true;
+            }
+            if stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
+                return false;
             }
         }
+        true
     }
 
     /// A segment was dropped: its sender may hear of it. The link's name is for the record.

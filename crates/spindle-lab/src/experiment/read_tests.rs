@@ -83,6 +83,40 @@ fn subflows_packets_and_what_is_observed() {
 }
 
 #[test]
+fn a_table_of_sizes_may_stand_in_the_experiment() {
+    let table = "100 0.5\n200 0.5\n400 1\n";
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("a.cdf");
+    std::fs::write(&file, table).unwrap();
+    let with = |sizes: &str| {
+        let keys = "below = \"300B\"\n";
+        let e = read(&requests(keys).replace("\"web-search\"", sizes))?;
+        Ok::<_, ExperimentError>(format!("{:?}", e.points[0].scenario.traffic))
+    };
+    let inline = |table: &str| with(&format!("{{ cdf = {table:?} }}"));
+    assert_eq!(
+        inline(table).unwrap(),
+        with(&format!("{:?}", format!("file:{}", file.display()))).unwrap()
+    );
+    assert_ne!(inline(table).unwrap(), inline("100 0\n400 1\n").unwrap());
+    for (table, said) in [
+        (
+            "100 0.5\nmany 1",
+            "traffic.sizes.cdf: line 2: found \"many 1\"",
+        ),
+        ("100 0\n200 0.9", "the last probability is 0.9, want 1"),
+        ("", "traffic.sizes.cdf: "),
+    ] {
+        let e = inline(table).unwrap_err().to_string();
+        assert!(e.contains(said), "{e}");
+    }
+    let e = with("{ cdf = \"1 1\", sigma = 1 }")
+        .unwrap_err()
+        .to_string();
+    assert!(e.contains("accepted here: cdf"), "{e}");
+}
+
+#[test]
 fn a_packet_of_each_response() {
     let loss = |keys: &str| format!("{}\n[loss]\nmodel = \"response\"\n{keys}", requests(""));
     let read = |keys: &str| match read(&loss(keys)).unwrap().points[0].scenario.loss[0].model {

@@ -374,6 +374,9 @@ pub(super) fn sizes_of(
             [Size(a), Size(b)] if 0 < a && a <= b => Sizes::Uniform(a, b),
             _ => return Err(s.error(key, "want two sizes, the smaller first and above 0")),
         },
+        Value::Table(table) if table.iter().any(|(key, _)| key == "cdf") => {
+            cdf_text(&Section::new(s.path(key), node)?)?
+        }
         Value::Table(_) if limited => {
             return Err(s.error("below", "has no meaning beside max, want only that"));
         }
@@ -416,9 +419,17 @@ fn lognormal(s: &Section<'_>) -> Result<LogNormal> {
     Ok(sizes)
 }
 
-const SIZES: &str = "web-search, data-mining, mixed, \"file:PATH\", a size such as \"10KB\", \
+const SIZES: &str = "web-search, data-mining, mixed, \"file:PATH\" or { cdf = \"what such a file contains\" }, a size such as \"10KB\", \
                      two sizes [\"10KB\", \"100KB\"] for a uniform one, \
                      { packets = 29 } for full packets of the transport's own, or { lognormal = \"48KiB\", sigma = 0.9, min = \"1KiB\", max = \"1MiB\" }";
+
+/// `{ cdf = "..." }`, what such a file would contain.
+fn cdf_text(s: &Section<'_>) -> Result<Sizes> {
+    let text: String = s.need("cdf")?;
+    s.check()?;
+    let cdf = Cdf::parse(&text).map_err(|e| s.error("cdf", e.to_string()))?;
+    Ok(Sizes::Table(Arc::new(cdf)))
+}
 
 fn cdf_file(s: &Section<'_>, key: &str, name: &str, context: &Context<'_>) -> Result<Sizes> {
     let path = context.directory.join(Path::new(name));

@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{Job, Key, Made, Options, SweepError, jobs};
+use super::{Job, Made, Options, RunKey, SweepError, jobs};
 use crate::experiment::Experiment;
 use crate::registry::Registry;
 
@@ -14,8 +14,8 @@ use crate::registry::Registry;
 /// not kept.
 #[derive(Clone, Debug, Default)]
 pub struct Shared {
-    wanted: Arc<HashSet<Key>>,
-    made: Arc<Mutex<HashMap<Key, Made>>>,
+    wanted: Arc<HashSet<RunKey>>,
+    made: Arc<Mutex<HashMap<RunKey, Made>>>,
 }
 
 impl Shared {
@@ -30,7 +30,7 @@ impl Shared {
     ) -> Result<Self, SweepError> {
         let (mut seen, mut wanted) = (HashSet::new(), HashSet::new());
         for experiment in experiments {
-            let keys: HashSet<Key> = jobs(experiment, registry, options)?
+            let keys: HashSet<RunKey> = jobs(experiment, registry, options.payload.as_deref())?
                 .into_iter()
                 .map(|j| j.key)
                 .collect();
@@ -58,12 +58,12 @@ impl Shared {
         self.wanted.is_empty()
     }
 
-    pub(super) fn get(&self, job: &Job<'_>) -> Option<Made> {
+    pub(super) fn get(&self, job: &Job) -> Option<Made> {
         let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         made.get(&job.key).cloned()
     }
 
-    pub(super) fn keep(&self, job: &Job<'_>, made: &Made) {
+    pub(super) fn keep(&self, job: &Job, made: &Made) {
         if self.wanted.contains(&job.key) {
             let mut all = self.made.lock().unwrap_or_else(PoisonError::into_inner);
             all.entry(job.key.clone()).or_insert_with(|| made.clone());

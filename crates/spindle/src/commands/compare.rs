@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use spindle_lab::experiment::{Context, Experiment, Overrides, TransportName};
+use spindle_lab::experiment::{Experiment, Overrides, TransportName};
 use spindle_lab::present::{self, Making};
 use spindle_lab::registry::Registry;
 use spindle_lab::sweep::{self, Options, SweepResult};
@@ -28,7 +28,7 @@ pub(crate) fn compare(registry: &Registry, args: &Compare) -> Result<ExitCode, F
 }
 
 pub(crate) fn run(registry: &Registry, args: &Run) -> Result<ExitCode, Failure> {
-    let experiment = load(registry, &args.file, &overrides(&args.common))?;
+    let experiment = library::load(registry, &args.file, &overrides(&args.common))?;
     let name = args.file.display().to_string();
     let report = args.common.report.as_deref();
     execute(registry, &experiment, &name, &args.common, report)
@@ -41,25 +41,14 @@ pub(super) fn find(
     overrides: &Overrides,
 ) -> Result<Experiment, Failure> {
     match library::find(name) {
-        Some(built_in) => with_context(registry, Path::new("."), |c| {
-            Experiment::parse(built_in.path, built_in.text, overrides, c)
-        }),
-        None if looks_like_a_file(name) => load(registry, Path::new(name), overrides),
-        None => Err(no_such_scenario(name)),
+        Some(built_in) => Ok(built_in.read(registry, overrides)?),
+        None if looks_like_a_file(name) => Ok(library::load(registry, Path::new(name), overrides)?),
+        None => Err(library::no_such_scenario(name).into()),
     }
 }
 
 fn looks_like_a_file(name: &str) -> bool {
     name.ends_with(".toml") || Path::new(name).exists()
-}
-
-fn no_such_scenario(name: &str) -> Failure {
-    let ids: Vec<&str> = library::EXPERIMENTS.iter().map(|e| e.id).collect();
-    let near = spindle_lab::experiment::suggestion(name, ids.iter().copied());
-    Failure::Usage(format!(
-        "found scenario \"{name}\", want a file ending in .toml or one of {}{near}",
-        ids.join(", ")
-    ))
 }
 
 fn overrides(common: &Common) -> Overrides {
@@ -72,32 +61,6 @@ fn overrides(common: &Common) -> Overrides {
         transports: common.transports.clone(),
         scale: None,
     }
-}
-
-fn load(registry: &Registry, path: &Path, overrides: &Overrides) -> Result<Experiment, Failure> {
-    let directory = path.parent().unwrap_or(Path::new("."));
-    with_context(registry, directory, |c| {
-        Experiment::load(path, overrides, c)
-    })
-}
-
-pub(super) fn with_context(
-    registry: &Registry,
-    directory: &Path,
-    read: impl FnOnce(&Context<'_>) -> Result<Experiment, spindle_lab::ExperimentError>,
-) -> Result<Experiment, Failure> {
-    let (transports, balancers, topologies) = (
-        registry.transport_names(),
-        registry.balancer_names(),
-        registry.topology_names(),
-    );
-    let context = Context {
-        directory,
-        transports: &transports,
-        balancers: &balancers,
-        topologies: &topologies,
-    };
-    Ok(read(&context)?)
 }
 
 fn options(common: &Common) -> Result<Options, Failure> {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use spindle_lab::experiment::{Experiment, Overrides, Scale, TransportName, suggestion};
+use spindle_lab::experiment::{Experiment, Overrides, Scale, TransportName};
 use spindle_lab::library::{self, BuiltIn};
 use spindle_lab::output::{self, Reproduction};
 use spindle_lab::present::{self, Making, Results};
@@ -12,7 +12,7 @@ use spindle_lab::registry::Registry;
 use spindle_lab::report::{Figure, Overview};
 use spindle_lab::sweep::{self, Options, Shared};
 
-use super::compare::{exit, with_context};
+use super::compare::exit;
 use super::{command, json_on_stdout, print, program, write_json};
 use crate::args::Reproduce;
 use crate::failure::Failure;
@@ -157,9 +157,7 @@ fn read(registry: &Registry, built_in: &BuiltIn, args: &Reproduce) -> Result<Exp
         seed: args.seed.clone(),
         ..Overrides::default()
     };
-    with_context(registry, Path::new("."), |c| {
-        Experiment::parse(built_in.path, built_in.text, &overrides, c)
-    })
+    Ok(built_in.read(registry, &overrides)?)
 }
 
 fn options(args: &Reproduce, id: &str) -> Options {
@@ -173,62 +171,20 @@ fn options(args: &Reproduce, id: &str) -> Options {
 }
 
 fn chosen(args: &Reproduce) -> Result<Vec<&'static BuiltIn>, Failure> {
-    let all: Vec<&'static BuiltIn> = library::reproductions().collect();
     if args.jobs == Some(0) {
         return Err(Failure::Usage("--jobs: found 0, want 1 or more".to_owned()));
     }
     if args.all {
-        return Ok(all);
+        return Ok(library::reproductions().collect());
     }
     if let Some(paper) = &args.paper {
-        let of_paper: Vec<_> = all
-            .iter()
-            .filter(|e| e.paper == Some(paper))
-            .copied()
-            .collect();
-        let mut papers: Vec<&str> = all.iter().filter_map(|e| e.paper).collect();
-        papers.dedup();
-        return if of_paper.is_empty() {
-            let near = suggestion(paper, papers.iter().copied());
-            let text = format!(
-                "--paper: found \"{paper}\", want one of {}{near}",
-                papers.join(", ")
-            );
-            Err(Failure::Usage(text))
-        } else {
-            Ok(of_paper)
-        };
+        return Ok(library::of_paper(paper)?);
     }
     if args.ids.is_empty() {
         let text = "want ids of experiments, --paper PAPER or --all; --list shows them";
         return Err(Failure::Usage(text.to_owned()));
     }
-    let mut chosen: Vec<&'static BuiltIn> = Vec::new();
-    for id in &args.ids {
-        for experiment in named(id, &all)? {
-            if !chosen.iter().any(|c| c.id == experiment.id) {
-                chosen.push(experiment);
-            }
-        }
-    }
-    Ok(chosen)
-}
-
-/// The experiment of that id, or all of those that stand in one table under it.
-fn named(id: &str, all: &[&'static BuiltIn]) -> Result<Vec<&'static BuiltIn>, Failure> {
-    let joint = library::paper(id).is_some_and(|p| p.joint);
-    let is = |e: &&&BuiltIn| e.id == id || (joint && e.paper == Some(id));
-    let found: Vec<_> = all.iter().filter(is).copied().collect();
-    if found.is_empty() {
-        let mut ids: Vec<&str> = all.iter().map(|e| e.id).collect();
-        ids.extend(library::PAPERS.iter().filter(|p| p.joint).map(|p| p.id));
-        let near = suggestion(id, ids.iter().copied());
-        return Err(Failure::Usage(format!(
-            "found experiment \"{id}\", want one of {}{near}",
-            ids.join(", ")
-        )));
-    }
-    Ok(found)
+    Ok(library::of_ids(args.ids.iter().map(String::as_str))?)
 }
 
 fn list(registry: &Registry, args: &Reproduce) -> Result<(), Failure> {

@@ -1,16 +1,15 @@
 //! `spindle testbed`.
 
-use std::path::Path;
 use std::process::ExitCode;
 
-use spindle_lab::experiment::{Experiment, Overrides};
+use spindle_lab::experiment::Overrides;
+use spindle_lab::library;
 use spindle_lab::metrics::{Metric, show_us};
 use spindle_lab::registry::Registry;
 use spindle_lab::stats::Pool;
 use spindle_testbed::exec::{Exec, exec, statistics};
 use spindle_testbed::{Options, Progress, TestbedError, enter, output};
 
-use super::compare::with_context;
 use super::{json_on_stdout, print, progress, write_json};
 use crate::args::Testbed;
 use crate::failure::Failure;
@@ -37,10 +36,7 @@ pub(crate) fn testbed(registry: &Registry, args: &Testbed) -> Result<ExitCode, F
         transports: args.transports.clone(),
         scale: None,
     };
-    let directory = args.file.parent().unwrap_or(Path::new("."));
-    let experiment = with_context(registry, directory, |c| {
-        Experiment::load(&args.file, &overrides, c)
-    })?;
+    let experiment = library::load(registry, &args.file, &overrides)?;
     let programs: Result<Vec<Exec>, TestbedError> =
         args.exec.iter().map(|e| Exec::parse(e)).collect();
     let programs = programs?;

@@ -1,10 +1,9 @@
 //! `spindle trace`: single flows of one point of an experiment.
 
-use std::cmp::Reverse;
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
-use spindle_lab::driver::{self, FlowOutcome, RunRequest};
+use spindle_lab::driver::{self, FlowOutcome, RunOutput, RunRequest};
 use spindle_lab::experiment::{Experiment, Overrides, Point, Scale};
 use spindle_lab::registry::Registry;
 
@@ -49,7 +48,7 @@ pub(crate) fn trace(registry: &Registry, args: &Trace) -> Result<ExitCode, Failu
     let (output, trace) = run(first)?;
     let mut text = heading(&experiment, point, args);
     let Some(flow) = args.flow else {
-        text.push_str(&slowest(&output.flows, args.slowest));
+        text.push_str(&slowest(&output, args.slowest));
         print(&text);
         return Ok(ExitCode::SUCCESS);
     };
@@ -109,13 +108,10 @@ fn heading(experiment: &Experiment, point: &Point, args: &Trace) -> String {
     )
 }
 
-fn slowest(flows: &[FlowOutcome], most: usize) -> String {
-    let mut order: Vec<usize> = (0..flows.len()).filter(|i| !flows[*i].background).collect();
-    let time = |i: &usize| flows[*i].fct_ns.unwrap_or(u64::MAX);
-    order.sort_by_key(|i| (Reverse(time(i)), *i));
+fn slowest(output: &RunOutput, most: usize) -> String {
     let mut text = "    flow      bytes   completion us  losses  timeouts  recoveries\n".to_owned();
-    for i in order.into_iter().take(most) {
-        let f = &flows[i];
+    for i in output.slowest().into_iter().take(most) {
+        let f = &output.flows[i];
         let time = f
             .fct_ns
             .map_or("never".to_owned(), |ns| format!("{:.1}", ns as f64 / 1e3));

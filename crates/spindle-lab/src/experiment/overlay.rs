@@ -1,0 +1,185 @@
+//! What the command line lays over an experiment's file: a scale, flags, single keys.
+
+use super::Scale;
+use super::error::{ExperimentError, Origin};
+use super::node::{Node, Value};
+use super::section::Section;
+
+/// What the command line lays over a file.
+#[derive(Clone, Debug, Default)]
+pub struct Overrides {
+    /// `--set key=value`, as given.
+    pub set: Vec<String>,
+    /// `--loss`, as given; a list is separated by commas.
+    pub loss: Option<String>,
+    /// `--flows`, as given.
+    pub flows: Option<String>,
+    /// `--seeds`, as given.
+    pub seeds: Option<String>,
+    /// `--seed`, as given.
+    pub seed: Option<String>,
+    /// `--transports`, as given, separated by commas.
+    pub transports: Option<String>,
+    /// The size of a reproduction.
+    pub scale: Option<Scale>,
+}
+
+/// Lays all of it over a file: first the scale, then flags.
+pub(super) fn apply(tree: &mut Node, overrides: &Overrides) -> Result<(), ExperimentError> {
+    apply_scale(tree, overrides.scale)?;
+    apply_flags(tree, overrides)
+}
+
+/// Short names of axes and flags for the keys they set.
+const ALIASES: [(&str, &str); 5] = [
+    ("loss", "loss.rate"),
+    ("load", "traffic.load"),
+    ("size", "traffic.sizes"),
+    ("fanout", "traffic.fanout"),
+    ("flows", "traffic.flows"),
+];
+
+pub(super) fn path_of(axis: &str) -> &str {
+    ALIASES
+        .iter()
+        .find(|(short, _)| *short == axis)
+        .map_or(axis, |(_, path)| path)
+}
+
+/// Lays `[scale.NAME]` over the file: `flows`, `rounds`, `duration`, `seeds`, `transports`, and any sweep axis.
+fn apply_scale(tree: &mut Node, scale: Option<Scale>) -> Result<(), ExperimentError> {
+    let Some(all) = tree.remove("scale") else {
+        return Ok(());
+    };
+    let section = Section::new("scale", &all)?;
+    for name in ["quick", "full", "paper-scale"] {
+        let Some(part) = section.section(name)? else {
+            continue;
+        };
+        let chosen = scale.is_some_and(|s| s.name() == name);
+        for (key, path) in [
+            ("flows", "traffic.flows"),
+            ("rounds", "traffic.rounds"),
+            ("duration", "traffic.duration"),
+            ("seeds", "seeds"),
+            ("transports", "transports"),
+            ("sweep", ""),
+        ] {
+            let Some(node) = part.node(key) else { continue };
+            if !chosen {
+                continue;
+            }
+            match (&node.value, path) {
+                (Value::Table(axes), "") => {
+                    for (axis, values) in axes {
+                        set_axis(tree, axis, values.clone())?;
+                    }
+                }
+                (_, "") => return Err(part.error(key, "want a table of axes")),
+                _ => tree.set(path, node.clone())?,
+            }
+        }
+        part.finish()?;
+    }
+    section.finish()
+}
+
+/// Puts a value where an axis or key says: into the sweep if it is swept there, else into the
+/// scenario.
+fn set_axis(tree: &mut Node, key: &str, value: Node) -> Result<(), ExperimentError> {
+    let swept = |axis: &str| axis == key || path_of(axis) == path_of(key);
+    let mut found = false;
+    for sweep in sweeps_mut(tree) {
+        if let Value::Table(axes) = &mut sweep.value
+            && let Some((_, node)) = axes.iter_mut().find(|(axis, _)| swept(axis))
+        {
+            *node = value.clone();
+            found = true;
+        }
+    }
+    match found {
+        true => Ok(()),
+        false => tree.set(path_of(key), value),
+    }
+}
+
+/// `[sweep]`, or each `[[sweep]]`.
+pub(super) fn sweeps_mut(tree: &mut Node) -> &mut [Node] {
+    let sweep = match &mut tree.value {
+        Value::Table(entries) => entries.iter_mut().find(|(k, _)| k == "sweep"),
+        _ => None,
+    };
+    match sweep.map(|(_, n)| n) {
+        None => &mut [],
+        Some(Node {
+            value: Value::List(sweeps),
+            ..
+        }) => sweeps,
+        Some(one) => std::slice::from_mut(one),
+    }
+}
+
+fn apply_flags(tree: &mut Node, overrides: &Overrides) -> Result<(), ExperimentError> {
+    if let Some(flows) = &overrides.flows {
+        let incast = tree
+            .get("traffic")
+            .and_then(|t| t.get("kind"))
+            .map(|n| n.value.clone())
+            == Some(Value::Text("incast".to_owned()));
+        let path = if incast {
+            "traffic.rounds"
+        } else {
+            "traffic.flows"
+        };
+        tree.set(path, Node::from_flag("--flows", flows))?;
+    }
+    for (flag, key, value) in [
+        ("--seeds", "seeds", &overrides.seeds),
+        ("--seed", "seed", &overrides.seed),
+    ] {
+        if let Some(value) = value {
+            tree.set(key, Node::from_flag(flag, value))?;
+        }
+    }
+    if let Some(names) = &overrides.transports {
+        tree.set("transports", text_list("--transports", names))?;
+    }
+    if let Some(loss) = &overrides.loss {
+        let node = if loss.contains(',') {
+            text_list("--loss", loss)
+        } else {
+            Node::from_flag("--loss", loss)
+        };
+        set_axis(tree, "loss", node)?;
+    }
+    for set in &overrides.set {
+        let flag = format!("--set {set}");
+        let Some((key, value)) = set.split_once('=') else {
+            let origin = Origin::Flag(flag.as_str().into());
+            return Err(ExperimentError::new(
+                origin,
+                "",
+                "want key=value, such as loss=2%",
+            ));
+        };
+        set_axis(tree, key.trim(), Node::from_flag(&flag, value.trim()))?;
+    }
+    Ok(())
+}
+
+fn text_list(flag: &str, names: &str) -> Node {
+    let origin = Origin::Flag(flag.into());
+    let item = |s: &str| Node {
+        value: Value::Text(s.trim().to_owned()),
+        origin: origin.clone(),
+    };
+    let items = names
+        .split(',')
+        .filter(|s| !s.trim().is_empty())
+        .map(item)
+        .collect();
+    Node {
+        value: Value::List(items),
+        origin: origin.clone(),
+    }
+}

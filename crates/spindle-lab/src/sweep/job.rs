@@ -1,0 +1,145 @@
+//! Single runs of an experiment: which there are, what makes each the same as another, and the making of
+//! one.
+
+use crate::driver::{self, RunError, RunRequest};
+use crate::experiment::scenario::Traffic;
+use crate::experiment::{Experiment, TransportName};
+use crate::metrics::RunResult;
+use crate::registry::Registry;
+use crate::rng::hash64;
+
+use super::Options;
+
+/// What makes a run the same as another of the same version, whatever experiment it belongs to.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct RunKey {
+    /// A hash of everything that decides its results but version, transport's name, seed and part: the
+    /// point's scenario as it was understood, what the transport is made of, and the payload.
+    pub configuration: String,
+    /// The transport's name.
+    pub transport: String,
+    /// The seed.
+    pub seed: u64,
+    /// Which part of the seed's flows, from 0.
+    pub part: u64,
+    /// Of how many parts.
+    pub parts: u64,
+}
+
+/// A run that an experiment consists of.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// The point's number in [`Experiment::points`].
+    pub point: usize,
+    /// The transport.
+    pub transport: TransportName,
+    /// What makes it the same as another.
+    pub key: RunKey,
+}
+
+/// All runs of an experiment in the order of point, transport, seed and part; transports that only the
+/// testbed runs are left out.
+///
+/// # Errors
+/// A transport that does not exist.
+pub fn jobs(
+    experiment: &Experiment,
+    registry: &Registry,
+    payload: Option<&[u8]>,
+) -> Result<Vec<Job>, RunError> {
+    let mut jobs = Vec::new();
+    let parts = experiment.parts();
+    for (index, point) in experiment.points.iter().enumerate() {
+        for name in simulated(experiment) {
+            let config = match point.is_computed() {
+                true => String::new(),
+                false => configuration(registry, name)?,
+            };
+            let payload = payload.unwrap_or_default();
+            let hash = hash64(&[&point.hash.to_le_bytes(), config.as_bytes(), payload]);
+            let runs = (experiment.seed..experiment.seed + experiment.seeds)
+                .flat_map(|seed| (0..parts).map(move |part| (seed, part)));
+            jobs.extend(runs.map(|(seed, part)| Job {
+                point: index,
+                transport: name.clone(),
+                key: RunKey {
+                    configuration: format!("{hash:016x}"),
+                    transport: name.to_string(),
+                    seed,
+                    part,
+                    parts,
+                },
+            }));
+        }
+    }
+    Ok(jobs)
+}
+
+/// The experiment's transports but for those that only the testbed runs.
+pub(super) fn simulated(experiment: &Experiment) -> impl Iterator<Item = &TransportName> {
+    experiment.transports.iter().filter(|t| !t.needs_testbed())
+}
+
+/// What a transport is made of. The whole configuration counts, so that a policy of one's own with other
+/// parameters is not taken for the one before.
+fn configuration(registry: &Registry, name: &TransportName) -> Result<String, RunError> {
+    let transport = registry
+        .find(&name.transport)
+        .ok_or_else(|| RunError::Transport(registry.no_such_transport(&name.transport)))?;
+    Ok(format!(
+        "{:?} {:?}",
+        transport.config(),
+        transport.application
+    ))
+}
+
+impl Job {
+    /// Makes the run, with the payload, captures and stop of `options`, in this thread.
+    ///
+    /// # Errors
+    /// See [`RunError`].
+    pub fn run(
+        &self,
+        experiment: &Experiment,
+        registry: &Registry,
+        options: &Options,
+    ) -> Result<RunResult, RunError> {
+        let point = &experiment.points[self.point];
+        if let Traffic::Formula(formula) = &point.scenario.traffic {
+            return Ok(RunResult {
+                computed: formula.evaluate(&self.transport.transport),
+                ..RunResult::default()
+            });
+        }
+        let mut request = self.request(experiment, registry);
+        request.payload = options.payload.clone();
+        request.stop = options.stop.clone();
+        let capture = |dir: &std::path::PathBuf| dir.join(self.capture_name(experiment));
+        request.pcap = options.pcap.as_ref().map(capture);
+        Ok(driver::run(&request)?.result)
+    }
+
+    /// What is asked of the driver for this run, lengths only.
+    pub fn request<'a>(
+        &'a self,
+        experiment: &'a Experiment,
+        registry: &'a Registry,
+    ) -> RunRequest<'a> {
+        let scenario = &experiment.points[self.point].scenario;
+        RunRequest {
+            seed: self.key.seed,
+            part: self.key.part,
+            parts: self.key.parts,
+            ..RunRequest::new(scenario, &self.transport, registry)
+        }
+    }
+
+    fn capture_name(&self, experiment: &Experiment) -> String {
+        let set = &experiment.points[self.point].set;
+        let mut parts = vec![self.key.transport.clone()];
+        parts.extend(set.iter().map(|(axis, value)| format!("{axis}={value}")));
+        parts.push(format!("seed{}.{}", self.key.seed, self.key.part));
+        let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+        crate::pcap::file_name(&parts)
+    }
+}
