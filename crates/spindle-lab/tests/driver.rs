@@ -3,22 +3,22 @@
 use std::path::Path;
 
 use spindle_lab::driver::{RunOutput, RunRequest, run};
-use spindle_lab::experiment::{Context, Experiment, Overrides};
+use spindle_lab::experiment::{Experiment, Overrides};
+use spindle_lab::library;
 use spindle_lab::registry::Registry;
 
 const T1: &str = "topology = { name = \"fuso-testbed\" }\n";
 
 fn experiment(transport: &str, text: &str) -> Experiment {
-    let registry = Registry::standard();
-    let (transports, balancers) = (registry.transport_names(), registry.balancer_names());
-    let context = Context {
-        directory: Path::new("."),
-        transports: &transports,
-        balancers: &balancers,
-        topologies: &[],
-    };
     let text = format!("transports = [\"{transport}\"]\n{text}");
-    Experiment::parse("test.toml", &text, &Overrides::default(), &context).unwrap()
+    let file = ("test.toml", text.as_str());
+    library::parse(
+        &Registry::standard(),
+        file,
+        Path::new("."),
+        &Overrides::default(),
+    )
+    .unwrap()
 }
 
 fn go(experiment: &Experiment, payload: Option<&'static [u8]>) -> RunOutput {

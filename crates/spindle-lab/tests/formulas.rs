@@ -1,9 +1,7 @@
 //! Experiments that are computed and not run: what becomes of the claims of CAPS's analysis.
 
-use std::path::Path;
-
 use spindle_lab::claims::{Outcome, Verdict};
-use spindle_lab::experiment::{Context, Experiment, Overrides};
+use spindle_lab::experiment::{Experiment, Overrides};
 use spindle_lab::library;
 use spindle_lab::metrics::Metric;
 use spindle_lab::output::{pools, verdicts};
@@ -12,19 +10,12 @@ use spindle_lab::sweep::{Options, SweepResult, execute};
 
 fn made(id: &str, set: &[&str]) -> (Experiment, SweepResult) {
     let registry = Registry::standard();
-    let transports = registry.transport_names();
-    let context = Context {
-        directory: Path::new("."),
-        transports: &transports,
-        balancers: &[],
-        topologies: &[],
-    };
     let overrides = Overrides {
         set: set.iter().map(|s| (*s).to_owned()).collect(),
         ..Overrides::default()
     };
     let file = library::find(id).expect("an experiment");
-    let experiment = Experiment::parse(file.path, file.text, &overrides, &context).expect("reads");
+    let experiment = file.read(&registry, &overrides).expect("reads");
     let result = execute(&experiment, &registry, &Options::default()).expect("is computed");
     (experiment, result)
 }

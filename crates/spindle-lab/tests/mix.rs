@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use spindle_lab::driver::{RunOutput, RunRequest, run};
-use spindle_lab::experiment::{Context, Experiment, Overrides};
+use spindle_lab::experiment::Overrides;
+use spindle_lab::library;
 use spindle_lab::metrics::{Metric, RunResult};
 use spindle_lab::registry::Registry;
 use spindle_lab::stats::Pool;
@@ -18,13 +19,6 @@ fn seeded(
     traffic: &str,
 ) -> RunOutput {
     let registry = Registry::standard();
-    let (transports, balancers) = (registry.transport_names(), registry.balancer_names());
-    let context = Context {
-        directory: Path::new("."),
-        transports: &transports,
-        balancers: &balancers,
-        topologies: &[],
-    };
     let ask = match traffic.contains("ask =") {
         true => "",
         false => "ask = \"at-once\"\n",
@@ -34,7 +28,8 @@ fn seeded(
          [topology]\nname = \"leaf-spine\"\nspines = 8\nhosts_per_leaf = 24\n{topology}\n\
          [scenario]\n{HOSTS}{scenario}\n[traffic]\nkind = \"mix\"\n{ask}{traffic}"
     );
-    let e = Experiment::parse("test.toml", &text, &Overrides::default(), &context).unwrap();
+    let file = ("test.toml", text.as_str());
+    let e = library::parse(&registry, file, Path::new("."), &Overrides::default()).unwrap();
     let scenario = &e.points[0].scenario;
     let mut request = RunRequest::new(scenario, &e.transports[0], &registry);
     request.seed = seed;

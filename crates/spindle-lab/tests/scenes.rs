@@ -4,21 +4,21 @@
 use std::path::Path;
 
 use spindle_lab::driver::{RunRequest, run};
-use spindle_lab::experiment::{Context, Experiment, Overrides};
+use spindle_lab::experiment::{Experiment, Overrides};
+use spindle_lab::library;
 use spindle_lab::metrics::RunResult;
 use spindle_lab::registry::Registry;
 
 fn experiment(transport: &str, text: &str) -> Experiment {
-    let registry = Registry::standard();
-    let transports = registry.transport_names();
-    let context = Context {
-        directory: Path::new("."),
-        transports: &transports,
-        balancers: &[],
-        topologies: &[],
-    };
     let text = format!("transports = [\"{transport}\"]\n{text}");
-    Experiment::parse("test.toml", &text, &Overrides::default(), &context).unwrap()
+    let file = ("test.toml", text.as_str());
+    library::parse(
+        &Registry::standard(),
+        file,
+        Path::new("."),
+        &Overrides::default(),
+    )
+    .unwrap()
 }
 
 fn go(transport: &str, text: &str, seed: u64) -> RunResult {

@@ -3,19 +3,13 @@
 use std::path::Path;
 
 use spindle_lab::driver::{RunOutput, RunRequest, run};
-use spindle_lab::experiment::{Context, Experiment, Overrides};
+use spindle_lab::experiment::Overrides;
+use spindle_lab::library;
 use spindle_lab::metrics::RunResult;
 use spindle_lab::registry::Registry;
 
 fn go(transport: &str, topology: &str, traffic: &str) -> RunOutput {
     let registry = Registry::standard();
-    let (transports, balancers) = (registry.transport_names(), registry.balancer_names());
-    let context = Context {
-        directory: Path::new("."),
-        transports: &transports,
-        balancers: &balancers,
-        topologies: &[],
-    };
     let text = format!(
         "transports = [\"{transport}\"]\n\
          [topology]\nname = \"fat-tree\"\nk = 8\nrate = \"100Mbps\"\nrtt = \"240us\"\n\
@@ -24,7 +18,8 @@ fn go(transport: &str, topology: &str, traffic: &str) -> RunOutput {
          min_rto = \"200ms\"\ninitial_rto = \"200ms\"\necn = false\n\
          [traffic]\nkind = \"transfers\"\nobserve = [\"timers\", \"links\"]\n{traffic}"
     );
-    let e = Experiment::parse("test.toml", &text, &Overrides::default(), &context).unwrap();
+    let file = ("test.toml", text.as_str());
+    let e = library::parse(&registry, file, Path::new("."), &Overrides::default()).unwrap();
     let scenario = &e.points[0].scenario;
     run(&RunRequest::new(scenario, &e.transports[0], &registry)).unwrap()
 }

@@ -4,20 +4,14 @@
 use std::path::Path;
 
 use spindle_lab::driver::{RunOutput, RunRequest, run};
-use spindle_lab::experiment::{Context, Experiment, Overrides};
+use spindle_lab::experiment::Overrides;
+use spindle_lab::library;
 use spindle_lab::metrics::RecoveryOfFlows;
 use spindle_lab::registry::Registry;
 
 /// A response of 29 full packets over three windows of ten, the connection warm or new.
 fn go(transport: &str, loss: &str, traffic: &str) -> RunOutput {
     let registry = Registry::standard();
-    let transports = registry.transport_names();
-    let context = Context {
-        directory: Path::new("."),
-        transports: &transports,
-        balancers: &[],
-        topologies: &[],
-    };
     let text = format!(
         "transports = [\"{transport}\"]\n{loss}\n\
          topology = {{ name = \"dual-homed\", rate = \"1Gbps\", rtt = \"50ms\", buffer = \"5400KB\", \
@@ -27,7 +21,9 @@ fn go(transport: &str, loss: &str, traffic: &str) -> RunOutput {
          pairing = \"one-to-one\"\narrivals = \"sequential\"\nsubflows = [2, 1]\n\
          sizes = {{ packets = 29 }}\nobserve = [\"recovery\", \"sizes\"]\n{traffic}"
     );
-    let experiment = Experiment::parse("t.toml", &text, &Overrides::default(), &context).unwrap();
+    let file = ("t.toml", text.as_str());
+    let experiment =
+        library::parse(&registry, file, Path::new("."), &Overrides::default()).unwrap();
     let scenario = &experiment.points[0].scenario;
     let request = RunRequest::new(scenario, &experiment.transports[0], &registry);
     run(&request).unwrap()

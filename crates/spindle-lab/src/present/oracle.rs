@@ -225,26 +225,19 @@ fn control(transport: &Transport, config: &spindle_mptcp::Config) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::{Context, Overrides};
+    use crate::experiment::Overrides;
     use crate::library;
     use crate::metrics::RunResult;
     use crate::sweep::TransportRuns;
 
     fn experiment(registry: &Registry) -> Experiment {
         let file = library::find("fuso-fig4ab").unwrap();
-        let transports = registry.transport_names();
-        let context = Context {
-            directory: std::path::Path::new("."),
-            transports: &transports,
-            balancers: &[],
-            topologies: &[],
-        };
         let overrides = Overrides {
             loss: Some("4%".to_owned()),
             transports: Some("tcp,repflow,mptcp,fuso-5,oracle".to_owned()),
             ..Overrides::default()
         };
-        Experiment::parse(file.path, file.text, &overrides, &context).unwrap()
+        file.read(registry, &overrides).unwrap()
     }
 
     /// Ten runs of a flow each, of so many microseconds and up.

@@ -113,7 +113,7 @@ fn ends_of(quantity: Quantity, low: f64, high: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::{Context, Overrides};
+    use crate::experiment::Overrides;
     use crate::library;
     use crate::metrics::RunResult;
     use crate::sweep::TransportRuns;
@@ -136,19 +136,12 @@ mod tests {
 
     fn shown(transports: &str, of_each: &[([u64; 2], u64)]) -> (OverviewScenario, String) {
         let registry = Registry::standard();
-        let names = registry.transport_names();
-        let context = Context {
-            directory: std::path::Path::new("."),
-            transports: &names,
-            balancers: &[],
-            topologies: &[],
-        };
         let overrides = Overrides {
             transports: Some(transports.to_owned()),
             ..Overrides::default()
         };
         let file = library::find("overview-loss").unwrap();
-        let e = Experiment::parse(file.path, file.text, &overrides, &context).unwrap();
+        let e = file.read(&registry, &overrides).unwrap();
         let of_point = e.transports.iter().zip(of_each);
         let of_point =
             of_point.map(|(t, (ms, x))| TransportRuns::here(t.clone(), runs(*ms, *x), ""));

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use spindle_lab::experiment::{Context, Experiment, Overrides};
+use spindle_lab::experiment::{Experiment, Overrides};
+use spindle_lab::library;
 use spindle_lab::registry::Registry;
 
 /// Whether this process is root and the machine has all of `needs` (paths); says what it skips for if not.
@@ -24,18 +25,11 @@ pub(crate) fn experiment(
     set: &[&str],
 ) -> (Experiment, Registry) {
     let registry = Registry::standard();
-    let (names, balancers) = (registry.transport_names(), registry.balancer_names());
-    let context = Context {
-        directory: Path::new("."),
-        transports: &names,
-        balancers: &balancers,
-        topologies: &[],
-    };
     let overrides = Overrides {
         transports: transports.map(str::to_owned),
         set: set.iter().map(|s| (*s).to_owned()).collect(),
         ..Overrides::default()
     };
-    let experiment = Experiment::parse("test.toml", text, &overrides, &context);
+    let experiment = library::parse(&registry, ("test.toml", text), Path::new("."), &overrides);
     (experiment.unwrap(), registry)
 }
