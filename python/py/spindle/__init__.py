@@ -1,0 +1,101 @@
+"""Spindle's packet-level lab: what loss and congestion do to transports, as experiments.
+
+An :class:`Experiment` is a TOML file or an object; :func:`run` and :func:`sweep` run it, here or on a
+dask cluster; :class:`Results` are Arrow tables, which pandas and polars take as they are. All numbers
+are those of the command line of the same version, bit for bit.
+
+Examples
+--------
+>>> import spindle
+>>> e = spindle.Experiment.builtin("fuso-fig4ab").at_scale("quick")
+>>> results = spindle.sweep(e)                        # doctest: +SKIP
+>>> results.summary().to_pandas()                     # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from . import _native
+from .errors import (
+    ExperimentError,
+    RunError,
+    SpindleError,
+    Stopped,
+    StoreError,
+    SweepError,
+    UnknownName,
+    VersionMismatch,
+    WorkerLost,
+)
+from .experiment import Claim, Experiment, Point, experiments
+from .flows import Trace, flows, trace
+from .progress import Status
+from .results import Results
+from .store import Store
+from .sweep import reproduce, run, sweep
+
+__version__: str = _native.VERSION
+"""The version that results carry: the package's, and a fingerprint of the sources they depend on."""
+
+__all__ = [
+    "Claim",
+    "Experiment",
+    "ExperimentError",
+    "Point",
+    "Results",
+    "RunError",
+    "SpindleError",
+    "Status",
+    "Stopped",
+    "Store",
+    "StoreError",
+    "SweepError",
+    "Trace",
+    "UnknownName",
+    "VersionMismatch",
+    "WorkerLost",
+    "balancers",
+    "experiments",
+    "explain",
+    "flows",
+    "metrics",
+    "reproduce",
+    "run",
+    "sweep",
+    "trace",
+    "transports",
+]
+
+
+def explain(name: str | None = None) -> str:
+    """What a transport is made of, with the papers' sections; all names there are without one.
+
+    Parameters
+    ----------
+    name : str, optional
+        A transport, with variants behind plus signs and a balancer behind an ``@`` if wanted:
+        ``"fuso"``, ``"fuso+roundrobin"``, ``"tcp@rps"``.
+
+    Raises
+    ------
+    UnknownName
+        If there is none of that name.
+    """
+    return _native.explain(name)
+
+
+def transports() -> list[str]:
+    """Names of all transports."""
+    return _native.transports()
+
+
+def balancers() -> list[str]:
+    """Names of all balancers."""
+    return _native.balancers()
+
+
+def metrics() -> dict[str, tuple[str, str]]:
+    """All metrics by name: what each is called, and its unit.
+
+    Units are ``us``, ``bit/s``, ``B``, and ``1`` for shares (0 to 1) and mere numbers.
+    """
+    return {name: (title, unit) for name, title, unit in _native.metrics()}

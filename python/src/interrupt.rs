@@ -1,0 +1,79 @@
+//! Work without Python's lock, which Ctrl-C ends.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use pyo3::prelude::*;
+
+/// How long a signal may wait.
+const POLL: Duration = Duration::from_millis(50);
+
+/// Ends runs early, in whichever thread they are.
+#[pyclass(frozen, module = "spindle._native")]
+#[derive(Default)]
+pub(crate) struct Stop(Arc<AtomicBool>);
+
+#[pymethods]
+impl Stop {
+    #[new]
+    fn new() -> Self {
+        Self::default()
+    }
+
+    /// Ends all runs that were given this.
+    fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it was set.
+    fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Stop {
+    /// What runs look at.
+    pub(crate) fn flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.0)
+    }
+}
+
+/// Does the work in a thread of its own without Python's lock, while this one looks for signals: one that
+/// raises an exception stops the work first.
+pub(crate) fn interruptible<T: Send>(
+    py: Python<'_>,
+    stop: &AtomicBool,
+    work: impl FnOnce() -> T + Send,
+) -> PyResult<T> {
+    let (working, finished) = channel::<()>();
+    let finished = Mutex::new(finished);
+    std::thread::scope(|scope| {
+        let worker = scope.spawn(move || {
+            let result = work();
+            drop(working);
+            result
+        });
+        let mut raised = None;
+        loop {
+            let waited = py.detach(|| {
+                let finished = finished.lock().unwrap_or_else(PoisonError::into_inner);
+                finished.recv_timeout(POLL)
+            });
+            if waited != Err(RecvTimeoutError::Timeout) {
+                break;
+            }
+            if let Err(e) = py.check_signals() {
+                stop.store(true, Ordering::Relaxed);
+                raised = Some(e);
+                break;
+            }
+        }
+        match (py.detach(|| worker.join()), raised) {
+            (_, Some(e)) => Err(e),
+            (Ok(result), None) => Ok(result),
+            (Err(panic), None) => std::panic::resume_unwind(panic),
+        }
+    })
+}

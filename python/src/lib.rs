@@ -1,0 +1,49 @@
+//! Spindle's lab for Python: what the package `spindle` is made on.
+//!
+//! Everything that decides or judges results is the lab's: the runs of an experiment and what makes one the
+//! same as another, metrics, intervals and verdicts. This layer carries them over, as text in the lab's own
+//! forms (TOML, lines of JSON) and as Arrow tables, releases Python's lock while the lab works, and heeds
+//! Ctrl-C.
+
+mod errors;
+mod experiment;
+mod interrupt;
+mod metrics;
+mod names;
+mod reproduction;
+mod results;
+mod runs;
+mod tables;
+mod trace;
+
+use pyo3::prelude::*;
+
+/// As in the `spindle` program: a network's packets and connections are far more than the processor's tables
+/// of small pages reach.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// The lab, for the package around it.
+#[pymodule]
+fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add("VERSION", spindle_lab::identity::VERSION)?;
+    m.add_class::<experiment::Experiment>()?;
+    m.add_class::<interrupt::Stop>()?;
+    m.add_class::<runs::Runs>()?;
+    m.add_class::<results::Results>()?;
+    m.add_class::<reproduction::Reproduction>()?;
+    m.add_class::<tables::Table>()?;
+    m.add_class::<trace::Trace>()?;
+    m.add_function(wrap_pyfunction!(runs::run_jobs, m)?)?;
+    m.add_function(wrap_pyfunction!(runs::head, m)?)?;
+    m.add_function(wrap_pyfunction!(trace::flows, m)?)?;
+    m.add_function(wrap_pyfunction!(trace::trace, m)?)?;
+    m.add_function(wrap_pyfunction!(names::experiments, m)?)?;
+    m.add_function(wrap_pyfunction!(names::builtin, m)?)?;
+    m.add_function(wrap_pyfunction!(names::reproductions, m)?)?;
+    m.add_function(wrap_pyfunction!(names::explain, m)?)?;
+    m.add_function(wrap_pyfunction!(names::transports, m)?)?;
+    m.add_function(wrap_pyfunction!(names::balancers, m)?)?;
+    m.add_function(wrap_pyfunction!(names::metrics, m)?)?;
+    Ok(())
+}

@@ -1,0 +1,94 @@
+//! What can be named: built-in experiments, transports, balancers, metrics.
+
+use std::sync::LazyLock;
+
+use pyo3::prelude::*;
+use spindle_lab::experiment::suggestion;
+use spindle_lab::library::{self, BuiltIn};
+use spindle_lab::metrics::Metric;
+use spindle_lab::registry::Registry;
+
+use crate::errors;
+
+/// The names of Spindle itself.
+pub(crate) static REGISTRY: LazyLock<Registry> = LazyLock::new(Registry::standard);
+
+/// Id, paper and whether it reproduces something, of all built-in experiments.
+#[pyfunction]
+pub(crate) fn experiments() -> Vec<(&'static str, Option<&'static str>)> {
+    library::EXPERIMENTS
+        .iter()
+        .map(|e| (e.id, e.paper))
+        .collect()
+}
+
+/// Path and text of a built-in experiment.
+#[pyfunction]
+pub(crate) fn builtin(id: &str) -> PyResult<(&'static str, &'static str)> {
+    match library::find(id) {
+        Some(e) => Ok((e.path, e.text)),
+        None => Err(errors::unknown(&library::no_such_scenario(id))),
+    }
+}
+
+/// Ids of reproductions: those given, all of a paper, or all.
+#[pyfunction]
+pub(crate) fn reproductions(
+    ids: Vec<String>,
+    paper: Option<&str>,
+    all: bool,
+) -> PyResult<Vec<&'static str>> {
+    let chosen = match (paper, all) {
+        (_, true) => Ok(library::reproductions().collect()),
+        (Some(paper), _) => library::of_paper(paper),
+        (None, _) => library::of_ids(ids.iter().map(String::as_str)),
+    };
+    let chosen: Vec<&BuiltIn> = chosen.map_err(|e| errors::unknown(&e))?;
+    Ok(chosen.iter().map(|e| e.id).collect())
+}
+
+/// What a transport is made of, or all names there are.
+#[pyfunction]
+#[pyo3(signature = (name=None))]
+pub(crate) fn explain(name: Option<&str>) -> PyResult<String> {
+    match name {
+        None => Ok(spindle_lab::explain::names(&REGISTRY)),
+        Some(name) => spindle_lab::explain::transport(&REGISTRY, name)
+            .map_err(|text| errors::unknown_name(&text)),
+    }
+}
+
+/// Names of transports.
+#[pyfunction]
+pub(crate) fn transports() -> Vec<String> {
+    REGISTRY.transport_names()
+}
+
+/// Names of balancers.
+#[pyfunction]
+pub(crate) fn balancers() -> Vec<String> {
+    REGISTRY
+        .balancers()
+        .iter()
+        .map(|b| b.name.clone())
+        .collect()
+}
+
+/// Name, title and unit of all metrics.
+#[pyfunction]
+pub(crate) fn metrics() -> Vec<(&'static str, String, &'static str)> {
+    Metric::all_names()
+        .filter_map(Metric::named)
+        .map(|(name, m)| (name, m.title(), m.unit()))
+        .collect()
+}
+
+/// The metric of that name.
+pub(crate) fn metric(name: &str) -> PyResult<(&'static str, Metric)> {
+    Metric::named(name).ok_or_else(|| {
+        let near = suggestion(name, Metric::all_names());
+        errors::unknown_name(&format!(
+            "found \"{name}\", want the name of a metric{near}"
+        ))
+    })
+}

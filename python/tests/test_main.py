@@ -1,0 +1,72 @@
+"""``python -m spindle``: the command line's results and exit codes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import essence
+from spindle import Experiment
+from spindle.__main__ import main
+
+# Experiments that take no time: formulas.
+QUICK = ["caps-fig9", "caps-fig10"]
+
+
+def test_reproduce_writes_the_verdicts_of_the_command_line(
+    command: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    theirs = command("reproduce", *QUICK, "--quick", "--json", "-")
+    assert main(["reproduce", *QUICK, "--quick", "--json", "-", "--jobs", "2"]) == 0
+    assert capsys.readouterr().out == theirs
+    printed = command("reproduce", *QUICK)
+    file = tmp_path / "verdicts.json"
+    assert main(["reproduce", *QUICK, "--json", str(file), "--store", str(tmp_path / "store")]) == 0
+    assert capsys.readouterr().out.split() == printed.split()
+    assert file.read_text() == theirs
+
+
+def test_run_takes_the_flags_of_the_command_line(
+    command: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = ["--transports", "tcp,mptcp", "--flows", "40", "--seeds", "2", "--loss", "2%"]
+    flags += ["--set", "traffic.load=20Mbps", "--seed", "3", "--json", "-"]
+    theirs = json.loads(command("compare", "fuso-fig4ab", *flags))
+    assert main(["run", "fuso-fig4ab", *flags]) == 0
+    assert essence(json.loads(capsys.readouterr().out)) == essence(theirs)
+
+
+def test_a_mistake_is_a_line_and_exit_code_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for arguments, told in [
+        (["reproduce", "fuso-fig4"], 'found experiment "fuso-fig4"'),
+        (["reproduce", "--paper", "cap"], 'did you mean "caps"'),
+        (["reproduce"], "want ids of experiments"),
+        (["run", str(tmp_path / "none.toml")], "none.toml"),
+        (["run", "fuso-fig4ab", "--loss", "2ms"], "--loss: loss.rate: found"),
+    ]:
+        assert main(arguments) == 2
+        err = capsys.readouterr().err
+        assert told in err and err.count("\n") == 1 and err.startswith("error: ")
+    with pytest.raises(SystemExit) as caught:
+        main(["reproduce", "fuso-fig4ab", "--paper", "fuso"])
+    assert caught.value.code == 2
+
+
+def test_flows_that_do_not_finish_are_exit_code_1(
+    small: Experiment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # All links lose everything: nothing gets through.
+    tree = small.with_flows(3).to_dict()
+    tree.pop("sweep")
+    tree |= {"loss": {"on": "all", "rate": "100%"}, "transports": ["tcp"], "claims": []}
+    tree["traffic"] |= {"connections": "new"}
+    for key in ("per_pair", "warm_up"):
+        tree["traffic"].pop(key, None)
+    file = tmp_path / "lost.toml"
+    Experiment.from_dict(tree).save(file)
+    assert main(["run", str(file)]) == 1
+    assert "not every flow finished" in capsys.readouterr().err
