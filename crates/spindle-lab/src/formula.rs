@@ -1,5 +1,5 @@
 //! Points that are computed, not run: a paper's formulas as traffic of kind `formula`
-//! (experiments/README.md, "Formulas").
+//! (docs/reference/experiment-file.md, "`kind = \"formula\"`").
 //!
 //! Such a point has one result whatever the seed, so its metrics are exact and claims about them
 //! need no intervals.

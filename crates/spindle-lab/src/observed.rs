@@ -1,5 +1,5 @@
-//! What `observe` keeps of each flow beside its time, and the metrics made of it (experiments/README.md,
-//! from "Proactive recovery" on).
+//! What `observe` keeps of each flow beside its time, and the metrics made of it (docs/reference/metrics.md,
+//! "With `observe`").
 
 mod coding;
 mod records;
