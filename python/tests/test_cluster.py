@@ -95,6 +95,15 @@ def test_an_interrupt_ends_the_runs_on_workers(client: Any, endless: Experiment)
     assert under_way() == 0
 
 
+def test_a_job_that_comes_after_its_sweep_s_end_ends_too(endless: Experiment) -> None:
+    (_, key), *_ = endless._native.keys()
+    job = (spindle.__version__, (endless.to_toml(), "x"), [0], [cluster.Key(*key)])
+    cluster.stop("over")
+    with pytest.raises(spindle.Stopped):
+        cluster.work("over", *job)
+    assert "over" not in cluster._stops
+
+
 def test_a_run_that_cannot_be_made_ends_a_sweep(client: Any, small: Experiment) -> None:
     class Wrong(Experiment):
         """Its text is not what its driver has."""

@@ -8,6 +8,7 @@ import queue
 import threading
 import time
 import uuid
+from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -124,6 +125,8 @@ def _result(future: Future[Any]) -> Made | BaseException | None:
 # What follows runs on workers.
 
 _stops: dict[str, list[_native.Stop]] = {}
+_stopped: deque[str] = deque(maxlen=64)
+"""The last sweeps that ended early: a job may be on its way here, or read its experiment, when its sweep does."""
 _lock = threading.Lock()
 
 
@@ -146,6 +149,8 @@ def work(
             raise VersionMismatch(f"found run {known[number]} on a worker, want {key}")
     mine = _native.Stop()
     with _lock:
+        if sweep in _stopped:
+            mine.set()
         _stops.setdefault(sweep, []).append(mine)
     try:
         return _native.run_jobs(native, numbers, mine)
@@ -163,7 +168,8 @@ def _read(text: str, name: str) -> tuple[_native.Experiment, list[Key]]:
 
 
 def stop(sweep: str) -> None:
-    """Ends the runs of a sweep on this worker."""
+    """Ends the runs of a sweep on this worker, those too that have yet to begin."""
     with _lock:
+        _stopped.append(sweep)
         for one in _stops.get(sweep, []):
             one.set()
