@@ -54,9 +54,9 @@ def small() -> spindle.Experiment:
 
 @pytest.fixture
 def endless() -> spindle.Experiment:
-    """An experiment that takes minutes, which nobody waits for."""
+    """An experiment that takes many minutes, which nobody waits for."""
     e = spindle.Experiment.builtin("fuso-fig4ab").with_transports("tcp", "fuso")
-    return e.with_flows(1_000_000).with_seeds(1).set("parts", 4)
+    return e.with_flows(4_000_000).with_seeds(1).set("parts", 4)
 
 
 def essence(comparison: dict[str, Any]) -> dict[str, Any]:
