@@ -78,7 +78,7 @@ pub(crate) struct Common {
     /// Write captures into this directory, one file per run
     #[arg(long, value_name = "DIR")]
     pub(crate) pcap: Option<PathBuf>,
-    /// Append each finished run to this file, a line of JSON each
+    /// Write each finished run to this file, a line of JSON each; without --resume it begins empty
     #[arg(long, value_name = "FILE")]
     pub(crate) store: Option<PathBuf>,
     /// Take finished runs from --store instead of making them again
@@ -345,7 +345,7 @@ pub(crate) struct Testbed {
     /// 16]
     #[arg(long, value_name = "N")]
     pub(crate) jobs: Option<usize>,
-    /// Append each finished part to this file, a line of JSON each
+    /// Write each finished part to this file, a line of JSON each; without --resume it begins empty
     #[arg(long, value_name = "FILE")]
     pub(crate) store: Option<PathBuf>,
     /// Take finished parts from --store instead of running them again, unless they were late
