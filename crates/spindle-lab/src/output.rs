@@ -519,10 +519,14 @@ fn remarks(text: &mut String, t: &TransportSummary, width: usize) {
         let _ = writeln!(text, "{:width$}  {}", "", left.join(", "));
     }
     if t.cold_connections > 0 {
+        let connections = match t.cold_connections {
+            1 => "1 connection".to_owned(),
+            n => format!("{n} connections"),
+        };
         let _ = writeln!(
             text,
-            "{:width$}  {} connections began cold: there was no time to warm them",
-            "", t.cold_connections
+            "{:width$}  {connections} began cold: not warm when the measurement started",
+            ""
         );
     }
     if t.bytes_corrupted > 0 {
@@ -614,6 +618,23 @@ mod tests {
         assert!(well(10, 10, 0.01));
         assert!(!well(11, 11, 0.01), "more than there may be");
         assert!(!well(2, 1, 0.01), "one ended for another reason");
+    }
+
+    #[test]
+    fn cold_connections_are_counted_as_one_or_more() {
+        let told = |cold_connections: u64| {
+            let run = RunResult {
+                cold_connections,
+                ..RunResult::default()
+            };
+            let mut text = String::new();
+            remarks(&mut text, &summary(&[run], &[]), 3);
+            text
+        };
+        let why = "began cold: not warm when the measurement started";
+        assert_eq!(told(0), "");
+        assert_eq!(told(1), format!("     1 connection {why}\n"));
+        assert_eq!(told(2), format!("     2 connections {why}\n"));
     }
 
     proptest! {

@@ -100,8 +100,8 @@ const BALANCERS: [Standard; 7] = [
     ),
     (
         "freeway",
-        "as many paths as there are long flows are theirs, one each; the others are for short flows, \
-         by ECMP (Wang et al. 2014, catalogue A5.12)",
+        "as many paths as there are long flows, at most all but one, are theirs, a new one taking that \
+         with the fewest; the others are for short flows, by ECMP (Wang et al. 2014, catalogue A5.12)",
         || Balancing::Freeway(FreewaySettings::default()),
     ),
     (
@@ -560,6 +560,15 @@ mod tests {
             r.balancers()
                 .iter()
                 .all(|b| !b.part.is_empty() || b.name == "mine")
+        );
+    }
+
+    #[test]
+    fn long_flows_share_the_paths_that_freeway_gives_them() {
+        let told = Registry::standard().explain_balancer("freeway").unwrap();
+        assert!(
+            told.contains("at most all but one") && !told.contains("one each"),
+            "{told}"
         );
     }
 

@@ -13,7 +13,7 @@ pub(crate) mod world;
 pub(crate) use app::Recording;
 pub use informed::informed;
 use network::{Drawn, apply_losses, check_for_real_time, draw_hotspots, draw_lossy_links};
-pub(crate) use network::{build, build_standard, candidates, links};
+pub(crate) use network::{build, build_standard, candidates, links, switches_among};
 pub use packet::class;
 
 use std::cmp::Reverse;

@@ -1,11 +1,14 @@
 //! From a scenario's topology and losses to a network.
 
+use std::collections::BTreeSet;
+
 use spindle_fabric::topology::{DualHomed, Dumbbell, FatTree, FusoTestbed, LeafSpine, Mesh};
 use spindle_fabric::{
     Buffer as PortBuffer, CableId, LinkId, Loss as LinkLoss, Network, NetworkError, NodeId,
 };
 use spindle_units::{Bytes, Instant, Probability};
 
+use super::RunError;
 use crate::experiment::scenario::{
     Buffer, Direction, Hotspots, LinkSettings, Loss, LossModel, Observe, Scenario, Topology,
     Traffic,
@@ -246,6 +249,39 @@ pub(crate) fn draw_lossy_links(
     Ok(drawn)
 }
 
+/// Beginnings of switches' names that a message lists at most: more are no help.
+const LISTED: usize = 12;
+
+/// The switches whose names begin with `among`.
+///
+/// # Errors
+/// If there are none: what was found and how names begin here, which is up to their first digit.
+pub(crate) fn switches_among(network: &Network, among: &str) -> Result<Vec<NodeId>, String> {
+    let switches = network.switches();
+    let name = |n: &NodeId| network.node(*n).name.as_str();
+    let named = |n: &&NodeId| name(n).starts_with(among);
+    let found: Vec<NodeId> = switches.iter().filter(named).copied().collect();
+    if !found.is_empty() {
+        return Ok(found);
+    }
+    let beginning = |n: &NodeId| {
+        let whole = name(n);
+        match whole.find(|c: char| c.is_ascii_digit()) {
+            None | Some(0) => whole.to_owned(),
+            Some(end) => whole[..end].to_owned(),
+        }
+    };
+    let known: BTreeSet<String> = switches.iter().map(beginning).collect();
+    let listed: Vec<&str> = known.iter().take(LISTED).map(String::as_str).collect();
+    let listed = match known.len() {
+        0 => return Err("the topology has no switch, want no hotspots".to_owned()),
+        1..=LISTED => listed.join(", "),
+        n => format!("{} and {} more", listed.join(", "), n - LISTED),
+    };
+    let problem = format!("no switch's name begins with \"{among}\": they begin with {listed}");
+    Err(problem)
+}
+
 /// Cuts the queues of switches drawn for the run: those of their own ports and of the ports that lead to
 /// them.
 ///
@@ -255,15 +291,9 @@ pub(crate) fn draw_hotspots(
     network: &mut Network,
     hotspots: &Hotspots,
     streams: &Streams,
-) -> Result<(), NetworkError> {
-    let named = |n: &&NodeId| network.node(**n).name.starts_with(&hotspots.among);
-    let mut among: Vec<NodeId> = network.switches().iter().filter(named).copied().collect();
-    if among.is_empty() {
-        return Err(NetworkError::BadName {
-            what: "switch of hotspots",
-            name: hotspots.among.clone(),
-        });
-    }
+) -> Result<(), RunError> {
+    let mut among = switches_among(network, &hotspots.among)
+        .map_err(|problem| RunError::Scenario(format!("hotspots.among: {problem}")))?;
     let mut rng = streams.stream(Purpose::Hotspots, 0);
     let count = (hotspots.share * among.len() as f64).round() as usize;
     for k in 0..count.min(among.len()) {
@@ -279,7 +309,8 @@ pub(crate) fn draw_hotspots(
         })
         .collect();
     let room = room_of(hotspots.buffer);
-    network.configure(&links, |spec| spec.buffer = room)
+    network.configure(&links, |spec| spec.buffer = room)?;
+    Ok(())
 }
 
 /// Refuses what only the lab can do.
@@ -417,5 +448,30 @@ mod tests {
         let other = draw(2);
         let others = other.links.iter().map(|(l, _)| network.link_name(*l));
         assert!(!names.eq(others), "drawn anew for each seed");
+    }
+
+    #[test]
+    fn hotspots_that_name_no_switch_are_told_what_there_is() {
+        let told = |network: &Network, among: &str| {
+            let hotspots = Hotspots {
+                share: 0.5,
+                among: among.to_owned(),
+                buffer: Buffer::Packets(5),
+            };
+            let drawn = draw_hotspots(&mut network.clone(), &hotspots, &Streams::new(1, 0));
+            drawn.map_err(|e| e.to_string())
+        };
+        let tree = FatTree::reference(4).build().unwrap();
+        assert_eq!(told(&tree, "core"), Ok(()));
+        assert_eq!(told(&tree, "pod1.agg"), Ok(()));
+        assert_eq!(
+            told(&tree, "spine").unwrap_err(),
+            "hotspots.among: no switch's name begins with \"spine\": they begin with core, pod"
+        );
+        let dumbbell = Dumbbell::default().build().unwrap();
+        assert_eq!(
+            told(&dumbbell, "core").unwrap_err(),
+            "hotspots.among: no switch's name begins with \"core\": they begin with left, right"
+        );
     }
 }

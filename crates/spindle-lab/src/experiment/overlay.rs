@@ -162,7 +162,14 @@ fn apply_flags(tree: &mut Node, overrides: &Overrides) -> Result<(), ExperimentE
                 "want key=value, such as loss=2%",
             ));
         };
-        set_axis(tree, key.trim(), Node::from_flag(&flag, value.trim()))?;
+        let (key, value) = (key.trim(), value.trim());
+        // By its braces: what a shell leaves of a table may not be one any more.
+        if value.starts_with('{') && value.ends_with('}') {
+            let origin = Origin::Flag(flag.as_str().into());
+            let problem = "found a table, which --set does not take, want it in the file";
+            return Err(ExperimentError::new(origin, key, problem));
+        }
+        set_axis(tree, key, Node::from_flag(&flag, value))?;
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! Reading the parts of a scenario from a file's tables.
 
+use spindle_fabric::Network;
 use spindle_mptcp::congestion::CongestionKind;
 use spindle_units::{BitRate, Duration};
 
@@ -11,7 +12,7 @@ use super::read_loss::losses;
 use super::read_traffic::traffic;
 use super::scenario::{Buffer, HostSettings, Hotspots, LinkSettings, Scenario, Topology, Window};
 use super::section::{Section, Share, Size};
-use crate::driver::{MAX_INTERFACES, build_standard};
+use crate::driver::{MAX_INTERFACES, build_standard, switches_among};
 
 pub(super) type Result<T> = std::result::Result<T, ExperimentError>;
 
@@ -44,15 +45,18 @@ pub(super) fn scenario(root: &Section<'_>, context: &Context<'_>) -> Result<Scen
     Ok(Scenario {
         topology,
         loss,
-        hotspots: root.section("hotspots")?.map(hotspots).transpose()?,
+        hotspots: match root.section("hotspots")? {
+            Some(section) => Some(hotspots(section, network)?),
+            None => None,
+        },
         traffic,
         host,
         balancer,
     })
 }
 
-/// `[hotspots]`: the switches are looked for when the network is built.
-fn hotspots(s: Section<'_>) -> Result<Hotspots> {
+/// `[hotspots]`: those of a topology of one's own are looked for when the network is built.
+fn hotspots(s: Section<'_>, network: Option<&Network>) -> Result<Hotspots> {
     let packets: u32 = s.need("buffer_packets")?;
     if packets == 0 {
         return Err(s.error(
@@ -65,6 +69,9 @@ fn hotspots(s: Section<'_>) -> Result<Hotspots> {
         share: s.need::<Share>("share")?.0,
         buffer: Buffer::Packets(packets),
     };
+    if let Some(network) = network {
+        switches_among(network, &hotspots.among).map_err(|problem| s.error("among", problem))?;
+    }
     s.finish()?;
     Ok(hotspots)
 }

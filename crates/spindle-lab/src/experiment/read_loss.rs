@@ -62,7 +62,7 @@ fn loss(s: Section<'_>, network: Option<&Network>) -> Result<Loss> {
             }
             LossModel::BlackHole { from, until }
         }
-        3 => LossModel::Numbered(s.list("packets")?.unwrap_or_default()),
+        3 => LossModel::Numbered(numbered(&s)?),
         5 => LossModel::Response(response(&s)?),
         _ => LossModel::LossyLinks(lossy_links(&s, &on, network)?),
     };
@@ -88,6 +88,15 @@ fn loss(s: Section<'_>, network: Option<&Network>) -> Result<Loss> {
     };
     s.finish()?;
     Ok(loss)
+}
+
+/// `packets` of the model `numbered`.
+fn numbered(s: &Section<'_>) -> Result<Vec<u64>> {
+    let packets: Vec<u64> = s.list("packets")?.unwrap_or_default();
+    match packets.contains(&0) {
+        true => Err(s.error("packets", "found 0, want a number from 1")),
+        false => Ok(packets),
+    }
 }
 
 /// `subflow` and `packet` of the model `response`.

@@ -140,6 +140,73 @@ fn a_packet_of_each_response() {
 }
 
 #[test]
+fn numbered_packets_count_from_1() {
+    let text = |packets: &str| {
+        let loss = format!("[loss]\nmodel = \"numbered\"\npackets = {packets}");
+        format!("{SIM}traffic = {{ kind = \"none\" }}\n{loss}")
+    };
+    match &read(&text("[1, 5]")).unwrap().points[0].scenario.loss[0].model {
+        LossModel::Numbered(numbers) => assert_eq!(numbers, &[1, 5]),
+        other => panic!("{other:?}"),
+    }
+    for wrong in ["[0]", "0", "[3, 0]"] {
+        let told = "f.toml:6: loss.packets: found 0, want a number from 1";
+        assert_eq!(error(&text(wrong)), told);
+    }
+}
+
+#[test]
+fn a_table_does_not_come_by_set() {
+    let told = |set: &str| {
+        let flags = Overrides {
+            set: vec![set.to_owned()],
+            ..Overrides::default()
+        };
+        read_with(&requests(""), &flags).map_err(|e| e.to_string())
+    };
+    // A shell has taken the quotes of the last.
+    for set in [
+        "traffic.sizes={packets=29}",
+        "size = { packets = 29 }",
+        "traffic.sizes={lognormal=48KiB}",
+    ] {
+        let key = if set.starts_with("size") {
+            "size"
+        } else {
+            "traffic.sizes"
+        };
+        let problem = "found a table, which --set does not take, want it in the file";
+        assert_eq!(
+            told(set).unwrap_err(),
+            format!("--set {set}: {key}: {problem}")
+        );
+    }
+    assert!(told("traffic.sizes=[\"1KB\",\"2KB\"]").is_ok());
+    assert!(told("title=\"{a}\"").is_ok(), "a text in quotes");
+}
+
+#[test]
+fn hotspots_are_among_switches_that_there_are() {
+    let text = |topology: &str, keys: &str| {
+        format!(
+            "topology = {{ name = \"{topology}\" }}\ntraffic = {{ kind = \"none\" }}\n\
+             [hotspots]\nshare = \"50%\"\nbuffer_packets = 5\n{keys}"
+        )
+    };
+    assert!(read(&text("fuso-sim", "")).is_ok());
+    assert!(read(&text("leaf-spine", "among = \"spine\"")).is_ok());
+    let told = "no switch's name begins with \"core\": they begin with leaf, spine";
+    assert_eq!(
+        error(&text("leaf-spine", "")),
+        format!("f.toml:4: hotspots.among: {told}")
+    );
+    assert_eq!(
+        error(&text("leaf-spine", "among = \"core\"")),
+        format!("f.toml:7: hotspots.among: {told}")
+    );
+}
+
+#[test]
 fn fuso_sim_has_the_measures_of_the_catalogue() {
     let e = read(&requests("")).unwrap();
     let scenario = &e.points[0].scenario;
