@@ -438,9 +438,15 @@ mod tests {
                     of("caps")
                 }
                 n if n.starts_with("dup-") || n.starts_with("at-") => of("mmptcp"),
-                n if ["fixed", "parities", "authors-block", "coding-first"]
-                    .iter()
-                    .any(|p| n.starts_with(p)) =>
+                n if [
+                    "fixed",
+                    "block-",
+                    "parities",
+                    "authors-block",
+                    "coding-first",
+                ]
+                .iter()
+                .any(|p| n.starts_with(p)) =>
                 {
                     of("cofuso")
                 }
