@@ -1,25 +1,13 @@
 //! Runs of the whole: stacks over the fabric, with the applications of an experiment.
 
-use std::path::Path;
+mod support;
 
 use spindle_lab::driver::{RunOutput, RunRequest, run};
-use spindle_lab::experiment::{Experiment, Overrides};
-use spindle_lab::library;
+use spindle_lab::experiment::Experiment;
 use spindle_lab::registry::Registry;
+use support::experiment;
 
 const T1: &str = "topology = { name = \"fuso-testbed\" }\n";
-
-fn experiment(transport: &str, text: &str) -> Experiment {
-    let text = format!("transports = [\"{transport}\"]\n{text}");
-    let file = ("test.toml", text.as_str());
-    library::parse(
-        &Registry::standard(),
-        file,
-        Path::new("."),
-        &Overrides::default(),
-    )
-    .unwrap()
-}
 
 fn go(experiment: &Experiment, payload: Option<&'static [u8]>) -> RunOutput {
     let registry = Registry::standard();

@@ -1,25 +1,12 @@
 //! The scenes of the papers beside FUSO's testbed's queries: background traffic, the simulated
 //! networks, links drawn to be lossy, incast.
 
-use std::path::Path;
+mod support;
 
 use spindle_lab::driver::{RunRequest, run};
-use spindle_lab::experiment::{Experiment, Overrides};
-use spindle_lab::library;
 use spindle_lab::metrics::RunResult;
 use spindle_lab::registry::Registry;
-
-fn experiment(transport: &str, text: &str) -> Experiment {
-    let text = format!("transports = [\"{transport}\"]\n{text}");
-    let file = ("test.toml", text.as_str());
-    library::parse(
-        &Registry::standard(),
-        file,
-        Path::new("."),
-        &Overrides::default(),
-    )
-    .unwrap()
-}
+use support::experiment;
 
 fn go(transport: &str, text: &str, seed: u64) -> RunResult {
     let experiment = experiment(transport, text);

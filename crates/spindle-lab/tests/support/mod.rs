@@ -1,0 +1,20 @@
+//! What tests of whole runs share.
+
+use std::path::Path;
+
+use spindle_lab::experiment::{Experiment, Overrides};
+use spindle_lab::library;
+use spindle_lab::registry::Registry;
+
+/// An experiment of one transport, the rest of whose file is `text`.
+pub(crate) fn experiment(transport: &str, text: &str) -> Experiment {
+    let text = format!("transports = [\"{transport}\"]\n{text}");
+    let file = ("test.toml", text.as_str());
+    library::parse(
+        &Registry::standard(),
+        file,
+        Path::new("."),
+        &Overrides::default(),
+    )
+    .unwrap()
+}
