@@ -3,24 +3,12 @@
 use pyo3::prelude::*;
 use spindle_lab::Experiment;
 use spindle_lab::metrics::Metric;
+use spindle_lab::output;
 
 use crate::names;
 
 /// A metric by its name.
 pub(crate) type Named = (&'static str, Metric);
-
-/// What the command line prints of every transport.
-const USUAL: [&str; 9] = [
-    "fct.mean",
-    "fct.p50",
-    "fct.p95",
-    "fct.p99",
-    "fct.p999",
-    "fct.max",
-    "timeout_fraction",
-    "extra_load",
-    "goodput",
-];
 
 /// Metrics of a table.
 pub(crate) struct Chosen {
@@ -40,7 +28,7 @@ pub(crate) fn chosen(experiment: &Experiment, asked: Option<Vec<String>>) -> PyR
             all: true,
         });
     }
-    let usual = USUAL.iter().filter_map(|name| Metric::named(name));
+    let usual = output::METRICS.iter().filter_map(|name| Metric::named(name));
     let claims = experiment.claims.iter().filter_map(|c| name_of(c.metric));
     let mut metrics: Vec<Named> = Vec::new();
     for metric in usual

@@ -327,12 +327,7 @@ mod tests {
     fn every_file_reads_at_every_scale_and_has_its_id() {
         let registry = Registry::standard();
         for file in EXPERIMENTS {
-            for scale in [
-                None,
-                Some(Scale::Quick),
-                Some(Scale::Full),
-                Some(Scale::Paper),
-            ] {
+            for scale in Scale::ALL.map(Some).into_iter().chain([None]) {
                 let overrides = Overrides {
                     scale,
                     ..Overrides::default()

@@ -27,6 +27,19 @@ impl<T: Serialize> Serialize for Ordered<T> {
     }
 }
 
+/// The metrics that [`TransportSummary`] has of every transport, by name.
+pub const METRICS: [&str; 9] = [
+    "fct.mean",
+    "fct.p50",
+    "fct.p95",
+    "fct.p99",
+    "fct.p999",
+    "fct.max",
+    "timeout_fraction",
+    "extra_load",
+    "goodput",
+];
+
 /// The JSON of `compare` and `run`.
 #[derive(Clone, Debug, Serialize)]
 pub struct Comparison {
@@ -584,6 +597,20 @@ mod tests {
     use crate::experiment::TransportName;
     use crate::sweep::TransportRuns;
     use proptest::prelude::*;
+
+    #[test]
+    fn the_metrics_of_a_summary_are_in_its_json() {
+        let json = serde_json::to_value(summary(&[RunResult::default()], &[])).unwrap();
+        for name in METRICS {
+            assert!(Metric::named(name).is_some(), "{name}");
+            let key = match name.split_once('.') {
+                Some((group, rest)) => format!("/{group}_us/{rest}"),
+                None if name == "goodput" => "/goodput_bps/mean".to_owned(),
+                None => format!("/{name}"),
+            };
+            assert!(json.pointer(&key).is_some(), "{key}");
+        }
+    }
 
     /// All well, if so many of 1000 flows are aborted, and some of these since nothing got through.
     fn well(aborted: u64, given_up: u64, allowed: f64) -> bool {

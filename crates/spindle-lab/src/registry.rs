@@ -47,6 +47,12 @@ impl Transport {
     pub fn config(&self) -> Config {
         (self.config)()
     }
+
+    /// Everything it is made of, as text: a policy of one's own with other parameters has another, whatever its
+    /// name.
+    pub fn configuration(&self) -> String {
+        format!("{:?} {:?}", self.config(), self.application)
+    }
 }
 
 impl std::fmt::Debug for Transport {

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Instant as WallInstant;
 
 use bytes::Bytes;
@@ -21,13 +21,17 @@ use crate::progress::Progress;
 use crate::registry::Registry;
 
 mod job;
+mod lines;
+mod pool;
 mod record;
 mod shared;
 
 use job::simulated;
-pub use job::{Job, RunKey, jobs};
+pub use job::{Job, RunKey, jobs, keys};
+pub use lines::{Lines, StoreError};
+pub use pool::in_parallel;
 pub use record::Record;
-use record::{Store, read_store};
+use record::read_store;
 pub use shared::Shared;
 
 /// How an experiment is run.
@@ -51,6 +55,15 @@ pub struct Options {
     pub stop: Option<Arc<AtomicBool>>,
 }
 
+impl Options {
+    fn threads(&self) -> usize {
+        match self.jobs {
+            0 => std::thread::available_parallelism().map_or(1, |n| n.get()),
+            jobs => jobs,
+        }
+    }
+}
+
 /// Why an experiment could not be run.
 #[derive(Debug, thiserror::Error)]
 pub enum SweepError {
@@ -58,15 +71,8 @@ pub enum SweepError {
     #[error(transparent)]
     Run(#[from] RunError),
     /// The store of results cannot be read or written.
-    #[error("{path}: cannot {action} results: {source}")]
-    Store {
-        /// The file.
-        path: PathBuf,
-        /// "read" or "write".
-        action: &'static str,
-        /// What the system said.
-        source: std::io::Error,
-    },
+    #[error(transparent)]
+    Store(#[from] StoreError),
     /// The store holds runs of the experiment by another version: their results would stand beside
     /// new ones.
     #[error(
@@ -151,7 +157,7 @@ pub fn execute(
     let store = options.store.as_deref();
     let books = Books {
         experiment,
-        store: store.map(|p| Store::open(p, options.resume)).transpose()?,
+        lines: store.map(|p| Lines::open(p, options.resume)).transpose()?,
     };
     for (job, slot) in jobs.iter().zip(&mut slots) {
         if slot.is_none() && options.pcap.is_none() {
@@ -160,22 +166,18 @@ pub fn execute(
         }
     }
     let todo: Vec<usize> = (0..jobs.len()).filter(|i| slots[*i].is_none()).collect();
-    let pool = Pool {
-        experiment,
-        registry,
-        options,
-        jobs: &jobs,
-        todo: &todo,
-        next: AtomicUsize::new(0),
-        failed: AtomicBool::new(false),
-        books,
-        progress: Progress::new(options.progress, &experiment.id, todo.len()),
+    let progress = Progress::new(options.progress, &experiment.id, todo.len());
+    let one = |index: usize| {
+        let result = jobs[index].run(experiment, registry, options)?;
+        books.enter(&jobs[index], &result)?;
+        progress.step();
+        Ok::<_, SweepError>(result)
     };
-    for (i, result) in pool.run()? {
+    for (i, result) in in_parallel(options.threads(), &todo, one)? {
         let configuration = jobs[i].key.configuration.clone();
         slots[i] = Some((RunIdentity::here(configuration), result));
     }
-    pool.progress.finish();
+    progress.finish();
     for (job, made) in jobs.iter().zip(&slots) {
         made.iter().for_each(|m| options.shared.keep(job, m));
     }
@@ -237,84 +239,17 @@ fn gathered(experiment: &Experiment, jobs: &[Job], slots: Vec<Option<Made>>) -> 
     }
 }
 
-struct Pool<'a> {
-    experiment: &'a Experiment,
-    registry: &'a Registry,
-    options: &'a Options,
-    jobs: &'a [Job],
-    todo: &'a [usize],
-    next: AtomicUsize,
-    failed: AtomicBool,
-    books: Books<'a>,
-    progress: Progress,
-}
-
-type Done = Result<Vec<(usize, RunResult)>, SweepError>;
-
-impl Pool<'_> {
-    fn run(&self) -> Done {
-        let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
-        let threads = if self.options.jobs == 0 {
-            cores
-        } else {
-            self.options.jobs
-        };
-        let threads = threads.clamp(1, self.todo.len().max(1));
-        let done: Vec<Done> = std::thread::scope(|scope| {
-            let handles: Vec<_> = (0..threads).map(|_| scope.spawn(|| self.work())).collect();
-            handles
-                .into_iter()
-                .map(|h| match h.join() {
-                    Ok(done) => done,
-                    Err(panic) => std::panic::resume_unwind(panic),
-                })
-                .collect()
-        });
-        let mut all = Vec::new();
-        for part in done {
-            all.extend(part?);
-        }
-        Ok(all)
-    }
-
-    /// Takes one run after the other until there are none.
-    fn work(&self) -> Done {
-        let mut done = Vec::new();
-        while !self.failed.load(Ordering::Relaxed) {
-            let Some(&index) = self.todo.get(self.next.fetch_add(1, Ordering::Relaxed)) else {
-                break;
-            };
-            match self.one(index) {
-                Ok(result) => done.push((index, result)),
-                Err(e) => {
-                    self.failed.store(true, Ordering::Relaxed);
-                    return Err(e);
-                }
-            }
-            self.progress.step();
-        }
-        Ok(done)
-    }
-
-    fn one(&self, index: usize) -> Result<RunResult, SweepError> {
-        let job = &self.jobs[index];
-        let result = job.run(self.experiment, self.registry, self.options)?;
-        self.books.enter(job, &result)?;
-        Ok(result)
-    }
-}
-
 /// The store that runs are entered into, if there is one.
 struct Books<'a> {
     experiment: &'a Experiment,
-    store: Option<Store>,
+    lines: Option<Lines>,
 }
 
 impl Books<'_> {
     fn enter(&self, job: &Job, result: &RunResult) -> Result<(), SweepError> {
-        let Some(store) = &self.store else {
-            return Ok(());
-        };
-        store.append(&Record::new(self.experiment, job, result.clone()))
+        if let Some(lines) = &self.lines {
+            lines.append(&Record::new(self.experiment, job, result.clone()))?;
+        }
+        Ok(())
     }
 }

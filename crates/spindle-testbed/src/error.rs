@@ -1,9 +1,9 @@
 //! [`TestbedError`].
 
 use std::io;
-use std::path::PathBuf;
 
 use spindle_fabric::NetworkError;
+use spindle_lab::sweep::StoreError;
 use spindle_lab::traffic::PlanError;
 use spindle_net::NetError;
 
@@ -48,15 +48,8 @@ pub enum TestbedError {
         problem: String,
     },
     /// The store of results cannot be read or written.
-    #[error("{path}: cannot {action} results: {source}")]
-    Store {
-        /// The file.
-        path: PathBuf,
-        /// "read" or "write".
-        action: &'static str,
-        /// What the system said.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Store(#[from] StoreError),
     /// The network is impossible.
     #[error("topology: {0}")]
     Network(#[from] NetworkError),

@@ -3,21 +3,20 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration as StdDuration, Instant as Wall};
 
 use spindle_lab::experiment::{Experiment, Point, TransportName};
 use spindle_lab::registry::Registry;
 use spindle_lab::rng::hash64;
-use spindle_lab::sweep::{SweepResult, TransportRuns};
+use spindle_lab::sweep::{RunKey, SweepResult, TransportRuns, in_parallel, keys};
 use spindle_units::Duration;
 
 use crate::error::TestbedError;
 use crate::fabric::LinkReport;
 use crate::lateness::Lateness;
 use crate::part::{Coded, Part, PartOutput};
-use crate::store::{self, Key, Store};
+use crate::store::{self, Store};
 
 /// How an experiment is run.
 #[derive(Clone, Debug)]
@@ -119,14 +118,12 @@ pub fn run(
         .map(|path| Store::open(path, options.resume, &experiment.id))
         .transpose()?;
     let per_row = (experiment.seeds * experiment.parts()) as usize;
-    let pool = Pool {
+    let todo: Vec<usize> = (0..jobs.len()).filter(|i| slots[*i].is_none()).collect();
+    let work = Work {
         registry,
         options,
-        todo: (0..jobs.len()).filter(|i| slots[*i].is_none()).collect(),
         jobs: &jobs,
         per_row,
-        next: AtomicUsize::new(0),
-        failed: AtomicBool::new(false),
         store,
         started,
         shared: Mutex::new(Shared {
@@ -135,8 +132,8 @@ pub fn run(
             progress,
         }),
     };
-    pool.run()?;
-    let shared = pool.shared.into_inner();
+    in_parallel(options.jobs, &todo, |index| work.one(index))?;
+    let shared = work.shared.into_inner();
     let slots = shared.unwrap_or_else(PoisonError::into_inner).slots;
     let outputs: Vec<PartOutput> = slots.into_iter().flatten().collect();
     Ok(outcome(experiment, options, &outputs, (started, resumed)))
@@ -146,20 +143,18 @@ pub fn run(
 struct Job<'a> {
     point: &'a Point,
     name: &'a TransportName,
-    key: Key,
+    key: RunKey,
 }
 
 /// All parts, row by row.
 fn jobs<'a>(experiment: &'a Experiment, registry: &Registry) -> Result<Vec<Job<'a>>, TestbedError> {
-    let (mut jobs, parts) = (Vec::new(), experiment.parts());
+    let mut jobs = Vec::new();
     for point in &experiment.points {
         for name in &experiment.transports {
             let ends = name.ends();
             let (server, client) = ends.map_err(|e| TestbedError::Transport(e.to_string()))?;
-            // The whole configuration counts, so that a policy of one's own with other parameters
-            // is not taken for the one before.
             let config = [server, client].map(|end| match registry.find(end.preset) {
-                Some(t) => format!("{:?} {:?}", t.config(), t.application),
+                Some(transport) => transport.configuration(),
                 None => end.preset.to_owned(),
             });
             let hash = hash64(&[
@@ -167,19 +162,7 @@ fn jobs<'a>(experiment: &'a Experiment, registry: &Registry) -> Result<Vec<Job<'
                 config[0].as_bytes(),
                 config[1].as_bytes(),
             ]);
-            for seed in experiment.seed..experiment.seed + experiment.seeds {
-                jobs.extend((0..parts).map(|part| Job {
-                    point,
-                    name,
-                    key: Key {
-                        configuration: format!("{hash:016x}"),
-                        transport: name.to_string(),
-                        seed,
-                        part,
-                        parts,
-                    },
-                }));
-            }
+            jobs.extend(keys(experiment, name, hash).map(|key| Job { point, name, key }));
         }
     }
     Ok(jobs)
@@ -193,48 +176,17 @@ struct Shared<P> {
     progress: P,
 }
 
-struct Pool<'a, P> {
+struct Work<'a, P> {
     registry: &'a Registry,
     options: &'a Options,
     jobs: &'a [Job<'a>],
-    todo: Vec<usize>,
     per_row: usize,
-    next: AtomicUsize,
-    failed: AtomicBool,
     store: Option<Store>,
     started: Wall,
     shared: Mutex<Shared<P>>,
 }
 
-impl<P: FnMut(&Progress<'_>) + Send> Pool<'_, P> {
-    fn run(&self) -> Result<(), TestbedError> {
-        let threads = self.options.jobs.clamp(1, self.todo.len().max(1));
-        std::thread::scope(|scope| {
-            let handles: Vec<_> = (0..threads).map(|_| scope.spawn(|| self.work())).collect();
-            let done = handles.into_iter().map(|h| match h.join() {
-                Ok(done) => done,
-                Err(panic) => std::panic::resume_unwind(panic),
-            });
-            // All are waited for before the first error is given.
-            done.fold(Ok(()), Result::and)
-        })
-    }
-
-    /// Takes one part after the other until there are none.
-    fn work(&self) -> Result<(), TestbedError> {
-        while !self.failed.load(Ordering::Relaxed) {
-            let next = self.next.fetch_add(1, Ordering::Relaxed);
-            let Some(&index) = self.todo.get(next) else {
-                break;
-            };
-            if let Err(e) = self.one(index) {
-                self.failed.store(true, Ordering::Relaxed);
-                return Err(e);
-            }
-        }
-        Ok(())
-    }
-
+impl<P: FnMut(&Progress<'_>) + Send> Work<'_, P> {
     fn one(&self, index: usize) -> Result<(), TestbedError> {
         let job = &self.jobs[index];
         let part = Part {

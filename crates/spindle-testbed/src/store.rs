@@ -1,27 +1,13 @@
 //! Finished parts on disk, a line of JSON each, as the lab's store has them.
 
 use std::collections::HashMap;
-use std::fs::{File, OpenOptions};
-use std::io::{self, BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use spindle_lab::identity::VERSION;
+use spindle_lab::sweep::{Lines, RunKey, StoreError};
 
-use crate::error::TestbedError;
 use crate::part::PartOutput;
-
-/// What makes a part the same as another.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(crate) struct Key {
-    /// A hash of the scenario and the transports' configurations.
-    pub(crate) configuration: String,
-    pub(crate) transport: String,
-    pub(crate) seed: u64,
-    pub(crate) part: u64,
-    pub(crate) parts: u64,
-}
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Line {
@@ -29,7 +15,7 @@ struct Line {
     version: String,
     set: Vec<(String, String)>,
     #[serde(flatten)]
-    key: Key,
+    key: RunKey,
     #[serde(flatten)]
     output: PartOutput,
 }
@@ -37,42 +23,15 @@ struct Line {
 /// A store that is written to.
 #[derive(Debug)]
 pub(crate) struct Store {
-    path: PathBuf,
-    file: Mutex<File>,
+    lines: Lines,
     experiment: String,
-}
-
-fn wrong(path: &Path, action: &'static str) -> impl FnOnce(io::Error) -> TestbedError {
-    let path = path.to_owned();
-    move |source| TestbedError::Store {
-        path,
-        action,
-        source,
-    }
 }
 
 impl Store {
     /// Opens a store to be continued, or begins it anew.
-    pub(crate) fn open(path: &Path, resume: bool, experiment: &str) -> Result<Self, TestbedError> {
-        if let Some(dir) = path.parent() {
-            // If this fails, opening the file says why.
-            let _ = std::fs::create_dir_all(dir);
-        }
-        let mut file = OpenOptions::new()
-            .create(true)
-            .append(resume)
-            .write(true)
-            .truncate(!resume)
-            .open(path)
-            .map_err(wrong(path, "write"))?;
-        // A line that was cut short is ended.
-        let whole = std::fs::read(path).is_ok_and(|b| b.last().is_none_or(|b| *b == b'\n'));
-        if !whole {
-            file.write_all(b"\n").map_err(wrong(path, "write"))?;
-        }
+    pub(crate) fn open(path: &Path, resume: bool, experiment: &str) -> Result<Self, StoreError> {
         Ok(Self {
-            path: path.to_owned(),
-            file: Mutex::new(file),
+            lines: Lines::open(path, resume)?,
             experiment: experiment.to_owned(),
         })
     }
@@ -81,40 +40,25 @@ impl Store {
     pub(crate) fn append(
         &self,
         set: &[(String, String)],
-        key: &Key,
+        key: &RunKey,
         output: &PartOutput,
-    ) -> Result<(), TestbedError> {
-        let line = Line {
+    ) -> Result<(), StoreError> {
+        self.lines.append(&Line {
             experiment: self.experiment.clone(),
             version: VERSION.to_owned(),
             set: set.to_vec(),
             key: key.clone(),
             output: output.clone(),
-        };
-        let write = || {
-            let mut text = serde_json::to_string(&line)?;
-            text.push('\n');
-            // A poisoned lock means another part panicked; its panic ends the run by itself.
-            let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-            file.write_all(text.as_bytes())?;
-            file.flush()
-        };
-        write().map_err(wrong(&self.path, "write"))
+        })
     }
 }
 
 /// Reads the parts of this version; lines that were cut short or are of another version are passed
 /// over.
-pub(crate) fn read(path: &Path) -> Result<HashMap<Key, PartOutput>, TestbedError> {
-    let file = match File::open(path) {
-        Ok(file) => file,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(HashMap::new()),
-        Err(e) => return Err(wrong(path, "read")(e)),
-    };
+pub(crate) fn read(path: &Path) -> Result<HashMap<RunKey, PartOutput>, StoreError> {
     let mut known = HashMap::new();
-    for line in BufReader::new(file).lines() {
-        let line = line.map_err(wrong(path, "read"))?;
-        if let Ok(l) = serde_json::from_str::<Line>(&line)
+    for line in Lines::read(path)? {
+        if let Ok(l) = serde_json::from_str::<Line>(&line?.1)
             && l.version == VERSION
         {
             known.insert(l.key, l.output);
@@ -126,9 +70,10 @@ pub(crate) fn read(path: &Path) -> Result<HashMap<Key, PartOutput>, TestbedError
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write as _;
 
-    fn key(part: u64) -> Key {
-        Key {
+    fn key(part: u64) -> RunKey {
+        RunKey {
             configuration: "0f".to_owned(),
             transport: "udp:fuso".to_owned(),
             seed: 1,
@@ -151,7 +96,10 @@ mod tests {
         let store = Store::open(&path, false, "e").unwrap();
         store.append(&set, &key(0), &output).unwrap();
         drop(store);
-        let mut file = OpenOptions::new().append(true).open(&path).unwrap();
+        let mut file = std::fs::OpenOptions::new()
+            .append(true)
+            .open(&path)
+            .unwrap();
         file.write_all(b"{\"experiment\": \"to").unwrap();
         let store = Store::open(&path, true, "e").unwrap();
         store.append(&set, &key(1), &output).unwrap();

@@ -94,9 +94,7 @@ impl From<SweepError> for Failure {
     fn from(e: SweepError) -> Self {
         match e {
             SweepError::Run(e) => e.into(),
-            SweepError::Store { .. } | SweepError::MixedVersions { .. } => {
-                Self::Other(e.to_string())
-            }
+            SweepError::Store(_) | SweepError::MixedVersions { .. } => Self::Other(e.to_string()),
         }
     }
 }

@@ -47,6 +47,9 @@ pub enum Scale {
 }
 
 impl Scale {
+    /// From the smallest.
+    pub const ALL: [Self; 3] = [Self::Quick, Self::Full, Self::Paper];
+
     /// The key in the file.
     pub const fn name(self) -> &'static str {
         match self {

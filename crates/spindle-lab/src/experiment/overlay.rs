@@ -52,11 +52,11 @@ fn apply_scale(tree: &mut Node, scale: Option<Scale>) -> Result<(), ExperimentEr
         return Ok(());
     };
     let section = Section::new("scale", &all)?;
-    for name in ["quick", "full", "paper-scale"] {
-        let Some(part) = section.section(name)? else {
+    for one in Scale::ALL {
+        let Some(part) = section.section(one.name())? else {
             continue;
         };
-        let chosen = scale.is_some_and(|s| s.name() == name);
+        let chosen = scale == Some(one);
         for (key, path) in [
             ("flows", "traffic.flows"),
             ("rounds", "traffic.rounds"),
@@ -152,26 +152,38 @@ fn apply_flags(tree: &mut Node, overrides: &Overrides) -> Result<(), ExperimentE
         };
         set_axis(tree, "loss", node)?;
     }
-    for set in &overrides.set {
-        let flag = format!("--set {set}");
-        let Some((key, value)) = set.split_once('=') else {
-            let origin = Origin::Flag(flag.as_str().into());
-            return Err(ExperimentError::new(
-                origin,
-                "",
-                "want key=value, such as loss=2%",
-            ));
-        };
-        let (key, value) = (key.trim(), value.trim());
-        // By its braces: what a shell leaves of a table may not be one any more.
-        if value.starts_with('{') && value.ends_with('}') {
-            let origin = Origin::Flag(flag.as_str().into());
-            let problem = "found a table, which --set does not take, want it in the file";
-            return Err(ExperimentError::new(origin, key, problem));
-        }
-        set_axis(tree, key, Node::from_flag(&flag, value))?;
+    overrides
+        .set
+        .iter()
+        .try_for_each(|set| apply_set(tree, set))
+}
+
+/// Lays one `--set` over the file.
+fn apply_set(tree: &mut Node, set: &str) -> Result<(), ExperimentError> {
+    let flag = format!("--set {set}");
+    let wrong = |key, problem| {
+        let origin = Origin::Flag(flag.as_str().into());
+        Err(ExperimentError::new(origin, key, problem))
+    };
+    let Some((key, value)) = set.split_once('=') else {
+        return wrong("", "want key=value, such as loss=2%");
+    };
+    let (key, value) = (key.trim(), value.trim());
+    // By its braces: what a shell leaves of a table may not be one any more.
+    if value.starts_with('{') && value.ends_with('}') {
+        return wrong(
+            key,
+            "found a table, which --set does not take, want it in the file",
+        );
     }
-    Ok(())
+    if key == "scale" || key.starts_with("scale.") {
+        return wrong(
+            key,
+            "found a key of a scale, whose table is laid over the file before flags are; want the key that it \
+             stands for, such as traffic.flows",
+        );
+    }
+    set_axis(tree, key, Node::from_flag(&flag, value))
 }
 
 fn text_list(flag: &str, names: &str) -> Node {

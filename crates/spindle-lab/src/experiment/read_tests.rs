@@ -715,3 +715,21 @@ fn a_scale_takes_the_transports_that_fit() {
     assert_eq!(at(Some(Scale::Quick)), ("tcp".to_owned(), 1));
     assert_eq!(at(None), ("tcp".to_owned(), 1));
 }
+
+#[test]
+fn a_key_of_a_scale_cannot_be_set_since_nothing_would_come_of_it() {
+    let text = requests("flows = 10\n[scale.quick]\nflows = 5\n");
+    for set in ["scale.quick.flows=3", "scale=quick"] {
+        let flags = Overrides {
+            set: vec![set.to_owned()],
+            scale: Some(Scale::Quick),
+            ..Overrides::default()
+        };
+        let problem = read_with(&text, &flags).unwrap_err().to_string();
+        assert!(problem.contains(&format!("--set {set}")), "{problem}");
+        assert!(
+            problem.contains("want the key that it stands for, such as traffic.flows"),
+            "{problem}"
+        );
+    }
+}

@@ -266,12 +266,7 @@ mod tests {
     #[test]
     fn every_experiment_at_every_scale_is_the_same_again() {
         for file in EXPERIMENTS {
-            for scale in [
-                None,
-                Some(Scale::Quick),
-                Some(Scale::Full),
-                Some(Scale::Paper),
-            ] {
+            for scale in Scale::ALL.map(Some).into_iter().chain([None]) {
                 let overrides = Overrides {
                     scale,
                     ..Overrides::default()

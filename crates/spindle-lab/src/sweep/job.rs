@@ -1,6 +1,8 @@
 //! Single runs of an experiment: which there are, what makes each the same as another, and the making of
 //! one.
 
+use serde::{Deserialize, Serialize};
+
 use crate::driver::{self, RunError, RunRequest};
 use crate::experiment::scenario::Traffic;
 use crate::experiment::{Experiment, TransportName};
@@ -11,7 +13,7 @@ use crate::rng::hash64;
 use super::Options;
 
 /// What makes a run the same as another of the same version, whatever experiment it belongs to.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct RunKey {
     /// A hash of everything that decides its results but version, transport's name, seed and part: the
     /// point's scenario as it was understood, what the transport is made of, and the payload.
@@ -48,7 +50,6 @@ pub fn jobs(
     payload: Option<&[u8]>,
 ) -> Result<Vec<Job>, RunError> {
     let mut jobs = Vec::new();
-    let parts = experiment.parts();
     for (index, point) in experiment.points.iter().enumerate() {
         for name in simulated(experiment) {
             let config = match point.is_computed() {
@@ -57,22 +58,33 @@ pub fn jobs(
             };
             let payload = payload.unwrap_or_default();
             let hash = hash64(&[&point.hash.to_le_bytes(), config.as_bytes(), payload]);
-            let runs = (experiment.seed..experiment.seed + experiment.seeds)
-                .flat_map(|seed| (0..parts).map(move |part| (seed, part)));
-            jobs.extend(runs.map(|(seed, part)| Job {
+            jobs.extend(keys(experiment, name, hash).map(|key| Job {
                 point: index,
                 transport: name.clone(),
-                key: RunKey {
-                    configuration: format!("{hash:016x}"),
-                    transport: name.to_string(),
-                    seed,
-                    part,
-                    parts,
-                },
+                key,
             }));
         }
     }
     Ok(jobs)
+}
+
+/// The runs of a transport at one point, in the order of seed and part; `configuration` is
+/// [`RunKey::configuration`].
+pub fn keys(
+    experiment: &Experiment,
+    transport: &TransportName,
+    configuration: u64,
+) -> impl Iterator<Item = RunKey> {
+    let (parts, transport) = (experiment.parts(), transport.to_string());
+    let seeds = experiment.seed..experiment.seed + experiment.seeds;
+    let runs = seeds.flat_map(move |seed| (0..parts).map(move |part| (seed, part)));
+    runs.map(move |(seed, part)| RunKey {
+        configuration: format!("{configuration:016x}"),
+        transport: transport.clone(),
+        seed,
+        part,
+        parts,
+    })
 }
 
 /// The experiment's transports but for those that only the testbed runs.
@@ -80,17 +92,12 @@ pub(super) fn simulated(experiment: &Experiment) -> impl Iterator<Item = &Transp
     experiment.transports.iter().filter(|t| !t.needs_testbed())
 }
 
-/// What a transport is made of. The whole configuration counts, so that a policy of one's own with other
-/// parameters is not taken for the one before.
+/// What a transport is made of.
 fn configuration(registry: &Registry, name: &TransportName) -> Result<String, RunError> {
-    let transport = registry
-        .find(&name.transport)
-        .ok_or_else(|| RunError::Transport(registry.no_such_transport(&name.transport)))?;
-    Ok(format!(
-        "{:?} {:?}",
-        transport.config(),
-        transport.application
-    ))
+    let transport = registry.find(&name.transport);
+    Ok(transport
+        .ok_or_else(|| RunError::Transport(registry.no_such_transport(&name.transport)))?
+        .configuration())
 }
 
 impl Job {

@@ -1,14 +1,11 @@
 //! Finished runs as lines of JSON, and files of them.
 
 use std::collections::HashMap;
-use std::fs::{File, OpenOptions};
-use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Job, Made, RunKey, SweepError};
+use super::{Job, Lines, Made, RunKey, SweepError};
 use crate::experiment::Experiment;
 use crate::identity::{RunIdentity, VERSION};
 use crate::metrics::RunResult;
@@ -88,79 +85,15 @@ impl Record {
     }
 }
 
-/// A file that finished runs are appended to.
-pub(super) struct Store {
-    path: PathBuf,
-    file: Mutex<File>,
-}
-
-impl Store {
-    /// Opens it to be gone on with, or emptied.
-    pub(super) fn open(path: &Path, resume: bool) -> Result<Self, SweepError> {
-        if let Some(dir) = path.parent() {
-            // If this fails, opening the file says why.
-            let _ = std::fs::create_dir_all(dir);
-        }
-        let wrong = |source| failed(path, "write", source);
-        let mut file = OpenOptions::new()
-            .create(true)
-            .append(resume)
-            .write(true)
-            .truncate(!resume)
-            .open(path)
-            .map_err(wrong)?;
-        if resume && !ends_with_newline(path) {
-            file.write_all(b"\n").map_err(wrong)?;
-        }
-        Ok(Self {
-            path: path.to_owned(),
-            file: Mutex::new(file),
-        })
-    }
-
-    /// Appends a run.
-    pub(super) fn append(&self, record: &Record) -> Result<(), SweepError> {
-        let write = || {
-            let mut text = record.to_line()?;
-            text.push('\n');
-            // A poisoned lock means another run panicked; its panic ends the sweep by itself.
-            let mut file = self
-                .file
-                .lock()
-                .unwrap_or_else(std::sync::PoisonError::into_inner);
-            file.write_all(text.as_bytes())?;
-            file.flush()
-        };
-        write().map_err(|source| failed(&self.path, "write", source))
-    }
-}
-
-fn failed(path: &Path, action: &'static str, source: std::io::Error) -> SweepError {
-    SweepError::Store {
-        path: path.to_owned(),
-        action,
-        source,
-    }
-}
-
-fn ends_with_newline(path: &Path) -> bool {
-    std::fs::read(path).map_or(true, |bytes| bytes.last().is_none_or(|b| *b == b'\n'))
-}
-
 /// Reads the runs of an experiment; lines that were cut short or are of another experiment are passed
 /// over.
 pub(super) fn read_store(
     path: &Path,
     experiment: &str,
 ) -> Result<HashMap<RunKey, Made>, SweepError> {
-    let file = match File::open(path) {
-        Ok(file) => file,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(HashMap::new()),
-        Err(e) => return Err(failed(path, "read", e)),
-    };
     let mut known = HashMap::new();
-    for (index, line) in BufReader::new(file).lines().enumerate() {
-        let line = line.map_err(|e| failed(path, "read", e))?;
+    for line in Lines::read(path)? {
+        let (number, line) = line?;
         let Ok(record) = Record::parse(&line) else {
             continue;
         };
@@ -170,7 +103,7 @@ pub(super) fn read_store(
         if record.version != VERSION {
             return Err(SweepError::MixedVersions {
                 path: path.to_owned(),
-                line: index + 1,
+                line: number,
                 experiment: record.experiment,
                 found: record.version,
             });

@@ -72,6 +72,8 @@ pub struct Reorder {
     next: Option<SeqNumber>,
     /// By sequence number, all behind `next`.
     kept: VecDeque<Kept>,
+    /// Since when the one that came first of these is kept.
+    oldest: Option<Instant>,
     bytes: u64,
     /// For how long segments were kept until what was missing came, smoothed with weight 1/8 as round trips are (RFC 6298).
     took: Option<Duration>,
@@ -86,6 +88,7 @@ impl Reorder {
             settings,
             next: None,
             kept: VecDeque::new(),
+            oldest: None,
             bytes: 0,
             took: None,
             release: false,
@@ -105,6 +108,7 @@ impl Reorder {
             .kept
             .partition_point(|k| k.segment.seq == segment.seq || k.segment.seq.before(segment.seq));
         self.bytes += segment.payload.len() as u64;
+        self.oldest.get_or_insert(now);
         self.kept.insert(
             at,
             Kept {
@@ -124,6 +128,7 @@ impl Reorder {
             self.pop(up);
         }
         if let Some(waited) = waited {
+            self.find_oldest();
             self.took = Some(match self.took {
                 None => waited,
                 Some(took) => (took * 7 + waited) / 8,
@@ -148,7 +153,13 @@ impl Reorder {
         while !self.kept.is_empty() {
             self.pop(up);
         }
+        self.oldest = None;
         self.release = false;
+    }
+
+    /// To be called after [`Self::pop`], once for many.
+    fn find_oldest(&mut self) {
+        self.oldest = self.kept.iter().map(|k| k.since).min();
     }
 }
 
@@ -189,10 +200,9 @@ impl Stage for Reorder {
     }
 
     fn next_timeout(&self) -> Option<Instant> {
-        let oldest = self.kept.iter().map(|k| k.since).min()?;
         Some(match self.release {
-            true => oldest,
-            false => oldest + self.patience(),
+            true => self.oldest?,
+            false => self.oldest? + self.patience(),
         })
     }
 
@@ -212,6 +222,7 @@ impl Stage for Reorder {
             {
                 self.pop(up);
             }
+            self.find_oldest();
         }
         self.release &= !self.kept.is_empty();
     }
@@ -354,6 +365,7 @@ mod tests {
                 for _ in 0..1 + u32::from(twice[*n as usize]) {
                     came.push(*n);
                     up.extend(take(&mut b, now, data(*n)));
+                    prop_assert_eq!(b.oldest, b.kept.iter().map(|k| k.since).min());
                 }
             }
             while let Some(t) = b.next_timeout() {

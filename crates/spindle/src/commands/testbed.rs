@@ -19,7 +19,7 @@ impl From<TestbedError> for Failure {
         match e {
             TestbedError::System { .. }
             | TestbedError::Program { .. }
-            | TestbedError::Store { .. }
+            | TestbedError::Store(_)
             | TestbedError::Net(_) => Self::Other(e.to_string()),
             _ => Self::Usage(e.to_string()),
         }
