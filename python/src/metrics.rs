@@ -28,7 +28,9 @@ pub(crate) fn chosen(experiment: &Experiment, asked: Option<Vec<String>>) -> PyR
             all: true,
         });
     }
-    let usual = output::METRICS.iter().filter_map(|name| Metric::named(name));
+    let usual = output::METRICS
+        .iter()
+        .filter_map(|name| Metric::named(name));
     let claims = experiment.claims.iter().filter_map(|c| name_of(c.metric));
     let mut metrics: Vec<Named> = Vec::new();
     for metric in usual
