@@ -5,6 +5,7 @@ pub(crate) mod service;
 use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
+use spindle_lab::experiment::Overrides;
 
 /// Multipath TCP that recovers lost packets before anyone waits for them.
 #[derive(Debug, Parser)]
@@ -42,12 +43,9 @@ pub(crate) enum Command {
     Pages(Pages),
 }
 
-/// What `compare` and `run` share.
+/// What `compare`, `run` and `testbed` lay over an experiment in short.
 #[derive(Debug, ClapArgs)]
-pub(crate) struct Common {
-    /// Transports, separated by commas; `name@balancer` to use another balancer
-    #[arg(long, value_name = "A,B@RPS")]
-    pub(crate) transports: Option<String>,
+pub(crate) struct Size {
     /// Flows per transport and seed
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) flows: Option<String>,
@@ -60,6 +58,30 @@ pub(crate) struct Common {
     /// Loss rate, or several separated by commas
     #[arg(long, value_name = "P", allow_hyphen_values = true)]
     pub(crate) loss: Option<String>,
+}
+
+impl Size {
+    pub(crate) fn overrides(&self, transports: Option<&String>, set: &[String]) -> Overrides {
+        Overrides {
+            set: set.to_vec(),
+            loss: self.loss.clone(),
+            flows: self.flows.clone(),
+            seeds: self.seeds.clone(),
+            seed: self.seed.clone(),
+            transports: transports.cloned(),
+            scale: None,
+        }
+    }
+}
+
+/// What `compare` and `run` share.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Common {
+    /// Transports, separated by commas; `name@balancer` to use another balancer
+    #[arg(long, value_name = "A,B@RPS")]
+    pub(crate) transports: Option<String>,
+    #[command(flatten)]
+    pub(crate) size: Size,
     /// Set a key of the experiment, such as traffic.load=20Mbps
     #[arg(long, value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,
@@ -323,18 +345,8 @@ pub(crate) struct Testbed {
     /// `gateway:` before a preset is what carries it
     #[arg(long, value_name = "A,B>C,udp:D")]
     pub(crate) transports: Option<String>,
-    /// Flows per transport and seed
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    pub(crate) flows: Option<String>,
-    /// How many seeds
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    pub(crate) seeds: Option<String>,
-    /// First seed
-    #[arg(long, value_name = "S", allow_hyphen_values = true)]
-    pub(crate) seed: Option<String>,
-    /// Loss rate, or several separated by commas
-    #[arg(long, value_name = "P", allow_hyphen_values = true)]
-    pub(crate) loss: Option<String>,
+    #[command(flatten)]
+    pub(crate) size: Size,
     /// Set a key of the experiment, such as traffic.first_path=2
     #[arg(long, value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,

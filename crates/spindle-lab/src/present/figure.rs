@@ -2,14 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::claims::{Kind, Outcome, Test, Verdict, point_bound};
+use crate::claims::{Test, point_bound};
 use crate::experiment::{Experiment, TransportName};
 use crate::library::Paper;
 use crate::metrics::Metric;
 use crate::output::{Verdicts, pools};
 use crate::report::format::Quantity;
 use crate::report::{
-    self, AxisSpec, Estimate, Figure, FigureReport, FlowTrace, LinePlot, Overview, ReportError,
+    AxisSpec, Estimate, Figure, FigureReport, FlowTrace, LinePlot, Overview, ReportError,
 };
 use crate::stats::Pool;
 use crate::sweep::SweepResult;
@@ -70,7 +70,7 @@ pub fn figure(results: &Results<'_>, making: &Making<'_>) -> Figure {
             .collect(),
         file: making.file.map(str::to_owned),
         plots,
-        claims: results.verdicts.claims.iter().map(claim).collect(),
+        claims: results.verdicts.claims.clone(),
         oracle: oracle::distance(making.registry, experiment, results.runs),
         flow,
         notes: experiment.notes.clone(),
@@ -144,26 +144,6 @@ fn quantity(metric: Metric) -> Quantity {
         _ if metric.is_size() => Quantity::Bytes,
         Metric::Observed(o) if o.is_count() => Quantity::Plain,
         _ => Quantity::Micros,
-    }
-}
-
-fn claim(outcome: &Outcome) -> report::Claim {
-    report::Claim {
-        id: outcome.id.clone(),
-        kind: match outcome.kind {
-            Kind::Numeric => report::ClaimKind::Numeric,
-            Kind::Ordering => report::ClaimKind::Ordering,
-        },
-        text: outcome.text.clone(),
-        paper: outcome.paper.clone(),
-        measured: outcome.measured.clone(),
-        verdict: match outcome.verdict {
-            Verdict::Holds => report::Verdict::Holds,
-            Verdict::Fails => report::Verdict::Fails,
-            Verdict::Tied => report::Verdict::Tied,
-            Verdict::NotCheckable => report::Verdict::NotCheckable,
-        },
-        why: outcome.why.clone(),
     }
 }
 

@@ -3,10 +3,10 @@
 use maud::{Markup, html};
 
 use super::format::count;
-use super::model::{Claim, ClaimKind, Verdict};
+use crate::claims::{Kind, Outcome, Verdict};
 
 /// How many claims there are of each verdict.
-pub(super) fn tally<'a>(claims: impl Iterator<Item = &'a Claim> + Clone) -> Markup {
+pub(super) fn tally<'a>(claims: impl Iterator<Item = &'a Outcome> + Clone) -> Markup {
     let all = [
         Verdict::Holds,
         Verdict::Tied,
@@ -24,7 +24,7 @@ pub(super) fn tally<'a>(claims: impl Iterator<Item = &'a Claim> + Clone) -> Mark
 }
 
 /// A dot for each claim in its verdict's colour.
-pub(super) fn dots(claims: &[Claim]) -> Markup {
+pub(super) fn dots(claims: &[Outcome]) -> Markup {
     let holds = claims
         .iter()
         .filter(|c| c.verdict == Verdict::Holds)
@@ -54,7 +54,7 @@ fn verdict_badge(v: Verdict) -> Markup {
 }
 
 /// The paper's claims, a card each.
-pub(super) fn cards(claims: &[Claim]) -> Markup {
+pub(super) fn cards(claims: &[Outcome]) -> Markup {
     html! {
         @if !claims.is_empty() {
             h3 { "What the paper says" }
@@ -63,10 +63,10 @@ pub(super) fn cards(claims: &[Claim]) -> Markup {
     }
 }
 
-fn card(c: &Claim) -> Markup {
+fn card(c: &Outcome) -> Markup {
     let kind = match c.kind {
-        ClaimKind::Numeric => "a number",
-        ClaimKind::Ordering => "an order",
+        Kind::Numeric => "a number",
+        Kind::Ordering => "an order",
     };
     let rows = [
         ("paper", &c.paper),

@@ -28,9 +28,8 @@ mod trace;
 pub use crate::identity::RunIdentity;
 pub use error::ReportError;
 pub use model::{
-    AxisSpec, Beaten, Claim, ClaimKind, ComparePoint, CompareReport, Estimate, Figure,
-    FigureReport, LinePlot, LineSeries, OracleDistance, RunGroup, RunList, RunRow, SeriesPoint,
-    TransportResult, Verdict,
+    AxisSpec, Beaten, ComparePoint, CompareReport, Estimate, Figure, FigureReport, LinePlot,
+    LineSeries, OracleDistance, RunGroup, RunList, RunRow, SeriesPoint, TransportResult,
 };
 pub use overview::{Overview, OverviewRow, OverviewScenario};
 pub use trace::{FlowEvent, FlowEventKind, FlowTrace};

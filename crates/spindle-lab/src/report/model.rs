@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::claims::Outcome;
 use crate::identity::RunIdentity;
 
 use super::format::Quantity;
@@ -206,7 +207,7 @@ pub struct Figure {
     /// Our pictures.
     pub plots: Vec<LinePlot>,
     /// The paper's claims and what became of them.
-    pub claims: Vec<Claim>,
+    pub claims: Vec<Outcome>,
     /// How far the schemes are from the oracle, if it ran.
     pub oracle: Option<OracleDistance>,
     /// A flow to draw, on a page of its own.
@@ -300,57 +301,4 @@ pub struct Beaten {
     pub at: Vec<String>,
     /// What it has that the oracle has not; empty if control, scheduler and paths are the same.
     pub by: Vec<String>,
-}
-
-/// A claim of a paper and what became of it.
-#[derive(Clone, Debug)]
-pub struct Claim {
-    /// Its id.
-    pub id: String,
-    /// Whether it names a number or an order.
-    pub kind: ClaimKind,
-    /// The claim in words.
-    pub text: String,
-    /// What the paper says.
-    pub paper: String,
-    /// What was measured.
-    pub measured: String,
-    /// What became of it.
-    pub verdict: Verdict,
-    /// Why, if there is more to say.
-    pub why: String,
-}
-
-/// The kind of a [`Claim`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ClaimKind {
-    /// A number printed in the paper.
-    Numeric,
-    /// An order of schemes stated in words.
-    Ordering,
-}
-
-/// What became of a [`Claim`], at 95 %.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Verdict {
-    /// It holds.
-    Holds,
-    /// It does not hold.
-    Fails,
-    /// The runs do not tell the two sides apart.
-    Tied,
-    /// There is nothing to check it against.
-    NotCheckable,
-}
-
-impl Verdict {
-    /// The word of the results' JSON form.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Holds => "holds",
-            Self::Fails => "fails",
-            Self::Tied => "tied",
-            Self::NotCheckable => "not-checkable",
-        }
-    }
 }

@@ -8,6 +8,7 @@ use spindle_units::Instant;
 
 use super::format::Quantity;
 use super::*;
+use crate::claims::{Kind, Outcome, Verdict};
 
 const HOSTILE: &str = "</style></script><script>alert('x')</script>\"'&<b>\u{202e}../../x";
 
@@ -276,9 +277,9 @@ fn hostile_names_stay_text() {
             by: vec![HOSTILE.into()],
         }],
     });
-    f.claims.push(Claim {
+    f.claims.push(Outcome {
         id: HOSTILE.into(),
-        kind: ClaimKind::Ordering,
+        kind: Kind::Ordering,
         text: HOSTILE.into(),
         paper: HOSTILE.into(),
         measured: String::new(),

@@ -67,6 +67,26 @@ pub(crate) struct Sent {
 }
 
 impl Sent {
+    /// A segment of data that left now for the first time.
+    pub(crate) fn new(start: u64, payload: Payload, sent_at: Instant) -> Self {
+        Self {
+            start,
+            payload,
+            fin: false,
+            map: None,
+            sent_at,
+            transmissions: 1,
+            sacked: false,
+            lost: false,
+            repeated: false,
+            recovery: false,
+            protected: false,
+            outrun: false,
+            reinjected: false,
+            coded: false,
+        }
+    }
+
     pub(crate) fn seq_len(&self) -> u64 {
         self.payload.len() as u64 + u64::from(self.fin)
     }
@@ -680,22 +700,7 @@ mod tests {
     use super::*;
 
     fn sent(start: u64, len: u32) -> Sent {
-        Sent {
-            start,
-            payload: Payload::Length(len),
-            fin: false,
-            map: None,
-            sent_at: Instant::ZERO,
-            transmissions: 1,
-            sacked: false,
-            lost: false,
-            repeated: false,
-            recovery: false,
-            protected: false,
-            outrun: false,
-            reinjected: false,
-            coded: false,
-        }
+        Sent::new(start, Payload::Length(len), Instant::ZERO)
     }
 
     proptest! {

@@ -52,15 +52,7 @@ fn looks_like_a_file(name: &str) -> bool {
 }
 
 fn overrides(common: &Common) -> Overrides {
-    Overrides {
-        set: common.set.clone(),
-        loss: common.loss.clone(),
-        flows: common.flows.clone(),
-        seeds: common.seeds.clone(),
-        seed: common.seed.clone(),
-        transports: common.transports.clone(),
-        scale: None,
-    }
+    (common.size).overrides(common.transports.as_ref(), &common.set)
 }
 
 fn options(common: &Common) -> Result<Options, Failure> {
@@ -150,7 +142,10 @@ fn follow(
     let mut words = vec![program(), "trace".to_owned(), quoted(name)];
     let mut add = |flag: &str, value: &str| words.extend([flag.to_owned(), quoted(value)]);
     add("--transport", &transport.to_string());
-    for (flag, value) in [("--loss", &common.loss), ("--flows", &common.flows)] {
+    for (flag, value) in [
+        ("--loss", &common.size.loss),
+        ("--flows", &common.size.flows),
+    ] {
         if let Some(value) = value {
             add(flag, value);
         }

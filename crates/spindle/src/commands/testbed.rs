@@ -2,7 +2,6 @@
 
 use std::process::ExitCode;
 
-use spindle_lab::experiment::Overrides;
 use spindle_lab::library;
 use spindle_lab::metrics::{Metric, show_us};
 use spindle_lab::registry::Registry;
@@ -27,15 +26,7 @@ impl From<TestbedError> for Failure {
 }
 
 pub(crate) fn testbed(registry: &Registry, args: &Testbed) -> Result<ExitCode, Failure> {
-    let overrides = Overrides {
-        set: args.set.clone(),
-        flows: args.flows.clone(),
-        seeds: args.seeds.clone(),
-        seed: args.seed.clone(),
-        loss: args.loss.clone(),
-        transports: args.transports.clone(),
-        scale: None,
-    };
+    let overrides = (args.size).overrides(args.transports.as_ref(), &args.set);
     let experiment = library::load(registry, &args.file, &overrides)?;
     let programs: Result<Vec<Exec>, TestbedError> =
         args.exec.iter().map(|e| Exec::parse(e)).collect();

@@ -128,22 +128,8 @@ mod tests {
     fn board(n: u64) -> Scoreboard {
         let mut b = Scoreboard::default();
         for i in 0..n {
-            b.push(Sent {
-                start: 1 + i * 1000,
-                payload: Payload::Length(1000),
-                fin: false,
-                map: None,
-                sent_at: Instant::from_nanos(i * 1000),
-                transmissions: 1,
-                sacked: false,
-                lost: false,
-                repeated: false,
-                recovery: false,
-                protected: false,
-                outrun: false,
-                reinjected: false,
-                coded: false,
-            });
+            let sent_at = Instant::from_nanos(i * 1000);
+            b.push(Sent::new(1 + i * 1000, Payload::Length(1000), sent_at));
         }
         b
     }

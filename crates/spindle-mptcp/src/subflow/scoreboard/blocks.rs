@@ -103,25 +103,13 @@ mod tests {
         let mut start = 1;
         for len in lens {
             board.push(Sent {
-                start,
-                payload: Payload::Length(*len),
-                fin: false,
                 map: Some(SentMap {
                     offset: start - 1,
                     before: 0,
                     len: *len as u16,
                     checksum: None,
                 }),
-                sent_at: Instant::ZERO,
-                transmissions: 1,
-                sacked: false,
-                lost: false,
-                repeated: false,
-                recovery: false,
-                protected: false,
-                outrun: false,
-                reinjected: false,
-                coded: false,
+                ..Sent::new(start, Payload::Length(*len), Instant::ZERO)
             });
             start += u64::from(*len);
         }

@@ -427,20 +427,10 @@ impl Sender {
     ) {
         let len = payload.len() as u64;
         let sent = Sent {
-            start: self.nxt,
-            payload,
             fin,
             map,
-            sent_at: now,
-            transmissions: 1,
-            sacked: false,
-            lost: false,
-            repeated: false,
             recovery: matches!(kind, SendKind::Recovery | SendKind::Parity),
-            protected: false,
-            outrun: false,
-            reinjected: false,
-            coded: false,
+            ..Sent::new(self.nxt, payload, now)
         };
         self.nxt = sent.end();
         if let Phase::Recovery { prr: Some(prr), .. } = &mut self.phase {
