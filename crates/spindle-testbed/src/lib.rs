@@ -31,4 +31,4 @@ pub use error::TestbedError;
 pub use lateness::Lateness;
 pub use namespace::enter;
 pub use part::{Coded, PartOutput, RealTime};
-pub use run::{Options, Outcome, Progress, Row, run};
+pub use run::{Options, Outcome, Progress, Row, run, usual_jobs};

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration as StdDuration, Instant as Wall};
 
+use spindle_lab::experiment::scenario::Traffic;
 use spindle_lab::experiment::{Experiment, Point, TransportName};
 use spindle_lab::registry::Registry;
 use spindle_lab::rng::hash64;
@@ -23,7 +24,7 @@ use crate::store::{self, Store};
 pub struct Options {
     /// 99 of 100 packets may be delivered so late at most, else the result is invalid.
     pub late_bound: Duration,
-    /// Parts that run at a time; at least 1.
+    /// Parts that run at a time; 0 for [as many as suit the traffic](usual_jobs).
     pub jobs: usize,
     /// A file that finished parts are appended to.
     pub store: Option<PathBuf>,
@@ -33,20 +34,33 @@ pub struct Options {
 
 /// Parts at a time for each core: requests wait for round trips most of their time (our choice).
 const PER_CORE: usize = 4;
+/// Cores for each part where flows never pause: its fabric takes most of one, its hosts as much (our choice).
+const CORES_WITHOUT_PAUSE: usize = 2;
 /// Parts at a time unless more are asked for (our choice).
 const MOST: usize = 16;
 
 impl Default for Options {
     /// A millisecond (1/5 of the smallest round trip that two cores keep up with, DESIGN section 8),
-    /// four parts per core but 16 at most, nothing stored.
+    /// as many parts at a time as suit the traffic, nothing stored.
     fn default() -> Self {
-        let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
         Self {
             late_bound: Duration::from_millis(1),
-            jobs: (cores * PER_CORE).min(MOST),
+            jobs: 0,
             store: None,
             resume: false,
         }
+    }
+}
+
+/// Parts that run at a time unless it is said: four per core but 16 at most; where short flows come beside long
+/// ones at any point, which keep hosts busy all the time, one for each two cores. More would take the processor
+/// from each other, which slows hosts down without making packets late.
+pub fn usual_jobs(experiment: &Experiment) -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
+    let without_pause = |p: &Point| matches!(p.scenario.traffic, Traffic::Mix(_));
+    match experiment.points.iter().any(without_pause) {
+        true => (cores / CORES_WITHOUT_PAUSE).clamp(1, MOST),
+        false => (cores * PER_CORE).min(MOST),
     }
 }
 
@@ -132,7 +146,11 @@ pub fn run(
             progress,
         }),
     };
-    in_parallel(options.jobs, &todo, |index| work.one(index))?;
+    let threads = match options.jobs {
+        0 => usual_jobs(experiment),
+        jobs => jobs,
+    };
+    in_parallel(threads, &todo, |index| work.one(index))?;
     let shared = work.shared.into_inner();
     let slots = shared.unwrap_or_else(PoisonError::into_inner).slots;
     let outputs: Vec<PartOutput> = slots.into_iter().flatten().collect();
@@ -296,5 +314,27 @@ fn row(name: &TransportName, outputs: &[&PartOutput], options: &Options) -> Row 
         links: outputs
             .last()
             .map_or(Vec::new(), |o| o.real.fabric.links.clone()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use spindle_lab::experiment::Overrides;
+    use spindle_lab::library;
+
+    #[test]
+    fn flows_that_never_pause_get_cores_of_their_own() {
+        let registry = Registry::standard();
+        let jobs = |text: &str| {
+            let at = std::path::Path::new("/nowhere");
+            let e = library::parse(&registry, ("x.toml", text), at, &Overrides::default());
+            usual_jobs(&e.unwrap())
+        };
+        let cores = std::thread::available_parallelism().unwrap().get();
+        let mix = jobs(include_str!("../../../experiments/caps/testbed.toml"));
+        let requests = jobs(include_str!("../../../experiments/wire/two-paths.toml"));
+        assert_eq!(mix, (cores / 2).clamp(1, 16));
+        assert_eq!(requests, (4 * cores).min(16));
     }
 }
