@@ -1,8 +1,8 @@
 //! Two live stacks with an adversary between them, who delays, drops, repeats, changes and invents
 //! segments, while both applications write, read and close and time passes.
 //!
-//! What must hold, whatever happens: no panic, sending ends, timers make progress, and what a stack
-//! stores stays within its limits.
+//! What must hold, whatever happens: no panic, sending ends, timers make progress, what a stack stores stays
+//! within its limits, and its work within its budget.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr};
@@ -20,6 +20,7 @@ use spindle_wire::{
     Payload, RemoveAddr, ResetReason, Segment, SeqNumber, Timestamps,
 };
 
+use crate::budget::Budget;
 use crate::steps::steps;
 
 /// What one run does.
@@ -160,6 +161,7 @@ struct World {
     keys: [u64; 2],
     config: Arc<Config>,
     bytes: bool,
+    budgets: [Budget; 2],
 }
 
 fn address(side: usize, n: u8) -> IpAddr {
@@ -211,14 +213,14 @@ impl World {
     fn new(k: &Kind) -> Self {
         let config = Arc::new(config(k));
         let stack = |side: usize| {
-            Stack::new(StackConfig {
-                seed: side as u64,
+            let config = StackConfig {
                 max_connections: MOST_CONNECTIONS,
                 max_time_wait: MOST_RESTING,
                 max_half_open: usize::from(k.half_open % 4),
                 addresses: vec![address(side, 1), address(side, 2)],
                 ..StackConfig::default()
-            })
+            };
+            Stack::deterministic(config, side as u64)
         };
         let mut w = Self {
             stacks: [stack(0), stack(1)],
@@ -229,6 +231,7 @@ impl World {
             keys: [0; 2],
             config,
             bytes: k.bytes,
+            budgets: [Budget::default(); 2],
         };
         // Nothing listens there yet, so the endpoint is free.
         let _ = w.stacks[1].listen(service(), w.config.clone());
@@ -250,12 +253,15 @@ impl World {
             while let Some(seg) = self.stacks[side].transmit(self.now) {
                 sent += 1;
                 assert!(sent < MOST_SENT, "sending never ends");
+                self.budgets[side].on_sent(&seg);
                 self.learn(side, &seg);
                 if self.way.len() < MOST_ON_THE_WAY {
                     self.way.push_back(seg);
                 }
             }
             while self.stacks[side].poll_event().is_some() {}
+            self.budgets[side].on_event();
+            self.budgets[side].check(&self.stacks[side]);
         }
         self.handles[1] = self.stacks[1].handles().collect();
         self.check();
@@ -532,6 +538,7 @@ fn flood(w: &mut World, n: u8) {
         let from = Endpoint::new(Ipv4Addr::new(10, 9, 0, k as u8).into(), 2000 + k);
         let mut seg = Segment::new(from, service());
         seg.flags = Flags::SYN;
+        w.budgets[1].on_event();
         w.stacks[1].receive(w.now, seg);
     }
     w.drain();

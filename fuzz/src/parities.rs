@@ -17,6 +17,7 @@ use spindle_wire::{
     SeqNumber,
 };
 
+use crate::budget::Budget;
 use crate::steps::steps;
 
 /// What one run does.
@@ -189,6 +190,7 @@ struct World {
     written: u64,
     read: u64,
     was_reset: bool,
+    budget: Budget,
 }
 
 fn end(text: &str) -> Endpoint {
@@ -233,7 +235,7 @@ impl World {
         if let Some(m) = &mut config.multipath {
             m.path_manager = PathManager::Passive;
         }
-        let mut stack = Stack::new(StackConfig::default());
+        let mut stack = Stack::deterministic(StackConfig::default(), 0);
         stack
             .listen(here(), Arc::new(config))
             .expect("nobody listens yet");
@@ -248,6 +250,7 @@ impl World {
             written: 0,
             read: 0,
             was_reset: false,
+            budget: Budget::default(),
         };
         w.open();
         if kind.two_subflows {
@@ -329,10 +332,13 @@ impl World {
                 }
             }
             self.was_reset |= seg.flags.contains(Flags::RST);
+            self.budget.on_sent(&seg);
             out.push(seg);
             assert!(out.len() < 1_000, "sending never ends");
         }
         while self.stack.poll_event().is_some() {}
+        self.budget.on_event();
+        self.budget.check(&self.stack);
         out
     }
 

@@ -27,6 +27,7 @@ use spindle_wire::{
     Options, Payload, Segment, SeqNumber,
 };
 
+use crate::budget::Budget;
 use crate::steps::steps;
 
 /// What one run does.
@@ -199,6 +200,7 @@ struct World<'a> {
     send_buffer: usize,
     /// A lie was believed.
     fooled: bool,
+    budgets: [Budget; 2],
 }
 
 fn end(side: usize, port: u16) -> Endpoint {
@@ -274,15 +276,15 @@ impl<'a> World<'a> {
         // With short memory a late SYN would be refused.
         let pressed = kind.pressed && kind.peace % 16 >= 6;
         let stacks = [0, 1].map(|seed| {
-            Stack::new(StackConfig {
-                seed,
+            let config = StackConfig {
                 // More than what is written and not acknowledged, or no window ever opens again.
-                max_buffered: match pressed {
-                    true => 3 * send_buffer as u64 + 30_000,
+                max_memory: match pressed {
+                    true => 4 * send_buffer as u64 + 50_000,
                     false => u64::MAX,
                 },
                 ..StackConfig::default()
-            })
+            };
+            Stack::deterministic(config, seed)
         });
         let mut w = Self {
             kind,
@@ -295,6 +297,7 @@ impl<'a> World<'a> {
             receive_buffer,
             send_buffer,
             fooled: false,
+            budgets: [Budget::default(); 2],
         };
         let [ours, theirs] = configs;
         let ours = Arc::new(ours);
@@ -315,10 +318,13 @@ impl<'a> World<'a> {
             while let Some(seg) = self.stacks[side].transmit(self.now) {
                 sent += 1;
                 assert!(sent < MOST_SENT, "sending never ends");
+                self.budgets[side].on_sent(&seg);
                 if self.way.len() < MOST_ON_THE_WAY {
                     self.way.push_back(seg);
                 }
             }
+            self.budgets[side].on_event();
+            self.budgets[side].check(&self.stacks[side]);
             while let Some(event) = self.stacks[side].poll_event() {
                 self.heed(event);
             }

@@ -1,14 +1,35 @@
 //! What made a run: results stand side by side only if it is the same.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::LazyLock;
+use std::time::SystemTime;
+
 /// The version that results carry: that of the package and a fingerprint of the sources that results
 /// depend on (every crate below the lab, and the lab but for its reports), where they were there to
 /// be read when it was built.
 pub const VERSION: &str = env!("SPINDLE_VERSION");
 
+/// The version of results that code outside Spindle takes part in, as schemes of one's own do
+/// ([`Registry::version`](crate::registry::Registry::version)): [`VERSION`] with a hash of the running
+/// executable, since no fingerprint covers that code. Two builds have two such versions.
+pub fn build_version() -> &'static str {
+    static BUILD: LazyLock<String> = LazyLock::new(|| {
+        let mut hasher = DefaultHasher::new();
+        match std::env::current_exe().and_then(std::fs::read) {
+            Ok(program) => hasher.write(&program),
+            // As no other process has it: results of unknown origin are not mixed.
+            Err(_) => (std::process::id(), SystemTime::now()).hash(&mut hasher),
+        }
+        format!("{VERSION}.{:016x}", hasher.finish())
+    });
+    &BUILD
+}
+
 /// What made a run: results are comparable only if both are equal.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct RunIdentity {
-    /// The version of Spindle, as `spindle --version` prints it.
+    /// The version of Spindle, as `spindle --version` prints it; with more behind it where code outside
+    /// Spindle took part ([`build_version`]).
     pub version: String,
     /// A hash of everything in the experiment's point and in the transport but the seed, in any text
     /// form.

@@ -7,7 +7,6 @@ use serde::{Serialize, Serializer};
 
 use crate::claims::{Claim, Outcome, PointView, evaluate};
 use crate::experiment::Experiment;
-use crate::identity::VERSION;
 use crate::metrics::{Metric, RunResult, show_us, show_us_interval};
 use crate::report::Overview;
 use crate::stats::{Interval, Pool, Resamples};
@@ -243,7 +242,7 @@ pub fn comparison(experiment: &Experiment, result: &SweepResult) -> Comparison {
     let runs = || result.points.iter().flatten().flat_map(|t| &t.runs);
     Comparison {
         scenario: scenario_name(experiment).to_owned(),
-        version: VERSION.to_owned(),
+        version: result.version().to_owned(),
         seed: experiment.seed,
         seeds: experiment.seeds,
         points,

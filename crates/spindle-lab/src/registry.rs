@@ -13,6 +13,7 @@ use spindle_mptcp::{Config, VARIANTS, preset, preset_names, variant};
 
 use crate::experiment::scenario::{LinkSettings, Topology};
 use crate::experiment::suggestion;
+use crate::identity::{VERSION, build_version};
 
 /// How requests use connections of a transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,6 +153,8 @@ pub struct Registry {
     balancers: Vec<NamedBalancer>,
     topologies: Vec<(String, TopologyFactory)>,
     composed: OnceLock<Box<Composed>>,
+    /// There is something in it that is none of Spindle's.
+    extended: bool,
 }
 
 /// Transports with variants that were asked for, as a list that only grows.
@@ -185,6 +188,7 @@ impl Registry {
             balancers: Vec::new(),
             topologies: Vec::new(),
             composed: OnceLock::new(),
+            extended: false,
         };
         for name in preset_names() {
             if let Some(p) = preset(&name) {
@@ -200,7 +204,20 @@ impl Registry {
                 make: Arc::new(make),
             });
         }
-        registry.with_repflow().with_pairs()
+        Self {
+            extended: false,
+            ..registry.with_repflow().with_pairs()
+        }
+    }
+
+    /// The version of results made with it: [`VERSION`], or where something of one's own was added
+    /// [that of this build](build_version).
+    pub fn version(&self) -> &'static str {
+        if self.extended {
+            build_version()
+        } else {
+            VERSION
+        }
     }
 
     fn with_repflow(mut self) -> Self {
@@ -288,6 +305,7 @@ impl Registry {
         self.transports.retain(|t| t.name != transport.name);
         self.transports.push(transport);
         self.composed = OnceLock::new();
+        self.extended = true;
         self
     }
 
@@ -299,6 +317,7 @@ impl Registry {
         make: impl Fn() -> Balancing + Send + Sync + 'static,
     ) -> Self {
         let name = name.into();
+        self.extended = true;
         self.balancers.retain(|b| b.name != name);
         self.balancers.push(NamedBalancer {
             name,
@@ -316,6 +335,7 @@ impl Registry {
         build: impl Fn(&TopologyRequest) -> Result<Network, NetworkError> + Send + Sync + 'static,
     ) -> Self {
         let name = name.into();
+        self.extended = true;
         self.topologies.retain(|(n, _)| *n != name);
         self.topologies.push((name, Arc::new(build)));
         self

@@ -76,7 +76,7 @@ pub enum SweepError {
     /// The store holds runs of the experiment by another version: their results would stand beside
     /// new ones.
     #[error(
-        "{path}, line {line}: found a run of \"{experiment}\" by version {found}, this is {VERSION}, and \
+        "{path}, line {line}: found a run of \"{experiment}\" by version {found}, this is {here}, and \
          results of different versions are not mixed; run without --resume to begin again, or give \
          another place for the results"
     )]
@@ -89,6 +89,8 @@ pub enum SweepError {
         experiment: String,
         /// The version of the run.
         found: String,
+        /// The version of what would be run now.
+        here: &'static str,
     },
 }
 
@@ -133,6 +135,14 @@ pub struct SweepResult {
     pub given_up: f64,
 }
 
+impl SweepResult {
+    /// The version of its runs; of this program where there are none.
+    pub fn version(&self) -> &str {
+        let mut runs = self.points.iter().flatten();
+        runs.next().map_or(VERSION, |t| &t.identity.version)
+    }
+}
+
 /// A run and what made it.
 type Made = (RunIdentity, RunResult);
 
@@ -149,7 +159,7 @@ pub fn execute(
     let started = WallInstant::now();
     let jobs = jobs(experiment, registry, options.payload.as_deref())?;
     let known = match (&options.store, options.resume) {
-        (Some(path), true) => read_store(path, &experiment.id)?,
+        (Some(path), true) => read_store(path, &experiment.id, registry.version())?,
         _ => HashMap::new(),
     };
     let mut slots: Vec<Option<Made>> = jobs.iter().map(|j| known.get(&j.key).cloned()).collect();
@@ -174,8 +184,7 @@ pub fn execute(
         Ok::<_, SweepError>(result)
     };
     for (i, result) in in_parallel(options.threads(), &todo, one)? {
-        let configuration = jobs[i].key.configuration.clone();
-        slots[i] = Some((RunIdentity::here(configuration), result));
+        slots[i] = Some((jobs[i].identity(), result));
     }
     progress.finish();
     for (job, made) in jobs.iter().zip(&slots) {
@@ -195,10 +204,7 @@ pub fn gather(
     jobs: &[Job],
     mut made: impl FnMut(&RunKey) -> Option<RunResult>,
 ) -> SweepResult {
-    let run = |job: &Job| {
-        let origin = RunIdentity::here(job.key.configuration.clone());
-        made(&job.key).map(|result| (origin, result))
-    };
+    let run = |job: &Job| made(&job.key).map(|result| (job.identity(), result));
     gathered(experiment, jobs, jobs.iter().map(run).collect())
 }
 
@@ -212,14 +218,14 @@ fn gathered(experiment: &Experiment, jobs: &[Job], slots: Vec<Option<Made>>) -> 
         .map(|_| {
             let mut runs = |name: &TransportName| {
                 let of_it: Vec<_> = results.by_ref().take(per_transport).collect();
-                let configuration = of_it.first().map(|(job, _)| job.key.configuration.clone());
+                let identity = of_it.first().map(|(job, _)| job.identity());
                 let made = of_it.into_iter().filter_map(|(_, made)| made);
                 let (origins, runs) = made.unzip();
                 TransportRuns {
                     name: name.clone(),
                     runs,
                     origins,
-                    identity: RunIdentity::here(configuration.unwrap_or_default()),
+                    identity: identity.unwrap_or_else(|| RunIdentity::here("")),
                 }
             };
             simulated(experiment).map(&mut runs).collect()

@@ -6,9 +6,11 @@ use std::sync::atomic::AtomicBool;
 
 use spindle_lab::driver::RunError;
 use spindle_lab::experiment::{Experiment, Overrides};
+use spindle_lab::identity::VERSION;
 use spindle_lab::output;
 use spindle_lab::registry::Registry;
 use spindle_lab::sweep::{Options, Record, Shared, SweepError, execute, gather, jobs};
+use spindle_mptcp::Config;
 
 fn experiment(flows: &str) -> Experiment {
     let file = spindle_lab::library::find("fuso-fig4ab").unwrap();
@@ -98,6 +100,36 @@ fn a_stopped_sweep_goes_on_where_it_was() {
     assert_eq!(json(&e, &with(true)), (whole, runs));
     // Other settings are other runs.
     assert_eq!(json(&experiment("61"), &with(true)).1, 0);
+}
+
+/// A scheme of one's own is in no fingerprint of Spindle's sources: what another build of it made is not
+/// taken for what this one would make.
+#[test]
+fn a_store_of_another_build_of_one_s_own_program_is_refused() {
+    let mut e = experiment("20");
+    e.transports.truncate(1);
+    let standard = Registry::standard();
+    let own = Registry::standard().transport("tcp", vec!["mine".to_owned()], Config::default);
+    assert_eq!(standard.version(), VERSION);
+    assert!(own.version().starts_with(VERSION) && own.version() != VERSION);
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("runs.jsonl");
+    let with = |resume| Options {
+        store: Some(path.clone()),
+        resume,
+        ..options(2)
+    };
+    let made = execute(&e, &own, &with(false)).unwrap();
+    assert_eq!(made.version(), own.version());
+    let again = execute(&e, &own, &with(true)).unwrap();
+    assert_eq!(again.resumed, jobs(&e, &own, None).unwrap().len());
+    // As another build would have written it.
+    let text = std::fs::read_to_string(&path).unwrap();
+    let other = format!("{VERSION}.0123456789abcdef");
+    std::fs::write(&path, text.replace(own.version(), &other)).unwrap();
+    let error = execute(&e, &own, &with(true)).unwrap_err();
+    let refused = matches!(&error, SweepError::MixedVersions { found, .. } if *found == other);
+    assert!(refused, "{error}");
 }
 
 #[test]

@@ -37,12 +37,7 @@ impl Pair {
         config.tcp.delayed_ack = Some(Duration::from_millis(40));
         let config = Arc::new(config);
         let end = |last, port| Endpoint::new([10, 0, 0, last].into(), port);
-        let stack = |seed| {
-            Stack::new(StackConfig {
-                seed,
-                ..StackConfig::default()
-            })
-        };
+        let stack = |seed| Stack::deterministic(StackConfig::default(), seed);
         let (mut server, mut client) = (stack(1), stack(2));
         let now = Instant::from_nanos(1_000_000_000);
         server.listen(end(2, 80), config.clone()).expect("free");

@@ -54,16 +54,24 @@ pub struct TcpConfig {
     /// Retransmission timeout before the first RTT measurement, the SYN's included (RFC 6298, rule
     /// 2.1: 1 s).
     pub initial_rto: Duration,
+    /// Retransmission timeout at the beginning of the data, where the SYN or SYN/ACK timed out and no
+    /// timestamp measured the RTT in spite of that (RFC 6298, section 5.7: 3 s; Linux
+    /// `tcp_init_metrics`); no less than `initial_rto`.
+    pub rto_after_syn_timeout: Duration,
     /// The handshake is no RTT measurement, and this is the retransmission timeout until data sent
     /// once are acknowledged. None by default: the handshake is the first measurement.
     pub data_rto: Option<Duration>,
-    /// How often a SYN or SYN/ACK is repeated before giving up.
+    /// How often a SYN or SYN/ACK is repeated before giving up. The default, with the other timeouts' defaults,
+    /// makes 183 s (RFC 9293, section 3.8.3, R2 of a SYN: at least 3 min).
     pub syn_retries: u32,
     /// Payload bytes that one burst may cover, at most 65 435: new segments that may leave at once
     /// share a mapping and their options, and are handed out as one [`spindle_wire::Segment`] with
     /// its `segment_size` for the device to cut up (RFC 8684, section 3.3.1: a mapping is not bound
     /// to a segment). Below two segments each leaves by itself, as by default.
     pub burst: u32,
+    /// Where full segments time out again and again and small ones pass, send what passes, and search for
+    /// more with larger segments (RFC 4821; Linux: `tcp_mtu_probing` 1). Off by default.
+    pub mtu_probing: bool,
     /// Pacing: what the window lets out leaves at 2.0 cwnd a smoothed RTT in slow start and at 1.2
     /// later (as in Linux), not all at once. Off by default.
     pub pacing: bool,
@@ -97,8 +105,17 @@ pub struct TcpConfig {
     /// Keepalive probes (RFC 9293, section 3.8.4); off by default.
     pub keepalive: Option<Keepalive>,
     /// How long data (or a SYN) may stay unacknowledged before the connection is given up
-    /// (RFC 9293, section 3.8.3).
+    /// (RFC 9293, section 3.8.3). With MPTCP the acknowledgement of the data level counts, DATA_ACK, not
+    /// that of a subflow.
     pub user_timeout: Duration,
+    /// How long the peer may keep its window shut, although it answers probes, before the connection
+    /// is given up. None by default: without a limit, as RFC 9293, section 3.8.6.1 (MUST-37) requires of TCP by
+    /// itself; RFC 6429, section 3 leaves a limit to whoever manages the memory.
+    pub persist_timeout: Option<Duration>,
+    /// How long a connection that [`crate::Stack::close`] was called for, and whose data and FIN (with
+    /// MPTCP the DATA_FIN) are acknowledged, waits for the peer's end: FIN_WAIT_2. 60 s by default (Linux
+    /// `tcp_fin_timeout`).
+    pub fin_timeout: Duration,
     /// Maximum segment lifetime; TIME_WAIT lasts twice as long (RFC 9293, section 3.6.1: 2 min).
     pub msl: Duration,
 }
@@ -138,15 +155,26 @@ pub enum EcnMode {
     Dctcp,
 }
 
-/// Keepalive parameters (RFC 9293, section 3.8.4).
+/// Keepalive parameters (RFC 9293, section 3.8.4); the defaults are Linux's (`tcp_keepalive_time`,
+/// `tcp_keepalive_intvl`, `tcp_keepalive_probes`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keepalive {
-    /// Idle time before the first probe (default 2 h).
+    /// Idle time before the first probe; 2 h by default, the least default that RFC 9293 allows.
     pub idle: Duration,
-    /// Time between probes.
+    /// Time between probes; 75 s by default.
     pub interval: Duration,
-    /// Unanswered probes after which the connection is given up.
+    /// Unanswered probes after which the connection is given up; 9 by default.
     pub probes: u32,
+}
+
+impl Default for Keepalive {
+    fn default() -> Self {
+        Self {
+            idle: Duration::from_secs(2 * 60 * 60),
+            interval: Duration::from_secs(75),
+            probes: 9,
+        }
+    }
 }
 
 /// Loss detection and recovery within one subflow.
@@ -227,19 +255,65 @@ pub struct MultipathConfig {
     /// New data wait, whatever other subflows may take, while a join's SYN is unanswered. Off by
     /// default.
     pub wait_for_joins: bool,
+    /// No data go on a joined subflow before the peer's first DATA_ACK, while the first subflow works. Linux
+    /// as a receiver drops data that are out of order at the data level and lie beyond the window it last
+    /// announced with a DATA_ACK, although it acknowledges them on the subflow (`mptcp_data_queue_ofo`).
+    /// Off by default: Spindle's own receiver keeps them.
+    pub joins_wait_for_data_ack: bool,
     /// Reinjection as the Linux kernel does it: on a connection-level timer, the oldest data only,
     /// on an idle subflow.
     pub connection_timer: bool,
+    /// How long the connection waits for a further subflow when its last one was reset, or the peer ended all
+    /// of them before its data (RFC 8684, sections 3.3.3 and 3.5). A client that has no further path to try
+    /// does not wait, and nobody does after MP_FASTCLOSE. 60 s by default, as in Linux
+    /// (`net.mptcp.close_timeout`); zero: the connection ends with its last subflow.
+    pub close_timeout: Duration,
     /// Accept joins beyond the own path manager's wish, up to this many subflows in all.
     pub max_subflows: usize,
     /// Subflows opened by this end's path manager are backups (RFC 8684, section 3.3.8).
     pub backup: bool,
+    /// Own addresses, as peers know them, whose subflows are backups (RFC 8684, section 3.3.8), whichever
+    /// end opened them. None by default.
+    pub backup_addresses: Vec<std::net::IpAddr>,
+    /// Which addresses that a peer announces are joined, where the path manager joins any.
+    pub announced: AnnouncedAddresses,
+    /// At which own addresses joins are accepted.
+    pub joins: JoinPolicy,
+    /// Server: when a subflow is lost to a reset or to silence while the connection lives, its own
+    /// address is announced (again), so that the peer may join it again. Off by default.
+    pub announce_again: bool,
     /// Time between the openings of two subflows: uniform, up to this (MMPTCP section 2.3: so that
     /// their first segments do not arrive in one burst). None by default.
     pub join_spacing: Duration,
     /// Packet scatter on the first subflow, where the peer agrees; the path manager's further subflows
     /// are then opened beside it, once it has done its part (MMPTCP section 2).
     pub scatter: Option<Arc<ScatterConfig>>,
+}
+
+/// Which announced addresses (ADD_ADDR; RFC 8684, section 3.4.1) may be joined. Addresses that no host can
+/// have (unspecified, multicast, broadcast) never are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AnnouncedAddresses {
+    /// None.
+    Ignore,
+    /// Those that reach at least as far as the address by which the peer was reached first: a public peer
+    /// cannot make this end open subflows to private, link-local or loopback addresses.
+    #[default]
+    SameScope,
+    /// All.
+    Any,
+}
+
+/// At which own addresses joins (RFC 8684, section 3.2) are accepted. Others are reset as
+/// administratively prohibited.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum JoinPolicy {
+    /// Where a listener of the stack is open, at the first subflow's own end, and at addresses (and ports)
+    /// that were announced.
+    #[default]
+    Listening,
+    /// Wherever packets of the peer arrive.
+    Anywhere,
 }
 
 /// How a client opens further subflows.
@@ -279,10 +353,12 @@ impl Default for TcpConfig {
             min_rto: Duration::from_millis(200),
             max_rto: Duration::from_secs(60),
             initial_rto: Duration::from_secs(1),
+            rto_after_syn_timeout: Duration::from_secs(3),
             data_rto: None,
-            syn_retries: 6,
+            syn_retries: 7,
             burst: 0,
             pacing: false,
+            mtu_probing: false,
             output_limit: None,
             receive_buffer: 4 << 20,
             send_buffer: 4 << 20,
@@ -296,6 +372,8 @@ impl Default for TcpConfig {
             idle_restart: true,
             keepalive: None,
             user_timeout: Duration::from_secs(300),
+            persist_timeout: None,
+            fin_timeout: Duration::from_secs(60),
             msl: Duration::from_secs(60),
         }
     }
@@ -330,9 +408,15 @@ impl Default for MultipathConfig {
             opportunistic_retransmission: true,
             dead_after_timeouts: 3,
             wait_for_joins: false,
+            joins_wait_for_data_ack: false,
             connection_timer: false,
+            close_timeout: Duration::from_secs(60),
             max_subflows: 8,
             backup: false,
+            backup_addresses: Vec::new(),
+            announced: AnnouncedAddresses::default(),
+            joins: JoinPolicy::default(),
+            announce_again: false,
             join_spacing: Duration::ZERO,
             scatter: None,
         }

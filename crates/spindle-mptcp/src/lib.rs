@@ -9,18 +9,22 @@ mod connection;
 mod host;
 mod presets;
 mod random;
+mod ranges;
 pub mod recovery;
+mod secrets;
 pub mod stage;
+mod steps;
 mod subflow;
 
 pub use config::{
-    Config, EcnMode, Flight, InitialWindow, Keepalive, LossConfig, MultipathConfig, PathManager,
-    TailLossProbe, TcpConfig,
+    AnnouncedAddresses, Config, EcnMode, Flight, InitialWindow, JoinPolicy, Keepalive, LossConfig,
+    MultipathConfig, PathManager, TailLossProbe, TcpConfig,
 };
+pub use connection::ended::{EndedSubflow, SubflowEnd, SubflowEnds};
 pub use connection::info::{ConnectionInfo, DataCounters, SubflowInfo};
 pub use connection::scheduler;
 pub use connection::trace::{Coded, TraceEvent, TraceKind};
-pub use connection::{CloseReason, Role};
+pub use connection::{CloseReason, PathError, Role};
 pub use host::{Event, Handle, ListenerId, Stack, StackConfig, StackCounters, StackError, keys};
 pub use presets::{
     PRESETS, Preset, VARIANTS, Variant, for_unmodified_receivers, preset, preset_names, variant,

@@ -36,12 +36,7 @@ struct Wire {
 
 impl Wire {
     fn new() -> Self {
-        let stack = |seed| {
-            Stack::new(StackConfig {
-                seed,
-                ..StackConfig::default()
-            })
-        };
+        let stack = |seed| Stack::deterministic(StackConfig::default(), seed);
         Self {
             now: Instant::from_nanos(1_000_000_000),
             stacks: [stack(1), stack(2)],

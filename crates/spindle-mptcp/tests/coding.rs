@@ -132,6 +132,19 @@ fn as_many_losses_as_there_are_packets_more_are_never_noticed() {
 }
 
 #[test]
+fn without_sack_duplicate_acknowledgements_with_echoes_trigger_fast_retransmit() {
+    let mut config = coded(1, 0);
+    config.tcp.sack = false;
+    let mut net = net(paths(1, Duration::ZERO));
+    // The third segment; echoes ride on the acknowledgements of those behind it.
+    net.hook = Some(losing(|unit, _| unit == 2));
+    let t = transfer(&mut net, [&config, &config], CLIENT, 10 * 1434);
+    let stack = net.stacks[CLIENT].counters().send;
+    let total = net.stacks[CLIENT].info(t.client).map_or(stack, |i| i.total);
+    assert_eq!((total.fast_retransmits, total.timeouts), (1, 0));
+}
+
+#[test]
 fn a_unit_that_is_acknowledged_at_once_opens_the_window_as_its_segments_would() {
     let config = with(|s| (s.unit, s.redundancy) = (UnitSize::Window, Redundancy::Packets(0)));
     let mut net = net(paths(1, Duration::ZERO));

@@ -22,12 +22,7 @@ struct Pair {
 impl Pair {
     fn new(config: Config, answer: u8) -> Self {
         let config = Arc::new(config);
-        let seeded = |seed| {
-            Stack::new(StackConfig {
-                seed,
-                ..StackConfig::default()
-            })
-        };
+        let seeded = |seed| Stack::deterministic(StackConfig::default(), seed);
         let mut stacks = [seeded(1), seeded(2)];
         stacks[1].listen(end(2, 80), config.clone()).unwrap();
         Self {

@@ -231,7 +231,7 @@ fn one_byte_segments_out_of_order_are_bounded() {
 #[test]
 fn beyond_the_limit_of_memory_connections_are_refused_and_windows_stay() {
     let stack = StackConfig {
-        max_buffered: 20_000,
+        max_memory: 28_000,
         ..StackConfig::default()
     };
     let (mut b, mut flow) = Bench::server(config(PathManager::Passive), stack);
@@ -239,7 +239,7 @@ fn beyond_the_limit_of_memory_connections_are_refused_and_windows_stay() {
         let seg = b.data(&mut flow, 1000 * k, 1000);
         b.push(seg);
     }
-    assert!(b.stack.buffered() >= 20_000);
+    assert!(b.stack.memory() >= 28_000);
     let other = Flow::new(here(), end("10.0.0.99:99"), 1, SeqNumber(0));
     let out = b.push(syn(&other, Flags::SYN));
     assert!(
@@ -251,6 +251,8 @@ fn beyond_the_limit_of_memory_connections_are_refused_and_windows_stay() {
     while let Ok(Some(_)) = b.stack.recv(b.now, h, 10_000) {}
     b.drain();
     assert!(b.stack.buffered() < 1000);
+    // Memory is no longer kept for the first data of a new connection.
+    b.now += Duration::from_millis(500);
     others_go_on(&mut b);
 }
 
@@ -268,7 +270,7 @@ fn a_peer_that_never_reads_costs_its_own_buffer() {
     b.push(closed);
     for _ in 0..50 {
         b.wait();
-        assert!(b.stack.buffered() <= taken as u64 + 10_000);
+        assert!(b.stack.buffered() <= taken as u64 / 4 * 5);
     }
     others_go_on(&mut b);
 }

@@ -197,6 +197,42 @@ fn a_tail_loss_probe_repeats_the_last_segment_or_sends_new_data() {
     assert_eq!((wait, numbers(&p, &out)), (RTT * 2, vec![4]));
 }
 
+/// RFC 8985, section 8: the probe and the timeout exclude each other; where the timeout would be earlier, the
+/// probe leaves in its place (Linux: `tcp_schedule_loss_probe`).
+#[test]
+fn a_probe_not_due_before_the_timeout_leaves_in_its_place() {
+    let mut config = probing();
+    config.loss.tail_loss_probe = Some(TailLossProbe {
+        max_ack_delay: Duration::ZERO,
+        floor: Duration::from_secs(10),
+    });
+    let (mut p, _) = sending(config, 3);
+    let rto = p.info().rto;
+    let (wait, out) = p.wait();
+    assert_eq!((wait, numbers(&p, &out)), (rto, vec![2]));
+    let counters = p.info().counters;
+    assert_eq!((counters.probes, counters.timeouts), (1, 0));
+    let (_, out) = p.wait();
+    assert_eq!(numbers(&p, &out), [0], "then the timeout");
+    assert_eq!(p.info().counters.timeouts, 1);
+}
+
+/// RFC 6937, section 3: what leaves in recovery follows what is delivered, also where RACK's timer begins
+/// it and no acknowledgement has come.
+#[test]
+fn recovery_that_rack_s_timer_begins_sends_one_segment_until_something_arrives() {
+    let mut config = window(10);
+    config.loss.rack = true;
+    config.loss.prr = true;
+    let (mut p, _) = sending(config, 10);
+    let seg = sack(&p, 0, &[(8, 10)]);
+    assert_eq!(p.after(RTT, seg), []);
+    let (wait, out) = p.wait();
+    assert_eq!((wait, numbers(&p, &out)), (RTT / 4, vec![0]));
+    assert_eq!(p.info().lost, 8 * u64::from(MSS));
+    assert_eq!(acked(&mut p, 1, &[(8, 10)]), [1, 2]);
+}
+
 /// RFC 8985, section 6.2: a segment sent a reordering window before one that arrived is lost,
 /// without three duplicates.
 #[test]

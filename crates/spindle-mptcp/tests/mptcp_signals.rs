@@ -243,16 +243,6 @@ fn first_data_without_a_dss_mean_plain_tcp() {
     assert_eq!(b.stack.readable(b.handle.unwrap()), 100);
 }
 
-/// RFC 8684, section 3.1: another version is answered by one this end speaks, or by plain TCP.
-#[test]
-fn other_versions_are_answered_with_plain_tcp() {
-    for version in [0, 2] {
-        let mut b = Bench::listening(passive(), StackConfig::default());
-        let (_, answer) = asked(&mut b, version);
-        assert!(!answer.options.has_mptcp(), "version {version}");
-    }
-}
-
 /// RFC 8684, section 3.1: after a number of SYNs, plain TCP is tried.
 #[test]
 fn the_fourth_syn_leaves_mp_capable_out() {
@@ -394,7 +384,8 @@ fn eight_byte_numbers_are_understood() {
         data_fin: false,
     });
     let out = b.push(seg);
-    assert_eq!(data_ack(&out[0]), acked(50));
+    let acked = DataNumber::Full(Bench::peer_dsn(50));
+    assert_eq!(data_ack(&out[0]), Some(acked));
     let info = b.stack.info(b.handle.unwrap()).unwrap();
     assert_eq!((info.acknowledged, info.received), (100, 50));
 }
@@ -454,7 +445,7 @@ fn a_retransmission_repeats_its_mapping() {
 #[test]
 fn a_lone_data_fin_is_repeated_and_subflows_close_after_both() {
     let (mut b, mut flow) = Bench::server(passive(), StackConfig::default());
-    b.stack.close(b.now, b.handle.unwrap());
+    b.stack.shutdown(b.now, b.handle.unwrap());
     let out = b.drain();
     assert_eq!(out.len(), 1);
     let expected = Mapping {
@@ -552,7 +543,15 @@ fn an_announcement_is_repeated_until_echoed() {
     assert!(b.wait().iter().all(|s| rare(s).add_addr.is_empty()));
 }
 
-/// RFC 8684, section 3.4.2: REMOVE_ADDR closes the subflows of that address.
+/// The first reset that the stack's timers bring.
+fn reset_in_time(b: &mut Bench) -> Segment {
+    let reset = |out: Vec<Segment>| out.into_iter().find(|s| s.flags.contains(Flags::RST));
+    let found = (0..10).find_map(|_| reset(b.wait()));
+    found.expect("a reset")
+}
+
+/// RFC 8684, section 3.4.2: REMOVE_ADDR closes the subflows of that address, once probes have found them
+/// silent.
 #[test]
 fn remove_addr_closes_the_subflows_of_the_address() {
     let (mut b, flow) = Bench::server(passive(), StackConfig::default());
@@ -561,9 +560,9 @@ fn remove_addr_closes_the_subflows_of_the_address() {
     seg.options.rare_mut().remove_addr = Some(RemoveAddr {
         address_ids: vec![3],
     });
-    let out = b.push(seg);
-    let rst = out.iter().find(|s| s.flags.contains(Flags::RST));
-    assert_eq!(rst.expect("a reset").dst, second.there);
+    b.push(seg);
+    let rst = reset_in_time(&mut b);
+    assert_eq!(rst.dst, second.there);
     assert_eq!(b.subflows(), 1);
 }
 
@@ -579,10 +578,10 @@ fn remove_addr_of_the_first_subflow_may_come_with_data_on_the_second() {
         address_ids: vec![0],
     });
     let out = b.push(seg);
-    let rst = out.iter().find(|s| s.flags.contains(Flags::RST));
-    assert_eq!(rst.expect("a reset").dst, flow.there);
     let ack = out.iter().find(|s| s.dst == second.there);
     assert_eq!(data_ack(ack.expect("an ACK")), acked(10));
+    let rst = reset_in_time(&mut b);
+    assert_eq!(rst.dst, flow.there);
     let events: Vec<_> = std::iter::from_fn(|| b.stack.poll_event()).collect();
     let down = |e: &&Event| matches!(e, Event::SubflowDown { subflow: 0, .. });
     assert_eq!(events.iter().filter(down).count(), 1, "{events:?}");

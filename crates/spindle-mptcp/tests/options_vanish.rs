@@ -184,6 +184,9 @@ fn of_two(first: bool, second: bool) -> Run {
     };
     let mut config = preset("mptcp-2").expect("a preset").config;
     config.tcp.msl = ms(10);
+    if let Some(m) = &mut config.multipath {
+        m.close_timeout = Duration::from_secs(2);
+    }
     let ends = (endpoint(1, 0), endpoint(2, 80));
     let mut run = Run::new(net, [app(), app()], [config.clone(), config], ends, true);
     run.finish(Duration::from_secs(400));

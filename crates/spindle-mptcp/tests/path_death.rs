@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use spindle_mptcp::PathManager;
 use spindle_mptcp::congestion::CongestionKind;
-use spindle_mptcp::{Config, Event, Handle, Stack, StackConfig, preset};
+use spindle_mptcp::{Config, Event, Handle, Stack, StackConfig, SubflowInfo, preset};
 use spindle_units::{Duration, Instant};
 use spindle_wire::{Endpoint, Payload, Segment};
 
@@ -60,11 +60,11 @@ impl Wire {
     fn new(rtts: [u64; 2], black: usize) -> Self {
         let start = Instant::from_nanos(1_000_000_000);
         let stack = |seed, addresses| {
-            Stack::new(StackConfig {
-                seed,
+            let config = StackConfig {
                 addresses,
                 ..StackConfig::default()
-            })
+            };
+            Stack::deterministic(config, seed)
         };
         Self {
             now: start,
@@ -177,6 +177,8 @@ struct Outcome {
     /// Segments sent into the black path.
     probes: u64,
     ended: Duration,
+    /// In the middle of the outage: whether the connection's state showed the dead subflow.
+    reported: Option<bool>,
 }
 
 fn config(case: &Case) -> Config {
@@ -221,7 +223,9 @@ fn run(case: &Case) -> Outcome {
         again: None,
         probes: 0,
         ended: Duration::ZERO,
+        reported: None,
     };
+    let middle = wire.start + BLACK + OUTAGE / 2;
     while outcome.delivered < case.total && wire.step(until) {
         while let Some(event) = wire.stacks[1].poll_event() {
             if let Event::Accepted { handle, .. } = event {
@@ -237,6 +241,9 @@ fn run(case: &Case) -> Outcome {
             let gap = wire.now.since(last);
             outcome.gap = outcome.gap.max((gap, wire.now.since(wire.start)));
             last = wire.now;
+        }
+        if let Some(s) = accepted.filter(|_| wire.now >= middle && outcome.reported.is_none()) {
+            outcome.reported = Some(reported(&wire, s, client(case.black as u8)));
         }
         if let Some(s) = accepted {
             let mut n = (1 << 20).min(case.total - written) as u32;
@@ -256,10 +263,23 @@ fn run(case: &Case) -> Outcome {
     outcome
 }
 
+/// Whether the state of the server's connection says that the subflow to this address alone is dead,
+/// and that nothing has come there since soon after the path went black.
+fn reported(wire: &Wire, server: Handle, black: IpAddr) -> bool {
+    let info = wire.stacks[1].info(server).expect("a connection");
+    let since = wire.start + BLACK + Duration::from_millis(500);
+    let right = |s: &SubflowInfo| match s.remote.addr == black {
+        true => s.dead && s.last_heard < since,
+        false => !s.dead && s.last_heard > since,
+    };
+    info.subflows.len() == 2 && info.subflows.iter().all(right)
+}
+
 fn holds(case: &Case) {
     let o = run(case);
     eprintln!("{case:?}: {o:?}");
     assert_eq!(o.delivered, case.total, "{case:?}: {o:?}");
+    assert_eq!(o.reported, Some(true), "not reported: {case:?}: {o:?}");
     assert!(o.gap.0 <= STALL, "stall: {case:?}: {o:?}");
     assert!(
         o.again.is_some_and(|d| d <= RETURN),

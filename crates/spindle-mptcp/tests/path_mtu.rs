@@ -94,6 +94,93 @@ fn a_forged_mtu_does_not_go_below_the_floor() {
     assert_eq!(largest, Some(552), "RFC 791's 68 bytes are not believed");
 }
 
+/// As [`bulk`], on paths that carry packets of [`SMALL`] bytes and say nothing of larger ones, or, if
+/// not `hole`, carry all; `writes` says after how long each the server writes how much.
+fn watched(name: &str, burst: u32, hole: bool, writes: &[(u64, u32)]) -> Run {
+    let mut net = Net::new(3, vec![Path::clean(ms(5)); 2]);
+    net.keep_log = true;
+    if hole {
+        net.hook = Some(Box::new(|_, _, seg| seg.wire_len() <= SMALL as usize));
+    }
+    let writes = writes.iter().map(|(t, n)| (ms(*t), *n)).collect();
+    let app = |writes| App {
+        writes,
+        read_size: 1 << 20,
+        read_delay: Duration::ZERO,
+        end: End::AfterWrites,
+    };
+    let mut config = preset(name).expect("a preset").config;
+    config.tcp.burst = burst;
+    config.tcp.msl = ms(10);
+    // The client closes at once and the server goes on writing, for twenty minutes at most.
+    config.tcp.fin_timeout = ms(3_600_000);
+    config.tcp.mtu_probing = true;
+    let ends = (endpoint(1, 0), endpoint(2, 80));
+    let apps = [app(vec![]), app(writes)];
+    Run::new(net, apps, [config.clone(), config], ends, true)
+}
+
+#[test]
+fn a_black_hole_costs_three_timeouts_a_subflow_and_the_search_finds_what_passes() {
+    for name in ["tcp", "newreno", "mptcp-2", "fuso", "rack"] {
+        for burst in [0, 40_000] {
+            let mut run = watched(name, burst, true, &[(200, 150_000); 30]);
+            run.finish(Duration::from_secs(60));
+            judge::at_the_end(&run, Duration::from_secs(300));
+            judge::mappings_are_repeated_verbatim(&run);
+            let total = run.sides[SERVER].last.as_ref().expect("ran").total;
+            // Without SACK the loss of a probe may take a timeout to show.
+            let probes = if name == "newreno" { 12 } else { 0 };
+            assert!(total.timeouts <= 2 * 3 + probes, "{name}: {total:?}");
+            let largest = arrived(&run).map(|(_, s)| s.wire_len()).max();
+            let near = SMALL as usize - 8..=SMALL as usize;
+            assert!(
+                largest.is_some_and(|l| near.contains(&l)),
+                "{name}: {largest:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_dead_path_that_returns_carries_full_segments_again() {
+    let mut run = watched("tcp", 0, false, &[(20, 1_000_000)]);
+    let (dies, returns) = (run.start + ms(45), run.start + ms(6_000));
+    run.net.hook = Some(Box::new(move |now, _, _| now < dies || now >= returns));
+    run.finish(Duration::from_secs(60));
+    judge::at_the_end(&run, Duration::from_secs(300));
+    let after: Vec<usize> = arrived(&run)
+        .filter(|(t, _)| *t >= ms(6_000))
+        .map(|(_, s)| s.wire_len())
+        .collect();
+    let full = after.iter().filter(|l| **l == 1500).count();
+    assert!(
+        full * 10 > after.len() * 9,
+        "{full} of {} are full",
+        after.len()
+    );
+}
+
+#[test]
+fn ten_minutes_after_a_router_named_a_smaller_mtu_a_larger_one_is_found() {
+    let raise = 601_000;
+    let mut writes = vec![(20, 500_000), (raise, 300_000)];
+    writes.extend([(200, 300_000); 20]);
+    let mut run = watched("tcp", 0, false, &writes);
+    let now = run.start;
+    for p in &mut run.net.paths {
+        p.mtu = vec![(now, SMALL), (now + ms(raise / 2), 1500)];
+    }
+    run.finish(Duration::from_secs(700));
+    judge::at_the_end(&run, Duration::from_secs(300));
+    let largest = |from, to| {
+        let within = arrived(&run).filter(|(t, _)| (ms(from)..ms(to)).contains(t));
+        within.map(|(_, s)| s.wire_len()).max()
+    };
+    assert_eq!(largest(0, raise), Some(SMALL as usize));
+    assert_eq!(largest(raise, 2 * raise), Some(1500));
+}
+
 /// Random networks with paths whose MTU changes, of this preset or of any.
 fn try_networks(name: Option<&str>) {
     let config = Config {
@@ -106,13 +193,16 @@ fn try_networks(name: Option<&str>) {
     let mut runner = TestRunner::new_with_rng(config, rng);
     let changes = prop::collection::vec((0u64..100_000, 1280u32..9100), 1..5);
     let burst = prop_oneof![Just(0u32), 3000u32..60_000];
-    let drawn = (scenario(false), changes, burst);
-    let result = runner.run(&drawn, |(mut s, changes, burst)| {
+    let drawn = (scenario(false), changes, burst, any::<bool>());
+    let result = runner.run(&drawn, |(mut s, changes, burst, probing)| {
         if let Some(name) = name {
             s.preset = NAMES.iter().position(|n| *n == name).expect("listed");
             s.multi.checksum = false;
         }
-        let mut run = s.prepare_with(true, |_, c| c.tcp.burst = burst);
+        let mut run = s.prepare_with(true, |_, c| {
+            c.tcp.burst = burst;
+            c.tcp.mtu_probing = probing;
+        });
         let mut at = run.start;
         for (gap, mtu) in changes {
             run.net.paths.iter_mut().for_each(|p| p.mtu.push((at, mtu)));

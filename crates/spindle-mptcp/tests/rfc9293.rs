@@ -3,7 +3,7 @@
 mod script;
 
 use script::{MSS, PEER_ISS, Peer, RTT, one, plain};
-use spindle_mptcp::{CloseReason, Event, Keepalive, TcpState};
+use spindle_mptcp::{CloseReason, Event, Keepalive, StackError, TcpState};
 use spindle_units::Duration;
 use spindle_wire::{Flags, Payload, Segment, SeqNumber, Timestamps};
 
@@ -97,7 +97,7 @@ fn a_reset_that_acknowledges_the_syn_refuses_the_connection() {
 /// RFC 9293, section 3.10.7.1: what belongs to no connection is reset, a reset is not.
 #[test]
 fn data_to_a_closed_port_are_reset() {
-    let mut p = listening();
+    let mut p = Peer::new();
     p.ack = SeqNumber(77);
     let seg = p.data(10);
     let rst = one(p.push(seg));
@@ -399,7 +399,7 @@ fn an_old_or_missing_timestamp_drops_the_segment() {
     assert_eq!(ack.ack, p.seq, "answered, not taken");
     let mut seg = stamped(&p, 1000);
     seg.options.timestamps = None;
-    assert!(p.push(seg).iter().all(|a| a.ack == p.seq));
+    assert_eq!(p.push(seg), [], "dropped silently");
     let seg = stamped(&p, 1000);
     assert_eq!(one(p.push(seg)).ack, p.seq + 100);
 }
@@ -479,4 +479,259 @@ fn only_what_is_in_flight_can_be_quoted_by_an_icmp_message() {
     ack.ack = first.seq + MSS;
     p.push(ack);
     assert!(!quoted(&p, first.seq), "acknowledged");
+}
+
+/// RFC 9293, section 3.10.7.2, "fourth": in LISTEN a segment that has neither SYN nor ACK nor RST is dropped.
+#[test]
+fn a_listener_drops_a_segment_without_flags_that_count() {
+    for flags in [Flags::NONE, Flags::FIN, Flags::PSH] {
+        let mut p = listening();
+        let mut seg = p.segment(flags);
+        seg.payload = Payload::Length(10);
+        assert_eq!(p.push(seg), [], "{flags:?}");
+    }
+    let mut p = listening();
+    let seg = p.segment(Flags::ACK);
+    assert_eq!(one(p.push(seg)).flags, Flags::RST, "an ACK is refused");
+    // CLOSED, where nobody listens: section 3.10.7.1.
+    let mut p = Peer::new();
+    let seg = p.segment(Flags::NONE);
+    assert!(one(p.push(seg)).flags.contains(Flags::RST));
+}
+
+/// RFC 9293, section 3.9.2.3: a SYN from or to an address of several hosts is silently discarded.
+#[test]
+fn a_syn_from_or_to_several_hosts_is_dropped() {
+    let several = ["224.0.0.1", "255.255.255.255", "0.0.0.0"];
+    for addr in several.map(|a| a.parse::<std::net::IpAddr>().unwrap()) {
+        let mut p = listening();
+        let any = spindle_wire::Endpoint::new([0, 0, 0, 0].into(), 4000);
+        p.stack.listen(any, std::sync::Arc::new(plain())).unwrap();
+        let mut from = p.syn(Flags::SYN);
+        from.src.addr = addr;
+        assert_eq!(p.push(from), [], "from {addr}");
+        let mut to = p.syn(Flags::SYN);
+        to.dst.addr = addr;
+        assert_eq!(p.push(to), [], "to {addr}");
+        assert_eq!(p.stack.handles().count(), 0);
+        assert_eq!(p.stack.counters().unknown_segments, 2);
+    }
+}
+
+/// RFC 9293, section 3.9.1.1, MUST-46: an open to an address that is not one host's is an error.
+#[test]
+fn an_open_to_several_hosts_is_refused() {
+    let here = "10.0.0.1:4000".parse::<std::net::SocketAddr>().unwrap();
+    for there in [
+        "224.0.0.1:80",
+        "255.255.255.255:80",
+        "0.0.0.0:80",
+        "[ff02::1]:80",
+        "[::]:80",
+        "[::ffff:224.0.0.1]:80",
+    ] {
+        let there = there.parse::<std::net::SocketAddr>().unwrap();
+        let mut p = Peer::new();
+        let config = std::sync::Arc::new(plain());
+        let opened = p.stack.connect(p.now, here.into(), there.into(), config);
+        assert_eq!(opened, Err(StackError::NotOneHost(there.ip())));
+        assert_eq!(p.drain(), []);
+        assert_eq!(p.stack.handles().count(), 0);
+    }
+}
+
+/// RFC 5961, section 7: answers to segments that are not acceptable are limited, but for those to old data.
+#[test]
+fn answers_are_limited_unless_they_acknowledge_old_data() {
+    let mut p = listening();
+    let syn = p.syn(Flags::SYN);
+    let answers: usize = (0..1000).map(|_| p.push(syn.clone()).len()).sum();
+    assert_eq!(
+        answers, 11,
+        "the first answer and ten repeats in five seconds"
+    );
+    let mut ack = p.segment(Flags::ACK);
+    ack.seq = PEER_ISS + 1;
+    let resets: usize = (0..1000).map(|_| p.push(ack.clone()).len()).sum();
+    assert_eq!(resets, 0, "of the same limit");
+    p.now += Duration::from_secs(5);
+    let resets: usize = (0..1000).map(|_| p.push(ack.clone()).len()).sum();
+    assert_eq!(resets, 10, "an acknowledgement of nothing that was sent");
+
+    let mut p = Peer::establish(plain());
+    let old = p.data(100);
+    p.push(old.clone());
+    ack = p.segment(Flags::ACK);
+    ack.seq = PEER_ISS + 50;
+    let answers: usize = (0..1000).map(|_| p.push(ack.clone()).len()).sum();
+    assert_eq!(answers, 10, "without data");
+    let answers: usize = (0..1000).map(|_| p.push(old.clone()).len()).sum();
+    assert_eq!(answers, 1000, "a peer that lost our acknowledgements");
+}
+
+/// Resets for segments of no connection leave at a limited rate; connections go on.
+#[test]
+fn resets_for_no_connection_are_limited() {
+    let mut p = Peer::establish(plain());
+    let mut stray = p.data(1);
+    stray.src.port = 81;
+    let syn = {
+        let mut syn = p.syn(Flags::SYN);
+        syn.src.port = 82;
+        syn
+    };
+    let segments = [stray.clone(), syn.clone()].into_iter().cycle().take(5000);
+    let (start, mut resets) = (p.now, 0);
+    for seg in segments {
+        p.stack.receive(p.now, seg);
+        resets += p.drain().len() as u64;
+    }
+    assert!((900..=1100).contains(&resets), "{resets}");
+    let counters = p.stack.counters();
+    assert_eq!(counters.resets_sent, resets);
+    assert_eq!(counters.resets_withheld, 5000 - resets);
+    assert_eq!(p.now, start, "all at once");
+    assert_eq!(p.send(500).len(), 1);
+    p.now += Duration::from_secs(1);
+    assert_eq!(one(p.push(stray)).flags, Flags::RST);
+}
+
+/// RFC 9293, section 3.8.3: R2 of a SYN is at least 3 minutes.
+#[test]
+fn a_syn_is_repeated_for_three_minutes_by_default() {
+    let (mut p, _) = Peer::connecting(plain());
+    let start = p.now;
+    while closed(&mut p).is_none() {
+        p.wait();
+    }
+    let r2 = p.now.since(start);
+    assert!((180_000..240_000).contains(&r2.as_millis()), "{r2:?}");
+}
+
+/// RFC 6298, section 5.7: after a SYN timeout the data begin with an RTO of 3 s.
+#[test]
+fn data_after_a_syn_timeout_begin_with_a_timeout_of_three_seconds() {
+    let (mut p, _) = Peer::connecting(plain());
+    assert_eq!(p.wait().0, Duration::from_secs(1));
+    let answer = p.syn(SYN_ACK);
+    p.seq = p.seq + 1;
+    p.after(RTT, answer);
+    p.send(100);
+    assert_eq!(p.wait().0, Duration::from_secs(3));
+    // As a listener, whose SYN/ACK timed out.
+    let mut p = listening();
+    let syn = p.syn(Flags::SYN);
+    let answer = one(p.push(syn));
+    assert_eq!(p.wait().0, Duration::from_secs(1));
+    (p.seq, p.ack) = (p.seq + 1, answer.seq + 1);
+    let third = p.segment(Flags::ACK);
+    p.push(third);
+    p.handle = p.stack.handles().next();
+    p.send(100);
+    assert_eq!(p.wait().0, Duration::from_secs(3));
+}
+
+/// A connection with timestamps that rests in TIME_WAIT; the last timestamp of the peer was 1000.
+fn resting_with_timestamps() -> Peer {
+    let mut p = Peer::new();
+    let here = p.segment(Flags::NONE).dst;
+    let mut config = plain();
+    config.tcp.timestamps = true;
+    p.stack.listen(here, std::sync::Arc::new(config)).unwrap();
+    let stamp = |seg: &mut Segment, echo| {
+        seg.options.timestamps = Some(Timestamps { value: 1000, echo });
+    };
+    let mut syn = p.syn(Flags::SYN);
+    stamp(&mut syn, 0);
+    let answer = one(p.push(syn));
+    let echo = answer.options.timestamps.unwrap().value;
+    (p.seq, p.ack) = (p.seq + 1, answer.seq + 1);
+    let mut third = p.segment(Flags::ACK);
+    stamp(&mut third, echo);
+    p.push(third);
+    p.handle = p.stack.handles().next();
+    close(&mut p);
+    p.ack = p.ack + 1;
+    let mut fin = p.segment(FIN_ACK);
+    stamp(&mut fin, echo);
+    p.push(fin);
+    p.seq = p.seq + 1;
+    p
+}
+
+/// RFC 6191, section 2: the timestamp of a SYN decides whether TIME_WAIT gives way, its sequence number
+/// only where the timestamp is the last one.
+#[test]
+fn time_wait_gives_way_to_a_later_timestamp_and_to_no_earlier_one() {
+    let (before, beyond) = (u32::MAX - 999, 50_000);
+    for (value, offset, opens) in [
+        (Some(1001), before, true),
+        (Some(1001), beyond, true),
+        (Some(1000), beyond, true),
+        (Some(1000), before, false),
+        (Some(999), beyond, false),
+        (None, beyond, true),
+        (None, before, false),
+    ] {
+        let mut p = resting_with_timestamps();
+        let mut syn = p.syn(Flags::SYN);
+        syn.seq = p.seq + offset;
+        syn.options.timestamps = value.map(|value| Timestamps { value, echo: 0 });
+        let answer = one(p.push(syn.clone()));
+        let opened = answer.flags == SYN_ACK && answer.ack == syn.seq + 1;
+        assert_eq!(opened, opens, "timestamp {value:?}, {offset} on");
+    }
+}
+
+/// RFC 6191, section 2: where the old connection had no timestamps, a SYN that has one is a new one's.
+#[test]
+fn time_wait_without_timestamps_gives_way_to_a_syn_with_one() {
+    let mut config = plain();
+    config.tcp.timestamps = true;
+    let mut p = Peer::establish(config.clone());
+    let here = p.segment(Flags::NONE).dst;
+    p.stack.listen(here, std::sync::Arc::new(config)).unwrap();
+    close(&mut p);
+    p.ack = p.ack + 1;
+    let fin = p.segment(FIN_ACK);
+    p.push(fin);
+    p.seq = p.seq + 1;
+    let mut syn = p.syn(Flags::SYN);
+    syn.seq = p.seq - 1000;
+    syn.options.timestamps = Some(Timestamps { value: 5, echo: 0 });
+    assert_eq!(one(p.push(syn)).flags, SYN_ACK);
+}
+
+/// RFC 9293, section 3.10.7.4, TIME-WAIT: the new connection's initial sequence number is larger than all
+/// that the old one used, even if that was faster than the clock of initial sequence numbers.
+#[test]
+fn a_connection_out_of_time_wait_begins_beyond_the_old_sequence() {
+    let mut p = listening();
+    let syn = p.syn(Flags::SYN);
+    let answer = one(p.push(syn));
+    (p.seq, p.ack) = (p.seq + 1, answer.seq + 1);
+    let third = p.segment(Flags::ACK);
+    p.push(third);
+    p.handle = p.stack.handles().next();
+    for _ in 0..100 {
+        for seg in p.send(10_000) {
+            p.ack = seg.seq + seg.seq_len();
+        }
+        let ack = p.segment(Flags::ACK);
+        assert_eq!(p.push(ack), []);
+    }
+    close(&mut p);
+    p.ack = p.ack + 1;
+    let fin = p.segment(FIN_ACK);
+    p.push(fin);
+    p.seq = p.seq + 1 + 50_000;
+    let syn = p.syn(Flags::SYN);
+    let answer = one(p.push(syn));
+    assert_eq!(answer.flags, SYN_ACK);
+    assert!(
+        p.ack.before(answer.seq),
+        "{:?} after {:?}",
+        answer.seq,
+        p.ack
+    );
 }

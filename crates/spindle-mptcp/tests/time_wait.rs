@@ -18,15 +18,15 @@ struct Pair {
 
 impl Pair {
     fn new() -> Self {
-        let limits = |seed| StackConfig {
-            seed,
+        let limits = StackConfig {
             max_connections: MOST,
             max_time_wait: MOST_TIME_WAIT,
+            source_share: 100,
             ..StackConfig::default()
         };
         let config = Arc::new(preset("fuso").unwrap().config);
         let server = Endpoint::new("10.0.0.2".parse().unwrap(), 80);
-        let mut stacks = [Stack::new(limits(1)), Stack::new(limits(2))];
+        let mut stacks = [1, 2].map(|seed| Stack::deterministic(limits.clone(), seed));
         stacks[1].listen(server, config.clone()).unwrap();
         Self {
             now: Instant::from_nanos(1_000_000_000),

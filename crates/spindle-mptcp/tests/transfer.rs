@@ -134,3 +134,63 @@ fn every_preset_delivers_over_lossy_paths() {
         }
     }
 }
+
+/// The server's connection, once it has accepted one of the client's.
+fn accepted(net: &mut Net, config: Config) -> Handle {
+    let config = Arc::new(config);
+    let listening = net.stacks[SERVER].listen(endpoint(2, 80), config.clone());
+    listening.expect("free");
+    let opened = net.stacks[CLIENT].connect(net.now, endpoint(1, 0), endpoint(2, 80), config);
+    opened.expect("connects");
+    while net.step(net.now + Duration::from_secs(1)) {
+        let accepted = net.events.iter().find_map(|(_, _, e)| match e {
+            Event::Accepted { handle, .. } => Some(*handle),
+            _ => None,
+        });
+        if let Some(handle) = accepted {
+            return handle;
+        }
+    }
+    panic!("no connection")
+}
+
+/// The acknowledgements reported to the server, each with its time.
+fn acknowledged(net: &Net) -> Vec<(Instant, u64)> {
+    let told = net.events.iter().filter_map(|(at, side, e)| match e {
+        Event::Acknowledged { offset, .. } if *side == SERVER => Some((*at, *offset)),
+        _ => None,
+    });
+    told.collect()
+}
+
+#[test]
+fn a_watched_offset_is_reported_once_when_the_peer_has_acknowledged_all_before_it() {
+    for name in ["tcp", "fuso"] {
+        let delay = Duration::from_millis(10);
+        let mut net = Net::new(7, vec![Path::clean(delay); 2]);
+        let config = preset(name).expect("a preset").config;
+        let h = accepted(&mut net, config);
+        let begin = net.now;
+        let written = net.stacks[SERVER].send(begin, h, Payload::Length(5000));
+        assert_eq!(written, Ok(5000));
+        net.stacks[SERVER].watch_acknowledged(begin, h, 5000);
+        let mut told = 0;
+        while net.step(begin + Duration::from_secs(2)) {
+            let info = net.stacks[SERVER].info(h).expect("a connection");
+            told = acknowledged(&net).len();
+            assert_eq!(told == 1, info.acknowledged == 5000, "{name}");
+        }
+        assert_eq!(told, 1, "{name}");
+        let (at, offset) = acknowledged(&net)[0];
+        assert_eq!(offset, 5000, "{name}");
+        assert!(at >= begin + delay + delay, "{name}: a round trip");
+        // What is acknowledged already is reported at once; what is not even written, not at all.
+        net.stacks[SERVER].watch_acknowledged(net.now, h, 4000);
+        assert!(matches!(
+            net.stacks[SERVER].poll_event(),
+            Some(Event::Acknowledged { offset: 5000, .. })
+        ));
+        net.stacks[SERVER].watch_acknowledged(net.now, h, 5001);
+        assert_eq!(net.stacks[SERVER].poll_event(), None, "{name}");
+    }
+}

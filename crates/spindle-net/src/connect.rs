@@ -19,20 +19,33 @@ use crate::service::{self, Lifecycle, Stage, Summary};
 use crate::socket::{Network, TcpStream};
 use crate::socks::{self, Reply, Target};
 use crate::tls::ClientTls;
+use crate::udp;
 
 /// How long a program may take to say where to (SOCKS5).
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long an attempt may take to connect from one address to one address while others are left to be tried.
+const ATTEMPT: Duration = Duration::from_secs(10);
+
+/// Where the connections of a connect go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Destination {
+    /// All to this gateway or server.
+    Via(Target),
+    /// Where each program says by SOCKS5 (RFC 1928): to an address, or to a name that is resolved
+    /// here. The link must reach any target, as a TUN device does.
+    Socks5,
+}
 
 /// How a connect works.
 #[derive(Clone, Debug)]
 pub struct ConnectOptions {
     /// Local addresses and ports of the system to listen on.
     pub listen: Vec<SocketAddr>,
-    /// Where connections go; with SOCKS5 and none, where the program says.
-    pub via: Option<SocketAddr>,
-    /// The programs speak SOCKS5 (RFC 1928).
-    pub socks5: bool,
-    /// Spindle's own addresses: connections start from the first of the target's family.
+    /// Where connections go. A name is looked up for each connection.
+    pub destination: Destination,
+    /// Addresses that connections start from: the first of the target's family from which there is a way. If
+    /// empty, the one that the system chooses for each connection, which is for links over UDP
+    /// ([`UdpClientOptions::follow_system`](crate::udp::UdpClientOptions::follow_system)).
     pub local: Vec<IpAddr>,
     /// What each connection is made of ([`service::wire_config`]).
     pub config: Arc<Config>,
@@ -44,6 +57,8 @@ pub struct ConnectOptions {
     pub max_connections: usize,
     /// Connections over which nothing has passed for this long are reset.
     pub idle_timeout: Option<Duration>,
+    /// The same once one direction of a connection is closed.
+    pub half_close_timeout: Option<Duration>,
     /// How long open connections may take to end after it was told to.
     pub drain: Duration,
 }
@@ -165,7 +180,7 @@ async fn serve_one(shared: Arc<Shared>, (mut program, peer): Program) -> bool {
             if let Some(m) = &shared.options.metrics {
                 m.refused(why);
             }
-            if !shared.options.socks5 {
+            if shared.options.destination != Destination::Socks5 {
                 relay::reset(&program);
             }
             return shared.lifecycle.stage() == Stage::Aborting;
@@ -176,6 +191,7 @@ async fn serve_one(shared: Arc<Shared>, (mut program, peer): Program) -> bool {
     let options = RelayOptions {
         asking: Asking::Outside,
         idle: shared.options.idle_timeout,
+        half_closed: shared.options.half_close_timeout,
         metrics: shared.options.metrics.clone(),
     };
     let report = relay::relay(inside, program, options, &shared.lifecycle).await;
@@ -211,18 +227,14 @@ fn not_socks(e: impl Into<io::Error>) -> (Refused, io::Error) {
 async fn open(shared: &Shared, program: &mut KernelStream) -> Opened {
     let options = &shared.options;
     program.set_nodelay(true).map_err(unreachable)?;
-    if !options.socks5 {
-        let via = options.via.ok_or(io::ErrorKind::InvalidInput);
-        return dial(shared, via.map_err(unreachable)?).await;
+    if let Destination::Via(via) = &options.destination {
+        return dial(shared, via).await;
     }
     let asked = timeout(PATIENCE, socks::accept(program)).await;
     let asked = asked
         .map_err(|_| not_socks(expired("SOCKS request")))?
         .map_err(|e| not_socks(io::Error::other(e)))?;
-    let dialled = match target(options, asked).await {
-        Ok(target) => dial(shared, target).await,
-        Err(e) => Err(unreachable(e)),
-    };
+    let dialled = dial(shared, &asked).await;
     let (reply, bound) = match &dialled {
         Ok((_, _, target)) => (Reply::Succeeded, *target),
         Err((_, e)) => (e.kind().into(), SocketAddr::from(([0, 0, 0, 0], 0))),
@@ -233,32 +245,26 @@ async fn open(shared: &Shared, program: &mut KernelStream) -> Opened {
     Ok(opened)
 }
 
-/// The address of what was asked for.
-async fn target(options: &ConnectOptions, asked: Target) -> io::Result<SocketAddr> {
-    if let Some(via) = options.via {
-        return Ok(via);
-    }
-    match asked {
-        Target::Address(addr) => Ok(addr),
+/// The addresses of a target, in the order in which they are to be tried.
+async fn addresses(target: &Target) -> io::Result<Vec<SocketAddr>> {
+    match target {
+        Target::Address(addr) => Ok(vec![*addr]),
         Target::Name(name, port) => {
-            let unknown = |e: io::Error| {
-                io::Error::new(io::ErrorKind::HostUnreachable, format!("{name}: {e}"))
-            };
-            let found = tokio::net::lookup_host((name.as_str(), port)).await;
-            let mut found = found.map_err(unknown)?;
-            let usable = |a: &SocketAddr| local_for(&options.local, *a).is_some();
-            found.find(usable).ok_or_else(|| {
-                let why = format!("{name} has no address of the family of --local");
-                io::Error::new(io::ErrorKind::HostUnreachable, why)
-            })
+            let found = tokio::net::lookup_host((name.as_str(), *port)).await;
+            let unknown =
+                |e| io::Error::new(io::ErrorKind::HostUnreachable, format!("{name}: {e}"));
+            Ok(found.map_err(unknown)?.collect())
         }
     }
 }
 
-/// Own address for a connection to `target`.
-fn local_for(local: &[IpAddr], target: SocketAddr) -> Option<IpAddr> {
+/// Own addresses for a connection to `target`, in the order in which they are to be tried.
+fn sources(local: &[IpAddr], target: SocketAddr) -> Vec<IpAddr> {
+    if local.is_empty() {
+        return udp::source_for(target).into_iter().collect();
+    }
     let of_family = |l: &&IpAddr| l.is_ipv4() == target.is_ipv4();
-    local.iter().find(of_family).copied()
+    local.iter().filter(of_family).copied().collect()
 }
 
 /// How the metrics name what kept a connection from being opened.
@@ -270,17 +276,41 @@ fn refusal(e: &NetError) -> Refused {
     }
 }
 
-async fn dial(shared: &Shared, target: SocketAddr) -> Opened {
+/// Connects to the first address of the target, from the first own address, that lets it.
+async fn dial(shared: &Shared, target: &Target) -> Opened {
     let options = &shared.options;
-    let local = local_for(&options.local, target).ok_or_else(|| {
-        let why = format!("{target}: no local address of its family");
+    let mut pairs = Vec::new();
+    for to in addresses(target).await.map_err(unreachable)? {
+        let from = sources(&options.local, to);
+        pairs.extend(from.into_iter().map(|from| (from, to)));
+    }
+    let mut failed = {
+        let why = format!("{target}: no way to it from any local address of its family");
         unreachable(io::Error::new(io::ErrorKind::NetworkUnreachable, why))
-    })?;
-    let config = options.config.clone();
-    let connected = shared.network.connect(local, target, config).await;
-    let stream: TcpStream = connected.map_err(|e| (refusal(&e), e.into()))?;
+    };
+    let last = pairs.len().saturating_sub(1);
+    for (i, (from, to)) in pairs.into_iter().enumerate() {
+        let opening = shared.network.connect(from, to, options.config.clone());
+        let opened = if i == last {
+            opening.await
+        } else {
+            let opened = timeout(ATTEMPT, opening).await;
+            opened.unwrap_or_else(|_| Err(NetError::TimedOut(to)))
+        };
+        match opened {
+            Ok(stream) => return secure(shared, stream, to).await,
+            Err(e) => {
+                tracing::debug!(%from, %to, error = %e, "an attempt failed");
+                failed = (refusal(&e), e.into());
+            }
+        }
+    }
+    Err(failed)
+}
+
+async fn secure(shared: &Shared, stream: TcpStream, target: SocketAddr) -> Opened {
     let id = stream.id();
-    let inside = match &options.tls {
+    let inside = match &shared.options.tls {
         None => Inside::Plain(stream),
         Some(tls) => secured(stream, &shared.lifecycle, |s| tls.connect_or_return(s))
             .await

@@ -36,6 +36,33 @@ pub enum NetError {
         /// The peer.
         remote: SocketAddr,
     },
+    /// An attempt to connect took too long, and there are other addresses to try.
+    #[error("connection to {0}: no answer in time")]
+    TimedOut(SocketAddr),
+    /// The directory of control sockets is not safe to use.
+    #[error(
+        "{}: the directory of control sockets {problem}; want a directory of this user's with mode 0700: \
+         remove it, set XDG_RUNTIME_DIR, or name a socket elsewhere with --control",
+        path.display()
+    )]
+    ControlDirectory {
+        /// The directory.
+        path: std::path::PathBuf,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// What is in the place of a control socket is not a socket that a program of this user left behind.
+    #[error(
+        "{}: cannot make the control socket: what is there {problem}; move it away, or name another place \
+         with --control",
+        path.display()
+    )]
+    ControlPath {
+        /// The place.
+        path: std::path::PathBuf,
+        /// What is there.
+        problem: &'static str,
+    },
     /// The system refused something.
     #[error("{what}: {source}")]
     System {
@@ -66,10 +93,14 @@ impl NetError {
             Self::Stack(StackError::NoPorts(_)) => io::ErrorKind::AddrNotAvailable,
             Self::Stack(StackError::NoMemory(_)) => io::ErrorKind::OutOfMemory,
             Self::Stack(StackError::NotConnected) | Self::Closed => io::ErrorKind::NotConnected,
+            Self::Stack(StackError::NotOneHost(_)) => io::ErrorKind::InvalidInput,
             // The rest are the stack's limits.
             Self::Stack(_) => io::ErrorKind::QuotaExceeded,
             Self::Connection { reason, .. } => kind_of(*reason),
+            Self::TimedOut(_) => io::ErrorKind::TimedOut,
             Self::Families { .. } => io::ErrorKind::InvalidInput,
+            Self::ControlPath { .. } => io::ErrorKind::AlreadyExists,
+            Self::ControlDirectory { .. } => io::ErrorKind::PermissionDenied,
             Self::System { source, .. } => source.kind(),
         }
     }
@@ -89,12 +120,15 @@ pub(crate) fn kind_of(reason: CloseReason) -> io::ErrorKind {
     match reason {
         CloseReason::Finished => io::ErrorKind::NotConnected,
         CloseReason::Refused => io::ErrorKind::ConnectionRefused,
+        CloseReason::NoRoute => io::ErrorKind::HostUnreachable,
         CloseReason::Reset | CloseReason::PeerAborted | CloseReason::Interference => {
             io::ErrorKind::ConnectionReset
         }
-        CloseReason::Aborted => io::ErrorKind::ConnectionAborted,
-        CloseReason::ConnectTimeout | CloseReason::UserTimeout | CloseReason::KeepaliveTimeout => {
-            io::ErrorKind::TimedOut
-        }
+        CloseReason::Aborted | CloseReason::MemoryPressure => io::ErrorKind::ConnectionAborted,
+        CloseReason::ConnectTimeout
+        | CloseReason::UserTimeout
+        | CloseReason::KeepaliveTimeout
+        | CloseReason::PersistTimeout
+        | CloseReason::FinTimeout => io::ErrorKind::TimedOut,
     }
 }

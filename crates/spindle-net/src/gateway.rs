@@ -14,6 +14,7 @@ use tokio::time::timeout;
 
 use crate::error::NetError;
 use crate::handshake::{expired, secured};
+use crate::limits;
 use crate::metrics::{Metrics, Refused};
 use crate::proxy_protocol;
 use crate::relay::{self, Asking, Ended, Inside, RelayOptions};
@@ -50,13 +51,15 @@ pub struct GatewayOptions {
     pub max_connections: usize,
     /// Connections over which nothing has passed for this long are reset.
     pub idle_timeout: Option<Duration>,
+    /// The same once one direction of a connection is closed.
+    pub half_close_timeout: Option<Duration>,
     /// How long open connections may take to end after the gateway was told to.
     pub drain: Duration,
 }
 
 impl GatewayOptions {
-    /// The defaults: nothing announced, no PROXY protocol, no TLS, 10 000 connections, no idle
-    /// timeout, 30 s to drain.
+    /// The defaults: nothing announced, no PROXY protocol, no TLS, 10 000 connections, the
+    /// timeouts of [`limits`], 30 s to drain.
     pub fn new(listen: Vec<SocketAddr>, to: SocketAddr, config: Arc<Config>) -> Self {
         Self {
             listen,
@@ -68,7 +71,8 @@ impl GatewayOptions {
             metrics: None,
             tls: None,
             max_connections: crate::limits::Limits::default().max_connections,
-            idle_timeout: None,
+            idle_timeout: Some(limits::IDLE_TIMEOUT),
+            half_close_timeout: Some(limits::HALF_CLOSE_TIMEOUT),
             drain: Duration::from_secs(30),
         }
     }
@@ -202,6 +206,7 @@ async fn serve_one(shared: Arc<Shared>, stream: TcpStream) -> bool {
     let options = RelayOptions {
         asking: Asking::Inside,
         idle: shared.options.idle_timeout,
+        half_closed: shared.options.half_close_timeout,
         metrics: shared.options.metrics.clone(),
     };
     let report = relay::relay(inside, service, options, &shared.lifecycle).await;

@@ -3,6 +3,7 @@
 use std::io;
 use std::time::Duration;
 
+use crate::datapath::held::TLS_COST;
 use crate::relay::{self, Inside, Wrapped};
 use crate::service::Lifecycle;
 use crate::socket::TcpStream;
@@ -24,6 +25,7 @@ where
     F: Future<Output = Result<T, (io::Error, TcpStream)>>,
 {
     let handle = stream.handle();
+    handle.hold(TLS_COST);
     // In here, since the stream is dropped, which would close it in order, when the other is ready.
     let late = async {
         tokio::time::sleep(PATIENCE).await;

@@ -14,7 +14,9 @@ pub mod limits;
 mod link;
 pub mod memory;
 pub mod metrics;
+mod observers;
 pub mod proxy_protocol;
+mod randomness;
 pub mod relay;
 pub mod service;
 pub mod setup;
@@ -29,5 +31,5 @@ pub use error::NetError;
 pub use link::{Arrival, FIRST_KEY, IcmpError, IcmpReport, Link, LinkCounters, PathMtu};
 pub use socket::{
     ConnectionHandle, ConnectionStatus, ListenOptions, Network, NetworkConfig, NetworkCounters,
-    OwnedReadHalf, OwnedWriteHalf, TcpListener, TcpStream,
+    OwnedReadHalf, OwnedWriteHalf, TcpListener, TcpStream, TurnTimes,
 };

@@ -3,8 +3,11 @@
 use std::io;
 
 use polling::Poller;
+use spindle_mptcp::PathError;
 use spindle_units::Instant;
 use spindle_wire::{Endpoint, Segment, SeqNumber};
+
+use crate::udp::UdpCounters;
 
 /// Keys of a link's sources in the poller begin here; smaller ones belong to the data path.
 pub const FIRST_KEY: usize = 16;
@@ -26,7 +29,7 @@ pub enum IcmpError {
     /// Too big for a hop (RFC 1191, RFC 8201): bytes of a whole packet that would have passed.
     TooBig(u32),
     /// It could not be delivered (RFC 792 type 3, RFC 4443 type 1).
-    Unreachable,
+    Unreachable(PathError),
 }
 
 /// An ICMP error with what identifies the segment it is about. Anyone can forge one: it is to be
@@ -50,12 +53,15 @@ pub enum Arrival {
     Segment(Segment),
     /// A path's MTU was learnt by a means that cannot be forged (RFC 8899 probing).
     PathMtu(PathMtu),
-    /// The peer at this end cannot be reached by this local end at present; soft.
+    /// The peer at this end cannot be reached by this local end at present, as the link has learnt by a means
+    /// that cannot be forged.
     Unreachable {
         /// Own end.
         local: Endpoint,
         /// The peer's end.
         remote: Endpoint,
+        /// Why.
+        why: PathError,
     },
     /// An ICMP error, not yet held against what is in flight.
     Icmp(IcmpReport),
@@ -101,6 +107,11 @@ pub trait Link: Send {
     /// What the system says, if the link is broken for good.
     fn flush(&mut self, now: Instant) -> io::Result<()>;
 
+    /// Called after every [`Self::flush`] of the data path. `known(local, remote)` says whether the stack has a
+    /// subflow between these ends, one in TIME_WAIT included: a link that keeps something for each subflow
+    /// forgets it here, a bounded number of entries in a call.
+    fn reconcile(&mut self, _now: Instant, _known: &dyn Fn(Endpoint, Endpoint) -> bool) {}
+
     /// When [`Self::timeout`] is next to be called.
     fn next_timeout(&self) -> Option<Instant> {
         None
@@ -131,8 +142,19 @@ pub trait Link: Send {
         remote.into()
     }
 
+    /// Bytes that the link holds in addition to the payload it gave away: buffers that such payload keeps
+    /// from being used again, and what it knows about peers.
+    fn held(&self) -> u64 {
+        0
+    }
+
     /// Totals since the start.
     fn counters(&self) -> LinkCounters;
+
+    /// What only links over UDP count; none for others.
+    fn udp(&self) -> Option<UdpCounters> {
+        None
+    }
 }
 
 /// What passed a link.

@@ -22,6 +22,16 @@ pub enum Target {
     Name(String, u16),
 }
 
+impl Target {
+    /// Its port.
+    pub fn port(&self) -> u16 {
+        match self {
+            Self::Address(addr) => addr.port(),
+            Self::Name(_, port) => *port,
+        }
+    }
+}
+
 impl std::fmt::Display for Target {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {

@@ -545,3 +545,49 @@ fn nothing_is_left_behind() {
         assert_eq!(ip("rule show"), rules);
     });
 }
+
+/// Set-ups beside each other: neither takes what the other one has.
+#[test]
+fn two_set_ups_do_not_share_addresses_or_routing_tables() {
+    within(
+        "two_set_ups_do_not_share_addresses_or_routing_tables",
+        || {
+            let options = |name: &str, source: &str| SetupOptions {
+                tun: TunOptions::new(name),
+                addresses: vec![address(source)],
+                dnat: Vec::new(),
+                source_routes: vec![SourceRoute {
+                    source: address(source),
+                    device: "host0".to_owned(),
+                    via: None,
+                }],
+                forwarding: false,
+            };
+            let first = setup(&options("spin-0", "10.8.0.1")).expect("the first");
+            let taken = setup(&options("spin.0", "10.8.0.1")).map(|_| ());
+            let taken = taken.expect_err("the same address");
+            let text = taken.to_string();
+            assert!(matches!(taken, SetupError::Routed { .. }), "{text}");
+            assert!(text.contains("dev spin-0"), "{text}");
+            let second = setup(&options("spin_0", "10.8.0.2")).expect("the second");
+            for table in [7900, 7901] {
+                let routes = ip(&format!("-4 route show table {table}"));
+                assert!(routes.starts_with("default dev host0"), "{table}: {routes}");
+            }
+            drop(second);
+            let rules = ip("-4 rule show priority 7900");
+            assert!(rules.contains("from 10.8.0.1 lookup 7900"), "{rules}");
+            assert!(!rules.contains("7901"), "{rules}");
+            drop(first);
+            // What a run that was killed left behind is replaced.
+            ip("-4 route add default dev host1 table 7900");
+            ip("-4 rule add from 10.8.0.1/32 lookup 7900 priority 7900");
+            let third = setup(&options("spin0", "10.8.0.1")).expect("the third");
+            let rules = ip("-4 rule show priority 7900");
+            assert_eq!(rules.lines().count(), 1, "{rules}");
+            let routes = ip("-4 route show table 7900");
+            assert!(routes.starts_with("default dev host0"), "{routes}");
+            drop(third);
+        },
+    );
+}

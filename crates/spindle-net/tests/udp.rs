@@ -1,103 +1,17 @@
 //! Networks over UDP on the loopback, with a relay between them that does what paths do.
 
+mod udp_ends;
 mod udp_relay;
 
+use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::sync::Arc;
 use std::time::Duration;
 
-use spindle_mptcp::stage::coding::{CodingCounters, Short};
-use spindle_mptcp::{Config, StackConfig, preset};
-use spindle_net::udp::{UdpClient, UdpClientOptions, UdpServer, UdpServerOptions};
-use spindle_net::{ListenOptions, Network, NetworkConfig, TcpListener, TcpStream};
-use spindle_wire::{Endpoint, Flags, Segment};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::time::timeout;
+use spindle_mptcp::stage::coding::CodingCounters;
+use spindle_net::Network;
+use spindle_wire::Flags;
+use udp_ends::{ALL_CODED, carry, client, config, connected, datagram, in_time, pattern, server};
 use udp_relay::Relay;
-
-/// Far beyond what any of these tests needs: it only turns a hang into a failure.
-const PATIENCE: Duration = Duration::from_secs(40);
-const PORT: u16 = 80;
-
-/// `caps-dark`, but that no flow is ever long.
-const ALL_CODED: &str = "all-coded";
-
-fn config(name: &str) -> Arc<Config> {
-    let mut config = match name {
-        ALL_CODED => {
-            let mut config = preset("caps-dark").expect("a preset").config;
-            let coding = config.coding.as_mut().expect("it codes");
-            Arc::make_mut(coding).short = Short::UpTo(u64::MAX);
-            config
-        }
-        name => preset(name).expect("a preset").config,
-    };
-    config.tcp.msl = spindle_units::Duration::from_millis(10);
-    // As on a wire: the link lowers it to its own.
-    config.tcp.burst = 65_435;
-    Arc::new(config)
-}
-
-fn network(link: Box<dyn spindle_net::Link>) -> Network {
-    let config = NetworkConfig {
-        stack: StackConfig::default(),
-        name: "udp".to_owned(),
-    };
-    Network::start(config, link).expect("a data path")
-}
-
-async fn server(name: &str) -> (Network, TcpListener, SocketAddr) {
-    let options = UdpServerOptions::new(vec!["127.0.0.1:0".parse().expect("an address")]);
-    let link = UdpServer::bind(options).expect("a socket");
-    let outer = link.local_addrs().expect("its address")[0];
-    let network = network(Box::new(link));
-    let options = ListenOptions::new(config(name));
-    let listener = network
-        .listen(UdpServer::listener_addr(PORT), options)
-        .await
-        .expect("a listener");
-    (network, listener, outer)
-}
-
-fn client(outer: SocketAddr) -> Network {
-    let link = UdpClient::new(UdpClientOptions::new(outer.port())).expect("a link");
-    network(Box::new(link))
-}
-
-async fn connected(
-    client: &Network,
-    listener: &mut TcpListener,
-    name: &str,
-) -> (TcpStream, TcpStream) {
-    let here = IpAddr::from([127, 0, 0, 1]);
-    let to = SocketAddr::new(here, PORT);
-    let a = client.connect(here, to, config(name)).await;
-    let a = a.expect("a connection");
-    let (b, _) = listener.accept().await.expect("a connection");
-    (a, b)
-}
-
-fn pattern(len: usize) -> Vec<u8> {
-    (0..len).map(|i| (i * 7 % 251) as u8).collect()
-}
-
-/// Sends `data` and reads it at the other end.
-async fn carry(from: &mut TcpStream, to: &mut TcpStream, data: &[u8]) {
-    let write = async {
-        from.write_all(data).await.expect("room");
-        from.flush().await.expect("it is open");
-    };
-    let read = async {
-        let mut got = vec![0; data.len()];
-        to.read_exact(&mut got).await.expect("the bytes");
-        assert!(got == data, "other bytes arrived");
-    };
-    tokio::join!(write, read);
-}
-
-async fn in_time<T>(what: impl Future<Output = T>) -> T {
-    timeout(PATIENCE, what).await.expect("it takes too long")
-}
 
 #[tokio::test]
 async fn bytes_arrive_in_both_directions_over_four_sockets() {
@@ -298,19 +212,8 @@ async fn a_path_that_gets_narrower_is_a_delay_only_where_all_is_coded() {
     .await;
 }
 
-/// A datagram that carries a segment from `port`.
-fn datagram(id: u64, port: u16, flags: Flags, padding: usize) -> Vec<u8> {
-    let at = |port| Endpoint::new(IpAddr::from([127, 0, 0, 1]), port);
-    let mut s = Segment::new(at(port), at(PORT));
-    s.flags = flags;
-    s.payload = vec![0; padding].into();
-    let mut out = Vec::new();
-    s.encapsulate(id, &mut out).expect("it can be written");
-    out
-}
-
 #[tokio::test]
-async fn unknown_ids_get_a_challenge_and_junk_gets_nothing() {
+async fn a_segment_of_no_connection_is_reset_and_junk_gets_nothing() {
     in_time(async {
         let (net, _listener, outer) = server("tcp").await;
         let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
@@ -327,16 +230,10 @@ async fn unknown_ids_get_a_challenge_and_junk_gets_nothing() {
         let stray = datagram(9, 5, Flags::ACK, 100);
         socket.send_to(&stray, outer).expect("sent");
         // The first answer is the one to the last: all before got none.
-        let n = socket.recv(&mut answer).expect("a challenge");
-        assert_eq!((n, answer[1]), (20, 1));
-        assert!(net.connections().await.expect("the list").is_empty());
-        // Echoed, the id is known, and the stack itself resets what it knows nothing of.
-        answer[1] = 2;
-        socket.send_to(&answer[..20], outer).expect("sent");
-        socket.send_to(&stray, outer).expect("sent");
         let n = socket.recv(&mut answer).expect("a reset");
         assert_eq!((n, answer[1]), (32, 0));
         assert!(Flags(answer[25].into()).contains(Flags::RST));
+        assert!(net.connections().await.expect("the list").is_empty());
     })
     .await;
 }
@@ -358,6 +255,37 @@ async fn others_go_on_under_a_flood_of_ids() {
         carry(&mut a, &mut b, &pattern(500_000)).await;
         flood.join().expect("the flood");
         carry(&mut b, &mut a, &pattern(500_000)).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn where_no_gateway_is_a_connection_is_refused_at_once() {
+    in_time(async {
+        // Taken and given back: nothing listens there.
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        let outer = socket.local_addr().expect("its address");
+        drop(socket);
+        let client = client(outer);
+        let here = outer.ip();
+        let to = SocketAddr::new(here, 80);
+        let error = client.connect(here, to, config("mptcp-4")).await;
+        let error = error.expect_err("nobody is there");
+        assert_eq!(error.kind(), ErrorKind::ConnectionRefused, "{error}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn from_an_address_that_is_not_there_a_connection_fails_at_once() {
+    in_time(async {
+        let (_net, _listener, outer) = server("tcp").await;
+        let client = client(outer);
+        // TEST-NET-1 (RFC 5737): no host has it.
+        let nowhere = IpAddr::from([192, 0, 2, 77]);
+        let error = client.connect(nowhere, outer, config("tcp")).await;
+        let error = error.expect_err("it cannot be sent from there");
+        assert_eq!(error.kind(), ErrorKind::HostUnreachable, "{error}");
     })
     .await;
 }

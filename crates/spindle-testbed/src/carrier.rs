@@ -7,7 +7,6 @@ use spindle_lab::driver::{address, configure, informed, over_interfaces};
 use spindle_lab::experiment::scenario::Window;
 use spindle_lab::experiment::{Carrier, End};
 use spindle_lab::registry::Application;
-use spindle_lab::rng::{Purpose, Streams};
 use spindle_lab::traffic::Plan;
 use spindle_mptcp::congestion::CongestionKind;
 use spindle_mptcp::{Config, PathManager, StackConfig, for_unmodified_receivers};
@@ -44,7 +43,6 @@ pub(crate) struct Place<'a> {
     /// Interfaces of all hosts.
     pub(crate) interfaces: &'a [u32],
     pub(crate) plan: &'a Plan,
-    pub(crate) streams: &'a Streams,
 }
 
 impl Place<'_> {
@@ -159,7 +157,6 @@ impl Part<'_> {
     fn network(&self, place: &Place<'_>, link: Box<dyn Link>) -> Result<Network, TestbedError> {
         let host = place.host;
         let stack = StackConfig {
-            seed: place.streams.value(Purpose::Hosts, u64::from(host)),
             addresses: (0..place.own()).map(|i| address(host, i)).collect(),
             ..StackConfig::default()
         };

@@ -123,8 +123,9 @@ impl Drop for Fabric {
     }
 }
 
-/// Lets this thread run before others and wake up on time, as far as the system allows it.
-fn precise() {
+/// Lets this thread run before others and wake up on time, as far as the system allows it: what it
+/// takes to emulate a network in real time.
+pub fn precise() {
     let param = libc::sched_param { sched_priority: 1 };
     // SAFETY: both calls only take values and a pointer to a live struct, and change this thread
     // alone. A refusal (no privilege) leaves things as they are; lateness shows it.

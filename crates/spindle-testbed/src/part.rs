@@ -136,7 +136,6 @@ impl Part<'_> {
                 network: &network,
                 interfaces: &interfaces,
                 plan: &plan,
-                streams: &streams,
             })?;
             hosts.push(host);
             attachments.push(attachment);

@@ -122,14 +122,14 @@ pub fn run(
     let started = Wall::now();
     let jobs = jobs(experiment, registry)?;
     let mut known = match (&options.store, options.resume) {
-        (Some(path), true) => store::read(path)?,
+        (Some(path), true) => store::read(path, registry.version())?,
         _ => HashMap::new(),
     };
     known.retain(|_, output| !late(&output.real.fabric.lateness, options));
     let slots: Vec<Option<PartOutput>> = jobs.iter().map(|j| known.remove(&j.key)).collect();
     let resumed = slots.iter().flatten().count();
     let store = (options.store.as_deref())
-        .map(|path| Store::open(path, options.resume, &experiment.id))
+        .map(|path| Store::open(path, options.resume, &experiment.id, registry.version()))
         .transpose()?;
     let per_row = (experiment.seeds * experiment.parts()) as usize;
     let todo: Vec<usize> = (0..jobs.len()).filter(|i| slots[*i].is_none()).collect();

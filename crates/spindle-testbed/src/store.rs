@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use spindle_lab::identity::VERSION;
 use spindle_lab::sweep::{Lines, RunKey, StoreError};
 
 use crate::part::PartOutput;
@@ -25,14 +24,21 @@ struct Line {
 pub(crate) struct Store {
     lines: Lines,
     experiment: String,
+    version: &'static str,
 }
 
 impl Store {
-    /// Opens a store to be continued, or begins it anew.
-    pub(crate) fn open(path: &Path, resume: bool, experiment: &str) -> Result<Self, StoreError> {
+    /// Opens a store to be continued, or begins it anew, for parts of this version of an experiment.
+    pub(crate) fn open(
+        path: &Path,
+        resume: bool,
+        experiment: &str,
+        version: &'static str,
+    ) -> Result<Self, StoreError> {
         Ok(Self {
             lines: Lines::open(path, resume)?,
             experiment: experiment.to_owned(),
+            version,
         })
     }
 
@@ -45,7 +51,7 @@ impl Store {
     ) -> Result<(), StoreError> {
         self.lines.append(&Line {
             experiment: self.experiment.clone(),
-            version: VERSION.to_owned(),
+            version: self.version.to_owned(),
             set: set.to_vec(),
             key: key.clone(),
             output: output.clone(),
@@ -55,11 +61,11 @@ impl Store {
 
 /// Reads the parts of this version; lines that were cut short or are of another version are passed
 /// over.
-pub(crate) fn read(path: &Path) -> Result<HashMap<RunKey, PartOutput>, StoreError> {
+pub(crate) fn read(path: &Path, version: &str) -> Result<HashMap<RunKey, PartOutput>, StoreError> {
     let mut known = HashMap::new();
     for line in Lines::read(path)? {
         if let Ok(l) = serde_json::from_str::<Line>(&line?.1)
-            && l.version == VERSION
+            && l.version == version
         {
             known.insert(l.key, l.output);
         }
@@ -93,7 +99,7 @@ mod tests {
         output.result.fct_ns = vec![5, 7];
         output.real.fabric.lateness.record(1234);
         let set = [("loss".to_owned(), "2%".to_owned())];
-        let store = Store::open(&path, false, "e").unwrap();
+        let store = Store::open(&path, false, "e", "1").unwrap();
         store.append(&set, &key(0), &output).unwrap();
         drop(store);
         let mut file = std::fs::OpenOptions::new()
@@ -101,18 +107,19 @@ mod tests {
             .open(&path)
             .unwrap();
         file.write_all(b"{\"experiment\": \"to").unwrap();
-        let store = Store::open(&path, true, "e").unwrap();
+        let store = Store::open(&path, true, "e", "1").unwrap();
         store.append(&set, &key(1), &output).unwrap();
-        let known = read(&path).unwrap();
+        let known = read(&path, "1").unwrap();
         assert_eq!(known.len(), 2);
+        assert!(read(&path, "2").unwrap().is_empty(), "of another version");
         assert_eq!(known[&key(1)].result.fct_ns, [5, 7]);
         assert_eq!(
             known[&key(0)].real.fabric.lateness,
             output.real.fabric.lateness
         );
-        let _ = Store::open(&path, false, "e").unwrap();
-        assert!(read(&path).unwrap().is_empty());
+        let _ = Store::open(&path, false, "e", "1").unwrap();
+        assert!(read(&path, "1").unwrap().is_empty());
         std::fs::remove_file(&path).unwrap();
-        assert!(read(&path).unwrap().is_empty());
+        assert!(read(&path, "1").unwrap().is_empty());
     }
 }

@@ -171,6 +171,16 @@ impl MpCapable {
         self.version == 1 && self.hmac_sha256 && self.other_flags & 0x40 == 0
     }
 
+    /// Whether a SYN with it may be answered with version 1: as [`Self::is_acceptable`], but a later version
+    /// will do, since the answer's may be lower (RFC 8684, section 3.1; Linux `mptcp_parse_option`).
+    pub const fn is_acceptable_offer(&self) -> bool {
+        let of_version_1 = Self {
+            version: 1,
+            ..*self
+        };
+        self.version >= 1 && of_version_1.is_acceptable()
+    }
+
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         let flags = (self.other_flags & !(CAPABLE_A | CAPABLE_C | CAPABLE_H))
             | if self.checksum_required { CAPABLE_A } else { 0 }

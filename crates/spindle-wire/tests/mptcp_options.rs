@@ -102,6 +102,9 @@ fn mp_capable_of_other_versions_is_a_value() {
     let v7 = read(&[&[30, 17, 0x07, 0x3f], &[9; 13][..]].concat(), SYN).unwrap();
     assert_eq!((v7.version, v7.sender_key, v7.other_flags), (7, None, 0x1e));
     assert!(!v7.is_acceptable());
+    let v2 = read(&[30, 4, 0x02, 0x01], SYN).unwrap();
+    assert!(v2.is_acceptable_offer() && !v2.is_acceptable());
+    assert!(!v0.is_acceptable_offer());
 }
 
 #[test]

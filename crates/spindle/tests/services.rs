@@ -41,6 +41,11 @@ const GATEWAY: &[(&str, &[&str])] = &[
     ),
     ("+ --tun spin0", &["exclude each other"]),
     ("+ --dnat", &["--dnat belongs to --tun"]),
+    ("+ --mtu 1400", &["--mtu belongs to --tun"]),
+    (
+        "--listen 127.0.0.1:7000 --to 127.0.0.1:1 --tun spin0 --mtu 1000",
+        &["--mtu", "\"1000\"", "1280", "65535"],
+    ),
     (
         "+ --transport fsuo",
         &["--transport", "did you mean \"fuso\"?"],
@@ -69,12 +74,37 @@ const GATEWAY: &[(&str, &[&str])] = &[
         &["--max-memory", "at least --memory-per-connection"],
     ),
     ("+ --drain soon", &["--drain", "soon"]),
-    ("+ --idle-timeout 0s", &["--idle-timeout", "leave it out"]),
+    (
+        "+ --idle-timeout 0s",
+        &["--idle-timeout", "\"none\" for no limit"],
+    ),
+    ("+ --half-close-timeout x", &["--half-close-timeout"]),
+    ("+ --source-share 0", &["--source-share", "1 to 100"]),
+    ("+ --keepalive 0s", &["--keepalive", "`off` for none"]),
+    ("+ --keepalive never", &["--keepalive", "never"]),
     ("+ --metrics 9100", &["--metrics", "an address and port"]),
     (
         "+ --announce 192.0.2.1",
         &["--announce", "one of the --listen addresses"],
     ),
+    (
+        "+ --announce 127.0.0.1:7001",
+        &[
+            "--announce",
+            "127.0.0.1:7001",
+            "one of the --listen addresses",
+        ],
+    ),
+    (
+        "+ --announce 127.0.0.1:x",
+        &["--announce", "192.0.2.2:8443"],
+    ),
+    (
+        "+ --backup 192.0.2.1",
+        &["--backup", "--announce addresses"],
+    ),
+    ("+ --backup 127.0.0.1", &["--backup belongs to --tun"]),
+    ("+ --checksum --transport tcp", &["--checksum is for MPTCP"]),
     (
         "+ --listen 127.0.0.1:7000",
         &["--listen", "each address once"],
@@ -121,15 +151,45 @@ const CONNECT: &[(&str, &[&str])] = &[
     ("--listen 127.0.0.1:9000 --udp", &["--via", "--socks5"]),
     (
         "--listen 127.0.0.1:9000 --udp --socks5",
-        &["--udp needs --via"],
+        &["--socks5 and --udp exclude", "--listen", "--tun"],
+    ),
+    ("+ --socks5", &["--socks5 and --udp exclude"]),
+    (
+        "--listen 127.0.0.1:9000 --via 192.0.2.1:80 --tun spin0 --socks5",
+        &["--socks5 and --via exclude"],
     ),
     (
-        "--listen 127.0.0.1:9000 --via 192.0.2.1:80 --tun spin0",
+        "--listen 127.0.0.1:9000 --via 192.0.2.1:80 --tun spin0 --insecure",
         &["--tun needs --local"],
     ),
     (
-        "--listen 127.0.0.1:9000 --via 192.0.2.1:80 --tun spin0 --local 127.0.0.1",
+        "--listen 127.0.0.1:9000 --via 192.0.2.1:80 --tun spin0 --insecure --local 127.0.0.1",
         &["not this host's"],
+    ),
+    (
+        "--listen 127.0.0.1:9000 --via 192.0.2.1:7000 --udp --local 127.0.0.1",
+        &["loopback only", "--tls-ca", "--insecure"],
+    ),
+    (
+        "--listen 127.0.0.1:9000 --via 192.0.2.1:80 --tun spin0 --local 198.51.100.7",
+        &["loopback only", "--tls-ca", "--insecure"],
+    ),
+    (
+        "--listen 0.0.0.0:9000 --via 127.0.0.1:7000 --udp",
+        &["--listen 0.0.0.0:9000", "127.0.0.1:9000", "--expose"],
+    ),
+    (
+        "--listen 127.0.0.1:9000 --listen 192.0.2.1:9000 --via 127.0.0.1:7000 --udp",
+        &["--listen 192.0.2.1:9000", "--expose"],
+    ),
+    (
+        "--listen 0.0.0.0:1080 --socks5 --tun spin0 --local 198.51.100.7",
+        &["--listen 0.0.0.0:1080", "no authentication", "--expose"],
+    ),
+    // No --insecure is asked for: programs encrypt to the servers that they name.
+    (
+        "--listen 127.0.0.1:1080 --socks5 --tun spin0 --local 198.51.100.7 --backup 198.51.100.8",
+        &["--backup", "one of the --local addresses"],
     ),
     ("+ --local 192.0.2.77", &["an address of this host"]),
     ("+ --local ::1", &["address family", "--via"]),

@@ -82,7 +82,7 @@ const FILES: &[(&str, &[&str])] = &[
     ),
     (
         "announce = { a = 1 }",
-        &["g.toml:4: announce: found a table, want ADDR in quotes, or a list of them"],
+        &["g.toml:4: announce: found a table, want ADDR[:PORT] in quotes, or a list of them"],
     ),
     (
         "tun = \"spin0\"",

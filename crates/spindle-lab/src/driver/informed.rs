@@ -7,6 +7,7 @@ use spindle_fabric::{Address, HostId, Network};
 use spindle_mptcp::Config;
 use spindle_mptcp::stage::coding::Destinations;
 use spindle_mptcp::stage::scatter::topology::Topology;
+use spindle_units::BitRate;
 
 use super::place_of;
 use crate::experiment::scenario::LinkSettings;
@@ -41,6 +42,17 @@ impl Destinations for Fabric {
             let uplink = self.network.uplink(address);
             u128::from(self.network.link(uplink).to.0)
         })
+    }
+
+    /// The slowest link of the way; all ways between two hosts of the lab are alike.
+    fn bottleneck(&self, local: IpAddr, peer: IpAddr) -> Option<BitRate> {
+        let way = self
+            .network
+            .route_on_path(self.at(local)?, self.at(peer)?, 0);
+        let rates = way
+            .into_iter()
+            .map(|link| self.network.link(link).spec.rate);
+        rates.min()
     }
 }
 
@@ -88,5 +100,29 @@ mod tests {
         assert_ne!(of(10), of(5));
         let from = super::super::address(0, 0);
         assert_eq!(fabric.paths(from, super::super::address(6, 0)), Some(4));
+    }
+
+    #[test]
+    fn where_hosts_are_faster_than_paths_the_bottleneck_is_the_path() {
+        let (fast, slow) = (BitRate(10_000_000_000), BitRate(1_000_000_000));
+        let network = LeafSpine {
+            leaves: 2,
+            hosts_per_leaf: 2,
+            host_rate: fast,
+            fabric_rate: slow,
+            ..LeafSpine::default()
+        };
+        let fabric = Fabric {
+            network: network.build().unwrap(),
+        };
+        let between = |a, b| {
+            let [a, b] = [a, b].map(|host| super::super::address(host, 0));
+            Destinations::bottleneck(&fabric, a, b)
+        };
+        assert_eq!(between(0, 2), Some(slow), "across");
+        assert_eq!(between(0, 1), Some(fast), "under one leaf");
+        let nowhere = "192.0.2.1".parse().unwrap();
+        let known = super::super::address(0, 0);
+        assert_eq!(Destinations::bottleneck(&fabric, known, nowhere), None);
     }
 }

@@ -516,6 +516,9 @@ fn outcome(f: &FlowState, planned: &PlannedFlow, lost: &[(Instant, Option<u32>)]
     }
 }
 
+/// How often a simulated host repeats a SYN: as Linux does, the papers' testbeds too (`tcp_syn_retries`).
+const SYN_RETRIES: u32 = 6;
+
 /// A transport's configuration with the scenario's settings over it.
 pub fn configure(transport: &Transport, host: &HostSettings) -> Config {
     let mut config = transport.config();
@@ -530,6 +533,9 @@ pub fn configure(transport: &Transport, host: &HostSettings) -> Config {
     };
     tcp.min_rto = host.min_rto;
     tcp.initial_rto = host.initial_rto;
+    // A scenario has one timeout for all of which nothing is measured yet.
+    tcp.rto_after_syn_timeout = host.initial_rto;
+    tcp.syn_retries = SYN_RETRIES;
     tcp.send_buffer = host.send_buffer as usize;
     tcp.receive_buffer = host.receive_buffer as usize;
     tcp.delayed_ack = host.delayed_ack;

@@ -101,10 +101,7 @@ impl<W: Wire> World<W> {
         let places = Places::new(&network);
         let stack = |h: u32| {
             let seed = streams.value(Purpose::Hosts, u64::from(h));
-            Stack::new(StackConfig {
-                seed,
-                ..StackConfig::default()
-            })
+            Stack::deterministic(StackConfig::default(), seed)
         };
         Self {
             stacks: (0..hosts).map(stack).collect(),

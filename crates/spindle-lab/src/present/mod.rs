@@ -104,7 +104,10 @@ const ATTEMPTS: usize = 20;
 
 /// This version and the configurations of all points.
 fn identity(result: &SweepResult) -> RunIdentity {
-    RunIdentity::here(result.configurations.join("+"))
+    RunIdentity {
+        version: result.version().to_owned(),
+        configuration: result.configurations.join("+"),
+    }
 }
 
 fn settings(experiment: &Experiment) -> Vec<(String, String)> {

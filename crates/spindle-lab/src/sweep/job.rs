@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::driver::{self, RunError, RunRequest};
 use crate::experiment::scenario::Traffic;
 use crate::experiment::{Experiment, TransportName};
+use crate::identity::RunIdentity;
 use crate::metrics::RunResult;
 use crate::registry::Registry;
 use crate::rng::hash64;
@@ -37,6 +38,8 @@ pub struct Job {
     pub transport: TransportName,
     /// What makes it the same as another.
     pub key: RunKey,
+    /// The version of its result ([`Registry::version`]).
+    pub version: &'static str,
 }
 
 /// All runs of an experiment in the order of point, transport, seed and part; transports that only the
@@ -62,6 +65,7 @@ pub fn jobs(
                 point: index,
                 transport: name.clone(),
                 key,
+                version: registry.version(),
             }));
         }
     }
@@ -101,6 +105,14 @@ fn configuration(registry: &Registry, name: &TransportName) -> Result<String, Ru
 }
 
 impl Job {
+    /// What makes its result.
+    pub(super) fn identity(&self) -> RunIdentity {
+        RunIdentity {
+            version: self.version.to_owned(),
+            configuration: self.key.configuration.clone(),
+        }
+    }
+
     /// Makes the run, with the payload, captures and stop of `options`, in this thread.
     ///
     /// # Errors

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Job, Lines, Made, RunKey, SweepError};
 use crate::experiment::Experiment;
-use crate::identity::{RunIdentity, VERSION};
+use crate::identity::RunIdentity;
 use crate::metrics::RunResult;
 
 /// A finished run with what made it: one line of a store.
@@ -38,7 +38,7 @@ impl Record {
     pub fn new(experiment: &Experiment, job: &Job, result: RunResult) -> Self {
         Self {
             experiment: experiment.id.clone(),
-            version: VERSION.to_owned(),
+            version: job.version.to_owned(),
             configuration: job.key.configuration.clone(),
             set: experiment.points[job.point].set.clone(),
             transport: job.key.transport.clone(),
@@ -85,11 +85,12 @@ impl Record {
     }
 }
 
-/// Reads the runs of an experiment; lines that were cut short or are of another experiment are passed
+/// Reads the runs of an experiment, all of which have to be of `version`; lines that were cut short or are of another experiment are passed
 /// over.
 pub(super) fn read_store(
     path: &Path,
     experiment: &str,
+    version: &'static str,
 ) -> Result<HashMap<RunKey, Made>, SweepError> {
     let mut known = HashMap::new();
     for line in Lines::read(path)? {
@@ -100,12 +101,13 @@ pub(super) fn read_store(
         if record.experiment != experiment {
             continue;
         }
-        if record.version != VERSION {
+        if record.version != version {
             return Err(SweepError::MixedVersions {
                 path: path.to_owned(),
                 line: number,
                 experiment: record.experiment,
                 found: record.version,
+                here: version,
             });
         }
         let (key, made) = record.into_made();

@@ -10,10 +10,45 @@ use super::Connection;
 use super::output::Purpose;
 use super::reinjection::FRAGMENT;
 use super::scheduler::Candidate;
-use crate::subflow::SubflowId;
+use crate::subflow::{Origin, Subflow, SubflowId};
 
-/// Pieces of data with their offsets, in the order in which they were assigned.
-type Pieces = VecDeque<(u64, Payload)>;
+/// Pieces of data in order of their offsets, and how many bytes they are.
+#[derive(Debug, Default)]
+struct Pieces {
+    queue: VecDeque<(u64, Payload)>,
+    bytes: u64,
+}
+
+impl Pieces {
+    /// Adds data behind all others.
+    fn push(&mut self, offset: u64, payload: Payload) {
+        self.bytes += payload.len() as u64;
+        self.queue.push_back((offset, payload));
+    }
+
+    fn first_offset(&self) -> Option<u64> {
+        self.queue.front().map(|p| p.0)
+    }
+
+    /// At most `most` bytes of the first piece.
+    fn take(&mut self, most: u64) -> Option<(u64, Payload)> {
+        let (offset, payload) = self.queue.pop_front()?;
+        let (len, cut) = (payload.len(), payload.len().min(most as usize));
+        if cut < len {
+            let rest = payload.slice(cut, len - cut);
+            self.queue.push_front((offset + cut as u64, rest));
+        }
+        self.bytes -= cut as u64;
+        Some((offset, payload.slice(0, cut)))
+    }
+
+    /// Takes in those of another queue.
+    fn merge(&mut self, mut other: Self) {
+        self.bytes += other.bytes;
+        self.queue.append(&mut other.queue);
+        self.queue.make_contiguous().sort_by_key(|p| p.0);
+    }
+}
 
 /// What is assigned and was never sent, by subflow. Data assigned count as sent for the first time
 /// in the connection's books (`send.nxt`).
@@ -31,65 +66,65 @@ impl Assigned {
     /// Bytes waiting on subflow `id`.
     pub(super) fn bytes(&self, id: SubflowId) -> u64 {
         let queue = self.queues.iter().find(|q| q.0 == id);
-        queue.map_or(0, |q| q.1.iter().map(|p| p.1.len() as u64).sum())
+        queue.map_or(0, |q| q.1.bytes)
     }
 
     fn push(&mut self, id: SubflowId, offset: u64, payload: Payload) {
-        match self.queues.iter_mut().find(|q| q.0 == id) {
-            Some(q) => q.1.push_back((offset, payload)),
-            None => self.queues.push((id, VecDeque::from([(offset, payload)]))),
-        }
+        self.queue_of(id).push(offset, payload);
+    }
+
+    fn queue_of(&mut self, id: SubflowId) -> &mut Pieces {
+        let at = self.queues.iter().position(|q| q.0 == id);
+        let at = at.unwrap_or_else(|| {
+            self.queues.push((id, Pieces::default()));
+            self.queues.len() - 1
+        });
+        &mut self.queues[at].1
     }
 
     /// At most `most` bytes of the first piece of subflow `id`.
     pub(super) fn take(&mut self, id: SubflowId, most: u64) -> Option<(u64, Payload)> {
         let at = self.queues.iter().position(|q| q.0 == id)?;
-        let queue = &mut self.queues[at].1;
-        let (offset, payload) = queue.pop_front()?;
-        let (len, cut) = (payload.len(), payload.len().min(most as usize));
-        if cut < len {
-            queue.push_front((offset + cut as u64, payload.slice(cut, len - cut)));
-        }
-        if queue.is_empty() {
+        let taken = self.queues[at].1.take(most);
+        if self.queues[at].1.bytes == 0 {
             self.queues.swap_remove(at);
         }
-        Some((offset, payload.slice(0, cut)))
+        taken
     }
 
     /// Bytes waiting in all.
     pub(super) fn total(&self) -> u64 {
-        let pieces = self.queues.iter().flat_map(|q| &q.1);
-        pieces.map(|p| p.1.len() as u64).sum()
+        self.queues.iter().map(|q| q.1.bytes).sum()
     }
 
     /// The lowest offset that waits.
     #[inline(never)]
     fn first_offset(&self) -> Option<u64> {
-        let pieces = self.queues.iter().flat_map(|q| &q.1);
-        pieces.map(|p| p.0).min()
+        let first = self.queues.iter().filter_map(|q| q.1.first_offset());
+        first.min()
+    }
+
+    /// Whether the byte at `offset` waits on any subflow.
+    pub(super) fn holds(&self, offset: u64) -> bool {
+        self.queues.iter().any(|(_, pieces)| {
+            let after = pieces.queue.partition_point(|p| p.0 <= offset);
+            let piece = after.checked_sub(1).and_then(|at| pieces.queue.get(at));
+            piece.is_some_and(|(from, payload)| offset < from + payload.len() as u64)
+        })
     }
 
     /// The subflow on which the data at `offset` wait next.
     fn holder(&self, offset: u64) -> Option<SubflowId> {
-        let next = |q: &Pieces| q.front().is_some_and(|p| p.0 == offset);
+        let next = |q: &Pieces| q.first_offset() == Some(offset);
         self.queues.iter().find(|q| next(&q.1)).map(|q| q.0)
     }
 
     /// Moves what waits on subflows of which `stays` does not hold to subflow `to`.
     fn move_to(&mut self, to: SubflowId, stays: impl Fn(SubflowId) -> bool) {
-        let mut moved = Pieces::new();
-        self.queues.retain_mut(|q| {
-            let keep = q.0 == to || stays(q.0);
-            if !keep {
-                moved.append(&mut q.1);
-            }
-            keep
-        });
-        for (offset, payload) in moved {
-            self.push(to, offset, payload);
-        }
-        if let Some(q) = self.queues.iter_mut().find(|q| q.0 == to) {
-            q.1.make_contiguous().sort_by_key(|p| p.0);
+        let leaves = |q: &mut (SubflowId, Pieces)| q.0 != to && !stays(q.0);
+        let moved: Vec<_> = self.queues.extract_if(.., leaves).collect();
+        for (_, pieces) in moved {
+            self.queue_of(to).merge(pieces);
         }
     }
 }
@@ -146,14 +181,16 @@ impl Connection {
             if self.assigned.bytes(id) == 0 || !self.subflows[i].is_usable() {
                 continue;
             }
-            let most = self.most_new(i);
-            let tx = &mut self.subflows[i].tx;
-            if tx.repairs_first() {
+            let tx = &self.subflows[i].tx;
+            if tx.repairs_first() || tx.is_full() || !self.window_lets_out(now, i) {
                 continue;
             }
+            let most = self.most_new(i);
+            let tx = &mut self.subflows[i].tx;
+            let most = most.min(tx.window_room());
             tx.check_idle(now);
             let len = self.assigned.bytes(id).min(most);
-            if !tx.has_room(len) || !tx.is_paced_to(now) {
+            if !tx.may_send(len) || !tx.is_paced_to(now) {
                 continue;
             }
             let (offset, payload) = self.assigned.take(id, most)?;
@@ -195,7 +232,11 @@ impl Connection {
     /// Lists the subflows that may be given data, with room or not.
     fn find_assignable(&mut self) {
         self.candidates.clear();
-        let usable = |s: &crate::subflow::Subflow| s.is_usable() && !s.dead;
+        let joins_wait = self.joins_wait();
+        let usable = |s: &Subflow| {
+            let held = joins_wait && s.origin != Origin::Initial;
+            s.is_usable() && !s.dead && !held
+        };
         let regular = self.subflows.iter().any(|s| usable(s) && !s.is_backup());
         for s in &self.subflows {
             if usable(s) && (!regular || !s.is_backup()) {
@@ -232,6 +273,10 @@ mod tests {
         a.move_to(3, |id| id == 2);
         assert_eq!((a.total(), a.bytes(2), a.bytes(3)), (120, 100, 20));
         assert_eq!((a.first_offset(), a.holder(50)), (Some(50), Some(3)));
+        assert_eq!(
+            [49, 50, 59, 60, 199, 200].map(|at| a.holds(at)),
+            [false, true, true, false, true, false]
+        );
         assert_eq!(a.take(3, 60), Some((50, Payload::Length(10))), "by offset");
         assert_eq!(a.take(3, 60), Some((250, Payload::Length(10))));
         a.move_to(5, |_| false);

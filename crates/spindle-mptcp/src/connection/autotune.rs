@@ -6,7 +6,7 @@ use super::{Connection, Happening};
 
 /// The send buffer begins with this many bytes (the order of what Linux's `tcp_wmem` comes to on a
 /// fresh connection), the receive buffer with the next (`tcp_rmem`).
-const FIRST_SEND: u64 = 64 << 10;
+pub(super) const FIRST_SEND: u64 = 64 << 10;
 const FIRST_RECEIVE: u64 = 128 << 10;
 /// Segments that a sender is taken to send in its first round trip (RFC 6928).
 const FIRST_SEGMENTS: u64 = 10;

@@ -1,10 +1,9 @@
 //! Endings: FIN, DATA_FIN, fast close, resets, and what is left when a subflow goes.
 
 use spindle_units::Instant;
-use spindle_wire::{
-    DataNumber, Dss, Mapping, MpTcpRst, Options, RareOptions, ResetReason, Segment,
-};
+use spindle_wire::{Dss, Mapping, MpTcpRst, Options, RareOptions, Segment};
 
+use super::ended::{SubflowEnd, is_known};
 use super::subflows::{Marks, Outlook};
 use super::{Connection, Happening, Role};
 use crate::recovery::Trigger;
@@ -20,7 +19,11 @@ pub enum CloseReason {
     /// The peer refused it.
     #[error("refused by the peer")]
     Refused,
-    /// The peer reset its last subflow.
+    /// There is no way to the peer: this host cannot send to it, or a router says so.
+    #[error("no route to the peer")]
+    NoRoute,
+    /// The peer reset its last subflow, or ended it before its data; under MPTCP no other subflow came within
+    /// the close timeout (RFC 8684, section 3.3.3).
     #[error("reset by the peer")]
     Reset,
     /// The peer aborted it (MP_FASTCLOSE).
@@ -42,6 +45,16 @@ pub enum CloseReason {
     /// The peer did not answer keepalive probes.
     #[error("keepalive probes went unanswered")]
     KeepaliveTimeout,
+    /// The peer kept its window shut for the persist timeout ([`crate::TcpConfig::persist_timeout`]).
+    #[error("the peer kept its window shut for the persist timeout")]
+    PersistTimeout,
+    /// The application had closed it, and the peer did not close its own side within
+    /// [`crate::TcpConfig::fin_timeout`].
+    #[error("the peer did not close its side within the FIN_WAIT_2 timeout")]
+    FinTimeout,
+    /// The stack's memory was used up, and this connection held much of it without progress.
+    #[error("memory is short, and what the connection held did not move")]
+    MemoryPressure,
 }
 
 impl Connection {
@@ -85,19 +98,29 @@ impl Connection {
                 let rst = self.subflows[i].build_rst(cx, options.clone());
                 self.out.push_back(rst);
             }
+            self.note_end(now, i, SubflowEnd::ConnectionEnded(reason));
             self.note_past(i);
         }
         self.subflows.clear();
         self.finish(reason);
     }
 
+    /// The stack needs the memory: ends the connection, and drops what it stores.
+    pub(crate) fn evict(&mut self, now: Instant) {
+        self.abort_with(now, CloseReason::MemoryPressure);
+        self.send.discard();
+        self.recv.discard();
+        self.assigned = super::assigned::Assigned::default();
+    }
+
     fn note_past(&mut self, i: usize) {
         super::info::add_counters(&mut self.past, &self.subflows[i].tx.counters);
         self.counters.challenge_acks += self.subflows[i].challenge_acks();
         self.keep_coding_counters(i);
+        self.steps.add(self.subflows[i].steps() as usize);
     }
 
-    fn finish(&mut self, reason: CloseReason) {
+    pub(super) fn finish(&mut self, reason: CloseReason) {
         if self.closed.is_some() {
             return;
         }
@@ -111,61 +134,86 @@ impl Connection {
         }
     }
 
-    /// Resets subflow `i` with a reason (RFC 8684, section 3.6); its data go elsewhere.
-    pub(super) fn reset_subflow(&mut self, now: Instant, i: usize, reason: ResetReason) {
+    /// Resets subflow `i`, which tells the peer why (RFC 8684, section 3.6); its data go elsewhere.
+    pub(super) fn reset_subflow(&mut self, now: Instant, i: usize, end: SubflowEnd) {
         let mut options = Options::default();
         if self.is_multipath() || matches!(self.subflows[i].origin, Origin::Join(_)) {
             let rare = options.rare_mut();
             rare.mp_tcprst = Some(MpTcpRst {
-                transient: false,
+                transient: end.is_transient(),
                 other_flags: 0,
-                reason,
+                reason: end.reset_reason(),
             });
             rare.mp_fail = self.mp.as_mut().and_then(|m| m.fail_due.take());
+        }
+        let key = self.multipath().and_then(|m| m.key_remote);
+        if self.subflows.len() == 1 && end.is_fatal() && key.is_some() {
+            // The connection ends with it, which an RST alone would not say (RFC 8684, section 3.5).
+            options.rare_mut().mp_fastclose = key;
         }
         let cx = self.context(now, i);
         let rst = self.subflows[i].build_rst(cx, options);
         self.out.push_back(rst);
-        self.lose_subflow(now, i, CloseReason::Reset);
+        self.lose_subflow(now, i, end);
     }
 
-    /// Subflow `i` is gone. Its data are reinjected; with the last subflow the connection ends.
-    pub(super) fn lose_subflow(&mut self, now: Instant, i: usize, reason: CloseReason) {
-        self.reinject_all_from(i);
-        self.remove_subflow(i);
+    /// Subflow `i` is gone. Its data are reinjected; without any subflow the connection waits for one, or ends.
+    pub(super) fn lose_subflow(&mut self, now: Instant, i: usize, end: SubflowEnd) {
+        let initial = self.subflows[i].origin == Origin::Initial;
+        let reason = end.close_reason(initial);
+        self.drop_subflow(now, i, end);
         if !self.subflows.is_empty() {
+            self.note_cut_off(now, reason);
             return;
         }
         // Delivered both ways, only the farewell is cut short.
-        let delivered = self.closing && self.send.una >= self.send.written;
-        let finished = self.peer_closed && (self.data_fin_acked || self.mp.is_none() && delivered);
-        self.finish(if finished {
-            CloseReason::Finished
-        } else {
-            reason
-        });
-        let _ = now;
+        let said = self.data_fin_acked || self.mp.is_none() && self.is_delivered();
+        if self.peer_closed && said {
+            self.finish(CloseReason::Finished);
+        } else if end.is_fatal() || !self.note_cut_off(now, reason) {
+            self.finish(reason);
+        }
     }
 
-    fn remove_subflow(&mut self, i: usize) {
+    /// Removes subflow `i`; what it did not deliver goes to others, or waits for one.
+    fn drop_subflow(&mut self, now: Instant, i: usize, end: SubflowEnd) {
+        let last = self.subflows.len() == 1;
+        if !last {
+            self.reinject_all_from(i);
+        }
+        self.remove_subflow(now, i, end);
+        if last && self.outlives_its_subflows() {
+            self.reinject_all();
+        }
+    }
+
+    fn remove_subflow(&mut self, now: Instant, i: usize, end: SubflowEnd) {
+        self.announce_lost(now, i, end);
+        self.note_end(now, i, end);
         self.note_past(i);
         let sf = self.subflows.remove(i);
         self.coupling.deactivate(usize::from(sf.id));
         self.parities.forget(sf.id);
-        // Nobody was told of a join that never came up.
-        let known = sf.told_up || sf.origin == Origin::Initial;
-        if known && self.connected && !matches!(self.closed, Some(CloseReason::Finished)) {
-            self.tell(Happening::SubflowDown(sf.id));
+        let known = is_known(&sf);
+        if self.connected && !matches!(self.closed, Some(CloseReason::Finished)) {
+            self.tell(match known {
+                true => Happening::SubflowDown(sf.id),
+                false => Happening::JoinFailed(sf.id),
+            });
         }
-        if !known {
-            self.spare_ids.push(sf.id);
+        self.forget_signals_of(sf.id);
+        self.reinjections.forget(sf.id);
+        self.scheduler.forget(sf.id);
+        if let Some(r) = &mut self.recovery {
+            r.on_subflow_ended(sf.id);
         }
+        self.identifiers.give_back(sf.id, known);
         self.on_late_subflow();
     }
 
-    /// The peer's FIN on subflow `i`: the end of the data in plain TCP, of the subflow in MPTCP.
-    pub(super) fn on_subflow_fin(&mut self, now: Instant, i: usize) {
-        let _ = now;
+    /// The peer's FIN on a subflow: the end of its data in plain TCP; in MPTCP the end of what it sends on
+    /// that subflow, and no more (RFC 8684, section 3.3.3).
+    pub(super) fn on_subflow_fin(&mut self, now: Instant) {
         if self.mp.is_none() {
             if !self.peer_closed {
                 self.peer_closed = true;
@@ -173,7 +221,8 @@ impl Connection {
             }
             return;
         }
-        self.subflows[i].closing = true;
+        self.answer_fins();
+        self.note_cut_off(now, CloseReason::Reset);
     }
 
     /// Where the peer's DATA_FIN stands the stream ends, whatever else is sent; one that stands before
@@ -191,7 +240,8 @@ impl Connection {
         }
     }
 
-    /// FINs that are due: after all data in plain TCP, after both DATA_FINs in MPTCP, or in answer.
+    /// FINs that are due: after all data in plain TCP; in MPTCP after both DATA_FINs, or in answer where another
+    /// subflow carries on.
     #[inline(never)]
     pub(super) fn fin(&mut self, now: Instant) -> Option<(SubflowId, Segment)> {
         self.start_closing();
@@ -231,7 +281,8 @@ impl Connection {
             self.data_fin_due = true;
             return;
         }
-        if self.data_fin_acked && self.peer_closed {
+        let ended = || !self.subflows.iter().any(|s| s.state.may_receive());
+        if self.data_fin_acked && (self.peer_closed || ended()) {
             for s in self.subflows.iter_mut().filter(|s| s.state.may_send()) {
                 s.closing = true;
             }
@@ -265,7 +316,7 @@ impl Connection {
             .checksum
             .then(|| spindle_wire::dss_checksum_of(dsn, 0, 1, [&empty]));
         dss.mapping = Some(Mapping {
-            dsn: DataNumber::Low(dsn as u32),
+            dsn: self.numbers.sent.number(dsn),
             ssn: 0,
             len: 1,
             checksum,
@@ -298,23 +349,20 @@ impl Connection {
     }
 
     /// Drops subflows that are over and notices the end.
-    pub(super) fn reap(&mut self) {
+    pub(super) fn reap(&mut self, now: Instant) {
         let closed = |o: &Outlook| o.is(Marks::CLOSED);
         while self.subflows.marks().any(Marks::CLOSED)
             && let Some(i) = self.subflows.outlooks().iter().position(closed)
         {
-            self.reinject_all_from(i);
-            self.remove_subflow(i);
+            self.drop_subflow(now, i, SubflowEnd::Closed);
         }
         let ended = self.connected && !self.subflows.marks().any(Marks::GOES_ON);
         if ended && self.closed.is_none() {
-            let sent_all =
-                self.closing && self.send.unsent_bytes() == 0 && self.send.una >= self.send.written;
-            self.finish(if sent_all && self.peer_closed {
-                CloseReason::Finished
-            } else {
-                CloseReason::Reset
-            });
+            if self.is_delivered() && self.peer_closed {
+                self.finish(CloseReason::Finished);
+            } else if !self.note_cut_off(now, CloseReason::Reset) {
+                self.finish(CloseReason::Reset);
+            }
         }
     }
 }

@@ -60,7 +60,7 @@ impl Connection {
 
     /// The peer's SYN or SYN/ACK has come: whether both ends code, and by the same code.
     pub(super) fn agree_on_coding(&mut self, syn: &Segment) {
-        let Some(config) = self.coding_config() else {
+        let Some(mut config) = self.coding_config() else {
             return;
         };
         if self.coded.agreed || offered(syn) != Some(config.code) {
@@ -68,7 +68,12 @@ impl Connection {
         }
         self.coded.agreed = true;
         let opened = self.role == Role::Client;
-        let way = self.coded.ways.to(self.subflows[0].remote.addr, &config);
+        let (local, peer) = (self.subflows[0].local.addr, self.subflows[0].remote.addr);
+        let way = self.coded.ways.to(peer, &config);
+        let rate = config.destinations.bottleneck(local, peer);
+        if let Some(rate) = rate.filter(|r| *r != config.rate) {
+            Arc::make_mut(&mut config).rate = rate;
+        }
         let sf = &mut self.subflows[0];
         sf.reserve_options(CODING_ROOM);
         sf.stage = Some(Box::new(Coding::new(config, way, opened)));

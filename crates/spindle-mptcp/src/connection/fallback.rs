@@ -2,14 +2,15 @@
 //! middlebox changes payload on the only subflow.
 
 use spindle_units::Instant;
-use spindle_wire::{DataNumber, Dss, Flags, Mapping, Payload, ResetReason, Segment};
+use spindle_wire::{Dss, Flags, Mapping, Payload, Segment};
 
+use super::ended::SubflowEnd;
 use super::input::expand;
 use super::{Connection, MpState};
-use crate::subflow::SubflowId;
 use crate::subflow::input::Arrival;
 use crate::subflow::receiver::{Mapped, ReceivedMap};
 use crate::subflow::scoreboard::Sent;
+use crate::subflow::{Origin, SubflowId};
 
 /// A checksum failed on the only subflow: MP_FAIL goes out until the peer falls back.
 #[derive(Clone, Copy, Debug)]
@@ -21,8 +22,8 @@ pub(super) struct Failing {
 }
 
 /// So many acknowledgements of data in a row without an option of MPTCP, and the options do not pass
-/// any more: as many as duplicates make a loss (RFC 5681, section 3.2), since one alone may be that
-/// of a stack short of option space.
+/// any more on the first subflow: as many as duplicates make a loss (RFC 5681, section 3.2), since one
+/// alone may be that of a stack short of option space.
 const SILENT_ACKS: u8 = 3;
 
 /// What still has to be said after falling back in the middle of a connection.
@@ -81,11 +82,27 @@ impl Connection {
             });
         }
         if !alone {
-            self.reset_subflow(now, i, ResetReason::Middlebox);
+            self.reset_subflow(now, i, SubflowEnd::Middlebox);
             return 0;
         }
         self.subflows[i].rx.ack_now = true;
         self.recv.insert(map.offset, payload)
+    }
+
+    /// The peer's MP_FAIL: falls back, and says so unless the peer only answers ours (RFC 8684, section 3.7).
+    pub(super) fn answer_failure(&mut self, now: Instant, i: usize) -> bool {
+        let Some(mp) = self.multipath().copied() else {
+            return true;
+        };
+        if !self.revert(now, i, None) {
+            return false;
+        }
+        if mp.failing.is_none() {
+            let first = mp.idsn_remote.wrapping_add(1);
+            self.farewell.fail = Some(first.wrapping_add(self.recv.next()));
+            self.subflows[i].rx.ack_now = true;
+        }
+        true
     }
 
     /// The peer has fallen back: from here on positions map linearly.
@@ -127,7 +144,7 @@ impl Connection {
         } else if std::mem::replace(&mut self.farewell.settled, true)
             && delta != self.unmapped_delta
         {
-            self.reset_subflow(now, i, ResetReason::Middlebox);
+            self.reset_subflow(now, i, SubflowEnd::Middlebox);
             return false;
         }
         self.unmapped_delta = delta;
@@ -166,7 +183,7 @@ impl Connection {
             self.on_data_acked(oldest.map_or(self.sent_to(), |m| m.offset));
         }
         let Some(sent_delta) = self.outstanding_in_one_piece(i) else {
-            self.reset_subflow(now, i, ResetReason::Middlebox);
+            self.reset_subflow(now, i, SubflowEnd::Middlebox);
             return false;
         };
         let sf = &mut self.subflows[i];
@@ -177,13 +194,9 @@ impl Connection {
             .unwrap_or_else(|| self.recv.next().wrapping_sub(sf.rx.nxt));
         let dsn = mp.dsn(self.send.una);
         self.farewell = Farewell {
-            fail: mp.failing.is_none().then(|| {
-                mp.idsn_remote
-                    .wrapping_add(1)
-                    .wrapping_add(self.recv.next())
-            }),
+            fail: None,
             mapping: Some(Mapping {
-                dsn: DataNumber::Low(dsn as u32),
+                dsn: self.numbers.sent.number(dsn),
                 ssn: self.send.una.wrapping_sub(sent_delta) as u32,
                 len: 0,
                 checksum: mp.checksum.then_some(0),
@@ -192,7 +205,6 @@ impl Connection {
             idsn_remote: delta.is_none().then_some(mp.idsn_remote),
             settled: false,
         };
-        sf.rx.ack_now |= self.farewell.fail.is_some();
         self.fall_back(received_delta);
         self.keep_to_edge(i);
         true
@@ -293,6 +305,11 @@ impl Connection {
             return true;
         }
         mp.bare_data |= a.had_data;
+        if sf.origin != Origin::Initial {
+            // "on an additional subflow [...] the host MUST close the subflow with a RST": at the first.
+            let of_data = a.ack.acked > 0 && sf.state.may_send();
+            return !of_data || self.options_vanished(now, i);
+        }
         if waiting && a.ack.acked > 0 {
             sf.silent_acks = sf.silent_acks.saturating_add(1);
         }
@@ -334,7 +351,7 @@ impl Connection {
     #[cold]
     fn options_vanished(&mut self, now: Instant, i: usize) -> bool {
         if !self.is_linear() {
-            self.reset_subflow(now, i, ResetReason::Middlebox);
+            self.reset_subflow(now, i, SubflowEnd::Middlebox);
             return false;
         }
         self.revert(now, i, None)
@@ -371,12 +388,12 @@ impl Connection {
             .mp
             .as_ref()
             .is_some_and(|m| m.negotiated && !m.confirmed);
-        let telling = arrival.had_data || arrival.ack.acked > 0;
+        let telling = arrival.in_true_window && (arrival.had_data || arrival.ack.acked > 0);
         if !unconfirmed || seg.options.has_mptcp() || !telling || seg.flags.contains(Flags::SYN) {
             return;
         }
         if self.parities.in_blocks() {
-            self.reset_subflow(now, i, ResetReason::Middlebox);
+            self.reset_subflow(now, i, SubflowEnd::Middlebox);
             return;
         }
         self.fall_back(1u64.wrapping_neg());

@@ -1,20 +1,19 @@
 //! MPTCP's handshakes: MP_CAPABLE and MP_JOIN (RFC 8684, sections 3.1 and 3.2).
 
+use std::net::IpAddr;
+
 use spindle_units::Instant;
 use spindle_wire::{Endpoint, Flags, MpCapable, MpJoin, Options, RareOptions, Segment};
 
 use super::{Connection, MpState, Role};
 use crate::host::keys;
-use crate::subflow::{JoinState, NewSubflow, Origin, Subflow, TcpState};
+use crate::subflow::{InitialNumbers, JoinState, NewSubflow, Origin, Subflow, SubflowId, TcpState};
 
 /// The protocol version of RFC 8684.
 const VERSION: u8 = 1;
 
 /// SYNs with MP_CAPABLE before plain TCP is tried (RFC 8684, section 3.1: "after a sufficient number").
 const CAPABLE_SYNS: u32 = 3;
-
-/// Bytes of a DSS with 4-byte numbers, mapping included (RFC 8684, figure 9, padded).
-const DSS_DATA_LEN: u64 = 20;
 
 fn capable(checksum: bool) -> MpCapable {
     MpCapable {
@@ -80,8 +79,7 @@ impl Connection {
     /// Server: the SYN asked for MPTCP, or not.
     pub(super) fn answer_capable(&mut self, syn: &Segment) {
         let asked = syn.options.rare.as_ref().and_then(|r| r.mp_capable);
-        let acceptable =
-            asked.is_some_and(|c| c.version == VERSION && c.hmac_sha256 && c.sender_key.is_none());
+        let acceptable = asked.is_some_and(|c| c.is_acceptable_offer() && c.sender_key.is_none());
         if !acceptable {
             self.mp = None;
             return;
@@ -97,11 +95,9 @@ impl Connection {
         let answer = seg.options.rare.as_ref().and_then(|r| r.mp_capable);
         let wants = self.wants_checksum();
         let Some(mp) = &mut self.mp else { return };
-        match answer {
+        match answer.filter(MpCapable::is_acceptable) {
             Some(MpCapable {
-                version: VERSION,
                 sender_key: Some(key),
-                hmac_sha256: true,
                 checksum_required,
                 no_more_to_source,
                 ..
@@ -123,7 +119,9 @@ impl Connection {
             return true;
         }
         let keys = seg.options.rare.as_ref().and_then(|r| r.mp_capable);
-        match keys {
+        // With other flags or of another version it is to be ignored: this is TCP's third ACK.
+        let ignored = keys.is_some_and(|c| !c.is_acceptable());
+        match keys.filter(MpCapable::is_acceptable) {
             Some(MpCapable {
                 sender_key: Some(theirs),
                 receiver_key: Some(ours),
@@ -134,7 +132,7 @@ impl Connection {
                 true
             }
             // Later segments may overtake the one with the keys.
-            _ if seg.options.has_mptcp() => false,
+            _ if seg.options.has_mptcp() && !ignored => false,
             _ => {
                 self.mp = None;
                 self.end_scatter();
@@ -145,7 +143,7 @@ impl Connection {
 
     /// MPTCP is agreed: the data level's windows and segment sizes apply to subflow `i`.
     fn begin_multipath(&mut self, i: usize) {
-        self.subflows[i].reserve_options(DSS_DATA_LEN);
+        self.subflows[i].reserve_options(self.numbers.dss_len());
         self.send.right_edge = self
             .send
             .right_edge
@@ -174,35 +172,53 @@ impl Connection {
         local: Endpoint,
         remote: Endpoint,
         address_ids: (u8, u8),
-        iss: spindle_wire::SeqNumber,
+        initial: InitialNumbers,
     ) -> bool {
         let max = self.config.multipath.as_ref().map_or(1, |m| m.max_subflows);
         let ready = self.multipath().is_some_and(|m| m.confirmed);
-        if !ready || self.subflows.len() >= max || self.next_id > u16::from(u8::MAX) {
+        if !ready || self.subflows.len() >= max {
             return false;
         }
-        let nonce = rand_core::RngCore::next_u32(&mut self.rng);
-        let mut sf = self.new_join(now, local, remote, (nonce, 0), iss, None);
+        let Some(id) = self.identifiers.take() else {
+            return false;
+        };
+        let nonce = self.rng.next_u32();
+        let mut sf = self.new_join(now, (id, local, remote), (nonce, 0), initial, None);
         sf.address_id_local = address_ids.0;
         sf.address_id_remote = address_ids.1;
-        sf.backup_local = self.config.multipath.as_ref().is_some_and(|m| m.backup);
+        let all = self.config.multipath.as_ref().is_some_and(|m| m.backup);
+        sf.backup_local = all || self.is_backup_address(local.addr);
         self.subflows.push(sf);
         true
+    }
+
+    /// Whether subflows of this own address are backups.
+    fn is_backup_address(&self, inside: IpAddr) -> bool {
+        let multipath = self.config.multipath.as_ref();
+        let outside = self.paths.outside(inside);
+        multipath.is_some_and(|m| m.backup_addresses.contains(&outside))
+    }
+
+    /// MP_CAPABLE cannot say that the first subflow is a backup: MP_PRIO does (RFC 8684, section 3.3.8).
+    #[cold]
+    pub(super) fn tell_backup(&mut self) {
+        let first = self.subflows.iter().find(|s| s.origin == Origin::Initial);
+        let Some((id, local)) = first.map(|s| (s.id, s.local.addr)) else {
+            return;
+        };
+        if self.is_backup_address(local) {
+            self.set_backup(id, true);
+        }
     }
 
     fn new_join(
         &mut self,
         now: Instant,
-        local: Endpoint,
-        remote: Endpoint,
+        (id, local, remote): (SubflowId, Endpoint, Endpoint),
         nonces: (u32, u32),
-        iss: spindle_wire::SeqNumber,
+        initial: InitialNumbers,
         peer_isn: Option<spindle_wire::SeqNumber>,
     ) -> Subflow {
-        let id = self.spare_ids.pop().unwrap_or_else(|| {
-            self.next_id += 1;
-            (self.next_id - 1) as u8
-        });
         let origin = Origin::Join(JoinState {
             nonce_local: nonces.0,
             nonce_remote: nonces.1,
@@ -216,7 +232,7 @@ impl Connection {
             local,
             remote,
             origin,
-            iss,
+            initial,
             planned,
         };
         Subflow::new(now, &self.config, n, peer_isn)
@@ -227,7 +243,7 @@ impl Connection {
         &mut self,
         now: Instant,
         syn: &Segment,
-        iss: spindle_wire::SeqNumber,
+        initial: InitialNumbers,
     ) -> bool {
         let Some(MpJoin::Syn {
             backup,
@@ -242,17 +258,22 @@ impl Connection {
         if !self.is_multipath()
             || self.closed.is_some()
             || self.subflows.len() >= max
-            || self.spare_ids.is_empty() && self.next_id > u16::from(u8::MAX)
+            || !self.identifiers.is_any_free()
         {
             return false;
         }
-        let ours = rand_core::RngCore::next_u32(&mut self.rng);
-        let mut sf = self.new_join(now, syn.dst, syn.src, (ours, nonce), iss, Some(syn.seq));
+        let (Some(local_id), Some(id)) = (self.local_id(syn.dst.addr), self.identifiers.take())
+        else {
+            return false;
+        };
+        let ours = self.rng.next_u32();
+        let ends = (id, syn.dst, syn.src);
+        let mut sf = self.new_join(now, ends, (ours, nonce), initial, Some(syn.seq));
         sf.negotiate(syn, now);
         sf.address_id_remote = address_id;
-        sf.address_id_local = self.paths.local_id(syn.dst.addr);
+        sf.address_id_local = local_id;
+        sf.backup_local = self.is_backup_address(syn.dst.addr);
         sf.backup_remote = backup;
-        let id = sf.id;
         self.subflows.push(sf);
         self.note_name(id, syn);
         true
@@ -294,7 +315,7 @@ impl Connection {
         });
         sf.backup_remote = backup;
         sf.address_id_remote = address_id;
-        sf.reserve_options(DSS_DATA_LEN);
+        sf.reserve_options(self.numbers.dss_len());
         true
     }
 
@@ -332,7 +353,7 @@ impl Connection {
     /// A join completed at the server: reserve room for DSS.
     pub(super) fn join_established(&mut self, i: usize) {
         if matches!(self.subflows[i].origin, Origin::Join(_)) {
-            self.subflows[i].reserve_options(DSS_DATA_LEN);
+            self.subflows[i].reserve_options(self.numbers.dss_len());
         }
     }
 
@@ -341,6 +362,21 @@ impl Connection {
     pub(super) fn waits_for_a_join(&self) -> bool {
         let waits = self.config.multipath.as_ref();
         waits.is_some_and(|m| m.wait_for_joins) && self.has_unanswered_join()
+    }
+
+    /// Whether data keep to the first subflow, since the peer has announced no window of the data level yet;
+    /// see [`MultipathConfig::joins_wait_for_data_ack`](crate::config::MultipathConfig).
+    #[inline]
+    pub(super) fn joins_wait(&self) -> bool {
+        let unannounced = self.multipath().is_some_and(|m| !m.window_announced);
+        unannounced && self.first_subflow_works()
+    }
+
+    #[inline(never)]
+    fn first_subflow_works(&self) -> bool {
+        let config = self.config.multipath.as_ref();
+        let works = |s: &Subflow| matches!(s.origin, Origin::Initial) && s.is_usable() && !s.dead;
+        config.is_some_and(|m| m.joins_wait_for_data_ack) && self.subflows.iter().any(works)
     }
 
     #[inline(never)]

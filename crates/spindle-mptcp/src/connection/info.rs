@@ -1,12 +1,13 @@
 //! What can be asked of a live connection.
 
-use spindle_units::Duration;
+use spindle_units::{Duration, Instant};
 use spindle_wire::Endpoint;
 
+use super::ended::{EndedSubflow, SubflowEnds};
 use super::{CloseReason, Connection, Role};
 use crate::stage::coding::CodingCounters;
 use crate::subflow::sender::SendCounters;
-use crate::subflow::{SubflowId, TcpState};
+use crate::subflow::{Subflow, SubflowId, TcpState};
 
 /// Counters of the data level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,6 +20,8 @@ pub struct DataCounters {
     pub reinjections: u64,
     /// Opportunistic retransmissions among them.
     pub opportunistic: u64,
+    /// Segments queued for reinjection since a subflow had acknowledged them and the DATA_ACK stood still.
+    pub undelivered: u64,
     /// Subflows penalised.
     pub penalties: u64,
     /// Segments with a wrong DSS checksum.
@@ -27,10 +30,14 @@ pub struct DataCounters {
     pub join_hmac_failures: u64,
     /// ADD_ADDRs ignored for a wrong HMAC (RFC 8684, section 3.4.1).
     pub add_addr_hmac_failures: u64,
+    /// ADD_ADDRs of addresses that are not to be joined ([`crate::AnnouncedAddresses`]).
+    pub add_addr_refused: u64,
     /// Joins opened here and established.
     pub subflows_opened: u64,
     /// Joins opened by the peer and established.
     pub subflows_accepted: u64,
+    /// Subflows that ended, the first and those that were never established among them.
+    pub subflow_ends: SubflowEnds,
     /// Parities of blocks that arrived, those that came twice among them.
     pub parities_received: u64,
     /// Parities, and packets they gave back, that contradicted themselves, others or what arrived.
@@ -70,6 +77,8 @@ pub struct ConnectionInfo {
     pub coding: CodingCounters,
     /// The subflows there are.
     pub subflows: Vec<SubflowInfo>,
+    /// The latest subflows that ended, eight at most, the oldest first.
+    pub ended: Vec<EndedSubflow>,
 }
 
 /// A subflow at one moment.
@@ -85,6 +94,12 @@ pub struct SubflowInfo {
     pub state: TcpState,
     /// Whether it is a backup.
     pub backup: bool,
+    /// Whether it counts as dead: it timed out repeatedly or fell silent while others work, its data
+    /// were sent again on them, and it is given nothing new until the peer acknowledges something here.
+    pub dead: bool,
+    /// When a segment of the peer last came here, on the stack's clock; when the subflow was opened if
+    /// none has come.
+    pub last_heard: Instant,
     /// Congestion window in bytes.
     pub cwnd: u64,
     /// Slow-start threshold in bytes.
@@ -131,6 +146,13 @@ pub(crate) fn add_counters(into: &mut SendCounters, c: &SendCounters) {
 }
 
 impl Connection {
+    /// Iterations of loops over what the peer can make larger, on subflows there are and past ones.
+    pub(crate) fn steps(&self) -> u64 {
+        let subflows = self.subflows.iter().map(Subflow::steps);
+        let own = self.steps.get() + self.recv.steps.get() + self.parities.steps();
+        own + subflows.sum::<u64>()
+    }
+
     /// Sending totals over all subflows, past ones included.
     pub(crate) fn totals(&self) -> SendCounters {
         let mut total = self.past;
@@ -162,6 +184,8 @@ impl Connection {
             remote: s.remote,
             state: s.state,
             backup: s.is_backup(),
+            dead: s.dead,
+            last_heard: s.last_heard,
             cwnd: s.tx.cc.cwnd(),
             ssthresh: s.tx.cc.ssthresh(),
             in_flight: s.tx.in_flight(),
@@ -189,6 +213,7 @@ impl Connection {
             data: self.data_counters(),
             coding: self.coding_counters(),
             subflows: subflows.collect(),
+            ended: self.ended.iter().copied().collect(),
         }
     }
 }

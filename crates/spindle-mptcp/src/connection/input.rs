@@ -4,9 +4,10 @@ use std::collections::VecDeque;
 
 use spindle_units::Instant;
 use spindle_wire::{
-    DataNumber, Dss, Flags, Mapping, MpJoin, Payload, RareOptions, ResetReason, Segment,
+    DataNumber, Dss, Flags, Mapping, MpCapable, MpJoin, Payload, RareOptions, Segment,
 };
 
+use super::ended::SubflowEnd;
 use super::parity::Told;
 use super::trace::TraceKind;
 use super::{CloseReason, Connection, Happening, Role};
@@ -71,10 +72,15 @@ impl Connection {
             new_data: self.has_new_data(),
             data_level_window: self.is_multipath(),
             room: self.recv.has_room() && self.subflows[i].rx.has_room(),
+            data_acked: self.delivered_to(seg),
+            refuses: self.refuses_data(),
         };
         let mut reset_due = false;
         let arrival = self.subflows[i].on_segment(seg, cx, &mut self.coupling, &mut reset_due);
-        if reset_due && let Some(rst) = crate::subflow::output::reset_for(seg) {
+        if reset_due
+            && self.subflows[i].may_reset(now)
+            && let Some(rst) = crate::subflow::output::reset_for(seg)
+        {
             self.out.push_back(rst);
         }
         if arrival.reset {
@@ -96,6 +102,7 @@ impl Connection {
         if self.rare_options(now, i, seg, &arrival)
             && let Some(i) = self.index(id)
         {
+            self.note_undelivered(now, i, seg);
             if self.parities.in_blocks() {
                 self.take_coded(now, i, seg, arrival);
             } else if !self.brings_nothing(i, seg, &arrival) {
@@ -149,7 +156,7 @@ impl Connection {
             Origin::Join(_) => match self.check_join_ack(i, seg) {
                 Some(true) => true,
                 Some(false) => {
-                    self.reset_subflow(now, i, ResetReason::MptcpSpecific);
+                    self.reset_subflow(now, i, SubflowEnd::InvalidJoin);
                     false
                 }
                 None => false,
@@ -186,7 +193,7 @@ impl Connection {
             }
             Origin::Join(_) if client => {
                 if !self.check_join_syn_ack(i, seg) {
-                    self.reset_subflow(now, i, ResetReason::MptcpSpecific);
+                    self.reset_subflow(now, i, SubflowEnd::InvalidJoin);
                     return false;
                 }
             }
@@ -195,7 +202,7 @@ impl Connection {
                 // The fourth segment: an acknowledgement at once.
                 self.subflows[i].rx.ack_now = true;
                 let id = self.subflows[i].id;
-                self.tell(Happening::SubflowUp(id));
+                self.on_subflow_up(now, id);
             }
         }
         true
@@ -207,18 +214,27 @@ impl Connection {
             return;
         }
         self.triggers.insert(Trigger::Ack);
-        if matches!(self.subflows[i].origin, Origin::Join(j) if j.awaits_fourth) {
-            self.fourth_came(i);
+        let awaits = matches!(self.subflows[i].origin, Origin::Join(j) if j.awaits_fourth);
+        if awaits && arrival.in_true_window {
+            self.fourth_came(now, i);
         }
         if arrival.ack.entered_recovery {
             self.note_recovery(now, i);
         }
-        if arrival.ack.acked > 0 || self.persist_tries > 0 {
+        // With MPTCP the data level says what has arrived, unless only FINs are outstanding.
+        let outstanding = self.send.una < self.sent_to();
+        let acked = arrival.ack.acked > 0 && !(outstanding && self.is_multipath());
+        let probed = self.persist_tries > 0 && (!outstanding || arrival.window == 0);
+        if acked || probed {
             self.stalled_since = Some(now);
         }
         self.tune_send_buffer();
         if !self.is_multipath() {
+            let before = self.send.una;
             self.plain_progress(i);
+            if self.send.una > before {
+                self.memory.moved(now);
+            }
         }
         if self.trace.on && (arrival.ack.acked > 0 || arrival.ack.sacked > 0) {
             self.trace_acked(now, i);
@@ -227,14 +243,14 @@ impl Connection {
 
     /// The peer has what makes a join complete.
     #[cold]
-    fn fourth_came(&mut self, i: usize) {
+    fn fourth_came(&mut self, now: Instant, i: usize) {
         let sf = &mut self.subflows[i];
         let id = sf.id;
         if let Origin::Join(j) = &mut sf.origin {
             j.awaits_fourth = false;
             j.repeat_at = None;
         }
-        self.tell(Happening::SubflowUp(id));
+        self.on_subflow_up(now, id);
     }
 
     #[cold]
@@ -263,7 +279,7 @@ impl Connection {
         let oldest = sf.tx.board.front().and_then(|s| s.map);
         let (acked, window) = (oldest.map_or(self.sent_to(), |m| m.offset), sf.send_window);
         self.on_data_acked(acked);
-        self.send.right_edge = self.send.una + window;
+        self.move_right_edge(self.send.una + window);
     }
 
     pub(super) fn on_data_acked(&mut self, offset: u64) {
@@ -273,6 +289,8 @@ impl Connection {
             self.data_timer_tries = 0;
             self.data_timer_at = None;
             self.persist_tries = 0;
+            self.shut_since = None;
+            self.tell_acknowledged();
             if was_full && self.writable() > 0 {
                 self.tell(Happening::Writable);
             }
@@ -296,6 +314,13 @@ impl Connection {
         seg: &Segment,
         arrival: &Arrival,
     ) -> bool {
+        if !arrival.in_true_window {
+            // Data in the window that this end takes have their mapping; all else may be forged.
+            return match seg.options.dss {
+                Some(dss) if !seg.payload.is_empty() => self.take_mapping(now, i, &dss, false),
+                _ => true,
+            };
+        }
         if self.awaits_fallback() && !seg.options.has_mptcp() {
             return self.revert(now, i, None);
         }
@@ -316,7 +341,8 @@ impl Connection {
             };
             i = at;
             if let Some(c) = rare.mp_capable
-                && let (Some(len), Some(_)) = (c.data_len, c.sender_key)
+                && let Some(len) = c.data_len
+                && self.has_our_keys(i, &c)
             {
                 let map = ReceivedMap {
                     start: 1,
@@ -330,7 +356,7 @@ impl Connection {
             }
         }
         match seg.options.dss {
-            Some(dss) => self.take_mapping(now, i, &dss),
+            Some(dss) => self.take_mapping(now, i, &dss, true),
             None => true,
         }
     }
@@ -339,9 +365,36 @@ impl Connection {
         if let Some(mp) = &mut self.mp
             && mp.negotiated
         {
-            mp.confirmed = true;
+            let before = std::mem::replace(&mut mp.confirmed, true);
+            if !before {
+                self.tell_backup();
+            }
             self.begin_to_scatter();
         }
+    }
+
+    /// Whether an MP_CAPABLE of the client's first data has the keys of this connection.
+    fn has_our_keys(&self, i: usize, c: &MpCapable) -> bool {
+        let first = self.subflows[i].origin == Origin::Initial && self.role == Role::Server;
+        let same = |m: &super::MpState| {
+            c.sender_key.is_some()
+                && c.sender_key == m.key_remote
+                && c.receiver_key == Some(m.key_local)
+        };
+        first && self.multipath().is_some_and(same)
+    }
+
+    /// Whether an MP_FAIL may be true: its data sequence number is that of data that were sent and are not
+    /// acknowledged, or were not a send buffer ago, since the first MP_FAIL may have been lost and data are
+    /// acknowledged with it; or it answers ours.
+    fn is_plausible_failure(&self, dsn: u64) -> bool {
+        let Some(mp) = self.multipath() else {
+            return false;
+        };
+        let offset = dsn.wrapping_sub(mp.dsn(0));
+        let sent = self.sent_to() + u64::from(self.data_fin_sent);
+        let oldest = self.send.una.saturating_sub(self.buffers.send());
+        self.awaits_fallback() || (oldest..sent).contains(&offset)
     }
 
     /// MP_FASTCLOSE, MP_FAIL and path management. Returns false if the subflow or connection is gone.
@@ -351,8 +404,11 @@ impl Connection {
             self.abort_with(now, CloseReason::PeerAborted);
             return false;
         }
-        if rare.mp_fail.is_some() && self.subflows.len() == 1 && self.is_multipath() {
-            return self.revert(now, i, None);
+        if let Some(dsn) = rare.mp_fail
+            && self.subflows.len() == 1
+            && self.is_plausible_failure(dsn)
+        {
+            return self.answer_failure(now, i);
         }
         if matches!(rare.mp_join, Some(MpJoin::Ack { .. })) {
             // The third ACK again: the fourth was lost (RFC 8684, section 3.2).
@@ -363,26 +419,25 @@ impl Connection {
 
     /// The DATA_ACK comes first: what else the segment says is to be judged by it.
     fn take_data_ack(&mut self, now: Instant, i: usize, dss: &Dss, seg: &Segment) {
-        let Some(mp) = self.multipath().copied() else {
+        if !self.is_multipath() {
             return;
-        };
+        }
         self.confirm();
-        if let Some(number) = dss.data_ack {
-            let near = mp.dsn(self.send.una);
-            let offset = expand(number, near).wrapping_sub(mp.dsn(0));
-            let last = self.sent_to() + u64::from(self.data_fin_sent);
-            if offset <= last {
-                self.on_data_ack(now, i, offset, seg);
+        if let Some(offset) = self.data_acked_by(dss) {
+            if let Some(mp) = &mut self.mp {
+                mp.window_announced = true;
             }
+            self.on_data_ack(now, i, offset, seg);
         }
     }
 
-    fn take_mapping(&mut self, now: Instant, i: usize, dss: &Dss) -> bool {
+    /// Takes a mapping; an infinite one, which ends MPTCP, only with `infinite`.
+    fn take_mapping(&mut self, now: Instant, i: usize, dss: &Dss, infinite: bool) -> bool {
         let Some(mp) = self.multipath().copied() else {
             return true;
         };
         match dss.mapping {
-            Some(m) if m.len == 0 => self.on_infinite_mapping(now, i, &mp, &m),
+            Some(m) if m.len == 0 => !infinite || self.on_infinite_mapping(now, i, &mp, &m),
             Some(m) => self.on_mapping(now, i, &mp, &m, dss.data_fin),
             None => true,
         }
@@ -400,9 +455,10 @@ impl Connection {
         self.on_data_acked(offset);
         if self.send.una > before {
             self.stalled_since = Some(now);
+            self.memory.moved(now);
         }
         let window = self.subflows[i].window_of(seg);
-        self.send.right_edge = self.send.right_edge.max(offset + window);
+        self.move_right_edge(self.send.right_edge.max(offset + window));
     }
 
     fn on_mapping(
@@ -423,6 +479,7 @@ impl Connection {
         if distance.unsigned_abs() > 1 << 32 || (distance < 0 && offset > self.recv.next()) {
             return true;
         }
+        self.note_width(m.dsn);
         let len = u64::from(m.len) - u64::from(data_fin);
         if data_fin {
             self.on_data_fin(offset + len);
@@ -446,7 +503,7 @@ impl Connection {
         self.say_again_that_it_failed();
         let window = self.config.tcp.receive_buffer as u64;
         if !self.subflows[i].rx.add_map(map, window) {
-            self.reset_subflow(now, i, ResetReason::MptcpSpecific);
+            self.reset_subflow(now, i, SubflowEnd::ProtocolError);
             return false;
         }
         true
@@ -505,7 +562,11 @@ impl Connection {
             self.abort_with(now, CloseReason::Interference);
             return;
         }
+        self.note_received(now);
         self.counters.bytes_received += fresh;
+        if fresh > 0 {
+            self.memory.moved(now);
+        }
         let brought = if arrival.parity {
             0
         } else {
@@ -528,7 +589,7 @@ impl Connection {
             self.ask_receiver(now, i, offset, len as u32, fresh.min(len) as u32);
         }
         if arrival.fin {
-            self.on_subflow_fin(now, i);
+            self.on_subflow_fin(now);
         }
     }
 
@@ -643,7 +704,7 @@ impl Connection {
             }
             let Some(map) = rx.map_at(at).copied() else {
                 if rx.nxt - at > MAX_UNMAPPED as u64 {
-                    self.reset_subflow(now, i, ResetReason::Middlebox);
+                    self.reset_subflow(now, i, SubflowEnd::Middlebox);
                     return fresh;
                 }
                 break;
@@ -729,19 +790,18 @@ impl Connection {
             self.abort_with(now, CloseReason::PeerAborted);
             return;
         }
-        let refused =
-            before == TcpState::SynSent && matches!(self.subflows[i].origin, Origin::Initial);
-        let reason = if refused {
-            CloseReason::Refused
-        } else {
-            CloseReason::Reset
-        };
         // RFC 8684, section 3.6: without flag T there is no use in trying again.
-        let rare = seg.options.rare.as_ref();
-        let permanent = rare.and_then(|r| r.mp_tcprst).is_some_and(|r| !r.transient);
-        if !permanent {
+        let why = seg.options.rare.as_ref().and_then(|r| r.mp_tcprst);
+        // A join refused when there is no other subflow: the peer does not know the connection any more.
+        let alone = self.cut_off.is_some() && self.subflows.len() == 1;
+        let unknown = alone && before == TcpState::SynSent;
+        if why.map_or(!unknown, |r| r.transient) {
             self.retry_later(now, i);
         }
-        self.lose_subflow(now, i, reason);
+        let end = match before {
+            TcpState::SynSent => SubflowEnd::Refused(why),
+            _ => SubflowEnd::PeerReset(why),
+        };
+        self.lose_subflow(now, i, end);
     }
 }

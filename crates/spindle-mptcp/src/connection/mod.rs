@@ -3,15 +3,23 @@
 
 mod assigned;
 mod autotune;
+mod break_before_make;
 pub(crate) mod close;
 mod coding;
+pub(crate) mod ended;
 mod fallback;
 mod handshake;
+mod identifiers;
 pub(crate) mod info;
 mod input;
+pub(crate) mod memory;
+mod numbers;
+mod options;
 mod output;
 mod parity;
 mod path_manager;
+mod path_probe;
+mod reach;
 mod reassembly;
 mod recover;
 mod reinjection;
@@ -21,19 +29,19 @@ mod send_queue;
 mod subflows;
 mod timers;
 pub(crate) mod trace;
+mod undelivered;
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use rand_core::{RngCore, SeedableRng};
-use rand_xoshiro::Xoshiro256PlusPlus;
 use spindle_units::{Instant, prefetch};
-use spindle_wire::{Endpoint, Payload, Segment, SeqNumber};
+use spindle_wire::{Endpoint, Payload, Segment};
 
 pub use close::CloseReason;
 use path_manager::Paths;
 pub(crate) use path_manager::Wanted;
+pub use reach::PathError;
 use reassembly::Reassembly;
 use reinjection::Reinjections;
 use scheduler::Scheduler;
@@ -44,9 +52,11 @@ use trace::Trace;
 use crate::config::Config;
 use crate::host::keys;
 use crate::recovery::{Recovery, RecoveryReceiver, Triggers};
+use crate::secrets::Generator;
 use crate::stage::coding::Ways;
+use crate::steps::Steps;
 use crate::subflow::congestion::Coupling;
-use crate::subflow::{NewSubflow, Origin, Subflow, SubflowId};
+use crate::subflow::{InitialNumbers, NewSubflow, Origin, Subflow, SubflowId};
 
 /// Which end opened the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,18 +67,17 @@ pub enum Role {
     Server,
 }
 
-/// What a stored piece or mapping costs beside its payload: an entry of a tree or list with its
-/// share of the node, measured at 40 to 70 bytes.
-const PIECE_COST: u64 = 64;
-
 /// What happened on a connection, for the application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Happening {
     Connected,
     SubflowUp(SubflowId),
     SubflowDown(SubflowId),
+    JoinFailed(SubflowId),
     Readable,
     Writable,
+    /// Data are acknowledged as far as was asked for; bytes from the beginning of the stream.
+    Acknowledged(u64),
     PeerClosed,
     Closed(CloseReason),
 }
@@ -86,6 +95,8 @@ pub(crate) struct MpState {
     negotiated: bool,
     /// A DSS has come from the peer: it has our keys (RFC 8684, section 3.1).
     confirmed: bool,
+    /// The peer has acknowledged at the data level, and so announced a window of that level.
+    window_announced: bool,
     checksum: bool,
     /// The peer allows no further subflows to its first address and port (flag C).
     no_more_to_remote: bool,
@@ -112,6 +123,7 @@ impl MpState {
             idsn_remote: 0,
             negotiated: false,
             confirmed: false,
+            window_announced: false,
             checksum: false,
             no_more_to_remote: false,
             fin_remote: None,
@@ -141,9 +153,7 @@ pub(crate) struct Connection {
     pub(crate) config: Arc<Config>,
     pub(crate) role: Role,
     pub(crate) subflows: Subflows,
-    next_id: u16,
-    /// Identifiers of joins that never came up: as good as new, or peers could use all of them up.
-    spare_ids: Vec<SubflowId>,
+    identifiers: identifiers::Identifiers,
     coupling: Coupling,
     /// MPTCP, while it is offered or in use; none for plain TCP and after fallback.
     pub(crate) mp: Option<MpState>,
@@ -158,6 +168,7 @@ pub(crate) struct Connection {
     /// Scratch list of the scheduler's candidates.
     candidates: Vec<scheduler::Candidate>,
     reinjections: Reinjections,
+    undelivered: undelivered::Undelivered,
     /// Data handed to subflows that have no room for them yet.
     assigned: assigned::Assigned,
     recovery: Option<Box<dyn Recovery>>,
@@ -170,8 +181,11 @@ pub(crate) struct Connection {
     scatter: scatter::Phases,
     coded: coding::Coded,
     farewell: fallback::Farewell,
+    numbers: numbers::Numbers,
+    /// Since when no subflow could bring the connection to its end.
+    cut_off: Option<break_before_make::CutOff>,
     paths: Paths,
-    rng: Xoshiro256PlusPlus,
+    rng: Generator,
     /// Segments ready to leave: what stages emitted, resets.
     out: VecDeque<Segment>,
     happenings: VecDeque<Happening>,
@@ -188,6 +202,9 @@ pub(crate) struct Connection {
     pub(crate) closed: Option<CloseReason>,
     /// The application is done with the connection.
     pub(crate) released: bool,
+    /// The application wants to know when the peer has acknowledged all data before this offset;
+    /// `u64::MAX` if it does not.
+    watched: u64,
     /// A write was cut short: the rest is coming, and counts as new data (FUSO section 4.1).
     writer_blocked: bool,
     /// The application has said that more is coming: so do new data, until it takes that back.
@@ -197,15 +214,23 @@ pub(crate) struct Connection {
     sws_override: bool,
     persist_at: Option<Instant>,
     persist_tries: u32,
+    /// Since when the peer's window has been shut and probed.
+    shut_since: Option<Instant>,
+    /// Since when only the peer's end is missing of a connection that nobody reads any more.
+    fin_wait_since: Option<Instant>,
     stalled_since: Option<Instant>,
     data_timer_at: Option<Instant>,
     data_timer_tries: u32,
     /// When a subflow that timed out soon after it was heard is to be judged again.
     judge_at: Option<(Instant, SubflowId)>,
     window_update_due: bool,
+    memory: memory::Memory,
     pub(crate) counters: info::DataCounters,
+    /// Work done at the data level, and on subflows that are gone.
+    steps: Steps,
     /// Counters of subflows that are gone.
     pub(crate) past: crate::subflow::sender::SendCounters,
+    ended: ended::Ended,
     /// The stack's books: deadline armed, and whether it waits for transmission.
     pub(crate) armed: Option<Instant>,
     pub(crate) queued: bool,
@@ -217,11 +242,14 @@ pub(crate) struct NewConnection {
     pub(crate) role: Role,
     pub(crate) local: Endpoint,
     pub(crate) remote: Endpoint,
-    pub(crate) iss: SeqNumber,
+    pub(crate) initial: InitialNumbers,
     /// Our key, if MPTCP is to be offered or was asked for.
     pub(crate) key: Option<u64>,
-    pub(crate) seed: u64,
+    /// What it draws from, and no other connection.
+    pub(crate) rng: Generator,
     pub(crate) addresses: Vec<IpAddr>,
+    /// Own addresses that peers know by another: (inside, outside).
+    pub(crate) outside: Arc<[(IpAddr, IpAddr)]>,
     /// What the host knows of the ways to its peers.
     pub(crate) ways: Ways,
 }
@@ -235,7 +263,7 @@ impl Connection {
             local: n.local,
             remote: n.remote,
             origin: Origin::Initial,
-            iss: n.iss,
+            initial: n.initial,
             planned,
         };
         let mut subflow =
@@ -243,7 +271,7 @@ impl Connection {
         if let Some(syn) = syn {
             subflow.negotiate(syn, now);
         }
-        let mut rng = Xoshiro256PlusPlus::seed_from_u64(n.seed);
+        let mut rng = n.rng;
         let recovery = n.config.recovery.as_ref().map(|f| f.build(rng.next_u64()));
         let recovery_receiver = n.config.recovery.as_ref().and_then(|f| f.build_receiver());
         let scheduler = n
@@ -256,8 +284,7 @@ impl Connection {
         let mut this = Self {
             role: n.role,
             subflows: Subflows::default(),
-            next_id: 1,
-            spare_ids: Vec::new(),
+            identifiers: identifiers::Identifiers::default(),
             coupling: Coupling::default(),
             mp: n.key.map(MpState::new),
             unmapped_delta: 1u64.wrapping_neg(),
@@ -268,6 +295,7 @@ impl Connection {
             views: Vec::new(),
             candidates: Vec::new(),
             reinjections: Reinjections::default(),
+            undelivered: undelivered::Undelivered::default(),
             assigned: assigned::Assigned::default(),
             recovery,
             recovery_receiver,
@@ -278,7 +306,9 @@ impl Connection {
             scatter: scatter::Phases::default(),
             coded: coding::Coded::with(n.ways),
             farewell: fallback::Farewell::default(),
-            paths: Paths::new(n.local.addr, n.remote, n.addresses),
+            numbers: numbers::Numbers::default(),
+            cut_off: None,
+            paths: Paths::new(n.local, n.remote, n.addresses, n.outside),
             rng,
             out: VecDeque::new(),
             happenings: VecDeque::new(),
@@ -292,19 +322,25 @@ impl Connection {
             peer_closed: false,
             closed: None,
             released: false,
+            watched: u64::MAX,
             writer_blocked: false,
             more_expected: false,
             dscp: 0,
             sws_override: false,
             persist_at: None,
             persist_tries: 0,
+            shut_since: None,
+            fin_wait_since: None,
+            memory: memory::Memory::new(now),
             stalled_since: Some(now),
             data_timer_at: None,
             data_timer_tries: 0,
             judge_at: None,
             window_update_due: false,
             counters: info::DataCounters::default(),
+            steps: Steps::default(),
             past: Default::default(),
+            ended: ended::Ended::default(),
             armed: None,
             queued: false,
             config: n.config,
@@ -324,20 +360,26 @@ impl Connection {
         self.happenings.pop_front()
     }
 
-    fn tell(&mut self, h: Happening) {
-        if let Happening::SubflowUp(id) = h {
-            match self.role {
-                Role::Client => self.counters.subflows_opened += 1,
-                Role::Server => self.counters.subflows_accepted += 1,
-            }
-            if let Some(i) = self.index(id) {
-                let sf = &mut self.subflows[i];
-                sf.told_up = true;
-                let (local, remote) = (sf.local.addr, sf.remote);
-                self.paths.up(local, remote);
-            }
-            self.on_further_subflow(id);
+    /// A join is established.
+    fn on_subflow_up(&mut self, now: Instant, id: SubflowId) {
+        match self.role {
+            Role::Client => self.counters.subflows_opened += 1,
+            Role::Server => self.counters.subflows_accepted += 1,
         }
+        if let Some(i) = self.index(id) {
+            let sf = &mut self.subflows[i];
+            sf.told_up = true;
+            let (local, remote) = (sf.local, sf.remote);
+            self.paths.up(now, local, remote);
+        }
+        self.judge_others(now, id);
+        self.on_further_subflow(id);
+        self.answer_fins();
+        self.review_cut_off();
+        self.tell(Happening::SubflowUp(id));
+    }
+
+    fn tell(&mut self, h: Happening) {
         let repeated = matches!(h, Happening::Readable | Happening::Writable);
         if !(repeated && self.happenings.contains(&h)) {
             self.happenings.push_back(h);
@@ -389,14 +431,17 @@ impl Connection {
     }
 
     /// Takes data to be sent; returns how many bytes fitted.
-    pub(crate) fn write(&mut self, data: Payload) -> usize {
+    pub(crate) fn write(&mut self, now: Instant, data: Payload) -> usize {
         if self.closing || self.closed.is_some() {
             return 0;
         }
-        let room = self.buffers.send().saturating_sub(self.send.buffered()) as usize;
+        let room = self.send_room() as usize;
         let n = data.len().min(room);
         self.writer_blocked = n < data.len();
         if n > 0 {
+            if self.send.buffered() == 0 {
+                self.memory.moved(now);
+            }
             self.send.write(if n == data.len() {
                 data
             } else {
@@ -405,6 +450,20 @@ impl Connection {
             self.triggers.insert(crate::recovery::Trigger::AppDrained);
         }
         n
+    }
+
+    /// Says once, by [`Happening::Acknowledged`], that all data before `offset` are acknowledged.
+    pub(crate) fn watch_acknowledged(&mut self, offset: u64) {
+        self.watched = offset;
+        self.tell_acknowledged();
+    }
+
+    /// Tells the application if the peer has acknowledged as much as it asked for.
+    fn tell_acknowledged(&mut self) {
+        if self.send.una >= self.watched {
+            self.watched = u64::MAX;
+            self.tell(Happening::Acknowledged(self.send.una));
+        }
     }
 
     /// The application says whether it is in the middle of what it sends.
@@ -426,12 +485,13 @@ impl Connection {
         if self.closing || self.closed.is_some() {
             return 0;
         }
-        self.buffers.send().saturating_sub(self.send.buffered()) as usize
+        self.send_room() as usize
     }
 
     /// The next in-order bytes, at most `max`.
     pub(crate) fn read(&mut self, now: Instant, max: usize) -> Option<Payload> {
         let piece = self.recv.read(max)?;
+        self.memory.moved(now);
         let mss = self.subflows.first().map_or(1460, |s| s.tx.mss);
         self.tune_receive_buffer(now, piece.len() as u64, mss);
         if self.recv.update_due(mss) {
@@ -478,42 +538,10 @@ impl Connection {
         self.closed.is_some() && self.subflows.is_empty() && self.out.is_empty()
     }
 
-    /// What it stores for both applications and the wire: payload, and [`PIECE_COST`] for each piece
-    /// of it that arrived and each mapping.
-    pub(crate) fn buffered(&mut self) -> u64 {
-        let (mut bytes, mut pieces) = self.recv.stored();
-        let held = self.subflows.sums().stored;
-        (bytes, pieces) = (bytes + held.0, pieces + held.1);
-        if self.parities.are_agreed() || self.coded.agreed {
-            let more = self.stored_for_coding();
-            (bytes, pieces) = (bytes + more.0, pieces + more.1);
-        }
-        bytes + self.send.buffered() + PIECE_COST * pieces as u64
-    }
-
-    /// What parities and stages keep: bytes, and in how many pieces.
-    #[inline(never)]
-    fn stored_for_coding(&mut self) -> (u64, usize) {
-        self.forget_acked_parities();
-        let (a, b) = (self.parities.stored(), self.stored_by_stages());
-        (a.0 + b.0, a.1 + b.1)
-    }
-
     /// Whether [`Self::next_wanted`] may find something, or has something to do.
     #[inline]
     pub(crate) fn may_want(&self) -> bool {
         self.mp.is_some() || self.scatter.is_on()
-    }
-
-    /// The stack's memory is used up: no window is opened further, or again.
-    pub(crate) fn set_pressed(&mut self, pressed: bool) {
-        if pressed {
-            self.parities.shed();
-            self.shed_stages();
-        }
-        if self.recv.set_pressed(pressed) {
-            self.window_update_due |= self.connected;
-        }
     }
 
     /// Whether the initial handshake was ever completed.

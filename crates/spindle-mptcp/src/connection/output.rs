@@ -4,26 +4,18 @@
 //! assigns it; proactive recovery; bare acknowledgements last, since anything before carries one.
 
 use spindle_units::Instant;
-use spindle_wire::{DataNumber, Dss, Mapping, MpCapable, Options, Payload, Segment};
+use spindle_wire::{Options, Payload, Segment};
 
+use super::Connection;
+use super::options::CAPABLE_DATA_LEN;
 use super::scheduler::{Assignment, Candidate};
 use super::subflows::{Marks, Outlook};
 use super::trace::TraceKind;
-use super::{Connection, MpState, Role};
 use crate::recovery::{SegmentView, SentView, Trigger, Window};
-use crate::subflow::output::{OutputContext, dss_len};
+use crate::subflow::output::OutputContext;
 use crate::subflow::scoreboard::SentMap;
 use crate::subflow::sender::SendKind;
 use crate::subflow::{Origin, Subflow, SubflowId, TcpState};
-
-/// Bytes of MP_CAPABLE with both keys (RFC 8684, figure 4).
-const CAPABLE_LEN: usize = 20;
-/// Bytes of MP_CAPABLE with both keys, data length and perhaps checksum, padded.
-const CAPABLE_DATA_LEN: usize = 24;
-/// Bytes of MP_JOIN on the third ACK (RFC 8684, figure 7).
-const JOIN_ACK_LEN: usize = 24;
-/// Bytes of MP_FAIL (RFC 8684, figure 16).
-const MP_FAIL_LEN: usize = 12;
 
 /// What new sequence space is used for, and the congestion window's say about it.
 #[derive(Clone, Copy, Debug)]
@@ -333,16 +325,18 @@ impl Connection {
             },
         );
         self.tell_policy(now, id, start, offset, len, false);
-        let options = if parity {
+        let mut options = if parity {
             self.parity_options(id, start, &payload)
         } else {
             self.data_options(i, start, map)
         };
+        let acknowledges = !self.leaves_out_data_ack(i, payload.len(), &mut options);
         let cx = self.context(now, i);
-        Some((
-            id,
-            self.subflows[i].build_repeat(cx, start, payload, fin, options),
-        ))
+        let seg = self.subflows[i].build_repeat(cx, start, payload, fin, options);
+        if !acknowledges {
+            self.subflows[i].rx.ack_now = true;
+        }
+        Some((id, seg))
     }
 
     /// Sends `payload` as new sequence space of subflow `i`.
@@ -360,7 +354,7 @@ impl Connection {
     }
 
     /// As [`Self::send_on`], in the place of `next`.
-    fn put_on(
+    pub(super) fn put_on(
         &mut self,
         now: Instant,
         i: usize,
@@ -369,6 +363,7 @@ impl Connection {
         next: &mut Segment,
     ) -> SubflowId {
         let kind = purpose.kind;
+        self.note_sent(now);
         let position = self.subflows[i].tx.nxt;
         let map = self.new_map(position, offset, &payload);
         let used = self.put_data_options(&mut next.options, i, position, Some(map));
@@ -388,6 +383,10 @@ impl Connection {
             "{purpose:?} of {len} bytes on subflow {id}: {} in flight, cwnd {}",
             sf.tx.in_flight(),
             sf.tx.cc.cwnd()
+        );
+        debug_assert!(
+            sf.tx.is_inside_window(),
+            "{purpose:?} of {len} bytes on subflow {id} ends beyond the peer's window"
         );
         self.counters.reinjections += u64::from(kind == SendKind::Reinjection);
         self.stalled_since.get_or_insert(now);
@@ -470,102 +469,6 @@ impl Connection {
         }
     }
 
-    /// The options of a data segment whose first byte stands at `position`, and the bytes they take,
-    /// timestamps and SACK left out.
-    fn data_options(&self, i: usize, position: u64, map: Option<SentMap>) -> (Options, usize) {
-        let mut options = Options::default();
-        let used = self.put_data_options(&mut options, i, position, map);
-        (options, used)
-    }
-
-    /// As [`Self::data_options`], in the place of `options`; returns the bytes they take.
-    #[inline]
-    fn put_data_options(
-        &self,
-        options: &mut Options,
-        i: usize,
-        position: u64,
-        map: Option<SentMap>,
-    ) -> usize {
-        if let Some(mp) = self.multipath() {
-            let used;
-            (*options, used) = self.mptcp_data_options(mp, i, position, map);
-            return used;
-        }
-        options.clear();
-        match self.infinite_mapping(i) {
-            Some(dss) => dss_len(options.dss.insert(dss)),
-            None => 0,
-        }
-    }
-
-    #[inline(never)]
-    fn mptcp_data_options(
-        &self,
-        mp: &MpState,
-        i: usize,
-        position: u64,
-        map: Option<SentMap>,
-    ) -> (Options, usize) {
-        let mut options = Options::default();
-        let Some(map) = map else {
-            options.dss = self.ack_dss();
-            let len = options.dss.as_ref().map_or(0, dss_len);
-            return (options, len);
-        };
-        if let Some(keys) = self.first_data_keys(i, position) {
-            let option = MpCapable {
-                data_len: Some(map.len),
-                checksum: map.checksum,
-                ..keys
-            };
-            options.rare_mut().mp_capable = Some(option);
-            return (options, CAPABLE_DATA_LEN);
-        }
-        let before = u64::from(map.before);
-        let mapping = Mapping {
-            dsn: DataNumber::Low(mp.dsn(map.offset.wrapping_sub(before)) as u32),
-            ssn: position.wrapping_sub(before) as u32,
-            len: map.len,
-            checksum: map.checksum,
-        };
-        let dss = Dss {
-            data_ack: Some(self.data_ack()),
-            mapping: Some(mapping),
-            data_fin: false,
-        };
-        options.dss = Some(dss);
-        (options, dss_len(&dss))
-    }
-
-    /// The client's first data carry the keys instead of a DSS (RFC 8684, section 3.1).
-    fn first_data_keys(&self, i: usize, position: u64) -> Option<MpCapable> {
-        let first = position == 1 && self.subflows[i].origin == Origin::Initial;
-        if first { self.owed_keys() } else { None }
-    }
-
-    /// The data-level acknowledgement.
-    fn data_ack(&self) -> DataNumber {
-        let Some(mp) = &self.mp else {
-            return DataNumber::Low(0);
-        };
-        let fin = u64::from(mp.fin_remote == Some(self.recv.next()));
-        let dsn = mp
-            .idsn_remote
-            .wrapping_add(1)
-            .wrapping_add(self.recv.next() + fin);
-        DataNumber::Low(dsn as u32)
-    }
-
-    pub(super) fn ack_dss(&self) -> Option<Dss> {
-        self.multipath()?;
-        Some(Dss {
-            data_ack: Some(self.data_ack()),
-            mapping: None,
-            data_fin: false,
-        })
-    }
-
     /// New data: a probe's, then what the scheduler assigns.
     fn new_data(&mut self, now: Instant, next: &mut Segment) -> Option<SubflowId> {
         if !self.connected || self.closed.is_some() {
@@ -591,8 +494,11 @@ impl Connection {
         if let Some(from) = again_from {
             return self.put_again(now, i, from, next);
         }
+        if let Some(len) = self.mtu_probe_len(now, i) {
+            return Some(self.put_mtu_probe(now, i, len, next));
+        }
         let len = self.next_len(now, i)?;
-        if !self.subflows[i].tx.has_room(len as u64) {
+        if !self.subflows[i].tx.may_send(len as u64) {
             return None;
         }
         let len = self.burst_len(i, len);
@@ -622,7 +528,10 @@ impl Connection {
         next: &mut Segment,
     ) -> Option<SubflowId> {
         let (offset, payload) = self.send.sent_at(from)?;
-        let payload = first_part(payload, self.most_data(i));
+        let payload = first_part(payload, self.most_again(i));
+        if payload.is_empty() {
+            return None;
+        }
         Some(self.put_on(now, i, (offset, payload), Purpose::AGAIN, next))
     }
 
@@ -630,13 +539,17 @@ impl Connection {
     pub(super) fn find_candidates(&mut self, now: Instant) {
         self.candidates.clear();
         let by_rate = self.scheduler.burst().is_some();
+        let joins_wait = self.joins_wait();
         let outlooks = self.subflows.outlooks();
         let regular = outlooks
             .iter()
             .any(|o| o.takes_data() && !o.is(Marks::BACKUP));
         for i in 0..self.subflows.len() {
+            if joins_wait && self.subflows[i].origin != Origin::Initial {
+                continue;
+            }
             let o = self.subflows.outlook(i);
-            let listed = o.takes_data() && (!regular || !o.is(Marks::BACKUP));
+            let listed = o.takes_data() && (!regular || joins_wait || !o.is(Marks::BACKUP));
             if !listed || o.is(Marks::REPAIRS_FIRST) {
                 continue;
             }
@@ -645,10 +558,16 @@ impl Connection {
             }
             let o = *self.subflows.outlook(i);
             // Room for a byte is enough here; the segment's own size is tested once it is known.
+            if !self.window_lets_out(now, i) {
+                continue;
+            }
             if o.has_room(u64::from(o.mss).min(o.cwnd))
                 && (!o.is(Marks::GATED) || self.subflows[i].tx.is_paced_to(now))
             {
                 let s = &self.subflows[i];
+                if s.tx.is_full() {
+                    continue;
+                }
                 self.candidates.push(Candidate {
                     id: s.id,
                     srtt: s.tx.srtt(),
@@ -661,12 +580,36 @@ impl Connection {
         }
     }
 
+    /// Whether the peer's window on subflow `i` lets new data out; if not, the peer will be asked for it. The
+    /// window of plain TCP is the data level's, which [`Self::next_len`] keeps to.
+    #[inline]
+    pub(super) fn window_lets_out(&mut self, now: Instant, i: usize) -> bool {
+        let o = self.subflows.outlook(i);
+        o.window_room >= u64::from(o.mss)
+            || !self.is_multipath()
+            || self.small_window_lets_out(now, i)
+    }
+
+    #[cold]
+    fn small_window_lets_out(&mut self, now: Instant, i: usize) -> bool {
+        let open = self.subflows[i].window_is_open(self.sws_override);
+        let waits = self.send.unsent_bytes() > 0
+            || !self.assigned.is_empty()
+            || !self.reinjections.is_empty();
+        if !open && waits {
+            self.subflows[i].await_window(now);
+            let idle = !self.subflows.marks().any(Marks::OUTSTANDING);
+            self.arm_persist(now, idle);
+        }
+        open
+    }
+
     /// Bytes of the next new segment on subflow `i`, or none if it should wait (window, SWS
     /// avoidance of RFC 9293 section 3.8.6.2.1, Nagle).
     fn next_len(&mut self, now: Instant, i: usize) -> Option<usize> {
         let mss = self.most_new(i);
         let unsent = self.send.unsent_bytes();
-        let window = self.send.window();
+        let window = self.send.window().min(self.subflows[i].tx.window_room());
         let len = mss.min(unsent).min(window);
         let idle = !self.subflows.marks().any(Marks::OUTSTANDING);
         if len == 0 {
@@ -738,6 +681,12 @@ impl Connection {
     pub(super) fn most_data(&self, i: usize) -> u64 {
         let room = self.parities.header_room();
         self.subflows[i].tx.mss.saturating_sub(room).max(1)
+    }
+
+    /// Payload bytes of data sent again on subflow `i`: a full segment, or what the peer's window on the
+    /// subflow allows.
+    pub(super) fn most_again(&self, i: usize) -> u64 {
+        self.most_data(i).min(self.subflows[i].tx.window_room())
     }
 
     /// Payload bytes of a full new segment on subflow `i`.
@@ -826,69 +775,5 @@ impl Connection {
                 s.rx.ack_now = true;
             }
         }
-    }
-
-    /// Puts the options of a bare acknowledgement on subflow `i` in the place of `options`; returns the bytes
-    /// they take.
-    #[inline]
-    fn put_ack_options(&mut self, options: &mut Options, now: Instant, i: usize) -> usize {
-        if self.is_multipath() {
-            let used;
-            (*options, used) = self.mptcp_ack_options(now, i);
-            return used;
-        }
-        options.clear();
-        let mut used = self.add_echo(options);
-        if let Some(dsn) = self.farewell.fail.take() {
-            options.rare_mut().mp_fail = Some(dsn);
-            used += MP_FAIL_LEN;
-        }
-        used
-    }
-
-    #[inline(never)]
-    fn mptcp_ack_options(&mut self, now: Instant, i: usize) -> (Options, usize) {
-        let mut options = Options::default();
-        if let Some(join) = self.join_ack(i) {
-            options.rare_mut().mp_join = Some(join);
-            return (options, JOIN_ACK_LEN);
-        }
-        let nothing_received = self.recv.next() == 0 && self.subflows[i].rx.nxt == 1;
-        if let Some(keys) = self.owed_keys()
-            && self.role == Role::Client
-            && nothing_received
-            && self.subflows[i].origin == Origin::Initial
-            && !self.data_fin_due
-        {
-            options.rare_mut().mp_capable = Some(keys);
-            return (options, CAPABLE_LEN);
-        }
-        let mut dss = self.ack_dss().unwrap_or_default();
-        if self.data_fin_due && self.data_fin_subflow() == Some(i) {
-            self.add_data_fin(now, &mut dss);
-        }
-        let mut used = dss_len(&dss);
-        options.dss = Some(dss);
-        // It does not fit beside a DATA_FIN with checksum and timestamps.
-        if !dss.data_fin
-            && let Some(dsn) = self.mp.as_mut().and_then(|m| m.fail_due.take())
-        {
-            options.rare_mut().mp_fail = Some(dsn);
-            used += MP_FAIL_LEN;
-        }
-        // A DATA_FIN or MP_FAIL leaves no room: the signal takes the next acknowledgement.
-        if self.paths.has_signals() && !dss.data_fin && options.rare.is_none() {
-            let len = self.add_signal(now, i, options.rare_mut());
-            if len == 0 {
-                options.rare = None;
-            }
-            used += len;
-            // An ADD_ADDR with an IPv6 address leaves no room for a DSS; the next ACK has one.
-            if used > 28 {
-                used -= dss_len(&dss);
-                options.dss = None;
-            }
-        }
-        (options, used)
     }
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use spindle_wire::Payload;
 
+use crate::steps::Steps;
 use crate::subflow::receiver::part;
 
 /// The receive buffer.
@@ -23,8 +24,10 @@ pub(crate) struct Reassembly {
     end: Option<u64>,
     /// Bytes in `out_of_order`.
     waiting_bytes: u64,
-    /// The edge stays where it is: the stack's memory is used up.
+    /// The edge stays where it is: the stack's memory is short.
     pressed: bool,
+    /// Work done on what was stored.
+    pub(crate) steps: Steps,
 }
 
 /// Pieces stored out of order at most; a peer that sends smaller ones is made to send again.
@@ -43,6 +46,7 @@ impl Reassembly {
             end: None,
             waiting_bytes: 0,
             pressed: false,
+            steps: Steps::default(),
         }
     }
 
@@ -92,7 +96,7 @@ impl Reassembly {
         }
     }
 
-    /// Whether more may be stored that is not next in order: not while the stack's memory is used up,
+    /// Whether more may be stored that is not next in order: not while the stack's memory is short,
     /// since the peer keeps it until it is acknowledged.
     pub(crate) fn has_room(&self) -> bool {
         !self.pressed && self.out_of_order.len() < MAX_PIECES
@@ -155,6 +159,7 @@ impl Reassembly {
 
     fn drain(&mut self) {
         while let Some(first) = self.out_of_order.first_entry() {
+            self.steps.add(1);
             let start = *first.key();
             if start > self.nxt {
                 break;
@@ -174,10 +179,8 @@ impl Reassembly {
         let mut gaps = Vec::new();
         let mut at = start;
         let before = self.out_of_order.range(..=start).next_back();
-        for (&s, p) in before
-            .into_iter()
-            .chain(self.out_of_order.range(start + 1..end))
-        {
+        let others = self.out_of_order.range(start + 1..end);
+        for (&s, p) in self.steps.each(before.into_iter().chain(others)) {
             let e = s + p.len() as u64;
             if e <= at {
                 continue;
@@ -233,13 +236,20 @@ impl Reassembly {
         self.ready.shrink_to_fit();
     }
 
+    /// Drops what it holds: the connection is over.
+    pub(crate) fn discard(&mut self) {
+        self.ready = VecDeque::new();
+        self.out_of_order = BTreeMap::new();
+        (self.ready_bytes, self.waiting_bytes) = (0, 0);
+    }
+
     /// Bytes and pieces stored.
     pub(crate) fn stored(&self) -> (u64, usize) {
         let pieces = self.ready.len() + self.out_of_order.len();
         (self.ready_bytes + self.waiting_bytes, pieces)
     }
 
-    /// Whether the stack's memory is used up.
+    /// Whether the stack's memory is short.
     pub(crate) fn is_pressed(&self) -> bool {
         self.pressed
     }

@@ -8,20 +8,20 @@ use super::Connection;
 use super::output::Purpose;
 use super::parity::Ask;
 use super::subflows::Marks;
+use crate::ranges::Ranges;
 use crate::recovery::{
     Action, DropView, Eligibility, Prospect, RunView, SegmentView, SubflowView, Triggers, View,
     Window,
 };
 use crate::subflow::scoreboard::Scoreboard;
 use crate::subflow::sender::SendKind;
-use crate::subflow::{Subflow, SubflowId};
+use crate::subflow::{Origin, Subflow, SubflowId};
 
 /// Data offsets that were copied proactively and are not acknowledged yet: no byte is copied twice,
 /// on whichever subflows it travels by now (FUSO section 3.2).
 #[derive(Debug, Default)]
 pub(super) struct Copied {
-    /// Sorted, disjoint, not adjacent.
-    ranges: Vec<(u64, u64)>,
+    offsets: Ranges,
     /// Copies made so far.
     made: u64,
     /// What the subflows' views were last drawn with: the data acknowledgement, what may be copied, and
@@ -30,28 +30,21 @@ pub(super) struct Copied {
 }
 
 impl Copied {
-    fn overlaps(&self, start: u64, end: u64) -> bool {
-        let i = self.ranges.partition_point(|r| r.1 <= start);
-        self.ranges.get(i).is_some_and(|r| r.0 < end)
-    }
-
     fn insert(&mut self, start: u64, end: u64) {
         self.made += 1;
-        let first = self.ranges.partition_point(|r| r.1 < start);
-        let last = self.ranges.partition_point(|r| r.0 <= end);
-        let touched = &self.ranges[first..last];
-        let from = touched.first().map_or(start, |r| r.0.min(start));
-        let to = touched.last().map_or(end, |r| r.1.max(end));
-        self.ranges.splice(first..last, [(from, to)]);
+        self.offsets.insert(start, end);
+    }
+
+    fn overlaps(&self, start: u64, end: u64) -> bool {
+        self.offsets.overlaps(start, end)
     }
 
     fn begins_below(&self, offset: u64) -> bool {
-        self.ranges.first().is_some_and(|r| r.0 < offset)
+        self.offsets.first().is_some_and(|r| r.0 < offset)
     }
 
     fn forget_below(&mut self, offset: u64) {
-        let gone = self.ranges.partition_point(|r| r.1 <= offset);
-        self.ranges.drain(..gone);
+        self.offsets.remove_below(offset);
     }
 }
 
@@ -174,7 +167,18 @@ impl Connection {
         let views = self.subflows.views(is_valid, draw);
         self.views.clear();
         self.views.extend_from_slice(views);
+        if self.joins_wait() {
+            self.mark_waiting_joins();
+        }
         self.mark_paced(now)
+    }
+
+    /// No copy goes on a joined subflow before new data may.
+    #[cold]
+    fn mark_waiting_joins(&mut self) {
+        for (view, s) in self.views.iter_mut().zip(self.subflows.iter()) {
+            view.usable &= s.origin == Origin::Initial;
+        }
     }
 
     /// Whether pacing keeps a subflow from sending now, for a policy that waits for it; views say so.
@@ -296,11 +300,13 @@ impl Connection {
         let again = self.copied.overlaps(offset, end);
         let target = &mut self.subflows[b];
         let fits = payload.len() as u64 <= target.tx.mss;
-        if !eligible || again || !fits || !target.is_usable() || target.draining {
+        let takes = target.is_usable() && !target.draining && !target.tx.is_full();
+        if !eligible || again || !fits || !takes {
             return None;
         }
         target.tx.check_idle(now);
-        if window == Window::Inside && !target.tx.has_room(payload.len() as u64) {
+        let len = payload.len() as u64;
+        if len > target.tx.window_room() || window == Window::Inside && !target.tx.has_room(len) {
             return None;
         }
         self.subflows[w].tx.board.protect(start);
@@ -342,6 +348,7 @@ fn view_of(s: &mut Subflow, rules: &ViewRules<'_>) -> SubflowView {
         srtt: s.tx.srtt(),
         cwnd: s.tx.cc.cwnd(),
         in_flight: s.tx.in_flight(),
+        window_room: s.tx.window_room(),
         mss: s.tx.mss,
         acked_to: s.tx.una,
         oldest_unprotected: oldest.filter(|_| !s.dead),
@@ -387,30 +394,5 @@ fn oldest_uncopied(
             });
         }
         board.protect(position);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn copied_ranges_are_a_set_of_bytes(ranges in prop::collection::vec((0u64..200, 1u64..30), 0..40), below in 0u64..200) {
-            let mut copied = Copied::default();
-            let mut bytes = [false; 256];
-            for (start, len) in ranges {
-                let any = (start..start + len).any(|k| bytes[k as usize]);
-                prop_assert_eq!(copied.overlaps(start, start + len), any);
-                copied.insert(start, start + len);
-                (start..start + len).for_each(|k| bytes[k as usize] = true);
-                prop_assert!(copied.ranges.windows(2).all(|w| w[0].1 < w[1].0));
-            }
-            copied.forget_below(below);
-            for k in below..250 {
-                prop_assert_eq!(copied.overlaps(k, k + 1), bytes[k as usize]);
-            }
-        }
     }
 }

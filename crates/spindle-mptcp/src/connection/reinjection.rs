@@ -1,14 +1,14 @@
 //! Data sent again on another subflow: from a dead or lost subflow, opportunistically when the
 //! window blocks, or on the connection's timer (catalogue A5.6; RFC 8684, section 3.3.6).
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 
 use spindle_units::Instant;
 use spindle_wire::{Payload, Segment};
 
 use super::Connection;
 use super::output::Purpose;
-use crate::subflow::SubflowId;
+use crate::subflow::{Subflow, SubflowId};
 
 /// Linux keeps what was written in fragments of a page allocation of 32 KiB and reinjects one at a
 /// time.
@@ -17,16 +17,15 @@ pub(super) const FRAGMENT: u64 = 32 << 10;
 /// Data waiting to be reinjected.
 #[derive(Debug)]
 struct Reinjection {
-    offset: u64,
     payload: Payload,
     /// The subflow that failed them.
     not_on: Option<SubflowId>,
 }
 
-/// The reinjection queue, in order of data offset as they were lost.
+/// What waits to be reinjected, by data offset.
 #[derive(Debug, Default)]
 pub(super) struct Reinjections {
-    queue: VecDeque<Reinjection>,
+    queue: BTreeMap<u64, Reinjection>,
     /// Data up to here were sent opportunistically already.
     opportunistic_to: u64,
 }
@@ -34,6 +33,30 @@ pub(super) struct Reinjections {
 impl Reinjections {
     pub(super) fn is_empty(&self) -> bool {
         self.queue.is_empty()
+    }
+
+    /// Adds the segment at `offset`, which subflow `not_on` failed, unless one from there waits that is as long.
+    pub(super) fn insert(&mut self, offset: u64, payload: Payload, not_on: Option<SubflowId>) {
+        let waits = self.queue.get(&offset);
+        if waits.is_none_or(|r| r.payload.len() < payload.len()) {
+            self.queue.insert(offset, Reinjection { payload, not_on });
+        }
+    }
+
+    /// Drops what ends below `offset`.
+    fn forget_below(&mut self, offset: u64) {
+        while let Some(first) = self.queue.first_entry()
+            && first.key() + first.get().payload.len() as u64 <= offset
+        {
+            first.remove();
+        }
+    }
+
+    /// Subflow `id` is gone, and another may be called so.
+    pub(super) fn forget(&mut self, id: SubflowId) {
+        for r in self.queue.values_mut().filter(|r| r.not_on == Some(id)) {
+            r.not_on = None;
+        }
     }
 }
 
@@ -45,56 +68,39 @@ impl Connection {
         let una = self.send.una;
         let sf = &mut self.subflows[i];
         let id = sf.id;
-        let starts: Vec<u64> = sf
-            .tx
-            .board
-            .iter()
-            .filter(|s| (held_back || !s.sacked) && !s.reinjected && !s.payload.is_empty())
-            .filter(|s| {
-                s.map
-                    .is_some_and(|m| m.offset + s.payload.len() as u64 > una)
-            })
-            .map(|s| s.start)
-            .collect();
-        for start in starts {
-            let Some((offset, payload)) = sf
-                .tx
-                .board
-                .get(start)
-                .and_then(|s| Some((s.map?.offset, s.payload.clone())))
-            else {
+        for (offset, payload) in sf.tx.board.take_for_reinjection(una, held_back) {
+            self.steps.add(1);
+            self.reinjections.insert(offset, payload, Some(id));
+        }
+    }
+
+    /// The same for data SACKed or not: the subflow is gone and nothing it holds will be delivered. Not with
+    /// the last subflow: there is none to reinject to.
+    pub(super) fn reinject_all_from(&mut self, i: usize) {
+        let una = self.send.una;
+        for s in self.subflows[i].tx.board.iter() {
+            let Some(map) = s.map.filter(|_| !s.payload.is_empty()) else {
                 continue;
             };
-            sf.tx.board.set_reinjected(start);
-            if !self.reinjections.queue.iter().any(|r| r.offset == offset) {
-                self.reinjections.queue.push_back(Reinjection {
-                    offset,
-                    payload,
-                    not_on: Some(id),
-                });
+            if map.offset + s.payload.len() as u64 > una {
+                self.steps.add(1);
+                self.reinjections
+                    .insert(map.offset, s.payload.clone(), None);
             }
         }
     }
 
-    /// The same for data SACKed or not: the subflow is gone and nothing it holds will be delivered.
-    pub(super) fn reinject_all_from(&mut self, i: usize) {
-        let una = self.send.una;
-        let sf = &self.subflows[i];
-        let lost: Vec<_> = sf
-            .tx
-            .board
-            .iter()
-            .filter(|s| !s.payload.is_empty())
-            .filter_map(|s| Some((s.map?.offset, s.payload.clone())))
-            .filter(|(offset, p)| offset + p.len() as u64 > una)
-            .collect();
-        for (offset, payload) in lost {
-            if !self.reinjections.queue.iter().any(|r| r.offset == offset) {
-                self.reinjections.queue.push_back(Reinjection {
-                    offset,
-                    payload,
-                    not_on: None,
-                });
+    /// Queues all data that were sent and the data level misses: no subflow is left, and what the last one
+    /// had acknowledged the peer may not have put into its place. Data that were assigned to a subflow and
+    /// never sent go on waiting for the next one.
+    pub(super) fn reinject_all(&mut self) {
+        self.reinjections = Reinjections::default();
+        let mut at = self.send.una;
+        while let Some((offset, payload)) = self.send.sent_at(at) {
+            at = offset + payload.len() as u64;
+            self.steps.add(1);
+            if !self.assigned.holds(offset) {
+                self.reinjections.insert(offset, payload, None);
             }
         }
     }
@@ -118,13 +124,8 @@ impl Connection {
                 return;
             };
             at = offset + payload.len() as u64;
-            if !self.reinjections.queue.iter().any(|r| r.offset == offset) {
-                self.reinjections.queue.push_back(Reinjection {
-                    offset,
-                    payload,
-                    not_on: None,
-                });
-            }
+            self.steps.add(1);
+            self.reinjections.insert(offset, payload, None);
         }
     }
 
@@ -137,30 +138,19 @@ impl Connection {
     /// The next reinjected segment, if a subflow has room for it.
     #[inline(never)]
     pub(super) fn reinjection(&mut self, now: Instant) -> Option<(SubflowId, Segment)> {
-        while self
-            .reinjections
-            .queue
-            .front()
-            .is_some_and(|r| r.offset + r.payload.len() as u64 <= self.send.una)
-        {
-            self.reinjections.queue.pop_front();
-        }
+        self.reinjections.forget_below(self.send.una);
         if self.reinjections.is_empty() {
             return self.opportunistic(now);
         }
-        let not_on = self.reinjections.queue.front()?.not_on;
-        let i = self.reinjection_subflow(now, not_on)?;
-        let r = self.reinjections.queue.pop_front()?;
-        let (payload, rest) = split(r.payload, self.most_data(i) as usize);
+        let not_on = self.reinjections.queue.first_key_value()?.1.not_on;
+        let i = self.open_reinjection_subflow(now, not_on)?;
+        let (offset, r) = self.reinjections.queue.pop_first()?;
+        let (payload, rest) = split(r.payload, self.most_again(i) as usize);
         if let Some(rest) = rest {
-            let offset = r.offset + payload.len() as u64;
-            self.reinjections.queue.push_front(Reinjection {
-                offset,
-                payload: rest,
-                not_on,
-            });
+            let offset = offset + payload.len() as u64;
+            self.reinjections.insert(offset, rest, not_on);
         }
-        Some(self.send_on(now, i, r.offset, payload, Purpose::AGAIN))
+        Some(self.send_on(now, i, offset, payload, Purpose::AGAIN))
     }
 
     /// Whether data go out again as in the Linux kernel: on the connection's timer, on an idle
@@ -176,6 +166,21 @@ impl Connection {
             let idle = s.tx.board.is_empty() && self.assigned.bytes(s.id) == 0;
             s.is_usable() && !s.draining && idle && Some(s.id) != not_on
         })
+    }
+
+    /// As [`Self::reinjection_subflow`], if the peer's window on the subflow is open; else the peer will be
+    /// asked for it.
+    fn open_reinjection_subflow(
+        &mut self,
+        now: Instant,
+        not_on: Option<SubflowId>,
+    ) -> Option<usize> {
+        let i = self.reinjection_subflow(now, not_on)?;
+        let open = self.subflows[i].window_is_open(true);
+        if !open {
+            self.subflows[i].await_window(now);
+        }
+        open.then_some(i)
     }
 
     /// The subflow with room and the smallest RTT, `not_on` only if it is the last one.
@@ -216,16 +221,12 @@ impl Connection {
         if self.reinjections.opportunistic_to > una {
             return None;
         }
-        let holder = self.subflows.iter().position(|s| {
-            s.tx.board.iter().any(|x| {
-                x.map
-                    .is_some_and(|m| m.offset <= una && una < m.offset + x.payload.len() as u64)
-            })
-        })?;
+        let holds = |s: &mut Subflow| s.tx.board.carries(una);
+        let holder = self.subflows.unnoticed().position(holds)?;
         let id = self.subflows[holder].id;
-        let i = self.reinjection_subflow(now, Some(id))?;
+        let i = self.open_reinjection_subflow(now, Some(id))?;
         let (offset, payload) = self.send.sent_at(una)?;
-        let (payload, _) = split(payload, self.most_data(i) as usize);
+        let (payload, _) = split(payload, self.most_again(i) as usize);
         self.reinjections.opportunistic_to = offset + payload.len() as u64;
         self.penalise(now, holder);
         self.counters.opportunistic += 1;

@@ -13,7 +13,6 @@
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use rand_core::RngCore;
 use spindle_wire::{Experimental, Options, Segment};
 
 use super::{Connection, Role};

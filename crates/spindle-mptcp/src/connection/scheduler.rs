@@ -112,7 +112,7 @@ pub trait Scheduler: Send + fmt::Debug {
         None
     }
 
-    /// The subflow to use next of `candidates` (in order of identifier), or none to wait. `sent_to`
+    /// The subflow to use next of `candidates` (in order of their coming), or none to wait. `sent_to`
     /// is the data offset up to which data were sent for the first time, `acked_to` that up to which
     /// they are acknowledged, `unsent` what the application has waiting.
     fn pick(
@@ -122,6 +122,11 @@ pub trait Scheduler: Send + fmt::Debug {
         sent_to: u64,
         unsent: u64,
     ) -> Option<Assignment>;
+
+    /// A subflow has ended; its identifier may be another's later.
+    fn forget(&mut self, subflow: SubflowId) {
+        let _ = subflow;
+    }
 }
 
 fn new_data(subflow: SubflowId) -> Option<Assignment> {
@@ -169,10 +174,10 @@ impl Scheduler for RoundRobin {
         if unsent == 0 {
             return None;
         }
-        let next = candidates
-            .iter()
-            .find(|c| c.id > self.last && self.last != SubflowId::MAX);
-        let chosen = next.or(candidates.first())?;
+        // Identifiers that are used again stand where their subflow came, not in order.
+        let later = candidates.iter().filter(|c| c.id > self.last);
+        let next = later.min_by_key(|c| c.id);
+        let chosen = next.or(candidates.iter().min_by_key(|c| c.id))?;
         self.last = chosen.id;
         new_data(chosen.id)
     }
@@ -245,6 +250,10 @@ impl Linger {
 }
 
 impl Scheduler for Linger {
+    fn forget(&mut self, subflow: SubflowId) {
+        self.rates.retain(|r| r.0 != subflow);
+    }
+
     fn burst(&self) -> Option<u64> {
         Some(LINGER_BURST)
     }

@@ -56,6 +56,8 @@ pub(crate) struct SendQueue {
     pub(crate) written: u64,
     /// Right edge of the peer's window.
     pub(crate) right_edge: u64,
+    /// What it held was dropped with the connection.
+    discarded: bool,
 }
 
 impl SendQueue {
@@ -79,7 +81,22 @@ impl SendQueue {
 
     /// Bytes the buffer holds.
     pub(crate) fn buffered(&self) -> u64 {
-        self.written - self.una
+        match self.discarded {
+            true => 0,
+            false => self.written - self.una,
+        }
+    }
+
+    /// In how many pieces.
+    pub(crate) fn pieces(&self) -> usize {
+        self.unsent.len() + self.unacked.len()
+    }
+
+    /// Drops what it holds: the connection is over.
+    pub(crate) fn discard(&mut self) {
+        self.discarded = true;
+        self.unsent = VecDeque::new();
+        self.unacked = VecDeque::new();
     }
 
     /// Bytes that the peer's window lets out.

@@ -100,7 +100,9 @@ pub(super) struct Outlook {
     deadline: Instant,
     pub(super) in_flight: u64,
     pub(super) cwnd: u64,
-    /// What its receiver stores: bytes, and in how many pieces.
+    /// Bytes of new sequence space that the peer's window on this subflow allows.
+    pub(super) window_room: u64,
+    /// What its receiver and its scoreboard store: bytes, and in how many pieces.
     stored_bytes: u64,
     stored_pieces: u32,
     pub(super) mss: u32,
@@ -121,12 +123,14 @@ impl Outlook {
     #[inline]
     fn draw(&mut self, s: &Subflow, sums: &mut Sums) {
         sums.subtract(self);
-        let (stored_bytes, pieces) = s.rx.stored();
+        let (received, pieces) = s.rx.stored();
+        let stored_bytes = received + s.tx.board.stored();
         let marks = Marks::of(s);
         let (in_flight, cwnd) = (s.tx.in_flight(), s.tx.cc.cwnd());
         self.deadline = s.deadline_or_never();
         self.in_flight = in_flight;
         self.cwnd = cwnd;
+        self.window_room = s.tx.window_room();
         self.stored_bytes = stored_bytes;
         self.stored_pieces = pieces as u32;
         self.mss = s.tx.mss as u32;
@@ -170,7 +174,7 @@ pub(super) struct Sums {
     /// Of those that may carry data.
     pub(super) in_flight: u64,
     pub(super) cwnd: u64,
-    /// Bytes that receivers store, and in how many pieces.
+    /// Bytes that receivers and scoreboards store, and in how many pieces.
     pub(super) stored: (u64, usize),
 }
 
@@ -523,11 +527,11 @@ impl<'a> IntoIterator for &'a Subflows {
 mod tests {
     use std::sync::Arc;
 
-    use spindle_wire::{Endpoint, SeqNumber};
+    use spindle_wire::Endpoint;
 
     use super::*;
     use crate::config::Config;
-    use crate::subflow::{NewSubflow, Origin};
+    use crate::subflow::{InitialNumbers, NewSubflow, Origin};
 
     fn subflow(id: SubflowId) -> Subflow {
         let at = |port| Endpoint::new([10, 0, 0, 1].into(), port);
@@ -536,7 +540,7 @@ mod tests {
             local: at(1000 + u16::from(id)),
             remote: at(80),
             origin: Origin::Initial,
-            iss: SeqNumber::default(),
+            initial: InitialNumbers::default(),
             planned: 1,
         };
         Subflow::new(Instant::ZERO, &Arc::new(Config::default()), new, None)
@@ -552,6 +556,7 @@ mod tests {
             srtt: None,
             cwnd: s.tx.cc.cwnd(),
             in_flight: s.tx.in_flight(),
+            window_room: s.tx.window_room(),
             mss: s.tx.mss,
             acked_to: s.tx.una,
             oldest_unprotected: None,

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use spindle_units::{Duration, Instant};
 
+use super::ended::SubflowEnd;
 use super::output::Purpose;
 use super::subflows::Marks;
 use super::trace::TraceKind;
@@ -11,7 +12,7 @@ use super::{CloseReason, Connection};
 use crate::config::MultipathConfig;
 use crate::recovery::Trigger;
 use crate::subflow::sender::SendKind;
-use crate::subflow::{Due, Origin, earliest, or_never};
+use crate::subflow::{Due, Subflow, SubflowId, TcpState, earliest, or_never};
 
 /// A subflow with data outstanding that has heard nothing for this long and a round trip when it
 /// times out is judged at its first timeout. Half of the least timeout in use outside data centres
@@ -25,9 +26,15 @@ impl Connection {
         let mut due = self.subflows.overview().deadline();
         due = due.min(or_never(self.persist_at));
         due = due.min(or_never(self.data_timer_at));
+        due = due.min(or_never(self.undelivered.deadline()));
         due = due.min(or_never(self.paths.deadline()));
         due = due.min(or_never(self.judge_at.map(|(t, _)| t)));
         due = due.min(or_never(self.policy_deadline()));
+        due = due.min(or_never(self.cut_off_deadline()));
+        due = due.min(or_never(
+            self.fin_wait_since.map(|t| t + self.config.tcp.fin_timeout),
+        ));
+        due = due.min(or_never(self.persist_ends()));
         let stalled = self.stalled_since.map(|t| t + self.config.tcp.user_timeout);
         earliest(stalled, (due != Instant::FAR_FUTURE).then_some(due))
     }
@@ -57,9 +64,13 @@ impl Connection {
         }
         self.judge_again(now);
         self.paths.on_timer(now);
+        self.removal_timers(now);
         self.persist_timer(now);
         self.data_timer(now);
+        self.undelivered_timer(now);
         self.user_timer(now);
+        self.cut_off_timer(now);
+        self.peer_timers(now);
         self.settle(now);
     }
 
@@ -97,17 +108,13 @@ impl Connection {
                 Due::Rto => self.on_rto(now, i),
                 Due::Probe => self.on_probe(now, i),
                 Due::SynFailed => {
-                    let reason = match self.subflows[i].origin {
-                        Origin::Initial => CloseReason::ConnectTimeout,
-                        Origin::Join(_) => CloseReason::Reset,
-                    };
                     self.retry_later(now, i);
-                    self.lose_subflow(now, i, reason);
+                    self.lose_subflow(now, i, SubflowEnd::NoAnswer);
                     return;
                 }
                 Due::KeepaliveFailed => {
                     self.retry_later(now, i);
-                    self.lose_subflow(now, i, CloseReason::KeepaliveTimeout);
+                    self.lose_subflow(now, i, SubflowEnd::KeepaliveTimeout);
                     return;
                 }
             }
@@ -139,6 +146,11 @@ impl Connection {
         let Some(m) = multipath.filter(|m| judges(m) && self.is_multipath()) else {
             return;
         };
+        if self.subflows[i].dead && self.has_been_dead_for_long(now, i) {
+            self.retry_later(now, i);
+            self.reset_subflow(now, i, SubflowEnd::Dead);
+            return;
+        }
         let id = self.subflows[i].id;
         let others = || self.subflows.iter().filter(|s| s.id != id && s.is_usable());
         let (other, living) = (others().next().is_some(), others().any(|s| !s.dead));
@@ -153,8 +165,36 @@ impl Connection {
             let at = self.subflows[i].last_heard + self.long_silence(i);
             self.judge_at = (at > now).then_some((at, id));
         }
-        let probing = living && self.subflows[i].dead;
+        // Where all have timed out, none is known to be worse than another: waiting for one that backs off
+        // without bound would hold up the data that only it has.
+        let probing = other && (self.subflows[i].dead || !living);
         self.subflows[i].tx.probe_dead_path(now, probing);
+    }
+
+    /// Subflow `up` is new. The others that have timed out need no longer back off as the only ones, and what
+    /// they hold may leave on the new one.
+    pub(super) fn judge_others(&mut self, now: Instant, up: SubflowId) {
+        let timed_out = |s: &&Subflow| s.id != up && s.is_usable() && s.tx.consecutive_timeouts > 0;
+        let ids: Vec<_> = self
+            .subflows
+            .iter()
+            .filter(timed_out)
+            .map(|s| s.id)
+            .collect();
+        for id in ids {
+            if let Some(i) = self.index(id) {
+                let row = self.subflows[i].tx.consecutive_timeouts;
+                self.judge(now, i, row);
+            }
+        }
+    }
+
+    /// Whether nothing has been heard on subflow `i` for the user timeout while another carries on: it is
+    /// to be closed (RFC 9293, section 3.8.3, threshold R2).
+    fn has_been_dead_for_long(&self, now: Instant, i: usize) -> bool {
+        let silence = now.since(self.subflows[i].last_heard);
+        let mut others = self.subflows.iter().enumerate().filter(|(k, _)| *k != i);
+        silence >= self.config.tcp.user_timeout && others.any(|(_, s)| s.is_usable() && !s.dead)
     }
 
     /// A subflow that timed out soon after it was heard has had time to be heard again.
@@ -190,12 +230,13 @@ impl Connection {
     /// 7.3). It leaves whatever the window says.
     fn on_probe(&mut self, now: Instant, i: usize) {
         let (id, mss) = (self.subflows[i].id, self.most_data(i));
-        let waiting = self.assigned.bytes(id).min(mss);
-        let len = mss.min(self.send.unsent_bytes()).min(self.send.window());
+        let most = mss.min(self.subflows[i].tx.window_room());
+        let waiting = self.assigned.bytes(id).min(most);
+        let len = most.min(self.send.unsent_bytes()).min(self.send.window());
         let open = self.subflows[i].is_usable() && !self.subflows[i].draining;
         let fresh = (waiting > 0 || len > 0) && open;
         let seg = if fresh {
-            let assigned = self.assigned.take(id, mss);
+            let assigned = self.assigned.take(id, most);
             let (offset, payload) =
                 assigned.unwrap_or_else(|| self.send.take(len as usize, mss as usize));
             Some(self.send_on(now, i, offset, payload, Purpose::PROBE))
@@ -223,6 +264,7 @@ impl Connection {
         } else if let Some(s) = self.subflows.iter_mut().find(|s| s.is_usable()) {
             s.probe_due = true;
         }
+        self.shut_since.get_or_insert(now);
         self.stalled_since.get_or_insert(now);
         self.rearm_persist(now);
     }
@@ -274,18 +316,68 @@ impl Connection {
         }
     }
 
+    /// When the peer will have kept its window shut for too long.
+    fn persist_ends(&self) -> Option<Instant> {
+        Some(self.shut_since? + self.config.tcp.persist_timeout?)
+    }
+
+    /// The limits to what a peer may make this end wait for: an open window, and its FIN.
+    fn peer_timers(&mut self, now: Instant) {
+        if self.persist_ends().is_some_and(|t| t <= now) {
+            self.abort_with(now, CloseReason::PersistTimeout);
+        }
+        let limit = self.config.tcp.fin_timeout;
+        if self.fin_wait_since.is_some_and(|t| now.since(t) >= limit) {
+            self.abort_with(now, CloseReason::FinTimeout);
+        }
+    }
+
+    /// The application has closed the connection, and reads no more.
+    pub(crate) fn release(&mut self, now: Instant) {
+        self.close();
+        self.released = true;
+        self.note_fin_wait(now);
+    }
+
+    /// Sees whether only the peer's end is missing of a connection that nobody reads: FIN_WAIT_2 after both
+    /// directions were closed here (Linux: of an orphan), or, with MPTCP, after both DATA_FINs.
+    fn note_fin_wait(&mut self, now: Instant) {
+        let unread = self.released || (self.mp.is_some() && self.peer_closed);
+        let acked = self.connected && self.is_delivered();
+        let ended = acked
+            && match self.is_multipath() {
+                true => self.data_fin_acked,
+                false => self
+                    .subflows
+                    .first()
+                    .is_some_and(|s| s.state == TcpState::FinWait2),
+            };
+        if !(unread && ended) || self.closed.is_some() {
+            self.fin_wait_since = None;
+        } else {
+            self.fin_wait_since.get_or_insert(now);
+        }
+    }
+
     /// Brings the timers in line with what is outstanding; called after every change.
     pub(super) fn settle(&mut self, now: Instant) {
         if self.mp.is_some() {
             self.heed_data_fin();
         }
-        self.reap();
+        self.reap(now);
         if self.closed.is_some() {
             self.persist_at = None;
             self.data_timer_at = None;
+            self.undelivered = Default::default();
             self.judge_at = None;
             self.stalled_since = None;
+            self.cut_off = None;
+            self.shut_since = None;
+            self.fin_wait_since = None;
             return;
+        }
+        if self.closing {
+            self.note_fin_wait(now);
         }
         let marks = self.subflows.marks();
         let data_level = self.is_multipath();
@@ -347,7 +439,7 @@ impl Connection {
         (rto * (1 << tries.min(16))).min(self.config.tcp.max_rto.max(rto))
     }
 
-    fn slowest_rto(&self) -> Duration {
+    pub(super) fn slowest_rto(&self) -> Duration {
         let rtos = self.subflows.iter().map(|s| s.tx.rtt.rto());
         rtos.max().unwrap_or(self.config.tcp.initial_rto)
     }

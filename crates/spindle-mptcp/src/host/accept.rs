@@ -1,22 +1,41 @@
 //! Segments of no connection: SYNs, joins, cookies, and the refusal of all else.
 
+use std::net::IpAddr;
+
 use spindle_units::Instant;
 use spindle_wire::{
-    Endpoint, Flags, MpCapable, MpJoin, MpTcpRst, ResetReason, Segment, Timestamps,
+    Endpoint, Flags, MpCapable, MpJoin, MpTcpRst, ResetReason, Segment, SeqNumber, Timestamps,
 };
 
 use super::{ListenerId, MAX_STATELESS, Stack, cookie, keys};
+use crate::config::JoinPolicy;
 use crate::connection::{Connection, NewConnection, Role};
-use crate::random::mix;
+use crate::subflow::InitialNumbers;
 use crate::subflow::output::reset_for;
 
 /// Joins of one connection whose third ACK may be missing at a time: so many, or as many subflows as its
 /// configuration plans, since a peer configured alike opens them all at once.
 const HALF_OPEN_JOINS: usize = 4;
 
+/// Whether an address is that of one host: TCP has nothing to do with others (RFC 9293, sections 3.9.1.1 and
+/// 3.9.2.3). The broadcast address of a subnet looks like any other here.
+pub(super) fn is_one_host(addr: IpAddr) -> bool {
+    match addr.to_canonical() {
+        IpAddr::V4(a) => !(a.is_multicast() || a.is_broadcast() || a.is_unspecified()),
+        IpAddr::V6(a) => !(a.is_multicast() || a.is_unspecified()),
+    }
+}
+
 impl Stack {
     /// A segment that belongs to no connection.
     pub(super) fn on_stray(&mut self, now: Instant, segment: &Segment) {
+        if ![segment.src, segment.dst]
+            .iter()
+            .all(|e| is_one_host(e.addr))
+        {
+            self.counters.unknown_segments += 1;
+            return;
+        }
         let syn = segment.flags.contains(Flags::SYN)
             && !segment.flags.intersects(Flags::ACK | Flags::RST);
         if !syn {
@@ -25,27 +44,38 @@ impl Stack {
                 self.counters.unknown_segments += 1;
             } else if !self.take_cookie(now, segment) {
                 self.counters.unknown_segments += 1;
-                self.refuse(segment);
+                // In LISTEN what has no flag that counts is dropped (RFC 9293, section 3.10.7.2, "fourth").
+                let counts = segment.flags.intersects(Flags::ACK | Flags::RST);
+                if counts || self.listener_for(segment.dst).is_none() {
+                    self.refuse(now, segment);
+                }
             }
         } else if let Some(MpJoin::Syn { token, .. }) =
             segment.options.rare.as_ref().and_then(|r| r.mp_join)
         {
             self.join(now, token, segment);
         } else {
-            self.accept(now, segment);
+            self.accept(now, segment, None);
         }
     }
 
-    fn refuse(&mut self, segment: &Segment) {
-        if self.stateless.len() < MAX_STATELESS
-            && let Some(rst) = reset_for(segment)
-        {
+    fn refuse(&mut self, now: Instant, segment: &Segment) {
+        if let Some(rst) = reset_for(segment) {
+            self.send_reset(now, rst);
+        }
+    }
+
+    /// Sends a reset that belongs to no connection, unless too many have left.
+    fn send_reset(&mut self, now: Instant, rst: Segment) {
+        if self.stateless.len() < MAX_STATELESS && self.resets.admits(now) {
             self.stateless.push_back(rst);
+        } else {
+            self.counters.resets_withheld += 1;
         }
     }
 
     /// Refuses a join with its reason (RFC 8684, sections 3.2 and 3.6).
-    fn refuse_join(&mut self, syn: &Segment, reason: ResetReason) {
+    fn refuse_join(&mut self, now: Instant, syn: &Segment, reason: ResetReason) {
         let Some(mut rst) = reset_for(syn) else {
             return;
         };
@@ -54,9 +84,7 @@ impl Stack {
             other_flags: 0,
             reason,
         });
-        if self.stateless.len() < MAX_STATELESS {
-            self.stateless.push_back(rst);
-        }
+        self.send_reset(now, rst);
     }
 
     /// A join needs state whatever comes, so there are limits: on half-open ones of the connection
@@ -64,19 +92,27 @@ impl Stack {
     fn join(&mut self, now: Instant, token: u32, syn: &Segment) {
         let Some(slot) = self.table.by_token(token) else {
             self.counters.joins_unknown += 1;
-            self.refuse_join(syn, ResetReason::MptcpSpecific);
+            self.refuse_join(now, syn, ResetReason::MptcpSpecific);
             return;
         };
-        let iss = self.secret.isn(now, syn.dst, syn.src);
+        let initial = self.hashes.initial_numbers(now, syn.dst, syn.src);
+        let listening = self.listener_for(syn.dst).is_some();
         let crowded = self.half_open_joins >= self.config.max_half_open_joins;
         let Some(c) = self.table.connection_mut(slot) else {
             return;
         };
         let most = HALF_OPEN_JOINS.max(c.planned_subflows());
         let crowded = crowded || c.half_open_joins() >= most;
-        if crowded || !c.accept_join(now, syn, iss) {
+        let multipath = c.config.multipath.as_ref();
+        let anywhere = multipath.is_some_and(|m| m.joins == JoinPolicy::Anywhere);
+        if !(anywhere || listening || c.takes_joins_at(syn.dst)) {
+            self.counters.joins_prohibited += 1;
+            self.refuse_join(now, syn, ResetReason::Prohibited);
+            return;
+        }
+        if crowded || !c.accept_join(now, syn, initial) {
             self.counters.joins_refused += 1;
-            self.refuse_join(syn, ResetReason::LackOfResources);
+            self.refuse_join(now, syn, ResetReason::LackOfResources);
             return;
         }
         let id = c.subflows.last().map_or(0, |s| s.id);
@@ -93,36 +129,74 @@ impl Stack {
     }
 
     /// Whether another connection may come to be; counts and answers if not.
-    fn admits(&mut self, segment: &Segment) -> bool {
-        if self.table.live() >= self.config.max_connections {
+    fn admits(&mut self, now: Instant, segment: &Segment) -> bool {
+        let (live, most) = (self.table.live(), self.config.max_connections);
+        let sources = &self.account.sources;
+        let peer = segment.src.addr;
+        if live >= most {
             self.counters.refused_connections += 1;
-        } else if self.buffered >= self.config.max_buffered {
-            self.counters.refused_memory += 1;
-        } else {
+        } else if sources.has_its_connections(peer, live, most)
+            || (self.is_short() && sources.holds_its_memory(peer))
+        {
+            self.counters.refused_source += 1;
+        } else if self.make_room(now) {
             return true;
+        } else {
+            self.counters.refused_memory += 1;
         }
-        self.refuse(segment);
+        self.refuse(now, segment);
         false
     }
 
-    pub(super) fn accept(&mut self, now: Instant, syn: &Segment) {
+    /// Whether this segment would complete the handshake of a connection that came from elsewhere when others have taken the
+    /// memory, or its source's share of the connections, in the meantime; it is refused then, and the
+    /// connection forgotten.
+    pub(super) fn comes_too_late(&mut self, now: Instant, slot: u32, segment: &Segment) -> bool {
+        let third = segment.flags.contains(Flags::ACK)
+            && !segment.flags.intersects(Flags::SYN | Flags::RST);
+        // Without this one.
+        let used = self.table.live().saturating_sub(1);
+        let (peer, most) = (segment.src.addr, self.config.max_connections);
+        if !third {
+            return false;
+        }
+        if self.account.sources.has_its_connections(peer, used, most) {
+            self.counters.refused_source += 1;
+        } else if !self.make_room(now) {
+            self.counters.refused_memory += 1;
+        } else {
+            return false;
+        }
+        self.refuse(now, segment);
+        self.forget(slot);
+        true
+    }
+
+    /// Opens a connection for a SYN, if a listener waits for it; `unused`: none of its initial sequence
+    /// numbers before this one.
+    pub(super) fn accept(&mut self, now: Instant, syn: &Segment, unused: Option<SeqNumber>) {
         let Some(at) = self.listener_for(syn.dst) else {
             self.counters.refused_no_listener += 1;
-            self.refuse(syn);
+            self.refuse(now, syn);
             return;
         };
-        if !self.admits(syn) {
+        if !self.admits(now, syn) {
             return;
         }
-        if self.half_open >= self.config.max_half_open {
+        let (half_open, most) = (self.half_open, self.config.max_half_open);
+        let sources = &self.account.sources;
+        if half_open >= most || sources.has_its_half_open(syn.src.addr, half_open, most) {
             self.send_cookie(now, at, syn);
             return;
         }
         self.opened += 1;
         let key = self.listeners[at].config.multipath.is_some();
         let key = key.then(|| self.fresh_key());
-        let iss = self.secret.isn(now, syn.dst, syn.src);
-        let c = self.server(now, at, syn, iss, key);
+        let mut initial = self.hashes.initial_numbers(now, syn.dst, syn.src);
+        initial.sequence = unused
+            .filter(|unused| initial.sequence.before(*unused))
+            .unwrap_or(initial.sequence);
+        let c = self.server(now, at, syn, initial, key);
         self.adopt(now, at, c);
     }
 
@@ -131,7 +205,7 @@ impl Stack {
         now: Instant,
         listener: usize,
         syn: &Segment,
-        iss: spindle_wire::SeqNumber,
+        initial: InitialNumbers,
         key: Option<u64>,
     ) -> Connection {
         let config = self.listeners[listener].config.clone();
@@ -141,10 +215,11 @@ impl Stack {
             role: Role::Server,
             local: syn.dst,
             remote: syn.src,
-            iss,
+            initial,
             key,
-            seed: mix(self.config.seed, self.opened),
+            rng: self.generators.generator(self.opened),
             addresses: self.config.addresses.clone(),
+            outside: self.outside.clone(),
         };
         Connection::new(now, new, Some(syn))
     }
@@ -153,9 +228,11 @@ impl Stack {
     fn adopt(&mut self, now: Instant, listener: usize, c: Connection) -> u32 {
         let tuple = (c.subflows[0].local, c.subflows[0].remote);
         let id = ListenerId(listener as u32);
-        let handle = self.table.insert(c, self.opened, Some(id));
+        let source = self.account.sources.open(tuple.1.addr);
+        let handle = self.table.insert(c, self.opened, Some(id), Some(source));
         self.table.bind(tuple, handle.slot, 0);
         self.half_open += 1;
+        self.press_new(handle.slot);
         self.touch(now, handle.slot);
         handle.slot
     }
@@ -167,10 +244,13 @@ impl Stack {
             return;
         }
         let syn = cookie::grantable(syn);
-        let iss = self.secret.cookie(now, &syn);
+        let initial = InitialNumbers {
+            sequence: self.hashes.cookie(now, &syn),
+            ..self.hashes.initial_numbers(now, syn.dst, syn.src)
+        };
         let multipath = self.listeners[listener].config.multipath.is_some();
-        let key = multipath.then(|| self.secret.cookie_key(syn.dst, syn.src, syn.seq));
-        let mut c = self.server(now, listener, &syn, iss, key);
+        let key = multipath.then(|| self.hashes.cookie_key(syn.dst, syn.src, syn.seq));
+        let mut c = self.server(now, listener, &syn, initial, key);
         let Some(mut answer) = c.transmit(now) else {
             return;
         };
@@ -195,7 +275,7 @@ impl Stack {
         let Some(at) = self.listener_for(ack.dst) else {
             return false;
         };
-        let Some(mss) = self.secret.check_cookie(now, ack) else {
+        let Some(mss) = self.hashes.check_cookie(now, ack) else {
             self.counters.cookies_refused += 1;
             return false;
         };
@@ -208,11 +288,15 @@ impl Stack {
             // It overtook the segment with the keys, which will be repeated.
             return true;
         }
-        if !self.admits(ack) {
+        if !self.admits(now, ack) {
             return true;
         }
         self.opened += 1;
-        let mut c = self.server(now, at, &syn, ack.ack - 1, key);
+        let initial = InitialNumbers {
+            sequence: ack.ack - 1,
+            ..self.hashes.initial_numbers(now, ack.dst, ack.src)
+        };
+        let mut c = self.server(now, at, &syn, initial, key);
         // The SYN/ACK has long left.
         let _ = c.transmit(now);
         c.subflows[0].answered_by_cookie();
@@ -231,6 +315,7 @@ impl Stack {
             return true;
         }
         self.adopt(now, at, c);
+        self.promise(now);
         true
     }
 
@@ -240,7 +325,7 @@ impl Stack {
         let Some(c) = ack.options.rare.as_ref().and_then(|r| r.mp_capable) else {
             return Ok(None);
         };
-        let ours = self.secret.cookie_key(ack.dst, ack.src, syn.seq);
+        let ours = self.hashes.cookie_key(ack.dst, ack.src, syn.seq);
         let right = c.sender_key.is_some() && c.receiver_key == Some(ours);
         if !right || self.table.has_token(keys::token(ours)) {
             return Err(());

@@ -12,7 +12,7 @@ use siphasher::sip::SipHasher24;
 use spindle_units::{Duration, Instant};
 use spindle_wire::{Endpoint, Flags, Segment, SeqNumber, Timestamps};
 
-use super::keys::{Secret, tuple};
+use super::hashes::{KeyedHashes, tuple};
 
 /// A time slot; cookies of this one and the one before are good (RFC 4987, section 3.6: "a slowly
 /// increasing counter", there of 64 s).
@@ -36,7 +36,7 @@ fn slot(now: Instant) -> u64 {
     now.as_millis() / SLOT.as_millis()
 }
 
-impl Secret {
+impl KeyedHashes {
     /// The initial sequence number that answers a SYN without remembering it.
     pub(super) fn cookie(&self, now: Instant, syn: &Segment) -> SeqNumber {
         let default = if syn.dst.addr.is_ipv4() { 536 } else { 1220 };
@@ -54,8 +54,7 @@ impl Secret {
         remote: Endpoint,
         peer_isn: SeqNumber,
     ) -> SeqNumber {
-        let mut hash = SipHasher24::new_with_key(self.bytes());
-        hash.write(b"cookie");
+        let mut hash = SipHasher24::new_with_key(self.cookie_hash());
         hash.write(&tuple(local, remote));
         hash.write_u64(slot);
         hash.write_u32(class);
@@ -142,16 +141,15 @@ pub(super) fn recall(ack: &Segment, mss: u16) -> Segment {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::secrets::Secrets;
     use proptest::prelude::*;
-    use rand_xoshiro::Xoshiro256PlusPlus;
-    use rand_xoshiro::rand_core::SeedableRng;
 
     fn end(s: &str) -> Endpoint {
         s.parse::<std::net::SocketAddr>().unwrap().into()
     }
 
-    fn secret() -> Secret {
-        Secret::random(&mut Xoshiro256PlusPlus::seed_from_u64(3))
+    fn hashes() -> KeyedHashes {
+        KeyedHashes::new(&Secrets::System([3; 32]))
     }
 
     fn syn(seq: u32, mss: Option<u16>) -> Segment {
@@ -175,30 +173,30 @@ mod tests {
     #[test]
     fn a_cookie_is_good_in_its_slot_and_the_next() {
         let s = syn(77, Some(1450));
-        let c = secret().cookie(at(70), &s);
+        let c = hashes().cookie(at(70), &s);
         for now in [70, 127, 128, 191] {
-            assert_eq!(secret().check_cookie(at(now), &third(&s, c)), Some(1440));
+            assert_eq!(hashes().check_cookie(at(now), &third(&s, c)), Some(1440));
         }
         for now in [0, 192, 256, 70 + 64 * 1000] {
-            assert_eq!(secret().check_cookie(at(now), &third(&s, c)), None, "{now}");
+            assert_eq!(hashes().check_cookie(at(now), &third(&s, c)), None, "{now}");
         }
     }
 
     #[test]
     fn a_cookie_is_good_for_one_peer_and_one_sequence_number() {
         let s = syn(77, Some(1460));
-        let c = secret().cookie(at(1), &s);
+        let c = hashes().cookie(at(1), &s);
         let good = third(&s, c);
-        assert!(secret().check_cookie(at(1), &good).is_some());
+        assert!(hashes().check_cookie(at(1), &good).is_some());
         let mut other = good.clone();
         other.src.port += 1;
-        assert!(secret().check_cookie(at(1), &other).is_none());
+        assert!(hashes().check_cookie(at(1), &other).is_none());
         let mut other = good.clone();
         other.seq = other.seq + 1;
-        assert!(secret().check_cookie(at(1), &other).is_none());
+        assert!(hashes().check_cookie(at(1), &other).is_none());
         let mut other = good;
         other.ack = other.ack + 1;
-        assert!(secret().check_cookie(at(1), &other).is_none());
+        assert!(hashes().check_cookie(at(1), &other).is_none());
     }
 
     proptest! {
@@ -230,8 +228,8 @@ mod tests {
         #[test]
         fn the_segment_size_is_never_above_the_peers(mss in 64u16.., seq: u32) {
             let s = syn(seq, Some(mss));
-            let c = secret().cookie(at(1), &s);
-            let size = secret().check_cookie(at(1), &third(&s, c)).unwrap();
+            let c = hashes().cookie(at(1), &s);
+            let size = hashes().check_cookie(at(1), &third(&s, c)).unwrap();
             prop_assert!(size <= mss);
         }
     }

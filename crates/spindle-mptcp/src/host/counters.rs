@@ -1,6 +1,8 @@
 //! What a stack has counted since it began.
 
+use super::table::Table;
 use crate::SendCounters;
+use crate::connection::ended::SubflowEnds;
 use crate::connection::info::add_counters;
 use crate::connection::{Connection, Happening, Role};
 use crate::stage::coding::CodingCounters;
@@ -23,8 +25,14 @@ pub struct StackCounters {
     pub refused_no_listener: u64,
     /// Connections refused at `max_connections`.
     pub refused_connections: u64,
-    /// Connections refused at `max_buffered`.
+    /// Connections refused at `max_memory`.
     pub refused_memory: u64,
+    /// Connections refused because their source had its share ([`crate::StackConfig::source_share`]).
+    pub refused_source: u64,
+    /// Connections ended because memory was short and they made no progress.
+    pub evicted: u64,
+    /// Bytes that these held.
+    pub bytes_evicted: u64,
     /// SYNs answered with a cookie (RFC 4987).
     pub cookies_sent: u64,
     /// Connections made from a cookie.
@@ -39,14 +47,23 @@ pub struct StackCounters {
     pub join_hmac_failures: u64,
     /// ADD_ADDRs with a wrong HMAC (RFC 8684, section 3.4.1).
     pub add_addr_hmac_failures: u64,
+    /// ADD_ADDRs of addresses that are not to be joined ([`crate::AnnouncedAddresses`]).
+    pub add_addr_refused: u64,
+    /// Joins refused at an own address where nothing listens ([`crate::JoinPolicy`]).
+    pub joins_prohibited: u64,
     /// Joins opened here and established.
     pub subflows_opened: u64,
     /// Joins opened by peers and established.
     pub subflows_accepted: u64,
+    /// Subflows that ended, first ones and those that were never established among them.
+    pub subflow_ends: SubflowEnds,
     /// Segments of no connection, SYNs excepted.
     pub unknown_segments: u64,
     /// Resets sent, for connections and without one.
     pub resets_sent: u64,
+    /// Resets for segments of no connection that did not leave, since too many had left (1000 a second on
+    /// average, and 1000 at once).
+    pub resets_withheld: u64,
     /// Challenge ACKs (RFC 5961).
     pub challenge_acks: u64,
     /// Mappings with a wrong DSS checksum.
@@ -55,10 +72,16 @@ pub struct StackCounters {
     pub bytes_received: u64,
     /// Payload bytes that arrived again.
     pub bytes_duplicate: u64,
+    /// Segments queued for reinjection since the peer had acknowledged them on a subflow and not at the data
+    /// level.
+    pub undelivered: u64,
     /// Sending totals over all subflows.
     pub send: SendCounters,
     /// What coding has done.
     pub coding: CodingCounters,
+    /// Iterations of loops over what peers make this host store (scoreboards, reassembly queues, mappings,
+    /// parities, coding units): a measure of work that does not depend on the machine.
+    pub steps: u64,
 }
 
 impl StackCounters {
@@ -76,17 +99,146 @@ impl StackCounters {
     pub(super) fn add(&mut self, c: &Connection) {
         let d = c.data_counters();
         let (established, multipath) = (c.is_established(), c.is_multipath());
-        self.multipath += u64::from(established && multipath);
-        self.fallbacks += u64::from(established && !multipath && c.config.multipath.is_some());
-        self.join_hmac_failures += d.join_hmac_failures;
-        self.add_addr_hmac_failures += d.add_addr_hmac_failures;
-        self.subflows_opened += d.subflows_opened;
-        self.subflows_accepted += d.subflows_accepted;
-        self.challenge_acks += d.challenge_acks;
-        self.checksum_failures += d.checksum_failures;
-        self.bytes_received += d.bytes_received;
-        self.bytes_duplicate += d.bytes_duplicate;
-        add_counters(&mut self.send, &c.totals());
-        self.coding = self.coding.plus(&c.coding_counters());
+        self.merge(&Self {
+            multipath: u64::from(established && multipath),
+            fallbacks: u64::from(established && !multipath && c.config.multipath.is_some()),
+            join_hmac_failures: d.join_hmac_failures,
+            add_addr_hmac_failures: d.add_addr_hmac_failures,
+            add_addr_refused: d.add_addr_refused,
+            subflows_opened: d.subflows_opened,
+            subflows_accepted: d.subflows_accepted,
+            subflow_ends: d.subflow_ends,
+            challenge_acks: d.challenge_acks,
+            checksum_failures: d.checksum_failures,
+            bytes_received: d.bytes_received,
+            bytes_duplicate: d.bytes_duplicate,
+            undelivered: d.undelivered,
+            send: c.totals(),
+            coding: c.coding_counters(),
+            steps: c.steps(),
+            ..Self::default()
+        });
+    }
+
+    /// Adds what others have counted.
+    fn merge(&mut self, other: &Self) {
+        // All fields are named, so that none can be left out.
+        let Self {
+            accepted,
+            connected,
+            closed,
+            multipath,
+            fallbacks,
+            refused_no_listener,
+            refused_connections,
+            refused_memory,
+            refused_source,
+            evicted,
+            bytes_evicted,
+            cookies_sent,
+            cookies_accepted,
+            cookies_refused,
+            joins_unknown,
+            joins_refused,
+            joins_prohibited,
+            join_hmac_failures,
+            add_addr_hmac_failures,
+            add_addr_refused,
+            subflows_opened,
+            subflows_accepted,
+            subflow_ends,
+            unknown_segments,
+            resets_sent,
+            resets_withheld,
+            challenge_acks,
+            checksum_failures,
+            bytes_received,
+            bytes_duplicate,
+            undelivered,
+            send,
+            coding,
+            steps,
+        } = other;
+        self.accepted += accepted;
+        self.connected += connected;
+        self.closed += closed;
+        self.multipath += multipath;
+        self.fallbacks += fallbacks;
+        self.refused_no_listener += refused_no_listener;
+        self.refused_connections += refused_connections;
+        self.refused_memory += refused_memory;
+        self.refused_source += refused_source;
+        self.evicted += evicted;
+        self.bytes_evicted += bytes_evicted;
+        self.cookies_sent += cookies_sent;
+        self.cookies_accepted += cookies_accepted;
+        self.cookies_refused += cookies_refused;
+        self.joins_unknown += joins_unknown;
+        self.joins_refused += joins_refused;
+        self.joins_prohibited += joins_prohibited;
+        self.join_hmac_failures += join_hmac_failures;
+        self.add_addr_hmac_failures += add_addr_hmac_failures;
+        self.add_addr_refused += add_addr_refused;
+        self.subflows_opened += subflows_opened;
+        self.subflows_accepted += subflows_accepted;
+        self.subflow_ends.add(subflow_ends);
+        self.unknown_segments += unknown_segments;
+        self.resets_sent += resets_sent;
+        self.resets_withheld += resets_withheld;
+        self.challenge_acks += challenge_acks;
+        self.checksum_failures += checksum_failures;
+        self.bytes_received += bytes_received;
+        self.bytes_duplicate += bytes_duplicate;
+        self.undelivered += undelivered;
+        add_counters(&mut self.send, send);
+        self.coding = self.coding.plus(coding);
+        self.steps += steps;
+    }
+}
+
+/// A sum over all connections that is made in parts, while connections come and go. Each connection
+/// counts once, as it was when it was looked at or when it ended, so that from one survey to the next
+/// no total falls that does not fall in a connection.
+#[derive(Debug, Default)]
+pub(super) struct Survey {
+    /// The next slot to look at, while a survey is under way.
+    next: Option<u32>,
+    /// Of the connections that were looked at.
+    seen: StackCounters,
+    /// Of connections that were looked at and are gone: counted in `seen`, and for the next survey.
+    gone: StackCounters,
+}
+
+impl Survey {
+    /// A connection in this slot is gone: takes it if its counters must not be counted again now.
+    pub(super) fn takes(&mut self, slot: u32, c: &Connection) -> bool {
+        let seen = self.next.is_some_and(|next| slot < next);
+        if seen {
+            self.gone.add(c);
+            self.gone.closed += 1;
+        }
+        seen
+    }
+
+    /// Looks at up to `most` slots; the totals once all were looked at.
+    pub(super) fn go_on(
+        &mut self,
+        table: &Table,
+        most: u32,
+        gone: &mut StackCounters,
+    ) -> Option<StackCounters> {
+        let from = self.next.unwrap_or(0);
+        let to = from.saturating_add(most.max(1)).min(table.slots());
+        let connections = (from..to).filter_map(|slot| table.connection(slot));
+        connections.for_each(|c| self.seen.add(c));
+        self.next = Some(to);
+        if to < table.slots() {
+            return None;
+        }
+        let done = std::mem::take(self);
+        let mut total = *gone;
+        total.merge(&done.seen);
+        gone.merge(&done.gone);
+        Some(total)
     }
 }

@@ -30,8 +30,15 @@ pub enum Event {
         /// The subflow.
         subflow: SubflowId,
     },
-    /// A subflow is gone.
+    /// A subflow is gone; [`crate::ConnectionInfo::ended`] says why.
     SubflowDown {
+        /// The connection.
+        handle: Handle,
+        /// The subflow.
+        subflow: SubflowId,
+    },
+    /// A join is gone that was never established; [`crate::ConnectionInfo::ended`] says why.
+    JoinFailed {
         /// The connection.
         handle: Handle,
         /// The subflow.
@@ -46,6 +53,14 @@ pub enum Event {
     Writable {
         /// The connection.
         handle: Handle,
+    },
+    /// The peer has acknowledged all data before the offset that [`super::Stack::watch_acknowledged`]
+    /// named.
+    Acknowledged {
+        /// The connection.
+        handle: Handle,
+        /// Bytes acknowledged at the data level, from the beginning of the stream.
+        offset: u64,
     },
     /// The peer sends nothing more.
     PeerClosed {
@@ -69,8 +84,10 @@ pub(super) fn from_happening(handle: Handle, listener: Option<ListenerId>, h: Ha
         },
         Happening::SubflowUp(subflow) => Event::SubflowUp { handle, subflow },
         Happening::SubflowDown(subflow) => Event::SubflowDown { handle, subflow },
+        Happening::JoinFailed(subflow) => Event::JoinFailed { handle, subflow },
         Happening::Readable => Event::Readable { handle },
         Happening::Writable => Event::Writable { handle },
+        Happening::Acknowledged(offset) => Event::Acknowledged { handle, offset },
         Happening::PeerClosed => Event::PeerClosed { handle },
         Happening::Closed(reason) => Event::Closed { handle, reason },
     }
@@ -82,6 +99,12 @@ pub enum StackError {
     /// Something is bound to this endpoint already.
     #[error("{0} is in use; choose another port, or 0 to have one chosen")]
     AddressInUse(Endpoint),
+    /// A connection was to be opened to an address that no single host has.
+    #[error(
+        "{0} is an unspecified, broadcast or multicast address, which TCP cannot connect to; choose \
+         the address of one host"
+    )]
+    NotOneHost(IpAddr),
     /// No local port is free towards that peer.
     #[error("no free port on {0} towards this peer")]
     NoPorts(IpAddr),
@@ -90,7 +113,7 @@ pub enum StackError {
     TooManyConnections(usize),
     /// The memory for all connections is used up.
     #[error(
-        "{0} bytes are stored for connections, the stack's limit; raise `max_buffered` or close some"
+        "{0} bytes are in use, the stack's limit; raise `max_memory` or close some connections"
     )]
     NoMemory(u64),
     /// The handle's connection does not exist any more, or does not take data.

@@ -1,20 +1,13 @@
-//! Keys and what is derived from them: tokens, initial data sequence numbers and message
-//! authentication codes (RFC 8684, sections 3.1, 3.2 and 3.4.1), initial sequence numbers
-//! (RFC 6528) and keys that need no state.
+//! MPTCP keys and what is derived from them: tokens, initial data sequence numbers and message
+//! authentication codes (RFC 8684, sections 3.1, 3.2 and 3.4.1).
 //!
 //! Keys and nonces are numbers here; on the wire, and where they are hashed, they stand in network
 //! byte order.
 
-use std::fmt;
-use std::hash::Hasher;
 use std::net::IpAddr;
 
 use hmac::{Hmac, Mac};
-use rand_core::RngCore;
 use sha2::{Digest, Sha256};
-use siphasher::sip::SipHasher24;
-use spindle_units::Instant;
-use spindle_wire::{Endpoint, SeqNumber};
 use subtle::ConstantTimeEq;
 
 /// The token that names a connection: the most significant 32 bits of the SHA-256 hash of the key
@@ -83,51 +76,8 @@ pub fn same_160(a: &[u8; 20], b: &[u8; 20]) -> bool {
     a.ct_eq(b).into()
 }
 
-/// A host's 128-bit secret. It never leaves the host, nor does it show when printed.
-#[derive(Clone)]
-pub struct Secret([u8; 16]);
-
-impl Secret {
-    /// A secret drawn from `rng`, which must not be guessable where the network is not trusted.
-    pub fn random(rng: &mut impl RngCore) -> Self {
-        let mut bytes = [0; 16];
-        rng.fill_bytes(&mut bytes);
-        Self(bytes)
-    }
-
-    /// The initial sequence number of a subflow: a clock that ticks every 4 us plus a keyed hash of
-    /// the four-tuple (RFC 6528, section 3; the hash is SipHash-2-4).
-    pub fn isn(&self, now: Instant, local: Endpoint, remote: Endpoint) -> SeqNumber {
-        let mut hash = SipHasher24::new_with_key(&self.0);
-        hash.write(&tuple(local, remote));
-        let ticks = now.as_micros() / 4;
-        // Both are taken modulo 2^32, as sequence numbers are.
-        SeqNumber((ticks as u32).wrapping_add(hash.finish() as u32))
-    }
-
-    /// A key for a connection of which nothing is stored yet: a keyed hash of the four-tuple and the
-    /// peer's initial sequence number. The third ACK brings both again, so the same key comes out then
-    /// (RFC 8684, section 3.1: a listener may stay stateless by generating its key verifiably; the
-    /// SYN of version 1 has no key to build it from).
-    pub fn cookie_key(&self, local: Endpoint, remote: Endpoint, peer_isn: SeqNumber) -> u64 {
-        let message: [&[u8]; 3] = [b"key", &tuple(local, remote), &peer_isn.0.to_be_bytes()];
-        leftmost_64(&hmac_sha256(&self.0, &message))
-    }
-
-    /// For hashes of the stack's own.
-    pub(super) fn bytes(&self) -> &[u8; 16] {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret(..)")
-    }
-}
-
 /// HMAC-SHA256 (RFC 2104, RFC 6234) of the concatenated parts.
-fn hmac_sha256(key: &[u8], message: &[&[u8]]) -> [u8; 32] {
+pub(crate) fn hmac_sha256(key: &[u8], message: &[&[u8]]) -> [u8; 32] {
     // The only error is a key of a length the algorithm cannot take, and HMAC takes any.
     let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(key) else {
         unreachable!("HMAC takes keys of any length (RFC 2104, section 3)");
@@ -148,39 +98,13 @@ fn rightmost_64(hash: &[u8; 32]) -> u64 {
     u64::from_be_bytes(bytes)
 }
 
-/// Both endpoints as bytes of one length: IPv4 addresses as IPv4-mapped IPv6 ones.
-pub(super) fn tuple(local: Endpoint, remote: Endpoint) -> [u8; 36] {
-    let mut bytes = [0; 36];
-    for (half, end) in bytes.chunks_exact_mut(18).zip([local, remote]) {
-        let addr = match end.addr {
-            IpAddr::V4(a) => a.to_ipv6_mapped(),
-            IpAddr::V6(a) => a,
-        };
-        half[..16].copy_from_slice(&addr.octets());
-        half[16..].copy_from_slice(&end.port.to_be_bytes());
-    }
-    bytes
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use rand_xoshiro::Xoshiro256PlusPlus;
-    use rand_xoshiro::rand_core::SeedableRng;
-    use spindle_units::Duration;
-    use std::collections::HashSet;
 
     fn hex(bytes: &[u8]) -> String {
         bytes.iter().map(|b| format!("{b:02x}")).collect()
-    }
-
-    fn end(s: &str) -> Endpoint {
-        s.parse::<std::net::SocketAddr>().unwrap().into()
-    }
-
-    fn secret(seed: u64) -> Secret {
-        Secret::random(&mut Xoshiro256PlusPlus::seed_from_u64(seed))
     }
 
     /// RFC 4231, sections 4.2 to 4.8 (4.6 is about truncation to 128 bits).
@@ -292,54 +216,6 @@ mod tests {
             other[i] ^= 0x80;
             assert!(!same_160(&mac, &other));
         }
-    }
-
-    #[test]
-    fn the_sequence_number_clock_ticks_every_four_microseconds() {
-        let (s, l, r) = (secret(1), end("192.0.2.1:80"), end("198.51.100.7:4000"));
-        let start = s.isn(Instant::ZERO, l, r);
-        for (micros, ticks) in [(3, 0), (4, 1), (4_000_000, 1_000_000)] {
-            let now = Instant::ZERO + Duration::from_micros(micros);
-            assert_eq!(s.isn(now, l, r), start + ticks);
-        }
-        // The clock wraps after 2^32 ticks, about 4.77 hours.
-        let wrapped = Instant::ZERO + Duration::from_micros(4 << 32);
-        assert_eq!(s.isn(wrapped, l, r), start);
-    }
-
-    #[test]
-    fn sequence_numbers_and_keys_depend_on_all_that_goes_in() {
-        let (l, r) = (end("192.0.2.1:80"), end("198.51.100.7:4000"));
-        let ends = [
-            (l, r),
-            (r, l),
-            (l, end("198.51.100.7:4001")),
-            (end("192.0.2.1:81"), r),
-            (l, end("198.51.100.8:4000")),
-            (end("[2001:db8::1]:80"), r),
-        ];
-        let isns = |s: &Secret| ends.map(|(l, r)| s.isn(Instant::ZERO, l, r).0);
-        let keys = |s: &Secret| ends.map(|(l, r)| s.cookie_key(l, r, SeqNumber(9)));
-        let distinct: HashSet<u32> = isns(&secret(1))
-            .into_iter()
-            .chain(isns(&secret(2)))
-            .collect();
-        assert_eq!(distinct.len(), 12);
-        let distinct: HashSet<u64> = keys(&secret(1))
-            .into_iter()
-            .chain(keys(&secret(2)))
-            .collect();
-        assert_eq!(distinct.len(), 12);
-        assert_eq!(keys(&secret(1)), keys(&secret(1)));
-        assert_ne!(
-            secret(1).cookie_key(l, r, SeqNumber(9)),
-            secret(1).cookie_key(l, r, SeqNumber(10))
-        );
-    }
-
-    #[test]
-    fn a_secret_does_not_show() {
-        assert_eq!(format!("{:?}", secret(1)), "Secret(..)");
     }
 
     proptest! {

@@ -3,39 +3,47 @@
 //! [`Stack`] is sans-IO: segments and the time come in, segments and events go out.
 
 mod accept;
+mod account;
 mod cookie;
 mod counters;
 mod event;
+mod hashes;
 pub mod keys;
 mod path_mtu;
 mod ports;
+mod reach;
+mod resets;
+mod sources;
 mod table;
 mod time_wait;
+mod timers;
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use rand_core::{RngCore, SeedableRng};
-use rand_xoshiro::Xoshiro256PlusPlus;
 use spindle_units::{Instant, prefetch};
 use spindle_wire::{Endpoint, Flags, Payload, Segment};
 
+use account::Account;
 pub use counters::StackCounters;
 pub use event::{Event, StackError};
+use sources::Sources;
 pub use table::Handle;
-use table::{FourTuple, Table};
+use table::{FourTuple, Keyed, Table};
 
 use crate::config::Config;
 use crate::connection::info::ConnectionInfo;
+use crate::connection::memory::Pressure;
 use crate::connection::trace::TraceEvent;
 use crate::connection::{Connection, Happening, NewConnection, Role, Wanted};
-use crate::random::mix;
+use crate::secrets::{Generator, Generators, Label, Secrets};
 use crate::stage::coding::Ways;
 use crate::stage::coding::estimator::Periods;
-use crate::subflow::TcpState;
-use keys::Secret;
+use hashes::KeyedHashes;
+use ports::Ports;
+use resets::ResetLimit;
+use timers::Timers;
 
 /// A listening endpoint's identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -44,8 +52,6 @@ pub struct ListenerId(u32);
 /// What a stack is made from.
 #[derive(Clone, Debug)]
 pub struct StackConfig {
-    /// Everything random in the stack (ISNs, keys, nonces, ports) comes from this.
-    pub seed: u64,
     /// Connections at most, without those that only rest in TIME_WAIT; further SYNs are refused with
     /// RST.
     pub max_connections: usize,
@@ -57,15 +63,34 @@ pub struct StackConfig {
     /// Joins of peers with their third ACK missing, over all connections, at most (of each as many as subflows are planned, or four);
     /// further ones are reset for lack of resources (RFC 8684, section 3.6).
     pub max_half_open_joins: usize,
-    /// Bytes stored for all connections beyond which new ones are refused with RST and no receive
-    /// window is opened further; what windows had promised before may still arrive, in order (out of
-    /// order, nothing more is stored). What counts:
-    /// unacknowledged and unsent data of send buffers, data received and not read, in order or not,
-    /// and 64 bytes for each received piece and each mapping. No limit by default.
-    pub max_buffered: u64,
+    /// Bytes of memory beyond which new connections are refused with RST, and connections that store data are
+    /// given no more of them. What counts: what connections store ([`Stack::buffered`]), 8 KiB for each
+    /// connection, 6 KiB for each in TIME_WAIT and 4 KiB for each further subflow, and what the driver holds
+    /// ([`Stack::set_outside`]).
+    ///
+    /// From seven eighths of it on no window is opened further, send buffers take no more than 64 KiB, and room is made
+    /// until a quarter is free: the oldest connections in TIME_WAIT are forgotten, then
+    /// connections that hold data and made no progress for two seconds are ended
+    /// ([`CloseReason::MemoryPressure`](crate::CloseReason::MemoryPressure)), those that hold
+    /// most for longest first. Where all is in use that is done to idle ones, too, of sources that hold more than
+    /// their share. No limit by default.
+    pub max_memory: u64,
+    /// Per cent of `max_connections`, `max_half_open` and `max_memory` that one source may take once half of
+    /// the limit is in use; 1 to 100. Beyond it, its connections are refused with RST, its SYNs answered with
+    /// cookies, and memory is short for its connections alone. Half-open connections count as such only: a
+    /// forged SYN does not use up what its source may have established. A source is an IPv4 address or a network of
+    /// IPv6. 25 by default: less than half, so that no two sources take all, and more than a site
+    /// behind one address needs of a limit that suits the service.
+    pub source_share: u8,
+    /// The bits of an IPv6 address that tell sources apart: 64 by default, since a host may use all addresses of
+    /// such a network (RFC 4291, section 2.5.1).
+    pub source_prefix: u8,
     /// Further local addresses, beyond the one a connection starts from, that the path manager may
     /// use.
     pub addresses: Vec<IpAddr>,
+    /// Local addresses that peers know by another, since a NAT in front of this host translates them:
+    /// (inside, outside), each inside address once. What is announced is the outside one.
+    pub outside: Vec<(IpAddr, IpAddr)>,
 }
 
 /// Some kilobytes each: 100 MB at the worst.
@@ -74,13 +99,15 @@ const MAX_TIME_WAIT: usize = 1 << 14;
 impl Default for StackConfig {
     fn default() -> Self {
         Self {
-            seed: 0,
             max_connections: 1 << 16,
             max_time_wait: MAX_TIME_WAIT,
             max_half_open: 4096,
             max_half_open_joins: 1024,
-            max_buffered: u64::MAX,
+            max_memory: u64::MAX,
+            source_share: 25,
+            source_prefix: 64,
             addresses: Vec::new(),
+            outside: Vec::new(),
         }
     }
 }
@@ -96,58 +123,82 @@ struct Listener {
 #[derive(Debug)]
 pub struct Stack {
     config: StackConfig,
-    secret: Secret,
-    rng: Xoshiro256PlusPlus,
+    hashes: KeyedHashes,
+    /// Draws MPTCP keys.
+    keys: Generator,
+    /// What each connection draws from.
+    generators: Generators,
+    ports: Ports,
     table: Table,
     listeners: Vec<Listener>,
+    /// [`StackConfig::outside`], shared with the connections.
+    outside: Arc<[(IpAddr, IpAddr)]>,
     events: VecDeque<Event>,
     ready: VecDeque<u32>,
-    timers: BinaryHeap<Reverse<(Instant, u32, u32)>>,
+    timers: Timers,
     /// In TIME_WAIT, the oldest first; those that are gone are dropped in passing.
     time_wait: VecDeque<Handle>,
     stateless: VecDeque<Segment>,
+    resets: ResetLimit,
     opened: u64,
     /// What is known of the ways to peers (CAPS).
     ways: Ways,
     half_open: usize,
     half_open_joins: usize,
-    /// Bytes stored, as [`StackConfig::max_buffered`] counts them.
-    buffered: u64,
-    /// `buffered` is beyond its limit, and the connections know.
-    pressed: bool,
+    account: Account,
     /// Cookies sent may come back until then.
     cookies_until: Option<Instant>,
     /// Of connections that are gone, and of what belongs to none.
     counters: StackCounters,
+    survey: counters::Survey,
 }
 
 /// Answers to segments of no connection wait here; more are dropped.
 const MAX_STATELESS: usize = 1024;
 
 impl Stack {
-    /// An empty stack.
-    pub fn new(config: StackConfig) -> Self {
-        let mut rng = Xoshiro256PlusPlus::seed_from_u64(mix(config.seed, 0x5eed));
-        let secret = Secret::random(&mut rng);
+    /// An empty stack. Its keys, initial sequence numbers, nonces, ports, cookies and timestamps come from
+    /// `seed`, which must be random and secret: 256 bits from the operating system, drawn for this stack
+    /// alone. Each use has a key of its own, derived from it; what leaves the host comes from ChaCha20 or
+    /// from keyed hashes.
+    pub fn new(config: StackConfig, seed: [u8; 32]) -> Self {
+        Self::from_secrets(config, &Secrets::System(seed))
+    }
+
+    /// An empty stack for simulations and tests: the same `seed` and calls give the same segments. Whoever
+    /// watches some of them can compute the keys of all others, so such a stack must not meet a network
+    /// that anybody else can reach.
+    pub fn deterministic(config: StackConfig, seed: u64) -> Self {
+        Self::from_secrets(config, &Secrets::Simulation(seed))
+    }
+
+    fn from_secrets(config: StackConfig, secrets: &Secrets) -> Self {
+        let keyed = Keyed::new(secrets.sip_key(Label::Table));
+        let sources = Sources::new(keyed, config.source_share, config.source_prefix);
+        let account = Account::new(config.max_memory, sources);
         Self {
-            table: Table::new(rng.next_u64(), rng.next_u64()),
-            secret,
-            rng,
+            table: Table::new(keyed),
+            hashes: KeyedHashes::new(secrets),
+            keys: secrets.generators(Label::MptcpKeys).generator(0),
+            generators: secrets.generators(Label::Connections),
+            ports: Ports::new(secrets),
+            outside: config.outside.clone().into(),
             config,
             listeners: Vec::new(),
             events: VecDeque::new(),
             ready: VecDeque::new(),
-            timers: BinaryHeap::new(),
+            timers: Timers::default(),
             time_wait: VecDeque::new(),
             stateless: VecDeque::new(),
+            resets: ResetLimit::new(secrets.generators(Label::ResetCosts).generator(0)),
             opened: 0,
             ways: Ways::default(),
             half_open: 0,
             half_open_joins: 0,
-            buffered: 0,
-            pressed: false,
+            account,
             cookies_until: None,
             counters: StackCounters::default(),
+            survey: counters::Survey::default(),
         }
     }
 
@@ -181,8 +232,9 @@ impl Stack {
     /// Opens a connection from `local` (port 0: the stack chooses) to `remote`.
     ///
     /// # Errors
-    /// [`StackError::AddressInUse`] if these two endpoints are connected already,
-    /// [`StackError::NoPorts`], [`StackError::TooManyConnections`] or [`StackError::NoMemory`] at the
+    /// [`StackError::NotOneHost`] if `remote` is an unspecified or multicast address or the limited broadcast
+    /// address (RFC 9293, section 3.9.1.1, MUST-46), [`StackError::AddressInUse`] if these two endpoints are
+    /// connected already, [`StackError::NoPorts`], [`StackError::TooManyConnections`] or [`StackError::NoMemory`] at the
     /// limits.
     pub fn connect(
         &mut self,
@@ -191,61 +243,44 @@ impl Stack {
         remote: Endpoint,
         config: Arc<Config>,
     ) -> Result<Handle, StackError> {
+        if !accept::is_one_host(remote.addr) {
+            return Err(StackError::NotOneHost(remote.addr));
+        }
         if self.table.live() >= self.config.max_connections {
             return Err(StackError::TooManyConnections(self.config.max_connections));
         }
-        if self.buffered >= self.config.max_buffered {
-            return Err(StackError::NoMemory(self.config.max_buffered));
+        if !self.make_room(now) {
+            return Err(StackError::NoMemory(self.config.max_memory));
         }
         self.opened += 1;
         let ordinal = self.opened;
         let local = self.choose_port(local, remote, ordinal, 0)?;
         let key = config.multipath.is_some().then(|| self.fresh_key());
-        let iss = self.secret.isn(now, local, remote);
+        let initial = self.hashes.initial_numbers(now, local, remote);
         let new = NewConnection {
             ways: self.ways.clone(),
             config,
             role: Role::Client,
             local,
             remote,
-            iss,
+            initial,
             key,
-            seed: mix(self.config.seed, ordinal),
+            rng: self.generators.generator(ordinal),
             addresses: self.config.addresses.clone(),
+            outside: self.outside.clone(),
         };
         let connection = Connection::new(now, new, None);
-        let handle = self.table.insert(connection, ordinal, None);
+        let handle = self.table.insert(connection, ordinal, None, None);
         self.table.bind((local, remote), handle.slot, 0);
         self.half_open += 1;
         self.touch(now, handle.slot);
         Ok(handle)
     }
 
-    fn choose_port(
-        &self,
-        local: Endpoint,
-        remote: Endpoint,
-        ordinal: u64,
-        subflow: u8,
-    ) -> Result<Endpoint, StackError> {
-        if local.port != 0 {
-            let taken = self.table.lookup(&(local, remote)).is_some();
-            return if taken {
-                Err(StackError::AddressInUse(local))
-            } else {
-                Ok(local)
-            };
-        }
-        ports::stream(self.config.seed, ordinal, subflow)
-            .map(|port| Endpoint { port, ..local })
-            .find(|l| self.table.lookup(&(*l, remote)).is_none())
-            .ok_or(StackError::NoPorts(local.addr))
-    }
-
     /// A key whose token is not in use (RFC 8684, section 3.1).
     fn fresh_key(&mut self) -> u64 {
         loop {
-            let key = self.rng.next_u64();
+            let key = self.keys.next_u64();
             if !self.table.has_token(keys::token(key)) {
                 return key;
             }
@@ -306,7 +341,7 @@ impl Stack {
             0 => prefetch(self),
             1 => {
                 self.table.find(&tuple);
-                self.timers.peek().into_iter().for_each(prefetch);
+                self.timers.prefetch_first();
             }
             _ => self.table.foresee(&tuple, step - 2),
         }
@@ -352,28 +387,23 @@ impl Stack {
     }
 
     fn deliver(&mut self, now: Instant, slot: u32, i: usize, segment: &Segment) {
-        if self.replaces_time_wait(slot, i, segment) {
+        if let Some(unused) = self.leaves_time_wait(slot, i, segment) {
             self.forget(slot);
-            self.accept(now, segment);
+            self.accept(now, segment, Some(unused));
             return;
         }
+        let opens = self.table.is_half_open(slot) && self.table.source(slot).is_some();
+        if opens && self.comes_too_late(now, slot, segment) {
+            return;
+        }
+        self.press_if_stale(slot);
         if let Some(c) = self.table.connection_mut(slot) {
             c.receive(now, i, segment);
         }
         self.touch(now, slot);
-    }
-
-    /// A new SYN may take over a tuple in TIME_WAIT if its sequence number is beyond the old
-    /// connection's (RFC 9293, section 3.10.7.4, TIME-WAIT).
-    fn replaces_time_wait(&self, slot: u32, i: usize, segment: &Segment) -> bool {
-        let syn = segment.flags.contains(Flags::SYN) && !segment.flags.contains(Flags::ACK);
-        let Some(c) = self.table.connection(slot).filter(|_| syn) else {
-            return false;
-        };
-        let sf = &c.subflows[i];
-        sf.state == TcpState::TimeWait
-            && c.subflows.len() == 1
-            && sf.receive_position(segment.seq) > sf.rx.nxt as i64
+        if opens && !self.table.is_half_open(slot) {
+            self.promise(now);
+        }
     }
 
     /// The next segment for the wire; to be asked until there is none after every call that may
@@ -420,38 +450,6 @@ impl Stack {
         false
     }
 
-    /// When [`Self::timeout`] is next to be called, once [`Self::transmit`] has nothing more to give;
-    /// possibly earlier than anything is due.
-    pub fn next_timeout(&self) -> Option<Instant> {
-        self.timers.peek().map(|Reverse((at, ..))| *at)
-    }
-
-    /// Serves the timers that are due.
-    pub fn timeout(&mut self, now: Instant) {
-        while let Some(&Reverse((at, slot, generation))) = self.timers.peek() {
-            if at > now {
-                return;
-            }
-            self.timers.pop();
-            if self.table.generation(slot) != Some(generation) {
-                continue;
-            }
-            let Some(c) = self.table.connection_mut(slot) else {
-                continue;
-            };
-            if c.armed != Some(at) {
-                continue;
-            }
-            c.armed = None;
-            if c.deadline().is_some_and(|d| d <= now) {
-                c.timeout(now);
-                self.touch(now, slot);
-            } else {
-                self.rearm(slot);
-            }
-        }
-    }
-
     /// The next event for the application.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
@@ -463,11 +461,12 @@ impl Stack {
     /// # Errors
     /// [`StackError::NotConnected`] if there is no such connection, or it is closed for sending.
     pub fn send(&mut self, now: Instant, h: Handle, data: Payload) -> Result<usize, StackError> {
+        self.press_if_stale(h.slot);
         let c = self.table.get_mut(h).ok_or(StackError::NotConnected)?;
         if c.closed.is_some() {
             return Err(StackError::NotConnected);
         }
-        let n = c.write(data);
+        let n = c.write(now, data);
         self.touch(now, h.slot);
         Ok(n)
     }
@@ -497,6 +496,16 @@ impl Stack {
     pub fn forget_blocked_write(&mut self, h: Handle) {
         if let Some(c) = self.table.get_mut(h) {
             c.forget_blocked_writer();
+        }
+    }
+
+    /// Has [`Event::Acknowledged`] come once, as soon as the peer has acknowledged all data before
+    /// `offset` (bytes from the beginning of the stream) at the data level: at once if it has already.
+    /// Takes the place of an offset named before.
+    pub fn watch_acknowledged(&mut self, now: Instant, h: Handle, offset: u64) {
+        if let Some(c) = self.table.get_mut(h) {
+            c.watch_acknowledged(offset);
+            self.touch(now, h.slot);
         }
     }
 
@@ -548,8 +557,7 @@ impl Stack {
     /// once it is over.
     pub fn close(&mut self, now: Instant, h: Handle) {
         if let Some(c) = self.table.get_mut(h) {
-            c.close();
-            c.released = true;
+            c.release(now);
             self.touch(now, h.slot);
         }
     }
@@ -563,16 +571,29 @@ impl Stack {
         }
     }
 
-    /// Announces a further local address to the peer (ADD_ADDR), with `port` if it listens on
-    /// another than the connection's.
-    pub fn announce_address(&mut self, now: Instant, h: Handle, addr: IpAddr, port: Option<u16>) {
-        if let Some(c) = self.table.get_mut(h) {
-            c.announce(addr, port);
+    /// Announces a further local address to the peer (ADD_ADDR), as the peer knows it
+    /// ([`StackConfig::outside`]), with `port` if it listens on another than the connection's. Nothing
+    /// is announced on a connection without MPTCP, nor where all 256 address identifiers are in use;
+    /// whether it is announced is returned.
+    pub fn announce_address(
+        &mut self,
+        now: Instant,
+        h: Handle,
+        addr: IpAddr,
+        port: Option<u16>,
+    ) -> bool {
+        let announced = self
+            .table
+            .get_mut(h)
+            .is_some_and(|c| c.announce(addr, port));
+        if announced {
             self.touch(now, h.slot);
         }
+        announced
     }
 
-    /// Withdraws a local address from the peer (REMOVE_ADDR) and closes its subflows.
+    /// Withdraws a local address, as the peer knows it, from the peer (REMOVE_ADDR) and closes its
+    /// subflows.
     pub fn withdraw_address(&mut self, now: Instant, h: Handle, addr: IpAddr) {
         if let Some(c) = self.table.get_mut(h) {
             c.withdraw(now, addr);
@@ -634,6 +655,12 @@ impl Stack {
         total
     }
 
+    /// As [`Self::counters`], in parts: each call looks at up to `most` connections, and the one that
+    /// has looked at the last gives the totals. Connections that come in the meantime may be missing.
+    pub fn survey_counters(&mut self, most: u32) -> Option<StackCounters> {
+        self.survey.go_on(&self.table, most, &mut self.counters)
+    }
+
     /// What the sampling periods of the ways to peers came to, as far as it still knows these ways; none
     /// without coding.
     pub fn coding_periods(&self) -> Periods {
@@ -646,11 +673,6 @@ impl Stack {
         let mut subflows = self.table.connection(slot)?.subflows.iter();
         let subflow = subflows.find(|s| s.local == local && s.remote == remote)?;
         Some((subflow.tx.cc.cwnd(), subflow.tx.mss))
-    }
-
-    /// Bytes stored, as [`StackConfig::max_buffered`] counts them.
-    pub fn buffered(&self) -> u64 {
-        self.buffered
     }
 
     /// Connections whose handshake is going on.
@@ -704,11 +726,11 @@ impl Stack {
         let Ok(local) = self.choose_port(local, w.remote, ordinal, next) else {
             return false;
         };
-        let iss = self.secret.isn(now, local, w.remote);
+        let initial = self.hashes.initial_numbers(now, local, w.remote);
         let Some(c) = self.table.connection_mut(slot) else {
             return false;
         };
-        if !c.join(now, local, w.remote, w.address_ids, iss) {
+        if !c.join(now, local, w.remote, w.address_ids, initial) {
             return false;
         }
         let id = c.subflows.last().map_or(0, |s| s.id);
@@ -738,17 +760,21 @@ impl Stack {
         let renamed = entry.token != token || entry.tuples.len() > c.subflows.len();
         let half_open = settled && c.is_half_open();
         let holds = (c.half_open_joins(), c.buffered());
+        let pressed = c.pressure() > Pressure::None;
         let before = std::mem::replace(&mut entry.booked, holds);
         let done = c.closed.is_some() && c.released && c.readable() == 0;
         let over = done && c.is_over();
-        if settled {
-            self.table.settle(slot, half_open, &mut self.half_open);
+        if settled && self.table.settle(slot, half_open, &mut self.half_open) {
+            self.account.sources.settle(self.table.source(slot));
+            if self.account.is_limited() {
+                self.judge_source(slot);
+            }
         }
         if renamed {
             self.table.set_token(slot, token);
             self.table.prune(slot);
         }
-        if holds != before || self.pressed {
+        if holds != before || pressed {
             self.book(slot, before, holds);
         }
         if over {
@@ -758,57 +784,26 @@ impl Stack {
         }
     }
 
-    /// Keeps the totals, and what the connections know of the limit.
-    fn book(&mut self, slot: u32, before: (usize, u64), holds: (usize, u64)) {
-        self.half_open_joins = self.half_open_joins + holds.0 - before.0;
-        self.buffered = self.buffered + holds.1 - before.1;
-        // Eased only some way below the limit, so that it does not go to and fro with each segment.
-        let limit = self.config.max_buffered;
-        let limit = if self.pressed { limit / 8 * 7 } else { limit };
-        let pressed = self.buffered >= limit;
-        if self.pressed != pressed {
-            self.pressed = pressed;
-            self.press_all(pressed);
-        } else if pressed && let Some(c) = self.table.connection_mut(slot) {
-            c.set_pressed(true);
-        }
-    }
-
-    fn press_all(&mut self, pressed: bool) {
-        let slots: Vec<u32> = self.table.handles().map(|h| h.slot).collect();
-        for slot in slots {
-            if let Some(c) = self.table.connection_mut(slot) {
-                c.set_pressed(pressed);
-                if !std::mem::replace(&mut c.queued, true) {
-                    self.ready.push_back(slot);
-                }
-            }
-        }
-    }
-
     fn forget(&mut self, slot: u32) {
-        self.table.settle(slot, false, &mut self.half_open);
+        let source = self.table.source(slot);
+        if self.table.settle(slot, false, &mut self.half_open) {
+            self.account.sources.settle(source);
+        }
+        let mut outside = 0;
         if let Some(c) = self.table.connection(slot) {
+            outside = c.outside() + c.overhead();
+        }
+        if let Some(c) = self.table.connection(slot)
+            && !self.survey.takes(slot, c)
+        {
             self.counters.add(c);
             self.counters.closed += 1;
         }
         let before = self.table.unbook(slot);
+        self.account.sources.hold(source, outside, 0);
         self.book(slot, before, (0, 0));
+        self.timers.clear(slot);
+        self.account.sources.forget(source, self.table.rests(slot));
         self.table.remove(slot);
-    }
-
-    /// Timers are lazy: one armed entry a connection, moved only towards the present.
-    fn rearm(&mut self, slot: u32) {
-        let Some(generation) = self.table.generation(slot) else {
-            return;
-        };
-        let Some(c) = self.table.connection_mut(slot) else {
-            return;
-        };
-        let Some(due) = c.deadline() else { return };
-        if c.armed.is_none_or(|a| due < a) {
-            c.armed = Some(due);
-            self.timers.push(Reverse((due, slot, generation)));
-        }
     }
 }

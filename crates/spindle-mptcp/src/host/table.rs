@@ -8,6 +8,7 @@ use spindle_units::prefetch;
 use spindle_wire::Endpoint;
 
 use super::ListenerId;
+use super::sources::SourceId;
 use crate::connection::Connection;
 use crate::subflow::SubflowId;
 
@@ -34,6 +35,8 @@ pub(super) struct Slot {
     pub(super) connection: Option<Box<Connection>>,
     ordinal: u64,
     pub(super) listener: Option<ListenerId>,
+    /// Where it came from, of a connection that was accepted.
+    source: Option<SourceId>,
     half_open: bool,
     /// Nothing is left of it but TIME_WAIT.
     resting: bool,
@@ -54,14 +57,26 @@ impl Slot {
 }
 
 /// Keyed hashing, so that a peer cannot aim at one bucket; keyed by the stack, so that runs repeat.
-#[derive(Clone, Copy, Debug)]
-struct Keyed(u64, u64);
+#[derive(Clone, Copy)]
+pub(super) struct Keyed([u8; 16]);
+
+impl Keyed {
+    pub(super) fn new(key: [u8; 16]) -> Self {
+        Self(key)
+    }
+}
+
+impl std::fmt::Debug for Keyed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Keyed(..)")
+    }
+}
 
 impl BuildHasher for Keyed {
     type Hasher = SipHasher13;
 
     fn build_hasher(&self) -> SipHasher13 {
-        SipHasher13::new_with_keys(self.0, self.1)
+        SipHasher13::new_with_key(&self.0)
     }
 }
 
@@ -111,8 +126,12 @@ impl Hash for Ends {
 }
 
 impl Table {
-    pub(super) fn new(k0: u64, k1: u64) -> Self {
-        let keyed = Keyed(k0, k1);
+    /// Slots there are, used or not: they are numbered from 0.
+    pub(super) fn slots(&self) -> u32 {
+        self.slots.len() as u32
+    }
+
+    pub(super) fn new(keyed: Keyed) -> Self {
         Self {
             slots: Vec::new(),
             free: Vec::new(),
@@ -200,6 +219,7 @@ impl Table {
         c: Connection,
         ordinal: u64,
         listener: Option<ListenerId>,
+        source: Option<SourceId>,
     ) -> Handle {
         self.count += 1;
         let token = c.mp.as_ref().map(|m| m.token_local);
@@ -210,6 +230,7 @@ impl Table {
             connection: Some(Box::new(c)),
             ordinal,
             listener,
+            source,
             half_open: true,
             resting: false,
             token,
@@ -248,12 +269,39 @@ impl Table {
     }
 
     /// The handshake of a slot's connection is over, one way or the other.
-    pub(super) fn settle(&mut self, slot: u32, half_open: bool, count: &mut usize) {
+    /// Returns whether it was not before.
+    pub(super) fn settle(&mut self, slot: u32, half_open: bool, count: &mut usize) -> bool {
         let s = &mut self.slots[slot as usize];
-        if s.half_open && !half_open {
+        let settles = s.half_open && !half_open;
+        if settles {
             s.half_open = false;
             *count = count.saturating_sub(1);
         }
+        settles
+    }
+
+    /// Whether the handshake of a slot's connection is going on.
+    #[inline]
+    pub(super) fn is_half_open(&self, slot: u32) -> bool {
+        let s = self.slots.get(slot as usize);
+        s.is_some_and(|s| s.half_open && s.connection.is_some())
+    }
+
+    /// Where a slot's connection came from.
+    #[inline]
+    pub(super) fn source(&self, slot: u32) -> Option<SourceId> {
+        self.slots.get(slot as usize)?.source
+    }
+
+    /// Whether a slot's connection only rests.
+    pub(super) fn rests(&self, slot: u32) -> bool {
+        self.slots.get(slot as usize).is_some_and(|s| s.resting)
+    }
+
+    /// Subflows there are, over all connections.
+    #[inline]
+    pub(super) fn tuples(&self) -> usize {
+        self.by_tuple.len()
     }
 
     /// Nothing is booked of a connection any more; returns what was.
@@ -335,10 +383,6 @@ impl Table {
     pub(super) fn handle(&self, slot: u32) -> Option<Handle> {
         let s = self.slots.get(slot as usize)?;
         s.connection.as_ref().map(|_| s.handle(slot))
-    }
-
-    pub(super) fn generation(&self, slot: u32) -> Option<u32> {
-        self.handle(slot).map(|h| h.generation)
     }
 
     pub(super) fn ordinal(&self, slot: u32) -> u64 {

@@ -1,17 +1,59 @@
 //! Connections of which nothing is left but TIME_WAIT: they do not count as open ones, and there is
 //! a bound to them beyond which the oldest go early.
 
+use spindle_wire::{Flags, Segment, SeqNumber};
+
 use super::Stack;
+use crate::subflow::TcpState;
+
+/// How far the next connection's initial sequence number is beyond what this one sent: more than a window
+/// without scaling (Linux `tcp_timewait_state_process`).
+const ISN_ADVANCE: u32 = u16::MAX as u32 + 2;
 
 impl Stack {
+    /// If this is a SYN newer than all that came for subflow `i`, which rests in TIME_WAIT, it opens the next
+    /// connection (RFC 9293, section 3.10.7.4; RFC 6191, section 2): the first sequence number that
+    /// this one has not used.
+    pub(super) fn leaves_time_wait(
+        &self,
+        slot: u32,
+        i: usize,
+        segment: &Segment,
+    ) -> Option<SeqNumber> {
+        let syn = segment.flags.contains(Flags::SYN)
+            && !segment.flags.intersects(Flags::ACK | Flags::RST);
+        let c = self.table.connection(slot).filter(|_| syn)?;
+        let sf = &c.subflows[i];
+        let leaves = sf.state == TcpState::TimeWait
+            && c.subflows.len() == 1
+            && sf.is_newer_connection(segment);
+        leaves.then(|| sf.seq(sf.tx.nxt) + ISN_ADVANCE)
+    }
+
+    /// Forgets the oldest connection in TIME_WAIT; returns whether there was one.
+    pub(super) fn forget_oldest_resting(&mut self) -> bool {
+        while let Some(oldest) = self.time_wait.pop_front() {
+            self.counters.steps += 1;
+            if self.table.get(oldest).is_some() {
+                self.forget(oldest.slot);
+                return true;
+            }
+        }
+        false
+    }
+
     /// The connection in this slot is over for both applications and rests in TIME_WAIT.
     pub(super) fn rest(&mut self, slot: u32) {
         let Some(handle) = self.table.rest(slot) else {
             return;
         };
+        let source = self.table.source(slot);
+        self.account.sources.rest(source);
         self.time_wait.push_back(handle);
         if let Some(c) = self.table.connection_mut(slot) {
             c.shed();
+            let overhead = c.set_overhead(0);
+            self.account.sources.hold(source, overhead, 0);
         }
         let most = self.config.max_time_wait;
         while let Some(&oldest) = self.time_wait.front() {

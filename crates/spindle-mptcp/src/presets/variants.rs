@@ -241,13 +241,10 @@ pub const VARIANTS: &[Variant] = variants! {
         |c| c.tcp.data_rto.replace(Duration::from_millis(1500)).is_none();
     "joined-first", "new data wait while a join is unanswered, as where MMPTCP's authors' code goes round its subflows",
         |c| multipath(c, |m| m.wait_for_joins = true);
-    "authors", "FUSO's metric as in the authors' code: weights 1 in integers, no RTT beyond 8 ms, ties to the lower subflow (ORIGINAL-CODE, mode 2); a worst path with nothing to copy ends the round",
-        |c| metric(c, MetricKind::Authors) && fuso(c, |f| f.worst_of = WorstOf::InFlight);
+    "authors", "FUSO's metric as in the authors' code: weights 1 in integers, no RTT beyond 8 ms, ties to the lower subflow (ORIGINAL-CODE, mode 2)",
+        |c| metric(c, MetricKind::Authors);
     "authors-drain", "FUSO's metric as in the authors' code, mode 1: time to drain what is in flight; never over the worst path itself",
-        |c| metric(c, MetricKind::DrainTime) && fuso(c, |f| {
-            f.worst_of = WorstOf::InFlight;
-            f.elsewhere = true;
-        });
+        |c| metric(c, MetricKind::DrainTime) && fuso(c, |f| f.elsewhere = true);
     "literal-worst", "FUSO's worst path is that of all with data in flight, to the letter (FUSO section 3.2, Algorithm 1)",
         |c| fuso(c, |f| f.worst_of = WorstOf::InFlight);
     "elsewhere", "FUSO's best path is never the worst itself",

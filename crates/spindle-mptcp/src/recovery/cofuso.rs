@@ -187,6 +187,10 @@ impl CoFusoPolicy {
 }
 
 impl Recovery for CoFusoPolicy {
+    fn on_subflow_ended(&mut self, subflow: SubflowId) {
+        self.blocks.retain(|b| b.of != subflow);
+    }
+
     fn eligibility(&self) -> Eligibility {
         self.settings.eligibility
     }

@@ -72,6 +72,10 @@ impl Recovery for GivenWorstPolicy {
         self.policy.on_loss_hint(now, subflow, timeout);
     }
 
+    fn on_subflow_ended(&mut self, subflow: SubflowId) {
+        self.policy.on_subflow_ended(subflow);
+    }
+
     fn on_drop(&mut self, drop: &DropView) -> Action {
         self.policy.on_drop(drop)
     }

@@ -126,6 +126,8 @@ pub struct SubflowView {
     pub cwnd: u64,
     /// Bytes in flight.
     pub in_flight: u64,
+    /// Bytes of new sequence space that the peer's window on this subflow allows (RFC 8684, section 3.3.4).
+    pub window_room: u64,
     /// Bytes of a full segment.
     pub mss: u64,
     /// Position up to which the subflow acknowledged everything: bytes since its ISN.
@@ -142,9 +144,9 @@ pub struct SubflowView {
 }
 
 impl SubflowView {
-    /// Whether a segment of `bytes` fits the window.
+    /// Whether a segment of `bytes` fits the congestion window and the peer's window.
     pub fn has_room(&self, bytes: u64) -> bool {
-        self.usable && self.in_flight + bytes <= self.cwnd
+        self.usable && self.in_flight + bytes <= self.cwnd && bytes <= self.window_room
     }
 }
 
@@ -326,6 +328,11 @@ pub trait Recovery: Send + std::fmt::Debug {
         let _ = (now, subflow, timeout);
     }
 
+    /// A subflow has ended; its identifier may be another's later.
+    fn on_subflow_ended(&mut self, subflow: SubflowId) {
+        let _ = subflow;
+    }
+
     /// The network says that it dropped a data segment, as only a simulation can
     /// ([`RecoveryFactory::hears_of_drops`]). What is to be done leaves at once.
     fn on_drop(&mut self, drop: &DropView) -> Action {
@@ -432,6 +439,7 @@ pub(crate) mod tests {
             srtt: Some(Duration::from_micros(280)),
             cwnd: 10_000,
             in_flight: 0,
+            window_room: u64::MAX,
             mss: 1000,
             acked_to: 1,
             oldest_unprotected: None,

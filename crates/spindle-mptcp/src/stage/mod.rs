@@ -101,8 +101,13 @@ pub trait Stage: Send + std::fmt::Debug {
         (0, 0)
     }
 
-    /// The stack's memory is used up: what may never be needed is given back.
+    /// The stack's memory is short: what may never be needed is given back.
     fn shed(&mut self) {}
+
+    /// Iterations so far of loops over what it keeps.
+    fn steps(&self) -> u64 {
+        0
+    }
 
     /// What it has coded, if it codes.
     fn coding(&self) -> Option<&CodingCounters> {

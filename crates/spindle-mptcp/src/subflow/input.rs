@@ -6,14 +6,17 @@ use spindle_wire::{Ecn, Flags, Segment, Timestamps};
 use super::congestion::Coupling;
 use super::receiver::{Pieces, part};
 use super::sender::{AckEffect, AckInput};
-use super::{Subflow, TcpState, TimestampState};
+use super::{ChallengeLimit, Subflow, TcpState, TimestampState};
 use crate::config::EcnMode;
 
 /// What a segment did to the subflow.
 #[derive(Debug, Default)]
 pub(crate) struct Arrival {
-    /// It passed the checks: its options and data count.
+    /// It passed the checks: its acknowledgement and data count.
     pub(crate) acceptable: bool,
+    /// It begins in the window that was announced, and what it acknowledges is in the range of RFC 5961,
+    /// section 5.2: whoever sent it knows the connection, and its signals count, too.
+    pub(crate) in_true_window: bool,
     /// The three-way handshake completed with it.
     pub(crate) established: bool,
     /// The peer reset the subflow.
@@ -24,6 +27,8 @@ pub(crate) struct Arrival {
     pub(crate) pieces: Pieces,
     /// It carried payload, new or not, which is data.
     pub(crate) had_data: bool,
+    /// The end of its payload was not taken: it lies beyond the window, or there was no room.
+    cut: bool,
     /// Its payload was a parity of a block, and is in no piece.
     pub(crate) parity: bool,
     /// The peer's FIN is now in order.
@@ -42,6 +47,11 @@ pub(crate) struct InputContext {
     pub(crate) data_level_window: bool,
     /// More payload may be stored.
     pub(crate) room: bool,
+    /// The data offset up to which the data level is acknowledged, this segment included; [`u64::MAX`] where
+    /// nobody asks for what lies beyond.
+    pub(crate) data_acked: u64,
+    /// No data are taken, not even those that are next in order.
+    pub(crate) refuses: bool,
 }
 
 /// A dead path that was silent for this long is as a new one when it answers: RFC 6298, rule 2.1, has
@@ -98,6 +108,7 @@ impl Subflow {
             out.established = true;
             self.send_window = u64::from(seg.window);
             self.max_send_window = self.send_window;
+            self.tx.on_window(1, self.send_window);
             out.window = self.send_window;
             self.window_from = (0, 1);
         } else {
@@ -116,6 +127,8 @@ impl Subflow {
         let rare = seg.options.rare.as_deref().unwrap_or(&none);
         // RFC 9293, section 3.7.1: 536 for IPv4 and 1220 for IPv6 without the option.
         let default_mss = if self.local.addr.is_ipv4() { 536 } else { 1220 };
+        // A peer's MSS is obeyed down to 64 (Linux: `tcp_min_snd_mss`, 48): even links of the least MTU there is
+        // in practice carry that, and what smaller segments would cost is bounded by `Sender::is_full`.
         let mss = rare
             .mss
             .map_or(default_mss, u32::from)
@@ -146,6 +159,7 @@ impl Subflow {
         self.agreed_segment = u64::from(mss);
         self.tx
             .set_mss(u64::from(mss) - options, usize::from(self.id), self.planned);
+        self.watch_path();
         self.apply_path_mtu(now);
     }
 
@@ -153,6 +167,7 @@ impl Subflow {
     pub(crate) fn reserve_options(&mut self, bytes: u64) {
         let mss = self.tx.agreed_mss().saturating_sub(bytes).max(1);
         self.tx.set_mss(mss, usize::from(self.id), self.planned);
+        self.watch_path();
         self.apply_path_mtu(self.last_heard);
     }
 
@@ -162,7 +177,8 @@ impl Subflow {
     fn complete_handshake(&mut self, seg: &Segment, now: Instant, coupling: &mut Coupling) {
         self.state = TcpState::Established;
         let echo = self.timestamps.and(seg.options.timestamps);
-        let names = |sent: Instant| echo.is_some_and(|ts| ts.echo == sent.as_millis() as u32);
+        let names =
+            |sent: Instant| echo.is_some_and(|ts| self.echoed(ts) == sent.as_millis() as u32);
         let sent = self.syn_sent_at;
         let rtt = sent
             .filter(|&sent| self.syn_tries == 1 || names(sent))
@@ -180,6 +196,9 @@ impl Subflow {
         reset_due: &mut bool,
     ) -> Arrival {
         let mut out = Arrival::default();
+        if self.lacks_timestamp(seg) {
+            return out;
+        }
         let position = self.receive_position(seg.seq);
         if !self.passes_paws(seg, cx.now) || !self.in_window(seg, position, cx) {
             self.refuse(seg, position, cx.now);
@@ -199,6 +218,8 @@ impl Subflow {
             return out;
         }
         out.acceptable = true;
+        let announced = self.announced_to.max(self.rx.nxt) as i64;
+        out.in_true_window = position <= announced;
         self.silence = cx.now.since(self.last_heard);
         self.last_heard = cx.now;
         self.keepalive_probes = 0;
@@ -215,7 +236,8 @@ impl Subflow {
     fn takes_late_syn(&mut self, seg: &Segment, position: i64, now: Instant) -> bool {
         let repeated_syn = self.state == TcpState::SynReceived && position == 0;
         if repeated_syn {
-            self.syn_due = true;
+            // Linux: `TCPACKSkippedSynRecv`. Our own timer repeats the answer, too.
+            self.syn_due |= self.probes.admit(now, ChallengeLimit::WINDOW);
         } else {
             self.challenge(now);
         }
@@ -227,9 +249,31 @@ impl Subflow {
         true
     }
 
+    /// Whether a SYN that comes in TIME_WAIT can be no old one, by its timestamp or else its sequence number
+    /// (RFC 6191, section 2).
+    pub(crate) fn is_newer_connection(&self, syn: &Segment) -> bool {
+        let beyond = self.receive_position(syn.seq) > self.rx.nxt as i64;
+        match (self.timestamps, syn.options.timestamps) {
+            (Some(last), Some(new)) => {
+                let advance = new.value.wrapping_sub(last.recent) as i32;
+                advance > 0 || advance == 0 && beyond
+            }
+            (None, Some(_)) if self.config.tcp.timestamps => true,
+            _ => beyond,
+        }
+    }
+
+    /// Whether timestamps were negotiated and this segment should have one: it is dropped then (RFC 7323,
+    /// section 3.2).
+    fn lacks_timestamp(&self, seg: &Segment) -> bool {
+        self.timestamps.is_some()
+            && seg.options.timestamps.is_none()
+            && !seg.flags.intersects(Flags::RST | Flags::SYN)
+    }
+
     /// RFC 7323, section 5.3.
     fn passes_paws(&self, seg: &Segment, now: Instant) -> bool {
-        let Some(state) = self.timestamps else {
+        let (Some(state), Some(ts)) = (self.timestamps, seg.options.timestamps) else {
             return true;
         };
         if seg.flags.intersects(Flags::RST | Flags::SYN) {
@@ -237,10 +281,7 @@ impl Subflow {
         }
         // 24 days: a timestamp clock of 1 ms wraps its sign after that (RFC 7323, section 5.5).
         let stale = now.since(state.recent_at) > spindle_units::Duration::from_secs(24 * 86_400);
-        match seg.options.timestamps {
-            Some(ts) => stale || (ts.value.wrapping_sub(state.recent) as i32) >= 0,
-            None => false,
-        }
+        stale || (ts.value.wrapping_sub(state.recent) as i32) >= 0
     }
 
     /// RFC 9293, section 3.10.7.4, first check.
@@ -257,7 +298,8 @@ impl Subflow {
         if len == 0 {
             // Copies of data take subflow sequence space that the data level's window knows nothing
             // of: an ACK behind them must count, or two such ends wait for each other for ever. 2^30
-            // is TCP's largest window (RFC 7323, section 2.3); a reset still has to be exact.
+            // is TCP's largest window (RFC 7323, section 2.3); a reset still has to be exact, and signals
+            // count in the window only.
             let ahead = if cx.data_level_window {
                 1 << 30
             } else {
@@ -287,9 +329,9 @@ impl Subflow {
                 self.rx.ece = false;
             }
         } else if seg.seq_len() == 0 && position + 1 == self.rx.nxt as i64 {
-            // A probe of the window or of our being alive (RFC 9293, sections 3.8.4 and 3.8.6.1): no
-            // attack, so no limit.
-            self.rx.ack_now = true;
+            // A probe of the window or of our being alive (RFC 9293, sections 3.8.4 and 3.8.6.1). Two ends
+            // that are one byte apart take each other's answers for probes: limited, or that never ends.
+            self.rx.ack_now |= self.probes.admit(now, ChallengeLimit::PROBES_WINDOW);
         } else if seg.seq_len() > 0 || position < self.rx.nxt as i64 {
             self.challenge(now);
         }
@@ -297,6 +339,12 @@ impl Subflow {
             // A repeated FIN restarts the wait (RFC 9293, section 3.10.7.4).
             self.over_at = Some(now + self.config.tcp.msl * 2);
         }
+    }
+
+    /// Whether a segment that the handshake cannot take is answered with a reset now.
+    #[cold]
+    pub(crate) fn may_reset(&mut self, now: Instant) -> bool {
+        self.probes.admit(now, ChallengeLimit::WINDOW)
     }
 
     /// RFC 5961, section 3.2.
@@ -312,7 +360,7 @@ impl Subflow {
 
     #[cold]
     fn challenge(&mut self, now: Instant) {
-        if self.challenges.admit(now) {
+        if self.challenges.admit(now, ChallengeLimit::WINDOW) {
             self.challenge_due = true;
         }
     }
@@ -338,7 +386,7 @@ impl Subflow {
             self.challenge(cx.now);
             return false;
         }
-        if ack < self.tx.una as i64 - self.max_send_window.max(65_535) as i64 {
+        if ack < self.tx.una as i64 - self.max_send_window as i64 {
             self.challenge(cx.now);
             return false;
         }
@@ -354,6 +402,7 @@ impl Subflow {
         self.complete_handshake(seg, now, coupling);
         self.send_window = self.scaled(seg);
         self.max_send_window = self.send_window;
+        self.tx.on_window(1, self.send_window);
         self.window_from = (0, 1);
         true
     }
@@ -406,6 +455,10 @@ impl Subflow {
             self.max_send_window = self.max_send_window.max(window);
             self.window_from = from;
         }
+        if self.tx.on_window(ack, window) {
+            self.persist_at = None;
+            self.persist_tries = 0;
+        }
         let mut sacks = [(0, 0); 4];
         let (count, dsack) = match self.tx.sack && !seg.options.sack.is_empty() {
             true => self.sack_positions(seg, ack, &mut sacks),
@@ -419,6 +472,7 @@ impl Subflow {
             && !self.tx.board.is_empty();
         let input = AckInput {
             ack: ack.max(self.tx.una),
+            data_acked: cx.data_acked,
             sacks: &sacks[..count],
             dsack,
             repeats,
@@ -428,7 +482,7 @@ impl Subflow {
             echo: self
                 .timestamps
                 .and(seg.options.timestamps)
-                .map(|ts| ts.echo),
+                .map(|ts| self.echoed(ts)),
         };
         out.ack = self.tx.on_ack(cx.now, &input, coupling);
         if out.ack.acked > 0 {
@@ -501,8 +555,10 @@ impl Subflow {
         }
         if let Some(ts) = seg.options.timestamps
             && self.config.tcp.autotune
+            && ts.echo != 0
         {
-            self.rx.measure_rtt(cx.now.as_millis() as u32, ts.echo);
+            let echoed = self.echoed(ts);
+            self.rx.measure_rtt(cx.now.as_millis() as u32, echoed);
         }
         // Everything from the first expected byte to the edge of the window.
         let skip = (self.rx.nxt as i64 - position)
@@ -512,11 +568,13 @@ impl Subflow {
         let edge = self.rx.nxt + self.receive_window(cx.data_level_window);
         let len = (seg.payload.len() as u64 - skip).min(edge.saturating_sub(start));
         let in_order = start == self.rx.nxt;
-        if !cx.room && !in_order {
+        if cx.refuses || (!cx.room && !in_order) {
+            out.cut = true;
             self.rx.ack_now = true;
             return;
         }
         let text = part(&seg.payload, skip as usize, len as usize);
+        out.cut = len + skip < seg.payload.len() as u64;
         out.pieces = self.rx.accept(start, &text);
         self.rx.schedule_ack(cx.now, self.config.tcp.delayed_ack);
     }
@@ -552,7 +610,8 @@ impl Subflow {
     #[inline(never)]
     fn note_fin(&mut self, seg: &Segment, position: i64, now: Instant, out: &mut Arrival) {
         let before = self.rx.fin_reached();
-        if seg.flags.contains(Flags::FIN) && self.state.is_synchronized() {
+        // What the window cut off took the FIN along.
+        if seg.flags.contains(Flags::FIN) && self.state.is_synchronized() && !out.cut {
             let fin = position + seg.payload.len() as i64;
             if fin >= self.rx.nxt as i64 {
                 self.rx.accept_fin(fin as u64);
@@ -572,9 +631,15 @@ impl Subflow {
         }
     }
 
-    /// The timestamps option of an outgoing segment; a clock of 1 ms (RFC 7323, section 5.4).
+    /// Our clock, in ms, when the segment left whose timestamp the peer echoes.
+    fn echoed(&self, timestamps: Timestamps) -> u32 {
+        timestamps.echo.wrapping_sub(self.timestamp_offset)
+    }
+
+    /// The timestamps option of an outgoing segment; a clock of 1 ms (RFC 7323, section 5.4), which begins
+    /// at the subflow's own offset.
     pub(crate) fn timestamps_now(&self, now: Instant, syn: bool) -> Option<Timestamps> {
-        let value = now.as_millis() as u32;
+        let value = (now.as_millis() as u32).wrapping_add(self.timestamp_offset);
         match self.timestamps {
             Some(state) => Some(Timestamps {
                 value,

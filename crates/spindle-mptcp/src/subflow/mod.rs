@@ -20,7 +20,8 @@ use crate::stage::{Stage, StageContext};
 use receiver::Receiver;
 use sender::Sender;
 
-/// A subflow's number within its connection: 0 for the first, and never used twice.
+/// A subflow's number within its connection: 0 for the first, never used for another. Others are used
+/// again only when all are used up, the longest free first.
 pub type SubflowId = u8;
 
 /// The states of RFC 9293, section 3.3.2 (LISTEN is the stack's).
@@ -105,7 +106,7 @@ pub(crate) enum Due {
     Rto,
     /// A tail loss probe is wanted.
     Probe,
-    /// TIME_WAIT or the wait in FIN_WAIT_2 is over.
+    /// TIME_WAIT is over.
     Over,
     /// The peer does not answer keepalive probes.
     KeepaliveFailed,
@@ -141,11 +142,16 @@ pub(crate) struct Subflow {
     /// Right edge of the window we announced, as a position.
     pub(crate) announced_to: u64,
     timestamps: Option<TimestampState>,
+    timestamp_offset: u32,
     last_ack_sent: u64,
     /// Control segments waiting to leave.
     pub(crate) syn_due: bool,
     pub(crate) challenge_due: bool,
     pub(crate) probe_due: bool,
+    /// When the peer is next asked for its window on this subflow, while that keeps new data back and
+    /// nothing outstanding would bring an acknowledgement (RFC 9293, section 3.8.6.1).
+    persist_at: Option<Instant>,
+    persist_tries: u32,
     syn_at: Option<Instant>,
     pub(crate) syn_tries: u32,
     syn_sent_at: Option<Instant>,
@@ -153,6 +159,8 @@ pub(crate) struct Subflow {
     pub(crate) closing: bool,
     pub(crate) over_at: Option<Instant>,
     challenges: ChallengeLimit,
+    /// The same for answers to probes and repeated SYNs, and for resets during the handshake.
+    probes: ChallengeLimit,
     /// The application knows of it.
     pub(crate) told_up: bool,
     pub(crate) last_heard: Instant,
@@ -190,8 +198,11 @@ pub(crate) fn or_never(t: Option<Instant>) -> Instant {
     t.unwrap_or(Instant::FAR_FUTURE)
 }
 
-/// RFC 5961, section 7: at most 10 challenge ACKs in 5 seconds there; a per-subflow second here
-/// with the count of today's kernels' default order of magnitude.
+/// How many answers leave to segments that are not acceptable (RFC 5961, section 7). Each subflow has its own
+/// limit, as connections of Linux do (`tcp_invalid_ratelimit`): a common one would tell about other
+/// connections (CVE-2016-5696). Old data are always acknowledged, as by Linux (`tcp_oow_rate_limited`): two
+/// ends cannot answer each other's acknowledgements with data without end, and a peer whose acknowledgements
+/// were lost needs each answer.
 #[derive(Clone, Copy, Debug, Default)]
 struct ChallengeLimit {
     since: Instant,
@@ -202,10 +213,12 @@ struct ChallengeLimit {
 
 impl ChallengeLimit {
     const WINDOW: Duration = Duration::from_secs(5);
+    /// Of answers to probes: Linux's `tcp_invalid_ratelimit`.
+    const PROBES_WINDOW: Duration = Duration::from_millis(500);
     const MOST: u32 = 10;
 
-    fn admit(&mut self, now: Instant) -> bool {
-        if now.since(self.since) >= Self::WINDOW {
+    fn admit(&mut self, now: Instant, window: Duration) -> bool {
+        if now.since(self.since) >= window {
             *self = Self {
                 since: now,
                 sent: 0,
@@ -219,13 +232,22 @@ impl ChallengeLimit {
     }
 }
 
+/// Where a subflow's numbers start: what nobody who does not see its segments can guess.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct InitialNumbers {
+    /// The initial sequence number.
+    pub(crate) sequence: SeqNumber,
+    /// What its timestamps are ahead of the host's clock.
+    pub(crate) timestamp_offset: u32,
+}
+
 /// What a new subflow is made from.
 pub(crate) struct NewSubflow {
     pub(crate) id: SubflowId,
     pub(crate) local: Endpoint,
     pub(crate) remote: Endpoint,
     pub(crate) origin: Origin,
-    pub(crate) iss: SeqNumber,
+    pub(crate) initial: InitialNumbers,
     pub(crate) planned: usize,
 }
 
@@ -260,7 +282,8 @@ impl Subflow {
             tx: Sender::new(config.clone(), usize::from(n.id), n.planned),
             rx,
             stage,
-            iss: n.iss,
+            iss: n.initial.sequence,
+            timestamp_offset: n.initial.timestamp_offset,
             irs: peer_isn.unwrap_or_default(),
             planned: n.planned,
             agreed_segment: u64::from(config.tcp.mss),
@@ -277,12 +300,15 @@ impl Subflow {
             syn_due: true,
             challenge_due: false,
             probe_due: false,
+            persist_at: None,
+            persist_tries: 0,
             syn_at: None,
             syn_tries: 0,
             syn_sent_at: None,
             closing: false,
             over_at: None,
             challenges: ChallengeLimit::default(),
+            probes: ChallengeLimit::default(),
             told_up: false,
             last_heard: now,
             silence: Duration::ZERO,
@@ -325,6 +351,12 @@ impl Subflow {
         self.rx.foresee();
     }
 
+    /// Iterations of loops over what the peer can make larger.
+    pub(crate) fn steps(&self) -> u64 {
+        let stage = self.stage.as_ref().map_or(0, |s| s.steps());
+        self.tx.board.steps.get() + self.rx.steps.get() + stage
+    }
+
     /// Challenge ACKs granted so far.
     pub(crate) fn challenge_acks(&self) -> u64 {
         self.challenges.total
@@ -342,6 +374,26 @@ impl Subflow {
             Origin::Join(j) => !j.awaits_fourth,
         };
         self.state.may_send() && joined && !self.closing
+    }
+
+    /// Whether the peer's window on this subflow lets new data out: a full segment, or half of the largest
+    /// window that the peer announced (RFC 9293, section 3.8.6.2.1), or with `any` a single byte.
+    pub(crate) fn window_is_open(&self, any: bool) -> bool {
+        let least = match any {
+            true => 1,
+            false => self.tx.mss.min(self.max_send_window / 2).max(1),
+        };
+        self.tx.window_room() >= least
+    }
+
+    /// The peer's window on this subflow keeps new data back: the peer is to be asked for it if nothing
+    /// outstanding will bring an acknowledgement.
+    pub(crate) fn await_window(&mut self, now: Instant) {
+        if self.persist_at.is_none() && self.tx.board.is_empty() && !self.probe_due {
+            let rto = self.tx.rtt.rto();
+            let wait = rto * (1 << self.persist_tries.min(16));
+            self.persist_at = Some(now + wait.min(self.config.tcp.max_rto.max(rto)));
+        }
     }
 
     /// Whether it is a backup, by either end's wish.
@@ -371,7 +423,19 @@ impl Subflow {
         }
         let options = self.options_room();
         let mss = self.path_segment.saturating_sub(options).max(1);
-        self.tx.set_path_mss(now, mss);
+        self.tx.limit_path_mss(now, mss);
+    }
+
+    /// The segment size is settled: what passes on nearly every path, and what no segment needs to be
+    /// smaller than, options taken off. For IPv4 that is `tcp_base_mss` and `min_pmtu` of Linux; IPv6 has
+    /// no paths of less than 1280 bytes (RFC 8200, section 5).
+    fn watch_path(&mut self) {
+        let options = self.options_room();
+        let (base, least) = match self.local.addr.is_ipv4() {
+            true => (1024, 552 - 40 - options),
+            false => (1220 - options, 1220 - options),
+        };
+        self.tx.watch_path(base, least);
     }
 
     /// Bytes taken off every segment for options.
@@ -427,6 +491,7 @@ impl Subflow {
     #[inline]
     pub(crate) fn deadline_or_never(&self) -> Instant {
         let own = or_never(self.rx.ack_by).min(or_never(self.over_at));
+        let own = own.min(or_never(self.persist_at));
         let mut due = self.tx.deadline_or_never().min(or_never(self.syn_at));
         due = due.min(own);
         if let Origin::Join(j) = &self.origin {
@@ -474,6 +539,11 @@ impl Subflow {
             && j.repeat_at.is_some_and(|t| t <= now)
         {
             return self.repeat_join_ack();
+        }
+        if self.persist_at.is_some_and(|t| t <= now) {
+            self.persist_at = None;
+            self.persist_tries = self.persist_tries.saturating_add(1);
+            self.probe_due = true;
         }
         if let Some(k) = self.config.tcp.keepalive
             && self.keepalive_at().is_some_and(|t| t <= now)

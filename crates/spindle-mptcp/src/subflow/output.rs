@@ -55,12 +55,9 @@ impl Subflow {
     /// The window field; what was announced is never taken back (RFC 9293, section 3.8.6).
     fn window_field(&mut self, cx: OutputContext) -> u16 {
         let window = if cx.data_level_window {
-            self.announced_to = self.announced_to.max(self.rx.nxt + cx.window);
             cx.window
         } else {
-            let edge = (self.rx.nxt + cx.window).max(self.announced_to);
-            self.announced_to = edge;
-            edge - self.rx.nxt
+            (self.rx.nxt + cx.window).max(self.announced_to) - self.rx.nxt
         };
         let synchronized = !matches!(self.state, TcpState::SynSent | TcpState::SynReceived);
         let scale = if synchronized && self.scaling {
@@ -68,7 +65,10 @@ impl Subflow {
         } else {
             0
         };
-        (window >> scale).min(u64::from(u16::MAX)) as u16
+        let field = (window >> scale).min(u64::from(u16::MAX)) as u16;
+        let edge = self.rx.nxt + (u64::from(field) << scale);
+        self.announced_to = self.announced_to.max(edge);
+        field
     }
 
     /// The SYN or SYN/ACK that is due, with the connection's `rare` options on it.
@@ -233,6 +233,14 @@ impl Subflow {
         }
         self.rx.acked();
         self.challenge_due = false;
+    }
+
+    /// Whether a segment with `len` bytes of payload has room for options of `used` bytes in addition to
+    /// the timestamps.
+    pub(crate) fn has_room_for(&self, len: usize, used: usize) -> bool {
+        let timestamps = if self.timestamps.is_some() { 12 } else { 0 };
+        let overhead = self.stage.as_ref().map_or(0, |s| s.overhead());
+        len + used + timestamps + overhead <= (self.tx.mss + self.options_room()) as usize
     }
 
     /// RST for this subflow, with `options` (MP_TCPRST, MP_FASTCLOSE).

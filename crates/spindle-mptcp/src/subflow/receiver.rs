@@ -9,6 +9,8 @@ use bytes::Bytes;
 use spindle_units::{Duration, Instant, prefetch};
 use spindle_wire::Payload;
 
+use crate::steps::Steps;
+
 /// How a subflow's bytes map to the data stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mapped {
@@ -82,9 +84,30 @@ pub(crate) fn part(payload: &Payload, start: usize, len: usize) -> Payload {
 /// be any size.
 const SMALL: usize = 256;
 
+/// An out-of-order range that was received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Received {
+    start: u64,
+    end: u64,
+    /// Which change made it what it is.
+    change: u64,
+}
+
+/// The range that begins at `start`, if it is as `change` made it.
+fn range_of(ranges: &[Received], (start, change): (u64, u64)) -> Option<(u64, u64)> {
+    let i = ranges.binary_search_by_key(&start, |r| r.start).ok()?;
+    let r = ranges.get(i).filter(|r| r.change == change)?;
+    Some((r.start, r.end))
+}
+
+/// So many entries for ranges that have changed since are kept before all are looked for.
+const RECENT: usize = 16;
 /// Limits what a peer can make the receiver store beside the bytes themselves.
 const MAX_PIECES: usize = 4096;
 const MAX_MAPS: usize = 4096;
+/// A mapping may overlap so many others: at 64 KB, those of segments of 256 bytes. Honest ones overlap few,
+/// since what is sent again has the mapping it had (RFC 8684, section 3.3.1).
+const MAX_OVERLAPS: usize = 256;
 /// Of a larger window, a mapping for so many of its bytes: each packet may have its own.
 const MAPPED_AT_LEAST: u64 = 1024;
 
@@ -94,9 +117,12 @@ pub(crate) struct Receiver {
     /// Next position expected in order.
     pub(crate) nxt: u64,
     /// Out-of-order ranges received, sorted, disjoint, not adjacent.
-    ranges: Vec<(u64, u64)>,
-    /// Starts of the ranges, most recently changed first (RFC 2018, section 4).
-    recent: VecDeque<u64>,
+    ranges: Vec<Received>,
+    /// The ranges by start and number, most recently changed first (RFC 2018, section 4); those whose
+    /// number has changed since are dropped in passing.
+    recent: VecDeque<(u64, u64)>,
+    /// Changes of ranges so far.
+    changes: u64,
     /// A duplicate to be reported by D-SACK with the next acknowledgement (RFC 2883).
     duplicate: Option<(u64, u64)>,
     /// Payload not handed up yet: position -> bytes, disjoint.
@@ -115,6 +141,8 @@ pub(crate) struct Receiver {
     pub(crate) segment: usize,
     /// Round-trip time as the receiver sees it, and the echoed timestamp it was last measured by.
     rtt: Option<(Duration, u32)>,
+    /// Work done on what the peer made it store.
+    pub(crate) steps: Steps,
     /// An acknowledgement is due now.
     pub(crate) ack_now: bool,
     /// An acknowledgement is due by then.
@@ -141,7 +169,7 @@ impl Receiver {
         let elapsed = clock.wrapping_sub(echo);
         let seen = self.rtt.is_some_and(|(_, last)| last == echo);
         // A minute is no round trip.
-        if echo == 0 || seen || elapsed > 60_000 {
+        if seen || elapsed > 60_000 {
             return;
         }
         let sample = Duration::from_millis(u64::from(elapsed.max(1)));
@@ -216,13 +244,13 @@ impl Receiver {
                 pieces.push((from, part(payload, at, len)));
             }
         };
-        let first = self.ranges.partition_point(|r| r.1 <= at);
-        for &(left, right) in &self.ranges[first..] {
-            if left >= end {
+        let first = self.ranges.partition_point(|r| r.end <= at);
+        for r in self.steps.each(&self.ranges[first..]) {
+            if r.start >= end {
                 break;
             }
-            push(at, left.min(end));
-            at = at.max(right);
+            push(at, r.start.min(end));
+            at = at.max(r.end);
         }
         push(at, end);
         pieces
@@ -230,19 +258,28 @@ impl Receiver {
 
     /// Adds `[start, end)` to what was received and moves `nxt` on.
     fn book(&mut self, start: u64, end: u64) {
-        let first = self.ranges.partition_point(|r| r.1 < start);
-        let last = self.ranges.partition_point(|r| r.0 <= end);
-        let mut merged = (start, end);
-        for r in &self.ranges[first..last] {
-            merged = (merged.0.min(r.0), merged.1.max(r.1));
+        let first = self.ranges.partition_point(|r| r.end < start);
+        let last = self.ranges.partition_point(|r| r.start <= end);
+        self.changes += 1;
+        let mut merged = Received {
+            start,
+            end,
+            change: self.changes,
+        };
+        for r in self.steps.each(self.ranges.drain(first..last)) {
+            merged.start = merged.start.min(r.start);
+            merged.end = merged.end.max(r.end);
         }
-        let gone: Vec<u64> = self.ranges.drain(first..last).map(|r| r.0).collect();
-        self.recent.retain(|s| !gone.contains(s));
-        if merged.0 <= self.nxt {
-            self.nxt = self.nxt.max(merged.1);
+        if merged.start <= self.nxt {
+            self.nxt = self.nxt.max(merged.end);
         } else {
             self.ranges.insert(first, merged);
-            self.recent.push_front(merged.0);
+            self.recent.push_front((merged.start, merged.change));
+        }
+        if self.recent.len() > 2 * self.ranges.len() + RECENT {
+            self.steps.add(self.recent.len());
+            let ranges = &self.ranges;
+            self.recent.retain(|r| range_of(ranges, *r).is_some());
         }
     }
 
@@ -266,21 +303,25 @@ impl Receiver {
     pub(crate) fn sack_blocks(&mut self, room: usize) -> impl Iterator<Item = (u64, u64)> {
         let dsack = self.duplicate.take();
         let covering = dsack.and_then(|d| {
-            self.ranges
-                .iter()
-                .find(|r| r.0 <= d.0 && d.1 <= r.1)
-                .copied()
+            let i = self.ranges.partition_point(|r| r.end < d.1);
+            let r = self.ranges.get(i).filter(|r| r.start <= d.0)?;
+            Some((r.start, r.end))
         });
-        let rest: Vec<(u64, u64)> = self
-            .recent
-            .iter()
-            .filter_map(|s| {
-                let i = self.ranges.binary_search_by_key(s, |r| r.0).ok()?;
-                Some(self.ranges[i])
-            })
-            .filter(|r| Some(*r) != covering)
-            .take(room)
-            .collect();
+        let mut rest = Vec::with_capacity(room);
+        let mut i = 0;
+        while rest.len() < room
+            && let Some(recent) = self.recent.get(i)
+        {
+            self.steps.add(1);
+            match range_of(&self.ranges, *recent) {
+                Some(r) => {
+                    rest.extend(Some(r).filter(|r| Some(*r) != covering));
+                    i += 1;
+                }
+                // Near the front, where it costs little.
+                None => drop(self.recent.remove(i)),
+            }
+        }
         dsack.into_iter().chain(covering).chain(rest).take(room)
     }
 
@@ -372,9 +413,13 @@ impl Receiver {
 
     /// Learns a mapping, or what of it is not known yet, where windows are of `window` bytes at most.
     /// Returns false if it contradicts one that is in force (a mapping is immutable, RFC 8684, section
-    /// 3.3.1) or if there are too many.
+    /// 3.3.1), if there are too many, or if it overlaps too many.
     pub(crate) fn add_map(&mut self, map: ReceivedMap, window: u64) -> bool {
         if map.end() <= self.released {
+            return true;
+        }
+        // What was released cannot be summed again: the peer has to map the rest by itself.
+        if map.start < self.released && map.checksum.is_some() {
             return true;
         }
         let most = MAX_MAPS.max((window / MAPPED_AT_LEAST) as usize);
@@ -399,7 +444,13 @@ impl Receiver {
     fn add_beside(&mut self, mut at: usize, map: ReceivedMap, most: usize) -> bool {
         let delta = |m: &ReceivedMap| m.offset.wrapping_sub(m.start);
         let mut from = map.start.max(self.released);
+        let mut overlaps = 0;
         while from < map.end() {
+            self.steps.add(1);
+            overlaps += 1;
+            if overlaps > MAX_OVERLAPS {
+                return false;
+            }
             let next = self.maps.get(at).filter(|m| m.start < map.end()).copied();
             if next.is_some_and(|m| delta(&m) != delta(&map)) {
                 return false;
@@ -445,6 +496,7 @@ impl Receiver {
         let first_held = self.held.first_key_value().map(|(s, _)| *s);
         self.released = first_held.map_or(self.nxt, |s| s.min(self.nxt));
         while self.maps.front().is_some_and(|m| m.end() <= self.released) {
+            self.steps.add(1);
             let gone = self.maps.pop_front();
             self.forgotten_delta = gone.map(|m| m.offset.wrapping_sub(m.start));
         }

@@ -6,10 +6,10 @@ use spindle_units::Duration;
 ///
 /// RFC 6298, rules 2.5 and 5.5, let a ceiling bound the doubling, "provided it is at least 60
 /// seconds". That ceiling guards a network that carries the whole connection: its load must go on
-/// falling until it fits. Here the load has gone to another path already, what is left is one
-/// segment a timeout, and waiting longer only hides that the path is back. RFC 8085, section 3.1.3,
-/// takes one datagram every 3 seconds for harmless where no RTT is known at all.
-const PROBE_INTERVAL: Duration = Duration::from_secs(3);
+/// falling until it fits. Here the load has gone to another path already, or what is left on each path is one
+/// segment a timeout; waiting longer only hides that a path is back. Linux lets an administrator set the
+/// ceiling of all connections as low as a second (`net.ipv4.tcp_rto_max_ms`).
+const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Smoothed RTT, its variation, and the timeout they give.
 #[derive(Clone, Debug)]
@@ -19,7 +19,7 @@ pub(crate) struct RttEstimator {
     minimum: Option<Duration>,
     latest: Option<Duration>,
     backoff: u32,
-    /// The path is dead and another one lives: its back-off ends at [`PROBE_INTERVAL`].
+    /// The connection has other paths: the back-off of this one ends at [`PROBE_INTERVAL`].
     probing: bool,
     min_rto: Duration,
     max_rto: Duration,
@@ -100,8 +100,8 @@ impl RttEstimator {
         self.probing = false;
     }
 
-    /// The timeout is `rto` until the first measurement.
-    pub(crate) fn begin_anew(&mut self, rto: Duration) {
+    /// The timeout is `rto` from now until the first measurement.
+    pub(crate) fn restart(&mut self, rto: Duration) {
         self.initial_rto = rto;
         self.end_back_off();
     }
@@ -148,7 +148,7 @@ mod tests {
         }
         assert_eq!(e.rto(), Duration::from_secs(60));
         e.set_probing(true);
-        assert_eq!(e.rto(), Duration::from_secs(3));
+        assert_eq!(e.rto(), Duration::from_secs(1));
         e.sample(Duration::from_micros(280));
         assert_eq!(e.rto(), Duration::from_millis(5));
         for _ in 0..40 {

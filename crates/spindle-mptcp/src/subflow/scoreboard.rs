@@ -2,16 +2,21 @@
 //!
 //! One [`Sent`] entry per transmitted segment, in order of subflow sequence number. The counters
 //! that congestion control asks for (SACKed, lost, retransmitted bytes) are kept, never recounted;
-//! scans start where the last one ended, so that an acknowledgement costs what it changes.
+//! scans start where the last one ended and jump over what is SACKed, so that an acknowledgement costs what
+//! it changes, whatever the peer says and however often.
 
 mod blocks;
+mod data;
+mod order;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use spindle_units::Instant;
 use spindle_wire::Payload;
 
+use crate::ranges::Ranges;
 use crate::recovery::Eligibility;
+use crate::steps::Steps;
 
 /// The data-level mapping of a sent segment, and where in it the segment lies: one mapping may cover
 /// a burst of several. Immutable: a retransmission repeats it verbatim, whatever part of it is
@@ -39,6 +44,10 @@ impl SentMap {
     }
 }
 
+/// SACKed ranges that a look for losses goes through at most. Beyond, RFC 6675's other condition holds (section
+/// 4, IsLost: DupThresh discontiguous SACKed sequences above), since no threshold is that large.
+const MOST_RANGES: usize = 256;
+
 /// One transmitted segment. Positions count from the subflow's ISN: SYN is 0, the first byte 1.
 #[derive(Clone, Debug)]
 pub(crate) struct Sent {
@@ -46,7 +55,8 @@ pub(crate) struct Sent {
     pub(crate) payload: Payload,
     pub(crate) fin: bool,
     pub(crate) map: Option<SentMap>,
-    /// When it last left.
+    /// When it left first, and when it last left.
+    pub(crate) first_sent_at: Instant,
     pub(crate) sent_at: Instant,
     /// How often it has left.
     pub(crate) transmissions: u32,
@@ -58,8 +68,6 @@ pub(crate) struct Sent {
     pub(crate) recovery: bool,
     /// A proactive copy of it has been made: at most one is (FUSO section 3.2).
     pub(crate) protected: bool,
-    /// Its copy was counted as useful.
-    pub(crate) outrun: bool,
     /// The data level gave up on this copy and sent the data elsewhere.
     pub(crate) reinjected: bool,
     /// It is in a block that parities are made of.
@@ -74,6 +82,7 @@ impl Sent {
             payload,
             fin: false,
             map: None,
+            first_sent_at: sent_at,
             sent_at,
             transmissions: 1,
             sacked: false,
@@ -81,7 +90,6 @@ impl Sent {
             repeated: false,
             recovery: false,
             protected: false,
-            outrun: false,
             reinjected: false,
             coded: false,
         }
@@ -98,6 +106,11 @@ impl Sent {
     /// Whether it is lost and was not repeated since.
     fn awaits_repeat(&self) -> bool {
         self.lost && !self.repeated
+    }
+
+    /// Whether it left more than once and, as far as is known, is neither lost nor delivered.
+    fn is_repeat_in_flight(&self) -> bool {
+        self.transmissions > 1 && !self.sacked && !self.awaits_repeat()
     }
 
     /// Whether it was neither SACKed nor found lost nor repeated.
@@ -181,12 +194,26 @@ pub(crate) struct Scoreboard {
     unrepeated: u64,
     /// End of the highest SACKed segment; 0 if none.
     highest_sacked: u64,
+    /// What is SACKed.
+    sacked_ranges: Ranges,
+    /// What is lost and was not repeated since.
+    awaiting: Ranges,
     /// Everything below is marked lost or SACKed already.
     lost_below: u64,
-    /// Nothing below needs a retransmission.
-    retransmit_from: u64,
+    /// Every segment below that left only once is marked lost or SACKed.
+    fresh_from: u64,
+    /// Of the segments that left more than once those that are neither SACKed nor lost, by the time at which
+    /// they last left, and by end.
+    repeats: BTreeSet<(Instant, u64)>,
     /// No segment below is eligible for proactive recovery.
     unprotected_from: u64,
+    /// The data of every segment below are acknowledged at the data level, and it was counted whether a copy
+    /// brought them.
+    outrun_from: u64,
+    /// The data of every segment below are acknowledged at the data level.
+    acked_data_below: u64,
+    /// Every segment below was considered for reinjection; the ones that were SACKed only if the flag is set.
+    reinjected_below: (u64, bool),
     /// No segment below is a hole as [`Self::next_unsacked_hole`] looks for.
     hole_from: u64,
     /// Segments ever marked lost, once for each transmission.
@@ -195,6 +222,11 @@ pub(crate) struct Scoreboard {
     uncoded_from: u64,
     /// End of the last segment that is in a block; 0 if none ever was.
     coded_to: u64,
+    /// Work done on it.
+    pub(crate) steps: Steps,
+    /// Data offsets of acknowledged segments that the data level did not acknowledge by then; until they
+    /// are [taken](Self::take_released).
+    released: Vec<(u64, u64)>,
 }
 
 impl Scoreboard {
@@ -202,13 +234,31 @@ impl Scoreboard {
         self.queue.is_empty()
     }
 
+    /// Bytes that its entries take, without the payload.
+    #[inline]
+    pub(crate) fn stored(&self) -> u64 {
+        (self.queue.len() * size_of::<Sent>()) as u64
+    }
+
+    /// Segments outstanding.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.queue.len()
+    }
+
     /// Gives back memory that is not in use.
     pub(crate) fn shed(&mut self) {
         self.queue.shrink_to_fit();
     }
 
-    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &Sent> {
-        self.queue.iter()
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Sent> {
+        self.steps.each(&self.queue)
+    }
+
+    /// The segments that begin at `from` or behind it.
+    pub(crate) fn iter_from(&self, from: u64) -> impl Iterator<Item = &Sent> {
+        let first = self.count_below(from);
+        self.steps.each(self.queue.range(first..))
     }
 
     pub(crate) fn front(&self) -> Option<&Sent> {
@@ -297,8 +347,33 @@ impl Scoreboard {
         }
     }
 
-    /// Removes everything below `ack`; a segment acknowledged in part loses that part.
-    pub(crate) fn acknowledge(&mut self, ack: u64) -> Acked {
+    /// The data offsets of segments acknowledged since the last call that lie beyond what the data level
+    /// acknowledged with them.
+    pub(crate) fn take_released(&mut self) -> Vec<(u64, u64)> {
+        std::mem::take(&mut self.released)
+    }
+
+    /// Takes note of the first `len` bytes of `s`, now acknowledged, if they end beyond `data_acked`.
+    #[inline]
+    fn release(&mut self, s: &Sent, len: u64, data_acked: u64) {
+        if let Some(map) = s.map
+            && map.offset + len > data_acked
+        {
+            self.note_released(map.offset, map.offset + len);
+        }
+    }
+
+    #[inline(never)]
+    fn note_released(&mut self, start: u64, end: u64) {
+        match self.released.last_mut() {
+            Some(last) if last.1 == start => last.1 = end,
+            _ => self.released.push((start, end)),
+        }
+    }
+
+    /// Removes everything below `ack`; a segment acknowledged in part loses that part. What of it lies
+    /// beyond the data offset `data_acked` is kept for [`Self::take_released`].
+    pub(crate) fn acknowledge(&mut self, ack: u64, data_acked: u64) -> Acked {
         let mut acked = Acked::default();
         while let Some(front) = self.queue.front() {
             if front.end() > ack {
@@ -308,24 +383,35 @@ impl Scoreboard {
                 break;
             };
             self.forget_marks(&s);
+            self.release(&s, s.payload.len() as u64, data_acked);
             if !s.sacked {
                 acked.add(&s);
             }
+            if s.transmissions > 1 {
+                self.repeats.remove(&(s.sent_at, s.end()));
+            }
         }
         if self.queue.front().is_some_and(|f| f.start < ack) {
-            self.split_front(ack, &mut acked);
+            self.split_front(ack, data_acked, &mut acked);
         }
         self.begin = self.queue.front().map_or(self.end, |f| f.start);
+        if !self.sacked_ranges.is_empty() {
+            self.sacked_ranges.remove_below(self.begin);
+        }
+        if !self.awaiting.is_empty() {
+            self.awaiting.remove_below(self.begin);
+        }
         acked
     }
 
     #[cold]
-    fn split_front(&mut self, ack: u64, acked: &mut Acked) {
+    fn split_front(&mut self, ack: u64, data_acked: u64, acked: &mut Acked) {
         let Some(mut s) = self.queue.pop_front() else {
             return;
         };
         self.forget_marks(&s);
         let cut = (ack - s.start) as usize;
+        self.release(&s, cut as u64, data_acked);
         if !s.sacked {
             acked.bytes += cut as u64;
             acked.original |= s.transmissions == 1;
@@ -359,46 +445,77 @@ impl Scoreboard {
     pub(crate) fn sack(&mut self, left: u64, right: u64) -> Acked {
         let mut acked = Acked::default();
         let mut i = self.count_below(left);
-        while let Some(s) = self.queue.get_mut(i) {
-            if s.end() > right {
-                break;
+        while let Some(s) = self.queue.get(i).filter(|s| s.end() <= right) {
+            self.steps.add(1);
+            let start = s.start;
+            if s.sacked {
+                i = self.behind_sacked(start);
+                continue;
             }
-            if !s.sacked {
+            // All up to what is SACKed already or is not to be.
+            let (first, mut to) = (i, start);
+            while let Some(s) = self.queue.get(i)
+                && !s.sacked
+                && s.end() <= right
+            {
                 acked.add(s);
-                let len = s.seq_len();
-                if s.lost {
-                    self.lost -= len;
-                }
-                if s.repeated {
-                    self.repeated -= len;
-                }
-                if s.awaits_repeat() {
-                    self.unrepeated -= len;
-                }
-                s.lost = false;
-                s.repeated = false;
-                s.sacked = true;
-                self.sacked += len;
-                self.highest_sacked = self.highest_sacked.max(s.end());
+                to = s.end();
+                self.mark_sacked(i);
+                i += 1;
             }
-            i += 1;
+            self.steps.add(i - first);
+            self.awaiting.remove(start, to);
+            self.sacked_ranges.insert(start, to);
+            self.highest_sacked = self.highest_sacked.max(to);
         }
         acked
+    }
+
+    /// Marks the segment at index `i` as SACKed, but for the ranges.
+    fn mark_sacked(&mut self, i: usize) {
+        let s = &mut self.queue[i];
+        let len = s.seq_len();
+        if s.transmissions > 1 {
+            self.repeats.remove(&(s.sent_at, s.end()));
+        }
+        if s.lost {
+            self.lost -= len;
+        }
+        if s.repeated {
+            self.repeated -= len;
+        }
+        if s.awaits_repeat() {
+            self.unrepeated -= len;
+        }
+        s.lost = false;
+        s.repeated = false;
+        s.sacked = true;
+        self.sacked += len;
+    }
+
+    /// The index of the first segment behind those that are SACKed from position `at` on.
+    fn behind_sacked(&self, at: u64) -> usize {
+        let end = self.sacked_ranges.containing(at).map_or(at, |r| r.1);
+        self.index_of(end).unwrap_or(self.queue.len())
     }
 
     /// The position below which more than `bytes` SACKed bytes lie above every segment: RFC 6675's
     /// IsLost for all of them.
     pub(crate) fn loss_frontier(&self, bytes: u64) -> u64 {
         let mut above = 0;
-        let top = self.count_below(self.highest_sacked);
-        for s in self.queue.range(..top).rev() {
-            if s.sacked {
-                above += s.seq_len();
-                if above > bytes {
-                    return s.start;
-                }
+        for (n, (from, to)) in self.sacked_ranges.iter().rev().enumerate() {
+            self.steps.add(1);
+            let len = to - from;
+            if above + len > bytes || n == MOST_RANGES {
+                // Where the SACKed bytes from there on are just more.
+                let within = bytes.saturating_sub(above).min(len - 1);
+                let found = self.index_of(to - 1 - within).map(|i| &self.queue[i]);
+                return found
+                    .filter(|s| s.end() >= self.lost_below)
+                    .map_or(0, |s| s.start);
             }
-            if s.start < self.lost_below {
+            above += len;
+            if from < self.lost_below {
                 break;
             }
         }
@@ -408,24 +525,21 @@ impl Scoreboard {
     /// Marks everything below `frontier` that is neither SACKed nor lost as lost; returns the bytes
     /// newly marked.
     pub(crate) fn mark_lost_below(&mut self, frontier: u64) -> u64 {
-        let mut newly = 0;
+        let before = self.lost;
         let mut i = self.count_below(self.lost_below);
-        while let Some(s) = self.queue.get_mut(i) {
-            if s.start >= frontier {
-                break;
+        while let Some(s) = self.queue.get(i).filter(|s| s.start < frontier) {
+            self.steps.add(1);
+            if s.sacked {
+                i = self.behind_sacked(s.start);
+                continue;
             }
-            if !s.sacked && !s.lost && !s.repeated {
-                s.lost = true;
-                self.losses += 1;
-                newly += s.seq_len();
-                self.retransmit_from = self.retransmit_from.min(s.start);
+            if !s.lost && !s.repeated {
+                self.mark_lost_at(i);
             }
             i += 1;
         }
-        self.lost += newly;
-        self.unrepeated += newly;
         self.lost_below = self.lost_below.max(frontier);
-        newly
+        self.lost - before
     }
 
     /// Marks the segment at `start` lost, its retransmission included; returns whether that was
@@ -434,11 +548,21 @@ impl Scoreboard {
         let Some(i) = self.index_of(start) else {
             return false;
         };
-        let s = &mut self.queue[i];
+        let s = &self.queue[i];
         if s.sacked || s.awaits_repeat() {
             return false;
         }
+        self.mark_lost_at(i);
+        true
+    }
+
+    /// Marks the segment at index `i`, which is neither SACKed nor waits to be repeated.
+    fn mark_lost_at(&mut self, i: usize) {
+        let s = &mut self.queue[i];
         let len = s.seq_len();
+        if s.transmissions > 1 {
+            self.repeats.remove(&(s.sent_at, s.end()));
+        }
         self.losses += 1;
         if !s.lost {
             s.lost = true;
@@ -449,41 +573,56 @@ impl Scoreboard {
             self.repeated -= len;
         }
         self.unrepeated += len;
-        self.retransmit_from = self.retransmit_from.min(s.start);
-        true
+        self.awaiting.insert(s.start, s.end());
     }
 
     /// After a timeout: everything not SACKed is lost, retransmissions too. With `forget_sacks` the
     /// receiver is taken to have reneged (RFC 2018, section 8).
     pub(crate) fn mark_all_lost(&mut self, forget_sacks: bool) {
-        self.lost = 0;
-        self.repeated = 0;
         if forget_sacks {
-            self.sacked = 0;
-            self.highest_sacked = 0;
+            self.forget_sacks();
         }
-        for s in &mut self.queue {
-            s.sacked &= !forget_sacks;
-            self.losses += u64::from(!s.sacked && (!s.lost || s.repeated));
-            s.repeated = false;
-            s.lost = !s.sacked;
-            if s.lost {
-                self.lost += s.seq_len();
+        while let Some(i) = self.first_fresh() {
+            self.mark_lost_at(i);
+        }
+        while let Some(i) = self.first_repeat() {
+            self.steps.add(1);
+            self.mark_lost_at(i);
+        }
+        self.lost_below = self.queue.back().map_or(0, Sent::end);
+    }
+
+    /// Nothing is SACKed any more.
+    fn forget_sacks(&mut self) {
+        for (from, to) in std::mem::take(&mut self.sacked_ranges).iter() {
+            let first = self.count_below(from);
+            for s in self.queue.range_mut(first..).take_while(|s| s.start < to) {
+                self.steps.add(1);
+                s.sacked = false;
+                if s.is_repeat_in_flight() {
+                    self.repeats.insert((s.sent_at, s.end()));
+                }
             }
         }
-        self.unrepeated = self.lost;
-        self.retransmit_from = 0;
-        self.lost_below = self.queue.back().map_or(0, Sent::end);
+        self.fresh_from = 0;
+        self.sacked = 0;
+        self.highest_sacked = 0;
     }
 
     /// Takes back every loss mark that no retransmission followed: the losses were not real.
     pub(crate) fn clear_lost(&mut self) {
         for s in &mut self.queue {
+            self.steps.add(1);
             s.lost = false;
+            if s.is_repeat_in_flight() {
+                self.repeats.insert((s.sent_at, s.end()));
+            }
         }
         self.lost = 0;
         self.unrepeated = 0;
+        self.awaiting.clear();
         self.lost_below = 0;
+        self.fresh_from = 0;
         self.hole_from = 0;
     }
 
@@ -492,38 +631,9 @@ impl Scoreboard {
         self.losses
     }
 
-    /// How many segments not acknowledged here, their data below `data_acked`, had a copy on another
-    /// subflow; each is told once. Those SACKed count where a receiver holds them back.
-    pub(crate) fn take_outrun(&mut self, data_acked: u64, eligibility: Eligibility) -> u64 {
-        let held = eligibility == Eligibility::NotDataAcked;
-        let mut count = 0;
-        for s in &mut self.queue {
-            let Some(map) = s.map else { continue };
-            if map.offset >= data_acked {
-                break;
-            }
-            let whole = map.offset + s.payload.len() as u64 <= data_acked;
-            if whole && s.protected && (held || !s.sacked) && !s.outrun {
-                s.outrun = true;
-                count += 1;
-            }
-        }
-        count
-    }
-
     /// The first segment that is lost and not yet repeated.
-    pub(crate) fn next_lost(&mut self) -> Option<u64> {
-        if self.unrepeated == 0 {
-            return None;
-        }
-        let from = self.count_below(self.retransmit_from);
-        let found = self
-            .queue
-            .range(from..)
-            .find(|s| s.awaits_repeat())
-            .map(|s| s.start);
-        self.retransmit_from = found.unwrap_or_else(|| self.queue.back().map_or(0, Sent::end));
-        found
+    pub(crate) fn next_lost(&self) -> Option<u64> {
+        self.awaiting.first().map(|(start, _)| start)
     }
 
     /// RFC 6675, NextSeg rule 3: the first segment below the highest SACKed one that is neither
@@ -531,6 +641,7 @@ impl Scoreboard {
     pub(crate) fn next_unsacked_hole(&mut self) -> Option<u64> {
         let mut i = self.count_below(self.hole_from);
         while let Some(s) = self.queue.get(i).filter(|s| s.end() <= self.highest_sacked) {
+            self.steps.add(1);
             self.hole_from = s.start;
             if s.is_fresh_hole() {
                 return Some(s.start);
@@ -543,7 +654,9 @@ impl Scoreboard {
 
     /// RFC 6675, NextSeg rule 4: the last outstanding segment that is neither SACKed nor repeated.
     pub(crate) fn last_unsacked(&self) -> Option<u64> {
-        let last = self.queue.iter().rev().find(|s| !s.sacked)?;
+        let sacked = self.sacked_ranges.last().filter(|r| r.1 == self.end);
+        let end = sacked.map_or(self.end, |r| r.0);
+        let last = &self.queue[self.index_of(end.checked_sub(1)?)?];
         (!last.repeated).then_some(last.start)
     }
 
@@ -551,8 +664,15 @@ impl Scoreboard {
     pub(crate) fn repeat(&mut self, start: u64, now: Instant) -> Option<&Sent> {
         let i = self.index_of(start)?;
         let s = &mut self.queue[i];
+        if s.transmissions > 1 {
+            self.repeats.remove(&(s.sent_at, s.end()));
+        }
         s.sent_at = now;
         s.transmissions = s.transmissions.saturating_add(1);
+        if !s.sacked {
+            self.repeats.insert((now, s.end()));
+            self.awaiting.remove(s.start, s.end());
+        }
         if !s.repeated && !s.sacked {
             if s.lost {
                 self.unrepeated -= s.seq_len();
@@ -561,48 +681,6 @@ impl Scoreboard {
             self.repeated += s.seq_len();
         }
         Some(s)
-    }
-
-    /// The oldest segment that may be protected proactively: data, un-ACKed, eligible, not a copy,
-    /// never protected, and with something above `data_acked` (data offset) in it.
-    pub(crate) fn next_unprotected(
-        &mut self,
-        data_acked: u64,
-        eligibility: Eligibility,
-    ) -> Option<&Sent> {
-        let from = self.count_below(self.unprotected_from);
-        let found = self.queue.range(from..).position(|s| {
-            s.may_be_copied(eligibility)
-                && s.map
-                    .is_some_and(|m| m.offset + s.payload.len() as u64 > data_acked)
-        });
-        match found {
-            Some(k) => {
-                let s = &self.queue[from + k];
-                self.unprotected_from = s.start;
-                Some(s)
-            }
-            None => {
-                self.unprotected_from = self.queue.back().map_or(0, Sent::end);
-                None
-            }
-        }
-    }
-
-    /// Marks the segment at `start` as protected.
-    pub(crate) fn protect(&mut self, start: u64) -> bool {
-        let Some(i) = self.index_of(start) else {
-            return false;
-        };
-        !std::mem::replace(&mut self.queue[i].protected, true)
-    }
-
-    /// Marks the segment at `start` as reinjected elsewhere; returns whether it was not before.
-    pub(crate) fn set_reinjected(&mut self, start: u64) -> bool {
-        let Some(i) = self.index_of(start) else {
-            return false;
-        };
-        !std::mem::replace(&mut self.queue[i].reinjected, true)
     }
 
     /// Cuts segments of more than `mss` bytes that have not been SACKed into such of at most `mss`,
@@ -615,13 +693,15 @@ impl Scoreboard {
         }
         let mut cut = 0;
         for s in std::mem::take(&mut self.queue) {
+            self.steps.add(1);
             if !large(&s) {
                 self.queue.push_back(s);
                 continue;
             }
             cut += s.payload.len() as u64;
             self.forget_marks(&s);
-            self.retransmit_from = self.retransmit_from.min(s.start);
+            self.repeats.remove(&(s.sent_at, s.end()));
+            self.awaiting.insert(s.start, s.end());
             for mut piece in pieces(&s, mss) {
                 piece.lost = true;
                 piece.repeated = false;
@@ -645,6 +725,9 @@ impl Scoreboard {
         let rest = s.payload.len() - len;
         let mut head = part(&s, 0, len);
         head.fin = false;
+        if head.is_repeat_in_flight() {
+            self.repeats.insert((head.sent_at, head.end()));
+        }
         self.queue[i] = head;
         self.queue.insert(i + 1, part(&s, len, rest));
     }
@@ -690,6 +773,7 @@ impl Scoreboard {
                 .all(|s| !(s.sacked && (s.lost || s.repeated))),
             "SACKed is final"
         );
+        self.check_order();
     }
 }
 
@@ -717,7 +801,7 @@ mod tests {
             }
             for (what, at) in steps {
                 match what {
-                    0 => { board.acknowledge(at.min(end) / 4); }
+                    0 => { board.acknowledge(at.min(end) / 4, u64::MAX); }
                     1 => { board.sack(at, at + 350); }
                     2 => { board.mark_lost(at); }
                     3 => { board.repeat(at, Instant::ZERO); }

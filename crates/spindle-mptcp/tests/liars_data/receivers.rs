@@ -63,12 +63,15 @@ fn holes_on_every_subflow_are_bounded() {
 fn out_of_order_data_stop_at_the_limit_of_memory() {
     let limit = 200_000;
     let stack = StackConfig {
-        max_buffered: limit,
+        // The connections without what they store.
+        max_memory: limit + 100 * 8192,
         ..StackConfig::default()
     };
     let mut b = Bench::listening(small(), stack);
     let mut flows = Vec::new();
     for k in 0..100 {
+        // No memory is kept any longer for the first data of the connection before.
+        b.now += Duration::from_millis(500);
         let mut flow = Flow::new(here(), end(&format!("10.0.3.{k}:9")), 1, SeqNumber(0));
         let out = b.push(syn(&flow, Flags::SYN));
         flow.seq = flow.seq + 1;
@@ -101,10 +104,13 @@ fn out_of_order_data_stop_at_the_limit_of_memory() {
 #[test]
 fn a_transfer_with_losses_at_the_limit_of_memory_is_intact() {
     let stack = StackConfig {
-        max_buffered: 10_000,
+        // Two connections without what they store.
+        max_memory: 26_000,
         ..StackConfig::default()
     };
     let (mut b, mut flow) = Bench::server(config(PathManager::Passive), stack);
+    // Memory is no longer kept for the first data of the first connection.
+    b.now += Duration::from_millis(500);
     // Somebody else's memory.
     let mut other = Flow::new(here(), end("10.0.3.1:9"), 1, SeqNumber(0));
     let out = b.push(syn(&other, Flags::SYN));
@@ -260,7 +266,7 @@ fn a_peer_gone_behind_a_closed_window_is_given_up() {
     let start = b.now;
     while b.stack.info(h).unwrap().closed.is_none() {
         b.wait();
-        assert!(b.stack.buffered() <= 200_000);
+        assert!(b.stack.buffered() <= 250_000);
         assert!(b.now.since(start) < Duration::from_secs(200));
     }
     let closed = b.stack.info(h).unwrap().closed;
@@ -284,7 +290,7 @@ fn a_peer_that_never_opens_its_window_costs_its_buffer() {
     while b.now.since(start) < Duration::from_secs(3600) {
         probes += b.wait().len();
         b.push(closed.clone());
-        assert!(b.stack.buffered() <= taken);
+        assert!(b.stack.buffered() <= taken + taken / 4);
     }
     assert!(probes < 200, "{probes} in an hour");
     assert_eq!(b.stack.info(h).unwrap().closed, None);
@@ -314,7 +320,7 @@ fn a_peer_that_never_acknowledges_at_the_data_level_costs_its_buffer() {
         if out.is_empty() {
             out = b.wait();
         }
-        assert!(b.stack.buffered() <= taken);
+        assert!(b.stack.buffered() <= taken + taken / 4);
         assert!(segments < 2000, "{segments} in {:?}", b.now.since(start));
     }
     b.stack.abort(b.now, h);

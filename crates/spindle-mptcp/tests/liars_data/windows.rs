@@ -7,6 +7,8 @@ use crate::peer::{Bench, Flow, capable, config, here, syn, there};
 use crate::support::{bytes, of, others_go_on, passive};
 
 const SEND_BUFFER: usize = 200_000;
+/// That, and what the books of its segments take: less than an eighth of segments of 1440 bytes.
+const STORED: u64 = (SEND_BUFFER + SEND_BUFFER / 8) as u64 + 2000;
 
 fn small() -> Config {
     let mut c = config(PathManager::Passive);
@@ -29,7 +31,7 @@ impl Taken {
         let more = Payload::from(bytes(9, self.written, SEND_BUFFER as u64));
         let n = b.stack.send(b.now, b.handle.unwrap(), more).unwrap();
         self.written += n as u64;
-        assert!(b.stack.buffered() <= SEND_BUFFER as u64);
+        assert!(b.stack.buffered() <= STORED);
     }
 
     /// Takes what is next in order on `flow`.
@@ -85,7 +87,7 @@ fn shrink_and_close(mut b: Bench, mut flow: Flow, multipath: bool) {
         let seg = ack(&b, &flow, &t, window, multipath);
         let out = b.push(seg);
         assert_eq!(Taken::beyond(&flow, &out, edge), 0, "{window}");
-        assert!(b.stack.buffered() <= SEND_BUFFER as u64);
+        assert!(b.stack.buffered() <= STORED);
     }
     // What was on the way is taken; the window stays closed, probes are answered.
     t.take(&mut flow, out);

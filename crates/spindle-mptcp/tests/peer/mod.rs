@@ -1,7 +1,11 @@
 //! One stack and a peer whose every segment is written by hand.
 
+#[path = "../budget/mod.rs"]
+pub(crate) mod budget;
+
 use std::sync::Arc;
 
+use budget::Budget;
 use spindle_mptcp::{Config, Handle, MultipathConfig, PathManager, Stack, StackConfig, keys};
 use spindle_units::{Duration, Instant};
 use spindle_wire::{
@@ -88,7 +92,8 @@ impl Flow {
 
     /// The peer has taken these segments of the stack, as far as they are this flow's.
     pub(crate) fn take(&mut self, segments: &[Segment]) {
-        for s in segments.iter().filter(|s| s.src == self.here) {
+        let own = |s: &&Segment| (s.src, s.dst) == (self.here, self.there);
+        for s in segments.iter().filter(own) {
             let after = s.seq + s.seq_len();
             if self.ack.before(after) {
                 self.ack = after;
@@ -123,27 +128,34 @@ pub(crate) struct Bench {
     pub(crate) now: Instant,
     pub(crate) handle: Option<Handle>,
     pub(crate) key: u64,
+    /// What work the stack may have done by now.
+    pub(crate) budget: Budget,
 }
 
 impl Bench {
     /// A stack that listens at [`here`].
     pub(crate) fn listening(config: Config, stack: StackConfig) -> Self {
-        let mut stack = Stack::new(stack);
+        let mut stack = Stack::deterministic(stack, 0);
         stack.listen(here(), Arc::new(config)).unwrap();
         Self {
             stack,
             now: Instant::ZERO + Duration::from_secs(1),
             handle: None,
             key: 0,
+            budget: Budget::default(),
         }
     }
 
-    /// Everything the stack sends now.
+    /// Everything the stack sends now, one segment, timer or call of the application after it last did. What
+    /// work that is stays within the [budget](Budget).
     pub(crate) fn drain(&mut self) -> Vec<Segment> {
         let out: Vec<_> = std::iter::from_fn(|| self.stack.transmit(self.now))
             .take(MOST)
             .collect();
         assert!(out.len() < MOST, "the stack never stops sending");
+        self.budget.on_event();
+        out.iter().for_each(|seg| self.budget.on_sent(seg));
+        self.budget.check(&self.stack);
         out
     }
 
@@ -173,10 +185,11 @@ impl Bench {
     /// A connection opened by the stack: its SYN, and the peer's flow that would answer it.
     pub(crate) fn connecting(config: Config, stack: StackConfig) -> (Self, Flow, Segment) {
         let mut bench = Self {
-            stack: Stack::new(stack),
+            stack: Stack::deterministic(stack, 0),
             now: Instant::ZERO + Duration::from_secs(1),
             handle: None,
             key: 0,
+            budget: Budget::default(),
         };
         let handle = bench
             .stack

@@ -46,7 +46,7 @@ impl Peer {
     /// A stack without a connection, one second after the beginning.
     pub(crate) fn new() -> Self {
         Self {
-            stack: Stack::new(StackConfig::default()),
+            stack: Stack::deterministic(StackConfig::default(), 0),
             now: Instant::ZERO + Duration::from_secs(1),
             handle: None,
             seq: PEER_ISS,

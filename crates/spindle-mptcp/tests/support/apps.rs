@@ -254,6 +254,8 @@ impl Run {
                 self.rest(limit);
             }
         }
+        // The timer of FIN_WAIT_2 (`fin_timeout`, 60 s) stays in the list when the connection ends before it.
+        self.rest(limit + Duration::from_secs(61));
         let pending = self.net.next();
         assert!(
             pending.is_none(),

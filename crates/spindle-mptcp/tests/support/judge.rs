@@ -86,6 +86,7 @@ pub(crate) fn given_up(r: CloseReason) -> bool {
             | CloseReason::UserTimeout
             | CloseReason::ConnectTimeout
             | CloseReason::KeepaliveTimeout
+            | CloseReason::FinTimeout
     )
 }
 
@@ -117,9 +118,18 @@ fn reason(run: &Run, side: usize, user_timeout: Duration) {
                 || fell_back(run) && run.net.corrupted != [0, 0]
         }
         CloseReason::Interference => fell_back(run) && run.net.corrupted != [0, 0],
-        CloseReason::UserTimeout | CloseReason::ConnectTimeout | CloseReason::KeepaliveTimeout => {
-            peer.is_some_and(given_up) || some_path_down(run, at, user_timeout)
+        // These networks say nothing of their routes.
+        CloseReason::NoRoute => false,
+        CloseReason::UserTimeout
+        | CloseReason::ConnectTimeout
+        | CloseReason::KeepaliveTimeout
+        | CloseReason::FinTimeout => {
+            peer.is_some_and(given_up)
+                || some_path_down(run, at, user_timeout)
+                || fell_back(run) && run.net.corrupted != [0, 0]
         }
+        // Neither limit is set.
+        CloseReason::PersistTimeout | CloseReason::MemoryPressure => false,
     };
     assert!(
         fits,

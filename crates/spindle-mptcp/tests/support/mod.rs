@@ -7,6 +7,8 @@
 )]
 
 pub(crate) mod apps;
+#[path = "../budget/mod.rs"]
+pub(crate) mod budget;
 pub(crate) mod judge;
 pub(crate) mod networks;
 pub(crate) mod scenario;
@@ -16,6 +18,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::net::{IpAddr, Ipv4Addr};
 
+use budget::Budget;
 use rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use spindle_mptcp::{Event, Stack, StackConfig};
@@ -106,6 +109,8 @@ pub(crate) struct Net {
     pub(crate) batch: bool,
     /// Bursts travel as one segment, as between two ends of one machine.
     pub(crate) whole_bursts: bool,
+    /// What work each stack may have done by now.
+    budgets: [Budget; 2],
     flying: BinaryHeap<Reverse<(Instant, u64)>>,
     segments: HashMap<u64, (usize, Segment)>,
     serial: u64,
@@ -128,11 +133,11 @@ impl Net {
     pub(crate) fn with_addresses(seed: u64, paths: Vec<Path>, more: [Vec<IpAddr>; 2]) -> Self {
         let mut more = more.into_iter();
         let mut stack = |k: u64| {
-            Stack::new(StackConfig {
-                seed: seed.wrapping_mul(2).wrapping_add(k),
+            let config = StackConfig {
                 addresses: more.next().unwrap_or_default(),
                 ..StackConfig::default()
-            })
+            };
+            Stack::deterministic(config, seed.wrapping_mul(2).wrapping_add(k))
         };
         Self {
             now: Instant::from_nanos(1_000_000_000),
@@ -149,6 +154,7 @@ impl Net {
             route: None,
             batch: false,
             whole_bursts: false,
+            budgets: [Budget::default(); 2],
             flying: BinaryHeap::new(),
             segments: HashMap::new(),
             serial: 0,
@@ -182,12 +188,15 @@ impl Net {
             while let Some(seg) = self.stacks[side].transmit(self.now) {
                 burst += 1;
                 assert!(burst < BURST, "side {side} sends without end: {seg:?}");
+                self.budgets[side].on_sent(&seg);
                 if self.whole_bursts {
                     self.launch(side, seg);
                 } else {
                     seg.pieces().for_each(|piece| self.launch(side, piece));
                 }
             }
+            self.budgets[side].on_event();
+            self.budgets[side].check(&self.stacks[side]);
             while let Some(event) = self.stacks[side].poll_event() {
                 self.events.push((self.now, side, event));
             }
@@ -316,6 +325,7 @@ impl Net {
                 return false;
             };
             if let Some((side, seg)) = self.segments.remove(&serial) {
+                self.budgets[side].on_event();
                 self.stacks[side].receive(self.now, seg);
             }
             let more = self.flying.peek().is_some_and(|Reverse((t, _))| *t == next);

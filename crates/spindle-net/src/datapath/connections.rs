@@ -1,11 +1,14 @@
 //! The data path's side of connections: commands, events, and moving bytes between stack and pipes.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
+use std::ops::Range;
 use std::sync::Arc;
 
-use spindle_mptcp::{CloseReason, Config, ConnectionInfo, Event, Handle, ListenerId, Stack};
-use spindle_units::{Duration, Instant};
+use spindle_mptcp::{
+    CloseReason, Config, ConnectionInfo, Event, Handle, ListenerId, Stack, StackCounters, SubflowId,
+};
+use spindle_units::Instant;
 use spindle_wire::{Endpoint, Payload};
 use tokio::sync::mpsc::error::TrySendError;
 
@@ -15,11 +18,10 @@ use super::queue::{AcceptQueue, Command};
 use crate::error::NetError;
 use crate::socket::{ConnectionStatus, ListenOptions, NetworkCounters, TcpStream};
 
-/// How long a connection whose owner is gone may wait for the peer's end with nothing of ours
-/// outstanding (Linux: tcp_fin_timeout, 60 s).
-const LINGER: Duration = Duration::from_secs(60);
 /// Bytes a peer may still send to a connection whose owner is gone before it is reset.
 const DISCARD_LIMIT: u64 = 1 << 20;
+/// Connections that are looked at in one turn at most because they asked for it.
+const ATTENTION_BATCH: usize = 512;
 /// Where ports for listeners that name none begin (RFC 6335, section 6: dynamic ports).
 const FIRST_DYNAMIC_PORT: u16 = 49_152;
 
@@ -38,9 +40,12 @@ struct Live {
     listener: Option<SocketAddr>,
     opened: Instant,
     closed: Option<CloseReason>,
+    /// Established subflows.
+    up: u64,
     /// The stack was told that nothing more will be sent.
     closing: bool,
-    lingering: bool,
+    /// Its owner is gone, and the stack knows.
+    orphaned: bool,
     discarded: u64,
 }
 
@@ -51,18 +56,20 @@ pub(super) struct Connections {
     slots: Vec<Option<Live>>,
     by_id: HashMap<u64, usize>,
     next_id: u64,
-    /// Connections whose owner is gone, and when to look at them; in order of time.
-    lingering: VecDeque<(Instant, u64)>,
-    totals: Totals,
+    pub(super) totals: Totals,
 }
 
-/// What is kept of connections that are gone.
+/// What is counted over all connections.
 #[derive(Clone, Copy, Default)]
-struct Totals {
+pub(super) struct Totals {
     accepted: u64,
     connected: u64,
     refused: u64,
     closed: u64,
+    /// Ended because memory was short.
+    pub(super) evicted: u64,
+    /// Established subflows of the connections there are.
+    subflows: u64,
 }
 
 impl Connections {
@@ -89,8 +96,9 @@ impl Connections {
             listener,
             opened: now,
             closed: None,
+            up: 0,
             closing: false,
-            lingering: false,
+            orphaned: false,
             discarded: 0,
         };
         let slot = handle.index();
@@ -108,30 +116,36 @@ impl Connections {
         }
     }
 
+    /// A connection has this many established subflows now.
+    fn set_up(&mut self, handle: Handle, up: impl FnOnce(u64) -> u64) {
+        if let Some(live) = self.at(handle) {
+            let before = live.up;
+            let after = up(before);
+            live.up = after;
+            self.totals.subflows = self.totals.subflows - before + after;
+        }
+    }
+
+    /// Places of connections there are, empty ones among them.
+    pub(super) fn places(&self) -> usize {
+        self.slots.len()
+    }
+
     pub(super) fn nothing_left(&self) -> bool {
         self.by_id.is_empty()
     }
 
-    pub(super) fn next_timeout(&self) -> Option<Instant> {
-        self.lingering.front().map(|(at, _)| *at)
+    /// Connections there are.
+    pub(super) fn len(&self) -> usize {
+        self.by_id.len()
     }
 
-    /// Ends connections that wait for a peer on nobody's behalf.
-    pub(super) fn linger(&mut self, now: Instant, stack: &mut Stack) {
-        while let Some(&(at, id)) = self.lingering.front() {
-            if at > now {
-                return;
-            }
-            self.lingering.pop_front();
-            let Some(handle) = self.by_id.get(&id).and_then(|s| self.handle_in(*s)) else {
-                continue;
-            };
-            match stack.info(handle) {
-                Some(info) if info.acknowledged < info.written => {
-                    self.lingering.push_back((now + LINGER, id));
-                }
-                _ => stack.abort(now, handle),
-            }
+    /// Tells the stack what the pipe of each connection holds.
+    pub(super) fn report(&self, now: Instant, stack: &mut Stack) {
+        for live in self.slots.iter().flatten() {
+            let s = live.pipe.lock();
+            stack.set_outside_of(now, live.handle, s.held());
+            stack.set_overhead_of(live.handle, s.overhead());
         }
     }
 
@@ -158,6 +172,7 @@ fn set_phase(pipe: &Pipe, phase: Phase) {
         s.discard_outbound();
         s.up = 0;
     }
+    s.recount();
     let wakers = [s.take_reader(), s.take_writer()];
     drop(s);
     wakers.into_iter().flatten().for_each(|w| w.wake());
@@ -191,11 +206,10 @@ impl Driver {
             Command::Info(id, answer) => {
                 let _ = answer.send(self.info(id));
             }
-            Command::Connections(answer) => {
-                let _ = answer.send(self.statuses());
-            }
-            Command::Counters(answer) => {
-                let _ = answer.send(self.counters());
+            Command::Connections(answer) => self.surveys.ask_statuses(answer),
+            Command::Counters(answer) => self.surveys.ask_counters(answer),
+            Command::Turn(answer) => {
+                let _ = answer.send(());
             }
             Command::Release => self.released = true,
             Command::Shutdown(answer) => {
@@ -261,6 +275,8 @@ impl Driver {
         config: Arc<Config>,
         pipe: Arc<Pipe>,
     ) -> Result<(), NetError> {
+        // A connection that is over may have left its place in the stack to this one.
+        self.dispatch();
         let now = self.clock.now();
         let local = Endpoint::new(local, 0);
         let config = self.fitted(config);
@@ -299,9 +315,10 @@ impl Driver {
         self.stack.info(self.connections.handle_in(slot)?)
     }
 
-    fn statuses(&self) -> Vec<ConnectionStatus> {
+    /// The connections in these places.
+    pub(super) fn statuses(&self, places: Range<usize>) -> Vec<ConnectionStatus> {
         let now = self.clock.now();
-        let live = self.connections.slots.iter().flatten();
+        let live = self.connections.slots[places].iter().flatten();
         live.filter_map(|l| {
             let identity = l.pipe.identity.get()?;
             Some(ConnectionStatus {
@@ -312,26 +329,31 @@ impl Driver {
                 outside: self.link.outside(identity.peer.into()),
                 age: std::time::Duration::from_nanos(now.since(l.opened).as_nanos()),
                 info: self.stack.info(l.handle)?,
+                now,
             })
         })
         .collect()
     }
 
-    fn counters(&self) -> NetworkCounters {
+    pub(super) fn counters(&self, stack: StackCounters) -> NetworkCounters {
         let t = &self.connections.totals;
-        let stack = self.stack.counters();
         NetworkCounters {
             link: self.link.counters(),
+            udp: self.link.udp(),
             accepted: t.accepted,
             connected: t.connected,
             refused: t.refused,
             closed: t.closed,
             live: self.connections.by_id.len() as u64,
+            subflows: t.subflows,
+            half_open: self.stack.half_open() as u64,
             sent: stack.send,
             bytes_received: stack.bytes_received,
             stack,
             path_signals: self.path_signals,
-            turns: self.turns,
+            memory: self.stack.memory(),
+            memory_limit: self.memory_limit,
+            turn_times: self.turn_times,
         }
     }
 
@@ -349,10 +371,15 @@ impl Driver {
                 Event::Accepted { listener, handle } => self.on_accepted(listener, handle),
                 Event::Connected { handle } => self.on_connected(handle),
                 Event::SubflowUp { handle, .. } => self.on_subflow(handle, true),
-                Event::SubflowDown { handle, .. } => self.on_subflow(handle, false),
+                Event::SubflowDown { handle, subflow } => {
+                    self.on_subflow(handle, false);
+                    self.log_ended(handle, subflow);
+                }
+                Event::JoinFailed { handle, subflow } => self.log_ended(handle, subflow),
                 Event::Readable { handle }
                 | Event::Writable { handle }
                 | Event::PeerClosed { handle } => self.serve(handle),
+                Event::Acknowledged { handle, offset } => self.on_acknowledged(handle, offset),
                 Event::Closed { handle, reason } => self.on_closed(handle, reason),
             }
         }
@@ -368,6 +395,7 @@ impl Driver {
         let accepted = listening.accepted.clone();
         let pipe = Pipe::new(self.queue.clone(), listening.room);
         self.open_pipe(now, handle, pipe.clone(), Some(local));
+        self.connections.set_up(handle, |_| 1);
         set_up(&pipe);
         let Some(identity) = pipe.identity.get().copied() else {
             self.stack.abort(now, handle);
@@ -395,6 +423,7 @@ impl Driver {
 
     fn on_connected(&mut self, handle: Handle) {
         self.connections.totals.connected += 1;
+        self.connections.set_up(handle, |_| 1);
         if let Some(live) = self.connections.at(handle) {
             set_up(&live.pipe);
         }
@@ -402,6 +431,10 @@ impl Driver {
     }
 
     fn on_subflow(&mut self, handle: Handle, up: bool) {
+        self.connections.set_up(handle, |n| match up {
+            true => n + 1,
+            false => n.saturating_sub(1),
+        });
         if let Some(live) = self.connections.at(handle) {
             let mut s = live.pipe.lock();
             s.up = if up { s.up + 1 } else { s.up.saturating_sub(1) };
@@ -410,21 +443,60 @@ impl Driver {
         }
     }
 
+    /// Logs why a subflow ended while its connection lives.
+    fn log_ended(&mut self, handle: Handle, subflow: SubflowId) {
+        let Some(info) = self.stack.info(handle).filter(|i| i.closed.is_none()) else {
+            return;
+        };
+        let Some(ended) = info.ended.iter().rfind(|e| e.id == subflow) else {
+            return;
+        };
+        let Some(connection) = self.connections.at(handle).map(|l| l.id) else {
+            return;
+        };
+        let (local, remote, left) = (ended.local, ended.remote, info.subflows.len());
+        let (reason, established) = (ended.end, ended.established);
+        if reason.is_orderly() {
+            tracing::info!(connection, subflow, %local, %remote, %reason, left, "subflow ended");
+        } else {
+            tracing::warn!(connection, subflow, %local, %remote, %reason, established, left, "subflow lost");
+        }
+    }
+
+    fn on_acknowledged(&mut self, handle: Handle, offset: u64) {
+        let observer = self.connections.at(handle);
+        if let Some(observer) = observer.and_then(|l| l.pipe.observer.get()) {
+            observer.acknowledged(offset, std::time::Instant::now());
+            // It may wait for another offset.
+            self.serve(handle);
+        }
+    }
+
     fn on_closed(&mut self, handle: Handle, reason: CloseReason) {
         let info = self.stack.info(handle);
         self.connections.totals.closed += 1;
+        let evicted = reason == CloseReason::MemoryPressure;
+        self.connections.totals.evicted += u64::from(evicted);
+        self.connections.set_up(handle, |_| 0);
         if let Some(live) = self.connections.at(handle) {
             live.closed = Some(reason);
-            live.pipe.lock().last = info.map(Box::new);
+            let mut s = live.pipe.lock();
+            s.last = info.map(Box::new);
+            if evicted {
+                s.discard_inbound();
+            }
         }
         self.serve(handle);
     }
 
-    /// Looks at the connections that asked for it.
-    pub(super) fn attend(&mut self) {
+    /// Looks at the connections that asked for it, those that asked first at first; returns whether more are left.
+    pub(super) fn attend(&mut self) -> bool {
         let mut list = std::mem::take(&mut self.attention);
-        self.queue.take_attention(&mut list);
-        for pipe in list.drain(..) {
+        if list.is_empty() {
+            self.queue.take_attention(&mut list);
+        }
+        let batch = list.len().min(ATTENTION_BATCH);
+        for pipe in list.drain(..batch) {
             pipe.attended();
             let slot = pipe
                 .identity
@@ -434,7 +506,9 @@ impl Driver {
                 self.serve(handle);
             }
         }
+        let more = !list.is_empty();
         self.attention = list;
+        more
     }
 
     /// Moves what can be moved between a connection and its pipe, and carries out its owner's will.
@@ -445,6 +519,7 @@ impl Driver {
         };
         let pipe = live.pipe.clone();
         let mut s = pipe.lock();
+        s.little = self.stack.is_held_back(handle);
         if s.abort && live.closed.is_none() {
             drop(s);
             self.stack.abort(now, handle);
@@ -455,6 +530,7 @@ impl Driver {
             s.told_more = s.expects_more;
             self.stack.expect_more(now, handle, s.expects_more);
         }
+        watch(&mut self.stack, now, handle, &pipe, &mut s);
         if s.write_closed && s.all_given() && !live.closing {
             live.closing = true;
             self.stack.shutdown(now, handle);
@@ -463,6 +539,9 @@ impl Driver {
         let drained = !s.more;
         s.eof |= drained && live.closed.is_none() && self.stack.at_end(handle);
         let released = s.released;
+        s.recount();
+        self.stack.set_outside_of(now, handle, s.held());
+        self.stack.set_overhead_of(handle, s.overhead());
         let wakers = [s.take_reader(), s.take_writer()];
         drop(s);
         wakers.into_iter().flatten().for_each(|w| w.wake());
@@ -475,12 +554,11 @@ impl Driver {
             return;
         }
         if released {
-            if !live.lingering {
-                live.lingering = true;
-                let entry = (now + LINGER, live.id);
-                self.connections.lingering.push_back(entry);
-            } else if live.discarded > DISCARD_LIMIT {
+            if live.discarded > DISCARD_LIMIT {
                 self.stack.abort(now, handle);
+            } else if live.closing && !live.orphaned {
+                live.orphaned = true;
+                self.stack.close(now, handle);
             }
         }
     }
@@ -507,6 +585,17 @@ fn give(stack: &mut Stack, now: Instant, handle: Handle, s: &mut super::pipe::St
         s.sent(n, piece.slice(n..));
         if n < len {
             return;
+        }
+    }
+}
+
+/// Has the stack report the acknowledgement that the connection's observer waits for.
+fn watch(stack: &mut Stack, now: Instant, handle: Handle, pipe: &Pipe, s: &mut super::pipe::State) {
+    if let Some(observer) = pipe.observer.get() {
+        let offset = observer.next_offset(s.written);
+        if offset != s.watched {
+            s.watched = offset;
+            stack.watch_acknowledged(now, handle, offset);
         }
     }
 }

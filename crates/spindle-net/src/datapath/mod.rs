@@ -2,24 +2,34 @@
 //!
 //! A turn takes commands, reads a batch from the link, serves timers, looks at the connections that
 //! asked for it, sends a batch, and hands events to the sockets; then it sleeps until a packet, a
-//! timer or a command comes. No step is unbounded, so none starves the others.
+//! timer or a command comes.
+//!
+//! A turn takes a limited number of commands, packets, segments to be sent, and connections that asked for
+//! it; the rest waits for the next turn. Timers are served when they are due and events when they happened, all
+//! of them: there is one timer for each connection, and events come of what the turn has taken.
 
 mod connections;
+pub(crate) mod held;
 pub(crate) mod pipe;
 pub(crate) mod queue;
+mod survey;
+pub(crate) mod turns;
 
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 
 use polling::{Events, Poller};
-use spindle_mptcp::{ListenerId, Stack, StackConfig};
+use spindle_mptcp::{ListenerId, Stack};
 use spindle_units::Instant;
 
 use crate::link::{Arrival, FIRST_KEY, IcmpError, IcmpReport, Link};
 use connections::{Connections, Listening};
+use held::RELAY_COST;
 use pipe::Pipe;
 use queue::Queue;
+use survey::Surveys;
+use turns::TurnTimes;
 
 /// Segments sent in one turn at most: eleven full GSO packets of 64 KB.
 const SEND_BATCH: usize = 512;
@@ -40,6 +50,32 @@ impl Clock {
     }
 }
 
+/// Least time between two lines of the log on connections that were ended because memory was short.
+const LOG_GAP: spindle_units::Duration = spindle_units::Duration::from_secs(1);
+
+/// What the log has of connections that were ended because memory was short.
+#[derive(Default)]
+struct Evictions {
+    logged: u64,
+    at: Option<Instant>,
+}
+
+impl Evictions {
+    /// There were so many of them.
+    fn log(&mut self, now: Instant, total: u64) {
+        let waits = self.at.is_some_and(|at| now.since(at) < LOG_GAP);
+        if total == self.logged || waits {
+            return;
+        }
+        let connections = total - self.logged;
+        tracing::warn!(
+            connections,
+            "memory is short: ended connections that held data without progress"
+        );
+        (self.logged, self.at) = (total, Some(now));
+    }
+}
+
 /// The thread's state.
 pub(crate) struct Driver {
     clock: Clock,
@@ -55,22 +91,27 @@ pub(crate) struct Driver {
     ended: bool,
     /// ICMP errors and learnt MTUs that the stack was told.
     path_signals: u64,
-    turns: u64,
+    /// As the stack has it.
+    memory_limit: u64,
+    evictions: Evictions,
+    turn_times: TurnTimes,
+    surveys: Surveys,
     /// Why it ended, if not as it was told to.
     failure: Option<String>,
 }
 
 impl Driver {
     pub(crate) fn new(
-        config: StackConfig,
+        stack: Stack,
         mut link: Box<dyn Link>,
         poller: Arc<Poller>,
         queue: Arc<Queue>,
     ) -> io::Result<Self> {
         link.register(&poller)?;
+        let memory_limit = stack.memory_limit();
         Ok(Self {
             clock: Clock::start(),
-            stack: Stack::new(config),
+            stack,
             link,
             poller,
             queue,
@@ -80,7 +121,10 @@ impl Driver {
             released: false,
             ended: false,
             path_signals: 0,
-            turns: 0,
+            memory_limit,
+            evictions: Evictions::default(),
+            turn_times: TurnTimes::default(),
+            surveys: Surveys::default(),
             failure: None,
         })
     }
@@ -97,18 +141,21 @@ impl Driver {
         let mut events = Events::new();
         let mut busy = false;
         while !self.ended {
-            self.turns += 1;
             self.wait(&mut events, busy)?;
+            let begin = std::time::Instant::now();
             busy = self.receive(&events)?;
             self.commands();
+            self.account();
+            busy |= self.survey();
             self.timers();
-            self.attend();
+            busy |= self.attend();
             self.dispatch();
             busy |= self.send()?;
             self.dispatch();
             if self.released && self.connections.nothing_left() {
                 self.ended = true;
             }
+            self.turn_times.add(begin.elapsed());
         }
         let now = self.clock.now();
         while let Some(segment) = self.stack.transmit(now) {
@@ -122,11 +169,7 @@ impl Driver {
         events.clear();
         let may_sleep = !busy && self.queue.may_sleep();
         let timeout = if may_sleep {
-            let due = [
-                self.stack.next_timeout(),
-                self.link.next_timeout(),
-                self.connections.next_timeout(),
-            ];
+            let due = [self.stack.next_timeout(), self.link.next_timeout()];
             let now = self.clock.now();
             due.into_iter()
                 .flatten()
@@ -160,6 +203,9 @@ impl Driver {
     fn timers(&mut self) {
         let now = self.clock.now();
         if self.stack.next_timeout().is_some_and(|at| at <= now) {
+            if self.stack.relief_due(now) {
+                self.connections.report(now, &mut self.stack);
+            }
             self.stack.timeout(now);
         }
         if self.link.next_timeout().is_some_and(|at| at <= now) {
@@ -167,7 +213,15 @@ impl Driver {
             self.link
                 .timeout(now, &mut |arrival| take(stack, signals, now, arrival));
         }
-        self.connections.linger(now, &mut self.stack);
+    }
+
+    /// Tells the stack what is held for its connections elsewhere.
+    fn account(&mut self) {
+        let relays = RELAY_COST * self.connections.len() as u64;
+        let queues = self.queue.held().total();
+        self.stack.set_outside(relays + queues + self.link.held());
+        self.evictions
+            .log(self.clock.now(), self.connections.totals.evicted);
     }
 
     /// Sends a batch; returns whether more is left.
@@ -182,6 +236,9 @@ impl Driver {
             self.link.send(now, segment);
         }
         self.link.flush(now)?;
+        let stack = &self.stack;
+        self.link
+            .reconcile(now, &|local, remote| stack.has_subflow(local, remote));
         Ok(more)
     }
 
@@ -221,10 +278,10 @@ fn take(stack: &mut Stack, signals: &mut u64, now: Instant, arrival: Arrival) {
             *signals += 1;
             on_icmp(stack, now, &report);
         }
-        // Soft: the timers find out whether it lasts (RFC 1122, section 4.2.3.9).
-        Arrival::Unreachable { .. } => {
-            tracing::debug!(?arrival, "a path's signal");
+        Arrival::Unreachable { local, remote, why } => {
+            tracing::debug!(%local, %remote, ?why, "a peer cannot be reached");
             *signals += 1;
+            stack.unreachable(now, local, remote, why);
         }
     }
 }
@@ -236,6 +293,7 @@ fn on_icmp(stack: &mut Stack, now: Instant, report: &IcmpReport) {
     tracing::debug!(?report, genuine, "an ICMP error");
     match report.error {
         IcmpError::TooBig(mtu) if genuine => stack.path_mtu(now, local, remote, mtu),
-        IcmpError::TooBig(_) | IcmpError::Unreachable => {}
+        IcmpError::Unreachable(why) if genuine => stack.unreachable(now, local, remote, why),
+        IcmpError::TooBig(_) | IcmpError::Unreachable(_) => {}
     }
 }

@@ -11,14 +11,17 @@ use bytes::{Bytes, BytesMut};
 use spindle_mptcp::{CloseReason, Config, ConnectionInfo};
 use tokio::sync::Notify;
 
+use super::held::{PIECE_COST, RELAY_COST, Share};
 use super::queue::Queue;
 use crate::error::kind_of;
 
 /// Most bytes a direction holds beyond the stack's own buffer: enough that a program on another
 /// core is not woken for every segment.
-const MOST_ROOM: usize = 512 << 10;
-/// Least such bytes: a full burst.
+pub(crate) const MOST_ROOM: usize = 512 << 10;
+/// Such bytes at first: a full burst.
 const LEAST_ROOM: usize = 64 << 10;
+/// Such bytes while the connection is to hold little: what one call of the system reads.
+const LITTLE_ROOM: usize = 16 << 10;
 /// Writes below this are gathered into one piece, so that many small ones cost one entry.
 const GATHER_BELOW: usize = 16 << 10;
 /// Size of such a piece.
@@ -27,7 +30,7 @@ const GATHER_PIECE: usize = 64 << 10;
 /// Received pieces are joined while together they are no longer than this: about three segments.
 const JOIN_UP_TO: usize = 4096;
 
-/// Bytes a pipe holds in each direction, beyond the stack's own buffers.
+/// Bytes a pipe holds at most in each direction, beyond the stack's own buffers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
     inbound: usize,
@@ -35,14 +38,30 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    /// A quarter of the stack's buffers, within bounds.
+    /// A quarter of the stack's buffers within a bound, so that [`Limits::buffer`](crate::limits::Limits::buffer) leaves
+    /// room for both.
     pub(crate) fn of(config: &Config) -> Self {
-        let part = |buffer: usize| (buffer / 4).clamp(LEAST_ROOM, MOST_ROOM);
+        let part = |buffer: usize| (buffer / 4).clamp(1, MOST_ROOM);
         Self {
             inbound: part(config.tcp.receive_buffer),
             outbound: part(config.tcp.send_buffer),
         }
     }
+
+    /// Bytes that wait for the reader and for the stack at most.
+    #[cfg(test)]
+    pub(crate) fn most(self) -> (usize, usize) {
+        (self.inbound, self.outbound)
+    }
+}
+
+/// Hears how far the peer has acknowledged what was written to a connection. Offsets count bytes from
+/// the beginning of the stream.
+pub(crate) trait AckObserver: Send + Sync {
+    /// The offset to hear of next, when `written` bytes have been written.
+    fn next_offset(&self, written: u64) -> u64;
+    /// The peer has acknowledged everything before `offset`. The data path's thread calls it.
+    fn acknowledged(&self, offset: u64, at: std::time::Instant);
 }
 
 /// Who the ends are, once known.
@@ -67,6 +86,14 @@ pub(crate) enum Phase {
 /// Both directions and their state.
 pub(crate) struct State {
     room: Room,
+    /// What the account has of it.
+    share: Share,
+    /// What its owner holds for it as long as it lives.
+    session: Share,
+    /// Memory is short, or the peer takes nothing: as little as possible is queued.
+    pub(crate) little: bool,
+    /// Bytes that passed so far, for the reader and for the stack: the room grows with them.
+    passed: (usize, usize),
     pub(crate) phase: Phase,
     inbound: VecDeque<Bytes>,
     inbound_bytes: usize,
@@ -78,6 +105,10 @@ pub(crate) struct State {
     /// Small writes not yet an entry of `outbound`.
     tail: BytesMut,
     outbound_bytes: usize,
+    /// Bytes that the owner has written since the beginning.
+    pub(crate) written: u64,
+    /// The offset whose acknowledgement the stack was last asked to report.
+    pub(crate) watched: u64,
     write_waker: Option<Waker>,
     /// The owner sends nothing more.
     pub(crate) write_closed: bool,
@@ -98,6 +129,8 @@ pub(crate) struct State {
 pub(crate) struct Pipe {
     queue: Arc<Queue>,
     pub(crate) identity: OnceLock<Identity>,
+    /// Who wants to hear of acknowledgements.
+    pub(crate) observer: OnceLock<Arc<dyn AckObserver>>,
     state: Mutex<State>,
     /// Phase or number of subflows changed.
     pub(crate) changed: Notify,
@@ -108,6 +141,10 @@ impl Pipe {
     pub(crate) fn new(queue: Arc<Queue>, room: Room) -> Arc<Self> {
         let state = State {
             room,
+            share: Share::new(queue.held().clone()),
+            session: Share::new(queue.held().clone()),
+            little: false,
+            passed: (0, 0),
             phase: Phase::Opening,
             inbound: VecDeque::new(),
             inbound_bytes: 0,
@@ -117,6 +154,8 @@ impl Pipe {
             outbound: VecDeque::new(),
             tail: BytesMut::new(),
             outbound_bytes: 0,
+            written: 0,
+            watched: 0,
             write_waker: None,
             write_closed: false,
             expects_more: false,
@@ -129,6 +168,7 @@ impl Pipe {
         Arc::new(Self {
             queue,
             identity: OnceLock::new(),
+            observer: OnceLock::new(),
             state: Mutex::new(state),
             changed: Notify::new(),
             queued: AtomicBool::new(false),
@@ -169,6 +209,8 @@ impl Pipe {
                 s.inbound.pop_front().unwrap_or_default()
             };
             s.inbound_bytes -= piece.len();
+            s.passed.0 = s.passed.0.saturating_add(piece.len());
+            s.recount();
             let wants = s.wants_more();
             drop(s);
             if wants {
@@ -206,7 +248,9 @@ impl Pipe {
                 s.inbound.pop_front();
             }
             s.inbound_bytes -= n;
+            s.passed.0 = s.passed.0.saturating_add(n);
         }
+        s.recount();
         let wants = s.wants_more();
         drop(s);
         if wants {
@@ -232,6 +276,7 @@ impl Pipe {
             return Poll::Ready(Ok(0));
         }
         s.append(&data[..n]);
+        s.recount();
         drop(s);
         self.attend();
         Poll::Ready(Ok(n))
@@ -253,11 +298,23 @@ impl Pipe {
         if !piece.is_empty() {
             s.close_tail();
             s.outbound_bytes += piece.len();
+            s.written += piece.len() as u64;
             s.outbound.push_back(piece);
+            s.recount();
         }
         drop(s);
         self.attend();
         Poll::Ready(Ok(()))
+    }
+
+    /// Waits until a writer has room, and says how much. Of a connection that takes no more it says so too: writing
+    /// then gives the error.
+    pub(crate) fn poll_writable(self: &Arc<Self>, cx: &mut Context<'_>) -> Poll<usize> {
+        match self.lock().room_to_write(cx) {
+            Poll::Ready(Ok(room)) => Poll::Ready(room),
+            Poll::Ready(Err(_)) => Poll::Ready(LITTLE_ROOM),
+            Poll::Pending => Poll::Pending,
+        }
     }
 
     /// The owner sends nothing more.
@@ -285,9 +342,15 @@ impl Pipe {
         let mut s = self.lock();
         s.released = true;
         s.write_closed = true;
-        s.inbound.clear();
-        s.inbound_bytes = 0;
+        s.discard_inbound();
+        s.recount();
         drop(s);
+        self.attend();
+    }
+
+    /// The owner holds so many bytes for it as long as it lives.
+    pub(crate) fn hold(self: &Arc<Self>, bytes: u64) {
+        self.lock().session.set(bytes);
         self.attend();
     }
 
@@ -299,9 +362,50 @@ impl Pipe {
 }
 
 impl State {
+    /// Bytes that may wait for the reader now.
+    fn most_inbound(&self) -> usize {
+        self.part(self.room.inbound, self.passed.0)
+    }
+
+    /// Bytes that may wait for the stack now.
+    fn most_outbound(&self) -> usize {
+        self.part(self.room.outbound, self.passed.1)
+    }
+
+    /// Room grows up to `most` with what has passed: who has taken nothing yet is owed little.
+    fn part(&self, most: usize, passed: usize) -> usize {
+        match self.little {
+            true => LITTLE_ROOM.min(most),
+            false => (passed / 4).clamp(LEAST_ROOM.min(most), most),
+        }
+    }
+
+    /// Brings the account in line with the queues.
+    pub(crate) fn recount(&mut self) {
+        let pieces = self.inbound.len() + self.outbound.len();
+        let bytes = self.inbound_bytes + self.outbound_bytes + pieces * PIECE_COST;
+        self.share.set(bytes as u64);
+    }
+
+    /// What the queues hold, as counted last.
+    pub(crate) fn held(&self) -> u64 {
+        self.share.bytes()
+    }
+
+    /// What its task and its owner hold for it as long as it lives.
+    pub(crate) fn overhead(&self) -> u64 {
+        RELAY_COST + self.session.bytes()
+    }
+
+    /// Drops what was not read.
+    pub(crate) fn discard_inbound(&mut self) {
+        self.inbound.clear();
+        self.inbound_bytes = 0;
+    }
+
     /// Whether reading has made enough room for what the stack still holds.
     fn wants_more(&self) -> bool {
-        self.more && self.inbound_bytes <= self.room.inbound / 2
+        self.more && self.inbound_bytes <= self.most_inbound() / 2
     }
 
     /// What a reader finds when no bytes are left: the end, an error, or nothing yet.
@@ -331,15 +435,17 @@ impl State {
             Phase::Stopped => return Poll::Ready(Err(io::ErrorKind::NetworkDown.into())),
             Phase::Opening | Phase::Open => {}
         }
-        if self.outbound_bytes >= self.room.outbound {
+        let most = self.most_outbound();
+        if self.outbound_bytes >= most {
             set_waker(&mut self.write_waker, cx);
             return Poll::Pending;
         }
-        Poll::Ready(Ok(self.room.outbound - self.outbound_bytes))
+        Poll::Ready(Ok(most - self.outbound_bytes))
     }
 
     fn append(&mut self, data: &[u8]) {
         self.outbound_bytes += data.len();
+        self.written += data.len() as u64;
         if data.len() >= GATHER_BELOW {
             self.close_tail();
             self.outbound.push_back(Bytes::copy_from_slice(data));
@@ -360,7 +466,7 @@ impl State {
 
     /// Room for bytes from the stack; none once the limit is reached.
     pub(crate) fn inbound_room(&self) -> usize {
-        self.room.inbound.saturating_sub(self.inbound_bytes)
+        self.most_inbound().saturating_sub(self.inbound_bytes)
     }
 
     /// Bytes from the stack; of no use to a pipe whose owner is gone. Small pieces are joined: a
@@ -399,6 +505,7 @@ impl State {
     /// `sent` bytes of a piece were taken, `rest` was not.
     pub(crate) fn sent(&mut self, sent: usize, rest: Bytes) {
         self.outbound_bytes -= sent;
+        self.passed.1 = self.passed.1.saturating_add(sent);
         if !rest.is_empty() {
             self.outbound.push_front(rest);
         }
@@ -427,7 +534,7 @@ impl State {
     /// The writer's waker, if there is room worth waking for.
     pub(crate) fn take_writer(&mut self) -> Option<Waker> {
         let over = !matches!(self.phase, Phase::Opening | Phase::Open);
-        if over || self.outbound_bytes <= self.room.outbound / 2 {
+        if over || self.outbound_bytes <= self.most_outbound() / 2 {
             self.write_waker.take()
         } else {
             None
@@ -471,6 +578,55 @@ mod tests {
                 .enumerate()
                 .all(|(i, b)| *b == i as u8)
         );
+    }
+
+    #[test]
+    fn the_account_has_what_the_queues_hold_and_gives_it_back() {
+        let pipe = pipe();
+        let held = pipe.queue().held().clone();
+        let mut s = pipe.lock();
+        s.deliver(Bytes::from(vec![1; 60_000]));
+        s.append(&[2; 20_000]);
+        s.recount();
+        assert_eq!(held.total(), 80_000 + 2 * PIECE_COST as u64);
+        assert_eq!(s.held(), held.total());
+        let piece = s.next_outbound().unwrap();
+        s.sent(piece.len(), Bytes::new());
+        s.discard_inbound();
+        s.recount();
+        assert_eq!(held.total(), 0);
+        s.append(&[2; 20_000]);
+        s.recount();
+        drop(s);
+        drop(pipe);
+        assert_eq!(held.total(), 0, "with the pipe");
+    }
+
+    #[test]
+    fn room_grows_with_what_passes_and_is_little_for_who_takes_nothing() {
+        let pipe = pipe();
+        let mut s = pipe.lock();
+        s.phase = Phase::Open;
+        assert_eq!(s.most_outbound(), LEAST_ROOM);
+        s.passed.1 = 1 << 20;
+        assert_eq!(s.most_outbound(), 256 << 10);
+        s.passed.1 = 1 << 30;
+        assert_eq!(s.most_outbound(), MOST_ROOM);
+        assert_eq!(
+            s.most_inbound(),
+            LEAST_ROOM,
+            "the other way nothing has passed"
+        );
+        s.little = true;
+        assert_eq!(
+            (s.most_outbound(), s.most_inbound()),
+            (LITTLE_ROOM, LITTLE_ROOM)
+        );
+        s.append(&[0; LITTLE_ROOM]);
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(s.room_to_write(&mut cx).is_pending());
+        s.little = false;
+        assert!(s.room_to_write(&mut cx).is_ready());
     }
 
     #[test]

@@ -10,6 +10,7 @@ use polling::Poller;
 use spindle_mptcp::{Config, ConnectionInfo, ListenerId};
 use tokio::sync::{mpsc, oneshot};
 
+use super::held::Held;
 use super::pipe::Pipe;
 use crate::error::NetError;
 use crate::socket::{ConnectionStatus, ListenOptions, NetworkCounters, TcpStream};
@@ -42,6 +43,8 @@ pub(crate) enum Command {
     Connections(oneshot::Sender<Vec<ConnectionStatus>>),
     /// Totals.
     Counters(oneshot::Sender<NetworkCounters>),
+    /// Nothing but an answer, which shows that the data path turns.
+    Turn(oneshot::Sender<()>),
     /// End once nothing is left to do.
     Release,
     /// Abort what is left and end.
@@ -62,6 +65,7 @@ pub(crate) struct Queue {
     /// The thread sleeps, or is about to: only then is it worth a system call to wake it.
     sleeping: AtomicBool,
     poller: Arc<Poller>,
+    held: Arc<Held>,
 }
 
 impl Queue {
@@ -70,7 +74,13 @@ impl Queue {
             waiting: Mutex::default(),
             sleeping: AtomicBool::new(false),
             poller,
+            held: Arc::default(),
         }
+    }
+
+    /// What pipes and relays hold for their connections.
+    pub(crate) fn held(&self) -> &Arc<Held> {
+        &self.held
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {

@@ -1,33 +1,31 @@
 //! The data path's counters as metrics.
 
 use std::fmt::Error;
+use std::time::Duration;
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet};
+use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Unit;
 
 use super::Refused;
+use crate::udp::UdpCounters;
 use crate::{NetError, Network, NetworkCounters};
 
 /// The state of a network at one moment.
 #[derive(Debug)]
 pub(super) struct Snapshot {
     counters: NetworkCounters,
-    subflows: u64,
 }
 
 type Metric = (&'static str, &'static str, u64);
 
 impl Snapshot {
     pub(super) async fn take(network: &Network) -> Result<Self, NetError> {
-        let connections = network.connections().await?;
         Ok(Self {
             counters: network.counters().await?,
-            subflows: connections
-                .iter()
-                .map(|c| c.info.subflows.len() as u64)
-                .sum(),
         })
     }
 
@@ -37,14 +35,30 @@ impl Snapshot {
         match why {
             Refused::Connections => c.stack.refused_connections + c.refused,
             Refused::Memory => c.stack.refused_memory,
+            Refused::Source => c.stack.refused_source,
             Refused::Unreachable | Refused::Tls | Refused::Socks => 0,
         }
     }
 
-    fn gauges(&self) -> [Metric; 2] {
+    fn gauges(&self) -> [Metric; 5] {
         [
             ("connections", "Connections open now", self.counters.live),
-            ("subflows", "Subflows open now", self.subflows),
+            (
+                "connections_half_open",
+                "Connections whose handshake is going on now",
+                self.counters.half_open,
+            ),
+            ("subflows", "Subflows open now", self.counters.subflows),
+            (
+                "memory_bytes",
+                "Memory in use, as --max-memory counts it",
+                self.counters.memory,
+            ),
+            (
+                "memory_limit_bytes",
+                "Memory that may be in use (--max-memory)",
+                self.counters.memory_limit,
+            ),
         ]
     }
 
@@ -103,7 +117,7 @@ impl Snapshot {
         ]
     }
 
-    fn stack(&self) -> [Metric; 11] {
+    fn stack(&self) -> [Metric; 14] {
         let s = &self.counters.stack;
         [
             (
@@ -149,9 +163,57 @@ impl Snapshot {
             ),
             ("resets_sent", "Resets sent", s.resets_sent),
             (
+                "evicted",
+                "Connections ended because memory was short and they made no progress",
+                s.evicted,
+            ),
+            ("bytes_evicted", "Bytes that they held", s.bytes_evicted),
+            (
                 "checksum_failures",
                 "DSS checksums that did not match",
                 s.checksum_failures,
+            ),
+            (
+                "undelivered",
+                "Segments sent again since the client had acknowledged them on a subflow only",
+                s.undelivered,
+            ),
+        ]
+    }
+
+    /// What the stack did not do for peers, and its work.
+    fn withheld(&self) -> [Metric; 6] {
+        let s = &self.counters.stack;
+        [
+            (
+                "cookies_refused",
+                "Acknowledgements refused because their SYN cookie was false or too old",
+                s.cookies_refused,
+            ),
+            (
+                "joins_unknown",
+                "Joins refused because no connection has their token",
+                s.joins_unknown,
+            ),
+            (
+                "joins_prohibited",
+                "Joins refused at an address where none are taken",
+                s.joins_prohibited,
+            ),
+            (
+                "add_addr_refused",
+                "Announced addresses that are not joined (--accept-announced)",
+                s.add_addr_refused,
+            ),
+            (
+                "resets_withheld",
+                "Resets that did not leave because of their limit",
+                s.resets_withheld,
+            ),
+            (
+                "steps",
+                "Iterations of loops over what peers make this host store",
+                s.steps,
             ),
         ]
     }
@@ -185,19 +247,102 @@ impl Snapshot {
     }
 }
 
+/// Gauges of a link over UDP.
+fn udp_gauges(u: &UdpCounters) -> [Metric; 2] {
+    [
+        (
+            "udp_ids",
+            "Encapsulation ids known now, one for each subflow",
+            u.ids,
+        ),
+        (
+            "udp_ids_unproven",
+            "Those whose client has not proven its address",
+            u.half_open,
+        ),
+    ]
+}
+
+/// Counters of a link over UDP.
+fn udp_counters(u: &UdpCounters) -> [Metric; 4] {
+    [
+        (
+            "udp_ids_evicted",
+            "Ids without a proven address that made room for others",
+            u.evicted,
+        ),
+        (
+            "udp_ids_refused",
+            "Subflows refused for want of room for their id, or of a socket",
+            u.refused,
+        ),
+        (
+            "udp_challenges",
+            "Challenges sent to addresses that were not proven",
+            u.challenges,
+        ),
+        (
+            "udp_rebindings",
+            "Outer addresses of clients that changed",
+            u.rebindings,
+        ),
+    ]
+}
+
+impl Snapshot {
+    /// Ended subflows, by why.
+    fn encode_ends(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let mut family = encoder.encode_descriptor(
+            "subflows_ended",
+            "Subflows that ended, first ones and those that were never established among them",
+            None,
+            MetricType::Counter,
+        )?;
+        for (name, count) in self.counters.stack.subflow_ends.iter() {
+            let labels = [("reason", name)];
+            ConstCounter::new(count).encode(family.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+
+    fn turn_times(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let times = &self.counters.turn_times;
+        let bound = |b: Option<Duration>| b.map_or(f64::MAX, |b| b.as_secs_f64());
+        let buckets: Vec<_> = times.buckets().map(|(b, n)| (bound(b), n)).collect();
+        let help = "Turns of the data path's loop, which serves all connections";
+        encoder
+            .encode_descriptor(
+                "turn_time",
+                help,
+                Some(&Unit::Seconds),
+                MetricType::Histogram,
+            )?
+            .encode_histogram::<NoLabelSet>(
+                times.sum().as_secs_f64(),
+                times.count(),
+                &buckets,
+                None,
+            )
+    }
+}
+
 impl Collector for Snapshot {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
-        for (name, help, value) in self.gauges() {
+        let udp = self.counters.udp;
+        let gauges = self.gauges().into_iter();
+        for (name, help, value) in gauges.chain(udp.iter().flat_map(udp_gauges)) {
             let gauge = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
             let metric = encoder.encode_descriptor(name, help, None, gauge.metric_type())?;
             gauge.encode(metric)?;
         }
+        self.turn_times(&mut encoder)?;
         let counters = self.traffic().into_iter().chain(self.stack());
-        for (name, help, value) in counters.chain(self.link()) {
+        let counters = counters.chain(self.withheld()).chain(self.link());
+        for (name, help, value) in counters.chain(udp.iter().flat_map(udp_counters)) {
             let counter = ConstCounter::new(value);
             let metric = encoder.encode_descriptor(name, help, None, counter.metric_type())?;
             counter.encode(metric)?;
         }
-        Ok(())
+        self.encode_ends(&mut encoder)
     }
 }

@@ -70,6 +70,8 @@ pub enum Refused {
     Connections,
     /// The memory allowed is promised already.
     Memory,
+    /// Its source had its share of the limits.
+    Source,
     /// The TLS handshake failed.
     Tls,
     /// It did not speak SOCKS as expected.
@@ -77,10 +79,11 @@ pub enum Refused {
 }
 
 impl Refused {
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 6] = [
         Self::Unreachable,
         Self::Connections,
         Self::Memory,
+        Self::Source,
         Self::Tls,
         Self::Socks,
     ];
@@ -90,6 +93,7 @@ impl Refused {
             Self::Unreachable => "unreachable",
             Self::Connections => "connections",
             Self::Memory => "memory",
+            Self::Source => "source",
             Self::Tls => "tls",
             Self::Socks => "socks",
         }
@@ -150,21 +154,26 @@ impl Metrics {
         self.kept.refused.get_or_create(&Why { why }).inc();
     }
 
-    /// A response took this long: from the last byte of a request to the last byte of what came
-    /// back before the next request, or the end.
+    /// A response took this long: from the last byte of a request until whoever asked had
+    /// acknowledged the last byte of what came back before the next request, or the end.
     pub fn response_time(&self, took: Duration) {
         self.kept.response.observe(took.as_secs_f64());
     }
 
-    /// Response times observed.
+    /// Response times observed: how many, and their sum in seconds.
     #[cfg(test)]
-    pub(crate) fn responses(&self) -> u64 {
+    pub(crate) fn responses(&self) -> (u64, f64) {
         let mut registry = Registry::default();
         registry.register("r", "", self.kept.response.clone());
         let mut out = String::new();
         text::encode(&mut out, &registry).unwrap();
-        let count = out.lines().find_map(|l| l.strip_prefix("r_count "));
-        count.unwrap().parse().unwrap()
+        let value = |name| out.lines().find_map(|l| l.strip_prefix(name)).unwrap();
+        let sum: f64 = value("r_sum ").parse().unwrap();
+        // Sums of milliseconds, without what adding binary fractions leaves.
+        (
+            value("r_count ").parse().unwrap(),
+            (sum * 1e6).round() / 1e6,
+        )
     }
 
     /// With what the stack turned away by itself.
@@ -197,7 +206,7 @@ impl Metrics {
         registry.register("refused", "Connections turned away", refused);
         registry.register_with_unit(
             "response_time",
-            "From the last byte of a request to the last byte of its response",
+            "From the last byte of a request to the acknowledgement of the last byte of its response",
             Unit::Seconds,
             kept.response.clone(),
         );
@@ -241,8 +250,17 @@ mod tests {
             "spindle_refused_total{transport=\"fuso\",why=\"memory\"} 0",
             "spindle_response_time_seconds_bucket{transport=\"fuso\",le=\"0.004\"} 1",
             "spindle_connections{transport=\"fuso\"} 0",
+            "spindle_connections_half_open{transport=\"fuso\"} 0",
+            "spindle_cookies_refused_total{transport=\"fuso\"} 0",
+            "spindle_joins_unknown_total{transport=\"fuso\"} 0",
+            "spindle_joins_prohibited_total{transport=\"fuso\"} 0",
+            "spindle_add_addr_refused_total{transport=\"fuso\"} 0",
+            "spindle_resets_withheld_total{transport=\"fuso\"} 0",
+            "spindle_steps_total{transport=\"fuso\"} 0",
             "spindle_timeouts_total{transport=\"fuso\"} 0",
             "spindle_recoveries_useful_total{transport=\"fuso\"} 0",
+            "spindle_subflows_ended_total{transport=\"fuso\",reason=\"peer_reset\"} 0",
+            "spindle_turn_time_seconds_bucket{transport=\"fuso\",le=\"+Inf\"}",
             "# EOF",
         ] {
             assert!(text.contains(line), "{line} not in\n{text}");

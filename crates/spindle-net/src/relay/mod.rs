@@ -1,6 +1,7 @@
 //! A connection of Spindle's joined to one of the system's: bytes, half closes and resets pass both
 //! ways as they came.
 
+mod exchanges;
 mod moved;
 mod pump;
 
@@ -69,6 +70,8 @@ pub enum Ended {
     OutsideFailed,
     /// Nothing passed for too long.
     Idle,
+    /// One side had closed, and nothing came from the other for too long.
+    HalfClosed,
     /// The service was told to end.
     Aborted,
 }
@@ -80,6 +83,7 @@ impl fmt::Display for Ended {
             Self::PeerFailed => "peer failed",
             Self::OutsideFailed => "outside failed",
             Self::Idle => "idle",
+            Self::HalfClosed => "half-closed",
             Self::Aborted => "aborted",
         })
     }
@@ -92,7 +96,7 @@ impl Ended {
             Self::Finished => metrics::Ended::Finished,
             Self::PeerFailed => metrics::Ended::PeerFailed,
             Self::OutsideFailed => metrics::Ended::LocalFailed,
-            Self::Idle | Self::Aborted => metrics::Ended::Expired,
+            Self::Idle | Self::HalfClosed | Self::Aborted => metrics::Ended::Expired,
         }
     }
 }
@@ -126,6 +130,8 @@ pub struct RelayOptions {
     pub asking: Asking,
     /// Both sides are reset if nothing has passed for this long.
     pub idle: Option<Duration>,
+    /// The same once one direction is closed.
+    pub half_closed: Option<Duration>,
     /// Where response times and the end are counted.
     pub metrics: Option<Metrics>,
 }
@@ -141,20 +147,20 @@ pub async fn relay(
     lifecycle: &Lifecycle,
 ) -> Report {
     let handle = inside.handle();
-    let idle = options.idle;
-    let moved = Moved::new(options.asking, options.metrics.clone());
+    let limits = (options.idle, options.half_closed);
+    let moved = Moved::new(options.asking, options.metrics.clone(), &handle);
     let (ended, error) = match inside {
         Inside::Plain(stream) => {
             let (read, write) = stream.into_split();
             let (mut from, mut to) = (InsideSource::new(read), InsideSink::new(write));
             let ends = Ends::new(&handle, &outside, &moved);
-            ends.run(&mut from, &mut to, idle, lifecycle).await
+            ends.run(&mut from, &mut to, limits, lifecycle).await
         }
         Inside::Wrapped(stream, _) => {
             let (read, write) = tokio::io::split(stream);
-            let (mut from, mut to) = (AnySource::new(read), AnySink::new(write));
+            let (mut from, mut to) = (AnySource::new(read), AnySink::new(write, handle.clone()));
             let ends = Ends::new(&handle, &outside, &moved);
-            ends.run(&mut from, &mut to, idle, lifecycle).await
+            ends.run(&mut from, &mut to, limits, lifecycle).await
         }
     };
     moved.end();
@@ -204,10 +210,10 @@ impl<'a> Ends<'a> {
         &self,
         from: &mut impl Source,
         to: &mut impl Sink,
-        idle: Option<Duration>,
+        limits: (Option<Duration>, Option<Duration>),
         lifecycle: &Lifecycle,
     ) -> End {
-        let end = self.both(from, to, idle, lifecycle).await;
+        let end = self.both(from, to, limits, lifecycle).await;
         match end.0 {
             Ended::Finished => in_order(self.outside),
             Ended::PeerFailed => reset(self.outside),
@@ -217,7 +223,7 @@ impl<'a> Ends<'a> {
                 delivered(self.handle, inward, lifecycle).await;
                 self.handle.abort();
             }
-            Ended::Idle | Ended::Aborted => {
+            Ended::Idle | Ended::HalfClosed | Ended::Aborted => {
                 reset(self.outside);
                 self.handle.abort();
             }
@@ -229,20 +235,30 @@ impl<'a> Ends<'a> {
         &self,
         from: &mut impl Source,
         to: &mut impl Sink,
-        idle: Option<Duration>,
+        (idle, half_closed): (Option<Duration>, Option<Duration>),
         lifecycle: &Lifecycle,
     ) -> End {
         let mut sink = OutsideSink::new(self.outside);
         let mut source = OutsideSource::new(self.outside);
-        let outward = pump::pump(from, &mut sink, |n| self.moved.add_outward(n));
-        let inward = pump::pump(&mut source, to, |n| self.moved.add_inward(n));
+        let outward = pump::pump(
+            from,
+            &mut sink,
+            |n| self.moved.add_outward(n),
+            self.handle.share(),
+        );
+        let inward = pump::pump(
+            &mut source,
+            to,
+            |n| self.moved.add_inward(n),
+            self.handle.share(),
+        );
         tokio::pin!(outward, inward);
         let (mut outward_done, mut inward_done) = (false, false);
         // The service takes nothing more; what it had sent may still wait to be read.
         let mut refused = None;
         let failed = self.failed();
-        let expired = self.expired(idle);
-        tokio::pin!(failed, expired);
+        let (expired, half_expired) = (self.expired(idle), self.expired(None));
+        tokio::pin!(failed, expired, half_expired);
         loop {
             tokio::select! {
                 done = &mut outward, if !outward_done => {
@@ -263,11 +279,13 @@ impl<'a> Ends<'a> {
                 }
                 end = &mut failed => return end,
                 () = &mut expired => return (Ended::Idle, None),
+                () = &mut half_expired => return (Ended::HalfClosed, None),
                 () = lifecycle.reached(Stage::Aborting) => return (Ended::Aborted, None),
             }
             if outward_done && inward_done {
                 return after(refused);
             }
+            half_expired.set(self.expired(half_closed));
         }
     }
 

@@ -6,11 +6,13 @@ use std::io::{self, IoSlice};
 use std::pin::pin;
 use std::task::Poll;
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::buf::Limit;
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream as KernelStream;
 
-use crate::socket::{OwnedReadHalf, OwnedWriteHalf};
+use crate::datapath::held::Share;
+use crate::socket::{ConnectionHandle, OwnedReadHalf, OwnedWriteHalf};
 
 /// Bytes read at first, and again after small reads.
 const LEAST_READ: usize = 16 << 10;
@@ -18,6 +20,8 @@ const LEAST_READ: usize = 16 << 10;
 const MOST_READ: usize = 256 << 10;
 /// Bytes gathered at most for one write.
 const MOST_BATCH: usize = 256 << 10;
+/// Bytes read at least once there is any room: what a small write brings is not cut up.
+const LEAST_ROOM: usize = 16 << 10;
 /// Pieces gathered at most for one write.
 const MOST_PIECES: usize = 64;
 
@@ -36,14 +40,22 @@ pub(super) enum Taken {
 
 /// Where pieces come from.
 pub(super) trait Source: Send {
-    /// Takes what is there without waiting.
-    fn take(&mut self, batch: &mut Batch) -> impl Future<Output = io::Result<Taken>> + Send;
+    /// Takes what is there without waiting, at most `most` bytes.
+    fn take(
+        &mut self,
+        batch: &mut Batch,
+        most: usize,
+    ) -> impl Future<Output = io::Result<Taken>> + Send;
     /// Waits until something is there.
     fn ready(&mut self) -> impl Future<Output = io::Result<()>> + Send;
+    /// Nothing is taken at present: gives back what it keeps for reading.
+    fn rest(&mut self) {}
 }
 
 /// Where they go.
 pub(super) trait Sink: Send {
+    /// Waits until there is room; returns for how many bytes. Whether the sink has failed is told by sending.
+    fn room(&mut self) -> impl Future<Output = usize> + Send;
     /// Sends them all; `more` seems to follow.
     fn send(
         &mut self,
@@ -68,13 +80,26 @@ pub(super) async fn pump(
     source: &mut impl Source,
     sink: &mut impl Sink,
     moved: impl Fn(u64),
+    mut held: Share,
 ) -> Result<(), Failure> {
     let mut batch = Batch::new();
     loop {
-        match source.take(&mut batch).await.map_err(Failure::Source)? {
+        // Nothing is read for who does not take it.
+        let room = match at_once(sink.room()).await {
+            Some(room) => room,
+            None => {
+                source.rest();
+                sink.room().await
+            }
+        };
+        let most = room.clamp(LEAST_ROOM, MOST_BATCH);
+        let taken = source.take(&mut batch, most).await;
+        match taken.map_err(Failure::Source)? {
             Taken::Some(more) => {
                 let bytes: usize = batch.iter().map(Bytes::len).sum();
+                held.set(bytes as u64);
                 sink.send(&mut batch, more).await.map_err(Failure::Sink)?;
+                held.set(0);
                 moved(bytes as u64);
             }
             Taken::Nothing => {
@@ -109,9 +134,9 @@ impl InsideSource {
 }
 
 impl Source for InsideSource {
-    async fn take(&mut self, batch: &mut Batch) -> io::Result<Taken> {
+    async fn take(&mut self, batch: &mut Batch, most: usize) -> io::Result<Taken> {
         let mut bytes = 0;
-        while bytes < MOST_BATCH && batch.len() < MOST_PIECES {
+        while bytes < most && batch.len() < MOST_PIECES {
             let next = match self.first.take() {
                 Some(first) => Some(first),
                 None => at_once(self.half.recv(MOST_READ)).await.transpose()?,
@@ -152,6 +177,13 @@ impl InsideSink {
 }
 
 impl Sink for InsideSink {
+    async fn room(&mut self) -> usize {
+        match &self.half {
+            Some(half) => half.stream().handle().writable().await,
+            None => MOST_BATCH,
+        }
+    }
+
     async fn send(&mut self, batch: &mut Batch, more: bool) -> io::Result<()> {
         let Some(half) = &mut self.half else {
             return Err(io::ErrorKind::BrokenPipe.into());
@@ -178,10 +210,12 @@ impl Sink for InsideSink {
     }
 }
 
-/// Space for reads that grows with what they bring.
+/// Space for reads that grows with what they bring. What a read leaves of it serves the next.
 struct Space {
     buffer: BytesMut,
     size: usize,
+    /// Bytes offered to the read.
+    offered: usize,
 }
 
 impl Space {
@@ -189,20 +223,25 @@ impl Space {
         Self {
             buffer: BytesMut::new(),
             size: LEAST_READ,
+            offered: 0,
         }
     }
 
-    /// The buffer, empty and with room.
-    fn room(&mut self) -> &mut BytesMut {
-        self.buffer.reserve(self.size);
-        &mut self.buffer
+    /// The buffer, empty and with room for `most` bytes or less.
+    fn room(&mut self, most: usize) -> Limit<&mut BytesMut> {
+        let size = self.size.min(most.max(LEAST_READ));
+        if self.buffer.capacity() < size / 4 {
+            self.buffer = BytesMut::with_capacity(size);
+        }
+        self.offered = self.buffer.capacity().min(most);
+        (&mut self.buffer).limit(self.offered)
     }
 
     /// What the last read brought, and whether it filled the room. A small piece is copied, lest it
-    /// hold a large buffer for as long as it waits.
+    /// hold a large buffer for as long as it waits; of what larger ones hold, less than a quarter is no piece's.
     fn piece(&mut self) -> (Bytes, bool) {
         let (len, size) = (self.buffer.len(), self.size);
-        let full = len >= size;
+        let full = len >= self.offered;
         if full {
             self.size = (size * 2).min(MOST_READ);
         } else if len < size / 4 {
@@ -238,8 +277,8 @@ impl<'a> OutsideSource<'a> {
 }
 
 impl Source for OutsideSource<'_> {
-    async fn take(&mut self, batch: &mut Batch) -> io::Result<Taken> {
-        match self.stream.try_read_buf(self.space.room()) {
+    async fn take(&mut self, batch: &mut Batch, most: usize) -> io::Result<Taken> {
+        match self.stream.try_read_buf(&mut self.space.room(most)) {
             Ok(0) => Ok(Taken::End),
             Ok(_) => {
                 let (piece, full) = self.space.piece();
@@ -255,6 +294,10 @@ impl Source for OutsideSource<'_> {
         self.space.release();
         self.stream.readable().await
     }
+
+    fn rest(&mut self) {
+        self.space.release();
+    }
 }
 
 /// The system's side.
@@ -269,6 +312,12 @@ impl<'a> OutsideSink<'a> {
 }
 
 impl Sink for OutsideSink<'_> {
+    async fn room(&mut self) -> usize {
+        // It fails only with the runtime.
+        let _ = self.stream.writable().await;
+        MOST_BATCH
+    }
+
     async fn send(&mut self, batch: &mut Batch, _more: bool) -> io::Result<()> {
         while !batch.is_empty() {
             self.stream.writable().await?;
@@ -325,12 +374,12 @@ impl<R> AnySource<R> {
 }
 
 impl<R: AsyncRead + Unpin + Send> Source for AnySource<R> {
-    async fn take(&mut self, batch: &mut Batch) -> io::Result<Taken> {
+    async fn take(&mut self, batch: &mut Batch, most: usize) -> io::Result<Taken> {
         let read = match self.first.take() {
             Some(n) => Some(n),
             None => {
-                let read = at_once(self.half.read_buf(self.space.room())).await;
-                read.transpose()?
+                let mut room = self.space.room(most);
+                at_once(self.half.read_buf(&mut room)).await.transpose()?
             }
         };
         match read {
@@ -345,7 +394,8 @@ impl<R: AsyncRead + Unpin + Send> Source for AnySource<R> {
     }
 
     async fn ready(&mut self) -> io::Result<()> {
-        self.first = Some(self.half.read_buf(self.space.room()).await?);
+        let mut room = self.space.room(LEAST_READ);
+        self.first = Some(self.half.read_buf(&mut room).await?);
         Ok(())
     }
 }
@@ -353,15 +403,21 @@ impl<R: AsyncRead + Unpin + Send> Source for AnySource<R> {
 /// Any stream, such as TLS.
 pub(super) struct AnySink<W> {
     half: W,
+    /// Where it all goes.
+    handle: ConnectionHandle,
 }
 
 impl<W> AnySink<W> {
-    pub(super) fn new(half: W) -> Self {
-        Self { half }
+    pub(super) fn new(half: W, handle: ConnectionHandle) -> Self {
+        Self { half, handle }
     }
 }
 
 impl<W: AsyncWrite + Unpin + Send> Sink for AnySink<W> {
+    async fn room(&mut self) -> usize {
+        self.handle.writable().await
+    }
+
     async fn send(&mut self, batch: &mut Batch, _more: bool) -> io::Result<()> {
         while let Some(piece) = batch.pop_front() {
             self.half.write_all(&piece).await?;
@@ -382,18 +438,88 @@ mod tests {
     fn space_grows_with_full_reads_and_shrinks_with_small_ones() {
         let mut space = Space::new();
         for _ in 0..10 {
-            let size = space.size;
-            space.room().resize(size, 7);
+            space.room(MOST_READ);
+            let offered = space.offered;
+            space.buffer.resize(offered, 7);
             let (piece, full) = space.piece();
-            assert!(full && piece.len() == size);
+            assert!(full && piece.len() == offered);
         }
         assert_eq!(space.size, MOST_READ);
         for _ in 0..10 {
-            space.room().extend_from_slice(b"abc");
+            space.room(MOST_READ);
+            space.buffer.extend_from_slice(b"abc");
             let (piece, full) = space.piece();
             assert!(!full && &piece[..] == b"abc");
         }
         assert_eq!(space.size, LEAST_READ);
+    }
+
+    #[test]
+    fn what_a_read_leaves_of_the_space_serves_the_next() {
+        let mut space = Space::new();
+        space.size = MOST_READ;
+        let first = space.room(MOST_READ).get_ref().as_ptr();
+        space.buffer.resize(100_000, 7);
+        let (a, _) = space.piece();
+        let second = space.room(MOST_READ).get_ref().as_ptr();
+        assert_eq!(second as usize, first as usize + 100_000);
+        space.buffer.resize(100_000, 8);
+        let (b, _) = space.piece();
+        assert_eq!((a.len(), b.len()), (100_000, 100_000));
+        assert_eq!(space.room(1000).remaining_mut(), 1000);
+    }
+
+    /// A service that always has more.
+    struct Endless(usize);
+
+    impl Source for Endless {
+        async fn take(&mut self, batch: &mut Batch, most: usize) -> io::Result<Taken> {
+            self.0 += most;
+            batch.push_back(Bytes::from(vec![0; most]));
+            Ok(Taken::Some(true))
+        }
+
+        async fn ready(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// A client that takes so many bytes and no more.
+    struct Shut(usize);
+
+    impl Sink for Shut {
+        async fn room(&mut self) -> usize {
+            match self.0 {
+                0 => std::future::pending().await,
+                room => room,
+            }
+        }
+
+        async fn send(&mut self, batch: &mut Batch, _more: bool) -> io::Result<()> {
+            let bytes: usize = batch.drain(..).map(|p| p.len()).sum();
+            self.0 = self.0.saturating_sub(bytes);
+            Ok(())
+        }
+
+        async fn finish(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[tokio::test]
+    async fn nothing_is_read_from_a_service_whose_client_takes_nothing() {
+        let held = std::sync::Arc::default();
+        let (mut source, mut sink) = (Endless(0), Shut(100_000));
+        let moved = std::cell::Cell::new(0);
+        let pumped = pump(
+            &mut source,
+            &mut sink,
+            |n| moved.set(moved.get() + n),
+            Share::new(std::sync::Arc::clone(&held)),
+        );
+        assert!(at_once(pumped).await.is_none(), "it waits");
+        assert_eq!((source.0, moved.get()), (100_000, 100_000));
+        assert_eq!(held.total(), 0);
     }
 
     #[test]

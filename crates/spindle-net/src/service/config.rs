@@ -28,14 +28,14 @@ const DELAYED_ACK: Duration = Duration::from_millis(40);
 /// Floor of the retransmission timeout: Linux's (TCP_RTO_MIN).
 const MIN_RTO: Duration = Duration::from_millis(200);
 /// A relay holds a socket at its other side for each connection, so it looks sooner than Linux
-/// (2 h) whether the peer is still there; the number of probes is Linux's, tcp_keepalive_probes.
-const KEEPALIVE: Keepalive = Keepalive {
-    idle: Duration::from_secs(300),
-    interval: Duration::from_secs(30),
-    probes: 9,
-};
+/// (2 h) whether the peer is still there.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(300);
+/// Time between keepalive probes, at most.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(30);
 /// How long data may stay unacknowledged (RFC 9293, section 3.8.3: 5 min).
 const USER_TIMEOUT: Duration = Duration::from_secs(300);
+/// The wait for a peer's FIN after all was closed and acknowledged: Linux's (tcp_fin_timeout).
+const FIN_TIMEOUT: Duration = Duration::from_secs(60);
 /// TIME_WAIT of 60 s in all, as Linux has it (TCP_TIMEWAIT_LEN).
 const MSL: Duration = Duration::from_secs(30);
 
@@ -57,19 +57,31 @@ impl Destinations for Outside {
     }
 }
 
+/// Keepalive probes that begin once nothing has come for `idle`, every 30 s, or every `idle` where that is
+/// shorter; as many as Linux sends (`tcp_keepalive_probes`).
+pub fn keepalive_after(idle: Duration) -> Keepalive {
+    Keepalive {
+        idle,
+        interval: idle.min(KEEPALIVE_INTERVAL),
+        ..Keepalive::default()
+    }
+}
+
 /// The configuration of a gateway's or connect's connections: the only place where it is made.
 ///
 /// The transport's preset says what it is made of: congestion control, loss detection (RACK, TLP),
 /// scheduler, proactive recovery. What belongs to the scenario is set here to what suits a wire:
 /// 200 ms least RTO, timestamps, SACK and window scaling, acknowledgements delayed by 40 ms (which
 /// probes for a lost tail allow for), bursts and MSS as large as the link takes, buffers that grow up
-/// to the limits, keepalive and user timeout. Over TUN the peer's receiver may be anyone's, so recovery sends what such a receiver
+/// to the limits, keepalive and user timeout. Over TUN segments shrink where a path swallows full ones, and the peer's receiver may be anyone's, so recovery sends what such a receiver
 /// needs, and nothing is coded: only UDP carries that. `paths` is how this end opens subflows: [`PathManager::Passive`] for a gateway.
 pub fn wire_config(preset: Config, kind: LinkKind, limits: &Limits, paths: PathManager) -> Config {
     let mut config = match kind {
         LinkKind::Tun => for_unmodified_receivers(preset),
         LinkKind::Udp => preset,
     };
+    // Over UDP the link itself finds out what passes.
+    config.tcp.mtu_probing = kind == LinkKind::Tun;
     match kind {
         LinkKind::Tun => config.coding = None,
         LinkKind::Udp => {
@@ -91,14 +103,18 @@ pub fn wire_config(preset: Config, kind: LinkKind, limits: &Limits, paths: PathM
     tcp.send_buffer = limits.buffer();
     tcp.receive_buffer = limits.buffer();
     tcp.autotune = true;
-    tcp.keepalive = Some(KEEPALIVE);
+    tcp.keepalive = Some(keepalive_after(KEEPALIVE_IDLE));
     tcp.user_timeout = USER_TIMEOUT;
+    tcp.persist_timeout = limits.persist_timeout.map(Duration::from);
+    tcp.fin_timeout = FIN_TIMEOUT;
     tcp.msl = MSL;
     if let Some(probe) = &mut config.loss.tail_loss_probe {
         probe.max_ack_delay = DELAYED_ACK;
     }
     if let Some(m) = &mut config.multipath {
         m.path_manager = paths;
+        // Over UDP the other end is a Spindle, which joins again by itself.
+        m.announce_again = kind == LinkKind::Tun;
     }
     config
 }
@@ -121,8 +137,8 @@ mod tests {
         let of = |a: &str| coding.destinations.of(a.parse().expect("an address"));
         assert_eq!(of("192.0.2.1"), of("192.0.2.9"));
         assert_eq!(of("2001:db8::1"), of("2001:db8::2"));
-        let [a, b, c, d] = crate::udp::PREFIX;
-        let client = |id: u16| of(&std::net::Ipv6Addr::new(a, b, c, d, 0, 0, 0, id).to_string());
+        let [a, b] = crate::udp::PREFIX;
+        let client = |id: u16| of(&std::net::Ipv6Addr::new(a, b, 7, 7, 0, 0, 0, id).to_string());
         assert_ne!(client(1), client(2));
     }
 }

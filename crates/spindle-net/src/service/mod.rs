@@ -5,6 +5,7 @@ mod config;
 mod files;
 mod notify;
 mod signals;
+mod watchdog;
 
 use std::future::poll_fn;
 use std::io;
@@ -15,10 +16,11 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-pub use config::{LinkKind, wire_config};
+pub use config::{LinkKind, keepalive_after, wire_config};
 pub use files::raise_file_limit;
 pub use notify::Notifier;
 pub use signals::{Signal, Signals};
+pub use watchdog::watch;
 
 use crate::error::NetError;
 use crate::socket::Network;

@@ -10,11 +10,15 @@ use std::time::Duration;
 
 /// Names the manager's socket.
 const VARIABLE: &str = "NOTIFY_SOCKET";
+/// How long the manager waits for a sign of life, in microseconds, and the process that it means: see
+/// sd_watchdog_enabled(3).
+const WATCHDOG: [&str; 2] = ["WATCHDOG_USEC", "WATCHDOG_PID"];
 
 /// Tells the service manager how far this process is, if there is one that asked to be told.
 #[derive(Debug, Default)]
 pub struct Notifier {
     socket: Option<UnixDatagram>,
+    watchdog: Option<Duration>,
 }
 
 impl Notifier {
@@ -24,8 +28,12 @@ impl Notifier {
         let Some(name) = name else {
             return Self::default();
         };
+        let [usec, pid] = WATCHDOG.map(|v| std::env::var(v).ok());
         match Self::to(&name) {
-            Ok(notifier) => notifier,
+            Ok(notifier) => Self {
+                watchdog: watchdog(usec.as_deref(), pid.as_deref()),
+                ..notifier
+            },
             Err(error) => {
                 tracing::warn!(socket = %name.to_string_lossy(), %error, "the service manager is not told");
                 Self::default()
@@ -47,7 +55,19 @@ impl Notifier {
         socket.connect_addr(&address)?;
         Ok(Self {
             socket: Some(socket),
+            watchdog: None,
         })
+    }
+
+    /// How long the manager waits for [`Self::alive`] before it takes the process for hung; none if it
+    /// does not ask for it.
+    pub fn watchdog(&self) -> Option<Duration> {
+        self.watchdog
+    }
+
+    /// It does its work.
+    pub fn alive(&self) {
+        self.tell(format_args!("WATCHDOG=1"));
     }
 
     /// It serves.
@@ -71,6 +91,13 @@ impl Notifier {
             tracing::debug!(%error, "the service manager does not listen");
         }
     }
+}
+
+/// The manager's patience, from what it put into the environment.
+fn watchdog(usec: Option<&str>, pid: Option<&str>) -> Option<Duration> {
+    let meant = pid.is_none_or(|p| p.parse() == Ok(std::process::id()));
+    let usec = usec?.parse().ok().filter(|n| *n > 0 && meant)?;
+    Some(Duration::from_micros(usec))
 }
 
 #[cfg(test)]
@@ -100,9 +127,23 @@ mod tests {
             let notifier = Notifier::to(&name).unwrap();
             notifier.ready();
             assert_eq!(heard(&manager), "READY=1");
+            notifier.alive();
+            assert_eq!(heard(&manager), "WATCHDOG=1");
             notifier.stopping(Duration::from_secs(30));
             assert_eq!(heard(&manager), "STOPPING=1\nEXTEND_TIMEOUT_USEC=30000000");
         }
+    }
+
+    #[test]
+    fn a_watchdog_is_meant_for_the_process_that_it_names() {
+        let own = std::process::id().to_string();
+        let second = Some(Duration::from_secs(1));
+        assert_eq!(watchdog(Some("1000000"), None), second);
+        assert_eq!(watchdog(Some("1000000"), Some(&own)), second);
+        assert_eq!(watchdog(Some("1000000"), Some("1")), None);
+        assert_eq!(watchdog(Some("0"), None), None);
+        assert_eq!(watchdog(Some("soon"), None), None);
+        assert_eq!(watchdog(None, Some(&own)), None);
     }
 
     #[test]

@@ -1,24 +1,26 @@
 //! What the system needs around a TUN device: routes of Spindle's addresses to it, routes for each
-//! local address of a client, a DNAT rule; all undone when the guard is dropped.
+//! local address of a client, rules that rewrite addresses; all undone when the guard is dropped.
 //!
 //! Spindle's addresses are routed to the device and never assigned to the host: the host's own TCP
 //! would answer their segments with RST.
 
 mod command;
 mod nat;
+mod reserve;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use command::ip;
+use socket2::Socket;
 
 use crate::error::NetError;
 use crate::tun::{TunLink, TunOptions};
 
 /// Priority of our rules, before the main table (32766).
 const RULE_PRIORITY: u32 = 7_900;
-/// Number of the first routing table for source-specific routes; as many follow as addresses.
-const FIRST_TABLE: u32 = 7_900;
+/// Routing tables for source-specific routes, one for each address; each program takes those that are free.
+const TABLES: std::ops::Range<u32> = 7_900..8_156;
 
 /// Why the system could not be set up.
 #[derive(Debug, thiserror::Error)]
@@ -44,6 +46,42 @@ pub enum SetupError {
     /// The device is there and in use by another process.
     #[error("the device {0} is in use by another process; stop it or choose another name")]
     InUse(String),
+    /// An address that is to be rewritten is another program's.
+    #[error(
+        "{0} is in use by another gateway or service (or was within the last minute: TIME_WAIT); stop \
+         it or choose another address"
+    )]
+    AddressInUse(SocketAddr),
+    /// An address that is to be rewritten could not be reserved.
+    #[error("{address} cannot be reserved: {source}")]
+    Reserve {
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// An address is routed to something else.
+    #[error(
+        "{address} cannot be routed to {device}, since there is a route already: {route}; stop the gateway or \
+         connect that has it or choose another address, or with --dnat, which derives inner addresses from \
+         the device's name, another name"
+    )]
+    Routed {
+        /// The address, Spindle's own.
+        address: IpAddr,
+        /// The device that was to have it.
+        device: String,
+        /// The route there is.
+        route: String,
+    },
+    /// All routing tables for source-specific routes are in use.
+    #[error(
+        "all routing tables from {} to {} are in use; flush those that no running connect uses, with \
+         their rules of priority {RULE_PRIORITY} (`ip rule`)",
+        TABLES.start,
+        TABLES.end - 1
+    )]
+    NoTable,
     /// A name the system would not take.
     #[error(
         "{0:?} cannot be a device's name: 1 to 15 letters, digits, `-`, `_` or `.` are accepted"
@@ -52,17 +90,25 @@ pub enum SetupError {
     /// Two addresses that belong together are of different families.
     #[error("{0} and {1} are not of the same address family")]
     Families(IpAddr, IpAddr),
+    /// Two outer addresses lead to the same inner one.
+    #[error(
+        "two addresses are to be rewritten to {0}, so that replies from there would have no one \
+         source; give each its own"
+    )]
+    Ambiguous(SocketAddr),
     /// The device could not be opened.
     #[error(transparent)]
     Net(#[from] NetError),
 }
 
-/// A destination address rewritten on its way in: who connects to `from` reaches Spindle at `to`.
+/// An address rewritten on the way: who connects to `from` reaches Spindle at `to`, and what Spindle
+/// sends from `to` leaves as from `from`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dnat {
-    /// Address and port of the host.
+    /// Outer address and port: the host's.
     pub from: SocketAddr,
-    /// Spindle's.
+    /// Inner address and port: Spindle's, and of one outer one only. No other device carries packets
+    /// of the inner address.
     pub to: SocketAddr,
 }
 
@@ -84,7 +130,7 @@ pub struct SetupOptions {
     pub tun: TunOptions,
     /// Spindle's own addresses.
     pub addresses: Vec<IpAddr>,
-    /// Rewritten destinations.
+    /// Rewritten addresses; each is reserved, so that another set-up with it fails.
     pub dnat: Vec<Dnat>,
     /// Ways out by source address; the others follow the system's routes.
     pub source_routes: Vec<SourceRoute>,
@@ -99,6 +145,8 @@ pub struct SetupGuard {
     /// Command lines for `ip`, to be run in reverse.
     undo: Vec<String>,
     table: Option<String>,
+    /// What keeps others from the rewritten addresses.
+    reserved: Vec<Socket>,
     /// Files of /proc/sys and what stood in them.
     switches: Vec<(PathBuf, String)>,
 }
@@ -111,19 +159,23 @@ pub struct SetupGuard {
 pub fn setup(options: &SetupOptions) -> Result<(TunLink, SetupGuard), SetupError> {
     check(options)?;
     let name = &options.tun.name;
-    remove_leftovers(name)?;
+    let reserved = reserve::reserve(options.dnat.iter().map(|d| d.from))?;
+    remove_device(name)?;
     let link = TunLink::open(&options.tun)?;
+    // Nobody else holds the device, so nobody needs the table.
+    nat::remove(name);
     let mut guard = SetupGuard {
         undo: Vec::new(),
         table: None,
+        reserved,
         switches: Vec::new(),
     };
     ip(&format!("link set dev {name} up"))?;
     for addr in &options.addresses {
-        guard.route(&format!("{addr}/{} dev {name}", prefix(*addr)), *addr)?;
+        guard.route(name, *addr)?;
     }
-    for (i, route) in options.source_routes.iter().enumerate() {
-        guard.source_route(FIRST_TABLE + i as u32, route)?;
+    for route in &options.source_routes {
+        guard.source_route(route)?;
     }
     if options.forwarding {
         guard.forward(options)?;
@@ -150,6 +202,13 @@ fn check(options: &SetupOptions) -> Result<(), SetupError> {
         if d.from.is_ipv4() != d.to.is_ipv4() {
             return Err(SetupError::Families(d.from.ip(), d.to.ip()));
         }
+        if options
+            .dnat
+            .iter()
+            .any(|o| o.to == d.to && o.from != d.from)
+        {
+            return Err(SetupError::Ambiguous(d.to));
+        }
     }
     for r in &options.source_routes {
         if let Some(via) = r.via.filter(|v| v.is_ipv4() != r.source.is_ipv4()) {
@@ -159,9 +218,8 @@ fn check(options: &SetupOptions) -> Result<(), SetupError> {
     Ok(())
 }
 
-/// Removes what a run that was killed left under this name: a persistent device that nobody holds,
-/// our rules for it, our nftables table.
-fn remove_leftovers(name: &str) -> Result<(), SetupError> {
+/// Removes a persistent device of this name that nobody holds, as a run that was killed may leave it.
+fn remove_device(name: &str) -> Result<(), SetupError> {
     if let Ok(text) = ip(&format!("-d link show dev {name}")) {
         // One that is not persistent lives only while a process holds it; a persistent one has a
         // carrier while it does, which shows once it is up.
@@ -171,7 +229,6 @@ fn remove_leftovers(name: &str) -> Result<(), SetupError> {
         }
         ip(&format!("link del dev {name}"))?;
     }
-    nat::remove(name);
     Ok(())
 }
 
@@ -182,31 +239,66 @@ fn held(name: &str) -> Result<bool, SetupError> {
 }
 
 impl SetupGuard {
-    fn route(&mut self, what: &str, addr: IpAddr) -> Result<(), SetupError> {
-        let family = family(addr);
-        ip(&format!("{family} route replace {what}"))?;
-        self.undo.push(format!("{family} route del {what}"));
-        Ok(())
+    /// Adds a route that must not be there yet; returns whether it was not.
+    fn add_route(&mut self, what: &str, family: &str) -> Result<bool, SetupError> {
+        match ip(&format!("{family} route add {what}")) {
+            Ok(_) => {
+                self.undo.push(format!("{family} route del {what}"));
+                Ok(true)
+            }
+            // EEXIST.
+            Err(SetupError::Failed { said, .. }) if said.contains("File exists") => Ok(false),
+            Err(e) => Err(e),
+        }
     }
 
-    fn source_route(&mut self, table: u32, r: &SourceRoute) -> Result<(), SetupError> {
+    /// Routes one of Spindle's addresses to the device.
+    fn route(&mut self, device: &str, addr: IpAddr) -> Result<(), SetupError> {
+        let (family, to) = (family(addr), format!("{addr}/{}", prefix(addr)));
+        if self.add_route(&format!("{to} dev {device}"), family)? {
+            return Ok(());
+        }
+        let route = ip(&format!("{family} route show {to}"))?;
+        Err(SetupError::Routed {
+            address: addr,
+            device: device.to_owned(),
+            route: route.trim().replace('\n', ", "),
+        })
+    }
+
+    /// Routes what has this source by its device: in a table that no other program uses.
+    fn source_route(&mut self, r: &SourceRoute) -> Result<(), SetupError> {
         let family = family(r.source);
-        let via = r.via.map_or(String::new(), |v| format!("via {v} "));
-        let device = &r.device;
-        self.route(
-            &format!("default {via}dev {device} table {table}"),
-            r.source,
-        )?;
-        let rule = format!(
-            "from {}/{} lookup {table} priority {RULE_PRIORITY}",
-            r.source,
-            prefix(r.source)
-        );
-        // That of a run that was killed would stay for ever.
-        while ip(&format!("{family} rule del {rule}")).is_ok() {}
+        let from = format!("from {}/{}", r.source, prefix(r.source));
+        // The address is routed to our device, so that a rule for it is that of a run that was killed.
+        while let Ok(rules) = ip(&format!("{family} rule show {from}"))
+            && let Some(table) = rules.lines().find_map(table_of)
+        {
+            let rule = format!("{from} lookup {table} priority {RULE_PRIORITY}");
+            ip(&format!("{family} rule del {rule}"))?;
+            // There may be nothing in it any more.
+            let _ = ip(&format!("{family} route flush table {table}"));
+        }
+        let table = self.free_table(r)?;
+        let rule = format!("{from} lookup {table} priority {RULE_PRIORITY}");
         ip(&format!("{family} rule add {rule}"))?;
         self.undo.push(format!("{family} rule del {rule}"));
         Ok(())
+    }
+
+    /// The first table that no rule names and nobody has put a default route in; now it has ours.
+    fn free_table(&mut self, r: &SourceRoute) -> Result<u32, SetupError> {
+        let family = family(r.source);
+        let rules = ip(&format!("{family} rule show"))?;
+        let named: Vec<u32> = rules.lines().filter_map(table_of).collect();
+        let via = r.via.map_or(String::new(), |v| format!("via {v} "));
+        for table in TABLES.filter(|t| !named.contains(t)) {
+            let what = format!("default {via}dev {} table {table}", r.device);
+            if self.add_route(&what, family)? {
+                return Ok(table);
+            }
+        }
+        Err(SetupError::NoTable)
     }
 
     fn forward(&mut self, options: &SetupOptions) -> Result<(), SetupError> {
@@ -236,6 +328,7 @@ impl SetupGuard {
         if let Some(name) = self.table.take() {
             nat::remove(&name);
         }
+        self.reserved.clear();
         for line in self.undo.drain(..).rev() {
             // Routes go by themselves with their device.
             if let Err(e) = ip(&line) {
@@ -254,6 +347,15 @@ impl Drop for SetupGuard {
     fn drop(&mut self) {
         self.undo();
     }
+}
+
+/// The table of ours that a line of `ip rule show` names.
+fn table_of(line: &str) -> Option<u32> {
+    let mut words = line.split_whitespace();
+    let priority = words.next()?.strip_suffix(':')?.parse::<u32>().ok()?;
+    words.find(|w| *w == "lookup")?;
+    let table = words.next()?.parse().ok()?;
+    (priority == RULE_PRIORITY && TABLES.contains(&table)).then_some(table)
 }
 
 fn family(addr: IpAddr) -> &'static str {
@@ -290,5 +392,31 @@ mod tests {
             to: "[2001:db8::1]:80".parse().expect("an address"),
         });
         assert!(matches!(check(&mixed), Err(SetupError::Families(..))));
+    }
+
+    #[test]
+    fn the_tables_of_other_programs_rules_are_left_alone() {
+        let ours = "7900:\tfrom 10.8.0.1 lookup 7903 ";
+        assert_eq!(table_of(ours), Some(7903));
+        for other in [
+            "0:\tfrom all lookup local",
+            "7901:\tfrom 10.8.0.1 lookup 7903",
+            "7900:\tfrom 10.8.0.1 lookup 100",
+            "",
+        ] {
+            assert_eq!(table_of(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn two_outer_addresses_with_one_inner_address_are_refused() {
+        let mut options = options("spindle0");
+        let inner = "10.7.0.1:80".parse().expect("an address");
+        for (from, fits) in [("192.0.2.1:80", true), ("192.0.2.2:80", false)] {
+            let from = from.parse().expect("an address");
+            options.dnat.push(Dnat { from, to: inner });
+            let checked = check(&options);
+            assert_eq!(checked.is_ok(), fits, "{checked:?}");
+        }
     }
 }

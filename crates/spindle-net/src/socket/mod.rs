@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use polling::Poller;
-use spindle_mptcp::{Config, ConnectionInfo, SendCounters, StackConfig, StackCounters};
+use spindle_mptcp::{Config, ConnectionInfo, SendCounters, Stack, StackConfig, StackCounters};
 use tokio::sync::{mpsc, oneshot};
 
 pub use handle::ConnectionHandle;
@@ -22,14 +22,31 @@ pub use stream::TcpStream;
 use crate::datapath::Driver;
 use crate::datapath::pipe::{Pipe, Room};
 use crate::datapath::queue::{Command, Queue};
+pub use crate::datapath::turns::TurnTimes;
 use crate::error::NetError;
 use crate::link::{Link, LinkCounters};
+use crate::randomness::from_system;
+use crate::udp::UdpCounters;
 
 /// What a network is made from.
 #[derive(Clone, Debug, Default)]
 pub struct NetworkConfig {
-    /// The stack's limits and addresses. A seed of 0 is replaced by a random one from the system,
-    /// since keys and sequence numbers come from it.
+    /// The stack's limits and addresses. There is no seed in it: [`Network::start`] takes one of 256 bits
+    /// from the operating system.
+    ///
+    /// ```
+    /// use spindle_mptcp::{Stack, StackConfig};
+    /// let limits = StackConfig { max_connections: 10, ..StackConfig::default() };
+    /// let config = spindle_net::NetworkConfig { stack: limits, ..Default::default() };
+    /// ```
+    ///
+    /// Nor does it take a stack with the deterministic numbers of simulations:
+    ///
+    /// ```compile_fail
+    /// use spindle_mptcp::{Stack, StackConfig};
+    /// let stack = Stack::deterministic(StackConfig::default(), 1);
+    /// let config = spindle_net::NetworkConfig { stack, ..Default::default() };
+    /// ```
     pub stack: StackConfig,
     /// Name of the data path's thread; "spindle" if empty.
     pub name: String,
@@ -74,6 +91,8 @@ pub struct ConnectionStatus {
     pub outside: SocketAddr,
     /// Time since it was opened.
     pub age: Duration,
+    /// When this was so, on the clock of the instants in [`Self::info`].
+    pub now: spindle_units::Instant,
     /// The connection's state.
     pub info: ConnectionInfo,
 }
@@ -83,6 +102,8 @@ pub struct ConnectionStatus {
 pub struct NetworkCounters {
     /// What passed the link.
     pub link: LinkCounters,
+    /// What only a link over UDP counts.
+    pub udp: Option<UdpCounters>,
     /// Connections given to listeners.
     pub accepted: u64,
     /// Connections opened here and established.
@@ -93,6 +114,10 @@ pub struct NetworkCounters {
     pub closed: u64,
     /// Connections there are now.
     pub live: u64,
+    /// Their established subflows.
+    pub subflows: u64,
+    /// Connections whose handshake is going on now.
+    pub half_open: u64,
     /// Sending totals over all connections, ended ones included.
     pub sent: SendCounters,
     /// Bytes received in order over all connections, ended ones included.
@@ -101,8 +126,12 @@ pub struct NetworkCounters {
     pub stack: StackCounters,
     /// MTUs learnt and ICMP errors received.
     pub path_signals: u64,
-    /// Turns of the data path: how often it woke up, or went on without sleep.
-    pub turns: u64,
+    /// Bytes in use ([`spindle_mptcp::Stack::memory`]).
+    pub memory: u64,
+    /// Bytes that may be in use ([`StackConfig::max_memory`]).
+    pub memory_limit: u64,
+    /// Turns of the data path, in which it woke up or went on without sleep, by their length.
+    pub turn_times: TurnTimes,
 }
 
 struct Inner {
@@ -140,10 +169,7 @@ impl Network {
         let poller = Poller::new().map_err(NetError::system("cannot make a poller"))?;
         let poller = Arc::new(poller);
         let queue = Arc::new(Queue::new(poller.clone()));
-        let mut stack = config.stack;
-        if stack.seed == 0 {
-            stack.seed = random_seed()?;
-        }
+        let stack = Stack::new(config.stack, from_system()?);
         let driver = Driver::new(stack, link, poller, queue.clone())
             .map_err(NetError::system("cannot register the link"))?;
         let name = if config.name.is_empty() {
@@ -241,6 +267,14 @@ impl Network {
         self.ask(Command::Counters).await
     }
 
+    /// Returns once the data path has taken note of the call in its loop: a sign that it does not hang.
+    ///
+    /// # Errors
+    /// [`NetError::Stopped`].
+    pub async fn turn(&self) -> Result<(), NetError> {
+        self.ask(Command::Turn).await
+    }
+
     /// Aborts the connections that are left and ends the data path; returns once its thread, and
     /// with it the link, is gone.
     pub async fn shutdown(&self) {
@@ -261,12 +295,4 @@ impl Network {
     pub(crate) fn queue(&self) -> &Arc<Queue> {
         &self.inner.queue
     }
-}
-
-fn random_seed() -> Result<u64, NetError> {
-    let seed = getrandom::u64().map_err(|e| NetError::System {
-        what: "no randomness for keys".to_owned(),
-        source: std::io::Error::other(e.to_string()),
-    })?;
-    Ok(seed | 1)
 }

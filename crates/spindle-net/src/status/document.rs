@@ -2,7 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 use spindle_mptcp::SubflowInfo;
+use spindle_units::Instant;
 
+use crate::udp::UdpCounters;
 use crate::{ConnectionStatus, NetworkCounters};
 
 /// A gateway or connect at one moment. Times are in the unit that the name ends with, sizes in bytes.
@@ -24,6 +26,9 @@ pub struct Status {
     pub to: String,
     /// Totals since the start.
     pub totals: Totals,
+    /// What only a link over UDP counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub udp: Option<UdpCounters>,
     /// The connections open now, the oldest first.
     pub connections: Vec<Connection>,
 }
@@ -90,6 +95,9 @@ pub struct Connection {
     pub received: u64,
     /// Its subflows.
     pub subflows: Vec<Subflow>,
+    /// The latest subflows that ended, eight at most, the oldest first.
+    #[serde(default)]
+    pub ended: Vec<EndedSubflow>,
 }
 
 impl From<&ConnectionStatus> for Connection {
@@ -104,7 +112,46 @@ impl From<&ConnectionStatus> for Connection {
             written: c.info.written,
             acknowledged: c.info.acknowledged,
             received: c.info.received,
-            subflows: c.info.subflows.iter().map(Subflow::from).collect(),
+            subflows: c.info.subflows.iter().map(|s| subflow(s, c.now)).collect(),
+            ended: c
+                .info
+                .ended
+                .iter()
+                .map(|e| EndedSubflow::new(c, e))
+                .collect(),
+        }
+    }
+}
+
+/// A subflow that has ended while its connection lives.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EndedSubflow {
+    /// The identifier it had.
+    pub id: u8,
+    /// Own end.
+    pub local: String,
+    /// The peer's.
+    pub remote: String,
+    /// Whether it was ever established.
+    pub established: bool,
+    /// Time since it ended.
+    pub ago_s: f64,
+    /// Why it ended: the name that the metrics have, such as "peer_reset".
+    pub end: String,
+    /// The same in words, with the reason that the peer gave in MP_TCPRST.
+    pub reason: String,
+}
+
+impl EndedSubflow {
+    fn new(of: &ConnectionStatus, e: &spindle_mptcp::EndedSubflow) -> Self {
+        Self {
+            id: e.id,
+            local: e.local.to_string(),
+            remote: e.remote.to_string(),
+            established: e.established,
+            ago_s: of.now.since(e.at).as_nanos() as f64 / 1e9,
+            end: e.end.name().to_owned(),
+            reason: e.end.to_string(),
         }
     }
 }
@@ -122,6 +169,13 @@ pub struct Subflow {
     pub state: String,
     /// Whether it is a backup.
     pub backup: bool,
+    /// Whether it counts as dead: it is given nothing new, since its path does not answer while others
+    /// do.
+    #[serde(default)]
+    pub dead: bool,
+    /// Time since anything came from the peer on it.
+    #[serde(default)]
+    pub silent_s: f64,
     /// Smoothed round-trip time, once measured.
     pub rtt_ms: Option<f64>,
     /// Congestion window.
@@ -142,23 +196,23 @@ pub struct Subflow {
     pub timeouts: u64,
 }
 
-impl From<&SubflowInfo> for Subflow {
-    fn from(s: &SubflowInfo) -> Self {
-        Self {
-            id: s.id,
-            local: s.local.to_string(),
-            remote: s.remote.to_string(),
-            state: format!("{:?}", s.state),
-            backup: s.backup,
-            rtt_ms: s.srtt.map(|t| t.as_nanos() as f64 / 1e6),
-            cwnd: s.cwnd,
-            in_flight: s.in_flight,
-            bytes_sent: s.counters.bytes,
-            bytes_received: s.bytes_received,
-            losses: s.counters.losses,
-            retransmissions: s.counters.retransmissions,
-            recoveries: s.counters.recoveries,
-            timeouts: s.counters.timeouts,
-        }
+fn subflow(s: &SubflowInfo, now: Instant) -> Subflow {
+    Subflow {
+        id: s.id,
+        local: s.local.to_string(),
+        remote: s.remote.to_string(),
+        state: format!("{:?}", s.state),
+        backup: s.backup,
+        dead: s.dead,
+        silent_s: now.since(s.last_heard).as_nanos() as f64 / 1e9,
+        rtt_ms: s.srtt.map(|t| t.as_nanos() as f64 / 1e6),
+        cwnd: s.cwnd,
+        in_flight: s.in_flight,
+        bytes_sent: s.counters.bytes,
+        bytes_received: s.bytes_received,
+        losses: s.counters.losses,
+        retransmissions: s.counters.retransmissions,
+        recoveries: s.counters.recoveries,
+        timeouts: s.counters.timeouts,
     }
 }

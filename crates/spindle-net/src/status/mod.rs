@@ -4,21 +4,30 @@
 //! started the program, and nobody else may open it.
 
 mod document;
+mod place;
 
+use std::convert::Infallible;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::task::Context;
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 
-pub use document::{Connection, Status, Subflow, Totals};
+pub use document::{Connection, EndedSubflow, Status, Subflow, Totals};
+pub use place::{default_path, directory, sockets};
 
+use crate::observers::{self, Allowance};
 use crate::{NetError, Network};
 
-/// How long a reader may take.
+/// What readers may use. A document may be large, and each reader has one of its own.
+const ALLOWANCE: Allowance = Allowance {
+    at_once: 4,
+    patience: Duration::from_secs(5),
+};
+/// How long [`ask`] waits for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The longest document taken from a socket: some hundred thousand connections.
 const MAX_DOCUMENT: u64 = 256 << 20;
@@ -50,6 +59,7 @@ impl Source {
     pub async fn status(&self) -> Result<Status, NetError> {
         let mut connections = self.network.connections().await?;
         connections.sort_by_key(|c| c.id);
+        let counters = self.network.counters().await?;
         Ok(Status {
             version: VERSION,
             kind: self.kind.to_owned(),
@@ -58,7 +68,8 @@ impl Source {
             uptime_s: self.since.elapsed().as_secs_f64(),
             listen: self.listen.clone(),
             to: self.to.clone(),
-            totals: Totals::from(&self.network.counters().await?),
+            totals: Totals::from(&counters),
+            udp: counters.udp,
             connections: connections.iter().map(Connection::from).collect(),
         })
     }
@@ -82,7 +93,9 @@ impl Control {
     /// Makes the socket, in place of one that a program left behind.
     ///
     /// # Errors
-    /// [`NetError::System`] if the file cannot be made, or a running program has it.
+    /// [`NetError::System`] if the file cannot be made, or a running program has it;
+    /// [`NetError::ControlPath`] if something else is there; [`NetError::ControlDirectory`] if its
+    /// directory may be another user's.
     pub fn bind(path: &Path) -> Result<Self, NetError> {
         let what = |done: &str| format!("{}: cannot {done} the control socket", path.display());
         if std::os::unix::net::UnixStream::connect(path).is_ok() {
@@ -94,43 +107,31 @@ impl Control {
                 ),
             });
         }
-        if let Some(directory) = path.parent().filter(|d| !d.exists()) {
-            std::fs::DirBuilder::new()
-                .recursive(true)
-                .mode(0o700)
-                .create(directory)
-                .map_err(NetError::system(what("make a directory for")))?;
+        if let Some(directory) = path.parent().filter(|d| !d.as_os_str().is_empty()) {
+            place::prepare(directory)?;
         }
-        match std::fs::remove_file(path) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => {
-                return Err(NetError::system(what("replace"))(e));
-            }
-            _ => {}
-        }
-        let listener = UnixListener::bind(path).map_err(NetError::system(what("make")))?;
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
-            .map_err(NetError::system(what("protect")))?;
+        place::vacate(path)?;
+        let listener = place::listener(path).and_then(UnixListener::from_std);
+        let listener = listener.map_err(NetError::system(what("make")))?;
         Ok(Self {
             listener,
             path: path.to_owned(),
         })
     }
 
-    /// Answers readers, one after the other, until accepting fails.
-    ///
-    /// # Errors
-    /// What accepting gives.
-    pub async fn serve(self, source: Source) -> io::Result<()> {
+    /// Answers readers for as long as it is polled.
+    pub async fn serve(self, source: Source) -> Infallible {
         let source = Arc::new(source);
-        loop {
-            let (stream, _) = self.listener.accept().await?;
-            // A reader that is slow or goes away is its own affair.
-            let _ = tokio::time::timeout(PATIENCE, answer(stream, &source)).await;
-        }
+        let accept =
+            |cx: &mut Context<'_>| self.listener.poll_accept(cx).map_ok(|(stream, _)| stream);
+        observers::serve("the control socket", ALLOWANCE, accept, |stream| {
+            answer(stream, source.clone())
+        })
+        .await
     }
 }
 
-async fn answer(mut stream: UnixStream, source: &Source) -> io::Result<()> {
+async fn answer(mut stream: UnixStream, source: Arc<Source>) -> io::Result<()> {
     let status = source.status().await.map_err(io::Error::other)?;
     let mut line = serde_json::to_vec(&status).map_err(io::Error::other)?;
     line.push(b'\n');
@@ -158,43 +159,42 @@ pub async fn ask(path: &Path) -> Result<Status, NetError> {
         .map_err(NetError::system(format!("{}: no status", path.display())))
 }
 
-/// The directory where control sockets are put and looked for: `$RUNTIME_DIRECTORY`, which systemd gives a
-/// service that has `RuntimeDirectory=`, `$XDG_RUNTIME_DIR/spindle`, `/run/spindle` for root, else a
-/// directory of the user's in the temporary directory.
-pub fn directory() -> PathBuf {
-    let named = |name| std::env::var_os(name).filter(|d| !d.is_empty());
-    let user = nix::unistd::geteuid();
-    if let Some(own) = named("RUNTIME_DIRECTORY") {
-        // Several are separated by colons; the first is as good as any.
-        return std::env::split_paths(&own).next().unwrap_or_default();
-    }
-    match named("XDG_RUNTIME_DIR") {
-        Some(base) => PathBuf::from(base).join("spindle"),
-        None if user.is_root() => PathBuf::from("/run/spindle"),
-        None => std::env::temp_dir().join(format!("spindle-{user}")),
-    }
-}
-
-/// The control socket of a program of this name (a device, or a port), if none is chosen.
-pub fn default_path(name: &str) -> PathBuf {
-    directory().join(format!("{name}.sock"))
-}
-
-/// The control sockets in [`directory`], sorted.
-pub fn sockets() -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(directory()).into_iter().flatten();
-    let mut list: Vec<PathBuf> = entries
-        .filter_map(|e| Some(e.ok()?.path()))
-        .filter(|p| p.extension().is_some_and(|e| e == "sock"))
-        .collect();
-    list.sort();
-    list
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{NetworkConfig, memory};
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn only_a_socket_that_was_left_behind_is_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let refused = |path: &Path, why: &str| match Control::bind(path) {
+            Err(e @ NetError::ControlPath { .. }) => {
+                let text = e.to_string();
+                assert!(text.contains(why) && text.contains("--control"), "{text}");
+            }
+            other => panic!("{other:?}"),
+        };
+        let file = dir.path().join("notes.txt");
+        std::fs::write(&file, "notes").unwrap();
+        refused(&file, "is no socket");
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "notes");
+        refused(dir.path(), "is no socket");
+        let left = dir.path().join("left.sock");
+        drop(place::listener(&left).unwrap());
+        let link = dir.path().join("link.sock");
+        std::os::unix::fs::symlink(&left, &link).unwrap();
+        refused(&link, "is no socket");
+        assert!(left.symlink_metadata().is_ok() && link.symlink_metadata().is_ok());
+        if nix::unistd::geteuid().is_root() {
+            std::os::unix::fs::chown(&left, Some(12_345), None).unwrap();
+            refused(&left, "belongs to another user");
+            std::os::unix::fs::chown(&left, Some(0), None).unwrap();
+        }
+        place::vacate(&left).unwrap();
+        assert!(left.symlink_metadata().is_err());
+        place::vacate(&left).unwrap();
+    }
 
     #[tokio::test]
     async fn a_status_is_asked_for_and_the_socket_goes_with_its_program() {

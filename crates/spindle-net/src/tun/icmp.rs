@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use spindle_mptcp::PathError;
 use spindle_wire::{Endpoint, IpHeader, SeqNumber, protocol};
 
 use crate::link::{IcmpError, IcmpReport};
@@ -29,7 +30,9 @@ pub(super) fn read(packet: &[u8], ip: &IpHeader) -> Option<IcmpReport> {
             let mtu = u32::from(u16::from_be_bytes([head[6], head[7]]));
             IcmpError::TooBig(mtu.max(LEAST_V4_MTU))
         }
-        (ICMP, 3, 0..=3 | 5..=13) | (ICMP_V6, 1, _) => IcmpError::Unreachable,
+        // Protocol or port unreachable (RFC 792; RFC 4443, section 3.1).
+        (ICMP, 3, 2 | 3) | (ICMP_V6, 1, 4) => IcmpError::Unreachable(PathError::Refused),
+        (ICMP, 3, 0..=1 | 5..=13) | (ICMP_V6, 1, _) => IcmpError::Unreachable(PathError::NoRoute),
         (ICMP_V6, 2, _) => {
             let mtu = u32::from_be_bytes([head[4], head[5], head[6], head[7]]);
             IcmpError::TooBig(mtu.max(LEAST_V6_MTU))
@@ -126,7 +129,9 @@ mod tests {
         assert_eq!((report.local, report.remote), (cause.src, cause.dst));
         assert_eq!(report.seq, cause.seq);
         let report = parsed(&v4(3, 1, 0, &cause, [10, 0, 0, 2])).expect("an error");
-        assert_eq!(report.error, IcmpError::Unreachable);
+        assert_eq!(report.error, IcmpError::Unreachable(PathError::NoRoute));
+        let report = parsed(&v4(3, 3, 0, &cause, [10, 0, 0, 2])).expect("an error");
+        assert_eq!(report.error, IcmpError::Unreachable(PathError::Refused));
         let tiny = parsed(&v4(3, 4, 68, &cause, [10, 0, 0, 2])).expect("an error");
         assert_eq!(tiny.error, IcmpError::TooBig(LEAST_V4_MTU));
     }

@@ -284,6 +284,10 @@ impl Link for TunLink {
         if self.offloads { BURST } else { 0 }
     }
 
+    fn held(&self) -> u64 {
+        self.pool.held()
+    }
+
     fn counters(&self) -> LinkCounters {
         self.counters
     }

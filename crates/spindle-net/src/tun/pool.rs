@@ -4,26 +4,34 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 
+use crate::datapath::held::Held;
+
 /// Bytes of a buffer: the largest IP packet with the device's header.
 pub(super) const BUFFER: usize = 65_536 + 64;
 /// Buffers kept at most; what a burst took beyond is given back to the system.
 const KEPT: usize = 128;
-/// Payloads below a quarter of a buffer are copied out, so that what a peer makes us keep is never
-/// more than four times what its window allows.
+/// Payloads below a quarter of a buffer are copied out; the rest of a buffer that a larger one keeps
+/// in use counts as held.
 const SHARE_FROM: usize = BUFFER / 4;
 
-type Free = Arc<Mutex<Vec<Vec<u8>>>>;
+/// The list of them, and the bytes of lent ones that are no payload.
+#[derive(Default)]
+struct Free {
+    list: Mutex<Vec<Vec<u8>>>,
+    unused: Held,
+}
 
 /// The buffers not in use.
 #[derive(Default)]
 pub(super) struct Pool {
-    free: Free,
+    free: Arc<Free>,
 }
 
 /// A buffer that goes back when the last reference to its bytes is gone.
 struct Lent {
     buffer: Vec<u8>,
-    free: Free,
+    free: Arc<Free>,
+    unused: u64,
 }
 
 impl AsRef<[u8]> for Lent {
@@ -34,7 +42,12 @@ impl AsRef<[u8]> for Lent {
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        self.free.unused.sub(self.unused);
+        let mut free = self
+            .free
+            .list
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if free.len() < KEPT {
             free.push(std::mem::take(&mut self.buffer));
         }
@@ -45,10 +58,21 @@ impl Pool {
     /// A buffer of [`BUFFER`] bytes.
     pub(super) fn take(&self) -> Vec<u8> {
         self.free
+            .list
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .pop()
             .unwrap_or_else(|| vec![0; BUFFER])
+    }
+
+    /// Bytes of buffers that are no payload: the rest of lent ones, and free ones.
+    pub(super) fn held(&self) -> u64 {
+        let list = self
+            .free
+            .list
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        self.free.unused.total() + (list.len() * BUFFER) as u64
     }
 
     /// `buffer[from..to]` as bytes. A large part takes the buffer along; from a small one it is
@@ -57,7 +81,10 @@ impl Pool {
         if to - from < SHARE_FROM {
             return Bytes::copy_from_slice(&buffer[from..to]);
         }
+        let unused = (BUFFER - (to - from)) as u64;
+        self.free.unused.add(unused);
         let lent = Lent {
+            unused,
             buffer: std::mem::replace(buffer, self.take()),
             free: self.free.clone(),
         };
@@ -82,8 +109,10 @@ mod tests {
         assert_ne!(buffer.as_ptr(), first);
         let part = large.slice(5..6);
         drop(large);
-        assert!(pool.free.lock().expect("no panic").is_empty());
+        assert!(pool.free.list.lock().expect("no panic").is_empty());
+        assert_eq!(pool.held(), (BUFFER - SHARE_FROM) as u64);
         drop(part);
+        assert_eq!(pool.held(), BUFFER as u64, "it is kept for the next packet");
         let again = pool.take();
         assert_eq!(again.as_ptr(), first);
     }

@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 
 use polling::{Event, PollMode, Poller};
+use spindle_mptcp::PathError;
 use spindle_units::{Duration, Instant};
 use spindle_wire::{Ecn, EncapsulationHeader, EncapsulationKind, Endpoint, Flags, Segment};
 
@@ -13,7 +14,7 @@ use super::common::{Output, Secret, Timers};
 use super::merge::{self, Merge};
 use super::path::{BURST, Path};
 use super::pool::{self, Extra, Pool, Pools};
-use super::socket::{Buffers, Socket};
+use super::socket::{Buffers, Socket, Trouble, is_no_route};
 use super::{UdpCounters, clamp_mss, mss_for, payload_for};
 use crate::error::NetError;
 use crate::link::{Arrival, FIRST_KEY, Link, LinkCounters};
@@ -34,6 +35,10 @@ pub struct UdpClientOptions {
     pub remote_port: u16,
     /// The interface of a local address, if sockets are to be bound to one.
     pub interfaces: Vec<(IpAddr, String)>,
+    /// Sockets are bound to the address that the system chooses when they are opened, not to the subflow's own.
+    /// When that address is gone they are opened again with another, which the server sees as a NAT rebinding:
+    /// connections live on.
+    pub follow_system: bool,
     /// Bytes of an outer IP packet at most, 1280 and more; what the interface takes limits it too.
     pub max_mtu: u16,
     /// Sockets at most; those that the limit of open files allows, if fewer.
@@ -49,6 +54,7 @@ impl UdpClientOptions {
         Self {
             remote_port,
             interfaces: Vec::new(),
+            follow_system: false,
             max_mtu: 1500,
             max_sockets: 16_384,
             idle: Duration::from_secs(300),
@@ -83,6 +89,26 @@ pub struct UdpClient {
     out: Output,
     udp: UdpCounters,
     next_sweep: Option<Instant>,
+    /// Local addresses from which nothing can be sent, and why: each was told in the log.
+    troubles: HashMap<IpAddr, io::ErrorKind>,
+}
+
+/// The address from which the system sends to `target` at present.
+///
+/// # Errors
+/// What the system says, if there is no route.
+pub fn source_for(target: SocketAddr) -> io::Result<IpAddr> {
+    let socket = UdpSocket::bind((unspecified(target.ip()), 0))?;
+    socket.connect(target)?;
+    Ok(socket.local_addr()?.ip())
+}
+
+/// Any address of the same family.
+fn unspecified(like: IpAddr) -> IpAddr {
+    match like {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    }
 }
 
 impl UdpClient {
@@ -108,15 +134,8 @@ impl UdpClient {
             out: Output::default(),
             udp: UdpCounters::default(),
             next_sweep: None,
+            troubles: HashMap::new(),
         })
-    }
-
-    /// What only this kind of link counts.
-    pub fn udp_counters(&self) -> UdpCounters {
-        UdpCounters {
-            ids: self.slots.len() as u64,
-            ..self.udp
-        }
     }
 
     /// The slot of a subflow, with a new socket if it has none.
@@ -166,11 +185,19 @@ impl UdpClient {
         self.slots.len() + self.pools.len()
     }
 
+    /// The address that a socket of a subflow from `local` is bound to.
+    fn bound_to(&self, local: IpAddr) -> IpAddr {
+        match self.options.follow_system {
+            true => unspecified(local),
+            false => local,
+        }
+    }
+
     /// A socket from `local`, in the poller under `key`.
     fn open(&self, local: IpAddr, to: SocketAddr, key: usize) -> io::Result<Socket> {
         let mut named = self.options.interfaces.iter();
         let interface = named.find(|(a, _)| *a == local);
-        let from = SocketAddr::new(local, 0);
+        let from = SocketAddr::new(self.bound_to(local), 0);
         let socket = Socket::open(from, interface.map(|(_, name)| name.as_str()), Some(to))?;
         if let Some(poller) = &self.poller {
             let interest = Event::readable(key);
@@ -179,6 +206,64 @@ impl UdpClient {
             unsafe { poller.add_with_mode(socket.source(), interest, PollMode::Level)? };
         }
         Ok(socket)
+    }
+
+    /// Opens a subflow's socket again: from where it is bound nothing can be sent any more.
+    fn reopen(&mut self, now: Instant, slot: usize) -> io::Result<()> {
+        let Some(flow) = self.flows.get(slot).and_then(Option::as_ref) else {
+            return Ok(());
+        };
+        let socket = self.open(flow.path.local.addr, flow.to, FIRST_KEY + slot)?;
+        let (pools, poller) = (&mut self.pools, self.poller.as_ref());
+        if let Some(flow) = self.flows[slot].as_mut() {
+            pools.close(&mut flow.pool, poller);
+            flow.pool.used = None;
+            flow.path.no_route = false;
+            flow.path.search.moved(now);
+            let old = std::mem::replace(&mut flow.socket, socket);
+            if let Some(poller) = poller {
+                // Closing it takes it out as well.
+                let _ = poller.delete(old.source());
+            }
+        }
+        Ok(())
+    }
+
+    /// The slot of a subflow, with a socket from which the system may have a way; if there is none the stack
+    /// hears of it, and the log once.
+    fn ready(&mut self, now: Instant, ends: Ends) -> Option<usize> {
+        let local = self.bound_to(ends.0.addr);
+        let opened = self.slot(now, ends).and_then(|slot| {
+            let flow = self.flows.get(slot).and_then(Option::as_ref);
+            if flow.is_some_and(|f| f.path.no_route) {
+                self.reopen(now, slot)?;
+            }
+            Ok(slot)
+        });
+        match opened {
+            Ok(slot) => {
+                if !self.troubles.is_empty() && self.troubles.remove(&local).is_some() {
+                    tracing::info!(%local, "there is a way again");
+                }
+                Some(slot)
+            }
+            Err(error) => {
+                self.out.counters.dropped_out += 1;
+                self.udp.refused += 1;
+                if self.troubles.insert(local, error.kind()) != Some(error.kind()) {
+                    let (local, remote) = ends;
+                    tracing::warn!(%error, %local, %remote, "no UDP socket; not logged again until there is one");
+                }
+                if is_no_route(&error) {
+                    let (local, remote) = ends;
+                    let why = PathError::NoRoute;
+                    self.out
+                        .news
+                        .push(Arrival::Unreachable { local, remote, why });
+                }
+                None
+            }
+        }
     }
 
     /// Packets of a subflow are scattered: it gets more sockets, and from each a probe tells the server of
@@ -192,7 +277,9 @@ impl UdpClient {
         }
         let (id, local, to) = (flow.path.id, flow.path.local.addr, flow.to);
         for _ in 0..pool::SOCKETS {
-            if self.sockets() >= self.options.max_sockets {
+            // The server has a say in this: half of the sockets stay for subflows.
+            let most = self.options.max_sockets;
+            if self.sockets() >= most || self.pools.len() >= most / 2 {
                 return;
             }
             let Ok(socket) = self.open(local, to, self.pools.next_key()) else {
@@ -231,6 +318,7 @@ impl UdpClient {
         let Some(mut flow) = self.flows.get_mut(slot).and_then(Option::take) else {
             return;
         };
+        self.timers.disarm(&mut flow.path, slot as u64);
         self.pools.close(&mut flow.pool, self.poller.as_ref());
         if let Some(poller) = &self.poller {
             // Closing it takes it out as well.
@@ -341,16 +429,13 @@ impl UdpClient {
             if !super::quotes(&e.quoted, path.id) {
                 return;
             }
-            match e.mtu {
-                Some(mtu) => {
+            match e.trouble {
+                Trouble::TooBig(mtu) => {
                     if path.search.too_big(now, payload_for(mtu, v4) as u16) {
                         sink(path.report());
                     }
                 }
-                None => sink(Arrival::Unreachable {
-                    local: path.local,
-                    remote: path.remote,
-                }),
+                Trouble::Path(why) => sink(path.unreachable(why)),
             }
         });
         self.timers.arm(&mut flow.path, slot as u64);
@@ -410,16 +495,8 @@ impl Link for UdpClient {
             self.out.counters.dropped_out += 1;
             return;
         }
-        let slot = match self.slot(now, ends) {
-            Ok(slot) => slot,
-            Err(error) => {
-                self.out.counters.dropped_out += 1;
-                self.udp.refused += 1;
-                tracing::warn!(%error, local = %ends.0, remote = %ends.1, "no UDP socket");
-                let (local, remote) = ends;
-                self.out.news.push(Arrival::Unreachable { local, remote });
-                return;
-            }
+        let Some(slot) = self.ready(now, ends) else {
+            return;
         };
         if segment.options.token.is_some() {
             self.scatters(now, slot);
@@ -466,14 +543,11 @@ impl Link for UdpClient {
 
     fn timeout(&mut self, now: Instant, sink: &mut dyn FnMut(Arrival)) {
         self.out.news.drain(..).for_each(&mut *sink);
-        while let Some((at, key)) = self.timers.pop(now) {
+        while let Some(key) = self.timers.pop(now) {
             let slot = key as usize;
             let Some(flow) = self.flows.get_mut(slot).and_then(Option::as_mut) else {
                 continue;
             };
-            if flow.path.armed != Some(at) {
-                continue;
-            }
             flow.path.armed = None;
             if flow.path.ended() {
                 continue;
@@ -502,5 +576,12 @@ impl Link for UdpClient {
 
     fn counters(&self) -> LinkCounters {
         self.out.counters
+    }
+
+    fn udp(&self) -> Option<UdpCounters> {
+        Some(UdpCounters {
+            ids: self.slots.len() as u64,
+            ..self.udp
+        })
     }
 }

@@ -1,11 +1,11 @@
 //! What both ends share: keyed numbers, timers, and sending what a path has ready.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::BTreeSet;
 use std::hash::Hasher;
 use std::net::{IpAddr, SocketAddr};
 
 use siphasher::sip::SipHasher24;
+use spindle_mptcp::PathError;
 use spindle_units::Instant;
 use spindle_wire::Segment;
 
@@ -13,6 +13,7 @@ use super::path::Path;
 use super::socket::Socket;
 use crate::error::NetError;
 use crate::link::{Arrival, LinkCounters};
+use crate::randomness::from_system;
 
 /// A key of this process: ids, challenges and probe numbers that nobody can guess.
 pub(super) struct Secret {
@@ -22,14 +23,8 @@ pub(super) struct Secret {
 
 impl Secret {
     pub(super) fn new() -> Result<Self, NetError> {
-        let draw = || {
-            getrandom::u64().map_err(|e| NetError::System {
-                what: "no randomness from the system".to_owned(),
-                source: std::io::Error::other(e.to_string()),
-            })
-        };
         Ok(Self {
-            hasher: SipHasher24::new_with_keys(draw()?, draw()?),
+            hasher: SipHasher24::new_with_key(&from_system()?),
             drawn: 0,
         })
     }
@@ -49,31 +44,39 @@ impl Secret {
     }
 }
 
-/// Timers of many paths: at most one that counts for each.
+/// Timers of many paths: one for each at most.
 #[derive(Default)]
-pub(super) struct Timers(BinaryHeap<Reverse<(Instant, u64)>>);
+pub(super) struct Timers(BTreeSet<(Instant, u64)>);
 
 impl Timers {
-    /// Arms a path's timer if its search wants it earlier than it is armed.
+    /// Arms a path's timer for when its search wants it.
     pub(super) fn arm(&mut self, path: &mut Path, key: u64) {
-        if let Some(at) = path.search.next_timeout()
-            && path.armed.is_none_or(|armed| at < armed)
-        {
-            path.armed = Some(at);
-            self.0.push(Reverse((at, key)));
+        let wanted = path.search.next_timeout();
+        if path.armed != wanted {
+            self.disarm(path, key);
+            path.armed = wanted;
+            self.0.extend(wanted.map(|at| (at, key)));
+        }
+    }
+
+    /// The path is gone, or its timer has no more meaning.
+    pub(super) fn disarm(&mut self, path: &mut Path, key: u64) {
+        if let Some(at) = path.armed.take() {
+            self.0.remove(&(at, key));
         }
     }
 
     pub(super) fn next(&self) -> Option<Instant> {
-        self.0.peek().map(|Reverse((at, _))| *at)
+        self.0.first().map(|(at, _)| *at)
     }
 
-    /// A timer that is due.
-    pub(super) fn pop(&mut self, now: Instant) -> Option<(Instant, u64)> {
-        if self.next()? > now {
+    /// Takes out a timer that is due; its path is not armed any more.
+    pub(super) fn pop(&mut self, now: Instant) -> Option<u64> {
+        let (at, _) = self.0.first()?;
+        if *at > now {
             return None;
         }
-        self.0.pop().map(|Reverse(entry)| entry)
+        self.0.pop_first().map(|(_, key)| key)
     }
 }
 
@@ -130,6 +133,10 @@ impl Output {
             self.counters.bytes_out += train.bytes.len() as u64;
             if sent.too_big && self.refused(now, path, train.size) {
                 self.news.push(path.report());
+            }
+            path.no_route = sent.no_route;
+            if sent.no_route {
+                self.news.push(path.unreachable(PathError::NoRoute));
             }
         }
         let mut bytes = train.bytes;

@@ -13,22 +13,23 @@ mod pool;
 mod server;
 mod socket;
 
+use serde::{Deserialize, Serialize};
 use spindle_wire::{ENCAPSULATION_HEADER_LEN, EncapsulationHeader, Flags, Segment};
 
-pub use client::{UdpClient, UdpClientOptions};
+pub use client::{UdpClient, UdpClientOptions, source_for};
 pub(crate) use server::is_virtual;
 pub use server::{PREFIX, UdpServer, UdpServerOptions};
 
 /// What only links over UDP count.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UdpCounters {
-    /// Encapsulation ids known at present.
+    /// Encapsulation ids known at present: one for each subflow.
     pub ids: u64,
-    /// Of these, those whose handshake is not complete (server).
+    /// Of these, those whose peer has not proven its address, by the handshake or a challenge (server).
     pub half_open: u64,
-    /// Ids forgotten for others before their handshake was complete (server).
+    /// Ids without a proven address that were forgotten to make room for others (server).
     pub evicted: u64,
-    /// Subflows refused since there was no room, or no socket.
+    /// Datagrams with a new id that found no room for it (server), or segments without a socket (client).
     pub refused: u64,
     /// Challenges sent (server).
     pub challenges: u64,

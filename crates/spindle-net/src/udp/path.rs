@@ -1,6 +1,7 @@
 //! One subflow's way through UDP: its id, what passes on it, datagrams in the making.
 
 use quinn_udp::EcnCodepoint;
+use spindle_mptcp::PathError;
 use spindle_units::Instant;
 use spindle_wire::{
     CodedKind, EncapsulationHeader, EncapsulationKind, Endpoint, Experimental, Flags, Segment,
@@ -67,6 +68,8 @@ pub(super) struct Path {
     pub(super) used: Instant,
     /// When the timer in the link's heap is due.
     pub(super) armed: Option<Instant>,
+    /// The system had no way for what was sent last.
+    pub(super) no_route: bool,
     /// FIN or RST was seen in this direction.
     ended_out: bool,
     ended_in: bool,
@@ -99,6 +102,7 @@ impl Path {
             train: Train::default(),
             used: now,
             armed: None,
+            no_route: false,
             ended_out: false,
             ended_in: false,
             reset: false,
@@ -122,6 +126,34 @@ impl Path {
             remote: self.remote,
             mtu: tcp + ip,
         })
+    }
+
+    /// Bytes of the datagrams in which a segment leaves.
+    pub(super) fn bytes_of(&self, s: &Segment) -> usize {
+        let (headers, piece) = self.pieces(s);
+        let more = s.payload.len().div_ceil(piece.max(1)).saturating_sub(1);
+        s.encapsulated_len() + more * headers
+    }
+
+    /// Bytes of a segment's headers in a datagram, and of payload that each of its datagrams holds as things
+    /// are.
+    fn pieces(&self, s: &Segment) -> (usize, usize) {
+        let headers = s.encapsulated_len() - s.payload.len();
+        let room = usize::from(self.search.passes()).saturating_sub(headers);
+        let piece = match usize::from(s.segment_size) {
+            0 => s.payload.len(),
+            size => size.min(s.payload.len()),
+        };
+        (headers, piece.min(room.max(1)))
+    }
+
+    /// The peer cannot be reached, as the data path tells the stack.
+    pub(super) fn unreachable(&self, why: PathError) -> Arrival {
+        Arrival::Unreachable {
+            local: self.local,
+            remote: self.remote,
+            why,
+        }
     }
 
     /// A segment came.
@@ -152,14 +184,9 @@ impl Path {
         if s.coded().is_some() {
             return self.goes_coded(now, s);
         }
-        let headers = s.encapsulated_len() - s.payload.len();
-        let cut = |passes: u16| usize::from(passes).saturating_sub(headers).max(1);
-        let piece = match usize::from(s.segment_size) {
-            0 => s.payload.len(),
-            size => size.min(s.payload.len()),
-        };
         let mut black_hole = false;
-        let large = self.is_large(piece.min(cut(self.search.passes())) + headers);
+        let (headers, piece) = self.pieces(s);
+        let large = self.is_large(piece + headers);
         if large && self.una == Some(s.seq) {
             self.sends = self.sends.saturating_add(1);
             if self.sends >= BLACK_HOLE_SENDS {
@@ -167,9 +194,9 @@ impl Path {
                 black_hole = self.search.restart(now);
             }
         }
-        let room = cut(self.search.passes());
-        if piece > room {
-            s.segment_size = room as u16;
+        let (_, piece) = self.pieces(s);
+        if piece < s.payload.len() {
+            s.segment_size = piece as u16;
         }
         Verdict {
             // What is coded cannot be cut: the stack is to know from the start what passes.

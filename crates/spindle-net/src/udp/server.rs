@@ -9,24 +9,26 @@ use spindle_units::{Duration, Instant};
 use spindle_wire::{Ecn, EncapsulationHeader, EncapsulationKind, Endpoint, Flags, Segment};
 
 use super::common::{Output, Secret, Timers, Way};
-use super::ids::{Entry, Ids};
+use super::ids::{AMPLIFICATION, Bounds, Entry, Ids, Source};
 use super::merge::{self, Merge};
 use super::path::BURST;
-use super::socket::{Buffers, Socket};
+use super::socket::{Buffers, Socket, Trouble};
 use super::{UdpCounters, clamp_mss, mss_for, payload_for, quoted_id};
 use crate::error::NetError;
 use crate::link::{Arrival, FIRST_KEY, Link, LinkCounters};
 
-/// The network of the virtual addresses: a unique local prefix (RFC 4193) whose bytes say
-/// "Spindle". The id is the other half of a peer's address; the own end has 0 there.
-pub const PREFIX: [u16; 4] = [0xfd53, 0x7069, 0x6e64, 0x6c65];
+/// The network of the virtual addresses: a unique local prefix (RFC 4193) whose bytes say "Udp". A peer's
+/// address goes on with 32 bits that stand for its source (a keyed hash of its outer IPv4 address or IPv6 /64) and
+/// with the id; the own end has 0 in both places. So the stack counts a source's connections as one network's,
+/// and an acknowledgement from another source than the SYN's belongs to no connection and fits no cookie.
+pub const PREFIX: [u16; 2] = [0xfd55, 0x6470];
 
 /// Life of a challenge: it is accepted in the slot of its making and in the next.
 const CHALLENGE_SLOT: Duration = Duration::from_secs(10);
-/// Least time between challenges to new addresses of one id.
-const CHALLENGE_GAP: Duration = Duration::from_millis(50);
-/// How often idle ids are looked for.
-const SWEEP: Duration = Duration::from_secs(5);
+/// Ids that the stack is asked about in one turn at most, beside new ones.
+const CHECKS: usize = 256;
+/// Bytes of an id with its path, in the table and the timers: 1.3 kB as measured.
+const ID_COST: u64 = 1300;
 
 /// How a server's end works.
 #[derive(Clone, Debug)]
@@ -35,13 +37,15 @@ pub struct UdpServerOptions {
     pub bind: Vec<SocketAddr>,
     /// Bytes of an outer IP packet at most.
     pub max_mtu: u16,
-    /// Ids with a complete handshake at most.
+    /// Ids with a proven address at most.
     pub max_ids: usize,
-    /// Ids without one at most; the oldest makes room.
+    /// Ids without one at most; the oldest makes room, which costs its handshake a challenge.
     pub max_half_open: usize,
-    /// An id is forgotten when nothing was sent or received for this long; the client's next
-    /// segment makes it known again by a challenge.
-    pub idle: Duration,
+    /// Ids of one source at most: of an IPv4 address, or an IPv6 /64. Those without a proven address make
+    /// room, the oldest first; ids of other sources never do.
+    pub max_per_source: usize,
+    /// Ids of one source without a proven address at most; the oldest makes room.
+    pub max_half_open_per_source: usize,
 }
 
 impl UdpServerOptions {
@@ -52,7 +56,8 @@ impl UdpServerOptions {
             max_mtu: 1500,
             max_ids: 65_536,
             max_half_open: 16_384,
-            idle: Duration::from_secs(900),
+            max_per_source: 32_768,
+            max_half_open_per_source: 1024,
         }
     }
 }
@@ -69,14 +74,13 @@ pub struct UdpServer {
     timers: Timers,
     out: Output,
     udp: UdpCounters,
-    next_sweep: Option<Instant>,
 }
 
-/// The virtual address of an id.
-fn virtual_addr(id: u64) -> IpAddr {
-    let [a, b, c, d] = PREFIX;
-    let word = |shift: u32| (id >> shift) as u16;
-    Ipv6Addr::new(a, b, c, d, word(48), word(32), word(16), word(0)).into()
+/// The virtual address of an id whose first segment came from a source.
+fn virtual_addr(source: u32, id: u64) -> IpAddr {
+    let [a, b] = PREFIX.map(u128::from);
+    let bits = a << 112 | b << 96 | u128::from(source) << 64 | u128::from(id);
+    Ipv6Addr::from_bits(bits).into()
 }
 
 /// The id of a virtual address.
@@ -84,7 +88,7 @@ fn id_of(addr: IpAddr) -> Option<u64> {
     let IpAddr::V6(v6) = addr else { return None };
     let s = v6.segments();
     let id = (v6.to_bits() & u128::from(u64::MAX)) as u64;
-    (s[..4] == PREFIX && id != 0).then_some(id)
+    (s[..2] == PREFIX && id != 0).then_some(id)
 }
 
 /// Whether a server's stack knows a client by this address.
@@ -92,11 +96,12 @@ pub(crate) fn is_virtual(addr: IpAddr) -> bool {
     id_of(addr).is_some()
 }
 
-/// Where a datagram came from.
+/// Where a datagram came from, and how long it was.
 struct Origin {
     socket: usize,
     way: Way,
     ecn: Ecn,
+    bytes: usize,
 }
 
 impl UdpServer {
@@ -110,7 +115,12 @@ impl UdpServer {
         };
         let sockets = options.bind.iter().map(open).collect::<Result<_, _>>()?;
         Ok(Self {
-            ids: Ids::new(options.max_ids, options.max_half_open),
+            ids: Ids::new(Bounds {
+                max: options.max_ids,
+                unproven: options.max_half_open.max(1),
+                per_source: options.max_per_source.max(1),
+                unproven_per_source: options.max_half_open_per_source.max(1),
+            }),
             options,
             secret: Secret::new()?,
             sockets,
@@ -120,7 +130,6 @@ impl UdpServer {
             timers: Timers::default(),
             out: Output::default(),
             udp: UdpCounters::default(),
-            next_sweep: None,
         })
     }
 
@@ -135,28 +144,35 @@ impl UdpServer {
     /// What a listener of the stack over this link is to listen on for clients that connect to
     /// TCP port `port`, whatever outer address they came to.
     pub fn listener_addr(port: u16) -> SocketAddr {
-        SocketAddr::new(virtual_addr(0), port)
+        SocketAddr::new(virtual_addr(0, 0), port)
     }
 
-    /// What only this kind of link counts.
-    pub fn udp_counters(&self) -> UdpCounters {
-        UdpCounters {
-            ids: self.ids.len() as u64,
-            half_open: self.ids.half_open() as u64,
-            evicted: self.ids.evicted(),
-            ..self.udp
-        }
+    /// The address that the stack knows the peer of an id by, whose first segment came this way.
+    fn addr_of(&self, id: u64, way: Way) -> IpAddr {
+        let source = self.secret.hash(b's', &Source::of(way));
+        virtual_addr((source >> 32) as u32, id)
     }
 
     fn challenge(&self, id: u64, from: SocketAddr, slot: u64) -> u64 {
         self.secret.hash(b'c', &(id, from, slot))
     }
 
+    /// Answers a datagram with a message. To an address that is not proven no more goes than three times what
+    /// came from it; of an address that no id has, this datagram is all that is known.
     fn answer(&mut self, id: u64, kind: EncapsulationKind, origin: &Origin) {
         self.out.scratch.clear();
         EncapsulationHeader { id, kind }.encode(&mut self.out.scratch);
-        let socket = &self.sockets[origin.socket];
-        self.out.message(socket, origin.way);
+        let bytes = self.out.scratch.len();
+        let may = match self.ids.get(id).filter(|e| e.way.0 == origin.way.0) {
+            Some(entry) => entry.pays(bytes),
+            None => bytes <= AMPLIFICATION * origin.bytes,
+        };
+        if may {
+            let socket = &self.sockets[origin.socket];
+            self.out.message(socket, origin.way);
+        } else {
+            self.out.counters.dropped_out += 1;
+        }
     }
 
     fn send_challenge(&mut self, now: Instant, id: u64, origin: &Origin) {
@@ -166,54 +182,47 @@ impl UdpServer {
         self.answer(id, EncapsulationKind::Challenge(number), origin);
     }
 
-    /// A challenge came back: the address is the peer's.
+    /// A challenge came back: the address is the peer's. Of an id that the stack has no subflow for it says
+    /// nothing.
     fn adopt(&mut self, now: Instant, id: u64, number: u64, origin: &Origin) {
         let slot = now.as_nanos() / CHALLENGE_SLOT.as_nanos();
         let fits = |slot| self.challenge(id, origin.way.0, slot) == number;
-        if !fits(slot) && !fits(slot.saturating_sub(1)) {
+        let fits = fits(slot) || fits(slot.saturating_sub(1));
+        let Some(entry) = self.ids.get(id).filter(|_| fits) else {
             self.out.counters.dropped_in += 1;
             return;
-        }
-        if let Some(entry) = self.ids.get(id) {
-            let moves = entry.is_silent(now) || entry.moving == Some(origin.way.0);
-            // Where there is no room for one more, the peer has no more sockets: some have moved.
-            let stays = entry.scatters && !entry.half_open && !moves;
-            if stays && (entry.knows(origin.way.0) || entry.widen(origin.way, origin.socket)) {
-                return;
-            }
-            self.udp.rebindings += u64::from(entry.moves(now, origin.way, origin.socket));
-            self.timers.arm(&mut entry.path, id);
-            self.ids.complete(id);
+        };
+        let moves = entry.is_silent(now) || entry.moving == Some(origin.way.0);
+        // Where there is no room for one more, the peer has no more sockets: some have moved.
+        let stays = entry.scatters && !entry.unproven && !moves;
+        if stays && (entry.knows(origin.way.0) || entry.widen(origin.way, origin.socket)) {
             return;
         }
-        let ends = (
-            Endpoint::new(virtual_addr(0), 0),
-            Endpoint::new(virtual_addr(id), 0),
-        );
-        let entry = Entry::new(now, (id, ends), origin.way, origin.socket);
-        if !self.ids.insert(id, entry, false) {
-            self.udp.refused += 1;
-        }
-        self.next_sweep.get_or_insert(now + SWEEP);
+        self.moves(now, id, origin);
     }
 
-    /// A segment with an unknown id: only a plausible SYN makes an entry.
+    /// A proven address is a subflow's own from now on.
+    fn moves(&mut self, now: Instant, id: u64, origin: &Origin) {
+        let moved = self.ids.moves(now, id, origin.way, origin.socket);
+        self.udp.rebindings += u64::from(moved);
+        if let Some(entry) = self.ids.get(id) {
+            self.timers.arm(&mut entry.path, id);
+        }
+    }
+
+    /// A segment with an unknown id. TCP is to judge it, and has this turn to do so: what it answers goes back
+    /// to where the segment came from. Returns whether there is room for that.
     fn unknown(&mut self, now: Instant, id: u64, s: &Segment, origin: &Origin) -> bool {
-        let syn = s.flags.contains(Flags::SYN)
-            && !s.flags.intersects(Flags::ACK | Flags::RST | Flags::FIN)
-            && s.src.port != 0
-            && s.dst.port != 0;
-        if !syn {
-            if s.flags.contains(Flags::RST) {
-                self.out.counters.dropped_in += 1;
-            } else {
-                self.send_challenge(now, id, origin);
-            }
+        let plausible = s.src.port != 0
+            && s.dst.port != 0
+            && !s.flags.contains(Flags::RST)
+            && !s.flags.contains(Flags(Flags::SYN.0 | Flags::FIN.0));
+        if !plausible {
+            self.out.counters.dropped_in += 1;
             return false;
         }
         let entry = Entry::new(now, (id, (s.dst, s.src)), origin.way, origin.socket);
-        self.next_sweep.get_or_insert(now + SWEEP);
-        let room = self.ids.insert(id, entry, true);
+        let room = self.ids.insert(id, entry);
         self.udp.refused += u64::from(!room);
         room
     }
@@ -225,25 +234,35 @@ impl UdpServer {
         (datagram, origin): (&[u8], &Origin),
         sink: &mut dyn FnMut(Arrival),
     ) {
-        let ends = (virtual_addr(id), virtual_addr(0));
+        let known = self.ids.get(id).map(|e| e.path.remote.addr);
+        let remote = known.unwrap_or_else(|| self.addr_of(id, origin.way));
+        let ends = (remote, virtual_addr(0, 0));
         let read = Ecn::decapsulated(inner, origin.ecn)
             .and_then(|ecn| merge::read(ends, ecn, datagram).ok());
         let Some((s, at)) = read else {
             self.out.counters.dropped_in += 1;
             return;
         };
-        if self.ids.get(id).is_none() && !self.unknown(now, id, &s, origin) {
+        if known.is_none() && !self.unknown(now, id, &s, origin) {
             return;
         }
         let Some(entry) = self.ids.get(id) else {
             return;
         };
+        if (s.src, s.dst) != (entry.path.remote, entry.path.local) {
+            // An id is one subflow's alone.
+            self.out.counters.dropped_in += 1;
+            return;
+        }
+        let elsewhere = entry.unproven && Source::of(entry.way) != Source::of(origin.way);
         if entry.way.0 == origin.way.0 {
             entry.credit(datagram.len());
             entry.way = origin.way;
             entry.heard = now;
             if entry.completes(&s) {
-                self.ids.complete(id);
+                self.ids.prove(id);
+            } else if entry.wants_challenge() && entry.may_challenge(now) {
+                self.send_challenge(now, id, origin);
             }
         } else if s.options.token.is_some() {
             // One of several; the challenge is smaller than what came.
@@ -251,22 +270,17 @@ impl UdpServer {
             if !entry.knows(origin.way.0) {
                 self.send_challenge(now, id, origin);
             } else if entry.is_silent(now) {
-                self.udp.rebindings += u64::from(entry.moves(now, origin.way, origin.socket));
+                self.moves(now, id, origin);
             }
-        } else if entry
-            .challenged
-            .is_none_or(|t| now.since(t) >= CHALLENGE_GAP)
-        {
-            entry.challenged = Some(now);
+        } else if entry.may_challenge(now) {
             entry.moving = Some(origin.way.0);
             self.send_challenge(now, id, origin);
         }
-        let Some(entry) = self.ids.get(id) else {
+        let Some(entry) = self.ids.get(id).filter(|_| !elsewhere) else {
+            // The handshake is completed from where it began; another address is challenged first.
+            self.out.counters.dropped_in += u64::from(elsewhere);
             return;
         };
-        if s.src.port != entry.path.remote.port || s.dst.port != entry.path.local.port {
-            (entry.path.remote, entry.path.local) = (s.src, s.dst);
-        }
         entry.path.came(now, &s);
         let mut sink = |s| sink(Arrival::Segment(s));
         self.merge.push(s, &datagram[at..], &mut sink);
@@ -318,6 +332,29 @@ impl UdpServer {
         }
     }
 
+    /// Forgets an id.
+    fn forget(&mut self, id: u64) {
+        if let Some(mut entry) = self.ids.remove(id) {
+            self.timers.disarm(&mut entry.path, id);
+        }
+    }
+
+    /// Challenges the address of an id if nothing else can prove it.
+    fn challenge_own(&mut self, now: Instant, id: u64) {
+        let Some(entry) = self.ids.get(id) else {
+            return;
+        };
+        if entry.wants_challenge() && entry.may_challenge(now) {
+            let origin = Origin {
+                socket: entry.socket,
+                way: entry.way,
+                ecn: Ecn::NotEct,
+                bytes: 0,
+            };
+            self.send_challenge(now, id, &origin);
+        }
+    }
+
     fn errors(&mut self, now: Instant, socket: usize, sink: &mut dyn FnMut(Arrival)) {
         let (ids, timers) = (&mut self.ids, &mut self.timers);
         self.sockets[socket].errors(|e| {
@@ -326,17 +363,14 @@ impl UdpServer {
                 return;
             };
             let path = &mut entry.path;
-            match e.mtu {
-                Some(mtu) => {
+            match e.trouble {
+                Trouble::TooBig(mtu) => {
                     let size = payload_for(mtu, entry.way.0.is_ipv4()) as u16;
                     if path.search.too_big(now, size) {
                         sink(path.report());
                     }
                 }
-                None => sink(Arrival::Unreachable {
-                    local: path.local,
-                    remote: path.remote,
-                }),
+                Trouble::Path(why) => sink(path.unreachable(why)),
             }
             timers.arm(path, id);
         });
@@ -371,13 +405,15 @@ impl Link for UdpServer {
         };
         let buffers = std::mem::replace(&mut self.buffers, Buffers::empty());
         for (bytes, meta) in buffers.messages(n) {
-            let origin = Origin {
+            let mut origin = Origin {
                 socket: at,
                 way: (meta.addr, meta.dst_ip),
                 ecn: Ecn::from_bits(meta.ecn.map_or(0, |e| e as u8)),
+                bytes: 0,
             };
             self.merge.expect = bytes.len();
             for datagram in bytes.chunks(meta.stride.max(1)) {
+                origin.bytes = datagram.len();
                 self.out.counters.packets_in += 1;
                 self.out.counters.bytes_in += datagram.len() as u64;
                 self.datagram(now, (datagram, &origin), sink);
@@ -390,13 +426,15 @@ impl Link for UdpServer {
 
     fn send(&mut self, now: Instant, mut segment: Segment) {
         let id = id_of(segment.dst.addr).unwrap_or(0);
-        let entry = self.ids.get(id);
-        let Some(entry) = entry.filter(|e| e.may_send(segment.encapsulated_len())) else {
+        let Some(entry) = self.ids.get(id) else {
             self.out.counters.dropped_out += 1;
             return;
         };
         clamp_mss(&mut segment, self.options.max_mtu, entry.way.0.is_ipv4());
-        entry.sends(&segment);
+        if !entry.pays_for(&segment) {
+            self.out.counters.dropped_out += 1;
+            return;
+        }
         if segment.options.token.is_some() {
             entry.scatters = true;
             let (way, socket) = entry.any_way(self.secret.draw());
@@ -431,34 +469,49 @@ impl Link for UdpServer {
         Ok(())
     }
 
+    fn reconcile(&mut self, now: Instant, known: &dyn Fn(Endpoint, Endpoint) -> bool) {
+        let has_subflow = |e: &Entry| known(e.path.local, e.path.remote);
+        for id in self.ids.take_new() {
+            if !self.ids.peek(id).is_some_and(has_subflow) {
+                self.forget(id);
+                continue;
+            }
+            self.ids.keep(now, id);
+            self.challenge_own(now, id);
+        }
+        for _ in 0..CHECKS {
+            let Some(id) = self.ids.due(now) else { break };
+            if self.ids.peek(id).is_some_and(has_subflow) {
+                self.ids.check_later(now, id);
+            } else {
+                self.forget(id);
+            }
+        }
+    }
+
     fn next_timeout(&self) -> Option<Instant> {
         if !self.out.news.is_empty() {
             return Some(Instant::ZERO);
         }
-        let due = [self.timers.next(), self.next_sweep];
+        let due = [self.timers.next(), self.ids.next_check()];
         due.into_iter().flatten().min()
     }
 
     fn timeout(&mut self, now: Instant, sink: &mut dyn FnMut(Arrival)) {
         self.out.news.drain(..).for_each(&mut *sink);
-        while let Some((at, id)) = self.timers.pop(now) {
-            let Some(entry) = self.ids.get(id).filter(|e| e.path.armed == Some(at)) else {
+        while let Some(id) = self.timers.pop(now) {
+            let Some(entry) = self.ids.get(id) else {
                 continue;
             };
             entry.path.armed = None;
             // A probe is not to exceed what an unproven address may get; it comes back later.
             let size = usize::from(entry.path.search.most());
-            if entry.path.ended() || !entry.may_send(size) {
+            if entry.path.ended() || !entry.pays(size) {
                 continue;
             }
-            entry.spend(size);
             let whole = (&mut entry.path, &self.sockets[entry.socket], entry.way);
             self.out.probe(now, whole, &mut self.secret);
             self.timers.arm(&mut entry.path, id);
-        }
-        if self.next_sweep.is_some_and(|at| at <= now) {
-            self.ids.sweep(now, self.options.idle);
-            self.next_sweep = (self.ids.len() > 0).then(|| now + SWEEP);
         }
     }
 
@@ -479,7 +532,20 @@ impl Link for UdpServer {
         entry.map_or(remote.into(), |e| e.way.0)
     }
 
+    fn held(&self) -> u64 {
+        ID_COST * self.ids.len() as u64
+    }
+
     fn counters(&self) -> LinkCounters {
         self.out.counters
+    }
+
+    fn udp(&self) -> Option<UdpCounters> {
+        Some(UdpCounters {
+            ids: self.ids.len() as u64,
+            half_open: self.ids.half_open() as u64,
+            evicted: self.ids.evicted(),
+            ..self.udp
+        })
     }
 }

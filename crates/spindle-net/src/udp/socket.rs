@@ -9,6 +9,7 @@ use nix::sys::socket::{
 };
 use quinn_udp::{EcnCodepoint, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 use socket2::{Domain, Protocol, SockRef, Type};
+use spindle_mptcp::PathError;
 
 /// Messages of one receive call at most; each may be a train of 64 KB.
 const MESSAGES: usize = 16;
@@ -52,14 +53,53 @@ pub(super) struct Sent {
     pub(super) dropped: usize,
     /// The system says that it is larger than the interface takes.
     pub(super) too_big: bool,
+    /// The system has no way to the peer from the local address of a connected socket.
+    pub(super) no_route: bool,
+}
+
+/// What an error from the error queue says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Trouble {
+    /// Outer packets of more than so many bytes do not pass.
+    TooBig(u32),
+    /// The peer cannot be reached.
+    Path(PathError),
+}
+
+impl Trouble {
+    /// Linux `icmp_err_convert` makes these numbers of ICMP's codes.
+    fn of(errno: i32, info: u32) -> Option<Self> {
+        match errno {
+            libc::EMSGSIZE => Some(Self::TooBig(info)),
+            libc::ECONNREFUSED | libc::ENOPROTOOPT => Some(Self::Path(PathError::Refused)),
+            libc::ENETUNREACH | libc::EHOSTUNREACH | libc::EHOSTDOWN | libc::ENONET => {
+                Some(Self::Path(PathError::NoRoute))
+            }
+            _ => None,
+        }
+    }
 }
 
 /// An ICMP error from the error queue.
 pub(super) struct QueuedError {
-    /// The outer packet size that would have passed, if that was the trouble.
-    pub(super) mtu: Option<u32>,
+    pub(super) trouble: Trouble,
     /// As much of the datagram as the router quoted.
     pub(super) quoted: Vec<u8>,
+}
+
+/// Whether an error of opening a socket or of sending means that there is no way from the local address: it,
+/// or its interface, is not there, or there is no route. Sending from an address that is gone is "invalid".
+pub(super) fn is_no_route(error: &io::Error) -> bool {
+    let numbers = [
+        libc::ENETUNREACH,
+        libc::EHOSTUNREACH,
+        libc::ENETDOWN,
+        libc::EHOSTDOWN,
+        libc::EADDRNOTAVAIL,
+        libc::ENODEV,
+        libc::EINVAL,
+    ];
+    error.raw_os_error().is_some_and(|n| numbers.contains(&n))
 }
 
 /// The socket.
@@ -67,6 +107,9 @@ pub(super) struct Socket {
     io: UdpSocket,
     state: UdpSocketState,
     v4: bool,
+    /// Errors of sending are about the one peer. On other sockets they may be an ICMP error about anybody's
+    /// datagram.
+    connected: bool,
 }
 
 impl Socket {
@@ -104,7 +147,12 @@ impl Socket {
         } else {
             setsockopt(&io, sockopt::Ipv6RecvErr, &true)
         };
-        Ok(Self { io, state, v4 })
+        Ok(Self {
+            io,
+            state,
+            v4,
+            connected: remote.is_some(),
+        })
     }
 
     /// What the poller wants.
@@ -167,6 +215,7 @@ impl Socket {
             return Sent {
                 dropped: count,
                 too_big: first.raw_os_error() == Some(libc::EMSGSIZE),
+                no_route: self.connected && is_no_route(&first),
             };
         }
         // The device cannot segment, or one is too large: each by itself.
@@ -180,6 +229,7 @@ impl Socket {
             if let Err(e) = self.once(&one) {
                 sent.dropped += 1;
                 sent.too_big |= e.raw_os_error() == Some(libc::EMSGSIZE);
+                sent.no_route |= self.connected && is_no_route(&e);
             }
         }
         sent
@@ -226,16 +276,18 @@ impl Socket {
                 return;
             };
             let len = message.bytes;
-            let mut mtu = None;
+            let mut trouble = None;
             for control in message.cmsgs().into_iter().flatten() {
                 if let ControlMessageOwned::Ipv4RecvErr(e, _)
                 | ControlMessageOwned::Ipv6RecvErr(e, _) = control
                 {
-                    mtu = (e.ee_errno == libc::EMSGSIZE as u32).then_some(e.ee_info);
+                    trouble = Trouble::of(e.ee_errno as i32, e.ee_info);
                 }
             }
             quoted.truncate(len);
-            sink(QueuedError { mtu, quoted });
+            if let Some(trouble) = trouble {
+                sink(QueuedError { trouble, quoted });
+            }
         }
     }
 }

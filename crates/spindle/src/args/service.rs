@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, ValueEnum};
+use spindle_mptcp::AnnouncedAddresses;
 
 /// What both share.
 #[derive(Debug, ClapArgs)]
@@ -14,12 +15,19 @@ pub(crate) struct Service {
     /// root or CAP_NET_ADMIN
     #[arg(long, value_name = "NAME")]
     pub(crate) tun: Option<String>,
+    /// MTU of the TUN device, 1280 to 65535; segments are no larger than fit, and shrink where a path
+    /// carries less [default: 1500]
+    #[arg(long, value_name = "BYTES", allow_hyphen_values = true)]
+    pub(crate) mtu: Option<String>,
     /// TCP segments in UDP, between two Spindles; takes no privileges
     #[arg(long)]
     pub(crate) udp: bool,
     /// The transport, by its name (see `spindle explain`)
     #[arg(long, value_name = "NAME", default_value = "fuso+rack")]
     pub(crate) transport: String,
+    /// Require DSS checksums of MPTCP: payload that a middlebox changed is found
+    #[arg(long)]
+    pub(crate) checksum: bool,
     /// Own certificate chain (PEM)
     #[arg(long, value_name = "FILE")]
     pub(crate) tls_cert: Option<PathBuf>,
@@ -53,7 +61,7 @@ pub(crate) struct Service {
         allow_hyphen_values = true
     )]
     pub(crate) memory_per_connection: String,
-    /// Bytes all connections may hold
+    /// Bytes that connections may take of the process, the relay's queues included
     #[arg(
         long,
         value_name = "SIZE",
@@ -75,15 +83,57 @@ pub(crate) struct Service {
         allow_hyphen_values = true
     )]
     pub(crate) drain: String,
-    /// Reset connections over which nothing has passed for this long; never if not given
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
-    pub(crate) idle_timeout: Option<String>,
+    /// Per cent of the connections, half-open ones and memory that one source (an IPv4 address, an IPv6
+    /// network of 64 bits) may take once half of the limit is in use; 100: no limit to a source
+    #[arg(
+        long,
+        value_name = "PERCENT",
+        default_value = "25",
+        allow_hyphen_values = true
+    )]
+    pub(crate) source_share: String,
+    /// Reset connections over which nothing has passed for this long; or none
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "60min",
+        allow_hyphen_values = true
+    )]
+    pub(crate) idle_timeout: String,
+    /// The same once one direction of a connection is closed; or none
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "5min",
+        allow_hyphen_values = true
+    )]
+    pub(crate) half_close_timeout: String,
+    /// Reset connections whose peer keeps its window shut for this long; or none
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "5min",
+        allow_hyphen_values = true
+    )]
+    pub(crate) persist_timeout: String,
+    /// Probe whether the peer is still there when nothing has come from it for this long; `off`: never
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "5min",
+        allow_hyphen_values = true
+    )]
+    pub(crate) keepalive: String,
     /// Form of the log on standard error
     #[arg(long, value_name = "FORM", value_enum, default_value_t = LogFormat::Text)]
     pub(crate) log_format: LogFormat,
     /// Least level that is logged
     #[arg(long, value_name = "LEVEL", value_enum, default_value_t = LogLevel::Info)]
     pub(crate) log: LogLevel,
+    /// Lines a second of one kind that are logged, ten times as many at once; further ones are counted,
+    /// and the count is logged. 0: all are logged
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub(crate) log_rate: u32,
 }
 
 /// Form of the log.
@@ -105,6 +155,27 @@ pub(crate) enum LogLevel {
     Trace,
 }
 
+/// Which announced addresses are joined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Announced {
+    /// None
+    None,
+    /// Those that reach as far as the other side's own: no private ones of a public server
+    SameScope,
+    /// All
+    Any,
+}
+
+impl From<Announced> for AnnouncedAddresses {
+    fn from(which: Announced) -> Self {
+        match which {
+            Announced::None => Self::Ignore,
+            Announced::SameScope => Self::SameScope,
+            Announced::Any => Self::Any,
+        }
+    }
+}
+
 #[derive(Debug, ClapArgs)]
 #[command(
     override_usage = "spindle gateway [OPTIONS] --listen <ADDR:PORT> --to <HOST:PORT>
@@ -121,9 +192,14 @@ pub(crate) struct Gateway {
     /// Spindle's (nftables)
     #[arg(long)]
     pub(crate) dnat: bool,
-    /// A further address of the gateway for clients to open subflows to; may be repeated
-    #[arg(long, value_name = "ADDR")]
+    /// A further address of the gateway for clients to open subflows to, with a port if it is another
+    /// than the connection's; may be repeated
+    #[arg(long, value_name = "ADDR[:PORT]")]
     pub(crate) announce: Vec<String>,
+    /// One of these addresses whose subflows are only used when no other is left (MP_PRIO, flag B); may be
+    /// repeated
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) backup: Vec<String>,
     /// Tell the service the client's address (PROXY protocol, version 2)
     #[arg(long)]
     pub(crate) proxy_protocol: bool,
@@ -141,16 +217,29 @@ pub(crate) struct Connect {
     /// Local address and port for programs; may be repeated
     #[arg(long, value_name = "ADDR:PORT", required_unless_present = "config")]
     pub(crate) listen: Vec<String>,
-    /// The gateway, or any server; with --socks5 and --tun where the program says if not given
+    /// The gateway, or any server
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) via: Option<String>,
-    /// The programs speak SOCKS5
+    /// The programs speak SOCKS5 and say where to connect; over --tun only, in place of --via
     #[arg(long)]
     pub(crate) socks5: bool,
+    /// Let other hosts use it: listen beyond loopback
+    #[arg(long)]
+    pub(crate) expose: bool,
+    /// Let a connect without TLS go beyond loopback
+    #[arg(long)]
+    pub(crate) insecure: bool,
     /// A local address to open a subflow from, with the device and next hop of its way out if they
     /// are not to follow the system's routes; may be repeated
     #[arg(long, value_name = "IP[@DEVICE[/GATEWAY]]")]
     pub(crate) local: Vec<String>,
+    /// One of the --local addresses whose subflows are only used when no other is left (MP_PRIO, flag B);
+    /// may be repeated
+    #[arg(long, value_name = "IP")]
+    pub(crate) backup: Vec<String>,
+    /// Which addresses that the other side announces are joined
+    #[arg(long, value_name = "WHICH", value_enum, default_value_t = Announced::SameScope)]
+    pub(crate) accept_announced: Announced,
     /// Subflows from a single local address, told apart by their ports
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) subflows: Option<String>,

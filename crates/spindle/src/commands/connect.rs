@@ -1,22 +1,26 @@
 //! `spindle connect`.
 
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::process::ExitCode;
 
 use spindle_lab::registry::Registry;
 use spindle_mptcp::PathManager;
-use spindle_net::connect::{Connect, ConnectOptions};
+use spindle_net::connect::{Connect, ConnectOptions, Destination};
 use spindle_net::setup::{SetupOptions, SourceRoute};
+use spindle_net::socks::Target;
 use spindle_net::tls::ClientTls;
 use spindle_net::tun::TunOptions;
 use spindle_net::udp::{UdpClient, UdpClientOptions};
 
 use super::service::{
-    Plan, Running, Wire, address, bad, count, endpoint, is_ours, live, needed, pair, readable,
-    resolved,
+    Plan, Running, Wire, address, bad, count, endpoint, is_loopback, is_ours, live, needed, pair,
+    readable,
 };
 use crate::args::service::Connect as Args;
-use crate::failure::Failure;
+use crate::failure::{Failure, Setting};
+
+/// What `--via` wants.
+const VIA: &str = "an address or name and a port, such as 192.0.2.1:443 or gateway.example:443";
 
 pub(crate) fn connect(registry: &Registry, args: &Args) -> Result<ExitCode, Failure> {
     let plan = Plan::new(registry, &args.service)?;
@@ -26,38 +30,57 @@ pub(crate) fn connect(registry: &Registry, args: &Args) -> Result<ExitCode, Fail
         let want = "a local address and port for programs, such as 127.0.0.1:9000";
         return Err(needed("listen", want));
     }
-    let via = via(args)?;
-    let paths = Paths::new(args, via)?;
+    let destination = destination(args)?;
+    private(&listen, &destination, args)?;
+    let via = match &destination {
+        Destination::Via(via) => Some(via.clone()),
+        Destination::Socks5 => None,
+    };
+    let paths = Paths::new(args, via.as_ref())?;
     let tls = tls(args)?;
-    let config = plan.config(path_manager(args, &paths)?);
+    if tls.is_none() {
+        clear_text(via.as_ref(), args)?;
+    }
+    let backup = paths.backup(args)?;
+    let config = plan.config(path_manager(args, &paths)?, |m| {
+        m.backup_addresses = backup;
+        m.announced = args.accept_announced.into();
+    });
     let locals: Vec<IpAddr> = paths.list.iter().map(|p| p.source).collect();
     let options = ConnectOptions {
         listen,
-        via,
-        socks5: args.socks5,
+        destination,
         local: locals.clone(),
         config,
         tls: tls.clone(),
         metrics: None,
         max_connections: plan.limits.max_connections,
         idle_timeout: plan.idle_timeout,
+        half_close_timeout: plan.half_close_timeout,
         drain: plan.drain,
     };
-    let to = via.map_or("where the program says".to_owned(), |v| v.to_string());
-    let wire = || match (&plan.tun, via) {
-        (Some(name), _) => Wire::tun(&paths.setup(name)),
-        (None, via) => {
-            let port = via.map_or(0, |v| v.port());
-            let mut link = UdpClientOptions::new(port);
+    let to = match &via {
+        Some(via) => via.to_string(),
+        None => "where the program says".to_owned(),
+    };
+    let wire = || match &plan.tun {
+        Some(tun) => Wire::tun(&paths.setup(tun)),
+        None => {
+            let mut link = UdpClientOptions::new(via.as_ref().map_or(0, Target::port));
             link.interfaces = paths.interfaces();
+            link.follow_system = paths.list.is_empty();
             Ok(Wire::plain(UdpClient::new(link)?))
         }
     };
     live(
         &plan,
-        locals,
+        plan.limits.stack(locals),
         wire,
         async |network, counted| {
+            paths.warn();
+            if let Some(Target::Name(name, _)) = via.as_ref().filter(|v| !resolves(v)) {
+                tracing::warn!(%name, "--via does not resolve at present; it is looked up for each connection");
+            }
             let metrics = Some(counted);
             let connect = Connect::bind(&network, ConnectOptions { metrics, ..options }).await?;
             let listen = connect.addresses();
@@ -76,19 +99,102 @@ pub(crate) fn connect(registry: &Registry, args: &Args) -> Result<ExitCode, Fail
     )
 }
 
-fn via(args: &Args) -> Result<Option<SocketAddr>, Failure> {
+/// An address, or a name that need not resolve yet, and a port.
+fn target(text: &str) -> Result<Target, Failure> {
+    if let Ok(addr) = text.parse::<SocketAddr>() {
+        let usable = addr.port() != 0 && !addr.ip().is_unspecified();
+        return usable
+            .then_some(Target::Address(addr))
+            .ok_or_else(|| bad("via", text, VIA));
+    }
+    let parts = text.rsplit_once(':');
+    let named = parts.and_then(|(name, port)| Some((name, port.parse::<u16>().ok()?)));
+    match named {
+        Some((name, port)) if port != 0 && !name.is_empty() && !name.contains([':', '/', ' ']) => {
+            Ok(Target::Name(name.to_owned(), port))
+        }
+        _ => Err(bad("via", text, VIA)),
+    }
+}
+
+fn resolves(target: &Target) -> bool {
+    target.to_string().to_socket_addrs().is_ok()
+}
+
+fn destination(args: &Args) -> Result<Destination, Failure> {
     let usage = |flag, text: &str| Err(Failure::setting(flag, text));
     match &args.via {
-        Some(text) => resolved("via", text).map(Some),
-        None if !args.socks5 => usage(
+        _ if args.socks5 && args.service.udp => usage(
+            "socks5",
+            " and --udp exclude each other: over --udp the gateway's own service is all that can be \
+             reached, and not the targets that programs name; leave --socks5 out, so that --listen \
+             leads to that service, or use --tun, which reaches any server",
+        ),
+        Some(_) if args.socks5 => usage(
+            "socks5",
+            " and --via exclude each other: either programs say where to, or all connections go to \
+             --via; leave one of them out",
+        ),
+        Some(text) => target(text).map(Destination::Via),
+        None if args.socks5 => Ok(Destination::Socks5),
+        None => usage(
             "",
-            "want --via ADDR:PORT, or --socks5 for programs that say where to",
+            "want --via ADDR:PORT, or --socks5 with --tun for programs that say where to",
         ),
-        None if args.service.udp => usage(
-            "udp",
-            " needs --via, the gateway: other servers take no UDP encapsulation",
+    }
+}
+
+/// Whoever reaches a listening address connects in this host's name: other hosts do so only if the
+/// user says that they may.
+fn private(listen: &[SocketAddr], to: &Destination, args: &Args) -> Result<(), Failure> {
+    let Some(open) = listen.iter().find(|a| !is_loopback(a.ip())) else {
+        return Ok(());
+    };
+    if args.expose {
+        return Ok(());
+    }
+    let why = match to {
+        Destination::Socks5 => {
+            "SOCKS5 has no authentication here, so that anyone who reaches this address could \
+             connect anywhere"
+        }
+        Destination::Via(_) => {
+            "anyone who reaches this address could connect, with the certificate of this host"
+        }
+    };
+    Err(Failure::Setting(Setting {
+        flag: "listen".to_owned(),
+        found: Some(open.to_string()),
+        problem: format!(
+            " {open}: {why}; listen on loopback, such as 127.0.0.1:{}, or give --expose if other hosts \
+             are meant to use it",
+            open.port()
         ),
-        None => Ok(None),
+    }))
+}
+
+/// Without TLS everything that programs write leaves this host as it is. Programs that name a server themselves
+/// (SOCKS5) know that they reach it over a network and encrypt to it as they would without a proxy: that
+/// server need not know of Spindle, so there is no TLS that could be asked for here.
+fn clear_text(via: Option<&Target>, args: &Args) -> Result<(), Failure> {
+    match via {
+        Some(via) if !stays_here(via) && !args.insecure => {
+            let text = format!(
+                " {via}: a connect without TLS goes to loopback only; give --tls-ca and --tls-name, or \
+                 --insecure if the network is trusted or the programs encrypt by themselves"
+            );
+            Err(Failure::setting("via", text))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether connections to the target do not leave this host. Names may resolve to any address at any
+/// time, but for `localhost` (RFC 6761, section 6.3).
+fn stays_here(target: &Target) -> bool {
+    match target {
+        Target::Address(addr) => is_loopback(addr.ip()),
+        Target::Name(name, _) => name.eq_ignore_ascii_case("localhost"),
     }
 }
 
@@ -127,9 +233,11 @@ fn path_manager(args: &Args, paths: &Paths) -> Result<PathManager, Failure> {
     Ok(PathManager::Ports(n))
 }
 
-/// Local addresses and their ways out.
+/// Local addresses and their ways out; none: what the system chooses.
 struct Paths {
     list: Vec<Path>,
+    /// Those of the list that this host does not have at present.
+    absent: Vec<IpAddr>,
 }
 
 struct Path {
@@ -139,25 +247,62 @@ struct Path {
 }
 
 impl Paths {
-    fn new(args: &Args, via: Option<SocketAddr>) -> Result<Self, Failure> {
+    fn new(args: &Args, via: Option<&Target>) -> Result<Self, Failure> {
         let mut list: Vec<Path> = Vec::new();
+        let mut absent = Vec::new();
         for text in &args.local {
             let path = Path::parse(text)?;
             if list.iter().any(|p| p.source == path.source) {
                 return Err(bad("local", text, "each address once"));
             }
-            path.check(args.service.udp)?;
+            let ours = is_ours(path.source);
+            if ours && !args.service.udp {
+                let want = "an address that is not this host's: over --tun it is Spindle's alone, \
+                            and packets for it are routed here";
+                return Err(bad("local", &path.source.to_string(), want));
+            }
+            if !ours && args.service.udp {
+                absent.push(path.source);
+            }
             list.push(path);
         }
-        if list.is_empty() {
-            list.push(Path::usual(args, via)?);
+        if list.is_empty() && !args.service.udp {
+            let text = " needs --local, an address of Spindle's own to connect from";
+            return Err(Failure::setting("tun", text));
+        }
+        if let Some(first) = absent.first().filter(|_| absent.len() == list.len()) {
+            let want = "an address of this host with --udp";
+            return Err(bad("local", &first.to_string(), want));
         }
         let fits = |v: &SocketAddr| list.iter().any(|p| p.source.is_ipv4() == v.is_ipv4());
-        if let Some(v) = via.filter(|v| !fits(v)) {
+        if let Some(Target::Address(v)) = via
+            && !list.is_empty()
+            && !fits(v)
+        {
             let text = format!(": none is of the address family of --via {v}; add one");
             return Err(Failure::setting("local", text));
         }
-        Ok(Self { list })
+        Ok(Self { list, absent })
+    }
+
+    /// Says which addresses are not there yet.
+    fn warn(&self) {
+        for local in &self.absent {
+            tracing::warn!(%local, "--local is not an address of this host at present; it is used once it is");
+        }
+    }
+
+    /// The local addresses whose subflows are backups.
+    fn backup(&self, args: &Args) -> Result<Vec<IpAddr>, Failure> {
+        let checked = |text: &String| {
+            let addr = address("backup", text)?;
+            let listed = self.list.iter().any(|p| p.source == addr);
+            let want = "one of the --local addresses";
+            listed
+                .then_some(addr)
+                .ok_or_else(|| bad("backup", text, want))
+        };
+        args.backup.iter().map(checked).collect()
     }
 
     fn interfaces(&self) -> Vec<(IpAddr, String)> {
@@ -165,7 +310,7 @@ impl Paths {
         self.list.iter().filter_map(named).collect()
     }
 
-    fn setup(&self, name: &str) -> SetupOptions {
+    fn setup(&self, tun: &TunOptions) -> SetupOptions {
         let route = |p: &Path| {
             Some(SourceRoute {
                 source: p.source,
@@ -174,7 +319,7 @@ impl Paths {
             })
         };
         SetupOptions {
-            tun: TunOptions::new(name),
+            tun: tun.clone(),
             addresses: self.list.iter().map(|p| p.source).collect(),
             dnat: Vec::new(),
             source_routes: self.list.iter().filter_map(route).collect(),
@@ -200,41 +345,6 @@ impl Path {
             source,
             device,
             gateway,
-        })
-    }
-
-    fn check(&self, udp: bool) -> Result<(), Failure> {
-        let text = self.source.to_string();
-        match (udp, is_ours(self.source)) {
-            (true, false) => Err(bad("local", &text, "an address of this host with --udp")),
-            (false, true) => {
-                let want = "an address that is not this host's: over --tun it is Spindle's alone, \
-                            and packets for it are routed here";
-                Err(bad("local", &text, want))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// The address that the system would use.
-    fn usual(args: &Args, via: Option<SocketAddr>) -> Result<Self, Failure> {
-        let Some(via) = via.filter(|_| args.service.udp) else {
-            let text = " needs --local, an address of Spindle's own to connect from";
-            return Err(Failure::setting("tun", text));
-        };
-        let any: SocketAddr = match via {
-            SocketAddr::V4(_) => ([0, 0, 0, 0], 0).into(),
-            SocketAddr::V6(_) => ([0u16; 8], 0).into(),
-        };
-        let source = UdpSocket::bind(any).and_then(|s| {
-            s.connect(via)?;
-            s.local_addr()
-        });
-        let source = source.map_err(|e| Failure::Other(format!("--via {via}: no route: {e}")))?;
-        Ok(Self {
-            source: source.ip(),
-            device: None,
-            gateway: None,
         })
     }
 }

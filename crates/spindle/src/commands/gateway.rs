@@ -1,23 +1,27 @@
 //! `spindle gateway`.
 
+use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::process::ExitCode;
 
 use spindle_lab::registry::Registry;
-use spindle_mptcp::PathManager;
+use spindle_mptcp::{PathManager, StackConfig};
 use spindle_net::gateway::{Gateway, GatewayOptions};
 use spindle_net::service::LinkKind;
 use spindle_net::setup::{Dnat, SetupOptions};
 use spindle_net::tls::ServerTls;
 use spindle_net::tun::TunOptions;
-use spindle_net::udp::{UdpServer, UdpServerOptions};
+use spindle_net::udp::UdpServer;
 
 use super::service::{
-    Plan, Running, Wire, address, bad, endpoint, is_ours, live, needed, pair, readable, resolved,
+    Plan, Running, Wire, address, bad, endpoint, is_loopback, is_ours, live, needed, pair,
+    readable, resolved,
 };
 use crate::args::service::Gateway as Args;
 use crate::failure::{Failure, Setting};
 
+/// How many addresses of this host one gateway may have ([`translated`]).
+const INNER_ADDRESSES: usize = 32;
 /// What `--listen` and `--to` want.
 const LISTEN: &str = "an address and port for clients, such as 192.0.2.1:443";
 const SERVICE: &str = "the service's address or name and port, such as 127.0.0.1:8080";
@@ -31,27 +35,33 @@ pub(crate) fn gateway(registry: &Registry, args: &Args) -> Result<ExitCode, Fail
     if plan.kind == LinkKind::Udp {
         guarded(&places.outside, args, tls.is_some())?;
     }
-    let config = plan.config(PathManager::Passive);
+    let config = plan.config(PathManager::Passive, |m| {
+        m.backup_addresses.clone_from(&places.backup)
+    });
     let mut options = GatewayOptions::new(places.inside.clone(), to, config);
-    options.announce = places.announce.iter().map(|a| (*a, None)).collect();
+    options.announce.clone_from(&places.announce);
     options.outside = places.pairs();
     options.proxy_protocol = args.proxy_protocol;
     options.tls.clone_from(&tls);
     options.max_connections = plan.limits.max_connections;
     options.idle_timeout = plan.idle_timeout;
+    options.half_close_timeout = plan.half_close_timeout;
     options.drain = plan.drain;
+    let stack = StackConfig {
+        outside: places.translations(),
+        ..plan.limits.stack(Vec::new())
+    };
     let listen: Vec<String> = places.outside.iter().map(SocketAddr::to_string).collect();
     let wire = || match &plan.tun {
-        Some(name) => Wire::tun(&places.setup(name)),
+        Some(tun) => Wire::tun(&places.setup(tun)),
         None => {
-            let mut link = UdpServerOptions::new(places.outside.clone());
-            link.max_half_open = plan.limits.max_half_open;
+            let link = plan.limits.udp_server(places.outside.clone());
             Ok(Wire::plain(UdpServer::bind(link)?))
         }
     };
     live(
         &plan,
-        Vec::new(),
+        stack,
         wire,
         async |network, counted| {
             options.metrics = Some(counted);
@@ -91,7 +101,7 @@ fn tls(args: &Args) -> Result<Option<ServerTls>, Failure> {
 
 /// Over UDP anyone may connect, and read and change what passes, unless there is TLS.
 fn guarded(outside: &[SocketAddr], args: &Args, tls: bool) -> Result<(), Failure> {
-    match outside.iter().find(|a| !a.ip().is_loopback()) {
+    match outside.iter().find(|a| !is_loopback(a.ip())) {
         Some(open) if !tls && !args.insecure => Err(Failure::Setting(Setting {
             flag: "listen".to_owned(),
             found: Some(open.to_string()),
@@ -108,8 +118,10 @@ fn guarded(outside: &[SocketAddr], args: &Args, tls: bool) -> Result<(), Failure
 struct Places {
     outside: Vec<SocketAddr>,
     inside: Vec<SocketAddr>,
-    /// Announced to clients: addresses outside.
-    announce: Vec<IpAddr>,
+    /// Announced to clients: addresses outside, with a port of their own or that of the connection.
+    announce: Vec<(IpAddr, Option<u16>)>,
+    /// Those of the addresses outside whose subflows are backups.
+    backup: Vec<IpAddr>,
     dnat: Vec<Dnat>,
 }
 
@@ -129,16 +141,17 @@ impl Places {
         if outside.is_empty() {
             return Err(needed("listen", LISTEN));
         }
-        let announce = args.announce.iter().map(|a| address("announce", a));
+        let announce = args.announce.iter().map(|a| announced(a));
         let announce = announce.collect::<Result<Vec<_>, _>>()?;
         let places = Self {
+            backup: backup(args, &outside, &announce)?,
             inside: outside.clone(),
             outside,
             announce,
             dnat: Vec::new(),
         };
         match &plan.tun {
-            Some(name) => places.over_tun(name, args.dnat),
+            Some(tun) => places.over_tun(&tun.name, args.dnat),
             None => places.over_udp(args.dnat),
         }
     }
@@ -149,15 +162,24 @@ impl Places {
                         addresses anyway";
             return Err(Failure::setting("dnat", text));
         }
-        let bound = |a: &IpAddr| {
+        let bound = |(a, port): &(IpAddr, Option<u16>)| {
             let same = |l: &SocketAddr| {
-                l.ip() == *a || (l.ip().is_unspecified() && l.is_ipv4() == a.is_ipv4())
+                let any = l.ip().is_unspecified() && l.is_ipv4() == a.is_ipv4();
+                (l.ip() == *a || any) && port.is_none_or(|port| port == l.port())
             };
             self.outside.iter().any(same)
         };
-        if let Some(stray) = self.announce.iter().find(|a| !bound(a)) {
+        if let Some((stray, port)) = self.announce.iter().find(|a| !bound(a)) {
             let want = "one of the --listen addresses: clients reach no other over --udp";
-            return Err(bad("announce", &stray.to_string(), want));
+            let stray = port.map_or(stray.to_string(), |p| {
+                SocketAddr::new(*stray, p).to_string()
+            });
+            return Err(bad("announce", &stray, want));
+        }
+        if !self.backup.is_empty() {
+            let text =
+                " belongs to --tun; over --udp give it to the connect, which opens the subflows";
+            return Err(Failure::setting("backup", text));
         }
         let mut ports: Vec<u16> = self.outside.iter().map(SocketAddr::port).collect();
         ports.sort_unstable();
@@ -168,7 +190,7 @@ impl Places {
 
     fn over_tun(mut self, name: &str, dnat: bool) -> Result<Self, Failure> {
         let listening = self.outside.iter().map(|a| ("listen", a.ip()));
-        let announced = self.announce.iter().map(|a| ("announce", *a));
+        let announced = self.announce.iter().map(|a| ("announce", a.0));
         for (flag, ip) in listening.chain(announced) {
             let text = ip.to_string();
             if ip.is_unspecified() {
@@ -192,9 +214,25 @@ impl Places {
             }
         }
         if dnat {
+            self.enough_inner_addresses()?;
             self.translate(name);
         }
         Ok(self)
+    }
+
+    /// There are [`INNER_ADDRESSES`] only.
+    fn enough_inner_addresses(&self) -> Result<(), Failure> {
+        let listening = self.outside.iter().map(SocketAddr::ip);
+        let all: HashSet<IpAddr> = listening.chain(self.announce.iter().map(|a| a.0)).collect();
+        if all.len() <= INNER_ADDRESSES {
+            return Ok(());
+        }
+        let text = format!(
+            ": found {} different addresses with those of --announce, want {INNER_ADDRESSES} at most \
+             with --dnat; start further gateways for the rest",
+            all.len()
+        );
+        Err(Failure::setting("listen", text))
     }
 
     /// Every outside address gets one of Spindle's behind it.
@@ -218,9 +256,10 @@ impl Places {
                 to: *to,
             })
             .collect();
-        for addr in &self.announce {
+        for (addr, own) in &self.announce {
             let to = inside(*addr);
-            for port in self.outside.iter().map(SocketAddr::port) {
+            let listening = self.outside.iter().map(SocketAddr::port);
+            for port in own.map_or_else(|| listening.collect(), |port| vec![port]) {
                 let rule = Dnat {
                     from: SocketAddr::new(*addr, port),
                     to: SocketAddr::new(to, port),
@@ -230,6 +269,16 @@ impl Places {
                 }
             }
         }
+    }
+
+    /// Spindle's own addresses that clients know by another, each with that one.
+    fn translations(&self) -> Vec<(IpAddr, IpAddr)> {
+        let mut list: Vec<_> = (self.dnat.iter())
+            .map(|d| (d.to.ip(), d.from.ip()))
+            .collect();
+        list.sort_unstable();
+        list.dedup();
+        list
     }
 
     /// Addresses inside, each with the one outside.
@@ -245,22 +294,52 @@ impl Places {
             .collect()
     }
 
-    fn setup(&self, name: &str) -> SetupOptions {
+    fn setup(&self, tun: &TunOptions) -> SetupOptions {
         let mut addresses: Vec<IpAddr> = self.inside.iter().map(SocketAddr::ip).collect();
         match self.dnat.is_empty() {
-            true => addresses.extend(&self.announce),
+            true => addresses.extend(self.announce.iter().map(|a| a.0)),
             false => addresses.extend(self.dnat.iter().map(|d| d.to.ip())),
         }
         addresses.sort_unstable();
         addresses.dedup();
         SetupOptions {
-            tun: TunOptions::new(name),
+            tun: tun.clone(),
             addresses,
             dnat: self.dnat.clone(),
             source_routes: Vec::new(),
             forwarding: true,
         }
     }
+}
+
+/// An address, with a port or without.
+fn announced(text: &str) -> Result<(IpAddr, Option<u16>), Failure> {
+    let whole = text.parse::<SocketAddr>().ok().filter(|a| a.port() != 0);
+    if let Some(end) = whole {
+        return Ok((end.ip(), Some(end.port())));
+    }
+    let want = "an address, with a port if it is another than --listen has, such as 192.0.2.2, \
+                192.0.2.2:8443 or [2001:db8::2]:8443";
+    let addr = text.parse().map_err(|_| bad("announce", text, want))?;
+    Ok((addr, None))
+}
+
+/// The addresses whose subflows are backups: some of those for clients.
+fn backup(
+    args: &Args,
+    listen: &[SocketAddr],
+    announce: &[(IpAddr, Option<u16>)],
+) -> Result<Vec<IpAddr>, Failure> {
+    let listed =
+        |addr| listen.iter().any(|l| l.ip() == addr) || announce.iter().any(|(a, _)| *a == addr);
+    let checked = |text: &String| {
+        let addr = address("backup", text)?;
+        let want = "one of the --listen and --announce addresses";
+        listed(addr)
+            .then_some(addr)
+            .ok_or_else(|| bad("backup", text, want))
+    };
+    args.backup.iter().map(checked).collect()
 }
 
 /// Spindle's own address number `index` behind the host's, different for each device: in
@@ -271,7 +350,8 @@ fn translated(device: &str, index: u16, v4: bool) -> IpAddr {
     let hash = device.bytes().fold(0x811c_9dc5_u32, |h, b| {
         (h ^ u32::from(b)).wrapping_mul(0x0100_0193)
     });
-    let host = (hash as u16) & 0xffe0 | (index & 0x1f);
+    let number = INNER_ADDRESSES as u16 - 1;
+    let host = (hash as u16) & !number | (index & number);
     if v4 {
         let [high, low] = host.to_be_bytes();
         Ipv4Addr::new(198, 18, high, low).into()
@@ -286,11 +366,26 @@ mod tests {
 
     #[test]
     fn translated_addresses_differ_by_device_and_number() {
-        let all: std::collections::HashSet<IpAddr> = (0..4)
+        let all: HashSet<IpAddr> = (0..4)
             .flat_map(|i| ["spin0", "spin1"].map(|d| translated(d, i, true)))
             .collect();
         assert_eq!(all.len(), 8);
         assert!(translated("spin0", 0, false).is_ipv6());
+    }
+
+    #[test]
+    fn more_addresses_than_there_are_inner_ones_are_refused() {
+        let places = |count: u8| Places {
+            outside: vec!["192.0.2.1:80".parse().unwrap()],
+            inside: Vec::new(),
+            announce: (0..count)
+                .map(|i| (IpAddr::from([192, 0, 2, 2 + i]), None))
+                .collect(),
+            backup: Vec::new(),
+            dnat: Vec::new(),
+        };
+        assert!(places(31).enough_inner_addresses().is_ok());
+        assert!(places(32).enough_inner_addresses().is_err());
     }
 
     #[test]
@@ -301,7 +396,8 @@ mod tests {
                 "192.0.2.1:443".parse().unwrap(),
             ],
             inside: Vec::new(),
-            announce: vec!["192.0.2.2".parse().unwrap()],
+            announce: vec![("192.0.2.2".parse().unwrap(), None)],
+            backup: Vec::new(),
             dnat: Vec::new(),
         };
         places.translate("spin0");
@@ -314,6 +410,26 @@ mod tests {
             .zip(places.outside.clone())
             .collect();
         assert_eq!(places.pairs(), pairs);
-        assert_eq!(places.setup("spin0").addresses.len(), 2);
+        assert_eq!(places.setup(&TunOptions::new("spin0")).addresses.len(), 2);
+        let outside: Vec<_> = places.translations().into_iter().map(|t| t.1).collect();
+        assert_eq!(
+            outside,
+            ["192.0.2.1", "192.0.2.2"].map(|a| a.parse::<IpAddr>().unwrap())
+        );
+    }
+
+    #[test]
+    fn an_announced_address_with_a_port_is_rewritten_for_that_port_alone() {
+        let mut places = Places {
+            outside: vec!["192.0.2.1:80".parse().unwrap()],
+            inside: Vec::new(),
+            announce: vec![announced("192.0.2.2:8443").unwrap()],
+            backup: Vec::new(),
+            dnat: Vec::new(),
+        };
+        places.translate("spin0");
+        let from: Vec<_> = places.dnat.iter().map(|d| d.from.to_string()).collect();
+        assert_eq!(from, ["192.0.2.1:80", "192.0.2.2:8443"]);
+        assert!(announced("192.0.2.2:0").is_err() && announced("port").is_err());
     }
 }

@@ -6,6 +6,7 @@ pub(crate) mod connect;
 pub(crate) mod explain;
 pub(crate) mod flows;
 pub(crate) mod gateway;
+mod log;
 pub(crate) mod pages;
 pub(crate) mod reproduce;
 mod service;

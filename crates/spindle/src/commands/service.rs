@@ -1,5 +1,6 @@
 //! What `gateway` and `connect` share: reading the flags, and the life of the process.
 
+use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -8,23 +9,30 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use spindle_lab::registry::Registry;
-use spindle_mptcp::{Config, PathManager};
+use spindle_mptcp::{Config, Keepalive, MultipathConfig, PathManager, StackConfig};
 use spindle_net::limits::{LEAST_PER_CONNECTION, Limits};
 use spindle_net::metrics::{self, Metrics};
 use spindle_net::service::{
-    Lifecycle, LinkKind, Notifier, Signal, Signals, Summary, raise_file_limit, wire_config,
+    Lifecycle, LinkKind, Notifier, Signal, Signals, Summary, keepalive_after, raise_file_limit,
+    watch, wire_config,
 };
 use spindle_net::setup::{SetupError, SetupGuard, SetupOptions, setup};
 use spindle_net::status::{Control, Source, default_path};
+use spindle_net::tun::TunOptions;
 use spindle_net::{Link, NetError, Network, NetworkConfig};
 use spindle_units::Bytes;
-use tracing_subscriber::filter::LevelFilter;
 
+use super::log::{self, Limiter};
 use crate::args::service::{LogFormat, LogLevel, Service};
 use crate::failure::{Failure, Setting};
 
+/// The least MTU of a device: no link with IPv6 has less (RFC 8200, section 5).
+const LEAST_MTU: u16 = 1280;
 /// How long, after draining, resets and undoing the set-up may take: some runs of `ip` and `nft`.
 const UNDOING: Duration = Duration::from_secs(15);
+
+/// How often the data path is looked at where no service manager asks for it: a hang is logged.
+const UNWATCHED: Duration = Duration::from_secs(10);
 
 impl From<NetError> for Failure {
     fn from(e: NetError) -> Self {
@@ -96,25 +104,45 @@ fn time(flag: &str, text: &str) -> Result<Duration, Failure> {
     Ok(Duration::from_nanos(time.as_nanos()))
 }
 
+/// How long something may last; for ever if "none".
+fn limit(flag: &str, text: &str) -> Result<Option<Duration>, Failure> {
+    if text == "none" {
+        return Ok(None);
+    }
+    match time(flag, text)? {
+        Duration::ZERO => Err(bad(flag, text, "more, or \"none\" for no limit")),
+        limit => Ok(Some(limit)),
+    }
+}
+
 /// Whether this host has the address, so that its own TCP answers there.
 pub(super) fn is_ours(addr: IpAddr) -> bool {
     UdpSocket::bind((addr, 0)).is_ok()
+}
+
+/// Whether only this host reaches the address.
+pub(super) fn is_loopback(addr: IpAddr) -> bool {
+    addr.to_canonical().is_loopback()
 }
 
 /// The shared flags, checked.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) kind: LinkKind,
-    /// The device's name, over TUN.
-    pub(super) tun: Option<String>,
+    /// The device, over TUN.
+    pub(super) tun: Option<TunOptions>,
     pub(super) transport: String,
     preset: Config,
     pub(super) limits: Limits,
     pub(super) drain: Duration,
     pub(super) idle_timeout: Option<Duration>,
+    keepalive: Option<Keepalive>,
+    pub(super) half_close_timeout: Option<Duration>,
+    /// DSS checksums are required.
+    checksum: bool,
     metrics: Option<SocketAddr>,
     control: Option<PathBuf>,
-    log: (LogFormat, LogLevel),
+    log: (LogFormat, LogLevel, u32),
 }
 
 impl Plan {
@@ -145,36 +173,76 @@ impl Plan {
             );
             return Err(Failure::setting("transport", text));
         }
-        let idle = args.idle_timeout.as_deref();
-        let idle_timeout = idle.map(|t| time("idle-timeout", t)).transpose()?;
-        if idle_timeout.is_some_and(|t| t.is_zero()) {
-            let text = ": found 0, want more; leave it out for none";
-            return Err(Failure::setting("idle-timeout", text));
+        if args.checksum && preset.multipath.is_none() {
+            let text = format!(
+                " is for MPTCP; {} is plain TCP: leave it out, or take a transport of several subflows",
+                transport.name
+            );
+            return Err(Failure::setting("checksum", text));
         }
         let metrics = args.metrics.as_deref();
         Ok(Self {
             kind,
-            tun: args.tun.clone(),
+            tun: device(args)?,
             transport: transport.name.clone(),
             preset,
             limits: limits(args)?,
             drain: time("drain", &args.drain)?,
-            idle_timeout,
+            idle_timeout: limit("idle-timeout", &args.idle_timeout)?,
+            half_close_timeout: limit("half-close-timeout", &args.half_close_timeout)?,
+            keepalive: keepalive(&args.keepalive)?,
+            checksum: args.checksum,
             metrics: metrics.map(|m| endpoint("metrics", m)).transpose()?,
             control: args.control.clone(),
-            log: (args.log_format, args.log),
+            log: (args.log_format, args.log, args.log_rate),
         })
     }
 
-    /// What connections are made of.
-    pub(super) fn config(&self, paths: PathManager) -> Arc<Config> {
-        Arc::new(wire_config(
-            self.preset.clone(),
-            self.kind,
-            &self.limits,
-            paths,
-        ))
+    /// What connections are made of; `paths` and what `change` does to MPTCP's part belong to the
+    /// command.
+    pub(super) fn config(
+        &self,
+        paths: PathManager,
+        change: impl FnOnce(&mut MultipathConfig),
+    ) -> Arc<Config> {
+        let mut config = wire_config(self.preset.clone(), self.kind, &self.limits, paths);
+        config.tcp.keepalive = self.keepalive;
+        if let Some(m) = &mut config.multipath {
+            m.checksum = self.checksum;
+            change(m);
+        }
+        Arc::new(config)
     }
+}
+
+fn keepalive(text: &str) -> Result<Option<Keepalive>, Failure> {
+    if text == "off" {
+        return Ok(None);
+    }
+    let idle: spindle_units::Duration = unit("keepalive", text)?;
+    if idle.as_nanos() == 0 {
+        let text = ": found 0, want more; `off` for none";
+        return Err(Failure::setting("keepalive", text));
+    }
+    Ok(Some(keepalive_after(idle)))
+}
+
+/// The TUN device, if that is the wire.
+fn device(args: &Service) -> Result<Option<TunOptions>, Failure> {
+    let device = args.tun.as_ref().map(TunOptions::new);
+    let Some(text) = &args.mtu else {
+        return Ok(device);
+    };
+    let Some(mut device) = device else {
+        let problem = " belongs to --tun; over --udp the MTU of each path is found out";
+        return Err(Failure::setting("mtu", problem));
+    };
+    let mtu = text.parse().ok().filter(|mtu| *mtu >= LEAST_MTU);
+    device.mtu = mtu.ok_or_else(|| {
+        let want = format!("bytes, {LEAST_MTU} (the least of IPv6) to 65535");
+        bad("mtu", text, &want)
+    })?;
+    Ok(Some(device))
 }
 
 fn limits(args: &Service) -> Result<Limits, Failure> {
@@ -192,11 +260,16 @@ fn limits(args: &Service) -> Result<Limits, Failure> {
         let want = "at least --memory-per-connection";
         return Err(bad("max-memory", &args.max_memory, want));
     }
+    let text = args.source_share.as_str();
+    let share = text.strip_suffix('%').unwrap_or(text).parse().ok();
+    let share = share.filter(|p| (1..=100).contains(p));
     Ok(Limits {
         max_connections: count("max-connections", &args.max_connections)?,
         max_half_open: count("max-half-open", &args.max_half_open)?,
         memory_per_connection: per.0,
         max_memory: all.0,
+        persist_timeout: limit("persist-timeout", &args.persist_timeout)?,
+        source_share: share.ok_or_else(|| bad("source-share", text, "a per cent, 1 to 100"))?,
     })
 }
 
@@ -227,25 +300,6 @@ pub(super) fn pair(args: &Service) -> Result<Option<(&PathBuf, &PathBuf)>, Failu
             " needs --tls-cert, the certificate of that key",
         )),
     }
-}
-
-fn start_log((format, level): (LogFormat, LogLevel)) {
-    let level = match level {
-        LogLevel::Error => LevelFilter::ERROR,
-        LogLevel::Warn => LevelFilter::WARN,
-        LogLevel::Info => LevelFilter::INFO,
-        LogLevel::Debug => LevelFilter::DEBUG,
-        LogLevel::Trace => LevelFilter::TRACE,
-    };
-    let log = tracing_subscriber::fmt()
-        .with_max_level(level)
-        .with_target(false)
-        .with_writer(std::io::stderr);
-    // A log that is there already stays.
-    let _ = match format {
-        LogFormat::Text => log.with_ansi(false).try_init(),
-        LogFormat::Json => log.json().flatten_event(true).try_init(),
-    };
 }
 
 /// A service that listens, as the life of the process sees it.
@@ -287,7 +341,7 @@ impl Wire {
 /// The whole life: log, signals, set-up, `start`, serving until a signal, and all undone.
 pub(super) fn live<S, F>(
     plan: &Plan,
-    addresses: Vec<IpAddr>,
+    stack: StackConfig,
     wire: impl FnOnce() -> Result<Wire, Failure>,
     start: impl FnOnce(Network, Metrics) -> S,
     reload: impl Fn() -> Result<(), String>,
@@ -296,7 +350,8 @@ where
     S: Future<Output = Result<Running<F>, Failure>>,
     F: Future<Output = Result<Summary, NetError>>,
 {
-    start_log(plan.log);
+    let (format, level, rate) = plan.log;
+    let limiter = log::start(format, level, rate);
     raise_file_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -308,15 +363,30 @@ where
             Signals::catch().map_err(|e| Failure::Other(format!("cannot catch signals: {e}")))?;
         let wire = wire()?;
         let config = NetworkConfig {
-            stack: plan.limits.stack(addresses),
+            stack,
             name: "data-path".to_owned(),
         };
         let network = Network::start(config, wire.link)?;
-        let done = run(plan, &network, &mut signals, start, reload).await;
+        let done = {
+            let run = run(plan, &network, &mut signals, start, reload);
+            tokio::select! {
+                done = run => done,
+                never = sum_up(&limiter) => match never {},
+            }
+        };
         network.shutdown().await;
         drop(wire.guard);
+        limiter.summarize();
         done
     })
+}
+
+/// Logs from time to time what the log has suppressed.
+async fn sum_up(limiter: &Limiter) -> Infallible {
+    loop {
+        tokio::time::sleep(log::SUMMARY).await;
+        limiter.summarize();
+    }
 }
 
 async fn run<S, F>(
@@ -339,10 +409,19 @@ where
     let manager = Notifier::from_environment();
     manager.ready();
     let serve = running.serve;
+    // Twice in the time that the manager waits, as sd_watchdog_enabled(3) advises.
+    let every = manager.watchdog().map_or(UNWATCHED, |w| w / 2);
+    let watching = watch(network, every, || {
+        if manager.watchdog().is_some() {
+            manager.alive();
+        }
+    });
+    tokio::pin!(watching);
     tokio::pin!(serve);
     let summary = loop {
         tokio::select! {
             done = &mut serve => break done,
+            never = &mut watching => match never {},
             signal = signals.next() => match signal {
                 Signal::Stop => {
                     running.lifecycle.advance();
@@ -397,7 +476,8 @@ async fn observe<F>(
         let port = running.listen.first().and_then(|l| l.rsplit(':').next());
         format!("{}-{}", running.kind, port.unwrap_or_default())
     };
-    let name = plan.tun.clone().unwrap_or_else(port);
+    let name = plan.tun.as_ref().map(|t| t.name.clone());
+    let name = name.unwrap_or_else(port);
     let path = plan.control.clone().unwrap_or_else(|| default_path(&name));
     let control = Control::bind(&path)?;
     let source = Source {
@@ -408,20 +488,16 @@ async fn observe<F>(
         to: running.to.clone(),
         since: Instant::now(),
     };
-    let mut tasks = vec![tokio::spawn(async move {
-        if let Err(error) = control.serve(source).await {
-            tracing::error!(%error, "the control socket failed");
-        }
-    })];
+    let mut tasks = vec![tokio::spawn(
+        async move { match control.serve(source).await {} },
+    )];
     if let Some(addr) = plan.metrics {
         let listener = tokio::net::TcpListener::bind(addr).await;
         let listener = listener
             .map_err(|e| Failure::Other(format!("--metrics: cannot listen on {addr}: {e}")))?;
         let network = network.clone();
         tasks.push(tokio::spawn(async move {
-            if let Err(error) = metrics::serve(listener, counted, network).await {
-                tracing::error!(%error, "the metrics' port failed");
-            }
+            match metrics::serve(listener, counted, network).await {}
         }));
     }
     Ok(Observers { path, tasks })

@@ -25,7 +25,7 @@ pub(crate) struct StatusArgs {
 pub(crate) fn status(args: &StatusArgs) -> Result<ExitCode, Failure> {
     let paths = match &args.control {
         Some(path) => vec![path.clone()],
-        None => status::sockets(),
+        None => status::sockets().map_err(|e| Failure::Other(e.to_string()))?,
     };
     if paths.is_empty() {
         return Err(Failure::Other(format!(
@@ -100,6 +100,13 @@ fn table(s: &Status) -> String {
         t.recoveries,
         t.recoveries_useful,
     );
+    if let Some(u) = &s.udp {
+        let _ = writeln!(
+            text,
+            "UDP: {} ids, {} unproven, {} evicted, {} refused; {} challenges, {} rebindings",
+            u.ids, u.half_open, u.evicted, u.refused, u.challenges, u.rebindings
+        );
+    }
     for c in &s.connections {
         connection(&mut text, c);
     }
@@ -115,14 +122,15 @@ fn connection(text: &mut String, c: &Connection) {
     );
     let _ = writeln!(
         text,
-        "  subflow  state            rtt ms      cwnd  in flight        sent    received  lost  again  recovered  timeouts  path"
+        "  subflow  state            rtt ms      cwnd  in flight        sent    received  lost  again  recovered  timeouts  silent s  path"
     );
     for s in &c.subflows {
         let rtt = s.rtt_ms.map_or("-".to_owned(), |t| format!("{t:.2}"));
         let backup = if s.backup { " (backup)" } else { "" };
+        let dead = if s.dead { " (dead)" } else { "" };
         let _ = writeln!(
             text,
-            "  {:7}  {:13} {rtt:>9} {:9} {:10} {:11} {:11} {:5} {:6} {:10} {:9}  {} - {}{backup}",
+            "  {:7}  {:13} {rtt:>9} {:9} {:10} {:11} {:11} {:5} {:6} {:10} {:9} {:9.1}  {} - {}{backup}{dead}",
             s.id,
             s.state,
             s.cwnd,
@@ -133,8 +141,21 @@ fn connection(text: &mut String, c: &Connection) {
             s.retransmissions,
             s.recoveries,
             s.timeouts,
+            s.silent_s,
             s.local,
             s.remote,
+        );
+    }
+    for e in &c.ended {
+        let never = if e.established {
+            ""
+        } else {
+            " (never established)"
+        };
+        let _ = writeln!(
+            text,
+            "  {:7}  ended {:.1} s ago: {}{never}  {} - {}",
+            e.id, e.ago_s, e.reason, e.local, e.remote
         );
     }
 }
@@ -142,7 +163,7 @@ fn connection(text: &mut String, c: &Connection) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use spindle_net::status::Subflow;
+    use spindle_net::status::{EndedSubflow, Subflow};
 
     #[test]
     fn a_table_shows_every_subflow() {
@@ -152,6 +173,8 @@ mod tests {
             remote: remote.into(),
             state: "Established".into(),
             backup: id == 1,
+            dead: id == 1,
+            silent_s: f64::from(id) * 12.34,
             rtt_ms: (id == 0).then_some(12.345),
             cwnd: 14_600,
             in_flight: 2_920,
@@ -171,6 +194,7 @@ mod tests {
             listen: vec!["10.9.0.1:80".into()],
             to: "127.0.0.1:80".into(),
             totals: Default::default(),
+            udp: None,
             connections: vec![Connection {
                 id: 4,
                 local: "10.9.0.1:80".into(),
@@ -182,6 +206,15 @@ mod tests {
                 acknowledged: 50,
                 received: 7,
                 subflows: vec![subflow(0, "10.1.1.2:4000"), subflow(1, "10.1.2.2:4001")],
+                ended: vec![EndedSubflow {
+                    id: 2,
+                    local: "10.9.0.1:80".into(),
+                    remote: "10.1.2.2:4002".into(),
+                    established: true,
+                    ago_s: 3.25,
+                    end: "peer_reset".into(),
+                    reason: "reset by the peer without a reason".into(),
+                }],
             }],
         };
         let text = table(&status);
@@ -194,6 +227,11 @@ mod tests {
             lines[6].contains("12.35") && lines[6].ends_with("10.1.1.2:4000"),
             "{text}"
         );
-        assert!(lines[7].ends_with("10.1.2.2:4001 (backup)"), "{text}");
+        let second = lines[7];
+        assert!(second.ends_with("10.1.2.2:4001 (backup) (dead)"), "{text}");
+        assert!(second.contains(" 12.3  10.9.0.1:80"), "{text}");
+        let ended =
+            "ended 3.2 s ago: reset by the peer without a reason  10.9.0.1:80 - 10.1.2.2:4002";
+        assert!(lines[8].ends_with(ended), "{text}");
     }
 }

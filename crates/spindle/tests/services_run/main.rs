@@ -3,7 +3,9 @@
 
 mod certificates;
 mod managed;
+mod memory;
 mod program;
+mod roaming;
 #[path = "../wire/service.rs"]
 mod service;
 mod tun;

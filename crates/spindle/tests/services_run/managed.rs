@@ -44,3 +44,24 @@ fn both_run_from_files_and_tell_a_service_manager_how_far_they_are() {
     // Two seconds of draining, and what the end takes.
     assert_eq!(heard(), "STOPPING=1\nEXTEND_TIMEOUT_USEC=17000000");
 }
+
+#[test]
+fn a_manager_with_a_watchdog_hears_again_and_again_that_the_data_path_turns() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let manager = UnixDatagram::bind(dir.path().join("notify")).expect("a socket");
+    let patience = Some(Duration::from_secs(20));
+    manager.set_read_timeout(patience).expect("a timeout");
+    let mut command = Command::new(program());
+    command.env("NOTIFY_SOCKET", dir.path().join("notify"));
+    command.env("WATCHDOG_USEC", "50000");
+    command.args(["gateway", "--udp", "--listen", &free().to_string()]);
+    let _gateway = Running::start({
+        command.args(["--to", &echo().to_string()]);
+        command
+    });
+    for wanted in ["READY=1", "WATCHDOG=1", "WATCHDOG=1", "WATCHDOG=1"] {
+        let mut text = [0; 256];
+        let n = manager.recv(&mut text).expect("a message");
+        assert_eq!(String::from_utf8_lossy(&text[..n]), wanted);
+    }
+}

@@ -64,6 +64,16 @@ impl Running {
         running
     }
 
+    /// The most bytes of physical memory that it has had (proc_pid_status(5)).
+    pub(crate) fn peak(&self) -> u64 {
+        let path = format!("/proc/{}/status", self.child.id());
+        let status = std::fs::read_to_string(path).expect("it runs");
+        let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"));
+        let kilobytes = line.and_then(|l| l.trim().strip_suffix(" kB"));
+        let kilobytes: u64 = kilobytes.and_then(|n| n.parse().ok()).expect("a number");
+        kilobytes << 10
+    }
+
     /// What it has logged so far.
     pub(crate) fn log(&self) -> String {
         self.log.lock().expect("the log").join("\n")

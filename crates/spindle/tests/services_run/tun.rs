@@ -1,5 +1,6 @@
 //! Over TUN, between two network namespaces.
 
+use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 
 use crate::program::{Running, program, wait_for};
@@ -58,6 +59,42 @@ fn dnat_gives_the_host_s_own_addresses_to_the_gateway() {
     });
 }
 
+/// A gateway that cannot start: what it says.
+fn fails(flags: &str) -> String {
+    let mut command = Command::new(program());
+    command.args(["gateway", "--to", "127.0.0.1:9000"]);
+    command.args(flags.split_whitespace());
+    let out = command.output().expect("the command");
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert_eq!(out.status.code(), Some(1), "{flags}: {said}");
+    said
+}
+
+/// Two gateways, or a gateway and a service, cannot share an address: one of them would never hear of
+/// its clients.
+#[test]
+fn a_dnat_gateway_is_refused_where_another_one_or_a_service_listens() {
+    let test = "tun::a_dnat_gateway_is_refused_where_another_one_or_a_service_listens";
+    within(test, 60, |_| {
+        if !have(test, "nft") {
+            return;
+        }
+        let listen = "--dnat --listen 10.1.1.1:80 --listen [fd01:1::1]:80";
+        let mut gateway = at_server(listen);
+        for second in ["--listen 10.1.1.1:80", "--listen [fd01:1::1]:80"] {
+            let said = fails(&format!("--tun spin7 --dnat {second}"));
+            assert!(said.contains(":80 is in use"), "{said}");
+        }
+        assert!(!run("ip link show").contains("spin7"));
+        assert_eq!(gateway.end(), Some(0), "{}", gateway.log());
+        let service = std::net::TcpListener::bind("10.1.1.1:80").expect("a service");
+        let said = fails("--tun spin7 --dnat --listen 10.1.1.1:80");
+        assert!(said.contains("10.1.1.1:80 is in use"), "{said}");
+        drop(service);
+        assert_eq!(at_server(listen).end(), Some(0));
+    });
+}
+
 /// A kernel client opens a subflow to an address that was announced.
 #[test]
 fn a_kernel_client_opens_a_subflow_to_an_announced_address() {
@@ -102,7 +139,7 @@ fn each_local_address_takes_its_own_device_and_next_hop() {
         // What goes by the second device does so by its rule alone.
         hosts.client("ip route del 10.9.0.0/24 metric 2");
         let before = hosts.client("ip rule; ip route show table all");
-        let flags = "--listen 127.0.0.1:7000 --via 10.9.0.1:8080 \
+        let flags = "--listen 127.0.0.1:7000 --via 10.9.0.1:8080 --insecure \
                      --local 10.8.1.1@c1/10.1.1.1 --local 10.8.2.1@c2/10.1.2.1";
         let mut client = at_client(hosts, flags);
         let status = hosts.at_client(|| {
@@ -159,6 +196,15 @@ fn curl_goes_by_socks_over_tun_to_a_server_of_the_kernel_s() {
             "{refused:?}\n{}",
             client.log()
         );
+        hosts.at_client(|| {
+            let proxy = "127.0.0.1:1080".parse().expect("an address");
+            let mut stream = connect("127.0.0.1".parse().expect("an address"), proxy, false);
+            stream.write_all(b"GET / HTTP/1.0\r\n\r\n").expect("room");
+            let _ = stream.read(&mut [0; 16]);
+        });
+        wait_for("the log names a client that does not speak SOCKS", || {
+            client.log().contains("found SOCKS version 71, want 5")
+        });
         let _ = http.kill();
         let _ = http.wait();
     });

@@ -41,14 +41,14 @@ pub(crate) fn echo() -> SocketAddr {
     addr
 }
 
-fn start(kind: &str, flags: &str) -> Running {
+pub(crate) fn start(kind: &str, flags: &str) -> Running {
     let mut command = Command::new(program());
     command.args([kind, "--udp"]).args(flags.split_whitespace());
     Running::start(command)
 }
 
 /// A gateway in front of `to`, and a connect to it: where programs connect.
-fn pair(to: SocketAddr, gateway: &str, connect: &str) -> (Running, Running, SocketAddr) {
+pub(crate) fn pair(to: SocketAddr, gateway: &str, connect: &str) -> (Running, Running, SocketAddr) {
     let (outer, port) = (free(), free());
     let gateway = start("gateway", &format!("--listen {outer} --to {to} {gateway}"));
     let connect = start(
@@ -58,7 +58,7 @@ fn pair(to: SocketAddr, gateway: &str, connect: &str) -> (Running, Running, Sock
     (gateway, connect, port)
 }
 
-fn join(port: SocketAddr) -> TcpStream {
+pub(crate) fn join(port: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(port).expect("a connection");
     stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     stream
@@ -331,38 +331,53 @@ fn a_second_signal_resets_what_is_open_and_says_so_by_the_exit_code() {
 }
 
 #[test]
-fn curl_goes_by_socks_to_the_gateway_whatever_name_it_asks_for() {
-    let test = "udp::curl_goes_by_socks_to_the_gateway_whatever_name_it_asks_for";
-    if !have(test, "curl") {
+fn metrics_and_status_answer_again_after_the_process_had_no_files_left() {
+    let test = "udp::metrics_and_status_answer_again_after_the_process_had_no_files_left";
+    if !have(test, "prlimit") {
         return;
     }
-    let (service, to) = listener();
-    std::thread::spawn(move || {
-        for mut stream in service.incoming().flatten() {
-            let mut head = [0; 4096];
-            let _ = stream.read(&mut head);
-            let _ = stream.write_all(b"HTTP/1.0 200 OK\r\nContent-Length: 7\r\n\r\nspindle");
-        }
+    let (outer, port, at, to) = (free(), free(), free(), echo());
+    let mut command = Command::new("prlimit");
+    command.args(["--nofile=40:40", program(), "gateway", "--udp"]);
+    let flags = format!("--listen {outer} --to {to} --metrics {at}");
+    let gateway = Running::start({
+        command.args(flags.split_whitespace());
+        command
     });
-    let (_gateway, connect, port) = pair(to, "", "--socks5");
-    let out = Command::new("curl")
-        .args([
-            "-sS",
-            "--max-time",
-            "10",
-            "--noproxy",
-            "",
-            "--socks5-hostname",
-        ])
-        .args([&port.to_string(), "http://no-such-host.invalid/"])
-        .output()
-        .expect("curl");
-    assert_eq!(out.stdout, b"spindle", "{out:?}\n{}", connect.log());
-    // Not SOCKS at all.
-    let mut stream = join(port);
-    stream.write_all(b"GET / HTTP/1.0\r\n\r\n").expect("room");
-    let _ = stream.read(&mut [0; 16]);
-    wait_for("the log says so", || {
-        connect.log().contains("found SOCKS version 71, want 5")
+    let connect = start("connect", &format!("--listen {port} --via {outer}"));
+    // Each takes a file of the gateway's, those that it can still serve.
+    let mut held: Vec<TcpStream> = (0..60).map(|_| join(port)).collect();
+    wait_for("the gateway has no files left for connections", || {
+        gateway.log().contains("Too many open files")
     });
+    wait_for("nor for an observer", || {
+        held.push(TcpStream::connect(at).expect("room in the backlog"));
+        gateway.log().contains("cannot accept an observer")
+    });
+    drop(held);
+    wait_for("the metrics answer", || {
+        let mut stream = join(at);
+        let asked = stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
+        let mut text = String::new();
+        let answered = asked.and_then(|()| stream.read_to_string(&mut text));
+        answered.is_ok() && text.ends_with("# EOF\n")
+    });
+    assert_eq!(gateway.status()["kind"], "gateway", "{}", gateway.log());
+    assert!(works(port), "{}", connect.log());
+}
+
+#[test]
+fn clients_cannot_make_the_log_grow_faster_than_its_rate() {
+    const MANY: usize = 200;
+    // Nobody listens there.
+    let (mut gateway, _connect, port) = pair(free(), "--log-rate 1", "");
+    for _ in 0..MANY {
+        assert!(is_reset(port), "{}", gateway.log());
+    }
+    assert_eq!(gateway.end(), Some(0), "{}", gateway.log());
+    let log = gateway.log();
+    let refused = log.lines().filter(|l| l.contains(" refused ")).count();
+    // Ten at once, and one a second.
+    assert!((10..MANY).contains(&refused), "{refused}: {log}");
+    assert!(log.contains("like=refused"), "{log}");
 }

@@ -146,6 +146,7 @@ fn connect_hardly_notices_a_path_that_dies_and_returns() {
             command.args(["--listen", "10.1.1.1:4430", "--to", "127.0.0.1:9000"]);
             let _gateway = Running::start(command, "gateway");
             let mut command = hosts.client_command(&[program(), "connect", "--udp"]);
+            command.arg("--insecure");
             command.args(["--listen", "127.0.0.1:7000", "--via", "10.1.1.1:4430"]);
             command.args(["--local", "10.1.1.2", "--local", "10.1.2.2"]);
             let _near = Running::start(command, "connect");

@@ -185,6 +185,7 @@ fn a_client_over_tun_uses_two_paths_to_a_kernel_server() {
                 }
                 let mut command = hosts.client_command(&[program(), "connect", "--tun", "spin1"]);
                 command.args([
+                    "--insecure",
                     "--listen",
                     "127.0.0.1:7000",
                     "--via",

@@ -2,8 +2,15 @@
 //!
 //! `SPINDLE_WIRE=full` runs everything at full size.
 
+mod attacks;
+mod bursts;
 mod death;
+mod dnat;
+mod first_flight;
 mod kernel;
+mod link;
+mod path_mtu;
+mod paths;
 mod programs;
 mod rootless;
 mod service;

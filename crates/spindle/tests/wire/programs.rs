@@ -11,7 +11,7 @@ use crate::spindle::{Running, program};
 use crate::two_hosts::{Hosts, have, run, within};
 
 /// A server that ends with the test.
-struct Server(Child);
+pub(crate) struct Server(Child);
 
 impl Drop for Server {
     fn drop(&mut self) {
@@ -21,7 +21,7 @@ impl Drop for Server {
 }
 
 /// Starts a server in the server's namespace and waits until its port answers.
-fn server(port: u16, arguments: &[&str]) -> Server {
+pub(crate) fn server(port: u16, arguments: &[&str]) -> Server {
     let started = Command::new(arguments[0])
         .args(&arguments[1..])
         .stdout(Stdio::null())
@@ -81,7 +81,7 @@ fn udp_pair(hosts: &Hosts, port: u16) -> (Running, Running) {
         &format!("127.0.0.1:{port}"),
     ]);
     let gateway = Running::start(command, "gateway");
-    let mut command = hosts.client_command(&[program(), "connect", "--udp"]);
+    let mut command = hosts.client_command(&[program(), "connect", "--udp", "--insecure"]);
     command.args([
         "--listen",
         "127.0.0.1:7000",

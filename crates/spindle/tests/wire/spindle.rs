@@ -3,15 +3,17 @@
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 /// How long a command may take to say that it is ready.
 const READY: Duration = Duration::from_secs(20);
 
-/// The program's path.
+/// The program's path; `SPINDLE_BIN` names another build of it, to compare the two.
 pub(crate) fn program() -> &'static str {
-    env!("CARGO_BIN_EXE_spindle")
+    static OTHER: OnceLock<Option<String>> = OnceLock::new();
+    let other = OTHER.get_or_init(|| std::env::var("SPINDLE_BIN").ok());
+    other.as_deref().unwrap_or(env!("CARGO_BIN_EXE_spindle"))
 }
 
 /// A running gateway or connect; ended, and its device removed, when dropped.
@@ -67,6 +69,15 @@ impl Running {
             .expect("spindle status");
         serde_json::from_slice(&stdout)
             .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&stderr)))
+    }
+
+    /// The most memory it has had so far, in bytes (`VmHWM` of `/proc/PID/status`).
+    pub(crate) fn peak_memory(&self) -> u64 {
+        let path = format!("/proc/{}/status", self.child.id());
+        let status = std::fs::read_to_string(path).expect("a running process");
+        let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"));
+        let kib = line.and_then(|l| l.trim().trim_end_matches(" kB").parse::<u64>().ok());
+        kib.expect("a number") << 10
     }
 
     /// Asks it to end; its exit code.

@@ -2,7 +2,8 @@
 //!
 //! The test's own namespace is the server's: the gateway's device, and the service behind it. The
 //! client's is held by a sleeping child. Path `n` is a veth pair between 10.1.n.1 (server) and
-//! 10.1.n.2 (client), fd01:n::1 and fd01:n::2.
+//! 10.1.n.2 (client), fd01:n::1 and fd01:n::2, or an emulated link with a rate, a delay, a queue and
+//! losses (`Hosts::shape`).
 
 use std::fs::File;
 use std::net::IpAddr;
@@ -90,30 +91,94 @@ pub(crate) fn run(line: &str) -> String {
     String::from_utf8_lossy(&out.stdout).into_owned()
 }
 
-/// The two hosts.
-pub(crate) struct Hosts {
-    holder: Child,
-}
+/// A network namespace, held by a sleeping child.
+pub(crate) struct Namespace(Child);
 
-impl Hosts {
-    fn new() -> Self {
+impl Namespace {
+    pub(crate) fn new() -> Self {
         let holder = Command::new("unshare")
             .args(["--net", "sleep", "infinity"])
             .spawn()
             .expect("unshare of util-linux");
-        let hosts = Self { holder };
+        let namespace = Self(holder);
         // The child has its namespace once its network differs from ours.
         let own = std::fs::read_link("/proc/self/ns/net").expect("a namespace");
-        while std::fs::read_link(hosts.namespace()).is_ok_and(|n| n == own) {
+        while std::fs::read_link(namespace.path()).is_ok_and(|n| n == own) {
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
+        namespace.run(
+            "ip link set lo up; sysctl -qw net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.default.rp_filter=0 \
+             net.ipv6.conf.all.accept_dad=0 net.ipv6.conf.default.accept_dad=0",
+        );
+        namespace
+    }
+
+    fn path(&self) -> String {
+        format!("/proc/{}/ns/net", self.0.id())
+    }
+
+    /// The process that holds it, by which `ip` knows it.
+    pub(crate) fn pid(&self) -> u32 {
+        self.0.id()
+    }
+
+    /// Runs a command line there that must succeed; what it prints.
+    pub(crate) fn run(&self, line: &str) -> String {
+        let out = self.output(line);
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert!(out.status.success(), "{line}: {said}");
+        String::from_utf8_lossy(&out.stdout).into_owned()
+    }
+
+    /// Runs a command line there.
+    pub(crate) fn output(&self, line: &str) -> Output {
+        self.command(&["sh", "-c", line])
+            .output()
+            .expect("nsenter of util-linux")
+    }
+
+    /// A command there, to be started.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut c = Command::new("nsenter");
+        c.arg(format!("--net={}", self.path())).args(arguments);
+        c
+    }
+
+    /// Does something there, on a thread of its own.
+    pub(crate) fn at<T: Send>(&self, body: impl FnOnce() -> T + Send) -> T {
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                let ns = File::open(self.path()).expect("the namespace");
+                nix::sched::setns(&ns, nix::sched::CloneFlags::CLONE_NEWNET).expect("setns");
+                body()
+            });
+            thread.join().expect("the part there")
+        })
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The two hosts.
+pub(crate) struct Hosts {
+    client: Namespace,
+}
+
+impl Hosts {
+    fn new() -> Self {
+        let hosts = Self {
+            client: Namespace::new(),
+        };
         run(
             "ip link set lo up; sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1 \
              net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.default.rp_filter=0 \
              net.ipv6.conf.all.accept_dad=0 net.ipv6.conf.default.accept_dad=0",
         );
-        hosts.client("ip link set lo up; sysctl -qw net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.default.rp_filter=0 \
-             net.ipv6.conf.all.accept_dad=0 net.ipv6.conf.default.accept_dad=0");
         for path in [1, 2] {
             hosts.join(path);
         }
@@ -122,13 +187,20 @@ impl Hosts {
         hosts
     }
 
-    /// Joins the hosts by path `n`; the client's route from its address on it to the gateway's
-    /// addresses takes it.
+    /// Joins the hosts by path `n`, a veth pair.
     fn join(&self, n: u32) {
-        let pid = self.holder.id();
+        let pid = self.client.pid();
         run(&format!(
-            "ip link add s{n} type veth peer name c{n} netns {pid}; ip link set s{n} up; \
-             ip addr add 10.1.{n}.1/24 dev s{n}; ip addr add fd01:{n}::1/64 dev s{n} nodad"
+            "ip link add s{n} type veth peer name c{n} netns {pid}"
+        ));
+        self.address(n);
+    }
+
+    /// Gives the devices of path `n` their addresses; the client's route from its address on it to the
+    /// gateway's addresses takes it.
+    pub(crate) fn address(&self, n: u32) {
+        run(&format!(
+            "ip link set s{n} up; ip addr add 10.1.{n}.1/24 dev s{n}; ip addr add fd01:{n}::1/64 dev s{n} nodad"
         ));
         self.client(&format!(
             "ip link set c{n} up; ip addr add 10.1.{n}.2/24 dev c{n}; ip addr add fd01:{n}::2/64 dev c{n} nodad; \
@@ -157,49 +229,29 @@ impl Hosts {
         self.client("ip mptcp endpoint add 10.1.2.2 dev c2 subflow; ip mptcp endpoint add fd01:2::2 dev c2 subflow");
     }
 
-    fn namespace(&self) -> String {
-        format!("/proc/{}/ns/net", self.holder.id())
+    /// The client's namespace.
+    pub(crate) fn namespace(&self) -> &Namespace {
+        &self.client
     }
 
     /// Runs a command line at the client that must succeed; what it prints.
     pub(crate) fn client(&self, line: &str) -> String {
-        let out = self.client_output(line);
-        let said = String::from_utf8_lossy(&out.stderr);
-        assert!(out.status.success(), "client: {line}: {said}");
-        String::from_utf8_lossy(&out.stdout).into_owned()
+        self.client.run(line)
     }
 
     /// Runs a command line at the client.
     pub(crate) fn client_output(&self, line: &str) -> Output {
-        self.client_command(&["sh", "-c", line])
-            .output()
-            .expect("nsenter of util-linux")
+        self.client.output(line)
     }
 
     /// A command at the client, to be started.
     pub(crate) fn client_command(&self, arguments: &[&str]) -> Command {
-        let mut c = Command::new("nsenter");
-        c.arg(format!("--net={}", self.namespace())).args(arguments);
-        c
+        self.client.command(arguments)
     }
 
     /// Does something in the client's network, on a thread of its own.
     pub(crate) fn at_client<T: Send>(&self, body: impl FnOnce() -> T + Send) -> T {
-        std::thread::scope(|scope| {
-            let thread = scope.spawn(|| {
-                let ns = File::open(self.namespace()).expect("the client's namespace");
-                nix::sched::setns(&ns, nix::sched::CloneFlags::CLONE_NEWNET).expect("setns");
-                body()
-            });
-            thread.join().expect("the client's part")
-        })
-    }
-}
-
-impl Drop for Hosts {
-    fn drop(&mut self) {
-        let _ = self.holder.kill();
-        let _ = self.holder.wait();
+        self.client.at(body)
     }
 }
 

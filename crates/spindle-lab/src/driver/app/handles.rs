@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn a_handle_finds_its_own_connection_until_it_is_gone() {
-        let mut stack = Stack::new(StackConfig::default());
+        let mut stack = Stack::deterministic(StackConfig::default(), 0);
         let (one, two) = (connect(&mut stack, 1000), connect(&mut stack, 1001));
         let mut handles = Handles::default();
         assert_eq!(handles.get(0, one), None);
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn a_handle_outlives_the_next_one_in_its_place() {
-        let mut stack = Stack::new(StackConfig::default());
+        let mut stack = Stack::deterministic(StackConfig::default(), 0);
         let old = connect(&mut stack, 1000);
         stack.close(Instant::ZERO, old);
         let new = connect(&mut stack, 1001);

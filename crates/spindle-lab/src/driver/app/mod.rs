@@ -363,7 +363,7 @@ impl App {
                     self.closed(now, c, stacks);
                 }
             }
-            Event::SubflowDown { .. } => {}
+            Event::SubflowDown { .. } | Event::JoinFailed { .. } | Event::Acknowledged { .. } => {}
         }
     }
 

@@ -3,8 +3,9 @@
 
 use spindle_codes::Shape;
 use spindle_units::Instant;
-use spindle_wire::{DataNumber, Payload, ResetReason, Segment};
+use spindle_wire::{DataNumber, Payload, Segment};
 
+use super::super::ended::SubflowEnd;
 use super::super::input::expand;
 use super::super::trace::TraceKind;
 use super::super::{Connection, Happening};
@@ -44,7 +45,7 @@ impl Connection {
         };
         if self.mp.is_none() {
             // The peer sent it before it fell back: in its place are no data, but TCP has data there.
-            self.reset_subflow(now, i, ResetReason::Middlebox);
+            self.reset_subflow(now, i, SubflowEnd::Middlebox);
             return Told::Fatal;
         }
         arrival.pieces = Default::default();

@@ -15,6 +15,7 @@ use spindle_wire::{Flags, Options, Payload, Segment};
 use super::super::Connection;
 use super::super::trace::{Coded, TraceKind};
 use super::{ECHO, PARITY, body_of, nearest, option, payload_of, said};
+use crate::steps::Steps;
 use crate::subflow::SubflowId;
 use crate::subflow::sender::SendKind;
 
@@ -76,6 +77,8 @@ pub(super) struct Beside {
     arrived_bytes: u64,
     /// The answer that the next acknowledgement carries.
     echo: Option<(Outcome, u32)>,
+    /// Work done on what arrived.
+    pub(super) steps: Steps,
 }
 
 impl Beside {
@@ -90,7 +93,7 @@ impl Beside {
             self.arrived_bytes -= old.len() as u64;
         }
         self.arrived_bytes += payload.len() as u64;
-        let mut old = self.arrived.range(..nxt).count();
+        let mut old = self.steps.each(self.arrived.range(..nxt)).count();
         while old > KEPT_IN_ORDER || self.arrived.len() > KEPT {
             let Some((_, gone)) = self.arrived.pop_first() else {
                 return;
@@ -114,7 +117,7 @@ impl Beside {
         let mut at = first;
         let rest = std::iter::once((end, None));
         let members = self.arrived.range(first..end).map(|(p, b)| (*p, Some(b)));
-        for (position, payload) in members.chain(rest) {
+        for (position, payload) in self.steps.each(members.chain(rest)) {
             if position < at || (position > at && hole.is_some()) {
                 return failed;
             }
@@ -195,9 +198,9 @@ impl Connection {
         }
         let i = self.index(of)?;
         let sf = &mut self.subflows[i];
-        let inside = sf.tx.board.iter().take_while(|s| s.start < end);
+        let inside = sf.tx.board.iter_from(first).take_while(|s| s.start < end);
         let members: Vec<_> = inside
-            .filter(|s| s.start >= first && !s.payload.is_empty())
+            .filter(|s| !s.payload.is_empty())
             .map(|s| (s.start, s.payload.clone()))
             .collect();
         let (start, last) = (members.first()?.0, members.last()?);

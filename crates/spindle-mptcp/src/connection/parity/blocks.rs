@@ -13,6 +13,8 @@
 //! mapping: whoever coalesced them would hide where packets begin. Bursts, of segments of full length under
 //! one mapping, leave only while much new data wait; they are in no block.
 
+use std::collections::VecDeque;
+
 use spindle_codes::{ErasureCode, Label, ReedSolomon, Shape, Source, Symbol};
 use spindle_units::Instant;
 use spindle_wire::{Options, Payload, Segment};
@@ -130,12 +132,13 @@ struct Open {
     shape: Shape,
     /// Those not sent yet, by index.
     symbols: Vec<Option<Symbol>>,
+    /// Their bytes, and how many they are.
+    kept: (u64, usize),
 }
 
 /// A parity on its way.
 #[derive(Clone, Copy, Debug)]
 struct SentParity {
-    on: SubflowId,
     start: u64,
     len: u64,
     header: [u8; HEADER_LEN],
@@ -155,8 +158,9 @@ pub(super) struct Blocks {
     /// Where the peer opens subflows: theirs, each with the name the peer gave it.
     names: Vec<(SubflowId, u8)>,
     open: Vec<Open>,
-    /// Of those acknowledged some may still be here.
-    sent: Vec<SentParity>,
+    /// By the subflow that carries them, in the order of its positions; of those acknowledged some may still
+    /// be here.
+    sent: Vec<(SubflowId, VecDeque<SentParity>)>,
     /// What arrived on each subflow.
     pub(super) decoders: Vec<(SubflowId, Decoder)>,
 }
@@ -164,11 +168,13 @@ pub(super) struct Blocks {
 impl Blocks {
     /// Bytes kept, and of how many packets and parities: those to be sent, on their way, and arrived.
     pub(super) fn stored(&self) -> (u64, usize) {
-        let made = self.open.iter().flat_map(|o| o.symbols.iter().flatten());
-        let made = made.map(|s| (s.content.len() as u64, 1));
-        let sent = self.sent.iter().map(|s| (s.len, 1));
+        let made = self.open.iter().map(|o| o.kept);
+        let ends = self.sent.iter().filter_map(|(_, q)| {
+            let span = q.back()?.end() - q.front()?.start;
+            Some((span, q.len()))
+        });
         let received = self.decoders.iter().map(|(_, d)| d.stored());
-        let all = made.chain(sent).chain(received);
+        let all = made.chain(ends).chain(received);
         all.fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1))
     }
 
@@ -179,7 +185,7 @@ impl Blocks {
     pub(super) fn forget(&mut self, id: SubflowId) {
         self.names.retain(|n| n.0 != id);
         self.open.retain(|o| o.of != id);
-        self.sent.retain(|s| s.on != id);
+        self.sent.retain(|s| s.0 != id);
         self.decoders.retain(|d| d.0 != id);
     }
 
@@ -189,10 +195,25 @@ impl Blocks {
         self.names.push((id, name));
     }
 
+    fn sent_on(&mut self, on: SubflowId) -> &mut VecDeque<SentParity> {
+        let at = self.sent.iter().position(|s| s.0 == on);
+        let at = at.unwrap_or_else(|| {
+            self.sent.push((on, VecDeque::new()));
+            self.sent.len() - 1
+        });
+        &mut self.sent[at].1
+    }
+
+    /// Work done on what arrived.
+    pub(super) fn steps(&self) -> u64 {
+        self.decoders.iter().map(|(_, d)| d.steps.get()).sum()
+    }
+
     /// The parity that the byte at `start` of subflow `on` belongs to.
     fn sent_at(&self, on: SubflowId, start: u64) -> Option<&SentParity> {
-        let holds = |s: &&SentParity| s.on == on && s.start <= start && start < s.end();
-        self.sent.iter().find(holds)
+        let sent = &self.sent.iter().find(|s| s.0 == on)?.1;
+        let at = sent.partition_point(|s| s.end() <= start);
+        sent.get(at).filter(|s| s.start <= start)
     }
 }
 
@@ -247,6 +268,8 @@ impl Connection {
         }
         let block = &mut self.parities.blocks.as_mut()?.open[at];
         block.symbols[ask.index] = None;
+        block.kept.0 -= symbol.content.len() as u64;
+        block.kept.1 -= 1;
         let header = Header {
             name,
             first: block.first as u32,
@@ -290,13 +313,17 @@ impl Connection {
             });
         }
         let symbols = (0..ask.parities).map(|k| code.encode(shape, k, &sources).ok());
+        let symbols: Vec<_> = symbols.collect();
+        let kept = symbols.iter().flatten();
+        let kept = kept.fold((0, 0), |k, s| (k.0 + s.content.len() as u64, k.1 + 1));
         Some(Open {
             of: ask.of,
             first: ask.first,
             end,
             offsets: (first?, last),
             shape,
-            symbols: symbols.collect(),
+            symbols,
+            kept,
         })
     }
 
@@ -305,7 +332,7 @@ impl Connection {
         let target = &mut self.subflows[b];
         let len = (HEADER_LEN + symbol.content.len()) as u64;
         target.tx.check_idle(now);
-        target.is_usable() && len <= target.tx.mss && target.tx.has_room(len)
+        target.is_usable() && len <= target.tx.mss && target.tx.may_send(len)
     }
 
     /// Sends a parity of the packets from a data offset on as new sequence space of subflow `b`.
@@ -321,8 +348,7 @@ impl Connection {
         let len = payload.len() as u64;
         self.forget_acked_parities();
         if let Some(blocks) = &mut self.parities.blocks {
-            blocks.sent.push(SentParity {
-                on,
+            blocks.sent_on(on).push_back(SentParity {
                 start: position,
                 len,
                 header,
@@ -366,9 +392,13 @@ impl Connection {
             return;
         };
         let subflows = &self.subflows;
-        blocks.sent.retain(|s| {
-            let carrier = subflows.iter().find(|c| c.id == s.on);
-            carrier.is_some_and(|c| c.tx.una < s.end())
+        blocks.sent.retain_mut(|(on, sent)| {
+            let carrier = subflows.iter().find(|c| c.id == *on);
+            let una = carrier.map_or(u64::MAX, |c| c.tx.una);
+            while sent.pop_front_if(|s| s.end() <= una).is_some() {
+                self.steps.add(1);
+            }
+            !sent.is_empty()
         });
     }
 

@@ -10,6 +10,7 @@ use spindle_codes::{CodeError, ErasureCode, Label, Parity, ReedSolomon, Shape, S
 use spindle_wire::Payload;
 
 use super::{body_of, payload_of};
+use crate::steps::Steps;
 
 /// Packets kept at most: the largest block there can be (CoFUSO section 5.3: K_max).
 const MOST_PACKETS: usize = u8::MAX as usize;
@@ -103,6 +104,8 @@ pub(super) struct Decoder {
     bytes: u64,
     /// Blocks that were decoded or given up.
     settled: VecDeque<Block>,
+    /// Work done on them.
+    pub(super) steps: Steps,
 }
 
 impl Decoder {
@@ -135,6 +138,7 @@ impl Decoder {
         most: u64,
     ) -> Verdict {
         self.forget_whole(nxt);
+        self.steps.add(2 * self.parities.len() + self.settled.len());
         let limits = ReedSolomon::new().limits();
         let shaped = limits.check(block.shape).is_ok() && index < block.shape.parities;
         if !shaped || !block.is_possible() || body.len() != block.width {
@@ -168,6 +172,7 @@ impl Decoder {
 
     /// Decodes the block that the byte at `at` belongs to, if it can be: something of it has come.
     pub(super) fn decode(&mut self, at: u64) -> Decoded {
+        self.steps.add(self.parities.len());
         let holds = |k: &&Kept| (k.block.first..k.block.end).contains(&at);
         let kept = self.parities.iter().find(holds);
         let Some(block) = kept.map(|k| k.block) else {
@@ -240,7 +245,7 @@ impl Decoder {
         let mut at = block.first;
         let members = self.packets.range(block.first..block.end);
         let members = members.map(|(p, (dsn, payload))| (*p, Some((*dsn, payload))));
-        for (position, packet) in members.chain([(block.end, None)]) {
+        for (position, packet) in self.steps.each(members.chain([(block.end, None)])) {
             if position < at {
                 return State::Impossible;
             }

@@ -51,6 +51,12 @@ impl Parities {
         (bytes + blocks.0, pieces + blocks.1)
     }
 
+    /// Iterations so far of loops over what is kept.
+    pub(super) fn steps(&self) -> u64 {
+        let blocks = self.blocks.as_ref().map_or(0, |b| b.steps());
+        self.beside.steps.get() + blocks
+    }
+
     /// Whether both ends agreed on parities of any kind: nothing is kept before.
     #[inline]
     pub(super) fn are_agreed(&self) -> bool {
@@ -74,7 +80,7 @@ impl Parities {
         }
     }
 
-    /// The stack's memory is used up: what may never be needed is given back.
+    /// The stack's memory is short: what may never be needed is given back.
     pub(super) fn shed(&mut self) {
         if let Some(b) = &mut self.blocks {
             b.shed();

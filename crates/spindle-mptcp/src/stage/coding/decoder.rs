@@ -15,6 +15,7 @@ use spindle_wire::{Checksums, CodedKind, Ecn, Segment};
 use super::CodingCounters;
 use super::NOWHERE;
 use super::codec::{Arrived, UnitCode};
+use crate::steps::Steps;
 
 /// Units begun and not decoded at most, and likewise of those that wait for earlier ones: the units of a
 /// window of 255 segments, in units of 4.
@@ -50,6 +51,8 @@ struct Unit {
     /// The segments themselves, of mere lengths.
     twin: Option<Arc<[Segment]>>,
     marked: bool,
+    /// Segments that came as they are, a bit each.
+    sources: u128,
     /// Segments that went up before the unit was complete, a bit each.
     gone: u128,
 }
@@ -84,6 +87,18 @@ impl Over {
         let word = &mut self.0[(place / 64) as usize];
         *word = *word & !(1 << (place % 64)) | u64::from(over) << (place % 64);
     }
+
+    /// None of those from `from` to `to` is decoded, the last included.
+    fn clear(&mut self, from: u64, to: u64) {
+        let mut at = from;
+        while at <= to {
+            let first = at % 64;
+            let bits = (64 - first).min(to - at + 1);
+            let mask = u64::MAX >> (64 - bits) << first;
+            self.0[(at % KNOWN / 64) as usize] &= !mask;
+            at += bits;
+        }
+    }
 }
 
 /// The receiving end.
@@ -104,6 +119,8 @@ pub(super) struct Decoder {
     waiting: VecDeque<Waiting>,
     /// Bytes of what waits.
     held: usize,
+    /// Work done on it.
+    pub(super) steps: Steps,
 }
 
 impl Decoder {
@@ -187,19 +204,22 @@ impl Decoder {
         if !code.is_systematic() {
             return;
         }
-        let mut earlier: Vec<&mut Unit> = self
-            .units
-            .iter_mut()
-            .filter(|u| u.number < number)
-            .collect();
+        self.steps.add(self.units.len());
+        let earlier = |u: &&mut Unit| u.number < number && u.sources & !u.gone != 0;
+        let mut earlier: Vec<&mut Unit> = self.units.iter_mut().filter(earlier).collect();
         earlier.sort_by_key(|u| u.number);
         for unit in earlier {
             for index in 0..unit.k {
-                if unit.gone >> index & 1 == 0
-                    && let Some(segment) = unit.source(index, packet)
-                {
-                    unit.gone |= 1 << index;
-                    up.push_back(segment);
+                self.steps.add(1);
+                if (unit.sources & !unit.gone) >> index & 1 == 1 {
+                    match unit.source(index, packet) {
+                        Some(segment) => {
+                            unit.gone |= 1 << index;
+                            up.push_back(segment);
+                        }
+                        // It cannot be read, now or later.
+                        None => unit.sources &= !(1 << index),
+                    }
                 }
             }
         }
@@ -244,6 +264,9 @@ impl Decoder {
             return Err(Fate::Useless);
         }
         unit.arrived.push(coded.index);
+        if usize::from(coded.index) < unit.k {
+            unit.sources |= 1 << coded.index;
+        }
         unit.marked |= packet.ecn == Ecn::Ce;
         match (&packet.payload, twin) {
             (_, Some(twin)) => unit.twin = Some(twin.clone()),
@@ -307,6 +330,7 @@ impl Decoder {
             self.advance(number, counters);
         }
         let same = |u: &Unit| (u.number, u.k, u.n) == (number, k, n);
+        self.steps.add(self.units.len());
         let at = self.units.iter().rposition(same);
         let unit = at
             .and_then(|at| self.units.remove(at))
@@ -320,6 +344,7 @@ impl Decoder {
                 bytes: 0,
                 twin: None,
                 marked: false,
+                sources: 0,
                 gone: 0,
             });
         self.units.push_back_mut(unit)
@@ -329,9 +354,7 @@ impl Decoder {
     fn advance(&mut self, number: u64, counters: &mut CodingCounters) {
         let first = self.highest.map_or(number.saturating_sub(KNOWN), |h| h + 1);
         let from = first.max((number + 1).saturating_sub(KNOWN));
-        for fresh in from..=number {
-            self.over.set(fresh, false);
-        }
+        self.over.clear(from, number);
         self.highest = Some(number);
         // What the table does not know any more cannot be told from what is decoded.
         let (before, bytes) = (self.units.len(), &mut self.bytes);
@@ -353,6 +376,7 @@ impl Decoder {
     /// Gives up the oldest units if there is too much.
     fn shed(&mut self, counters: &mut CodingCounters) {
         while self.units.len() > MAX_UNITS || self.bytes > MAX_BYTES {
+            self.steps.add(1);
             self.give_up_oldest(counters);
         }
     }
@@ -445,7 +469,7 @@ impl Decoder {
 impl Unit {
     /// Segment `index`, if a packet that came is that.
     fn source(&self, index: usize, packet: &Segment) -> Option<Segment> {
-        if index >= self.k || !self.arrived.iter().any(|a| usize::from(*a) == index) {
+        if index >= self.k || self.sources >> index & 1 == 0 {
             return None;
         }
         let segment = match &self.twin {

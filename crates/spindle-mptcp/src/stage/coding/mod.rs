@@ -23,7 +23,7 @@ use std::sync::Arc;
 use spindle_units::{BitRate, Duration, Instant};
 use spindle_wire::{
     CODING_CLOCK, CODING_OVERHEAD, Coded, CodedKind, Endpoint, Experimental, Flags, Options,
-    Segment, SeqNumber,
+    RareOptions, Segment, SeqNumber,
 };
 
 use super::{Stage, StageContext, has_priority};
@@ -77,7 +77,8 @@ pub struct CodingConfig {
     pub samples: Samples,
     /// How the share follows from samples; in periods of [`PERIOD`].
     pub sampling: Sampling,
-    /// Rate of the bottleneck, for [`UnitSize::Optimal`]; 1 Gbps.
+    /// Rate of the bottleneck, for [`UnitSize::Optimal`], where [`Destinations::bottleneck`] does not know it;
+    /// 1 Gbps.
     pub rate: BitRate,
     /// Which peers are reached by the same paths.
     pub destinations: Arc<dyn Destinations>,
@@ -154,6 +155,13 @@ impl Default for CodingConfig {
 pub trait Destinations: Send + Sync + std::fmt::Debug {
     /// A number that such peers have in common.
     fn of(&self, peer: IpAddr) -> u128;
+
+    /// The rate of the bottleneck on the way from `local` to a peer, if it is known: C in CAPS's equation 4.
+    /// Where it is not, [`CodingConfig::rate`] stands for it.
+    fn bottleneck(&self, local: IpAddr, peer: IpAddr) -> Option<BitRate> {
+        let _ = (local, peer);
+        None
+    }
 }
 
 /// Peers in one network, of 24 bits of IPv4 or 64 of IPv6, are reached by the same paths.
@@ -247,6 +255,20 @@ fn said(seg: &Segment) -> Option<&[u8]> {
         .iter()
         .find(|e| (e.kind, e.exid) == (Experimental::KIND, Experimental::CODING))?;
     Some(&ours.data)
+}
+
+/// Takes off a segment what it says to this layer. TCP above is not to see it: an acknowledgement with an echo
+/// is as much a duplicate as one without (RFC 5681, section 2).
+fn take_said(segment: &mut Segment) -> Option<Vec<u8>> {
+    let rare = segment.options.rare.as_mut()?;
+    let ours = |e: &Experimental| (e.kind, e.exid) == (Experimental::KIND, Experimental::CODING);
+    let at = rare.experimental.iter().position(ours)?;
+    let data = rare.experimental.remove(at).data;
+    segment
+        .options
+        .rare
+        .take_if(|r| **r == RareOptions::default());
+    Some(data)
 }
 
 /// An encoded packet's time, to be sent back.
@@ -484,7 +506,7 @@ impl Stage for Coding {
     fn input(
         &mut self,
         now: Instant,
-        segment: Segment,
+        mut segment: Segment,
         up: &mut VecDeque<Segment>,
         out: &mut VecDeque<Segment>,
     ) {
@@ -493,10 +515,10 @@ impl Stage for Coding {
             self.take_encoded(now, &segment, up, out);
             return;
         }
-        if let Some(data) = said(&segment) {
+        if let Some(data) = take_said(&mut segment) {
             self.proven = true;
-            if let [a, b, c] = data {
-                self.heed_echo(now, u32::from_be_bytes([0, *a, *b, *c]));
+            if let [a, b, c] = *data {
+                self.heed_echo(now, u32::from_be_bytes([0, a, b, c]));
             }
         }
         if self.config.samples == Samples::TcpAcks {
@@ -528,6 +550,10 @@ impl Stage for Coding {
 
     fn shed(&mut self) {
         self.decoder.shed_all(&mut self.counters);
+    }
+
+    fn steps(&self) -> u64 {
+        self.decoder.steps.get()
     }
 
     fn coding(&self) -> Option<&CodingCounters> {

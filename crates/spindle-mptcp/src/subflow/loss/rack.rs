@@ -92,30 +92,7 @@ impl Rack {
             return (0, None);
         };
         let window = self.reordering_window(settled, min_rtt, srtt);
-        let mut lost = Vec::new();
-        let mut again: Option<Instant> = None;
-        for s in board.iter() {
-            // What follows a segment that left once, and no earlier than the newest, left later too.
-            if s.transmissions == 1 && (s.sent_at, s.end()) >= newest {
-                break;
-            }
-            if s.sacked || (s.lost && !s.repeated) || (s.sent_at, s.end()) >= newest {
-                continue;
-            }
-            let due = s.sent_at + self.rtt + window;
-            if due <= now {
-                lost.push((s.start, s.seq_len()));
-            } else {
-                again = Some(again.map_or(due, |a| a.max(due)));
-            }
-        }
-        let mut bytes = 0;
-        for (start, len) in lost {
-            if board.mark_lost(start) {
-                bytes += len;
-            }
-        }
-        (bytes, again)
+        board.lose_older(newest, self.rtt + window, now)
     }
 }
 

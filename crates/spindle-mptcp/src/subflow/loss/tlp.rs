@@ -16,7 +16,7 @@ pub(crate) struct Tlp {
 
 impl Tlp {
     /// The probe timeout (RFC 8985, section 7.2; FUSO section 5.1: two smoothed RTTs): 1 s before the
-    /// first measurement; never beyond the retransmission timeout.
+    /// first measurement; never beyond the retransmission timeout, in whose place the probe leaves then.
     pub(crate) fn timeout(
         config: TailLossProbe,
         srtt: Option<Duration>,

@@ -44,11 +44,11 @@ impl Scoreboard {
             s.may_be_coded() && len <= longest && !over
         };
         let from = self.count_below(self.uncoded_from);
-        let skipped = self.queue.range(from..).take_while(|s| !fits(s)).count();
+        let candidates = self.steps.each(self.queue.range(from..));
+        let skipped = candidates.take_while(|s| !fits(s)).count();
         let mut run = self
-            .queue
-            .range(from + skipped..)
-            .take(most)
+            .steps
+            .each(self.queue.range(from + skipped..).take(most))
             .take_while(fits);
         let Some(first) = run.next() else {
             self.uncoded_from = self.queue.back().map_or(0, Sent::end);
@@ -68,7 +68,7 @@ impl Scoreboard {
     /// The `segments` segments from position `first` on, if they all may be put into a block.
     pub(crate) fn block(&self, first: u64, segments: usize) -> Option<impl Iterator<Item = &Sent>> {
         let from = self.index_of(first)?;
-        let all = || self.queue.range(from..).take(segments);
+        let all = || self.steps.each(self.queue.range(from..).take(segments));
         let right = self.queue[from].start == first && segments > 0;
         let whole = right && all().filter(|s| s.may_be_coded()).count() == segments;
         whole.then(all)
@@ -78,6 +78,7 @@ impl Scoreboard {
     pub(crate) fn code(&mut self, first: u64, segments: usize) {
         let from = self.count_below(first);
         for s in self.queue.range_mut(from..).take(segments) {
+            self.steps.add(1);
             s.coded = true;
             self.coded_to = self.coded_to.max(s.end());
         }
@@ -130,7 +131,7 @@ mod tests {
         assert_eq!(run(&mut b, 255), Some((1, 3, 100)));
         b.protect(101);
         assert_eq!(run(&mut b, 255), Some((1, 1, 100)));
-        b.acknowledge(101);
+        b.acknowledge(101, u64::MAX);
         assert_eq!(run(&mut b, 255), Some((201, 1, 100)));
         b.code(201, 1);
         assert_eq!(b.coded_to(), 301);

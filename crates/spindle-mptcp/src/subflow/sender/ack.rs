@@ -12,6 +12,9 @@ use crate::subflow::scoreboard::Acked;
 pub(crate) struct AckInput<'a> {
     /// The cumulative acknowledgement, at most `nxt`.
     pub(crate) ack: u64,
+    /// The data offset up to which the data level is acknowledged; [`u64::MAX`] where nobody asks for what
+    /// lies beyond.
+    pub(crate) data_acked: u64,
     /// SACK blocks without D-SACK.
     pub(crate) sacks: &'a [(u64, u64)],
     /// A D-SACK block.
@@ -47,6 +50,7 @@ impl Sender {
         a: &AckInput<'_>,
         coupling: &mut Coupling,
     ) -> AckEffect {
+        self.acknowledgements += 1;
         let prior_in_flight = self.in_flight();
         // What a congestion signal in this acknowledgement halves (RFC 5681, section 3.1), without
         // what Limited Transmit sent beyond cwnd.
@@ -61,7 +65,10 @@ impl Sender {
             if self.in_recovery() && self.config.loss.reordering.is_some() {
                 self.note_reordering();
             }
-            self.board.acknowledge(a.ack)
+            if self.search.is_some() {
+                self.note_delivered_sizes(a.ack);
+            }
+            self.board.acknowledge(a.ack, a.data_acked)
         } else {
             Acked::default()
         };
@@ -110,6 +117,9 @@ impl Sender {
             self.reduced_until = self.nxt;
         }
         self.rearm(now, advanced);
+        if self.search.is_some() {
+            self.settle_probe(now);
+        }
         self.counters.losses = self.board.losses();
         AckEffect {
             acked: cumulative,
@@ -118,8 +128,9 @@ impl Sender {
         }
     }
 
+    /// The window that lets out what RFC 6937 allows, `delivered` bytes having arrived.
     #[inline(never)]
-    fn reduce_proportionally(&mut self, delivered: u64) {
+    pub(super) fn reduce_proportionally(&mut self, delivered: u64) {
         if let Phase::Recovery { prr: Some(prr), .. } = &mut self.phase {
             let pipe = self.board.pipe();
             let cwnd = prr.on_ack(delivered, pipe, self.mss);
@@ -183,6 +194,10 @@ impl Sender {
 
     #[cold]
     fn undo_reduction(&mut self, now: Instant) {
+        let outstanding = self.board.len();
+        if !self.undo_credit.spend(self.acknowledgements, outstanding) {
+            return;
+        }
         self.cc.undo(now);
         self.counters.undos += 1;
         if !matches!(self.phase, Phase::Open) {

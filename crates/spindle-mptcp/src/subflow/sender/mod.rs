@@ -4,6 +4,7 @@
 //! Nothing here knows of segments or options; `subflow` translates.
 
 mod ack;
+mod mtu_search;
 mod output_queue;
 mod pacing;
 mod path_mtu;
@@ -20,10 +21,17 @@ pub(crate) use timers::Expired;
 use crate::config::Config;
 use crate::subflow::congestion::{self, Congestion, Coupling};
 use crate::subflow::loss::{
-    detect, frto::Frto, prr::Prr, rack::Rack, reordering::Reordering, tlp::Tlp, undo::Undo,
+    detect,
+    frto::Frto,
+    prr::Prr,
+    rack::Rack,
+    reordering::Reordering,
+    tlp::Tlp,
+    undo::{Undo, UndoCredit},
 };
 use crate::subflow::rtt::RttEstimator;
 use crate::subflow::scoreboard::{Scoreboard, Sent, SentMap};
+use mtu_search::MtuSearch;
 use output_queue::OutputQueue;
 use pacing::{Pacer, PacingInput};
 
@@ -116,6 +124,9 @@ pub(crate) struct Sender {
     pub(crate) una: u64,
     /// Next position to send.
     pub(crate) nxt: u64,
+    /// Right edge of the window that the peer announced on this subflow: the highest sum of an
+    /// acknowledgement and its window (RFC 8684, section 3.3.4).
+    right_edge: u64,
     pub(crate) phase: Phase,
     pub(crate) counters: SendCounters,
     /// SACK was negotiated.
@@ -133,6 +144,9 @@ pub(crate) struct Sender {
     /// No further reduction for ECN until this is acknowledged.
     reduced_until: u64,
     undo: Undo,
+    undo_credit: UndoCredit,
+    /// Acknowledgements taken.
+    acknowledgements: u64,
     reordering: Reordering,
     frto: Frto,
     /// New data left in F-RTO's step 2.
@@ -144,6 +158,8 @@ pub(crate) struct Sender {
     last_sent: Option<Instant>,
     pacer: Option<Pacer>,
     output: Option<OutputQueue>,
+    /// Where the path is watched for what passes.
+    search: Option<Box<MtuSearch>>,
     /// RescueRxt (RFC 6675, section 2): one rescue retransmission until `una` is beyond.
     rescued_to: u64,
     /// The next retransmission leaves whatever the window says (RFC 5681, section 3.2, step 3).
@@ -176,6 +192,11 @@ fn controller(config: &Config, mss: u64, initial_window: u64, index: usize) -> B
 /// section 3.1, as RFC 6928, section 2, softens it: a single repeat may have been spurious).
 const MOST_SYNS_FOR_INITIAL_WINDOW: u32 = 2;
 
+/// The MSS of a peer that names none (RFC 9293, section 3.7.1, for IPv4).
+const LEAST_COMMON_MSS: usize = 536;
+/// So many segments may be outstanding whatever the send buffer: some 40 KB at the least MSS there is.
+const LEAST_SEGMENTS: usize = 1024;
+
 impl Sender {
     /// A sender for subflow `index` of `planned`.
     pub(crate) fn new(config: Arc<Config>, index: usize, planned: usize) -> Self {
@@ -192,6 +213,7 @@ impl Sender {
             cc,
             una: 0,
             nxt: 0,
+            right_edge: 0,
             phase: Phase::Open,
             counters: SendCounters::default(),
             sack: false,
@@ -203,6 +225,8 @@ impl Sender {
             recover: 0,
             reduced_until: 0,
             undo: Undo::default(),
+            undo_credit: UndoCredit::default(),
+            acknowledgements: 0,
             reordering: Reordering::default(),
             frto: Frto::Off,
             frto_probed: false,
@@ -213,6 +237,7 @@ impl Sender {
             last_sent: None,
             pacer: t.pacing.then(Pacer::default),
             output: t.output_limit.map(OutputQueue::new),
+            search: None,
             rescued_to: 0,
             force_repeat: false,
             consecutive_timeouts: 0,
@@ -260,8 +285,13 @@ impl Sender {
         self.una = 1;
         self.nxt = self.nxt.max(1);
         match (self.config.tcp.data_rto, rtt) {
-            (Some(rto), _) => self.rtt.begin_anew(rto),
+            (Some(rto), _) => self.rtt.restart(rto),
             (None, Some(rtt)) => self.rtt.sample(rtt),
+            (None, None) if syns > 1 => {
+                let tcp = &self.config.tcp;
+                self.rtt
+                    .restart(tcp.rto_after_syn_timeout.max(tcp.initial_rto));
+            }
             (None, None) => self.rtt.end_back_off(),
         }
         if syns > MOST_SYNS_FOR_INITIAL_WINDOW {
@@ -291,9 +321,45 @@ impl Sender {
         self.in_flight() + bytes <= self.cc.cwnd()
     }
 
-    /// Bytes that a burst may take at once.
+    /// Whether there are so many segments outstanding that no new ones may leave: what a peer with a tiny MSS
+    /// makes of a full send buffer costs no more memory and work than the least MSS that every host takes
+    /// makes of it, 536 bytes (RFC 9293, section 3.7.1).
+    pub(crate) fn is_full(&self) -> bool {
+        let most = self.config.tcp.send_buffer / LEAST_COMMON_MSS;
+        self.board.len() >= most.max(LEAST_SEGMENTS)
+    }
+
+    /// The peer acknowledged everything below `ack` and announced a window of `window` bytes. The right
+    /// edge never moves to the left: what a window once allowed may still be in flight. Returns whether it
+    /// moved.
+    #[inline]
+    pub(crate) fn on_window(&mut self, ack: u64, window: u64) -> bool {
+        let before = self.right_edge;
+        self.right_edge = before.max(ack + window);
+        self.right_edge > before
+    }
+
+    /// Bytes of new sequence space that the peer's window on this subflow allows.
+    #[inline]
+    pub(crate) fn window_room(&self) -> u64 {
+        self.right_edge.saturating_sub(self.nxt)
+    }
+
+    /// Whether everything sent so far lies inside the peer's window on this subflow.
+    pub(crate) fn is_inside_window(&self) -> bool {
+        self.nxt <= self.right_edge
+    }
+
+    /// Whether `bytes` of new sequence space may be sent: the congestion window and the peer's window on
+    /// this subflow allow them (RFC 8684, section 3.3.4).
+    pub(crate) fn may_send(&self, bytes: u64) -> bool {
+        self.has_room(bytes) && bytes <= self.window_room()
+    }
+
+    /// Bytes of new sequence space that a burst may take at once.
     pub(crate) fn burst_room(&self) -> u64 {
         let room = self.cc.cwnd().saturating_sub(self.in_flight());
+        let room = room.min(self.window_room());
         let quantum = self.pacer.map_or(u64::MAX, |p| p.quantum(&self.pacing()));
         room.min(quantum)
     }

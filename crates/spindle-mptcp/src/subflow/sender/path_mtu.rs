@@ -2,6 +2,7 @@
 
 use spindle_units::Instant;
 
+use super::mtu_search::{MtuSearch, Probe, Verdict};
 use super::{Phase, Sender};
 use crate::subflow::loss::frto::Frto;
 
@@ -9,6 +10,145 @@ impl Sender {
     /// Payload bytes of a full segment as both ends agreed, options taken off.
     pub(crate) fn agreed_mss(&self) -> u64 {
         self.agreed_mss
+    }
+
+    /// From now on options take `bytes` more of every segment. What is outstanding keeps its size.
+    pub(crate) fn shorten_segments(&mut self, bytes: u64) {
+        let shorter = |mss: u64| mss.saturating_sub(bytes).max(1);
+        self.agreed_mss = shorter(self.agreed_mss);
+        self.mss = shorter(self.mss);
+        self.cc.set_mss(self.mss);
+        if let Some(search) = &mut self.search {
+            search.shorten(bytes);
+        }
+    }
+
+    /// The MSS is settled. Where the configuration says so the path is watched for what passes: `base`
+    /// payload bytes are taken to pass on nearly every path, and segments are never made smaller than
+    /// `least`.
+    pub(crate) fn watch_path(&mut self, base: u64, least: u64) {
+        let watched = self.config.tcp.mtu_probing;
+        self.search = watched.then(|| Box::new(MtuSearch::new(base, least, self.agreed_mss)));
+    }
+
+    /// A router, or the link, says that the path carries `mss` payload bytes a segment. If that is less
+    /// than is sent it is believed at once, and larger segments are tried again after a while; if it is
+    /// more, and the path is watched, larger segments are tried one at a time.
+    pub(crate) fn limit_path_mss(&mut self, now: Instant, mss: u64) {
+        let less = mss < self.mss;
+        self.repeat_probe_in_pieces(now);
+        if less || self.search.is_none() {
+            self.set_path_mss(now, mss);
+        }
+        let high = mss.min(self.agreed_mss);
+        if let Some(search) = &mut self.search {
+            search.begin(now, high, less);
+        }
+    }
+
+    /// Payload bytes of a segment of new data that would show whether more passes than is sent, if that
+    /// is to be tried now.
+    pub(crate) fn probe_size(&self, now: Instant) -> Option<u64> {
+        let search = self.search.as_ref()?;
+        let size = search.next_size(now, self.mss, self.agreed_mss)?;
+        matches!(self.phase, Phase::Open).then_some(size)
+    }
+
+    /// The next segment, of `len` bytes, is to be larger than the path is known to carry. Returns the
+    /// segment size that [`Self::end_probe`] puts back once it has left.
+    pub(crate) fn begin_probe(&mut self, len: u64) -> u64 {
+        let probe = Probe {
+            start: self.nxt,
+            len,
+            shows: len,
+        };
+        if let Some(search) = &mut self.search {
+            search.on_probe(probe, self.agreed_mss);
+        }
+        std::mem::replace(&mut self.mss, len)
+    }
+
+    /// The probe has left: further segments are of `mss` bytes again.
+    pub(crate) fn end_probe(&mut self, mss: u64) {
+        self.mss = mss;
+    }
+
+    /// After an acknowledgement or a timer: what became of the probe that is outstanding.
+    pub(super) fn settle_probe(&mut self, now: Instant) {
+        let Some(search) = &mut self.search else {
+            return;
+        };
+        let Some(probe) = search.probe else {
+            return;
+        };
+        let delivered = self.una >= probe.start + probe.len;
+        let sent = self.board.get(probe.start);
+        if delivered || sent.is_some_and(|s| s.sacked) {
+            search.passed();
+            self.set_path_mss(now, probe.shows);
+        } else if sent.is_some_and(|s| s.lost) {
+            self.repeat_probe_in_pieces(now);
+        }
+    }
+
+    /// The probe is lost, if there is one. Where nothing else is, that is no sign of congestion (RFC 4821,
+    /// section 7.7).
+    fn repeat_probe_in_pieces(&mut self, now: Instant) {
+        let Some(search) = &mut self.search else {
+            return;
+        };
+        let Some(probe) = search.probe else {
+            return;
+        };
+        search.lost(now, self.mss);
+        let first = self.board.front().is_some_and(|s| s.start == probe.start);
+        let alone = first && self.board.lost_bytes() == probe.len;
+        self.board.resegment(self.mss as usize);
+        if let Phase::Recovery {
+            prr, uncongested, ..
+        } = &mut self.phase
+            && alone
+        {
+            *prr = None;
+            *uncongested = true;
+            self.cc.undo(now);
+            self.undo.end();
+        }
+    }
+
+    /// Segments up to `ack` are about to be acknowledged: while timeouts raise a suspicion their sizes
+    /// tell what passes.
+    pub(super) fn note_delivered_sizes(&mut self, ack: u64) {
+        let Some(search) = self.search.as_mut().filter(|s| s.watches()) else {
+            return;
+        };
+        for sent in self.board.iter().take_while(|s| s.end() <= ack) {
+            search.on_delivered(sent.payload.len() as u64);
+        }
+    }
+
+    /// The retransmission timer expired, and all that is outstanding is marked lost: are full segments
+    /// lost for being full?
+    pub(super) fn look_for_black_hole(&mut self, now: Instant) {
+        self.settle_probe(now);
+        let Some(search) = &mut self.search else {
+            return;
+        };
+        for sent in self.board.iter().filter(|s| s.sacked) {
+            search.on_delivered(sent.payload.len() as u64);
+        }
+        let Some(front) = self.board.front() else {
+            return;
+        };
+        let (start, len) = (front.start, front.payload.len() as u64);
+        match search.on_timeout(len, self.consecutive_timeouts) {
+            Verdict::Nothing => {}
+            Verdict::TrySmall(small) => self.board.split(start, small as usize),
+            Verdict::BlackHole(passes) => {
+                search.begin(now, self.mss - 1, false);
+                self.set_path_mss(now, passes);
+            }
+        }
     }
 
     /// The path carries `mss` payload bytes a segment; what both ends agreed on stays the limit.

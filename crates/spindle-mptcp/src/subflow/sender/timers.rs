@@ -74,19 +74,27 @@ impl Sender {
         }
         if self.reorder_at.is_some_and(|t| t <= now) {
             self.reorder_at = None;
+            let before = self.in_recovery();
             self.detect_by_time(now, self.flight_size(), coupling);
+            if !before && self.in_recovery() {
+                // No acknowledgement has come to say how much may leave (RFC 6937, section 3).
+                self.reduce_proportionally(0);
+            }
+            self.settle_probe(now);
             self.counters.losses = self.board.losses();
             return Expired::Nothing;
+        }
+        // While a probe is scheduled it stands in the timeout's place: only one of the two is armed (RFC 8985,
+        // section 8; Linux: `tcp_schedule_loss_probe`). It is never later.
+        if self.tlp.at.is_some_and(|t| t <= now) {
+            self.tlp.at = None;
+            self.arm_rto(now);
+            return Expired::Probe;
         }
         if self.rto_at.is_some_and(|t| t <= now) {
             self.on_rto(now, coupling);
             self.counters.losses = self.board.losses();
             return Expired::Rto;
-        }
-        if self.tlp.at.is_some_and(|t| t <= now) {
-            self.tlp.at = None;
-            self.arm_rto(now);
-            return Expired::Probe;
         }
         Expired::Nothing
     }
@@ -130,6 +138,9 @@ impl Sender {
         self.reorder_at = None;
         self.force_repeat = true;
         self.arm_rto(now);
+        if self.search.is_some() {
+            self.look_for_black_hole(now);
+        }
     }
 
     /// The path is probed at bounded intervals, or (`probing` unset) is to be backed off from as usual.
@@ -215,15 +226,10 @@ impl Sender {
         flight: u64,
         coupling: &mut Coupling,
     ) -> bool {
-        let covered = self.board.iter().take_while(|s| s.end() <= end);
-        let missing = covered.filter(|s| !s.sacked && s.transmissions == 1);
-        let lost: Vec<u64> = missing.map(|s| s.start).collect();
-        let begins = matches!(self.phase, Phase::Open) && !lost.is_empty();
+        let lost = self.board.lose_fresh_below(end);
+        let begins = matches!(self.phase, Phase::Open) && lost > 0;
         if begins {
             self.enter_recovery(now, flight, coupling);
-        }
-        for start in lost {
-            self.board.mark_lost(start);
         }
         self.counters.losses = self.board.losses();
         begins

@@ -1,0 +1,263 @@
+//! How subflows ended: what is kept of each on a live connection, and what is counted.
+
+use std::collections::VecDeque;
+use std::fmt;
+
+use spindle_units::Instant;
+use spindle_wire::{Endpoint, MpTcpRst, ResetReason};
+
+use super::{CloseReason, Connection, PathError};
+use crate::subflow::{Origin, Subflow, SubflowId};
+
+/// Ended subflows of which a connection keeps a record: enough to see what happened to the paths of a
+/// connection with the usual two to four subflows (our choice).
+const KEPT: usize = 8;
+
+/// Why a subflow ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SubflowEnd {
+    /// Both ends closed it by FIN.
+    Closed,
+    /// The peer answered the SYN with RST; with MP_TCPRST, its reason (RFC 8684, section 3.6).
+    Refused(Option<MpTcpRst>),
+    /// The peer reset it; with MP_TCPRST, its reason (RFC 8684, section 3.6).
+    PeerReset(Option<MpTcpRst>),
+    /// The SYN, the SYN/ACK or the third ACK of a join was repeated as often as allowed, and nothing
+    /// answered.
+    NoAnswer,
+    /// Keepalive probes went unanswered (RFC 9293, section 3.8.4).
+    KeepaliveTimeout,
+    /// Nothing was heard on it for the user timeout while other subflows carried on (RFC 9293, section
+    /// 3.8.3).
+    Dead,
+    /// The peer withdrew its address (REMOVE_ADDR; RFC 8684, section 3.4.2).
+    PeerRemovedAddress,
+    /// This end withdrew its own address.
+    Withdrawn,
+    /// The SYN/ACK or third ACK of the join had no HMAC or a wrong one (RFC 8684, section 3.2).
+    InvalidJoin,
+    /// The peer contradicted one of its own mappings (RFC 8684, section 3.3.1).
+    ProtocolError,
+    /// MPTCP options were stripped, or a checksum failed, while it could not fall back to plain TCP
+    /// (RFC 8684, section 3.7).
+    Middlebox,
+    /// The connection was aborted by either end.
+    ConnectionEnded(CloseReason),
+    /// It was being opened, and this host or the network said that the peer cannot be reached (RFC 5461,
+    /// section 4.1).
+    Unreachable(PathError),
+}
+
+impl SubflowEnd {
+    /// The names of all ends, in the order of [`Self::index`].
+    const NAMES: [&str; 13] = [
+        "closed",
+        "refused",
+        "peer_reset",
+        "no_answer",
+        "keepalive_timeout",
+        "dead",
+        "peer_removed_address",
+        "withdrawn",
+        "invalid_join",
+        "protocol_error",
+        "middlebox",
+        "connection_ended",
+        "unreachable",
+    ];
+
+    const fn index(self) -> usize {
+        match self {
+            Self::Closed => 0,
+            Self::Refused(_) => 1,
+            Self::PeerReset(_) => 2,
+            Self::NoAnswer => 3,
+            Self::KeepaliveTimeout => 4,
+            Self::Dead => 5,
+            Self::PeerRemovedAddress => 6,
+            Self::Withdrawn => 7,
+            Self::InvalidJoin => 8,
+            Self::ProtocolError => 9,
+            Self::Middlebox => 10,
+            Self::ConnectionEnded(_) => 11,
+            Self::Unreachable(_) => 12,
+        }
+    }
+
+    /// A name of lower-case letters and underscores, without what the peer gave as its reason.
+    pub const fn name(self) -> &'static str {
+        Self::NAMES[self.index()]
+    }
+
+    /// Whether one of the ends wanted it so, as opposed to a failure of the path or of the peer.
+    pub const fn is_orderly(self) -> bool {
+        matches!(
+            self,
+            Self::Closed
+                | Self::PeerRemovedAddress
+                | Self::Withdrawn
+                | Self::ConnectionEnded(
+                    CloseReason::Finished | CloseReason::Aborted | CloseReason::PeerAborted
+                )
+        )
+    }
+
+    /// The reason that this end gives in MP_TCPRST when it resets the subflow (RFC 8684, section 3.6).
+    pub(super) const fn reset_reason(self) -> ResetReason {
+        match self {
+            Self::InvalidJoin | Self::ProtocolError => ResetReason::MptcpSpecific,
+            Self::PeerRemovedAddress | Self::Withdrawn => ResetReason::Prohibited,
+            Self::Dead | Self::KeepaliveTimeout => ResetReason::UnacceptablePerformance,
+            Self::Middlebox => ResetReason::Middlebox,
+            _ => ResetReason::Unspecified,
+        }
+    }
+
+    /// Whether the peer may open a subflow between these ends again (flag T of MP_TCPRST; RFC 8684,
+    /// section 3.6).
+    pub(super) const fn is_transient(self) -> bool {
+        matches!(self, Self::Dead | Self::KeepaliveTimeout)
+    }
+
+    /// Whether this end cannot go on with the connection if this was its last subflow: what the peer sent does
+    /// not fit together, and neither end can fall back to plain TCP.
+    pub(super) const fn is_fatal(self) -> bool {
+        matches!(self, Self::ProtocolError | Self::Middlebox)
+    }
+
+    /// How the connection ends if this was its last subflow; `initial`: it was its first, too.
+    pub(super) const fn close_reason(self, initial: bool) -> CloseReason {
+        match self {
+            Self::Refused(_) if initial => CloseReason::Refused,
+            Self::NoAnswer if initial => CloseReason::ConnectTimeout,
+            Self::Unreachable(PathError::Refused) if initial => CloseReason::Refused,
+            Self::Unreachable(PathError::NoRoute) if initial => CloseReason::NoRoute,
+            Self::KeepaliveTimeout => CloseReason::KeepaliveTimeout,
+            Self::ConnectionEnded(reason) => reason,
+            _ => CloseReason::Reset,
+        }
+    }
+}
+
+impl fmt::Display for SubflowEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = match self {
+            Self::Closed => "closed by both ends",
+            Self::Refused(why) => return with_reason(f, "refused by the peer", *why),
+            Self::PeerReset(why) => return with_reason(f, "reset by the peer", *why),
+            Self::NoAnswer => "no answer to the handshake",
+            Self::KeepaliveTimeout => "keepalive probes went unanswered",
+            Self::Dead => "nothing heard within the user timeout",
+            Self::PeerRemovedAddress => "the peer withdrew its address",
+            Self::Withdrawn => "this end withdrew its address",
+            Self::InvalidJoin => "the peer's join had no valid HMAC",
+            Self::ProtocolError => "the peer contradicted its own mapping",
+            Self::Middlebox => "a middlebox stripped options or changed data",
+            Self::Unreachable(PathError::Refused) => "nobody takes segments at the peer's address",
+            Self::Unreachable(PathError::NoRoute) => "no route to the peer",
+            Self::ConnectionEnded(reason) => {
+                return write!(f, "the connection ended: {reason}");
+            }
+        };
+        f.write_str(text)
+    }
+}
+
+fn with_reason(f: &mut fmt::Formatter<'_>, text: &str, why: Option<MpTcpRst>) -> fmt::Result {
+    let Some(why) = why else {
+        return write!(f, "{text} without a reason");
+    };
+    let reason = match why.reason {
+        ResetReason::Unspecified => "unspecified",
+        ResetReason::MptcpSpecific => "MPTCP-specific error",
+        ResetReason::LackOfResources => "lack of resources",
+        ResetReason::Prohibited => "administratively prohibited",
+        ResetReason::TooMuchOutstanding => "too much outstanding data",
+        ResetReason::UnacceptablePerformance => "unacceptable performance",
+        ResetReason::Middlebox => "middlebox interference",
+        ResetReason::Other(code) => return write!(f, "{text}: MP_TCPRST reason {code}"),
+    };
+    let lasting = if why.transient { ", transient" } else { "" };
+    write!(f, "{text}: {reason}{lasting}")
+}
+
+/// A subflow that is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EndedSubflow {
+    /// The identifier it had.
+    pub id: SubflowId,
+    /// Its own end.
+    pub local: Endpoint,
+    /// The peer's.
+    pub remote: Endpoint,
+    /// Whether it was ever established.
+    pub established: bool,
+    /// When it ended, by the clock of the stack's calls.
+    pub at: Instant,
+    /// Why.
+    pub end: SubflowEnd,
+}
+
+/// How many subflows ended, by why.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SubflowEnds([u64; SubflowEnd::NAMES.len()]);
+
+impl SubflowEnds {
+    /// How many ended like this; what the peer gave as its reason does not matter.
+    pub const fn of(&self, end: SubflowEnd) -> u64 {
+        self.0[end.index()]
+    }
+
+    /// Each [name](SubflowEnd::name) with how many ended so.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        SubflowEnd::NAMES.into_iter().zip(self.0)
+    }
+
+    pub(crate) fn add(&mut self, other: &Self) {
+        for (mine, more) in self.0.iter_mut().zip(other.0) {
+            *mine += more;
+        }
+    }
+}
+
+/// The latest ended subflows of a connection, the oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Ended(VecDeque<EndedSubflow>);
+
+impl Ended {
+    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = &EndedSubflow> {
+        self.0.iter()
+    }
+
+    fn push(&mut self, e: EndedSubflow) {
+        if self.0.len() == KEPT {
+            self.0.pop_front();
+        }
+        self.0.push_back(e);
+    }
+}
+
+/// Whether the application has heard of this subflow.
+pub(super) fn is_known(s: &Subflow) -> bool {
+    s.told_up || s.origin == Origin::Initial
+}
+
+impl Connection {
+    /// Records and counts that subflow `i` has ended.
+    pub(super) fn note_end(&mut self, now: Instant, i: usize, end: SubflowEnd) {
+        let s = &self.subflows[i];
+        let established = match s.origin {
+            Origin::Initial => self.connected,
+            Origin::Join(_) => s.told_up,
+        };
+        self.counters.subflow_ends.0[end.index()] += 1;
+        self.ended.push(EndedSubflow {
+            id: s.id,
+            local: s.local,
+            remote: s.remote,
+            established,
+            at: now,
+            end,
+        });
+    }
+}

@@ -1,0 +1,173 @@
+//! How wide data sequence numbers and DATA_ACKs are on the wire: 32 bits while those are unambiguous, otherwise
+//! all 64 (RFC 8684, sections 3.3.1 and 3.3.2).
+
+use spindle_units::{Duration, Instant};
+use spindle_wire::DataNumber;
+
+use super::Connection;
+
+/// The maximum segment lifetime (RFC 9293, section 3.4.2): as long as that an old number may still arrive.
+const SEGMENT_LIFETIME: Duration = Duration::from_secs(120);
+
+/// A receiver takes a 32-bit number for the nearest to what it expects, so what arrives may be up to 2^31
+/// bytes old. Half of that, in so many steps, may be sent within a segment's lifetime.
+const STEPS: usize = 4;
+const STEP: u64 = (1 << 30) / STEPS as u64;
+
+/// Bytes of a DSS with a mapping and a DATA_ACK of 32 bits each (RFC 8684, figure 9, padded).
+const DSS_LEN: u64 = 20;
+
+/// Bytes by which a wide number is longer.
+const MORE: u64 = 4;
+
+/// The width of the numbers of one direction of the data. Once wide, they stay so.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Width {
+    wide: bool,
+    /// When the data last came to multiples of [`STEP`], the oldest first.
+    reached: [Instant; STEPS],
+    /// The next multiple.
+    next: u64,
+}
+
+impl Width {
+    /// `number` as it stands in an option.
+    pub(super) fn number(&self, number: u64) -> DataNumber {
+        match self.wide {
+            true => DataNumber::Full(number),
+            false => DataNumber::Low(number as u32),
+        }
+    }
+
+    fn extra(&self) -> u64 {
+        if self.wide { MORE } else { 0 }
+    }
+
+    /// Returns whether the numbers were narrow.
+    fn widen(&mut self) -> bool {
+        !std::mem::replace(&mut self.wide, true)
+    }
+
+    /// The data have come to `offset`. Returns whether that has made the numbers wide.
+    #[inline]
+    fn advance(&mut self, now: Instant, offset: u64) -> bool {
+        offset >= self.next && !self.wide && self.step(now, offset)
+    }
+
+    #[cold]
+    fn step(&mut self, now: Instant, offset: u64) -> bool {
+        let enough = self.next >= STEPS as u64 * STEP;
+        let fast = enough && now.since(self.reached[0]) < SEGMENT_LIFETIME;
+        self.reached.rotate_left(1);
+        self.reached[STEPS - 1] = now;
+        self.next = (offset / STEP + 1) * STEP;
+        fast && self.widen()
+    }
+}
+
+/// The widths of both directions.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Numbers {
+    /// Of our data sequence numbers.
+    pub(super) sent: Width,
+    /// Of our acknowledgements of the peer's.
+    pub(super) acknowledged: Width,
+}
+
+impl Numbers {
+    /// Bytes of a DSS with a mapping and a DATA_ACK.
+    pub(super) fn dss_len(&self) -> u64 {
+        DSS_LEN + self.sent.extra() + self.acknowledged.extra()
+    }
+
+    /// Whether a DSS may be longer than it was at first.
+    pub(super) fn is_any_wide(&self) -> bool {
+        self.dss_len() > DSS_LEN
+    }
+}
+
+impl Connection {
+    /// New data are about to be sent: their numbers are wide if 32 bits could be mistaken.
+    #[inline]
+    pub(super) fn note_sent(&mut self, now: Instant) {
+        if self.mp.is_some() && self.numbers.sent.advance(now, self.send.nxt) {
+            self.widen_options();
+        }
+    }
+
+    /// Data have come in order.
+    #[inline]
+    pub(super) fn note_received(&mut self, now: Instant) {
+        if self.mp.is_some() && self.numbers.acknowledged.advance(now, self.recv.next()) {
+            self.widen_options();
+        }
+    }
+
+    /// The peer sent `number`: "If data is received with a 64-bit DSN, it MUST be acknowledged with a
+    /// 64-bit Data ACK" (RFC 8684, section 3.3.2). Acknowledgements are cumulative, so all to come are wide.
+    pub(super) fn note_width(&mut self, number: DataNumber) {
+        if matches!(number, DataNumber::Full(_)) && self.numbers.acknowledged.widen() {
+            self.widen_options();
+        }
+    }
+
+    /// From now on segments leave room for longer numbers.
+    #[cold]
+    fn widen_options(&mut self) {
+        // The others take off what is needed once they are established.
+        for s in self
+            .subflows
+            .iter_mut()
+            .filter(|s| s.state.is_synchronized())
+        {
+            s.tx.shorten_segments(MORE);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A transfer of `rate` bytes a second in steps of 0.1 s: after how many bytes numbers are wide.
+    fn wide_at(rate: u64, limit: u64) -> Option<u64> {
+        let mut width = Width::default();
+        let (mut now, mut offset) = (Instant::ZERO, 0);
+        while offset < limit {
+            if width.advance(now, offset) {
+                return Some(offset);
+            }
+            now += Duration::from_millis(100);
+            offset += rate / 10;
+        }
+        None
+    }
+
+    #[test]
+    fn numbers_are_wide_before_a_lifetime_holds_what_32_bits_tell_apart() {
+        assert_eq!(wide_at(8_000_000, 1 << 40), None);
+        for rate in [10_000_000, 100_000_000, 10_000_000_000] {
+            let at = wide_at(rate, 1 << 40).unwrap();
+            assert!(((1 << 30)..(1 << 31)).contains(&at), "{rate}: {at}");
+        }
+    }
+
+    #[test]
+    fn a_transfer_that_becomes_fast_has_wide_numbers_within_2_to_the_31_bytes() {
+        let mut width = Width::default();
+        let mut now = Instant::ZERO;
+        // A gigabyte in an hour, then one in each second.
+        for k in 0..3600 {
+            assert!(!width.advance(now, k * 300_000));
+            now += Duration::from_secs(1);
+        }
+        let begin = 3600 * 300_000;
+        let after = (0..).map(|k| k * 10_000_000).find(|more| {
+            now += Duration::from_millis(10);
+            width.advance(now, begin + more)
+        });
+        assert!(after.unwrap() < 1 << 31, "{after:?}");
+        assert!(!width.widen() && width.extra() == MORE);
+        assert_eq!(width.number(7), DataNumber::Full(7));
+    }
+}

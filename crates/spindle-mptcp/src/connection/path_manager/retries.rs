@@ -1,0 +1,138 @@
+//! Pairs of ends whose subflow was lost, and when they are to be joined again.
+
+use std::net::IpAddr;
+
+use spindle_units::{Duration, Instant};
+use spindle_wire::Endpoint;
+
+/// A subflow lost to the network or to a transient error is opened again after this long ...
+pub(super) const RETRY_FIRST: Duration = Duration::from_secs(1);
+/// ... doubled each time it fails, up to this (the initial and the largest retransmission timeout of
+/// RFC 6298: a path that stays away costs a SYN a minute).
+pub(super) const RETRY_MOST: Duration = Duration::from_secs(60);
+
+/// The wait before something is tried for the `tries`th time again.
+pub(super) fn wait(tries: u32) -> Duration {
+    (RETRY_FIRST * (1 << tries.min(16))).min(RETRY_MOST)
+}
+
+/// A pair of ends whose subflow was lost.
+#[derive(Debug)]
+struct Retry {
+    local: IpAddr,
+    remote: Endpoint,
+    /// How often in a row without having been up for [`RETRY_MOST`].
+    tries: u32,
+    lost_at: Instant,
+    /// When it is to be opened again; none once it was.
+    at: Option<Instant>,
+    /// Since when it is established again.
+    up_since: Option<Instant>,
+}
+
+/// The pairs whose subflow was lost; each as often as it had subflows.
+#[derive(Debug, Default)]
+pub(super) struct Retries(Vec<Retry>);
+
+impl Retries {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.0.iter().filter_map(|r| r.at).min()
+    }
+
+    /// A subflow between these ends was lost although nobody closed it.
+    pub(super) fn lost(&mut self, now: Instant, local: IpAddr, remote: Endpoint) {
+        let known = |r: &Retry| (r.local, r.remote) == (local, remote) && r.at.is_none();
+        let i = self.0.iter().position(known).unwrap_or_else(|| {
+            self.0.push(Retry {
+                local,
+                remote,
+                tries: 0,
+                lost_at: now,
+                at: None,
+                up_since: None,
+            });
+            self.0.len() - 1
+        });
+        let retry = &mut self.0[i];
+        let lasted = retry
+            .up_since
+            .take()
+            .is_some_and(|t| now.since(t) >= RETRY_MOST);
+        if lasted {
+            retry.tries = 0;
+        }
+        retry.lost_at = now;
+        retry.at = Some(now + wait(retry.tries));
+        retry.tries += 1;
+    }
+
+    /// A subflow between these ends is up.
+    pub(super) fn up(&mut self, now: Instant, local: IpAddr, remote: Endpoint) {
+        let waits = |r: &&mut Retry| {
+            (r.local, r.remote) == (local, remote) && r.at.is_none() && r.up_since.is_none()
+        };
+        if let Some(r) = self.0.iter_mut().find(waits) {
+            r.up_since = Some(now);
+        }
+    }
+
+    /// The peer has announced `remote` again: pairs with it are tried soon, a second after their loss
+    /// at the earliest.
+    pub(super) fn hasten(&mut self, remote: Endpoint) {
+        for r in self.0.iter_mut().filter(|r| r.remote == remote) {
+            r.at = r.at.map(|at| at.min(r.lost_at + RETRY_FIRST));
+        }
+    }
+
+    /// Nothing is tried with `remote` any more.
+    pub(super) fn forget_remote(&mut self, remote: Endpoint) {
+        self.0.retain(|r| r.remote != remote);
+    }
+
+    /// Nothing is tried from `local` any more.
+    pub(super) fn forget_local(&mut self, local: IpAddr) {
+        self.0.retain(|r| r.local != local);
+    }
+
+    /// The next pair that is to be opened again by now.
+    pub(super) fn take_due(&mut self, now: Instant) -> Option<(IpAddr, Endpoint)> {
+        let due = |r: &&mut Retry| r.at.is_some_and(|t| t <= now);
+        let r = self.0.iter_mut().find(due)?;
+        r.at = None;
+        Some((r.local, r.remote))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_wait_doubles_until_the_subflow_has_lasted() {
+        let (local, remote) = (
+            IpAddr::from([10, 0, 0, 1]),
+            Endpoint::new([10, 0, 0, 2].into(), 80),
+        );
+        let mut all = Retries::default();
+        let mut now = Instant::ZERO;
+        let mut lose = |all: &mut Retries, lasts: Duration| {
+            all.lost(now, local, remote);
+            let at = all.deadline().unwrap();
+            let waited = at.since(now);
+            assert_eq!(all.take_due(at), Some((local, remote)));
+            all.up(at, local, remote);
+            now = at + lasts;
+            waited
+        };
+        let brief = Duration::from_millis(10);
+        let waits: Vec<_> = (0..8).map(|_| lose(&mut all, brief)).collect();
+        let seconds = [1, 2, 4, 8, 16, 32, 60, 60].map(Duration::from_secs);
+        assert_eq!(waits, seconds);
+        lose(&mut all, RETRY_MOST);
+        assert_eq!(lose(&mut all, brief), RETRY_FIRST);
+    }
+}

@@ -1,0 +1,542 @@
+//! The options of path management, both ways: ADD_ADDR, REMOVE_ADDR and MP_PRIO (RFC 8684, sections
+//! 3.3.8, 3.4.1 and 3.4.2).
+
+use std::net::IpAddr;
+
+use spindle_units::{Duration, Instant};
+use spindle_wire::{AddAddr, Endpoint, MpPrio, Options, RareOptions, RemoveAddr};
+
+use super::addresses::{LocalAddresses, admits};
+use super::remote::Learnt;
+use super::retries::{RETRY_MOST, wait};
+use crate::connection::Connection;
+use crate::connection::ended::SubflowEnd;
+use crate::host::keys;
+use crate::subflow::SubflowId;
+
+/// An ADD_ADDR is repeated this often (RFC 8684, section 3.4.1, leaves it open) ...
+const ADD_ADDR_TRIES: u32 = 3;
+/// ... and at this interval, as today's kernels do by default for lack of an RTT of the new path.
+const ADD_ADDR_INTERVAL: Duration = Duration::from_secs(1);
+
+/// A REMOVE_ADDR leaves this often, at the interval of ADD_ADDR. Nothing tells that it arrived: RFC 8684
+/// has no echo for it, and says that a receiver ignores one of an address it does not know, so that
+/// repeating it does no harm.
+const REMOVE_ADDR_TRIES: u32 = 3;
+/// Identifiers in one REMOVE_ADDR: what fits together with timestamps and a DATA_ACK of 64 bits (RFC 8684,
+/// figure 13).
+const REMOVE_ADDR_IDS: usize = 8;
+
+/// Echoes that wait to be sent.
+const MAX_ECHOES: usize = 8;
+
+/// Own addresses that are announced again after their subflow was lost ...
+const MAX_LOST: usize = 8;
+/// ... each so often in a row (our choice: after some two minutes a peer that does not come is taken to
+/// have no way).
+const ANNOUNCE_AGAIN: u32 = 8;
+
+/// Keepalive probes on a path whose address the peer has removed (RFC 8684, section 3.4.2, leaves their
+/// number open), the first after a retransmission timeout, each after twice the time of the one before.
+const REMOVAL_PROBES: u32 = 3;
+
+/// An own address that was announced, or is to be.
+#[derive(Debug)]
+struct Announcement {
+    id: u8,
+    /// The address as this end has it, and as peers know it.
+    inside: IpAddr,
+    outside: IpAddr,
+    port: Option<u16>,
+    tries: u32,
+    repeat_at: Option<Instant>,
+    due: bool,
+}
+
+/// A withdrawn address.
+#[derive(Debug)]
+struct Removal {
+    id: u8,
+    tries: u32,
+    repeat_at: Option<Instant>,
+    due: bool,
+}
+
+/// An own address that peers had joined, and whose subflow was lost.
+#[derive(Debug)]
+struct Lost {
+    at: Endpoint,
+    /// How often in a row it was announced again.
+    tries: u32,
+    again_at: Option<Instant>,
+    /// Since when a subflow to it is there again.
+    up_since: Option<Instant>,
+}
+
+/// A subflow whose address the peer has removed: it goes if the path does not answer.
+#[derive(Clone, Copy, Debug)]
+struct Leaving {
+    subflow: SubflowId,
+    since: Instant,
+    probes: u32,
+    next_at: Instant,
+}
+
+/// What is to be signalled, and what was.
+#[derive(Debug, Default)]
+pub(super) struct Signals {
+    announcements: Vec<Announcement>,
+    echoes: Vec<AddAddr>,
+    removals: Vec<Removal>,
+    /// MP_PRIOs to be sent, each on the subflow it is about.
+    priorities: Vec<(SubflowId, bool)>,
+    lost: Vec<Lost>,
+    leaving: Vec<Leaving>,
+}
+
+impl Signals {
+    /// Whether no timer of its own runs.
+    pub(super) fn is_idle(&self) -> bool {
+        self.announcements.is_empty()
+            && self.removals.is_empty()
+            && self.lost.is_empty()
+            && self.leaving.is_empty()
+    }
+
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        let repeats = self.announcements.iter().filter_map(|a| a.repeat_at);
+        let removals = self.removals.iter().filter_map(|r| r.repeat_at);
+        let again = self.lost.iter().filter_map(|l| l.again_at);
+        let leaving = self.leaving.iter().map(|l| l.next_at);
+        repeats.chain(removals).chain(again).chain(leaving).min()
+    }
+
+    /// Whether an announcement or a removal with this identifier may still be under way.
+    pub(super) fn speak_of(&self, id: u8) -> bool {
+        self.announcements.iter().any(|a| a.id == id) || self.removals.iter().any(|r| r.id == id)
+    }
+
+    /// The address with this identifier is in use again: its removal is not repeated.
+    pub(super) fn forget_removal(&mut self, id: u8) {
+        self.removals.retain(|r| r.id != id);
+    }
+
+    pub(super) fn forget_subflow(&mut self, id: SubflowId) {
+        self.priorities.retain(|p| p.0 != id);
+        self.leaving.retain(|l| l.subflow != id);
+    }
+
+    /// Whether this own end was announced; without a port of its own an address stands for
+    /// `first_port`.
+    pub(super) fn is_announced(&self, at: Endpoint, first_port: u16) -> bool {
+        self.announcements
+            .iter()
+            .any(|a| a.inside == at.addr && a.port.unwrap_or(first_port) == at.port)
+    }
+
+    /// A subflow to this own end was lost.
+    pub(super) fn lost(&mut self, now: Instant, at: Endpoint) {
+        let i = self
+            .lost
+            .iter()
+            .position(|l| l.at == at)
+            .unwrap_or_else(|| {
+                if self.lost.len() == MAX_LOST {
+                    self.lost.remove(0);
+                }
+                self.lost.push(Lost {
+                    at,
+                    tries: 0,
+                    again_at: None,
+                    up_since: None,
+                });
+                self.lost.len() - 1
+            });
+        let l = &mut self.lost[i];
+        if l.up_since
+            .take()
+            .is_some_and(|t| now.since(t) >= RETRY_MOST)
+        {
+            l.tries = 0;
+        }
+        if l.tries < ANNOUNCE_AGAIN {
+            l.again_at.get_or_insert(now + wait(l.tries));
+        }
+    }
+
+    /// A subflow to this own end is up.
+    pub(super) fn up(&mut self, now: Instant, at: Endpoint) {
+        for l in self.lost.iter_mut().filter(|l| l.at == at) {
+            l.again_at = None;
+            l.up_since.get_or_insert(now);
+        }
+    }
+
+    pub(super) fn on_timer(&mut self, now: Instant, local: &mut LocalAddresses) {
+        for a in &mut self.announcements {
+            if a.repeat_at.is_some_and(|t| t <= now) {
+                a.repeat_at = None;
+                a.due = a.tries < ADD_ADDR_TRIES;
+            }
+        }
+        for r in &mut self.removals {
+            if r.repeat_at.take_if(|t| *t <= now).is_some() {
+                r.due = true;
+            }
+        }
+        for i in 0..self.lost.len() {
+            let l = &mut self.lost[i];
+            if l.again_at.take_if(|t| *t <= now).is_some() {
+                l.tries += 1;
+                l.again_at = (l.tries < ANNOUNCE_AGAIN).then(|| now + wait(l.tries));
+                let at = l.at;
+                self.announce_again(at, local);
+            }
+        }
+    }
+
+    fn announce_again(&mut self, at: Endpoint, local: &LocalAddresses) {
+        let same = |a: &&mut Announcement| {
+            a.inside == at.addr && a.port.is_none_or(|port| port == at.port)
+        };
+        if let Some(a) = self.announcements.iter_mut().find(same) {
+            (a.tries, a.repeat_at, a.due) = (0, None, true);
+        } else if let Some(id) = local.id_of(at.addr) {
+            self.announce(id, at.addr, local.outside(at.addr), None);
+        }
+    }
+
+    fn announce(&mut self, id: u8, inside: IpAddr, outside: IpAddr, port: Option<u16>) {
+        self.announcements.retain(|a| a.id != id);
+        self.announcements.push(Announcement {
+            id,
+            inside,
+            outside,
+            port,
+            tries: 0,
+            repeat_at: None,
+            due: true,
+        });
+    }
+
+    fn remove(&mut self, id: u8) {
+        self.announcements.retain(|a| a.id != id);
+        self.forget_removal(id);
+        self.removals.push(Removal {
+            id,
+            tries: 0,
+            repeat_at: None,
+            due: true,
+        });
+    }
+
+    /// Whether something waits that may be signalled on any subflow.
+    fn waits_for_any(&self) -> bool {
+        !self.echoes.is_empty()
+            || self.removals.iter().any(|r| r.due)
+            || self.announcements.iter().any(|a| a.due)
+    }
+
+    /// How often the removal that is to be signalled next was sent before.
+    fn removal_tries(&self) -> usize {
+        let due = self.removals.iter().find(|r| r.due);
+        due.map_or(0, |r| r.tries as usize)
+    }
+
+    /// The identifiers of a REMOVE_ADDR that is due.
+    fn take_removals(&mut self, now: Instant) -> Vec<u8> {
+        let due = self.removals.iter_mut().filter(|r| r.due);
+        let mut ids = Vec::new();
+        for r in due.take(REMOVE_ADDR_IDS) {
+            ids.push(r.id);
+            r.due = false;
+            r.tries += 1;
+            r.repeat_at = (r.tries < REMOVE_ADDR_TRIES).then(|| now + ADD_ADDR_INTERVAL);
+        }
+        self.removals.retain(|r| r.due || r.repeat_at.is_some());
+        ids
+    }
+}
+
+impl super::Paths {
+    /// Whether something waits to be signalled.
+    pub(in crate::connection) fn has_signals(&self) -> bool {
+        !self.signals.priorities.is_empty() || self.signals.waits_for_any()
+    }
+}
+
+impl Connection {
+    /// Announces a further local address to the peer (ADD_ADDR), as the peer knows it, with `port` if
+    /// it listens on another. Returns false if there is no identifier left for it, or no MPTCP.
+    pub(crate) fn announce(&mut self, addr: IpAddr, port: Option<u16>) -> bool {
+        if self.mp.is_none() {
+            return false;
+        }
+        let inside = self.paths.local.inside(addr);
+        let Some(id) = self.local_id(inside) else {
+            return false;
+        };
+        self.paths.signals.announce(id, inside, addr, port);
+        true
+    }
+
+    /// Withdraws a local address (REMOVE_ADDR), as the peer knows it; its subflows are closed.
+    pub(crate) fn withdraw(&mut self, now: Instant, addr: IpAddr) {
+        let inside = self.paths.local.inside(addr);
+        if let Some(id) = self.paths.local.id_of(inside)
+            && self.is_multipath()
+        {
+            self.paths.signals.remove(id);
+        }
+        self.paths.signals.lost.retain(|l| l.at.addr != inside);
+        self.paths.local.withdraw(inside);
+        self.paths.retries.forget_local(inside);
+        self.paths.opened.retain(|(local, _)| *local != inside);
+        self.drop_subflows(now, SubflowEnd::Withdrawn, |s| s.local.addr == inside);
+    }
+
+    /// Asks the peer to treat a subflow as backup, or no longer (MP_PRIO).
+    pub(crate) fn set_backup(&mut self, subflow: SubflowId, backup: bool) {
+        if let Some(i) = self.index(subflow)
+            && self.is_multipath()
+        {
+            self.subflows[i].backup_local = backup;
+            let priorities = &mut self.paths.signals.priorities;
+            priorities.retain(|p| p.0 != subflow);
+            priorities.push((subflow, backup));
+        }
+    }
+
+    /// Takes the path-management options of a segment that arrived on subflow `i`. Returns false if
+    /// the subflow is gone.
+    pub(in crate::connection) fn on_addresses(
+        &mut self,
+        now: Instant,
+        i: usize,
+        rare: &RareOptions,
+    ) -> bool {
+        let id = self.subflows[i].id;
+        for a in &rare.add_addr {
+            self.on_add_addr(a);
+        }
+        if let Some(MpPrio { backup }) = rare.mp_prio {
+            self.subflows[i].backup_remote = backup;
+        }
+        if let Some(RemoveAddr { address_ids }) = &rare.remove_addr {
+            for gone in address_ids.iter().copied() {
+                self.on_remove_addr(now, gone);
+            }
+        }
+        self.index(id).is_some()
+    }
+
+    fn on_add_addr(&mut self, a: &AddAddr) {
+        let Some(mp) = self.multipath().copied() else {
+            return;
+        };
+        if a.echo {
+            let mine = |m: &&mut Announcement| m.id == a.address_id && m.outside == a.addr;
+            if let Some(m) = self.paths.signals.announcements.iter_mut().find(mine) {
+                (m.due, m.repeat_at) = (false, None);
+            }
+            return;
+        }
+        let expected = keys::add_addr_hmac(
+            mp.key_remote.unwrap_or_default(),
+            mp.key_local,
+            a.address_id,
+            a.addr,
+            a.port,
+        );
+        if !a.hmac.is_some_and(|h| keys::same_64(h, expected)) {
+            self.counters.add_addr_hmac_failures += 1;
+            return;
+        }
+        let echoes = &mut self.paths.signals.echoes;
+        if echoes.len() < MAX_ECHOES {
+            echoes.push(AddAddr {
+                echo: true,
+                hmac: None,
+                ..*a
+            });
+        }
+        let first = self.paths.first_remote;
+        let end = Endpoint::new(a.addr, a.port.unwrap_or(first.port));
+        if end == first {
+            self.paths.retries.hasten(end);
+        } else if end.port == 0 || !admits(self.announced_policy(), first.addr, a.addr) {
+            self.counters.add_addr_refused += 1;
+        } else {
+            self.learn(a.address_id, end);
+        }
+    }
+
+    fn learn(&mut self, id: u8, end: Endpoint) {
+        match self.paths.remote.learn(id, end) {
+            Learnt::Nothing => {}
+            Learnt::New(before) => before
+                .into_iter()
+                .for_each(|end| self.paths.forget_remote(end)),
+            Learnt::Again => self.paths.retries.hasten(end),
+        }
+    }
+
+    /// The peer has removed an address. Its subflows go if their paths do not answer a keepalive probe
+    /// any more (RFC 8684, section 3.4.2); meanwhile others carry the data.
+    fn on_remove_addr(&mut self, now: Instant, gone: u8) {
+        if let Some(end) = self.paths.remote.remove(gone) {
+            self.paths.forget_remote(end);
+        }
+        for i in 0..self.subflows.len() {
+            let s = &self.subflows[i];
+            let leaving = &self.paths.signals.leaving;
+            let known = leaving.iter().any(|l| l.subflow == s.id);
+            if s.address_id_remote != gone || known || !s.state.is_synchronized() {
+                continue;
+            }
+            self.probe_removed(now, i);
+        }
+    }
+
+    fn probe_removed(&mut self, now: Instant, i: usize) {
+        let (subflow, rto) = (self.subflows[i].id, self.subflows[i].tx.rtt.rto());
+        let other = |s: &crate::subflow::Subflow| s.id != subflow && s.is_usable() && !s.dead;
+        if self.subflows.iter().any(other) {
+            self.subflows[i].dead = true;
+            self.settle_draining();
+            self.reinject_from(i, true);
+        }
+        self.subflows[i].probe_due = true;
+        self.paths.signals.leaving.push(Leaving {
+            subflow,
+            since: now,
+            probes: 1,
+            next_at: now + rto,
+        });
+    }
+
+    /// Serves the timers of paths whose address the peer has removed.
+    pub(in crate::connection) fn removal_timers(&mut self, now: Instant) {
+        let due = |l: &Leaving| l.next_at <= now;
+        while let Some(k) = self.paths.signals.leaving.iter().position(due) {
+            let l = self.paths.signals.leaving[k];
+            let Some(i) = self.index(l.subflow) else {
+                self.paths.signals.leaving.remove(k);
+                continue;
+            };
+            let s = &mut self.subflows[i];
+            // An answer takes a round trip: what came sooner had left before.
+            let answered = s.last_heard >= l.since + s.tx.rtt.minimum().unwrap_or_default();
+            let (heard, rto) = (answered && s.last_heard > l.since, s.tx.rtt.rto());
+            if heard {
+                s.dead = false;
+                self.settle_draining();
+                self.paths.signals.leaving.remove(k);
+            } else if l.probes < REMOVAL_PROBES {
+                s.probe_due = true;
+                let l = &mut self.paths.signals.leaving[k];
+                l.next_at = now + rto * (1 << l.probes);
+                l.probes += 1;
+            } else {
+                self.paths.signals.leaving.remove(k);
+                // The last one is spared: without it nothing is left to hear the peer by.
+                if self.subflows.len() > 1 {
+                    self.reset_subflow(now, i, SubflowEnd::PeerRemovedAddress);
+                }
+            }
+        }
+    }
+
+    /// The options, with their length, of an acknowledgement that echoes an ADD_ADDR before the peer has
+    /// sent a DSS. It goes without the keys: the peer has shown by its HMAC that it has ours (RFC 8684,
+    /// section 3.4.1).
+    pub(in crate::connection) fn early_echo(&mut self) -> Option<(Options, usize)> {
+        self.owed_keys()?;
+        let echo = self.paths.signals.echoes.pop()?;
+        let (mut options, len) = (Options::default(), add_addr_len(&echo));
+        options.rare_mut().add_addr.push(echo);
+        Some((options, len))
+    }
+
+    /// Puts one pending signal on an acknowledgement of subflow `i`; returns the option bytes it
+    /// takes.
+    pub(in crate::connection) fn add_signal(
+        &mut self,
+        now: Instant,
+        i: usize,
+        rare: &mut RareOptions,
+    ) -> usize {
+        if let Some(echo) = self.paths.signals.echoes.pop() {
+            let len = add_addr_len(&echo);
+            rare.add_addr.push(echo);
+            return len;
+        }
+        let address_ids = self.paths.signals.take_removals(now);
+        if !address_ids.is_empty() {
+            let len = (3 + address_ids.len()).next_multiple_of(4);
+            rare.remove_addr = Some(RemoveAddr { address_ids });
+            return len;
+        }
+        let id = self.subflows[i].id;
+        let priorities = &mut self.paths.signals.priorities;
+        if let Some(at) = priorities.iter().position(|p| p.0 == id) {
+            let (_, backup) = priorities.remove(at);
+            rare.mp_prio = Some(MpPrio { backup });
+            return 4;
+        }
+        self.add_announcement(now, rare)
+    }
+
+    fn add_announcement(&mut self, now: Instant, rare: &mut RareOptions) -> usize {
+        let Some(mp) = self.multipath().copied() else {
+            return 0;
+        };
+        let announcements = &mut self.paths.signals.announcements;
+        let Some(a) = announcements.iter_mut().find(|a| a.due) else {
+            return 0;
+        };
+        a.due = false;
+        a.tries += 1;
+        a.repeat_at = Some(now + ADD_ADDR_INTERVAL);
+        let remote = mp.key_remote.unwrap_or_default();
+        let hmac = keys::add_addr_hmac(mp.key_local, remote, a.id, a.outside, a.port);
+        let option = AddAddr {
+            echo: false,
+            address_id: a.id,
+            addr: a.outside,
+            port: a.port,
+            hmac: Some(hmac),
+        };
+        let len = add_addr_len(&option);
+        rare.add_addr.push(option);
+        len
+    }
+
+    /// Which subflow the next signal is to leave on, if one is pending and can. A removal that is
+    /// repeated takes another each time.
+    pub(in crate::connection) fn signal_subflow(&self) -> Option<usize> {
+        self.multipath()?;
+        if !self.paths.has_signals() {
+            return None;
+        }
+        let signals = &self.paths.signals;
+        // Until the peer has the keys they come first; of all signals only an echo may leave before.
+        if self.owed_keys().is_some() && signals.echoes.is_empty() {
+            return None;
+        }
+        let anywhere = signals.waits_for_any();
+        let about = |id: SubflowId| signals.priorities.iter().any(|p| p.0 == id);
+        let fits = |s: &crate::subflow::Subflow| s.is_usable() && (anywhere || about(s.id));
+        let fitting = || (0..self.subflows.len()).filter(|i| fits(&self.subflows[*i]));
+        let n = fitting().count().max(1);
+        fitting().nth(signals.removal_tries() % n)
+    }
+}
+
+/// RFC 8684, figure 12, padded to a multiple of four.
+fn add_addr_len(a: &AddAddr) -> usize {
+    let addr = if a.addr.is_ipv4() { 4 } else { 16 };
+    let port = if a.port.is_some() { 2 } else { 0 };
+    let hmac = if a.hmac.is_some() { 8 } else { 0 };
+    (4usize + addr + port + hmac).next_multiple_of(4)
+}

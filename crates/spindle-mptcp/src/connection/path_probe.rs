@@ -1,0 +1,46 @@
+//! Segments larger than a path is known to carry, to find out whether it does (RFC 4821).
+
+use spindle_units::Instant;
+use spindle_wire::Segment;
+
+use super::Connection;
+use super::output::Purpose;
+use crate::subflow::SubflowId;
+
+/// So many full segments have to follow a probe at once, so that its loss shows by their SACKs and not
+/// by a timeout: one more than duplicate ACKs make a loss.
+const BEHIND: u64 = 4;
+
+impl Connection {
+    /// Bytes of new data for a probe of the path of subflow `i`, if one is due and nothing speaks against
+    /// it.
+    pub(super) fn mtu_probe_len(&self, now: Instant, i: usize) -> Option<usize> {
+        let sf = &self.subflows[i];
+        let size = sf.tx.probe_size(now)?;
+        let room = size + BEHIND * sf.tx.mss;
+        let enough = self.send.unsent_bytes().min(self.send.window()) >= room
+            && self.send.contiguous(size as usize) as u64 >= size
+            && sf.tx.has_room(room);
+        let plain = sf.stage.is_none()
+            && !sf.tx.cwr_due
+            && !self.scheduler.repeats()
+            && self.parities.header_room() == 0
+            && self.first_data_keys(i, sf.tx.nxt).is_none();
+        (enough && plain).then_some(size as usize)
+    }
+
+    /// Sends a probe of `len` bytes on subflow `i`.
+    pub(super) fn put_mtu_probe(
+        &mut self,
+        now: Instant,
+        i: usize,
+        len: usize,
+        next: &mut Segment,
+    ) -> SubflowId {
+        let new = self.send.take(len, len);
+        let mss = self.subflows[i].tx.begin_probe(len as u64);
+        let id = self.put_on(now, i, new, Purpose::NEW, next);
+        self.subflows[i].tx.end_probe(mss);
+        id
+    }
+}

@@ -1,0 +1,144 @@
+//! Data that a subflow acknowledged and the data level did not.
+//!
+//! A receiver may acknowledge data on a subflow and drop them before its data level takes them, which is why
+//! a sender keeps data until the DATA_ACK covers them (RFC 8684, section 3.3.2). Linux does so for want of
+//! memory, and with data that are out of order at the data level and lie beyond the window announced with
+//! its last DATA_ACK (`mptcp_data_queue_ofo`). No subflow repeats what it has seen acknowledged: the data
+//! level has to reinject it.
+//!
+//! The sign is a DATA_ACK that stands still at data that some subflow has acknowledged. It may also come late
+//! for data that did arrive: Linux acknowledges a segment on its subflow before its data level has looked at
+//! it. So the DATA_ACK has a round trip to move. Then a single segment is reinjected; if the DATA_ACK moves to
+//! the end of that segment and no further, what follows was dropped too, and follows at once, twice as much
+//! each time.
+
+use spindle_units::{Duration, Instant};
+use spindle_wire::{Dss, Segment};
+
+use super::Connection;
+use crate::ranges::Ranges;
+
+/// What the connection knows of such data.
+#[derive(Debug, Default)]
+pub(super) struct Undelivered {
+    /// Data offsets that a subflow acknowledged and no DATA_ACK covers.
+    acked_on_subflows: Ranges,
+    /// When the oldest data are reinjected, and the DATA_ACK for which that was decided.
+    due: Option<(Instant, u64)>,
+    /// Data below this offset were reinjected.
+    reinjected_to: u64,
+    /// Segments to reinject the next time, less one.
+    burst: u64,
+    /// Reinjections in a row without progress.
+    tries: u32,
+}
+
+impl Undelivered {
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.due.map(|(at, _)| at)
+    }
+
+    fn forget(&mut self) {
+        self.due = None;
+        self.burst = 0;
+        self.tries = 0;
+    }
+}
+
+impl Connection {
+    /// The data offset up to which `seg` acknowledges data, if it says so and that can be.
+    pub(super) fn data_acked_by(&self, dss: &Dss) -> Option<u64> {
+        let mp = self.multipath()?;
+        let near = mp.dsn(self.send.una);
+        let offset = super::input::expand(dss.data_ack?, near).wrapping_sub(mp.dsn(0));
+        (offset <= self.sent_to() + u64::from(self.data_fin_sent)).then_some(offset)
+    }
+
+    /// The data offset below which nothing that a subflow sees acknowledged by `seg` can be undelivered.
+    #[inline]
+    pub(super) fn delivered_to(&self, seg: &Segment) -> u64 {
+        if !self.is_multipath() || self.reinjects_when_idle() {
+            return u64::MAX;
+        }
+        let acked = seg.options.dss.as_ref().and_then(|d| self.data_acked_by(d));
+        acked.unwrap_or(0).max(self.send.una)
+    }
+
+    /// Takes note of what the latest segment acknowledged on subflow `i` beyond the DATA_ACK, and of what the
+    /// DATA_ACK says now.
+    #[inline]
+    pub(super) fn note_undelivered(&mut self, now: Instant, i: usize, seg: &Segment) {
+        let released = self.subflows.unnoticed_at(i).tx.board.take_released();
+        if !released.is_empty() || !self.undelivered.acked_on_subflows.is_empty() {
+            let says = seg.options.dss.is_some_and(|d| d.data_ack.is_some());
+            self.watch_undelivered(now, &released, says);
+        }
+    }
+
+    #[inline(never)]
+    fn watch_undelivered(&mut self, now: Instant, released: &[(u64, u64)], has_data_ack: bool) {
+        let una = self.send.una;
+        let grace = self.shortest_round_trip();
+        let u = &mut self.undelivered;
+        for &(start, end) in released {
+            u.acked_on_subflows.insert(start.max(una), end);
+        }
+        u.acked_on_subflows.remove_below(una);
+        // Without a DATA_ACK it is not known to stand still; a middlebox may remove the options.
+        if !has_data_ack || u.acked_on_subflows.containing(una).is_none() {
+            u.forget();
+        } else if u.due.is_some() && una > u.reinjected_to {
+            // The DATA_ACK moves by itself: it has a round trip again.
+            if u.due.is_some_and(|(_, at)| at != una) {
+                u.forget();
+                u.due = Some((now + grace, una));
+            }
+        } else if u.burst > 0 && una == u.reinjected_to {
+            u.tries = 0;
+            self.reinject_undelivered(now);
+        } else if u.due.is_none() {
+            u.due = Some((now + grace, una));
+        }
+    }
+
+    /// The DATA_ACK has stood still for too long.
+    pub(super) fn undelivered_timer(&mut self, now: Instant) {
+        if self.undelivered.due.is_some_and(|(at, _)| at <= now) {
+            self.undelivered.due = None;
+            self.undelivered.burst = 0;
+            self.reinject_undelivered(now);
+        }
+    }
+
+    /// Queues the oldest data that a subflow acknowledged, and looks again after a timeout.
+    fn reinject_undelivered(&mut self, now: Instant) {
+        let una = self.send.una;
+        let Some((_, end)) = self.undelivered.acked_on_subflows.containing(una) else {
+            return;
+        };
+        let (mut at, mut left) = (una, self.undelivered.burst + 1);
+        while at < end && left > 0 {
+            let Some((offset, payload)) = self.send.sent_at(at) else {
+                break;
+            };
+            at = offset + payload.len() as u64;
+            left -= 1;
+            self.counters.undelivered += 1;
+            self.steps.add(1);
+            self.reinjections.insert(offset, payload, None);
+        }
+        let wait = self.backed_off(self.slowest_rto(), self.undelivered.tries);
+        let u = &mut self.undelivered;
+        u.reinjected_to = at;
+        u.burst = 2 * u.burst + 1;
+        u.tries += 1;
+        u.due = Some((now + wait, una));
+    }
+
+    /// The least smoothed RTT of the subflows that may carry data.
+    fn shortest_round_trip(&self) -> Duration {
+        let usable = self.subflows.iter().filter(|s| s.is_usable() && !s.dead);
+        let shortest = usable.filter_map(|s| s.tx.srtt()).min();
+        shortest.unwrap_or(self.config.tcp.min_rto)
+    }
+}

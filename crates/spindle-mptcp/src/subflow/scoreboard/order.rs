@@ -1,0 +1,208 @@
+//! Outstanding segments in the order of time, which RACK asks for (RFC 8985, section 6.2, step 5).
+//!
+//! Segments that left once stand in that order in the queue already; those that left more than once, and
+//! they alone, are kept in it, in addition to the queue.
+
+use spindle_units::{Duration, Instant};
+
+use super::{Scoreboard, Sent};
+
+/// What tells which of two transmissions was later: the time at which it left, then the segment's end.
+pub(crate) type SentOrder = (Instant, u64);
+
+impl Sent {
+    /// Whether it left once and is, as far as is known, neither lost nor delivered.
+    fn is_fresh(&self) -> bool {
+        self.transmissions == 1 && !self.sacked && !self.lost
+    }
+
+    fn order(&self) -> SentOrder {
+        (self.sent_at, self.end())
+    }
+}
+
+impl Scoreboard {
+    /// The index of the first segment that left once and is neither lost nor delivered.
+    pub(super) fn first_fresh(&mut self) -> Option<usize> {
+        let mut i = self.count_below(self.fresh_from);
+        while let Some(s) = self.queue.get(i) {
+            self.steps.add(1);
+            self.fresh_from = s.start;
+            if s.is_fresh() {
+                return Some(i);
+            }
+            i = match s.sacked {
+                true => self.behind_sacked(s.start),
+                false => i + 1,
+            };
+        }
+        self.fresh_from = self.end;
+        None
+    }
+
+    /// Marks what left once and ends at `end` or below lost; returns its bytes.
+    pub(crate) fn lose_fresh_below(&mut self, end: u64) -> u64 {
+        let mut bytes = 0;
+        while let Some(i) = self.first_fresh()
+            && self.queue[i].end() <= end
+        {
+            bytes += self.queue[i].seq_len();
+            self.mark_lost_at(i);
+        }
+        bytes
+    }
+
+    /// The index of that segment in flight among those that left more than once which left first.
+    pub(super) fn first_repeat(&self) -> Option<usize> {
+        let (_, end) = self.repeats.first()?;
+        self.index_of(end.checked_sub(1)?)
+    }
+
+    /// Marks the segments lost that left before `newest` and at least `wait` ago. Returns their bytes, and when
+    /// the others that left before `newest` will all have left `wait` ago.
+    pub(crate) fn lose_older(
+        &mut self,
+        newest: SentOrder,
+        wait: Duration,
+        now: Instant,
+    ) -> (u64, Option<Instant>) {
+        let mut bytes = 0;
+        let is_due = |s: &Sent| s.sent_at + wait <= now;
+        let is_older = |s: &Sent| s.order() < newest;
+        let mut last_fresh = None;
+        while let Some(i) = self.first_fresh() {
+            let s = &self.queue[i];
+            if !is_older(s) {
+                break;
+            }
+            if !is_due(s) {
+                last_fresh = self.last_fresh_before(newest, i);
+                break;
+            }
+            bytes += s.seq_len();
+            self.mark_lost_at(i);
+        }
+        while let Some(i) = self.first_repeat() {
+            self.steps.add(1);
+            let s = &self.queue[i];
+            if !is_older(s) || !is_due(s) {
+                break;
+            }
+            bytes += s.seq_len();
+            self.mark_lost_at(i);
+        }
+        let last_repeat = self.repeats.range(..newest).next_back().map(|r| r.0);
+        let last = last_fresh.max(last_repeat);
+        (bytes, last.map(|sent_at| sent_at + wait))
+    }
+
+    /// When the last of the fresh segments before `newest` left; the one at index `first` is the first.
+    fn last_fresh_before(&self, newest: SentOrder, first: usize) -> Option<Instant> {
+        let mut i = self
+            .queue
+            .partition_point(|s| (s.first_sent_at, s.end()) < newest);
+        while i > first {
+            self.steps.add(1);
+            let s = &self.queue[i - 1];
+            if s.is_fresh() {
+                return Some(s.sent_at);
+            }
+            i = match self.sacked_ranges.containing(s.start) {
+                Some((start, _)) => self.count_below(start),
+                None => i - 1,
+            };
+        }
+        None
+    }
+
+    /// Recounts what is kept in ranges and in order; for checks only.
+    #[cfg(any(test, debug_assertions))]
+    pub(super) fn check_order(&self) {
+        let ranges = |f: fn(&Sent) -> bool| {
+            let mut ranges = crate::ranges::Ranges::default();
+            let marked = self.queue.iter().filter(|s| f(s));
+            marked.for_each(|s| ranges.insert(s.start, s.end()));
+            ranges
+        };
+        assert_eq!(self.sacked_ranges, ranges(|s| s.sacked), "SACKed ranges");
+        let awaiting = ranges(Sent::awaits_repeat);
+        assert_eq!(self.awaiting, awaiting, "ranges to be repeated");
+        let repeats = self.queue.iter().filter(|s| s.is_repeat_in_flight());
+        let repeats = repeats.map(Sent::order).collect();
+        assert_eq!(self.repeats, repeats, "repeats in flight");
+        let passed = self.queue.iter().filter(|s| s.start < self.fresh_from);
+        assert_eq!(passed.filter(|s| s.is_fresh()).count(), 0, "fresh segments");
+        let sorted = self.queue.iter().map(|s| s.first_sent_at);
+        assert!(sorted.is_sorted(), "first sent in order");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use spindle_wire::Payload;
+
+    use super::*;
+
+    /// What [`Scoreboard::lose_older`] marks and returns, found by a look at each segment.
+    fn looked_for(
+        board: &Scoreboard,
+        newest: SentOrder,
+        wait: Duration,
+        now: Instant,
+    ) -> (Vec<u64>, Option<Instant>) {
+        let older = |s: &&Sent| !s.sacked && !s.awaits_repeat() && s.order() < newest;
+        let (due, later): (Vec<_>, Vec<_>) = board
+            .queue
+            .iter()
+            .filter(older)
+            .partition(|s| s.sent_at + wait <= now);
+        let lost = due.iter().map(|s| s.start).collect();
+        (lost, later.iter().map(|s| s.sent_at + wait).max())
+    }
+
+    proptest! {
+        #[test]
+        fn what_left_before_the_newest_is_found_whatever_came_before(
+            steps in prop::collection::vec((0u8..10, 0u64..4000, 1u64..600), 1..80),
+        ) {
+            let mut board = Scoreboard::default();
+            let (mut end, mut now, mut newest) = (1, Instant::ZERO, (Instant::ZERO, 0));
+            for (what, at, len) in steps {
+                now += Duration::from_nanos(at % 3);
+                match what {
+                    0..=3 => {
+                        board.push(Sent::new(end, Payload::Length(len as u32), now));
+                        end += len;
+                    }
+                    4 => newest = newest.max(board.sack(at, at + len).newest.map_or(newest, |n| (n.0, n.1))),
+                    5 => newest = newest.max(board.acknowledge(at.min(end) / 4, u64::MAX).newest.map_or(newest, |n| (n.0, n.1))),
+                    6 => { board.repeat(at, now); }
+                    7 => match len % 4 {
+                        0 => board.clear_lost(),
+                        1 => board.mark_all_lost(at % 2 == 0),
+                        2 => board.split(at, len as usize),
+                        _ => { board.resegment(100 + len as usize); }
+                    },
+                    8 => { board.mark_lost_below(at); }
+                    _ => { board.mark_lost(at); }
+                }
+                board.check();
+                prop_assert_eq!(board.next_lost(), board.queue.iter().find(|s| s.awaits_repeat()).map(|s| s.start));
+                let unsacked = board.queue.iter().rev().find(|s| !s.sacked);
+                let unsacked = unsacked.and_then(|s| (!s.repeated).then_some(s.start));
+                prop_assert_eq!(board.last_unsacked(), unsacked);
+                let wait = Duration::from_nanos(len % 8);
+                let (lost, again) = looked_for(&board, newest, wait, now);
+                let before = board.clone();
+                let (bytes, found) = board.lose_older(newest, wait, now);
+                let marked = board.queue.iter().zip(&before.queue).filter(|(a, b)| a.awaits_repeat() && !b.awaits_repeat());
+                let marked: Vec<_> = marked.map(|(a, _)| a).collect();
+                prop_assert_eq!(marked.iter().map(|s| s.start).collect::<Vec<_>>(), lost);
+                prop_assert_eq!(marked.iter().map(|s| s.seq_len()).sum::<u64>(), bytes);
+                prop_assert_eq!(found, again);
+                board.check();
+            }
+        }
+    }
+}

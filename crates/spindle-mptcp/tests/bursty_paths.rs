@@ -1,0 +1,45 @@
+//! Downloads over two paths that lose packets in bursts never stand still for long while a path works.
+
+#[path = "support/bursty.rs"]
+mod bursty;
+
+use bursty::{FAST, SLOW, download, gateway};
+use spindle_units::Duration;
+
+/// Seeds of each transport.
+const SEEDS: u64 = 20;
+/// Bytes of a download.
+const SIZE: u64 = 3_000_000;
+/// A download that takes longer has failed.
+const LIMIT: Duration = Duration::from_secs(600);
+/// The longest time without progress that is accepted.
+const STALL: Duration = Duration::from_secs(2);
+
+fn never_stands_still(name: &str) {
+    let config = gateway(name);
+    let mut worst = Vec::new();
+    for seed in 0..SEEDS {
+        for paths in [[FAST, SLOW], [SLOW, FAST]] {
+            let o = download(&config, paths, seed, (SIZE, LIMIT), &mut |_, _, _, _, _| ());
+            if !o.began {
+                continue;
+            }
+            assert_eq!(o.delivered, SIZE, "{name}, seed {seed}, {paths:?}: {o:?}");
+            worst.push((o.stall.0, seed, paths[0].rtt, format!("{o:?}")));
+        }
+    }
+    worst.sort_by_key(|w| w.0);
+    let longest = &worst[worst.len() - 5..];
+    eprintln!("{name}: {longest:?}");
+    assert!(longest.iter().all(|w| w.0 <= STALL), "{name}: {longest:#?}");
+}
+
+#[test]
+fn fuso_over_bursty_paths_makes_progress_every_two_seconds() {
+    never_stands_still("fuso-2");
+}
+
+#[test]
+fn mptcp_over_bursty_paths_makes_progress_every_two_seconds() {
+    never_stands_still("mptcp-2");
+}

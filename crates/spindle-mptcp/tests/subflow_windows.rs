@@ -1,0 +1,158 @@
+//! Each subflow has a window of its own in addition to the data level's (RFC 8684, section 3.3.4): what lies beyond
+//! it is taken for an attack by stateful firewalls and NATs on the subflow's path.
+
+mod support;
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr};
+
+use spindle_mptcp::{CloseReason, Config, PathManager, preset};
+use spindle_units::{Duration, Instant};
+use spindle_wire::{Endpoint, Segment};
+use support::apps::{App, End, Run};
+use support::{CLIENT, Hook, Net, Path, SERVER, endpoint};
+
+/// The client's second address, of the second path.
+const SECOND: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 9));
+/// Bytes of the download.
+const SIZE: u64 = 3_000_000;
+
+fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+fn is_second(seg: &Segment) -> bool {
+    seg.src.addr == SECOND || seg.dst.addr == SECOND
+}
+
+/// A download over a path of 60 ms and one of 5 ms; `hook` may change segments on their way.
+fn download(name: &str, hook: Hook) -> Run {
+    let paths = vec![Path::clean(ms(60)), Path::clean(ms(5))];
+    let mut net = Net::with_addresses(5, paths, [vec![SECOND], Vec::new()]);
+    net.route = Some(Box::new(|seg| usize::from(is_second(seg))));
+    net.keep_log = true;
+    net.hook = Some(hook);
+    let mut config: Config = preset(name).expect("a preset").config;
+    config.tcp.msl = ms(10);
+    if let Some(m) = &mut config.multipath {
+        m.path_manager = PathManager::FullMesh;
+    }
+    let app = |writes, end| App {
+        writes,
+        read_size: 1 << 20,
+        read_delay: Duration::ZERO,
+        end,
+    };
+    let down = vec![(ms(1000), SIZE as u32)];
+    let stay = End::CloseAt(Duration::from_secs(30));
+    let apps = [app(vec![], stay), app(down, End::AfterWrites)];
+    let ends = (endpoint(1, 0), endpoint(2, 80));
+    let mut run = Run::new(net, apps, [config.clone(), config], ends, true);
+    run.finish(Duration::from_secs(1000));
+    for s in &run.sides {
+        assert_eq!(
+            (s.wrong_at, s.closed.map(|c| c.1)),
+            (None, Some(CloseReason::Finished))
+        );
+    }
+    assert_eq!(run.sides[CLIENT].got, SIZE);
+    run
+}
+
+/// The bytes by which data of the server left beyond the window that the client had announced on their
+/// subflow, at most. A window counts from when it left the client, as for a middlebox close to it.
+fn overshoot(run: &Run) -> u32 {
+    let mut scale: HashMap<Endpoint, u8> = HashMap::new();
+    let mut edges: HashMap<Endpoint, u32> = HashMap::new();
+    let mut most = 0;
+    for l in &run.net.log {
+        let seg = &l.segment;
+        if l.side == CLIENT {
+            let rare = seg.options.rare.as_ref();
+            if let Some(shift) = rare.and_then(|r| r.window_scale) {
+                scale.insert(seg.src, shift);
+                continue;
+            }
+            let shift = scale.get(&seg.src).copied().unwrap_or(0);
+            let edge = (seg.ack + (u32::from(seg.window) << shift)).0;
+            let known = edges.entry(seg.src).or_insert(edge);
+            if (edge.wrapping_sub(*known) as i32) > 0 {
+                *known = edge;
+            }
+        } else if let Some(edge) = edges.get(&seg.dst)
+            && !seg.payload.is_empty()
+        {
+            let end = (seg.seq + seg.payload.len() as u32).0;
+            let beyond = end.wrapping_sub(*edge) as i32;
+            most = most.max(beyond.max(0) as u32);
+        }
+    }
+    most
+}
+
+/// Payload bytes that the server sent on the second path from `from` on.
+fn sent_on_second(run: &Run, from: Duration) -> u64 {
+    let log = run.net.log.iter();
+    let sent = log.filter(|l| l.side == SERVER && is_second(&l.segment));
+    let late = sent.filter(|l| l.at.since(run.start) >= from);
+    late.map(|l| l.segment.payload.len() as u64).sum()
+}
+
+/// Whether the client's segment `seg` is on the second path and no part of the handshake.
+fn is_second_ack(side: usize, seg: &Segment) -> bool {
+    side == CLIENT && is_second(seg) && seg.options.rare.is_none()
+}
+
+#[test]
+fn no_data_leave_beyond_the_window_announced_on_their_subflow() {
+    for name in ["mptcp", "fuso", "cofuso", "mptcp-linux"] {
+        // The second path announces a sixteenth of the window that the first one does.
+        let run = download(
+            name,
+            Box::new(|_, side, seg| {
+                if is_second_ack(side, seg) {
+                    seg.window /= 16;
+                }
+                true
+            }),
+        );
+        assert_eq!(overshoot(&run), 0, "{name}");
+        assert!(sent_on_second(&run, Duration::ZERO) > 100_000, "{name}");
+    }
+}
+
+#[test]
+fn a_subflow_whose_window_update_was_lost_is_asked_for_its_window() {
+    // Until 1.1 s the second path announces no window; whatever would announce one before 1.3 s is lost.
+    let start = Instant::from_nanos(1_000_000_000);
+    let run = download(
+        "mptcp",
+        Box::new(move |now, side, seg| {
+            let at = now.since(start);
+            let acks = is_second_ack(side, seg);
+            if acks && at < ms(1100) {
+                seg.window = 0;
+            }
+            !acks || at < ms(1100) || at > ms(1300)
+        }),
+    );
+    assert_eq!(overshoot(&run), 0);
+    assert!(sent_on_second(&run, ms(1300)) > 100_000);
+}
+
+#[test]
+fn a_transfer_with_all_windows_of_subflows_shut_goes_on_after_a_probe() {
+    // Data-level windows come with the SYN's window; both subflows say zero until 3 s, updates are lost.
+    let start = Instant::from_nanos(1_000_000_000);
+    let run = download(
+        "mptcp",
+        Box::new(move |now, side, seg| {
+            let at = now.since(start);
+            if side == CLIENT && at < ms(3000) && seg.options.rare.is_none() {
+                seg.window = seg.window.min(100);
+            }
+            true
+        }),
+    );
+    assert_eq!(overshoot(&run), 0);
+}

@@ -1,0 +1,81 @@
+//! Counting over all connections in parts.
+
+mod support;
+
+use std::sync::Arc;
+
+use spindle_mptcp::{Event, Handle, StackCounters, preset};
+use spindle_units::Duration;
+use spindle_wire::Payload;
+use support::{CLIENT, Net, Path, SERVER, endpoint};
+
+const CONNECTIONS: u16 = 100;
+const PART: u32 = 8;
+
+/// A network with as many connections, each of which has received 1000 bytes at the server.
+fn network() -> (Net, Vec<Handle>) {
+    let mut net = Net::new(5, vec![Path::clean(Duration::from_millis(1))]);
+    let config = Arc::new(preset("tcp").expect("a preset").config);
+    let listening = net.stacks[SERVER].listen(endpoint(2, 80), config.clone());
+    listening.expect("free");
+    for _ in 0..CONNECTIONS {
+        let opened =
+            net.stacks[CLIENT].connect(net.now, endpoint(1, 0), endpoint(2, 80), config.clone());
+        let h = opened.expect("connects");
+        let sent = net.stacks[CLIENT].send(net.now, h, Payload::Length(1000));
+        assert_eq!(sent, Ok(1000));
+    }
+    while net.step(net.now + Duration::from_secs(1)) {}
+    let accepted = net.events.iter().filter_map(|(_, _, e)| match e {
+        Event::Accepted { handle, .. } => Some(*handle),
+        _ => None,
+    });
+    let handles: Vec<Handle> = accepted.collect();
+    assert_eq!(handles.len(), usize::from(CONNECTIONS));
+    (net, handles)
+}
+
+/// A whole survey, and how many calls it took; `between` is done after each but the last.
+fn survey(net: &mut Net, mut between: impl FnMut(&mut Net)) -> (StackCounters, u32) {
+    for calls in 1.. {
+        if let Some(totals) = net.stacks[SERVER].survey_counters(PART) {
+            return (totals, calls);
+        }
+        between(net);
+    }
+    unreachable!("the loop has no end")
+}
+
+#[test]
+fn a_survey_of_all_connections_takes_parts_of_bounded_size_and_finds_the_same() {
+    let (mut net, _) = network();
+    let expected = net.stacks[SERVER].counters();
+    assert_eq!(expected.bytes_received, 1000 * u64::from(CONNECTIONS));
+    let (totals, calls) = survey(&mut net, |_| ());
+    assert_eq!(totals, expected);
+    assert_eq!(calls, u32::from(CONNECTIONS).div_ceil(PART));
+    assert_eq!(survey(&mut net, |_| ()).0, expected, "again");
+}
+
+#[test]
+fn connections_that_end_during_a_survey_count_once() {
+    let (mut net, handles) = network();
+    let before = net.stacks[SERVER].counters();
+    // From the last to the first, and back: some are gone before they are looked at, others after.
+    let mut ends = handles.iter().rev().copied().take(30);
+    let mut begins = handles.iter().copied().take(30);
+    let (totals, _) = survey(&mut net, |net| {
+        let next = [&mut ends as &mut dyn Iterator<Item = Handle>, &mut begins];
+        for h in next.into_iter().flat_map(|i| i.take(3).collect::<Vec<_>>()) {
+            // What is not read keeps a connection known.
+            while let Ok(Some(_)) = net.stacks[SERVER].recv(net.now, h, 1 << 20) {}
+            net.stacks[SERVER].abort(net.now, h);
+        }
+        while net.step(net.now + Duration::from_millis(1)) {}
+    });
+    assert_eq!(totals.bytes_received, before.bytes_received);
+    let (after, _) = survey(&mut net, |_| ());
+    assert_eq!(after, net.stacks[SERVER].counters());
+    assert_eq!(after.bytes_received, before.bytes_received);
+    assert!(after.closed >= 60, "{}", after.closed);
+}

@@ -1,0 +1,30 @@
+//! Random bytes of the operating system.
+
+use crate::error::NetError;
+
+/// `N` random bytes.
+///
+/// # Errors
+/// [`NetError::System`] if the operating system has none.
+pub(crate) fn from_system<const N: usize>() -> Result<[u8; N], NetError> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).map_err(|e| NetError::System {
+        what: "no random numbers from the operating system".to_owned(),
+        source: std::io::Error::other(e.to_string()),
+    })?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_byte_of_a_seed_differs_from_draw_to_draw() {
+        let draws: Vec<[u8; 32]> = (0..64).map(|_| from_system().unwrap()).collect();
+        for k in 0..32 {
+            // All 64 alike: once in 256^63.
+            assert!(draws.iter().any(|d| d[k] != draws[0][k]), "byte {k}");
+        }
+    }
+}

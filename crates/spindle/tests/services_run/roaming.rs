@@ -1,0 +1,98 @@
+//! A `connect` over UDP whose host's addresses come and go, between two network namespaces.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::Command;
+use std::time::Duration;
+
+use crate::program::{Running, program, wait_for};
+use crate::two_hosts::{Hosts, run, within};
+use crate::udp::{echo, works};
+
+/// Turns a hang into a failure.
+const PATIENCE: Duration = Duration::from_secs(20);
+const PORT: &str = "127.0.0.1:7000";
+
+fn port() -> SocketAddr {
+    PORT.parse().expect("an address")
+}
+
+/// A gateway at 10.1.1.1 in front of an echo.
+fn gateway() -> Running {
+    let mut command = Command::new(program());
+    let flags = format!(
+        "gateway --udp --insecure --listen 10.1.1.1:4430 --to {}",
+        echo()
+    );
+    command.args(flags.split_whitespace());
+    Running::start(command)
+}
+
+fn connect(hosts: &Hosts, flags: &str) -> Running {
+    let mut command = hosts.client_command(&[program(), "connect", "--udp", "--listen", PORT]);
+    command.arg("--insecure");
+    command.args(flags.split_whitespace());
+    Running::start(command)
+}
+
+/// Sends a line to the echo and reads it back.
+fn goes_on(stream: &TcpStream) -> bool {
+    let (mut s, mut back) = (stream, [0; 5]);
+    s.write_all(b"again").is_ok() && s.read_exact(&mut back).is_ok() && &back == b"again"
+}
+
+#[test]
+fn without_local_new_and_open_connections_follow_an_address_change() {
+    let test = "roaming::without_local_new_and_open_connections_follow_an_address_change";
+    within(test, 100, |hosts| {
+        let _gateway = gateway();
+        let connect = connect(hosts, "--via 10.1.1.1:4430");
+        hosts.at_client(|| {
+            assert!(works(port()), "{}", connect.log());
+            let open = TcpStream::connect(port()).expect("a connection");
+            open.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+            assert!(goes_on(&open));
+            for address in ["10.1.1.3", "10.1.1.4"] {
+                hosts.client(&format!(
+                    "ip addr flush dev c1 scope global; ip addr add {address}/24 dev c1"
+                ));
+                assert!(works(port()), "{address}: {}", connect.log());
+                assert!(goes_on(&open), "{address}: {}", connect.log());
+            }
+        });
+    });
+}
+
+#[test]
+fn an_address_that_is_gone_is_skipped_and_used_again_once_it_is_back() {
+    let test = "roaming::an_address_that_is_gone_is_skipped_and_used_again_once_it_is_back";
+    within(test, 100, |hosts| {
+        run("ip route add 10.1.7.0/24 dev s1");
+        let gateway = gateway();
+        let flags = "--via 10.1.1.1:4430 --local 10.1.7.2 --local 10.1.2.2";
+        let connect = connect(hosts, flags);
+        let from = |address: &str| {
+            let status = gateway.status();
+            let mut last = status["connections"].as_array().expect("a list").iter();
+            let outside = last.next_back().map(|c| c["outside"].to_string());
+            outside.is_some_and(|o| o.contains(address))
+        };
+        hosts.at_client(|| {
+            assert!(connect.log().contains("10.1.7.2"), "{}", connect.log());
+            for _ in 0..20 {
+                assert!(works(port()), "{}", connect.log());
+            }
+            let warnings = connect.log().matches("no UDP socket").count();
+            assert_eq!(warnings, 1, "{}", connect.log());
+            let there = TcpStream::connect(port()).expect("a connection");
+            wait_for("it comes from the other", || from("10.1.2.2:"));
+            drop(there);
+            hosts.client("ip addr add 10.1.7.2/24 dev c1");
+            let there = TcpStream::connect(port()).expect("a connection");
+            wait_for("it comes from the address", || from("10.1.7.2:"));
+            drop(there);
+            hosts.client("ip addr del 10.1.7.2/24 dev c1");
+            assert!(works(port()), "{}", connect.log());
+        });
+    });
+}

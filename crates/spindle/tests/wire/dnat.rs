@@ -1,0 +1,329 @@
+//! A gateway at this host's own addresses (`--dnat`) on a host with a stateful firewall, over paths
+//! that are unlike.
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, TcpStream};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::link::Link;
+use crate::service::{connect, listen, serve, transfer};
+use crate::spindle::{Running, program};
+use crate::two_hosts::{Hosts, Namespace, have, on_path, output, run, within};
+
+/// Bytes of a transfer.
+fn size() -> u64 {
+    if crate::full() {
+        200_000_000
+    } else {
+        20_000_000
+    }
+}
+
+/// Transfers in each address family.
+fn transfers() -> u32 {
+    if crate::full() { 20 } else { 1 }
+}
+
+/// The first subflow takes the slow path with the long round trip. The window of the connection, for
+/// both paths, soon is far beyond what either subflow announced last.
+fn unlike_paths(hosts: &Hosts) {
+    hosts.shape(1, &Link::new(50, 60));
+    hosts.shape(2, &Link::new(300, 10));
+}
+
+/// A firewall that forwards nothing but Spindle's packets and what connection tracking knows.
+fn firewall() {
+    run("nft -f - <<END
+table inet firewall {
+  chain in { type filter hook input priority 0; policy drop;
+    ct state established,related accept
+    iifname { lo, spin0 } accept
+    meta l4proto ipv6-icmp accept
+  }
+  chain through { type filter hook forward priority 0; policy drop;
+    ct state established,related accept
+    iifname spin0 accept
+    oifname spin0 accept
+  }
+}
+END");
+}
+
+/// Counts packets of Spindle's inner addresses that the client sees or sends.
+fn watch_inner_addresses(hosts: &Hosts) {
+    hosts.client(
+        "nft -f - <<END
+table inet watch {
+  counter inner { }
+  chain in {
+    type filter hook prerouting priority raw;
+    ip saddr 198.18.0.0/15 counter name inner
+    ip6 saddr fd53:7069:6e64:6c66::/64 counter name inner
+  }
+  chain out {
+    type filter hook output priority raw;
+    ip daddr 198.18.0.0/15 counter name inner
+    ip6 daddr fd53:7069:6e64:6c66::/64 counter name inner
+  }
+}
+END",
+    );
+}
+
+fn gateway() -> Running {
+    let mut command = Command::new(program());
+    command.args([
+        "gateway",
+        "--tun",
+        "spin0",
+        "--dnat",
+        "--transport",
+        "mptcp",
+    ]);
+    command.args(["--to", "127.0.0.1:9000"]);
+    for listen in ["10.1.1.1:8080", "[fd01:1::1]:8080"] {
+        command.args(["--listen", listen]);
+    }
+    for announce in ["10.1.2.1", "fd01:2::1"] {
+        command.args(["--announce", announce]);
+    }
+    Running::start(command, "gateway")
+}
+
+/// Fetches `size` bytes in the namespace of this thread; the established subflows when nearly all
+/// have come, as `ss` lists them, and how many bytes came in all.
+fn fetch(mut stream: &TcpStream) -> (String, u64) {
+    let mut head = vec![b'd'];
+    head.extend_from_slice(&size().to_be_bytes());
+    stream.write_all(&head).expect("the request");
+    let (mut block, mut total, mut subflows) = (vec![0; 256 << 10], 0, String::new());
+    loop {
+        let n = stream.read(&mut block).expect("data") as u64;
+        total += n;
+        if n == 0 {
+            return (subflows, total);
+        }
+        if total > size() / 10 * 9 && subflows.is_empty() {
+            let listed = output("ss -Htin state established '( dport = :8080 )'");
+            subflows = String::from_utf8_lossy(&listed.stdout).into_owned();
+        }
+    }
+}
+
+/// One transfer from `client` at `from` that keeps both its subflows.
+fn keeps_both_subflows(client: &Namespace, from: IpAddr, gateway: &Running) {
+    let v6 = from.is_ipv6();
+    let to = (on_path(v6, 1, 1), 8080).into();
+    let started = Instant::now();
+    let (subflows, total) = client.at(|| fetch(&connect(from, to, true)));
+    eprintln!("IPv6 {v6}: {:.2?}", started.elapsed());
+    assert_eq!(total, size() + 32, "with the digest behind it");
+    // It joins from either family, whichever address it was told first.
+    let joined = [false, true].map(|v6| on_path(v6, 2, 1).to_string());
+    let (first, second) = (on_path(v6, 1, 1).to_string(), &joined);
+    assert!(
+        subflows.contains(&first) && second.iter().any(|s| subflows.contains(s)),
+        "IPv6 {v6}, subflows: {subflows}\n{}",
+        gateway.log()
+    );
+}
+
+#[test]
+fn dnat_keeps_both_subflows_of_unlike_paths_and_tracks_none_of_them() {
+    let test = "dnat::dnat_keeps_both_subflows_of_unlike_paths_and_tracks_none_of_them";
+    within(test, 600, |hosts| {
+        if !have(test, "nft") {
+            return;
+        }
+        unlike_paths(hosts);
+        firewall();
+        watch_inner_addresses(hosts);
+        serve("127.0.0.1:9000".parse().expect("an address"), false);
+        let gateway = gateway();
+        for v6 in [false, true] {
+            for _ in 0..transfers() {
+                keeps_both_subflows(hosts.namespace(), on_path(v6, 1, 2), &gateway);
+            }
+        }
+        let seen = hosts.client("nft list counter inet watch inner");
+        assert!(seen.contains("packets 0"), "inner addresses: {seen}");
+        let tracked = run("cat /proc/net/nf_conntrack");
+        assert!(tracked.contains("dport=9000"), "nothing is tracked");
+        assert!(!tracked.contains("dport=8080"), "{tracked}");
+    });
+}
+
+/// Connection tracking has long forgotten the connection when the service answers.
+#[test]
+fn dnat_delivers_an_answer_that_takes_longer_than_connection_tracking_remembers() {
+    let test = "dnat::dnat_delivers_an_answer_that_takes_longer_than_connection_tracking_remembers";
+    within(test, 60, |hosts| {
+        if !have(test, "nft") {
+            return;
+        }
+        firewall();
+        watch_inner_addresses(hosts);
+        run("sysctl -qw net.netfilter.nf_conntrack_tcp_timeout_established=1");
+        let listener = listen("127.0.0.1:9000".parse().expect("an address"), false);
+        let _gateway = gateway();
+        for v6 in [false, true] {
+            let to = (on_path(v6, 1, 1), 8080).into();
+            let mut client = hosts.at_client(|| connect(on_path(v6, 1, 2), to, true));
+            let (mut service, _) = listener.accept().expect("a connection");
+            client.write_all(b"question").expect("sent");
+            service.read_exact(&mut [0; 8]).expect("the question");
+            std::thread::sleep(Duration::from_secs(3));
+            service.write_all(b"answer").expect("sent");
+            let wait = Some(Duration::from_secs(20));
+            client.set_read_timeout(wait).expect("an option");
+            client.read_exact(&mut [0; 6]).expect("the answer");
+        }
+        let seen = hosts.client("nft list counter inet watch inner");
+        assert!(seen.contains("packets 0"), "inner addresses: {seen}");
+    });
+}
+
+#[test]
+fn dnat_serves_connections_of_the_host_itself_through_its_firewall() {
+    let test = "dnat::dnat_serves_connections_of_the_host_itself_through_its_firewall";
+    within(test, 60, |_hosts| {
+        if !have(test, "nft") {
+            return;
+        }
+        firewall();
+        serve("127.0.0.1:9000".parse().expect("an address"), false);
+        let gateway = gateway();
+        for v6 in [false, true] {
+            let own = on_path(v6, 1, 1);
+            for down in [true, false] {
+                let stream = connect(own, (own, 8080).into(), false);
+                let whole = transfer(&stream, down, 1_000_000);
+                assert!(whole, "IPv6 {v6}, down {down}: {}", gateway.log());
+            }
+        }
+    });
+}
+
+/// A gateway that is killed leaves its table behind and no device: what comes for it may not leave
+/// towards the inner address by the default route.
+#[test]
+fn dnat_of_a_killed_gateway_sends_nothing_to_inner_addresses() {
+    let test = "dnat::dnat_of_a_killed_gateway_sends_nothing_to_inner_addresses";
+    within(test, 60, |hosts| {
+        if !have(test, "nft") {
+            return;
+        }
+        run("ip route add default via 10.1.2.2; ip -6 route add default via fd01:2::2");
+        hosts.client(
+            "nft -f - <<END
+table inet watch {
+  counter inner { }
+  chain in {
+    type filter hook prerouting priority raw;
+    ip daddr 198.18.0.0/15 counter name inner
+    ip6 daddr fd53:7069:6e64:6c66::/64 counter name inner
+  }
+}
+END",
+        );
+        serve("127.0.0.1:9000".parse().expect("an address"), false);
+        // Dropped, it is killed.
+        drop(gateway());
+        for v6 in [false, true] {
+            let to = (on_path(v6, 1, 1), 8080).into();
+            let opened = hosts
+                .at_client(|| TcpStream::connect_timeout(&to, Duration::from_secs(2)).map(|_| ()));
+            assert!(opened.is_err(), "IPv6 {v6}: somebody answers");
+        }
+        let seen = hosts.client("nft list counter inet watch inner");
+        assert!(seen.contains("packets 0"), "inner addresses: {seen}");
+        let dropped = run("nft list counter inet spindle_spin0 inner_address_elsewhere");
+        assert!(!dropped.contains("packets 0"), "{dropped}");
+        // A new gateway takes the place of what was left.
+        let gateway = gateway();
+        let to = (on_path(false, 1, 1), 8080).into();
+        let whole =
+            hosts.at_client(|| transfer(&connect(on_path(false, 1, 2), to, true), true, 100_000));
+        assert!(whole, "{}", gateway.log());
+    });
+}
+
+/// A host behind the client, which forwards for it packets of up to `mtu` bytes.
+fn behind_the_client(hosts: &Hosts, mtu: u32) -> Namespace {
+    let behind = Namespace::new();
+    let (client, there) = (hosts.namespace().pid(), behind.pid());
+    run(&format!(
+        "ip link add n0 netns {client} type veth peer name n1 netns {there}"
+    ));
+    hosts.client(&format!(
+        "sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1; \
+         ip link set n0 mtu {mtu} up; ip addr add 10.3.0.1/24 dev n0; ip addr add fd03::1/64 dev n0 nodad"
+    ));
+    behind.run(
+        "ip link set n1 up; ip addr add 10.3.0.2/24 dev n1; ip addr add fd03::2/64 dev n1 nodad; \
+         ip route add default via 10.3.0.1; ip -6 route add default via fd03::1",
+    );
+    run("ip route add 10.3.0.0/24 via 10.1.1.2; ip -6 route add fd03::/64 via fd01:1::2");
+    behind
+}
+
+/// A router on the way says that segments are too large: it says so to the outer address, about a
+/// packet from there.
+#[test]
+fn dnat_hands_icmp_errors_about_its_segments_to_spindle() {
+    let test = "dnat::dnat_hands_icmp_errors_about_its_segments_to_spindle";
+    within(test, 60, |hosts| {
+        if !have(test, "nft") {
+            return;
+        }
+        let behind = behind_the_client(hosts, 1300);
+        firewall();
+        serve("127.0.0.1:9000".parse().expect("an address"), false);
+        let gateway = gateway();
+        for (v6, from) in [(false, "10.3.0.2"), (true, "fd03::2")] {
+            let to = (on_path(v6, 1, 1), 8080).into();
+            let from = from.parse().expect("an address");
+            let whole = behind.at(|| transfer(&connect(from, to, false), true, 1_000_000));
+            assert!(whole, "IPv6 {v6}: {}", gateway.log());
+        }
+        // Segments that are found too large without a word cost more than one timeout each.
+        let timeouts = gateway.status()["totals"]["timeouts"].as_u64();
+        assert!(timeouts.is_some_and(|t| t < 2), "{timeouts:?} timeouts");
+    });
+}
+
+/// Between client and gateway is a NAT that drops each segment that it holds to be outside the window
+/// as the subflow announced it.
+#[test]
+fn a_strict_nat_on_the_way_keeps_both_subflows_of_unlike_paths() {
+    let test = "dnat::a_strict_nat_on_the_way_keeps_both_subflows_of_unlike_paths";
+    within(test, 900, |hosts| {
+        if !have(test, "nft") {
+            return;
+        }
+        unlike_paths(hosts);
+        let behind = behind_the_client(hosts, 1500);
+        behind.run("ip mptcp limits set subflow 4 add_addr_accepted 4");
+        hosts.client(
+            "nft -f - <<END
+table inet nat {
+  counter invalid { }
+  chain out { type nat hook postrouting priority srcnat; oifname { c1, c2 } masquerade; }
+  chain through { type filter hook forward priority 0; ct state invalid counter name invalid drop; }
+}
+END
+sysctl -qw net.netfilter.nf_conntrack_tcp_be_liberal=0",
+        );
+        serve("127.0.0.1:9000".parse().expect("an address"), false);
+        let gateway = gateway();
+        for from in ["10.3.0.2", "fd03::2"] {
+            for _ in 0..transfers() {
+                let from = from.parse().expect("an address");
+                keeps_both_subflows(&behind, from, &gateway);
+            }
+        }
+        let invalid = hosts.client("nft list counter inet nat invalid");
+        assert!(invalid.contains("packets 0"), "{invalid}");
+    });
+}

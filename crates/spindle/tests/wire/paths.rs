@@ -1,0 +1,163 @@
+//! What a kernel client makes of a gateway's path management: addresses announced with a port, announced
+//! again after a loss, backups, and checksums.
+
+use std::net::IpAddr;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::service::{connect, serve, transfer};
+use crate::spindle::{Running, program};
+use crate::two_hosts::{Hosts, on_path, run, within};
+
+/// Bytes of a transfer: some seconds at the rate that [`start`] sets.
+const SIZE: u64 = 40_000_000;
+/// How long what is waited for may take: a back-off of some seconds, on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The paths' rate, and the service.
+fn prepare(hosts: &Hosts) {
+    hosts.limit("30mbit");
+    serve("127.0.0.1:9000".parse().expect("an address"), false);
+}
+
+/// A gateway with these flags.
+fn start(flags: &[&str]) -> Running {
+    let mut command = Command::new(program());
+    command.args(["gateway", "--tun", "spin0", "--transport", "mptcp"]);
+    command.args(["--listen", "10.9.0.1:8080", "--to", "127.0.0.1:9000"]);
+    command.args(flags);
+    Running::start(command, "gateway")
+}
+
+/// Downloads while `look` looks at the gateway's only connection; whether all arrived.
+fn downloading(hosts: &Hosts, gateway: &Running, mut look: impl FnMut(&Value)) -> bool {
+    let to: IpAddr = "10.9.0.1".parse().expect("an address");
+    std::thread::scope(|scope| {
+        let work = scope.spawn(|| {
+            hosts.at_client(|| {
+                transfer(
+                    &connect(on_path(false, 1, 2), (to, 8080).into(), true),
+                    true,
+                    SIZE,
+                )
+            })
+        });
+        while !work.is_finished() {
+            look(&gateway.status()["connections"][0]);
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        work.join().expect("the transfer")
+    })
+}
+
+/// The subflow of a connection at this own end of the gateway's.
+fn subflow_at<'a>(connection: &'a Value, local: &str) -> Option<&'a Value> {
+    let mut all = connection["subflows"].as_array()?.iter();
+    all.find(|s| s["local"] == local && s["state"] == "Established")
+}
+
+#[test]
+fn a_kernel_client_joins_an_address_announced_with_a_port_of_its_own() {
+    let test = "paths::a_kernel_client_joins_an_address_announced_with_a_port_of_its_own";
+    within(test, 120, |hosts| {
+        prepare(hosts);
+        let gateway = start(&["--announce", "10.9.0.2:8443"]);
+        let mut carried = 0;
+        let whole = downloading(hosts, &gateway, |c| {
+            let sent = subflow_at(c, "10.9.0.2:8443").and_then(|s| s["bytes_sent"].as_u64());
+            carried = carried.max(sent.unwrap_or_default());
+        });
+        assert!(whole && carried > 0, "{carried} B: {}", gateway.log());
+    });
+}
+
+/// For half a second a middlebox answers the packets from and to this address with RST, both ways.
+fn reset_on_the_way(address: &str) {
+    let rule = |end| {
+        format!(
+            "add rule inet cut forward ip {end} {address} tcp flags & (syn|rst) == 0 reject with tcp reset\\n"
+        )
+    };
+    run(&format!(
+        "printf 'add table inet cut\\nadd chain inet cut forward {{ type filter hook forward priority 0; }}\\n{}{}' | nft -f -",
+        rule("saddr"),
+        rule("daddr")
+    ));
+    std::thread::sleep(Duration::from_millis(500));
+    run("nft delete table inet cut");
+}
+
+#[test]
+fn a_kernel_client_joins_again_at_an_address_that_is_announced_again() {
+    let test = "paths::a_kernel_client_joins_again_at_an_address_that_is_announced_again";
+    within(test, 120, |hosts| {
+        prepare(hosts);
+        let gateway = start(&["--announce", "10.9.0.2"]);
+        let (mut killed, mut again) = (None, None);
+        let whole = downloading(hosts, &gateway, |c| {
+            let up = subflow_at(c, "10.9.0.2:8080").is_some();
+            match killed {
+                None if up => {
+                    reset_on_the_way("10.9.0.2");
+                    killed = Some(Instant::now());
+                }
+                Some(at) if again.is_none() && c["ended"][0]["end"] == "peer_reset" && up => {
+                    again = Some(Instant::now() - at);
+                }
+                _ => {}
+            }
+        });
+        assert!(whole && killed.is_some(), "{}", gateway.log());
+        let back = again.unwrap_or_else(|| panic!("it did not join again: {}", gateway.log()));
+        assert!(back < PATIENCE, "{back:?}");
+        assert!(gateway.log().contains("subflow lost"), "{}", gateway.log());
+    });
+}
+
+#[test]
+fn a_kernel_client_leaves_the_subflow_of_a_backup_address_idle() {
+    let test = "paths::a_kernel_client_leaves_the_subflow_of_a_backup_address_idle";
+    within(test, 120, |hosts| {
+        prepare(hosts);
+        let flags = ["--announce", "10.9.0.2", "--backup", "10.9.0.2"];
+        let gateway = start(&flags);
+        let (mut seen, mut flagged, mut most) = (false, true, 0);
+        let whole = downloading(hosts, &gateway, |c| {
+            if let Some(s) = subflow_at(c, "10.9.0.2:8080") {
+                seen = true;
+                flagged &= s["backup"] == true;
+                most = most.max(s["bytes_sent"].as_u64().unwrap_or_default());
+            }
+        });
+        assert!(whole && seen && flagged, "{}", gateway.log());
+        assert!(most < SIZE / 100, "{most} B on the backup");
+    });
+}
+
+#[test]
+fn checksums_that_either_end_wants_are_right() {
+    let test = "paths::checksums_that_either_end_wants_are_right";
+    within(test, 120, |hosts| {
+        prepare(hosts);
+        hosts.client_endpoint();
+        for (kernel, flags) in [("1", &[][..]), ("0", &["--checksum"][..])] {
+            let set = format!("sysctl -qw net.mptcp.checksum_enabled={kernel}");
+            hosts.client(&set);
+            let gateway = start(flags);
+            let (mut multipath, mut most) = (false, 0);
+            let whole = downloading(hosts, &gateway, |c| {
+                multipath |= c["multipath"] == true;
+                most = most.max(c["subflows"].as_array().map_or(0, Vec::len));
+            });
+            assert!(
+                whole && multipath && most == 2,
+                "{flags:?}: {}",
+                gateway.log()
+            );
+            let errors = hosts.client("nstat -asz MPTcpExtDataCsumErr | grep DataCsumErr");
+            assert!(errors.contains(" 0 "), "{errors}");
+        }
+    });
+}
