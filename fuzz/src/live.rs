@@ -608,7 +608,9 @@ fn call(w: &mut World, step: &Step) {
         Step::Close(_) => s.close(now, h),
         Step::Abort(_) => s.abort(now, h),
         Step::Backup(_, id, on) => s.set_backup(now, h, id % 4, *on),
-        Step::Announce(_, n) => s.announce_address(now, h, address(side, *n), None),
+        Step::Announce(_, n) => {
+            let _ = s.announce_address(now, h, address(side, *n), None);
+        }
         Step::Withdraw(_, n) => s.withdraw_address(now, h, address(side, *n)),
         _ => {}
     }

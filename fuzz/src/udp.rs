@@ -148,10 +148,7 @@ impl World {
 
     fn say(&mut self, who: u8, datagram: &[u8]) {
         let host = &mut self.hosts[usize::from(who) % HOSTS];
-        host.bytes_in += host
-            .socket
-            .send(datagram)
-            .expect("the loopback takes it");
+        host.bytes_in += host.socket.send(datagram).expect("the loopback takes it");
     }
 
     fn segment(&mut self, who: u8, id: u64, change: impl FnOnce(&mut Segment)) {
