@@ -277,9 +277,10 @@ impl<'a> World<'a> {
         let pressed = kind.pressed && kind.peace % 16 >= 6;
         let stacks = [0, 1].map(|seed| {
             let config = StackConfig {
-                // More than what is written and not acknowledged, or no window ever opens again.
+                // More than what is written and not acknowledged, or no window ever opens again; and
+                // room for the second connection beside the 80 KiB kept free for the first.
                 max_memory: match pressed {
-                    true => 4 * send_buffer as u64 + 50_000,
+                    true => 4 * send_buffer as u64 + 150_000,
                     false => u64::MAX,
                 },
                 ..StackConfig::default()
