@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
-use spindle_mptcp::{Config, Event, Handle, Stack, StackConfig, StackError, preset};
+use spindle_mptcp::{
+    Config, Event, Handle, PathManager, Stack, StackConfig, StackError, SubflowInfo, TcpState,
+    preset,
+};
 use spindle_units::{Duration, Instant};
-use spindle_wire::Endpoint;
+use spindle_wire::{Endpoint, Flags, MpJoin, Payload, Segment, SeqNumber, Timestamps};
 
 const MOST: usize = 4;
 const MOST_TIME_WAIT: usize = 8;
@@ -34,6 +37,28 @@ impl Pair {
             config,
             server,
         }
+    }
+
+    /// Every connection of the client has two subflows.
+    fn with_two_subflows() -> Self {
+        let mut p = Self::new();
+        let mut config = (*p.config).clone();
+        config.multipath.as_mut().unwrap().path_manager = PathManager::Ports(2);
+        p.config = Arc::new(config);
+        p
+    }
+
+    /// The server closes first and keeps TIME_WAIT on both subflows, the client nothing. Returns the subflows.
+    fn close_by_server(&mut self, client: Handle, server: Handle) -> Vec<SubflowInfo> {
+        self.stacks[1].shutdown(self.now, server);
+        self.settle();
+        self.stacks[0].close(self.now, client);
+        self.settle();
+        assert_eq!(self.stacks[0].handles().count(), 0, "the client is done");
+        let info = self.stacks[1].info(server).unwrap();
+        let states: Vec<_> = info.subflows.iter().map(|s| s.state).collect();
+        assert_eq!(states, [TcpState::TimeWait; 2]);
+        info.subflows
     }
 
     /// Until nothing is on its way any more. Returns what the server accepted.
@@ -108,4 +133,75 @@ fn open_connections_still_count() {
         assert_eq!(p.settle().len(), 1);
     }
     assert_eq!(p.open(), Err(StackError::TooManyConnections(MOST)));
+}
+
+/// RFC 6191, section 2, for each subflow by itself: a client may use the ports of one again while all of them
+/// are in TIME_WAIT.
+#[test]
+fn a_newer_syn_replaces_one_of_two_subflows_in_time_wait() {
+    let mut p = Pair::with_two_subflows();
+    let client = p.open().unwrap();
+    let server = p.settle()[0];
+    let subflows = p.close_by_server(client, server);
+    p.stacks[1].close(p.now, server);
+    for (n, old) in subflows.iter().enumerate() {
+        let connected = p.stacks[0].connect(p.now, old.remote, old.local, p.config.clone());
+        connected.unwrap();
+        let syn = p.stacks[0].transmit(p.now).unwrap();
+        p.stacks[1].receive(p.now, syn);
+        let answer = p.stacks[1].transmit(p.now).unwrap();
+        assert_eq!(answer.flags, Flags::SYN | Flags::ACK, "subflow {n}");
+        let rests = p.stacks[1].info(server).is_some();
+        assert_eq!(rests, n == 0, "the other subflow stays in TIME_WAIT");
+    }
+}
+
+/// RFC 8684, section 3.2: what comes from the ports of a subflow in TIME_WAIT may be a join.
+#[test]
+fn a_join_replaces_a_subflow_in_time_wait() {
+    let mut p = Pair::with_two_subflows();
+    let client = p.open().unwrap();
+    let server = p.settle()[0];
+    let old = p.close_by_server(client, server).remove(1);
+    let next = p.open().unwrap();
+    let accepted = p.settle();
+    let token = p.stacks[1].info(accepted[0]).unwrap().token.unwrap();
+    let mut syn = Segment::new(old.remote, old.local);
+    (syn.flags, syn.seq) = (Flags::SYN, SeqNumber(1 << 31));
+    syn.options.timestamps = Some(Timestamps {
+        value: u32::MAX / 4,
+        echo: 0,
+    });
+    syn.options.rare_mut().mp_join = Some(MpJoin::Syn {
+        backup: false,
+        address_id: 9,
+        token,
+        nonce: 7,
+    });
+    let before = p.stacks[1].info(accepted[0]).unwrap().subflows.len();
+    p.stacks[1].receive(p.now, syn);
+    let answer = p.stacks[1].transmit(p.now).unwrap();
+    assert_eq!(answer.flags, Flags::SYN | Flags::ACK);
+    let after = p.stacks[1].info(accepted[0]).unwrap().subflows.len();
+    assert_eq!(after, before + 1, "a subflow of the new connection");
+    p.stacks[0].abort(p.now, next);
+}
+
+/// The application has not yet read all when the client uses the ports again.
+#[test]
+fn a_newer_syn_takes_no_unread_data_from_the_application() {
+    let mut p = Pair::with_two_subflows();
+    let client = p.open().unwrap();
+    let server = p.settle()[0];
+    p.stacks[0]
+        .send(p.now, client, Payload::from(vec![7; 1000]))
+        .unwrap();
+    p.settle();
+    let subflows = p.close_by_server(client, server);
+    for old in subflows {
+        let connected = p.stacks[0].connect(p.now, old.remote, old.local, p.config.clone());
+        connected.unwrap();
+        assert_eq!(p.settle().len(), 1);
+    }
+    assert_eq!(p.stacks[1].readable(server), 1000);
 }

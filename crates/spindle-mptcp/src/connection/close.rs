@@ -348,6 +348,12 @@ impl Connection {
         self.happenings.shrink_to_fit();
     }
 
+    /// Subflow `i`, in TIME_WAIT, ends before its time: its ports are used again.
+    pub(crate) fn end_time_wait(&mut self, now: Instant, i: usize) {
+        self.subflows[i].state = TcpState::Closed;
+        self.reap(now);
+    }
+
     /// Drops subflows that are over and notices the end.
     pub(super) fn reap(&mut self, now: Instant) {
         let closed = |o: &Outlook| o.is(Marks::CLOSED);

@@ -50,12 +50,20 @@ impl Stack {
                     self.refuse(now, segment);
                 }
             }
-        } else if let Some(MpJoin::Syn { token, .. }) =
-            segment.options.rare.as_ref().and_then(|r| r.mp_join)
-        {
-            self.join(now, token, segment);
         } else {
-            self.accept(now, segment, None);
+            self.on_syn(now, segment, None);
+        }
+    }
+
+    /// A SYN opens a connection or a subflow; `unused`: with no initial sequence number before this one.
+    pub(super) fn on_syn(&mut self, now: Instant, syn: &Segment, unused: Option<SeqNumber>) {
+        let mut initial = self.hashes.initial_numbers(now, syn.dst, syn.src);
+        initial.sequence = unused
+            .filter(|unused| initial.sequence.before(*unused))
+            .unwrap_or(initial.sequence);
+        match syn.options.rare.as_ref().and_then(|r| r.mp_join) {
+            Some(MpJoin::Syn { token, .. }) => self.join(now, token, syn, initial),
+            _ => self.accept(now, syn, initial),
         }
     }
 
@@ -89,13 +97,12 @@ impl Stack {
 
     /// A join needs state whatever comes, so there are limits: on half-open ones of the connection
     /// and of the stack, and on subflows.
-    fn join(&mut self, now: Instant, token: u32, syn: &Segment) {
+    fn join(&mut self, now: Instant, token: u32, syn: &Segment, initial: InitialNumbers) {
         let Some(slot) = self.table.by_token(token) else {
             self.counters.joins_unknown += 1;
             self.refuse_join(now, syn, ResetReason::MptcpSpecific);
             return;
         };
-        let initial = self.hashes.initial_numbers(now, syn.dst, syn.src);
         let listening = self.listener_for(syn.dst).is_some();
         let crowded = self.half_open_joins >= self.config.max_half_open_joins;
         let Some(c) = self.table.connection_mut(slot) else {
@@ -172,9 +179,8 @@ impl Stack {
         true
     }
 
-    /// Opens a connection for a SYN, if a listener waits for it; `unused`: none of its initial sequence
-    /// numbers before this one.
-    pub(super) fn accept(&mut self, now: Instant, syn: &Segment, unused: Option<SeqNumber>) {
+    /// Opens a connection for a SYN, if a listener waits for it.
+    fn accept(&mut self, now: Instant, syn: &Segment, initial: InitialNumbers) {
         let Some(at) = self.listener_for(syn.dst) else {
             self.counters.refused_no_listener += 1;
             self.refuse(now, syn);
@@ -192,10 +198,6 @@ impl Stack {
         self.opened += 1;
         let key = self.listeners[at].config.multipath.is_some();
         let key = key.then(|| self.fresh_key());
-        let mut initial = self.hashes.initial_numbers(now, syn.dst, syn.src);
-        initial.sequence = unused
-            .filter(|unused| initial.sequence.before(*unused))
-            .unwrap_or(initial.sequence);
         let c = self.server(now, at, syn, initial, key);
         self.adopt(now, at, c);
     }

@@ -387,9 +387,7 @@ impl Stack {
     }
 
     fn deliver(&mut self, now: Instant, slot: u32, i: usize, segment: &Segment) {
-        if let Some(unused) = self.leaves_time_wait(slot, i, segment) {
-            self.forget(slot);
-            self.accept(now, segment, Some(unused));
+        if self.leaves_time_wait(now, slot, i, segment) {
             return;
         }
         let opens = self.table.is_half_open(slot) && self.table.source(slot).is_some();

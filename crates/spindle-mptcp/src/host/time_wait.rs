@@ -1,7 +1,8 @@
 //! Connections of which nothing is left but TIME_WAIT: they do not count as open ones, and there is
 //! a bound to them beyond which the oldest go early.
 
-use spindle_wire::{Flags, Segment, SeqNumber};
+use spindle_units::Instant;
+use spindle_wire::{Flags, Segment};
 
 use super::Stack;
 use crate::subflow::TcpState;
@@ -11,23 +12,30 @@ use crate::subflow::TcpState;
 const ISN_ADVANCE: u32 = u16::MAX as u32 + 2;
 
 impl Stack {
-    /// If this is a SYN newer than all that came for subflow `i`, which rests in TIME_WAIT, it opens the next
-    /// connection (RFC 9293, section 3.10.7.4; RFC 6191, section 2): the first sequence number that
-    /// this one has not used.
+    /// Whether this is a SYN newer than all that came for subflow `i`, which is in TIME_WAIT. The subflow ends
+    /// then, and the SYN opens the next connection or subflow between the same ports (RFC 9293, section
+    /// 3.10.7.4; RFC 6191, section 2). Other subflows of the old connection stay in TIME_WAIT.
     pub(super) fn leaves_time_wait(
-        &self,
+        &mut self,
+        now: Instant,
         slot: u32,
         i: usize,
         segment: &Segment,
-    ) -> Option<SeqNumber> {
+    ) -> bool {
         let syn = segment.flags.contains(Flags::SYN)
             && !segment.flags.intersects(Flags::ACK | Flags::RST);
-        let c = self.table.connection(slot).filter(|_| syn)?;
+        let Some(c) = self.table.connection_mut(slot).filter(|_| syn) else {
+            return false;
+        };
         let sf = &c.subflows[i];
-        let leaves = sf.state == TcpState::TimeWait
-            && c.subflows.len() == 1
-            && sf.is_newer_connection(segment);
-        leaves.then(|| sf.seq(sf.tx.nxt) + ISN_ADVANCE)
+        if sf.state != TcpState::TimeWait || !sf.is_newer_connection(segment) {
+            return false;
+        }
+        let unused = sf.seq(sf.tx.nxt) + ISN_ADVANCE;
+        c.end_time_wait(now, i);
+        self.touch(now, slot);
+        self.on_syn(now, segment, Some(unused));
+        true
     }
 
     /// Forgets the oldest connection in TIME_WAIT; returns whether there was one.
