@@ -317,7 +317,7 @@ impl Stack {
         // Even if not: what arrived since then is given back.
         c.set_pressure(pressure);
         if changes && !std::mem::replace(&mut c.queued, true) {
-            self.ready.push_back(slot);
+            self.ready.push(slot);
         }
     }
 

@@ -12,6 +12,7 @@ pub mod keys;
 mod path_mtu;
 mod ports;
 mod reach;
+mod ready;
 mod resets;
 mod sources;
 mod table;
@@ -42,6 +43,7 @@ use crate::stage::coding::Ways;
 use crate::stage::coding::estimator::Periods;
 use hashes::KeyedHashes;
 use ports::Ports;
+use ready::Ready;
 use resets::ResetLimit;
 use timers::Timers;
 
@@ -134,7 +136,7 @@ pub struct Stack {
     /// [`StackConfig::outside`], shared with the connections.
     outside: Arc<[(IpAddr, IpAddr)]>,
     events: VecDeque<Event>,
-    ready: VecDeque<u32>,
+    ready: Ready,
     timers: Timers,
     /// In TIME_WAIT, the oldest first; those that are gone are dropped in passing.
     time_wait: VecDeque<Handle>,
@@ -186,7 +188,7 @@ impl Stack {
             config,
             listeners: Vec::new(),
             events: VecDeque::new(),
-            ready: VecDeque::new(),
+            ready: Ready::default(),
             timers: Timers::default(),
             time_wait: VecDeque::new(),
             stateless: VecDeque::new(),
@@ -428,12 +430,13 @@ impl Stack {
             *next = seg;
             return true;
         }
-        while let Some(&slot) = self.ready.front() {
+        while let Some(slot) = self.ready.first() {
             let Some(c) = self.table.connection_mut(slot) else {
-                self.ready.pop_front();
+                self.ready.remove_first();
                 continue;
             };
             if c.transmit_in_place(now, next) {
+                self.ready.on_sent();
                 return true;
             }
             if c.takes_wishes() {
@@ -441,7 +444,7 @@ impl Stack {
                 continue;
             }
             c.queued = false;
-            self.ready.pop_front();
+            self.ready.remove_first();
             self.rearm(slot);
             self.collect(slot);
         }
@@ -693,7 +696,7 @@ impl Stack {
         if let Some(c) = self.table.connection_mut(slot)
             && !std::mem::replace(&mut c.queued, true)
         {
-            self.ready.push_back(slot);
+            self.ready.push(slot);
         }
         self.collect(slot);
     }
