@@ -25,20 +25,40 @@ fn transfers() -> u32 {
     if crate::full() { 20 } else { 1 }
 }
 
-/// The first subflow takes the slow path with the long round trip. The window of the connection, for
-/// both paths, soon is far beyond what either subflow announced last.
-fn unlike_paths(hosts: &Hosts) {
-    hosts.shape(1, &Link::new(50, 60));
-    hosts.shape(2, &Link::new(300, 10));
+/// Which path the first subflow takes, path 1 to the gateway's own address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum First {
+    Slow,
+    Fast,
 }
 
-/// A firewall that forwards nothing but Spindle's packets and what connection tracking knows.
+impl First {
+    /// The number of the fast path.
+    fn fast_path(self) -> u32 {
+        match self {
+            Self::Slow => 2,
+            Self::Fast => 1,
+        }
+    }
+}
+
+/// A path of 50 Mbit/s with a round trip of 120 ms, and one of 300 Mbit/s with 20 ms. The window of the
+/// connection, for both paths, soon is far beyond what either subflow announced last.
+fn unlike_paths(hosts: &Hosts, first: First) {
+    let fast = first.fast_path();
+    hosts.shape(3 - fast, &Link::new(50, 60));
+    hosts.shape(fast, &Link::new(300, 10));
+}
+
+/// A firewall that forwards nothing but Spindle's packets and what connection tracking knows, and lets in no
+/// more than that and the kernel's own service.
 fn firewall() {
     run("nft -f - <<END
 table inet firewall {
   chain in { type filter hook input priority 0; policy drop;
     ct state established,related accept
     iifname { lo, spin0 } accept
+    tcp dport 9001 accept
     meta l4proto ipv6-icmp accept
   }
   chain through { type filter hook forward priority 0; policy drop;
@@ -73,14 +93,7 @@ END",
 
 fn gateway() -> Running {
     let mut command = Command::new(program());
-    command.args([
-        "gateway",
-        "--tun",
-        "spin0",
-        "--dnat",
-        "--transport",
-        "mptcp",
-    ]);
+    command.args(["gateway", "--tun", "spin0", "--dnat"]);
     command.args(["--to", "127.0.0.1:9000"]);
     for listen in ["10.1.1.1:8080", "[fd01:1::1]:8080"] {
         command.args(["--listen", listen]);
@@ -111,13 +124,13 @@ fn fetch(mut stream: &TcpStream) -> (String, u64) {
     }
 }
 
-/// One transfer from `client` at `from` that keeps both its subflows.
-fn keeps_both_subflows(client: &Namespace, from: IpAddr, gateway: &Running) {
+/// One transfer from `client` at `from` that keeps both its subflows; how long it takes.
+fn keeps_both_subflows(client: &Namespace, from: IpAddr, gateway: &Running) -> Duration {
     let v6 = from.is_ipv6();
     let to = (on_path(v6, 1, 1), 8080).into();
     let started = Instant::now();
     let (subflows, total) = client.at(|| fetch(&connect(from, to, true)));
-    eprintln!("IPv6 {v6}: {:.2?}", started.elapsed());
+    let took = started.elapsed();
     assert_eq!(total, size() + 32, "with the digest behind it");
     // It joins from either family, whichever address it was told first.
     let joined = [false, true].map(|v6| on_path(v6, 2, 1).to_string());
@@ -127,31 +140,74 @@ fn keeps_both_subflows(client: &Namespace, from: IpAddr, gateway: &Running) {
         "IPv6 {v6}, subflows: {subflows}\n{}",
         gateway.log()
     );
+    took
 }
 
-#[test]
-fn dnat_keeps_both_subflows_of_unlike_paths_and_tracks_none_of_them() {
-    let test = "dnat::dnat_keeps_both_subflows_of_unlike_paths_and_tracks_none_of_them";
-    within(test, 600, |hosts| {
+/// Transfers from `client`, at the address of each family by turns, through the gateway and over the kernel's
+/// TCP on the fast path: none of the former takes longer than the latter. `on_fast` is the client's address
+/// there, and in `from` those of its first subflow.
+fn transfers_on_both_paths(
+    client: &Namespace,
+    from: [IpAddr; 2],
+    on_fast: [IpAddr; 2],
+    first: First,
+    gateway: &Running,
+) {
+    serve("[::]:9001".parse().expect("an address"), false);
+    let (mut ours, mut kernel) = (vec![], vec![]);
+    for (from, on_fast) in from.into_iter().zip(on_fast) {
+        let service = (on_path(from.is_ipv6(), first.fast_path(), 1), 9001).into();
+        for _ in 0..transfers() {
+            ours.push(keeps_both_subflows(client, from, gateway));
+            let started = Instant::now();
+            let (_, total) = client.at(|| fetch(&connect(on_fast, service, false)));
+            kernel.push(started.elapsed());
+            assert_eq!(total, size() + 32, "with the digest behind it");
+        }
+    }
+    let [ours, kernel] = [ours, kernel].map(|mut times| {
+        times.sort();
+        times
+    });
+    let (slowest, median) = (ours[ours.len() - 1], kernel[kernel.len() / 2]);
+    eprintln!("{first:?} path first: {ours:.2?}; kernel TCP on the fast path: {kernel:.2?}");
+    // What is small is over before the second subflow has its share.
+    if crate::full() {
+        assert!(slowest <= median, "{slowest:?} beside {median:?}");
+    }
+}
+
+fn dnat_keeps_both(test: &str, first: First) {
+    within(test, 900, |hosts| {
         if !have(test, "nft") {
             return;
         }
-        unlike_paths(hosts);
+        unlike_paths(hosts, first);
         firewall();
         watch_inner_addresses(hosts);
         serve("127.0.0.1:9000".parse().expect("an address"), false);
         let gateway = gateway();
-        for v6 in [false, true] {
-            for _ in 0..transfers() {
-                keeps_both_subflows(hosts.namespace(), on_path(v6, 1, 2), &gateway);
-            }
-        }
+        let at = |path| [false, true].map(|v6| on_path(v6, path, 2));
+        let (from, on_fast) = (at(1), at(first.fast_path()));
+        transfers_on_both_paths(hosts.namespace(), from, on_fast, first, &gateway);
         let seen = hosts.client("nft list counter inet watch inner");
         assert!(seen.contains("packets 0"), "inner addresses: {seen}");
         let tracked = run("cat /proc/net/nf_conntrack");
         assert!(tracked.contains("dport=9000"), "nothing is tracked");
         assert!(!tracked.contains("dport=8080"), "{tracked}");
     });
+}
+
+#[test]
+fn dnat_keeps_both_subflows_of_unlike_paths_and_tracks_none_of_them() {
+    let test = "dnat::dnat_keeps_both_subflows_of_unlike_paths_and_tracks_none_of_them";
+    dnat_keeps_both(test, First::Slow);
+}
+
+#[test]
+fn dnat_keeps_both_subflows_of_unlike_paths_if_the_fast_one_comes_first() {
+    let test = "dnat::dnat_keeps_both_subflows_of_unlike_paths_if_the_fast_one_comes_first";
+    dnat_keeps_both(test, First::Fast);
 }
 
 /// Connection tracking has long forgotten the connection when the service answers.
@@ -295,14 +351,12 @@ fn dnat_hands_icmp_errors_about_its_segments_to_spindle() {
 
 /// Between client and gateway is a NAT that drops each segment that it holds to be outside the window
 /// as the subflow announced it.
-#[test]
-fn a_strict_nat_on_the_way_keeps_both_subflows_of_unlike_paths() {
-    let test = "dnat::a_strict_nat_on_the_way_keeps_both_subflows_of_unlike_paths";
+fn strict_nat_keeps_both(test: &str, first: First) {
     within(test, 900, |hosts| {
         if !have(test, "nft") {
             return;
         }
-        unlike_paths(hosts);
+        unlike_paths(hosts, first);
         let behind = behind_the_client(hosts, 1500);
         behind.run("ip mptcp limits set subflow 4 add_addr_accepted 4");
         hosts.client(
@@ -317,13 +371,21 @@ sysctl -qw net.netfilter.nf_conntrack_tcp_be_liberal=0",
         );
         serve("127.0.0.1:9000".parse().expect("an address"), false);
         let gateway = gateway();
-        for from in ["10.3.0.2", "fd03::2"] {
-            for _ in 0..transfers() {
-                let from = from.parse().expect("an address");
-                keeps_both_subflows(&behind, from, &gateway);
-            }
-        }
+        let from = ["10.3.0.2", "fd03::2"].map(|addr| addr.parse().expect("an address"));
+        transfers_on_both_paths(&behind, from, from, first, &gateway);
         let invalid = hosts.client("nft list counter inet nat invalid");
         assert!(invalid.contains("packets 0"), "{invalid}");
     });
+}
+
+#[test]
+fn a_strict_nat_on_the_way_keeps_both_subflows_of_unlike_paths() {
+    let test = "dnat::a_strict_nat_on_the_way_keeps_both_subflows_of_unlike_paths";
+    strict_nat_keeps_both(test, First::Slow);
+}
+
+#[test]
+fn a_strict_nat_on_the_way_keeps_both_subflows_if_the_fast_path_comes_first() {
+    let test = "dnat::a_strict_nat_on_the_way_keeps_both_subflows_if_the_fast_path_comes_first";
+    strict_nat_keeps_both(test, First::Fast);
 }
