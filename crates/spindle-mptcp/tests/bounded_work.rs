@@ -200,3 +200,23 @@ fn sack_blocks_that_grow_by_a_segment_cost_little() {
         );
     }
 }
+
+#[test]
+fn a_connection_with_thousands_of_segments_to_send_does_not_delay_the_answer_to_a_syn() {
+    let (mut b, _) = accepted(unlimited(false), false);
+    let bytes = OUTSTANDING * usize::from(MSS);
+    let written = b
+        .stack
+        .send(b.now, b.handle.unwrap(), Payload::Length(bytes as u32));
+    assert_eq!(written, Ok(bytes));
+    let other = Flow::new(here(), end("10.0.0.3:4000"), 5000, SeqNumber(0));
+    b.stack.receive(b.now, syn(&other, Flags::SYN));
+    let sent = std::iter::from_fn(|| b.stack.transmit(b.now));
+    let answer = sent
+        .take(OUTSTANDING)
+        .position(|s| s.flags.contains(Flags::SYN));
+    assert!(
+        answer.is_some_and(|n| n <= 64),
+        "{answer:?} segments before it"
+    );
+}
