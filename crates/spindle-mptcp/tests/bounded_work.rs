@@ -220,3 +220,32 @@ fn a_connection_with_thousands_of_segments_to_send_does_not_delay_the_answer_to_
         "{answer:?} segments before it"
     );
 }
+
+/// A burst is one segment of the stack and up to 44 on the wire: it counts as these.
+#[test]
+fn a_connection_with_bursts_to_send_does_not_delay_the_answer_to_a_syn() {
+    let mut config = unlimited(false);
+    config.tcp.burst = 65_000;
+    let mut b = Bench::listening(config, StackConfig::default());
+    let mut flow = Flow::new(here(), there(), 5000, SeqNumber(0));
+    let mut first = syn(&flow, Flags::SYN);
+    first.options.rare_mut().window_scale = Some(SCALE);
+    let out = b.push(first);
+    (flow.seq, flow.ack) = (flow.seq + 1, out[0].seq + 1);
+    b.push(flow.segment(Flags::ACK));
+    let handle = b.stack.handles().next().unwrap();
+    let bytes = 10_000_000;
+    let written = b.stack.send(b.now, handle, Payload::Length(bytes));
+    assert_eq!(written, Ok(bytes as usize));
+    let other = Flow::new(here(), end("10.0.0.3:4000"), 5000, SeqNumber(0));
+    b.stack.receive(b.now, syn(&other, Flags::SYN));
+    let sent: Vec<_> = std::iter::from_fn(|| b.stack.transmit(b.now)).collect();
+    assert!(sent.iter().any(Segment::is_burst), "no bursts");
+    let answer = sent.iter().position(|s| s.flags.contains(Flags::SYN));
+    let before: u32 = sent[..answer.unwrap()]
+        .iter()
+        .map(Segment::piece_count)
+        .sum();
+    assert!(before <= 64 + 44, "{before} segments before it");
+    assert!(sent.len() > 100, "it sends on");
+}

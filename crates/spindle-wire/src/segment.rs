@@ -135,6 +135,16 @@ impl Segment {
         self.segment_size > 0 && self.payload.len() > usize::from(self.segment_size)
     }
 
+    /// How many segments it is to be cut into: one at least.
+    #[inline]
+    pub fn piece_count(&self) -> u32 {
+        if self.is_burst() {
+            self.payload.len().div_ceil(usize::from(self.segment_size)) as u32
+        } else {
+            1
+        }
+    }
+
     /// The segments it is to be cut into: one after the other in sequence space, every option on
     /// each, FIN and PSH on the last only, CWR on the first only (as segmentation offload does).
     pub fn pieces(self) -> impl Iterator<Item = Self> {
@@ -144,7 +154,7 @@ impl Segment {
         } else {
             len.max(1)
         };
-        let count = len.div_ceil(size).max(1);
+        let count = self.piece_count() as usize;
         (0..count).map(move |k| {
             let at = k * size;
             let mut piece = self.clone();

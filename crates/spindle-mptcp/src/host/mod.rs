@@ -436,7 +436,7 @@ impl Stack {
                 continue;
             };
             if c.transmit_in_place(now, next) {
-                self.ready.on_sent();
+                self.ready.on_sent(next.piece_count());
                 return true;
             }
             if c.takes_wishes() {

@@ -2,46 +2,87 @@
 
 use std::collections::VecDeque;
 
-/// Segments that a connection sends before the next has its turn: a GSO packet of 64 KB takes 44 of 1460 bytes.
-/// (Linux `sch_fq` lets a flow send 2 segments in one turn, and 10 in its first.)
+/// Segments on the wire that a connection sends before the next has its turn: a burst of 64 KB is cut into 44 of
+/// 1460 bytes. (Linux `sch_fq` lets a flow send 2 segments in one turn, and 10 in its first.)
 const QUANTUM: u32 = 64;
 
+/// Segments on the wire that connections which have come send between two turns of those that have had theirs: with
+/// each of them followed by the next, a backlog still gets a seventh of what is sent.
+const AHEAD: u32 = 4 * QUANTUM;
+
 /// The slots of connections that may have something to send, each once; that is for the caller to see to.
-/// They take turns, so that one with much to send does not delay the others.
+/// They take turns, so that one with much to send does not delay the others. One that has come goes before those
+/// that have had a turn and have more to send (RFC 8290, section 4.2: the list of new queues), so that an
+/// answer does not wait for a round of all transfers.
 #[derive(Debug, Default)]
 pub(super) struct Ready {
-    slots: VecDeque<u32>,
-    /// Segments that the first one has sent in its turn.
+    /// They have had no turn since they came.
+    new: VecDeque<u32>,
+    /// They have had one, and have more to send.
+    backlogged: VecDeque<u32>,
+    /// Whose turn it is, if that has been asked.
+    turn: Option<Turn>,
+    /// Segments that new ones have sent since the last turn of a backlogged one.
+    ahead: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Turn {
+    slot: u32,
+    new: bool,
+    /// Segments sent in it.
     sent: u32,
 }
 
 impl Ready {
-    /// This connection comes last.
+    /// This connection comes.
     pub(super) fn push(&mut self, slot: u32) {
-        self.slots.push_back(slot);
+        self.new.push_back(slot);
     }
 
     /// Whose turn it is.
     #[inline]
-    pub(super) fn first(&self) -> Option<u32> {
-        self.slots.front().copied()
+    pub(super) fn first(&mut self) -> Option<u32> {
+        if self.turn.is_none() {
+            self.turn = self.next_turn();
+        }
+        self.turn.map(|t| t.slot)
     }
 
-    /// The first has sent a segment; after [`QUANTUM`] of them it comes last.
+    fn next_turn(&mut self) -> Option<Turn> {
+        let new = self.backlogged.is_empty() || (self.ahead < AHEAD && !self.new.is_empty());
+        let from = if new {
+            &mut self.new
+        } else {
+            &mut self.backlogged
+        };
+        let slot = from.pop_front()?;
+        Some(Turn { slot, new, sent: 0 })
+    }
+
+    /// The first has sent so many segments, as they are on the wire; after [`QUANTUM`] of them its turn is over.
     #[inline]
-    pub(super) fn on_sent(&mut self) {
-        self.sent += 1;
-        if self.sent == QUANTUM {
-            self.sent = 0;
-            self.slots.rotate_left(usize::from(self.slots.len() > 1));
+    pub(super) fn on_sent(&mut self, segments: u32) {
+        let Some(turn) = &mut self.turn else {
+            return;
+        };
+        turn.sent += segments;
+        if turn.sent >= QUANTUM {
+            self.backlogged.push_back(turn.slot);
+            self.end_turn();
         }
     }
 
     /// The first has nothing more to send.
     #[inline]
     pub(super) fn remove_first(&mut self) {
-        self.sent = 0;
-        self.slots.pop_front();
+        self.end_turn();
+    }
+
+    fn end_turn(&mut self) {
+        if let Some(turn) = self.turn.take() {
+            self.ahead = if turn.new { self.ahead + turn.sent } else { 0 };
+        }
     }
 }
 
@@ -58,25 +99,83 @@ mod tests {
         let mut order = Vec::new();
         for _ in 0..3 * QUANTUM + 1 {
             order.push(ready.first().unwrap());
-            ready.on_sent();
+            ready.on_sent(1);
         }
         order.dedup();
         assert_eq!(order, [7, 8, 9, 7]);
     }
 
     #[test]
-    fn a_connection_that_comes_first_early_has_a_whole_turn() {
+    fn a_burst_counts_as_the_segments_that_it_is_cut_into() {
         let mut ready = Ready::default();
         for slot in [7, 8] {
             ready.push(slot);
         }
-        ready.on_sent();
-        ready.remove_first();
+        let order = [(); 4].map(|()| {
+            let first = ready.first();
+            ready.on_sent(44);
+            first
+        });
+        assert_eq!(order, [7, 7, 8, 8].map(Some));
+    }
+
+    #[test]
+    fn a_connection_that_comes_goes_before_those_with_a_backlog() {
+        let mut ready = Ready::default();
+        for slot in [7, 8] {
+            ready.push(slot);
+        }
+        for slot in [7, 8] {
+            assert_eq!(ready.first(), Some(slot));
+            ready.on_sent(QUANTUM);
+        }
+        assert_eq!(ready.first(), Some(7), "its second turn begins");
         ready.push(9);
+        ready.on_sent(QUANTUM);
+        assert_eq!(ready.first(), Some(9));
+        ready.on_sent(1);
+        ready.remove_first();
+        assert_eq!(ready.first(), Some(8));
+    }
+
+    #[test]
+    fn connections_that_come_again_and_again_leave_a_seventh_to_a_backlog() {
+        let mut ready = Ready::default();
+        ready.push(7);
+        assert_eq!(ready.first(), Some(7));
+        ready.on_sent(QUANTUM);
+        let (mut backlogged, mut all) = (0, 0);
+        for n in 0..102 {
+            ready.push(1000 + n);
+            let first = ready.first();
+            ready.on_sent(QUANTUM - 1);
+            all += QUANTUM - 1;
+            if first == Some(7) {
+                backlogged += QUANTUM - 1;
+                // The rest of its turn.
+                ready.on_sent(1);
+            } else {
+                ready.remove_first();
+            }
+        }
+        assert!(backlogged * 7 >= all, "{backlogged} of {all}");
+        assert!(backlogged * 4 <= all, "{backlogged} of {all}");
+    }
+
+    #[test]
+    fn a_connection_that_ends_its_turn_early_leaves_the_next_a_whole_one() {
+        let mut ready = Ready::default();
+        for slot in [7, 8] {
+            ready.push(slot);
+        }
+        assert_eq!(ready.first(), Some(7));
+        ready.on_sent(1);
+        ready.remove_first();
         for _ in 0..QUANTUM {
             assert_eq!(ready.first(), Some(8));
-            ready.on_sent();
+            ready.on_sent(1);
         }
+        ready.push(9);
         assert_eq!(ready.first(), Some(9));
     }
 }

@@ -31,8 +31,8 @@ use queue::Queue;
 use survey::Surveys;
 use turns::TurnTimes;
 
-/// Segments sent in one turn at most: eleven full GSO packets of 64 KB.
-const SEND_BATCH: usize = 512;
+/// Segments on the wire that are sent in one turn, plus at most one burst of 64 KB: eleven or twelve such bursts.
+const SEND_BATCH: u32 = 512;
 /// Commands taken in one turn at most.
 const COMMAND_BATCH: usize = 256;
 
@@ -227,13 +227,15 @@ impl Driver {
     /// Sends a batch; returns whether more is left.
     fn send(&mut self) -> io::Result<bool> {
         let now = self.clock.now();
-        let mut more = true;
-        for _ in 0..SEND_BATCH {
-            let Some(segment) = self.stack.transmit(now) else {
-                more = false;
-                break;
-            };
-            self.link.send(now, segment);
+        let (mut more, mut sent) = (true, 0);
+        while more && sent < SEND_BATCH {
+            match self.stack.transmit(now) {
+                Some(segment) => {
+                    sent += segment.piece_count();
+                    self.link.send(now, segment);
+                }
+                None => more = false,
+            }
         }
         self.link.flush(now)?;
         let stack = &self.stack;

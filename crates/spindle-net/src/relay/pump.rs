@@ -17,13 +17,16 @@ use crate::socket::{ConnectionHandle, OwnedReadHalf, OwnedWriteHalf};
 /// Bytes read at first, and again after small reads.
 const LEAST_READ: usize = 16 << 10;
 /// Bytes read at most with one call.
-const MOST_READ: usize = 256 << 10;
+const MOST_READ: usize = 64 << 10;
 /// Bytes gathered at most for one write.
 const MOST_BATCH: usize = 256 << 10;
 /// Bytes read at least once there is any room: what a small write brings is not cut up.
 const LEAST_ROOM: usize = 16 << 10;
 /// Pieces gathered at most for one write.
 const MOST_PIECES: usize = 64;
+
+/// Bytes moved in a row before other relays have their turn: some tenths of a millisecond of copying.
+const QUANTUM: usize = 256 << 10;
 
 /// Pieces on their way.
 pub(super) type Batch = VecDeque<Bytes>;
@@ -83,7 +86,12 @@ pub(super) async fn pump(
     mut held: Share,
 ) -> Result<(), Failure> {
     let mut batch = Batch::new();
+    let mut in_a_row = 0;
     loop {
+        if in_a_row >= QUANTUM {
+            in_a_row = 0;
+            tokio::task::yield_now().await;
+        }
         // Nothing is read for who does not take it.
         let room = match at_once(sink.room()).await {
             Some(room) => room,
@@ -101,9 +109,11 @@ pub(super) async fn pump(
                 sink.send(&mut batch, more).await.map_err(Failure::Sink)?;
                 held.set(0);
                 moved(bytes as u64);
+                in_a_row += bytes;
             }
             Taken::Nothing => {
                 sink.pause();
+                in_a_row = 0;
                 source.ready().await.map_err(Failure::Source)?;
             }
             Taken::End => return sink.finish().await.map_err(Failure::Sink),
@@ -432,6 +442,8 @@ impl<W: AsyncWrite + Unpin + Send> Sink for AnySink<W> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
 
     #[test]
@@ -459,13 +471,13 @@ mod tests {
         let mut space = Space::new();
         space.size = MOST_READ;
         let first = space.room(MOST_READ).get_ref().as_ptr();
-        space.buffer.resize(100_000, 7);
+        space.buffer.resize(20_000, 7);
         let (a, _) = space.piece();
         let second = space.room(MOST_READ).get_ref().as_ptr();
-        assert_eq!(second as usize, first as usize + 100_000);
-        space.buffer.resize(100_000, 8);
+        assert_eq!(second as usize, first as usize + 20_000);
+        space.buffer.resize(20_000, 8);
         let (b, _) = space.piece();
-        assert_eq!((a.len(), b.len()), (100_000, 100_000));
+        assert_eq!((a.len(), b.len()), (20_000, 20_000));
         assert_eq!(space.room(1000).remaining_mut(), 1000);
     }
 
@@ -504,6 +516,49 @@ mod tests {
         async fn finish(&mut self) -> io::Result<()> {
             Ok(())
         }
+    }
+
+    /// A client that takes everything.
+    struct Open;
+
+    impl Sink for Open {
+        async fn room(&mut self) -> usize {
+            MOST_BATCH
+        }
+
+        async fn send(&mut self, batch: &mut Batch, _more: bool) -> io::Result<()> {
+            batch.clear();
+            Ok(())
+        }
+
+        async fn finish(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[tokio::test]
+    async fn a_relay_that_always_has_something_to_move_lets_others_have_their_turn() {
+        let moved = Cell::new(0);
+        let relay = async {
+            let held = Share::new(Default::default());
+            let count = |bytes| moved.set(moved.get() + bytes);
+            pump(&mut Endless(0), &mut Open, count, held).await
+        };
+        let other = async {
+            for turn in 0..10 {
+                assert!(
+                    moved.get() <= turn * (QUANTUM + MOST_BATCH) as u64,
+                    "turn {turn}"
+                );
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::select! {
+            biased;
+            () = other => {}
+            _ = relay => unreachable!("it has no end"),
+        }
+        assert!(moved.get() > 0);
     }
 
     #[tokio::test]
