@@ -12,6 +12,7 @@
 //! }
 //! ```
 
+mod allocator;
 mod args;
 mod commands;
 mod failure;

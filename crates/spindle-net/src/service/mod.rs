@@ -2,8 +2,8 @@
 //! the last, the signals that end it, and what a service manager is told of it.
 
 mod config;
-mod files;
 mod notify;
+mod process;
 mod signals;
 mod watchdog;
 
@@ -17,8 +17,8 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 pub use config::{LinkKind, keepalive_after, wire_config};
-pub use files::raise_file_limit;
 pub use notify::Notifier;
+pub use process::{disable_huge_pages, raise_file_limit};
 pub use signals::{Signal, Signals};
 pub use watchdog::watch;
 

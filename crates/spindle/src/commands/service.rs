@@ -13,8 +13,8 @@ use spindle_mptcp::{Config, Keepalive, MultipathConfig, PathManager, StackConfig
 use spindle_net::limits::{LEAST_PER_CONNECTION, Limits};
 use spindle_net::metrics::{self, Metrics};
 use spindle_net::service::{
-    Lifecycle, LinkKind, Notifier, Signal, Signals, Summary, keepalive_after, raise_file_limit,
-    watch, wire_config,
+    Lifecycle, LinkKind, Notifier, Signal, Signals, Summary, disable_huge_pages, keepalive_after,
+    raise_file_limit, watch, wire_config,
 };
 use spindle_net::setup::{SetupError, SetupGuard, SetupOptions, setup};
 use spindle_net::status::{Control, Source, default_path};
@@ -23,6 +23,7 @@ use spindle_net::{Link, NetError, Network, NetworkConfig};
 use spindle_units::Bytes;
 
 use super::log::{self, Limiter};
+use crate::allocator;
 use crate::args::service::{LogFormat, LogLevel, Service};
 use crate::failure::{Failure, Setting};
 
@@ -348,11 +349,13 @@ pub(super) fn live<S, F>(
 ) -> Result<ExitCode, Failure>
 where
     S: Future<Output = Result<Running<F>, Failure>>,
-    F: Future<Output = Result<Summary, NetError>>,
+    F: Future<Output = Result<Summary, NetError>> + Send + 'static,
 {
     let (format, level, rate) = plan.log;
     let limiter = log::start(format, level, rate);
     raise_file_limit();
+    disable_huge_pages();
+    allocator::give_back_soon();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -398,7 +401,7 @@ async fn run<S, F>(
 ) -> Result<ExitCode, Failure>
 where
     S: Future<Output = Result<Running<F>, Failure>>,
-    F: Future<Output = Result<Summary, NetError>>,
+    F: Future<Output = Result<Summary, NetError>> + Send + 'static,
 {
     let counted = Metrics::new(&plan.transport);
     let running = start(network.clone(), counted.clone()).await?;
@@ -408,7 +411,9 @@ where
     tracing::info!(%listen, %to, %transport, control = %control.path.display(), "listening");
     let manager = Notifier::from_environment();
     manager.ready();
-    let serve = running.serve;
+    // On a worker, where the task of a connection begins on the thread that accepted it: from this thread
+    // each connection would wake one more.
+    let serve = tokio::spawn(running.serve);
     // Twice in the time that the manager waits, as sd_watchdog_enabled(3) advises.
     let every = manager.watchdog().map_or(UNWATCHED, |w| w / 2);
     let watching = watch(network, every, || {
@@ -420,7 +425,10 @@ where
     tokio::pin!(serve);
     let summary = loop {
         tokio::select! {
-            done = &mut serve => break done,
+            done = &mut serve => match done {
+                Ok(summary) => break summary,
+                Err(e) => std::panic::resume_unwind(e.into_panic()),
+            },
             never = &mut watching => match never {},
             signal = signals.next() => match signal {
                 Signal::Stop => {
