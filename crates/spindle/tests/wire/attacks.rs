@@ -315,7 +315,7 @@ fn shut_windows_at_the_limit_of_memory_keep_nobody_out() {
         let to = ([10, 9, 0, 1], 8080).into();
         let seen = others(hosts, on_path(false, 2, 2), to, || {
             let until = Instant::now() + attack_time();
-            let mut peers = attacker.pull(40, 1460, 8_000_000, 25);
+            let mut peers = attacker.pull(40, 1460, 1 << 30, 25);
             while Instant::now() < until {
                 for p in &peers {
                     attacker.send(&p.ack(SHUT));

@@ -170,6 +170,8 @@ fn check_lossy(hosts: &Hosts, what: &str) {
 fn like_paths(hosts: &Hosts, loss: f64) {
     hosts.shape(1, &Link::new(100, 1));
     hosts.shape(2, &Link::new(100, 1).losses(loss));
+    // The kernel's own second subflow takes path 2 as well, as the gateway's does.
+    hosts.client("ip route add 10.1.1.1 via 10.1.2.1 dev c2 table 102");
     hosts.client_endpoint();
 }
 
