@@ -260,6 +260,9 @@ pub struct MultipathConfig {
     /// announced with a DATA_ACK, although it acknowledges them on the subflow (`mptcp_data_queue_ofo`).
     /// Off by default: Spindle's own receiver keeps them.
     pub joins_wait_for_data_ack: bool,
+    /// The peer's receiver hands up only what is in order in its subflow, as the Linux kernel's: what it has
+    /// selectively acknowledged on a dead subflow behind a hole is reinjected with what it has not.
+    pub peer_holds_back: bool,
     /// Reinjection as the Linux kernel does it: on a connection-level timer, the oldest data only,
     /// on an idle subflow.
     pub connection_timer: bool,
@@ -409,6 +412,7 @@ impl Default for MultipathConfig {
             dead_after_timeouts: 3,
             wait_for_joins: false,
             joins_wait_for_data_ack: false,
+            peer_holds_back: false,
             connection_timer: false,
             close_timeout: Duration::from_secs(60),
             max_subflows: 8,

@@ -43,3 +43,20 @@ fn fuso_over_bursty_paths_makes_progress_every_two_seconds() {
 fn mptcp_over_bursty_paths_makes_progress_every_two_seconds() {
     never_stands_still("mptcp-2");
 }
+
+/// Of a subflow whose acknowledgements were lost 17 times in a row the receiver held data behind a hole that had
+/// long arrived on the other subflow, which was idle. Three timeouts of a second make a subflow dead.
+#[test]
+fn data_sacked_behind_a_hole_of_a_dead_subflow_leave_on_another() {
+    let (paths, seed) = ([SLOW, FAST], 12_203);
+    let limits = (10_000_000, LIMIT);
+    let o = download(
+        &gateway("fuso-2"),
+        paths,
+        seed,
+        limits,
+        &mut |_, _, _, _, _| (),
+    );
+    let most = Duration::from_secs(4);
+    assert!(o.delivered == limits.0 && o.stall.0 <= most, "{o:?}");
+}

@@ -178,11 +178,13 @@ fn the_transform_changes_only_what_the_sender_does() {
     assert!(r.done < 4000, "{r:?}");
     let m = changed.multipath.expect("multipath");
     assert!(m.early_dsn_delivery, "its own receiver stays modified");
-    // Without a recovery that knows a difference, only joined subflows wait for the first DATA_ACK.
+    // Without a recovery that knows a difference, only joined subflows wait for the first DATA_ACK, and what a dead
+    // subflow holds is reinjected.
     for name in ["tcp", "mptcp", "mptcp-linux", "proactive"] {
         let (mut before, after) = (of(name), for_unmodified_receivers(of(name)));
         if let Some(m) = &mut before.multipath {
             m.joins_wait_for_data_ack = true;
+            m.peer_holds_back = true;
         }
         assert_eq!(format!("{before:?}"), format!("{after:?}"));
     }

@@ -154,12 +154,12 @@ impl Connection {
         let id = self.subflows[i].id;
         let others = || self.subflows.iter().filter(|s| s.id != id && s.is_usable());
         let (other, living) = (others().next().is_some(), others().any(|s| !s.dead));
-        let late = row >= m.dead_after_timeouts;
+        let (late, holds_back) = (row >= m.dead_after_timeouts, m.peer_holds_back);
         let black = living && self.has_gone_black(now, i);
         if late || black {
             self.subflows[i].dead = other;
             self.settle_draining();
-            self.reinject_from(i, black);
+            self.reinject_from(i, black || holds_back);
         } else if living && self.subflows[i].tx.rtt.rto() > SILENCE {
             // Heard shortly before: judged when that is long ago, not only at the next timeout.
             let at = self.subflows[i].last_heard + self.long_silence(i);
