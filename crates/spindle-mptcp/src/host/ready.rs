@@ -6,14 +6,14 @@ use std::collections::VecDeque;
 /// 1460 bytes. (Linux `sch_fq` lets a flow send 2 segments in one turn, and 10 in its first.)
 const QUANTUM: u32 = 64;
 
-/// Segments on the wire that connections which have come send between two turns of those that have had theirs: with
-/// each of them followed by the next, a backlog still gets a seventh of what is sent.
+/// Segments on the wire that new connections send before a backlogged one has a turn again. However many new ones
+/// follow each other, backlogged ones get a seventh of what is sent.
 const AHEAD: u32 = 4 * QUANTUM;
 
 /// The slots of connections that may have something to send, each once; that is for the caller to see to.
-/// They take turns, so that one with much to send does not delay the others. One that has come goes before those
-/// that have had a turn and have more to send (RFC 8290, section 4.2: the list of new queues), so that an
-/// answer does not wait for a round of all transfers.
+/// They take turns, so that one with much to send does not delay the others. A new one has its turn before those
+/// that have used up one and have more to send (RFC 8290, section 4.2: the list of new queues), so that a short
+/// answer does not wait until each long transfer has had its turn.
 #[derive(Debug, Default)]
 pub(super) struct Ready {
     /// They have had no turn since they came.
@@ -22,7 +22,7 @@ pub(super) struct Ready {
     backlogged: VecDeque<u32>,
     /// Whose turn it is, if that has been asked.
     turn: Option<Turn>,
-    /// Segments that new ones have sent since the last turn of a backlogged one.
+    /// Segments that new ones have sent since the last turn of a backlogged one, while there is one.
     ahead: u32,
 }
 
@@ -35,7 +35,7 @@ struct Turn {
 }
 
 impl Ready {
-    /// This connection comes.
+    /// Adds a connection, which counts as new.
     pub(super) fn push(&mut self, slot: u32) {
         self.new.push_back(slot);
     }
@@ -68,8 +68,9 @@ impl Ready {
         };
         turn.sent += segments;
         if turn.sent >= QUANTUM {
-            self.backlogged.push_back(turn.slot);
+            let slot = turn.slot;
             self.end_turn();
+            self.backlogged.push_back(slot);
         }
     }
 
@@ -81,7 +82,8 @@ impl Ready {
 
     fn end_turn(&mut self) {
         if let Some(turn) = self.turn.take() {
-            self.ahead = if turn.new { self.ahead + turn.sent } else { 0 };
+            let waits = turn.new && !self.backlogged.is_empty();
+            self.ahead = if waits { self.ahead + turn.sent } else { 0 };
         }
     }
 }
@@ -120,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_comes_goes_before_those_with_a_backlog() {
+    fn a_new_connection_has_its_turn_before_backlogged_ones() {
         let mut ready = Ready::default();
         for slot in [7, 8] {
             ready.push(slot);
@@ -139,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_that_come_again_and_again_leave_a_seventh_to_a_backlog() {
+    fn new_connections_without_end_leave_a_seventh_to_a_backlogged_one() {
         let mut ready = Ready::default();
         ready.push(7);
         assert_eq!(ready.first(), Some(7));
@@ -160,6 +162,18 @@ mod tests {
         }
         assert!(backlogged * 7 >= all, "{backlogged} of {all}");
         assert!(backlogged * 4 <= all, "{backlogged} of {all}");
+    }
+
+    #[test]
+    fn what_new_connections_send_does_not_count_while_none_is_backlogged() {
+        let mut ready = Ready::default();
+        for n in 0..1000 {
+            ready.push(n);
+            assert_eq!(ready.first(), Some(n));
+            ready.on_sent(QUANTUM - 1);
+            ready.remove_first();
+        }
+        assert_eq!(ready.ahead, 0);
     }
 
     #[test]

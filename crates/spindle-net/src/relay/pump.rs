@@ -24,8 +24,7 @@ const MOST_BATCH: usize = 256 << 10;
 const LEAST_ROOM: usize = 16 << 10;
 /// Pieces gathered at most for one write.
 const MOST_PIECES: usize = 64;
-
-/// Bytes moved in a row before other relays have their turn: some tenths of a millisecond of copying.
+/// Bytes that a relay moves before other tasks have their turn: some tenths of a millisecond of copying.
 const QUANTUM: usize = 256 << 10;
 
 /// Pieces on their way.
