@@ -131,3 +131,21 @@ def test_the_command_takes_a_scheduler(
     drop = ("wall_s", "peak_rss_bytes")
     lines = [[s for s in t.splitlines() if not any(d in s for d in drop)] for t in (far, near)]
     assert lines[0] == lines[1]
+
+
+def test_the_command_connects_again_where_a_cancellation_falls_on_its_registration(
+    client: Any, small: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "small.toml"
+    small.save(file)
+    connect, attempts = distributed.Client, []
+
+    def fail_once(address: str) -> Any:
+        attempts.append(address)
+        # `Client._ensure_connected` checks that the first message is the answer alone.
+        assert len(attempts) > 1
+        return connect(address)
+
+    monkeypatch.setattr(distributed, "Client", fail_once)
+    assert main(["run", str(file), "--scheduler", client.scheduler.address]) == 0
+    assert len(attempts) == 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,9 @@ from .sweep import Reproduction, reproduce, sweep
 
 if TYPE_CHECKING:
     from distributed import Client
+
+# A second attempt meets the messages of a cancellation only if another one falls on the same moment.
+_CONNECTION_ATTEMPTS = 5
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -77,10 +80,21 @@ def _count(text: str) -> int:
 def _client(options: argparse.Namespace, stack: ExitStack) -> Client | None:
     if options.scheduler is None:
         return None
+    return stack.enter_context(_connected(options.scheduler))
+
+
+def _connected(scheduler: str) -> Client:
+    """A client of the scheduler.
+
+    The scheduler tells all clients when one of them cancels tasks. If it does so while it answers a new client, both
+    messages arrive as one, and `distributed` fails an assertion, since it expects the answer alone.
+    """
     from distributed import Client
 
-    client: Client = stack.enter_context(Client(options.scheduler))
-    return client
+    for _ in range(_CONNECTION_ATTEMPTS - 1):
+        with suppress(AssertionError):
+            return Client(scheduler)
+    return Client(scheduler)
 
 
 def _say(options: argparse.Namespace, text: str) -> None:
