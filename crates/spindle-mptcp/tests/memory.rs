@@ -588,8 +588,8 @@ fn acknowledgements_of_subflows_alone_do_not_put_off_the_user_timeout() {
 /// What the account says of an idle connection is what the allocator gives out for it.
 #[test]
 fn an_idle_connection_costs_what_the_account_says() {
-    for name in ["tcp", "mptcp", "fuso+rack", "cofuso"] {
-        let c = preset(name).map_or_else(|| preset("fuso").unwrap().config, |p| p.config);
+    for name in ["tcp", "mptcp", "fuso", "cofuso"] {
+        let c = preset(name).unwrap().config;
         let mut b = Bench::listening(c, StackConfig::default());
         open(&mut b, "10.0.0.9:9").expect("there is room");
         let (before, counted) = (HELD.get(), b.stack.memory());
@@ -620,8 +620,8 @@ impl Peer {
 /// What the account says of a connection in TIME_WAIT is what the allocator gives out for it.
 #[test]
 fn a_connection_in_time_wait_costs_what_the_account_says() {
-    for name in ["tcp", "mptcp", "fuso+rack", "cofuso"] {
-        let c = preset(name).map_or_else(|| preset("fuso").unwrap().config, |p| p.config);
+    for name in ["tcp", "mptcp", "fuso", "cofuso"] {
+        let c = preset(name).unwrap().config;
         let mut b = Bench::listening(c, StackConfig::default());
         open(&mut b, "10.0.0.9:9").unwrap().rest(&mut b);
         let (before, counted) = (HELD.get(), b.stack.memory());

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use spindle_mptcp::congestion::CongestionKind;
 use spindle_mptcp::{
     Config, Event, Handle, PathManager, SendCounters, Stack, StackConfig, TcpState,
     for_unmodified_receivers, preset,
@@ -128,9 +129,10 @@ fn server() -> Endpoint {
     Endpoint::new(IpAddr::V4(Ipv4Addr::new(10, 0, 9, 2)), 80)
 }
 
-/// What a gateway sends with over TUN: Linux's timers, buffers that grow, RACK and probes.
+/// What a gateway sends with over TUN: CUBIC, Linux's timers, buffers that grow, pacing, RACK and probes.
 pub(crate) fn gateway(name: &str) -> Config {
     let mut c = for_unmodified_receivers(preset(name).expect("a preset").config);
+    c.congestion = CongestionKind::Cubic;
     c.loss.rack = true;
     c.loss.prr = true;
     c.loss.tail_loss_probe = preset("tlp").expect("a preset").config.loss.tail_loss_probe;
@@ -143,6 +145,7 @@ pub(crate) fn gateway(name: &str) -> Config {
     c.tcp.send_buffer = 16 << 20;
     c.tcp.receive_buffer = 16 << 20;
     c.tcp.burst = 65_000;
+    c.tcp.pacing = true;
     c
 }
 

@@ -72,9 +72,13 @@ pub fn keepalive_after(idle: Duration) -> Keepalive {
 /// The transport's preset says what it is made of: congestion control, loss detection (RACK, TLP),
 /// scheduler, proactive recovery. What belongs to the scenario is set here to what suits a wire:
 /// 200 ms least RTO, timestamps, SACK and window scaling, acknowledgements delayed by 40 ms (which
-/// probes for a lost tail allow for), bursts and MSS as large as the link takes, buffers that grow up
-/// to the limits, keepalive and user timeout. Over TUN segments shrink where a path swallows full ones, and the peer's receiver may be anyone's, so recovery sends what such a receiver
-/// needs, and nothing is coded: only UDP carries that. `paths` is how this end opens subflows: [`PathManager::Passive`] for a gateway.
+/// probes for a lost tail allow for), bursts and MSS as large as the link takes, pacing, buffers that
+/// grow up to the limits, keepalive and user timeout. Without pacing a whole congestion window leaves at
+/// once when the peer's window opens again after a hole, and overflows a queue.
+///
+/// Over TUN segments shrink where a path swallows full ones, and the peer's receiver may be anyone's, so
+/// recovery sends what such a receiver needs, and nothing is coded: only UDP carries that. `paths` is how
+/// this end opens subflows: [`PathManager::Passive`] for a gateway.
 pub fn wire_config(preset: Config, kind: LinkKind, limits: &Limits, paths: PathManager) -> Config {
     let mut config = match kind {
         LinkKind::Tun => for_unmodified_receivers(preset),
@@ -95,6 +99,7 @@ pub fn wire_config(preset: Config, kind: LinkKind, limits: &Limits, paths: PathM
     let tcp = &mut config.tcp;
     tcp.mss = MSS;
     tcp.burst = BURST;
+    tcp.pacing = true;
     tcp.min_rto = MIN_RTO;
     tcp.timestamps = true;
     tcp.sack = true;

@@ -23,7 +23,7 @@ pub(crate) struct Service {
     #[arg(long)]
     pub(crate) udp: bool,
     /// The transport, by its name (see `spindle explain`)
-    #[arg(long, value_name = "NAME", default_value = "fuso+rack")]
+    #[arg(long, value_name = "NAME", default_value = "fuso+rack+cubic")]
     pub(crate) transport: String,
     /// Require DSS checksums of MPTCP: payload that a middlebox changed is found
     #[arg(long)]

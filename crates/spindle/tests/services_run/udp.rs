@@ -285,7 +285,10 @@ fn status_and_metrics_answer_under_load_and_sigterm_lets_what_is_open_finish() {
         for _ in 0..5 {
             let status = gateway.status();
             let open = status["connections"].as_array().expect("a list").len();
-            let now = metric(&scrape(at), "spindle_connections{transport=\"fuso+rack\"} ");
+            let now = metric(
+                &scrape(at),
+                "spindle_connections{transport=\"fuso+rack+cubic\"} ",
+            );
             assert!(open >= 1 && now >= 1.0, "{open} and {now}");
             std::thread::sleep(Duration::from_millis(50));
         }
@@ -295,14 +298,14 @@ fn status_and_metrics_answer_under_load_and_sigterm_lets_what_is_open_finish() {
             .map(|w| w.join().expect("a worker"))
             .sum()
     });
-    let finished = "spindle_ended_total{transport=\"fuso+rack\",how=\"finished\"} ";
+    let finished = "spindle_ended_total{transport=\"fuso+rack+cubic\",how=\"finished\"} ";
     wait_for("all are counted", || {
         metric(&scrape(at), finished) == done as f64
     });
     let text = scrape(at);
     let responses = metric(
         &text,
-        "spindle_response_time_seconds_count{transport=\"fuso+rack\"} ",
+        "spindle_response_time_seconds_count{transport=\"fuso+rack+cubic\"} ",
     );
     assert!(responses >= done as f64, "{responses} of {done}");
     gateway.signal("TERM");

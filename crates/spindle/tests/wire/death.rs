@@ -122,7 +122,7 @@ fn a_kernel_client_hardly_notices_a_path_that_dies_and_returns() {
             hosts.limit("100mbit");
             serve("127.0.0.1:9000".parse().expect("an address"), false);
             let gateway_addr: IpAddr = "10.9.0.1".parse().expect("an address");
-            for transport in ["fuso+rack", "mptcp"] {
+            for transport in ["fuso+rack+cubic", "mptcp"] {
                 let _gateway = gateway(transport);
                 outage(hosts, || {
                     connect(on_path(false, 1, 2), (gateway_addr, 8080).into(), true)
