@@ -109,7 +109,7 @@ impl Account {
 
 impl Stack {
     /// Bytes that connections store: unacknowledged and unsent data of send buffers, data received and not read, in
-    /// order or not, 64 bytes for each piece of them and each mapping, and some 90 for each segment outstanding.
+    /// order or not, 64 bytes for each piece of them and each mapping, and some 80 for each segment outstanding.
     pub fn buffered(&self) -> u64 {
         self.account.stored
     }

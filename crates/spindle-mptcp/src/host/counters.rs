@@ -201,8 +201,8 @@ impl StackCounters {
 /// no total falls that does not fall in a connection.
 #[derive(Debug, Default)]
 pub(super) struct Survey {
-    /// The next slot to look at, while a survey is under way.
-    next: Option<u32>,
+    /// The next slot to look at.
+    next: u32,
     /// Of the connections that were looked at.
     seen: StackCounters,
     /// Of connections that were looked at and are gone: counted in `seen`, and for the next survey.
@@ -212,7 +212,7 @@ pub(super) struct Survey {
 impl Survey {
     /// A connection in this slot is gone: takes it if its counters must not be counted again now.
     pub(super) fn takes(&mut self, slot: u32, c: &Connection) -> bool {
-        let seen = self.next.is_some_and(|next| slot < next);
+        let seen = slot < self.next;
         if seen {
             self.gone.add(c);
             self.gone.closed += 1;
@@ -220,25 +220,24 @@ impl Survey {
         seen
     }
 
-    /// Looks at up to `most` slots; the totals once all were looked at.
+    /// Looks at up to `most` slots; the totals once all were looked at, when the survey is over.
     pub(super) fn go_on(
         &mut self,
         table: &Table,
         most: u32,
         gone: &mut StackCounters,
     ) -> Option<StackCounters> {
-        let from = self.next.unwrap_or(0);
+        let from = self.next;
         let to = from.saturating_add(most.max(1)).min(table.slots());
         let connections = (from..to).filter_map(|slot| table.connection(slot));
         connections.for_each(|c| self.seen.add(c));
-        self.next = Some(to);
+        self.next = to;
         if to < table.slots() {
             return None;
         }
-        let done = std::mem::take(self);
         let mut total = *gone;
-        total.merge(&done.seen);
-        gone.merge(&done.gone);
+        total.merge(&self.seen);
+        gone.merge(&self.gone);
         Some(total)
     }
 }

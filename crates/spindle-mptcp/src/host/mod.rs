@@ -152,7 +152,8 @@ pub struct Stack {
     cookies_until: Option<Instant>,
     /// Of connections that are gone, and of what belongs to none.
     counters: StackCounters,
-    survey: counters::Survey,
+    /// While one is under way: simulations, which have a stack for each host, make none.
+    survey: Option<Box<counters::Survey>>,
 }
 
 /// Answers to segments of no connection wait here; more are dropped.
@@ -200,7 +201,7 @@ impl Stack {
             account,
             cookies_until: None,
             counters: StackCounters::default(),
-            survey: counters::Survey::default(),
+            survey: None,
         }
     }
 
@@ -659,7 +660,12 @@ impl Stack {
     /// As [`Self::counters`], in parts: each call looks at up to `most` connections, and the one that
     /// has looked at the last gives the totals. Connections that come in the meantime may be missing.
     pub fn survey_counters(&mut self, most: u32) -> Option<StackCounters> {
-        self.survey.go_on(&self.table, most, &mut self.counters)
+        let survey = self.survey.get_or_insert_default();
+        let totals = survey.go_on(&self.table, most, &mut self.counters);
+        if totals.is_some() {
+            self.survey = None;
+        }
+        totals
     }
 
     /// What the sampling periods of the ways to peers came to, as far as it still knows these ways; none
@@ -795,7 +801,7 @@ impl Stack {
             outside = c.outside() + c.overhead();
         }
         if let Some(c) = self.table.connection(slot)
-            && !self.survey.takes(slot, c)
+            && !self.survey.as_mut().is_some_and(|s| s.takes(slot, c))
         {
             self.counters.add(c);
             self.counters.closed += 1;

@@ -59,19 +59,45 @@ pub(crate) struct Sent {
     pub(crate) first_sent_at: Instant,
     pub(crate) sent_at: Instant,
     /// How often it has left.
-    pub(crate) transmissions: u32,
+    pub(crate) transmissions: u16,
     pub(crate) sacked: bool,
     pub(crate) lost: bool,
     /// A retransmission of it is believed to be in flight.
     pub(crate) repeated: bool,
+    pub(crate) uses: Uses,
+}
+
+/// A subflow in full flight has hundreds of entries, which no near cache holds: eight bytes more are some 8 MB in
+/// a network of 1024 hosts.
+const _: () = assert!(size_of::<Sent>() <= 80);
+
+/// What a segment is used for in addition to its own delivery, a bit each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Uses(u8);
+
+impl Uses {
     /// It is itself a proactive recovery copy.
-    pub(crate) recovery: bool,
+    pub(crate) const RECOVERY: Self = Self(1);
     /// A proactive copy of it has been made: at most one is (FUSO section 3.2).
-    pub(crate) protected: bool,
+    const PROTECTED: Self = Self(1 << 1);
     /// The data level gave up on this copy and sent the data elsewhere.
-    pub(crate) reinjected: bool,
+    const REINJECTED: Self = Self(1 << 2);
     /// It is in a block that parities are made of.
-    pub(crate) coded: bool,
+    const CODED: Self = Self(1 << 3);
+    /// It is not copied if it has any of these ...
+    const NOT_COPIED: Self = Self(Self::RECOVERY.0 | Self::PROTECTED.0);
+    /// ... and put into no block if it has any of these.
+    const NOT_CODED: Self = Self(Self::NOT_COPIED.0 | Self::CODED.0);
+
+    /// Whether any of `uses` is among them.
+    #[inline]
+    fn any(self, uses: Self) -> bool {
+        self.0 & uses.0 != 0
+    }
+
+    fn insert(&mut self, uses: Self) {
+        self.0 |= uses.0;
+    }
 }
 
 impl Sent {
@@ -88,10 +114,7 @@ impl Sent {
             sacked: false,
             lost: false,
             repeated: false,
-            recovery: false,
-            protected: false,
-            reinjected: false,
-            coded: false,
+            uses: Uses::default(),
         }
     }
 
@@ -121,7 +144,7 @@ impl Sent {
     /// Whether a proactive copy of it may be made, the data level's say apart.
     pub(crate) fn may_be_copied(&self, eligibility: Eligibility) -> bool {
         let sacked = self.sacked && eligibility == Eligibility::Unacknowledged;
-        !sacked && !self.protected && !self.recovery && !self.payload.is_empty()
+        !sacked && !self.uses.any(Uses::NOT_COPIED) && !self.payload.is_empty()
     }
 }
 

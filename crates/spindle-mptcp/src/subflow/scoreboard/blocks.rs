@@ -1,7 +1,7 @@
 //! Blocks of segments that parities are made of (CoFUSO section 4.2): which segments may be in one, and
 //! which are.
 
-use super::{Scoreboard, Sent};
+use super::{Scoreboard, Sent, Uses};
 
 /// Segments one behind the other that may be put into a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,14 +16,14 @@ pub(crate) struct Run {
 impl Sent {
     /// Whether it is a parity in sequence space: a copy has the mapping of its data.
     pub(crate) fn is_parity(&self) -> bool {
-        self.recovery && self.map.is_none()
+        self.uses.any(Uses::RECOVERY) && self.map.is_none()
     }
 
     /// Whether it may be put into a block, the data level's say apart: original data, un-ACKed,
     /// un-SACKed, never copied, in no block yet (catalogue A2.3).
     fn may_be_coded(&self) -> bool {
-        let original = !self.recovery && self.map.is_some() && !self.payload.is_empty();
-        original && !self.sacked && !self.protected && !self.coded
+        let used = self.uses.any(Uses::NOT_CODED);
+        !used && self.map.is_some() && !self.payload.is_empty() && !self.sacked
     }
 }
 
@@ -79,7 +79,7 @@ impl Scoreboard {
         let from = self.count_below(first);
         for s in self.queue.range_mut(from..).take(segments) {
             self.steps.add(1);
-            s.coded = true;
+            s.uses.insert(Uses::CODED);
             self.coded_to = self.coded_to.max(s.end());
         }
     }
@@ -166,7 +166,7 @@ mod tests {
         b.sack(201, 301);
         assert!(b.block(101, 3).is_none());
         let mut parity = board(&[100]).queue.pop_front().expect("one");
-        (parity.start, parity.recovery, parity.map) = (501, true, None);
+        (parity.start, parity.uses, parity.map) = (501, Uses::RECOVERY, None);
         assert!(parity.is_parity());
         b.push(parity);
         assert!(b.block(301, 3).is_none());

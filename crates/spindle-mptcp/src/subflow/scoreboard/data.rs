@@ -3,7 +3,7 @@
 
 use spindle_wire::Payload;
 
-use super::{Scoreboard, Sent};
+use super::{Scoreboard, Sent, Uses};
 use crate::recovery::Eligibility;
 
 /// Segments looked at for the oldest data that are not acknowledged, from the first one on whose data are
@@ -32,7 +32,7 @@ impl Scoreboard {
                 break;
             }
             self.outrun_from = s.end();
-            count += u64::from(s.protected && (held || !s.sacked));
+            count += u64::from(s.uses.any(Uses::PROTECTED) && (held || !s.sacked));
         }
         count
     }
@@ -66,12 +66,13 @@ impl Scoreboard {
         let mut taken = Vec::new();
         for s in self.queue.range_mut(from..) {
             self.steps.add(1);
-            let wanted = (held_back || !s.sacked) && !s.reinjected && !s.payload.is_empty();
+            let again = s.uses.any(Uses::REINJECTED);
+            let wanted = (held_back || !s.sacked) && !again && !s.payload.is_empty();
             if let Some(map) = s.map
                 && wanted
                 && !s.is_data_acked(data_acked)
             {
-                s.reinjected = true;
+                s.uses.insert(Uses::REINJECTED);
                 taken.push((map.offset, s.payload.clone()));
             }
         }
@@ -110,6 +111,9 @@ impl Scoreboard {
         let Some(i) = self.index_of(start) else {
             return false;
         };
-        !std::mem::replace(&mut self.queue[i].protected, true)
+        let uses = &mut self.queue[i].uses;
+        let before = *uses;
+        uses.insert(Uses::PROTECTED);
+        *uses != before
     }
 }

@@ -30,7 +30,7 @@ use crate::subflow::loss::{
     undo::{Undo, UndoCredit},
 };
 use crate::subflow::rtt::RttEstimator;
-use crate::subflow::scoreboard::{Scoreboard, Sent, SentMap};
+use crate::subflow::scoreboard::{Scoreboard, Sent, SentMap, Uses};
 use mtu_search::MtuSearch;
 use output_queue::OutputQueue;
 use pacing::{Pacer, PacingInput};
@@ -492,10 +492,14 @@ impl Sender {
         kind: SendKind,
     ) {
         let len = payload.len() as u64;
+        let uses = match kind {
+            SendKind::Recovery | SendKind::Parity => Uses::RECOVERY,
+            _ => Uses::default(),
+        };
         let sent = Sent {
             fin,
             map,
-            recovery: matches!(kind, SendKind::Recovery | SendKind::Parity),
+            uses,
             ..Sent::new(self.nxt, payload, now)
         };
         self.nxt = sent.end();
