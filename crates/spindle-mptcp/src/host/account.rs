@@ -217,14 +217,20 @@ impl Stack {
     }
 
     /// Keeps the totals, and what the connections know of the limit.
+    #[inline]
     pub(super) fn book(&mut self, slot: u32, before: (usize, u64), holds: (usize, u64)) {
         self.half_open_joins = self.half_open_joins + holds.0 - before.0;
         self.account.stored = self.account.stored + holds.1 - before.1;
-        if !self.account.is_limited() {
-            return;
+        if self.account.is_limited() {
+            self.book_within_limit(slot, before.1, holds.1);
         }
+    }
+
+    /// Stored are `holds` bytes, where there were `before`.
+    #[inline(never)]
+    fn book_within_limit(&mut self, slot: u32, before: u64, holds: u64) {
         let source = self.table.source(slot);
-        self.account.sources.hold(source, before.1, holds.1);
+        self.account.sources.hold(source, before, holds);
         self.judge_memory();
         self.judge_source(slot);
     }

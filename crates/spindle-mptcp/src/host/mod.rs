@@ -390,21 +390,36 @@ impl Stack {
     }
 
     fn deliver(&mut self, now: Instant, slot: u32, i: usize, segment: &Segment) {
-        if self.leaves_time_wait(now, slot, i, segment) {
+        if segment.flags.contains(Flags::SYN) && self.leaves_time_wait(now, slot, i, segment) {
             return;
         }
-        let opens = self.table.is_half_open(slot) && self.table.source(slot).is_some();
-        if opens && self.comes_too_late(now, slot, segment) {
+        if self.table.is_half_open(slot) {
+            self.deliver_half_open(now, slot, i, segment);
             return;
         }
+        self.hand_over(now, slot, i, segment);
+    }
+
+    /// To a connection whose handshake is going on.
+    #[cold]
+    fn deliver_half_open(&mut self, now: Instant, slot: u32, i: usize, segment: &Segment) {
+        let accepted = self.table.source(slot).is_some();
+        if accepted && self.comes_too_late(now, slot, segment) {
+            return;
+        }
+        self.hand_over(now, slot, i, segment);
+        if accepted && !self.table.is_half_open(slot) {
+            self.promise(now);
+        }
+    }
+
+    #[inline]
+    fn hand_over(&mut self, now: Instant, slot: u32, i: usize, segment: &Segment) {
         self.press_if_stale(slot);
         if let Some(c) = self.table.connection_mut(slot) {
             c.receive(now, i, segment);
         }
         self.touch(now, slot);
-        if opens && !self.table.is_half_open(slot) {
-            self.promise(now);
-        }
     }
 
     /// The next segment for the wire; to be asked until there is none after every call that may
@@ -767,7 +782,7 @@ impl Stack {
         let renamed = entry.token != token || entry.tuples.len() > c.subflows.len();
         let half_open = settled && c.is_half_open();
         let holds = (c.half_open_joins(), c.buffered());
-        let pressed = c.pressure() > Pressure::None;
+        let pressed = self.account.is_limited() && c.pressure() > Pressure::None;
         let before = std::mem::replace(&mut entry.booked, holds);
         let done = c.closed.is_some() && c.released && c.readable() == 0;
         let over = done && c.is_over();

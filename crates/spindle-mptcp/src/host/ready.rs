@@ -34,21 +34,39 @@ struct Turn {
     sent: u32,
 }
 
+impl Turn {
+    /// That of a new one.
+    fn new(slot: u32) -> Self {
+        Self {
+            slot,
+            new: true,
+            sent: 0,
+        }
+    }
+}
+
 impl Ready {
-    /// Adds a connection, which counts as new.
+    /// Adds a connection, which counts as new. If there is no other it has its turn at once: so does nearly every
+    /// one in a simulation, and no queue is touched.
+    #[inline]
     pub(super) fn push(&mut self, slot: u32) {
-        self.new.push_back(slot);
+        if self.turn.is_none() && self.new.is_empty() && self.backlogged.is_empty() {
+            self.turn = Some(Turn::new(slot));
+        } else {
+            self.new.push_back(slot);
+        }
     }
 
     /// Whose turn it is.
     #[inline]
     pub(super) fn first(&mut self) -> Option<u32> {
-        if self.turn.is_none() {
+        if self.turn.is_none() && !(self.new.is_empty() && self.backlogged.is_empty()) {
             self.turn = self.next_turn();
         }
         self.turn.map(|t| t.slot)
     }
 
+    #[inline(never)]
     fn next_turn(&mut self) -> Option<Turn> {
         let new = self.backlogged.is_empty() || (self.ahead < AHEAD && !self.new.is_empty());
         let from = if new {
@@ -57,7 +75,10 @@ impl Ready {
             &mut self.backlogged
         };
         let slot = from.pop_front()?;
-        Some(Turn { slot, new, sent: 0 })
+        Some(Turn {
+            new,
+            ..Turn::new(slot)
+        })
     }
 
     /// The first has sent so many segments, as they are on the wire; after [`QUANTUM`] of them its turn is over.
@@ -68,10 +89,16 @@ impl Ready {
         };
         turn.sent += segments;
         if turn.sent >= QUANTUM {
-            let slot = turn.slot;
-            self.end_turn();
-            self.backlogged.push_back(slot);
+            self.give_way();
         }
+    }
+
+    /// The first has used up its turn, and has more to send.
+    #[cold]
+    fn give_way(&mut self) {
+        let slot = self.turn.map(|t| t.slot);
+        self.end_turn();
+        self.backlogged.extend(slot);
     }
 
     /// The first has nothing more to send.
@@ -80,6 +107,7 @@ impl Ready {
         self.end_turn();
     }
 
+    #[inline]
     fn end_turn(&mut self) {
         if let Some(turn) = self.turn.take() {
             let waits = turn.new && !self.backlogged.is_empty();

@@ -12,9 +12,10 @@ use crate::subflow::TcpState;
 const ISN_ADVANCE: u32 = u16::MAX as u32 + 2;
 
 impl Stack {
-    /// Whether this is a SYN newer than all that came for subflow `i`, which is in TIME_WAIT. The subflow ends
+    /// Whether this SYN is newer than all that came for subflow `i`, which is in TIME_WAIT. The subflow ends
     /// then, and the SYN opens the next connection or subflow between the same ports (RFC 9293, section
     /// 3.10.7.4; RFC 6191, section 2). Other subflows of the old connection stay in TIME_WAIT.
+    #[cold]
     pub(super) fn leaves_time_wait(
         &mut self,
         now: Instant,
@@ -22,9 +23,8 @@ impl Stack {
         i: usize,
         segment: &Segment,
     ) -> bool {
-        let syn = segment.flags.contains(Flags::SYN)
-            && !segment.flags.intersects(Flags::ACK | Flags::RST);
-        let Some(c) = self.table.connection_mut(slot).filter(|_| syn) else {
+        let alone = !segment.flags.intersects(Flags::ACK | Flags::RST);
+        let Some(c) = self.table.connection_mut(slot).filter(|_| alone) else {
             return false;
         };
         let sf = &c.subflows[i];
