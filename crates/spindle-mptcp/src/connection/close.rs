@@ -355,6 +355,7 @@ impl Connection {
     }
 
     /// Drops subflows that are over and notices the end.
+    #[cold]
     pub(super) fn reap(&mut self, now: Instant) {
         let closed = |o: &Outlook| o.is(Marks::CLOSED);
         while self.subflows.marks().any(Marks::CLOSED)

@@ -222,9 +222,9 @@ impl Connection {
             self.note_recovery(now, i);
         }
         // With MPTCP the data level says what has arrived, unless only FINs are outstanding.
-        let outstanding = self.send.una < self.sent_to();
-        let acked = arrival.ack.acked > 0 && !(outstanding && self.is_multipath());
-        let probed = self.persist_tries > 0 && (!outstanding || arrival.window == 0);
+        let outstanding = || self.send.una < self.sent_to();
+        let acked = arrival.ack.acked > 0 && !(self.is_multipath() && outstanding());
+        let probed = self.persist_tries > 0 && (!outstanding() || arrival.window == 0);
         if acked || probed {
             self.stalled_since = Some(now);
         }
@@ -274,6 +274,7 @@ impl Connection {
     }
 
     /// Plain TCP: what the subflow acknowledges is acknowledged, and its window is the data's.
+    #[inline]
     pub(super) fn plain_progress(&mut self, i: usize) {
         let sf = &self.subflows[i];
         let oldest = sf.tx.board.front().and_then(|s| s.map);
@@ -283,6 +284,9 @@ impl Connection {
     }
 
     pub(super) fn on_data_acked(&mut self, offset: u64) {
+        if offset <= self.send.una {
+            return;
+        }
         let was_full = self.writable() == 0;
         if self.send.acknowledge(offset) > 0 {
             self.count_outrun();

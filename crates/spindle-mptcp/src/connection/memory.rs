@@ -161,10 +161,19 @@ impl Connection {
     /// The peer's window now ends at this offset.
     #[inline]
     pub(super) fn move_right_edge(&mut self, edge: u64) {
-        let full = self.writable() == 0;
         if edge > self.send.right_edge {
             self.shut_since = None;
         }
+        // The send buffer grows only with a window that was shut (`send_room`).
+        if self.window_is_shut() {
+            self.move_edge_of_shut_window(edge);
+        }
+        self.send.right_edge = edge;
+    }
+
+    #[cold]
+    fn move_edge_of_shut_window(&mut self, edge: u64) {
+        let full = self.writable() == 0;
         self.send.right_edge = edge;
         if full && self.writable() > 0 {
             self.tell(Happening::Writable);

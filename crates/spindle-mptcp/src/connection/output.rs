@@ -558,7 +558,7 @@ impl Connection {
             }
             let o = *self.subflows.outlook(i);
             // Room for a byte is enough here; the segment's own size is tested once it is known.
-            if !self.window_lets_out(now, i) {
+            if o.window_room < u64::from(o.mss) && !self.window_lets_out(now, i) {
                 continue;
             }
             if o.has_room(u64::from(o.mss).min(o.cwnd))
@@ -606,10 +606,23 @@ impl Connection {
 
     /// Bytes of the next new segment on subflow `i`, or none if it should wait (window, SWS
     /// avoidance of RFC 9293 section 3.8.6.2.1, Nagle).
+    #[inline]
     fn next_len(&mut self, now: Instant, i: usize) -> Option<usize> {
         let mss = self.most_new(i);
         let unsent = self.send.unsent_bytes();
         let window = self.send.window().min(self.subflows[i].tx.window_room());
+        if mss <= unsent && mss <= window {
+            self.persist_at = None;
+            return Some(mss as usize);
+        }
+        self.short_len(now, i, mss, window)
+    }
+
+    /// The same where no segment of `mss` bytes may leave, since there are no such data, or the window is of
+    /// `window` bytes.
+    #[inline(never)]
+    fn short_len(&mut self, now: Instant, i: usize, mss: u64, window: u64) -> Option<usize> {
+        let unsent = self.send.unsent_bytes();
         let len = mss.min(unsent).min(window);
         let idle = !self.subflows.marks().any(Marks::OUTSTANDING);
         if len == 0 {

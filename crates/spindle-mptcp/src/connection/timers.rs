@@ -27,7 +27,9 @@ impl Connection {
         due = due.min(or_never(self.persist_at));
         due = due.min(or_never(self.data_timer_at));
         due = due.min(or_never(self.undelivered.deadline()));
-        due = due.min(or_never(self.paths.deadline()));
+        if self.config.multipath.is_some() {
+            due = due.min(or_never(self.paths.deadline()));
+        }
         due = due.min(or_never(self.judge_at.map(|(t, _)| t)));
         due = due.min(or_never(self.policy_deadline()));
         due = due.min(or_never(self.cut_off_deadline()));
@@ -364,7 +366,10 @@ impl Connection {
         if self.mp.is_some() {
             self.heed_data_fin();
         }
-        self.reap(now);
+        let marks = self.subflows.marks();
+        if marks.any(Marks::CLOSED) || !marks.any(Marks::GOES_ON) {
+            self.reap(now);
+        }
         if self.closed.is_some() {
             self.persist_at = None;
             self.data_timer_at = None;

@@ -68,19 +68,20 @@ impl Connection {
     /// DATA_ACK says now.
     #[inline]
     pub(super) fn note_undelivered(&mut self, now: Instant, i: usize, seg: &Segment) {
-        let released = self.subflows.unnoticed_at(i).tx.board.take_released();
-        if !released.is_empty() || !self.undelivered.acked_on_subflows.is_empty() {
-            let says = seg.options.dss.is_some_and(|d| d.data_ack.is_some());
-            self.watch_undelivered(now, &released, says);
+        let known = !self.undelivered.acked_on_subflows.is_empty();
+        if known || self.subflows.unnoticed_at(i).tx.board.has_released() {
+            self.watch_undelivered(now, i, seg);
         }
     }
 
     #[inline(never)]
-    fn watch_undelivered(&mut self, now: Instant, released: &[(u64, u64)], has_data_ack: bool) {
+    fn watch_undelivered(&mut self, now: Instant, i: usize, seg: &Segment) {
+        let released = self.subflows.unnoticed_at(i).tx.board.take_released();
+        let has_data_ack = seg.options.dss.is_some_and(|d| d.data_ack.is_some());
         let una = self.send.una;
         let grace = self.shortest_round_trip();
         let u = &mut self.undelivered;
-        for &(start, end) in released {
+        for (start, end) in released {
             u.acked_on_subflows.insert(start.max(una), end);
         }
         u.acked_on_subflows.remove_below(una);

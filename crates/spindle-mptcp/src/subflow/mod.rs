@@ -482,13 +482,14 @@ impl Subflow {
     }
 
     /// When something is next to be done without a segment arriving.
+    #[inline(never)]
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let due = self.deadline_or_never();
         (due != Instant::FAR_FUTURE).then_some(due)
     }
 
-    /// The same, [`Instant::FAR_FUTURE`] for none.
-    #[inline]
+    /// The same, [`Instant::FAR_FUTURE`] for none. Each event asks for it, nearly always from one place.
+    #[inline(always)]
     pub(crate) fn deadline_or_never(&self) -> Instant {
         let own = or_never(self.rx.ack_by).min(or_never(self.over_at));
         let own = own.min(or_never(self.persist_at));

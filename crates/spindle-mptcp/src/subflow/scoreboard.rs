@@ -370,6 +370,12 @@ impl Scoreboard {
         }
     }
 
+    /// Whether [`Self::take_released`] has something to give.
+    #[inline]
+    pub(crate) fn has_released(&self) -> bool {
+        !self.released.is_empty()
+    }
+
     /// The data offsets of segments acknowledged since the last call that lie beyond what the data level
     /// acknowledged with them.
     pub(crate) fn take_released(&mut self) -> Vec<(u64, u64)> {
@@ -411,20 +417,29 @@ impl Scoreboard {
                 acked.add(&s);
             }
             if s.transmissions > 1 {
-                self.repeats.remove(&(s.sent_at, s.end()));
+                self.forget_repeat(&s);
             }
         }
         if self.queue.front().is_some_and(|f| f.start < ack) {
             self.split_front(ack, data_acked, &mut acked);
         }
         self.begin = self.queue.front().map_or(self.end, |f| f.start);
-        if !self.sacked_ranges.is_empty() {
-            self.sacked_ranges.remove_below(self.begin);
-        }
-        if !self.awaiting.is_empty() {
-            self.awaiting.remove_below(self.begin);
+        if !(self.sacked_ranges.is_empty() && self.awaiting.is_empty()) {
+            self.forget_ranges();
         }
         acked
+    }
+
+    #[inline(never)]
+    fn forget_repeat(&mut self, s: &Sent) {
+        self.repeats.remove(&(s.sent_at, s.end()));
+    }
+
+    /// Takes what is acknowledged out of the ranges.
+    #[inline(never)]
+    fn forget_ranges(&mut self) {
+        self.sacked_ranges.remove_below(self.begin);
+        self.awaiting.remove_below(self.begin);
     }
 
     #[cold]

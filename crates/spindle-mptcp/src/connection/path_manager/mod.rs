@@ -69,6 +69,8 @@ impl Paths {
         self.local.outside(inside)
     }
 
+    /// When a timer of its own is due; nothing sets one without MPTCP.
+    #[inline(never)]
     pub(super) fn deadline(&self) -> Option<Instant> {
         if self.signals.is_idle() && self.retries.is_empty() {
             return self.not_before;

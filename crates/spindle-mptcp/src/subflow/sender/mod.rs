@@ -324,9 +324,11 @@ impl Sender {
     /// Whether there are so many segments outstanding that no new ones may leave: what a peer with a tiny MSS
     /// makes of a full send buffer costs no more memory and work than the least MSS that every host takes
     /// makes of it, 536 bytes (RFC 9293, section 3.7.1).
+    #[inline]
     pub(crate) fn is_full(&self) -> bool {
-        let most = self.config.tcp.send_buffer / LEAST_COMMON_MSS;
-        self.board.len() >= most.max(LEAST_SEGMENTS)
+        let outstanding = self.board.len();
+        outstanding >= LEAST_SEGMENTS
+            && outstanding >= self.config.tcp.send_buffer / LEAST_COMMON_MSS
     }
 
     /// The peer acknowledged everything below `ack` and announced a window of `window` bytes. The right
@@ -352,6 +354,7 @@ impl Sender {
 
     /// Whether `bytes` of new sequence space may be sent: the congestion window and the peer's window on
     /// this subflow allow them (RFC 8684, section 3.3.4).
+    #[inline]
     pub(crate) fn may_send(&self, bytes: u64) -> bool {
         self.has_room(bytes) && bytes <= self.window_room()
     }

@@ -48,6 +48,7 @@ impl Sender {
 
     /// Payload bytes of a segment of new data that would show whether more passes than is sent, if that
     /// is to be tried now.
+    #[inline]
     pub(crate) fn probe_size(&self, now: Instant) -> Option<u64> {
         let search = self.search.as_ref()?;
         let size = search.next_size(now, self.mss, self.agreed_mss)?;
