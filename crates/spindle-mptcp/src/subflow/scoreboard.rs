@@ -647,21 +647,34 @@ impl Scoreboard {
         self.highest_sacked = 0;
     }
 
-    /// Takes back every loss mark that no retransmission followed: the losses were not real.
-    pub(crate) fn clear_lost(&mut self) {
-        for s in &mut self.queue {
-            self.steps.add(1);
-            s.lost = false;
-            if s.is_repeat_in_flight() {
-                self.repeats.insert((s.sent_at, s.end()));
+    /// Takes back every loss mark: the losses were not real. Returns how many segments and runs of SACKed ones it
+    /// went through.
+    pub(crate) fn clear_lost(&mut self) -> u64 {
+        let (mut i, mut seen) = (0, 0);
+        while self.lost > 0
+            && let Some(s) = self.queue.get_mut(i)
+        {
+            seen += 1;
+            if s.sacked {
+                let start = s.start;
+                i = self.behind_sacked(start);
+                continue;
             }
+            if std::mem::take(&mut s.lost) {
+                self.lost -= s.seq_len();
+                if s.is_repeat_in_flight() {
+                    self.repeats.insert((s.sent_at, s.end()));
+                }
+            }
+            i += 1;
         }
-        self.lost = 0;
+        self.steps.add(seen as usize);
         self.unrepeated = 0;
         self.awaiting.clear();
         self.lost_below = 0;
         self.fresh_from = 0;
         self.hole_from = 0;
+        seen
     }
 
     /// Segments ever marked lost, once for each transmission.
@@ -843,7 +856,7 @@ mod tests {
                     1 => { board.sack(at, at + 350); }
                     2 => { board.mark_lost(at); }
                     3 => { board.repeat(at, Instant::ZERO); }
-                    4 => board.clear_lost(),
+                    4 => { board.clear_lost(); }
                     _ => { board.push(sent(end, 100)); end += 100; }
                 }
                 board.check();

@@ -54,38 +54,47 @@ impl Undo {
     }
 }
 
-/// Bounds what undoing costs: it goes through all segments outstanding, as does the next look for losses, and
-/// a peer can ask for both with a few acknowledgements. Each acknowledgement pays for some of that.
-#[derive(Clone, Copy, Debug, Default)]
+/// Bounds what undoing costs: it goes through what was found lost, as does the next look for losses, and a peer can
+/// ask for both with a few acknowledgements. Each acknowledgement pays for some of that.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct UndoCredit {
-    /// Acknowledgements until the last undo, and what was left of their credit then.
+    /// Acknowledgements until the last question.
     acknowledgements: u64,
-    left: u64,
+    /// Segments that may be gone through. One undo may overdraw it.
+    left: i64,
+}
+
+impl Default for UndoCredit {
+    fn default() -> Self {
+        Self {
+            acknowledgements: 0,
+            left: Self::SAVED,
+        }
+    }
 }
 
 impl UndoCredit {
-    /// What an acknowledgement pays for, in segments gone through: with one for each segment that is eight
-    /// undos in a window of data, more than reordering brings about.
-    const PER_ACKNOWLEDGEMENT: u64 = 32;
-    /// Times that an undo goes through all segments: to take marks back, and to look for losses, repeats and
-    /// holes from the first segment on.
-    const PASSES: u64 = 4;
-    /// Undos of all that is outstanding that can be saved up, at most.
-    const SAVED: u64 = 4;
+    /// What an acknowledgement pays for, in segments gone through.
+    const PER_ACKNOWLEDGEMENT: i64 = 32;
+    /// Times that an undo goes through the segments: to take marks back, and to look for losses, repeats and holes
+    /// from the first segment on.
+    const PASSES: i64 = 4;
+    /// Segments that can be saved up, and that a new subflow has.
+    const SAVED: i64 = 4096;
 
-    /// Whether an undo is paid for, with `outstanding` segments and after so many acknowledgements in all; if
-    /// so the credit is spent.
-    pub(crate) fn spend(&mut self, acknowledgements: u64, outstanding: usize) -> bool {
-        let cost = Self::PASSES * outstanding as u64;
-        // Where there is little to go through nobody needs to count.
-        let most = Self::SAVED * cost.max(1024);
-        let more = Self::PER_ACKNOWLEDGEMENT * (acknowledgements - self.acknowledgements);
-        let start = if self.acknowledgements == 0 { most } else { 0 };
-        let credit = (self.left + more + start).min(most);
+    /// Whether an undo is paid for after so many acknowledgements in all.
+    pub(crate) fn grants(&mut self, acknowledgements: u64) -> bool {
+        let new = i64::try_from(acknowledgements - self.acknowledgements).unwrap_or(i64::MAX);
+        let more = new.saturating_mul(Self::PER_ACKNOWLEDGEMENT);
+        self.left = self.left.saturating_add(more).min(Self::SAVED);
         self.acknowledgements = acknowledgements;
-        let granted = credit >= cost;
-        self.left = if granted { credit - cost } else { credit };
-        granted
+        self.left > 0
+    }
+
+    /// An undo went through so many segments.
+    pub(crate) fn spend(&mut self, segments: u64) {
+        let cost = i64::try_from(segments).unwrap_or(i64::MAX);
+        self.left = self.left.saturating_sub(cost.saturating_mul(Self::PASSES));
     }
 }
 
@@ -105,21 +114,23 @@ mod tests {
 
     #[test]
     fn undos_are_paid_for_by_acknowledgements() {
-        let outstanding = 10_000;
         let mut credit = UndoCredit::default();
-        let granted = |credit: &mut UndoCredit, from: u64| {
-            (from..from + 5000)
-                .filter(|n| credit.spend(*n, outstanding))
-                .count()
+        let mut granted = |acknowledgements, segments| {
+            let granted = credit.grants(acknowledgements);
+            if granted {
+                credit.spend(segments);
+            }
+            granted
         };
         assert_eq!(
-            granted(&mut credit, 1),
-            4 + 3,
-            "four at once, then one for 1250 acknowledgements"
+            (1..5000).filter(|n| granted(*n, 10_000)).count(),
+            1 + 4,
+            "one at once, which overdraws it, then one for 1250 acknowledgements"
         );
-        assert_eq!(granted(&mut credit, 5001), 4);
-        let mut few = UndoCredit::default();
-        assert!((1..1000).all(|n| few.spend(n, 8)));
+        assert!(
+            (10_000..13_000).all(|n| granted(n, 8)),
+            "few segments cost no more than is paid"
+        );
     }
 
     #[test]

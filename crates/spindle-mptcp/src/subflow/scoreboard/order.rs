@@ -179,7 +179,7 @@ mod tests {
                     5 => newest = newest.max(board.acknowledge(at.min(end) / 4, u64::MAX).newest.map_or(newest, |n| (n.0, n.1))),
                     6 => { board.repeat(at, now); }
                     7 => match len % 4 {
-                        0 => board.clear_lost(),
+                        0 => { board.clear_lost(); }
                         1 => board.mark_all_lost(at % 2 == 0),
                         2 => board.split(at, len as usize),
                         _ => { board.resegment(100 + len as usize); }

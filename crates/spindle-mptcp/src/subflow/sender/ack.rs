@@ -194,14 +194,15 @@ impl Sender {
 
     #[cold]
     fn undo_reduction(&mut self, now: Instant) {
-        let outstanding = self.board.len();
-        if !self.undo_credit.spend(self.acknowledgements, outstanding) {
+        let recovers = !matches!(self.phase, Phase::Open);
+        // Once the recovery is over an undo goes through nothing.
+        if recovers && !self.undo_credit.grants(self.acknowledgements) {
             return;
         }
         self.cc.undo(now);
         self.counters.undos += 1;
-        if !matches!(self.phase, Phase::Open) {
-            self.board.clear_lost();
+        if recovers {
+            self.undo_credit.spend(self.board.clear_lost());
             self.phase = Phase::Open;
         }
         self.reduced_until = self.una;
