@@ -46,7 +46,7 @@ pub(crate) const CONNECT: Part = part(
     "udp-connect",
     false,
     true,
-    "connect --udp --listen 127.0.0.1:9000 --via 10.9.0.2:7000 --local 10.9.0.1 --log warn",
+    "connect --udp --insecure --listen 127.0.0.1:9000 --via 10.9.0.2:7000 --local 10.9.0.1 --log warn",
 );
 
 /// A row: what the client runs, and the parts whose CPU time counts.

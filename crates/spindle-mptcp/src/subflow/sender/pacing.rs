@@ -44,7 +44,8 @@ impl PacingInput {
         Some(((scaled / u128::from(srtt)) as u64).max(1))
     }
 
-    /// Bytes a second, and how many of them may leave at once; none where pacing does not apply.
+    /// Bytes a second, and how many of them may leave at once; none where pacing does not apply, as with a window that
+    /// takes no longer than [`QUANTUM`].
     fn rate(&self) -> Option<(u64, u64)> {
         let rate = self.bytes_per_second()?;
         if self.sent < UNPACED_SEGMENTS {
@@ -53,7 +54,8 @@ impl PacingInput {
         let per_quantum =
             (u128::from(rate) * u128::from(QUANTUM.as_nanos()) / 1_000_000_000) as u64;
         let least = LEAST_SEGMENTS * self.mss;
-        Some((rate, per_quantum.clamp(least, MOST_BYTES.max(least))))
+        let quantum = per_quantum.clamp(least, MOST_BYTES.max(least));
+        (per_quantum < self.cwnd).then_some((rate, quantum))
     }
 }
 
@@ -130,14 +132,19 @@ mod tests {
         assert_eq!(input(10_000_000, 1).rate(), Some((120_000_000, 65_536)));
         let unmeasured = PacingInput {
             srtt: None,
-            ..input(1, 1)
+            ..input(100_000, 1)
         };
         assert_eq!(unmeasured.rate(), None);
         let first = PacingInput {
             sent: 9,
-            ..input(1, 1)
+            ..input(100_000, 1)
         };
         assert_eq!(first.rate(), None);
+        let near = PacingInput {
+            srtt: Some(Duration::from_millis(1)),
+            ..input(100_000, 1)
+        };
+        assert_eq!(near.rate(), None, "a window leaves within a millisecond");
     }
 
     #[test]
