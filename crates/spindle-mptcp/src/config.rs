@@ -73,7 +73,8 @@ pub struct TcpConfig {
     /// more with larger segments (RFC 4821; Linux: `tcp_mtu_probing` 1). Off by default.
     pub mtu_probing: bool,
     /// Pacing: what the window lets out leaves at 2.0 cwnd a smoothed RTT in slow start and at 1.2
-    /// later (as in Linux), not all at once. Off by default.
+    /// later (as in Linux), not all at once, unless the whole window leaves within a millisecond at that rate. Off
+    /// by default.
     pub pacing: bool,
     /// Payload bytes of a subflow that may wait in the host's own output queue; what more the window
     /// would let out stays back until some have left (Linux: `tcp_limit_output_bytes`). Whoever drives

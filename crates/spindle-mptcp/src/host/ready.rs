@@ -35,7 +35,7 @@ struct Turn {
 }
 
 impl Turn {
-    /// That of a new one.
+    /// The turn of a new connection.
     fn new(slot: u32) -> Self {
         Self {
             slot,
@@ -46,8 +46,8 @@ impl Turn {
 }
 
 impl Ready {
-    /// Adds a connection, which counts as new. If there is no other it has its turn at once: so does nearly every
-    /// one in a simulation, and no queue is touched.
+    /// Adds a connection, which counts as new. If no other has something to send, its turn begins at once and no
+    /// queue is touched, as nearly always in a simulation, where each host has few connections.
     #[inline]
     pub(super) fn push(&mut self, slot: u32) {
         if self.turn.is_none() && self.new.is_empty() && self.backlogged.is_empty() {

@@ -67,8 +67,8 @@ pub(crate) struct Sent {
     pub(crate) uses: Uses,
 }
 
-/// A subflow in full flight has hundreds of entries, which no near cache holds: eight bytes more are some 8 MB in
-/// a network of 1024 hosts.
+/// A subflow with a full window has hundreds of entries: eight bytes more in each are some 8 MB in a network of 1024
+/// hosts.
 const _: () = assert!(size_of::<Sent>() <= 80);
 
 /// What a segment is used for in addition to its own delivery, a bit each.
@@ -84,9 +84,9 @@ impl Uses {
     const REINJECTED: Self = Self(1 << 2);
     /// It is in a block that parities are made of.
     const CODED: Self = Self(1 << 3);
-    /// It is not copied if it has any of these ...
+    /// A segment with any of these uses is not copied ...
     const NOT_COPIED: Self = Self(Self::RECOVERY.0 | Self::PROTECTED.0);
-    /// ... and put into no block if it has any of these.
+    /// ... and one with any of these is put into no block.
     const NOT_CODED: Self = Self(Self::NOT_COPIED.0 | Self::CODED.0);
 
     /// Whether any of `uses` is among them.

@@ -58,9 +58,9 @@ impl Undo {
 /// ask for both with a few acknowledgements. Each acknowledgement pays for some of that.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UndoCredit {
-    /// Acknowledgements until the last question.
+    /// Acknowledgements that had come when an undo was last asked for.
     acknowledgements: u64,
-    /// Segments that may be gone through. One undo may overdraw it.
+    /// Segments that undos may still go through; below zero after an undo that went through more.
     left: i64,
 }
 
