@@ -181,7 +181,7 @@ impl Connection {
         }
     }
 
-    /// Whether pacing keeps a subflow from sending now, for a policy that waits for it; views say so.
+    /// Whether pacing keeps a subflow from sending now, for a policy that waits for it; the views say of which.
     fn mark_paced(&mut self, now: Instant) -> bool {
         let mut any = false;
         if self.recovery.as_ref().is_some_and(|r| r.is_immediate()) {
@@ -195,7 +195,7 @@ impl Connection {
             let may = o.takes_data() && o.is(Marks::GATED) && o.has_room(u64::from(o.mss));
             if may && !self.subflows[i].tx.is_paced_to(now) {
                 if let Some(view) = self.views.get_mut(i) {
-                    view.usable = false;
+                    view.paced = true;
                 }
                 any = true;
             }
@@ -342,6 +342,7 @@ fn view_of(s: &mut Subflow, rules: &ViewRules<'_>) -> SubflowView {
     SubflowView {
         id: s.id,
         usable: s.is_usable() && !s.dead && !s.draining,
+        paced: false,
         sent: c.segments,
         retransmitted: c.retransmissions,
         since_retransmission: c.since_retransmission,

@@ -550,6 +550,7 @@ mod tests {
         SubflowView {
             id: s.id,
             usable: s.is_usable(),
+            paced: false,
             sent: 0,
             retransmitted: 0,
             since_retransmission: 0,

@@ -162,6 +162,26 @@ mod tests {
         ));
     }
 
+    /// To a receiver that holds back what is out of order in its subflow, a copy on the same subflow is of no
+    /// use, and a second copy is not made.
+    #[test]
+    fn where_pacing_holds_the_other_subflow_no_copy_goes_on_the_same_one() {
+        let mut subflows = [subflow(0), subflow(1)];
+        subflows[0].oldest_unprotected = eligible(1);
+        subflows[0].retransmitted = 1;
+        subflows[1].paced = true;
+        let policy = || {
+            let held_back = Fuso::default().for_unmodified_receivers();
+            held_back.expect("a variant").build(1)
+        };
+        let v = view(&subflows, false, Trigger::Ack);
+        assert_eq!(policy().on_opportunity(&v), Action::Nothing);
+        subflows[1].paced = false;
+        let v = view(&subflows, false, Trigger::Ack);
+        let action = policy().on_opportunity(&v);
+        assert!(matches!(action, Action::Copy { of: 0, on: 1, .. }));
+    }
+
     #[test]
     fn best_and_worst_may_be_one() {
         let mut subflows = [subflow(0)];

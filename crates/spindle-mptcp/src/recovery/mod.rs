@@ -113,6 +113,8 @@ pub struct SubflowView {
     pub id: SubflowId,
     /// Whether new segments may be sent on it.
     pub usable: bool,
+    /// Whether pacing keeps it from sending now: it has room again in a moment.
+    pub paced: bool,
     /// Data segments sent, of every kind (FUSO A1.2: `tx`).
     pub sent: u64,
     /// Segments its own TCP retransmitted (`retx`).
@@ -144,9 +146,11 @@ pub struct SubflowView {
 }
 
 impl SubflowView {
-    /// Whether a segment of `bytes` fits the congestion window and the peer's window.
+    /// Whether a segment of `bytes` may leave now: it fits the congestion window and the peer's window, and
+    /// pacing lets it.
     pub fn has_room(&self, bytes: u64) -> bool {
-        self.usable && self.in_flight + bytes <= self.cwnd && bytes <= self.window_room
+        let fits = self.in_flight + bytes <= self.cwnd && bytes <= self.window_room;
+        self.usable && !self.paced && fits
     }
 }
 
@@ -433,6 +437,7 @@ pub(crate) mod tests {
         SubflowView {
             id,
             usable: true,
+            paced: false,
             sent: 10,
             retransmitted: 0,
             since_retransmission: 5,
