@@ -62,9 +62,10 @@ fn data_sacked_behind_a_hole_of_a_dead_subflow_leave_on_another() {
     assert!(o.delivered == limits.0 && o.stall.0 <= most, "{o:?}");
 }
 
-/// 200 MB over two paths that lose packets only where a queue is full, no slower than the 5.7 s of kernel TCP over the
+/// 200 MB over two paths that lose packets only where a queue is full, faster than the 5.7 s of kernel TCP over the
 /// fast path alone. Without pacing a whole congestion window left at once when the receive window opened again after a
-/// hole, and overflowed the queue of the fast path; Linked Increases then took 3 s to fill it again.
+/// hole, and overflowed the queue of the fast path; Linked Increases then took 3 s to fill it again. With pacing, but
+/// with copies of what waits behind a hole on the very subflow of the hole, a transfer takes 5.6 s.
 fn is_no_slower_than_over_the_fast_path(swapped: bool) {
     const BYTES: u64 = 200_000_000;
     let path = |rate, rtt| BurstyPath {
@@ -80,7 +81,7 @@ fn is_no_slower_than_over_the_fast_path(swapped: bool) {
     }
     let config = gateway("fuso-2");
     let o = download(&config, paths, 0, (BYTES, LIMIT), &mut |_, _, _, _, _| ());
-    let most = Duration::from_millis(5700);
+    let most = Duration::from_millis(5500);
     assert!(o.delivered == BYTES && o.took <= most, "{paths:?}: {o:?}");
 }
 
