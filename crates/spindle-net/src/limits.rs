@@ -36,8 +36,9 @@ pub struct Limits {
     /// [`LEAST_PER_CONNECTION`]. Buffers begin small and grow up to this.
     pub memory_per_connection: u64,
     /// Bytes that the connections may take of the process: what is stored for them in the stack, the queues
-    /// of the relay, and a fixed cost for each connection, subflow and encapsulation id. When they run short, windows
-    /// stay shut and connections that hold data without progress are reset; beyond them new ones are.
+    /// of the relay, a quarter of both for what the allocator holds beside them, and a fixed cost for each
+    /// connection, subflow and encapsulation id. When they run short, windows stay shut and connections that hold data
+    /// without progress are reset; beyond them new ones are.
     pub max_memory: u64,
     /// How long a peer may keep its window shut while there are data for it; without a limit if none.
     pub persist_timeout: Option<Duration>,

@@ -25,7 +25,7 @@ use spindle_units::Instant;
 
 use crate::link::{Arrival, FIRST_KEY, IcmpError, IcmpReport, Link};
 use connections::{Connections, Listening};
-use held::RELAY_COST;
+use held::{BUFFERS_PER_UNUSED, RELAY_COST};
 use pipe::Pipe;
 use queue::Queue;
 use survey::Surveys;
@@ -215,11 +215,15 @@ impl Driver {
         }
     }
 
-    /// Tells the stack what is held for its connections elsewhere.
+    /// Tells the stack what is held for its connections elsewhere, and the queues what they may hold.
     fn account(&mut self) {
         let relays = RELAY_COST * self.connections.len() as u64;
         let queues = self.queue.held().total();
-        self.stack.set_outside(relays + queues + self.link.held());
+        let unused = (self.stack.buffered() + queues) / BUFFERS_PER_UNUSED;
+        self.stack
+            .set_outside(relays + queues + unused + self.link.held());
+        let free = self.memory_limit.saturating_sub(self.stack.memory());
+        self.queue.held().bound(free.saturating_add(queues));
         self.evictions
             .log(self.clock.now(), self.connections.totals.evicted);
     }

@@ -372,12 +372,14 @@ impl State {
         self.part(self.room.outbound, self.passed.1)
     }
 
-    /// Room grows up to `most` with what has passed: who has taken nothing yet is owed little.
+    /// Room grows up to `most` with what has passed: who has taken nothing yet is owed little. It shrinks with the
+    /// memory that is free.
     fn part(&self, most: usize, passed: usize) -> usize {
-        match self.little {
-            true => LITTLE_ROOM.min(most),
-            false => (passed / 4).clamp(LEAST_ROOM.min(most), most),
-        }
+        let room = match self.little {
+            true => LITTLE_ROOM,
+            false => (passed / 4).max(LEAST_ROOM),
+        };
+        room.min(self.share.most().max(LITTLE_ROOM)).min(most)
     }
 
     /// Brings the account in line with the queues.
@@ -627,6 +629,20 @@ mod tests {
         assert!(s.room_to_write(&mut cx).is_pending());
         s.little = false;
         assert!(s.room_to_write(&mut cx).is_ready());
+    }
+
+    #[test]
+    fn room_shrinks_with_the_memory_that_is_free() {
+        let pipe = pipe();
+        let held = pipe.queue().held().clone();
+        let mut s = pipe.lock();
+        s.passed.1 = 1 << 30;
+        held.bound(1 << 30);
+        assert_eq!(s.most_outbound(), MOST_ROOM);
+        held.bound(6_400_000);
+        assert_eq!(s.most_outbound(), 100_000);
+        held.bound(0);
+        assert_eq!(s.most_outbound(), LITTLE_ROOM, "it always goes on");
     }
 
     #[test]

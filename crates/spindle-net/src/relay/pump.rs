@@ -17,7 +17,7 @@ use crate::socket::{ConnectionHandle, OwnedReadHalf, OwnedWriteHalf};
 /// Bytes read at first, and again after small reads.
 const LEAST_READ: usize = 16 << 10;
 /// Bytes read at most with one call.
-const MOST_READ: usize = 128 << 10;
+const MOST_READ: usize = 256 << 10;
 /// Bytes gathered at most for one write.
 const MOST_BATCH: usize = 256 << 10;
 /// Bytes read at least once there is any room: what a small write brings is not cut up.
