@@ -262,7 +262,8 @@ pub struct MultipathConfig {
     /// Off by default: Spindle's own receiver keeps them.
     pub joins_wait_for_data_ack: bool,
     /// The peer's receiver hands up only what is in order in its subflow, as the Linux kernel's: what it has
-    /// selectively acknowledged on a dead subflow behind a hole is reinjected with what it has not.
+    /// selectively acknowledged on a dead subflow behind a hole is reinjected with what it has not, and opportunistic
+    /// retransmission, whose segments open the window one by one there, sends twice as many each time.
     pub peer_holds_back: bool,
     /// Reinjection as the Linux kernel does it: on a connection-level timer, the oldest data only,
     /// on an idle subflow.

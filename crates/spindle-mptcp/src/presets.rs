@@ -105,9 +105,9 @@ fn cofuso(subflows: usize, settings: CoFuso) -> Config {
 /// What the sender of such a connection does towards a peer whose receiver was not modified, as a
 /// Linux kernel's: its proactive recovery also copies what was SACKed behind a hole, since such a
 /// receiver hands up only what is in order in its subflow. For the same reason, what was SACKed on a dead
-/// subflow is reinjected too. No data go on a joined subflow before the peer's first DATA_ACK, since
-/// such a receiver may drop them. The own receiver stays as it is, and so does a recovery that knows no
-/// difference.
+/// subflow is reinjected too, and opportunistic retransmission sends more each time. No data go on a joined
+/// subflow before the peer's first DATA_ACK, since such a receiver may drop them. The own receiver stays as it
+/// is, and so does a recovery that knows no difference.
 #[must_use]
 pub fn for_unmodified_receivers(mut config: Config) -> Config {
     if let Some(m) = &mut config.multipath {

@@ -205,3 +205,19 @@ fn a_window_full_of_held_data_is_opened_by_copies_and_not_by_a_timeout() {
     let plain = run_of(12, of("mptcp-2"), narrow(of("mptcp-2")));
     assert!(r.done < plain.done, "{r:?} {plain:?}");
 }
+
+/// Each segment that such a receiver holds behind a hole of its subflow is missing at the data level too. Sent again
+/// one in each round trip, they keep the window shut and the other subflow idle for as many round trips.
+#[test]
+fn a_full_window_is_opened_by_twice_as_many_segments_each_time() {
+    const ROUND_TRIP: u64 = 1000;
+    let wide = |mut c: Config| {
+        c.tcp.receive_buffer = (64 * PACKET + PACKET / 2) as usize;
+        held(c)
+    };
+    let [one_by_one, more] = [of("mptcp-2"), for_unmodified_receivers(of("mptcp-2"))]
+        .map(|sending| run_of(200, sending, wide(of("mptcp-2"))));
+    assert_eq!(one_by_one.timeouts + more.timeouts, 0);
+    let gained = one_by_one.done.saturating_sub(more.done);
+    assert!(gained >= 3 * ROUND_TRIP, "{one_by_one:?} {more:?}");
+}

@@ -26,8 +26,33 @@ struct Reinjection {
 #[derive(Debug, Default)]
 pub(super) struct Reinjections {
     queue: BTreeMap<u64, Reinjection>,
-    /// Data up to here were sent opportunistically already.
-    opportunistic_to: u64,
+    opportunistic: Opportunistic,
+}
+
+/// What was sent again since the window blocks new data.
+#[derive(Debug, Default)]
+struct Opportunistic {
+    /// Data up to here were sent again already.
+    to: u64,
+    /// Segments of the latest round, and how many of them are still to be sent.
+    burst: u64,
+    left: u64,
+    /// When that round began.
+    since: Instant,
+    /// The subflow that held the oldest data then.
+    not_on: Option<SubflowId>,
+}
+
+impl Opportunistic {
+    /// Begins a round, now that everything before it has arrived. Where such rounds follow each other, each is
+    /// twice as long as the one before if `grows`.
+    fn begin(&mut self, now: Instant, una: u64, holder: SubflowId, grows: bool) {
+        self.burst = if grows { 2 * self.burst + 1 } else { 1 };
+        self.left = self.burst;
+        self.to = una;
+        self.since = now;
+        self.not_on = Some(holder);
+    }
 }
 
 impl Reinjections {
@@ -57,6 +82,7 @@ impl Reinjections {
         for r in self.queue.values_mut().filter(|r| r.not_on == Some(id)) {
             r.not_on = None;
         }
+        self.opportunistic.not_on.take_if(|holder| *holder == id);
     }
 }
 
@@ -218,17 +244,50 @@ impl Connection {
             return None;
         }
         let una = self.send.una;
-        if self.reinjections.opportunistic_to > una {
+        if self.reinjections.opportunistic.to <= una {
+            let holds = |s: &mut Subflow| s.tx.board.carries(una);
+            let holder = self.subflows.unnoticed().position(holds)?;
+            let id = self.subflows[holder].id;
+            let i = self.open_reinjection_subflow(now, Some(id))?;
+            let grows = self.blocked_again(now);
+            let o = &mut self.reinjections.opportunistic;
+            o.begin(now, una, id, grows);
+            self.penalise(now, holder);
+            return self.opportunistic_on(now, i);
+        }
+        if self.reinjections.opportunistic.left == 0 {
             return None;
         }
-        let holds = |s: &mut Subflow| s.tx.board.carries(una);
-        let holder = self.subflows.unnoticed().position(holds)?;
-        let id = self.subflows[holder].id;
-        let i = self.open_reinjection_subflow(now, Some(id))?;
-        let (offset, payload) = self.send.sent_at(una)?;
+        let not_on = self.reinjections.opportunistic.not_on;
+        let i = self.open_reinjection_subflow(now, not_on)?;
+        self.opportunistic_on(now, i)
+    }
+
+    /// Whether the window blocks again, two round trips at most after data were sent again for that, at a
+    /// receiver that holds back what is out of order within its subflow: what follows blocks as well, arrived or not.
+    fn blocked_again(&self, now: Instant) -> bool {
+        let multipath = self.config.multipath.as_ref();
+        let o = &self.reinjections.opportunistic;
+        multipath.is_some_and(|m| m.peer_holds_back)
+            && o.burst > 0
+            && now.since(o.since) <= self.shortest_round_trip() * 2
+    }
+
+    /// The next segment of the round, on subflow `i`. What another subflow has delivered is left out.
+    fn opportunistic_on(&mut self, now: Instant, i: usize) -> Option<(SubflowId, Segment)> {
+        let mut at = self.reinjections.opportunistic.to;
+        if let Some((_, end)) = self.undelivered.acknowledged_at(at) {
+            at = end;
+        }
+        self.reinjections.opportunistic.left -= 1;
+        // What is assigned to a subflow was not sent yet.
+        let next = self.send.sent_at(at);
+        let Some((offset, payload)) = next.filter(|n| !self.assigned.holds(n.0)) else {
+            self.reinjections.opportunistic.left = 0;
+            return None;
+        };
         let (payload, _) = split(payload, self.most_again(i) as usize);
-        self.reinjections.opportunistic_to = offset + payload.len() as u64;
-        self.penalise(now, holder);
+        self.reinjections.opportunistic.to = offset + payload.len() as u64;
         self.counters.opportunistic += 1;
         Some(self.send_on(now, i, offset, payload, Purpose::AGAIN))
     }

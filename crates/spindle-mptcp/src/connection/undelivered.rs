@@ -38,6 +38,11 @@ impl Undelivered {
         self.due.map(|(at, _)| at)
     }
 
+    /// The data around `at` that a subflow acknowledged.
+    pub(super) fn acknowledged_at(&self, at: u64) -> Option<(u64, u64)> {
+        self.acked_on_subflows.containing(at)
+    }
+
     fn forget(&mut self) {
         self.due = None;
         self.burst = 0;
@@ -137,7 +142,7 @@ impl Connection {
     }
 
     /// The least smoothed RTT of the subflows that may carry data.
-    fn shortest_round_trip(&self) -> Duration {
+    pub(super) fn shortest_round_trip(&self) -> Duration {
         let usable = self.subflows.iter().filter(|s| s.is_usable() && !s.dead);
         let shortest = usable.filter_map(|s| s.tx.srtt()).min();
         shortest.unwrap_or(self.config.tcp.min_rto)
