@@ -47,7 +47,9 @@ impl Opportunistic {
     /// Begins a round, now that everything before it has arrived. Where such rounds follow each other, each is
     /// twice as long as the one before if `grows`.
     fn begin(&mut self, now: Instant, una: u64, holder: SubflowId, grows: bool) {
-        self.burst = if grows { 2 * self.burst + 1 } else { 1 };
+        // A peer may let the window block again as often as it likes.
+        let longer = self.burst.saturating_mul(2).saturating_add(1);
+        self.burst = if grows { longer } else { 1 };
         self.left = self.burst;
         self.to = una;
         self.since = now;
@@ -315,4 +317,21 @@ fn split(payload: Payload, most: usize) -> (Payload, Option<Payload>) {
     }
     let rest = payload.slice(most, payload.len() - most);
     (payload.slice(0, most), Some(rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds_without_end_grow_to_the_largest_number_and_stay_there() {
+        let mut o = Opportunistic::default();
+        let mut bursts = Vec::new();
+        for una in 0..100 {
+            o.begin(Instant::ZERO, una, 0, una > 0);
+            bursts.push(o.burst);
+        }
+        assert_eq!(bursts[..4], [1, 3, 7, 15]);
+        assert_eq!(bursts[99], u64::MAX);
+    }
 }

@@ -122,7 +122,7 @@ impl Connection {
         let Some((_, end)) = self.undelivered.acked_on_subflows.containing(una) else {
             return;
         };
-        let (mut at, mut left) = (una, self.undelivered.burst + 1);
+        let (mut at, mut left) = (una, self.undelivered.burst.saturating_add(1));
         while at < end && left > 0 {
             let Some((offset, payload)) = self.send.sent_at(at) else {
                 break;
@@ -136,7 +136,7 @@ impl Connection {
         let wait = self.backed_off(self.slowest_rto(), self.undelivered.tries);
         let u = &mut self.undelivered;
         u.reinjected_to = at;
-        u.burst = 2 * u.burst + 1;
+        u.burst = u.burst.saturating_mul(2).saturating_add(1);
         u.tries += 1;
         u.due = Some((now + wait, una));
     }
