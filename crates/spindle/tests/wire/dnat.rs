@@ -143,9 +143,10 @@ fn keeps_both_subflows(client: &Namespace, from: IpAddr, gateway: &Running) -> D
     took
 }
 
-/// Transfers from `client`, at the address of each family by turns, through the gateway and over the kernel's
-/// TCP on the fast path: none of the former takes longer than the latter. `on_fast` is the client's address
-/// there, and in `from` those of its first subflow.
+/// Transfers from `client`, in each address family, through the gateway and by turns over the kernel's TCP on
+/// the fast path: none of the former takes longer than the latter's median. An IPv6 header has 20 bytes
+/// more, so each family is compared with itself. `on_fast` is the client's address there, and in `from`
+/// those of its first subflow.
 fn transfers_on_both_paths(
     client: &Namespace,
     from: [IpAddr; 2],
@@ -154,9 +155,11 @@ fn transfers_on_both_paths(
     gateway: &Running,
 ) {
     serve("[::]:9001".parse().expect("an address"), false);
-    let (mut ours, mut kernel) = (vec![], vec![]);
+    let mut slower = vec![];
     for (from, on_fast) in from.into_iter().zip(on_fast) {
+        let family = if from.is_ipv6() { "IPv6" } else { "IPv4" };
         let service = (on_path(from.is_ipv6(), first.fast_path(), 1), 9001).into();
+        let (mut ours, mut kernel) = (vec![], vec![]);
         for _ in 0..transfers() {
             ours.push(keeps_both_subflows(client, from, gateway));
             let started = Instant::now();
@@ -164,16 +167,19 @@ fn transfers_on_both_paths(
             kernel.push(started.elapsed());
             assert_eq!(total, size() + 32, "with the digest behind it");
         }
+        ours.sort();
+        kernel.sort();
+        eprintln!(
+            "{first:?} path first, {family}: {ours:.2?}; kernel TCP on the fast path: {kernel:.2?}"
+        );
+        let (slowest, median) = (ours[ours.len() - 1], kernel[kernel.len() / 2]);
+        if slowest > median {
+            slower.push(format!("{family}: {slowest:?} beside {median:?}"));
+        }
     }
-    let [ours, kernel] = [ours, kernel].map(|mut times| {
-        times.sort();
-        times
-    });
-    let (slowest, median) = (ours[ours.len() - 1], kernel[kernel.len() / 2]);
-    eprintln!("{first:?} path first: {ours:.2?}; kernel TCP on the fast path: {kernel:.2?}");
     // What is small is over before the second subflow has its share.
     if crate::full() {
-        assert!(slowest <= median, "{slowest:?} beside {median:?}");
+        assert!(slower.is_empty(), "{slower:?}");
     }
 }
 
