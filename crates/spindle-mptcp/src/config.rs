@@ -285,7 +285,8 @@ pub struct MultipathConfig {
     /// At which own addresses joins are accepted.
     pub joins: JoinPolicy,
     /// Server: when a subflow is lost to a reset or to silence while the connection lives, its own
-    /// address is announced (again), so that the peer may join it again. Off by default.
+    /// address is announced (again), so that the peer may join it again; removed before, if no other
+    /// subflow is there. Off by default.
     pub announce_again: bool,
     /// Time between the openings of two subflows: uniform, up to this (MMPTCP section 2.3: so that
     /// their first segments do not arrive in one burst). None by default.

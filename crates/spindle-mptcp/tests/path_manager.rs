@@ -472,6 +472,52 @@ fn a_listening_address_is_announced_again_when_its_subflow_is_lost() {
     assert!(at.len() <= 8 * 3, "{at:?}");
 }
 
+/// A middlebox's reset may reach this end alone. A peer that still has its end of the lost subflow joins
+/// the address again only after it was removed.
+#[test]
+fn an_address_without_subflows_is_removed_before_it_is_announced_again() {
+    let again = multipath(|m| m.announce_again = true);
+    let (mut b, first) = Bench::server(again, StackConfig::default());
+    let at = end("10.0.0.7:4000");
+    let handle = b.handle.unwrap();
+    b.stack.announce_address(b.now, handle, at.addr, None);
+    let announced = rare(&b.drain()[0]).add_addr[0];
+    let (second, _) = b.join_at(at, end("10.0.1.2:999"), 3, 0);
+    let mut out = b.push(second.segment(Flags::RST | Flags::ACK));
+    let lost = b.now;
+    let mut signals = Vec::new();
+    while b.now.since(lost) < Duration::from_secs(20) {
+        for s in &out {
+            let options = rare(s);
+            let seconds = b.now.since(lost).as_nanos() / 1_000_000_000;
+            for a in options.add_addr {
+                assert_eq!((a.address_id, a.addr), (announced.address_id, at.addr));
+                signals.push((seconds, "announced"));
+                let mut echo = b.data_ack(&first, 0);
+                echo.options.rare_mut().add_addr = vec![AddAddr {
+                    echo: true,
+                    hmac: None,
+                    ..a
+                }];
+                b.push(echo);
+            }
+            if let Some(r) = options.remove_addr {
+                assert_eq!(r.address_ids, [announced.address_id]);
+                signals.push((seconds, "removed"));
+            }
+        }
+        out = b.wait();
+    }
+    let expected = [0, 1, 2, 3, 6, 7, 14, 15].into_iter();
+    let expected = expected.zip(["removed", "announced"].into_iter().cycle());
+    assert_eq!(signals, expected.collect::<Vec<_>>());
+    // It comes back, and nothing more is said about it.
+    b.join_at(at, end("10.0.1.2:1000"), 3, 0);
+    let out = within(&mut b, 100);
+    let said = |s: &Segment| !rare(s).add_addr.is_empty() || rare(s).remove_addr.is_some();
+    assert!(!out.iter().any(said), "{out:?}");
+}
+
 #[test]
 fn an_address_is_not_announced_again_after_an_orderly_end_or_a_lasting_refusal() {
     for reason in [None, Some(ResetReason::Prohibited)] {

@@ -65,7 +65,9 @@ impl Connection {
             self.triggers.insert(Trigger::Timer);
         }
         self.judge_again(now);
-        self.paths.on_timer(now);
+        let subflows = &self.subflows;
+        let in_use = |addr| subflows.iter().any(|s| s.local.addr == addr);
+        self.paths.on_timer(now, in_use);
         self.removal_timers(now);
         self.persist_timer(now);
         self.data_timer(now);

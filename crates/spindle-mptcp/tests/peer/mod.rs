@@ -284,7 +284,19 @@ impl Bench {
     /// The peer joins from `there`: its flow and what the stack answers to the third ACK, whose
     /// code is XORed with `wrong`.
     pub(crate) fn join(&mut self, there: Endpoint, id: u8, wrong: u8) -> (Flow, Vec<Segment>) {
-        let (mut flow, seg) = self.join_syn(there, id, keys::token(self.key));
+        self.join_at(here(), there, id, wrong)
+    }
+
+    /// The same at another of the stack's ends.
+    pub(crate) fn join_at(
+        &mut self,
+        at: Endpoint,
+        there: Endpoint,
+        id: u8,
+        wrong: u8,
+    ) -> (Flow, Vec<Segment>) {
+        let (mut flow, mut seg) = self.join_syn(there, id, keys::token(self.key));
+        (flow.here, seg.dst) = (at, at);
         let out = self.push(seg);
         flow.seq = flow.seq + 1;
         flow.ack = out[0].seq + 1;

@@ -73,25 +73,37 @@ fn a_kernel_client_joins_an_address_announced_with_a_port_of_its_own() {
     });
 }
 
-/// For half a second a middlebox answers the packets from and to this address with RST, both ways.
-fn reset_on_the_way(address: &str) {
-    let rule = |end| {
-        format!(
-            "add rule inet cut forward ip {end} {address} tcp flags & (syn|rst) == 0 reject with tcp reset\\n"
-        )
+/// Who hears the resets of a middlebox.
+#[derive(Clone, Copy)]
+enum Reset {
+    BothEnds,
+    Gateway,
+}
+
+/// For half a second a middlebox lets nothing through from and to this address of the gateway, and answers
+/// with RST.
+fn reset_on_the_way(address: &str, heard_by: Reset) {
+    let to_client = match heard_by {
+        Reset::BothEnds => "reject with tcp reset",
+        Reset::Gateway => "drop",
     };
     run(&format!(
-        "printf 'add table inet cut\\nadd chain inet cut forward {{ type filter hook forward priority 0; }}\\n{}{}' | nft -f -",
-        rule("saddr"),
-        rule("daddr")
+        "nft -f - <<END
+table inet cut {{
+  chain forward {{
+    type filter hook forward priority 0;
+    ip saddr {address} tcp flags & (syn|rst) == 0 reject with tcp reset
+    ip daddr {address} tcp flags & (syn|rst) == 0 {to_client}
+  }}
+}}
+END"
     ));
     std::thread::sleep(Duration::from_millis(500));
     run("nft delete table inet cut");
 }
 
-#[test]
-fn a_kernel_client_joins_again_at_an_address_that_is_announced_again() {
-    let test = "paths::a_kernel_client_joins_again_at_an_address_that_is_announced_again";
+/// A kernel client loses the subflow at an announced address to resets, and joins again.
+fn joins_again_after(test: &str, resets: Reset) {
     within(test, 120, |hosts| {
         prepare(hosts);
         let gateway = start(&["--announce", "10.9.0.2"]);
@@ -100,7 +112,7 @@ fn a_kernel_client_joins_again_at_an_address_that_is_announced_again() {
             let up = subflow_at(c, "10.9.0.2:8080").is_some();
             match killed {
                 None if up => {
-                    reset_on_the_way("10.9.0.2");
+                    reset_on_the_way("10.9.0.2", resets);
                     killed = Some(Instant::now());
                 }
                 Some(at) if again.is_none() && c["ended"][0]["end"] == "peer_reset" && up => {
@@ -114,6 +126,20 @@ fn a_kernel_client_joins_again_at_an_address_that_is_announced_again() {
         assert!(back < PATIENCE, "{back:?}");
         assert!(gateway.log().contains("subflow lost"), "{}", gateway.log());
     });
+}
+
+#[test]
+fn a_kernel_client_joins_again_at_an_address_that_is_announced_again() {
+    let test = "paths::a_kernel_client_joins_again_at_an_address_that_is_announced_again";
+    joins_again_after(test, Reset::BothEnds);
+}
+
+/// The client's end of the lost subflow lives on, and Linux joins no address twice: it joins again only once
+/// the address was removed.
+#[test]
+fn a_kernel_client_joins_again_if_only_the_gateway_was_reset() {
+    let test = "paths::a_kernel_client_joins_again_if_only_the_gateway_was_reset";
+    joins_again_after(test, Reset::Gateway);
 }
 
 #[test]

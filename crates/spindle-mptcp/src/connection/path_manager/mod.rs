@@ -147,9 +147,10 @@ impl Paths {
         self.retries.forget_remote(remote);
     }
 
-    pub(super) fn on_timer(&mut self, now: Instant) {
+    /// Serves the timers; `in_use`: the own addresses at which a subflow is open or being opened.
+    pub(super) fn on_timer(&mut self, now: Instant, in_use: impl Fn(IpAddr) -> bool) {
         self.not_before = self.not_before.filter(|t| now < *t);
-        self.signals.on_timer(now, &mut self.local);
+        self.signals.on_timer(now, &self.local, in_use);
         while let Some((local, remote)) = self.retries.take_due(now) {
             self.forget_opened(local, remote);
         }
@@ -242,7 +243,9 @@ impl Connection {
     }
 
     /// Subflow `i` is about to be removed for this reason: an own address that a peer joined is
-    /// announced to it again, which asks it for another attempt (RFC 8684, section 3.4.1).
+    /// announced to it again, which asks it for another attempt (RFC 8684, section 3.4.1). Unless another
+    /// subflow is at that address, it is removed before, so that the peer closes what it may still have
+    /// of the lost one (section 3.4.2).
     pub(super) fn announce_lost(&mut self, now: Instant, i: usize, end: SubflowEnd) {
         let multipath = self.config.multipath.as_ref();
         let wanted = multipath.is_some_and(|m| m.announce_again) && self.role == Role::Server;

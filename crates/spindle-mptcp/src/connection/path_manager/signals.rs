@@ -8,7 +8,7 @@ use spindle_wire::{AddAddr, Endpoint, MpPrio, Options, RareOptions, RemoveAddr};
 
 use super::addresses::{LocalAddresses, admits};
 use super::remote::Learnt;
-use super::retries::{RETRY_MOST, wait};
+use super::retries::{RETRY_FIRST, RETRY_MOST, wait};
 use crate::connection::Connection;
 use crate::connection::ended::SubflowEnd;
 use crate::host::keys;
@@ -35,6 +35,9 @@ const MAX_LOST: usize = 8;
 /// ... each so often in a row (our choice: after some two minutes a peer that does not come is taken to
 /// have no way).
 const ANNOUNCE_AGAIN: u32 = 8;
+/// How long before it is announced again an address is removed (our choice: peers need not handle the two
+/// options in the order of their arrival, and Linux does not).
+const REMOVED_FOR: Duration = RETRY_FIRST;
 
 /// Keepalive probes on a path whose address the peer has removed (RFC 8684, section 3.4.2, leaves their
 /// number open), the first after a retransmission timeout, each after twice the time of the one before.
@@ -68,9 +71,28 @@ struct Lost {
     at: Endpoint,
     /// How often in a row it was announced again.
     tries: u32,
-    again_at: Option<Instant>,
+    /// What is signalled next about it, and when.
+    next: Option<(Instant, Step)>,
     /// Since when a subflow to it is there again.
     up_since: Option<Instant>,
+}
+
+/// How a lost address is offered to the peer again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// REMOVE_ADDR, unless a subflow at the address is left. The reset that ended this end of the lost
+    /// subflow may never have reached the peer, and a peer that still has its own end of it sees no
+    /// reason to join an address again.
+    Remove,
+    Announce,
+}
+
+impl Lost {
+    /// The next announcement is due after a wait that doubles, and its removal before it.
+    fn plan(&mut self, now: Instant) {
+        let next = (now + (wait(self.tries) - REMOVED_FOR), Step::Remove);
+        self.next = (self.tries < ANNOUNCE_AGAIN).then_some(next);
+    }
 }
 
 /// A subflow whose address the peer has removed: it goes if the path does not answer.
@@ -106,7 +128,7 @@ impl Signals {
     pub(super) fn deadline(&self) -> Option<Instant> {
         let repeats = self.announcements.iter().filter_map(|a| a.repeat_at);
         let removals = self.removals.iter().filter_map(|r| r.repeat_at);
-        let again = self.lost.iter().filter_map(|l| l.again_at);
+        let again = self.lost.iter().filter_map(|l| Some(l.next?.0));
         let leaving = self.leaving.iter().map(|l| l.next_at);
         repeats.chain(removals).chain(again).chain(leaving).min()
     }
@@ -147,7 +169,7 @@ impl Signals {
                 self.lost.push(Lost {
                     at,
                     tries: 0,
-                    again_at: None,
+                    next: None,
                     up_since: None,
                 });
                 self.lost.len() - 1
@@ -159,20 +181,26 @@ impl Signals {
         {
             l.tries = 0;
         }
-        if l.tries < ANNOUNCE_AGAIN {
-            l.again_at.get_or_insert(now + wait(l.tries));
+        if l.next.is_none() {
+            l.plan(now);
         }
     }
 
     /// A subflow to this own end is up.
     pub(super) fn up(&mut self, now: Instant, at: Endpoint) {
         for l in self.lost.iter_mut().filter(|l| l.at == at) {
-            l.again_at = None;
+            l.next = None;
             l.up_since.get_or_insert(now);
         }
     }
 
-    pub(super) fn on_timer(&mut self, now: Instant, local: &mut LocalAddresses) {
+    /// Serves the timers; `in_use`: the own addresses at which a subflow is open or being opened.
+    pub(super) fn on_timer(
+        &mut self,
+        now: Instant,
+        local: &LocalAddresses,
+        in_use: impl Fn(IpAddr) -> bool,
+    ) {
         for a in &mut self.announcements {
             if a.repeat_at.is_some_and(|t| t <= now) {
                 a.repeat_at = None;
@@ -186,13 +214,34 @@ impl Signals {
         }
         for i in 0..self.lost.len() {
             let l = &mut self.lost[i];
-            if l.again_at.take_if(|t| *t <= now).is_some() {
-                l.tries += 1;
-                l.again_at = (l.tries < ANNOUNCE_AGAIN).then(|| now + wait(l.tries));
-                let at = l.at;
-                self.announce_again(at, local);
+            let at = l.at;
+            match l.next.take_if(|(t, _)| *t <= now) {
+                None => {}
+                Some((_, Step::Remove)) => {
+                    l.next = Some((now + REMOVED_FOR, Step::Announce));
+                    if !in_use(at.addr) {
+                        self.remove_before_announcing(at.addr, local);
+                    }
+                }
+                Some((_, Step::Announce)) => {
+                    l.tries += 1;
+                    l.plan(now);
+                    self.announce_again(at, local);
+                }
             }
         }
+    }
+
+    /// One REMOVE_ADDR of an address that is announced again soon: it is not repeated, since a repetition
+    /// would end the subflow that the announcement brings.
+    fn remove_before_announcing(&mut self, addr: IpAddr, local: &LocalAddresses) {
+        let Some(id) = local.id_of(addr) else {
+            return;
+        };
+        for a in self.announcements.iter_mut().filter(|a| a.id == id) {
+            (a.due, a.repeat_at) = (false, None);
+        }
+        self.push_removal(id, REMOVE_ADDR_TRIES - 1);
     }
 
     fn announce_again(&mut self, at: Endpoint, local: &LocalAddresses) {
@@ -221,10 +270,15 @@ impl Signals {
 
     fn remove(&mut self, id: u8) {
         self.announcements.retain(|a| a.id != id);
+        self.push_removal(id, 0);
+    }
+
+    /// A REMOVE_ADDR that is due, as if it had been sent `tries` times.
+    fn push_removal(&mut self, id: u8, tries: u32) {
         self.forget_removal(id);
         self.removals.push(Removal {
             id,
-            tries: 0,
+            tries,
             repeat_at: None,
             due: true,
         });
