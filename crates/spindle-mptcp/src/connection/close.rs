@@ -114,7 +114,7 @@ impl Connection {
     }
 
     fn note_past(&mut self, i: usize) {
-        super::info::add_counters(&mut self.past, &self.subflows[i].tx.counters);
+        self.ended.add_sent(&self.subflows[i].tx.counters);
         self.counters.challenge_acks += self.subflows[i].challenge_acks();
         self.keep_coding_counters(i);
         self.steps.add(self.subflows[i].steps() as usize);

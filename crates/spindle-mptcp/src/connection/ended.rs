@@ -6,7 +6,9 @@ use std::fmt;
 use spindle_units::Instant;
 use spindle_wire::{Endpoint, MpTcpRst, ResetReason};
 
+use super::info::add_counters;
 use super::{CloseReason, Connection, PathError};
+use crate::subflow::sender::SendCounters;
 use crate::subflow::{Origin, Subflow, SubflowId};
 
 /// Ended subflows of which a connection keeps a record: enough to see what happened to the paths of a
@@ -220,20 +222,42 @@ impl SubflowEnds {
     }
 }
 
-/// The latest ended subflows of a connection, the oldest first.
+/// What is known of a connection's subflows that have ended. Nothing is stored before the first of them ends:
+/// segments need none of it.
 #[derive(Debug, Default)]
-pub(super) struct Ended(VecDeque<EndedSubflow>);
+pub(super) struct Ended(Option<Box<Record>>);
+
+#[derive(Debug, Default)]
+struct Record {
+    /// The latest, the oldest first.
+    latest: VecDeque<EndedSubflow>,
+    ends: SubflowEnds,
+    sent: SendCounters,
+}
 
 impl Ended {
+    /// The latest of them, the oldest first.
     pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = &EndedSubflow> {
-        self.0.iter()
+        self.0.iter().flat_map(|r| &r.latest)
+    }
+
+    /// What they sent.
+    pub(super) fn sent(&self) -> SendCounters {
+        self.0.as_ref().map(|r| r.sent).unwrap_or_default()
     }
 
     fn push(&mut self, e: EndedSubflow) {
-        if self.0.len() == KEPT {
-            self.0.pop_front();
+        let r = self.0.get_or_insert_default();
+        r.ends.0[e.end.index()] += 1;
+        if r.latest.len() == KEPT {
+            r.latest.pop_front();
         }
-        self.0.push_back(e);
+        r.latest.push_back(e);
+    }
+
+    /// Adds what one of them sent.
+    pub(super) fn add_sent(&mut self, counters: &SendCounters) {
+        add_counters(&mut self.0.get_or_insert_default().sent, counters);
     }
 }
 
@@ -243,6 +267,12 @@ pub(super) fn is_known(s: &Subflow) -> bool {
 }
 
 impl Connection {
+    /// How many subflows ended, by why.
+    pub(crate) fn subflow_ends(&self) -> SubflowEnds {
+        let record = self.ended.0.as_ref();
+        record.map(|r| r.ends).unwrap_or_default()
+    }
+
     /// Records and counts that subflow `i` has ended.
     pub(super) fn note_end(&mut self, now: Instant, i: usize, end: SubflowEnd) {
         let s = &self.subflows[i];
@@ -250,7 +280,6 @@ impl Connection {
             Origin::Initial => self.connected,
             Origin::Join(_) => s.told_up,
         };
-        self.counters.subflow_ends.0[end.index()] += 1;
         self.ended.push(EndedSubflow {
             id: s.id,
             local: s.local,

@@ -3,7 +3,7 @@
 use spindle_units::{Duration, Instant};
 use spindle_wire::Endpoint;
 
-use super::ended::{EndedSubflow, SubflowEnds};
+use super::ended::EndedSubflow;
 use super::{CloseReason, Connection, Role};
 use crate::stage::coding::CodingCounters;
 use crate::subflow::sender::SendCounters;
@@ -36,8 +36,6 @@ pub struct DataCounters {
     pub subflows_opened: u64,
     /// Joins opened by the peer and established.
     pub subflows_accepted: u64,
-    /// Subflows that ended, the first and those that were never established among them.
-    pub subflow_ends: SubflowEnds,
     /// Parities of blocks that arrived, those that came twice among them.
     pub parities_received: u64,
     /// Parities, and packets they gave back, that contradicted themselves, others or what arrived.
@@ -155,7 +153,7 @@ impl Connection {
 
     /// Sending totals over all subflows, past ones included.
     pub(crate) fn totals(&self) -> SendCounters {
-        let mut total = self.past;
+        let mut total = self.ended.sent();
         for s in &self.subflows {
             add_counters(&mut total, &s.tx.counters);
         }

@@ -184,7 +184,7 @@ pub(crate) struct Connection {
     numbers: numbers::Numbers,
     /// Since when no subflow could bring the connection to its end.
     cut_off: Option<break_before_make::CutOff>,
-    paths: Paths,
+    paths: Box<Paths>,
     rng: Generator,
     /// Segments ready to leave: what stages emitted, resets.
     out: VecDeque<Segment>,
@@ -228,8 +228,6 @@ pub(crate) struct Connection {
     pub(crate) counters: info::DataCounters,
     /// Work done at the data level, and on subflows that are gone.
     steps: Steps,
-    /// Counters of subflows that are gone.
-    pub(crate) past: crate::subflow::sender::SendCounters,
     ended: ended::Ended,
     /// The stack's books: deadline armed, and whether it waits for transmission.
     pub(crate) armed: Option<Instant>,
@@ -308,7 +306,7 @@ impl Connection {
             farewell: fallback::Farewell::default(),
             numbers: numbers::Numbers::default(),
             cut_off: None,
-            paths: Paths::new(n.local, n.remote, n.addresses, n.outside),
+            paths: Box::new(Paths::new(n.local, n.remote, n.addresses, n.outside)),
             rng,
             out: VecDeque::new(),
             happenings: VecDeque::new(),
@@ -339,7 +337,6 @@ impl Connection {
             window_update_due: false,
             counters: info::DataCounters::default(),
             steps: Steps::default(),
-            past: Default::default(),
             ended: ended::Ended::default(),
             armed: None,
             queued: false,

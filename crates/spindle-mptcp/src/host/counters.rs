@@ -107,7 +107,7 @@ impl StackCounters {
             add_addr_refused: d.add_addr_refused,
             subflows_opened: d.subflows_opened,
             subflows_accepted: d.subflows_accepted,
-            subflow_ends: d.subflow_ends,
+            subflow_ends: c.subflow_ends(),
             challenge_acks: d.challenge_acks,
             checksum_failures: d.checksum_failures,
             bytes_received: d.bytes_received,

@@ -122,15 +122,16 @@ struct Listener {
 }
 
 /// A host's transport stack.
+// What no segment of an established connection needs is boxed: simulations prefetch the stack for each segment.
 #[derive(Debug)]
 pub struct Stack {
     config: StackConfig,
-    hashes: KeyedHashes,
+    hashes: Box<KeyedHashes>,
     /// Draws MPTCP keys.
     keys: Generator,
     /// What each connection draws from.
     generators: Generators,
-    ports: Ports,
+    ports: Box<Ports>,
     table: Table,
     listeners: Vec<Listener>,
     /// [`StackConfig::outside`], shared with the connections.
@@ -151,7 +152,7 @@ pub struct Stack {
     /// Cookies sent may come back until then.
     cookies_until: Option<Instant>,
     /// Of connections that are gone, and of what belongs to none.
-    counters: StackCounters,
+    counters: Box<StackCounters>,
     /// While one is under way: simulations, which have a stack for each host, make none.
     survey: Option<Box<counters::Survey>>,
 }
@@ -181,10 +182,10 @@ impl Stack {
         let account = Account::new(config.max_memory, sources);
         Self {
             table: Table::new(keyed),
-            hashes: KeyedHashes::new(secrets),
+            hashes: Box::new(KeyedHashes::new(secrets)),
             keys: secrets.generators(Label::MptcpKeys).generator(0),
             generators: secrets.generators(Label::Connections),
-            ports: Ports::new(secrets),
+            ports: Box::new(Ports::new(secrets)),
             outside: config.outside.clone().into(),
             config,
             listeners: Vec::new(),
@@ -200,7 +201,7 @@ impl Stack {
             half_open_joins: 0,
             account,
             cookies_until: None,
-            counters: StackCounters::default(),
+            counters: Box::default(),
             survey: None,
         }
     }
@@ -666,7 +667,7 @@ impl Stack {
 
     /// What was counted since the stack began, over connections there are and were.
     pub fn counters(&self) -> StackCounters {
-        let mut total = self.counters;
+        let mut total = *self.counters;
         let live = self.table.handles().filter_map(|h| self.table.get(h));
         live.for_each(|c| total.add(c));
         total
