@@ -1,4 +1,4 @@
-//! The probability of a retransmission timeout (FUSO section 2.2, catalogue C3).
+//! The probability of a retransmission timeout (FUSO section 2.2, mechanisms C3).
 
 /// The three lower bounds on the probability that a flow suffers a timeout, under independent
 /// one-way loss.
@@ -46,9 +46,9 @@ pub fn packets(bytes: u64, mss: u64) -> u32 {
 mod tests {
     use super::*;
 
-    /// The test values of catalogue C3.
+    /// The test values of mechanisms C3.
     #[test]
-    fn test_values_of_the_catalogue() {
+    fn bound_has_the_documented_values() {
         assert_eq!((packets(10_000, 1460), packets(100_000, 1460)), (7, 69));
         for (p, want) in [
             (0.005, 0.005),

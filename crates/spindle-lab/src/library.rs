@@ -9,7 +9,7 @@ use crate::registry::Registry;
 /// An experiment that comes with Spindle.
 #[derive(Clone, Copy, Debug)]
 pub struct BuiltIn {
-    /// Its id, as the catalogue and the file have it.
+    /// Its id, as the file has it.
     pub id: &'static str,
     /// The paper it belongs to; none for those that reproduce nothing.
     pub paper: Option<&'static str>,

@@ -1,4 +1,4 @@
-//! What a run measured, and the metrics made of it (catalogue B0).
+//! What a run measured, and the metrics made of it (mechanisms B0).
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! Results as JSON (the contract of DESIGN section 4) and as a table.
+//! Results as JSON and as a table.
 
 use std::fmt::Write as _;
 
@@ -203,7 +203,7 @@ pub struct Reproduction {
 /// The claims of one experiment.
 #[derive(Clone, Debug, Serialize)]
 pub struct Verdicts {
-    /// The catalogue's id.
+    /// The claim's id.
     pub id: String,
     /// The claims.
     pub claims: Vec<Outcome>,

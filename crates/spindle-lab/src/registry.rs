@@ -21,7 +21,7 @@ pub enum Application {
     /// A request goes over one connection.
     Plain,
     /// Requests for fewer bytes than this go over two connections at once, whose paths are hashed
-    /// separately; the first to finish counts, the other is not cancelled (RepFlow, catalogue A5.5).
+    /// separately; the first to finish counts, the other is not cancelled (RepFlow, mechanisms A5.5).
     Replicated {
         /// The limit in bytes.
         below: u64,
@@ -78,7 +78,7 @@ pub struct NamedBalancer {
 }
 
 /// Behind a balancer's name: the same with two strict priorities at every port, short flows first, both
-/// in one buffer (CAPS appendix B, catalogue A5.13).
+/// in one buffer (CAPS appendix B, mechanisms A5.13).
 pub const WITH_PRIORITIES: &str = "-pq";
 
 /// The balancer of whoever names none.
@@ -97,30 +97,30 @@ const BALANCERS: [Standard; 7] = [
     ),
     (
         "rps",
-        "each packet takes any path at random (Dixit et al. 2013, catalogue A5.10)",
+        "each packet takes any path at random (Dixit et al. 2013, mechanisms A5.10)",
         || Balancing::RandomSpray,
     ),
     (
         "presto",
-        "each 64 KiB of a flow take any path at random (He et al. 2015, catalogue A5.11)",
+        "each 64 KiB of a flow take any path at random (He et al. 2015, mechanisms A5.11)",
         || Balancing::Presto(PrestoSettings::default()),
     ),
     (
         "freeway",
         "as many paths as there are long flows, at most all but one, are theirs, a new one taking that \
-         with the fewest; the others are for short flows, by ECMP (Wang et al. 2014, catalogue A5.12)",
+         with the fewest; the others are for short flows, by ECMP (Wang et al. 2014, mechanisms A5.12)",
         || Balancing::Freeway(FreewaySettings::default()),
     ),
     (
         "caps",
         "each packet takes any path at random, but those of long flows keep to ECMP's while short \
-         flows are about, looked at every 500 us (CAPS section V, catalogue A4.2)",
+         flows are about, looked at every 500 us (CAPS section V, mechanisms A4.2)",
         || Balancing::Caps(CapsSettings::default()),
     ),
     (
         "caps-dark",
         "as caps, where nobody tells long flows from short ones: long from the first 100 KB on that a \
-         switch sees (CAPS section VII, catalogue A4.1)",
+         switch sees (CAPS section VII, mechanisms A4.1)",
         || Balancing::Caps(CapsSettings::dark()),
     ),
     (
@@ -143,7 +143,7 @@ pub struct TopologyRequest {
 pub type TopologyFactory =
     Arc<dyn Fn(&TopologyRequest) -> Result<Network, NetworkError> + Send + Sync>;
 
-/// RepFlow's limit (catalogue A5.5).
+/// RepFlow's limit (mechanisms A5.5).
 const REPLICATED_BELOW: u64 = 100_000;
 
 /// Everything that can be named.
@@ -225,7 +225,7 @@ impl Registry {
             return self;
         };
         let mut parts = vec![
-            "each request below 100 KB over two `tcp` connections, hashed to paths separately; the first to finish counts, the other is not cancelled (FUSO section 5.1, catalogue A5.5)".to_owned(),
+            "each request below 100 KB over two `tcp` connections, hashed to paths separately; the first to finish counts, the other is not cancelled (FUSO section 5.1, mechanisms A5.5)".to_owned(),
         ];
         parts.extend(tcp.parts.iter().cloned());
         let at = self
@@ -248,7 +248,7 @@ impl Registry {
         self
     }
 
-    /// Transports per class of traffic (catalogue A5.7): short flows by TCP, long ones by another.
+    /// Transports per class of traffic (mechanisms A5.7): short flows by TCP, long ones by another.
     fn with_pairs(mut self) -> Self {
         for (name, long) in [("ps-tcp", "ps"), ("mptcp-tcp", "mptcp-8+newreno")] {
             let Some(short) = self.compose("tcp+newreno") else {
@@ -431,7 +431,7 @@ impl Registry {
             part => part,
         };
         let queues = match priorities {
-            true => "; two strict priorities at every port, short flows first (catalogue A5.13)",
+            true => "; two strict priorities at every port, short flows first (mechanisms A5.13)",
             false => "",
         };
         Ok(format!("switches: {part}{queues}"))

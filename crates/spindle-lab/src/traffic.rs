@@ -480,7 +480,7 @@ mod tests {
         }
     }
 
-    /// Requests and background together make the load (catalogue B0: offered bytes).
+    /// Requests and background together make the load (mechanisms B0: offered bytes).
     #[test]
     fn the_load_is_that_of_queries_and_background() {
         let both = Requests {
@@ -504,7 +504,7 @@ mod tests {
         }
         let load = bits / seconds / 1.5e9;
         assert!((load - 1.0).abs() < 0.02, "{load}");
-        // Catalogue C1: 45.6 % of web search's flows exceed 100 KB.
+        // mechanisms C1: 45.6 % of web search's flows exceed 100 KB.
         let share = background as f64 / 200_000.0;
         assert!((share - 0.456).abs() < 0.005, "{share}");
     }

@@ -1,4 +1,4 @@
-//! Short flows beside long ones between leaves (the CAPS paper, T5 to T7 of the catalogue).
+//! Short flows beside long ones between leaves (the CAPS paper, T5 to mechanisms T7).
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use spindle_lab::metrics::{Metric, RunResult};
 use spindle_lab::registry::Registry;
 use spindle_lab::stats::Pool;
 
-/// Hosts as in catalogue A5.1 for this paper.
+/// Hosts as in mechanisms A5.1 for this paper.
 const HOSTS: &str = "initial_window = 10\nmin_rto = \"10ms\"\ncongestion = \"reno\"\necn = false\n";
 
 fn seeded(
@@ -40,7 +40,7 @@ fn go(transport: &str, traffic: &str) -> RunOutput {
     seeded(transport, 1, ("", ""), traffic)
 }
 
-/// T5 on a smaller scale: each flow from a host of its own to one of its own.
+/// Mechanisms T5 on a smaller scale: each flow from a host of its own to one of its own.
 const ONE_EACH: &str = "from = \"h0-h23\"\nto = \"h24-h47\"\nmatrix = \"one-to-one\"\nacross = true\n\
                         sizes = [\"10KB\", \"100KB\"]\narrivals = \"on-off\"\non = \"5ms\"\n\
                         off = \"50ms\"\nrate = 4000.0\n";
@@ -183,7 +183,7 @@ fn marks_are_heeded_by_ports_with_priorities_only() {
     assert!(before.others.sent > told.others.sent);
 }
 
-/// RepFlow sends short flows twice, long ones once (catalogue A5.5), and all else is as with TCP.
+/// RepFlow sends short flows twice, long ones once (mechanisms A5.5), and all else is as with TCP.
 #[test]
 fn short_flows_are_replicated_and_long_ones_are_not() {
     let traffic = format!(

@@ -60,7 +60,7 @@ fn background_is_measured_apart_and_the_same_under_every_transport() {
             r.payload_bytes
         );
     }
-    // 45.6 % of web search's requests are of 100 KB and more (catalogue C1).
+    // 45.6 % of web search's requests are of 100 KB and more (mechanisms C1).
     let (queries, background, _) = seen.unwrap();
     assert!((15..=40).contains(&background), "{queries} {background}");
 }

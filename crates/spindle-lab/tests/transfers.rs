@@ -1,4 +1,4 @@
-//! Transfers between hosts of a fat-tree, packets scattered or not (MMPTCP section 3, T8 of the catalogue).
+//! Transfers between hosts of a fat-tree, packets scattered or not (MMPTCP section 3, mechanisms T8).
 
 use std::path::Path;
 

@@ -247,11 +247,11 @@ pub struct MultipathConfig {
     /// Hand data up to the data level although they are out of order within their subflow (FUSO
     /// section 4.1).
     pub early_dsn_delivery: bool,
-    /// Opportunistic retransmission and penalisation when the window blocks new data (catalogue
+    /// Opportunistic retransmission and penalisation when the window blocks new data (mechanisms
     /// A5.6).
     pub opportunistic_retransmission: bool,
     /// Consecutive timeouts after which a subflow counts as dead and its data are reinjected
-    /// (catalogue A5.6: 3); `u32::MAX`: none ever does.
+    /// (mechanisms A5.6: 3); `u32::MAX`: none ever does.
     pub dead_after_timeouts: u32,
     /// New data wait, whatever other subflows may take, while a join's SYN is unanswered. Off by
     /// default.

@@ -42,7 +42,7 @@ const TCP_PARTS: &[&str] = &[
     "congestion control: Reno (RFC 5681); D-SACK undo (RFC 3708), F-RTO (RFC 5682)",
 ];
 
-/// TCP as the papers configure it (catalogue A5.1).
+/// TCP as the papers configure it (mechanisms A5.1).
 fn tcp() -> Config {
     Config {
         loss: LossConfig {
@@ -133,9 +133,9 @@ fn fuso_unmodified(subflows: usize) -> Config {
 
 const MPTCP_PARTS: &[&str] = &[
     "MPTCP (RFC 8684), subflows told apart by source port so that ECMP spreads them",
-    "scheduler: minimum smoothed RTT (catalogue A0); each subflow repairs its own losses as `tcp` does",
+    "scheduler: minimum smoothed RTT (mechanisms A0); each subflow repairs its own losses as `tcp` does",
     "congestion control: Linked Increases (RFC 6356)",
-    "opportunistic retransmission with penalisation; reinjection after 3 timeouts in a row (FUSO section 3.1, catalogue A5.6)",
+    "opportunistic retransmission with penalisation; reinjection after 3 timeouts in a row (FUSO section 3.1, mechanisms A5.6)",
 ];
 
 const FUSO_PARTS: &[&str] = &[
@@ -173,7 +173,7 @@ const COFUSO_XOR_PARTS: &[&str] = &[
 
 const COFUSO_FIXED_PARTS: &[&str] = &[
     "all of `cofuso`, 5 subflows, but for its blocks",
-    "blocks: one parity for as many consecutive segments as the rate says, whatever is lost; a last block of fewer has one too (CoFUSO section 6.2.4, catalogue A5.14)",
+    "blocks: one parity for as many consecutive segments as the rate says, whatever is lost; a last block of fewer has one too (CoFUSO section 6.2.4, mechanisms A5.14)",
     "the number behind is the rate, parities for each packet in percent: 1, 2, 4, 8, 16 or 32, one parity of 100, 50, 25, 13, 6 or 3 segments; 4 if there is none, nearest to the testbed's one of 30 (our choice)",
 ];
 
@@ -183,13 +183,13 @@ const COFUSO_AGREEMENT: &str = "agreed on in the handshake by an experimental op
 
 const DEADLINE_PARTS: &[&str] = &[
     "all of `mptcp`",
-    "reinjection by age, as xquic's deadline controller: what is in flight for max(lower bound, min(2.0 x smallest smoothed RTT, hard deadline)) goes once more over the fastest other path with room, ahead of new data; no lower bound, no hard deadline (ORIGINAL-CODE, last section)",
+    "reinjection by age, as xquic's deadline controller: what is in flight for max(lower bound, min(2.0 x smallest smoothed RTT, hard deadline)) goes once more over the fastest other path with room, ahead of new data; no lower bound, no hard deadline (mechanisms D4)",
     "the data level settles both copies; xquic's trigger by path class has no counterpart",
     "receiver: early_dsn_delivery, as QUIC has no order within a path",
 ];
 
 const ORACLE_PARTS: &[&str] = &[
-    "a bound, not a protocol: the sender learns of each drop the instant it happens, from the network (DESIGN section 3)",
+    "a bound, not a protocol: the sender learns of each drop the instant it happens, from the network",
     "what was dropped leaves again at once on its own subflow, exempt from loss and full buffers; dropped acknowledgements likewise; no window is reduced for it",
     "all else as `fuso` without its recovery: MPTCP, Linked Increases (RFC 6356), minimum smoothed RTT, early_dsn_delivery; loss is inferred from nothing else but a timer of 200 ms, for paths that are gone; no penalisation",
 ];
@@ -323,7 +323,7 @@ fn tlp() -> (Config, Vec<&'static str>) {
     c.loss.tail_loss_probe = Some(PROBE);
     let mut parts = TCP_PARTS.to_vec();
     parts.push("tail loss probe after 2 smoothed RTTs without an acknowledgement (FUSO section 5.1; CoFUSO section 6.2.1 calls it Reactive; RFC 8985, section 7)");
-    parts.push("the probe: new data if there are any, else the last segment again; one an episode (catalogue A5.3)");
+    parts.push("the probe: new data if there are any, else the last segment again; one an episode (mechanisms A5.3)");
     (c, parts)
 }
 
@@ -335,7 +335,7 @@ fn tcp_ir(settings: TcpIr) -> (Config, Vec<&'static str>) {
         2 => "a coded packet, XOR, for the packets of each time bin of 1/2 RTT, 1/4 RTT after it; 16 packets a block at most (FUSO section 5.1)",
         _ => "a coded packet, XOR, for the packets of each time bin of 1/4 RTT, 1/4 RTT after it; 16 packets a block at most (CoFUSO section 6.2.1)",
     });
-    parts.push("it is outside cwnd and repairs one loss of its block; the answer to it tells what was found: a repaired loss reduces the window once, losses beyond repair begin fast recovery at once (it is a probe; catalogue A5.4)");
+    parts.push("it is outside cwnd and repairs one loss of its block; the answer to it tells what was found: a repaired loss reduces the window once, losses beyond repair begin fast recovery at once (it is a probe; mechanisms A5.4)");
     parts.push("agreed on in the handshake by an experimental option (RFC 6994), else not sent; data segments are 16 bytes shorter to leave it room");
     (c, parts)
 }
@@ -392,7 +392,8 @@ fn proactive() -> (Config, Vec<&'static str>) {
     let mut c = tcp();
     c.recovery = Some(Arc::new(Proactive));
     let mut parts = TCP_PARTS.to_vec();
-    parts.push("every data segment twice on the same path, the copy outside cwnd (catalogue A5.5)");
+    parts
+        .push("every data segment twice on the same path, the copy outside cwnd (mechanisms A5.5)");
     (c, parts)
 }
 

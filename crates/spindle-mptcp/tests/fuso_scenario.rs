@@ -1,4 +1,4 @@
-//! The scenario of the FUSO slides (21 to 44, catalogue A1.5), segment by segment: three subflows,
+//! The scenario of the FUSO slides (21 to 44, mechanisms A1.5), segment by segment: three subflows,
 //! packets P1 to P5, P2 lost.
 //!
 //! Each subflow starts with a window of one packet, so P1, P2 and P3 leave on one each. P3 is
@@ -233,7 +233,7 @@ fn fuso_sends_p2_again_on_the_best_subflow_as_soon_as_there_is_window() {
     // At 400 us P1, P4 and P5 are acknowledged. Only the second subflow has something left, so it
     // is the worst; of the others the third is the best, by RTT since none has retransmitted.
     wanted.push((400, 2, SendKind::Recovery, 2, PACKET));
-    // The worst subflow is not told (A1.1, rule 7): its own timer still fires, too late to matter.
+    // The worst subflow is not told (mechanisms A1.1, rule 7): its own timer still fires, too late to matter.
     wanted.push((5000, 1, SendKind::Retransmission, 2, PACKET));
     assert_eq!(r.sent, wanted);
     check_wire(&r);

@@ -17,12 +17,12 @@ use bytes::Bytes;
 use crate::ip::{self, IpHeader, truncated};
 use crate::{Checksums, Ecn, EncodeError, Endpoint, IpFields, ParseError, Segment, protocol};
 
-/// Bytes of the header (catalogue A4.5: 12).
+/// Bytes of the header (mechanisms A4.5: 12).
 pub const CODING_HEADER_LEN: usize = 12;
 /// Bytes of the coded length behind the header of an encoded packet.
 const LENGTH_LEN: usize = 2;
 /// Bytes of the two counters behind the header of an acknowledgement, which is 40 bytes with its IPv4
-/// header, as TCP's is (catalogue A4.3).
+/// header, as TCP's is (mechanisms A4.3).
 const COUNTERS_LEN: usize = 8;
 /// Bytes by which an encoded packet is longer than the TCP segment, without its IP header, that it is
 /// the combination of.

@@ -127,7 +127,7 @@ pub(crate) struct Run {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Reproduce {
-    /// Experiments by their ids in the catalogue; `overview`: all transports in one table
+    /// Experiments by their ids; `overview`: all transports in one table
     #[arg(value_name = "ID")]
     pub(crate) ids: Vec<String>,
     /// All experiments of a paper

@@ -224,7 +224,7 @@ class Experiment:
 
     @property
     def id(self) -> str:
-        """Its id in the catalogue, or the file's name."""
+        """Its id, such as ``fuso-fig4ab``, or the file's name."""
         return self._native.id
 
     @property
@@ -239,7 +239,7 @@ class Experiment:
 
     @property
     def source(self) -> str:
-        """Catalogue entry or paper section."""
+        """The paper's section and figure, and entries of docs/mechanisms.md."""
         return self._native.source
 
     @property

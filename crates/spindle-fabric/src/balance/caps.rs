@@ -6,7 +6,7 @@ use spindle_units::{Bytes, Duration, Instant};
 use super::{Balancer, Ecmp, FORGET_AFTER, Flows, Hop, MOST_FLOWS, RandomSpray, SwitchInfo};
 use crate::Class;
 
-/// How [`Caps`] tells short flows from long ones (catalogue A4.1).
+/// How [`Caps`] tells short flows from long ones (mechanisms A4.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Classes {
     /// Senders tell: a packet of [`Class::High`] belongs to a short flow.
@@ -52,7 +52,7 @@ impl CapsSettings {
     }
 }
 
-/// The routing of CAPS (Hu et al., Algorithm 1; catalogue A4.2): all packets are sprayed, but those of
+/// The routing of CAPS (Hu et al., Algorithm 1; mechanisms A4.2): all packets are sprayed, but those of
 /// long flows keep to ECMP's path while short flows are about.
 ///
 /// Time is cut into intervals, at each switch with a phase of its own. The mode is ON during an interval

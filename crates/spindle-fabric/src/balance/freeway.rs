@@ -9,7 +9,7 @@ use crate::{Class, LinkId};
 #[derive(Clone, Debug, PartialEq)]
 pub struct FreewaySettings {
     /// A long flow is active for so long after each of its data packets; 10 ms (our choice: the minimum
-    /// RTO of CAPS's runs, catalogue A5.1, so that only a flow that waits for its timer loses its place).
+    /// RTO of CAPS's runs, mechanisms A5.1, so that only a flow that waits for its timer loses its place).
     pub window: Duration,
 }
 
@@ -21,7 +21,7 @@ impl Default for FreewaySettings {
     }
 }
 
-/// Freeway as the catalogue reads it (Wang et al. 2014, as compared with by CAPS; A5.12): some of the
+/// Freeway (Wang et al. 2014, as CAPS compares with it; mechanisms A5.12): some of the
 /// ways are for long flows, the others for short ones.
 ///
 /// A flow is long if its class is [`Class::Low`], and active while its data come. With `L` long flows

@@ -8,7 +8,7 @@ use super::{Balancer, FORGET_AFTER, Flows, Hop, MOST_FLOWS, RandomSpray, SwitchI
 #[derive(Clone, Debug, PartialEq)]
 pub struct PrestoSettings {
     /// Most bytes of a cell, as long as on the wire; 65 536, the largest segment of TCP segmentation
-    /// offload (He et al. 2015, section 3.1; CAPS section III; catalogue A5.11).
+    /// offload (He et al. 2015, section 3.1; CAPS section III; mechanisms A5.11).
     pub cell: Bytes,
     /// A flow idle for longer begins a new cell, as a new flow does; [`FORGET_AFTER`].
     pub forget_after: Duration,

@@ -24,7 +24,7 @@ pub struct Dumbbell {
     pub mark_above: Option<Bytes>,
     /// Buffer of a host's port; 1000 packets.
     pub host_buffer: Buffer,
-    /// Two strict priorities at every port (catalogue A5.13); no.
+    /// Two strict priorities at every port (mechanisms A5.13); no.
     pub priorities: bool,
 }
 

@@ -28,7 +28,7 @@ pub struct FatTree {
     pub host_buffer: Buffer,
     /// ECN threshold of a host's port; none.
     pub host_mark_above: Option<Bytes>,
-    /// Two strict priorities at every port (catalogue A5.13).
+    /// Two strict priorities at every port (mechanisms A5.13).
     pub priorities: bool,
 }
 

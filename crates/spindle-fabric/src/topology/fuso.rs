@@ -26,7 +26,7 @@ pub struct FusoTestbed {
     pub host_buffer: Buffer,
     /// ECN threshold of a host's port; none.
     pub host_mark_above: Option<Bytes>,
-    /// Two strict priorities at every port (catalogue A5.13); no.
+    /// Two strict priorities at every port (mechanisms A5.13); no.
     pub priorities: bool,
 }
 

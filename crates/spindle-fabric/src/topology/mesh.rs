@@ -23,7 +23,7 @@ pub struct Mesh {
     pub mark_above: Option<Bytes>,
     /// Buffer of the hosts' ports.
     pub host_buffer: Buffer,
-    /// Two strict priorities at every port (catalogue A5.13).
+    /// Two strict priorities at every port (mechanisms A5.13).
     pub priorities: bool,
 }
 

@@ -627,7 +627,7 @@ fn fitted_slope(points: &[(f64, f64)]) -> Option<f64> {
     (den > 0.0).then_some(num / den)
 }
 
-/// The bound of catalogue C3 for a scenario with one Bernoulli loss and one fixed size.
+/// The bound of mechanisms C3 for a scenario with one Bernoulli loss and one fixed size.
 pub(crate) fn point_bound(scenario: &Scenario) -> Result<f64, String> {
     let Some(LossModel::Bernoulli(p)) = scenario.loss.first().map(|l| &l.model) else {
         return Err("the bound needs one Bernoulli loss".to_owned());

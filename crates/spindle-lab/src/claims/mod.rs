@@ -201,7 +201,7 @@ pub enum Test {
         /// The largest relative difference.
         within: f64,
     },
-    /// The share of flows with a timeout is at or above the bound of FUSO section 2.2 (catalogue
+    /// The share of flows with a timeout is at or above the bound of FUSO section 2.2 (mechanisms
     /// C3) for the point's loss rate and fixed flow size: the upper end of its interval is. With
     /// `within` its interval must also meet the bound plus or minus that share.
     Bound {

@@ -35,14 +35,14 @@ use crate::claims::Claim;
 use crate::metrics::Metric;
 use crate::rng::hash64;
 
-/// How large a reproduction is to be (DESIGN section 4).
+/// How large a reproduction is to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
     /// A paper in five minutes on two cores.
     Quick,
     /// A paper in a hundred minutes.
     Full,
-    /// The catalogue's own counts.
+    /// The papers' own counts, or ours where a paper gives none.
     Paper,
 }
 
@@ -107,13 +107,13 @@ impl Point {
 /// An experiment, ready to run.
 #[derive(Clone, Debug)]
 pub struct Experiment {
-    /// Its id in the catalogue, or the file's name.
+    /// Its id, such as `fuso-fig4ab`, or the file's name.
     pub id: String,
     /// One line.
     pub title: String,
     /// Which paper it belongs to, if any.
     pub paper: Option<String>,
-    /// Catalogue entry or paper section.
+    /// The paper's section and figure, and entries of docs/mechanisms.md.
     pub source: String,
     /// What it asks.
     pub asks: String,

@@ -207,7 +207,7 @@ fn hotspots_are_among_switches_that_there_are() {
 }
 
 #[test]
-fn fuso_sim_has_the_measures_of_the_catalogue() {
+fn fuso_sim_has_the_dimensions_of_fuso_section_5_3() {
     let e = read(&requests("")).unwrap();
     let scenario = &e.points[0].scenario;
     let Topology::FatTree {
@@ -237,7 +237,7 @@ fn fuso_sim_has_the_measures_of_the_catalogue() {
 }
 
 #[test]
-fn cofuso_sim_has_the_measures_of_the_catalogue() {
+fn cofuso_sim_has_the_dimensions_of_cofuso_section_6_2() {
     let text = "topology = { name = \"cofuso-sim\" }\ntraffic = { kind = \"none\" }";
     let e = read(text).unwrap();
     let topology = &e.points[0].scenario.topology;

@@ -30,9 +30,9 @@ pub struct Scenario {
 /// A network by name with its measures.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Topology {
-    /// T1 of the catalogue: H1-H3 under one switch, H4-H6 under another, three links P1-P3 between.
+    /// FUSO's testbed (mechanisms T1): H1-H3 under one switch, H4-H6 under another, three links P1-P3 between.
     FusoTestbed(LinkSettings),
-    /// T4 of the catalogue, `cofuso-sim`: H1-H10 on router R1, H11-H20 on R10, between them R2-R5
+    /// CoFUSO's simulation (mechanisms T4), `cofuso-sim`: H1-H10 on router R1, H11-H20 on R10, between them R2-R5
     /// meshed with R6-R9.
     CoFusoSim(LinkSettings),
     /// Hosts S1.. on the left, as many R1.. on the right, one cable "bottleneck" between.
@@ -46,7 +46,7 @@ pub enum Topology {
     },
     /// A k-ary fat tree of hosts h0..
     FatTree {
-        /// How files call it: `fat-tree`, or `fuso-sim`, T2 of the catalogue.
+        /// How files call it: `fat-tree`, or `fuso-sim` (mechanisms T2).
         name: &'static str,
         /// Ports of a switch, even.
         k: u32,
@@ -302,7 +302,7 @@ pub enum Ask {
     Opening,
     /// Once the connection is established.
     AtOnce,
-    /// Once all its subflows are up (catalogue T3: runs start when all joins are done).
+    /// Once all its subflows are up (mechanisms T3: runs start when all joins are done).
     WhenJoined,
 }
 
@@ -331,7 +331,7 @@ pub enum Connections {
     Persistent {
         /// From each client to each of its servers.
         per_pair: u32,
-        /// Response bytes sent once on each before measuring (catalogue T1: 100 KB).
+        /// Response bytes sent once on each before measuring (mechanisms T1: 100 KB).
         warm_up: u64,
         /// Idle time after it; longer than a retransmission timeout, so that windows are reset.
         idle: Duration,
@@ -362,7 +362,7 @@ pub struct Incast {
 }
 
 /// Transfers from host to host for a given time: long ones that go on to the end, which count as
-/// background, and short ones (MMPTCP section 3, T8 of the catalogue). Each has a connection of its own,
+/// background, and short ones (MMPTCP section 3, mechanisms T8). Each has a connection of its own,
 /// and its time begins with the SYN.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Transfers {
@@ -422,7 +422,7 @@ pub struct Hotspots {
     pub buffer: Buffer,
 }
 
-/// Settings of hosts that belong to the scenario and hold for every transport (DESIGN, principle 3).
+/// Settings of hosts that belong to the scenario and hold for every transport.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostSettings {
     /// Largest segment in payload bytes without options.
@@ -461,7 +461,7 @@ pub struct HostSettings {
     pub congestion: Option<CongestionKind>,
     /// Flows of fewer bytes are short: both ends mark what they send for them with the code point AF21,
     /// which ports with priorities and switches that tell flows apart go by (CAPS section VII, Alg. 1, s_L;
-    /// catalogue A4.1); none: nothing is marked.
+    /// mechanisms A4.1); none: nothing is marked.
     pub short_below: Option<u64>,
 }
 
@@ -514,7 +514,7 @@ impl Topology {
 }
 
 impl Default for HostSettings {
-    /// The values of T1 (catalogue B0); timestamps off, so that a full packet is 1500 B.
+    /// The values of T1 (mechanisms B0); timestamps off, so that a full packet is 1500 B.
     fn default() -> Self {
         Self {
             mss: 1460,

@@ -188,7 +188,7 @@ pub struct FigureReport {
 /// One figure or table of a paper.
 #[derive(Clone, Debug, Default)]
 pub struct Figure {
-    /// Its id in the catalogue, `fuso-fig4ab`.
+    /// Its id, such as `fuso-fig4ab`.
     pub id: String,
     /// Its title.
     pub title: String,

@@ -1,4 +1,4 @@
-//! Short flows beside long ones (the CAPS paper, T5 to T7 of the catalogue).
+//! Short flows beside long ones (the CAPS paper, T5 to mechanisms T7).
 
 use spindle_units::Duration;
 

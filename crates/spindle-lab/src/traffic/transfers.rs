@@ -1,5 +1,5 @@
 //! Transfers from host to host: long ones that go on to the end, and short ones that come beside them
-//! (MMPTCP section 3, T8 of the catalogue).
+//! (MMPTCP section 3, mechanisms T8).
 
 use spindle_units::Duration;
 

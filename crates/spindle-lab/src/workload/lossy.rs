@@ -1,5 +1,5 @@
 //! Which links are lossy and how much they lose: the measurements of FUSO section 2.1, as read in
-//! catalogue C2.
+//! mechanisms C2.
 
 use crate::rng::Stream;
 
@@ -23,9 +23,9 @@ const PRODUCTION: &[Bin] = &[
     bin(0.6, 1.0, 22.0),
 ];
 /// The same without what exceeds 60 %, which the paper's simulation leaves out (section 5.3).
-/// Sampler A of catalogue C2, mean 8.5 %.
+/// Sampler A of mechanisms C2, mean 8.5 %.
 const BELOW_60: &[Bin] = &[bin(0.01, 0.1, 63.0), bin(0.1, 0.6, 15.0)];
-/// Sampler B of catalogue C2: what agrees with the printed mean of about 4 %.
+/// Sampler B of mechanisms C2: what agrees with the printed mean of about 4 %.
 const BELOW_10: &[Bin] = &[bin(0.01, 0.1, 1.0)];
 
 /// A distribution of loss rates by name, or one rate for all.
@@ -147,7 +147,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The groups of catalogue T2: 64 server links, 16 and 16 above.
+    /// The groups of mechanisms T2: 64 server links, 16 and 16 above.
     fn cables() -> Vec<&'static str> {
         [("access", 64), ("edge-agg", 16), ("agg-core", 16)]
             .iter()
@@ -168,10 +168,10 @@ mod tests {
         }
     }
 
-    /// Catalogue C2: mean 8.5 % and 3.9 %; with what exceeds 60 % the mean is above 13 %, whatever
+    /// mechanisms C2: mean 8.5 % and 3.9 %; with what exceeds 60 % the mean is above 13 %, whatever
     /// the paper's text says.
     #[test]
-    fn means_are_those_of_the_catalogue() {
+    fn samplers_have_the_documented_means() {
         assert!((LossRates::Below60.mean() - 0.085).abs() < 0.0005);
         assert!((LossRates::Below10.mean() - 0.039).abs() < 0.0005);
         assert!(LossRates::Production.mean() > 0.153);

@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 use crate::rng::Stream;
 
-/// Payload bytes of a full packet in the published tables (catalogue C1).
+/// Payload bytes of a full packet in the published tables (mechanisms C1).
 pub const TABLE_PACKET: u64 = 1460;
 
-/// Web search, from DCTCP (catalogue C1): packets of 1460 B and cumulative probability.
+/// Web search, from DCTCP (mechanisms C1): packets of 1460 B and cumulative probability.
 const WEB_SEARCH: [(u64, f64); 12] = [
     (6, 0.0),
     (6, 0.15),
@@ -29,7 +29,7 @@ const WEB_SEARCH: [(u64, f64); 12] = [
     (20000, 1.0),
 ];
 
-/// Data mining, from VL2 (catalogue C1): packets of 1460 B and cumulative probability.
+/// Data mining, from VL2 (mechanisms C1): packets of 1460 B and cumulative probability.
 const DATA_MINING: [(u64, f64); 9] = [
     (1, 0.0),
     (1, 0.5),
@@ -134,7 +134,7 @@ pub struct SizeSampler {
 }
 
 impl SizeSampler {
-    /// Draws from `sizes`, rejecting sizes of `below` bytes and more (catalogue C1: query-only runs
+    /// Draws from `sizes`, rejecting sizes of `below` bytes and more (mechanisms C1: query-only runs
     /// sample by rejection below 100 KB). None if nothing would be left.
     pub fn new(sizes: Sizes, below: Option<u64>) -> Option<Self> {
         let smallest = match &sizes {
@@ -202,7 +202,7 @@ mod tests {
         }
     }
 
-    /// The checks that catalogue C1 prints beside the tables.
+    /// The checks that mechanisms C1 prints beside the tables.
     #[test]
     fn web_search_has_its_stated_shares() {
         let ws = table("web-search");

@@ -1,5 +1,5 @@
 //! Data sent again on another subflow: from a dead or lost subflow, opportunistically when the
-//! window blocks, or on the connection's timer (catalogue A5.6; RFC 8684, section 3.3.6).
+//! window blocks, or on the connection's timer (mechanisms A5.6; RFC 8684, section 3.3.6).
 
 use std::collections::BTreeMap;
 
@@ -233,7 +233,7 @@ impl Connection {
     }
 
     /// Opportunistic retransmission: new data are blocked by the window, and the oldest
-    /// unacknowledged data sit on another subflow (catalogue A5.6a). The subflow that holds them is
+    /// unacknowledged data sit on another subflow (mechanisms A5.6a). The subflow that holds them is
     /// penalised by halving its window, at most once a round trip.
     fn opportunistic(&mut self, now: Instant) -> Option<(SubflowId, Segment)> {
         let wanted = self

@@ -10,7 +10,7 @@ use crate::subflow::SubflowId;
 /// The scheduler, as configured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum SchedulerKind {
-    /// The subflow with room and the lowest smoothed RTT (catalogue A0).
+    /// The subflow with room and the lowest smoothed RTT (mechanisms A0).
     #[default]
     MinRtt,
     /// Subflows with room in turn, a segment each.

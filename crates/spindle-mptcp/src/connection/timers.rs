@@ -17,7 +17,7 @@ use crate::subflow::{Due, Subflow, SubflowId, TcpState, earliest, or_never};
 /// A subflow with data outstanding that has heard nothing for this long and a round trip when it
 /// times out is judged at its first timeout. Half of the least timeout in use outside data centres
 /// (Linux `TCP_RTO_MIN`, 200 ms), since the timer may have been set again before the last sign of
-/// life; far above that within data centres, where three timeouts decide (catalogue A5.6).
+/// life; far above that within data centres, where three timeouts decide (mechanisms A5.6).
 const SILENCE: Duration = Duration::from_millis(100);
 
 impl Connection {

@@ -11,11 +11,11 @@ use crate::stage::coding::{CodeKind, CodingConfig, LONG, Redundancy, Short, Unit
 pub(super) const NAMES: [&str; 2] = ["caps", "caps-dark"];
 
 const TCP_PART: &str =
-    "one TCP subflow as `tcp` has it (catalogue A5.1), which knows nothing of what is below";
-const UNIT_PART: &str = "units of k segments leave as k + r encoded packets, any k of which bring the segments back; a unit is cut short when TCP has no more to send (CAPS sections IV and VI, catalogue A4.5)";
-const SIZE_PART: &str = "k makes the mean time of a window shortest (CAPS section VI-C, equation 4); r = ceil(k p / (1 - p)), p being the share of packets that take more than twice the usual time, of the last 200 us, at most a half (sections VI-B and IX-C, catalogue A4.3 and A4.4)";
-const SAMPLE_PART: &str = "the peer echoes the time of sending of each encoded packet, on TCP's acknowledgements or in 40 bytes; connections to one rack share what is learnt (catalogue A4.3)";
-const CODE_PART: &str = "code: any k packets (catalogue A4.5); real bytes by Reed-Solomon";
+    "one TCP subflow as `tcp` has it (mechanisms A5.1), which knows nothing of what is below";
+const UNIT_PART: &str = "units of k segments leave as k + r encoded packets, any k of which bring the segments back; a unit is cut short when TCP has no more to send (CAPS sections IV and VI, mechanisms A4.5)";
+const SIZE_PART: &str = "k makes the mean time of a window shortest (CAPS section VI-C, equation 4); r = ceil(k p / (1 - p)), p being the share of packets that take more than twice the usual time, of the last 200 us, at most a half (sections VI-B and IX-C, mechanisms A4.3 and A4.4)";
+const SAMPLE_PART: &str = "the peer echoes the time of sending of each encoded packet, on TCP's acknowledgements or in 40 bytes; connections to one rack share what is learnt (mechanisms A4.3)";
+const CODE_PART: &str = "code: any k packets (mechanisms A4.5); real bytes by Reed-Solomon";
 const AGREEMENT_PART: &str = "agreed on in the handshake by an experimental option (RFC 6994), else TCP; segments are 14 bytes shorter";
 
 /// The preset of this name, if it is one of these.
@@ -23,7 +23,7 @@ pub(super) fn preset(name: &str) -> Option<(Config, Vec<&'static str>)> {
     let (short, part) = match name {
         "caps" => (
             Short::Tagged,
-            "short flows are known: those tagged with a priority by their DSCP are coded (CAPS section IV, catalogue A4.1); for switches that do as `caps` balances",
+            "short flows are known: those tagged with a priority by their DSCP are coded (CAPS section IV, mechanisms A4.1); for switches that do as `caps` balances",
         ),
         "caps-dark" => (
             Short::UpTo(LONG),

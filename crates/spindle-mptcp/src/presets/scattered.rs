@@ -121,6 +121,6 @@ const MMPTCP_PARTS: &[&str] = &[
 const LT_PART: &str = "while scattering, a new segment for each duplicate acknowledgement below the threshold, not for two only (MMPTCP section 2.4, modified Limited Transmit)";
 const AS_PART: &str = "as many subflows as there are paths, 8 at most, one within a rack (MMPTCP section 2.5, Auto Subflow)";
 const FC_PART: &str =
-    "congestion control of the second phase: fully coupled (MMPTCP section 3.9, catalogue A5.8)";
+    "congestion control of the second phase: fully coupled (MMPTCP section 3.9, mechanisms A5.8)";
 const UC_PART: &str =
     "congestion control of the second phase: Reno on each subflow, uncoupled (MMPTCP section 3.9)";

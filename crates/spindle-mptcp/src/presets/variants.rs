@@ -193,7 +193,7 @@ macro_rules! variants {
 
 /// All variants.
 pub const VARIANTS: &[Variant] = variants! {
-    "minrtt", "scheduler: the subflow with room and the lowest smoothed RTT (catalogue A0)",
+    "minrtt", "scheduler: the subflow with room and the lowest smoothed RTT (mechanisms A0)",
         |c| scheduler(c, SchedulerKind::MinRtt);
     "roundrobin", "scheduler: subflows with room in turn, a segment each",
         |c| scheduler(c, SchedulerKind::RoundRobin);
@@ -203,13 +203,13 @@ pub const VARIANTS: &[Variant] = variants! {
         |c| scheduler(c, SchedulerKind::Linger);
     "early", "receiver: early_dsn_delivery on, out-of-order subflow data go up at once (FUSO section 4.1)",
         |c| multipath(c, |m| m.early_dsn_delivery = true);
-    "held", "receiver: early_dsn_delivery off, as MPTCP v0.90's (catalogue A0)",
+    "held", "receiver: early_dsn_delivery off, as MPTCP v0.90's (mechanisms A0)",
         |c| multipath(c, |m| m.early_dsn_delivery = false);
     "reno", "congestion control: Reno (RFC 5681), each subflow by itself",
         |c| control(c, CongestionKind::Reno);
     "cubic", "congestion control: CUBIC (RFC 9438), each subflow by itself",
         |c| control(c, CongestionKind::Cubic);
-    "dctcp", "congestion control: DCTCP (RFC 8257) with its exact echo of marks, each subflow by itself (catalogue A5.2's variant)",
+    "dctcp", "congestion control: DCTCP (RFC 8257) with its exact echo of marks, each subflow by itself (mechanisms A5.2's variant)",
         |c| control(c, CongestionKind::Dctcp);
     "lia", "congestion control: Linked Increases (RFC 6356)",
         |c| control(c, CongestionKind::Lia);
@@ -217,7 +217,7 @@ pub const VARIANTS: &[Variant] = variants! {
         |c| control(c, CongestionKind::Olia);
     "balia", "congestion control: BALIA (draft-walid-mptcp-congestion-control-04)",
         |c| control(c, CongestionKind::Balia);
-    "fully-coupled", "congestion control: fully coupled (catalogue A5.8)",
+    "fully-coupled", "congestion control: fully coupled (mechanisms A5.8)",
         |c| control(c, CongestionKind::FullyCoupled);
     "tlp", "each subflow: tail loss probe after 2 smoothed RTTs (FUSO section 5.1)",
         |c| { c.loss.tail_loss_probe = Some(PROBE); true };
@@ -231,9 +231,9 @@ pub const VARIANTS: &[Variant] = variants! {
         |c| { c.loss.flight = Flight::CongestionWindow; true };
     "no-er", "each subflow: no Early Retransmit (RFC 5827)",
         |c| std::mem::take(&mut c.loss.early_retransmit);
-    "no-opportunistic", "no opportunistic retransmission and penalisation (catalogue A5.6a)",
+    "no-opportunistic", "no opportunistic retransmission and penalisation (mechanisms A5.6a)",
         |c| multipath(c, |m| m.opportunistic_retransmission = false);
-    "dead-1", "a subflow is dead after 1 timeout, its data reinjected (catalogue A5.6b's sensitivity)",
+    "dead-1", "a subflow is dead after 1 timeout, its data reinjected (mechanisms A5.6b's sensitivity)",
         |c| multipath(c, |m| m.dead_after_timeouts = 1);
     "no-reinjection", "no subflow is ever judged dead",
         |c| multipath(c, |m| m.dead_after_timeouts = u32::MAX);
@@ -241,7 +241,7 @@ pub const VARIANTS: &[Variant] = variants! {
         |c| c.tcp.data_rto.replace(Duration::from_millis(1500)).is_none();
     "joined-first", "new data wait while a join is unanswered, as where MMPTCP's authors' code goes round its subflows",
         |c| multipath(c, |m| m.wait_for_joins = true);
-    "authors", "FUSO's metric as in the authors' code: weights 1 in integers, no RTT beyond 8 ms, ties to the lower subflow (ORIGINAL-CODE, mode 2)",
+    "authors", "FUSO's metric as in the authors' code: weights 1 in integers, no RTT beyond 8 ms, ties to the lower subflow (mechanisms D1)",
         |c| metric(c, MetricKind::Authors);
     "authors-drain", "FUSO's metric as in the authors' code, mode 1: time to drain what is in flight; never over the worst path itself",
         |c| metric(c, MetricKind::DrainTime) && fuso(c, |f| f.elsewhere = true);
@@ -255,21 +255,21 @@ pub const VARIANTS: &[Variant] = variants! {
         |c| fuso(c, |f| f.eligibility = Eligibility::NotDataAcked);
     "worst-1", "recovery: the first subflow is always the worst, as long as it has something to protect (CoFUSO section 6.1.1, Fig 9a)",
         given_worst;
-    "fixed-1", "CoFUSO's blocks: one parity for 100 packets (CoFUSO section 6.2.4, 1 %)",
+    "fixed-1", "CoFUSO's blocks: one parity for 100 packets (1 %; CoFUSO section 6.2.4)",
         |c| fixed(c, 1);
-    "fixed-2", "CoFUSO's blocks: one parity for 50 packets (CoFUSO section 6.2.4, 2 %)",
+    "fixed-2", "CoFUSO's blocks: one parity for 50 packets (2 %; CoFUSO section 6.2.4)",
         |c| fixed(c, 2);
-    "fixed-4", "CoFUSO's blocks: one parity for 25 packets (CoFUSO section 6.2.4, 4 %)",
+    "fixed-4", "CoFUSO's blocks: one parity for 25 packets (4 %; CoFUSO section 6.2.4)",
         |c| fixed(c, 4);
-    "fixed-8", "CoFUSO's blocks: one parity for 13 packets (CoFUSO section 6.2.4, 8 %)",
+    "fixed-8", "CoFUSO's blocks: one parity for 13 packets (8 %; CoFUSO section 6.2.4)",
         |c| fixed(c, 8);
-    "fixed-16", "CoFUSO's blocks: one parity for 6 packets (CoFUSO section 6.2.4, 16 %)",
+    "fixed-16", "CoFUSO's blocks: one parity for 6 packets (16 %; CoFUSO section 6.2.4)",
         |c| fixed(c, 16);
-    "fixed-32", "CoFUSO's blocks: one parity for 3 packets (CoFUSO section 6.2.4, 32 %)",
+    "fixed-32", "CoFUSO's blocks: one parity for 3 packets (32 %; CoFUSO section 6.2.4)",
         |c| fixed(c, 32);
-    "authors-block", "CoFUSO's blocks as in the authors' code: one parity for tx/retx packets, at most 30 (ORIGINAL-CODE)",
+    "authors-block", "CoFUSO's blocks as in the authors' code: one parity for tx/retx packets, at most 30 (mechanisms D2)",
         |c| cofuso(c, |s| s.rate = CodingRate::Authors);
-    "coding-first", "CoFUSO copies nothing before parities cover what is in flight on all subflows, as in the authors' code (ORIGINAL-CODE, two stages; a reading of CoFUSO section 4.2.3)",
+    "coding-first", "CoFUSO copies nothing before parities cover what is in flight on all subflows, as in the authors' code (mechanisms D2; a reading of CoFUSO section 4.2.3)",
         |c| cofuso(c, |s| s.coding_first = true);
     "block-1", "CoFUSO's blocks: one packet at most (CoFUSO section 4.2.1, K_max 1)",
         |c| cofuso(c, |s| s.max_block = Some(1));
@@ -299,7 +299,7 @@ pub const VARIANTS: &[Variant] = variants! {
         newreno;
     "sack", "each subflow: SACK, recovery by RFC 6675, D-SACK undo (RFC 3708), F-RTO (RFC 5682)",
         sack;
-    "scatter-acks", "bare acknowledgements are scattered too (catalogue A3.1)",
+    "scatter-acks", "bare acknowledgements are scattered too (mechanisms A3.1)",
         |c| scatter(c, |s| s.acks = true);
     "dup-3", "while scattering, 3 duplicate acknowledgements mean loss, wherever the peer is (MMPTCP section 3.5)",
         |c| threshold(c, 3);
@@ -333,9 +333,9 @@ pub const VARIANTS: &[Variant] = variants! {
         |c| switch(c, Switch::Bytes(512_000));
     "at-1024KB", "the second phase begins after 1024 KB (MMPTCP section 3.7)",
         |c| switch(c, Switch::Bytes(1_024_000));
-    "at-window", "the second phase begins once the window has 64 KB (ORIGINAL-CODE, CwndSize)",
+    "at-window", "the second phase begins once the window has 64 KB (mechanisms D3, CwndSize)",
         |c| switch(c, Switch::Window(64_000));
-    "at-congestion", "the second phase begins at the first sign of congestion (ORIGINAL-CODE, CwndSignal)",
+    "at-congestion", "the second phase begins at the first sign of congestion (mechanisms D3, CwndSignal)",
         |c| switch(c, Switch::Congestion);
     "dctcp-first", "while scattering: DCTCP (RFC 8257), whether or not the scenario has ECN; further subflows use ECN as they would (MMPTCP section 4, future work)",
         dctcp_first;
@@ -389,7 +389,7 @@ pub const VARIANTS: &[Variant] = variants! {
         |c| coding(c, |s| s.code = CodeKind::ReedSolomon);
     "rs-systematic", "code: Reed-Solomon, the segments themselves first",
         |c| coding(c, |s| s.code = CodeKind::ReedSolomonSystematic);
-    "tcp-ack-rtt", "what is blocked is learnt from TCP's acknowledgements, which decoding makes look well (catalogue A4.3)",
+    "tcp-ack-rtt", "what is blocked is learnt from TCP's acknowledgements, which decoding makes look well (mechanisms A4.3)",
         |c| coding(c, |s| s.samples = Samples::TcpAcks);
     "p-smoothed", "what is blocked is a share of all packets so far, each sampling period weighing 7/8 of the next (our choice)",
         |c| coding(c, |s| s.sampling.share = Share::Smoothed);

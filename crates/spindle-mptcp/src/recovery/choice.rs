@@ -13,7 +13,7 @@ use crate::subflow::SubflowId;
 /// Among which subflows the worst is looked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum WorstOf {
-    /// Those with a segment that may be copied (catalogue A1.3, our choice).
+    /// Those with a segment that may be copied (mechanisms A1.3, our choice).
     #[default]
     Copyable,
     /// Those with data in flight, as the paper has it to the letter: if the worst of them has nothing
@@ -110,7 +110,7 @@ pub(super) fn is_held_back(view: &View<'_>, of: SubflowId, eligibility: Eligibil
     (alone || others) && eligibility == Eligibility::NotDataAcked
 }
 
-/// Whether this is one of the two trigger points, without a timer (catalogue A1.1, rule 2), there are
+/// Whether this is one of the two trigger points, without a timer (mechanisms A1.1, rule 2), there are
 /// no new data, and the windows are not full.
 pub(super) fn is_opportune(prospect: &Prospect, eligibility: Eligibility) -> bool {
     let triggers = prospect.triggers;

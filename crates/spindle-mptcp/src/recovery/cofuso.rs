@@ -14,7 +14,7 @@ use super::{
 };
 use crate::subflow::SubflowId;
 
-/// Packets of a block at most: it is told in 8 bits (CoFUSO section 5.1; catalogue A2.4).
+/// Packets of a block at most: it is told in 8 bits (CoFUSO section 5.1; mechanisms A2.4).
 const MOST_SOURCES: usize = u8::MAX as usize;
 
 /// How many packets a block has, and how many parities.
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn the_test_vectors_of_the_catalogue() {
+    fn block_sizes_are_the_documented_ones() {
         let simulation =
             |tenths, packets| Scene::new(CoFuso::SIMULATION, packets).with_loss(tenths);
         assert_eq!(

@@ -94,7 +94,7 @@ impl Conditions {
     }
 }
 
-/// Ties as in FUSO's metric (catalogue A1.2): by RTT, then by identifier.
+/// Ties as in FUSO's metric (mechanisms A1.2): by RTT, then by identifier.
 impl Ranking for Conditions {
     fn worse(&self, a: &SubflowView, b: &SubflowView) -> Ordering {
         let metrics = self.metric(a, 0.0).total_cmp(&self.metric(b, 0.0));
@@ -121,7 +121,7 @@ mod tests {
     use spindle_units::Duration;
 
     #[test]
-    fn the_test_vectors_of_the_catalogue() {
+    fn loss_estimate_has_the_documented_values() {
         let mut s = subflow(0);
         (s.sent, s.retransmitted, s.since_retransmission) = (100, 2, 10);
         assert!((PathCondition::TESTBED.loss(&s) - 0.096).abs() < 1e-12);

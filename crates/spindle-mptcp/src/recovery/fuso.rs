@@ -22,7 +22,7 @@ pub struct Fuso {
     /// The best subflow is never the worst itself; the paper allows that (FUSO section 3.2.1).
     pub elsewhere: bool,
     /// Among best subflows that the metric holds for equal one that is not the worst itself goes before
-    /// the lower identifier (catalogue A1.2 has the identifier).
+    /// the lower identifier (mechanisms A1.2 has the identifier).
     pub ties_elsewhere: bool,
 }
 

@@ -137,7 +137,7 @@ mod tests {
     use spindle_units::Duration;
 
     #[test]
-    fn the_test_vector_of_the_catalogue() {
+    fn path_metric_has_the_documented_value() {
         let m = PathMetric::default();
         let mut s = subflow(0);
         (s.sent, s.retransmitted, s.since_retransmission) = (100, 2, 10);

@@ -115,7 +115,7 @@ pub struct SubflowView {
     pub usable: bool,
     /// Whether pacing keeps it from sending now: it has room again in a moment.
     pub paced: bool,
-    /// Data segments sent, of every kind (FUSO A1.2: `tx`).
+    /// Data segments sent, of every kind (FUSO section 3.2.1, `tx`).
     pub sent: u64,
     /// Segments its own TCP retransmitted (`retx`).
     pub retransmitted: u64,

@@ -1,4 +1,4 @@
-//! Proactive: every data segment is sent twice on the same path (catalogue A5.5).
+//! Proactive: every data segment is sent twice on the same path (mechanisms A5.5).
 
 use std::collections::VecDeque;
 

@@ -1,5 +1,5 @@
 //! TCP Instant Recovery, also called Corrective: one coded packet for each batch of packets (FUSO
-//! section 5.1; catalogue A5.4).
+//! section 5.1; mechanisms A5.4).
 
 use std::collections::VecDeque;
 

@@ -215,7 +215,7 @@ fn pairs_and_long_flows() {
 }
 
 #[test]
-fn the_leaf_spine_network_is_that_of_the_catalogue_unless_told_otherwise() {
+fn leaf_spine_defaults_are_those_of_caps_section_iii() {
     let text = "topology = { name = \"leaf-spine\" }\ntraffic = { kind = \"none\" }\n\
                 scenario = { short_below = \"100KB\" }\n";
     let scenario = parsed(text).unwrap().points.remove(0).scenario;

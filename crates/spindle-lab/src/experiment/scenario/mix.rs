@@ -5,8 +5,8 @@ use spindle_units::Duration;
 use super::{Ask, Observe};
 use crate::workload::SizeSampler;
 
-/// Short flows from host to host beside long ones, each over a connection of its own (the CAPS paper; T5
-/// to T7 of the catalogue). Long ones count as background: those of [`Self::long`], and of the others
+/// Short flows from host to host beside long ones, each over a connection of its own (the CAPS paper; mechanisms T5
+/// to T7). Long ones count as background: those of [`Self::long`], and of the others
 /// those that the scenario's `short_below` makes long.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mix {

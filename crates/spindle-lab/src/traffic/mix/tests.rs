@@ -185,7 +185,7 @@ fn ends(f: &PlannedFlow) -> (u32, u32) {
     (f.client, f.server)
 }
 
-/// T5: on for 5 ms, off for 50 ms, a flow each 50 us while it is on.
+/// Mechanisms T5: on for 5 ms, off for 50 ms, a flow each 50 us while it is on.
 #[test]
 fn flows_come_in_bursts_of_exponential_length() {
     let mut m = sample(Starts::OnOff {

@@ -1,4 +1,4 @@
-//! Parities beside sequence space, over plain TCP (TCP Instant Recovery; FUSO section 5.1, catalogue
+//! Parities beside sequence space, over plain TCP (TCP Instant Recovery; FUSO section 5.1, mechanisms
 //! A5.4).
 //!
 //! A coded segment has the sequence number of its block's first byte, the XOR of the block's payloads

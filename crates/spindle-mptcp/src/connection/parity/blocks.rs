@@ -1,4 +1,4 @@
-//! Parities of blocks at the sender (CoFUSO section 5.1, catalogue A2.4).
+//! Parities of blocks at the sender (CoFUSO section 5.1, mechanisms A2.4).
 //!
 //! A parity is new sequence space of the subflow that carries it: that one's congestion window holds
 //! it, and its TCP repeats it verbatim if it is lost. It has a DATA_ACK and no mapping, since its bytes

@@ -1,5 +1,5 @@
 //! What arrived on one subflow, as far as parities of it may need it, and what they give back (CoFUSO
-//! sections 4.3 and 5.3, catalogue A2.5).
+//! sections 4.3 and 5.3, mechanisms A2.5).
 //!
 //! The peer may say anything: what is kept is bounded, what contradicts itself or what arrived is
 //! dropped, and a packet is given back only if it fits its hole to the byte.

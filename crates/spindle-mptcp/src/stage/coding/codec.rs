@@ -24,7 +24,7 @@ pub enum CodeKind {
     ReedSolomon = 2,
     /// Reed-Solomon, systematic.
     ReedSolomonSystematic = 3,
-    /// Any k packets are enough whatever they cost: what the papers reckon with, for the lab (catalogue
+    /// Any k packets are enough whatever they cost: what the papers reckon with, for the lab (mechanisms
     /// A4.5). Real bytes are coded by Reed-Solomon.
     Ideal = 4,
 }

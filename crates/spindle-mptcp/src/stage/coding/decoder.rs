@@ -1,4 +1,4 @@
-//! Units on their way in: encoded packets are kept until the segments come out of them (catalogue A4.7).
+//! Units on their way in: encoded packets are kept until the segments come out of them (mechanisms A4.7).
 //!
 //! What is kept is bounded in units and bytes, whatever a peer sends; the unit whose last packet came longest
 //! ago goes first. A unit that came to nothing may begin anew, and packets that say another shape are of

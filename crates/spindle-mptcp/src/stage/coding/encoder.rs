@@ -1,5 +1,5 @@
 //! Units on their way out: segments are kept until there are k of them, and leave as k + r packets
-//! (catalogue A4.5).
+//! (mechanisms A4.5).
 
 use std::sync::Arc;
 
@@ -105,7 +105,7 @@ impl Encoder {
         (size as usize).clamp(1, MAX_SOURCES)
     }
 
-    /// k by equation 4 (catalogue A4.6). Round trips go in rounded, so that it need not be worked out anew for
+    /// k by equation 4 (mechanisms A4.6). Round trips go in rounded, so that it need not be worked out anew for
     /// each unit.
     fn optimal(
         &mut self,

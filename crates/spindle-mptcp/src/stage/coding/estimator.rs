@@ -1,4 +1,4 @@
-//! How many packets are blocked, as a sender learns it (CAPS sections VI-A, VI-B and IX-C; catalogue A4.3).
+//! How many packets are blocked, as a sender learns it (CAPS sections VI-A, VI-B and IX-C; mechanisms A4.3).
 //!
 //! Short flows are too short to learn by themselves, so a host keeps one [`Estimator`] for each
 //! [destination](super::Destinations), which all connections to it share.
@@ -13,13 +13,13 @@ use super::formulas::Blocking;
 /// Most destinations that a host keeps estimates of; beyond, those that no connection uses go.
 const MAX_DESTINATIONS: usize = 4096;
 /// Sampling periods over which the largest small and the largest large round trip are taken: 10 ms of periods
-/// of 200 us (catalogue A4.6), and as many where packets take longer.
+/// of 200 us (mechanisms A4.6), and as many where packets take longer.
 const MEMORY: u64 = 50;
-/// Round trips of paths without and with long flows until one was measured (catalogue A4.6).
+/// Round trips of paths without and with long flows until one was measured (mechanisms A4.6).
 const RTT_SHORT: Duration = Duration::from_micros(100);
 const RTT_LONG: Duration = Duration::from_millis(3);
 /// The share of blocked packets that is reckoned with at most: of samples no more than a half can be above
-/// twice their own mean (catalogue A4.3).
+/// twice their own mean (mechanisms A4.3).
 const MOST: (u32, u32) = (1, 2);
 
 /// The largest value of the last [`MEMORY`], give or take half of it; as it was when the last one came if
@@ -214,7 +214,7 @@ impl Estimator {
     }
 
     /// The longest of the last round trips that were not large, and of those that were: RTT_S and RTT_L
-    /// (catalogue A4.6).
+    /// (mechanisms A4.6).
     pub fn round_trips(&self) -> (Duration, Duration) {
         let short = self.short.get().unwrap_or(RTT_SHORT);
         let long = self.long.get().unwrap_or(RTT_LONG);

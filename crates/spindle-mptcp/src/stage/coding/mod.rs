@@ -82,7 +82,7 @@ pub struct CodingConfig {
     pub rate: BitRate,
     /// Which peers are reached by the same paths.
     pub destinations: Arc<dyn Destinations>,
-    /// For how long segments wait for those of earlier units; not at all by default (catalogue A4.7: in
+    /// For how long segments wait for those of earlier units; not at all by default (mechanisms A4.7: in
     /// order within the unit).
     pub hold: Option<Duration>,
 }
@@ -115,7 +115,7 @@ pub enum Redundancy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Short {
     /// Those whose segments are tagged, by a code point [with priority](has_priority) (CAPS section IV;
-    /// catalogue A4.1).
+    /// mechanisms A4.1).
     Tagged,
     /// All, until they have sent so many bytes (CAPS section VII, CAPS_dark).
     UpTo(u64),
@@ -124,7 +124,7 @@ pub enum Short {
 /// What the share of blocked packets is learnt from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Samples {
-    /// The time of sending of each encoded packet, which the receiver echoes (catalogue A4.3).
+    /// The time of sending of each encoded packet, which the receiver echoes (mechanisms A4.3).
     #[default]
     Echoes,
     /// Acknowledgements of TCP, which hide what decoding has made good for.
@@ -151,7 +151,7 @@ impl Default for CodingConfig {
 }
 
 /// Tells which peers are reached by the same paths and share an estimate: those under one leaf switch
-/// (catalogue A4.3).
+/// (mechanisms A4.3).
 pub trait Destinations: Send + Sync + std::fmt::Debug {
     /// A number that such peers have in common.
     fn of(&self, peer: IpAddr) -> u128;

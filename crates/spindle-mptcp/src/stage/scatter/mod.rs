@@ -39,11 +39,11 @@ pub struct ScatterConfig {
     /// When the second phase begins.
     pub switch: Switch,
     /// The source ports drawn from, uniformly, for every transmission. The papers name none: 1024 to
-    /// 65535 (catalogue A3.1). None: segments keep their ports and only have the token, for carriers that
+    /// 65535 (mechanisms A3.1). None: segments keep their ports and only have the token, for carriers that
     /// are to vary their own (UDP encapsulation).
     pub ports: Option<RangeInclusive<u16>>,
     /// Bare acknowledgements are scattered as well; otherwise they keep the connection's own ports, and
-    /// so one path (catalogue A3.1).
+    /// so one path (mechanisms A3.1).
     pub acks: bool,
     /// Loss detection while scattering.
     pub loss: LossConfig,

@@ -9,7 +9,7 @@ use super::coupled::{Rule, ratio};
 pub(super) struct FullyCoupled;
 
 impl Rule for FullyCoupled {
-    /// Down to one segment (catalogue A5.8).
+    /// Down to one segment (mechanisms A5.8).
     const FLOOR: u64 = 1;
 
     fn increase(coupling: &Coupling, me: usize) -> f64 {

@@ -20,7 +20,7 @@ impl Sent {
     }
 
     /// Whether it may be put into a block, the data level's say apart: original data, un-ACKed,
-    /// un-SACKed, never copied, in no block yet (catalogue A2.3).
+    /// un-SACKed, never copied, in no block yet (mechanisms A2.3).
     fn may_be_coded(&self) -> bool {
         let used = self.uses.any(Uses::NOT_CODED);
         !used && self.map.is_some() && !self.payload.is_empty() && !self.sacked

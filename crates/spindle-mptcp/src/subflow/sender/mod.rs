@@ -55,7 +55,7 @@ pub(crate) enum Phase {
 /// What a subflow counts about its sending. All in bytes or events since it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SendCounters {
-    /// Data segments sent, of every kind (FUSO A1.2's `tx`).
+    /// Data segments sent, of every kind (FUSO section 3.2.1, `tx`).
     pub segments: u64,
     /// Segments repeated by the subflow's own loss recovery (`retx`).
     pub retransmissions: u64,

@@ -1,4 +1,4 @@
-//! The values of the catalogue's section C4, each computed by hand or elsewhere.
+//! The formulas of mechanisms C4 against values that were computed by hand or elsewhere.
 
 use proptest::prelude::*;
 
@@ -33,7 +33,7 @@ fn near(found: f64, want: f64, by: f64) {
 
 #[test]
 fn redundancy_is_exact() {
-    // Catalogue A4.4; C section IX-E.
+    // mechanisms A4.4; C section IX-E.
     for (blocked, r) in [(1, 1), (2, 2), (3, 4), (4, 5)] {
         assert_eq!(of(blocked, 12).redundancy(10), r);
     }
