@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn xor_of_a_block_gives_the_vectors_of_its_format() {
+    fn dynamic_shape_has_the_documented_values() {
         assert_eq!(dynamic_shape(0.1, 50, NO_LIMIT, 3), shape(30, 3));
         assert_eq!(dynamic_shape(0.1, 20, NO_LIMIT, 3), shape(20, 2));
         assert_eq!(dynamic_shape(0.5, 50, NO_LIMIT, 3), shape(6, 3));

@@ -504,7 +504,7 @@ mod tests {
         }
         let load = bits / seconds / 1.5e9;
         assert!((load - 1.0).abs() < 0.02, "{load}");
-        // mechanisms C1: 45.6 % of web search's flows exceed 100 KB.
+        // Mechanisms C1: 45.6 % of web search's flows exceed 100 KB.
         let share = background as f64 / 200_000.0;
         assert!((share - 0.456).abs() < 0.005, "{share}");
     }

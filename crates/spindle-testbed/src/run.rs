@@ -40,7 +40,7 @@ const CORES_WITHOUT_PAUSE: usize = 2;
 const MOST: usize = 16;
 
 impl Default for Options {
-    /// A millisecond (1/5 of the smallest round trip that two cores keep up with, docs/testbed.md),
+    /// A millisecond (our choice: 1/5 of the smallest round trip that two cores keep up with),
     /// as many parts at a time as suit the traffic, nothing stored.
     fn default() -> Self {
         Self {

@@ -165,7 +165,7 @@ fn fat_tree(s: &Section<'_>, links: LinkSettings) -> Result<Topology> {
 }
 
 fn leaf_spine(s: &Section<'_>, links: LinkSettings) -> Result<Topology> {
-    // mechanisms T5: 40 paths, and a host for each of 100 short and 4 long flows.
+    // Mechanisms T5: 40 paths, and a host for each of 100 short and 4 long flows.
     let counts = [("leaves", 2), ("spines", 40), ("hosts_per_leaf", 104)];
     let mut found = [0; 3];
     for (n, (key, default)) in found.iter_mut().zip(counts) {
@@ -216,7 +216,7 @@ fn rate(s: &Section<'_>, key: &'static str, default: BitRate) -> Result<BitRate>
 }
 
 fn link_settings(s: &Section<'_>, name: &str) -> Result<LinkSettings> {
-    // T1, T2, T4 and mechanisms T5; the other topologies' base RTTs are our choice for T1's
+    // Mechanisms T1, T2, T4 and T5; the other topologies' base RTTs are our choice for T1's
     // hardware.
     let (rtt, megabits, room, mark) = match name {
         "fuso-testbed" => (280, 1000, Buffer::Bytes(128_000), Some(32_000)),

@@ -1,4 +1,4 @@
-//! Short flows beside long ones (the CAPS paper, T5 to mechanisms T7).
+//! Short flows beside long ones (the CAPS paper, mechanisms T5 to T7).
 
 use spindle_units::Duration;
 

@@ -168,7 +168,7 @@ mod tests {
         }
     }
 
-    /// mechanisms C2: mean 8.5 % and 3.9 %; with what exceeds 60 % the mean is above 13 %, whatever
+    /// Mechanisms C2: mean 8.5 % and 3.9 %; with what exceeds 60 % the mean is above 13 %, whatever
     /// the paper's text says.
     #[test]
     fn samplers_have_the_documented_means() {

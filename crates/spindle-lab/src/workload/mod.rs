@@ -202,7 +202,7 @@ mod tests {
         }
     }
 
-    /// The checks that mechanisms C1 prints beside the tables.
+    /// The figures that mechanisms C1 gives for each table.
     #[test]
     fn web_search_has_its_stated_shares() {
         let ws = table("web-search");
