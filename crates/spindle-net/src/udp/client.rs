@@ -454,6 +454,7 @@ impl Link for UdpClient {
         key: usize,
         sink: &mut dyn FnMut(Arrival),
     ) -> io::Result<bool> {
+        self.out.tell(sink);
         let extra = Pools::of_key(key);
         let of_pool = extra.map(|n| self.pools.get(n));
         let slot = match of_pool {
@@ -542,7 +543,7 @@ impl Link for UdpClient {
     }
 
     fn timeout(&mut self, now: Instant, sink: &mut dyn FnMut(Arrival)) {
-        self.out.news.drain(..).for_each(&mut *sink);
+        self.out.tell(sink);
         while let Some(key) = self.timers.pop(now) {
             let slot = key as usize;
             let Some(flow) = self.flows.get_mut(slot).and_then(Option::as_mut) else {

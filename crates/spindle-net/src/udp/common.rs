@@ -94,6 +94,12 @@ pub(super) struct Output {
 }
 
 impl Output {
+    /// Gives `sink` the news that were found while sending. That comes before anything found later: news of the
+    /// same path are in the order in which they came about, so that the last one is true.
+    pub(super) fn tell(&mut self, sink: &mut dyn FnMut(Arrival)) {
+        self.news.drain(..).for_each(sink);
+    }
+
     /// Puts a segment into the path's train, sending what does not fit into one.
     pub(super) fn segment(
         &mut self,

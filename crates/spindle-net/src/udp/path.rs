@@ -8,7 +8,7 @@ use spindle_wire::{
     SeqNumber,
 };
 
-use super::pmtu::{BASE, LEAST, Search};
+use super::pmtu::{LEAST, Search};
 use crate::link::{Arrival, PathMtu};
 
 /// Most bytes of one GSO send: what UDP's length field holds with IPv4's header.
@@ -156,8 +156,8 @@ impl Path {
         }
     }
 
-    /// A segment came.
-    pub(super) fn came(&mut self, now: Instant, s: &Segment) {
+    /// A segment came; returns whether a probe has become due.
+    pub(super) fn came(&mut self, now: Instant, s: &Segment) -> bool {
         self.used = now;
         if s.flags.contains(Flags::SYN) {
             (self.ended_in, self.ended_out, self.reset) = (false, false, false);
@@ -169,6 +169,7 @@ impl Path {
             self.una = Some(s.ack);
             (self.sends, self.unit) = (0, None);
         }
+        self.search.heard(now)
     }
 
     /// A segment is to be sent: cuts it to what passes (that is [`Segment::segment_size`]), and finds a
@@ -186,12 +187,11 @@ impl Path {
         }
         let mut black_hole = false;
         let (headers, piece) = self.pieces(s);
-        let large = self.is_large(piece + headers);
-        if large && self.una == Some(s.seq) {
+        if is_large(piece + headers) && self.una == Some(s.seq) {
             self.sends = self.sends.saturating_add(1);
             if self.sends >= BLACK_HOLE_SENDS {
                 self.sends = 0;
-                black_hole = self.search.restart(now);
+                black_hole = self.search.restart(now, (piece + headers) as u16);
             }
         }
         let (_, piece) = self.pieces(s);
@@ -205,17 +205,6 @@ impl Path {
         }
     }
 
-    /// Whether a restart of the search would make a datagram of this size smaller; what it would not does
-    /// not count as lost in a black hole.
-    fn is_large(&self, datagram: usize) -> bool {
-        let restarted = if self.search.passes() > BASE {
-            BASE
-        } else {
-            LEAST
-        };
-        datagram > usize::from(restarted)
-    }
-
     /// A packet of the coding layer is to be sent. It cannot be cut: one that is too large is dropped, which
     /// TCP makes good in smaller segments. TCP repeats what vanishes in units that begin where an earlier one
     /// did, with the first segment that is not acknowledged.
@@ -224,7 +213,7 @@ impl Path {
             .coded()
             .is_some_and(|c| c.index == 0 && matches!(c.kind, CodedKind::Encoded { .. }));
         let mut black_hole = false;
-        if first && self.is_large(s.encapsulated_len()) {
+        if first && is_large(s.encapsulated_len()) {
             if self.una == Some(s.seq) {
                 self.sends = self.sends.saturating_add(1);
             }
@@ -233,7 +222,7 @@ impl Path {
             self.unit = Some((s.seq, row));
             if self.sends.max(row) >= BLACK_HOLE_SENDS {
                 (self.sends, self.unit) = (0, None);
-                black_hole = self.search.restart(now);
+                black_hole = self.search.restart(now, s.encapsulated_len() as u16);
             }
         }
         let drop = s.encapsulated_len() > usize::from(self.search.passes());
@@ -265,6 +254,11 @@ impl Path {
     }
 }
 
+/// Whether a datagram of this size may vanish for its size; the stack may use less than what passes.
+fn is_large(datagram: usize) -> bool {
+    datagram > usize::from(LEAST)
+}
+
 /// Whether it is a SYN or SYN/ACK that speaks of coding.
 fn offers_coding(s: &Segment) -> bool {
     let all = s.options.rare.as_ref().map(|r| &r.experimental);
@@ -276,6 +270,7 @@ fn offers_coding(s: &Segment) -> bool {
 mod tests {
     use std::net::IpAddr;
 
+    use super::super::pmtu::BASE;
     use super::*;
     use spindle_units::Duration;
     use spindle_wire::Coded;
@@ -368,12 +363,34 @@ mod tests {
             }
         }
         for _ in 0..10 {
-            assert_eq!(
-                unit(&mut p, 9000, usize::from(BASE) - 1),
-                Verdict::default()
-            );
+            assert_eq!(unit(&mut p, 9000, usize::from(LEAST)), Verdict::default());
         }
         assert_eq!(p.search.passes(), 1472);
+    }
+
+    /// The peer's MSS keeps segments below what passes and below the base.
+    #[test]
+    fn what_is_smaller_than_what_passes_is_in_a_black_hole_as_well() {
+        let (mut coded, mut plain) = (path(), path());
+        for p in [&mut coded, &mut plain] {
+            acknowledges(p, 0);
+        }
+        for _ in 0..2 {
+            assert!(!unit(&mut coded, 0, 1190).report);
+        }
+        let all = unit(&mut coded, 0, 1190);
+        assert!(all.drop && all.report);
+        let mut s = Segment::new(plain.local, plain.remote);
+        s.seq = START;
+        s.payload = vec![0; 1100].into();
+        for _ in 0..2 {
+            assert!(!plain.goes(at(1), &mut s).report);
+        }
+        assert!(plain.goes(at(1), &mut s).report);
+        assert!(s.segment_size > 0 && s.segment_size < LEAST);
+        for p in [coded, plain] {
+            assert_eq!(p.search.passes(), LEAST);
+        }
     }
 
     /// Where the peer has data as well, its acknowledgements are on coded segments.

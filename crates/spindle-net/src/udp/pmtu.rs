@@ -8,6 +8,9 @@ pub(super) const BASE: u16 = 1200;
 pub(super) const LEAST: u16 = 548;
 /// MAX_PROBES (RFC 8899, section 5.1.2).
 const MAX_PROBES: u8 = 3;
+/// Tries beyond MAX_PROBES, at doubling intervals, on a path that carries nothing. After the last the search
+/// waits for the path to carry packets: a connection without traffic is not probed for ever.
+const MORE_PROBES: u8 = 6;
 /// PROBE_TIMER while no round trip was measured: the least that section 5.1.1 allows then.
 const PROBE_TIMER: Duration = Duration::from_secs(1);
 /// With a measured round trip the timer derives from it (section 5.1.1), not below this.
@@ -22,6 +25,8 @@ struct Probe {
     size: u16,
     sent: Instant,
     tries: u8,
+    /// Something came from the peer since the first try: the path carries packets.
+    heard: bool,
 }
 
 /// The state of one path.
@@ -75,13 +80,15 @@ impl Search {
         if self.next.is_none_or(|at| at > now) {
             return None;
         }
+        let timer = self.timer();
         if let Some(p) = &mut self.probe {
-            if p.tries < MAX_PROBES {
+            // While nothing comes at all, the loss of a probe does not show that its size was the reason.
+            if p.tries < MAX_PROBES || !p.heard {
                 p.tries += 1;
                 p.sent = now;
-                let again = (p.size, p.number);
-                self.next = Some(now + self.timer());
-                return Some(again);
+                let more = p.tries.saturating_sub(MAX_PROBES);
+                self.next = (more < MORE_PROBES).then(|| now + timer * (1 << more));
+                return Some((p.size, p.number));
             }
             self.limit = p.size.saturating_sub(1).max(self.passes);
             self.probe = None;
@@ -111,6 +118,7 @@ impl Search {
             size,
             sent: now,
             tries: 1,
+            heard: false,
         });
         self.next = Some(now + self.timer());
         Some((size, number))
@@ -120,6 +128,21 @@ impl Search {
         self.rtt.map_or(PROBE_TIMER, |rtt| {
             Duration::from_nanos(rtt.as_nanos().saturating_mul(4)).max(LEAST_PROBE_TIMER)
         })
+    }
+
+    /// Something that is no answer to a probe came from the peer. A probe that waits for a path to carry
+    /// packets again is tried at once; returns whether that is so.
+    pub(super) fn heard(&mut self, now: Instant) -> bool {
+        let Some(p) = self.probe.as_mut().filter(|p| !p.heard) else {
+            return false;
+        };
+        p.heard = true;
+        let waited = p.tries > MAX_PROBES;
+        if waited {
+            p.tries = 0;
+            self.next = Some(now);
+        }
+        waited
     }
 
     /// A probe was acknowledged; returns whether more passes than before.
@@ -162,15 +185,12 @@ impl Search {
         }
     }
 
-    /// Large packets vanish (section 4.3), or the path is another one; returns whether less passes
-    /// than was thought.
-    pub(super) fn restart(&mut self, now: Instant) -> bool {
+    /// Packets of `size` bytes vanish (section 4.3), or the path is another one; returns whether less
+    /// passes than was thought.
+    pub(super) fn restart(&mut self, now: Instant, size: u16) -> bool {
         let before = self.passes;
-        self.passes = if before > BASE {
-            BASE
-        } else {
-            LEAST.min(before)
-        };
+        let less = if size.min(before) > BASE { BASE } else { LEAST };
+        self.passes = less.min(before);
         self.limit = self.most;
         self.resting = false;
         self.probe = None;
@@ -180,7 +200,7 @@ impl Search {
 
     /// The path is another one: back to the base at most.
     pub(super) fn moved(&mut self, now: Instant) -> bool {
-        self.passes > BASE && self.restart(now)
+        self.passes > BASE && self.restart(now, self.passes)
     }
 }
 
@@ -197,6 +217,7 @@ mod tests {
             let number = sizes.len() as u64;
             if let Some((size, number)) = s.due(now, number) {
                 sizes.push(size);
+                s.heard(now);
                 if size <= capacity {
                     s.acknowledged(now + Duration::from_millis(30), number, size);
                 }
@@ -240,11 +261,11 @@ mod tests {
         let now = Instant::ZERO;
         let mut s = Search::new(now, 1472);
         run(&mut s, 1472, now);
-        assert!(s.restart(now));
+        assert!(s.restart(now, 1472));
         assert_eq!(s.passes(), BASE);
-        assert!(s.restart(now));
+        assert!(s.restart(now, BASE));
         assert_eq!(s.passes(), LEAST);
-        assert!(!s.restart(now), "no less");
+        assert!(!s.restart(now, LEAST), "no less");
         run(&mut s, 1472, now);
         assert_eq!(s.passes(), 1472);
     }
@@ -269,5 +290,35 @@ mod tests {
         assert_eq!(s.next_timeout(), None);
         s.offered(now, 1472);
         assert_eq!(s.due(now, 5), Some((1472, 5)));
+    }
+    #[test]
+    fn packets_below_the_base_that_vanish_lead_to_the_least() {
+        let mut s = Search::new(Instant::ZERO, 1472);
+        run(&mut s, 1472, Instant::ZERO);
+        assert!(s.restart(Instant::ZERO, 1190));
+        assert_eq!(s.passes(), LEAST);
+    }
+
+    #[test]
+    fn an_outage_does_not_make_a_path_small() {
+        let mut s = Search::new(Instant::ZERO, 1472);
+        run(&mut s, 1472, Instant::ZERO);
+        let mut now = Instant::ZERO + Duration::from_secs(1);
+        s.restart(now, 1472);
+        s.restart(now, BASE);
+        // Nothing passes: only the largest size is tried, and not for ever.
+        let (number, mut tries) = (7, 0);
+        while let Some(at) = s.next_timeout() {
+            now = at;
+            assert_eq!(s.due(now, number), Some((1472, number)));
+            tries += 1;
+        }
+        assert_eq!(tries, MAX_PROBES + MORE_PROBES);
+        // The path is back.
+        now += Duration::from_secs(300);
+        assert!(s.heard(now), "the probe is due at once");
+        assert_eq!(s.due(now, 8), Some((1472, number)));
+        assert!(s.acknowledged(now + Duration::from_millis(30), number, 1472));
+        assert_eq!((s.passes(), s.resting), (1472, false));
     }
 }

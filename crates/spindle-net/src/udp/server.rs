@@ -281,7 +281,9 @@ impl UdpServer {
             self.out.counters.dropped_in += u64::from(elsewhere);
             return;
         };
-        entry.path.came(now, &s);
+        if entry.path.came(now, &s) {
+            self.timers.arm(&mut entry.path, id);
+        }
         let mut sink = |s| sink(Arrival::Segment(s));
         self.merge.push(s, &datagram[at..], &mut sink);
     }
@@ -395,6 +397,7 @@ impl Link for UdpServer {
         key: usize,
         sink: &mut dyn FnMut(Arrival),
     ) -> io::Result<bool> {
+        self.out.tell(sink);
         let at = key - FIRST_KEY;
         let Some(socket) = self.sockets.get(at) else {
             return Ok(false);
@@ -498,7 +501,7 @@ impl Link for UdpServer {
     }
 
     fn timeout(&mut self, now: Instant, sink: &mut dyn FnMut(Arrival)) {
-        self.out.news.drain(..).for_each(&mut *sink);
+        self.out.tell(sink);
         while let Some(id) = self.timers.pop(now) {
             let Some(entry) = self.ids.get(id) else {
                 continue;
