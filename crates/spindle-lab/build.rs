@@ -1,10 +1,10 @@
-//! Gives the version that results carry: the package's, and a fingerprint of the sources that
-//! results depend on, so that runs of different cores are not taken for runs of one.
+//! Defines the version that results carry. It consists of the package's version and a fingerprint of the
+//! sources that results depend on, so that runs of different cores are not taken for runs of the same core.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What results depend on, beside the lab.
+/// The crates that results depend on, in addition to the lab.
 const CRATES: [&str; 5] = [
     "spindle-units",
     "spindle-wire",
@@ -13,7 +13,8 @@ const CRATES: [&str; 5] = [
     "spindle-fabric",
 ];
 
-/// What in the lab's own `src`, and nowhere else, only judges and shows results.
+/// The files and directories of the lab's own `src` that only judge and present results. Files with the same
+/// name in other crates are part of the fingerprint.
 const SHOWN: [&str; 8] = [
     "claims",
     "report",
@@ -48,8 +49,8 @@ fn main() {
     println!("cargo::rustc-env=SPINDLE_VERSION={version}");
 }
 
-/// All sources that results depend on; none if a crate's are not there, as in a package from a registry,
-/// whose version says it all.
+/// Returns all sources that results depend on. Returns `None` if the sources of a crate are missing, as in a
+/// package from a registry. The package's version identifies such a build completely.
 fn sources(roots: &[PathBuf]) -> Option<Vec<PathBuf>> {
     let mut files = Vec::new();
     for root in roots {
@@ -59,7 +60,7 @@ fn sources(roots: &[PathBuf]) -> Option<Vec<PathBuf>> {
     Some(files)
 }
 
-/// A hash over the names and contents of files.
+/// Returns a hash over the names and contents of `files`.
 fn fingerprint(files: &[PathBuf]) -> Option<u64> {
     let mut hash = 0xcbf2_9ce4_8422_2325u64; // FNV-1a
     for file in files {

@@ -1,6 +1,6 @@
-//! Gives the commit that `spindle --version` names beside the version of the results: that of the
-//! checkout the sources are in, or what `SPINDLE_COMMIT` says where they come without one (a
-//! distribution's build). Nothing else depends on it.
+//! Determines the commit that `spindle --version` prints after the version of the results. It is the commit of
+//! the checkout that contains the sources, or the value of `SPINDLE_COMMIT` if that is set, as in a
+//! distribution's build without a checkout. Nothing else depends on it.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -16,8 +16,8 @@ fn main() {
     println!("cargo::rustc-env=SPINDLE_COMMIT={commit}");
 }
 
-/// Short hash and day of the commit, and whether the sources differ from it; none if there is no git, or
-/// the sources only lie in somebody else's checkout.
+/// Short hash and day of the commit, and whether the sources differ from it. `None` if there is no git, or if
+/// the sources are only a part of another checkout.
 fn checkout() -> Option<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let root = root.canonicalize().ok()?;
@@ -37,7 +37,7 @@ fn checkout() -> Option<String> {
     })
 }
 
-/// What says that there is another commit, or other sources.
+/// Watches the files that change with another commit, or with other sources.
 fn watch(root: &Path) {
     let branch = git(root, &["rev-parse", "--symbolic-full-name", "HEAD"]);
     for name in ["HEAD", "logs/HEAD", "packed-refs"]
@@ -54,14 +54,14 @@ fn watch(root: &Path) {
     }
 }
 
-/// One that is not there would have this run at every build.
+/// A path that does not exist would make cargo run this script at every build.
 fn watch_path(path: Option<PathBuf>) {
     if let Some(path) = path.filter(|p| p.exists()) {
         println!("cargo::rerun-if-changed={}", path.display());
     }
 }
 
-/// What git says, if it succeeds. A hook's own repository is not asked.
+/// The output of git, if it succeeds. The repository of a git hook is ignored.
 fn git(root: &Path, arguments: &[&str]) -> Option<String> {
     let output = Command::new("git")
         .current_dir(root)

@@ -1,4 +1,4 @@
-//! A decoder of parities and a peer that may lie; see [`spindle_fuzz::parities`].
+//! A decoder of parities and a peer that may lie. See [`spindle_fuzz::parities`].
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Two stacks that code in units and a network that may lie; see [`spindle_fuzz::units`].
+//! Two stacks that code in units and a network that may lie. See [`spindle_fuzz::units`].
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Two live stacks with an adversary between them; see [`spindle_fuzz::live`].
+//! Two live stacks with an adversary between them. See [`spindle_fuzz::live`].
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

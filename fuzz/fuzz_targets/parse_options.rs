@@ -1,4 +1,4 @@
-//! Any bytes as the option part of a TCP header; the first byte chooses the control bits.
+//! Parses any bytes as the option part of a TCP header. The first byte sets the flags.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -14,7 +14,7 @@ fuzz_target!(|data: &[u8]| {
     };
     let _ = options.fit();
     let mut out = Vec::new();
-    // An experimental option of more than 40 bytes goes out with `fit`, so all else can be written.
+    // `fit` removes an experimental option of more than 40 bytes, so all other options can be written.
     options
         .encode(&mut out)
         .expect("options that fit can be written");

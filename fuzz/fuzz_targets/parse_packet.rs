@@ -1,5 +1,5 @@
-//! Any bytes as an IP packet, of TCP or of the coding layer, and as a datagram that carries one: a value or
-//! an error. What was read as a segment is written and read again as the same segment.
+//! Parses any bytes as an IP packet, of TCP or of the coding layer, and as a datagram that contains one. The
+//! result must be a value or an error. A parsed segment is written and must parse as the same segment again.
 #![no_main]
 
 use bytes::Bytes;
@@ -9,7 +9,7 @@ use spindle_wire::{
     mark_ce,
 };
 
-/// A packet of the coding layer, as one of IP and as a datagram.
+/// Checks a packet of the coding layer, as an IP packet and as a datagram.
 fn coded(packet: &Bytes) {
     let _ = Segment::from_coded_ip(packet, Checksums::Verify);
     if let Ok(segment) = Segment::from_coded_ip(packet, Checksums::Trust) {
@@ -42,7 +42,7 @@ fn coded(packet: &Bytes) {
             .encapsulate(id, &mut written)
             .expect("it has no options of TCP's");
         assert_eq!(written.len(), segment.encapsulated_len());
-        // An acknowledgement may have anything in place of its second zero.
+        // The second zero of an acknowledgement may have any value.
         assert_eq!(
             Segment::decapsulate(ends, ecn, &written.into()).as_ref(),
             Ok(&segment)
@@ -62,7 +62,7 @@ fuzz_target!(|data: &[u8]| {
     };
     let _ = segment.options.fit();
     assert!(segment.options.encoded_len() <= Options::MAX_LEN);
-    // A header with fewer NOPs than ours may carry more data than ours can.
+    // A header with fewer NOPs than our encoding may carry more data than our encoding can.
     let Ok(written) = segment.to_packet(&IpFields::default()) else {
         return;
     };

@@ -1,4 +1,4 @@
-//! A server over UDP and hosts that send it what they like; see [`spindle_fuzz::udp`].
+//! A server over UDP and hosts that send it arbitrary datagrams. See [`spindle_fuzz::udp`].
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

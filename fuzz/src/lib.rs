@@ -1,4 +1,4 @@
-//! What the fuzz targets share.
+//! Code that the fuzz targets share.
 
 #[path = "../../crates/spindle-mptcp/tests/budget/mod.rs"]
 mod budget;

@@ -1,8 +1,9 @@
-//! Two live stacks with an adversary between them, who delays, drops, repeats, changes and invents
-//! segments, while both applications write, read and close and time passes.
+//! Two live stacks with an adversary between them that delays, drops, repeats, changes and forges segments.
+//! Meanwhile both applications write, read and close, and time passes. These invariants must always hold:
 //!
-//! What must hold, whatever happens: no panic, sending ends, timers make progress, what a stack stores stays
-//! within its limits, and its work within its budget.
+//! - There is no panic.
+//! - Sending ends, and timers make progress.
+//! - The data that a stack stores stay within its limits, and its work stays within its budget.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr};
@@ -23,11 +24,11 @@ use spindle_wire::{
 use crate::budget::Budget;
 use crate::steps::steps;
 
-/// What one run does.
+/// The script of one run.
 #[derive(Arbitrary, Clone, Debug)]
 pub struct Script {
     kind: Kind,
-    /// Segments delivered untouched before the adversary begins.
+    /// Number of segments delivered unchanged before the adversary begins.
     peace: u8,
     #[arbitrary(with = steps)]
     steps: Vec<Step>,
@@ -46,24 +47,24 @@ struct Kind {
     bytes: bool,
     burst: bool,
     half_open: u8,
-    /// Packet scatter ends early, if there is any.
+    /// Whether packet scatter ends early, if the preset uses it.
     short_scatter: bool,
 }
 
 #[derive(Arbitrary, Clone, Debug)]
 enum Step {
-    /// The next segments on the way arrive.
+    /// The next segments in transit arrive.
     Deliver(u8),
     Drop,
     Repeat,
-    /// The `n`-th segment on the way overtakes the others.
+    /// The `n`-th segment in transit overtakes the others.
     Overtake(u8),
     /// The next segment arrives changed.
     Change(Change),
-    /// A change of the last one that was seen, while the true one goes on.
+    /// A changed copy of the last observed segment arrives.
     Inject(Change),
     Forge(Forged),
-    /// Milliseconds, timers served as they come.
+    /// Waits this many milliseconds and serves timers when they expire.
     Wait(u16),
     Write(bool, u16),
     Read(bool, u16),
@@ -94,9 +95,9 @@ enum Change {
     Signal(Signal),
     Rare(Rare),
     Payload(u8),
-    /// Another port, as from a NAT or from one who scatters, or another address as well.
+    /// Another source port, as after a NAT or from a scattering sender, or another address as well.
     Source(u16, Option<u8>),
-    /// Another token of scatter, or none.
+    /// Another scatter token, or none.
     Token(i8, Option<u32>),
 }
 
@@ -144,12 +145,12 @@ struct Forged {
     signal: Option<Signal>,
 }
 
-/// Segments one drain may give at most: both buffers in the smallest pieces, and then some.
+/// Limit of segments in one drain: more than both buffers in the smallest pieces.
 const MOST_SENT: usize = 60_000;
-/// Segments on the way at most; more are lost.
+/// Limit of segments in transit. Further segments are lost.
 const MOST_ON_THE_WAY: usize = 2_000;
 const MOST_CONNECTIONS: usize = 12;
-/// Of those that rest in TIME_WAIT, beside them.
+/// Limit of connections in TIME_WAIT, in addition to [`MOST_CONNECTIONS`].
 const MOST_RESTING: usize = 6;
 
 struct World {
@@ -233,7 +234,7 @@ impl World {
             bytes: k.bytes,
             budgets: [Budget::default(); 2],
         };
-        // Nothing listens there yet, so the endpoint is free.
+        // There is no listener yet, so the endpoint is free.
         let _ = w.stacks[1].listen(service(), w.config.clone());
         w.connect();
         w
@@ -310,7 +311,8 @@ impl World {
 
     fn check(&self) {
         let buffer = self.config.tcp.receive_buffer;
-        // Both buffers twice (subflow and data level), and the pieces a receiver keeps at most.
+        // Both buffers twice, at subflow and data level, and the maximal overhead of the pieces that a receiver
+        // stores.
         let multipath = self.config.multipath.as_ref();
         let most_subflows = multipath.map_or(1, |m| m.max_subflows);
         let each = (2 * (buffer + self.config.tcp.send_buffer) + (4 << 20)) as u64;
@@ -617,10 +619,10 @@ fn call(w: &mut World, step: &Step) {
     w.drain();
 }
 
-/// Plays a script and checks what must hold.
+/// Plays a script and checks the invariants.
 ///
 /// # Panics
-/// If a stack breaks what it promises.
+/// If a stack violates an invariant.
 pub fn play(script: &Script) {
     let mut w = World::new(&script.kind);
     for _ in 0..script.peace % 64 {
@@ -630,7 +632,7 @@ pub fn play(script: &Script) {
     for s in &script.steps {
         step(&mut w, s);
     }
-    // All that is left is time.
+    // Only time passes from here on.
     w.way.clear();
     w.wait(Duration::from_secs(1_000));
 }

@@ -1,9 +1,9 @@
-//! A receiver that agreed to decode parities of blocks, and a peer whose packets and parities arrive,
-//! are lost, are repeated and cut in any order; it may lie about parities.
+//! A receiver that agreed to decode parities of blocks, and a peer whose packets and parities arrive, are lost,
+//! are repeated and are cut in any order. The peer may lie about parities. These invariants must hold:
 //!
-//! What must hold: no panic, and what is stored stays within limits. If the parities are honest, what is
-//! read is what was sent, byte for byte, the connection lives, and once everything has been repeated all
-//! of it is there.
+//! - There is no panic, and stored data stay within limits.
+//! - If the parities are honest, the data read are the data sent, byte for byte, and the connection stays open.
+//! - If the parities are honest, all data have arrived once all of them have been retransmitted.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use spindle_wire::{
 use crate::budget::Budget;
 use crate::steps::steps;
 
-/// What one run does.
+/// The script of one run.
 #[derive(Arbitrary, Clone, Debug)]
 pub struct Script {
     kind: Kind,
@@ -30,7 +30,7 @@ pub struct Script {
 
 #[derive(Arbitrary, Clone, Debug)]
 struct Kind {
-    /// Real bytes, or mere lengths.
+    /// Whether payloads are real bytes, or only lengths.
     bytes: bool,
     lies: bool,
     two_subflows: bool,
@@ -45,39 +45,39 @@ enum Step {
         len: u16,
         fate: u8,
     },
-    /// Some more, all full.
+    /// Eight full packets.
     Packets {
         second: bool,
         fates: u8,
     },
     Parity(Parity),
     Lie(Parity, Lie),
-    /// A segment of long ago, as it was.
+    /// An earlier segment again, unchanged.
     Again {
         second: bool,
         which: u16,
     },
     Read(u16),
-    /// Milliseconds, timers served as they come.
+    /// Waits this many milliseconds and serves timers when they expire.
     Wait(u16),
 }
 
-/// A parity of packets of one subflow, on either.
+/// A parity of packets of one subflow, sent on the same subflow or the other.
 #[derive(Arbitrary, Clone, Debug)]
 struct Parity {
     of_second: bool,
     on_second: bool,
-    /// How many packets ago the block ends.
+    /// Number of packets sent after the end of the block.
     back: u8,
     packets: u8,
     parities: u8,
     index: u8,
     fate: u8,
-    /// It arrives in two pieces.
+    /// If present, the parity arrives in two pieces.
     cut: Option<u16>,
 }
 
-/// What is wrong about a parity.
+/// The false field of a parity.
 #[derive(Arbitrary, Clone, Debug)]
 enum Lie {
     Name(u8),
@@ -97,28 +97,28 @@ enum Lie {
     Mapped(u16),
 }
 
-/// Bytes of a packet at most: an MSS of 1460 less DSS and the coding header.
+/// Limit of a packet's payload in bytes: an MSS of 1460 less DSS and the coding header.
 const MOST_PAYLOAD: u16 = 1420;
 /// First bytes of the option's data (docs/wire/parities.md).
 const OFFER_BLOCKS: u8 = 3;
 const NAME: u8 = 4;
 const BLOCK: u8 = 5;
 const HEADER_LEN: usize = 20;
-/// How the peer calls its second subflow.
+/// The peer's name for its second subflow.
 const SECOND: u8 = 9;
 const PEER_KEY: u64 = 0x0102_0304_0506_0708;
 const PEER_NONCE: u32 = 0x1122_3344;
 
-/// What a run came to.
+/// Results of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Outcome {
-    /// Packets that parities gave back.
+    /// Packets recovered from parities.
     pub decoded: u64,
     /// Parities refused.
     pub refused: u64,
 }
 
-/// Data that were sent: where in the subflow, where in the stream, how many.
+/// Data that were sent: position in the subflow, offset in the stream, and length.
 #[derive(Clone, Copy, Debug)]
 struct Packet {
     position: u32,
@@ -133,10 +133,10 @@ struct Flow {
     isn: SeqNumber,
     seq: SeqNumber,
     ack: SeqNumber,
-    /// What the stack acknowledged.
+    /// The highest acknowledgement from the stack.
     acked: SeqNumber,
     packets: Vec<Packet>,
-    /// All that was ever sent.
+    /// All segments sent.
     sent: Vec<Segment>,
 }
 
@@ -155,7 +155,7 @@ impl Flow {
         }
     }
 
-    /// Position of what is sent next; the first byte's is 1.
+    /// Position of the next byte to send. The first byte's position is 1.
     fn position(&self) -> u32 {
         self.seq.0.wrapping_sub(self.isn.0)
     }
@@ -186,7 +186,7 @@ struct World {
     flows: Vec<Flow>,
     kind: Kind,
     buffer: usize,
-    /// Data sent so far, and read.
+    /// Bytes sent and read so far.
     written: u64,
     read: u64,
     was_reset: bool,
@@ -222,7 +222,7 @@ fn say(seg: &mut Segment, data: Vec<u8>) {
     });
 }
 
-/// Of four segments one is lost.
+/// Whether a segment arrives. One of four is lost.
 fn arrives(fate: u8) -> bool {
     fate & 3 != 0
 }
@@ -238,7 +238,7 @@ impl World {
         let mut stack = Stack::deterministic(StackConfig::default(), 0);
         stack
             .listen(here(), Arc::new(config))
-            .expect("nobody listens yet");
+            .expect("a free endpoint");
         let mut w = Self {
             stack,
             handle: None,
@@ -316,7 +316,7 @@ impl World {
         self.flows.push(flow);
     }
 
-    /// The stack takes a segment; what it sends then.
+    /// The stack receives a segment. Returns the segments that it sends.
     fn push(&mut self, seg: Segment) -> Vec<Segment> {
         self.now += Duration::from_micros(200);
         self.stack.receive(self.now, seg);
@@ -346,7 +346,7 @@ impl World {
         usize::from(second && self.flows.len() > 1)
     }
 
-    /// A bare acknowledgement at both levels.
+    /// An acknowledgement at both levels without payload.
     fn bare(&self, flow: &Flow) -> Segment {
         let ack = keys::idsn(self.key).wrapping_add(1);
         let mut seg = flow.segment(Flags::ACK);
@@ -357,7 +357,7 @@ impl World {
         seg
     }
 
-    /// A segment with this payload is the next of a subflow, and arrives or not.
+    /// Sends a segment with this payload as the next one of a subflow. It arrives or not.
     fn send(&mut self, f: usize, mut seg: Segment, payload: Payload, fate: u8) {
         let flow = &mut self.flows[f];
         flow.seq = flow.seq + payload.len() as u32;
@@ -368,7 +368,7 @@ impl World {
         }
     }
 
-    /// The next data on a subflow; an honest peer keeps to the window.
+    /// Sends the next data on a subflow. An honest peer keeps to the window.
     fn packet(&mut self, f: usize, len: u16, fate: u8) {
         let (len, offset) = (1 + len % MOST_PAYLOAD, self.written);
         let end = offset + u64::from(len);
@@ -403,7 +403,7 @@ impl World {
         self.send(f, seg, payload, fate);
     }
 
-    /// The packets a parity is of: one behind the other in their subflow, with no parity in between.
+    /// The packets that a parity protects: contiguous in their subflow, with no parity between them.
     fn block(&self, p: &Parity) -> Vec<Packet> {
         let all = &self.flows[self.flow(p.of_second)].packets;
         let all = &all[..all.len().saturating_sub(usize::from(p.back % 8))];
@@ -512,7 +512,7 @@ impl World {
     }
 
     fn check(&self) {
-        // What is in order or not at both levels, and packets and parities of each subflow.
+        // In-order and out-of-order data at both levels, and packets and parities of each subflow.
         let most = (2 + 2 * self.flows.len()) * self.buffer + 300_000;
         assert!(self.stack.buffered() <= most as u64);
         if !self.kind.lies {
@@ -520,8 +520,8 @@ impl World {
         }
     }
 
-    /// Everything not acknowledged is repeated, and what was for no window is mapped anew, until all is
-    /// read.
+    /// Repeats every segment that is not acknowledged until all data are read. Data that were beyond the window
+    /// are mapped again, on new sequence space.
     fn finish(&mut self) {
         let packets: Vec<Packet> = self.flows.iter().flat_map(|f| f.packets.clone()).collect();
         for _ in 0..=packets.len() {
@@ -555,7 +555,7 @@ impl World {
     }
 }
 
-/// A parity as it is told.
+/// A parity as the peer announces it.
 struct Said {
     name: u8,
     first: u32,
@@ -598,7 +598,7 @@ impl Said {
         }
     }
 
-    /// Its marker says so as well: the lie is about the block.
+    /// The marker has the same length, since the lie is about the block.
     fn resize(&mut self, len: usize) {
         match &mut self.body {
             Content::Bytes(bytes) => bytes.resize(len, 7),
@@ -607,7 +607,7 @@ impl Said {
         self.marked = Some((HEADER_LEN + len) as u16);
     }
 
-    /// The segment that carries it, and its payload.
+    /// The segment that carries the parity, and its payload.
     fn written(self, mut seg: Segment) -> (Segment, Payload) {
         let mut header = vec![self.name];
         header.extend(self.first.to_be_bytes());
@@ -640,10 +640,10 @@ impl Said {
     }
 }
 
-/// Plays a script and checks what must hold.
+/// Plays a script and checks the invariants.
 ///
 /// # Panics
-/// If the receiver breaks what it promises.
+/// If the receiver violates an invariant.
 pub fn play(script: &Script) -> Outcome {
     let mut w = World::new(&script.kind);
     for step in &script.steps {
@@ -671,7 +671,7 @@ pub fn play(script: &Script) -> Outcome {
     if !script.kind.lies {
         w.finish();
     }
-    // All that is left is time.
+    // Only time passes from here on.
     w.wait(Duration::from_secs(1_000));
     info.map_or_else(Outcome::default, |info| Outcome {
         decoded: info.data.packets_decoded,

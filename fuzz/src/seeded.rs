@@ -1,5 +1,5 @@
-//! Harnesses fed by a seeded generator, for compilers without coverage-guided fuzzing:
-//! `PROGRAM SECONDS [SEED]`. A failure prints the seed that repeats it as `PROGRAM 0 SEED`.
+//! Harnesses with input from a seeded generator, for compilers without coverage-guided fuzzing: `PROGRAM
+//! SECONDS [SEED]`. A failure prints the seed. `PROGRAM 0 SEED` repeats it.
 
 use std::time::{Duration, Instant};
 
@@ -7,10 +7,10 @@ use arbitrary::{Arbitrary, Unstructured};
 use rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// Bytes of one script at most.
+/// Limit of the random part of a script's length in bytes.
 const MOST: u64 = 2048;
 
-/// What a script of this seed is read from.
+/// The bytes from which the script of this seed is read.
 pub fn bytes(seed: u64) -> Vec<u8> {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut bytes = vec![0; (64 + rng.next_u64() % MOST) as usize];
@@ -22,8 +22,8 @@ fn script<S: for<'a> Arbitrary<'a>>(seed: u64) -> Option<S> {
     S::arbitrary(&mut Unstructured::new(&bytes(seed))).ok()
 }
 
-/// Plays scripts for as long as the command line says; returns how many. Ends the program at the first
-/// that fails.
+/// Plays scripts for as long as the command line requests, and returns their number. Exits at the first failing
+/// script.
 pub fn run<S: for<'a> Arbitrary<'a> + std::panic::UnwindSafe>(mut play: impl FnMut(&S)) -> u64 {
     let mut args = std::env::args()
         .skip(1)

@@ -1,11 +1,12 @@
-//! What scripts of all harnesses are made of.
+//! The steps of scripts, for all harnesses.
 
 use arbitrary::{Arbitrary, Unstructured};
 
-/// Steps of a script at most.
+/// Limit of steps in a script.
 const MOST: usize = 400;
 
-/// As many steps as the bytes are good for: a derived list would toss a coin after each.
+/// As many steps as the bytes provide. A derived list would draw a random bit after each step whether to
+/// continue.
 pub fn steps<'a, S: Arbitrary<'a>>(u: &mut Unstructured<'a>) -> arbitrary::Result<Vec<S>> {
     let mut steps = Vec::new();
     while !u.is_empty() && steps.len() < MOST {

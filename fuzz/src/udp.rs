@@ -1,9 +1,13 @@
-//! A server's link over UDP with a live stack above it, and hosts that send it what they like.
+//! A server's link over UDP with a live stack above it, and hosts that send it arbitrary datagrams.
 //!
-//! Half of the hosts never prove their address: they answer no challenge, and acknowledge no SYN/ACK that they
-//! have received, as whoever forges an address cannot. What must hold, whatever happens: no panic, no more than
-//! three times the bytes to such a host that came from it, no more ids than the bounds allow, timers make
-//! progress, and no id once all connections are gone.
+//! Half of the hosts never prove their address. Like a sender with a forged address, they answer no challenge
+//! and acknowledge no SYN/ACK that they have received. These invariants must always hold:
+//!
+//! - There is no panic.
+//! - A host that never proves its address gets at most three times the bytes that it sent.
+//! - The number of ids stays within its bounds.
+//! - Timers make progress.
+//! - No id is left once all connections are closed.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
@@ -21,7 +25,7 @@ use spindle_wire::{
 
 use crate::steps::steps;
 
-/// What one run does.
+/// The script of one run.
 #[derive(Arbitrary, Clone, Debug)]
 pub struct Script {
     half_open: u8,
@@ -36,10 +40,10 @@ enum Step {
     Message(u8, Message),
     Syn(u8, u8),
     Segment(u8, Sent),
-    /// A challenge that one host got comes back, from it or from another.
+    /// A challenge that one host received is answered, by that host or by another.
     Echo(u8, u8),
     Flood(u8, u8, bool),
-    /// Milliseconds.
+    /// Waits this many milliseconds.
     Wait(u16),
     Abort(u8),
 }
@@ -52,7 +56,7 @@ struct Message {
     size: u16,
 }
 
-/// A segment. Its acknowledgement is that of the last SYN/ACK of its id, unless there is another.
+/// A segment. Its acknowledgement number answers the last SYN/ACK of its id, unless `ack` is set.
 #[derive(Arbitrary, Clone, Debug)]
 struct Sent {
     id: u8,
@@ -64,7 +68,7 @@ struct Sent {
     token: bool,
 }
 
-/// UDP hosts; those with an even number never prove their address.
+/// Number of UDP hosts. Hosts with an even number never prove their address.
 const HOSTS: usize = 6;
 const IDS: u8 = 10;
 const PORT: u16 = 80;
@@ -77,12 +81,12 @@ struct Host {
     socket: UdpSocket,
     bytes_in: usize,
     bytes_out: usize,
-    /// Challenges that came to it.
+    /// Challenges that it received.
     challenges: Vec<Vec<u8>>,
 }
 
 impl Host {
-    /// Two hosts each share an address.
+    /// Creates host `n`. Two hosts each share an address.
     fn new(n: usize, server: SocketAddr) -> Self {
         let address: SocketAddr = ([127, 0, 0, 1 + n as u8 / 2], 0).into();
         let socket = UdpSocket::bind(address).expect("a loopback address");
@@ -102,8 +106,8 @@ struct World {
     stack: Stack,
     now: Instant,
     hosts: Vec<Host>,
-    /// Of each id, sequence and acknowledgement numbers that answer the SYN/ACK which a host that proves its
-    /// address has got.
+    /// For each id, the sequence and acknowledgement numbers that answer the last SYN/ACK received by a host
+    /// that proves its address.
     answers: HashMap<u64, (SeqNumber, SeqNumber)>,
     most_ids: usize,
 }
@@ -141,7 +145,7 @@ impl World {
             now: Instant::ZERO + Duration::from_secs(50),
             hosts: (0..HOSTS).map(|n| Host::new(n, outer)).collect(),
             answers: HashMap::new(),
-            // An id that is proven takes the place of one that is not, so both bounds may be reached.
+            // An id with a proven address replaces one without, so both bounds may be reached.
             most_ids: MAX_IDS + 2 * (bound + 2),
         }
     }
@@ -162,11 +166,11 @@ impl World {
         }
     }
 
-    /// A turn of the data path.
+    /// Runs one turn of the data path.
     fn turn(&mut self) {
         let (link, stack, now) = (&mut self.link, &mut self.stack, self.now);
         let mut before = None;
-        // Until nothing is left to be read.
+        // Reads until no packet is left.
         while before != Some(link.counters().packets_in) {
             before = Some(link.counters().packets_in);
             let mut sink = |arrival| {
@@ -184,7 +188,7 @@ impl World {
             match event {
                 Event::Accepted { handle, .. } => {
                     let response = Payload::Bytes(vec![7; RESPONSE].into());
-                    // It may have been reset since.
+                    // The connection may have been reset since.
                     let _ = stack.send(now, handle, response);
                 }
                 Event::Closed { handle, .. } => stack.close(now, handle),
@@ -202,7 +206,7 @@ impl World {
         self.check();
     }
 
-    /// What a host has got.
+    /// Reads the datagrams that a host has received.
     fn hear(&mut self, n: usize) {
         let mut buffer = [0; 2048];
         while let Ok(len) = self.hosts[n].socket.recv(&mut buffer) {
@@ -282,7 +286,7 @@ impl World {
         });
     }
 
-    /// Segments with ids that nothing else uses.
+    /// Sends segments with ids that no other step uses.
     fn flood(&mut self, who: u8, n: u8, syn: bool) {
         let flags = if syn { Flags::SYN } else { Flags::ACK };
         for k in 0..u64::from(n % 64) {
@@ -290,8 +294,8 @@ impl World {
         }
     }
 
-    /// The last challenge that host `of` got comes back from `by`; never from `of` itself if that does not
-    /// prove its address.
+    /// Host `by` answers the last challenge that host `of` received. A host that does not prove its address
+    /// never answers its own challenge.
     fn echo(&mut self, of: u8, by: u8) {
         let (of, by) = (usize::from(of) % HOSTS, usize::from(by) % HOSTS);
         if of == by && of % 2 == 0 {
@@ -327,16 +331,16 @@ impl World {
     }
 }
 
-/// Plays a script and checks what must hold.
+/// Plays a script and checks the invariants.
 ///
 /// # Panics
-/// If the link breaks what it promises.
+/// If the link violates an invariant.
 pub fn play(script: &Script) {
     let mut w = World::new(script);
     for s in &script.steps {
         w.step(s);
     }
-    // All that is left is time.
+    // Only time passes from here on.
     let handles: Vec<_> = w.stack.handles().collect();
     for h in handles {
         w.stack.abort(w.now, h);

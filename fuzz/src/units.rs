@@ -1,14 +1,15 @@
-//! Two stacks that code what they send in units, and a network that loses, repeats and delays their
-//! packets; it may also lie about those of the coding layer. Beside it a connection whose server does not
-//! code.
+//! Two stacks that send coded units, and a network that loses, repeats and delays their packets. The network
+//! may also lie about packets of the coding layer. A second connection has a server that does not code. These
+//! invariants must hold:
 //!
-//! What must hold: no panic, no connection ends that nobody closed, and what is stored stays within limits.
-//! What is read is what was written, byte for byte; without lies all of it is there once the network
-//! does its duty.
+//! - There is no panic, and stored data stay within limits.
+//! - No connection ends that no application closed.
+//! - The data read are the data written, byte for byte.
+//! - All data arrive once the network delivers every packet.
 //!
-//! Lies never touch a TCP segment: who can write its checksum can write its data. But a checksum has 16 bits,
-//! and a unit that was changed passes for another once in so many times. A lie that was believed is
-//! told again with other data, and is a failure only if it is believed then.
+//! Lies never change a TCP segment, since a network that can write its checksum can write its data. But a
+//! checksum has 16 bits, and a changed unit may match its checksums by chance. If a lie was believed, the
+//! script is played again with other data. It is a failure only if the lie is believed again.
 
 use std::collections::VecDeque;
 use std::net::Ipv4Addr;
@@ -30,7 +31,7 @@ use spindle_wire::{
 use crate::budget::Budget;
 use crate::steps::steps;
 
-/// What one run does.
+/// The script of one run.
 #[derive(Arbitrary, Clone, Debug)]
 pub struct Script {
     kind: Kind,
@@ -40,22 +41,22 @@ pub struct Script {
 
 #[derive(Arbitrary, Clone, Debug)]
 struct Kind {
-    /// Real bytes, or mere lengths.
+    /// Whether payloads are real bytes, or only lengths.
     bytes: bool,
     lies: bool,
-    /// How real bytes travel.
+    /// How real bytes are encoded in transit.
     carrier: Carrier,
     code: u8,
     coders: [Coder; 2],
     buffer: u8,
     timestamps: bool,
-    /// The stacks' memory is short.
+    /// Whether the stacks' memory is short.
     pressed: bool,
-    /// Packets delivered before the script begins.
+    /// Number of packets delivered before the script begins.
     peace: u8,
 }
 
-/// What an end may choose for itself.
+/// The coding settings that an end may choose.
 #[derive(Arbitrary, Clone, Debug)]
 struct Coder {
     unit: u8,
@@ -67,7 +68,7 @@ struct Coder {
 
 #[derive(Arbitrary, Clone, Copy, Debug, PartialEq, Eq)]
 enum Carrier {
-    /// As they are.
+    /// Segments are not encoded.
     Nothing,
     Ip,
     Udp,
@@ -76,12 +77,12 @@ enum Carrier {
 #[derive(Arbitrary, Clone, Debug)]
 enum Step {
     Deliver(u8),
-    /// Two bits say what becomes of each of the next packets: of four one is lost, or comes last.
+    /// Two bits for each of the next packets choose its fate. One of four is lost or delayed to the end.
     Fates(u32),
     Drop(u8),
-    /// The next packet arrives, and will again.
+    /// The next packet arrives now and again later.
     Repeat(u8),
-    /// The `n`-th packet on the way overtakes the others.
+    /// The `n`-th packet in transit overtakes the others.
     Overtake(u8),
     /// The next packet is overtaken by `n` others.
     Delay(u8),
@@ -90,20 +91,20 @@ enum Step {
     WriteMore(Whose, u16),
     Read(Whose, u16),
     Shutdown(Whose),
-    /// Tens of microseconds, timers served as they come.
+    /// Waits tens of microseconds and serves timers when they expire.
     Wait(u16),
-    /// The `n`-th encoded packet on the way is changed, or what arrives next is a changed copy of it.
+    /// The `n`-th packet of the coding layer in transit is changed, or a changed copy of it arrives next.
     Lie {
         which: u8,
         copy: bool,
         lie: Lie,
     },
-    /// An echo on the next segment of TCP's.
+    /// The next TCP segment gets an echo.
     Echo(u32),
     Forge(Forged),
-    /// One packet each of many units.
+    /// One packet each of many units, forged.
     Flood(Forged),
-    /// The last encoded packet again, as one of many units.
+    /// The last encoded packet again, as a packet of many units.
     Renumber(i16),
 }
 
@@ -114,7 +115,7 @@ struct Whose {
     plain: bool,
 }
 
-/// What is wrong about an encoded packet.
+/// The false field of an encoded packet.
 #[derive(Arbitrary, Clone, Debug)]
 enum Lie {
     Unit(i8),
@@ -130,11 +131,11 @@ enum Lie {
     Ack(u32, u32),
     NoTwin,
     Ports(u8),
-    /// Any byte behind the IP header.
+    /// Any byte after the IP header.
     Byte(u16, u8),
 }
 
-/// An encoded packet, or an acknowledgement, from nowhere.
+/// A forged encoded packet or acknowledgement.
 #[derive(Arbitrary, Clone, Debug)]
 struct Forged {
     server: bool,
@@ -150,34 +151,34 @@ struct Forged {
     byte: u8,
 }
 
-/// Segments one drain may give at most: both send buffers in the smallest pieces, each with its like.
+/// Limit of segments in one drain: both send buffers in the smallest pieces, and as many segments again.
 const MOST_SENT: usize = 60_000;
-/// Packets on the way at most; more are lost.
+/// Limit of packets in transit. Further packets are lost.
 const MOST_ON_THE_WAY: usize = 4_000;
 /// Packets of a flood.
 const FLOOD: u16 = 64;
-/// Between two arrivals.
+/// Time between two arrivals.
 const APART: Duration = Duration::from_micros(20);
-/// What a decoder keeps at most (docs/wire/coding.md): units that are not complete, those that wait for
-/// others with the last one that came, and 64 bytes for each of their packets.
+/// Limit of a decoder's memory (docs/wire/coding.md): incomplete units, units that wait for others with the
+/// last unit that arrived, and 64 bytes for each of their packets.
 const MOST_CODED: u64 = 2 * ((4 << 20) + 64 * 255 * 64) + 127 * 65_535;
-/// Other pieces, at both levels and on both connections.
+/// Memory of other pieces, at both levels and on both connections.
 const MOST_PIECES: u64 = 2 * 3 * 8192 * 64;
-/// Ports of the server that codes, and of the one that does not.
+/// Ports of the server that codes, and of the server that does not.
 const PORTS: [u16; 2] = [80, 81];
 
-/// What a run came to.
+/// Results of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Outcome {
     /// Units decoded.
     pub decoded: u64,
     /// Packets and units refused.
     pub refused: u64,
-    /// Runs in which a changed unit had the right checksums.
+    /// Runs in which a changed unit matched its checksums.
     pub passed: u64,
 }
 
-/// A connection and what went through it, from the client and from the server.
+/// A connection and the data transferred on it, from the client and from the server.
 #[derive(Clone, Copy, Debug, Default)]
 struct Flow {
     ends: [Option<Handle>; 2],
@@ -188,7 +189,7 @@ struct Flow {
 
 struct World<'a> {
     kind: &'a Kind,
-    /// What the data depend on.
+    /// Value that the data depend on.
     salt: u64,
     stacks: [Stack; 2],
     flows: [Flow; 2],
@@ -198,7 +199,7 @@ struct World<'a> {
     last: Option<Segment>,
     receive_buffer: usize,
     send_buffer: usize,
-    /// A lie was believed.
+    /// Whether a lie was believed.
     fooled: bool,
     budgets: [Budget; 2],
 }
@@ -254,7 +255,7 @@ fn config(k: &Kind, coder: Option<&Coder>) -> Config {
     config
 }
 
-/// Nothing is coded that is no packet of the coding layer.
+/// The coding-layer part of a segment. `None` if it is not a packet of the coding layer.
 fn coded_mut(seg: &mut Segment) -> Option<&mut Coded> {
     seg.options.rare.as_mut()?.coded.as_mut()
 }
@@ -273,12 +274,13 @@ impl<'a> World<'a> {
         let configs = [&kind.coders[0], &kind.coders[1]].map(|c| config(kind, Some(c)));
         let (receive_buffer, send_buffer) =
             (configs[0].tcp.receive_buffer, configs[0].tcp.send_buffer);
-        // With short memory a late SYN would be refused.
+        // Memory is short only if the packets that complete both handshakes are delivered before the script.
+        // Otherwise a late SYN would be refused.
         let pressed = kind.pressed && kind.peace % 16 >= 6;
         let stacks = [0, 1].map(|seed| {
             let config = StackConfig {
-                // More than what is written and not acknowledged, or no window ever opens again; and
-                // room for the second connection beside the 80 KiB kept free for the first.
+                // More than all data written and not acknowledged, since otherwise no window opens again. There
+                // is also room for the second connection, in addition to the 80 KiB reserved for the first.
                 max_memory: match pressed {
                     true => 4 * send_buffer as u64 + 150_000,
                     false => u64::MAX,
@@ -305,7 +307,7 @@ impl<'a> World<'a> {
         for (f, server) in [theirs, config(kind, None)].into_iter().enumerate() {
             let to = end(1, PORTS[f]);
             let listens = w.stacks[1].listen(to, Arc::new(server));
-            listens.expect("nobody listens yet");
+            listens.expect("a free endpoint");
             let h = w.stacks[0].connect(w.now, end(0, 0), to, ours.clone());
             w.flows[f].ends[0] = Some(h.expect("there is room"));
         }
@@ -339,11 +341,11 @@ impl<'a> World<'a> {
         let info = self.stacks[1].info(handle).expect("it is there");
         let port = info.subflows[0].local.port;
         let f = usize::from(port == PORTS[1]);
-        assert_eq!(self.flows[f].ends[1], None, "nobody else connects");
+        assert_eq!(self.flows[f].ends[1], None, "no other client connects");
         self.flows[f].ends[1] = Some(handle);
     }
 
-    /// What comes out where the packet arrives; nothing if it is none any more.
+    /// The segment as it is parsed on arrival. `None` if it cannot be parsed.
     fn carried(&self, seg: Segment) -> Option<Segment> {
         if !self.kind.bytes || self.kind.carrier == Carrier::Nothing {
             return Some(seg);
@@ -364,7 +366,7 @@ impl<'a> World<'a> {
         if !self.kind.lies {
             let mut sent = seg.clone();
             if sent.coded().is_some() {
-                // What it tells links is not on the wire.
+                // The sequence number is only for links and is not on the wire.
                 sent.seq = SeqNumber(0);
             }
             assert_eq!(read.as_ref(), Some(&sent), "it travels as it is");
@@ -421,7 +423,7 @@ impl<'a> World<'a> {
             assert!(buffered <= most, "{buffered} bytes are stored");
             assert!(stack.handles().count() <= self.flows.len());
             for h in self.flows.iter().filter_map(|f| f.ends[side]) {
-                let info = stack.info(h).expect("nobody lets go of it");
+                let info = stack.info(h).expect("the handle stays valid");
                 let well = matches!(info.closed, None | Some(CloseReason::Finished));
                 assert!(well, "it ends: {info:#?}");
                 assert!(info.subflows.len() <= 1);
@@ -472,7 +474,7 @@ impl World<'_> {
 
     fn shutdown(&mut self, whose: Whose) {
         let (f, side) = (usize::from(whose.plain), usize::from(whose.server));
-        // One that is not established is aborted by that.
+        // A shutdown aborts a connection that is not established.
         let up = |h: &Handle| self.stacks[side].info(*h).is_some_and(|i| i.established);
         if let Some(h) = self.flows[f].ends[side].filter(up) {
             self.flows[f].shut[side] = true;
@@ -481,7 +483,7 @@ impl World<'_> {
         }
     }
 
-    /// What is read is what was written.
+    /// Reads data and checks that they are the data written.
     fn read(&mut self, f: usize, side: usize, most: usize) {
         let Some(h) = self.flows[f].ends[side] else {
             return;
@@ -500,7 +502,8 @@ impl World<'_> {
         self.drain();
     }
 
-    /// Whether a changed unit might have been right by chance: of real bytes, on a connection that codes.
+    /// Whether a changed unit may match its checksums by chance. This needs real bytes on a connection that
+    /// codes.
     fn may_be_fooled(&self, f: usize) -> bool {
         self.kind.lies && self.kind.bytes && f == 0
     }
@@ -511,7 +514,7 @@ impl World<'_> {
         }
     }
 
-    /// Whether all that was written is read, and its end where there is one.
+    /// Whether all written data are read, and the end of the stream if there is one.
     fn is_done(&self) -> bool {
         self.flows.iter().all(|f| {
             [0, 1].into_iter().all(|side| {
@@ -521,7 +524,7 @@ impl World<'_> {
         })
     }
 
-    /// From now on every packet arrives, in order.
+    /// Delivers every packet in order until all data are read.
     fn finish(&mut self) {
         let until = self.now + Duration::from_secs(200);
         while !self.is_done() && self.now < until {
@@ -552,7 +555,7 @@ impl World<'_> {
 
 /// The network.
 impl World<'_> {
-    /// Segments on the way of which `of` is true: where the `n`-th of them is.
+    /// Index of the `n`-th segment in transit for which `of` is true.
     fn place(&self, n: u8, of: fn(&Segment) -> bool) -> Option<usize> {
         let all: Vec<usize> = (0..self.way.len()).filter(|i| of(&self.way[*i])).collect();
         all.get(usize::from(n) % all.len().max(1)).copied()
@@ -597,7 +600,7 @@ impl World<'_> {
                 let (f, side) = (usize::from(whose.plain), usize::from(whose.server));
                 self.read(f, side, 1 + usize::from(*n));
             }
-            // One in eight: what nobody writes to is of little use.
+            // Only one in eight is executed, since a connection without writes is of little use.
             Step::Shutdown(whose) if self.now.as_micros() % 8 == 0 => self.shutdown(*whose),
             Step::Shutdown(_) => {}
             Step::Wait(n) => self.wait(Duration::from_micros(10 * u64::from(n % 3_000))),
@@ -648,7 +651,7 @@ impl World<'_> {
         }
     }
 
-    /// A packet of the coding layer as the lie has it; none if that cannot be read any more.
+    /// A packet of the coding layer changed by the lie. `None` if it cannot be parsed.
     fn changed(&self, mut seg: Segment, lie: &Lie) -> Option<Segment> {
         let at_of = |at: u16, len: usize| usize::from(at) % len.max(1);
         if let Lie::Byte(at, x) = *lie {
@@ -706,7 +709,7 @@ impl World<'_> {
         Some(seg)
     }
 
-    /// One that nobody sent, of unit `n` from the one it names.
+    /// A forged packet, of the unit `n` after the one that `f` names.
     fn forged(&self, f: &Forged, n: u16) -> Segment {
         let side = usize::from(f.server);
         let port = match f.to % 8 {
@@ -714,7 +717,7 @@ impl World<'_> {
             1 => 4_000,
             _ => PORTS[0],
         };
-        // The client's port on that connection, if there is one.
+        // The client's endpoint on that connection, if it is open.
         let flow = usize::from(port == PORTS[1]);
         let client = self.flows[flow].ends[0].and_then(|h| self.stacks[0].info(h));
         let client = client.and_then(|i| i.subflows.first().map(|s| s.local));
@@ -754,7 +757,7 @@ impl World<'_> {
     }
 }
 
-/// Says of a segment that it echoes an encoded packet.
+/// Adds an echo of an encoded packet to a segment.
 fn echo(seg: &mut Segment, time: u32) {
     const ROOM: usize = 8;
     let fits = seg.options.encoded_len() + ROOM <= Options::MAX_LEN;
@@ -768,7 +771,7 @@ fn echo(seg: &mut Segment, time: u32) {
     }
 }
 
-/// Plays a script with data that depend on `salt`; also whether a lie was believed.
+/// Plays a script with data that depend on `salt`. Returns its results and whether a lie was believed.
 fn run(script: &Script, salt: u64) -> (Outcome, bool) {
     let mut w = World::new(&script.kind, salt);
     (0..script.kind.peace % 16).for_each(|_| w.next());
@@ -779,7 +782,7 @@ fn run(script: &Script, salt: u64) -> (Outcome, bool) {
     w.finish();
     let [a, b] = w.counters();
     let sum = a.plus(&b);
-    // All that is left is time.
+    // Only time passes from here on.
     w.wait(Duration::from_secs(1_000));
     let outcome = Outcome {
         decoded: sum.units_decoded,
@@ -789,10 +792,10 @@ fn run(script: &Script, salt: u64) -> (Outcome, bool) {
     (outcome, w.fooled)
 }
 
-/// Plays a script and checks what must hold.
+/// Plays a script and checks the invariants.
 ///
 /// # Panics
-/// If a stack breaks what it promises.
+/// If a stack violates an invariant.
 pub fn play(script: &Script) -> Outcome {
     let (outcome, fooled) = run(script, 0);
     if fooled {

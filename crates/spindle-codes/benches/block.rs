@@ -1,8 +1,8 @@
-//! A block of 20 packets of 1460 bytes: what its parities and the repair of its losses cost, for
-//! each kernel, beside copying the same bytes.
+//! A block of 20 packets of 1460 bytes: the cost of its parities and of the repair of its losses, for each
+//! kernel, compared with copying the same bytes.
 //!
-//! Wanted: XOR below 1 us, two parities below 2 us per block each way. Times on another machine
-//! compare by their ratio to `memcpy`, printed at the end.
+//! Target: XOR below 1 us, two parities below 2 us per block in each direction. To compare times across
+//! machines, use their ratios to `memcpy`, which are printed at the end.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use spindle_codes::{Body, ErasureCode, Kernel, Parity, ReedSolomon, Shape, Source, Symbol};
 
-/// Packets of a block.
+/// Packets in a block.
 const PACKETS: usize = 20;
-/// Bytes of a packet: a full segment without options on an MTU of 1500.
+/// Bytes in a packet: a full segment without options on an MTU of 1500.
 const LEN: usize = 1460;
-/// The losses that are repaired: spread, so that nothing is saved by their places.
+/// The losses to repair. They are spread out, so that their positions give no advantage.
 const LOST: [usize; 2] = [3, 14];
 
 fn packets() -> Vec<Vec<u8>> {
@@ -43,7 +43,7 @@ fn encode(code: &ReedSolomon, shape: Shape, sources: &[Source<'_>]) -> Vec<Symbo
         .collect()
 }
 
-/// A block of which as many packets are lost as it has parities.
+/// A block that has lost as many packets as it has parities.
 struct Received<'a> {
     sources: Vec<Option<Source<'a>>>,
     parities: Vec<Parity<'a>>,
@@ -116,7 +116,7 @@ fn lengths(c: &mut Criterion) {
     group.finish();
 }
 
-/// Nanoseconds of the fastest of many short runs: what others on the machine disturb least.
+/// Nanoseconds per call in the fastest of many short runs, which other load on the machine disturbs least.
 fn fastest(mut run: impl FnMut()) -> f64 {
     const CALLS: u32 = 20;
     let mut best = Duration::MAX;
@@ -130,7 +130,7 @@ fn fastest(mut run: impl FnMut()) -> f64 {
     best.as_secs_f64() * 1e9 / f64::from(CALLS)
 }
 
-/// The same again in turns with `memcpy`, as ratios.
+/// The same measurements as ratios to `memcpy`.
 fn ratios(_: &mut Criterion) {
     let packets = packets();
     let sources = sources(&packets);

@@ -1,8 +1,8 @@
-//! CAPS' coding units of packets of 1460 bytes: what the encoded packets cost, and the packets from
-//! those that are left, for each code.
+//! CAPS's coding units with packets of 1460 bytes: for each code, the cost of encoding the packets and of
+//! decoding them from the symbols that are left.
 //!
-//! Wanted: encoding and decoding a unit of 16 together below 20 us with `Ldpc`. Times on another
-//! machine compare by that of `memcpy`, printed at the end.
+//! Target: encoding and decoding a unit of 16 packets together below 20 us with `Ldpc`. To compare times across
+//! machines, use the time of `memcpy`, which is printed at the end.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -12,10 +12,10 @@ use spindle_codes::{
     Body, ErasureCode, Ideal, Ldpc, Parity, Recovered, ReedSolomon, Shape, Source, Symbol,
 };
 
-/// Bytes of a packet: a full segment without options on an MTU of 1500.
+/// Bytes in a packet: a full segment without options on an MTU of 1500.
 const LEN: usize = 1460;
 
-/// The codes, and whether each sends the packets as they are.
+/// The codes, and for each whether it sends the packets unchanged.
 fn codes() -> [(Box<dyn ErasureCode>, bool); 4] {
     [
         (Box::new(Ldpc::systematic(Ldpc::SEED)), true),
@@ -32,12 +32,12 @@ fn packets(k: usize) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// A unit's packets, and its code.
+/// A unit's packets and its code.
 struct Unit<'a> {
     code: &'a dyn ErasureCode,
-    /// Whether the packets are sent.
+    /// Whether the packets themselves are sent.
     systematic: bool,
-    /// How many packets are sent beyond k.
+    /// The number of symbols sent beyond k.
     redundant: usize,
     sources: Vec<Source<'a>>,
 }
@@ -72,7 +72,8 @@ impl<'a> Unit<'a> {
         unit.expect("a unit")
     }
 
-    /// All but every fourth packet, while it can be decoded, and at most as many as are redundant.
+    /// The symbols of a unit except every fourth, as long as it can be decoded; at most `redundant` symbols are
+    /// missing.
     fn received<'b>(&self, made: &'b [Symbol]) -> Received<'b>
     where
         'a: 'b,
@@ -95,7 +96,7 @@ impl<'a> Unit<'a> {
                 }
             }
         }
-        // Where these do not suffice, what was lost first comes late.
+        // If these do not suffice, lost symbols arrive late, the first ones first.
         for symbol in (0..k).filter(|s| lost(*s)) {
             if self.systematic && tracker.add_source(symbol) {
                 received.sources[symbol] = Some(self.sources[symbol]);
@@ -114,7 +115,7 @@ impl<'a> Unit<'a> {
     }
 }
 
-/// What is left of a unit.
+/// The symbols of a unit that are left.
 struct Received<'a> {
     sources: Vec<Option<Source<'a>>>,
     parities: Vec<Parity<'a>>,
@@ -135,7 +136,7 @@ fn units(c: &mut Criterion) {
     group.finish();
 }
 
-/// Nanoseconds of the fastest of many short runs: what others on the machine disturb least.
+/// Nanoseconds per call in the fastest of many short runs, which other load on the machine disturbs least.
 fn fastest(mut run: impl FnMut()) -> f64 {
     const CALLS: u32 = 4;
     let mut best = Duration::MAX;
@@ -150,7 +151,7 @@ fn fastest(mut run: impl FnMut()) -> f64 {
     best.as_secs_f64() * 1e9 / f64::from(CALLS)
 }
 
-/// All sizes, by the fastest of many runs, in us.
+/// All sizes, measured by the fastest of many runs, in us.
 fn sizes(_: &mut Criterion) {
     println!("  k  r  memcpy  code             encode  decode  together");
     for k in [4, 8, 16, 32, 64] {

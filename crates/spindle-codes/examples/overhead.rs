@@ -1,8 +1,9 @@
-//! What the codes' units need beyond k symbols: the tables of `Ldpc`'s documentation.
+//! How many symbols beyond k the codes' units need: the tables in `Ldpc`'s documentation.
 //!
 //!     cargo run --release -p spindle-codes --example overhead [UNITS [SEED]]
 //!
-//! UNITS are decoded for each line (20000), with the code of this SEED (that of the documentation).
+//! UNITS is the number of units decoded for each line (default 20000). SEED is the seed of the code (default:
+//! that of the documentation).
 
 #[path = "../tests/common/overhead.rs"]
 mod overhead;

@@ -1,6 +1,6 @@
 //! Sets of up to 128 packets as words, and linear algebra over GF(2) on them.
 
-/// The indices in a set, from the lowest on.
+/// The indices in a set, in ascending order.
 pub(crate) fn ones(mut set: u128) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         let index = set.trailing_zeros() as usize;
@@ -9,21 +9,21 @@ pub(crate) fn ones(mut set: u128) -> impl Iterator<Item = usize> {
     })
 }
 
-/// The set of index `index` alone.
+/// The set that contains only `index`.
 pub(crate) const fn bit(index: usize) -> u128 {
     1 << index
 }
 
-/// The space that some rows span, as rows of which no two end at the same place.
+/// The space that some rows span, stored as rows no two of which have the same highest packet.
 #[derive(Clone, Debug)]
 pub(crate) struct Span {
-    /// The row whose highest packet is this one; 0 if there is none.
+    /// For each packet, the row whose highest packet it is; 0 if there is none.
     rows: Vec<u128>,
     rank: usize,
 }
 
 impl Span {
-    /// Of no rows, over `columns` packets (at most 128).
+    /// The span of no rows, over `columns` packets (at most 128).
     pub(crate) fn new(columns: usize) -> Self {
         Self {
             rows: vec![0; columns],
@@ -31,12 +31,12 @@ impl Span {
         }
     }
 
-    /// How many rows it takes to span it.
+    /// The dimension of the span.
     pub(crate) fn rank(&self) -> usize {
         self.rank
     }
 
-    /// Adds a row of packets below `columns`; whether the rows so far did not tell it.
+    /// Adds a row of packets below `columns`. Returns whether the row was not yet in the span.
     pub(crate) fn add(&mut self, mut row: u128) -> bool {
         while row != 0 {
             let high = 127 - row.leading_zeros() as usize;
@@ -54,8 +54,8 @@ impl Span {
     }
 }
 
-/// For each unknown in `unknowns` the set of `rows` (by place) whose sum it is. The rows are as many
-/// as the unknowns, at most 128; `None` if they do not tell all.
+/// For each unknown in `unknowns`, the set of `rows` (by position) whose sum it is. There are as many rows as
+/// unknowns, at most 128. Returns `None` if the rows do not determine all unknowns.
 pub(crate) fn invert(rows: &[u128], unknowns: u128) -> Option<Vec<(usize, u128)>> {
     let mut left: Vec<(u128, u128)> = rows
         .iter()
@@ -85,7 +85,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn indices_of_a_set() {
+    fn ones_yields_the_indices_of_a_set() {
         assert_eq!(ones(0).count(), 0);
         assert_eq!(
             ones(bit(0) | bit(5) | bit(127)).collect::<Vec<_>>(),
@@ -96,7 +96,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_span_holds_the_sums_of_its_rows(
+        fn span_contains_exactly_the_sums_of_its_rows(
             rows in prop::collection::vec(any::<u16>(), 1..12), chosen in any::<u16>(),
         ) {
             let mut span = Span::new(16);
@@ -114,7 +114,7 @@ mod tests {
         }
 
         #[test]
-        fn an_inverse_gives_each_unknown_alone(
+        fn inverse_isolates_each_unknown(
             rows in prop::collection::vec(any::<[u64; 2]>(), 1..40), shift in 0usize..80,
         ) {
             let columns = rows.len();

@@ -1,23 +1,23 @@
-//! How large a block is to be, and how many parities it gets.
+//! The size of a block, and the number of its parities.
 
 use crate::code::Shape;
 
-/// What a quotient or product may fall short of a whole number by, and still be that number: far
-/// above the rounding of a loss likelihood, far below what tells two likelihoods apart.
+/// A quotient or product that misses a whole number by at most this counts as that number. The value is far
+/// above the rounding error of a loss likelihood and far below the difference between two likelihoods.
 const ROUNDING: f64 = 1e-9;
 
-/// The packets of a block in the authors' code at most (its `MAX_CODE_BLOCK`).
+/// The largest number of packets of a block in the authors' code (its `MAX_CODE_BLOCK`).
 pub const AUTHORS_MAX_SOURCES: usize = 30;
 
 /// The block that CoFUSO's dynamic rate makes of `eligible` consecutive packets (section 4.2.2 and
-/// Algorithm 2): K = min(M_max / L, eligible, K_max) packets, about M_max of M_max / L being lost, and
-/// M = K L parities. `None` if no packet is eligible, or if `max_sources` or `max_parities` is 0.
+/// Algorithm 2): K = min(M_max / L, eligible, K_max) packets and M = K L parities. About M_max of M_max / L
+/// packets are lost. Returns `None` if no packet is eligible, or if `max_sources` or `max_parities` is 0.
 ///
-/// `loss` is the likelihood L in 0..=1 that a packet is lost (values beyond are taken as the nearer
-/// end, a NaN as 0); `max_sources` is K_max, `max_parities` M_max.
+/// `loss` is the likelihood L in 0..=1 that a packet is lost. Values out of range become the nearest end of the
+/// range, and a NaN becomes 0. `max_sources` is K_max, `max_parities` is M_max.
 ///
-/// K is rounded down, M up, at least to 1 and at most to M_max; of a path that never lost anything
-/// all eligible packets get one parity. The paper gives no rounding and no case for L = 0.
+/// K is rounded down. M is rounded up, to at least 1 and at most M_max. On a path that never lost a packet, all
+/// eligible packets get one parity. The paper specifies neither the rounding nor the case L = 0.
 ///
 /// ```
 /// use spindle_codes::{Shape, dynamic_shape};
@@ -30,9 +30,9 @@ pub fn dynamic_shape(
     max_sources: usize,
     max_parities: usize,
 ) -> Option<Shape> {
-    // Not so of a NaN, nor of -0, by which a quotient would be negative.
+    // The comparison is false for a NaN and for -0, which would make the quotient negative.
     let loss = if loss > 0.0 { loss.min(1.0) } else { 0.0 };
-    // By zero this is infinite, which becomes the largest integer.
+    // Division by zero gives infinity, which the cast turns into the largest integer.
     let expected = (max_parities as f64 / loss + ROUNDING).floor() as usize;
     let sources = eligible.min(max_sources).min(expected);
     if sources == 0 || max_parities == 0 {
@@ -42,9 +42,9 @@ pub fn dynamic_shape(
     Some(Shape::new(sources, parities.clamp(1, max_parities)))
 }
 
-/// The block of a fixed coding rate, in parities for each packet (CoFUSO section 6.2.4): one parity
-/// for `1 / rate` packets, rounded to the nearest, or for as many as are eligible if they are fewer.
-/// `None` if none is, if `max_sources` is 0, or if the rate is not above 0.
+/// The block of a fixed coding rate, in parities per packet (CoFUSO section 6.2.4): one parity for `1 / rate`
+/// packets, rounded to the nearest number, or for all eligible packets if there are fewer. Returns `None` if no
+/// packet is eligible, if `max_sources` is 0, or if the rate is not above 0.
 ///
 /// ```
 /// use spindle_codes::{Shape, fixed_shape};
@@ -60,13 +60,13 @@ pub fn fixed_shape(rate: f64, eligible: usize, max_sources: usize) -> Option<Sha
     (sources > 0).then_some(Shape::new(sources, 1))
 }
 
-/// The block that the code published with CoFUSO makes: as many packets as were sent for each one
-/// retransmitted, or, if none was, as were sent since the last retransmission; at most `eligible` and
-/// [`AUTHORS_MAX_SOURCES`]; always one parity. `None`, for a plain copy, if that is not more than one
-/// packet.
+/// The block that the code published with CoFUSO makes. Its packets are as many as were sent per retransmitted
+/// packet. If no packet was retransmitted, they are as many as were sent since the last retransmission. There
+/// are at most `eligible` and at most [`AUTHORS_MAX_SOURCES`] packets, and always one parity. Returns `None`,
+/// which means a plain copy, if the block would have at most one packet.
 ///
-/// `sent` and `retransmitted` count a subflow's packets over its life, `since` those sent since the
-/// last retransmission.
+/// `sent` and `retransmitted` count a subflow's packets over its lifetime. `since` counts the packets sent
+/// since the last retransmission.
 pub fn authors_shape(sent: u64, retransmitted: u64, since: u64, eligible: usize) -> Option<Shape> {
     let wanted = sent.checked_div(retransmitted).unwrap_or(since);
     let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);
@@ -95,8 +95,8 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_estimate_decides_the_block() {
-        // tx = 100, retx = 2, since = 10: with both pairs of weights.
+    fn dynamic_shape_follows_the_loss_estimate() {
+        // tx = 100, retx = 2, since = 10, with both pairs of weights.
         let likelihood = |a: f64, b: f64| a * 2.0 / 100.0 + b / 10.0;
         assert!((likelihood(0.05, 0.95) - 0.096).abs() < 1e-12);
         assert!((likelihood(0.5, 0.5) - 0.06).abs() < 1e-12);
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_of_the_ranges() {
+    fn dynamic_shape_accepts_the_ends_of_its_ranges() {
         assert_eq!(dynamic_shape(1.0, 50, NO_LIMIT, 3), shape(3, 3));
         assert_eq!(dynamic_shape(7.0, 50, NO_LIMIT, 3), shape(3, 3));
         assert_eq!(dynamic_shape(-1.0, 50, 40, 3), shape(40, 1));
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn fixed_rates_of_the_paper() {
+    fn fixed_shape_gives_the_rates_of_the_paper() {
         let packets = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32]
             .map(|rate| fixed_shape(rate, 1000, 255).map(|s| s.sources));
         assert_eq!(packets, [100, 50, 25, 13, 6, 3].map(Some));
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn the_authors_rule() {
+    fn authors_shape_follows_the_published_code() {
         assert_eq!(authors_shape(100, 10, 3, 50), shape(10, 1));
         assert_eq!(authors_shape(100, 0, 12, 50), shape(12, 1));
         assert_eq!(authors_shape(1000, 2, 3, 50), shape(30, 1));
@@ -143,7 +143,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn shapes_keep_their_limits(
+        fn dynamic_shape_stays_within_its_limits(
             loss in any::<f64>(), eligible in 0usize..400, k in 0usize..300, m in 0usize..5,
         ) {
             if let Some(Shape { sources, parities }) = dynamic_shape(loss, eligible, k, m) {

@@ -1,4 +1,4 @@
-//! [`ErasureCode`]: what every code over packets offers, and how any linear one does it.
+//! [`ErasureCode`]: the interface of every code over packets, with default implementations for any linear code.
 
 use std::fmt;
 
@@ -11,17 +11,17 @@ use crate::symbol::{
 };
 use crate::tracker::Tracker;
 
-/// How many packets a block (CAPS: a coding unit) has, and how many parities it may have.
+/// The number of packets in a block (CAPS: a coding unit) and the number of its possible parities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Shape {
-    /// Packets: K of CoFUSO, k of CAPS.
+    /// The number of packets: K of CoFUSO, k of CAPS.
     pub sources: usize,
-    /// Parities: M of CoFUSO, r of CAPS.
+    /// The number of parities: M of CoFUSO, r of CAPS.
     pub parities: usize,
 }
 
 impl Shape {
-    /// `sources` packets and `parities` parities.
+    /// A shape of `sources` packets and `parities` parities.
     pub const fn new(sources: usize, parities: usize) -> Self {
         Self { sources, parities }
     }
@@ -30,28 +30,28 @@ impl Shape {
 /// The largest blocks of a code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Limits {
-    /// The most packets.
+    /// The largest number of packets.
     pub max_sources: usize,
-    /// The most parities.
+    /// The largest number of parities.
     pub max_parities: usize,
-    /// The most of both together.
+    /// The largest number of packets and parities together.
     pub max_total: usize,
 }
 
 impl Limits {
-    /// Those of units whose packets are not sent themselves: a set of up to 128 packets is one integer
-    /// ([`Ldpc`](crate::Ldpc)), and 255 encoded packets can be counted in a byte and have each another power of 2 in
-    /// GF(256) ([`Ideal`](crate::Ideal)).
+    /// The limits of units whose packets are not sent themselves. A set of up to 128 packets is one integer
+    /// ([`Ldpc`](crate::Ldpc)). 255 encoded packets can be counted in a byte, and each has a different power of
+    /// 2 in GF(256) ([`Ideal`](crate::Ideal)).
     pub const UNIT: Self = Self {
         max_sources: 128,
         max_parities: 255,
         max_total: 128 + 255,
     };
 
-    /// Whether blocks of this shape are within them.
+    /// Checks that blocks of this shape are within the limits.
     ///
     /// # Errors
-    /// [`CodeError::Shape`] if not, or if the block has no packet or no parity.
+    /// [`CodeError::Shape`] if they are not, or if the block has no packet or no parity.
     pub fn check(&self, shape: Shape) -> Result<(), CodeError> {
         let Shape { sources, parities } = shape;
         let fits = (1..=self.max_sources).contains(&sources)
@@ -72,34 +72,35 @@ impl Limits {
 
 /// A linear erasure code over packets.
 ///
-/// A block has `shape.sources` packets, sent as they are, and up to `shape.parities` parities, each
-/// a combination of the packets. If the packets are not sent (CAPS' units, k packets of which n
-/// encoded ones travel) the block has shape (k, n) and all packets are missing. A code is its
-/// [`limits`](Self::limits) and its [`coefficient`](Self::coefficient)s; all else follows, and is
-/// replaced only where a code knows a faster way. A code keeps nothing between calls, so one value
-/// serves all connections.
+/// A block has `shape.sources` packets, which are sent unchanged, and up to `shape.parities` parities, each of
+/// which is a combination of the packets. In CAPS's units the k packets are not sent, but n encoded ones are.
+/// Such a unit is a block of shape (k, n) with all packets missing. A code is defined by its
+/// [`limits`](Self::limits) and its [`coefficient`](Self::coefficient)s. The other methods have default
+/// implementations, which a code replaces only if it has a faster algorithm. A code keeps no state between
+/// calls, so one value serves all connections.
 ///
-/// Packets and parities may be real bytes or lengths (see [`Body`]); both behave alike.
+/// Packets and parities may be real bytes or plain lengths (see [`Body`]). Both behave alike.
 ///
-/// Memory of a call is bounded by the code's limits: one parity when encoding; the missing packets,
-/// and three coefficients for each pair of them, when decoding. What a peer
-/// sends may be anything: every call answers it with packets or a [`CodeError`].
+/// The code's limits bound the memory of a call. Encoding needs one parity. Decoding needs the missing packets,
+/// and three coefficients for each pair of them. A peer may send arbitrary data: every call answers it with
+/// packets or a [`CodeError`].
 pub trait ErasureCode: fmt::Debug + Send + Sync {
     /// The code's name.
     fn name(&self) -> &'static str;
 
-    /// The largest blocks it can make and is willing to decode.
+    /// The largest blocks that the code can make and accepts for decoding.
     fn limits(&self) -> Limits;
 
-    /// How packets are multiplied.
+    /// The kernel that multiplies packets.
     fn kernel(&self) -> Kernel;
 
-    /// By what packet `source` is multiplied in parity `parity` of a block of this shape. Called
-    /// with a shape within the limits, and indices within the shape.
+    /// The factor of packet `source` in parity `parity` of a block of this shape. The caller guarantees that
+    /// the shape is within the limits and the indices are within the shape.
     fn coefficient(&self, shape: Shape, parity: usize, source: usize) -> u8;
 
-    /// Whether all of `missing` (indices of packets, each once) can be told from `parities` (indices,
-    /// each once) and the other packets. False also for what is no block of this code.
+    /// Whether all packets of `missing` can be decoded from `parities` and the other packets. Both are lists of
+    /// indices, each index at most once. True if `missing` is empty; otherwise false for a block that this code
+    /// does not have.
     fn decodable(&self, shape: Shape, missing: &[usize], parities: &[usize]) -> bool {
         missing.is_empty()
             || (missing.len() <= parities.len()
@@ -112,10 +113,9 @@ pub trait ErasureCode: fmt::Debug + Send + Sync {
                 .is_some())
     }
 
-    /// Parity `parity` of the block that `sources` are, in their order.
+    /// Parity `parity` of the block `sources`, whose packets are in order.
     ///
-    /// Parities are made one at a time, from the packets where they lie; an encoder keeps nothing
-    /// from one to the next.
+    /// Parities are made one at a time, directly from the packets. An encoder keeps no state between them.
     ///
     /// # Errors
     /// [`CodeError::Shape`], [`CodeError::SourceCount`], [`CodeError::ParityIndex`] or
@@ -135,37 +135,36 @@ pub trait ErasureCode: fmt::Debug + Send + Sync {
         Ok(combine(self.kernel(), &terms.collect::<Vec<_>>()))
     }
 
-    /// All parities of the block that `sources` are, from 0 on: what [`encode`](Self::encode) makes
-    /// of each index.
+    /// All parities of the block `sources`, from 0 on. Each is what [`encode`](Self::encode) returns for its
+    /// index.
     ///
     /// # Errors
-    /// Those of [`encode`](Self::encode).
+    /// The errors of [`encode`](Self::encode).
     fn encode_unit(&self, shape: Shape, sources: &[Source<'_>]) -> Result<Vec<Symbol>, CodeError> {
         self.limits().check(shape)?;
         let parities = 0..shape.parities;
         parities.map(|p| self.encode(shape, p, sources)).collect()
     }
 
-    /// What tells, symbol by symbol as they arrive, whether a block of this shape can be decoded.
-    /// Complete when [`decodable`](Self::decodable) says so of the same symbols.
+    /// A tracker that reports, as symbols arrive one by one, whether a block of this shape can be decoded. It
+    /// is complete as soon as [`decodable`](Self::decodable) is true for the same symbols.
     ///
-    /// By default it holds all coefficients of the block.
+    /// The tracker of the default implementation stores all coefficients of the block.
     ///
     /// # Errors
-    /// [`CodeError::Shape`] if the shape is beyond the limits.
+    /// [`CodeError::Shape`] if the shape exceeds the limits.
     fn tracker(&self, shape: Shape) -> Result<Tracker, CodeError> {
         self.limits().check(shape)?;
         let coefficient = |parity, source| self.coefficient(shape, parity, source);
         Ok(Tracker::by_coefficients(shape, coefficient))
     }
 
-    /// The packets that are `None` in `sources`, in their order, told from the others and from
-    /// `parities`, of which no more are used than are needed. Empty if none is missing.
+    /// Decodes the packets that are `None` in `sources` from the other packets and from `parities`, and returns
+    /// them in order. It uses no more parities than necessary. The result is empty if no packet is missing.
     ///
     /// # Errors
-    /// [`CodeError::Undecodable`] if more must arrive first;
-    /// [`CodeError::Contradiction`] if what arrived cannot be of one block;
-    /// the others if the arguments are out of bounds.
+    /// [`CodeError::Undecodable`] if more symbols must arrive first; [`CodeError::Contradiction`] if the
+    /// symbols cannot belong to one block; the other errors if the arguments are out of bounds.
     fn decode(
         &self,
         shape: Shape,
@@ -176,11 +175,11 @@ pub trait ErasureCode: fmt::Debug + Send + Sync {
         solve(self, shape, sources, parities, width)
     }
 
-    /// Whether `parity` is what [`encode`](Self::encode) makes of `sources`: how a parity that
-    /// arrives when no packet is missing, or that was not needed, is put to the test.
+    /// Whether `parity` is what [`encode`](Self::encode) makes of `sources`. This verifies a parity that
+    /// arrives when no packet is missing, or that was not needed.
     ///
     /// # Errors
-    /// Those of [`encode`](Self::encode).
+    /// The errors of [`encode`](Self::encode).
     fn agrees(
         &self,
         shape: Shape,
@@ -192,7 +191,7 @@ pub trait ErasureCode: fmt::Debug + Send + Sync {
     }
 }
 
-/// Whether two bodies are the same bytes, a length being that many zeros.
+/// Whether two bodies have the same bytes. A length stands for that many zeros.
 fn same(a: Body<'_>, b: Body<'_>) -> bool {
     let zeros = |bytes: &[u8]| bytes.iter().all(|b| *b == 0);
     a.len() == b.len()
@@ -205,7 +204,7 @@ fn same(a: Body<'_>, b: Body<'_>) -> bool {
         }
 }
 
-/// Refuses a block that is out of bounds, or of which there is no such parity.
+/// Returns an error for a block that is out of bounds or has no such parity.
 pub(crate) fn check_block(
     limits: Limits,
     shape: Shape,
@@ -228,8 +227,8 @@ pub(crate) fn check_block(
     sources.iter().try_for_each(|s| check_len(s.body.len()))
 }
 
-/// Refuses what is out of bounds or cannot be of one block; the length of its parities in bytes, 0
-/// if there is none.
+/// Returns an error for symbols that are out of bounds or cannot belong to one block. Otherwise returns the
+/// length of the parities in bytes, 0 if there is none.
 pub(crate) fn check_received(
     limits: Limits,
     shape: Shape,
@@ -286,8 +285,9 @@ pub(crate) fn check_received(
     Ok(width)
 }
 
-/// Gaussian elimination: of each parity that is needed what the missing packets add to it, and of
-/// these, in place, the missing packets. Arguments are checked; `width` is the parities' length.
+/// Gaussian elimination. It first computes the contribution of the missing packets to each parity that is
+/// needed, and from these, in place, the missing packets. The arguments have been checked; `width` is the
+/// parities' length.
 fn solve<C: ErasureCode + ?Sized>(
     code: &C,
     shape: Shape,
@@ -320,8 +320,8 @@ fn solve<C: ErasureCode + ?Sized>(
     packets_of(indices.zip(packets).collect(), sources, width)
 }
 
-/// The packets that decoding came to, in their order and cut to their lengths, with their indices;
-/// `width` is the parities' length.
+/// Cuts decoded packets to their lengths and returns them in order, with their indices. `width` is the
+/// parities' length.
 pub(crate) fn packets_of(
     mut packets: Vec<(usize, Symbol)>,
     sources: &[Option<Source<'_>>],
@@ -341,7 +341,8 @@ pub(crate) fn packets_of(
     }
 }
 
-/// `scale` times what the missing packets add to a parity: the parity less the known packets.
+/// `scale` times the contribution of the missing packets to a parity, which is the parity minus the known
+/// packets.
 fn rest<C: ErasureCode + ?Sized>(
     code: &C,
     shape: Shape,
@@ -368,7 +369,7 @@ fn rest<C: ErasureCode + ?Sized>(
     combine(code.kernel(), &terms)
 }
 
-/// Packet `index`, cut to the length it says it has.
+/// Packet `index`, cut to the length in its label.
 fn unpad(index: usize, symbol: Symbol, width: usize) -> Result<Recovered, CodeError> {
     let Label { len, dsn } = symbol.label;
     let len = len as usize;

@@ -1,4 +1,4 @@
-//! What can be wrong with a block and with what is said to belong to it.
+//! The errors of encoding and decoding a block.
 
 use thiserror::Error;
 
@@ -12,34 +12,34 @@ pub enum CodeError {
          1..={max_parities} parities and at most {max_total} together"
     )]
     Shape {
-        /// The packets of the block asked for.
+        /// The number of packets in the requested block.
         sources: usize,
-        /// Its parities.
+        /// The number of its parities.
         parities: usize,
-        /// The most packets of a block.
+        /// The largest number of packets in a block.
         max_sources: usize,
-        /// The most parities of a block.
+        /// The largest number of parities in a block.
         max_parities: usize,
-        /// The most of both together.
+        /// The largest number of packets and parities together.
         max_total: usize,
     },
-    /// The number of packets given is not the block's.
+    /// The number of packets in the call differs from that of the block.
     #[error("{found} packets given for a block of {expected}")]
     SourceCount {
-        /// How many were given.
+        /// The number of packets in the call.
         found: usize,
-        /// How many the block has.
+        /// The number of packets in the block.
         expected: usize,
     },
-    /// There is no parity of this index in the block.
+    /// The block has no parity with this index.
     #[error("parity index {found} in a block whose parities are 0..{parities}")]
     ParityIndex {
-        /// The index found.
+        /// The index that was found.
         found: usize,
-        /// How many parities the block has.
+        /// The number of parities in the block.
         parities: usize,
     },
-    /// The same parity is given twice.
+    /// The call contains the same parity twice.
     #[error("parity {index} given twice; expected each at most once")]
     DuplicateParity {
         /// Its index.
@@ -50,19 +50,19 @@ pub enum CodeError {
     TooLong {
         /// Its length in bytes.
         found: usize,
-        /// The greatest length in bytes.
+        /// The largest length in bytes.
         max: usize,
     },
-    /// More packets are missing than the parities at hand can give back. Not a fault: more
-    /// parities or packets may still come.
+    /// More packets are missing than the available parities can restore. This is not a fault, because more
+    /// parities or packets may still arrive.
     #[error("{missing} packets missing of which {parities} parities cannot tell all")]
     Undecodable {
-        /// How many packets are missing.
+        /// The number of missing packets.
         missing: usize,
-        /// How many parities are there.
+        /// The number of available parities.
         parities: usize,
     },
-    /// Packets and parities cannot be of one block: what they say disagrees.
+    /// Packets and parities contradict each other, so they cannot belong to one block.
     #[error("packets and parities contradict each other: {0}")]
     Contradiction(Contradiction),
 }
@@ -71,7 +71,7 @@ pub enum CodeError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Contradiction {
-    /// Two parities have different lengths, though each is as long as the block's longest packet.
+    /// Two parities have different lengths. All parities of a block are as long as its longest packet.
     #[error("parity {index} has {found} bytes, another {expected}")]
     ParityLength {
         /// The index of the parity that differs.
@@ -91,7 +91,7 @@ pub enum Contradiction {
         /// The length of the parities in bytes.
         width: usize,
     },
-    /// A decoded packet says it is longer than the parities.
+    /// The label of a decoded packet states a length above that of the parities.
     #[error("decoded packet {index} would have {found} bytes, more than the {width} of a parity")]
     DecodedLength {
         /// The packet's index in the block.
@@ -101,7 +101,7 @@ pub enum Contradiction {
         /// The length of the parities in bytes.
         width: usize,
     },
-    /// A decoded packet is followed by bytes that are not zero, as padding would be.
+    /// A decoded packet is followed by bytes other than the zeros of padding.
     #[error("decoded packet {index} of {len} bytes is followed by something else than zeros")]
     Padding {
         /// The packet's index in the block.
@@ -109,10 +109,10 @@ pub enum Contradiction {
         /// The length decoded, in bytes.
         len: usize,
     },
-    /// No packet of the block is as long as the parities are.
+    /// No packet of the block is as long as its parities.
     #[error("the longest packet of the block has {longest} bytes, the parities have {width}")]
     Width {
-        /// The longest packet's length in bytes.
+        /// The length of the longest packet in bytes.
         longest: usize,
         /// The length of the parities in bytes.
         width: usize,
@@ -120,7 +120,8 @@ pub enum Contradiction {
 }
 
 impl CodeError {
-    /// Whether packets and parities disagree, so that a peer errs or lies (or a path corrupts).
+    /// Whether packets and parities contradict each other. Then a peer has erred or lied, or a path has
+    /// corrupted data.
     pub fn is_contradiction(&self) -> bool {
         matches!(self, Self::Contradiction(_))
     }

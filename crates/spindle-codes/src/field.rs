@@ -1,13 +1,13 @@
-//! GF(256), the field all codes here count in.
+//! GF(256), the field of all codes in this crate.
 //!
-//! An element is a byte; addition is XOR. The field polynomial is x^8 + x^4 + x^3 + x^2 + 1, the
-//! one of Reed-Solomon erasure coding over GF(2^8) (RFC 5510, section 8.1), whose root 2 generates
-//! the multiplicative group.
+//! An element is a byte; addition is XOR. The field polynomial is x^8 + x^4 + x^3 + x^2 + 1, that of
+//! Reed-Solomon erasure coding over GF(2^8) (RFC 5510, section 8.1). Its root 2 generates the multiplicative
+//! group.
 
 /// The field polynomial without its x^8 (RFC 5510, section 8.1).
 const POLYNOMIAL: u8 = 0x1d;
 
-/// `a * b`, bit by bit; what the tables are made of.
+/// `a * b`, computed bit by bit. The tables are built with it.
 const fn slow_mul(mut a: u8, mut b: u8) -> u8 {
     let mut product = 0;
     while b != 0 {
@@ -20,7 +20,7 @@ const fn slow_mul(mut a: u8, mut b: u8) -> u8 {
     product
 }
 
-/// The powers of 2: `EXP[i] = 2^i`, written twice so that a sum of two logarithms needs no
+/// The powers of 2: `EXP[i] = 2^i`. The table contains them twice, so that a sum of two logarithms needs no
 /// reduction.
 static EXP: [u8; 512] = {
     let mut table = [0; 512];
@@ -34,7 +34,7 @@ static EXP: [u8; 512] = {
     table
 };
 
-/// `EXP[LOG[a]] = a` for every `a` but 0, which has no logarithm.
+/// `EXP[LOG[a]] = a` for every `a` except 0, which has no logarithm.
 static LOG: [u8; 256] = {
     let mut table = [0; 256];
     let mut i = 0;
@@ -45,7 +45,7 @@ static LOG: [u8; 256] = {
     table
 };
 
-/// `INVERSES[a] * a = 1` for every `a` but 0.
+/// `INVERSES[a] * a = 1` for every `a` except 0.
 static INVERSES: [u8; 256] = {
     let mut table = [0; 256];
     let mut i = 0;
@@ -56,7 +56,7 @@ static INVERSES: [u8; 256] = {
     table
 };
 
-/// Every product: `PRODUCTS[a][b] = a * b`. A row is what multiplies a packet by a constant.
+/// Every product: `PRODUCTS[a][b] = a * b`. One row is the table for multiplying a packet by a constant.
 static PRODUCTS: [[u8; 256]; 256] = {
     let mut table = [[0; 256]; 256];
     let mut a = 1;
@@ -71,13 +71,13 @@ static PRODUCTS: [[u8; 256]; 256] = {
     table
 };
 
-/// The products of `a` with every element, by element.
+/// The products of `a` with every element, indexed by that element.
 pub(crate) fn products(a: u8) -> &'static [u8; 256] {
     &PRODUCTS[a as usize]
 }
 
-/// For every `a` its products with the 16 low nibbles and those with the 16 high ones, each table
-/// twice, as a vector of 32 bytes wants it.
+/// For every `a`, its products with the 16 low nibbles and with the 16 high ones. Each table is stored twice to
+/// fill a vector of 32 bytes.
 #[cfg(target_arch = "x86_64")]
 static NIBBLES: [([u8; 32], [u8; 32]); 256] = {
     let mut tables = [([0; 32], [0; 32]); 256];
@@ -95,8 +95,8 @@ static NIBBLES: [([u8; 32], [u8; 32]); 256] = {
     tables
 };
 
-/// For every `a` the bit matrix of `b -> a * b`: byte `7 - i` has the bits of `b` whose sum is bit
-/// `i` of the product (Intel SDM, GF2P8AFFINEQB).
+/// For every `a`, the bit matrix of `b -> a * b`. Byte `7 - i` selects the bits of `b` whose sum is bit `i` of
+/// the product (Intel SDM, GF2P8AFFINEQB).
 #[cfg(target_arch = "x86_64")]
 static MATRICES: [u64; 256] = {
     let mut matrices = [0; 256];
@@ -118,14 +118,14 @@ static MATRICES: [u64; 256] = {
     matrices
 };
 
-/// The products of `a` with `0..16` and with `0..16` times 16, each twice.
+/// The products of `a` with `0..16` and with `0..16` times 16, each table twice.
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn nibble_products(a: u8) -> (&'static [u8; 32], &'static [u8; 32]) {
     let (low, high) = &NIBBLES[a as usize];
     (low, high)
 }
 
-/// The bit matrix of the multiplication by `a`, as GFNI takes it.
+/// The bit matrix of the multiplication by `a`, in the form that GFNI uses.
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn bit_matrix(a: u8) -> u64 {
     MATRICES[a as usize]
@@ -138,7 +138,8 @@ pub(crate) fn bit_matrix(a: u8) -> u64 {
 /// ```
 #[inline]
 pub fn gf_mul(a: u8, b: u8) -> u8 {
-    // By logarithms: their tables stay in the cache beside the packets, all products do not.
+    // Uses logarithms: their tables stay in the cache next to the packets, while the table of all products does
+    // not.
     if a == 0 || b == 0 {
         return 0;
     }
@@ -150,16 +151,16 @@ pub(crate) fn power_of_2(exponent: usize) -> u8 {
     EXP[exponent % 255]
 }
 
-/// The element with `a * gf_inv(a) = 1`; `None` for 0, which has none.
+/// The element with `a * gf_inv(a) = 1`, or `None` for 0, which has no inverse.
 #[inline]
 pub fn gf_inv(a: u8) -> Option<u8> {
     (a != 0).then(|| INVERSES[a as usize])
 }
 
-/// A sum of products of a constant with the eight bytes of a word, in eight parts: part `i` is the
-/// sum of the words whose constant has bit `i`, and counts `2^i` times.
+/// A sum of products of a constant with the eight bytes of a word, stored in eight parts. Part `i` is the sum
+/// of the words whose constant has bit `i` set, and it counts `2^i` times.
 ///
-/// So no word is multiplied before the end, and a term is eight masked additions side by side.
+/// No word is therefore multiplied before the end, and adding a term is eight independent masked additions.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WordSum([u64; 8]);
 
@@ -172,7 +173,7 @@ impl WordSum {
         }
     }
 
-    /// The sum.
+    /// Returns the sum.
     pub(crate) fn total(&self) -> u64 {
         self.0.iter().rev().fold(0, |sum, part| double(sum) ^ part)
     }
@@ -189,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_field_is_a_field() {
+    fn multiplication_and_inverse_satisfy_the_field_axioms() {
         for a in 0..=255u8 {
             assert_eq!(gf_mul(a, 1), a);
             assert_eq!(gf_mul(a, 0), 0);

@@ -1,4 +1,4 @@
-//! A code of which any k encoded packets will do.
+//! A code with which any k encoded packets are enough.
 
 use crate::code::{ErasureCode, Limits, Shape};
 use crate::error::CodeError;
@@ -7,32 +7,31 @@ use crate::kernel::Kernel;
 use crate::matrix::eliminate;
 use crate::tracker::Tracker;
 
-/// The code that CAPS' analysis assumes: any k of a unit's n encoded packets give back its k packets,
-/// none of which is sent itself (CAPS section VI, "approximated as k").
+/// The code that CAPS's analysis assumes: any k of a unit's n encoded packets restore its k packets, none of
+/// which is sent itself (CAPS section VI, "approximated as k").
 ///
-/// Its units have shape (k, n), all packets missing. It is *ideal* in that its overhead is 0, and a
-/// simulation may count: [`tracker`](ErasureCode::tracker) does no more. It is no idealisation of
-/// what can be computed: it is Reed-Solomon with coefficients 2^(i j) for packet j in encoded
-/// packet i, a Vandermonde matrix, any k rows of which can be inverted. What it leaves out is time:
-/// encoding costs k multiplications of a packet for each encoded packet, decoding k for each
-/// packet, while [`Ldpc`](crate::Ldpc) adds a few.
+/// Its units have shape (k, n), with all packets missing. The code is *ideal* because its overhead is 0. A
+/// simulation can therefore simply count encoded packets, and [`tracker`](ErasureCode::tracker) does only that.
+/// The code can also be computed: it is Reed-Solomon with coefficients 2^(i j) for packet j in encoded packet
+/// i, a Vandermonde matrix of which any k rows can be inverted. A simulation that counts leaves out the
+/// computing time: encoding costs k multiplications of a packet for each encoded packet, and decoding k for
+/// each packet, while [`Ldpc`](crate::Ldpc) adds a few packets.
 ///
-/// Known packets are used by [`decode`](ErasureCode::decode) all the same, but fewer encoded
-/// packets than k may then not suffice although with the known ones they are k; a tracker does not
-/// count packets. Where packets are sent as they are, [`ReedSolomon`](crate::ReedSolomon) is what
-/// counting is exact for.
+/// [`decode`](ErasureCode::decode) also uses known packets. However, k known and encoded packets together are
+/// not always enough, so a tracker does not count known packets. If packets are sent unchanged, use
+/// [`ReedSolomon`](crate::ReedSolomon), for which counting is exact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ideal {
     kernel: Kernel,
 }
 
 impl Ideal {
-    /// The code, with the fastest kernel this processor has.
+    /// The code with the fastest kernel of this processor.
     pub fn new() -> Self {
         Self::with_kernel(Kernel::best())
     }
 
-    /// The code, with a kernel of one's choice.
+    /// The code with the given kernel.
     pub const fn with_kernel(kernel: Kernel) -> Self {
         Self { kernel }
     }

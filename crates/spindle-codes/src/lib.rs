@@ -1,9 +1,9 @@
 //! Erasure codes over packets.
 //!
-//! A *block* of K packets of unequal length gets M *parities*; whoever has enough of the K + M can
-//! tell the packets that are missing, with their lengths and DSNs. All codes stand behind
-//! [`ErasureCode`]: [`Xor`] (one parity), [`ReedSolomon`] (any K of K + M), [`Ldpc`] (XORs only, a
-//! few more than K) and [`Ideal`] (any k of n encoded packets, for comparison).
+//! A *block* of K packets of unequal length gets M *parities*. A receiver that has enough of the K + M symbols
+//! can restore the missing packets with their lengths and data sequence numbers (DSNs). All codes implement
+//! [`ErasureCode`]: [`Xor`] (one parity), [`ReedSolomon`] (any K of K + M symbols), [`Ldpc`] (only XORs, a few
+//! symbols more than K) and [`Ideal`] (any k of n encoded packets, for comparison).
 //!
 //! ```
 //! use spindle_codes::{Body, Content, ErasureCode, ReedSolomon, Shape, Source};
@@ -23,8 +23,8 @@
 //! # Ok::<(), spindle_codes::CodeError>(())
 //! ```
 //!
-//! Where the packets themselves are not sent (CAPS), n encoded packets of k are the parities of a
-//! block of shape (k, n) all of whose packets are missing:
+//! In CAPS the packets themselves are not sent. Its n encoded packets are the parities of a block of shape
+//! (k, n) with all packets missing:
 //!
 //! ```
 //! use spindle_codes::{Body, ErasureCode, Ldpc, Shape, Source};
@@ -45,9 +45,32 @@
 //! # Ok::<(), spindle_codes::CodeError>(())
 //! ```
 //!
-//! Bodies may be mere lengths, for simulations that move no bytes: see [`Body::Length`].
+//! # Modules
 //!
-//! `unsafe` is in the vector kernels only, where the processor's instructions ask for it.
+//! The modules are private; the crate root exports their items. Read them in this order:
+//!
+//! - `symbol`: the input and output of a code ([`Source`], [`Parity`], [`Symbol`], [`Recovered`]), and a sum
+//!   that grows packet by packet ([`Combination`]).
+//! - `code`: the trait [`ErasureCode`] with its default encoder and decoder, [`Shape`] and [`Limits`].
+//! - `xor`, `reed_solomon`, `ldpc`, `ideal`: the codes. `ldpc/ensemble.rs` documents how the rows are drawn.
+//! - `tracker`: [`Tracker`], which reports when a block can be decoded.
+//! - `block`: how CoFUSO chooses the size of a block ([`dynamic_shape`], [`fixed_shape`], [`authors_shape`]).
+//! - `field`, `kernel`, `matrix`, `bits`: arithmetic ([`gf_mul`], [`Kernel`]) and linear algebra.
+//! - `error`: [`CodeError`] and [`Contradiction`].
+//!
+//! # Conventions
+//!
+//! - **Units and ranges.** Lengths are in bytes, at most [`MAX_SYMBOL_LEN`]. [`ErasureCode::limits`] states the
+//!   largest shapes of a code. Packets and parities are numbered from 0. Only the low 32 bits of a DSN are
+//!   used.
+//! - **Payloads** are real bytes or plain lengths ([`Body::Length`]), for simulations that move no bytes. Both
+//!   decode to the same lengths and DSNs, or fail with the same error.
+//! - **Determinism.** A code's output depends on its arguments and, for [`Ldpc`], on its seed. It is the same
+//!   on every machine and with every [`Kernel`].
+//! - **Errors.** Every call answers arbitrary input with a result or a [`CodeError`].
+//!   [`CodeError::Undecodable`] only means that more symbols must arrive. [`CodeError::is_contradiction`] is
+//!   true if the symbols cannot belong to one block.
+//! - **`unsafe`** is used only in the vector kernels, where the processor's instructions require it.
 
 mod bits;
 mod block;

@@ -1,25 +1,25 @@
-//! Gaussian elimination over GF(256), for systems as small as a block's losses.
+//! Gaussian elimination over GF(256), for systems as small as the losses of a block.
 
 use crate::field::{gf_inv, gf_mul};
 
-/// How the unknowns of a linear system come out of its equations: equations are taken, each times a
-/// constant, then multiples of one are added to another, in place.
+/// A plan that solves a linear system. It selects equations, multiplies each by a constant, and then adds
+/// multiples of one to another, in place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Elimination {
-    /// The equations taken, as many as there are unknowns: the earliest that suffice.
+    /// The selected equations, as many as there are unknowns: the earliest ones that suffice.
     pub(crate) taken: Vec<Taken>,
-    /// What is then added, in this order; indices are those of `taken`.
+    /// The additions that follow, in this order. Their indices are those of `taken`.
     pub(crate) steps: Vec<Step>,
 }
 
-/// An equation that is taken.
+/// An equation that is selected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Taken {
-    /// Which it is.
+    /// The index of the equation.
     pub(crate) row: usize,
-    /// What it is multiplied by at first.
+    /// The factor by which it is multiplied first.
     pub(crate) scale: u8,
-    /// The unknown that it is in the end.
+    /// The unknown to which it reduces at the end.
     pub(crate) column: usize,
 }
 
@@ -31,8 +31,8 @@ pub(crate) struct Step {
     pub(crate) from: usize,
 }
 
-/// The elimination of `rows` equations with `columns` unknowns, in which `element(row, column)` is what
-/// the unknown is multiplied by; `None` if they do not tell all unknowns.
+/// The elimination of `rows` equations with `columns` unknowns. `element(row, column)` is the coefficient of
+/// the unknown. Returns `None` if the equations do not determine all unknowns.
 pub(crate) fn eliminate(
     rows: usize,
     columns: usize,
@@ -45,7 +45,7 @@ pub(crate) fn eliminate(
         taken: Vec::with_capacity(columns),
         steps: Vec::new(),
     };
-    // The equations taken: each is 1 at its own column and 0 at those of earlier ones.
+    // The selected equations. Each is 1 at its own column and 0 at the columns of earlier equations.
     let mut done: Vec<u8> = Vec::with_capacity((columns + 1) * columns);
     for row in 0..rows {
         let this = out.taken.len();
@@ -80,7 +80,7 @@ pub(crate) fn eliminate(
     if out.taken.len() < columns {
         return None;
     }
-    // Backwards: the last is an unknown alone, and is cleared from the others; and so on.
+    // Back substitution: the last equation contains a single unknown and is cleared from the others, and so on.
     for (from, taken) in out.taken.iter().enumerate().rev() {
         for to in 0..from {
             let factor = done[to * columns + taken.column];
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What the elimination makes of the equations' right sides, by unknown.
+    /// Applies the elimination to the equations' right sides and returns the unknowns in order.
     fn apply(e: &Elimination, right: &[u8]) -> Vec<u8> {
         let scaled = e.taken.iter().map(|t| gf_mul(t.scale, right[t.row]));
         let mut values: Vec<u8> = scaled.collect();
@@ -120,7 +120,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn unknowns_come_out_of_their_equations(
+        fn elimination_solves_independent_equations(
             rows in 1usize..7, columns in 1usize..7, unknowns in prop::array::uniform6(any::<u8>()),
             elements in prop::collection::vec(prop_oneof![0u8..4, any::<u8>()], 36),
         ) {
@@ -135,7 +135,7 @@ mod tests {
         }
     }
 
-    /// Whether every choice of `columns` rows has determinant 0, by expansion.
+    /// Whether every choice of `columns` rows has determinant 0, computed by expansion.
     fn dependent(rows: usize, columns: usize, a: &impl Fn(usize, usize) -> u8) -> bool {
         (0u32..1 << rows)
             .filter(|set| set.count_ones() as usize == columns)
@@ -164,12 +164,12 @@ mod tests {
     }
 
     #[test]
-    fn early_equations_are_taken_and_dependent_ones_are_not() {
+    fn elimination_takes_early_equations_and_skips_dependent_ones() {
         let a = [[1, 1], [1, 1], [1, 2], [5, 7]];
         let e = eliminate(4, 2, |r, c| a[r][c]).expect("rank 2");
         let rows: Vec<_> = e.taken.iter().map(|t| t.row).collect();
         assert_eq!(rows, [0, 2]);
-        assert_eq!(e.taken[0].scale, 1, "an XOR stays one");
+        assert_eq!(e.taken[0].scale, 1, "an XOR needs no multiplication");
         assert_eq!(eliminate(2, 2, |_, _| 3), None);
         assert_eq!(eliminate(1, 2, |_, c| c as u8 + 1), None);
     }

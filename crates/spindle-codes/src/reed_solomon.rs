@@ -1,4 +1,4 @@
-//! Reed-Solomon over GF(256): any K of the K + M symbols of a block give back its K packets.
+//! Reed-Solomon over GF(256): any K of the K + M symbols of a block restore its K packets.
 
 use crate::code::{ErasureCode, Limits, Shape};
 use crate::error::CodeError;
@@ -8,16 +8,16 @@ use crate::tracker::Tracker;
 
 /// A systematic Reed-Solomon code whose parity 0 is the XOR of the packets.
 ///
-/// Parity 0 has coefficients 1, parity `i > 0` has `1 / (x_i + y_j)` for packet `j`, with `y_j = j`
-/// and `x_i = 256 - i`, which differ as long as `K + M <= 257`. These are the rows of a Cauchy matrix
-/// and, on top, that of `x = infinity`; every square part of such a matrix can be inverted (its
-/// determinant is a Cauchy determinant times `x`, as `x` grows), so any K symbols suffice.
+/// The coefficients of parity 0 are 1. Parity `i > 0` has the coefficient `1 / (x_i + y_j)` for packet `j`,
+/// with `y_j = j` and `x_i = 256 - i`, which are all different as long as `K + M <= 257`. These are the rows of
+/// a Cauchy matrix, preceded by the row of `x = infinity`. Every square part of such a matrix can be inverted
+/// (its determinant is a Cauchy determinant times `x`, as `x` grows), so any K symbols suffice.
 ///
-/// A coefficient depends on neither K nor M: a window may grow, and more parities be made of it than
-/// was thought at first.
+/// A coefficient depends on neither K nor M. A window may therefore grow, and more parities can be made of it
+/// than originally planned.
 ///
-/// It also makes units whose packets are not sent, of shape (k, n) with k + n at most 257: 85 packets
-/// with as much redundancy again, or 128 with one parity. [`Ideal`](crate::Ideal) goes further.
+/// The code also makes units whose packets are not sent, of shape (k, n) with k + n at most 257: for example 85
+/// packets with as many redundant ones, or 128 packets with one. [`Ideal`](crate::Ideal) allows larger units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ReedSolomon {
     kernel: Kernel,
@@ -26,16 +26,16 @@ pub struct ReedSolomon {
 }
 
 impl ReedSolomon {
-    /// The most packets and parities of a block together: as many as there are different
-    /// coordinates in GF(256) with infinity.
+    /// The largest number of packets and parities of a block together: the number of different coordinates in
+    /// GF(256) with infinity.
     pub const MAX_TOTAL: usize = 257;
 
-    /// The code, with the fastest kernel this processor has.
+    /// The code with the fastest kernel of this processor.
     pub fn new() -> Self {
         Self::with_kernel(Kernel::best())
     }
 
-    /// The code, with a kernel of one's choice.
+    /// The code with the given kernel.
     pub const fn with_kernel(kernel: Kernel) -> Self {
         Self {
             kernel,
@@ -44,8 +44,8 @@ impl ReedSolomon {
         }
     }
 
-    /// The same code for blocks of at most this many packets (1 to 256) and parities (1 to 256)
-    /// only, which bounds what a peer can ask for. What is out of range is brought into it.
+    /// The same code for blocks of at most this many packets (1 to 256) and parities (1 to 256). The limits
+    /// bound what a peer can request. Values out of range become the nearest end of the range.
     #[must_use]
     pub fn limited(self, max_sources: usize, max_parities: usize) -> Self {
         Self {
@@ -83,7 +83,7 @@ impl ErasureCode for ReedSolomon {
         if parity == 0 {
             return 1;
         }
-        // The sum is 0 only outside of any block within the limits.
+        // The sum is 0 only outside of every block within the limits.
         let x = (Self::MAX_TOTAL - 1).wrapping_sub(parity) as u8;
         gf_inv(x ^ source as u8).unwrap_or(0)
     }

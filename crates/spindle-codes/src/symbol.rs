@@ -1,24 +1,24 @@
-//! What is coded: packets of unequal length, each with its length and DSN.
+//! The values that are coded: packets of unequal length, each with its length and DSN.
 //!
-//! A code adds and multiplies *symbols*. A symbol is a [`Label`] of eight bytes (the packet's length
-//! and DSN) and a body. Bodies are as long as they are; what is beyond an end counts as zeros, and
-//! the label tells where a decoded packet ends.
+//! A code adds and multiplies *symbols*. A symbol is a [`Label`] of eight bytes (the packet's length and DSN)
+//! and a body. Bodies keep their own lengths. Bytes after the end of a body count as zeros, and the label
+//! states where a decoded packet ends.
 //!
-//! **The twin for mere lengths.** [`Body::Length`] stands for that many zero bytes of which none is
-//! stored. A combination of such bodies is again a length, and no byte is touched; the labels are
-//! coded all the same. A block of lengths thus decodes if and only if the block of bytes does,
-//! yields the same lengths and DSNs, and is refused for the same contradictions - for any code, not
-//! only for those where counting symbols is enough.
+//! **The twin for plain lengths.** [`Body::Length`] stands for that many zero bytes, none of which is stored. A
+//! combination of such bodies is again a length, and no byte is touched. The labels are coded as usual. A block
+//! of lengths therefore decodes if and only if the block of bytes does. It yields the same lengths and DSNs,
+//! and it is refused for the same contradictions. This holds for every code, not only for codes that just count
+//! symbols.
 
 use crate::error::CodeError;
 use crate::field::WordSum;
 use crate::kernel::{BATCH, Kernel};
 
-/// The longest packet that can be coded, in bytes: what an IP packet may be (RFC 791, section 3.1).
+/// The longest packet that can be coded, in bytes: the largest IP packet (RFC 791, section 3.1).
 pub const MAX_SYMBOL_LEN: usize = 65_535;
 
-/// What is coded along with a packet's bytes: 32 bits each of its length and DSN (CoFUSO section 5.1).
-/// In a parity both are combinations, and mean nothing until decoded.
+/// The fields that are coded together with a packet's bytes: its length and DSN, 32 bits each (CoFUSO
+/// section 5.1). In a parity both are combinations, which have no meaning until they are decoded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Label {
     /// A packet's length in bytes; in a parity `L_CODED`.
@@ -40,17 +40,17 @@ impl Label {
     }
 }
 
-/// A packet's or parity's bytes, or only how many they are.
+/// The bytes of a packet or parity, or only their number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body<'a> {
     /// Real bytes.
     Bytes(&'a [u8]),
-    /// This many bytes, all zero, none of them stored.
+    /// This many zero bytes, none of which is stored.
     Length(u32),
 }
 
 impl Body<'_> {
-    /// How many bytes there are.
+    /// The number of bytes.
     pub fn len(&self) -> usize {
         match self {
             Self::Bytes(bytes) => bytes.len(),
@@ -58,23 +58,23 @@ impl Body<'_> {
         }
     }
 
-    /// Whether there are none.
+    /// Whether there are no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// Bytes of one's own, or only how many they are.
+/// Owned bytes, or only their number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {
     /// Real bytes.
     Bytes(Vec<u8>),
-    /// This many bytes, all zero, none of them stored.
+    /// This many zero bytes, none of which is stored.
     Length(u32),
 }
 
 impl Content {
-    /// A view of it.
+    /// A borrowed view of the content.
     pub fn as_body(&self) -> Body<'_> {
         match self {
             Self::Bytes(bytes) => Body::Bytes(bytes),
@@ -82,23 +82,23 @@ impl Content {
         }
     }
 
-    /// How many bytes there are.
+    /// The number of bytes.
     pub fn len(&self) -> usize {
         self.as_body().len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// A packet to be protected, or one that arrived.
+/// A packet to protect, or a packet that arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Source<'a> {
-    /// The low 32 bits of the DSN of its first byte.
+    /// The low 32 bits of the DSN of the packet's first byte.
     pub dsn: u32,
-    /// Its payload.
+    /// The packet's payload.
     pub body: Body<'a>,
 }
 
@@ -114,7 +114,7 @@ impl Source<'_> {
 /// A parity that arrived, with its index in its block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parity<'a> {
-    /// Which parity of its block it is, from 0 on (`P_Index`).
+    /// The index of the parity in its block, from 0 (`P_Index`).
     pub index: usize,
     /// The combination of the packets' lengths and DSNs.
     pub label: Label,
@@ -122,7 +122,7 @@ pub struct Parity<'a> {
     pub body: Body<'a>,
 }
 
-/// A parity made by an encoder.
+/// A parity that an encoder made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Symbol {
     /// The combination of the packets' lengths and DSNs.
@@ -141,7 +141,7 @@ impl Symbol {
         }
     }
 
-    /// Adds `factor * other`, which is not longer.
+    /// Adds `factor * other`; `other` must not be longer.
     pub(crate) fn add(&mut self, kernel: Kernel, factor: u8, other: &Self) {
         let mut words = WordSum::default();
         words.add(1, self.label.to_word());
@@ -158,22 +158,22 @@ impl Symbol {
     }
 }
 
-/// A packet that a decoder gave back.
+/// A packet that a decoder restored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recovered {
-    /// Which packet of its block it is, from 0 on.
+    /// The index of the packet in its block, from 0.
     pub index: usize,
-    /// The low 32 bits of the DSN of its first byte.
+    /// The low 32 bits of the DSN of the packet's first byte.
     pub dsn: u32,
-    /// Its payload.
+    /// The packet's payload.
     pub content: Content,
 }
 
-/// A sum of symbols that grows by one at a time.
+/// A sum of symbols that grows by one symbol at a time.
 ///
-/// Packets need not be kept for it: each is added as it passes, and the sum holds no more than the
-/// longest packet so far. With all coefficients 1 it is the XOR of the packets (TCP-IR's coded
-/// packet, CoFUSO's parity 0).
+/// The packets need not be kept: each is added when it is sent, and the sum is only as long as the longest
+/// packet so far. With all coefficients 1 it is the XOR of the packets (TCP-IR's coded packet, CoFUSO's
+/// parity 0).
 ///
 /// ```
 /// use spindle_codes::{Body, Combination, Content, Kernel, Source};
@@ -190,11 +190,11 @@ pub struct Recovered {
 pub struct Combination {
     kernel: Kernel,
     label: WordSum,
-    /// How long the sum is, in bytes.
+    /// The length of the sum in bytes.
     width: usize,
-    /// Its first bytes; those beyond are zero. Never longer than `width`.
+    /// The first bytes of the sum; the rest is zero. Never longer than `width`.
     bytes: Vec<u8>,
-    /// Whether a real byte was among what was added.
+    /// Whether a real byte has been added.
     real: bool,
 }
 
@@ -210,23 +210,23 @@ impl Combination {
         }
     }
 
-    /// Adds `coefficient * source`. The sum becomes as long as the source if that is longer, also
+    /// Adds `coefficient * source`. If the source is longer than the sum, the sum grows to its length, even
     /// with a coefficient of 0.
     ///
     /// # Errors
-    /// [`CodeError::TooLong`] if the source exceeds [`MAX_SYMBOL_LEN`]; the sum is unchanged.
+    /// [`CodeError::TooLong`] if the source exceeds [`MAX_SYMBOL_LEN`]; the sum does not change in that case.
     pub fn add(&mut self, coefficient: u8, source: &Source<'_>) -> Result<(), CodeError> {
         check_len(source.body.len())?;
         self.add_term(coefficient, source.label(), source.body);
         Ok(())
     }
 
-    /// How long the sum is: the longest of what was added, in bytes.
+    /// The length of the sum in bytes, which is that of the longest source.
     pub fn width(&self) -> usize {
         self.width
     }
 
-    /// The sum. Its content is a mere length if all that was added were lengths.
+    /// Returns the sum. Its content is a plain length if only lengths were added.
     pub fn finish(mut self) -> Symbol {
         let content = if self.real {
             self.bytes.resize(self.width, 0);
@@ -249,7 +249,7 @@ impl Combination {
         }
     }
 
-    /// Sees to it that `len` real bytes can be added.
+    /// Makes room for `len` real bytes.
     fn make_room(&mut self, len: usize) {
         self.real = true;
         if self.bytes.len() < len {
@@ -257,7 +257,7 @@ impl Combination {
         }
     }
 
-    /// Adds all terms, as if one by one, but several in each pass over the sum.
+    /// Adds all terms with the same result as one by one, but several in each pass over the sum.
     fn add_terms(&mut self, terms: &[Term<'_>]) {
         let (whole, rest) = terms.as_chunks::<BATCH>();
         for batch in whole {
@@ -287,7 +287,7 @@ impl Combination {
     }
 }
 
-/// A symbol and what it is multiplied by.
+/// A symbol and its coefficient.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Term<'a> {
     pub(crate) coefficient: u8,
@@ -302,8 +302,8 @@ pub(crate) fn combine(kernel: Kernel, terms: &[Term<'_>]) -> Symbol {
     sum.finish()
 }
 
-/// The sum of all terms, as long as `width`, which no term exceeds; of bytes also where no term
-/// is, if `real`.
+/// The sum of all terms with length `width`, which no term exceeds. If `real` is set, the result consists of
+/// bytes even if no term does.
 pub(crate) fn combine_within(
     kernel: Kernel,
     terms: &[Term<'_>],
@@ -317,12 +317,12 @@ pub(crate) fn combine_within(
     sum.finish()
 }
 
-/// Whether there are bytes that are not known to be zero.
+/// Whether the body has bytes that are not known to be zero.
 pub(crate) fn is_real(body: Body<'_>) -> bool {
     real_bytes(body).is_some()
 }
 
-/// The bytes of a body that are not known to be zero.
+/// The bytes of the body, unless all of them are known to be zero.
 fn real_bytes<'a>(body: Body<'a>) -> Option<&'a [u8]> {
     match body {
         Body::Bytes(bytes) if !bytes.is_empty() => Some(bytes),
@@ -330,7 +330,7 @@ fn real_bytes<'a>(body: Body<'a>) -> Option<&'a [u8]> {
     }
 }
 
-/// Refuses what is longer than any packet.
+/// Returns an error for a length above that of any packet.
 pub(crate) fn check_len(len: usize) -> Result<(), CodeError> {
     if len > MAX_SYMBOL_LEN {
         return Err(CodeError::TooLong {

@@ -1,4 +1,4 @@
-//! Whether a block can be decoded, as its symbols arrive one by one.
+//! Reports whether a block can be decoded, as its symbols arrive one by one.
 
 use std::sync::Arc;
 
@@ -6,11 +6,11 @@ use crate::bits::{Span, bit};
 use crate::code::Shape;
 use crate::field::{gf_inv, gf_mul};
 
-/// Counts the symbols of a block that told something new, until they tell all of its packets.
+/// Counts the innovative symbols of a block until they determine all of its packets.
 ///
-/// A symbol is *innovative* if those before it did not tell it. There are as many innovative ones as
-/// their coefficients have rank, whatever their order, and a block can be decoded when its
-/// [`rank`](Self::rank) is its number of packets. A code makes it: [`ErasureCode::tracker`].
+/// A symbol is *innovative* if the symbols before it did not determine it. The number of innovative symbols is
+/// the rank of their coefficients, independent of their order. A block can be decoded when its
+/// [`rank`](Self::rank) is its number of packets. [`ErasureCode::tracker`] creates a tracker.
 ///
 /// ```
 /// use spindle_codes::{ErasureCode, ReedSolomon, Shape};
@@ -31,18 +31,18 @@ pub struct Tracker {
     known: Known,
 }
 
-/// What the symbols so far tell.
+/// The information in the symbols so far.
 #[derive(Clone, Debug)]
 enum Known {
-    /// Any as many symbols as there are packets tell all. The bits of those that came: packets,
+    /// For a code with which any `sources` symbols are enough. One bit for each symbol that arrived: packets,
     /// then parities.
     Count { came: Vec<u64> },
-    /// The same of a code whose packets are not sent.
+    /// Like `Count`, for a code whose packets are not sent.
     CountParities { came: Vec<u64> },
-    /// Coefficients are 0 and 1; the parities' as sets of packets.
+    /// For coefficients 0 and 1. Each parity's coefficients are a set of packets.
     Binary { rows: Arc<[u128]>, span: Span },
-    /// Coefficients of all parities, one after the other, and rows of the span: each by the first
-    /// packet it has, times 1; empty if there is none.
+    /// The coefficients of all parities, one parity after the other, and the rows of the span. A row is stored
+    /// at its first packet, whose coefficient is 1. A row is empty if there is none for that packet.
     Field {
         coefficients: Vec<u8>,
         span: Vec<Vec<u8>>,
@@ -50,22 +50,22 @@ enum Known {
 }
 
 impl Tracker {
-    /// Of a code any `shape.sources` of whose symbols tell all packets (MDS). Holds a bit for each
-    /// symbol: the code is to see first that the shape is within its limits.
+    /// A tracker for a code with which any `shape.sources` symbols restore all packets (MDS). It stores one bit
+    /// for each symbol, so the code must first check that the shape is within its limits.
     pub fn counting(shape: Shape) -> Self {
         let bits = shape.sources + shape.parities;
         let came = vec![0; bits.div_ceil(64)];
         Self::new(shape, Known::Count { came })
     }
 
-    /// The same of a code whose packets are never sent: they do not count.
+    /// Like [`Self::counting`], for a code whose packets are never sent. Packets do not count.
     pub(crate) fn counting_parities(shape: Shape) -> Self {
         let came = vec![0; shape.parities.div_ceil(64)];
         Self::new(shape, Known::CountParities { came })
     }
 
-    /// Of a code with these coefficients, by `(parity, source)`. They are all made here, a byte
-    /// each: the code is to see first that the shape is within its limits.
+    /// A tracker for a code with these coefficients, by `(parity, source)`. It computes and stores all of them,
+    /// one byte each, so the code must first check that the shape is within its limits.
     pub fn by_coefficients(shape: Shape, coefficient: impl Fn(usize, usize) -> u8) -> Self {
         let row = |parity| (0..shape.sources).map(move |source| (parity, source));
         let coefficients = (0..shape.parities).flat_map(row);
@@ -77,7 +77,7 @@ impl Tracker {
         Self::new(shape, known)
     }
 
-    /// Of a binary code of up to 128 packets, whose parities these are.
+    /// A tracker for a binary code of up to 128 packets. `rows` are its parities.
     pub(crate) fn binary(shape: Shape, rows: Arc<[u128]>) -> Self {
         let span = Span::new(shape.sources);
         Self::new(shape, Known::Binary { rows, span })
@@ -96,17 +96,18 @@ impl Tracker {
         self.shape
     }
 
-    /// How many symbols were innovative.
+    /// The number of innovative symbols so far.
     pub fn rank(&self) -> usize {
         self.rank
     }
 
-    /// Whether all packets can be told.
+    /// Whether all packets can be decoded.
     pub fn is_complete(&self) -> bool {
         self.rank == self.shape.sources
     }
 
-    /// Packet `index` arrived; whether it is innovative. It never is if there is no such packet.
+    /// Records that packet `index` arrived. Returns whether it is innovative, which is false if there is no
+    /// such packet.
     pub fn add_source(&mut self, index: usize) -> bool {
         if self.is_complete() || index >= self.shape.sources {
             return false;
@@ -125,7 +126,8 @@ impl Tracker {
         new
     }
 
-    /// Parity `index` arrived; whether it is innovative. It never is if there is no such parity.
+    /// Records that parity `index` arrived. Returns whether it is innovative, which is false if there is no
+    /// such parity.
     pub fn add_parity(&mut self, index: usize) -> bool {
         if self.is_complete() || index >= self.shape.parities {
             return false;
@@ -144,7 +146,7 @@ impl Tracker {
     }
 }
 
-/// Sets a bit; whether it was not set.
+/// Sets a bit. Returns whether it was clear before.
 fn first(came: &mut [u64], index: usize) -> bool {
     let word = &mut came[index / 64];
     let bit = 1 << (index % 64);
@@ -153,7 +155,7 @@ fn first(came: &mut [u64], index: usize) -> bool {
     new
 }
 
-/// Adds a row to a span over GF(256); whether it was not in it.
+/// Adds a row to a span over GF(256). Returns whether the row was not yet in the span.
 fn add(span: &mut [Vec<u8>], mut row: Vec<u8>) -> bool {
     for at in 0..span.len() {
         let factor = row[at];

@@ -5,24 +5,24 @@ use crate::error::CodeError;
 use crate::kernel::Kernel;
 use crate::tracker::Tracker;
 
-/// One parity, the XOR of all packets: what the authors of CoFUSO built into the kernel (CoFUSO
-/// section 5.2), and the coded packet of TCP-IR. The same as parity 0 of
-/// [`ReedSolomon`](crate::ReedSolomon), but for blocks of any size.
+/// One parity, the XOR of all packets. The authors of CoFUSO built this code into the kernel (CoFUSO
+/// section 5.2), and it is the coded packet of TCP-IR. It equals parity 0 of
+/// [`ReedSolomon`](crate::ReedSolomon), but blocks may have more packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Xor {
     kernel: Kernel,
 }
 
 impl Xor {
-    /// The most packets of a block, so that counts and indices fit 16 bits.
+    /// The largest number of packets in a block, so that counts and indices fit in 16 bits.
     pub const MAX_SOURCES: usize = u16::MAX as usize;
 
-    /// The code, with the fastest kernel this processor has.
+    /// The code with the fastest kernel of this processor.
     pub fn new() -> Self {
         Self::with_kernel(Kernel::best())
     }
 
-    /// The code, with a kernel of one's choice.
+    /// The code with the given kernel.
     pub const fn with_kernel(kernel: Kernel) -> Self {
         Self { kernel }
     }

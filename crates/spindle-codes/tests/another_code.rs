@@ -1,5 +1,5 @@
-//! The trait holds codes that are not MDS: a binary code with random rows, as an LDPC code is one,
-//! gets decoder and decodability from its coefficients alone.
+//! The trait supports codes that are not MDS. A binary code with random rows, like an LDPC code, gets its
+//! decoder and `decodable` from its coefficients alone.
 
 mod common;
 
@@ -39,7 +39,7 @@ impl ErasureCode for RandomBinary {
     }
 }
 
-/// The rank over GF(2) of the parities' rows at the missing packets, one row a word.
+/// The rank over GF(2) of the parities' rows in the missing packets. Each row is a word.
 fn rank(mut rows: Vec<u64>) -> usize {
     let mut rank = 0;
     while let Some(row) = rows.pop() {
@@ -56,7 +56,7 @@ fn rank(mut rows: Vec<u64>) -> usize {
 
 proptest! {
     #[test]
-    fn a_binary_code_decodes_when_its_rank_allows(
+    fn binary_code_decodes_exactly_when_its_rank_is_full(
         seed in any::<u64>(), k in 1usize..20, m in 1usize..12, lost in any::<u32>(),
     ) {
         let code = RandomBinary { seed };

@@ -1,5 +1,5 @@
-//! Whatever is said to be a block is answered with packets or a typed error, and costs no more than
-//! the limits say.
+//! Arbitrary input that claims to be a block is answered with packets or a typed error, and costs no more than
+//! the limits allow.
 
 mod common;
 
@@ -25,7 +25,7 @@ fn wild() -> impl Strategy<Value = usize> {
     prop_oneof![4 => 0usize..6, 1 => 250usize..260, 1 => 65_530usize..65_540, 1 => Just(usize::MAX)]
 }
 
-/// A body of bytes or of a length, with how long it is.
+/// Whether a body has real bytes, and its length.
 fn body() -> impl Strategy<Value = (bool, usize)> {
     (
         any::<bool>(),
@@ -37,7 +37,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn nothing_panics(
+    fn arbitrary_blocks_return_packets_or_an_error(
         (k, m) in (wild(), wild()),
         sources in prop::collection::vec(prop::option::of(body()), 0..8),
         parities in prop::collection::vec((wild(), any::<u64>(), body()), 0..6),
@@ -90,7 +90,7 @@ proptest! {
     }
 
     #[test]
-    fn a_damaged_parity_never_yields_more_than_it_brings(
+    fn damaged_parity_yields_a_packet_of_the_right_length_or_a_padding_error(
         lens in prop::collection::vec(0usize..40, 2..8), at in any::<prop::sample::Index>(),
         flip in 1u8.., lost in any::<prop::sample::Index>(),
     ) {
@@ -138,7 +138,7 @@ impl Block {
         }
     }
 
-    /// What decoding answers when packets `lost` are, and these parities came.
+    /// The result of decoding when the packets `lost` are missing and these parities arrived.
     fn decode(&self, lost: &[usize], parities: &[Parity<'_>]) -> Result<usize, CodeError> {
         let mut arrived: Vec<_> = self.packets.sources().into_iter().map(Some).collect();
         for lost in lost {
@@ -150,7 +150,7 @@ impl Block {
 }
 
 #[test]
-fn contradictions_are_told() {
+fn contradictory_symbols_are_refused_with_the_error_that_fits() {
     let block = Block::new();
     let parity = block.made[0].as_parity(0);
     let other = block.made[1].as_parity(1);
@@ -227,7 +227,7 @@ fn contradictions_are_told() {
 }
 
 #[test]
-fn what_is_out_of_bounds_is_told() {
+fn arguments_out_of_bounds_are_refused_with_the_error_that_fits() {
     let block = Block::new();
     let parity = block.made[0].as_parity(0);
     assert_eq!(block.decode(&[], &[]), Ok(0));

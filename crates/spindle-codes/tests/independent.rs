@@ -1,13 +1,13 @@
-//! Against `reed-solomon-erasure`, an independent implementation of another Reed-Solomon code over
-//! the same field.
+//! Comparison with `reed-solomon-erasure`, an independent implementation of another Reed-Solomon code over the
+//! same field.
 //!
-//! Its generator is a Vandermonde matrix over the points 0, 1, .. made systematic: its parity at
-//! point `x` is the polynomial through the packets at 0..K, evaluated at `x`. By Lagrange that is
-//! `a(x) * sum of b(j) / (x + j) * packet j`, with `a(x)` the product of all `x + m` and `b(j)` the
-//! inverse of the product of all `j + m` but its own. Ours is `sum of 1 / (x + j) * packet j` at the
-//! points `256 - i`. So, with the packets divided by `b(j)` going in and its parity at that point
-//! divided by `a(x)` coming out, both must agree byte for byte; the same way its decoder must read
-//! our parities. Parity 0, the XOR, is a point it has not; it is checked by definition elsewhere.
+//! Its generator is a Vandermonde matrix over the points 0, 1, .. made systematic. Its parity at point `x` is
+//! the polynomial through the packets at 0..K, evaluated at `x`. By Lagrange this is
+//! `a(x) * sum of b(j) / (x + j) * packet j`, where `a(x)` is the product of all `x + m`, and `b(j)` is the
+//! inverse of the product of all `j + m` with `m` other than `j`. Our parity is `sum of 1 / (x + j) * packet j`
+//! at the points `256 - i`. If the packets are divided by `b(j)` before encoding, and its parity at that point
+//! is divided by `a(x)` afterwards, both must agree byte for byte. In the same way its decoder must read our
+//! parities. It has no point for parity 0, the XOR, which other tests compare with its definition.
 
 mod common;
 
@@ -40,7 +40,7 @@ fn point(row: usize) -> u8 {
     (POINTS - row) as u8
 }
 
-/// The packets as its code wants them: equally long, and divided by `b(j)`.
+/// The packets in the form that its code requires: all of the same length, and divided by `b(j)`.
 fn shards(packets: &Packets, width: usize) -> Vec<Vec<u8>> {
     let k = packets.bytes.len();
     let padded = packets.bytes.iter().map(|packet| {
@@ -55,7 +55,7 @@ fn shards(packets: &Packets, width: usize) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn products_and_inverses() {
+fn products_and_inverses_match_reed_solomon_erasure() {
     for x in 0..=255 {
         for y in 0..=255 {
             assert_eq!(gf_mul(x, y), galois_8::mul(x, y));
@@ -65,7 +65,7 @@ fn products_and_inverses() {
 }
 
 #[test]
-fn its_parities_are_ours() {
+fn parities_match_reed_solomon_erasure() {
     for k in [1, 2, 3, 7, 12, 20, 64, 200] {
         let packets = Packets::new(k, |i| (i * 29 + 17) % 61 + 1);
         let width = packets.bytes.iter().map(Vec::len).max().expect("packets");
@@ -87,7 +87,7 @@ fn its_parities_are_ours() {
     }
 }
 
-/// The packets `lost`, as its decoder tells them from the others and our parities `rows`.
+/// The packets `lost`, decoded by its decoder from the other packets and our parities `rows`.
 fn decode_there(other: &Other, packets: &Packets, lost: &[usize], rows: &[usize]) -> Vec<Vec<u8>> {
     let k = packets.bytes.len();
     let width = packets.bytes.iter().map(Vec::len).max().expect("packets");
@@ -128,12 +128,12 @@ fn members(set: u32) -> Vec<usize> {
 }
 
 #[test]
-fn its_decoder_reads_our_parities_whatever_is_lost() {
+fn reed_solomon_erasure_decodes_our_parities_for_every_loss() {
     for k in 1..=12 {
         let packets = Packets::new(k, |i| (i * 29 + 17) % 23 + 1);
         let other = Other::new(k, POINTS - k).expect("a block");
         for lost in (1u32..1 << k).filter(|lost| lost.count_ones() <= 4) {
-            // By every choice of the parities 1 to 4.
+            // Every choice of parities 1 to 4.
             let choices = (1u32..1 << 4).filter(|rows| rows.count_ones() == lost.count_ones());
             for rows in choices {
                 let (lost, rows) = (members(lost), members(rows << 1));
@@ -152,14 +152,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
     #[test]
-    fn its_decoder_reads_the_parities_of_large_blocks(
+    fn reed_solomon_erasure_decodes_our_parities_of_large_blocks(
         k in 13usize..200,
         lost in prop::sample::subsequence((0..13).collect::<Vec<usize>>(), 1..=13),
         stride in 1usize..16,
         rows in prop::sample::subsequence((1..=40).collect::<Vec<usize>>(), 13),
     ) {
         let packets = Packets::new(k, |i| (i * 29 + 17) % 23 + 1);
-        // Spread over the block, each once.
+        // Spread over the block; each index occurs once.
         let lost: Vec<usize> = lost.iter().map(|i| i * stride.min(k / 13)).collect();
         let other = Other::new(k, POINTS - k).expect("a block");
         let found = decode_there(&other, &packets, &lost, &rows[..lost.len()]);

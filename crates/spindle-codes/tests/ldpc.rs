@@ -1,4 +1,4 @@
-//! The binary code: its decoder against the general one, its rows, and what its units survive.
+//! The binary code: its decoder compared with the general one, its rows, and the losses that its units survive.
 
 mod common;
 
@@ -9,7 +9,7 @@ use spindle_codes::{
     ReedSolomon, Shape, Source, Symbol, Tracker, Xor,
 };
 
-/// A code by its coefficients alone: all else is the trait's.
+/// A code with only the coefficients of another; everything else is the trait's default.
 #[derive(Debug)]
 struct Plain<'a>(&'a dyn ErasureCode);
 
@@ -31,7 +31,7 @@ impl ErasureCode for Plain<'_> {
     }
 }
 
-/// Mere lengths and zeros are the same: which it is depends on what was added up.
+/// Replaces plain lengths by zeros, which are equivalent. Which form a result has depends on what was added.
 fn bytes_of(recovered: Result<Vec<Recovered>, CodeError>) -> Result<Vec<Recovered>, CodeError> {
     let mut recovered = recovered?;
     for packet in &mut recovered {
@@ -42,7 +42,7 @@ fn bytes_of(recovered: Result<Vec<Recovered>, CodeError>) -> Result<Vec<Recovere
     Ok(recovered)
 }
 
-/// What happened to the symbols on their way.
+/// What happened to the symbols in transit.
 #[derive(Clone, Copy, Debug)]
 enum Fault {
     None,
@@ -78,7 +78,7 @@ fn damage(made: &mut [Symbol], fault: Fault) {
     }
 }
 
-/// A unit, which packets are lost, and which parities come in which order.
+/// A unit, its lost packets, and its parities in the order of arrival.
 #[derive(Clone, Debug)]
 struct Unit {
     code: Ldpc,
@@ -132,13 +132,13 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(600))]
 
     #[test]
-    fn it_answers_as_elimination_does(
+    fn ldpc_decodes_like_general_elimination(
         unit in unit(40), fault in fault(), swap in any::<prop::sample::Index>(), mixed in any::<u64>(),
     ) {
         let plain = Plain(&unit.code);
         let mut sources = unit.packets.sources();
         let lengths = unit.packets.lengths();
-        // All bytes, all lengths, or some of each.
+        // Only bytes, only lengths, or a mix.
         for (i, source) in sources.iter_mut().enumerate() {
             if mixed % 3 == 1 || (mixed % 3 == 2 && mixed >> (i % 60) & 1 == 0) {
                 *source = lengths[i];
@@ -165,7 +165,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_leaves_enough_rank_comes_back(unit in unit(128)) {
+    fn unit_is_decoded_exactly_when_its_rank_is_full(unit in unit(128)) {
         let sources = unit.packets.sources();
         let made = unit.code.encode_unit(unit.shape, &sources).expect("a unit");
         let tells = unit.code.decodable(unit.shape, &unit.missing, &unit.parities);
@@ -180,7 +180,7 @@ proptest! {
                 prop_assert_eq!(error, CodeError::Undecodable { missing, parities });
             }
         }
-        // The twin: as many bytes, none of them there.
+        // The twin: the same number of bytes, none of them stored.
         let lengths = unit.packets.lengths();
         let made = unit.code.encode_unit(unit.shape, &lengths).expect("a unit");
         let found = unit.code.decode(unit.shape, &unit.arrived(&lengths), &unit.come(&made));
@@ -193,7 +193,7 @@ proptest! {
     }
 
     #[test]
-    fn trackers_say_when(unit in unit(30), turn in any::<u64>()) {
+    fn tracker_is_complete_exactly_when_the_unit_is_decodable(unit in unit(30), turn in any::<u64>()) {
         let (code, shape) = (&unit.code, unit.shape);
         let mut fast = code.tracker(shape).expect("a unit");
         let mut plain = Plain(code).tracker(shape).expect("a unit");
@@ -221,7 +221,7 @@ proptest! {
     }
 
     #[test]
-    fn counting_is_the_rank_of_codes_that_need_no_more(
+    fn counting_tracker_equals_the_rank_for_mds_codes(
         k in 1usize..14, m in 1usize..8, order in Just((0usize..21).collect::<Vec<_>>()).prop_shuffle(),
     ) {
         let reed_solomon: (&dyn ErasureCode, Shape) = (&ReedSolomon::new(), Shape::new(k, m));
@@ -249,7 +249,7 @@ fn both() -> [Ldpc; 2] {
     ]
 }
 
-/// The packets that a parity is the XOR of.
+/// The packets whose XOR a parity is.
 fn row(code: &Ldpc, shape: Shape, parity: usize) -> u128 {
     (0..shape.sources)
         .filter(|source| code.coefficient(shape, parity, *source) != 0)
@@ -257,7 +257,7 @@ fn row(code: &Ldpc, shape: Shape, parity: usize) -> u128 {
 }
 
 #[test]
-fn rows_are_the_same_everywhere() {
+fn ldpc_rows_have_the_recorded_values() {
     let [systematic, other] = both();
     let rows = |code: &Ldpc, k, m| -> Vec<u128> {
         let shape = Shape::new(k, m);
@@ -284,7 +284,7 @@ fn rows_are_the_same_everywhere() {
 }
 
 #[test]
-fn every_loss_of_small_units() {
+fn every_loss_of_small_units_is_repaired_if_the_rank_is_full() {
     for code in both() {
         for k in 1..=8 {
             for r in 1..=4 {
@@ -295,7 +295,8 @@ fn every_loss_of_small_units() {
     }
 }
 
-/// Loses any symbols that are sent; what comes back is decided by counting all sums that arrived.
+/// Loses every set of sent symbols. The rank of the rows that arrived determines whether the unit must be
+/// decoded.
 fn every_loss(code: &Ldpc, shape: Shape) {
     let Shape {
         sources: k,
@@ -337,7 +338,7 @@ fn every_loss(code: &Ldpc, shape: Shape) {
 }
 
 #[test]
-fn without_loss_k_packets_do_and_one_loss_is_always_repaired() {
+fn first_k_symbols_decode_and_any_single_loss_is_repaired() {
     for code in both() {
         for (k, r) in (1..=128).flat_map(|k| [1, 2, 3, k / 2, k, 255 - k].map(|r| (k, r))) {
             let r = r.clamp(1, 255 - k);
@@ -370,13 +371,13 @@ fn without_loss_k_packets_do_and_one_loss_is_always_repaired() {
 }
 
 #[test]
-fn any_two_losses_are_repaired_where_vectors_can_differ() {
+fn any_two_losses_are_repaired_if_all_vectors_can_differ() {
     let code = Ldpc::systematic(Ldpc::SEED);
     for (k, r) in (1..=64usize).flat_map(|k| (1..=k.min(24)).map(move |r| (k, r))) {
         if k + r > 1 << (r - 1) {
             continue;
         }
-        // Those of the parities have a single one.
+        // The vectors of the parities have a single one.
         let shape = Shape::new(k, r);
         let rows: Vec<u128> = (0..r).map(|i| row(&code, shape, i)).collect();
         let columns: std::collections::BTreeSet<u128> = (0..k)
@@ -388,7 +389,7 @@ fn any_two_losses_are_repaired_where_vectors_can_differ() {
 }
 
 #[test]
-fn of_sums_none_is_a_packet_where_there_are_enough() {
+fn no_encoded_packet_is_a_plain_packet_if_enough_sums_exist() {
     let code = Ldpc::non_systematic(Ldpc::SEED);
     for k in 5..=128 {
         for r in (0..=k.min(255 - k)).filter(|r| k <= 20 || (r + k) % 13 == 0) {
@@ -397,7 +398,7 @@ fn of_sums_none_is_a_packet_where_there_are_enough() {
             assert!(!alone, "{shape:?}");
         }
     }
-    // Copies of one packet; and of two and three packets all sums, before any again.
+    // One packet gives copies. Two and three packets give all their sums before any sum occurs twice.
     assert!((0..9).all(|i| row(&code, Shape::new(1, 9), i) == 1));
     for (k, n) in [(2, 3), (3, 7)] {
         let rows: std::collections::BTreeSet<_> =
@@ -407,7 +408,7 @@ fn of_sums_none_is_a_packet_where_there_are_enough() {
 }
 
 #[test]
-fn shapes_and_modes() {
+fn shapes_are_accepted_exactly_within_the_limits_of_each_form() {
     let [systematic, other] = both();
     let cases = [
         (&systematic, Shape::new(128, 127), true),
@@ -442,7 +443,7 @@ fn shapes_and_modes() {
 }
 
 #[test]
-fn every_kernel_adds_alike() {
+fn ldpc_units_are_the_same_with_every_kernel() {
     let packets = Packets::new(20, |i| (i * 97) % 1500);
     let sources = packets.sources();
     for (code, m) in both().into_iter().zip([10, 30]) {
@@ -464,7 +465,7 @@ fn every_kernel_adds_alike() {
 }
 
 #[test]
-fn more_shapes_than_are_kept_come_out_the_same() {
+fn rows_are_unchanged_after_eviction_from_the_cache() {
     let code = Ldpc::systematic(5);
     let all = |code: &Ldpc| -> Vec<u128> {
         let shapes = (1..=128).flat_map(|k| [2, 9].map(|m| Shape::new(k, m)));
@@ -479,7 +480,7 @@ fn more_shapes_than_are_kept_come_out_the_same() {
 }
 
 #[test]
-fn any_k_of_an_ideal_unit_do() {
+fn any_k_encoded_packets_decode_an_ideal_unit() {
     let code = Ideal::new();
     for (k, n) in [(1, 3), (4, 8), (16, 20), (64, 80), (128, 255)] {
         let packets = Packets::new(k, |i| i % 9);
@@ -507,7 +508,7 @@ fn any_k_of_an_ideal_unit_do() {
 
 proptest! {
     #[test]
-    fn an_ideal_code_counts_what_it_can_decode(
+    fn ideal_code_is_decodable_exactly_when_its_rank_is_full(
         k in 1usize..12, r in 0usize..6, order in Just((0usize..17).collect::<Vec<_>>()).prop_shuffle(),
         come in 0usize..17, known in 0usize..3,
     ) {

@@ -1,4 +1,4 @@
-//! Every loss pattern of small blocks, and random ones of large blocks, by every kernel.
+//! Every loss pattern of small blocks, and random patterns of large blocks, with every kernel.
 
 mod common;
 
@@ -15,8 +15,8 @@ fn parities(code: &dyn ErasureCode, shape: Shape, sources: &[Source<'_>]) -> Vec
         .collect()
 }
 
-/// Loses the packets and parities whose bits are set, and checks what comes back: all packets if the
-/// number of symbols allows, the typed error if not. `made` are the block's parities.
+/// Loses the packets and parities whose bits are set, and checks the result: all packets if the number of
+/// symbols suffices, the typed error otherwise. `made` are the block's parities.
 fn lose(code: &dyn ErasureCode, shape: Shape, packets: &Packets, made: &[Symbol], lost: u32) {
     let gone = |i: usize| lost >> i & 1 == 1;
     let sources = packets.sources();
@@ -50,7 +50,7 @@ fn lose(code: &dyn ErasureCode, shape: Shape, packets: &Packets, made: &[Symbol]
 }
 
 #[test]
-fn every_pattern_of_up_to_12_packets_and_4_parities() {
+fn every_loss_of_up_to_12_packets_and_4_parities_is_repaired_or_reported() {
     for kernel in Kernel::available() {
         let code = ReedSolomon::with_kernel(kernel);
         for sources in 1..=12 {
@@ -67,7 +67,7 @@ fn every_pattern_of_up_to_12_packets_and_4_parities() {
 }
 
 #[test]
-fn every_pattern_of_an_xor() {
+fn every_loss_of_an_xor_block_is_repaired_or_reported() {
     for kernel in Kernel::available() {
         let code = Xor::with_kernel(kernel);
         for sources in 1..=12 {
@@ -103,7 +103,7 @@ fn parity_0_is_the_xor_of_bytes_lengths_and_dsns() {
 }
 
 #[test]
-fn a_block_as_large_as_the_field_allows() {
+fn largest_reed_solomon_blocks_are_decoded() {
     let code = ReedSolomon::new();
     for (k, m) in [(256, 1), (255, 2), (250, 7), (129, 128), (2, 255), (1, 256)] {
         let packets = Packets::new(k, |i| i % 7);
@@ -122,7 +122,7 @@ fn a_block_as_large_as_the_field_allows() {
 }
 
 #[test]
-fn rows_are_the_same_whatever_the_shape() {
+fn reed_solomon_rows_do_not_depend_on_the_shape() {
     let packets = Packets::new(5, |i| 30 + i);
     let code = ReedSolomon::new();
     for row in 0..3 {
@@ -150,7 +150,7 @@ fn block() -> impl Strategy<Value = (Packets, Shape, Vec<usize>, Vec<usize>)> {
 
 proptest! {
     #[test]
-    fn random_blocks_by_every_kernel((packets, shape, missing, have) in block()) {
+    fn random_blocks_are_decoded_alike_with_every_kernel((packets, shape, missing, have) in block()) {
         let sources = packets.sources();
         let model = ReedSolomon::with_kernel(Kernel::SCALAR);
         let expected = parities(&model, shape, &sources);
@@ -158,7 +158,7 @@ proptest! {
         for lost in &missing {
             arrived[*lost] = None;
         }
-        // Out of order, as they may arrive.
+        // Out of order, as parities may arrive.
         let have: Vec<_> = have.iter().rev().map(|i| expected[*i].as_parity(*i)).collect();
         for kernel in Kernel::available() {
             let code = ReedSolomon::with_kernel(kernel);
@@ -169,7 +169,7 @@ proptest! {
     }
 
     #[test]
-    fn a_sum_that_grows_is_the_row((packets, shape, ..) in block(), rows in 0usize..3) {
+    fn incremental_combination_equals_the_encoded_parity((packets, shape, ..) in block(), rows in 0usize..3) {
         let row = rows % shape.parities;
         let code = ReedSolomon::new();
         let sources = packets.sources();
@@ -181,7 +181,7 @@ proptest! {
     }
 
     #[test]
-    fn a_parity_agrees_with_its_own_block_only(
+    fn parity_agrees_only_with_its_own_block(
         (packets, shape, ..) in block(), flip in any::<prop::sample::Index>(), in_label in any::<bool>(),
     ) {
         let code = ReedSolomon::new();
@@ -201,6 +201,6 @@ proptest! {
 }
 
 #[test]
-fn test_bytes_differ() {
+fn test_bytes_differ_between_seeds() {
     assert_ne!(bytes(1, 40), bytes(2, 40));
 }

@@ -1,4 +1,4 @@
-//! The binary code needs as few symbols as its documentation says.
+//! The binary code needs as few symbols as its documentation states.
 
 #[path = "common/overhead.rs"]
 mod overhead;
@@ -6,8 +6,9 @@ mod overhead;
 use overhead::Unit;
 use spindle_codes::{ErasureCode, Ideal, Ldpc, ReedSolomon};
 
-/// Packets, redundant packets, and of the documentation of `Ldpc`: the mean number of symbols beyond k
-/// and the share of units that k do not suffice for, in any order; the mean in order with losses.
+/// Packets, redundant packets, and three columns of the documentation of `Ldpc`: the mean number of symbols
+/// beyond k and the share of units for which k symbols are not enough, in random order; the mean in order with
+/// losses.
 const DOCUMENTED: &[(usize, usize, f64, f64, f64)] = &[
     (4, 1, 0.00, 0.00, 0.00),
     (4, 2, 0.20, 0.20, 0.19),
@@ -42,11 +43,11 @@ const DOCUMENTED: &[(usize, usize, f64, f64, f64)] = &[
     (64, 64, 1.61, 0.71, 1.60),
 ];
 
-/// Units of which means are taken. Their deviation is below 1.6, that of a mean below 0.04.
+/// The number of units in a mean. Their standard deviation is below 1.6, that of a mean below 0.04.
 const UNITS: usize = 2000;
 
 #[test]
-fn overheads_are_those_documented() {
+fn overheads_match_the_documented_table() {
     let codes: [(&dyn ErasureCode, bool); 2] = [
         (&Ldpc::systematic(Ldpc::SEED), true),
         (&Ldpc::non_systematic(Ldpc::SEED), false),
@@ -72,7 +73,7 @@ fn overheads_are_those_documented() {
 }
 
 #[test]
-fn other_seeds_are_as_good() {
+fn other_seeds_have_a_similar_overhead() {
     for seed in 2..10 {
         for (k, r, most) in [
             (8, 4, 0.5),
@@ -96,7 +97,7 @@ fn other_seeds_are_as_good() {
 }
 
 #[test]
-fn codes_without_overhead_have_none() {
+fn mds_codes_have_no_overhead() {
     let codes: [(&dyn ErasureCode, bool); 3] = [
         (&ReedSolomon::new(), true),
         (&ReedSolomon::new(), false),

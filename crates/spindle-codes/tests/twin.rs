@@ -1,4 +1,5 @@
-//! Lengths behave as bytes do: what decodes, to which lengths and DSNs, and what is refused.
+//! Lengths behave like bytes: they decode in the same cases, to the same lengths and DSNs, and are refused
+//! alike.
 
 mod common;
 
@@ -9,7 +10,7 @@ use spindle_codes::{
     Source, Symbol, Xor,
 };
 
-/// What is left of a packet without its bytes.
+/// The index, DSN and length of each packet, without its bytes.
 fn outline(
     recovered: Result<Vec<Recovered>, CodeError>,
 ) -> Result<Vec<(usize, u32, usize)>, CodeError> {
@@ -23,13 +24,13 @@ fn encode(code: &dyn ErasureCode, shape: Shape, sources: &[Source<'_>]) -> Vec<S
         .collect()
 }
 
-/// What can happen to a parity on its way, that a length-only one can have, too.
+/// A fault of a parity in transit that a parity with only a length can have, too.
 #[derive(Clone, Copy, Debug)]
 enum Fault {
     None,
-    /// The coded length is another.
+    /// The coded length is changed.
     Len(u32),
-    /// The parity's body is another's, or made up.
+    /// The parity's body has another length.
     Width(u32),
 }
 
@@ -56,7 +57,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
-    fn a_block_of_lengths_is_a_block_of_zeros(
+    fn block_of_lengths_decodes_like_a_block_of_zeros(
         k in 1usize..20, m in 1usize..5, lost in any::<u32>(), seed in 0usize..1000,
         fault in fault(), faulty in 0usize..5, which in 0usize..5,
     ) {

@@ -1,4 +1,4 @@
-//! How fast the event queues and the bare forwarding of packets are here: run with `--release`.
+//! Measures the speed of the event queues and of plain packet forwarding: run with `--release`.
 
 use std::hint::black_box;
 use std::time::Instant as Clock;
@@ -11,7 +11,7 @@ use spindle_fabric::{
 };
 use spindle_units::{Duration, Instant};
 
-/// A packet that bounces between two hosts; as large as a TCP segment's description.
+/// A packet that bounces between two hosts. It is as large as the description of a TCP segment.
 struct Bouncing {
     hash: u64,
     from: u32,
@@ -42,8 +42,8 @@ impl Packet for Bouncing {
     fn mark_ce(&mut self) {}
 }
 
-/// Nanoseconds per pop and push with `pending` values in the queue, each due again up to 4 us or,
-/// one in 16, up to 10 ms later.
+/// Nanoseconds per pop and push with `pending` values in the queue. Each value is due again up to 4 us later,
+/// or, for one in 16, up to 10 ms later.
 fn queue_cost<Q: EventQueue<u64>>(mut queue: Q, pending: u64) -> f64 {
     let mut rng = stream(1, Purpose::Balance, 0);
     let mut ahead = move || {
@@ -71,7 +71,7 @@ fn queue_cost<Q: EventQueue<u64>>(mut queue: Q, pending: u64) -> f64 {
     start.elapsed().as_nanos() as f64 / rounds as f64
 }
 
-/// Packets that bounce for `span` over a fat-tree; prints hops per second.
+/// Bounces packets over a fat-tree and prints the hops per second.
 fn hops<Q: EventQueue<Pending>>(name: &str, queue: Q, (k, window): (u32, u32), paths: bool) {
     let clock = Clock::now();
     let network = match FatTree::reference(k).build() {

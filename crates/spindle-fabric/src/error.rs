@@ -1,21 +1,21 @@
-//! [`NetworkError`].
+//! [`NetworkError`]: why a network cannot be built or changed.
 
 use thiserror::Error;
 
-/// Why a network, or a part of it, cannot be as described.
+/// Why a network or a part of it is not possible as described.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum NetworkError {
     /// A parameter of a topology or of a link has an impossible value.
     #[error("{parameter} of {what} cannot be {found}: {remedy}")]
     Parameter {
-        /// What the parameter belongs to, such as "the fat-tree" or a cable's name.
+        /// The object with the parameter, such as "the fat-tree" or a cable's name.
         what: String,
         /// The parameter.
         parameter: &'static str,
         /// Its value.
         found: String,
-        /// What would be right.
+        /// What to do about it.
         remedy: &'static str,
     },
     /// Two nodes, or two cables, have the same name.
@@ -26,7 +26,7 @@ pub enum NetworkError {
         /// The name.
         name: String,
     },
-    /// A name that stands for something else in link patterns.
+    /// A name has a reserved form, which has another meaning in link patterns.
     #[error(
         "`{name}` cannot name a {what}: names are not empty, hold none of `,:*?` and do not end in \
          `.up` or `.down`"
@@ -37,24 +37,24 @@ pub enum NetworkError {
         /// The name.
         name: String,
     },
-    /// A host has no cable, or its cable leads to nobody.
+    /// A host has no cable, or its cable leads to no other host.
     #[error("no other host can be reached from `{host}`; connect it with a cable")]
     Isolated {
         /// The host's name.
         host: String,
     },
-    /// A cable from a node to itself.
+    /// A cable joins a node to itself.
     #[error("cable `{cable}` joins a node to itself; it needs two different ends")]
     Loop {
         /// The cable's name.
         cable: String,
     },
-    /// A pattern of link names that fits none.
+    /// A pattern of link names matches no link.
     #[error("no link matches `{pattern}`{}", suggest(.suggestion))]
     NoLink {
-        /// The pattern, or the part of it that fits nothing.
+        /// The pattern, or the part of it that matches no link.
         pattern: String,
-        /// The known name most like it, if any is.
+        /// The most similar known name, if any name is similar.
         suggestion: Option<String>,
     },
 }
@@ -67,7 +67,7 @@ fn suggest(suggestion: &Option<String>) -> String {
 }
 
 impl NetworkError {
-    /// An impossible value of a parameter.
+    /// An error for an impossible value of a parameter.
     pub(crate) fn parameter(
         what: impl Into<String>,
         parameter: &'static str,

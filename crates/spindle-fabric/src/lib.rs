@@ -1,22 +1,21 @@
-//! A packet-level discrete-event network: links, queues, loss, switches and topologies, generic
-//! over what it carries.
+//! A packet-level discrete-event network: links, queues, loss, switches and topologies, generic over what it
+//! carries.
 //!
-//! A [`Network`] is a graph of hosts and switches joined by cables, each a pair of directed links;
-//! it comes from a [`topology`] or a [`Builder`]. A [`Simulation`] moves packets over it in virtual
-//! time. The engine knows nothing of hosts but their interfaces: whoever drives it injects packets
-//! ([`Simulation::inject`]), sets timers ([`Simulation::schedule`]) and takes one event after the
-//! other ([`Simulation::next_event`]). Anything that implements [`Packet`] can be carried.
+//! A [`Network`] is a graph of hosts and switches joined by cables. Each cable is a pair of directed links. A
+//! network is built by a [`topology`] or a [`Builder`]. A [`Simulation`] moves packets over it in virtual time.
+//! The engine knows only the interfaces of hosts. Its caller injects packets ([`Simulation::inject`]), sets
+//! timers ([`Simulation::schedule`]) and takes the events one after the other ([`Simulation::next_event`]). It
+//! can carry any type that implements [`Packet`].
 //!
 //! # What a link does
-//! A packet offered to a link is dropped if the link is down or its port buffer is full; else it
-//! waits for its turn, is sent at the link's rate, travels for the link's delay, and may then be
-//! lost by the link's [`Loss`] process. Switches take no time. Of events at the same instant the
-//! one that was scheduled first happens first.
+//! A packet offered to a link is dropped if the link is down or its port's buffer is full. Otherwise the packet
+//! waits in the queue, is sent at the link's rate and travels for the link's delay. It may then be lost by the
+//! link's [`Loss`] process. Switches take no time. Events at the same instant happen in the order in which they
+//! were scheduled.
 //!
 //! # Determinism
-//! The same network, seed and calls give the same events. Each link's loss process and each
-//! switch's balancer draw from their own stream, derived from the seed and the number of the link
-//! or switch.
+//! The same network, seed and calls give the same events. Each link's loss process and each switch's balancer
+//! draw from their own stream, which is derived from the seed and the number of the link or switch.
 //!
 //! ```
 //! use spindle_fabric::topology::FatTree;
@@ -41,6 +40,30 @@
 //! assert!(matches!(event, Event::Arrive { address: Address(8), .. }));
 //! # Ok::<(), spindle_fabric::NetworkError>(())
 //! ```
+//!
+//! # Modules
+//! All modules except [`topology`] are private; the crate root exports their items. Read them in this order:
+//!
+//! - `packet`, `link`, `loss`: what is carried ([`Packet`]), the parameters of a link ([`LinkSpec`],
+//!   [`Buffer`]) and what it loses ([`Loss`]).
+//! - `network`: the graph, its names and its routes ([`Network`], [`Builder`]).
+//! - [`topology`]: ready-made networks.
+//! - `simulation`: the engine ([`Simulation`], [`Event`]). `hop.rs` is the hot path, `port.rs` the FIFO
+//!   queue, `ahead.rs` the prefetching, `watch.rs` the measurement of queueing and paths ([`Watched`]).
+//! - `balance`: how switches choose among next hops ([`Balancing`], [`Balancer`]).
+//! - `event`: the timing wheel and the heap that checks it ([`EventQueue`], [`Wheel`], [`HeapQueue`]).
+//! - `random`: random streams and hashing ([`stream`], [`mix`]).
+//! - `error`: [`NetworkError`].
+//!
+//! # Conventions
+//! - **Units.** Times, sizes, rates and probabilities are types of `spindle_units`. Lengths are bytes on the
+//!   wire with all headers. Inside the engine times are plain nanoseconds.
+//! - **Numbers.** [`HostId`], [`NodeId`], [`CableId`] and [`LinkId`] count from 0 in the order of creation.
+//!   Cable `c` has the links `2 c` (up) and `2 c + 1` (down). An [`Address`] is a host's interface; addresses
+//!   count host by host.
+//! - **Errors.** Building or changing a network returns a [`NetworkError`], which states what would be right.
+//!   A running simulation has no errors: lost packets are counted in [`LinkStats`] by [`DropCause`].
+//! - **Panics.** Functions that take an id or an address panic if it does not belong to the network.
 
 mod balance;
 mod error;

@@ -1,4 +1,4 @@
-//! What a directed link is made of ([`LinkSpec`]) and what it has done so far ([`LinkStats`]).
+//! The parameters of a directed link ([`LinkSpec`]) and its statistics ([`LinkStats`]).
 
 use spindle_units::{BitRate, Bytes, Duration, Instant};
 
@@ -7,34 +7,36 @@ use crate::{Loss, NetworkError};
 /// Size of a port's drop-tail buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Buffer {
-    /// So many packets may wait; the one being sent is not counted. At least 1.
+    /// The number of packets that may wait, at least 1. The packet being sent does not count.
     Packets(u32),
-    /// So many bytes of packets not yet wholly sent, the one being sent counted in full. At least 1.
+    /// The number of bytes of packets that are not yet sent completely, at least 1. The packet being sent
+    /// counts in full.
     Bytes(Bytes),
-    /// Holds everything.
+    /// The buffer is never full.
     Unlimited,
 }
 
 /// A directed link: a port queue, a rate, a delay, a loss process and a script of failures.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkSpec {
-    /// Rate of sending, above zero.
+    /// Sending rate, above zero.
     pub rate: BitRate,
     /// Time from the last bit sent to the last bit received.
     pub delay: Duration,
     /// The port's buffer.
     pub buffer: Buffer,
-    /// Mark a packet that finds more bytes than this not yet wholly sent when it arrives, itself not
-    /// counted (RFC 8257 section 3.1: instantaneous queue, at enqueue). `None`: never.
+    /// The ECN threshold in bytes. A packet is marked if more bytes than this are not yet sent completely when
+    /// it arrives. The packet itself does not count (RFC 8257 section 3.1: instantaneous queue, at enqueue).
+    /// `None` disables marking.
     pub mark_above: Option<Bytes>,
-    /// Two strict priorities instead of one FIFO queue. Both share the buffer; a packet of high
-    /// priority that finds it full pushes out the newest waiting ones of low priority.
+    /// Two strict priorities instead of one FIFO queue. Both share the buffer. If the buffer is full, a packet
+    /// of high priority pushes out the newest waiting packets of low priority.
     pub priorities: bool,
-    /// What is lost after it was sent.
+    /// The loss process, which applies to packets after they were sent.
     pub loss: Loss,
-    /// When the link goes down (`false`) and up (`true`), by ascending instants. It starts up. A link
-    /// that goes down loses what waits, is being sent or travels on it; while it is down it loses
-    /// what is offered to it.
+    /// When the link goes down (`false`) and up (`true`), by ascending instants. The link starts up. When it
+    /// goes down, it loses the packets that wait, are being sent or travel on it. While it is down, it loses
+    /// all packets offered to it.
     pub up_down: Vec<(Instant, bool)>,
 }
 
@@ -52,7 +54,7 @@ impl LinkSpec {
         }
     }
 
-    /// Checks the ranges given at the fields; `name` is the cable's, for the error.
+    /// Checks the ranges documented at the fields. `name` is the cable's name, for the error.
     pub(crate) fn check(&self, name: &str) -> Result<(), NetworkError> {
         let fail = |parameter, found: String, remedy| {
             let what = format!("cable `{name}`");
@@ -79,29 +81,29 @@ impl LinkSpec {
 pub enum DropCause {
     /// The port's buffer was full.
     Queue,
-    /// The link's loss process.
+    /// The link's loss process lost the packet.
     Loss,
-    /// The link was down, or went down.
+    /// The link was down or went down.
     Down,
-    /// The link leads where no way to the destination is.
+    /// The link leads to a node that has no route to the destination.
     NoRoute,
 }
 
-/// How many packets a link dropped, by cause.
+/// The number of packets that a link dropped, by cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Drops {
-    /// For want of room in the buffer.
+    /// Because the buffer was full.
     pub queue: u64,
     /// By the loss process.
     pub loss: u64,
     /// Because the link was down.
     pub down: u64,
-    /// Because no way leads on from the link's far end.
+    /// Because there is no route from the link's far end.
     pub no_route: u64,
 }
 
 impl Drops {
-    /// All causes together.
+    /// The sum over all causes.
     pub fn total(&self) -> u64 {
         self.queue + self.loss + self.down + self.no_route
     }
@@ -116,12 +118,12 @@ impl Drops {
     }
 }
 
-/// What a directed link has done since the start.
+/// Statistics of a directed link since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkStats {
-    /// Packets offered to the link, the dropped ones included.
+    /// Packets offered to the link, including dropped packets.
     pub offered: u64,
-    /// Packets that reached the far end, those included that find no way on from there.
+    /// Packets that reached the far end, including packets that have no route from there.
     pub packets: u64,
     /// Bytes that reached the far end.
     pub bytes: u64,
@@ -129,11 +131,11 @@ pub struct LinkStats {
     pub marked: u64,
     /// Dropped packets.
     pub drops: Drops,
-    /// Time spent sending, lost packets included, those still waiting not.
+    /// Time spent sending. It includes packets that were lost later, but not packets that are still waiting.
     pub busy: Duration,
-    /// Most bytes ever found not yet wholly sent after a packet was taken in.
+    /// The largest number of bytes not yet sent completely, measured after a packet was accepted.
     pub max_queue: Bytes,
-    /// Most packets ever found not yet wholly sent after a packet was taken in, the one being sent
-    /// included.
+    /// The largest number of packets not yet sent completely, measured after a packet was accepted. It includes
+    /// the packet being sent.
     pub max_queue_packets: u32,
 }

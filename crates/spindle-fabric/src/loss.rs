@@ -1,4 +1,4 @@
-//! [`Loss`]: what a link loses, beyond what its queue drops.
+//! [`Loss`]: which packets a link loses in addition to those that its queue drops.
 
 use rand_core::RngCore;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -6,30 +6,30 @@ use spindle_units::Probability;
 
 use crate::NetworkError;
 
-/// A loss process as it is described. Build one with [`Loss`]'s constructors, which check it.
+/// The description of a loss process. Build it with [`Loss`]'s constructors, which check it.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum LossProcess {
-    /// Loses nothing.
+    /// Loses no packet.
     None,
     /// Loses each packet independently with this probability.
     Bernoulli(Probability),
-    /// Two states; every packet is lost in the bad one and none in the good one (Gilbert 1960, with
-    /// h = 0). The state changes between packets.
+    /// A chain of two states. Every packet is lost in the bad state and no packet in the good state (Gilbert
+    /// 1960, with h = 0). The state changes between packets.
     GilbertElliott {
-        /// Fraction of packets lost in the long run.
+        /// Long-run fraction of packets that are lost.
         rate: Probability,
-        /// Mean number of packets lost in a row, at least 1.
+        /// Mean number of consecutive lost packets, at least 1.
         mean_burst: f64,
     },
-    /// Loses exactly the packets with these numbers, counted from 1 in the order in which they cross
-    /// the link; ascending.
+    /// Loses exactly the packets with these numbers, in ascending order. Packets are counted from 1 in the
+    /// order in which they cross the link.
     Scripted(Vec<u64>),
-    /// Loses everything.
+    /// Loses every packet.
     BlackHole,
 }
 
-/// A link's loss process and what it applies to.
+/// A link's loss process and the packets to which it applies.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Loss {
     process: LossProcess,
@@ -60,12 +60,11 @@ impl Loss {
         Self::of(LossProcess::Bernoulli(rate))
     }
 
-    /// Loss in bursts of `mean_burst` packets on average, of `rate` of all packets in the long run.
+    /// Loss in bursts of `mean_burst` packets on average. The long-run fraction of lost packets is `rate`.
     ///
     /// # Errors
-    /// If `mean_burst` is below 1 or not finite, or if no chain of two states has both: the gap
-    /// between bursts has at least one packet, so `rate` is at most
-    /// `mean_burst / (mean_burst + 1)`.
+    /// If `mean_burst` is below 1 or not finite, or if no chain of two states has both values. The gap between
+    /// bursts has at least one packet, so `rate` is at most `mean_burst / (mean_burst + 1)`.
     pub fn gilbert_elliott(rate: Probability, mean_burst: f64) -> Result<Self, NetworkError> {
         let what = "Gilbert-Elliott loss";
         if !mean_burst.is_finite() || mean_burst < 1.0 {
@@ -85,11 +84,11 @@ impl Loss {
         Ok(Self::of(LossProcess::GilbertElliott { rate, mean_burst }))
     }
 
-    /// Loss of exactly the packets with these numbers, counted from 1 in the order in which they
-    /// cross the link; with [`data_only`](Self::data_only), only data packets count.
+    /// Loss of exactly the packets with these numbers, counted from 1 in the order in which they cross the
+    /// link. With [`data_only`](Self::data_only), only data packets count.
     ///
     /// # Errors
-    /// If there is a number 0.
+    /// If one of the numbers is 0.
     pub fn nth(numbers: impl IntoIterator<Item = u64>) -> Result<Self, NetworkError> {
         let mut numbers: Vec<u64> = numbers.into_iter().collect();
         numbers.sort_unstable();
@@ -106,18 +105,18 @@ impl Loss {
         Ok(Self::of(LossProcess::Scripted(numbers)))
     }
 
-    /// Loss of everything.
+    /// Loss of every packet.
     pub fn black_hole() -> Self {
         Self::of(LossProcess::BlackHole)
     }
 
-    /// The same loss, for data packets only: others are neither lost nor counted.
+    /// The same loss, but only for data packets. Other packets are neither lost nor counted.
     pub fn data_only(mut self) -> Self {
         self.data_only = true;
         self
     }
 
-    /// The process.
+    /// The loss process.
     pub fn process(&self) -> &LossProcess {
         &self.process
     }
@@ -127,13 +126,13 @@ impl Loss {
         self.data_only
     }
 
-    /// Whether nothing is ever lost.
+    /// Whether no packet is ever lost.
     pub fn is_none(&self) -> bool {
         self.process == LossProcess::None
     }
 }
 
-/// A loss process at work on one link.
+/// The running loss process of one link.
 #[derive(Clone, Debug)]
 pub(crate) struct LossState {
     kind: Kind,
@@ -141,7 +140,7 @@ pub(crate) struct LossState {
     rng: Xoshiro256PlusPlus,
 }
 
-/// Probabilities as thresholds on 64 random bits.
+/// Probabilities are stored as thresholds for 64 random bits.
 #[derive(Clone, Debug)]
 enum Kind {
     Bernoulli(Threshold),
@@ -158,7 +157,7 @@ enum Kind {
     BlackHole,
 }
 
-/// Hit with a fixed probability by a uniformly random 64-bit number.
+/// A threshold below which a uniformly random 64-bit number falls with a fixed probability.
 #[derive(Clone, Copy, Debug)]
 struct Threshold(u128);
 
@@ -173,19 +172,19 @@ impl Threshold {
 }
 
 impl LossState {
-    /// Starts `loss` with the link's own stream; `None` if there is nothing to lose.
+    /// Starts `loss` with the link's own stream. Returns `None` if there is no loss.
     pub(crate) fn new(loss: &Loss, mut rng: Xoshiro256PlusPlus) -> Option<Self> {
         let kind = match loss.process {
             LossProcess::None => return None,
             LossProcess::Bernoulli(rate) => Kind::Bernoulli(Threshold::new(rate.get())),
             LossProcess::GilbertElliott { rate, mean_burst } => {
                 let leave = 1.0 / mean_burst;
-                // From rate = enter / (enter + leave); the constructor bounds the rate below 1.
+                // This follows from rate = enter / (enter + leave). The constructor keeps the rate below 1.
                 let enter = rate.get() * leave / rate.complement().get();
                 Kind::Gilbert {
                     enter: Threshold::new(enter),
                     leave: Threshold::new(leave),
-                    // Starts in the long-run distribution, so that the first packets are as any.
+                    // Starts in the long-run distribution, so that the first packets are not special.
                     bad: Threshold::new(rate.get()).hit(&mut rng),
                 }
             }
@@ -255,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn bernoulli_meets_its_rate() {
+    fn bernoulli_loss_has_the_configured_rate() {
         for p in [0.0, 0.001, 0.02, 0.5, 1.0] {
             let measured = rate(&run(&Loss::bernoulli(probability(p)), 1_000_000));
             let four_sigma = 4.0 * (p * (1.0 - p) / 1e6).sqrt();
@@ -264,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn gilbert_meets_its_rate_and_bursts() {
+    fn gilbert_loss_has_the_configured_rate_and_burst_length() {
         for (p, burst) in [(0.01, 1.0), (0.02, 4.0), (0.1, 20.0), (0.5, 1.5)] {
             let loss = Loss::gilbert_elliott(probability(p), burst).unwrap();
             let lost = run(&loss, 2_000_000);
@@ -275,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn gilbert_refuses_what_no_chain_has() {
+    fn gilbert_elliott_refuses_impossible_parameters() {
         assert!(Loss::gilbert_elliott(probability(0.1), 0.5).is_err());
         assert!(Loss::gilbert_elliott(probability(0.1), f64::NAN).is_err());
         let error = Loss::gilbert_elliott(probability(0.9), 2.0).unwrap_err();
@@ -284,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn scripted_loses_exactly_those() {
+    fn scripted_loss_loses_exactly_the_listed_packets() {
         let lost = run(&Loss::nth([5, 2, 5]).unwrap(), 8);
         let expected = [false, true, false, false, true, false, false, false];
         assert_eq!(lost, expected);
@@ -292,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn data_only_spares_and_does_not_count_the_rest() {
+    fn data_only_loss_neither_loses_nor_counts_other_packets() {
         let loss = Loss::nth([2]).unwrap().data_only();
         let mut state = LossState::new(&loss, stream(1, Purpose::Loss, 0)).unwrap();
         let lost = [true, false, false, true, false].map(|is_data| state.loses(is_data));

@@ -1,25 +1,26 @@
-//! [`Packet`]: what the network wants to know of the things it carries.
+//! [`Packet`]: what the network must know about the packets that it carries.
 
 use spindle_units::prefetch;
 
-/// Priority of a packet at ports that have two strict priorities, and the hint of its flow's kind
-/// that balancers may use (short flows high, long flows low).
+/// The priority of a packet at ports that have two strict priorities. Balancers may also use it as a hint about
+/// the packet's flow: short flows are high, long flows are low.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Class {
     /// Served first.
     High,
-    /// Served when nothing of high priority waits.
+    /// Served when no packet of high priority is waiting.
     #[default]
     Low,
 }
 
-/// Anything the network can carry.
+/// Anything that the network can carry.
 ///
-/// All but [`mark_ce`](Packet::mark_ce) are asked once, when the packet is injected; the answers
-/// travel beside the packet.
+/// All methods except [`bring`](Packet::bring), [`flow_key`](Packet::flow_key) and [`mark_ce`](Packet::mark_ce)
+/// are called at most once, when the packet is injected, and their results are stored next to the packet.
+/// [`flow_key`](Packet::flow_key) may be called at every hop and must always return the same value.
 pub trait Packet {
-    /// Has the packet in a place, if there is one, brought into the processor's cache; it will be handed
-    /// out soon. What happens does not depend on it. A packet that points to what it carries brings that.
+    /// Prefetches the packet in a slot of the store, if there is one, because it will be handed out soon.
+    /// Results do not depend on it. A packet type that contains a pointer should prefetch the target.
     #[inline]
     fn bring(place: &Option<Self>)
     where
@@ -28,34 +29,34 @@ pub trait Packet {
         prefetch(place);
     }
 
-    /// Length on the wire in bytes, all headers included.
+    /// Length on the wire in bytes, including all headers.
     fn wire_len(&self) -> u32;
 
-    /// A hash of the 5-tuple, from which ECMP chooses. Need not be well mixed: each switch mixes it
-    /// with its own salt.
+    /// A hash of the 5-tuple, which ECMP uses. It need not be well mixed, because each switch mixes it with its
+    /// own salt.
     fn flow_hash(&self) -> u64;
 
-    /// What identifies the packet's flow, the same in both directions, to balancers that keep state
-    /// per flow, and to whoever reads drops or [watches](crate::Simulation::watch).
+    /// An identifier of the packet's flow, the same in both directions. Balancers that keep state per flow use
+    /// it, and so do callers that evaluate drops or [watch](crate::Simulation::watch) packets.
     fn flow_key(&self) -> u64;
 
     /// The packet's priority.
     fn class(&self) -> Class;
 
-    /// Whether the packet carries data; loss processes may spare all others.
+    /// Whether the packet carries data. Loss processes may spare all other packets.
     fn is_data(&self) -> bool;
 
-    /// Whether the packet may be lost: if not, no loss process takes it, and ports without
-    /// priorities take it beyond their buffer. It still ends where a link is down. The loss processes
-    /// run on as if it could.
+    /// Whether the packet may be lost. If not, loss processes do not drop it, and ports without priorities
+    /// accept it even if their buffer is full. A link that is down still drops it. Loss processes advance as if
+    /// it could be lost.
     fn may_be_lost(&self) -> bool {
         true
     }
 
-    /// Whether a switch may mark the packet instead of leaving it alone (ECT, RFC 3168 section 5).
+    /// Whether a switch may mark the packet (ECT, RFC 3168 section 5).
     fn ecn_capable(&self) -> bool;
 
-    /// Sets "congestion experienced" (CE, RFC 3168 section 5). Called at most once, when the packet
-    /// leaves the network, and only if it is [`ecn_capable`](Packet::ecn_capable).
+    /// Sets "congestion experienced" (CE, RFC 3168 section 5). Called at most once, when the packet leaves the
+    /// network, and only if the packet is [`ecn_capable`](Packet::ecn_capable).
     fn mark_ce(&mut self);
 }

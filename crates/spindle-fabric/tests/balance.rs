@@ -1,4 +1,4 @@
-//! Which way packets take.
+//! The paths that packets take.
 
 mod common;
 
@@ -12,8 +12,8 @@ fn fat_tree(k: u32) -> Network {
     FatTree::reference(k).build().unwrap()
 }
 
-/// How many of `flows` flows from one address to another take each core switch of a fat-tree, by the
-/// name of the fourth link.
+/// The number of flows from one address to another that use each core switch of a fat-tree, by the third link
+/// of their route.
 fn spread(simulation: &Simulation<Parcel>, flows: u64) -> HashMap<LinkId, u64> {
     let mut count = HashMap::new();
     for hash in 0..flows {
@@ -42,14 +42,14 @@ fn ecmp_is_even_and_does_not_polarise_across_two_tiers() {
 }
 
 #[test]
-fn ways_back_are_independent_of_ways_there() {
+fn ecmp_paths_of_the_two_directions_are_independent() {
     let simulation: Simulation<Parcel> = Simulation::new(fat_tree(8), 3);
     let mut pairs: HashMap<(String, String), u64> = HashMap::new();
     let core = |route: &[LinkId]| {
         let name = simulation.network().link_name(route[2]);
         name.split("core").nth(1).unwrap().to_owned()
     };
-    // The same hash in both directions, as of a caller whose hash is symmetric.
+    // The same hash in both directions, as from a caller whose hash is symmetric.
     for hash in 0..25_600 {
         let there = simulation.ecmp_route(Address(0), Address(64), hash);
         let back = simulation.ecmp_route(Address(64), Address(0), hash);
@@ -60,7 +60,7 @@ fn ways_back_are_independent_of_ways_there() {
 }
 
 #[test]
-fn packets_take_the_way_that_is_foretold() {
+fn packets_take_the_path_that_ecmp_route_predicts() {
     let mut simulation = Simulation::new(fat_tree(4), 11);
     for hash in 0..50 {
         let before: Vec<u64> = offered(&simulation);
@@ -87,7 +87,7 @@ fn offered(simulation: &Simulation<Parcel>) -> Vec<u64> {
 }
 
 #[test]
-fn an_explicit_path_is_the_core_switch() {
+fn explicit_path_number_selects_the_core_switch() {
     let network = fat_tree(8);
     assert_eq!(network.path_count(Address(0), Address(127)), 16);
     assert_eq!(network.path_count(Address(0), Address(4)), 4);
@@ -104,7 +104,7 @@ fn an_explicit_path_is_the_core_switch() {
             "h127.access.down".to_owned(),
         ];
         assert_eq!(names, expected);
-        // Within a pod the aggregation switch alone counts.
+        // Within a pod only the aggregation switch depends on the path.
         let route = network.route_on_path(Address(0), Address(15), path);
         let name = network.link_name(route[1]);
         assert_eq!(name, format!("pod0.edge0-agg{agg}.up"));
@@ -117,7 +117,7 @@ fn an_explicit_path_is_the_core_switch() {
 }
 
 #[test]
-fn oversubscription_adds_hosts_alone() {
+fn oversubscription_only_adds_hosts() {
     let network = FatTree::mmptcp(4).build().unwrap();
     assert_eq!(network.hosts(), 512);
     assert_eq!(network.switches().len(), 32 + 32 + 16);
@@ -131,14 +131,14 @@ fn oversubscription_adds_hosts_alone() {
 }
 
 #[test]
-fn spraying_is_even_and_seeded() {
+fn spraying_is_even_and_depends_on_the_seed() {
     let run = |seed| {
         let network = LeafSpine::default().build().unwrap();
         let up = network.links_matching("leaf0-spine*.up").unwrap();
         let mut simulation = Simulation::new(network, seed);
         simulation.balance(&Balancing::RandomSpray);
         for id in 0..8_000 {
-            // One flow: it is the packets that are spread.
+            // All packets belong to one flow: spraying distributes packets, not flows.
             let packet = Parcel {
                 hash: 1,
                 ..Parcel::new(id)
@@ -158,7 +158,7 @@ fn spraying_is_even_and_seeded() {
     assert_ne!(count, run(2));
 }
 
-/// Takes the port that would be free first; what another crate could bring.
+/// Takes the port that would be free first; an example of a balancer from another crate.
 struct ShortestQueue;
 
 impl Balancer for ShortestQueue {
@@ -169,7 +169,7 @@ impl Balancer for ShortestQueue {
 }
 
 #[test]
-fn balancers_from_elsewhere_see_the_queues() {
+fn custom_balancer_sees_the_backlog_of_each_port() {
     let network = LeafSpine {
         hosts_per_leaf: 8,
         spines: 4,
@@ -191,7 +191,7 @@ fn balancers_from_elsewhere_see_the_queues() {
 }
 
 #[test]
-fn impossible_trees_are_refused() {
+fn impossible_topologies_are_refused() {
     for k in [0, 1, 5, 66] {
         let error = FatTree::reference(k).build().unwrap_err().to_string();
         let expected = format!("k of the fat-tree cannot be {k}: k is an even number");
@@ -210,7 +210,7 @@ fn impossible_trees_are_refused() {
 }
 
 #[test]
-fn names_and_places_are_unique() {
+fn node_names_and_positions_are_unique() {
     for network in [fat_tree(8), LeafSpine::default().build().unwrap()] {
         let names: HashSet<_> = network.nodes().iter().map(|n| &n.name).collect();
         assert_eq!(names.len(), network.nodes().len());

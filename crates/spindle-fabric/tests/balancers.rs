@@ -1,4 +1,4 @@
-//! The balancers at work in a network.
+//! The balancers in a network.
 
 mod common;
 
@@ -36,8 +36,8 @@ fn network(leaves: u32, spines: u32, hosts_per_leaf: u32, priorities: bool) -> N
     network.build().unwrap()
 }
 
-/// Packets of 300 flows, a few of them long, and acknowledgements, within 3 ms. Enough links for
-/// the engine to look ahead.
+/// Packets of 300 flows, a few of them long, and acknowledgements, within 3 ms. The network has enough links
+/// for look-ahead.
 fn story<Q: EventQueue<Pending>>(queue: Q, balancing: &Balancing, seed: u64) -> Outcome {
     let network = network(4, 6, 130, true);
     assert!(network.links().len() > 1024);
@@ -76,7 +76,7 @@ fn story<Q: EventQueue<Pending>>(queue: Q, balancing: &Balancing, seed: u64) -> 
 }
 
 #[test]
-fn the_event_queue_makes_no_difference_and_the_seed_does() {
+fn results_depend_on_the_seed_but_not_on_the_event_queue() {
     for balancing in all() {
         let wheel = story(Wheel::default(), &balancing, 1);
         assert!(wheel.arrivals.len() > 10_000, "{balancing:?}");
@@ -94,13 +94,13 @@ fn the_event_queue_makes_no_difference_and_the_seed_does() {
 }
 
 #[test]
-fn balancers_say_what_they_are() {
+fn debug_output_names_the_balancer() {
     let names: Vec<String> = all().iter().map(|b| format!("{b:?}")).collect();
     assert!(names[2].starts_with("PrestoSettings"), "{}", names[2]);
     assert!(names[5].contains("Dark"), "{}", names[5]);
 }
 
-/// How many packets of each uplink of the first leaf were offered.
+/// The number of packets offered to each uplink of the first leaf.
 fn up(simulation: &Simulation<Parcel>) -> Vec<u64> {
     let links = simulation.network().links_matching("leaf0-spine*.up");
     let links: Vec<LinkId> = links.unwrap();
@@ -108,7 +108,7 @@ fn up(simulation: &Simulation<Parcel>) -> Vec<u64> {
 }
 
 #[test]
-fn freeway_sets_the_same_spine_apart_at_every_leaf() {
+fn freeway_reserves_the_same_spine_at_every_leaf() {
     let mut simulation = Simulation::new(network(4, 4, 4, false), 1);
     simulation.balance(&Balancing::Freeway(FreewaySettings::default()));
     for leaf in 0..4u32 {
@@ -125,7 +125,7 @@ fn freeway_sets_the_same_spine_apart_at_every_leaf() {
 }
 
 #[test]
-fn caps_sprays_long_flows_until_short_ones_come() {
+fn caps_sprays_long_flows_until_short_flows_arrive() {
     let mut simulation = Simulation::new(network(2, 4, 2, false), 1);
     simulation.balance(&Balancing::Caps(CapsSettings::default()));
     let long = |simulation: &mut Simulation<Parcel>, id| {
@@ -139,7 +139,7 @@ fn caps_sprays_long_flows_until_short_ones_come() {
     (0..200).for_each(|id| long(&mut simulation, id));
     let off = up(&simulation);
     assert!(off.iter().all(|n| *n > 25), "{off:?}");
-    // A short packet now and then: ON for as long as they come.
+    // A short packet now and then keeps the mode ON.
     for id in 0..200 {
         if id % 2 == 0 {
             simulation.inject(Address(1), Address(3), Parcel::new(1000).high());
@@ -153,7 +153,7 @@ fn caps_sprays_long_flows_until_short_ones_come() {
             (0..3).for_each(|id| long(&mut simulation, id));
             let after = up(&simulation);
             let changed = before.iter().zip(&after).filter(|(b, a)| a > b);
-            assert_eq!(changed.count(), 1, "one way for all: {before:?} {after:?}");
+            assert_eq!(changed.count(), 1, "one path: {before:?} {after:?}");
         }
     }
     let on: Vec<u64> = up(&simulation)
@@ -164,7 +164,7 @@ fn caps_sprays_long_flows_until_short_ones_come() {
     assert!(*on.iter().max().unwrap() > 150, "{on:?}");
 }
 
-/// Counts what it is shown.
+/// Counts the packets that it is shown.
 struct Counter {
     chosen: Arc<AtomicU64>,
     passed: Arc<AtomicU64>,
@@ -188,8 +188,8 @@ impl Balancer for Counter {
 }
 
 #[test]
-fn balancers_that_ask_for_it_see_what_has_one_way_on() {
-    // Few links and many: the engine looks ahead in the second.
+fn sees_passing_shows_packets_with_one_next_hop() {
+    // Few links, then many: look-ahead is active in the second case.
     for hosts_per_leaf in [4, 400] {
         let network = network(2, 4, hosts_per_leaf, false);
         let (chosen, passed) = (Arc::<AtomicU64>::default(), Arc::<AtomicU64>::default());
@@ -206,7 +206,7 @@ fn balancers_that_ask_for_it_see_what_has_one_way_on() {
             simulation.inject_on_path(Address(0), far, Parcel::new(id), 1);
         }
         assert_eq!(drain(&mut simulation).arrivals.len(), 30);
-        // To another leaf: a choice, then spine and leaf; within a leaf: that leaf.
+        // To another leaf: a choice, then spine and leaf. Within a leaf: only that leaf.
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         assert_eq!((count(&chosen), count(&passed)), (10, 20 + 10));
     }

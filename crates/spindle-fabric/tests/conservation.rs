@@ -1,4 +1,4 @@
-//! On random networks: nothing is lost unaccounted for, and everything happens again.
+//! On random networks every packet is accounted for, and every run can be repeated.
 
 mod common;
 
@@ -10,7 +10,7 @@ use spindle_fabric::{
 };
 use spindle_units::{BitRate, Bytes, Duration, Instant, Probability};
 
-/// How to make one link.
+/// The parameters of one link.
 #[derive(Clone, Debug)]
 struct LinkPlan {
     mbps: u64,
@@ -76,15 +76,15 @@ fn link_plan() -> impl Strategy<Value = LinkPlan> {
         )
 }
 
-/// One packet: when, from, to, length, and a number that settles the rest.
+/// One packet: time, source, destination, length, and a number that determines the rest.
 type Shot = (u64, u32, u32, u32, u64);
 
 #[derive(Clone, Debug)]
 struct Plan {
     switches: u32,
-    /// By host: the switch of each of its cables.
+    /// For each host, the switches to which its cables lead.
     hosts: Vec<Vec<u32>>,
-    /// Cables between switches, beside a chain that joins all.
+    /// Cables between switches, in addition to a chain that joins all of them.
     extra: Vec<(u32, u32)>,
     links: Vec<LinkPlan>,
     shots: Vec<Shot>,
@@ -145,7 +145,7 @@ impl Plan {
         builder.build().unwrap()
     }
 
-    /// Runs it and checks the books at every step in time.
+    /// Runs the plan and checks at every step that all packets are accounted for.
     fn run<Q: EventQueue<Pending>>(&self, queue: Q) -> (Outcome, Simulation<Parcel, Q>) {
         let network = self.network();
         let addresses = network.addresses();
@@ -205,7 +205,7 @@ proptest! {
     }
 
     #[test]
-    fn the_wheel_and_the_heap_and_the_same_again_agree(plan in plan()) {
+    fn wheel_heap_and_repeated_run_agree(plan in plan()) {
         let (outcome, simulation) = plan.run(Wheel::default());
         let (again, _) = plan.run(Wheel::default());
         prop_assert_eq!(&outcome, &again);

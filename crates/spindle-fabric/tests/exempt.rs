@@ -1,4 +1,4 @@
-//! Packets that may not be lost: the repairs of whoever hears of drops.
+//! Packets that may not be lost: repairs that a caller sends when drops are reported.
 
 mod common;
 
@@ -16,7 +16,7 @@ fn dumbbell(packets: u32) -> Network {
 }
 
 #[test]
-fn neither_losses_nor_full_ports_take_them_but_a_link_that_is_down_does() {
+fn exempt_packets_are_dropped_only_at_a_link_that_is_down() {
     let network = dumbbell(2);
     let link = network.links_matching("bottleneck.up").unwrap()[0];
     let mut simulation = Simulation::new(network, 1);
@@ -38,7 +38,7 @@ fn neither_losses_nor_full_ports_take_them_but_a_link_that_is_down_does() {
 }
 
 #[test]
-fn a_loss_process_goes_on_as_if_it_could_take_them() {
+fn loss_process_advances_for_exempt_packets() {
     let lost = |exempt: bool| {
         let network = dumbbell(1000);
         let link = network.links_matching("bottleneck.up").unwrap()[0];

@@ -17,7 +17,7 @@ fn link(network: &Network, name: &str) -> LinkId {
     links[0]
 }
 
-/// Sends `packets` on P1 from H1 to H4, 20 us apart, and back.
+/// Sends `packets` packets on P1 from H1 to H4, 20 us apart, and control packets back.
 fn exchange(network: Network, packets: u64) -> (Simulation<Parcel>, common::Outcome) {
     let mut simulation = Simulation::new(network, 5);
     simulation.observe_drops(true);
@@ -38,7 +38,7 @@ fn exchange(network: Network, packets: u64) -> (Simulation<Parcel>, common::Outc
 }
 
 #[test]
-fn scripted_loss_is_seen_where_and_when_it_happens() {
+fn scripted_loss_is_reported_with_link_and_time() {
     let mut network = testbed();
     let p1 = link(&network, "P1.up");
     network.set_loss(&[p1], &Loss::nth([2, 4]).unwrap());
@@ -53,7 +53,7 @@ fn scripted_loss_is_seen_where_and_when_it_happens() {
 }
 
 #[test]
-fn a_black_hole_for_data_lets_the_rest_through() {
+fn black_hole_for_data_forwards_other_packets() {
     let mut network = testbed();
     let p1 = network.links_matching("P1").unwrap();
     network.set_loss(&p1, &Loss::black_hole().data_only());
@@ -63,7 +63,7 @@ fn a_black_hole_for_data_lets_the_rest_through() {
 }
 
 #[test]
-fn loss_of_one_direction_spares_the_other() {
+fn loss_in_one_direction_does_not_affect_the_other() {
     let mut network = testbed();
     let down = link(&network, "P1.down");
     let always = Loss::bernoulli(Probability::ONE);
@@ -74,7 +74,7 @@ fn loss_of_one_direction_spares_the_other() {
 }
 
 #[test]
-fn each_link_loses_by_its_own_stream_whatever_else_happens() {
+fn each_link_draws_losses_from_its_own_stream() {
     let lossy = |extra: bool| {
         let mut network = testbed();
         let all = network.links_matching("paths").unwrap();
@@ -101,7 +101,7 @@ fn each_link_loses_by_its_own_stream_whatever_else_happens() {
 }
 
 #[test]
-fn a_link_that_goes_down_loses_what_is_on_it() {
+fn link_that_goes_down_loses_the_packets_on_it() {
     let mut network = testbed();
     let p1 = link(&network, "P1.up");
     let script = [(100_000, false), (150_000, true)];
@@ -123,7 +123,7 @@ fn a_link_that_goes_down_loses_what_is_on_it() {
 }
 
 #[test]
-fn a_link_that_came_back_is_free_at_once() {
+fn link_that_came_back_up_is_idle_at_once() {
     let network = testbed();
     let uplink = network.uplink(Address(0));
     let mut simulation = Simulation::new(network, 1);
@@ -144,7 +144,7 @@ fn a_link_that_came_back_is_free_at_once() {
 }
 
 #[test]
-fn a_script_out_of_order_is_refused() {
+fn up_down_script_out_of_order_is_refused() {
     let mut network = testbed();
     let p1 = network.links_matching("P1.up").unwrap();
     let script = vec![
@@ -160,7 +160,7 @@ fn a_script_out_of_order_is_refused() {
 }
 
 #[test]
-fn loss_can_change_on_the_way() {
+fn loss_process_can_change_during_a_run() {
     let network = testbed();
     let p1 = link(&network, "P1.up");
     let mut simulation = Simulation::new(network, 1);

@@ -1,4 +1,4 @@
-//! Times, queues and marks, worked out by hand.
+//! Times, queues and marks, compared with values computed by hand.
 
 mod common;
 
@@ -11,8 +11,8 @@ fn at(nanos: u64) -> Instant {
     Instant::from_nanos(nanos)
 }
 
-/// S1, S2 are addresses 0, 1 and R1, R2 are 2, 3. 1 Gbps with 10 us, 100 Mbps with 1 ms between: 1500
-/// bytes take 12 us and 120 us.
+/// S1, S2 are addresses 0, 1, and R1, R2 are addresses 2, 3. The access links have 1 Gbps and 10 us, the
+/// bottleneck 100 Mbps and 1 ms: 1500 bytes take 12 us and 120 us.
 fn dumbbell(switch_buffer: Buffer, mark_above: Option<Bytes>) -> Network {
     let dumbbell = Dumbbell {
         switch_buffer,
@@ -27,7 +27,7 @@ fn bottleneck(network: &Network) -> LinkId {
 }
 
 #[test]
-fn one_packet_over_the_dumbbell() {
+fn packet_over_the_dumbbell_takes_the_expected_time() {
     let mut simulation = Simulation::new(dumbbell(Buffer::Packets(100), None), 1);
     simulation.inject(Address(0), Address(2), Parcel::new(1));
     let (when, event) = simulation.next_event().unwrap();
@@ -48,7 +48,7 @@ fn one_packet_over_the_dumbbell() {
 }
 
 #[test]
-fn a_train_leaves_the_bottleneck_evenly_spaced() {
+fn packet_train_leaves_the_bottleneck_evenly_spaced() {
     let network = dumbbell(Buffer::Packets(100), None);
     let link = bottleneck(&network);
     let mut simulation = Simulation::new(network, 1);
@@ -61,13 +61,13 @@ fn a_train_leaves_the_bottleneck_evenly_spaced() {
     let stats = simulation.stats(link);
     assert_eq!((stats.offered, stats.packets, stats.bytes), (4, 4, 6000));
     assert_eq!(stats.busy, Duration::from_micros(480));
-    // They come 12 us apart: all four are there before the first has gone.
+    // They arrive 12 us apart: all four are there before the first has been sent.
     assert_eq!(stats.max_queue_packets, 4);
     assert_eq!(stats.max_queue, Bytes(6000));
 }
 
 #[test]
-fn one_packet_over_the_fat_tree() {
+fn packet_over_the_fat_tree_takes_the_expected_time() {
     let network = FatTree::reference(8).build().unwrap();
     let mut simulation = Simulation::new(network, 1);
     for (to, hops) in [(1, 2), (4, 4), (127, 6)] {
@@ -79,7 +79,7 @@ fn one_packet_over_the_fat_tree() {
 }
 
 #[test]
-fn a_buffer_in_packets_does_not_count_the_one_being_sent() {
+fn buffer_in_packets_does_not_count_the_packet_being_sent() {
     let mut simulation = Simulation::new(dumbbell(Buffer::Packets(2), None), 1);
     simulation.observe_drops(true);
     for id in 0..5 {
@@ -95,12 +95,12 @@ fn a_buffer_in_packets_does_not_count_the_one_being_sent() {
 }
 
 #[test]
-fn a_buffer_in_packets_has_room_when_the_next_is_being_sent() {
+fn buffer_in_packets_has_room_once_the_next_packet_is_being_sent() {
     let mut simulation = Simulation::new(dumbbell(Buffer::Packets(1), None), 1);
     for id in 0..3 {
         simulation.inject(Address(0), Address(2), Parcel::new(id));
     }
-    // The first has been sent at 22 + 120 us; one that reaches the switch just then finds room.
+    // The first packet has been sent at 22 + 120 us. A packet that reaches the switch at that time finds room.
     simulation.schedule(at(120_000), 0);
     assert!(matches!(
         simulation.next_event(),
@@ -111,7 +111,7 @@ fn a_buffer_in_packets_has_room_when_the_next_is_being_sent() {
 }
 
 #[test]
-fn a_buffer_in_bytes_counts_the_one_being_sent() {
+fn buffer_in_bytes_counts_the_packet_being_sent() {
     let run = |bytes| {
         let mut simulation = Simulation::new(dumbbell(Buffer::Bytes(Bytes(bytes)), None), 1);
         for id in 0..5 {
@@ -121,7 +121,7 @@ fn a_buffer_in_bytes_counts_the_one_being_sent() {
     };
     assert_eq!(run(4500), [0, 1, 2]);
     assert_eq!(run(4499), [0, 1]);
-    // A small packet fits where a large one did not.
+    // A small packet fits after a large one did not.
     let mut simulation = Simulation::new(dumbbell(Buffer::Bytes(Bytes(3100)), None), 1);
     for id in 0..4 {
         let len = if id == 3 { 100 } else { 1500 };
@@ -131,7 +131,7 @@ fn a_buffer_in_bytes_counts_the_one_being_sent() {
 }
 
 #[test]
-fn marks_are_set_above_the_threshold() {
+fn packets_are_marked_above_the_threshold() {
     let network = dumbbell(Buffer::Packets(100), Some(Bytes(3000)));
     let mut simulation = Simulation::new(network, 1);
     for id in 0..6 {
@@ -141,7 +141,7 @@ fn marks_are_set_above_the_threshold() {
     }
     let outcome = drain(&mut simulation);
     let marked = outcome.arrivals.iter().map(|(_, _, p)| p.ce);
-    // Found before them: 0, 1500, 3000 (not above), 4500, 6000 (not capable), 7500 bytes.
+    // Bytes in the queue before each packet: 0, 1500, 3000 (not above), 4500, 6000 (not ECN-capable), 7500.
     let expected = [false, false, false, true, false, true];
     assert!(marked.eq(expected), "{:?}", outcome.arrivals);
     let link = bottleneck(simulation.network());
@@ -151,7 +151,8 @@ fn marks_are_set_above_the_threshold() {
 #[test]
 fn events_at_the_same_instant_keep_their_order() {
     let mut simulation = Simulation::new(dumbbell(Buffer::Packets(100), None), 1);
-    // Both senders reach the switch at the same instant: the first to be injected is first.
+    // Both senders' packets reach the switch at the same instant. The packet that was injected first is served
+    // first.
     for id in [7, 3] {
         let from = Address(u32::from(id == 3));
         simulation.inject(from, Address(2), Parcel::new(id));
@@ -179,13 +180,13 @@ fn events_at_the_same_instant_keep_their_order() {
 }
 
 #[test]
-fn limits_let_time_pass_and_no_further() {
+fn next_event_until_advances_time_to_its_limit() {
     let mut simulation = Simulation::new(dumbbell(Buffer::Packets(100), None), 1);
     simulation.inject(Address(0), Address(2), Parcel::new(0));
     assert_eq!(simulation.next_event_until(at(500_000)), None);
     assert_eq!(simulation.now(), at(500_000));
     assert_eq!(simulation.in_flight(), 1);
-    // A timer for the past comes at once.
+    // A timer for the past expires at once.
     simulation.schedule(at(3), 9);
     assert_eq!(simulation.next_due(), Some(at(500_000)));
     let timer = simulation.next_event_until(at(500_000));
@@ -195,7 +196,7 @@ fn limits_let_time_pass_and_no_further() {
 }
 
 #[test]
-fn backlog_and_busy_time_know_the_present() {
+fn backlog_and_busy_time_refer_to_the_current_time() {
     let network = dumbbell(Buffer::Packets(100), None);
     let link = network.uplink(Address(0));
     let mut simulation = Simulation::new(network, 1);
@@ -210,7 +211,7 @@ fn backlog_and_busy_time_know_the_present() {
 }
 
 #[test]
-fn lengths_beyond_the_table_take_their_time_too() {
+fn packets_longer_than_the_table_have_the_right_sending_time() {
     let network = Dumbbell {
         bottleneck_rate: BitRate(300_000_000),
         ..Dumbbell::default()

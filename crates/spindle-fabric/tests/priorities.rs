@@ -7,7 +7,7 @@ use spindle_fabric::topology::Dumbbell;
 use spindle_fabric::{Address, Buffer, DropCause, LinkId, Simulation};
 use spindle_units::{Bytes, Duration, Instant};
 
-/// A dumbbell whose senders are as fast as they come: the queue is at the bottleneck.
+/// A dumbbell with fast access links, so that the queue is at the bottleneck.
 fn simulation(switch_buffer: Buffer) -> (Simulation<Parcel>, LinkId) {
     let network = Dumbbell {
         switch_buffer,
@@ -22,7 +22,7 @@ fn simulation(switch_buffer: Buffer) -> (Simulation<Parcel>, LinkId) {
 }
 
 #[test]
-fn high_overtakes_what_waits_but_not_what_is_sent() {
+fn high_priority_overtakes_waiting_packets_but_not_the_one_being_sent() {
     let (mut simulation, link) = simulation(Buffer::Packets(100));
     for id in 0..3 {
         simulation.inject(Address(0), Address(2), Parcel::new(id));
@@ -40,19 +40,19 @@ fn high_overtakes_what_waits_but_not_what_is_sent() {
 }
 
 #[test]
-fn high_pushes_out_the_newest_low() {
+fn high_priority_pushes_out_the_newest_low_packets() {
     let (mut simulation, link) = simulation(Buffer::Packets(2));
     for id in 0..3 {
         simulation.inject(Address(0), Address(2), Parcel::new(id));
     }
-    // The host's own port has priorities too: let the low ones leave it first.
+    // The host's own port has priorities too, so the low packets must leave it first.
     let soon = Instant::ZERO + Duration::from_micros(50);
     assert_eq!(simulation.next_event_until(soon), None);
     for id in 3..6 {
         simulation.inject(Address(0), Address(2), Parcel::new(id).high());
     }
     let outcome = drain(&mut simulation);
-    // 3 pushes out 2, 4 pushes out 1, and then there is nothing left for 5 to push out.
+    // 3 pushes out 2, 4 pushes out 1, and then no packet is left for 5 to push out.
     assert_eq!(outcome.dropped(), [2, 1, 5]);
     assert_eq!(outcome.ids(), [0, 3, 4]);
     assert!(
@@ -64,12 +64,12 @@ fn high_pushes_out_the_newest_low() {
 }
 
 #[test]
-fn nothing_is_pushed_out_in_vain() {
+fn packets_are_pushed_out_only_if_that_makes_room() {
     let (mut simulation, _) = simulation(Buffer::Bytes(Bytes(3000)));
     simulation.inject(Address(0), Address(2), Parcel::new(0));
     simulation.inject(Address(0), Address(2), Parcel::new(1).len(500));
     simulation.inject(Address(0), Address(2), Parcel::new(2).len(500));
-    // 1500 are being sent, 1000 wait: 1600 do not fit even without those, 1200 do.
+    // 1500 bytes are being sent and 1000 wait. 1600 do not fit even without those that wait, 1000 do.
     simulation.inject(Address(0), Address(2), Parcel::new(3).len(1600).high());
     simulation.inject(Address(0), Address(2), Parcel::new(4).len(1000).high());
     let outcome = drain(&mut simulation);
@@ -78,7 +78,7 @@ fn nothing_is_pushed_out_in_vain() {
 }
 
 #[test]
-fn an_idle_port_sends_at_once_and_a_cut_one_forgets() {
+fn priority_port_is_idle_after_its_link_went_down_and_up() {
     let (mut simulation, link) = simulation(Buffer::Packets(100));
     simulation.inject(Address(0), Address(2), Parcel::new(0));
     assert_eq!(drain(&mut simulation).times(), [1_164_000]);
@@ -105,7 +105,7 @@ fn an_idle_port_sends_at_once_and_a_cut_one_forgets() {
 }
 
 #[test]
-fn one_class_alone_is_as_fifo() {
+fn priority_port_with_one_class_behaves_like_fifo() {
     let run = |priorities: bool| {
         let network = Dumbbell {
             switch_buffer: Buffer::Packets(7),
@@ -138,8 +138,8 @@ fn both_priorities_share_the_buffer() {
         }
         outcome
     };
-    // 200 of low priority and 100 of high: some 30 have been sent when the last comes. Of what then waits
-    // no more than 256 do.
+    // 200 packets of low and 100 of high priority: about 30 have been sent when the last one arrives. At most
+    // 256 of the others may wait.
     for id in 0..200 {
         simulation.inject(Address(0), Address(2), Parcel::new(id));
     }
@@ -148,10 +148,10 @@ fn both_priorities_share_the_buffer() {
     }
     let early = outcome(&mut simulation);
     let stats = simulation.stats(link);
-    assert_eq!(stats.max_queue_packets, 257, "one of them being sent");
+    assert_eq!(stats.max_queue_packets, 257, "one of them is being sent");
     let late = drain(&mut simulation);
-    // A low packet that comes last finds no room for itself, or is pushed out: none of high is lost,
-    // and no low one before a newer one.
+    // Packets of low priority find no room or are pushed out, the newest first. No packet of high priority is
+    // lost.
     let lost: Vec<u64> = [early.dropped(), late.dropped()].concat();
     assert!(!lost.is_empty());
     assert!(lost.iter().all(|id| *id < 200), "{lost:?}");

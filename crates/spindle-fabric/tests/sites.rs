@@ -15,7 +15,7 @@ fn spec() -> LinkSpec {
 }
 
 #[test]
-fn a_dual_homed_client_has_two_addresses() {
+fn dual_homed_client_has_two_addresses() {
     let network = DualHomed::default().build().unwrap();
     let (client, server) = (HostId(0), HostId(1));
     let addresses: Vec<_> = network.addresses_of(client).collect();
@@ -38,7 +38,7 @@ fn a_dual_homed_client_has_two_addresses() {
         );
     }
     let outcome = drain(&mut simulation);
-    // 1 us of sending and 12.5 ms, twice; the second wave shares the server's link.
+    // 1 us of sending and 12.5 ms of delay, twice. The second packets share the server's link.
     let times = [25_002_000, 25_002_000, 25_003_000, 25_003_000];
     assert_eq!(outcome.times(), times);
     let at: Vec<_> = outcome.arrivals.iter().map(|a| (a.1.0, a.2.id)).collect();
@@ -48,7 +48,7 @@ fn a_dual_homed_client_has_two_addresses() {
 }
 
 #[test]
-fn the_mesh_has_sixteen_ways_of_five_links() {
+fn mesh_has_sixteen_paths_of_five_links() {
     let network = Mesh::default().build().unwrap();
     assert_eq!((network.hosts(), network.switches().len()), (20, 10));
     assert_eq!(network.path_count(Address(0), Address(10)), 16);
@@ -65,7 +65,7 @@ fn the_mesh_has_sixteen_ways_of_five_links() {
 }
 
 #[test]
-fn two_hosts_on_one_cable() {
+fn two_hosts_on_one_cable_reach_each_other_but_not_themselves() {
     let mut builder = Builder::new("wire");
     let (a, b) = (builder.host("a"), builder.host("b"));
     builder.cable("wire", "wires", (a, b), spec(), spec());
@@ -73,7 +73,7 @@ fn two_hosts_on_one_cable() {
     simulation.observe_drops(true);
     simulation.inject(Address(0), Address(1), Parcel::new(1));
     simulation.inject(Address(1), Address(0), Parcel::new(2));
-    // Nobody brings a packet back to where it comes from.
+    // A packet cannot be sent back to its sender.
     simulation.inject(Address(0), Address(0), Parcel::new(3));
     let outcome = drain(&mut simulation);
     assert_eq!(outcome.ids(), [1, 2]);
@@ -83,7 +83,7 @@ fn two_hosts_on_one_cable() {
 }
 
 #[test]
-fn islands_have_no_way_between_them() {
+fn packets_between_disconnected_islands_are_dropped() {
     let mut builder = Builder::new("islands");
     for island in 0..2 {
         let switch = builder.switch(format!("s{island}"), 1);
@@ -106,7 +106,7 @@ fn islands_have_no_way_between_them() {
 }
 
 #[test]
-fn graphs_that_cannot_be_are_refused() {
+fn impossible_graphs_are_refused() {
     let lone = {
         let mut builder = Builder::new("lone");
         let (host, switch) = (builder.host("h"), builder.switch("s", 1));
@@ -142,7 +142,7 @@ fn graphs_that_cannot_be_are_refused() {
 }
 
 #[test]
-fn simulations_can_run_on_any_thread() {
+fn simulation_is_send() {
     fn is_send<T: Send>() {}
     is_send::<Simulation<Parcel>>();
 }

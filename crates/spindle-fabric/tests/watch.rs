@@ -1,4 +1,4 @@
-//! What is seen of packets, worked out by hand.
+//! The observations of a watch, compared with values computed by hand.
 
 mod common;
 
@@ -51,26 +51,26 @@ fn dumbbell(priorities: bool) -> Network {
 }
 
 #[test]
-fn waiting_in_switches_and_in_hosts_is_told_apart() {
+fn queueing_in_switches_and_in_hosts_is_counted_separately() {
     let mut simulation = watching(dumbbell(false));
     for id in 0..4 {
         simulation.inject(Address(0), Address(2), Parcel::new(id));
     }
     simulation.inject(Address(0), Address(2), Parcel::new(9).control());
     let seen = seen(&mut simulation);
-    // They come 12 us apart and leave 120 us apart.
+    // They arrive 12 us apart and leave 120 us apart.
     assert_eq!(seen.long.host_queueing, micros(12 + 24 + 36));
     assert_eq!(seen.long.queueing, micros(108 + 216 + 324));
     assert_eq!(seen.long.mean_queueing(), Some(micros(162)));
     assert_eq!((seen.long.packets, seen.long.disorder()), (4, Some(0.0)));
     assert_eq!((seen.short.packets, seen.short.mean_queueing()), (0, None));
     assert_eq!(seen.short.disorder(), None);
-    // No switch of it has a choice.
+    // No switch of the dumbbell has a choice.
     assert_eq!((seen.leaves.len(), seen.unused()), (0, None));
 }
 
 #[test]
-fn priorities_let_short_flows_wait_less() {
+fn priorities_reduce_the_queueing_of_short_flows() {
     let mut simulation = watching(dumbbell(true));
     for id in 0..3 {
         simulation.inject(Address(0), Address(2), Parcel::new(id));
@@ -78,15 +78,15 @@ fn priorities_let_short_flows_wait_less() {
     wait(&mut simulation, 50);
     simulation.inject(Address(1), Address(2), Parcel::new(3).high());
     let seen = seen(&mut simulation);
-    // The first is sent from 22 to 142 us; the short one, there at 72 us, is next; then the other two,
-    // there at 34 and 46 us.
+    // The first packet is sent from 22 to 142 us. The short one, there at 72 us, is next. Then follow the other
+    // two, there at 34 and 46 us.
     assert_eq!(seen.short.queueing, micros(142 - 72));
     assert_eq!(seen.long.queueing, micros((262 - 34) + (382 - 46)));
     assert_eq!(seen.long.host_queueing, micros(12 + 24));
 }
 
 #[test]
-fn overtaken_packets_are_disordered() {
+fn overtaken_packets_count_as_disordered() {
     let mut simulation = watching(leaf_spine(2, false));
     let flow = |id| Parcel {
         hash: 5,
@@ -101,12 +101,12 @@ fn overtaken_packets_are_disordered() {
     let send = |simulation: &mut Simulation<Parcel>, packet: Parcel, path| {
         simulation.inject_on_path(Address(0), Address(4), packet.high(), path);
     };
-    // 1 and 3 wait on path 0; 2 overtakes 1, 4 overtakes 3 as well; nothing overtakes 2 and 4.
+    // 1 and 3 wait on path 0. 2 overtakes 1, and 4 overtakes 3 as well. No packet overtakes 2 or 4.
     send(&mut simulation, flow(1), 0);
     send(&mut simulation, flow(2), 1);
     send(&mut simulation, flow(3), 0);
     send(&mut simulation, flow(4), 1);
-    // Acknowledgements, another flow and the flow's other direction have an order of their own.
+    // Acknowledgements, another flow and the flow's other direction each have their own order.
     send(&mut simulation, flow(5).control(), 1);
     send(&mut simulation, Parcel::new(6), 1);
     simulation.inject_on_path(Address(4), Address(0), flow(7).high(), 1);
@@ -117,7 +117,7 @@ fn overtaken_packets_are_disordered() {
 }
 
 #[test]
-fn what_is_lost_is_not_seen_and_what_was_under_way_neither() {
+fn lost_packets_and_packets_injected_before_the_watch_are_not_counted() {
     let mut simulation = Simulation::new(leaf_spine(2, false), 1);
     simulation.inject(Address(0), Address(4), Parcel::new(0));
     simulation.watch(&WatchConfig::default());
@@ -141,9 +141,9 @@ fn paths_are_counted_in_slots_in_which_short_flows_send() {
     }
     simulation.inject_on_path(Address(1), Address(5), Parcel::new(3), 2);
     simulation.inject_on_path(Address(2), Address(6), short(4).control(), 3);
-    // Within the rack: no path at all.
+    // Within the rack no path is used.
     simulation.inject(Address(0), Address(1), short(5));
-    // Slot 1 has long data only; slots 2 and 3 have one path each, though it is the same.
+    // Slot 1 has only long data. Slots 2 and 3 have one path each, which is the same.
     for (at, packet) in [(600, Parcel::new(6)), (1100, short(7)), (1600, short(8))] {
         wait(&mut simulation, at);
         simulation.inject_on_path(Address(0), Address(4), packet, 3);
@@ -169,7 +169,7 @@ fn leaves_of_a_fat_tree_are_its_edge_switches() {
 }
 
 #[test]
-fn watching_changes_nothing() {
+fn watching_does_not_change_the_results() {
     for priorities in [false, true] {
         let run = |watch: bool| {
             let network = leaf_spine(4, priorities);

@@ -31,13 +31,13 @@ impl RtoBound {
     }
 }
 
-/// The bound of FUSO section 2.2 for TCP with Early Retransmit (k = 1) and flows of `packets`
-/// packets, the whole flow fitting no window smaller than itself.
+/// The bound of FUSO section 2.2 for TCP with Early Retransmit (k = 1) and flows of `packets` packets. The
+/// smallest window is taken to be the whole flow (w = `packets`).
 pub fn rto_bound(p: f64, packets: u32) -> f64 {
     RtoBound::new(p, packets, 1, packets).value()
 }
 
-/// Packets of `mss` bytes that a flow of `bytes` bytes takes.
+/// The number of packets of `mss` bytes that a flow of `bytes` bytes needs.
 pub fn packets(bytes: u64, mss: u64) -> u32 {
     bytes.div_ceil(mss.max(1)).min(u64::from(u32::MAX)) as u32
 }

@@ -1,4 +1,4 @@
-//! What the names of a registry stand for, as text.
+//! Describes the names in a registry as text.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use spindle_mptcp::VARIANTS;
 
 use crate::registry::{Registry, WITH_PRIORITIES};
 
-/// All transports, variants and balancers, a line each.
+/// Lists all transports, variants and balancers, one per line.
 pub fn names(registry: &Registry) -> String {
     let mut text = String::new();
     for t in registry.transports() {
@@ -31,10 +31,10 @@ pub fn names(registry: &Registry) -> String {
     text
 }
 
-/// What a transport, with variants and a balancer if it has them in its name, is made of, a line for each part.
+/// Describes what a transport consists of, one line per part. The name may include variants and a balancer.
 ///
 /// # Errors
-/// That there is no such transport or balancer, and which there are, in one line.
+/// If there is no such transport or balancer. The error is one line that lists the known names.
 pub fn transport(registry: &Registry, name: &str) -> Result<String, String> {
     let (transport, balancer) = match name.split_once('@') {
         Some((transport, balancer)) => (transport, Some(balancer)),

@@ -1,8 +1,8 @@
-//! Points that are computed, not run: a paper's formulas as traffic of kind `formula`
+//! Points that are computed and not run: a paper's formulas as traffic of kind `formula`
 //! (docs/reference/experiment-file.md, "`kind = \"formula\"`").
 //!
-//! Such a point has one result whatever the seed, so its metrics are exact and claims about them
-//! need no intervals.
+//! Such a point has the same result for every seed. Its metrics are therefore exact, and claims about them need
+//! no intervals.
 
 use serde::{Deserialize, Serialize};
 use spindle_mptcp::stage::coding::formulas::{
@@ -12,12 +12,12 @@ use spindle_units::Duration;
 
 use crate::metrics::show_us;
 
-/// What a formula is evaluated for; stands where other experiments have transports.
+/// The series that a formula is evaluated for. They take the place of transports in other experiments.
 pub(crate) const SERIES: [&str; 2] = [CODED, UNCODED];
 
-/// With coding.
+/// The series with coding.
 const CODED: &str = "coded";
-/// Without.
+/// The series without coding.
 const UNCODED: &str = "uncoded";
 
 /// CAPS's formulas (section VI) with their parameters.
@@ -25,15 +25,15 @@ const UNCODED: &str = "uncoded";
 pub struct Formula {
     /// The share of packets that are blocked, p_B.
     pub blocking: Blocking,
-    /// Packets of a unit, k; none: the optimum.
+    /// Packets of a unit, k. `None` selects the optimum.
     pub k: Option<u32>,
-    /// Redundant packets of a unit, r; none: by the rule.
+    /// Redundant packets of a unit, r. `None` applies the paper's rule.
     pub redundancy: Option<u32>,
     /// Packets of the window, w.
     pub window: u32,
     /// The paths.
     pub conditions: Conditions,
-    /// Long flows' packets over short flows', g.
+    /// The ratio of long flows' packets to short flows' packets, g.
     pub ratio: f64,
     /// How many units the window counts as.
     pub units: Units,
@@ -43,25 +43,25 @@ pub struct Formula {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Computed {
-    /// Redundant packets of a unit by the rule, r; not where they are given.
+    /// Redundant packets of a unit by the rule, r. It is absent if the point gives r.
     Redundancy,
     /// Probability that a unit gets through unblocked, p_S.
     Unblocked,
-    /// Probability that as many packets as the window has, the first to arrive, bring all of it.
+    /// Probability that the first packets to arrive, as many as the window has, complete the whole window.
     AtOnce,
-    /// The optimal size of a unit, whatever the point's.
+    /// The optimal size of a unit, regardless of the size that the point uses.
     Optimum,
     /// Mean wait for the rest of a unit, d_B, microseconds.
     Buffering,
     /// Mean time of the window, d_w or d_wnc, microseconds.
     Delay,
-    /// What coding adds to all traffic, by the form that has no k and no rounding up, eta.
+    /// What coding adds to all traffic, eta, by the form of the equation without k and without rounding up.
     Overhead,
-    /// The same with whole redundant packets.
+    /// What coding adds to all traffic, eta, with whole redundant packets.
     OverheadWhole,
 }
 
-/// All of them by the names of their metrics.
+/// All computed metrics, by name.
 pub(crate) const COMPUTED_METRICS: [(&str, Computed); 8] = [
     ("caps.redundancy", Computed::Redundancy),
     ("caps.unblocked", Computed::Unblocked),
@@ -74,7 +74,7 @@ pub(crate) const COMPUTED_METRICS: [(&str, Computed); 8] = [
 ];
 
 impl Computed {
-    /// What it is called in a sentence.
+    /// The quantity's name in a sentence.
     pub(crate) const fn title(self) -> &'static str {
         match self {
             Self::Redundancy => "redundant packets of a unit",
@@ -88,7 +88,7 @@ impl Computed {
         }
     }
 
-    /// A value of it as text with its unit.
+    /// A value as text with its unit.
     pub(crate) fn show(self, value: f64) -> String {
         match self {
             Self::Buffering | Self::Delay => show_us(value),
@@ -97,12 +97,12 @@ impl Computed {
         }
     }
 
-    /// Whether it is a mere number.
+    /// Whether the quantity is a plain number.
     pub(crate) const fn is_count(self) -> bool {
         matches!(self, Self::Redundancy | Self::Optimum)
     }
 
-    /// Whether it is a time.
+    /// Whether the quantity is a time.
     pub(crate) const fn is_time(self) -> bool {
         matches!(self, Self::Buffering | Self::Delay)
     }
@@ -113,7 +113,7 @@ fn us(d: Duration) -> f64 {
 }
 
 impl Formula {
-    /// What the formulas give for one of [`SERIES`]; nothing for another name.
+    /// Evaluates the formulas for a series of [`SERIES`]. Returns nothing for any other name.
     pub(crate) fn evaluate(&self, series: &str) -> Vec<(Computed, f64)> {
         match series {
             CODED => self.coded(),
@@ -150,7 +150,7 @@ impl Formula {
         values
     }
 
-    /// Its parameters for the reader, name and value.
+    /// The parameters as pairs of name and value, for the reader.
     pub(crate) fn settings(&self) -> Vec<(String, String)> {
         let c = &self.conditions;
         [
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_is_no_result() {
+    fn a_given_redundancy_is_not_reported_as_computed() {
         let given = Formula {
             k: Some(32),
             redundancy: Some(8),

@@ -1,23 +1,23 @@
-//! What made a run: results stand side by side only if it is the same.
+//! Identifies what made a run. Results are shown side by side only if their identities are equal.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::LazyLock;
 use std::time::SystemTime;
 
-/// The version that results carry: that of the package and a fingerprint of the sources that results
-/// depend on (every crate below the lab, and the lab but for its reports), where they were there to
-/// be read when it was built.
+/// The version that results carry: the package's version and a fingerprint of the sources that results depend
+/// on. These are all crates below the lab, and the lab without its reports. The fingerprint is missing if the
+/// sources could not be read when the lab was built.
 pub const VERSION: &str = env!("SPINDLE_VERSION");
 
-/// The version of results that code outside Spindle takes part in, as schemes of one's own do
-/// ([`Registry::version`](crate::registry::Registry::version)): [`VERSION`] with a hash of the running
-/// executable, since no fingerprint covers that code. Two builds have two such versions.
+/// The version of results that depend on code outside Spindle, such as custom schemes
+/// ([`Registry::version`](crate::registry::Registry::version)). It is [`VERSION`] with a hash of the running
+/// executable, since no fingerprint covers that code. Two builds have two different versions.
 pub fn build_version() -> &'static str {
     static BUILD: LazyLock<String> = LazyLock::new(|| {
         let mut hasher = DefaultHasher::new();
         match std::env::current_exe().and_then(std::fs::read) {
             Ok(program) => hasher.write(&program),
-            // As no other process has it: results of unknown origin are not mixed.
+            // A hash that no other process has: results of unknown origin are not mixed.
             Err(_) => (std::process::id(), SystemTime::now()).hash(&mut hasher),
         }
         format!("{VERSION}.{:016x}", hasher.finish())
@@ -25,19 +25,18 @@ pub fn build_version() -> &'static str {
     &BUILD
 }
 
-/// What made a run: results are comparable only if both are equal.
+/// Identifies what made a run. Results are comparable only if both fields are equal.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct RunIdentity {
-    /// The version of Spindle, as `spindle --version` prints it; with more behind it where code outside
-    /// Spindle took part ([`build_version`]).
+    /// The version of Spindle, as `spindle --version` prints it. If code outside Spindle took part, a suffix
+    /// follows ([`build_version`]).
     pub version: String,
-    /// A hash of everything in the experiment's point and in the transport but the seed, in any text
-    /// form.
+    /// A hash, in any text form, of everything in the experiment's point and in the transport except the seed.
     pub configuration: String,
 }
 
 impl RunIdentity {
-    /// A run that this version makes.
+    /// The identity of a run that this version makes.
     pub fn here(configuration: impl Into<String>) -> Self {
         Self {
             version: VERSION.to_owned(),
@@ -48,10 +47,10 @@ impl RunIdentity {
 
 #[cfg(test)]
 mod tests {
-    /// The lab's reports have an `output.rs` that results do not depend on; those of the core are another
-    /// matter.
+    /// The lab has an `output.rs` that results do not depend on. The core's files of that name must be in the
+    /// fingerprint.
     #[test]
-    fn all_of_the_core_is_in_the_fingerprint_and_no_report() {
+    fn fingerprint_covers_the_core_and_omits_reports() {
         let sources: Vec<&str> = include_str!(concat!(env!("OUT_DIR"), "/sources.txt"))
             .lines()
             .collect();

@@ -1,5 +1,5 @@
-//! The experiments that come with Spindle, built in so that an installed binary has them, and how they
-//! and files are read and named.
+//! The experiments that come with Spindle. They are built in, so that an installed binary has them. This module
+//! also reads experiment files and finds experiments by name.
 
 use std::path::Path;
 
@@ -9,13 +9,13 @@ use crate::registry::Registry;
 /// An experiment that comes with Spindle.
 #[derive(Clone, Copy, Debug)]
 pub struct BuiltIn {
-    /// Its id, as the file has it.
+    /// The experiment's id, as in the file.
     pub id: &'static str,
-    /// The paper it belongs to; none for those that reproduce nothing.
+    /// The paper that the experiment belongs to. `None` if it does not reproduce a paper.
     pub paper: Option<&'static str>,
-    /// Where the file stands in the source tree.
+    /// The file's path in the source tree.
     pub path: &'static str,
-    /// The file.
+    /// The file's text.
     pub text: &'static str,
 }
 
@@ -24,16 +24,16 @@ pub struct BuiltIn {
 pub struct Paper {
     /// Its short name, as in [`BuiltIn::paper`].
     pub id: &'static str,
-    /// Its name and title.
+    /// The paper's name and title.
     pub title: &'static str,
-    /// Who wrote it, and where it stands; of a joint table, what it is about.
+    /// The authors and the publication. For a joint table, its subject.
     pub citation: &'static str,
-    /// Whether its experiments reproduce no figures and check no claims, but are scenarios that one
-    /// table puts below each other.
+    /// Whether the experiments are scenarios of one joint table. Such experiments do not reproduce figures and
+    /// do not check claims.
     pub joint: bool,
 }
 
-/// All of them.
+/// All papers.
 pub const PAPERS: &[Paper] = &[
     Paper {
         id: "fuso",
@@ -76,7 +76,7 @@ pub const PAPERS: &[Paper] = &[
     },
 ];
 
-/// The paper of that short name.
+/// Returns the paper with that short name.
 pub fn paper(id: &str) -> Option<&'static Paper> {
     PAPERS.iter().find(|p| p.id == id)
 }
@@ -92,7 +92,7 @@ macro_rules! built_in {
     };
 }
 
-/// All of them.
+/// All built-in experiments.
 pub const EXPERIMENTS: &[BuiltIn] = &[
     built_in!("compare", None, "compare.toml"),
     built_in!("fuso-fig1", Some("fuso"), "fuso/fig1.toml"),
@@ -176,18 +176,18 @@ pub const EXPERIMENTS: &[BuiltIn] = &[
     built_in!("overview-mix", Some("overview"), "overview/mix.toml"),
 ];
 
-/// The experiment of that id.
+/// Returns the experiment with that id.
 pub fn find(id: &str) -> Option<&'static BuiltIn> {
     EXPERIMENTS.iter().find(|e| e.id == id)
 }
 
-/// Those that reproduce a figure or table.
+/// Returns the experiments that reproduce a figure or table.
 pub fn reproductions() -> impl Iterator<Item = &'static BuiltIn> {
     EXPERIMENTS.iter().filter(|e| e.paper.is_some())
 }
 
-/// Reads an experiment from a text that errors call `name`, with the names of a registry; what it names
-/// itself is searched from `directory`.
+/// Reads an experiment from `text`, using the names of a registry. Errors refer to the text as `name`. Files
+/// that the experiment names are searched for in `directory`.
 ///
 /// # Errors
 /// The first mistake, in one line.
@@ -202,7 +202,7 @@ pub fn parse(
     })
 }
 
-/// Reads an experiment from a file, with the names of a registry.
+/// Reads an experiment from a file, using the names of a registry.
 ///
 /// # Errors
 /// The first mistake, in one line.
@@ -236,10 +236,10 @@ fn with_context<T>(
 }
 
 impl BuiltIn {
-    /// Reads it.
+    /// Reads the experiment.
     ///
     /// # Errors
-    /// A mistake in what is laid over it.
+    /// A mistake in `overrides`.
     pub fn read(
         &self,
         registry: &Registry,
@@ -250,12 +250,12 @@ impl BuiltIn {
     }
 }
 
-/// A name that stands for no experiment, with those that do.
+/// The error for a name that matches no experiment. It lists the names that do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct UnknownName(String);
 
-/// That there is no experiment of that id, where files are accepted as well.
+/// The error if no experiment has that id, in a place where a file is accepted as well.
 pub fn no_such_scenario(name: &str) -> UnknownName {
     let ids: Vec<&str> = EXPERIMENTS.iter().map(|e| e.id).collect();
     let near = suggestion(name, ids.iter().copied());
@@ -265,10 +265,10 @@ pub fn no_such_scenario(name: &str) -> UnknownName {
     ))
 }
 
-/// The reproductions of a paper.
+/// Returns the reproductions of a paper.
 ///
 /// # Errors
-/// A name that is no paper's.
+/// A name that is not the name of a paper.
 pub fn of_paper(paper: &str) -> Result<Vec<&'static BuiltIn>, UnknownName> {
     let found: Vec<_> = reproductions().filter(|e| e.paper == Some(paper)).collect();
     if !found.is_empty() {
@@ -283,10 +283,11 @@ pub fn of_paper(paper: &str) -> Result<Vec<&'static BuiltIn>, UnknownName> {
     )))
 }
 
-/// The reproductions of these ids, each once; the id of a paper with a joint table stands for all in it.
+/// Returns the reproductions with these ids, each once. The id of a paper with a joint table stands for all
+/// experiments in it.
 ///
 /// # Errors
-/// The first id that there is not.
+/// The first id that matches no reproduction.
 pub fn of_ids<'a>(
     ids: impl IntoIterator<Item = &'a str>,
 ) -> Result<Vec<&'static BuiltIn>, UnknownName> {
@@ -301,7 +302,7 @@ pub fn of_ids<'a>(
     Ok(chosen)
 }
 
-/// The experiment of that id, or all of those that stand in one table under it.
+/// Returns the experiment with that id, or all experiments of the joint table with that id.
 fn named(id: &str) -> Result<Vec<&'static BuiltIn>, UnknownName> {
     let joint = paper(id).is_some_and(|p| p.joint);
     let is = |e: &&BuiltIn| e.id == id || (joint && e.paper == Some(id));

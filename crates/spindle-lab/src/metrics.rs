@@ -1,4 +1,4 @@
-//! What a run measured, and the metrics made of it (mechanisms B0).
+//! What a run measured, and the metrics computed from it (mechanisms B0).
 
 use serde::{Deserialize, Serialize};
 
@@ -13,60 +13,60 @@ pub use crate::observed::{
 /// A cable that was drawn to be lossy in a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LossyCable {
-    /// Its name.
+    /// The cable's name.
     pub cable: String,
-    /// Its group, which says where it is.
+    /// The cable's group, which indicates its place in the network.
     pub group: String,
-    /// Its loss rate, 0 to 1.
+    /// The cable's loss rate, 0 to 1.
     pub rate: f64,
 }
 
-/// What one run (one transport, one point, one seed and part) measured. Everything that is ever
-/// printed is computed from these, so that a stored run can be read back in place of a new one.
+/// What one run (one transport, one point, one seed and part) measured. Everything that is ever printed is
+/// computed from these values, so a stored run can replace a new one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunResult {
     /// Flows started.
     pub flows: u64,
     /// Flows whose last byte arrived.
     pub completed: u64,
-    /// Flows whose connection ended with an error. What is neither was unfinished at the time
-    /// limit.
+    /// Flows whose connection ended with an error. Flows that neither completed nor aborted were unfinished at
+    /// the time limit.
     pub aborted: u64,
-    /// Of these, flows whose connections were all given up, since nothing came from the other end for as long as
-    /// hosts try: SYNs and their answers, or all that followed, were lost.
+    /// Of the aborted flows, those whose connections were all given up because nothing arrived from the other
+    /// end for as long as hosts try. Their SYNs and the answers to them, or all later packets, were lost.
     #[serde(default, skip_serializing_if = "none")]
     pub given_up: u64,
-    /// Completion times of the completed flows in nanoseconds, in the order of issue.
+    /// Completion times of the completed flows in nanoseconds, in the order in which the flows were issued.
     pub fct_ns: Vec<u64>,
     /// Flows during which a retransmission timer fired on any subflow of either end.
     pub flows_with_timeout: u64,
     /// Retransmission timers that fired between issue and completion of a flow.
     pub timeouts: u64,
-    /// Those that fired at other times: nobody waited for them.
+    /// Retransmission timers that fired at other times, when no flow was waiting for them.
     pub late_timeouts: u64,
     /// Entries into loss recovery without a timer.
     pub fast_retransmits: u64,
-    /// Retransmissions that proved needless (D-SACK, F-RTO).
+    /// Retransmissions that proved unnecessary (D-SACK, F-RTO).
     pub spurious_retransmits: u64,
-    /// Payload bytes sent in all.
+    /// Payload bytes sent in total.
     pub payload_bytes: u64,
-    /// Of these, bytes beyond the first copy that are no subflow's own retransmission: recovery
-    /// copies, duplicates, probes, second connections.
+    /// Of these, bytes beyond the first copy that are not a subflow's own retransmissions: recovery copies,
+    /// duplicates, probes, second connections.
     pub extra_bytes: u64,
-    /// Sum over completed flows of size over completion time, bits per second.
+    /// Sum over completed flows of size divided by completion time, bits per second.
     pub goodput_sum_bps: f64,
     /// Response bytes handed to the application.
     pub bytes_delivered: u64,
     /// Of these, bytes that differ from what was sent.
     pub bytes_corrupted: u64,
     /// Sum over flows of the extra share of their payload bytes: [`Self::extra_bytes`] over
-    /// [`Self::payload_bytes`], taken for each flow by itself (FUSO section 5.2.2).
+    /// [`Self::payload_bytes`], computed for each flow separately (FUSO section 5.2.2).
     #[serde(default)]
     pub flow_extra_sum: f64,
-    /// How many flows that sum is over; flows that shared a connection at a time count as one.
+    /// How many flows that sum covers. Flows that shared a connection at the same time count as one.
     #[serde(default)]
     pub flow_extra_count: u64,
-    /// Background flows started; nothing above counts them.
+    /// Background flows started. No field above counts background flows.
     #[serde(default)]
     pub background_flows: u64,
     /// Background flows whose last byte arrived.
@@ -75,13 +75,13 @@ pub struct RunResult {
     /// Background flows whose connection ended with an error.
     #[serde(default)]
     pub background_aborted: u64,
-    /// Sum over completed background flows of size over completion time, bits per second.
+    /// Sum over completed background flows of size divided by completion time, bits per second.
     #[serde(default)]
     pub background_goodput_sum_bps: f64,
-    /// Sum of the squares of the same.
+    /// Sum of the squares of these goodputs.
     #[serde(default, skip_serializing_if = "zero")]
     pub background_goodput_squares: f64,
-    /// Flows that were under way when the run ended, as it was to.
+    /// Flows in progress when the run reached its configured end.
     #[serde(default, skip_serializing_if = "none")]
     pub cut_off: u64,
     /// How often timers fired and fast recovery began, if it was observed.
@@ -90,16 +90,16 @@ pub struct RunResult {
     /// What groups of links did, if it was observed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<LinksOfGroup>,
-    /// What became of data packets, if it was observed.
+    /// The fate of data packets, if it was observed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packets: Option<PacketsOfFlows>,
-    /// How data packets fared in the network and which paths they took, if it was observed.
+    /// How data packets fared in the network, and which paths they took, if it was observed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paths: Option<PathsOfFlows>,
-    /// What applications got over groups of links, if it was observed.
+    /// What applications received over groups of links, if it was observed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub goodput: Vec<GoodputOfGroup>,
-    /// What coding sent and learnt, if it was observed.
+    /// What coding sent and learned, if it was observed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub coding: Option<CodingOfFlows>,
     /// Coding units as the network saw them, if coding was observed.
@@ -117,11 +117,11 @@ pub struct RunResult {
     /// The flows' sizes in bytes, if they were observed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sizes: Vec<u64>,
-    /// What formulas gave, if the point was computed in place of being run.
+    /// The results of the formulas, if the point was computed and not run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub computed: Vec<(Computed, f64)>,
-    /// Persistent connections that were not warmed in the time there is for it, and whose flows began
-    /// with an initial window.
+    /// Persistent connections that were not warmed up within the time limit for it. Their flows began with an
+    /// initial window.
     #[serde(default, skip_serializing_if = "none")]
     pub cold_connections: u64,
     /// Events the engine executed.
@@ -140,7 +140,7 @@ fn zero(v: &f64) -> bool {
     *v == 0.0
 }
 
-/// A number made of the runs of one transport at one point.
+/// A number computed from the runs of one transport at one point.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Metric {
     /// Mean completion time, microseconds.
@@ -151,49 +151,49 @@ pub enum Metric {
     FctPercentile(f64),
     /// The longest completion time, microseconds.
     FctMax,
-    /// Flows with a timeout over all flows.
+    /// Flows with a timeout divided by all flows.
     TimeoutFraction,
-    /// Extra payload bytes over all payload bytes.
+    /// Extra payload bytes divided by all payload bytes.
     ExtraLoad,
     /// Mean over flows of the extra share of their payload bytes.
     FlowExtraLoad,
     /// Mean goodput of flows, bits per second.
     Goodput,
-    /// Mean goodput of all flows, the background's included, bits per second.
+    /// Mean goodput of all flows, including the background's, bits per second.
     GoodputAll,
     /// Mean goodput of background flows, bits per second.
     GoodputBackground,
-    /// Its standard deviation over flows that went on to the end, bits per second.
+    /// Standard deviation of the goodput over completed background flows, bits per second.
     GoodputBackgroundDeviation,
     /// A property of the cables drawn to be lossy.
     Lossy(LossyMetric),
-    /// Completed flows over all flows.
+    /// Completed flows divided by all flows.
     Completed,
-    /// Something that is kept of each flow only where it is asked for.
+    /// A metric of data that is recorded for each flow only if the experiment requests it.
     Observed(ObservedMetric),
 }
 
-/// What is asked about the cables drawn to be lossy: a mean over them.
+/// A property of the cables drawn to be lossy: a mean over these cables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LossyMetric {
-    /// Their mean loss rate.
+    /// The mean loss rate.
     Rate,
-    /// The share that loses 1 to 10 %.
+    /// The share of cables that lose 1 to 10 %.
     Low,
-    /// The share that loses more than 60 %.
+    /// The share of cables that lose more than 60 %.
     High,
-    /// The share that is between hosts and switches.
+    /// The share of cables between hosts and switches.
     Edge,
-    /// The share that is between switches.
+    /// The share of cables between switches.
     Network,
-    /// The share between ToR and aggregation switches.
+    /// The share of cables between ToR and aggregation switches.
     EdgeAgg,
-    /// The share between aggregation switches and the layer above.
+    /// The share of cables between aggregation switches and the layer above.
     AggCore,
 }
 
 impl LossyMetric {
-    /// All of them.
+    /// All metrics of lossy cables.
     pub const ALL: [Self; 7] = [
         Self::Rate,
         Self::Low,
@@ -219,7 +219,7 @@ impl LossyMetric {
         f64::from(u8::from(hit))
     }
 
-    /// What it is called in a sentence.
+    /// The metric's name in a sentence.
     pub const fn title(self) -> &'static str {
         match self {
             Self::Rate => "mean rate of lossy links",
@@ -234,7 +234,7 @@ impl LossyMetric {
 }
 
 impl Metric {
-    /// The names accepted by [`Self::parse`], beside those of [`ObservedMetric`].
+    /// The names accepted by [`Self::parse`], in addition to those of [`ObservedMetric`].
     pub const NAMES: [&'static str; 25] = [
         "fct.mean",
         "fct.stdev",
@@ -263,7 +263,7 @@ impl Metric {
         "completed",
     ];
 
-    /// The metric of that name.
+    /// Returns the metric with that name.
     pub fn parse(name: &str) -> Option<Self> {
         Some(match name {
             "fct.mean" => Self::FctMean,
@@ -300,13 +300,13 @@ impl Metric {
         Self::NAMES.into_iter().chain(ObservedMetric::names())
     }
 
-    /// The metric of that name, with it.
+    /// Returns the metric with that name, together with the name.
     pub fn named(name: &str) -> Option<(&'static str, Self)> {
         let known = Self::all_names().find(|n| *n == name)?;
         Some((known, Self::parse(known)?))
     }
 
-    /// What it is called in a sentence.
+    /// The metric's name in a sentence.
     pub fn title(self) -> String {
         match self {
             Self::FctMean => "mean FCT".to_owned(),
@@ -328,7 +328,7 @@ impl Metric {
         }
     }
 
-    /// A value of it as text with its unit.
+    /// A value as text with its unit.
     pub fn show(self, value: f64) -> String {
         match self {
             Self::FctMean | Self::FctDeviation | Self::FctPercentile(_) | Self::FctMax => {
@@ -340,7 +340,7 @@ impl Metric {
         }
     }
 
-    /// The unit of its values: `us`, `bit/s`, `B`, and `1` for shares and mere numbers.
+    /// The unit of the metric's values: `us`, `bit/s`, `B`, or `1` for shares and plain numbers.
     pub const fn unit(self) -> &'static str {
         match self {
             Self::FctMean | Self::FctDeviation | Self::FctPercentile(_) | Self::FctMax => "us",
@@ -351,7 +351,7 @@ impl Metric {
         }
     }
 
-    /// Whether it is a share, 0 to 1.
+    /// Whether the metric is a share, 0 to 1.
     pub const fn is_share(self) -> bool {
         match self {
             Self::TimeoutFraction
@@ -364,17 +364,17 @@ impl Metric {
         }
     }
 
-    /// Whether it is computed and not measured.
+    /// Whether the metric is computed and not measured.
     pub const fn is_computed(self) -> bool {
         matches!(self, Self::Observed(ObservedMetric::Computed(_)))
     }
 
-    /// Whether it is a size in bytes.
+    /// Whether the metric is a size in bytes.
     pub const fn is_size(self) -> bool {
         matches!(self, Self::Observed(o) if o.is_size())
     }
 
-    /// Whether it is a rate, bits per second.
+    /// Whether the metric is a rate, bits per second.
     pub const fn is_rate(self) -> bool {
         matches!(
             self,
@@ -402,7 +402,7 @@ pub fn show_us(us: f64) -> String {
     format!("{} {unit}", four_digits(us / factor))
 }
 
-/// An interval in microseconds with the unit of its upper end: "1.656-1.918 ms".
+/// An interval in microseconds, with the unit that fits its upper end: "1.656-1.918 ms".
 pub fn show_us_interval([low, high]: [f64; 2]) -> String {
     let (factor, unit) = unit_of(high);
     format!(
@@ -455,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn values_read_well() {
+    fn values_are_shown_with_four_digits_and_a_fitting_unit() {
         assert_eq!(show_us(2400.0), "2.400 ms");
         assert_eq!(show_us(312.34), "312.3 us");
         assert_eq!(show_us_interval([981.2, 2400.0]), "0.981-2.400 ms");

@@ -1,5 +1,5 @@
-//! What `observe` keeps of each flow beside its time, and the metrics made of it (docs/reference/metrics.md,
-//! "With `observe`").
+//! What `observe` records of each flow in addition to its time, and the metrics computed from it
+//! (docs/reference/metrics.md, "With `observe`").
 
 mod coding;
 mod records;
@@ -14,84 +14,88 @@ pub use records::{
 use crate::formula::{COMPUTED_METRICS, Computed};
 use crate::metrics::{RunResult, show_bytes, show_us};
 
-/// A number made of what was observed.
+/// A number computed from what was observed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObservedMetric {
-    /// Flows to which proactive recovery brought data, over all flows.
+    /// Flows to which proactive recovery delivered data, divided by all flows.
     RecoveredFlows,
-    /// Recovery packets that brought data, over all recovery packets.
+    /// Recovery packets that delivered new data, divided by all recovery packets.
     UsefulRecoveries,
-    /// Of the flows to which proactive recovery brought data, the share for which the first packet that
-    /// did was one of these, counted from 1 (the last included).
+    /// Of the flows to which proactive recovery delivered data, the share whose first useful recovery packet
+    /// has a number in this range, counted from 1 (both ends included).
     FirstHit(u32, u32),
-    /// The share of flows with room for at most so many packets within the window of that index.
+    /// The share of flows with room for at most this many packets (second field) within the window with this
+    /// index in [`SPARE_WINDOWS_MS`] (first field).
     Spare(usize, u32),
     /// Mean size in bytes.
     SizeMean,
     /// Median size in bytes, nearest rank.
     SizeMedian,
-    /// The share of flows of at most so many bytes.
+    /// The share of flows of at most this many bytes.
     SizeTo(u32),
-    /// A number made of each flow's timeouts.
+    /// A number computed from each flow's timeouts.
     Timeouts(PerFlow),
-    /// A number made of each flow's fast recoveries.
+    /// A number computed from each flow's fast recoveries.
     Retransmits(PerFlow),
     /// The share of time that the links of this group were busy.
     Utilisation(&'static str),
-    /// Packets dropped by queues between the last two layers of switches, over those that came there.
+    /// Packets dropped by queues between the last two layers of switches, divided by the packets offered to
+    /// these queues.
     CoreLoss,
-    /// The same at the links of hosts.
+    /// Packets dropped by queues at the links of hosts, divided by the packets offered to these queues.
     AccessLoss,
-    /// Of data packets marked as short flows' those dropped, over those sent.
+    /// Dropped data packets with the short flows' mark, divided by such packets sent.
     ShortLoss,
-    /// The same of all others.
+    /// Dropped data packets without that mark, divided by such packets sent.
     LongLoss,
-    /// The same of all together.
+    /// All dropped data packets, divided by all data packets sent.
     AllLoss,
-    /// Mean time in queues of switches of data packets with this mark, microseconds.
+    /// Mean time that data packets with this mark spent in queues of switches, microseconds.
     Queueing(Mark),
-    /// The share of data packets with this mark that one of their flow overtook which was sent later.
+    /// The share of data packets with this mark that were overtaken by a packet of their flow that was sent
+    /// later.
     Disorder(Mark),
-    /// The share of paths that short flows leave unused while they send.
+    /// The share of paths that short flows do not use while they send.
     UnusedPaths,
-    /// Bytes that applications got over links of this group, over those that these could have sent.
+    /// Bytes that applications received over links of this group, divided by the bytes that these links could
+    /// have sent.
     GroupGoodput(&'static str),
-    /// A number made of what coding sent and learnt.
+    /// A number computed from what coding sent and learned.
     Coding(CodingMetric),
-    /// A number made of units on their way.
+    /// A number computed from units in transit.
     Units(UnitMetric),
-    /// Mean congestion window at the sending of data packets with this mark, in full segments.
+    /// Mean congestion window when data packets with this mark were sent, in full segments.
     Window(Mark),
-    /// What a formula gives.
+    /// The result of a formula.
     Computed(Computed),
 }
 
-/// Whose packets are meant, by their mark.
+/// The class of packets that a metric covers, by their mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
-    /// Those marked as short flows'.
+    /// Packets marked as short flows'.
     Short,
-    /// The others.
+    /// All other packets.
     Long,
 }
 
-/// What is asked about numbers of which each flow has one.
+/// A statistic of numbers of which each flow has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PerFlow {
-    /// Their mean.
+    /// The mean of the numbers.
     Mean,
-    /// The largest, 100 at most.
+    /// The largest number, at most 100.
     Most,
-    /// The share of flows with this number.
+    /// The share of flows with exactly this number.
     Equal(u32),
-    /// The share of flows with more.
+    /// The share of flows with a larger number.
     Above(u32),
 }
 
-/// What is "observed" where points are computed.
+/// The name that takes the place of an observation if points are computed.
 pub(crate) const COMPUTED: &str = "formula";
 
-/// Those that are observed in runs, by name.
+/// The metrics that are observed in runs, by name.
 pub const OBSERVED_METRICS: [(&str, ObservedMetric); 55] = [
     ("recovery.flows", ObservedMetric::RecoveredFlows),
     ("recovery.useful", ObservedMetric::UsefulRecoveries),
@@ -199,7 +203,7 @@ pub const OBSERVED_METRICS: [(&str, ObservedMetric); 55] = [
 ];
 
 impl ObservedMetric {
-    /// The metric of that name.
+    /// Returns the metric with that name.
     pub fn parse(name: &str) -> Option<Self> {
         let named = OBSERVED_METRICS.iter().find(|(n, _)| *n == name);
         let computed = COMPUTED_METRICS.iter().find(|(n, _)| *n == name);
@@ -208,7 +212,7 @@ impl ObservedMetric {
             .or_else(|| computed.map(|(_, c)| Self::Computed(*c)))
     }
 
-    /// The names of all of them.
+    /// The names of all these metrics.
     pub fn names() -> impl Iterator<Item = &'static str> + Clone {
         let computed = COMPUTED_METRICS.iter().map(|(name, _)| *name);
         OBSERVED_METRICS
@@ -217,7 +221,7 @@ impl ObservedMetric {
             .chain(computed)
     }
 
-    /// What has to be observed for it, by the name in experiment files.
+    /// What must be observed for this metric, by its name in experiment files.
     pub const fn needs(self) -> &'static str {
         match self {
             Self::SizeMean | Self::SizeMedian | Self::SizeTo(_) => "sizes",
@@ -233,7 +237,7 @@ impl ObservedMetric {
         }
     }
 
-    /// What it is called in a sentence.
+    /// The metric's name in a sentence.
     pub fn title(self) -> String {
         match self {
             Self::RecoveredFlows => "flows that proactive recovery repaired".to_owned(),
@@ -272,7 +276,7 @@ impl ObservedMetric {
         }
     }
 
-    /// A value of it as text with its unit.
+    /// A value as text with its unit.
     pub fn show(self, value: f64) -> String {
         match self {
             Self::SizeMean | Self::SizeMedian => show_bytes(value),
@@ -288,12 +292,12 @@ impl ObservedMetric {
         }
     }
 
-    /// Whether it is a share, 0 to 1.
+    /// Whether the metric is a share, 0 to 1.
     pub const fn is_share(self) -> bool {
         !self.is_size() && !self.is_count() && !self.is_time()
     }
 
-    /// Whether it is a time.
+    /// Whether the metric is a time.
     pub const fn is_time(self) -> bool {
         match self {
             Self::Queueing(_) => true,
@@ -303,12 +307,12 @@ impl ObservedMetric {
         }
     }
 
-    /// Whether it is a size in bytes.
+    /// Whether the metric is a size in bytes.
     pub const fn is_size(self) -> bool {
         matches!(self, Self::SizeMean | Self::SizeMedian)
     }
 
-    /// Whether it is a mere number.
+    /// Whether the metric is a plain number.
     pub const fn is_count(self) -> bool {
         match self {
             Self::Timeouts(what) | Self::Retransmits(what) => {
@@ -341,7 +345,7 @@ impl PerFlow {
         }
     }
 
-    /// What the number is made of, as a ratio of sums, from how many flows have each number.
+    /// The two parts of the statistic as a ratio of sums. `counts[n]` is how many flows have the number n.
     fn parts(self, counts: &[u64]) -> Option<(f64, f64)> {
         let flows: u64 = counts.iter().sum();
         let of = |keep: &dyn Fn(usize) -> bool| {
@@ -358,7 +362,7 @@ impl PerFlow {
     }
 }
 
-/// What is kept of a run for these metrics.
+/// The data of a run from which these metrics are computed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Kept {
     flows: u64,
@@ -375,10 +379,10 @@ pub(crate) struct Kept {
     computed: Vec<(Computed, f64)>,
 }
 
-/// The group of links between the last two layers of switches, and that of the hosts' own.
+/// The group of links between the last two layers of switches, and the group of the hosts' own links.
 const CORE: &str = "agg-core";
 const ACCESS: &str = "access";
-/// What the former is called in a network of two layers.
+/// The name of the core group in a network of two layers.
 const CORE_OF_TWO_LAYERS: &str = "leaf-spine";
 
 impl Kept {
@@ -399,7 +403,7 @@ impl Kept {
         }
     }
 
-    /// Whether it is no run but a point that was computed.
+    /// Whether these are the values of a computed point and not of a run.
     pub(crate) fn is_computed(&self) -> bool {
         !self.computed.is_empty()
     }
@@ -425,7 +429,7 @@ impl Kept {
         }
     }
 
-    /// What the metric is made of as a ratio of sums over runs: what is counted, and what there is.
+    /// The two parts of the metric as a ratio of sums over runs: what is counted, and the total.
     fn parts(&self, metric: ObservedMetric) -> Option<(f64, f64)> {
         let shares = |hits: usize, all: usize| Some((hits as f64, all as f64));
         let r = self.recovery.as_ref();
@@ -507,7 +511,7 @@ impl Kept {
     }
 }
 
-/// The one of a group, the core of two layers of switches being their only one.
+/// Returns the entry of a group. In a network of two layers of switches, the core is the group between them.
 fn named<'a, T>(all: &'a [T], name: &str, group: impl Fn(&T) -> &String) -> Option<&'a T> {
     let has = |name: &str| all.iter().find(|g| group(g) == name);
     has(name).or_else(|| has(CORE_OF_TWO_LAYERS).filter(|_| name == CORE))
@@ -521,7 +525,7 @@ fn lost(packets: PacketsOfClass) -> Option<(f64, f64)> {
     Some((packets.dropped as f64, packets.sent as f64))
 }
 
-/// The metric over runs, run i counted `weights[i]` times; none if nothing was observed.
+/// The metric over runs, with run i counted `weights[i]` times. Returns `None` if nothing was observed.
 pub(crate) fn weighted(runs: &[Kept], metric: ObservedMetric, weights: &[u32]) -> Option<f64> {
     if metric == ObservedMetric::SizeMedian {
         return median_size(runs, weights);

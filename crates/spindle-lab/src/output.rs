@@ -12,7 +12,7 @@ use crate::report::Overview;
 use crate::stats::{Interval, Pool, Resamples};
 use crate::sweep::SweepResult;
 
-/// Pairs that become a JSON object in their own order.
+/// Pairs that are serialised as a JSON object in their own order.
 #[derive(Clone, Debug, Default)]
 pub struct Ordered<T>(pub Vec<(String, T)>);
 
@@ -26,7 +26,7 @@ impl<T: Serialize> Serialize for Ordered<T> {
     }
 }
 
-/// The metrics that [`TransportSummary`] has of every transport, by name.
+/// The metrics that [`TransportSummary`] has for every transport, by name.
 pub const METRICS: [&str; 9] = [
     "fct.mean",
     "fct.p50",
@@ -46,9 +46,9 @@ pub struct Comparison {
     pub scenario: String,
     /// Spindle's version.
     pub version: String,
-    /// First seed.
+    /// The first seed.
     pub seed: u64,
-    /// How many seeds.
+    /// The number of seeds.
     pub seeds: u64,
     /// The points of the sweep.
     pub points: Vec<PointSummary>,
@@ -59,11 +59,11 @@ pub struct Comparison {
 /// One point.
 #[derive(Clone, Debug, Serialize)]
 pub struct PointSummary {
-    /// What the sweep set.
+    /// The values that the sweep set.
     pub set: Ordered<String>,
     /// The transports.
     pub transports: Ordered<TransportSummary>,
-    /// Whether it was computed and not run.
+    /// Whether the point was computed and not run.
     #[serde(skip)]
     pub computed: bool,
 }
@@ -71,9 +71,9 @@ pub struct PointSummary {
 /// A metric of one transport at one point.
 #[derive(Clone, Debug, Serialize)]
 pub struct ColumnSummary {
-    /// Its value in the metric's unit; none if there is nothing to make it of.
+    /// The value in the metric's unit. `None` if there is no data for it.
     pub value: Option<f64>,
-    /// Its 95 % interval by resampling runs; none with a single run.
+    /// The 95 % interval from resampling runs. `None` with a single run.
     pub ci95: Option<[f64; 2]>,
     /// The value as text.
     #[serde(skip)]
@@ -98,28 +98,28 @@ pub struct TransportSummary {
     pub completed: u64,
     /// Flows whose connection ended with an error.
     pub aborted: u64,
-    /// Of these, flows given up since nothing came from the other end.
+    /// Of these, flows given up because nothing arrived from the other end.
     #[serde(skip_serializing_if = "none")]
     pub given_up: u64,
-    /// Persistent connections that were not warmed before the measurement.
+    /// Persistent connections that were not warmed up before the measurement.
     pub cold_connections: u64,
-    /// Flows that were under way when the run ended, as it was to.
+    /// Flows in progress when the run reached its configured end.
     pub cut_off: u64,
     /// Completion times.
     pub fct_us: FctSummary,
-    /// Flows with a timeout over all flows.
+    /// Flows with a timeout divided by all flows.
     pub timeout_fraction: f64,
-    /// Its 95 % interval by resampling runs.
+    /// The 95 % interval of `timeout_fraction` from resampling runs.
     pub timeout_fraction_ci95: [f64; 2],
     /// Timeouts a flow waited for.
     pub timeouts: u64,
     /// Other timeouts.
     pub late_timeouts: u64,
-    /// Loss recoveries begun without a timer.
+    /// Loss recoveries that began without a timer.
     pub fast_retransmits: u64,
-    /// Needless retransmissions.
+    /// Unnecessary retransmissions.
     pub spurious_retransmits: u64,
-    /// Extra payload bytes over all payload bytes.
+    /// Extra payload bytes divided by all payload bytes.
     pub extra_load: f64,
     /// Goodput of flows.
     pub goodput_bps: MeanOnly,
@@ -127,7 +127,7 @@ pub struct TransportSummary {
     pub bytes_delivered: u64,
     /// Of these, bytes that differ from what was sent.
     pub bytes_corrupted: u64,
-    /// The metrics that the experiment has as columns of its table.
+    /// The metrics that the experiment requests as columns of its table.
     #[serde(skip_serializing_if = "Ordered::is_empty")]
     pub columns: Ordered<ColumnSummary>,
 }
@@ -147,7 +147,7 @@ pub struct FctSummary {
     pub p999: f64,
     /// Longest.
     pub max: f64,
-    /// 95 % intervals by resampling runs.
+    /// 95 % intervals from resampling runs.
     pub ci95: FctIntervals,
 }
 
@@ -171,11 +171,11 @@ pub struct FctIntervals {
 pub struct MeanOnly {
     /// The mean.
     pub mean: f64,
-    /// Its 95 % interval by resampling runs.
+    /// The 95 % interval from resampling runs.
     pub ci95: [f64; 2],
 }
 
-/// What the simulations did in all.
+/// What the simulations did in total.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct EngineSummary {
     /// Events executed.
@@ -195,7 +195,7 @@ pub struct EngineSummary {
 pub struct Reproduction {
     /// The experiments.
     pub experiments: Vec<Verdicts>,
-    /// The table over those that are scenarios of one, if some were.
+    /// The table over the experiments that are scenarios of one joint table, if there are any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub overview: Option<Overview>,
 }
@@ -203,7 +203,7 @@ pub struct Reproduction {
 /// The claims of one experiment.
 #[derive(Clone, Debug, Serialize)]
 pub struct Verdicts {
-    /// The claim's id.
+    /// The experiment's id.
     pub id: String,
     /// The claims.
     pub claims: Vec<Outcome>,
@@ -264,20 +264,21 @@ fn scenario_name(experiment: &Experiment) -> &str {
     }
 }
 
-/// The 95 % interval of a metric over runs, with the value itself in it; none if there is but one run.
+/// The 95 % interval of a metric over runs, widened to contain the metric's value. `None` if there is only one
+/// run.
 pub fn interval(pool: &Pool, metric: Metric) -> Option<Interval> {
     let value = pool.value(metric)?;
     let interval = Resamples::new(pool.runs()).interval(|w| pool.weighted(metric, w))?;
     Some(interval.around(value))
 }
 
-/// The metric over all runs; none if there is nothing to make it of. Completion times are to a nanosecond
+/// The metric over all runs. `None` if there is no data for it. Completion times are rounded to a nanosecond
 /// and goodput to a thousandth of a bit per second, as in the JSON of `run`.
 pub fn value(pool: &Pool, metric: Metric) -> Option<f64> {
     pool.value(metric).map(|v| settled(metric, v))
 }
 
-/// The 95 % interval of [`value`] by resampling runs; none if there is but one run.
+/// The 95 % interval of [`value`] from resampling runs. `None` if there is only one run.
 pub fn ends(pool: &Pool, metric: Metric) -> Option<[f64; 2]> {
     interval(pool, metric).map(|i| [settled(metric, i.low), settled(metric, i.high)])
 }
@@ -334,7 +335,7 @@ fn summary(runs: &[RunResult], columns: &[(&'static str, Metric)]) -> TransportS
     }
 }
 
-/// A metric asked for as a column, by its name.
+/// Summarises a metric that is requested as a column, with its name.
 fn column(pool: &Pool, metric: (&'static str, Metric)) -> (String, ColumnSummary) {
     let (name, metric) = metric;
     let value = pool.value(metric);
@@ -349,7 +350,7 @@ fn column(pool: &Pool, metric: (&'static str, Metric)) -> (String, ColumnSummary
     (name.to_owned(), summary)
 }
 
-/// To a nanosecond: sums of thousands of times mean nothing beyond it.
+/// Rounds to a nanosecond. Sums of thousands of times have no meaningful digits beyond that.
 fn rounded(us: f64) -> f64 {
     (us * 1e3).round() / 1e3
 }
@@ -374,7 +375,7 @@ pub fn verdicts(experiment: &Experiment, result: &SweepResult) -> Verdicts {
     }
 }
 
-/// A table of a comparison for people: below each value its 95 % interval.
+/// Formats a comparison as a table for people. The 95 % interval stands below each value.
 pub fn table(comparison: &Comparison) -> String {
     let mut text = String::new();
     if comparison.points.iter().any(|p| p.computed) {
@@ -408,7 +409,7 @@ pub fn table(comparison: &Comparison) -> String {
     text
 }
 
-/// A table of points that were computed: a line each.
+/// Formats computed points as a table with one line per point and series.
 fn computed_table(comparison: &Comparison) -> String {
     let mut text = format!("{}; computed\n", comparison.scenario);
     let rows = comparison.points.iter().flat_map(|point| {
@@ -438,7 +439,7 @@ fn computed_table(comparison: &Comparison) -> String {
     text
 }
 
-/// Width of a column of computed points: that of the longest name, `caps.overhead.whole`.
+/// Width of a column of computed points: the length of the longest name, `caps.overhead.whole`.
 const COMPUTED: usize = 19;
 
 fn heading(text: &mut String, point: &PointSummary, width: usize) {
@@ -458,10 +459,10 @@ fn heading(text: &mut String, point: &PointSummary, width: usize) {
     let _ = writeln!(text, "{line}");
 }
 
-/// Width of a column that an experiment asks for: that of the longest name.
+/// Width of a column that an experiment requests: the length of the longest name.
 const COLUMN: usize = 25;
 
-/// The rows of one transport where the experiment has columns of its own.
+/// Writes the rows of one transport if the experiment requests its own columns.
 fn own_rows(text: &mut String, name: &str, t: &TransportSummary, width: usize) {
     let mut lines = [
         format!("{name:width$}  {:>7}", t.completed),
@@ -476,7 +477,7 @@ fn own_rows(text: &mut String, name: &str, t: &TransportSummary, width: usize) {
     }
 }
 
-/// The rows of one transport, whose name takes `width` columns.
+/// Writes the rows of one transport. Its name takes `width` columns.
 fn transport_rows(text: &mut String, name: &str, t: &TransportSummary, width: usize) {
     match t.columns.is_empty() {
         true => usual_rows(text, name, t, width),
@@ -513,7 +514,7 @@ fn usual_rows(text: &mut String, name: &str, t: &TransportSummary, width: usize)
     );
 }
 
-/// What is out of the ordinary.
+/// Writes remarks about unusual results.
 fn remarks(text: &mut String, t: &TransportSummary, width: usize) {
     if t.completed < t.flows {
         let open = t.flows - t.completed - t.aborted - t.cut_off;
@@ -546,7 +547,7 @@ fn remarks(text: &mut String, t: &TransportSummary, width: usize) {
     }
 }
 
-/// A table of verdicts for people.
+/// Formats verdicts as a table for people.
 pub fn verdict_table(verdicts: &Verdicts) -> String {
     let mut text = format!("{}\n", verdicts.id);
     for claim in &verdicts.claims {
@@ -565,8 +566,8 @@ pub fn verdict_table(verdicts: &Verdicts) -> String {
     text
 }
 
-/// Whether every flow of every run completed uncorrupted, or was under way at an end that was set; of each
-/// transport's at each point as many may have been given up as the experiment says.
+/// Whether every flow of every run completed uncorrupted or was in progress at a configured end. Flows that
+/// were given up are accepted up to the share that the experiment allows for each transport at each point.
 pub fn all_well(result: &SweepResult) -> bool {
     let ends = |r: &RunResult| r.completed + r.cut_off + r.given_up == r.flows;
     let well = |r: &RunResult| ends(r) && r.bytes_corrupted == 0;
@@ -580,7 +581,7 @@ fn none(n: &u64) -> bool {
     *n == 0
 }
 
-/// The largest resident memory of this process so far; 0 where the system does not say.
+/// The largest resident memory of this process so far. 0 if the system does not report it.
 pub fn peak_rss_bytes() -> u64 {
     let Ok(status) = std::fs::read_to_string("/proc/self/status") else {
         return 0;
@@ -598,7 +599,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn the_metrics_of_a_summary_are_in_its_json() {
+    fn every_metric_of_a_summary_is_in_its_json() {
         let json = serde_json::to_value(summary(&[RunResult::default()], &[])).unwrap();
         for name in METRICS {
             assert!(Metric::named(name).is_some(), "{name}");
@@ -611,7 +612,8 @@ mod tests {
         }
     }
 
-    /// All well, if so many of 1000 flows are aborted, and some of these since nothing got through.
+    /// Whether a result is well if `aborted` of 1000 flows are aborted, and `given_up` of these because nothing
+    /// arrived.
     fn well(aborted: u64, given_up: u64, allowed: f64) -> bool {
         let run = RunResult {
             flows: 500,
@@ -638,16 +640,16 @@ mod tests {
     }
 
     #[test]
-    fn flows_without_an_answer_are_well_where_they_are_a_result() {
+    fn given_up_flows_are_accepted_up_to_the_allowed_share() {
         assert!(well(0, 0, 0.0));
-        assert!(!well(1, 1, 0.0), "nothing says that there may be any");
+        assert!(!well(1, 1, 0.0), "the experiment allows no given-up flows");
         assert!(well(10, 10, 0.01));
-        assert!(!well(11, 11, 0.01), "more than there may be");
-        assert!(!well(2, 1, 0.01), "one ended for another reason");
+        assert!(!well(11, 11, 0.01), "more than the experiment allows");
+        assert!(!well(2, 1, 0.01), "one flow was aborted for another reason");
     }
 
     #[test]
-    fn cold_connections_are_counted_as_one_or_more() {
+    fn cold_connections_are_reported_in_singular_and_plural() {
         let told = |cold_connections: u64| {
             let run = RunResult {
                 cold_connections,
@@ -665,7 +667,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_interval_holds_its_value(
+        fn an_interval_contains_its_value(
             runs in prop::collection::vec(prop::collection::vec(1u64..1_000_000, 0..30), 1..12),
             timeouts in prop::collection::vec(0u64..3, 12),
         ) {

@@ -1,5 +1,5 @@
-//! How far a sweep has come, on standard error: a bar where it is a terminal, else a line at times,
-//! so that a log of hours says as much.
+//! The progress of a sweep on standard error: a bar on a terminal, otherwise a line from time to time, so that
+//! the log of a long run shows it as well.
 
 use std::io::IsTerminal;
 use std::sync::Mutex;
@@ -15,13 +15,13 @@ const PAUSE: Duration = Duration::from_secs(30);
 pub(crate) enum Progress {
     /// Nothing is shown.
     Hidden,
-    /// A bar that is drawn over.
+    /// A bar that is redrawn in place.
     Bar(ProgressBar),
-    /// A line at times.
+    /// A line from time to time.
     Lines(Mutex<Lines>),
 }
 
-/// What lines tell.
+/// The state behind the lines.
 #[derive(Debug)]
 pub(crate) struct Lines {
     name: String,
@@ -42,7 +42,7 @@ impl Lines {
         }
     }
 
-    /// One more run is done; the line that is due, if one is.
+    /// Counts a finished run. Returns the line that is due, if any.
     fn done(&mut self, now: Instant) -> Option<String> {
         self.done += 1;
         if now - self.last < PAUSE {
@@ -75,7 +75,7 @@ impl Progress {
         Self::Bar(bar)
     }
 
-    /// A run is done.
+    /// Counts a finished run.
     pub(crate) fn step(&self) {
         match self {
             Self::Hidden => {}
@@ -89,7 +89,7 @@ impl Progress {
         }
     }
 
-    /// No more runs follow: a bar is taken away.
+    /// Ends the display. A bar is removed.
     pub(crate) fn finish(&self) {
         if let Self::Bar(bar) = self {
             bar.finish_and_clear();
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_due_every_half_minute_and_tells_what_is_left() {
+    fn a_line_with_the_time_left_is_due_every_half_minute() {
         let start = Instant::now();
         let mut lines = Lines::new("fig", 10, start);
         assert_eq!(lines.done(start + Duration::from_secs(29)), None);

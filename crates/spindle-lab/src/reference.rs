@@ -1,5 +1,5 @@
-//! Reference flow files: one-way transfers over a fat tree on prescribed paths, as other simulators
-//! ran them, to compare speed and completion times.
+//! Reference flow files: one-way transfers over a fat tree on prescribed paths. Other simulators ran them too,
+//! so speed and completion times can be compared.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -23,9 +23,9 @@ use crate::stats::nearest_rank;
 
 /// Payload bytes of a full packet: 1500 B with bare headers.
 const MSS: u32 = 1460;
-/// Port of the first flow's receiver; a flow's own number is added.
+/// Port of the first flow's receiver. The ports of other flows follow.
 const FIRST_PORT: u16 = 1024;
-/// A flow this long lost its SYN and waited 3 s for another (README of the reference flows).
+/// A flow that takes this long lost its SYN and waited 3 s for the next (README of the reference flows).
 const LOST_SYN_US: f64 = 900_000.0;
 
 /// Completion times and speed of a flow file.
@@ -39,13 +39,13 @@ pub struct FlowsReport {
     pub flows: u64,
     /// Flows whose last byte arrived.
     pub completed: u64,
-    /// Completion times of all of them.
+    /// Completion times of all completed flows.
     pub fct_us: FctQuantiles,
-    /// Those of flows below 900 ms: flows that lost their SYN are left out.
+    /// Completion times of flows below 900 ms. Flows that lost their SYN are left out.
     pub fct_us_without_lost_syn: FctQuantiles,
     /// Speed.
     pub engine: EngineSpeed,
-    /// Runs with shifted starts, if any were asked for.
+    /// Runs with shifted starts, if any were requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spread: Option<Spread>,
 }
@@ -53,7 +53,7 @@ pub struct FlowsReport {
 /// Mean and nearest-rank percentiles, microseconds.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct FctQuantiles {
-    /// How many flows.
+    /// The number of flows.
     pub flows: u64,
     /// Mean.
     pub mean: f64,
@@ -67,7 +67,7 @@ pub struct FctQuantiles {
     pub max: f64,
 }
 
-/// How fast it went.
+/// The speed of the simulation.
 #[derive(Clone, Debug, Serialize)]
 pub struct EngineSpeed {
     /// Events executed.
@@ -78,13 +78,13 @@ pub struct EngineSpeed {
     pub wall_s: f64,
     /// Real time of the set-up, seconds.
     pub setup_s: f64,
-    /// Processor time of the run without set-up, seconds; 0 where the system does not say. Unlike real
-    /// time it leaves out what other programs took.
+    /// Processor time of the run without set-up, seconds. 0 if the system does not report it. Unlike real time,
+    /// it does not include the time of other programs.
     pub cpu_s: f64,
     /// Packet-hops per second of real time.
     pub packet_hops_per_s: f64,
-    /// Real time of the calibration loop on this machine in this run, seconds: by it, figures of
-    /// other machines can be scaled.
+    /// Real time of the calibration loop on this machine in this run, seconds. Figures of other machines can be
+    /// scaled with it.
     pub calibration_s: f64,
     /// Virtual time, seconds.
     pub sim_s: f64,
@@ -92,7 +92,7 @@ pub struct EngineSpeed {
     pub peak_rss_bytes: u64,
 }
 
-/// Segments on their flow's path, acknowledgements 40 B long.
+/// Sends segments on their flow's path. Acknowledgements are 40 B long.
 struct Prescribed {
     /// Forward and reverse path of each flow, by its number in the list.
     paths: Vec<(u32, u32)>,
@@ -119,10 +119,10 @@ impl Wire for Prescribed {
     }
 }
 
-/// Flows per sender port: the receiver's port counts these, the sender's the rest.
+/// Flows per sender port. The receiver's port numbers these flows, and the sender's port numbers the groups.
 const PER_PORT: u32 = 60_000;
 
-/// The flow of a sender's and a receiver's port.
+/// The flow that a pair of sender's and receiver's ports identifies.
 fn flow_of(sender: u16, receiver: u16) -> u32 {
     u32::from(sender - 1) * PER_PORT + u32::from(receiver - FIRST_PORT)
 }
@@ -135,7 +135,7 @@ fn ports_of(flow: u32) -> (u16, u16) {
     )
 }
 
-/// Most flows a file may have: what the ports tell apart.
+/// The largest number of flows in a file: as many as the ports can distinguish.
 const MAX_FLOWS: usize = PER_PORT as usize * (FIRST_PORT as usize - 2);
 
 #[derive(Clone, Copy, Default)]
@@ -149,10 +149,10 @@ struct Transfer {
 struct Run<'a> {
     world: World<Prescribed>,
     list: &'a [BulkFlow],
-    /// Flows by start, the next last.
+    /// Flows by start time, with the next one at the end.
     waiting: Vec<u32>,
     transfers: Vec<Transfer>,
-    /// A host's connections by handle index: the flow.
+    /// The flow of each of a host's connections, by handle index.
     sending: Vec<Vec<u32>>,
     receiving: Vec<Vec<u32>>,
     config: Arc<Config>,
@@ -162,8 +162,8 @@ struct Run<'a> {
 /// The reference flows' window cap in segments.
 const WINDOW_CAP: u32 = 256;
 
-/// TCP as the reference flows prescribe it: initial window 10, window cap 256 packets, one
-/// acknowledgement per packet, minimum RTO 10 ms, initial RTO 3 s, and nothing newer.
+/// TCP as the reference flows prescribe it: initial window 10, window cap 256 packets, one acknowledgement per
+/// packet, minimum RTO 10 ms, initial RTO 3 s, and no newer mechanism.
 fn config(sack: bool) -> Config {
     let mut config = preset("newreno").map(|p| p.config).unwrap_or_default();
     let tcp = &mut config.tcp;
@@ -171,7 +171,7 @@ fn config(sack: bool) -> Config {
     tcp.sack = sack;
     tcp.initial_window = InitialWindow::PerSubflow(10);
     tcp.max_window = Some(WINDOW_CAP);
-    // The cap is the receiver's window as well: SACK recovery must not run ahead of it.
+    // The receiver's window has the same cap, so that SACK recovery does not exceed it.
     tcp.receive_buffer = (WINDOW_CAP * MSS) as usize;
     tcp.min_rto = Duration::from_millis(10);
     tcp.initial_rto = Duration::from_secs(3);
@@ -188,29 +188,29 @@ fn config(sack: bool) -> Config {
     config
 }
 
-/// What chance makes of a flow list: a single run is chaotic once queues overflow.
+/// The effect of chance on a flow list. A single run is chaotic once queues overflow.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Spread {
-    /// Runs.
+    /// The number of runs.
     pub runs: u64,
-    /// Mean of the runs' medians, flows that lost a SYN left out, microseconds.
+    /// Mean of the runs' medians without flows that lost a SYN, microseconds.
     pub p50: f64,
-    /// Smallest and largest of them.
+    /// Smallest and largest of the runs' medians.
     pub p50_range: (f64, f64),
     /// Mean of the runs' means.
     pub mean: f64,
-    /// Smallest and largest of them.
+    /// Smallest and largest of the runs' means.
     pub mean_range: (f64, f64),
     /// Mean of the runs' 99th percentiles.
     pub p99: f64,
-    /// Smallest and largest of them.
+    /// Smallest and largest of the runs' 99th percentiles.
     pub p99_range: (f64, f64),
 }
 
 /// Runs the list `shifts` times, each flow's start shifted by less than a microsecond.
 ///
 /// # Errors
-/// As [`run`].
+/// Like [`run`].
 pub fn spread(list: &[BulkFlow], k: u32, sack: bool, shifts: u64) -> Result<Spread, RunError> {
     let (mut p50, mut mean, mut p99) = (Vec::new(), Vec::new(), Vec::new());
     for shift in 1..=shifts {
@@ -239,7 +239,7 @@ pub fn spread(list: &[BulkFlow], k: u32, sack: bool, shifts: u64) -> Result<Spre
     })
 }
 
-/// The spread in words.
+/// Describes the spread in words.
 pub fn spread_table(s: &Spread) -> String {
     let show = |name: &str, mean: f64, (low, high): (f64, f64)| {
         let (low, high) = (show_us(low), show_us(high));
@@ -301,14 +301,14 @@ pub fn run(list: &[BulkFlow], k: u32, sack: bool) -> Result<FlowsReport, RunErro
     Ok(run.report(k, sack, taken))
 }
 
-/// What a run took, seconds.
+/// The times that a run took, seconds.
 struct Taken {
     setup_s: f64,
     wall_s: f64,
     cpu_s: f64,
 }
 
-/// Processor time of this thread so far; 0 where the system does not say.
+/// Processor time of this thread so far. 0 if the system does not report it.
 fn processor_seconds() -> f64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let nanos = text.split(' ').next().and_then(|n| n.parse::<f64>().ok());
@@ -317,7 +317,7 @@ fn processor_seconds() -> f64 {
 
 const NO_FLOW: u32 = u32::MAX;
 
-/// Notes the flow of a connection, by the handle's small number.
+/// Records the flow of a connection, by the handle's index.
 fn note(table: &mut Vec<u32>, handle: Handle, flow: u32) {
     if table.len() <= handle.index() {
         table.resize(handle.index() + 1, NO_FLOW);
@@ -364,7 +364,7 @@ impl Run<'_> {
         let (sender, receiver) = ports_of(flow);
         let (local, remote) = (endpoint(bulk.src, sender), endpoint(bulk.dst, receiver));
         let config = self.config.clone();
-        // The ports are the flow's own, so neither call can be refused.
+        // No other flow uses these ports, so neither call can be refused.
         let _ = self.world.stacks[bulk.dst as usize].listen(remote, config.clone());
         let stack = &mut self.world.stacks[bulk.src as usize];
         if let Ok(handle) = stack.connect(now, local, remote, config) {
@@ -374,7 +374,7 @@ impl Run<'_> {
         }
     }
 
-    /// Gives the sender's stack what it takes.
+    /// Gives the sender's stack as much data as it accepts.
     fn push(&mut self, now: Instant, host: u32, handle: Handle) {
         let flow = flow_at(&self.sending, host, handle);
         let Some(transfer) = self.transfers.get_mut(flow as usize) else {
@@ -466,8 +466,8 @@ impl Run<'_> {
 /// Steps of the calibration loop.
 const CALIBRATION_STEPS: u64 = 1 << 26;
 
-/// Times a fixed loop that depends on nothing but the processor: dependent 64-bit multiplications
-/// and shifts.
+/// Measures the time of a fixed loop of dependent 64-bit multiplications and shifts. It depends only on the
+/// processor.
 fn calibrate() -> f64 {
     let start = WallInstant::now();
     let mut x = 1u64;
@@ -499,7 +499,7 @@ fn quantiles(sorted: &[f64]) -> FctQuantiles {
     }
 }
 
-/// The report for people.
+/// Formats the report for people.
 pub fn table(report: &FlowsReport) -> String {
     let mut text = String::new();
     let mut line = |name: &str, q: &FctQuantiles| {
@@ -540,7 +540,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ports_tell_flows_apart() {
+    fn ports_identify_flows() {
         for flow in [0, 1, PER_PORT - 1, PER_PORT, MAX_FLOWS as u32 - 1] {
             let (sender, receiver) = ports_of(flow);
             assert!(sender < FIRST_PORT && receiver >= FIRST_PORT);

@@ -1,7 +1,7 @@
-//! Names: transports, balancers and topologies, those of Spindle and those of others.
+//! Names of transports, balancers and topologies: Spindle's own and those that other crates add.
 //!
-//! A crate of one's own makes a [`Registry`], adds to it, and hands it to `spindle::cli`; its names
-//! then stand in experiment files and on the command line like Spindle's.
+//! A custom crate makes a [`Registry`], adds to it, and passes it to `spindle::cli`. Its names can then be used
+//! in experiment files and on the command line like Spindle's own.
 
 use std::sync::{Arc, OnceLock};
 
@@ -18,10 +18,10 @@ use crate::identity::{VERSION, build_version};
 /// How requests use connections of a transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Application {
-    /// A request goes over one connection.
+    /// A request uses one connection.
     Plain,
-    /// Requests for fewer bytes than this go over two connections at once, whose paths are hashed
-    /// separately; the first to finish counts, the other is not cancelled (RepFlow, mechanisms A5.5).
+    /// Requests for fewer bytes than `below` use two connections at once, whose paths are hashed separately.
+    /// The first connection to finish counts, and the other is not cancelled (RepFlow, mechanisms A5.5).
     Replicated {
         /// The limit in bytes.
         below: u64,
@@ -33,24 +33,24 @@ pub enum Application {
 pub struct Transport {
     /// Its name.
     pub name: String,
-    /// What it is made of, a line each.
+    /// What it consists of, one line per part.
     pub parts: Vec<String>,
     /// How requests use its connections.
     pub application: Application,
-    /// The transport by name that background traffic goes over where the traffic names none; none: this
-    /// one.
+    /// The name of the transport for background traffic if the traffic does not name one. `None` selects this
+    /// transport.
     pub background: Option<String>,
     config: Arc<dyn Fn() -> Config + Send + Sync>,
 }
 
 impl Transport {
-    /// A fresh configuration, scenario values at their defaults.
+    /// A new configuration with the scenario's values at their defaults.
     pub fn config(&self) -> Config {
         (self.config)()
     }
 
-    /// Everything it is made of, as text: a policy of one's own with other parameters has another, whatever its
-    /// name.
+    /// Everything that the transport consists of, as text. A custom policy with other parameters has a
+    /// different text, even under the same name.
     pub fn configuration(&self) -> String {
         format!("{:?} {:?}", self.config(), self.application)
     }
@@ -72,19 +72,19 @@ pub type BalancerFactory = Arc<dyn Fn() -> Balancing + Send + Sync>;
 pub struct NamedBalancer {
     /// Its name.
     pub name: String,
-    /// What it does, in a line; empty if nobody said.
+    /// What it does, in one line. Empty if no description was given.
     pub part: String,
     make: BalancerFactory,
 }
 
-/// Behind a balancer's name: the same with two strict priorities at every port, short flows first, both
-/// in one buffer (CAPS appendix B, mechanisms A5.13).
+/// The suffix of a balancer's name that adds two strict priorities at every port, short flows first, with a
+/// shared buffer (CAPS appendix B, mechanisms A5.13).
 pub const WITH_PRIORITIES: &str = "-pq";
 
-/// The balancer of whoever names none.
+/// The balancer that is used if none is named.
 const ECMP: &str = "ecmp";
 
-/// A name, what it does, and how it is made.
+/// A name, a description, and the function that makes the balancer.
 type Standard = (&'static str, &'static str, fn() -> Balancing);
 
 /// Spindle's balancers.
@@ -130,12 +130,12 @@ const BALANCERS: [Standard; 7] = [
     ),
 ];
 
-/// What a topology of one's own is built from.
+/// What a custom topology is built from.
 #[derive(Clone, Debug)]
 pub struct TopologyRequest {
     /// The file's `[topology.parameters]` as text.
     pub parameters: Vec<(String, String)>,
-    /// What links are to have in common, as far as that makes sense.
+    /// The settings that all links should have, as far as the topology can apply them.
     pub links: LinkSettings,
 }
 
@@ -146,18 +146,18 @@ pub type TopologyFactory =
 /// RepFlow's limit (mechanisms A5.5).
 const REPLICATED_BELOW: u64 = 100_000;
 
-/// Everything that can be named.
+/// All names.
 #[derive(Clone)]
 pub struct Registry {
     transports: Vec<Transport>,
     balancers: Vec<NamedBalancer>,
     topologies: Vec<(String, TopologyFactory)>,
     composed: OnceLock<Box<Composed>>,
-    /// There is something in it that is none of Spindle's.
+    /// Whether it contains anything that is not part of Spindle.
     extended: bool,
 }
 
-/// Transports with variants that were asked for, as a list that only grows.
+/// Transports with variants that were requested, as a list that only grows.
 #[derive(Clone)]
 struct Composed {
     transport: Transport,
@@ -181,7 +181,7 @@ impl std::fmt::Debug for Registry {
 }
 
 impl Registry {
-    /// The names of Spindle itself.
+    /// The names that come with Spindle.
     pub fn standard() -> Self {
         let mut registry = Self {
             transports: Vec::new(),
@@ -210,8 +210,8 @@ impl Registry {
         }
     }
 
-    /// The version of results made with it: [`VERSION`], or where something of one's own was added
-    /// [that of this build](build_version).
+    /// The version of results made with this registry: [`VERSION`], or [the version of this
+    /// build](build_version) if something custom was added.
     pub fn version(&self) -> &'static str {
         if self.extended {
             build_version()
@@ -248,7 +248,8 @@ impl Registry {
         self
     }
 
-    /// Transports per class of traffic (mechanisms A5.7): short flows by TCP, long ones by another.
+    /// Adds transports with one transport per class of traffic (mechanisms A5.7): TCP for short flows, another
+    /// for long ones.
     fn with_pairs(mut self) -> Self {
         for (name, long) in [("ps-tcp", "ps"), ("mptcp-tcp", "mptcp-8+newreno")] {
             let Some(short) = self.compose("tcp+newreno") else {
@@ -266,7 +267,7 @@ impl Registry {
         self
     }
 
-    /// Adds a transport, or replaces the one of that name. `parts` say what it is made of.
+    /// Adds a transport, or replaces the one with that name. `parts` describes what it consists of.
     #[must_use]
     pub fn transport(
         self,
@@ -283,7 +284,7 @@ impl Registry {
         })
     }
 
-    /// Adds a transport whose small requests are replicated, as RepFlow's are.
+    /// Adds a transport whose small requests are replicated, like RepFlow's.
     #[must_use]
     pub fn replicated_transport(
         self,
@@ -309,7 +310,7 @@ impl Registry {
         self
     }
 
-    /// Adds a balancer of one's own; with [`WITH_PRIORITIES`] behind its name it is there as well.
+    /// Adds a custom balancer. A variant with the suffix [`WITH_PRIORITIES`] is available as well.
     #[must_use]
     pub fn balancer(
         mut self,
@@ -327,7 +328,7 @@ impl Registry {
         self
     }
 
-    /// Adds a topology of one's own.
+    /// Adds a custom topology.
     #[must_use]
     pub fn topology(
         mut self,
@@ -341,9 +342,9 @@ impl Registry {
         self
     }
 
-    /// The transport of that name; with one or more variants behind plus signs
-    /// (`fuso+roundrobin+held`, see [`spindle_mptcp::VARIANTS`]) that transport so changed, if it has
-    /// what they change.
+    /// Returns the transport with that name. A name with one or more variants after plus signs
+    /// (`fuso+roundrobin+held`, see [`spindle_mptcp::VARIANTS`]) stands for the transport with these changes.
+    /// It is found only if the transport has what the variants change.
     pub fn find(&self, name: &str) -> Option<&Transport> {
         let known = self.transports.iter().find(|t| t.name == name);
         if known.is_some() || !name.contains('+') {
@@ -386,7 +387,8 @@ impl Registry {
         })
     }
 
-    /// One line saying that there is no transport of that name, what there is, and the nearest.
+    /// One line that reports that there is no transport with that name, and lists the known names and the
+    /// nearest one.
     pub fn no_such_transport(&self, name: &str) -> String {
         let names = self.transport_names();
         if let Some((base, _)) = name.split_once('+')
@@ -405,17 +407,17 @@ impl Registry {
         )
     }
 
-    /// The balancer of that name, and whether the name asks for two priorities at every port.
+    /// Returns the balancer with that name, and whether the name requests two priorities at every port.
     pub fn find_balancer(&self, name: &str) -> Option<(&NamedBalancer, bool)> {
         let find = |name: &str| self.balancers.iter().find(|b| b.name == name);
         let whole = find(name).map(|b| (b, false));
         whole.or_else(|| Some((find(name.strip_suffix(WITH_PRIORITIES)?)?, true)))
     }
 
-    /// What the balancer of that name does, in a line.
+    /// Describes the balancer with that name in one line.
     ///
     /// # Errors
-    /// If there is none: a line that says so, what there is, and the nearest.
+    /// If there is no such balancer. The error is one line that lists the known names and the nearest one.
     pub fn explain_balancer(&self, name: &str) -> Result<String, String> {
         let Some((balancer, priorities)) = self.find_balancer(name) else {
             let mut names = self.balancer_names();
@@ -437,8 +439,8 @@ impl Registry {
         Ok(format!("switches: {part}{queues}"))
     }
 
-    /// The balancer of that name for a simulation of `network`, whose ports all get two priorities if
-    /// the name asks for them; none if there is no such balancer.
+    /// Makes the balancer with that name for a simulation of `network`. If the name requests priorities, all
+    /// ports of the network get two. Returns `None` if there is no such balancer.
     ///
     /// # Errors
     /// If a link of the network is impossible.
@@ -469,17 +471,17 @@ impl Registry {
         &self.transports
     }
 
-    /// Their names.
+    /// The names of all transports.
     pub fn transport_names(&self) -> Vec<String> {
         self.transports.iter().map(|t| t.name.clone()).collect()
     }
 
-    /// All balancers, without their twins that have priorities.
+    /// All balancers, without their counterparts with priorities.
     pub fn balancers(&self) -> &[NamedBalancer] {
         &self.balancers
     }
 
-    /// The balancers' names, beside `ecmp`: first without, then with priorities.
+    /// The names of the balancers except `ecmp`: first without, then with priorities.
     pub fn balancer_names(&self) -> Vec<String> {
         let names = || self.balancers.iter().map(|b| b.name.clone());
         let plain = names().filter(|n| n != ECMP);
@@ -505,7 +507,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn standard_names_are_there_and_added_ones_too() {
+    fn standard_and_added_names_are_found() {
         let r = Registry::standard().transport("mine", vec!["toy".to_owned()], Config::default);
         for name in [
             "tcp",
@@ -531,7 +533,7 @@ mod tests {
     }
 
     #[test]
-    fn every_balancer_has_a_twin_with_priorities() {
+    fn every_balancer_has_a_counterpart_with_priorities() {
         let r = Registry::standard().balancer("mine", || Balancing::RandomSpray);
         let expected = [
             "rps",
@@ -599,7 +601,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_of_ones_own_may_end_as_a_twins_does() {
+    fn a_custom_name_may_end_in_the_priority_suffix() {
         let r = Registry::standard().balancer("mine-pq", || Balancing::RandomSpray);
         assert_eq!(
             r.balancer_names()
@@ -613,7 +615,7 @@ mod tests {
     }
 
     #[test]
-    fn variants_stand_behind_plus_signs() {
+    fn variants_are_applied_after_plus_signs() {
         let r = Registry::standard();
         let t = r.find("fuso-8+roundrobin+held").expect("composed");
         let m = t.config().multipath.expect("multipath");

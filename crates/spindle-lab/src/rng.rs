@@ -1,33 +1,33 @@
-//! Random numbers: one independent stream per purpose, so that schemes compared with each other
-//! meet the same arrivals, sizes, ports and losses (common random numbers).
+//! Random numbers with one independent stream per purpose, so that schemes that are compared see the same
+//! arrivals, sizes, ports and losses (common random numbers).
 
 use rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::{SplitMix64, Xoshiro256PlusPlus};
 
-/// What a stream of random numbers is for. Nothing here depends on the transport.
+/// The purpose of a stream of random numbers. No stream depends on the transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Purpose {
     /// Times between arrivals.
     Arrivals,
     /// Sizes of flows.
     Sizes,
-    /// Which hosts a flow runs between.
+    /// The pair of hosts that a flow runs between.
     Pairs,
-    /// Source ports; the index is the connection's.
+    /// Source ports. The index is the connection's.
     Ports,
-    /// Salts of ECMP; the index is the switch's.
+    /// Salts of ECMP. The index is the switch's.
     Salts,
-    /// Losses; the index is the link's.
+    /// Losses. The index is the link's.
     Loss,
     /// Which links are lossy.
     LossyLinks,
-    /// Seeds of host stacks (keys, initial sequence numbers); the index is the host's.
+    /// Seeds of host stacks (keys, initial sequence numbers). The index is the host's.
     Hosts,
     /// Choices of the network's balancers.
     Balancer,
-    /// Which interface connections start from; the index is the connection's.
+    /// The interface that a connection starts from. The index is the connection's.
     FirstPath,
-    /// Which packet of a response is lost; the index is the flow's.
+    /// The packet of a response that is lost. The index is the flow's.
     ResponseLoss,
     /// Which switches have short queues.
     Hotspots,
@@ -66,7 +66,7 @@ impl Streams {
         }
     }
 
-    /// A 64-bit value of its own for `purpose` and `index`.
+    /// A 64-bit value for `purpose` and `index`.
     pub fn value(&self, purpose: Purpose, index: u64) -> u64 {
         let words: [&[u8]; 3] = [
             &self.key.to_le_bytes(),
@@ -76,7 +76,7 @@ impl Streams {
         SplitMix64::seed_from_u64(hash64(&words)).next_u64()
     }
 
-    /// The stream number `index` of `purpose`.
+    /// The stream with number `index` for `purpose`.
     pub fn stream(&self, purpose: Purpose, index: u64) -> Stream {
         Stream(Xoshiro256PlusPlus::seed_from_u64(
             self.value(purpose, index),
@@ -104,7 +104,7 @@ impl Stream {
         (self.0.next_u64() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
     }
 
-    /// Uniform in 0..`n`, without bias beyond 2^-64 (multiply and shift); 0 if `n` is 0.
+    /// Uniform in 0..`n`, without bias beyond 2^-64 (multiply and shift). 0 if `n` is 0.
     pub fn below(&mut self, n: u64) -> u64 {
         ((u128::from(self.0.next_u64()) * u128::from(n)) >> 64) as u64
     }
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn streams_differ_by_every_part_of_their_name() {
+    fn streams_differ_by_seed_run_purpose_and_index() {
         let s = Streams::new(1, 0);
         let base = s.value(Purpose::Sizes, 0);
         assert_eq!(base, Streams::new(1, 0).value(Purpose::Sizes, 0));
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_not_mere_concatenation() {
+    fn the_hash_depends_on_the_boundaries_of_its_parts() {
         assert_ne!(hash64(&[b"ab", b"c"]), hash64(&[b"a", b"bc"]));
     }
 }

@@ -1,4 +1,4 @@
-//! One recovered flow, recorded again and told as a sequence of events for its picture.
+//! One recovered flow, recorded in a second run and converted to a sequence of events for its picture.
 
 use spindle_mptcp::{Coded, SendKind, TraceEvent, TraceKind};
 use spindle_units::Instant;
@@ -9,19 +9,19 @@ use crate::experiment::{Experiment, Scenario, TransportName};
 use crate::registry::Registry;
 use crate::report::{FlowEvent, FlowEventKind, FlowTrace};
 
-/// Where to look for a flow worth telling.
+/// The place to search for a flow worth drawing.
 pub(crate) struct Search<'a> {
     pub(crate) registry: &'a Registry,
     pub(crate) experiment: &'a Experiment,
     pub(crate) scenario: &'a Scenario,
-    /// How many candidates are recorded before giving up.
+    /// How many candidates are recorded before the search gives up.
     pub(crate) attempts: usize,
 }
 
 impl<'a> Search<'a> {
-    /// A flow that the first transport completed without a timeout although it lost data, in the way
-    /// asked for, and that waited for a timeout under the other, if such a flow is found in the first
-    /// part of the first seed.
+    /// Finds a flow that the first transport completed without a timeout although it lost data. `is_told`
+    /// decides whether the flow recovered in the requested way. Flows that waited for a timeout under the other
+    /// transport are preferred. Only the first part of the first seed is searched.
     pub(crate) fn find(
         &self,
         first: &'a TransportName,
@@ -66,7 +66,7 @@ impl<'a> Search<'a> {
 }
 
 impl RunOutput {
-    /// The flow that `request` asked to record, told as events; none if it did not complete.
+    /// The flow that `request` recorded, as events. `None` if it did not complete.
     pub fn trace(&self, request: &RunRequest<'_>) -> Option<FlowTrace> {
         let (recording, seen) = self.recording.as_ref()?;
         let transport = request.transport.to_string();
@@ -74,10 +74,10 @@ impl RunOutput {
     }
 }
 
-/// A flow this large fills a picture; smaller ones are taken only for want of larger ones.
+/// A flow of this size fills a picture. Smaller flows are used only if there are no larger ones.
 const WORTH_DRAWING: u64 = 20_000;
 
-/// Flows that recovered, those first that the other transport made wait longest with a timeout.
+/// Flows that recovered. Those that waited longest for a timeout under the other transport come first.
 fn candidates(ours: &[FlowOutcome], theirs: &[FlowOutcome]) -> Vec<u32> {
     let mut list: Vec<(bool, u64, u32)> = ours
         .iter()
@@ -96,7 +96,7 @@ fn candidates(ours: &[FlowOutcome], theirs: &[FlowOutcome]) -> Vec<u32> {
     list.into_iter().map(|(.., flow)| flow).collect()
 }
 
-/// Whether lost data were brought by a recovery copy on another subflow, or told from parities.
+/// Whether lost data was delivered by a recovery copy on another subflow, or decoded from parities.
 pub(crate) fn is_recovered(trace: &FlowTrace) -> bool {
     is_brought(trace, |e| match e.kind {
         FlowEventKind::Recovery { copy_of_subflow } => copy_of_subflow != e.subflow,
@@ -105,12 +105,12 @@ pub(crate) fn is_recovered(trace: &FlowTrace) -> bool {
     })
 }
 
-/// Whether lost data were told from parities.
+/// Whether lost data was decoded from parities.
 pub(crate) fn is_decoded(trace: &FlowTrace) -> bool {
     is_brought(trace, |e| e.kind == FlowEventKind::Decoded)
 }
 
-/// Whether an event that `brings` data is about some that were lost.
+/// Whether an event that `brings` data covers data that was lost.
 fn is_brought(trace: &FlowTrace, brings: impl Fn(&FlowEvent) -> bool) -> bool {
     let events = || trace.events.iter();
     let mut lost = events().filter(|e| matches!(e.kind, FlowEventKind::Lost { .. }));
@@ -218,7 +218,7 @@ fn sender_event(e: &TraceEvent, start: u64, oldest: &mut u64) -> Option<FlowEven
     (offset >= start).then(|| event(e.at, e.subflow, kind, offset - start, len))
 }
 
-/// A parity that left, if it is of the flow's data.
+/// A parity that was sent, if it covers the flow's data.
 fn parity_event(
     e: &TraceEvent,
     coded: Coded,
@@ -249,7 +249,7 @@ fn receiver_event(e: &TraceEvent, sent: &[Sent], start: u64) -> Option<FlowEvent
     (offset >= start).then(|| event(e.at, e.subflow, kind, offset - start, len))
 }
 
-/// A segment the server sent: on which subflow, where, and the data in it or, of a parity, those it is of.
+/// A segment that the server sent: its subflow, its place, and its data. For a parity, the data that it covers.
 struct Sent {
     at: Instant,
     subflow: u8,
@@ -265,7 +265,7 @@ fn subflow_of(recording: &Recording, src: &Endpoint, dst: &Endpoint) -> Option<u
     recording.subflows.iter().find(is).map(|(id, ..)| *id)
 }
 
-/// Pairs the sender's record with the segments that left, subflow by subflow in order.
+/// Matches the sender's record with the segments that were sent, in order on each subflow.
 fn sent(recording: &Recording, seen: &[Seen]) -> Vec<Sent> {
     let mut left: Vec<(u8, Instant, SeqNumber)> = seen
         .iter()

@@ -1,9 +1,8 @@
-//! All runs of an experiment: over points, transports and seeds, on all cores, stored as they end.
+//! Runs an experiment: all points, transports and seeds, on all cores. Runs are stored as they finish.
 //!
-//! Each run is a simulation of its own, so results do not depend on how many threads there are or
-//! in which order runs end. Every finished run is appended to the store as one line of JSON and
-//! flushed; a process that is stopped loses only what was running, and a store is read back by
-//! [`Options::resume`].
+//! Each run is a separate simulation, so results do not depend on the number of threads or on the order in
+//! which runs finish. Every finished run is appended to the store as one line of JSON and flushed. A process
+//! that is stopped loses only the runs in progress. [`Options::resume`] reads a store back.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -37,19 +36,19 @@ pub use shared::Shared;
 /// How an experiment is run.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Threads; 0 means one per core.
+    /// The number of threads. 0 means one per core.
     pub jobs: usize,
     /// A file that finished runs are appended to.
     pub store: Option<PathBuf>,
-    /// Take runs that the store has already from there.
+    /// Whether runs that are already in the store are taken from it.
     pub resume: bool,
-    /// Show progress and the time left on standard error.
+    /// Whether to show progress and the time left on standard error.
     pub progress: bool,
-    /// Bytes that responses carry; lengths only without.
+    /// The bytes that responses carry. Without it, runs use lengths only.
     pub payload: Option<Bytes>,
-    /// A directory for captures, a file per run.
+    /// A directory for captures, one file per run.
     pub pcap: Option<PathBuf>,
-    /// Runs that other experiments make as well; not taken where captures are asked for.
+    /// Runs that other experiments make as well. It is not used if captures are requested.
     pub shared: Shared,
     /// When this becomes true, runs end early with [`RunError::Stopped`].
     pub stop: Option<Arc<AtomicBool>>,
@@ -73,8 +72,7 @@ pub enum SweepError {
     /// The store of results cannot be read or written.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The store holds runs of the experiment by another version: their results would stand beside
-    /// new ones.
+    /// The store holds runs of the experiment by another version. Their results would stand next to new ones.
     #[error(
         "{path}, line {line}: found a run of \"{experiment}\" by version {found}, this is {here}, and \
          results of different versions are not mixed; run without --resume to begin again, or give \
@@ -89,7 +87,7 @@ pub enum SweepError {
         experiment: String,
         /// The version of the run.
         found: String,
-        /// The version of what would be run now.
+        /// The version that would run now.
         here: &'static str,
     },
 }
@@ -101,9 +99,9 @@ pub struct TransportRuns {
     pub name: TransportName,
     /// Its runs.
     pub runs: Vec<RunResult>,
-    /// What made each of them.
+    /// The identity of each run.
     pub origins: Vec<RunIdentity>,
-    /// What was to make them all.
+    /// The identity that all runs should have.
     pub identity: RunIdentity,
 }
 
@@ -123,11 +121,11 @@ impl TransportRuns {
 /// All runs of an experiment.
 #[derive(Clone, Debug)]
 pub struct SweepResult {
-    /// For each point of the experiment its transports in their order.
+    /// For each point of the experiment, its transports in order.
     pub points: Vec<Vec<TransportRuns>>,
-    /// Real time it took, seconds.
+    /// The real time that the sweep took, seconds.
     pub wall_s: f64,
-    /// How many runs came from the store.
+    /// The number of runs taken from the store.
     pub resumed: usize,
     /// Each point's configuration hash.
     pub configurations: Vec<String>,
@@ -136,21 +134,21 @@ pub struct SweepResult {
 }
 
 impl SweepResult {
-    /// The version of its runs; of this program where there are none.
+    /// The version of the runs, or the version of this program if there are none.
     pub fn version(&self) -> &str {
         let mut runs = self.points.iter().flatten();
         runs.next().map_or(VERSION, |t| &t.identity.version)
     }
 }
 
-/// A run and what made it.
+/// A run and its identity.
 type Made = (RunIdentity, RunResult);
 
-/// Runs every combination of point, transport, seed and part; transports that only the testbed runs
-/// are left out.
+/// Runs every combination of point, transport, seed and part. Transports that only the testbed runs are left
+/// out.
 ///
 /// # Errors
-/// The first run that cannot be made, or trouble with the store.
+/// The first run that cannot be made, or an error of the store.
 pub fn execute(
     experiment: &Experiment,
     registry: &Registry,
@@ -197,8 +195,8 @@ pub fn execute(
     })
 }
 
-/// The result of an experiment whose runs were made elsewhere: `made` gives the run of each of its
-/// [`jobs`], made by this version. A run that is not there is left out.
+/// Builds the result of an experiment whose runs were made elsewhere by this version. `made` returns the run of
+/// each of the experiment's [`jobs`]. Missing runs are left out.
 pub fn gather(
     experiment: &Experiment,
     jobs: &[Job],
@@ -208,7 +206,7 @@ pub fn gather(
     gathered(experiment, jobs, jobs.iter().map(run).collect())
 }
 
-/// Runs by point and transport; `slots` are those of `jobs`.
+/// Groups the runs by point and transport. `slots` correspond to `jobs`.
 fn gathered(experiment: &Experiment, jobs: &[Job], slots: Vec<Option<Made>>) -> SweepResult {
     let mut results = jobs.iter().zip(slots);
     let per_transport = (experiment.seeds * experiment.parts()) as usize;
@@ -245,7 +243,7 @@ fn gathered(experiment: &Experiment, jobs: &[Job], slots: Vec<Option<Made>>) -> 
     }
 }
 
-/// The store that runs are entered into, if there is one.
+/// The store to which runs are appended, if there is one.
 struct Books<'a> {
     experiment: &'a Experiment,
     lines: Option<Lines>,

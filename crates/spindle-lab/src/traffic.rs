@@ -1,4 +1,5 @@
-//! Traffic plans: who asks whom for how much and when. A plan never depends on the transport.
+//! Traffic plans: which host requests how much from which host, and when. A plan never depends on the
+//! transport.
 
 mod mix;
 mod transfers;
@@ -12,14 +13,14 @@ use crate::experiment::scenario::{
 };
 use crate::rng::{Purpose, Stream, Streams};
 
-/// What is to happen in one run.
+/// The plan of one run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
-    /// Connections to be opened beforehand, as (client, server) host numbers.
+    /// Connections to open beforehand, as (client, server) host numbers.
     pub connections: Vec<(u32, u32)>,
-    /// How many of them, the first ones, are not for background traffic.
+    /// Number of these connections that are not for background traffic. They come first.
     pub foreground: u32,
-    /// Response bytes sent once on each of them before measuring.
+    /// Response bytes sent once on each of these connections before measuring.
     pub warm_up: u64,
     /// Idle time between warm-up and measurement.
     pub idle: Duration,
@@ -27,44 +28,45 @@ pub struct Plan {
     pub request: u64,
     /// When the request of a new connection is written.
     pub ask: Ask,
-    /// Which interface of the client connections start from.
+    /// The interface of the client that connections start from.
     pub first_path: FirstPath,
-    /// Subflows on each of the client's interfaces; empty: as the transport has it.
+    /// Number of subflows on each of the client's interfaces. If empty, the transport determines it.
     pub subflows: Vec<u32>,
-    /// Responses are so many full packets of the connection's own; the flows' sizes are nominal.
+    /// Number of full packets in each response. The size of a full packet is the connection's own, and the
+    /// flows' sizes are nominal.
     pub packets: Option<u32>,
     /// What is observed of each flow.
     pub observe: Observe,
-    /// Flows go from client to server, without request and answer.
+    /// Whether flows go from client to server, without request and response.
     pub push: bool,
-    /// The run is over then, counted from the start of the measurement, whatever is under way; none: once
-    /// every flow is.
+    /// End of the run, counted from the start of the measurement. Flows in progress are cut off. If `None`, the
+    /// run ends once every flow is over.
     pub ends: Option<Duration>,
-    /// Without [`Self::ends`]: the run is over once all flows are that are no background.
+    /// Without [`Self::ends`], whether the run ends once all flows that are not background are over.
     pub leaves_background: bool,
-    /// From when on flows count, from the start of the measurement: of those of the background that began
-    /// earlier, what they do from then on.
+    /// When flows start to count, from the start of the measurement. Background flows that began earlier count
+    /// with what they do from then on.
     pub counts_from: Duration,
-    /// A new connection draws from the streams of its flow's number, not of its own, so that second
-    /// connections of other flows change nothing.
+    /// Whether a new connection draws from the streams of its flow's number instead of its own. The second
+    /// connections of other flows then have no effect on it.
     pub numbered: bool,
     /// The flows, in the order of issue.
     pub flows: Vec<PlannedFlow>,
 }
 
 impl Plan {
-    /// Whether the end of the run may find flows under way.
+    /// Whether flows may be in progress at the end of the run.
     pub fn cuts_off(&self) -> bool {
         self.ends.is_some() || self.leaves_background
     }
 
-    /// Whether the run goes on until this flow is over, if it has no time to end at.
+    /// Whether the run waits until this flow is over, if the run has no fixed end.
     pub fn awaits(&self, flow: &PlannedFlow) -> bool {
         !(self.leaves_background && flow.background)
     }
 
-    /// The interface, of `interfaces`, that the client's end of connection `number` (in the order of
-    /// opening) starts from.
+    /// The interface, out of `interfaces`, that the client's end of connection `number` starts from.
+    /// Connections are numbered in the order of opening.
     pub fn interface(&self, streams: &Streams, number: u64, interfaces: u32) -> u32 {
         match self.first_path {
             FirstPath::Interface(n) => n.min(interfaces.saturating_sub(1)),
@@ -77,51 +79,51 @@ impl Plan {
     }
 }
 
-/// One request and its response.
+/// One request and its response. With [`Plan::push`], one transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlannedFlow {
     /// When it is issued.
     pub start: Start,
-    /// The asking host.
+    /// The host that sends the request.
     pub client: u32,
-    /// The answering host.
+    /// The host that sends the response.
     pub server: u32,
-    /// Response bytes.
+    /// Bytes of the response or of the transfer.
     pub bytes: u64,
-    /// The connection of [`Plan::connections`], or none for a new one.
+    /// The index of its connection in [`Plan::connections`]. If `None`, the flow opens a new connection.
     pub connection: Option<u32>,
     /// Flows of the same group are measured as one: from the first issue to the last completion.
     pub group: u32,
-    /// Whether it is background traffic, measured apart.
+    /// Whether it is background traffic, which is measured separately.
     pub background: bool,
     /// Whether it is measured at all.
     pub counted: bool,
-    /// Whether ECMP has to send it over other links between switches than all others of which this holds.
+    /// Whether ECMP must send it over other links between switches than every other flow with this flag.
     pub apart: bool,
 }
 
 /// When a flow is issued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// So long after the start of the measurement.
+    /// This long after the start of the measurement.
     At(Duration),
-    /// So long after the group before it is complete that has the same client (at the start of the
-    /// measurement if there is none).
+    /// This long after the client's previous group is complete. If there is none, this long after the start of
+    /// the measurement.
     After(Duration),
 }
 
-/// A scenario's traffic cannot be planned.
+/// Why a scenario's traffic cannot be planned.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
-    /// A host is not there.
+    /// A host does not exist.
     #[error("traffic: found host \"{found}\", which the topology does not have; it has {hosts}")]
     Host {
         /// The name.
         found: String,
-        /// The names there are.
+        /// The names that exist.
         hosts: String,
     },
-    /// A host has nobody to send to, or to be sent to by.
+    /// A host has no partner to send to or to receive from.
     #[error("traffic: {host} has no partner, want another host for it")]
     Alone {
         /// Its name.
@@ -129,12 +131,13 @@ pub enum PlanError {
     },
 }
 
-/// Plans part `part` of `parts` of the scenario's request traffic.
+/// Plans part `part` of `parts` of the scenario's traffic. Transfers and mixes are not split.
 ///
 /// `hosts` are the topology's host names in the order of their numbers.
 ///
 /// # Errors
-/// [`PlanError::Host`] for a name the topology does not have; [`PlanError::Alone`] where nobody fits.
+/// [`PlanError::Host`] for a name that the topology does not have. [`PlanError::Alone`] if a host has no
+/// partner.
 pub fn plan(
     scenario: &Scenario,
     hosts: &[String],
@@ -251,7 +254,7 @@ fn requests(
     })
 }
 
-/// A server at random that is not the client itself, which stands at `own` if it is a server too.
+/// A random server that is not the client itself. `own` is the client's index if it is a server too.
 fn other(own: Option<usize>, servers: usize, rng: &mut Stream) -> usize {
     match own {
         None => rng.below(servers as u64) as usize,
@@ -262,8 +265,8 @@ fn other(own: Option<usize>, servers: usize, rng: &mut Stream) -> usize {
     }
 }
 
-/// Where a persistent connection stands in their order: whether it is for background traffic,
-/// client and server by their place in the lists, number within the pair.
+/// The position of a persistent connection in their order: whether it is for background traffic, the indices of
+/// client and server in the lists, and the number within the pair.
 type Place = (bool, usize, usize, u32);
 
 /// Persistent connections, used in turn by the requests of a pair and class.
@@ -284,7 +287,7 @@ impl Pools {
         }
     }
 
-    /// The connection of the pair's next request of that class; none if each has a new one.
+    /// The connection of the pair's next request of this class. `None` if each request has a new connection.
     fn next(&mut self, background: bool, client: usize, server: usize) -> Option<Place> {
         if self.per_pair == 0 {
             return None;
@@ -296,8 +299,8 @@ impl Pools {
     }
 }
 
-/// Numbers the connections that are used at all, in the order of their places; one that nothing
-/// ever uses would change nothing but the time it takes to open it.
+/// Numbers the connections that are used, in the order of their places. An unused connection would change
+/// nothing except the time to open all connections.
 fn number(places: &[Option<Place>], flows: &mut [PlannedFlow]) -> Vec<Place> {
     let mut used: Vec<Place> = places.iter().flatten().copied().collect();
     used.sort_unstable();
@@ -383,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn the_offered_load_is_the_stated_one() {
+    fn offered_load_of_requests_is_the_configured_load() {
         let (mut bits, mut seconds) = (0.0, 0.0);
         for seed in 0..20 {
             let streams = Streams::new(seed, 0);
@@ -399,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_are_used_in_turn_and_join_the_right_hosts() {
+    fn connections_are_used_in_turn_and_connect_the_hosts_of_their_flows() {
         for pairing in [Pairing::OneToOne, Pairing::Random] {
             let p = requests(&sample(pairing), &hosts(), &Streams::new(1, 0), 2000).unwrap();
             let want = if pairing == Pairing::OneToOne { 15 } else { 45 };
@@ -417,11 +420,11 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the hosts, classes and number of connections: nobody asks itself, a connection
-        /// joins the two hosts of its flows and serves one class, none is unused, and those of the
-        /// background come last.
+        /// For all hosts, classes and numbers of connections: no host sends requests to itself. A connection
+        /// connects the two hosts of its flows and serves one class. Every connection is used. Connections of
+        /// the background come last.
         #[test]
-        fn plans_fit_together(
+        fn connections_of_a_plan_match_their_flows(
             clients in 1usize..6,
             per_pair in 1u32..4,
             flows in 1u64..300,
@@ -457,9 +460,9 @@ mod tests {
         }
     }
 
-    /// Of all hosts each other one is asked as often.
+    /// Each host sends equally many requests to each of the other hosts.
     #[test]
-    fn random_servers_are_all_alike() {
+    fn random_servers_are_uniformly_distributed() {
         let all = Requests {
             clients: hosts(),
             servers: hosts(),
@@ -480,9 +483,9 @@ mod tests {
         }
     }
 
-    /// Requests and background together make the load (mechanisms B0: offered bytes).
+    /// Queries and background together make up the load (mechanisms B0: offered bytes).
     #[test]
-    fn the_load_is_that_of_queries_and_background() {
+    fn offered_load_includes_queries_and_background() {
         let both = Requests {
             arrivals: Arrivals::Poisson(BitRate(1_500_000_000)),
             sizes: SizeSampler::new(Sizes::named("web-search").unwrap(), None).unwrap(),
@@ -525,7 +528,7 @@ mod tests {
     }
 
     #[test]
-    fn incast_groups_a_round() {
+    fn flows_of_an_incast_round_form_a_group() {
         let i = Incast {
             client: "H1".to_owned(),
             servers: names(&["H2", "H3"]),

@@ -1,4 +1,4 @@
-//! Runs of the whole: stacks over the fabric, with the applications of an experiment.
+//! Tests whole runs: stacks over the fabric, with the applications of an experiment.
 
 mod support;
 
@@ -56,7 +56,7 @@ fn every_transport_completes_without_loss_and_without_timeouts() {
             (0, 0, 0),
             "{transport}"
         );
-        // A response takes a round trip of 280 us at the least, and these sizes below 3 ms.
+        // A response takes at least a round trip of 280 us, and these sizes take less than 3 ms.
         assert!(
             r.fct_ns.iter().all(|t| (280_000..3_000_000).contains(t)),
             "{transport}"
@@ -65,7 +65,7 @@ fn every_transport_completes_without_loss_and_without_timeouts() {
 }
 
 #[test]
-fn real_bytes_arrive_intact_and_behave_as_lengths_do() {
+fn real_bytes_arrive_intact_and_behave_like_lengths() {
     static BYTES: [u8; 4099] = {
         let mut b = [0; 4099];
         let mut i = 0;
@@ -83,13 +83,13 @@ fn real_bytes_arrive_intact_and_behave_as_lengths_do() {
             bytes.bytes_delivered > 0 && bytes.bytes_corrupted == 0,
             "{transport}"
         );
-        // All of it: times, counters, events and packet-hops.
+        // The whole results are equal: times, counters, events and packet-hops.
         assert_eq!(lengths, bytes, "{transport}");
     }
 }
 
 #[test]
-fn the_same_request_gives_the_same_result_and_another_seed_another() {
+fn results_are_reproducible_and_depend_on_the_seed() {
     let e = experiment("fuso", &queries("5%", 50));
     let registry = Registry::standard();
     let mut request = RunRequest::new(&e.points[0].scenario, &e.transports[0], &registry);
@@ -156,7 +156,7 @@ fn incast_is_complete_when_the_last_answer_is() {
             (3, 3, 3),
             "{transport}"
         );
-        // 20 answers of 64 000 B need 10.5 ms on the client's link with headers.
+        // 20 answers of 64 000 B need 10.5 ms on the client's link, including headers.
         assert!(
             r.fct_ns.iter().all(|t| *t > 10_400_000),
             "{transport}: {:?}",
@@ -181,7 +181,7 @@ fn flows_end_with_an_error_when_no_path_is_left() {
 }
 
 #[test]
-fn flows_arrive_over_every_balancer() {
+fn flows_complete_over_every_balancer() {
     let registry = Registry::standard();
     let mut times = Vec::new();
     for name in registry.balancer_names() {
@@ -191,15 +191,15 @@ fn flows_arrive_over_every_balancer() {
         assert_eq!(result.completed, 30, "{name}");
         times.push((name, result.fct_ns));
     }
-    // One class alone: priorities change nothing.
+    // There is only one class, so priorities change nothing.
     let of = |name: &str| &times.iter().find(|(n, _)| n == name).unwrap().1;
     assert_eq!(of("rps"), of("rps-pq"));
     assert_eq!(of("caps-dark"), of("caps-dark-pq"));
 }
 
 #[test]
-fn losses_in_one_direction_spare_the_other() {
-    // Data lost on the way out of the servers: timeouts. Nothing at all lost: none.
+fn losses_in_one_direction_do_not_affect_the_other() {
+    // Losses of data on the way out of the servers cause timeouts. Without losses there are none.
     let text = queries("20%", 40).replace(
         "[\"P1\"]",
         "[\"H1\", \"H2\"]\ndirection = \"forward\"\ndata_only = true",
@@ -209,7 +209,7 @@ fn losses_in_one_direction_spare_the_other() {
     assert_eq!(lost.completed, 40);
     assert!(lost.flows_with_timeout > 5 && clean.flows_with_timeout == 0);
     assert!(lost.payload_bytes > clean.payload_bytes);
-    // The other way only acknowledgements travel besides requests, and these are small.
+    // In the other direction only acknowledgements and small requests travel.
     let back = text.replace("forward", "backward").replace("20%", "5%");
     let back = go(&experiment("tcp", &back), None).result;
     assert!(back.payload_bytes < clean.payload_bytes * 101 / 100);
@@ -228,11 +228,11 @@ fn losses_cost_the_oracle_no_timeout_and_hardly_any_time() {
     );
     assert!(mean(&lossy) < 1.05 * mean(&clean));
     let fuso = run("fuso", "8%");
-    assert!(mean(&lossy) < mean(&fuso), "a bound");
+    assert!(mean(&lossy) < mean(&fuso), "the oracle is a bound");
 }
 
 #[test]
-fn dctcp_gets_its_exact_echo_whoever_chose_it() {
+fn dctcp_uses_its_exact_echo_however_it_was_chosen() {
     use spindle_mptcp::EcnMode;
     let registry = Registry::standard();
     let echo = |name: &str, more: &str| {

@@ -1,4 +1,4 @@
-//! Experiments that are computed and not run: what becomes of the claims of CAPS's analysis.
+//! Experiments that are computed and not run: the verdicts on the claims of CAPS's analysis.
 
 use spindle_lab::claims::{Outcome, Verdict};
 use spindle_lab::experiment::{Experiment, Overrides};
@@ -26,7 +26,7 @@ fn claims(id: &str, set: &[&str]) -> Vec<Outcome> {
 }
 
 #[test]
-fn claims_hold_or_fail_and_say_why() {
+fn claims_hold_or_fail_with_a_reason() {
     use Verdict::{Fails, Holds};
     let expected = [
         ("caps-fig6-n1", Holds, "98.0432%"),
@@ -74,7 +74,7 @@ fn claims_hold_or_fail_and_say_why() {
 }
 
 #[test]
-fn notes_of_the_optima_are_what_the_equations_give() {
+fn noted_optima_match_the_equations() {
     for (set, optima) in [
         (&["traffic.units=whole"][..], [33.0, 34.0, 33.0, 34.0]),
         (&["traffic.rate=200Mbps"][..], [33.0, 37.0, 40.0, 41.0]),
@@ -93,7 +93,7 @@ fn notes_of_the_optima_are_what_the_equations_give() {
             .collect();
         assert_eq!(found, optima, "{set:?}");
     }
-    // What a claim's note says it would be at the printed sizes.
+    // The values that a claim's note gives for the printed sizes.
     for (k, share, ms) in [(29, "20%", 1.811), (40, "35%", 1.856), (61, "20%", 1.429)] {
         let k = format!("traffic.k={k}");
         let share = format!("traffic.blocking={share}");

@@ -1,4 +1,4 @@
-//! Short flows beside long ones between leaves (the CAPS paper, mechanisms T5 to T7).
+//! Short flows next to long flows between leaves (the CAPS paper, mechanisms T5 to T7).
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use spindle_lab::metrics::{Metric, RunResult};
 use spindle_lab::registry::Registry;
 use spindle_lab::stats::Pool;
 
-/// Hosts as in mechanisms A5.1 for this paper.
+/// Settings of the hosts as in mechanisms A5.1 for this paper.
 const HOSTS: &str = "initial_window = 10\nmin_rto = \"10ms\"\ncongestion = \"reno\"\necn = false\n";
 
 fn seeded(
@@ -40,7 +40,7 @@ fn go(transport: &str, traffic: &str) -> RunOutput {
     seeded(transport, 1, ("", ""), traffic)
 }
 
-/// Mechanisms T5 on a smaller scale: each flow from a host of its own to one of its own.
+/// Mechanisms T5 on a smaller scale: each flow has its own source host and its own destination host.
 const ONE_EACH: &str = "from = \"h0-h23\"\nto = \"h24-h47\"\nmatrix = \"one-to-one\"\nacross = true\n\
                         sizes = [\"10KB\", \"100KB\"]\narrivals = \"on-off\"\non = \"5ms\"\n\
                         off = \"50ms\"\nrate = 4000.0\n";
@@ -50,7 +50,7 @@ fn goodput(r: &RunResult) -> f64 {
 }
 
 #[test]
-fn the_run_is_over_with_the_last_short_flow() {
+fn a_run_ends_with_its_last_short_flow() {
     let traffic =
         format!("{ONE_EACH}flows = 20\nlong_flows = 4\nhead_start = \"20ms\"\nwarm_up = \"20ms\"");
     for transport in ["tcp@rps", "tcp", "repflow", "newreno", "mptcp"] {
@@ -72,13 +72,14 @@ fn the_run_is_over_with_the_last_short_flow() {
             "{}",
             r.sim_ns
         );
-        // No more than the wire carries, whatever holes were open when the flows began to count.
+        // The goodput cannot exceed the rate of the wire, regardless of the holes that were open when the flows
+        // began to count.
         let rate = goodput(r);
         assert!(rate > 2e8 && rate < 974e6, "{transport}: {rate}");
     }
 }
 
-/// Head-of-line blocking (CAPS section III): packets sprayed over all paths wait behind long flows'.
+/// Head-of-line blocking (CAPS section III): packets sprayed over all paths wait behind long flows' packets.
 #[test]
 fn long_flows_delay_short_ones() {
     let mean = |long: u32| {
@@ -90,10 +91,11 @@ fn long_flows_delay_short_ones() {
     assert!(beside > 1.1 * alone, "{beside} {alone}");
 }
 
-/// From the first packet handed to TCP to the last byte: a packet takes half a round trip and four links'
-/// time of sending, behind the acknowledgement that ends the handshake (40 B) on the first of them.
+/// The time runs from the first packet passed to TCP to the last byte. A packet takes half a round trip and the
+/// sending time of four links. On the first link it waits for the acknowledgement that ends the handshake (40
+/// B).
 #[test]
-fn a_flows_time_begins_with_its_data() {
+fn the_time_of_a_flow_begins_with_its_data() {
     let traffic =
         "arrivals = \"at-once\"\nflows = 1\nfrom = \"h0\"\nto = \"h47\"\nsizes = \"1460B\"\n";
     let r = go("tcp", traffic).result;
@@ -103,9 +105,9 @@ fn a_flows_time_begins_with_its_data() {
     assert_eq!(r.fct_ns, [150_000 + 4 * 12_000 + 8 * 416]);
 }
 
-/// 1460 of 1500 bytes on a wire of 1 Gbps, once slow start is over.
+/// 1460 of 1500 bytes on a wire of 1 Gbps, after slow start.
 #[test]
-fn a_long_flows_throughput_is_what_it_does_from_the_warm_up_on() {
+fn throughput_of_a_long_flow_counts_from_the_warm_up() {
     let one = "flows = 0\nlong_flows = 1\nfrom = \"h0\"\nto = \"h47\"\nsizes = \"10KB\"\nduration = \"300ms\"\n";
     let whole = go("tcp", one).result;
     let warm = go("tcp", &format!("{one}warm_up = \"200ms\"")).result;
@@ -114,7 +116,7 @@ fn a_long_flows_throughput_is_what_it_does_from_the_warm_up_on() {
     assert!((rate - 1460.0 / 1500.0).abs() < 0.002, "{rate}");
     assert!(goodput(&whole) < goodput(&warm));
 
-    // With sizes they may be over before the end.
+    // Long flows with sizes may complete before the end.
     let sized = format!("{one}long_sizes = [\"28MB\", \"30MB\"]\nwarm_up = \"150ms\"");
     let out = go("tcp", &sized);
     assert!(out.flows[0].fct_ns.is_some());
@@ -127,7 +129,7 @@ const LOADED: &str = "across = true\nsizes = \"web-search\"\nload = \"40%\"\ncap
                       warm_up = \"100ms\"\nduration = \"300ms\"\n";
 
 #[test]
-fn under_load_flows_below_the_limit_are_measured_and_the_others_are_background() {
+fn flows_below_the_limit_are_measured_and_others_are_background() {
     let out = seeded("tcp", 1, ("", "short_below = \"100KB\""), LOADED);
     let r = &out.result;
     // 240 flows a second for 0.2 s, of which 54 % are short.
@@ -145,7 +147,7 @@ fn under_load_flows_below_the_limit_are_measured_and_the_others_are_background()
     }
     assert_eq!(r.sim_ns, 300_000_000);
 
-    // Without a limit all are alike, at the same times and of the same sizes.
+    // Without a limit all flows are in one class, with the same times and sizes.
     let alike = seeded("tcp", 1, ("", ""), LOADED);
     assert_eq!(alike.result.background_flows, 0);
     assert_eq!(alike.result.flows, r.flows + r.background_flows);
@@ -153,9 +155,9 @@ fn under_load_flows_below_the_limit_are_measured_and_the_others_are_background()
     assert_eq!(sizes(&alike), sizes(&out));
 }
 
-/// What is marked overtakes where ports have priorities, and is as it was where they have none.
+/// Marked packets overtake others at ports with priorities. At ports without priorities marks change nothing.
 #[test]
-fn marks_are_heeded_by_ports_with_priorities_only() {
+fn only_ports_with_priorities_respect_marks() {
     let traffic = format!(
         "{ONE_EACH}flows = 20\nlong_flows = 4\nhead_start = \"40ms\"\nobserve = [\"packets\"]"
     );
@@ -171,7 +173,7 @@ fn marks_are_heeded_by_ports_with_priorities_only() {
     let (first, r) = with(true, marked);
     assert!(first * 4 < plain * 3, "{first} {plain}");
 
-    // Every data packet of theirs is known by its mark, in both directions but there is only one.
+    // Every data packet of the short flows is identified by its mark.
     let (told, before) = (r.packets.unwrap(), unmarked.packets.unwrap());
     let least: u64 = r.completed * 7;
     assert!(
@@ -183,7 +185,7 @@ fn marks_are_heeded_by_ports_with_priorities_only() {
     assert!(before.others.sent > told.others.sent);
 }
 
-/// RepFlow sends short flows twice, long ones once (mechanisms A5.5), and all else is as with TCP.
+/// RepFlow sends short flows twice and long flows once (mechanisms A5.5). Everything else is like TCP.
 #[test]
 fn short_flows_are_replicated_and_long_ones_are_not() {
     let traffic = format!(
@@ -206,7 +208,7 @@ fn short_flows_are_replicated_and_long_ones_are_not() {
     let r = &twice.result;
     assert_eq!((r.flows, r.completed), (20, 20));
     assert_eq!(once.result.extra_bytes, 0);
-    // The last one's second copy may be under way when the run ends.
+    // The second copy of the last flow may be in progress when the run ends.
     assert!(
         r.extra_bytes <= short && r.extra_bytes + 200_000 > short,
         "{} {short}",
@@ -214,9 +216,9 @@ fn short_flows_are_replicated_and_long_ones_are_not() {
     );
 }
 
-/// CAPS section VIII-A, Fig 13: each long flow on a path of its own.
+/// CAPS section VIII-A, Fig 13: each long flow on a separate path.
 #[test]
-fn long_flows_can_be_kept_apart() {
+fn long_flows_can_use_distinct_paths() {
     let traffic = "flows = 0\nlong_flows = 8\nfrom = \"h0-h23\"\nto = \"h24-h47\"\nmatrix = \"one-to-one\"\n\
                    sizes = \"10KB\"\nduration = \"120ms\"\nwarm_up = \"60ms\"\n";
     let all = |seed: u64, paths: &str| {
@@ -241,9 +243,9 @@ fn long_flows_can_be_kept_apart() {
     );
 }
 
-/// Entries 46 and 47: all at once to one receiver, whose link is what they share.
+/// Entries 46 and 47: all flows start at once towards one receiver and share its link.
 #[test]
-fn an_incast_from_everywhere_goes_to_one_host() {
+fn an_incast_goes_to_one_host() {
     let traffic = "arrivals = \"at-once\"\nflows = 60\nfrom = \"h0-h23\"\nto = \"h24-h47\"\n\
                    matrix = \"one-receiver\"\nsizes = [\"15KB\", \"100KB\"]\nobserve = [\"links\", \"timers\"]\n";
     let out = go("tcp@rps", traffic);
@@ -265,7 +267,7 @@ fn metric(r: &RunResult, name: &str) -> Option<f64> {
     Pool::new([r]).value(metric)
 }
 
-/// Short flows beside long ones from a warm-up on, with this of them observed.
+/// Short flows next to long flows, counted from a warm-up on, with these observations.
 fn observed(transport: &str, observe: &str) -> RunResult {
     let traffic = format!(
         "{ONE_EACH}flows = 40\nlong_flows = 4\nhead_start = \"40ms\"\nwarm_up = \"40ms\"\n\
@@ -275,9 +277,9 @@ fn observed(transport: &str, observe: &str) -> RunResult {
     seeded(transport, 1, marked, &traffic).result
 }
 
-/// CAPS Figs 1, 2, 23 and 28: what spraying does to packets, and priorities to their waiting.
+/// CAPS Figs 1, 2, 23 and 28: the effect of spraying on packets, and of priorities on their waiting times.
 #[test]
-fn packets_wait_and_overtake_as_balancers_have_it() {
+fn waiting_and_overtaking_depend_on_the_balancer() {
     let what = "\"paths\", \"packets\", \"windows\"";
     let [ecmp, rps, first] = ["tcp", "tcp@rps", "tcp@rps-pq"].map(|t| observed(t, what));
     let of = |r: &RunResult, name: &str| metric(r, name).expect(name);
@@ -285,7 +287,7 @@ fn packets_wait_and_overtake_as_balancers_have_it() {
         assert_eq!(of(&ecmp, name), 0.0, "one path keeps the order: {name}");
         assert!(of(&rps, name) > 0.01, "{name} {}", of(&rps, name));
     }
-    // What is left is other short flows' packets, and the one being sent.
+    // The rest is due to other short flows' packets and the packet in transmission.
     assert!(of(&first, "queueing.short") * 1.5 < of(&rps, "queueing.short"));
     assert!(of(&rps, "queueing.short") < of(&rps, "queueing.long"));
     assert!(of(&rps, "paths.unused") < of(&ecmp, "paths.unused"));
@@ -296,8 +298,8 @@ fn packets_wait_and_overtake_as_balancers_have_it() {
             (paths.long, packets.others, windows.long),
         ] {
             assert_eq!(window.packets, told.sent);
-            // What is on its way at the end, or waits in the long flows' hosts with room for 1000 each, has
-            // not been seen to arrive.
+            // Packets that are in flight at the end have not arrived yet. The same holds for packets that wait
+            // in the long flows' hosts, which have room for 1000 each.
             let arrived = told.sent - told.dropped;
             assert!(seen.packets <= arrived && seen.packets + 4500 > arrived);
         }
@@ -307,12 +309,13 @@ fn packets_wait_and_overtake_as_balancers_have_it() {
     }
     let nothing = observed("tcp", "\"sizes\"");
     assert_eq!((nothing.paths, nothing.windows), (None, None));
-    assert_eq!(nothing.fct_ns, ecmp.fct_ns, "to look changes nothing");
+    assert_eq!(nothing.fct_ns, ecmp.fct_ns, "observing changes nothing");
 }
 
-/// Bytes over the spines, each over two of their links, are those that long flows are said to have got.
+/// Bytes over the spines, each over two of their links, equal the bytes that the long flows are reported to
+/// have received.
 #[test]
-fn goodput_of_links_is_that_of_flows() {
+fn goodput_of_links_equals_that_of_flows() {
     let traffic = "flows = 0\nlong_flows = 4\nfrom = \"h0-h23\"\nto = \"h24-h47\"\nmatrix = \"one-to-one\"\n\
                    sizes = \"10KB\"\nduration = \"200ms\"\nwarm_up = \"100ms\"\nlong_paths = \"distinct\"\n\
                    observe = [\"links\", \"goodput\"]\n";
@@ -324,7 +327,7 @@ fn goodput_of_links_is_that_of_flows() {
         (rate / r.background_goodput_sum_bps - 1.0).abs() < 1e-6,
         "{rate}"
     );
-    // Two leaves with eight spines have 16 links each way.
+    // Two leaves with eight spines have 16 links in each direction.
     let share = metric(&r, "leaf-spine.goodput").unwrap();
     assert!((share - rate / 16e9).abs() < 1e-9, "{share}");
     assert_eq!(metric(&r, "core.goodput"), Some(share));
@@ -334,7 +337,7 @@ fn goodput_of_links_is_that_of_flows() {
 
 /// k + r packets for k segments (CAPS section IV).
 #[test]
-fn redundancy_is_what_units_say() {
+fn redundancy_matches_the_units() {
     let r = observed("caps+k-10+r-2@caps", "\"coding\"");
     assert_eq!((r.flows, r.completed), (40, 40));
     let of = |name: &str| metric(&r, name).expect(name);
@@ -352,7 +355,7 @@ fn redundancy_is_what_units_say() {
     assert_eq!(c.encoded, c.segments + c.extra);
     assert!(c.received <= c.encoded && c.late < c.received);
     assert!(of("coding.undecoded") < 0.2 && of("coding.late") > 0.0);
-    // RTT_smooth follows the periods' means, which are off it, but not by far.
+    // RTT_smooth follows the periods' means. The means differ from it, but not by much.
     let tracking = of("rtt.tracking");
     assert!(
         c.periods > 40 && tracking > 0.0 && tracking < 1.0,
@@ -368,7 +371,7 @@ fn redundancy_is_what_units_say() {
 }
 
 #[test]
-fn flows_whose_syns_are_all_lost_are_counted_as_such() {
+fn flows_whose_syns_are_all_lost_are_counted_as_given_up() {
     let traffic = format!(
         "{ONE_EACH}flows = 5\nlong_flows = 0\n[loss]\nmodel = \"bernoulli\"\nrate = \"100%\"\non = \"all\"\n"
     );
@@ -380,16 +383,16 @@ fn flows_whose_syns_are_all_lost_are_counted_as_such() {
             (5, 0, 5, 5),
             "{transport}"
         );
-        // A SYN and six repetitions, each twice as long after the one before: 25.4 s.
+        // A SYN and six repetitions, each after twice the previous timeout: 25.4 s.
         let seconds = r.sim_ns as f64 / 1e9;
         assert!((25.4..26.0).contains(&seconds), "{seconds}");
     }
 }
 
-/// The SYN got through, and nothing after it: the server gives the handshake up, and to what comes then it
-/// answers with a reset.
+/// The SYN arrived, and nothing after it. The server gives up the handshake and answers later segments with a
+/// reset.
 #[test]
-fn flows_whose_server_gave_the_handshake_up_are_counted_as_such() {
+fn flows_whose_server_gave_up_the_handshake_are_counted_as_given_up() {
     let hole =
         "[loss]\nmodel = \"black-hole\"\non = \"access:h0.up\"\nfrom = \"60us\"\nuntil = \"30s\"\n";
     let traffic = format!(
@@ -398,7 +401,7 @@ fn flows_whose_server_gave_the_handshake_up_are_counted_as_such() {
     );
     let r = seeded("tcp", 1, ("", "initial_rto = \"200ms\"\n"), &traffic).result;
     assert_eq!((r.flows, r.completed, r.aborted, r.given_up), (1, 0, 1, 1));
-    // Not after the user timeout of a minute.
+    // It ends before the user timeout of a minute.
     let seconds = r.sim_ns as f64 / 1e9;
     assert!((30.0..60.0).contains(&seconds), "{seconds}");
 }

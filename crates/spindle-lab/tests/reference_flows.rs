@@ -16,7 +16,7 @@ fn run(file: &str, k: u32, sack: bool) -> reference::FlowsReport {
     reference::run(&list(file), k, sack).expect("runs")
 }
 
-/// The larger files take minutes in a debug build: `SPINDLE_REFERENCE=1` has them run too.
+/// The larger files take minutes in a debug build. `SPINDLE_REFERENCE=1` runs them too.
 fn all_wanted() -> bool {
     let wanted = std::env::var_os("SPINDLE_REFERENCE").is_some();
     if !wanted {
@@ -25,9 +25,9 @@ fn all_wanted() -> bool {
     wanted
 }
 
-/// htsim, ns-2 and ns-3 give 8319 to 8334 us; 0.3 % more or less is allowed.
+/// htsim, ns-2 and ns-3 give 8319 to 8334 us. A deviation of 0.3 % is allowed.
 #[test]
-fn one_flow_takes_as_long_as_elsewhere() {
+fn one_flow_takes_as_long_as_in_other_simulators() {
     for sack in [false, true] {
         let mean = run("one_k4", 4, sack).fct_us.mean;
         assert!(
@@ -37,9 +37,9 @@ fn one_flow_takes_as_long_as_elsewhere() {
     }
 }
 
-/// Sixteen colliding flows all finish, and again in the same time.
+/// Sixteen colliding flows all finish. A second run takes the same time.
 #[test]
-fn a_permutation_finishes_and_repeats() {
+fn a_permutation_completes_and_is_reproducible() {
     let (a, b) = (run("perm_k4", 4, true), run("perm_k4", 4, true));
     assert_eq!(a.completed, 16);
     assert_eq!(a.fct_us.mean.to_bits(), b.fct_us.mean.to_bits());
@@ -50,9 +50,9 @@ fn a_permutation_finishes_and_repeats() {
     );
 }
 
-/// What ns-2 with Sack1, ns-3 and htsim agree on for 128 flows.
+/// The range in which ns-2 with Sack1, ns-3 and htsim agree for 128 flows.
 #[test]
-fn a_large_permutation_with_sack_agrees() {
+fn a_large_permutation_with_sack_agrees_with_other_simulators() {
     if !all_wanted() {
         return;
     }
@@ -61,10 +61,10 @@ fn a_large_permutation_with_sack_agrees() {
     assert!((38_000.0..48_000.0).contains(&fct.p99), "{} us", fct.p99);
 }
 
-/// The median lies within 5 % of the interval between htsim and ns-3. One run is chaotic (its median
-/// moves by 30 us when every start moves by less than one), so the mean of several is compared.
+/// The median lies within 5 % of the interval between htsim and ns-3. One run is chaotic: its median moves by
+/// 30 us when every start moves by less than one. Therefore the mean of several runs is compared.
 #[test]
-fn medians_of_a_web_search_load_agree() {
+fn medians_of_a_web_search_load_agree_with_other_simulators() {
     if !all_wanted() {
         return;
     }

@@ -1,4 +1,4 @@
-//! The scenes of the papers beside FUSO's testbed's queries: background traffic, the simulated
+//! The papers' scenarios in addition to the queries on FUSO's testbed: background traffic, the simulated
 //! networks, links drawn to be lossy, incast.
 
 mod support;
@@ -17,7 +17,7 @@ fn go(transport: &str, text: &str, seed: u64) -> RunResult {
     run(&request).unwrap().result
 }
 
-/// Fig 5 in small.
+/// Fig 5 on a small scale.
 fn background(transport: &str) -> String {
     format!(
         "topology = {{ name = \"fuso-testbed\" }}\nloss = {{ on = [\"P1\"], rate = \"2%\" }}\n\
@@ -35,7 +35,7 @@ const SIM: &str = "topology = { name = \"fuso-sim\" }\n\
      sizes = \"web-search\"\nbelow = \"100KB\"\nflows = 80\nload = \"1%\"\ncapacity = \"640Gbps\"\n";
 
 #[test]
-fn background_is_measured_apart_and_the_same_under_every_transport() {
+fn background_is_measured_separately_and_equal_under_every_transport() {
     let mut seen = None;
     for transport in ["tcp", "repflow", "proactive", "mptcp", "fuso"] {
         let r = go(transport, &background("tcp"), 1);
@@ -53,7 +53,8 @@ fn background_is_measured_apart_and_the_same_under_every_transport() {
             (r.flows, r.background_flows, r.bytes_delivered),
             "{transport}"
         );
-        // Queries are below 100 KB, so what was sent for them is, too, even twice with repeats.
+        // Queries are below 100 KB, so the bytes sent for each are below 250 KB, even if it is sent twice with
+        // repeats.
         assert!(
             r.payload_bytes < r.flows * 250_000,
             "{transport}: {}",
@@ -74,7 +75,7 @@ fn the_background_has_its_own_transport() {
         tcp.background_goodput_sum_bps,
         same.background_goodput_sum_bps
     );
-    // Over four paths 10 MB are brought faster than over one.
+    // 10 MB are transferred faster over four paths than over one.
     assert!(same.background_goodput_sum_bps > tcp.background_goodput_sum_bps);
     let plain = go("tcp", &background("tcp"), 3);
     let named = go("tcp", &background("same"), 3);
@@ -82,7 +83,7 @@ fn the_background_has_its_own_transport() {
 }
 
 #[test]
-fn extra_load_is_also_taken_flow_by_flow() {
+fn extra_load_is_also_measured_per_flow() {
     for (transport, low, high) in [
         ("tcp", 0.0, 0.0),
         ("proactive", 0.45, 0.501),
@@ -108,20 +109,19 @@ fn lossy_links_are_drawn_for_each_run_and_not_for_each_transport() {
 }
 
 #[test]
-fn runs_in_the_simulated_network_are_the_same_again_and_complete() {
+fn runs_in_the_simulated_network_complete_and_are_reproducible() {
     for transport in ["tcp", "mptcp-8", "fuso-8"] {
         let r = go(transport, SIM, 4);
         assert_eq!((r.flows, r.completed), (80, 80), "{transport}");
         assert_eq!(r, go(transport, SIM, 4), "{transport}");
-        // 240 us are the least between pods, a little less within one.
+        // At least 240 us between pods, slightly less within one.
         assert!(r.fct_ns.iter().all(|t| *t > 80_000));
     }
 }
 
-/// A drawn link loses nothing while connections are opened, even at a rate that lets no handshake
-/// through.
+/// A drawn link loses no packets while connections are opened, even at a rate that no handshake would survive.
 #[test]
-fn drawn_links_begin_to_lose_with_the_measurement() {
+fn drawn_links_lose_packets_only_during_the_measurement() {
     let worst = SIM
         .replace(
             "share = \"5%\"",
@@ -134,7 +134,7 @@ fn drawn_links_begin_to_lose_with_the_measurement() {
         .replace("10000s", "2s");
     let r = go("tcp", &worst, 1);
     assert_eq!(r.lossy.len(), 64);
-    // Not all flows get through, but each had a connection: nothing is aborted at its issue.
+    // Not all flows complete, but each had a connection: no flow is aborted when it is issued.
     assert!(r.timeouts > 0 && r.completed > 0, "{r:?}");
     let clean = go(
         "tcp",
@@ -145,7 +145,7 @@ fn drawn_links_begin_to_lose_with_the_measurement() {
 }
 
 #[test]
-fn a_run_without_traffic_only_draws() {
+fn a_run_without_traffic_only_draws_lossy_links() {
     let text = "topology = { name = \"fuso-sim\" }\ntraffic = { kind = \"none\" }\n\
                 [loss]\nmodel = \"lossy-links\"\nlinks = 5\nrates = \"production\"\n";
     let r = go("tcp", text, 1);
@@ -154,7 +154,7 @@ fn a_run_without_traffic_only_draws() {
 }
 
 #[test]
-fn incast_rounds_take_no_less_than_the_wire() {
+fn incast_rounds_take_at_least_the_transmission_time() {
     let text = "topology = { name = \"fuso-testbed\" }\n[traffic]\nkind = \"incast\"\n\
                 client = \"H1\"\nservers = [\"H2-H6\"]\nfanout = 30\nresponse = \"64KB\"\n\
                 rounds = 2\n";
@@ -175,7 +175,7 @@ fn incast_rounds_take_no_less_than_the_wire() {
     }
 }
 
-/// Fig 13 of the CoFUSO paper in small.
+/// Fig 13 of the CoFUSO paper on a small scale.
 const MESH: &str = "topology = { name = \"cofuso-sim\" }\n\
      [loss]\nmodel = \"lossy-links\"\nlinks = 4\nrate = \"20%\"\non = \"mesh\"\n\
      direction = \"backward\"\ndata_only = true\n\
@@ -201,20 +201,19 @@ fn four_links_of_the_mesh_lose_the_same_share_under_every_transport() {
         assert!(r.lossy.iter().all(|l| l.group == "mesh" && l.rate == 0.2));
         let lossy = seen.get_or_insert_with(|| r.lossy.clone());
         assert_eq!(&r.lossy, lossy, "{transport}");
-        // A request on its way, and all data in one window: no less than one round trip.
+        // The request travels to the server, and all data fits in one window: at least one round trip.
         assert!(r.fct_ns.iter().all(|t| *t > 48_000_000), "{transport}");
     }
 }
 
-/// Set-up with joins leaves no mark on the flow that follows: what is asked for beforehand is
-/// answered by nothing.
+/// A set-up with joins does not affect the flow that follows: the request before it has no response data.
 #[test]
-fn joins_need_no_data_of_the_server() {
+fn joins_need_no_data_from_the_server() {
     let clean = MESH.replace("\"20%\"", "\"0%\"");
     for transport in ["reactive", "mptcp-5"] {
         let r = go(transport, &clean, 1);
         assert_eq!(r.bytes_delivered, 40 * 40_000, "{transport}");
-        // 27.4 packets fit into the windows of three subflows, not into that of one.
+        // 27.4 packets fit into the windows of three subflows, but not into that of one.
         let (least, most) = match transport {
             "reactive" => (96_000_000, 98_000_000),
             _ => (48_000_000, 51_000_000),

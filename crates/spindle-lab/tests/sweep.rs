@@ -48,14 +48,14 @@ fn results_do_not_depend_on_the_number_of_threads() {
 }
 
 #[test]
-fn what_two_experiments_have_in_common_is_run_once() {
+fn runs_that_two_experiments_share_are_made_once() {
     let registry = Registry::standard();
     let dir = tempfile::tempdir().unwrap();
     let (e, mut other) = (experiment("60"), experiment("60"));
     other.id = "other".to_owned();
     other.transports.remove(0);
     let shared = Shared::of([&e, &other], &registry, &options(2)).unwrap();
-    // Two points, three seeds and as many parts as there are, of one transport.
+    // Two points, three seeds and their parts, of one transport.
     assert_eq!(shared.len() as u64, 2 * 3 * e.parts());
     assert!(Shared::of([&e], &registry, &options(2)).unwrap().is_empty());
     let with = |name: &str, resume| Options {
@@ -68,7 +68,7 @@ fn what_two_experiments_have_in_common_is_run_once() {
     assert_eq!(first.0, json(&e, &options(2)).0);
     let second = json(&other, &with("second", false));
     assert_eq!(second.0, json(&other, &options(2)).0);
-    // Its store has what it did not run itself.
+    // The store also contains the runs that this experiment did not make itself.
     let again = Options {
         shared: Shared::default(),
         ..with("second", true)
@@ -78,7 +78,7 @@ fn what_two_experiments_have_in_common_is_run_once() {
 }
 
 #[test]
-fn a_stopped_sweep_goes_on_where_it_was() {
+fn a_stopped_sweep_resumes_where_it_stopped() {
     let dir = tempfile::tempdir().unwrap();
     let store = dir.path().join("sub/runs.jsonl");
     let e = experiment("60");
@@ -98,14 +98,14 @@ fn a_stopped_sweep_goes_on_where_it_was() {
     let complete = text[..kept].lines().count() - 1;
     assert_eq!(json(&e, &with(true)), (whole.clone(), complete));
     assert_eq!(json(&e, &with(true)), (whole, runs));
-    // Other settings are other runs.
+    // Other settings are different runs.
     assert_eq!(json(&experiment("61"), &with(true)).1, 0);
 }
 
-/// A scheme of one's own is in no fingerprint of Spindle's sources: what another build of it made is not
-/// taken for what this one would make.
+/// No fingerprint of Spindle's sources covers a custom scheme. Results of another build must not be mistaken
+/// for results of this one.
 #[test]
-fn a_store_of_another_build_of_one_s_own_program_is_refused() {
+fn a_store_of_another_build_of_a_custom_program_is_refused() {
     let mut e = experiment("20");
     e.transports.truncate(1);
     let standard = Registry::standard();
@@ -123,7 +123,7 @@ fn a_store_of_another_build_of_one_s_own_program_is_refused() {
     assert_eq!(made.version(), own.version());
     let again = execute(&e, &own, &with(true)).unwrap();
     assert_eq!(again.resumed, jobs(&e, &own, None).unwrap().len());
-    // As another build would have written it.
+    // The text that another build would have written.
     let text = std::fs::read_to_string(&path).unwrap();
     let other = format!("{VERSION}.0123456789abcdef");
     std::fs::write(&path, text.replace(own.version(), &other)).unwrap();
@@ -150,7 +150,7 @@ fn runs_made_elsewhere_give_the_same_results() {
 }
 
 #[test]
-fn a_part_of_an_experiment_consists_of_some_of_its_runs() {
+fn a_subset_of_an_experiment_has_some_of_its_runs() {
     let (e, registry) = (experiment("60"), Registry::standard());
     let keys = |e: &Experiment| -> Vec<_> {
         let jobs = jobs(e, &registry, None).unwrap();
@@ -169,7 +169,7 @@ fn a_part_of_an_experiment_consists_of_some_of_its_runs() {
 }
 
 #[test]
-fn a_run_that_nobody_wants_ends() {
+fn a_stopped_run_ends_early() {
     let stopped = Options {
         stop: Some(Arc::new(AtomicBool::new(true))),
         ..options(2)
@@ -179,7 +179,7 @@ fn a_run_that_nobody_wants_ends() {
 }
 
 #[test]
-fn verdicts_name_every_claim_and_what_is_missing() {
+fn verdicts_list_every_claim_and_the_missing_transports() {
     let e = experiment("60");
     let result = execute(&e, &Registry::standard(), &options(2)).unwrap();
     let verdicts = output::verdicts(&e, &result);

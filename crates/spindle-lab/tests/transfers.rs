@@ -1,4 +1,4 @@
-//! Transfers between hosts of a fat-tree, packets scattered or not (MMPTCP section 3, mechanisms T8).
+//! Transfers between hosts of a fat-tree, with and without packet scatter (MMPTCP section 3, mechanisms T8).
 
 use std::path::Path;
 
@@ -26,7 +26,7 @@ fn go(transport: &str, topology: &str, traffic: &str) -> RunOutput {
 
 const SHORT: &str = "rate = 200.0\nsizes = \"70KB\"\nduration = \"1s\"\nlong = \"0%\"\n";
 
-/// One flow at a time, across the core: nothing is lost, and 16 paths reorder what is scattered.
+/// One flow at a time across the core. No packet is lost, and 16 paths reorder scattered packets.
 fn alone(transport: &str) -> RunResult {
     let traffic = "hosts = [\"h0\", \"h127\"]\nmatrix = \"random\"\nlong = \"0%\"\nrate = 4.0\n\
                    sizes = \"1MB\"\nduration = \"5s\"\n";
@@ -34,7 +34,7 @@ fn alone(transport: &str) -> RunResult {
 }
 
 #[test]
-fn a_flow_alone_repeats_nothing_although_16_paths_reorder_it() {
+fn a_lone_flow_retransmits_nothing_despite_16_reordering_paths() {
     for transport in ["ps", "mmptcp", "mmptcp+sack"] {
         let r = alone(transport);
         assert!(r.completed > 10 && r.completed + r.cut_off == r.flows);
@@ -44,9 +44,9 @@ fn a_flow_alone_repeats_nothing_although_16_paths_reorder_it() {
     }
 }
 
-/// RACK knows nothing of paths; D-SACKs widen its window (RFC 8985, section 6.2, step 4).
+/// RACK does not know paths. D-SACKs widen its window (RFC 8985, section 6.2, step 4).
 #[test]
-fn rack_repeats_less_than_once_a_flow_what_was_reordered() {
+fn rack_enters_recovery_less_than_once_per_reordered_flow() {
     for transport in ["ps+rack", "mmptcp+rack"] {
         let r = alone(transport);
         assert_eq!(r.timeouts, 0, "{transport}");
@@ -58,9 +58,9 @@ fn rack_repeats_less_than_once_a_flow_what_was_reordered() {
     }
 }
 
-/// The clock of MMPTCP's authors: a round trip less, and all else the same.
+/// The clock of MMPTCP's authors starts a round trip later. Everything else is the same.
 #[test]
-fn a_transfers_time_begins_with_its_syn_or_with_the_answer() {
+fn transfer_time_begins_with_the_syn_or_with_the_answer() {
     let times = |ask: &str| {
         let traffic = format!(
             "hosts = [\"h0\", \"h127\"]\nmatrix = \"random\"\nlong = \"0%\"\nrate = 1.0\n\
@@ -77,10 +77,10 @@ fn a_transfers_time_begins_with_its_syn_or_with_the_answer() {
 }
 
 #[test]
-fn what_is_scattered_uses_all_paths() {
+fn scattered_packets_use_all_paths() {
     let one = "hosts = [\"h0\", \"h127\"]\nmatrix = \"stride\"\nstride = 1\nlong = \"100%\"\n\
                sizes = \"70KB\"\nduration = \"1s\"\n";
-    // With access links ten times as fast as the core's, one path carries a tenth of what is offered.
+    // The access links are ten times as fast as the core's, so one path carries a tenth of the offered load.
     let thin = "fabric_rate = \"10Mbps\"";
     let goodput = |t: &str| {
         let r = go(t, thin, one).result;
@@ -88,12 +88,12 @@ fn what_is_scattered_uses_all_paths() {
     };
     let (tcp, ps) = (goodput("tcp+newreno"), goodput("ps"));
     assert!(tcp < 10e6, "{tcp}");
-    // Up to the edge switch's four links.
+    // At most the rate of the edge switch's four links.
     assert!((25e6..40e6).contains(&ps), "{ps}");
 }
 
 #[test]
-fn transfers_end_when_the_run_does_and_what_goes_on_is_told() {
+fn transfers_in_progress_at_the_end_are_counted_as_cut_off() {
     let traffic = "rate = 256.0\nsizes = \"70KB\"\nduration = \"500ms\"\nlong = \"33%\"\n";
     for transport in [
         "tcp+newreno",
@@ -123,7 +123,7 @@ fn transfers_end_when_the_run_does_and_what_goes_on_is_told() {
 }
 
 #[test]
-fn what_is_scattered_overtakes_long_flows_where_it_has_priority() {
+fn scattered_packets_with_priority_overtake_long_flows() {
     let traffic = "rate = 256.0\nsizes = \"70KB\"\nduration = \"1s\"\nlong = \"33%\"\n";
     let mean = |transport: &str, priorities: bool| {
         let r = go(transport, &format!("priorities = {priorities}"), traffic).result;
@@ -131,7 +131,7 @@ fn what_is_scattered_overtakes_long_flows_where_it_has_priority() {
         (mean, r.timeouts)
     };
     let without = mean("mmptcp", false);
-    // Where nothing is marked the queues are one.
+    // If no packet is marked, the priority queues behave like one queue.
     assert_eq!(mean("mmptcp", true), without);
     assert_eq!(mean("mmptcp+priority", false), without);
     let (first, timeouts) = mean("mmptcp+priority", true);
@@ -140,17 +140,18 @@ fn what_is_scattered_overtakes_long_flows_where_it_has_priority() {
 }
 
 #[test]
-fn sizes_below_the_threshold_never_open_subflows_and_nothing_is_lost_in_an_idle_network() {
+fn small_flows_open_no_subflows_and_lose_nothing_in_an_idle_network() {
     let few = SHORT.replace("200.0", "20.0");
     let r = go("mmptcp", "", &few).result;
     assert_eq!((r.timeouts, r.fast_retransmits), (0, 0));
-    // 51 packets a flow there, an acknowledgement each back, the handshake and the farewell: no joins.
+    // 51 packets per flow in one direction, an acknowledgement for each in the other, the handshake and the
+    // close: no joins.
     let hops_per_flow = r.packet_hops as f64 / r.flows as f64;
     assert!((550.0..680.0).contains(&hops_per_flow), "{hops_per_flow}");
 }
 
 #[test]
-fn hotspots_lose_more() {
+fn hotspots_drop_more_packets() {
     let topology = "[hotspots]\nshare = \"50%\"\nbuffer_packets = 5\n";
     let traffic = "rate = 256.0\nsizes = \"70KB\"\nduration = \"300ms\"\nlong = \"60%\"\n";
     let dropped = |topology: &str| {
@@ -162,12 +163,12 @@ fn hotspots_lose_more() {
 }
 
 #[test]
-fn incast_rounds_come_together() {
+fn the_senders_of_an_incast_round_start_together() {
     let traffic = "matrix = \"random\"\nlong = \"0%\"\nsenders = 20\nevery = \"500ms\"\n\
                    sizes = \"70KB\"\nduration = \"2s\"\n";
     let r = go("tcp+newreno", "", traffic);
     assert_eq!(r.result.flows, 60);
     assert_eq!(r.result.completed, 60);
-    // 20 times 70 KB at 100 Mbps: the last of a round takes 113 ms at the least.
+    // 20 times 70 KB at 100 Mbps: the last flow of a round takes at least 113 ms.
     assert!(r.result.fct_ns.iter().max() > Some(&113_000_000));
 }

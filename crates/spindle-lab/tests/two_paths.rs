@@ -1,5 +1,5 @@
-//! CoFUSO's testbed (section 6.1): subflows spread unevenly over two paths, a certain packet of each
-//! response lost, and what proactive recovery made of it.
+//! CoFUSO's testbed (section 6.1): subflows are spread unevenly over two paths, a chosen packet of each
+//! response is lost, and the tests check what proactive recovery does.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use spindle_lab::library;
 use spindle_lab::metrics::RecoveryOfFlows;
 use spindle_lab::registry::Registry;
 
-/// A response of 29 full packets over three windows of ten, the connection warm or new.
+/// A response of 29 full packets over three windows of ten, on a warm or a new connection.
 fn go(transport: &str, loss: &str, traffic: &str) -> RunOutput {
     let registry = Registry::standard();
     let text = format!(
@@ -47,21 +47,21 @@ fn took(o: &RunOutput) -> u64 {
 }
 
 #[test]
-fn one_parity_repairs_what_one_copy_does_not() {
+fn one_parity_repairs_losses_that_one_copy_does_not() {
     for packet in [1, 2, 7, 10] {
         let (fuso, cofuso) = (
             warm("fuso-3+worst-1", packet),
             warm("cofuso-xor+worst-1", packet),
         );
-        // A round trip, or another one after it.
+        // One round trip, or two.
         let more = if packet == 1 { 0 } else { 50 };
         assert_eq!((took(&cofuso), took(&fuso)), (50, 50 + more), "{packet}");
         let (r, f) = (recovery(&cofuso), recovery(&fuso));
         assert_eq!((&r.first_hits[..], r.useful), (&[1][..], 1), "{packet}");
         assert_eq!(f.first_hits.first(), Some(&packet));
-        // One place of thirty, until the first acknowledgements are there.
+        // There is room for one packet of thirty until the first acknowledgements arrive.
         assert_eq!((r.spare[0][0], f.spare[0][0]), (1, 1));
-        // Full packets of its own: 1460 less 20 for the mapping, and 20 less for parities.
+        // The sizes of full packets: 1460 less 20 for the mapping, and 20 less for parities.
         let sizes = |o: &RunOutput| o.result.sizes.clone();
         assert_eq!(
             (sizes(&fuso), sizes(&cofuso)),
@@ -71,15 +71,15 @@ fn one_parity_repairs_what_one_copy_does_not() {
 }
 
 #[test]
-fn subflows_are_where_they_are_wanted() {
+fn subflows_start_on_the_requested_paths() {
     let new = "connections = \"new\"\nask = \"when-joined\"\nflows = 5";
-    // Everything on P2 is lost but handshakes: of 29 packets ten or nine were there.
+    // Everything on P2 except handshakes is lost. P2 carried nine or ten of the 29 packets.
     let loss =
         "loss = { rate = \"100%\", on = [\"P2\"], direction = \"backward\", data_only = true }";
     let o = go("mptcp-3", loss, &format!("{new}\nfirst_path = 1"));
     assert_eq!(o.result.completed, 5);
     let waited = o.flows.iter().filter(|f| f.timeouts > 0).count();
-    assert_eq!(waited, 5, "each for what P2 had");
+    assert_eq!(waited, 5, "each flow waits for the packets on P2");
     let whole = go("mptcp-3", "", &format!("{new}\nfirst_path = 2"));
     assert_eq!((whole.result.completed, took(&whole)), (5, 50), "30 places");
     assert_eq!(

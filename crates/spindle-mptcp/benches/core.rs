@@ -1,7 +1,7 @@
-//! What the core alone costs: two stacks back to back, real bytes, no network and no codec.
+//! The cost of the core alone: two stacks back to back, with real bytes, and without a network or a codec.
 //!
-//! Throughput is in payload bytes a second of both ends together on one core; a segment of 1448
-//! bytes takes 1448 / throughput.
+//! Throughput is in payload bytes per second of both ends together on one core. A segment of 1448 bytes takes
+//! 1448 / throughput.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -15,12 +15,12 @@ use spindle_wire::{Endpoint, Payload};
 
 /// Bytes moved in one iteration.
 const BYTES: usize = 16 << 20;
-/// What the application writes at a time.
+/// Bytes that the application writes at a time.
 const WRITE: usize = 256 << 10;
-/// Segments handed over before the other end has its turn, as a data path's batch would be.
+/// Segments delivered before the other end has its turn, like a batch of a data path.
 const BATCH: usize = 64;
 
-/// A server and a client that are connected.
+/// A connected server and client.
 struct Pair {
     server: Stack,
     client: Stack,
@@ -65,7 +65,7 @@ impl Pair {
         pair
     }
 
-    /// One batch each way.
+    /// Delivers one batch in each direction.
     fn exchange(&mut self) {
         self.now += Duration::from_micros(20);
         for _ in 0..BATCH {
@@ -82,7 +82,7 @@ impl Pair {
         }
     }
 
-    /// Moves so many bytes from the server's application to the client's.
+    /// Transfers this many bytes from the server's application to the client's.
     fn transfer(&mut self, bytes: usize) {
         let mut got = 0;
         while got < bytes {

@@ -1,8 +1,9 @@
-//! Searches seeds for the download over two bursty paths that stands still for longest.
+//! Searches seeds for the download over two bursty paths with the longest stall.
 //!
-//! `cargo run --release -p spindle-mptcp --example longest_stall -- fuso-2 0 50000`: a transport, the first
-//! seed, and how many; each seed makes two downloads of 10 MB, with the faster path first and second. The
-//! five longest stalls are printed, with their seeds, whenever one of them changes.
+//! `cargo run --release -p spindle-mptcp --example longest_stall -- fuso-2 0 50000`: the arguments are a
+//! transport, the first seed, and the number of seeds. Each seed makes two downloads of 10 MB, with the faster
+//! path first and second. The five longest stalls are printed with their seeds whenever one of them changes.
+//!
 //! `longest_stall fuso-2 segments 47 [swapped]` prints every segment of one download.
 
 #[path = "../tests/support/bursty.rs"]
@@ -16,15 +17,15 @@ use spindle_wire::{DataNumber, SeqNumber};
 
 /// Bytes of a download.
 const SIZE: u64 = 10_000_000;
-/// A download that takes longer has failed.
+/// A download that takes longer than this has failed.
 const LIMIT: Duration = Duration::from_secs(600);
 
 fn paths(swapped: bool) -> [BurstyPath; 2] {
     if swapped { [SLOW, FAST] } else { [FAST, SLOW] }
 }
 
-/// Prints every segment of one download: when it left, from the server (S) or the client (C), on which path,
-/// lost (x) or not, its subflow positions and what it says of data.
+/// Prints every segment of one download: when it was sent, by the server (S) or the client (C), on which path,
+/// whether it was lost (x), its subflow-level sequence numbers, and its data-level numbers.
 fn print_segments(name: &str, seed: u64, swapped: bool) {
     let mut begin: [[Option<[SeqNumber; 2]>; 2]; 2] = Default::default();
     let mut base = None;

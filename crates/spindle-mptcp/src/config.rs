@@ -1,8 +1,8 @@
-//! What a connection is made of, as one value.
+//! The configuration of a connection, as one value.
 //!
-//! A scheme of the papers is a [`Config`] with certain fields set (see [`crate::preset`]); nothing
-//! in the core asks for a scheme by name. Initial window, minimum RTO, MSS, ECN and buffers belong
-//! to the scenario and are set over the preset.
+//! A scheme of the papers is a [`Config`] with certain fields set (see [`crate::preset`]). No code in the core
+//! looks up a scheme by name. Initial window, minimum RTO, MSS, ECN and buffer sizes belong to the scenario and
+//! override the preset's values.
 
 use std::sync::Arc;
 
@@ -18,27 +18,28 @@ use crate::subflow::congestion::CongestionKind;
 /// Everything that can be chosen about a connection.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// TCP as each subflow runs it.
+    /// TCP parameters of each subflow.
     pub tcp: TcpConfig,
     /// How losses are found and repaired within a subflow.
     pub loss: LossConfig,
     /// The congestion controller.
     pub congestion: CongestionKind,
-    /// Multipath TCP, if it is to be negotiated.
+    /// Multipath TCP, if it should be negotiated.
     pub multipath: Option<MultipathConfig>,
     /// Proactive recovery; none by default.
     pub recovery: Option<Arc<dyn RecoveryFactory>>,
-    /// What stands between a subflow and the wire; nothing (identity) by default.
+    /// The stage between a subflow and the wire. `None`, the default, forwards segments unchanged.
     pub stage: Option<Arc<dyn StageFactory>>,
-    /// Coding of short flows, where the peer agrees; over plain TCP, and only without another stage (CAPS).
+    /// Coding of short flows (CAPS). It is used only over plain TCP, without another stage, and if the peer
+    /// agrees.
     pub coding: Option<Arc<CodingConfig>>,
 }
 
 /// TCP parameters (RFC 9293 and companions).
 #[derive(Clone, Debug)]
 pub struct TcpConfig {
-    /// The largest segment this end can receive, in payload bytes with no TCP options: announced in
-    /// the MSS option and the upper limit of what is sent. 536 to 65 495.
+    /// The largest segment that this end can receive, in payload bytes of a segment without TCP options. It is
+    /// announced in the MSS option, and it also limits the segments that this end sends. 536 to 65 495.
     pub mss: u32,
     /// Initial congestion window.
     pub initial_window: InitialWindow,
@@ -54,39 +55,43 @@ pub struct TcpConfig {
     /// Retransmission timeout before the first RTT measurement, the SYN's included (RFC 6298, rule
     /// 2.1: 1 s).
     pub initial_rto: Duration,
-    /// Retransmission timeout at the beginning of the data, where the SYN or SYN/ACK timed out and no
-    /// timestamp measured the RTT in spite of that (RFC 6298, section 5.7: 3 s; Linux
-    /// `tcp_init_metrics`); no less than `initial_rto`.
+    /// Retransmission timeout at the start of the data if the SYN or SYN/ACK timed out and no timestamp
+    /// measured the RTT despite the timeout (RFC 6298, section 5.7: 3 s; Linux `tcp_init_metrics`). At least
+    /// `initial_rto`.
     pub rto_after_syn_timeout: Duration,
-    /// The handshake is no RTT measurement, and this is the retransmission timeout until data sent
-    /// once are acknowledged. None by default: the handshake is the first measurement.
+    /// If set, the handshake does not count as an RTT measurement, and this is the retransmission timeout until
+    /// data that were sent only once are acknowledged. `None`, the default, takes the handshake as the first
+    /// measurement.
     pub data_rto: Option<Duration>,
-    /// How often a SYN or SYN/ACK is repeated before giving up. The default, with the other timeouts' defaults,
-    /// makes 183 s (RFC 9293, section 3.8.3, R2 of a SYN: at least 3 min).
+    /// How often a SYN or SYN/ACK is retransmitted before the connection attempt is given up. With the default
+    /// values of the other timeouts, the default results in 183 s (RFC 9293, section 3.8.3, R2 of a SYN: at
+    /// least 3 min).
     pub syn_retries: u32,
-    /// Payload bytes that one burst may cover, at most 65 435: new segments that may leave at once
-    /// share a mapping and their options, and are handed out as one [`spindle_wire::Segment`] with
-    /// its `segment_size` for the device to cut up (RFC 8684, section 3.3.1: a mapping is not bound
-    /// to a segment). Below two segments each leaves by itself, as by default.
+    /// Payload bytes that one burst may cover, at most 65 435. New segments that can be sent at the same time
+    /// share a mapping and their options. They are handed out as one [`spindle_wire::Segment`], whose
+    /// `segment_size` tells the device where to split it (RFC 8684, section 3.3.1: a mapping is not bound to a
+    /// segment). If this is less than two segments, as by default, each segment is sent by itself.
     pub burst: u32,
-    /// Where full segments time out again and again and small ones pass, send what passes, and search for
-    /// more with larger segments (RFC 4821; Linux: `tcp_mtu_probing` 1). Off by default.
-    pub mtu_probing: bool,
-    /// Pacing: what the window lets out leaves at 2.0 cwnd a smoothed RTT in slow start and at 1.2
-    /// later (as in Linux), not all at once, unless the whole window leaves within a millisecond at that rate. Off
+    /// If full-sized segments time out again and again while small ones arrive, send segments of a size that
+    /// arrives, and search for a larger size with larger segments (RFC 4821; Linux: `tcp_mtu_probing` 1). Off
     /// by default.
+    pub mtu_probing: bool,
+    /// Pacing: segments that the window allows are sent at a rate of 2.0 cwnd per smoothed RTT in slow start
+    /// and 1.2 cwnd per smoothed RTT afterwards (as in Linux), not all at once. They are not paced if the whole
+    /// window takes less than a millisecond at that rate. Off by default.
     pub pacing: bool,
-    /// Payload bytes of a subflow that may wait in the host's own output queue; what more the window
-    /// would let out stays back until some have left (Linux: `tcp_limit_output_bytes`). Whoever drives
-    /// the stack says when segments leave: [`crate::Stack::handed_over`]. None by default.
+    /// Payload bytes of a subflow that may wait in the host's egress queue. Further data that the window would
+    /// allow are held back until some of these bytes have left (Linux: `tcp_limit_output_bytes`). The driver of
+    /// the stack reports when segments leave: [`crate::Stack::handed_over`]. `None`, the default, sets no
+    /// limit.
     pub output_limit: Option<u64>,
     /// Receive buffer in bytes: the largest window offered.
     pub receive_buffer: usize,
     /// Send buffer in bytes.
     pub send_buffer: usize,
-    /// Both buffers begin small and grow with what the connection uses, up to the sizes given: the
-    /// one for sending to twice what all paths hold, the one for receiving to twice what is read in a
-    /// round trip. Off by default: they have these sizes from the start.
+    /// Both buffers start small and grow with use, up to the given sizes. The send buffer grows to twice what
+    /// all paths together can have in flight, and the receive buffer to twice what is read in a round trip. Off
+    /// by default: the buffers have the given sizes from the start.
     pub autotune: bool,
     /// Offer window scaling (RFC 7323).
     pub window_scaling: bool,
@@ -98,23 +103,22 @@ pub struct TcpConfig {
     pub ecn: EcnMode,
     /// Nagle's algorithm (RFC 9293, section 3.7.4).
     pub nagle: bool,
-    /// Delay of acknowledgements (RFC 9293, section 3.8.6.3: below 500 ms); every segment is
-    /// acknowledged at once if none.
+    /// Delay of acknowledgements (RFC 9293, section 3.8.6.3: below 500 ms). `None` acknowledges every segment
+    /// at once.
     pub delayed_ack: Option<Duration>,
     /// Restart from the initial window after an idle time of one RTO (RFC 5681, section 4.1).
     pub idle_restart: bool,
     /// Keepalive probes (RFC 9293, section 3.8.4); off by default.
     pub keepalive: Option<Keepalive>,
-    /// How long data (or a SYN) may stay unacknowledged before the connection is given up
-    /// (RFC 9293, section 3.8.3). With MPTCP the acknowledgement of the data level counts, DATA_ACK, not
-    /// that of a subflow.
+    /// How long data (or a SYN) may stay unacknowledged before the connection is given up (RFC 9293, section
+    /// 3.8.3). With MPTCP, the DATA_ACK counts, not the acknowledgement of a subflow.
     pub user_timeout: Duration,
-    /// How long the peer may keep its window shut, although it answers probes, before the connection
-    /// is given up. None by default: without a limit, as RFC 9293, section 3.8.6.1 (MUST-37) requires of TCP by
-    /// itself; RFC 6429, section 3 leaves a limit to whoever manages the memory.
+    /// How long the peer may keep its window closed, although it answers probes, before the connection is given
+    /// up. `None`, the default, sets no limit, as RFC 9293, section 3.8.6.1 (MUST-37) requires of TCP itself.
+    /// RFC 6429, section 3 leaves a limit to the component that manages the memory.
     pub persist_timeout: Option<Duration>,
-    /// How long a connection that [`crate::Stack::close`] was called for, and whose data and FIN (with
-    /// MPTCP the DATA_FIN) are acknowledged, waits for the peer's end: FIN_WAIT_2. 60 s by default (Linux
+    /// How long a connection waits for the peer's FIN in FIN_WAIT_2, after [`crate::Stack::close`] was called
+    /// and its data and FIN (with MPTCP the DATA_FIN) were acknowledged. 60 s by default (Linux
     /// `tcp_fin_timeout`).
     pub fin_timeout: Duration,
     /// Maximum segment lifetime; TIME_WAIT lasts twice as long (RFC 9293, section 3.6.1: 2 min).
@@ -124,10 +128,10 @@ pub struct TcpConfig {
 /// The initial congestion window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InitialWindow {
-    /// So many segments on every subflow.
+    /// This many segments on every subflow.
     PerSubflow(u32),
-    /// So many segments over all subflows: each gets the total over their number, rounded down,
-    /// the remainder going to the lowest identifiers (FUSO section 5.1).
+    /// This many segments over all subflows together. Each subflow gets the total divided by the number of
+    /// subflows, rounded down. The remainder goes to the lowest identifiers (FUSO section 5.1).
     Total(u32),
 }
 
@@ -147,7 +151,7 @@ impl InitialWindow {
 /// Use of ECN (RFC 3168).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EcnMode {
-    /// Neither asked for nor accepted.
+    /// ECN is neither requested nor accepted.
     #[default]
     Off,
     /// Classic ECN: the receiver echoes until CWR, the sender reduces once per window.
@@ -181,17 +185,18 @@ impl Default for Keepalive {
 /// Loss detection and recovery within one subflow.
 #[derive(Clone, Debug)]
 pub struct LossConfig {
-    /// Duplicate acknowledgements that mean loss (RFC 5681: 3).
+    /// Number of duplicate ACKs that indicate a loss (RFC 5681: 3).
     pub dupack_threshold: u32,
-    /// How far D-SACKs may raise the threshold once they show that segments had only been reordered
-    /// (Zhang et al. 2003, RR-TCP, without its lowering); not at all by default.
+    /// The value up to which D-SACKs may raise the threshold when they show that segments were only reordered
+    /// (Zhang et al. 2003, RR-TCP, without its lowering). `None`, the default, keeps the threshold fixed.
     pub reordering: Option<u32>,
-    /// Limited Transmit (RFC 3042): a new segment for each duplicate acknowledgement below the
-    /// threshold, two where that is three; with a greater one that many more (MMPTCP section 2.4).
+    /// Limited Transmit (RFC 3042): one new segment for each duplicate ACK below the threshold. With a
+    /// threshold of three these are two segments, with a greater threshold correspondingly more (MMPTCP section
+    /// 2.4).
     pub limited_transmit: bool,
     /// Early Retransmit (RFC 5827), in segments.
     pub early_retransmit: bool,
-    /// RACK time-based detection (RFC 8985, section 6), beside the duplicate-ACK threshold.
+    /// RACK time-based detection (RFC 8985, section 6), in addition to the duplicate-ACK threshold.
     pub rack: bool,
     /// Tail loss probe.
     pub tail_loss_probe: Option<TailLossProbe>,
@@ -201,25 +206,25 @@ pub struct LossConfig {
     pub dsack_undo: bool,
     /// Proportional rate reduction (RFC 6937) instead of one step to ssthresh.
     pub prr: bool,
-    /// RFC 6675's rules 3 and 4 of NextSeg: repeats of segments not yet known lost, when recovery
-    /// has nothing else to send.
+    /// Rules 3 and 4 of RFC 6675's NextSeg: retransmission of segments that are not yet known to be lost, if
+    /// recovery has nothing else to send.
     pub rescue: bool,
-    /// What a congestion signal reduces, and so what ssthresh comes from.
+    /// The quantity that a congestion signal reduces, from which ssthresh is computed.
     pub flight: Flight,
-    /// The retransmission timer runs for so long at least, whatever the timeout is, for senders that
-    /// are told of losses otherwise; none by default.
+    /// The least duration of the retransmission timer, whatever the timeout is. It is meant for senders that
+    /// are notified of losses by other means. `None` by default.
     pub least_timer: Option<Duration>,
 }
 
-/// What counts as the window in use when congestion is signalled.
+/// The quantity taken as the window in use when congestion is signalled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Flight {
-    /// FlightSize, what is outstanding (RFC 5681, equation 4; RFC 9438, section 4.6).
+    /// FlightSize, the outstanding data (RFC 5681, equation 4; RFC 9438, section 4.6).
     #[default]
     FlightSize,
-    /// cwnd, as in the Linux kernel's controllers (RFC 9438, section 4.6, lets CUBIC do so where cwnd
-    /// does not grow while the application limits the rate): the end of a transfer, with little left
-    /// in flight, does not collapse ssthresh.
+    /// cwnd, as in the Linux kernel's controllers (RFC 9438, section 4.6, allows this for CUBIC if cwnd does
+    /// not grow while the application limits the rate). The end of a transfer, when little is in flight, then
+    /// does not collapse ssthresh.
     CongestionWindow,
 }
 
@@ -230,8 +235,8 @@ pub struct TailLossProbe {
     /// Added to the probe timeout while a single segment is in flight, for the peer's delayed ACK
     /// (RFC 8985, TLP.max_ack_delay).
     pub max_ack_delay: Duration,
-    /// Least probe timeout; zero in RFC 8985 and in the papers' words, 10 ms in the kernel that the
-    /// FUSO testbed ran (Linux 3.18).
+    /// Least probe timeout: zero in RFC 8985 and in the papers, 10 ms in the kernel of the FUSO testbed (Linux
+    /// 3.18).
     pub floor: Duration,
 }
 
@@ -240,106 +245,107 @@ pub struct TailLossProbe {
 pub struct MultipathConfig {
     /// How further subflows are opened.
     pub path_manager: PathManager,
-    /// How new data are spread.
+    /// How new data are distributed over subflows.
     pub scheduler: SchedulerKind,
     /// Require DSS checksums (RFC 8684, section 3.1, flag A).
     pub checksum: bool,
-    /// Hand data up to the data level although they are out of order within their subflow (FUSO
-    /// section 4.1).
+    /// Deliver data to the data level even if they are out of order within their subflow (FUSO section 4.1).
     pub early_dsn_delivery: bool,
     /// Opportunistic retransmission and penalisation when the window blocks new data (mechanisms
     /// A5.6).
     pub opportunistic_retransmission: bool,
-    /// Consecutive timeouts after which a subflow counts as dead and its data are reinjected
-    /// (mechanisms A5.6: 3); `u32::MAX`: none ever does.
+    /// Consecutive timeouts after which a subflow counts as dead and its data are reinjected (mechanisms A5.6:
+    /// 3). With `u32::MAX`, no subflow ever counts as dead.
     pub dead_after_timeouts: u32,
-    /// New data wait, whatever other subflows may take, while a join's SYN is unanswered. Off by
-    /// default.
+    /// New data wait while a join's SYN is unanswered, even if other subflows could carry them. Off by default.
     pub wait_for_joins: bool,
-    /// No data go on a joined subflow before the peer's first DATA_ACK, while the first subflow works. Linux
-    /// as a receiver drops data that are out of order at the data level and lie beyond the window it last
-    /// announced with a DATA_ACK, although it acknowledges them on the subflow (`mptcp_data_queue_ofo`).
-    /// Off by default: Spindle's own receiver keeps them.
+    /// No data are sent on a joined subflow before the peer's first DATA_ACK, as long as the first subflow
+    /// works. A Linux receiver drops data that are out of order at the data level and lie beyond the window
+    /// that it last announced with a DATA_ACK, although it acknowledges them on the subflow
+    /// (`mptcp_data_queue_ofo`). Off by default, because Spindle's own receiver keeps such data.
     pub joins_wait_for_data_ack: bool,
-    /// The peer's receiver hands up only what is in order in its subflow, as the Linux kernel's: what it has
-    /// selectively acknowledged on a dead subflow behind a hole is reinjected with what it has not, and opportunistic
-    /// retransmission, whose segments open the window one by one there, sends twice as many each time.
+    /// The peer's receiver delivers only data that are in order within their subflow, like the Linux kernel's.
+    /// Data that it SACKed behind a hole on a dead subflow are therefore reinjected together with data that it
+    /// did not. Opportunistic retransmission, whose segments open such a receiver's window one by one, sends
+    /// twice as many segments each time.
     pub peer_holds_back: bool,
     /// Reinjection as the Linux kernel does it: on a connection-level timer, the oldest data only,
     /// on an idle subflow.
     pub connection_timer: bool,
-    /// How long the connection waits for a further subflow when its last one was reset, or the peer ended all
-    /// of them before its data (RFC 8684, sections 3.3.3 and 3.5). A client that has no further path to try
-    /// does not wait, and nobody does after MP_FASTCLOSE. 60 s by default, as in Linux
-    /// (`net.mptcp.close_timeout`); zero: the connection ends with its last subflow.
+    /// How long the connection waits for another subflow after its last one was reset, or after the peer ended
+    /// all subflows before the end of its data (RFC 8684, sections 3.3.3 and 3.5). A client without another
+    /// path to try does not wait, and neither end waits after MP_FASTCLOSE. 60 s by default, as in Linux
+    /// (`net.mptcp.close_timeout`). With zero, the connection ends with its last subflow.
     pub close_timeout: Duration,
-    /// Accept joins beyond the own path manager's wish, up to this many subflows in all.
+    /// Most subflows in total. Joins are accepted up to this limit, even beyond the number that this end's path
+    /// manager plans.
     pub max_subflows: usize,
     /// Subflows opened by this end's path manager are backups (RFC 8684, section 3.3.8).
     pub backup: bool,
-    /// Own addresses, as peers know them, whose subflows are backups (RFC 8684, section 3.3.8), whichever
-    /// end opened them. None by default.
+    /// Own addresses, as peers see them, whose subflows are backups (RFC 8684, section 3.3.8), no matter which
+    /// end opened them. Empty by default.
     pub backup_addresses: Vec<std::net::IpAddr>,
-    /// Which addresses that a peer announces are joined, where the path manager joins any.
+    /// Which addresses announced by a peer are joined, if the path manager joins any.
     pub announced: AnnouncedAddresses,
     /// At which own addresses joins are accepted.
     pub joins: JoinPolicy,
-    /// Server: when a subflow is lost to a reset or to silence while the connection lives, its own
-    /// address is announced (again), so that the peer may join it again; removed before, if no other
-    /// subflow is there. Off by default.
+    /// Server: if a subflow is lost to a reset or to a timeout while the connection lives, its own address is
+    /// announced again, so that the peer can join it again. If no other subflow uses the address, it is removed
+    /// first. Off by default.
     pub announce_again: bool,
-    /// Time between the openings of two subflows: uniform, up to this (MMPTCP section 2.3: so that
-    /// their first segments do not arrive in one burst). None by default.
+    /// Most time between the openings of two subflows. The time is drawn uniformly up to this value (MMPTCP
+    /// section 2.3: so that their first segments do not arrive in one burst). Zero by default.
     pub join_spacing: Duration,
-    /// Packet scatter on the first subflow, where the peer agrees; the path manager's further subflows
-    /// are then opened beside it, once it has done its part (MMPTCP section 2).
+    /// Packet scatter on the first subflow, if the peer agrees. The path manager's further subflows are opened
+    /// when the scatter phase ends (MMPTCP section 2).
     pub scatter: Option<Arc<ScatterConfig>>,
 }
 
-/// Which announced addresses (ADD_ADDR; RFC 8684, section 3.4.1) may be joined. Addresses that no host can
-/// have (unspecified, multicast, broadcast) never are.
+/// Which announced addresses (ADD_ADDR; RFC 8684, section 3.4.1) may be joined. Addresses that no host can have
+/// (unspecified, multicast, broadcast) are never joined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AnnouncedAddresses {
-    /// None.
+    /// No announced address.
     Ignore,
-    /// Those that reach at least as far as the address by which the peer was reached first: a public peer
-    /// cannot make this end open subflows to private, link-local or loopback addresses.
+    /// Addresses that reach at least as far as the peer's first address. A public peer cannot make this end
+    /// open subflows to private, link-local or loopback addresses.
     #[default]
     SameScope,
-    /// All.
+    /// All announced addresses.
     Any,
 }
 
-/// At which own addresses joins (RFC 8684, section 3.2) are accepted. Others are reset as
+/// At which own addresses joins (RFC 8684, section 3.2) are accepted. Joins at other addresses are reset as
 /// administratively prohibited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum JoinPolicy {
-    /// Where a listener of the stack is open, at the first subflow's own end, and at addresses (and ports)
-    /// that were announced.
+    /// Where the stack has an open listener, at the local endpoint of the first subflow, and at announced
+    /// addresses (and ports).
     #[default]
     Listening,
-    /// Wherever packets of the peer arrive.
+    /// At every address at which the peer's packets arrive.
     Anywhere,
 }
 
 /// How a client opens further subflows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PathManager {
-    /// Not at all.
+    /// It opens none.
     Passive,
-    /// So many subflows in all between the first pair of addresses, told apart by source port; the
+    /// This many subflows in total between the first pair of addresses, distinguished by source port. The
     /// network's ECMP spreads them.
     Ports(usize),
-    /// One subflow for each pair of local and remote address; remote ones learnt by ADD_ADDR. The
-    /// local ones are those of the stack.
+    /// One subflow for each pair of local and remote address. Local addresses are those of the stack. Remote
+    /// addresses are learnt by ADD_ADDR.
     FullMesh,
-    /// From each of these local addresses to the peer's first address, beside the first subflow; an
-    /// address that stands there several times, or is the first subflow's own, has several.
+    /// One subflow from each of these local addresses to the peer's first address, in addition to the first
+    /// subflow. An address that is listed several times, or that the first subflow also uses, has several
+    /// subflows.
     Endpoints(Vec<std::net::IpAddr>),
 }
 
 impl PathManager {
-    /// How many subflows the connection is meant to have, where that is known beforehand.
+    /// How many subflows the connection plans, as far as that is known in advance.
     pub fn planned_subflows(&self) -> usize {
         match self {
             Self::Passive | Self::FullMesh => 1,
@@ -445,13 +451,13 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Whether one acknowledgement may stand for many segments: where several leave under one header, or
-    /// come up together since their unit was decoded, which answers all of them at once.
+    /// Whether one acknowledgement may cover many segments: if several are sent under one header, or if several
+    /// arrive at once because their unit was decoded, so that all are acknowledged together.
     pub(crate) fn coalesces(&self) -> bool {
         self.tcp.burst > self.tcp.mss || self.coding.is_some()
     }
 
-    /// How many subflows the connection is meant to have; 1 without multipath.
+    /// How many subflows the connection plans; 1 without multipath.
     pub fn planned_subflows(&self) -> usize {
         self.multipath
             .as_ref()
@@ -464,7 +470,7 @@ mod tests {
     use super::InitialWindow;
 
     #[test]
-    fn a_total_window_is_split_with_the_remainder_to_the_lowest() {
+    fn total_window_is_split_with_the_remainder_to_the_lowest_subflows() {
         let split = |n| {
             (0..n)
                 .map(|i| InitialWindow::Total(16).segments(i, n))

@@ -1,8 +1,44 @@
-//! A sans-IO Multipath TCP (RFC 8684) with proactive multipath loss recovery.
+//! TCP (RFC 9293) and Multipath TCP (RFC 8684) without I/O, with proactive loss recovery over several paths.
 //!
-//! [`Stack`] is a host: give it segments and the time, take segments and events. What a connection
-//! is made of is one [`Config`]; the papers' schemes are [`preset`]s of it. A recovery scheme of
-//! one's own implements [`recovery::Recovery`].
+//! A [`Stack`] is the transport layer of one host: listeners, connections, and the subflows of each connection.
+//! Plain TCP is a connection with one subflow. A [`Config`] determines everything about a connection. The
+//! schemes of the papers (FUSO, CoFUSO, MMPTCP, CAPS and others) are configurations, which [`preset`] returns
+//! by name. A custom recovery scheme implements [`recovery::Recovery`].
+//!
+//! # How to drive a stack
+//!
+//! The crate is sans-IO: it has no clock, no sockets and no threads. The caller passes the current time.
+//!
+//! - **Segments in.** [`Stack::receive`] processes one [`spindle_wire::Segment`] from the wire.
+//! - **Segments out.** After every call that may cause a transmission, [`Stack::transmit`] must be called until
+//!   it returns `None`. The caller sends each segment that it returns.
+//! - **Timers.** [`Stack::next_timeout`] then returns when [`Stack::timeout`] must be called.
+//! - **Application.** [`Stack::listen`] and [`Stack::connect`] open connections. [`Stack::send`],
+//!   [`Stack::recv`] and [`Stack::close`] use them by their [`Handle`]. [`Stack::poll_event`] returns what
+//!   happened to them as [`Event`]s.
+//!
+//! Payload is real bytes or only a length ([`spindle_wire::Payload`]). Both behave alike, segment for segment.
+//! [`Stack::new`] needs a random, secret seed. [`Stack::deterministic`] is for simulations and tests.
+//!
+//! # Modules
+//!
+//! Read them in this order, from the outside inwards:
+//!
+//! - `config`, `presets`: the choices ([`Config`]), and the named configurations ([`PRESETS`], [`VARIANTS`]).
+//! - `host`: demultiplexing, listeners, [`keys`], ports, timers and memory over all connections ([`Stack`]).
+//! - `connection`: the data level, that is handshakes, [`scheduler`], path manager, reassembly, reinjection and
+//!   fallback. `output.rs` shows the order in which a connection uses an opportunity to send.
+//! - `subflow`: one TCP with its loss detection and its controller ([`congestion`]). Begin with `input.rs`.
+//! - [`recovery`]: the interface for recovery policies, and the policies.
+//! - [`stage`]: the interface for layers between a subflow and the wire, with packet scatter and coding.
+//! - `secrets`, `steps`, `ranges`, `random`: random numbers, a count of work, and two small tools.
+//!
+//! # Layers
+//!
+//! A module may only use modules below it. From the top down, the order is `presets`, `host`, `connection`,
+//! `subflow`, `config`, `recovery`, `stage`, `secrets`, `steps`, `ranges`, `random`. Some small items are still
+//! declared above modules that use them, such as [`SubflowId`], [`congestion::CongestionKind`],
+//! [`scheduler::SchedulerKind`], [`LossConfig`] and [`keys`].
 
 mod config;
 mod connection;

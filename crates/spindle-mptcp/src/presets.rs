@@ -17,21 +17,21 @@ use crate::subflow::congestion::CongestionKind;
 
 pub use variants::{VARIANTS, Variant, variant};
 
-/// Subflows where a preset names no number (FUSO section 5.1: 4 in the testbed).
+/// Number of subflows if a preset's name has no number (FUSO section 5.1: 4 in the testbed).
 const SUBFLOWS: usize = 4;
 
-/// A preset: its configuration and what it is made of.
+/// A preset: its configuration and a description of its parts.
 #[derive(Clone, Debug)]
 pub struct Preset {
     /// Its name on the command line.
     pub name: String,
-    /// What it is made of, with sources, a line each.
+    /// Its parts with their sources, one line each.
     pub parts: Vec<&'static str>,
-    /// The configuration, scenario values at their defaults.
+    /// The configuration, with scenario values at their defaults.
     pub config: Config,
 }
 
-/// A probe after two smoothed round trips, no delayed acknowledgements expected.
+/// A probe after two smoothed round trips, without an allowance for delayed acknowledgements.
 const PROBE: TailLossProbe = TailLossProbe {
     max_ack_delay: Duration::ZERO,
     floor: Duration::ZERO,
@@ -77,16 +77,16 @@ fn fuso(subflows: usize) -> Config {
 
 /// Subflows of CoFUSO's simulations (CoFUSO section 6.2).
 const COFUSO_SUBFLOWS: usize = 5;
-/// Subflows of its testbed (CoFUSO section 5.2).
+/// Subflows of CoFUSO's testbed (CoFUSO section 5.2).
 const COFUSO_XOR_SUBFLOWS: usize = 3;
 
 /// The fixed rates of CoFUSO section 6.2.4: parities for each packet, in percent.
 const FIXED_RATES: [u32; 6] = [1, 2, 4, 8, 16, 32];
-/// The rate where `cofuso-fixed` names none: that of these which is nearest to the testbed's one
-/// parity of 30 packets (CoFUSO section 5.2; our choice).
+/// The rate of `cofuso-fixed` without a number: of [`FIXED_RATES`], the one nearest to the testbed's one parity
+/// of 30 packets (CoFUSO section 5.2; our choice).
 const FIXED_RATE: u32 = 4;
 
-/// CoFUSO as in the simulations, but for a rate that never changes.
+/// CoFUSO as in the simulations, but with a rate that never changes.
 fn cofuso_fixed(percent: u32) -> Config {
     let settings = CoFuso {
         rate: CodingRate::Fixed(f64::from(percent) / 100.0),
@@ -102,12 +102,15 @@ fn cofuso(subflows: usize, settings: CoFuso) -> Config {
     }
 }
 
-/// What the sender of such a connection does towards a peer whose receiver was not modified, as a
-/// Linux kernel's: its proactive recovery also copies what was SACKed behind a hole, since such a
-/// receiver hands up only what is in order in its subflow. For the same reason, what was SACKed on a dead
-/// subflow is reinjected too, and opportunistic retransmission sends more each time. No data go on a joined
-/// subflow before the peer's first DATA_ACK, since such a receiver may drop them. The own receiver stays as it
-/// is, and so does a recovery that knows no difference.
+/// Adapts the sender of a connection to a peer whose receiver was not modified, such as a Linux kernel.
+///
+/// Such a receiver delivers only data that are in order within their subflow. Proactive recovery therefore also
+/// copies segments that were SACKed behind a hole. For the same reason, segments that were SACKed on a dead
+/// subflow are reinjected too, and opportunistic retransmission sends more segments each time. No data are sent
+/// on a joined subflow before the peer's first DATA_ACK, because such a receiver may drop them.
+///
+/// This end's own receiver does not change. A recovery policy that has no version for unmodified receivers does
+/// not change either.
 #[must_use]
 pub fn for_unmodified_receivers(mut config: Config) -> Config {
     if let Some(m) = &mut config.multipath {
@@ -122,7 +125,8 @@ pub fn for_unmodified_receivers(mut config: Config) -> Config {
     config
 }
 
-/// The lab's twin of FUSO in front of such a peer: the receiver holds back what is out of order.
+/// FUSO towards an unmodified peer, for the lab: the receiver holds back data that are out of order within
+/// their subflow.
 fn fuso_unmodified(subflows: usize) -> Config {
     let mut config = for_unmodified_receivers(fuso(subflows));
     if let Some(m) = &mut config.multipath {
@@ -194,8 +198,8 @@ const ORACLE_PARTS: &[&str] = &[
     "all else as `fuso` without its recovery: MPTCP, Linked Increases (RFC 6356), minimum smoothed RTT, early_dsn_delivery; loss is inferred from nothing else but a timer of 200 ms, for paths that are gone; no penalisation",
 ];
 
-/// The preset of this name, if there is one: those of [`PRESETS`], and those of them with a number
-/// behind that [`preset_names`] has.
+/// The preset of this name, if it exists. The names are those of [`PRESETS`], and those with an appended number
+/// that [`preset_names`] lists.
 pub fn preset(name: &str) -> Option<Preset> {
     let (config, parts): (Config, Vec<&'static str>) = match name {
         "tcp" => (tcp(), TCP_PARTS.to_vec()),
@@ -227,9 +231,8 @@ pub fn preset(name: &str) -> Option<Preset> {
     })
 }
 
-/// Every name that [`preset`] knows: [`PRESETS`], then mptcp, fuso, fuso-unmodified, cofuso,
-/// cofuso-xor and oracle with a number of subflows from 1 to 8 behind (`fuso-8`) and cofuso-fixed with
-/// a rate in percent.
+/// Every name that [`preset`] knows: [`PRESETS`], then mptcp, fuso, fuso-unmodified, cofuso, cofuso-xor and
+/// oracle with an appended number of subflows from 1 to 8 (`fuso-8`), and cofuso-fixed with a rate in percent.
 pub fn preset_names() -> impl Iterator<Item = String> {
     let numbers = |family: &'static str| (1..=32).map(move |n| format!("{family}-{n}"));
     let numbered = PRESETS.iter().flat_map(move |family| numbers(family));
@@ -340,7 +343,7 @@ fn tcp_ir(settings: TcpIr) -> (Config, Vec<&'static str>) {
     (c, parts)
 }
 
-/// Reinjection by age.
+/// MPTCP with reinjection by age.
 fn deadline_reinjection() -> Config {
     let mut config = mptcp(SUBFLOWS);
     if let Some(m) = &mut config.multipath {
@@ -350,12 +353,13 @@ fn deadline_reinjection() -> Config {
     config
 }
 
-/// A queue that only grows, since repairs fill it and reduce nothing, is no loss: the oracle's timer is
-/// for paths that are gone (our choice: the least timeout of today's kernels).
+/// The oracle's retransmission timer is only for paths that no longer exist. A queue that grows is not a loss,
+/// and queues do grow, because repairs fill them and reduce no window (our choice: the least timeout of today's
+/// kernels).
 const ORACLE_TIMER: Duration = Duration::from_millis(200);
 
-/// The bound: senders infer nothing from duplicate acknowledgements, since these report each hole
-/// until its repair, long on its way, has arrived.
+/// The bound: senders infer no loss from duplicate ACKs, because these report each hole until its repair, which
+/// has long been in flight, arrives.
 fn oracle(subflows: usize) -> Config {
     let mut config = fuso(subflows);
     config.loss = LossConfig {
@@ -397,7 +401,8 @@ fn proactive() -> (Config, Vec<&'static str>) {
     (c, parts)
 }
 
-/// Today's kernel: reinjection on the connection timer over an idle subflow, uncoupled control.
+/// MPTCP as in today's Linux kernel: reinjection on the connection timer over an idle subflow, and uncoupled
+/// congestion control.
 fn mptcp_linux() -> (Config, Vec<&'static str>) {
     let mut c = mptcp(SUBFLOWS);
     c.congestion = CongestionKind::Cubic;

@@ -20,7 +20,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_value_of_a_range_comes_about_equally_often() {
+    fn reduce_yields_each_value_about_equally_often() {
         let mut counts = [0u32; 10];
         for k in 0..10_000 {
             counts[reduce(mix(7, k), 10) as usize] += 1;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-/// A set of numbers, kept as ranges `[start, end)` that neither overlap nor touch. Every operation costs
-/// O(log n) for n ranges, and a step for each range that it takes away.
+/// A set of numbers, kept as ranges `[start, end)` that neither overlap nor touch. Every operation costs O(log
+/// n) for n ranges, plus one step for each range that it removes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ranges(BTreeMap<u64, u64>);
 
@@ -17,7 +17,7 @@ impl Ranges {
         self.0.clear();
     }
 
-    /// The range that `at` is in.
+    /// The range that contains `at`.
     pub(crate) fn containing(&self, at: u64) -> Option<(u64, u64)> {
         let (&start, &end) = self.0.range(..=at).next_back()?;
         (at < end).then_some((start, end))
@@ -59,7 +59,7 @@ impl Ranges {
         self.0.insert(from, to);
     }
 
-    /// Takes `[start, end)` out.
+    /// Removes `[start, end)`.
     pub(crate) fn remove(&mut self, start: u64, end: u64) {
         while start < end
             && let Some((&s, &e)) = self.0.range(..end).next_back()
@@ -76,7 +76,7 @@ impl Ranges {
         }
     }
 
-    /// Takes everything below `at` out.
+    /// Removes everything below `at`.
     pub(crate) fn remove_below(&mut self, at: u64) {
         while let Some(first) = self.0.first_entry()
             && *first.key() < at
@@ -96,7 +96,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn ranges_are_a_set_of_numbers(changes in prop::collection::vec((0u8..8, 0u64..200, 0u64..30), 0..60)) {
+        fn ranges_behave_like_a_set_of_numbers(changes in prop::collection::vec((0u8..8, 0u64..200, 0u64..30), 0..60)) {
             let mut ranges = Ranges::default();
             let mut numbers = [false; 256];
             for (what, start, len) in changes {

@@ -1,7 +1,8 @@
-//! Where a stack's unpredictable numbers come from: a seed, from which every use derives a key of its own.
+//! The source of a stack's unpredictable numbers: a seed, from which each use derives its own key.
 //!
-//! No use shares key or generator with another, so a number that leaves the host (an MPTCP key, a nonce)
-//! says nothing about one that must not be known (the key of the initial sequence numbers' hash).
+//! No two uses share a key or a generator. A number that leaves the host, such as an MPTCP key or a nonce,
+//! therefore reveals nothing about a number that must stay secret, such as the key of the hash for initial
+//! sequence numbers.
 
 use std::fmt;
 
@@ -15,7 +16,8 @@ use crate::random::mix;
 /// A use of unpredictable numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Label {
-    /// What connections draw: nonces of joins, random waits, seeds of what draws by itself.
+    /// Numbers that connections draw: nonces of joins, random waits, and seeds of components with their own
+    /// generator.
     Connections,
     /// MPTCP keys (RFC 8684, section 3.1).
     MptcpKeys,
@@ -25,15 +27,15 @@ pub(crate) enum Label {
     TimestampOffsets,
     /// The hash in SYN cookies (RFC 4987, section 3.6).
     SynCookies,
-    /// MPTCP keys of connections that are only a SYN cookie so far.
+    /// MPTCP keys of connections for which only a SYN cookie exists yet.
     CookieKeys,
-    /// The hash tables' hash.
+    /// The hash function of the hash tables.
     Table,
     /// The hash that chooses local ports (RFC 6056, section 3.3.4).
     Ports,
-    /// By how much the next local port differs (RFC 6056, section 3.3.5).
+    /// The random increment of the counter for local ports (RFC 6056, section 3.3.5).
     PortIncrements,
-    /// What each reset for a segment of no connection takes off their budget.
+    /// The random cost of each reset for a segment of no connection (`host/resets.rs`).
     ResetCosts,
 }
 
@@ -52,7 +54,7 @@ impl Label {
         Self::ResetCosts,
     ];
 
-    /// What is hashed to derive its key.
+    /// The bytes that are hashed to derive the key of this label.
     fn name(self) -> &'static [u8] {
         match self {
             Self::Connections => b"connections",
@@ -74,13 +76,13 @@ impl Label {
 pub(crate) enum Secrets {
     /// 256 bits from the operating system.
     System([u8; 32]),
-    /// The seed of a simulated host: fast, repeatable, and no secret.
+    /// The seed of a simulated host: fast, repeatable and not secret.
     Simulation(u64),
 }
 
 impl Secrets {
-    /// The key for `label`: HMAC-SHA256 under the system's seed, as HKDF derives keys from a uniform one
-    /// (RFC 5869, section 2.3).
+    /// The key for `label`: HMAC-SHA256 under the system's seed, like HKDF's expansion of a uniformly random
+    /// key (RFC 5869, section 2.3).
     pub(crate) fn key(&self, label: Label) -> [u8; 32] {
         match self {
             Self::System(seed) => hmac_sha256(seed, &[b"spindle ", label.name(), &[1]]),
@@ -92,7 +94,7 @@ impl Secrets {
         }
     }
 
-    /// The half of [`Self::key`] that SipHash takes.
+    /// The first half of [`Self::key`], which has the size of a SipHash key.
     pub(crate) fn sip_key(&self, label: Label) -> [u8; 16] {
         let mut half = [0; 16];
         half.copy_from_slice(&self.key(label)[..16]);
@@ -103,7 +105,8 @@ impl Secrets {
     pub(crate) fn generators(&self, label: Label) -> Generators {
         match (self, label) {
             (Self::System(_), _) => Generators::ChaCha(self.key(label)),
-            // The lab's results depend on what connections draw: no label goes into it.
+            // The lab's results depend on the numbers that connections draw, so no label is mixed into their
+            // seed.
             (Self::Simulation(seed), Label::Connections) => Generators::Xoshiro(*seed),
             (Self::Simulation(seed), _) => Generators::Xoshiro(mix(*seed, !(label as u64))),
         }
@@ -146,7 +149,7 @@ impl fmt::Debug for Generators {
     }
 }
 
-/// A generator: ChaCha20 (RFC 8439) under a secret key, or a simulation's.
+/// A generator: ChaCha20 (RFC 8439) under a secret key, or Xoshiro256++ in a simulation.
 pub(crate) enum Generator {
     ChaCha(Box<ChaCha20Rng>),
     Xoshiro(Xoshiro256PlusPlus),
@@ -185,12 +188,12 @@ impl fmt::Debug for Generator {
 mod tests {
     use super::*;
 
-    /// Bits by which two equally long strings differ.
+    /// The number of bits in which two strings of equal length differ.
     fn distance(a: &[u8], b: &[u8]) -> u32 {
         a.iter().zip(b).map(|(a, b)| (a ^ b).count_ones()).sum()
     }
 
-    /// Half of 256 coin tosses, within six standard deviations.
+    /// Asserts that about half of the 256 bits differ, within six standard deviations.
     fn assert_unrelated(a: &[u8; 32], b: &[u8; 32], what: impl fmt::Debug) {
         let d = distance(a, b);
         assert!((80..=176).contains(&d), "{what:?}: {d} of 256 bits differ");
@@ -220,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn generators_of_different_numbers_are_unrelated_and_repeat() {
+    fn numbered_generators_are_unrelated_and_repeatable() {
         for secrets in seeds() {
             let generators = secrets.generators(Label::Connections);
             let one = |n| drawn(generators.generator(n));
@@ -252,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_connection_of_a_simulation_draws_is_the_same_in_every_version() {
+    fn simulated_connection_draws_are_stable_across_versions() {
         let mut g = Secrets::Simulation(1)
             .generators(Label::Connections)
             .generator(1);
@@ -260,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_do_not_show_when_printed() {
+    fn debug_output_reveals_no_secrets() {
         let secrets = Secrets::System([0x5a; 32]);
         let generators = secrets.generators(Label::Connections);
         let shown = format!("{secrets:?} {generators:?} {:?}", generators.generator(1));

@@ -2,9 +2,9 @@
 
 use std::cell::Cell;
 
-/// Counts iterations of loops over what a peer can make this host store: scoreboards, reassembly queues,
-/// mappings, parities, coding units. One segment may cause few of them, however much is stored, beyond
-/// what is paid for by data sent or acknowledged; tests hold every stack to that.
+/// Counts iterations of loops over state that a peer can make this host store: scoreboards, reassembly queues,
+/// mappings, parities and coding units. However much is stored, one segment may cause only a few iterations
+/// beyond those that sent or acknowledged data pay for. Tests check this bound for every stack.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Steps(Cell<u64>);
 
@@ -20,7 +20,7 @@ impl Steps {
         self.0.get()
     }
 
-    /// `items`, each of which counts when it is taken.
+    /// Wraps `items` so that each item counts as one iteration when it is taken.
     #[inline]
     pub(crate) fn each<I: IntoIterator>(&self, items: I) -> impl Iterator<Item = I::Item> {
         items.into_iter().inspect(|_| self.add(1))

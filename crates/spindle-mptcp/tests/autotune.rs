@@ -1,4 +1,4 @@
-//! Buffers that begin small and grow with what the paths hold.
+//! Buffers that start small and grow with the capacity of the paths.
 
 mod support;
 
@@ -14,9 +14,9 @@ use support::endpoint;
 use support::networks::try_all;
 use support::scenario::scenario;
 
-/// So many random networks.
+/// Number of random networks.
 const NETWORKS: u32 = 100;
-/// Each of two paths: bits a second, one-way delay, bytes of queue.
+/// Each of the two paths: bits per second, one-way delay, bytes of queue.
 const RATE: u64 = 300_000_000;
 const DELAY: Duration = Duration::from_millis(25);
 const QUEUE: u64 = 5_400_000;
@@ -30,7 +30,7 @@ struct Wire {
     flying: BinaryHeap<Reverse<(Instant, u64)>>,
     segments: HashMap<u64, (usize, Segment)>,
     serial: u64,
-    /// Bytes of the largest window of data that was on the way to the client.
+    /// Number of segments dropped because a queue was full.
     dropped: u64,
 }
 
@@ -75,7 +75,7 @@ impl Wire {
         }
     }
 
-    /// Runs to the next happening; false if there is none until `until`.
+    /// Runs to the next event. Returns false if there is none until `until`.
     fn step(&mut self, until: Instant) -> bool {
         self.pump();
         let arrival = self.flying.peek().map(|Reverse((t, _))| *t);
@@ -100,14 +100,14 @@ impl Wire {
     }
 }
 
-/// What a download came to.
+/// The result of a download.
 struct Outcome {
     bytes: u64,
-    /// Most bytes the server's send buffer held.
+    /// Maximum number of bytes in the server's send buffer.
     buffered: u64,
 }
 
-/// The client reads what the server sends for so long.
+/// The client reads what the server sends for `time`.
 fn download(config: Config, time: Duration) -> Outcome {
     let mut wire = Wire::new();
     let config = Arc::new(config);
@@ -153,9 +153,9 @@ fn config(autotune: bool, buffers: usize) -> Config {
 }
 
 #[test]
-fn a_pair_of_long_fat_paths_is_filled_by_buffers_that_grow() {
+fn autotuned_buffers_fill_two_long_fat_paths() {
     let time = Duration::from_millis(1500);
-    // What both paths carry after the handshakes and a slow start of eight round trips.
+    // The number of bytes that both paths carry after the handshakes and a slow start of eight round trips.
     let most = 2 * RATE / 8 * 1400 / 1000;
     let grown = download(config(true, 32 << 20), time);
     assert!(
@@ -166,23 +166,23 @@ fn a_pair_of_long_fat_paths_is_filled_by_buffers_that_grow() {
     let fixed = download(config(false, 256 << 10), time);
     assert!(
         fixed.bytes * 4 < most,
-        "small buffers do not: {}",
+        "small buffers fill the paths: {}",
         fixed.bytes
     );
 }
 
 #[test]
-fn buffers_grow_no_further_than_configured_and_begin_small() {
+fn autotuned_buffers_start_small_and_grow_only_to_the_configured_size() {
     let limited = download(config(true, 1 << 20), Duration::from_millis(1500));
     assert!(limited.buffered <= 1 << 20);
     assert!(limited.buffered > 900 << 10, "{}", limited.buffered);
-    // Less than two round trips: the windows have not grown much.
+    // Less than two round trips, so the windows have not grown much.
     let early = download(config(true, 32 << 20), Duration::from_millis(120));
     assert!(early.buffered <= 1 << 20, "{}", early.buffered);
 }
 
 #[test]
-fn every_byte_arrives_once_with_all_that_the_wire_turns_on() {
+fn every_byte_arrives_once_with_autotuning_pacing_and_bursts() {
     let drawn = (scenario(false), any::<[bool; 2]>(), 0u32..70_000);
     try_all(NETWORKS, [17; 32], &drawn, |(s, [pacing, large], burst)| {
         let mut run = s.prepare_with(true, |_, c| {

@@ -1,5 +1,5 @@
-//! The schemes that FUSO is compared with, each where it matters: what they repair, how soon, and
-//! without what.
+//! The schemes that FUSO is compared with, each in a situation where it matters: which losses they repair, how
+//! soon, and whether without a timeout or retransmission.
 
 mod support;
 
@@ -11,7 +11,7 @@ use spindle_units::{Duration, Instant};
 use spindle_wire::{Flags, Payload};
 use support::{CLIENT, Net, Path, SERVER, endpoint};
 
-/// One way; the round trip is 200 us, the least timeout 5 ms.
+/// One-way delay. The round trip is 200 us, the minimum RTO is 5 ms.
 const DELAY: Duration = Duration::from_micros(100);
 
 fn config(name: &str) -> Config {
@@ -23,7 +23,7 @@ fn config(name: &str) -> Config {
 }
 
 struct Outcome {
-    /// From the write to the last byte read.
+    /// Time from the write to the last byte read.
     took: Duration,
     sender: ConnectionInfo,
     net: Net,
@@ -32,7 +32,7 @@ struct Outcome {
 struct Transfer {
     configs: [Config; 2],
     bytes: u32,
-    /// Data segments of the server that are dropped, counted from 0 over all it sends.
+    /// The server's data segments to drop, numbered from 0 over all its data segments.
     drops: Vec<usize>,
     real: bool,
 }
@@ -47,7 +47,7 @@ impl Transfer {
         }
     }
 
-    /// Connects, lets all subflows come up, then sends from the server.
+    /// Connects, waits until all subflows are established, then sends from the server.
     fn run(&self) -> Outcome {
         let mut net = Net::new(1, vec![Path::clean(DELAY); 4]);
         net.keep_log = true;
@@ -124,7 +124,7 @@ fn tcp_ir_repairs_a_lost_tail_without_a_timeout_or_a_retransmission() {
         let o = transfer.run();
         let t = &o.sender.total;
         assert_eq!((t.timeouts, t.retransmissions, t.recoveries), (0, 0, 1));
-        // One way, the bin of 1/2 RTT and 1/4 RTT; the RTT is 200 us.
+        // The one-way delay, the bin of 1/2 RTT and 1/4 RTT. The RTT is 200 us.
         assert!((250..=260).contains(&micros(&o)), "{:?}", o.took);
         assert!(t.bytes_recovery > 0);
         let tcp = Transfer::of("tcp", 8 * 1400, &[7]).run();
@@ -133,7 +133,7 @@ fn tcp_ir_repairs_a_lost_tail_without_a_timeout_or_a_retransmission() {
 }
 
 #[test]
-fn tcp_ir_reduces_the_window_once_for_what_it_repaired() {
+fn tcp_ir_reduces_the_window_after_a_repaired_loss() {
     let clean = Transfer::of("tcp-ir", 8 * 1400, &[]).run();
     let repaired = Transfer::of("tcp-ir", 8 * 1400, &[7]).run();
     let window = |o: &Outcome| o.sender.subflows[0].cwnd;
@@ -145,17 +145,17 @@ fn tcp_ir_reduces_the_window_once_for_what_it_repaired() {
 }
 
 #[test]
-fn tcp_ir_finds_more_losses_than_it_repairs_at_once() {
+fn tcp_ir_retransmits_at_once_if_losses_exceed_its_parities() {
     let o = Transfer::of("tcp-ir", 8 * 1400, &[6, 7]).run();
     let t = &o.sender.total;
     assert_eq!((t.timeouts, t.retransmissions), (0, 2));
     assert_eq!(t.fast_retransmits, 1);
-    // The coded packet's way and back, and the repeats' way.
+    // The round trip of the coded packet and the one-way delay of the retransmissions.
     assert!((450..=470).contains(&micros(&o)), "{:?}", o.took);
 }
 
 #[test]
-fn a_long_tcp_ir_transfer_codes_sixteen_packets_at_most() {
+fn tcp_ir_codes_at_most_sixteen_packets_per_parity() {
     let o = Transfer::of("tcp-ir", 200 * 1400, &[]).run();
     let t = &o.sender.total;
     assert!(t.recoveries >= 200 / 16, "{t:?}");
@@ -173,7 +173,7 @@ fn a_long_tcp_ir_transfer_codes_sixteen_packets_at_most() {
 }
 
 #[test]
-fn parities_are_sent_only_to_who_agreed() {
+fn tcp_ir_parities_are_sent_only_to_a_peer_that_agreed() {
     let mut transfer = Transfer::of("tcp-ir", 8 * 1400, &[7]);
     transfer.configs[CLIENT] = config("tcp");
     let o = transfer.run();
@@ -194,10 +194,10 @@ fn parities_are_sent_only_to_who_agreed() {
 }
 
 #[test]
-fn tlp_probes_after_two_round_trips_and_corrective_codes_sooner() {
+fn tlp_repairs_a_tail_loss_after_two_rtts_and_corrective_sooner() {
     let tlp = Transfer::of("tlp", 8 * 1400, &[7]).run();
     assert_eq!((tlp.sender.total.timeouts, tlp.sender.total.probes), (0, 1));
-    // The last acknowledgement after one round trip, two more, and the probe's way.
+    // The last acknowledgement after one round trip, two more round trips, and the one-way delay of the probe.
     assert!((640..=760).contains(&micros(&tlp)), "{:?}", tlp.took);
     let corrective = Transfer::of("corrective", 8 * 1400, &[7]).run();
     assert!(
@@ -208,8 +208,8 @@ fn tlp_probes_after_two_round_trips_and_corrective_codes_sooner() {
 }
 
 #[test]
-fn deadline_reinjection_copies_what_is_two_round_trips_old() {
-    // Four segments on each of four subflows; the last is lost.
+fn deadline_reinjection_copies_data_that_are_two_rtts_old() {
+    // Four segments on each of four subflows. The last one is lost.
     let o = Transfer::of("deadline-reinjection", 16 * 1400, &[15]).run();
     assert_eq!(o.sender.subflows.len(), 4);
     let t = &o.sender.total;
@@ -220,7 +220,7 @@ fn deadline_reinjection_copies_what_is_two_round_trips_old() {
 }
 
 #[test]
-fn the_oracle_repairs_at_once_and_reduces_nothing() {
+fn oracle_repairs_losses_at_once_without_timeout_or_fast_retransmit() {
     for (name, drops) in [
         ("oracle", &[15][..]),
         ("oracle-1", &[3, 4, 9]),
@@ -238,14 +238,14 @@ fn the_oracle_repairs_at_once_and_reduces_nothing() {
         assert_eq!(
             micros(&o),
             micros(&clean),
-            "{name}: nothing lost, here drops cost no time"
+            "{name}: dropped segments delay the transfer"
         );
         let windows = |o: &Outcome| o.sender.subflows.iter().map(|s| s.cwnd).sum::<u64>();
         assert!(windows(&o) > 0);
     }
 }
 
-/// A policy whose timer is always due, and that never wants anything.
+/// A policy whose timer is always due and that never requests an action.
 #[derive(Clone, Copy, Debug)]
 struct Restless;
 
@@ -266,7 +266,7 @@ impl Recovery for Restless {
 }
 
 #[test]
-fn a_policy_that_is_always_due_does_not_stop_the_time() {
+fn recovery_timer_that_is_always_due_does_not_stop_the_transfer() {
     let mut transfer = Transfer::of("mptcp", 60_000, &[3]);
     for c in &mut transfer.configs {
         c.recovery = Some(Arc::new(Restless));

@@ -1,5 +1,5 @@
-//! Peers that lie about parities of blocks: nothing of what they say goes up that is not true, and what
-//! is kept of it is bounded.
+//! Peers that lie about parities of blocks. No false data are passed up, and the memory used for their parities
+//! is bounded.
 
 #[expect(dead_code, reason = "shared by tests that each use a part")]
 mod peer;
@@ -12,9 +12,9 @@ use spindle_mptcp::recovery::CoFuso;
 use spindle_mptcp::{Config, DataCounters, PathManager, StackConfig};
 use spindle_wire::{DataNumber, Experimental, Flags, Payload, Segment, SeqNumber};
 
-/// Bytes of a packet.
+/// Payload bytes of a packet.
 const PACKET: u16 = 1000;
-/// First bytes of the option's data.
+/// First byte of the experimental option's data.
 const OFFER_BLOCKS: u8 = 3;
 const BLOCK: u8 = 5;
 
@@ -70,7 +70,7 @@ fn agreed() -> (Bench, Flow) {
     (b, flow)
 }
 
-/// A coding header's fields.
+/// The fields of a coding header.
 #[derive(Clone, Copy, Debug)]
 struct Header {
     name: u8,
@@ -83,8 +83,8 @@ struct Header {
     dsns: u32,
 }
 
-/// The parity `index` of two of the peer's packets `packets`, which stand one behind the other in its
-/// subflow as in its data.
+/// The parity `index`, one of two, of the peer's packets `packets`, which are contiguous in its subflow and in
+/// its data.
 fn parity(packets: std::ops::Range<u64>, index: usize) -> (Header, Vec<u8>) {
     let len = u64::from(PACKET);
     let bodies: Vec<_> = packets.clone().map(|k| bytes(k * len, len)).collect();
@@ -111,7 +111,7 @@ fn parity(packets: std::ops::Range<u64>, index: usize) -> (Header, Vec<u8>) {
     (header, body)
 }
 
-/// A parity as next segment of `flow`.
+/// A parity as the next segment of `flow`.
 fn carry(b: &Bench, flow: &mut Flow, h: Header, body: &[u8]) -> Segment {
     let mut seg = b.data_ack(flow, 0);
     let mut payload = vec![h.name];
@@ -130,7 +130,7 @@ fn carry(b: &Bench, flow: &mut Flow, h: Header, body: &[u8]) -> Segment {
     seg
 }
 
-/// The peer's packet `k`, next on `flow`.
+/// The peer's packet `k`, as the next segment of `flow`.
 fn packet(b: &Bench, flow: &mut Flow, k: u64) -> Segment {
     let offset = k * u64::from(PACKET);
     let mut seg = b.data(flow, offset, PACKET);
@@ -152,7 +152,7 @@ fn counters(b: &Bench) -> DataCounters {
     info.expect("open").data
 }
 
-/// Packets 0 to 3 with `lost` missing among them.
+/// Pushes packets 0 to 3 without those in `lost`.
 fn most_of_four(b: &mut Bench, flow: &mut Flow, lost: &[u64]) {
     for k in 0..4 {
         let seg = packet(b, flow, k);
@@ -163,7 +163,7 @@ fn most_of_four(b: &mut Bench, flow: &mut Flow, lost: &[u64]) {
 }
 
 #[test]
-fn what_is_decoded_goes_to_the_data_level_and_is_acknowledged_there_only() {
+fn decoded_data_are_acknowledged_only_at_the_data_level() {
     let (mut b, mut flow) = agreed();
     most_of_four(&mut b, &mut flow, &[1]);
     assert_eq!(read(&mut b), bytes(0, 1000));
@@ -184,7 +184,7 @@ fn what_is_decoded_goes_to_the_data_level_and_is_acknowledged_there_only() {
         (c.packets_decoded, c.bytes_received, c.bytes_duplicate),
         (1, 4000, 0)
     );
-    // The original, and another parity, change nothing.
+    // The original and another parity change nothing.
     let mut late = Flow::new(flow.here, flow.there, 5000, flow.ack);
     late.seq = SeqNumber(5000) + 1 + 1000;
     let seg = packet(&b, &mut late, 1);
@@ -196,14 +196,14 @@ fn what_is_decoded_goes_to_the_data_level_and_is_acknowledged_there_only() {
     let c = counters(&b);
     assert_eq!((c.parities_received, c.parities_refused), (2, 0));
     assert_eq!((c.bytes_received, c.bytes_duplicate), (4000, 1000));
-    // What follows the parities in their subflow is the data that follow.
+    // Data that follow the parities in their subflow are passed up.
     let seg = packet(&b, &mut flow, 4);
     b.push(seg);
     assert_eq!(read(&mut b), bytes(4000, 1000));
 }
 
 #[test]
-fn a_packet_may_come_after_its_blocks_parities() {
+fn packet_that_arrives_after_the_parity_completes_its_block() {
     let (mut b, mut flow) = agreed();
     let two = flow;
     most_of_four(&mut b, &mut flow, &[1, 2]);
@@ -220,7 +220,7 @@ fn a_packet_may_come_after_its_blocks_parities() {
 }
 
 #[test]
-fn lies_are_counted_and_nothing_of_them_goes_up() {
+fn false_parity_headers_are_counted_and_deliver_no_data() {
     let (true_header, body) = parity(0..4, 0);
     let h = true_header;
     let lies = [
@@ -287,7 +287,7 @@ fn lies_are_counted_and_nothing_of_them_goes_up() {
         assert!(!out.iter().any(|s| s.flags.contains(Flags::RST)), "{lie:?}");
         assert_eq!(read(&mut b), bytes(0, 1000), "{lie:?}");
         assert_eq!(counters(&b).parities_refused, 1, "{lie:?}");
-        // The retransmission sets it right, and the parity's bytes are no data.
+        // The retransmission repairs the loss, and the parity's bytes are not taken for data.
         let mut late = Flow::new(flow.here, flow.there, 5000, flow.ack);
         late.seq = SeqNumber(5000) + 1 + 1000;
         let seg = packet(&b, &mut late, 1);
@@ -299,7 +299,7 @@ fn lies_are_counted_and_nothing_of_them_goes_up() {
 }
 
 #[test]
-fn pieces_of_parities_and_markers_of_none_are_no_data() {
+fn partial_parities_are_refused_and_deliver_no_data() {
     let (mut b, mut flow) = agreed();
     most_of_four(&mut b, &mut flow, &[1]);
     let (h, body) = parity(0..4, 0);
@@ -318,7 +318,7 @@ fn pieces_of_parities_and_markers_of_none_are_no_data() {
 }
 
 #[test]
-fn packets_that_were_cut_on_the_way_are_not_decoded_by() {
+fn resegmented_packets_are_not_used_for_decoding() {
     let (mut b, mut flow) = agreed();
     let whole = [0, 1].map(|k| packet(&b, &mut flow, k));
     for at in [0, 500] {
@@ -336,14 +336,14 @@ fn packets_that_were_cut_on_the_way_are_not_decoded_by() {
 }
 
 #[test]
-fn a_million_parities_leave_no_more_than_fits_the_buffer() {
+fn million_false_parities_use_bounded_memory() {
     let (mut b, mut flow) = agreed();
     most_of_four(&mut b, &mut flow, &[1, 2]);
     let (h, _) = parity(0..4, 0);
     let most = decoding().tcp.receive_buffer as u64;
     let body = [7; 30];
     for n in 0..1_000_000u32 {
-        // Blocks that overlap, contradict each other and can be, in turn.
+        // In turn: blocks that overlap, blocks that contradict each other, and valid blocks.
         let first = 4001 + n.wrapping_mul(2_654_435_761) % 1_000_000;
         let k = 1 + (n % 200) as u8;
         let lie = Header {
@@ -356,7 +356,8 @@ fn a_million_parities_leave_no_more_than_fits_the_buffer() {
         };
         let at = flow;
         let seg = carry(&b, &mut flow, lie, &body);
-        // As if each were repeated, so that the subflow's window does not end it.
+        // The sequence number is reused, as in a repetition, so that the subflow's window does not end the
+        // test.
         flow = at;
         b.push(seg);
     }
@@ -368,7 +369,7 @@ fn a_million_parities_leave_no_more_than_fits_the_buffer() {
 }
 
 #[test]
-fn a_subflow_is_known_by_the_name_its_peer_gave_it() {
+fn parity_identifies_a_subflow_by_the_peers_name_for_it() {
     let (mut b, mut flow) = agreed();
     let (mut second, mut seg) = b.join_syn(end("10.0.1.2:9"), 1, spindle_mptcp::keys::token(b.key));
     say(&mut seg, vec![4, 77]);
@@ -388,7 +389,7 @@ fn a_subflow_is_known_by_the_name_its_peer_gave_it() {
     b.push(third);
     most_of_four(&mut b, &mut second, &[1]);
     let (h, body) = parity(0..4, 0);
-    // Over the other subflow, by our own identifier and by the peer's name.
+    // Over the other subflow, identified by our own identifier and by the peer's name.
     for name in [1, 77] {
         let seg = carry(&b, &mut flow, Header { name, ..h }, &body);
         b.push(seg);
@@ -399,7 +400,7 @@ fn a_subflow_is_known_by_the_name_its_peer_gave_it() {
 }
 
 #[test]
-fn without_options_nothing_is_taken_for_data_where_it_may_be_a_parity() {
+fn possible_parities_without_options_are_not_taken_for_data() {
     let (mut b, mut flow) = agreed();
     let seg = packet(&b, &mut flow, 0);
     b.push(seg);
@@ -413,7 +414,7 @@ fn without_options_nothing_is_taken_for_data_where_it_may_be_a_parity() {
         if reset(&b.push(seg)) {
             break;
         }
-        assert!(n < 100, "it waits for a mapping no longer than others do");
+        assert!(n < 100, "no reset after 100 unmapped segments");
     }
     assert_eq!(read(&mut b), bytes(0, 1000));
 }

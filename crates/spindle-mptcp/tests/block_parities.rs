@@ -1,6 +1,6 @@
-//! Parities of blocks over MPTCP, from end to end: agreed on, sent within windows, decoded (CoFUSO).
+//! Parities of blocks over MPTCP, end to end: negotiated, sent within windows, decoded (CoFUSO).
 //!
-//! `SPINDLE_NETWORKS` sets how many random networks are tried, `SPINDLE_NETWORKS_SEED` which.
+//! `SPINDLE_NETWORKS` sets how many random networks are tried, `SPINDLE_NETWORKS_SEED` which ones.
 
 mod support;
 
@@ -18,11 +18,11 @@ use support::networks::{asked_for, try_networks};
 use support::scenario::{NAMES, Scenario, scenario};
 use support::{CLIENT, Net, Path, SERVER, endpoint};
 
-/// First bytes of the option's data.
+/// First byte of the experimental option's data.
 const OFFER_BLOCKS: u8 = 3;
 const BLOCK: u8 = 5;
 
-/// What the experimental option of a segment says.
+/// The data of a segment's experimental option.
 fn said(seg: &Segment) -> Option<&[u8]> {
     let rare = seg.options.rare.as_ref()?;
     rare.experimental.first().map(|e| &e.data[..])
@@ -32,10 +32,11 @@ fn is_parity(seg: &Segment) -> bool {
     said(seg).is_some_and(|data| data[0] == BLOCK)
 }
 
-/// So many networks of each kind in the ordinary test run.
+/// Number of networks of each kind in the ordinary test run.
 const NETWORKS: u32 = 150;
 
-/// Tries networks with parities on; what they did is summed up.
+/// Tries networks with parities enabled. Returns the sums of parities sent, parities received and packets
+/// decoded.
 fn parities_over_networks(real: bool) -> [u64; 3] {
     let sums: [Cell<u64>; 3] = Default::default();
     for name in ["cofuso", "cofuso-xor"] {
@@ -51,7 +52,7 @@ fn parities_over_networks(real: bool) -> [u64; 3] {
             for side in &run.sides {
                 let Some(last) = &side.last else { continue };
                 if s.ends.iter().all(|e| e.receive_segments > 100) {
-                    assert_eq!(last.data.parities_refused, 0, "of an honest peer");
+                    assert_eq!(last.data.parities_refused, 0, "from an honest peer");
                 }
                 let parities = side.sent().filter(|e| e.0 == SendKind::Parity).count();
                 let seen = [
@@ -69,7 +70,7 @@ fn parities_over_networks(real: bool) -> [u64; 3] {
 }
 
 #[test]
-fn every_byte_arrives_once_with_parities_on_and_some_arrive_by_them() {
+fn every_byte_arrives_once_with_parities_and_some_are_decoded() {
     for real in [true, false] {
         let [sent, received, decoded] = parities_over_networks(real);
         println!("{sent} parities sent, {received} received, {decoded} packets decoded");
@@ -77,12 +78,12 @@ fn every_byte_arrives_once_with_parities_on_and_some_arrive_by_them() {
     }
 }
 
-/// One way; the round trip is 50 ms as in CoFUSO's testbed (section 6.1).
+/// One-way delay. The round trip is 50 ms as in CoFUSO's testbed (section 6.1).
 const DELAY: Duration = Duration::from_millis(25);
 const RTT: u64 = 50_000;
 
-/// Whether what the sender sends at this place on this subflow, a parity or not, is dropped the first
-/// time.
+/// Whether the first transmission of a segment is dropped. The arguments are the subflow, the segment's number
+/// on this subflow, and whether it is a parity.
 type Drop = Arc<dyn Fn(u8, usize, bool) -> bool>;
 
 fn config(name: &str) -> Config {
@@ -93,10 +94,10 @@ fn config(name: &str) -> Config {
 }
 
 struct Outcome {
-    /// From the write to the last byte read, in microseconds.
+    /// Time from the write to the last byte read, in microseconds.
     took: u64,
     receiver: ConnectionInfo,
-    /// Of the sender, and of the receiver.
+    /// The trace of the sender. The next field is that of the receiver.
     trace: Vec<TraceEvent>,
     received: Vec<TraceEvent>,
     net: Net,
@@ -122,12 +123,12 @@ impl Outcome {
 
 struct Transfer {
     configs: [Config; 2],
-    /// The end that sends.
+    /// The end that sends data.
     sender: usize,
-    /// Full packets of the sender's own.
+    /// Number of full data packets.
     packets: u32,
     real: bool,
-    /// Bursts arrive whole.
+    /// Whether bursts arrive in one piece.
     whole_bursts: bool,
     drop: Drop,
 }
@@ -144,7 +145,8 @@ impl Transfer {
         }
     }
 
-    /// Connects, warms up with 1 KB each way, waits until windows are back at their beginning, and sends.
+    /// Connects, warms up with 1 KB in each direction, waits until the windows have their initial size again,
+    /// and sends.
     fn run(&self) -> Outcome {
         let mut net = Net::new(1, vec![Path::clean(DELAY)]);
         net.keep_log = true;
@@ -183,7 +185,7 @@ impl Transfer {
         let (from, to) = (self.sender, 1 - self.sender);
         net.log.retain(|l| l.segment.flags.contains(Flags::SYN));
         let info = net.stacks[SERVER].info(handles[SERVER]).expect("open");
-        // The client's ports tell the subflows apart.
+        // The client's ports identify the subflows.
         let ports: Vec<_> = info.subflows.iter().map(|s| s.remote.port).collect();
         let (drop, mut seen) = (self.drop.clone(), vec![Vec::new(); ports.len()]);
         net.hook = Some(Box::new(move |_, side, seg| {
@@ -236,7 +238,7 @@ impl Transfer {
     }
 }
 
-/// The SYNs and SYN/ACKs of a side.
+/// The SYNs and SYN/ACKs of one side.
 fn syns(net: &Net, side: usize) -> impl Iterator<Item = &Segment> {
     let of_side = net.log.iter().filter(move |l| l.side == side);
     of_side
@@ -244,14 +246,14 @@ fn syns(net: &Net, side: usize) -> impl Iterator<Item = &Segment> {
         .filter(|s| s.flags.contains(Flags::SYN))
 }
 
-/// Bytes by which data are shorter than the longest segment: 20 where the handshake agreed.
+/// Number of bytes by which data are shorter than the longest segment: 20 if the handshake agreed on parities.
 fn header_room(net: &Net) -> u32 {
     let agreed = syns(net, SERVER).any(|s| said(s) == Some(&[OFFER_BLOCKS]));
     20 * u32::from(agreed)
 }
 
-/// CoFUSO section 6.1.1, figure 9a: 29 packets, three subflows of ten each, so one place to spare; one
-/// packet of the first subflow is lost.
+/// CoFUSO section 6.1.1, figure 9a: 29 packets on three subflows of ten packets each, which leaves one place.
+/// One packet of the first subflow is lost.
 fn fig9a(name: &str, nth: usize) -> Outcome {
     let mut transfer = Transfer::of(name, 29, move |subflow, k, _| (subflow, k) == (0, nth));
     transfer.real = nth.is_multiple_of(2);
@@ -259,7 +261,7 @@ fn fig9a(name: &str, nth: usize) -> Outcome {
 }
 
 #[test]
-fn one_parity_in_the_one_place_to_spare_repairs_any_one_loss() {
+fn one_parity_in_the_spare_window_repairs_any_single_loss() {
     for nth in 0..10 {
         let (cofuso, fuso) = (fig9a("cofuso-xor", nth), fig9a("fuso-3", nth));
         assert_eq!(cofuso.sent(SendKind::New), 29);
@@ -270,15 +272,15 @@ fn one_parity_in_the_one_place_to_spare_repairs_any_one_loss() {
         };
         assert_eq!(cofuso.trace.iter().filter(at_once).count(), 1);
         assert_eq!(cofuso.receiver.data.packets_decoded, 1, "packet {nth}");
-        assert_eq!(cofuso.took, RTT / 2, "the parity's way");
-        // The only copy that has a place is of the first.
+        assert_eq!(cofuso.took, RTT / 2, "one-way delay of the parity");
+        // The only copy for which there is a place is a copy of the first packet.
         let later = if nth == 0 { 0 } else { RTT };
         assert_eq!(fuso.took, RTT / 2 + later, "packet {nth}");
     }
 }
 
 #[test]
-fn traces_tell_what_a_parity_is_of_and_what_it_gave_back() {
+fn traces_report_the_block_of_a_parity_and_the_decoded_packet() {
     let o = fig9a("cofuso-xor", 4);
     let sent = |e: &TraceEvent| match e.kind {
         TraceKind::Sent {
@@ -295,8 +297,8 @@ fn traces_tell_what_a_parity_is_of_and_what_it_gave_back() {
     let mut lost = sent.iter().filter(|s| s.0 == 0 && s.1 == SendKind::New);
     let lost = lost.nth(4).expect("ten of them");
     let parity = sent.iter().find(|s| s.1 == SendKind::Parity);
-    let parity = parity.expect("a place to spare");
-    let coded = parity.5.expect("a parity is of something");
+    let parity = parity.expect("one parity");
+    let coded = parity.5.expect("the block of the parity");
     assert_eq!((coded.of, coded.index), (0, 0));
     assert!(coded.packets > 4 && (parity.2..coded.end).contains(&lost.2));
     let of_data = |k| matches!(k, SendKind::New | SendKind::Recovery);
@@ -320,11 +322,11 @@ fn traces_tell_what_a_parity_is_of_and_what_it_gave_back() {
 }
 
 #[test]
-fn two_losses_are_beyond_one_parity_and_what_is_copied_is_copied_once() {
+fn one_parity_does_not_repair_two_losses_and_each_packet_is_copied_once() {
     let two = Transfer::of("cofuso-xor", 29, |s, k, _| s == 0 && [2, 7].contains(&k)).run();
     assert!(two.took > RTT, "{}", two.took);
     assert_eq!(two.receiver.data.parities_refused, 0);
-    // With all windows open there is room for every parity and every copy.
+    // If all windows are open there is room for every parity and every copy.
     let few = Transfer::of("cofuso-xor", 5, |s, k, _| (s, k) == (0, 4)).run();
     assert_eq!(few.sent(SendKind::Parity), 1);
     assert_eq!(few.sent(SendKind::Recovery), 5);
@@ -334,7 +336,7 @@ fn two_losses_are_beyond_one_parity_and_what_is_copied_is_copied_once() {
 
 #[test]
 fn several_parities_repair_several_losses() {
-    // Ten percent of what was sent before was lost, so that blocks get more parities than one.
+    // Ten percent of the earlier packets were lost, so that blocks get more than one parity.
     let lossy = |s, k, parity: bool| s == 0 && !parity && k > 30 && k % 10 == 0;
     let o = Transfer::of("cofuso", 600, lossy).run();
     let most = o.parities().filter_map(|s| s.payload_head::<12>());
@@ -345,7 +347,7 @@ fn several_parities_repair_several_losses() {
 }
 
 #[test]
-fn a_lost_parity_is_repeated_verbatim_by_the_subflow_that_carries_it() {
+fn lost_parity_is_retransmitted_verbatim_on_its_own_subflow() {
     for real in [false, true] {
         let mut transfer = Transfer::of("cofuso-xor", 29, |_, _, parity| parity);
         transfer.real = real;
@@ -380,13 +382,13 @@ fn a_lost_parity_is_repeated_verbatim_by_the_subflow_that_carries_it() {
             } => Some((e.subflow, position, offset, parity)) == carrier,
             _ => false,
         });
-        assert!(repeated, "as its own");
+        assert!(repeated, "on its own subflow");
         assert_eq!(o.receiver.data.parities_refused, 0);
     }
 }
 
 #[test]
-fn the_handshake_has_room_for_what_it_has_to_say() {
+fn handshake_options_for_parities_fit_into_the_option_space() {
     let o = fig9a("cofuso-xor", 3);
     let client: Vec<_> = syns(&o.net, CLIENT).map(said).collect();
     assert_eq!(client, [&[OFFER_BLOCKS][..], &[4, 1], &[4, 2]].map(Some));
@@ -397,7 +399,7 @@ fn the_handshake_has_room_for_what_it_has_to_say() {
             assert!(s.options.timestamps.is_some() && s.options.encoded_len() <= 40);
         }
     }
-    // 1460 less timestamps and mapping; a parity is as long as data would be without it.
+    // 1460 minus timestamps and mapping. A parity is as long as data would be without the room for its header.
     assert_eq!(o.longest(), 1460 - 32 - 20);
     for s in o.parities() {
         assert_eq!((s.payload.len(), s.wire_len()), (1460 - 32, 1500));
@@ -405,7 +407,7 @@ fn the_handshake_has_room_for_what_it_has_to_say() {
 }
 
 #[test]
-fn a_peer_that_decodes_nothing_gets_copies_of_full_packets() {
+fn peer_without_decoding_gets_copies_of_full_packets() {
     for (sender, deaf) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
         let mut transfer = Transfer::of("cofuso-xor", 29, |s, k, _| (s, k) == (0, 0));
         transfer.sender = sender;
@@ -419,7 +421,7 @@ fn a_peer_that_decodes_nothing_gets_copies_of_full_packets() {
 }
 
 #[test]
-fn with_checksums_nothing_is_decoded_since_nothing_could_be_checked() {
+fn parities_are_not_used_with_checksums() {
     for one in [CLIENT, SERVER] {
         let mut transfer = Transfer::of("cofuso-xor", 29, |s, k, _| (s, k) == (0, 0));
         let m = transfer.configs[one].multipath.as_mut().expect("multipath");
@@ -432,7 +434,7 @@ fn with_checksums_nothing_is_decoded_since_nothing_could_be_checked() {
 }
 
 #[test]
-fn bursts_leave_only_while_a_window_of_data_waits_behind() {
+fn last_window_of_data_is_sent_without_bursts() {
     let with_bursts = |packets, drop: fn(u8, usize, bool) -> bool| {
         let mut t = Transfer::of("cofuso-xor", packets, drop);
         (t.real, t.whole_bursts) = (true, true);
@@ -441,7 +443,7 @@ fn bursts_leave_only_while_a_window_of_data_waits_behind() {
         }
         t.run()
     };
-    // A window's worth leaves packet by packet, so that a parity repairs any of them.
+    // The last window of data is sent packet by packet, so that a parity can repair any of them.
     let few = with_bursts(29, |s, k, _| (s, k) == (0, 4));
     assert_eq!((few.longest(), few.took), (1460 - 32 - 20, RTT / 2));
     assert_eq!(few.receiver.data.packets_decoded, 1);
@@ -456,7 +458,7 @@ fn bursts_leave_only_while_a_window_of_data_waits_behind() {
     assert_eq!(many.receiver.data.parities_refused, 0);
 }
 
-/// A policy that asks for parities of whatever there may be.
+/// A policy that requests arbitrary parities.
 #[derive(Clone, Debug, Default)]
 struct Mad {
     n: usize,
@@ -495,7 +497,7 @@ impl Recovery for Mad {
 }
 
 #[test]
-fn whatever_a_policy_asks_for_windows_hold_and_bytes_arrive() {
+fn arbitrary_parity_requests_of_a_policy_keep_parities_valid_and_data_intact() {
     let mut transfer = Transfer::of("cofuso-xor", 300, |s, k, _| s == 0 && k % 20 == 3);
     transfer.real = true;
     for c in &mut transfer.configs {
@@ -503,5 +505,5 @@ fn whatever_a_policy_asks_for_windows_hold_and_bytes_arrive() {
     }
     let o = transfer.run();
     assert!(o.sent(SendKind::Parity) > 0);
-    assert_eq!(o.receiver.data.parities_refused, 0, "what leaves is right");
+    assert_eq!(o.receiver.data.parities_refused, 0, "parities are valid");
 }

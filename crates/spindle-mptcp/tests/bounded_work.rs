@@ -1,5 +1,5 @@
-//! One segment causes work in proportion to what it acknowledges, however much is outstanding. Work is
-//! counted in steps, so that nothing depends on the machine's speed.
+//! One segment causes work in proportion to what it acknowledges, however much is outstanding. Work is counted
+//! in steps, so that the result does not depend on the machine's speed.
 
 #[expect(dead_code, reason = "shared by tests that each use a part")]
 mod peer;
@@ -10,14 +10,14 @@ use spindle_mptcp::{Config, InitialWindow, PathManager, StackConfig};
 use spindle_units::Duration;
 use spindle_wire::{Flags, Payload, Segment, SeqNumber};
 
-/// Segments outstanding in each attack.
+/// Number of outstanding segments in each attack.
 const OUTSTANDING: usize = 10_000;
 /// The peer's MSS.
 const MSS: u16 = 64;
-/// The peer's window scale: its window is beyond all that is sent.
+/// The peer's window scale. Its window is larger than all data sent.
 const SCALE: u8 = 10;
 
-/// Whatever is written leaves at once, in segments as small as the peer wants them.
+/// All written data are sent at once, in segments as small as the peer requests.
 fn unlimited(rack: bool) -> Config {
     let mut config = config(PathManager::Passive);
     config.tcp.window_scaling = true;
@@ -34,7 +34,7 @@ fn small(mut seg: Segment) -> Segment {
     seg
 }
 
-/// A stack that has accepted a connection of the peer, of MPTCP or of plain TCP.
+/// A stack that has accepted a connection of the peer, either MPTCP or plain TCP.
 fn accepted(config: Config, multipath: bool) -> (Bench, Flow) {
     let mut b = Bench::listening(config, StackConfig::default());
     let mut flow = Flow::new(here(), there(), 5000, SeqNumber(0));
@@ -60,7 +60,7 @@ fn accepted(config: Config, multipath: bool) -> (Bench, Flow) {
     (b, flow)
 }
 
-/// The application writes enough for so many segments; all that leaves.
+/// The application writes enough data for `segments` segments. Returns everything that is sent.
 fn write(b: &mut Bench, segments: usize) -> Vec<Segment> {
     let bytes = segments * usize::from(MSS);
     let written = b
@@ -68,7 +68,7 @@ fn write(b: &mut Bench, segments: usize) -> Vec<Segment> {
         .send(b.now, b.handle.unwrap(), Payload::Length(bytes as u32));
     assert_eq!(written, Ok(bytes));
     let sent: Vec<_> = std::iter::from_fn(|| b.stack.transmit(b.now)).collect();
-    assert!(sent.len() >= segments, "{} left", sent.len());
+    assert!(sent.len() >= segments, "{} sent", sent.len());
     sent
 }
 
@@ -76,7 +76,7 @@ fn steps(b: &Bench) -> u64 {
     b.stack.counters().steps
 }
 
-/// The stack takes a segment and sends all it wants to; the steps that takes, and the segments sent.
+/// The stack processes a segment and sends everything it can. Returns the number of steps and of segments sent.
 fn cost(b: &mut Bench, seg: Segment) -> (u64, usize) {
     let before = steps(b);
     b.now += Duration::from_micros(10);
@@ -86,7 +86,7 @@ fn cost(b: &mut Bench, seg: Segment) -> (u64, usize) {
 }
 
 #[test]
-fn a_reset_of_plain_tcp_with_thousands_of_segments_outstanding_costs_nothing() {
+fn reset_of_plain_tcp_with_10000_outstanding_segments_takes_few_steps() {
     let (mut b, flow) = accepted(unlimited(false), false);
     write(&mut b, OUTSTANDING);
     let (taken, _) = cost(&mut b, flow.segment(Flags::RST));
@@ -95,7 +95,7 @@ fn a_reset_of_plain_tcp_with_thousands_of_segments_outstanding_costs_nothing() {
 }
 
 #[test]
-fn a_reset_of_the_last_subflow_costs_what_was_sent_on_it() {
+fn steps_for_a_reset_of_the_last_subflow_are_proportional_to_segments_sent() {
     let (mut b, flow) = accepted(unlimited(false), true);
     let sent = write(&mut b, OUTSTANDING).len();
     let (taken, _) = cost(&mut b, flow.segment(Flags::RST));
@@ -108,7 +108,7 @@ fn a_reset_of_the_last_subflow_costs_what_was_sent_on_it() {
 }
 
 #[test]
-fn a_reset_of_one_of_two_subflows_costs_what_was_sent_on_it() {
+fn steps_for_a_reset_of_one_of_two_subflows_are_proportional_to_segments_sent() {
     let (mut b, flow) = accepted(unlimited(false), true);
     let sent = write(&mut b, OUTSTANDING).len();
     let (_, out) = b.join(end("10.0.1.2:999"), 1, 0);
@@ -120,11 +120,11 @@ fn a_reset_of_one_of_two_subflows_costs_what_was_sent_on_it() {
         taken <= PER_EVENT + paid,
         "{taken} steps for {sent} segments and {again} more"
     );
-    assert!(again > 0, "the data leave on the other subflow");
+    assert!(again > 0, "the data are sent on the other subflow");
 }
 
 #[test]
-fn a_peer_with_a_tiny_mss_gets_no_more_segments_than_one_with_the_default_mss() {
+fn tiny_mss_allows_no_more_outstanding_segments_than_the_default_mss() {
     let mut config = unlimited(false);
     config.tcp.send_buffer = 4 << 20;
     let (mut b, _) = accepted(config, false);
@@ -140,7 +140,7 @@ fn a_peer_with_a_tiny_mss_gets_no_more_segments_than_one_with_the_default_mss() 
     );
 }
 
-/// The peer repeats one SACK block; the steps that its acknowledgements take, the first left out.
+/// The peer repeats one SACK block. Returns the maximum steps per acknowledgement, without the first one.
 fn repeated_sack(rack: bool, from: usize, to: usize) -> u64 {
     let (mut b, flow) = accepted(unlimited(rack), false);
     let sent = write(&mut b, OUTSTANDING);
@@ -159,7 +159,7 @@ fn repeated_sack(rack: bool, from: usize, to: usize) -> u64 {
 }
 
 #[test]
-fn a_repeated_sack_block_over_all_that_is_outstanding_costs_little() {
+fn repeated_sack_block_over_everything_outstanding_takes_few_steps() {
     for rack in [false, true] {
         let taken = repeated_sack(rack, 1, OUTSTANDING);
         assert!(taken <= PER_EVENT, "{taken} steps, RACK {rack}");
@@ -167,16 +167,16 @@ fn a_repeated_sack_block_over_all_that_is_outstanding_costs_little() {
 }
 
 #[test]
-fn a_repeated_sack_block_of_the_last_segment_costs_little() {
+fn repeated_sack_block_of_the_last_segment_takes_few_steps() {
     for rack in [false, true] {
         let taken = repeated_sack(rack, OUTSTANDING - 1, OUTSTANDING);
         assert!(taken <= PER_EVENT, "{taken} steps, RACK {rack}");
     }
 }
 
-/// The peer SACKs one segment more with each acknowledgement, at the front or at the back.
+/// Each acknowledgement of the peer SACKs one more segment, at the front or at the back.
 #[test]
-fn sack_blocks_that_grow_by_a_segment_cost_little() {
+fn sack_blocks_that_grow_by_one_segment_take_few_steps() {
     for (rack, backwards) in [(false, false), (false, true), (true, false), (true, true)] {
         let (mut b, flow) = accepted(unlimited(rack), false);
         let sent = write(&mut b, OUTSTANDING);
@@ -189,7 +189,7 @@ fn sack_blocks_that_grow_by_a_segment_cost_little() {
                 false => ack.options.sack.push(seq(1), seq(1 + k)),
             };
             let (taken, sent) = cost(&mut b, ack);
-            // What the first acknowledgement finds lost was sent before.
+            // The segments that the first acknowledgement marks lost were sent before.
             if k > 1 {
                 most = most.max(taken.saturating_sub(PER_SENT * sent as u64));
             }
@@ -202,7 +202,7 @@ fn sack_blocks_that_grow_by_a_segment_cost_little() {
 }
 
 #[test]
-fn a_connection_with_thousands_of_segments_to_send_does_not_delay_the_answer_to_a_syn() {
+fn connection_with_10000_segments_to_send_does_not_delay_a_syn_ack() {
     let (mut b, _) = accepted(unlimited(false), false);
     let bytes = OUTSTANDING * usize::from(MSS);
     let written = b
@@ -221,9 +221,9 @@ fn a_connection_with_thousands_of_segments_to_send_does_not_delay_the_answer_to_
     );
 }
 
-/// A burst is one segment of the stack and up to 44 on the wire: it counts as these.
+/// A burst is one segment in the stack and up to 44 segments on the wire. It counts as 44.
 #[test]
-fn a_connection_with_bursts_to_send_does_not_delay_the_answer_to_a_syn() {
+fn connection_with_bursts_to_send_does_not_delay_a_syn_ack() {
     let mut config = unlimited(false);
     config.tcp.burst = 65_000;
     let mut b = Bench::listening(config, StackConfig::default());
@@ -247,5 +247,5 @@ fn a_connection_with_bursts_to_send_does_not_delay_the_answer_to_a_syn() {
         .map(Segment::piece_count)
         .sum();
     assert!(before <= 64 + 44, "{before} segments before it");
-    assert!(sent.len() > 100, "it sends on");
+    assert!(sent.len() > 100, "it continues to send");
 }

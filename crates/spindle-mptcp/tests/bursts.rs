@@ -1,4 +1,4 @@
-//! Bursts: several new segments under one mapping, handed out as one.
+//! Bursts: several new segments under one mapping, handed out as one segment.
 
 mod support;
 
@@ -11,7 +11,7 @@ use support::networks::try_all;
 use support::scenario::{Scenario, scenario};
 use support::{Net, Path, SERVER, endpoint, judge};
 
-/// So many networks of each kind.
+/// Number of networks of each kind.
 const NETWORKS: u32 = 100;
 
 fn bulk(name: &str, bytes: u32, burst: u32, paths: Vec<Path>) -> Run {
@@ -38,7 +38,7 @@ fn data(run: &Run) -> impl Iterator<Item = &Segment> {
 }
 
 #[test]
-fn new_data_that_may_leave_at_once_share_a_mapping() {
+fn new_data_sent_as_one_burst_share_a_mapping() {
     let mut run = bulk(
         "mptcp-2",
         500_000,
@@ -59,7 +59,7 @@ fn new_data_that_may_leave_at_once_share_a_mapping() {
 }
 
 #[test]
-fn a_part_of_a_burst_is_repeated_with_the_whole_mapping() {
+fn retransmitted_part_of_a_burst_carries_the_whole_mapping() {
     let mut lossy = Path::clean(Duration::from_millis(5));
     lossy.loss = [0.0, 0.05];
     for name in ["mptcp-2", "fuso", "tcp", "rack"] {
@@ -103,11 +103,11 @@ fn try_networks(corrupt: bool) {
 }
 
 #[test]
-fn every_byte_arrives_once_and_in_order_with_bursts() {
+fn every_byte_arrives_once_and_in_order_with_bursts_on_random_networks() {
     try_networks(false);
 }
 
 #[test]
-fn so_it_does_with_checksums_where_payload_is_changed() {
+fn every_byte_arrives_once_and_in_order_with_bursts_and_corrupted_payload() {
     try_networks(true);
 }

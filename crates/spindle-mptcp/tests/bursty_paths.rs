@@ -1,5 +1,5 @@
-//! Downloads over two paths that lose packets in bursts never stand still for long while a path works, and those over
-//! unlike paths are as fast as over the better one.
+//! Downloads over two paths that lose packets in bursts never stall for long while one path works. Transfers
+//! over unequal paths are at least as fast as over the better path.
 
 #[path = "support/bursty.rs"]
 mod bursty;
@@ -7,13 +7,13 @@ mod bursty;
 use bursty::{BurstyPath, FAST, SLOW, download, gateway};
 use spindle_units::Duration;
 
-/// Seeds of each transport.
+/// Number of seeds for each transport.
 const SEEDS: u64 = 20;
 /// Bytes of a download.
 const SIZE: u64 = 3_000_000;
-/// A download that takes longer has failed.
+/// A download that takes longer than this has failed.
 const LIMIT: Duration = Duration::from_secs(600);
-/// The longest time without progress that is accepted.
+/// The longest accepted time without progress.
 const STALL: Duration = Duration::from_secs(2);
 
 fn never_stands_still(name: &str) {
@@ -45,10 +45,11 @@ fn mptcp_over_bursty_paths_makes_progress_every_two_seconds() {
     never_stands_still("mptcp-2");
 }
 
-/// Of a subflow whose acknowledgements were lost 17 times in a row the receiver held data behind a hole that had
-/// long arrived on the other subflow, which was idle. Three timeouts of a second make a subflow dead.
+/// The acknowledgements of a subflow were lost 17 times in a row. The receiver held data of this subflow behind
+/// a hole. The data of the hole had long arrived on the other subflow, which was idle. Three timeouts of one
+/// second make a subflow dead.
 #[test]
-fn data_sacked_behind_a_hole_of_a_dead_subflow_leave_on_another() {
+fn sacked_data_behind_a_hole_of_a_dead_subflow_are_reinjected() {
     let (paths, seed) = ([SLOW, FAST], 12_203);
     let limits = (10_000_000, LIMIT);
     let o = download(
@@ -62,10 +63,13 @@ fn data_sacked_behind_a_hole_of_a_dead_subflow_leave_on_another() {
     assert!(o.delivered == limits.0 && o.stall.0 <= most, "{o:?}");
 }
 
-/// 200 MB over two paths that lose packets only where a queue is full, faster than the 5.7 s of kernel TCP over the
-/// fast path alone. Without pacing a whole congestion window left at once when the receive window opened again after a
-/// hole, and overflowed the queue of the fast path; Linked Increases then took 3 s to fill it again. With pacing, but
-/// with copies of what waits behind a hole on the very subflow of the hole, a transfer takes 5.6 s.
+/// Transfers 200 MB over two paths that lose packets only if a queue is full. Kernel TCP needs 5.7 s over the
+/// fast path alone, and this transfer must be faster.
+///
+/// Without pacing, a whole congestion window was sent at once when the receive window opened again after a
+/// hole. This overflowed the queue of the fast path, and Linked Increases then took 3 s to fill it again. With
+/// pacing, but with copies of data that wait behind a hole sent on the subflow of the hole, a transfer takes
+/// 5.6 s.
 fn is_no_slower_than_over_the_fast_path(swapped: bool) {
     const BYTES: u64 = 200_000_000;
     let path = |rate, rtt| BurstyPath {
@@ -86,11 +90,11 @@ fn is_no_slower_than_over_the_fast_path(swapped: bool) {
 }
 
 #[test]
-fn a_transfer_over_unlike_paths_is_no_slower_than_over_the_fast_first_one() {
+fn transfer_over_unequal_paths_is_no_slower_than_over_the_fast_first_path() {
     is_no_slower_than_over_the_fast_path(false);
 }
 
 #[test]
-fn a_transfer_over_unlike_paths_is_no_slower_than_over_the_fast_second_one() {
+fn transfer_over_unequal_paths_is_no_slower_than_over_the_fast_second_path() {
     is_no_slower_than_over_the_fast_path(true);
 }

@@ -1,5 +1,5 @@
-//! Versions and flags of MP_CAPABLE (RFC 8684, section 3.1), in both roles: what is not understood is as if
-//! it were not there, and the connection is plain TCP.
+//! Versions and flags of MP_CAPABLE (RFC 8684, section 3.1), in both roles. An option that is not understood is
+//! ignored, and the connection is plain TCP.
 
 #[expect(dead_code, reason = "shared by tests that each use a part")]
 mod peer;
@@ -11,7 +11,7 @@ use spindle_wire::{Flags, MpCapable, Payload, Segment, SeqNumber};
 /// Bit B of the flags, "the last of those for extensibility" (RFC 8684, section 3.1).
 const EXTENSIBILITY: u8 = 0x40;
 
-/// An MP_CAPABLE made unacceptable, each in one way, and how.
+/// The option in four unacceptable variants, each with a description.
 fn spoilt(option: MpCapable) -> [(MpCapable, &'static str); 4] {
     [
         (
@@ -55,7 +55,7 @@ fn is_multipath(b: &Bench) -> bool {
     b.stack.info(h.unwrap()).unwrap().multipath
 }
 
-/// A listening stack that was sent a SYN with this option; what it answers.
+/// A listening stack that received a SYN with this option. Returns its answer.
 fn asked(option: MpCapable) -> (Bench, Flow, Segment) {
     let mut b = Bench::listening(passive(), StackConfig::default());
     let mut flow = Flow::new(here(), there(), 5000, SeqNumber(0));
@@ -68,7 +68,7 @@ fn asked(option: MpCapable) -> (Bench, Flow, Segment) {
     (b, flow, out[0].clone())
 }
 
-/// The peer's next 1000 bytes without an option of MPTCP are taken as they come.
+/// The peer's next 1000 bytes without an MPTCP option are accepted as plain TCP data.
 fn takes_plain_data(b: &mut Bench, flow: &mut Flow, how: &str) {
     assert!(!is_multipath(b), "{how}");
     let mut seg = flow.segment(Flags::ACK);
@@ -82,7 +82,7 @@ fn takes_plain_data(b: &mut Bench, flow: &mut Flow, how: &str) {
 }
 
 #[test]
-fn a_syn_whose_option_is_not_understood_is_answered_with_plain_tcp() {
+fn syn_with_unknown_mp_capable_is_answered_with_plain_tcp() {
     for (option, how) in spoilt(capable(None, None)) {
         let (mut b, mut flow, answer) = asked(option);
         assert!(!answer.options.has_mptcp(), "{how}");
@@ -92,7 +92,7 @@ fn a_syn_whose_option_is_not_understood_is_answered_with_plain_tcp() {
 }
 
 #[test]
-fn a_syn_ack_whose_option_is_not_understood_means_plain_tcp() {
+fn syn_ack_with_unknown_mp_capable_falls_back_to_plain_tcp() {
     for (option, how) in spoilt(capable(Some(PEER_KEY), None)) {
         let (mut b, mut flow, _) = Bench::connecting(passive(), StackConfig::default());
         let mut answer = syn(&flow, Flags::SYN | Flags::ACK);
@@ -105,7 +105,7 @@ fn a_syn_ack_whose_option_is_not_understood_means_plain_tcp() {
 }
 
 #[test]
-fn a_third_ack_whose_option_is_not_understood_means_plain_tcp() {
+fn third_ack_with_unknown_mp_capable_falls_back_to_plain_tcp() {
     let later = |option| {
         (
             MpCapable {
@@ -128,7 +128,7 @@ fn a_third_ack_whose_option_is_not_understood_means_plain_tcp() {
 }
 
 #[test]
-fn a_third_ack_without_an_algorithm_makes_a_cookies_connection_plain_tcp() {
+fn third_ack_with_unknown_mp_capable_makes_a_cookie_connection_plain_tcp() {
     let cookies = StackConfig {
         max_half_open: 0,
         ..StackConfig::default()
@@ -154,7 +154,7 @@ fn a_third_ack_without_an_algorithm_makes_a_cookies_connection_plain_tcp() {
 /// RFC 8684, section 3.1: the version of the answer "MUST be equal to or lower than the version number
 /// indicated in the initial MP_CAPABLE".
 #[test]
-fn a_syn_of_a_later_version_is_answered_with_version_1() {
+fn syn_with_a_later_mptcp_version_is_answered_with_version_1() {
     let (mut b, mut flow, answer) = asked(MpCapable {
         version: 2,
         ..capable(None, None)

@@ -1,6 +1,6 @@
-//! Coding of short flows from end to end (CAPS).
+//! Coding of short flows, end to end (CAPS).
 //!
-//! `SPINDLE_NETWORKS` sets how many random networks are tried, `SPINDLE_NETWORKS_SEED` which.
+//! `SPINDLE_NETWORKS` sets how many random networks are tried, `SPINDLE_NETWORKS_SEED` which ones.
 
 mod support;
 
@@ -23,7 +23,7 @@ use support::networks::try_scenarios;
 use support::transfer::{Transfer, data, net, paths, run, transfer};
 use support::{CLIENT, Hook, Logged, Net, SERVER, coded_mut};
 
-/// A configuration that codes everything up to 100 KB in units of `k` with `r` packets more.
+/// A configuration that codes all data up to 100 KB in units of `k` segments with `r` extra packets.
 fn coded(k: u8, r: u8) -> Config {
     with(|s| (s.unit, s.redundancy) = (UnitSize::Fixed(k), Redundancy::Packets(r)))
 }
@@ -34,7 +34,7 @@ fn with(change: impl Fn(&mut CodingConfig)) -> Config {
     config
 }
 
-/// What makes a packet an encoded one: its unit, k, n and index.
+/// The coding fields of an encoded packet: unit, k, n and index.
 fn symbol(seg: &Segment) -> Option<(u16, u8, u8, u8)> {
     let coded = seg.coded()?;
     match coded.kind {
@@ -45,7 +45,7 @@ fn symbol(seg: &Segment) -> Option<(u16, u8, u8, u8)> {
     }
 }
 
-/// The units that the client sent: of each k, n and how many of its packets there were.
+/// The units that the client sent: for each unit k, n and the number of its packets.
 fn units(net: &Net) -> BTreeMap<u16, (u8, u8, usize)> {
     let mut all = BTreeMap::new();
     for (unit, k, n, _) in data(net, CLIENT).filter_map(|l| symbol(&l.segment)) {
@@ -54,7 +54,7 @@ fn units(net: &Net) -> BTreeMap<u16, (u8, u8, usize)> {
     all
 }
 
-/// Transfers `bytes` to the server; what both ends counted.
+/// Transfers `bytes` to the server. Returns the counters of both ends.
 fn send(net: &mut Net, config: &Config, bytes: u64) -> [CodingCounters; 2] {
     let t = transfer(net, [config, config], CLIENT, bytes);
     counters(net, &t)
@@ -67,7 +67,7 @@ fn counters(net: &Net, t: &Transfer) -> [CodingCounters; 2] {
     })
 }
 
-/// Loses the encoded packets that `lost` says, by unit and index.
+/// Drops the encoded packets that `lost` selects by unit and index.
 fn losing(lost: impl Fn(u16, u8) -> bool + 'static) -> Hook {
     Box::new(move |_, side, seg| {
         side != CLIENT || symbol(seg).is_none_or(|(unit, _, _, index)| !lost(unit, index))
@@ -75,9 +75,9 @@ fn losing(lost: impl Fn(u16, u8) -> bool + 'static) -> Hook {
 }
 
 #[test]
-fn every_unit_has_k_segments_and_the_last_what_is_left() {
+fn every_unit_has_k_segments_and_the_last_unit_the_rest() {
     let mut net = net(paths(4, Duration::ZERO));
-    // Of 1434 bytes each: 40 segments and one more.
+    // Segments of 1434 bytes: 40 segments and one more.
     let [sent, got] = send(&mut net, &coded(4, 2), 40 * 1434 + 100);
     let units = units(&net);
     let full = units.values().filter(|u| **u == (4, 6, 6)).count();
@@ -94,20 +94,20 @@ fn every_unit_has_k_segments_and_the_last_what_is_left() {
         (units.len() as u64, 0)
     );
     assert_eq!(got.packets_late, 2 * units.len() as u64, "the surplus");
-    // All data are coded, and segments with timestamps are 14 bytes shorter for it.
+    // All data are coded. Segments with timestamps are therefore 14 bytes shorter.
     assert!(data(&net, CLIENT).all(|l| l.segment.coded().is_some()));
     assert_eq!(sent.packets_coded, 41);
 }
 
 #[test]
-fn as_many_losses_as_there_are_packets_more_are_never_noticed() {
+fn losses_up_to_the_number_of_extra_packets_cause_no_retransmission() {
     for code in CodeKind::ALL.map(|(_, code)| code) {
         let mds = !matches!(code, CodeKind::Ldpc | CodeKind::LdpcSystematic);
         let mut config = coded(5, 2);
         let settings = config.coding.as_mut().expect("coding");
         Arc::make_mut(settings).code = code;
         let mut net = net(paths(1, Duration::ZERO));
-        // Of each unit two, the source packets of a systematic code among them.
+        // Two packets of each unit are lost, including source packets of a systematic code.
         net.hook = Some(losing(|unit, index| {
             index == 1 || u16::from(index) == unit % 5 + 2
         }));
@@ -136,7 +136,7 @@ fn without_sack_duplicate_acknowledgements_with_echoes_trigger_fast_retransmit()
     let mut config = coded(1, 0);
     config.tcp.sack = false;
     let mut net = net(paths(1, Duration::ZERO));
-    // The third segment; echoes ride on the acknowledgements of those behind it.
+    // The third segment is lost. Echoes are carried by the acknowledgements of the segments behind it.
     net.hook = Some(losing(|unit, _| unit == 2));
     let t = transfer(&mut net, [&config, &config], CLIENT, 10 * 1434);
     let stack = net.stacks[CLIENT].counters().send;
@@ -145,7 +145,7 @@ fn without_sack_duplicate_acknowledgements_with_echoes_trigger_fast_retransmit()
 }
 
 #[test]
-fn a_unit_that_is_acknowledged_at_once_opens_the_window_as_its_segments_would() {
+fn unit_acknowledged_at_once_grows_cwnd_like_separate_segments() {
     let config = with(|s| (s.unit, s.redundancy) = (UnitSize::Window, Redundancy::Packets(0)));
     let mut net = net(paths(1, Duration::ZERO));
     // Slow start: 10, 20 and 40 segments of 1434 bytes.
@@ -155,7 +155,7 @@ fn a_unit_that_is_acknowledged_at_once_opens_the_window_as_its_segments_would() 
 }
 
 #[test]
-fn what_too_few_packets_of_came_is_sent_again_in_a_new_unit() {
+fn unit_with_too_few_packets_is_retransmitted_in_a_new_unit() {
     let mut net = net(paths(1, Duration::ZERO));
     net.hook = Some(losing(|unit, index| unit == 3 && index < 3));
     let [sent, got] = send(&mut net, &coded(4, 2), 60_000);
@@ -167,8 +167,8 @@ fn what_too_few_packets_of_came_is_sent_again_in_a_new_unit() {
 }
 
 #[test]
-fn reordering_within_a_unit_is_not_seen() {
-    // The slowest of 16 paths is far behind the fastest, in no order that TCP would bear.
+fn reordering_within_a_unit_causes_no_retransmission() {
+    // The slowest of 16 paths is far behind the fastest. TCP does not tolerate this much reordering.
     let run = |config: &Config| {
         let mut net = net(paths(16, Duration::from_micros(40)));
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(3);
@@ -191,8 +191,8 @@ fn reordering_within_a_unit_is_not_seen() {
 }
 
 #[test]
-fn segments_of_a_systematic_code_go_up_as_they_come_and_no_sooner_than_in_order() {
-    // The fourth packet of each unit is lost, and the only one beyond the segments is 10 ms late.
+fn systematic_code_delivers_in_order_segments_before_the_unit_is_decoded() {
+    // The fourth packet of each unit is lost, and the only extra packet is 10 ms late.
     let acknowledged_after = |code| {
         let config = with(|s| {
             (s.unit, s.redundancy) = (UnitSize::Fixed(5), Redundancy::Packets(1));
@@ -222,7 +222,7 @@ fn segments_of_a_systematic_code_go_up_as_they_come_and_no_sooner_than_in_order(
 }
 
 #[test]
-fn packets_that_come_twice_or_late_change_nothing() {
+fn duplicate_and_late_packets_are_ignored() {
     let mut net = net(paths(1, Duration::ZERO));
     net.paths[0].duplicate = 1.0;
     let [sent, got] = send(&mut net, &coded(4, 1), 60_000);
@@ -233,7 +233,7 @@ fn packets_that_come_twice_or_late_change_nothing() {
 }
 
 #[test]
-fn in_the_dark_a_flow_is_coded_up_to_100_kb() {
+fn flow_of_unknown_length_is_coded_up_to_100_kb() {
     let mut net = net(paths(4, Duration::ZERO));
     let [sent, got] = send(&mut net, &coded(8, 1), 400_000);
     let coded_bytes = sent.packets_coded * 1434;
@@ -244,7 +244,7 @@ fn in_the_dark_a_flow_is_coded_up_to_100_kb() {
         .map(|l| l.segment.payload.len() as u64)
         .sum();
     assert_eq!(plain, 400_000 - coded_bytes);
-    // Nothing is coded once that has begun.
+    // No data are coded after the first uncoded segment.
     let first_plain = data(&net, CLIENT).position(|l| l.segment.coded().is_none());
     let last_coded = data(&net, CLIENT)
         .filter(|l| l.segment.coded().is_some())
@@ -253,7 +253,7 @@ fn in_the_dark_a_flow_is_coded_up_to_100_kb() {
 }
 
 #[test]
-fn a_peer_that_does_not_code_or_codes_otherwise_gets_tcp() {
+fn peer_without_coding_or_with_another_code_gets_plain_tcp() {
     let tcp = preset("tcp").expect("a preset").config;
     let mine = coded(4, 1);
     let other = with(|s| s.code = CodeKind::ReedSolomonSystematic);
@@ -263,19 +263,19 @@ fn a_peer_that_does_not_code_or_codes_otherwise_gets_tcp() {
         assert!(net.log.iter().all(|l| l.segment.coded().is_none()));
         assert_eq!(counters(&net, &t), [CodingCounters::default(); 2]);
         let full = data(&net, CLIENT).map(|l| l.segment.payload.len()).max();
-        assert_eq!(full, Some(1448), "no room is left for what is not coded");
+        assert_eq!(full, Some(1448), "uncoded segments are full-sized");
     }
 }
 
 #[test]
-fn a_client_whose_flow_is_tagged_long_does_not_offer_coding_and_others_do() {
-    // Of the default, CS1 (less than it), AF21 and EF the latter two have priority.
+fn client_offers_coding_unless_the_dscp_marks_a_long_flow() {
+    // Of the default, CS1 (lower than the default), AF21 and EF, the latter two have priority.
     for (name, dscp, offers) in [
         ("caps", 0, false),
         ("caps", 8, false),
         ("caps", PRIORITY, true),
         ("caps", 46, true),
-        // Where flows are not known by their tags.
+        // If flows are not identified by their tags.
         ("caps-dark", 0, true),
     ] {
         let config = preset(name).expect("a preset").config;
@@ -303,7 +303,7 @@ fn a_client_whose_flow_is_tagged_long_does_not_offer_coding_and_others_do() {
 }
 
 #[test]
-fn an_answer_that_is_lost_on_the_way_codes_nothing_in_either_direction() {
+fn stripped_coding_answer_disables_coding_in_both_directions() {
     let config = coded(4, 1);
     for sender in [CLIENT, SERVER] {
         for stripped in [false, true] {
@@ -325,7 +325,7 @@ fn an_answer_that_is_lost_on_the_way_codes_nothing_in_either_direction() {
 }
 
 #[test]
-fn redundancy_follows_the_paths_that_are_blocked() {
+fn estimated_redundancy_follows_the_share_of_blocked_paths() {
     // Three of ten paths take much longer.
     let mut net = net(paths(10, Duration::ZERO));
     for path in &mut net.paths[..3] {
@@ -344,7 +344,7 @@ fn redundancy_follows_the_paths_that_are_blocked() {
     let share = sent.extra_packets as f64 / sent.packets_encoded as f64;
     assert!((0.1..0.45).contains(&share), "{share}");
     assert_eq!(got.units_decoded, sent.units_sent);
-    // TCP's own acknowledgements tell little of it.
+    // TCP's own acknowledgements contain little information about it.
     let deaf = with(|s| {
         (s.unit, s.short) = (UnitSize::Fixed(10), Short::UpTo(1 << 40));
         s.sampling.period = Duration::from_millis(4);
@@ -372,7 +372,7 @@ fn every_encoded_packet_is_echoed_once() {
 }
 
 #[test]
-fn a_share_of_blocked_paths_may_be_given() {
+fn configured_share_of_blocked_paths_sets_the_redundancy() {
     let share = Blocking::new(3, 12).expect("a share");
     let config = with(|s| {
         (s.unit, s.redundancy) = (UnitSize::Fixed(10), Redundancy::Blocking(share));
@@ -383,7 +383,7 @@ fn a_share_of_blocked_paths_may_be_given() {
     assert_eq!(full, BTreeSet::from([(10, 14, 14)]), "CAPS section IX-E");
 }
 
-/// Packets of the coding layer that no sender of ours would send.
+/// Turns a packet into a coding-layer packet that our sender would never send.
 fn forged(rng: &mut Xoshiro256PlusPlus, seg: &mut Segment) {
     let bits = rng.next_u64();
     let byte = |k: u32| (bits >> (8 * k)) as u8;
@@ -428,7 +428,7 @@ fn forged(rng: &mut Xoshiro256PlusPlus, seg: &mut Segment) {
 }
 
 #[test]
-fn hostile_units_are_refused_bounded_and_do_no_harm() {
+fn forged_coding_packets_are_refused_and_the_transfer_completes() {
     let seen = Rc::new(RefCell::new(CodingCounters::default()));
     for seed in 0..40 {
         let mut config = coded(6, 2);
@@ -464,10 +464,10 @@ fn hostile_units_are_refused_bounded_and_do_no_harm() {
     assert!(all.units_decoded > 100, "{all:?}");
 }
 
-/// A unit's surplus becomes the `n`-th forged packet.
+/// Turns an extra packet of a unit into the `n`-th forged packet.
 type Forge = fn(&mut Segment, u16);
 
-/// An encoded packet of another unit, of `shape`, with a symbol that is none.
+/// Turns it into an encoded packet of another unit, of shape `shape`, with an invalid symbol.
 fn ahead(seg: &mut Segment, by: u16, shape: (u8, u8)) {
     seg.payload = Payload::from(vec![9; 100]);
     if let Some(rare) = &mut seg.options.rare
@@ -488,7 +488,7 @@ fn ahead(seg: &mut Segment, by: u16, shape: (u8, u8)) {
 }
 
 #[test]
-fn forged_units_ahead_do_not_stand_in_the_true_ones_way() {
+fn forged_units_ahead_do_not_block_genuine_units() {
     let ways: [(&str, Forge); 3] = [
         ("of another shape", |seg, n| ahead(seg, 1 + n % 4, (9, 11))),
         ("decoded to nothing", |seg, n| ahead(seg, 1 + n % 4, (1, 1))),
@@ -520,7 +520,7 @@ fn forged_units_ahead_do_not_stand_in_the_true_ones_way() {
     }
 }
 
-/// A connection of which the client's first encoded packet is still on its way: that packet.
+/// A connection whose first encoded packet from the client is still in flight. Returns that packet.
 fn underway(net: &mut Net, configs: [&Config; 2]) -> Segment {
     let sent = Rc::new(RefCell::new(None));
     let seen = sent.clone();
@@ -543,7 +543,7 @@ fn underway(net: &mut Net, configs: [&Config; 2]) -> Segment {
 }
 
 #[test]
-fn what_waits_for_earlier_units_is_bounded() {
+fn memory_for_units_that_wait_for_earlier_ones_is_bounded() {
     let mut config = coded(1, 0);
     let settings = Arc::make_mut(config.coding.as_mut().expect("coding"));
     settings.hold = Some(Duration::from_secs(10));
@@ -557,7 +557,7 @@ fn what_waits_for_earlier_units_is_bounded() {
         }
         net.stacks[SERVER].receive(net.now, packet.clone());
         while net.stacks[SERVER].transmit(net.now).is_some() {}
-        // 64 units of one segment.
+        // 64 units of one segment each.
         let stored = net.stacks[SERVER].buffered();
         assert!(stored <= 66 * 1_500, "{stored} bytes after {n} units");
     }
@@ -570,12 +570,12 @@ fn what_waits_for_earlier_units_is_bounded() {
 }
 
 #[test]
-fn packets_of_the_coding_layer_are_nothing_to_tcp() {
+fn connections_without_coding_ignore_coding_packets() {
     let config = coded(1, 0);
     let tcp = preset("tcp").expect("a preset").config;
     let mut here = net(paths(1, Duration::ZERO));
     let packet = underway(&mut here, [&config, &config]);
-    // Elsewhere nobody agreed: one end does not code, and nobody is at the other port.
+    // No peer agreed to coding here: one end does not code, and there is no connection at the other port.
     let mut there = net(paths(1, Duration::ZERO));
     let t = Transfer::begin(&mut there, 80, [&config, &tcp], CLIENT, 0);
     let until = there.now + Duration::from_millis(20);
@@ -592,11 +592,11 @@ fn packets_of_the_coding_layer_are_nothing_to_tcp() {
     assert_eq!(there.stacks[SERVER].counters().unknown_segments, 1);
 }
 
-/// So many networks in the ordinary test run.
+/// Number of networks in the ordinary test run.
 const NETWORKS: u32 = 200;
 
 #[test]
-fn over_random_networks_every_byte_arrives_once_and_in_order() {
+fn every_byte_arrives_once_and_in_order_with_coding_on_random_networks() {
     let sums: [Cell<u64>; 3] = Default::default();
     try_scenarios(NETWORKS, 11, |s| {
         let draw = s.seed;

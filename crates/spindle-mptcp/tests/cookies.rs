@@ -1,4 +1,4 @@
-//! SYN floods and the cookies that answer them (RFC 4987), plain and with MPTCP.
+//! SYN floods and the SYN cookies that protect against them (RFC 4987), with plain TCP and with MPTCP.
 
 #[expect(dead_code, reason = "shared by tests that each use a part")]
 mod peer;
@@ -24,13 +24,13 @@ fn stack() -> StackConfig {
     }
 }
 
-/// Sources never seen again.
+/// Source addresses that never occur again.
 fn source(k: u32) -> Endpoint {
     let addr = Ipv4Addr::from_bits(u32::from(Ipv4Addr::new(11, 0, 0, 0)) + k);
     Endpoint::new(addr.into(), 1024 + (k % 60_000) as u16)
 }
 
-/// `sources` SYNs, every other with MP_CAPABLE.
+/// Pushes a SYN from each of `sources`, every other one with MP_CAPABLE.
 fn flood(b: &mut Bench, sources: std::ops::Range<u32>) {
     for k in sources {
         let flow = Flow::new(here(), source(k), k.wrapping_mul(77_777), SeqNumber(0));
@@ -45,7 +45,7 @@ fn flood(b: &mut Bench, sources: std::ops::Range<u32>) {
     }
 }
 
-/// A bench under flood.
+/// A bench under a SYN flood.
 fn flooded(c: Config) -> Bench {
     let mut b = Bench::listening(c, stack());
     flood(&mut b, 0..200);
@@ -53,7 +53,7 @@ fn flooded(c: Config) -> Bench {
     b
 }
 
-/// The SYN/ACK for `seg`, and the flow after it.
+/// Pushes `seg`, a SYN. Returns the SYN/ACK, and the flow after it.
 fn ask(b: &mut Bench, mut flow: Flow, seg: Segment) -> (Flow, Segment) {
     let before = b.stack.handles().count();
     let out = b.push(seg);
@@ -71,7 +71,7 @@ fn ask_plainly(b: &mut Bench, from: Endpoint) -> Flow {
     ask(b, flow, syn(&flow, Flags::SYN)).0
 }
 
-/// Asks with MP_CAPABLE; returns the third ACK.
+/// Connects with MP_CAPABLE. Returns the third ACK.
 fn ask_multipath(b: &mut Bench, from: Endpoint) -> (Flow, Segment, u64) {
     let flow = Flow::new(here(), from, 5000, SeqNumber(0));
     let mut seg = syn(&flow, Flags::SYN);
@@ -84,7 +84,7 @@ fn ask_multipath(b: &mut Bench, from: Endpoint) -> (Flow, Segment, u64) {
     (flow, third, key)
 }
 
-/// The peer writes 1000 bytes, the stack answers with as many.
+/// The peer writes 1000 bytes, and the stack answers with 1000 bytes.
 fn exchange(b: &mut Bench, flow: &mut Flow, multipath: bool, earlier: u16) {
     let h = b
         .stack
@@ -112,7 +112,7 @@ fn exchange(b: &mut Bench, flow: &mut Flow, multipath: bool, earlier: u16) {
 }
 
 #[test]
-fn a_flood_of_a_hundred_thousand_sources_stops_nobody() {
+fn syn_flood_of_100000_sources_does_not_prevent_connections() {
     let mut b = Bench::listening(config(PathManager::Passive), stack());
     flood(&mut b, 0..50_000);
     let mut plain = ask_plainly(&mut b, there());
@@ -132,7 +132,7 @@ fn a_flood_of_a_hundred_thousand_sources_stops_nobody() {
     );
     assert!(b.stack.buffered() < 10_000);
 
-    // The half-open ones are given up, and then SYNs are remembered again.
+    // The half-open connections are given up. After that, SYNs are stored again.
     b.now += Duration::from_secs(600);
     b.wait();
     for _ in 0..1000 {
@@ -149,7 +149,7 @@ fn a_flood_of_a_hundred_thousand_sources_stops_nobody() {
 }
 
 #[test]
-fn the_first_data_may_bring_the_cookie_and_the_keys() {
+fn first_data_segment_may_carry_the_cookie_and_the_keys() {
     let mut b = flooded(config(PathManager::Passive));
     let (mut flow, mut third, key) = ask_multipath(&mut b, there());
     b.key = key;
@@ -162,7 +162,7 @@ fn the_first_data_may_bring_the_cookie_and_the_keys() {
 }
 
 #[test]
-fn a_client_without_mptcp_on_its_third_ack_falls_back() {
+fn third_ack_without_mptcp_makes_a_cookie_connection_plain_tcp() {
     let mut b = flooded(config(PathManager::Passive));
     let (mut flow, mut third, _) = ask_multipath(&mut b, there());
     third.options.rare_mut().mp_capable = None;
@@ -171,7 +171,7 @@ fn a_client_without_mptcp_on_its_third_ack_falls_back() {
 }
 
 #[test]
-fn data_that_overtake_the_keys_wait_for_them() {
+fn data_that_arrive_before_the_keys_are_ignored() {
     let mut b = flooded(config(PathManager::Passive));
     let (mut flow, third, key) = ask_multipath(&mut b, there());
     b.key = key;
@@ -188,19 +188,19 @@ fn data_that_overtake_the_keys_wait_for_them() {
         }),
         data_fin: false,
     });
-    assert!(b.push(early).is_empty(), "neither taken nor refused");
+    assert!(b.push(early).is_empty(), "neither accepted nor refused");
     assert_eq!(b.stack.handles().count(), before);
     b.push(third);
     exchange(&mut b, &mut flow, true, 0);
 }
 
 #[test]
-fn cookies_of_an_old_slot_are_refused() {
+fn expired_cookies_are_refused() {
     let mut b = flooded(config(PathManager::Passive));
     let flow = ask_plainly(&mut b, there());
     let before = b.stack.handles().count();
     b.now += Duration::from_secs(127);
-    // Others keep the listener in its straits.
+    // Another SYN keeps the listener under pressure.
     flood(&mut b, 1000..1001);
     b.now += Duration::from_secs(2);
     let out = b.push(flow.segment(Flags::ACK));
@@ -211,7 +211,7 @@ fn cookies_of_an_old_slot_are_refused() {
 }
 
 #[test]
-fn forged_acks_are_refused() {
+fn forged_cookie_acks_are_reset() {
     let mut b = flooded(config(PathManager::Passive));
     let flow = ask_plainly(&mut b, there());
     let (_, multi, _) = ask_multipath(&mut b, peer::end("10.0.0.3:81"));
@@ -234,9 +234,10 @@ fn forged_acks_are_refused() {
     assert_eq!(c.cookies_refused, 2000);
 }
 
-/// Found by fuzzing: what ends the connection at once left it without the subflow to file it by.
+/// Found by fuzzing: the third ACK ended the connection at once, and the stack then had no subflow by which to
+/// index the connection.
 #[test]
-fn a_connection_that_its_third_ack_ends_is_answered_and_forgotten() {
+fn connection_that_its_third_ack_ends_is_reset_and_removed() {
     let mut b = flooded(config(PathManager::Passive));
     let before = b.stack.handles().count();
     let (flow, mut third, key) = ask_multipath(&mut b, there());
@@ -251,7 +252,7 @@ fn a_connection_that_its_third_ack_ends_is_answered_and_forgotten() {
 }
 
 #[test]
-fn an_ack_out_of_the_blue_is_no_cookie_when_none_were_sent() {
+fn unexpected_ack_is_not_checked_as_a_cookie_if_no_cookies_were_sent() {
     let mut b = Bench::listening(config(PathManager::Passive), stack());
     let flow = Flow::new(here(), there(), 5000, SeqNumber(77));
     let out = b.push(flow.segment(Flags::ACK));
@@ -259,9 +260,9 @@ fn an_ack_out_of_the_blue_is_no_cookie_when_none_were_sent() {
     assert_eq!(b.stack.counters().cookies_refused, 0);
 }
 
-/// Options of the SYN survive in the timestamp.
+/// Options of the SYN are preserved in the timestamp.
 #[test]
-fn window_scale_and_sack_come_back_with_the_timestamp() {
+fn cookie_timestamp_preserves_window_scale_and_sack() {
     let mut c = config(PathManager::Passive);
     c.multipath = None;
     c.tcp.timestamps = true;
@@ -285,7 +286,7 @@ fn window_scale_and_sack_come_back_with_the_timestamp() {
     });
     b.push(ack.clone());
     let h = b.stack.handles().last().unwrap();
-    // 100 << 6 bytes are the peer's window.
+    // The peer's window is 100 << 6 bytes.
     assert_eq!(
         b.stack.send(b.now, h, Payload::Length(100_000)),
         Ok(100_000)
@@ -301,9 +302,9 @@ fn window_scale_and_sack_come_back_with_the_timestamp() {
     assert!(out.iter().any(|s| s.options.sack != Default::default()));
 }
 
-/// Without timestamps nothing can remember them, so they are not granted.
+/// Without timestamps the options cannot be preserved, so they are not granted.
 #[test]
-fn options_that_no_timestamp_carries_are_not_granted() {
+fn cookie_without_timestamps_grants_no_window_scale_or_sack() {
     let mut c = config(PathManager::Passive);
     c.tcp.window_scaling = true;
     let mut b = flooded(c);
@@ -316,9 +317,9 @@ fn options_that_no_timestamp_carries_are_not_granted() {
     assert_eq!(granted.mss, Some(1460));
 }
 
-/// The key of a cookie is no connection's until the third ACK comes.
+/// The key of a cookie belongs to no connection until the third ACK arrives.
 #[test]
-fn joins_to_a_cookies_token_are_refused() {
+fn join_to_the_token_of_a_cookie_is_refused() {
     let mut b = flooded(config(PathManager::Passive));
     let (_, _, key) = ask_multipath(&mut b, there());
     let (_, seg) = b.join_syn(peer::end("10.0.0.7:7"), 1, keys::token(key));
@@ -328,7 +329,7 @@ fn joins_to_a_cookies_token_are_refused() {
 }
 
 #[test]
-fn a_cookie_grants_no_experiments_since_nothing_would_remember() {
+fn cookie_syn_ack_accepts_no_experimental_options() {
     let mut c = config(PathManager::Passive);
     c.recovery = Some(Arc::new(CoFuso::SIMULATION));
     c.tcp.timestamps = true;

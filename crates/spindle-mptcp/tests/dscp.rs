@@ -1,4 +1,4 @@
-//! The code point of a connection (RFC 2474), set as a socket option would be.
+//! The DSCP of a connection (RFC 2474), set as by a socket option.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ struct Pair {
     now: Instant,
     stacks: [Stack; 2],
     config: Arc<Config>,
-    /// Every segment that left, by the end it left.
+    /// Every segment that was sent, by sending end.
     sent: [Vec<Segment>; 2],
     accepted: Option<Handle>,
-    /// What the server sets once it has accepted.
+    /// The DSCP that the server sets after it has accepted.
     answer: u8,
 }
 
@@ -41,7 +41,7 @@ impl Pair {
         opened.unwrap()
     }
 
-    /// Until nothing is on its way any more.
+    /// Runs until no segment is in flight.
     fn settle(&mut self) {
         let mut quiet = 0;
         while quiet < 4 {
@@ -69,7 +69,7 @@ fn end(host: u8, port: u16) -> Endpoint {
     Endpoint::new([10, 0, 0, host].into(), port)
 }
 
-/// Opens a connection, sends both ways over it and closes it at both ends.
+/// Opens a connection, sends data in both directions and closes it at both ends.
 fn exchange(config: Config, (ours, theirs): (u8, u8)) -> [Vec<Segment>; 2] {
     let mut pair = Pair::new(config, theirs);
     let client = pair.open();
@@ -94,7 +94,7 @@ fn config(name: &str) -> Config {
 }
 
 #[test]
-fn every_segment_of_an_end_carries_its_code_point_but_for_the_first_answer() {
+fn every_segment_carries_the_dscp_of_its_sender_except_the_syn_ack() {
     for name in ["tcp", "mptcp", "mmptcp", "ps", "cofuso"] {
         let [ours, theirs] = exchange(config(name), (AF21, 46));
         assert!(ours.len() > 10 && ours[0].flags.contains(Flags::SYN));
@@ -107,7 +107,7 @@ fn every_segment_of_an_end_carries_its_code_point_but_for_the_first_answer() {
 }
 
 #[test]
-fn the_ends_do_not_follow_each_other_and_nothing_else_changes() {
+fn dscp_of_one_end_changes_neither_the_other_end_nor_other_fields() {
     let plain = exchange(config("tcp"), (0, 0));
     assert!(plain.iter().flatten().all(|s| s.dscp == 0));
     let mut marked = exchange(config("tcp"), (AF21, 0));
@@ -117,7 +117,7 @@ fn the_ends_do_not_follow_each_other_and_nothing_else_changes() {
 }
 
 #[test]
-fn six_bits_count_it_may_change_and_a_reset_carries_it() {
+fn dscp_is_six_bits_can_be_changed_and_is_set_on_a_reset() {
     let mut pair = Pair::new(config("tcp"), 0);
     let client = pair.open();
     pair.stacks[0].set_dscp(client, 0xc0 | AF21);
@@ -128,6 +128,6 @@ fn six_bits_count_it_may_change_and_a_reset_carries_it() {
     pair.settle();
     let reset = pair.sent[0].last().expect("sent");
     assert_eq!((reset.flags.contains(Flags::RST), reset.dscp), (true, 8));
-    // Of a connection that is not there any more nothing is set.
+    // Setting the DSCP of a connection that no longer exists has no effect.
     pair.stacks[0].set_dscp(client, 1);
 }

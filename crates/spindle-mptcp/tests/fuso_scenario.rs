@@ -1,10 +1,10 @@
-//! The scenario of the FUSO slides (21 to 44, mechanisms A1.5), segment by segment: three subflows,
-//! packets P1 to P5, P2 lost.
+//! The scenario of the FUSO slides (21 to 44, mechanisms A1.5), segment by segment: three subflows, packets P1
+//! to P5, P2 lost.
 //!
-//! Each subflow starts with a window of one packet, so P1, P2 and P3 leave on one each. P3 is
-//! acknowledged first and lets P4 and P5 out behind it; then P1, P4 and P5 are acknowledged
-//! together. Now there is spare window and nothing new to send. The client is the sender, since it
-//! opens the subflows and so numbers them.
+//! Each subflow starts with a window of one packet, so P1, P2 and P3 are sent on one subflow each. P3 is
+//! acknowledged first, so that P4 and P5 are sent on the same subflow. Then P1, P4 and P5 are acknowledged
+//! together. Now there is spare window and no new data to send. The client is the sender, because it opens the
+//! subflows and therefore numbers them.
 
 mod support;
 
@@ -18,12 +18,12 @@ use spindle_units::{Duration, Instant};
 use spindle_wire::{DataNumber, Endpoint, Payload};
 use support::{CLIENT as SENDER, Net, Path, SERVER as RECEIVER, endpoint};
 
-/// Payload bytes of a full segment: an MSS of 1032 less 12 for timestamps and 20 for the DSS.
+/// Payload bytes of a full segment: an MSS of 1032 minus 12 for timestamps and 20 for the DSS.
 const PACKET: u32 = 1000;
 const REQUEST: u32 = 100;
 
-/// A data segment of the sender: microseconds since it was written, subflow, kind, first packet
-/// (1 is P1), bytes.
+/// A data segment of the sender: microseconds since the data were written, subflow, kind, first packet (1 is
+/// P1), bytes.
 type Sent = (u64, u8, SendKind, u64, u32);
 
 fn config(name: &str) -> Arc<Config> {
@@ -33,21 +33,21 @@ fn config(name: &str) -> Arc<Config> {
     c.tcp.min_rto = Duration::from_millis(5);
     c.tcp.msl = Duration::from_secs(1);
     if let Some(m) = &mut c.multipath {
-        // One packet on each subflow in turn, as the slides have it.
+        // One packet on each subflow in turn, as in the slides.
         m.scheduler = SchedulerKind::RoundRobin;
     }
     Arc::new(c)
 }
 
-/// What happened to the five packets.
+/// The result for the five packets.
 #[derive(Debug)]
 struct Outcome {
     sent: Vec<Sent>,
-    /// The same from the wire: time, subflow, first packet, bytes, whether it arrived.
+    /// The same segments as seen on the wire: time, subflow, first packet, bytes, whether it arrived.
     wire: Vec<(u64, u8, u64, u32, bool)>,
     /// When the receiver had read everything.
     done: u64,
-    /// Retransmission timeouts up to then, and in all.
+    /// Retransmission timeouts up to that time, and in total.
     timeouts: (usize, usize),
     totals: SendCounters,
 }
@@ -60,7 +60,7 @@ struct Scene {
     ports: Vec<u16>,
 }
 
-/// Connects and waits until three subflows are there, with RTTs of 400, 460 and 200 us.
+/// Connects and waits until three subflows are established, with RTTs of 400, 460 and 200 us.
 fn connect(name: &str) -> Scene {
     let paths = [200, 230, 100].map(|us| Path::clean(Duration::from_micros(us)));
     let mut net = Net::new(1, paths.to_vec());
@@ -209,7 +209,7 @@ fn transfer(name: &str) -> Outcome {
     }
 }
 
-/// P1 to P5 as they leave with or without proactive recovery.
+/// P1 to P5 as they are sent with or without proactive recovery.
 const ORIGINALS: [Sent; 5] = [
     (0, 0, SendKind::New, 1, PACKET),
     (0, 1, SendKind::New, 2, PACKET),
@@ -227,13 +227,14 @@ fn check_wire(r: &Outcome) {
 }
 
 #[test]
-fn fuso_sends_p2_again_on_the_best_subflow_as_soon_as_there_is_window() {
+fn fuso_copies_p2_on_the_best_subflow_as_soon_as_its_window_allows() {
     let r = transfer("fuso-3");
     let mut wanted = ORIGINALS.to_vec();
-    // At 400 us P1, P4 and P5 are acknowledged. Only the second subflow has something left, so it
-    // is the worst; of the others the third is the best, by RTT since none has retransmitted.
+    // At 400 us P1, P4 and P5 are acknowledged. Only the second subflow has outstanding data, so it is the
+    // worst. Among the other subflows the third is the best, by RTT because none of them has retransmitted.
     wanted.push((400, 2, SendKind::Recovery, 2, PACKET));
-    // The worst subflow is not told (mechanisms A1.1, rule 7): its own timer still fires, too late to matter.
+    // The worst subflow is not notified (mechanisms A1.1, rule 7). Its own timer still fires, too late to
+    // matter.
     wanted.push((5000, 1, SendKind::Retransmission, 2, PACKET));
     assert_eq!(r.sent, wanted);
     check_wire(&r);
@@ -244,7 +245,7 @@ fn fuso_sends_p2_again_on_the_best_subflow_as_soon_as_there_is_window() {
 }
 
 #[test]
-fn mptcp_waits_for_the_timeout_with_p2() {
+fn mptcp_retransmits_p2_only_after_the_timeout() {
     let r = transfer("mptcp-3");
     let mut wanted = ORIGINALS.to_vec();
     wanted.push((5000, 1, SendKind::Retransmission, 2, PACKET));

@@ -1,4 +1,5 @@
-//! Whatever a peer sends: no panic, an end to sending, timers that move on, memory within bounds.
+//! Whatever a peer sends, the stack does not panic, does not send endlessly, its timers advance, and its memory
+//! stays within bounds.
 //!
 //! `SPINDLE_HOSTILE` sets how many attacks are tried on each state of a connection.
 
@@ -16,7 +17,7 @@ use spindle_wire::{
     Timestamps,
 };
 
-/// A number in an attack: close to what the connection expects, or anything.
+/// A number in an attack: close to what the connection expects, or arbitrary.
 #[derive(Clone, Copy, Debug)]
 enum Number {
     Near(i32),
@@ -58,7 +59,7 @@ struct Signal {
     fin: bool,
 }
 
-/// The options of an attack; keys and tokens may be the right ones.
+/// The options of an attack. Keys and tokens may be correct.
 #[derive(Clone, Debug)]
 enum Extra {
     Capable(MpCapable, u8),
@@ -93,7 +94,7 @@ struct Attack {
 #[derive(Clone, Debug)]
 enum Step {
     Segment(Attack),
-    /// So many milliseconds pass, timers served as they come.
+    /// This many milliseconds pass. Timers are served when they expire.
     Wait(u64),
     Write(u32),
     Read,
@@ -337,7 +338,7 @@ impl Attack {
             mapping: s.map.map(|(n, full, ssn, len, checksum)| Mapping {
                 dsn: n.data(Bench::peer_dsn(received.0), full),
                 ssn: ssn.around(u64::from(flow.ssn())) as u32,
-                // As often as not what it should be.
+                // The correct value in half of the cases.
                 len: if len & 1 == 0 { self.len as u16 } else { len },
                 checksum,
             }),
@@ -352,7 +353,7 @@ impl Attack {
     }
 }
 
-/// Serves timers until nothing is due before `until`; each must make progress.
+/// Serves timers until no timer is due before `until`. Each timer must make progress.
 fn run_timers(b: &mut Bench, until: spindle_units::Instant) -> usize {
     let mut served = 0;
     while let Some(due) = b.stack.next_timeout().filter(|t| *t <= until) {
@@ -414,7 +415,7 @@ fn play(b: &mut Bench, mut flows: Vec<Flow>, steps: &[Step]) {
     run_timers(b, until);
 }
 
-/// The peer sees the stack's key as it goes by, and there may be a connection now.
+/// The peer learns the stack's key from its segments. There may be a connection now.
 fn learn(b: &mut Bench, out: &[Segment]) {
     let rare = out.iter().filter_map(|s| s.options.rare.as_ref());
     if let Some(key) = rare.filter_map(|r| r.mp_capable?.sender_key).next() {
@@ -425,7 +426,7 @@ fn learn(b: &mut Bench, out: &[Segment]) {
     }
 }
 
-/// What a peer may make the stack hold.
+/// Bounds on what a peer may make the stack store.
 fn check_bounds(b: &Bench) {
     for h in b.stack.handles() {
         let info = b.stack.info(h).unwrap();
@@ -445,7 +446,7 @@ fn stack() -> StackConfig {
     }
 }
 
-/// MPTCP in many kinds; timestamps cannot be on, since the handshake by hand has none.
+/// Various MPTCP configurations. Timestamps must be disabled, since the test's own handshake does not use them.
 fn kinds() -> impl Strategy<Value = Config> {
     let manager = prop_oneof![
         Just(PathManager::Passive),
@@ -478,7 +479,7 @@ fn closed_flow() -> Flow {
     Flow::new(here(), there(), 5000, SeqNumber(0))
 }
 
-/// So many attacks in the ordinary test run.
+/// Number of attacks in the ordinary test run.
 fn cases() -> u32 {
     let asked = std::env::var("SPINDLE_HOSTILE").ok();
     asked.and_then(|n| n.parse().ok()).unwrap_or(400)
@@ -496,19 +497,19 @@ proptest! {
     })]
 
     #[test]
-    fn a_listening_stack_stands_it(c in kinds(), steps in steps()) {
+    fn listening_stack_survives_hostile_segments(c in kinds(), steps in steps()) {
         let mut b = Bench::listening(c, stack());
         play(&mut b, vec![closed_flow(), Flow::new(here(), end("10.0.0.3:81"), 5000, SeqNumber(0))], &steps);
     }
 
     #[test]
-    fn a_connecting_stack_stands_it(c in kinds(), steps in steps()) {
+    fn connecting_stack_survives_hostile_segments(c in kinds(), steps in steps()) {
         let (mut b, flow, _) = Bench::connecting(c, stack());
         play(&mut b, vec![flow], &steps);
     }
 
     #[test]
-    fn a_stack_in_syn_received_stands_it(c in kinds(), steps in steps()) {
+    fn stack_in_syn_received_survives_hostile_segments(c in kinds(), steps in steps()) {
         let mut b = Bench::listening(c, stack());
         let mut flow = closed_flow();
         let mut first = syn(&flow, Flags::SYN);
@@ -523,7 +524,7 @@ proptest! {
     }
 
     #[test]
-    fn plain_tcp_stands_it(c in kinds(), steps in steps()) {
+    fn plain_tcp_connection_survives_hostile_segments(c in kinds(), steps in steps()) {
         let (mut b, mut flow, _) = Bench::connecting(c, stack());
         let answer = syn(&flow, Flags::SYN | Flags::ACK);
         flow.seq = flow.seq + 1;
@@ -532,7 +533,7 @@ proptest! {
     }
 
     #[test]
-    fn an_mptcp_client_stands_it(c in kinds(), steps in steps()) {
+    fn mptcp_client_survives_hostile_segments(c in kinds(), steps in steps()) {
         let (mut b, flow, out) = Bench::client(c, stack());
         let mut flows = vec![flow];
         flows.extend(out.iter().filter(|s| s.flags == Flags::SYN).map(|s| Flow::new(s.src, s.dst, 9000, s.seq + 1)));
@@ -540,7 +541,7 @@ proptest! {
     }
 
     #[test]
-    fn an_mptcp_server_with_two_subflows_stands_it(c in kinds(), steps in steps()) {
+    fn mptcp_server_with_two_subflows_survives_hostile_segments(c in kinds(), steps in steps()) {
         let (mut b, mut flow) = Bench::server(c, stack());
         let (second, _) = b.join(end("10.0.1.2:999"), 1, 0);
         let seg = b.data(&mut flow, 0, 10);
@@ -550,9 +551,9 @@ proptest! {
     }
 }
 
-/// RFC 4987: a flood of SYNs takes no more than the half-open connections the stack was given.
+/// RFC 4987: a SYN flood takes no more than the configured number of half-open connections.
 #[test]
-fn a_syn_flood_is_bounded() {
+fn syn_flood_creates_only_the_configured_number_of_half_open_connections() {
     let mut b = Bench::listening(config(PathManager::Passive), stack());
     for port in 1..10_000u16 {
         let from = end(&format!("10.9.{}.{}:9", port / 250, port % 250));
@@ -566,7 +567,7 @@ fn a_syn_flood_is_bounded() {
     assert_eq!(
         b.stack.handles().count(),
         0,
-        "what nobody completed is forgotten"
+        "half-open connections that are not completed expire"
     );
     let out = b.push(syn(&closed_flow(), Flags::SYN));
     assert_eq!(out.len(), 1, "and there is room again");

@@ -1,5 +1,5 @@
-//! What `mptcp-linux` does as the Linux kernel does it: bursts ahead of the window, reinjection on
-//! the connection's timer over an idle subflow, ssthresh from cwnd.
+//! The preset `mptcp-linux` behaves like the Linux kernel: bursts are assigned ahead of the window, the
+//! connection's timer reinjects over an idle subflow, and ssthresh comes from cwnd.
 
 mod support;
 
@@ -12,7 +12,7 @@ use spindle_units::{Duration, Instant};
 use spindle_wire::Payload;
 use support::{CLIENT as SENDER, Net, Path, SERVER as RECEIVER, endpoint};
 
-/// Payload bytes of a full segment: an MSS of 1032 less 12 for timestamps and 20 for the DSS.
+/// Payload bytes of a full segment: an MSS of 1032 minus 12 for timestamps and 20 for the DSS.
 const PACKET: u32 = 1000;
 /// One burst of the kernel's scheduler.
 const BURST: u64 = 65_428;
@@ -36,7 +36,7 @@ struct Scene {
     start: Instant,
 }
 
-/// Two subflows, both with a round trip of 10 ms.
+/// Two subflows, each with a round trip of 10 ms.
 fn connect() -> Scene {
     let path = Path::clean(Duration::from_millis(5));
     let mut net = Net::new(1, vec![path.clone(), path]);
@@ -80,7 +80,7 @@ impl Scene {
         assert_eq!(written, Ok(bytes as usize));
     }
 
-    /// Runs until `bytes` are read; returns when that was, in milliseconds since the start.
+    /// Runs until `bytes` are read. Returns the time of the last read, in milliseconds since the start.
     fn read(&mut self, bytes: u32) -> u64 {
         let mut left = u64::from(bytes);
         let limit = self.start + Duration::from_secs(30);
@@ -94,7 +94,7 @@ impl Scene {
         self.net.now.since(self.start).as_micros() / 1000
     }
 
-    /// Data segments that left: milliseconds since the start, subflow, kind, offset.
+    /// Data segments that were sent: milliseconds since the start, subflow, kind, offset.
     fn sent(&mut self) -> Vec<(u64, u8, SendKind, u64)> {
         let start = self.start;
         let sent = |e: TraceEvent| match e.kind {
@@ -110,16 +110,16 @@ impl Scene {
 }
 
 #[test]
-fn what_fits_a_burst_stays_on_the_first_subflow_although_the_other_is_idle() {
+fn data_of_one_burst_stay_on_the_first_subflow_even_if_the_other_is_idle() {
     let mut s = connect();
     s.write(48_000);
-    // Windows of 10, 20 and the rest: three round trips of which the last counts half.
+    // Windows of 10, 20 and the rest: three round trips, of which the last counts as half.
     assert_eq!(s.read(48_000), 25);
     assert!(s.sent().iter().all(|e| e.1 == 0), "one burst, one subflow");
 }
 
 #[test]
-fn the_next_burst_goes_to_the_other_subflow() {
+fn second_burst_is_sent_on_the_other_subflow() {
     let mut s = connect();
     s.write(120_000);
     s.read(120_000);
@@ -134,7 +134,7 @@ fn the_next_burst_goes_to_the_other_subflow() {
 }
 
 #[test]
-fn a_blocked_subflow_keeps_its_burst_until_the_timer() {
+fn blocked_subflow_keeps_its_burst_until_the_connection_timer() {
     let mut s = connect();
     let dead = s.ports[0];
     s.net.hook = Some(Box::new(move |_, _, seg| {
@@ -143,7 +143,7 @@ fn a_blocked_subflow_keeps_its_burst_until_the_timer() {
     s.write(20_000);
     let done = s.read(20_000);
     let sent = s.sent();
-    // The second subflow gets nothing before the timer, although the burst cannot leave.
+    // The second subflow gets no data before the timer, although the burst cannot be sent.
     assert!(sent.iter().all(|e| e.1 == 0 || e.0 >= 200), "{sent:?}");
     let first = sent.iter().filter(|e| e.2 == SendKind::New && e.3 < 10_000);
     assert!(first.clone().count() == 10 && first.clone().all(|e| e.1 == 0));
@@ -152,14 +152,14 @@ fn a_blocked_subflow_keeps_its_burst_until_the_timer() {
         .filter(|e| e.2 == SendKind::Reinjection)
         .collect();
     assert!(again.iter().all(|e| e.1 == 1), "on the idle subflow");
-    // The window of ten and the tail loss probe, which was new data.
-    assert_eq!(again.len(), 11, "one fragment: what was sent of it");
-    // The rest of the burst waits for the timer again: the subflow is never judged dead.
+    // The window of ten packets and the tail loss probe, which was new data.
+    assert_eq!(again.len(), 11, "the part of the fragment that was sent");
+    // The rest of the burst waits for the timer again, because the subflow is never considered dead.
     assert!(done > 400, "{done} ms");
 }
 
 #[test]
-fn the_timer_finds_no_idle_subflow_and_reinjects_nothing() {
+fn connection_timer_reinjects_nothing_without_an_idle_subflow() {
     let mut s = connect();
     let lossy = s.ports[0];
     let (mut first, start) = (None, s.start);
@@ -168,7 +168,7 @@ fn the_timer_finds_no_idle_subflow_and_reinjects_nothing() {
         let hit = data && *first.get_or_insert(seg.seq) == seg.seq;
         !(hit && now < start + Duration::from_millis(300))
     }));
-    // The second subflow is kept busy with its burst far beyond the timer.
+    // The second subflow is busy with its burst until long after the timer.
     s.write(10 * BURST as u32);
     s.read(10 * BURST as u32);
     let early = s
@@ -180,7 +180,7 @@ fn the_timer_finds_no_idle_subflow_and_reinjects_nothing() {
 }
 
 #[test]
-fn ssthresh_comes_from_cwnd() {
+fn ssthresh_is_computed_from_cwnd_if_configured() {
     let reduced = |flight: Flight| {
         let mut c = twin();
         c.loss.flight = flight;
@@ -196,7 +196,7 @@ fn ssthresh_comes_from_cwnd() {
             .expect("connects");
         let end = net.now + Duration::from_millis(100);
         while net.step(end) {}
-        // Five of ten segments of the window are in flight; the first is lost.
+        // Five segments of a window of ten are in flight. The first is lost.
         let mut lost = false;
         net.hook = Some(Box::new(move |_, side, seg| {
             let hit = side == SENDER && !seg.payload.is_empty() && !lost;
@@ -215,7 +215,7 @@ fn ssthresh_comes_from_cwnd() {
         reduced(Flight::FlightSize),
         reduced(Flight::CongestionWindow),
     );
-    // CUBIC leaves seven tenths (RFC 9438, section 4.6).
+    // CUBIC reduces to seven tenths (RFC 9438, section 4.6).
     assert!(
         (cwnd as f64 / flight as f64 - 2.0).abs() < 0.1,
         "{flight} {cwnd}"

@@ -1,4 +1,4 @@
-//! Real bytes and mere lengths behave alike, segment for segment.
+//! A run with real bytes and a run with payload lengths only produce the same segments.
 
 mod support;
 
@@ -7,7 +7,7 @@ use spindle_wire::{CodedKind, Payload, Segment};
 use support::scenario::{NAMES, Scenario, scenario};
 use support::{Logged, coded_mut};
 
-/// The segment with its payload's length alone, and without the checksum of its content.
+/// Returns the segment with only the length of its payload, and without the checksum of its content.
 fn outline(s: &Segment) -> Segment {
     let mut s = s.clone();
     s.payload = Payload::Length(s.payload.len() as u32);
@@ -26,7 +26,7 @@ fn outline(s: &Segment) -> Segment {
     s
 }
 
-/// Everything put on the wire in a run.
+/// Returns every segment that a run puts on the wire.
 fn wire(s: &Scenario, real: bool) -> Vec<Logged> {
     let mut run = s.prepare(real);
     run.net.keep_log = true;
@@ -51,11 +51,11 @@ fn compare(s: &Scenario) {
     let none = lengths
         .iter()
         .all(|l| matches!(l.segment.payload, Payload::Length(_)));
-    assert!(real && none, "bytes stay bytes and lengths lengths");
+    assert!(real && none, "a payload changed its kind");
 }
 
 #[test]
-fn bytes_and_lengths_make_the_same_segments() {
+fn real_bytes_and_payload_lengths_produce_the_same_segments() {
     let per_preset = 25;
     let mut rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[7; 32]);
     for (preset, name) in NAMES.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Peers that lie: the connection in question is refused, reset or bounded, and others go on.
+//! Peers that lie: their connection is refused, reset or bounded, and other connections continue.
 
 #[expect(dead_code, reason = "shared by tests that each use a part")]
 mod peer;
@@ -14,7 +14,7 @@ fn passive() -> (Bench, Flow) {
     Bench::server(config(PathManager::Passive), StackConfig::default())
 }
 
-/// A second, plain connection on the same stack takes 100 kB and closes.
+/// Checks that a second, plain TCP connection on the same stack receives 100 kB and closes.
 fn others_go_on(b: &mut Bench) {
     let known: Vec<_> = b.stack.handles().collect();
     let mut flow = Flow::new(here(), end("10.0.0.99:99"), 1, SeqNumber(0));
@@ -51,7 +51,7 @@ fn subflows(b: &Bench) -> usize {
 }
 
 #[test]
-fn a_join_with_an_unknown_token_is_reset_with_its_reason() {
+fn a_join_with_an_unknown_token_is_reset_with_mp_tcprst() {
     let (mut b, _) = passive();
     let (_, seg) = b.join_syn(end("10.0.1.2:9"), 1, keys::token(b.key) ^ 1);
     let out = b.push(seg);
@@ -61,7 +61,7 @@ fn a_join_with_an_unknown_token_is_reset_with_its_reason() {
 }
 
 #[test]
-fn a_join_with_a_wrong_hmac_is_reset_with_its_reason_and_nobody_is_told() {
+fn a_join_with_a_wrong_hmac_is_reset_without_a_subflow_down_event() {
     let (mut b, _) = passive();
     while b.stack.poll_event().is_some() {}
     let (_, out) = b.join(end("10.0.1.2:9"), 1, 1);
@@ -71,12 +71,12 @@ fn a_join_with_a_wrong_hmac_is_reset_with_its_reason_and_nobody_is_told() {
     let down = events
         .iter()
         .any(|e| matches!(e, Event::SubflowDown { .. }));
-    assert!(!down, "it was never up: {events:?}");
+    assert!(!down, "the subflow was never up: {events:?}");
     assert_eq!(subflows(&b), 1);
     others_go_on(&mut b);
 }
 
-/// Neither memory nor the identifiers of subflows can be used up: a true join works afterwards.
+/// Half-open joins exhaust neither memory nor subflow identifiers. A valid join works afterwards.
 #[test]
 fn ten_thousand_half_open_joins_are_bounded() {
     let (mut b, _) = passive();
@@ -136,7 +136,7 @@ fn an_add_addr_with_a_wrong_hmac_is_ignored() {
 }
 
 #[test]
-fn a_contradicting_map_costs_the_subflow_and_no_byte_is_read_twice() {
+fn a_contradicting_mapping_resets_its_subflow() {
     let (mut b, mut flow) = passive();
     let hole = b.data(&mut flow.clone(), 0, 100);
     let mut seg = hole.clone();
@@ -170,11 +170,11 @@ fn forged_resets_and_syns_are_challenged_at_a_limited_rate() {
     assert_eq!(b.stack.counters().challenge_acks, 10);
     others_go_on(&mut b);
     b.push(flow.segment(Flags::RST));
-    assert_eq!(subflows(&b), 0, "the exact one counts");
+    assert_eq!(subflows(&b), 0, "an exact reset is accepted");
 }
 
 #[test]
-fn an_acknowledgement_of_what_was_never_sent_moves_nothing() {
+fn ack_and_sack_of_unsent_data_acknowledge_nothing() {
     let (mut b, mut flow) = passive();
     let h = b.handle.unwrap();
     assert_eq!(b.stack.send(b.now, h, Payload::Length(1000)), Ok(1000));
@@ -211,7 +211,7 @@ fn data_beyond_the_window_are_not_stored() {
     others_go_on(&mut b);
 }
 
-/// Each byte costs its own entry, which counts; there is an end to them.
+/// Each byte needs its own entry, the entry is counted, and the number of entries is limited.
 #[test]
 fn one_byte_segments_out_of_order_are_bounded() {
     let (mut b, flow) = passive();
@@ -223,13 +223,13 @@ fn one_byte_segments_out_of_order_are_bounded() {
         b.push(seg);
         most = most.max(b.stack.buffered());
     }
-    assert!(most > 1000, "they are counted");
+    assert!(most > 1000, "entries are not counted");
     assert!(most < 2 << 20, "{most}");
     others_go_on(&mut b);
 }
 
 #[test]
-fn beyond_the_limit_of_memory_connections_are_refused_and_windows_stay() {
+fn at_the_memory_limit_connections_are_refused_and_data_within_windows_accepted() {
     let stack = StackConfig {
         max_memory: 28_000,
         ..StackConfig::default()
@@ -251,15 +251,15 @@ fn beyond_the_limit_of_memory_connections_are_refused_and_windows_stay() {
     while let Ok(Some(_)) = b.stack.recv(b.now, h, 10_000) {}
     b.drain();
     assert!(b.stack.buffered() < 1000);
-    // Memory is no longer kept for the first data of a new connection.
+    // The memory reserved for the first data of a new connection has been released.
     b.now += Duration::from_millis(500);
     others_go_on(&mut b);
 }
 
-/// A window closed for ever: probed until the user timeout where nothing answers, and what is
-/// stored stays within the send buffer.
+/// The peer keeps its window closed. The stack probes the window, and the stored data stay within the send
+/// buffer.
 #[test]
-fn a_peer_that_never_reads_costs_its_own_buffer() {
+fn a_peer_that_never_opens_its_window_uses_at_most_the_send_buffer() {
     let (mut b, mut flow) = passive();
     let h = b.handle.unwrap();
     let taken = b.stack.send(b.now, h, Payload::Length(1 << 30)).unwrap();
@@ -285,7 +285,7 @@ fn a_fast_close_with_a_wrong_key_is_ignored() {
     others_go_on(&mut b);
 }
 
-/// The peer has everything and resets instead of acknowledging our FIN: delivered is delivered.
+/// The peer has all data and sends a reset instead of an ACK of our FIN. The data count as delivered.
 #[test]
 fn a_reset_in_last_ack_after_full_delivery_is_a_clean_close() {
     let mut c = config(PathManager::Passive);

@@ -1,4 +1,4 @@
-//! Loss detection and recovery segment by segment: one stack, and a peer played by hand.
+//! Loss detection and recovery, segment by segment: one stack, and a peer whose segments are written by hand.
 
 mod script;
 
@@ -7,7 +7,7 @@ use spindle_mptcp::{Config, EcnMode, InitialWindow, TailLossProbe, TcpState};
 use spindle_units::Duration;
 use spindle_wire::{Ecn, Flags, Payload, Segment, Timestamps};
 
-/// An initial window of so many segments, and no detection beyond the classic.
+/// An initial window of this many segments, and only the classic loss detection.
 fn window(segments: u32) -> Config {
     let mut config = plain();
     config.tcp.initial_window = InitialWindow::PerSubflow(segments);
@@ -17,7 +17,7 @@ fn window(segments: u32) -> Config {
     config
 }
 
-/// A connection with this many full segments written at once; what left.
+/// A connection with this many full segments written at once, and the segments that it sends.
 fn sending(config: Config, segments: u32) -> (Peer, Vec<Segment>) {
     let mut p = Peer::establish(config);
     assert_eq!(p.info().state, TcpState::Established);
@@ -26,7 +26,8 @@ fn sending(config: Config, segments: u32) -> (Peer, Vec<Segment>) {
     (p, out)
 }
 
-/// Which full segments of the stack's stream these are, from 0; `p.ack` stays where it begins.
+/// Numbers of these full segments in the stack's stream, counted from 0. `p.ack` stays at the start of the
+/// stream.
 fn numbers(p: &Peer, out: &[Segment]) -> Vec<u32> {
     out.iter()
         .filter(|s| !s.payload.is_empty())
@@ -34,7 +35,7 @@ fn numbers(p: &Peer, out: &[Segment]) -> Vec<u32> {
         .collect()
 }
 
-/// The peer acknowledges the first `upto` segments and SACKs those from left to before right.
+/// An ACK of the first `upto` segments. Each block SACKs the segments from left to before right.
 fn sack(p: &Peer, upto: u32, blocks: &[(u32, u32)]) -> Segment {
     let mut seg = p.segment(Flags::ACK);
     seg.ack = p.ack + upto * MSS;
@@ -46,16 +47,16 @@ fn sack(p: &Peer, upto: u32, blocks: &[(u32, u32)]) -> Segment {
     seg
 }
 
-/// The stack takes such an acknowledgement; which segments leave.
+/// The stack receives a [`sack`] segment. Returns the numbers of the segments that it sends.
 fn acked(p: &mut Peer, upto: u32, blocks: &[(u32, u32)]) -> Vec<u32> {
     let seg = sack(p, upto, blocks);
     let out = p.push(seg);
     numbers(p, &out)
 }
 
-/// RFC 6675, section 5: three segments SACKed above a hole repeat it, and cwnd is halved.
+/// RFC 6675, section 5: three segments SACKed above a hole cause its retransmission, and cwnd is halved.
 #[test]
-fn three_sacked_segments_repeat_the_hole() {
+fn three_sacked_segments_retransmit_the_hole() {
     let (mut p, out) = sending(window(10), 10);
     assert_eq!(numbers(&p, &out), (0..10).collect::<Vec<_>>());
     assert_eq!(acked(&mut p, 0, &[(1, 2)]), []);
@@ -66,9 +67,9 @@ fn three_sacked_segments_repeat_the_hole() {
     assert_eq!(p.info().counters.retransmissions, 1);
 }
 
-/// RFC 6582, section 3.2, step 3: a partial acknowledgement repeats the next hole at once.
+/// RFC 6582, section 3.2, step 3: a partial acknowledgement retransmits the next hole at once.
 #[test]
-fn a_partial_acknowledgement_repeats_the_next_hole() {
+fn a_partial_acknowledgement_retransmits_the_next_hole() {
     let mut config = window(10);
     config.tcp.sack = false;
     let (mut p, _) = sending(config, 10);
@@ -80,7 +81,7 @@ fn a_partial_acknowledgement_repeats_the_next_hole() {
     assert_eq!(p.info().counters.fast_retransmits, 1);
 }
 
-/// RFC 3042: the first two duplicates each let a new segment out.
+/// RFC 3042: the first two duplicate ACKs each allow a new segment.
 #[test]
 fn limited_transmit_sends_two_new_segments() {
     let mut config = window(4);
@@ -92,8 +93,8 @@ fn limited_transmit_sends_two_new_segments() {
     assert_eq!(acked(&mut p, 0, &[(1, 4)])[..1], [0]);
 }
 
-/// RFC 5827, section 3.2: with few segments outstanding and nothing to send, one fewer duplicate
-/// than segments.
+/// RFC 5827, section 3.2: with few segments outstanding and no new data, the threshold is one duplicate ACK
+/// fewer than the outstanding segments.
 #[test]
 fn early_retransmit_needs_one_duplicate_fewer_than_outstanding() {
     let mut config = window(10);
@@ -105,10 +106,10 @@ fn early_retransmit_needs_one_duplicate_fewer_than_outstanding() {
     assert_eq!(acked(&mut p, 0, &[(1, 3)]), [0]);
 }
 
-/// RFC 6298, section 5, and RFC 5681, section 3.1: one segment at a time, at doubled intervals; then
-/// in order, without what was SACKed.
+/// RFC 6298, section 5, and RFC 5681, section 3.1: one segment is retransmitted at a time, at doubled
+/// intervals. After an ACK, retransmission continues in order, without the SACKed segments.
 #[test]
-fn a_timeout_goes_back_in_order_past_what_was_sacked() {
+fn after_a_timeout_segments_are_retransmitted_in_order_without_sacked_segments() {
     let (mut p, _) = sending(window(6), 6);
     assert_eq!(acked(&mut p, 0, &[(2, 3)]), []);
     let (_, out) = p.wait();
@@ -126,16 +127,16 @@ fn a_timeout_goes_back_in_order_past_what_was_sacked() {
 
 /// RFC 6298, rules 2.2 and 2.3: after one measurement R the timeout is 3 R.
 #[test]
-fn the_first_timeout_is_three_round_trips() {
+fn the_first_rto_is_three_round_trips() {
     let (mut p, _) = sending(window(6), 1);
     let (wait, out) = p.wait();
     assert_eq!(wait, RTT * 3);
     assert_eq!(one(out).seq, p.ack);
 }
 
-/// RFC 2883, RFC 3708: when each repeat is reported needless, the reduction is taken back.
+/// RFC 2883, RFC 3708: once every retransmission is reported as needless, the reduction is undone.
 #[test]
-fn a_dsack_takes_the_reduction_back() {
+fn a_dsack_undoes_the_reduction_of_cwnd() {
     let (mut p, _) = sending(window(10), 10);
     for right in 2..=4 {
         acked(&mut p, 0, &[(1, right)]);
@@ -146,10 +147,10 @@ fn a_dsack_takes_the_reduction_back() {
     assert_eq!(p.info().counters.undos, 1);
 }
 
-/// Where the handshake is no measurement the timeout given stands until data sent once are
-/// acknowledged (MMPTCP's authors' code).
+/// If the handshake is not used as an RTT measurement, the configured timeout applies until data that were sent
+/// once are acknowledged (MMPTCP's authors' code).
 #[test]
-fn rtt_of_data_alone_comes_with_the_first_acknowledgement() {
+fn the_configured_data_rto_holds_until_data_are_acknowledged() {
     let mut config = window(1);
     config.tcp.data_rto = Some(Duration::from_millis(1500));
     let (mut p, _) = sending(config, 2);
@@ -159,16 +160,16 @@ fn rtt_of_data_alone_comes_with_the_first_acknowledgement() {
     assert!(p.info().rto < Duration::from_secs(1), "{:?}", p.info().rto);
 }
 
-/// RFC 5682, section 3.1: acknowledgements of originals after the timeout's one repeat show that it
-/// was spurious.
+/// RFC 5682, section 3.1: acknowledgements of original segments after the timeout's only retransmission show
+/// that the timeout was spurious.
 #[test]
-fn frto_finds_a_spurious_timeout() {
+fn frto_detects_a_spurious_timeout() {
     let mut config = window(6);
     config.loss.frto = true;
     let (mut p, _) = sending(config, 20);
     let (_, out) = p.wait();
     assert_eq!(numbers(&p, &out), [0]);
-    assert_eq!(acked(&mut p, 1, &[]), [6, 7], "new data, no repeats");
+    assert_eq!(acked(&mut p, 1, &[]), [6, 7], "only new data");
     assert!(acked(&mut p, 2, &[]).iter().all(|n| *n >= 8));
     assert!(p.info().cwnd >= 6 * u64::from(MSS));
     assert_eq!(p.info().counters.retransmissions, 1);
@@ -183,9 +184,10 @@ fn probing() -> Config {
     config
 }
 
-/// RFC 8985, section 7: after two smoothed round trips the last segment again, or new data; once.
+/// RFC 8985, section 7: after two smoothed round trips the probe sends the last segment again, or new data. It
+/// does so once.
 #[test]
-fn a_tail_loss_probe_repeats_the_last_segment_or_sends_new_data() {
+fn a_tail_loss_probe_sends_the_last_segment_again_or_new_data() {
     let (mut p, _) = sending(probing(), 3);
     let (wait, out) = p.wait();
     assert_eq!((wait, numbers(&p, &out)), (RTT * 2, vec![2]));
@@ -197,10 +199,10 @@ fn a_tail_loss_probe_repeats_the_last_segment_or_sends_new_data() {
     assert_eq!((wait, numbers(&p, &out)), (RTT * 2, vec![4]));
 }
 
-/// RFC 8985, section 8: the probe and the timeout exclude each other; where the timeout would be earlier, the
-/// probe leaves in its place (Linux: `tcp_schedule_loss_probe`).
+/// RFC 8985, section 8: the probe and the RTO exclude each other. If the RTO would expire earlier, the probe is
+/// sent in its place (Linux: `tcp_schedule_loss_probe`).
 #[test]
-fn a_probe_not_due_before_the_timeout_leaves_in_its_place() {
+fn a_tail_loss_probe_later_than_the_rto_replaces_it() {
     let mut config = probing();
     config.loss.tail_loss_probe = Some(TailLossProbe {
         max_ack_delay: Duration::ZERO,
@@ -217,10 +219,10 @@ fn a_probe_not_due_before_the_timeout_leaves_in_its_place() {
     assert_eq!(p.info().counters.timeouts, 1);
 }
 
-/// RFC 6937, section 3: what leaves in recovery follows what is delivered, also where RACK's timer begins
-/// it and no acknowledgement has come.
+/// RFC 6937, section 3: data sent in recovery follow the delivered data. This also holds if RACK's timer starts
+/// the recovery and no acknowledgement has arrived.
 #[test]
-fn recovery_that_rack_s_timer_begins_sends_one_segment_until_something_arrives() {
+fn recovery_started_by_the_rack_timer_sends_one_segment_until_an_ack_arrives() {
     let mut config = window(10);
     config.loss.rack = true;
     config.loss.prr = true;
@@ -233,10 +235,10 @@ fn recovery_that_rack_s_timer_begins_sends_one_segment_until_something_arrives()
     assert_eq!(acked(&mut p, 1, &[(8, 10)]), [1, 2]);
 }
 
-/// RFC 8985, section 6.2: a segment sent a reordering window before one that arrived is lost,
-/// without three duplicates.
+/// RFC 8985, section 6.2: a segment that was sent a reordering window before an arrived segment is lost,
+/// without three duplicate ACKs.
 #[test]
-fn rack_finds_a_loss_by_time() {
+fn rack_detects_a_loss_by_time() {
     let mut config = window(10);
     config.loss.rack = true;
     let (mut p, _) = sending(config, 2);
@@ -248,10 +250,10 @@ fn rack_finds_a_loss_by_time() {
     assert_eq!(p.info().counters.timeouts, 0);
 }
 
-/// RFC 8985, section 3.1: a repeat that was lost as well is found when what left after it arrives.
-/// By RFC 6675 alone only the timer finds it, twice on two paths whose queues overflow together.
+/// RFC 8985, section 3.1: a lost retransmission is detected when a segment sent after it arrives. With RFC 6675
+/// alone only the RTO detects it, twice if the queues of two paths overflow together.
 #[test]
-fn rack_finds_a_lost_repeat_without_the_timer() {
+fn rack_detects_a_lost_retransmission_without_a_timeout() {
     for (rack, again) in [(true, vec![0]), (false, vec![])] {
         let mut config = window(10);
         config.loss.rack = rack;
@@ -267,7 +269,7 @@ fn rack_finds_a_lost_repeat_without_the_timer() {
     }
 }
 
-/// RFC 5681, section 4.1: the restart window is no more than cwnd.
+/// RFC 5681, section 4.1: the restart window does not exceed cwnd.
 #[test]
 fn an_idle_restart_never_raises_cwnd() {
     let (mut p, _) = sending(window(10), 1);
@@ -293,9 +295,9 @@ fn with_ecn(segments: u32) -> Peer {
     p
 }
 
-/// RFC 3168, section 6.1.2: one reduction a window; CWR on the next new data, which are ECT.
+/// RFC 3168, section 6.1.2: cwnd is reduced once per window. CWR is set on the next new data, which are ECT.
 #[test]
-fn an_ecn_echo_halves_once_a_window() {
+fn an_ecn_echo_halves_cwnd_once_per_window() {
     let mut p = with_ecn(10);
     let out = p.send(30 * MSS);
     assert!(out.iter().all(|s| s.ecn == Ecn::Ect0));
@@ -312,7 +314,7 @@ fn an_ecn_echo_halves_once_a_window() {
 
 /// RFC 3168, section 6.1.2: an echo for the next window of data reduces again.
 #[test]
-fn an_ecn_echo_in_the_next_window_halves_again() {
+fn an_ecn_echo_in_the_next_window_halves_cwnd_again() {
     let mut p = with_ecn(8);
     p.send(60 * MSS);
     let mut seg = sack(&p, 8, &[]);
@@ -329,18 +331,18 @@ fn an_ecn_echo_in_the_next_window_halves_again() {
     assert!(p.info().cwnd < first.cwnd);
 }
 
-/// RFC 3168, section 6.1.5: what is repeated is not ECT.
+/// RFC 3168, section 6.1.5: a retransmission is not ECT.
 #[test]
-fn a_repeat_is_not_ect() {
+fn a_retransmission_is_not_ect() {
     let mut p = with_ecn(10);
     p.send(10 * MSS);
     let seg = sack(&p, 0, &[(1, 4)]);
     assert_eq!(one(p.push(seg)).ecn, Ecn::NotEct);
 }
 
-/// RFC 3168, section 6.1.3: the mark is echoed until CWR comes.
+/// RFC 3168, section 6.1.3: the mark is echoed until CWR arrives.
 #[test]
-fn a_mark_is_echoed_until_cwr() {
+fn a_ce_mark_is_echoed_until_cwr_arrives() {
     let mut p = with_ecn(10);
     let mut seg = p.data(MSS);
     seg.ecn = Ecn::Ce;
@@ -352,10 +354,10 @@ fn a_mark_is_echoed_until_cwr() {
     assert!(!one(p.push(seg)).flags.contains(Flags::ECE));
 }
 
-/// RFC 8985, section 7.4.2: a loss that the probe repaired is answered like fast recovery: half of
-/// what was in flight, however much the acknowledgement covers.
+/// RFC 8985, section 7.4.2: a loss that the probe repaired is handled like fast recovery. cwnd becomes half of
+/// the data in flight, however much the acknowledgement covers.
 #[test]
-fn a_loss_repaired_by_the_probe_halves_cwnd() {
+fn a_loss_repaired_by_a_tail_loss_probe_halves_cwnd() {
     let mut config = probing();
     config.tcp.initial_window = InitialWindow::PerSubflow(10);
     let (mut p, _) = sending(config, 10);
@@ -365,10 +367,10 @@ fn a_loss_repaired_by_the_probe_halves_cwnd() {
     assert_eq!(p.info().cwnd, 5 * u64::from(MSS));
 }
 
-/// RFC 6675, section 4, NextSeg rule 4: in recovery with nothing else to send the last outstanding
-/// segment is repeated, once per recovery.
+/// RFC 6675, section 4, NextSeg rule 4: in recovery with nothing else to send, the last outstanding segment is
+/// retransmitted, once per recovery.
 #[test]
-fn a_lost_tail_is_rescued_in_recovery() {
+fn a_lost_tail_is_retransmitted_once_in_recovery() {
     let mut config = window(10);
     config.loss.rescue = true;
     let (mut p, _) = sending(config, 7);
@@ -380,25 +382,25 @@ fn a_lost_tail_is_rescued_in_recovery() {
     assert_eq!(
         numbers(&p, &out),
         [6],
-        "the timer repeats it if that is lost too"
+        "the RTO retransmits it if that is lost too"
     );
     assert_eq!(p.info().counters.timeouts, 1);
 }
 
-/// RFC 5681, section 3.1: what is halved is the flight before the acknowledgement that shows the
-/// loss, though it takes part of that flight away.
+/// RFC 5681, section 3.1: the halved amount is the flight before the acknowledgement that shows the loss,
+/// although that acknowledgement removes a part of the flight.
 #[test]
 fn a_loss_shown_by_an_advancing_acknowledgement_halves_the_whole_flight() {
     let (mut p, _) = sending(window(10), 10);
-    // The first six are here, the seventh is lost, the last three are here: told at once.
+    // One ACK reports that the first six and the last three segments arrived, and the seventh did not.
     assert_eq!(acked(&mut p, 6, &[(7, 10)]), [6]);
     assert_eq!(p.info().cwnd, 5 * u64::from(MSS));
 }
 
-/// RFC 6928, section 2: one repeated SYN leaves the initial window alone, a second one makes it one
-/// segment.
+/// RFC 6928, section 2: one retransmitted SYN leaves the initial window unchanged. A second retransmission
+/// reduces it to one segment.
 #[test]
-fn a_syn_lost_twice_starts_from_one_segment() {
+fn a_syn_lost_twice_makes_the_initial_window_one_segment() {
     for (repeats, sent) in [(1, 10), (2, 1)] {
         let (mut p, _) = Peer::connecting(window(10));
         for _ in 0..repeats {
@@ -412,10 +414,10 @@ fn a_syn_lost_twice_starts_from_one_segment() {
     }
 }
 
-/// RFC 6937, section 3: with as much to send as the window takes, half a flight leaves while a
-/// flight is delivered, one segment for every two acknowledged and never a burst.
+/// RFC 6937, section 3: with enough data to fill the window, half a flight is sent while a flight is delivered.
+/// One segment is sent for every two acknowledged, and never a burst.
 #[test]
-fn proportional_reduction_sends_one_segment_for_two() {
+fn proportional_rate_reduction_sends_one_segment_per_two_acknowledged() {
     let mut config = window(20);
     config.loss.prr = true;
     let (mut p, _) = sending(config, 60);
@@ -428,18 +430,19 @@ fn proportional_reduction_sends_one_segment_for_two() {
         assert!(out.len() <= 1, "a burst of {out:?}");
         sent.extend(out);
     }
-    // With the repeat of the hole that is ssthresh in flight.
+    // Together with the retransmission of the hole, this is ssthresh in flight.
     assert_eq!(sent, (20..29).collect::<Vec<_>>());
     acked(&mut p, 20, &[]);
     assert_eq!(p.info().ssthresh, 10 * u64::from(MSS));
 }
 
-/// RFC 2018, section 8: a timeout whose first segment is SACKed means that the receiver has thrown
-/// away what it SACKed: all is repeated, SACKed or not.
+/// RFC 2018, section 8: a timeout whose first segment is SACKed means that the receiver has discarded SACKed
+/// data. All segments are retransmitted, SACKed or not.
 #[test]
-fn a_receiver_that_reneged_gets_everything_again() {
+fn all_segments_are_retransmitted_to_a_receiver_that_reneged() {
     let (mut p, _) = sending(window(5), 5);
-    // The second to the fifth are SACKed; the first is lost, repeated, and acknowledged alone.
+    // The second to the fifth segment are SACKed. The first segment is lost, retransmitted, and acknowledged
+    // alone.
     acked(&mut p, 0, &[(1, 5)]);
     acked(&mut p, 1, &[]);
     let (_, out) = p.wait();
@@ -455,10 +458,10 @@ fn a_receiver_that_reneged_gets_everything_again() {
     assert_eq!(again, [2, 3, 4]);
 }
 
-/// RFC 8257, section 3.2: with DCTCP the mark of each segment is echoed in its acknowledgement, and
-/// no CWR is waited for.
+/// RFC 8257, section 3.2: with DCTCP the mark of each segment is echoed in its acknowledgement, and the echo
+/// does not wait for CWR.
 #[test]
-fn dctcp_echoes_exactly_what_was_marked() {
+fn dctcp_echoes_the_mark_of_each_segment() {
     let mut config = window(10);
     config.tcp.ecn = EcnMode::Dctcp;
     let (mut p, _) = Peer::connecting(config);
@@ -473,7 +476,7 @@ fn dctcp_echoes_exactly_what_was_marked() {
     }
 }
 
-/// A connection that negotiated timestamps; the peer's own clock stands still.
+/// A connection that negotiated timestamps. The peer's own timestamp clock does not advance.
 fn with_timestamps(segments: u32) -> Peer {
     let mut config = window(segments);
     config.tcp.timestamps = true;
@@ -486,7 +489,8 @@ fn with_timestamps(segments: u32) -> Peer {
     p
 }
 
-/// Which full segments leave when `upto` are acknowledged after `wait`, the echo being that of `of`.
+/// Numbers of the full segments sent when `upto` segments are acknowledged after `wait`. The ACK echoes the
+/// timestamp of `of`.
 fn echoed(p: &mut Peer, wait: Duration, upto: u32, of: &Segment) -> Vec<u32> {
     let mut seg = sack(p, upto, &[]);
     let echo = of.options.timestamps.unwrap().value;
@@ -495,33 +499,33 @@ fn echoed(p: &mut Peer, wait: Duration, upto: u32, of: &Segment) -> Vec<u32> {
     numbers(p, &out)
 }
 
-/// RFC 7323, section 4.1: the echo tells which transmission is acknowledged, so that one of what was
-/// repeated is a measurement (RFC 6298, section 3, excepts it from Karn's rule) and ends the back-off,
-/// even where every segment has to be sent twice.
+/// RFC 7323, section 4.1: the echo shows which transmission is acknowledged. An acknowledgement of a
+/// retransmission is therefore an RTT measurement (RFC 6298, section 3, exempts it from Karn's rule) and ends
+/// the back-off, even if every segment must be sent twice.
 #[test]
-fn an_echoed_repeat_is_a_measurement_and_ends_the_back_off() {
+fn an_echo_of_a_retransmission_is_an_rtt_measurement_and_ends_the_back_off() {
     let mut p = with_timestamps(1);
     let first = one(p.send(8 * MSS));
     assert_eq!(first.payload.len() as u32, MSS);
     let mut waits = Vec::new();
     for n in 0..4 {
         let (wait, out) = p.wait();
-        assert_eq!(numbers(&p, &out), [n], "the timer repeats the first");
+        assert_eq!(numbers(&p, &out), [n], "the RTO retransmits the first");
         waits.push(wait);
         assert_eq!(p.info().srtt, Some(RTT));
-        // The repeat's acknowledgement lets the next ones out, which are lost.
+        // The acknowledgement of the retransmission allows the next segments, which are lost.
         assert_eq!(echoed(&mut p, RTT, n + 1, &out[0])[0], n + 1);
     }
     assert!(
         waits.windows(2).all(|w| w[1] <= w[0]),
-        "no longer from one to the next: {waits:?}"
+        "the waits grow: {waits:?}"
     );
 }
 
-/// Without timestamps nothing tells the transmissions apart (Karn's rule): the back-off stays until
-/// what left once is acknowledged.
+/// Without timestamps an acknowledgement does not identify the transmission (Karn's rule). The back-off stays
+/// until data that were sent once are acknowledged.
 #[test]
-fn without_timestamps_the_back_off_stays_while_everything_is_repeated() {
+fn without_timestamps_the_back_off_stays_while_all_data_are_retransmitted() {
     let (mut p, _) = sending(window(1), 8);
     let mut waits = Vec::new();
     for n in 0..3 {
@@ -532,10 +536,11 @@ fn without_timestamps_the_back_off_stays_while_everything_is_repeated() {
     assert!(waits.windows(2).all(|w| w[1] > w[0]), "{waits:?}");
 }
 
-/// The original's echo, come before the repeat can have been answered, measures the whole way: the
-/// timer was too short. One of the future, or older than a minute, is none.
+/// An echo of the original arrives before the retransmission can have been answered. It measures the whole
+/// round trip: the RTO was too short. An echo of a future timestamp, or of one older than a minute, is no
+/// measurement.
 #[test]
-fn an_echo_of_the_original_measures_a_path_slower_than_the_timer() {
+fn an_echo_of_the_original_measures_a_path_slower_than_the_rto() {
     let soon = RTT / 10;
     let mut p = with_timestamps(1);
     let first = one(p.send(2 * MSS));
@@ -555,10 +560,10 @@ fn an_echo_of_the_original_measures_a_path_slower_than_the_timer() {
     }
 }
 
-/// The original came and its acknowledgement was lost: what answers the repeat still echoes the
-/// original. The timer's wait is no round trip.
+/// The original arrived and its acknowledgement was lost. The answer to the retransmission still echoes the
+/// original. The wait for the RTO is not part of the round trip.
 #[test]
-fn an_echo_that_came_with_the_repeat_does_not_measure_the_timer() {
+fn an_echo_in_the_answer_to_a_retransmission_does_not_include_the_rto() {
     let mut p = with_timestamps(1);
     let first = one(p.send(2 * MSS));
     p.wait();
@@ -566,10 +571,10 @@ fn an_echo_that_came_with_the_repeat_does_not_measure_the_timer() {
     assert_eq!(p.info().srtt, Some(RTT));
 }
 
-/// A host's own output queue with room for three segments, one of which leaves each millisecond: the
-/// window's rest follows as they leave.
+/// The host's own output queue has room for three segments and sends one segment each millisecond. The rest of
+/// the window follows as segments leave the queue.
 #[test]
-fn what_the_hosts_queue_has_no_room_for_stays_back() {
+fn segments_beyond_the_output_limit_wait_for_room_in_the_host_queue() {
     let mut config = window(10);
     config.tcp.output_limit = Some(3 * u64::from(MSS));
     let mut p = Peer::establish(config);
@@ -589,10 +594,10 @@ fn what_the_hosts_queue_has_no_room_for_stays_back() {
     assert_eq!(sent, [0, 0, 0, 1, 2, 3, 4, 5, 6, 7]);
 }
 
-/// RFC 6298, section 3: a SYN that had to be repeated is a measurement if the answer echoes its
-/// timestamp. Without one the first segment that is lost waits for the initial timeout of a second.
+/// RFC 6298, section 3: a retransmitted SYN is an RTT measurement if the answer echoes its timestamp. Without a
+/// measurement, the first lost segment waits for the initial RTO of one second.
 #[test]
-fn a_repeated_syn_is_measured_by_its_echo() {
+fn the_rtt_of_a_retransmitted_syn_is_measured_by_its_timestamp_echo() {
     for (timestamps, srtt) in [(true, Some(RTT)), (false, None)] {
         let mut config = window(10);
         config.tcp.timestamps = timestamps;

@@ -1,6 +1,7 @@
-//! The account of a stack's memory: what counts, who is ended when it is short, and what each source may take.
+//! The memory accounting of a stack: what is counted, which connections are ended when memory is short, and how
+//! much each source may use.
 //!
-//! One test counts what the allocator gives out, so this is a program of its own.
+//! One test counts the bytes of the global allocator, so these tests are a separate program.
 
 #[expect(dead_code, reason = "shared by tests that each use a part")]
 mod peer;
@@ -21,15 +22,15 @@ thread_local! {
     static HELD: Cell<i64> = const { Cell::new(0) };
 }
 
-/// Counts what this thread holds.
+/// Counts the bytes that this thread has allocated.
 struct Counting;
 
 fn count(bytes: i64) {
-    // A thread that ends has no counter any more.
+    // A thread that is ending has no counter.
     let _ = HELD.try_with(|held| held.set(held.get() + bytes));
 }
 
-// SAFETY: every call goes to the system's allocator as it came.
+// SAFETY: every call is forwarded to the system's allocator unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as i64);
@@ -62,13 +63,13 @@ fn limited(max_memory: u64) -> StackConfig {
     }
 }
 
-/// A peer of its own address, with all it needs.
+/// A peer and the stack's handle of its connection.
 struct Peer {
     flow: Flow,
     handle: Handle,
 }
 
-/// A connection from `from`, if the stack takes it.
+/// Opens a connection from `from`. Returns `None` if the stack refuses it.
 fn open(b: &mut Bench, from: &str) -> Option<Peer> {
     let mut flow = Flow::new(here(), end(from), 1, SeqNumber(0));
     let out = b.push(syn(&flow, Flags::SYN));
@@ -89,17 +90,17 @@ fn open(b: &mut Bench, from: &str) -> Option<Peer> {
 }
 
 impl Peer {
-    /// The stack's application writes all it may, and the peer takes what its first window lets out; then
-    /// the window stays shut.
+    /// The stack's application writes as much as it can, and the peer receives the data that its first window
+    /// allows. The window stays shut afterwards.
     fn pull_and_shut(&mut self, b: &mut Bench) {
-        // What does not fit is not written.
+        // Data that do not fit are not written.
         let _ = b.stack.send(b.now, self.handle, Payload::Length(1 << 30));
         let out = b.drain();
         self.flow.take(&out);
         self.answer(b);
     }
 
-    /// All that came is acknowledged, and the window stays shut.
+    /// Acknowledges all received data with a window of zero.
     fn answer(&mut self, b: &mut Bench) {
         let mut ack = self.flow.segment(Flags::ACK);
         ack.window = 0;
@@ -112,8 +113,8 @@ impl Peer {
     }
 }
 
-/// Lets `time` pass; whoever the stack sends to while its window is shut answers, and the application gives up
-/// connections that are over. Returns how they ended.
+/// Lets `time` pass. The `shut` peers answer what the stack sends them and keep their windows shut, and the
+/// application closes connections that have ended. Returns how these ended.
 fn pass(b: &mut Bench, time: Duration, shut: &mut [Peer]) -> Vec<CloseReason> {
     let until = b.now + time;
     let mut ended = Vec::new();
@@ -143,7 +144,7 @@ fn pass(b: &mut Bench, time: Duration, shut: &mut [Peer]) -> Vec<CloseReason> {
     }
 }
 
-/// Fourteen peers take 16 MB each of 200 MB, shut their windows, and answer probes for as long as it takes.
+/// The limit is 200 MB. Fourteen peers use 16 MB each, shut their windows, and answer probes indefinitely.
 #[test]
 fn peers_with_shut_windows_at_the_limit_make_room_for_new_connections() {
     let limit = 200 * MB;
@@ -169,7 +170,7 @@ fn peers_with_shut_windows_at_the_limit_make_room_for_new_connections() {
     assert!(b.stack.memory() < limit / 8 * 7, "there is room again");
 }
 
-/// Those that hold most for longest go, and only until there is room.
+/// Connections that hold most memory for longest are ended, and only until there is room.
 #[test]
 fn the_largest_peers_without_progress_are_ended_first() {
     let mut b = Bench::listening(plain(), limited(100 * MB));
@@ -196,15 +197,15 @@ fn the_largest_peers_without_progress_are_ended_first() {
     assert!(!ended.is_empty());
     assert!(ended.iter().all(|r| *r == CloseReason::MemoryPressure));
     let small = [1, 3, 5, 7].map(|k| peers[k].closed(&b));
-    assert_eq!(small, [None; 4], "the small ones were there as long");
+    assert_eq!(small, [None; 4], "small connections stay open");
     let news: Vec<_> = peers[8..].iter().map(|p| p.closed(&b)).collect();
     assert!(
         news.iter().all(Option::is_none),
-        "{news:?}: not yet for two seconds"
+        "{news:?}: ended within two seconds without progress"
     );
 }
 
-/// A slow client takes 100 KB a second while others stand still.
+/// A slow client receives 100 KB a second while other connections stall.
 #[test]
 fn a_slow_connection_that_makes_progress_is_not_ended() {
     let mut b = Bench::listening(plain(), limited(100 * MB));
@@ -239,9 +240,9 @@ fn a_slow_connection_that_makes_progress_is_not_ended() {
     assert!(taken > 100_000, "{taken}");
 }
 
-/// A byte a second is no progress of a connection that holds megabytes.
+/// A byte a second is not progress for a connection that holds megabytes.
 #[test]
-fn a_peer_that_takes_a_byte_a_second_is_ended_while_memory_is_short() {
+fn a_peer_that_receives_a_byte_a_second_is_ended_while_memory_is_short() {
     let mut c = plain();
     c.tcp.nagle = false;
     let mut b = Bench::listening(c, limited(100 * MB));
@@ -265,9 +266,9 @@ fn a_peer_that_takes_a_byte_a_second_is_ended_while_memory_is_short() {
     assert!(b.stack.memory() < 100 * MB / 8 * 7);
 }
 
-/// One host pulls what it can over many connections; another is served as ever.
+/// One host uses as much memory as it can over many connections. Another host is served normally.
 #[test]
-fn a_source_beyond_its_share_of_memory_leaves_room_for_others() {
+fn one_source_cannot_use_more_than_its_share_of_memory() {
     let limit = 200 * MB;
     let mut b = Bench::listening(plain(), limited(limit));
     let mut peers: Vec<Peer> = Vec::new();
@@ -277,18 +278,18 @@ fn a_source_beyond_its_share_of_memory_leaves_room_for_others() {
             peers.push(peer);
         }
     }
-    // Half of the limit, and what it was promised before.
+    // Half of the limit, and the memory that its connections were granted before.
     let held = b.stack.memory();
     assert!(held < limit / 2 + 20 * MB, "{held}");
     let mut other = open(&mut b, "10.0.2.1:9").expect("there is room");
     let taken = b.stack.send(b.now, other.handle, Payload::Length(8 << 20));
-    assert_eq!(taken, Ok(8 << 20), "it has all it wants");
+    assert_eq!(taken, Ok(8 << 20), "the other source is served in full");
     other.answer(&mut b);
 }
 
-/// What a driver holds counts, and its connections are ended for it.
+/// Bytes held by a driver are counted, and a connection may be ended because of them.
 #[test]
-fn bytes_held_outside_the_stack_count() {
+fn bytes_held_outside_the_stack_count_against_the_memory_limit() {
     let mut b = Bench::listening(plain(), limited(10 * MB));
     let peer = open(&mut b, "10.0.1.1:9").expect("there is room");
     let before = b.stack.memory();
@@ -302,9 +303,9 @@ fn bytes_held_outside_the_stack_count() {
     assert!(open(&mut b, "10.0.1.2:9").is_some());
 }
 
-/// What windows had promised arrives when nothing is free: it is not stored, and comes again.
+/// Data within announced windows arrive when no memory is free. They are not stored and must be retransmitted.
 #[test]
-fn data_in_order_are_not_stored_beyond_the_limit_for_an_application_that_does_not_read() {
+fn unread_in_order_data_are_not_stored_beyond_the_memory_limit() {
     let limit = 2 * MB;
     let mut b = Bench::listening(plain(), limited(limit));
     let mut peers: Vec<Peer> = (0..60)
@@ -325,7 +326,7 @@ fn data_in_order_are_not_stored_beyond_the_limit_for_an_application_that_does_no
         }
         assert!(b.stack.memory() <= limit + 2000, "{}", b.stack.memory());
     }
-    // A connection whose application reads goes on.
+    // A connection whose application reads continues.
     let got = |b: &mut Bench, h| b.stack.recv(b.now, h, 1 << 20).unwrap().map(|p| p.len());
     let peer = &mut peers[0];
     while got(&mut b, peer.handle).is_some() {}
@@ -335,9 +336,9 @@ fn data_in_order_are_not_stored_beyond_the_limit_for_an_application_that_does_no
     assert_eq!(got(&mut b, peer.handle), Some(1000));
 }
 
-/// A source has a quarter of the connections once half of them are open; another has the rest.
+/// Once half of all connections are open, a source may have a quarter of the limit. Other sources get the rest.
 #[test]
-fn one_source_does_not_take_all_connections() {
+fn one_source_cannot_use_all_connections() {
     let stack = StackConfig {
         max_connections: 40,
         ..StackConfig::default()
@@ -347,7 +348,7 @@ fn one_source_does_not_take_all_connections() {
         .map(|k| open(&mut b, &format!("10.0.1.1:{}", 1000 + k)))
         .collect();
     let taken = all.iter().flatten().count();
-    assert_eq!(taken, 20, "half of them, while nobody else wants any");
+    assert_eq!(taken, 20, "half, while no other source has any");
     assert_eq!(b.stack.counters().refused_source, 20);
     let others = (0..20).filter_map(|k| open(&mut b, &format!("10.0.2.{k}:9")));
     assert_eq!(others.count(), 20);
@@ -359,9 +360,9 @@ fn one_source_does_not_take_all_connections() {
     assert_eq!(again.count(), 5, "up to its share");
 }
 
-/// The SYNs of a source beyond its share are answered with cookies, others' are stored.
+/// SYNs of a source beyond its share are answered with cookies. SYNs of other sources are stored.
 #[test]
-fn one_source_does_not_take_all_half_open_connections() {
+fn one_source_cannot_use_all_half_open_connections() {
     let stack = StackConfig {
         max_half_open: 40,
         ..StackConfig::default()
@@ -388,9 +389,10 @@ fn one_source_does_not_take_all_half_open_connections() {
     );
 }
 
-/// SYNs with the forged address of a source that has nothing: it opens its connections as ever.
+/// SYNs are forged with the address of a source that has no connections. The source can still open its share of
+/// connections.
 #[test]
-fn half_open_connections_do_not_use_up_a_source_s_connections() {
+fn half_open_connections_do_not_use_up_the_connections_of_their_source() {
     let stack = StackConfig {
         max_connections: 40,
         ..StackConfig::default()
@@ -405,9 +407,9 @@ fn half_open_connections_do_not_use_up_a_source_s_connections() {
     assert_eq!(opened.count(), 10, "its share");
 }
 
-/// All SYNs come before the first third ACK, when the source has nothing yet.
+/// All SYNs arrive before the first third ACK, while the source has no connections yet.
 #[test]
-fn a_source_s_share_of_connections_holds_for_handshakes_at_the_same_time() {
+fn concurrent_handshakes_do_not_exceed_the_connection_share_of_their_source() {
     let stack = StackConfig {
         max_connections: 40,
         ..StackConfig::default()
@@ -427,11 +429,11 @@ fn a_source_s_share_of_connections_holds_for_handshakes_at_the_same_time() {
     });
     assert_eq!(resets.count(), 10);
     let left = (b.stack.half_open(), b.stack.handles().count());
-    assert_eq!(left, (0, 20), "half of all, while nobody else wants any");
+    assert_eq!(left, (0, 20), "half, while no other source has any");
     assert!(open(&mut b, "10.0.2.1:9").is_some());
 }
 
-/// Nothing is short, and yet a window does not stay shut indefinitely.
+/// Memory is not short, but a window must not stay shut indefinitely.
 #[test]
 fn a_window_shut_for_the_persist_timeout_ends_the_connection() {
     let mut c = plain();
@@ -444,7 +446,7 @@ fn a_window_shut_for_the_persist_timeout_ends_the_connection() {
     assert_eq!(ended, [CloseReason::PersistTimeout]);
 }
 
-/// A window that opens now and then begins a new time.
+/// Each opening of the window restarts the persist timeout.
 #[test]
 fn a_window_that_opens_within_the_persist_timeout_keeps_the_connection() {
     let mut c = plain();
@@ -463,14 +465,14 @@ fn a_window_that_opens_within_the_persist_timeout_keeps_the_connection() {
     assert_eq!(peers[0].closed(&b), None);
 }
 
-/// The service goes on writing, and its client's window is shut.
+/// The service continues to write while its client's window is shut.
 #[test]
-fn a_growing_send_buffer_takes_little_for_a_window_that_is_shut() {
+fn an_autotuned_send_buffer_accepts_no_more_data_while_the_window_is_shut() {
     let mut c = plain();
     c.tcp.autotune = true;
     let mut b = Bench::listening(c, StackConfig::default());
     let mut peer = open(&mut b, "10.0.1.1:9").unwrap();
-    // It takes megabytes at first, so that the buffer grows.
+    // The peer first receives megabytes, so that the buffer grows.
     let mut taken = 0;
     while taken < 4 << 20 {
         taken += b
@@ -501,11 +503,11 @@ fn a_growing_send_buffer_takes_little_for_a_window_that_is_shut() {
         }));
     assert!(
         b.stack.writable(peer.handle) > 0,
-        "it goes on with the window"
+        "not writable once the window opens"
     );
 }
 
-/// Closed on both sides here, acknowledged, and the peer never closes.
+/// The application has closed, the FIN is acknowledged, and the peer never closes.
 #[test]
 fn a_closed_connection_waits_for_the_peers_fin_for_the_fin_timeout() {
     let mut b = Bench::listening(plain(), StackConfig::default());
@@ -528,7 +530,7 @@ fn a_closed_connection_waits_for_the_peers_fin_for_the_fin_timeout() {
     assert_eq!(b.stack.handles().count(), 0);
 }
 
-/// Only its sending side is closed: the application may wait for an answer for as long as it likes.
+/// Only the sending side is closed. The application may wait indefinitely for an answer.
 #[test]
 fn a_half_closed_connection_is_not_ended_by_the_fin_timeout() {
     let mut b = Bench::listening(plain(), StackConfig::default());
@@ -541,7 +543,7 @@ fn a_half_closed_connection_is_not_ended_by_the_fin_timeout() {
     assert_eq!(peer.closed(&b), None);
 }
 
-/// The DATA_FIN is acknowledged, and the peer's never comes.
+/// The DATA_FIN is acknowledged, and the peer's DATA_FIN never arrives.
 #[test]
 fn a_closed_multipath_connection_waits_for_the_peers_data_fin_for_the_fin_timeout() {
     let (mut b, mut flow) = Bench::server(config(PathManager::Passive), StackConfig::default());
@@ -559,9 +561,9 @@ fn a_closed_multipath_connection_waits_for_the_peers_data_fin_for_the_fin_timeou
     );
 }
 
-/// Every subflow acknowledges, and the data level never does.
+/// Every subflow acknowledges its data, and the peer sends no DATA_ACK for them.
 #[test]
-fn acknowledgements_of_subflows_alone_do_not_put_off_the_user_timeout() {
+fn subflow_acks_without_data_acks_do_not_postpone_the_user_timeout() {
     let mut c = config(PathManager::Passive);
     c.tcp.user_timeout = Duration::from_secs(60);
     let (mut b, mut flow) = Bench::server(c, StackConfig::default());
@@ -577,7 +579,7 @@ fn acknowledgements_of_subflows_alone_do_not_put_off_the_user_timeout() {
         if out.is_empty() {
             out = b.wait();
         }
-        assert!(b.now.since(start) < Duration::from_secs(90), "it is kept");
+        assert!(b.now.since(start) < Duration::from_secs(90), "not ended");
     }
     assert_eq!(
         b.stack.info(h).unwrap().closed,
@@ -585,9 +587,9 @@ fn acknowledgements_of_subflows_alone_do_not_put_off_the_user_timeout() {
     );
 }
 
-/// What the account says of an idle connection is what the allocator gives out for it.
+/// The counted memory of an idle connection matches the memory allocated for it.
 #[test]
-fn an_idle_connection_costs_what_the_account_says() {
+fn the_counted_memory_of_an_idle_connection_matches_its_allocations() {
     for name in ["tcp", "mptcp", "fuso", "cofuso"] {
         let c = preset(name).unwrap().config;
         let mut b = Bench::listening(c, StackConfig::default());
@@ -606,7 +608,7 @@ fn an_idle_connection_costs_what_the_account_says() {
 }
 
 impl Peer {
-    /// The stack closes first, then the peer: the stack keeps TIME_WAIT.
+    /// The stack closes first, then the peer, so the stack keeps TIME_WAIT.
     fn rest(&mut self, b: &mut Bench) {
         b.stack.close(b.now, self.handle);
         let out = b.drain();
@@ -617,9 +619,9 @@ impl Peer {
     }
 }
 
-/// What the account says of a connection in TIME_WAIT is what the allocator gives out for it.
+/// The counted memory of a connection in TIME_WAIT matches the memory allocated for it.
 #[test]
-fn a_connection_in_time_wait_costs_what_the_account_says() {
+fn the_counted_memory_of_a_time_wait_connection_matches_its_allocations() {
     for name in ["tcp", "mptcp", "fuso", "cofuso"] {
         let c = preset(name).unwrap().config;
         let mut b = Bench::listening(c, StackConfig::default());
@@ -639,7 +641,7 @@ fn a_connection_in_time_wait_costs_what_the_account_says() {
     }
 }
 
-/// As many connections rest in TIME_WAIT as there is memory for: the oldest make room.
+/// As many connections stay in TIME_WAIT as there is memory for. The oldest ones make room.
 #[test]
 fn connections_in_time_wait_make_room_for_new_ones() {
     let limit = 8 * MB;
@@ -656,12 +658,12 @@ fn connections_in_time_wait_make_room_for_new_ones() {
     pass(&mut b, Duration::from_secs(1), &mut []);
     assert!(b.stack.memory() <= limit / 8 * 7);
     let left = b.stack.handles().count();
-    assert!(left > 200, "{left}: no more than it takes");
+    assert!(left > 200, "{left}: more were ended than necessary");
 }
 
-/// What a connection may take at once is kept for it when it is established, and for some time.
+/// The memory that a new connection may use at once is reserved when it is established, and for some time.
 #[test]
-fn connections_that_come_at_once_are_no_more_than_may_begin_to_send() {
+fn memory_for_first_data_is_reserved_for_each_accepted_connection() {
     let limit = 10 * MB;
     let mut b = Bench::listening(plain(), limited(limit));
     let peers: Vec<_> = (0..200)
@@ -675,9 +677,9 @@ fn connections_that_come_at_once_are_no_more_than_may_begin_to_send() {
     assert!(b.stack.memory() <= limit, "{}", b.stack.memory());
 }
 
-/// TIME_WAIT goes before data without progress do.
+/// Connections in TIME_WAIT are ended before connections that hold data without progress.
 #[test]
-fn connections_in_time_wait_go_before_those_that_hold_data() {
+fn time_wait_connections_are_ended_before_connections_that_hold_data() {
     let limit = 20 * MB;
     let mut b = Bench::listening(plain(), limited(limit));
     let peer = open(&mut b, "10.0.9.9:9").unwrap();
@@ -694,9 +696,9 @@ fn connections_in_time_wait_go_before_those_that_hold_data() {
     assert!(b.stack.memory() <= limit / 8 * 6);
 }
 
-/// One host keeps connections open that move nothing, as many as there is memory for.
+/// One host keeps idle connections open, as many as there is memory for.
 #[test]
-fn idle_connections_of_a_source_beyond_its_share_are_the_last_to_make_room() {
+fn idle_connections_of_a_source_beyond_its_share_are_ended_to_make_room() {
     let limit = 2 * MB;
     let mut b = Bench::listening(plain(), limited(limit));
     let of_others: Vec<_> = (0..20)
@@ -715,7 +717,7 @@ fn idle_connections_of_a_source_beyond_its_share_are_the_last_to_make_room() {
         idle.push(peer);
         b.stack.set_outside((6 << 10) * idle.len() as u64);
     }
-    // It is refused once memory is short; a rest comes from elsewhere.
+    // The host is refused once memory is short. Memory held outside the stack uses up the rest.
     b.stack
         .set_outside(limit - b.stack.memory() + (6 << 10) * idle.len() as u64);
     assert!(b.stack.memory() >= limit);
@@ -736,10 +738,10 @@ fn idle_connections_of_a_source_beyond_its_share_are_the_last_to_make_room() {
     assert!(open(&mut b, "10.0.3.1:9").is_some());
 }
 
-/// Memory becomes short and is free again with each segment, and stays short: no segment costs a look at all
-/// connections, and few timers do.
+/// Memory becomes short and free again in turn, with each segment. No segment walks over all connections, and
+/// few timers do.
 #[test]
-fn a_shortage_of_memory_does_not_make_segments_cost_a_look_at_all_connections() {
+fn no_segment_walks_over_all_connections_while_memory_is_short() {
     const OTHERS: u64 = 3000;
     let limit = 100 * MB;
     let mut b = Bench::listening(plain(), limited(limit));
@@ -760,15 +762,16 @@ fn a_shortage_of_memory_does_not_make_segments_cost_a_look_at_all_connections() 
         assert!(cost <= 64, "{cost} steps of one segment");
         b.stack.timeout(b.now);
     }
-    // A walk over all of them and a look for those without progress every 100 ms, of 400.
+    // The limit allows, every 100 ms of 400 ms, a walk over all connections and a search for connections
+    // without progress.
     let steps = b.stack.counters().steps - begin;
     assert!(steps <= 2 * 5 * (OTHERS + 100) + 64 * 400, "{steps} steps");
-    assert!(steps > OTHERS, "they are counted");
+    assert!(steps > OTHERS, "steps are not counted");
 }
 
-/// The defaults are those that are documented.
+/// The defaults are the documented ones.
 #[test]
-fn no_limit_is_in_force_unless_it_is_set() {
+fn default_limits_match_the_documentation() {
     let tcp = TcpConfig::default();
     assert_eq!(
         (tcp.persist_timeout, tcp.fin_timeout),

@@ -1,4 +1,4 @@
-//! RFC 8684 segment by segment: one stack, and a peer played by hand.
+//! RFC 8684, segment by segment: one stack, and a peer whose segments are written by hand.
 
 mod peer;
 
@@ -25,7 +25,7 @@ fn data_ack(seg: &Segment) -> Option<DataNumber> {
     seg.options.dss.and_then(|d| d.data_ack)
 }
 
-/// What the stack's DATA_ACK says when it has `offset` bytes of the peer.
+/// The stack's DATA_ACK once it has `offset` bytes of the peer.
 fn acked(offset: u64) -> Option<DataNumber> {
     Some(DataNumber::Low(Bench::peer_dsn(offset) as u32))
 }
@@ -49,13 +49,13 @@ impl Probe for Bench {
     }
 }
 
-/// What these tests ask of the bench beyond what it is.
+/// What these tests need from the bench in addition to its own methods.
 trait Probe {
-    /// Whether the connection speaks MPTCP.
+    /// Whether the connection uses MPTCP.
     fn multipath(&self) -> bool;
-    /// The application writes; what is sent then.
+    /// The application writes `len` bytes. Returns the segments that are sent.
     fn send(&mut self, len: u32) -> Vec<Segment>;
-    /// How many subflows there are.
+    /// Number of subflows.
     fn subflows(&self) -> usize;
 }
 
@@ -63,15 +63,15 @@ fn low(dsn: u64) -> DataNumber {
     DataNumber::Low(dsn as u32)
 }
 
-/// The stack's data sequence number at an offset of its data.
+/// The stack's data sequence number at a data offset.
 fn dsn(b: &Bench, offset: u64) -> DataNumber {
     low(keys::idsn(b.key).wrapping_add(1).wrapping_add(offset))
 }
 
-/// RFC 8684, section 3.1: no key on the SYN, both on the third ACK and on the first data, with the
-/// data's length there; a DSS once the peer has shown that it has the key.
+/// RFC 8684, section 3.1: the SYN has no key. The third ACK and the first data have both keys, and the first
+/// data also have their length. A DSS follows once the peer has shown that it has the key.
 #[test]
-fn the_client_sends_its_keys_until_the_peer_has_them() {
+fn the_client_sends_mp_capable_until_the_peer_has_the_keys() {
     let (mut b, mut flow, first) = Bench::connecting(passive(), StackConfig::default());
     assert_eq!(rare(&first).mp_capable, Some(capable(None, None)));
     let mut answer = syn(&flow, Flags::SYN | Flags::ACK);
@@ -106,10 +106,10 @@ fn the_client_sends_its_keys_until_the_peer_has_them() {
     assert_eq!(data_ack(&out[0]), acked(0));
 }
 
-/// RFC 8684, section 3.1: the server's key on the SYN/ACK; the first data's MP_CAPABLE is their
+/// RFC 8684, section 3.1: the server's key is on the SYN/ACK. The MP_CAPABLE of the first data is their
 /// mapping.
 #[test]
-fn the_server_takes_the_first_data_by_their_mp_capable() {
+fn the_server_maps_the_first_data_by_their_mp_capable() {
     let (mut b, mut flow) = Bench::server(passive(), StackConfig::default());
     assert!(b.multipath());
     let mut seg = flow.segment(Flags::ACK);
@@ -127,7 +127,7 @@ fn the_server_takes_the_first_data_by_their_mp_capable() {
     assert_eq!((m.dsn, m.ssn, m.len), (dsn(&b, 0), 1, 10));
 }
 
-/// RFC 8684, section 3.1: the first data stand in for a third ACK that was lost.
+/// RFC 8684, section 3.1: the first data replace a third ACK that was lost.
 #[test]
 fn first_data_with_the_keys_complete_the_handshake() {
     let mut b = Bench::listening(passive(), StackConfig::default());
@@ -147,7 +147,7 @@ fn first_data_with_the_keys_complete_the_handshake() {
 
 /// RFC 8684, section 3.1: no MP_CAPABLE on the SYN/ACK means plain TCP.
 #[test]
-fn a_syn_ack_without_the_option_means_plain_tcp() {
+fn a_syn_ack_without_mp_capable_means_plain_tcp() {
     let (mut b, flow, _) = Bench::connecting(passive(), StackConfig::default());
     let third = b.push(syn(&flow, Flags::SYN | Flags::ACK));
     assert!(!third[0].options.has_mptcp());
@@ -156,7 +156,7 @@ fn a_syn_ack_without_the_option_means_plain_tcp() {
     assert!(!out[0].options.has_mptcp());
 }
 
-/// A SYN with MP_CAPABLE of this version, and what the listening stack answers.
+/// A SYN with MP_CAPABLE of this version arrives at a listening stack. Returns the peer's flow and the answer.
 fn asked(b: &mut Bench, version: u8) -> (Flow, Segment) {
     let mut flow = Flow::new(here(), there(), 5000, SeqNumber(0));
     let mut first = syn(&flow, Flags::SYN);
@@ -172,7 +172,7 @@ fn asked(b: &mut Bench, version: u8) -> (Flow, Segment) {
 
 /// RFC 8684, sections 3.1 and 3.7: a third ACK without MP_CAPABLE means plain TCP.
 #[test]
-fn a_third_ack_without_the_option_means_plain_tcp() {
+fn a_third_ack_without_mp_capable_means_plain_tcp() {
     let mut b = Bench::listening(passive(), StackConfig::default());
     let (mut flow, answer) = asked(&mut b, 1);
     assert!(rare(&answer).mp_capable.is_some());
@@ -186,9 +186,9 @@ fn a_third_ack_without_the_option_means_plain_tcp() {
     assert!(!out[0].options.has_mptcp());
 }
 
-/// RFC 8684, section 3.7: what does not even acknowledge our SYN/ACK says nothing about MPTCP.
+/// RFC 8684, section 3.7: a segment that does not acknowledge our SYN/ACK gives no information about MPTCP.
 #[test]
-fn a_stray_ack_does_not_switch_mptcp_off() {
+fn an_unacceptable_ack_does_not_cause_a_fallback() {
     let mut b = Bench::listening(passive(), StackConfig::default());
     let (flow, answer) = asked(&mut b, 1);
     let key = rare(&answer).mp_capable.unwrap().sender_key.unwrap();
@@ -201,10 +201,10 @@ fn a_stray_ack_does_not_switch_mptcp_off() {
     assert!(b.multipath());
 }
 
-/// RFC 8684, section 3.1: only an ACK completes a passive open; a SYN/ACK does not, with a DATA_FIN
-/// waiting neither.
+/// RFC 8684, section 3.1: only an ACK completes a passive open. A SYN/ACK does not, not even with a DATA_FIN
+/// waiting.
 #[test]
-fn a_syn_ack_completes_no_passive_open() {
+fn a_syn_ack_does_not_complete_a_passive_open() {
     let mut b = Bench::listening(passive(), StackConfig::default());
     let (mut flow, answer) = asked(&mut b, 1);
     flow.seq = flow.seq - 1;
@@ -245,7 +245,7 @@ fn first_data_without_a_dss_mean_plain_tcp() {
 
 /// RFC 8684, section 3.1: after a number of SYNs, plain TCP is tried.
 #[test]
-fn the_fourth_syn_leaves_mp_capable_out() {
+fn the_fourth_syn_has_no_mp_capable() {
     let (mut b, _, first) = Bench::connecting(passive(), StackConfig::default());
     let mut with = vec![rare(&first).mp_capable.is_some()];
     for _ in 0..3 {
@@ -257,7 +257,7 @@ fn the_fourth_syn_leaves_mp_capable_out() {
     assert_eq!(with, [true, true, true, false]);
 }
 
-/// The stack as client with a second subflow's SYN out; the peer's flow for it and its nonce.
+/// The stack as client, after the SYN of a second subflow. Returns the peer's flows and the nonce of the join.
 fn joining() -> (Bench, Flow, Flow, u32) {
     let (b, first, out) = Bench::client(config(PathManager::Ports(2)), StackConfig::default());
     let seg = out.iter().find(|s| s.flags == Flags::SYN).expect("a join");
@@ -281,10 +281,10 @@ fn join_answer(b: &Bench, flow: &Flow, nonce: u32, wrong: u64) -> Segment {
     seg
 }
 
-/// RFC 8684, section 3.2: the third ACK carries 160 bits of HMAC, is repeated on a timer, and no
-/// data leave on the subflow before the fourth ACK.
+/// RFC 8684, section 3.2: the third ACK carries 160 bits of HMAC and is repeated on a timer. No data are sent
+/// on the subflow before the fourth ACK.
 #[test]
-fn a_joining_client_waits_for_the_fourth_ack() {
+fn a_joining_client_sends_no_data_before_the_fourth_ack() {
     let (mut b, mut first, mut second, nonce) = joining();
     let answer = join_answer(&b, &second, nonce, 0);
     second.seq = second.seq + 1;
@@ -317,8 +317,7 @@ fn a_joining_client_waits_for_the_fourth_ack() {
     );
 }
 
-/// RFC 8684, section 3.2: a SYN/ACK with a wrong HMAC is answered with a reset; the connection
-/// goes on.
+/// RFC 8684, section 3.2: a SYN/ACK with a wrong HMAC is answered with a reset. The connection continues.
 #[test]
 fn a_join_answered_with_a_wrong_hmac_is_reset() {
     let (mut b, _, second, nonce) = joining();
@@ -331,7 +330,7 @@ fn a_join_answered_with_a_wrong_hmac_is_reset() {
     assert_eq!(b.subflows(), 1);
 }
 
-/// RFC 8684, section 3.2: the third ACK with the right HMAC brings the fourth at once.
+/// RFC 8684, section 3.2: the third ACK with the right HMAC is answered with the fourth ACK at once.
 #[test]
 fn a_join_with_the_right_hmac_gets_its_fourth_ack() {
     let (mut b, _) = Bench::server(passive(), StackConfig::default());
@@ -342,7 +341,7 @@ fn a_join_with_the_right_hmac_gets_its_fourth_ack() {
     assert_eq!(b.subflows(), 2);
 }
 
-/// RFC 8684, sections 3.2 and 3.6: a wrong HMAC is a reset with an MPTCP-specific reason.
+/// RFC 8684, sections 3.2 and 3.6: a wrong HMAC is answered with a reset that has an MPTCP-specific reason.
 #[test]
 fn a_join_with_a_wrong_hmac_is_reset() {
     let (mut b, _) = Bench::server(passive(), StackConfig::default());
@@ -365,9 +364,9 @@ fn a_join_with_an_unknown_token_is_reset() {
     assert_eq!(b.subflows(), 1);
 }
 
-/// RFC 8684, section 3.3.1: 8-byte numbers are understood as well as 4-byte ones.
+/// RFC 8684, section 3.3.1: both 8-byte and 4-byte data sequence numbers are understood.
 #[test]
-fn eight_byte_numbers_are_understood() {
+fn eight_byte_data_sequence_numbers_are_understood() {
     let (mut b, mut flow) = Bench::server(passive(), StackConfig::default());
     let out = b.send(100);
     flow.take(&out);
@@ -390,9 +389,9 @@ fn eight_byte_numbers_are_understood() {
     assert_eq!((info.acknowledged, info.received), (100, 50));
 }
 
-/// RFC 8684, section 3.3.1: one mapping may cover many segments; only the first need carry it.
+/// RFC 8684, section 3.3.1: one mapping may cover many segments. Only the first segment must carry it.
 #[test]
-fn one_mapping_covers_a_burst_of_segments() {
+fn one_mapping_covers_many_segments() {
     let (mut b, mut flow) = Bench::server(passive(), StackConfig::default());
     let whole = b.data(&mut flow.clone(), 0, 64_000);
     let mut at = 0;
@@ -411,7 +410,7 @@ fn one_mapping_covers_a_burst_of_segments() {
     assert_eq!(b.stack.readable(b.handle.unwrap()), 64_000);
 }
 
-/// RFC 8684, section 3.3.1: a mapping is immutable; one that says otherwise costs the subflow.
+/// RFC 8684, section 3.3.1: a mapping is immutable. A contradicting mapping resets the subflow.
 #[test]
 fn a_contradicting_mapping_resets_the_subflow() {
     let (mut b, mut flow) = Bench::server(passive(), StackConfig::default());
@@ -427,7 +426,7 @@ fn a_contradicting_mapping_resets_the_subflow() {
     assert_eq!(b.subflows(), 1);
 }
 
-/// RFC 8684, section 3.3.6: a retransmission on the same subflow says the same mapping again.
+/// RFC 8684, section 3.3.6: a retransmission on the same subflow repeats the same mapping.
 #[test]
 fn a_retransmission_repeats_its_mapping() {
     let (mut b, mut flow) = Bench::server(passive(), StackConfig::default());
@@ -440,10 +439,10 @@ fn a_retransmission_repeats_its_mapping() {
     assert!(mapping(&out[0]).is_some());
 }
 
-/// RFC 8684, section 3.3.3: a DATA_FIN without data has length 1 and SSN 0 and is repeated until
-/// it is acknowledged; subflows are closed when both ends have said theirs.
+/// RFC 8684, section 3.3.3: a DATA_FIN without data has length 1 and SSN 0. It is repeated until it is
+/// acknowledged. Subflows are closed once both ends have sent their DATA_FIN.
 #[test]
-fn a_lone_data_fin_is_repeated_and_subflows_close_after_both() {
+fn a_data_fin_without_data_is_repeated_and_subflows_close_after_both_data_fins() {
     let (mut b, mut flow) = Bench::server(passive(), StackConfig::default());
     b.stack.shutdown(b.now, b.handle.unwrap());
     let out = b.drain();
@@ -492,9 +491,9 @@ fn announced(b: &Bench, wrong: u64) -> AddAddr {
     }
 }
 
-/// RFC 8684, section 3.4.1: a good ADD_ADDR is echoed, and the full mesh joins to it.
+/// RFC 8684, section 3.4.1: a valid ADD_ADDR is echoed, and the full mesh joins the address.
 #[test]
-fn a_good_add_addr_is_echoed_and_joined() {
+fn a_valid_add_addr_is_echoed_and_joined() {
     let (mut b, flow, _) = Bench::client(config(PathManager::FullMesh), StackConfig::default());
     let mut seg = b.data_ack(&flow, 0);
     seg.options.rare_mut().add_addr = vec![announced(&b, 0)];
@@ -512,7 +511,7 @@ fn a_good_add_addr_is_echoed_and_joined() {
 
 /// RFC 8684, section 3.4.1: an ADD_ADDR with a wrong HMAC is ignored.
 #[test]
-fn a_forged_add_addr_is_ignored() {
+fn an_add_addr_with_a_wrong_hmac_is_neither_echoed_nor_joined() {
     let (mut b, flow, _) = Bench::client(config(PathManager::FullMesh), StackConfig::default());
     let mut seg = b.data_ack(&flow, 0);
     seg.options.rare_mut().add_addr = vec![announced(&b, 1)];
@@ -523,7 +522,7 @@ fn a_forged_add_addr_is_ignored() {
 
 /// RFC 8684, section 3.4.1: an announcement is repeated until it is echoed.
 #[test]
-fn an_announcement_is_repeated_until_echoed() {
+fn an_add_addr_is_repeated_until_it_is_echoed() {
     let (mut b, flow) = Bench::server(passive(), StackConfig::default());
     let addr = "10.0.3.1".parse().unwrap();
     b.stack
@@ -543,15 +542,14 @@ fn an_announcement_is_repeated_until_echoed() {
     assert!(b.wait().iter().all(|s| rare(s).add_addr.is_empty()));
 }
 
-/// The first reset that the stack's timers bring.
+/// The first reset that the stack's timers cause.
 fn reset_in_time(b: &mut Bench) -> Segment {
     let reset = |out: Vec<Segment>| out.into_iter().find(|s| s.flags.contains(Flags::RST));
     let found = (0..10).find_map(|_| reset(b.wait()));
     found.expect("a reset")
 }
 
-/// RFC 8684, section 3.4.2: REMOVE_ADDR closes the subflows of that address, once probes have found them
-/// silent.
+/// RFC 8684, section 3.4.2: REMOVE_ADDR closes the subflows of that address once their probes stay unanswered.
 #[test]
 fn remove_addr_closes_the_subflows_of_the_address() {
     let (mut b, flow) = Bench::server(passive(), StackConfig::default());
@@ -566,10 +564,10 @@ fn remove_addr_closes_the_subflows_of_the_address() {
     assert_eq!(b.subflows(), 1);
 }
 
-/// RFC 8684, section 3.4.2: the news may come with data on a later subflow and concern the first;
-/// the application hears of it once.
+/// RFC 8684, section 3.4.2: REMOVE_ADDR may arrive with data on a later subflow and concern the first subflow.
+/// The application receives one event.
 #[test]
-fn remove_addr_of_the_first_subflow_may_come_with_data_on_the_second() {
+fn remove_addr_of_the_first_subflow_may_arrive_with_data_on_the_second() {
     let (mut b, flow) = Bench::server(passive(), StackConfig::default());
     let (mut second, _) = b.join(end("10.0.1.2:999"), 3, 0);
     while b.stack.poll_event().is_some() {}
@@ -587,10 +585,10 @@ fn remove_addr_of_the_first_subflow_may_come_with_data_on_the_second() {
     assert_eq!(events.iter().filter(down).count(), 1, "{events:?}");
 }
 
-/// RFC 8684, sections 3.3.8 and 3.4.2: this end's own signals: MP_PRIO leaves on the subflow it is
-/// about, REMOVE_ADDR with the identifier that was announced.
+/// RFC 8684, sections 3.3.8 and 3.4.2: this end's own signals. MP_PRIO is sent on the subflow that it concerns.
+/// REMOVE_ADDR contains the identifier that was announced.
 #[test]
-fn own_priorities_and_withdrawals_are_told() {
+fn own_priority_changes_and_withdrawn_addresses_are_sent_to_the_peer() {
     let (mut b, flow) = Bench::server(passive(), StackConfig::default());
     let h = b.handle.unwrap();
     let (second, _) = b.join(end("10.0.1.2:999"), 1, 0);
@@ -609,7 +607,7 @@ fn own_priorities_and_withdrawals_are_told() {
     assert_eq!(b.subflows(), 2);
 }
 
-/// RFC 8684, section 3.3.8: MP_PRIO makes a subflow a backup, used only when no other is there.
+/// RFC 8684, section 3.3.8: MP_PRIO makes a subflow a backup, which is used only if there is no other subflow.
 #[test]
 fn mp_prio_makes_a_subflow_a_backup() {
     let (mut b, flow) = Bench::server(passive(), StackConfig::default());
@@ -628,8 +626,8 @@ fn mp_prio_makes_a_subflow_a_backup() {
     );
 }
 
-/// RFC 8684, section 3.5: MP_FASTCLOSE with our key ends every subflow with a reset; with another
-/// it is ignored.
+/// RFC 8684, section 3.5: MP_FASTCLOSE with our key ends every subflow with a reset. MP_FASTCLOSE with another
+/// key is ignored.
 #[test]
 fn a_fast_close_with_our_key_ends_the_connection() {
     let (mut b, flow) = Bench::server(passive(), StackConfig::default());
@@ -649,7 +647,7 @@ fn a_fast_close_with_our_key_ends_the_connection() {
 
 /// RFC 8684, section 3.5: aborting sends MP_FASTCLOSE with the peer's key.
 #[test]
-fn aborting_sends_a_fast_close_with_the_peers_key() {
+fn an_abort_sends_a_fast_close_with_the_peers_key() {
     let (mut b, _) = Bench::server(passive(), StackConfig::default());
     b.stack.abort(b.now, b.handle.unwrap());
     let out = b.drain();
@@ -657,10 +655,10 @@ fn aborting_sends_a_fast_close_with_the_peers_key() {
     assert_eq!(rare(&out[0]).mp_fastclose, Some(PEER_KEY));
 }
 
-/// RFC 8684, section 3.3.6: what a reset subflow had in flight goes to another, under its old data
-/// sequence numbers.
+/// RFC 8684, section 3.3.6: data that a reset subflow had in flight are reinjected on another, with the same
+/// data sequence numbers.
 #[test]
-fn a_reset_subflow_s_data_are_reinjected() {
+fn data_in_flight_on_a_reset_subflow_are_reinjected() {
     let (mut b, flow) = Bench::server(passive(), StackConfig::default());
     b.join(end("10.0.1.2:999"), 1, 0);
     let sent = b.send(3000);
@@ -674,20 +672,20 @@ fn a_reset_subflow_s_data_are_reinjected() {
     }
 }
 
-/// RFC 8684, section 3.3.4: the window counts from the DATA_ACK, whichever subflow brings it.
+/// RFC 8684, section 3.3.4: the window is relative to the DATA_ACK, whichever subflow carries it.
 #[test]
-fn the_window_is_relative_to_the_data_ack() {
+fn the_data_level_window_is_relative_to_the_data_ack() {
     let (mut b, mut flow) = Bench::server(passive(), StackConfig::default());
     let mut total = 0u64;
     let mut out = b.send(200_000);
-    // Acknowledged by the subflow only: the data level's window does not move.
+    // Data are acknowledged on the subflow only, so the data-level window does not move.
     for _ in 0..40 {
         total += out.iter().map(|s| s.payload.len() as u64).sum::<u64>();
         flow.take(&out);
         let seg = b.data_ack(&flow, 0);
         out = b.push(seg);
     }
-    // What is left of the window is less than a segment.
+    // The rest of the window is smaller than a segment.
     let full = |sent: u64, edge: u64| sent <= edge && sent + 1460 > edge;
     assert!(full(total, 60_000), "{total} bytes");
     let seg = b.data_ack(&flow, 10_000);

@@ -1,5 +1,5 @@
-//! A middlebox that takes MPTCP's options out from some moment on (RFC 8684, section 3.7): a
-//! connection on one subflow goes on as plain TCP, and no byte is lost or delivered twice.
+//! A middlebox removes MPTCP options from some moment on (RFC 8684, section 3.7). A connection with one subflow
+//! continues as plain TCP, and no byte is lost or delivered twice.
 
 mod support;
 
@@ -11,14 +11,14 @@ use support::apps::{App, End, Run};
 use support::networks::try_all;
 use support::{CLIENT, Net, Path, SERVER, endpoint};
 
-/// So many random transfers.
+/// Number of random transfers.
 const TRANSFERS: u32 = 60;
 
 fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-/// Takes out every option of MPTCP.
+/// Removes every MPTCP option.
 fn strip(seg: &mut Segment) {
     seg.options.dss = None;
     if let Some(rare) = seg.options.rare.as_deref().cloned() {
@@ -29,7 +29,7 @@ fn strip(seg: &mut Segment) {
     }
 }
 
-/// A transfer: bytes up and down, and from when on which sides' segments are stripped.
+/// A transfer: the bytes written up and down, when stripping begins, and which sides' segments are stripped.
 #[derive(Clone, Debug)]
 struct Transfer {
     seed: u64,
@@ -45,7 +45,7 @@ struct Transfer {
 }
 
 impl Transfer {
-    /// Half a megabyte down over a path of 10 ms, stripped both ways after 55 ms.
+    /// Half a megabyte down over a path with a round trip of 10 ms, stripped in both directions after 55 ms.
     fn calm() -> Self {
         Self {
             seed: 1,
@@ -97,8 +97,8 @@ impl Transfer {
         run
     }
 
-    /// Every byte read is the byte sent; and all of them arrive, but for a twin of the kernel that had
-    /// repeated data at the data level: like the kernel it resets the connection then.
+    /// Checks that every byte read is the byte sent, and that all bytes arrive. The exception is the kernel's
+    /// twin if it had retransmitted data at the data level. Like the kernel, it then resets the connection.
     fn check(&self) -> Run {
         let run = self.run();
         let sum = |writes: &[(u64, u32)]| writes.iter().map(|(_, n)| u64::from(*n)).sum::<u64>();
@@ -117,7 +117,7 @@ impl Transfer {
     }
 }
 
-/// Whether each side ended in plain TCP, and how.
+/// For each side, whether it ended in plain TCP, and its close reason.
 fn ends(run: &Run) -> [(bool, CloseReason); 2] {
     [CLIENT, SERVER].map(|k| {
         let s = &run.sides[k];
@@ -127,7 +127,7 @@ fn ends(run: &Run) -> [(bool, CloseReason); 2] {
 }
 
 #[test]
-fn a_transfer_goes_on_as_plain_tcp_whichever_way_is_stripped() {
+fn a_transfer_falls_back_to_plain_tcp_whichever_direction_is_stripped() {
     for preset in ["mptcp-1", "fuso-unmodified-1", "mptcp-linux"] {
         for stripped in [[true, true], [true, false], [false, true]] {
             for buffer in [1 << 16, 1 << 20] {
@@ -145,7 +145,7 @@ fn a_transfer_goes_on_as_plain_tcp_whichever_way_is_stripped() {
 }
 
 #[test]
-fn a_response_of_a_few_segments_is_stripped_from_its_first_on() {
+fn a_short_response_stripped_from_its_first_segment_on_is_intact() {
     for n in 1..6 {
         for stripped in [[true, true], [false, true]] {
             let t = Transfer {
@@ -159,7 +159,7 @@ fn a_response_of_a_few_segments_is_stripped_from_its_first_on() {
     }
 }
 
-/// A megabyte each way over two subflows; the options vanish on the first, the second or both.
+/// A megabyte each way over two subflows. The options vanish on the first subflow, the second or both.
 fn of_two(first: bool, second: bool) -> Run {
     let mut net = Net::new(5, vec![Path::clean(ms(5)); 2]);
     let at = net.now + ms(45);
@@ -194,7 +194,7 @@ fn of_two(first: bool, second: bool) -> Run {
 }
 
 #[test]
-fn of_two_subflows_the_stripped_one_is_given_up_and_the_other_carries_on() {
+fn a_transfer_continues_on_the_other_of_two_subflows_when_one_is_stripped() {
     for (first, second) in [(true, false), (false, true)] {
         let run = of_two(first, second);
         for s in &run.sides {
@@ -205,12 +205,12 @@ fn of_two_subflows_the_stripped_one_is_given_up_and_the_other_carries_on() {
 }
 
 #[test]
-fn two_stripped_subflows_end_the_connection_and_do_not_hang() {
+fn a_connection_with_two_stripped_subflows_ends_within_seconds() {
     let run = of_two(true, true);
     for (k, s) in run.sides.iter().enumerate() {
         let (at, reason) = s.closed.expect("closed");
         assert!(s.wrong_at.is_none() && at.since(run.start) < Duration::from_secs(5));
-        // Who thinks that all went well is right about what the peer has.
+        // A side that reports success is right about the data that its peer has.
         assert!(reason == CloseReason::Reset || run.sides[1 - k].got == 1_000_000);
     }
 }
@@ -252,20 +252,20 @@ fn try_transfers(cases: u32, check: impl Fn(&Transfer)) {
     try_all(cases, [7; 32], &transfer(), |t| check(&t));
 }
 
-/// `fuso-1` is not among them: it repeats data on its only subflow, and a receiver that falls back at
-/// that moment cannot know.
+/// `fuso-1` is not tested here. It sends copies of data on its only subflow, and a receiver that falls back at
+/// that moment cannot recognize a copy.
 #[test]
-fn random_transfers_never_deliver_a_wrong_byte() {
+fn random_transfers_with_stripped_options_never_deliver_a_wrong_byte() {
     try_transfers(TRANSFERS, |t| {
         t.check();
     });
 }
 
-/// Where parities are agreed on, what comes without options may be one: nothing of it is delivered, and
-/// a connection that cannot go on says so. Nothing is lost, so that the handshake is over before: until
-/// then there are copies only, as of `fuso-1`.
+/// If parities are negotiated, data without options may be a parity. No parity is delivered as data, and a
+/// connection that cannot continue reports it. There is no loss, so the handshake is over before the options
+/// vanish. Before that, recovery sends only copies, like `fuso-1`.
 #[test]
-fn no_parity_is_taken_for_data_once_its_option_is_gone() {
+fn no_parity_is_delivered_as_data_when_its_option_is_stripped() {
     try_transfers(10 * TRANSFERS, |t| {
         let t = Transfer {
             preset: "cofuso-1",

@@ -1,4 +1,4 @@
-//! Pacing: what the window lets out does not leave all at once.
+//! Pacing: data that the window allows are not sent all at once.
 
 mod support;
 
@@ -13,7 +13,7 @@ fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-/// The server sends 3 MB over paths with 50 ms of round trip.
+/// The server sends 3 MB over two paths with a round trip of 50 ms.
 fn bulk(name: &str, pacing: bool, burst: u32) -> Run {
     let mut net = Net::new(9, vec![Path::clean(ms(25)); 2]);
     net.keep_log = true;
@@ -36,8 +36,8 @@ fn bulk(name: &str, pacing: bool, burst: u32) -> Run {
     run
 }
 
-/// Most payload bytes that left one subflow of the server at one moment, after its first segments,
-/// and when the last arrived.
+/// The most payload bytes that one subflow of the server sent at one moment after its first segments, and the
+/// time at which the last data were sent.
 fn shape(run: &Run) -> (usize, Duration) {
     let mut at_once: HashMap<_, usize> = HashMap::new();
     let mut sent: HashMap<u16, usize> = HashMap::new();
@@ -56,7 +56,7 @@ fn shape(run: &Run) -> (usize, Duration) {
 }
 
 #[test]
-fn a_window_is_spread_over_the_round_trip_at_little_cost_in_time() {
+fn pacing_spreads_a_window_over_the_round_trip_and_delays_completion_little() {
     for name in ["tcp", "mptcp-2", "fuso"] {
         for burst in [0, 64_000] {
             let (all, soonest) = shape(&bulk(name, false, burst));

@@ -1,5 +1,5 @@
-//! A path goes black in the middle of a transfer and returns: what was on it goes elsewhere soon, and
-//! the path is used again soon after its return.
+//! A path becomes a black hole in the middle of a transfer and recovers. Its data are soon sent on the other
+//! path, and the path is used again soon after it recovers.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -12,16 +12,16 @@ use spindle_mptcp::{Config, Event, Handle, Stack, StackConfig, SubflowInfo, pres
 use spindle_units::{Duration, Instant};
 use spindle_wire::{Endpoint, Payload, Segment};
 
-/// Bits a second of each path, in each direction.
+/// Rate of each path in bits per second, in each direction.
 const RATE: u64 = 25_000_000;
-/// Bytes of queue before each.
+/// Bytes of queue in front of each link.
 const QUEUE: u64 = 125_000;
-/// The path goes black so long after the start ...
+/// Time from the start until the path becomes a black hole.
 const BLACK: Duration = Duration::from_secs(1);
-/// ... and stays so for this time.
+/// Duration of the outage.
 const OUTAGE: Duration = Duration::from_secs(10);
-/// The longest stall and the longest time until the returned path carries data again that are
-/// accepted.
+/// The longest accepted stall, and the longest accepted time from the path's recovery until it carries data
+/// again.
 const STALL: Duration = Duration::from_millis(500);
 const RETURN: Duration = Duration::from_secs(5);
 /// Payload bytes that count as use of a path.
@@ -43,16 +43,15 @@ struct Wire {
     /// One-way delays.
     delays: [Duration; 2],
     black: usize,
-    /// When each path's transmitter is free, for each direction.
+    /// When the transmitter of each path is free, by direction and path.
     free: [[Instant; 2]; 2],
     flying: BinaryHeap<Reverse<(Instant, u64)>>,
     segments: HashMap<u64, (usize, Segment)>,
     serial: u64,
-    /// Payload bytes that arrived over the black path after its return, and when they were
-    /// [`USE`].
+    /// Payload bytes that arrived over the failed path after its recovery, and when they reached [`USE`].
     returned: u64,
     used_again: Option<Instant>,
-    /// Segments that entered the path while it was black.
+    /// Segments that were sent into the path during the outage.
     probes: u64,
 }
 
@@ -130,7 +129,7 @@ impl Wire {
         }
     }
 
-    /// Runs to the next happening; false if there is none until `until`.
+    /// Runs to the next arrival or timer. Returns false if there is none until `until`.
     fn step(&mut self, until: Instant) -> bool {
         self.pump();
         let arrival = self.flying.peek().map(|Reverse((t, _))| *t);
@@ -153,7 +152,7 @@ impl Wire {
     }
 }
 
-/// A case: who it is, its transport, the round-trip times in ms, the path that fails.
+/// A case: its transport, its round-trip times in ms, and the path that fails.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     preset: &'static str,
@@ -162,7 +161,7 @@ struct Case {
     rtts: [u64; 2],
     black: usize,
     total: u64,
-    /// The application writes what fits, and no write is ever cut short.
+    /// The application writes only what fits, so no write is cut short.
     fitting: bool,
     dead_after: u32,
 }
@@ -170,14 +169,14 @@ struct Case {
 #[derive(Debug)]
 struct Outcome {
     delivered: u64,
-    /// The longest time in which nothing was delivered in order, and when it ended.
+    /// The longest time without in-order delivery, and when it ended.
     gap: (Duration, Duration),
-    /// From the path's return to its use, if it was used.
+    /// Time from the path's recovery to its use, if it was used.
     again: Option<Duration>,
-    /// Segments sent into the black path.
+    /// Segments sent into the path during the outage.
     probes: u64,
     ended: Duration,
-    /// In the middle of the outage: whether the connection's state showed the dead subflow.
+    /// Whether the connection's state showed the dead subflow in the middle of the outage.
     reported: Option<bool>,
 }
 
@@ -186,7 +185,7 @@ fn config(case: &Case) -> Config {
     if let Some(m) = &mut c.multipath {
         m.path_manager = PathManager::FullMesh;
         m.dead_after_timeouts = case.dead_after;
-        // It too takes data elsewhere.
+        // Opportunistic retransmission also sends the data on another path.
         m.opportunistic_retransmission &= case.dead_after < u32::MAX;
     }
     if let Some(k) = case.congestion {
@@ -194,7 +193,7 @@ fn config(case: &Case) -> Config {
     }
     c.tcp.autotune = case.autotune;
     if case.fitting {
-        // Full before the first timeout.
+        // The send buffer is full before the first timeout.
         c.tcp.send_buffer = 1 << 18;
     }
     if case.autotune {
@@ -263,8 +262,8 @@ fn run(case: &Case) -> Outcome {
     outcome
 }
 
-/// Whether the state of the server's connection says that the subflow to this address alone is dead,
-/// and that nothing has come there since soon after the path went black.
+/// Whether the state of the server's connection reports only the subflow to this address as dead, and no
+/// segment received on it since soon after the outage began.
 fn reported(wire: &Wire, server: Handle, black: IpAddr) -> bool {
     let info = wire.stacks[1].info(server).expect("a connection");
     let since = wire.start + BLACK + Duration::from_millis(500);
@@ -293,7 +292,8 @@ const CASE: Case = Case {
     autotune: false,
     rtts: [10, 50],
     black: 0,
-    // At 100 Mbit/s over one path and 200 over both: 1, 10 and 2 s and more.
+    // At 50 Mbit/s over both paths and 25 over one: 1 s before the outage, 10 s during it, and 2 s or more
+    // after it.
     total: 50_000_000,
     fitting: false,
     // The default.
@@ -301,7 +301,7 @@ const CASE: Case = Case {
 };
 
 #[test]
-fn a_subflow_that_is_never_judged_keeps_what_it_has_until_its_path_returns() {
+fn without_dead_subflow_detection_data_wait_until_their_path_recovers() {
     let case = Case {
         dead_after: u32::MAX,
         ..CASE
@@ -321,18 +321,35 @@ macro_rules! cases {
 }
 
 cases! {
-    mptcp_loses_its_short_path: CASE;
-    mptcp_loses_its_long_path: Case { black: 1, ..CASE };
-    mptcp_with_equal_paths_and_cubic: Case {
+    mptcp_recovers_from_an_outage_of_its_short_path: CASE;
+    mptcp_recovers_from_an_outage_of_its_long_path: Case { black: 1, ..CASE };
+    mptcp_with_cubic_recovers_from_an_outage_of_one_of_two_equal_paths: Case {
         rtts: [50, 50],
         congestion: Some(CongestionKind::Cubic),
         ..CASE
     };
-    mptcp_autotuned: Case { autotune: true, congestion: Some(CongestionKind::Cubic), ..CASE };
-    mptcp_autotuned_loses_its_long_path: Case { autotune: true, black: 1, ..CASE };
-    fuso_loses_its_short_path: Case { preset: "fuso-2", ..CASE };
-    fuso_autotuned_loses_its_long_path: Case { preset: "fuso-2", autotune: true, black: 1, ..CASE };
-    mptcp_with_a_writer_that_never_overfills: Case { fitting: true, ..CASE };
-    fuso_with_a_writer_that_never_overfills: Case { preset: "fuso-2", black: 1, fitting: true, ..CASE };
-    fuso_towards_unmodified_receivers: Case { preset: "fuso-unmodified-2", ..CASE };
+    autotuned_mptcp_recovers_from_an_outage_of_its_short_path: Case {
+        autotune: true,
+        congestion: Some(CongestionKind::Cubic),
+        ..CASE
+    };
+    autotuned_mptcp_recovers_from_an_outage_of_its_long_path: Case { autotune: true, black: 1, ..CASE };
+    fuso_recovers_from_an_outage_of_its_short_path: Case { preset: "fuso-2", ..CASE };
+    autotuned_fuso_recovers_from_an_outage_of_its_long_path: Case {
+        preset: "fuso-2",
+        autotune: true,
+        black: 1,
+        ..CASE
+    };
+    mptcp_with_a_writer_within_the_send_buffer_recovers_from_an_outage: Case { fitting: true, ..CASE };
+    fuso_with_a_writer_within_the_send_buffer_recovers_from_an_outage: Case {
+        preset: "fuso-2",
+        black: 1,
+        fitting: true,
+        ..CASE
+    };
+    fuso_to_an_unmodified_receiver_recovers_from_an_outage: Case {
+        preset: "fuso-unmodified-2",
+        ..CASE
+    };
 }

@@ -1,4 +1,4 @@
-//! What a host does when the network, or its own system, says that a path does not reach the peer.
+//! Reactions of a host when the network, or its own system, reports that a path does not reach the peer.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -16,11 +16,11 @@ fn at(host: u8, port: u16) -> Endpoint {
     Endpoint::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, host)), port)
 }
 
-/// Two stacks and a network that takes no time. No timer is ever served.
+/// Two stacks and a network with almost no delay. [`World::settle`] serves no timers.
 struct World {
     stacks: [Stack; 2],
     now: Instant,
-    /// Whether segments of this port of the client's are lost.
+    /// Whether segments from or to this port of the client are lost.
     lost: Box<dyn Fn(u16) -> bool>,
     got: usize,
     closed: Option<CloseReason>,
@@ -46,7 +46,7 @@ impl World {
         (world, handle)
     }
 
-    /// Lets segments pass until there are none.
+    /// Delivers segments until there are none.
     fn settle(&mut self) {
         loop {
             let mut quiet = true;
@@ -86,7 +86,7 @@ impl World {
         }
     }
 
-    /// The first or a later subflow of the client hears of an error.
+    /// Reports an error of one of the client's subflows to its stack.
     fn error(&mut self, h: Handle, subflow: usize, why: PathError) {
         let info = self.stacks[CLIENT].info(h).expect("a connection");
         let s = &info.subflows[subflow];
@@ -109,7 +109,7 @@ fn config(name: &str, subflows: usize) -> Arc<Config> {
 }
 
 #[test]
-fn an_attempt_to_connect_fails_at_once_and_says_why() {
+fn a_path_error_fails_a_connection_attempt_at_once_with_its_reason() {
     for name in ["tcp", "mptcp"] {
         for (why, reason) in [
             (PathError::Refused, CloseReason::Refused),
@@ -124,7 +124,7 @@ fn an_attempt_to_connect_fails_at_once_and_says_why() {
 }
 
 #[test]
-fn data_on_a_path_with_an_error_go_over_another_before_any_timer() {
+fn data_on_a_path_with_an_error_are_reinjected_on_another_before_any_timer() {
     let (mut w, h) = World::new(&config("mptcp", 2));
     w.settle();
     w.send(h, 1000);
@@ -135,7 +135,7 @@ fn data_on_a_path_with_an_error_go_over_another_before_any_timer() {
     w.lost = Box::new(move |port| port == second);
     w.send(h, 20_000);
     w.settle();
-    assert!(w.got < 21_000, "something is on the second path");
+    assert!(w.got < 21_000, "the second path carried no data");
     w.error(h, 1, PathError::NoRoute);
     w.settle();
     assert_eq!(w.got, 21_000);
@@ -159,7 +159,7 @@ fn the_only_path_of_an_established_connection_survives_its_errors() {
 }
 
 #[test]
-fn a_join_with_an_error_is_tried_again_and_the_connection_goes_on() {
+fn a_join_with_a_path_error_is_retried_and_the_connection_continues() {
     let (mut w, h) = World::new(&config("mptcp", 2));
     let syn = w.stacks[CLIENT].transmit(w.now).expect("the SYN");
     let first = syn.src.port;

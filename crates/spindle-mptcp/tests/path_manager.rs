@@ -1,4 +1,4 @@
-//! The path manager segment by segment: one stack, and a peer played by hand.
+//! The path manager, segment by segment: one stack, and a peer whose segments are written by hand.
 
 #[expect(dead_code, reason = "shared by tests that each use a part")]
 mod peer;
@@ -45,13 +45,13 @@ fn ends(b: &Bench) -> Vec<SubflowEnd> {
     info.ended.iter().map(|e| e.end).collect()
 }
 
-/// The join among these segments.
+/// The SYN of a join among these segments.
 fn join_in(out: &[Segment]) -> Option<Segment> {
     let join = |s: &&Segment| matches!(rare(s).mp_join, Some(MpJoin::Syn { .. }));
     out.iter().find(join).cloned()
 }
 
-/// The peer's answers to a join of the stack: it is established.
+/// Establishes a join of the stack with the peer's answers.
 fn establish(b: &mut Bench, join: &Segment) -> Flow {
     let Some(MpJoin::Syn { nonce, .. }) = rare(join).mp_join else {
         panic!("no join: {join:?}");
@@ -72,7 +72,7 @@ fn establish(b: &mut Bench, join: &Segment) -> Flow {
     flow
 }
 
-/// What the stack sends within so many seconds.
+/// The segments that the stack sends within this many seconds.
 fn within(b: &mut Bench, seconds: u64) -> Vec<Segment> {
     let until = b.now + Duration::from_secs(seconds);
     let mut out = Vec::new();
@@ -99,7 +99,7 @@ fn announce(b: &mut Bench, flow: &Flow, id: u8, end: Endpoint) -> Vec<Segment> {
     b.push(seg)
 }
 
-/// RST in answer to a SYN.
+/// Answers a SYN with a RST.
 fn refuse(b: &mut Bench, join: &Segment) -> Vec<Segment> {
     let flow = Flow::new(join.src, join.dst, 0, join.seq + 1);
     b.push(flow.segment(Flags::RST | Flags::ACK))
@@ -111,7 +111,7 @@ fn full_mesh() -> (Bench, Flow) {
 }
 
 #[test]
-fn a_server_takes_hundreds_of_joins_that_come_and_go() {
+fn a_server_accepts_hundreds_of_joins_that_are_opened_and_reset() {
     let (mut b, _) = Bench::server(config(PathManager::Passive), StackConfig::default());
     for k in 0..700u16 {
         let (flow, out) = b.join(end(&format!("10.0.1.2:{}", 1000 + k)), 1, 0);
@@ -127,7 +127,7 @@ fn a_server_takes_hundreds_of_joins_that_come_and_go() {
 }
 
 #[test]
-fn a_client_joins_again_however_often_its_subflow_is_lost() {
+fn a_client_joins_again_after_each_of_hundreds_of_subflow_losses() {
     let (mut b, _, out) = Bench::client(config(PathManager::Ports(2)), StackConfig::default());
     let mut join = join_in(&out).expect("the first join");
     for k in 0..400 {
@@ -139,7 +139,7 @@ fn a_client_joins_again_however_often_its_subflow_is_lost() {
 }
 
 #[test]
-fn a_subflow_lost_soon_after_it_came_up_is_joined_again_with_back_off() {
+fn a_subflow_lost_soon_after_its_join_is_joined_again_with_back_off() {
     let (mut b, _, out) = Bench::client(config(PathManager::Ports(2)), StackConfig::default());
     let mut join = join_in(&out).expect("the first join");
     let mut waits = Vec::new();
@@ -188,7 +188,7 @@ fn no_path_manager_joins_the_first_address_of_a_peer_that_forbids_it() {
 /// RFC 8684, section 3.4.1: "SHOULD NOT perform further connection attempts to this address/port
 /// combination for this connection".
 #[test]
-fn an_announced_address_that_refuses_is_not_tried_again_until_it_is_announced_again() {
+fn an_announced_address_that_refuses_is_not_retried_until_announced_again() {
     let (mut b, flow) = full_mesh();
     let at = end("10.0.2.2:80");
     let join = join_in(&announce(&mut b, &flow, 5, at)).expect("a join");
@@ -200,7 +200,7 @@ fn an_announced_address_that_refuses_is_not_tried_again_until_it_is_announced_ag
 }
 
 #[test]
-fn an_announced_address_that_does_not_answer_is_not_tried_again() {
+fn an_announced_address_that_does_not_answer_is_not_retried() {
     let (mut b, flow) = full_mesh();
     announce(&mut b, &flow, 5, end("10.0.2.2:80"));
     while ends(&b).is_empty() {
@@ -211,7 +211,7 @@ fn an_announced_address_that_does_not_answer_is_not_tried_again() {
 }
 
 #[test]
-fn an_announced_address_where_a_subflow_was_up_is_joined_again() {
+fn an_announced_address_whose_subflow_was_established_is_joined_again() {
     let (mut b, flow) = full_mesh();
     let join = join_in(&announce(&mut b, &flow, 5, end("10.0.2.2:80"))).expect("a join");
     let second = establish(&mut b, &join);
@@ -223,7 +223,7 @@ fn an_announced_address_where_a_subflow_was_up_is_joined_again() {
 }
 
 #[test]
-fn an_address_announced_again_is_joined_a_second_after_its_loss() {
+fn an_address_announced_again_is_joined_within_a_second() {
     let (mut b, flow) = full_mesh();
     let at = end("10.0.2.2:80");
     let join = join_in(&announce(&mut b, &flow, 5, at)).expect("a join");
@@ -239,7 +239,8 @@ fn an_address_announced_again_is_joined_a_second_after_its_loss() {
     assert!(join_in(&within(&mut b, 1)).is_some());
 }
 
-/// Only what reaches as far as the peer itself is joined, unless the configuration says otherwise.
+/// Only an address with the same scope as the peer's own address is joined, unless the configuration allows
+/// others.
 #[test]
 fn a_loopback_address_that_a_peer_announces_is_joined_only_if_configured() {
     for (policy, expected) in [
@@ -260,8 +261,8 @@ fn a_loopback_address_that_a_peer_announces_is_joined_only_if_configured() {
     }
 }
 
-/// The peer's SYN/ACK and ADD_ADDR have come, a DSS has not: the echo leaves at once (RFC 8684, section
-/// 3.4.1), a join only once a DSS has come (section 3.1).
+/// The peer's SYN/ACK and ADD_ADDR have arrived, and no DSS. The echo is sent at once (RFC 8684, section
+/// 3.4.1), and a join only after a DSS has arrived (section 3.1).
 #[test]
 fn an_add_addr_before_the_first_dss_is_echoed_at_once_and_joined_after_the_dss() {
     let (mut b, mut flow, _) =
@@ -300,7 +301,7 @@ fn an_add_addr_before_the_first_dss_is_echoed_at_once_and_joined_after_the_dss()
 }
 
 #[test]
-fn a_removal_is_repeated_on_another_subflow_each_time() {
+fn a_remove_addr_is_repeated_on_alternating_subflows() {
     let (mut b, first) = Bench::server(config(PathManager::Passive), StackConfig::default());
     let (second, _) = b.join(end("10.0.1.2:999"), 1, 0);
     let addr = "10.0.3.1".parse().unwrap();
@@ -322,7 +323,7 @@ fn a_removal_is_repeated_on_another_subflow_each_time() {
 }
 
 #[test]
-fn a_removal_is_not_repeated_once_the_address_is_announced_again() {
+fn a_remove_addr_is_not_repeated_once_the_address_is_announced_again() {
     let (mut b, _) = Bench::server(config(PathManager::Passive), StackConfig::default());
     let addr = "10.0.3.1".parse().unwrap();
     let handle = b.handle.unwrap();
@@ -335,10 +336,10 @@ fn a_removal_is_not_repeated_once_the_address_is_announced_again() {
     assert!(out.iter().all(|s| rare(s).remove_addr.is_none()), "{out:?}");
 }
 
-/// RFC 8684, section 3.4.2: a keepalive first; "if a response is received, the path SHOULD NOT be
+/// RFC 8684, section 3.4.2: a keepalive is sent first. "if a response is received, the path SHOULD NOT be
 /// removed".
 #[test]
-fn a_path_that_answers_outlives_the_removal_of_its_address() {
+fn a_subflow_that_answers_a_probe_survives_remove_addr_of_its_address() {
     let (mut b, first) = Bench::server(config(PathManager::Passive), StackConfig::default());
     let (second, _) = b.join(end("10.0.1.2:999"), 3, 0);
     let mut seg = b.data_ack(&first, 0);
@@ -356,7 +357,7 @@ fn a_path_that_answers_outlives_the_removal_of_its_address() {
 }
 
 #[test]
-fn a_path_that_does_not_answer_ends_with_the_removal_of_its_address() {
+fn a_subflow_that_answers_no_probe_ends_after_remove_addr_of_its_address() {
     let (mut b, first) = Bench::server(config(PathManager::Passive), StackConfig::default());
     let (second, _) = b.join(end("10.0.1.2:999"), 3, 0);
     let mut seg = b.data_ack(&first, 0);
@@ -372,7 +373,7 @@ fn a_path_that_does_not_answer_ends_with_the_removal_of_its_address() {
 }
 
 #[test]
-fn data_leave_on_other_paths_while_a_removed_address_is_probed() {
+fn data_are_sent_on_other_subflows_while_a_removed_address_is_probed() {
     let (mut b, first) = Bench::server(config(PathManager::Passive), StackConfig::default());
     let (second, _) = b.join(end("10.0.1.2:999"), 3, 0);
     let mut seg = b.data_ack(&first, 0);
@@ -388,7 +389,7 @@ fn data_leave_on_other_paths_while_a_removed_address_is_probed() {
     assert!(!out.is_empty() && out.iter().find(on_second).is_none());
 }
 
-/// A join towards an own address where nothing listens, and what came of it.
+/// The peer sends a join to `to`, another endpoint of the stack. Returns the answer.
 fn join_elsewhere(b: &mut Bench, to: Endpoint) -> Segment {
     let (_, mut seg) = b.join_syn(end("10.0.1.2:999"), 1, keys::token(b.key));
     seg.dst = to;
@@ -398,7 +399,7 @@ fn join_elsewhere(b: &mut Bench, to: Endpoint) -> Segment {
 }
 
 #[test]
-fn a_join_where_nothing_listens_is_reset_as_prohibited() {
+fn a_join_to_an_endpoint_without_a_listener_is_reset_as_prohibited() {
     let (mut b, _) = Bench::server(config(PathManager::Passive), StackConfig::default());
     for to in ["10.0.0.7:4000", "10.0.0.1:22"] {
         let answer = join_elsewhere(&mut b, end(to));
@@ -410,7 +411,7 @@ fn a_join_where_nothing_listens_is_reset_as_prohibited() {
 }
 
 #[test]
-fn a_join_is_taken_at_an_announced_address_and_port_or_anywhere_if_configured() {
+fn joins_are_accepted_at_announced_endpoints_or_anywhere_if_configured() {
     let flags = |answer: Segment| answer.flags;
     let both = Flags::SYN | Flags::ACK;
     let (mut b, _) = Bench::server(config(PathManager::Passive), StackConfig::default());
@@ -426,7 +427,7 @@ fn a_join_is_taken_at_an_announced_address_and_port_or_anywhere_if_configured() 
 }
 
 #[test]
-fn a_translated_address_is_announced_as_peers_know_it_and_has_one_identifier() {
+fn an_address_behind_nat_is_announced_by_its_outside_address_with_one_id() {
     let (inside, outside) = (end("198.18.0.1:4000"), end("10.0.0.7:4000"));
     let stack = StackConfig {
         outside: vec![(inside.addr, outside.addr)],
@@ -448,7 +449,7 @@ fn a_translated_address_is_announced_as_peers_know_it_and_has_one_identifier() {
 }
 
 #[test]
-fn a_listening_address_is_announced_again_when_its_subflow_is_lost() {
+fn a_listener_address_is_announced_again_when_its_subflow_is_lost() {
     let again = multipath(|m| m.announce_again = true);
     let (mut b, _) = Bench::server(again, StackConfig::default());
     let (second, _) = b.join(end("10.0.1.2:999"), 3, 0);
@@ -467,13 +468,13 @@ fn a_listening_address_is_announced_again_when_its_subflow_is_lost() {
             }
         }
     }
-    // Each three times, since nobody echoes them.
+    // Each is sent three times, since the peer echoes none.
     assert_eq!(at[..6], [1, 2, 3, 4, 5, 7], "{at:?}");
     assert!(at.len() <= 8 * 3, "{at:?}");
 }
 
-/// A middlebox's reset may reach this end alone. A peer that still has its end of the lost subflow joins
-/// the address again only after it was removed.
+/// A middlebox's reset may reach only this end. A peer that still has its end of the lost subflow joins the
+/// address again only after the address was removed.
 #[test]
 fn an_address_without_subflows_is_removed_before_it_is_announced_again() {
     let again = multipath(|m| m.announce_again = true);
@@ -511,7 +512,7 @@ fn an_address_without_subflows_is_removed_before_it_is_announced_again() {
     let expected = [0, 1, 2, 3, 6, 7, 14, 15].into_iter();
     let expected = expected.zip(["removed", "announced"].into_iter().cycle());
     assert_eq!(signals, expected.collect::<Vec<_>>());
-    // It comes back, and nothing more is said about it.
+    // The subflow is joined again, and no further signal is sent for its address.
     b.join_at(at, end("10.0.1.2:1000"), 3, 0);
     let out = within(&mut b, 100);
     let said = |s: &Segment| !rare(s).add_addr.is_empty() || rare(s).remove_addr.is_some();
@@ -519,7 +520,7 @@ fn an_address_without_subflows_is_removed_before_it_is_announced_again() {
 }
 
 #[test]
-fn an_address_is_not_announced_again_after_an_orderly_end_or_a_lasting_refusal() {
+fn an_address_is_not_announced_again_after_a_fin_or_a_permanent_refusal() {
     for reason in [None, Some(ResetReason::Prohibited)] {
         let again = multipath(|m| m.announce_again = true);
         let (mut b, _) = Bench::server(again, StackConfig::default());
@@ -551,7 +552,7 @@ fn an_address_is_not_announced_again_after_an_orderly_end_or_a_lasting_refusal()
 }
 
 #[test]
-fn subflows_of_a_backup_address_say_so_whichever_end_opens_them() {
+fn subflows_of_a_backup_address_set_the_backup_flag_whichever_end_joins() {
     let address = "10.0.0.9".parse().unwrap();
     let mut client = config(PathManager::FullMesh);
     for m in client.multipath.iter_mut() {
@@ -578,7 +579,7 @@ fn subflows_of_a_backup_address_say_so_whichever_end_opens_them() {
 }
 
 #[test]
-fn a_subflow_that_is_silent_for_the_user_timeout_ends_while_others_carry_on() {
+fn a_subflow_silent_for_the_user_timeout_ends_while_others_continue() {
     let mut config = config(PathManager::Passive);
     config.tcp.user_timeout = Duration::from_secs(30);
     let (mut b, mut first) = Bench::server(config, StackConfig::default());
@@ -591,8 +592,8 @@ fn a_subflow_that_is_silent_for_the_user_timeout_ends_while_others_carry_on() {
         sent += n as u64;
         let mut out = b.drain();
         out.extend(within(&mut b, 1));
-        assert!(sent < 10_000_000, "it never ends");
-        // The first path acknowledges everything, whichever path it was lost on.
+        assert!(sent < 10_000_000, "the silent subflow never ends");
+        // The first path acknowledges all data, whichever path lost them.
         first.take(&out);
         let acked = b.stack.info(handle).unwrap().sent;
         let seg = b.data_ack(&first, acked);

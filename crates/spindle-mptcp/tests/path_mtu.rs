@@ -1,4 +1,4 @@
-//! Paths whose MTU changes under a connection (RFC 1191, RFC 8201).
+//! Paths whose MTU changes during a connection (RFC 1191, RFC 8201).
 
 mod support;
 
@@ -11,16 +11,16 @@ use support::apps::{App, End, Run};
 use support::scenario::{NAMES, scenario};
 use support::{Net, Path, SERVER, endpoint, judge};
 
-/// So many random networks.
+/// Number of random networks.
 const NETWORKS: u32 = 80;
-/// MTU of the paths in the scripted runs once it has fallen.
+/// MTU of the paths in the scripted runs after it is reduced.
 const SMALL: u32 = 1300;
 
 fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-/// The server sends 1 MB; every path's MTU changes as `mtu` says, times in milliseconds.
+/// The server sends 1 MB. The MTU of every path changes according to `mtu`, with times in milliseconds.
 fn bulk(name: &str, burst: u32, mtu: &[(u64, u32)]) -> Run {
     let mut net = Net::new(3, vec![Path::clean(ms(5)); 2]);
     let start = net.now;
@@ -49,7 +49,7 @@ fn arrived(run: &Run) -> impl Iterator<Item = (Duration, &Segment)> {
 }
 
 #[test]
-fn what_was_too_large_leaves_again_in_pieces_and_the_window_stays() {
+fn oversized_segments_are_resent_in_pieces_without_reducing_cwnd() {
     for name in ["tcp", "newreno", "mptcp-2", "fuso", "rack"] {
         for burst in [0, 40_000] {
             let mut run = bulk(name, burst, &[(45, SMALL)]);
@@ -63,7 +63,8 @@ fn what_was_too_large_leaves_again_in_pieces_and_the_window_stays() {
             let total = run.sides[SERVER].last.as_ref().expect("ran").total;
             assert!(total.retransmissions > 0, "{name}: {total:?}");
             assert_eq!((total.timeouts, total.fast_retransmits), (0, 0), "{name}");
-            // Ten round trips at most for a megabyte from ten segments on, one of them lost.
+            // A megabyte takes at most ten round trips from an initial window of ten segments. One of these
+            // round trips is lost.
             let end = arrived(&run).map(|(t, _)| t).max().unwrap_or_default();
             assert!(end < ms(160), "{name}: the last arrived at {end:?}");
         }
@@ -71,7 +72,7 @@ fn what_was_too_large_leaves_again_in_pieces_and_the_window_stays() {
 }
 
 #[test]
-fn a_larger_mtu_is_used_again_and_never_beyond_what_was_agreed() {
+fn a_larger_path_mtu_is_used_up_to_the_negotiated_mss() {
     let mut run = bulk("mptcp-2", 0, &[(0, SMALL), (50, 9000)]);
     run.until(run.start + ms(50));
     let (now, ends) = (run.net.now, (endpoint(2, 0), endpoint(1, 0)));
@@ -83,7 +84,7 @@ fn a_larger_mtu_is_used_again_and_never_beyond_what_was_agreed() {
 }
 
 #[test]
-fn a_forged_mtu_does_not_go_below_the_floor() {
+fn a_forged_mtu_does_not_reduce_packets_below_552_bytes() {
     let mut run = bulk("mptcp-2", 0, &[]);
     run.until(run.start + ms(15));
     let (now, ends) = (run.net.now, (endpoint(2, 0), endpoint(1, 0)));
@@ -91,11 +92,11 @@ fn a_forged_mtu_does_not_go_below_the_floor() {
     run.finish(Duration::from_secs(60));
     judge::at_the_end(&run, Duration::from_secs(300));
     let largest = arrived(&run).map(|(_, s)| s.wire_len()).max();
-    assert_eq!(largest, Some(552), "RFC 791's 68 bytes are not believed");
+    assert_eq!(largest, Some(552), "RFC 791's 68 bytes are not accepted");
 }
 
-/// As [`bulk`], on paths that carry packets of [`SMALL`] bytes and say nothing of larger ones, or, if
-/// not `hole`, carry all; `writes` says after how long each the server writes how much.
+/// Like [`bulk`], but with PLPMTUD. If `hole`, the paths silently drop packets larger than [`SMALL`] bytes.
+/// Otherwise they carry all packets. `writes` lists how long the server waits before each write, and its size.
 fn watched(name: &str, burst: u32, hole: bool, writes: &[(u64, u32)]) -> Run {
     let mut net = Net::new(3, vec![Path::clean(ms(5)); 2]);
     net.keep_log = true;
@@ -112,7 +113,7 @@ fn watched(name: &str, burst: u32, hole: bool, writes: &[(u64, u32)]) -> Run {
     let mut config = preset(name).expect("a preset").config;
     config.tcp.burst = burst;
     config.tcp.msl = ms(10);
-    // The client closes at once and the server goes on writing, for twenty minutes at most.
+    // The client closes at once, and the server continues to write for up to twenty minutes.
     config.tcp.fin_timeout = ms(3_600_000);
     config.tcp.mtu_probing = true;
     let ends = (endpoint(1, 0), endpoint(2, 80));
@@ -121,7 +122,7 @@ fn watched(name: &str, burst: u32, hole: bool, writes: &[(u64, u32)]) -> Run {
 }
 
 #[test]
-fn a_black_hole_costs_three_timeouts_a_subflow_and_the_search_finds_what_passes() {
+fn a_black_hole_costs_three_timeouts_per_subflow_and_the_search_finds_its_mtu() {
     for name in ["tcp", "newreno", "mptcp-2", "fuso", "rack"] {
         for burst in [0, 40_000] {
             let mut run = watched(name, burst, true, &[(200, 150_000); 30]);
@@ -129,7 +130,7 @@ fn a_black_hole_costs_three_timeouts_a_subflow_and_the_search_finds_what_passes(
             judge::at_the_end(&run, Duration::from_secs(300));
             judge::mappings_are_repeated_verbatim(&run);
             let total = run.sides[SERVER].last.as_ref().expect("ran").total;
-            // Without SACK the loss of a probe may take a timeout to show.
+            // Without SACK the loss of a probe may be detected only by a timeout.
             let probes = if name == "newreno" { 12 } else { 0 };
             assert!(total.timeouts <= 2 * 3 + probes, "{name}: {total:?}");
             let largest = arrived(&run).map(|(_, s)| s.wire_len()).max();
@@ -143,7 +144,7 @@ fn a_black_hole_costs_three_timeouts_a_subflow_and_the_search_finds_what_passes(
 }
 
 #[test]
-fn a_dead_path_that_returns_carries_full_segments_again() {
+fn a_dead_path_that_recovers_carries_full_segments_again() {
     let mut run = watched("tcp", 0, false, &[(20, 1_000_000)]);
     let (dies, returns) = (run.start + ms(45), run.start + ms(6_000));
     run.net.hook = Some(Box::new(move |now, _, _| now < dies || now >= returns));
@@ -162,7 +163,7 @@ fn a_dead_path_that_returns_carries_full_segments_again() {
 }
 
 #[test]
-fn ten_minutes_after_a_router_named_a_smaller_mtu_a_larger_one_is_found() {
+fn a_larger_mtu_is_found_ten_minutes_after_a_router_reported_a_smaller_one() {
     let raise = 601_000;
     let mut writes = vec![(20, 500_000), (raise, 300_000)];
     writes.extend([(200, 300_000); 20]);
@@ -181,7 +182,7 @@ fn ten_minutes_after_a_router_named_a_smaller_mtu_a_larger_one_is_found() {
     assert_eq!(largest(raise, 2 * raise), Some(1500));
 }
 
-/// Random networks with paths whose MTU changes, of this preset or of any.
+/// Random networks with paths whose MTU changes, for this preset or for any.
 fn try_networks(name: Option<&str>) {
     let config = Config {
         cases: NETWORKS,
@@ -221,11 +222,11 @@ fn try_networks(name: Option<&str>) {
 }
 
 #[test]
-fn every_byte_arrives_once_whatever_the_mtu_does() {
+fn every_byte_arrives_once_over_random_networks_with_changing_mtu() {
     try_networks(None);
 }
 
 #[test]
-fn so_it_does_where_parities_are_cut_for_smaller_paths() {
+fn every_byte_arrives_once_when_parities_are_cut_for_a_smaller_mtu() {
     try_networks(Some("cofuso"));
 }

@@ -1,13 +1,14 @@
-//! Whole connections over random networks: exactly once, in order, to a fitting end.
+//! Whole connections over random networks: each byte arrives exactly once and in order, and the connection ends
+//! with a fitting reason.
 //!
-//! `SPINDLE_NETWORKS` sets how many are tried, `SPINDLE_NETWORKS_SEED` which.
+//! `SPINDLE_NETWORKS` sets the number of networks, and `SPINDLE_NETWORKS_SEED` their seed.
 
 mod support;
 
 use support::networks::{asked_for, try_networks};
 use support::scenario::scenario;
 
-/// So many networks in the ordinary test run.
+/// Number of networks in the ordinary test run.
 const NETWORKS: u32 = 300;
 
 #[test]
@@ -18,7 +19,7 @@ fn every_byte_arrives_once_and_in_order_or_the_connection_ends_with_a_reason() {
 }
 
 #[test]
-fn so_it_does_where_a_middlebox_changes_payload_and_checksums_are_on() {
+fn with_checksums_every_byte_arrives_once_although_a_middlebox_changes_payload() {
     let one_in_six = asked_for(NETWORKS).div_ceil(6);
     try_networks(one_in_six, 0, &scenario(true), |s| {
         s.run(true);

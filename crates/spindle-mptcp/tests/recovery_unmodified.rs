@@ -1,8 +1,8 @@
-//! Proactive recovery towards a receiver that nobody modified: it holds back what is out of order in
-//! its subflow, so that a copy of the hole alone frees nothing.
+//! Proactive recovery for an unmodified receiver. It holds back data that are out of order on their subflow, so
+//! a copy of the hole alone makes no data readable.
 //!
-//! Two subflows; the client writes six packets, three on each, and loses the first of those on the
-//! second subflow together with every own retransmission of it.
+//! There are two subflows. The client writes six packets, three on each subflow. The first packet on the second
+//! subflow is lost, with every retransmission on that subflow.
 
 mod support;
 
@@ -32,7 +32,7 @@ fn of(name: &str) -> Config {
     c
 }
 
-/// A receiver that was not modified.
+/// An unmodified receiver.
 fn held(mut c: Config) -> Config {
     if let Some(m) = &mut c.multipath {
         m.early_dsn_delivery = false;
@@ -44,7 +44,7 @@ fn held(mut c: Config) -> Config {
 struct Outcome {
     /// Microseconds from the write to the last byte read.
     done: u64,
-    /// Copies made before that: on which subflow, of which subflow, which packet (1 is the first).
+    /// Copies sent: on which subflow, of which subflow, and of which packet, counted from 1.
     copies: Vec<(u8, u8, u64)>,
     timeouts: usize,
     useful: u64,
@@ -108,7 +108,7 @@ fn run_of(packets: u32, sending: Config, receiving: Config) -> Outcome {
             done = Some(net.now.since(start).as_micros());
         }
     }
-    // The acknowledgement that tells the sender.
+    // The acknowledgement of the last data reaches the sender.
     let later = net.now + Duration::from_millis(2);
     while net.step(later) {}
     let totals = net.stacks[SENDER].totals(sender).expect("there");
@@ -138,30 +138,30 @@ fn run_of(packets: u32, sending: Config, receiving: Config) -> Outcome {
 }
 
 #[test]
-fn the_hole_goes_first_and_then_what_was_sacked_behind_it() {
+fn the_hole_is_copied_first_and_then_the_segments_sacked_behind_it() {
     let r = run(of("fuso-unmodified-2"), held(of("fuso-2")));
     assert!(r.done < 4000, "{r:?}");
     assert_eq!(r.timeouts, 0, "{r:?}");
-    // The round robin put the packets 2, 4 and 6 on the second subflow.
+    // The round-robin scheduler sent packets 2, 4 and 6 on the second subflow.
     let of_the_second: Vec<_> = r.copies.iter().filter(|c| c.1 == 1).collect();
     assert_eq!(of_the_second, [&(0, 1, 2), &(0, 1, 4), &(0, 1, 6)], "{r:?}");
     assert!(r.useful >= 3, "{r:?}");
 }
 
 #[test]
-fn the_hole_alone_frees_nothing() {
+fn a_copy_of_the_hole_alone_releases_no_data_of_an_unmodified_receiver() {
     let r = run(of("fuso-2"), held(of("fuso-2")));
     assert_eq!(r.done, u64::MAX, "{r:?}");
 }
 
 #[test]
-fn a_modified_receiver_needs_the_hole_only() {
+fn a_modified_receiver_needs_only_a_copy_of_the_hole() {
     let r = run(of("fuso-2"), of("fuso-2"));
     assert!(r.done < 4000, "{r:?}");
 }
 
 #[test]
-fn nothing_is_copied_twice_and_nothing_on_its_own_subflow() {
+fn no_packet_is_copied_twice_or_on_its_own_subflow() {
     let r = run(of("fuso-unmodified-2"), held(of("fuso-2")));
     let mut times: BTreeMap<u64, usize> = BTreeMap::new();
     for (on, of, packet) in &r.copies {
@@ -172,14 +172,14 @@ fn nothing_is_copied_twice_and_nothing_on_its_own_subflow() {
 }
 
 #[test]
-fn the_transform_changes_only_what_the_sender_does() {
+fn for_unmodified_receivers_changes_only_the_sender() {
     let changed = for_unmodified_receivers(of("fuso-2"));
     let r = run(changed.clone(), held(of("fuso-2")));
     assert!(r.done < 4000, "{r:?}");
     let m = changed.multipath.expect("multipath");
     assert!(m.early_dsn_delivery, "its own receiver stays modified");
-    // Without a recovery that knows a difference, only joined subflows wait for the first DATA_ACK, and what a dead
-    // subflow holds is reinjected.
+    // For a recovery that makes no difference between receivers, only two settings change: joined subflows wait
+    // for the first DATA_ACK, and data held by a dead subflow are reinjected.
     for name in ["tcp", "mptcp", "mptcp-linux", "proactive"] {
         let (mut before, after) = (of(name), for_unmodified_receivers(of(name)));
         if let Some(m) = &mut before.multipath {
@@ -190,10 +190,10 @@ fn the_transform_changes_only_what_the_sender_does() {
     }
 }
 
-/// What such a receiver holds fills its window, and what is left of that is no whole segment: new
-/// data wait, and only the hole opens it.
+/// The data that such a receiver holds fill its window, and the rest of the window is smaller than a segment.
+/// New data wait, and only the missing data open the window.
 #[test]
-fn a_window_full_of_held_data_is_opened_by_copies_and_not_by_a_timeout() {
+fn a_window_full_of_held_data_is_opened_by_copies_without_a_timeout() {
     let narrow = |mut c: Config| {
         c.tcp.receive_buffer = (8 * PACKET + PACKET / 2) as usize;
         held(c)
@@ -201,15 +201,16 @@ fn a_window_full_of_held_data_is_opened_by_copies_and_not_by_a_timeout() {
     let r = run_of(12, of("fuso-unmodified-2"), narrow(of("fuso-2")));
     assert!(r.done < 8000, "{r:?}");
     assert_eq!(r.timeouts, 0, "{r:?}");
-    // Opportunistic retransmission does it too, a segment at a time, but not with a single subflow.
+    // Opportunistic retransmission also opens the window, one segment at a time, but not with a single subflow.
     let plain = run_of(12, of("mptcp-2"), narrow(of("mptcp-2")));
     assert!(r.done < plain.done, "{r:?} {plain:?}");
 }
 
-/// Each segment that such a receiver holds behind a hole of its subflow is missing at the data level too. Sent again
-/// one in each round trip, they keep the window shut and the other subflow idle for as many round trips.
+/// Each segment that such a receiver holds behind a hole of its subflow is also missing at the data level. If
+/// one segment were sent again per round trip, the window would stay shut and the other subflow idle for as
+/// many round trips.
 #[test]
-fn a_full_window_is_opened_by_twice_as_many_segments_each_time() {
+fn the_number_of_segments_sent_to_open_a_full_window_doubles_each_round_trip() {
     const ROUND_TRIP: u64 = 1000;
     let wide = |mut c: Config| {
         c.tcp.receive_buffer = (64 * PACKET + PACKET / 2) as usize;

@@ -1,10 +1,10 @@
-//! Runs that once went wrong, as small as they could be made.
+//! Runs that failed once, as small as they could be made.
 
 mod support;
 
 use support::scenario::{AppSpec, EndSpec, MultiSpec, NAMES, PathSpec, Scenario};
 
-/// A clean path, ordinary ends, nothing written; each test says what is different.
+/// A clean path, ordinary ends, and no writes. Each test changes what it needs.
 fn calm(preset: &str) -> Scenario {
     let path = PathSpec {
         delay: 100,
@@ -64,7 +64,7 @@ fn path(delay: u64, loss: [u32; 2], flips: &[u64]) -> PathSpec {
     }
 }
 
-/// An end without options, with buffers of so many segments.
+/// An end without options, with buffers of this many segments.
 fn tiny(receive_segments: u32, send_segments: u32) -> EndSpec {
     let [end, _] = calm("tcp").ends;
     EndSpec {
@@ -94,7 +94,7 @@ fn address_signals_wait_until_the_peer_has_the_keys() {
 }
 
 #[test]
-fn a_half_open_connection_that_is_reset_leaves_nothing_behind() {
+fn a_half_open_connection_that_is_reset_leaves_no_state() {
     let mut s = calm("tcp");
     s.apps[0].end = Some((0, false));
     s.run(true);
@@ -102,7 +102,7 @@ fn a_half_open_connection_that_is_reset_leaves_nothing_behind() {
 
 #[test]
 fn reinjected_data_are_not_copied_a_second_time() {
-    // Found as drawn: a path dies under a copy, and what it held is reinjected.
+    // Found as a random network: a path dies while it carries a copy, and the data it held are reinjected.
     let s = Scenario {
         seed: 0,
         preset: 8,
@@ -147,7 +147,7 @@ fn reinjected_data_are_not_copied_a_second_time() {
 }
 
 #[test]
-fn a_priority_for_a_subflow_waits_until_its_join_is_complete() {
+fn mp_prio_for_a_subflow_waits_until_its_join_is_complete() {
     let s = Scenario {
         seed: 1293,
         multi: MultiSpec {
@@ -164,8 +164,8 @@ fn a_priority_for_a_subflow_waits_until_its_join_is_complete() {
 }
 
 #[test]
-fn plain_tcp_acknowledges_nothing_beyond_its_window() {
-    // Lost acknowledgements let the sender's view of the window run ahead of the receiver's.
+fn plain_tcp_does_not_acknowledge_data_beyond_its_window() {
+    // Lost acknowledgements move the sender's view of the window ahead of the receiver's view.
     let mut ends = [tiny(12, 8), tiny(2, 2)];
     ends[0].options = [true, true, false, false];
     ends[0].delayed_ack = true;
@@ -193,7 +193,7 @@ fn plain_tcp_acknowledges_nothing_beyond_its_window() {
 }
 
 #[test]
-fn address_signals_are_forgotten_after_fallback() {
+fn address_signals_are_discarded_after_fallback() {
     let s = Scenario {
         seed: 395_369_214,
         paths: vec![path(10, [145, 0], &[])],
@@ -206,7 +206,7 @@ fn address_signals_are_forgotten_after_fallback() {
 }
 
 #[test]
-fn the_data_fin_timer_stays_below_the_ceiling() {
+fn the_data_fin_timer_does_not_exceed_max_rto() {
     let mut ends = [tiny(10, 3), tiny(5, 8)];
     ends[0].options = [false, true, false, false];
     ends[0].delayed_ack = true;
@@ -238,7 +238,7 @@ fn the_data_fin_timer_stays_below_the_ceiling() {
 }
 
 #[test]
-fn a_wrong_checksum_on_the_only_subflow_ends_in_plain_tcp_both_ways() {
+fn a_wrong_checksum_on_the_only_subflow_causes_fallback_in_both_directions() {
     for (seed, early) in [(1, false), (2, true), (3, false), (4, true)] {
         let mut s = calm("mptcp");
         s.seed = seed;
@@ -257,7 +257,7 @@ fn a_wrong_checksum_on_the_only_subflow_ends_in_plain_tcp_both_ways() {
 }
 
 #[test]
-fn what_came_before_a_wrong_checksum_is_counted_and_told() {
+fn data_received_before_a_wrong_checksum_are_counted_and_reported() {
     let mut paths = vec![path(382, [0, 57], &[])];
     paths[0].jitter = 32;
     let mut ends = [tiny(64, 4), tiny(8, 21)];
@@ -286,7 +286,7 @@ fn what_came_before_a_wrong_checksum_is_counted_and_told() {
 }
 
 #[test]
-fn what_a_subflow_acknowledged_and_the_data_level_misses_is_sent_there_again() {
+fn data_acked_on_a_subflow_but_missing_at_the_data_level_are_sent_again() {
     let mut ends = [tiny(29, 64), tiny(6, 80)];
     for e in &mut ends {
         e.options = [true, false, false, false];
@@ -319,7 +319,7 @@ fn what_a_subflow_acknowledged_and_the_data_level_misses_is_sent_there_again() {
 }
 
 #[test]
-fn a_repeated_third_ack_of_a_join_brings_the_fourth() {
+fn a_repeated_third_ack_of_a_join_is_answered_with_the_fourth_ack() {
     let mut ends = [tiny(5, 3), tiny(2, 2)];
     for e in &mut ends {
         e.delayed_ack = true;
@@ -351,7 +351,7 @@ fn a_repeated_third_ack_of_a_join_brings_the_fourth() {
 }
 
 #[test]
-fn acknowledgements_behind_copies_beyond_the_window_count() {
+fn acks_that_arrive_after_copies_beyond_the_window_are_processed() {
     let mut ends = [tiny(5, 24), tiny(7, 3)];
     ends[0].delayed_ack = true;
     ends[0].mss = 758;
@@ -382,10 +382,10 @@ fn acknowledgements_behind_copies_beyond_the_window_count() {
     s.run(true);
 }
 
-/// What the data level dropped beyond its window and TCP had acknowledged was missing after a
+/// Data that the data level dropped beyond its window had been acknowledged by TCP. They were missing after a
 /// fallback, and the connection ended as if finished.
 #[test]
-fn a_fallback_does_not_finish_without_what_the_window_cut_off() {
+fn a_fallback_does_not_finish_without_data_dropped_beyond_the_window() {
     let mut ends = [tiny(6, 2), tiny(2, 16)];
     ends[0].options = [true, false, false, false];
     ends[0].mss = 1460;

@@ -1,4 +1,4 @@
-//! Subflows lost to the network are opened again by the end that had opened them.
+//! Subflows lost because of the network are opened again by the end that opened them.
 
 mod support;
 
@@ -21,8 +21,8 @@ fn of_second(seg: &Segment) -> bool {
     seg.src.addr == SECOND || seg.dst.addr == SECOND
 }
 
-/// A server that writes 100 KB every second for `seconds` to a client with two addresses, each with a
-/// path of its own.
+/// A server that writes 100 KB every second for `seconds` to a client with two addresses. Each address has its
+/// own path.
 fn steady(seconds: u64, shape: impl Fn(Instant, &mut Net)) -> Run {
     let mut net = Net::with_addresses(11, vec![Path::clean(ms(5)); 2], [vec![SECOND], Vec::new()]);
     net.route = Some(Box::new(|seg| usize::from(of_second(seg))));
@@ -43,7 +43,7 @@ fn steady(seconds: u64, shape: impl Fn(Instant, &mut Net)) -> Run {
     }
     let ends = (endpoint(1, 0), endpoint(2, 80));
     let configs = [config.clone(), config];
-    // A client that is closing opens nothing any more.
+    // A client that is closing opens no more subflows.
     let stay = End::CloseAt(Duration::from_secs(seconds + 1));
     let apps = [app(vec![], stay), app(down, End::AfterWrites)];
     let mut run = Run::new(net, apps, configs, ends, true);
@@ -58,7 +58,7 @@ fn steady(seconds: u64, shape: impl Fn(Instant, &mut Net)) -> Run {
     run
 }
 
-/// When SYNs left for the second path, since the start.
+/// Times since the start at which SYNs were sent on the second path.
 fn joins(run: &Run) -> Vec<Duration> {
     let log = run.net.log.iter();
     let syns = log.filter(|l| {
@@ -67,7 +67,7 @@ fn joins(run: &Run) -> Vec<Duration> {
     syns.map(|l| l.at.since(run.start)).collect()
 }
 
-/// When data of the server first arrived by the second path after `from`.
+/// When data of the server first arrived over the second path after `from`.
 fn data_after(run: &Run, from: Duration) -> Option<Duration> {
     let log = run.net.log.iter();
     let data = log.filter(|l| {
@@ -76,8 +76,8 @@ fn data_after(run: &Run, from: Duration) -> Option<Duration> {
     data.map(|l| l.at.since(run.start)).find(|t| *t >= from)
 }
 
-/// From `at` on, the next segment of the server on the second path is an RST in its place, as of a
-/// NAT that lost its state.
+/// Replaces the server's first data segment on the second path after `at` with an in-order RST, as from a NAT
+/// that lost its state.
 fn reset_once(net: &mut Net, at: Instant, reason: Option<MpTcpRst>) {
     let mut done = false;
     net.hook = Some(Box::new(move |now, side, seg| {
@@ -96,7 +96,7 @@ fn reset_once(net: &mut Net, at: Instant, reason: Option<MpTcpRst>) {
 }
 
 #[test]
-fn a_subflow_reset_on_the_way_is_back_within_seconds() {
+fn a_subflow_reset_by_a_middlebox_is_joined_again_within_seconds() {
     let run = steady(10, |start, net| reset_once(net, start + ms(3500), None));
     let joins = joins(&run);
     assert_eq!(joins.len(), 2, "{joins:?}");
@@ -105,7 +105,7 @@ fn a_subflow_reset_on_the_way_is_back_within_seconds() {
 }
 
 #[test]
-fn what_the_peer_refuses_for_good_is_not_tried_again() {
+fn a_join_that_the_peer_refuses_permanently_is_not_retried() {
     let reason = |transient| MpTcpRst {
         transient,
         other_flags: 0,
@@ -120,8 +120,8 @@ fn what_the_peer_refuses_for_good_is_not_tried_again() {
 }
 
 #[test]
-fn a_path_that_was_down_at_the_start_is_joined_when_it_is_up() {
-    // Down for longer than a SYN is repeated (127 s), up at 200 s.
+fn a_path_that_is_down_at_the_start_is_joined_once_it_is_up() {
+    // The path is down for longer than a SYN is repeated (127 s), and up at 200 s.
     let run = steady(290, |start, net| {
         net.paths[1].flips = vec![start, start + Duration::from_secs(200)];
     });
@@ -130,6 +130,6 @@ fn a_path_that_was_down_at_the_start_is_joined_when_it_is_up() {
         first > Duration::from_secs(200) && first < Duration::from_secs(280),
         "{first:?}"
     );
-    // A SYN now and then, no storm.
+    // SYNs are sent now and then, without a storm.
     assert!(joins(&run).len() < 20);
 }

@@ -1,6 +1,7 @@
-//! Segments that overtake one another are put in order before TCP sees them, where its configuration says so.
+//! Reordered segments are put in order before TCP receives them, if the configuration has the reordering
+//! buffer.
 //!
-//! `SPINDLE_NETWORKS` sets how many random networks are tried, `SPINDLE_NETWORKS_SEED` which.
+//! `SPINDLE_NETWORKS` sets the number of random networks, and `SPINDLE_NETWORKS_SEED` their seed.
 
 mod support;
 
@@ -26,8 +27,8 @@ fn tcp(ordered: bool) -> Config {
     }
 }
 
-/// What the client did to send 600 KB in cells of ten segments over two paths in turn, `apart` from each other.
-/// The segment with this number of those with data is lost.
+/// The client's counters after it sent 600 KB in cells of ten segments over two paths in turn, with delays that
+/// are `apart` from each other. The data segment with the number `lost` is lost.
 fn over_two_paths(ordered: bool, apart: Duration, lost: Option<usize>) -> SendCounters {
     let mut net = net(paths(2, apart));
     let mut sent = 0;
@@ -49,7 +50,7 @@ fn over_two_paths(ordered: bool, apart: Duration, lost: Option<usize>) -> SendCo
 }
 
 #[test]
-fn cells_that_overtake_one_another_are_no_loss_to_tcp() {
+fn reordered_cells_cause_no_retransmission_with_the_reordering_buffer() {
     let apart = Duration::from_micros(300);
     let plain = over_two_paths(false, apart, None);
     assert!(plain.fast_retransmits > 3, "{plain:?}");
@@ -58,18 +59,18 @@ fn cells_that_overtake_one_another_are_no_loss_to_tcp() {
 }
 
 #[test]
-fn what_is_lost_is_sent_again_without_a_timeout() {
+fn a_lost_segment_is_retransmitted_without_a_timeout() {
     let ordered = over_two_paths(true, Duration::from_micros(300), Some(200));
     assert_eq!((ordered.retransmissions, ordered.timeouts), (1, 0));
 }
 
-/// So many networks in the ordinary test run.
+/// Number of networks in the ordinary test run.
 const NETWORKS: u32 = 200;
 
-/// Random networks and peers with the buffer at both ends, half of them with room for three segments, and without it:
-/// where paths jitter, TCP takes less for lost.
+/// Random networks and peers, with the buffer at both ends and without it. Half of the buffers have room for
+/// three segments. With the buffer, TCP takes fewer reordered segments for lost.
 #[test]
-fn over_random_networks_every_byte_arrives_once_and_in_order() {
+fn with_reordering_buffers_every_byte_arrives_once_over_random_networks() {
     let repeated: [Cell<u64>; 2] = Default::default();
     try_scenarios(NETWORKS, 17, |s| {
         let settings = Settings {

@@ -1,4 +1,5 @@
-//! RFC 9293 and its companions segment by segment: one stack, and a peer played by hand.
+//! RFC 9293 and its companion documents, segment by segment: one stack, and a peer whose segments are written
+//! by hand.
 
 mod script;
 
@@ -14,7 +15,7 @@ fn bare_ack(seg: &Segment) -> bool {
     seg.flags == Flags::ACK && seg.payload.is_empty()
 }
 
-/// A stack that listens where the peer's segments go.
+/// A stack that listens at the destination of the peer's segments.
 fn listening() -> Peer {
     let mut p = Peer::new();
     let here = p.segment(Flags::NONE).dst;
@@ -50,9 +51,9 @@ fn an_active_open_takes_three_segments() {
     ));
 }
 
-/// RFC 9293, section 3.10.7.2 and 3.10.7.4: SYN-RECEIVED until our SYN is acknowledged.
+/// RFC 9293, section 3.10.7.2 and 3.10.7.4: the connection is in SYN-RECEIVED until our SYN is acknowledged.
 #[test]
-fn a_passive_open_is_told_with_the_third_segment() {
+fn a_passive_open_is_reported_with_the_third_segment() {
     let mut p = listening();
     let syn = p.syn(Flags::SYN);
     let answer = one(p.push(syn));
@@ -67,7 +68,7 @@ fn a_passive_open_is_told_with_the_third_segment() {
 
 /// RFC 9293, section 3.5, figure 7.
 #[test]
-fn a_simultaneous_open_ends_established() {
+fn a_simultaneous_open_ends_in_established() {
     let (mut p, syn) = Peer::connecting(plain());
     let theirs = p.syn(Flags::SYN);
     let answer = one(p.push(theirs));
@@ -80,8 +81,8 @@ fn a_simultaneous_open_ends_established() {
     assert_eq!(one(p.send(10)).seq, syn.seq + 1);
 }
 
-/// RFC 9293, section 3.10.7.3: a reset that acknowledges the SYN refuses the connection; one that
-/// does not is no answer.
+/// RFC 9293, section 3.10.7.3: a reset that acknowledges the SYN refuses the connection. A reset that does not
+/// acknowledge it is ignored.
 #[test]
 fn a_reset_that_acknowledges_the_syn_refuses_the_connection() {
     let (mut p, syn) = Peer::connecting(plain());
@@ -94,7 +95,8 @@ fn a_reset_that_acknowledges_the_syn_refuses_the_connection() {
     assert_eq!(closed(&mut p), Some(CloseReason::Refused));
 }
 
-/// RFC 9293, section 3.10.7.1: what belongs to no connection is reset, a reset is not.
+/// RFC 9293, section 3.10.7.1: a segment of no connection is answered with a reset, unless it is a reset
+/// itself.
 #[test]
 fn data_to_a_closed_port_are_reset() {
     let mut p = Peer::new();
@@ -111,7 +113,7 @@ fn data_to_a_closed_port_are_reset() {
     assert_eq!(p.push(seg), []);
 }
 
-/// RFC 9293, section 3.6, case 3: both FINs cross, both ends wait.
+/// RFC 9293, section 3.6, case 3: both FINs cross, and both ends enter CLOSING and then TIME-WAIT.
 #[test]
 fn a_simultaneous_close_goes_through_closing() {
     let mut p = Peer::establish(plain());
@@ -127,7 +129,7 @@ fn a_simultaneous_close_goes_through_closing() {
     assert_eq!(closed(&mut p), Some(CloseReason::Finished));
 }
 
-/// RFC 9293, section 3.6, case 2: after the peer's FIN we may still send.
+/// RFC 9293, section 3.6, case 2: after the peer's FIN we may still send data.
 #[test]
 fn a_half_closed_connection_still_sends() {
     let mut p = Peer::establish(plain());
@@ -145,10 +147,10 @@ fn a_half_closed_connection_still_sends() {
     assert_eq!(closed(&mut p), Some(CloseReason::Finished));
 }
 
-/// RFC 5961, section 3.2: only an exact reset resets; one elsewhere in the window is challenged,
-/// one outside it says nothing.
+/// RFC 5961, section 3.2: only a reset with the exact sequence number resets the connection. A reset elsewhere
+/// in the window is challenged, and a reset outside the window is ignored.
 #[test]
-fn a_reset_must_be_exact() {
+fn only_a_reset_with_the_exact_sequence_number_is_accepted() {
     let mut p = Peer::establish(plain());
     let mut rst = p.segment(Flags::RST);
     rst.seq = p.seq + 100;
@@ -163,9 +165,9 @@ fn a_reset_must_be_exact() {
     assert_eq!(closed(&mut p), Some(CloseReason::Reset));
 }
 
-/// RFC 5961, sections 4.2 and 7: a SYN is challenged, at most ten times in five seconds.
+/// RFC 5961, sections 4.2 and 7: a SYN is answered with a challenge ACK, at most ten times in five seconds.
 #[test]
-fn a_syn_within_a_connection_is_challenged_within_limits() {
+fn a_syn_on_an_established_connection_is_challenged_at_a_limited_rate() {
     let mut p = Peer::establish(plain());
     let syn = p.syn(Flags::SYN);
     let answers: Vec<_> = (0..30).flat_map(|_| p.push(syn.clone())).collect();
@@ -175,10 +177,9 @@ fn a_syn_within_a_connection_is_challenged_within_limits() {
     assert_eq!(p.info().state, TcpState::Established);
 }
 
-/// RFC 9293, section 3.10.7.4, fifth check: data under an acknowledgement of what was never sent
-/// are not taken.
+/// RFC 9293, section 3.10.7.4, fifth check: data with an acknowledgement of unsent data are not accepted.
 #[test]
-fn an_acknowledgement_of_unsent_data_is_answered_and_dropped() {
+fn data_with_an_ack_of_unsent_data_are_answered_and_dropped() {
     let mut p = Peer::establish(plain());
     let mut seg = p.segment(Flags::ACK);
     seg.ack = p.ack + 1;
@@ -188,7 +189,7 @@ fn an_acknowledgement_of_unsent_data_is_answered_and_dropped() {
     assert_eq!(ack.ack, p.seq);
 }
 
-/// RFC 2883, section 4: data that came before are acknowledged again with a D-SACK.
+/// RFC 2883, section 4: data that were received before are acknowledged again with a D-SACK.
 #[test]
 fn old_data_are_answered_with_a_dsack() {
     let mut p = Peer::establish(plain());
@@ -200,7 +201,7 @@ fn old_data_are_answered_with_a_dsack() {
     assert_eq!(ack.options.sack.as_slice(), [(start, start + 100)]);
 }
 
-/// RFC 9293, section 3.7.1: 536 bytes for want of an MSS option.
+/// RFC 9293, section 3.7.1: segments have 536 bytes if the peer sent no MSS option.
 #[test]
 fn without_an_mss_option_segments_have_536_bytes() {
     let (mut p, _) = Peer::connecting(plain());
@@ -212,9 +213,9 @@ fn without_an_mss_option_segments_have_536_bytes() {
     assert_eq!(p.info().mss, 536);
 }
 
-/// RFC 9293, section 3.8.1: the SYN is repeated with doubled intervals, then given up.
+/// RFC 9293, section 3.8.1: the SYN is repeated at doubled intervals. Then the attempt fails.
 #[test]
-fn a_syn_is_repeated_and_given_up() {
+fn a_syn_is_repeated_at_doubled_intervals_and_then_fails() {
     let mut config = plain();
     config.tcp.syn_retries = 3;
     let (mut p, syn) = Peer::connecting(config);
@@ -228,9 +229,9 @@ fn a_syn_is_repeated_and_given_up() {
     assert_eq!(closed(&mut p), Some(CloseReason::ConnectTimeout));
 }
 
-/// RFC 9293, section 3.8.3: data unacknowledged for the user timeout end the connection.
+/// RFC 9293, section 3.8.3: data that stay unacknowledged for the user timeout end the connection.
 #[test]
-fn the_user_timeout_ends_a_dead_connection() {
+fn unacknowledged_data_end_the_connection_after_the_user_timeout() {
     let mut config = plain();
     config.tcp.user_timeout = Duration::from_secs(5);
     let mut p = Peer::establish(config);
@@ -242,9 +243,9 @@ fn the_user_timeout_ends_a_dead_connection() {
     assert_eq!(p.now.since(start), Duration::from_secs(5));
 }
 
-/// RFC 9293, section 3.8.4: probes carry an old sequence number; unanswered, the connection ends.
+/// RFC 9293, section 3.8.4: probes have an old sequence number. If they stay unanswered, the connection ends.
 #[test]
-fn keepalive_probes_go_out_and_give_up() {
+fn unanswered_keepalive_probes_end_the_connection() {
     let mut config = plain();
     config.tcp.keepalive = Some(Keepalive {
         idle: Duration::from_secs(100),
@@ -256,15 +257,14 @@ fn keepalive_probes_go_out_and_give_up() {
     assert_eq!(wait, Duration::from_secs(100));
     assert_eq!(one(out).seq, p.ack - 1);
     let seg = p.segment(Flags::ACK);
-    assert_eq!(p.push(seg), [], "an answer starts the idle time anew");
+    assert_eq!(p.push(seg), [], "an answer restarts the idle time");
     assert_eq!(p.wait().0, Duration::from_secs(100));
     assert_eq!(p.wait().0, Duration::from_secs(10));
     p.wait();
     assert_eq!(closed(&mut p), Some(CloseReason::KeepaliveTimeout));
 }
 
-/// RFC 9293, section 3.8.6.1: a closed window is probed at doubled intervals; data follow when it
-/// opens.
+/// RFC 9293, section 3.8.6.1: a closed window is probed at doubled intervals. Data are sent when it opens.
 #[test]
 fn a_closed_window_is_probed_until_it_opens() {
     let mut p = Peer::establish(plain());
@@ -285,9 +285,10 @@ fn a_closed_window_is_probed_until_it_opens() {
     assert_eq!((data.seq, data.payload.len()), (p.ack, 500));
 }
 
-/// RFC 9293, section 3.8.6.2.1: no small segment into a small window while a larger one may come.
+/// RFC 9293, section 3.8.6.2.1: no small segment is sent into a small window while a larger segment may become
+/// possible.
 #[test]
-fn a_small_opening_does_not_draw_a_small_segment() {
+fn a_small_window_opening_does_not_cause_a_small_segment() {
     let mut p = Peer::establish(plain());
     p.window = 0;
     let seg = p.segment(Flags::ACK);
@@ -301,9 +302,9 @@ fn a_small_opening_does_not_draw_a_small_segment() {
     assert_eq!(one(p.push(seg)).payload.len(), 1000);
 }
 
-/// RFC 9293, section 3.8.6.2.2: the window neither shrinks nor opens by crumbs.
+/// RFC 9293, section 3.8.6.2.2: the window neither shrinks nor opens in small steps.
 #[test]
-fn the_receive_window_opens_by_worthwhile_steps() {
+fn the_receive_window_does_not_shrink_and_opens_in_large_steps() {
     let mut config = plain();
     config.tcp.receive_buffer = 10_000;
     let mut p = Peer::establish(config);
@@ -319,14 +320,14 @@ fn the_receive_window_opens_by_worthwhile_steps() {
     assert_eq!(edge, p.seq, "the window is closed");
     let h = p.handle.unwrap();
     p.stack.recv(p.now, h, 100).unwrap();
-    assert_eq!(p.drain(), [], "100 bytes are not worth telling");
+    assert_eq!(p.drain(), [], "100 bytes are not worth a window update");
     while p.stack.recv(p.now, h, usize::MAX).unwrap().is_some() {}
     assert!(one(p.drain()).window >= 1000);
 }
 
-/// RFC 9293, section 3.7.4: with data outstanding a small segment waits for their acknowledgement.
+/// RFC 9293, section 3.7.4: a small segment waits until outstanding data are acknowledged.
 #[test]
-fn nagle_holds_the_second_small_segment() {
+fn nagle_delays_the_second_small_segment() {
     let mut config = plain();
     config.tcp.nagle = true;
     let mut p = Peer::establish(config);
@@ -338,10 +339,10 @@ fn nagle_holds_the_second_small_segment() {
     assert_eq!(one(p.push(seg)).payload.len(), 200);
 }
 
-/// RFC 9293, section 3.8.6.3, and RFC 5681, section 4.2: every second segment, or the delay; what
-/// is out of order at once.
+/// RFC 9293, section 3.8.6.3, and RFC 5681, section 4.2: every second segment is acknowledged, or a single
+/// segment after the delay. Out-of-order data are acknowledged at once.
 #[test]
-fn acknowledgements_are_delayed_but_never_for_two_segments() {
+fn acks_are_delayed_for_one_segment_but_not_for_two_or_out_of_order_data() {
     let mut config = plain();
     config.tcp.delayed_ack = Some(Duration::from_millis(40));
     let mut p = Peer::establish(config);
@@ -364,7 +365,7 @@ fn acknowledgements_are_delayed_but_never_for_two_segments() {
 
 /// RFC 7323, section 2.2: a window is scaled only if both SYNs have the option.
 #[test]
-fn without_the_peers_option_no_window_is_scaled() {
+fn windows_are_not_scaled_without_the_peers_window_scale_option() {
     let mut config = plain();
     config.tcp.window_scaling = true;
     let (mut p, syn) = Peer::connecting(config);
@@ -381,9 +382,10 @@ fn stamped(p: &Peer, value: u32) -> Segment {
     seg
 }
 
-/// RFC 7323, sections 3.2 and 5.3: an old timestamp, or none, is no segment of this connection.
+/// RFC 7323, sections 3.2 and 5.3: a segment with an old timestamp, or with none, does not belong to this
+/// connection.
 #[test]
-fn an_old_or_missing_timestamp_drops_the_segment() {
+fn a_segment_with_an_old_or_missing_timestamp_is_dropped() {
     let mut config = plain();
     config.tcp.timestamps = true;
     let (mut p, _) = Peer::connecting(config);
@@ -404,10 +406,10 @@ fn an_old_or_missing_timestamp_drops_the_segment() {
     assert_eq!(one(p.push(seg)).ack, p.seq + 100);
 }
 
-/// RFC 9293, section 3.10.7.4, TIME-WAIT: a repeated FIN is acknowledged; section 3.10.7.4 with RFC
-/// 6191: a SYN beyond the old sequence opens a new connection.
+/// RFC 9293, section 3.10.7.4, TIME-WAIT: a repeated FIN is acknowledged. In the same state (section 3.10.7.4
+/// with RFC 6191), a SYN beyond the old sequence opens a new connection.
 #[test]
-fn time_wait_answers_a_fin_and_gives_way_to_a_new_syn() {
+fn time_wait_acknowledges_a_fin_and_accepts_a_new_syn() {
     let mut p = listening();
     let syn = p.syn(Flags::SYN);
     let answer = one(p.push(syn));
@@ -429,10 +431,10 @@ fn time_wait_answers_a_fin_and_gives_way_to_a_new_syn() {
     assert_eq!((answer.flags, answer.ack), (SYN_ACK, p.seq + 1));
 }
 
-/// RFC 9293, section 3.10.7.4: in SYN-RECEIVED a repeated SYN draws the same SYN/ACK, and a reset
-/// returns to LISTEN with nobody told.
+/// RFC 9293, section 3.10.7.4: in SYN-RECEIVED a repeated SYN is answered with the same SYN/ACK. A reset
+/// returns to LISTEN without an event.
 #[test]
-fn a_half_open_connection_repeats_its_answer_and_dies_quietly() {
+fn a_half_open_connection_repeats_its_syn_ack_and_is_reset_without_an_event() {
     let mut p = listening();
     let syn = p.syn(Flags::SYN);
     let answer = one(p.push(syn.clone()));
@@ -446,10 +448,10 @@ fn a_half_open_connection_repeats_its_answer_and_dies_quietly() {
     assert_eq!(one(p.push(syn)).flags, SYN_ACK);
 }
 
-/// RFC 9293, section 3.6.1, and RFC 6191, section 2: a SYN that is not beyond the old sequence may
-/// be an old one, and TIME-WAIT only acknowledges.
+/// RFC 9293, section 3.6.1, and RFC 6191, section 2: a SYN that is not beyond the old sequence may be an old
+/// SYN, so TIME-WAIT only sends an ACK.
 #[test]
-fn time_wait_does_not_give_way_to_an_old_syn() {
+fn time_wait_does_not_accept_an_old_syn() {
     let mut p = Peer::establish(plain());
     close(&mut p);
     p.ack = p.ack + 1;
@@ -463,9 +465,9 @@ fn time_wait_does_not_give_way_to_an_old_syn() {
     assert_eq!(ack.ack, p.seq);
 }
 
-/// RFC 5927, section 4.1: an ICMP message counts if it quotes a segment in flight, and no other.
+/// RFC 5927, section 4.1: an ICMP message is accepted only if it quotes a segment in flight.
 #[test]
-fn only_what_is_in_flight_can_be_quoted_by_an_icmp_message() {
+fn an_icmp_message_is_accepted_only_if_it_quotes_a_segment_in_flight() {
     let mut p = Peer::establish(plain());
     let first = one(p.send(MSS));
     let quoted = |p: &Peer, seq| p.stack.is_outstanding(first.src, first.dst, seq);
@@ -483,7 +485,7 @@ fn only_what_is_in_flight_can_be_quoted_by_an_icmp_message() {
 
 /// RFC 9293, section 3.10.7.2, "fourth": in LISTEN a segment that has neither SYN nor ACK nor RST is dropped.
 #[test]
-fn a_listener_drops_a_segment_without_flags_that_count() {
+fn a_listener_drops_a_segment_without_syn_ack_and_rst() {
     for flags in [Flags::NONE, Flags::FIN, Flags::PSH] {
         let mut p = listening();
         let mut seg = p.segment(flags);
@@ -493,15 +495,15 @@ fn a_listener_drops_a_segment_without_flags_that_count() {
     let mut p = listening();
     let seg = p.segment(Flags::ACK);
     assert_eq!(one(p.push(seg)).flags, Flags::RST, "an ACK is refused");
-    // CLOSED, where nobody listens: section 3.10.7.1.
+    // CLOSED, without a listener: section 3.10.7.1.
     let mut p = Peer::new();
     let seg = p.segment(Flags::NONE);
     assert!(one(p.push(seg)).flags.contains(Flags::RST));
 }
 
-/// RFC 9293, section 3.9.2.3: a SYN from or to an address of several hosts is silently discarded.
+/// RFC 9293, section 3.9.2.3: a SYN from or to an address that is not that of one host is silently discarded.
 #[test]
-fn a_syn_from_or_to_several_hosts_is_dropped() {
+fn a_syn_from_or_to_a_non_unicast_address_is_dropped() {
     let several = ["224.0.0.1", "255.255.255.255", "0.0.0.0"];
     for addr in several.map(|a| a.parse::<std::net::IpAddr>().unwrap()) {
         let mut p = listening();
@@ -518,9 +520,9 @@ fn a_syn_from_or_to_several_hosts_is_dropped() {
     }
 }
 
-/// RFC 9293, section 3.9.1.1, MUST-46: an open to an address that is not one host's is an error.
+/// RFC 9293, section 3.9.1.1, MUST-46: an open to an address that is not that of one host is an error.
 #[test]
-fn an_open_to_several_hosts_is_refused() {
+fn an_open_to_a_non_unicast_address_is_an_error() {
     let here = "10.0.0.1:4000".parse::<std::net::SocketAddr>().unwrap();
     for there in [
         "224.0.0.1:80",
@@ -540,9 +542,9 @@ fn an_open_to_several_hosts_is_refused() {
     }
 }
 
-/// RFC 5961, section 7: answers to segments that are not acceptable are limited, but for those to old data.
+/// RFC 5961, section 7: answers to unacceptable segments are limited, except answers to old data.
 #[test]
-fn answers_are_limited_unless_they_acknowledge_old_data() {
+fn answers_to_unacceptable_segments_are_limited_except_for_old_data() {
     let mut p = listening();
     let syn = p.syn(Flags::SYN);
     let answers: usize = (0..1000).map(|_| p.push(syn.clone()).len()).sum();
@@ -553,7 +555,7 @@ fn answers_are_limited_unless_they_acknowledge_old_data() {
     let mut ack = p.segment(Flags::ACK);
     ack.seq = PEER_ISS + 1;
     let resets: usize = (0..1000).map(|_| p.push(ack.clone()).len()).sum();
-    assert_eq!(resets, 0, "of the same limit");
+    assert_eq!(resets, 0, "resets share the limit");
     p.now += Duration::from_secs(5);
     let resets: usize = (0..1000).map(|_| p.push(ack.clone()).len()).sum();
     assert_eq!(resets, 10, "an acknowledgement of nothing that was sent");
@@ -569,9 +571,9 @@ fn answers_are_limited_unless_they_acknowledge_old_data() {
     assert_eq!(answers, 1000, "a peer that lost our acknowledgements");
 }
 
-/// Resets for segments of no connection leave at a limited rate; connections go on.
+/// Resets for segments of no connection are sent at a limited rate. Connections are not affected.
 #[test]
-fn resets_for_no_connection_are_limited() {
+fn resets_for_segments_of_no_connection_are_rate_limited() {
     let mut p = Peer::establish(plain());
     let mut stray = p.data(1);
     stray.src.port = 81;
@@ -598,7 +600,7 @@ fn resets_for_no_connection_are_limited() {
 
 /// RFC 9293, section 3.8.3: R2 of a SYN is at least 3 minutes.
 #[test]
-fn a_syn_is_repeated_for_three_minutes_by_default() {
+fn a_syn_is_repeated_for_at_least_three_minutes_by_default() {
     let (mut p, _) = Peer::connecting(plain());
     let start = p.now;
     while closed(&mut p).is_none() {
@@ -608,9 +610,9 @@ fn a_syn_is_repeated_for_three_minutes_by_default() {
     assert!((180_000..240_000).contains(&r2.as_millis()), "{r2:?}");
 }
 
-/// RFC 6298, section 5.7: after a SYN timeout the data begin with an RTO of 3 s.
+/// RFC 6298, section 5.7: after a SYN timeout, data transmission begins with an RTO of 3 s.
 #[test]
-fn data_after_a_syn_timeout_begin_with_a_timeout_of_three_seconds() {
+fn data_after_a_syn_timeout_start_with_an_rto_of_three_seconds() {
     let (mut p, _) = Peer::connecting(plain());
     assert_eq!(p.wait().0, Duration::from_secs(1));
     let answer = p.syn(SYN_ACK);
@@ -618,7 +620,7 @@ fn data_after_a_syn_timeout_begin_with_a_timeout_of_three_seconds() {
     p.after(RTT, answer);
     p.send(100);
     assert_eq!(p.wait().0, Duration::from_secs(3));
-    // As a listener, whose SYN/ACK timed out.
+    // The same for a listener whose SYN/ACK timed out.
     let mut p = listening();
     let syn = p.syn(Flags::SYN);
     let answer = one(p.push(syn));
@@ -631,7 +633,7 @@ fn data_after_a_syn_timeout_begin_with_a_timeout_of_three_seconds() {
     assert_eq!(p.wait().0, Duration::from_secs(3));
 }
 
-/// A connection with timestamps that rests in TIME_WAIT; the last timestamp of the peer was 1000.
+/// A connection with timestamps in TIME_WAIT. The last timestamp of the peer was 1000.
 fn resting_with_timestamps() -> Peer {
     let mut p = Peer::new();
     let here = p.segment(Flags::NONE).dst;
@@ -659,10 +661,10 @@ fn resting_with_timestamps() -> Peer {
     p
 }
 
-/// RFC 6191, section 2: the timestamp of a SYN decides whether TIME_WAIT gives way, its sequence number
-/// only where the timestamp is the last one.
+/// RFC 6191, section 2: the timestamp of a SYN decides whether a new connection may replace the one in
+/// TIME_WAIT. The sequence number decides only if the timestamp equals the last one.
 #[test]
-fn time_wait_gives_way_to_a_later_timestamp_and_to_no_earlier_one() {
+fn time_wait_accepts_a_syn_with_a_later_but_not_an_earlier_timestamp() {
     let (before, beyond) = (u32::MAX - 999, 50_000);
     for (value, offset, opens) in [
         (Some(1001), before, true),
@@ -683,9 +685,10 @@ fn time_wait_gives_way_to_a_later_timestamp_and_to_no_earlier_one() {
     }
 }
 
-/// RFC 6191, section 2: where the old connection had no timestamps, a SYN that has one is a new one's.
+/// RFC 6191, section 2: if the old connection had no timestamps, a SYN with a timestamp belongs to a new
+/// connection.
 #[test]
-fn time_wait_without_timestamps_gives_way_to_a_syn_with_one() {
+fn time_wait_without_timestamps_accepts_a_syn_with_a_timestamp() {
     let mut config = plain();
     config.tcp.timestamps = true;
     let mut p = Peer::establish(config.clone());
@@ -703,9 +706,10 @@ fn time_wait_without_timestamps_gives_way_to_a_syn_with_one() {
 }
 
 /// RFC 9293, section 3.10.7.4, TIME-WAIT: the new connection's initial sequence number is larger than all
-/// that the old one used, even if that was faster than the clock of initial sequence numbers.
+/// sequence numbers that the old connection used, even if the old connection was faster than the clock of
+/// initial sequence numbers.
 #[test]
-fn a_connection_out_of_time_wait_begins_beyond_the_old_sequence() {
+fn a_connection_that_replaces_time_wait_starts_beyond_the_old_sequence() {
     let mut p = listening();
     let syn = p.syn(Flags::SYN);
     let answer = one(p.push(syn));

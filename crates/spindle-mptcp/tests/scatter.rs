@@ -1,6 +1,6 @@
-//! Packet scatter from end to end, and the second phase behind it (MMPTCP).
+//! Packet scatter from end to end, and the second phase after it (MMPTCP).
 //!
-//! `SPINDLE_NETWORKS` sets how many random networks are tried, `SPINDLE_NETWORKS_SEED` which.
+//! `SPINDLE_NETWORKS` sets the number of random networks, and `SPINDLE_NETWORKS_SEED` their seed.
 
 mod support;
 
@@ -21,7 +21,7 @@ use support::{CLIENT, Hook, Logged, Net, SERVER, endpoint};
 /// Payload bytes of the first phase (MMPTCP section 3).
 const THRESHOLD: u64 = 100_000;
 
-/// So many paths of equal cost between any two ends.
+/// This many paths of equal cost between any two ends.
 #[derive(Debug)]
 struct Paths(u32);
 
@@ -47,7 +47,7 @@ fn scattered(net: &Net, side: usize) -> impl Iterator<Item = &Logged> {
     data(net, side).filter(|l| l.segment.options.token.is_some())
 }
 
-/// Whether it asks for a further subflow.
+/// Whether the segment is the SYN of a join.
 fn asks_to_join(seg: &Segment) -> bool {
     let rare = seg.options.rare.as_ref();
     matches!(rare.and_then(|r| r.mp_join), Some(MpJoin::Syn { .. }))
@@ -63,7 +63,7 @@ fn ports<'a>(of: impl Iterator<Item = &'a Logged>) -> BTreeSet<u16> {
 }
 
 #[test]
-fn a_flow_below_the_threshold_scatters_and_never_joins() {
+fn a_flow_below_the_threshold_is_scattered_and_never_joins() {
     let c = config("mmptcp");
     for (sender, bytes) in [(CLIENT, THRESHOLD), (SERVER, THRESHOLD), (CLIENT, 70_000)] {
         let mut net = net(paths(16, Duration::ZERO));
@@ -71,7 +71,7 @@ fn a_flow_below_the_threshold_scatters_and_never_joins() {
         assert!(joins(&net).is_empty());
         let all = data(&net, sender).count();
         let scattered: Vec<&Logged> = scattered(&net, sender).collect();
-        // A client's first segment has the keys.
+        // A client's first segment has the keys and is not scattered.
         assert_eq!(scattered.len(), all - usize::from(sender == CLIENT));
         let ports = ports(scattered.iter().copied());
         assert!(ports.len() > scattered.len() * 9 / 10, "{}", ports.len());
@@ -93,7 +93,7 @@ fn the_first_phase_ends_with_the_segment_that_reaches_the_threshold() {
     let sent: u64 = before.iter().map(|l| l.segment.payload.len() as u64).sum();
     let last = before.last().expect("some").segment.payload.len() as u64;
     assert!(sent >= THRESHOLD && sent - last < THRESHOLD, "{sent}");
-    // Nothing is lost: nothing more leaves on the first subflow.
+    // No segment is lost, so nothing more is sent on the first subflow.
     let later: Vec<&Logged> = data(&net, CLIENT).filter(|l| l.at > first_join).collect();
     for l in &later {
         assert_eq!(
@@ -108,13 +108,13 @@ fn the_first_phase_ends_with_the_segment_that_reaches_the_threshold() {
 }
 
 #[test]
-fn what_the_first_subflow_lost_it_repeats_itself_scattered() {
+fn a_segment_lost_on_the_first_subflow_is_retransmitted_scattered_on_it() {
     let c = config("mmptcp");
     let mut net = net(paths(4, Duration::ZERO));
     let mut seen = 0;
     net.hook = Some(Box::new(move |_, side, seg| {
         seen += u64::from(side == CLIENT) * seg.payload.len() as u64;
-        // The last but two of the first phase, once.
+        // The third-last segment of the first phase is lost, once.
         let lost = side == CLIENT && (95_000..96_400).contains(&seen) && !seg.payload.is_empty();
         seen += u64::from(lost) * 2_000;
         !lost
@@ -127,7 +127,7 @@ fn what_the_first_subflow_lost_it_repeats_itself_scattered() {
     let repeats: Vec<&Logged> = scattered(&net, CLIENT).filter(same).collect();
     assert_eq!(repeats.len(), 2);
     assert_ne!(repeats[0].segment.src.port, repeats[1].segment.src.port);
-    // Joins were under way when it was repeated, and nobody else carried it.
+    // Joins were in progress when it was retransmitted, and no other subflow carried its data.
     assert!(joins(&net)[0].at < repeats[1].at);
     let first = match lost[0].segment.options.dss.and_then(|d| d.mapping) {
         Some(m) => m,
@@ -141,7 +141,7 @@ fn what_the_first_subflow_lost_it_repeats_itself_scattered() {
 }
 
 #[test]
-fn the_first_phase_alone_may_use_ecn_and_have_priority() {
+fn ecn_and_priority_apply_only_to_the_first_phase() {
     for (ecn, priority) in [(None, false), (Some(EcnMode::Dctcp), false), (None, true)] {
         let mut c = config("mmptcp");
         scatter(&mut c, |s| (s.ecn, s.priority) = (ecn, priority));
@@ -149,7 +149,7 @@ fn the_first_phase_alone_may_use_ecn_and_have_priority() {
         transfer(&mut net, [&c, &c], CLIENT, 300_000);
         let asks = |l: &&Logged| l.segment.flags.contains(Flags::SYN | Flags::ECE);
         let asking: Vec<&Logged> = net.log.iter().filter(asks).collect();
-        // The first subflow's SYN and SYN/ACK; the joins' do not.
+        // The first subflow's SYN and SYN/ACK negotiate ECN. Those of joins do not.
         assert_eq!(asking.len(), 2 * usize::from(ecn.is_some()));
         let first = net.log[0].segment.src.port;
         for l in data(&net, CLIENT) {
@@ -164,7 +164,7 @@ fn the_first_phase_alone_may_use_ecn_and_have_priority() {
 }
 
 #[test]
-fn the_end_that_opened_opens_the_subflows_of_what_it_receives() {
+fn the_client_opens_the_subflows_for_data_that_the_server_sends() {
     let c = config("mmptcp");
     let mut net = net(paths(4, Duration::ZERO));
     transfer(&mut net, [&c, &c], SERVER, 1_000_000);
@@ -173,12 +173,12 @@ fn the_end_that_opened_opens_the_subflows_of_what_it_receives() {
     assert!(joins.iter().all(|l| l.side == CLIENT));
     let up = joins[0].at + Duration::from_millis(4);
     let late = scattered(&net, SERVER).filter(|l| l.at > up).count();
-    assert_eq!(late, 0, "once a subflow is up the first one rests");
+    assert_eq!(late, 0, "sent on the first subflow after a join completed");
     assert!(scattered(&net, SERVER).count() as u64 > THRESHOLD / 1460);
 }
 
 #[test]
-fn a_peer_that_does_not_scatter_gets_mptcp_from_the_first_byte() {
+fn a_peer_without_scatter_gets_mptcp_from_the_first_byte() {
     let (c, plain) = (config("mmptcp"), config("mptcp"));
     for configs in [[&c, &plain], [&plain, &c]] {
         let mut net = net(paths(4, Duration::ZERO));
@@ -197,7 +197,7 @@ fn a_peer_that_does_not_scatter_gets_mptcp_from_the_first_byte() {
 }
 
 #[test]
-fn joins_are_spaced_at_random_and_below_the_limit() {
+fn joins_are_spaced_at_random_up_to_join_spacing() {
     let mut c = config("mmptcp");
     let most = Duration::from_micros(50);
     c.multipath.as_mut().expect("there").join_spacing = most;
@@ -210,7 +210,7 @@ fn joins_are_spaced_at_random_and_below_the_limit() {
 }
 
 #[test]
-fn a_token_lets_in_nobody_but_the_peer() {
+fn scattered_segments_with_a_wrong_address_or_token_belong_to_no_connection() {
     let c = config("ps");
     let mut net = net(paths(1, Duration::ZERO));
     let forged = std::rc::Rc::new(Cell::new(0));
@@ -218,7 +218,8 @@ fn a_token_lets_in_nobody_but_the_peer() {
     net.hook = Some(Box::new(move |_, side, seg| {
         if side == CLIENT && seg.options.token.is_some() && count.get() < 3 {
             count.set(count.get() + 1);
-            // From another address; far outside the window; with a token that is nobody's.
+            // From another address, with a sequence number far outside the window, and with a token of no
+            // connection.
             match count.get() {
                 1 => seg.src = Endpoint::new(endpoint(9, 1).addr, seg.src.port),
                 2 => seg.seq = seg.seq + (1 << 30),
@@ -234,8 +235,8 @@ fn a_token_lets_in_nobody_but_the_peer() {
 }
 
 #[test]
-fn connections_do_not_clash_although_their_ports_do() {
-    // Each scatters from the very port that the other owns.
+fn scattered_connections_that_share_source_ports_do_not_conflict() {
+    // Each connection scatters from the port that the other connection owns.
     let mut net = net(paths(2, Duration::ZERO));
     let mut transfers = Vec::new();
     for (port, from) in [(80, 5000), (81, 5001)] {
@@ -264,8 +265,8 @@ fn connections_do_not_clash_although_their_ports_do() {
 }
 
 #[test]
-fn reordering_over_many_paths_is_not_taken_for_loss_where_the_topology_is_known() {
-    // The slowest of 16 paths is some ten segments behind the fastest.
+fn with_a_known_topology_reordering_over_many_paths_is_not_taken_for_loss() {
+    // The slowest of 16 paths is about ten segments behind the fastest.
     let unequal = || paths(16, Duration::from_micros(30));
     let repeats = |c: &Config, bytes| {
         let mut net = net(unequal());
@@ -279,8 +280,8 @@ fn reordering_over_many_paths_is_not_taken_for_loss_where_the_topology_is_known(
     assert_eq!(repeats(&known, 300_000), 0);
     let mut fixed = known.clone();
     scatter(&mut fixed, |s| s.threshold = Threshold::Fixed);
-    assert!(repeats(&fixed, 300_000) > 5, "three duplicates are nothing");
-    // What D-SACKs tell raises the threshold until it is quiet.
+    assert!(repeats(&fixed, 300_000) > 5, "three duplicates are too few");
+    // D-SACKs raise the threshold until spurious retransmissions stop.
     let mut learns = fixed.clone();
     learns.tcp.sack = true;
     scatter(&mut learns, |s| {
@@ -294,7 +295,7 @@ fn reordering_over_many_paths_is_not_taken_for_loss_where_the_topology_is_known(
 }
 
 #[test]
-fn phases_end_by_window_and_by_congestion_as_well() {
+fn the_first_phase_ends_by_window_by_congestion_or_never_as_configured() {
     for (switch, lossy) in [
         (Switch::Window(20_000), false),
         (Switch::Congestion, true),
@@ -323,7 +324,7 @@ fn phases_end_by_window_and_by_congestion_as_well() {
 }
 
 #[test]
-fn where_no_further_subflow_comes_up_the_first_goes_on() {
+fn the_first_subflow_continues_when_no_join_succeeds() {
     let c = config("mmptcp");
     for refused in [true, false] {
         let mut net = net(paths(4, Duration::ZERO));
@@ -334,7 +335,7 @@ fn where_no_further_subflow_comes_up_the_first_goes_on() {
                 .as_ref()
                 .is_some_and(|r| r.mp_join.is_some());
             if join && refused && side == CLIENT {
-                // What the server knows nothing of, it refuses.
+                // The server refuses a join with an unknown token.
                 seg.options.rare_mut().mp_join = Some(MpJoin::Syn {
                     backup: false,
                     address_id: 0,
@@ -348,13 +349,13 @@ fn where_no_further_subflow_comes_up_the_first_goes_on() {
         transfer(&mut net, [&c, &c], CLIENT, 300_000);
         assert!(joins(&net).len() >= 8);
         let bytes = scattered(&net, CLIENT).map(|l| l.segment.payload.len() as u64);
-        assert!(bytes.sum::<u64>() > 290_000, "all of it on the first");
+        assert!(bytes.sum::<u64>() > 290_000, "all on the first subflow");
     }
 }
 
-/// MMPTCP's authors' code, where a lost SYN holds up more than its subflow.
+/// As in MMPTCP's authors' code, where a lost SYN delays more than its own subflow.
 #[test]
-fn new_data_may_have_to_wait_for_joins() {
+fn with_wait_for_joins_new_data_wait_until_joins_complete() {
     let last = |wait_for_joins| {
         let mut c = config("mptcp-2");
         let m = c.multipath.as_mut().expect("multipath");
@@ -372,10 +373,10 @@ fn new_data_may_have_to_wait_for_joins() {
     assert!(last(true) > Duration::from_secs(1));
 }
 
-/// A server refused the fifth of joins that came at once: a client that opens eight had four of them after
-/// a second.
+/// Regression: a server refused the fifth of joins that arrived at once, so a client that opens eight subflows
+/// had only four of them after a second.
 #[test]
-fn all_subflows_that_are_planned_may_be_opened_at_once() {
+fn a_server_accepts_all_planned_joins_at_once() {
     let c = config("mptcp-8");
     let mut net = net(paths(4, Duration::ZERO));
     transfer(&mut net, [&c, &c], CLIENT, 300_000);
@@ -383,13 +384,14 @@ fn all_subflows_that_are_planned_may_be_opened_at_once() {
     assert_eq!(net.stacks[SERVER].counters().joins_refused, 0);
 }
 
-/// So many networks of each kind in the ordinary test run.
+/// Number of networks in the ordinary test run.
 const NETWORKS: u32 = 150;
 
-/// Where a NAT's ports begin, below those a stack takes by itself.
+/// First port of the NAT, below the ports that a stack chooses itself.
 const NAT_PORTS: u16 = 10_000;
 
-/// A NAT before the client: every port it sends from has another one outside, in order of first use.
+/// A NAT in front of the client. It maps every source port of the client to another port outside, in order of
+/// first use.
 fn nat() -> Hook {
     let mut inside: Vec<u16> = Vec::new();
     Box::new(move |_, side, seg| {
@@ -409,10 +411,10 @@ fn nat() -> Hook {
     })
 }
 
-/// Random networks and peers, a NAT before a third of them, scattering on: segments scattered and
+/// Random networks and peers with scattering, a third of them with a NAT. Counts scattered segments and the
 /// joins of a second phase.
 #[test]
-fn over_random_networks_every_byte_arrives_once_and_in_order() {
+fn with_scatter_every_byte_arrives_once_and_in_order_over_random_networks() {
     let sums: [Cell<u64>; 3] = Default::default();
     try_scenarios(NETWORKS, 9, |s| {
         let (odd, translated) = (s.seed % 2 == 1, s.seed.is_multiple_of(3));

@@ -1,4 +1,4 @@
-//! What leaves a stack must not tell what stays in it: keys, initial sequence numbers, nonces, ports.
+//! Values that a stack sends must not reveal its secrets: keys, initial sequence numbers, nonces and ports.
 
 #[expect(dead_code, reason = "shared by tests that each use a part")]
 mod peer;
@@ -32,7 +32,7 @@ fn listening(mut stack: Stack) -> Stack {
     stack
 }
 
-/// The MPTCP key that the stack sends in answer to a SYN from this port. The peer then goes away.
+/// The MPTCP key that the stack sends in answer to a SYN from this port. The peer then resets the connection.
 fn emitted_key(stack: &mut Stack, port: u16) -> u64 {
     let from = Endpoint { port, ..there() };
     let mut flow = Flow::new(here(), from, 5000, Default::default());
@@ -54,26 +54,26 @@ fn emitted_keys(stack: Stack, count: u32) -> Vec<u64> {
         .collect()
 }
 
-/// Enough for the equations of [`predict`] to be right.
+/// Number of observed keys that are enough for the equations of [`predict`].
 const WATCHED: u32 = 100_000;
 
 #[test]
-fn keys_on_the_wire_do_not_tell_the_next_key() {
+fn observed_keys_do_not_reveal_the_next_key() {
     let keys = emitted_keys(Stack::new(StackConfig::default(), [0x11; 32]), WATCHED + 1);
     let (next, watched) = keys.split_last().unwrap();
     assert_ne!(predict(watched), Some(*next));
 }
 
-/// That the attack works where the generator is not a cryptographic one.
+/// Checks that the attack succeeds if the generator is not cryptographic.
 #[test]
-fn keys_of_a_deterministic_stack_tell_the_next_key() {
+fn observed_keys_of_a_deterministic_stack_reveal_the_next_key() {
     let keys = emitted_keys(Stack::deterministic(StackConfig::default(), 1), WATCHED + 1);
     let (next, watched) = keys.split_last().unwrap();
     assert_eq!(predict(watched), Some(*next));
 }
 
-/// Everything unpredictable that a stack sends in some connections: as client with joins, as server with a
-/// join, and as a listener with cookies.
+/// All unpredictable values that a stack sends in some connections: as client with joins, as server with a
+/// join, and as listener with cookies.
 #[derive(Debug, Default)]
 struct Emitted {
     keys: Vec<u64>,
@@ -108,7 +108,7 @@ fn stamped(mut seg: Segment) -> Segment {
     seg
 }
 
-/// A client with a join, ports chosen by the stack.
+/// A client with a join. The stack chooses the ports.
 fn client_side(stack: &mut Stack, emitted: &mut Emitted, remote: Endpoint) {
     let local = Endpoint { port: 0, ..here() };
     let config = with_timestamps(PathManager::Ports(2));
@@ -138,7 +138,7 @@ fn client_side(stack: &mut Stack, emitted: &mut Emitted, remote: Endpoint) {
     }
 }
 
-/// A server with a join of the peer's.
+/// A server with a join of the peer.
 fn server_side(stack: &mut Stack, emitted: &mut Emitted, remote: Endpoint) {
     let mut flow = Flow::new(here(), remote, 5000, Default::default());
     let mut seg = stamped(syn(&flow, Flags::SYN));
@@ -205,7 +205,7 @@ fn in_common<T: std::hash::Hash + Eq + Copy>(a: &[T], b: &[T]) -> usize {
 }
 
 #[test]
-fn stacks_whose_seeds_differ_in_one_bit_have_nothing_in_common() {
+fn stacks_whose_seeds_differ_in_one_bit_send_unrelated_values() {
     let seed = [0x5a; 32];
     let a = emitted(seed);
     assert_eq!(
@@ -221,20 +221,20 @@ fn stacks_whose_seeds_differ_in_one_bit_have_nothing_in_common() {
         assert_eq!(in_common(&a.nonces, &b.nonces), 0, "bit {bit}");
         assert_eq!(in_common(&a.timestamps, &b.timestamps), 0, "bit {bit}");
         assert_eq!(in_common(&a.cookies, &b.cookies), 0, "bit {bit}");
-        // Of 28 232 ports some coincide; all would if the seed did not count.
+        // Some of 28 232 ports are equal by chance. All would be equal if the seed had no effect.
         let same = a.ports.iter().zip(&b.ports).filter(|(a, b)| a == b).count();
         assert!(same < 5, "bit {bit}: {same} ports alike");
     }
 }
 
 #[test]
-fn the_same_seed_gives_the_same_numbers() {
+fn stacks_with_the_same_seed_send_the_same_values() {
     let (a, b) = (emitted([3; 32]), emitted([3; 32]));
     assert_eq!(format!("{a:?}"), format!("{b:?}"));
 }
 
 #[test]
-fn timestamps_of_connections_opened_at_once_tell_neither_uptime_nor_each_other() {
+fn timestamps_of_concurrent_connections_reveal_neither_uptime_nor_each_other() {
     let emitted = emitted([0x5a; 32]);
     let uptime = (START.since(Instant::ZERO).as_millis()) as u32;
     let near = |a: u32, b: u32| a.wrapping_sub(b).min(b.wrapping_sub(a)) < 1000;
@@ -243,12 +243,13 @@ fn timestamps_of_connections_opened_at_once_tell_neither_uptime_nor_each_other()
     assert!(emitted.timestamps.iter().all(|t| !near(*t, uptime)));
     let mut sorted: Vec<u32> = values.into_iter().collect();
     sorted.sort_unstable();
-    // 400 numbers of 32 bits: two within 1 s of each other once in 27 runs of other seeds; here none.
+    // 400 numbers of 32 bits: two of them are within 1 s of each other in one of 27 runs with other seeds. With
+    // this seed no two are.
     assert!(sorted.windows(2).all(|w| !near(w[0], w[1])));
 }
 
 #[test]
-fn a_timestamp_advances_by_a_tick_a_millisecond() {
+fn timestamps_advance_by_one_tick_per_millisecond() {
     let mut stack = Stack::new(StackConfig::default(), [9; 32]);
     stack
         .connect(

@@ -1,4 +1,4 @@
-//! The reason for which each subflow ended is recorded, counted and reported.
+//! The reason for the end of each subflow is recorded, counted and reported.
 
 #[expect(dead_code, reason = "shared by tests that each use a part")]
 mod peer;
@@ -23,7 +23,7 @@ fn counted(b: &Bench) -> SubflowEnds {
     b.stack.counters().subflow_ends
 }
 
-/// A server with a second subflow, which the peer opened as its address 3.
+/// A server with a second subflow, which the peer opened from its address 3.
 fn joined() -> (Bench, Flow, Flow) {
     let (mut b, first) = Bench::server(passive(), StackConfig::default());
     let (second, _) = b.join(end("10.0.1.2:999"), 3, 0);
@@ -36,7 +36,7 @@ fn events(b: &mut Bench) -> Vec<Event> {
 }
 
 #[test]
-fn a_reset_of_the_peer_is_recorded_with_its_mp_tcprst() {
+fn a_reset_from_the_peer_is_recorded_with_its_mp_tcprst() {
     let (mut b, _, second) = joined();
     let why = MpTcpRst {
         transient: true,
@@ -63,7 +63,7 @@ fn a_reset_of_the_peer_is_recorded_with_its_mp_tcprst() {
 }
 
 #[test]
-fn a_reset_without_mp_tcprst_is_recorded_as_one_without_a_reason() {
+fn a_reset_without_mp_tcprst_is_recorded_without_a_reason() {
     let (mut b, _, second) = joined();
     b.push(second.segment(Flags::RST | Flags::ACK));
     assert_eq!(ended(&b)[0].end, SubflowEnd::PeerReset(None));
@@ -97,7 +97,7 @@ fn a_join_with_a_wrong_hmac_is_recorded_as_an_invalid_join() {
 }
 
 #[test]
-fn a_join_that_nobody_answers_is_recorded_as_unanswered() {
+fn a_join_without_an_answer_is_recorded_as_unanswered() {
     let (mut b, _, out) = Bench::client(config(PathManager::Ports(2)), StackConfig::default());
     assert!(out.iter().any(|s| s.flags == Flags::SYN));
     while ended(&b).is_empty() {
@@ -120,7 +120,7 @@ fn a_join_that_the_peer_refuses_is_recorded_as_refused() {
 }
 
 #[test]
-fn a_withdrawn_address_and_one_that_the_peer_removed_are_told_apart() {
+fn withdrawn_and_peer_removed_addresses_are_recorded_as_different_ends() {
     let (mut b, first, _) = joined();
     b.stack
         .withdraw_address(b.now, b.handle.unwrap(), first.here.addr);
@@ -138,7 +138,7 @@ fn a_withdrawn_address_and_one_that_the_peer_removed_are_told_apart() {
 }
 
 #[test]
-fn unanswered_keepalive_probes_are_recorded() {
+fn unanswered_keepalive_probes_are_recorded_as_a_keepalive_timeout() {
     let mut config = passive();
     config.tcp.keepalive = Some(Keepalive {
         idle: Duration::from_secs(10),
@@ -156,7 +156,7 @@ fn unanswered_keepalive_probes_are_recorded() {
 }
 
 #[test]
-fn a_connection_keeps_a_record_of_its_latest_eight() {
+fn a_connection_records_its_latest_eight_ended_subflows() {
     let (mut b, _) = Bench::server(passive(), StackConfig::default());
     for port in 1..=20 {
         b.join(end(&format!("10.0.1.2:{port}")), 3, 1);
@@ -167,7 +167,7 @@ fn a_connection_keeps_a_record_of_its_latest_eight() {
 }
 
 #[test]
-fn an_abort_ends_every_subflow_with_its_connection() {
+fn an_abort_records_every_subflow_as_ended_with_its_connection() {
     let (mut b, _, _) = joined();
     b.stack.abort(b.now, b.handle.unwrap());
     let total: u64 = counted(&b).iter().map(|(_, n)| n).sum();

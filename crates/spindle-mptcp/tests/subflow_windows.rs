@@ -1,5 +1,5 @@
-//! Each subflow has a window of its own in addition to the data level's (RFC 8684, section 3.3.4): what lies beyond
-//! it is taken for an attack by stateful firewalls and NATs on the subflow's path.
+//! Each subflow has its own window in addition to the data-level window (RFC 8684, section 3.3.4). Stateful
+//! firewalls and NATs on the subflow's path take data beyond it for an attack.
 
 mod support;
 
@@ -12,9 +12,9 @@ use spindle_wire::{Endpoint, Segment};
 use support::apps::{App, End, Run};
 use support::{CLIENT, Hook, Net, Path, SERVER, endpoint};
 
-/// The client's second address, of the second path.
+/// The client's second address, on the second path.
 const SECOND: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 9));
-/// Bytes of the download.
+/// Size of the download in bytes.
 const SIZE: u64 = 3_000_000;
 
 fn ms(n: u64) -> Duration {
@@ -25,7 +25,7 @@ fn is_second(seg: &Segment) -> bool {
     seg.src.addr == SECOND || seg.dst.addr == SECOND
 }
 
-/// A download over a path of 60 ms and one of 5 ms; `hook` may change segments on their way.
+/// A download over a path of 60 ms and one of 5 ms, one way. `hook` may change segments in transit.
 fn download(name: &str, hook: Hook) -> Run {
     let paths = vec![Path::clean(ms(60)), Path::clean(ms(5))];
     let mut net = Net::with_addresses(5, paths, [vec![SECOND], Vec::new()]);
@@ -59,8 +59,8 @@ fn download(name: &str, hook: Hook) -> Run {
     run
 }
 
-/// The bytes by which data of the server left beyond the window that the client had announced on their
-/// subflow, at most. A window counts from when it left the client, as for a middlebox close to it.
+/// The most bytes by which the server's data exceeded the window that the client had announced on their
+/// subflow. A window applies from the time at which the client sent it, as for a middlebox close to the client.
 fn overshoot(run: &Run) -> u32 {
     let mut scale: HashMap<Endpoint, u8> = HashMap::new();
     let mut edges: HashMap<Endpoint, u32> = HashMap::new();
@@ -98,15 +98,15 @@ fn sent_on_second(run: &Run, from: Duration) -> u64 {
     late.map(|l| l.segment.payload.len() as u64).sum()
 }
 
-/// Whether the client's segment `seg` is on the second path and no part of the handshake.
+/// Whether `seg` is a segment of the client on the second path outside the handshake.
 fn is_second_ack(side: usize, seg: &Segment) -> bool {
     side == CLIENT && is_second(seg) && seg.options.rare.is_none()
 }
 
 #[test]
-fn no_data_leave_beyond_the_window_announced_on_their_subflow() {
+fn no_data_are_sent_beyond_the_window_announced_on_their_subflow() {
     for name in ["mptcp", "fuso", "cofuso", "mptcp-linux"] {
-        // The second path announces a sixteenth of the window that the first one does.
+        // The second path announces a sixteenth of the first path's window.
         let run = download(
             name,
             Box::new(|_, side, seg| {
@@ -122,8 +122,9 @@ fn no_data_leave_beyond_the_window_announced_on_their_subflow() {
 }
 
 #[test]
-fn a_subflow_whose_window_update_was_lost_is_asked_for_its_window() {
-    // Until 1.1 s the second path announces no window; whatever would announce one before 1.3 s is lost.
+fn a_subflow_whose_window_update_was_lost_is_probed() {
+    // Until 1.1 s the second path announces a zero window. From then until 1.3 s all its ACKs, which would open
+    // the window, are lost.
     let start = Instant::from_nanos(1_000_000_000);
     let run = download(
         "mptcp",
@@ -141,8 +142,8 @@ fn a_subflow_whose_window_update_was_lost_is_asked_for_its_window() {
 }
 
 #[test]
-fn a_transfer_with_all_windows_of_subflows_shut_goes_on_after_a_probe() {
-    // Data-level windows come with the SYN's window; both subflows say zero until 3 s, updates are lost.
+fn a_transfer_with_tiny_windows_on_all_subflows_completes_once_they_open() {
+    // Until 3 s both subflows announce at most 100, unscaled. Only segments of the handshake announce more.
     let start = Instant::from_nanos(1_000_000_000);
     let run = download(
         "mptcp",

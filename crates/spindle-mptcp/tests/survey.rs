@@ -1,4 +1,4 @@
-//! Counting over all connections in parts.
+//! Collecting the counters of all connections in parts.
 
 mod support;
 
@@ -12,7 +12,7 @@ use support::{CLIENT, Net, Path, SERVER, endpoint};
 const CONNECTIONS: u16 = 100;
 const PART: u32 = 8;
 
-/// A network with as many connections, each of which has received 1000 bytes at the server.
+/// A network with [`CONNECTIONS`] connections. The server has received 1000 bytes on each.
 fn network() -> (Net, Vec<Handle>) {
     let mut net = Net::new(5, vec![Path::clean(Duration::from_millis(1))]);
     let config = Arc::new(preset("tcp").expect("a preset").config);
@@ -35,7 +35,8 @@ fn network() -> (Net, Vec<Handle>) {
     (net, handles)
 }
 
-/// A whole survey, and how many calls it took; `between` is done after each but the last.
+/// Runs a whole survey and returns the number of calls it took. `between` is called after each call but the
+/// last.
 fn survey(net: &mut Net, mut between: impl FnMut(&mut Net)) -> (StackCounters, u32) {
     for calls in 1.. {
         if let Some(totals) = net.stacks[SERVER].survey_counters(PART) {
@@ -47,7 +48,7 @@ fn survey(net: &mut Net, mut between: impl FnMut(&mut Net)) -> (StackCounters, u
 }
 
 #[test]
-fn a_survey_of_all_connections_takes_parts_of_bounded_size_and_finds_the_same() {
+fn a_survey_in_parts_of_bounded_size_equals_the_counters_of_all_connections() {
     let (mut net, _) = network();
     let expected = net.stacks[SERVER].counters();
     assert_eq!(expected.bytes_received, 1000 * u64::from(CONNECTIONS));
@@ -58,16 +59,17 @@ fn a_survey_of_all_connections_takes_parts_of_bounded_size_and_finds_the_same() 
 }
 
 #[test]
-fn connections_that_end_during_a_survey_count_once() {
+fn connections_that_end_during_a_survey_are_counted_once() {
     let (mut net, handles) = network();
     let before = net.stacks[SERVER].counters();
-    // From the last to the first, and back: some are gone before they are looked at, others after.
+    // Connections are aborted from both ends of the list. Some end before the survey reaches them, and some
+    // after.
     let mut ends = handles.iter().rev().copied().take(30);
     let mut begins = handles.iter().copied().take(30);
     let (totals, _) = survey(&mut net, |net| {
         let next = [&mut ends as &mut dyn Iterator<Item = Handle>, &mut begins];
         for h in next.into_iter().flat_map(|i| i.take(3).collect::<Vec<_>>()) {
-            // What is not read keeps a connection known.
+            // A connection with unread data stays known.
             while let Ok(Some(_)) = net.stacks[SERVER].recv(net.now, h, 1 << 20) {}
             net.stacks[SERVER].abort(net.now, h);
         }

@@ -1,4 +1,5 @@
-//! TIME_WAIT (RFC 9293, section 3.3.2) against the limits: it is no open connection, and bounded.
+//! TIME_WAIT (RFC 9293, section 3.3.2) and the connection limits. It does not count as an open connection, and
+//! the number of connections in TIME_WAIT is limited.
 
 use std::sync::Arc;
 
@@ -39,7 +40,7 @@ impl Pair {
         }
     }
 
-    /// Every connection of the client has two subflows.
+    /// A pair in which every connection of the client has two subflows.
     fn with_two_subflows() -> Self {
         let mut p = Self::new();
         let mut config = (*p.config).clone();
@@ -48,7 +49,8 @@ impl Pair {
         p
     }
 
-    /// The server closes first and keeps TIME_WAIT on both subflows, the client nothing. Returns the subflows.
+    /// The server closes first and keeps TIME_WAIT on both subflows. The client keeps no state. Returns the
+    /// subflows.
     fn close_by_server(&mut self, client: Handle, server: Handle) -> Vec<SubflowInfo> {
         self.stacks[1].shutdown(self.now, server);
         self.settle();
@@ -61,7 +63,7 @@ impl Pair {
         info.subflows
     }
 
-    /// Until nothing is on its way any more. Returns what the server accepted.
+    /// Runs until no segment is in flight. Returns the connections that the server accepted.
     fn settle(&mut self) -> Vec<Handle> {
         let mut accepted = Vec::new();
         let mut quiet = 0;
@@ -93,7 +95,7 @@ impl Pair {
         self.stacks[0].connect(self.now, local, self.server, self.config.clone())
     }
 
-    /// A connection from its handshake to its end; the client closes first, and keeps TIME_WAIT.
+    /// Opens and closes a connection. The client closes first and keeps TIME_WAIT.
     fn come_and_go(&mut self) {
         let client = self.open().unwrap();
         let accepted = self.settle();
@@ -106,7 +108,7 @@ impl Pair {
 }
 
 #[test]
-fn time_wait_counts_against_no_limit_of_connections_and_the_oldest_goes_at_its_own() {
+fn time_wait_does_not_count_as_open_and_its_limit_ends_the_oldest_connection() {
     let mut p = Pair::new();
     for k in 1..=3 * MOST_TIME_WAIT {
         p.come_and_go();
@@ -118,14 +120,14 @@ fn time_wait_counts_against_no_limit_of_connections_and_the_oldest_goes_at_its_o
         p.stacks[0].counters().closed as usize,
         3 * MOST_TIME_WAIT - first
     );
-    // 2 MSL later nothing is left.
+    // After 2 MSL no connection is left.
     p.pass(p.config.tcp.msl * 2 + Duration::from_millis(1));
     p.settle();
     assert_eq!(p.stacks[0].handles().count(), 0);
 }
 
 #[test]
-fn open_connections_still_count() {
+fn open_connections_count_against_the_connection_limit() {
     let mut p = Pair::new();
     p.come_and_go();
     for _ in 0..MOST {
@@ -135,8 +137,8 @@ fn open_connections_still_count() {
     assert_eq!(p.open(), Err(StackError::TooManyConnections(MOST)));
 }
 
-/// RFC 6191, section 2, for each subflow by itself: a client may use the ports of one again while all of them
-/// are in TIME_WAIT.
+/// RFC 6191, section 2, for each subflow separately: a client may reuse the ports of one subflow while all
+/// subflows are in TIME_WAIT.
 #[test]
 fn a_newer_syn_replaces_one_of_two_subflows_in_time_wait() {
     let mut p = Pair::with_two_subflows();
@@ -156,7 +158,7 @@ fn a_newer_syn_replaces_one_of_two_subflows_in_time_wait() {
     }
 }
 
-/// RFC 8684, section 3.2: what comes from the ports of a subflow in TIME_WAIT may be a join.
+/// RFC 8684, section 3.2: a SYN from the ports of a subflow in TIME_WAIT may be a join.
 #[test]
 fn a_join_replaces_a_subflow_in_time_wait() {
     let mut p = Pair::with_two_subflows();
@@ -187,9 +189,9 @@ fn a_join_replaces_a_subflow_in_time_wait() {
     p.stacks[0].abort(p.now, next);
 }
 
-/// The application has not yet read all when the client uses the ports again.
+/// The application has unread data when the client reuses the ports.
 #[test]
-fn a_newer_syn_takes_no_unread_data_from_the_application() {
+fn a_newer_syn_does_not_discard_unread_data_of_the_old_connection() {
     let mut p = Pair::with_two_subflows();
     let client = p.open().unwrap();
     let server = p.settle()[0];

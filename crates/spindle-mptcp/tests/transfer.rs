@@ -9,8 +9,8 @@ use spindle_units::{Duration, Instant};
 use spindle_wire::Payload;
 use support::{CLIENT, Net, Path, SERVER, endpoint};
 
-/// Opens a connection, sends `bytes` from the server once connected, closes both ends; returns the
-/// client's byte count and the time of completion.
+/// Opens a connection, sends `bytes` from the server once connected, and closes both ends. Returns the client's
+/// byte count, the time of completion, and the client's handle.
 fn download(net: &mut Net, config: Config, bytes: usize, real: bool) -> (usize, Instant, Handle) {
     let config = Arc::new(config);
     net.stacks[SERVER]
@@ -21,7 +21,7 @@ fn download(net: &mut Net, config: Config, bytes: usize, real: bool) -> (usize, 
         .expect("connects");
     let content: Vec<u8> = (0..bytes).map(|x| (x * 31 % 251) as u8).collect();
     let (mut got, mut seen, mut left, mut server) = (0, 0, bytes, None);
-    // A farewell that loses every try backs off up to a minute a time.
+    // An end of the connection whose every segment is lost backs off to a minute per attempt.
     let limit = net.now + Duration::from_secs(600);
     let mut done = None;
     while net.step(limit) {
@@ -75,7 +75,7 @@ fn config(name: &str) -> Config {
 }
 
 #[test]
-fn every_preset_delivers_over_a_clean_network() {
+fn every_preset_delivers_all_bytes_over_a_clean_network() {
     for name in [
         "tcp",
         "newreno",
@@ -106,7 +106,7 @@ fn every_preset_delivers_over_a_clean_network() {
 }
 
 #[test]
-fn every_preset_delivers_over_lossy_paths() {
+fn every_preset_delivers_all_bytes_over_lossy_paths() {
     for name in [
         "tcp",
         "newreno",
@@ -135,7 +135,7 @@ fn every_preset_delivers_over_lossy_paths() {
     }
 }
 
-/// The server's connection, once it has accepted one of the client's.
+/// Opens a connection and returns the server's handle once it is accepted.
 fn accepted(net: &mut Net, config: Config) -> Handle {
     let config = Arc::new(config);
     let listening = net.stacks[SERVER].listen(endpoint(2, 80), config.clone());
@@ -164,7 +164,7 @@ fn acknowledged(net: &Net) -> Vec<(Instant, u64)> {
 }
 
 #[test]
-fn a_watched_offset_is_reported_once_when_the_peer_has_acknowledged_all_before_it() {
+fn a_watched_offset_is_reported_once_when_all_data_before_it_are_acknowledged() {
     for name in ["tcp", "fuso"] {
         let delay = Duration::from_millis(10);
         let mut net = Net::new(7, vec![Path::clean(delay); 2]);
@@ -184,7 +184,8 @@ fn a_watched_offset_is_reported_once_when_the_peer_has_acknowledged_all_before_i
         let (at, offset) = acknowledged(&net)[0];
         assert_eq!(offset, 5000, "{name}");
         assert!(at >= begin + delay + delay, "{name}: a round trip");
-        // What is acknowledged already is reported at once; what is not even written, not at all.
+        // An offset that is already acknowledged is reported at once. An offset that is not yet written is not
+        // reported.
         net.stacks[SERVER].watch_acknowledged(net.now, h, 4000);
         assert!(matches!(
             net.stacks[SERVER].poll_event(),

@@ -1,5 +1,5 @@
-//! Data that the peer acknowledges on a subflow and does not take at the data level, as Linux does with
-//! data beyond the window of its last DATA_ACK, and for want of memory.
+//! Data that the peer acknowledges on a subflow and does not accept at the data level. Linux does this with
+//! data beyond the window of its last DATA_ACK, and if memory is short.
 
 mod support;
 
@@ -11,9 +11,9 @@ use spindle_wire::{DataNumber, Segment};
 use support::apps::{App, End, Run};
 use support::{CLIENT, Hook, Net, Path, SERVER, endpoint};
 
-/// The client's second address, of the second path.
+/// The client's second address, on the second path.
 const SECOND: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 9));
-/// Bytes of the download.
+/// Size of the download in bytes.
 const SIZE: u64 = 1_000_000;
 /// Round-trip time of the slower path.
 const ROUND_TRIP: Duration = Duration::from_millis(40);
@@ -26,8 +26,8 @@ fn is_second(seg: &Segment) -> bool {
     seg.src.addr == SECOND || seg.dst.addr == SECOND
 }
 
-/// A request of 100 bytes at once, and `SIZE` bytes in answer after `wait`, over a path of 20 ms and one of
-/// 10 ms each way; `hook` may change segments on their way.
+/// A request of 100 bytes at once, and an answer of `SIZE` bytes after `wait`, over a path of 20 ms and one of
+/// 10 ms each way. `hook` may change segments in transit.
 fn fetch(name: &str, wait: Duration, hook: Hook) -> Run {
     let paths = vec![Path::clean(ROUND_TRIP / 2), Path::clean(ms(10))];
     let mut net = Net::with_addresses(7, paths, [vec![SECOND], Vec::new()]);
@@ -68,7 +68,7 @@ fn data_ack(seg: &Segment) -> Option<DataNumber> {
     seg.options.dss.and_then(|d| d.data_ack)
 }
 
-/// The longest time for which the client's DATA_ACK stood still once the answer had begun.
+/// The longest time without progress of the client's DATA_ACK once the answer had begun.
 fn longest_stall(run: &Run) -> Duration {
     let answered = run.start + ms(500) + ROUND_TRIP;
     let log = run.net.log.iter();
@@ -88,8 +88,8 @@ fn longest_stall(run: &Run) -> Duration {
     longest
 }
 
-/// Lets the peer take the mapping of `seg` for one of the first bytes of the stream, which it has: it
-/// acknowledges the segment on its subflow, and its data level takes nothing.
+/// Replaces the mapping of `seg` with that of the first bytes of the stream, which the peer already has. The
+/// peer acknowledges the segment on its subflow, and its data level accepts nothing.
 fn drop_at_data_level(seg: &mut Segment, first: DataNumber) {
     if let Some(mapping) = seg.options.dss.as_mut().and_then(|d| d.mapping.as_mut()) {
         mapping.dsn = first;
@@ -97,8 +97,8 @@ fn drop_at_data_level(seg: &mut Segment, first: DataNumber) {
 }
 
 #[test]
-fn no_data_leave_on_a_joined_subflow_before_the_first_data_ack() {
-    // Until the client has data to acknowledge, no DSS of its arrives.
+fn no_data_are_sent_on_a_joined_subflow_before_the_first_data_ack() {
+    // Until the client has data to acknowledge, none of its DSS options arrives.
     for name in ["mptcp", "fuso", "cofuso"] {
         let run = fetch(
             name,
@@ -124,9 +124,10 @@ fn no_data_leave_on_a_joined_subflow_before_the_first_data_ack() {
     }
 }
 
-/// The first path loses all data for half a minute. Its subflow backs off alone until the second one is up.
+/// The first path loses all data for half a minute. Its subflow is the only one, and backs off, until the
+/// second subflow is up.
 #[test]
-fn a_subflow_that_joins_takes_over_from_one_that_backs_off() {
+fn a_new_subflow_carries_the_data_of_a_subflow_in_back_off() {
     const DEAD: Duration = Duration::from_millis(500);
     const JOINED: Duration = Duration::from_millis(6900);
     const BACK: Duration = Duration::from_secs(30);
@@ -140,12 +141,12 @@ fn a_subflow_that_joins_takes_over_from_one_that_backs_off() {
     let up = second.find(|l| l.at.since(start) >= JOINED);
     let data = second.find(|l| l.side == SERVER && !l.segment.payload.is_empty());
     let waited = data.zip(up).map(|(d, u)| d.at.since(u.at));
-    // Two round trips for the handshake, and a timeout of the new subflow's own at worst.
+    // Two round trips for the handshake, and at worst one timeout of the new subflow.
     assert!(waited.is_some_and(|w| w < ms(500)), "{waited:?}");
 }
 
 #[test]
-fn data_acknowledged_on_a_subflow_only_are_reinjected_within_round_trips() {
+fn data_acked_on_a_subflow_but_not_at_the_data_level_are_reinjected_within_rtts() {
     for name in ["mptcp", "fuso"] {
         let mut dropped = 0;
         let mut first = None;
@@ -170,7 +171,7 @@ fn data_acknowledged_on_a_subflow_only_are_reinjected_within_round_trips() {
             }),
         );
         let stall = longest_stall(&run);
-        assert!(stall < ROUND_TRIP * 4, "{name}: stood still for {stall:?}");
+        assert!(stall < ROUND_TRIP * 4, "{name}: stalled for {stall:?}");
         let server = run.sides[SERVER].last.as_ref().expect("the connection");
         assert!(server.data.undelivered >= 30, "{name}: {:?}", server.data);
         assert!(server.data.undelivered < 70, "{name}: {:?}", server.data);
@@ -178,7 +179,7 @@ fn data_acknowledged_on_a_subflow_only_are_reinjected_within_round_trips() {
 }
 
 #[test]
-fn nothing_is_reinjected_where_the_data_level_takes_what_subflows_acknowledge() {
+fn no_data_are_reinjected_if_the_data_level_accepts_all_data_acked_on_subflows() {
     for name in ["mptcp", "fuso", "cofuso"] {
         let run = fetch(name, ms(500), Box::new(|_, _, _| true));
         let server = run.sides[SERVER].last.as_ref().expect("the connection");

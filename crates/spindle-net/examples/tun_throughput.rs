@@ -1,7 +1,7 @@
-//! One connection between Spindle over TUN and the kernel in this network namespace, both ways.
+//! One connection between Spindle over TUN and the kernel in this network namespace, in either direction.
 //!
-//! `unshare --net cargo run --release --example tun_throughput -- [mptcp|tcp] [down|up] [MiB]`:
-//! `down` is from Spindle to the kernel.
+//! `unshare --net cargo run --release --example tun_throughput -- [mptcp|tcp] [down|up] [MiB]`: `down` sends
+//! from Spindle to the kernel.
 
 use std::error::Error;
 use std::io::{Read, Write};
@@ -19,7 +19,7 @@ use spindle_net::{Link, ListenOptions, Network, NetworkConfig};
 
 /// Bytes of a write and of a read.
 const PIECE: usize = 256 << 10;
-/// Protocol number for socket(2) that asks for MPTCP (IPPROTO_MPTCP).
+/// Protocol number that requests MPTCP from socket(2) (IPPROTO_MPTCP).
 const MPTCP: i32 = 262;
 
 fn ip(line: &str) -> Result<(), Box<dyn Error>> {
@@ -31,7 +31,7 @@ fn ip(line: &str) -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// The kernel's end; returns the bytes that it read.
+/// Runs the kernel's end. Returns the number of bytes that it read.
 fn kernel(to: SocketAddr, multipath: bool, down: bool, bytes: u64) -> std::io::Result<u64> {
     let protocol = if multipath {
         Protocol::from(MPTCP)

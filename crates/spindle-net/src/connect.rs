@@ -1,4 +1,4 @@
-//! The client's side for programs that know nothing: a local TCP port whose connections go on over
+//! The client side for programs that do not know Spindle: a local TCP port whose connections are relayed over
 //! Spindle, to a gateway or to any server.
 
 use std::io;
@@ -21,49 +21,51 @@ use crate::socks::{self, Reply, Target};
 use crate::tls::ClientTls;
 use crate::udp;
 
-/// How long a program may take to say where to (SOCKS5).
+/// How long a program may take to send its SOCKS5 request.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long an attempt may take to connect from one address to one address while others are left to be tried.
+/// How long an attempt to connect from one local address to one target address may take, while other pairs are
+/// left to try.
 const ATTEMPT: Duration = Duration::from_secs(10);
 
-/// Where the connections of a connect go.
+/// Where a connect service opens its connections to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Destination {
-    /// All to this gateway or server.
+    /// All connections go to this gateway or server.
     Via(Target),
-    /// Where each program says by SOCKS5 (RFC 1928): to an address, or to a name that is resolved
-    /// here. The link must reach any target, as a TUN device does.
+    /// Each program names its destination by SOCKS5 (RFC 1928): an address, or a name that is resolved here.
+    /// The link must be able to reach any target, as a TUN device can.
     Socks5,
 }
 
-/// How a connect works.
+/// Options of a connect service.
 #[derive(Clone, Debug)]
 pub struct ConnectOptions {
     /// Local addresses and ports of the system to listen on.
     pub listen: Vec<SocketAddr>,
     /// Where connections go. A name is looked up for each connection.
     pub destination: Destination,
-    /// Addresses that connections start from: the first of the target's family from which there is a way. If
-    /// empty, the one that the system chooses for each connection, which is for links over UDP
+    /// Addresses from which connections start. Those of the target's family are tried in order until the target
+    /// is reached from one of them. If the list is empty, the system chooses an address for each connection,
+    /// which is meant for links over UDP
     /// ([`UdpClientOptions::follow_system`](crate::udp::UdpClientOptions::follow_system)).
     pub local: Vec<IpAddr>,
-    /// What each connection is made of ([`service::wire_config`]).
+    /// Configuration of each connection ([`service::wire_config`]).
     pub config: Arc<Config>,
-    /// Where ends and refusals are counted.
+    /// Where ended and refused connections are counted.
     pub metrics: Option<Metrics>,
     /// TLS with the gateway.
     pub tls: Option<ClientTls>,
-    /// Connections at a time.
+    /// Most connections at a time. Further ones are reset.
     pub max_connections: usize,
-    /// Connections over which nothing has passed for this long are reset.
+    /// Connections over which no bytes have passed for this long are reset. `None` disables it.
     pub idle_timeout: Option<Duration>,
-    /// The same once one direction of a connection is closed.
+    /// Like `idle_timeout`, for connections of which one direction is closed.
     pub half_close_timeout: Option<Duration>,
-    /// How long open connections may take to end after it was told to.
+    /// How long open connections may take to end after draining began.
     pub drain: Duration,
 }
 
-/// A connect that listens.
+/// A connect service that listens.
 #[derive(Debug)]
 pub struct Connect {
     network: Network,
@@ -82,7 +84,7 @@ impl Connect {
     /// Listens on all addresses.
     ///
     /// # Errors
-    /// [`NetError::System`] naming the address that could not be had.
+    /// [`NetError::System`], which names the address that could not be bound.
     pub async fn bind(network: &Network, options: ConnectOptions) -> Result<Self, NetError> {
         let mut listeners = Vec::new();
         for addr in &options.listen {
@@ -100,7 +102,7 @@ impl Connect {
         })
     }
 
-    /// The addresses it listens on, in the order of the options.
+    /// The addresses that the service listens on, in the order of the options.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.listeners
             .iter()
@@ -108,12 +110,12 @@ impl Connect {
             .collect()
     }
 
-    /// The switch that ends it.
+    /// The switch that stops the service.
     pub fn lifecycle(&self) -> Lifecycle {
         self.shared.lifecycle.clone()
     }
 
-    /// Relays connections until the switch is thrown and all is over.
+    /// Relays connections until the switch is set and all connections have ended.
     ///
     /// # Errors
     /// [`NetError::Stopped`] if the data path ended.
@@ -145,7 +147,7 @@ impl Connect {
     }
 }
 
-/// A local program's connection and its end of it.
+/// A connection of a local program, and the program's address.
 type Program = (KernelStream, SocketAddr);
 
 fn poll_any(
@@ -164,7 +166,7 @@ fn poll_any(
     Poll::Pending
 }
 
-/// Relays one connection; whether it was cut off because the service ends.
+/// Relays one connection. Returns whether it was cut off because the service stops.
 async fn serve_one(shared: Arc<Shared>, (mut program, peer): Program) -> bool {
     let begin = Instant::now();
     let opened = tokio::select! {
@@ -212,7 +214,7 @@ async fn serve_one(shared: Arc<Shared>, (mut program, peer): Program) -> bool {
     report.ended == Ended::Aborted
 }
 
-/// A connection, its number and where it goes; or why there is none.
+/// A connection, its number and its target, or the reason why it could not be opened.
 type Opened = Result<(Inside, u64, SocketAddr), (Refused, io::Error)>;
 
 fn unreachable(e: impl Into<io::Error>) -> (Refused, io::Error) {
@@ -223,7 +225,7 @@ fn not_socks(e: impl Into<io::Error>) -> (Refused, io::Error) {
     (Refused::Socks, e.into())
 }
 
-/// Finds out where to and opens the connection there.
+/// Determines the target and opens a connection to it.
 async fn open(shared: &Shared, program: &mut KernelStream) -> Opened {
     let options = &shared.options;
     program.set_nodelay(true).map_err(unreachable)?;
@@ -245,7 +247,7 @@ async fn open(shared: &Shared, program: &mut KernelStream) -> Opened {
     Ok(opened)
 }
 
-/// The addresses of a target, in the order in which they are to be tried.
+/// The addresses of a target, in the order in which they will be tried.
 async fn addresses(target: &Target) -> io::Result<Vec<SocketAddr>> {
     match target {
         Target::Address(addr) => Ok(vec![*addr]),
@@ -258,7 +260,7 @@ async fn addresses(target: &Target) -> io::Result<Vec<SocketAddr>> {
     }
 }
 
-/// Own addresses for a connection to `target`, in the order in which they are to be tried.
+/// Local addresses for a connection to `target`, in the order in which they will be tried.
 fn sources(local: &[IpAddr], target: SocketAddr) -> Vec<IpAddr> {
     if local.is_empty() {
         return udp::source_for(target).into_iter().collect();
@@ -267,7 +269,7 @@ fn sources(local: &[IpAddr], target: SocketAddr) -> Vec<IpAddr> {
     local.iter().filter(of_family).copied().collect()
 }
 
-/// How the metrics name what kept a connection from being opened.
+/// The metrics' name for the reason why a connection could not be opened.
 fn refusal(e: &NetError) -> Refused {
     match e {
         NetError::Stack(StackError::TooManyConnections(_)) => Refused::Connections,
@@ -276,7 +278,8 @@ fn refusal(e: &NetError) -> Refused {
     }
 }
 
-/// Connects to the first address of the target, from the first own address, that lets it.
+/// Tries the addresses of the target in order, each from every local address of its family, until a connection
+/// is established.
 async fn dial(shared: &Shared, target: &Target) -> Opened {
     let options = &shared.options;
     let mut pairs = Vec::new();

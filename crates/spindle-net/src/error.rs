@@ -14,7 +14,7 @@ pub enum NetError {
     /// The stack refused the call.
     #[error(transparent)]
     Stack(#[from] StackError),
-    /// A connection could not be opened, or is over.
+    /// A connection could not be opened, or has ended.
     #[error("connection to {peer}: {reason}")]
     Connection {
         /// The peer.
@@ -22,16 +22,16 @@ pub enum NetError {
         /// How it ended.
         reason: CloseReason,
     },
-    /// The connection is gone and nothing is known about it any more.
+    /// The connection no longer exists, and no information about it is left.
     #[error("the connection is closed")]
     Closed,
     /// No port is free for a listener on this address.
     #[error("no free port to listen on at {0}; name one")]
     NoListeningPort(std::net::IpAddr),
-    /// Own address and the peer's are of different families.
+    /// The local address and the peer's address are of different families.
     #[error("{local} cannot reach {remote}: they are not of the same address family")]
     Families {
-        /// Own address.
+        /// The local address.
         local: std::net::IpAddr,
         /// The peer.
         remote: SocketAddr,
@@ -51,24 +51,24 @@ pub enum NetError {
         /// What is wrong with it.
         problem: &'static str,
     },
-    /// What is in the place of a control socket is not a socket that a program of this user left behind.
+    /// The file at the path of a control socket is not a socket that a program of this user left behind.
     #[error(
         "{}: cannot make the control socket: what is there {problem}; move it away, or name another place \
          with --control",
         path.display()
     )]
     ControlPath {
-        /// The place.
+        /// The path.
         path: std::path::PathBuf,
-        /// What is there.
+        /// What is at that path.
         problem: &'static str,
     },
     /// The system refused something.
     #[error("{what}: {source}")]
     System {
-        /// What was tried.
+        /// What was attempted.
         what: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -83,7 +83,7 @@ impl NetError {
         |source| Self::System { what, source }
     }
 
-    /// The kind a kernel socket would report.
+    /// The error kind that a kernel socket would report.
     pub fn kind(&self) -> io::ErrorKind {
         match self {
             Self::Stopped(_) => io::ErrorKind::NetworkDown,
@@ -94,7 +94,7 @@ impl NetError {
             Self::Stack(StackError::NoMemory(_)) => io::ErrorKind::OutOfMemory,
             Self::Stack(StackError::NotConnected) | Self::Closed => io::ErrorKind::NotConnected,
             Self::Stack(StackError::NotOneHost(_)) => io::ErrorKind::InvalidInput,
-            // The rest are the stack's limits.
+            // The remaining errors are limits of the stack.
             Self::Stack(_) => io::ErrorKind::QuotaExceeded,
             Self::Connection { reason, .. } => kind_of(*reason),
             Self::TimedOut(_) => io::ErrorKind::TimedOut,
@@ -115,7 +115,7 @@ impl From<NetError> for io::Error {
     }
 }
 
-/// The error a kernel socket gives after an end of this kind.
+/// The error kind that a kernel socket reports after a connection has ended for this reason.
 pub(crate) fn kind_of(reason: CloseReason) -> io::ErrorKind {
     match reason {
         CloseReason::Finished => io::ErrorKind::NotConnected,

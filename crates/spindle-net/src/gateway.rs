@@ -1,5 +1,5 @@
-//! A gateway: connections of Spindle's clients, by MPTCP or plain TCP, relayed to a service that
-//! speaks ordinary TCP.
+//! A gateway: relays the connections of Spindle's clients, over MPTCP or plain TCP, to a service that speaks
+//! ordinary TCP.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -22,44 +22,44 @@ use crate::service::{self, Lifecycle, Stage, Summary};
 use crate::socket::{ListenOptions, Network, TcpListener, TcpStream};
 use crate::tls::ServerTls;
 
-/// How long the service may take to accept.
+/// How long the service may take to accept a connection.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Connections that may wait for the gateway to take them.
+/// Most connections that wait for the gateway to accept them.
 const BACKLOG: usize = 4096;
 
-/// How a gateway works.
+/// Options of a gateway.
 #[derive(Clone, Debug)]
 pub struct GatewayOptions {
     /// Addresses and ports to listen on, as the stack sees them.
     pub listen: Vec<SocketAddr>,
-    /// The service.
+    /// Address of the service.
     pub to: SocketAddr,
-    /// What each connection is made of ([`service::wire_config`]).
+    /// Configuration of each connection ([`service::wire_config`]).
     pub config: Arc<Config>,
     /// Further addresses to announce to clients.
     pub announce: Vec<(IpAddr, Option<u16>)>,
-    /// Addresses to listen on as clients know them, where that differs: each beside the one the stack
-    /// sees. The PROXY protocol tells these.
+    /// Listening addresses as clients know them, if those differ: pairs of the stack's address and the clients'
+    /// address. The PROXY protocol reports the clients' address.
     pub outside: Vec<(SocketAddr, SocketAddr)>,
-    /// Tell the service the client's address (PROXY protocol, version 2).
+    /// Whether to report the client's address to the service (PROXY protocol, version 2).
     pub proxy_protocol: bool,
-    /// Where ends and refusals are counted.
+    /// Where ended and refused connections are counted.
     pub metrics: Option<Metrics>,
     /// TLS with the clients.
     pub tls: Option<ServerTls>,
-    /// Connections at a time.
+    /// Most connections at a time. Further ones are reset.
     pub max_connections: usize,
-    /// Connections over which nothing has passed for this long are reset.
+    /// Connections over which no bytes have passed for this long are reset. `None` disables it.
     pub idle_timeout: Option<Duration>,
-    /// The same once one direction of a connection is closed.
+    /// Like `idle_timeout`, for connections of which one direction is closed.
     pub half_close_timeout: Option<Duration>,
-    /// How long open connections may take to end after the gateway was told to.
+    /// How long open connections may take to end after draining began.
     pub drain: Duration,
 }
 
 impl GatewayOptions {
-    /// The defaults: nothing announced, no PROXY protocol, no TLS, 10 000 connections, the
-    /// timeouts of [`limits`], 30 s to drain.
+    /// The defaults: no announced addresses, no PROXY protocol, no TLS, 10 000 connections, the timeouts of
+    /// [`limits`], 30 s to drain.
     pub fn new(listen: Vec<SocketAddr>, to: SocketAddr, config: Arc<Config>) -> Self {
         Self {
             listen,
@@ -96,7 +96,7 @@ impl Gateway {
     /// Listens on all addresses.
     ///
     /// # Errors
-    /// As [`Network::listen`].
+    /// The errors of [`Network::listen`].
     pub async fn bind(network: &Network, options: GatewayOptions) -> Result<Self, NetError> {
         let mut listeners = Vec::new();
         for addr in &options.listen {
@@ -117,17 +117,17 @@ impl Gateway {
         })
     }
 
-    /// The addresses it listens on, in the order of the options.
+    /// The addresses that the gateway listens on, in the order of the options.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.listeners.iter().map(TcpListener::local_addr).collect()
     }
 
-    /// The switch that ends it.
+    /// The switch that stops the gateway.
     pub fn lifecycle(&self) -> Lifecycle {
         self.shared.lifecycle.clone()
     }
 
-    /// Relays connections until the switch is thrown and all is over.
+    /// Relays connections until the switch is set and all connections have ended.
     ///
     /// # Errors
     /// [`NetError::Stopped`] if the data path ended.
@@ -170,7 +170,7 @@ fn poll_any(
     Poll::Pending
 }
 
-/// As many connections as allowed are open.
+/// Refuses a connection because as many connections as allowed are open.
 fn turn_away(shared: &Shared, stream: &TcpStream) {
     let (id, peer, outside) = (stream.id(), stream.peer_addr(), stream.outside_addr());
     tracing::warn!(connection = id, %peer, %outside, "refused: as many connections as allowed are open");
@@ -180,14 +180,14 @@ fn turn_away(shared: &Shared, stream: &TcpStream) {
     stream.abort();
 }
 
-/// Relays one connection; whether it was cut off because the service ends.
+/// Relays one connection. Returns whether it was cut off because the gateway stops.
 async fn serve_one(shared: Arc<Shared>, stream: TcpStream) -> bool {
     let begin = Instant::now();
     let (id, peer, outside) = (stream.id(), stream.peer_addr(), stream.outside_addr());
     let handle = stream.handle();
     let ready = tokio::select! {
         ready = open(&shared, stream) => ready,
-        // In order, if it were dropped before.
+        // Abort before `open` is dropped: dropping the stream would close the connection in order.
         () = async { shared.lifecycle.reached(Stage::Aborting).await; handle.abort() } => {
             Err((Refused::Unreachable, io::ErrorKind::Interrupted.into()))
         }
@@ -227,7 +227,7 @@ async fn serve_one(shared: Arc<Shared>, stream: TcpStream) -> bool {
     report.ended == Ended::Aborted
 }
 
-/// Makes both sides ready: TLS with the client, the connection to the service, its first bytes.
+/// Prepares both sides: TLS with the client, the connection to the service, and the PROXY header.
 async fn open(
     shared: &Shared,
     stream: TcpStream,
@@ -242,14 +242,14 @@ async fn open(
     match service(&shared.options, ends).await {
         Ok(service) => Ok((inside, service)),
         Err(e) => {
-            // Before it is dropped, which would close it in order.
+            // Abort before the stream is dropped, since dropping it would close the connection in order.
             inside.handle().abort();
             Err((Refused::Unreachable, e))
         }
     }
 }
 
-/// The address that a client at `source` knows for the stack's `local`.
+/// The address by which a client at `source` knows the stack's address `local`.
 fn known_as(
     outside: &[(SocketAddr, SocketAddr)],
     source: SocketAddr,
@@ -268,7 +268,7 @@ async fn service(
         SocketAddr::V4(_) => TcpSocket::new_v4(),
         SocketAddr::V6(_) => TcpSocket::new_v6(),
     }?;
-    // Until a relay has ended in order, its end is a reset.
+    // Until a relay has ended in order, closing this socket sends a reset.
     socket2::SockRef::from(&socket).set_linger(Some(Duration::ZERO))?;
     let service = timeout(PATIENCE, socket.connect(options.to)).await;
     let mut service = service

@@ -1,4 +1,4 @@
-//! TLS handshakes; one that fails ends its connection in a reset.
+//! TLS handshakes. If a handshake fails, its connection ends in a reset.
 
 use std::io;
 use std::time::Duration;
@@ -10,11 +10,11 @@ use crate::socket::TcpStream;
 
 /// How long a handshake may take.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Within this an alert is with the data path.
+/// Time within which an alert reaches the data path.
 const HAND_OVER: Duration = Duration::from_millis(5);
 
-/// What `handshake` makes of the stream. If it fails, the peer is told by its alert, which has a
-/// second to be acknowledged, and then reset.
+/// Runs `handshake` on the stream. If it fails, its TLS alert has one second to be acknowledged by the peer
+/// before the connection is reset.
 pub(crate) async fn secured<T, F>(
     stream: TcpStream,
     lifecycle: &Lifecycle,
@@ -26,7 +26,8 @@ where
 {
     let handle = stream.handle();
     handle.hold(TLS_COST);
-    // In here, since the stream is dropped, which would close it in order, when the other is ready.
+    // Abort here, before `select!` drops the handshake: dropping the stream would close the connection in
+    // order.
     let late = async {
         tokio::time::sleep(PATIENCE).await;
         handle.abort();
@@ -46,7 +47,7 @@ where
     }
 }
 
-/// A step took too long.
+/// The error for a step that took too long.
 pub(crate) fn expired(what: &str) -> io::Error {
     io::Error::new(
         io::ErrorKind::TimedOut,

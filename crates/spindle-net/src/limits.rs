@@ -1,4 +1,4 @@
-//! [`Limits`]: how much a gateway or connect may take of its host.
+//! [`Limits`]: how much of its host's resources a gateway or connect service may use.
 
 use std::time::Duration;
 
@@ -7,25 +7,26 @@ use spindle_mptcp::StackConfig;
 use crate::datapath::pipe::MOST_ROOM;
 use crate::udp::UdpServerOptions;
 
-/// Least memory of one connection: windows of a few segments each way.
+/// Least memory of one connection: enough for windows of a few segments in each direction.
 pub const LEAST_PER_CONNECTION: u64 = 64 << 10;
 
-/// Bytes that a relay reads at least, once there is any room for them.
+/// Least number of bytes that a relay reads at once, as soon as there is any room for them.
 const READ_AT_ONCE: u64 = 16 << 10;
 
-/// Connections over which nothing passes for this long are reset, unless another time is set: Envoy's TCP proxy has
-/// the same hour, nginx's `proxy_timeout` ten minutes, HAProxy's `timeout tunnel` commonly an hour. It is longer
-/// than the pauses of most protocols, and a program that needs more (SSH, database pools) sends keepalives.
+/// Connections over which no bytes pass for this long are reset, unless another time is set. Envoy's TCP proxy
+/// also uses an hour, nginx's `proxy_timeout` is ten minutes, and HAProxy's `timeout tunnel` is commonly an
+/// hour. It is longer than the pauses of most protocols. A program that needs longer pauses (SSH, database
+/// pools) sends keepalives.
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(3600);
-/// The same for connections of which one direction is closed. The answer to a request that ended with
-/// a FIN may take minutes; Linux's connection tracking forgets such connections after one
-/// (`nf_conntrack_tcp_timeout_close_wait`), HAProxy's `timeout client-fin` is commonly 30 s.
+/// Like [`IDLE_TIMEOUT`], for connections of which one direction is closed. The answer to a request that ended
+/// with a FIN may take minutes. Linux's connection tracking forgets such connections after one minute
+/// (`nf_conntrack_tcp_timeout_close_wait`), and HAProxy's `timeout client-fin` is commonly 30 s.
 pub const HALF_CLOSE_TIMEOUT: Duration = Duration::from_secs(300);
-/// How long a client may keep its window shut while there are data for it: five times nginx's `send_timeout`, as
-/// long as data may stay unacknowledged (RFC 9293, section 3.8.3).
+/// How long a client may keep its window shut while data wait for it. This is five times nginx's
+/// `send_timeout`, and as long as data may stay unacknowledged (RFC 9293, section 3.8.3).
 pub const PERSIST_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// Upper limits.
+/// Upper limits of a gateway or connect service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Connections at a time; further ones are reset.
@@ -35,21 +36,21 @@ pub struct Limits {
     /// Bytes that one connection may hold, both directions together; at least
     /// [`LEAST_PER_CONNECTION`]. Buffers begin small and grow up to this.
     pub memory_per_connection: u64,
-    /// Bytes that the connections may take of the process: what is stored for them in the stack, the queues
-    /// of the relay, a quarter of both for what the allocator holds beside them, and a fixed cost for each
-    /// connection, subflow and encapsulation id. When they run short, windows stay shut and connections that hold data
-    /// without progress are reset; beyond them new ones are.
+    /// Bytes that connections may use in this process. Counted are the data stored for them in the stack, the
+    /// queues of the relay, a quarter of both for the allocator's overhead, and a fixed cost for each
+    /// connection, subflow and encapsulation id. When memory runs short, windows stay shut, and connections
+    /// that hold data without progress are reset. At the limit, new connections are reset.
     pub max_memory: u64,
-    /// How long a peer may keep its window shut while there are data for it; without a limit if none.
+    /// How long a peer may keep its window shut while data wait for it. `None` disables the limit.
     pub persist_timeout: Option<Duration>,
-    /// Per cent of the connections, half-open ones and memory that one source may take once half of the limit
-    /// is in use ([`StackConfig::source_share`]).
+    /// Per cent of the connections, half-open connections and memory that one source may use once half of the
+    /// limit is in use ([`StackConfig::source_share`]).
     pub source_share: u8,
 }
 
 impl Default for Limits {
-    /// 10 000 connections, 4096 half-open ones, 40 MB each (two paths of 300 Mbit/s with 50 ms and
-    /// deep queues hold 15 MB in one direction), 1 GiB in all.
+    /// 10 000 connections, 4096 half-open connections, 40 MB for each connection and 1 GiB in all. Two paths of
+    /// 300 Mbit/s with 50 ms and deep queues hold 15 MB in one direction.
     fn default() -> Self {
         Self {
             max_connections: 10_000,
@@ -63,21 +64,21 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Bytes of each of a connection's two buffers in the stack. Besides these there are the queues between the data path
-    /// and the relay, of up to a quarter of a buffer each, as much again that the relay is writing to the
-    /// system, and what it reads at once.
+    /// Size of each of a connection's two buffers in the stack. The rest of the connection's memory is needed
+    /// for the two queues between the data path and the relay (up to a quarter of a buffer each), for as much
+    /// again that the relay is writing to the system, and for the bytes that it reads at once.
     pub fn buffer(&self) -> usize {
         let memory = self.memory_per_connection.max(LEAST_PER_CONNECTION);
         let rest = memory - READ_AT_ONCE;
-        // Two buffers and three quarters of one: 2.75 parts. Queues do not grow without end.
+        // Two buffers and three quarters of a buffer make 2.75 parts. Queues are bounded by `MOST_ROOM`.
         let small = rest / 11 * 4;
         let large = rest.saturating_sub(3 * MOST_ROOM as u64) / 2;
         let buffer = small.max(large).min(memory / 5 * 2);
         usize::try_from(buffer).unwrap_or(usize::MAX)
     }
 
-    /// The stack's share of the limits, with the local addresses that its path manager may use
-    /// beyond the first.
+    /// The stack's part of the limits, with the local addresses that its path manager may use in addition to
+    /// the first.
     pub fn stack(&self, addresses: Vec<std::net::IpAddr>) -> StackConfig {
         StackConfig {
             max_connections: self.max_connections,
@@ -89,12 +90,12 @@ impl Limits {
         }
     }
 
-    /// The link of a server over UDP with these limits. Ids without a proven address are as many as the stack may
-    /// have handshakes in progress, of one source and in all: the stack's limits are met first, and no half-open
-    /// connection loses its id to another.
+    /// Options for the link of a UDP server with these limits. There may be as many ids without a proven
+    /// address as the stack may have handshakes in progress, for each source and in all. The stack therefore
+    /// reaches its limits first, and no half-open connection loses its id to another.
     pub fn udp_server(&self, bind: Vec<std::net::SocketAddr>) -> UdpServerOptions {
         let joins = StackConfig::default().max_half_open_joins;
-        // A source has half of a limit as long as nobody else wants it.
+        // A source may use half of a limit as long as no other source needs it.
         let share = usize::from(self.source_share.max(50));
         let mut options = UdpServerOptions::new(bind);
         options.max_half_open = self.max_half_open + joins;

@@ -12,33 +12,34 @@ use crate::udp::UdpCounters;
 /// Keys of a link's sources in the poller begin here; smaller ones belong to the data path.
 pub const FIRST_KEY: usize = 16;
 
-/// A path's capacity as a link has learnt it, for [`Link::receive`]'s caller to tell the stack.
+/// The MTU of a path as the link has learnt it. The caller of [`Link::receive`] reports it to the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathMtu {
-    /// Own end of the path; the port counts only where the link tells subflows apart by it.
+    /// Local end of the path. The port counts only if the link distinguishes subflows by it.
     pub local: Endpoint,
     /// The peer's end.
     pub remote: Endpoint,
-    /// Bytes of a whole inner packet (IP header included) that pass.
+    /// Size of the largest whole inner packet (IP header included) that passes.
     pub mtu: u32,
 }
 
-/// What an ICMP error says about a segment of ours.
+/// What an ICMP error reports about a segment that this host sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IcmpError {
-    /// Too big for a hop (RFC 1191, RFC 8201): bytes of a whole packet that would have passed.
+    /// The packet was too big for a hop (RFC 1191, RFC 8201). The value is the size of a whole packet that
+    /// would have passed.
     TooBig(u32),
-    /// It could not be delivered (RFC 792 type 3, RFC 4443 type 1).
+    /// The packet could not be delivered (RFC 792 type 3, RFC 4443 type 1).
     Unreachable(PathError),
 }
 
-/// An ICMP error with what identifies the segment it is about. Anyone can forge one: it is to be
+/// An ICMP error with the fields that identify the segment it is about. Anyone can forge one. It must be
 /// believed only if the sequence number is in flight (RFC 5927, section 4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IcmpReport {
-    /// What it says.
+    /// The error that is reported.
     pub error: IcmpError,
-    /// Own end: the source of the segment.
+    /// Local end: the source of the segment.
     pub local: Endpoint,
     /// The peer's end.
     pub remote: Endpoint,
@@ -46,50 +47,50 @@ pub struct IcmpReport {
     pub seq: SeqNumber,
 }
 
-/// What came from a link.
+/// What a link has received or learnt.
 #[derive(Debug)]
 pub enum Arrival {
-    /// A segment; its payload may exceed the MSS where the system coalesced.
+    /// A segment. Its payload may exceed the MSS if the system coalesced segments.
     Segment(Segment),
-    /// A path's MTU was learnt by a means that cannot be forged (RFC 8899 probing).
+    /// A path's MTU, learnt by a method that cannot be forged (RFC 8899 probing).
     PathMtu(PathMtu),
-    /// The peer at this end cannot be reached by this local end at present, as the link has learnt by a means
+    /// The peer's end cannot be reached from the local end at present. The link has learnt this by a method
     /// that cannot be forged.
     Unreachable {
-        /// Own end.
+        /// Local end.
         local: Endpoint,
         /// The peer's end.
         remote: Endpoint,
-        /// Why.
+        /// The reason.
         why: PathError,
     },
-    /// An ICMP error, not yet held against what is in flight.
+    /// An ICMP error, not yet checked against the segments in flight.
     Icmp(IcmpReport),
 }
 
 /// A wire of some kind under the data path: TUN, UDP encapsulation, a testbed's fabric.
 ///
-/// All calls come from one thread. Nothing blocks.
+/// All calls come from one thread. No call blocks.
 pub trait Link: Send {
-    /// Adds the link's sources to the poller for reading, level-triggered
-    /// ([`polling::PollMode::Level`]), with keys from [`FIRST_KEY`] on. Sources opened later are
-    /// added by [`Self::send`] or [`Self::timeout`] to a clone kept from here.
+    /// Adds the link's sources to the poller for reading, level-triggered ([`polling::PollMode::Level`]), with
+    /// keys from [`FIRST_KEY`] on. The link keeps a clone of the poller, to which [`Self::send`] or
+    /// [`Self::timeout`] adds sources that are opened later.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn register(&mut self, poller: &std::sync::Arc<Poller>) -> io::Result<()>;
 
-    /// Whether the link has no source in the poller: whoever fills it calls [`Poller::notify`], and
-    /// [`Self::receive`] is called at every turn with [`FIRST_KEY`].
+    /// Whether the link has no source in the poller. The code that fills such a link calls [`Poller::notify`],
+    /// and the data path calls [`Self::receive`] with [`FIRST_KEY`] at every turn.
     fn unpolled(&self) -> bool {
         false
     }
 
-    /// The source with this key is readable: gives what there is to `sink`, a bounded batch of it;
-    /// returns whether more waits. Malformed packets are counted and dropped.
+    /// Called when the source with this key is readable. Passes a bounded batch of arrivals to `sink` and
+    /// returns whether more are waiting. Malformed packets are counted and dropped.
     ///
     /// # Errors
-    /// What the system says, if the link is broken for good.
+    /// The system's error, if the link is permanently broken.
     fn receive(
         &mut self,
         now: Instant,
@@ -97,53 +98,53 @@ pub trait Link: Send {
         sink: &mut dyn FnMut(Arrival),
     ) -> io::Result<bool>;
 
-    /// Takes a segment for the wire; may keep it until [`Self::flush`] to send several at once.
+    /// Takes a segment for the wire. The link may keep it until [`Self::flush`], to send several at once.
     fn send(&mut self, now: Instant, segment: Segment);
 
-    /// Sends what is kept. What the system does not take (buffer full) is dropped and counted, as a
-    /// queue would; TCP repairs it.
+    /// Sends the segments that are kept. Packets that the system does not accept (buffer full) are dropped and
+    /// counted, like in a queue. TCP repairs the loss.
     ///
     /// # Errors
-    /// What the system says, if the link is broken for good.
+    /// The system's error, if the link is permanently broken.
     fn flush(&mut self, now: Instant) -> io::Result<()>;
 
-    /// Called after every [`Self::flush`] of the data path. `known(local, remote)` says whether the stack has a
-    /// subflow between these ends, one in TIME_WAIT included: a link that keeps something for each subflow
-    /// forgets it here, a bounded number of entries in a call.
+    /// Called after every [`Self::flush`] of the data path. `known(local, remote)` reports whether the stack
+    /// has a subflow between these ends, subflows in TIME_WAIT included. A link that keeps an entry for each
+    /// subflow removes stale entries here, a bounded number in each call.
     fn reconcile(&mut self, _now: Instant, _known: &dyn Fn(Endpoint, Endpoint) -> bool) {}
 
-    /// When [`Self::timeout`] is next to be called.
+    /// The time at which [`Self::timeout`] must be called next.
     fn next_timeout(&self) -> Option<Instant> {
         None
     }
 
-    /// Serves the link's own timers (probes, challenges, idle paths).
+    /// Runs the link's own timers (probes, challenges, idle paths).
     fn timeout(&mut self, _now: Instant, _sink: &mut dyn FnMut(Arrival)) {}
 
-    /// Most payload bytes that the link's packets carry on a fresh path with bare headers: the MSS.
+    /// The MSS: most payload bytes of a packet of this link on a fresh path, with bare headers.
     fn mss(&self) -> u32;
 
-    /// Most payload bytes of a burst that leaves with one call of the system
-    /// ([`spindle_wire::Segment::segment_size`]); 0 where the link cuts bursts up itself, so that
-    /// they gain nothing.
+    /// Most payload bytes of a burst that is sent with one system call
+    /// ([`spindle_wire::Segment::segment_size`]). 0 if the link itself splits bursts, in which case bursts have
+    /// no advantage.
     fn burst(&self) -> u32 {
         0
     }
 
-    /// Whether segments have to keep the ports of their subflows: the link tells subflows apart by them, or
-    /// varies ports of its own where packets are scattered.
+    /// Whether segments must keep the ports of their subflows. This is so if the link distinguishes subflows by
+    /// ports, or if it varies its own ports when packets are scattered.
     fn keeps_ports(&self) -> bool {
         false
     }
 
-    /// The address by which the peer at `remote` is known outside, where that differs (UDP
-    /// encapsulation behind NAT).
+    /// The address by which the peer at `remote` is known outside, if that differs (UDP encapsulation behind
+    /// NAT).
     fn outside(&self, remote: Endpoint) -> std::net::SocketAddr {
         remote.into()
     }
 
-    /// Bytes that the link holds in addition to the payload it gave away: buffers that such payload keeps
-    /// from being used again, and what it knows about peers.
+    /// Bytes that the link holds in addition to the payload that it has passed on: buffers that this payload
+    /// keeps from being reused, and state about peers.
     fn held(&self) -> u64 {
         0
     }
@@ -151,13 +152,13 @@ pub trait Link: Send {
     /// Totals since the start.
     fn counters(&self) -> LinkCounters;
 
-    /// What only links over UDP count; none for others.
+    /// Counters that only links over UDP have. `None` for other links.
     fn udp(&self) -> Option<UdpCounters> {
         None
     }
 }
 
-/// What passed a link.
+/// Packets and bytes that passed a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkCounters {
     /// Packets received.
@@ -168,8 +169,8 @@ pub struct LinkCounters {
     pub packets_out: u64,
     /// Their bytes.
     pub bytes_out: u64,
-    /// Received packets that were not for Spindle, or malformed.
+    /// Received packets that were malformed or not for Spindle.
     pub dropped_in: u64,
-    /// Packets the system did not take.
+    /// Packets that the system did not accept.
     pub dropped_out: u64,
 }

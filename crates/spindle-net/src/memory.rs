@@ -1,5 +1,5 @@
-//! Links in memory: two networks of one process joined by queues, or a network joined to a thread
-//! that does with its segments what it likes, such as a simulated fabric in real time.
+//! Links in memory. They join two networks of one process by queues, or join a network to a thread that handles
+//! its segments as it likes, such as a simulated fabric in real time.
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,7 +11,7 @@ use spindle_wire::Segment;
 
 use crate::link::{Arrival, Link, LinkCounters};
 
-/// Segments given to the stack in one call at most.
+/// Most segments given to the stack in one call.
 const RECEIVE_BATCH: usize = 256;
 /// MSS of a link in memory unless another is set: that of Ethernet with IPv4 (RFC 879).
 const DEFAULT_MSS: u32 = 1460;
@@ -25,7 +25,7 @@ struct Waiting {
     dropped: u64,
 }
 
-/// One direction: a bounded drop-tail queue, and whom to wake when it gets something.
+/// One direction: a bounded drop-tail queue, and the waker to call when the empty queue gets segments.
 struct Wire {
     waiting: Mutex<Waiting>,
     capacity: usize,
@@ -43,7 +43,7 @@ impl Wire {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Appends what fits; returns how many were dropped.
+    /// Appends the segments that fit. Returns how many were dropped.
     fn push(&self, segments: impl Iterator<Item = Segment>) -> u64 {
         let mut w = self.lock();
         let was_empty = w.segments.is_empty();
@@ -92,20 +92,19 @@ pub struct MemoryLink {
     counters: LinkCounters,
 }
 
-/// The other end of a [`MemoryLink`] for a thread that is no network. It may be used from several
-/// threads.
+/// The other end of a [`MemoryLink`], for a thread that is not a network. Several threads may use it.
 pub struct MemoryPort {
     to_link: Arc<Wire>,
     from_link: Arc<Wire>,
 }
 
-/// Two links joined by queues of at most `capacity` segments each way; more are dropped.
+/// Two links joined by queues of at most `capacity` segments in each direction. Further segments are dropped.
 pub fn pair(capacity: usize) -> (MemoryLink, MemoryLink) {
     let (a, b) = (Wire::new(capacity), Wire::new(capacity));
     (MemoryLink::new(a.clone(), b.clone()), MemoryLink::new(b, a))
 }
 
-/// A link and its other end, with queues of at most `capacity` segments each way.
+/// A link and its other end, with queues of at most `capacity` segments in each direction.
 pub fn port(capacity: usize) -> (MemoryLink, MemoryPort) {
     let (to_link, from_link) = (Wire::new(capacity), Wire::new(capacity));
     let link = MemoryLink::new(to_link.clone(), from_link.clone());
@@ -123,7 +122,7 @@ impl MemoryLink {
         }
     }
 
-    /// The same with another MSS.
+    /// Returns the link with another MSS.
     #[must_use]
     pub fn with_mss(mut self, mss: u32) -> Self {
         self.mss = mss;
@@ -132,33 +131,33 @@ impl MemoryLink {
 }
 
 impl MemoryPort {
-    /// Gives a segment to the network; returns false if the queue was full and it was dropped.
+    /// Gives a segment to the network. Returns false if the queue was full and the segment was dropped.
     pub fn send(&self, segment: Segment) -> bool {
         self.to_link.push(std::iter::once(segment)) == 0
     }
 
-    /// Gives several with one wake-up; returns how many were dropped.
+    /// Gives several segments to the network with one wake-up. Returns how many were dropped.
     pub fn send_all(&self, segments: impl Iterator<Item = Segment>) -> u64 {
         self.to_link.push(segments)
     }
 
-    /// The next segment the network has sent, if there is one.
+    /// The next segment that the network has sent, if there is one.
     pub fn recv(&self) -> Option<Segment> {
         self.from_link.pop()
     }
 
-    /// `wake` is called by the network's thread whenever segments come into an empty queue, and at
-    /// once if some wait. It must not block.
+    /// Sets the function `wake`, which the network's thread calls whenever segments enter an empty queue. If
+    /// segments are waiting already, `wake` is called at once. It must not block.
     pub fn on_segments(&self, wake: impl Fn() + Send + Sync + 'static) {
         self.from_link.set_waker(Arc::new(wake));
     }
 
-    /// Whether the network's end is still there.
+    /// Whether the network's end still exists.
     pub fn is_connected(&self) -> bool {
         Arc::strong_count(&self.to_link) > 1
     }
 
-    /// Segments of the network that found the queue full.
+    /// Segments sent by the network that were dropped because the queue was full.
     pub fn dropped(&self) -> u64 {
         self.from_link.lock().dropped
     }
@@ -168,7 +167,7 @@ impl Link for MemoryLink {
     fn register(&mut self, poller: &Arc<Poller>) -> io::Result<()> {
         let poller = poller.clone();
         self.incoming.set_waker(Arc::new(move || {
-            // It fails only if the system has no eventfd any more; the data path ends then.
+            // This fails only if the eventfd no longer exists. The data path ends then.
             let _ = poller.notify();
         }));
         Ok(())

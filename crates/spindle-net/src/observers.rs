@@ -1,4 +1,4 @@
-//! Accepting those who observe a service: scrapers of its metrics, readers of its status.
+//! Accepts the connections of observers of a service: scrapers of its metrics, readers of its status.
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -13,18 +13,18 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// The longest such pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// What observers may use.
+/// Limits on observers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Allowance {
     /// Observers served at a time; further ones wait in the listener's backlog.
     pub(crate) at_once: usize,
-    /// How long one of them may take, from its connection to the end of the answer.
+    /// How long one observer may take, from its connection to the end of the answer.
     pub(crate) patience: Duration,
 }
 
-/// Accepts and answers observers, each in a task of its own, for as long as it is polled. An accept
-/// call that fails (no file descriptors, a connection that was given up) is repeated after a pause,
-/// since all of accept(2)'s errors on a listening socket pass. Dropping the future ends all tasks.
+/// Accepts and answers observers, each in its own task, for as long as it is polled. If an accept call fails
+/// (no file descriptors, a connection that was given up), it is repeated after a pause, since all errors of
+/// accept(2) on a listening socket are temporary. Dropping the future ends all tasks.
 pub(crate) async fn serve<S, F>(
     what: &str,
     allowance: Allowance,
@@ -48,7 +48,8 @@ where
         match accepted {
             Ok(stream) => {
                 pause = FIRST_PAUSE;
-                // An observer that is slow or goes away fails alone: its error concerns nobody else.
+                // An observer that is slow or disconnects fails alone. Its error does not affect other
+                // observers.
                 let answered = tokio::time::timeout(allowance.patience, answer(stream));
                 tasks.spawn(async move { drop(answered.await) });
             }
@@ -74,7 +75,7 @@ mod tests {
         patience: Duration::from_secs(60),
     };
 
-    /// Gives these results of accepting, then nothing more.
+    /// Yields these results of accept calls, then stays pending.
     fn script<S>(
         results: impl IntoIterator<Item = io::Result<S>>,
     ) -> impl FnMut(&mut Context<'_>) -> Poll<io::Result<S>> {
@@ -119,7 +120,7 @@ mod tests {
                 while served.load(Ordering::SeqCst) < total {
                     tokio::task::yield_now().await;
                 }
-                // Whoever is not held back would be served within these turns.
+                // An observer that is not held back would be served within these turns.
                 for _ in 0..100 {
                     tokio::task::yield_now().await;
                 }
@@ -134,7 +135,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_observer_that_sends_nothing_is_given_up() {
+    async fn an_observer_that_sends_nothing_is_dropped_after_its_time_limit() {
         let allowance = Allowance {
             at_once: 1,
             patience: Duration::from_millis(20),

@@ -1,5 +1,5 @@
-//! The PROXY protocol, version 2 (haproxy's `proxy-protocol.txt`, section 2.2): tells a service
-//! behind the gateway who its client is.
+//! The PROXY protocol, version 2 (haproxy's `proxy-protocol.txt`, section 2.2), which reports the client's
+//! address to a service behind the gateway.
 
 use std::net::SocketAddr;
 
@@ -11,9 +11,9 @@ const VERSION_COMMAND: u8 = 0x21;
 const TCP4: u8 = 0x11;
 const TCP6: u8 = 0x21;
 
-/// The header that precedes a connection's data: `source` is the client, `destination` the address
-/// it connected to. If only one of them is IPv4, it is given as an IPv4-mapped IPv6 address
-/// (RFC 4291, section 2.5.5.2).
+/// The header that precedes a connection's data. `source` is the client, and `destination` is the address that
+/// the client connected to. If only one of them is IPv4, it is given as an IPv4-mapped IPv6 address (RFC 4291,
+/// section 2.5.5.2).
 pub fn header(source: SocketAddr, destination: SocketAddr) -> Vec<u8> {
     let mut out = SIGNATURE.to_vec();
     out.push(VERSION_COMMAND);

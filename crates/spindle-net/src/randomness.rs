@@ -23,7 +23,7 @@ mod tests {
     fn every_byte_of_a_seed_differs_from_draw_to_draw() {
         let draws: Vec<[u8; 32]> = (0..64).map(|_| from_system().unwrap()).collect();
         for k in 0..32 {
-            // All 64 alike: once in 256^63.
+            // All 64 draws agree in one byte with a probability of 1 in 256^63.
             assert!(draws.iter().any(|d| d[k] != draws[0][k]), "byte {k}");
         }
     }

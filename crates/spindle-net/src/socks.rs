@@ -13,7 +13,7 @@ const ADDRESS_V4: u8 = 1;
 const ADDRESS_NAME: u8 = 3;
 const ADDRESS_V6: u8 = 4;
 
-/// Where a client wants to be connected to.
+/// The destination that a client requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// An address.
@@ -23,7 +23,7 @@ pub enum Target {
 }
 
 impl Target {
-    /// Its port.
+    /// The target's port.
     pub fn port(&self) -> u16 {
         match self {
             Self::Address(addr) => addr.port(),
@@ -55,11 +55,11 @@ pub enum Reply {
     HostUnreachable = 4,
     /// The host refused.
     Refused = 5,
-    /// No answer in time.
+    /// No answer arrived in time.
     Expired = 6,
-    /// Another command than CONNECT.
+    /// The command is not CONNECT.
     CommandNotSupported = 7,
-    /// An unknown kind of address.
+    /// The address type is unknown.
     AddressNotSupported = 8,
 }
 
@@ -75,30 +75,30 @@ impl From<io::ErrorKind> for Reply {
     }
 }
 
-/// Why a request was not taken. The client has been told where the protocol has an answer.
+/// Why a request was refused. If the protocol has a reply for the error, the client has received it.
 #[derive(Debug, thiserror::Error)]
 pub enum SocksError {
-    /// The client went away, or sent nothing.
+    /// The connection to the client failed, or ended before the request was complete.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// Another version.
+    /// The client speaks another version.
     #[error("found SOCKS version {0}, want 5")]
     Version(u8),
-    /// The client does not offer to go without authentication.
+    /// The client does not accept a connection without authentication.
     #[error("the client wants authentication; this proxy has none: let it listen on loopback")]
     Authentication,
-    /// BIND, UDP ASSOCIATE or something unknown.
+    /// The command is BIND, UDP ASSOCIATE or unknown.
     #[error("found SOCKS command {0}, want 1 (CONNECT)")]
     Command(u8),
-    /// An address of an unknown kind, or a name that is not UTF-8.
+    /// The address type is unknown, or the name is not UTF-8.
     #[error("found SOCKS address type {0}, want 1 (IPv4), 3 (a UTF-8 name) or 4 (IPv6)")]
     Address(u8),
 }
 
-/// Takes a client's greeting and request; the answer is [`reply`]'s.
+/// Reads a client's greeting and request. The caller answers the request with [`reply`].
 ///
 /// # Errors
-/// [`SocksError`]; a client that can be told has been told.
+/// [`SocksError`]. If the protocol has a reply for the error, the client has received it.
 pub async fn accept<S>(stream: &mut S) -> Result<Target, SocksError>
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -161,7 +161,7 @@ where
     Ok(Some(Target::Address(SocketAddr::new(address, port))))
 }
 
-/// A name that is an address is one.
+/// Treats a name that is a literal address as an address.
 fn named(name: String, port: u16) -> Target {
     match name.parse() {
         Ok(ip) => Target::Address(SocketAddr::new(ip, port)),
@@ -169,10 +169,10 @@ fn named(name: String, port: u16) -> Target {
     }
 }
 
-/// Answers a request; `bound` is the own end of the connection made.
+/// Answers a request. `bound` is the address and port in the reply (BND.ADDR and BND.PORT).
 ///
 /// # Errors
-/// What writing gives.
+/// The error of the write.
 pub async fn reply<S>(stream: &mut S, reply: Reply, bound: SocketAddr) -> io::Result<()>
 where
     S: AsyncWrite + Unpin,
@@ -197,7 +197,7 @@ where
 mod tests {
     use super::*;
 
-    /// What the server makes of a client's bytes, and what it answers.
+    /// The server's result for a client's bytes, and the server's answer.
     async fn told(bytes: &[u8]) -> (Result<Target, SocksError>, Vec<u8>) {
         let (mut client, mut server) = tokio::io::duplex(1024);
         client.write_all(bytes).await.unwrap();
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn addresses_and_names_are_taken() {
+    async fn addresses_and_names_are_accepted() {
         let (t, answer) = told(&[5, 1, 0, 5, 1, 0, 1, 10, 0, 0, 1, 0, 80]).await;
         assert_eq!(t.unwrap(), Target::Address("10.0.0.1:80".parse().unwrap()));
         assert_eq!(answer, [5, 0]);
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_not_served_is_refused_by_the_book() {
+    async fn unsupported_requests_are_refused_with_the_replies_of_rfc_1928() {
         let (t, answer) = told(&[5, 1, 2]).await;
         assert!(matches!(t, Err(SocksError::Authentication)));
         assert_eq!(answer, [5, 0xff]);
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_has_the_bound_address() {
+    async fn a_reply_contains_the_bound_address() {
         let mut out = Vec::new();
         let bound = "10.0.0.9:4000".parse().unwrap();
         reply(&mut out, Reply::Succeeded, bound).await.unwrap();

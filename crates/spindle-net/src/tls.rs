@@ -1,5 +1,5 @@
-//! Mutual TLS between connect and gateway, by rustls: certificates from PEM files, reloaded without
-//! a restart.
+//! Mutual TLS between connect and gateway, with rustls. Certificates come from PEM files and can be reloaded
+//! without a restart.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,30 +16,30 @@ use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
 /// Why a TLS configuration cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// A file cannot be read, or is no PEM of that kind.
+    /// A file cannot be read, or does not contain PEM of the expected kind.
     #[error("{path}: found no {what} in PEM form: {problem}")]
     File {
         /// The file.
         path: PathBuf,
-        /// What was looked for.
+        /// What was expected in the file.
         what: &'static str,
         /// What went wrong.
         problem: String,
     },
-    /// Certificate, key and authorities do not fit together.
+    /// Certificate, key and authorities do not match.
     #[error("{path}: {problem}")]
     Unfit {
         /// The file concerned.
         path: PathBuf,
-        /// What does not fit.
+        /// What does not match.
         problem: String,
     },
-    /// The name that the gateway's certificate must have is none.
+    /// The name that the gateway's certificate must have is not a valid name.
     #[error("--tls-name: found \"{0}\", want a host name or an IP address")]
     Name(String),
 }
 
-/// Where certificate and key are.
+/// The paths of a certificate and its key.
 #[derive(Clone, Debug)]
 struct Identity {
     cert: PathBuf,
@@ -100,7 +100,7 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }
 
-/// A value that is replaced whole; who uses the old one goes on with it.
+/// A value that is replaced as a whole. Users of the old value go on with it.
 type Current<T> = Arc<RwLock<Arc<T>>>;
 
 fn current<T>(cell: &Current<T>) -> Arc<T> {
@@ -111,7 +111,7 @@ fn replace<T>(cell: &Current<T>, value: Arc<T>) {
     *cell.write().unwrap_or_else(PoisonError::into_inner) = value;
 }
 
-/// The gateway's side.
+/// TLS configuration of the gateway.
 #[derive(Clone, Debug)]
 pub struct ServerTls {
     identity: Identity,
@@ -120,8 +120,8 @@ pub struct ServerTls {
 }
 
 impl ServerTls {
-    /// The gateway proves itself with `cert` and `key`; with `client_ca` its clients must have a
-    /// certificate of one of the authorities there.
+    /// Loads the configuration. The gateway proves its identity with `cert` and `key`. With `client_ca`, its
+    /// clients must have a certificate of one of the authorities in that file.
     ///
     /// # Errors
     /// [`TlsError`] with the file concerned.
@@ -139,20 +139,20 @@ impl ServerTls {
         })
     }
 
-    /// Reads the files again, for connections to come.
+    /// Reads the files again. The new configuration applies to later connections.
     ///
     /// # Errors
-    /// [`TlsError`]; what was in use stays.
+    /// [`TlsError`]. The configuration in use stays.
     pub fn reload(&self) -> Result<(), TlsError> {
         let config = server_config(&self.identity, self.client_ca.as_deref())?;
         replace(&self.config, config);
         Ok(())
     }
 
-    /// The handshake on a connection that was accepted.
+    /// Performs the handshake on a connection that was accepted.
     ///
     /// # Errors
-    /// What the handshake gives, a client without a valid certificate among it.
+    /// The error of the handshake, such as a client without a valid certificate.
     pub async fn accept<S>(&self, stream: S) -> io::Result<server::TlsStream<S>>
     where
         S: AsyncRead + AsyncWrite + Unpin,
@@ -160,7 +160,7 @@ impl ServerTls {
         self.accept_or_return(stream).await.map_err(|(e, _)| e)
     }
 
-    /// As [`Self::accept`]; a failure gives the stream back.
+    /// Like [`Self::accept`], but a failure returns the stream.
     pub(crate) async fn accept_or_return<S>(
         &self,
         stream: S,
@@ -199,7 +199,7 @@ fn server_config(id: &Identity, ca: Option<&Path>) -> Result<Arc<ServerConfig>, 
     Ok(Arc::new(config))
 }
 
-/// The client's side.
+/// TLS configuration of a client.
 #[derive(Clone, Debug)]
 pub struct ClientTls {
     ca: PathBuf,
@@ -209,8 +209,8 @@ pub struct ClientTls {
 }
 
 impl ClientTls {
-    /// The gateway must have a certificate for `name` by an authority in `ca`; `identity` are the
-    /// certificate and the key that this end proves itself with.
+    /// Loads the configuration. The gateway must have a certificate for `name` by an authority in `ca`.
+    /// `identity` is the certificate and the key with which this end proves its identity.
     ///
     /// # Errors
     /// [`TlsError`] with the file concerned.
@@ -229,20 +229,20 @@ impl ClientTls {
         })
     }
 
-    /// Reads the files again, for connections to come.
+    /// Reads the files again. The new configuration applies to later connections.
     ///
     /// # Errors
-    /// [`TlsError`]; what was in use stays.
+    /// [`TlsError`]. The configuration in use stays.
     pub fn reload(&self) -> Result<(), TlsError> {
         let config = client_config(&self.ca, self.identity.as_ref())?;
         replace(&self.config, config);
         Ok(())
     }
 
-    /// The handshake on a connection to the gateway.
+    /// Performs the handshake on a connection to the gateway.
     ///
     /// # Errors
-    /// What the handshake gives, a gateway without a valid certificate among it.
+    /// The error of the handshake, such as a gateway without a valid certificate.
     pub async fn connect<S>(&self, stream: S) -> io::Result<client::TlsStream<S>>
     where
         S: AsyncRead + AsyncWrite + Unpin,
@@ -250,7 +250,7 @@ impl ClientTls {
         self.connect_or_return(stream).await.map_err(|(e, _)| e)
     }
 
-    /// As [`Self::connect`]; a failure gives the stream back.
+    /// Like [`Self::connect`], but a failure returns the stream.
     pub(crate) async fn connect_or_return<S>(
         &self,
         stream: S,

@@ -1,5 +1,4 @@
-//! Gateway and connect with a network in memory between them: half closes, resets, refusals,
-//! limits, draining.
+//! Gateway and connect with a network in memory between them: half-closes, resets, refusals, limits, draining.
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
@@ -19,16 +18,16 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-/// Far beyond what any of these tests needs: it only turns a hang into a failure.
+/// Far more than any of these tests needs. It only turns a hang into a failure.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 struct World {
     service: TcpListener,
-    /// Where programs connect.
+    /// The address that programs connect to.
     port: SocketAddr,
     gateway: (Lifecycle, JoinHandle<Result<Summary, NetError>>),
     networks: (Network, Network),
-    /// The gateway's, and connect's.
+    /// Metrics of the gateway and of connect.
     metrics: (Metrics, Metrics),
 }
 
@@ -135,7 +134,7 @@ impl World {
     }
 }
 
-/// The value behind `name{transport="fuso",labels}`.
+/// The value after `name{transport="fuso",labels}`.
 fn value(text: &str, name: &str) -> f64 {
     let (name, label) = name.split_once(' ').unwrap_or((name, ""));
     let comma = if label.is_empty() { "" } else { "," };
@@ -159,7 +158,7 @@ fn pattern(len: usize) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_half_close_passes_and_the_other_direction_goes_on() {
+async fn a_half_close_is_relayed_and_the_other_direction_goes_on() {
     in_time(async {
         let w = World::usual().await;
         let (mut program, mut service) = w.joined().await;
@@ -184,7 +183,7 @@ async fn a_half_close_passes_and_the_other_direction_goes_on() {
 }
 
 #[tokio::test]
-async fn resets_pass_in_both_directions() {
+async fn resets_are_relayed_in_both_directions() {
     in_time(async {
         let w = World::usual().await;
         let (program, mut service) = w.joined().await;
@@ -204,10 +203,10 @@ async fn resets_pass_in_both_directions() {
 }
 
 #[tokio::test]
-async fn a_reset_finds_a_relay_that_reads_neither_side() {
+async fn a_reset_ends_a_relay_that_reads_neither_side() {
     in_time(async {
         let w = World::usual().await;
-        // The program has ended its direction: nobody reads it any more.
+        // The program has closed its direction, so the relay no longer reads from it.
         let (mut program, mut service) = w.joined().await;
         program.shutdown().await.expect("shut down");
         let mut end = Vec::new();
@@ -227,10 +226,10 @@ async fn a_reset_finds_a_relay_that_reads_neither_side() {
 }
 
 #[tokio::test]
-async fn a_service_that_refuses_becomes_a_reset() {
+async fn a_service_that_refuses_makes_the_program_see_a_reset() {
     in_time(async {
         let mut w = World::usual().await;
-        // The service is gone: another listener takes its place in the struct, not at its port.
+        // The service no longer listens: another listener takes its place in the struct, with another port.
         w.service = TcpListener::bind(here()).await.expect("another");
         let mut program = TcpStream::connect(w.port).await.expect("a connection");
         let error = program.read_u8().await.expect_err("a reset");
@@ -268,7 +267,7 @@ async fn connections_beyond_the_limit_are_reset_and_the_others_go_on() {
 }
 
 #[tokio::test]
-async fn draining_finishes_what_is_open_and_takes_nothing_new() {
+async fn draining_finishes_open_connections_and_refuses_new_ones() {
     in_time(async {
         let w = World::usual().await;
         let (mut program, mut service) = w.joined().await;
@@ -290,7 +289,7 @@ async fn draining_finishes_what_is_open_and_takes_nothing_new() {
 }
 
 #[tokio::test]
-async fn draining_that_takes_too_long_and_a_second_signal_reset_what_is_open() {
+async fn a_drain_timeout_or_a_second_signal_resets_open_connections() {
     in_time(async {
         for (drain, signals) in [(Duration::from_millis(50), 1), (PATIENCE, 2)] {
             let w = World::new(Limits::default(), drain).await;
@@ -311,7 +310,7 @@ async fn draining_that_takes_too_long_and_a_second_signal_reset_what_is_open() {
 }
 
 #[tokio::test]
-async fn a_thousand_connections_at_once() {
+async fn a_thousand_connections_at_once_are_relayed() {
     const BYTES: usize = 64_000;
     const MANY: usize = 1000;
     in_time(async {
@@ -384,13 +383,13 @@ async fn response_times_and_ends_are_counted_at_both_ends() {
     .await;
 }
 
-/// The gateway's response times: how many, and their sum in seconds.
+/// Number of the gateway's response times, and their sum in seconds.
 async fn responses(w: &World) -> (f64, f64) {
     let count = w.gateway_counts("response_time_seconds_count").await;
     (count, w.gateway_counts("response_time_seconds_sum").await)
 }
 
-/// A client that takes little before it reads, so that most of a response waits at the gateway.
+/// A client that accepts little before it reads, so that most of a response waits at the gateway.
 async fn slow_client(w: &World) -> spindle_net::TcpStream {
     let local: IpAddr = "10.0.0.1".parse().expect("an address");
     let at: SocketAddr = "10.0.0.2:80".parse().expect("an address");
@@ -413,7 +412,7 @@ async fn response_time_at_a_gateway_ends_when_the_client_acknowledges_the_last_b
             client.write_all(b"request").await.expect("room");
             let mut request = [0; 7];
             service.read_exact(&mut request).await.expect("the request");
-            // The gateway takes all of it at once.
+            // The gateway reads all of it at once.
             service.write_all(&data).await.expect("room");
             tokio::time::sleep(PAUSE).await;
             let mut got = vec![0; data.len()];
@@ -436,7 +435,7 @@ async fn response_time_at_a_gateway_ends_when_the_client_acknowledges_the_last_b
 }
 
 #[tokio::test]
-async fn response_time_includes_what_is_acknowledged_after_the_relay_has_ended() {
+async fn response_time_includes_acknowledgements_after_the_relay_has_ended() {
     const PAUSE: Duration = Duration::from_millis(300);
     // More than the client holds (80 KiB), by less than the gateway holds for a shut window (64 KiB).
     const SIZE: usize = 160_000;

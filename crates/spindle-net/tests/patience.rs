@@ -1,5 +1,5 @@
-//! How long a gateway and a connect wait for others. Only the clock of the runtime is moved: nothing depends on how
-//! fast the machine is.
+//! Time limits of a gateway and a connect service for others. Only the runtime's clock is advanced, so that no
+//! test depends on the speed of the machine.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -18,9 +18,9 @@ use spindle_net::{Network, NetworkConfig, TcpStream, memory};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket};
 
-/// The limit of each step before a connection is relayed.
+/// The time limit of each step before a connection is relayed.
 const STEP: Duration = Duration::from_secs(10);
-/// Bytes that a TLS session counts with.
+/// Bytes that are counted for a TLS session.
 const SESSION: u64 = 40 << 10;
 
 fn config(paths: PathManager) -> Arc<Config> {
@@ -76,7 +76,7 @@ impl World {
         self.network.counters().await.expect("counters").memory
     }
 
-    /// Waits until the gateway has accepted so many connections.
+    /// Waits until the gateway has accepted this many connections.
     async fn accepted(&self, n: u64) {
         while self.network.counters().await.expect("counters").accepted < n {
             tokio::task::yield_now().await;
@@ -90,14 +90,14 @@ impl World {
     }
 }
 
-/// Lets all tasks run that can.
+/// Lets all tasks run that are able to.
 async fn settle() {
     for _ in 0..100 {
         tokio::task::yield_now().await;
     }
 }
 
-/// The runtime's clock goes on by so much.
+/// Advances the runtime's clock by this time.
 async fn pass(time: Duration) {
     tokio::time::pause();
     tokio::time::advance(time).await;
@@ -105,7 +105,7 @@ async fn pass(time: Duration) {
     settle().await;
 }
 
-/// A service that never accepts: its queue is full.
+/// A service that never accepts, because its queue is full.
 async fn full() -> (TcpListener, Vec<Socket>, SocketAddr) {
     let socket = TcpSocket::new_v4().expect("a socket");
     let here = SocketAddr::from(([127, 0, 0, 1], 0));
@@ -115,14 +115,14 @@ async fn full() -> (TcpListener, Vec<Socket>, SocketAddr) {
     let fill = |_| {
         let filler = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
         filler.set_nonblocking(true).expect("a mode");
-        // It is under way.
+        // The connection attempt is in progress.
         let _ = filler.connect(&to.into());
         filler
     };
     (listener, (0..4).map(fill).collect(), to)
 }
 
-/// A certificate of its own, in a directory.
+/// TLS with a self-signed certificate, whose files are in the directory.
 fn tls() -> (tempfile::TempDir, ServerTls) {
     let dir = tempfile::tempdir().expect("a directory");
     let made = rcgen::generate_simple_self_signed(["gateway.example".to_owned()]);
@@ -167,7 +167,7 @@ async fn a_client_that_does_not_begin_its_tls_handshake_is_counted_and_reset_aft
 }
 
 #[tokio::test]
-async fn a_service_that_does_not_accept_within_ten_seconds_makes_a_reset() {
+async fn a_client_is_reset_if_the_service_does_not_accept_within_ten_seconds() {
     let (_listener, _fillers, to) = full().await;
     let w = World::new(to, |_| ()).await;
     let mut client = w.client().await;
@@ -187,7 +187,7 @@ async fn a_service_that_does_not_accept_within_ten_seconds_makes_a_reset() {
 #[tokio::test]
 async fn a_half_closed_connection_is_reset_after_its_timeout_and_an_open_one_is_not() {
     const LIMIT: Duration = Duration::from_secs(300);
-    // Timers are as fine as a millisecond.
+    // Timers have a resolution of a millisecond.
     const TICK: Duration = Duration::from_millis(10);
     let service = TcpListener::bind("127.0.0.1:0").await.expect("a service");
     let to = service.local_addr().expect("its address");
@@ -202,7 +202,7 @@ async fn a_half_closed_connection_is_reset_after_its_timeout_and_an_open_one_is_
     for _ in 0..7 {
         pass(LIMIT / 8 + TICK).await;
     }
-    // The answer still comes, and begins a new time.
+    // The answer still arrives, and restarts the timeout.
     half_service.write_all(b"?").await.expect("room");
     assert_eq!(half.read(&mut [0; 10]).await.expect("a byte"), 1);
     for _ in 0..10 {
@@ -219,7 +219,7 @@ async fn a_half_closed_connection_is_reset_after_its_timeout_and_an_open_one_is_
 }
 
 #[tokio::test]
-async fn a_program_that_does_not_ask_by_socks_within_ten_seconds_is_let_go() {
+async fn a_program_that_sends_no_socks_request_within_ten_seconds_is_disconnected() {
     let (link, _other) = memory::pair(1 << 14);
     let network = network(link);
     let metrics = Metrics::new("tcp");
@@ -241,7 +241,7 @@ async fn a_program_that_does_not_ask_by_socks_within_ten_seconds_is_let_go() {
     let mut program = tokio::net::TcpStream::connect(port)
         .await
         .expect("a connection");
-    // Its task has to be waiting before the clock moves.
+    // The service's task must be waiting before the clock moves.
     tokio::time::sleep(Duration::from_millis(100)).await;
     pass(STEP + Duration::from_millis(100)).await;
     let read = program.read(&mut [0; 10]).await;

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 const LOCAL: &str = "10.0.0.1";
 const SERVER: &str = "10.0.0.2:80";
-/// Far beyond what any of these tests needs: it only turns a hang into a failure.
+/// Far more than any of these tests needs. It only turns a hang into a failure.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn network(link: memory::MemoryLink) -> Network {
@@ -125,7 +125,7 @@ async fn bytes_arrive_in_both_directions_and_both_ends_see_the_end() {
 }
 
 #[tokio::test]
-async fn subflows_come_up_and_are_seen() {
+async fn subflows_are_established_and_reported() {
     in_time(async {
         let mut w = World::new("mptcp-3").await;
         let (client, server) = w.connected().await;
@@ -146,20 +146,20 @@ async fn subflows_come_up_and_are_seen() {
 }
 
 #[tokio::test]
-async fn nobody_listening_refuses() {
+async fn a_connection_to_a_port_without_a_listener_is_refused() {
     in_time(async {
         let w = World::new("tcp").await;
         let local = LOCAL.parse().expect("an address");
         let other = "10.0.0.2:81".parse().expect("an address");
         let refused = w.client.connect(local, other, w.config.clone()).await;
-        let error = std::io::Error::from(refused.expect_err("nobody there"));
+        let error = std::io::Error::from(refused.expect_err("no listener there"));
         assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
     })
     .await;
 }
 
 #[tokio::test]
-async fn an_abort_is_a_reset_at_the_peer() {
+async fn an_abort_resets_the_connection_at_the_peer() {
     for name in ["tcp", "mptcp-2"] {
         in_time(async {
             let mut w = World::new(name).await;
@@ -172,7 +172,7 @@ async fn an_abort_is_a_reset_at_the_peer() {
             assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{name}");
             let error = server.read(&mut word).await.expect_err("aborted here");
             assert_eq!(error.kind(), ErrorKind::ConnectionAborted, "{name}");
-            let error = client.write_all(b"x").await.expect_err("no way");
+            let error = client.write_all(b"x").await.expect_err("the peer's reset");
             assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{name}");
         })
         .await;
@@ -180,7 +180,7 @@ async fn an_abort_is_a_reset_at_the_peer() {
 }
 
 #[tokio::test]
-async fn a_dropped_stream_delivers_what_was_written() {
+async fn a_dropped_stream_delivers_the_data_that_were_written() {
     in_time(async {
         let mut w = World::new("mptcp-2").await;
         let (mut client, mut server) = w.connected().await;
@@ -199,7 +199,7 @@ async fn a_dropped_stream_delivers_what_was_written() {
 }
 
 #[tokio::test]
-async fn a_reader_who_never_reads_stops_the_writer() {
+async fn a_peer_that_never_reads_stops_the_writer() {
     in_time(async {
         let mut narrow = preset("tcp").expect("a preset").config;
         narrow.tcp.send_buffer = 100_000;
@@ -207,7 +207,7 @@ async fn a_reader_who_never_reads_stops_the_writer() {
         let mut w = World::with(Arc::new(narrow), |o| o).await;
         let (mut client, mut server) = w.connected().await;
         let (mut written, chunk) = (0, pattern(50_000));
-        // Until nothing has moved for a while: buffers are bounded.
+        // Write until no data have moved for a while, since buffers are bounded.
         while let Ok(n) = timeout(Duration::from_millis(300), client.write(&chunk)).await {
             written += n.expect("it is open");
             assert!(written < 4_000_000, "unbounded");
@@ -223,14 +223,14 @@ async fn a_reader_who_never_reads_stops_the_writer() {
 }
 
 #[tokio::test]
-async fn a_full_backlog_resets_what_comes_further() {
+async fn connections_beyond_a_full_backlog_are_reset() {
     in_time(async {
         let w = World::with(config("tcp"), |o| ListenOptions { backlog: 2, ..o }).await;
         let mut streams = Vec::new();
         for _ in 0..2 {
             streams.push(w.connect().await.expect("the handshake"));
         }
-        // The reset follows the handshake: it may come before `connect` has said that there is one.
+        // The reset follows the handshake. It may arrive before `connect` has returned.
         let error = match w.connect().await {
             Ok(mut third) => third.read(&mut [0]).await.expect_err("a reset"),
             Err(e) => e.into(),
@@ -242,7 +242,7 @@ async fn a_full_backlog_resets_what_comes_further() {
 }
 
 #[tokio::test]
-async fn a_listener_that_is_gone_refuses_and_frees_its_port() {
+async fn a_dropped_listener_refuses_connections_and_frees_its_port() {
     in_time(async {
         let mut w = World::new("tcp").await;
         let (_client, _server) = w.connected().await;
@@ -250,7 +250,7 @@ async fn a_listener_that_is_gone_refuses_and_frees_its_port() {
         let error = std::io::Error::from(again.expect_err("it is taken"));
         assert_eq!(error.kind(), ErrorKind::AddrInUse);
         drop(w.listener);
-        // The data path does things in their order: once it answers, the listener is gone.
+        // The data path handles requests in order: once it answers, the listener no longer exists.
         w.server.counters().await.expect("totals");
         let refused = w
             .client
@@ -273,7 +273,7 @@ async fn a_listener_that_is_gone_refuses_and_frees_its_port() {
 }
 
 #[tokio::test]
-async fn shutdown_ends_everything() {
+async fn shutdown_ends_connections_and_listeners() {
     in_time(async {
         let mut w = World::new("mptcp-2").await;
         let (mut client, mut server) = w.connected().await;
@@ -365,9 +365,9 @@ async fn many_connections_at_once_keep_their_bytes_apart() {
 }
 
 #[tokio::test]
-async fn a_connect_that_is_given_up_leaves_nothing() {
+async fn a_connect_that_is_given_up_leaves_no_connection() {
     in_time(async {
-        // Nobody answers at the other end.
+        // No peer answers at the other end.
         let (link, _port) = memory::port(64);
         let network = network(link);
         let local = LOCAL.parse().expect("an address");
@@ -381,7 +381,7 @@ async fn a_connect_that_is_given_up_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn the_data_path_ends_with_its_last_handle_once_all_is_delivered() {
+async fn the_data_path_ends_with_its_last_handle() {
     in_time(async {
         let (link, port) = memory::port(4096);
         let network = network(link);
@@ -391,7 +391,7 @@ async fn the_data_path_ends_with_its_last_handle_once_all_is_delivered() {
             .expect("a listener");
         drop(listener);
         drop(network);
-        // The link goes with the thread, and its wires with the link.
+        // The link is dropped with the thread, and its wires with the link.
         while port.is_connected() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
@@ -427,14 +427,14 @@ async fn an_idle_data_path_sleeps() {
             .turn_times
             .count()
             - before;
-        // A spinning thread makes a hundred thousand.
+        // A spinning thread makes a hundred thousand turns.
         assert!(turns < 1000, "{turns} turns while idle");
     })
     .await;
 }
 
 #[tokio::test]
-async fn while_more_is_expected_nothing_is_copied() {
+async fn no_copies_are_sent_while_more_data_are_expected() {
     in_time(async {
         for more in [true, false] {
             let mut w = World::new("fuso-2").await;

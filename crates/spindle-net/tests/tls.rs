@@ -1,4 +1,4 @@
-//! Mutual TLS: who is let in, and what a reload changes.
+//! Mutual TLS: which ends are accepted, and what a reload changes.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 /// The name in the gateway's certificates.
 const NAME: &str = "gateway.example";
 
-/// An authority of its own, and what it signs.
+/// A certificate authority with its own key, which signs certificates.
 struct Authority {
     issuer: Issuer<'static, KeyPair>,
     pem: PathBuf,
@@ -41,7 +41,7 @@ impl Authority {
     }
 }
 
-/// Whether a request and its answer pass, half close included.
+/// Whether a request and its answer pass, half-close included.
 async fn talks(server: &ServerTls, client: &ClientTls) -> bool {
     let (near, far) = tokio::io::duplex(4096);
     let server = server.clone();
@@ -66,7 +66,7 @@ async fn talks(server: &ServerTls, client: &ClientTls) -> bool {
 }
 
 #[tokio::test]
-async fn both_ends_must_prove_themselves() {
+async fn both_ends_must_prove_their_identity() {
     let dir = tempfile::tempdir().unwrap();
     let (ours, theirs) = (
         Authority::new(dir.path(), "ours"),
@@ -105,7 +105,7 @@ async fn both_ends_must_prove_themselves() {
 }
 
 #[tokio::test]
-async fn a_reload_takes_new_files_and_keeps_the_old_ones_if_they_are_broken() {
+async fn a_reload_uses_new_files_and_keeps_the_old_ones_if_the_new_are_broken() {
     let dir = tempfile::tempdir().unwrap();
     let first = Authority::new(dir.path(), "first");
     let second = Authority::new(dir.path(), "second");
@@ -127,7 +127,7 @@ async fn a_reload_takes_new_files_and_keeps_the_old_ones_if_they_are_broken() {
 }
 
 #[test]
-fn files_that_do_not_fit_are_named() {
+fn errors_name_the_files_that_do_not_match() {
     let dir = tempfile::tempdir().unwrap();
     let ca = Authority::new(dir.path(), "ca");
     let (cert, key) = ca.sign(NAME, dir.path(), "a");

@@ -22,7 +22,7 @@ use spindle_net::{Link, ListenOptions, Network, NetworkConfig, TcpListener, TcpS
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
-/// Far beyond what any of these tests needs: it only turns a hang into a failure.
+/// Far more than any of these tests needs. It only turns a hang into a failure.
 const PATIENCE: Duration = Duration::from_secs(60);
 const MEGABYTES: usize = 8 << 20;
 
@@ -65,7 +65,7 @@ async fn listen_with(network: &Network, at: &str, config: Arc<Config>) -> TcpLis
         .expect("a listener")
 }
 
-/// Echoes until the end, then closes; returns the state before the close.
+/// Echoes until the end of the stream, then closes. Returns the state before the close.
 async fn echo(stream: TcpStream) -> ConnectionInfo {
     let (mut read, mut write) = stream.into_split();
     tokio::io::copy(&mut read, &mut write)
@@ -76,22 +76,22 @@ async fn echo(stream: TcpStream) -> ConnectionInfo {
     info
 }
 
-/// A kernel client of `at` sends and gets back some megabytes; returns the server's view.
+/// A kernel client of `at` sends some megabytes and gets them back. Returns the server's view.
 async fn round_trip(network: &Network, at: &str, name: &str, multipath: bool) -> ConnectionInfo {
     let mut listener = listen(network, at, name).await;
     let to: SocketAddr = at.parse().expect("an address");
     let (begin, may_begin) = std::sync::mpsc::channel();
     let client = tokio::task::spawn_blocking(move || {
         let stream = kernel_connect(to, multipath);
-        may_begin.recv().expect("the server's word");
+        may_begin.recv().expect("the server's signal");
         let data = pattern(MEGABYTES);
         let got = exchange(&stream, &data);
         assert!(got == data, "{} bytes came back", got.len());
     });
     let (stream, _) = listener.accept().await.expect("a connection");
     if multipath {
-        // A kernel that has shut its sending side down opens no further subflow, so both paths have
-        // to be there before.
+        // A kernel that has shut its sending side down opens no further subflow, so both paths must exist
+        // before.
         stream.subflows_up(2).await.expect("two subflows");
     }
     begin.send(()).expect("a waiting client");
@@ -209,7 +209,7 @@ fn every_byte_arrives_over_lossy_paths() {
     });
 }
 
-/// CoFUSO's sender as a gateway and a client over TUN have it.
+/// The configuration of CoFUSO's sender in a gateway or a client over TUN.
 fn cofuso(paths: PathManager) -> Arc<Config> {
     let preset = preset("cofuso").expect("a preset").config;
     Arc::new(wire_config(
@@ -220,7 +220,8 @@ fn cofuso(paths: PathManager) -> Arc<Config> {
     ))
 }
 
-/// What left towards a kernel that was offered parities, or was not, and what the end that sent it says.
+/// Checks that a kernel was sent copies and no parities, and what the end that sent them reports. `offers` is
+/// whether parities were offered to the kernel.
 fn check_copies_alone(info: &ConnectionInfo, sent: &Experiments, offers: bool) {
     assert!(info.multipath);
     assert_eq!(sent.beyond.load(Ordering::Relaxed), 0, "parities");
@@ -229,14 +230,14 @@ fn check_copies_alone(info: &ConnectionInfo, sent: &Experiments, offers: bool) {
     assert!(info.total.recoveries > 0, "{:?}", info.total);
 }
 
-/// Questions that are answered with themselves, and the bytes of each: less than a window, so that each
-/// leaves room for what protects it.
+/// Questions that are echoed as their answers, and the bytes of each. A question is smaller than a window, so
+/// that it leaves room for its recovery.
 const QUESTIONS: usize = 30;
 const QUESTION: usize = 10_000;
 
 #[test]
-fn a_kernel_client_gets_copies_where_another_got_parities() {
-    const NAME: &str = "a_kernel_client_gets_copies_where_another_got_parities";
+fn a_kernel_client_gets_copies_instead_of_parities() {
+    const NAME: &str = "a_kernel_client_gets_copies_instead_of_parities";
     within(NAME, || {
         if !kernel_mptcp(NAME) {
             return;
@@ -254,7 +255,7 @@ fn a_kernel_client_gets_copies_where_another_got_parities() {
             let (begin, may_begin) = std::sync::mpsc::channel();
             let client = tokio::task::spawn_blocking(move || {
                 let mut stream = kernel_connect(to, true);
-                may_begin.recv().expect("the server's word");
+                may_begin.recv().expect("the server's signal");
                 for question in pattern(QUESTIONS * QUESTION).chunks(QUESTION) {
                     stream.write_all(question).expect("room");
                     let mut answer = vec![0; QUESTION];
@@ -268,7 +269,7 @@ fn a_kernel_client_gets_copies_where_another_got_parities() {
             let info = echo(stream).await;
             client.await.expect("the client");
             assert_eq!(info.received, (QUESTIONS * QUESTION) as u64);
-            // The kernel offered nothing, so nothing was answered.
+            // The kernel offered no parities, so no offer was answered.
             check_copies_alone(&info, &sent, false);
             network.shutdown().await;
         });
@@ -300,7 +301,7 @@ fn a_kernel_server_that_is_offered_parities_gets_copies() {
                 .connect(address("10.7.0.1"), to, config)
                 .await
                 .expect("a connection");
-            // The kernel takes joins once it has data.
+            // The kernel accepts joins once it has received data.
             let mut joined = false;
             for question in pattern(QUESTIONS * QUESTION).chunks(QUESTION) {
                 stream.write_all(question).await.expect("room");
@@ -321,8 +322,8 @@ fn a_kernel_server_that_is_offered_parities_gets_copies() {
 }
 
 #[test]
-fn spindle_is_a_client_of_a_kernel_server() {
-    const NAME: &str = "spindle_is_a_client_of_a_kernel_server";
+fn spindle_connects_to_a_kernel_server() {
+    const NAME: &str = "spindle_connects_to_a_kernel_server";
     within(NAME, || {
         let multipath = kernel_mptcp(NAME);
         if multipath {
@@ -373,8 +374,8 @@ fn spindle_is_a_client_of_a_kernel_server() {
 }
 
 #[test]
-fn resets_are_carried_both_ways() {
-    const NAME: &str = "resets_are_carried_both_ways";
+fn resets_are_carried_in_both_directions() {
+    const NAME: &str = "resets_are_carried_in_both_directions";
     within(NAME, || {
         let kinds = if kernel_mptcp(NAME) {
             vec![false, true]
@@ -483,7 +484,7 @@ fn leftovers_are_removed_and_a_device_in_use_is_respected() {
     within(
         "leftovers_are_removed_and_a_device_in_use_is_respected",
         || {
-            // A persistent device that nobody holds, as a crash may leave it.
+            // A persistent device that no process holds, as a crash may leave it.
             ip(&format!("tuntap add {DEVICE} mode tun"));
             let (link, _guard) = device(true);
             let again = setup(&SetupOptions {
@@ -500,8 +501,8 @@ fn leftovers_are_removed_and_a_device_in_use_is_respected() {
 }
 
 #[test]
-fn each_source_has_its_own_way_out() {
-    within("each_source_has_its_own_way_out", || {
+fn each_source_has_its_own_route() {
+    within("each_source_has_its_own_route", || {
         ip("addr add 10.2.0.2/24 dev host1");
         let way = |source, device: &str, via: Option<&str>| SourceRoute {
             source: address(source),
@@ -532,8 +533,8 @@ fn each_source_has_its_own_way_out() {
 }
 
 #[test]
-fn nothing_is_left_behind() {
-    within("nothing_is_left_behind", || {
+fn undoing_a_set_up_removes_its_routes_and_device() {
+    within("undoing_a_set_up_removes_its_routes_and_device", || {
         let rules = ip("rule show");
         let (link, mut guard) = device(true);
         assert!(ip("-4 route show").contains(&format!("10.7.0.1 dev {DEVICE}")));
@@ -546,7 +547,7 @@ fn nothing_is_left_behind() {
     });
 }
 
-/// Set-ups beside each other: neither takes what the other one has.
+/// With two set-ups at the same time, neither takes what the other one has.
 #[test]
 fn two_set_ups_do_not_share_addresses_or_routing_tables() {
     within(
@@ -579,7 +580,7 @@ fn two_set_ups_do_not_share_addresses_or_routing_tables() {
             assert!(rules.contains("from 10.8.0.1 lookup 7900"), "{rules}");
             assert!(!rules.contains("7901"), "{rules}");
             drop(first);
-            // What a run that was killed left behind is replaced.
+            // A rule and a route that a killed run left behind are replaced.
             ip("-4 route add default dev host1 table 7900");
             ip("-4 rule add from 10.8.0.1/32 lookup 7900 priority 7900");
             let third = setup(&options("spin0", "10.8.0.1")).expect("the third");

@@ -1,4 +1,4 @@
-//! Networks over UDP on the loopback, with a relay between them that does what paths do.
+//! Networks over UDP on the loopback, with a relay between them that behaves like a path.
 
 mod udp_ends;
 mod udp_relay;
@@ -34,8 +34,8 @@ async fn bytes_arrive_in_both_directions_over_four_sockets() {
     .await;
 }
 
-/// How many of a client's addresses carried a fair share of the large datagrams in a direction: half of
-/// the mean at the least.
+/// How many of a client's addresses carried a fair share of the large datagrams in a direction: at least half
+/// of the mean.
 fn sharing(carried: &[[usize; 2]], direction: usize) -> usize {
     let sum: usize = carried.iter().map(|c| c[direction]).sum();
     let fair = |c: &&[usize; 2]| 2 * c[direction] * carried.len() > sum;
@@ -43,7 +43,7 @@ fn sharing(carried: &[[usize; 2]], direction: usize) -> usize {
 }
 
 #[tokio::test]
-async fn scattered_packets_take_sixteen_ports_both_ways() {
+async fn scattered_packets_use_sixteen_ports_in_both_directions() {
     in_time(async {
         let (net, mut listener, outer) = server("ps").await;
         let relay = Relay::start(outer);
@@ -57,7 +57,7 @@ async fn scattered_packets_take_sixteen_ports_both_ways() {
         assert!(sharing(&carried, 0) > 12, "{carried:?}");
         assert!(sharing(&carried, 1) > 12, "{carried:?}");
         assert_eq!(net.connections().await.expect("the list").len(), 1);
-        // The subflow's own address moves as ever.
+        // The subflow's own address still moves.
         let before = net.connections().await.expect("the list")[0].outside;
         relay.rebind();
         carry(&mut a, &mut b, &pattern(300_000)).await;
@@ -69,7 +69,7 @@ async fn scattered_packets_take_sixteen_ports_both_ways() {
 }
 
 #[tokio::test]
-async fn once_it_has_switched_each_subflow_has_one_port() {
+async fn after_the_phase_switch_each_subflow_has_one_port() {
     in_time(async {
         let (_net, mut listener, outer) = server("mmptcp").await;
         let relay = Relay::start(outer);
@@ -103,7 +103,7 @@ async fn a_new_outer_address_is_adopted_after_a_challenge() {
 }
 
 #[tokio::test]
-async fn a_path_that_gets_narrower_is_a_delay_only() {
+async fn a_path_that_gets_narrower_causes_only_a_delay() {
     in_time(async {
         let (_net, mut listener, outer) = server("tcp").await;
         let relay = Relay::start(outer);
@@ -118,7 +118,7 @@ async fn a_path_that_gets_narrower_is_a_delay_only() {
     .await;
 }
 
-/// What the only connection of a network has coded.
+/// Coding counters of the only connection of a network.
 async fn coding(network: &Network) -> CodingCounters {
     let list = network.connections().await.expect("the list");
     assert_eq!(list.len(), 1);
@@ -126,7 +126,7 @@ async fn coding(network: &Network) -> CodingCounters {
 }
 
 #[tokio::test]
-async fn coded_bytes_arrive_through_losses_and_reordering() {
+async fn coded_bytes_arrive_despite_losses_and_reordering() {
     for name in ["caps-dark", ALL_CODED] {
         in_time(async {
             let (net, mut listener, outer) = server(name).await;
@@ -140,7 +140,7 @@ async fn coded_bytes_arrive_through_losses_and_reordering() {
             for c in [ours, theirs] {
                 assert!(c.units_sent > 1 && c.units_decoded > 1, "{c:?}");
                 assert_eq!((c.packets_refused, c.units_refused), (0, 0), "{c:?}");
-                // 100 KB, perhaps all of a segment more, and what was lost of it, or 300.
+                // 100 KB, or 300 if all data are coded, perhaps a whole segment more, and retransmissions.
                 let least = if name == ALL_CODED { 200 } else { 69 };
                 assert!(c.packets_coded >= least, "{c:?}");
                 assert!(name == ALL_CODED || c.packets_coded < 200, "{c:?}");
@@ -151,7 +151,7 @@ async fn coded_bytes_arrive_through_losses_and_reordering() {
 }
 
 #[tokio::test]
-async fn a_peer_that_does_not_code_gets_tcp() {
+async fn a_peer_that_does_not_code_gets_plain_tcp() {
     for (ours, theirs) in [("caps-dark", "tcp"), ("tcp", "caps-dark")] {
         in_time(async {
             let (net, mut listener, outer) = server(theirs).await;
@@ -168,7 +168,7 @@ async fn a_peer_that_does_not_code_gets_tcp() {
 
 /// Until the search has found out more, no encoded packet is larger than what every path carries.
 #[tokio::test]
-async fn coded_packets_never_exceed_what_is_known_to_pass() {
+async fn coded_packets_never_exceed_the_size_known_to_pass() {
     in_time(async {
         let (_net, mut listener, outer) = server(ALL_CODED).await;
         let relay = Relay::start(outer);
@@ -184,27 +184,27 @@ async fn coded_packets_never_exceed_what_is_known_to_pass() {
 }
 
 #[tokio::test]
-async fn a_path_that_gets_narrower_is_a_delay_only_where_all_is_coded() {
+async fn a_path_that_gets_narrower_causes_only_a_delay_if_all_data_are_coded() {
     in_time(async {
         let (net, mut listener, outer) = server(ALL_CODED).await;
         let relay = Relay::start(outer);
         let client = client(relay.addr());
         let (mut a, mut b) = connected(&client, &mut listener, ALL_CODED).await;
-        // The search has found all of a full frame, in both directions.
+        // The search has found the size of a full frame, in both directions.
         for _ in 0..50 {
             carry(&mut a, &mut b, &pattern(20_000)).await;
             carry(&mut b, &mut a, &pattern(20_000)).await;
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
         assert!(relay.largest() > 1400, "{}", relay.largest());
-        // Down to what the search begins with, and then to less.
+        // First down to the size that the search begins with, and then to less.
         for limit in [1300, 700] {
             relay.limit(limit);
             let before = relay.too_large();
             let units = [coding(&client).await, coding(&net).await].map(|c| c.units_decoded);
             carry(&mut a, &mut b, &pattern(100_000)).await;
             carry(&mut b, &mut a, &pattern(100_000)).await;
-            assert!(relay.too_large() > before, "nothing was too large");
+            assert!(relay.too_large() > before, "no packet was too large");
             let after = [coding(&client).await, coding(&net).await].map(|c| c.units_decoded);
             assert!(after[0] > units[0] && after[1] > units[1]);
         }
@@ -213,7 +213,7 @@ async fn a_path_that_gets_narrower_is_a_delay_only_where_all_is_coded() {
 }
 
 #[tokio::test]
-async fn a_segment_of_no_connection_is_reset_and_junk_gets_nothing() {
+async fn a_segment_of_no_connection_is_reset_and_junk_gets_no_answer() {
     in_time(async {
         let (net, _listener, outer) = server("tcp").await;
         let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
@@ -229,7 +229,7 @@ async fn a_segment_of_no_connection_is_reset_and_junk_gets_nothing() {
             .expect("sent");
         let stray = datagram(9, 5, Flags::ACK, 100);
         socket.send_to(&stray, outer).expect("sent");
-        // The first answer is the one to the last: all before got none.
+        // The first answer is the one to the last datagram: all earlier ones got none.
         let n = socket.recv(&mut answer).expect("a reset");
         assert_eq!((n, answer[1]), (32, 0));
         assert!(Flags(answer[25].into()).contains(Flags::RST));
@@ -239,7 +239,7 @@ async fn a_segment_of_no_connection_is_reset_and_junk_gets_nothing() {
 }
 
 #[tokio::test]
-async fn others_go_on_under_a_flood_of_ids() {
+async fn other_connections_go_on_during_a_flood_of_ids() {
     in_time(async {
         let (_net, mut listener, outer) = server("tcp").await;
         let relay = Relay::start(outer);
@@ -248,7 +248,7 @@ async fn others_go_on_under_a_flood_of_ids() {
         let flood = std::thread::spawn(move || {
             let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
             for id in 1..40_000u64 {
-                // What the system does not take is no matter here.
+                // Datagrams that the system does not accept do not matter here.
                 let _ = socket.send_to(&datagram(id << 20, id as u16, Flags::SYN, 0), outer);
             }
         });
@@ -260,9 +260,9 @@ async fn others_go_on_under_a_flood_of_ids() {
 }
 
 #[tokio::test]
-async fn where_no_gateway_is_a_connection_is_refused_at_once() {
+async fn a_connection_is_refused_at_once_if_no_gateway_listens() {
     in_time(async {
-        // Taken and given back: nothing listens there.
+        // The port was bound and released, so no socket listens there.
         let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
         let outer = socket.local_addr().expect("its address");
         drop(socket);
@@ -270,18 +270,18 @@ async fn where_no_gateway_is_a_connection_is_refused_at_once() {
         let here = outer.ip();
         let to = SocketAddr::new(here, 80);
         let error = client.connect(here, to, config("mptcp-4")).await;
-        let error = error.expect_err("nobody is there");
+        let error = error.expect_err("no gateway listens there");
         assert_eq!(error.kind(), ErrorKind::ConnectionRefused, "{error}");
     })
     .await;
 }
 
 #[tokio::test]
-async fn from_an_address_that_is_not_there_a_connection_fails_at_once() {
+async fn a_connection_from_an_address_that_does_not_exist_fails_at_once() {
     in_time(async {
         let (_net, _listener, outer) = server("tcp").await;
         let client = client(outer);
-        // TEST-NET-1 (RFC 5737): no host has it.
+        // TEST-NET-1 (RFC 5737): no host has this address.
         let nowhere = IpAddr::from([192, 0, 2, 77]);
         let error = client.connect(nowhere, outer, config("tcp")).await;
         let error = error.expect_err("it cannot be sent from there");

@@ -1,4 +1,4 @@
-//! What strangers can make a server over UDP keep and send.
+//! What state and traffic strangers can cause at a server over UDP.
 
 mod udp_ends;
 #[expect(dead_code, reason = "shared with the other tests over UDP")]
@@ -36,7 +36,7 @@ fn prove_ids(from: &str, outer: SocketAddr, ids: std::ops::Range<u64>) {
     for first in ids.step_by(AT_ONCE as usize) {
         for id in first..first + AT_ONCE {
             let stray = datagram(id << 20, 1 + id as u16 % 60_000, Flags::ACK, 0);
-            // What the system does not take is no matter here.
+            // Datagrams that the system does not accept do not matter here.
             let _ = socket.send_to(&stray, outer);
         }
         for _ in 0..AT_ONCE {
@@ -52,7 +52,7 @@ fn prove_ids(from: &str, outer: SocketAddr, ids: std::ops::Range<u64>) {
 }
 
 #[tokio::test]
-async fn challenge_replies_without_connections_keep_neither_new_clients_nor_rebindings_out() {
+async fn challenge_replies_without_connections_block_neither_new_clients_nor_rebindings() {
     in_time(async {
         let (net, mut listener, outer) = server("tcp").await;
         let relay = Relay::start(outer);
@@ -80,7 +80,7 @@ async fn challenge_replies_without_connections_keep_neither_new_clients_nor_rebi
     .await;
 }
 
-/// Where SYNs are answered with cookies the id is forgotten at once, and comes back with the connection.
+/// If SYNs are answered with cookies, the id is removed at once, and added again with the connection.
 #[tokio::test]
 async fn a_connection_from_a_cookie_proves_its_address_by_a_challenge() {
     in_time(async {
@@ -140,7 +140,7 @@ impl Rig {
         self.say(&bytes);
     }
 
-    /// A turn of a data path whose stack answers with `answers`, and has subflows or not.
+    /// A turn of a data path whose stack sends `answers`, and which has subflows or not.
     fn turn(&mut self, answers: &[Segment], has_subflow: bool) -> Vec<Segment> {
         let mut came = Vec::new();
         let mut sink = |arrival| {
@@ -170,7 +170,7 @@ impl Rig {
 const ONE: [u8; 4] = [127, 0, 0, 1];
 const OTHER: [u8; 4] = [127, 0, 0, 2];
 
-/// A connection from this address, if the server takes it.
+/// A connection from this address, if the server accepts it.
 async fn reaches(client: &Network, from: [u8; 4]) -> Option<TcpStream> {
     let to = SocketAddr::from((ONE, PORT));
     client.connect(from.into(), to, config("tcp")).await.ok()
@@ -204,7 +204,7 @@ async fn one_outer_address_does_not_take_all_connections() {
     .await;
 }
 
-/// What a client without a stack sends from one address and reads there.
+/// A client without a stack, which sends from one address and reads there.
 struct Raw(UdpSocket);
 
 impl Raw {
@@ -230,13 +230,13 @@ impl Raw {
         self.0.send(&bytes).expect("room");
     }
 
-    /// Sends a SYN; returns what acknowledges the answer's.
+    /// Sends a SYN. Returns the number that acknowledges the SYN of the answer.
     fn syn(&self, id: u64) -> u32 {
         self.segment(id, Flags::SYN, (100, 0));
         self.next(id).expect("an answer").seq.0.wrapping_add(1)
     }
 
-    /// Acknowledges a SYN; returns whether it was reset, as far as it hears of it.
+    /// Acknowledges a SYN. Returns whether a reset was received.
     fn third(&self, id: u64, ack: u32) -> bool {
         self.segment(id, Flags::ACK, (101, ack));
         self.next(id).is_some_and(|s| s.flags.contains(Flags::RST))
@@ -256,7 +256,7 @@ impl Raw {
     }
 }
 
-/// SYNs of one outer address beyond its share get cookies; another's are stored.
+/// SYNs of one outer address beyond its share get cookies. Those of another address are stored.
 #[tokio::test]
 async fn one_outer_address_does_not_take_all_half_open_connections() {
     let stack = StackConfig {
@@ -275,13 +275,13 @@ async fn one_outer_address_does_not_take_all_half_open_connections() {
         other.syn(id);
     }
     let cookies = async || net.counters().await.expect("counters").stack.cookies_sent;
-    // Its share is a quarter, since the one has half of all.
+    // The other address's share is a quarter, since the first address has half of the limit.
     assert_eq!(cookies().await, 6 + 2);
 }
 
-/// The one who got the cookie acknowledges it under the address of another.
+/// The client that got the cookie first acknowledges it from another address.
 #[tokio::test]
-async fn a_cookie_is_good_from_the_outer_address_that_it_was_sent_to() {
+async fn a_cookie_is_valid_only_from_the_outer_address_that_it_was_sent_to() {
     let stack = StackConfig {
         max_half_open: 0,
         ..StackConfig::default()
@@ -296,9 +296,9 @@ async fn a_cookie_is_good_from_the_outer_address_that_it_was_sent_to() {
     assert_eq!(stream.outside_addr(), one.addr());
 }
 
-/// The id of a half-open connection has made room for another.
+/// The id of a half-open connection has made room for another id.
 #[tokio::test]
-async fn a_handshake_whose_id_made_room_is_completed_from_where_it_began() {
+async fn a_handshake_whose_id_was_evicted_is_completed_from_its_first_address() {
     let mut options = UdpServerOptions::new(vec!["127.0.0.1:0".parse().expect("an address")]);
     options.max_half_open_per_source = 1;
     let (net, mut listener, outer) = server_with("tcp", StackConfig::default(), options).await;
@@ -352,7 +352,7 @@ fn an_unproven_address_gets_at_most_three_times_its_bytes_whatever_the_messages(
 }
 
 #[test]
-fn an_id_goes_with_its_subflow() {
+fn an_id_is_removed_with_its_subflow() {
     let mut rig = Rig::new();
     rig.say(&datagram(7, 5, Flags::SYN, 0));
     rig.turn(&[], true);
@@ -367,12 +367,12 @@ fn an_id_goes_with_its_subflow() {
 }
 
 #[test]
-fn what_the_stack_keeps_no_subflow_for_leaves_no_id() {
+fn segments_without_a_subflow_leave_no_id() {
     let mut rig = Rig::new();
     for id in 1..500 {
         let flags = if id % 2 == 0 { Flags::SYN } else { Flags::ACK };
         rig.say(&datagram(id, 5, flags, 0));
-        assert_eq!(rig.turn(&[], false).len(), 1, "TCP hears of it");
+        assert_eq!(rig.turn(&[], false).len(), 1, "TCP receives it");
         assert_eq!(rig.ids(), 0);
     }
 }
@@ -404,7 +404,7 @@ fn a_server_that_scatters_leaves_a_client_its_sockets_for_subflows() {
         link.send(now, syn.clone());
         link.flush(now).expect("a socket");
         assert_eq!(link.udp().expect("it is over UDP").ids, u64::from(n) + 1);
-        // The datagram of this subflow, and not a probe of another one.
+        // Wait for the datagram of this subflow, and skip probes of others.
         let mut datagram = [0; 2000];
         let (id, from) = loop {
             let (len, from) = server.recv_from(&mut datagram).expect("the SYN");

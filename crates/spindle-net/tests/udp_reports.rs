@@ -1,4 +1,4 @@
-//! What a link over UDP reports of what passes on its paths.
+//! Reports of a link over UDP about the sizes that pass on its paths.
 
 use std::net::{IpAddr, UdpSocket};
 
@@ -13,7 +13,7 @@ const ID: u64 = 7 << 20;
 /// UDP payload of a full Ethernet frame over IPv4.
 const FULL: usize = 1472;
 
-/// A server's link without a stack, and one client of it without a link.
+/// A server's link without a stack, and one client without a link.
 struct Rig {
     link: UdpServer,
     now: Instant,
@@ -40,7 +40,7 @@ impl Rig {
         }
     }
 
-    /// The client sends a message of this kind in a datagram of `size` bytes.
+    /// Sends a message of this kind from the client, in a datagram of `size` bytes.
     fn message(&self, kind: EncapsulationKind, size: usize) {
         let mut bytes = Vec::new();
         EncapsulationHeader { id: ID, kind }.encode(&mut bytes);
@@ -48,7 +48,7 @@ impl Rig {
         self.client.send(&bytes).expect("room");
     }
 
-    /// What a data path does in a turn before it sends.
+    /// The part of a data path's turn before it sends.
     fn turn(&mut self) {
         let mut sink = |arrival| match arrival {
             Arrival::Segment(s) => self.segments.push(s),
@@ -87,18 +87,18 @@ fn offers_coding(src: Endpoint, dst: Endpoint, flags: Flags) -> Segment {
     s
 }
 
-/// The answer to a SYN that offers coding reports what passes so far. If the search finds more before the data path
-/// asks for that report, the stack must not get the old figure last: it would send packets that are smaller than the
-/// link takes them to be.
+/// The answer to a SYN that offers coding reports the size that passes so far. If the search finds a larger
+/// size before the data path fetches that report, the stack must not get the old value last. Otherwise it would
+/// send packets that are smaller than the link assumes.
 #[test]
-fn a_report_from_sending_comes_before_what_is_received_later() {
+fn a_report_made_while_sending_precedes_later_reports() {
     let mut rig = Rig::new();
     let at = |port| Endpoint::new(IpAddr::from([127, 0, 0, 1]), port);
     let mut syn = Vec::new();
     let segment = offers_coding(at(9), at(80), Flags::SYN);
     segment.encapsulate(ID, &mut syn).expect("it fits");
     rig.client.send(&syn).expect("room");
-    // The server may send as much as three times what came, and so probe a full frame.
+    // The server may send three times the bytes that arrived, and may therefore probe a full frame.
     rig.message(EncapsulationKind::Probe(1), FULL);
     rig.turn();
     let came = rig.segments.pop().expect("the SYN");

@@ -80,7 +80,7 @@ async fn a_data_path_that_hangs_is_not_reported_alive_until_it_turns_again() {
     until(|| count() >= 3).await;
     let held = gate.lock().expect("the gate");
     until(|| blocked.load(Ordering::SeqCst)).await;
-    // The answer of the turn that hangs now may still be on its way here.
+    // The answer of the turn that hangs now may still be in transit.
     let before = count() + 1;
     tokio::time::sleep(EVERY * 50).await;
     assert!(count() <= before, "told {} times", count() - before);

@@ -1,4 +1,4 @@
-//! IP packets as the fabric carries them.
+//! IP packets in the form in which the fabric carries them.
 
 use bytes::Bytes;
 use spindle_fabric::{Class, Packet};
@@ -10,7 +10,7 @@ use spindle_wire::{EncapsulationHeader, EncapsulationKind, IpFields, IpHeader, m
 /// Length of a UDP header (RFC 768).
 const UDP_HEADER: usize = 8;
 
-/// A packet on its way: as a kernel gave it, or as a Spindle host did.
+/// A packet in transit, as a kernel or a Spindle host handed it over.
 #[derive(Clone, Debug)]
 pub struct Carried {
     form: Form,
@@ -26,13 +26,13 @@ pub struct Carried {
 enum Form {
     /// A whole IPv4 or IPv6 packet.
     Bytes(Vec<u8>),
-    /// A segment without its bytes, which both ends being Spindle never need.
+    /// A segment that was never encoded as bytes. If both ends are Spindle, no bytes are needed.
     Segment(Box<Segment>),
 }
 
 impl Carried {
-    /// A whole IP packet with the host and interface it is for; none if it is no packet for any of
-    /// the experiment's hosts (neighbour discovery and the like).
+    /// A whole IP packet, with the host and interface that it is addressed to. `None` if it is not addressed to
+    /// a host of the experiment (neighbour discovery and the like).
     pub fn packet(bytes: &[u8]) -> Option<(Self, (u32, u32))> {
         let (dst, (dscp, ecn), (hash, key), is_data) =
             match Segment::parse_headers(bytes, Checksums::Trust) {
@@ -61,7 +61,8 @@ impl Carried {
         Some((carried, place))
     }
 
-    /// A segment with the host and interface it is for; none if it is for none of the experiment's.
+    /// A segment, with the host and interface that it is addressed to. `None` if it is not addressed to a host
+    /// of the experiment.
     pub fn segment(segment: Segment) -> Option<(Self, (u32, u32))> {
         let place = place_of(segment.dst.addr)?;
         let carried = Self {
@@ -76,7 +77,7 @@ impl Carried {
         Some((carried, place))
     }
 
-    /// As a segment for a Spindle host; none if it is no TCP segment, or malformed.
+    /// The packet as a segment for a Spindle host. `None` if it is not a TCP segment, or malformed.
     pub fn into_segment(self) -> Option<Segment> {
         match self.form {
             Form::Segment(segment) => Some(*segment),
@@ -84,7 +85,7 @@ impl Carried {
         }
     }
 
-    /// As bytes for a kernel, in `out`; false if a segment cannot be written.
+    /// Writes the packet as bytes for a kernel to `out`. Returns false if a segment cannot be encoded.
     pub fn write(&self, out: &mut Vec<u8>) -> bool {
         out.clear();
         match &self.form {
@@ -97,10 +98,11 @@ impl Carried {
     }
 }
 
-/// The hash of the flow of a packet that is no TCP segment, and one that is the same in both directions.
+/// Two hashes of the flow of a packet that is not a TCP segment. The second is the same in both directions.
 fn hashes(bytes: &[u8], ip: &IpHeader) -> (u64, u64) {
     let addresses = format!("{}{}{}", ip.src, ip.dst, ip.protocol);
-    // Both ports of UDP; of others the first bytes, the same for all of a flow.
+    // The two ports of UDP. For other protocols, the first bytes of the payload, which are the same for all
+    // packets of a flow.
     let ports = bytes.get(ip.header_len..ip.header_len + 4).unwrap_or(&[]);
     let hash = hash64(&[addresses.as_bytes(), ports]);
     let (from, to) = ports.split_at(ports.len() / 2);
@@ -110,8 +112,8 @@ fn hashes(bytes: &[u8], ip: &IpHeader) -> (u64, u64) {
     (hash, hash64(&[addresses.as_bytes(), first.1, last.1]))
 }
 
-/// Whether losses of data concern a packet that is no TCP segment: everything but datagrams of
-/// Spindle's encapsulation whose segment has no payload, or which carry none.
+/// Whether losses of data apply to a packet that is not a TCP segment. They apply to all packets except
+/// datagrams of Spindle's encapsulation that carry no segment, or a segment without payload.
 fn carries_data(bytes: &[u8], ip: &IpHeader) -> bool {
     let datagram = bytes.get(ip.header_len + UDP_HEADER..).unwrap_or(&[]);
     let header = EncapsulationHeader::parse(datagram);
@@ -123,7 +125,7 @@ fn carries_data(bytes: &[u8], ip: &IpHeader) -> bool {
             segment.len() > header
         }
         Ok(EncapsulationKind::Coded(_)) if ip.protocol == protocol::UDP => {
-            // Encoded packets say of how many segments they are; acknowledgements have 0 there.
+            // Encoded packets state the number of their segments. Acknowledgements have 0 there.
             let sources = datagram.get(ENCAPSULATION_HEADER_LEN + 6);
             sources.is_some_and(|k| *k > 0)
         }
@@ -183,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn both_forms_say_the_same() {
+    fn bytes_and_segments_have_the_same_properties() {
         let s = segment(b"hello");
         let bytes = s.to_packet(&IpFields::default()).unwrap();
         let (a, to_a) = Carried::packet(&bytes).unwrap();
@@ -218,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn data_in_udp_are_told_from_acknowledgements_and_probes() {
+    fn data_in_udp_is_distinguished_from_acknowledgements_and_probes() {
         for payload in [&b""[..], b"x"] {
             let mut s = segment(b"");
             s.payload = Bytes::from_static(payload).into();
@@ -236,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn other_protocols_are_carried_and_noise_is_not() {
+    fn other_protocols_are_carried_and_foreign_packets_are_not() {
         let mut bytes = segment(b"x").to_packet(&IpFields::default()).unwrap();
         bytes[9] = 17;
         let (udp, to) = Carried::packet(&bytes).unwrap();

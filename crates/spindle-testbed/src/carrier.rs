@@ -1,4 +1,4 @@
-//! Hosts of every kind: on the kernel's stack, or on Spindle over one of its carriers.
+//! Makes hosts of every kind: on the kernel's stack, or on Spindle over one of its carriers.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -27,20 +27,20 @@ use crate::workload::PORT;
 const PORT_CAPACITY: usize = 16_384;
 /// Length of an IPv4 and a TCP header.
 const HEADERS: u32 = 40;
-/// The least MTU for UDP encapsulation: its search for what passes begins at 1200 bytes.
+/// The smallest MTU for UDP encapsulation. Its path MTU search begins at 1200 bytes.
 const UDP_MTU: u32 = 1280;
-/// A burst as large as an IP packet; each link lowers it to its own.
+/// A burst as large as an IP packet. Each link reduces it to its limit.
 const BURST: u32 = 65_435;
 
-/// A host that is to be made.
+/// A host that will be made.
 pub(crate) struct Place<'a> {
     pub(crate) host: u32,
-    /// What it is on, and its peers.
+    /// The host's own end, and its peer's.
     pub(crate) end: End<'a>,
     pub(crate) peer: End<'a>,
-    /// The network, which hosts that code know as in the lab.
+    /// The network. Hosts that code know it, as in the lab.
     pub(crate) network: &'a spindle_fabric::Network,
-    /// Interfaces of all hosts.
+    /// The number of interfaces of each host.
     pub(crate) interfaces: &'a [u32],
     pub(crate) plan: &'a Plan,
 }
@@ -54,7 +54,8 @@ impl Place<'_> {
         self.plan.flows.iter().any(|f| f.server == self.host)
     }
 
-    /// The links for gateways and UDP are for servers or clients, not for both in one.
+    /// Checks that the host is either a server or a client. The links for gateways and UDP do not support both
+    /// roles in one host.
     fn one_role(&self) -> Result<(), TestbedError> {
         if self.serves() && self.plan.flows.iter().any(|f| f.client == self.host) {
             return Err(TestbedError::Scenario(format!(
@@ -67,7 +68,7 @@ impl Place<'_> {
 }
 
 impl Part<'_> {
-    /// Makes a host and its end towards the fabric.
+    /// Makes a host and its attachment to the fabric.
     pub(crate) fn host(&self, place: &Place<'_>) -> Result<(Host, Attachment), TestbedError> {
         if place.end.is_kernel() {
             return self.on_kernel(place);
@@ -119,7 +120,7 @@ impl Part<'_> {
         Ok((host, Attachment::Devices(made.devices)))
     }
 
-    /// What the connections of a Spindle host are made of: the same for all carriers.
+    /// The configuration of a Spindle host's connections. It is the same for all carriers.
     fn config(&self, place: &Place<'_>) -> Result<Config, TestbedError> {
         let name = place.end.preset;
         let no = || TestbedError::Transport(self.registry.no_such_transport(name));
@@ -144,7 +145,7 @@ impl Part<'_> {
         })
     }
 
-    /// As the gateway's program has it, but for what the scenario says of its hosts.
+    /// The configuration that the gateway's program uses, except for the scenario's settings of its hosts.
     fn gateway_config(&self, config: Config) -> Config {
         let limits = Limits::default();
         let mut config = wire_config(config, LinkKind::Tun, &limits, PathManager::Passive);
@@ -185,8 +186,8 @@ impl Part<'_> {
         Ok((namespace, devices, self.network(place, Box::new(link))?))
     }
 
-    /// A data path on UDP sockets in a namespace, on a thread that is in it: a client opens its
-    /// sockets as subflows need them.
+    /// A data path on UDP sockets in a namespace. It starts while the thread is in that namespace. A client
+    /// opens its sockets as subflows need them.
     fn over_udp(
         &self,
         place: &Place<'_>,
@@ -241,7 +242,7 @@ impl Part<'_> {
         }
     }
 
-    /// The settings of a kernel's TCP: the scenario's, as far as the kernel has them.
+    /// The settings of a kernel's TCP: the scenario's settings, as far as the kernel supports them.
     fn kernel_tcp(&self, multipath: bool) -> KernelTcp {
         let s = &self.scenario.host;
         KernelTcp {
@@ -261,15 +262,15 @@ impl Part<'_> {
     }
 }
 
-/// The kernel segments, so that segments leave in bursts.
+/// Allows large bursts, since the kernel segments them.
 fn bursts(mut config: Config) -> Config {
     config.tcp.burst = BURST;
     config
 }
 
-/// The configuration for each interface to start from.
+/// The configuration for each interface that a connection can start from.
 fn configs(place: &Place<'_>, config: &Config) -> Vec<Arc<Config>> {
-    // A server's windows are split as if it were its first client's end.
+    // A server's windows are divided as if it were its first client's end.
     let client = place.plan.flows.first().map_or(place.host, |f| f.client);
     let of = if place.own() > 1 { place.host } else { client };
     let n = place.interfaces[of as usize];

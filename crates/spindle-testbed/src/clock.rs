@@ -1,4 +1,4 @@
-//! Real time as the fabric counts it.
+//! Real time in the fabric's unit.
 
 use spindle_units::Instant;
 

@@ -10,19 +10,19 @@ use spindle_net::NetError;
 /// Why an experiment cannot be run in real time.
 #[derive(Debug, thiserror::Error)]
 pub enum TestbedError {
-    /// Neither root nor user namespaces.
+    /// The process is not root, and user namespaces are not allowed.
     #[error(
         "cannot make a user namespace ({0}): run as root, or allow them with \
          `sysctl kernel.unprivileged_userns_clone=1` or \
          `sysctl kernel.apparmor_restrict_unprivileged_userns=0`"
     )]
     NoNamespace(io::Error),
-    /// The system refused something.
+    /// The system refused an operation.
     #[error("cannot {what}: {source}")]
     System {
-        /// What was tried.
+        /// The operation.
         what: String,
-        /// What the system said.
+        /// What the system reported.
         source: io::Error,
     },
     /// A program failed.
@@ -39,10 +39,10 @@ pub enum TestbedError {
     /// The scenario cannot be run in real time.
     #[error("{0}")]
     Scenario(String),
-    /// An `--exec` makes no sense.
+    /// An `--exec` is invalid.
     #[error("--exec {given}: {problem}")]
     Exec {
-        /// As given.
+        /// The argument as given.
         given: String,
         /// What is wrong.
         problem: String,
@@ -56,13 +56,13 @@ pub enum TestbedError {
     /// The traffic does not fit the network.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// A Spindle host's data path.
+    /// A Spindle host's data path failed.
     #[error(transparent)]
     Net(#[from] NetError),
 }
 
 impl TestbedError {
-    /// For `map_err`.
+    /// Makes a function for `map_err` that wraps a system's error.
     pub(crate) fn system<E: Into<io::Error>>(what: impl Into<String>) -> impl FnOnce(E) -> Self {
         let what = what.into();
         move |e| Self::System {

@@ -1,4 +1,4 @@
-//! The user's own programs in the hosts instead of the workload.
+//! Runs the user's own programs in the hosts instead of the workload.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -31,7 +31,7 @@ impl Exec {
     /// Reads `HOST=COMMAND`.
     ///
     /// # Errors
-    /// [`TestbedError::Exec`] without a host or command.
+    /// [`TestbedError::Exec`] if the host or the command is missing.
     pub fn parse(text: &str) -> Result<Self, TestbedError> {
         let wrong = || TestbedError::Exec {
             given: text.to_owned(),
@@ -48,19 +48,20 @@ impl Exec {
     }
 }
 
-/// How often the programs are looked at.
+/// How often the programs' state is checked.
 const LOOK: StdDuration = StdDuration::from_millis(20);
 /// Exit code after a signal (that of a shell after SIGINT).
 const INTERRUPTED: i32 = 130;
 
-/// Runs the programs at the experiment's first point in hosts on the kernel's stack, all at once, in
-/// the order given; when the last given ends, or this process is told to end (SIGINT, SIGTERM, SIGHUP),
-/// the others are ended with all that they started. In their environment each
-/// host's name stands for its first address (`-` in names becomes `_`). Gives the last program's
-/// exit code and what the network did.
+/// Runs the programs at the experiment's first point in hosts on the kernel's stack. All programs start at
+/// once. The run ends when the program given last ends, or when this process receives SIGINT, SIGTERM or
+/// SIGHUP. The other programs are then ended, with all processes that they started.
+///
+/// In each program's environment, every host's name is a variable with the host's first address (`-` in names
+/// becomes `_`). Returns the exit code of the last program and the network's statistics.
 ///
 /// # Errors
-/// If a host is not there or the system refuses something.
+/// If a host does not exist or the system refuses an operation.
 pub fn exec(
     experiment: &Experiment,
     registry: &Registry,
@@ -100,7 +101,8 @@ pub fn exec(
         .build();
     let runtime = runtime.map_err(TestbedError::system("start a runtime"))?;
     let code = runtime.block_on(async {
-        // Before the first program: a signal in the midst of it must not leave it behind.
+        // Signals are caught before the first program starts. A signal during the start must not leave a
+        // program behind.
         let mut signals = Signals::catch().map_err(TestbedError::system("catch signals"))?;
         let mut children = Children(Vec::new());
         for program in programs {
@@ -132,7 +134,7 @@ fn start(program: &Exec, host: &Host, all: &[String]) -> Result<Running, Testbed
     }
     let what = || format!("start `{}` in {}", program.command, program.host);
     let guard = Guard::set().map_err(TestbedError::system(what()))?;
-    // The guard's group, with which all that it starts is ended.
+    // The guard's process group. Ending it ends all processes that the program starts.
     command.process_group(guard.group().as_raw());
     end_with_us(&mut command);
     let started = namespace.within(|| command.spawn());
@@ -142,8 +144,8 @@ fn start(program: &Exec, host: &Host, all: &[String]) -> Result<Running, Testbed
     Ok(Running { child, guard })
 }
 
-/// A process that waits at the end of a pipe: were this process to be killed, the pipe would close, and it
-/// ends its group. It is there before the program, so that nothing is ever without it.
+/// A process that waits at the end of a pipe. If this process is killed, the pipe closes and the guard ends its
+/// process group. The guard starts before the program, so that no program runs without one.
 struct Guard(Child);
 
 impl Guard {
@@ -165,13 +167,13 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // Until it is waited for its number is nobody else's.
+        // Until the guard is waited for, its process id cannot be reused.
         let _ = killpg(self.group(), Signal::SIGKILL);
         let _ = self.0.wait();
     }
 }
 
-/// A program with all that it started; the guard's end is theirs.
+/// A program with all processes that it started. Ending the guard's group ends them.
 struct Running {
     child: Child,
     guard: Guard,
@@ -179,17 +181,17 @@ struct Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // The program may have ended by itself, and what it started too.
+        // The program and the processes that it started may have ended already.
         let _ = killpg(self.guard.group(), Signal::SIGKILL);
         let _ = self.child.wait();
     }
 }
 
-/// Programs that end when this is dropped.
+/// Programs that are ended when this is dropped.
 struct Children(Vec<Running>);
 
 impl Children {
-    /// Waits for the last; its exit code.
+    /// Waits for the last program. Returns its exit code.
     async fn last(&mut self) -> Result<i32, TestbedError> {
         let Some(last) = self.0.last_mut() else {
             return Ok(0);
@@ -204,7 +206,7 @@ impl Children {
     }
 }
 
-/// The network's statistics for people.
+/// Formats the network's statistics for people.
 pub fn statistics(report: &FabricReport) -> String {
     let mut text =
         String::from("link                 packets        bytes  dropped     lost  max queue\n");
@@ -231,7 +233,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn programs_are_read() {
+    fn programs_are_parsed() {
         let e = Exec::parse("client=curl http://$server/?a=b").unwrap();
         assert_eq!(
             (e.host.as_str(), e.command.as_str()),

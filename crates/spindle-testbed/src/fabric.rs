@@ -1,5 +1,5 @@
-//! The fabric's model of the network in real time: one thread that takes packets from the hosts'
-//! interfaces, gives them to the model, and delivers each when the model says that it arrives.
+//! The fabric's model of the network in real time. One thread takes packets from the hosts' interfaces, gives
+//! them to the model, and delivers each packet at its time of arrival in the model.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -19,14 +19,14 @@ use crate::clock::Clock;
 use crate::error::TestbedError;
 use crate::lateness::Lateness;
 
-/// Packets read from one interface before others have their turn.
+/// How many packets are read from one interface before others have their turn.
 const BATCH: usize = 64;
-/// What is due sooner than this is waited for without sleeping: waking up takes about as long.
+/// Events that are due sooner than this are waited for without sleeping, since waking up takes about as long.
 const SPIN: u64 = 20_000;
 /// Largest packet of an interface.
 const PACKET: usize = 65_536;
 
-/// What an interface of a host, or all of a host's, are in this process.
+/// A host's attachment to the fabric in this process.
 pub enum Attachment {
     /// The TUN devices of a host in a namespace, one per interface.
     Devices(Vec<SyncDevice>),
@@ -37,15 +37,15 @@ pub enum Attachment {
 /// What one link of the network did.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct LinkReport {
-    /// Its name, ".up" away from the host.
+    /// The link's name. ".up" is the direction away from the host.
     pub link: String,
     /// Packets sent.
     pub packets: u64,
-    /// Their bytes.
+    /// Bytes sent.
     pub bytes: u64,
     /// Packets dropped at the full queue.
     pub dropped: u64,
-    /// Packets lost by the loss process or a link that was down.
+    /// Packets lost to the loss process or on a link that was down.
     pub lost: u64,
     /// Largest queue in bytes.
     pub max_queue: u64,
@@ -64,13 +64,13 @@ pub struct FabricReport {
     pub cpu_s: f64,
     /// Real time, seconds.
     pub wall_s: f64,
-    /// Packets an interface did not take.
+    /// Packets that an interface did not accept.
     pub refused: u64,
     /// The links.
     pub links: Vec<LinkReport>,
 }
 
-/// A running fabric; dropping it ends its thread.
+/// A running fabric. Dropping it ends its thread.
 pub struct Fabric {
     stop: Arc<AtomicBool>,
     poller: Arc<Poller>,
@@ -78,10 +78,10 @@ pub struct Fabric {
 }
 
 impl Fabric {
-    /// Starts the model. There is one attachment per host, in the order of their numbers.
+    /// Starts the model. There is one attachment per host, ordered by host number.
     ///
     /// # Errors
-    /// If the system gives no poller or thread.
+    /// If the system cannot provide a poller or a thread.
     pub fn start(
         simulation: Simulation<Carried>,
         attachments: Vec<Attachment>,
@@ -104,14 +104,14 @@ impl Fabric {
         })
     }
 
-    /// Ends it.
+    /// Ends the fabric and returns its report.
     pub fn finish(mut self) -> FabricReport {
         self.end().unwrap_or_default()
     }
 
     fn end(&mut self) -> Option<FabricReport> {
         self.stop.store(true, Ordering::Release);
-        // If it fails the thread sees `stop` at its next packet or after its longest sleep.
+        // If this fails, the thread sees `stop` at its next packet or after its longest sleep.
         let _ = self.poller.notify();
         self.thread.take()?.join().ok()
     }
@@ -123,12 +123,12 @@ impl Drop for Fabric {
     }
 }
 
-/// Lets this thread run before others and wake up on time, as far as the system allows it: what it
-/// takes to emulate a network in real time.
+/// Lets this thread run before others and wake up on time, as far as the system allows it. Emulating a network
+/// in real time needs both.
 pub fn precise() {
     let param = libc::sched_param { sched_priority: 1 };
-    // SAFETY: both calls only take values and a pointer to a live struct, and change this thread
-    // alone. A refusal (no privilege) leaves things as they are; lateness shows it.
+    // SAFETY: both calls only take values and a pointer to a live struct, and change this thread alone. A
+    // refusal (no privilege) leaves the settings unchanged. Lateness then shows it.
     unsafe {
         libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &param);
         libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong);
@@ -137,7 +137,7 @@ pub fn precise() {
 
 struct Driver {
     simulation: Simulation<Carried>,
-    /// Per host.
+    /// The attachment of each host.
     attachments: Vec<Attachment>,
     /// First address of each host.
     first: Vec<u32>,
@@ -171,7 +171,7 @@ impl Driver {
                 Attachment::Spindle(port) => {
                     let poller = poller.clone();
                     port.on_segments(move || {
-                        // It fails only if the system has no eventfd any more.
+                        // This fails only if the system has no eventfd left.
                         let _ = poller.notify();
                     });
                 }
@@ -218,13 +218,13 @@ impl Driver {
             } else {
                 self.pause()
             };
-            // An error here is an interruption; the loop looks again.
+            // An error here is an interruption. The loop checks again.
             let _ = self.poller.wait(&mut events, sleep);
         }
         self.finish()
     }
 
-    /// How long to sleep; none: until something comes.
+    /// How long to sleep. `None` means until a packet arrives.
     fn pause(&self) -> Option<StdDuration> {
         let due = self.simulation.next_due()?;
         let left = due.as_nanos().saturating_sub(self.clock.now().as_nanos());
@@ -234,7 +234,7 @@ impl Driver {
         })
     }
 
-    /// Delivers what is due, up to the present.
+    /// Delivers the packets that are due.
     fn advance(&mut self) {
         loop {
             let now = self.clock.now();
@@ -284,7 +284,7 @@ impl Driver {
         }
     }
 
-    /// Takes a batch from a device; returns whether more may wait.
+    /// Reads a batch from a device. Returns whether more packets may be waiting.
     fn read(&mut self, key: usize) -> bool {
         let Some(&(host, interface)) = self.devices.get(key) else {
             return false;
@@ -303,7 +303,7 @@ impl Driver {
         true
     }
 
-    /// Takes what Spindle hosts have sent; returns whether more may wait.
+    /// Takes the segments that Spindle hosts have sent. Returns whether more may be waiting.
     fn take_segments(&mut self) -> bool {
         let mut more = false;
         for host in 0..self.attachments.len() {

@@ -1,4 +1,4 @@
-//! A gateway in front of a server on the kernel's TCP, as `spindle gateway --tun` is.
+//! A gateway in front of a server on the kernel's TCP, like `spindle gateway --tun`.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -22,7 +22,7 @@ pub(crate) struct Front {
     config: Arc<Config>,
 }
 
-/// The running gateway; dropping it resets what is open and ends its thread.
+/// The running gateway. Dropping it resets open connections and ends its thread.
 pub(crate) struct Running {
     lifecycle: Lifecycle,
     thread: Option<JoinHandle<()>>,
@@ -32,7 +32,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.lifecycle.abort();
         if let Some(thread) = self.thread.take() {
-            // A panic there has been reported by the panic handler.
+            // The panic handler has already reported a panic of the thread.
             let _ = thread.join();
         }
     }
@@ -47,7 +47,7 @@ impl Front {
         }
     }
 
-    /// The service's listener on the namespace's loopback, and the gateway to it on `local`.
+    /// Opens the service's listener on the namespace's loopback, and the gateway to it on `local`.
     pub(crate) async fn listen(
         &self,
         local: SocketAddr,
@@ -56,8 +56,8 @@ impl Front {
         let service = kernel::listen(&self.namespace, to, false)?;
         let options = GatewayOptions::new(vec![local], to, self.config.clone());
         let (network, (up, ready)) = (self.network.clone(), oneshot::channel());
-        // The thread belongs to the namespace as the one that starts it does at that moment; the
-        // gateway's connections to the service are to be made there.
+        // A thread belongs to the namespace that the thread starting it is in at that moment. The gateway must
+        // make its connections to the service in this namespace.
         let thread = self.namespace.within(|| {
             std::thread::Builder::new()
                 .name("gateway".to_owned())
@@ -87,7 +87,7 @@ fn run(
         Ok(runtime) => runtime,
         Err(source) => {
             let what = "cannot start the gateway's runtime".to_owned();
-            // Whoever waits has gone: there is nobody to tell.
+            // If sending fails, the waiting side no longer exists and the error has no receiver.
             let _ = up.send(Err(NetError::System { what, source }));
             return;
         }
@@ -96,7 +96,7 @@ fn run(
         match Gateway::bind(network, options).await {
             Ok(gateway) => {
                 if up.send(Ok(gateway.lifecycle())).is_ok() {
-                    // It ends by its lifecycle or with the network.
+                    // The gateway ends through its lifecycle or with the network.
                     let _ = gateway.serve().await;
                 }
             }

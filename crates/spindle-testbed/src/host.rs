@@ -1,4 +1,4 @@
-//! A host of either kind, and connections of it.
+//! Hosts of any kind, and their connections.
 
 use std::io;
 use std::net::SocketAddr;
@@ -27,9 +27,9 @@ pub(crate) enum Host {
     Spindle {
         network: Network,
         configs: Vec<Arc<Config>>,
-        /// Listeners have no address of the network's then.
+        /// Whether the link is UDP. The network then has no addresses to listen on.
         over_udp: bool,
-        /// Where its link is, if it is not in memory; it lives as long as the host.
+        /// The namespace of the host's link, unless the link is in memory. It must live as long as the host.
         _namespace: Option<Namespace>,
     },
     /// A server on the kernel's TCP behind a Spindle gateway.
@@ -46,7 +46,7 @@ pub(crate) enum Stream {
 pub(crate) enum Listener {
     Kernel(tokio::net::TcpListener),
     Spindle(spindle_net::TcpListener),
-    /// The service's, and the gateway before it.
+    /// The service's listener, and the gateway in front of it.
     Gateway {
         service: tokio::net::TcpListener,
         _running: Running,
@@ -111,7 +111,7 @@ impl Host {
         }
     }
 
-    /// How many subflows a connection from here is meant to have.
+    /// The number of subflows that a connection from this host should have.
     pub(crate) fn planned_subflows(&self) -> usize {
         match self {
             Self::Kernel {
@@ -130,7 +130,7 @@ impl Host {
         }
     }
 
-    /// Its data path, if it has one of Spindle's.
+    /// The host's Spindle data path, if it has one.
     pub(crate) fn network(&self) -> Option<&Network> {
         match self {
             Self::Kernel { .. } => None,
@@ -139,8 +139,8 @@ impl Host {
         }
     }
 
-    /// What the kernel counts, if its connections cross the network: a gateway's service is asked
-    /// over loopback only.
+    /// The kernel's counters, if the host's kernel connections cross the network. A gateway's service is
+    /// reached only over loopback.
     pub(crate) fn kernel_counters(&self) -> Option<kernel::Counters> {
         match self {
             Self::Kernel { namespace, .. } => Some(kernel::counters(namespace)),

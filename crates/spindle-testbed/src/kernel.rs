@@ -1,4 +1,4 @@
-//! Sockets of kernel hosts, and what the kernel counts about them.
+//! Sockets of kernel hosts, and the kernel's counters for them.
 
 use std::io;
 use std::net::SocketAddr;
@@ -19,7 +19,7 @@ const TCP_ESTABLISHED: u8 = 1;
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 1024;
 
-/// A socket of the namespace, bound.
+/// A bound socket in the namespace.
 fn bound(ns: &Namespace, local: SocketAddr, multipath: bool) -> io::Result<Socket> {
     let protocol = if multipath {
         Protocol::from(IPPROTO_MPTCP)
@@ -44,7 +44,7 @@ pub(crate) fn listen(
     tokio::net::TcpListener::from_std(socket.into())
 }
 
-/// Connects from `local` to `remote`; if the port is taken, from any.
+/// Connects from `local` to `remote`. If the port is in use, any port is used.
 pub(crate) async fn connect(
     ns: &Namespace,
     local: SocketAddr,
@@ -63,11 +63,11 @@ pub(crate) async fn connect(
     Ok(stream)
 }
 
-/// How many subflows of a Multipath TCP socket are established; 1 for others.
+/// The number of established subflows of a Multipath TCP socket. 1 for other sockets.
 pub(crate) fn subflows(fd: BorrowedFd<'_>) -> usize {
     // struct mptcp_subflow_data: size_subflow_data, num_subflows, size_kernel, size_user.
     const HEADER: usize = 16;
-    // The state is the first byte of struct tcp_info; so much of each is asked for.
+    // The state is the first byte of struct tcp_info. Only this many bytes of each struct are requested.
     const EACH: usize = 8;
     const MOST: usize = 16;
     let mut buffer = [0u8; HEADER + EACH * MOST];
@@ -92,7 +92,7 @@ pub(crate) fn subflows(fd: BorrowedFd<'_>) -> usize {
     states.filter(|s| s[0] == TCP_ESTABLISHED).count()
 }
 
-/// As [`subflows`], of a stream.
+/// Like [`subflows`], but for a stream.
 pub(crate) fn subflows_of(stream: &tokio::net::TcpStream) -> usize {
     subflows(stream.as_fd())
 }
@@ -105,7 +105,7 @@ pub(crate) struct Counters {
     pub(crate) spurious: u64,
 }
 
-/// The namespace's counters since its start; zero where the system does not say.
+/// The namespace's counters since its start. 0 if the system does not report them.
 pub(crate) fn counters(ns: &Namespace) -> Counters {
     let text = ns.within(|| std::fs::read_to_string("/proc/thread-self/net/netstat"));
     text.ok()
@@ -113,7 +113,7 @@ pub(crate) fn counters(ns: &Namespace) -> Counters {
         .map_or_else(Counters::default, |t| parse(&t))
 }
 
-/// Pairs of lines: names, then values.
+/// Parses pairs of lines: a line of names, then a line of values.
 fn parse(text: &str) -> Counters {
     let mut c = Counters::default();
     let mut lines = text.lines();
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counters_are_read_by_name() {
+    fn counters_are_parsed_by_name() {
         let text = "TcpExt: A TCPTimeouts TCPSackRecovery TCPDSACKRecv\nTcpExt: 9 3 4 5\n\
                     MPTcpExt: MPCapableSYNRX\nMPTcpExt: 7\n";
         let want = Counters {

@@ -1,8 +1,8 @@
-//! [`Lateness`]: by how much packets were delivered after the time the model had for them.
+//! [`Lateness`]: how late packets were delivered, compared with the model's time for them.
 
 use serde::{Deserialize, Serialize};
 
-/// Buckets per power of two: values are known to 1 part in 32.
+/// Buckets per power of two, as an exponent. Values are known to 1 part in 32.
 const FINE: u32 = 5;
 /// Buckets for all 64-bit values.
 const BUCKETS: usize = ((64 - FINE as usize) << FINE) + (1 << FINE);
@@ -29,7 +29,7 @@ pub struct LatenessSummary {
     pub max: f64,
 }
 
-/// A histogram as it is written: its buckets that are not empty.
+/// A histogram in its stored form: only the buckets that are not empty.
 #[derive(Serialize, Deserialize)]
 struct Stored {
     max: u64,
@@ -82,14 +82,14 @@ impl std::fmt::Debug for Lateness {
 }
 
 impl Lateness {
-    /// Notes one packet, in nanoseconds.
+    /// Records the lateness of one packet in nanoseconds.
     pub fn record(&mut self, nanos: u64) {
         self.buckets[bucket(nanos)] += 1;
         self.count += 1;
         self.max = self.max.max(nanos);
     }
 
-    /// Adds another's packets.
+    /// Adds the packets of another histogram.
     pub fn add(&mut self, other: &Self) {
         for (a, b) in self.buckets.iter_mut().zip(&other.buckets) {
             *a += b;
@@ -98,8 +98,8 @@ impl Lateness {
         self.max = self.max.max(other.max);
     }
 
-    /// A percentile (0 to 1) in nanoseconds: the upper end of its bucket, at most the largest value;
-    /// 0 without packets.
+    /// A percentile (0 to 1) in nanoseconds: the upper end of its bucket, but at most the largest value. 0
+    /// without packets.
     pub fn percentile(&self, q: f64) -> u64 {
         let rank = ((self.count as f64 * q).ceil() as u64).max(1);
         let mut seen = 0;
@@ -112,7 +112,7 @@ impl Lateness {
         self.max
     }
 
-    /// The usual numbers.
+    /// The median, the 99th percentile and the largest value.
     pub fn summary(&self) -> LatenessSummary {
         let us = |nanos: u64| (nanos as f64 / 1e3 * 10.0).round() / 10.0;
         LatenessSummary {
@@ -149,7 +149,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_value_lies_in_its_bucket(v in any::<u64>()) {
+        fn every_value_lies_in_its_bucket(v in any::<u64>()) {
             let b = bucket(v);
             prop_assert!(b < BUCKETS);
             prop_assert!(upper(b) >= v);
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_are_near_and_sums_count() {
+    fn percentiles_are_accurate_and_histograms_add_up() {
         let mut a = Lateness::default();
         let mut b = Lateness::default();
         (1..=500u64).for_each(|i| a.record(i * 1000));

@@ -1,5 +1,4 @@
-//! Network namespaces without names: each is held by open files of this process alone, and vanishes
-//! with it.
+//! Network namespaces without names. Only open files of this process hold them, so they vanish with it.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -13,17 +12,17 @@ use tun_rs::SyncDevice;
 
 use crate::error::TestbedError;
 
-/// Routing table of a kernel host's first interface; the others follow.
+/// Routing table of a kernel host's first interface. The other interfaces use the tables after it.
 const FIRST_TABLE: u32 = 100;
-/// Every host of an experiment is in here.
+/// A prefix that contains every host of an experiment.
 const ALL_HOSTS: &str = "10.0.0.0/8";
 /// Name of Spindle's own device.
 const TUN: &str = "spindle0";
-/// Packets that may wait in a device until the fabric's thread reads them.
+/// The number of packets that may wait in a device until the fabric's thread reads them.
 const DEVICE_QUEUE: u32 = 10_000;
 
-/// Makes sure that this process may make namespaces: as another user than root it enters a user
-/// namespace of its own. To be called while the process has but one thread.
+/// Makes sure that this process may create namespaces. A user other than root enters a new user namespace. It
+/// must be called while the process has only one thread.
 ///
 /// # Errors
 /// [`TestbedError::NoNamespace`] if the kernel does not allow it.
@@ -34,7 +33,7 @@ pub fn enter() -> Result<(), TestbedError> {
     let (uid, gid) = (nix::unistd::getuid(), nix::unistd::getgid());
     let no = |e: nix::Error| TestbedError::NoNamespace(e.into());
     unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNET).map_err(no)?;
-    // Root within maps to the user without (user_namespaces(7)).
+    // Root inside the namespace maps to the user outside (user_namespaces(7)).
     for (file, text) in [
         ("setgroups", "deny".to_owned()),
         ("uid_map", format!("0 {uid} 1")),
@@ -54,13 +53,13 @@ pub(crate) struct KernelHost {
     pub(crate) role: Role,
 }
 
-/// Whose the host's addresses are.
+/// The owner of the host's addresses.
 #[derive(Clone, Debug)]
 pub(crate) enum Role {
-    /// The kernel's: sockets are bound to them.
+    /// The kernel. Sockets are bound to the addresses.
     Sockets(KernelTcp),
-    /// Spindle's: they are routed to a TUN device of its own ([`TUN`]), what comes from it leaves by
-    /// the interface that belongs to the source address.
+    /// Spindle. The addresses are routed to its own TUN device ([`TUN`]). Packets from that device leave by the
+    /// interface that belongs to their source address.
     Routed,
 }
 
@@ -71,16 +70,16 @@ pub(crate) struct KernelTcp {
     pub(crate) ecn: bool,
     pub(crate) timestamps: bool,
     pub(crate) min_rto_ms: u64,
-    /// Initial window in segments, if it is to differ from the kernel's.
+    /// Initial window in segments, if it should differ from the kernel's.
     pub(crate) initial_window: Option<u32>,
-    /// Open a subflow from each interface.
+    /// Whether to open a subflow from each interface.
     pub(crate) multipath: bool,
 }
 
-/// A namespace with what was made in it.
+/// A namespace with the devices that were created in it.
 pub(crate) struct Made {
     pub(crate) namespace: Namespace,
-    /// The fabric's ends of its interfaces.
+    /// The fabric's ends of the host's interfaces.
     pub(crate) devices: Vec<SyncDevice>,
     /// Spindle's own device, if addresses are routed to it.
     pub(crate) tun: Option<TunLink>,
@@ -97,11 +96,11 @@ fn current() -> io::Result<File> {
 }
 
 impl Namespace {
-    /// Makes a namespace with a host in it.
+    /// Creates a namespace with a host in it.
     pub(crate) fn make(host: &KernelHost) -> Result<Made, TestbedError> {
         let wrong = TestbedError::system::<io::Error>;
         let own = current().map_err(wrong("open this network namespace"))?;
-        // A thread of its own, so that whatever fails, this one stays where it is.
+        // A separate thread, so that this thread stays in its namespace whatever fails.
         let made = std::thread::scope(|scope| {
             scope
                 .spawn(|| {
@@ -126,7 +125,7 @@ impl Namespace {
         })
     }
 
-    /// Does something within: sockets made and programs started there belong to the namespace.
+    /// Runs `act` inside the namespace. Sockets and programs that it creates belong to the namespace.
     pub(crate) fn within<T>(&self, act: impl FnOnce() -> T) -> io::Result<T> {
         setns(&self.inside, CloneFlags::CLONE_NEWNET)?;
         let done = act();
@@ -147,7 +146,7 @@ fn set_up(host: &KernelHost) -> Result<(Vec<SyncDevice>, Option<TunLink>), Testb
         (0..host.interfaces).map(|i| device(host, i)).collect();
     let devices = devices?;
     let mut lines = vec!["link set lo up".to_owned()];
-    // Not by tun-rs, whose ioctl (SIOCSIFTXQLEN) takes root outside any user namespace.
+    // Not by tun-rs, whose ioctl (SIOCSIFTXQLEN) needs root outside any user namespace.
     lines.extend((0..host.interfaces).map(|i| {
         let name = device_name(i);
         format!("link set dev {name} txqueuelen {DEVICE_QUEUE}")
@@ -182,7 +181,7 @@ fn device(host: &KernelHost, i: u32) -> Result<SyncDevice, TestbedError> {
     Ok(device)
 }
 
-/// The commands for a host whose addresses are the kernel's.
+/// Adds the commands for a host whose addresses are the kernel's.
 fn sockets(
     host: &KernelHost,
     tcp: &KernelTcp,
@@ -192,7 +191,7 @@ fn sockets(
     for (key, value) in [
         ("ipv4/tcp_ecn", flag(tcp.ecn)),
         ("ipv4/tcp_timestamps", flag(tcp.timestamps)),
-        // Each flow for itself: nothing is remembered of earlier ones.
+        // Flows are independent: the kernel keeps no metrics of earlier ones.
         ("ipv4/tcp_no_metrics_save", "1"),
         ("mptcp/enabled", "1"),
     ] {
@@ -200,8 +199,8 @@ fn sockets(
     }
     for i in 0..host.interfaces {
         let (name, addr, table) = (device_name(i), address(host.host, i), FIRST_TABLE + i);
-        // By the route, since a namespace may choose only what the whole system allows to all by
-        // sysctl.
+        // The congestion control is set on the route. By sysctl, a namespace may choose only algorithms that
+        // the whole system allows to all users.
         let mut settings = format!(
             "src {addr} rto_min {}ms congctl {}",
             tcp.min_rto_ms, tcp.congestion
@@ -231,7 +230,7 @@ fn sockets(
     Ok(())
 }
 
-/// The commands for a host whose addresses are Spindle's, and its device.
+/// Adds the commands for a host whose addresses are Spindle's. Returns its device.
 fn routed(host: &KernelHost, lines: &mut Vec<String>) -> Result<TunLink, TestbedError> {
     sysctl("ipv4/ip_forward", "1")?;
     let options = TunOptions {
@@ -261,7 +260,7 @@ fn sysctl(key: &str, value: &str) -> Result<(), TestbedError> {
     written.map_err(TestbedError::system(format!("write {value} to {path}")))
 }
 
-/// Carries out commands of `ip`, a line each, in one process.
+/// Runs commands of `ip`, one per line, in one process.
 fn ip(lines: &[String]) -> Result<(), TestbedError> {
     let command = "ip -batch -".to_owned();
     let failed = || TestbedError::system::<io::Error>("run `ip -batch -` (iproute2)");
@@ -274,7 +273,7 @@ fn ip(lines: &[String]) -> Result<(), TestbedError> {
         .map_err(failed())?;
     let text = lines.join("\n") + "\n";
     if let Some(mut input) = child.stdin.take() {
-        // If it ends early its status says why.
+        // If `ip` ends early, its status reports the reason.
         let _ = input.write_all(text.as_bytes());
     }
     let done = child.wait_with_output().map_err(failed())?;
@@ -291,13 +290,13 @@ fn ip(lines: &[String]) -> Result<(), TestbedError> {
     Err(TestbedError::Program { command, said })
 }
 
-/// The line that `ip -batch` stopped at: it says "Command failed -:3".
+/// The line at which `ip -batch` stopped. Its message is "Command failed -:3".
 fn failed_line(said: &str) -> Option<usize> {
     let (_, number) = said.rsplit_once("Command failed -:")?;
     number.trim().parse().ok().filter(|n| *n > 0)
 }
 
-/// Has the kernel end the program when the thread that starts it ends, however that comes about.
+/// Makes the kernel kill the program when the thread that starts it ends for any reason.
 pub(crate) fn end_with_us(command: &mut Command) {
     // SAFETY: between fork and exec only prctl is called, which is async-signal-safe.
     unsafe {

@@ -1,4 +1,4 @@
-//! The table and the JSON of the testbed: the lab's, with lateness beside.
+//! The table and the JSON of the testbed: the lab's, with lateness added.
 
 use std::fmt::Write as _;
 
@@ -12,31 +12,31 @@ use crate::lateness::LatenessSummary;
 use crate::part::Coded;
 use crate::run::{Outcome, Row};
 
-/// The JSON of `testbed`: that of `run`, and what only real time has.
+/// The JSON of `testbed`: that of `run`, with the results that only real time has.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// As `run` has it.
+    /// The fields of `run`'s JSON.
     #[serde(flatten)]
     pub comparison: Comparison,
     /// Per point, the rows by transport.
     pub testbed: Vec<Ordered<RowReport>>,
 }
 
-/// What real time did to one row.
+/// The effects of real time on one row.
 #[derive(Clone, Debug, Serialize)]
 pub struct RowReport {
     /// How late packets were delivered, microseconds.
     pub lateness_us: LatenessSummary,
-    /// How late a thread without real-time priority woke up, as the hosts' are, microseconds;
-    /// `packets` are wake-ups.
+    /// How late a thread without real-time priority woke up, microseconds. The hosts' threads have no real-time
+    /// priority either. `packets` is the number of wake-ups.
     pub hosts_late_us: LatenessSummary,
-    /// False if the testbed fell behind: the row's numbers mean nothing then.
+    /// False if the testbed fell behind. The row's numbers are then invalid.
     pub valid: bool,
-    /// Share of one core that the fabric's thread took.
+    /// The share of one core that the fabric's thread used.
     pub fabric_load: f64,
-    /// Packets that a host's interface did not take.
+    /// Packets that a host's interface did not accept.
     pub refused: u64,
-    /// What Spindle's hosts have coded; left out if nothing.
+    /// What Spindle's hosts coded. It is left out if they coded nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub coded: Option<Coded>,
     /// The links of the row's last run.
@@ -57,7 +57,7 @@ impl From<&Row> for RowReport {
     }
 }
 
-/// The JSON.
+/// Builds the JSON.
 pub fn report(experiment: &Experiment, outcome: &Outcome) -> Report {
     let rows = |rows: &Vec<Row>| {
         let one = |r: &Row| (r.name.to_string(), RowReport::from(r));
@@ -69,7 +69,7 @@ pub fn report(experiment: &Experiment, outcome: &Outcome) -> Report {
     }
 }
 
-/// The tables for people.
+/// Formats the tables for people.
 pub fn text(report: &Report) -> String {
     let mut text = table(&report.comparison);
     let names = report

@@ -1,5 +1,5 @@
-//! One run in real time: hosts and fabric are made, a part of a seed's flows is carried out, and all
-//! is taken down again.
+//! One run in real time: it creates the hosts and the fabric, carries out a part of a seed's flows, and removes
+//! everything again.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -29,37 +29,38 @@ use crate::workload::{Count, LocalFuture, Work, Worked, work};
 /// One part of a row.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PartOutput {
-    /// The measurements, as the lab has them.
+    /// The measurements that the lab has as well.
     pub result: RunResult,
-    /// What only real time has.
+    /// The results that only real time has.
     pub real: RealTime,
 }
 
-/// What only real time has.
+/// The results that only real time has.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct RealTime {
     /// What the fabric did.
     pub fabric: FabricReport,
-    /// How late a thread without real-time priority woke up, as the hosts' are.
+    /// How late a thread without real-time priority woke up. The hosts' threads have no real-time priority
+    /// either.
     #[serde(default)]
     pub hosts: Lateness,
-    /// What Spindle's hosts have coded.
+    /// What Spindle's hosts coded.
     #[serde(default)]
     pub coded: Coded,
 }
 
-/// What Spindle's hosts have coded, both ends together.
+/// What Spindle's hosts coded, both ends together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Coded {
     /// Coding units sent.
     pub units: u64,
-    /// Segments in them.
+    /// Segments in the units sent.
     pub segments: u64,
     /// Encoded packets sent.
     pub packets: u64,
     /// Units decoded.
     pub decoded: u64,
-    /// Packets and units that were none of a connection's.
+    /// Packets and units that belong to no connection.
     pub refused: u64,
 }
 
@@ -85,7 +86,7 @@ impl From<CodingCounters> for Coded {
     }
 }
 
-/// What is to be run.
+/// The part that will be run.
 #[derive(Clone, Copy)]
 pub(crate) struct Part<'a> {
     pub(crate) scenario: &'a Scenario,
@@ -106,7 +107,7 @@ pub(crate) struct World {
 }
 
 impl Part<'_> {
-    /// Makes hosts and fabric.
+    /// Creates the hosts and the fabric.
     pub(crate) fn build(&self) -> Result<World, TestbedError> {
         let mut network = network(self.scenario, self.registry)?;
         let count = |h| network.addresses_of(HostId(h)).count() as u32;
@@ -156,7 +157,7 @@ impl Part<'_> {
         })
     }
 
-    /// Carries the part out.
+    /// Carries out the part.
     pub(crate) fn run(&self) -> Result<PartOutput, TestbedError> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -213,7 +214,7 @@ impl Part<'_> {
     }
 }
 
-/// The hosts' names in the order of their numbers.
+/// The hosts' names, ordered by host number.
 pub(crate) fn names(network: &Network) -> Vec<String> {
     let name = |h| network.node(network.host_node(HostId(h))).name.clone();
     (0..network.hosts()).map(name).collect()
@@ -249,7 +250,7 @@ async fn totals(hosts: &[Host]) -> Totals {
     t
 }
 
-/// Timeouts of all hosts so far.
+/// The timeouts of all hosts so far.
 fn timeouts(hosts: &[Host]) -> LocalFuture<u64> {
     let counters = hosts.iter().filter_map(Host::kernel_counters);
     let kernel: u64 = counters.map(|c| c.timeouts).sum();
@@ -330,7 +331,7 @@ fn result(worked: &Worked, after: &Totals, base: &Totals, fabric: &FabricReport)
     r
 }
 
-/// What became of flows that were pushed, each for itself.
+/// Adds the results of pushed flows, each separately.
 fn pushed(worked: &Worked, r: &mut RunResult) {
     for (planned, done) in worked.plan.flows.iter().zip(&worked.done) {
         let received = &done.received;
@@ -338,7 +339,7 @@ fn pushed(worked: &Worked, r: &mut RunResult) {
         if !planned.counted {
             continue;
         }
-        // One whose time had come, but for which there was none left.
+        // The flow's start time had come, but the run ended before it started.
         let issued = done.issued.unwrap_or(worked.ended);
         let end = received.completed.unwrap_or(worked.ended);
         let (from, before) = received.from.unwrap_or((issued, 0));

@@ -1,8 +1,7 @@
-//! Flows from client to server that nobody asks for: short and long ones beside each other, as the lab's
-//! mixes have them.
+//! Flows from client to server without a request: short and long flows side by side, as in the lab's mixes.
 //!
-//! A flow begins with its number and its size, little-endian, which count as bytes of it; the rest is the
-//! pattern that responses have. The server closes once it has all.
+//! A flow begins with its number and its size, in little-endian order. These bytes count as part of the flow.
+//! The rest is the pattern that responses have. The server closes the connection once it has all bytes.
 
 use std::cell::RefCell;
 use std::io;
@@ -15,23 +14,23 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use crate::host::Listener;
 use crate::serve::{PERIOD, PIECE, Reader, pattern};
 
-/// Bytes of number and size: what a flow has at the least.
+/// Bytes of number and size, which are also the smallest size of a flow.
 const HEADER: usize = 12;
 
-/// What has come of a flow.
+/// What the server has received of a flow.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Received {
-    /// Bytes, in order.
+    /// Bytes received, in order.
     pub(crate) bytes: u64,
-    /// Of these, those that are not what was sent.
+    /// Of these, bytes that differ from what was sent.
     pub(crate) corrupted: u64,
-    /// When the last of all came.
+    /// When the last byte arrived.
     pub(crate) completed: Option<Wall>,
-    /// Only what came after these bytes, and this time, counts.
+    /// Only bytes after this number of bytes count, from this time on.
     pub(crate) from: Option<(Wall, u64)>,
 }
 
-/// What has come of all flows.
+/// What the servers have received of all flows.
 pub(crate) struct Inbox(RefCell<Vec<Received>>);
 
 impl Inbox {
@@ -43,7 +42,7 @@ impl Inbox {
         self.0.borrow()[flow]
     }
 
-    /// Of the background flows that are under way, what comes from now on counts.
+    /// Background flows in progress count only what arrives from now on.
     pub(crate) fn count_from_now(&self, flows: &[PlannedFlow]) {
         let now = Wall::now();
         for (received, planned) in self.0.borrow_mut().iter_mut().zip(flows) {
@@ -53,7 +52,7 @@ impl Inbox {
         }
     }
 
-    /// Notes what else has come of a flow; false if there is no such flow.
+    /// Records further bytes of a flow. Returns false if there is no such flow.
     fn note(&self, flow: usize, bytes: u64, corrupted: u64) -> bool {
         let mut all = self.0.borrow_mut();
         let Some(received) = all.get_mut(flow) else {
@@ -71,12 +70,12 @@ impl Inbox {
     }
 }
 
-/// Accepts and takes what comes until dropped.
+/// Accepts connections and receives flows until dropped.
 pub(crate) async fn take(mut listener: Listener, inbox: Rc<Inbox>) {
     while let Ok(stream) = listener.accept().await {
         let inbox = inbox.clone();
         tokio::task::spawn_local(async move {
-            // A client that goes away ends its flow, which stays incomplete.
+            // A client that closes early ends its flow, which stays incomplete.
             let _ = receive(stream, &inbox).await;
         });
     }
@@ -98,7 +97,7 @@ async fn receive(mut stream: impl AsyncRead + AsyncWrite + Unpin, inbox: &Inbox)
     stream.shutdown().await
 }
 
-/// Sends a flow of so many bytes (at least 12), and waits until the other end has them.
+/// Sends a flow of this many bytes (at least 12). Waits until the other end has received them.
 pub(crate) async fn send(
     stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
     number: u32,
@@ -109,7 +108,7 @@ pub(crate) async fn send(
     first.extend_from_slice(&number.to_le_bytes());
     first.extend_from_slice(&bytes.to_le_bytes());
     let pattern = pattern();
-    // The first write has data of the flow too: a segment of its own for the header would not be the lab's.
+    // The first write also contains data of the flow. The lab has no separate segment for a header.
     let more = (bytes - HEADER as u64).min((PIECE - HEADER) as u64) as usize;
     first.extend_from_slice(&pattern[HEADER..HEADER + more]);
     stream.write_all(&first).await?;
@@ -132,7 +131,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn flows_come_whole_and_are_verified() {
+    async fn flows_arrive_complete_and_are_verified() {
         for bytes in [1, 12, 13, 65_536, 65_537, 300_000] {
             let (mut client, server) = tokio::io::duplex(1000);
             let inbox = Inbox::new(4);
@@ -147,7 +146,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_wrong_or_cut_off_is_seen() {
+    async fn corrupted_and_truncated_flows_are_detected() {
         let (mut client, server) = tokio::io::duplex(100_000);
         let mut wrong = [0u8; 1000];
         wrong[0] = 1;
@@ -158,7 +157,7 @@ mod tests {
         assert!(receive(server, &inbox).await.is_err());
         let got = inbox.get(1);
         assert!(got.completed.is_none() && got.bytes == 1000 && got.corrupted > 900);
-        // A flow that nobody planned.
+        // A flow that is not in the plan.
         let (mut client, server) = tokio::io::duplex(100_000);
         wrong[0] = 2;
         client.write_all(&wrong).await.unwrap();

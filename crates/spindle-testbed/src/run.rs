@@ -1,5 +1,5 @@
-//! All rows of an experiment. Each part of a row is a world of its own, with its own network, hosts
-//! and threads, so that several run at a time and each request is as alone as in the lab.
+//! Runs all rows of an experiment. Each part of a row has its own network, hosts and threads, so that several
+//! parts run at a time and each request is as isolated as in the lab.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -22,26 +22,27 @@ use crate::store::{self, Store};
 /// How an experiment is run.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// 99 of 100 packets may be delivered so late at most, else the result is invalid.
+    /// The largest accepted lateness of 99 of 100 packets. Beyond it, the result is invalid.
     pub late_bound: Duration,
-    /// Parts that run at a time; 0 for [as many as suit the traffic](usual_jobs).
+    /// The number of parts that run at a time. 0 selects [a number that suits the traffic](usual_jobs).
     pub jobs: usize,
     /// A file that finished parts are appended to.
     pub store: Option<PathBuf>,
-    /// Take parts that the store has already from there, but for those that were late.
+    /// Whether parts that are already in the store are taken from it. Parts that were late are run again.
     pub resume: bool,
 }
 
-/// Parts at a time for each core: requests wait for round trips most of their time (our choice).
+/// Parts at a time for each core. Requests wait for round trips most of their time (our choice).
 const PER_CORE: usize = 4;
-/// Cores for each part where flows never pause: its fabric takes most of one, its hosts as much (our choice).
+/// Cores for each part if flows never pause. The part's fabric uses most of one core, and its hosts use as much
+/// (our choice).
 const CORES_WITHOUT_PAUSE: usize = 2;
-/// Parts at a time unless more are asked for (our choice).
+/// The largest number of parts at a time, unless more are requested (our choice).
 const MOST: usize = 16;
 
 impl Default for Options {
-    /// A millisecond (our choice: 1/5 of the smallest round trip that two cores keep up with),
-    /// as many parts at a time as suit the traffic, nothing stored.
+    /// A millisecond (our choice: 1/5 of the smallest round trip that two cores keep up with), as many parts at
+    /// a time as suit the traffic, and no store.
     fn default() -> Self {
         Self {
             late_bound: Duration::from_millis(1),
@@ -52,9 +53,9 @@ impl Default for Options {
     }
 }
 
-/// Parts that run at a time unless it is said: four per core but 16 at most; where short flows come beside long
-/// ones at any point, which keep hosts busy all the time, one for each two cores. More would take the processor
-/// from each other, which slows hosts down without making packets late.
+/// The number of parts that run at a time by default: four per core, but at most 16. If any point has short
+/// flows next to long flows, which keep hosts busy all the time, it is one part for every two cores. More parts
+/// would compete for the processor, which slows hosts down without making packets late.
 pub fn usual_jobs(experiment: &Experiment) -> usize {
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
     let without_pause = |p: &Point| matches!(p.scenario.traffic, Traffic::Mix(_));
@@ -64,20 +65,21 @@ pub fn usual_jobs(experiment: &Experiment) -> usize {
     }
 }
 
-/// What real time did to one transport at one point.
+/// The effects of real time on one transport at one point.
 #[derive(Clone, Debug)]
 pub struct Row {
     /// The transport.
     pub name: TransportName,
-    /// How late packets were.
+    /// How late packets were delivered.
     pub lateness: Lateness,
-    /// How late a thread without real-time priority woke up, as the hosts' are.
+    /// How late a thread without real-time priority woke up. The hosts' threads have no real-time priority
+    /// either.
     pub hosts: Lateness,
-    /// Share of one core that a part's fabric took.
+    /// The share of one core that a part's fabric used.
     pub fabric_load: f64,
-    /// Packets that a host's interface did not take.
+    /// Packets that a host's interface did not accept.
     pub refused: u64,
-    /// What Spindle's hosts have coded.
+    /// What Spindle's hosts coded.
     pub coded: Coded,
     /// Whether packets were late by more than the bound.
     pub fell_behind: bool,
@@ -88,31 +90,30 @@ pub struct Row {
 /// All rows.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// The measurements as the lab has them.
+    /// The measurements that the lab has as well.
     pub result: SweepResult,
-    /// Per point, the rows.
+    /// The rows of each point.
     pub rows: Vec<Vec<Row>>,
 }
 
-/// How far a run has come, told after each part.
+/// The progress of a run, reported after each part.
 #[derive(Debug)]
 pub struct Progress<'a> {
-    /// Parts that are done, those of the store included.
+    /// Parts that are done, including those from the store.
     pub done: usize,
     /// All parts.
     pub parts: usize,
-    /// How long the rest will take, if it goes on as so far; none before the first new part.
+    /// How long the rest will take at the present speed. `None` before the first new part.
     pub left: Option<StdDuration>,
-    /// The row that this part was the last of: its point's settings, what real time did to it, and
-    /// its runs.
+    /// The row that this part completed: its point's settings, the effects of real time on it, and its runs.
     pub row: Option<(&'a Point, &'a Row, &'a TransportRuns)>,
 }
 
-/// Runs every combination of point, transport, seed and part; `progress` is called after each part,
-/// from whichever thread ran it, never twice at a time.
+/// Runs every combination of point, transport, seed and part. `progress` is called after each part from the
+/// thread that ran it. Calls never overlap.
 ///
 /// # Errors
-/// The first part that cannot be run, or trouble with the store.
+/// The first part that cannot be run, or an error of the store.
 pub fn run(
     experiment: &Experiment,
     registry: &Registry,
@@ -157,7 +158,7 @@ pub fn run(
     Ok(outcome(experiment, options, &outputs, (started, resumed)))
 }
 
-/// What is to be run: one part.
+/// One part that will be run.
 struct Job<'a> {
     point: &'a Point,
     name: &'a TransportName,
@@ -187,9 +188,9 @@ fn jobs<'a>(experiment: &'a Experiment, registry: &Registry) -> Result<Vec<Job<'
 }
 
 struct Shared<P> {
-    /// What came of each job.
+    /// The output of each job.
     slots: Vec<Option<PartOutput>>,
-    /// Parts that were run now.
+    /// The number of parts that were run in this process.
     fresh: u32,
     progress: P,
 }
@@ -223,7 +224,7 @@ impl<P: FnMut(&Progress<'_>) + Send> Work<'_, P> {
         Ok(())
     }
 
-    /// Keeps what a part gave, and says how far things are.
+    /// Stores a part's output and reports the progress.
     fn tell(&self, index: usize, output: PartOutput) {
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         shared.slots[index] = Some(output);
@@ -324,7 +325,7 @@ mod tests {
     use spindle_lab::library;
 
     #[test]
-    fn flows_that_never_pause_get_cores_of_their_own() {
+    fn a_part_with_flows_that_never_pause_gets_two_cores() {
         let registry = Registry::standard();
         let jobs = |text: &str| {
             let at = std::path::Path::new("/nowhere");

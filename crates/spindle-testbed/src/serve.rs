@@ -1,5 +1,5 @@
-//! The request/response protocol: a request is the size of the response in 8 bytes, little-endian,
-//! and filling up to the request's size; the response's bytes are a pattern over the connection.
+//! The request/response protocol. A request contains the size of the response in 8 bytes, in little-endian
+//! order, and padding up to the request's size. The response's bytes are a pattern over the connection.
 
 use std::io;
 
@@ -7,9 +7,9 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::host::Listener;
 
-/// Smallest request.
+/// The smallest size of a request.
 pub(crate) const LEAST_REQUEST: u64 = 8;
-/// Bytes after which the pattern repeats.
+/// The number of bytes after which the pattern repeats.
 pub(crate) const PERIOD: usize = 65_521;
 /// Bytes read or written at once.
 pub(crate) const PIECE: usize = 65_536;
@@ -20,11 +20,11 @@ pub(crate) fn pattern() -> Vec<u8> {
     (0..PERIOD + PIECE).map(|i| byte(i % PERIOD)).collect()
 }
 
-/// Accepts and serves until dropped.
+/// Accepts connections and serves requests until dropped.
 pub(crate) async fn serve(mut listener: Listener, request: u64) {
     while let Ok(stream) = listener.accept().await {
         tokio::task::spawn_local(async move {
-            // A client that goes away ends its connection; its flow says so.
+            // A client that closes early ends its connection. Its flow records this.
             let _ = answer(stream, request).await;
         });
     }
@@ -76,7 +76,7 @@ impl Reader {
         Self::after(0)
     }
 
-    /// For a connection on which so many other bytes have come.
+    /// Makes a reader for a connection on which this many other bytes have arrived.
     pub(crate) fn after(received: u64) -> Self {
         Self {
             pattern: pattern(),
@@ -99,7 +99,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Reads what there is, at most so many bytes; returns how many.
+    /// Reads the bytes that are available, at most `most`. Returns their number.
     pub(crate) async fn read_some(
         &mut self,
         stream: &mut (impl AsyncRead + Unpin),
@@ -134,7 +134,7 @@ mod tests {
             reader.read(&mut client, size).await.unwrap();
         }
         assert_eq!(reader.corrupted, 0);
-        // Bytes from elsewhere in the stream are not taken for right.
+        // Bytes from another position of the stream must not be accepted as correct.
         client.write_all(&request(100, 5000)).await.unwrap();
         reader.received += 1;
         reader.read(&mut client, 5000).await.unwrap();

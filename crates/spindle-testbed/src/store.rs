@@ -1,4 +1,4 @@
-//! Finished parts on disk, a line of JSON each, as the lab's store has them.
+//! Finished parts on disk, one line of JSON each, like the lab's store.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -19,7 +19,7 @@ struct Line {
     output: PartOutput,
 }
 
-/// A store that is written to.
+/// A store that is open for writing.
 #[derive(Debug)]
 pub(crate) struct Store {
     lines: Lines,
@@ -28,7 +28,8 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// Opens a store to be continued, or begins it anew, for parts of this version of an experiment.
+    /// Opens a store for parts of this version of an experiment. It is continued if `resume` is set, and
+    /// emptied otherwise.
     pub(crate) fn open(
         path: &Path,
         resume: bool,
@@ -59,8 +60,7 @@ impl Store {
     }
 }
 
-/// Reads the parts of this version; lines that were cut short or are of another version are passed
-/// over.
+/// Reads the parts of this version. Lines that were cut short or have another version are skipped.
 pub(crate) fn read(path: &Path, version: &str) -> Result<HashMap<RunKey, PartOutput>, StoreError> {
     let mut known = HashMap::new();
     for line in Lines::read(path)? {
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_come_back_and_torn_lines_do_not() {
+    fn parts_are_read_back_and_truncated_lines_are_skipped() {
         let name = format!("spindle-testbed-store-{}.jsonl", std::process::id());
         let path = std::env::temp_dir().join(name);
         let mut output = PartOutput {

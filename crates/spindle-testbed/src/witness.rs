@@ -1,5 +1,5 @@
-//! A thread that does nothing but sleep, and notes how late it wakes up: as late as the hosts'
-//! threads do, which have no real-time priority either.
+//! A thread that only sleeps and records how late it wakes up. Like the hosts' threads it has no real-time
+//! priority, so they wake up equally late.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,17 +8,17 @@ use std::time::{Duration, Instant};
 
 use crate::lateness::Lateness;
 
-/// How long it sleeps each time (our choice: ten times in a round trip of 50 ms).
+/// How long the thread sleeps each time (our choice: ten times in a round trip of 50 ms).
 const SLEEP: Duration = Duration::from_millis(5);
 
-/// The running thread; dropping it ends it.
+/// The running thread. Dropping this ends it.
 pub(crate) struct Witness {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<Lateness>>,
 }
 
 impl Witness {
-    /// Starts it. If the system gives no thread, nothing is noted.
+    /// Starts the thread. If the system cannot provide a thread, no lateness is recorded.
     pub(crate) fn start() -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let told = stop.clone();
@@ -39,7 +39,7 @@ impl Witness {
         }
     }
 
-    /// Ends it; how late it woke up.
+    /// Ends the thread. Returns how late it woke up.
     pub(crate) fn finish(mut self) -> Lateness {
         self.stop.store(true, Ordering::Release);
         let thread = self.thread.take();

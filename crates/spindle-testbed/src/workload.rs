@@ -1,4 +1,4 @@
-//! The plan of the lab's traffic, carried out in real time.
+//! Carries out the plan of the lab's traffic in real time.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -21,35 +21,35 @@ use crate::serve::{LEAST_REQUEST, Reader, request, serve};
 
 /// The port servers listen on.
 pub(crate) const PORT: u16 = 80;
-/// How often timeouts are counted where flows are pushed, many at a time: to ask all hosts before and after
-/// each would hold up the others.
+/// How often timeouts are counted if flows are pushed, many at a time. Asking all hosts before and after each
+/// flow would delay the other flows.
 const SAMPLE: StdDuration = StdDuration::from_millis(50);
 /// How long a request waits for the subflows of its connection (as in the lab).
 const JOIN_PATIENCE: StdDuration = StdDuration::from_secs(7);
 
-/// What is needed to carry out a plan.
+/// The input for carrying out a plan.
 pub(crate) struct Work {
     pub(crate) plan: Plan,
     pub(crate) streams: Streams,
     pub(crate) hosts: Vec<Host>,
     pub(crate) interfaces: Vec<u32>,
-    /// After this long a flow is given up.
+    /// The time after which a flow is given up.
     pub(crate) patience: StdDuration,
 }
 
-/// What became of a flow.
+/// The result of a flow.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Done {
     pub(crate) issued: Option<Wall>,
     pub(crate) completed: Option<Wall>,
     pub(crate) corrupted: u64,
-    /// Timeouts of all hosts while it was under way.
+    /// Timeouts of all hosts while the flow was in progress.
     pub(crate) timeouts: u64,
-    /// What the server has of it, if it is pushed.
+    /// What the server has received of the flow, if it is pushed.
     pub(crate) received: Received,
 }
 
-/// A connection with what reads its responses.
+/// A connection with the reader of its responses.
 struct Conn {
     stream: Stream,
     reader: Reader,
@@ -62,9 +62,9 @@ struct Running {
     done: RefCell<Vec<Done>>,
     inbox: Rc<Inbox>,
     opened: RefCell<u64>,
-    /// Asks for the timeouts of all hosts so far.
+    /// Returns the timeouts of all hosts so far.
     timeouts: Count,
-    /// What that said last, where it is asked every [`SAMPLE`].
+    /// The last value of `timeouts`, if it is sampled every [`SAMPLE`].
     sampled: Cell<u64>,
 }
 
@@ -74,19 +74,19 @@ pub(crate) type LocalFuture<T> = std::pin::Pin<Box<dyn Future<Output = T>>>;
 /// Counts something over all hosts.
 pub(crate) type Count = Box<dyn Fn(&[Host]) -> LocalFuture<u64>>;
 
-/// What came of the plan; the hosts are given back.
+/// The results of the plan. The hosts are returned.
 pub(crate) struct Worked {
     pub(crate) done: Vec<Done>,
     pub(crate) plan: Plan,
     pub(crate) hosts: Vec<Host>,
-    /// When it was over.
+    /// When the run ended.
     pub(crate) ended: Wall,
 }
 
 /// A task, and whether the end of the run waits for it.
 type Task = (bool, JoinHandle<()>);
 
-/// Carries out the plan. `measuring` is called when its preparation is over.
+/// Carries out the plan. `measuring` is called when the preparation is complete.
 pub(crate) async fn work(
     work: Work,
     timeouts: Count,
@@ -138,7 +138,7 @@ pub(crate) async fn work(
     })
 }
 
-/// Waits for what the run waits for, or until it is to end; what is left then is cut off.
+/// Waits for the tasks that the run waits for, or until `ends`. Tasks that are left then are cut off.
 async fn until_over(tasks: Vec<Task>, ends: Option<Wall>) -> io::Result<()> {
     let (waited, others): (Vec<Task>, Vec<Task>) = tasks
         .into_iter()
@@ -181,7 +181,7 @@ fn std(d: Duration) -> StdDuration {
 }
 
 impl Running {
-    /// Opens a connection; `flow` is that of a new one.
+    /// Opens a connection. `flow` is given for the connection of a single flow.
     async fn open(&self, client: u32, server: u32, flow: Option<usize>) -> io::Result<Conn> {
         let opened = {
             let mut opened = self.opened.borrow_mut();
@@ -204,12 +204,12 @@ impl Running {
         })
     }
 
-    /// Opens and warms the persistent connections, and leaves them idle.
+    /// Opens and warms up the persistent connections, then leaves them idle.
     async fn prepare(&self) -> io::Result<()> {
         let plan = &self.work.plan;
         for (slot, &(client, server)) in self.persistent.iter().zip(&plan.connections) {
             let mut conn = self.open(client, server, None).await?;
-            // Once for the joins, which follow data, and once over all subflows.
+            // The first exchange is for the joins, which follow data. The second covers all subflows.
             for _ in 0..2 {
                 if plan.warm_up > 0 {
                     self.exchange(&mut conn, plan.warm_up).await?;
@@ -231,7 +231,7 @@ impl Running {
         conn.reader.read(&mut conn.stream, bytes).await
     }
 
-    /// Flows with a time of their own.
+    /// Starts the flows that have a fixed start time.
     fn timed(self: Rc<Self>) -> Vec<Task> {
         let start = tokio::time::Instant::now();
         let flows = self.work.plan.flows.iter().enumerate();
@@ -253,7 +253,7 @@ impl Running {
         timed.into_iter().map(spawn).collect()
     }
 
-    /// What counts timeouts again and again, if flows are pushed; the first time at once.
+    /// Counts timeouts periodically if flows are pushed. The first count is immediate.
     async fn sampling(self: Rc<Self>) -> Option<Task> {
         if !self.work.plan.push {
             return None;
@@ -268,7 +268,7 @@ impl Running {
         Some((false, tokio::task::spawn_local(sampling)))
     }
 
-    /// What sets from when on background flows count, if that is not the beginning.
+    /// Sets the time from which background flows count, if it is not the beginning.
     fn counting(self: Rc<Self>) -> Option<Task> {
         let after = self.work.plan.counts_from;
         let counting = async move {
@@ -278,7 +278,7 @@ impl Running {
         (after > Duration::ZERO).then(|| (false, tokio::task::spawn_local(counting)))
     }
 
-    /// Flows that wait for those before them of the same client: a task per client.
+    /// Runs the flows that wait for earlier flows of the same client: one task per client.
     fn chains(self: Rc<Self>) -> Vec<JoinHandle<()>> {
         let flows = &self.work.plan.flows;
         let mut clients: Vec<u32> = flows
@@ -308,7 +308,7 @@ impl Running {
             };
             let tasks: Vec<JoinHandle<()>> = group.iter().map(spawn).collect();
             for task in tasks {
-                // A flow's task does not panic; were it to, the flow stays incomplete.
+                // A flow's task does not panic. If it did, the flow would stay incomplete.
                 let _ = task.await;
             }
         }
@@ -332,7 +332,7 @@ impl Running {
         self.done.borrow_mut()[n] = done;
     }
 
-    /// A flow that goes to the server. One that nobody waits for may go on as long as the run.
+    /// Carries out a flow that is sent to the server. A background flow may last as long as the run.
     async fn push(&self, n: usize) {
         let flow = self.work.plan.flows[n];
         let before = self.sampled.get();
@@ -346,7 +346,7 @@ impl Running {
             push::send(&mut conn.stream, n as u32, flow.bytes).await
         };
         if flow.background {
-            // What the server has of it says how it went.
+            // What the server has received shows the result.
             let _ = attempt.await;
             return;
         }
@@ -382,8 +382,8 @@ impl Running {
         conn.stream.shutdown().await
     }
 
-    /// Waits for the joins. They follow the first data (RFC 8684, section 3.2; the kernel's too), so a
-    /// request goes before to which, as in the lab, nothing is answered.
+    /// Waits for the joins. They follow the first data (RFC 8684, section 3.2; the kernel's too). Therefore a
+    /// request is sent first. As in the lab, its response is empty.
     async fn joined(&self, conn: &mut Conn) -> io::Result<()> {
         if conn.interface_planned > 1 {
             self.exchange(conn, 0).await?;

@@ -1,5 +1,5 @@
-//! Spindle's hosts over every carrier: flows end with their bytes intact, and losses of data hit the
-//! same packets whatever carries them; as root only.
+//! Spindle's hosts over every carrier: flows complete with intact bytes, and losses of data hit the same
+//! packets over all carriers. Runs as root only.
 
 use std::path::PathBuf;
 
@@ -60,14 +60,14 @@ fn carried_out(transports: &str, set: &[&str]) -> Outcome {
     outcome
 }
 
-/// Packets and losses of a link, in the last part.
+/// Packets and losses of a link in the last part.
 fn link(row: &Row, name: &str) -> (u64, u64) {
     let link = row.links.iter().find(|l| l.link == name).unwrap();
     (link.packets + link.lost, link.lost)
 }
 
 #[test]
-fn flows_end_over_every_carrier_and_use_both_paths() {
+fn flows_complete_over_every_carrier_and_use_both_paths() {
     if !able(&NEEDS) {
         return;
     }
@@ -88,12 +88,12 @@ fn flows_end_over_every_carrier_and_use_both_paths() {
 }
 
 #[test]
-fn nothing_but_data_is_lost_whatever_carries_it() {
+fn only_data_is_lost_over_every_carrier() {
     if !able(&NEEDS) {
         return;
     }
-    // All packets of data die on path 2, the others pass: the handshake and the join succeed, and
-    // the server's segments of data come over path 1 alone.
+    // All packets of data on path 2 are lost, and the others are forwarded. The handshake and the join succeed,
+    // and the server's segments of data arrive only over path 1.
     let rows = "fuso,tun:fuso,udp:fuso,gateway:fuso>kernel-mptcp";
     let outcome = carried_out(
         rows,
@@ -108,7 +108,7 @@ fn nothing_but_data_is_lost_whatever_carries_it() {
         assert!(lost > 0, "{}: no data was lost", row.name);
         assert!(packets > lost, "{}: not only data was lost", row.name);
     }
-    // A response of 70 segments over one path: about as many packets for every carrier.
+    // A response of 70 segments over one path needs about as many packets with every carrier.
     let outcome = carried_out("tcp,tun:tcp,udp:tcp", &["loss.rate=0%"]);
     let down: Vec<u64> = outcome.rows[0]
         .iter()
@@ -120,7 +120,7 @@ fn nothing_but_data_is_lost_whatever_carries_it() {
 }
 
 #[test]
-fn a_store_takes_the_place_of_finished_parts() {
+fn finished_parts_are_taken_from_the_store() {
     if !able(&NEEDS) {
         return;
     }
@@ -130,7 +130,7 @@ fn a_store_takes_the_place_of_finished_parts() {
     let mut options = Options {
         store: Some(path.clone()),
         jobs: 4,
-        // Nothing is too late here.
+        // No packet is too late here.
         late_bound: Duration::from_secs(3600),
         ..Options::default()
     };
@@ -153,7 +153,7 @@ fn a_store_takes_the_place_of_finished_parts() {
     };
     assert_eq!(times(&first), times(&second));
     assert_eq!(second.result.resumed, 20);
-    // Everything is: it is run again.
+    // Every packet is too late now, so all parts are run again.
     options.late_bound = Duration::ZERO;
     let third = run(&experiment, &registry, &options, |_| {}).unwrap();
     std::fs::remove_file(&path).unwrap();

@@ -1,4 +1,4 @@
-//! Coded packets sprayed over six paths, on real hosts (CAPS section VIII-B); as root only.
+//! Coded packets sprayed over six paths, on real hosts (CAPS section VIII-B). Runs as root only.
 
 use spindle_lab::metrics::RunResult;
 use spindle_testbed::{Options, Row, run};
@@ -38,7 +38,7 @@ ecn = false
 congestion = "cubic"
 "#;
 
-/// Bytes from the first leaf to the spines, each spine's.
+/// Bytes from the first leaf to each spine.
 fn up(row: &Row) -> Vec<u64> {
     let links = row.links.iter();
     let of_leaf = links.filter(|l| l.link.starts_with("leaf0-spine") && l.link.ends_with(".up"));
@@ -46,7 +46,7 @@ fn up(row: &Row) -> Vec<u64> {
 }
 
 #[test]
-fn short_flows_are_coded_and_arrive_whole_beside_a_long_one() {
+fn short_flows_are_coded_and_arrive_intact_next_to_a_long_one() {
     if !able(&NEEDS) {
         return;
     }
@@ -70,7 +70,7 @@ fn short_flows_are_coded_and_arrive_whole_beside_a_long_one() {
         let coded = &row.coded;
         let runs = result.runs.len() as u64;
         if name.contains("caps-dark") {
-            // Each short flow and the beginning of the long one.
+            // One unit for each short flow and one for the beginning of the long flow.
             assert!(coded.units >= 13 * runs, "{name}: {coded:?}");
             assert!(coded.decoded >= 13 * runs, "{name}: {coded:?}");
             assert!(coded.packets >= coded.segments, "{name}: {coded:?}");
@@ -88,7 +88,7 @@ fn short_flows_are_coded_and_arrive_whole_beside_a_long_one() {
 }
 
 #[test]
-fn a_run_that_ends_at_a_time_cuts_off_what_is_under_way() {
+fn a_run_with_a_fixed_end_cuts_off_flows_in_progress() {
     if !able(&NEEDS) {
         return;
     }
@@ -108,7 +108,7 @@ fn a_run_that_ends_at_a_time_cuts_off_what_is_under_way() {
 }
 
 #[test]
-fn what_only_the_lab_can_do_is_refused() {
+fn options_that_only_the_lab_supports_are_refused() {
     for (set, wanted) in [
         ("traffic.long_paths=\"distinct\"", "want hashed"),
         ("traffic.background=\"tcp\"", "leave `background` out"),
@@ -122,7 +122,7 @@ fn what_only_the_lab_can_do_is_refused() {
 }
 
 #[test]
-fn coded_packets_do_not_go_through_a_tun() {
+fn coded_packets_over_a_tun_are_refused() {
     if !able(&NEEDS) {
         return;
     }

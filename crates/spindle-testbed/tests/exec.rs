@@ -1,4 +1,4 @@
-//! Programs in the hosts end with the testbed, however it ends; as root only.
+//! Programs in the hosts end with the testbed, however it ends. Runs as root only.
 
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
@@ -30,7 +30,7 @@ connections = "new"
 flows = 10
 "#;
 
-/// Tells the test's own process from those that it starts.
+/// Distinguishes the test's own process from the process that it starts.
 const INSIDE: &str = "SPINDLE_TEST_EXEC_MARK";
 
 fn carried_out(programs: &[String]) -> i32 {
@@ -39,12 +39,12 @@ fn carried_out(programs: &[String]) -> i32 {
     exec(&experiment, &registry, &programs).unwrap().0
 }
 
-/// A program that starts another and waits for it; the number, seconds, marks both.
+/// A program that starts another and waits for it. `mark`, in seconds, identifies both.
 fn family(mark: &str) -> String {
     format!("server=sleep {mark} & sleep {mark}; true")
 }
 
-/// How many `sleep`s with this mark there are.
+/// The number of `sleep`s with this mark.
 fn sleeping(mark: &str) -> usize {
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     let line = |p: std::fs::DirEntry| std::fs::read(p.path().join("cmdline")).unwrap_or_default();
@@ -55,7 +55,7 @@ fn sleeping(mark: &str) -> usize {
         .count()
 }
 
-/// Waits until so many are there; the machine may be slow.
+/// Waits until this many are running. The machine may be slow.
 fn until(mark: &str, count: usize) {
     let start = Instant::now();
     while sleeping(mark) != count {
@@ -69,7 +69,7 @@ fn until(mark: &str, count: usize) {
     }
 }
 
-/// This test again in a process of its own, which is then sent a signal.
+/// Runs this test again in a child process, which then receives a signal.
 fn ended_by(test: &str, signal: Signal) {
     if let Ok(mark) = std::env::var(INSIDE) {
         std::process::exit(carried_out(&[family(&mark)]));

@@ -1,4 +1,4 @@
-//! All kinds of hosts over one small network in real time; as root only.
+//! All kinds of hosts over one small network in real time. Runs as root only.
 
 use spindle_testbed::{Options, run};
 

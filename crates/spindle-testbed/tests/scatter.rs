@@ -1,4 +1,4 @@
-//! Packets scattered over the four paths of a fat-tree, on real hosts (MMPTCP section 2); as root only.
+//! Packets scattered over the four paths of a fat-tree, on real hosts (MMPTCP section 2). Runs as root only.
 
 use spindle_testbed::{Options, Row, run};
 
@@ -39,7 +39,7 @@ fn shares(row: &Row) -> Vec<f64> {
 }
 
 #[test]
-fn what_is_scattered_takes_every_path_whatever_carries_it() {
+fn scattered_packets_use_every_path_over_every_carrier() {
     if !able(&["/proc/sys/net/mptcp"]) {
         return;
     }
@@ -56,11 +56,11 @@ fn what_is_scattered_takes_every_path_whatever_carries_it() {
         let used = shares.iter().filter(|s| **s > 0.02).count();
         match name.as_str() {
             "tun:tcp" => assert_eq!(used, 1, "{shares:?}"),
-            // Each packet goes its own way.
+            // Each packet takes a separate path.
             "ps" | "tun:ps" => {
                 assert!(shares.iter().all(|s| *s > 0.12), "{name}: {shares:?}");
             }
-            // Sixteen ports, or those of eight subflows: they may all miss one path, hardly two.
+            // Sixteen ports, or the ports of eight subflows. They may all miss one path, but hardly two.
             _ => assert!(used >= 3, "{name}: {shares:?}"),
         }
     }

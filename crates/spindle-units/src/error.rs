@@ -1,8 +1,8 @@
-//! [`UnitError`]: what was wrong with the text of a quantity.
+//! [`UnitError`]: why a text is not a valid quantity.
 
 use thiserror::Error;
 
-/// Why a text is not the quantity it should be. Each variant carries the text as it was found.
+/// Why a text is not the quantity it should be. Each variant contains the text that was found.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum UnitError {
@@ -11,31 +11,31 @@ pub enum UnitError {
     NotANumber {
         /// The text.
         found: String,
-        /// What it should have been.
+        /// The expected quantity with its article, such as "a duration".
         what: &'static str,
-        /// What is accepted.
+        /// The accepted text forms.
         accepted: &'static str,
     },
-    /// There is no unit where one is needed.
+    /// The unit is missing, and this quantity needs one.
     #[error("`{found}` is not {what}: the unit is missing; accepted is {accepted}")]
     MissingUnit {
         /// The text.
         found: String,
-        /// What it should have been.
+        /// The expected quantity with its article.
         what: &'static str,
-        /// What is accepted.
+        /// The accepted text forms.
         accepted: &'static str,
     },
-    /// The unit is none of those known; units are case-sensitive.
+    /// The unit is unknown. Units are case-sensitive.
     #[error("`{found}` is not {what}: unknown unit `{unit}`; accepted is {accepted}")]
     UnknownUnit {
         /// The text.
         found: String,
-        /// What it should have been.
+        /// The expected quantity with its article.
         what: &'static str,
-        /// The unit found.
+        /// The unit that was found.
         unit: String,
-        /// What is accepted.
+        /// The accepted text forms.
         accepted: &'static str,
     },
     /// The number is negative.
@@ -43,26 +43,26 @@ pub enum UnitError {
     Negative {
         /// The text.
         found: String,
-        /// What it should have been.
+        /// The expected quantity with its article.
         what: &'static str,
     },
-    /// The number is larger than 64 bits of the base unit hold.
+    /// The number of base units does not fit in 64 bits.
     #[error("`{found}` is not {what}: it is too large (the most is 2^64 - 1 of the smallest unit)")]
     Overflow {
         /// The text.
         found: String,
-        /// What it should have been.
+        /// The expected quantity with its article.
         what: &'static str,
     },
-    /// The number is no whole number of the base unit.
+    /// The quantity is not a whole number of base units, and this kind of quantity is not rounded.
     #[error("`{found}` is not {what}: it is not a whole number of the smallest unit")]
     NotWhole {
         /// The text.
         found: String,
-        /// What it should have been.
+        /// The expected quantity with its article.
         what: &'static str,
     },
-    /// A probability outside 0 to 1.
+    /// The probability is below 0 or above 1.
     #[error("`{found}` is not a probability: it must be between 0 and 1 (0% and 100%)")]
     OutOfRange {
         /// The text.

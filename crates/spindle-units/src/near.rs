@@ -1,10 +1,10 @@
-//! Memory brought near before it is needed.
+//! A hint that loads memory into the caches before it is needed.
 
-/// Bytes of a cache line.
+/// Bytes in a cache line.
 const LINE: usize = 64;
 
-/// Has the processor bring a value's memory into its caches, without waiting for it: for simulations,
-/// which know what they will need. Where there is no such instruction, nothing happens.
+/// Hints the processor to load a value's memory into its caches, without waiting for it. Simulations use it
+/// because they know which values they will need next. On processors other than x86-64 it does nothing.
 #[inline]
 pub fn prefetch<T: ?Sized>(value: &T) {
     let start = std::ptr::from_ref(value).cast::<i8>();
@@ -17,7 +17,7 @@ pub fn prefetch<T: ?Sized>(value: &T) {
 #[inline]
 fn bring(at: *const i8) {
     use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-    // SAFETY: a prefetch reads nothing that the program could see and is allowed at any address.
+    // SAFETY: a prefetch has no effect that the program can observe and is allowed at any address.
     unsafe { _mm_prefetch::<_MM_HINT_T0>(at) }
 }
 
@@ -30,7 +30,7 @@ mod tests {
     use super::prefetch;
 
     #[test]
-    fn whatever_is_brought_near_stays_as_it_is() {
+    fn prefetch_leaves_the_value_unchanged() {
         let bytes: Vec<u8> = (0..200).collect();
         prefetch(&bytes[..]);
         prefetch(&bytes[..0]);

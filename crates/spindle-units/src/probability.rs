@@ -12,18 +12,18 @@ use crate::UnitError;
 pub struct Probability(f64);
 
 impl Probability {
-    /// Never.
+    /// The probability of an event that never happens.
     pub const ZERO: Self = Self(0.0);
-    /// Always.
+    /// The probability of an event that always happens.
     pub const ONE: Self = Self(1.0);
 
     /// The probability `p`.
     ///
     /// # Errors
-    /// [`UnitError::OutOfRange`] if `p` is below 0, above 1 or not a number.
+    /// Returns [`UnitError::OutOfRange`] if `p` is below 0, above 1 or not a number.
     pub fn new(p: f64) -> Result<Self, UnitError> {
         if (0.0..=1.0).contains(&p) {
-            // Adding zero turns -0 into 0: equality, order and hash then agree.
+            // Adding zero turns -0 into 0, so that equality, order and hash agree.
             Ok(Self(p + 0.0))
         } else {
             Err(UnitError::OutOfRange {
@@ -37,7 +37,7 @@ impl Probability {
         self.0
     }
 
-    /// Whether it is exactly zero.
+    /// Whether the probability is exactly zero.
     pub fn is_zero(self) -> bool {
         self.0 == 0.0
     }
@@ -48,7 +48,7 @@ impl Probability {
     }
 }
 
-// Never NaN and never -0, so the order is total and equal values have equal bits.
+// A probability is never NaN and never -0, so the order is total and equal values have equal bits.
 impl Eq for Probability {}
 
 impl Ord for Probability {
@@ -75,11 +75,11 @@ impl FromStr for Probability {
     fn from_str(text: &str) -> Result<Self, UnitError> {
         let found = text.trim();
         let value = match found.strip_suffix('%') {
-            // Shifting the decimal point in the text is exact where dividing by 100 is not.
+            // Shifting the decimal point in the text is exact. Dividing by 100 is not.
             Some(percent) => shift_decimal(percent.trim(), -2),
             None => found.parse().ok(),
         };
-        // "inf" and "nan" are numbers to the parser, but no probabilities.
+        // The `f64` parser accepts "inf" and "nan", but they are not probabilities.
         let value = value
             .filter(|v: &f64| v.is_finite())
             .ok_or(UnitError::NotANumber {
@@ -93,7 +93,7 @@ impl FromStr for Probability {
     }
 }
 
-/// The number in `text` times ten to the `by`, correctly rounded.
+/// Returns the number in `text` times ten to the power of `by`, correctly rounded.
 fn shift_decimal(text: &str, by: i32) -> Option<f64> {
     let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
     let exponent = exponent.parse::<i32>().ok()?.checked_add(by)?;
@@ -101,7 +101,7 @@ fn shift_decimal(text: &str, by: i32) -> Option<f64> {
 }
 
 impl fmt::Display for Probability {
-    /// A percentage where that reads back as the same number, else the plain number.
+    /// Writes a percentage if it parses back to the same number, and the plain number otherwise.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let percent = shift_decimal(&format!("{:e}", self.0), 2).map(|p| format!("{p}%"));
         match percent.filter(|p| p.parse() == Ok(*self)) {

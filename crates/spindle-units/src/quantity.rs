@@ -1,26 +1,26 @@
-//! The text form all quantities share: a decimal number and a unit, read and written exactly.
+//! The text form that all quantities share: a decimal number and a unit, read and written exactly.
 
 use std::fmt::{self, Write as _};
 
 use crate::UnitError;
 
-/// A unit: its name and how many of the base unit it is.
+/// A unit: its name and its size in base units.
 pub(crate) struct Unit {
     pub(crate) name: &'static str,
     pub(crate) factor: u64,
 }
 
-/// What kind of quantity is read: for the error texts, the units and what to do without one.
+/// The kind of quantity to read: its units, its rules, and its names for error messages.
 pub(crate) struct Kind {
     /// The quantity's name with its article: "a duration".
     pub(crate) what: &'static str,
-    /// What is accepted, for the error texts.
+    /// The accepted text forms, for error messages.
     pub(crate) accepted: &'static str,
-    /// The units, compared exactly.
+    /// The units. Their names are compared exactly.
     pub(crate) units: &'static [Unit],
     /// The factor of a number without a unit, if one is allowed.
     pub(crate) without_unit: Option<u64>,
-    /// Whether a value between two base units is rounded (to nearest) or an error.
+    /// Whether a value between two base units is rounded to the nearest one; otherwise it is an error.
     pub(crate) rounds: bool,
 }
 
@@ -102,8 +102,8 @@ impl Kind {
     }
 }
 
-/// Reads `digits[.digits]` as a mantissa and its number of decimals. `None`: not a number;
-/// `Some(None)`: too large. Decimals beyond the 19th are cut: no unit has that many.
+/// Reads `digits[.digits]` as a mantissa and its number of decimals. `None` means that the text is not a
+/// number, `Some(None)` that the number is too large. Decimals after the 19th are cut: no unit needs more.
 fn decimal(text: &str) -> Option<Option<(u128, u32)>> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let digits = |s: &str| s.bytes().all(|b| b.is_ascii_digit());
@@ -125,8 +125,8 @@ fn decimal(text: &str) -> Option<Option<(u128, u32)>> {
     Some(Some((mantissa, fraction.len() as u32)))
 }
 
-/// Writes `value / unit.factor` with as many decimals as it takes, then the unit. The factor must
-/// be a power of ten.
+/// Writes `value / unit.factor` with as many decimals as needed, then the unit. The factor must be a power of
+/// ten.
 pub(crate) fn write_decimal(f: &mut fmt::Formatter<'_>, value: u64, unit: &Unit) -> fmt::Result {
     let mut text = String::with_capacity(24);
     write!(text, "{}", value / unit.factor)?;

@@ -56,8 +56,8 @@ pub struct Bytes(pub u64);
 pub struct BitRate(pub u64);
 
 impl BitRate {
-    /// The time it takes to send `bytes` bytes at this rate, rounded to the nearest nanosecond.
-    /// A rate of zero never sends: [`Duration::MAX`].
+    /// The time needed to send `bytes` bytes at this rate, rounded to the nearest nanosecond. A rate of zero
+    /// takes [`Duration::MAX`].
     pub fn time_to_send(self, bytes: u64) -> Duration {
         if self.0 == 0 {
             return Duration::MAX;
@@ -68,7 +68,7 @@ impl BitRate {
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// How many whole bytes this rate sends in `time`; at most `u64::MAX`.
+    /// The number of whole bytes that this rate sends in `time`, at most `u64::MAX`.
     pub fn bytes_in(self, time: Duration) -> Bytes {
         let bytes = u128::from(self.0) * u128::from(time.as_nanos()) / 8_000_000_000;
         Bytes(u64::try_from(bytes).unwrap_or(u64::MAX))
@@ -90,7 +90,7 @@ impl AddAssign for Bytes {
 
 impl Sub for Bytes {
     type Output = Self;
-    /// Zero where the difference would be negative.
+    /// Returns zero if the difference would be negative.
     fn sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
@@ -112,16 +112,17 @@ impl Sum for Bytes {
 impl FromStr for Bytes {
     type Err = UnitError;
 
-    /// Reads "128KB" (128000), "1MiB", "64B" or a plain number of bytes. Decimals are fine as long
-    /// as the result is whole: "1.5KB".
+    /// Reads "128KB" (128000), "1MiB", "64B" or a plain number of bytes. Decimals are allowed if the result is
+    /// a whole number of bytes: "1.5KB".
     fn from_str(text: &str) -> Result<Self, UnitError> {
         SIZE.parse(text).map(Self)
     }
 }
 
 impl fmt::Display for Bytes {
-    /// In the largest unit that takes at most one decimal ("1.5MB"), else the largest power of 1024
-    /// that divides it ("64KiB"), else bytes. Exact: reads back as the same number.
+    /// Writes the largest unit that needs at most one decimal ("1.5MB"). If there is no such unit, it writes
+    /// the largest power of 1024 that divides the number ("64KiB"), and otherwise bytes. The text is exact: it
+    /// parses back to the same number.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const DECIMAL: [Unit; 4] = [
             unit("TB", 1_000_000_000_000),
@@ -154,15 +155,15 @@ impl fmt::Display for Bytes {
 impl FromStr for BitRate {
     type Err = UnitError;
 
-    /// Reads "1.5Gbps", "300Mbps", "500Kbps" or "9600bps"; rounds to the nearest bit per second.
+    /// Reads "1.5Gbps", "300Mbps", "500Kbps" or "9600bps" and rounds to the nearest bit per second.
     fn from_str(text: &str) -> Result<Self, UnitError> {
         RATE.parse(text).map(Self)
     }
 }
 
 impl fmt::Display for BitRate {
-    /// In the largest unit it is at least one of, with as many decimals as it takes. Exact: reads
-    /// back as the same rate.
+    /// Writes the largest unit that does not exceed the rate, with as many decimals as needed. The text is
+    /// exact: it parses back to the same rate.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const UNITS: [Unit; 5] = [
             unit("Tbps", 1_000_000_000_000),

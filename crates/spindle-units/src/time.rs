@@ -1,4 +1,4 @@
-//! [`Instant`] and [`Duration`]: whole nanoseconds on a 64-bit line, good for 584 years.
+//! [`Instant`] and [`Duration`]: whole nanoseconds in 64 bits, enough for 584 years.
 
 use std::fmt;
 use std::iter::Sum;
@@ -81,7 +81,7 @@ pub struct Duration(u64);
 impl Instant {
     /// The start of the clock.
     pub const ZERO: Self = Self(0);
-    /// Later than anything that can happen; used as "never".
+    /// Later than any event; used as "never".
     pub const FAR_FUTURE: Self = Self(u64::MAX);
 
     /// The instant `nanos` nanoseconds after the start of the clock.
@@ -109,16 +109,16 @@ impl Instant {
         self.0 as f64 * 1e-9
     }
 
-    /// The span from `earlier` to `self`, zero if `earlier` is later.
+    /// The span from `earlier` to `self`, or zero if `earlier` is later.
     pub const fn since(self, earlier: Self) -> Duration {
         Duration(self.0.saturating_sub(earlier.0))
     }
 }
 
 impl Duration {
-    /// No time at all.
+    /// The empty span.
     pub const ZERO: Self = Self(0);
-    /// The longest span there is.
+    /// The longest span.
     pub const MAX: Self = Self(u64::MAX);
 
     /// A span of `n` nanoseconds.
@@ -141,7 +141,7 @@ impl Duration {
         Self(n.saturating_mul(1_000_000_000))
     }
 
-    /// A span of `s` seconds, rounded to the nearest nanosecond; negative and NaN become zero.
+    /// A span of `s` seconds, rounded to the nearest nanosecond. Negative numbers and NaN become zero.
     pub fn from_secs_f64(s: f64) -> Self {
         Self((s * 1e9).round() as u64)
     }
@@ -171,7 +171,7 @@ impl Duration {
         self.0 == 0
     }
 
-    /// `self - other`, zero where that would be negative.
+    /// `self - other`, or zero if the difference would be negative.
     pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
@@ -182,22 +182,22 @@ impl Duration {
     }
 }
 
-/// Writes in the largest unit the span is at least one of, with as many decimals as it takes.
+/// Writes the largest unit that does not exceed the span, with as many decimals as needed.
 fn write_span(f: &mut fmt::Formatter<'_>, nanos: u64) -> fmt::Result {
-    // Zero is at least one of nothing: "0s".
+    // Zero is smaller than every unit; it is written as "0s".
     let at = UNITS.iter().position(|u| nanos >= u.factor).unwrap_or(0);
     write_decimal(f, nanos, &UNITS[at])
 }
 
 impl fmt::Display for Duration {
-    /// "280us", "1.5s", "200ns". Exact: reads back as the same span.
+    /// Writes "280us", "1.5s" or "200ns". The text is exact: it parses back to the same span.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_span(f, self.0)
     }
 }
 
 impl fmt::Display for Instant {
-    /// The span since the start of the clock, as [`Duration`] writes it.
+    /// Writes the span since the start of the clock in the form of a [`Duration`].
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_span(f, self.0)
     }
@@ -206,7 +206,7 @@ impl fmt::Display for Instant {
 impl FromStr for Duration {
     type Err = UnitError;
 
-    /// Reads "280us", "5ms", "1.5s" or "200ns"; rounds to the nearest nanosecond.
+    /// Reads "280us", "5ms", "1.5s" or "200ns" and rounds to the nearest nanosecond.
     fn from_str(text: &str) -> Result<Self, UnitError> {
         DURATION.parse(text).map(Self)
     }
@@ -215,7 +215,7 @@ impl FromStr for Duration {
 impl FromStr for Instant {
     type Err = UnitError;
 
-    /// Reads the span since the start of the clock, written as a [`Duration`] is.
+    /// Reads the span since the start of the clock in the form of a [`Duration`].
     fn from_str(text: &str) -> Result<Self, UnitError> {
         INSTANT.parse(text).map(Self)
     }
@@ -228,7 +228,7 @@ impl From<Duration> for std::time::Duration {
 }
 
 impl From<std::time::Duration> for Duration {
-    /// Spans beyond 584 years become [`Duration::MAX`].
+    /// Spans longer than 584 years become [`Duration::MAX`].
     fn from(d: std::time::Duration) -> Self {
         Self(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX))
     }

@@ -1,4 +1,4 @@
-//! The text forms of quantities: what is read, what is written, what is refused and why.
+//! The text forms of quantities: which texts are read, what is written, and which texts are refused and why.
 
 use proptest::prelude::*;
 use spindle_units::{BitRate, Bytes, Duration, Instant, Probability, UnitError};
@@ -57,7 +57,7 @@ fn probabilities_are_read_exactly() {
 }
 
 #[test]
-fn what_is_written() {
+fn display_writes_the_documented_text_forms() {
     let d = |n| Duration::from_nanos(n).to_string();
     assert_eq!(d(0), "0s");
     assert_eq!(d(200), "200ns");
@@ -78,7 +78,7 @@ fn what_is_written() {
 }
 
 #[test]
-fn what_is_refused_and_why() {
+fn malformed_texts_are_refused_with_the_error_that_fits() {
     assert!(matches!(span("-5ms"), Err(UnitError::Negative { .. })));
     assert!(matches!(span("ms"), Err(UnitError::NotANumber { .. })));
     assert!(matches!(span(""), Err(UnitError::NotANumber { .. })));
@@ -137,7 +137,7 @@ fn what_is_refused_and_why() {
 }
 
 #[test]
-fn sending_times_do_not_wrap() {
+fn time_to_send_saturates_instead_of_wrapping() {
     assert_eq!(
         BitRate(1_000_000_000).time_to_send(1500),
         Duration::from_micros(12)
@@ -151,7 +151,7 @@ fn sending_times_do_not_wrap() {
 
 proptest! {
     #[test]
-    fn round_trips(n in prop_oneof![any::<u64>(), 0u64..10_000_000, (0u64..5000, 0u32..13).prop_map(|(n, e)| n * 10u64.pow(e))]) {
+    fn quantities_parse_back_from_their_own_text(n in prop_oneof![any::<u64>(), 0u64..10_000_000, (0u64..5000, 0u32..13).prop_map(|(n, e)| n * 10u64.pow(e))]) {
         prop_assert_eq!(Duration::from_nanos(n).to_string().parse(), Ok(Duration::from_nanos(n)));
         prop_assert_eq!(Instant::from_nanos(n).to_string().parse(), Ok(Instant::from_nanos(n)));
         prop_assert_eq!(Bytes(n).to_string().parse(), Ok(Bytes(n)));
@@ -159,13 +159,13 @@ proptest! {
     }
 
     #[test]
-    fn probability_round_trips(p in prop_oneof![0.0f64..=1.0, (0u32..=10_000).prop_map(|n| f64::from(n) / 1e4)]) {
+    fn a_probability_parses_back_from_its_own_text(p in prop_oneof![0.0f64..=1.0, (0u32..=10_000).prop_map(|n| f64::from(n) / 1e4)]) {
         let p = Probability::new(p).unwrap();
         prop_assert_eq!(p.to_string().parse(), Ok(p));
     }
 
     #[test]
-    fn any_text_is_a_value_or_an_error(text in "\\PC{0,20}") {
+    fn parsing_any_text_returns_a_value_or_an_error(text in "\\PC{0,20}") {
         let _ = (text.parse::<Duration>(), text.parse::<Bytes>(), text.parse::<BitRate>(), text.parse::<Probability>());
     }
 }

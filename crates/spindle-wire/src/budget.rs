@@ -1,37 +1,37 @@
-//! The option space of a TCP header: 40 bytes, and who gets them when not all can.
+//! The 40 bytes of option space in a TCP header, and which options get them if not all of them fit.
 
 use crate::mptcp_codec::{LEN_PRIO, LEN_TCPRST, LEN_WITH_U64};
 use crate::{Dss, Experimental, Options, RareOptions};
 
-/// Kind, length, ExID and the token.
+/// The length of the token option: kind, length, ExID and the token.
 pub(crate) const TOKEN_LEN: usize = 8;
 
 impl Experimental {
-    /// The kind of all options of Spindle's own: the first of the two for experiments (RFC 4727).
+    /// The kind of all Spindle-specific options: the first of the two kinds for experiments (RFC 4727).
     pub const KIND: u8 = 253;
 
-    /// Spindle's identifier of packet scatter, unregistered, with [`Self::KIND`]. An option with nothing
-    /// behind it offers scatter on a SYN and agrees to it on a SYN/ACK; with four bytes behind it they
-    /// are [`Options::token`].
+    /// Spindle's unregistered identifier of packet scatter, used with [`Self::KIND`]. An option without data
+    /// offers scatter on a SYN and accepts it on a SYN/ACK. On other segments the option contains the four
+    /// bytes of [`Options::token`].
     pub const SCATTER: u16 = 0x5354;
 
-    /// Spindle's identifier of packet coding, unregistered, with [`Self::KIND`]. Behind it stands one byte on a
-    /// SYN and a SYN/ACK, the code, and three on other segments: when an encoded packet left.
+    /// Spindle's unregistered identifier of packet coding, used with [`Self::KIND`]. The option contains one
+    /// byte, the code, on a SYN, a SYN/ACK and the segments that confirm the agreement. On acknowledgements it
+    /// contains three bytes: the time at which an encoded packet was sent.
     pub const CODING: u16 = 0x5343;
 
-    /// The option's length field: kind, length, ExID and data.
+    /// The option's length field, which covers kind, length, ExID and data.
     pub fn encoded_len(&self) -> usize {
         4 + self.data.len()
     }
 }
 
 impl Options {
-    /// The option space: 15 words of 4 bytes less the 20 bytes of the fixed header (RFC 9293,
-    /// section 3.1).
+    /// The option space: 15 words of 4 bytes minus the 20 bytes of the fixed header (RFC 9293, section 3.1).
     pub const MAX_LEN: usize = 40;
 
-    /// The bytes the options take with their padding: a multiple of four. Beyond
-    /// [`Options::MAX_LEN`] they cannot be sent as they are.
+    /// The length of the options with their padding in bytes, a multiple of four. Options longer than
+    /// [`Options::MAX_LEN`] cannot be sent without [`Options::fit`].
     pub fn encoded_len(&self) -> usize {
         self.len_without_sack() + sack_len(self.sack.as_slice().len())
     }
@@ -56,24 +56,24 @@ impl Options {
         timestamps + dss + token + rare
     }
 
-    /// Makes the options fit the option space and returns those that were left out, to be sent with
-    /// a later segment; the result is empty if all fit.
+    /// Makes the options fit the option space and returns the options that were left out. The caller sends
+    /// these with a later segment. The result is empty if all options fit.
     ///
-    /// The space is given out in this order, and what does not fit what is left by then goes out:
+    /// The space is assigned in this order. An option that does not fit the remaining space is left out:
     ///
-    /// 1. DSS with a mapping or a DATA_FIN: a segment with data is never without its mapping
-    ///    (at most 28 bytes, so it always fits);
-    /// 2. MP_CAPABLE, MP_JOIN: the handshake fails without;
-    /// 3. MSS, SACK-permitted, window scale: sent once, on the SYN;
-    /// 4. timestamps: on every segment once negotiated (RFC 7323, section 3.2);
-    /// 5. the token, without which a scattered segment belongs nowhere, and experimental options, in
-    ///    order: they say what the payload is;
-    /// 6. MP_FASTCLOSE, MP_TCPRST, MP_FAIL: they end or break a connection;
-    /// 7. REMOVE_ADDR, MP_PRIO;
-    /// 8. ADD_ADDR, in order;
-    /// 9. DSS with a DATA_ACK alone: the next segment repeats it (an IPv6 ADD_ADDR and timestamps
-    ///    leave no room for it);
-    /// 10. SACK blocks, as many of the first as there is room for.
+    /// 1. DSS with a mapping or a DATA_FIN: a segment with data must have its mapping. The option takes at most
+    ///    28 bytes, so it always fits.
+    /// 2. MP_CAPABLE, MP_JOIN: the handshake fails without them.
+    /// 3. MSS, SACK-permitted, window scale: they are sent once, on the SYN.
+    /// 4. Timestamps: they are on every segment once negotiated (RFC 7323, section 3.2).
+    /// 5. The token and the experimental options, in order. Without its token a scattered segment cannot be
+    ///    assigned to a connection; experimental options describe the payload.
+    /// 6. MP_FASTCLOSE, MP_TCPRST, MP_FAIL: they end or break a connection.
+    /// 7. REMOVE_ADDR, MP_PRIO.
+    /// 8. ADD_ADDR, in order.
+    /// 9. DSS with only a DATA_ACK: the next segment repeats it. An IPv6 ADD_ADDR and timestamps leave no room
+    ///    for it.
+    /// 10. SACK blocks, the first ones for which there is room.
     #[must_use = "what was left out is to be sent later"]
     pub fn fit(&mut self) -> Self {
         let mut left_out = Self::default();
@@ -88,7 +88,7 @@ impl Options {
         left_out
     }
 
-    /// Keeps the first SACK blocks, as many as there is room for.
+    /// Keeps the first SACK blocks for which there is room.
     fn fit_sack(&mut self, left_out: &mut Self) {
         let room = Self::MAX_LEN.saturating_sub(self.len_without_sack());
         let fitting = room.saturating_sub(4) / 8;
@@ -98,8 +98,8 @@ impl Options {
         self.sack.truncate(fitting);
     }
 
-    /// Moves the options one by one, in the order of [`Options::fit`], into the result or, where it
-    /// has no room, into `left_out`. The SACK blocks all go into the result.
+    /// Moves the options one by one, in the order of [`Options::fit`], into the result. An option that does not
+    /// fit goes into `left_out`. The SACK blocks all go into the result.
     fn place(mut self, left_out: &mut Self) -> Self {
         let mut rare = self.rare.take().map_or_else(RareOptions::default, |r| *r);
         let mut p = Placement {
@@ -144,7 +144,7 @@ impl Options {
     }
 }
 
-/// The two piles of [`Options::place`].
+/// The two destinations of [`Options::place`].
 struct Placement<'a> {
     kept: Options,
     left_out: &'a mut Options,
@@ -164,8 +164,8 @@ impl Placement<'_> {
 }
 
 impl RareOptions {
-    /// The bytes of these options with their padding; `with_timestamps` says whether
-    /// SACK-permitted can stand in for the NOPs before the timestamps.
+    /// The length of these options with their padding in bytes. `with_timestamps` states whether SACK-permitted
+    /// can replace the NOPs before the timestamps.
     fn encoded_len(&self, with_timestamps: bool) -> usize {
         let pad = |len: usize| len.next_multiple_of(4);
         let fixed = |present: bool, len: usize| if present { pad(len) } else { 0 };
@@ -195,7 +195,7 @@ impl RareOptions {
     }
 }
 
-/// NOP NOP, kind and length, and 8 bytes for each block.
+/// The length of the SACK option: NOP NOP, kind, length and 8 bytes for each block.
 const fn sack_len(blocks: usize) -> usize {
     if blocks == 0 { 0 } else { 4 + 8 * blocks }
 }

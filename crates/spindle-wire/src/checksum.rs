@@ -2,18 +2,18 @@
 
 use crate::Payload;
 
-/// The one's-complement sum of 16-bit words, fed in slices of any length; an odd slice goes on in
-/// the middle of a word, as if all slices were one.
+/// The one's-complement sum of 16-bit words, added in slices of any length. After a slice of odd length the
+/// next slice continues in the middle of a word, as if all slices were one.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Checksum {
-    /// The sum with its carries not yet folded in.
+    /// The sum; its carries are not yet folded in.
     sum: u64,
     /// Whether an odd number of bytes has been added.
     odd: bool,
 }
 
 impl Checksum {
-    /// A sum of nothing.
+    /// The sum of no bytes.
     pub const fn new() -> Self {
         Self { sum: 0, odd: false }
     }
@@ -27,10 +27,10 @@ impl Checksum {
             self.odd = false;
             bytes = rest;
         }
-        // 2^16 = 1 modulo 2^16 - 1, so 32-bit words may be added as they are and folded later.
+        // 2^16 = 1 modulo 2^16 - 1, so 32-bit words may be added unchanged and folded later.
         let (words, tail) = bytes.as_chunks::<4>();
         let mut sum = 0u64;
-        // 2^32 words of 32 bits fit 64 bits; no packet has that many.
+        // 2^32 words of 32 bits fit in 64 bits; no packet is that long.
         for word in words {
             sum += u64::from(u32::from_be_bytes(*word));
         }
@@ -45,12 +45,12 @@ impl Checksum {
         }
     }
 
-    /// Adds `n` zero bytes without having them.
+    /// Adds `n` zero bytes without reading any.
     pub fn add_zeros(&mut self, n: usize) {
         self.odd ^= n % 2 == 1;
     }
 
-    /// Ends a word that is half full with a zero, so that what follows starts a new one.
+    /// Completes a half-full word with a zero, so that the next byte starts a new word.
     pub fn pad(&mut self) {
         self.odd = false;
     }
@@ -78,7 +78,7 @@ impl Checksum {
         }
     }
 
-    /// The folded sum, not complemented. Over data that contains its own valid checksum: 0xffff.
+    /// The folded sum, not complemented. Over data that contains its own valid checksum it is 0xffff.
     pub const fn sum(self) -> u16 {
         let mut s = self.sum;
         while s > 0xffff {
@@ -87,7 +87,7 @@ impl Checksum {
         s as u16
     }
 
-    /// The checksum: the complement of the sum. An odd number of bytes counts as padded by a zero.
+    /// The checksum: the complement of the sum. A half-full last word is padded with a zero.
     pub const fn finish(self) -> u16 {
         !self.sum()
     }
@@ -98,7 +98,7 @@ impl Checksum {
     }
 }
 
-/// Whether two checksums say the same: 0x0000 and 0xffff are the two zeros of one's complement.
+/// Whether two checksums are equal. 0x0000 and 0xffff are the two zeros of one's complement.
 pub const fn same_checksum(a: u16, b: u16) -> bool {
     a == b || (a == 0 && b == 0xffff) || (a == 0xffff && b == 0)
 }
@@ -113,9 +113,9 @@ pub const fn update_checksum(old: u16, from: u16, to: u16) -> u16 {
     !(s as u16)
 }
 
-/// The DSS checksum (RFC 8684, section 3.3.1, figure 10): over the pseudo-header of the 64-bit DSN,
-/// the relative subflow sequence number, the data-level length and two zero bytes, then the data
-/// that the mapping covers. `len` counts a DATA_FIN that `payload` does not hold.
+/// The DSS checksum (RFC 8684, section 3.3.1, figure 10). It covers a pseudo-header of the 64-bit DSN, the
+/// relative subflow sequence number, the data-level length and two zero bytes, and then the mapped data. `len`
+/// counts a DATA_FIN, which `payload` does not contain.
 ///
 /// Compare with [`same_checksum`].
 pub fn dss_checksum<'a>(
@@ -131,8 +131,7 @@ pub fn dss_checksum<'a>(
     sum.finish()
 }
 
-/// [`dss_checksum`] over payloads; a [`Payload::Length`] gives the number that as many real zeros
-/// give.
+/// Like [`dss_checksum`], but over [`Payload`]s. A [`Payload::Length`] counts as that many zero bytes.
 pub fn dss_checksum_of<'a>(
     dsn: u64,
     ssn: u32,
@@ -146,7 +145,7 @@ pub fn dss_checksum_of<'a>(
     sum.finish()
 }
 
-/// The sum to start a DSS checksum with, for data that comes piece by piece.
+/// The initial sum of a DSS checksum, for data that is added piece by piece.
 pub fn dss_pseudo_header(dsn: u64, ssn: u32, len: u16) -> Checksum {
     let mut sum = Checksum::new();
     sum.add_u64(dsn);

@@ -1,13 +1,14 @@
-//! Packets of the coding layer (CAPS section IV): what stands between TCP and IP where two ends have
-//! agreed to send coded packets (`docs/wire/coding.md` has the diagrams).
+//! Packets of the coding layer (CAPS section IV), which lies between TCP and IP if both ends have agreed to
+//! send coded packets (`docs/wire/coding.md` has the diagrams).
 //!
-//! A packet is a header of 12 bytes, in which the ports stand where TCP and UDP have theirs, and what
-//! its kind says: an encoded packet of a coding unit, or an acknowledgement of one. What is coded are
-//! whole TCP segments.
+//! A packet starts with a header of 12 bytes, in which the ports are where TCP and UDP have theirs. The rest
+//! depends on its kind: an encoded packet of a coding unit, or an acknowledgement of such a packet. Whole TCP
+//! segments are coded.
 //!
-//! A [`Segment`] is such a packet if its rare options have a [`Coded`]: its addresses, class and ECN field
-//! are the packet's, its payload the symbol; nothing else of it is on the wire. One that is to be sent may
-//! have the sequence number of its unit's first segment, for whoever wants to know what is sent again.
+//! A [`Segment`] is such a packet if its rare options contain a [`Coded`]. Its addresses, class and ECN field
+//! are then those of the packet, and its payload is the symbol. Its other fields are not sent. A packet to be
+//! sent may have the sequence number of its unit's first segment, so that an observer can recognise
+//! retransmissions.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -17,30 +18,31 @@ use bytes::Bytes;
 use crate::ip::{self, IpHeader, truncated};
 use crate::{Checksums, Ecn, EncodeError, Endpoint, IpFields, ParseError, Segment, protocol};
 
-/// Bytes of the header (mechanisms A4.5: 12).
+/// The length of the header in bytes (mechanisms A4.5: 12).
 pub const CODING_HEADER_LEN: usize = 12;
-/// Bytes of the coded length behind the header of an encoded packet.
+/// The length in bytes of the coded length, which follows the header of an encoded packet.
 const LENGTH_LEN: usize = 2;
-/// Bytes of the two counters behind the header of an acknowledgement, which is 40 bytes with its IPv4
-/// header, as TCP's is (mechanisms A4.3).
+/// The length in bytes of the two counters, which follow the header of an acknowledgement. The acknowledgement
+/// takes 40 bytes with its IPv4 header, like TCP's (mechanisms A4.3).
 const COUNTERS_LEN: usize = 8;
-/// Bytes by which an encoded packet is longer than the TCP segment, without its IP header, that it is
-/// the combination of.
+/// By how many bytes an encoded packet is longer than the longest of the TCP segments that it combines, both
+/// without their IP headers.
 pub const CODING_OVERHEAD: usize = CODING_HEADER_LEN + LENGTH_LEN;
-/// What a timestamp counts to: 24 bits of microseconds, about 16.8 s.
+/// Timestamps are modulo this: 24 bits of microseconds, about 16.8 s.
 pub const CODING_CLOCK: u32 = 1 << 24;
 
-/// What makes a segment a packet of the coding layer.
+/// The fields that make a segment a packet of the coding layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Coded {
-    /// The number of the coding unit, of its own in each direction; low 16 bits.
+    /// The low 16 bits of the coding unit's number. Each direction counts its own units.
     pub unit: u16,
-    /// Which of the unit's encoded packets it is, or acknowledges, from 0 on.
+    /// The index of the encoded packet within its unit, from 0. An acknowledgement contains the index of the
+    /// packet that it acknowledges.
     pub index: u8,
-    /// When the encoded packet left, in microseconds of its sender's clock modulo [`CODING_CLOCK`]; an
-    /// acknowledgement brings it back, later by the time it was held.
+    /// When the encoded packet was sent, in microseconds of its sender's clock modulo [`CODING_CLOCK`]. An
+    /// acknowledgement returns it, increased by the time for which the acknowledgement was held back.
     pub timestamp: u32,
-    /// Which kind of packet.
+    /// The kind of packet.
     pub kind: CodedKind,
 }
 
@@ -49,27 +51,27 @@ pub struct Coded {
 pub enum CodedKind {
     /// One of the `total` encoded packets of a unit of `sources` segments.
     Encoded {
-        /// Segments in the unit, k of CAPS; from 1.
+        /// The number of segments in the unit, CAPS's k; at least 1.
         sources: u8,
-        /// Encoded packets of the unit, k + r of CAPS; at least `sources`.
+        /// The number of encoded packets of the unit, CAPS's k + r; at least `sources`.
         total: u8,
         /// The combination of the segments' lengths.
         len: u16,
-        /// The unit's segments themselves, where payloads are mere lengths and no symbol is worked out.
-        /// Not on the wire: what is read has none.
+        /// The unit's segments themselves, if payloads are plain lengths and no symbol is computed. They are
+        /// not sent, so a parsed packet has none.
         twin: Option<Arc<[Segment]>>,
     },
-    /// An encoded packet has arrived.
+    /// An acknowledgement of an encoded packet.
     Ack {
-        /// Encoded packets that have arrived on the connection, modulo 2^32.
+        /// The number of encoded packets that have arrived on the connection, modulo 2^32.
         arrived: u32,
-        /// Units decoded, modulo 2^32.
+        /// The number of decoded units, modulo 2^32.
         decoded: u32,
     },
 }
 
 impl Coded {
-    /// Bytes of the packet without IP header and symbol.
+    /// The length of the packet in bytes without IP header and symbol.
     pub const fn header_len(&self) -> usize {
         match self.kind {
             CodedKind::Encoded { .. } => CODING_OVERHEAD,
@@ -77,7 +79,7 @@ impl Coded {
         }
     }
 
-    /// Appends the packet with its ports and, behind it, the symbol.
+    /// Appends the packet with its ports, followed by the symbol.
     fn encode(&self, segment: &Segment, out: &mut Vec<u8>) {
         out.extend_from_slice(&segment.src.port.to_be_bytes());
         out.extend_from_slice(&segment.dst.port.to_be_bytes());
@@ -101,13 +103,14 @@ impl Coded {
 }
 
 impl Segment {
-    /// What makes it a packet of the coding layer, if it is one.
+    /// The fields of the coding layer, if the segment is a packet of the coding layer.
     #[inline]
     pub fn coded(&self) -> Option<&Coded> {
         self.options.rare.as_ref()?.coded.as_ref()
     }
 
-    /// Appends what stands behind the IP header of a packet of the coding layer; whether it is one.
+    /// Appends the packet without its IP header if it is a packet of the coding layer. Returns whether it is
+    /// one.
     pub(crate) fn encode_coded(&self, out: &mut Vec<u8>) -> bool {
         let coded = self.coded();
         if let Some(coded) = coded {
@@ -131,12 +134,12 @@ impl Segment {
         Ok(())
     }
 
-    /// Reads a packet of the coding layer as it came from `src` to `dst`, without its IP header. The symbol
-    /// shares `bytes`' memory.
+    /// Reads a packet of the coding layer without its IP header, sent from `src` to `dst`. The symbol shares
+    /// the memory of `bytes`.
     ///
     /// # Errors
-    /// [`ParseError::Truncated`], and [`ParseError::CodingUnit`] for a unit of no packets or an index beyond
-    /// it.
+    /// [`ParseError::Truncated`], and [`ParseError::CodingUnit`] if the unit has fewer packets than segments or
+    /// the index is out of range.
     pub fn from_coded(
         (src, dst): (IpAddr, IpAddr),
         ecn: Ecn,
@@ -166,10 +169,10 @@ impl Segment {
         Ok(segment)
     }
 
-    /// Reads an IP packet of the coding layer. The symbol shares `packet`'s memory.
+    /// Reads an IP packet of the coding layer. The symbol shares the memory of `packet`.
     ///
     /// # Errors
-    /// Any [`ParseError`] but those about TCP.
+    /// Any [`ParseError`] except those about TCP.
     pub fn from_coded_ip(packet: &Bytes, checksums: Checksums) -> Result<Self, ParseError> {
         let ip = IpHeader::parse(packet, checksums)?;
         ip.expect_protocol(protocol::EXPERIMENT)?;
@@ -257,26 +260,26 @@ mod tests {
 
     proptest! {
         #[test]
-        fn packets_come_back(
+        fn coded_packets_survive_encoding_and_parsing(
             (kind, index) in kinds(), unit in any::<u16>(), time in any::<u32>(),
             payload in prop::collection::vec(any::<u8>(), 0..60),
         ) {
             let sent = packet(kind, index, (unit, time), payload);
             let bytes = sent.to_packet(&IpFields::default()).unwrap();
             prop_assert_eq!(bytes.len(), sent.wire_len());
-            prop_assert!(Segment::from_ip_slice(&bytes, Checksums::Verify).is_err(), "no TCP");
+            prop_assert!(Segment::from_ip_slice(&bytes, Checksums::Verify).is_err(), "not TCP");
             let read = Segment::from_coded_ip(&bytes.into(), Checksums::Verify).unwrap();
             prop_assert_eq!(read, sent);
         }
 
         #[test]
-        fn any_bytes_are_a_packet_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
+        fn parsing_any_bytes_returns_a_packet_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
             let at = IpAddr::from([10, 0, 0, 1]);
             if let Ok(read) = Segment::from_coded((at, at), Ecn::NotEct, &bytes.clone().into()) {
                 let mut out = Vec::new();
                 prop_assert!(read.encode_coded(&mut out));
                 let acknowledges = matches!(read.coded().unwrap().kind, CodedKind::Ack { .. });
-                // The second of an acknowledgement's two counts has no meaning.
+                // The k + r byte of an acknowledgement is ignored.
                 prop_assert!(out[..7] == bytes[..7] && out[8..] == bytes[8..]);
                 prop_assert!(acknowledges || out == bytes);
             }
@@ -284,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn an_acknowledgement_is_as_long_as_one_of_tcp() {
+    fn coding_ack_is_as_long_as_a_bare_tcp_ack() {
         let kind = CodedKind::Ack {
             arrived: 1,
             decoded: 0,
@@ -293,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_unit_of_too_few_packets_is_refused() {
+    fn unit_with_too_few_packets_or_a_bad_index_is_refused() {
         let at = IpAddr::from([10, 0, 0, 1]);
         let mut bytes = vec![0; 20];
         bytes[6..9].copy_from_slice(&[4, 3, 0]);

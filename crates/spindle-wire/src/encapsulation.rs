@@ -1,8 +1,9 @@
-//! TCP segments in UDP: the header in front of a segment, and the small messages that keep a path
+//! TCP segments in UDP: the header in front of a segment, and the short messages that maintain a path
 //! (`docs/wire/encapsulation.md` has the diagrams).
 //!
-//! A datagram is a header of 12 bytes and what its type says: a whole TCP segment with its ports
-//! and a checksum field of zero (UDP's own checksum covers it), or a message about the path.
+//! A datagram consists of a header of 12 bytes and a body that depends on its type. The body is a whole TCP
+//! segment with its ports and a checksum field of zero (UDP's own checksum covers it), or a message about the
+//! path.
 
 use std::net::IpAddr;
 
@@ -11,14 +12,15 @@ use thiserror::Error;
 
 use crate::{Checksums, Ecn, EncodeError, ParseError, Segment};
 
-/// Version byte: the first of a datagram. RFC 9443 (section 2) leaves 4 to 15 to nobody, so it is
-/// told from STUN (0-3), ZRTP (16-19), DTLS (20-63), TURN (64-79), QUIC and RTP (64-255).
+/// The version byte, the first byte of a datagram. RFC 9443 (section 2) assigns the values 4 to 15 to no
+/// protocol. The byte therefore distinguishes a datagram from STUN (0-3), ZRTP (16-19), DTLS (20-63), TURN
+/// (64-79), QUIC and RTP (64-255).
 pub const ENCAPSULATION_VERSION: u8 = 8;
-/// Bytes of the header.
+/// The length of the header in bytes.
 pub const ENCAPSULATION_HEADER_LEN: usize = 12;
-/// The two bytes before the id: junk that happens to begin with the version fails on them.
+/// The two bytes before the id. They reject foreign datagrams that happen to begin with the version byte.
 const MAGIC: u16 = 0x5370;
-/// Bytes of the number in a challenge, its reply and a probe.
+/// The length in bytes of the number in a challenge, in its reply and in a probe.
 const NUMBER_LEN: usize = 8;
 
 const DATA: u8 = 0;
@@ -28,65 +30,66 @@ const PROBE: u8 = 3;
 const PROBE_ACK: u8 = 4;
 const CODED: u8 = 5;
 
-/// What a datagram is.
+/// The type of a datagram and the message in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EncapsulationKind {
-    /// A TCP segment; the ECN field of the packet that it would be without the encapsulation (the
-    /// inner header's of RFC 6040).
+    /// A TCP segment, with the ECN field that its packet would have without the encapsulation (the inner
+    /// header's field of RFC 6040).
     Data(Ecn),
-    /// A packet of the coding layer, with its ports; the ECN field likewise.
+    /// A packet of the coding layer with its ports, and the ECN field as for [`EncapsulationKind::Data`].
     Coded(Ecn),
-    /// Whoever gets this at the address it was sent to sends the number back.
+    /// A challenge. Its receiver returns the number if it has the address to which the challenge was sent.
     Challenge(u64),
-    /// The number of a challenge.
+    /// The reply to a challenge: the challenge's number.
     ChallengeReply(u64),
-    /// Padded to the size that is tried (RFC 8899, section 4.1); the number tells probes apart.
+    /// A path MTU probe, padded to the size under test (RFC 8899, section 4.1). The number identifies the
+    /// probe.
     Probe(u64),
-    /// A probe with this number arrived and had this many bytes of UDP payload.
+    /// The probe with this number arrived with this many bytes of UDP payload.
     ProbeAck {
         /// The probe's number.
         number: u64,
-        /// Bytes of UDP payload, 20 to 65 507.
+        /// The length of the UDP payload in bytes, 20 to 65 507.
         size: u16,
     },
 }
 
-/// The header of a datagram, with the message if it is not a segment.
+/// The header of a datagram. If the datagram does not carry a segment, this includes the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EncapsulationHeader {
-    /// The encapsulation id: chosen by the client, one for each subflow, never 0.
+    /// The encapsulation id. The client chooses one for each subflow; it is never 0.
     pub id: u64,
-    /// What follows.
+    /// The type of the datagram and its message.
     pub kind: EncapsulationKind,
 }
 
-/// Why a datagram is none of Spindle's.
+/// Why a datagram is not a valid datagram of Spindle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum EncapsulationError {
-    /// It ends before the header or message does.
+    /// The datagram is shorter than its header or its message.
     #[error("{what} needs {needed} bytes, but the datagram has {found}")]
     Truncated {
-        /// What does not fit.
+        /// The part that does not fit.
         what: &'static str,
-        /// Bytes it takes, the header's included.
+        /// The bytes needed, including the header.
         needed: usize,
-        /// Bytes there are.
+        /// The length of the datagram in bytes.
         found: usize,
     },
-    /// Another protocol, or another version.
+    /// The datagram belongs to another protocol or has another version.
     #[error("version byte {found}; expected {ENCAPSULATION_VERSION}")]
     Version {
         /// The byte.
         found: u8,
     },
-    /// The bytes before the id are not the fixed ones.
+    /// The bytes before the id are not the magic number.
     #[error("bytes 2 and 3 are {found:#06x}; expected {MAGIC:#06x}")]
     Magic {
         /// The bytes.
         found: u16,
     },
-    /// No such type.
+    /// The type is unknown.
     #[error(
         "type {found} at byte 1; expected 0 to {CODED}, with ECN bits on types 0 and {CODED} only"
     )]
@@ -97,15 +100,15 @@ pub enum EncapsulationError {
     /// The id is 0.
     #[error("encapsulation id 0, which no subflow has")]
     ZeroId,
-    /// The datagram is longer than its type says.
+    /// The datagram is longer than its type allows.
     #[error("a message of {expected} bytes in a datagram of {found}")]
     Trailing {
-        /// Bytes of the message with its header.
+        /// The length of the message in bytes, including the header.
         expected: usize,
-        /// Bytes there are.
+        /// The length of the datagram in bytes.
         found: usize,
     },
-    /// The segment in it is malformed; offsets count from the TCP header's start.
+    /// The segment in the datagram is malformed. Offsets count from the start of the TCP header.
     #[error("the segment in it: {0}")]
     Segment(#[from] ParseError),
 }
@@ -119,8 +122,8 @@ impl EncapsulationHeader {
         }
     }
 
-    /// Appends the header and, if it is not a segment's, the message. A probe is to be padded with
-    /// zeros by the caller.
+    /// Appends the header and, if the datagram does not carry a segment, the message. The caller must pad a
+    /// probe with zeros.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let (kind, number) = match self.kind {
             EncapsulationKind::Data(ecn) => (DATA | ecn.bits() << 6, None),
@@ -141,11 +144,11 @@ impl EncapsulationHeader {
         }
     }
 
-    /// Reads the header of a datagram, with the message if it is not a segment's. The segment
+    /// Reads the header of a datagram and, if the datagram does not carry a segment, the message. A segment
     /// begins at byte [`ENCAPSULATION_HEADER_LEN`] and ends with the datagram.
     ///
     /// # Errors
-    /// Any [`EncapsulationError`] but `Segment`.
+    /// Any [`EncapsulationError`] except [`EncapsulationError::Segment`].
     pub fn parse(datagram: &[u8]) -> Result<Self, EncapsulationError> {
         let found = datagram.len();
         let Some(h) = datagram.first_chunk::<ENCAPSULATION_HEADER_LEN>() else {
@@ -205,7 +208,8 @@ fn number(datagram: &[u8]) -> Result<u64, EncapsulationError> {
     }
 }
 
-/// Holds the datagram to a message of `len` bytes after the header; returns the whole length.
+/// Returns an error unless the datagram has a message of `len` bytes after the header. Returns the whole
+/// length.
 fn exactly(datagram: &[u8], len: usize) -> Result<usize, EncapsulationError> {
     let (expected, found) = (ENCAPSULATION_HEADER_LEN + len, datagram.len());
     if found < expected {
@@ -223,16 +227,17 @@ fn exactly(datagram: &[u8], len: usize) -> Result<usize, EncapsulationError> {
 }
 
 impl Segment {
-    /// Bytes of the datagram (UDP payload) that carries the segment.
+    /// The length in bytes of the datagram (UDP payload) that carries the segment.
     pub fn encapsulated_len(&self) -> usize {
         ENCAPSULATION_HEADER_LEN + self.transport_len()
     }
 
-    /// Appends the datagram that carries the segment: header, TCP header with a checksum of zero,
-    /// payload; or the packet of the coding layer that it is. The addresses are not carried.
+    /// Appends the datagram that carries the segment: header, TCP header with a checksum of zero, and payload.
+    /// If the segment is a packet of the coding layer, that packet follows the header. The addresses are not
+    /// sent.
     ///
     /// # Errors
-    /// [`EncodeError`] about the options; nothing is appended then.
+    /// An [`EncodeError`] about the options; nothing is appended in that case.
     pub fn encapsulate(&self, id: u64, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         let start = out.len();
         out.reserve(self.encapsulated_len());
@@ -260,11 +265,11 @@ impl Segment {
         Ok(())
     }
 
-    /// Reads the segment of a datagram whose header was parsed; it shares the datagram's memory.
-    /// `ecn` is the combined field ([`Ecn::decapsulated`]). The TCP checksum is not looked at.
+    /// Reads the segment of a datagram whose header has already been parsed. The segment shares the datagram's
+    /// memory. `ecn` is the combined field ([`Ecn::decapsulated`]). The TCP checksum is not verified.
     ///
     /// # Errors
-    /// [`EncapsulationError::Truncated`] and `Segment`.
+    /// [`EncapsulationError::Truncated`] and [`EncapsulationError::Segment`].
     pub fn decapsulate(
         addresses: (IpAddr, IpAddr),
         ecn: Ecn,
@@ -286,8 +291,9 @@ impl Segment {
 }
 
 impl Ecn {
-    /// The field of a packet that leaves a tunnel, from that of the inner header and that of the
-    /// outer (RFC 6040, figure 4); `None`: it is to be dropped, as a mark would be lost.
+    /// The ECN field of a packet that leaves a tunnel, from the fields of its inner and its outer header
+    /// (RFC 6040, figure 4). `None` means that the packet must be dropped, because the mark would be lost
+    /// otherwise.
     pub const fn decapsulated(inner: Self, outer: Self) -> Option<Self> {
         match (inner, outer) {
             (Self::NotEct, Self::Ce) => None,
@@ -332,7 +338,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn headers_come_back(id in 1u64.., kind in kinds(), padding in 0usize..50) {
+        fn headers_survive_encoding_and_parsing(id in 1u64.., kind in kinds(), padding in 0usize..50) {
             let header = EncapsulationHeader { id, kind };
             let mut out = Vec::new();
             header.encode(&mut out);
@@ -346,7 +352,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_a_value_or_an_error(
+        fn parsing_any_datagram_returns_a_value_or_an_error(
             mut bytes in prop::collection::vec(any::<u8>(), 0..80),
             ours in any::<bool>(),
         ) {
@@ -364,7 +370,7 @@ mod tests {
         }
 
         #[test]
-        fn segments_come_back(
+        fn segments_survive_encapsulation(
             ports in any::<(u16, u16)>(), numbers in any::<(u32, u32)>(), flags in 0u16..512,
             payload in prop::collection::vec(any::<u8>(), 0..100), ecn in 0u8..4, id in 1u64..,
         ) {
@@ -382,14 +388,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_none_of_ours_is_named() {
+    fn foreign_and_malformed_datagrams_are_refused_with_the_error_that_fits() {
         let mut ours = Vec::new();
         let kind = EncapsulationKind::Challenge(5);
         EncapsulationHeader { id: 9, kind }.encode(&mut ours);
         let broken = |change: fn(&mut Vec<u8>)| {
             let mut bytes = ours.clone();
             change(&mut bytes);
-            EncapsulationHeader::parse(&bytes).expect_err("none of ours")
+            EncapsulationHeader::parse(&bytes).expect_err("the datagram is invalid")
         };
         use EncapsulationError as E;
         assert_eq!(broken(|b| b[0] = 22), E::Version { found: 22 });
@@ -417,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_survive_the_way_out_of_the_tunnel() {
+    fn decapsulated_ecn_follows_rfc_6040_figure_4() {
         use Ecn::{Ce, Ect0, Ect1, NotEct};
         let row = |inner| [NotEct, Ect0, Ect1, Ce].map(|outer| Ecn::decapsulated(inner, outer));
         // RFC 6040, figure 4, line by line.

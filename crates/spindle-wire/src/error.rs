@@ -1,9 +1,9 @@
-//! What can be wrong with bytes that should be a packet, and with a segment that should be bytes.
+//! The errors of parsing packets and of writing segments.
 
 use thiserror::Error;
 
-/// Why bytes are no packet, segment or option list. Offsets count from the first byte of what was
-/// handed to the parser.
+/// Why bytes are not a valid packet, segment or option list. Offsets count from the first byte that was given
+/// to the parser.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ParseError {
@@ -12,11 +12,11 @@ pub enum ParseError {
     Truncated {
         /// The header or field that does not fit.
         what: &'static str,
-        /// Where it starts.
+        /// The offset at which it starts.
         offset: usize,
-        /// How many bytes it takes.
+        /// The number of bytes it takes.
         needed: usize,
-        /// How many there are.
+        /// The number of bytes that are left.
         found: usize,
     },
     /// The IP version is neither 4 nor 6.
@@ -25,78 +25,79 @@ pub enum ParseError {
         /// The version found.
         found: u8,
     },
-    /// A length field says less than the header it belongs to.
+    /// A length field states less than the length of its header.
     #[error("{what} at byte {offset} is {found}; expected at least {least}")]
     HeaderLength {
         /// The field.
         what: &'static str,
-        /// Where it stands.
+        /// The offset of the field.
         offset: usize,
         /// Its value in bytes.
         found: usize,
-        /// The least it may be.
+        /// The smallest allowed value.
         least: usize,
     },
-    /// The packet carries another protocol, or an IPv6 extension header that cannot be skipped.
+    /// The packet contains another protocol, or an IPv6 extension header that cannot be skipped.
     #[error("protocol {found} at byte {offset}; expected {expected}")]
     Protocol {
-        /// Where the protocol number stands.
+        /// The offset of the protocol number.
         offset: usize,
         /// The number found.
         found: u8,
         /// The number expected.
         expected: u8,
     },
-    /// The packet is a fragment; fragments are not put together here.
+    /// The packet is a fragment. This crate does not reassemble fragments.
     #[error("a fragment (fields at byte {offset}); expected a whole packet")]
     Fragment {
-        /// Where the fragmentation fields stand.
+        /// The offset of the fragmentation fields.
         offset: usize,
     },
     /// A checksum is wrong.
     #[error("{what} checksum at byte {offset} is {found:#06x}; expected {expected:#06x}")]
     Checksum {
-        /// Whose checksum.
+        /// The header whose checksum is wrong.
         what: &'static str,
-        /// Where it stands.
+        /// The offset of the checksum.
         offset: usize,
-        /// Its value.
+        /// The value in the packet.
         found: u16,
-        /// What the bytes give.
+        /// The value computed from the bytes.
         expected: u16,
     },
-    /// An encoded packet of a unit that has fewer packets than segments, or not so many.
+    /// An encoded packet whose unit has fewer packets than segments, or whose index is not below the number of
+    /// packets.
     #[error(
         "encoded packet {index} of {total} for {sources} segments, at byte {offset}; expected at least as many packets as segments, and an index below that"
     )]
     CodingUnit {
-        /// Where the three numbers stand.
+        /// The offset of the three numbers.
         offset: usize,
-        /// Segments in the unit.
+        /// The number of segments in the unit.
         sources: u8,
-        /// Encoded packets.
+        /// The number of encoded packets in the unit.
         total: u8,
-        /// Which of them it is.
+        /// The index of this packet.
         index: u8,
     },
-    /// A TCP option whose length is below 2, or which runs past the header.
+    /// The length of a TCP option is below 2 or exceeds the rest of the header.
     #[error(
         "TCP option {kind} at byte {offset} has length {length}; expected 2 to {room} (the header's end)"
     )]
     OptionLength {
-        /// Where the option starts.
+        /// The offset at which the option starts.
         offset: usize,
-        /// Its kind.
+        /// The option's kind.
         kind: u8,
-        /// Its length byte; 0 if the header ends before it.
+        /// The option's length byte, or 0 if the header ends before it.
         length: u8,
-        /// The bytes from the option's start to the header's end.
+        /// The number of bytes from the option's start to the header's end.
         room: usize,
     },
 }
 
 impl ParseError {
-    /// The same error with offsets counted from `base` bytes further ahead.
+    /// The same error with offsets that count from a point `base` bytes earlier.
     pub(crate) fn shifted(mut self, base: usize) -> Self {
         match &mut self {
             Self::Version { .. } => {}
@@ -116,26 +117,26 @@ impl ParseError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum EncodeError {
-    /// The options exceed the option space; [`crate::Options::fit`] makes them fit.
+    /// The options are longer than the option space. [`crate::Options::fit`] makes them fit.
     #[error("the options take {len} bytes; the TCP header has room for {max}")]
     OptionsTooLong {
-        /// What they take.
+        /// The length of the options in bytes.
         len: usize,
-        /// What there is: 40 (RFC 9293, section 3.1).
+        /// The option space in bytes: 40 (RFC 9293, section 3.1).
         max: usize,
     },
-    /// Header and payload exceed what the length field of the IP header holds.
+    /// Header and payload are longer than the length field of the IP header can express.
     #[error("the packet would be {len} bytes; its length field holds at most {max}")]
     PacketTooLong {
-        /// The length.
+        /// The length in bytes.
         len: usize,
-        /// The most there may be.
+        /// The largest possible length in bytes.
         max: usize,
     },
     /// One address is IPv4, the other IPv6.
     #[error("source and destination are of different address families")]
     MixedFamilies,
-    /// An experimental option of another kind than 253 or 254 (RFC 4727).
+    /// An experimental option has a kind other than 253 or 254 (RFC 4727).
     #[error("experimental option of kind {kind}; expected 253 or 254")]
     ExperimentalKind {
         /// The kind.

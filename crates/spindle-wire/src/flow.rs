@@ -1,10 +1,10 @@
-//! The hash by which switches and hosts tell flows apart.
+//! The hash with which switches and hosts distinguish flows.
 
 use std::net::IpAddr;
 
 use crate::Endpoint;
 
-/// Scrambles 64 bits: a bijection in which every input bit reaches every output bit (the finaliser
+/// Mixes 64 bits. The function is a bijection in which every input bit affects every output bit (the finaliser
 /// of SplitMix64, variant 13 of Stafford's mixers).
 pub const fn mix64(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -12,20 +12,19 @@ pub const fn mix64(mut z: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// A 64-bit hash of the 5-tuple: source and destination address and port, and the IP protocol
-/// number. Not symmetric: the reverse direction of a flow hashes independently, as it does in
-/// switches.
+/// A 64-bit hash of the 5-tuple: source and destination address and port, and the IP protocol number. It is not
+/// symmetric: the reverse direction of a flow has an unrelated hash, as in switches.
 ///
-/// Addresses first, in words of 64 bits (one word for a pair of IPv4 addresses, four for IPv6),
-/// then ports and protocol, each step `h = mix64(h ^ word)`. The steps being bijections, two flows
-/// between the same two hosts never collide.
+/// The hash covers the addresses first, in words of 64 bits (one word for a pair of IPv4 addresses, four for
+/// IPv6), then ports and protocol. Each step is `h = mix64(h ^ word)`. Because the steps are bijections, two
+/// flows between the same two hosts never collide.
 ///
-/// A switch that wants a hash of its own mixes its salt in and mixes again, `mix64(h ^ salt)`,
-/// before it reduces; XOR alone would leave all switches with the same partition.
+/// A switch that needs its own hash mixes its salt in and mixes again, `mix64(h ^ salt)`, before it reduces the
+/// value. XOR alone would give all switches the same partition.
 ///
-/// Not keyed: whoever may choose addresses and ports can make collisions.
+/// The hash has no secret key: an attacker that can choose addresses and ports can produce collisions.
 pub fn flow_hash(src: Endpoint, dst: Endpoint, protocol: u8) -> u64 {
-    // The golden ratio, so that all-zero addresses do not start at the mixer's fixed point 0.
+    // The golden ratio. Without it, all-zero addresses would start at the mixer's fixed point 0.
     const START: u64 = 0x9e37_79b9_7f4a_7c15;
     let h = match (src.addr, dst.addr) {
         (IpAddr::V4(s), IpAddr::V4(d)) => {
@@ -46,7 +45,7 @@ pub fn flow_hash(src: Endpoint, dst: Endpoint, protocol: u8) -> u64 {
     mix64(h ^ ports)
 }
 
-/// As [`flow_hash`], the same for both directions of a flow.
+/// Like [`flow_hash`], but the same for both directions of a flow.
 pub fn flow_key(src: Endpoint, dst: Endpoint, protocol: u8) -> u64 {
     flow_hash(src.min(dst), src.max(dst), protocol)
 }
@@ -56,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_of_both_directions_and_of_no_other_flow() {
+    fn flow_key_is_equal_in_both_directions_and_differs_between_flows() {
         let at = |host: u8, port| Endpoint {
             addr: IpAddr::from([10, 0, 0, host]),
             port,
@@ -65,7 +64,7 @@ mod tests {
         let (a, b) = (at(1, 80), at(2, 1024));
         assert_eq!(key(a, b), key(b, a));
         assert_ne!(flow_hash(a, b, 6), flow_hash(b, a, 6));
-        // The ports changed over are another flow.
+        // Exchanging the ports gives another flow.
         assert_ne!(key(a, b), key(at(1, 1024), at(2, 80)));
         assert_ne!(key(a, b), flow_key(a, b, 17));
     }

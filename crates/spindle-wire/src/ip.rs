@@ -4,45 +4,46 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::{Checksum, Ecn, EncodeError, ParseError, update_checksum};
 
-/// Protocol numbers of the IP header.
+/// Protocol numbers in the IP header.
 pub mod protocol {
     /// TCP.
     pub const TCP: u8 = 6;
     /// UDP.
     pub const UDP: u8 = 17;
-    /// For experiments (RFC 3692; RFC 4727, section 2): here packets of the coding layer.
+    /// The protocol number for experiments (RFC 3692; RFC 4727, section 2), used for packets of the coding
+    /// layer.
     pub const EXPERIMENT: u8 = 253;
 }
 
-/// The IPv4 header without options.
+/// The length of the IPv4 header without options.
 const V4_LEN: usize = 20;
-/// The IPv6 header without extension headers.
+/// The length of the IPv6 header without extension headers.
 const V6_LEN: usize = 40;
-/// What a 16-bit length field holds.
+/// The largest value of a 16-bit length field.
 const MAX_LEN: usize = 0xffff;
 
-// IPv6 extension headers that may be skipped on the way to the payload (RFC 8200, section 4).
+// IPv6 extension headers that a parser may skip to find the payload (RFC 8200, section 4).
 const HOP_BY_HOP: u8 = 0;
 const FRAGMENT: u8 = 44;
 const DESTINATION_OPTIONS: u8 = 60;
 
-/// Whether checksums are looked at when reading.
+/// Whether checksums are verified when a packet is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Checksums {
     /// A wrong checksum is an error.
     #[default]
     Verify,
-    /// Checksums are not looked at: something below has verified them, or they are still to be
-    /// filled in (offload).
+    /// Checksums are not verified, because a lower layer has verified them or they will be filled in later
+    /// (offload).
     Trust,
 }
 
-/// What a sender may choose in the IP header besides addresses, class and ECN.
+/// The fields of the IP header that a sender can choose, apart from addresses, class and ECN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IpFields {
     /// Time to live, or hop limit.
     pub ttl: u8,
-    /// Identification; IPv4 only. It may be any with `dont_fragment` (RFC 6864, section 4.1).
+    /// Identification; IPv4 only. Any value is allowed with `dont_fragment` (RFC 6864, section 4.1).
     pub identification: u16,
     /// The DF bit; IPv4 only.
     pub dont_fragment: bool,
@@ -51,7 +52,7 @@ pub struct IpFields {
 }
 
 impl Default for IpFields {
-    /// TTL 64 (RFC 1700), DF set, the rest zero.
+    /// TTL 64 (RFC 1700), DF set, the other fields zero.
     fn default() -> Self {
         Self {
             ttl: 64,
@@ -62,14 +63,14 @@ impl Default for IpFields {
     }
 }
 
-/// What an IP header says.
+/// The contents of an IP header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IpHeader {
     /// Source address.
     pub src: IpAddr,
     /// Destination address.
     pub dst: IpAddr,
-    /// The protocol of the payload, behind any IPv6 extension headers.
+    /// The protocol of the payload, after any IPv6 extension headers.
     pub protocol: u8,
     /// The differentiated services code point, 0 to 63 (RFC 2474).
     pub dscp: u8,
@@ -77,21 +78,19 @@ pub struct IpHeader {
     pub ecn: Ecn,
     /// Where the payload starts, in bytes from the header's start.
     pub header_len: usize,
-    /// Where the payload ends. What comes after in the buffer is link-layer padding.
+    /// Where the payload ends. Bytes after this offset are link-layer padding.
     pub total_len: usize,
     /// The other fields.
     pub fields: IpFields,
-    /// Where the protocol number stands.
+    /// The offset of the protocol number.
     pub(crate) protocol_at: usize,
 }
 
 impl IpHeader {
-    /// Reads the header of `packet`, skipping IPv4 options and IPv6 hop-by-hop and destination
-    /// options.
+    /// Reads the header of `packet`. IPv4 options and IPv6 hop-by-hop and destination options are skipped.
     ///
     /// # Errors
-    /// Any [`ParseError`] except the one on TCP options; [`ParseError::Fragment`] for all but whole
-    /// packets.
+    /// A [`ParseError`] about IP. [`ParseError::Fragment`] is returned for every packet that is not whole.
     pub fn parse(packet: &[u8], checksums: Checksums) -> Result<Self, ParseError> {
         match packet.first().map(|b| b >> 4) {
             None => Err(truncated("IP header", 0, V4_LEN, 0)),
@@ -106,7 +105,7 @@ impl IpHeader {
         self.total_len - self.header_len
     }
 
-    /// An error unless the payload is of this protocol.
+    /// Returns an error unless the payload has this protocol.
     pub(crate) fn expect_protocol(&self, expected: u8) -> Result<(), ParseError> {
         if self.protocol == expected {
             return Ok(());
@@ -149,7 +148,7 @@ impl IpHeader {
             check_v4_header(&p[..header_len])?;
         }
         let fragmentation = u16::from_be_bytes([h[6], h[7]]);
-        // More fragments, or an offset.
+        // More fragments follow, or the fragment offset is not 0.
         if fragmentation & 0x3fff != 0 {
             return Err(ParseError::Fragment { offset: 6 });
         }
@@ -205,7 +204,7 @@ impl IpHeader {
     }
 }
 
-/// Where the last next-header field stands and where the payload starts.
+/// The offsets of the last next-header field and of the payload.
 fn skip_extensions(packet: &[u8]) -> Result<(usize, usize), ParseError> {
     let (mut protocol_at, mut at) = (6, V6_LEN);
     loop {
@@ -216,7 +215,7 @@ fn skip_extensions(packet: &[u8]) -> Result<(usize, usize), ParseError> {
         let Some(h) = packet[at..].first_chunk::<8>() else {
             return Err(truncated("IPv6 extension header", at, 8, packet.len() - at));
         };
-        // A fragment header with offset 0 and no more to come is a whole packet (RFC 6946).
+        // A fragment header with offset 0 and no further fragments is a whole packet (RFC 6946).
         if kind == FRAGMENT && u16::from_be_bytes([h[2], h[3]]) & 0xfff9 != 0 {
             return Err(ParseError::Fragment { offset: at + 2 });
         }
@@ -253,7 +252,7 @@ fn check_v4_header(header: &[u8]) -> Result<(), ParseError> {
     })
 }
 
-/// The checksum that would have been right, from the sum over data with the wrong one in it.
+/// The correct checksum, computed from the sum over data that contains the wrong one.
 pub(crate) fn expected_checksum(mut sum: Checksum, found: u16) -> u16 {
     sum.pad();
     sum.add_u16(!found);
@@ -314,7 +313,7 @@ pub(crate) fn write_header(
     Ok(())
 }
 
-/// Whether the IP header can say that it carries `payload_len` bytes between these addresses.
+/// Returns an error if the IP header cannot express `payload_len` bytes between these addresses.
 pub(crate) fn check_payload_len(
     src: IpAddr,
     dst: IpAddr,
@@ -332,7 +331,7 @@ pub(crate) fn check_payload_len(
     }
 }
 
-/// The bytes of the IP header that goes with an address of this family: 20 or 40.
+/// The length in bytes of the IP header for an address of this family: 20 or 40.
 pub(crate) const fn header_len(addr: IpAddr) -> usize {
     match addr {
         IpAddr::V4(_) => V4_LEN,
@@ -354,9 +353,9 @@ pub(crate) fn pseudo_header(src: IpAddr, dst: IpAddr, protocol: u8, len: usize) 
     sum
 }
 
-/// Sets the ECN field of a packet to "congestion experienced" and updates the IPv4 header checksum,
-/// if the packet says it is ECN-capable (RFC 3168, section 5). Returns whether it is marked now.
-/// Anything too short to be an IP packet is left alone.
+/// Sets the ECN field of an ECN-capable packet to "congestion experienced" and updates the IPv4 header checksum
+/// (RFC 3168, section 5). Returns whether the packet is now marked. Bytes too short for an IP packet stay
+/// unchanged.
 pub fn mark_ce(packet: &mut [u8]) -> bool {
     match packet.first().map(|b| b >> 4) {
         Some(4) if packet.len() >= V4_LEN => {
@@ -371,8 +370,7 @@ pub fn mark_ce(packet: &mut [u8]) -> bool {
             true
         }
         Some(6) if packet.len() >= V6_LEN => {
-            // The traffic class straddles the first two bytes; its ECN bits are 5 and 4 of the
-            // second.
+            // The traffic class spans the first two bytes. Its ECN bits are bits 5 and 4 of the second byte.
             if Ecn::from_bits(packet[1] >> 4) == Ecn::NotEct {
                 return false;
             }

@@ -1,9 +1,8 @@
 //! TCP and Multipath TCP segments as values and as bytes.
 //!
-//! A [`Segment`] is what the protocol core of Spindle takes in and gives out: a TCP header
-//! (RFC 9293) with its addresses, its [`Options`] - every option of RFC 8684 among them - and a
-//! [`Payload`]. This crate keeps no state; it turns segments into bytes and bytes into segments or
-//! a typed error.
+//! A [`Segment`] is the input and the output of Spindle's protocol core: a TCP header (RFC 9293) with its
+//! addresses, its [`Options`] (including every option of RFC 8684) and a [`Payload`]. This crate keeps no
+//! state. It turns segments into bytes, and bytes into segments or a typed error.
 //!
 //! ```
 //! use spindle_wire::{Checksums, Flags, IpFields, Segment};
@@ -19,6 +18,33 @@
 //! assert_eq!(Segment::from_ip_slice(&packet, Checksums::Verify)?, syn);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! # Modules
+//!
+//! The modules are private; the crate root exports their items. Read them in this order:
+//!
+//! - `segment`, `options`, `mptcp`, `payload`, `seq`, `endpoint`: the values ([`Segment`], [`Flags`],
+//!   [`Options`], [`Dss`], [`Payload`], [`SeqNumber`], [`Endpoint`]).
+//! - `segment_codec`, `option_codec`, `mptcp_codec`: the same values as bytes.
+//! - `budget`: which options get the 40 bytes of option space ([`Options::fit`]).
+//! - `ip`, `udp`, `checksum`: the headers around a segment ([`IpHeader`], [`UdpDatagram`], [`Checksum`]).
+//! - `encapsulation`: segments in UDP between two Spindles ([`EncapsulationHeader`]).
+//! - `coding`: packets of CAPS's coding layer ([`Coded`]).
+//! - `flow`: the hash of a flow's 5-tuple ([`flow_hash`]).
+//! - `error`: [`ParseError`] and [`EncodeError`].
+//!
+//! # Conventions
+//!
+//! - **Units.** Lengths and offsets are in bytes. Numbers are plain integers in a value and in network byte
+//!   order in a packet. [`Segment::window`] is the header's field, not scaled.
+//! - **Sequence numbers** have 32 bits and wrap; compare them with [`SeqNumber::before`].
+//! - **Payloads** are real bytes or a plain length, which is written as that many zeros. A parsed payload is
+//!   real bytes or empty, and [`Segment::from_ip`] shares the packet's memory instead of copying it.
+//! - **Options.** The options of data and ACK segments are inline; all others are in [`RareOptions`]. Unknown
+//!   options and options of a wrong length are skipped. Only an option length that breaks the list is an error.
+//! - **Errors.** Parsers return a [`ParseError`] with the offset of the fault and never panic. Writers return
+//!   an [`EncodeError`] and append nothing in that case. Only [`Payload::slice`] panics, if the range is out of
+//!   bounds.
 
 mod budget;
 mod checksum;

@@ -2,11 +2,11 @@
 
 use std::net::IpAddr;
 
-/// A data sequence number or data acknowledgement as it stands in a DSS option: all 64 bits or the
-/// low 32 (RFC 8684, section 3.3.1).
+/// A data sequence number or DATA_ACK as encoded in a DSS option: all 64 bits or the low 32 (RFC 8684,
+/// section 3.3.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DataNumber {
-    /// The low 32 bits; the receiver infers the rest.
+    /// The low 32 bits; the receiver infers the upper 32.
     Low(u32),
     /// All 64 bits.
     Full(u64),
@@ -28,10 +28,10 @@ pub struct Dss {
 pub struct Mapping {
     /// Data sequence number of the first byte.
     pub dsn: DataNumber,
-    /// Subflow sequence number of the first byte, relative to the subflow's ISN; the first data
-    /// byte has 1. Zero for a DATA_FIN without data.
+    /// Subflow sequence number of the first byte, relative to the subflow's ISN. The first data byte has 1. A
+    /// DATA_FIN without data has 0.
     pub ssn: u32,
-    /// Bytes covered, DATA_FIN included; zero means infinite (fallback).
+    /// Number of bytes covered, including a DATA_FIN. Zero means an infinite mapping (fallback).
     pub len: u16,
     /// The DSS checksum, if checksums are in use (RFC 8684, section 3.3.1).
     pub checksum: Option<u16>,
@@ -48,19 +48,19 @@ pub struct MpCapable {
     pub no_more_to_source: bool,
     /// Flag `H`: HMAC-SHA256.
     pub hmac_sha256: bool,
-    /// The other flag bits (`B`, `D` to `G`) where they stand in the flags byte.
+    /// The other flag bits (`B`, `D` to `G`) at their positions in the flags byte.
     pub other_flags: u8,
     /// The sender's key; absent on the initial SYN.
     pub sender_key: Option<u64>,
-    /// The receiver's key; on the third ACK and on the first data.
+    /// The receiver's key; present on the third ACK and on the first data.
     pub receiver_key: Option<u64>,
     /// Data-level length of the first data, on the MP_CAPABLE that carries data.
     pub data_len: Option<u16>,
-    /// Checksum beside `data_len`, if checksums are in use.
+    /// The checksum that accompanies `data_len`, if checksums are in use.
     pub checksum: Option<u16>,
 }
 
-/// MP_JOIN (RFC 8684, section 3.2, figures 5 to 7); which form it is depends on SYN and ACK.
+/// MP_JOIN (RFC 8684, section 3.2, figures 5 to 7). The segment's SYN and ACK bits determine its form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MpJoin {
     /// On the SYN.
@@ -107,8 +107,8 @@ pub struct AddAddr {
     pub hmac: Option<u64>,
 }
 
-/// REMOVE_ADDR (RFC 8684, section 3.4.2, figure 13): address identifiers, at most 37 in an otherwise
-/// empty option space.
+/// REMOVE_ADDR (RFC 8684, section 3.4.2, figure 13): address identifiers, at most 37 if there is no other
+/// option.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RemoveAddr {
     /// The identifiers, in order; at least one.
@@ -127,9 +127,9 @@ pub struct MpPrio {
 pub struct MpTcpRst {
     /// Flag `T`: the condition is transient.
     pub transient: bool,
-    /// Flags `U`, `V`, `W` as the upper three bits of the option's flag nibble, kept verbatim.
+    /// Flags `U`, `V`, `W` as the upper three bits of the option's flag nibble, kept unchanged.
     pub other_flags: u8,
-    /// Why.
+    /// The reason for the reset.
     pub reason: ResetReason,
 }
 

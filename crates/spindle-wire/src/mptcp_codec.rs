@@ -1,11 +1,11 @@
 //! MPTCP options (kind 30) as bytes: RFC 8684, section 3, figures 3 to 16.
 //!
-//! A malformed MPTCP option (a length that none of its forms has, or a form that does not belong on
-//! a segment with these SYN and ACK bits) is left out as if it had not been there, which is what
-//! RFC 8684, section 3.1 asks for an MP_CAPABLE one does not understand and what TCP asks for options it
-//! does not understand (RFC 9293, section 3.2, MUST-6). So are unknown subtypes. Reserved bits are
-//! written as zero and not looked at. An MP_CAPABLE of a version other than 1 is kept, whatever its
-//! length, since the answer to it names the version one speaks (RFC 8684, section 3.1).
+//! A malformed MPTCP option is ignored as if it were absent. It is malformed if no form of the option has its
+//! length, or if its form does not belong on a segment with these SYN and ACK bits. RFC 8684, section 3.1
+//! requires this for an MP_CAPABLE that the receiver does not understand, and TCP requires it for options that
+//! it does not understand (RFC 9293, section 3.2, MUST-6). Unknown subtypes are ignored as well. Reserved bits
+//! are written as zero and ignored when read. An MP_CAPABLE of a version other than 1 is kept, whatever its
+//! length, because the answer to it states the version that the receiver supports (RFC 8684, section 3.1).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -44,15 +44,15 @@ const CAPABLE_H: u8 = 0x01;
 /// the byte that holds the subtype.
 const LOW_FLAG: u8 = 0x01;
 
-/// MP_FAIL and MP_FASTCLOSE: subtype, reserved bits, 64 bits (figures 14 and 16).
+/// The length of MP_FAIL and MP_FASTCLOSE: subtype, reserved bits, 64 bits (figures 14 and 16).
 pub(crate) const LEN_WITH_U64: usize = 12;
-/// MP_TCPRST (figure 15).
+/// The length of MP_TCPRST (figure 15).
 pub(crate) const LEN_TCPRST: usize = 4;
-/// MP_PRIO (figure 11).
+/// The length of MP_PRIO (figure 11).
 pub(crate) const LEN_PRIO: usize = 3;
 
 impl DataNumber {
-    /// The bytes it takes: 4 or 8.
+    /// The length in bytes: 4 or 8.
     pub const fn encoded_len(self) -> usize {
         match self {
             Self::Low(_) => 4,
@@ -60,8 +60,8 @@ impl DataNumber {
         }
     }
 
-    /// All 64 bits: a [`DataNumber::Low`] is taken as the number nearest to `near`
-    /// (RFC 8684, section 3.3.1).
+    /// Returns all 64 bits. A [`DataNumber::Low`] becomes the number nearest to `near` (RFC 8684,
+    /// section 3.3.1).
     pub const fn expand(self, near: u64) -> u64 {
         match self {
             Self::Full(n) => n,
@@ -147,9 +147,9 @@ impl Dss {
 }
 
 impl MpCapable {
-    /// The option's length field: 4 without keys, 12 with the sender's, 20 with both, 22 with the
-    /// data-level length, 24 with the checksum. A field whose forerunners in this order are absent
-    /// is not written.
+    /// The option's length field: 4 without keys, 12 with the sender's key, 20 with both keys, 22 with the
+    /// data-level length, 24 with the checksum. A field is written only if all fields before it in this order
+    /// are present.
     pub const fn encoded_len(&self) -> usize {
         match (
             self.sender_key,
@@ -165,14 +165,15 @@ impl MpCapable {
         }
     }
 
-    /// Whether it is one to answer with MPTCP: version 1, HMAC-SHA256 offered and bit `B` clear
+    /// Whether the option may be answered with MPTCP: version 1, HMAC-SHA256 offered and bit `B` clear
     /// (RFC 8684, section 3.1: an option with `B` set "MUST be silently ignored"; one without `H` is invalid).
     pub const fn is_acceptable(&self) -> bool {
         self.version == 1 && self.hmac_sha256 && self.other_flags & 0x40 == 0
     }
 
-    /// Whether a SYN with it may be answered with version 1: as [`Self::is_acceptable`], but a later version
-    /// will do, since the answer's may be lower (RFC 8684, section 3.1; Linux `mptcp_parse_option`).
+    /// Whether a SYN with this option may be answered with version 1. Like [`Self::is_acceptable`], but it
+    /// accepts later versions too, because the answer's version may be lower (RFC 8684, section 3.1; Linux
+    /// `mptcp_parse_option`).
     pub const fn is_acceptable_offer(&self) -> bool {
         let of_version_1 = Self {
             version: 1,
@@ -320,8 +321,8 @@ impl AddAddr {
         }
     }
 
-    /// Each form has a length of its own, so what is there is told from the length alone; whether
-    /// an HMAC is due (no echo) is for the receiver to judge.
+    /// Each form has a different length, so the length alone determines which fields are present. The receiver
+    /// must check that an ADD_ADDR that is not an echo has an HMAC.
     fn read(o: &[u8]) -> Option<Self> {
         let (echo, address_id) = (o.get(2)? & LOW_FLAG != 0, *o.get(3)?);
         let mut r = Reader(&o[4..]);
@@ -346,8 +347,8 @@ impl AddAddr {
 }
 
 impl RemoveAddr {
-    /// The option's length field: 3 and one for each identifier. Without any, nothing is written
-    /// and this is 0.
+    /// The option's length field: 3 plus the number of identifiers. Without identifiers no option is written
+    /// and the length is 0.
     pub fn encoded_len(&self) -> usize {
         if self.address_ids.is_empty() {
             0
@@ -429,12 +430,12 @@ fn write_u64(subtype: u8, value: u64, out: &mut Vec<u8>) {
 }
 
 fn head(out: &mut Vec<u8>, len: usize, subtype: u8, low: u8) {
-    // Lengths are at most 40 here: the option space has been checked before anything is written.
+    // Lengths are at most 40 here, because the option space was checked before the first byte was written.
     out.extend_from_slice(&[KIND, len as u8, (subtype << 4) | (low & 0x0f)]);
 }
 
-/// Reads one MPTCP option, kind and length bytes included, into `options`. A malformed or unknown
-/// one changes nothing.
+/// Reads one MPTCP option, including its kind and length bytes, into `options`. A malformed or unknown option
+/// changes nothing.
 pub(crate) fn read(o: &[u8], on: Flags, options: &mut Options) {
     let Some(&third) = o.get(2) else { return };
     match third >> 4 {
@@ -479,7 +480,7 @@ pub(crate) fn read(o: &[u8], on: Flags, options: &mut Options) {
     }
 }
 
-/// Takes numbers off the front of a slice.
+/// Reads numbers from the front of a slice.
 struct Reader<'a>(&'a [u8]);
 
 impl Reader<'_> {

@@ -1,13 +1,19 @@
-//! TCP options as bytes, in the order and with the padding that Linux gives them.
+//! TCP options as bytes, in the order and with the padding that Linux uses.
 //!
-//! Order: MSS; SACK-permitted and timestamps in one 12-byte block, or NOP NOP and the one of them
-//! that is there; NOP and window scale; NOP NOP and SACK; MP_FAIL, DSS, MP_CAPABLE, MP_JOIN,
-//! ADD_ADDR, MP_FASTCLOSE, MP_TCPRST, MP_PRIO, REMOVE_ADDR; experimental options, the token of a scattered segment first. Each of the
-//! latter is followed by NOPs up to a multiple of four.
+//! Options are written in this order:
 //!
-//! When reading, unknown options and known ones of a wrong length are skipped (RFC 9293, section
-//! 3.2, MUST-6 and MUST-7); of two equal ones the last counts, except ADD_ADDR and experimental
-//! options, which are all kept. A length below 2 or beyond the header is an error.
+//! 1. MSS.
+//! 2. SACK-permitted and timestamps in one 12-byte block. If only one of them is present, NOP NOP precedes it.
+//! 3. NOP and window scale.
+//! 4. NOP NOP and SACK.
+//! 5. MP_FAIL, DSS, MP_CAPABLE, MP_JOIN, ADD_ADDR, MP_FASTCLOSE, MP_TCPRST, MP_PRIO, REMOVE_ADDR.
+//! 6. Experimental options, the token of a scattered segment first.
+//!
+//! Each option of the last two groups is followed by NOPs up to a multiple of four bytes.
+//!
+//! When reading, unknown options and known options of a wrong length are skipped (RFC 9293, section 3.2, MUST-6
+//! and MUST-7). If an option occurs twice, the last occurrence counts, except that all ADD_ADDR and
+//! experimental options are kept. A length below 2 or beyond the header is an error.
 
 use std::num::NonZeroU32;
 
@@ -29,15 +35,16 @@ const TIMESTAMPS: u8 = 8;
 const EXPERIMENT_1: u8 = Experimental::KIND;
 const EXPERIMENT_2: u8 = 254;
 
-/// Spindle's identifier of packet scatter, unregistered: the kind, this, and the token.
+/// Spindle's unregistered identifier of packet scatter. The option is its kind, its length, this identifier and
+/// the token.
 const SCATTER: [u8; 2] = Experimental::SCATTER.to_be_bytes();
 
 impl Options {
     /// Appends the options to `out`: a multiple of four bytes, at most 40.
     ///
     /// # Errors
-    /// [`EncodeError::OptionsTooLong`] beyond 40 bytes ([`Options::fit`] avoids it),
-    /// [`EncodeError::ExperimentalKind`]. Nothing is appended then.
+    /// [`EncodeError::OptionsTooLong`] if the options take more than 40 bytes ([`Options::fit`] prevents this),
+    /// and [`EncodeError::ExperimentalKind`]. Nothing is appended in these cases.
     pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         self.check()?;
         let permitted = self.rare.as_ref().is_some_and(|r| r.sack_permitted);
@@ -76,7 +83,7 @@ impl Options {
         Ok(())
     }
 
-    /// Whether [`Options::encode`] can write them.
+    /// Returns an error if [`Options::encode`] cannot write the options.
     pub(crate) fn check(&self) -> Result<(), EncodeError> {
         let experiments = self.rare.iter().flat_map(|r| &r.experimental);
         for e in experiments {
@@ -139,7 +146,7 @@ impl Options {
         Ok(options)
     }
 
-    /// Reads one option with kind and length; one of a wrong length changes nothing.
+    /// Reads one option with its kind and length. An option of a wrong length changes nothing.
     fn read(&mut self, o: &[u8], flags: Flags) {
         match *o {
             [TIMESTAMPS, 10, a, b, c, d, e, f, g, h] => {
@@ -226,7 +233,7 @@ fn write_experimental(e: &Experimental, out: &mut Vec<u8>) {
     out.extend_from_slice(&e.data);
 }
 
-/// Appends what `write` does and NOPs up to a multiple of four bytes.
+/// Appends the output of `write`, followed by NOPs up to a multiple of four bytes.
 fn padded(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     write(out);

@@ -1,7 +1,7 @@
 //! TCP options as values.
 //!
-//! The options of ordinary data and ACK segments are stored inline; those seen at handshakes and
-//! rarely after sit behind one box, so that the common segment stays small.
+//! The options of ordinary data and ACK segments are stored inline. The options of handshakes and rare events
+//! are stored in one box, so that the common segment stays small.
 
 use std::num::NonZeroU32;
 
@@ -12,15 +12,15 @@ use crate::{AddAddr, Coded, Dss, MpCapable, MpJoin, MpPrio, MpTcpRst, RemoveAddr
 pub struct Options {
     /// Timestamps (RFC 7323, section 3).
     pub timestamps: Option<Timestamps>,
-    /// SACK blocks (RFC 2018), the first possibly a D-SACK (RFC 2883).
+    /// SACK blocks (RFC 2018). The first block may be a D-SACK (RFC 2883).
     pub sack: SackBlocks,
     /// MPTCP Data Sequence Signal (RFC 8684, section 3.3).
     pub dss: Option<Dss>,
-    /// The receiver's token of the connection that a scattered segment belongs to, whatever its
-    /// source port (`docs/wire/scatter.md`); as an experimental option (RFC 6994) on the wire. Not
-    /// zero, so that it takes no room where there is none.
+    /// The receiver's token of the connection to which a scattered segment belongs, independent of its source
+    /// port (`docs/wire/scatter.md`). In a packet it is an experimental option (RFC 6994). It is never zero, so
+    /// that `None` takes no extra space.
     pub token: Option<NonZeroU32>,
-    /// Everything that is not on ordinary data and ACK segments.
+    /// The options that ordinary data and ACK segments do not have.
     pub rare: Option<Box<RareOptions>>,
 }
 
@@ -29,11 +29,11 @@ pub struct Options {
 pub struct Timestamps {
     /// TSval: the sender's clock.
     pub value: u32,
-    /// TSecr: the echoed clock; zero without ACK.
+    /// TSecr: the echoed clock; zero on segments without ACK.
     pub echo: u32,
 }
 
-/// Up to four SACK blocks in the order they stand in the option: `[left, right)`.
+/// Up to four SACK blocks `[left, right)` in the order of the option.
 #[derive(Clone, Copy, Default)]
 pub struct SackBlocks {
     len: u8,
@@ -67,31 +67,30 @@ pub struct RareOptions {
     pub mp_tcprst: Option<MpTcpRst>,
     /// Experimental options (RFC 6994), in order.
     pub experimental: Vec<Experimental>,
-    /// No option, but the first bytes of a payload that is a mere length, where these have something to
-    /// say and only the rest is zeros. Counted in the payload's length; of real bytes there is none, and
-    /// what is read from the wire has none. It stands here since it is rarer than anything else, and
-    /// in the payload each would pay for it.
+    /// Not an option: the first bytes of a payload that is a plain length, if these bytes have a meaning and
+    /// only the rest is zeros. The payload's length includes them. Payloads of real bytes and parsed segments
+    /// have none. The field is here because it is rare, and every payload would have to store it otherwise.
     pub payload_head: Vec<u8>,
-    /// No option either: the segment is no TCP segment, but a packet of the coding layer.
+    /// Not an option either: if present, the segment is not a TCP segment but a packet of the coding layer.
     pub coded: Option<Coded>,
 }
 
 /// An experimental TCP option (kind 253 or 254) with its 16-bit ExID (RFC 6994).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Experimental {
-    /// [`Self::KIND`], which is 253, or 254.
+    /// [`Self::KIND`] (253) or 254.
     pub kind: u8,
     /// The experiment's identifier.
     pub exid: u16,
-    /// What follows the identifier; at most 36 bytes.
+    /// The data after the identifier, at most 36 bytes.
     pub data: Vec<u8>,
 }
 
 impl Options {
-    /// Takes all of them out.
+    /// Removes all options.
     #[inline]
     pub fn clear(&mut self) {
-        // One by one: what is there is marked as not there, and nothing else written.
+        // Field by field: each present option is marked as absent, and no other memory is written.
         self.timestamps = None;
         self.sack.truncate(0);
         self.dss = None;
@@ -99,7 +98,7 @@ impl Options {
         self.rare = None;
     }
 
-    /// The rare options, made if there are none yet.
+    /// The rare options, created if there are none yet.
     pub fn rare_mut(&mut self) -> &mut RareOptions {
         self.rare.get_or_insert_with(Default::default)
     }
@@ -120,7 +119,7 @@ impl Options {
     }
 }
 
-// Only the blocks that count, not what `truncate` left behind them.
+// Compares only the valid blocks, not those that `truncate` left behind.
 impl PartialEq for SackBlocks {
     fn eq(&self, other: &Self) -> bool {
         self.as_slice() == other.as_slice()
@@ -130,7 +129,7 @@ impl PartialEq for SackBlocks {
 impl Eq for SackBlocks {}
 
 impl SackBlocks {
-    /// The most blocks that fit the option space.
+    /// The largest number of blocks that fits the option space.
     pub const MAX: usize = 4;
 
     /// Adds a block at the end; returns whether there was room.
@@ -154,12 +153,12 @@ impl SackBlocks {
         self.len = self.len.min(n as u8);
     }
 
-    /// How many there are.
+    /// The number of blocks.
     pub fn len(&self) -> usize {
         usize::from(self.len)
     }
 
-    /// Whether there are none.
+    /// Whether there are no blocks.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

@@ -1,14 +1,14 @@
-//! [`Payload`]: real bytes, or only how many they would be.
+//! [`Payload`]: real bytes, or only their number.
 
 use bytes::Bytes;
 
-/// What a segment carries. Both kinds take the same way through the whole stack; a
-/// [`Payload::Length`] stands for that many zero bytes, so that a simulation need not move any.
+/// The data of a segment. Both kinds are processed alike by the whole stack. A [`Payload::Length`] stands for
+/// that many zero bytes, so that a simulation does not have to move any.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Payload {
-    /// Real bytes, cheaply cloned and sliced.
+    /// Real bytes, which are cheap to clone and to slice.
     Bytes(Bytes),
-    /// This many bytes, all zero, none of them stored.
+    /// This many zero bytes, none of which is stored.
     Length(u32),
 }
 
@@ -16,7 +16,7 @@ impl Payload {
     /// No bytes.
     pub const EMPTY: Self = Self::Length(0);
 
-    /// How many bytes there are.
+    /// The number of bytes.
     pub fn len(&self) -> usize {
         match self {
             Self::Bytes(b) => b.len(),
@@ -24,7 +24,7 @@ impl Payload {
         }
     }
 
-    /// Whether there are none.
+    /// Whether there are no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

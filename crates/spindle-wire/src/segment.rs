@@ -6,14 +6,14 @@ use std::ops::{BitOr, BitOrAssign};
 
 use crate::{Ecn, Endpoint, Options, Payload, SeqNumber};
 
-/// The control bits of the TCP header (RFC 9293, section 3.1), with AE of RFC 9768 as ninth.
+/// The control bits of the TCP header (RFC 9293, section 3.1), with AE of RFC 9768 as the ninth.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Flags(pub u16);
 
 impl Flags {
     /// No bit set.
     pub const NONE: Self = Self(0);
-    /// No more data from the sender.
+    /// The sender has no more data.
     pub const FIN: Self = Self(0x01);
     /// Synchronise sequence numbers.
     pub const SYN: Self = Self(0x02);
@@ -77,17 +77,17 @@ impl fmt::Debug for Flags {
 /// A TCP segment together with the addresses, the class and the ECN field of the IP packet that carries it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// Who sends it.
+    /// The sender.
     pub src: Endpoint,
-    /// Who is to receive it.
+    /// The receiver.
     pub dst: Endpoint,
-    /// Sequence number of the first payload byte (of the SYN, if SYN is set).
+    /// Sequence number of the first payload byte, or of the SYN if SYN is set.
     pub seq: SeqNumber,
     /// Next sequence number expected from the peer; meaningful with [`Flags::ACK`].
     pub ack: SeqNumber,
     /// Control bits.
     pub flags: Flags,
-    /// The window field as it stands in the header, not scaled.
+    /// The window field of the header, not scaled.
     pub window: u16,
     /// The urgent pointer; meaningful with [`Flags::URG`].
     pub urgent: u16,
@@ -99,14 +99,14 @@ pub struct Segment {
     pub options: Options,
     /// The data.
     pub payload: Payload,
-    /// Payload bytes of each segment into which whoever puts this one on the wire is to cut it
-    /// (segmentation offload; [`Segment::pieces`] does it in software); 0: it is not to be cut. Not
-    /// a field of the wire: what is read has 0 here.
+    /// The payload size in bytes of each segment into which the sending driver must cut this one (segmentation
+    /// offload; [`Segment::pieces`] does it in software). 0 means that it must not be cut. The field is not
+    /// part of a packet; parsed segments have 0.
     pub segment_size: u16,
 }
 
 impl Segment {
-    /// A segment from nowhere to nowhere, for a place that a segment will be put in.
+    /// A placeholder with unspecified addresses and port 0, which a real segment will replace.
     pub fn blank() -> Self {
         let nowhere = Endpoint::new(Ipv4Addr::UNSPECIFIED.into(), 0);
         Self::new(nowhere, nowhere)
@@ -130,12 +130,12 @@ impl Segment {
         }
     }
 
-    /// Whether it is to be cut into several segments.
+    /// Whether the segment must be cut into several segments.
     pub fn is_burst(&self) -> bool {
         self.segment_size > 0 && self.payload.len() > usize::from(self.segment_size)
     }
 
-    /// How many segments it is to be cut into: one at least.
+    /// The number of segments into which it must be cut, at least one.
     #[inline]
     pub fn piece_count(&self) -> u32 {
         if self.is_burst() {
@@ -145,8 +145,8 @@ impl Segment {
         }
     }
 
-    /// The segments it is to be cut into: one after the other in sequence space, every option on
-    /// each, FIN and PSH on the last only, CWR on the first only (as segmentation offload does).
+    /// The segments into which it must be cut. They are consecutive in sequence space, and each has every
+    /// option. FIN and PSH are on the last segment only, CWR on the first only (as in segmentation offload).
     pub fn pieces(self) -> impl Iterator<Item = Self> {
         let len = self.payload.len();
         let size = if self.is_burst() {
@@ -173,8 +173,8 @@ impl Segment {
         })
     }
 
-    /// The first `N` bytes of the payload, where they are known: real ones, or those that a mere length
-    /// has in front ([`crate::RareOptions::payload_head`]).
+    /// The first `N` bytes of the payload, if they are known: real bytes, or the first bytes stored with a
+    /// plain length ([`crate::RareOptions::payload_head`]).
     pub fn payload_head<const N: usize>(&self) -> Option<[u8; N]> {
         match &self.payload {
             Payload::Bytes(b) => b.first_chunk().copied(),
@@ -185,7 +185,7 @@ impl Segment {
         }
     }
 
-    /// The payload with its head in real bytes, if it is a mere length that has one.
+    /// The payload in real bytes, if it is a plain length with a stored head.
     pub(crate) fn headed_payload(&self) -> Option<Payload> {
         let head = &self.options.rare.as_ref()?.payload_head;
         let Payload::Length(len) = self.payload else {
@@ -196,8 +196,8 @@ impl Segment {
         (!head.is_empty()).then(|| Payload::from(bytes))
     }
 
-    /// The space the segment takes in sequence numbers: payload bytes, one for SYN, one for FIN
-    /// (RFC 9293, SEG.LEN).
+    /// The sequence space that the segment occupies: payload bytes, one for SYN, one for FIN (RFC 9293,
+    /// SEG.LEN).
     pub fn seq_len(&self) -> u32 {
         self.payload.len() as u32
             + u32::from(self.flags.contains(Flags::SYN))
@@ -210,13 +210,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_segment_stays_small() {
+    fn segment_takes_at_most_216_bytes() {
         let size = size_of::<Segment>();
         assert!(size <= 216, "{size} bytes");
     }
 
     #[test]
-    fn a_burst_is_cut_into_segments_that_follow_each_other() {
+    fn burst_is_cut_into_consecutive_segments() {
         let here = Endpoint::new(std::net::IpAddr::from([10, 0, 0, 1]), 1);
         let mut burst = Segment::new(here, here);
         burst.seq = SeqNumber(u32::MAX - 500);
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_may_have_real_bytes_in_front() {
+    fn length_payload_may_start_with_real_bytes() {
         let here = Endpoint::new(std::net::IpAddr::from([10, 0, 0, 1]), 1);
         let mut seg = Segment::new(here, here);
         seg.payload = Payload::Length(100);
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_are_named() {
+    fn flags_are_printed_by_name() {
         assert_eq!(format!("{:?}", Flags::SYN | Flags::ACK), "SYN|ACK");
         assert_eq!(format!("{:?}", Flags::AE | Flags::CWR), "CWR|AE");
         assert_eq!(format!("{:?}", Flags::NONE), "-");

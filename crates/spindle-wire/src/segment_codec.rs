@@ -1,4 +1,4 @@
-//! [`Segment`] to bytes and back: the TCP header (RFC 9293, section 3.1) and the packet around it.
+//! Encoding and parsing of [`Segment`]s: the TCP header (RFC 9293, section 3.1) and the packet around it.
 
 use std::net::IpAddr;
 use std::ops::Range;
@@ -11,25 +11,25 @@ use crate::{
     Segment, SeqNumber, flow_hash, flow_key, protocol,
 };
 
-/// The TCP header without options.
+/// The length of the TCP header without options.
 const FIXED_LEN: usize = 20;
-/// The control bits of the header: nine of them.
+/// The nine control bits of the header.
 const FLAG_BITS: u16 = 0x01ff;
 
 impl Segment {
-    /// The bytes of the TCP header with its options as they stand. Beyond 60 the segment cannot be
+    /// The length in bytes of the TCP header with its current options. If it exceeds 60, the segment cannot be
     /// sent before [`Options::fit`].
     pub fn tcp_header_len(&self) -> usize {
         FIXED_LEN + self.options.encoded_len()
     }
 
-    /// The bytes of the packet: IP header, TCP header with options, payload. Nothing is encoded to
-    /// know it.
+    /// The length of the packet in bytes: IP header, TCP header with options, payload. It is computed without
+    /// encoding the segment.
     pub fn wire_len(&self) -> usize {
         ip::header_len(self.src.addr) + self.transport_len()
     }
 
-    /// The bytes behind the IP header.
+    /// The number of bytes after the IP header.
     pub(crate) fn transport_len(&self) -> usize {
         let header = match self.coded() {
             Some(coded) => coded.header_len(),
@@ -43,7 +43,7 @@ impl Segment {
         flow_hash(self.src, self.dst, protocol::TCP)
     }
 
-    /// What identifies the subflow, the same in both directions.
+    /// A hash that identifies the subflow and is the same in both directions.
     pub fn flow_key(&self) -> u64 {
         flow_key(self.src, self.dst, protocol::TCP)
     }
@@ -51,7 +51,7 @@ impl Segment {
     /// Appends TCP header and payload to `out`, with a valid checksum.
     ///
     /// # Errors
-    /// Any [`EncodeError`]; nothing is appended then.
+    /// Any [`EncodeError`]; nothing is appended in that case.
     pub fn encode_tcp(&self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         self.options.check()?;
         let header_len = self.tcp_header_len();
@@ -79,10 +79,11 @@ impl Segment {
         Ok(())
     }
 
-    /// Appends the whole IP packet to `out`, that of a packet of the coding layer if it is [one](Self::coded).
+    /// Appends the whole IP packet to `out`. A segment that is a [packet of the coding layer](Self::coded) is
+    /// written in that layer's format.
     ///
     /// # Errors
-    /// Any [`EncodeError`]; nothing is appended then.
+    /// Any [`EncodeError`]; nothing is appended in that case.
     pub fn encode_ip(&self, fields: &IpFields, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         if let Some(coded) = self.coded() {
             return self.encode_coded_ip(coded, fields, out);
@@ -95,7 +96,7 @@ impl Segment {
         self.encode_tcp(out)
     }
 
-    /// The whole IP packet.
+    /// Returns the whole IP packet.
     ///
     /// # Errors
     /// Any [`EncodeError`].
@@ -105,7 +106,7 @@ impl Segment {
         Ok(out)
     }
 
-    /// Reads an IP packet. The payload shares `packet`'s memory; nothing is copied.
+    /// Reads an IP packet. The payload shares the memory of `packet` and is not copied.
     ///
     /// # Errors
     /// Any [`ParseError`].
@@ -129,8 +130,8 @@ impl Segment {
         Ok(segment)
     }
 
-    /// Reads the headers of an IP packet: the segment without its payload, and where in the packet
-    /// that is.
+    /// Reads the headers of an IP packet. Returns the segment without its payload, and the payload's position
+    /// in the packet.
     ///
     /// # Errors
     /// Any [`ParseError`].
@@ -141,8 +142,8 @@ impl Segment {
         parse_ip(packet, checksums)
     }
 
-    /// Reads a TCP header with its payload, as it came from `src` to `dst` in an IP packet or in an
-    /// encapsulation. The payload shares `bytes`' memory.
+    /// Reads a TCP header with its payload, sent from `src` to `dst` in an IP packet or in an encapsulation.
+    /// The payload shares the memory of `bytes`.
     ///
     /// # Errors
     /// Any [`ParseError`] about TCP.
@@ -161,7 +162,7 @@ impl Segment {
     }
 }
 
-/// The segment without its payload, and where in the packet that is.
+/// The segment without its payload, and the payload's position in the packet.
 fn parse_ip(packet: &[u8], checksums: Checksums) -> Result<(Segment, Range<usize>), ParseError> {
     let ip = IpHeader::parse(packet, checksums)?;
     ip.expect_protocol(protocol::TCP)?;

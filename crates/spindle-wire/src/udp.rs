@@ -1,5 +1,5 @@
-//! UDP datagrams (RFC 768) with their IP header: what a segment travels in where TCP's own
-//! protocol number cannot be used.
+//! UDP datagrams (RFC 768) with their IP header. They carry segments if TCP's own protocol number cannot be
+//! used.
 
 use bytes::Bytes;
 
@@ -14,9 +14,9 @@ const HEADER_LEN: usize = 8;
 /// A UDP datagram with the addresses and the ECN field of the IP packet that carries it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UdpDatagram {
-    /// Who sends it.
+    /// The sender.
     pub src: Endpoint,
-    /// Who is to receive it.
+    /// The receiver.
     pub dst: Endpoint,
     /// The ECN field of the IP header.
     pub ecn: Ecn,
@@ -25,7 +25,7 @@ pub struct UdpDatagram {
 }
 
 impl UdpDatagram {
-    /// The bytes of the packet: IP header, UDP header, payload.
+    /// The length of the packet in bytes: IP header, UDP header, payload.
     pub fn wire_len(&self) -> usize {
         ip::header_len(self.src.addr) + HEADER_LEN + self.payload.len()
     }
@@ -38,7 +38,7 @@ impl UdpDatagram {
     /// Appends the whole IP packet to `out`, with valid checksums.
     ///
     /// # Errors
-    /// [`EncodeError::PacketTooLong`], [`EncodeError::MixedFamilies`]; nothing is appended then.
+    /// [`EncodeError::PacketTooLong`] and [`EncodeError::MixedFamilies`]; nothing is appended in these cases.
     pub fn encode_ip(&self, fields: &IpFields, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         let len = HEADER_LEN + self.payload.len();
         let addresses = (self.src.addr, self.dst.addr);
@@ -51,7 +51,7 @@ impl UdpDatagram {
         let mut sum = pseudo_header(self.src.addr, self.dst.addr, protocol::UDP, len);
         sum.add(&out[start..]);
         sum.add_payload(&self.payload);
-        // Zero means "no checksum"; the other zero of one's complement stands for it (RFC 768).
+        // Zero means "no checksum". The other zero of one's complement replaces it (RFC 768).
         let checksum = match sum.finish() {
             0 => 0xffff,
             c => c,
@@ -61,11 +61,11 @@ impl UdpDatagram {
         Ok(())
     }
 
-    /// Reads an IP packet. The payload shares `packet`'s memory. A zero checksum means none over
-    /// IPv4 (RFC 768) and is wrong over IPv6 (RFC 8200, section 8.1).
+    /// Reads an IP packet. The payload shares the memory of `packet`. A checksum of zero means "no checksum"
+    /// over IPv4 (RFC 768) and is an error over IPv6 (RFC 8200, section 8.1).
     ///
     /// # Errors
-    /// Any [`ParseError`] except the one on TCP options.
+    /// A [`ParseError`] about IP or UDP.
     pub fn from_ip(packet: &Bytes, checksums: Checksums) -> Result<Self, ParseError> {
         let ip = IpHeader::parse(packet, checksums)?;
         ip.expect_protocol(protocol::UDP)?;

@@ -1,5 +1,5 @@
-//! What the Linux kernel sends is read and written back byte for byte, and its keys, tokens, HMACs,
-//! initial data sequence numbers and checksums are those of RFC 8684, computed here from scratch.
+//! Packets of the Linux kernel are parsed and written back byte for byte. Their keys, tokens, HMACs, initial
+//! data sequence numbers and checksums agree with RFC 8684; this file computes them independently of the crate.
 //!
 //! The captures come from `scripts/capture-kernel-handshake.sh` (Linux 6.18).
 
@@ -31,7 +31,7 @@ fn packets(file: &'static [u8]) -> Vec<Bytes> {
     let mut out = Vec::new();
     while at < file.len() {
         let len = u32_at(at + 8);
-        assert_eq!(len, u32_at(at + 12), "nothing is cut off");
+        assert_eq!(len, u32_at(at + 12), "the packet is captured whole");
         out.push(Bytes::from_static(&file[at + 16 + framing..at + 16 + len]));
         at += 16 + len;
     }
@@ -46,7 +46,7 @@ fn segments(file: &'static [u8]) -> Vec<Segment> {
 }
 
 #[test]
-fn every_packet_comes_back_byte_for_byte() {
+fn kernel_packets_are_reproduced_byte_for_byte() {
     let mut seen = [0; 10];
     for file in [PLAIN, CHECKSUMS, IPV6] {
         for (i, packet) in packets(file).iter().enumerate() {
@@ -61,11 +61,11 @@ fn every_packet_comes_back_byte_for_byte() {
             }
         }
     }
-    // A capture that lost a kind of option would test less than it says.
+    // A capture without one of these options would test less than expected.
     assert!(seen.iter().all(|n| *n > 0), "{seen:?}");
 }
 
-/// Which of the options that the capture must contain are there.
+/// For each option that the captures must contain, whether it is present.
 fn kinds(o: &Options) -> [bool; 10] {
     let rare = o.rare.as_deref().cloned().unwrap_or_default();
     [
@@ -86,7 +86,7 @@ fn kinds(o: &Options) -> [bool; 10] {
 }
 
 #[test]
-fn the_receiver_of_a_duplicate_sends_a_sack_block() {
+fn captures_contain_a_sack_block_for_duplicate_data() {
     for file in [PLAIN, CHECKSUMS, IPV6] {
         assert!(
             segments(file)
@@ -96,7 +96,7 @@ fn the_receiver_of_a_duplicate_sends_a_sack_block() {
     }
 }
 
-/// One MPTCP connection of a capture: its keys and what belongs to them.
+/// One MPTCP connection of a capture with its endpoints and keys.
 #[derive(Debug)]
 struct Connection {
     client: Endpoint,
@@ -106,7 +106,7 @@ struct Connection {
 }
 
 impl Connection {
-    /// The key of whoever has this address.
+    /// The key of the host that has this address.
     fn key_of(&self, addr: IpAddr) -> u64 {
         // Links 1 and 2; the client has the addresses that end in 1.
         let last = match addr {
@@ -164,8 +164,8 @@ fn hmac(first_key: u64, second_key: u64, message: &[&[u8]]) -> [u8; 32] {
     mac.finalize().into_bytes().into()
 }
 
-/// The handshake of the first connection of `kernel-plain.pcap`, as plain numbers for whoever wants
-/// to compute from them. A new capture brings new ones.
+/// The handshake of the first connection of `kernel-plain.pcap` as plain numbers, for use in other
+/// computations. A new capture needs new numbers.
 mod plain {
     pub(crate) const CLIENT_KEY: u64 = 0x9097_6304_aa5e_72e3;
     pub(crate) const SERVER_KEY: u64 = 0x1b7f_cbb5_4a93_db99;
@@ -183,7 +183,7 @@ mod plain {
 }
 
 #[test]
-fn the_plain_numbers_are_those_of_the_capture() {
+fn recorded_handshake_numbers_match_the_capture() {
     let segments = segments(PLAIN);
     let c = &connections(&segments)[0];
     let join = joins(&segments)
@@ -210,7 +210,7 @@ fn the_plain_numbers_are_those_of_the_capture() {
     );
 }
 
-/// A joined subflow: what its three handshake segments say.
+/// A joined subflow: the contents of its three handshake segments.
 struct Join {
     token: u32,
     nonces: (u32, u32),
@@ -254,7 +254,7 @@ fn joins(segments: &[Segment]) -> Vec<Join> {
 }
 
 #[test]
-fn joins_carry_the_tokens_and_hmacs_of_the_keys() {
+fn joins_carry_the_tokens_and_hmacs_derived_from_the_keys() {
     for file in [PLAIN, CHECKSUMS, IPV6] {
         let segments = segments(file);
         let connections = connections(&segments);
@@ -276,7 +276,7 @@ fn joins_carry_the_tokens_and_hmacs_of_the_keys() {
 }
 
 #[test]
-fn announced_addresses_carry_the_hmac_of_the_keys() {
+fn announced_addresses_carry_the_hmac_derived_from_the_keys() {
     let hmac_of = |from: u64, to: u64, a: &AddAddr| {
         let addr = match a.addr {
             IpAddr::V4(a) => a.octets().to_vec(),
@@ -297,7 +297,7 @@ fn announced_addresses_carry_the_hmac_of_the_keys() {
         {
             assert_eq!(a.hmac.is_none(), a.echo);
             let Some(found) = a.hmac else { continue };
-            // Only the server announces.
+            // Only the server announces addresses.
             assert!(
                 connections
                     .iter()
@@ -361,7 +361,7 @@ fn streams(segments: &[Segment]) -> HashMap<(Endpoint, Endpoint), Stream> {
     out
 }
 
-/// The mapping a segment carries, in an MP_CAPABLE or a DSS, with all 64 bits of its DSN.
+/// The mapping of a segment, from an MP_CAPABLE or a DSS, with all 64 bits of its DSN.
 fn mapping(s: &Segment, c: &Connection) -> Option<(u64, Mapping)> {
     let start = idsn(c.key_of(s.src.addr)).wrapping_add(1);
     if let Some(m) = s.options.dss.and_then(|d| d.mapping) {
@@ -381,7 +381,7 @@ fn mapping(s: &Segment, c: &Connection) -> Option<(u64, Mapping)> {
 }
 
 #[test]
-fn data_starts_at_the_initial_data_sequence_number_and_sums_are_right() {
+fn data_starts_one_past_the_idsn_and_dss_checksums_match() {
     for (file, with_checksums) in [(PLAIN, false), (CHECKSUMS, true), (IPV6, false)] {
         let segments = segments(file);
         let streams = streams(&segments);

@@ -1,4 +1,4 @@
-//! Every form of every MPTCP option, byte by byte from the figures of RFC 8684.
+//! Every form of every MPTCP option, compared byte by byte with the figures of RFC 8684.
 
 use spindle_wire::{
     AddAddr, DataNumber, Dss, Flags, Mapping, MpCapable, MpJoin, MpPrio, MpTcpRst, Options,
@@ -9,7 +9,7 @@ const SYN: Flags = Flags::SYN;
 const SYN_ACK: Flags = Flags(Flags::SYN.0 | Flags::ACK.0);
 const ACK: Flags = Flags::ACK;
 
-/// The bytes read as the options, and the options are written as the bytes.
+/// Asserts that the bytes parse to the options, and that the options are written as these bytes.
 #[track_caller]
 fn both_ways(bytes: &[u8], flags: Flags, options: &Options) {
     assert_eq!(
@@ -35,7 +35,7 @@ const A: [u8; 8] = KEY_A.to_be_bytes();
 const B: [u8; 8] = KEY_B.to_be_bytes();
 
 #[test]
-fn mp_capable_figure_4() {
+fn mp_capable_matches_figure_4() {
     let syn = MpCapable {
         version: 1,
         hmac_sha256: true,
@@ -85,7 +85,7 @@ fn mp_capable_figure_4() {
 }
 
 #[test]
-fn mp_capable_of_other_versions_is_a_value() {
+fn mp_capable_of_other_versions_is_kept() {
     let read = |bytes: &[u8], flags| {
         Options::parse(bytes, flags)
             .unwrap()
@@ -98,7 +98,7 @@ fn mp_capable_of_other_versions_is_a_value() {
         (v0.version, v0.sender_key, v0.receiver_key),
         (0, Some(KEY_A), None)
     );
-    // A version nobody knows, of a length nobody knows.
+    // An unknown version with an unknown length.
     let v7 = read(&[&[30, 17, 0x07, 0x3f], &[9; 13][..]].concat(), SYN).unwrap();
     assert_eq!((v7.version, v7.sender_key, v7.other_flags), (7, None, 0x1e));
     assert!(!v7.is_acceptable());
@@ -108,7 +108,7 @@ fn mp_capable_of_other_versions_is_a_value() {
 }
 
 #[test]
-fn mp_join_figures_5_to_7() {
+fn mp_join_matches_figures_5_to_7() {
     let join = |j| {
         let mut o = Options::default();
         o.rare_mut().mp_join = Some(j);
@@ -135,13 +135,13 @@ fn mp_join_figures_5_to_7() {
     let hmac: [u8; 20] = std::array::from_fn(|i| i as u8);
     let bytes = [&[30, 24, 0x10, 0], &hmac[..]].concat();
     both_ways(&bytes, ACK, &join(MpJoin::Ack { hmac }));
-    // The form of a SYN/ACK on an ACK is none.
+    // The form of a SYN/ACK is not valid on an ACK.
     let bytes = [&[30, 16, 0x10, 4], &[0; 12][..]].concat();
     assert_eq!(Options::parse(&bytes, ACK), Ok(Options::default()));
 }
 
 #[test]
-fn dss_figure_9() {
+fn dss_matches_figure_9() {
     let dss = |d| Options {
         dss: Some(d),
         ..Options::default()
@@ -223,7 +223,7 @@ fn dss_figure_9() {
 }
 
 #[test]
-fn data_numbers_expand_to_the_nearest() {
+fn low_data_number_expands_to_the_nearest_full_number() {
     assert_eq!(DataNumber::Low(5).expand(0x1_ffff_fff0), 0x2_0000_0005);
     assert_eq!(
         DataNumber::Low(0xffff_fff0).expand(0x2_0000_0005),
@@ -235,7 +235,7 @@ fn data_numbers_expand_to_the_nearest() {
 }
 
 #[test]
-fn add_addr_figure_12() {
+fn add_addr_matches_figure_12() {
     let add = |a| {
         let mut o = Options::default();
         o.rare_mut().add_addr.push(a);
@@ -307,7 +307,7 @@ fn add_addr_figure_12() {
 }
 
 #[test]
-fn several_add_addr_are_all_kept() {
+fn every_add_addr_of_a_segment_is_kept() {
     let bytes = [30, 8, 0x31, 1, 10, 0, 0, 1, 30, 8, 0x31, 2, 10, 0, 0, 2];
     let o = Options::parse(&bytes, ACK).unwrap();
     let ids: Vec<u8> = o
@@ -320,7 +320,7 @@ fn several_add_addr_are_all_kept() {
 }
 
 #[test]
-fn the_small_ones_figures_11_and_13_to_16() {
+fn short_mptcp_options_match_figures_11_and_13_to_16() {
     let with = |set: &dyn Fn(&mut spindle_wire::RareOptions)| {
         let mut o = Options::default();
         set(o.rare_mut());
@@ -378,7 +378,7 @@ fn the_small_ones_figures_11_and_13_to_16() {
 }
 
 #[test]
-fn malformed_and_unknown_ones_are_left_out() {
+fn malformed_and_unknown_mptcp_options_are_ignored() {
     let malformed: [(&[u8], Flags); 12] = [
         (&[30, 2], ACK),
         (&[30, 3, 0x00], SYN),
@@ -400,7 +400,7 @@ fn malformed_and_unknown_ones_are_left_out() {
             "{bytes:02x?}"
         );
     }
-    // One malformed option takes nothing from those around it.
+    // A malformed option does not affect the options around it.
     let bytes = [
         30, 8, 0x20, 0x01, 0, 0, 0, 9, 30, 4, 0x20, 0x01, 30, 3, 0x51,
     ];

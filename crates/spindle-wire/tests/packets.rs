@@ -1,4 +1,4 @@
-//! Whole packets: headers and checksums by hand, against another implementation, and broken ones.
+//! Whole packets: headers and checksums checked by hand and against another implementation, and broken packets.
 
 use bytes::Bytes;
 use etherparse::{PacketBuilder, SlicedPacket, TransportSlice};
@@ -39,7 +39,7 @@ fn packet(s: &Segment) -> Vec<u8> {
 }
 
 #[test]
-fn an_ipv4_packet_byte_by_byte() {
+fn ipv4_packet_has_the_expected_bytes() {
     #[rustfmt::skip]
     let expected = [
         0x45, 0x02, 0x00, 0x37, 0x00, 0x00, 0x40, 0x00, 0x40, 0x06, 0x26, 0xbd,
@@ -51,7 +51,7 @@ fn an_ipv4_packet_byte_by_byte() {
     ];
     let mut p = packet(&v4());
     let checksum = [p[36], p[37]];
-    // The TCP checksum the slow way: pseudo-header and segment, word by word.
+    // The TCP checksum computed the slow way: pseudo-header and segment, word by word.
     let words = [0x0a00, 0x0001, 0x0a00, 0x0002, 0x0006, 35]
         .into_iter()
         .chain(
@@ -68,7 +68,7 @@ fn an_ipv4_packet_byte_by_byte() {
 }
 
 #[test]
-fn another_implementation_agrees() {
+fn etherparse_reads_the_same_fields_and_checksums() {
     for s in [v4(), v6()] {
         let p = packet(&s);
         let sliced = SlicedPacket::from_ip(&p).unwrap();
@@ -109,7 +109,7 @@ fn another_implementation_agrees() {
 }
 
 #[test]
-fn what_another_implementation_wrote_is_read() {
+fn packets_written_by_etherparse_are_read() {
     let built = |udp: bool| {
         let ip = PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2], 33);
         let mut out = Vec::new();
@@ -150,13 +150,13 @@ fn what_another_implementation_wrote_is_read() {
 }
 
 #[test]
-fn every_single_bit_flip_is_noticed() {
+fn bit_flip_is_detected_wherever_a_checksum_covers_it() {
     for s in [v4(), v6()] {
         let good = packet(&s);
         for bit in 0..good.len() * 8 {
             let mut bad = good.clone();
             bad[bit / 8] ^= 1 << (bit % 8);
-            // IPv6 has no header checksum: only what the pseudo-header holds is protected.
+            // IPv6 has no header checksum: only the fields in the pseudo-header are protected.
             let unprotected = s.src.addr.is_ipv6()
                 && (bit < 4 || (8..32).contains(&bit) || (56..64).contains(&bit));
             let read = Segment::from_ip_slice(&bad, Checksums::Verify);
@@ -166,7 +166,7 @@ fn every_single_bit_flip_is_noticed() {
 }
 
 #[test]
-fn a_wrong_checksum_is_named_with_the_right_one() {
+fn checksum_error_reports_the_found_and_the_expected_value() {
     let mut p = packet(&v4());
     let right = u16::from_be_bytes([p[36], p[37]]);
     p[36] ^= 0x55;
@@ -182,7 +182,7 @@ fn a_wrong_checksum_is_named_with_the_right_one() {
 }
 
 #[test]
-fn truncation_anywhere_is_an_error() {
+fn truncated_packet_is_an_error_and_padding_is_ignored() {
     for s in [v4(), v6()] {
         let p = packet(&s);
         for len in 0..p.len() {
@@ -196,13 +196,13 @@ fn truncation_anywhere_is_an_error() {
         assert_eq!(
             Segment::from_ip_slice(&padded, Checksums::Verify),
             Ok(s),
-            "padding is no data"
+            "padding is not data"
         );
     }
 }
 
 #[test]
-fn broken_headers_are_named() {
+fn broken_header_error_names_the_field_and_its_offset() {
     let read = |change: &dyn Fn(&mut Vec<u8>)| {
         let mut p = packet(&v4());
         change(&mut p);
@@ -285,7 +285,7 @@ fn ipv6_extension_headers_are_skipped() {
 }
 
 #[test]
-fn what_cannot_be_written_is_an_error_and_appends_nothing() {
+fn unwritable_packet_is_an_error_and_appends_nothing() {
     let mixed = segment("10.0.0.1:1", "[::1]:2");
     let mut out = Vec::new();
     assert_eq!(
@@ -307,7 +307,7 @@ fn what_cannot_be_written_is_an_error_and_appends_nothing() {
 }
 
 #[test]
-fn a_length_is_as_many_zeros() {
+fn length_payload_is_written_as_zeros() {
     for n in [0, 1, 7, 1400] {
         let (mut length, mut zeros) = (v4(), v4());
         length.payload = Payload::Length(n);
@@ -323,8 +323,8 @@ fn a_length_is_as_many_zeros() {
 }
 
 #[test]
-fn dss_checksum_figure_10() {
-    // 64-bit DSN, SSN, length, zeros, then the data, its odd byte padded.
+fn dss_checksum_matches_figure_10() {
+    // 64-bit DSN, SSN, length, zeros, then the data; its odd byte is padded.
     let words = [
         0x0102u32, 0x0304, 0x0506, 0x0708, 0x0000, 0x0001, 0x0003, 0x0000, 0xaabb, 0xcc00,
     ];
@@ -338,7 +338,7 @@ fn dss_checksum_figure_10() {
 }
 
 #[test]
-fn congestion_marks_keep_the_header_checksum() {
+fn ce_mark_keeps_the_header_checksum_valid() {
     for (mut s, from) in [
         (v4(), Ecn::Ect0),
         (v6(), Ecn::Ect0),
@@ -361,7 +361,7 @@ fn congestion_marks_keep_the_header_checksum() {
 }
 
 #[test]
-fn ip_fields_come_back() {
+fn ip_fields_survive_encoding_and_parsing() {
     let fields = IpFields {
         ttl: 3,
         identification: 0xabcd,
@@ -390,7 +390,7 @@ fn ip_fields_come_back() {
 }
 
 #[test]
-fn udp_datagrams() {
+fn udp_datagrams_are_written_parsed_and_verified() {
     for (src, dst) in [("10.0.0.1:9", "10.0.0.2:10"), ("[::1]:9", "[::2]:10")] {
         let payload: Payload = Bytes::from_static(b"segment").into();
         let d = UdpDatagram {
@@ -415,7 +415,7 @@ fn udp_datagrams() {
             read,
             Err(ParseError::Checksum { what: "UDP", .. })
         ));
-        // No checksum: fine over IPv4, wrong over IPv6.
+        // A missing checksum is allowed over IPv4 and an error over IPv6.
         let udp = p.len() - 15;
         p[udp + 6..udp + 8].fill(0);
         let read = UdpDatagram::from_ip(&p.into(), Checksums::Verify);
@@ -424,7 +424,7 @@ fn udp_datagrams() {
 }
 
 #[test]
-fn checksums_of_pieces_are_checksums_of_the_whole() {
+fn checksum_over_pieces_equals_checksum_over_the_whole() {
     let bytes: Vec<u8> = (0..1000u32).map(|i| mix64(u64::from(i)) as u8).collect();
     let mut whole = Checksum::new();
     whole.add(&bytes);
@@ -436,13 +436,13 @@ fn checksums_of_pieces_are_checksums_of_the_whole() {
 }
 
 #[test]
-fn flow_hashes_spread_and_tell_directions_apart() {
+fn flow_hash_spreads_ports_and_differs_by_direction() {
     let (a, b) = (v4().src, v4().dst);
     assert_ne!(flow_hash(a, b, 6), flow_hash(b, a, 6));
     assert_ne!(flow_hash(a, b, 6), flow_hash(a, b, 17));
     assert_ne!(v6().flow_hash(), v4().flow_hash());
-    // Consecutive ports over 8 next hops, by low bits and by high bits: 1000 each, give or take
-    // five standard deviations (of a binomial: 29.6).
+    // Consecutive ports over 8 next hops, by low bits and by high bits: 1000 each, within five standard
+    // deviations (of a binomial: 29.6).
     for shift in [0, 61] {
         let mut count = [0i32; 8];
         for port in 0..8000 {

@@ -1,4 +1,4 @@
-//! parse(encode(x)) == x over arbitrary segments; arbitrary and mutated bytes give a value or an
+//! parse(encode(x)) == x for arbitrary segments. Parsing arbitrary and mutated bytes returns a value or an
 //! error.
 
 use std::net::IpAddr;
@@ -142,7 +142,7 @@ fn sack() -> impl Strategy<Value = SackBlocks> {
     })
 }
 
-/// Mostly empty, as on the wire; sometimes more than fits.
+/// Mostly empty, as in real traffic; sometimes more than fits.
 fn rare(flags: Flags) -> impl Strategy<Value = RareOptions> {
     fn some<S: Strategy>(s: S) -> impl Strategy<Value = Option<S::Value>> {
         option::weighted(0.15, s)
@@ -182,7 +182,7 @@ fn rare(flags: Flags) -> impl Strategy<Value = RareOptions> {
     })
 }
 
-/// Options that may or may not fit.
+/// Options that may or may not fit the option space.
 fn options(flags: Flags) -> impl Strategy<Value = Options> {
     let timestamps = any::<(u32, u32)>().prop_map(|(value, echo)| Timestamps { value, echo });
     (
@@ -218,7 +218,7 @@ fn endpoints() -> impl Strategy<Value = (Endpoint, Endpoint)> {
         .prop_map(|([s, d], [p, q])| (Endpoint::new(s, p), Endpoint::new(d, q)))
 }
 
-/// A segment whose options may not fit.
+/// A segment whose options may not fit the option space.
 fn segment() -> impl Strategy<Value = Segment> {
     let flags = prop_oneof![
         (0u16..0x200).prop_map(Flags),
@@ -247,7 +247,7 @@ fn segment() -> impl Strategy<Value = Segment> {
     })
 }
 
-/// Payloads that are the same bytes made the same value.
+/// Converts the payload to real bytes, so that payloads with the same bytes are equal values.
 fn with_real_bytes(mut s: Segment) -> Segment {
     if !s.payload.is_empty() {
         s.payload = s.payload.to_bytes().into();
@@ -255,7 +255,7 @@ fn with_real_bytes(mut s: Segment) -> Segment {
     s
 }
 
-/// How many options there are, and how many SACK blocks.
+/// The number of options plus the number of SACK blocks.
 fn count(o: &Options) -> usize {
     let rare = o.rare.as_ref().map_or(0, |r| {
         usize::from(r.mss.is_some())
@@ -278,7 +278,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn segments_come_back(mut s in segment()) {
+    fn segments_survive_encoding_and_parsing(mut s in segment()) {
         let fields = IpFields::default();
         if s.options.encoded_len() > Options::MAX_LEN {
             let too_long = matches!(s.to_packet(&fields), Err(EncodeError::OptionsTooLong { .. }));
@@ -299,7 +299,7 @@ proptest! {
     }
 
     #[test]
-    fn fit_loses_nothing(before in options(Flags::ACK)) {
+    fn fit_keeps_or_returns_every_option(before in options(Flags::ACK)) {
         let mut o = before.clone();
         let left_out = o.fit();
         prop_assert!(o.encoded_len() <= Options::MAX_LEN);
@@ -315,7 +315,7 @@ proptest! {
     }
 
     #[test]
-    fn datagrams_come_back((src, dst) in endpoints(), payload in payload(), ecn in any::<u8>()) {
+    fn udp_datagrams_survive_encoding_and_parsing((src, dst) in endpoints(), payload in payload(), ecn in any::<u8>()) {
         let d = UdpDatagram { src, dst, ecn: Ecn::from_bits(ecn), payload };
         let mut packet = Vec::new();
         d.encode_ip(&IpFields::default(), &mut packet).unwrap();
@@ -325,14 +325,14 @@ proptest! {
     }
 
     #[test]
-    fn arbitrary_bytes_are_a_value_or_an_error(
+    fn parsing_arbitrary_bytes_returns_a_value_or_an_error(
         bytes in vec(any::<u8>(), 0..120),
         version in 0u8..8,
         flags in any::<u16>(),
     ) {
         let mut packet = bytes.clone();
         if let Some(first) = packet.first_mut() {
-            // Mostly plausible starts, or nothing beyond the version would ever be looked at.
+            // Mostly plausible first bytes. Otherwise the parser would hardly get past the version.
             *first = [0x45, 0x45, 0x46, 0x4f, 0x60, 0x60, 0x60, *first][usize::from(version)];
         }
         if packet.len() > 10 && version < 4 {
@@ -347,7 +347,7 @@ proptest! {
     }
 
     #[test]
-    fn mutated_packets_are_a_value_or_an_error(
+    fn parsing_mutated_packets_returns_a_value_or_an_error(
         mut s in segment(),
         flips in vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
         cut in any::<prop::sample::Index>(),
@@ -355,7 +355,7 @@ proptest! {
         let _ = s.options.fit();
         let mut packet = s.to_packet(&IpFields::default()).unwrap();
         for (at, to) in flips {
-            // The headers rather than the payload.
+            // Changes the headers rather than the payload.
             let at = at.index(packet.len().min(100));
             packet[at] = to;
         }
@@ -365,13 +365,13 @@ proptest! {
     }
 
     #[test]
-    fn what_is_read_can_be_written_and_read_again(
+    fn parsed_options_survive_encoding_and_parsing(
         bytes in vec(prop_oneof![0u8..9, 28u8..32, any::<u8>()], 0..40),
         flags in prop_oneof![Just(Flags::SYN), Just(Flags::SYN | Flags::ACK), Just(Flags::ACK)],
     ) {
         if let Ok(o) = Options::parse(&bytes, flags) {
             let mut out = Vec::new();
-            // NOPs that were not there may push it beyond the option space.
+            // The NOPs that writing adds may exceed the option space.
             if o.encode(&mut out).is_ok() && o.rare.as_ref().and_then(|r| r.mp_capable).is_none_or(|c| c.version == 1) {
                 prop_assert_eq!(Options::parse(&out, flags), Ok(o));
             }
@@ -379,7 +379,7 @@ proptest! {
     }
 }
 
-/// Hands the bytes to everything that reads packets; whatever was read holds together.
+/// Passes the bytes to everything that parses packets and checks that the parsed values are consistent.
 fn everything(packet: &[u8]) {
     let bytes = Bytes::copy_from_slice(packet);
     for checksums in [Checksums::Trust, Checksums::Verify] {

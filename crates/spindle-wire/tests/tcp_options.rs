@@ -1,4 +1,4 @@
-//! TCP's own options and the option budget.
+//! TCP's own options and the option space.
 
 use spindle_wire::{
     AddAddr, DataNumber, Dss, EncodeError, Experimental, Flags, Mapping, MpPrio, Options,
@@ -52,7 +52,7 @@ fn add_addr(addr: &str) -> AddAddr {
 }
 
 #[test]
-fn a_syn_as_linux_lays_it_out() {
+fn syn_options_have_the_layout_of_linux() {
     let mut o = Options {
         timestamps: Some(TS),
         ..Options::default()
@@ -69,7 +69,7 @@ fn a_syn_as_linux_lays_it_out() {
 }
 
 #[test]
-fn timestamps_and_sack_as_linux_lays_them_out() {
+fn timestamps_and_sack_have_the_layout_of_linux() {
     let o = Options {
         timestamps: Some(TS),
         sack: sack(2),
@@ -84,7 +84,7 @@ fn timestamps_and_sack_as_linux_lays_them_out() {
 }
 
 #[test]
-fn experimental_options_of_rfc_6994() {
+fn experimental_options_follow_rfc_6994() {
     let mut o = Options::default();
     let e = Experimental {
         kind: 253,
@@ -99,7 +99,7 @@ fn experimental_options_of_rfc_6994() {
     });
     assert_eq!(written(&o), [253, 7, 0xf9, 0x89, 1, 2, 3, 1, 254, 4, 0, 1]);
     assert_eq!(Options::parse(&written(&o), Flags::ACK), Ok(o.clone()));
-    // Too short for an identifier: skipped.
+    // An option too short for an identifier is skipped.
     assert_eq!(
         Options::parse(&[253, 3, 0xf9, 1], Flags::ACK),
         Ok(Options::default())
@@ -112,9 +112,9 @@ fn experimental_options_of_rfc_6994() {
 }
 
 #[test]
-fn unknown_and_ill_sized_options_are_skipped() {
-    // Fast Open cookie, an MSS of five bytes, a SACK of half a block; then window scale, end of
-    // list, and what must not be looked at.
+fn unknown_and_wrongly_sized_options_are_skipped() {
+    // A Fast Open cookie, an MSS of five bytes, a SACK of half a block; then window scale, end of list, and
+    // bytes that must be ignored.
     let bytes = [
         34, 4, 9, 9, 2, 5, 0, 0, 0, 5, 6, 0, 0, 0, 0, 3, 3, 9, 0, 77, 0,
     ];
@@ -125,7 +125,7 @@ fn unknown_and_ill_sized_options_are_skipped() {
 }
 
 #[test]
-fn lengths_beyond_the_header_are_errors() {
+fn option_length_below_2_or_beyond_the_header_is_an_error() {
     let error = |offset, kind, length, room| {
         Err(ParseError::OptionLength {
             offset,
@@ -144,7 +144,7 @@ fn lengths_beyond_the_header_are_errors() {
 }
 
 #[test]
-fn fit_shrinks_sack_first() {
+fn fit_removes_sack_blocks_first() {
     let ack = Dss {
         data_ack: Some(DataNumber::Full(5)),
         ..Dss::default()
@@ -159,9 +159,9 @@ fn fit_shrinks_sack_first() {
     assert_eq!(o.sack, sack(1));
     assert_eq!(left_out.sack.as_slice(), &sack(3).as_slice()[1..]);
     assert_eq!(written(&o).len(), 36);
-    assert!(o.fit().is_empty(), "what fits stays");
+    assert!(o.fit().is_empty(), "options that fit are kept");
 
-    // Room for an IPv4 ADD_ADDR is made by the SACK blocks alone.
+    // Removing the SACK blocks alone makes room for an IPv4 ADD_ADDR.
     o.sack = sack(2);
     o.rare_mut().add_addr.push(add_addr("192.0.2.1"));
     let left_out = o.fit();
@@ -194,7 +194,7 @@ fn fit_never_drops_a_mapping() {
 }
 
 #[test]
-fn an_ipv6_add_addr_takes_the_place_of_a_data_ack() {
+fn fit_drops_a_bare_data_ack_for_an_ipv6_add_addr() {
     let ack = Dss {
         data_ack: Some(DataNumber::Full(5)),
         ..Dss::default()
@@ -213,7 +213,7 @@ fn an_ipv6_add_addr_takes_the_place_of_a_data_ack() {
 }
 
 #[test]
-fn what_does_not_fit_is_not_written() {
+fn options_over_40_bytes_are_an_error_and_append_nothing() {
     let o = Options {
         timestamps: Some(TS),
         sack: sack(1),

@@ -1,4 +1,4 @@
-//! The arguments.
+//! The command-line arguments.
 
 pub(crate) mod service;
 
@@ -43,7 +43,7 @@ pub(crate) enum Command {
     Pages(Pages),
 }
 
-/// What `compare`, `run` and `testbed` lay over an experiment in short.
+/// Short flags of `compare`, `run` and `testbed` that override parts of an experiment.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Size {
     /// Flows per transport and seed
@@ -74,7 +74,7 @@ impl Size {
     }
 }
 
-/// What `compare` and `run` share.
+/// The arguments that `compare` and `run` share.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Common {
     /// Transports, separated by commas; `name@balancer` to use another balancer

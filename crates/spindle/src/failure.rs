@@ -1,4 +1,4 @@
-//! What ends a command early, and with which exit code.
+//! Errors that end a command early, and their exit codes.
 
 use std::fmt;
 use std::path::Path;
@@ -12,22 +12,22 @@ use spindle_lab::sweep::SweepError;
 /// Why a command ended early, in one line.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The user can mend it: exit code 2.
+    /// The user can correct it: exit code 2.
     Usage(String),
-    /// A flag is wrong or missing: as bad usage, but it may be a file that said so.
+    /// A flag is wrong or missing. This is bad usage, but the flag may come from a file.
     Setting(Setting),
     /// Something else went wrong: exit code 1.
     Other(String),
 }
 
-/// A mistake in a flag, told as `--flag: problem`.
+/// A mistake in a flag, reported as `--flag: problem`.
 #[derive(Debug)]
 pub(crate) struct Setting {
-    /// The flag's name without dashes; empty if it is about none alone.
+    /// The flag's name without dashes. Empty if the mistake is not about a single flag.
     pub(crate) flag: String,
     /// The value that is wrong, if it is one of several.
     pub(crate) found: Option<String>,
-    /// What is wrong, and what would be right; goes on behind the name.
+    /// What is wrong, and what would be right. It continues after the flag's name.
     pub(crate) problem: String,
 }
 
@@ -39,7 +39,7 @@ impl fmt::Display for Setting {
 }
 
 impl Failure {
-    /// A mistake in a flag; `problem` goes on behind its name.
+    /// A mistake in a flag. `problem` continues after its name.
     pub(crate) fn setting(flag: &str, problem: impl Into<String>) -> Self {
         Self::Setting(Setting {
             flag: flag.to_owned(),
@@ -48,7 +48,7 @@ impl Failure {
         })
     }
 
-    /// Prints the line on standard error and gives the exit code.
+    /// Prints the line on standard error and returns the exit code.
     pub(crate) fn report(&self) -> ExitCode {
         let (text, code) = match self {
             Self::Usage(text) => (text, crate::USAGE),
@@ -62,7 +62,7 @@ impl Failure {
         ExitCode::from(code)
     }
 
-    /// A file that cannot be read or written.
+    /// The failure for a file that cannot be read or written.
     pub(crate) fn file(path: &Path, action: &str, error: &std::io::Error) -> Self {
         let text = format!("{}: cannot {action}: {error}", path.display());
         match error.kind() {

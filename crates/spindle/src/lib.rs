@@ -1,7 +1,7 @@
 //! The command line of Spindle, with the names of a [`Registry`].
 //!
-//! A crate of one's own gets the whole command line for its own transports, balancers and
-//! topologies:
+//! The program `spindle` is a call of [`cli`] with [`Registry::standard`]. A user's own crate gets the whole
+//! command line for its own transports, balancers and topologies in the same way:
 //!
 //! ```no_run
 //! use spindle::{Registry, cli};
@@ -11,6 +11,36 @@
 //!     cli(Registry::standard().transport("mine", vec!["my own idea".into()], Config::default))
 //! }
 //! ```
+//!
+//! # Commands
+//!
+//! - The lab: `compare` and `run` execute experiments in virtual time, `reproduce` those of the papers, `flows`
+//!   a reference flow file. `trace` follows single flows. `explain` shows what a transport consists of, and
+//!   `analyze` evaluates formulas of the papers.
+//! - The testbed: `testbed` runs an experiment file in real time, on kernel and Spindle hosts in network
+//!   namespaces.
+//! - The network: `gateway` serves MPTCP and TCP clients in front of a TCP service, `connect` takes connections
+//!   of local programs to a gateway or a server, and `status` shows running ones.
+//! - `pages` writes man pages and shell completions.
+//!
+//! # Modules, in the order in which to read them
+//!
+//! This crate parses arguments, calls the other crates, and prints results. Its modules are private, except for
+//! the functions and re-exports below.
+//!
+//! 1. `lib.rs` reads the arguments and calls one function for each command.
+//! 2. `args.rs` and `args/service.rs` define the arguments with clap. Their doc comments are the texts of
+//!    `--help`. `docs/reference/command-line.md` is generated from these texts, and CI compares the two.
+//! 3. `settings.rs` reads `--config FILE`, whose keys are the flags of `gateway` and `connect`.
+//! 4. `commands/` has a file for each command. `commands/mod.rs` has what they share.
+//! 5. `commands/service.rs` has the common parts of `gateway` and `connect`: the checks of their flags, and the
+//!    life of the process from its set-up to its end. `commands/log.rs` is their log.
+//! 6. `failure.rs` turns errors into one line on standard error and an exit code.
+//! 7. `version.rs` has the text of `--version`, for which `build.rs` finds the commit.
+//! 8. `allocator.rs` makes a service's allocator return freed memory soon.
+//!
+//! Exit codes are 0 if all went well, 1 if flows did not finish, connections were reset or something could not
+//! be read or written, and 2 for bad usage.
 
 mod allocator;
 mod args;
@@ -40,7 +70,7 @@ pub fn cli(registry: Registry) -> ExitCode {
     run(registry, std::env::args_os())
 }
 
-/// As [`cli`], with the arguments given (the first is the program's name).
+/// Like [`cli`], with these arguments (the first is the program's name).
 pub fn run<I, T>(registry: Registry, arguments: I) -> ExitCode
 where
     I: IntoIterator<Item = T>,
@@ -76,7 +106,7 @@ where
     }
 }
 
-/// Help and version go to standard output as they are; a mistake becomes one line.
+/// Prints help and version to standard output unchanged, and a mistake as one line.
 fn usage(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
         let _ = error.print();

@@ -1,8 +1,8 @@
 //! `--config FILE`: flags of `gateway` and `connect` from a TOML file.
 //!
-//! A key is a flag's name without its dashes, and what it takes is what the flag takes: there is no list of
-//! keys beside the flags' own definitions. What the file says is put before the flags as if it had been
-//! given there, unless the same flag was; mistakes are then told by the file's line.
+//! A key is a flag's name without its dashes, and its values are those of the flag. There is no list of keys
+//! besides the flags' own definitions. The file's settings are put before the flags as if they had been given
+//! there, unless the same flag was given. Mistakes are then reported with the file's line.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -19,21 +19,21 @@ use toml::de::{DeTable, DeValue};
 use crate::args::Args;
 use crate::failure::{Failure, Setting};
 
-/// The flag that names the file; no key.
+/// The flag that names the file. It is not a key.
 const CONFIG: &str = "config";
-/// The longest file that is read, in bytes: all keys with a page of comment each take less.
+/// The longest file that is read, in bytes. All keys with a page of comment each need less.
 const LONGEST: u64 = 1 << 20;
 
-/// Why a file of settings is not taken.
+/// Why a file of settings is refused.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SettingsError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("--config: {}: cannot be read: {source}", file.display())]
     Read { file: PathBuf, source: io::Error },
-    /// It is no TOML.
+    /// The file is not valid TOML.
     #[error("{origin}: not valid TOML: {message}")]
     Syntax { origin: Origin, message: String },
-    /// No flag is called so.
+    /// No flag has this name.
     #[error("{origin}: {key}: unknown key, accepted here: {}{near}", accepted.join(", "))]
     Unknown {
         origin: Origin,
@@ -41,7 +41,7 @@ pub(crate) enum SettingsError {
         accepted: Vec<String>,
         near: String,
     },
-    /// The flag takes something else.
+    /// The flag does not accept this value.
     #[error("{origin}: {key}: found {found}, want {want}")]
     Value {
         origin: Origin,
@@ -57,26 +57,27 @@ impl From<SettingsError> for Failure {
     }
 }
 
-/// What a file said, and where.
+/// The settings of a file, and where they were found.
 #[derive(Debug)]
 pub(crate) struct Settings {
     file: Arc<str>,
-    /// What was taken from it, in its order.
+    /// The settings taken from the file, in their order.
     taken: Vec<Taken>,
-    /// Flags of the command line.
+    /// Flags that were given on the command line.
     flags: Vec<String>,
 }
 
 #[derive(Debug)]
 struct Taken {
     key: String,
-    /// As the flag's; none of one that takes nothing.
+    /// The flag's value. `None` for a flag without a value.
     value: Option<String>,
     origin: Origin,
 }
 
-/// If the arguments name a file: they, with what it says among them, and what that was. Arguments that
-/// cannot be read are left as they are, for what reads them next to say so.
+/// If the arguments name a file, returns the arguments with the file's settings among them, and these settings.
+/// Arguments that cannot be parsed are returned unchanged, so that the code that parses them next reports the
+/// error.
 pub(crate) fn read(
     arguments: Vec<OsString>,
 ) -> Result<(Vec<OsString>, Option<Settings>), SettingsError> {
@@ -112,7 +113,7 @@ pub(crate) fn read(
     let directory = path.parent().unwrap_or(Path::new(""));
     let words = settings.taken.iter().map(|t| t.word(&known, directory));
     let mut all = arguments;
-    // Behind the program's name and the command's, neither of which takes flags before it.
+    // Insert after the names of the program and the command, neither of which accepts flags before it.
     let words: Vec<OsString> = words.collect();
     all.splice(2..2, words);
     Ok((all, Some(settings)))
@@ -130,13 +131,13 @@ fn contents(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// The flag's name, if it stands on the command line.
+/// The flag's name, if the flag was given on the command line.
 fn given(arg: &Arg, matches: &ArgMatches) -> Option<String> {
     let source = matches.value_source(arg.get_id().as_str())?;
     (source == ValueSource::CommandLine).then(|| arg.get_long().map(str::to_owned))?
 }
 
-/// Whether the flag may stand in a file.
+/// Whether the flag may be in a file.
 fn is_key(arg: &Arg) -> bool {
     let takes = matches!(
         arg.get_action(),
@@ -146,8 +147,8 @@ fn is_key(arg: &Arg) -> bool {
 }
 
 impl Settings {
-    /// Tells a mistake by the file's line, if what is wrong came from it, or by the file, if it is not
-    /// there at all.
+    /// Reports a mistake with the file's line if the wrong value came from it, or with the file alone if the
+    /// setting is missing there.
     pub(crate) fn place(&self, failure: Failure) -> Failure {
         let Failure::Setting(setting) = failure else {
             return failure;
@@ -173,7 +174,7 @@ impl Settings {
 }
 
 impl Taken {
-    /// As an argument. Paths start from the file's directory.
+    /// The setting as an argument. Paths are relative to the file's directory.
     fn word(&self, known: &[&Arg], directory: &Path) -> OsString {
         let Some(value) = &self.value else {
             return format!("--{}", self.key).into();
@@ -189,7 +190,7 @@ impl Taken {
     }
 }
 
-/// A file as it is read.
+/// A file while it is read.
 struct Source<'a> {
     name: Arc<str>,
     text: &'a str,
@@ -204,7 +205,7 @@ impl Source<'_> {
         }
     }
 
-    /// Takes what the command line does not say.
+    /// Takes the settings that are not given on the command line.
     fn take(&self, known: &[&Arg], settings: &mut Settings) -> Result<(), SettingsError> {
         let table = DeTable::parse(self.text).map_err(|e| SettingsError::Syntax {
             origin: self.at(e.span().map_or(0, |s| s.start)),
@@ -225,7 +226,7 @@ impl Source<'_> {
         Ok(())
     }
 
-    /// What an entry says to its flag: nothing for `false`, several for a list.
+    /// The values of an entry for its flag: none for `false`, several for a list.
     fn values(
         &self,
         arg: &Arg,
@@ -275,7 +276,7 @@ fn unknown(key: &str, origin: &Origin, known: &[&Arg]) -> SettingsError {
     }
 }
 
-/// A text or a whole number, as it would stand on the command line.
+/// A string or a whole number, as it would be written on the command line.
 fn plain(value: &DeValue<'_>) -> Option<String> {
     match value {
         DeValue::String(text) => Some(text.to_string()),
@@ -288,7 +289,7 @@ fn plain(value: &DeValue<'_>) -> Option<String> {
     }
 }
 
-/// Whether the flag takes this at all; what it means is judged where it is used.
+/// Whether the flag accepts this value at all. The code that uses the value checks its meaning.
 fn accepts(arg: &Arg, text: &str) -> bool {
     let choices = arg.get_possible_values();
     let chosen = choices.is_empty() || choices.iter().any(|c| c.matches(text, false));
@@ -307,7 +308,7 @@ fn found(value: &DeValue<'_>) -> String {
     }
 }
 
-/// What the flag takes.
+/// The values that the flag accepts.
 fn want(arg: &Arg) -> String {
     let choices = arg.get_possible_values();
     let name = arg.get_value_names().and_then(<[_]>::first);

@@ -1,4 +1,4 @@
-//! `spindle analyze caps` as its users meet it.
+//! `spindle analyze caps` as its users see it.
 
 mod common;
 
@@ -8,7 +8,7 @@ use common::{spindle, text};
 use serde_json::Value;
 
 #[test]
-fn the_defaults_are_the_papers_constants_and_our_minima() {
+fn the_defaults_are_the_papers_constants_and_each_optimum_is_a_minimum() {
     let dir = tempfile::tempdir().unwrap();
     let out = spindle(&["analyze", "caps", "--json", "-"], dir.path());
     assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
@@ -40,7 +40,7 @@ fn the_defaults_are_the_papers_constants_and_our_minima() {
 }
 
 #[test]
-fn the_optimum_is_marked_and_k_is_chosen() {
+fn the_optimum_is_marked_among_the_chosen_k() {
     let dir = tempfile::tempdir().unwrap();
     let flags = [
         "--k",
@@ -79,7 +79,7 @@ fn the_optimum_is_marked_and_k_is_chosen() {
 }
 
 #[test]
-fn pictures_stand_beside_a_page() {
+fn pictures_are_written_next_to_the_page() {
     let dir = tempfile::tempdir().unwrap();
     let out = spindle(&["analyze", "caps", "--report", "page"], dir.path());
     assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
@@ -164,7 +164,7 @@ fn bad_numbers_are_refused_with_a_remedy() {
 }
 
 #[test]
-fn the_papers_analysis_is_reproduced_as_any_figure() {
+fn the_papers_analysis_is_reproduced_like_any_figure() {
     let dir = tempfile::tempdir().unwrap();
     let flags = [
         "reproduce",

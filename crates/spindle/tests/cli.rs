@@ -1,4 +1,4 @@
-//! The command as its users meet it: exit codes, one-line errors, the JSON contract.
+//! The command as its users see it: exit codes, one-line errors, the JSON contract.
 
 mod common;
 
@@ -125,7 +125,7 @@ flows = 40
 ";
 
 #[test]
-fn mistakes_in_a_file_are_named_with_their_line() {
+fn mistakes_in_a_file_are_reported_with_their_line() {
     let dir = tempfile::tempdir().unwrap();
     let cases = [
         (
@@ -204,7 +204,7 @@ fn mistakes_in_a_file_are_named_with_their_line() {
 }
 
 #[test]
-fn json_is_the_contract_and_repeats() {
+fn json_has_the_fields_of_the_contract_and_is_reproducible() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("mine.toml"), FILE).unwrap();
     let json = |more: &[&str]| {
@@ -260,7 +260,7 @@ fn json_is_the_contract_and_repeats() {
 }
 
 #[test]
-fn compare_prints_a_table_and_where_the_report_is() {
+fn compare_prints_a_table_and_the_path_of_its_report() {
     let dir = tempfile::tempdir().unwrap();
     let out = spindle(
         &["compare", "--flows", "100", "--json", "out.json"],
@@ -318,7 +318,7 @@ fn a_flow_file_gives_speed_and_completion_times() {
 }
 
 #[test]
-fn explain_and_list_say_what_there_is() {
+fn explain_and_list_show_transports_and_experiments() {
     let dir = tempfile::tempdir().unwrap();
     let all = text(&spindle(&["explain"], dir.path()).stdout);
     for name in ["tcp", "repflow", "mptcp-8", "fuso-1"] {
@@ -374,7 +374,7 @@ fn a_slow_flow_is_found_and_followed() {
     };
     let flows: Vec<Vec<f64>> = list.lines().skip(2).map(columns).collect();
     assert!(flows.windows(2).all(|w| w[0][2] >= w[1][2]), "{list}");
-    // Flow, bytes, time, losses, timeouts: one that lost response data and waited for the timer.
+    // Flow, bytes, time, losses, timeouts: find a flow that lost response data and waited for the timer.
     let waited = flows.iter().find(|f| f[3] > 0.0 && f[4] > 0.0);
     let flow = waited.unwrap_or_else(|| panic!("{list}"))[0].to_string();
     let one = spindle(&[&common[..], &["--flow", &flow]].concat(), dir.path());

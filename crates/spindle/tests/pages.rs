@@ -1,4 +1,4 @@
-//! `spindle pages`, and what `--version` names.
+//! `spindle pages`, and the output of `--version`.
 
 use std::fs;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! The command line with names of one's own.
+//! The command line with a user's own names.
 
 use std::process::ExitCode;
 
@@ -28,7 +28,7 @@ fn registry() -> Registry {
         })
 }
 
-/// Runs the command line and says whether the exit code was that of success.
+/// Runs the command line and returns whether the exit code was that of success.
 fn succeeds(arguments: &[&str]) -> bool {
     let code = run(
         registry(),
@@ -38,7 +38,7 @@ fn succeeds(arguments: &[&str]) -> bool {
 }
 
 #[test]
-fn names_of_ones_own_stand_in_files_and_flags() {
+fn registered_names_are_accepted_in_files_and_flags() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("mine.toml");
     let out = dir.path().join("out.json");

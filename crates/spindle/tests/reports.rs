@@ -1,4 +1,4 @@
-//! Reports as their readers meet them: pages that lead on, runs that can be followed, and nothing mixed.
+//! Reports as their readers see them: links between pages, runs that can be followed, and no mixed versions.
 
 mod common;
 
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use common::{spindle, text};
 
-/// What the command prints; it must succeed.
+/// The output of the command, which must succeed.
 fn printed(arguments: &[&str], directory: &Path) -> String {
     let out = spindle(arguments, directory);
     assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
@@ -15,7 +15,7 @@ fn printed(arguments: &[&str], directory: &Path) -> String {
 }
 
 #[test]
-fn a_page_of_runs_tells_how_to_find_the_slowest_flow() {
+fn a_page_of_runs_has_the_command_that_finds_the_slowest_flow() {
     let dir = tempfile::tempdir().unwrap();
     let arguments = [
         "compare",
@@ -50,10 +50,10 @@ fn a_page_of_runs_tells_how_to_find_the_slowest_flow() {
 }
 
 #[test]
-fn a_flow_is_drawn_beside_another_transports() {
+fn a_flow_is_drawn_together_with_that_of_another_transport() {
     let dir = tempfile::tempdir().unwrap();
     let one = ["trace", "compare", "--transport", "fuso", "--flows", "60"];
-    // 88 KB: more than a first window, so that windows are heard of.
+    // 88 KB: more than a first window, so that congestion windows are in the trace.
     let drawn = ["--flow", "8", "--against", "mptcp", "--report", "flow"];
     let out = printed(&[&one[..], &drawn[..]].concat(), dir.path());
     assert!(out.contains("report: flow/index.html"), "{out}");
@@ -75,7 +75,7 @@ fn a_flow_is_drawn_beside_another_transports() {
 }
 
 #[test]
-fn runs_of_another_version_are_not_taken_up() {
+fn runs_of_another_version_are_not_resumed() {
     let dir = tempfile::tempdir().unwrap();
     let arguments = [
         "compare",
@@ -93,10 +93,10 @@ fn runs_of_another_version_are_not_taken_up() {
     let store = dir.path().join("runs.jsonl");
     let runs = fs::read_to_string(&store).unwrap();
     printed(&arguments, dir.path());
-    assert_eq!(fs::read_to_string(&store).unwrap(), runs, "all are there");
+    assert_eq!(fs::read_to_string(&store).unwrap(), runs, "runs are kept");
 
     let version = printed(&["--version"], dir.path());
-    // Behind it, in parentheses, is the commit.
+    // The commit follows it in parentheses.
     let version = version.split_whitespace().nth(1).unwrap();
     assert!(
         runs.contains(&format!("\"version\":\"{version}\"")),
@@ -118,7 +118,7 @@ fn runs_of_another_version_are_not_taken_up() {
 }
 
 #[test]
-fn all_transports_stand_behind_one_word() {
+fn the_name_all_selects_all_transports() {
     let dir = tempfile::tempdir().unwrap();
     let arguments = [
         "compare",

@@ -32,7 +32,7 @@ fn check(command: &str, base: &str, cases: &[(&str, &[&str])]) {
 
 const GATEWAY_BASE: &str = "--listen 127.0.0.1:7000 --to 127.0.0.1:8080 --udp";
 
-/// Flags, and what the error says of them; `+` stands for the usual ones.
+/// Flags, and parts of the error message. `+` stands for the usual flags.
 const GATEWAY: &[(&str, &[&str])] = &[
     ("--listen 127.0.0.1:7000 --udp", &["--to"]),
     (
@@ -146,7 +146,7 @@ fn bad_flags_of_a_gateway_are_refused_with_a_remedy() {
 
 const CONNECT_BASE: &str = "--listen 127.0.0.1:9000 --via 127.0.0.1:7000 --udp";
 
-/// Flags, and what the error says of them; `+` stands for the usual ones.
+/// Flags, and parts of the error message. `+` stands for the usual flags.
 const CONNECT: &[(&str, &[&str])] = &[
     ("--listen 127.0.0.1:9000 --udp", &["--via", "--socks5"]),
     (
@@ -186,7 +186,7 @@ const CONNECT: &[(&str, &[&str])] = &[
         "--listen 0.0.0.0:1080 --socks5 --tun spin0 --local 198.51.100.7",
         &["--listen 0.0.0.0:1080", "no authentication", "--expose"],
     ),
-    // No --insecure is asked for: programs encrypt to the servers that they name.
+    // No --insecure is needed: programs encrypt to the servers that they name.
     (
         "--listen 127.0.0.1:1080 --socks5 --tun spin0 --local 198.51.100.7 --backup 198.51.100.8",
         &["--backup", "one of the --local addresses"],

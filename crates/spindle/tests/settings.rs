@@ -1,4 +1,5 @@
-//! `--config FILE`: what a file says is taken as flags are, and its mistakes are told by their line.
+//! `--config FILE`: the settings of a file are handled like flags, and its mistakes are reported with their
+//! line.
 
 use std::fs;
 use std::path::Path;
@@ -30,7 +31,7 @@ fn refused(text: &str, flags: &str) -> String {
 
 const BASE: &str = "udp = true\nlisten = \"127.0.0.1:7000\"\nto = \"127.0.0.1:8080\"\n";
 
-/// Lines behind the usual three, and what the error says of them.
+/// Lines after the usual three, and parts of the error message.
 const FILES: &[(&str, &[&str])] = &[
     (
         "max_connections = 5",
@@ -95,7 +96,7 @@ const FILES: &[(&str, &[&str])] = &[
 ];
 
 #[test]
-fn mistakes_are_told_by_file_line_and_key() {
+fn mistakes_are_reported_with_file_line_and_key() {
     for (lines, wanted) in FILES {
         let error = refused(&format!("{BASE}{lines}\n"), "");
         assert!(
@@ -109,7 +110,7 @@ fn mistakes_are_told_by_file_line_and_key() {
 }
 
 #[test]
-fn what_is_missing_is_told_by_the_file() {
+fn missing_settings_are_reported_with_the_file() {
     let error = refused("udp = true\nto = \"127.0.0.1:1\"\n", "");
     assert!(
         error.starts_with("error: g.toml: listen: missing, want "),
@@ -131,11 +132,11 @@ fn what_is_missing_is_told_by_the_file() {
 }
 
 #[test]
-fn a_flag_wins_and_its_own_mistakes_are_told_as_a_flag_s() {
+fn a_flag_overrides_the_file_and_its_mistakes_are_reported_as_the_flags() {
     let error = refused(&format!("{BASE}drain = \"soon\"\n"), "--drain later");
     assert!(error.starts_with("error: --drain: "), "{error}");
     assert!(error.contains("later"), "{error}");
-    // That of the file is not wrong any more.
+    // The value in the file is no longer a mistake.
     let error = refused(&format!("{BASE}drain = \"soon\"\nlog = 1\n"), "--drain 1s");
     assert!(error.starts_with("error: g.toml:5: log: "), "{error}");
 }
@@ -162,9 +163,9 @@ fn files_that_cannot_be_read_are_named() {
     assert!(error.contains("longer than 1048576 bytes"), "{error}");
 }
 
-/// What stands in the packaged file as a comment is right once it is none.
+/// The settings that are comments in the packaged file are valid without the comment sign.
 #[test]
-fn each_setting_of_the_packaged_file_is_one() {
+fn each_setting_of_the_packaged_file_is_valid() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/gateway.toml");
     let text = fs::read_to_string(path).unwrap();
     let settings = text.lines().filter_map(|l| l.strip_prefix('#'));
@@ -180,7 +181,7 @@ fn each_setting_of_the_packaged_file_is_one() {
             ("to", _) => "--to 127.0.0.1:1 ",
             _ => "--listen 127.0.0.1:1 ",
         });
-        // A mistake that is looked for after the file was read.
+        // A mistake that is found after the file was read.
         let error = refused(line, &format!("{}--max-half-open 0", usual.concat()));
         let end = match key {
             "tun" => "error: g.toml:1: tun and --udp exclude each other",

@@ -1,4 +1,4 @@
-//! Variants of the presets with one choice changed in each, to see what that choice is worth:
+//! Variants of the presets with one choice changed in each, to measure the effect of that choice:
 //!
 //! ```text
 //! cargo run --release -- compare --transports tcp,tlp,tlp-floor,mptcp,mptcp-early,fuso,fuso-held
@@ -26,7 +26,7 @@ fn multipath(name: &str, change: impl Fn(&mut MultipathConfig)) -> Config {
     config
 }
 
-/// The probe timer is never below 10 ms, as in the kernel of the FUSO testbed (Linux 3.18).
+/// The probe timer is at least 10 ms, as in the kernel of the FUSO testbed (Linux 3.18).
 fn tlp_floor() -> Config {
     let mut config = of("tlp");
     if let Some(probe) = &mut config.loss.tail_loss_probe {
@@ -35,7 +35,7 @@ fn tlp_floor() -> Config {
     config
 }
 
-/// The authors' code weighs both terms of the metric with 1.
+/// Both terms of the path metric have weight 1, as in the authors' code.
 fn fuso_weights() -> Config {
     let mut config = of("fuso");
     let metric = PathMetric {
@@ -50,7 +50,7 @@ fn fuso_weights() -> Config {
     config
 }
 
-/// Each subflow by itself, as if it were a TCP.
+/// Each subflow has its own congestion control, like a separate TCP connection.
 fn mptcp_uncoupled() -> Config {
     Config {
         congestion: CongestionKind::Reno,

@@ -1,11 +1,11 @@
-//! A recovery policy of one's own, with Spindle's whole command line around it:
+//! A custom recovery policy, with Spindle's whole command line around it:
 //!
 //! ```text
 //! cargo run --release -- compare --transports mptcp,fuso,toy
 //! ```
 //!
-//! The policy is deliberately simple: when there is nothing new to send, copy the oldest segment of
-//! the subflow with most in flight over the one with most room. It asks nothing about loss.
+//! The policy is deliberately simple: if there are no new data to send, it copies the oldest segment of the
+//! subflow with most data in flight on the subflow with most room. It does not use loss estimates.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -53,7 +53,7 @@ impl Recovery for Toy {
     }
 }
 
-/// MPTCP as Spindle has it, with the toy as its recovery and FUSO's receiver.
+/// Spindle's `mptcp` preset, with the toy recovery policy and FUSO's receiver.
 fn toy() -> Config {
     let mut config = preset("mptcp").map(|p| p.config).unwrap_or_default();
     if let Some(m) = &mut config.multipath {

@@ -1,9 +1,9 @@
-//! A balancer: each packet takes the port that will be free first.
+//! A balancer that sends each packet to the port that will be free first.
 
 use spindle_fabric::{Balancer, Hop, SwitchInfo, mix};
 
-/// The port with the shortest queue; of equal ones the first from where the flow's hash points, so
-/// that a flow keeps its path as long as nothing queues.
+/// Chooses the port with the shortest queue. Among equal ports it chooses the first one from the position of
+/// the flow's hash, so a flow keeps its path as long as queues are empty.
 #[derive(Debug)]
 pub struct ShortestQueue {
     salt: u64,

@@ -1,5 +1,5 @@
-//! Spindle's command line with a recovery policy, a balancer and a topology of one's own. The page
-//! `docs/tutorials/your-own-scheme.md` goes through it.
+//! Spindle's command line with a custom recovery policy, balancer and topology. The page
+//! `docs/tutorials/your-own-scheme.md` explains it.
 
 mod balancer;
 mod recovery;
@@ -15,8 +15,8 @@ use spindle_mptcp::{Config, preset};
 use balancer::ShortestQueue;
 use recovery::Late;
 
-/// MPTCP as Spindle has it, with `Late` as its recovery; like FUSO it lets the receiver hand up what
-/// is in order at the data level only.
+/// Spindle's `mptcp` preset, with `Late` as its recovery. Like FUSO's receiver, its receiver delivers data that
+/// are in order at the data level only.
 fn late() -> Config {
     let mut config = preset("mptcp").map(|p| p.config).unwrap_or_default();
     if let Some(multipath) = &mut config.multipath {

@@ -1,13 +1,13 @@
-//! A recovery policy: copy what is late.
+//! A recovery policy that copies late segments.
 
 use spindle_mptcp::recovery::{Action, Recovery, RecoveryFactory, SubflowView, View, Window};
 use spindle_units::Instant;
 
-/// Copies a segment over the fastest other subflow once it has gone unacknowledged for 5/4 of its
-/// own subflow's round-trip time. It keeps inside the congestion window, so it adds no aggression.
+/// Copies a segment on the fastest other subflow once it has been unacknowledged for 5/4 of its own subflow's
+/// round-trip time. Copies stay within the congestion window, so they add no aggression.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Late {
-    /// When the next segment will be late.
+    /// Time at which the next segment will be late.
     wake: Option<Instant>,
 }
 
@@ -20,7 +20,7 @@ impl RecoveryFactory for Late {
 impl Recovery for Late {
     fn on_opportunity(&mut self, view: &View<'_>) -> Action {
         self.wake = None;
-        // New data first: what an application waits for may be among them.
+        // New data are sent first, since an application may wait for them.
         if view.new_data {
             return Action::Nothing;
         }

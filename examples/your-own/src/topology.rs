@@ -1,17 +1,18 @@
-//! A topology: two racks joined by planes, the first of which is slower than the others.
+//! A topology: two racks connected by planes. The first plane is slower than the others.
 
 use spindle::TopologyRequest;
 use spindle_fabric::{Buffer, Builder, LinkSpec, Network, NetworkError};
 use spindle_units::{BitRate, Bytes, Duration};
 
-/// Hosts A1 and on under one switch, B1 and on under another, and planes P1 and on between them.
-/// Parameters: `planes` (4), `hosts` in each rack (3), `slower`: how many times P1 is slower (2).
+/// Hosts A1 and up at one switch, B1 and up at another, and planes P1 and up between the switches. Parameters:
+/// the number of `planes` (4), the number of `hosts` in each rack (3), and the factor `slower` by which P1 is
+/// slower (2).
 pub fn planes(request: &TopologyRequest) -> Result<Network, NetworkError> {
     let planes = number(request, "planes", 4)?;
     let hosts = number(request, "hosts", 3)?;
     let slower = number(request, "slower", 2)?;
     let links = &request.links;
-    // A round trip takes three links there and three back.
+    // A round trip crosses three links in each direction.
     let delay = Duration::from_nanos(links.rtt.as_nanos() / 6);
     let buffer = Buffer::Bytes(Bytes(256_000));
     let link = |rate: BitRate| LinkSpec {

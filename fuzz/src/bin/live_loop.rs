@@ -1,4 +1,4 @@
-//! The harness of `live_stack` fed by a seeded generator; see [`spindle_fuzz::seeded`].
+//! The harness of `live_stack` with input from a seeded generator. See [`spindle_fuzz::seeded`].
 
 use spindle_fuzz::{live, seeded};
 

@@ -1,4 +1,4 @@
-//! The harness of `block_parities` fed by a seeded generator; see [`spindle_fuzz::seeded`].
+//! The harness of `block_parities` with input from a seeded generator. See [`spindle_fuzz::seeded`].
 
 use spindle_fuzz::{parities, seeded};
 

@@ -1,6 +1,5 @@
-//! Writes the seeded generator's scripts as a corpus to begin with: `seeds DIRECTORY [NUMBER]`, as in
-//! `cargo run --no-default-features --bin seeds -- corpus/block_parities && cargo +nightly fuzz run
-//! block_parities`.
+//! Writes the seeded generator's scripts as an initial corpus: `seeds DIRECTORY [NUMBER]`, as in `cargo run
+//! --no-default-features --bin seeds -- corpus/block_parities && cargo +nightly fuzz run block_parities`.
 
 use std::path::PathBuf;
 

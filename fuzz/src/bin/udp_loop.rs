@@ -1,4 +1,4 @@
-//! The harness of `udp_server` fed by a seeded generator; see [`spindle_fuzz::seeded`].
+//! The harness of `udp_server` with input from a seeded generator. See [`spindle_fuzz::seeded`].
 
 use spindle_fuzz::{seeded, udp};
 

@@ -1,4 +1,4 @@
-//! The harness of `coded_units` fed by a seeded generator; see [`spindle_fuzz::seeded`].
+//! The harness of `coded_units` with input from a seeded generator. See [`spindle_fuzz::seeded`].
 
 use spindle_fuzz::{seeded, units};
 

@@ -1,4 +1,4 @@
-//! The one operation everything rests on: `dst += c * src` over GF(256), byte by byte.
+//! The basic operation of all codes: `dst += c * src` over GF(256), byte by byte.
 
 mod scalar;
 #[cfg(target_arch = "x86_64")]
@@ -8,13 +8,13 @@ use std::fmt;
 
 use crate::field::WordSum;
 
-/// Packets that are added in one pass over the sum: with their tables they just fit the sixteen
-/// vector registers of AVX2.
+/// The number of packets that one pass over the sum adds. With their tables they just fit in the sixteen vector
+/// registers of AVX2.
 pub(crate) const BATCH: usize = 4;
 
-/// A way to multiply and add packets. All give the same bytes on every input.
+/// An implementation of multiplying and adding packets. All kernels give the same bytes for every input.
 ///
-/// There are only values for what the processor at hand can do.
+/// Values exist only for kernels that this processor supports.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Kernel(Kind);
 
@@ -28,10 +28,10 @@ enum Kind {
 }
 
 impl Kernel {
-    /// Table look-ups in plain Rust; runs everywhere.
+    /// Table look-ups in plain Rust, available on every processor.
     pub const SCALAR: Self = Self(Kind::Scalar);
 
-    /// Look-ups of nibbles, 32 bytes at a time; `None` without AVX2.
+    /// Look-ups of nibbles, 32 bytes at a time. `None` without AVX2.
     pub fn avx2() -> Option<Self> {
         #[cfg(target_arch = "x86_64")]
         if std::arch::is_x86_feature_detected!("avx2") {
@@ -40,7 +40,7 @@ impl Kernel {
         None
     }
 
-    /// The processor's own bit matrices, 32 bytes at a time; `None` without GFNI and AVX2.
+    /// The processor's own bit matrices, 32 bytes at a time. `None` without GFNI and AVX2.
     pub fn gfni() -> Option<Self> {
         #[cfg(target_arch = "x86_64")]
         if std::arch::is_x86_feature_detected!("avx2")
@@ -51,19 +51,19 @@ impl Kernel {
         None
     }
 
-    /// The fastest of those this processor has.
+    /// The fastest kernel that this processor supports.
     pub fn best() -> Self {
         Self::gfni().or_else(Self::avx2).unwrap_or(Self::SCALAR)
     }
 
-    /// All that this processor has, the slowest first.
+    /// All kernels that this processor supports, the slowest first.
     pub fn available() -> impl Iterator<Item = Self> {
         [Some(Self::SCALAR), Self::avx2(), Self::gfni()]
             .into_iter()
             .flatten()
     }
 
-    /// Its name: `scalar`, `avx2` or `gfni`.
+    /// The kernel's name: `scalar`, `avx2` or `gfni`.
     pub const fn name(self) -> &'static str {
         match self.0 {
             Kind::Scalar => "scalar",
@@ -74,14 +74,14 @@ impl Kernel {
         }
     }
 
-    /// Adds `c * src` to the first `src.len()` bytes of `dst`, in GF(256). What either slice has
-    /// beyond the other's end is left alone.
+    /// Adds `c * src` to `dst` in GF(256), over the length of the shorter slice. The rest of `dst` does not
+    /// change.
     pub fn mul_add(self, c: u8, src: &[u8], dst: &mut [u8]) {
         let len = src.len().min(dst.len());
         self.same_len([(c, &src[..len])], &mut dst[..len]);
     }
 
-    /// [`mul_add`](Self::mul_add) for several packets in one pass over `dst`.
+    /// Like [`mul_add`](Self::mul_add), but for several packets in one pass over `dst`.
     pub(crate) fn mul_add_batch<const N: usize>(self, terms: [(u8, &[u8]); N], dst: &mut [u8]) {
         let common = terms.iter().map(|(_, src)| src.len()).min().unwrap_or(0);
         let common = common.min(dst.len());
@@ -98,20 +98,20 @@ impl Kernel {
     pub(crate) fn add_words(self, terms: &[(u8, u64)], sum: &mut WordSum) {
         match self.0 {
             Kind::Scalar => scalar::add_words(terms, sum),
-            // SAFETY: kernels of these kinds are made only where AVX2 was detected.
+            // SAFETY: kernels of these kinds are created only if AVX2 was detected.
             #[cfg(target_arch = "x86_64")]
             Kind::Avx2 | Kind::Gfni => unsafe { x86::add_words(terms, sum) },
         }
     }
 
-    /// `dst` += the sum of `c * src`; all are equally long.
+    /// `dst` += the sum of `c * src`; all slices have the same length.
     fn same_len<const N: usize>(self, terms: [(u8, &[u8]); N], dst: &mut [u8]) {
         match self.0 {
             Kind::Scalar => scalar::mul_add(terms, dst),
-            // SAFETY: a kernel of this kind is made only where AVX2 was detected.
+            // SAFETY: a kernel of this kind is created only if AVX2 was detected.
             #[cfg(target_arch = "x86_64")]
             Kind::Avx2 => unsafe { x86::mul_add_avx2(terms, dst) },
-            // SAFETY: a kernel of this kind is made only where AVX2 and GFNI were detected.
+            // SAFETY: a kernel of this kind is created only if AVX2 and GFNI were detected.
             #[cfg(target_arch = "x86_64")]
             Kind::Gfni => unsafe { x86::mul_add_gfni(terms, dst) },
         }
@@ -130,14 +130,14 @@ mod tests {
     use crate::field::gf_mul;
     use proptest::prelude::*;
 
-    /// The definition: a byte at a time.
+    /// The definition of `mul_add`, one byte at a time.
     fn model(c: u8, src: &[u8], dst: &mut [u8]) {
         for (d, s) in dst.iter_mut().zip(src) {
             *d ^= gf_mul(c, *s);
         }
     }
 
-    /// Bytes without a pattern that a shift or an off-by-one could hide in.
+    /// Bytes without a pattern that could hide a shift or an off-by-one error.
     fn bytes(seed: u64, len: usize) -> Vec<u8> {
         let mut state = seed;
         (0..len)
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn every_coefficient_on_every_byte() {
+    fn mul_add_matches_the_model_for_every_coefficient_and_byte() {
         let src: Vec<u8> = (0..=255).collect();
         for kernel in Kernel::available() {
             for c in 0..=255 {
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn every_length_to_2000() {
+    fn mul_add_matches_the_model_for_every_length_to_2000() {
         for kernel in Kernel::available() {
             for len in 0..=2000 {
                 let c = [0, 1, 2, 0x8e, 0xff][len % 5];
@@ -178,8 +178,8 @@ mod tests {
     }
 
     #[test]
-    fn every_place_within_a_vector() {
-        // Around each multiple of a vector's 32 bytes, by every distance of both ends from one.
+    fn mul_add_matches_the_model_at_every_alignment() {
+        // Lengths around multiples of a vector's 32 bytes, with every misalignment of source and destination.
         let (src, dst) = (bytes(3, 300), bytes(4, 300));
         for kernel in Kernel::available() {
             for from in 0..32 {
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kernel_counts_words_alike() {
+    fn add_words_matches_the_model_for_every_kernel() {
         let words: Vec<u64> = bytes(5, 8 * 256)
             .chunks_exact(8)
             .map(|b| b.iter().fold(0, |word, b| word << 8 | u64::from(*b)))
@@ -222,7 +222,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn batches_of_unequal_packets(
+        fn mul_add_batch_matches_the_model_for_unequal_packets(
             cs in prop::array::uniform4(prop_oneof![Just(0), Just(1), any::<u8>()]),
             lens in prop::array::uniform4(prop_oneof![0usize..100, 0usize..2000]),
             width in 0usize..2000, skip in 0usize..40,

@@ -1,8 +1,8 @@
-//! The kernel that needs nothing of the processor, and the model for the others.
+//! The portable kernel, which is also the model for the others.
 
 use crate::field::{self, WordSum};
 
-/// `dst` += the sum of `c * src`; all are equally long.
+/// `dst` += the sum of `c * src`; all slices have the same length.
 pub(super) fn mul_add<const N: usize>(terms: [(u8, &[u8]); N], dst: &mut [u8]) {
     for (c, src) in terms {
         match c {
@@ -26,8 +26,8 @@ fn xor(src: &[u8], dst: &mut [u8]) {
     }
 }
 
-/// `sum` += the products of constants and words. Inlined, so that it becomes what the caller's
-/// processor features allow.
+/// `sum` += the products of constants and words. The function is inlined, so that it is compiled for the
+/// processor features of its caller.
 #[inline(always)]
 pub(super) fn add_words(terms: &[(u8, u64)], sum: &mut WordSum) {
     let mut parts = *sum;

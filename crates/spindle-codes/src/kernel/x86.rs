@@ -1,8 +1,8 @@
 //! The kernels for AVX2 and GFNI: 32 bytes at a time.
 //!
-//! Multiplication by a constant is linear over GF(2). AVX2 looks up the products of a byte's two
-//! nibbles in two tables of 16 (`vpshufb`); GFNI multiplies each byte by the constant's 8 x 8 bit
-//! matrix (`vgf2p8affineqb`), which unlike GFNI's own product works for any field polynomial.
+//! Multiplication by a constant is linear over GF(2). AVX2 looks up the products of a byte's two nibbles in two
+//! tables of 16 entries (`vpshufb`). GFNI multiplies each byte by the constant's 8 x 8 bit matrix
+//! (`vgf2p8affineqb`). Unlike GFNI's own product, this works for any field polynomial.
 
 use std::arch::x86_64::{
     __m256i, _mm256_and_si256, _mm256_gf2p8affine_epi64_epi8, _mm256_loadu_si256, _mm256_set1_epi8,
@@ -13,10 +13,10 @@ use std::arch::x86_64::{
 use super::scalar;
 use crate::field::{WordSum, bit_matrix, nibble_products};
 
-/// Bytes in a vector.
+/// The number of bytes in a vector.
 const LANES: usize = 32;
 
-/// 32 zeros, then 32 ones: the 32 bytes from `n` on keep a vector's last `n` bytes.
+/// 32 zeros, then 32 ones. The 32 bytes from `n` on are a mask that keeps a vector's last `n` bytes.
 static KEEP_LAST: [u8; 2 * LANES] = {
     let mut mask = [0; 2 * LANES];
     let mut i = LANES;
@@ -30,22 +30,22 @@ static KEEP_LAST: [u8; 2 * LANES] = {
 #[inline]
 #[target_feature(enable = "avx2")]
 fn load(bytes: &[u8; LANES]) -> __m256i {
-    // SAFETY: the array has the 32 bytes that are read; no alignment is asked for.
+    // SAFETY: the array has the 32 bytes that are read; the instruction requires no alignment.
     unsafe { _mm256_loadu_si256(bytes.as_ptr().cast()) }
 }
 
 #[inline]
 #[target_feature(enable = "avx2")]
 fn store(bytes: &mut [u8; LANES], vector: __m256i) {
-    // SAFETY: the array has the 32 bytes that are written; no alignment is asked for.
+    // SAFETY: the array has the 32 bytes that are written; the instruction requires no alignment.
     unsafe { _mm256_storeu_si256(bytes.as_mut_ptr().cast(), vector) }
 }
 
-/// A pass over `dst` that adds `N` products at a time. `$table` makes of a constant what `$multiply`
-/// needs to multiply a vector by it.
+/// A pass over `dst` that adds `N` products at a time. `$table` converts a constant into the table with which
+/// `$multiply` multiplies a vector.
 macro_rules! pass {
     ($name:ident, $features:literal, $table:ident, $multiply:ident) => {
-        /// `dst` += the sum of `c * src`; all are equally long, and at least 32 bytes.
+        /// `dst` += the sum of `c * src`; all slices have the same length, at least 32 bytes.
         #[target_feature(enable = $features)]
         fn $name<const N: usize>(terms: [(u8, &[u8]); N], dst: &mut [u8]) {
             let tables = terms.map(|(c, _)| $table(c));
@@ -60,7 +60,7 @@ macro_rules! pass {
                 }
                 store(out, sum);
             }
-            // What is left over: the last 32 bytes, of which those already done count as zeros.
+            // The remainder: the last 32 bytes, of which the bytes that are already done count as zeros.
             let Some(out) = dst.last_chunk_mut::<LANES>().filter(|_| tail > 0) else {
                 return;
             };
@@ -122,7 +122,7 @@ fn affine(x: __m256i, matrix: __m256i) -> __m256i {
     _mm256_gf2p8affine_epi64_epi8::<0>(x, matrix)
 }
 
-/// `dst` += the sum of `c * src`; all are equally long.
+/// `dst` += the sum of `c * src`; all slices have the same length.
 #[target_feature(enable = "avx2")]
 pub(super) fn mul_add_avx2<const N: usize>(terms: [(u8, &[u8]); N], dst: &mut [u8]) {
     if dst.len() < LANES {
@@ -134,7 +134,7 @@ pub(super) fn mul_add_avx2<const N: usize>(terms: [(u8, &[u8]); N], dst: &mut [u
     }
 }
 
-/// `dst` += the sum of `c * src`; all are equally long.
+/// `dst` += the sum of `c * src`; all slices have the same length.
 #[target_feature(enable = "avx2,gfni")]
 pub(super) fn mul_add_gfni<const N: usize>(terms: [(u8, &[u8]); N], dst: &mut [u8]) {
     if dst.len() < LANES {
@@ -146,7 +146,7 @@ pub(super) fn mul_add_gfni<const N: usize>(terms: [(u8, &[u8]); N], dst: &mut [u
     }
 }
 
-/// `sum` += the products of constants and words, its eight parts in two vectors.
+/// `sum` += the products of constants and words, with its eight parts in two vectors.
 #[target_feature(enable = "avx2")]
 pub(super) fn add_words(terms: &[(u8, u64)], sum: &mut WordSum) {
     scalar::add_words(terms, sum);

@@ -1,52 +1,57 @@
-//! Which packets are in which parity: drawn from a seed, the same on every machine.
+//! Which packets are in which parity. The rows are drawn from a seed and are the same on every machine.
 //!
-//! **What is drawn.** Behind both forms stands one matrix P of r rows and k columns, and a code
-//! whose n = k + r symbols are k packets and the r sums of them that P's rows name. Which losses of
-//! such a code can be repaired depends on its column vectors alone: that of packet j is column j of
-//! P, that of parity i has a one at i only, and losses can be repaired if the vectors of the lost
-//! symbols are independent. So the k columns are drawn as vectors of `length` r that, with the r
-//! unit vectors, have few small dependent sets. Where r > k, it is the r rows that are drawn so, of
-//! `length` k: as many symbols as are needed to decode are then fewer than those that may be lost.
+//! **What is drawn.** Both forms of the code are based on one matrix P of r rows and k columns. P defines a
+//! code whose n = k + r symbols are the k packets and r sums of packets, one sum for each row of P. Which
+//! losses of this code can be repaired depends only on its column vectors: the vector of packet j is column j
+//! of P, and the vector of parity i has a single one, at i. Losses can be repaired if the vectors of the lost
+//! symbols are independent. The k columns are therefore drawn as vectors of `length` r that have few small
+//! dependent sets, the r unit vectors included. If r > k, the r rows are drawn in this way instead, with
+//! `length` k. The symbols needed to decode are then fewer than the symbols that may be lost.
 //!
-//! **Random words** are SplitMix64's: `next()` adds 0x9e3779b97f4a7c15 to the state (wrapping) and
-//! mixes the new state (XORed with itself shifted right by 30, times 0xbf58476d1ce4e5b9; by 27, times
-//! 0x94d049bb133111eb; by 31). The state starts as the first word of the generator whose state is
+//! **Random words** are those of SplitMix64: `next()` adds 0x9e3779b97f4a7c15 to the state (wrapping) and mixes
+//! the new state. To mix, it XORs the value with itself shifted right by 30 and multiplies by
+//! 0xbf58476d1ce4e5b9, XORs it with itself shifted right by 27 and multiplies by 0x94d049bb133111eb, and XORs
+//! it with itself shifted right by 31. The initial state is the first word of a generator whose state is
 //! `seed ^ (k << 16 | r)`. `below(m)` is the high 64 of the 128 bits of `next() * m`.
 //!
-//! **Vectors of length up to 16** are chosen one after the other, each the best of some candidates:
-//! up to length 8 all vectors but 0, from `below(2^length - 1) + 1` on in their order and around;
-//! else `2^17 / (n * count)` random ones, 2 to 16, each the low bits of `next()`, drawn again if 0.
-//! If all are to be odd (2^(length - 1) is at least n and below 2 n, or n^2 < 2^length), an even
-//! candidate of the first kind is passed over, in one of the second kind bit `below(length)` is
-//! flipped. The best is the first with the least cost: 20 (n - 2) (n - 3) for each vector so far
-//! (units included) that is the same, 15 (length - 2) (n - 3) for each two with this sum, and
-//! 12 (length - 2) (length - 3) for each three; a negative factor counts as 0. No more are looked at
-//! after one that costs nothing.
+//! **Vectors of length up to 16** are chosen one after the other, each as the best of some candidates:
 //!
-//! This is in proportion to what such a set adds to the mean number of symbols needed: with r the
-//! length, a dependent set of w is among e random losses with probability C(e, w) / C(n, w), which
-//! summed over e = w..=r is C(r + 1, w + 1) / C(n, w); the factors are the ratios of these for
-//! w = 2, 3 and 4.
+//! - Up to length 8, the candidates are all vectors except 0, in ascending order from `below(2^length - 1) + 1`
+//!   on, wrapping around at the end.
+//! - For greater lengths, they are `2^17 / (n * count)` random vectors, at least 2 and at most 16. Each
+//!   consists of the low bits of `next()` and is drawn again if it is 0.
 //!
-//! **Longer columns** have the low 16 bits of `next()` first; of the other elements a third
-//! (rounded up) are 1, each at `16 + below(length - 16)`, drawn again where there is a 1 already.
-//! **Longer rows** have a third anywhere. Dependent sets as small as above are rare there. Fewer
-//! ones would do if parities arrived in any order; but they arrive about in their order, and the
-//! first few must tell packets apart.
+//! All vectors must be odd if 2^(length - 1) is at least n and below 2 n, or if n^2 < 2^length. An even
+//! candidate of the first kind is then skipped. In an even candidate of the second kind, bit `below(length)` is
+//! flipped. The best candidate is the first with the lowest cost. The cost has three parts: 20 (n - 2) (n - 3)
+//! for each earlier vector (unit vectors included) that equals the candidate, 15 (length - 2) (n - 3) for each
+//! pair of earlier vectors whose sum is the candidate, and 12 (length - 2) (length - 3) for each set of three
+//! with that sum. A negative factor counts as 0. No further candidate is examined after one with cost 0.
 //!
-//! Last, a row of P without ones becomes all ones.
+//! The cost is proportional to what such a set adds to the mean number of symbols needed. With r as the length,
+//! a dependent set of w vectors is among e random losses with probability C(e, w) / C(n, w). Summed over
+//! e = w..=r this is C(r + 1, w + 1) / C(n, w). The factors are the ratios of these sums for w = 2, 3 and 4.
+//!
+//! **Longer columns** start with the low 16 bits of `next()`. A third (rounded up) of the other elements are 1,
+//! each at `16 + below(length - 16)`, which is drawn again if there is a 1 already. **Longer rows** have a
+//! third of ones anywhere. Dependent sets as small as those above are rare there. Fewer ones would be enough if
+//! parities arrived in random order. But parities arrive approximately in order, and the first few must
+//! distinguish packets.
+//!
+//! Finally, a row of P without ones becomes all ones.
 
 use crate::bits::{bit, ones};
 
-/// The length from which on vectors are sparse and not compared: tables of sums have `2^length`
-/// entries, and dependent sets of up to 4 random vectors no longer matter.
+/// The largest length of vectors that are compared. Longer vectors are sparse and not compared: tables of sums
+/// have `2^length` entries, and dependent sets of up to 4 random vectors no longer matter.
 const MAX_COMPARED: usize = 16;
-/// The length up to which all vectors are candidates: more would take longer than they gain.
+/// The largest length for which all vectors are candidates. Above it they would take more time than they are
+/// worth.
 const MAX_LISTED: usize = 8;
-/// The most candidates for a longer vector; more gain nothing that can be measured.
+/// The largest number of candidates for a longer vector. More candidates give no measurable improvement.
 const MAX_CANDIDATES: usize = 16;
-/// Candidates times vectors times symbols, which bounds what the draw for a unit takes: mostly below
-/// 0.1 ms, 0.35 ms where 8 packets have 247 parities.
+/// Candidates times vectors times symbols. This bounds the time to draw a unit: mostly below 0.1 ms, and
+/// 0.35 ms for 8 packets with 247 parities.
 const EFFORT: usize = 1 << 17;
 
 /// SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
@@ -82,13 +87,13 @@ pub(super) fn parity_rows(seed: u64, k: usize, r: usize) -> Vec<u128> {
     rows
 }
 
-/// The rows of a code of which no symbol is a packet: k sums that tell all packets, then for each row
-/// of P the XOR of the sums it names.
+/// The rows of a code none of whose symbols is a packet: k sums that determine all packets, then for each row
+/// of P the XOR of the sums that it selects.
 ///
-/// The k sums are x0+x1, x1+x2, ..., and last x0+x1+x2: without a loss all but one peel. Row i of P
-/// names the sums instead of the packets, so that the code has the same vectors, and repairs the
-/// same losses. A row may by chance leave a packet alone; then the sums are numbered from another
-/// one on, the first number for which no row does so, if there is one.
+/// The k sums are x0+x1, x1+x2, ..., and finally x0+x1+x2. Without a loss, peeling solves all packets but one.
+/// Row i of P selects sums instead of packets, so the code has the same vectors and repairs the same losses. By
+/// chance the XOR of a row may be a single packet. The numbering of the sums then starts at another sum: the
+/// first for which no row gives a single packet, if there is one.
 pub(super) fn sums(seed: u64, k: usize, n: usize) -> Vec<u128> {
     let base = base_sums(k);
     let named = parity_rows(seed, k, n.saturating_sub(k));
@@ -104,7 +109,7 @@ pub(super) fn sums(seed: u64, k: usize, n: usize) -> Vec<u128> {
     rows
 }
 
-/// The k sums of a unit that lost nothing. Two packets have one sum only: there it is x0+x1, and x1.
+/// The k sums of a unit without losses. Two packets have only one sum, so they get x0+x1 and x1.
 fn base_sums(k: usize) -> Vec<u128> {
     let mut rows: Vec<u128> = (1..k).map(|j| bit(j - 1) | bit(j)).collect();
     rows.push(match k {
@@ -115,7 +120,7 @@ fn base_sums(k: usize) -> Vec<u128> {
     rows
 }
 
-/// The set of `k` packets.
+/// The set of all `k` packets.
 fn all(k: usize) -> u128 {
     u128::MAX >> (128 - k)
 }
@@ -130,8 +135,8 @@ fn transposed(columns: &[u128], rows: usize) -> Vec<u128> {
     out
 }
 
-/// `count` vectors, which with the unit vectors have few small dependent sets. Of long ones the first
-/// `dense` elements (at most 16) are dense.
+/// `count` vectors that, together with the unit vectors, have few small dependent sets. The first `dense`
+/// elements (at most 16) of long vectors are dense.
 fn vectors(words: &mut Words, length: usize, count: usize, dense: usize) -> Vec<u128> {
     if length == 0 {
         return vec![0; count];
@@ -143,7 +148,7 @@ fn vectors(words: &mut Words, length: usize, count: usize, dense: usize) -> Vec<
     (0..count).map(|_| chosen.choose(words, count)).collect()
 }
 
-/// A vector whose first `dense` elements are as likely 1 as 0; of the others a third are 1.
+/// A vector whose first `dense` elements are 1 with probability 1/2. A third of the other elements are 1.
 fn sparse(words: &mut Words, length: usize, dense: usize) -> u128 {
     let mut vector = match dense {
         0 => 0,
@@ -158,8 +163,9 @@ fn sparse(words: &mut Words, length: usize, dense: usize) -> u128 {
     vector
 }
 
-/// Whether all `symbols` vectors, units included, are to be odd. Three odd vectors are never dependent, which pays
-/// where odd vectors are just enough for all to differ, or so many that all sums of two can differ.
+/// Whether all `symbols` vectors, including the unit vectors, must be odd. Three odd vectors are never
+/// dependent. This helps if there are just enough odd vectors for all to differ, or enough for all sums of two
+/// to differ.
 fn is_odd(length: usize, symbols: usize) -> bool {
     let odd = 1usize << (length - 1);
     (symbols..2 * symbols).contains(&odd) || symbols * symbols < 2 * odd
@@ -169,19 +175,19 @@ fn is_odd(length: usize, symbols: usize) -> bool {
 struct Chosen {
     length: usize,
     odd: bool,
-    /// What a dependent set of 2, 3 and 4 vectors costs.
+    /// The costs of a dependent set of 2, 3 and 4 vectors.
     weights: [u64; 3],
     so_far: Vec<u16>,
-    /// How many are this one.
+    /// For each vector, how many of the chosen vectors equal it.
     is: Vec<u16>,
-    /// How many pairs have this sum.
+    /// For each vector, how many pairs have it as their sum.
     pairs: Vec<u16>,
-    /// How many sets of three have this sum; empty where not all vectors are candidates.
+    /// For each vector, how many sets of three have it as their sum. Empty unless all vectors are candidates.
     triples: Vec<u32>,
 }
 
 impl Chosen {
-    /// The unit vectors, of `symbols` in all.
+    /// The unit vectors; `symbols` is the final number of vectors.
     fn new(length: usize, symbols: usize) -> Self {
         let (n, r) = (symbols as u64, length as u64);
         let less = |a: u64, b: u64| a.saturating_sub(b);
@@ -213,7 +219,7 @@ impl Chosen {
         self.so_far.push(vector);
     }
 
-    /// The next of `count` vectors.
+    /// Chooses the next of `count` vectors.
     fn choose(&mut self, words: &mut Words, count: usize) -> u128 {
         let others = (1usize << self.length) - 1;
         let listed = self.length <= MAX_LISTED;
@@ -238,13 +244,13 @@ impl Chosen {
                 break;
             }
         }
-        // There is always one: among all vectors some are odd, and drawn ones are made so.
+        // There is always one: the list of all vectors contains odd ones, and drawn vectors are made odd.
         let vector = best.map_or(1, |(_, vector)| vector);
         self.add(vector);
         u128::from(vector)
     }
 
-    /// A random vector, odd if it is to be.
+    /// A random vector, which is odd if required.
     fn draw(&self, words: &mut Words) -> u16 {
         loop {
             let vector = (words.next() & ((1 << self.length) - 1)) as u16;
@@ -257,7 +263,7 @@ impl Chosen {
         }
     }
 
-    /// What the dependent sets that `vector` would make cost.
+    /// The cost of the dependent sets that `vector` would create.
     fn cost(&self, vector: u16) -> u64 {
         let [two, three, four] = self.weights;
         let at = usize::from(vector);
@@ -265,7 +271,7 @@ impl Chosen {
         if let Some(triples) = self.triples.get(at) {
             cost += four * u64::from(*triples);
         } else {
-            // Each set of three is met by each of its three.
+            // Each set of three is counted once by each of its members.
             let with = |other: &u16| u64::from(self.pairs[usize::from(other ^ vector)]);
             cost += four * (self.so_far.iter().map(with).sum::<u64>() / 3);
         }

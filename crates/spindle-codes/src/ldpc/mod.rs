@@ -14,29 +14,27 @@ use crate::symbol::{Parity, Recovered, Source, Symbol, Term, combine_within, is_
 use crate::tracker::Tracker;
 use peel::Peeling;
 
-/// An LDPC-like code for units of up to 128 packets (CAPS section IV takes LDPC, since units are
-/// far above the 1000 bits to which it holds Reed-Solomon suited).
+/// An LDPC-like code for units of up to 128 packets. CAPS section IV chooses LDPC because units are far above
+/// the 1000 bits up to which it considers Reed-Solomon suitable.
 ///
-/// - [`systematic`](Self::systematic): of shape (k, r), the packets are sent as they are and r
-///   parities follow.
-/// - [`non_systematic`](Self::non_systematic): of shape (k, n), all packets missing, n = k + r
-///   encoded packets are sent. Without a loss the first k tell all packets, by construction. From 5
-///   packets on, none of the encoded ones is one of them while r <= k (checked for
-///   [`SEED`](Self::SEED)); fewer packets have too few sums for that. With one packet all are
-///   copies.
+/// - [`systematic`](Self::systematic): shape (k, r). The packets are sent unchanged, and r parities follow.
+/// - [`non_systematic`](Self::non_systematic): shape (k, n) with all packets missing. n = k + r encoded packets
+///   are sent. Without a loss the first k of them are enough, by construction. With at least 5 packets and
+///   r <= k, no encoded packet equals a packet (checked for [`SEED`](Self::SEED)). Fewer packets have too few
+///   sums for that. All encoded packets of a single packet are copies.
 ///
-/// Both repair the same losses: one always, and (while r <= k, checked up to k = 64) any two if
-/// k + r <= 2^(r - 1). Parities are drawn from seed and shape, the same on every machine;
-/// `src/ldpc/ensemble.rs` says how. Up to 16 parities they are as dense as chance makes them and
-/// chosen with care, since there sparseness costs losses and saves little; where there are more,
-/// those beyond have a third of the packets. Decoding peels, and eliminates what stops it; bytes
-/// are only XORed.
+/// Both repair the same losses: any single loss, and any two losses if k + r <= 2^(r - 1) and r <= k (checked
+/// up to k = 64). Parities are drawn from seed and shape and are the same on every machine;
+/// `src/ldpc/ensemble.rs` describes the method. Up to 16 parities are dense and chosen with care, because
+/// sparse ones repair fewer losses and save little. If there are more, those after the 16th have about a third
+/// of the packets. Decoding peels, and uses Gaussian elimination if peeling stops. Bytes are only XORed.
 ///
-/// **Overhead**, measured by `cargo run --release -p spindle-codes --example overhead`, 20000 units
-/// a line: the mean number of symbols beyond k until a unit can be decoded, and the share of units
-/// that k, k + 1, k + 2 and k + 3 symbols do not suffice for, when all arrive in random order; last
-/// the mean when they arrive in order, a share r / 2n of them lost, units counted of which k arrive
-/// (never decoded: r + 1). Reed-Solomon has 0 everywhere. Dense random rows need 1.6, however large k and r are.
+/// **Overhead**, measured by `cargo run --release -p spindle-codes --example overhead`, 20000 units for each
+/// line. If all symbols arrive in random order, *mean* is the mean number of symbols beyond k until a unit can
+/// be decoded, and the *fail* columns are the shares of units for which k, k + 1, k + 2 and k + 3 symbols are
+/// not enough. The last column is the mean if symbols arrive in order and a share r / 2n of them is lost. It
+/// covers the units of which at least k symbols arrive; a unit that is never decoded counts as r + 1.
+/// Reed-Solomon has 0 in all columns. Dense random rows need 1.6 symbols beyond k, however large k and r are.
 ///
 /// | k | r | mean | fail +0 | +1 | +2 | +3 | mean with losses |
 /// |---|---|---|---|---|---|---|---|
@@ -72,8 +70,8 @@ use peel::Peeling;
 /// | 64 | 32 | 1.59 | 0.70 | 0.42 | 0.23 | 0.12 | 1.66 |
 /// | 64 | 64 | 1.61 | 0.71 | 0.42 | 0.23 | 0.12 | 1.60 |
 ///
-/// The rows of the shapes last used are kept, 128 at most; clones share them. Results do not depend
-/// on it.
+/// The rows of the most recently used shapes are cached, at most 128. Clones share the cache. Results do not
+/// depend on it.
 #[derive(Clone)]
 pub struct Ldpc {
     kernel: Kernel,
@@ -83,15 +81,15 @@ pub struct Ldpc {
 }
 
 impl Ldpc {
-    /// The seed of the measured tables, for want of another. Both ends must have the same.
+    /// The seed of the measured tables, for callers that have no other. Both ends must use the same seed.
     pub const SEED: u64 = 1;
 
-    /// Packets are sent as they are, with parities after them.
+    /// The form in which packets are sent unchanged, followed by parities.
     pub fn systematic(seed: u64) -> Self {
         Self::new(seed, true)
     }
 
-    /// Only sums of packets are sent.
+    /// The form in which only sums of packets are sent.
     pub fn non_systematic(seed: u64) -> Self {
         Self::new(seed, false)
     }
@@ -105,7 +103,7 @@ impl Ldpc {
         }
     }
 
-    /// The same code with a kernel of one's choice.
+    /// The same code with the given kernel.
     #[must_use]
     pub fn with_kernel(self, kernel: Kernel) -> Self {
         Self { kernel, ..self }
@@ -116,12 +114,12 @@ impl Ldpc {
         self.seed
     }
 
-    /// Whether packets are sent as they are.
+    /// Whether packets are sent unchanged.
     pub fn is_systematic(&self) -> bool {
         self.systematic
     }
 
-    /// The parities of a unit within the limits, each the set of packets it is the XOR of.
+    /// The parities of a unit within the limits. Each is the set of packets whose XOR it is.
     fn rows(&self, shape: Shape) -> Arc<[u128]> {
         self.drawn.find(shape).unwrap_or_else(|| {
             let Shape { sources, parities } = shape;
@@ -134,7 +132,7 @@ impl Ldpc {
         })
     }
 
-    /// The XOR of `row`'s packets, as long as the longest of all packets.
+    /// The XOR of the packets in `row`, as long as the longest of all packets.
     fn sum(&self, row: u128, sources: &[Source<'_>], padding: Padding) -> Symbol {
         let terms: Vec<_> = ones(row).map(|i| term(&sources[i])).collect();
         combine_within(self.kernel, &terms, padding.width, padding.real)
@@ -164,7 +162,7 @@ impl ErasureCode for Ldpc {
         if !self.systematic {
             return Limits::UNIT;
         }
-        // As many packets are sent, with those that are sent as they are.
+        // The same number of symbols is sent, but here it includes the packets.
         Limits {
             max_parities: Limits::UNIT.max_parities - 1,
             max_total: Limits::UNIT.max_parities,
@@ -261,15 +259,16 @@ impl ErasureCode for Ldpc {
     }
 }
 
-/// Packets that are added one by one where they belong; from more a new sum is made, four at a time.
+/// The largest number of packets that are added in place, one by one. More are added as a new sum, four at a
+/// time.
 const IN_PLACE: usize = 2;
 
-/// What all parities of a unit have alike.
+/// The properties that all parities of a unit share.
 #[derive(Clone, Copy, Debug)]
 struct Padding {
-    /// Their length: that of the longest packet.
+    /// Their length, which is that of the longest packet.
     width: usize,
-    /// Whether they are bytes.
+    /// Whether they consist of bytes.
     real: bool,
 }
 
@@ -304,19 +303,19 @@ struct Solver<'a> {
     kernel: Kernel,
     /// Independent rows, as many as there are unknowns.
     rows: Vec<u128>,
-    /// Their parities.
+    /// The parities of these rows.
     sides: Vec<&'a Parity<'a>>,
     sources: &'a [Option<Source<'a>>],
     padding: Padding,
     values: Vec<Symbol>,
-    /// Where in `values` an unknown is.
+    /// For each solved unknown, its index in `values`.
     slots: [u8; Limits::UNIT.max_sources],
-    /// The unknowns that are there.
+    /// The unknowns that are solved.
     solved: u128,
 }
 
 impl Solver<'_> {
-    /// The unknowns, by index.
+    /// Returns the unknowns with their indices.
     fn solve(mut self, unknowns: u128) -> Vec<(usize, Symbol)> {
         let plan = Peeling::new(&self.rows, unknowns);
         for &(row, unknown) in &plan.peeled {
@@ -333,11 +332,11 @@ impl Solver<'_> {
             .collect()
     }
 
-    /// What was set aside, and what depends on it.
+    /// Solves the unknowns that were set aside, and corrects the unknowns that depend on them.
     fn solve_aside(&mut self, plan: &Peeling) {
         let (depends, left) = plan.dependence(&self.rows);
         let sides: Vec<Symbol> = plan.left.iter().map(|row| self.rest(*row)).collect();
-        // There is always an inverse: the rows are independent.
+        // There is always an inverse, because the rows are independent.
         for (unknown, set) in plan.solved(&left).unwrap_or_default() {
             let terms: Vec<_> = ones(set).map(|place| term_of(&sides[place])).collect();
             let value = self.add_up(&terms);
@@ -362,7 +361,7 @@ impl Solver<'_> {
         }
     }
 
-    /// A parity less the known packets and the unknowns there are.
+    /// A parity minus the known packets and the solved unknowns.
     fn rest(&self, row: usize) -> Symbol {
         let set = self.rows[row];
         let side = self.sides[row];
@@ -393,12 +392,12 @@ impl Solver<'_> {
     }
 }
 
-/// The rows of the units last seen, the latest first.
+/// The rows of the most recently used units, the latest first.
 #[derive(Default)]
 struct Drawn(Mutex<Vec<(Shape, Arc<[u128]>)>>);
 
 impl Drawn {
-    /// How many: half a megabyte at most, and about as many shapes as a sender has in turn.
+    /// The number of units: half a megabyte at most, and about as many shapes as a sender uses by turns.
     const KEPT: usize = 128;
 
     fn find(&self, shape: Shape) -> Option<Arc<[u128]>> {

@@ -1,14 +1,15 @@
-//! Decoding over GF(2): peeling, and Gaussian elimination of what stops it.
+//! Decoding over GF(2): peeling, and Gaussian elimination if peeling stops.
 //!
-//! A row with one unknown gives it; known, it leaves other rows, and so on. Where every row has two
-//! or more, one unknown is set aside, and peeling goes on as if it were known: what comes out is
-//! then right but for a sum of those set aside. The rows not used for peeling tell these, by the
-//! inverse of a matrix no larger than they are many ("inactivation", RFC 6330, section 5.4.2).
-//! Matrices are sets of bits; packets are touched only by XOR, several in one pass.
+//! A row with one unknown gives that unknown. Once it is known, it is removed from the other rows, and so on.
+//! If every row has two or more unknowns, one unknown is set aside, and peeling continues as if it were known.
+//! The unknowns peeled after that are correct except for a sum of unknowns that were set aside. The rows that
+//! peeling did not use determine these, by the inverse of a matrix with one row for each unknown set aside
+//! ("inactivation", RFC 6330, section 5.4.2). Matrices are sets of bits. Packets are touched only by XOR,
+//! several in one pass.
 
 use crate::bits::{Span, bit, invert, ones};
 
-/// The places of the earliest `rows` that tell all `unknowns`; `None` if all rows do not.
+/// The positions of the earliest `rows` that determine all `unknowns`; `None` if all rows together do not.
 pub(super) fn enough(rows: impl Iterator<Item = u128>, unknowns: u128) -> Option<Vec<usize>> {
     let wanted = unknowns.count_ones() as usize;
     let mut span = Span::new(128);
@@ -24,19 +25,19 @@ pub(super) fn enough(rows: impl Iterator<Item = u128>, unknowns: u128) -> Option
     None
 }
 
-/// The order in which unknowns come out of independent rows, as many as they are.
+/// The order in which independent rows, as many as there are unknowns, give their unknowns.
 #[derive(Debug)]
 pub(super) struct Peeling {
-    /// Rows, and the unknown that each gives.
+    /// Rows, each with the unknown that it gives.
     pub(super) peeled: Vec<(usize, usize)>,
     /// The unknowns set aside.
     pub(super) aside: u128,
-    /// The rows that tell them, as many as they are.
+    /// The rows that determine the unknowns set aside, one for each of them.
     pub(super) left: Vec<usize>,
 }
 
 impl Peeling {
-    /// Of `rows` that are independent at the `unknowns`.
+    /// The order for `rows` that are independent in the `unknowns`.
     pub(super) fn new(rows: &[u128], unknowns: u128) -> Self {
         let mut state = State {
             rows,
@@ -57,7 +58,7 @@ impl Peeling {
         let mut aside = 0;
         while state.open != 0 {
             if let Some(row) = state.ready.pop() {
-                // It may have lost its last unknown to another row.
+                // The row may have lost its last unknown to another row.
                 if state.counts[row] == 1 {
                     let unknown = (rows[row] & state.open).trailing_zeros() as usize;
                     state.used[row] = true;
@@ -79,8 +80,8 @@ impl Peeling {
         }
     }
 
-    /// For each unknown what it still depends on of those set aside, when the known packets and what
-    /// was peeled before have been added up; for each row that is left the same.
+    /// For each peeled unknown, the unknowns set aside on which it depends after the known packets and the
+    /// unknowns peeled before it have been added. For each row in `left`, the same set.
     pub(super) fn dependence(&self, rows: &[u128]) -> ([u128; 128], Vec<u128>) {
         let mut depends = [0u128; 128];
         let mut seen = 0;
@@ -96,23 +97,23 @@ impl Peeling {
         (depends, self.left.iter().map(of).collect())
     }
 
-    /// Each unknown set aside, with the places in `left` of the rows whose sum it is. `left` is what
-    /// [`dependence`](Self::dependence) says of the rows left.
+    /// Each unknown set aside, with the positions in `left` of the rows whose sum it is. `left` is the second
+    /// result of [`dependence`](Self::dependence).
     pub(super) fn solved(&self, left: &[u128]) -> Option<Vec<(usize, u128)>> {
         invert(left, self.aside)
     }
 }
 
-/// What peeling has come to.
+/// The state of peeling.
 struct State<'a> {
     rows: &'a [u128],
     /// The unknowns neither peeled nor set aside.
     open: u128,
-    /// Whether a row gave an unknown.
+    /// For each row, whether it has given an unknown.
     used: Vec<bool>,
-    /// How many open unknowns a row has.
+    /// For each row, its number of open unknowns.
     counts: Vec<u32>,
-    /// Rows that came down to one.
+    /// Rows that were reduced to one open unknown.
     ready: Vec<usize>,
 }
 
@@ -129,7 +130,7 @@ impl State<'_> {
         }
     }
 
-    /// Of the row nearest to giving something, the unknown that most rows have.
+    /// The unknown to set aside: in the row with the fewest open unknowns, the one that most rows contain.
     fn to_set_aside(&self, degrees: &[u8; 128]) -> Option<usize> {
         let open = |row: &usize| !self.used[*row] && self.counts[*row] > 0;
         let rows = (0..self.rows.len()).filter(open);
@@ -143,7 +144,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The sum of some of the unknowns, which are told apart by their values.
+    /// The sum of some of the unknowns, which have distinct values.
     fn sum(set: u128) -> u64 {
         ones(set).fold(0, |sum, i| {
             sum ^ (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
@@ -159,7 +160,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn all_unknowns_come_out(rows in rows(), unknowns in any::<u64>()) {
+        fn peeling_solves_all_unknowns(rows in rows(), unknowns in any::<u64>()) {
             let unknowns = u128::from(unknowns) & ((1 << 40) - 1);
             let Some(taken) = enough(rows.iter().copied(), unknowns) else {
                 let mut span = Span::new(128);
@@ -192,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_needs_one_set_aside() {
+    fn chain_of_sums_needs_one_unknown_set_aside() {
         let rows: Vec<u128> = (0..19).map(|i| 0b11 << i).chain([0b111]).collect();
         let plan = Peeling::new(&rows, (1 << 20) - 1);
         assert_eq!((plan.peeled.len(), plan.aside.count_ones()), (19, 1));

@@ -1,4 +1,4 @@
-//! Packets to be coded, with bytes, lengths and DSNs that nothing can be mistaken for.
+//! Test packets whose bytes, lengths and DSNs are distinctive.
 #![allow(dead_code, reason = "each test uses its own part")]
 
 use spindle_codes::{Body, Content, Recovered, Source};
@@ -30,7 +30,7 @@ impl Packets {
         }
     }
 
-    /// The DSN of packet `index`; they wrap around 32 bits within the block.
+    /// The DSN of packet `index`. DSNs wrap around 32 bits within the block.
     pub(crate) fn dsn(index: usize) -> u32 {
         (index as u32)
             .wrapping_mul(0x1234_5671)
@@ -41,7 +41,7 @@ impl Packets {
         self.map(Body::Bytes)
     }
 
-    /// The same without their bytes.
+    /// The same packets without their bytes.
     pub(crate) fn lengths(&self) -> Vec<Source<'_>> {
         self.map(|b| Body::Length(b.len() as u32))
     }
@@ -56,7 +56,7 @@ impl Packets {
             .collect()
     }
 
-    /// That exactly the packets `missing` came back, as they were.
+    /// Asserts that exactly the packets `missing` were restored, unchanged.
     pub(crate) fn check(&self, missing: &[usize], recovered: &[Recovered]) {
         let indices: Vec<_> = recovered.iter().map(|r| r.index).collect();
         assert_eq!(indices, missing);
@@ -65,7 +65,7 @@ impl Packets {
             let expected = &self.bytes[packet.index];
             match &packet.content {
                 Content::Bytes(found) => assert_eq!(found, expected),
-                // All of the block's packets are empty: nothing tells bytes from a length.
+                // All packets of the block are empty, so bytes and a length cannot be distinguished.
                 Content::Length(len) => assert_eq!((*len as usize, expected.len()), (0, 0)),
             }
         }

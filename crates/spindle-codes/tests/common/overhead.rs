@@ -1,8 +1,8 @@
-//! How many symbols beyond k it takes until a unit can be decoded.
+//! Measures how many symbols beyond k are needed until a unit can be decoded.
 
 use spindle_codes::{ErasureCode, Shape, Tracker};
 
-/// SplitMix64: the same arrivals on every machine.
+/// SplitMix64, which gives the same arrivals on every machine.
 pub(crate) struct Words(pub(crate) u64);
 
 impl Words {
@@ -19,10 +19,10 @@ impl Words {
     }
 }
 
-/// What a series of units came to.
+/// The result of a series of units.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Overhead {
-    /// The mean number of symbols beyond k when the unit could be decoded.
+    /// The mean number of symbols beyond k at the time when the unit could be decoded.
     pub(crate) extra: f64,
     /// The share of units that could not be decoded from k, k + 1, k + 2, k + 3 symbols.
     pub(crate) fail: [f64; 4],
@@ -40,7 +40,7 @@ impl Overhead {
     }
 }
 
-/// A unit of `k` packets and `n` symbols sent, as a code sees it.
+/// A unit of `k` packets for which `n` symbols are sent, and its code.
 #[derive(Clone, Copy)]
 pub(crate) struct Unit<'a> {
     pub(crate) code: &'a dyn ErasureCode,
@@ -65,7 +65,7 @@ impl Unit<'_> {
         }
     }
 
-    /// Symbols beyond k until the unit is complete; if it never is, all of them and one.
+    /// The number of symbols beyond k until the unit is complete. If it is never complete, n + 1 - k.
     fn extra(&self, arrivals: impl Iterator<Item = usize>) -> usize {
         let mut tracker = self.tracker();
         let mut count = 0;
@@ -79,7 +79,7 @@ impl Unit<'_> {
         self.n + 1 - self.k
     }
 
-    /// All symbols arrive, each time in another order.
+    /// All symbols arrive, each time in a different order.
     pub(crate) fn in_any_order(&self, units: usize, seed: u64) -> Overhead {
         let mut words = Words(seed);
         let mut order: Vec<usize> = (0..self.n).collect();
@@ -91,8 +91,8 @@ impl Unit<'_> {
         }))
     }
 
-    /// Symbols arrive in their order, each lost with a likelihood of half the redundancy, (n - k) /
-    /// 2n. Only units of which k arrive count.
+    /// Symbols arrive in order. Each is lost with half the likelihood of the redundancy, (n - k) / 2n. Only
+    /// units of which at least k symbols arrive count.
     pub(crate) fn with_losses(&self, units: usize, seed: u64) -> Overhead {
         let mut words = Words(seed);
         let mut extras = Vec::with_capacity(units);

@@ -1,4 +1,4 @@
-//! [`Caps`].
+//! [`Caps`]: the routing of CAPS.
 
 use rand_core::RngCore;
 use spindle_units::{Bytes, Duration, Instant};
@@ -6,28 +6,28 @@ use spindle_units::{Bytes, Duration, Instant};
 use super::{Balancer, Ecmp, FORGET_AFTER, Flows, Hop, MOST_FLOWS, RandomSpray, SwitchInfo};
 use crate::Class;
 
-/// How [`Caps`] tells short flows from long ones (mechanisms A4.1).
+/// How [`Caps`] distinguishes short flows from long ones (mechanisms A4.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Classes {
-    /// Senders tell: a packet of [`Class::High`] belongs to a short flow.
+    /// The sender indicates it: a packet of [`Class::High`] belongs to a short flow.
     #[default]
     Known,
-    /// Nobody tells: the switch counts each flow's data, and a flow is short until they are too many
-    /// (CAPS section VII, "CAPS_dark").
+    /// The sender does not indicate it. The switch counts each flow's data, and a flow is short until the data
+    /// exceed a limit (CAPS section VII, "CAPS_dark").
     Dark,
 }
 
-/// What [`Caps`] goes by.
+/// Settings of [`Caps`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct CapsSettings {
-    /// Length of the intervals, above zero; 500 us (CAPS, Algorithm 1).
+    /// Length of the intervals, above zero (default 500 us; CAPS, Algorithm 1).
     pub interval: Duration,
-    /// How classes are told; [`Classes::Known`].
+    /// How flows are classified (default [`Classes::Known`]).
     pub classes: Classes,
-    /// A dark flow is long once the switch has seen so many bytes of it, in packets with data, the
-    /// packet at hand and all headers included; 100 KB (CAPS section III-A, Algorithm 1).
+    /// In dark mode a flow is long once the switch has seen this many bytes of it in packets with data. The
+    /// current packet and all headers count (default 100 KB; CAPS section III-A, Algorithm 1).
     pub long_from: Bytes,
-    /// A dark flow idle for longer is a new one; [`FORGET_AFTER`].
+    /// In dark mode a flow that was idle for longer than this is a new flow (default [`FORGET_AFTER`]).
     pub forget_after: Duration,
 }
 
@@ -43,7 +43,7 @@ impl Default for CapsSettings {
 }
 
 impl CapsSettings {
-    /// CAPS_dark.
+    /// The settings of CAPS_dark.
     pub fn dark() -> Self {
         Self {
             classes: Classes::Dark,
@@ -52,25 +52,25 @@ impl CapsSettings {
     }
 }
 
-/// The routing of CAPS (Hu et al., Algorithm 1; mechanisms A4.2): all packets are sprayed, but those of
-/// long flows keep to ECMP's path while short flows are about.
+/// The routing of CAPS (Hu et al., Algorithm 1; mechanisms A4.2). All packets are sprayed, except that packets
+/// of long flows stay on ECMP's path while there are short flows.
 ///
-/// Time is cut into intervals, at each switch with a phase of its own. The mode is ON during an interval
-/// if at least one data packet of a short flow had a choice here in the one before, else OFF, at first
-/// too. Long flows go by ECMP over all ways in ON, and are sprayed in OFF. Acknowledgements go with their
-/// flow, but leave the mode alone.
+/// Time is divided into intervals. Each switch has its own phase. The mode is ON during an interval if at least
+/// one data packet of a short flow had a choice at this switch in the previous interval. Otherwise, and at the
+/// start, it is OFF. In ON, long flows use ECMP over all next hops. In OFF, they are sprayed. Acknowledgements
+/// are routed like their flow, but do not affect the mode.
 ///
-/// In dark mode a flow is the two directions of a connection together, known by [`Hop::flow_key`], and
-/// its data count wherever they pass, even where they have one way only: else the switch that sprays the
-/// acknowledgements would not know of the data. A switch that the data do not pass takes the
-/// acknowledgements for a short flow's.
+/// In dark mode a flow consists of the two directions of a connection, identified by [`Hop::flow_key`]. Its
+/// data count at every switch that they pass, even if they have only one next hop there. Otherwise the switch
+/// that sprays the acknowledgements would not know about the data. A switch that the data do not pass treats
+/// the acknowledgements as those of a short flow.
 #[derive(Debug)]
 pub struct Caps {
     timer: Timer,
     long_from: u64,
     ecmp: Ecmp,
     spray: RandomSpray,
-    /// In dark mode: bytes of each flow.
+    /// In dark mode: the bytes of each flow.
     counts: Option<Flows<u64>>,
 }
 
@@ -79,7 +79,7 @@ impl Caps {
     pub fn new(info: &SwitchInfo, settings: &CapsSettings) -> Self {
         let interval = settings.interval.as_nanos().max(1);
         let mut rng = info.rng();
-        // Evenly from 0 to below the interval.
+        // Uniform from 0 to below the interval.
         let phase = (u128::from(rng.next_u64()) * u128::from(interval)) >> 64;
         let forget_after = settings.forget_after;
         let counts =
@@ -93,7 +93,7 @@ impl Caps {
         }
     }
 
-    /// Whether a packet's flow is long, that packet counted.
+    /// Whether a packet's flow is long, including that packet.
     fn is_long(&mut self, hop: &Hop<'_>) -> bool {
         let Some(counts) = &mut self.counts else {
             return hop.class == Class::Low;
@@ -141,18 +141,18 @@ impl Balancer for Caps {
     }
 }
 
-/// The mode, by what the last intervals held.
+/// The mode, derived from the packets of the previous interval.
 #[derive(Debug)]
 struct Timer {
     interval: u64,
-    /// When the interval now ends, that instant not included.
+    /// When the current interval ends. That instant belongs to the next interval.
     end: u64,
     is_on: bool,
     short_seen: bool,
 }
 
 impl Timer {
-    /// OFF, in an interval that ends at `phase`.
+    /// A timer in OFF whose current interval ends at `phase`.
     fn new(interval: u64, phase: u64) -> Self {
         Self {
             interval,
@@ -162,7 +162,7 @@ impl Timer {
         }
     }
 
-    /// Whether the mode is ON at this time; asked at ascending times.
+    /// Whether the mode is ON at this time. Must be called with ascending times.
     #[inline]
     fn is_on(&mut self, now: Instant) -> bool {
         let now = now.as_nanos();
@@ -182,7 +182,7 @@ mod tests {
     use super::super::testing::{Ways, info};
     use super::*;
 
-    /// CAPS whose intervals begin at 100 us, 600 us and so on.
+    /// A CAPS balancer whose intervals begin at 100 us, 600 us and so on.
     fn caps(settings: &CapsSettings) -> Caps {
         let mut caps = Caps::new(&info(0), settings);
         caps.timer = Timer::new(500_000, 100_000);
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn the_mode_governs_the_next_interval() {
+    fn short_packet_turns_the_mode_on_for_the_next_interval() {
         let ways = Ways::new(4);
         let mut caps = caps(&CapsSettings::default());
         let mut mode = |micros: u64, short: bool| {
@@ -204,21 +204,22 @@ mod tests {
         // A short packet at the very end of the first interval, one at the very end of the third.
         assert!(!mode(0, false));
         assert!(!mode(99, true));
-        assert!(mode(100, false), "the border belongs to what follows");
+        assert!(mode(100, false), "the boundary is in the next interval");
         assert!(mode(599, false));
-        assert!(!mode(600, false), "nothing short since 100");
+        assert!(!mode(600, false), "no short packet since 100");
         assert!(!mode(1099, true));
         assert!(mode(1100, true));
-        assert!(mode(1600, false), "one at 1100");
+        assert!(mode(1600, false), "a short packet at 1100");
         assert!(!mode(2100, true));
-        // The interval from 2600 would be ON, but is silent itself, so that from 3100 is not.
+        // The interval from 2600 would be ON, but has no packet itself, so that the interval from 3100 is not
+        // ON.
         assert!(!mode(3100, true));
         assert!(mode(3600, true));
         assert!(!mode(1_000_000, false), "long silence");
     }
 
     #[test]
-    fn acknowledgements_leave_the_mode_alone() {
+    fn acknowledgements_do_not_change_the_mode() {
         let ways = Ways::new(4);
         let mut caps = caps(&CapsSettings::default());
         let ack = Hop {
@@ -232,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn long_flows_keep_to_ecmps_path_in_on_alone() {
+    fn long_flows_stay_on_ecmps_path_only_in_on() {
         let ways = Ways::new(8);
         let mut caps = caps(&CapsSettings::default());
         let ecmp = Ecmp::new(&info(0)).pick(77, 8) as usize;
@@ -256,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn phases_are_the_switches_own() {
+    fn each_switch_has_its_own_phase() {
         let phase = |switch| Caps::new(&info(switch), &CapsSettings::default()).timer.end;
         let phases: Vec<u64> = (0..100).map(phase).collect();
         let sum: u64 = phases.iter().sum();
@@ -266,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn in_the_dark_a_flow_is_long_from_its_100th_kilobyte() {
+    fn dark_flow_is_long_from_its_100th_kilobyte() {
         let ways = Ways::new(4);
         let mut caps = caps(&CapsSettings::dark());
         let ack = |flow| Hop {
@@ -274,27 +275,27 @@ mod tests {
             wire_len: 40,
             ..ways.hop(0, flow)
         };
-        // The tag says nothing; 99 packets of 1000 B are too few.
+        // The tag is ignored; 99 packets of 1000 B are too few.
         for _ in 0..99 {
             assert!(!caps.is_long(&ways.hop(0, 1)));
         }
         for _ in 0..100 {
-            assert!(!caps.is_long(&ack(1)), "no data");
+            assert!(!caps.is_long(&ack(1)), "acknowledgements are not data");
         }
         assert!(caps.is_long(&ways.short(0, 1)), "the packet itself counts");
-        assert!(caps.is_long(&ack(1)), "acknowledgements go with their flow");
+        assert!(caps.is_long(&ack(1)), "ACKs belong to their flow");
         assert!(!caps.is_long(&ways.hop(0, 2)), "another flow");
-        // Where there is one way on, data count as well.
+        // Data count even if there is only one next hop.
         assert!(caps.sees_passing());
         (0..99).for_each(|_| caps.passes(&ways.hop(0, 2)));
         assert!(caps.is_long(&ack(2)));
-        // 10 s later it is a new flow.
+        // After 10 s of silence it is a new flow.
         assert!(caps.is_long(&ways.hop(10_000_000, 2)));
         assert!(!caps.is_long(&ways.hop(20_000_001, 2)));
     }
 
     #[test]
-    fn in_the_dark_only_short_data_set_the_mode() {
+    fn only_data_of_short_dark_flows_turn_the_mode_on() {
         let ways = Ways::new(4);
         let settings = CapsSettings {
             long_from: Bytes(2000),
@@ -303,10 +304,10 @@ mod tests {
         let mut caps = caps(&settings);
         caps.choose(&ways.hop(0, 1));
         caps.choose(&ways.hop(100, 1));
-        assert!(caps.timer.is_on, "by its first packet");
+        assert!(caps.timer.is_on, "turned on by its first packet");
         caps.choose(&ways.hop(600, 1));
-        assert!(!caps.timer.is_on, "its second made it long");
-        // Data on their only way do not compete for the others.
+        assert!(!caps.timer.is_on, "the second packet made the flow long");
+        // Data with only one next hop do not compete for the other paths.
         caps.passes(&ways.hop(700, 2));
         caps.choose(&ways.hop(1100, 1));
         assert!(!caps.timer.is_on);

@@ -1,10 +1,10 @@
-//! [`Ecmp`].
+//! [`Ecmp`]: equal-cost multipath.
 
 use super::{Balancer, Hop, SwitchInfo};
 use crate::random::{mix, reduce};
 
-/// Equal-cost multipath: the hash of the 5-tuple decides (RFC 2992), each switch mixing it with its
-/// own salt, so that the choices of one layer say nothing about those of the next.
+/// Equal-cost multipath: the hash of the 5-tuple decides (RFC 2992). Each switch mixes it with its own salt, so
+/// that the choices of one layer are independent of those of the next.
 #[derive(Clone, Debug)]
 pub struct Ecmp {
     salt: u64,
@@ -16,7 +16,7 @@ impl Ecmp {
         Self { salt: info.salt() }
     }
 
-    /// The choice for a hash among so many.
+    /// The choice for a hash among `choices` next hops.
     #[inline]
     pub fn pick(&self, flow_hash: u64, choices: u32) -> u32 {
         reduce(mix(flow_hash ^ self.salt), choices)

@@ -1,14 +1,14 @@
-//! [`Flowlet`].
+//! [`Flowlet`]: flowlet switching.
 
 use spindle_units::Duration;
 
 use super::{Balancer, Flows, Hop, MOST_FLOWS, RandomSpray, SwitchInfo};
 
-/// What [`Flowlet`] goes by.
+/// Settings of [`Flowlet`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct FlowletSettings {
-    /// The gap, longer than which a flow takes a new path; 500 us, the default T_fl of CONGA (Alizadeh
-    /// et al. 2014).
+    /// A flow takes a new path after a gap longer than this (default 500 us, the default T_fl of CONGA,
+    /// Alizadeh et al. 2014).
     pub timeout: Duration,
 }
 
@@ -20,10 +20,9 @@ impl Default for FlowletSettings {
     }
 }
 
-/// Flowlets as LetFlow has them (Vanini et al. 2017): a flow that pauses for longer than the timeout goes
-/// on along a path drawn at random. What was sent before has left the network by then, so that nothing
-/// is overtaken; and as flows pause more on busy paths, they end up on idle ones. The two directions
-/// of a connection are two flows.
+/// Flowlets as in LetFlow (Vanini et al. 2017). A flow that pauses for longer than the timeout continues on a
+/// path drawn at random. Earlier packets have left the network by then, so no packet is overtaken. Flows pause
+/// more often on busy paths, so they end up on idle ones. The two directions of a connection are two flows.
 #[derive(Debug)]
 pub struct Flowlet {
     spray: RandomSpray,
@@ -59,14 +58,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_gap_longer_than_the_timeout_changes_the_path() {
+    fn gap_longer_than_the_timeout_changes_the_path() {
         let ways = Ways::new(1_000_000);
         let mut flowlet = Flowlet::new(&info(0), &FlowletSettings::default());
         let mut at = |micros, flow| flowlet.choose(&ways.hop(micros, flow));
         let first = at(0, 1);
         let other = at(0, 2);
         assert_ne!(first, other);
-        // Each packet begins the wait anew; a gap of the timeout itself is none.
+        // Each packet restarts the timeout. A gap of exactly the timeout is not long enough.
         for micros in [100, 600, 1100] {
             assert_eq!(at(micros, 1), first);
         }
@@ -78,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn flowlets_take_all_ways_alike() {
+    fn flowlets_use_all_next_hops_evenly() {
         let ways = Ways::new(4);
         let mut flowlet = Flowlet::new(&info(3), &FlowletSettings::default());
         let mut count = [0; 4];

@@ -1,4 +1,4 @@
-//! [`Flows`]: what a switch remembers of flows, for as long as it sees them.
+//! [`Flows`]: a switch's state about the flows that it has seen recently.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -7,11 +7,11 @@ use spindle_units::{Duration, Instant};
 
 use crate::random::mix;
 
-/// "No entry".
+/// Means "no entry".
 const NONE: u32 = u32::MAX;
 
-/// A value for each flow seen lately. Flows are in the order in which they were seen last: the idle ones
-/// are found at its front, and are forgotten, at constant cost for each.
+/// A value for each recently seen flow. Flows are ordered by the time when they were last seen. Idle flows are
+/// at the front of this order, where they are found and forgotten at constant cost.
 #[derive(Debug)]
 pub(crate) struct Flows<V> {
     idle: Duration,
@@ -33,8 +33,8 @@ struct Entry<V> {
 }
 
 impl<V: Copy> Flows<V> {
-    /// No flows yet. Those idle for longer than `idle` are forgotten, and of more than `most` (at least
-    /// one) the one idle for longest.
+    /// An empty table. Flows idle for longer than `idle` are forgotten. If there are more than `most` flows (at
+    /// least one), the flow that was idle for longest is forgotten.
     pub(crate) fn new(idle: Duration, most: usize) -> Self {
         Self {
             idle,
@@ -47,12 +47,12 @@ impl<V: Copy> Flows<V> {
         }
     }
 
-    /// How many flows there are.
+    /// The number of flows.
     pub(crate) fn len(&self) -> usize {
         self.places.len()
     }
 
-    /// The value of a flow, which is seen now; `None` for one that is new. Asked at ascending times.
+    /// The value of a flow that is seen now, or `None` for a new flow. Must be called with ascending times.
     pub(crate) fn see(&mut self, now: Instant, key: u64) -> Option<&mut V> {
         let place = *self.places.get(&key)?;
         if self.newest != place {
@@ -64,14 +64,13 @@ impl<V: Copy> Flows<V> {
         Some(&mut entry.value)
     }
 
-    /// The value of a flow, which is not seen now.
+    /// The value of a flow, without counting it as seen.
     pub(crate) fn get(&self, key: u64) -> Option<V> {
         let place = *self.places.get(&key)?;
         Some(self.entries[place as usize].value)
     }
 
-    /// Takes in a flow that is new and is seen now. Where that is one too many the value of the flow
-    /// that is forgotten comes back.
+    /// Adds a new flow that is seen now. If the table is full, a flow is forgotten and its value is returned.
     pub(crate) fn add(&mut self, now: Instant, key: u64, value: V) -> Option<V> {
         let displaced = match self.len() < self.most {
             true => None,
@@ -99,7 +98,8 @@ impl<V: Copy> Flows<V> {
         displaced
     }
 
-    /// Forgets a flow that is idle for too long, and gives its value; to be called until there is none.
+    /// Forgets a flow that has been idle for too long and returns its value. Must be called until it returns
+    /// `None`.
     #[inline]
     pub(crate) fn forget_idle(&mut self, now: Instant) -> Option<V> {
         let oldest = self.entries.get(self.oldest as usize)?;
@@ -119,7 +119,7 @@ impl<V: Copy> Flows<V> {
         Some(value)
     }
 
-    /// Takes an entry out of the order.
+    /// Removes an entry from the order.
     fn unlink(&mut self, place: u32) {
         let Entry { older, newer, .. } = self.entries[place as usize];
         match self.entries.get_mut(older as usize) {
@@ -132,7 +132,7 @@ impl<V: Copy> Flows<V> {
         }
     }
 
-    /// Puts an entry at the end of the order.
+    /// Appends an entry to the end of the order.
     fn link(&mut self, place: u32) {
         let last = self.newest;
         match self.entries.get_mut(last as usize) {
@@ -145,7 +145,7 @@ impl<V: Copy> Flows<V> {
     }
 }
 
-/// Hashes flow keys, the same way in every run.
+/// Hashes flow keys in the same way in every run.
 #[derive(Debug, Default)]
 pub(crate) struct KeyHasher(u64);
 
@@ -176,7 +176,7 @@ mod tests {
     const IDLE: u64 = 50;
     const MOST: usize = 8;
 
-    /// What a plain list of (key, seen, value) in the order of being seen makes of it.
+    /// The reference: a plain list of (key, seen, value), ordered by the time when a flow was last seen.
     #[derive(Default)]
     struct Plain(Vec<(u64, u64, u32)>);
 
@@ -200,7 +200,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn agrees_with_a_list(steps in prop::collection::vec((0..30u64, 0..14u64), 1..300)) {
+        fn flow_table_agrees_with_a_list(steps in prop::collection::vec((0..30u64, 0..14u64), 1..300)) {
             let mut flows = Flows::new(Duration::from_nanos(IDLE), MOST);
             let (mut plain, mut now) = (Plain::default(), 0);
             for (number, (wait, key)) in (0u32..).zip(steps) {

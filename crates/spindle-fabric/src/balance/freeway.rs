@@ -1,15 +1,16 @@
-//! [`Freeway`].
+//! [`Freeway`]: separate paths for long and short flows.
 
 use spindle_units::Duration;
 
 use super::{Balancer, Ecmp, Flows, Hop, MOST_FLOWS, Ports, SwitchInfo};
 use crate::{Class, LinkId};
 
-/// What [`Freeway`] goes by.
+/// Settings of [`Freeway`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct FreewaySettings {
-    /// A long flow is active for so long after each of its data packets; 10 ms (our choice: the minimum
-    /// RTO of CAPS's runs, mechanisms A5.1, so that only a flow that waits for its timer loses its place).
+    /// A long flow is active for this long after each of its data packets (default 10 ms). The value is our
+    /// choice: the minimum RTO of CAPS's runs, mechanisms A5.1, so that only a flow that waits for its RTO
+    /// loses its next hop.
     pub window: Duration,
 }
 
@@ -21,23 +22,23 @@ impl Default for FreewaySettings {
     }
 }
 
-/// Freeway (Wang et al. 2014, as CAPS compares with it; mechanisms A5.12): some of the
-/// ways are for long flows, the others for short ones.
+/// Freeway (Wang et al. 2014, as CAPS compares with it; mechanisms A5.12): some of the next hops are reserved
+/// for long flows, and short flows use the others.
 ///
-/// A flow is long if its class is [`Class::Low`], and active while its data come. With `L` long flows
-/// active over these `n` ways, `min(n - 1, L)` ways are theirs: those they are on, and then the first in
-/// the order of cables, never the last. That order is the same at all switches, so that the layers of a
-/// leaf-spine network set the same paths apart. A long flow that comes takes, of the ways that
-/// are theirs with it, the one with the fewest long flows, then with the shortest backlog, then the
-/// first; it stays there while it is active. All else goes by ECMP over the ways that are not theirs,
-/// which are all if no long flow is active: short flows, and acknowledgements that a long flow sends
-/// without data.
+/// A flow is long if its class is [`Class::Low`], and active while its data packets arrive. With `L` long flows
+/// active over these `n` next hops, `min(n - 1, L)` next hops are reserved: those that the flows use, and then
+/// the first free ones in the order of cables, but never the last. That order is the same at all switches, so
+/// that the layers of a leaf-spine network reserve the same paths. A new long flow takes one of the next hops
+/// that are reserved when it is counted: the one with the fewest long flows, then with the shortest backlog,
+/// then the first. The flow stays there while it is active. All other packets use ECMP over the next hops that
+/// are not reserved. If no long flow is active, these are all next hops. Other packets are those of short
+/// flows, and acknowledgements of a long flow without data in the same direction.
 #[derive(Debug)]
 pub struct Freeway {
     ecmp: Ecmp,
     /// The link of each active long flow.
     flows: Flows<LinkId>,
-    /// By link: how many are on it.
+    /// For each link, the number of long flows on it.
     on_link: Vec<u32>,
 }
 
@@ -67,7 +68,7 @@ impl Freeway {
         self.on_link[place] += 1;
     }
 
-    /// How many of the ways are free of long flows and yet theirs, `more` long flows coming.
+    /// The number of reserved next hops without a long flow, if `more` long flows were added.
     fn reserved(&self, ports: &Ports<'_>, more: u32) -> usize {
         let on = (0..ports.len()).map(|w| self.on(ports.link(w)));
         let (flows, taken) = on.fold((more, 0), |(flows, taken), on| {
@@ -77,7 +78,8 @@ impl Freeway {
         theirs.saturating_sub(taken)
     }
 
-    /// Whether each way is for long flows, in order, where so many free ones are.
+    /// For each next hop in order, whether it is reserved. `reserved` is the number of reserved next hops
+    /// without a flow.
     fn set_apart(&self, ports: &Ports<'_>, reserved: usize) -> impl Iterator<Item = bool> {
         let mut reserved = reserved;
         (0..ports.len()).map(move |way| {
@@ -88,7 +90,7 @@ impl Freeway {
         })
     }
 
-    /// The way of a long flow that is new.
+    /// The next hop of a new long flow.
     fn place(&self, ports: &Ports<'_>) -> usize {
         let reserved = self.reserved(ports, 1);
         let theirs = self.set_apart(ports, reserved).enumerate();
@@ -97,7 +99,7 @@ impl Freeway {
         theirs.min_by_key(load).unwrap_or(0)
     }
 
-    /// The way of all else.
+    /// The next hop of all other packets.
     fn ecmp(&self, hop: &Hop<'_>) -> usize {
         let ports = &hop.ports;
         if self.flows.len() == 0 {
@@ -113,7 +115,7 @@ impl Freeway {
     }
 }
 
-/// The way that is this link.
+/// The next hop that is this link.
 fn way_of(ports: &Ports<'_>, link: LinkId) -> Option<usize> {
     (0..ports.len()).find(|way| ports.link(*way) == link)
 }
@@ -128,13 +130,13 @@ impl Balancer for Freeway {
         }
         let ports = &hop.ports;
         if !hop.is_data {
-            // Those of a flow that sends data here go with them, and do not keep it active.
+            // Acknowledgements of a flow that sends data here use its next hop, but do not keep it active.
             let link = self.flows.get(hop.flow_hash);
             let way = link.and_then(|link| way_of(ports, link));
             return way.unwrap_or_else(|| self.ecmp(hop));
         }
         if let Some(&mut link) = self.flows.see(hop.now, hop.flow_hash) {
-            // A flow has the same ways on for ever.
+            // The next hops of a flow never change.
             return way_of(ports, link).unwrap_or(0);
         }
         let way = self.place(ports);
@@ -156,7 +158,8 @@ mod tests {
         Freeway::new(&info(0), &FreewaySettings::default())
     }
 
-    /// The ways that 4000 short flows take at a time, ascending; evenly, or the test fails.
+    /// The next hops that 4000 short flows take at a time, in ascending order. The test fails if the flows are
+    /// uneven.
     fn shorts(freeway: &mut Freeway, ways: &Ways, micros: u64) -> Vec<usize> {
         let n = ways.hop(0, 0).ports.len();
         let mut count = vec![0u32; n];
@@ -171,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn each_long_flow_takes_a_way_of_its_own_while_there_are_some() {
+    fn each_long_flow_takes_its_own_next_hop_while_one_is_free() {
         let ways = Ways::new(4);
         let mut freeway = freeway();
         assert_eq!(shorts(&mut freeway, &ways, 0), [0, 1, 2, 3]);
@@ -181,18 +184,18 @@ mod tests {
         assert_eq!(shorts(&mut freeway, &ways, 0), [2, 3]);
         assert_eq!(freeway.choose(&ways.hop(0, 3)), 2);
         assert_eq!(shorts(&mut freeway, &ways, 0), [3]);
-        // From here on they share, evenly, and leave the last way alone.
+        // From here on flows share next hops evenly and leave the last one free.
         let mut more: Vec<usize> = (4..7).map(|f| freeway.choose(&ways.hop(0, f))).collect();
         more.sort_unstable();
         assert_eq!(more, [0, 1, 2]);
         assert_eq!(shorts(&mut freeway, &ways, 0), [3]);
         for (flow, way) in [(1, 0), (2, 1), (3, 2)] {
-            assert_eq!(freeway.choose(&ways.hop(9, flow)), way, "they stay");
+            assert_eq!(freeway.choose(&ways.hop(9, flow)), way, "the flow stays");
         }
     }
 
     #[test]
-    fn of_equally_many_long_flows_the_shorter_backlog_decides() {
+    fn shorter_backlog_decides_between_equal_numbers_of_long_flows() {
         let mut ways = Ways::new(4);
         let mut freeway = freeway();
         (1..4).for_each(|flow| {
@@ -207,14 +210,14 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_that_is_silent_for_longer_than_the_window_gives_its_way_back() {
+    fn flow_silent_for_longer_than_the_window_releases_its_next_hop() {
         let ways = Ways::new(4);
         let mut freeway = freeway();
         freeway.choose(&ways.hop(0, 1));
         freeway.choose(&ways.hop(1000, 2));
         assert_eq!(shorts(&mut freeway, &ways, 10_000), [2, 3]);
         assert_eq!(shorts(&mut freeway, &ways, 10_001), [0, 2, 3]);
-        // Another takes it; the second stays where it is.
+        // A new flow takes it; the second flow stays on its next hop.
         assert_eq!(freeway.choose(&ways.hop(10_002, 3)), 0);
         assert_eq!(freeway.choose(&ways.hop(10_003, 2)), 1);
         assert_eq!(shorts(&mut freeway, &ways, 30_000), [0, 1, 2, 3]);
@@ -222,10 +225,10 @@ mod tests {
     }
 
     #[test]
-    fn as_many_ways_are_theirs_as_there_are_long_flows() {
+    fn as_many_next_hops_are_reserved_as_there_are_long_flows() {
         let ways = Ways::new(4);
         let mut freeway = freeway();
-        // Flows 1 and 4 share a way, the others of the first four end.
+        // Flows 1 and 4 share a next hop; the other two of the first four flows end.
         (1..5).for_each(|flow| {
             freeway.choose(&ways.hop(0, flow));
         });
@@ -236,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn acknowledgements_make_no_flow_active() {
+    fn acknowledgements_do_not_make_a_flow_active() {
         let ways = Ways::new(4);
         let mut freeway = freeway();
         let ack = |micros, flow| Hop {
@@ -246,7 +249,7 @@ mod tests {
         };
         freeway.choose(&ack(0, 1));
         assert_eq!(shorts(&mut freeway, &ways, 0), [0, 1, 2, 3]);
-        // Those of a flow that sends data keep to its way, and do not keep it active.
+        // Acknowledgements of a flow that sends data use its next hop, but do not keep it active.
         let way = freeway.choose(&ways.hop(0, 1));
         assert_eq!(freeway.choose(&ack(9_000, 1)), way);
         assert_eq!(shorts(&mut freeway, &ways, 11_000), [0, 1, 2, 3]);

@@ -26,38 +26,38 @@ pub use freeway::{Freeway, FreewaySettings};
 pub use presto::{Presto, PrestoSettings};
 pub use spray::RandomSpray;
 
-/// Flows that a switch remembers at most; a further one takes the place of the one seen least recently.
-/// More than the fabrics here have at a time, and a few megabytes a switch (our choice).
+/// The largest number of flows that a switch remembers. A further flow replaces the one seen least recently.
+/// This is more than the fabrics here have at a time, and takes a few megabytes per switch (our choice).
 pub const MOST_FLOWS: usize = 1 << 16;
 
-/// How long a switch remembers a flow that it sees nothing of: longer than a retransmission timer that
-/// has doubled a few times, so that a flow that waits for one is the same flow afterwards (our choice).
+/// How long a switch remembers a flow that is idle. This is longer than an RTO that has doubled a few times, so
+/// that a flow that waits for its RTO is the same flow afterwards (our choice).
 pub const FORGET_AFTER: Duration = Duration::from_secs(10);
 
-/// Chooses among next hops; each switch has its own.
+/// Chooses among next hops. Each switch has its own balancer.
 ///
-/// A balancer needs no timers: it can tell from [`Hop::now`] which of its intervals have passed.
+/// A balancer needs no timers: it can derive from [`Hop::now`] which of its intervals have passed.
 pub trait Balancer: Send {
-    /// The next hop of a packet, from 0 to below [`Ports::len`]; a larger number is taken modulo it.
-    /// Called only where there are two or more, and not for packets on explicit paths.
+    /// The next hop of a packet, from 0 to below [`Ports::len`]. A larger number is taken modulo it. Called
+    /// only if there are at least two next hops, and not for packets on explicit paths.
     fn choose(&mut self, hop: &Hop<'_>) -> usize;
 
-    /// Whether [`passes`](Self::passes) is to be called; asked once. It costs time at every hop.
+    /// Whether [`passes`](Self::passes) must be called. This is queried once. It costs time at every hop.
     fn sees_passing(&self) -> bool {
         false
     }
 
-    /// A packet that has but one way on, not on an explicit path: there is nothing to choose, but a
-    /// balancer may count it. Called only if [`sees_passing`](Self::sees_passing).
+    /// Reports a packet that has only one next hop and is not on an explicit path. There is no choice, but a
+    /// balancer may count the packet. Called only if [`sees_passing`](Self::sees_passing) returns true.
     fn passes(&mut self, _hop: &Hop<'_>) {}
 }
 
 /// A packet at a switch.
 #[derive(Clone, Copy, Debug)]
 pub struct Hop<'a> {
-    /// The present.
+    /// The current time.
     pub now: Instant,
-    /// The hash of the packet's 5-tuple, of its own in each direction. Mix it with a salt of the
+    /// The hash of the packet's 5-tuple, which differs between the two directions. Mix it with a salt of the
     /// switch before use.
     pub flow_hash: u64,
     /// The packet's flow, the same in both directions.
@@ -68,11 +68,11 @@ pub struct Hop<'a> {
     pub is_data: bool,
     /// Its length on the wire in bytes.
     pub wire_len: u32,
-    /// The ways on.
+    /// The next hops.
     pub ports: Ports<'a>,
 }
 
-/// The ways on, numbered from 0 in the order of their cables.
+/// The next hops, numbered from 0 in the order of their cables.
 #[derive(Clone, Copy)]
 pub struct Ports<'a> {
     pub(crate) links: &'a [u32],
@@ -87,32 +87,32 @@ impl fmt::Debug for Ports<'_> {
 }
 
 impl Ports<'_> {
-    /// How many there are: two or more where there is something to choose, else one.
+    /// The number of next hops: at least two if there is a choice, otherwise one.
     #[allow(clippy::len_without_is_empty, reason = "there is always one")]
     pub fn len(&self) -> usize {
         self.links.len()
     }
 
-    /// The link of a choice.
+    /// The link of a next hop.
     ///
     /// # Panics
-    /// If `choice` is not below [`len`](Self::len); the same holds for the functions below.
+    /// If `choice` is not below [`len`](Self::len). This also applies to the methods below.
     pub fn link(&self, choice: usize) -> LinkId {
         LinkId(self.links[choice])
     }
 
-    /// How long the port would take to send what it holds now.
+    /// The time in which the port would send everything that it holds now.
     pub fn backlog(&self, choice: usize) -> Duration {
         self.ports[self.links[choice] as usize].backlog(self.now)
     }
 
-    /// How many packets the port has been offered since the start.
+    /// The number of packets offered to the port since the start.
     pub fn offered(&self, choice: usize) -> u64 {
         self.ports[self.links[choice] as usize].offered
     }
 }
 
-/// A switch, as the maker of a balancer sees it.
+/// The properties of a switch for which a balancer is made.
 #[derive(Clone, Copy, Debug)]
 pub struct SwitchInfo {
     /// The switch's number.
@@ -121,7 +121,7 @@ pub struct SwitchInfo {
     pub node: NodeId,
     /// Its tier.
     pub tier: u8,
-    /// Whether hosts are plugged into it.
+    /// Whether hosts are connected to it.
     pub has_hosts: bool,
     /// The simulation's seed.
     pub seed: u64,
@@ -139,10 +139,10 @@ impl SwitchInfo {
     }
 }
 
-/// Makes each switch's balancer.
+/// A function that makes each switch's balancer.
 pub type BalancerMaker = dyn Fn(&SwitchInfo) -> Box<dyn Balancer> + Send + Sync;
 
-/// Which balancer the switches use.
+/// The balancer that the switches use.
 #[derive(Clone, Default)]
 pub enum Balancing {
     /// [`Ecmp`].
@@ -158,7 +158,7 @@ pub enum Balancing {
     Caps(CapsSettings),
     /// [`Flowlet`].
     Flowlet(FlowletSettings),
-    /// One from elsewhere.
+    /// A balancer from another crate.
     Custom(Arc<BalancerMaker>),
 }
 
@@ -177,7 +177,7 @@ impl fmt::Debug for Balancing {
 }
 
 impl Balancing {
-    /// A balancer from elsewhere, made once for each switch.
+    /// A balancer from another crate. `make` is called once for each switch.
     pub fn custom(make: impl Fn(&SwitchInfo) -> Box<dyn Balancer> + Send + Sync + 'static) -> Self {
         Self::Custom(Arc::new(make))
     }
@@ -195,7 +195,7 @@ impl Balancing {
     }
 }
 
-/// A switch's balancer; the plain ones need neither a virtual call nor a [`Hop`].
+/// A switch's balancer. The simple ones need neither a virtual call nor a [`Hop`].
 pub(crate) enum Chooser {
     Ecmp(Ecmp),
     RandomSpray(RandomSpray),
@@ -207,7 +207,7 @@ impl Chooser {
         Self::Custom(Box::new(balancer))
     }
 
-    /// Whether it is shown packets that have one way on.
+    /// Whether the balancer must be shown packets that have one next hop.
     pub(crate) fn sees_passing(&self) -> bool {
         matches!(self, Self::Custom(balancer) if balancer.sees_passing())
     }
@@ -220,7 +220,7 @@ pub(crate) mod testing {
     use crate::{Buffer, LinkSpec};
     use spindle_units::BitRate;
 
-    /// A switch with so many ways on, whose ports are empty at first.
+    /// A switch with several next hops whose ports are empty at first.
     pub(crate) struct Ways {
         links: Vec<u32>,
         ports: Vec<Port>,
@@ -235,12 +235,12 @@ pub(crate) mod testing {
             }
         }
 
-        /// Gives a port something to send until then.
+        /// Keeps a port busy until the given time.
         pub(crate) fn busy_until(&mut self, way: usize, nanos: u64) {
             self.ports[way].free_at = nanos;
         }
 
-        /// A data packet of 1000 B of a long flow, at so many microseconds.
+        /// A data packet of 1000 B of a long flow at the given time in microseconds.
         pub(crate) fn hop(&self, micros: u64, flow: u64) -> Hop<'_> {
             let now = Instant::ZERO + Duration::from_micros(micros);
             Hop {
@@ -258,7 +258,7 @@ pub(crate) mod testing {
             }
         }
 
-        /// As [`hop`](Self::hop), of a short flow.
+        /// Like [`hop`](Self::hop), but of a short flow.
         pub(crate) fn short(&self, micros: u64, flow: u64) -> Hop<'_> {
             Hop {
                 class: Class::High,
@@ -267,7 +267,7 @@ pub(crate) mod testing {
         }
     }
 
-    /// The switch of that number.
+    /// The switch with this number.
     pub(crate) fn info(switch: u32) -> SwitchInfo {
         SwitchInfo {
             switch,

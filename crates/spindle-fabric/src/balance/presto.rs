@@ -1,16 +1,16 @@
-//! [`Presto`].
+//! [`Presto`]: cells of a flow on random paths.
 
 use spindle_units::{Bytes, Duration};
 
 use super::{Balancer, FORGET_AFTER, Flows, Hop, MOST_FLOWS, RandomSpray, SwitchInfo};
 
-/// What [`Presto`] goes by.
+/// Settings of [`Presto`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct PrestoSettings {
-    /// Most bytes of a cell, as long as on the wire; 65 536, the largest segment of TCP segmentation
-    /// offload (He et al. 2015, section 3.1; CAPS section III; mechanisms A5.11).
+    /// The largest number of bytes on the wire in a cell (default 65 536, the largest segment of TCP
+    /// segmentation offload, He et al. 2015, section 3.1; CAPS section III; mechanisms A5.11).
     pub cell: Bytes,
-    /// A flow idle for longer begins a new cell, as a new flow does; [`FORGET_AFTER`].
+    /// A flow that was idle for longer than this begins a new cell, like a new flow (default [`FORGET_AFTER`]).
     pub forget_after: Duration,
 }
 
@@ -23,13 +23,13 @@ impl Default for PrestoSettings {
     }
 }
 
-/// Presto (He et al. 2015): a flow is cut into cells, and each cell takes a path at random, whatever the
-/// congestion there.
+/// Presto (He et al. 2015): a flow is divided into cells, and each cell takes a random path, independent of
+/// congestion.
 ///
-/// A packet that would make its cell too large begins the next one, whose first it is. The two
-/// directions of a connection are two flows: acknowledgements are cut into cells as well. Every switch
-/// that has a choice cuts by the same count of what it sees itself. Behind the first one that is whole
-/// cells of the flow, so that the cuts are the same where packets are of one length and none is lost.
+/// A packet that would make its cell too large is the first packet of the next cell. The two directions of a
+/// connection are two flows, so acknowledgements are divided into cells as well. Every switch that has a choice
+/// counts the bytes that it sees itself. A switch after the first such switch sees whole cells of the flow, so
+/// it divides the flow at the same packets if all packets have the same length and none is lost.
 #[derive(Debug)]
 pub struct Presto {
     cell: u64,
@@ -37,7 +37,7 @@ pub struct Presto {
     flows: Flows<Cell>,
 }
 
-/// A flow's last cell.
+/// A flow's current cell.
 #[derive(Clone, Copy, Debug)]
 struct Cell {
     bytes: u64,
@@ -79,7 +79,7 @@ mod tests {
     use super::super::testing::{Ways, info};
     use super::*;
 
-    /// Runs of the same choice of one flow of packets of this length.
+    /// The lengths of runs with the same choice, for one flow with packets of this length.
     fn runs(presto: &mut Presto, ways: &Ways, flow: u64, (packets, len): (u32, u32)) -> Vec<u32> {
         let mut runs: Vec<(usize, u32)> = Vec::new();
         for packet in 0..packets {
@@ -98,25 +98,25 @@ mod tests {
     }
 
     #[test]
-    fn cells_are_as_large_as_fits() {
-        // So many ways that two cells in a row hardly ever take the same.
+    fn cells_are_filled_up_to_the_limit() {
+        // With this many next hops two consecutive cells hardly ever take the same.
         let ways = Ways::new(1_000_000);
         let mut presto = Presto::new(&info(0), &PrestoSettings::default());
-        // 43 packets of 1500 B are 64 500 B; one more were 66 000.
+        // 43 packets of 1500 B are 64 500 B; one more would make 66 000 B.
         assert_eq!(runs(&mut presto, &ways, 1, (100, 1500)), [43, 43, 14]);
-        // 64 of 1024 B are a cell to the byte.
+        // 64 packets of 1024 B fill a cell exactly.
         assert_eq!(runs(&mut presto, &ways, 2, (130, 1024)), [64, 64, 2]);
-        // Acknowledgements have cells too.
+        // Acknowledgements are divided into cells, too.
         assert_eq!(runs(&mut presto, &ways, 3, (1639, 40)), [1638, 1]);
     }
 
     #[test]
-    fn cells_take_all_ways_alike_and_flows_have_their_own() {
+    fn cells_use_all_next_hops_evenly_and_belong_to_one_flow() {
         let ways = Ways::new(4);
         let mut presto = Presto::new(&info(0), &PrestoSettings::default());
         let mut count = [0; 4];
         for flow in 0..4000 {
-            // Two flows at once: the cells of one are not those of the other.
+            // Two flows at once: their cells are independent.
             let first = presto.choose(&ways.hop(flow, flow));
             presto.choose(&ways.hop(flow, flow + 10_000));
             assert_eq!(presto.choose(&ways.hop(flow, flow)), first);
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_idle_for_long_begins_anew() {
+    fn flow_idle_for_too_long_begins_a_new_cell() {
         let ways = Ways::new(1_000_000);
         let settings = PrestoSettings {
             forget_after: Duration::from_micros(100),

@@ -1,4 +1,4 @@
-//! [`RandomSpray`].
+//! [`RandomSpray`]: random packet spraying.
 
 use rand_core::RngCore;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -6,7 +6,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use super::{Balancer, Hop, SwitchInfo};
 use crate::random::reduce;
 
-/// Random packet spraying: each packet takes any next hop, uniformly (Dixit et al. 2013).
+/// Random packet spraying: each packet takes a uniformly random next hop (Dixit et al. 2013).
 #[derive(Clone, Debug)]
 pub struct RandomSpray {
     rng: Xoshiro256PlusPlus,
@@ -18,7 +18,7 @@ impl RandomSpray {
         Self { rng: info.rng() }
     }
 
-    /// A choice among so many.
+    /// A choice among `choices` next hops.
     #[inline]
     pub fn pick(&mut self, choices: u32) -> u32 {
         reduce(self.rng.next_u64(), choices)

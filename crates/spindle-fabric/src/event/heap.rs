@@ -1,4 +1,4 @@
-//! [`HeapQueue`]: the plain queue that the wheel is checked against.
+//! [`HeapQueue`]: the simple queue with which the wheel is compared.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -7,7 +7,7 @@ use spindle_units::Instant;
 
 use super::EventQueue;
 
-/// A binary heap ordered by instant, then by order of pushing. Simple rather than fast.
+/// A binary heap ordered by instant, then by order of insertion. It is simple rather than fast.
 #[derive(Clone, Debug)]
 pub struct HeapQueue<T> {
     heap: BinaryHeap<Reverse<Entry<T>>>,

@@ -8,37 +8,37 @@ use spindle_units::Instant;
 pub use heap::HeapQueue;
 pub use wheel::Wheel;
 
-/// A queue of values, each due at an instant. Of values due at the same instant the one pushed
-/// first comes out first. Time never runs backwards: a value pushed for an instant before the last
-/// one popped is due at once, behind what is already due then.
+/// A queue of values, each due at an instant. Values due at the same instant are returned in the order of
+/// insertion. Time never runs backwards: a value inserted for an instant before that of the last returned value
+/// is due at once, after the values that are already due then.
 pub trait EventQueue<T> {
     /// Adds `value`, due at `at`.
     fn push(&mut self, at: Instant, value: T);
 
-    /// Takes out the earliest value if it is due at `limit` or before.
+    /// Removes and returns the earliest value if it is due at `limit` or before.
     fn pop_until(&mut self, limit: Instant) -> Option<(Instant, T)>;
 
-    /// When the earliest value is due.
+    /// The instant at which the earliest value is due.
     fn peek(&self) -> Option<Instant>;
 
-    /// How many values wait.
+    /// The number of values in the queue.
     fn len(&self) -> usize;
 
-    /// Somebody is going to ask what has come [near](Self::approaching).
+    /// Announces that the caller will call [`approaching`](Self::approaching).
     fn watch(&mut self) {}
 
-    /// Shows the values that have come near since the last call, if the queue knows and is
-    /// [watched](Self::watch): they are due soon, and what they need can be brought into the cache
-    /// together. Says nothing of their order, and what is due at once need not be among them.
+    /// Calls `see` for the values that became near since the last call, if the queue supports this and is
+    /// [watched](Self::watch). Near values are due soon, so the caller can prefetch what they need together.
+    /// Their order is unspecified, and values that are due at once may be missing.
     #[inline]
     fn approaching(&mut self, _see: impl FnMut(T)) {}
 
-    /// Takes out the earliest value.
+    /// Removes and returns the earliest value.
     fn pop(&mut self) -> Option<(Instant, T)> {
         self.pop_until(Instant::FAR_FUTURE)
     }
 
-    /// Whether nothing waits.
+    /// Whether the queue is empty.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }

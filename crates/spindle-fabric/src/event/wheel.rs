@@ -1,49 +1,50 @@
 //! [`Wheel`]: a hierarchical timing wheel in nanoseconds.
 //!
-//! The digits of an instant in base 64 say where it waits (Varghese and Lauck 1987, scheme 7): at
-//! the level of its highest digit that differs from the wheel's current instant, in the slot of
-//! that digit. The lowest slot of the lowest level that holds anything holds the earliest value.
-//! A slot of level 0 is one nanosecond; a higher slot, once it is the earliest, is dealt out to the
-//! levels below, in order, so that ties keep the order in which they were pushed.
+//! The base-64 digits of an instant determine the slot of a value (Varghese and Lauck 1987, scheme 7). Its
+//! level is that of the highest digit that differs from the wheel's current instant; its slot is the value of
+//! that digit. The lowest occupied slot of the lowest occupied level contains the earliest value. A slot of
+//! level 0 is one nanosecond. When a slot of a higher level becomes the earliest, its values are distributed to
+//! the levels below, in order, so that values due at the same instant keep the order of insertion.
 
 use spindle_units::Instant;
 
 use super::EventQueue;
 
-/// Base-64 digits of a 64-bit instant.
+/// The number of base-64 digits of a 64-bit instant.
 const LEVELS: usize = 11;
-/// Bits of a digit.
+/// The number of bits of a digit.
 const BITS: u32 = 6;
-/// Slots of a level.
+/// The number of slots of a level.
 const SLOTS: usize = 1 << BITS;
-/// A slot's buffer keeps its memory for reuse up to this many entries; what one burst made larger
-/// than that is given back.
+/// The largest capacity with which a slot's buffer is kept for reuse. A buffer that a burst made larger is
+/// freed.
 const KEEP: usize = 1 << 8;
-/// Slots of level 2 with more values than this come near part by part, as those of level 1 below them.
+/// A slot of level 2 with more values than this does not become near as a whole, but in parts: the slots of
+/// level 1 below it.
 const MANY: usize = 512;
 
-/// A monotone timing wheel of 11 levels by 64 slots. Pushing and popping take constant time,
-/// however many values wait. Values should be small: they are moved about once per level.
+/// A monotone timing wheel of 11 levels by 64 slots. Pushing and popping take constant time, independent of the
+/// number of values. Values should be small, because each is moved about once per level.
 #[derive(Clone, Debug)]
 pub struct Wheel<T> {
     /// Slot `s` of level `l` is at `l * SLOTS + s`.
     slots: Box<[Vec<Entry<T>>]>,
-    /// Bit `s` of `occupied[l]`: slot `s` of level `l` holds something.
+    /// Bit `s` of `occupied[l]`: slot `s` of level `l` is not empty.
     occupied: [u64; LEVELS],
-    /// Bit `l`: level `l` holds something.
+    /// Bit `l`: level `l` is not empty.
     levels: u32,
-    /// The last instant popped, or the first one of the slot dealt out since: nothing is due before it.
+    /// The last popped instant, or the first instant of the slot distributed since. No value is due before it.
     current: u64,
-    /// How much of the level 0 slot of `current` has been popped already.
+    /// How many values of the level 0 slot of `current` have been popped.
     taken: usize,
     len: usize,
-    /// The last slot dealt out; its buffer is the next one's.
+    /// The buffer of the last distributed slot, which the next distributed slot will use.
     dealt: Vec<Entry<T>>,
-    /// Whether it is to be known what comes near.
+    /// Whether near values must be recorded.
     watched: bool,
-    /// What has come near and was not shown yet.
+    /// Values that became near and were not shown yet.
     near: Vec<T>,
-    /// All that waited up to this instant has come near.
+    /// All values that were waiting for instants up to this one have become near.
     near_to: u64,
 }
 
@@ -82,7 +83,7 @@ impl<T: Copy> Wheel<T> {
         self.levels |= 1 << level;
     }
 
-    /// Deals the entries of a slot of level 1 out: they all belong to level 0.
+    /// Distributes the entries of a slot of level 1. All of them belong to level 0.
     #[inline]
     fn place_at_once(&mut self, entries: &[Entry<T>]) {
         let nearest = &mut self.slots[..SLOTS];
@@ -119,7 +120,7 @@ impl<T: Copy> Wheel<T> {
         (self.current & !(SLOTS as u64 - 1)) | slot as u64
     }
 
-    /// The first and the last instant of a slot of a level, seen from the present.
+    /// The first and the last instant of a slot of a level, as seen from the current instant.
     #[inline]
     fn span(&self, level: usize, slot: usize) -> (u64, u64) {
         let shift = level as u32 * BITS;
@@ -128,13 +129,13 @@ impl<T: Copy> Wheel<T> {
         (first, first | ((1 << shift) - 1))
     }
 
-    /// The earliest instant in a slot of a level above 0, which is not empty.
+    /// The earliest instant in a non-empty slot of a level above 0.
     fn minimum(&self, level: usize, slot: usize) -> u64 {
         let entries = &self.slots[level * SLOTS + slot];
         entries.iter().map(|e| e.at).min().unwrap_or(u64::MAX)
     }
 
-    /// The values of a slot that is dealt out come near, unless a slot above it was near already.
+    /// Records that the values of a distributed slot are near, unless they became near with a slot above it.
     #[inline]
     fn note(&mut self, level: usize, slot: usize, entries: &[Entry<T>]) {
         let (_, last) = self.span(level, slot);
@@ -145,7 +146,8 @@ impl<T: Copy> Wheel<T> {
         }
     }
 
-    /// Deals the earliest slot, above level 0, out to the levels below; `first` is its first instant.
+    /// Distributes the earliest slot, which is above level 0, to the levels below. `first` is its first
+    /// instant.
     fn cascade(&mut self, level: usize, slot: usize, first: u64) {
         self.current = first;
         self.vacate(level, slot);
@@ -188,7 +190,7 @@ impl<T: Copy> EventQueue<T> for Wheel<T> {
                 if last > limit && self.minimum(level, slot) > limit {
                     return None;
                 }
-                // What is alone in its slot is the earliest of all.
+                // A value that is alone in the earliest slot is the earliest of all values.
                 let entries = &mut self.slots[level * SLOTS + slot];
                 if entries.len() == 1
                     && let Some(entry) = entries.pop()
@@ -255,9 +257,9 @@ mod tests {
     }
 
     #[test]
-    fn ties_come_out_in_the_order_they_went_in() {
+    fn values_due_at_the_same_instant_keep_the_order_of_insertion() {
         let mut wheel = Wheel::default();
-        // Some of the ties go in while the wheel is far away, some when it is near, some at the time.
+        // Some of the values are inserted long before the instant, some shortly before and some at the instant.
         for value in 0..5 {
             wheel.push(at(1_000_000), value);
         }
@@ -272,7 +274,7 @@ mod tests {
         assert_eq!(rest, [1, 2, 3, 4, 5, 6, 7, 8]);
     }
 
-    /// What a watched wheel shows when the values at `times` are popped one by one.
+    /// The values that a watched wheel shows while the values at `times` are popped one by one.
     fn shown(times: impl Iterator<Item = u64>) -> Vec<Vec<u64>> {
         let mut wheel = Wheel::default();
         wheel.watch();
@@ -289,10 +291,10 @@ mod tests {
     }
 
     #[test]
-    fn few_come_near_together_and_many_part_by_part_but_each_only_once() {
+    fn watched_wheel_shows_each_value_once_few_together_and_many_in_parts() {
         let few: Vec<u64> = (4200..8000).step_by(100).collect();
         assert_eq!(shown(few.iter().copied()), [few]);
-        // The first 64 ns of what is dealt out are due at once.
+        // The first 64 ns of a distributed slot are due at once.
         let many = shown(4096..8192);
         assert_eq!(many.len(), 63, "a part for each other slot of level 1");
         assert!(many.iter().all(|part| part.len() == SLOTS));
@@ -300,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_that_nothing_meets_leaves_room_for_earlier_events() {
+    fn failed_pop_until_allows_earlier_values_to_be_pushed() {
         let mut wheel = Wheel::default();
         wheel.push(at(100_000), 'b');
         assert_eq!(wheel.pop_until(at(99_999)), None);
@@ -312,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn the_whole_line_of_time_fits() {
+    fn all_64_bit_instants_are_accepted() {
         let mut wheel = Wheel::default();
         let times = [0, 1, 63, 64, 4095, 4096, 1 << 40, u64::MAX - 1, u64::MAX];
         for &t in times.iter().rev() {
@@ -323,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn the_past_is_now() {
+    fn value_pushed_for_the_past_is_due_at_once() {
         let mut wheel = Wheel::default();
         wheel.push(at(50), 'a');
         wheel.pop();
@@ -331,7 +333,7 @@ mod tests {
         assert_eq!(wheel.pop(), Some((at(50), 'b')));
     }
 
-    /// What to do next: push so far ahead of the last popped instant, or pop until so far ahead.
+    /// The next step: push a value this far ahead of the last popped instant, or pop until this far ahead.
     #[derive(Clone, Debug)]
     enum Step {
         Push(u64),
@@ -348,7 +350,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn agrees_with_the_heap(steps in prop::collection::vec(step(), 1..400)) {
+        fn wheel_agrees_with_the_heap(steps in prop::collection::vec(step(), 1..400)) {
             let mut wheel = Wheel::default();
             let mut heap = HeapQueue::default();
             let mut now = 0u64;

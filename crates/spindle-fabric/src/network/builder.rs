@@ -1,4 +1,4 @@
-//! [`Builder`]: a network from nodes and cables, one by one.
+//! [`Builder`]: builds a network from single nodes and cables.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use super::select;
 use super::{Cable, CableId, HostId, Link, Network, Node, NodeId, NodeKind};
 use crate::{LinkSpec, NetworkError};
 
-/// Builds any graph. Routes are all shortest ones by number of links.
+/// Builds an arbitrary graph. Routes are all shortest paths by number of links.
 #[derive(Clone, Debug)]
 pub struct Builder {
     name: String,
@@ -18,12 +18,12 @@ pub struct Builder {
     hosts: Vec<NodeId>,
     switches: Vec<NodeId>,
     divisors: Vec<u32>,
-    /// How many nodes each tier has.
+    /// The number of nodes in each tier.
     tiers: HashMap<u8, u32>,
 }
 
 impl Builder {
-    /// An empty network with a name.
+    /// An empty network with this name.
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -50,7 +50,7 @@ impl Builder {
         id
     }
 
-    /// Adds a host, in tier 0.
+    /// Adds a host in tier 0.
     pub fn host(&mut self, name: impl Into<String>) -> NodeId {
         let kind = NodeKind::Host(HostId(self.hosts.len() as u32));
         let id = self.node(name.into(), kind, 0);
@@ -67,18 +67,18 @@ impl Builder {
         id
     }
 
-    /// Sets how a switch reads explicit path numbers: of `n` next hops it takes the one numbered
-    /// `(path / divisor) mod n`, where next hops count from 0 in the order of their cables. The
-    /// divisor of a new switch is 1; 0 counts as 1. Hosts are left alone.
+    /// Sets how a switch interprets explicit path numbers. Of `n` next hops it takes the one numbered
+    /// `(path / divisor) mod n`, where next hops count from 0 in the order of their cables. The divisor of a
+    /// new switch is 1, and 0 counts as 1. A call for a host has no effect.
     pub fn path_divisor(&mut self, switch: NodeId, divisor: u32) {
         if let NodeKind::Switch(number) = self.nodes[switch.0 as usize].kind {
             self.divisors[number as usize] = divisor.max(1);
         }
     }
 
-    /// Joins two nodes by a cable named `name` of the group `group`, whose link from `a` to `b` is
-    /// made of `up` and whose link from `b` to `a` of `down`. Within the group it goes by the part of
-    /// its name before ".group", or by its whole name: "H4.access" is "access:H4".
+    /// Joins two nodes by a cable with the name `name` in the group `group`. `up` describes the link from `a`
+    /// to `b`, `down` the link from `b` to `a`. Within the group the cable is identified by the part of its
+    /// name before ".group", or by its whole name: "H4.access" is "access:H4".
     pub fn cable(
         &mut self,
         name: impl Into<String>,
@@ -108,14 +108,14 @@ impl Builder {
         id
     }
 
-    /// Checks everything and works out the routes.
+    /// Checks everything and computes the routes.
     ///
     /// # Errors
-    /// An impossible link, a name that is taken twice or cannot be used in patterns, a cable from a
-    /// node to itself, or a host that can reach no other.
+    /// An impossible link, a name that is used twice or cannot be used in patterns, a cable from a node to
+    /// itself, or a host that cannot reach another host.
     ///
     /// # Panics
-    /// If a cable was given a node that is not of this builder.
+    /// If a cable was given a node that does not belong to this builder.
     pub fn build(self) -> Result<Network, NetworkError> {
         self.check_names()?;
         for (cable, pair) in self.cables.iter().zip(self.links.chunks(2)) {
@@ -164,7 +164,8 @@ impl Builder {
         }
     }
 
-    /// The first address of each host (and the end), and each address's link out of the host.
+    /// The first address of each host, with the number of addresses at the end, and for each address the link
+    /// out of its host.
     fn addresses(&self) -> (Vec<u32>, Vec<u32>) {
         let mut of_host = vec![Vec::new(); self.hosts.len()];
         for (index, link) in self.links.iter().enumerate() {
@@ -181,7 +182,7 @@ impl Builder {
         (first, uplinks)
     }
 
-    /// Every host has a cable, and every cable of a host leads to another address.
+    /// Checks that every host has a cable, and that every cable of a host leads to another address.
     fn check_reach(&self, routes: &Routes, uplinks: &[u32]) -> Result<(), NetworkError> {
         let mut at_switch = vec![0u32; self.switches.len()];
         let mut plugged = vec![false; self.hosts.len()];

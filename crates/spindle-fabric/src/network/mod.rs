@@ -1,4 +1,4 @@
-//! [`Network`]: hosts and switches joined by cables, with names, places and routes.
+//! [`Network`]: hosts and switches joined by cables, with names, positions and routes.
 
 mod builder;
 mod routes;
@@ -15,9 +15,8 @@ pub(crate) use routes::{NONE, NextHop, Routes};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostId(pub u32);
 
-/// A host's interface: where one cable of the host is plugged in. Numbered from 0 over the whole
-/// network, host by host: where every host has one cable, a host and its address have the same
-/// number.
+/// A host's interface, at which one of its cables is plugged in. Addresses count from 0 over the whole network,
+/// host by host. If every host has one cable, a host and its address have the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address(pub u32);
 
@@ -34,12 +33,12 @@ pub struct CableId(pub u32);
 pub struct LinkId(pub u32);
 
 impl LinkId {
-    /// The cable the link belongs to.
+    /// The cable to which the link belongs.
     pub const fn cable(self) -> CableId {
         CableId(self.0 / 2)
     }
 
-    /// Which of the cable's two links it is.
+    /// Whether the link is the up link or the down link of its cable.
     pub const fn direction(self) -> Direction {
         if self.0.is_multiple_of(2) {
             Direction::Up
@@ -59,32 +58,32 @@ impl CableId {
 /// One of the two directions of a cable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Direction {
-    /// From the cable's first end to its second: away from hosts in layered topologies. Written
-    /// ".up".
+    /// From the cable's first end to its second end. In layered topologies this is away from hosts. Names of
+    /// such links end in ".up".
     Up = 0,
-    /// From the second end to the first. Written ".down".
+    /// From the second end to the first. Names of such links end in ".down".
     Down = 1,
 }
 
-/// Host or switch.
+/// Whether a node is a host or a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NodeKind {
-    /// Sends and receives packets, forwards none.
+    /// Sends and receives packets, but does not forward them.
     Host(HostId),
     /// Forwards packets. Switches are numbered from 0 in the order of creation.
     Switch(u32),
 }
 
-/// A host or a switch and its place in a drawing of the network.
+/// A host or a switch, and its position in a drawing of the network.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
     /// The node's name, unique in the network.
     pub name: String,
-    /// Host or switch.
+    /// Whether it is a host or a switch.
     pub kind: NodeKind,
-    /// Row of a drawing: 0 for hosts, rising with the layers.
+    /// The row in a drawing: 0 for hosts, increasing with the layers.
     pub tier: u8,
-    /// Column of a drawing: the node's place among those of its tier, from 0.
+    /// The column in a drawing: the node's position within its tier, from 0.
     pub position: u32,
 }
 
@@ -93,9 +92,10 @@ pub struct Node {
 pub struct Cable {
     /// The cable's name, unique in the network.
     pub name: String,
-    /// The group it belongs to, such as "access"; patterns may name it.
+    /// The group of the cable, such as "access". Link patterns may contain it.
     pub group: String,
-    /// Its name within the group, such as "H4" for "H4.access"; patterns may give a range of them.
+    /// The name within the group, such as "H4" for "H4.access". Link patterns may contain a range of such
+    /// names.
     pub member: String,
     /// First end.
     pub a: NodeId,
@@ -103,29 +103,29 @@ pub struct Cable {
     pub b: NodeId,
 }
 
-/// A directed link in its place.
+/// A directed link with its ends.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Link {
-    /// Where it starts; the queue is here.
+    /// The node where the link starts; its queue is here.
     pub from: NodeId,
-    /// Where it ends.
+    /// The node where the link ends.
     pub to: NodeId,
-    /// What it is made of.
+    /// The link's parameters.
     pub spec: LinkSpec,
 }
 
-/// A network as described: what a [`Simulation`](crate::Simulation) runs and a report draws.
+/// The description of a network, which a [`Simulation`](crate::Simulation) runs and a report draws.
 #[derive(Clone, Debug)]
 pub struct Network {
     name: String,
     nodes: Vec<Node>,
     cables: Vec<Cable>,
     links: Vec<Link>,
-    /// Nodes of the hosts, by [`HostId`].
+    /// The nodes of the hosts, by [`HostId`].
     hosts: Vec<NodeId>,
-    /// Nodes of the switches, by number.
+    /// The nodes of the switches, by number.
     switches: Vec<NodeId>,
-    /// First address of each host, and the number of addresses at the end.
+    /// The first address of each host, and the number of addresses at the end.
     first_address: Vec<u32>,
     routes: Arc<Routes>,
 }
@@ -151,7 +151,7 @@ impl Network {
         &self.links
     }
 
-    /// How many hosts there are.
+    /// The number of hosts.
     pub fn hosts(&self) -> u32 {
         self.hosts.len() as u32
     }
@@ -161,30 +161,30 @@ impl Network {
         &self.switches
     }
 
-    /// How many addresses there are.
+    /// The number of addresses.
     pub fn addresses(&self) -> u32 {
         self.routes.destinations.len() as u32
     }
 
-    /// A node.
+    /// The node with this id.
     ///
     /// # Panics
-    /// If `id` is not of this network; the same holds for every function here that takes an id.
+    /// If `id` does not belong to this network. This applies to all methods here that take an id.
     pub fn node(&self, id: NodeId) -> &Node {
         &self.nodes[id.0 as usize]
     }
 
-    /// A cable.
+    /// The cable with this id.
     pub fn cable(&self, id: CableId) -> &Cable {
         &self.cables[id.0 as usize]
     }
 
-    /// A link.
+    /// The link with this id.
     pub fn link(&self, id: LinkId) -> &Link {
         &self.links[id.0 as usize]
     }
 
-    /// A link's name: the cable's with ".up" or ".down".
+    /// A link's name: the cable's name followed by ".up" or ".down".
     pub fn link_name(&self, id: LinkId) -> String {
         let suffix = match id.direction() {
             Direction::Up => select::UP,
@@ -193,7 +193,7 @@ impl Network {
         format!("{}{suffix}", self.cable(id.cable()).name)
     }
 
-    /// A host's node.
+    /// The node of a host.
     pub fn host_node(&self, host: HostId) -> NodeId {
         self.hosts[host.0 as usize]
     }
@@ -206,7 +206,7 @@ impl Network {
         })
     }
 
-    /// The address of a host's interface; interfaces count from 0 in the order of their cables.
+    /// The address of a host's interface. Interfaces count from 0 in the order of their cables.
     pub fn address(&self, host: HostId, interface: u32) -> Option<Address> {
         let range = self.range_of(host);
         let address = range.start.checked_add(interface)?;
@@ -223,51 +223,51 @@ impl Network {
         self.first_address[host]..self.first_address[host + 1]
     }
 
-    /// The host an address belongs to.
+    /// The host to which an address belongs.
     pub fn host_of(&self, address: Address) -> HostId {
         HostId(self.routes.destinations[address.0 as usize].host)
     }
 
-    /// The link by which packets leave an address.
+    /// The link on which packets leave an address.
     pub fn uplink(&self, address: Address) -> LinkId {
         LinkId(self.routes.destinations[address.0 as usize].uplink)
     }
 
-    /// The link by which packets reach an address.
+    /// The link on which packets reach an address.
     pub fn downlink(&self, address: Address) -> LinkId {
         LinkId(self.routes.destinations[address.0 as usize].downlink)
     }
 
-    /// The links from one address to another along an explicit path; empty if there is no way.
-    /// [`Simulation::inject_on_path`](crate::Simulation::inject_on_path) says how paths count.
+    /// The links from one address to another along an explicit path. The result is empty if there is no path.
+    /// [`Simulation::inject_on_path`](crate::Simulation::inject_on_path) describes path numbers.
     pub fn route_on_path(&self, from: Address, to: Address, path: u32) -> Vec<LinkId> {
         let choose = |switch, choices| self.routes.explicit(switch, path, choices);
         self.routes.walk(from, to, choose)
     }
 
-    /// How many shortest paths lead from one address to another.
+    /// The number of shortest paths from one address to another.
     pub fn path_count(&self, from: Address, to: Address) -> u64 {
         self.routes.count(from, to)
     }
 
-    /// The links that `pattern` names, ascending. A pattern is a list, separated by commas, of
+    /// The links that match `pattern`, in ascending order. A pattern is a list, separated by commas, of
     ///
     /// * a cable's name, `P1` or `pod0.agg1-core3`, with `*` and `?` as wildcards: `pod0.agg*`;
-    /// * a group's name, `access`: all its cables;
-    /// * a group and members, `access:H4`, `access:H*`, or `access:H4-H6` for a numbered range;
+    /// * a group's name, `access`, for all its cables;
+    /// * a group and members, `access:H4`, `access:H*`, or `access:H4-H6` for a numbered range.
     ///
-    /// each for both directions, or for one with `.up` or `.down` behind it.
+    /// Each item stands for both directions, or for one if `.up` or `.down` follows it.
     ///
     /// # Errors
-    /// [`NetworkError::NoLink`] if a part of it names nothing, with the likeliest name meant.
+    /// [`NetworkError::NoLink`] if an item matches no link, with the name that was probably meant.
     pub fn links_matching(&self, pattern: &str) -> Result<Vec<LinkId>, NetworkError> {
         select::links(&self.cables, pattern)
     }
 
-    /// Changes some links; what they become is checked.
+    /// Changes some links and checks the result.
     ///
     /// # Errors
-    /// [`NetworkError::Parameter`] if a link becomes impossible; links before it stay changed.
+    /// [`NetworkError::Parameter`] if a link becomes impossible. Links changed before it stay changed.
     pub fn configure(
         &mut self,
         links: &[LinkId],
@@ -283,7 +283,7 @@ impl Network {
         Ok(())
     }
 
-    /// Gives some links a loss process.
+    /// Sets the loss process of some links.
     pub fn set_loss(&mut self, links: &[LinkId], loss: &Loss) {
         for id in links {
             self.links[id.0 as usize].spec.loss = loss.clone();

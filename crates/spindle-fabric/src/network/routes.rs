@@ -1,67 +1,67 @@
-//! Routes: for every switch and destination the group of next hops that lie on shortest paths.
+//! Routes: for every switch and destination, the group of next hops on shortest paths.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use super::{Address, Link, LinkId, Node, NodeId, NodeKind};
 
-/// "No link", "no switch".
+/// Means "no link" or "no switch".
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// Forwarding state of all switches. A table row of a switch has one entry per *rack*, that is per
-/// switch with hosts, rather than per address: 1024 hosts then fit the cache.
+/// The forwarding state of all switches. A switch's row in the table has one entry per *rack*, which is a
+/// switch with hosts, instead of one per address. With 1024 hosts the table then fits in the cache.
 #[derive(Debug)]
 pub(crate) struct Routes {
-    /// By address.
+    /// Indexed by address.
     pub(crate) destinations: Box<[Destination]>,
-    /// By switch, then rack: the group of next hops, or with [`SINGLE`] the only one.
+    /// Indexed by switch, then by rack: the group of next hops, or the only next hop with [`SINGLE`] set.
     table: Box<[u32]>,
     racks: usize,
     groups: Box<[Group]>,
-    /// The groups' links, one group behind the other.
+    /// The links of all groups, one group after the other.
     ports: Box<[u32]>,
-    /// By switch: how it reads explicit path numbers.
+    /// For each switch, how it interprets explicit path numbers.
     divisors: Box<[u32]>,
-    /// By link: the switch it leads to, [`NONE`] if that is a host.
+    /// For each link, the switch to which it leads, or [`NONE`] for a host.
     ends: Box<[u32]>,
 }
 
-/// How packets get to an address.
+/// How packets reach an address.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Destination {
-    /// The switch it is plugged into, [`NONE`] if that is a host.
+    /// The switch to which it is connected, or [`NONE`] for a host.
     pub(crate) switch: u32,
-    /// That switch's column in the table.
+    /// The column of that switch in the table.
     rack: u32,
-    /// The link from there to the host.
+    /// The link from that switch to the host.
     pub(crate) downlink: u32,
-    /// The link from the host.
+    /// The link out of the host.
     pub(crate) uplink: u32,
     /// The host.
     pub(crate) host: u32,
 }
 
-/// Marks the number of a link among numbers of groups.
+/// Distinguishes the number of a link from the number of a group.
 const SINGLE: u32 = 1 << 31;
 
-/// A run of `ports`.
+/// A range of `ports`.
 #[derive(Clone, Copy, Debug)]
 struct Group {
     start: u32,
     len: u32,
 }
 
-/// What a switch may do with a packet.
+/// The next hops of a packet at a switch.
 pub(crate) enum NextHop<'a> {
-    /// One link leads there.
+    /// There is one next hop.
     One(u32),
-    /// Any of these does.
+    /// There are several next hops.
     Any(&'a [u32]),
-    /// None does.
+    /// There is no next hop.
     Nowhere,
 }
 
 impl Routes {
-    /// Works out the routes. `uplinks` is the link out of each address's host.
+    /// Computes the routes. `uplinks` contains the link out of each address's host.
     pub(crate) fn compute(
         nodes: &[Node],
         links: &[Link],
@@ -95,7 +95,7 @@ impl Routes {
         }
     }
 
-    /// Where a switch sends packets for an address.
+    /// The next hops of a switch for packets to an address.
     #[inline]
     pub(crate) fn next(&self, switch: u32, to: u32) -> NextHop<'_> {
         let destination = &self.destinations[to as usize];
@@ -122,7 +122,7 @@ impl Routes {
         (path / self.divisors[switch as usize]) % choices
     }
 
-    /// The links of a switch among which packets have a choice, ascending.
+    /// The links of a switch among which packets have a choice, in ascending order.
     pub(crate) fn choices(&self, switch: u32) -> Vec<LinkId> {
         let row = switch as usize * self.racks;
         let entries = self.table[row..row + self.racks].iter();
@@ -135,15 +135,15 @@ impl Routes {
         links.into_iter().map(LinkId).collect()
     }
 
-    /// Whether a switch has a way to any other switch with hosts.
+    /// Whether a switch has a route to any other switch with hosts.
     pub(crate) fn leaves(&self, switch: u32) -> bool {
         let row = switch as usize * self.racks;
         let mut groups = self.table[row..row + self.racks].iter();
         groups.any(|&g| g & SINGLE != 0 || self.groups[g as usize].len > 0)
     }
 
-    /// The links of one way from an address to another, where `choose(switch, choices)` decides;
-    /// empty if there is none.
+    /// The links of one path between two addresses, where `choose(switch, choices)` decides. The result is
+    /// empty if there is no path.
     pub(crate) fn walk(
         &self,
         from: Address,
@@ -170,9 +170,9 @@ impl Routes {
         way.into_iter().map(LinkId).collect()
     }
 
-    /// The number of ways from an address to another, saturating.
+    /// The number of paths between two addresses, saturating.
     pub(crate) fn count(&self, from: Address, to: Address) -> u64 {
-        // Counts level by level: all shortest ways have the same length.
+        // Counts level by level, because all shortest paths have the same length.
         let downlink = self.destinations[to.0 as usize].downlink;
         let mut at = BTreeMap::new();
         at.insert(self.destinations[from.0 as usize].uplink, 1u64);
@@ -204,7 +204,7 @@ impl Routes {
         0
     }
 
-    /// The switch a link leads to, `None` if it leads to a host.
+    /// The switch to which a link leads, or `None` if it leads to a host.
     pub(crate) fn switch_at_end(&self, link: u32) -> Option<u32> {
         let end = self.ends[link as usize];
         (end != NONE).then_some(end)
@@ -239,7 +239,7 @@ fn destinations(nodes: &[Node], links: &[Link], uplinks: &[u32]) -> (Vec<Destina
         Destination {
             switch,
             rack,
-            // A cable's two links are neighbours.
+            // A cable's two links have adjacent numbers.
             downlink: uplink ^ 1,
             uplink,
             host,
@@ -251,7 +251,7 @@ fn destinations(nodes: &[Node], links: &[Link], uplinks: &[u32]) -> (Vec<Destina
 
 /// The links between switches.
 struct Graph {
-    /// By the switch a link starts from: (link, far end), in the order of links.
+    /// For each switch where a link starts: (link, far end), in the order of links.
     out: Vec<Vec<(u32, u32)>>,
 }
 
@@ -270,8 +270,8 @@ impl Graph {
         Self { out }
     }
 
-    /// Fills in how many links each switch is away from `root`, [`NONE`] if it cannot reach it.
-    /// Every link has its opposite, so distances from and to are the same.
+    /// Computes the distance in links from each switch to `root`, [`NONE`] if there is no path. Every link has
+    /// its opposite, so distances are the same in both directions.
     fn distances(&self, root: u32, distance: &mut [u32]) {
         distance.fill(NONE);
         distance[root as usize] = 0;
@@ -297,7 +297,7 @@ impl Graph {
     }
 }
 
-/// Collects groups, each once per switch. Group 0 is empty.
+/// Collects groups, each at most once per switch. Group 0 is empty.
 struct Groups {
     groups: Vec<Group>,
     ports: Vec<u32>,
@@ -313,7 +313,7 @@ impl Groups {
         }
     }
 
-    /// The group of exactly these links of a switch.
+    /// The group of a switch that consists of exactly these links.
     fn intern(&mut self, switch: usize, links: &[u32]) -> u32 {
         let known = self.of_switch[switch].iter().copied().find(|&group| {
             let Group { start, len } = self.groups[group as usize];

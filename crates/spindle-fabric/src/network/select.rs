@@ -1,4 +1,4 @@
-//! Patterns that name links: see [`Network::links_matching`](super::Network::links_matching).
+//! Patterns that match links, see [`Network::links_matching`](super::Network::links_matching).
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use crate::NetworkError;
 pub(super) const UP: &str = ".up";
 pub(super) const DOWN: &str = ".down";
 
-/// Whether patterns can name it.
+/// Whether the name can be used in patterns.
 pub(super) fn is_name(name: &str) -> bool {
     let reserved = |c: char| matches!(c, ',' | ':' | '*' | '?') || c.is_control();
     !name.is_empty()
@@ -18,7 +18,7 @@ pub(super) fn is_name(name: &str) -> bool {
         && !name.ends_with(DOWN)
 }
 
-/// The links that a pattern names, ascending.
+/// The links that match a pattern, in ascending order.
 pub(super) fn links(cables: &[Cable], pattern: &str) -> Result<Vec<LinkId>, NetworkError> {
     let mut found = BTreeSet::new();
     for term in pattern.split(',').map(str::trim) {
@@ -40,7 +40,7 @@ pub(super) fn links(cables: &[Cable], pattern: &str) -> Result<Vec<LinkId>, Netw
     Ok(found.into_iter().collect())
 }
 
-/// The cables that one term without its direction names.
+/// The cables that match one item of a pattern, without its direction.
 fn matching(cables: &[Cable], term: &str) -> Vec<CableId> {
     let select = |test: &dyn Fn(&Cable) -> bool| -> Vec<CableId> {
         let matching = cables.iter().enumerate().filter(|(_, c)| test(c));
@@ -72,17 +72,17 @@ fn range(text: &str) -> Option<(&str, u64, u64)> {
     Some((prefix, number(first)?, number(last)?))
 }
 
-/// A number of digits alone.
+/// Parses a number that consists only of digits.
 fn number(text: &str) -> Option<u64> {
     let plain = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     plain.then(|| text.parse().ok()).flatten()
 }
 
-/// Whether `text` has the form `pattern`, where `*` is any text and `?` any one character.
+/// Whether `text` matches `pattern`, where `*` stands for any text and `?` for any one character.
 fn glob(pattern: &str, text: &str) -> bool {
     let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
     let (mut p, mut t) = (0, 0);
-    // Where to go on if the last star takes one more character: linear in practice, never
+    // Where to continue if the last star matches one more character. This is linear in practice and never
     // exponential.
     let mut retry = None;
     while t < text.len() {
@@ -108,7 +108,7 @@ fn glob(pattern: &str, text: &str) -> bool {
     pattern[p..].iter().all(|&c| c == b'*')
 }
 
-/// The name most like `term` of all cables, groups and members, if it is like it at all.
+/// The most similar name among all cables, groups and members, if any name is similar.
 fn likeliest(cables: &[Cable], term: &str) -> Option<String> {
     let groups: BTreeSet<&str> = cables.iter().map(|c| c.group.as_str()).collect();
     let mut names: Vec<String> = groups.iter().map(|&g| g.to_owned()).collect();
@@ -123,7 +123,7 @@ fn likeliest(cables: &[Cable], term: &str) -> Option<String> {
     (best.0 <= limit).then_some(best.1)
 }
 
-/// Edits (insert, delete, replace a character) that turn one text into the other.
+/// The number of edits (insert, delete or replace a character) that turn one text into the other.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().flat_map(char::to_lowercase).collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_name_links() {
+    fn patterns_match_the_documented_links() {
         assert_eq!(found("P1"), [6, 7]);
         assert_eq!(found("P1.up"), [6]);
         assert_eq!(found("P1.down"), [7]);
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_that_names_nothing_says_what_would() {
+    fn pattern_without_a_match_suggests_a_similar_name() {
         let error = |pattern| links(&cables(), pattern).unwrap_err().to_string();
         let text = error("h4.acess");
         assert!(text.contains("did you mean `H4.access`"), "{text}");
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn globs() {
+    fn glob_matches_stars_and_question_marks() {
         assert!(glob("*a*b", "xxaxxbxab"));
         assert!(!glob("*a*b", "xxaxxbxa"));
         assert!(glob("*", ""));

@@ -1,9 +1,9 @@
-//! Looking ahead: what soon comes to pass is read while nothing waits for it.
+//! Look-ahead: the memory that near events will need is prefetched.
 //!
-//! In a large network nearly every hop finds its port and its packet in no near cache, one after the
-//! other. The wheel says which events have come near; reading what they need in a few passes lets the
-//! memory deliver for many of them at once. Nothing that happens depends on it but the time it takes:
-//! next hops that follow from the packet alone are worked out here and kept, all else is only touched.
+//! In a large network nearly every hop misses the near caches for its port and its packet, one after the other.
+//! The wheel reports which events have become near. Reading what they need in a few passes lets the memory
+//! serve many of them at once. Look-ahead affects only the running time, not the results. Next hops that depend
+//! only on the packet are computed here and kept; all other data is only prefetched.
 
 use spindle_units::prefetch;
 
@@ -14,23 +14,23 @@ use crate::event::EventQueue;
 use crate::network::{NONE, NextHop};
 use crate::{HostId, Packet};
 
-/// Networks of fewer links than this stay in the caches by themselves, so that looking ahead would only
-/// cost: by measurement (`docs/performance.md`) a fat-tree of 768 links gains nothing, ones of 1536 and of
-/// 6144 do.
+/// Networks with fewer links than this stay in the caches anyway, so that look-ahead would only cost time. By
+/// measurement (`docs/performance.md`) a fat-tree of 768 links gains nothing, and fat-trees of 1536 and of 6144
+/// links do gain.
 const LARGE: usize = 1024;
 
-/// What is known ahead of time.
+/// The state of look-ahead.
 #[derive(Debug)]
 pub(super) struct Ahead {
-    /// The network is large enough for it.
+    /// Whether the network is large enough for it.
     pub(super) pays: bool,
-    /// By link: where the first packet on it goes next, [`NONE`] if that was not worked out.
+    /// For each link, the next hop of the first packet on it, or [`NONE`] if it was not computed.
     pub(super) planned: Box<[u32]>,
     /// Scratch: links with an arrival soon.
     near: Vec<u32>,
-    /// Scratch: where these go next.
+    /// Scratch: the next hops of these arrivals.
     then: Vec<u32>,
-    /// Packets that soon reach their hosts: place in the store, host.
+    /// Packets that will soon reach their hosts: position in the store, host.
     landing: Vec<(u32, u32)>,
 }
 
@@ -45,14 +45,14 @@ impl Ahead {
         }
     }
 
-    /// Forgets the plans: they may no longer be right.
+    /// Forgets the plans, because they may no longer be valid.
     pub(super) fn forget(&mut self) {
         self.planned.fill(NONE);
     }
 }
 
 impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
-    /// Looks at the arrivals that have come near, if some have since the last call.
+    /// Processes the arrivals that became near, if there are any since the last call.
     #[inline]
     pub(super) fn look_ahead(&mut self) {
         if !self.ahead.pays {
@@ -70,7 +70,7 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
         }
     }
 
-    /// Each pass has brought near what the next one reads.
+    /// Each pass has prefetched the data that the next pass reads.
     fn look_at_near(&mut self) {
         let mut near = std::mem::take(&mut self.ahead.near);
         for &link in &near {
@@ -88,8 +88,8 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
         }
     }
 
-    /// Works out where the first packet on a link goes next, and has the port there brought near, or
-    /// the packet for its host.
+    /// Computes the next hop of the first packet on a link and prefetches the port there. For a packet that
+    /// reaches its host, it prefetches the packet.
     #[inline]
     fn plan(&mut self, link: u32) {
         let port = &self.ports[link as usize];
@@ -103,7 +103,7 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
             return;
         }
         let next = match self.routes.next(port.end, meta.to) {
-            // Whoever counts what passes is asked when the packet is there.
+            // A balancer that counts passing packets must be called when the packet is there.
             NextHop::One(_) if self.sees_passing => return,
             NextHop::One(next) => next,
             NextHop::Any(links) => {
@@ -111,7 +111,7 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
                 let choice = match (meta.path(), &self.choosers[port.end as usize]) {
                     (Some(path), _) => self.routes.explicit(port.end, path, choices),
                     (None, Chooser::Ecmp(ecmp)) => ecmp.pick(meta.hash, choices),
-                    // Others may choose by the state of things when the packet is there.
+                    // Other balancers may depend on the state when the packet is there.
                     (None, _) => return,
                 };
                 links[choice as usize]
@@ -123,9 +123,10 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
         prefetch(&self.ports[next as usize]);
     }
 
-    /// Shows the packets that soon reach their hosts, so that the hosts' memory can be brought near as
-    /// well: all of them in step 0, then all in step 1, and so on up to `steps`, as one thing leads to
-    /// the next. Some are never shown, and some that are shown are lost on the last link.
+    /// Shows the packets that will soon reach their hosts, so that the hosts' memory can be prefetched, too. It
+    /// calls `see` for all of them with step 0, then for all with step 1, and so on up to `steps`, because one
+    /// pointer leads to the next. Some packets are never shown, and some that are shown are lost on the last
+    /// link.
     #[inline]
     pub fn approaching(&mut self, steps: u32, mut see: impl FnMut(u32, HostId, &P)) {
         if self.ahead.landing.is_empty() {
@@ -174,8 +175,8 @@ mod tests {
         fn mark_ce(&mut self) {}
     }
 
-    /// All that happens to 4000 packets with losses and a link that goes down and up again, as text,
-    /// and how many packets were seen coming.
+    /// Runs 4000 packets with losses and a link that goes down and up again. Returns all events as text, and
+    /// how many packets were shown before their arrival.
     fn story<Q: crate::EventQueue<Pending>>(queue: Q, pays: bool) -> (Vec<String>, usize) {
         let network = FatTree::reference(4).build().unwrap();
         let links = network.links().len() as u32;
@@ -210,12 +211,12 @@ mod tests {
     }
 
     #[test]
-    fn looking_ahead_changes_nothing() {
+    fn look_ahead_does_not_change_the_results() {
         let (plain, none) = story(HeapQueue::default(), true);
         let (without, also_none) = story(crate::Wheel::default(), false);
         let (with, coming) = story(crate::Wheel::default(), true);
         assert_eq!((none, also_none), (0, 0));
-        assert!(coming > 0, "{coming} seen coming");
+        assert!(coming > 0, "{coming} shown before their arrival");
         assert!(
             plain.iter().any(|e| e.contains("Down")) && plain.iter().any(|e| e.contains("Loss"))
         );

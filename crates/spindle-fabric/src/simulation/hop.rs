@@ -1,4 +1,4 @@
-//! The hot path: what happens to a packet at a port and at the end of a link.
+//! The hot path: processing of a packet at a port and at the end of a link.
 
 use spindle_units::Instant;
 
@@ -11,7 +11,7 @@ use crate::network::{NONE, NextHop};
 use crate::{Address, Class, DropCause, HostId, LinkId, Packet};
 
 impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
-    /// Lets time pass, up to `limit`, until there is something to report.
+    /// Advances time, up to `limit`, until there is an event to report.
     #[inline]
     pub(super) fn step(&mut self, limit: Instant) -> Option<(Instant, Event<P>)> {
         loop {
@@ -86,7 +86,7 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
         let meta = *port.ring.front()?;
         port.took(meta.len);
         let end = port.end;
-        // The plan was for this packet, whatever becomes of it.
+        // The plan was made for this packet, so it is used up even if the packet is lost.
         let planned = match self.ahead.pays {
             true => std::mem::replace(&mut self.ahead.planned[link as usize], NONE),
             false => NONE,
@@ -95,7 +95,7 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
         if let Some(next) = port.ring.front() {
             let at = Instant::from_nanos(next.arrive);
             self.queue.push(at, Pending(Kind::Arrival(link)));
-            // Where looking ahead pays, all this would be gone again before its time.
+            // With look-ahead these data would be evicted again before they are needed.
             if !self.ahead.pays {
                 port.ring.bring(1);
                 if end == NONE {
@@ -137,7 +137,7 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
         false
     }
 
-    /// Shows a packet at the end of a link to whoever watches.
+    /// Reports a packet at the end of a link to the watch.
     #[cold]
     fn note_arrival(&mut self, link: u32, meta: &Meta) {
         let Some(watch) = &mut self.watch else {
@@ -151,7 +151,7 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
         }
     }
 
-    /// The link on from a switch, if there is one; its balancer chooses among several.
+    /// The next link at a switch, if there is one. The switch's balancer chooses among several.
     #[inline]
     fn way_on(&mut self, switch: u32, meta: &Meta) -> Option<u32> {
         let links = match self.routes.next(switch, meta.to) {
@@ -181,7 +181,7 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
         Some(links[choice as usize])
     }
 
-    /// Shows a switch's balancer a packet that has one way on.
+    /// Shows a switch's balancer a packet that has one next hop.
     #[cold]
     fn pass(&mut self, switch: u32, next: u32, meta: &Meta) {
         if let (None, Chooser::Custom(balancer)) =
@@ -196,7 +196,7 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
         }
     }
 
-    /// A packet at the end of a link to a host.
+    /// Delivers a packet at the end of a link to a host.
     #[inline]
     fn deliver(&mut self, link: u32, meta: &Meta) -> Option<Event<P>> {
         let destination = &self.routes.destinations[meta.to as usize];
@@ -274,7 +274,7 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
         }
     }
 
-    /// Counts as sent what a port with priorities has sent by now.
+    /// Updates a port with priorities: counts the packet that it has finished sending by now.
     fn settle_priorities(&mut self, link: u32) {
         let port = &mut self.ports[link as usize];
         if let Some(queues) = self.sides[link as usize].priorities.as_mut()
@@ -286,7 +286,8 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
         }
     }
 
-    /// Whether there is room for a packet, for a high one after pushing out the newest low ones.
+    /// Whether there is room for a packet. A packet of high priority pushes out the newest packets of low
+    /// priority if this is necessary.
     fn make_room(&mut self, link: u32, len: u32, class: Class) -> bool {
         loop {
             let port = &mut self.ports[link as usize];
@@ -296,7 +297,7 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
             let Some(queues) = self.sides[link as usize].priorities.as_mut() else {
                 return false;
             };
-            // Nothing is pushed out in vain.
+            // Packets are pushed out only if this makes enough room.
             if class == Class::Low || !port.could_have_room(len, queues) {
                 return false;
             }
@@ -324,7 +325,7 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
         }
     }
 
-    /// A port with priorities may have become free.
+    /// Handles the event that a port with priorities may have become free.
     fn free(&mut self, link: u32) {
         self.settle_priorities(link);
         let port = &mut self.ports[link as usize];
@@ -332,7 +333,7 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
             return;
         };
         queues.armed = false;
-        // Still sending: the event was for a packet that was lost when the link went down.
+        // The port is still sending: the event was for a packet that was lost when the link went down.
         let next = match queues.sending {
             Some(_) => None,
             None => queues.high.pop_front().or_else(|| {
@@ -355,7 +356,7 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
         }
     }
 
-    /// The next step of a link's up/down script.
+    /// Executes the next step of a link's up/down script.
     fn scripted_change(&mut self, link: u32) {
         let side = &mut self.sides[link as usize];
         let script = &self.network.links()[link as usize].spec.up_down;
@@ -395,7 +396,7 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
     }
 }
 
-/// Which of several ways on a switch's own balancer chooses.
+/// The choice that a switch's own balancer makes among several next hops.
 #[inline(never)]
 fn balanced<P: Packet>(
     balancer: &mut dyn Balancer,
@@ -407,7 +408,7 @@ fn balanced<P: Packet>(
     (balancer.choose(&hop(meta, store, ports)) % choices) as u32
 }
 
-/// A packet as balancers see it.
+/// The view of a packet that balancers get.
 fn hop<'a, P: Packet>(meta: &Meta, store: &Store<P>, ports: Ports<'a>) -> Hop<'a> {
     Hop {
         now: Instant::from_nanos(ports.now),

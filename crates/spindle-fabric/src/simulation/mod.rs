@@ -1,4 +1,4 @@
-//! [`Simulation`]: the engine.
+//! [`Simulation`]: the simulation engine.
 
 mod ahead;
 mod hop;
@@ -26,7 +26,7 @@ use store::Store;
 use watch::Watch;
 pub use watch::{WatchConfig, Watched, WatchedClass, WatchedLeaf};
 
-/// What the engine's event queue holds; opaque.
+/// The type of the values in the engine's event queue. It is opaque.
 #[derive(Clone, Copy, Debug)]
 pub struct Pending(Kind);
 
@@ -38,40 +38,40 @@ enum Kind {
     Free(u32),
     /// A link goes up or down.
     Change(u32),
-    /// A timer of the user's, by its place in `timers`.
+    /// A timer that the caller has set, by its position in `timers`.
     Timer(u32),
 }
 
-/// Something that happened.
+/// An event that the engine reports to its caller.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event<P> {
     /// A packet reached its destination.
     Arrive {
-        /// The host it is at.
+        /// The host at which it arrived.
         host: HostId,
         /// The host's interface.
         address: Address,
         /// The packet.
         packet: P,
     },
-    /// A timer set by [`Simulation::schedule`] expired; with its token.
+    /// A timer set by [`Simulation::schedule`] expired. Contains its token.
     Timer(u64),
-    /// A packet was dropped; only after [`Simulation::observe_drops`].
+    /// A packet was dropped. Reported only after [`Simulation::observe_drops`].
     Dropped(Dropped<P>),
 }
 
 /// A dropped packet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dropped<P> {
-    /// Where.
+    /// The link that dropped it.
     pub link: LinkId,
-    /// Why.
+    /// The cause.
     pub cause: DropCause,
     /// The packet.
     pub packet: P,
 }
 
-/// A network in motion: moves packets of type `P`, with event queue `Q`.
+/// The simulation of a network. It moves packets of type `P` and uses event queue `Q`.
 pub struct Simulation<P, Q = Wheel<Pending>> {
     network: Arc<Network>,
     routes: Arc<Routes>,
@@ -84,7 +84,7 @@ pub struct Simulation<P, Q = Wheel<Pending>> {
     sides: Vec<Side>,
     times: SendingTimes,
     choosers: Vec<Chooser>,
-    /// A balancer is shown packets that have one way on.
+    /// Whether a balancer must be shown packets that have one next hop.
     sees_passing: bool,
     timers: Timers,
     observing: bool,
@@ -95,15 +95,15 @@ pub struct Simulation<P, Q = Wheel<Pending>> {
 }
 
 impl<P: Packet> Simulation<P> {
-    /// A simulation of `network` at time 0 with ECMP at all switches, on the timing wheel. All that is
-    /// random in it comes from `seed`.
+    /// A simulation of `network` at time 0 with ECMP at all switches, on the timing wheel. All random values in
+    /// it are derived from `seed`.
     pub fn new(network: impl Into<Arc<Network>>, seed: u64) -> Self {
         Self::with_queue(network, seed, Wheel::default())
     }
 }
 
 impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
-    /// As [`Simulation::new`], on another event queue, which has to be empty.
+    /// Like [`Simulation::new`], but with another event queue, which must be empty.
     pub fn with_queue(network: impl Into<Arc<Network>>, seed: u64, queue: Q) -> Self {
         let network = network.into();
         let routes = network.routes().clone();
@@ -145,7 +145,7 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
         simulation
     }
 
-    /// Loss processes and up/down scripts.
+    /// Starts the loss processes and the up/down scripts.
     fn start_links(&mut self) {
         let network = self.network.clone();
         for (index, link) in network.links().iter().enumerate() {
@@ -159,7 +159,7 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
         }
     }
 
-    /// Gives all switches this balancer, anew.
+    /// Gives all switches a new balancer of this kind.
     pub fn balance(&mut self, balancing: &Balancing) {
         self.ahead.forget();
         self.choosers = self
@@ -191,7 +191,7 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
             })
     }
 
-    /// The network as it was described; changes made since are not in it.
+    /// The network as it was described, without changes made since.
     pub fn network(&self) -> &Network {
         &self.network
     }
@@ -201,36 +201,36 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
         self.seed
     }
 
-    /// The time of the last event, or the limit of the last
-    /// [`next_event_until`](Self::next_event_until) that found none.
+    /// The time of the last event, or the limit of the last call of
+    /// [`next_event_until`](Self::next_event_until) that returned `None`.
     pub fn now(&self) -> Instant {
         Instant::from_nanos(self.now)
     }
 
-    /// Gives a packet to the port of address `from`, now, for address `to`. Where there are several
-    /// ways the switches' balancers choose. If the port is full the packet is dropped there, like at
-    /// any other link.
+    /// Offers a packet to the port of address `from` at the current time. Its destination is address `to`. If
+    /// there are several paths, the switches' balancers choose. If the port is full, the packet is dropped
+    /// there, as at any other link.
     ///
     /// # Panics
-    /// If an address is not of this network.
+    /// If an address does not belong to this network.
     #[inline]
     pub fn inject(&mut self, from: Address, to: Address, packet: P) {
         self.insert(from, to, packet, None);
     }
 
-    /// As [`inject`](Self::inject), on an explicit path: of `n` next hops a switch takes the one
-    /// numbered `(path / d) mod n`, in the order of their cables, where `d` is the switch's
-    /// [divisor](crate::Builder::path_divisor). In the topologies of this crate, path 0 to below
-    /// the number of paths is:
+    /// Like [`inject`](Self::inject), but on an explicit path. Of `n` next hops a switch takes the one numbered
+    /// `(path / d) mod n`, in the order of their cables, where `d` is the switch's
+    /// [divisor](crate::Builder::path_divisor). In the topologies of this crate, `path` from 0 to below the
+    /// number of paths means:
     ///
     /// * parallel links between two switches, leaf-spine: the link or the spine;
     /// * fat-tree k: up through the pod's aggregation switch `path / (k/2)` and its uplink
     ///   `path mod (k/2)`, which is core switch `path`.
     ///
-    /// Of `path` the lower 26 bits count.
+    /// Only the lower 26 bits of `path` are used.
     ///
     /// # Panics
-    /// If an address is not of this network.
+    /// If an address does not belong to this network.
     #[inline]
     pub fn inject_on_path(&mut self, from: Address, to: Address, packet: P, path: u32) {
         self.insert(from, to, packet, Some(path));
@@ -240,7 +240,7 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
     fn insert(&mut self, from: Address, to: Address, packet: P, path: Option<u32>) {
         let uplink = self.routes.destinations[from.0 as usize].uplink;
         let _ = self.routes.destinations[to.0 as usize];
-        // On an explicit path only those who are shown what passes ask for it.
+        // On an explicit path only balancers that are shown passing packets use the hash.
         let hash = match path.is_none() || self.sees_passing {
             true => packet.flow_hash() ^ direction_salt(from, to),
             false => 0,
@@ -249,21 +249,21 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
         self.offer(uplink, meta);
     }
 
-    /// Sets a timer: [`Event::Timer`] with `token` at `at`, or now if that is past.
+    /// Sets a timer that causes [`Event::Timer`] with `token` at `at`, or now if `at` is in the past.
     pub fn schedule(&mut self, at: Instant, token: u64) {
         let timer = self.timers.insert(token);
         let at = at.max(self.now());
         self.queue.push(at, Pending(Kind::Timer(timer)));
     }
 
-    /// Lets time pass until something happens; `None` when nothing is left to happen.
+    /// Advances time until there is an event to report. Returns `None` if no event is left.
     #[inline]
     pub fn next_event(&mut self) -> Option<(Instant, Event<P>)> {
         self.step(Instant::FAR_FUTURE)
     }
 
-    /// As [`next_event`](Self::next_event), but no later than `limit`: if nothing happens until then,
-    /// the time is `limit` and the result `None`.
+    /// Like [`next_event`](Self::next_event), but no later than `limit`. If there is no event until then, the
+    /// time becomes `limit` and the result is `None`.
     pub fn next_event_until(&mut self, limit: Instant) -> Option<(Instant, Event<P>)> {
         let event = self.step(limit);
         if event.is_none() {
@@ -272,7 +272,7 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
         event
     }
 
-    /// When the next event is due inside the engine; nothing is reported before.
+    /// When the next event is due inside the engine. No event is reported before that time.
     pub fn next_due(&self) -> Option<Instant> {
         match self.dropped.is_empty() {
             true => self.queue.peek(),
@@ -280,7 +280,7 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
         }
     }
 
-    /// Whether dropped packets are handed out as [`Event::Dropped`]; they are not at first.
+    /// Sets whether dropped packets are reported as [`Event::Dropped`]. By default they are not.
     pub fn observe_drops(&mut self, observe: bool) {
         self.observing = observe;
         if !observe {
@@ -288,9 +288,9 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
         }
     }
 
-    /// Watches packets from now on: how long data wait, whether they overtake each other, which paths
-    /// they use. What was seen before is forgotten, and of packets under way only their further use of
-    /// paths counts. It costs time at every hop; nothing that happens depends on it.
+    /// Starts to watch packets: how long data wait, whether packets overtake each other, and which paths they
+    /// use. Earlier observations are discarded. For packets already in flight, only their further use of paths
+    /// counts. Watching costs time at every hop, but does not change the results.
     pub fn watch(&mut self, config: &WatchConfig) {
         self.watch = Some(Box::new(Watch::new(&self.network, config)));
         for port in &mut self.ports {
@@ -298,12 +298,12 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
         }
     }
 
-    /// What was seen since [`watch`](Self::watch); `None` before.
+    /// The observations since [`watch`](Self::watch), or `None` if it was not called.
     pub fn watched(&self) -> Option<Watched> {
         self.watch.as_ref().map(|watch| watch.result())
     }
 
-    /// Gives a link another loss process, which starts anew with the link's random stream.
+    /// Replaces a link's loss process. The new process starts at the beginning of the link's random stream.
     pub fn set_loss(&mut self, link: LinkId, loss: &Loss) {
         let rng = stream(self.seed, Purpose::Loss, u64::from(link.0));
         let state = LossState::new(loss, rng).map(Box::new);
@@ -315,7 +315,7 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
         self.sides[link.0 as usize].loss = state;
     }
 
-    /// Takes a link down, or up again, beside its script: down loses all that is on it.
+    /// Takes a link down or up, in addition to its script. A link that goes down loses all packets on it.
     pub fn set_up(&mut self, link: LinkId, up: bool) {
         self.change(link.0, up);
     }
@@ -325,7 +325,7 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
         self.ports[link.0 as usize].flags & DOWN == 0
     }
 
-    /// What a link has done so far.
+    /// The statistics of a link so far.
     pub fn stats(&self, link: LinkId) -> LinkStats {
         let port = &self.ports[link.0 as usize];
         let side = &self.sides[link.0 as usize];
@@ -334,7 +334,7 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
         let under_way = u64::from(port.ring.len()) + waiting as u64;
         LinkStats {
             offered: port.offered,
-            // What was offered and neither dropped nor is still on its way; what finds no way on has
+            // Offered packets that were neither dropped nor are still in transit. Packets without a route have
             // reached the far end.
             packets: port.offered - under_way - (side.drops.total() - side.drops.no_route),
             bytes: port.bytes,
@@ -346,27 +346,27 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
         }
     }
 
-    /// How long a link would take to send what waits there or is being sent.
+    /// The time that a link needs to send the packets that wait there or are being sent.
     pub fn backlog(&self, link: LinkId) -> Duration {
         self.ports[link.0 as usize].backlog(self.now)
     }
 
-    /// Packets now in the network, on links or in queues.
+    /// The number of packets now in the network, on links or in queues.
     pub fn in_flight(&self) -> usize {
         self.store.live()
     }
 
-    /// Packets that finished a link so far, each counted once a link.
+    /// The number of link traversals so far: each packet counts once for each link.
     pub fn packet_hops(&self) -> u64 {
         self.packet_hops
     }
 
-    /// Events processed so far, those inside the engine included.
+    /// The number of processed events so far, including events inside the engine.
     pub fn events(&self) -> u64 {
         self.events
     }
 
-    /// The way on which ECMP sends a packet of this 5-tuple hash; empty if there is none.
+    /// The path on which ECMP sends a packet with this 5-tuple hash. The result is empty if there is no path.
     pub fn ecmp_route(&self, from: Address, to: Address, flow_hash: u64) -> Vec<LinkId> {
         let hash = flow_hash ^ direction_salt(from, to);
         let salts: Vec<Ecmp> = self.switch_infos().map(|info| Ecmp::new(&info)).collect();
@@ -385,13 +385,13 @@ impl<P, Q> std::fmt::Debug for Simulation<P, Q> {
     }
 }
 
-/// Makes the two directions of a flow hash independently even if the caller's hash does not tell
-/// them apart.
+/// A salt that makes the two directions of a flow hash independently, even if the caller's hash is the same for
+/// both.
 fn direction_salt(from: Address, to: Address) -> u64 {
     mix((u64::from(from.0) << 32) | u64::from(to.0))
 }
 
-/// Tokens of timers, so that the event queue's entries stay small.
+/// The tokens of timers. They are stored here to keep the entries of the event queue small.
 #[derive(Debug, Default)]
 struct Timers {
     tokens: Vec<u64>,

@@ -1,9 +1,9 @@
-//! [`Port`]: a link at work, and the FIFO discipline.
+//! [`Port`]: the running state of a link, and the FIFO discipline.
 //!
-//! What a FIFO link does with a packet is settled when the packet is offered: nothing that comes
-//! later can delay it. So a packet needs no event for the end of its sending, only one for its
-//! arrival, and of a link's packets only the first is in the event queue. How many have been sent by
-//! now is worked out when somebody asks.
+//! The times of a packet on a FIFO link are known when the packet is offered, because no later packet can delay
+//! it. A packet therefore needs no event for the end of its transmission, only one for its arrival. Of all
+//! packets on a link, only the first is in the event queue. The number of packets sent so far is computed on
+//! demand.
 
 use std::collections::VecDeque;
 
@@ -14,65 +14,66 @@ use super::store::Meta;
 use crate::loss::LossState;
 use crate::{Buffer, Drops, LinkSpec};
 
-/// Lengths up to this have their sending time in a table: all packets of Ethernet's MTU and some.
+/// Sending times of packets shorter than this are in a table. This includes all packets up to Ethernet's MTU.
 const TABLE: usize = 2048;
 
-/// Something can be lost on the link.
+/// The link has a loss process.
 pub(crate) const LOSSY: u32 = 1;
 /// The link is down.
 pub(crate) const DOWN: u32 = 2;
-/// Two strict priorities.
+/// The port has two strict priorities.
 pub(crate) const PRIORITIES: u32 = 4;
-/// The link has been down: events of packets it lost then may still come.
+/// The link has been down. Events of packets that it lost then may still occur.
 pub(crate) const STALE: u32 = 8;
-/// Somebody watches packets.
+/// Packets are being watched.
 pub(crate) const WATCHED: u32 = 16;
 
-/// What every hop needs of a link, in two neighbouring cache lines: the first for what leaves it, both
-/// for what enters it.
+/// The data of a link that every hop needs, in two adjacent cache lines. A packet that leaves the link needs
+/// the first line, a packet that enters it needs both.
 #[derive(Clone, Debug)]
 #[repr(C, align(128))]
 pub(crate) struct Port {
-    /// Packets that are being sent, were sent, or (FIFO) wait to be sent, in the order of arrival at
-    /// the far end. On a FIFO link the last `unsent` of them are those not known to be wholly sent.
+    /// Packets that are being sent, were sent, or (FIFO) wait to be sent, in the order of arrival at the far
+    /// end. On a FIFO link the last `unsent` of them are not known to be sent completely.
     pub(crate) ring: Ring,
-    /// The switch at the far end, [`NONE`](crate::network::NONE) for a host.
+    /// The switch at the far end, or [`NONE`](crate::network::NONE) for a host.
     pub(crate) end: u32,
     pub(crate) flags: u32,
     /// Bytes that reached the far end.
     pub(crate) bytes: u64,
-    /// Packets not known to be wholly sent, and their bytes.
+    /// The number of packets not known to be sent completely. `unsent_bytes` is their length.
     pub(crate) unsent: u32,
-    /// Number of the rate's table.
+    /// The number of the rate's table.
     pub(crate) rate: u32,
     pub(crate) unsent_bytes: u64,
-    /// Time it takes to send what waits beyond `free_at`.
+    /// The time needed to send the packets that wait beyond `free_at`.
     pub(crate) waiting: u64,
-    /// When what is being sent (FIFO: all there is) will have been sent.
+    /// When the packet being sent will be sent completely. On a FIFO link: when all packets in the queue will
+    /// be.
     pub(crate) free_at: u64,
     pub(crate) delay: u64,
     limit_bytes: u64,
     pub(crate) mark_above: u64,
     pub(crate) offered: u64,
-    /// Time of sending, also of what still waits behind `free_at`'s packet on a FIFO link.
+    /// Total sending time. On a FIFO link it includes packets that still wait.
     pub(crate) busy: u64,
     pub(crate) max_bytes: u64,
     pub(crate) max_packets: u32,
     limit_packets: u32,
 }
 
-/// What a link rarely needs.
+/// The data of a link that is rarely needed.
 #[derive(Debug, Default)]
 pub(crate) struct Side {
     pub(crate) loss: Option<Box<LossState>>,
     pub(crate) drops: Drops,
     pub(crate) marked: u64,
     pub(crate) priorities: Option<Box<Priorities>>,
-    /// How much of the up/down script has happened.
+    /// The number of executed steps of the up/down script.
     pub(crate) script_at: usize,
 }
 
-/// What waits at a port with two strict priorities.
+/// The waiting packets of a port with two strict priorities.
 #[derive(Debug, Default)]
 pub(crate) struct Priorities {
     pub(crate) high: VecDeque<Meta>,
@@ -85,14 +86,14 @@ pub(crate) struct Priorities {
 }
 
 impl Priorities {
-    /// Packets that wait.
+    /// The number of waiting packets.
     pub(crate) fn len(&self) -> usize {
         self.high.len() + self.low.len()
     }
 }
 
 impl Port {
-    /// An idle link; `rate` is the number of its rate's table, `end` the switch it leads to.
+    /// An idle link. `rate` is the number of its rate's table, `end` the switch to which it leads.
     pub(crate) fn new(spec: &LinkSpec, rate: u32, end: u32) -> Self {
         let (limit_packets, limit_bytes) = match spec.buffer {
             Buffer::Packets(packets) => (packets, u64::MAX),
@@ -120,7 +121,7 @@ impl Port {
         }
     }
 
-    /// Counts as sent what a FIFO link has sent by `now`.
+    /// Updates a FIFO link: counts the packets that it has finished sending by `now`.
     #[inline]
     pub(crate) fn settle(&mut self, now: u64) {
         if self.free_at <= now {
@@ -137,34 +138,34 @@ impl Port {
         }
     }
 
-    /// Has brought near what [`settle`](Self::settle) and [`send`](Self::send) will need of the ring.
+    /// Prefetches the parts of the ring that [`settle`](Self::settle) and [`send`](Self::send) will need.
     #[inline]
     pub(crate) fn bring(&self) {
         self.ring.bring(self.ring.len().wrapping_sub(self.unsent));
         self.ring.bring(self.ring.len());
     }
 
-    /// One packet less is unsent.
+    /// Counts one packet as sent.
     #[inline]
     pub(crate) fn sent(&mut self, len: u32) {
         self.unsent -= 1;
         self.unsent_bytes -= u64::from(len);
     }
 
-    /// Whether a packet that arrives now finds room. In packets, one of the unsent does not wait: it
-    /// is being sent.
+    /// Whether there is room for a packet that arrives now. A limit in packets does not count the packet being
+    /// sent.
     #[inline]
     pub(crate) fn has_room(&self, len: u32) -> bool {
         self.unsent <= self.limit_packets && self.unsent_bytes + u64::from(len) <= self.limit_bytes
     }
 
-    /// Whether a packet finds room if all waiting packets of low priority go.
+    /// Whether there is room for a packet if all waiting packets of low priority are removed.
     pub(crate) fn could_have_room(&self, len: u32, queues: &Priorities) -> bool {
         !queues.low.is_empty()
             && self.unsent_bytes - queues.low_bytes + u64::from(len) <= self.limit_bytes
     }
 
-    /// One packet more is unsent.
+    /// Counts one more packet as unsent.
     #[inline]
     pub(crate) fn admit(&mut self, len: u32) {
         self.unsent += 1;
@@ -173,8 +174,8 @@ impl Port {
         self.max_packets = self.max_packets.max(self.unsent);
     }
 
-    /// Sends a packet as soon as the link is free, `time` long. Returns when it arrives if the event
-    /// queue has to be told: if it is the only one on the link.
+    /// Sends a packet as soon as the link is free; sending takes `time`. Returns the time of arrival if the
+    /// packet is the only one on the link, because the caller must then add an event for it.
     #[inline]
     pub(crate) fn send(&mut self, now: u64, mut meta: Meta, time: u64) -> Option<u64> {
         self.free_at = self.free_at.max(now).saturating_add(time);
@@ -185,17 +186,18 @@ impl Port {
         only.then_some(meta.arrive)
     }
 
-    /// The first packet, of `len` bytes, is off the link.
+    /// Removes the first packet, of `len` bytes, from the link.
     #[inline]
     pub(crate) fn took(&mut self, len: u32) {
-        // Added up, not branched on: whether a packet's end was noticed before it arrives is anybody's guess.
+        // Computed without a branch: whether the end of a packet's transmission was noticed before its arrival
+        // is unpredictable.
         let unnoticed = (self.unsent == self.ring.len()) & (self.flags & PRIORITIES == 0);
         self.ring.drop_front();
         self.unsent -= u32::from(unnoticed);
         self.unsent_bytes -= u64::from(u32::from(unnoticed) * len);
     }
 
-    /// Takes off all packets and forgets what was being sent.
+    /// Removes all packets and cancels the current transmission.
     pub(crate) fn clear(&mut self, now: u64) -> Ring {
         self.busy = self.busy.saturating_sub(self.free_at.saturating_sub(now));
         self.free_at = self.free_at.min(now);
@@ -205,20 +207,20 @@ impl Port {
         std::mem::take(&mut self.ring)
     }
 
-    /// How long it takes to send what the port holds.
+    /// The time needed to send all packets at the port.
     pub(crate) fn backlog(&self, now: u64) -> Duration {
         Duration::from_nanos(self.free_at.saturating_sub(now) + self.waiting)
     }
 }
 
-/// How long packets take to send, by rate and length.
+/// The sending times of packets, by rate and length.
 #[derive(Debug, Default)]
 pub(crate) struct SendingTimes {
     rates: Vec<(BitRate, Box<[u64]>)>,
 }
 
 impl SendingTimes {
-    /// The number of a rate's table, which is made if there is none.
+    /// The number of a rate's table, which is created if necessary.
     pub(crate) fn number(&mut self, rate: BitRate) -> u32 {
         let known = self.rates.iter().position(|(r, _)| *r == rate);
         let number = known.unwrap_or_else(|| {
@@ -230,8 +232,7 @@ impl SendingTimes {
         number as u32
     }
 
-    /// The time to send `len` bytes at a rate, in nanoseconds, as
-    /// [`BitRate::time_to_send`] rounds it.
+    /// The time to send `len` bytes at a rate in nanoseconds, rounded like [`BitRate::time_to_send`].
     #[inline]
     pub(crate) fn time(&self, rate: u32, len: u32) -> u64 {
         let (rate, table) = &self.rates[rate as usize];

@@ -1,11 +1,11 @@
-//! [`Ring`]: the packets on one link, side by side in memory.
+//! [`Ring`]: the packets on one link, stored contiguously.
 
 use spindle_units::prefetch;
 
 use super::store::Meta;
 
-/// A queue of packets in one block of memory, whose size is a power of two: a hop reads the front and
-/// its neighbour and writes the back, and touches nothing of the packets in between.
+/// A queue of packets in one block of memory, whose size is a power of two. A hop reads the front and its
+/// neighbour and writes the back. It does not touch the packets in between.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ring {
     block: Box<[Meta]>,
@@ -13,7 +13,7 @@ pub(crate) struct Ring {
     len: u32,
 }
 
-/// The first block's size, in packets.
+/// The size of the first block in packets.
 const LEAST: usize = 4;
 
 impl Ring {
@@ -27,7 +27,7 @@ impl Ring {
         self.first.wrapping_add(number) as usize & self.block.len().wrapping_sub(1)
     }
 
-    /// The packet at `number` from the front, if there are so many.
+    /// The packet at position `number` from the front, if there is one.
     #[inline]
     pub(crate) fn get(&self, number: u32) -> Option<&Meta> {
         if number >= self.len {
@@ -41,7 +41,7 @@ impl Ring {
         self.get(0)
     }
 
-    /// Has the packet at `number` from the front brought near, or the place where it will be.
+    /// Prefetches the packet at position `number` from the front, or the position where it will be stored.
     #[inline]
     pub(crate) fn bring(&self, number: u32) {
         if let Some(there) = self.block.get(self.place(number)) {
@@ -66,18 +66,19 @@ impl Ring {
         Some(meta)
     }
 
-    /// Takes out the front, which there is.
+    /// Removes the front. The ring must not be empty.
     #[inline]
     pub(crate) fn drop_front(&mut self) {
         self.len -= 1;
-        // An empty ring starts anew, so that one that is often empty stays in the same cache line.
+        // An empty ring restarts at position 0, so that a ring that is often empty stays in the same cache
+        // line.
         self.first = match self.len {
             0 => 0,
             _ => self.first.wrapping_add(1),
         };
     }
 
-    /// Doubles the block, the front at its beginning.
+    /// Doubles the block and moves the front to its beginning.
     #[cold]
     fn grow(&mut self) {
         let size = (self.block.len() * 2).max(LEAST);
@@ -99,7 +100,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn agrees_with_a_deque(steps in prop::collection::vec(0..5u8, 1..300), first: u32) {
+        fn ring_agrees_with_a_deque(steps in prop::collection::vec(0..5u8, 1..300), first: u32) {
             let mut ring = Ring { first, ..Ring::default() };
             let mut deque = VecDeque::new();
             for (number, step) in (0u32..).zip(steps) {

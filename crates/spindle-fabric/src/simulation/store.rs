@@ -1,23 +1,23 @@
-//! [`Store`]: the packets in the network and what the hops need to know of each.
+//! [`Store`]: the packets in the network, and the data about each that hops need.
 
 use crate::{Class, Packet};
 
-/// What the hops need of a packet, in half a cache line that moves from link to link; the packet
-/// itself is touched only where it enters and leaves.
+/// The data about a packet that hops need. It takes half a cache line and moves from link to link. The packet
+/// itself is touched only when it enters and leaves the network.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(align(32))]
 pub(crate) struct Meta {
-    /// Hash of the 5-tuple, if anybody may ask for it.
+    /// Hash of the 5-tuple, if a balancer may use it.
     pub(crate) hash: u64,
-    /// When it reaches the far end of the link it is on, once it is known.
+    /// When the packet reaches the far end of its current link, once this is known.
     pub(crate) arrive: u64,
     /// Destination address.
     pub(crate) to: u32,
-    /// Bytes on the wire.
+    /// Length on the wire in bytes.
     pub(crate) len: u32,
     /// Flags, and the explicit path in the lower bits.
     pub(super) info: u32,
-    /// The packet's place in the store.
+    /// The packet's position in the store.
     pub(super) index: u32,
 }
 
@@ -41,12 +41,12 @@ impl Meta {
         }
     }
 
-    /// Whether neither a loss process nor a full port takes it.
+    /// Whether neither a loss process nor a full port drops the packet.
     pub(crate) fn is_exempt(&self) -> bool {
         self.info & EXEMPT != 0
     }
 
-    /// Marks the packet if it can be; whether it is now.
+    /// Marks the packet if it is ECN-capable. Returns whether it is now marked.
     pub(crate) fn mark(&mut self) -> bool {
         let capable = self.info & ECN_CAPABLE != 0;
         if capable {
@@ -55,14 +55,14 @@ impl Meta {
         capable
     }
 
-    /// The explicit path, if it has one.
+    /// The explicit path, if the packet has one.
     #[inline]
     pub(crate) fn path(&self) -> Option<u32> {
         (self.info & ON_PATH != 0).then_some(self.info & PATH)
     }
 }
 
-/// A slab of packets. Freed places are used again, the last one first.
+/// A slab of packets. Free positions are reused, the last freed one first.
 #[derive(Debug)]
 pub(crate) struct Store<P> {
     packets: Vec<Option<P>>,
@@ -77,12 +77,12 @@ impl<P: Packet> Store<P> {
         }
     }
 
-    /// How many packets there are.
+    /// The number of packets.
     pub(crate) fn live(&self) -> usize {
         self.packets.len() - self.free.len()
     }
 
-    /// Takes in a packet for `to` with the hash of its 5-tuple. Of `path` the lower 26 bits count.
+    /// Stores a packet for `to` with the hash of its 5-tuple. Only the lower 26 bits of `path` are used.
     #[inline]
     pub(crate) fn insert(&mut self, packet: P, hash: u64, to: u32, path: Option<u32>) -> Meta {
         let flag = |set: bool, bit: u32| if set { bit } else { 0 };
@@ -108,7 +108,7 @@ impl<P: Packet> Store<P> {
         meta
     }
 
-    /// Has a packet brought near that will be taken out soon.
+    /// Prefetches a packet that will be removed soon.
     #[inline]
     pub(crate) fn bring(&self, meta: &Meta) {
         if let Some(place) = self.packets.get(meta.index as usize) {
@@ -116,7 +116,7 @@ impl<P: Packet> Store<P> {
         }
     }
 
-    /// The packet at a place, if there is one.
+    /// The packet at a position, if there is one.
     #[inline]
     pub(crate) fn packet(&self, index: u32) -> Option<&P> {
         self.packets.get(index as usize)?.as_ref()
@@ -128,7 +128,7 @@ impl<P: Packet> Store<P> {
         packet.map_or(0, Packet::flow_key)
     }
 
-    /// Takes out a packet, marked if it was marked on its way.
+    /// Removes a packet, and marks it if it was marked in transit.
     #[inline]
     pub(crate) fn remove(&mut self, meta: &Meta) -> Option<P> {
         let mut packet = self.packets[meta.index as usize].take()?;

@@ -1,6 +1,6 @@
 //! Watching packets: how long they wait, whether they overtake each other, and which paths they use.
 //!
-//! All of it hangs on a flag of the ports, so that it costs nothing where nobody watches.
+//! All of this depends on a flag of the ports, so it costs no time if packets are not watched.
 
 use spindle_units::{Duration, Instant};
 
@@ -10,11 +10,11 @@ use crate::network::Network;
 use crate::random::mix;
 use crate::{Class, LinkId, NodeId, NodeKind};
 
-/// What [`Simulation::watch`](crate::Simulation::watch) goes by.
+/// Settings of [`Simulation::watch`](crate::Simulation::watch).
 #[derive(Clone, Debug, PartialEq)]
 pub struct WatchConfig {
-    /// Slots of time, counted from 0, in which the use of paths is looked at; 500 us, an interval of
-    /// CAPS's switches (Hu et al., Algorithm 1).
+    /// The length of the time slots, counted from 0, in which the use of paths is evaluated (default 500 us, an
+    /// interval of CAPS's switches, Hu et al., Algorithm 1).
     pub slot: Duration,
 }
 
@@ -26,20 +26,20 @@ impl Default for WatchConfig {
     }
 }
 
-/// What was seen of the packets that were injected since [`Simulation::watch`](crate::Simulation::watch).
+/// Observations of the packets injected since [`Simulation::watch`](crate::Simulation::watch).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Watched {
-    /// Data packets of short flows: of [`Class::High`].
+    /// Data packets of short flows, which have [`Class::High`].
     pub short: WatchedClass,
-    /// Data packets of long flows: of [`Class::Low`].
+    /// Data packets of long flows, which have [`Class::Low`].
     pub long: WatchedClass,
-    /// The leaf switches, by number: those with hosts and several ways on.
+    /// The leaf switches by number: switches with hosts and with several next hops.
     pub leaves: Vec<WatchedLeaf>,
 }
 
 impl Watched {
-    /// The share of paths that short flows leave unused while they send (CAPS Fig 23c), over all leaf
-    /// switches; `None` if no short flow sent.
+    /// The share of paths that short flows leave unused while they send (CAPS Fig 23c), over all leaf switches.
+    /// `None` if no short flow sent data.
     pub fn unused(&self) -> Option<f64> {
         let (mut used, mut all) = (0, 0);
         for leaf in &self.leaves {
@@ -50,80 +50,80 @@ impl Watched {
     }
 }
 
-/// What was seen of the data packets of one class. A flow is one direction of what
-/// [`Packet::flow_key`](crate::Packet::flow_key) names.
+/// Observations of the data packets of one class. A flow is one direction of the connection that
+/// [`Packet::flow_key`](crate::Packet::flow_key) identifies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WatchedClass {
-    /// Packets that arrived.
+    /// The number of packets that arrived.
     pub packets: u64,
-    /// Time that they waited in queues of switches, summed: from when they had reached the first switch
-    /// to their arrival, less sending and propagation.
+    /// The total time that they waited in queues of switches: from their arrival at the first switch to their
+    /// arrival at the host, minus sending and propagation.
     pub queueing: Duration,
-    /// Time that they waited in the queue of their own host before that, summed.
+    /// The total time that they waited in the queue of their own host before that.
     pub host_queueing: Duration,
-    /// Of the packets, those that arrived after one of their flow that was sent later.
+    /// The number of packets that arrived after a packet of the same flow that was sent later.
     pub disordered: u64,
 }
 
 impl WatchedClass {
-    /// Mean time in queues of switches; `None` without packets.
+    /// Mean time in queues of switches. `None` if there are no packets.
     pub fn mean_queueing(&self) -> Option<Duration> {
         let mean = self.queueing.as_nanos().checked_div(self.packets)?;
         Some(Duration::from_nanos(mean))
     }
 
-    /// The share of packets that were overtaken; `None` without packets.
+    /// The share of packets that were overtaken. `None` if there are no packets.
     pub fn disorder(&self) -> Option<f64> {
         (self.packets > 0).then(|| self.disordered as f64 / self.packets as f64)
     }
 }
 
-/// Which of its paths a leaf switch used for short flows.
+/// The paths that a leaf switch used for short flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WatchedLeaf {
     /// The switch.
     pub node: NodeId,
-    /// Its links to other switches among which packets have a choice.
+    /// The number of its links to other switches among which packets have a choice.
     pub uplinks: u32,
-    /// Slots in which data of short flows were offered to these at all.
+    /// The number of slots in which data of short flows were offered to any of these links.
     pub slots: u64,
-    /// For each of those slots how many of the links were offered some, summed.
+    /// The sum over these slots of the number of links to which such data were offered.
     pub used: u64,
 }
 
-/// Flows whose order is looked at, at most; of more the one idle for longest is forgotten, and with it
-/// what of it has arrived.
+/// The largest number of flows whose order is observed. Beyond that, the flow that was idle for longest is
+/// forgotten, with the state of its order.
 const MOST_FLOWS: usize = 1 << 20;
 
-/// No packet has this number.
+/// A number that no packet has.
 const UNWATCHED: u64 = u64::MAX;
 
-/// What is being seen.
+/// The state of watching.
 #[derive(Debug)]
 pub(super) struct Watch {
     slot: u64,
-    /// Packets sent so far.
+    /// The number of packets sent so far.
     sent: u64,
-    /// By the packet's place in the store.
+    /// Indexed by the packet's position in the store.
     transits: Vec<Transit>,
     /// The highest number of each flow that has arrived.
     highest: Flows<u64>,
-    /// By link.
+    /// Indexed by link.
     roles: Box<[Role]>,
     leaves: Vec<Leaf>,
     short: WatchedClass,
     long: WatchedClass,
 }
 
-/// A data packet on its way.
+/// A data packet in transit.
 #[derive(Clone, Copy, Debug)]
 struct Transit {
-    /// Ascending with the time of sending, or [`UNWATCHED`].
+    /// The packet's number, which increases with the time of sending, or [`UNWATCHED`].
     number: u64,
     flow: u64,
-    /// When it was sent, and then when it reached the first switch.
+    /// When the packet was sent; later, when it reached the first switch.
     since: u64,
-    /// Time of sending and propagation since.
+    /// Time of sending and propagation since then.
     moving: u64,
     host_queueing: u64,
 }
@@ -138,9 +138,9 @@ const NO_TRANSIT: Transit = Transit {
 
 #[derive(Clone, Copy, Debug)]
 enum Role {
-    /// Out of a host: what is offered is new.
+    /// A link out of a host: packets offered to it are new.
     Host,
-    /// One of the ways on of a leaf switch.
+    /// One of the next hops of a leaf switch.
     Uplink {
         leaf: u32,
         way: u32,
@@ -151,7 +151,7 @@ enum Role {
 #[derive(Debug)]
 struct Leaf {
     seen: WatchedLeaf,
-    /// The slot at hand, and which ways were used in it.
+    /// The current slot, and the links used in it.
     slot: Option<u64>,
     ways: Box<[bool]>,
 }
@@ -200,7 +200,7 @@ impl Watch {
         });
     }
 
-    /// A packet is offered to a link; `flow` is its flow's key.
+    /// Observes that a packet is offered to a link. `flow` is its flow's key.
     pub(super) fn offered(&mut self, now: u64, link: u32, meta: &Meta, flow: u64) {
         match self.roles[link as usize] {
             Role::Host => self.sent(now, link, meta, flow),
@@ -216,12 +216,12 @@ impl Watch {
         if self.transits.len() <= place {
             self.transits.resize(place + 1, NO_TRANSIT);
         }
-        // What was in this place before is gone.
+        // The packet that was in this position before no longer exists.
         self.transits[place] = NO_TRANSIT;
         if !meta.is_data() {
             return;
         }
-        // From where to where tells a flow's directions apart.
+        // Source and destination distinguish the two directions of a flow.
         let ends = u64::from(link) << 32 | u64::from(meta.to);
         self.transits[place] = Transit {
             number: self.sent,
@@ -232,7 +232,8 @@ impl Watch {
         self.sent += 1;
     }
 
-    /// A packet has reached the end of a link, over which it moves for so long.
+    /// Observes that a packet has reached the end of a link. `moving` is its sending and propagation time
+    /// there.
     pub(super) fn passed(&mut self, now: u64, link: u32, meta: &Meta, moving: u64) {
         let Some(transit) = self.transits.get_mut(meta.index as usize) else {
             return;
@@ -246,7 +247,7 @@ impl Watch {
         }
     }
 
-    /// A packet, which has [passed](Self::passed) its last link, is at its destination.
+    /// Observes that a packet, which has [passed](Self::passed) its last link, has reached its destination.
     pub(super) fn arrived(&mut self, now: u64, meta: &Meta) {
         let transit = self.transits.get(meta.index as usize).copied();
         let Some(transit) = transit.filter(|t| t.number != UNWATCHED) else {

@@ -1,16 +1,16 @@
-//! [`DualHomed`].
+//! [`DualHomed`]: a client with several links.
 
 use spindle_units::{BitRate, Bytes, Duration};
 
 use super::{Ports, count};
 use crate::{Buffer, Builder, Network, NetworkError};
 
-/// A client with several links to a router, and a server with one: WiFi and cellular, or a site with
-/// two providers. The client's interfaces have addresses 0 to below the number of its links, the
-/// server has the address after them; the client is host 0, the server host 1.
+/// A client with several links to a router, and a server with one link. Examples are WiFi and cellular, or a
+/// site with two providers. The client's interfaces have addresses 0 to below the number of its links, and the
+/// server has the address after them. The client is host 0 and the server host 1.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DualHomed {
-    /// The client's links, P1 and so on; rate and delay of each.
+    /// The rate and delay of each of the client's links, P1 and so on.
     pub client_links: Vec<(BitRate, Duration)>,
     /// Rate of the server's link.
     pub server_rate: BitRate,
@@ -25,9 +25,8 @@ pub struct DualHomed {
 }
 
 impl Default for DualHomed {
-    /// The testbed of the CoFUSO paper (section 6.1): two client links and one server link of 1 Gbps,
-    /// a round trip of 50 ms split evenly over 4 links, queues of 5400 KB at the router, 1000 packets
-    /// at hosts, no ECN.
+    /// The testbed of the CoFUSO paper (section 6.1): two client links and one server link of 1 Gbps, a round
+    /// trip of 50 ms split evenly over 4 links, queues of 5400 KB at the router, 1000 packets at hosts, no ECN.
     fn default() -> Self {
         let rate = BitRate(1_000_000_000);
         let delay = Duration::from_micros(12_500);
@@ -43,11 +42,11 @@ impl Default for DualHomed {
 }
 
 impl DualHomed {
-    /// Builds the network. The sender chooses the path by the client's address: there is one way
-    /// between any two addresses.
+    /// Builds the network. The sender chooses the path with the client's address: there is one path between any
+    /// two addresses.
     ///
     /// # Errors
-    /// [`NetworkError::Parameter`] for no client links, a zero rate or an empty buffer.
+    /// [`NetworkError::Parameter`] if there are no client links, a rate is zero or a buffer is empty.
     pub fn build(&self) -> Result<Network, NetworkError> {
         let links = self.client_links.len() as u64;
         count("the dual-homed network", "client links", links)?;

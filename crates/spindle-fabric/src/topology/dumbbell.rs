@@ -1,30 +1,31 @@
-//! [`Dumbbell`].
+//! [`Dumbbell`]: two switches and a bottleneck between them.
 
 use spindle_units::{BitRate, Bytes, Duration};
 
 use super::{Ports, count};
 use crate::{Buffer, Builder, Network, NetworkError};
 
-/// Senders S1 to Sn on one switch, receivers R1 to Rn on another, and one cable between.
+/// Senders S1 to Sn on one switch, receivers R1 to Rn on another, and one cable between the switches.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dumbbell {
-    /// How many senders and how many receivers; 2. Sender `i` is host `i`, receiver `i` host `n + i`.
+    /// The number n of senders and of receivers (default 2). Sender `i` is host `i`, and receiver `i` is host
+    /// `n + i`.
     pub pairs: u32,
-    /// Rate of the hosts' links; 1 Gbps.
+    /// Rate of the hosts' links (default 1 Gbps).
     pub access_rate: BitRate,
-    /// Rate of the cable between the switches; 100 Mbps.
+    /// Rate of the cable between the switches (default 100 Mbps).
     pub bottleneck_rate: BitRate,
-    /// Delay of each hosts' link; 10 us.
+    /// Delay of each host's link (default 10 us).
     pub access_delay: Duration,
-    /// Delay of the cable between; 1 ms.
+    /// Delay of the cable between the switches (default 1 ms).
     pub bottleneck_delay: Duration,
-    /// Buffer of a switch port; 100 packets.
+    /// Buffer of a switch port (default 100 packets).
     pub switch_buffer: Buffer,
-    /// ECN threshold of a switch port; none.
+    /// ECN threshold of a switch port (default: no marking).
     pub mark_above: Option<Bytes>,
-    /// Buffer of a host's port; 1000 packets.
+    /// Buffer of a host's port (default 1000 packets).
     pub host_buffer: Buffer,
-    /// Two strict priorities at every port (mechanisms A5.13); no.
+    /// Two strict priorities at every port (mechanisms A5.13; default: no).
     pub priorities: bool,
 }
 
@@ -48,7 +49,7 @@ impl Dumbbell {
     /// Builds the network.
     ///
     /// # Errors
-    /// [`NetworkError::Parameter`] for no pairs, a zero rate or an empty buffer.
+    /// [`NetworkError::Parameter`] if there are no pairs, a rate is zero or a buffer is empty.
     pub fn build(&self) -> Result<Network, NetworkError> {
         count("the dumbbell", "pairs", self.pairs.into())?;
         let access = Ports {

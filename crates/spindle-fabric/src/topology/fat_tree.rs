@@ -1,18 +1,18 @@
-//! [`FatTree`].
+//! [`FatTree`]: pods of edge and aggregation switches under core switches.
 
 use spindle_units::{BitRate, Bytes, Duration};
 
 use super::{MOST, Ports, count};
 use crate::{Buffer, Builder, Network, NetworkError, NodeId};
 
-/// A fat-tree of k-port switches (Al-Fares et al. 2008): k pods of k/2 edge and k/2 aggregation
-/// switches, and (k/2)^2 core switches. More than k/2 hosts per edge switch oversubscribe it.
+/// A fat-tree of k-port switches (Al-Fares et al. 2008): k pods of k/2 edge and k/2 aggregation switches, and
+/// (k/2)^2 core switches. More than k/2 hosts per edge switch oversubscribe the network.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FatTree {
-    /// Ports of a switch and number of pods; even, 2 to 64.
+    /// The number of ports of a switch and of pods; even, 2 to 64.
     pub k: u32,
-    /// Hosts under each edge switch; k/2 for a network without oversubscription. With `e` of them,
-    /// host `h` is in pod `h / (e k/2)`, under edge switch `(h mod (e k/2)) / e`.
+    /// The number of hosts under each edge switch; k/2 for a network without oversubscription. With `e` of
+    /// them, host `h` is in pod `h / (e k/2)`, under edge switch `(h mod (e k/2)) / e`.
     pub hosts_per_edge: u32,
     /// Rate of the hosts' links.
     pub host_rate: BitRate,
@@ -26,7 +26,7 @@ pub struct FatTree {
     pub mark_above: Option<Bytes>,
     /// Buffer of a host's port.
     pub host_buffer: Buffer,
-    /// ECN threshold of a host's port; none.
+    /// ECN threshold of a host's port (default: no marking).
     pub host_mark_above: Option<Bytes>,
     /// Two strict priorities at every port (mechanisms A5.13).
     pub priorities: bool,
@@ -40,8 +40,8 @@ impl Default for FatTree {
 }
 
 impl FatTree {
-    /// The network of the reference flow files: 10 Gbps and 1 us everywhere, 100 packets at switch
-    /// ports and 1000 at hosts, not oversubscribed.
+    /// The network of the reference flow files: 10 Gbps and 1 us on all links, 100 packets at switch ports and
+    /// 1000 at hosts, no oversubscription.
     pub fn reference(k: u32) -> Self {
         Self {
             k,
@@ -83,13 +83,13 @@ impl FatTree {
         }
     }
 
-    /// Builds the network. Explicit path `p`, below `(k/2)^2`, goes up through aggregation switch
-    /// `p / (k/2)` and its uplink `p mod (k/2)`: core switch `p`. Within a pod only the former
-    /// counts, under one edge switch neither.
+    /// Builds the network. Explicit path `p`, below `(k/2)^2`, uses aggregation switch `p / (k/2)` and its
+    /// uplink `p mod (k/2)`, which lead to core switch `p`. Within a pod only the aggregation switch depends on
+    /// `p`. Under one edge switch `p` has no effect.
     ///
     /// # Errors
-    /// [`NetworkError::Parameter`] for an odd, zero or too large k, no hosts, a zero rate or an empty
-    /// buffer.
+    /// [`NetworkError::Parameter`] if k is odd, zero or too large, there are no hosts, a rate is zero or a
+    /// buffer is empty.
     pub fn build(&self) -> Result<Network, NetworkError> {
         self.check()?;
         let half = self.k / 2;
@@ -102,7 +102,7 @@ impl FatTree {
             let edges = layer(&mut builder, pod, half, ("edge", 1));
             let aggs = layer(&mut builder, pod, half, ("agg", 2));
             for (e, &edge) in edges.iter().enumerate() {
-                // The edge reads p / (k/2), the aggregation switch p mod (k/2).
+                // The edge switch uses p / (k/2), the aggregation switch p mod (k/2).
                 builder.path_divisor(edge, half);
                 let first = (pod * half + e as u32) * self.hosts_per_edge;
                 for host in first..first + self.hosts_per_edge {
@@ -151,7 +151,7 @@ impl FatTree {
     }
 }
 
-/// One pod's switches of one layer.
+/// The switches of one layer in one pod.
 fn layer(builder: &mut Builder, pod: u32, half: u32, (layer, tier): (&str, u8)) -> Vec<NodeId> {
     (0..half)
         .map(|s| builder.switch(format!("pod{pod}.{layer}{s}"), tier))

@@ -1,32 +1,32 @@
-//! [`FusoTestbed`].
+//! [`FusoTestbed`]: two racks joined by parallel paths.
 
 use spindle_units::{BitRate, Bytes, Duration};
 
 use super::{Ports, count};
 use crate::{Buffer, Builder, Network, NetworkError};
 
-/// The testbed of the FUSO paper (Chen et al. 2016, sections 4.2 and 5.1): two racks of hosts, H1 to
-/// H3 under ToR1 and H4 to H6 under ToR2, joined by the parallel paths P1 to P3.
+/// The testbed of the FUSO paper (Chen et al. 2016, sections 4.2 and 5.1): two racks of hosts, H1 to H3 under
+/// ToR1 and H4 to H6 under ToR2, joined by the parallel paths P1 to P3.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FusoTestbed {
-    /// Hosts under each of the two switches; 3.
+    /// The number of hosts under each of the two switches (default 3).
     pub hosts_per_rack: u32,
-    /// Parallel cables between the switches; 3.
+    /// The number of parallel cables between the switches (default 3).
     pub paths: u32,
-    /// Rate of all links; 1 Gbps.
+    /// Rate of all links (default 1 Gbps).
     pub rate: BitRate,
-    /// Round trip between the racks without queues and sending times; 280 us. The paper gives the sum
-    /// alone; it is split evenly over the 6 links of a round trip, 46.667 us each.
+    /// Round trip between the racks without queueing and sending times (default 280 us). The paper states only
+    /// the sum. It is split evenly over the 6 links of a round trip, 46.667 us each.
     pub round_trip: Duration,
-    /// Buffer of a switch port; 128 KB.
+    /// Buffer of a switch port (default 128 KB).
     pub switch_buffer: Buffer,
-    /// ECN threshold of a switch port; 32 KB.
+    /// ECN threshold of a switch port (default 32 KB).
     pub mark_above: Option<Bytes>,
-    /// Buffer of a host's port; 1000 packets.
+    /// Buffer of a host's port (default 1000 packets).
     pub host_buffer: Buffer,
-    /// ECN threshold of a host's port; none.
+    /// ECN threshold of a host's port (default: no marking).
     pub host_mark_above: Option<Bytes>,
-    /// Two strict priorities at every port (mechanisms A5.13); no.
+    /// Two strict priorities at every port (mechanisms A5.13; default: no).
     pub priorities: bool,
 }
 
@@ -50,13 +50,13 @@ impl FusoTestbed {
     /// Builds the network. Explicit path `p` is cable `P<p+1>`.
     ///
     /// # Errors
-    /// [`NetworkError::Parameter`] for no hosts, no paths, a zero rate or an empty buffer.
+    /// [`NetworkError::Parameter`] if there are no hosts or no paths, a rate is zero or a buffer is empty.
     pub fn build(&self) -> Result<Network, NetworkError> {
         let what = "the FUSO testbed";
         count(what, "hosts per rack", self.hosts_per_rack.into())?;
         count(what, "paths", self.paths.into())?;
         let ports = Ports {
-            // To the nearest nanosecond.
+            // Rounded to the nearest nanosecond.
             delay: Duration::from_nanos((self.round_trip.as_nanos().saturating_add(3)) / 6),
             host_buffer: self.host_buffer,
             switch_buffer: self.switch_buffer,
@@ -86,7 +86,7 @@ mod tests {
     use crate::Address;
 
     #[test]
-    fn is_as_the_paper_says() {
+    fn fuso_testbed_has_the_topology_of_the_paper() {
         let network = FusoTestbed::default().build().unwrap();
         assert_eq!((network.hosts(), network.cables().len()), (6, 9));
         assert_eq!(network.path_count(Address(0), Address(3)), 3);

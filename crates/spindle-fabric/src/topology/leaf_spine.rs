@@ -1,32 +1,32 @@
-//! [`LeafSpine`].
+//! [`LeafSpine`]: every leaf switch is joined to every spine switch.
 
 use spindle_units::{BitRate, Bytes, Duration};
 
 use super::{Ports, count};
 use crate::{Buffer, Builder, Network, NetworkError};
 
-/// Two layers: every leaf switch is joined to every spine switch by one cable, hosts to leaves.
+/// Two layers: one cable joins every leaf switch to every spine switch, and hosts are connected to leaves.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LeafSpine {
-    /// Leaf switches; 2.
+    /// The number of leaf switches (default 2).
     pub leaves: u32,
-    /// Spine switches, that is, paths between two leaves; 40.
+    /// The number of spine switches, which is the number of paths between two leaves (default 40).
     pub spines: u32,
-    /// Hosts under each leaf; 104. Host `h` is under leaf `h / hosts_per_leaf`.
+    /// The number of hosts under each leaf (default 104). Host `h` is under leaf `h / hosts_per_leaf`.
     pub hosts_per_leaf: u32,
-    /// Rate of the hosts' links; 1 Gbps.
+    /// Rate of the hosts' links (default 1 Gbps).
     pub host_rate: BitRate,
-    /// Rate of the links between leaves and spines; 1 Gbps.
+    /// Rate of the links between leaves and spines (default 1 Gbps).
     pub fabric_rate: BitRate,
-    /// Delay of each link; 12.5 us, which makes a round trip of 100 us over 8 links.
+    /// Delay of each link (default 12.5 us, which makes a round trip of 100 us over 8 links).
     pub delay: Duration,
-    /// Buffer of a switch port; 256 packets.
+    /// Buffer of a switch port (default 256 packets).
     pub switch_buffer: Buffer,
-    /// ECN threshold of a switch port; none.
+    /// ECN threshold of a switch port (default: no marking).
     pub mark_above: Option<Bytes>,
-    /// Buffer of a host's port; 1000 packets.
+    /// Buffer of a host's port (default 1000 packets).
     pub host_buffer: Buffer,
-    /// Two strict priorities at every port (mechanisms A5.13); no.
+    /// Two strict priorities at every port (mechanisms A5.13; default: no).
     pub priorities: bool,
 }
 
@@ -50,10 +50,11 @@ impl Default for LeafSpine {
 }
 
 impl LeafSpine {
-    /// Builds the network. Explicit path `p` goes over spine `p`.
+    /// Builds the network. Explicit path `p` uses spine `p`.
     ///
     /// # Errors
-    /// [`NetworkError::Parameter`] for no leaves, spines or hosts, a zero rate or an empty buffer.
+    /// [`NetworkError::Parameter`] if there are no leaves, spines or hosts, a rate is zero or a buffer is
+    /// empty.
     pub fn build(&self) -> Result<Network, NetworkError> {
         let what = "the leaf-spine network";
         let product = |a: u32, b: u32| u64::from(a) * u64::from(b);

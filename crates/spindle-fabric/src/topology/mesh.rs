@@ -1,17 +1,17 @@
-//! [`Mesh`].
+//! [`Mesh`]: two sites joined by two layers of routers.
 
 use spindle_units::{BitRate, Bytes, Duration};
 
 use super::{Ports, count};
 use crate::{Buffer, Builder, Network, NetworkError};
 
-/// Two sites joined by two layers of routers: hosts under router R1, then `width` routers, fully
-/// meshed with `width` more, then the last router with as many hosts again.
+/// Two sites joined by two layers of routers. Hosts are connected to router R1. `width` routers follow, fully
+/// meshed with `width` more, and then the last router with the same number of hosts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mesh {
-    /// Hosts of each site; the first site has H1 and on, and addresses from 0.
+    /// The number of hosts of each site. The first site has hosts from H1 and addresses from 0.
     pub hosts_per_site: u32,
-    /// Routers in each of the two layers between; 1 to 1024.
+    /// The number of routers in each of the two inner layers; 1 to 1024.
     pub width: u32,
     /// Rate of all links.
     pub rate: BitRate,
@@ -28,10 +28,10 @@ pub struct Mesh {
 }
 
 impl Default for Mesh {
-    /// The simulation of the CoFUSO paper (section 6.2, figure 12): H1 to H10 on R1, H11 to H20 on R10,
-    /// R2 to R5 meshed with R6 to R9, 300 Mbps, a round trip of 48 ms over 10 links, queues of 3
-    /// bandwidth-delay products (5400 KB). The paper draws the graph without listing its links: the
-    /// full mesh is our reading.
+    /// The simulation of the CoFUSO paper (section 6.2, figure 12): H1 to H10 on R1, H11 to H20 on R10, R2 to
+    /// R5 meshed with R6 to R9, 300 Mbps, a round trip of 48 ms over 10 links, queues of 3 bandwidth-delay
+    /// products (5400 KB). The paper draws the graph without listing its links; the full mesh is our
+    /// interpretation.
     fn default() -> Self {
         Self {
             hosts_per_site: 10,
@@ -47,12 +47,12 @@ impl Default for Mesh {
 }
 
 impl Mesh {
-    /// Builds the network. Explicit path `p`, below `width^2`, goes through router `p / width` of the
-    /// layer next to the sender and router `p mod width` of the other.
+    /// Builds the network. Explicit path `p`, below `width^2`, uses router `p / width` of the layer next to the
+    /// sender and router `p mod width` of the other layer.
     ///
     /// # Errors
-    /// [`NetworkError::Parameter`] for no hosts, a width outside 1 to 1024, a zero rate or an empty
-    /// buffer.
+    /// [`NetworkError::Parameter`] if there are no hosts, the width is outside 1 to 1024, a rate is zero or a
+    /// buffer is empty.
     pub fn build(&self) -> Result<Network, NetworkError> {
         let what = "the mesh";
         count(what, "hosts", u64::from(self.hosts_per_site) * 2)?;
@@ -93,7 +93,7 @@ impl Mesh {
         builder.build()
     }
 
-    /// Drawn from site to site, with the hosts below: outer routers in row 1, inner ones above.
+    /// The network is drawn with the hosts at the bottom: outer routers in row 1, inner routers above.
     fn tier(&self, router: u32) -> u8 {
         match router {
             1 => 1,
@@ -103,7 +103,7 @@ impl Mesh {
         }
     }
 
-    /// The cables between routers: their numbers and group.
+    /// The cables between routers: the numbers of their ends and their group.
     fn cables(&self) -> Vec<(u32, u32, &'static str)> {
         let near = 2..self.width + 2;
         let far = self.width + 2..2 * self.width + 2;

@@ -1,4 +1,4 @@
-//! Topologies: each a struct of documented parameters that builds a [`Network`](crate::Network).
+//! Topologies. Each is a struct of documented parameters that builds a [`Network`](crate::Network).
 //!
 //! | | hosts | cables (group) |
 //! |---|---|---|
@@ -9,8 +9,8 @@
 //! | [`Mesh`] | `H1`.. | `H1.access` (access), `R1-R2` (site), `R2-R6` (mesh) |
 //! | [`LeafSpine`] | `h0`.. | `h0.access` (access), `leaf0-spine0` (leaf-spine) |
 //!
-//! [`Network::links_matching`](crate::Network::links_matching) says how to name links by these.
-//! In all but [`DualHomed`] a host has one cable, so that host `n` has address `n`.
+//! [`Network::links_matching`](crate::Network::links_matching) describes how to select links by these names. In
+//! all topologies except [`DualHomed`] a host has one cable, so that host `n` has address `n`.
 
 mod dual_homed;
 mod dumbbell;
@@ -30,8 +30,8 @@ pub use fuso::FusoTestbed;
 pub use leaf_spine::LeafSpine;
 pub use mesh::Mesh;
 
-/// Most hosts, switches or cables of any one kind that a topology makes: what a mistyped number
-/// would exceed.
+/// The largest number of hosts, switches or cables of any one kind that a topology makes. It catches mistyped
+/// numbers.
 const MOST: u32 = 1 << 20;
 
 /// Checks that a count is from 1 to [`MOST`].
@@ -43,7 +43,7 @@ fn count(what: &str, parameter: &'static str, found: u64) -> Result<(), NetworkE
     Ok(())
 }
 
-/// Ports of the hosts and of the switches, which the topologies have in common.
+/// The ports of hosts and switches that the topologies have in common.
 #[derive(Clone, Debug)]
 struct Ports {
     delay: Duration,
@@ -73,7 +73,7 @@ impl Ports {
         }
     }
 
-    /// Plugs a host into a switch.
+    /// Connects a host to a switch.
     fn access(
         &self,
         builder: &mut Builder,

@@ -1,10 +1,10 @@
-//! What the tests carry and how they run it.
+//! The packets that the tests carry, and the loop that runs them.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use spindle_fabric::{Address, Class, Event, Packet, Pending, Simulation};
 use spindle_fabric::{DropCause, EventQueue, LinkId};
 
-/// A packet with everything adjustable.
+/// A packet whose properties can all be set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Parcel {
     pub(crate) id: u64,
@@ -14,12 +14,12 @@ pub(crate) struct Parcel {
     pub(crate) class: Class,
     pub(crate) ect: bool,
     pub(crate) ce: bool,
-    /// Not to be lost.
+    /// The packet may not be lost.
     pub(crate) exempt: bool,
 }
 
 impl Parcel {
-    /// A data packet of 1500 B, of low priority, not ECN-capable, each its own flow.
+    /// A data packet of 1500 B, of low priority, not ECN-capable. Each packet is its own flow.
     pub(crate) fn new(id: u64) -> Self {
         Self {
             id,
@@ -87,12 +87,12 @@ impl Packet for Parcel {
         self.ect
     }
     fn mark_ce(&mut self) {
-        assert!(self.ect && !self.ce, "marked twice or without leave");
+        assert!(self.ect && !self.ce, "marked twice or not ECN-capable");
         self.ce = true;
     }
 }
 
-/// What came out of a run: arrivals as (ns, address, packet) and drops as (ns, link, cause, id).
+/// The result of a run: arrivals as (ns, address, packet) and drops as (ns, link, cause, id).
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Outcome {
     pub(crate) arrivals: Vec<(u64, Address, Parcel)>,
@@ -129,7 +129,7 @@ impl Outcome {
     }
 }
 
-/// Runs until nothing is left to happen.
+/// Runs the simulation until no event is left.
 pub(crate) fn drain<Q: EventQueue<Pending>>(simulation: &mut Simulation<Parcel, Q>) -> Outcome {
     let mut outcome = Outcome::default();
     while let Some((at, event)) = simulation.next_event() {

@@ -1,4 +1,4 @@
-//! How far a transport is from the best of several, in one metric or in all of some.
+//! How far a transport is from the best of several, in one metric or in several.
 
 use super::Verdict;
 use super::evaluate::{Finding, Findings, Judge, PointView};
@@ -6,21 +6,21 @@ use crate::experiment::units;
 use crate::metrics::Metric;
 use crate::stats::{Interval, Pool};
 
-/// Who is compared with whom, and in what.
+/// The transports that are compared, and the metrics.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NearBest {
-    /// The transports that are near the best, or are not.
+    /// The transports that are claimed to be near the best, or not to be.
     pub of: Vec<String>,
-    /// The others that the best may be among; `of` are as well.
+    /// Other transports that may be the best. Those of `of` may be the best as well.
     pub against: Vec<String>,
-    /// Up to what share above the lowest value counts as near it.
+    /// The largest share above the lowest value that counts as near it.
     pub within: f64,
-    /// The metrics beside the claim's own.
+    /// The metrics in addition to the claim's own.
     pub also: Vec<Metric>,
 }
 
 impl NearBest {
-    /// All transports it speaks of.
+    /// All transports of the test.
     pub(super) fn all(&self) -> impl Iterator<Item = &String> {
         self.of.iter().chain(&self.against)
     }
@@ -33,7 +33,7 @@ struct Distance {
 }
 
 impl Judge<'_> {
-    /// Each of `of` is near the best at each point in each metric.
+    /// Checks that each of `of` is near the best at each point in each metric.
     pub(super) fn near_best(&self, test: &NearBest) -> Findings {
         let mut list = Vec::new();
         for name in &test.of {
@@ -51,7 +51,7 @@ impl Judge<'_> {
         Ok(list)
     }
 
-    /// Each of `of` is, at some point and in some metric, not near the best.
+    /// Checks that each of `of` is not near the best at some point in some metric.
     pub(super) fn not_near_best(&self, test: &NearBest) -> Findings {
         let each = test.of.iter().map(|name| {
             let mut verdicts = Vec::new();

@@ -1,5 +1,5 @@
-//! Tests of two transports' completion times against each other, flow by flow or as distributions, and
-//! of differences in a metric's own unit.
+//! Tests that compare two transports' completion times flow by flow or as distributions, and tests of
+//! differences in a metric's own unit.
 
 use super::Verdict;
 use super::evaluate::{Finding, Findings, Judge, PointView};
@@ -18,7 +18,7 @@ fn holds_if_it_meets(i: Interval, (low, high): (f64, f64)) -> Verdict {
 }
 
 impl Judge<'_> {
-    /// The pools of both, of as many runs.
+    /// The pools of both transports, which must have the same number of runs.
     fn both<'p>(
         &self,
         point: &PointView<'p>,
@@ -32,7 +32,7 @@ impl Judge<'_> {
         }
     }
 
-    /// `of` less `against`, in the metric's unit.
+    /// `of` minus `against`, in the metric's unit.
     pub(super) fn difference(
         &self,
         (of, against): (&str, &str),
@@ -44,7 +44,7 @@ impl Judge<'_> {
             .iter()
             .map(|point| {
                 let (a, b, i) = self.paired(point, of, against, |a, b| a - b)?;
-                // Signs are the reader's: a metric shows magnitudes.
+                // The sign is added here, because a metric shows magnitudes.
                 let show = |v: f64| {
                     let sign = if v < 0.0 { "-" } else { "+" };
                     format!("{sign}{}", self.metric.show(v.abs()))

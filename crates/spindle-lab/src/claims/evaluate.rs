@@ -1,4 +1,4 @@
-//! From pooled runs to verdicts.
+//! Turns pooled runs into verdicts.
 
 use super::largest::Way;
 use super::{Claim, Outcome, Test, Verdict};
@@ -12,11 +12,11 @@ use crate::stats::{Interval, Pool, wilson};
 /// One point of a sweep as claims see it.
 #[derive(Clone, Copy, Debug)]
 pub struct PointView<'a> {
-    /// What the sweep set.
+    /// The axes and values that the sweep set.
     pub set: &'a [(String, String)],
     /// The scenario.
     pub scenario: &'a Scenario,
-    /// The transports' pooled runs, all with the same runs in the same order.
+    /// The transports' pooled runs. All transports have the same runs in the same order.
     pub pools: &'a [(String, Pool)],
 }
 
@@ -38,19 +38,19 @@ impl PointView<'_> {
     }
 }
 
-/// One comparison: where, what was found, and which way it fell.
+/// One comparison: its verdict, and a text with the place and the values.
 pub(super) struct Finding {
     pub(super) verdict: Verdict,
     pub(super) text: String,
 }
 
-/// Findings, or why there are none.
+/// The findings, or the reason why there are none.
 pub(super) type Findings = Result<Vec<Finding>, String>;
 
-/// How many comparisons that did not hold a `why` lists.
+/// Largest number of comparisons that `why` lists. It lists comparisons that did not hold.
 const LISTED: usize = 6;
 
-/// Checks one claim at the points it speaks of.
+/// Checks one claim at the points that meet its conditions.
 pub fn evaluate(claim: &Claim, points: &[PointView<'_>]) -> Outcome {
     let chosen: Vec<PointView<'_>> = points
         .iter()
@@ -102,7 +102,7 @@ pub fn evaluate(claim: &Claim, points: &[PointView<'_>]) -> Outcome {
     }
 }
 
-/// Nowhere on the other side, and somewhere on this.
+/// Fails if any comparison fails. Otherwise holds if any comparison holds. Otherwise tied.
 fn extreme(list: &[Finding]) -> Verdict {
     let any = |v| list.iter().any(|f| f.verdict == v);
     match (any(Verdict::Fails), any(Verdict::Holds)) {
@@ -252,8 +252,8 @@ impl Judge<'_> {
         }
     }
 
-    /// The metric's interval: by resampling runs, and for shares at least as wide as that of
-    /// independent flows, since no spread between runs does not mean certainty.
+    /// The metric's interval by resampling runs. For shares of flows with a timeout, it is at least as wide as
+    /// the interval of independent flows, because no variation between runs does not mean certainty.
     pub(super) fn interval(&self, pool: &Pool) -> Result<(f64, Interval), String> {
         let value = pool.value(self.metric).ok_or("no flow completed")?;
         let mut interval = pool
@@ -333,7 +333,7 @@ impl Judge<'_> {
         Ok(list)
     }
 
-    /// Runs `statistic` on the pair's values under the same resampled runs.
+    /// Applies `statistic` to the pair's values under the same resampled runs.
     pub(super) fn paired(
         &self,
         point: &PointView<'_>,
@@ -403,7 +403,7 @@ impl Judge<'_> {
     }
 
     fn similar(&self, of: &str, against: &str, within: f64) -> Findings {
-        // Two zeros are alike.
+        // Two zeros are similar.
         let ratio = |a: f64, b: f64| if a == b { 0.0 } else { a / b - 1.0 };
         self.points
             .iter()
@@ -488,7 +488,7 @@ impl Judge<'_> {
         Ok(vec![Finding { verdict, text }])
     }
 
-    /// Whether the points were computed, so that there is nothing to be uncertain about.
+    /// Whether the points were computed, so that there is no uncertainty.
     fn exact(&self) -> bool {
         let pools = || self.points.iter().flat_map(|p| p.pools);
         pools().all(|(_, pool)| pool.is_exact())
@@ -603,8 +603,8 @@ impl Judge<'_> {
     }
 }
 
-/// Whether a change, as a share, is one of a claimed range, of which it is if its interval meets the range.
-/// What may as well be no change, where the range is of changes only, is tied.
+/// Whether a change, as a share, is within a claimed range: its interval overlaps the range. It is tied if its
+/// interval contains 0 and the range does not.
 pub(super) fn change_within(i: Interval, (low, high): (f64, f64)) -> Verdict {
     let none = i.low <= 0.0 && i.high >= 0.0;
     let claimed = low > 0.0 || high < 0.0;
@@ -615,7 +615,7 @@ pub(super) fn change_within(i: Interval, (low, high): (f64, f64)) -> Verdict {
     }
 }
 
-/// Least squares; none with fewer than two different x.
+/// The slope by least squares. `None` if there are fewer than two different x.
 fn fitted_slope(points: &[(f64, f64)]) -> Option<f64> {
     let n = points.len() as f64;
     let (mx, my) = points

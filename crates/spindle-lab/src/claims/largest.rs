@@ -1,16 +1,16 @@
-//! Tests of the largest difference there is over several points and transports: "by up to 45 %".
+//! Tests of the largest difference over several points and transports: "by up to 45 %".
 
 use super::Verdict;
 use super::evaluate::{Finding, Findings, Judge};
 use crate::experiment::units;
 use crate::stats::{Pool, Resamples};
 
-/// Which way a transport differs from others.
+/// The direction in which a transport differs from others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// It is lower than they are.
+    /// It is lower than the others.
     Reduction,
-    /// It is higher.
+    /// It is higher than the others.
     Increase,
 }
 
@@ -22,7 +22,7 @@ impl Way {
         }
     }
 
-    /// By what share of `b` it is that.
+    /// The difference in this direction, as a share of `b`.
     fn share(self, a: f64, b: f64) -> Option<f64> {
         let more = match self {
             Self::Reduction => b - a,
@@ -33,7 +33,7 @@ impl Way {
 }
 
 impl Judge<'_> {
-    /// The largest reduction, or increase, of `of` against any of the others at any point.
+    /// The largest reduction or increase of `of` against any of the others at any point.
     pub(super) fn largest(
         &self,
         way: Way,

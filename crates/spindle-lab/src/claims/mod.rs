@@ -1,10 +1,9 @@
 //! Claims of the papers as data, and their verdicts.
 //!
-//! A claim names a metric, transports, points of the sweep and a test. Comparisons are made on
-//! paired runs: every transport meets the same seeds, and resampling draws *runs*, because the
-//! flows of one run share connections and paths. A comparison holds or fails if its 95 % interval
-//! lies wholly on one side, and is tied otherwise. A claim over several comparisons fails if one of
-//! them fails, holds if all of them hold, and is tied otherwise.
+//! A claim names a metric, transports, points of the sweep and a test. Comparisons use paired runs: every
+//! transport runs with the same seeds. Resampling draws *runs*, because the flows of one run share connections
+//! and paths. A comparison holds or fails if its 95 % interval lies wholly on one side. Otherwise it is tied. A
+//! claim over several comparisons fails if one of them fails, holds if all of them hold, and is tied otherwise.
 
 mod best;
 mod distances;
@@ -25,7 +24,7 @@ use serde::Serialize;
 use crate::experiment::units;
 use crate::metrics::Metric;
 
-/// Whether a claim names a number or an order.
+/// Whether a claim states a number or an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -35,7 +34,7 @@ pub enum Kind {
     Ordering,
 }
 
-/// What became of a claim, at 95 %.
+/// The verdict on a claim, at 95 %.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
@@ -43,14 +42,14 @@ pub enum Verdict {
     Holds,
     /// It does not hold.
     Fails,
-    /// The runs do not tell the sides apart.
+    /// The runs do not distinguish the two sides.
     Tied,
-    /// There is nothing to check it against.
+    /// There is no data to check it against.
     NotCheckable,
 }
 
 impl Verdict {
-    /// The word of the JSON form.
+    /// The verdict's name in JSON.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Holds => "holds",
@@ -60,7 +59,8 @@ impl Verdict {
         }
     }
 
-    /// The verdict over several: fails if one fails, holds if all hold, else tied.
+    /// The verdict over several: fails if one fails, holds if all hold, otherwise tied. It is not checkable if
+    /// there are none.
     pub fn all(each: impl IntoIterator<Item = Self>) -> Self {
         let mut sum = None;
         for verdict in each {
@@ -78,21 +78,21 @@ impl Verdict {
 /// A claim.
 #[derive(Clone, Debug)]
 pub struct Claim {
-    /// Its id.
+    /// The claim's id.
     pub id: String,
-    /// Number or order.
+    /// Whether it states a number or an order.
     pub kind: Kind,
     /// The claim in words.
     pub text: String,
-    /// What the paper says, with the section.
+    /// The paper's statement, with the section.
     pub paper: String,
-    /// What is compared.
+    /// The metric that is compared.
     pub metric: Metric,
-    /// How.
+    /// How the metric is tested.
     pub test: Test,
-    /// At which points.
+    /// Conditions on the points where it is tested.
     pub filter: Vec<Condition>,
-    /// A remark that goes with every verdict, such as how an ambiguous sentence was read.
+    /// A remark that is added to every verdict, such as how an ambiguous sentence was read.
     pub note: Option<String>,
 }
 
@@ -113,18 +113,19 @@ pub enum Test {
         /// The value, in the metric's unit.
         value: f64,
     },
-    /// The metric of each transport is about the value at each point: its interval lies within the
-    /// slack around it (fails: wholly outside).
+    /// The metric of each transport is about the value at each point. The comparison holds if the metric's
+    /// interval lies within the slack around the value. It fails if the interval lies wholly outside.
     About {
         /// Transports.
         of: Vec<String>,
         /// The value, in the metric's unit.
         value: f64,
-        /// How far from it still counts as "about" that, in the metric's unit.
+        /// How far from the value still counts as "about", in the metric's unit.
         slack: f64,
     },
-    /// At each point, and against each of the others, `of` is lower by a share within the range:
-    /// the interval of `(other - of) / other` meets it, and has no 0 in it that the range has not.
+    /// At each point, and against each of the others, `of` is lower by a share within the range. The comparison
+    /// holds if the interval of `(other - of) / other` overlaps the range. It is tied if that interval contains
+    /// 0 and the range does not.
     Decrease {
         /// The transport.
         of: String,
@@ -132,11 +133,11 @@ pub enum Test {
         against: Vec<String>,
         /// Lower and upper end of the range.
         between: (f64, f64),
-        /// How far outside still counts as "about" that.
+        /// How far outside the range still counts as "about".
         slack: f64,
     },
-    /// `of` lowers the metric by up to `up_to` against any of the others: the largest reduction
-    /// `(other - of) / other` over all points and others, read with a slack for "about".
+    /// `of` lowers the metric by up to `up_to` against any of the others. The test compares `up_to`, with a
+    /// slack for "about", with the largest reduction `(other - of) / other` over all points and others.
     Reduction {
         /// The transport.
         of: String,
@@ -144,22 +145,23 @@ pub enum Test {
         against: Vec<String>,
         /// The largest reduction claimed, 0 to 1.
         up_to: f64,
-        /// How much less still counts as "about" that.
+        /// How far below `up_to` still counts as "about".
         slack: f64,
     },
-    /// `of` raises the metric by up to `up_to` against any of the others: the largest increase
-    /// `(of - other) / other` over all points and others, read with a slack for "about".
+    /// `of` raises the metric by up to `up_to` against any of the others. The test compares `up_to`, with a
+    /// slack for "about", with the largest increase `(of - other) / other` over all points and others.
     LargestIncrease {
         /// The transport.
         of: String,
         /// The others.
         against: Vec<String>,
-        /// The largest increase claimed, 0 and up.
+        /// The largest increase claimed, 0 or more.
         up_to: f64,
-        /// How much less still counts as "about" that.
+        /// How far below `up_to` still counts as "about".
         slack: f64,
     },
-    /// At each point `of` is higher than `against` by a share within the range, read as that of a decrease.
+    /// At each point, `of` is higher than `against` by a share within the range. The verdict follows the rules
+    /// of [`Self::Decrease`].
     Increase {
         /// The transport.
         of: String,
@@ -167,32 +169,32 @@ pub enum Test {
         against: String,
         /// Lower and upper end of the range.
         between: (f64, f64),
-        /// How far outside still counts as "about" that.
+        /// How far outside the range still counts as "about".
         slack: f64,
     },
-    /// Every transport of a group is lower than every one of the next group, at each point.
+    /// Every transport of a group is lower than every transport of the next group, at each point.
     Order {
         /// The groups, lowest first.
         groups: Vec<Vec<String>>,
     },
-    /// `of` is nowhere higher than any of the others: each comparison holds or is tied, and the
-    /// claim is tied if `of` is lower at no point.
+    /// `of` is nowhere higher than any of the others. Each comparison must hold or be tied. The claim is tied
+    /// if `of` is lower at no point.
     Lowest {
         /// The transport.
         of: String,
         /// The others.
         against: Vec<String>,
     },
-    /// `of` is nowhere lower than any of the others: each comparison holds or is tied, and the claim is
-    /// tied if `of` is higher at no point.
+    /// `of` is nowhere lower than any of the others. Each comparison must hold or be tied. The claim is tied if
+    /// `of` is higher at no point.
     Highest {
         /// The transport.
         of: String,
         /// The others.
         against: Vec<String>,
     },
-    /// The two differ by no more than a share of the second, at each point; equal ones do not differ, zeros
-    /// included.
+    /// The two differ by at most a share of the second, at each point. Equal values do not differ, even if both
+    /// are zero.
     Similar {
         /// The transport.
         of: String,
@@ -201,13 +203,13 @@ pub enum Test {
         /// The largest relative difference.
         within: f64,
     },
-    /// The share of flows with a timeout is at or above the bound of FUSO section 2.2 (mechanisms
-    /// C3) for the point's loss rate and fixed flow size: the upper end of its interval is. With
-    /// `within` its interval must also meet the bound plus or minus that share.
+    /// The share of flows with a timeout is at or above the bound of FUSO section 2.2 (mechanisms C3) for the
+    /// point's loss rate and fixed flow size. The upper end of its interval is compared with the bound. With
+    /// `within`, its interval must also overlap the bound plus or minus that share.
     Bound {
         /// The transport.
         of: String,
-        /// The largest relative distance, if one is claimed.
+        /// The largest relative distance from the bound, if one is claimed.
         within: Option<f64>,
     },
     /// The metric grows with the axis to a power within the range (slope in a log-log plane).
@@ -219,38 +221,39 @@ pub enum Test {
         /// Range of the exponent.
         between: (f64, f64),
     },
-    /// The metric of each transport has this shape along the axis, for each setting of the other axes:
-    /// no step goes the other way, and the ends are apart.
+    /// The metric of each transport has this shape along the axis, for each setting of the other axes. No step
+    /// goes in the opposite direction, and the values at the ends differ.
     Shape {
         /// Transports.
         of: Vec<String>,
-        /// The other whose distance `(against - of) / against` has the shape, in place of the metric.
+        /// Another transport. If given, the distance `(against - of) / against` is tested in place of the
+        /// metric.
         against: Option<String>,
         /// The axis.
         axis: String,
         /// The shape.
         shape: Shape,
     },
-    /// The metric of each transport is lower where the axis has one value than where it has another, for each
-    /// setting of the other axes.
+    /// The metric of each transport is lower at one value of the axis than at another, for each setting of the
+    /// other axes.
     BetweenPoints {
         /// Transports.
         of: Vec<String>,
         /// The axis.
         axis: String,
-        /// Its value where the metric is low.
+        /// The axis' value where the metric is low.
         low: String,
-        /// And where it is high.
+        /// The axis' value where the metric is high.
         high: String,
-        /// By how much.
+        /// By how much the metric is lower.
         change: Change,
     },
-    /// Each is near the best of all at each point, in the claim's metric and the test's.
+    /// Each transport is near the best of all at each point, in the claim's metric and in those of the test.
     NearBest(NearBest),
-    /// Each is, at some point and in some of the metrics, not near the best of all.
+    /// Each transport is not near the best of all at some point in some of the metrics.
     NotNearBest(NearBest),
-    /// At each point `of` less `against` is within the range, in the metric's unit: the interval of the
-    /// difference meets it.
+    /// At each point, `of` minus `against` is within the range, in the metric's unit. The comparison holds if
+    /// the interval of the difference overlaps the range.
     Difference {
         /// The transport.
         of: String,
@@ -258,11 +261,11 @@ pub enum Test {
         against: String,
         /// Lower and upper end of the range.
         between: (f64, f64),
-        /// How far outside still counts as "about" that.
+        /// How far outside the range still counts as "about".
         slack: f64,
     },
-    /// At each point the Kolmogorov-Smirnov distance of the two transports' completion times is below
-    /// this.
+    /// At each point, the Kolmogorov-Smirnov distance of the two transports' completion times is below this
+    /// value.
     Ks {
         /// The transport.
         of: String,
@@ -271,9 +274,9 @@ pub enum Test {
         /// The distance, 0 to 1.
         below: f64,
     },
-    /// At each point about this share of flows, each compared with the same flow under the other
-    /// transport, take less time by a share within the range: the interval of the share meets it, give
-    /// or take the slack.
+    /// At each point, about this share of flows takes less time by a share within the range. Each flow is
+    /// compared with the same flow under the other transport. The comparison holds if the interval of the share
+    /// of flows overlaps `share` plus or minus the slack.
     Gains {
         /// The transport.
         of: String,
@@ -283,26 +286,26 @@ pub enum Test {
         gain: (f64, f64),
         /// The share of flows, 0 to 1.
         share: f64,
-        /// How far from it still counts as "about" that.
+        /// How far from `share` still counts as "about".
         slack: f64,
     },
-    /// It cannot be checked, for this reason.
+    /// The claim cannot be checked, for this reason.
     NotCheckable(String),
 }
 
 /// By how much a metric is lower at one point than at another: `(high - low) / high`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Change {
-    /// At all: the interval of the difference is above zero.
+    /// By any amount: the interval of the difference is above zero.
     Any,
-    /// Within this range: its interval meets it.
+    /// By a share within this range: its interval overlaps the range.
     Between(f64, f64),
-    /// Up to the first, read with the second as a slack for "about": the largest over all pairs of points
-    /// and transports.
+    /// By up to the first share, with the second as the slack for "about". The test uses the largest share over
+    /// all pairs of points and transports.
     UpTo(f64, f64),
 }
 
-/// How a metric may go along an axis.
+/// How a metric may change along an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// It never falls.
@@ -316,7 +319,7 @@ pub enum Shape {
 }
 
 impl Test {
-    /// The metrics that it looks at beside the claim's.
+    /// The metrics that it uses in addition to the claim's.
     pub(crate) fn also(&self) -> &[Metric] {
         match self {
             Self::NearBest(t) | Self::NotNearBest(t) => &t.also,
@@ -363,12 +366,12 @@ impl Condition {
         })
     }
 
-    /// The axis it speaks of.
+    /// The axis that the condition is on.
     pub fn axis(&self) -> &str {
         &self.axis
     }
 
-    /// Whether a point with these settings meets it.
+    /// Whether a point with these settings meets the condition.
     pub fn holds(&self, set: &[(String, String)]) -> bool {
         let Some((_, found)) = set.iter().find(|(axis, _)| *axis == self.axis) else {
             return false;
@@ -386,21 +389,21 @@ impl Condition {
     }
 }
 
-/// A claim with what was found.
+/// A claim and its result.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
     /// The claim's id.
     pub id: String,
-    /// Number or order.
+    /// Whether it states a number or an order.
     pub kind: Kind,
     /// The claim in words.
     pub text: String,
-    /// What the paper says.
+    /// The paper's statement.
     pub paper: String,
-    /// What was measured, and from what.
+    /// What was measured, and from which runs.
     pub measured: String,
-    /// What became of it.
+    /// The verdict.
     pub verdict: Verdict,
-    /// Why.
+    /// The reason for the verdict.
     pub why: String,
 }

@@ -1,23 +1,23 @@
-//! Tests of one transport at two places of an axis against each other.
+//! Tests that compare one transport with itself at two values of an axis.
 
 use super::evaluate::{Finding, Findings, Judge, PointView};
 use super::{Change, Verdict};
 use crate::experiment::units;
 use crate::stats::{Interval, Pool};
 
-/// Two points that differ in nothing but the axis.
+/// Two points that differ only in the axis.
 struct Pair<'a> {
     name: &'a str,
-    /// What the other axes are set to.
+    /// The settings of the other axes.
     rest: String,
-    /// Where the metric is claimed to be low, and where high.
+    /// The point where the metric is claimed to be low. `high` is the point where it is claimed to be high.
     low: &'a Pool,
     high: &'a Pool,
 }
 
 impl Judge<'_> {
-    /// How much lower the metric of each transport is where the axis has the first value than where it has
-    /// the second, for each setting of the other axes.
+    /// How much lower the metric of each transport is at the first value of the axis than at the second, for
+    /// each setting of the other axes.
     pub(super) fn between_points(
         &self,
         of: &[String],
@@ -152,7 +152,7 @@ fn percent(share: f64) -> String {
     units::percent((share * 1e3).round() / 1e3)
 }
 
-/// Whether the axis has the value there, however it is written.
+/// Whether the axis has this value at the point, in whatever notation.
 fn is_at(point: &PointView<'_>, axis: &str, value: &str) -> bool {
     let Some((_, found)) = point.set.iter().find(|(a, _)| a == axis) else {
         return false;

@@ -1,4 +1,4 @@
-//! Reading `[[claims]]`.
+//! Reads `[[claims]]`.
 
 use super::{Change, Claim, Condition, Kind, NearBest, Shape, Test};
 use crate::experiment::{ExperimentError, Node, Section, Value, units};
@@ -6,7 +6,7 @@ use crate::metrics::Metric;
 
 type Result<T> = std::result::Result<T, ExperimentError>;
 
-/// What "about" adds on either side of a printed percentage: five points (our choice; the papers'
+/// The slack that "about" adds on either side of a printed percentage: five points (our choice, as the papers'
 /// figures are read to about that).
 const SLACK: f64 = 0.05;
 
@@ -60,7 +60,7 @@ const TESTS: [(&str, TestKind); 21] = [
 ];
 
 impl Claim {
-    /// Reads one claim; `axes` are the sweep's, `observes` says whether the traffic has that observed.
+    /// Reads one claim. `axes` are the sweep's axes. `observes` returns whether the traffic observes an item.
     pub(crate) fn read(
         s: Section<'_>,
         axes: &[String],
@@ -130,7 +130,7 @@ fn named_metric(s: &Section<'_>, key: &str, node: &Node) -> Result<Metric> {
     .ok_or_else(|| s.unknown(key, node, Metric::all_names()))
 }
 
-/// `of`, `against`, `within`, and `also`, the metrics beside the claim's own.
+/// `of`, `against`, `within`, and `also`, the metrics in addition to the claim's own.
 fn near_best(s: &Section<'_>) -> Result<NearBest> {
     let also = match s.node("also").map(|n| (n, &n.value)) {
         None => Vec::new(),
@@ -172,7 +172,7 @@ fn place(s: &Section<'_>, key: &'static str) -> Result<String> {
     }
 }
 
-/// `between` or `up_to`, with `slack`, or none of them.
+/// `between` or `up_to`, with `slack`, or none of these keys.
 fn change(s: &Section<'_>) -> Result<Change> {
     let slack = optional(s, "slack")?;
     match (s.node("between"), optional(s, "up_to")?) {

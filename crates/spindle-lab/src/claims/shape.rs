@@ -1,4 +1,4 @@
-//! Tests of how a metric goes along an axis of the sweep.
+//! Tests of how a metric changes along an axis of the sweep.
 
 use super::evaluate::{Finding, Findings, Judge, PointView};
 use super::{Shape, Verdict};
@@ -10,21 +10,21 @@ struct Place<'a> {
     /// The axis' value as written.
     text: &'a str,
     pool: &'a Pool,
-    /// The other's, if it is the distance from it that is looked at.
+    /// The other transport's pool, if the distance from it is tested.
     against: Option<&'a Pool>,
     value: f64,
 }
 
-/// A line's points that differ in nothing but the axis, in its order.
+/// Points that differ only in the axis, in the order of the axis.
 struct Line<'a> {
-    /// What the other axes are set to.
+    /// The settings of the other axes.
     rest: String,
     places: Vec<Place<'a>>,
 }
 
 impl Judge<'_> {
-    /// Whether the metric of each transport has the shape along the axis, for each setting of the other
-    /// axes by itself; points without the axis do not count.
+    /// Checks that the metric of each transport has the shape along the axis, separately for each setting of
+    /// the other axes. Points without the axis do not count.
     pub(super) fn shape(
         &self,
         of: &[String],
@@ -94,7 +94,7 @@ impl Judge<'_> {
             Shape::Valley => extreme(places, 1.0),
             Shape::Peak => extreme(places, -1.0),
         };
-        // Down to the turn and up from it; a peak is a valley upside down.
+        // The metric goes down to the turn and up from there. A peak is a valley upside down.
         let sign = if shape == Shape::Peak { -1.0 } else { 1.0 };
         let mut against = Vec::new();
         for (i, pair) in places.windows(2).enumerate() {
@@ -143,8 +143,8 @@ impl Judge<'_> {
         Ok(Finding { verdict, text })
     }
 
-    /// The interval of how much `to` is above `from`, or below with a sign of -1, under the same
-    /// resampled runs.
+    /// The interval of how far `to` is above `from`, or below it if `sign` is -1, under the same resampled
+    /// runs.
     fn change(&self, from: &Place<'_>, to: &Place<'_>, sign: f64) -> Result<Interval, String> {
         let runs = from.pool.runs();
         let pools = [Some(to.pool), from.against, to.against];
@@ -157,7 +157,7 @@ impl Judge<'_> {
             .ok_or_else(|| "intervals need two or more runs".to_owned())
     }
 
-    /// The metric at a place, or by what share of the other's it is below that.
+    /// The metric at a place. With another transport, its distance below the other's as a share of the other's.
     fn at(&self, place: &Place<'_>, weights: &[u32]) -> Option<f64> {
         let own = place.pool.weighted(self.metric, weights)?;
         let Some(other) = place.against else {
@@ -168,7 +168,8 @@ impl Judge<'_> {
     }
 }
 
-/// The axis' value as written and as a number, and the other settings; none without the axis.
+/// The axis' value as written and as a number, and the other settings. `None` if the point does not have the
+/// axis.
 fn split<'p>(point: &PointView<'p>, axis: &str) -> Result<Option<(&'p str, f64, String)>, String> {
     let Some((_, text)) = point.set.iter().find(|(a, _)| a == axis) else {
         return Ok(None);
@@ -179,7 +180,7 @@ fn split<'p>(point: &PointView<'p>, axis: &str) -> Result<Option<(&'p str, f64, 
     Ok(Some((text, x, rest.join(", "))))
 }
 
-/// Where the smallest value is, or with a sign of -1 the largest; the first of several.
+/// Where the smallest value is, or the largest if `sign` is -1. If there are several, the first of them.
 fn extreme(places: &[Place<'_>], sign: f64) -> usize {
     let values = places.iter().map(|p| sign * p.value).enumerate();
     let least = values.min_by(|a, b| a.1.total_cmp(&b.1));

@@ -69,7 +69,7 @@ fn check(claim: &str, pools: &[(&str, f64, f64)]) -> Outcome {
 }
 
 #[test]
-fn differences_are_in_the_metrics_own_unit() {
+fn difference_test_uses_the_metrics_own_unit() {
     let at = |between: &str| {
         let claim = format!(
             "metric = \"fct.mean\"\ntest = \"difference\"\nof = \"tcp\"\nagainst = \"fuso\"\n\
@@ -85,7 +85,7 @@ fn differences_are_in_the_metrics_own_unit() {
 }
 
 #[test]
-fn distributions_coincide_or_not() {
+fn ks_test_holds_fails_or_ties_by_distance() {
     let at = |mean: f64, below: &str| {
         let claim = format!(
             "test = \"ks\"\nof = \"fuso\"\nagainst = \"tcp\"\nbelow = \"{below}\"\nwhere = \"loss = 1%\""
@@ -96,7 +96,7 @@ fn distributions_coincide_or_not() {
     assert_eq!(same.verdict, Verdict::Holds, "{}", same.why);
     assert!(same.why.contains("are 0% apart"), "{}", same.why);
     assert_eq!(at(1300.0, "2%").verdict, Verdict::Fails);
-    // As far apart as that, give or take what ten runs tell.
+    // The distance is the limit itself, within the uncertainty of ten runs.
     let near = at(1050.0, "1%").why;
     let found = near
         .split(" apart")
@@ -107,7 +107,7 @@ fn distributions_coincide_or_not() {
 }
 
 #[test]
-fn gains_are_those_of_each_flow_by_itself() {
+fn gains_test_compares_each_flow_with_its_counterpart() {
     let at = |gain: &str, share: &str| {
         let claim = format!(
             "test = \"gains\"\nof = \"fuso\"\nagainst = \"tcp\"\ngain = {gain}\nshare = \"{share}\""
@@ -126,7 +126,7 @@ fn gains_are_those_of_each_flow_by_itself() {
 }
 
 #[test]
-fn what_is_not_observed_cannot_be_claimed() {
+fn claim_about_a_metric_that_is_not_observed_is_refused() {
     let claim = "[[claims]]\nid = \"c\"\nkind = \"numeric\"\ntext = \"t\"\n\
                  metric = \"recovery.flows\"\ntest = \"below\"\nof = \"fuso\"\nvalue = \"5%\"";
     let e = experiment(claim).unwrap_err().to_string();
@@ -146,7 +146,7 @@ fn limits_hold_fail_and_tie() {
     assert_eq!(at("1ms"), Verdict::Fails);
     assert_eq!(at("1.345ms"), Verdict::Tied);
     let share = "metric = \"timeout_fraction\"\ntest = \"below\"\nof = \"fuso\"\n";
-    // No timeout in 2000 flows does not show a share below 0.01 %, but does below 1 %.
+    // No timeout in 2000 flows does not prove a share below 0.01 %, but it proves a share below 1 %.
     let none = [("fuso", 1000.0, 0.0)];
     assert_eq!(
         check(&format!("{share}value = \"0.01%\""), &none).verdict,
@@ -160,7 +160,7 @@ fn limits_hold_fail_and_tie() {
 
 #[test]
 fn orders_use_paired_differences() {
-    // The runs' own spread is 30 %, yet a difference of 3 % shows, because it is in every run.
+    // The runs' own variation is 30 %, but a difference of 3 % is detected because it is in every run.
     let order = "test = \"order\"\norder = [\"fuso\", \"tcp\"]";
     let o = check(order, &[("fuso", 1000.0, 0.0), ("tcp", 1030.0, 0.0)]);
     assert_eq!(o.verdict, Verdict::Holds, "{}", o.why);
@@ -179,7 +179,7 @@ fn orders_use_paired_differences() {
 }
 
 #[test]
-fn reductions_increases_and_likeness() {
+fn reduction_increase_and_similar_tests_hold_or_fail() {
     let pools = [("fuso", 200.0, 0.0), ("tcp", 1000.0, 0.0)];
     let reduction = |x: &str| {
         let claim =
@@ -208,7 +208,7 @@ fn reductions_increases_and_likeness() {
 }
 
 #[test]
-fn the_bound_is_that_of_the_points_loss_and_size() {
+fn rto_bound_uses_the_points_loss_rate_and_size() {
     let claim =
         "metric = \"timeout_fraction\"\ntest = \"rto-bound\"\nof = \"tcp\"\nwhere = \"loss = 2%\"";
     // 100 KB at 2 %: the bound is 2.723 %.
@@ -227,7 +227,7 @@ fn the_bound_is_that_of_the_points_loss_and_size() {
 }
 
 #[test]
-fn what_was_not_run_is_not_checkable() {
+fn claim_without_runs_or_points_is_not_checkable() {
     let order = "test = \"order\"\norder = [\"fuso\", \"tcp\"]";
     let o = check(order, &[("fuso", 1000.0, 0.0)]);
     assert_eq!(
@@ -309,7 +309,7 @@ fn growth_is_the_slope_in_a_log_log_plane() {
 }
 
 #[test]
-fn about_wants_the_interval_within_the_slack() {
+fn about_test_needs_the_interval_within_the_slack() {
     let claim = |value: &str| {
         let text = format!(
             "test = \"about\"\nmetric = \"fct.mean\"\nof = \"fuso\"\nvalue = \"{value}\"\nslack = \
@@ -330,7 +330,7 @@ fn about_wants_the_interval_within_the_slack() {
 }
 
 #[test]
-fn decrease_wants_every_comparison_within_the_range() {
+fn decrease_test_needs_every_comparison_within_the_range() {
     let claim = |between: &str, tcp: f64| {
         let text = format!(
             "test = \"decrease\"\nmetric = \"fct.mean\"\nof = \"fuso\"\nagainst = \
@@ -345,7 +345,7 @@ fn decrease_wants_every_comparison_within_the_range() {
 }
 
 #[test]
-fn what_may_be_no_change_at_all_is_no_change_of_a_range() {
+fn interval_with_zero_is_tied_unless_the_range_contains_zero() {
     let of = |low: f64, high: f64, range| {
         super::evaluate::change_within(crate::stats::Interval { low, high }, range)
     };
@@ -359,7 +359,7 @@ fn what_may_be_no_change_at_all_is_no_change_of_a_range() {
 }
 
 #[test]
-fn near_the_best_in_each_metric_and_place() {
+fn near_best_tests_check_each_metric_and_point() {
     let of = |test: &str, of: &str, also: &str| {
         let claim = format!(
             "metric = \"fct.mean\"\ntest = \"{test}\"\nof = {of}\nagainst = [\"tcp\"]\nwithin = \
@@ -369,7 +369,7 @@ fn near_the_best_in_each_metric_and_place() {
         check(&claim, &pools)
     };
     let timeouts = "also = [\"timeout_fraction\"]";
-    // In the mean alone both are near the best, which is FUSO; in timeouts it is far from it.
+    // In the mean alone, both are near the best, which is FUSO. In timeouts, FUSO is far from the best.
     let both = "[\"fuso\", \"tcp\"]";
     assert_eq!(of("near-best", both, "").verdict, Verdict::Holds);
     assert_eq!(of("not-near-best", both, "").verdict, Verdict::Fails);
@@ -404,7 +404,7 @@ fn near_the_best_in_each_metric_and_place() {
     );
 }
 
-/// The outcome of a claim about `tcp` where its mean is this at the points 1 % and 2 %, 3 % and 4 %.
+/// The outcome of a claim about `tcp` with these means at the points 1 %, 2 %, 3 % and 4 %.
 fn along(shape: &str, means: [f64; 4]) -> Outcome {
     let text = format!(
         "[[claims]]\nid = \"c\"\nkind = \"ordering\"\ntext = \"t\"\nmetric = \"fct.mean\"\n\
@@ -415,7 +415,7 @@ fn along(shape: &str, means: [f64; 4]) -> Outcome {
         .map(|i| vec![("loss".to_owned(), format!("{i}%"))])
         .collect();
     let pools = means.map(|mean| [("tcp".to_owned(), runs(mean, 0.0))]);
-    // In no order: the axis has one.
+    // The points are not in order. The axis has its own order.
     let points: Vec<PointView<'_>> = [2, 0, 3, 1]
         .map(|i| PointView {
             set: &sets[i],
@@ -427,7 +427,7 @@ fn along(shape: &str, means: [f64; 4]) -> Outcome {
 }
 
 #[test]
-fn shapes_are_followed_step_by_step() {
+fn shape_test_checks_every_step() {
     use Verdict::{Fails, Holds, Tied};
     for (means, rising, falling, valley, peak) in [
         ([1e3, 2e3, 3e3, 4e3], Holds, Fails, Fails, Fails),
@@ -501,7 +501,7 @@ fn over(claim: &str, tcp: [f64; 4], fuso: [f64; 4]) -> Outcome {
 }
 
 #[test]
-fn a_transport_is_compared_with_itself_elsewhere() {
+fn between_points_test_compares_a_transport_with_itself() {
     let same = [1e3; 4];
     let tcp = [400.0, 1000.0, 200.0, 1000.0];
     let at = |keys: &str| {
@@ -529,7 +529,7 @@ fn a_transport_is_compared_with_itself_elsewhere() {
     assert_eq!(o.verdict, Verdict::Fails);
     assert!(o.why.contains("1 fail: kind a: tcp 4"), "{}", o.why);
     assert!(o.why.contains("lower by 60% ["), "{}", o.why);
-    // In which direction is all that is claimed.
+    // Only the direction is claimed.
     assert_eq!(at(ends).verdict, Verdict::Holds);
     assert_eq!(at("low = 4\nhigh = 0").verdict, Verdict::Fails);
     let o = at("low = 4\nhigh = 5");
@@ -542,7 +542,7 @@ fn a_transport_is_compared_with_itself_elsewhere() {
     // Values of an axis need not be numbers.
     let named = "test = \"between-points\"\nof = [\"fuso\", \"tcp\"]\naxis = \"kind\"\nlow = \"b\"\nhigh = \"a\"";
     let o = over(named, tcp, [900.0, 1000.0, 800.0, 900.0]);
-    assert_eq!(o.verdict, Verdict::Tied, "tcp is alike at 4: {}", o.why);
+    assert_eq!(o.verdict, Verdict::Tied, "tcp is the same at 4: {}", o.why);
     assert!(
         o.why.contains("of 4 comparisons 3 hold, 1 are tied"),
         "{}",
@@ -552,12 +552,13 @@ fn a_transport_is_compared_with_itself_elsewhere() {
 }
 
 #[test]
-fn a_distance_from_another_has_a_shape_too() {
+fn shape_test_accepts_the_distance_from_another_transport() {
     let at = |shape: &str| {
         let claim = format!(
             "test = \"shape\"\nof = \"fuso\"\nagainst = \"tcp\"\naxis = \"long\"\nshape = \"{shape}\""
         );
-        // 50 % and then 20 % lower; 40 % and then 30 %. The metric itself rises.
+        // `fuso` is 50 % and then 20 % lower in one case, 40 % and then 30 % in the other. The metric itself
+        // rises.
         over(&claim, [1e3, 2e3, 1e3, 2e3], [500.0, 1600.0, 600.0, 1400.0])
     };
     let o = at("falling");
@@ -573,7 +574,7 @@ fn a_distance_from_another_has_a_shape_too() {
 }
 
 #[test]
-fn the_highest_and_the_largest_increase() {
+fn highest_and_largest_increase_tests_hold_or_fail() {
     let pools = [("fuso", 1000.0, 0.0), ("tcp", 1450.0, 0.0)];
     let highest = |of: &str, against: &str| {
         let claim = format!("test = \"highest\"\nof = \"{of}\"\nagainst = [\"{against}\"]");

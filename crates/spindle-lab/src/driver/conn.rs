@@ -7,19 +7,19 @@ use spindle_mptcp::{Handle, SendCounters, Stack};
 use spindle_units::Instant;
 use spindle_wire::Payload;
 
-/// What responses are made of.
+/// The content of responses.
 #[derive(Clone, Debug)]
 pub(crate) enum Content {
     /// Lengths only.
     Length,
-    /// These bytes over and over: byte n of a connection's responses is byte n modulo the length.
+    /// These bytes, repeated: byte n of a connection's responses is byte n modulo the length.
     Bytes(Bytes),
 }
 
 impl Content {
     /// `len` bytes (or fewer) from stream offset `offset` on.
     fn piece(&self, offset: u64, len: u64) -> Payload {
-        // Writes of at most a megabyte: a response larger than the buffer goes in parts anyway.
+        // Writes are limited to one megabyte. A response larger than the buffer is written in parts anyway.
         let len = len.min(1 << 20);
         match self {
             Self::Length => Payload::Length(len as u32),
@@ -31,7 +31,7 @@ impl Content {
         }
     }
 
-    /// How many bytes of `found`, received from stream offset `offset` on, are not what was sent.
+    /// Number of bytes of `found`, received from stream offset `offset` on, that differ from what was sent.
     fn differences(&self, offset: u64, found: &Payload) -> u64 {
         match (self, found) {
             (Self::Length, _) => 0,
@@ -55,18 +55,18 @@ impl Content {
     }
 }
 
-/// What a connection is for.
+/// The purpose of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
     /// Requests by the transport under test.
     First,
-    /// Their repetition: the second connection of a replicating transport.
+    /// Repeated requests: the second connection of a replicating transport.
     Replica,
     /// Background traffic.
     Background,
 }
 
-/// Payload bytes sent, and those of them that are extra.
+/// Payload bytes sent, and how many of them are extra.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Spent {
     pub(crate) payload: u64,
@@ -81,28 +81,28 @@ pub(crate) struct Conn {
     pub(crate) client: Handle,
     pub(crate) server: Option<Handle>,
     pub(crate) class: Class,
-    /// Whether what it sends is part of the result.
+    /// Whether what the connection sends is part of the result.
     pub(crate) counted: bool,
     /// The code point of what both ends send.
     pub(crate) dscp: u8,
     pub(crate) connected: bool,
-    /// Further subflows that came up.
+    /// Number of further subflows that are established.
     pub(crate) joined: usize,
     pub(crate) dead: bool,
-    /// One end gave it up, since nothing of the other's came for as long as it tries.
+    /// One end gave the connection up, because nothing arrived from the other end for as long as it tries.
     pub(crate) given_up: bool,
-    /// The flow that is to be asked for once the connection, or all its subflows, are up.
+    /// The flow to request once the connection, or all its subflows, are established.
     pub(crate) to_ask: Option<u32>,
-    /// Whether a client that is to wait for its joins has sent what makes them possible.
+    /// Whether a client that waits for its joins has sent the data that makes them possible.
     pub(crate) greeted: bool,
     /// Whether all subflows took part in the warm-up.
     pub(crate) warmed_whole: bool,
-    /// Requests not answered yet: flow and where its response ends in the stream.
+    /// Requests that are not answered yet: the flow, and the end of its response in the stream.
     pub(crate) waiting: VecDeque<(u32, u64)>,
-    /// Transfers from client to server that have not all arrived: flow and where it ends in the stream.
+    /// Transfers from client to server that have not arrived completely: the flow, and its end in the stream.
     uploads: VecDeque<(u32, u64)>,
     upload_end: u64,
-    /// Response sizes still to be begun by the server.
+    /// Sizes of the responses that the server has not started.
     answers: VecDeque<u64>,
     response_end: u64,
     pub(crate) received: u64,
@@ -111,16 +111,16 @@ pub(crate) struct Conn {
     request_left: u64,
     response_left: u64,
     response_sent: u64,
-    /// Totals when the measurement began.
+    /// Totals at the start of the measurement.
     pub(crate) base: SendCounters,
-    /// Totals when the last measured flow began that found the connection idle, if one has.
+    /// Totals at the start of the last measured flow that found the connection idle, if any.
     flow_base: Option<SendCounters>,
-    /// Extra shares of flows so far: their sum and number.
+    /// Extra shares of all flows so far: their sum and their number.
     flow_extra: (f64, u64),
-    /// The last totals of an end that is gone.
+    /// The last totals of an end that no longer exists.
     last: [SendCounters; 2],
-    /// Flows being measured on it now, timeouts when the first of them came, and timeouts of
-    /// earlier such periods.
+    /// Number of flows that are being measured on the connection now. `busy_base` is the number of timeouts
+    /// when the first of them started. `in_window` is the number of timeouts in earlier such periods.
     busy: u32,
     busy_base: u64,
     in_window: u64,
@@ -164,7 +164,7 @@ impl Conn {
         }
     }
 
-    /// Has both ends, as far as there are two, mark what they send.
+    /// Makes both ends mark what they send. The server's end is skipped if it does not exist yet.
     pub(crate) fn tag(&self, stacks: &mut [Stack]) {
         stacks[self.client_host as usize].set_dscp(self.client, self.dscp);
         if let Some(server) = self.server {
@@ -172,7 +172,7 @@ impl Conn {
         }
     }
 
-    /// Notes a request of `request` bytes for `bytes` bytes by `flow`.
+    /// Records that `flow` requests `bytes` bytes with a request of `request` bytes.
     pub(crate) fn ask(&mut self, flow: u32, request: u64, bytes: u64) {
         self.response_end += bytes;
         self.waiting.push_back((flow, self.response_end));
@@ -180,19 +180,19 @@ impl Conn {
         self.request_left += request;
     }
 
-    /// Notes that the client sends `bytes` bytes for `flow`, to which nothing is answered.
+    /// Records that the client sends `bytes` bytes for `flow`, without a response.
     pub(crate) fn upload(&mut self, flow: u32, bytes: u64) {
         self.upload_end += bytes;
         self.uploads.push_back((flow, self.upload_end));
         self.request_left += bytes;
     }
 
-    /// Whether no flow waits for anything on it.
+    /// Whether no flow waits on the connection.
     pub(crate) fn is_idle(&self) -> bool {
         self.waiting.is_empty() && self.uploads.is_empty()
     }
 
-    /// The flows that wait on it, which is no more.
+    /// Removes and returns the flows that wait on the connection, which no longer exists.
     pub(crate) fn take_waiting(&mut self) -> Vec<u32> {
         let waiting = self.waiting.drain(..).chain(self.uploads.drain(..));
         let mut flows: Vec<u32> = waiting.map(|(flow, _)| flow).collect();
@@ -200,7 +200,7 @@ impl Conn {
         flows
     }
 
-    /// Bytes of transfers that have arrived.
+    /// Bytes of transfers that the server has read.
     pub(crate) fn uploaded(&self) -> u64 {
         self.asked
     }
@@ -212,7 +212,7 @@ impl Conn {
         info.map_or(self.asked, |i| i.data.bytes_received.max(self.asked))
     }
 
-    /// Gives the client's stack what it takes of the requests.
+    /// Passes to the client's stack as much of the requests as it accepts.
     pub(crate) fn push_request(&mut self, now: Instant, stack: &mut Stack) {
         while self.request_left > 0 && !self.dead {
             let len = self.request_left.min(1 << 20) as u32;
@@ -224,8 +224,8 @@ impl Conn {
         }
     }
 
-    /// Reads requests at the server and gives its stack what it takes of the responses; transfers that
-    /// have arrived go to `done`.
+    /// Reads requests at the server and passes to its stack as much of the responses as it accepts. Transfers
+    /// that have arrived are added to `done`.
     pub(crate) fn serve(
         &mut self,
         now: Instant,
@@ -261,12 +261,12 @@ impl Conn {
         }
     }
 
-    /// Whether the server has given its stack all that was asked for.
+    /// Whether the server has passed all requested data to its stack.
     pub(crate) fn is_answered(&self) -> bool {
         self.response_sent == self.response_end
     }
 
-    /// Reads responses at the client; the flows whose last byte has arrived go to `done`.
+    /// Reads responses at the client. The flows whose last byte has arrived are added to `done`.
     pub(crate) fn read(
         &mut self,
         now: Instant,
@@ -288,7 +288,7 @@ impl Conn {
         }
     }
 
-    /// Sending totals of both ends; of an end that is gone, what was last noted.
+    /// Sending totals of both ends. For an end that no longer exists, the totals that were last recorded.
     pub(crate) fn totals(&self, stacks: &[Stack]) -> SendCounters {
         let [client, server] = self.ends(stacks);
         sum(&client, &server)
@@ -305,7 +305,7 @@ impl Conn {
         ]
     }
 
-    /// Notes the totals, for when an end is gone.
+    /// Records the totals, for the time when an end no longer exists.
     pub(crate) fn note_totals(&mut self, stacks: &[Stack]) {
         self.last = self.ends(stacks);
     }
@@ -315,7 +315,7 @@ impl Conn {
         self.totals(stacks).timeouts
     }
 
-    /// A measured flow begins to wait on this connection.
+    /// Records that a measured flow starts to wait on this connection.
     pub(crate) fn begin(&mut self, totals: &SendCounters) {
         if self.busy == 0 {
             self.busy_base = totals.timeouts;
@@ -325,8 +325,8 @@ impl Conn {
         self.busy += 1;
     }
 
-    /// The sum of the extra shares of the flows so far and their number. What follows a flow until
-    /// the next one begins belongs to it.
+    /// The sum of the extra shares of the flows so far, and their number. Whatever is sent between a flow and
+    /// the next one belongs to the former.
     pub(crate) fn flow_extra(&self, totals: &SendCounters) -> (f64, u64) {
         let (sum, count) = self.flow_extra;
         let spent = self.flow_base.map(|base| self.spent(totals, &base));
@@ -336,7 +336,7 @@ impl Conn {
         }
     }
 
-    /// What was sent between two totals.
+    /// Bytes sent between two totals.
     pub(crate) fn spent(&self, now: &SendCounters, base: &SendCounters) -> Spent {
         let since = |f: fn(&SendCounters) -> u64| f(now).saturating_sub(f(base));
         let payload = since(|c| c.bytes);
@@ -352,7 +352,7 @@ impl Conn {
         }
     }
 
-    /// A measured flow no longer waits on this connection.
+    /// Records that a measured flow no longer waits on this connection.
     pub(crate) fn end(&mut self, timeouts: u64) {
         if self.busy == 1 {
             self.in_window += timeouts - self.busy_base;
@@ -360,7 +360,7 @@ impl Conn {
         self.busy = self.busy.saturating_sub(1);
     }
 
-    /// Timeouts while a measured flow waited, up to now.
+    /// Timeouts until now while a measured flow waited.
     pub(crate) fn timeouts_waited_for(&self, timeouts: u64) -> u64 {
         let open = if self.busy > 0 {
             timeouts - self.busy_base
@@ -392,7 +392,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn content_repeats_and_differences_are_counted() {
+    fn content_repeats_and_wrong_bytes_are_counted() {
         let content = Content::Bytes(Bytes::from_static(b"abcde"));
         assert_eq!(
             content.piece(7, 100),

@@ -1,4 +1,4 @@
-//! What hosts of the lab know of their network.
+//! What the lab's hosts know about their network.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use spindle_units::BitRate;
 use super::place_of;
 use crate::experiment::scenario::LinkSettings;
 
-/// The network as its hosts see it.
+/// The network from the hosts' point of view.
 #[derive(Debug)]
 struct Fabric {
     network: Network,
 }
 
 impl Fabric {
-    /// The interface of an IP address.
+    /// The fabric address of an IP address.
     fn at(&self, addr: IpAddr) -> Option<Address> {
         let (host, interface) = place_of(addr)?;
         let host = HostId(host);
@@ -28,7 +28,7 @@ impl Fabric {
 }
 
 impl Topology for Fabric {
-    /// Paths of equal cost between the addresses of hosts.
+    /// The number of paths of equal cost between the addresses of hosts.
     fn paths(&self, local: IpAddr, remote: IpAddr) -> Option<u32> {
         let count = self.network.path_count(self.at(local)?, self.at(remote)?);
         u32::try_from(count).ok().filter(|n| *n > 0)
@@ -36,7 +36,7 @@ impl Topology for Fabric {
 }
 
 impl Destinations for Fabric {
-    /// The switch that the peer is plugged into.
+    /// The switch that the peer is connected to.
     fn of(&self, peer: IpAddr) -> u128 {
         self.at(peer).map_or(u128::MAX, |address| {
             let uplink = self.network.uplink(address);
@@ -44,7 +44,7 @@ impl Destinations for Fabric {
         })
     }
 
-    /// The slowest link of the way; all ways between two hosts of the lab are alike.
+    /// The rate of the slowest link of the path. It is the same on all paths between two hosts of the lab.
     fn bottleneck(&self, local: IpAddr, peer: IpAddr) -> Option<BitRate> {
         let way = self
             .network
@@ -56,8 +56,8 @@ impl Destinations for Fabric {
     }
 }
 
-/// The configuration where hosts that scatter packets, or code them, know their network: how many paths lead
-/// to whom, who is under which switch, the links' rate, and the round trip without queues.
+/// The configuration for hosts that scatter or code packets, with knowledge of their network: the number of
+/// paths to each host, the switch of each host, the links' rate, and the round-trip time without queues.
 pub fn informed(mut config: Config, network: &Network, links: &LinkSettings) -> Config {
     let fabric = || {
         Arc::new(Fabric {
@@ -72,7 +72,7 @@ pub fn informed(mut config: Config, network: &Network, links: &LinkSettings) -> 
         let settings = Arc::make_mut(settings);
         settings.destinations = fabric();
         settings.rate = links.rate;
-        // Two round trips without a queue (CAPS section IX-C).
+        // Two round-trip times without queues (CAPS section IX-C).
         settings.sampling.period = links.rtt * 2;
     }
     config
@@ -84,7 +84,7 @@ mod tests {
     use spindle_fabric::topology::LeafSpine;
 
     #[test]
-    fn hosts_of_one_leaf_are_one_destination() {
+    fn hosts_of_one_leaf_have_the_same_destination() {
         let network = LeafSpine {
             leaves: 3,
             spines: 4,
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn where_hosts_are_faster_than_paths_the_bottleneck_is_the_path() {
+    fn bottleneck_is_the_slowest_link_of_the_path() {
         let (fast, slow) = (BitRate(10_000_000_000), BitRate(1_000_000_000));
         let network = LeafSpine {
             leaves: 2,

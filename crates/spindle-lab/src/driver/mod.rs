@@ -42,21 +42,21 @@ use observing::Observing;
 use packet::{Carried, Parcel};
 use world::{Balanced, Happening, World};
 
-/// Why a run cannot be made.
+/// Why a run is not possible.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// There is no such transport.
+    /// The transport does not exist.
     #[error("{0}")]
     Transport(String),
     /// The point is a formula.
     #[error("traffic: found a formula, where nothing is sent; want requests, incast or transfers")]
     Formula,
-    /// There is no such balancer.
+    /// The balancer does not exist.
     #[error("found balancer \"{found}\", want one of {accepted}")]
     Balancer {
         /// The name.
         found: String,
-        /// The names there are.
+        /// The names that exist.
         accepted: String,
     },
     /// The network is impossible.
@@ -65,13 +65,13 @@ pub enum RunError {
     /// The traffic does not fit the network.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// Something of the scenario makes no sense.
+    /// The scenario contains an invalid setting.
     #[error("{0}")]
     Scenario(String),
     /// The capture cannot be written.
     #[error(transparent)]
     Pcap(#[from] PcapError),
-    /// Whoever asked for the run wants it no more.
+    /// The caller no longer needs the run.
     #[error("stopped")]
     Stopped,
 }
@@ -83,21 +83,21 @@ pub struct RunRequest<'a> {
     pub scenario: &'a Scenario,
     /// The transport.
     pub transport: &'a TransportName,
-    /// Where its names are looked up.
+    /// The registry in which its names are looked up.
     pub registry: &'a Registry,
     /// The seed.
     pub seed: u64,
-    /// Which part of the seed's flows this is, from 0.
+    /// The part of the seed's flows, from 0.
     pub part: u64,
-    /// Of how many parts.
+    /// Number of parts of the seed's flows.
     pub parts: u64,
-    /// What responses carry; lengths only without.
+    /// Content of the responses. If `None`, responses have lengths only.
     pub payload: Option<Bytes>,
-    /// Where a capture goes, if one is wanted.
+    /// Path of the capture, if one is requested.
     pub pcap: Option<PathBuf>,
-    /// Record this flow (its number within the part) and stop when it is complete.
+    /// The flow to record, by its number within the part. The run stops when the flow is complete.
     pub record: Option<u32>,
-    /// Count lost data per flow, [`FlowOutcome::losses`].
+    /// Whether to count lost data segments per flow, [`FlowOutcome::losses`].
     pub count_losses: bool,
     /// When this becomes true, the run ends early with [`RunError::Stopped`].
     pub stop: Option<Arc<AtomicBool>>,
@@ -126,38 +126,38 @@ impl<'a> RunRequest<'a> {
     }
 }
 
-/// What one flow of a run was like.
+/// The outcome of one flow of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowOutcome {
-    /// Response bytes.
+    /// Bytes of the response or of the transfer.
     pub bytes: u64,
     /// Whether it is background traffic.
     pub background: bool,
-    /// Data segments dropped on their way to its client while it was under way, if they were to be
-    /// counted; those of the client's other flows at that time among them.
+    /// Data segments dropped on the path to the client while the flow was in progress, if they are counted.
+    /// Segments of the client's other flows at that time are included.
     pub losses: u64,
-    /// Completion time in nanoseconds; none if it did not complete.
+    /// Completion time in nanoseconds. `None` if the flow did not complete.
     pub fct_ns: Option<u64>,
-    /// Timeouts while it was under way.
+    /// Timeouts while the flow was in progress.
     pub timeouts: u64,
-    /// Proactive recovery segments while it was under way.
+    /// Proactive recovery segments while the flow was in progress.
     pub recoveries: u64,
 }
 
-/// What a run gave.
+/// The outcome of a run.
 #[derive(Debug)]
 pub struct RunOutput {
     /// The measurements.
     pub result: RunResult,
     /// Each flow in the order of the plan.
     pub flows: Vec<FlowOutcome>,
-    /// The recorded flow, if one was to be recorded and completed.
+    /// The recorded flow, if a flow was to be recorded and it completed.
     pub(crate) recording: Option<(Recording, Vec<Seen>)>,
 }
 
 impl RunOutput {
-    /// The numbers of the flows that are no background, those that did not complete and the slowest
-    /// first.
+    /// The numbers of the flows that are not background. Flows that did not complete come first, then the
+    /// slowest.
     pub fn slowest(&self) -> Vec<usize> {
         let flows = &self.flows;
         let mut order: Vec<usize> = (0..flows.len()).filter(|i| !flows[*i].background).collect();
@@ -171,7 +171,7 @@ impl RunOutput {
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
     pub(crate) at: Instant,
-    /// The link that dropped it; none if this is its sending.
+    /// The link that dropped it. `None` if this is its transmission.
     pub(crate) dropped_by: Option<String>,
     pub(crate) src: Endpoint,
     pub(crate) dst: Endpoint,
@@ -190,11 +190,11 @@ impl Seen {
     }
 }
 
-/// Virtual time after which a run is ended whatever happens: far beyond any traffic, so only flows
-/// that hang meet it.
+/// Virtual time after which a run ends in any case. It is far beyond any traffic, so only flows that hang reach
+/// it.
 const TIME_LIMIT: Instant = Instant::from_nanos(48 * 3600 * 1_000_000_000);
 
-/// Makes one run.
+/// Executes one run.
 ///
 /// # Errors
 /// See [`RunError`].
@@ -301,8 +301,8 @@ pub fn run(request: &RunRequest<'_>) -> Result<RunOutput, RunError> {
     }
 }
 
-/// The configuration of background connections; none if there is no background, or if it uses the
-/// transport under test.
+/// The configuration of background connections. `None` if there is no background, or if it uses the transport
+/// under test.
 fn background(request: &RunRequest<'_>) -> Result<Option<Config>, RunError> {
     let given = match &request.scenario.traffic {
         Traffic::Requests(r) => r.background.as_ref().and_then(|b| b.transport.as_ref()),
@@ -320,8 +320,8 @@ fn background(request: &RunRequest<'_>) -> Result<Option<Config>, RunError> {
     Ok(Some(configure(found, &request.scenario.host)))
 }
 
-/// The ways of ECMP between switches, if some flow has to be apart from others: those of a simulation that
-/// never runs, as the network belongs to the one that does.
+/// The paths of ECMP between switches, if some flow must be apart from others. They are computed in a separate
+/// simulation that never runs, because the run's own simulation owns the network.
 fn routes(plan: &Plan, network: &Network, streams: &Streams) -> Option<Routes> {
     if !plan.flows.iter().any(|f| f.apart) {
         return None;
@@ -343,7 +343,7 @@ fn routes(plan: &Plan, network: &Network, streams: &Streams) -> Option<Routes> {
     }))
 }
 
-/// Where a packet is lost that a script has lost.
+/// The link name of a packet that a script has lost.
 const SCRIPTED: &str = "script";
 
 struct Run {
@@ -359,7 +359,7 @@ struct Run {
 }
 
 impl Run {
-    /// Goes on to the end; whether it came so far before it was stopped.
+    /// Executes the run to its end. Returns `false` if it was stopped before.
     fn go(&mut self, stop: Option<&AtomicBool>) -> bool {
         self.app.start(Instant::ZERO, &mut self.world.stacks);
         self.settle(Instant::ZERO);
@@ -376,7 +376,7 @@ impl Run {
                 Happening::Alarm => {
                     self.app.due(now, &mut self.world.stacks);
                     if self.app.is_measuring() {
-                        // Before the first request leaves.
+                        // The losses begin before the first request is sent.
                         for (link, loss) in self.drawn.links.drain(..) {
                             self.world.simulation.set_loss(link, &loss);
                         }
@@ -402,7 +402,7 @@ impl Run {
         true
     }
 
-    /// A segment was dropped: its sender may hear of it. The link's name is for the record.
+    /// Handles a dropped segment, and reports the drop to its sender. The link's name is for the recording.
     fn dropped(&mut self, now: Instant, link: Option<String>, packet: &Carried) {
         self.observing.dropped(&packet.segment);
         if link.is_some() && !packet.segment.payload.is_empty() {
@@ -422,7 +422,7 @@ impl Run {
         self.app.dirty.push(host);
     }
 
-    /// Until no host has anything to send or to tell.
+    /// Runs the hosts until no host has a segment to send or an event to report.
     fn settle(&mut self, now: Instant) {
         while let Some(host) = self.app.dirty.pop() {
             let (capture, failed) = (&mut self.capture, &mut self.failed);
@@ -496,7 +496,7 @@ impl Run {
     }
 }
 
-/// What became of a flow; `lost` are dropped data segments, by time, and where they were going.
+/// The outcome of a flow. `lost` are the dropped data segments in order of time, with their destinations.
 fn outcome(f: &FlowState, planned: &PlannedFlow, lost: &[(Instant, Option<u32>)]) -> FlowOutcome {
     let span = f.issued.zip(f.completed);
     let losses = span.map_or(0, |(from, to)| {
@@ -516,10 +516,11 @@ fn outcome(f: &FlowState, planned: &PlannedFlow, lost: &[(Instant, Option<u32>)]
     }
 }
 
-/// How often a simulated host repeats a SYN: as Linux does, the papers' testbeds too (`tcp_syn_retries`).
+/// How often a simulated host retransmits a SYN: as often as Linux and the papers' testbeds
+/// (`tcp_syn_retries`).
 const SYN_RETRIES: u32 = 6;
 
-/// A transport's configuration with the scenario's settings over it.
+/// A transport's configuration with the scenario's settings applied.
 pub fn configure(transport: &Transport, host: &HostSettings) -> Config {
     let mut config = transport.config();
     if let Some(kind) = host.congestion {
@@ -533,7 +534,7 @@ pub fn configure(transport: &Transport, host: &HostSettings) -> Config {
     };
     tcp.min_rto = host.min_rto;
     tcp.initial_rto = host.initial_rto;
-    // A scenario has one timeout for all of which nothing is measured yet.
+    // A scenario has one timeout for every case without an RTT measurement.
     tcp.rto_after_syn_timeout = host.initial_rto;
     tcp.syn_retries = SYN_RETRIES;
     tcp.send_buffer = host.send_buffer as usize;
@@ -558,19 +559,19 @@ pub fn configure(transport: &Transport, host: &HostSettings) -> Config {
     config
 }
 
-/// Interfaces a host may have: what fits the addresses given to them.
+/// Largest number of interfaces of a host: this many fit the addresses of interfaces.
 pub const MAX_INTERFACES: u32 = 15;
-/// Where the number of the interface stands in an address.
+/// Position of the interface's number in an address.
 const INTERFACE_SHIFT: u32 = 20;
 
-/// The address of a host's interface, both counted from 0: 10.0.0.1 and on for the first interfaces,
-/// 10.16.0.1 and on for the second.
+/// The address of a host's interface, both counted from 0. First interfaces have 10.0.0.1 and up, second
+/// interfaces 10.16.0.1 and up.
 pub fn address(host: u32, interface: u32) -> IpAddr {
     let n = (interface << INTERFACE_SHIFT) | (host + 1);
     IpAddr::V4(Ipv4Addr::new(10, (n >> 16) as u8, (n >> 8) as u8, n as u8))
 }
 
-/// The host and interface with that address.
+/// The host and the interface with this address.
 pub fn place_of(addr: IpAddr) -> Option<(u32, u32)> {
     match addr {
         IpAddr::V4(a) => {
@@ -583,22 +584,22 @@ pub fn place_of(addr: IpAddr) -> Option<(u32, u32)> {
     }
 }
 
-/// A port of a host's first interface.
+/// An endpoint on a host's first interface.
 pub(crate) fn endpoint(host: u32, port: u16) -> Endpoint {
     Endpoint::new(address(host, 0), port)
 }
 
-/// The host with that address.
+/// The host with this address.
 pub(crate) fn host_of(endpoint: &Endpoint) -> Option<u32> {
     place_of(endpoint.addr).map(|(host, _)| host)
 }
 
-/// The configuration of a connection that starts from interface `first` of a host with `interfaces`
-/// of them: where there are several, a multipath transport opens one subflow from each, since the
-/// path follows from the address there; otherwise it is `config` itself.
+/// The configuration of a connection that starts from interface `first` of a host with `interfaces` interfaces.
+/// If there are several, a multipath transport opens one subflow from each, because the address determines the
+/// path there. Otherwise it is `config` itself.
 ///
-/// `subflows` says how many subflows there are on each interface, if it is not empty; the first one of
-/// all is on `first` whatever it says.
+/// If `subflows` is not empty, it contains the number of subflows on each interface. The first subflow of all
+/// is on `first` in any case.
 pub fn over_interfaces(
     config: &Config,
     host: u32,
@@ -619,10 +620,10 @@ pub fn over_interfaces(
     config
 }
 
-/// The network of a scenario with its losses on it, for real time.
+/// The network of a scenario with the scenario's losses, for real time.
 ///
 /// # Errors
-/// An impossible measure, a loss on a link that is not there, or what only the lab can do.
+/// An impossible dimension, a loss on a link that does not exist, or a setting that only the lab supports.
 pub fn network(scenario: &Scenario, registry: &Registry) -> Result<Network, NetworkError> {
     check_for_real_time(scenario)?;
     lab_network(scenario, registry)
@@ -634,13 +635,13 @@ fn lab_network(scenario: &Scenario, registry: &Registry) -> Result<Network, Netw
     Ok(network)
 }
 
-/// How many interfaces each host has.
+/// Number of interfaces of each host.
 fn interfaces(network: &Network) -> Vec<u32> {
     let count = |h| network.addresses_of(HostId(h)).count() as u32;
     (0..network.hosts()).map(count).collect()
 }
 
-/// A link's name for a traced drop, without the direction.
+/// The name of a link in a traced drop, without the direction.
 pub(crate) fn cable_name(link: &str) -> &str {
     link.strip_suffix(".up")
         .or_else(|| link.strip_suffix(".down"))

@@ -1,4 +1,4 @@
-//! From a scenario's topology and losses to a network.
+//! Builds a network from a scenario's topology and losses.
 
 use std::collections::BTreeSet;
 
@@ -17,14 +17,14 @@ use crate::metrics::LossyCable;
 use crate::registry::{Registry, TopologyRequest};
 use crate::rng::{Purpose, Streams};
 
-/// Buffer of a host's own port, in packets: a host does not drop what it sends itself (the
-/// reference flows' value).
+/// Queue size of a host's own port, in packets. A host does not drop what it sends itself (the reference flows'
+/// value).
 const HOST_BUFFER: PortBuffer = PortBuffer::Packets(1000);
 
-/// Builds a topology; one of one's own by the registry.
+/// Builds a topology. A custom topology is built by the registry.
 ///
 /// # Errors
-/// An impossible measure.
+/// An impossible dimension.
 pub(crate) fn build(topology: &Topology, registry: &Registry) -> Result<Network, NetworkError> {
     match (build_standard(topology), topology) {
         (Some(network), _) => network,
@@ -50,7 +50,7 @@ pub(crate) fn build(topology: &Topology, registry: &Registry) -> Result<Network,
     }
 }
 
-/// Builds a topology that comes with Spindle; none for one of one's own.
+/// Builds a topology that is part of Spindle. `None` for a custom topology.
 pub(crate) fn build_standard(topology: &Topology) -> Option<Result<Network, NetworkError>> {
     Some(match topology {
         Topology::FusoTestbed(links) => FusoTestbed {
@@ -64,7 +64,7 @@ pub(crate) fn build_standard(topology: &Topology) -> Option<Result<Network, Netw
             ..FusoTestbed::default()
         }
         .build(),
-        // From site to site there are five links, there and back ten.
+        // A path from site to site has five links, ten for the round trip.
         Topology::CoFusoSim(links) => Mesh {
             rate: links.rate,
             delay: links.rtt / 10,
@@ -91,7 +91,7 @@ pub(crate) fn build_standard(topology: &Topology) -> Option<Result<Network, Netw
             priorities: links.priorities,
         }
         .build(),
-        // The longest way in a fat tree has six links, there and back twelve.
+        // The longest path in a fat tree has six links, twelve for the round trip.
         Topology::FatTree {
             k,
             hosts_per_edge,
@@ -111,7 +111,7 @@ pub(crate) fn build_standard(topology: &Topology) -> Option<Result<Network, Netw
             ..FatTree::reference(*k)
         }
         .build(),
-        // From leaf to leaf there are four links, there and back eight.
+        // A path from leaf to leaf has four links, eight for the round trip.
         Topology::LeafSpine {
             leaves,
             spines,
@@ -163,11 +163,11 @@ fn room_of(buffer: Buffer) -> PortBuffer {
     }
 }
 
-/// The links that a name of `[loss] on` means: a host's cable, `all`, or a pattern of the fabric
-/// ("P1", "access:H4-H6").
+/// The links that a name in `[loss] on` stands for: a host's cable, `all`, or a pattern of the fabric ("P1",
+/// "access:H4-H6").
 ///
 /// # Errors
-/// If it names nothing.
+/// If the name matches no link.
 pub(crate) fn links(
     network: &Network,
     name: &str,
@@ -187,10 +187,10 @@ pub(crate) fn links(
     Ok(links)
 }
 
-/// The cables that names of `[loss] on` mean, each once, ascending.
+/// The cables that the names in `[loss] on` stand for, each once, in ascending order.
 ///
 /// # Errors
-/// If one names nothing.
+/// If a name matches no link.
 pub(crate) fn candidates(network: &Network, on: &[String]) -> Result<Vec<CableId>, NetworkError> {
     let mut cables = Vec::new();
     for name in on {
@@ -212,7 +212,7 @@ pub(crate) struct Drawn {
 /// Draws the run's lossy links.
 ///
 /// # Errors
-/// If a loss names no link.
+/// If a loss matches no link.
 pub(crate) fn draw_lossy_links(
     network: &Network,
     losses: &[Loss],
@@ -249,13 +249,14 @@ pub(crate) fn draw_lossy_links(
     Ok(drawn)
 }
 
-/// Beginnings of switches' names that a message lists at most: more are no help.
+/// Largest number of prefixes of switch names that an error message lists.
 const LISTED: usize = 12;
 
 /// The switches whose names begin with `among`.
 ///
 /// # Errors
-/// If there are none: what was found and how names begin here, which is up to their first digit.
+/// If there are none. The error states what was found, and the prefixes of switch names here. A prefix ends
+/// before the first digit.
 pub(crate) fn switches_among(network: &Network, among: &str) -> Result<Vec<NodeId>, String> {
     let switches = network.switches();
     let name = |n: &NodeId| network.node(*n).name.as_str();
@@ -282,11 +283,10 @@ pub(crate) fn switches_among(network: &Network, among: &str) -> Result<Vec<NodeI
     Err(problem)
 }
 
-/// Cuts the queues of switches drawn for the run: those of their own ports and of the ports that lead to
-/// them.
+/// Draws switches for the run and shortens the queues of their own ports and of the ports that lead to them.
 ///
 /// # Errors
-/// If there are no such switches.
+/// If no such switches exist.
 pub(crate) fn draw_hotspots(
     network: &mut Network,
     hotspots: &Hotspots,
@@ -313,10 +313,11 @@ pub(crate) fn draw_hotspots(
     Ok(())
 }
 
-/// Refuses what only the lab can do.
+/// Refuses settings that only the lab supports.
 ///
 /// # Errors
-/// Lossy links drawn for each run, transfers, and a background with a transport of its own.
+/// Lossy links drawn for each run, lost packets of responses, sizes in packets, transfers, traffic that is none
+/// or a formula, a background, distinct long paths, and observed items of a mix.
 pub(crate) fn check_for_real_time(scenario: &Scenario) -> Result<(), NetworkError> {
     let wrong = |parameter, found: &str, remedy| NetworkError::Parameter {
         what: "the testbed".to_owned(),
@@ -366,10 +367,10 @@ pub(crate) fn check_for_real_time(scenario: &Scenario) -> Result<(), NetworkErro
     }
 }
 
-/// Puts the scenario's losses on the network's links, but for those that are drawn for each run.
+/// Applies the scenario's losses to the network's links, except losses that are drawn for each run.
 ///
 /// # Errors
-/// If a loss names no link or is impossible.
+/// If a loss matches no link or is impossible.
 pub(crate) fn apply_losses(network: &mut Network, losses: &[Loss]) -> Result<(), NetworkError> {
     for loss in losses {
         if matches!(
@@ -406,7 +407,7 @@ fn process(model: &LossModel) -> Result<LinkLoss, NetworkError> {
         LossModel::Gilbert { rate, burst } => LinkLoss::gilbert_elliott(share(*rate), *burst),
         LossModel::Numbered(numbers) => LinkLoss::nth(numbers.iter().copied()),
         LossModel::BlackHole { .. } => Ok(LinkLoss::black_hole()),
-        // Drawn for each run; no link's.
+        // These are drawn for each run and belong to no link.
         LossModel::LossyLinks(_) | LossModel::Response(_) => Ok(LinkLoss::none()),
     }
 }
@@ -416,9 +417,9 @@ mod tests {
     use super::*;
     use crate::workload::{LossRates, LossyLinks};
 
-    /// CoFUSO section 6.2: 4 random links between the routers lose data on their way to H1-H10.
+    /// CoFUSO section 6.2: 4 random links between the routers lose data on the path to H1-H10.
     #[test]
-    fn lossy_links_of_the_mesh_lose_in_one_direction() {
+    fn lossy_links_of_the_mesh_lose_data_in_one_direction() {
         let network = spindle_fabric::topology::Mesh::default().build().unwrap();
         let loss = Loss {
             model: LossModel::LossyLinks(LossyLinks {
@@ -447,11 +448,11 @@ mod tests {
         );
         let other = draw(2);
         let others = other.links.iter().map(|(l, _)| network.link_name(*l));
-        assert!(!names.eq(others), "drawn anew for each seed");
+        assert!(!names.eq(others), "the same links for both seeds");
     }
 
     #[test]
-    fn hotspots_that_name_no_switch_are_told_what_there_is() {
+    fn error_for_hotspots_without_switches_lists_name_prefixes() {
         let told = |network: &Network, among: &str| {
             let hotspots = Hotspots {
                 share: 0.5,

@@ -1,4 +1,4 @@
-//! What is kept of a run beside its flows' times, as far as packets, links and hosts' totals tell it.
+//! What is recorded of a run in addition to its flows' times, from packets, links and hosts' totals.
 
 use std::collections::BTreeMap;
 
@@ -19,20 +19,20 @@ use crate::metrics::{
     RunResult, UnitsOfFlows, WaitsOfClass, WindowsOfFlows,
 };
 
-/// Bytes that arrived, by who sent them and to whom.
+/// Bytes that arrived, by sender and receiver.
 pub(super) type Arrived = BTreeMap<(u32, u32), u64>;
 
-/// What is being kept.
+/// What is being recorded.
 pub(super) struct Observing {
     what: Observe,
-    /// From when on flows count, once they do.
+    /// When flows started to count, if they count already.
     since: Option<Instant>,
     packets: PacketsOfFlows,
     windows: WindowsOfFlows,
-    /// Data packets that a host has just sent: whose windows are to be looked at.
+    /// Data packets that a host has just sent. The windows of their subflows will be recorded.
     burst: Vec<(Endpoint, Endpoint, Class)>,
     units: Units,
-    /// Totals at that time.
+    /// Totals at the time when flows started to count.
     coding: CodingOfFlows,
     units_before: UnitsOfFlows,
     arrived: Arrived,
@@ -53,12 +53,12 @@ impl Observing {
         }
     }
 
-    /// Whether it has to hear of dropped packets.
+    /// Whether it must be notified of dropped packets.
     pub(super) fn hears_of_drops(&self) -> bool {
         self.what.packets
     }
 
-    /// What happens from now on counts, if it did not before.
+    /// Starts to count what happens, unless it was started before.
     pub(super) fn begin<W>(&mut self, now: Instant, app: &App, world: &mut World<W>) {
         if self.since.is_some() {
             return;
@@ -76,7 +76,7 @@ impl Observing {
         }
     }
 
-    /// A host sends a segment.
+    /// Records that a host sends a segment.
     #[inline]
     pub(super) fn sent(&mut self, now: Instant, segment: &Segment) {
         if self.what.coding {
@@ -94,7 +94,7 @@ impl Observing {
         }
     }
 
-    /// A host receives a segment.
+    /// Records that a host receives a segment.
     #[inline]
     pub(super) fn arrives(&mut self, now: Instant, segment: &Segment) {
         if self.what.coding {
@@ -102,7 +102,7 @@ impl Observing {
         }
     }
 
-    /// A host has sent what it had to: windows are as they were at that.
+    /// Records the windows after a host has sent all that it had to send.
     #[inline]
     pub(super) fn has_sent(&mut self, host: &Stack) {
         for (from, to, class) in self.burst.drain(..) {
@@ -118,7 +118,7 @@ impl Observing {
         }
     }
 
-    /// A segment was dropped.
+    /// Records that a segment was dropped.
     pub(super) fn dropped(&mut self, segment: &Segment) {
         if self.what.packets && self.since.is_some() && !segment.payload.is_empty() {
             self.of_class(segment).dropped += 1;
@@ -132,7 +132,7 @@ impl Observing {
         }
     }
 
-    /// The run is over.
+    /// Adds the recorded values to the result at the end of the run.
     pub(super) fn finish<W>(&self, app: &App, world: &World<W>, result: &mut RunResult) {
         let simulation = &world.simulation;
         if self.what.links {
@@ -163,7 +163,7 @@ impl Observing {
     }
 }
 
-/// What the links of each group did so far, the groups in the order of the network's cables.
+/// The activity of each group's links so far. The groups are in the order of the network's cables.
 fn links_by_group(simulation: &Simulation<Parcel>) -> Vec<LinksOfGroup> {
     let network = simulation.network();
     let time_s = simulation.now().since(Instant::ZERO).as_secs_f64();
@@ -180,8 +180,8 @@ fn links_by_group(simulation: &Simulation<Parcel>) -> Vec<LinksOfGroup> {
     })
 }
 
-/// What the links of each group could have sent since then, and the bytes of flows that went over them. All
-/// ways between two hosts have as many links of each group, so any tells it.
+/// How much the links of each group could have sent since `since`, and the bytes of flows that were sent over
+/// them. All paths between two hosts have the same number of links of each group, so any path can be used.
 fn goodput_by_group(
     simulation: &Simulation<Parcel>,
     arrived: impl Iterator<Item = ((u32, u32), u64)>,
@@ -210,7 +210,7 @@ fn goodput_by_group(
     groups
 }
 
-/// Something of each group of links, in the order of the network's cables.
+/// A value for each group of links. The groups are in the order of the network's cables.
 fn by_group<T>(
     network: &Network,
     new: impl Fn(&str) -> T,
@@ -230,7 +230,7 @@ fn by_group<T>(
     groups
 }
 
-/// What the network saw of packets since it was to watch them.
+/// What the network observed about packets since it started to watch them.
 fn paths(simulation: &Simulation<Parcel>) -> PathsOfFlows {
     let seen = simulation.watched().unwrap_or_default();
     let of = |class: WatchedClass| WaitsOfClass {
@@ -247,7 +247,7 @@ fn paths(simulation: &Simulation<Parcel>) -> PathsOfFlows {
     }
 }
 
-/// What all hosts have coded and learnt so far.
+/// What all hosts have coded and estimated so far.
 fn coding(stacks: &[Stack]) -> CodingOfFlows {
     let mut all = CodingOfFlows::default();
     for stack in stacks {

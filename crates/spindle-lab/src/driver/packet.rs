@@ -5,7 +5,7 @@ use spindle_mptcp::stage::has_priority;
 use spindle_units::prefetch;
 use spindle_wire::{Ecn, Segment};
 
-/// A segment on its way.
+/// A segment in transit.
 #[derive(Clone, Debug)]
 pub(crate) struct Carried {
     pub(crate) segment: Segment,
@@ -17,7 +17,7 @@ pub(crate) struct Carried {
 const BARE_HEADERS: u32 = 40;
 
 impl Carried {
-    /// A segment with the length it has on the wire.
+    /// A segment with its wire length.
     pub(crate) fn new(segment: Segment) -> Self {
         let wire_len = segment.wire_len() as u32;
         Self {
@@ -27,7 +27,7 @@ impl Carried {
         }
     }
 
-    /// A segment that the network does not lose: a repair by whoever hears of drops.
+    /// A segment that the network does not lose: a repair by a sender that is notified of drops.
     pub(crate) fn exempt(segment: Segment) -> Self {
         Self {
             exempt: true,
@@ -35,20 +35,20 @@ impl Carried {
         }
     }
 
-    /// Whether it is one of these.
+    /// Whether the network must not lose the segment.
     pub(crate) fn is_exempt(&self) -> bool {
         self.exempt
     }
 
-    /// Notes the length that the segment now in it has on the wire.
+    /// Sets the wire length to that of the current segment.
     #[inline]
     pub(crate) fn weigh(&mut self) {
         self.wire_len = self.segment.wire_len() as u32;
         self.exempt = false;
     }
 
-    /// Notes a length in which the segment's options take no room, as in the reference flows (40 B
-    /// acknowledgements even with SACK).
+    /// Sets the wire length without the segment's options, as in the reference flows (40 B acknowledgements
+    /// even with SACK).
     #[inline]
     pub(crate) fn weigh_without_options(&mut self) {
         self.wire_len = BARE_HEADERS + self.segment.payload.len() as u32;
@@ -56,28 +56,29 @@ impl Carried {
     }
 }
 
-/// A segment on its way that stays where it is: of its 200 bytes none moves between the host that sends it
-/// and the one that receives it.
+/// A segment in transit that stays at one place in memory. None of its 200 bytes is copied between the sending
+/// and the receiving host.
 #[derive(Debug)]
 pub(crate) struct Parcel(pub(crate) Box<Carried>);
 
-/// Parcels that have arrived, to be filled again: so many that sending needs no allocation between bursts,
-/// and no more, so that what a burst took is given back.
+/// Parcels that have arrived and can be filled again. There are enough that sending needs no allocation between
+/// bursts. Their number is limited, so that the memory of a burst is released.
 #[derive(Debug, Default)]
 pub(crate) struct Spare(Vec<Parcel>);
 
-/// Parcels kept at most: some 200 KB, a part of the processor's second-level cache.
+/// Largest number of spare parcels. They take about 200 KB, a part of the processor's second-level cache.
 const KEPT: usize = 1024;
 
 impl Spare {
-    /// A parcel to put a segment in, which is then to be [weighed](Carried::weigh) by whoever sends it.
+    /// A parcel for a segment. Its sender must then [set its wire length](Carried::weigh).
     #[inline]
     pub(crate) fn parcel(&mut self) -> Parcel {
         let spare = self.0.pop();
         spare.unwrap_or_else(|| Parcel(Box::new(Carried::new(Segment::blank()))))
     }
 
-    /// Takes back one that is not needed; it is the next one filled, as the caches still have it.
+    /// Takes back a parcel that is not needed. It is the next one to be filled, because it is still in the
+    /// caches.
     #[inline]
     pub(crate) fn take_back(&mut self, parcel: Parcel) {
         if self.0.len() < KEPT {
@@ -86,7 +87,7 @@ impl Spare {
     }
 }
 
-/// The class in which packets of a code point wait at ports: high if it [has priority](has_priority).
+/// The class in which packets with this code point wait at ports: high if it [has priority](has_priority).
 pub fn class(dscp: u8) -> Class {
     if has_priority(dscp) {
         Class::High

@@ -1,4 +1,4 @@
-//! When what a host sends will have left its own port, for senders that hold back until then.
+//! When packets leave their host's own port, for senders that hold back data until then.
 
 use spindle_fabric::{Address, Network};
 use spindle_units::{BitRate, Instant};
@@ -6,12 +6,12 @@ use spindle_units::{BitRate, Instant};
 /// The hosts' own ports: each a FIFO with a rate.
 #[derive(Debug)]
 pub(crate) struct Ports {
-    /// By address: its rate, and when all it was given will have left.
+    /// For each address, the port's rate, and the time when all its packets will have left.
     ports: Vec<(BitRate, Instant)>,
 }
 
 impl Ports {
-    /// Those of a network, empty.
+    /// The ports of a network, all empty.
     pub(crate) fn new(network: &Network) -> Self {
         let rate = |a| network.link(network.uplink(Address(a))).spec.rate;
         Self {
@@ -21,7 +21,7 @@ impl Ports {
         }
     }
 
-    /// A packet of `bytes` bytes is given to a port now; when its last bit will have left.
+    /// Adds a packet of `bytes` bytes to a port's queue now. Returns the time when its last bit will have left.
     pub(crate) fn send(&mut self, now: Instant, from: Address, bytes: u64) -> Instant {
         let (rate, free) = &mut self.ports[from.0 as usize];
         *free = (*free).max(now) + rate.time_to_send(bytes);
@@ -35,7 +35,7 @@ mod tests {
     use spindle_fabric::topology::FusoTestbed;
 
     #[test]
-    fn packets_leave_one_after_the_other() {
+    fn packets_of_a_port_are_sent_one_after_the_other() {
         let network = FusoTestbed::default().build().unwrap();
         let mut ports = Ports::new(&network);
         let at = Instant::from_nanos;

@@ -1,10 +1,11 @@
-//! Coding units as the network sees them: when enough of a unit's packets have arrived, and which of them
-//! were blocked on their way (CAPS sections VI-B and VI-C, Figs 6c, 8c and 8d).
+//! Coding units as seen in the network: when enough of a unit's packets have arrived, and which of its packets
+//! were blocked in transit (CAPS sections VI-B and VI-C, Figs 6c, 8c and 8d).
 //!
-//! Enough are as many as the unit has segments, as the paper reckons. A packet is blocked by the paper's own
-//! rule for round trips (section IX-C): if its round trip, which is its way there and a way back as short as
-//! any, is more than twice the smoothed mean of them all. Nobody waits for its acknowledgement here, so the
-//! mean is that of the periods before its own.
+//! As in the paper, a unit is complete when as many of its packets have arrived as it has segments. A packet is
+//! blocked by the paper's own rule for round trips (section IX-C): its round-trip time is more than twice the
+//! smoothed mean of all round-trip times. The round-trip time of a packet is its one-way delay plus the
+//! shortest one-way delay of all packets, which stands for the way back. No sender waits for an acknowledgement
+//! here, so the mean is that of the periods before the packet's own.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -15,27 +16,27 @@ use spindle_wire::{Coded, CodedKind, Endpoint, Segment};
 
 use crate::metrics::UnitsOfFlows;
 
-/// Units of a connection on their way that are known at most; the oldest is forgotten first.
+/// Largest number of units in flight that are known for a connection. The oldest unit is forgotten first.
 const MOST: usize = 256;
 
-/// A unit on its way.
+/// A unit in flight.
 #[derive(Debug)]
 struct Unit {
     number: u16,
     window: u64,
     sent: Instant,
     k: u8,
-    /// Packets that have arrived; the network repeats none.
+    /// Number of packets that have arrived. The network duplicates no packet.
     arrived: u8,
     /// Whether one of them was blocked.
     blocked: bool,
 }
 
-/// Units that a connection sent at one time.
+/// Units that a connection sent at the same time.
 #[derive(Debug, Default)]
 struct Window {
     number: u64,
-    /// Its units that lack packets.
+    /// Number of its units that lack packets.
     open: u32,
 }
 
@@ -44,7 +45,7 @@ struct Window {
 struct Way {
     units: VecDeque<Unit>,
     windows: VecDeque<Window>,
-    /// Windows so far.
+    /// Number of windows so far.
     begun: u64,
 }
 
@@ -53,12 +54,12 @@ struct Way {
 pub(super) struct Units {
     ways: HashMap<(Endpoint, Endpoint), Way>,
     rtt: RoundTrips,
-    /// What they came to.
+    /// Totals over all units so far.
     pub(super) so_far: UnitsOfFlows,
 }
 
 impl Units {
-    /// A host sends a segment.
+    /// Records that a host sends a segment.
     #[inline]
     pub(super) fn sent(&mut self, now: Instant, segment: &Segment) {
         if let Some((coded, k)) = encoded(segment) {
@@ -97,7 +98,7 @@ impl Units {
         }
     }
 
-    /// A host receives a segment.
+    /// Records that a host receives a segment.
     #[inline]
     pub(super) fn arrives(&mut self, now: Instant, segment: &Segment) {
         if let Some((coded, _)) = encoded(segment) {
@@ -127,7 +128,7 @@ impl Units {
         let number = unit.window;
         way.units.remove(at);
         if let Some(at) = way.windows.iter().position(|w| w.number == number) {
-            // Units are all sent by the time that the first is complete.
+            // All units have been sent by the time when the first is complete.
             way.windows[at].open -= 1;
             if way.windows[at].open == 0 {
                 all.windows += 1;
@@ -149,10 +150,10 @@ fn encoded(segment: &Segment) -> Option<(&Coded, u8)> {
     }
 }
 
-/// The round trips of all packets, judged as a sender judges its own.
+/// The round-trip times of all packets, judged like a sender judges its own.
 #[derive(Debug)]
 struct RoundTrips {
-    /// The shortest way there, which stands for ways back.
+    /// The shortest one-way delay, which stands for the way back.
     back: Option<Duration>,
     estimator: Estimator,
 }
@@ -167,7 +168,7 @@ impl Default for RoundTrips {
 }
 
 impl RoundTrips {
-    /// Whether a packet whose way took so long was blocked; it counts in its period's mean.
+    /// Whether a packet with this one-way delay was blocked. The packet counts in the mean of its period.
     fn blocks(&mut self, now: Instant, took: Duration) -> bool {
         let back = self.back.map_or(took, |b| b.min(took));
         self.back = Some(back);
@@ -205,7 +206,7 @@ mod tests {
         }
     }
 
-    /// Units of one segment, one after the other and 50 us on their way each, so that there is a mean.
+    /// Sends units of one segment one after the other, each 50 us in transit, so that a mean exists.
     fn learnt() -> Units {
         let mut units = Units::default();
         for n in 0..20 {
@@ -217,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_unit_is_there_when_as_many_packets_as_segments_are() {
+    fn unit_is_complete_when_as_many_packets_as_segments_arrived() {
         let mut units = learnt();
         let one = units.so_far;
         assert_eq!((one.units, one.at_once, one.segments), (20, 20, 20));
@@ -232,29 +233,29 @@ mod tests {
         let two = units.so_far;
         assert_eq!((two.units, two.at_once, two.segments), (21, 21, 22));
         assert_eq!(two.delay_ns - one.delay_ns, 2 * 60_000);
-        assert!(units.ways.is_empty(), "what is over takes no room");
+        assert!(units.ways.is_empty(), "completed units are still stored");
     }
 
     #[test]
-    fn blocked_packets_make_it_late_and_not_at_once() {
+    fn unit_with_a_blocked_packet_does_not_count_as_at_once() {
         let mut units = learnt();
         let before = units.so_far;
         units.add(us(3000), ends(), &packet(20, 0, 2), 2);
         units.take(us(3050), ends(), &packet(20, 0, 2));
-        // 160 us and 50 back are more than twice 100.
+        // 160 us, plus 50 us for the way back, are more than twice 100 us.
         units.take(us(3160), ends(), &packet(20, 1, 2));
         let after = units.so_far;
         assert_eq!(after.at_once, before.at_once);
         assert_eq!(after.segments, before.segments + 2);
         assert_eq!(after.window_ns - before.window_ns, 160_000);
-        // 140 us are not.
+        // 140 us plus 50 us are not.
         units.add(us(4000), ends(), &packet(21, 0, 1), 1);
         units.take(us(4140), ends(), &packet(21, 1, 1));
         assert_eq!(units.so_far.at_once, before.at_once + 1);
     }
 
     #[test]
-    fn a_window_is_all_that_is_sent_at_one_time() {
+    fn units_sent_at_the_same_time_are_one_window() {
         let mut units = Units::default();
         for n in 0..3 {
             units.add(us(10), ends(), &packet(n, 0, 1), 1);
@@ -271,14 +272,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_of_a_connection_is_bounded() {
+    fn units_and_windows_of_a_connection_are_bounded() {
         let mut units = Units::default();
         for n in 0..1000 {
             units.add(us(u64::from(n)), ends(), &packet(n, 0, 1), 1);
         }
         let way = &units.ways[&ends()];
         assert_eq!((way.units.len(), way.windows.len()), (MOST, MOST));
-        // Of one that is forgotten nothing counts.
+        // Packets of a forgotten unit do not count.
         units.take(us(2000), ends(), &packet(3, 0, 1));
         assert_eq!((units.so_far.units, units.so_far.segments), (1000, 0));
     }

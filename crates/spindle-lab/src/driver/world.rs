@@ -1,4 +1,4 @@
-//! Stacks joined by a simulated network: segments out of one into the other, timers lazily armed.
+//! Stacks connected by a simulated network: passes segments from one stack to another, and arms timers lazily.
 
 use std::net::IpAddr;
 
@@ -12,12 +12,12 @@ use super::place_of;
 use super::ports::Ports;
 use crate::rng::{Purpose, Streams};
 
-/// The token of the application's alarm; hosts' are their numbers.
+/// The token of the application's alarm. The tokens of hosts are their numbers.
 const APPLICATION: u64 = u64::MAX;
 
 /// How segments enter the network.
 pub(crate) trait Wire {
-    /// Weighs a segment that leaves `from` for `to`, and puts it on its way.
+    /// Determines the wire length of a segment from `from` to `to`, and injects the segment.
     fn send(
         &mut self,
         simulation: &mut Simulation<Parcel>,
@@ -27,7 +27,7 @@ pub(crate) trait Wire {
     );
 }
 
-/// Segments as they are, on the paths the balancers choose.
+/// Sends segments unchanged, on the paths that the balancers choose.
 pub(crate) struct Balanced;
 
 impl Wire for Balanced {
@@ -43,11 +43,11 @@ impl Wire for Balanced {
     }
 }
 
-/// What happened in the world.
+/// What happened in the simulation.
 pub(crate) enum Happening {
-    /// A host has received a segment or served its timers; it is to be pumped.
+    /// A host received a segment or processed its timers. It must be polled for segments and events.
     Host(u32),
-    /// The application's alarm.
+    /// The application's alarm expired.
     Alarm,
     /// A segment was dropped.
     Dropped(LinkId, Parcel),
@@ -56,7 +56,7 @@ pub(crate) enum Happening {
 /// The hosts' interfaces.
 struct Places {
     addresses: Vec<Address>,
-    /// By host: where its own begin; and one more for the end.
+    /// For each host, the index of its first address, and one more entry for the end.
     first: Vec<u32>,
 }
 
@@ -70,7 +70,7 @@ impl Places {
         Self { addresses, first }
     }
 
-    /// The interface of an IP address.
+    /// The fabric address of an IP address.
     #[inline]
     fn of(&self, addr: IpAddr) -> Option<Address> {
         let (host, interface) = place_of(addr)?;
@@ -90,12 +90,12 @@ pub(crate) struct World<W> {
     places: Places,
     armed: Vec<Option<Instant>>,
     alarm: Option<Instant>,
-    /// The hosts' own ports, if senders hold back what these would have to queue.
+    /// The hosts' own ports, if senders hold back data that would have to queue there.
     ports: Option<Ports>,
 }
 
 impl<W: Wire> World<W> {
-    /// A stack on every host of the network.
+    /// Creates a stack on every host of the network.
     pub(crate) fn new(network: Network, streams: &Streams, wire: W) -> Self {
         let hosts = network.hosts();
         let places = Places::new(&network);
@@ -115,15 +115,15 @@ impl<W: Wire> World<W> {
         }
     }
 
-    /// Stacks are told when what they send will have left their host's port
+    /// From now on, stacks are notified when what they send will have left their host's port
     /// ([`Stack::handed_over`]).
     pub(crate) fn tell_of_departures(&mut self) {
         self.ports = Some(Ports::new(self.simulation.network()));
     }
 
-    /// Lets time pass until something happens; none if nothing ever will. The connections that segments
-    /// are about to reach are shown to the application (step 0, then step 1), so that it can have its
-    /// memory brought near as well; segments that reach a host are shown to `arriving` before it has them.
+    /// Advances time until something happens. `None` if nothing will happen any more. `coming` receives the
+    /// connections that segments are about to reach, in step 0 and then in step 1, so that the application can
+    /// prefetch its own memory as well. `arriving` receives segments that reach a host before the host does.
     pub(crate) fn next(
         &mut self,
         mut coming: impl FnMut(u32, Handle, u32),
@@ -175,8 +175,8 @@ impl<W: Wire> World<W> {
         }
     }
 
-    /// Tells the sender of a dropped segment of it. If its recovery hears of drops, the repair is on
-    /// its way then, and comes back with the host, which may have more to send.
+    /// Notifies the sender of a dropped segment. If the sender's recovery is notified of drops, it repairs the
+    /// loss, and the repair is now in flight. Returns the repair with its host, which may have more to send.
     pub(crate) fn tell_of_drop(
         &mut self,
         now: Instant,
@@ -194,7 +194,7 @@ impl<W: Wire> World<W> {
         Some((host, repair))
     }
 
-    /// Sends all that a host has to send; `see` is shown each segment and says whether it goes on.
+    /// Transmits all that a host has to send. `see` receives each segment and returns whether to forward it.
     pub(crate) fn transmit(
         &mut self,
         now: Instant,
@@ -223,7 +223,7 @@ impl<W: Wire> World<W> {
         }
     }
 
-    /// Sets the host's alarm if its next timer is earlier than the alarm that is set.
+    /// Sets the host's alarm if its next timer expires before the current alarm.
     pub(crate) fn arm(&mut self, now: Instant, host: u32) {
         let Some(due) = self.stacks[host as usize].next_timeout() else {
             return;
@@ -236,7 +236,7 @@ impl<W: Wire> World<W> {
         }
     }
 
-    /// Sets the application's alarm likewise.
+    /// Sets the application's alarm in the same way.
     pub(crate) fn arm_alarm(&mut self, now: Instant, due: Option<Instant>) {
         let Some(due) = due.map(|d| d.max(now)) else {
             return;

@@ -1,4 +1,4 @@
-//! One-line errors that name the file, the line, the key, what was found and what would be right.
+//! One-line errors that name the file, the line, the key, what was found and what is accepted.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,12 +8,12 @@ use std::sync::Arc;
 pub enum Origin {
     /// A line of a file, counted from 1.
     Line {
-        /// The file as it was named by the user.
+        /// The file as the user named it.
         file: Arc<str>,
         /// The line.
         line: u32,
     },
-    /// A file as a whole: something is missing in it.
+    /// A file as a whole, because something is missing in it.
     File(Arc<str>),
     /// A flag of the command line, such as `--set loss=2%`.
     Flag(Arc<str>),
@@ -33,16 +33,16 @@ impl fmt::Display for Origin {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{origin}: {}{problem}", KeyPrefix(.key))]
 pub struct ExperimentError {
-    /// Where.
+    /// Where the error is.
     pub origin: Origin,
-    /// The dotted key, empty if none is concerned.
+    /// The dotted key. It is empty if the error is not about a key.
     pub key: String,
     /// What was found and what would be accepted, in one line.
     pub problem: String,
 }
 
 impl ExperimentError {
-    /// An error at `origin` about `key`; line breaks in `problem` become spaces.
+    /// An error at `origin` about `key`. Line breaks in `problem` become spaces.
     pub fn new(origin: Origin, key: impl Into<String>, problem: impl Into<String>) -> Self {
         let problem = problem
             .into()
@@ -69,8 +69,8 @@ impl fmt::Display for KeyPrefix<'_> {
     }
 }
 
-/// `, did you mean "..."?` for the entry of `accepted` nearest to `found`, or nothing if none is
-/// near: at most a third of the word's letters (and at least two) may differ.
+/// `, did you mean "..."?` for the entry of `accepted` nearest to `found`. The text is empty if no entry is
+/// near. An entry is near if it differs in at most a third of the word's letters, or in at most two letters.
 pub fn suggestion<'a>(found: &str, accepted: impl IntoIterator<Item = &'a str>) -> String {
     let limit = (found.chars().count() / 3).max(2);
     accepted
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn suggests_the_nearest_and_nothing_far() {
+    fn suggestion_is_the_nearest_entry_and_never_a_distant_one() {
         assert_eq!(
             suggestion("mtpcp", ["tcp", "mptcp", "fuso"]),
             ", did you mean \"mptcp\"?"
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn is_one_line_with_place_and_key() {
+    fn error_is_one_line_with_place_and_key() {
         let origin = Origin::Line {
             file: "a.toml".into(),
             line: 3,

@@ -1,19 +1,19 @@
-//! Flow lists: `id src dst pkts start_ns fpath rpath`, one flow a line.
+//! Flow lists: `id src dst pkts start_ns fpath rpath`, one flow per line.
 
 use spindle_units::Duration;
 
 /// A one-way transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BulkFlow {
-    /// Its number in the list.
+    /// The flow's number in the list.
     pub id: u64,
     /// Sending host, from 0.
     pub src: u32,
     /// Receiving host, from 0.
     pub dst: u32,
-    /// Full packets to send.
+    /// Number of full packets to send.
     pub packets: u64,
-    /// When it starts.
+    /// Start time.
     pub start: Duration,
     /// Path number of the data, if prescribed (reference flows).
     pub forward_path: u32,
@@ -31,10 +31,10 @@ pub enum FlowsError {
     Line {
         /// The line, from 1.
         line: usize,
-        /// What stands there.
+        /// The text of the line.
         found: String,
     },
-    /// A flow's numbers make no sense.
+    /// The numbers of a flow are invalid.
     #[error("line {line}: {problem}")]
     Flow {
         /// The line, from 1.
@@ -47,7 +47,7 @@ pub enum FlowsError {
     Empty,
 }
 
-/// Reads a flow list; empty lines and those from `#` on are skipped.
+/// Reads a flow list. Empty lines are skipped, and so is the rest of a line from `#` on.
 ///
 /// # Errors
 /// See [`FlowsError`].
@@ -101,7 +101,7 @@ pub fn parse(text: &str) -> Result<Vec<BulkFlow>, FlowsError> {
 /// Checks that every flow fits a k-ary fat tree: hosts below k^3/4 and paths below (k/2)^2.
 ///
 /// # Errors
-/// The first flow that does not, as one line of text.
+/// The first flow that does not fit, as one line of text.
 pub fn check_fat_tree(list: &[BulkFlow], k: u32) -> Result<(), String> {
     if k < 2 || k % 2 == 1 || k > 64 {
         return Err(format!(
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_flows_and_names_mistakes() {
+    fn valid_flow_lists_are_read_and_invalid_ones_refused() {
         let list = parse("# c\n0 0 8 6907 0 1 1\n1 1 9 5 1000 0 3\n").unwrap();
         assert_eq!(
             (list.len(), list[1].reverse_path, list[1].start.as_micros()),

@@ -1,4 +1,4 @@
-//! Experiments as data: reading a file, laying flags over it, and resolving its points.
+//! Experiments as data: reads a file, applies the command line's overrides, and resolves the points.
 
 pub mod error;
 pub mod flows;
@@ -35,22 +35,22 @@ use crate::claims::Claim;
 use crate::metrics::Metric;
 use crate::rng::hash64;
 
-/// How large a reproduction is to be.
+/// How large a reproduction is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
-    /// A paper in five minutes on two cores.
+    /// Five minutes per paper on two cores.
     Quick,
-    /// A paper in a hundred minutes.
+    /// A hundred minutes per paper.
     Full,
-    /// The papers' own counts, or ours where a paper gives none.
+    /// The papers' own counts. If a paper gives none, our choice.
     Paper,
 }
 
 impl Scale {
-    /// From the smallest.
+    /// All scales, the smallest first.
     pub const ALL: [Self; 3] = [Self::Quick, Self::Full, Self::Paper];
 
-    /// The key in the file.
+    /// The scale's key in the file.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Quick => "quick",
@@ -60,21 +60,21 @@ impl Scale {
     }
 }
 
-/// What is known where a file is read: the names it may use and where its own paths start.
+/// What is known when a file is read: the names that it may use, and the start of its relative paths.
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'a> {
     /// Directory that relative paths in the file start from.
     pub directory: &'a Path,
-    /// Transports by name.
+    /// Names of the transports.
     pub transports: &'a [String],
-    /// Balancers by name, beside `ecmp`.
+    /// Names of the balancers, in addition to `ecmp`.
     pub balancers: &'a [String],
-    /// Topologies by name, beside those built in.
+    /// Names of the topologies, in addition to the built-in ones.
     pub topologies: &'a [String],
 }
 
 impl Context<'_> {
-    /// Whether there is a transport of that name, by itself or with variants behind plus signs.
+    /// Whether a transport with this name exists. Variants may follow the name, each after a plus sign.
     pub(crate) fn knows_transport(&self, name: &str) -> bool {
         let listed = |name: &str| self.transports.iter().any(|t| t == name);
         let mut parts = name.split('+');
@@ -83,22 +83,22 @@ impl Context<'_> {
     }
 }
 
-/// Hosts on the kernel's own stack, which only the testbed has.
+/// Transports that use the kernel's own stack. Only the testbed has them.
 pub const KERNEL_TRANSPORTS: [&str; 2] = ["kernel-tcp", "kernel-mptcp"];
 
 /// One point of the sweep.
 #[derive(Clone, Debug)]
 pub struct Point {
-    /// What the sweep set here, axis and value, as written.
+    /// The axes that the sweep set for this point, each with its value as written.
     pub set: Vec<(String, String)>,
     /// The resolved scenario.
     pub scenario: Scenario,
-    /// A hash of everything that decides the point's results but transport and seed.
+    /// A hash of everything that determines the point's results, except the transport and the seed.
     pub hash: u64,
 }
 
 impl Point {
-    /// Whether it is computed and not run.
+    /// Whether the point is computed by a formula instead of run.
     pub fn is_computed(&self) -> bool {
         matches!(self.scenario.traffic, Traffic::Formula(_))
     }
@@ -107,54 +107,56 @@ impl Point {
 /// An experiment, ready to run.
 #[derive(Clone, Debug)]
 pub struct Experiment {
-    /// Its id, such as `fuso-fig4ab`, or the file's name.
+    /// The experiment's id, such as `fuso-fig4ab`. The default is the file's name without extension.
     pub id: String,
-    /// One line.
+    /// The title, one line.
     pub title: String,
-    /// Which paper it belongs to, if any.
+    /// The paper that the experiment belongs to, if any.
     pub paper: Option<String>,
     /// The paper's section and figure, and entries of docs/mechanisms.md.
     pub source: String,
-    /// What it asks.
+    /// The question that the experiment answers.
     pub asks: String,
     /// The transports, in order.
     pub transports: Vec<TransportName>,
-    /// First seed.
+    /// The first seed.
     pub seed: u64,
-    /// How many seeds.
+    /// Number of seeds.
     pub seeds: u64,
-    /// Parts that each seed's flows are split into; none: as many as make [`MIN_RUNS`].
+    /// Number of parts that each seed's flows are split into. If `None`, [`MIN_RUNS`] determines it.
     pub split: Option<u64>,
     /// The points, the first axis varying slowest.
     pub points: Vec<Point>,
     /// The claims to check.
     pub claims: Vec<Claim>,
-    /// The share of a transport's flows at a point that hosts may give up, since nothing gets through to them for as
-    /// long as they try: a result there, and no failure of the run (0 to 1).
+    /// Share of a transport's flows at a point that hosts may give up (0 to 1). A host gives a flow up if no
+    /// packet gets through for as long as it tries. Up to this share, such flows are a result and not a failure
+    /// of the run.
     pub given_up: f64,
     /// Remarks for the report.
     pub notes: Vec<String>,
     /// Distributions that the report draws.
     pub cdf: Vec<Cdf>,
-    /// What the table has as columns, by name; the usual ones if empty.
+    /// Names and metrics of the table's columns. If empty, the table has its usual columns.
     pub columns: Vec<(&'static str, Metric)>,
 }
 
-/// What the report may draw a distribution of.
+/// Quantities whose distribution the report can draw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cdf {
     /// Completion times.
     Fct,
-    /// Recovery packets up to the first that brought data; to be observed.
+    /// Number of recovery packets up to the first one that brought data. The traffic must observe `recovery`.
     FirstHit,
-    /// Packets that windows would let out once all data are sent; to be observed.
+    /// Number of packets that windows would still allow once all data is sent. The traffic must observe
+    /// `recovery`.
     Spare,
-    /// Sizes; to be observed.
+    /// Flow sizes. The traffic must observe `sizes`.
     Sizes,
 }
 
 impl Cdf {
-    /// By the names in experiment files.
+    /// The names in experiment files.
     const NAMED: [(&'static str, Self); 4] = [
         ("fct", Self::Fct),
         ("first-hit", Self::FirstHit),
@@ -163,14 +165,13 @@ impl Cdf {
     ];
 }
 
-/// Independent parts that a point's work is split into, at the least: intervals resample them, and
-/// fewer than ten say little (our choice).
+/// Smallest number of independent runs that a point's work is split into. Confidence intervals resample the
+/// runs, and fewer than ten runs give little information (our choice).
 pub const MIN_RUNS: u64 = 10;
 
 impl Experiment {
-    /// Parts that each seed's flows are split into, if the file does not say otherwise so that all
-    /// seeds together make at least [`MIN_RUNS`]; each is a simulation of its own with its own
-    /// connections and paths.
+    /// Number of parts that each seed's flows are split into. If the file does not set it, all seeds together
+    /// have at least [`MIN_RUNS`] parts. Each part is a separate simulation with its own connections and paths.
     pub fn parts(&self) -> u64 {
         let flows = self
             .points
@@ -182,8 +183,8 @@ impl Experiment {
         parts.clamp(1, flows)
     }
 
-    /// The part of it at these points, under these transports, with these seeds; its runs are among those
-    /// of the whole, and there are no claims.
+    /// The subset of the experiment with these points, transports and seeds. Its runs are among the runs of the
+    /// whole experiment. It has no claims.
     #[must_use]
     pub fn only(
         &self,
@@ -208,7 +209,7 @@ impl Experiment {
         }
     }
 
-    /// Reads an experiment from a file, with what the command line lays over it.
+    /// Reads an experiment from a file and applies the command line's overrides.
     ///
     /// # Errors
     /// The first mistake, in one line.
@@ -228,7 +229,7 @@ impl Experiment {
         Self::parse(&name, &text, overrides, context)
     }
 
-    /// Reads an experiment from a text that errors call `name`.
+    /// Reads an experiment from a text. Errors refer to the text as `name`.
     ///
     /// # Errors
     /// The first mistake, in one line.
@@ -267,7 +268,7 @@ impl Experiment {
     }
 }
 
-/// The points of the sweep, or of several one after the other, each read and checked.
+/// Reads and checks the points of the sweep, or of several sweeps one after the other.
 fn points(
     tree: &Node,
     sweep: Option<&Node>,
@@ -330,9 +331,9 @@ fn swept(
         .collect()
 }
 
-/// Puts one value of an axis into the scenario: at the axis' own key, or, if it is a table, at the
-/// keys of the table but for its `name`, which stands for it; what a flag has set stays. Gives what
-/// stands for the value.
+/// Writes one value of an axis into the scenario and returns the text that stands for the value. A plain value
+/// is written at the axis' own key. A table is written key by key, except for its `name`, which stands for the
+/// table. A key of a table does not replace a value that a flag has set.
 fn set_value(tree: &mut Node, axis: &str, value: &Node) -> Result<String, ExperimentError> {
     let Value::Table(entries) = &value.value else {
         tree.set(path_of(axis), value.clone())?;
@@ -367,7 +368,7 @@ fn point(
 ) -> Result<Point, ExperimentError> {
     let root = Section::new("", tree)?;
     let scenario = read::scenario(&root, context)?;
-    // The scenario as it was understood: defaults and the contents of files it names are in it.
+    // The scenario is hashed as resolved. It includes the defaults and the contents of the files that it names.
     let hash = hash64(&[format!("{scenario:?}").as_bytes()]);
     Ok(Point {
         set,
@@ -376,7 +377,7 @@ fn point(
     })
 }
 
-/// Everything beside the scenario; refuses unknown keys.
+/// Reads everything except the scenario. Refuses unknown keys.
 fn head(
     name: &str,
     root: &Section<'_>,
@@ -414,7 +415,7 @@ fn head(
         cdf: distributions(root)?,
         columns: columns(root)?,
     };
-    // Removed before, but accepted.
+    // These keys were removed earlier but are accepted.
     for key in ["sweep", "claims", "scale"] {
         let _ = root.node(key);
     }
@@ -505,7 +506,7 @@ fn transports(
     Ok(list)
 }
 
-/// Whether a name only adds a number of subflows to a family's: `fuso-8`.
+/// Whether the name is a family's name with a number of subflows appended, such as `fuso-8`.
 fn is_numbered(name: &str) -> bool {
     let number = name.rsplit_once('-').map(|(_, n)| n.parse::<u32>());
     matches!(number, Some(Ok(_)))

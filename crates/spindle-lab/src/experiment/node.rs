@@ -1,4 +1,4 @@
-//! An experiment file as a tree in which every value knows where it was written.
+//! An experiment file as a tree that records where each value was written.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::error::{ExperimentError, Origin};
 pub(crate) struct Node {
     /// The value.
     pub(crate) value: Value,
-    /// Where it stands.
+    /// Where it was written.
     pub(crate) origin: Origin,
 }
 
@@ -33,7 +33,7 @@ pub(crate) enum Value {
 }
 
 impl Node {
-    /// Reads a TOML text; `name` is how errors call the file.
+    /// Reads a TOML text. Errors refer to the file as `name`.
     ///
     /// # Errors
     /// The first syntax error, with its line.
@@ -54,7 +54,7 @@ impl Node {
         })
     }
 
-    /// A value from the command line: `true`, a number, a list such as `[1,2]`, else text.
+    /// A value from the command line: `true`, a number, a list such as `[1,2]`, otherwise text.
     pub(crate) fn from_flag(flag: &str, text: &str) -> Self {
         let origin = Origin::Flag(flag.into());
         let parsed = DeValue::parse(text).ok().and_then(|v| {
@@ -90,10 +90,10 @@ impl Node {
         }
     }
 
-    /// Puts `value` at the dotted `path`, making tables on the way.
+    /// Writes `value` at the dotted `path`. Tables along the path are created.
     ///
     /// # Errors
-    /// If the way leads through something that is not a table.
+    /// If the path leads through something that is not a table.
     pub(crate) fn set(&mut self, path: &str, value: Self) -> Result<(), ExperimentError> {
         let (head, rest) = path
             .split_once('.')
@@ -125,7 +125,7 @@ impl Node {
         }
     }
 
-    /// Takes the entry `key` out of a table.
+    /// Removes the entry `key` from a table and returns it.
     pub(crate) fn remove(&mut self, key: &str) -> Option<Self> {
         match &mut self.value {
             Value::Table(entries) => {
@@ -136,7 +136,7 @@ impl Node {
         }
     }
 
-    /// What kind of value this is, for messages.
+    /// A description of the value, for error messages.
     pub(crate) fn kind(&self) -> String {
         match &self.value {
             Value::Text(s) => format!("\"{s}\""),
@@ -199,7 +199,7 @@ impl Source<'_> {
             .into_iter()
             .map(|(k, v)| {
                 let mut node = self.node(v.get_ref(), v.span().start)?;
-                // A table's own span is its header or its first entry; the key says it better.
+                // A table's own span is its header or its first entry. The key is a better place to report.
                 node.origin = self.at(k.span().start);
                 Ok((k.get_ref().to_string(), node))
             })
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_set_values_and_make_tables() {
+    fn set_writes_values_and_creates_tables() {
         let mut n = Node::parse("x.toml", "a = 1\n").unwrap();
         n.set("loss.rate", Node::from_flag("--set", "2%")).unwrap();
         n.set("s.flows", Node::from_flag("--set", "100")).unwrap();

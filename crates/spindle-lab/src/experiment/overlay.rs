@@ -1,16 +1,16 @@
-//! What the command line lays over an experiment's file: a scale, flags, single keys.
+//! The command line's overrides of an experiment's file: a scale, flags, single keys.
 
 use super::Scale;
 use super::error::{ExperimentError, Origin};
 use super::node::{Node, Value};
 use super::section::Section;
 
-/// What the command line lays over a file.
+/// What the command line overrides in a file.
 #[derive(Clone, Debug, Default)]
 pub struct Overrides {
     /// `--set key=value`, as given.
     pub set: Vec<String>,
-    /// `--loss`, as given; a list is separated by commas.
+    /// `--loss`, as given. A list is separated by commas.
     pub loss: Option<String>,
     /// `--flows`, as given.
     pub flows: Option<String>,
@@ -20,17 +20,17 @@ pub struct Overrides {
     pub seed: Option<String>,
     /// `--transports`, as given, separated by commas.
     pub transports: Option<String>,
-    /// The size of a reproduction.
+    /// The scale of a reproduction.
     pub scale: Option<Scale>,
 }
 
-/// Lays all of it over a file: first the scale, then flags.
+/// Applies all overrides to a file: first the scale, then the flags.
 pub(super) fn apply(tree: &mut Node, overrides: &Overrides) -> Result<(), ExperimentError> {
     apply_scale(tree, overrides.scale)?;
     apply_flags(tree, overrides)
 }
 
-/// Short names of axes and flags for the keys they set.
+/// Short names of axes and flags, and the keys that they set.
 const ALIASES: [(&str, &str); 5] = [
     ("loss", "loss.rate"),
     ("load", "traffic.load"),
@@ -46,7 +46,8 @@ pub(super) fn path_of(axis: &str) -> &str {
         .map_or(axis, |(_, path)| path)
 }
 
-/// Lays `[scale.NAME]` over the file: `flows`, `rounds`, `duration`, `seeds`, `transports`, and any sweep axis.
+/// Applies `[scale.NAME]` to the file: `flows`, `rounds`, `duration`, `seeds`, `transports`, and any sweep
+/// axis.
 fn apply_scale(tree: &mut Node, scale: Option<Scale>) -> Result<(), ExperimentError> {
     let Some(all) = tree.remove("scale") else {
         return Ok(());
@@ -84,8 +85,7 @@ fn apply_scale(tree: &mut Node, scale: Option<Scale>) -> Result<(), ExperimentEr
     section.finish()
 }
 
-/// Puts a value where an axis or key says: into the sweep if it is swept there, else into the
-/// scenario.
+/// Writes the value of an axis or key: into the sweep if the sweep has this axis, otherwise into the scenario.
 fn set_axis(tree: &mut Node, key: &str, value: Node) -> Result<(), ExperimentError> {
     let swept = |axis: &str| axis == key || path_of(axis) == path_of(key);
     let mut found = false;
@@ -158,7 +158,7 @@ fn apply_flags(tree: &mut Node, overrides: &Overrides) -> Result<(), ExperimentE
         .try_for_each(|set| apply_set(tree, set))
 }
 
-/// Lays one `--set` over the file.
+/// Applies one `--set` to the file.
 fn apply_set(tree: &mut Node, set: &str) -> Result<(), ExperimentError> {
     let flag = format!("--set {set}");
     let wrong = |key, problem| {
@@ -169,7 +169,8 @@ fn apply_set(tree: &mut Node, set: &str) -> Result<(), ExperimentError> {
         return wrong("", "want key=value, such as loss=2%");
     };
     let (key, value) = (key.trim(), value.trim());
-    // By its braces: what a shell leaves of a table may not be one any more.
+    // A table is recognised by its braces, because a shell may have removed the quotes that make it a valid
+    // table.
     if value.starts_with('{') && value.ends_with('}') {
         return wrong(
             key,

@@ -1,4 +1,4 @@
-//! Reading the parts of a scenario from a file's tables.
+//! Reads the parts of a scenario from a file's tables.
 
 use spindle_fabric::Network;
 use spindle_mptcp::congestion::CongestionKind;
@@ -16,8 +16,8 @@ use crate::driver::{MAX_INTERFACES, build_standard, switches_among};
 
 pub(super) type Result<T> = std::result::Result<T, ExperimentError>;
 
-/// Hosts a simulation may have: what fits the 10.x.y.z addresses given to them, far above what is
-/// worth simulating.
+/// Largest number of hosts in a simulation. This many fit the 10.x.y.z addresses of hosts, and it is far more
+/// than is worth simulating.
 const MAX_HOSTS: u64 = 65_536;
 
 /// Reads the scenario of one point.
@@ -55,7 +55,7 @@ pub(super) fn scenario(root: &Section<'_>, context: &Context<'_>) -> Result<Scen
     })
 }
 
-/// `[hotspots]`: those of a topology of one's own are looked for when the network is built.
+/// `[hotspots]`. The hotspots of a custom topology are checked when the network is built.
 fn hotspots(s: Section<'_>, network: Option<&Network>) -> Result<Hotspots> {
     let packets: u32 = s.need("buffer_packets")?;
     if packets == 0 {
@@ -216,8 +216,7 @@ fn rate(s: &Section<'_>, key: &'static str, default: BitRate) -> Result<BitRate>
 }
 
 fn link_settings(s: &Section<'_>, name: &str) -> Result<LinkSettings> {
-    // Mechanisms T1, T2, T4 and T5; the other topologies' base RTTs are our choice for T1's
-    // hardware.
+    // Mechanisms T1, T2, T4 and T5. The base RTTs of the other topologies are our choice for T1's hardware.
     let (rtt, megabits, room, mark) = match name {
         "fuso-testbed" => (280, 1000, Buffer::Bytes(128_000), Some(32_000)),
         "fuso-sim" => (240, 10_000, Buffer::Bytes(1_000_000), Some(300_000)),
@@ -276,7 +275,7 @@ fn link_settings(s: &Section<'_>, name: &str) -> Result<LinkSettings> {
     })
 }
 
-/// The controllers that a scenario may set, by name.
+/// Names of the congestion controllers that a scenario may set.
 const CONGESTION: [(&str, CongestionKind); 7] = [
     ("reno", CongestionKind::Reno),
     ("cubic", CongestionKind::Cubic),
@@ -341,7 +340,7 @@ fn host(s: Section<'_>, context: &Context<'_>) -> Result<(HostSettings, String)>
     Ok((host, balancer))
 }
 
-/// What a subflow may have in its host's port.
+/// The limit on the data that a subflow may have queued in its host's port.
 fn output_limit(s: &Section<'_>, mss: u32) -> Result<Option<u64>> {
     let limit = s.get::<Size>("output_limit")?.map(|l| l.0);
     match limit {
@@ -364,7 +363,7 @@ fn buffer(s: &Section<'_>, key: &'static str, default: u64, mss: u32) -> Result<
     Ok(bytes)
 }
 
-/// A transport's name as a list of texts, kept with the nodes for messages.
+/// The entry `key` as a list of names. Each name is returned with its node, for error messages.
 pub(super) fn names(root: &Section<'_>, key: &'static str) -> Result<Vec<(String, Node)>> {
     let Some(node) = root.node(key) else {
         return Ok(Vec::new());

@@ -1,4 +1,4 @@
-//! Reading `[traffic]` of kind `formula`.
+//! Reads `[traffic]` of kind `formula`.
 
 use spindle_mptcp::stage::coding::formulas::{Blocking, Conditions, Units};
 use spindle_units::{BitRate, Duration};
@@ -9,7 +9,7 @@ use super::scenario::{Buffer, HostSettings, LinkSettings, Scenario, Topology, Tr
 use super::section::Section;
 use crate::formula::Formula;
 
-/// The largest window, unit and redundancy: a point is to be computed in milliseconds.
+/// Largest window, unit and redundancy. A point must be computed within milliseconds.
 const MOST_PACKETS: u32 = 4096;
 
 /// Whether this `[traffic]` is a formula.
@@ -18,7 +18,7 @@ pub(super) fn is_formula(traffic: &Section<'_>) -> bool {
     matches!(kind, Some(Value::Text(kind)) if kind == "formula")
 }
 
-/// The scenario of a point that is computed. Its network is that of no run.
+/// Reads the scenario of a computed point. Its network is a placeholder that no run uses.
 pub(super) fn scenario(root: &Section<'_>, traffic: Section<'_>) -> Result<Scenario> {
     for key in ["topology", "loss", "scenario", "hotspots"] {
         if root.node(key).is_some() {
@@ -50,7 +50,7 @@ pub(super) fn scenario(root: &Section<'_>, traffic: Section<'_>) -> Result<Scena
 }
 
 fn formula(s: Section<'_>) -> Result<Formula> {
-    // The kind was read by whoever came here; there is one formula so far.
+    // The caller has read the kind. There is only one formula so far.
     let _ = s.node("kind");
     if s.choice("formula", &[("caps", ())])?.is_none() {
         return Err(s.error("formula", "missing, want caps"));
@@ -92,7 +92,7 @@ fn formula(s: Section<'_>) -> Result<Formula> {
     Ok(formula)
 }
 
-/// `blocking`, or `blocked` paths of `paths`.
+/// `blocking`, or `blocked` of `paths` paths.
 fn blocking(s: &Section<'_>) -> Result<Blocking> {
     let (share, blocked, paths) = (
         s.get::<String>("blocking")?,

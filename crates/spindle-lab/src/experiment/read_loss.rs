@@ -1,4 +1,4 @@
-//! Reading `[loss]`.
+//! Reads `[loss]`.
 
 use spindle_fabric::{CableId, Network};
 use spindle_units::Duration;
@@ -12,7 +12,7 @@ use super::units::percent;
 use crate::driver::{candidates, links};
 use crate::workload::{LossRates, LossyLinks};
 
-/// The loss processes of a scenario.
+/// Reads the loss processes of a scenario.
 pub(super) fn losses(root: &Section<'_>, network: Option<&Network>) -> Result<Vec<Loss>> {
     let Some(node) = root.node("loss") else {
         return Ok(Vec::new());
@@ -45,7 +45,7 @@ fn loss(s: Section<'_>, network: Option<&Network>) -> Result<Loss> {
         1 => {
             let rate = s.need::<Share>("rate")?.0;
             let burst = s.or("burst", 3.0)?;
-            // The good state must be left with a probability of at most 1.
+            // The probability of leaving the good state must be at most 1.
             if burst < 1.0 || rate >= 1.0 || rate / (1.0 - rate) / burst > 1.0 {
                 let problem = format!(
                     "found {burst} at rate {rate}, want a mean burst of 1 packet or more, \
@@ -181,7 +181,7 @@ fn lossy_links(s: &Section<'_>, on: &[String], network: Option<&Network>) -> Res
     })
 }
 
-/// `locations`: groups of cables with the share of lossy ones that each has.
+/// `locations`: groups of cables, each with its share of the lossy cables.
 fn locations(s: &Section<'_>, groups: Option<&[&str]>) -> Result<Vec<(String, f64)>> {
     let Some(node) = s.node("locations") else {
         return Ok(Vec::new());

@@ -1,4 +1,4 @@
-//! Reading `[traffic]` of `kind = "mix"`.
+//! Reads `[traffic]` of `kind = "mix"`.
 
 use spindle_fabric::Network;
 use spindle_units::Duration;
@@ -10,18 +10,18 @@ use super::scenario::{Ask, BurstTimes, LongFlows, Matching, Mix, Pairs, Starts, 
 use super::section::Section;
 use crate::workload::SizeSampler;
 
-/// Flows that a run may have: some gigabytes of memory.
+/// Largest number of flows in a run. They need some gigabytes of memory.
 const MAX_FLOWS: u64 = 5_000_000;
 
-/// Periods are at least this long, and at least so many flows are expected in one, so that drawing them
-/// takes no time to speak of.
+/// Shortest period, and fewest flows expected in one. These limits keep the time to draw the periods
+/// negligible.
 const SHORTEST_PERIOD: Duration = Duration::from_micros(10);
 const FEWEST_A_PERIOD: f64 = 0.01;
 
-/// Where the hosts are.
+/// The topology and, unless it is a custom one, its network.
 type Place<'a> = (&'a Topology, Option<&'a Network>);
 
-/// Short flows beside long ones.
+/// Reads a mix of short and long flows.
 pub(super) fn mix(s: &Section<'_>, place: Place<'_>, context: &Context<'_>) -> Result<Mix> {
     let pairs = pairs(s, place)?;
     let long = long_flows(s, &pairs, place, context)?;
@@ -51,7 +51,7 @@ pub(super) fn mix(s: &Section<'_>, place: Place<'_>, context: &Context<'_>) -> R
     Ok(mix)
 }
 
-/// Whether the run ends and is not too long.
+/// Checks that the run ends and is not too long.
 fn check_extent(s: &Section<'_>, mix: &Mix) -> Result<()> {
     let Some(duration) = mix.duration else {
         return match mix.flows {
@@ -131,7 +131,7 @@ fn pairs(s: &Section<'_>, place: Place<'_>) -> Result<Pairs> {
     Ok(pairs)
 }
 
-/// Whether each host that may be drawn first has a partner.
+/// Checks that each host that may be drawn first has a partner.
 fn check_pairs(
     s: &Section<'_>,
     (from, to): (&str, &str),
@@ -181,7 +181,7 @@ fn check_pairs(
     Err(s.error(key, format!("{name} has no partner, want {other} for it")))
 }
 
-/// `long_flows`, and what is said of them.
+/// `long_flows`, and the keys that describe them.
 fn long_flows(
     s: &Section<'_>,
     pairs: &Pairs,
@@ -210,7 +210,7 @@ fn long_flows(
         check_pairs(s, ("long_from", "long_to"), own, place)?;
     }
     let distinct = s.choice("long_paths", &[("hashed", false), ("distinct", true)])?;
-    // A sweep may set their number to 0 and leave the rest as it is.
+    // A sweep may set the number of long flows to 0 and leave the other keys in place.
     Ok((count > 0).then_some(LongFlows {
         count,
         sizes,
@@ -219,7 +219,7 @@ fn long_flows(
     }))
 }
 
-/// `arrivals`, and what goes with each.
+/// `arrivals`, and the keys that belong to each kind of arrivals.
 fn starts(s: &Section<'_>, flows: Option<u64>, sizes: &SizeSampler) -> Result<Starts> {
     #[derive(Clone, Copy, PartialEq)]
     enum Kind {
@@ -293,7 +293,7 @@ fn starts(s: &Section<'_>, flows: Option<u64>, sizes: &SizeSampler) -> Result<St
     })
 }
 
-/// `rate`: so many a second.
+/// `rate`: a number per second.
 fn rate(s: &Section<'_>) -> Result<Option<f64>> {
     match s.get::<f64>("rate")? {
         Some(rate) if !(1e-6..=1e9).contains(&rate) => {

@@ -1,4 +1,4 @@
-//! What the keys of scenarios are read as, and what is said about those that are wrong.
+//! How the keys of scenarios are read, and which errors wrong keys cause.
 
 use std::path::Path;
 
@@ -31,7 +31,7 @@ fn error(text: &str) -> String {
 
 const SIM: &str = "topology = { name = \"fuso-sim\" }\n";
 
-/// A simulation with these keys in its requests from all to all.
+/// A simulation with these keys in its requests from all hosts to all hosts.
 fn requests(keys: &str) -> String {
     format!(
         "{SIM}[traffic]\nkind = \"requests\"\nclients = \"all\"\nservers = \"all\"\nsizes = \
@@ -45,7 +45,7 @@ fn lossy(keys: &str) -> String {
 }
 
 #[test]
-fn subflows_packets_and_what_is_observed() {
+fn subflows_sizes_in_packets_and_observed_items_are_read() {
     let keys = "subflows = [2, 1]\nobserve = [\"recovery\", \"sizes\"]";
     let e = read(&requests(keys)).unwrap();
     let Traffic::Requests(r) = &e.points[0].scenario.traffic else {
@@ -83,7 +83,7 @@ fn subflows_packets_and_what_is_observed() {
 }
 
 #[test]
-fn a_table_of_sizes_may_stand_in_the_experiment() {
+fn inline_size_table_is_read_like_a_file() {
     let table = "100 0.5\n200 0.5\n400 1\n";
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("a.cdf");
@@ -117,7 +117,7 @@ fn a_table_of_sizes_may_stand_in_the_experiment() {
 }
 
 #[test]
-fn a_packet_of_each_response() {
+fn response_loss_is_read_with_subflow_and_packet() {
     let loss = |keys: &str| format!("{}\n[loss]\nmodel = \"response\"\n{keys}", requests(""));
     let read = |keys: &str| match read(&loss(keys)).unwrap().points[0].scenario.loss[0].model {
         LossModel::Response(r) => (r.subflow, r.packet),
@@ -156,7 +156,7 @@ fn numbered_packets_count_from_1() {
 }
 
 #[test]
-fn a_table_does_not_come_by_set() {
+fn set_flag_refuses_tables() {
     let told = |set: &str| {
         let flags = Overrides {
             set: vec![set.to_owned()],
@@ -164,7 +164,7 @@ fn a_table_does_not_come_by_set() {
         };
         read_with(&requests(""), &flags).map_err(|e| e.to_string())
     };
-    // A shell has taken the quotes of the last.
+    // A shell has removed the quotes of the last one.
     for set in [
         "traffic.sizes={packets=29}",
         "size = { packets = 29 }",
@@ -186,7 +186,7 @@ fn a_table_does_not_come_by_set() {
 }
 
 #[test]
-fn hotspots_are_among_switches_that_there_are() {
+fn hotspots_must_name_existing_switches() {
     let text = |topology: &str, keys: &str| {
         format!(
             "topology = {{ name = \"{topology}\" }}\ntraffic = {{ kind = \"none\" }}\n\
@@ -261,7 +261,7 @@ fn cofuso_sim_has_the_dimensions_of_cofuso_section_6_2() {
 }
 
 #[test]
-fn parts_are_ten_runs_unless_the_file_says_otherwise() {
+fn parts_default_to_ten_runs_over_all_seeds() {
     let parts = |head: &str| read(&format!("{head}\n{}", requests(""))).map(|e| e.parts());
     assert_eq!(parts("").unwrap(), 10);
     assert_eq!(parts("seeds = 4").unwrap(), 3);
@@ -272,9 +272,9 @@ fn parts_are_ten_runs_unless_the_file_says_otherwise() {
     );
 }
 
-/// How long a connection rests belongs to the host as well.
+/// The maximum segment lifetime, which determines the length of TIME-WAIT, is a setting of the host.
 #[test]
-fn a_maximum_segment_lifetime() {
+fn msl_is_read_and_reaches_the_configuration() {
     let e = read(&format!("{}\n[scenario]\nmsl = \"5ms\"\n", requests(""))).unwrap();
     let host = &e.points[0].scenario.host;
     let registry = crate::registry::Registry::standard();
@@ -284,9 +284,9 @@ fn a_maximum_segment_lifetime() {
     assert!(least.starts_with("f.toml:10: scenario.msl:"), "{least}");
 }
 
-/// Back-pressure belongs to the host: it reaches every transport's configuration.
+/// The limit is a setting of the host and reaches every transport's configuration.
 #[test]
-fn what_a_subflow_may_have_in_its_hosts_port() {
+fn output_limit_is_read_and_reaches_the_configuration() {
     let text = |limit: &str| format!("{}\n[scenario]\noutput_limit = \"{limit}\"\n", requests(""));
     let e = read(&text("128KiB")).unwrap();
     let host = &e.points[0].scenario.host;
@@ -311,7 +311,7 @@ fn what_a_subflow_may_have_in_its_hosts_port() {
 }
 
 #[test]
-fn hosts_own_ports_may_mark() {
+fn host_ports_mark_from_host_ecn_threshold_on() {
     let text = |name: &str| {
         format!(
             "traffic = {{ kind = \"none\" }}\n[topology]\nname = \"{name}\"\nhost_ecn_threshold = \
@@ -334,7 +334,7 @@ fn hosts_own_ports_may_mark() {
 }
 
 #[test]
-fn switches_may_have_two_priorities() {
+fn priorities_setting_applies_to_all_ports() {
     let text = |name: &str| {
         format!(
             "traffic = {{ kind = \"none\" }}\n[topology]\nname = \"{name}\"\npriorities = true\n"
@@ -412,7 +412,7 @@ fn loads_are_rates_or_shares_of_a_capacity() {
 }
 
 #[test]
-fn backgrounds_have_a_size_and_a_transport() {
+fn background_needs_a_size_and_a_known_transport() {
     let background = |keys: &str| {
         let e = read(&requests(keys)).unwrap();
         match &e.points[0].scenario.traffic {
@@ -451,7 +451,7 @@ fn backgrounds_have_a_size_and_a_transport() {
 }
 
 #[test]
-fn hosts_may_be_named_by_patterns_and_ask_each_other() {
+fn hosts_are_named_by_patterns_and_need_a_partner_other_than_themselves() {
     let traffic = |clients: &str, servers: &str| {
         format!(
             "{SIM}[traffic]\nkind = \"requests\"\nsizes = \"10KB\"\nclients = {clients}\nservers \
@@ -488,7 +488,7 @@ fn hosts_may_be_named_by_patterns_and_ask_each_other() {
 }
 
 #[test]
-fn lossy_links_have_a_number_rates_and_locations() {
+fn lossy_links_are_read_with_number_rates_and_locations() {
     let model = |keys: &str| match &read(&lossy(keys)).unwrap().points[0].scenario.loss[0].model {
         LossModel::LossyLinks(l) => l.clone(),
         other => panic!("{other:?}"),
@@ -598,7 +598,7 @@ fn traffic_may_be_none() {
     );
 }
 
-/// A formula with these keys, on line 2 to 5, in a file of no transports yet.
+/// A formula with these keys from line 5 on. The context knows no transports.
 fn formula(keys: &str) -> Result<Experiment, ExperimentError> {
     let text = format!(
         "transports = [\"coded\"]\n[traffic]\nkind = \"formula\"\nformula = \"caps\"\n{keys}"
@@ -613,7 +613,7 @@ fn formula(keys: &str) -> Result<Experiment, ExperimentError> {
 }
 
 #[test]
-fn formulas_are_read_or_refused() {
+fn valid_formulas_are_read_and_invalid_ones_refused() {
     let e = formula("blocking = \"20%\"").unwrap();
     let Traffic::Formula(f) = &e.points[0].scenario.traffic else {
         panic!("{:?}", e.points[0].scenario.traffic);
@@ -667,7 +667,7 @@ fn formulas_are_read_or_refused() {
 }
 
 #[test]
-fn sweeps_come_one_after_the_other() {
+fn points_of_several_sweeps_follow_each_other() {
     let both =
         "[[sweep]]\nload = [\"1Mbps\", \"2Mbps\"]\n[[sweep]]\nload = [\"3Mbps\"]\nflows = [1, 2]";
     let e = read(&format!("{}\n{both}", requests(""))).unwrap();
@@ -700,7 +700,7 @@ fn sweeps_come_one_after_the_other() {
 }
 
 #[test]
-fn a_scale_takes_the_transports_that_fit() {
+fn scale_replaces_transports_and_seeds() {
     let text = requests("flows = 10\n[scale.full]\ntransports = [\"fuso\", \"tcp\"]\nseeds = 3\n");
     let at = |scale| {
         let overrides = Overrides {
@@ -717,7 +717,7 @@ fn a_scale_takes_the_transports_that_fit() {
 }
 
 #[test]
-fn a_key_of_a_scale_cannot_be_set_since_nothing_would_come_of_it() {
+fn set_flag_refuses_keys_of_a_scale() {
     let text = requests("flows = 10\n[scale.quick]\nflows = 5\n");
     for set in ["scale.quick.flows=3", "scale=quick"] {
         let flags = Overrides {

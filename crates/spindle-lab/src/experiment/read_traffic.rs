@@ -1,4 +1,4 @@
-//! Reading `[traffic]`.
+//! Reads `[traffic]`.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use super::section::{Load, Section, Share, Size};
 use crate::driver::MAX_INTERFACES;
 use crate::workload::{Cdf, LogNormal, NAMED, SizeSampler, Sizes};
 
-/// Subflows that a file may ask for: what a connection accepts by default.
+/// Largest number of subflows that a file may request: the number that a connection accepts by default.
 const MAX_SUBFLOWS: u32 = 8;
 
-/// Refuses `name` if it is no host of the network.
+/// Refuses `name` if it is not a host of the network.
 fn host_known(s: &Section<'_>, key: &str, name: &str, network: Option<&Network>) -> Result<()> {
     let Some(network) = network.filter(|n| n.host_named(name).is_none()) else {
         return Ok(());
@@ -38,7 +38,7 @@ fn host_known(s: &Section<'_>, key: &str, name: &str, network: Option<&Network>)
     Err(s.error(key, problem))
 }
 
-/// The traffic of a scenario.
+/// Reads the traffic of a scenario.
 pub(super) fn traffic(
     s: Section<'_>,
     (topology, network): (&Topology, Option<&Network>),
@@ -50,7 +50,8 @@ pub(super) fn traffic(
         ("none", 2),
         ("transfers", 3),
         ("mix", 4),
-        // Read before anything else, and so never found here; named for messages.
+        // Formulas are read before everything else, so this kind is never found here. It is listed for error
+        // messages.
         ("formula", 5),
     ];
     let traffic = match s.choice("kind", &kinds)? {
@@ -92,7 +93,8 @@ pub(super) fn hosts(
     Ok(hosts)
 }
 
-/// The hosts that `name` means: one, `all`, or those of a pattern as for links, `h0-h7` or `h*`.
+/// The hosts that `name` stands for: a single host, `all`, or the hosts of a pattern. Patterns are those of
+/// links, such as `h0-h7` or `h*`.
 pub(super) fn matching(
     s: &Section<'_>,
     key: &'static str,
@@ -197,7 +199,7 @@ fn background(s: &Section<'_>, context: &Context<'_>) -> Result<Option<Backgroun
     }))
 }
 
-/// The load in bits per second, a share of `capacity` or a rate by itself.
+/// The load in bits per second, given as a share of `capacity` or as a rate.
 pub(super) fn load(s: &Section<'_>) -> Result<Option<BitRate>> {
     let capacity = s.get::<BitRate>("capacity")?;
     let load = match (s.get::<Load>("load")?, capacity) {
@@ -249,7 +251,7 @@ fn first_path(s: &Section<'_>) -> Result<FirstPath> {
     }
 }
 
-/// `subflows`: how many on each of the client's interfaces, in their order.
+/// `subflows`: the number of subflows on each of the client's interfaces, in the order of the interfaces.
 fn subflows(s: &Section<'_>) -> Result<Vec<u32>> {
     let list: Vec<u32> = s.list("subflows")?.unwrap_or_default();
     let sum: u32 = list.iter().fold(0, |a, n| a.saturating_add(*n));
@@ -263,7 +265,7 @@ fn subflows(s: &Section<'_>) -> Result<Vec<u32>> {
     Ok(list)
 }
 
-/// `observe`: what is kept of each flow beside its time.
+/// `observe`: what is recorded of each flow in addition to its time.
 pub(super) fn observe(s: &Section<'_>) -> Result<Observe> {
     let mut observe = Observe::default();
     for name in s.list::<String>("observe")?.unwrap_or_default() {
@@ -336,7 +338,7 @@ fn connections(s: &Section<'_>) -> Result<Connections> {
     })
 }
 
-/// `sizes`, of which those of `below` and more are left out.
+/// `sizes`, without the sizes that are not below `below`.
 pub(super) fn sizes(s: &Section<'_>, context: &Context<'_>) -> Result<SizeSampler> {
     let below = s.get::<Size>("below")?.map(|b| b.0);
     let sizes = sizes_of(s, "sizes", below.is_some(), context)?;
@@ -348,7 +350,8 @@ pub(super) fn sizes(s: &Section<'_>, context: &Context<'_>) -> Result<SizeSample
     })
 }
 
-/// A published name, `file:PATH`, a fixed size, or two sizes for a uniform one.
+/// The name of a published distribution, `file:PATH`, a fixed size, two sizes for a uniform distribution, or a
+/// table.
 pub(super) fn sizes_of(
     s: &Section<'_>,
     key: &'static str,
@@ -423,7 +426,7 @@ const SIZES: &str = "web-search, data-mining, mixed, \"file:PATH\" or { cdf = \"
                      two sizes [\"10KB\", \"100KB\"] for a uniform one, \
                      { packets = 29 } for full packets of the transport's own, or { lognormal = \"48KiB\", sigma = 0.9, min = \"1KiB\", max = \"1MiB\" }";
 
-/// `{ cdf = "..." }`, what such a file would contain.
+/// `{ cdf = "..." }`, with the text that such a file would contain.
 fn cdf_text(s: &Section<'_>) -> Result<Sizes> {
     let text: String = s.need("cdf")?;
     s.check()?;

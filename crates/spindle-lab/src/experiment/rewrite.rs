@@ -1,4 +1,4 @@
-//! An experiment's file written anew, with all that is laid over it in it.
+//! Writes an experiment's file again with all overrides included.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -8,15 +8,16 @@ use super::error::{ExperimentError, Origin};
 use super::node::{Node, Value};
 use super::overlay::{self, path_of, sweeps_mut};
 
-/// The text of an experiment's file with what is laid over it: what is read from it without
-/// anything laid over it, wherever that is, is the same experiment. Files that it names, searched from
-/// `directory`, are in it. Comments are not kept, and the order within tables is.
+/// The text of an experiment's file with all overrides included. Reading this text without overrides, in any
+/// directory, gives the same experiment. Files that the experiment names are searched from `directory`, and
+/// their contents are included. The order within tables is kept. Comments are not kept.
 ///
-/// Without a scale to lay over it the tables of scales stay, and will be laid over what was set.
+/// If no scale is applied, the tables of scales stay. A later scale is then applied over the values that were
+/// set.
 ///
 /// # Errors
-/// The first mistake of syntax, or in what is laid over it; that a named file cannot be read is left to
-/// the reader.
+/// The first syntax error, or the first mistake in an override. If a named file cannot be read, its name stays,
+/// and the reader of the text reports the error.
 pub fn rewrite(
     name: &str,
     text: &str,
@@ -37,8 +38,8 @@ pub fn rewrite(
     Ok(text)
 }
 
-/// Takes out of the sweep what flags have set: they win over the tables of its values, and from a file
-/// would not.
+/// Removes the keys that flags have set from the sweep. Flags take precedence over the tables of the sweep's
+/// values, but the same settings in a file would not.
 fn settle(tree: &mut Node) {
     let flags = tree.clone();
     let is_set = |key: &str| {
@@ -59,7 +60,7 @@ fn values_mut(tree: &mut Node) -> impl Iterator<Item = &mut Node> {
     axes.flat_map(|(_, node)| each_mut(node))
 }
 
-/// The items of a list, or the one value that stands for one.
+/// The items of a list, or the single value that stands for a list.
 fn each_mut(node: &mut Node) -> &mut [Node] {
     match node.value {
         Value::List(ref mut values) => values,
@@ -74,10 +75,10 @@ fn entries_mut(node: &mut Node) -> &mut [(String, Node)] {
     }
 }
 
-/// What stands before the name of a file that a size is drawn by.
+/// Prefix of the name of a file that sizes are drawn from.
 const FILE: &str = "file:";
 
-/// Puts the contents of files in place of their names in the traffic and the sweep.
+/// Replaces the names of files in the traffic and the sweep with the files' contents.
 fn embed_files(tree: &mut Node, directory: &Path) {
     for (_, node) in entries_mut(tree).iter_mut().filter(|(k, _)| k == "traffic") {
         embed(node, directory);
@@ -89,7 +90,7 @@ fn embed_files(tree: &mut Node, directory: &Path) {
     }
 }
 
-/// A value of an axis keeps its name.
+/// Embeds the file that a value of an axis names. The value keeps its name.
 fn embed_value(axis: &str, value: &mut Node, directory: &Path) {
     let Value::Text(name) = &value.value else {
         return embed(value, directory);
@@ -112,7 +113,7 @@ fn embed(node: &mut Node, directory: &Path) {
             }
         }
         Value::List(items) => items.iter_mut().for_each(|n| embed(n, directory)),
-        // An axis' value written before has the file's name as its own.
+        // A value of an axis that was rewritten before has the file's name as its own name.
         Value::Table(entries) => entries
             .iter_mut()
             .filter(|(key, _)| key != "name")
@@ -133,7 +134,7 @@ fn contents(name: &str, at: &Node, directory: &Path) -> Option<Node> {
     Some(node(Value::Table(entries)))
 }
 
-/// Values first, then a section for each table and for each table of a list of them.
+/// Writes plain values first, then a section for each table and for each table in a list of tables.
 fn write_file(text: &mut String, tree: &Node) {
     let Value::Table(entries) = &tree.value else {
         return;
@@ -201,12 +202,12 @@ fn value_text(node: &Node) -> String {
     }
 }
 
-/// As short as it can be to be read as the same number.
+/// The shortest text that is read as the same number.
 fn float_text(value: f64) -> String {
     if value.is_nan() {
         return "nan".to_owned();
     }
-    // Rust's "inf" and "1e-7" are TOML's as well.
+    // Rust's "inf" and "1e-7" are valid TOML.
     format!("{value:?}")
 }
 
@@ -264,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn every_experiment_at_every_scale_is_the_same_again() {
+    fn every_rewritten_experiment_is_the_same_at_every_scale() {
         for file in EXPERIMENTS {
             for scale in Scale::ALL.map(Some).into_iter().chain([None]) {
                 let overrides = Overrides {
@@ -285,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_are_in_it_and_win_over_the_tables_of_a_sweep() {
+    fn rewritten_text_contains_flags_in_place_of_keys_of_sweep_tables() {
         let file = crate::library::find("fuso-fig4ab").unwrap();
         let overrides = Overrides {
             set: vec!["traffic.load=20Mbps".into(), "size=10KB".into()],
@@ -307,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_in_it_and_keep_their_names_on_an_axis() {
+    fn rewritten_text_embeds_files_and_keeps_their_names_on_an_axis() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("a.cdf"), "1000 0\n2000 1\n").unwrap();
         let file = crate::library::find("fuso-fig4ab").unwrap();
@@ -350,7 +351,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_reads_as_the_same(
+        fn written_text_parses_to_the_same_tree(
             entries in prop::collection::btree_map("[a-z .]{0,6}", value(), 0..5),
         ) {
             let node = |value| Node { value, origin: Origin::File("x".into()) };

@@ -10,106 +10,108 @@ pub use mix::{BurstTimes, LongFlows, Matching, Mix, Pairs, Starts};
 pub use crate::formula::Formula;
 use crate::workload::{LossyLinks, SizeSampler};
 
-/// Everything about a run but the transport and the seed.
+/// Everything about a run except the transport and the seed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scenario {
     /// The network.
     pub topology: Topology,
-    /// What loses packets in it.
+    /// The processes that lose packets in it.
     pub loss: Vec<Loss>,
-    /// Where its queues are shorter than elsewhere, if anywhere.
+    /// Switches with shorter queues, if any.
     pub hotspots: Option<Hotspots>,
     /// What is sent.
     pub traffic: Traffic,
     /// How hosts are set up, whatever the transport.
     pub host: HostSettings,
-    /// The balancer of every switch, by name.
+    /// Name of the balancer that every switch uses.
     pub balancer: String,
 }
 
-/// A network by name with its measures.
+/// A network: its name and its dimensions.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Topology {
-    /// FUSO's testbed (mechanisms T1): H1-H3 under one switch, H4-H6 under another, three links P1-P3 between.
+    /// FUSO's testbed (mechanisms T1): H1-H3 under one switch, H4-H6 under another, and three links P1-P3
+    /// between the switches.
     FusoTestbed(LinkSettings),
-    /// CoFUSO's simulation (mechanisms T4), `cofuso-sim`: H1-H10 on router R1, H11-H20 on R10, between them R2-R5
-    /// meshed with R6-R9.
+    /// CoFUSO's simulation (mechanisms T4), `cofuso-sim`: H1-H10 on router R1, H11-H20 on R10, and R2-R5 meshed
+    /// with R6-R9 between them.
     CoFusoSim(LinkSettings),
-    /// Hosts S1.. on the left, as many R1.. on the right, one cable "bottleneck" between.
+    /// Hosts S1.. on the left, as many hosts R1.. on the right, and one cable "bottleneck" between them.
     Dumbbell {
         /// Hosts on each side.
         pairs: u32,
-        /// Every link, but for the rate of the one between.
+        /// All links. The rate of the bottleneck is separate.
         links: LinkSettings,
-        /// Rate of the cable between.
+        /// Rate of the bottleneck.
         core_rate: BitRate,
     },
     /// A k-ary fat tree of hosts h0..
     FatTree {
-        /// How files call it: `fat-tree`, or `fuso-sim` (mechanisms T2).
+        /// The name in experiment files: `fat-tree`, or `fuso-sim` (mechanisms T2).
         name: &'static str,
-        /// Ports of a switch, even.
+        /// Ports of a switch, an even number.
         k: u32,
         /// Hosts under each edge switch.
         hosts_per_edge: u32,
         /// Rate of the links between switches.
         fabric_rate: BitRate,
-        /// Every link, but for the rate of those between switches.
+        /// All links. The rate of the links between switches is separate.
         links: LinkSettings,
     },
     /// Hosts h0.. under leaf switches, each of which has a cable to every spine switch.
     LeafSpine {
         /// Leaf switches.
         leaves: u32,
-        /// Spine switches: paths between two leaves.
+        /// Spine switches. This is the number of paths between two leaves.
         spines: u32,
         /// Hosts under each leaf.
         hosts_per_leaf: u32,
         /// Rate of the links between leaves and spines.
         fabric_rate: BitRate,
-        /// Every link, but for the rate of those between switches; the RTT is split over eight links.
+        /// All links. The rate of the links between switches is separate. The RTT is split over eight links.
         links: LinkSettings,
     },
-    /// Host "client" with cables P1.. to a router, host "server" with one cable.
+    /// Host "client" with cables P1.. to a router, and host "server" with one cable.
     DualHomed {
         /// The client's cables.
         paths: u32,
-        /// Every link, but for the rate of the server's; the RTT is split over four links.
+        /// All links. The rate of the server's link is separate. The RTT is split over four links.
         links: LinkSettings,
         /// Rate of the server's cable.
         server_rate: BitRate,
     },
-    /// One of the [`crate::registry::Registry`].
+    /// A topology of the [`crate::registry::Registry`].
     Custom {
         /// Its name.
         name: String,
         /// Its parameters as text, in the order of the file.
         parameters: Vec<(String, String)>,
-        /// Every link, as far as the topology heeds it.
+        /// All links, as far as the topology uses these settings.
         links: LinkSettings,
     },
 }
 
-/// What links have in common.
+/// Settings that links have in common.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LinkSettings {
     /// Rate of each link.
     pub rate: BitRate,
-    /// Base round-trip time of the longest way, shared equally by its links in both directions.
+    /// Base round-trip time of the longest path. All its links, in both directions, have an equal share of it.
     pub rtt: Duration,
-    /// Queue of a port.
+    /// Queue size of a port.
     pub buffer: Buffer,
-    /// Queue length from which packets are marked (ECN); none: never.
+    /// Queue length from which packets are marked (ECN). `None` disables marking.
     pub ecn_threshold: Option<u64>,
-    /// The same for the hosts' own ports; none: never.
+    /// Like [`Self::ecn_threshold`], but for the hosts' own ports.
     pub host_ecn_threshold: Option<u64>,
-    /// Queue of a host's own port; none: long enough that it never drops what the host sends itself.
+    /// Queue size of a host's own port. If `None`, the queue is long enough never to drop what the host sends
+    /// itself.
     pub host_buffer: Option<Buffer>,
-    /// Ports have two strict priorities, that of a packet being by its DSCP.
+    /// Whether ports have two strict priorities. The DSCP of a packet determines its priority.
     pub priorities: bool,
 }
 
-/// Room of a port's queue.
+/// Size of a port's queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Buffer {
     /// In bytes.
@@ -121,40 +123,41 @@ pub enum Buffer {
 /// A loss process on some links.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Loss {
-    /// What is lost.
+    /// Which packets are lost.
     pub model: LossModel,
     /// Links: hosts (their cables), cables such as `P1`, patterns such as `access:H4-H6`, or `all`.
     pub on: Vec<String>,
-    /// In which directions.
+    /// The directions in which packets are lost.
     pub direction: Direction,
-    /// Only packets with payload are lost.
+    /// Whether only packets with payload are lost.
     pub data_only: bool,
 }
 
-/// How losses fall.
+/// How losses are distributed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LossModel {
-    /// Each packet by itself with this probability.
+    /// Each packet is lost independently with this probability.
     Bernoulli(f64),
     /// Two-state Gilbert: all packets are lost in the bad state, none in the good one.
     Gilbert {
         /// Share of packets lost in the long run.
         rate: f64,
-        /// Mean packets in the bad state.
+        /// Mean number of packets in the bad state.
         burst: f64,
     },
-    /// Every packet between two times: the link is down.
+    /// Every packet between two times is lost: the link is down.
     BlackHole {
-        /// From when, counted from the start of the run, the preparation of connections included.
+        /// Start of the outage. Time counts from the start of the run and includes the preparation of
+        /// connections.
         from: Duration,
-        /// Until when.
+        /// End of the outage.
         until: Duration,
     },
     /// The packets with these numbers on the link, counted from 1.
     Numbered(Vec<u64>),
-    /// Of each response one packet with data, wherever it goes: it is lost on leaving the server.
+    /// One data packet of each response, on whatever path. It is lost as it leaves the server.
     Response(ResponseLoss),
-    /// Some links of [`Loss::on`], drawn anew for each run, each with a rate of its own, from the
+    /// Some links of [`Loss::on`], drawn again for each run, each with its own rate. They lose packets from the
     /// start of the measurement on: connections were opened before links broke.
     LossyLinks(LossyLinks),
 }
@@ -162,15 +165,15 @@ pub enum LossModel {
 /// The packet of a response that is lost (CoFUSO section 6.1.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResponseLoss {
-    /// On this subflow, from 0; none: whichever it is on.
+    /// The subflow that carries the packet, from 0. If `None`, it may be any subflow.
     pub subflow: Option<u8>,
-    /// Which of the packets there, from 1 in the order of sending; none: drawn for each response, the
-    /// same under every transport, among as many as the response fills.
+    /// Number of the packet there, from 1 in the order of sending. If `None`, the number is drawn for each
+    /// response among as many packets as the response fills. It is the same under every transport.
     pub packet: Option<u64>,
 }
 
-/// Direction on a link. A link between switches runs forward from the first to the second; a
-/// host's link runs forward from the host.
+/// Direction on a link. A link between switches runs forward from the first switch to the second. A host's link
+/// runs forward from the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// Both, independently.
@@ -181,83 +184,85 @@ pub enum Direction {
     Backward,
 }
 
-/// What is sent.
+/// The traffic of a scenario.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Traffic {
-    /// Nothing: the run only draws what it would meet.
+    /// No traffic: the run only makes its random draws, such as the lossy links.
     None,
-    /// Clients ask servers and wait for the answer.
+    /// Clients send requests to servers and wait for the responses.
     Requests(Requests),
-    /// All servers answer one client at once, round after round.
+    /// All servers respond to one client at once, round after round.
     Incast(Incast),
-    /// Hosts send to hosts, for a given time.
+    /// Hosts send to hosts for a given time.
     Transfers(Transfers),
-    /// Short flows beside long ones.
+    /// Short flows mixed with long ones.
     Mix(Mix),
-    /// Nothing: the point is computed, not run.
+    /// No traffic: the point is computed, not run.
     Formula(Formula),
 }
 
 /// Request/response traffic.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Requests {
-    /// Hosts that ask.
+    /// Hosts that send requests.
     pub clients: Vec<String>,
-    /// Hosts that answer.
+    /// Hosts that respond.
     pub servers: Vec<String>,
-    /// Who asks whom.
+    /// Which client sends requests to which server.
     pub pairing: Pairing,
-    /// When requests come.
+    /// When requests are sent.
     pub arrivals: Arrivals,
     /// Response sizes.
     pub sizes: SizeSampler,
     /// Bytes of a request.
     pub request: u64,
-    /// On which connections.
+    /// The connections that carry the requests.
     pub connections: Connections,
-    /// Which of its interfaces a client's connection starts from.
+    /// The interface that a client's connection starts from.
     pub first_path: FirstPath,
-    /// Subflows on each of its interfaces in place of as many as the transport has, one on each; empty:
-    /// as the transport has it. For transports with several, on clients with so many interfaces.
+    /// Number of subflows on each of the client's interfaces. It replaces the default of one subflow on each
+    /// interface. If empty, the default applies. It is for transports with several subflows, on clients with
+    /// this many interfaces.
     pub subflows: Vec<u32>,
-    /// What is observed of each flow beside its time.
+    /// What is observed of each flow in addition to its time.
     pub observe: Observe,
-    /// Which of the requests are background, if any are.
+    /// Which requests are background, if any.
     pub background: Option<Background>,
-    /// Requests per transport and seed, those of the background included.
+    /// Requests per transport and seed, including those of the background.
     pub flows: u64,
 }
 
-/// What is observed of each flow beside its time; it costs memory, or a look at each segment.
+/// What is observed of each flow in addition to its time. Each item costs memory or processing of each segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Observe {
-    /// What proactive recovery sent, what came of it, and what windows left room for.
+    /// What proactive recovery sent, what it achieved, and how much room windows left.
     pub recovery: bool,
-    /// Its size.
+    /// The flow's size.
     pub sizes: bool,
-    /// How many retransmission timers fired for it and how often it entered fast recovery.
+    /// How many retransmission timers fired for the flow, and how often it entered fast recovery.
     pub timers: bool,
     /// How busy the network's links were, and what their queues dropped.
     pub links: bool,
-    /// How many data packets hosts sent and how many were dropped, marked as short flows' or not.
+    /// How many data packets hosts sent and how many were dropped, separately for packets marked as short
+    /// flows'.
     pub packets: bool,
-    /// How long data packets waited, which were overtaken, and which paths short flows left unused.
+    /// How long data packets waited, which ones were overtaken, and which paths short flows left unused.
     pub paths: bool,
-    /// What applications got over the network's links.
+    /// How much data applications received over the network's links.
     pub goodput: bool,
-    /// What coding sent and learnt.
+    /// What coding sent, and what it estimated about the paths.
     pub coding: bool,
-    /// Congestion windows of those that send.
+    /// Congestion windows of the senders.
     pub windows: bool,
 }
 
 impl Observe {
-    /// What may be observed, by the names in experiment files.
+    /// Names in experiment files of what can be observed.
     pub const NAMES: [&'static str; 9] = [
         "recovery", "sizes", "timers", "links", "packets", "paths", "goodput", "coding", "windows",
     ];
 
-    /// Whether what has this name is observed.
+    /// Whether the item with this name is observed.
     pub fn has(self, name: &str) -> bool {
         match name {
             "recovery" => self.recovery,
@@ -274,82 +279,82 @@ impl Observe {
     }
 }
 
-/// Large requests over connections of their own, measured apart (FUSO section 5.2: the scheme under
-/// test serves latency-sensitive queries, plain TCP the rest).
+/// Large requests over separate connections, measured separately (FUSO section 5.2: the scheme under test
+/// serves latency-sensitive queries, plain TCP the rest).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Background {
-    /// Requests of this many bytes and more belong to it.
+    /// Requests of at least this many bytes are background.
     pub from: u64,
-    /// The transport that carries it by name; none: the one under test.
+    /// Name of the transport that carries them. If `None`, it is the transport under test.
     pub transport: Option<String>,
 }
 
-/// Which interface of a client with several the first subflow of a connection takes.
+/// The interface that the first subflow of a connection uses on a client with several interfaces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FirstPath {
     /// Always this one, from 0.
     Interface(u32),
-    /// Drawn for each connection, the same under every transport.
+    /// Drawn for each connection. It is the same under every transport.
     #[default]
     Random,
 }
 
-/// When a request, or a transfer, is written on a new connection, and with that when its time starts.
+/// When a request or a transfer is written on a new connection. Its time starts at the same moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ask {
-    /// Together with the opening of the connection: its set-up counts.
+    /// When the connection is opened. The connection's set-up counts.
     #[default]
     Opening,
     /// Once the connection is established.
     AtOnce,
-    /// Once all its subflows are up (mechanisms T3: runs start when all joins are done).
+    /// Once all its subflows are established (mechanisms T3: runs start when all joins are done).
     WhenJoined,
 }
 
-/// Who asks whom.
+/// Which client sends requests to which server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pairing {
-    /// The n-th client always asks the n-th server.
+    /// The n-th client always sends to the n-th server.
     OneToOne,
-    /// Each request to a server drawn at random.
+    /// Each request goes to a server drawn at random.
     Random,
 }
 
-/// When requests come.
+/// When requests are sent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Arrivals {
-    /// Poisson, such that mean response size times rate is this load in all.
+    /// Poisson arrivals. Their rate times the mean response size is this load in total.
     Poisson(BitRate),
-    /// A client's next request so long after its last response was complete.
+    /// A client sends its next request this long after its last response was complete.
     Sequential(Duration),
 }
 
 /// Which connections carry requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Connections {
-    /// Opened beforehand and used in turn.
+    /// Connections that are opened beforehand and used in turn.
     Persistent {
-        /// From each client to each of its servers.
+        /// Number of connections from each client to each of its servers.
         per_pair: u32,
-        /// Response bytes sent once on each before measuring (mechanisms T1: 100 KB).
+        /// Response bytes sent once on each connection before measuring (mechanisms T1: 100 KB).
         warm_up: u64,
-        /// Idle time after it; longer than a retransmission timeout, so that windows are reset.
+        /// Idle time after the warm-up. It is longer than a retransmission timeout, so that windows are reset.
         idle: Duration,
     },
-    /// A new one for each request.
+    /// A new connection for each request.
     New(Ask),
 }
 
-/// Synchronised answers.
+/// Synchronised responses.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Incast {
-    /// Who asks.
+    /// The host that sends the requests.
     pub client: String,
-    /// Hosts that answer, used in turn until `fanout` answers are asked for.
+    /// Hosts that respond. They are used in turn until `fanout` responses are requested.
     pub servers: Vec<String>,
-    /// Answers per round.
+    /// Responses per round.
     pub fanout: u32,
-    /// Bytes of an answer.
+    /// Bytes of a response.
     pub response: u64,
     /// Bytes of a request.
     pub request: u64,
@@ -361,121 +366,120 @@ pub struct Incast {
     pub rounds: u64,
 }
 
-/// Transfers from host to host for a given time: long ones that go on to the end, which count as
-/// background, and short ones (MMPTCP section 3, mechanisms T8). Each has a connection of its own,
-/// and its time begins with the SYN.
+/// Transfers from host to host for a given time (MMPTCP section 3, mechanisms T8). Long transfers last until
+/// the end and count as background. The others are short. Each transfer has its own connection.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Transfers {
     /// All hosts that take part.
     pub hosts: Vec<String>,
-    /// The share of them, drawn for each run, that sends a long transfer and nothing else.
+    /// Share of the hosts that send a long transfer and nothing else. These hosts are drawn for each run.
     pub long: f64,
-    /// Whom each sends to.
+    /// Which host each host sends to.
     pub matrix: Matrix,
-    /// When short transfers come.
+    /// When short transfers start.
     pub coming: Coming,
-    /// When their time begins: with the opening of their connection, or once it is established.
+    /// When their time begins: when the connection is opened, or once it is established.
     pub ask: Ask,
     /// Sizes of short transfers.
     pub sizes: SizeSampler,
-    /// How long it goes on.
+    /// How long the transfers go on.
     pub duration: Duration,
-    /// The transport of the long ones by name; none: the one under test.
+    /// Name of the transport of the long transfers. If `None`, it is the transport under test.
     pub background: Option<String>,
     /// What is observed of each short transfer.
     pub observe: Observe,
 }
 
-/// Whom hosts send to.
+/// Which host each host sends to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Matrix {
-    /// Each to one other, drawn for each run, and nobody has two senders.
+    /// Each host sends to one other host, drawn for each run. No host has two senders.
     Permutation,
-    /// The n-th to the one so many behind it.
+    /// The n-th host sends to the host this many positions after it.
     Stride(u32),
-    /// A host drawn for each transfer.
+    /// The receiver is drawn for each transfer.
     Random,
 }
 
-/// When short transfers come.
+/// When short transfers start.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Coming {
-    /// So many a second in the whole network, one by one at random, each from a host without a long one.
+    /// This many per second in the whole network, one by one at random times, each from a host without a long
+    /// transfer.
     Poisson(f64),
-    /// So many at once to one host, all drawn anew each time.
+    /// Several at once to one host. All hosts are drawn again each time.
     Together {
-        /// Hosts that send.
+        /// Number of hosts that send.
         senders: u32,
-        /// Time between two such rounds, and before the first.
+        /// Time between two such rounds, and before the first one.
         every: Duration,
     },
 }
 
-/// Switches whose ports, and the ports that lead to them, have less room (MMPTCP section 3.4).
+/// Switches with shorter queues in their ports and in the ports that lead to them (MMPTCP section 3.4).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hotspots {
-    /// Which they are drawn from: the switches whose names begin so.
+    /// The hotspots are drawn from the switches whose names begin with this text.
     pub among: String,
-    /// The share of these, rounded; drawn for each run.
+    /// Share of these switches, rounded to a whole number of them. They are drawn for each run.
     pub share: f64,
-    /// The room of their ports.
+    /// Queue size of their ports.
     pub buffer: Buffer,
 }
 
-/// Settings of hosts that belong to the scenario and hold for every transport.
+/// Host settings that belong to the scenario and hold for every transport.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostSettings {
     /// Largest segment in payload bytes without options.
     pub mss: u32,
-    /// Initial window in segments: over all subflows or on each.
+    /// Initial window in segments, over all subflows or on each subflow.
     pub initial_window: Window,
-    /// Floor of the retransmission timeout.
+    /// Lower limit of the retransmission timeout.
     pub min_rto: Duration,
-    /// Retransmission timeout before the first measurement.
+    /// Retransmission timeout before the first RTT measurement.
     pub initial_rto: Duration,
-    /// Use of ECN; none: as the preset has it.
+    /// Whether hosts use ECN. The congestion controller determines whether it is classic ECN or DCTCP's.
     pub ecn: bool,
     /// Send buffer of a connection, bytes.
     pub send_buffer: u64,
     /// Receive buffer of a connection, bytes.
     pub receive_buffer: u64,
-    /// Payload bytes of a subflow that may wait in its host's own port; none: as many as the window
-    /// lets out.
+    /// Payload bytes of a subflow that may wait in its host's own port. If `None`, only the window limits them.
     pub output_limit: Option<u64>,
-    /// Delay of acknowledgements; none: each segment at once.
+    /// Delay of acknowledgements. If `None`, each segment is acknowledged at once.
     pub delayed_ack: Option<Duration>,
     /// Whether timestamps are offered (RFC 7323).
     pub timestamps: bool,
     /// Upper limit of cwnd in segments.
     pub max_window: Option<u32>,
-    /// Initial slow-start threshold in bytes; none: unlimited.
+    /// Initial slow-start threshold in bytes. If `None`, it is unlimited.
     pub initial_ssthresh: Option<u64>,
-    /// Most time between the openings of two subflows; none: the preset's own.
+    /// Longest time between the openings of two subflows. If `None`, it is the preset's own.
     pub join_spacing: Option<Duration>,
-    /// After how long without progress a connection is given up.
+    /// Time without progress after which a connection is given up.
     pub user_timeout: Duration,
-    /// Maximum segment lifetime: a connection that is over rests for twice as long (RFC 9293, section
+    /// Maximum segment lifetime. A closed connection stays in TIME-WAIT for twice as long (RFC 9293, section
     /// 3.6.1).
     pub msl: Duration,
-    /// The congestion controller of every subflow; none: the preset's own.
+    /// The congestion controller of every subflow. If `None`, it is the preset's own.
     pub congestion: Option<CongestionKind>,
-    /// Flows of fewer bytes are short: both ends mark what they send for them with the code point AF21,
-    /// which ports with priorities and switches that tell flows apart go by (CAPS section VII, Alg. 1, s_L;
-    /// mechanisms A4.1); none: nothing is marked.
+    /// Flows of fewer bytes are short. Both ends mark the packets of a short flow with the code point AF21,
+    /// which is used by ports with priorities and by switches that distinguish flows (CAPS section VII, Alg. 1,
+    /// s_L; mechanisms A4.1). `None` disables marking.
     pub short_below: Option<u64>,
 }
 
 /// The initial window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Window {
-    /// So many segments over all subflows.
+    /// This many segments over all subflows.
     Total(u32),
-    /// So many segments on each subflow.
+    /// This many segments on each subflow.
     PerSubflow(u32),
 }
 
 impl Topology {
-    /// The name as experiment files write it.
+    /// The name in experiment files.
     pub fn name(&self) -> &str {
         match self {
             Self::FusoTestbed(_) => "fuso-testbed",
@@ -488,7 +492,7 @@ impl Topology {
         }
     }
 
-    /// What its links have in common.
+    /// Settings that its links have in common.
     pub fn links(&self) -> &LinkSettings {
         match self {
             Self::FusoTestbed(links)
@@ -501,7 +505,7 @@ impl Topology {
         }
     }
 
-    /// Which leaf, or in a fat-tree which pod, a host is in; none if the topology has neither.
+    /// The leaf that a host is in, or the pod in a fat tree. `None` if the topology has neither.
     pub fn place(&self, host: u32) -> Option<u32> {
         match self {
             Self::LeafSpine { hosts_per_leaf, .. } => host.checked_div(*hosts_per_leaf),
@@ -514,7 +518,7 @@ impl Topology {
 }
 
 impl Default for HostSettings {
-    /// The values of T1 (mechanisms B0); timestamps off, so that a full packet is 1500 B.
+    /// The values of T1 (mechanisms B0). Timestamps are off, so that a full packet is 1500 B.
     fn default() -> Self {
         Self {
             mss: 1460,
@@ -539,13 +543,13 @@ impl Default for HostSettings {
 }
 
 impl Traffic {
-    /// Flows (incast: rounds) per transport and seed.
+    /// Flows per transport and seed. For incast, rounds per transport and seed.
     pub fn flows(&self) -> u64 {
         match self {
             Self::None | Self::Formula(_) => 1,
             Self::Requests(r) => r.flows,
             Self::Incast(i) => i.rounds,
-            // A run cannot be split: what is under way shares the network.
+            // A run cannot be split, because concurrent flows share the network.
             Self::Transfers(_) | Self::Mix(_) => 1,
         }
     }

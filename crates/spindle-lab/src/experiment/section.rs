@@ -1,4 +1,4 @@
-//! Reading a table key by key, so that whatever was not asked for is an unknown key.
+//! Reads a table key by key, so that every key that was not requested is an unknown key.
 
 use std::cell::RefCell;
 
@@ -8,8 +8,8 @@ use super::error::{ExperimentError, Origin, suggestion};
 use super::node::{Node, Value};
 use super::units;
 
-/// A table being read. Every key that is asked for becomes an accepted one; [`Section::finish`]
-/// refuses the others.
+/// A table that is being read. Every key that is requested becomes an accepted key. [`Section::finish`] refuses
+/// all other keys.
 pub(crate) struct Section<'a> {
     path: String,
     node: &'a Node,
@@ -18,17 +18,17 @@ pub(crate) struct Section<'a> {
 
 /// A value that can be read from a [`Node`].
 pub(crate) trait FromNode: Sized {
-    /// What is accepted, for messages.
+    /// What is accepted, for error messages.
     const WANT: &'static str;
-    /// The value, or none if it is of another kind or out of range.
+    /// The value, or `None` if it is of another kind or out of range.
     fn from_node(node: &Node) -> Option<Self>;
 }
 
 impl<'a> Section<'a> {
-    /// Starts reading `node`, which errors call `path` (empty for the whole file).
+    /// Starts reading `node`. Errors refer to it as `path`, which is empty for the whole file.
     ///
     /// # Errors
-    /// If the node is no table.
+    /// If the node is not a table.
     pub(crate) fn new(path: impl Into<String>, node: &'a Node) -> Result<Self, ExperimentError> {
         let path = path.into();
         match node.value {
@@ -54,7 +54,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// Where the table stands.
+    /// Where the table was written.
     pub(crate) fn origin(&self) -> &Origin {
         &self.node.origin
     }
@@ -65,15 +65,15 @@ impl<'a> Section<'a> {
         self.node.get(key)
     }
 
-    /// Whether there is an entry `key`.
+    /// Whether the entry `key` exists.
     pub(crate) fn has(&self, key: &str) -> bool {
         self.node.get(key).is_some()
     }
 
-    /// The entry `key` as a table to be read, if it is there.
+    /// The entry `key` as a table to be read, if it exists.
     ///
     /// # Errors
-    /// If it is there and no table.
+    /// If the entry exists and is not a table.
     pub(crate) fn section(
         &self,
         key: &'static str,
@@ -83,10 +83,10 @@ impl<'a> Section<'a> {
             .transpose()
     }
 
-    /// The entry `key`, if it is there.
+    /// The entry `key`, if it exists.
     ///
     /// # Errors
-    /// If it is there and not what is wanted.
+    /// If the entry exists and is not what is accepted.
     pub(crate) fn get<T: FromNode>(&self, key: &'static str) -> Result<Option<T>, ExperimentError> {
         self.node(key).map(|n| self.convert(key, n)).transpose()
     }
@@ -94,7 +94,7 @@ impl<'a> Section<'a> {
     /// The entry `key`, or `default`.
     ///
     /// # Errors
-    /// As [`Self::get`].
+    /// See [`Self::get`].
     pub(crate) fn or<T: FromNode>(
         &self,
         key: &'static str,
@@ -103,10 +103,10 @@ impl<'a> Section<'a> {
         Ok(self.get(key)?.unwrap_or(default))
     }
 
-    /// The entry `key`, which must be there.
+    /// The entry `key`, which must exist.
     ///
     /// # Errors
-    /// If it is missing or not what is wanted.
+    /// If the entry is missing or not what is accepted.
     pub(crate) fn need<T: FromNode>(&self, key: &'static str) -> Result<T, ExperimentError> {
         self.get(key)?.ok_or_else(|| {
             let problem = format!("missing, want {}", T::WANT);
@@ -114,10 +114,10 @@ impl<'a> Section<'a> {
         })
     }
 
-    /// The entry `key`, a list or a single value, or none if it is missing.
+    /// The entry `key` as a list, or `None` if it is missing. A single value is read as a list of one item.
     ///
     /// # Errors
-    /// If an item is not what is wanted.
+    /// If an item is not what is accepted.
     pub(crate) fn list<T: FromNode>(
         &self,
         key: &'static str,
@@ -135,10 +135,10 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// One of the named choices, or none if the key is missing.
+    /// The named choice that the entry `key` selects, or `None` if the key is missing.
     ///
     /// # Errors
-    /// If the text is none of the names.
+    /// If the entry is not one of the names.
     pub(crate) fn choice<T: Clone>(
         &self,
         key: &'static str,
@@ -157,7 +157,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// The error for a text that is none of `accepted`.
+    /// The error for a text that is not in `accepted`.
     pub(crate) fn unknown<'n>(
         &self,
         key: &str,
@@ -173,24 +173,24 @@ impl<'a> Section<'a> {
         ExperimentError::new(node.origin.clone(), self.path(key), problem)
     }
 
-    /// An error about `key`, placed where the key stands, or the table if it is missing.
+    /// An error about `key`. Its origin is that of the key, or that of the table if the key is missing.
     pub(crate) fn error(&self, key: &str, problem: impl Into<String>) -> ExperimentError {
         let origin = self.node.get(key).map_or(self.origin(), |n| &n.origin);
         ExperimentError::new(origin.clone(), self.path(key), problem)
     }
 
-    /// Ends the reading.
+    /// Finishes reading the table.
     ///
     /// # Errors
-    /// If the table has a key nobody asked for.
+    /// If the table has a key that was not requested.
     pub(crate) fn finish(self) -> Result<(), ExperimentError> {
         self.check()
     }
 
-    /// As [`Self::finish`], for a table that is read elsewhere as well.
+    /// Like [`Self::finish`], for a table that is read elsewhere as well.
     ///
     /// # Errors
-    /// If the table has a key nobody asked for.
+    /// If the table has a key that was not requested.
     pub(crate) fn check(&self) -> Result<(), ExperimentError> {
         let Value::Table(entries) = &self.node.value else {
             return Ok(());
@@ -315,10 +315,10 @@ impl FromNode for Share {
     }
 }
 
-/// A load: a rate, or a share of a capacity that is given beside it.
+/// A load: a rate, or a share of a capacity that another key gives.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Load {
-    /// Bits per second in all.
+    /// The total load in bits per second.
     Rate(BitRate),
     /// A share of the capacity.
     Share(f64),
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_kinds_and_missing_keys_say_what_is_wanted() {
+    fn wrong_kind_or_missing_key_error_states_what_is_accepted() {
         let e = errors("\nrate = -3", |s| s.get::<BitRate>("rate").map(|_| ()));
         assert!(
             e.starts_with("f.toml:2: rate: found -3, want a rate such as"),

@@ -1,17 +1,17 @@
-//! Names of transports: what is at which end of a row, and over what.
+//! Names of transports: what each end of a row uses, and what carries its segments.
 
 use super::KERNEL_TRANSPORTS;
 
-/// A transport, possibly with a balancer of its own: `tcp@rps`.
+/// A transport, possibly with its own balancer: `tcp@rps`.
 ///
-/// What stands before the `@` is one end for servers and clients alike, or two as
-/// `server>client`; each is a preset's name, with [`Carrier`] and colon before it if its segments
-/// take another way than straight into the fabric: `tun:fuso>kernel-mptcp`.
+/// The part before the `@` is one end for servers and clients alike, or two ends as `server>client`. Each end
+/// is a preset's name. If its segments do not go straight into the fabric, a [`Carrier`] and a colon precede
+/// the name: `tun:fuso>kernel-mptcp`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TransportName {
     /// The transport's name.
     pub transport: String,
-    /// The balancer's, if not the scenario's.
+    /// Name of the balancer, if it is not the scenario's.
     pub balancer: Option<String>,
 }
 
@@ -21,16 +21,16 @@ pub enum Carrier {
     /// Straight into the fabric.
     #[default]
     Fabric,
-    /// `tun:`, a TUN device of a kernel that forwards.
+    /// `tun:`, a TUN device of a kernel that forwards packets.
     Tun,
-    /// `udp:`, UDP encapsulation through the kernel's sockets; at both ends or none.
+    /// `udp:`, UDP encapsulation through the kernel's sockets. It is used at both ends or at neither.
     Udp,
     /// `gateway:`, a gateway over TUN in front of a server on the kernel's TCP; servers only.
     Gateway,
 }
 
 impl Carrier {
-    /// Those that are written, without the colon.
+    /// The carriers that names contain, without the colon.
     pub const NAMED: [(&'static str, Self); 3] = [
         ("udp", Self::Udp),
         ("tun", Self::Tun),
@@ -54,7 +54,7 @@ impl End<'_> {
     }
 }
 
-/// Why a name is none, or makes no sense.
+/// Why a name is not a valid transport name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TransportNameError {
     /// There is no such carrier.
@@ -62,12 +62,12 @@ pub enum TransportNameError {
         "found carrier \"{found}:\" in \"{end}\", want udp:, tun:, gateway: or none before a preset"
     )]
     Carrier {
-        /// What stands before the colon.
+        /// The text before the colon.
         found: String,
         /// The end.
         end: String,
     },
-    /// The kernel's stack has no carrier of Spindle's.
+    /// An end on the kernel's stack has one of Spindle's carriers.
     #[error(
         "found \"{end}\", want \"{preset}\" without a carrier: those are for Spindle's presets"
     )]
@@ -77,7 +77,7 @@ pub enum TransportNameError {
         /// Its preset.
         preset: String,
     },
-    /// UDP encapsulation at one end only.
+    /// UDP encapsulation is at one end only.
     #[error(
         "found udp: at one end of \"{name}\", want it at both, as in \"udp:fuso\": only Spindle \
          understands the other's UDP"
@@ -86,7 +86,7 @@ pub enum TransportNameError {
         /// The whole name.
         name: String,
     },
-    /// A gateway where no server is.
+    /// A gateway is not at the servers' end.
     #[error(
         "found gateway: at the clients' end of \"{name}\", want it at the servers' only, as in \
          \"gateway:fuso>kernel-mptcp\""
@@ -100,7 +100,7 @@ pub enum TransportNameError {
 /// Reads `[carrier:]preset`.
 ///
 /// # Errors
-/// [`TransportNameError::Carrier`] and `Kernel`; whether there is such a preset is not asked.
+/// [`TransportNameError::Carrier`] and `Kernel`. Whether the preset exists is not checked.
 pub fn end(text: &str) -> Result<End<'_>, TransportNameError> {
     let Some((found, preset)) = text.split_once(':') else {
         let carrier = Carrier::Fabric;
@@ -130,8 +130,8 @@ pub fn end(text: &str) -> Result<End<'_>, TransportNameError> {
 }
 
 impl TransportName {
-    /// The end of servers and that of clients: `fuso>kernel-mptcp` has the first at servers and the
-    /// second at clients, a name by itself is at both.
+    /// The servers' end and the clients' end. `fuso>kernel-mptcp` has the first preset at servers and the
+    /// second at clients. A single name is at both ends.
     ///
     /// # Errors
     /// [`TransportNameError`].
@@ -149,8 +149,8 @@ impl TransportName {
         Ok((server, client))
     }
 
-    /// Whether it has an end on the kernel's stack, different ends, or a carrier: only the testbed
-    /// runs it.
+    /// Whether it has an end on the kernel's stack, different ends, or a carrier. Only the testbed can run such
+    /// a transport.
     pub fn needs_testbed(&self) -> bool {
         self.ends().map_or(true, |(server, client)| {
             server != client || server.is_kernel() || server.carrier != Carrier::Fabric
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_have_carriers() {
+    fn transport_names_are_read_as_ends_with_carriers() {
         let of = |carrier, preset| End { carrier, preset };
         for (text, server, client) in [
             (
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn invalid_transport_names_are_refused() {
         let wrong = |text: &str| name(text).ends().expect_err("refused").to_string();
         assert!(wrong("tcp:fuso").contains("want udp:, tun:, gateway: or none"));
         assert!(wrong(":fuso").contains("found carrier \":\""));

@@ -2,7 +2,7 @@
 
 use spindle_units::{BitRate, Bytes, Duration, Probability};
 
-/// What a text form was meant to be, for error messages.
+/// What is accepted as a text form, for error messages.
 pub const DURATION: &str = "a time such as \"280us\" (units ns, us, ms, s)";
 /// See [`DURATION`].
 pub const RATE: &str = "a rate such as \"1Gbps\" (units bps, kbps, Mbps, Gbps, Tbps)";
@@ -14,22 +14,22 @@ pub const SHARE: &str = "a share from 0 to 1 or 0% to 100%, such as \"2%\"";
 /// See [`DURATION`].
 pub const LOAD: &str = "a rate such as \"10Mbps\" or a share of the capacity such as \"50%\"";
 
-/// A time such as `280us`; none if the unit is missing, unknown, or the number negative.
+/// A time such as `280us`. `None` if the unit is missing or unknown, or if the number is negative.
 pub fn duration(text: &str) -> Option<Duration> {
     text.parse().ok()
 }
 
-/// A rate such as `1Gbps`; none if the unit is missing, unknown, or the number negative.
+/// A rate such as `1Gbps`. `None` if the unit is missing or unknown, or if the number is negative.
 pub fn rate(text: &str) -> Option<BitRate> {
     text.parse().ok()
 }
 
-/// A size such as `128KB` in bytes; none if the unit is missing, unknown, or the number negative.
+/// A size such as `128KB` in bytes. `None` if the unit is missing or unknown, or if the number is negative.
 pub fn size(text: &str) -> Option<u64> {
     text.parse::<Bytes>().ok().map(|b| b.0)
 }
 
-/// A share such as `2%` or `0.02`; none outside 0 to 1.
+/// A share such as `2%` or `0.02`. `None` if it is outside 0 to 1.
 pub fn share(text: &str) -> Option<f64> {
     text.parse::<Probability>().ok().map(Probability::get)
 }
@@ -40,8 +40,8 @@ pub fn percent(share: f64) -> String {
     format!("{}%", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
-/// Any quantity as a plain number in its base unit: times in microseconds, rates in bits per
-/// second, sizes in bytes, shares from 0 up (not limited to 1), numbers as they are.
+/// Any quantity as a plain number in its base unit: times in microseconds, rates in bits per second, sizes in
+/// bytes, shares from 0 up (not limited to 1), numbers unchanged.
 pub fn quantity(text: &str) -> Option<f64> {
     duration(text)
         .map(|d| d.as_nanos() as f64 / 1e3)
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn units_are_exact() {
+    fn values_with_units_are_converted_exactly() {
         assert_eq!(duration("280us"), Some(Duration::from_micros(280)));
         assert_eq!(duration("2.5 ms"), Some(Duration::from_micros(2500)));
         assert_eq!(rate("1Gbps"), Some(BitRate(1_000_000_000)));

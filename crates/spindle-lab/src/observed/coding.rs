@@ -1,28 +1,30 @@
-//! Numbers made of what coding sent and learnt (CAPS Figs 6, 8, 19, 21, 22, 24, 26 and 27).
+//! Numbers computed from what coding sent and learned (CAPS Figs 6, 8, 19, 21, 22, 24, 26 and 27).
 
 use super::{CodingOfFlows, UnitsOfFlows};
 
-/// What is asked about coding.
+/// A metric of coding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CodingMetric {
-    /// Packets beyond one for each segment, over encoded packets.
+    /// Packets beyond one for each segment, divided by encoded packets.
     Redundant,
-    /// Their payload bytes over all that hosts sent, those of flows that are not coded among them.
+    /// The payload bytes of these packets, divided by all payload bytes that hosts sent. Flows that are not
+    /// coded are included.
     RedundantOfAll,
-    /// Mean number of segments of a unit.
+    /// Mean number of segments in a unit.
     Unit,
-    /// Units that were not decoded over units sent.
+    /// Units that were not decoded, divided by units sent.
     Undecoded,
-    /// Encoded packets that came when their unit was over, or twice, over those that came.
+    /// Encoded packets that arrived after their unit was finished, or twice, divided by encoded packets that
+    /// arrived.
     Late,
-    /// The share of blocked packets that senders reckon with, over sampling periods of their ways.
+    /// The share of blocked packets that senders assume, averaged over the sampling periods of their paths.
     Blocking,
-    /// By what share of RTT_smooth RTT_avg is off it, over the same.
+    /// The distance of RTT_avg from RTT_smooth as a share of RTT_smooth, averaged over the same periods.
     Tracking,
 }
 
 impl CodingMetric {
-    /// What it is called in a sentence.
+    /// The metric's name in a sentence.
     pub const fn title(self) -> &'static str {
         match self {
             Self::Redundant => "redundant packets",
@@ -35,7 +37,7 @@ impl CodingMetric {
         }
     }
 
-    /// What it is made of, as a ratio of sums.
+    /// The two parts of the metric as a ratio of sums.
     pub(super) fn parts(self, c: &CodingOfFlows) -> (f64, f64) {
         let of = |a: u64, b: u64| (a as f64, b as f64);
         match self {
@@ -50,19 +52,20 @@ impl CodingMetric {
     }
 }
 
-/// What is asked about units on their way.
+/// A metric of units in transit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnitMetric {
-    /// Units that unblocked packets alone were enough for, over units sent.
+    /// Units for which unblocked packets alone were enough, divided by units sent.
     AtOnce,
-    /// Mean time from a segment's sending until enough packets of its unit are there, microseconds.
+    /// Mean time from the sending of a segment until enough packets of its unit have arrived, microseconds.
     Delay,
-    /// The same of all that a connection sends at one time, until enough of each of its units are.
+    /// Mean time from the sending of a window until enough packets of each of its units have arrived,
+    /// microseconds. A window is all that a connection sends at one time.
     WindowDelay,
 }
 
 impl UnitMetric {
-    /// What it is called in a sentence.
+    /// The metric's name in a sentence.
     pub const fn title(self) -> &'static str {
         match self {
             Self::AtOnce => "units decoded at once",
@@ -71,12 +74,12 @@ impl UnitMetric {
         }
     }
 
-    /// Whether it is a time.
+    /// Whether the metric is a time.
     pub(super) const fn is_time(self) -> bool {
         !matches!(self, Self::AtOnce)
     }
 
-    /// What it is made of, as a ratio of sums.
+    /// The two parts of the metric as a ratio of sums.
     pub(super) fn parts(self, u: &UnitsOfFlows) -> (f64, f64) {
         match self {
             Self::AtOnce => (u.at_once as f64, u.units as f64),

@@ -1,38 +1,37 @@
-//! What is kept of a run where `observe` asks for it.
+//! The records of a run that `observe` requests.
 
 use serde::{Deserialize, Serialize};
 
-/// Times after all data were sent within which spare room in windows is looked at, in milliseconds
+/// Times after the sending of all data within which spare room in the windows is observed, in milliseconds
 /// (CoFUSO section 3.3, Fig 5).
 pub const SPARE_WINDOWS_MS: [u64; 3] = [20, 50, 100];
 
-/// What proactive recovery did for the flows of a run, as far as the server's end goes: the one that
-/// sends the responses.
+/// What proactive recovery did for the flows of a run. It covers the server's end only, which sends the
+/// responses.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecoveryOfFlows {
-    /// For each flow to which a recovery packet brought data that had not arrived: how many had been
-    /// sent up to and including the first that did.
+    /// For each flow to which a recovery packet delivered new data: the number of recovery packets sent up to
+    /// and including the first one that did.
     pub first_hits: Vec<u32>,
     /// Recovery packets sent: copies and parities.
     pub packets: u64,
-    /// Of these, those that brought data that had not arrived.
+    /// Of these, those that delivered data that had not arrived.
     pub useful: u64,
-    /// For each flow how many packets congestion windows would have let out, recovery packets that were
-    /// sent among them, from when its data had all been sent until so long after
-    /// ([`SPARE_WINDOWS_MS`]).
+    /// For each flow, how many packets the congestion windows would have let out within [`SPARE_WINDOWS_MS`]
+    /// after all of its data had been sent. Recovery packets that were sent in that time are included.
     pub spare: Vec<[u32; SPARE_WINDOWS_MS.len()]>,
 }
 
 /// How often retransmission timers fired, and fast recovery began, for each flow.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TimersOfFlows {
-    /// By the number of timeouts, how many flows had so many; the last are those with more.
+    /// `timeouts[n]` is the number of flows with n timeouts. The last entry includes all flows with more.
     pub timeouts: Vec<u64>,
-    /// The same for fast recoveries.
+    /// Like `timeouts`, but for fast recoveries.
     pub retransmits: Vec<u64>,
 }
 
-/// More timeouts or recoveries of a flow are not told apart.
+/// Larger numbers of timeouts or recoveries of a flow are not distinguished.
 const MOST_TIMERS: usize = 100;
 
 impl TimersOfFlows {
@@ -57,71 +56,72 @@ pub struct LinksOfGroup {
     /// The group: `access`, `edge-agg`, `agg-core` in a fat-tree, `access`, `leaf-spine` in a leaf-spine
     /// network.
     pub group: String,
-    /// Time that its links spent sending, seconds, summed.
+    /// Time that the links spent sending, seconds, summed over links.
     pub busy_s: f64,
-    /// Time that they could have, seconds.
+    /// Time that the links could have spent sending, seconds.
     pub time_s: f64,
-    /// Packets that came to their queues.
+    /// Packets that were offered to the links' queues.
     pub offered: u64,
-    /// Of these, packets that found no room.
+    /// Of these, packets for which the queue had no room.
     pub dropped: u64,
 }
 
-/// What became of the data packets that hosts sent while flows counted, by their mark.
+/// The fate of the data packets that hosts sent while flows were counted, by the packets' mark.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PacketsOfFlows {
-    /// Those marked as short flows'.
+    /// Packets marked as short flows'.
     pub short: PacketsOfClass,
-    /// The others.
+    /// All other packets.
     pub others: PacketsOfClass,
 }
 
-/// What became of data packets.
+/// The fate of data packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PacketsOfClass {
-    /// Packets that left a host, for the first time or again.
+    /// Packets that a host sent, for the first time or again.
     pub sent: u64,
-    /// Packets that were dropped, wherever and why.
+    /// Packets that were dropped, at any place and for any reason.
     pub dropped: u64,
 }
 
-/// What was seen in the network of data packets that hosts sent while flows counted, by their mark, and of
-/// the paths that short flows took then.
+/// What the network did with data packets that hosts sent while flows were counted, by the packets' mark. It
+/// also covers the paths that short flows used in that time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathsOfFlows {
     /// Packets marked as short flows'.
     pub short: WaitsOfClass,
-    /// The others.
+    /// All other packets.
     pub long: WaitsOfClass,
-    /// Ways on from leaf switches in slots of time in which short flows sent there, summed over slots.
+    /// Paths from leaf switches towards the spines, summed over time slots in which short flows sent at that
+    /// leaf.
     pub ways: u64,
-    /// Of these, those that took data of short flows.
+    /// Of these, the paths that carried data of short flows.
     pub used: u64,
 }
 
-/// How data packets fared that arrived.
+/// How the data packets that arrived fared in the network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WaitsOfClass {
     /// Packets.
     pub packets: u64,
-    /// Time that they waited in queues of switches, nanoseconds, summed.
+    /// Time that the packets waited in queues of switches, nanoseconds, summed.
     pub queueing_ns: u64,
-    /// Of the packets, those that arrived after one of their flow that was sent later.
+    /// Of the packets, those that arrived after a packet of the same flow that was sent later.
     pub overtaken: u64,
 }
 
-/// What applications got over the links of a group while flows counted.
+/// What applications received over the links of a group while flows were counted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GoodputOfGroup {
     /// The group, as in [`LinksOfGroup`].
     pub group: String,
-    /// Bytes of flows that arrived, once for each link of the group on their way.
+    /// Bytes of flows that arrived, counted once for each link of the group on their path.
     pub bytes: u64,
-    /// Bytes that its links could have sent in that time.
+    /// Bytes that the group's links could have sent in that time.
     pub room: f64,
 }
 
-/// What coding sent and learnt at all hosts while flows counted.
+/// What coding sent and learned at all hosts while flows were counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CodingOfFlows {
     /// Units sent.
@@ -132,43 +132,44 @@ pub struct CodingOfFlows {
     pub segments: u64,
     /// Encoded packets sent.
     pub encoded: u64,
-    /// Those of them beyond one for each segment.
+    /// Of these, packets beyond one for each segment.
     pub extra: u64,
-    /// Payload bytes of the latter.
+    /// Payload bytes of these extra packets.
     pub extra_bytes: u64,
-    /// Payload bytes that hosts sent in all, coded or not.
+    /// Payload bytes that hosts sent in total, coded or not.
     pub payload_bytes: u64,
     /// Encoded packets that arrived.
     pub received: u64,
-    /// Of these, those that came when their unit was over, or twice.
+    /// Of these, packets that arrived after their unit was finished, or twice.
     pub late: u64,
-    /// Sampling periods of all ways, but for the first of each.
+    /// Sampling periods of all paths, without the first of each.
     pub periods: u64,
-    /// By what share of RTT_smooth RTT_avg was off it in each of them, summed.
+    /// The distance of RTT_avg from RTT_smooth as a share of RTT_smooth, summed over these periods.
     pub apart: f64,
-    /// The share of blocked packets that each of them told, summed.
+    /// The share of blocked packets reported by each of these periods, summed.
     pub blocking: f64,
 }
 
-/// Coding units as the network saw them while flows counted.
+/// Coding units as the network saw them while flows were counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnitsOfFlows {
     /// Units sent.
     pub units: u64,
-    /// Units of which as many packets as segments arrived before one that was blocked.
+    /// Units of which as many packets as segments arrived before a blocked packet did.
     pub at_once: u64,
-    /// Segments of units of which so many arrived.
+    /// Segments of units of which as many packets as segments arrived.
     pub segments: u64,
-    /// Time from a unit's sending until then, nanoseconds, summed over its segments.
+    /// Time from a unit's sending until that many packets arrived, nanoseconds, summed over its segments.
     pub delay_ns: u64,
-    /// Windows, what a connection sends at one time, of whose units all came so far.
+    /// Windows whose units all received as many packets as segments. A window is all that a connection sends at
+    /// one time.
     pub windows: u64,
-    /// Time from a window's sending until its last unit did, nanoseconds, summed.
+    /// Time from a window's sending until its last unit received that many packets, nanoseconds, summed.
     pub window_ns: u64,
 }
 
 impl UnitsOfFlows {
-    /// What came since.
+    /// What was counted since `before`.
     pub(crate) fn since(&self, before: &Self) -> Self {
         let of = |f: fn(&Self) -> u64| f(self).saturating_sub(f(before));
         Self {
@@ -182,20 +183,20 @@ impl UnitsOfFlows {
     }
 }
 
-/// Congestion windows of those that sent data packets while flows counted, by the packets' mark.
+/// Congestion windows of the senders of data packets while flows were counted, by the packets' mark.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WindowsOfFlows {
-    /// Of packets marked as short flows'.
+    /// Windows of packets marked as short flows'.
     pub short: WindowsOfClass,
-    /// Of the others.
+    /// Windows of all other packets.
     pub long: WindowsOfClass,
 }
 
-/// Congestion windows at the sending of data packets.
+/// Congestion windows when data packets were sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WindowsOfClass {
-    /// Packets that left a host, for the first time or again.
+    /// Packets that a host sent, for the first time or again.
     pub packets: u64,
-    /// The window of the subflow that each was sent on, in full segments, summed.
+    /// The congestion window of the subflow that sent each packet, in full segments, summed.
     pub segments: f64,
 }

@@ -87,7 +87,7 @@ fn metrics_are_ratios_of_sums_over_weighted_runs() {
 }
 
 #[test]
-fn what_the_network_and_coding_tell_is_summed_over_runs() {
+fn network_and_coding_observations_are_summed_over_runs() {
     let run = |n: u64| Kept {
         paths: Some(PathsOfFlows {
             short: WaitsOfClass {

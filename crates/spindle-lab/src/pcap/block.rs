@@ -4,8 +4,8 @@
 /// Packets begin with an IPv4 or IPv6 header (registry of link types, tcpdump.org/linktypes.html).
 pub const LINKTYPE_RAW: u16 = 101;
 
-/// The longest packet a capture holds, in bytes: the longest IPv4 packet, or IPv6 packet with its
-/// 40-byte header, that is no jumbogram.
+/// The longest packet in a capture, in bytes: the longest IPv4 packet, or the longest IPv6 packet (with its
+/// 40-byte header) that is not a jumbogram.
 pub const MAX_PACKET: usize = 65_535 + 40;
 
 const SECTION_HEADER: u32 = 0x0a0d_0d0a;
@@ -23,11 +23,11 @@ const IF_TSRESOL: u16 = 9;
 /// Times in units of 10^-9 s: the value of if_tsresol.
 const NANOSECONDS: u8 = 9;
 
-/// What precedes the data of an enhanced packet block: type, length, interface, time in two
-/// halves, captured and original length.
+/// What precedes the data of an enhanced packet block: type, length, interface, time in two halves, captured
+/// and original length.
 const PACKET_HEAD: usize = 28;
 
-/// Options longer than this are cut: their length field has 16 bits.
+/// Longer options are cut because their length field has 16 bits.
 const MAX_OPTION: usize = 4_096;
 
 /// A section header that names the program and, in its comment, the run.
@@ -36,7 +36,7 @@ pub(crate) fn section_header(out: &mut Vec<u8>, program: &str, comment: &str) {
     out.extend(BYTE_ORDER_MAGIC.to_le_bytes());
     out.extend(VERSION.0.to_le_bytes());
     out.extend(VERSION.1.to_le_bytes());
-    // The length of the section is not known beforehand: -1.
+    // The length of the section is not known in advance: -1.
     out.extend((-1i64).to_le_bytes());
     text_option(out, SHB_USERAPPL, program);
     text_option(out, OPT_COMMENT, comment);
@@ -63,11 +63,11 @@ pub(crate) fn begin_packet(out: &mut Vec<u8>, interface: u32, nanos: u64) {
     out.extend(interface.to_le_bytes());
     out.extend(((nanos >> 32) as u32).to_le_bytes());
     out.extend((nanos as u32).to_le_bytes());
-    // Both lengths are known once the packet is there.
+    // Both lengths are filled in when the packet's bytes are complete.
     out.extend([0; 8]);
 }
 
-/// Ends the block that [`begin_packet`] began and returns the packet's length.
+/// Ends the block that [`begin_packet`] began. Returns the packet's length.
 pub(crate) fn end_packet(out: &mut Vec<u8>, comment: &str) -> usize {
     let len = out.len() - PACKET_HEAD;
     let field = (len as u32).to_le_bytes();
@@ -82,14 +82,14 @@ pub(crate) fn end_packet(out: &mut Vec<u8>, comment: &str) -> usize {
     len
 }
 
-/// A block's type and room for its length.
+/// Writes a block's type and reserves room for its length.
 fn begin(out: &mut Vec<u8>, kind: u32) {
     debug_assert!(out.is_empty(), "one block at a time");
     out.extend(kind.to_le_bytes());
     out.extend([0; 4]);
 }
 
-/// The block's length, at its end and behind its type.
+/// Writes the block's length at its end and after its type.
 fn end(out: &mut Vec<u8>) {
     let len = (out.len() as u32 + 4).to_le_bytes();
     out.extend(len);
@@ -119,7 +119,7 @@ fn end_of_options(out: &mut Vec<u8>) {
     out.extend(0u16.to_le_bytes());
 }
 
-/// Fills up to a multiple of 32 bits; every block starts on one.
+/// Pads to a multiple of 32 bits. Every block starts at such a multiple.
 fn pad(out: &mut Vec<u8>) {
     out.resize(out.len().next_multiple_of(4), 0);
 }
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_as_the_draft_lays_them_out() {
+    fn blocks_have_the_layout_of_the_draft() {
         let mut b = Vec::new();
         section_header(&mut b, "", "");
         let want: [u8; 32] = [
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_of_any_length_end_on_a_word() {
+    fn packets_of_any_length_are_padded_to_32_bits() {
         for len in 0..9 {
             for comment in ["", "dropped", "verlor\u{e9}n"] {
                 let mut b = Vec::new();

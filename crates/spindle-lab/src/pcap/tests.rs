@@ -56,7 +56,7 @@ impl Conversation {
         }
     }
 
-    /// Handshake with MP_CAPABLE, a request, an answer of mere length, DATA_FIN.
+    /// Handshake with MP_CAPABLE, a request, an answer that is only a length, DATA_FIN.
     fn segments(&self) -> Vec<Segment> {
         let capable = MpCapable {
             version: 1,
@@ -113,7 +113,7 @@ fn dss(dsn: u64, ssn: u32, len: u16, data_ack: Option<u64>) -> Dss {
     }
 }
 
-/// The fields of each packet as tshark prints them; `None`, with a note, where it is not installed.
+/// The fields of each packet as tshark prints them. `None`, with a note, if tshark is not installed.
 fn dissect(file: &Path, fields: &[&str]) -> Option<Vec<Vec<String>>> {
     if Command::new("tshark")
         .arg("--version")
@@ -219,7 +219,7 @@ fn a_dissector_reads_every_packet_and_finds_nothing_wrong() {
 }
 
 #[test]
-fn bytes_and_lengths_are_captured_alike() {
+fn a_length_is_captured_as_zero_bytes() {
     let capture = |payload: Payload| {
         let mut writer = PcapWriter::new(Vec::new(), Path::new("a"), "", "h1").unwrap();
         let mut segment = Conversation::v4().up(1, 1, Flags::ACK);
@@ -234,7 +234,7 @@ fn bytes_and_lengths_are_captured_alike() {
 }
 
 #[test]
-fn a_segment_that_fits_no_packet_is_refused_and_leaves_the_file_whole() {
+fn an_oversized_segment_is_refused_and_leaves_the_file_intact() {
     let mut writer = PcapWriter::new(Vec::new(), Path::new("runs/big.pcapng"), "", "h1").unwrap();
     let mut segment = Conversation::v4().up(1, 1, Flags::ACK);
     segment.payload = Payload::Length(u32::MAX);

@@ -1,4 +1,4 @@
-//! [`PcapWriter`]: segments in, a pcapng file out.
+//! [`PcapWriter`]: writes segments to a pcapng file.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -9,7 +9,7 @@ use spindle_wire::{EncodeError, IpFields, Segment};
 
 use super::block::{self, MAX_PACKET};
 
-/// How much is collected before it is written, in bytes.
+/// How many bytes are buffered before they are written.
 const BUFFER: usize = 256 * 1024;
 
 /// The longest file name [`file_name`] makes, in bytes, below the 255 of common file systems.
@@ -18,12 +18,12 @@ const MAX_NAME: usize = 200;
 /// Why a capture could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum PcapError {
-    /// The file could not be made or written.
+    /// The file could not be created or written.
     #[error("cannot write capture {}: {source}; give a directory with room that can be written to", path.display())]
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// What the system reported.
         source: io::Error,
     },
     /// A packet is longer than an IP packet can be.
@@ -40,7 +40,7 @@ pub enum PcapError {
         /// Its length in bytes.
         len: usize,
     },
-    /// A segment has no form as bytes.
+    /// A segment cannot be encoded as bytes.
     #[error("capture {}: segment at {} ns: {source}", path.display(), at.as_nanos())]
     Encode {
         /// The file.
@@ -50,14 +50,14 @@ pub enum PcapError {
         /// What is wrong with it.
         source: EncodeError,
     },
-    /// A packet is to be captured at an interface that the file does not have.
+    /// The capture names an interface that the file does not have.
     #[error("capture {}: no interface {interface}; this file has {known}", path.display())]
     NoInterface {
         /// The file.
         path: PathBuf,
-        /// The interface asked for.
+        /// The requested interface.
         interface: u32,
-        /// How many the file has.
+        /// The number of interfaces in the file.
         known: u32,
     },
 }
@@ -71,9 +71,9 @@ impl InterfaceId {
     pub const FIRST: Self = Self(0);
 }
 
-/// Writes one capture. Times need not ascend; readers sort them.
+/// Writes one capture. Times need not be in ascending order, since readers sort them.
 ///
-/// Dropping it writes out what is buffered but hides failures: call [`PcapWriter::finish`].
+/// Dropping the writer writes out what is buffered but hides failures. Call [`PcapWriter::finish`] instead.
 #[derive(Debug)]
 pub struct PcapWriter<W: Write> {
     out: W,
@@ -84,11 +84,11 @@ pub struct PcapWriter<W: Write> {
 }
 
 impl PcapWriter<BufWriter<File>> {
-    /// Makes the file, and its directory if need be, and writes its head. `run` describes the run
-    /// in the section's comment; `interface` names the first point of capture.
+    /// Creates the file, and its directory if necessary, and writes the file's head. `run` describes the run in
+    /// the section's comment. `interface` names the first point of capture.
     ///
     /// # Errors
-    /// [`PcapError::Io`] if the file cannot be made.
+    /// [`PcapError::Io`] if the file cannot be created.
     pub fn create(path: &Path, run: &str, interface: &str) -> Result<Self, PcapError> {
         let failed = |source| PcapError::Io {
             path: path.to_owned(),
@@ -103,8 +103,8 @@ impl PcapWriter<BufWriter<File>> {
 }
 
 impl<W: Write> PcapWriter<W> {
-    /// Writes the head of a capture to `out`; `path` stands in errors. Every packet is one write,
-    /// so `out` should be buffered.
+    /// Writes the head of a capture to `out`. `path` is used in errors. Every packet is one write, so `out`
+    /// should be buffered.
     ///
     /// # Errors
     /// [`PcapError::Io`] if the head cannot be written.
@@ -138,17 +138,17 @@ impl<W: Write> PcapWriter<W> {
     /// Writes a segment as an IP packet at the first point of capture.
     ///
     /// # Errors
-    /// As [`PcapWriter::write_at`].
+    /// Like [`PcapWriter::write_at`].
     pub fn write(&mut self, at: Instant, segment: &Segment) -> Result<(), PcapError> {
         self.write_at(at, InterfaceId::FIRST, segment, "")
     }
 
-    /// Writes a segment as an IP packet, with valid checksums; a payload that is a length becomes
-    /// zeros. A `comment` that is not empty stands beside the packet, "dropped at p1".
+    /// Writes a segment as an IP packet with valid checksums. A payload that is a length is written as zeros. A
+    /// non-empty `comment` is attached to the packet, for example "dropped at p1".
     ///
     /// # Errors
-    /// [`PcapError::Encode`] if the segment has no form as bytes, [`PcapError::NoInterface`] if the
-    /// file has no such point of capture: the file then stays as it was. [`PcapError::Io`] if it
+    /// [`PcapError::Encode`] if the segment cannot be encoded as bytes. [`PcapError::NoInterface`] if the file
+    /// has no such point of capture. In both cases the file does not change. [`PcapError::Io`] if the file
     /// cannot be written.
     pub fn write_at(
         &mut self,
@@ -172,7 +172,7 @@ impl<W: Write> PcapWriter<W> {
     /// Writes an IP packet given as bytes.
     ///
     /// # Errors
-    /// [`PcapError::TooLong`] beyond [`MAX_PACKET`]; else as [`PcapWriter::write_at`].
+    /// [`PcapError::TooLong`] beyond [`MAX_PACKET`]. Otherwise like [`PcapWriter::write_at`].
     pub fn write_packet(
         &mut self,
         at: Instant,
@@ -192,12 +192,12 @@ impl<W: Write> PcapWriter<W> {
         self.end(comment)
     }
 
-    /// How many packets were written.
+    /// The number of packets written.
     pub const fn packets(&self) -> u64 {
         self.packets
     }
 
-    /// Writes out what is buffered and gives back what was written to.
+    /// Writes out what is buffered and returns the underlying writer.
     ///
     /// # Errors
     /// [`PcapError::Io`] if the last bytes cannot be written.
@@ -241,8 +241,9 @@ impl<W: Write> PcapWriter<W> {
     }
 }
 
-/// The name of a run's file, `fuso-loss=2%-seed3.pcapng` from `["fuso", "loss=2%", "seed3"]`.
-/// What a file system might not take becomes a hyphen; a name too long ends in a hash of the rest.
+/// Makes the name of a run's file, `fuso-loss=2%-seed3.pcapng` from `["fuso", "loss=2%", "seed3"]`. Characters
+/// that a file system might reject become hyphens. A name that is too long is cut and ends in a hash of the
+/// rest.
 pub fn file_name(parts: &[&str]) -> String {
     let keep = |c: char| {
         if c.is_ascii_alphanumeric() || "@=%+_.-".contains(c) {
@@ -264,7 +265,7 @@ pub fn file_name(parts: &[&str]) -> String {
     }
 }
 
-/// FNV-1a, so that long names stay apart the same way everywhere.
+/// FNV-1a, so that long names are distinguished in the same way on all machines.
 fn fnv(text: &str) -> u64 {
     let step = |h: u64, b: u8| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3);
     text.bytes().fold(0xcbf2_9ce4_8422_2325, step)
@@ -275,7 +276,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_safe_and_stay_apart() {
+    fn file_names_are_safe_and_distinct() {
         assert_eq!(
             file_name(&["fuso", "loss=2%", "seed3"]),
             "fuso-loss=2%-seed3.pcapng"
@@ -289,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_is_told_with_the_file() {
+    fn a_full_disk_is_reported_with_the_file() {
         #[derive(Debug)]
         struct Full;
         impl Write for Full {
@@ -305,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_reader_would_take_is_refused() {
+    fn oversized_packets_and_unknown_interfaces_are_refused() {
         let path = Path::new("a.pcapng");
         let mut w = PcapWriter::new(Vec::new(), path, "run", "h1").unwrap();
         let (at, first) = (Instant::from_nanos(5), InterfaceId::FIRST);

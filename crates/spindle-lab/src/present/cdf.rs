@@ -1,4 +1,4 @@
-//! Pictures of distributions, where an experiment asks for them (`cdf`): one for each point.
+//! Pictures of distributions, if an experiment requests them (`cdf`): one for each point.
 
 use crate::experiment::{Cdf, Experiment};
 use crate::metrics::{Metric, ObservedMetric, SPARE_WINDOWS_MS};
@@ -8,19 +8,19 @@ use crate::stats::Pool;
 
 use super::estimate;
 
-/// Shares at which completion times are read.
+/// Shares at which completion times are drawn.
 const SHARES: [f64; 13] = [
     0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99,
 ];
-/// Numbers of packets at which shares are read.
+/// Numbers of packets at which shares are drawn.
 const PACKETS: [u32; 11] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64];
-/// Sizes at which shares are read, in KiB.
+/// Sizes at which shares are drawn, in KiB.
 const KIBIBYTES: [u32; 11] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024];
 
-/// A line before it is drawn: what it adds to the transport's name, and its points.
+/// A line before it is drawn: a suffix for the transport's name, and the line's points.
 type Line = (String, Vec<(f64, Metric)>);
 
-/// The distributions an experiment asks for.
+/// The distributions that an experiment requests.
 pub(super) fn plots(experiment: &Experiment, pools: &[Vec<(String, Pool)>]) -> Vec<LinePlot> {
     let kinds = experiment.cdf.iter();
     let all = kinds.flat_map(|kind| pools.iter().enumerate().map(move |(p, _)| (*kind, p)));

@@ -17,18 +17,18 @@ use crate::sweep::SweepResult;
 use super::plots::{Value, plots};
 use super::{Making, cdf, coded_flow, estimate, flow, identity, oracle, runs, settings, title};
 
-/// How many flows are recorded in search of one worth drawing: fewer than for a comparison, since
-/// runs of some figures are long.
+/// How many flows are recorded in search of a flow worth drawing. It is fewer than for a comparison, since runs
+/// of some figures are long.
 const ATTEMPTS: usize = 6;
 
-/// What an experiment gave.
+/// The results of an experiment.
 #[derive(Clone, Copy, Debug)]
 pub struct Results<'a> {
     /// The experiment.
     pub experiment: &'a Experiment,
     /// Its runs.
     pub runs: &'a SweepResult,
-    /// What became of its claims.
+    /// The verdicts on its claims.
     pub verdicts: &'a Verdicts,
 }
 
@@ -91,7 +91,7 @@ fn drawn_by(experiment: &Experiment, making: &Making<'_>, flow: &FlowTrace) -> S
     format!("{run} --flow {}{other} --report flow", flow.number)
 }
 
-/// The pictures of a metric; what has no value at any point has none.
+/// The pictures of a metric. A line without a value at any point is not drawn.
 fn metric_plots(
     experiment: &Experiment,
     pools: &[Vec<(String, Pool)>],
@@ -136,7 +136,7 @@ fn metric_plots(
     plots(experiment, &metric.title(), &y, &values)
 }
 
-/// What a metric measures.
+/// The quantity that a metric measures.
 fn quantity(metric: Metric) -> Quantity {
     match metric {
         _ if metric.is_rate() => Quantity::BitsPerSecond,
@@ -147,12 +147,12 @@ fn quantity(metric: Metric) -> Quantity {
     }
 }
 
-/// Writes the page of a paper's figures, with a table over all of them if there is one; gives its
+/// Writes the page of a paper's figures, with a table over all of them if there is one. Returns the page's
 /// path.
 ///
 /// # Errors
-/// If runs of different versions or configurations were to stand side by side, or the directory
-/// cannot be written.
+/// If runs of different versions or configurations would stand side by side, or if the directory cannot be
+/// written.
 pub fn figures(
     paper: Option<&Paper>,
     figures: Vec<Figure>,
@@ -183,7 +183,7 @@ mod tests {
 
     /// Timeouts of a flow were once drawn in microseconds.
     #[test]
-    fn every_metric_is_drawn_in_what_it_measures() {
+    fn every_metric_is_drawn_in_its_quantity() {
         let of = |name: &str| quantity(Metric::parse(name).unwrap());
         assert_eq!(of("fct.p99"), Quantity::Micros);
         assert_eq!(of("timeouts.max"), Quantity::Plain);

@@ -1,4 +1,4 @@
-//! From results to the plain data of reports.
+//! Turns results into the plain data of reports.
 
 mod cdf;
 mod figure;
@@ -25,21 +25,21 @@ use crate::stats::Pool;
 use crate::story;
 use crate::sweep::{SweepResult, TransportRuns};
 
-/// How results came about.
+/// How results were made.
 #[derive(Clone, Copy)]
 pub struct Making<'a> {
-    /// The names.
+    /// The names of transports, balancers and topologies.
     pub registry: &'a Registry,
-    /// The command that made them.
+    /// The command that made the results.
     pub command: &'a str,
-    /// The command that lists the slowest flows of a run: of the point of this number, the transport,
-    /// seed and part.
+    /// Returns the command that lists the slowest flows of a run. The arguments are the point's number, the
+    /// transport, the seed and the part.
     pub follow: &'a dyn Fn(usize, &TransportName, u64, u64) -> String,
-    /// The file of runs beside the report, if there is one.
+    /// The file of runs next to the report, if there is one.
     pub store: Option<&'a str>,
-    /// The experiment's file, if the report is to have a copy of it.
+    /// The experiment's file, if the report should contain a copy of it.
     pub file: Option<&'a str>,
-    /// How much was run: "quick", "full" or "paper-scale", if anything but what the file says.
+    /// How much was run: "quick", "full" or "paper-scale". `None` if the file's own numbers apply.
     pub scale: Option<&'a str>,
 }
 
@@ -50,12 +50,12 @@ impl std::fmt::Debug for Making<'_> {
     }
 }
 
-/// Writes the page of `compare` and `run`, with one recovered flow drawn if there is one; gives the
+/// Writes the page of `compare` and `run`, with a drawing of one recovered flow if there is one. Returns the
 /// page's path.
 ///
 /// # Errors
-/// If runs of different versions or configurations were to stand side by side, or the directory
-/// cannot be written.
+/// If runs of different versions or configurations would stand side by side, or if the directory cannot be
+/// written.
 pub fn comparison(
     experiment: &Experiment,
     result: &SweepResult,
@@ -99,10 +99,10 @@ fn title(experiment: &Experiment) -> String {
     }
 }
 
-/// How many flows are recorded in search of one worth drawing.
+/// How many flows are recorded in search of a flow worth drawing.
 const ATTEMPTS: usize = 20;
 
-/// This version and the configurations of all points.
+/// The version of the runs and the configurations of all points.
 fn identity(result: &SweepResult) -> RunIdentity {
     RunIdentity {
         version: result.version().to_owned(),
@@ -185,9 +185,8 @@ fn transport(runs: &TransportRuns, group: Option<usize>) -> TransportResult {
     }
 }
 
-/// A flow that FUSO (or another transport that recovers) brought home although segments were
-/// lost, with the same flow under MPTCP below it; at the last point, where there is most of what is
-/// swept.
+/// A flow that FUSO (or another transport that recovers) completed although segments were lost, with the same
+/// flow under MPTCP below it. It is taken from the last point, which has the highest swept value.
 fn flow(registry: &Registry, experiment: &Experiment, attempts: usize) -> Option<FlowTrace> {
     let recovering = named(experiment, "fuso").or_else(|| {
         let recovers = |t: &&TransportName| {
@@ -201,15 +200,15 @@ fn flow(registry: &Registry, experiment: &Experiment, attempts: usize) -> Option
     search(registry, experiment, attempts)?.find(recovering?, other, story::is_recovered)
 }
 
-/// A flow of which CoFUSO told a lost packet from parities, with the same flow under FUSO or MPTCP below
-/// it; at the last point.
+/// A flow for which CoFUSO decoded a lost packet from parities, with the same flow under FUSO or MPTCP below
+/// it. It is taken from the last point.
 fn coded_flow(registry: &Registry, experiment: &Experiment, attempts: usize) -> Option<FlowTrace> {
     let coding = named(experiment, "cofuso").or_else(|| named(experiment, "cofuso-xor"));
     let other = named(experiment, "fuso").or_else(|| named(experiment, "mptcp"));
     search(registry, experiment, attempts)?.find(coding?, other, story::is_decoded)
 }
 
-/// The transport of the family's own name, or the one with the most subflows.
+/// The last transport listed whose name is the family's name, alone or followed by a number of subflows.
 fn named<'e>(experiment: &'e Experiment, family: &str) -> Option<&'e TransportName> {
     let rest = |t: &TransportName| t.transport.strip_prefix(family).map(str::to_owned);
     let is_number = |rest: &str| {

@@ -1,4 +1,5 @@
-//! How far the schemes of an experiment are from the oracle, and who beats it by what.
+//! Computes how far the schemes of an experiment are from the oracle, and which advantages explain a scheme
+//! that beats it.
 
 use crate::driver::configure;
 use crate::experiment::{Experiment, TransportName};
@@ -12,10 +13,10 @@ use crate::sweep::SweepResult;
 
 use super::plots::{Value, plots};
 
-/// What is compared with the oracle: the tail, and the mean.
+/// The metrics that are compared with the oracle's: the tail and the mean.
 const METRICS: [Metric; 2] = [Metric::FctPercentile(0.99), Metric::FctMean];
 
-/// The distances; none if no oracle ran, or nothing beside it.
+/// The distances. `None` if no oracle ran, or no other scheme.
 pub(super) fn distance(
     registry: &Registry,
     experiment: &Experiment,
@@ -60,7 +61,8 @@ pub(super) fn distance(
     (!distance.plots.is_empty()).then_some(distance)
 }
 
-/// Whoever is told of drops, by whatever name, is a bound and no protocol.
+/// Whether a transport is an oracle. A scheme that is notified of drops is a bound and not a protocol, whatever
+/// its name.
 fn is_oracle(registry: &Registry, name: &TransportName) -> bool {
     let recovery = registry
         .find(&name.transport)
@@ -99,8 +101,8 @@ fn describe(experiment: &Experiment, value: &Value, metric: Metric) -> String {
     }
 }
 
-/// Each transport's value over the oracle's at each point, with the interval of the ratio over
-/// paired runs.
+/// Each transport's value divided by the oracle's at each point, with the interval of the ratio over paired
+/// runs.
 fn ratios(
     result: &SweepResult,
     oracle: &str,
@@ -139,7 +141,7 @@ fn ratios(
     list
 }
 
-/// A value over the best's, with the interval of the ratio if their runs are paired.
+/// A value divided by the oracle's, with the interval of the ratio if their runs are paired.
 pub(super) fn ratio(pool: &Pool, best: &Pool, metric: Metric) -> Option<Estimate> {
     let over = |a: Option<f64>, b: Option<f64>| {
         let (a, b) = (a?, b.filter(|b| *b > 0.0)?);
@@ -157,7 +159,7 @@ pub(super) fn ratio(pool: &Pool, best: &Pool, metric: Metric) -> Option<Estimate
     })
 }
 
-/// What a transport has that the oracle has not, as far as paths and control go.
+/// The advantages of a transport over the oracle in paths and control.
 fn advantages(
     registry: &Registry,
     experiment: &Experiment,
@@ -240,7 +242,7 @@ mod tests {
         file.read(registry, &overrides).unwrap()
     }
 
-    /// Ten runs of a flow each, of so many microseconds and up.
+    /// Ten runs of one flow each. Their times are `from` microseconds and up.
     fn runs(name: &TransportName, from: u64) -> TransportRuns {
         let run = |i| RunResult {
             flows: 1,
@@ -252,10 +254,10 @@ mod tests {
     }
 
     #[test]
-    fn who_beats_the_oracle_is_told_with_what_it_has_more() {
+    fn schemes_that_beat_the_oracle_are_listed_with_their_advantages() {
         let registry = Registry::standard();
         let e = experiment(&registry);
-        // In the order above: worse, better, about as good but never better, better, the oracle.
+        // In the order above: worse, better, about equal but never better, better, the oracle.
         let from = [2000, 500, 1000, 400, 1000];
         let of_point = e.transports.iter().zip(from).map(|(t, us)| runs(t, us));
         let result = SweepResult {
@@ -291,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_control_scheduler_and_paths_are_no_advantage() {
+    fn equal_control_scheduler_and_paths_are_not_listed_as_advantages() {
         let registry = Registry::standard();
         let e = experiment(&registry);
         let oracle = e.transports.last().unwrap();

@@ -1,4 +1,4 @@
-//! From experiments that are scenarios of one table to that table.
+//! Builds the joint table of experiments that are its scenarios.
 
 use std::fmt::Write as _;
 
@@ -14,7 +14,7 @@ use crate::sweep::SweepResult;
 use super::oracle::{oracle_of, ratio};
 use super::{estimate, title};
 
-/// What an experiment adds to the table: its first point.
+/// What an experiment contributes to the table: the results at its first point.
 pub fn scenario(
     registry: &Registry,
     experiment: &Experiment,
@@ -48,13 +48,13 @@ pub fn scenario(
     }
 }
 
-/// What the distance from the oracle is taken of.
+/// The metric from which the distance from the oracle is computed.
 const P99: Metric = Metric::FctPercentile(0.99);
 
-/// Widths of the columns of [`OverviewRow::COLUMNS`]: those of their longest intervals.
+/// Widths of the columns of [`OverviewRow::COLUMNS`]: the lengths of their longest intervals.
 const WIDTHS: [usize; 6] = [16, 16, 16, 19, 13, 13];
 
-/// The table for people: below each value its 95 % interval.
+/// Formats the table for people. The 95 % interval stands below each value.
 pub fn overview_table(overview: &Overview) -> String {
     let rows = overview.scenarios.iter().flat_map(|s| &s.transports);
     let names = rows.map(|t| t.transport.len()).max().unwrap_or(0).max(9);
@@ -118,7 +118,8 @@ mod tests {
     use crate::metrics::RunResult;
     use crate::sweep::TransportRuns;
 
-    /// Two runs of two flows each, the longer ones of so many milliseconds, and a long flow.
+    /// Two runs of two short flows each, plus a long flow. `ms` is the time of the slower short flow, in
+    /// milliseconds.
     fn runs(ms: [u64; 2], extra: u64) -> Vec<RunResult> {
         let run = |ms: u64| RunResult {
             flows: 2,
@@ -160,15 +161,15 @@ mod tests {
     }
 
     #[test]
-    fn each_transport_has_its_distance_from_the_oracle() {
+    fn each_transport_is_listed_with_its_distance_from_the_oracle() {
         let each = [([6, 8], 0), ([2, 4], 250), ([2, 2], 0)];
         let (scenario, text) = shown("tcp,fuso,oracle", &each);
         assert_eq!(scenario.oracle.as_deref(), Some("oracle"));
         let far = |i: usize| scenario.transports[i].p99_over_oracle;
-        // The slowest of four flows over the slowest of the oracle's; of either run 3 and 4 times.
+        // The slowest of four flows divided by the oracle's slowest: 3 in one run and 4 in the other.
         assert_eq!(far(0), Some(Estimate::new(4.0, 3.0, 4.0)));
         assert_eq!(far(1), Some(Estimate::new(2.0, 1.0, 2.0)));
-        assert_eq!(far(2), None, "it is what the others are measured by");
+        assert_eq!(far(2), None, "the others are compared with it");
         let lines: Vec<&str> = text.lines().collect();
         let fuso = lines.iter().position(|l| l.starts_with("fuso ")).unwrap();
         for part in ["4 ", "2.000 ms", "4.000 ms", "500.0 Mbps", "25.0%", "2.00"] {

@@ -1,4 +1,4 @@
-//! Pictures of a sweep: which there are, and what stands on their axes.
+//! Pictures of a sweep: which pictures there are, and what their axes show.
 
 use crate::experiment::{Experiment, Point, units};
 use crate::report::format::Quantity;
@@ -6,20 +6,21 @@ use crate::report::{AxisSpec, LinePlot, LineSeries, SeriesPoint};
 
 /// A value to be drawn, computed from the runs of one transport at one point.
 pub(super) struct Value {
-    /// The line it is on.
+    /// The name of its line.
     pub(super) name: String,
-    /// Whether it was not measured.
+    /// Whether it is a reference that was not measured.
     pub(super) reference: bool,
     /// The point's number in the sweep.
     pub(super) point: usize,
-    /// Where it stands.
+    /// The value with its interval.
     pub(super) y: crate::report::Estimate,
-    /// The group of its runs.
+    /// The index of the group of its runs.
     pub(super) group: Option<usize>,
 }
 
-/// Lines over the last axis of the sweep, apart for each of several sweeps. If there are other axes, several transports get a picture
-/// for each of those axes' values; a single one gets lines in one picture.
+/// Lines over the last axis of the sweep, separately for each of several sweeps. If there are other axes,
+/// several transports get one picture for each combination of those axes' values. A single transport gets one
+/// line for each combination, in one picture.
 pub(super) fn plots(
     experiment: &Experiment,
     title: &str,
@@ -88,7 +89,7 @@ fn same_axes(a: &Point, b: &Point) -> bool {
     axes(a) == axes(b)
 }
 
-/// The points of each of the experiment's sweeps, told apart by their axes.
+/// The points of each of the experiment's sweeps. Sweeps are distinguished by their axes.
 fn sweeps(experiment: &Experiment) -> Vec<Vec<&Point>> {
     let mut list: Vec<Vec<&Point>> = Vec::new();
     for point in &experiment.points {
@@ -100,7 +101,7 @@ fn sweeps(experiment: &Experiment) -> Vec<Vec<&Point>> {
     list
 }
 
-/// What all axes but the last are set to, each combination once, in order.
+/// The settings of all axes but the last, each combination once, in order.
 fn others(points: &[&Point]) -> Vec<String> {
     let mut list = Vec::new();
     for point in points {
@@ -113,7 +114,7 @@ fn others(points: &[&Point]) -> Vec<String> {
     list
 }
 
-/// The line of that name, which is begun if need be.
+/// The line with that name. It is added if it does not exist.
 fn line(series: &mut Vec<LineSeries>, name: String, reference: bool) -> &mut LineSeries {
     let at = series.iter().position(|s| s.name == name);
     let at = at.unwrap_or_else(|| {
@@ -128,7 +129,7 @@ fn line(series: &mut Vec<LineSeries>, name: String, reference: bool) -> &mut Lin
     &mut series[at]
 }
 
-/// The values of the last axis, each once, in their order.
+/// The values of the last axis, each once, in order.
 fn texts<'a>(points: &[&'a Point]) -> Vec<&'a str> {
     let mut texts: Vec<&str> = Vec::new();
     for (_, value) in points.iter().filter_map(|p| p.set.last()) {

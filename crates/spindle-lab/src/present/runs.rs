@@ -8,10 +8,10 @@ use crate::sweep::{SweepResult, TransportRuns};
 
 use super::{Making, estimate};
 
-/// The runs of all transports at all points, a group each, in their order.
+/// The runs of all transports at all points, one group each, in order.
 pub(super) fn list(experiment: &Experiment, result: &SweepResult, making: &Making<'_>) -> RunList {
     if experiment.points.iter().any(Point::is_computed) {
-        // There is nothing to follow.
+        // There is no run to follow.
         return RunList {
             id: experiment.id.clone(),
             ..RunList::default()

@@ -1,11 +1,11 @@
-//! Claims beside a figure, and how many there are of each verdict.
+//! Claims next to a figure, and the number of claims with each verdict.
 
 use maud::{Markup, html};
 
 use super::format::count;
 use crate::claims::{Kind, Outcome, Verdict};
 
-/// How many claims there are of each verdict.
+/// The number of claims with each verdict.
 pub(super) fn tally<'a>(claims: impl Iterator<Item = &'a Outcome> + Clone) -> Markup {
     let all = [
         Verdict::Holds,
@@ -53,7 +53,7 @@ fn verdict_badge(v: Verdict) -> Markup {
     html! { span class=(format!("verdict {}", v.word())) { (sign) " " (text) } }
 }
 
-/// The paper's claims, a card each.
+/// The paper's claims, one card each.
 pub(super) fn cards(claims: &[Outcome]) -> Markup {
     html! {
         @if !claims.is_empty() {

@@ -11,7 +11,7 @@ use super::model::{ComparePoint, CompareReport, Estimate, RunList, TransportResu
 use super::page::{Kind, Page, badge, command, paragraphs, provenance, settings};
 use super::plot::{BarPanel, BarRow, Distribution, bar_panels, ccdf};
 
-/// A column of bars: its title, its unit and where its value stands.
+/// A column of bars: its title, its unit and the function that returns its value.
 type Column = (
     &'static str,
     Quantity,
@@ -19,12 +19,12 @@ type Column = (
 );
 
 impl CompareReport {
-    /// Writes `index.html` and its pictures into `directory`, made if need be, and returns the
-    /// path of the page.
+    /// Writes `index.html` and its pictures into `directory`, which is created if necessary. Returns the path
+    /// of the page.
     ///
     /// # Errors
-    /// [`ReportError::MixedVersions`] and [`ReportError::MixedConfigurations`] if a run is not of
-    /// the report's identity; [`ReportError::Io`] if a file cannot be written.
+    /// [`ReportError::MixedVersions`] and [`ReportError::MixedConfigurations`] if a run does not have the
+    /// report's identity. [`ReportError::Io`] if a file cannot be written.
     pub fn write(&self, directory: &Path) -> Result<PathBuf, ReportError> {
         self.runs.check("", &self.identity)?;
         let mut page = Page::default();
@@ -154,8 +154,8 @@ fn label(point: &ComparePoint, i: usize) -> String {
     pairs.join(", ")
 }
 
-/// The one sentence a reader in a hurry takes along: who has the shortest 99th percentile, and
-/// whether the intervals tell it from the next.
+/// The main result in one sentence: which transport has the shortest 99th percentile, and whether the intervals
+/// distinguish it from the next.
 fn headline(transports: &[TransportResult]) -> Option<String> {
     let fine = |t: &'_ &TransportResult| t.p99_us.is_some_and(|e| e.value.is_finite());
     let mut ranked: Vec<&TransportResult> = transports.iter().filter(fine).collect();

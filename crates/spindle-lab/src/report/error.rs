@@ -1,4 +1,4 @@
-//! What can go wrong while a report is made.
+//! Errors while a report is made.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ pub enum ReportError {
     Io {
         /// The file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// What the system reported.
         source: std::io::Error,
     },
     /// Runs of different versions of Spindle would stand side by side.
@@ -21,7 +21,7 @@ pub enum ReportError {
          run both again with one version"
     )]
     MixedVersions {
-        /// Where in the report: the transport or figure.
+        /// The place in the report: the transport or figure.
         place: String,
         /// The version of the report.
         expected: String,
@@ -34,7 +34,7 @@ pub enum ReportError {
          give runs of one experiment file with the same settings"
     )]
     MixedConfigurations {
-        /// Where in the report: the transport or figure.
+        /// The place in the report: the transport or figure.
         place: String,
         /// The configuration hash of the report.
         expected: String,
@@ -44,11 +44,11 @@ pub enum ReportError {
 }
 
 impl RunIdentity {
-    /// Checks that every run in `runs` is one of this version and configuration.
+    /// Checks that every run in `runs` has this version and configuration.
     ///
     /// # Errors
-    /// [`ReportError::MixedVersions`] or [`ReportError::MixedConfigurations`] for the first run
-    /// that differs; `place` says where it stands.
+    /// [`ReportError::MixedVersions`] or [`ReportError::MixedConfigurations`] for the first run that differs.
+    /// `place` describes its place in the report.
     pub fn check<'a>(
         &self,
         place: &str,

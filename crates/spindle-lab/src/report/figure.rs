@@ -13,17 +13,17 @@ use super::page::{
 };
 use super::plot::{BarPanel, BarRow, Layout, Picture, bar_panels, line_plot};
 
-/// The directory, seen from a report's, that pages of flows are in.
+/// The directory of the pages of flows, relative to the report's.
 const FLOWS: &str = "flows";
 
 impl FigureReport {
-    /// Writes `index.html` and its pictures into `directory`, made if need be, with a page of runs
-    /// for each figure and one for the flow it draws, and returns the path of the page.
+    /// Writes `index.html` and its pictures into `directory`, which is created if necessary. Each figure also
+    /// gets a page of its runs and a page for the flow that it draws. Returns the path of the page.
     ///
     /// # Errors
-    /// [`ReportError::MixedVersions`] if two figures, or a figure and one of its runs, are of
-    /// different versions; [`ReportError::MixedConfigurations`] if a run is not of its point's
-    /// configuration; [`ReportError::Io`] if a file cannot be written.
+    /// [`ReportError::MixedVersions`] if two figures, or a figure and one of its runs, have different versions.
+    /// [`ReportError::MixedConfigurations`] if a run does not have its point's configuration.
+    /// [`ReportError::Io`] if a file cannot be written.
     pub fn write(&self, directory: &Path) -> Result<PathBuf, ReportError> {
         self.check()?;
         let mut page = Page::default();
@@ -51,7 +51,7 @@ impl FigureReport {
             return Ok(());
         };
         for figure in &self.figures {
-            // Figures differ in configuration by nature; only the version must be one.
+            // Figures naturally have different configurations. Only the version must be the same.
             let same = super::RunIdentity {
                 version: first.identity.version.clone(),
                 configuration: figure.identity.configuration.clone(),
@@ -143,7 +143,7 @@ fn section(page: &mut Page, f: &Figure) -> Markup {
     }
 }
 
-/// The parameter that says how much was run.
+/// The parameter that states how much was run.
 const SCALE: &str = "scale";
 
 const CAPTION: &str = "Whiskers are 95% intervals, resampled over runs. A point leads to its runs.";
@@ -151,7 +151,7 @@ const COMPUTED_CAPTION: &str = "Computed by formulas: nothing was sent.";
 const ORACLE_CAPTION: &str = "Each scheme's value over the oracle's in the same runs: 1\u{d7} is as \
     good. Whiskers are 95% intervals of the ratio, resampled over paired runs.";
 
-/// What stands below a figure's pictures.
+/// The caption below a figure's pictures.
 fn caption(f: &Figure) -> &'static str {
     match f.runs.groups.is_empty() {
         true => COMPUTED_CAPTION,
@@ -159,8 +159,8 @@ fn caption(f: &Figure) -> &'static str {
     }
 }
 
-/// Pictures one below the other; those of one metric, told apart by what other axes are set to, beside
-/// each other.
+/// Pictures below each other. Pictures of the same metric, which differ in the settings of other axes, stand
+/// side by side.
 fn plots(page: &mut Page, runs: &RunList, stem: &str, plots: &[LinePlot], caption: &str) -> Markup {
     let one_metric = |a: &LinePlot, b: &LinePlot| a.y.name == b.y.name;
     let mut number = 0..;
@@ -185,8 +185,8 @@ fn plots(page: &mut Page, runs: &RunList, stem: &str, plots: &[LinePlot], captio
     }
 }
 
-/// Lines over the swept value; bars if there is but one value, where lines would be dots above each
-/// other.
+/// Lines over the swept value. If there is only one value, lines would be dots above each other, so bars are
+/// drawn.
 fn picture(layout: Layout, runs: &RunList, plot: &LinePlot) -> Picture {
     let xs = swept(plot);
     if xs.len() != 1 {
@@ -211,7 +211,7 @@ fn picture(layout: Layout, runs: &RunList, plot: &LinePlot) -> Picture {
     bar_panels(layout, &plot.title, &[panel])
 }
 
-/// The values of the swept axis, ascending.
+/// The values of the swept axis, in ascending order.
 fn swept(plot: &LinePlot) -> Vec<f64> {
     let points = plot.series.iter().flat_map(|s| &s.points);
     let mut xs: Vec<f64> = points.map(|q| q.x).collect();
@@ -220,7 +220,7 @@ fn swept(plot: &LinePlot) -> Vec<f64> {
     xs
 }
 
-/// How far the schemes are from the oracle, and who beats it by what.
+/// How far the schemes are from the oracle, which schemes beat it, and with which advantages.
 fn distance(page: &mut Page, f: &Figure, oracle: &OracleDistance) -> Markup {
     html! {
         h3 { "Distance from the " (badge(page, &oracle.oracle)) }
@@ -263,7 +263,7 @@ fn beaten(page: &mut Page, b: &Beaten) -> Markup {
     }
 }
 
-/// The values behind a picture, folded away.
+/// The values behind a picture, collapsed.
 fn values(page: &mut Page, runs: &RunList, plot: &LinePlot) -> Markup {
     let xs = swept(plot);
     html! {

@@ -1,4 +1,4 @@
-//! A flow on a page: its pictures and its story, and a page of its own.
+//! A flow on a page: its pictures and its events in words, also as a separate page.
 
 use std::path::{Path, PathBuf};
 
@@ -11,9 +11,9 @@ use super::plot::{FlowView, flow_picture};
 use super::trace::FlowTrace;
 
 impl FlowTrace {
-    /// Writes the page `name` with the flow's zoomable pictures into `directory`, made if need be, and
-    /// returns its path. `line` is the command that made it, `back` the page it is reached from, as an
-    /// address and its text.
+    /// Writes the page `name` with the flow's zoomable pictures into `directory`, which is created if
+    /// necessary. Returns its path. `line` is the command that made the page. `back` is the address and the
+    /// title of the page that links to it.
     ///
     /// # Errors
     /// [`ReportError::Io`] if a file cannot be written.
@@ -40,8 +40,7 @@ impl FlowTrace {
     }
 }
 
-/// A flow: the close-up on its own scale of time, the comparison on a common one, and its story
-/// in words.
+/// A flow: the close-up on its own time scale, the comparison on a common scale, and its events in words.
 pub(super) fn flow_section(page: &mut Page, trace: &FlowTrace) -> Markup {
     let stem = format!("flow-{}", trace.transport);
     let other = trace.compare_with.as_deref();
@@ -69,7 +68,7 @@ const FLOW_CAPTION: &str = "Each lane is a subflow. A bar is a segment as it lea
 const COMPARED_CAPTION: &str = "Both flows carry the same request over the same paths. Shaded is \
     the time from the lost segment's departure until the retransmission timer fires.";
 
-/// The telling events of a trace as a list.
+/// The notable events of a trace as a list.
 fn story(trace: &FlowTrace) -> Markup {
     let (lines, more) = super::story::lines(trace);
     html! {

@@ -1,22 +1,22 @@
-//! Numbers as people read them: three significant digits, the unit that fits, digits in groups.
+//! Formats numbers for people: three significant digits, the unit that fits, digits in groups.
 //!
-//! A narrow no-break space (U+202F) stands between number and unit, so that no line ends between
-//! the two. What is not a finite number prints as a dash.
+//! A narrow no-break space (U+202F) stands between number and unit, so that no line breaks between them. A
+//! value that is not a finite number prints as a dash.
 
-/// The dash that stands where there is no number.
+/// The dash that is printed if there is no number.
 pub const NONE: &str = "\u{2013}";
 
 /// The space between a number and its unit and between groups of digits.
 const THIN: char = '\u{202f}';
 
-/// What a number measures, and so how it is printed.
+/// What a number measures, and therefore how it is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
     /// A time in microseconds.
     Micros,
     /// A fraction of one, printed as a percentage.
     Fraction,
-    /// A whole number of things.
+    /// A whole number of items.
     Count,
     /// A size in bytes (KB = 1000 B).
     Bytes,
@@ -48,8 +48,8 @@ impl Quantity {
     }
 }
 
-/// `value` to `digits` significant digits, without trailing zeros after the point; in exponent
-/// form beyond 10^15 and below 10^-6.
+/// `value` with `digits` significant digits, without trailing zeros after the decimal point. The exponent form
+/// is used beyond 10^15 and below 10^-6.
 pub fn significant(value: f64, digits: usize) -> String {
     if !value.is_finite() {
         return NONE.to_owned();
@@ -73,7 +73,7 @@ pub fn significant(value: f64, digits: usize) -> String {
 
 /// `value` rounded to `digits` significant digits.
 fn round_significant(value: f64, digits: usize) -> f64 {
-    // The decimal printer rounds correctly where powers of ten in binary would not.
+    // The decimal printer rounds correctly. Powers of ten in binary would not.
     let rounded = format!("{value:.*e}", digits.saturating_sub(1)).parse();
     rounded
         .ok()
@@ -157,7 +157,7 @@ pub fn count(n: u64) -> String {
     out
 }
 
-/// A count that came as a floating-point number; one that is not whole keeps three digits.
+/// A count that is given as a floating-point number. A count that is not whole keeps three digits.
 fn grouped(value: f64) -> String {
     if (0.0..1e15).contains(&value) && value.fract() == 0.0 {
         count(value as u64)
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn times_take_the_unit_that_fits() {
+    fn times_are_shown_in_a_fitting_unit() {
         let cases = [
             (0.0, "0 µs"),
             (0.28, "280 ns"),
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_number_is_a_dash() {
+    fn non_finite_values_are_shown_as_a_dash() {
         for v in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
             for q in [
                 Quantity::Micros,
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn extremes_take_an_exponent() {
+    fn extreme_values_are_shown_with_an_exponent() {
         assert_eq!(significant(1.234e300, 3), "1.23e300");
         assert_eq!(significant(1.234e-9, 3), "1.23e-9");
         assert_eq!(significant(f64::MAX, 3), "1.80e308");

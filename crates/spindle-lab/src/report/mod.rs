@@ -1,12 +1,12 @@
-//! Reports: results as plain data in, a directory with one page and its pictures out.
+//! Reports: they take results as plain data and write a directory with one page and its pictures.
 //!
-//! [`CompareReport`] is the page of `compare` and `run`: distribution, tail, timeouts, table, and
-//! recovered flows drawn per subflow. [`FigureReport`] is the page of `reproduce`: one per paper, a
-//! section per figure with its claims beside it, and links from each point to its runs. A page opens from disk without a network, follows the
-//! light or dark theme of its reader and is drawn for a desktop and for a phone. Every picture also
-//! stands beside the page as an SVG file of its own.
+//! [`CompareReport`] is the page of `compare` and `run`: distribution, tail, timeouts, table, and recovered
+//! flows drawn per subflow. [`FigureReport`] is the page of `reproduce`: one page per paper, and a section per
+//! figure with its claims next to it and links from each point to its runs. A page opens from disk without a
+//! network. It follows the light or dark theme of its reader and is drawn for a desktop and for a phone. Every
+//! picture is also written next to the page as a separate SVG file.
 //!
-//! Runs of different versions or configurations are never put side by side: [`ReportError`].
+//! Runs of different versions or configurations are never shown side by side: [`ReportError`].
 
 mod claims;
 mod compare;

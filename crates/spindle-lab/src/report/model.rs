@@ -1,4 +1,4 @@
-//! What a report is made from.
+//! The data that a report is made from.
 
 use serde::Serialize;
 
@@ -32,7 +32,7 @@ impl Estimate {
         }
     }
 
-    /// Whether both have an interval and the two do not meet.
+    /// Whether both values have an interval and the two intervals do not overlap.
     pub fn is_apart_from(&self, other: &Self) -> bool {
         match (self.ci95, other.ci95) {
             (Some((a, b)), Some((c, d))) => b < c || d < a,
@@ -46,7 +46,7 @@ impl Estimate {
 pub struct CompareReport {
     /// The page's title, "T1, 2% loss on path 1".
     pub title: String,
-    /// The scenario in words, a paragraph per line.
+    /// The scenario in words, one paragraph per line.
     pub scenario: String,
     /// The command that made the results.
     pub command: String,
@@ -54,31 +54,31 @@ pub struct CompareReport {
     pub identity: RunIdentity,
     /// The settings to show, name and value.
     pub settings: Vec<(String, String)>,
-    /// The points of the sweep; a single one has no settings of its own.
+    /// The points of the sweep. A single point has no settings.
     pub points: Vec<ComparePoint>,
     /// Flows to draw.
     pub flows: Vec<FlowTrace>,
-    /// Remarks to the reader, each a sentence.
+    /// Remarks to the reader, one sentence each.
     pub notes: Vec<String>,
-    /// The runs behind it all, for a page of their own.
+    /// The runs behind the results, for a separate page.
     pub runs: RunList,
 }
 
 /// One point of a sweep: all transports under the same settings.
 #[derive(Clone, Debug, Default)]
 pub struct ComparePoint {
-    /// What the sweep set here, name and value.
+    /// The values that the sweep set here, name and value.
     pub set: Vec<(String, String)>,
-    /// The transports, in the order they are to be shown.
+    /// The transports, in display order.
     pub transports: Vec<TransportResult>,
 }
 
-/// What one transport did at one point, over all seeds.
+/// The results of one transport at one point, over all seeds.
 #[derive(Clone, Debug, Default)]
 pub struct TransportResult {
     /// The transport, `fuso` or `tcp@rps-pq`.
     pub name: String,
-    /// Its runs: an index into [`RunList::groups`].
+    /// Its runs, as an index into [`RunList::groups`].
     pub group: Option<usize>,
     /// Flows started.
     pub flows: u64,
@@ -104,14 +104,14 @@ pub struct TransportResult {
     pub timeout_fraction: Option<Estimate>,
     /// Timeouts that a request waited for.
     pub timeouts: u64,
-    /// Timeouts after the request was done.
+    /// Timeouts after the request was complete.
     pub late_timeouts: u64,
     /// Fast retransmits.
     pub fast_retransmits: u64,
     /// Retransmissions of data that had arrived.
     pub spurious_retransmits: u64,
-    /// Payload bytes beyond the first copy, own retransmissions excepted, over all payload bytes
-    /// sent, 0 to 1.
+    /// Payload bytes beyond the first copy, without a subflow's own retransmissions, divided by all payload
+    /// bytes sent, 0 to 1.
     pub extra_load: Option<Estimate>,
     /// Mean goodput in bits per second.
     pub goodput_bps: Option<Estimate>,
@@ -120,9 +120,9 @@ pub struct TransportResult {
 /// The runs behind a page, by point and transport.
 #[derive(Clone, Debug, Default)]
 pub struct RunList {
-    /// Name of the page and of the experiment, `fuso-fig4ab`.
+    /// Name of the page and of the experiment, such as `fuso-fig4ab`.
     pub id: String,
-    /// The file that holds them, seen from the report's directory, if one was written.
+    /// The file that holds the runs, relative to the report's directory, if one was written.
     pub store: Option<String>,
     /// The runs of a transport at a point.
     pub groups: Vec<RunGroup>,
@@ -131,13 +131,13 @@ pub struct RunList {
 /// The runs of one transport at one point.
 #[derive(Clone, Debug, Default)]
 pub struct RunGroup {
-    /// What the sweep set, name and value.
+    /// The values that the sweep set, name and value.
     pub set: Vec<(String, String)>,
     /// The transport.
     pub transport: String,
-    /// What must have made each of the runs.
+    /// The identity that each of the runs must have.
     pub identity: RunIdentity,
-    /// The 99th percentile over all of them in microseconds.
+    /// The 99th percentile over all runs in microseconds.
     pub p99_us: Option<Estimate>,
     /// The runs.
     pub rows: Vec<RunRow>,
@@ -146,9 +146,9 @@ pub struct RunGroup {
 /// One run.
 #[derive(Clone, Debug, Default)]
 pub struct RunRow {
-    /// What made it.
+    /// The run's identity.
     pub identity: RunIdentity,
-    /// Its seed.
+    /// The run's seed.
     pub seed: u64,
     /// Which part of the seed's flows, from 0.
     pub part: u64,
@@ -166,22 +166,22 @@ pub struct RunRow {
     pub p99_us: Option<f64>,
     /// Longest completion time in microseconds.
     pub max_us: Option<f64>,
-    /// Extra payload over all payload, 0 to 1.
+    /// Extra payload bytes divided by all payload bytes, 0 to 1.
     pub extra_load: Option<f64>,
-    /// The command that lists its slowest flows.
+    /// The command that lists the run's slowest flows.
     pub follow: String,
 }
 
 /// The page of `reproduce` for one paper.
 #[derive(Clone, Debug, Default)]
 pub struct FigureReport {
-    /// The page's title: the paper's.
+    /// The page's title, which is the paper's.
     pub title: String,
-    /// What the page is, a paragraph per line.
+    /// An introduction to the page, one paragraph per line.
     pub introduction: String,
-    /// A table over all figures, if each is a scenario of one.
+    /// A table over all figures, if each of them is a scenario of a joint table.
     pub overview: Option<Overview>,
-    /// The figures, in the paper's order. All must be of one version.
+    /// The figures, in the paper's order. All must have the same version.
     pub figures: Vec<Figure>,
 }
 
@@ -192,9 +192,9 @@ pub struct Figure {
     pub id: String,
     /// Its title.
     pub title: String,
-    /// Where it stands in the paper.
+    /// The place in the paper.
     pub source: String,
-    /// The question it asks.
+    /// The question that the figure asks.
     pub asks: String,
     /// The command that made our results.
     pub command: String,
@@ -202,28 +202,28 @@ pub struct Figure {
     pub identity: RunIdentity,
     /// The parameters, name and value.
     pub parameters: Vec<(String, String)>,
-    /// The experiment's file, of which the report gets a copy.
+    /// The experiment's file. The report gets a copy of it.
     pub file: Option<String>,
     /// Our pictures.
     pub plots: Vec<LinePlot>,
-    /// The paper's claims and what became of them.
+    /// The paper's claims and the verdicts on them.
     pub claims: Vec<Outcome>,
     /// How far the schemes are from the oracle, if it ran.
     pub oracle: Option<OracleDistance>,
-    /// A flow to draw, on a page of its own.
+    /// A flow to draw on a separate page.
     pub flow: Option<FlowTrace>,
-    /// The command that draws it alone.
+    /// The command that draws that flow alone.
     pub flow_command: String,
-    /// The runs behind it, for a page of their own.
+    /// The runs behind the figure, for a separate page.
     pub runs: RunList,
-    /// Remarks, each a sentence.
+    /// Remarks, one sentence each.
     pub notes: Vec<String>,
 }
 
 /// Lines over a swept value.
 #[derive(Clone, Debug)]
 pub struct LinePlot {
-    /// What it shows.
+    /// What the plot shows.
     pub title: String,
     /// The swept value.
     pub x: AxisSpec,
@@ -238,11 +238,11 @@ pub struct LinePlot {
 pub struct AxisSpec {
     /// Its name, without the unit.
     pub name: String,
-    /// What it measures.
+    /// The quantity that it measures.
     pub quantity: Quantity,
-    /// Whether it is logarithmic; values of zero and below are then left out.
+    /// Whether the axis is logarithmic. Values of zero and below are then left out.
     pub log: bool,
-    /// Names of the values 0, 1, ... if they are no numbers but cases.
+    /// Names of the values 0, 1, ... if the values are cases and not numbers.
     pub cases: Vec<String>,
 }
 
@@ -257,12 +257,13 @@ impl AxisSpec {
 /// One line of a [`LinePlot`].
 #[derive(Clone, Debug, Default)]
 pub struct LineSeries {
-    /// The transport, or what a reference line stands for.
+    /// The name of the transport or of the reference.
     pub name: String,
-    /// Whether it was not measured: a bound, a formula, a value printed in the paper.
+    /// Whether the values are a reference that was not measured: a bound, a formula, a value printed in the
+    /// paper.
     pub reference: bool,
-    /// Whose colour it has, if not its own name's: a transport's, or `series#0` and on for lines that
-    /// are told apart by something else.
+    /// The name whose colour the line has, if it differs from the line's name: a transport's name, or
+    /// `series#0` and so on for lines that differ in something else.
     pub colour: Option<String>,
     /// The points, in any order.
     pub points: Vec<SeriesPoint>,
@@ -275,19 +276,19 @@ pub struct SeriesPoint {
     pub x: f64,
     /// The measured value.
     pub y: Estimate,
-    /// The runs it was computed from: an index into the figure's [`RunList::groups`].
+    /// The runs from which the value was computed, as an index into the figure's [`RunList::groups`].
     pub group: Option<usize>,
 }
 
-/// How far schemes are from the oracle, which learns of each loss at once and whose repairs are
-/// never lost, with the same control, scheduler and paths.
+/// How far schemes are from the oracle. The oracle learns of each loss at once and its repairs are never lost.
+/// Control, scheduler and paths are the same.
 #[derive(Clone, Debug, Default)]
 pub struct OracleDistance {
     /// The oracle's name.
     pub oracle: String,
-    /// Values over the oracle's: 1 is as good.
+    /// Values divided by the oracle's. A value of 1 equals the oracle.
     pub plots: Vec<LinePlot>,
-    /// Where a scheme's interval lies wholly below the oracle's value.
+    /// Schemes whose interval lies wholly below the oracle's value at some point.
     pub beaten: Vec<Beaten>,
 }
 
@@ -296,9 +297,9 @@ pub struct OracleDistance {
 pub struct Beaten {
     /// The scheme.
     pub transport: String,
-    /// Where, and in what, with the ratio and its interval: "loss 4%: p99 FCT 0.93 times [0.90 to
-    /// 0.96]".
+    /// The points and metrics at which it beats the oracle, with the ratio and its interval: "loss 4%: p99 FCT
+    /// 0.93 times [0.90 to 0.96]".
     pub at: Vec<String>,
-    /// What it has that the oracle has not; empty if control, scheduler and paths are the same.
+    /// The advantages that it has over the oracle. Empty if control, scheduler and paths are the same.
     pub by: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! One table over several experiments: the same transports in different scenarios.
+//! A joint table over several experiments: the same transports in different scenarios.
 
 use maud::{Markup, html};
 use serde::{Serialize, Serializer};
@@ -7,30 +7,30 @@ use super::format::{NONE, Quantity, count};
 use super::model::Estimate;
 use super::page::{Page, badge};
 
-/// One table over several experiments, each a scenario.
+/// A joint table over several experiments, each of which is a scenario.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Overview {
-    /// The scenarios, in the order they are to be shown.
+    /// The scenarios, in display order.
     pub scenarios: Vec<OverviewScenario>,
 }
 
-/// A scenario and what each transport did in it.
+/// A scenario and the results of each transport in it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct OverviewScenario {
-    /// The experiment's id, `overview-loss`.
+    /// The experiment's id, such as `overview-loss`.
     pub id: String,
     /// Its title.
     pub title: String,
-    /// The transport that [`OverviewRow::p99_over_oracle`] is measured by, if one ran.
+    /// The transport that [`OverviewRow::p99_over_oracle`] compares with, if one ran.
     pub oracle: Option<String>,
-    /// The transports, in the experiment's order; by their names in any text form.
+    /// The transports, in the experiment's order. Text forms list them by name.
     #[serde(serialize_with = "by_name")]
     pub transports: Vec<OverviewRow>,
-    /// What the scenario is, and who is missing in it and why, each a sentence or two.
+    /// Descriptions of the scenario, and which transports are missing in it and why, a sentence or two each.
     pub notes: Vec<String>,
 }
 
-/// What one transport did in one scenario, over all runs.
+/// The results of one transport in one scenario, over all runs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct OverviewRow {
     /// The transport, `fuso` or `tcp@rps-pq`.
@@ -40,16 +40,16 @@ pub struct OverviewRow {
     pub flows: u64,
     /// Mean completion time of short flows, microseconds.
     pub mean_us: Option<Estimate>,
-    /// Its 99th percentile.
+    /// 99th percentile of the completion time of short flows, microseconds.
     pub p99_us: Option<Estimate>,
-    /// Its 99.9th percentile.
+    /// 99.9th percentile of the completion time of short flows, microseconds.
     pub p999_us: Option<Estimate>,
     /// Mean goodput of long flows, bits per second.
     pub long_bps: Option<Estimate>,
-    /// Short flows' payload bytes beyond the first copy, own retransmissions excepted, over all of
-    /// theirs, 0 to 1.
+    /// Short flows' payload bytes beyond the first copy, without their subflows' own retransmissions, divided
+    /// by all of their payload bytes, 0 to 1.
     pub extra_load: Option<Estimate>,
-    /// The 99th percentile over the oracle's in the same runs.
+    /// The 99th percentile divided by the oracle's in the same runs.
     pub p99_over_oracle: Option<Estimate>,
 }
 
@@ -58,7 +58,7 @@ fn by_name<S: Serializer>(rows: &[OverviewRow], serializer: S) -> Result<S::Ok, 
 }
 
 impl OverviewRow {
-    /// What stands above [`Self::cells`].
+    /// The headings of [`Self::cells`].
     pub const COLUMNS: [(&'static str, Quantity); 6] = [
         ("mean", Quantity::Micros),
         ("p99", Quantity::Micros),
@@ -68,7 +68,7 @@ impl OverviewRow {
         ("p99/oracle", Quantity::Times),
     ];
 
-    /// The values, a column each.
+    /// The values, one per column.
     pub fn cells(&self) -> [Option<Estimate>; 6] {
         [
             self.mean_us,
@@ -86,7 +86,7 @@ const CAPTION: &str = "Completion times of short flows, throughput of long ones,
     its 95% interval, resampled over runs: what lies within each other's intervals is not told apart.";
 
 impl Overview {
-    /// The table, each scenario's heading leading to its figure below.
+    /// The table. Each scenario's heading links to its figure below.
     pub(super) fn table(&self, page: &mut Page, href: impl Fn(&str) -> String) -> Markup {
         html! {
             section id="table" {

@@ -1,4 +1,4 @@
-//! The shell every page shares, and the writing of a report's files.
+//! The frame that every page shares, and the writing of a report's files.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,14 +10,14 @@ use super::error::ReportError;
 use super::palette::style_rules;
 use super::plot::{Layout, Picture, STYLE};
 
-/// How a picture stands on its page.
+/// How a picture is placed on its page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// As wide as its column.
     Plain,
-    /// One of several beside each other, drawn as for a phone.
+    /// One of several pictures side by side, drawn as for a phone.
     Small,
-    /// With buttons, wheel, drag and pinch that zoom into its time.
+    /// With buttons, wheel, drag and pinch that zoom into its time axis.
     Zoomable,
 }
 
@@ -44,7 +44,7 @@ fn zoom_bar() -> Markup {
     }
 }
 
-/// A page being put together, with the pictures it will be written with.
+/// A page under construction, with the pictures that will be written with it.
 #[derive(Default)]
 pub(crate) struct Page {
     files: Vec<(String, String)>,
@@ -53,8 +53,8 @@ pub(crate) struct Page {
 }
 
 impl Page {
-    /// Adds a picture drawn for both widths and returns its markup. `stem` names its file,
-    /// `caption` stands below it.
+    /// Adds a picture that is drawn for both widths. Returns its markup. `stem` is the name of its file, and
+    /// `caption` is the text below it.
     pub(crate) fn figure(
         &mut self,
         stem: &str,
@@ -76,7 +76,7 @@ impl Page {
         }
     }
 
-    /// `stem` with only letters that every file system takes, different from all before it.
+    /// `stem` with only characters that every file system accepts, different from all earlier stems.
     fn free_stem(&self, stem: &str) -> String {
         let stem = file_stem(stem);
         let taken = |s: &str| self.files.iter().any(|(f, _)| f == &format!("{s}.svg"));
@@ -87,7 +87,7 @@ impl Page {
             .unwrap_or(stem)
     }
 
-    /// Lets the page be as wide as a desktop window, for text beside pictures.
+    /// Lets the page be as wide as a desktop window, for text next to pictures.
     pub(crate) fn broad(&mut self) {
         self.broad = true;
     }
@@ -117,8 +117,8 @@ impl Page {
         .into_string()
     }
 
-    /// Writes `name` and the pictures into `directory`, which is made if need be, and returns the
-    /// path of the page.
+    /// Writes `name` and the pictures into `directory`, which is created if necessary. Returns the path of the
+    /// page.
     pub(crate) fn write(
         &self,
         directory: &Path,
@@ -133,7 +133,7 @@ impl Page {
     }
 }
 
-/// Writes a file into `directory`, which is made if need be, and returns its path.
+/// Writes a file into `directory`, which is created if necessary. Returns its path.
 pub(crate) fn write_file(directory: &Path, name: &str, text: &str) -> Result<PathBuf, ReportError> {
     let failed = |path: &Path| {
         let path = path.to_owned();
@@ -145,7 +145,7 @@ pub(crate) fn write_file(directory: &Path, name: &str, text: &str) -> Result<Pat
     Ok(path)
 }
 
-/// A name made of lower-case letters, digits and hyphens, at most 60 of them.
+/// A name of at most 60 lower-case letters, digits and hyphens.
 pub(crate) fn file_stem(name: &str) -> String {
     let mut out = String::new();
     for c in name.chars() {
@@ -178,7 +178,7 @@ pub(crate) fn paragraphs(text: &str) -> Markup {
     html! { @for line in text.lines().filter(|l| !l.trim().is_empty()) { p { (line) } } }
 }
 
-/// Names and values, as a list that folds on a phone.
+/// Names and values, as a list that collapses on a phone.
 pub(crate) fn settings(pairs: &[(String, String)]) -> Markup {
     html! {
         @if !pairs.is_empty() {
@@ -194,7 +194,7 @@ pub(crate) fn command(line: &str) -> Markup {
     html! { @if !line.is_empty() { pre class="command" { code { (line) } } } }
 }
 
-/// What made the results.
+/// The version and configuration that made the results.
 pub(crate) fn provenance(identity: &super::RunIdentity) -> Markup {
     html! {
         @if !identity.version.is_empty() {
@@ -213,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stems_are_safe_and_never_collide() {
+    fn file_stems_are_safe_and_distinct() {
         assert_eq!(file_stem("../../etc/passwd"), "etc-passwd");
         assert_eq!(file_stem("Fig 4(a): 99th"), "fig-4-a-99th");
         assert_eq!(file_stem("\u{3000}"), "picture");

@@ -1,8 +1,8 @@
-//! One fixed look per transport name: the same colour, dash and marker on every page.
+//! A fixed look for each transport name: the same colour, dash and marker on every page.
 //!
-//! Colours are told apart under the common colour-vision deficiencies by hue and lightness
-//! together (after Okabe and Ito, "Color Universal Design", darkened for text contrast on a light
-//! page and lightened for a dark one); dash and marker tell the rest, also in print.
+//! Colours are distinguishable under the common colour-vision deficiencies by hue and lightness together (after
+//! Okabe and Ito, "Color Universal Design", darkened for text contrast on a light page and lightened for a dark
+//! one). Dash and marker distinguish the remaining transports, also in print.
 
 /// A colour as red, green and blue.
 type Rgb = [u8; 3];
@@ -33,13 +33,13 @@ pub struct Look {
     pub light: String,
     /// The colour on a dark page, `#rrggbb`.
     pub dark: String,
-    /// The SVG dash array, empty for a full line.
+    /// The SVG dash array, empty for a solid line.
     pub dash: &'static str,
     /// The marker of its points.
     pub marker: Marker,
 }
 
-/// A family of schemes: colour on a light and on a dark page, marker.
+/// A family of schemes: its colours on a light and on a dark page, and its marker.
 struct Family {
     light: Rgb,
     dark: Rgb,
@@ -75,10 +75,10 @@ const FAMILIES: [Family; 12] = [
 
 const DASHES: [&str; 5] = ["", "7 3", "2 3", "9 3 2 3", "5 2"];
 
-/// Families for lines that are no transports, those first that are easiest to tell apart.
+/// Families for lines that are not transports. The families that are easiest to distinguish come first.
 const SERIES: [usize; 6] = [4, 3, 5, 7, 2, 0];
 
-/// The family and dash of a preset name; `None` for a name Spindle does not ship.
+/// The family and dash of a preset name. `None` for a name that Spindle does not ship.
 fn known(name: &str) -> Option<(usize, usize)> {
     Some(match name {
         "tcp" => (0, 0),
@@ -145,14 +145,14 @@ pub fn look(name: &str) -> Look {
     }
 }
 
-/// Splits `fuso-4` into its scheme and how far its colour fades: fewer subflows, or a lower coding
-/// rate, are paler.
+/// Splits `fuso-4` into its scheme and the degree to which its colour fades. Fewer subflows, or a lower coding
+/// rate, have a paler colour.
 fn subflow_count(base: &str) -> (&str, f64) {
     let split = base
         .rsplit_once('-')
         .and_then(|(stem, n)| Some((stem, n.parse::<u32>().ok()?)));
     match split {
-        // Its number is a rate in percent, 32 at most.
+        // The number is a rate in percent, at most 32.
         Some((stem @ "cofuso-fixed", n @ 1..=32)) => {
             (stem, 0.55 * (1.0 - f64::from(n).log2() / 5.0))
         }
@@ -163,7 +163,7 @@ fn subflow_count(base: &str) -> (&str, f64) {
     }
 }
 
-/// Paler members of a family get another marker too.
+/// Paler members of a family also get another marker.
 fn variant(marker: Marker, fade: f64) -> Marker {
     match (fade * 10.0) as u32 {
         0 => marker,
@@ -186,7 +186,7 @@ fn hex([r, g, b]: Rgb) -> String {
     format!("#{r:02x}{g:02x}{b:02x}")
 }
 
-/// A class name that no other transport name has, made of safe letters only.
+/// A class name that no other transport name has, made only of safe characters.
 fn class_name(name: &str, hash: u64) -> String {
     let safe: String = name
         .chars()
@@ -220,7 +220,7 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn the_papers_schemes_look_different() {
+    fn schemes_of_the_papers_look_different() {
         let names = [
             "tcp", "tlp", "repflow", "mptcp", "fuso", "cofuso", "mmptcp", "caps", "oracle",
         ];
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn more_subflows_are_stronger_and_all_differ() {
+    fn numbers_of_subflows_have_different_colours() {
         let looks: HashSet<_> = ["fuso-1", "fuso-2", "fuso-4", "fuso-8"]
             .map(|n| look(n).light)
             .into();
@@ -238,14 +238,14 @@ mod tests {
     }
 
     #[test]
-    fn a_name_always_looks_the_same_and_a_pair_keeps_the_colour() {
+    fn a_look_is_stable_and_a_balancer_keeps_the_colour() {
         assert_eq!(look("my-policy"), look("my-policy"));
         assert_eq!(look("tcp@rps-pq").light, look("tcp").light);
         assert_ne!(look("tcp@rps").dash, look("tcp").dash);
     }
 
     #[test]
-    fn numbered_series_differ() {
+    fn numbered_series_have_different_colours() {
         let looks: HashSet<_> = (0..6).map(|i| look(&format!("series#{i}")).light).collect();
         assert_eq!(looks.len(), 6);
     }

@@ -1,4 +1,4 @@
-//! The page of runs that the points of a figure lead to.
+//! The page of runs to which the points of a figure link.
 
 use std::path::{Path, PathBuf};
 
@@ -10,12 +10,12 @@ use super::model::{RunGroup, RunList, RunRow};
 use super::page::{Page, badge, command, file_stem, provenance};
 use crate::identity::RunIdentity;
 
-/// The directory, seen from a report's, that pages of runs are in.
+/// The directory of the pages of runs, relative to the report's.
 const DIRECTORY: &str = "runs";
 
 impl RunList {
-    /// Checks that every run is of the version of `report` and of the configuration of its group;
-    /// `place` says where, and may be empty.
+    /// Checks that every run has the version of `report` and the configuration of its group. `place` describes
+    /// the place in the report and may be empty.
     pub(super) fn check(&self, place: &str, report: &RunIdentity) -> Result<(), ReportError> {
         for group in &self.groups {
             let mut place = format!("{place}transport {}", group.transport);
@@ -32,13 +32,13 @@ impl RunList {
         Ok(())
     }
 
-    /// Where a group's runs are, seen from the report's page.
+    /// The address of a group's runs, relative to the report's page.
     pub(super) fn href(&self, group: Option<usize>) -> Option<String> {
         let group = group.filter(|g| *g < self.groups.len())?;
         Some(format!("{DIRECTORY}/{}.html#g{group}", file_stem(&self.id)))
     }
 
-    /// The page's address, seen from the report's.
+    /// The page's address, relative to the report's.
     pub(super) fn page(&self) -> String {
         format!("{DIRECTORY}/{}.html", file_stem(&self.id))
     }
@@ -84,7 +84,7 @@ impl RunList {
     }
 }
 
-/// Whether the group before is of another point.
+/// Whether the previous group belongs to another point.
 fn first_of_point(groups: &[RunGroup], i: usize) -> bool {
     i == 0 || groups[i - 1].set != groups[i].set
 }

@@ -1,12 +1,12 @@
-//! A flow's telling events in words.
+//! A flow's notable events in words.
 
 use super::format::micros;
 use super::trace::{FlowEvent, FlowEventKind, FlowTrace};
 
-/// At most so many events are told.
+/// The largest number of events that are listed.
 const MOST_TOLD: usize = 24;
 
-/// Time and text of each telling event, and how many were left out.
+/// Time and text of each notable event, and the number of events left out.
 pub(crate) fn lines(trace: &FlowTrace) -> (Vec<(String, String)>, usize) {
     let origin = trace
         .events

@@ -1,4 +1,5 @@
-//! Whole pages: well-formed, safe against hostile names, whole with little data or absurd data.
+//! Tests whole pages: they are well-formed, safe against hostile names, and complete with little or absurd
+//! data.
 
 use std::fs;
 use std::path::Path;
@@ -160,8 +161,8 @@ fn series(name: &str, points: &[(f64, f64)]) -> LineSeries {
     }
 }
 
-/// Reads every file of a report as XML; the pages' void elements are closed first, as HTML leaves
-/// them open, and the script is left out. Returns the text of `index.html`.
+/// Reads every file of a report as XML. HTML leaves void elements open, so they are closed first. The script is
+/// left out. Returns the text of `index.html`.
 fn check_directory(directory: &Path) -> String {
     let mut page = String::new();
     for entry in fs::read_dir(directory).unwrap() {
@@ -176,7 +177,7 @@ fn check_directory(directory: &Path) -> String {
             page.clone_from(&text);
             assert!(!text.contains("src="), "a page loads nothing");
             text = text.replace("<!DOCTYPE html>", "");
-            // The script is no XML; the page's own one ends where the first one does.
+            // The script is not XML. It ends at the first closing tag.
             let (from, to) = (text.find("<script>"), text.find("</script>"));
             text.replace_range(from.unwrap() + 8..to.unwrap(), "");
             for part in text.clone().split("<meta").skip(1) {
@@ -198,8 +199,8 @@ fn check_directory(directory: &Path) -> String {
     page
 }
 
-/// A link of a page leads to a file, and in it to a place, that are there; that of runs' lines of JSON
-/// is not written by the report.
+/// Checks that a link of a page leads to an existing file and to an existing place in it. The report does not
+/// write the file with the runs' lines of JSON.
 fn check_link(page: &Path, link: &str) {
     let (file, place) = link.split_once('#').unwrap_or((link, ""));
     if file.ends_with(".jsonl") {
@@ -249,7 +250,7 @@ fn a_page_with_everything_is_well_formed() {
 }
 
 #[test]
-fn hostile_names_stay_text() {
+fn hostile_names_are_escaped() {
     let directory = tempfile::tempdir().unwrap();
     let mut report = compare(vec![
         result(HOSTILE, vec![1.0, 2.0]),
@@ -311,7 +312,7 @@ fn hostile_names_stay_text() {
 }
 
 #[test]
-fn nothing_to_show_is_still_a_page() {
+fn a_report_without_data_is_still_a_page() {
     for report in [
         CompareReport::default(),
         compare(Vec::new()),
@@ -394,7 +395,7 @@ fn figures_with_runs_of_another_version_or_configuration_are_refused() {
 }
 
 #[test]
-fn a_point_leads_to_its_runs_and_a_figure_to_its_flow() {
+fn points_link_to_runs_and_figures_link_to_flows() {
     let directory = tempfile::tempdir().unwrap();
     let mut f = figure(vec![series("tcp", &[(1.0, 2.0), (2.0, 3.0)])], false);
     f.runs = runs("fuso-fig2", &["tcp"]);
@@ -414,7 +415,7 @@ fn a_point_leads_to_its_runs_and_a_figure_to_its_flow() {
 }
 
 #[test]
-fn one_value_of_an_axis_is_drawn_as_bars_and_cases_by_their_names() {
+fn single_values_are_drawn_as_bars_and_cases_by_name() {
     let directory = tempfile::tempdir().unwrap();
     let one = figure(vec![series("tcp", &[(1.0, 2.0)])], false);
     let mut cases = figure(vec![series("tcp", &[(0.0, 2.0), (1.0, 3.0)])], false);
@@ -433,7 +434,7 @@ fn one_value_of_an_axis_is_drawn_as_bars_and_cases_by_their_names() {
 }
 
 #[test]
-fn a_directory_that_cannot_be_made_is_named() {
+fn a_directory_that_cannot_be_created_is_named_in_the_error() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("taken");
     fs::write(&file, "").unwrap();

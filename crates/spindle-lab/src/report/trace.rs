@@ -1,27 +1,27 @@
-//! What happened to one flow, as plain data for the time-sequence picture.
+//! The events of one flow, as plain data for the time-sequence picture.
 
 use std::fmt::Write as _;
 
 use spindle_units::{Duration, Instant};
 
-/// One flow from its request to its last byte, as its sender and the network saw it.
+/// One flow from its request to its last byte, as the sender and the network observed it.
 #[derive(Clone, Debug)]
 pub struct FlowTrace {
     /// The transport that carried it.
     pub transport: String,
-    /// Its number in the order of arrival in its run, from 0.
+    /// The flow's number in the order of arrival in its run, from 0.
     pub number: u32,
-    /// What flow it is, "flow 812: 43 KB from h4 to h1".
+    /// A description of the flow, such as "flow 812: 43 KB from h4 to h1".
     pub title: String,
-    /// When the request was issued; the picture's time zero.
+    /// When the request was issued. This is the picture's time zero.
     pub issued: Instant,
     /// When the last byte was delivered in order.
     pub completed: Instant,
-    /// How many subflows the connection had; each has a lane of its own.
+    /// The number of subflows of the connection. Each has a lane.
     pub subflows: u8,
-    /// Everything that happened, in the order of time.
+    /// All events, ordered by time.
     pub events: Vec<FlowEvent>,
-    /// The same flow under another transport, to be drawn below on the same scale of time.
+    /// The same flow under another transport, drawn below on the same time scale.
     pub compare_with: Option<Box<Self>>,
 }
 
@@ -31,8 +31,8 @@ impl FlowTrace {
         self.completed.since(self.issued)
     }
 
-    /// A line for each event: microseconds from the request, subflow, what happened, and the bytes
-    /// of the response concerned (from, to; counted from its first).
+    /// One line per event: microseconds from the request, subflow, event, and the bytes of the response
+    /// concerned (from, to; counted from its first).
     pub fn to_text(&self) -> String {
         let mut text = format!(
             "{} under {}: {}\n{:>10}  sub  event\n",
@@ -55,43 +55,43 @@ impl FlowTrace {
     }
 }
 
-/// One thing that happened to a flow.
+/// An event of a flow.
 #[derive(Clone, Debug)]
 pub struct FlowEvent {
-    /// When.
+    /// The time.
     pub at: Instant,
-    /// On which subflow, counted from zero.
+    /// The subflow, counted from zero.
     pub subflow: u8,
-    /// What.
+    /// What happened.
     pub kind: FlowEventKind,
-    /// The data sequence number of the first byte concerned; for [`FlowEventKind::AckedData`] the
-    /// DATA_ACK itself.
+    /// The data sequence number of the first byte concerned. For [`FlowEventKind::AckedData`], the DATA_ACK
+    /// itself.
     pub dsn: u64,
     /// How many bytes are concerned.
     pub len: u32,
-    /// Anything worth saying, shown when the event is pointed at; may be empty.
+    /// A note that is shown when the event is pointed at. It may be empty.
     pub note: String,
 }
 
-/// What happened.
+/// The kinds of events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FlowEventKind {
     /// The sender sent data for the first time.
     New,
     /// The subflow's own TCP sent data again.
     Retransmission,
-    /// A recovery policy or reinjection sent data here that was sent before on another subflow.
+    /// A recovery policy or reinjection sent data here that was sent earlier on another subflow.
     Recovery {
         /// The subflow that carried the data first.
         copy_of_subflow: u8,
     },
-    /// A parity left: of these bytes, which are one subflow's packets and what lies between them.
+    /// A parity was sent. Its bytes span the packets of one subflow that it covers and the data between them.
     Parity {
         /// The subflow that carried the packets.
         of_subflow: u8,
-        /// How many packets it is of.
+        /// The number of packets that the parity covers.
         packets: u8,
-        /// Whether it was sent before.
+        /// Whether the parity was sent before.
         again: bool,
     },
     /// A loss probe (TLP).
@@ -110,16 +110,16 @@ pub enum FlowEventKind {
     Arrived,
     /// A parity of these bytes reached the receiver.
     ParityArrived,
-    /// The receiver told a packet of this subflow from parities.
+    /// The receiver decoded a packet of this subflow from parities.
     Decoded,
-    /// The sender learned of a DATA_ACK.
+    /// The sender received a DATA_ACK.
     AckedData,
-    /// The subflow's retransmission timer fired; `dsn` is the oldest unacknowledged byte's.
+    /// The subflow's retransmission timer fired. `dsn` is the oldest unacknowledged byte's.
     Rto,
-    /// The subflow's loss detection marked a segment lost without the timer.
+    /// The subflow's loss detection marked a segment as lost before the timer fired.
     FastRetransmit,
-    /// The subflow's congestion window after an acknowledgement or timeout; no bytes of the flow
-    /// are concerned.
+    /// The subflow's congestion window after an acknowledgement or timeout. The event concerns no bytes of the
+    /// flow.
     Window {
         /// cwnd in bytes.
         cwnd: u64,
@@ -129,7 +129,7 @@ pub enum FlowEventKind {
 }
 
 impl FlowEventKind {
-    /// Whether the event concerns a segment's bytes, not a single number.
+    /// Whether the event concerns the bytes of a segment and not a single number.
     fn carries_data(&self) -> bool {
         !matches!(
             self,
@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_trace_reads_as_lines_from_the_request_on() {
+    fn a_trace_is_listed_in_microseconds_since_the_request() {
         let at = |us| Instant::ZERO + Duration::from_micros(us);
         let lost = FlowEventKind::Lost {
             link: "P1.up".into(),

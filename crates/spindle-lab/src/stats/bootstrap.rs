@@ -1,5 +1,5 @@
-//! Intervals by resampling runs: the flows of a run share paths and connections, so they are not
-//! independent, but runs are.
+//! Intervals by resampling runs. The flows of a run share paths and connections, so they are not independent,
+//! but runs are.
 
 use crate::rng::Stream;
 
@@ -13,8 +13,8 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// The interval, widened to hold the value it belongs to: a percentile of few runs may lie outside
-    /// of what resampling them gives in 95 of 100 cases.
+    /// Widens the interval so that it contains the value it belongs to. A percentile of few runs may lie
+    /// outside the 95 % interval of its resamples.
     #[must_use]
     pub fn around(self, value: f64) -> Self {
         Self {
@@ -31,11 +31,11 @@ pub struct Resamples {
     exact: bool,
 }
 
-/// Resamples behind every interval: the 2.5 % ends then rest on 50 values each.
+/// The number of resamples for every interval. Each of the 2.5 % tails then contains 50 values.
 const RESAMPLES: usize = 2000;
 
 impl Resamples {
-    /// Resamples of `runs` runs. The same number of runs always gives the same resamples.
+    /// Draws resamples of `runs` runs. The same number of runs always gives the same resamples.
     pub fn new(runs: usize) -> Self {
         const SEED: u64 = 0x5049_4e44_4c45; // any constant: results must repeat
         let mut rng = Stream::from_seed(SEED);
@@ -54,7 +54,7 @@ impl Resamples {
         }
     }
 
-    /// For numbers that no chance is in: `runs` runs as they are.
+    /// Resamples for numbers without chance: the `runs` runs as they are.
     pub fn exact(runs: usize) -> Self {
         Self {
             weights: vec![vec![1; runs]],
@@ -62,7 +62,7 @@ impl Resamples {
         }
     }
 
-    /// The percentile interval of a statistic; none with fewer than two runs or if it cannot be
+    /// The percentile interval of a statistic. `None` with fewer than two runs, or if the statistic cannot be
     /// computed for one resample in 20 or more.
     pub fn interval(&self, statistic: impl Fn(&[u32]) -> Option<f64>) -> Option<Interval> {
         if self.exact {
@@ -88,7 +88,7 @@ impl Resamples {
     }
 }
 
-/// The Wilson score interval of a share of `hits` in `n` independent trials at 95 %.
+/// The 95 % Wilson score interval of a share of `hits` in `n` independent trials.
 pub fn wilson(hits: f64, n: f64) -> Interval {
     if n <= 0.0 {
         return Interval {

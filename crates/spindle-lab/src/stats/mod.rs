@@ -17,7 +17,7 @@ pub fn nearest_rank<T: Copy>(sorted: &[T], q: f64) -> T {
 
 /// The rank, from 1, of the percentile `q` among `n` values.
 pub(crate) fn rank(n: u64, q: f64) -> u64 {
-    // 0.95 * 20 must be rank 19, though the product is a hair above 19 in binary.
+    // 0.95 * 20 must give rank 19, although the product is slightly above 19 in binary.
     ((q * n as f64 - 1e-9).ceil() as u64).clamp(1, n.max(1))
 }
 

@@ -5,22 +5,22 @@ use crate::metrics::{LossyMetric, Metric, RunResult};
 use super::{Resamples, rank};
 use crate::observed::{self, Kept};
 
-/// The runs of one transport at one point. Its metrics can be computed with any weight per run,
-/// so that one set of resampled runs serves all transports alike.
+/// The runs of one transport at one point. Its metrics can be computed with any weight per run, so that one set
+/// of resamples serves all transports.
 #[derive(Clone, Debug, Default)]
 pub struct Pool {
-    /// Completion times with their run, ascending.
+    /// Completion times with the index of their run, in ascending order.
     sorted: Vec<(u64, u32)>,
-    /// How many times of each run there are in each [`BLOCK`] of `sorted`, so that a rank is found
-    /// without a look at every time.
+    /// How many times of each run are in each [`BLOCK`] of `sorted`, so that a rank is found without visiting
+    /// every time.
     blocks: Vec<Vec<u32>>,
     runs: Vec<RunSums>,
-    /// Completion times of each run in the order of issue, of runs in which every flow completed.
+    /// Completion times of each run in the order of issue. Empty for runs in which not every flow completed.
     in_order: Vec<Vec<u64>>,
     observed: Vec<Kept>,
 }
 
-/// Completion times in a block.
+/// The number of completion times in a block.
 const BLOCK: usize = 512;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -39,12 +39,12 @@ struct RunSums {
     background_goodput: f64,
     background_squares: f64,
     lossy: f64,
-    /// By [`LossyMetric::ALL`].
+    /// Indexed like [`LossyMetric::ALL`].
     lossy_sums: [f64; LossyMetric::ALL.len()],
 }
 
 impl Pool {
-    /// Pools `runs`; the order of runs must be the same for all transports of a comparison.
+    /// Pools `runs`. The order of runs must be the same for all transports of a comparison.
     pub fn new<'a>(runs: impl IntoIterator<Item = &'a RunResult>) -> Self {
         let mut pool = Self::default();
         for (index, run) in runs.into_iter().enumerate() {
@@ -84,17 +84,17 @@ impl Pool {
         pool
     }
 
-    /// How many runs there are.
+    /// The number of runs.
     pub fn runs(&self) -> usize {
         self.runs.len()
     }
 
-    /// Whether its numbers were computed and not measured: the same whatever the seed.
+    /// Whether the numbers were computed and not measured. They are then the same for every seed.
     pub fn is_exact(&self) -> bool {
         !self.observed.is_empty() && self.observed.iter().all(Kept::is_computed)
     }
 
-    /// Resamples of its runs, or just themselves if its numbers are exact.
+    /// Resamples of the runs, or only the runs themselves if the numbers are exact.
     pub fn resamples(&self) -> Resamples {
         match self.is_exact() {
             true => Resamples::exact(self.runs()),
@@ -102,7 +102,7 @@ impl Pool {
         }
     }
 
-    /// Completion times in microseconds, ascending.
+    /// Completion times in microseconds, in ascending order.
     pub fn fct_us(&self) -> impl Iterator<Item = f64> + '_ {
         self.sorted.iter().map(|(t, _)| *t as f64 / 1e3)
     }
@@ -113,13 +113,12 @@ impl Pool {
         (sum(|r| r.flows_with_timeout), sum(|r| r.flows))
     }
 
-    /// The metric over all runs; none if no flow completed.
+    /// The metric over all runs. `None` if no flow completed.
     pub fn value(&self, metric: Metric) -> Option<f64> {
         self.weighted(metric, &vec![1; self.runs.len()])
     }
 
-    /// The metric with run i counted `weights[i]` times; none if nothing is left to compute it
-    /// from.
+    /// The metric with run i counted `weights[i]` times. `None` if there is nothing left to compute it from.
     pub fn weighted(&self, metric: Metric, weights: &[u32]) -> Option<f64> {
         let sum = |f: fn(&RunSums) -> f64| -> f64 {
             self.runs
@@ -170,8 +169,8 @@ impl Pool {
         }
     }
 
-    /// The largest distance between this distribution of completion times and another's
-    /// (Kolmogorov-Smirnov), run i of both counted `weights[i]` times; none if either has no flows.
+    /// The largest distance between this distribution of completion times and another's (Kolmogorov-Smirnov),
+    /// with run i of both counted `weights[i]` times. `None` if either has no flows.
     pub fn ks(&self, other: &Self, weights: &[u32]) -> Option<f64> {
         let total = |p: &Self| -> f64 {
             let runs = p.runs.iter().zip(weights);
@@ -199,8 +198,8 @@ impl Pool {
         Some(most)
     }
 
-    /// For each run how many of its flows take less time here than under the other by a share within
-    /// `gain`, and how many there are; none if a flow has no time under one of the two.
+    /// For each run, the number of flows whose time here is shorter than under the other transport by a share
+    /// within `gain`, and the number of all flows. `None` if a flow has no time under one of the two.
     pub fn gains(&self, other: &Self, gain: (f64, f64)) -> Option<Vec<(u64, u64)>> {
         let one = |(a, b): (&Vec<u64>, &Vec<u64>)| {
             let pairs = a.iter().zip(b).map(|(a, b)| 1.0 - *a as f64 / *b as f64);
@@ -211,7 +210,7 @@ impl Pool {
         self.in_order.iter().zip(&other.in_order).map(one).collect()
     }
 
-    /// Walks over blocks, then within one, until the rank is reached.
+    /// Walks over blocks, then within one block, until the rank is reached.
     fn percentile(&self, q: f64, weights: &[u32]) -> Option<f64> {
         let n: f64 = self
             .runs
@@ -278,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_are_found_in_every_block() {
+    fn a_rank_is_found_in_every_block() {
         let runs: Vec<_> = (0..7u64)
             .map(|r| run(&(0..600).map(|i| 1000 * (7 * i + r)).collect::<Vec<_>>()))
             .collect();
@@ -291,14 +290,14 @@ mod tests {
     }
 
     #[test]
-    fn distances_are_of_distributions_and_gains_of_pairs() {
+    fn distances_compare_distributions_and_gains_compare_pairs() {
         let (a, b) = ([run(&[1, 2, 3, 4])], [run(&[3, 4, 5, 6])]);
         let pools = |x: &[RunResult], y: &[RunResult]| (Pool::new(x), Pool::new(y));
         let (p, q) = pools(&a, &b);
         assert_eq!(p.ks(&q, &[1]), Some(0.5));
         assert_eq!((p.ks(&p, &[1]), q.ks(&p, &[3])), (Some(0.0), Some(0.5)));
         assert_eq!(p.ks(&q, &[0]), None);
-        // Swapped, the runs make the same distributions together, but not by themselves.
+        // Swapped, the runs have the same distributions in total, but not individually.
         let (p, q) = pools(&[&a[..], &b].concat(), &[&b[..], &a].concat());
         assert_eq!(
             (p.ks(&q, &[1, 1]), p.ks(&q, &[1, 0])),
@@ -312,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn ratios_are_of_sums() {
+    fn ratios_are_computed_from_sums() {
         let mut a = run(&[1000, 3000]);
         let mut b = run(&[2000]);
         (a.flows_with_timeout, b.extra_bytes, b.payload_bytes) = (1, 10, 40);

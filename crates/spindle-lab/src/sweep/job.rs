@@ -1,5 +1,4 @@
-//! Single runs of an experiment: which there are, what makes each the same as another, and the making of
-//! one.
+//! Single runs of an experiment: which runs there are, what identifies each, and how a run is made.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,11 +12,11 @@ use crate::rng::hash64;
 
 use super::Options;
 
-/// What makes a run the same as another of the same version, whatever experiment it belongs to.
+/// Identifies a run among runs of the same version, across experiments.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct RunKey {
-    /// A hash of everything that decides its results but version, transport's name, seed and part: the
-    /// point's scenario as it was understood, what the transport is made of, and the payload.
+    /// A hash of everything that determines the results except version, transport's name, seed and part: the
+    /// point's interpreted scenario, what the transport consists of, and the payload.
     pub configuration: String,
     /// The transport's name.
     pub transport: String,
@@ -25,25 +24,25 @@ pub struct RunKey {
     pub seed: u64,
     /// Which part of the seed's flows, from 0.
     pub part: u64,
-    /// Of how many parts.
+    /// The number of parts.
     pub parts: u64,
 }
 
-/// A run that an experiment consists of.
+/// A run of an experiment.
 #[derive(Clone, Debug)]
 pub struct Job {
     /// The point's number in [`Experiment::points`].
     pub point: usize,
     /// The transport.
     pub transport: TransportName,
-    /// What makes it the same as another.
+    /// The run's key.
     pub key: RunKey,
     /// The version of its result ([`Registry::version`]).
     pub version: &'static str,
 }
 
-/// All runs of an experiment in the order of point, transport, seed and part; transports that only the
-/// testbed runs are left out.
+/// All runs of an experiment in the order of point, transport, seed and part. Transports that only the testbed
+/// runs are left out.
 ///
 /// # Errors
 /// A transport that does not exist.
@@ -72,7 +71,7 @@ pub fn jobs(
     Ok(jobs)
 }
 
-/// The runs of a transport at one point, in the order of seed and part; `configuration` is
+/// The runs of a transport at one point, in the order of seed and part. `configuration` is
 /// [`RunKey::configuration`].
 pub fn keys(
     experiment: &Experiment,
@@ -91,12 +90,12 @@ pub fn keys(
     })
 }
 
-/// The experiment's transports but for those that only the testbed runs.
+/// The experiment's transports without those that only the testbed runs.
 pub(super) fn simulated(experiment: &Experiment) -> impl Iterator<Item = &TransportName> {
     experiment.transports.iter().filter(|t| !t.needs_testbed())
 }
 
-/// What a transport is made of.
+/// What a transport consists of.
 fn configuration(registry: &Registry, name: &TransportName) -> Result<String, RunError> {
     let transport = registry.find(&name.transport);
     Ok(transport
@@ -105,7 +104,7 @@ fn configuration(registry: &Registry, name: &TransportName) -> Result<String, Ru
 }
 
 impl Job {
-    /// What makes its result.
+    /// The identity of the result.
     pub(super) fn identity(&self) -> RunIdentity {
         RunIdentity {
             version: self.version.to_owned(),
@@ -113,7 +112,7 @@ impl Job {
         }
     }
 
-    /// Makes the run, with the payload, captures and stop of `options`, in this thread.
+    /// Makes the run in this thread, with the payload, captures and stop flag of `options`.
     ///
     /// # Errors
     /// See [`RunError`].
@@ -138,7 +137,7 @@ impl Job {
         Ok(driver::run(&request)?.result)
     }
 
-    /// What is asked of the driver for this run, lengths only.
+    /// The request to the driver for this run, with lengths only.
     pub fn request<'a>(
         &'a self,
         experiment: &'a Experiment,

@@ -1,5 +1,5 @@
-//! Files that one line of JSON after another is appended to, by several threads, and that can be gone on with
-//! after a process was killed while it wrote.
+//! Files to which several threads append lines of JSON. Such a file can be continued after a process was killed
+//! while it wrote.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
@@ -16,7 +16,7 @@ pub struct StoreError {
     pub path: PathBuf,
     /// "read" or "write".
     pub action: &'static str,
-    /// What the system said.
+    /// What the system reported.
     pub source: io::Error,
 }
 
@@ -29,7 +29,7 @@ fn failed(path: &Path, action: &'static str) -> impl Fn(io::Error) -> StoreError
     }
 }
 
-/// A file of lines that is written to.
+/// A file of lines that is open for writing.
 #[derive(Debug)]
 pub struct Lines {
     path: PathBuf,
@@ -37,14 +37,14 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Opens a file to be gone on with (`resume`), or empties it; it is made where there is none, with the
-    /// directories above it. A last line that was cut short is ended, so that the next is whole.
+    /// Opens a file to continue it (`resume`), or empties it. The file and the directories above it are created
+    /// if necessary. A last line that was cut short is terminated, so that the next line is complete.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error that the system reports.
     pub fn open(path: &Path, resume: bool) -> Result<Self, StoreError> {
         if let Some(dir) = path.parent() {
-            // If this fails, opening the file says why.
+            // If this fails, opening the file reports the reason.
             let _ = std::fs::create_dir_all(dir);
         }
         let open = || {
@@ -66,15 +66,15 @@ impl Lines {
         })
     }
 
-    /// Appends a line and gives it to the system.
+    /// Appends a line and flushes it to the system.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error that the system reports.
     pub fn append(&self, line: &impl Serialize) -> Result<(), StoreError> {
         let write = || {
             let mut text = serde_json::to_string(line)?;
             text.push('\n');
-            // A poisoned lock means another run panicked; its panic ends the sweep by itself.
+            // A poisoned lock means that another run panicked. Its panic ends the sweep.
             let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
             file.write_all(text.as_bytes())?;
             file.flush()
@@ -82,10 +82,10 @@ impl Lines {
         write().map_err(failed(&self.path, "write"))
     }
 
-    /// The lines of a file with their numbers, from 1; none where there is no file.
+    /// Returns the lines of a file with their numbers, from 1. A missing file has no lines.
     ///
     /// # Errors
-    /// What the system says, at once or for each line.
+    /// The error that the system reports, immediately or for each line.
     pub fn read(
         path: &Path,
     ) -> Result<impl Iterator<Item = Result<(usize, String), StoreError>>, StoreError> {
@@ -102,7 +102,7 @@ impl Lines {
     }
 }
 
-/// Goes to the end of a file; whether it is empty or its last line has its end.
+/// Seeks to the end of a file. Returns whether it is empty or its last line is terminated.
 fn ends_whole(file: &mut File) -> io::Result<bool> {
     if file.seek(SeekFrom::End(0))? == 0 {
         return Ok(true);
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_gone_on_with_after_one_that_was_cut_short() {
+    fn a_file_is_continued_after_a_truncated_line() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a/b.jsonl");
         assert_eq!(all(&path), []);
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_opened_is_named() {
+    fn a_file_that_cannot_be_opened_is_named_in_the_error() {
         let dir = tempfile::tempdir().unwrap();
         let text = Lines::open(dir.path(), true).unwrap_err().to_string();
         let start = format!("{}: cannot write results: ", dir.path().display());

@@ -1,12 +1,13 @@
-//! Work on several threads until all of it is done or something fails.
+//! Runs work on several threads until all of it is done or something fails.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Does each of `todo` on at most `threads` threads, which take one after the other in order; what came of each, in no
-/// order.
+/// Runs `one` for each of `todo` on at most `threads` threads, which take the items in order. Returns the
+/// results in no particular order.
 ///
 /// # Errors
-/// The first, by the number of the thread it came up in. What was begun is finished, nothing more is begun.
+/// The first error by the number of its thread. Items in progress are finished, and no further items are
+/// started.
 pub fn in_parallel<R: Send, E: Send>(
     threads: usize,
     todo: &[usize],
@@ -27,7 +28,7 @@ pub fn in_parallel<R: Send, E: Send>(
     let threads = threads.clamp(1, todo.len().max(1));
     let done: Vec<Result<Vec<_>, E>> = std::thread::scope(|scope| {
         let handles: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        // All are waited for before the first error is given.
+        // All threads are joined before the first error is returned.
         let joined = handles.into_iter().map(|h| match h.join() {
             Ok(done) => done,
             Err(panic) => std::panic::resume_unwind(panic),
@@ -46,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_is_done_once_on_any_number_of_threads() {
+    fn every_item_is_done_once_on_any_number_of_threads() {
         let todo = [7, 3, 5, 1];
         for threads in [0, 1, 2, 9] {
             let done = in_parallel(threads, &todo, |i| Ok::<_, ()>(i * 2));
@@ -58,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_begun_after_a_failure() {
+    fn no_item_is_started_after_a_failure() {
         let begun = AtomicUsize::new(0);
         let one = |i: usize| {
             begun.fetch_add(1, Ordering::Relaxed);

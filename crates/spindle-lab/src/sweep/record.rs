@@ -1,4 +1,4 @@
-//! Finished runs as lines of JSON, and files of them.
+//! Finished runs as lines of JSON, and files of such lines.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -10,16 +10,16 @@ use crate::experiment::Experiment;
 use crate::identity::RunIdentity;
 use crate::metrics::RunResult;
 
-/// A finished run with what made it: one line of a store.
+/// A finished run with its identity: one line of a store.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Record {
     /// The experiment's id.
     pub experiment: String,
-    /// The version of Spindle that made it.
+    /// The version of Spindle that made the run.
     pub version: String,
     /// [`RunKey::configuration`].
     pub configuration: String,
-    /// What the sweep set, axis and value.
+    /// The values that the sweep set, as axis and value.
     pub set: Vec<(String, String)>,
     /// The transport's name.
     pub transport: String,
@@ -27,9 +27,9 @@ pub struct Record {
     pub seed: u64,
     /// Which part of the seed's flows, from 0.
     pub part: u64,
-    /// Of how many parts.
+    /// The number of parts.
     pub parts: u64,
-    /// What it measured.
+    /// What the run measured.
     pub result: RunResult,
 }
 
@@ -49,23 +49,23 @@ impl Record {
         }
     }
 
-    /// Reads a line.
+    /// Parses a line.
     ///
     /// # Errors
-    /// What is wrong with it, such as that it was cut short.
+    /// The line is malformed, for example because it was cut short.
     pub fn parse(line: &str) -> Result<Self, serde_json::Error> {
         serde_json::from_str(line)
     }
 
-    /// The line, without a line break.
+    /// The record as a line, without a line break.
     ///
     /// # Errors
-    /// None that are known: a record has no keys but text.
+    /// No error is known: all keys of a record are text.
     pub fn to_line(&self) -> Result<String, serde_json::Error> {
         serde_json::to_string(self)
     }
 
-    /// What makes the run the same as another.
+    /// The key of the run.
     pub fn key(&self) -> RunKey {
         RunKey {
             configuration: self.configuration.clone(),
@@ -85,8 +85,8 @@ impl Record {
     }
 }
 
-/// Reads the runs of an experiment, all of which have to be of `version`; lines that were cut short or are of another experiment are passed
-/// over.
+/// Reads the runs of an experiment, all of which must have the version `version`. Lines that were cut short or
+/// belong to another experiment are skipped.
 pub(super) fn read_store(
     path: &Path,
     experiment: &str,

@@ -1,5 +1,5 @@
-//! Runs that several experiments have in common: figures and tables of a paper often show other sides of
-//! one set-up.
+//! Runs that several experiments have in common. Figures and tables of a paper often show different aspects of
+//! the same set-up.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,10 +8,10 @@ use super::{Job, Made, Options, RunKey, SweepError, jobs};
 use crate::experiment::Experiment;
 use crate::registry::Registry;
 
-/// Runs that more than one of some experiments need, kept once they are made; clones share them.
+/// Runs that more than one experiment needs. They are kept once they are made. Clones share them.
 ///
-/// Runs are the same if version, scenario, transport, seed and part are. What only one experiment needs is
-/// not kept.
+/// Two runs are the same if version, scenario, transport, seed and part are equal. A run that only one
+/// experiment needs is not kept.
 #[derive(Clone, Debug, Default)]
 pub struct Shared {
     wanted: Arc<HashSet<RunKey>>,
@@ -19,7 +19,7 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// What `experiments` have in common when run by `options`.
+    /// The runs that `experiments` have in common when run with `options`.
     ///
     /// # Errors
     /// A transport that does not exist.
@@ -48,12 +48,12 @@ impl Shared {
         })
     }
 
-    /// How many runs are made once and needed again.
+    /// The number of runs that are made once and needed again.
     pub fn len(&self) -> usize {
         self.wanted.len()
     }
 
-    /// Whether the experiments have nothing in common.
+    /// Whether the experiments have no run in common.
     pub fn is_empty(&self) -> bool {
         self.wanted.is_empty()
     }

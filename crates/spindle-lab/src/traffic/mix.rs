@@ -1,4 +1,4 @@
-//! Short flows beside long ones (the CAPS paper, mechanisms T5 to T7).
+//! Short flows mixed with long ones (the CAPS paper, mechanisms T5 to T7).
 
 use spindle_units::Duration;
 
@@ -7,11 +7,11 @@ use super::{Plan, PlanError, PlannedFlow, Start, numbers};
 use crate::experiment::scenario::{BurstTimes, Matching, Mix, Pairs, Scenario, Starts};
 use crate::rng::{Purpose, Stream, Streams};
 
-/// Flows come no later than this: no run takes longer.
+/// Latest start of a flow. No run takes longer.
 const LATEST: Duration = Duration::from_secs(48 * 3600);
 
-/// The streams of short flows, of long ones, and of what is drawn once for the run: none of these depends
-/// on how many of the others there are.
+/// The streams of short flows, of long flows, and of what is drawn once for the run. Each stream is independent
+/// of how much is drawn from the others.
 const SHORT: u64 = 0;
 const LONG: u64 = 1;
 const RUN: u64 = 2;
@@ -62,7 +62,7 @@ pub(super) fn mix(
     })
 }
 
-/// Those that are long by being so, in the order in which they were drawn.
+/// Flows that are declared as long, in the order in which they were drawn.
 fn long_flows(
     m: &Mix,
     scenario: &Scenario,
@@ -91,14 +91,14 @@ fn long_flows(
     (0..long.count).map(one).collect()
 }
 
-/// Draws who sends to whom.
+/// Draws senders and receivers.
 struct Partners<'a> {
     from: Vec<u32>,
     to: Vec<u32>,
     matching: Matching,
-    /// Which of the receivers it is, if it is one.
+    /// Index of the run's receiver, if there is only one.
     receiver: usize,
-    /// Where senders and receivers have to be apart.
+    /// The scenario, if senders and receivers must be in different places.
     across: Option<&'a Scenario>,
     hosts: &'a [String],
 }
@@ -127,7 +127,7 @@ impl<'a> Partners<'a> {
         a != b && (self.across.is_none() || place(a) != place(b))
     }
 
-    /// Sender and receiver of the `turn`-th flow.
+    /// Sender and receiver of the flow number `turn`.
     fn draw(&self, turn: usize, rng: &mut Stream) -> Result<(u32, u32), PlanError> {
         let any = |of: &[u32], rng: &mut Stream| of[rng.below(of.len() as u64) as usize];
         match self.matching {
@@ -148,9 +148,9 @@ impl<'a> Partners<'a> {
         }
     }
 
-    /// One of `among` that fits a host, all alike.
+    /// Draws a host of `among` that fits `host`. All fitting hosts are equally likely.
     fn partner(&self, host: u32, among: &[u32], rng: &mut Stream) -> Result<u32, PlanError> {
-        // Most fit most of the time.
+        // Usually most hosts fit.
         const ATTEMPTS: u32 = 64;
         for _ in 0..ATTEMPTS {
             let drawn = among[rng.below(among.len() as u64) as usize];
@@ -174,7 +174,7 @@ impl<'a> Partners<'a> {
     }
 }
 
-/// Draws when flows come.
+/// Draws the start times of flows.
 struct Times {
     from: Duration,
     until: Duration,

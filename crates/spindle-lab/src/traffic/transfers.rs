@@ -1,4 +1,4 @@
-//! Transfers from host to host: long ones that go on to the end, and short ones that come beside them
+//! Transfers from host to host: long transfers that last until the end, and short transfers at the same time
 //! (MMPTCP section 3, mechanisms T8).
 
 use spindle_units::Duration;
@@ -7,10 +7,10 @@ use super::{Plan, PlanError, PlannedFlow, Start, numbers, other};
 use crate::experiment::scenario::{Coming, Matrix, Transfers};
 use crate::rng::{Purpose, Stream, Streams};
 
-/// Long transfers begin at random within this time, so that they do not march in step (our choice).
+/// Long transfers start at random times within this interval, so that they are not synchronised (our choice).
 pub(super) const ONSET: Duration = Duration::from_millis(10);
 
-/// Bytes of a transfer that goes on to the end: more than any link carries.
+/// Bytes of a transfer that lasts until the end: more than any link can carry.
 pub(super) const ENDLESS: u64 = 1 << 50;
 
 /// Plans the transfers between `t`'s hosts.
@@ -85,7 +85,7 @@ pub(super) fn transfers(
     })
 }
 
-/// A flow over a connection of its own.
+/// A flow over its own connection.
 pub(super) fn flow(at: Duration, (client, server): (u32, u32), bytes: u64) -> PlannedFlow {
     PlannedFlow {
         start: Start::At(at),
@@ -100,7 +100,7 @@ pub(super) fn flow(at: Duration, (client, server): (u32, u32), bytes: u64) -> Pl
     }
 }
 
-/// 0 to `n - 1` in an order drawn uniformly (Fisher and Yates).
+/// The numbers 0 to `n - 1` in a uniformly random order (Fisher and Yates).
 fn shuffled(n: usize, rng: &mut Stream) -> Vec<usize> {
     let mut order: Vec<usize> = (0..n).collect();
     for last in (1..n).rev() {
@@ -109,14 +109,13 @@ fn shuffled(n: usize, rng: &mut Stream) -> Vec<usize> {
     order
 }
 
-/// Whom each host sends to; none if that is drawn for each transfer.
+/// The receiver of each host. `None` if the receiver is drawn for each transfer.
 fn partners(matrix: Matrix, hosts: usize, rng: &mut Stream) -> Option<Vec<usize>> {
     match matrix {
         Matrix::Random => None,
         Matrix::Stride(by) => Some((0..hosts).map(|h| (h + by as usize) % hosts).collect()),
         Matrix::Permutation => {
-            // A cycle through all in random order, cut and closed anew: nobody sends to itself, each
-            // host has one sender.
+            // A cycle through all hosts in random order. No host sends to itself, and each host has one sender.
             let order = shuffled(hosts, rng);
             let mut to = vec![0; hosts];
             for (k, from) in order.iter().enumerate() {
@@ -153,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_third_of_the_hosts_send_for_ever_and_the_others_now_and_then() {
+    fn a_third_of_the_hosts_send_long_transfers_and_the_others_short_ones() {
         let plan = plan(Matrix::Permutation, Coming::Poisson(256.0));
         let long: Vec<_> = plan.flows.iter().filter(|f| f.background).collect();
         assert_eq!(long.len(), 10);
@@ -162,7 +161,7 @@ mod tests {
         for s in &short {
             assert!(s.bytes == 70_000 && long.iter().all(|l| l.client != s.client));
         }
-        // One in, one out, whether long or short.
+        // Each host has one receiver and one sender, for long and short transfers alike.
         let mut to = std::collections::HashMap::new();
         for f in &plan.flows {
             assert_ne!(f.client, f.server);
@@ -182,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn strides_and_incasts_are_what_they_say() {
+    fn stride_and_incast_transfers_have_the_configured_ends() {
         let stride = plan(Matrix::Stride(15), Coming::Poisson(100.0));
         assert!(
             stride

@@ -1,6 +1,6 @@
 //! A cumulative distribution given by points, linear in size between them.
 
-/// Why points are no distribution.
+/// Why points are not a distribution.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum CdfError {
     /// Fewer than two points.
@@ -11,7 +11,7 @@ pub enum CdfError {
     Line {
         /// The line, from 1.
         line: usize,
-        /// What stands there.
+        /// The text of the line.
         found: String,
     },
     /// Sizes or probabilities fall, or leave their range.
@@ -31,8 +31,8 @@ pub struct Cdf {
 }
 
 impl Cdf {
-    /// The distribution through `points` of (size in bytes, cumulative probability). If the first
-    /// probability is above 0, that share of flows has the first size. Two points of one size are a step.
+    /// The distribution through `points` of (size in bytes, cumulative probability). If the first probability
+    /// is above 0, that share of flows has the first size. Two points with the same size are a step.
     ///
     /// # Errors
     /// See [`CdfError`].
@@ -57,8 +57,8 @@ impl Cdf {
         Ok(Self { points })
     }
 
-    /// Reads lines of `size-in-bytes probability`; empty lines and those from `#` on are skipped.
-    /// Three columns are read as in pFabric-style files, `size unused probability`.
+    /// Reads lines of `size-in-bytes probability`. Empty lines are skipped, and so is the rest of a line from
+    /// `#` on. Three columns are read as in pFabric-style files, `size unused probability`.
     ///
     /// # Errors
     /// See [`CdfError`].
@@ -101,8 +101,8 @@ impl Cdf {
         }
     }
 
-    /// The distribution of which half of the flows are of this one and half of the other: exact, since
-    /// both are linear between the points of either.
+    /// The distribution with half of the flows from this distribution and half from the other. It is exact,
+    /// because both are linear between all points of the two.
     #[must_use]
     pub fn mixed_with(&self, other: &Self) -> Self {
         let mut sizes: Vec<f64> = [self, other]
@@ -122,7 +122,7 @@ impl Cdf {
         Self { points }
     }
 
-    /// The probability of less than `size`, and of at most that.
+    /// The probability of sizes below `size`, and of sizes up to `size`.
     fn around(&self, size: f64) -> [f64; 2] {
         let points = &self.points;
         let below = points.partition_point(|(s, _)| *s < size);
@@ -167,7 +167,7 @@ impl Cdf {
         1.0 - self.moment_below(size).1 / self.mean()
     }
 
-    /// Probability of, and integral of size over, the part below `limit`.
+    /// For the part below `limit`, its probability and the integral of size over it.
     fn moment_below(&self, limit: f64) -> (f64, f64) {
         let mut total = (0.0, 0.0);
         for pair in self.points.windows(2) {
@@ -194,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn interpolates_between_points_and_steps_at_them() {
+    fn quantile_interpolates_between_points_and_steps_at_equal_sizes() {
         let cdf = Cdf::new(vec![(10.0, 0.0), (10.0, 0.5), (20.0, 1.0)]).unwrap();
         assert_eq!(cdf.quantile(0.0), 10.0);
         assert_eq!(cdf.quantile(0.3), 10.0);
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_read_and_their_mistakes_named() {
+    fn valid_files_are_read_and_invalid_ones_refused() {
         let cdf = Cdf::parse("# size p\n100 0.25\n\n200, 1 # end\n").unwrap();
         assert_eq!(cdf.quantile(0.1), 100.0);
         assert_eq!(Cdf::parse("1 0 0\n5 1 1\n").unwrap().quantile(1.0), 5.0);

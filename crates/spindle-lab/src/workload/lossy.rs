@@ -1,9 +1,9 @@
-//! Which links are lossy and how much they lose: the measurements of FUSO section 2.1, as read in
-//! mechanisms C2.
+//! The number and location of lossy links and their loss rates: the measurements of FUSO section 2.1, as read
+//! in mechanisms C2.
 
 use crate::rng::Stream;
 
-/// Rates of lossy links, each a bin from `low` to `high` in which they are log-uniform.
+/// A range of loss rates of lossy links. Rates are log-uniform from `low` to `high`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Bin {
     low: f64,
@@ -15,25 +15,25 @@ const fn bin(low: f64, high: f64, weight: f64) -> Bin {
     Bin { low, high, weight }
 }
 
-/// About 63 % of the lossy links lose 1 to 10 % of packets, about 22 % more than 60 % (FUSO section
-/// 2.1), so that 15 % lie between.
+/// About 63 % of the lossy links lose 1 to 10 % of packets, and about 22 % lose more than 60 % (FUSO section
+/// 2.1). The remaining 15 % lie between.
 const PRODUCTION: &[Bin] = &[
     bin(0.01, 0.1, 63.0),
     bin(0.1, 0.6, 15.0),
     bin(0.6, 1.0, 22.0),
 ];
-/// The same without what exceeds 60 %, which the paper's simulation leaves out (section 5.3).
-/// Sampler A of mechanisms C2, mean 8.5 %.
+/// Like [`PRODUCTION`], but without rates above 60 %, which the paper's simulation omits (section 5.3). Sampler
+/// A of mechanisms C2, mean 8.5 %.
 const BELOW_60: &[Bin] = &[bin(0.01, 0.1, 63.0), bin(0.1, 0.6, 15.0)];
-/// Sampler B of mechanisms C2: what agrees with the printed mean of about 4 %.
+/// Sampler B of mechanisms C2: the rates that agree with the printed mean of about 4 %.
 const BELOW_10: &[Bin] = &[bin(0.01, 0.1, 1.0)];
 
-/// A distribution of loss rates by name, or one rate for all.
+/// A named distribution of loss rates, or one rate for all links.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum LossRates {
     /// All lossy links of the measurement.
     Production,
-    /// Sampler A: without rates above 60 %.
+    /// Sampler A: no rates above 60 %.
     Below60,
     /// Sampler B: rates from 1 to 10 % only.
     Below10,
@@ -59,7 +59,7 @@ impl LossRates {
         }
     }
 
-    /// A rate: of a distribution 0.01 to 1.
+    /// Draws a rate. The rates of a distribution are from 0.01 to 1.
     pub fn sample(self, rng: &mut Stream) -> f64 {
         let bins = match self.bins() {
             Ok(bins) => bins,
@@ -70,7 +70,7 @@ impl LossRates {
         (bin.low * (bin.high / bin.low).powf(rng.unit())).clamp(bin.low, bin.high)
     }
 
-    /// The mean rate: of a log-uniform bin, `(high - low) / ln(high / low)`.
+    /// The mean rate. For a log-uniform bin, it is `(high - low) / ln(high / low)`.
     pub fn mean(self) -> f64 {
         let bins = match self.bins() {
             Ok(bins) => bins,
@@ -82,31 +82,31 @@ impl LossRates {
     }
 }
 
-/// Links that lose packets, drawn by number, location and rate.
+/// Links that lose packets. Their locations and rates are drawn.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LossyLinks {
-    /// How many cables are lossy.
+    /// Number of lossy cables.
     pub links: u32,
-    /// How much they lose.
+    /// Their loss rates.
     pub rates: LossRates,
-    /// Groups of cables and how likely a lossy one is of each, as weights; empty: every cable is as
-    /// likely as any other.
+    /// Groups of cables, each with the probability that a lossy cable is in it, as a weight. If empty, all
+    /// cables are equally likely.
     pub locations: Vec<(String, f64)>,
 }
 
-/// A cable that was drawn.
+/// A drawn cable.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LossyLink {
-    /// Its place in the list given to [`LossyLinks::draw`].
+    /// Its index in the list given to [`LossyLinks::draw`].
     pub cable: usize,
     /// Its loss rate.
     pub rate: f64,
 }
 
 impl LossyLinks {
-    /// Draws different ones of `cables`, which are given by their groups: first the location, then
-    /// a cable there, then its rate. A location that has none left is passed over; fewer than
-    /// [`Self::links`] are drawn only if all are used up.
+    /// Draws different cables. `cables` contains the group of each cable. First the location is drawn, then a
+    /// cable there, then its rate. A location without cables left is skipped. Fewer than [`Self::links`] cables
+    /// are drawn only if no cable is left.
     pub fn draw(&self, cables: &[&str], rng: &mut Stream) -> Vec<LossyLink> {
         let mut places: Vec<(f64, Vec<usize>)> = if self.locations.is_empty() {
             vec![(1.0, (0..cables.len()).collect())]
@@ -130,7 +130,7 @@ impl LossyLinks {
     }
 }
 
-/// An index, drawn in proportion to `weights`, of which at least one is above 0.
+/// An index, drawn in proportion to `weights`. At least one weight must be above 0.
 fn weighted(weights: &[f64], rng: &mut Stream) -> usize {
     let mut at = rng.unit() * weights.iter().sum::<f64>();
     for (i, weight) in weights.iter().enumerate() {
@@ -147,7 +147,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The groups of mechanisms T2: 64 server links, 16 and 16 above.
+    /// The groups of mechanisms T2: 64 server links, and above them 16 and 16 links.
     fn cables() -> Vec<&'static str> {
         [("access", 64), ("edge-agg", 16), ("agg-core", 16)]
             .iter()
@@ -168,8 +168,8 @@ mod tests {
         }
     }
 
-    /// Mechanisms C2: mean 8.5 % and 3.9 %; with what exceeds 60 % the mean is above 13 %, whatever
-    /// the paper's text says.
+    /// Mechanisms C2: mean 8.5 % and 3.9 %. With rates above 60 %, the mean is above 13 %, whatever the paper's
+    /// text states.
     #[test]
     fn samplers_have_the_documented_means() {
         assert!((LossRates::Below60.mean() - 0.085).abs() < 0.0005);
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn one_rate_may_stand_for_all_links() {
+    fn same_rate_applies_to_all_drawn_links() {
         let lossy = LossyLinks {
             links: 4,
             rates: LossRates::Same(0.15),
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn locations_have_their_shares() {
+    fn drawn_locations_have_their_configured_shares() {
         let (lossy, cables) = (measured(5), cables());
         let mut rng = Stream::from_seed(8);
         let mut counts = [0u32; 3];
@@ -235,7 +235,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn drawn_cables_differ_and_are_as_many_as_asked(
+        fn drawn_cables_are_distinct_and_as_many_as_requested(
             links in 0u32..120,
             weights in prop::collection::vec(0.0f64..1.0, 0..3),
             seed: u64,

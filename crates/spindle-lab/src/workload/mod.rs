@@ -45,23 +45,23 @@ const DATA_MINING: [(u64, f64); 9] = [
 /// The names of the published distributions.
 pub const NAMED: [&str; 3] = ["web-search", "data-mining", "mixed"];
 
-/// How large flows are.
+/// The distribution of flow sizes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Sizes {
     /// Drawn from a table.
     Table(Arc<Cdf>),
-    /// All the same, in bytes.
+    /// The same size for all flows, in bytes.
     Fixed(u64),
     /// Uniform between two sizes in bytes, both included.
     Uniform(u64, u64),
     /// Lognormal, clipped.
     LogNormal(LogNormal),
-    /// So many full packets, whatever a full packet is to the transport; in bytes as many of
-    /// [`TABLE_PACKET`].
+    /// This many full packets of the transport, whatever their size. For sizes in bytes, full packets have
+    /// [`TABLE_PACKET`] bytes.
     Packets(u32),
 }
 
-/// A lognormal size: what falls outside the limits becomes the nearer limit.
+/// A lognormal size. Sizes outside the limits become the nearer limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LogNormal {
     /// Median in bytes, above 0.
@@ -98,12 +98,12 @@ impl LogNormal {
 }
 
 impl Sizes {
-    /// The published distribution of that name, see [`NAMED`].
+    /// The published distribution with this name, see [`NAMED`].
     pub fn named(name: &str) -> Option<Self> {
         let table: &[(u64, f64)] = match name {
             "web-search" => &WEB_SEARCH,
             "data-mining" => &DATA_MINING,
-            // Half of the flows by each (CAPS section IX-E, Fig 23).
+            // Half of the flows from each (CAPS section IX-E, Fig 23).
             "mixed" => {
                 let [Self::Table(a), Self::Table(b)] =
                     [Self::named("web-search")?, Self::named("data-mining")?]
@@ -126,7 +126,7 @@ fn packets_bytes(n: u32) -> u64 {
     u64::from(n) * TABLE_PACKET
 }
 
-/// Sizes, possibly only those below a limit.
+/// Sizes, possibly limited to those below a value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SizeSampler {
     sizes: Sizes,
@@ -134,8 +134,8 @@ pub struct SizeSampler {
 }
 
 impl SizeSampler {
-    /// Draws from `sizes`, rejecting sizes of `below` bytes and more (mechanisms C1: query-only runs
-    /// sample by rejection below 100 KB). None if nothing would be left.
+    /// Draws from `sizes` and rejects sizes of `below` bytes and more (mechanisms C1: query-only runs sample by
+    /// rejection below 100 KB). Returns `None` if no size would be left.
     pub fn new(sizes: Sizes, below: Option<u64>) -> Option<Self> {
         let smallest = match &sizes {
             Sizes::Table(cdf) => cdf.smallest().max(1.0),
@@ -144,7 +144,7 @@ impl SizeSampler {
             Sizes::LogNormal(l) => l.min as f64,
             Sizes::Packets(n) => packets_bytes(*n) as f64,
         };
-        // An eighth of a byte and up: a size right at the limit would be sampled almost never.
+        // The margin is an eighth of a byte, because a size right at the limit would almost never be sampled.
         below
             .is_none_or(|limit| smallest + 0.125 < limit as f64)
             .then_some(Self { sizes, below })
@@ -166,7 +166,7 @@ impl SizeSampler {
         }
     }
 
-    /// How many packets each is, if that is what is given.
+    /// The number of packets of each flow, if sizes are given in packets.
     pub fn packets(&self) -> Option<u32> {
         match self.sizes {
             Sizes::Packets(n) => Some(n),
@@ -180,7 +180,7 @@ impl SizeSampler {
             (Sizes::Table(cdf), None) => cdf.mean(),
             (Sizes::Table(cdf), Some(limit)) => cdf.mean_below(limit as f64),
             (Sizes::Fixed(n), _) => *n as f64,
-            // Rejection changes the mean; the reader refuses a limit beside a lognormal size.
+            // Rejection changes the mean, but the reader of files refuses a limit for lognormal sizes.
             (Sizes::LogNormal(l), _) => l.mean(),
             (Sizes::Packets(n), _) => packets_bytes(*n) as f64,
             (Sizes::Uniform(a, b), limit) => {
@@ -204,7 +204,7 @@ mod tests {
 
     /// The figures that mechanisms C1 gives for each table.
     #[test]
-    fn web_search_has_its_stated_shares() {
+    fn web_search_has_the_documented_shares() {
         let ws = table("web-search");
         assert!((ws.mean() / 1e6 - 1.67).abs() < 0.005, "{}", ws.mean());
         assert!(
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn data_mining_has_its_stated_shares() {
+    fn data_mining_has_the_documented_shares() {
         let dm = table("data-mining");
         assert!((dm.mean() / 1e6 - 7.47).abs() < 0.005, "{}", dm.mean());
         assert!(
@@ -241,9 +241,9 @@ mod tests {
         assert!((1.0 - dm.flows_above(1e5) - 0.824).abs() < 0.0005);
     }
 
-    /// Of the mixture as many flows are as large as of both on average, at every size.
+    /// At every size, the mixture's share of larger flows is the average of the two distributions' shares.
     #[test]
-    fn the_mixture_is_half_of_each() {
+    fn mixed_sizes_are_half_web_search_and_half_data_mining() {
         let [ws, dm, both] = ["web-search", "data-mining", "mixed"].map(table);
         assert!((both.mean() - (ws.mean() + dm.mean()) / 2.0).abs() < 1.0);
         for size in [1e3, 1460.5, 8e3, 9e3, 1e5, 1.5e6, 3e7, 9e8] {
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_below_the_smallest_size_is_refused() {
+    fn limit_at_or_below_the_smallest_size_is_refused() {
         assert!(SizeSampler::new(Sizes::named("web-search").unwrap(), Some(8000)).is_none());
         assert!(SizeSampler::new(Sizes::Fixed(1000), Some(1000)).is_none());
         let uniform = SizeSampler::new(Sizes::Uniform(10, 20), Some(15)).unwrap();

@@ -1,4 +1,4 @@
-//! What tests of whole runs share.
+//! Helpers that the tests of whole runs share.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use spindle_lab::experiment::{Experiment, Overrides};
 use spindle_lab::library;
 use spindle_lab::registry::Registry;
 
-/// An experiment of one transport, the rest of whose file is `text`.
+/// An experiment with one transport. `text` is the rest of its file.
 pub(crate) fn experiment(transport: &str, text: &str) -> Experiment {
     let text = format!("transports = [\"{transport}\"]\n{text}");
     let file = ("test.toml", text.as_str());

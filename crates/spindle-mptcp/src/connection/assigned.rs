@@ -1,5 +1,5 @@
-//! Data that a scheduler hands to subflows ahead of their windows, as the Linux kernel does: they
-//! wait in the subflow's own queue, whatever room another subflow has by then.
+//! Data that a scheduler assigns to subflows ahead of their windows, as the Linux kernel does. They wait in the
+//! subflow's own queue, even if another subflow has room by then.
 
 use std::collections::VecDeque;
 
@@ -12,7 +12,7 @@ use super::reinjection::FRAGMENT;
 use super::scheduler::Candidate;
 use crate::subflow::{Origin, Subflow, SubflowId};
 
-/// Pieces of data in order of their offsets, and how many bytes they are.
+/// Pieces of data in order of their offsets, and their total number of bytes.
 #[derive(Debug, Default)]
 struct Pieces {
     queue: VecDeque<(u64, Payload)>,
@@ -20,7 +20,7 @@ struct Pieces {
 }
 
 impl Pieces {
-    /// Adds data behind all others.
+    /// Adds data behind all other pieces.
     fn push(&mut self, offset: u64, payload: Payload) {
         self.bytes += payload.len() as u64;
         self.queue.push_back((offset, payload));
@@ -30,7 +30,7 @@ impl Pieces {
         self.queue.front().map(|p| p.0)
     }
 
-    /// At most `most` bytes of the first piece.
+    /// Takes at most `most` bytes of the first piece.
     fn take(&mut self, most: u64) -> Option<(u64, Payload)> {
         let (offset, payload) = self.queue.pop_front()?;
         let (len, cut) = (payload.len(), payload.len().min(most as usize));
@@ -42,7 +42,7 @@ impl Pieces {
         Some((offset, payload.slice(0, cut)))
     }
 
-    /// Takes in those of another queue.
+    /// Adds the pieces of another queue, in order of offsets.
     fn merge(&mut self, mut other: Self) {
         self.bytes += other.bytes;
         self.queue.append(&mut other.queue);
@@ -50,15 +50,15 @@ impl Pieces {
     }
 }
 
-/// What is assigned and was never sent, by subflow. Data assigned count as sent for the first time
-/// in the connection's books (`send.nxt`).
+/// Data that are assigned and were never sent, by subflow. In the connection's bookkeeping (`send.nxt`)
+/// assigned data count as sent for the first time.
 #[derive(Debug, Default)]
 pub(super) struct Assigned {
     queues: Vec<(SubflowId, Pieces)>,
 }
 
 impl Assigned {
-    /// Whether nothing waits anywhere.
+    /// Whether no data wait on any subflow.
     pub(super) fn is_empty(&self) -> bool {
         self.queues.is_empty()
     }
@@ -82,7 +82,7 @@ impl Assigned {
         &mut self.queues[at].1
     }
 
-    /// At most `most` bytes of the first piece of subflow `id`.
+    /// Takes at most `most` bytes of the first piece of subflow `id`.
     pub(super) fn take(&mut self, id: SubflowId, most: u64) -> Option<(u64, Payload)> {
         let at = self.queues.iter().position(|q| q.0 == id)?;
         let taken = self.queues[at].1.take(most);
@@ -92,12 +92,12 @@ impl Assigned {
         taken
     }
 
-    /// Bytes waiting in all.
+    /// Bytes waiting on all subflows.
     pub(super) fn total(&self) -> u64 {
         self.queues.iter().map(|q| q.1.bytes).sum()
     }
 
-    /// The lowest offset that waits.
+    /// The lowest data offset that waits.
     #[inline(never)]
     fn first_offset(&self) -> Option<u64> {
         let first = self.queues.iter().filter_map(|q| q.1.first_offset());
@@ -113,13 +113,13 @@ impl Assigned {
         })
     }
 
-    /// The subflow on which the data at `offset` wait next.
+    /// The subflow whose first waiting piece begins at `offset`.
     fn holder(&self, offset: u64) -> Option<SubflowId> {
         let next = |q: &Pieces| q.first_offset() == Some(offset);
         self.queues.iter().find(|q| next(&q.1)).map(|q| q.0)
     }
 
-    /// Moves what waits on subflows of which `stays` does not hold to subflow `to`.
+    /// Moves the waiting data of each subflow for which `stays` is false to subflow `to`.
     fn move_to(&mut self, to: SubflowId, stays: impl Fn(SubflowId) -> bool) {
         let leaves = |q: &mut (SubflowId, Pieces)| q.0 != to && !stays(q.0);
         let moved: Vec<_> = self.queues.extract_if(.., leaves).collect();
@@ -130,7 +130,8 @@ impl Assigned {
 }
 
 impl Connection {
-    /// What waits for a window, or else new data once they have been assigned.
+    /// Sends data that wait for a window. If there are none, or none can be sent, assigns new data and sends
+    /// those.
     pub(super) fn assigned_data(&mut self, now: Instant) -> Option<(SubflowId, Segment)> {
         if self.assigned.is_empty() && !self.assign(now) {
             return None;
@@ -146,7 +147,7 @@ impl Connection {
         }
     }
 
-    /// The lowest offset that was never sent: no acknowledgement can be beyond it.
+    /// The lowest data offset that was never sent. No acknowledgement can be beyond it.
     #[inline]
     pub(super) fn sent_to(&self) -> u64 {
         if self.assigned.is_empty() {
@@ -155,8 +156,8 @@ impl Connection {
         self.assigned.first_offset().unwrap_or(self.send.nxt)
     }
 
-    /// If the oldest data still wait on a subflow, a fragment of them goes to an idle one. Returns
-    /// whether they waited.
+    /// If the oldest data still wait on a subflow, moves a fragment of them to an idle subflow. Returns whether
+    /// they waited.
     pub(super) fn hand_over_oldest(&mut self) -> bool {
         let Some(holder) = self.assigned.holder(self.send.una) else {
             return false;
@@ -171,7 +172,7 @@ impl Connection {
     }
 
     fn send_assigned(&mut self, now: Instant) -> Option<(SubflowId, Segment)> {
-        // What a subflow did not send before it was lost or closed goes to another.
+        // Data that a subflow did not send before it was lost or closed are moved to another subflow.
         let subflows = &self.subflows;
         let usable = |id| subflows.iter().any(|s| s.id == id && s.is_usable());
         let to = subflows.iter().find(|s| s.is_usable())?.id;
@@ -199,8 +200,7 @@ impl Connection {
         None
     }
 
-    /// Hands out what the peer's window lets out, a burst at a time; returns whether it handed out
-    /// anything.
+    /// Assigns the data that the peer's window allows, a burst at a time. Returns whether it assigned any data.
     fn assign(&mut self, now: Instant) -> bool {
         let Some(burst) = self.scheduler.burst().filter(|_| self.is_multipath()) else {
             return false;
@@ -229,7 +229,7 @@ impl Connection {
         }
     }
 
-    /// Lists the subflows that may be given data, with room or not.
+    /// Lists the subflows that data may be assigned to, with or without room.
     fn find_assignable(&mut self) {
         self.candidates.clear();
         let joins_wait = self.joins_wait();
@@ -258,7 +258,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_leave_in_order_and_are_cut() {
+    fn pieces_are_taken_in_order_of_offsets_and_cut() {
         let mut a = Assigned::default();
         a.push(1, 0, Payload::Length(100));
         a.push(1, 200, Payload::Length(50));

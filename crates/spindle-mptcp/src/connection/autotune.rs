@@ -1,19 +1,19 @@
-//! Buffers that grow with what the connection turns out to use, up to the configured sizes.
+//! Buffers that grow with the demand of the connection, up to the configured sizes.
 
 use spindle_units::{Duration, Instant};
 
 use super::{Connection, Happening};
 
-/// The send buffer begins with this many bytes (the order of what Linux's `tcp_wmem` comes to on a
-/// fresh connection), the receive buffer with the next (`tcp_rmem`).
+/// Initial size of the send buffer in bytes. It has the order of magnitude that Linux's `tcp_wmem` results in
+/// on a new connection. [`FIRST_RECEIVE`] is the initial size of the receive buffer (`tcp_rmem`).
 pub(super) const FIRST_SEND: u64 = 64 << 10;
 const FIRST_RECEIVE: u64 = 128 << 10;
-/// Segments that a sender is taken to send in its first round trip (RFC 6928).
+/// Segments that a sender is assumed to send in its first round trip (RFC 6928).
 const FIRST_SEGMENTS: u64 = 10;
-/// Room beside two windows for a sender that is just speeding up (Linux `tcp_rcv_space_adjust`).
+/// Room in addition to two windows, for a sender whose rate is still growing (Linux `tcp_rcv_space_adjust`).
 const SPARE_SEGMENTS: u64 = 16;
 
-/// The sizes in force.
+/// The current buffer sizes.
 #[derive(Debug)]
 pub(super) struct Buffers {
     /// Bytes the send buffer may hold.
@@ -21,20 +21,20 @@ pub(super) struct Buffers {
     receive: Option<ReceiveTuning>,
 }
 
-/// Dynamic right-sizing: a sender whose bytes the application reads at once should not be held up by
-/// the window, so it is twice what was read within a round trip (M. Fisk and W. Feng, "Dynamic
-/// right-sizing in TCP", 2001; the growth ahead of a window that doubles is Linux's).
+/// Dynamic right-sizing: the window must not hold up a sender if the application reads its bytes at once. So
+/// the window is twice the number of bytes read within a round trip (M. Fisk and W. Feng, "Dynamic right-sizing
+/// in TCP", 2001). The growth ahead of a window that doubles is that of Linux.
 #[derive(Debug, Default)]
 struct ReceiveTuning {
     since: Option<Instant>,
-    /// Bytes read since then.
+    /// Bytes read since the time in `since`.
     read: u64,
     /// Bytes read in the best round trip so far.
     best: u64,
 }
 
 impl ReceiveTuning {
-    /// The application read `bytes`; returns the buffer wanted if a round trip is over and it was the
+    /// The application has read `bytes`. Returns the wanted buffer size if a round trip is over and was the
     /// best so far.
     fn on_read(&mut self, now: Instant, bytes: u64, rtt: Duration, mss: u64) -> Option<u64> {
         let since = *self.since.get_or_insert(now);
@@ -57,7 +57,8 @@ impl ReceiveTuning {
 }
 
 impl Buffers {
-    /// Fixed at the configured sizes, or growing up to them; also the receive buffer to begin with.
+    /// Creates buffers of the configured sizes, or buffers that grow up to these sizes. Also returns the
+    /// initial size of the receive buffer.
     pub(super) fn new(config: &crate::config::TcpConfig) -> (Self, usize) {
         let (send, receive) = (config.send_buffer as u64, config.receive_buffer as u64);
         if !config.autotune {
@@ -81,8 +82,8 @@ impl Buffers {
 }
 
 impl Connection {
-    /// After an acknowledgement: the send buffer holds twice what all subflows have on the way while
-    /// the slowest one's data are (RFC 6182, section 5.3: 2 * sum of rates * largest RTT).
+    /// Called after an acknowledgement. The send buffer must hold twice the bytes that all subflows can send
+    /// within the RTT of the slowest one (RFC 6182, section 5.3: 2 * sum of rates * largest RTT).
     #[inline]
     pub(super) fn tune_send_buffer(&mut self) {
         let most = self.config.tcp.send_buffer as u64;
@@ -112,7 +113,7 @@ impl Connection {
         }
     }
 
-    /// After the application has read `bytes`.
+    /// Called after the application has read `bytes`.
     #[inline]
     pub(super) fn tune_receive_buffer(&mut self, now: Instant, bytes: u64, mss: u64) {
         if self.buffers.receive.is_some() {
@@ -141,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_window_stays_ahead_of_a_sender_that_doubles() {
+    fn receive_buffer_stays_ahead_of_a_sender_that_doubles() {
         let mut t = ReceiveTuning::default();
         let rtt = Duration::from_millis(50);
         let mut now = Instant::from_nanos(1);
@@ -150,7 +151,7 @@ mod tests {
         let mut read = 20_000;
         for _ in 0..10 {
             now += rtt;
-            let window = t.on_read(now, read, rtt, mss).expect("more than ever");
+            let window = t.on_read(now, read, rtt, mss).expect("more than before");
             assert!(window > 2 * read, "{window} for {read}");
             read *= 2;
         }

@@ -1,4 +1,4 @@
-//! Endings: FIN, DATA_FIN, fast close, resets, and what is left when a subflow goes.
+//! End of connections and subflows: FIN, DATA_FIN, fast close, resets, and the data of a lost subflow.
 
 use spindle_units::Instant;
 use spindle_wire::{Dss, Mapping, MpTcpRst, Options, RareOptions, Segment};
@@ -16,36 +16,36 @@ pub enum CloseReason {
     /// Both ends closed and everything was delivered.
     #[error("closed by both ends")]
     Finished,
-    /// The peer refused it.
+    /// The peer refused the connection.
     #[error("refused by the peer")]
     Refused,
-    /// There is no way to the peer: this host cannot send to it, or a router says so.
+    /// There is no path to the peer: this host cannot send to it, or a router reported this.
     #[error("no route to the peer")]
     NoRoute,
-    /// The peer reset its last subflow, or ended it before its data; under MPTCP no other subflow came within
-    /// the close timeout (RFC 8684, section 3.3.3).
+    /// The peer reset the last subflow, or closed it before the end of its data. With MPTCP, no other subflow
+    /// was established within the close timeout (RFC 8684, section 3.3.3).
     #[error("reset by the peer")]
     Reset,
-    /// The peer aborted it (MP_FASTCLOSE).
+    /// The peer aborted the connection (MP_FASTCLOSE).
     #[error("aborted by the peer")]
     PeerAborted,
-    /// The application aborted it.
+    /// The application aborted the connection.
     #[error("aborted here")]
     Aborted,
-    /// No answer to the SYN, however often it was repeated.
+    /// No answer arrived to the SYN or its retransmissions.
     #[error("no answer to the connection request")]
     ConnectTimeout,
-    /// Data stayed unacknowledged for the user timeout (RFC 9293, section 3.8.3): no path came back.
+    /// Data stayed unacknowledged for the user timeout (RFC 9293, section 3.8.3): no path recovered.
     #[error("nothing acknowledged within the user timeout: no path to the peer")]
     UserTimeout,
-    /// A middlebox changed data in the middle of the connection, and without MPTCP what arrived can
-    /// no longer be put together.
+    /// A middlebox changed data in the middle of the connection. Without MPTCP the arrived data cannot be
+    /// completed.
     #[error("a middlebox interfered: data are missing that plain TCP cannot repeat")]
     Interference,
     /// The peer did not answer keepalive probes.
     #[error("keepalive probes went unanswered")]
     KeepaliveTimeout,
-    /// The peer kept its window shut for the persist timeout ([`crate::TcpConfig::persist_timeout`]).
+    /// The peer kept its window closed for the persist timeout ([`crate::TcpConfig::persist_timeout`]).
     #[error("the peer kept its window shut for the persist timeout")]
     PersistTimeout,
     /// The application had closed it, and the peer did not close its own side within
@@ -58,7 +58,7 @@ pub enum CloseReason {
 }
 
 impl Connection {
-    /// The application sends nothing more.
+    /// The application sends no more data.
     pub(crate) fn close(&mut self) {
         if self.closing || self.closed.is_some() {
             return;
@@ -78,7 +78,7 @@ impl Connection {
         }
     }
 
-    /// Ends it at once: RST on every subflow, with MP_FASTCLOSE (RFC 8684, section 3.5, option R).
+    /// Ends the connection at once: RST on every subflow, with MP_FASTCLOSE (RFC 8684, section 3.5, option R).
     pub(crate) fn abort_with(&mut self, now: Instant, reason: CloseReason) {
         let mut options = Options::default();
         if let Some(mp) = self.multipath()
@@ -105,7 +105,7 @@ impl Connection {
         self.finish(reason);
     }
 
-    /// The stack needs the memory: ends the connection, and drops what it stores.
+    /// The stack needs memory. Ends the connection and drops its stored data.
     pub(crate) fn evict(&mut self, now: Instant) {
         self.abort_with(now, CloseReason::MemoryPressure);
         self.send.discard();
@@ -126,15 +126,16 @@ impl Connection {
         }
         self.closed = Some(reason);
         if self.role == Role::Server && !self.connected {
-            // Nobody has been told of it: back to LISTEN (RFC 9293, section 3.10.7.4, RST in
-            // SYN-RECEIVED).
+            // The application was never notified of the connection: back to LISTEN (RFC 9293, section 3.10.7.4,
+            // RST in SYN-RECEIVED).
             self.released = true;
         } else {
             self.tell(Happening::Closed(reason));
         }
     }
 
-    /// Resets subflow `i`, which tells the peer why (RFC 8684, section 3.6); its data go elsewhere.
+    /// Resets subflow `i` and reports the reason to the peer (RFC 8684, section 3.6). Its data are reinjected
+    /// on other subflows.
     pub(super) fn reset_subflow(&mut self, now: Instant, i: usize, end: SubflowEnd) {
         let mut options = Options::default();
         if self.is_multipath() || matches!(self.subflows[i].origin, Origin::Join(_)) {
@@ -148,7 +149,8 @@ impl Connection {
         }
         let key = self.multipath().and_then(|m| m.key_remote);
         if self.subflows.len() == 1 && end.is_fatal() && key.is_some() {
-            // The connection ends with it, which an RST alone would not say (RFC 8684, section 3.5).
+            // The connection ends with this subflow. An RST alone would not indicate this (RFC 8684, section
+            // 3.5).
             options.rare_mut().mp_fastclose = key;
         }
         let cx = self.context(now, i);
@@ -157,7 +159,8 @@ impl Connection {
         self.lose_subflow(now, i, end);
     }
 
-    /// Subflow `i` is gone. Its data are reinjected; without any subflow the connection waits for one, or ends.
+    /// Subflow `i` is lost, and its data are reinjected. If no subflow is left, the connection waits for a
+    /// further one or ends.
     pub(super) fn lose_subflow(&mut self, now: Instant, i: usize, end: SubflowEnd) {
         let initial = self.subflows[i].origin == Origin::Initial;
         let reason = end.close_reason(initial);
@@ -166,7 +169,8 @@ impl Connection {
             self.note_cut_off(now, reason);
             return;
         }
-        // Delivered both ways, only the farewell is cut short.
+        // If all data were delivered in both directions, only the closing exchange of the subflow is
+        // incomplete.
         let said = self.data_fin_acked || self.mp.is_none() && self.is_delivered();
         if self.peer_closed && said {
             self.finish(CloseReason::Finished);
@@ -175,7 +179,8 @@ impl Connection {
         }
     }
 
-    /// Removes subflow `i`; what it did not deliver goes to others, or waits for one.
+    /// Removes subflow `i`. Data that it did not deliver are reinjected on other subflows or wait for a further
+    /// one.
     fn drop_subflow(&mut self, now: Instant, i: usize, end: SubflowEnd) {
         let last = self.subflows.len() == 1;
         if !last {
@@ -211,8 +216,8 @@ impl Connection {
         self.on_late_subflow();
     }
 
-    /// The peer's FIN on a subflow: the end of its data in plain TCP; in MPTCP the end of what it sends on
-    /// that subflow, and no more (RFC 8684, section 3.3.3).
+    /// Processes the peer's FIN on a subflow. In plain TCP it ends the peer's data. In MPTCP it only ends what
+    /// the peer sends on that subflow (RFC 8684, section 3.3.3).
     pub(super) fn on_subflow_fin(&mut self, now: Instant) {
         if self.mp.is_none() {
             if !self.peer_closed {
@@ -225,8 +230,8 @@ impl Connection {
         self.note_cut_off(now, CloseReason::Reset);
     }
 
-    /// Where the peer's DATA_FIN stands the stream ends, whatever else is sent; one that stands before
-    /// what has arrived is none.
+    /// Ends the stream at the peer's DATA_FIN, whatever else the peer sends. A DATA_FIN that lies before data
+    /// that have arrived is ignored.
     pub(super) fn heed_data_fin(&mut self) {
         let next = self.recv.next();
         if let Some(mp) = &mut self.mp
@@ -240,8 +245,8 @@ impl Connection {
         }
     }
 
-    /// FINs that are due: after all data in plain TCP; in MPTCP after both DATA_FINs, or in answer where another
-    /// subflow carries on.
+    /// Sends FINs that are due. In plain TCP they are due after all data. In MPTCP they are due after both
+    /// DATA_FINs, or in answer to a FIN if another subflow carries on.
     #[inline(never)]
     pub(super) fn fin(&mut self, now: Instant) -> Option<(SubflowId, Segment)> {
         self.start_closing();
@@ -264,7 +269,7 @@ impl Connection {
         Some((sf.id, seg))
     }
 
-    /// Decides whether subflows are to be closed now.
+    /// Decides whether subflows must be closed now.
     fn start_closing(&mut self) {
         let waiting = self.send.unsent_bytes() > 0 || !self.assigned.is_empty();
         if !self.closing || waiting || !self.connected {
@@ -289,7 +294,7 @@ impl Connection {
         }
     }
 
-    /// The subflow that carries the lone DATA_FIN: another with each repeat.
+    /// The subflow that carries a DATA_FIN without data. Each repetition uses another subflow.
     pub(super) fn data_fin_subflow(&self) -> Option<usize> {
         let usable = || {
             self.subflows
@@ -332,8 +337,8 @@ impl Connection {
         self.stalled_since.get_or_insert(now);
     }
 
-    /// Both applications are done with it: gives back the memory that the transfer needed. TIME_WAIT
-    /// lasts long, and there may be many of them.
+    /// Frees the memory that the transfer needed, when both applications are done with the connection.
+    /// TIME_WAIT lasts long, and there may be many connections in this state.
     pub(crate) fn shed(&mut self) {
         for s in self.subflows.iter_mut() {
             s.tx.board.shed();
@@ -348,13 +353,13 @@ impl Connection {
         self.happenings.shrink_to_fit();
     }
 
-    /// Subflow `i`, in TIME_WAIT, ends before its time: its ports are used again.
+    /// Ends subflow `i` in TIME_WAIT early, because its ports are reused.
     pub(crate) fn end_time_wait(&mut self, now: Instant, i: usize) {
         self.subflows[i].state = TcpState::Closed;
         self.reap(now);
     }
 
-    /// Drops subflows that are over and notices the end.
+    /// Removes closed subflows. Ends the connection if every subflow is closed or in TIME_WAIT.
     #[cold]
     pub(super) fn reap(&mut self, now: Instant) {
         let closed = |o: &Outlook| o.is(Marks::CLOSED);

@@ -1,9 +1,11 @@
-//! Coding of short flows: agreed on in the handshake, then the first subflow's [stage](crate::stage).
+//! Coding of short flows. It is agreed on in the handshake and then is the first subflow's
+//! [stage](crate::stage).
 //!
-//! Over plain TCP only. A SYN that wants it names a code by an experimental option (RFC 6994), and the SYN/ACK
-//! repeats that if its sender codes likewise; a peer that does not gets TCP. Each end then codes what
-//! it sends as its own configuration has it, and decodes whatever comes; the end that was opened to once
-//! something behind the handshake shows that its answer has arrived.
+//! Coding works over plain TCP only. A SYN that requests it names a code in an experimental option (RFC 6994).
+//! The SYN/ACK repeats the option if its sender uses the same code. If the peer does not use this code, the
+//! connection is plain TCP. Each end encodes its data according to its own configuration and decodes everything
+//! that arrives. The end that received the SYN begins to encode once a segment after the handshake shows that
+//! its answer has arrived.
 
 use std::sync::Arc;
 
@@ -15,19 +17,19 @@ use crate::stage::coding::{
 };
 use crate::stage::has_priority;
 
-/// What a connection knows of coding.
+/// Coding state of a connection.
 #[derive(Debug, Default)]
 pub(super) struct Coded {
-    /// Where the estimate for the way to the peer is to be had.
+    /// Source of the estimate for the path to the peer.
     ways: Ways,
-    /// Both ends agreed.
+    /// Both ends agreed on coding.
     pub(super) agreed: bool,
-    /// Of a stage that is gone.
+    /// Counters of a stage that no longer exists.
     past: CodingCounters,
 }
 
 impl Coded {
-    /// Not agreed on yet; `ways` are the host's.
+    /// State before an agreement. `ways` are the host's path estimators.
     pub(super) fn with(ways: Ways) -> Self {
         Self {
             ways,
@@ -37,7 +39,7 @@ impl Coded {
 }
 
 impl Connection {
-    /// How to code, if this end is to.
+    /// The coding configuration, if this end may code.
     fn coding_config(&self) -> Option<Arc<CodingConfig>> {
         let alone = self.config.multipath.is_none() && self.config.stage.is_none();
         self.config.coding.clone().filter(|_| alone)
@@ -49,7 +51,7 @@ impl Connection {
             return;
         };
         let due = match self.role {
-            // A flow that is known to be long is TCP's alone.
+            // A flow that is known to be long uses plain TCP.
             Role::Client => config.short != Short::Tagged || has_priority(self.dscp),
             Role::Server => self.coded.agreed,
         };
@@ -58,7 +60,7 @@ impl Connection {
         }
     }
 
-    /// The peer's SYN or SYN/ACK has come: whether both ends code, and by the same code.
+    /// The peer's SYN or SYN/ACK has arrived. Decides whether both ends use the same code.
     pub(super) fn agree_on_coding(&mut self, syn: &Segment) {
         let Some(mut config) = self.coding_config() else {
             return;
@@ -79,7 +81,7 @@ impl Connection {
         sf.stage = Some(Box::new(Coding::new(config, way, opened)));
     }
 
-    /// Bytes that stages keep, and in how many pieces.
+    /// Bytes and number of pieces that stages store.
     pub(super) fn stored_by_stages(&self) -> (u64, usize) {
         if !self.coded.agreed {
             return (0, 0);
@@ -90,7 +92,7 @@ impl Connection {
             .fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1))
     }
 
-    /// Memory is short: stages give back what may never be needed.
+    /// Memory is short: stages free memory that may never be needed.
     pub(super) fn shed_stages(&mut self) {
         if self.coded.agreed {
             let stages = self.subflows.iter_mut().filter_map(|s| s.stage.as_mut());
@@ -98,7 +100,7 @@ impl Connection {
         }
     }
 
-    /// What its coding has done so far.
+    /// Counters of the connection's coding so far.
     pub(crate) fn coding_counters(&self) -> CodingCounters {
         let stages = self.subflows.iter().filter_map(|s| s.stage.as_ref());
         stages
@@ -106,7 +108,7 @@ impl Connection {
             .fold(self.coded.past, |all, c| all.plus(c))
     }
 
-    /// Subflow `i` is about to go; what its stage counted stays.
+    /// Keeps the counters of the stage of subflow `i`, which will be removed.
     pub(super) fn keep_coding_counters(&mut self, i: usize) {
         let stage = self.subflows[i].stage.as_ref();
         if let Some(c) = stage.and_then(|s| s.coding()) {

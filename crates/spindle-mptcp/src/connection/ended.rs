@@ -1,4 +1,4 @@
-//! How subflows ended: what is kept of each on a live connection, and what is counted.
+//! How subflows ended: the records that a live connection keeps, and the counters.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -11,8 +11,8 @@ use super::{CloseReason, Connection, PathError};
 use crate::subflow::sender::SendCounters;
 use crate::subflow::{Origin, Subflow, SubflowId};
 
-/// Ended subflows of which a connection keeps a record: enough to see what happened to the paths of a
-/// connection with the usual two to four subflows (our choice).
+/// Maximum number of ended subflows that a connection keeps a record of. It is enough to see what happened to
+/// the paths of a connection with the usual two to four subflows (our choice).
 const KEPT: usize = 8;
 
 /// Why a subflow ended.
@@ -20,17 +20,16 @@ const KEPT: usize = 8;
 pub enum SubflowEnd {
     /// Both ends closed it by FIN.
     Closed,
-    /// The peer answered the SYN with RST; with MP_TCPRST, its reason (RFC 8684, section 3.6).
+    /// The peer answered the SYN with RST. Contains the reason if the RST had MP_TCPRST (RFC 8684, section
+    /// 3.6).
     Refused(Option<MpTcpRst>),
-    /// The peer reset it; with MP_TCPRST, its reason (RFC 8684, section 3.6).
+    /// The peer reset the subflow. Contains the reason if the RST had MP_TCPRST (RFC 8684, section 3.6).
     PeerReset(Option<MpTcpRst>),
-    /// The SYN, the SYN/ACK or the third ACK of a join was repeated as often as allowed, and nothing
-    /// answered.
+    /// The SYN, the SYN/ACK or the third ACK of a join was sent as often as allowed, without an answer.
     NoAnswer,
     /// Keepalive probes went unanswered (RFC 9293, section 3.8.4).
     KeepaliveTimeout,
-    /// Nothing was heard on it for the user timeout while other subflows carried on (RFC 9293, section
-    /// 3.8.3).
+    /// No segment arrived on it for the user timeout while other subflows carried on (RFC 9293, section 3.8.3).
     Dead,
     /// The peer withdrew its address (REMOVE_ADDR; RFC 8684, section 3.4.2).
     PeerRemovedAddress,
@@ -45,13 +44,13 @@ pub enum SubflowEnd {
     Middlebox,
     /// The connection was aborted by either end.
     ConnectionEnded(CloseReason),
-    /// It was being opened, and this host or the network said that the peer cannot be reached (RFC 5461,
+    /// It was being opened, and this host or the network reported that the peer cannot be reached (RFC 5461,
     /// section 4.1).
     Unreachable(PathError),
 }
 
 impl SubflowEnd {
-    /// The names of all ends, in the order of [`Self::index`].
+    /// The names of all variants, in the order of [`Self::index`].
     const NAMES: [&str; 13] = [
         "closed",
         "refused",
@@ -86,12 +85,12 @@ impl SubflowEnd {
         }
     }
 
-    /// A name of lower-case letters and underscores, without what the peer gave as its reason.
+    /// A name of lower-case letters and underscores. The peer's reason is not part of it.
     pub const fn name(self) -> &'static str {
         Self::NAMES[self.index()]
     }
 
-    /// Whether one of the ends wanted it so, as opposed to a failure of the path or of the peer.
+    /// Whether one of the ends intended it, as opposed to a failure of the path or of the peer.
     pub const fn is_orderly(self) -> bool {
         matches!(
             self,
@@ -115,19 +114,19 @@ impl SubflowEnd {
         }
     }
 
-    /// Whether the peer may open a subflow between these ends again (flag T of MP_TCPRST; RFC 8684,
+    /// Whether the peer may open a subflow between these endpoints again (flag T of MP_TCPRST; RFC 8684,
     /// section 3.6).
     pub(super) const fn is_transient(self) -> bool {
         matches!(self, Self::Dead | Self::KeepaliveTimeout)
     }
 
-    /// Whether this end cannot go on with the connection if this was its last subflow: what the peer sent does
-    /// not fit together, and neither end can fall back to plain TCP.
+    /// Whether this end cannot continue the connection if this was its last subflow. The data from the peer are
+    /// inconsistent, and neither end can fall back to plain TCP.
     pub(super) const fn is_fatal(self) -> bool {
         matches!(self, Self::ProtocolError | Self::Middlebox)
     }
 
-    /// How the connection ends if this was its last subflow; `initial`: it was its first, too.
+    /// How the connection ends if this was its last subflow. With `initial`, it was also the first subflow.
     pub(super) const fn close_reason(self, initial: bool) -> CloseReason {
         match self {
             Self::Refused(_) if initial => CloseReason::Refused,
@@ -183,34 +182,34 @@ fn with_reason(f: &mut fmt::Formatter<'_>, text: &str, why: Option<MpTcpRst>) ->
     write!(f, "{text}: {reason}{lasting}")
 }
 
-/// A subflow that is gone.
+/// A subflow that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EndedSubflow {
     /// The identifier it had.
     pub id: SubflowId,
-    /// Its own end.
+    /// The local endpoint.
     pub local: Endpoint,
-    /// The peer's.
+    /// The peer's endpoint.
     pub remote: Endpoint,
     /// Whether it was ever established.
     pub established: bool,
-    /// When it ended, by the clock of the stack's calls.
+    /// When it ended, on the stack's clock.
     pub at: Instant,
-    /// Why.
+    /// Why it ended.
     pub end: SubflowEnd,
 }
 
-/// How many subflows ended, by why.
+/// Number of ended subflows by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SubflowEnds([u64; SubflowEnd::NAMES.len()]);
 
 impl SubflowEnds {
-    /// How many ended like this; what the peer gave as its reason does not matter.
+    /// Number of subflows that ended in this way, whatever reason the peer gave.
     pub const fn of(&self, end: SubflowEnd) -> u64 {
         self.0[end.index()]
     }
 
-    /// Each [name](SubflowEnd::name) with how many ended so.
+    /// Each [name](SubflowEnd::name) with the number of subflows that ended in this way.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
         SubflowEnd::NAMES.into_iter().zip(self.0)
     }
@@ -222,26 +221,26 @@ impl SubflowEnds {
     }
 }
 
-/// What is known of a connection's subflows that have ended. Nothing is stored before the first of them ends:
-/// segments need none of it.
+/// The ended subflows of a connection. Nothing is stored before the first subflow ends, because segments do not
+/// need this information.
 #[derive(Debug, Default)]
 pub(super) struct Ended(Option<Box<Record>>);
 
 #[derive(Debug, Default)]
 struct Record {
-    /// The latest, the oldest first.
+    /// The latest ended subflows, the oldest first.
     latest: VecDeque<EndedSubflow>,
     ends: SubflowEnds,
     sent: SendCounters,
 }
 
 impl Ended {
-    /// The latest of them, the oldest first.
+    /// The latest ended subflows, the oldest first.
     pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = &EndedSubflow> {
         self.0.iter().flat_map(|r| &r.latest)
     }
 
-    /// What they sent.
+    /// Send counters of the ended subflows.
     pub(super) fn sent(&self) -> SendCounters {
         self.0.as_ref().map(|r| r.sent).unwrap_or_default()
     }
@@ -255,19 +254,19 @@ impl Ended {
         r.latest.push_back(e);
     }
 
-    /// Adds what one of them sent.
+    /// Adds the send counters of an ended subflow.
     pub(super) fn add_sent(&mut self, counters: &SendCounters) {
         add_counters(&mut self.0.get_or_insert_default().sent, counters);
     }
 }
 
-/// Whether the application has heard of this subflow.
+/// Whether the application has been notified of this subflow.
 pub(super) fn is_known(s: &Subflow) -> bool {
     s.told_up || s.origin == Origin::Initial
 }
 
 impl Connection {
-    /// How many subflows ended, by why.
+    /// Number of ended subflows by reason.
     pub(crate) fn subflow_ends(&self) -> SubflowEnds {
         let record = self.ended.0.as_ref();
         record.map(|r| r.ends).unwrap_or_default()

@@ -1,5 +1,5 @@
-//! Back to plain TCP (RFC 8684, section 3.7): where options do not pass, or no longer, or where a
-//! middlebox changes payload on the only subflow.
+//! Fallback to plain TCP (RFC 8684, section 3.7). It is needed if options do not pass, or no longer pass, or if
+//! a middlebox changes payload on the only subflow.
 
 use spindle_units::Instant;
 use spindle_wire::{Dss, Flags, Mapping, Payload, Segment};
@@ -12,37 +12,37 @@ use crate::subflow::receiver::{Mapped, ReceivedMap};
 use crate::subflow::scoreboard::Sent;
 use crate::subflow::{Origin, SubflowId};
 
-/// A checksum failed on the only subflow: MP_FAIL goes out until the peer falls back.
+/// A checksum failed on the only subflow. MP_FAIL is sent until the peer falls back.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Failing {
     /// Data sequence number of the mapping that failed.
     dsn: u64,
-    /// Its data offset minus its position: what unmapped data will be taken at.
+    /// Its data offset minus its position. Unmapped data will be placed with this difference.
     delta: u64,
 }
 
-/// So many acknowledgements of data in a row without an option of MPTCP, and the options do not pass
-/// any more on the first subflow: as many as duplicates make a loss (RFC 5681, section 3.2), since one
-/// alone may be that of a stack short of option space.
+/// After this many consecutive data acknowledgements without an MPTCP option, options are assumed not to pass
+/// on the first subflow any more. It is the number of duplicate ACKs that indicate a loss (RFC 5681, section
+/// 3.2). A single such acknowledgement may come from a stack that is short of option space.
 const SILENT_ACKS: u8 = 3;
 
-/// What still has to be said after falling back in the middle of a connection.
+/// Options that must still be sent or processed after a fallback in the middle of a connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Farewell {
-    /// MP_FAIL in answer to the peer's.
+    /// MP_FAIL in answer to the peer's MP_FAIL.
     pub(super) fail: Option<u64>,
-    /// The infinite mapping, on all data until something sent with it is acknowledged.
+    /// The infinite mapping. All data carry it until data that were sent with it are acknowledged.
     mapping: Option<Mapping>,
-    /// What had been sent without it ends here.
+    /// End position of the data that were sent without it.
     before: u64,
-    /// The peer's initial data sequence number: its infinite mapping may be still to come.
+    /// The peer's initial data sequence number, while its infinite mapping may still arrive.
     idsn_remote: Option<u64>,
-    /// A mapping that came since has settled where its data belong.
+    /// A mapping that arrived since then has determined the data offsets of arriving data.
     settled: bool,
 }
 
 impl Connection {
-    /// Whether the peer has been told of a failed checksum and has not fallen back yet.
+    /// Whether this end has reported a failed checksum and the peer has not fallen back yet.
     pub(super) fn awaits_fallback(&self) -> bool {
         self.mp.as_ref().is_some_and(|m| m.failing.is_some())
     }
@@ -54,7 +54,8 @@ impl Connection {
             .is_some_and(|m| m.checksum && m.failing.is_none())
     }
 
-    /// The MP_FAIL may have been lost: data with a mapping show that it was not acted on.
+    /// Makes MP_FAIL due again. Data with a mapping show that the peer did not act on it, so it may have been
+    /// lost.
     pub(super) fn say_again_that_it_failed(&mut self) {
         if let Some(mp) = &mut self.mp
             && let Some(f) = mp.failing
@@ -63,8 +64,9 @@ impl Connection {
         }
     }
 
-    /// With other subflows this one is reset; alone, MP_FAIL asks the peer to fall back, and from
-    /// here on the bytes are what TCP vouches for. Returns the bytes new to the data level.
+    /// A checksum failed on subflow `i`. If there are other subflows, this one is reset. Otherwise MP_FAIL
+    /// requests the peer to fall back, and from here on only TCP's checksum protects the bytes. Returns the
+    /// number of bytes that are new to the data level.
     pub(super) fn on_checksum_failure(
         &mut self,
         now: Instant,
@@ -89,7 +91,8 @@ impl Connection {
         self.recv.insert(map.offset, payload)
     }
 
-    /// The peer's MP_FAIL: falls back, and says so unless the peer only answers ours (RFC 8684, section 3.7).
+    /// Processes the peer's MP_FAIL: falls back, and sends an MP_FAIL unless the peer's only answers ours (RFC
+    /// 8684, section 3.7).
     pub(super) fn answer_failure(&mut self, now: Instant, i: usize) -> bool {
         let Some(mp) = self.multipath().copied() else {
             return true;
@@ -105,7 +108,7 @@ impl Connection {
         true
     }
 
-    /// The peer has fallen back: from here on positions map linearly.
+    /// The peer has fallen back. From here on positions map linearly.
     pub(super) fn on_infinite_mapping(
         &mut self,
         now: Instant,
@@ -120,8 +123,9 @@ impl Connection {
         self.revert(now, i, Some(delta))
     }
 
-    /// After falling back, while the peer may not have: what its mappings still say goes. Data that
-    /// are not in one piece by them cannot be taken without; returns false if the subflow was reset.
+    /// Processes a mapping after this end has fallen back, while the peer may not have. Such a mapping still
+    /// determines the data offsets. If the mappings do not place all data in one piece, the data cannot be
+    /// accepted without mappings, and the subflow is reset. Returns false in this case.
     #[inline]
     pub(super) fn on_late_mapping(&mut self, now: Instant, i: usize, seg: &Segment) -> bool {
         match self.farewell.idsn_remote {
@@ -152,7 +156,7 @@ impl Connection {
         true
     }
 
-    /// Data offset minus position by a mapping.
+    /// Data offset minus position according to a mapping.
     fn delta_of(&self, i: usize, idsn: u64, m: &Mapping) -> u64 {
         let first = idsn.wrapping_add(1);
         let offset = expand(m.dsn, first.wrapping_add(self.recv.next())).wrapping_sub(first);
@@ -161,7 +165,7 @@ impl Connection {
         offset.wrapping_sub(start as u64)
     }
 
-    /// The window was the data level's; what it let in is what TCP has to keep to now.
+    /// The window belonged to the data level. TCP must now respect the edge that it announced.
     fn keep_to_edge(&mut self, i: usize) {
         let sf = &mut self.subflows[i];
         let edge = self.recv.edge().wrapping_sub(self.unmapped_delta);
@@ -169,10 +173,10 @@ impl Connection {
         sf.announced_to = edge.clamp(sf.rx.nxt, sf.rx.nxt + window);
     }
 
-    /// Falls back in the middle of a connection, both ways; `delta` is data offset minus position of
-    /// what arrives, if the peer said. What a linear subflow acknowledged, the peer has. Only what is
-    /// outstanding in one piece can do without mappings: else the subflow is reset, and false
-    /// returned.
+    /// Falls back in the middle of a connection, in both directions. `delta` is data offset minus position of
+    /// arriving data, if the peer has announced it. The peer has all data that a linear subflow acknowledged.
+    /// Only outstanding data in one piece can be sent without mappings. If they are not in one piece, the
+    /// subflow is reset, and false is returned.
     pub(super) fn revert(&mut self, now: Instant, i: usize, delta: Option<u64>) -> bool {
         let Some(mp) = self.multipath().copied() else {
             return true;
@@ -210,13 +214,13 @@ impl Connection {
         true
     }
 
-    /// Data offset minus position of what is outstanding and of what follows, if that is the same for
-    /// all of it and nothing the subflow acknowledged is missing at the data level.
+    /// Data offset minus position of outstanding and later data. `None` if it is not the same for all of them,
+    /// or if the data level misses data that the subflow acknowledged.
     fn outstanding_in_one_piece(&self, i: usize) -> Option<u64> {
         let tx = &self.subflows[i].tx;
         let fin = u64::from(tx.board.back().is_some_and(|s| s.fin));
         let delta = self.sent_to().wrapping_sub(tx.nxt - fin);
-        // Without its option a parity is taken for data.
+        // Without its option a parity is treated as data.
         if tx.board.iter().any(Sent::is_parity) {
             return None;
         }
@@ -230,7 +234,7 @@ impl Connection {
         (one && whole && self.reinjections.is_empty()).then_some(delta)
     }
 
-    /// The infinite mapping for a data segment, as long as the peer may not know it.
+    /// The infinite mapping for a data segment, while the peer may not know it.
     pub(super) fn infinite_mapping(&self, i: usize) -> Option<Dss> {
         let mapping = self.farewell.mapping?;
         let unknown = self.subflows[i].tx.una <= self.farewell.before;
@@ -241,7 +245,7 @@ impl Connection {
         })
     }
 
-    /// Hands up what was held: where its mapping says, or without one where it follows.
+    /// Delivers held data, at the offset that their mapping gives or, without a mapping, linearly.
     #[cold]
     pub(super) fn release_unmapped(&mut self, i: usize) -> u64 {
         let mut fresh = 0;
@@ -264,7 +268,7 @@ impl Connection {
         fresh
     }
 
-    /// Plain TCP from here on; arriving positions plus `delta` are data offsets.
+    /// Plain TCP from here on. Arriving positions plus `delta` are data offsets.
     #[cold]
     pub(super) fn fall_back(&mut self, delta: u64) {
         self.mp = None;
@@ -279,15 +283,15 @@ impl Connection {
         }
     }
 
-    /// Data are carried by this subflow, either way.
+    /// Records that a subflow carries data, in either direction.
     pub(super) fn note_carrier(&mut self, id: SubflowId, data: bool) {
         if let Some(mp) = self.mp.as_mut().filter(|_| data && id != 0) {
             mp.apart = true;
         }
     }
 
-    /// Books whether a segment has an option of MPTCP; where acknowledgements show that none passes
-    /// any more, the only subflow falls back, and one of several is reset (false is returned then).
+    /// Records whether a segment has an MPTCP option. If acknowledgements show that options no longer pass, the
+    /// only subflow falls back. One of several subflows is reset, and false is returned.
     pub(super) fn heed_options(
         &mut self,
         now: Instant,
@@ -306,7 +310,8 @@ impl Connection {
         }
         mp.bare_data |= a.had_data;
         if sf.origin != Origin::Initial {
-            // "on an additional subflow [...] the host MUST close the subflow with a RST": at the first.
+            // "on an additional subflow [...] the host MUST close the subflow with a RST": done at the first
+            // acknowledgement without an option.
             let of_data = a.ack.acked > 0 && sf.state.may_send();
             return !of_data || self.options_vanished(now, i);
         }
@@ -316,8 +321,8 @@ impl Connection {
         sf.silent_acks < SILENT_ACKS || self.options_vanished(now, i)
     }
 
-    /// The data level's timer runs out although the only subflow got its bytes through: falls back if
-    /// it was acknowledged without an option. Returns whether that was so.
+    /// The data-level timer expires although the only subflow delivered its bytes. Falls back if they were
+    /// acknowledged without an option. Returns whether this was so.
     pub(super) fn silence_at_timeout(&mut self, now: Instant) -> bool {
         let [sf] = &*self.subflows else {
             return false;
@@ -329,10 +334,10 @@ impl Connection {
         silent
     }
 
-    /// Falls back where the next data in order came without a mapping, and data without an option
-    /// have come, or the end of the data (`fin`); on a connection that ever had data on a second
-    /// subflow, the mapping is waited for as long as there is room. A lone subflow is reset where parities of
-    /// blocks are agreed on.
+    /// Falls back if the peer's FIN arrived without an option (`fin`), or if data without an option have
+    /// arrived and the next in-order data have no mapping. On a connection that ever had data on a second
+    /// subflow, the mapping is awaited as long as there is room. If parities of blocks are agreed on, a single
+    /// subflow is reset instead.
     pub(super) fn mapping_vanished(&mut self, now: Instant, i: usize, fin: bool) {
         let rx = &self.subflows[i].rx;
         let bare = self.mp.as_ref().is_some_and(|m| m.bare_data);
@@ -346,8 +351,8 @@ impl Connection {
         }
     }
 
-    /// Options pass no more on this subflow: falls back if it is the only one and linear, else resets
-    /// it and returns false.
+    /// Options no longer pass on this subflow. Falls back if it is the only subflow and is linear. Otherwise
+    /// resets it and returns false.
     #[cold]
     fn options_vanished(&mut self, now: Instant, i: usize) -> bool {
         if !self.is_linear() {
@@ -357,9 +362,9 @@ impl Connection {
         self.revert(now, i, None)
     }
 
-    /// Whether there is only the first subflow, and it alone carried data, ours each byte once and in
-    /// order. Where parities of blocks are agreed on, the peer may have sent one that came without its
-    /// option: no telling it from data.
+    /// Whether there is only the first subflow, it alone carried data, and it carried each byte of ours once
+    /// and in order. With parities of blocks this is false, because the peer may have sent a parity that
+    /// arrived without its option. Such a parity cannot be distinguished from data.
     fn is_linear(&self) -> bool {
         let [sf] = &*self.subflows else {
             return false;
@@ -369,13 +374,13 @@ impl Connection {
         }
         let fin = u64::from(sf.tx.board.back().is_some_and(|s| s.fin));
         let apart = self.mp.as_ref().is_some_and(|m| m.apart);
-        // The SYN stands before the data.
+        // The SYN precedes the data.
         !apart && self.sent_to() == sf.tx.nxt.wrapping_sub(1 + fin)
     }
 
-    /// Before the peer has shown DSS, data without it mean that options do not pass: fall back
-    /// (RFC 8684, section 3.7); where parities of blocks are agreed on, subflow `i` is reset, since what
-    /// comes without options need not be data.
+    /// Before the peer has sent a DSS, data without a DSS mean that options do not pass. So the connection
+    /// falls back (RFC 8684, section 3.7). If parities of blocks are agreed on, subflow `i` is reset instead,
+    /// because bytes that arrive without options need not be data.
     #[inline(never)]
     pub(super) fn fallback_at_start(
         &mut self,

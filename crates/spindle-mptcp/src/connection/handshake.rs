@@ -76,7 +76,7 @@ impl Connection {
         }
     }
 
-    /// Server: the SYN asked for MPTCP, or not.
+    /// Server: decides from the client's SYN whether MPTCP is used.
     pub(super) fn answer_capable(&mut self, syn: &Segment) {
         let asked = syn.options.rare.as_ref().and_then(|r| r.mp_capable);
         let acceptable = asked.is_some_and(|c| c.is_acceptable_offer() && c.sender_key.is_none());
@@ -90,7 +90,8 @@ impl Connection {
         }
     }
 
-    /// Client: the SYN/ACK has come on the initial subflow. Returns false if it must be refused.
+    /// Client: processes the SYN/ACK of the initial subflow. Without an acceptable MP_CAPABLE the connection
+    /// uses plain TCP.
     pub(super) fn on_capable_syn_ack(&mut self, seg: &Segment) {
         let answer = seg.options.rare.as_ref().and_then(|r| r.mp_capable);
         let wants = self.wants_checksum();
@@ -111,15 +112,16 @@ impl Connection {
         }
     }
 
-    /// Server: whether the segment that would complete the initial handshake may; falls back to TCP
-    /// where it shows that MPTCP did not get through (RFC 8684, section 3.7).
+    /// Server: whether the segment may complete the initial handshake. Falls back to TCP if the segment shows
+    /// that MPTCP options do not pass (RFC 8684, section 3.7).
     pub(super) fn check_third_ack(&mut self, seg: &Segment) -> bool {
         let Some(mp) = &mut self.mp else { return true };
         if mp.negotiated || !seg.flags.contains(Flags::ACK) || seg.flags.contains(Flags::RST) {
             return true;
         }
         let keys = seg.options.rare.as_ref().and_then(|r| r.mp_capable);
-        // With other flags or of another version it is to be ignored: this is TCP's third ACK.
+        // An MP_CAPABLE with other flags or of another version must be ignored. The segment is then plain TCP's
+        // third ACK.
         let ignored = keys.is_some_and(|c| !c.is_acceptable());
         match keys.filter(MpCapable::is_acceptable) {
             Some(MpCapable {
@@ -141,7 +143,7 @@ impl Connection {
         }
     }
 
-    /// MPTCP is agreed: the data level's windows and segment sizes apply to subflow `i`.
+    /// MPTCP was negotiated, so data-level windows and segment sizes apply to subflow `i`.
     fn begin_multipath(&mut self, i: usize) {
         self.subflows[i].reserve_options(self.numbers.dss_len());
         self.send.right_edge = self
@@ -153,8 +155,7 @@ impl Connection {
         }
     }
 
-    /// The MP_CAPABLE of the third ACK (and of what repeats it) while the peer has not shown that it
-    /// has our key.
+    /// The MP_CAPABLE of the third ACK and of its repetitions, until the peer has shown that it has our key.
     pub(super) fn owed_keys(&self) -> Option<MpCapable> {
         let mp = self.multipath()?;
         let owed = self.role == Role::Client && !mp.confirmed;
@@ -192,14 +193,14 @@ impl Connection {
         true
     }
 
-    /// Whether subflows of this own address are backups.
+    /// Whether subflows of this local address are backups.
     fn is_backup_address(&self, inside: IpAddr) -> bool {
         let multipath = self.config.multipath.as_ref();
         let outside = self.paths.outside(inside);
         multipath.is_some_and(|m| m.backup_addresses.contains(&outside))
     }
 
-    /// MP_CAPABLE cannot say that the first subflow is a backup: MP_PRIO does (RFC 8684, section 3.3.8).
+    /// MP_CAPABLE cannot mark the first subflow as a backup, so MP_PRIO does this (RFC 8684, section 3.3.8).
     #[cold]
     pub(super) fn tell_backup(&mut self) {
         let first = self.subflows.iter().find(|s| s.origin == Origin::Initial);
@@ -238,7 +239,7 @@ impl Connection {
         Subflow::new(now, &self.config, n, peer_isn)
     }
 
-    /// Server: a SYN with MP_JOIN for this connection. Returns false if it is refused.
+    /// Server: accepts a SYN with MP_JOIN for this connection. Returns false if the join is refused.
     pub(crate) fn accept_join(
         &mut self,
         now: Instant,
@@ -319,7 +320,7 @@ impl Connection {
         true
     }
 
-    /// The MP_JOIN of the client's third ACK on subflow `i`, while the fourth is missing.
+    /// The MP_JOIN of the client's third ACK on subflow `i`, while the fourth segment is missing.
     pub(super) fn join_ack(&self, i: usize) -> Option<MpJoin> {
         let Origin::Join(j) = self.subflows[i].origin else {
             return None;
@@ -334,8 +335,8 @@ impl Connection {
         })
     }
 
-    /// Server: whether the segment that would complete a join carries the right HMAC. `None`: wait
-    /// for one that does.
+    /// Server: whether the segment that would complete a join carries the right HMAC. Returns `None` if the
+    /// segment carries no HMAC, and the server must wait for one that does.
     pub(super) fn check_join_ack(&mut self, i: usize, seg: &Segment) -> Option<bool> {
         let Origin::Join(j) = self.subflows[i].origin else {
             return Some(true);
@@ -350,22 +351,22 @@ impl Connection {
         Some(right)
     }
 
-    /// A join completed at the server: reserve room for DSS.
+    /// Server: a join is complete, so the subflow reserves option space for a DSS.
     pub(super) fn join_established(&mut self, i: usize) {
         if matches!(self.subflows[i].origin, Origin::Join(_)) {
             self.subflows[i].reserve_options(self.numbers.dss_len());
         }
     }
 
-    /// New data are held back while a join's SYN is unanswered, if so configured.
+    /// Whether new data are held back because a join's SYN is unanswered. This must be configured.
     #[inline]
     pub(super) fn waits_for_a_join(&self) -> bool {
         let waits = self.config.multipath.as_ref();
         waits.is_some_and(|m| m.wait_for_joins) && self.has_unanswered_join()
     }
 
-    /// Whether data keep to the first subflow, since the peer has announced no window of the data level yet;
-    /// see [`MultipathConfig::joins_wait_for_data_ack`](crate::config::MultipathConfig).
+    /// Whether only the first subflow may carry data, because the peer has not announced a data-level window
+    /// yet. See [`MultipathConfig::joins_wait_for_data_ack`](crate::config::MultipathConfig).
     #[inline]
     pub(super) fn joins_wait(&self) -> bool {
         let unannounced = self.multipath().is_some_and(|m| !m.window_announced);

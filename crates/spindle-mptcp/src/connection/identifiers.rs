@@ -4,16 +4,16 @@ use std::collections::VecDeque;
 
 use crate::subflow::SubflowId;
 
-/// The identifiers that are free. Fresh ones go first, then those of ended subflows, the longest free
-/// first, so that a name in logs and traces means one subflow for as long as possible. Identifier 0 is
-/// the initial subflow's and is never given out.
+/// The free identifiers. Identifiers that were never used are given out first. After them come the identifiers
+/// of ended subflows, in the order in which they became free. So a name in logs and traces refers to a single
+/// subflow for as long as possible. Identifier 0 belongs to the initial subflow and is never given out.
 #[derive(Debug)]
 pub(super) struct Identifiers {
-    /// The lowest that was never given out.
+    /// The lowest identifier that was never given out.
     fresh: u16,
-    /// Of joins that were never established: as good as fresh.
+    /// Identifiers of joins that were never established. They count as never used.
     unused: Vec<SubflowId>,
-    /// Of subflows that have ended, the first to be free at the front.
+    /// Identifiers of subflows that have ended. The one that became free first is at the front.
     ended: VecDeque<SubflowId>,
 }
 
@@ -28,12 +28,12 @@ impl Default for Identifiers {
 }
 
 impl Identifiers {
-    /// Whether one is free.
+    /// Whether an identifier is free.
     pub(super) fn is_any_free(&self) -> bool {
         self.fresh <= u16::from(SubflowId::MAX) || !self.unused.is_empty() || !self.ended.is_empty()
     }
 
-    /// Takes a free one.
+    /// Takes a free identifier.
     pub(super) fn take(&mut self) -> Option<SubflowId> {
         if let Some(id) = self.unused.pop() {
             return Some(id);
@@ -47,7 +47,8 @@ impl Identifiers {
         }
     }
 
-    /// A subflow is gone; `established`: it may have carried data.
+    /// Frees the identifier of a subflow that no longer exists. With `established`, the subflow may have
+    /// carried data.
     pub(super) fn give_back(&mut self, id: SubflowId, established: bool) {
         match (id, established) {
             (0, _) => {}
@@ -62,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn identifiers_are_given_out_again_the_longest_free_first() {
+    fn ended_identifiers_are_reused_in_the_order_in_which_they_became_free() {
         let mut ids = Identifiers::default();
         let taken: Vec<SubflowId> = std::iter::from_fn(|| ids.take()).collect();
         assert_eq!(taken, (1..=255).collect::<Vec<SubflowId>>());
@@ -77,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn an_identifier_of_a_join_that_failed_is_the_next() {
+    fn identifier_of_a_failed_join_is_given_out_next() {
         let mut ids = Identifiers::default();
         assert_eq!([ids.take(), ids.take()], [Some(1), Some(2)]);
         ids.give_back(1, true);

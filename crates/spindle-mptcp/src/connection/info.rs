@@ -1,4 +1,4 @@
-//! What can be asked of a live connection.
+//! Information about a live connection.
 
 use spindle_units::{Duration, Instant};
 use spindle_wire::Endpoint;
@@ -14,39 +14,41 @@ use crate::subflow::{Subflow, SubflowId, TcpState};
 pub struct DataCounters {
     /// Bytes that arrived for the first time.
     pub bytes_received: u64,
-    /// Bytes that arrived again, on whichever subflow.
+    /// Bytes that arrived again, on any subflow.
     pub bytes_duplicate: u64,
     /// Reinjections made (segments).
     pub reinjections: u64,
-    /// Opportunistic retransmissions among them.
+    /// Reinjected segments that were opportunistic retransmissions.
     pub opportunistic: u64,
-    /// Segments queued for reinjection since a subflow had acknowledged them and the DATA_ACK stood still.
+    /// Segments queued for reinjection because a subflow had acknowledged them and the DATA_ACK did not
+    /// advance.
     pub undelivered: u64,
     /// Subflows penalised.
     pub penalties: u64,
-    /// Segments with a wrong DSS checksum.
+    /// Mappings with a wrong DSS checksum.
     pub checksum_failures: u64,
     /// Joins refused for a wrong HMAC (RFC 8684, section 3.2).
     pub join_hmac_failures: u64,
     /// ADD_ADDRs ignored for a wrong HMAC (RFC 8684, section 3.4.1).
     pub add_addr_hmac_failures: u64,
-    /// ADD_ADDRs of addresses that are not to be joined ([`crate::AnnouncedAddresses`]).
+    /// ADD_ADDRs of addresses that must not be joined ([`crate::AnnouncedAddresses`]).
     pub add_addr_refused: u64,
-    /// Joins opened here and established.
+    /// Joins opened by this end and established.
     pub subflows_opened: u64,
     /// Joins opened by the peer and established.
     pub subflows_accepted: u64,
-    /// Parities of blocks that arrived, those that came twice among them.
+    /// Parities of blocks that arrived, including duplicates.
     pub parities_received: u64,
-    /// Parities, and packets they gave back, that contradicted themselves, others or what arrived.
+    /// Parities and decoded packets that were refused because they contradicted themselves, each other or data
+    /// that arrived.
     pub parities_refused: u64,
-    /// Packets that parities gave back (CoFUSO section 4.3).
+    /// Packets decoded from parities (CoFUSO section 4.3).
     pub packets_decoded: u64,
-    /// Challenge ACKs granted (RFC 5961, section 7), on subflows there are and past ones.
+    /// Challenge ACKs that the limit allowed (RFC 5961, section 7), on current and past subflows.
     pub challenge_acks: u64,
 }
 
-/// A connection at one moment.
+/// Snapshot of a connection.
 #[derive(Clone, Debug)]
 pub struct ConnectionInfo {
     /// Which end this is.
@@ -57,7 +59,7 @@ pub struct ConnectionInfo {
     pub token: Option<u32>,
     /// Whether the handshake is done.
     pub established: bool,
-    /// How it ended, if it did.
+    /// How the connection ended, if it has ended.
     pub closed: Option<CloseReason>,
     /// Bytes written by the application.
     pub written: u64,
@@ -67,36 +69,37 @@ pub struct ConnectionInfo {
     pub acknowledged: u64,
     /// Bytes received in order.
     pub received: u64,
-    /// Sending totals over all subflows, past ones included.
+    /// Send counters of all subflows together, including past ones.
     pub total: SendCounters,
     /// Counters of the data level.
     pub data: DataCounters,
-    /// What coding has done, where it was agreed on; `total` has its extra bytes as those of recovery.
+    /// Counters of coding, if it was agreed on. `total` counts its extra bytes as recovery bytes.
     pub coding: CodingCounters,
-    /// The subflows there are.
+    /// The current subflows.
     pub subflows: Vec<SubflowInfo>,
-    /// The latest subflows that ended, eight at most, the oldest first.
+    /// The subflows that ended last, at most eight, the oldest first.
     pub ended: Vec<EndedSubflow>,
 }
 
-/// A subflow at one moment.
+/// Snapshot of a subflow.
 #[derive(Clone, Debug)]
 pub struct SubflowInfo {
     /// Its identifier.
     pub id: SubflowId,
-    /// Its own end.
+    /// The local endpoint.
     pub local: Endpoint,
-    /// The peer's.
+    /// The peer's endpoint.
     pub remote: Endpoint,
     /// TCP state.
     pub state: TcpState,
     /// Whether it is a backup.
     pub backup: bool,
-    /// Whether it counts as dead: it timed out repeatedly or fell silent while others work, its data
-    /// were sent again on them, and it is given nothing new until the peer acknowledges something here.
+    /// Whether the subflow counts as dead. It timed out repeatedly, or was silent while other subflows worked.
+    /// Its data were reinjected on other subflows. It gets no new data until the peer acknowledges something on
+    /// it.
     pub dead: bool,
-    /// When a segment of the peer last came here, on the stack's clock; when the subflow was opened if
-    /// none has come.
+    /// When the last segment from the peer arrived on the subflow, on the stack's clock. If none has arrived,
+    /// the time at which the subflow was opened.
     pub last_heard: Instant,
     /// Congestion window in bytes.
     pub cwnd: u64,
@@ -106,22 +109,21 @@ pub struct SubflowInfo {
     pub in_flight: u64,
     /// Bytes believed lost and not yet repaired.
     pub lost: u64,
-    /// Payload bytes received in the subflow's order, data that came on another subflow too among
-    /// them.
+    /// Payload bytes received in subflow order, including data that also arrived on another subflow.
     pub bytes_received: u64,
     /// Bytes of a full segment.
     pub mss: u64,
-    /// Bytes of a full segment of data: fewer where parities of them need a header in front.
+    /// Payload bytes of a full data segment. Fewer than `mss` if parities of the data need a header.
     pub most_data: u64,
     /// Smoothed round-trip time.
     pub srtt: Option<Duration>,
     /// Smallest round-trip time seen.
     pub min_rtt: Option<Duration>,
-    /// The latest measurement.
+    /// The latest measured round-trip time.
     pub latest_rtt: Option<Duration>,
     /// Retransmission timeout with back-off.
     pub rto: Duration,
-    /// Its counters.
+    /// Send counters of the subflow.
     pub counters: SendCounters,
 }
 
@@ -144,14 +146,14 @@ pub(crate) fn add_counters(into: &mut SendCounters, c: &SendCounters) {
 }
 
 impl Connection {
-    /// Iterations of loops over what the peer can make larger, on subflows there are and past ones.
+    /// Loop iterations over state that the peer can enlarge, on current and past subflows.
     pub(crate) fn steps(&self) -> u64 {
         let subflows = self.subflows.iter().map(Subflow::steps);
         let own = self.steps.get() + self.recv.steps.get() + self.parities.steps();
         own + subflows.sum::<u64>()
     }
 
-    /// Sending totals over all subflows, past ones included.
+    /// Send counters of all subflows together, including past ones.
     pub(crate) fn totals(&self) -> SendCounters {
         let mut total = self.ended.sent();
         for s in &self.subflows {
@@ -174,7 +176,7 @@ impl Connection {
         counters
     }
 
-    /// Everything there is to know now.
+    /// Returns a snapshot of the connection.
     pub(crate) fn info(&self) -> ConnectionInfo {
         let subflows = self.subflows.iter().enumerate().map(|(i, s)| SubflowInfo {
             id: s.id,

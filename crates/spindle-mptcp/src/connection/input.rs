@@ -1,4 +1,4 @@
-//! Arriving segments at the connection: handshake checks, data-level signals, delivery.
+//! Processing of arriving segments at the connection: handshake checks, data-level signals, delivery.
 
 use std::collections::VecDeque;
 
@@ -16,12 +16,11 @@ use crate::subflow::input::{Arrival, InputContext};
 use crate::subflow::receiver::{Mapped, Piece, ReceivedMap, part};
 use crate::subflow::{Origin, TcpState};
 
-/// Unmapped in-order bytes a subflow may pile up before it is given up (RFC 8684, section 3.3.1
-/// leaves the time to the receiver).
+/// Unmapped in-order bytes that a subflow may accumulate before it is reset. RFC 8684, section 3.3.1, leaves
+/// the limit to the receiver.
 const MAX_UNMAPPED: usize = 64 << 10;
 
-/// The 64-bit number nearest to `near` with the bits that stand in the option (RFC 8684, section
-/// 3.3.1).
+/// Expands the number in an option to the 64-bit number that is nearest to `near` (RFC 8684, section 3.3.1).
 pub(super) fn expand(number: DataNumber, near: u64) -> u64 {
     match number {
         DataNumber::Full(n) => n,
@@ -32,7 +31,7 @@ pub(super) fn expand(number: DataNumber, near: u64) -> u64 {
 }
 
 impl Connection {
-    /// Takes a segment for subflow `i`.
+    /// Processes a segment for subflow `i`.
     pub(crate) fn receive(&mut self, now: Instant, i: usize, seg: &Segment) {
         let stage = self.subflows[i].stage.as_ref();
         if stage.is_some_and(|s| s.sees_input()) {
@@ -58,7 +57,7 @@ impl Connection {
     }
 
     pub(super) fn on_segment(&mut self, now: Instant, i: usize, seg: &Segment) {
-        // A packet of the coding layer is none of TCP's, and no stage wanted it.
+        // A packet of the coding layer is not a TCP segment, and no stage has accepted this one.
         if seg.coded().is_some() {
             return;
         }
@@ -111,14 +110,14 @@ impl Connection {
         }
     }
 
-    /// Whether plain TCP has nothing to take of a segment but its acknowledgement.
+    /// Whether plain TCP has nothing to process in a segment except its acknowledgement.
     #[inline]
     fn brings_nothing(&self, i: usize, seg: &Segment, arrival: &Arrival) -> bool {
         let ends = arrival.fin || self.recv.overrun();
         self.mp.is_none() && seg.payload.is_empty() && !ends && !self.subflows[i].rx.holds_any()
     }
 
-    /// Takes data, or a parity, where blocks are agreed on.
+    /// Processes data or a parity on a connection with parities of blocks.
     #[inline(never)]
     fn take_coded(&mut self, now: Instant, i: usize, seg: &Segment, mut arrival: Arrival) {
         let id = self.subflows[i].id;
@@ -132,7 +131,7 @@ impl Connection {
         }
     }
 
-    /// In SYN_RECEIVED: whether the segment brings what MPTCP's handshake needs.
+    /// In SYN_RECEIVED: whether the segment carries what the MPTCP handshake needs.
     #[inline]
     fn may_complete(&mut self, now: Instant, i: usize, seg: &Segment) -> bool {
         let half_open = self.subflows[i].state == TcpState::SynReceived;
@@ -143,11 +142,11 @@ impl Connection {
     fn completes(&mut self, now: Instant, i: usize, seg: &Segment) -> bool {
         let sf = &self.subflows[i];
         if seg.flags.contains(Flags::SYN) {
-            // Only where both ends opened at once does a SYN/ACK complete anything.
+            // A SYN/ACK completes the handshake only in a simultaneous open.
             let both = self.role == Role::Client && sf.origin == Origin::Initial;
             return both || !seg.flags.contains(Flags::ACK);
         }
-        // What does not acknowledge our SYN completes nothing, and is nobody's word on MPTCP.
+        // A segment that does not acknowledge our SYN completes nothing and proves nothing about MPTCP.
         if !seg.flags.contains(Flags::ACK) || seg.ack != sf.seq(1) {
             return true;
         }
@@ -164,7 +163,7 @@ impl Connection {
         }
     }
 
-    /// The TCP handshake of subflow `i` is complete; returns false if the subflow was refused.
+    /// The TCP handshake of subflow `i` is complete. Returns false if the subflow was refused.
     #[cold]
     fn on_established(
         &mut self,
@@ -183,7 +182,7 @@ impl Connection {
                     self.agree_on_scatter(seg);
                     self.agree_on_coding(seg);
                 } else if self.role == Role::Client {
-                    // Simultaneous open: MPTCP has no rule for it, so it is plain TCP.
+                    // Simultaneous open: MPTCP does not define it, so the connection uses plain TCP.
                     self.mp = None;
                 }
                 self.send.right_edge = self.subflows[i].send_window.max(arrival.window);
@@ -199,7 +198,7 @@ impl Connection {
             }
             Origin::Join(_) => {
                 self.join_established(i);
-                // The fourth segment: an acknowledgement at once.
+                // The fourth segment of the handshake is an immediate acknowledgement.
                 self.subflows[i].rx.ack_now = true;
                 let id = self.subflows[i].id;
                 self.on_subflow_up(now, id);
@@ -208,7 +207,7 @@ impl Connection {
         true
     }
 
-    /// Books what an acceptable segment acknowledged, on the subflow and at the data level.
+    /// Records what an acceptable segment acknowledged, on the subflow and at the data level.
     fn note_progress(&mut self, now: Instant, i: usize, seg: &Segment, arrival: &Arrival) {
         if seg.flags.contains(Flags::SYN) {
             return;
@@ -221,7 +220,7 @@ impl Connection {
         if arrival.ack.entered_recovery {
             self.note_recovery(now, i);
         }
-        // With MPTCP the data level says what has arrived, unless only FINs are outstanding.
+        // With MPTCP the data level shows progress, unless only FINs are outstanding.
         let outstanding = || self.send.una < self.sent_to();
         let acked = arrival.ack.acked > 0 && !(self.is_multipath() && outstanding());
         let probed = self.persist_tries > 0 && (!outstanding() || arrival.window == 0);
@@ -241,7 +240,7 @@ impl Connection {
         }
     }
 
-    /// The peer has what makes a join complete.
+    /// The peer has acknowledged the third ACK of a join, so the join is complete.
     #[cold]
     fn fourth_came(&mut self, now: Instant, i: usize) {
         let sf = &mut self.subflows[i];
@@ -273,7 +272,8 @@ impl Connection {
         self.trace.add(now, id, window);
     }
 
-    /// Plain TCP: what the subflow acknowledges is acknowledged, and its window is the data's.
+    /// Plain TCP: data that the subflow acknowledges are acknowledged at the data level, and the subflow's
+    /// window is the data-level window.
     #[inline]
     pub(super) fn plain_progress(&mut self, i: usize) {
         let sf = &self.subflows[i];
@@ -301,7 +301,7 @@ impl Connection {
         }
     }
 
-    /// MPTCP's signals. Returns false if the subflow or connection is gone.
+    /// Processes MPTCP signals. Returns false if the subflow or connection no longer exists.
     #[inline]
     fn rare_options(&mut self, now: Instant, i: usize, seg: &Segment, arrival: &Arrival) -> bool {
         if self.mp.is_none() || seg.flags.contains(Flags::SYN) {
@@ -319,7 +319,7 @@ impl Connection {
         arrival: &Arrival,
     ) -> bool {
         if !arrival.in_true_window {
-            // Data in the window that this end takes have their mapping; all else may be forged.
+            // In-window data that this end accepts have their mapping here. Everything else may be forged.
             return match seg.options.dss {
                 Some(dss) if !seg.payload.is_empty() => self.take_mapping(now, i, &dss, false),
                 _ => true,
@@ -339,7 +339,7 @@ impl Connection {
             if !self.on_signals(now, i, rare) {
                 return false;
             }
-            // Others may be gone by a REMOVE_ADDR, and this one stand elsewhere.
+            // A REMOVE_ADDR may have closed other subflows, so this subflow may have a different index.
             let Some(at) = self.index(id) else {
                 return false;
             };
@@ -377,7 +377,7 @@ impl Connection {
         }
     }
 
-    /// Whether an MP_CAPABLE of the client's first data has the keys of this connection.
+    /// Whether the MP_CAPABLE on the client's first data carries the keys of this connection.
     fn has_our_keys(&self, i: usize, c: &MpCapable) -> bool {
         let first = self.subflows[i].origin == Origin::Initial && self.role == Role::Server;
         let same = |m: &super::MpState| {
@@ -388,9 +388,9 @@ impl Connection {
         first && self.multipath().is_some_and(same)
     }
 
-    /// Whether an MP_FAIL may be true: its data sequence number is that of data that were sent and are not
-    /// acknowledged, or were not a send buffer ago, since the first MP_FAIL may have been lost and data are
-    /// acknowledged with it; or it answers ours.
+    /// Whether an MP_FAIL is plausible: it answers ours, or its data sequence number belongs to data that were
+    /// sent and are not acknowledged. Data up to one send buffer before the oldest unacknowledged byte count
+    /// too, because the first MP_FAIL may have been lost although the data were acknowledged.
     fn is_plausible_failure(&self, dsn: u64) -> bool {
         let Some(mp) = self.multipath() else {
             return false;
@@ -401,7 +401,8 @@ impl Connection {
         self.awaits_fallback() || (oldest..sent).contains(&offset)
     }
 
-    /// MP_FASTCLOSE, MP_FAIL and path management. Returns false if the subflow or connection is gone.
+    /// Processes MP_FASTCLOSE, MP_FAIL and path management. Returns false if the subflow or connection no
+    /// longer exists.
     fn on_signals(&mut self, now: Instant, i: usize, rare: &RareOptions) -> bool {
         let ours = self.multipath().map(|m| m.key_local);
         if rare.mp_fastclose.is_some() && rare.mp_fastclose == ours {
@@ -415,13 +416,13 @@ impl Connection {
             return self.answer_failure(now, i);
         }
         if matches!(rare.mp_join, Some(MpJoin::Ack { .. })) {
-            // The third ACK again: the fourth was lost (RFC 8684, section 3.2).
+            // A repeated third ACK means that the fourth was lost (RFC 8684, section 3.2).
             self.subflows[i].rx.ack_now = true;
         }
         self.on_addresses(now, i, rare)
     }
 
-    /// The DATA_ACK comes first: what else the segment says is to be judged by it.
+    /// Processes the DATA_ACK. This comes first because the rest of the segment is checked against it.
     fn take_data_ack(&mut self, now: Instant, i: usize, dss: &Dss, seg: &Segment) {
         if !self.is_multipath() {
             return;
@@ -435,7 +436,7 @@ impl Connection {
         }
     }
 
-    /// Takes a mapping; an infinite one, which ends MPTCP, only with `infinite`.
+    /// Processes a mapping. An infinite mapping ends MPTCP and is processed only with `infinite`.
     fn take_mapping(&mut self, now: Instant, i: usize, dss: &Dss, infinite: bool) -> bool {
         let Some(mp) = self.multipath().copied() else {
             return true;
@@ -478,7 +479,7 @@ impl Connection {
             .wrapping_add(1)
             .wrapping_add(self.recv.next());
         let offset = expand(m.dsn, near).wrapping_sub(mp.idsn_remote.wrapping_add(1));
-        // Data far from anything that can be outstanding: not a mapping of this connection.
+        // Data far from anything that can be outstanding cannot be a mapping of this connection.
         let distance = offset.wrapping_sub(self.recv.next()) as i64;
         if distance.unsigned_abs() > 1 << 32 || (distance < 0 && offset > self.recv.next()) {
             return true;
@@ -562,7 +563,7 @@ impl Connection {
             fresh += self.release_unmapped(i);
         }
         if self.mp.is_none() && self.recv.overrun() {
-            // TCP acknowledged what was dropped, and no data level is left to repeat it.
+            // TCP has acknowledged the dropped data, and there is no data level to retransmit them.
             self.abort_with(now, CloseReason::Interference);
             return;
         }
@@ -581,7 +582,7 @@ impl Connection {
             self.tell(Happening::Readable);
         }
         self.check_data_fin();
-        // A wrong checksum may have cost the subflow or the connection.
+        // A wrong checksum may have closed the subflow or the connection.
         if self.index(id).is_none() {
             return;
         }
@@ -610,8 +611,8 @@ impl Connection {
         self.trace.add(now, id, kind);
     }
 
-    /// Hands up what was held, through the mappings, and sees whether they have vanished; `fin`: the peer's
-    /// FIN came without an option of MPTCP.
+    /// Delivers held data through the mappings, and checks whether mappings have vanished. With `fin`, the
+    /// peer's FIN arrived without an MPTCP option.
     #[inline(never)]
     fn release_mapped(&mut self, now: Instant, i: usize, fin: bool) -> u64 {
         let id = self.subflows[i].id;
@@ -642,7 +643,7 @@ impl Connection {
         }
     }
 
-    /// Hands a piece up or keeps it; returns the bytes that were new to the data level.
+    /// Delivers a piece or holds it. Returns the number of bytes that are new to the data level.
     #[inline]
     fn deliver(&mut self, now: Instant, i: usize, piece: Piece) -> u64 {
         if self.mp.is_none() {
@@ -677,7 +678,7 @@ impl Connection {
         0
     }
 
-    /// Hands a piece up through the mappings; what has none is held.
+    /// Delivers a piece through the mappings. Bytes without a mapping are held.
     fn deliver_mapped(&mut self, i: usize, (mut at, mut payload): Piece) -> u64 {
         let mut fresh = 0;
         while !payload.is_empty() {
@@ -697,7 +698,7 @@ impl Connection {
         fresh
     }
 
-    /// Hands up held pieces that are in order and mapped.
+    /// Delivers held pieces that are in order and mapped.
     fn release_held(&mut self, now: Instant, i: usize) -> u64 {
         let mut fresh = 0;
         let id = self.subflows[i].id;
@@ -734,7 +735,7 @@ impl Connection {
         fresh
     }
 
-    /// Takes the held pieces of a whole mapping; what reaches beyond stays.
+    /// Takes the held pieces of a whole mapping. Bytes beyond the mapping stay held.
     fn take_map(&mut self, i: usize, map: &ReceivedMap) -> Vec<Payload> {
         let end = map.start + map.len;
         let rx = &mut self.subflows[i].rx;
@@ -752,7 +753,7 @@ impl Connection {
         parts
     }
 
-    /// Hands up the payload of a mapping if its checksum is right (RFC 8684, section 3.3.1).
+    /// Delivers the payload of a mapping if its checksum is right (RFC 8684, section 3.3.1).
     fn deliver_checked(
         &mut self,
         now: Instant,
@@ -794,9 +795,9 @@ impl Connection {
             self.abort_with(now, CloseReason::PeerAborted);
             return;
         }
-        // RFC 8684, section 3.6: without flag T there is no use in trying again.
+        // RFC 8684, section 3.6: without flag T another attempt is useless.
         let why = seg.options.rare.as_ref().and_then(|r| r.mp_tcprst);
-        // A join refused when there is no other subflow: the peer does not know the connection any more.
+        // The peer refused a join while no other subflow exists, so it no longer knows the connection.
         let alone = self.cut_off.is_some() && self.subflows.len() == 1;
         let unknown = alone && before == TcpState::SynSent;
         if why.map_or(!unknown, |r| r.transient) {

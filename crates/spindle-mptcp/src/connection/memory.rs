@@ -1,27 +1,29 @@
-//! What a connection stores, what it moves, and what it does while the stack's memory is short.
+//! Memory of a connection: the data that it stores, their progress, and its behaviour while the stack's memory
+//! is short.
 
 use spindle_units::{Duration, Instant};
 
 use super::{Connection, Happening, autotune};
 
-/// What a stored piece or mapping costs in addition to its payload: an entry of a tree or list with its
+/// Bytes that a stored piece or mapping takes in addition to its payload: an entry of a tree or list with its
 /// share of the node, measured at 40 to 70 bytes.
 pub(crate) const PIECE_COST: u64 = 64;
 
-/// Bytes of the send buffer while all memory is in use: some segments, so that who takes them goes on.
+/// Bytes of the send buffer while all memory is in use: a few segments, so that a peer that accepts them makes
+/// progress.
 const EXHAUSTED_SEND: u64 = 16 << 10;
 
 /// How short the stack's memory is, as far as a connection is concerned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Pressure {
-    /// It is not.
+    /// Memory is not short.
     #[default]
     None,
-    /// No window is opened further, nothing is stored out of order, and the send buffer takes no more than
-    /// what keeps data moving.
+    /// Windows are not opened further, no data are stored out of order, and the send buffer accepts only as
+    /// much as keeps data moving.
     Short,
-    /// In addition, connections that store data already get no more memory for data, and the send buffer takes some
-    /// segments only.
+    /// In addition, connections that already store data get no more memory for data, and the send buffer
+    /// accepts only a few segments.
     Exhausted,
 }
 
@@ -29,15 +31,15 @@ pub(crate) enum Pressure {
 #[derive(Debug)]
 pub(super) struct Memory {
     pressure: Pressure,
-    /// Bytes held for it outside the stack, as the driver said last.
+    /// Bytes held for the connection outside the stack, as the driver last reported.
     outside: u64,
-    /// Bytes that the driver holds for it as long as it lives.
+    /// Bytes that the driver holds for the connection as long as it lives.
     overhead: u64,
-    /// When bytes were last acknowledged at the data level, arrived, or were read by the application; or when
-    /// it began to hold any.
+    /// When bytes were last acknowledged at the data level, arrived, or were read by the application, or when
+    /// the connection began to hold bytes.
     moved_at: Instant,
-    /// Since when it has not moved an eighth of what it holds, and the bytes moved by then; only while memory
-    /// is short.
+    /// Since when the connection has not moved an eighth of the bytes that it holds, and the total of bytes
+    /// moved by then. Set only while memory is short.
     mark: Option<(Instant, u64)>,
 }
 
@@ -52,7 +54,7 @@ impl Memory {
         }
     }
 
-    /// Bytes moved, whichever way.
+    /// Bytes have moved, in either direction.
     #[inline]
     pub(super) fn moved(&mut self, now: Instant) {
         self.moved_at = now;
@@ -60,8 +62,8 @@ impl Memory {
 }
 
 impl Connection {
-    /// What it stores for both applications and the wire: payload, [`PIECE_COST`] for each piece of it and each
-    /// mapping, and what the books of segments outstanding take.
+    /// Bytes that the connection stores, for the applications of both ends and for transmission: payload,
+    /// [`PIECE_COST`] for each piece and mapping, and the bookkeeping of outstanding segments.
     pub(crate) fn buffered(&mut self) -> u64 {
         let (mut bytes, mut pieces) = self.recv.stored();
         let held = self.subflows.sums().stored;
@@ -74,7 +76,7 @@ impl Connection {
         bytes + self.send.buffered() + PIECE_COST * pieces as u64
     }
 
-    /// What parities and stages keep: bytes, and in how many pieces.
+    /// Bytes and number of pieces that parities and stages store.
     #[inline(never)]
     fn stored_for_coding(&mut self) -> (u64, usize) {
         self.forget_acked_parities();
@@ -87,7 +89,7 @@ impl Connection {
         self.memory.outside
     }
 
-    /// The driver says what it holds for this connection.
+    /// The driver reports how many bytes it holds for this connection.
     pub(crate) fn set_outside(&mut self, now: Instant, bytes: u64) {
         if self.memory.outside == 0 && bytes > 0 {
             self.memory.moved(now);
@@ -100,12 +102,12 @@ impl Connection {
         self.memory.overhead
     }
 
-    /// The driver says what these are; returns what they were.
+    /// The driver reports the value of [`Self::overhead`]. Returns the previous value.
     pub(crate) fn set_overhead(&mut self, bytes: u64) -> u64 {
         std::mem::replace(&mut self.memory.overhead, bytes)
     }
 
-    /// How short memory is from now on.
+    /// Sets how short memory is.
     pub(crate) fn set_pressure(&mut self, pressure: Pressure) {
         let full = self.writable() == 0;
         self.memory.pressure = pressure;
@@ -129,25 +131,25 @@ impl Connection {
         self.memory.pressure
     }
 
-    /// Whether data that arrive are to be dropped, even those that are next in order. The peer sends them again;
-    /// a connection whose application keeps up stores nothing, and goes on.
+    /// Whether arriving data must be dropped, even the next in-order data. The peer retransmits them. A
+    /// connection whose application keeps up stores nothing and continues.
     #[inline]
     pub(super) fn refuses_data(&self) -> bool {
         self.memory.pressure == Pressure::Exhausted
             && (self.recv.stored().1 > 0 || self.memory.outside > 0)
     }
 
-    /// Whether the peer's window lets nothing out, although everything it let out before has arrived.
+    /// Whether the peer's window is closed: it allows no data beyond those that are already acknowledged.
     #[inline]
     pub(crate) fn window_is_shut(&self) -> bool {
         self.connected && self.send.right_edge <= self.send.una
     }
 
-    /// Bytes the send buffer takes now. For a peer that takes nothing, and while memory is short, a growing
-    /// buffer is as small as it was at first.
+    /// Bytes that the send buffer can accept now. The buffer is limited to the initial size of growing buffers
+    /// while memory is short. A growing buffer has this limit also while the peer's window is closed.
     pub(super) fn send_room(&self) -> u64 {
         if self.memory.pressure == Pressure::Exhausted {
-            // What is stored has to leave first.
+            // Stored data must be acknowledged first.
             return EXHAUSTED_SEND.saturating_sub(self.send.buffered());
         }
         let shut = self.config.tcp.autotune && self.window_is_shut();
@@ -164,7 +166,7 @@ impl Connection {
         if edge > self.send.right_edge {
             self.shut_since = None;
         }
-        // The send buffer grows only with a window that was shut (`send_room`).
+        // A new edge makes room in the send buffer only if the window was closed (`send_room`).
         if self.window_is_shut() {
             self.move_edge_of_shut_window(edge);
         }
@@ -180,8 +182,8 @@ impl Connection {
         }
     }
 
-    /// For how long nothing has moved, or less than an eighth of the `held` bytes since it was first asked under this
-    /// pressure: a peer that takes a byte now and then makes no progress.
+    /// For how long no byte has moved, or less than an eighth of the `held` bytes since the first call under
+    /// this pressure. A peer that accepts a byte now and then makes no progress.
     pub(crate) fn stalled_for(&mut self, now: Instant, held: u64) -> Duration {
         let moved = self.send.una + self.recv.next() - self.recv.readable();
         let mark = self.memory.mark.get_or_insert((now, moved));

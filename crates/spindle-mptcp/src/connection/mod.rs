@@ -1,5 +1,5 @@
-//! A connection: the data level over one or more subflows (RFC 8684), or plain TCP as the case of
-//! one subflow whose positions are the data's.
+//! A connection: the data level over one or more subflows (RFC 8684). Plain TCP is the special case of one
+//! subflow whose positions map linearly to data offsets.
 
 mod assigned;
 mod autotune;
@@ -61,13 +61,13 @@ use crate::subflow::{InitialNumbers, NewSubflow, Origin, Subflow, SubflowId};
 /// Which end opened the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// This one.
+    /// This end opened the connection.
     Client,
-    /// The peer.
+    /// The peer opened the connection.
     Server,
 }
 
-/// What happened on a connection, for the application.
+/// An event on a connection that the application is notified of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Happening {
     Connected,
@@ -76,13 +76,14 @@ pub(crate) enum Happening {
     JoinFailed(SubflowId),
     Readable,
     Writable,
-    /// Data are acknowledged as far as was asked for; bytes from the beginning of the stream.
+    /// All data that the application watches are acknowledged. The value is the acknowledged data offset: bytes
+    /// from the beginning of the stream.
     Acknowledged(u64),
     PeerClosed,
     Closed(CloseReason),
 }
 
-/// MPTCP's part of a connection.
+/// MPTCP state of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MpState {
     pub(crate) key_local: u64,
@@ -91,11 +92,12 @@ pub(crate) struct MpState {
     key_remote: Option<u64>,
     token_remote: u32,
     idsn_remote: u64,
-    /// Both ends spoke MP_CAPABLE.
+    /// The MP_CAPABLE handshake is complete, so the peer's key is known.
     negotiated: bool,
-    /// A DSS has come from the peer: it has our keys (RFC 8684, section 3.1).
+    /// The peer has shown that it has our key (RFC 8684, section 3.1). It did so by a DSS or, in the client's
+    /// first data, by MP_CAPABLE.
     confirmed: bool,
-    /// The peer has acknowledged at the data level, and so announced a window of that level.
+    /// The peer has sent a DATA_ACK, and so has announced a data-level window.
     window_announced: bool,
     checksum: bool,
     /// The peer allows no further subflows to its first address and port (flag C).
@@ -106,9 +108,9 @@ pub(crate) struct MpState {
     failing: Option<fallback::Failing>,
     /// Our MP_FAIL is due, with this data sequence number.
     fail_due: Option<u64>,
-    /// Data without an option of MPTCP have come.
+    /// Data have arrived in a segment without any MPTCP option.
     bare_data: bool,
-    /// A subflow other than the first has carried data, either way.
+    /// A subflow other than the first has carried data, in either direction.
     apart: bool,
 }
 
@@ -141,7 +143,8 @@ impl MpState {
         self.negotiated = true;
     }
 
-    /// Wire data sequence number of our data offset (the IDSN itself is the SYN's place).
+    /// Data sequence number on the wire for one of our data offsets. The first byte has the IDSN plus one,
+    /// because the IDSN itself is the number of the SYN.
     fn dsn(&self, offset: u64) -> u64 {
         self.idsn_local.wrapping_add(1).wrapping_add(offset)
     }
@@ -155,15 +158,15 @@ pub(crate) struct Connection {
     pub(crate) subflows: Subflows,
     identifiers: identifiers::Identifiers,
     coupling: Coupling,
-    /// MPTCP, while it is offered or in use; none for plain TCP and after fallback.
+    /// MPTCP state while MPTCP is offered or in use. `None` for plain TCP and after fallback.
     pub(crate) mp: Option<MpState>,
-    /// Data offset minus subflow position of what arrives without mappings (TCP, fallback).
+    /// Data offset minus subflow position of data that arrive without mappings (plain TCP, fallback).
     unmapped_delta: u64,
     buffers: autotune::Buffers,
     send: SendQueue,
     recv: Reassembly,
     scheduler: Box<dyn Scheduler>,
-    /// Scratch list of what the recovery policy sees.
+    /// Scratch list of the subflow views that are shown to the recovery policy.
     views: Vec<crate::recovery::SubflowView>,
     /// Scratch list of the scheduler's candidates.
     candidates: Vec<scheduler::Candidate>,
@@ -174,7 +177,7 @@ pub(crate) struct Connection {
     recovery: Option<Box<dyn Recovery>>,
     recovery_receiver: Option<Box<dyn RecoveryReceiver>>,
     triggers: Triggers,
-    /// When the recovery policy was last asked and wanted nothing.
+    /// When the recovery policy was last asked and requested no action.
     policy_rested: Option<Instant>,
     copied: recover::Copied,
     parities: parity::Parities,
@@ -182,78 +185,82 @@ pub(crate) struct Connection {
     coded: coding::Coded,
     farewell: fallback::Farewell,
     numbers: numbers::Numbers,
-    /// Since when no subflow could bring the connection to its end.
+    /// Set while no subflow can complete the transfer and the connection waits for a further subflow.
     cut_off: Option<break_before_make::CutOff>,
     paths: Box<Paths>,
     rng: Generator,
-    /// Segments ready to leave: what stages emitted, resets.
+    /// Segments that are ready for transmission, for example resets and the output of stages.
     out: VecDeque<Segment>,
     happenings: VecDeque<Happening>,
     pub(crate) trace: Trace,
     connected: bool,
     /// The application has closed its sending side.
     closing: bool,
-    /// DATA_FIN has been sent; the offset it stands at is `send.written`.
+    /// The DATA_FIN is due or has been sent. Its data offset is `send.written`.
     data_fin_sent: bool,
     data_fin_acked: bool,
     data_fin_due: bool,
     data_fin_tries: u32,
     peer_closed: bool,
     pub(crate) closed: Option<CloseReason>,
-    /// The application is done with the connection.
+    /// The application has released the connection.
     pub(crate) released: bool,
-    /// The application wants to know when the peer has acknowledged all data before this offset;
-    /// `u64::MAX` if it does not.
+    /// The application must be notified when the peer has acknowledged all data before this offset. `u64::MAX`
+    /// if the application did not request a notification.
     watched: u64,
-    /// A write was cut short: the rest is coming, and counts as new data (FUSO section 4.1).
+    /// The last write did not fit completely. The writer will provide the rest, which counts as new data (FUSO
+    /// section 4.1).
     writer_blocked: bool,
-    /// The application has said that more is coming: so do new data, until it takes that back.
+    /// The application has announced that it will write more. Until it withdraws the announcement, the
+    /// connection counts as having new data.
     more_expected: bool,
-    /// The code point of everything that leaves, where it is not the default.
+    /// The DSCP of all transmitted segments, if it is not the default (0).
     pub(crate) dscp: u8,
     sws_override: bool,
     persist_at: Option<Instant>,
     persist_tries: u32,
-    /// Since when the peer's window has been shut and probed.
+    /// Since when the peer's window has been closed and probed.
     shut_since: Option<Instant>,
-    /// Since when only the peer's end is missing of a connection that nobody reads any more.
+    /// Since when only the peer's FIN or DATA_FIN is missing, on a connection that the application no longer
+    /// reads.
     fin_wait_since: Option<Instant>,
     stalled_since: Option<Instant>,
     data_timer_at: Option<Instant>,
     data_timer_tries: u32,
-    /// When a subflow that timed out soon after it was heard is to be judged again.
+    /// When a subflow that timed out soon after its last sign of life must be checked again, and which subflow.
     judge_at: Option<(Instant, SubflowId)>,
     window_update_due: bool,
     memory: memory::Memory,
     pub(crate) counters: info::DataCounters,
-    /// Work done at the data level, and on subflows that are gone.
+    /// Loop iterations at the data level and on subflows that no longer exist.
     steps: Steps,
     ended: ended::Ended,
-    /// The stack's books: deadline armed, and whether it waits for transmission.
+    /// Bookkeeping of the stack: the deadline that is armed, and whether the connection is queued for
+    /// transmission.
     pub(crate) armed: Option<Instant>,
     pub(crate) queued: bool,
 }
 
-/// What a connection is made from.
+/// The parameters of a new connection.
 pub(crate) struct NewConnection {
     pub(crate) config: Arc<Config>,
     pub(crate) role: Role,
     pub(crate) local: Endpoint,
     pub(crate) remote: Endpoint,
     pub(crate) initial: InitialNumbers,
-    /// Our key, if MPTCP is to be offered or was asked for.
+    /// Our key, if this end offers MPTCP or the peer requested it.
     pub(crate) key: Option<u64>,
-    /// What it draws from, and no other connection.
+    /// Random generator that no other connection uses.
     pub(crate) rng: Generator,
     pub(crate) addresses: Vec<IpAddr>,
-    /// Own addresses that peers know by another: (inside, outside).
+    /// Local addresses that peers know by a different address: (inside, outside).
     pub(crate) outside: Arc<[(IpAddr, IpAddr)]>,
-    /// What the host knows of the ways to its peers.
+    /// What the host knows about the paths to its peers.
     pub(crate) ways: Ways,
 }
 
 impl Connection {
-    /// A connection about to send its SYN, or (`syn`) to answer one.
+    /// Creates a connection that is about to send its SYN or, if `syn` is given, to answer it.
     pub(crate) fn new(now: Instant, n: NewConnection, syn: Option<&Segment>) -> Self {
         let planned = n.config.planned_subflows();
         let first = NewSubflow {
@@ -352,7 +359,7 @@ impl Connection {
         this
     }
 
-    /// The next thing the application should know.
+    /// Returns the next event for the application.
     pub(crate) fn next_happening(&mut self) -> Option<Happening> {
         self.happenings.pop_front()
     }
@@ -396,13 +403,14 @@ impl Connection {
         self.subflows.position_of(id)
     }
 
-    /// Whether there are data never sent, or more are on the way from the application.
+    /// Whether there are data that were never sent, or the application will provide more.
     fn has_new_data(&self) -> bool {
         let waiting = self.send.unsent_bytes() > 0 || !self.assigned.is_empty();
         waiting || self.writer_blocked || self.more_expected
     }
 
-    /// Has brought near what a segment of subflow `id` needs: this, the subflow, what that points to.
+    /// Prefetches what a segment of subflow `id` needs. Step 0 prefetches the connection, step 1 the subflow
+    /// and other parts of the connection, and later steps the memory that the subflow points to.
     #[inline]
     pub(crate) fn foresee(&self, id: SubflowId, step: u32) {
         match step {
@@ -421,13 +429,13 @@ impl Connection {
         }
     }
 
-    /// Whether the peer's window keeps data back: what is left of it holds no segment of them.
+    /// Whether the peer's window blocks data: the rest of the window is too small for the next segment.
     pub(super) fn window_blocks(&mut self) -> bool {
         let mss = self.subflows.overview().least_mss().map_or(1, u64::from);
         self.send.window() < self.send.unsent_bytes().min(mss)
     }
 
-    /// Takes data to be sent; returns how many bytes fitted.
+    /// Accepts data for sending. Returns how many bytes fitted.
     pub(crate) fn write(&mut self, now: Instant, data: Payload) -> usize {
         if self.closing || self.closed.is_some() {
             return 0;
@@ -449,13 +457,13 @@ impl Connection {
         n
     }
 
-    /// Says once, by [`Happening::Acknowledged`], that all data before `offset` are acknowledged.
+    /// Requests one [`Happening::Acknowledged`] event when all data before `offset` are acknowledged.
     pub(crate) fn watch_acknowledged(&mut self, offset: u64) {
         self.watched = offset;
         self.tell_acknowledged();
     }
 
-    /// Tells the application if the peer has acknowledged as much as it asked for.
+    /// Notifies the application if the peer has acknowledged all watched data.
     fn tell_acknowledged(&mut self) {
         if self.send.una >= self.watched {
             self.watched = u64::MAX;
@@ -463,7 +471,7 @@ impl Connection {
         }
     }
 
-    /// The application says whether it is in the middle of what it sends.
+    /// The application announces whether it will write more data.
     pub(crate) fn expect_more(&mut self, more: bool) {
         let ended = self.more_expected && !more;
         self.more_expected = more && !self.closing;
@@ -472,12 +480,12 @@ impl Connection {
         }
     }
 
-    /// The writer that was cut short has given up on the rest.
+    /// The writer whose write did not fit completely has given up on the rest.
     pub(crate) fn forget_blocked_writer(&mut self) {
         self.writer_blocked = false;
     }
 
-    /// Bytes the send buffer takes now.
+    /// Bytes that the send buffer can accept now.
     pub(crate) fn writable(&self) -> usize {
         if self.closing || self.closed.is_some() {
             return 0;
@@ -485,7 +493,7 @@ impl Connection {
         self.send_room() as usize
     }
 
-    /// The next in-order bytes, at most `max`.
+    /// Returns the next in-order bytes, at most `max`.
     pub(crate) fn read(&mut self, now: Instant, max: usize) -> Option<Payload> {
         let piece = self.recv.read(max)?;
         self.memory.moved(now);
@@ -497,13 +505,13 @@ impl Connection {
         Some(piece)
     }
 
-    /// Whether the peer should hear of a window that has opened.
+    /// Whether a window update is due because the window has opened.
     pub(crate) fn has_window_update(&self) -> bool {
         self.window_update_due
     }
 
-    /// The paths between these ends (port 0: any) carry IP packets of `mtu` bytes; `floor`: it is not
-    /// believed to be less than what every path carries.
+    /// The paths between these endpoints carry IP packets of `mtu` bytes. Port 0 stands for any port. With
+    /// `floor`, values smaller than every path must carry are not believed.
     pub(crate) fn path_mtu(
         &mut self,
         now: Instant,
@@ -530,12 +538,13 @@ impl Connection {
         self.peer_closed && self.recv.readable() == 0
     }
 
-    /// Whether nothing is left to do: the stack may forget it once the application has.
+    /// Whether nothing is left to do. The stack may then drop the connection once the application has released
+    /// it.
     pub(crate) fn is_over(&self) -> bool {
         self.closed.is_some() && self.subflows.is_empty() && self.out.is_empty()
     }
 
-    /// Whether [`Self::next_wanted`] may find something, or has something to do.
+    /// Whether [`Self::next_wanted`] may return a subflow or have other work to do.
     #[inline]
     pub(crate) fn may_want(&self) -> bool {
         self.mp.is_some() || self.scatter.is_on()
@@ -546,14 +555,14 @@ impl Connection {
         self.connected
     }
 
-    /// Where subflow `id` stands, if it still has these ends (local, remote).
+    /// Index of subflow `id`, if it still has these endpoints (local, remote).
     pub(crate) fn position_of(&self, id: SubflowId, ends: &(Endpoint, Endpoint)) -> Option<usize> {
         let i = self.index(id)?;
         let s = &self.subflows[i];
         ((s.local, s.remote) == *ends).then_some(i)
     }
 
-    /// Joins of the peer whose third ACK is still missing.
+    /// Number of joins from the peer whose third ACK is still missing.
     pub(crate) fn half_open_joins(&mut self) -> usize {
         if !self.subflows.marks().any(Marks::HALF_OPEN) {
             return 0;
@@ -567,7 +576,7 @@ impl Connection {
         n.saturating_sub(usize::from(self.is_half_open()))
     }
 
-    /// Whether the initial handshake is still going on (a half-open connection).
+    /// Whether the initial handshake is still in progress (a half-open connection).
     pub(crate) fn is_half_open(&self) -> bool {
         !self.connected && self.closed.is_none()
     }

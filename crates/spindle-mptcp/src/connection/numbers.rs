@@ -1,37 +1,38 @@
-//! How wide data sequence numbers and DATA_ACKs are on the wire: 32 bits while those are unambiguous, otherwise
-//! all 64 (RFC 8684, sections 3.3.1 and 3.3.2).
+//! The width of data sequence numbers and DATA_ACKs on the wire. They have 32 bits while 32 bits are
+//! unambiguous, and otherwise 64 bits (RFC 8684, sections 3.3.1 and 3.3.2).
 
 use spindle_units::{Duration, Instant};
 use spindle_wire::DataNumber;
 
 use super::Connection;
 
-/// The maximum segment lifetime (RFC 9293, section 3.4.2): as long as that an old number may still arrive.
+/// The maximum segment lifetime (RFC 9293, section 3.4.2). An old number may still arrive for this long.
 const SEGMENT_LIFETIME: Duration = Duration::from_secs(120);
 
-/// A receiver takes a 32-bit number for the nearest to what it expects, so what arrives may be up to 2^31
-/// bytes old. Half of that, in so many steps, may be sent within a segment's lifetime.
+/// A receiver expands a 32-bit number to the one nearest to the number that it expects, so an arriving number
+/// may be up to 2^31 bytes old. At most half of these bytes may be sent within a segment lifetime. They are
+/// measured in this many steps.
 const STEPS: usize = 4;
 const STEP: u64 = (1 << 30) / STEPS as u64;
 
 /// Bytes of a DSS with a mapping and a DATA_ACK of 32 bits each (RFC 8684, figure 9, padded).
 const DSS_LEN: u64 = 20;
 
-/// Bytes by which a wide number is longer.
+/// Additional bytes of a wide number.
 const MORE: u64 = 4;
 
-/// The width of the numbers of one direction of the data. Once wide, they stay so.
+/// The width of the numbers of one direction of the data. Once they are wide, they stay wide.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Width {
     wide: bool,
-    /// When the data last came to multiples of [`STEP`], the oldest first.
+    /// When the data last reached multiples of [`STEP`], the oldest first.
     reached: [Instant; STEPS],
     /// The next multiple.
     next: u64,
 }
 
 impl Width {
-    /// `number` as it stands in an option.
+    /// Returns `number` in the width that is used in options.
     pub(super) fn number(&self, number: u64) -> DataNumber {
         match self.wide {
             true => DataNumber::Full(number),
@@ -43,12 +44,12 @@ impl Width {
         if self.wide { MORE } else { 0 }
     }
 
-    /// Returns whether the numbers were narrow.
+    /// Makes the numbers wide. Returns whether they were narrow.
     fn widen(&mut self) -> bool {
         !std::mem::replace(&mut self.wide, true)
     }
 
-    /// The data have come to `offset`. Returns whether that has made the numbers wide.
+    /// The data have reached `offset`. Returns whether this has made the numbers wide.
     #[inline]
     fn advance(&mut self, now: Instant, offset: u64) -> bool {
         offset >= self.next && !self.wide && self.step(now, offset)
@@ -68,9 +69,9 @@ impl Width {
 /// The widths of both directions.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Numbers {
-    /// Of our data sequence numbers.
+    /// Width of our data sequence numbers.
     pub(super) sent: Width,
-    /// Of our acknowledgements of the peer's.
+    /// Width of our DATA_ACKs, which acknowledge the peer's data sequence numbers.
     pub(super) acknowledged: Width,
 }
 
@@ -87,7 +88,7 @@ impl Numbers {
 }
 
 impl Connection {
-    /// New data are about to be sent: their numbers are wide if 32 bits could be mistaken.
+    /// Called before new data are sent. Makes their numbers wide if 32 bits could be ambiguous.
     #[inline]
     pub(super) fn note_sent(&mut self, now: Instant) {
         if self.mp.is_some() && self.numbers.sent.advance(now, self.send.nxt) {
@@ -95,7 +96,7 @@ impl Connection {
         }
     }
 
-    /// Data have come in order.
+    /// Called when in-order data have arrived.
     #[inline]
     pub(super) fn note_received(&mut self, now: Instant) {
         if self.mp.is_some() && self.numbers.acknowledged.advance(now, self.recv.next()) {
@@ -103,18 +104,18 @@ impl Connection {
         }
     }
 
-    /// The peer sent `number`: "If data is received with a 64-bit DSN, it MUST be acknowledged with a
-    /// 64-bit Data ACK" (RFC 8684, section 3.3.2). Acknowledgements are cumulative, so all to come are wide.
+    /// The peer sent `number`: "If data is received with a 64-bit DSN, it MUST be acknowledged with a 64-bit
+    /// Data ACK" (RFC 8684, section 3.3.2). Acknowledgements are cumulative, so all later ones are wide.
     pub(super) fn note_width(&mut self, number: DataNumber) {
         if matches!(number, DataNumber::Full(_)) && self.numbers.acknowledged.widen() {
             self.widen_options();
         }
     }
 
-    /// From now on segments leave room for longer numbers.
+    /// Makes segments leave room for longer numbers from now on.
     #[cold]
     fn widen_options(&mut self) {
-        // The others take off what is needed once they are established.
+        // The other subflows reserve the room once they are established.
         for s in self
             .subflows
             .iter_mut()
@@ -129,7 +130,8 @@ impl Connection {
 mod tests {
     use super::*;
 
-    /// A transfer of `rate` bytes a second in steps of 0.1 s: after how many bytes numbers are wide.
+    /// Transfers `rate` bytes a second in steps of 0.1 s. Returns the number of bytes after which numbers are
+    /// wide.
     fn wide_at(rate: u64, limit: u64) -> Option<u64> {
         let mut width = Width::default();
         let (mut now, mut offset) = (Instant::ZERO, 0);
@@ -144,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_wide_before_a_lifetime_holds_what_32_bits_tell_apart() {
+    fn numbers_become_wide_before_32_bits_are_ambiguous_within_a_segment_lifetime() {
         assert_eq!(wide_at(8_000_000, 1 << 40), None);
         for rate in [10_000_000, 100_000_000, 10_000_000_000] {
             let at = wide_at(rate, 1 << 40).unwrap();
@@ -153,10 +155,10 @@ mod tests {
     }
 
     #[test]
-    fn a_transfer_that_becomes_fast_has_wide_numbers_within_2_to_the_31_bytes() {
+    fn transfer_that_becomes_fast_gets_wide_numbers_within_2_to_the_31_bytes() {
         let mut width = Width::default();
         let mut now = Instant::ZERO;
-        // A gigabyte in an hour, then one in each second.
+        // A gigabyte in an hour, then a gigabyte every second.
         for k in 0..3600 {
             assert!(!width.advance(now, k * 300_000));
             now += Duration::from_secs(1);

@@ -1,5 +1,5 @@
-//! The options of what leaves: mappings and DATA_ACKs (RFC 8684, section 3.3), and the handshakes' and path
-//! management's options where they are due.
+//! Options of transmitted segments: mappings and DATA_ACKs (RFC 8684, section 3.3), and the options of the
+//! handshakes and of path management if they are due.
 
 use spindle_units::Instant;
 use spindle_wire::{DataNumber, Dss, Mapping, MpCapable, Options};
@@ -19,8 +19,8 @@ const JOIN_ACK_LEN: usize = 24;
 const MP_FAIL_LEN: usize = 12;
 
 impl Connection {
-    /// The options of a data segment whose first byte stands at `position`, and the bytes they take,
-    /// timestamps and SACK left out.
+    /// The options of a data segment whose first byte is at `position`, and the bytes that they take without
+    /// timestamps and SACK.
     pub(super) fn data_options(
         &self,
         i: usize,
@@ -32,7 +32,7 @@ impl Connection {
         (options, used)
     }
 
-    /// As [`Self::data_options`], in the place of `options`; returns the bytes they take.
+    /// Like [`Self::data_options`], but writes into `options`. Returns the bytes that they take.
     #[inline]
     pub(super) fn put_data_options(
         &self,
@@ -123,8 +123,8 @@ impl Connection {
         })
     }
 
-    /// Takes the DATA_ACK off a segment that was as long as it may be before numbers were wide; an
-    /// acknowledgement of its own follows. Returns whether it did.
+    /// Removes the DATA_ACK from a segment that had the maximum length before numbers became wide. A separate
+    /// acknowledgement follows. Returns whether the DATA_ACK was removed.
     pub(super) fn leaves_out_data_ack(
         &self,
         i: usize,
@@ -145,8 +145,8 @@ impl Connection {
         true
     }
 
-    /// Puts the options of a bare acknowledgement on subflow `i` in the place of `options`; returns the bytes
-    /// they take.
+    /// Writes the options of a bare acknowledgement on subflow `i` into `options`. Returns the bytes that they
+    /// take.
     #[inline]
     pub(super) fn put_ack_options(
         &mut self,
@@ -194,21 +194,21 @@ impl Connection {
         }
         let mut used = dss_len(&dss);
         options.dss = Some(dss);
-        // It does not fit together with a DATA_FIN with checksum and timestamps.
+        // MP_FAIL does not fit together with timestamps and a DATA_FIN with checksum.
         if !dss.data_fin
             && let Some(dsn) = self.mp.as_mut().and_then(|m| m.fail_due.take())
         {
             options.rare_mut().mp_fail = Some(dsn);
             used += MP_FAIL_LEN;
         }
-        // A DATA_FIN or MP_FAIL leaves no room: the signal takes the next acknowledgement.
+        // A DATA_FIN or MP_FAIL leaves no room, so the signal is sent on the next acknowledgement.
         if self.paths.has_signals() && !dss.data_fin && options.rare.is_none() {
             let len = self.add_signal(now, i, options.rare_mut());
             if len == 0 {
                 options.rare = None;
             }
             used += len;
-            // An ADD_ADDR with an IPv6 address leaves no room for a DSS; the next ACK has one.
+            // An ADD_ADDR with an IPv6 address leaves no room for a DSS, so the DSS is sent on the next ACK.
             if used > 28 {
                 used -= dss_len(&dss);
                 options.dss = None;

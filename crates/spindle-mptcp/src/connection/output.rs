@@ -1,7 +1,8 @@
-//! What leaves next: the order of a transmission opportunity.
+//! Selection of the next segment to transmit: the order of a transmission opportunity.
 //!
-//! Control; a subflow's own retransmissions; data-level reinjection; new data as the scheduler
-//! assigns it; proactive recovery; bare acknowledgements last, since anything before carries one.
+//! Control segments come first. They are followed by a subflow's own retransmissions, data-level reinjection,
+//! new data as the scheduler assigns them, and proactive recovery. Bare acknowledgements come last, because
+//! every segment before them carries an acknowledgement.
 
 use spindle_units::Instant;
 use spindle_wire::{Options, Payload, Segment};
@@ -17,7 +18,7 @@ use crate::subflow::scoreboard::SentMap;
 use crate::subflow::sender::SendKind;
 use crate::subflow::{Origin, Subflow, SubflowId, TcpState};
 
-/// What new sequence space is used for, and the congestion window's say about it.
+/// The purpose of new sequence space, and whether the congestion window applies to it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Purpose {
     kind: SendKind,
@@ -34,13 +35,13 @@ impl Purpose {
         window: Window::Inside,
     };
 
-    /// Data sent again by the data level.
+    /// Data that the data level sends again.
     pub(super) const AGAIN: Self = Self {
         kind: SendKind::Reinjection,
         ..Self::NEW
     };
 
-    /// New data as a tail loss probe (RFC 8985, section 7.3: whatever the window says).
+    /// New data as a tail loss probe. The congestion window does not apply (RFC 8985, section 7.3).
     pub(super) const PROBE: Self = Self {
         window: Window::Outside,
         ..Self::NEW
@@ -56,17 +57,17 @@ impl Purpose {
     }
 }
 
-/// Most payload bytes of a burst: with its headers it has to fit an IP packet, as which segmentation
-/// offload hands it over (65 535 bytes with 40 of IPv6 and 60 of TCP header).
+/// Largest payload of a burst in bytes. With its headers the burst must fit an IP packet, the form in which it
+/// is passed to segmentation offload (65 535 bytes with 40 of IPv6 and 60 of TCP header).
 const MAX_BURST: u64 = 65_535 - 40 - 60;
 
-/// The segments of a burst of `len` bytes: where in it each begins, and its length.
+/// The segments of a burst of `len` bytes: the offset of each in the burst, and its length.
 fn units(len: u32, unit: u32) -> impl Iterator<Item = (u32, u32)> {
     let unit = unit.max(1);
     (0..len.div_ceil(unit)).map(move |k| (k * unit, unit.min(len - k * unit)))
 }
 
-/// `payload` up to `most` bytes.
+/// The first `most` bytes of `payload`, or all of it if it is shorter.
 fn first_part(payload: Payload, most: u64) -> Payload {
     if payload.len() as u64 <= most {
         payload
@@ -76,14 +77,14 @@ fn first_part(payload: Payload, most: u64) -> Payload {
 }
 
 impl Connection {
-    /// The next segment to put on the wire, if there is one.
+    /// Returns the next segment to transmit, if there is one.
     pub(crate) fn transmit(&mut self, now: Instant) -> Option<Segment> {
         let mut next = Segment::blank();
         self.transmit_in_place(now, &mut next).then_some(next)
     }
 
-    /// Puts the next segment for the wire in the place of `next`; whether there is one. If not, what `next`
-    /// holds is of no use.
+    /// Writes the next segment to transmit into `next`. Returns whether there is one. If not, the content of
+    /// `next` is meaningless.
     #[inline]
     pub(crate) fn transmit_in_place(&mut self, now: Instant, next: &mut Segment) -> bool {
         let found = self.put_next(now, next);
@@ -91,8 +92,8 @@ impl Connection {
         found
     }
 
-    /// Marks a segment with the code point that the application asked for, if it did; in its place a stage
-    /// may have put another.
+    /// Marks a segment with the DSCP that the application requested, if any. It replaces a DSCP that a stage
+    /// has set.
     #[inline]
     pub(super) fn mark(&self, segment: &mut Segment) {
         if self.dscp != 0 {
@@ -125,13 +126,13 @@ impl Connection {
         self.emit(now, i, seg);
     }
 
-    /// Whether anything may stand between a subflow and the wire.
+    /// Whether a stage may be between a subflow and the wire.
     #[inline]
     fn has_stages(&self) -> bool {
         self.config.stage.is_some() || self.scatter.is_on() || self.coded.agreed
     }
 
-    /// Puts a segment of subflow `i` out through its stage.
+    /// Transmits a segment of subflow `i` through its stage.
     pub(super) fn emit(&mut self, now: Instant, i: usize, seg: Segment) {
         let cx = self.subflows[i].stage_context(now, self.dscp);
         match &mut self.subflows[i].stage {
@@ -140,7 +141,7 @@ impl Connection {
         }
     }
 
-    /// There is nothing more to send: what stages keep back for more to come is to leave.
+    /// Nothing more can be sent now, so stages must transmit the segments that they hold back.
     fn flush_stages(&mut self, now: Instant) {
         if !self.has_stages() {
             return;
@@ -157,7 +158,7 @@ impl Connection {
         }
     }
 
-    /// Takes what was made out of turn.
+    /// Takes a segment that was made out of order.
     #[inline]
     fn take_made(&mut self, next: &mut Segment) -> bool {
         !self.out.is_empty() && self.put_made(next)
@@ -173,10 +174,10 @@ impl Connection {
         found
     }
 
-    /// What is next in the order of a transmission opportunity, put in the place of `next`. Most of its steps
-    /// have nothing to do most of the time, which one look at the subflows tells.
+    /// Writes the next segment in the order of a transmission opportunity into `next`. Most steps have nothing
+    /// to do most of the time. A single check of the subflows' marks shows this.
     fn next_segment(&mut self, now: Instant, next: &mut Segment) -> Option<SubflowId> {
-        // None of these begins in the middle of an opportunity.
+        // None of these can become due in the middle of an opportunity.
         let due = self.subflows.marks();
         if let Some((id, seg)) = self.before_new_data(now, due) {
             *next = seg;
@@ -192,8 +193,8 @@ impl Connection {
         self.bare_ack(now, next)
     }
 
-    /// What goes before new data. One by one, so that a segment is moved only where there is one; new data
-    /// and acknowledgements, which most segments are, are made in place.
+    /// The segments that precede new data. The steps are tried one by one, so that a segment is moved only if
+    /// there is one. New data and acknowledgements are most of the segments and are built in place.
     fn before_new_data(&mut self, now: Instant, due: Marks) -> Option<(SubflowId, Segment)> {
         if due.any(Marks::CONTROL)
             && let found @ Some(_) = self.control(now)
@@ -214,7 +215,7 @@ impl Connection {
         }
     }
 
-    /// What leaves when there are no new data, or no room for them.
+    /// The segments that are sent if there are no new data, or no room for them.
     fn after_new_data(&mut self, now: Instant, due: Marks) -> Option<(SubflowId, Segment)> {
         if due.any(Marks::FRTO)
             && let found @ Some(_) = self.after_frto(now)
@@ -284,7 +285,7 @@ impl Connection {
         None
     }
 
-    /// RFC 6675's rules 3 and 4, for subflows in recovery when there is nothing new to send.
+    /// RFC 6675's rules 3 and 4, for subflows in recovery if there is nothing new to send.
     #[inline(never)]
     fn rescue(&mut self, now: Instant) -> Option<(SubflowId, Segment)> {
         for i in 0..self.subflows.len() {
@@ -297,7 +298,7 @@ impl Connection {
         None
     }
 
-    /// Repeats the segment at `start` of subflow `i`, its mapping verbatim.
+    /// Retransmits the segment at `start` of subflow `i` with the same mapping.
     pub(super) fn repeat(
         &mut self,
         now: Instant,
@@ -353,7 +354,7 @@ impl Connection {
         (id, seg)
     }
 
-    /// As [`Self::send_on`], in the place of `next`.
+    /// Like [`Self::send_on`], but writes the segment into `next`.
     pub(super) fn put_on(
         &mut self,
         now: Instant,
@@ -412,7 +413,7 @@ impl Connection {
         }
     }
 
-    /// The mapping of new sequence space at `position` for `payload` from data offset `offset` on.
+    /// The mapping of new sequence space at `position` for `payload`, which begins at data offset `offset`.
     fn new_map(&self, position: u64, offset: u64, payload: &Payload) -> SentMap {
         let len = payload.len() as u16;
         let checksum = self.multipath().filter(|mp| mp.checksum).map(|mp| {
@@ -469,7 +470,7 @@ impl Connection {
         }
     }
 
-    /// New data: a probe's, then what the scheduler assigns.
+    /// Sends new data on the subflow that the scheduler picks, as a path MTU probe if one is due.
     fn new_data(&mut self, now: Instant, next: &mut Segment) -> Option<SubflowId> {
         if !self.connected || self.closed.is_some() {
             return None;
@@ -510,7 +511,7 @@ impl Connection {
         Some(self.put_on(now, i, new, Purpose::NEW, next))
     }
 
-    /// Data that wait on a subflow, or that the scheduler hands to one ahead of its window.
+    /// Sends data that wait on a subflow, or that the scheduler assigns to one ahead of its window.
     #[inline(never)]
     fn put_assigned(&mut self, now: Instant, next: &mut Segment) -> Option<SubflowId> {
         let (id, seg) = self.assigned_data(now)?;
@@ -518,7 +519,7 @@ impl Connection {
         Some(id)
     }
 
-    /// Data that were sent before, on subflow `i`.
+    /// Sends data again that were sent before, on subflow `i`.
     #[inline(never)]
     fn put_again(
         &mut self,
@@ -557,7 +558,7 @@ impl Connection {
                 self.subflows[i].tx.check_idle(now);
             }
             let o = *self.subflows.outlook(i);
-            // Room for a byte is enough here; the segment's own size is tested once it is known.
+            // Room for one byte is enough here. The actual segment size is checked once it is known.
             if o.window_room < u64::from(o.mss) && !self.window_lets_out(now, i) {
                 continue;
             }
@@ -580,8 +581,8 @@ impl Connection {
         }
     }
 
-    /// Whether the peer's window on subflow `i` lets new data out; if not, the peer will be asked for it. The
-    /// window of plain TCP is the data level's, which [`Self::next_len`] keeps to.
+    /// Whether the peer's window on subflow `i` allows new data. If not, the peer will be probed for its
+    /// window. In plain TCP the window belongs to the data level, and [`Self::next_len`] respects it.
     #[inline]
     pub(super) fn window_lets_out(&mut self, now: Instant, i: usize) -> bool {
         let o = self.subflows.outlook(i);
@@ -604,8 +605,8 @@ impl Connection {
         open
     }
 
-    /// Bytes of the next new segment on subflow `i`, or none if it should wait (window, SWS
-    /// avoidance of RFC 9293 section 3.8.6.2.1, Nagle).
+    /// Bytes of the next new segment on subflow `i`, or `None` if it must wait (window, SWS avoidance of RFC
+    /// 9293 section 3.8.6.2.1, Nagle).
     #[inline]
     fn next_len(&mut self, now: Instant, i: usize) -> Option<usize> {
         let mss = self.most_new(i);
@@ -618,8 +619,8 @@ impl Connection {
         self.short_len(now, i, mss, window)
     }
 
-    /// The same where no segment of `mss` bytes may leave, since there are no such data, or the window is of
-    /// `window` bytes.
+    /// Like [`Self::next_len`], if no segment of `mss` bytes may be sent, because there are fewer data or the
+    /// window has only `window` bytes.
     #[inline(never)]
     fn short_len(&mut self, now: Instant, i: usize, mss: u64, window: u64) -> Option<usize> {
         let unsent = self.send.unsent_bytes();
@@ -645,8 +646,8 @@ impl Connection {
         Some(len as usize)
     }
 
-    /// How much further than the `len` bytes of one segment a burst under the same mapping may go:
-    /// whole segments, and at the end of the data a shorter one.
+    /// The length of a burst that begins with a segment of `len` bytes and has a single mapping. It consists of
+    /// full segments, with a shorter one at the end of the data.
     fn burst_len(&self, i: usize, len: usize) -> usize {
         let sf = &self.subflows[i];
         let mss = sf.tx.mss;
@@ -655,8 +656,8 @@ impl Connection {
             return len;
         }
         let most = most.min(self.bytes_for_bursts());
-        // CWR belongs to one segment (RFC 3168, section 6.1.2); a stage wants them one by one; the
-        // first data's keys are no mapping that repeats.
+        // CWR belongs to one segment (RFC 3168, section 6.1.2). A stage needs segments one by one. The keys on
+        // the first data are not a mapping that can be repeated for each segment of a burst.
         let single = len as u64 != self.most_data(i)
             || most < 2 * mss
             || sf.tx.cwr_due
@@ -677,9 +678,9 @@ impl Connection {
         (room.min(unsent) / mss * mss).max(len as u64) as usize
     }
 
-    /// Bytes that may leave in bursts. Where parities need packets as they were sent, each with its own
-    /// mapping, a window's worth of data stays behind: what leaves before is acknowledged when parities,
-    /// which wait for new data to end, have their turn; and if it is not, it is copied.
+    /// Bytes that may be sent in bursts. Parities need packets as they were sent, each with its own mapping. So
+    /// one window of data is kept out of bursts. Data sent before it are acknowledged by the time parities have
+    /// their turn, which is after the new data end. If they are not, they are copied.
     fn bytes_for_bursts(&self) -> u64 {
         if !self.parities.in_blocks() {
             return u64::MAX;
@@ -690,14 +691,14 @@ impl Connection {
         self.send.unsent_bytes().saturating_sub(window)
     }
 
-    /// Payload bytes of a full segment of data on subflow `i`: what parities need in front is left free.
+    /// Payload bytes of a full data segment on subflow `i`. The header of a parity is left free.
     pub(super) fn most_data(&self, i: usize) -> u64 {
         let room = self.parities.header_room();
         self.subflows[i].tx.mss.saturating_sub(room).max(1)
     }
 
     /// Payload bytes of data sent again on subflow `i`: a full segment, or what the peer's window on the
-    /// subflow allows.
+    /// subflow allows if that is less.
     pub(super) fn most_again(&self, i: usize) -> u64 {
         self.most_data(i).min(self.subflows[i].tx.window_room())
     }
@@ -722,7 +723,7 @@ impl Connection {
         }
     }
 
-    /// No new data came for F-RTO to send: its subflow recovers as usual (RFC 5682, step 2b).
+    /// There are no new data for F-RTO to send, so its subflow recovers as usual (RFC 5682, step 2b).
     #[cold]
     fn after_frto(&mut self, now: Instant) -> Option<(SubflowId, Segment)> {
         let mut waited = false;
@@ -737,7 +738,7 @@ impl Connection {
         }
     }
 
-    /// A bare acknowledgement, with whatever handshake or path signals are due.
+    /// Sends a bare acknowledgement, with the handshake or path-management signals that are due.
     fn bare_ack(&mut self, now: Instant, next: &mut Segment) -> Option<SubflowId> {
         self.sweep_signals();
         let acknowledges = |o: &Outlook| o.is(Marks::ACKNOWLEDGES);
@@ -752,7 +753,7 @@ impl Connection {
         Some(id)
     }
 
-    /// Sees to it that pending signals and window updates get an acknowledgement to ride on.
+    /// Makes acknowledgements due for pending signals and window updates.
     #[inline]
     fn sweep_signals(&mut self) {
         if self.is_multipath() || self.data_fin_due {

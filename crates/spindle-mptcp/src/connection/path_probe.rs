@@ -1,4 +1,5 @@
-//! Segments larger than a path is known to carry, to find out whether it does (RFC 4821).
+//! Path MTU probes: segments larger than a path is known to carry, which show whether the path carries them
+//! (RFC 4821).
 
 use spindle_units::Instant;
 use spindle_wire::Segment;
@@ -7,13 +8,12 @@ use super::Connection;
 use super::output::Purpose;
 use crate::subflow::SubflowId;
 
-/// So many full segments have to follow a probe at once, so that its loss shows by their SACKs and not
-/// by a timeout: one more than duplicate ACKs make a loss.
+/// Number of full segments that must follow a probe at once, so that SACKs reveal its loss and not a timeout.
+/// It is one more than the number of duplicate ACKs that indicate a loss.
 const BEHIND: u64 = 4;
 
 impl Connection {
-    /// Bytes of new data for a probe of the path of subflow `i`, if one is due and nothing speaks against
-    /// it.
+    /// Bytes of new data for a probe of the path of subflow `i`, if a probe is due and can be sent.
     pub(super) fn mtu_probe_len(&self, now: Instant, i: usize) -> Option<usize> {
         let sf = &self.subflows[i];
         let size = sf.tx.probe_size(now)?;

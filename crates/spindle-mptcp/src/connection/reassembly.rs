@@ -16,21 +16,22 @@ pub(crate) struct Reassembly {
     ready: VecDeque<Payload>,
     ready_bytes: u64,
     capacity: u64,
-    /// Right edge of the window announced; never taken back.
+    /// Right edge of the announced window. It never moves back.
     announced: u64,
-    /// Bytes were dropped beyond it.
+    /// Bytes beyond the right edge were dropped.
     overrun: bool,
-    /// Where the stream ends; nothing beyond is taken.
+    /// The end of the stream. No data beyond it are accepted.
     end: Option<u64>,
     /// Bytes in `out_of_order`.
     waiting_bytes: u64,
-    /// The edge stays where it is: the stack's memory is short.
+    /// The right edge does not move, because the stack's memory is short.
     pressed: bool,
-    /// Work done on what was stored.
+    /// Loop iterations over stored data.
     pub(crate) steps: Steps,
 }
 
-/// Pieces stored out of order at most; a peer that sends smaller ones is made to send again.
+/// Maximum number of pieces stored out of order. A peer that sends smaller pieces has to retransmit some of
+/// them.
 const MAX_PIECES: usize = 8192;
 
 impl Reassembly {
@@ -50,7 +51,7 @@ impl Reassembly {
         }
     }
 
-    /// The buffer is now so many bytes, if that is more than before.
+    /// Enlarges the buffer to `capacity` bytes. Never shrinks it.
     pub(crate) fn grow_to(&mut self, capacity: u64) {
         self.capacity = self.capacity.max(capacity);
     }
@@ -65,19 +66,19 @@ impl Reassembly {
         self.ready_bytes
     }
 
-    /// Whether bytes were ever dropped for lying beyond the window: the data level has to send them
-    /// again, whatever the subflow acknowledged.
+    /// Whether bytes were ever dropped because they were beyond the window. The peer's data level has to
+    /// retransmit them, whatever the subflow acknowledged.
     pub(crate) fn overrun(&self) -> bool {
         self.overrun
     }
 
-    /// Right edge of the window announced, as data offset.
+    /// Right edge of the announced window, as a data offset.
     pub(crate) fn edge(&self) -> u64 {
         self.announced
     }
 
-    /// The stream ends at `end`, if nothing beyond has gone up yet: what is stored there goes, and no
-    /// more is taken. The first end counts.
+    /// Ends the stream at `end`, unless data beyond it were already delivered. Stored data beyond it are
+    /// dropped, and no more are accepted. Only the first end counts.
     pub(crate) fn end_at(&mut self, end: u64) {
         if self.end.is_some() || end < self.nxt {
             return;
@@ -96,20 +97,20 @@ impl Reassembly {
         }
     }
 
-    /// Whether more may be stored that is not next in order: not while the stack's memory is short,
-    /// since the peer keeps it until it is acknowledged.
+    /// Whether more out-of-order data may be stored. They may not while the stack's memory is short, because
+    /// the peer keeps them until they are acknowledged.
     pub(crate) fn has_room(&self) -> bool {
         !self.pressed && self.out_of_order.len() < MAX_PIECES
     }
 
-    /// Takes `payload` at `offset`; returns how many of its bytes had not come before. Of bytes that
-    /// come twice the first stay. Bytes beyond the announced window are dropped.
+    /// Stores `payload` at `offset`. Returns how many of its bytes are new. Of duplicate bytes the first ones
+    /// are kept. Bytes beyond the announced window are dropped.
     pub(crate) fn insert(&mut self, offset: u64, payload: Payload) -> u64 {
         let last = self.end.unwrap_or(u64::MAX);
         if offset >= last {
             return 0;
         }
-        // Whatever a peer's mapping makes of an offset.
+        // A peer's mapping can produce any offset, so this check precedes the addition below.
         if offset >= self.announced {
             self.overrun |= !payload.is_empty();
             return 0;
@@ -134,8 +135,8 @@ impl Reassembly {
         self.insert_apart(offset, &payload, (start, end))
     }
 
-    /// Takes the bytes of `payload`, which begins at `offset`, that are between `start` and `end`, where others
-    /// are missing before them or there behind them.
+    /// Stores the bytes of `payload` from `start` to `end`. `payload` begins at `offset`. Called if bytes
+    /// before `start` are missing, or if stored pieces begin before `end`.
     #[inline(never)]
     fn insert_apart(&mut self, offset: u64, payload: &Payload, (start, end): (u64, u64)) -> u64 {
         let cut =
@@ -153,7 +154,7 @@ impl Reassembly {
     fn push_ready(&mut self, piece: Payload) {
         self.nxt += piece.len() as u64;
         self.ready_bytes += piece.len() as u64;
-        // Lengths are not merged: a read gives as much as it would of real bytes.
+        // Lengths are not merged, so that a read returns as much as it would with real bytes.
         self.ready.push_back(piece);
     }
 
@@ -174,7 +175,7 @@ impl Reassembly {
         }
     }
 
-    /// The parts of `[start, end)` not stored.
+    /// The parts of `[start, end)` that are not stored.
     fn gaps(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
         let mut gaps = Vec::new();
         let mut at = start;
@@ -196,7 +197,7 @@ impl Reassembly {
         gaps
     }
 
-    /// Hands up to `max` bytes to the application.
+    /// Returns at most `max` bytes for the application.
     pub(crate) fn read(&mut self, max: usize) -> Option<Payload> {
         if max == 0 {
             return None;
@@ -213,8 +214,8 @@ impl Reassembly {
         Some(piece)
     }
 
-    /// The window to announce now, in bytes from [`Self::next`]. It grows only by worthwhile steps
-    /// (RFC 9293, section 3.8.6.2.2): a segment or half the buffer.
+    /// The window to announce now, in bytes from [`Self::next`]. It grows only in large steps (RFC 9293,
+    /// section 3.8.6.2.2): a segment or half the buffer.
     pub(crate) fn window(&mut self, mss: u64) -> u64 {
         let edge = self.nxt + self.capacity.saturating_sub(self.ready_bytes);
         if !self.pressed && edge >= self.announced + mss.min(self.capacity / 2) {
@@ -223,7 +224,7 @@ impl Reassembly {
         self.announced - self.nxt.min(self.announced)
     }
 
-    /// Whether reading has opened the window so far that the peer should be told at once.
+    /// Whether reading has opened the window so far that an immediate window update is due.
     pub(crate) fn update_due(&self, mss: u64) -> bool {
         let edge = self.nxt + self.capacity.saturating_sub(self.ready_bytes);
         let closed = self.announced - self.nxt.min(self.announced);
@@ -236,7 +237,7 @@ impl Reassembly {
         self.ready.shrink_to_fit();
     }
 
-    /// Drops what it holds: the connection is over.
+    /// Drops all stored data, because the connection has ended.
     pub(crate) fn discard(&mut self) {
         self.ready = VecDeque::new();
         self.out_of_order = BTreeMap::new();
@@ -254,14 +255,14 @@ impl Reassembly {
         self.pressed
     }
 
-    /// Keeps the edge from growing, or no longer; returns whether a peer at a closed window is to
-    /// be told.
+    /// Sets whether the right edge is kept from moving. Returns whether the peer needs a window update, because
+    /// its window is closed and the memory shortage is over.
     pub(crate) fn set_pressed(&mut self, pressed: bool) -> bool {
         let eased = std::mem::replace(&mut self.pressed, pressed) && !pressed;
         eased && self.announced <= self.nxt
     }
 
-    /// Bytes held in all.
+    /// All bytes held.
     #[cfg(test)]
     pub(crate) fn held_bytes(&self) -> u64 {
         self.ready_bytes
@@ -288,7 +289,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_the_order_each_byte_is_read_once(pieces in prop::collection::vec((0u64..300, 1u64..60), 1..80),
+        fn each_byte_is_read_once_in_any_input_order(pieces in prop::collection::vec((0u64..300, 1u64..60), 1..80),
                                                      reads in prop::collection::vec(0usize..64, 0..80)) {
             let mut r = Reassembly::new(400);
             let mut fresh = 0;
@@ -312,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_stored_behind_the_end() {
+    fn data_beyond_the_end_are_dropped() {
         let mut r = Reassembly::new(10_000);
         for (at, len) in [(10, 10), (30, 10), (50, 10)] {
             assert_eq!(r.insert(at, bytes(at, len)), len);
@@ -323,13 +324,13 @@ mod tests {
         assert_eq!(r.insert(5, bytes(5, 100)), 15);
         assert_eq!(r.insert(35, bytes(35, 10)), 0);
         assert_eq!(r.insert(20_000, bytes(0, 10)), 0);
-        assert!(!r.overrun(), "it is no data");
+        assert!(!r.overrun(), "bytes beyond the end are no overrun");
         assert_eq!(r.insert(0, bytes(0, 5)), 5);
         assert_eq!((r.next(), r.stored().0), (35, 35));
     }
 
     #[test]
-    fn the_first_of_two_bytes_stays() {
+    fn first_of_duplicate_bytes_is_kept() {
         let mut r = Reassembly::new(10_000);
         let of = |x: u8, len| Payload::from(vec![x; len]);
         assert_eq!(r.insert(2, of(1, 2)), 2);
@@ -342,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn the_window_opens_in_worthwhile_steps() {
+    fn window_opens_only_in_large_steps() {
         let mut r = Reassembly::new(10_000);
         assert_eq!(r.window(1000), 10_000);
         assert_eq!(r.insert(0, Payload::Length(10_000)), 10_000);

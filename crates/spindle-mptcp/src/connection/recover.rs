@@ -1,5 +1,5 @@
-//! Where the recovery policy meets the connection: its view is drawn, its actions are carried out,
-//! and the window's law and the at-most-once rule are kept whatever it says.
+//! Interface between the recovery policy and the connection. It draws the policy's view and carries out its
+//! actions. It enforces the window rule and the at-most-once rule, whatever the policy requests.
 
 use spindle_units::Instant;
 use spindle_wire::Segment;
@@ -17,15 +17,15 @@ use crate::subflow::scoreboard::Scoreboard;
 use crate::subflow::sender::SendKind;
 use crate::subflow::{Origin, Subflow, SubflowId};
 
-/// Data offsets that were copied proactively and are not acknowledged yet: no byte is copied twice,
-/// on whichever subflows it travels by now (FUSO section 3.2).
+/// Data offsets that were copied proactively and are not acknowledged yet. No byte is copied twice, whichever
+/// subflows carry it by now (FUSO section 3.2).
 #[derive(Debug, Default)]
 pub(super) struct Copied {
     offsets: Ranges,
     /// Copies made so far.
     made: u64,
-    /// What the subflows' views were last drawn with: the data acknowledgement, what may be copied, and
-    /// the copies made by then.
+    /// The values with which the subflows' views were last drawn: the data-level acknowledgement, the
+    /// eligibility for copies, and the number of copies made by then.
     drawn_with: (u64, Eligibility, u64),
 }
 
@@ -49,7 +49,7 @@ impl Copied {
 }
 
 impl Connection {
-    /// A policy whose actions come at once is asked before further new data leave.
+    /// Asks a policy whose actions are immediate, before further new data are sent.
     pub(super) fn immediate_recovery(&mut self, now: Instant) -> Option<(SubflowId, Segment)> {
         if self.recovery.as_ref().is_some_and(|r| r.is_immediate()) {
             self.ask_policy(now)
@@ -58,7 +58,7 @@ impl Connection {
         }
     }
 
-    /// Proactive recovery, when nothing more urgent can be sent.
+    /// Proactive recovery, if nothing more urgent can be sent.
     pub(super) fn proactive(&mut self, now: Instant) -> Option<(SubflowId, Segment)> {
         if self.recovery.as_ref().is_some_and(|r| !r.is_immediate()) {
             self.ask_policy(now)
@@ -101,14 +101,14 @@ impl Connection {
         if done.is_none() {
             self.policy_rested = Some(now);
         }
-        // What pacing holds back is asked for again when its time has come.
+        // If pacing holds back a subflow, the policy is asked again when pacing allows a transmission.
         if done.is_none() && !paced {
             self.triggers = Triggers::default();
         }
         done
     }
 
-    /// Counts the copies that brought data before the first transmission was acknowledged.
+    /// Counts the copies that delivered data before the first transmission was acknowledged.
     pub(super) fn count_outrun(&mut self) {
         let acknowledged = self.send.una;
         if self.copied.begins_below(acknowledged) {
@@ -125,13 +125,13 @@ impl Connection {
         policy.map_or_else(Eligibility::default, |r| r.eligibility())
     }
 
-    /// Segments of a block at most; none where no parities of blocks are sent.
+    /// Maximum number of segments in a block. 0 if no parities of blocks are sent.
     fn longest_block(&self) -> usize {
         let policy = self.recovery.as_ref().filter(|_| self.parities.in_blocks());
         policy.map_or(0, |r| r.longest_block())
     }
 
-    /// Draws what the policy sees; returns whether pacing keeps a subflow from sending now.
+    /// Draws the policy's view. Returns whether pacing keeps a subflow from sending now.
     fn draw_view(&mut self, now: Instant) -> bool {
         self.copied.forget_below(self.send.una);
         let eligibility = self.eligibility();
@@ -140,7 +140,8 @@ impl Connection {
         } else {
             0
         };
-        // Whatever was acknowledged or forbidden stays so, but where these change.
+        // Segments that are acknowledged or not eligible stay so, unless the data-level acknowledgement moves
+        // back or the eligibility changes.
         let (before, allowed, made) = self.copied.drawn_with;
         if data_acked < before || allowed != eligibility {
             self.subflows.forget_views();
@@ -153,7 +154,7 @@ impl Connection {
             header_room: self.parities.header_room(),
             copied: &self.copied,
         };
-        // Any segment of a run may be over by now.
+        // Any segment of a run may have been acknowledged or copied since the view was drawn.
         let same = (data_acked, self.copied.made) == (before, made);
         let copied = &self.copied;
         let is_valid = |v: &SubflowView| {
@@ -173,7 +174,7 @@ impl Connection {
         self.mark_paced(now)
     }
 
-    /// No copy goes on a joined subflow before new data may.
+    /// Copies are not sent on a joined subflow before new data may be sent there.
     #[cold]
     fn mark_waiting_joins(&mut self) {
         for (view, s) in self.views.iter_mut().zip(self.subflows.iter()) {
@@ -181,7 +182,8 @@ impl Connection {
         }
     }
 
-    /// Whether pacing keeps a subflow from sending now, for a policy that waits for it; the views say of which.
+    /// Whether pacing keeps a subflow from sending now, for a policy that waits for pacing. The views of these
+    /// subflows are marked.
     fn mark_paced(&mut self, now: Instant) -> bool {
         let mut any = false;
         if self.recovery.as_ref().is_some_and(|r| r.is_immediate()) {
@@ -254,8 +256,8 @@ impl Connection {
         }
     }
 
-    /// The network dropped a segment of subflow `i` and says so: what leaves in its place, if the
-    /// policy hears of drops. What has no data leaves again as it was.
+    /// The network dropped a segment of subflow `i` and reported it. Returns the segment that is sent in its
+    /// place, if the policy is notified of drops. A segment without data is sent again unchanged.
     pub(crate) fn on_drop(&mut self, now: Instant, i: usize, seg: &Segment) -> Option<Segment> {
         let factory = self.config.recovery.as_ref();
         if !factory.is_some_and(|f| f.hears_of_drops()) {
@@ -277,7 +279,7 @@ impl Connection {
         Some(repair)
     }
 
-    /// A copy in new sequence space of subflow `on`; needs MPTCP, since plain TCP has no second
+    /// Sends a copy in new sequence space of subflow `on`. This needs MPTCP, because plain TCP has no second
     /// place for the same data.
     fn copy(
         &mut self,
@@ -289,7 +291,7 @@ impl Connection {
     ) -> Option<(SubflowId, Segment)> {
         self.multipath()?;
         let (w, b) = (self.index(of)?, self.index(on)?);
-        // The other path may carry less in a segment.
+        // The path of the other subflow may carry only smaller segments.
         let most = self.subflows[b].tx.mss as usize;
         self.subflows[w].tx.board.split(position, most);
         let eligibility = self.eligibility();
@@ -315,20 +317,20 @@ impl Connection {
     }
 }
 
-/// What views are drawn by.
+/// The rules by which views are drawn.
 #[derive(Clone, Copy, Debug)]
 struct ViewRules<'a> {
     /// Data are acknowledged up to here.
     data_acked: u64,
     eligibility: Eligibility,
-    /// Segments of a run at most; 0: none is looked for.
+    /// Maximum number of segments in a run. 0 disables the search for runs.
     longest_block: usize,
-    /// Bytes in front of a parity.
+    /// Bytes of the header in front of a parity.
     header_room: u64,
     copied: &'a Copied,
 }
 
-/// What a policy sees of a subflow.
+/// Draws the policy's view of a subflow.
 fn view_of(s: &mut Subflow, rules: &ViewRules<'_>) -> SubflowView {
     let ViewRules {
         data_acked,
@@ -358,7 +360,7 @@ fn view_of(s: &mut Subflow, rules: &ViewRules<'_>) -> SubflowView {
     }
 }
 
-/// The first run of segments that blocks may be made of, if blocks are made at all.
+/// The first run of segments that a block may be made of, if blocks are used at all.
 fn first_run(s: &mut Subflow, rules: &ViewRules<'_>) -> Option<RunView> {
     if rules.longest_block == 0 {
         return None;
@@ -374,8 +376,8 @@ fn first_run(s: &mut Subflow, rules: &ViewRules<'_>) -> Option<RunView> {
     })
 }
 
-/// The oldest segment that may be copied; those whose data were copied from elsewhere are marked on
-/// the way.
+/// The oldest segment that may be copied. Segments whose data were already copied from another subflow are
+/// skipped and marked as protected.
 fn oldest_uncopied(
     board: &mut Scoreboard,
     data_acked: u64,

@@ -1,5 +1,5 @@
-//! Data sent again on another subflow: from a dead or lost subflow, opportunistically when the
-//! window blocks, or on the connection's timer (mechanisms A5.6; RFC 8684, section 3.3.6).
+//! Data sent again on another subflow: from a dead or lost subflow, opportunistically if the window blocks, or
+//! on the connection's timer (mechanisms A5.6; RFC 8684, section 3.3.6).
 
 use std::collections::BTreeMap;
 
@@ -10,44 +10,43 @@ use super::Connection;
 use super::output::Purpose;
 use crate::subflow::{Subflow, SubflowId};
 
-/// Linux keeps what was written in fragments of a page allocation of 32 KiB and reinjects one at a
-/// time.
+/// Linux keeps written data in fragments of a page allocation of 32 KiB, and reinjects one fragment at a time.
 pub(super) const FRAGMENT: u64 = 32 << 10;
 
 /// Data waiting to be reinjected.
 #[derive(Debug)]
 struct Reinjection {
     payload: Payload,
-    /// The subflow that failed them.
+    /// The subflow that failed to deliver the data.
     not_on: Option<SubflowId>,
 }
 
-/// What waits to be reinjected, by data offset.
+/// Data that wait for reinjection, by data offset.
 #[derive(Debug, Default)]
 pub(super) struct Reinjections {
     queue: BTreeMap<u64, Reinjection>,
     opportunistic: Opportunistic,
 }
 
-/// What was sent again since the window blocks new data.
+/// State of opportunistic retransmission while the window blocks new data.
 #[derive(Debug, Default)]
 struct Opportunistic {
-    /// Data up to here were sent again already.
+    /// Data below this offset were already sent again.
     to: u64,
-    /// Segments of the latest round, and how many of them are still to be sent.
+    /// Number of segments of the latest round, and how many of them are not sent yet.
     burst: u64,
     left: u64,
     /// When that round began.
     since: Instant,
-    /// The subflow that held the oldest data then.
+    /// The subflow that held the oldest data at that time.
     not_on: Option<SubflowId>,
 }
 
 impl Opportunistic {
-    /// Begins a round, now that everything before it has arrived. Where such rounds follow each other, each is
-    /// twice as long as the one before if `grows`.
+    /// Begins a round. Everything before the round has arrived. If rounds follow each other and `grows` is set,
+    /// each is about twice as long as the one before.
     fn begin(&mut self, now: Instant, una: u64, holder: SubflowId, grows: bool) {
-        // A peer may let the window block again as often as it likes.
+        // The length saturates, because a peer can let the window block again without limit.
         let longer = self.burst.saturating_mul(2).saturating_add(1);
         self.burst = if grows { longer } else { 1 };
         self.left = self.burst;
@@ -62,7 +61,8 @@ impl Reinjections {
         self.queue.is_empty()
     }
 
-    /// Adds the segment at `offset`, which subflow `not_on` failed, unless one from there waits that is as long.
+    /// Adds the segment at `offset`, which subflow `not_on` failed to deliver, unless a segment at this offset
+    /// that is at least as long already waits.
     pub(super) fn insert(&mut self, offset: u64, payload: Payload, not_on: Option<SubflowId>) {
         let waits = self.queue.get(&offset);
         if waits.is_none_or(|r| r.payload.len() < payload.len()) {
@@ -70,7 +70,7 @@ impl Reinjections {
         }
     }
 
-    /// Drops what ends below `offset`.
+    /// Drops data that end at or below `offset`.
     fn forget_below(&mut self, offset: u64) {
         while let Some(first) = self.queue.first_entry()
             && first.key() + first.get().payload.len() as u64 <= offset
@@ -79,7 +79,7 @@ impl Reinjections {
         }
     }
 
-    /// Subflow `id` is gone, and another may be called so.
+    /// Subflow `id` no longer exists, and its identifier may be reused for another subflow.
     pub(super) fn forget(&mut self, id: SubflowId) {
         for r in self.queue.values_mut().filter(|r| r.not_on == Some(id)) {
             r.not_on = None;
@@ -89,9 +89,9 @@ impl Reinjections {
 }
 
 impl Connection {
-    /// Queues everything outstanding on subflow `i` that the data level still misses; `held_back`:
-    /// also what was SACKed, which a receiver that hands up only what is in order in its subflow
-    /// holds behind a hole.
+    /// Queues all outstanding data of subflow `i` that the data level still misses. With `held_back`, SACKed
+    /// data are included: a receiver that delivers only data in order within their subflow holds them behind a
+    /// hole.
     pub(super) fn reinject_from(&mut self, i: usize, held_back: bool) {
         let una = self.send.una;
         let sf = &mut self.subflows[i];
@@ -102,8 +102,9 @@ impl Connection {
         }
     }
 
-    /// The same for data SACKed or not: the subflow is gone and nothing it holds will be delivered. Not with
-    /// the last subflow: there is none to reinject to.
+    /// Like [`Self::reinject_from`], but for all data, SACKed or not. The subflow no longer exists, so the peer
+    /// will not deliver data that it holds for it. Not used for the last subflow, because there is no other
+    /// subflow to reinject on.
     pub(super) fn reinject_all_from(&mut self, i: usize) {
         let una = self.send.una;
         for s in self.subflows[i].tx.board.iter() {
@@ -118,9 +119,9 @@ impl Connection {
         }
     }
 
-    /// Queues all data that were sent and the data level misses: no subflow is left, and what the last one
-    /// had acknowledged the peer may not have put into its place. Data that were assigned to a subflow and
-    /// never sent go on waiting for the next one.
+    /// Queues all data that were sent and that the data level misses. No subflow is left, and the peer's data
+    /// level may not have accepted the data that the last subflow had acknowledged. Data that were assigned to
+    /// a subflow and never sent continue to wait for the next subflow.
     pub(super) fn reinject_all(&mut self) {
         self.reinjections = Reinjections::default();
         let mut at = self.send.una;
@@ -133,8 +134,8 @@ impl Connection {
         }
     }
 
-    /// Queues the oldest data the peer has not acknowledged at the data level: a segment, or a
-    /// fragment as the Linux kernel does.
+    /// Queues the oldest data that the peer has not acknowledged at the data level: a segment or, as in the
+    /// Linux kernel, a fragment.
     pub(super) fn reinject_oldest(&mut self) {
         if self.hand_over_oldest() {
             return;
@@ -181,14 +182,13 @@ impl Connection {
         Some(self.send_on(now, i, offset, payload, Purpose::AGAIN))
     }
 
-    /// Whether data go out again as in the Linux kernel: on the connection's timer, on an idle
-    /// subflow.
+    /// Whether data are reinjected as in the Linux kernel: on the connection's timer, on an idle subflow.
     pub(super) fn reinjects_when_idle(&self) -> bool {
         let multipath = self.config.multipath.as_ref();
         multipath.is_some_and(|m| m.connection_timer)
     }
 
-    /// A subflow with nothing outstanding or waiting at all.
+    /// A subflow that has no data outstanding and no data waiting.
     pub(super) fn idle_subflow(&self, not_on: Option<SubflowId>) -> Option<usize> {
         self.subflows.iter().position(|s| {
             let idle = s.tx.board.is_empty() && self.assigned.bytes(s.id) == 0;
@@ -196,8 +196,8 @@ impl Connection {
         })
     }
 
-    /// As [`Self::reinjection_subflow`], if the peer's window on the subflow is open; else the peer will be
-    /// asked for it.
+    /// Like [`Self::reinjection_subflow`], if the peer's window on the subflow is open. If not, the peer will
+    /// be probed for its window.
     fn open_reinjection_subflow(
         &mut self,
         now: Instant,
@@ -211,7 +211,7 @@ impl Connection {
         open.then_some(i)
     }
 
-    /// The subflow with room and the smallest RTT, `not_on` only if it is the last one.
+    /// The subflow with room and the smallest RTT. `not_on` is used only if there is no other.
     fn reinjection_subflow(&mut self, now: Instant, not_on: Option<SubflowId>) -> Option<usize> {
         if self.reinjects_when_idle() {
             return self.idle_subflow(not_on);
@@ -219,8 +219,8 @@ impl Connection {
         self.find_candidates(now);
         let others = self.candidates.iter().filter(|c| Some(c.id) != not_on);
         let best = others.min_by_key(|c| (c.srtt.map_or(u64::MAX, |d| d.as_nanos()), c.id));
-        // Where nothing is outstanding on the subflow that failed them, it has acknowledged what the
-        // data level still misses: it will not repeat that by itself.
+        // If nothing is outstanding on the subflow that failed to deliver the data, the peer has acknowledged
+        // them there although the data level still misses them. The subflow will not retransmit them by itself.
         let last = || {
             let i = self.index(not_on?)?;
             let listed = self.candidates.iter().any(|c| Some(c.id) == not_on);
@@ -232,9 +232,9 @@ impl Connection {
         }
     }
 
-    /// Opportunistic retransmission: new data are blocked by the window, and the oldest
-    /// unacknowledged data sit on another subflow (mechanisms A5.6a). The subflow that holds them is
-    /// penalised by halving its window, at most once a round trip.
+    /// Opportunistic retransmission: new data are blocked by the window, and the oldest unacknowledged data are
+    /// outstanding on another subflow (mechanisms A5.6a). The subflow that holds them is penalised: its
+    /// congestion window is halved, at most once a round trip.
     fn opportunistic(&mut self, now: Instant) -> Option<(SubflowId, Segment)> {
         let wanted = self
             .config
@@ -265,8 +265,9 @@ impl Connection {
         self.opportunistic_on(now, i)
     }
 
-    /// Whether the window blocks again, two round trips at most after data were sent again for that, at a
-    /// receiver that holds back what is out of order within its subflow: what follows blocks as well, arrived or not.
+    /// Whether the window blocks again, at most two round trips after data were sent again for this reason, and
+    /// the receiver holds back data that are out of order within their subflow. With such a receiver the later
+    /// data block as well, whether they arrived or not.
     fn blocked_again(&self, now: Instant) -> bool {
         let multipath = self.config.multipath.as_ref();
         let o = &self.reinjections.opportunistic;
@@ -275,14 +276,14 @@ impl Connection {
             && now.since(o.since) <= self.shortest_round_trip() * 2
     }
 
-    /// The next segment of the round, on subflow `i`. What another subflow has delivered is left out.
+    /// Sends the next segment of the round on subflow `i`. Data that another subflow has delivered are skipped.
     fn opportunistic_on(&mut self, now: Instant, i: usize) -> Option<(SubflowId, Segment)> {
         let mut at = self.reinjections.opportunistic.to;
         if let Some((_, end)) = self.undelivered.acknowledged_at(at) {
             at = end;
         }
         self.reinjections.opportunistic.left -= 1;
-        // What is assigned to a subflow was not sent yet.
+        // Data that are assigned to a subflow were not sent yet.
         let next = self.send.sent_at(at);
         let Some((offset, payload)) = next.filter(|n| !self.assigned.holds(n.0)) else {
             self.reinjections.opportunistic.left = 0;
@@ -297,7 +298,8 @@ impl Connection {
     fn penalise(&mut self, now: Instant, i: usize) {
         let sf = &mut self.subflows[i];
         let rtt = sf.tx.srtt().unwrap_or_default();
-        // A silent one is not slow: its timer decides, and it needs its threshold when it returns.
+        // A silent subflow is not slow. Its timer decides, and it needs its slow-start threshold when its path
+        // works again.
         if sf.dead || now.since(sf.last_heard) > rtt {
             return;
         }
@@ -324,7 +326,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rounds_without_end_grow_to_the_largest_number_and_stay_there() {
+    fn length_of_successive_rounds_saturates_at_the_largest_number() {
         let mut o = Opportunistic::default();
         let mut bursts = Vec::new();
         for una in 0..100 {

@@ -1,14 +1,15 @@
-//! Packet scatter's two phases (MMPTCP section 2): first one subflow whose packets leave from random
-//! ports under one congestion window, then MPTCP over subflows of fixed ports.
+//! The two phases of packet scatter (MMPTCP section 2). In the first phase a single subflow sends its packets
+//! from random ports under one congestion window. In the second phase MPTCP uses subflows with fixed ports.
 //!
-//! Both ends agree on it by an experimental option (RFC 6994) on the SYN and the SYN/ACK, beside
-//! MP_CAPABLE; a peer that does not answer it gets MPTCP from the first byte. Not where DSS checksums are
-//! on: with timestamps and the token their mappings would not fit into the option space.
+//! Both ends agree on scatter by an experimental option (RFC 6994) on the SYN and the SYN/ACK, in addition to
+//! MP_CAPABLE. A peer that does not answer the option gets MPTCP from the first byte. Scatter is not used with
+//! DSS checksums, because their mappings, timestamps and the token together do not fit into the option space.
 //!
-//! The end that opened the connection opens its subflows, so it is the one that ends the first phase,
-//! for what it sends as well as for what it receives; the other end goes on with the first subflow until
-//! one of the new ones is up. From then on the first has no new data to send; it repeats what it still has
-//! outstanding, and rests. Should no other subflow come up, or none be left, it takes data again.
+//! The end that opened the connection also opens its subflows. So it ends the first phase, both for the data
+//! that it sends and for the data that it receives. The other end continues with the first subflow until a new
+//! one is established. From then on the first subflow has no new data to send. It retransmits its outstanding
+//! data and then is idle. If no other subflow is established, or none is left, the first subflow gets new data
+//! again.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -23,29 +24,29 @@ use crate::subflow::{Origin, SubflowId};
 /// The subflow that scatters.
 const FIRST: SubflowId = 0;
 
-/// Where a connection stands.
+/// The phase of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Phase {
-    /// Not agreed on, or over: the connection falls back, or never asked.
+    /// Scatter was not requested, was not agreed on, or has ended because the connection fell back.
     #[default]
     Off,
-    /// Agreed on in the handshake.
+    /// Scatter was agreed on in the handshake and has not begun.
     Agreed,
-    /// The first subflow scatters what it sends.
+    /// The first subflow scatters its segments.
     First,
-    /// There are further subflows, or will be soon; what the first still sends, it scatters.
+    /// Further subflows exist or will exist soon. The first subflow still scatters the segments that it sends.
     Second,
 }
 
-/// What a connection knows of its phases.
+/// Scatter state of a connection.
 #[derive(Debug, Default)]
 pub(super) struct Phases {
     phase: Phase,
-    /// Further subflows that the topology calls for.
+    /// Number of further subflows that the topology requires.
     called_for: Option<usize>,
-    /// Further subflows are long in coming: the first one takes new data until one is up.
+    /// Further subflows are delayed. The first subflow gets new data until one is established.
     late: bool,
-    /// The path manager should be asked.
+    /// The path manager must be asked for further subflows.
     wishes: bool,
 }
 
@@ -56,7 +57,7 @@ impl Phases {
         matches!(self.phase, Phase::First | Phase::Second)
     }
 
-    /// Whether this connection scatters, has done, or will do.
+    /// Whether this connection scatters segments, did so, or will do so.
     fn is_agreed(&self) -> bool {
         self.phase != Phase::Off
     }
@@ -66,7 +67,7 @@ impl Phases {
         matches!(self.phase, Phase::Agreed | Phase::First)
     }
 
-    /// Subflows in all where a path manager would have `n` without scatter.
+    /// Total number of subflows, if a path manager would have `n` without scatter.
     pub(super) fn subflows(&self, n: usize) -> usize {
         if self.is_agreed() {
             1 + self.called_for.map_or(n, |k| k.min(n))
@@ -93,7 +94,7 @@ fn says(seg: &Segment) -> bool {
 }
 
 impl Connection {
-    /// How to scatter, if this end is to.
+    /// The scatter configuration, if this end may scatter.
     fn scatter_config(&self) -> Option<Arc<ScatterConfig>> {
         let multipath = self.config.multipath.as_ref().filter(|m| !m.checksum)?;
         let config = multipath.scatter.clone();
@@ -117,7 +118,8 @@ impl Connection {
         }
     }
 
-    /// The peer's SYN or SYN/ACK has come, and MPTCP's part of it is settled: whether both ends scatter.
+    /// Called when the MPTCP options of the peer's SYN or SYN/ACK were processed. Decides whether both ends
+    /// scatter.
     pub(super) fn agree_on_scatter(&mut self, syn: &Segment) {
         let unchecked = self.mp.as_ref().is_some_and(|m| !m.checksum);
         let config = self.scatter_config().filter(|_| unchecked && says(syn));
@@ -141,8 +143,9 @@ impl Connection {
         self.coupling.deactivate(usize::from(FIRST));
     }
 
-    /// Each end has the other's key, and knows that: scattering begins. A client's first data do not
-    /// scatter: the segments behind the one with the keys would overtake it, and be of no connection.
+    /// Begins to scatter if each end has the other's key and both ends know this. The first data of a client
+    /// are not scattered. Segments behind the one with the keys would overtake it and would not belong to any
+    /// connection.
     pub(super) fn begin_to_scatter(&mut self) {
         if self.scatter.phase != Phase::Agreed {
             return;
@@ -158,7 +161,7 @@ impl Connection {
         self.scatter.phase = Phase::First;
     }
 
-    /// MPTCP is no more, and the token with it.
+    /// MPTCP has ended, and the token with it, so scatter ends.
     pub(super) fn end_scatter(&mut self) {
         if self.scatter.is_agreed() {
             self.scatter.phase = Phase::Off;
@@ -172,7 +175,8 @@ impl Connection {
         }
     }
 
-    /// Which subflow a segment with this end's token is for, if it may come from any port of the peer's.
+    /// Index of the subflow for a segment with this end's token, if the segment may come from any port of the
+    /// peer.
     pub(crate) fn takes_scattered(&self, seg: &Segment) -> Option<usize> {
         let i = self
             .index(FIRST)
@@ -181,7 +185,7 @@ impl Connection {
         (sf.local == seg.dst && sf.remote.addr == seg.src.addr).then_some(i)
     }
 
-    /// Ends the first phase if that is due: the path manager may open further subflows.
+    /// Ends the first phase if this is due. The path manager may then open further subflows.
     pub(super) fn end_first_phase_if_due(&mut self) {
         if self.scatter.phase != Phase::First || self.role != Role::Client || self.closing_soon() {
             return;
@@ -203,7 +207,7 @@ impl Connection {
         }
     }
 
-    /// Subflows that this end's configuration plans, scatter's own among them.
+    /// Number of subflows that this end's configuration plans, including the one that scatters.
     pub(crate) fn planned_subflows(&self) -> usize {
         self.scatter.subflows(self.config.planned_subflows())
     }
@@ -225,12 +229,13 @@ impl Connection {
         })
     }
 
-    /// Whether the path manager should be asked since something has changed beside what arrived; once.
+    /// Whether the path manager must be asked because of a change other than an arriving segment. Clears the
+    /// flag.
     pub(crate) fn takes_wishes(&mut self) -> bool {
         std::mem::take(&mut self.scatter.wishes)
     }
 
-    /// A further subflow has come up.
+    /// A further subflow is established.
     pub(super) fn on_further_subflow(&mut self, id: SubflowId) {
         if id != FIRST && self.scatter.is_on() {
             self.scatter.phase = Phase::Second;
@@ -238,7 +243,7 @@ impl Connection {
         }
     }
 
-    /// A further subflow could not be opened, was refused, or its SYN had to be repeated.
+    /// A further subflow could not be opened, was refused or lost, or its SYN was retransmitted.
     pub(crate) fn on_late_subflow(&mut self) {
         if self.scatter.is_on() {
             self.scatter.late = true;
@@ -246,7 +251,8 @@ impl Connection {
         }
     }
 
-    /// Whether the first subflow is to have new data: not in the second phase, unless there is no other.
+    /// Decides whether the first subflow gets new data. In the second phase it gets none, unless further
+    /// subflows are delayed and no other subflow works.
     pub(super) fn settle_draining(&mut self) {
         if self.scatter.phase != Phase::Second {
             return;
@@ -260,7 +266,7 @@ impl Connection {
             s.is_usable() && !s.dead
         });
         let draining = up || !self.scatter.late;
-        // Writing makes the subflow's summary stale.
+        // Write access makes the subflow's summary stale.
         if self.subflows[first].draining != draining {
             self.subflows[first].draining = draining;
         }

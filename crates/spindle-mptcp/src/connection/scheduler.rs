@@ -1,4 +1,4 @@
-//! Which subflow new data go on.
+//! Schedulers: the choice of the subflow for new data.
 
 use std::fmt;
 use std::str::FromStr;
@@ -17,8 +17,8 @@ pub enum SchedulerKind {
     RoundRobin,
     /// Every byte on every subflow.
     Redundant,
-    /// Bursts to the subflow with the lowest linger time, queued bytes over pacing rate, ahead of
-    /// its window: the Linux kernel's default.
+    /// Bursts to the subflow with the lowest linger time (queued bytes over pacing rate), ahead of its window.
+    /// This is the Linux kernel's default.
     Linger,
 }
 
@@ -31,7 +31,7 @@ impl SchedulerKind {
         (Self::Linger, "linger"),
     ];
 
-    /// The scheduler itself.
+    /// Creates the scheduler.
     pub fn build(self) -> Box<dyn Scheduler> {
         match self {
             Self::MinRtt => Box::new(MinRtt),
@@ -70,8 +70,8 @@ impl FromStr for SchedulerKind {
     }
 }
 
-/// A subflow that may take data: established, not dead, with room for a segment, and not a backup
-/// while a regular one is there.
+/// A subflow that may get data. It is established, not dead, and has room for a segment. A backup is a
+/// candidate only if there is no regular one.
 #[derive(Clone, Copy, Debug)]
 pub struct Candidate {
     /// Its identifier.
@@ -80,41 +80,42 @@ pub struct Candidate {
     pub srtt: Option<Duration>,
     /// Highest data offset it has carried, for schedulers that send data more than once.
     pub carried_to: u64,
-    /// Bytes it was given and has not seen acknowledged.
+    /// Bytes that it was given and that are not acknowledged yet.
     pub queued: u64,
     /// Its congestion window in bytes.
     pub cwnd: u64,
-    /// The rate at which pacing would let its segments leave, in bytes a second, if measured; only for
-    /// schedulers that hand out [bursts](Scheduler::burst).
+    /// The rate at which pacing would send its segments, in bytes a second, if measured. Only set for
+    /// schedulers that assign [bursts](Scheduler::burst).
     pub pacing_rate: Option<u64>,
 }
 
-/// What a scheduler decides.
+/// The decision of a scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Assignment {
     /// The subflow.
     pub subflow: SubflowId,
-    /// Send data that were sent before, from this offset; none for the next new data.
+    /// Send data again that were sent before, from this offset. `None` for the next new data.
     pub again_from: Option<u64>,
 }
 
 /// A scheduler. It is asked for one segment at a time, or one [burst](Self::burst).
 pub trait Scheduler: Send + fmt::Debug {
-    /// Whether it assigns data that were sent before, and so wants to be asked without new data.
+    /// Whether it assigns data that were sent before, and so must be asked even if there are no new data.
     fn repeats(&self) -> bool {
         false
     }
 
-    /// Bytes it hands to a subflow at once, ahead of the subflow's window; none if it assigns a
-    /// segment when that may leave. If some, the candidates are all usable subflows, with room or
-    /// not, and `unsent` is what it would hand out.
+    /// Bytes that it assigns to a subflow at once, ahead of the subflow's window. `None` if it assigns a
+    /// segment only when the segment may be sent. If it is `Some`, the candidates are all usable subflows, with
+    /// or without room, and `unsent` is the number of bytes that would be assigned.
     fn burst(&self) -> Option<u64> {
         None
     }
 
-    /// The subflow to use next of `candidates` (in order of their coming), or none to wait. `sent_to`
-    /// is the data offset up to which data were sent for the first time, `acked_to` that up to which
-    /// they are acknowledged, `unsent` what the application has waiting.
+    /// The subflow to use next of `candidates` (in the order in which they were added), or `None` to wait.
+    /// `sent_to` is the data offset up to which data were sent for the first time. `acked_to` is the data
+    /// offset up to which they are acknowledged. `unsent` is the number of bytes that the application has
+    /// waiting.
     fn pick(
         &mut self,
         candidates: &[Candidate],
@@ -123,7 +124,7 @@ pub trait Scheduler: Send + fmt::Debug {
         unsent: u64,
     ) -> Option<Assignment>;
 
-    /// A subflow has ended; its identifier may be another's later.
+    /// A subflow has ended. Its identifier may be reused for another subflow.
     fn forget(&mut self, subflow: SubflowId) {
         let _ = subflow;
     }
@@ -136,7 +137,7 @@ fn new_data(subflow: SubflowId) -> Option<Assignment> {
     })
 }
 
-/// Lowest smoothed RTT; unmeasured sorts last; ties to the lower identifier.
+/// Lowest smoothed RTT. Subflows without a measurement sort last. Ties go to the lower identifier.
 #[derive(Debug)]
 struct MinRtt;
 
@@ -174,7 +175,8 @@ impl Scheduler for RoundRobin {
         if unsent == 0 {
             return None;
         }
-        // Identifiers that are used again stand where their subflow came, not in order.
+        // The candidates are in the order in which they were added. With reused identifiers this is not the
+        // order of identifiers.
         let later = candidates.iter().filter(|c| c.id > self.last);
         let next = later.min_by_key(|c| c.id);
         let chosen = next.or(candidates.iter().min_by_key(|c| c.id))?;
@@ -215,17 +217,17 @@ impl Scheduler for Redundant {
     }
 }
 
-/// Bytes handed out at once (Linux `MPTCP_SEND_BURST_SIZE`: 64 KiB less room for headers).
+/// Bytes assigned at once (Linux `MPTCP_SEND_BURST_SIZE`: 64 KiB less room for headers).
 const LINGER_BURST: u64 = 65_428;
-/// A subflow is given nothing while it holds so many congestion windows: Linux lets a send buffer
-/// grow to memory for two windows (`tcp_sndbuf_expand`), counting 4352 bytes for each segment of some
-/// 1448, but data handed over in bursts take little more memory than they are long.
+/// A subflow gets no data while it holds this many congestion windows. Linux lets a send buffer grow to memory
+/// for two windows (`tcp_sndbuf_expand`) and counts 4352 bytes for each segment of about 1448 bytes. But data
+/// that are passed on in bursts take little more memory than their length.
 const LINGER_WINDOWS: u64 = 6;
 
-/// The Linux kernel's default scheduler (net/mptcp, since 5.17), in its terms: the linger time of a
-/// subflow is what it has queued, unacknowledged bytes included, over its pacing rate, averaged by
-/// the bytes it held and was given. Ties go to the earliest subflow. If the chosen one has its send
-/// buffer full, the data wait although another may have room.
+/// The Linux kernel's default scheduler (net/mptcp, since 5.17). In its terms, the linger time of a subflow is
+/// the bytes that it has queued, including unacknowledged bytes, over its pacing rate. The pacing rate is
+/// averaged, weighted by the bytes that the subflow held and was given. Ties go to the earliest subflow. If the
+/// send buffer of the chosen subflow is full, the data wait even if another subflow has room.
 #[derive(Debug, Default)]
 struct Linger {
     /// Averaged pacing rates, in bytes a second.
@@ -320,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn minimum_rtt_with_unmeasured_last() {
+    fn min_rtt_picks_the_lowest_rtt_and_unmeasured_subflows_last() {
         let mut s = SchedulerKind::MinRtt.build();
         let list = [
             candidate(0, None, 0),
@@ -333,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn round_robin_goes_round() {
+    fn round_robin_picks_subflows_in_turn() {
         let mut s = SchedulerKind::RoundRobin.build();
         let list = [
             candidate(0, None, 0),
@@ -348,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn redundant_repeats_what_a_subflow_has_not_carried() {
+    fn redundant_resends_data_that_a_subflow_has_not_carried() {
         let mut s = SchedulerKind::Redundant.build();
         let list = [candidate(0, None, 3000), candidate(1, None, 1000)];
         assert_eq!(

@@ -1,4 +1,4 @@
-//! The data level's sending side: what the application wrote, what of it was sent, what is
+//! The data level's sending side: data that the application wrote, data that were sent, and data that are
 //! acknowledged. Positions are data offsets: bytes since the start of the stream.
 
 use std::collections::VecDeque;
@@ -7,16 +7,17 @@ use bytes::{Bytes, BytesMut};
 use spindle_units::prefetch;
 use spindle_wire::Payload;
 
-/// From so many segments on a write is not copied to join it with others.
+/// A write of at least this many segments is not copied to join it with other writes.
 const LARGE_WRITE: usize = 8;
 
-/// What left at once: a segment or a burst of segments; or, of mere lengths, all that left one behind
-/// the other in segments of the same size, so that the books of a long transfer stay one entry.
+/// Data that were sent at once: a segment or a burst of segments. Payloads that are only lengths are merged if
+/// they were sent one after the other in segments of the same size, so that a long transfer needs only one
+/// entry.
 #[derive(Debug)]
 struct Taken {
     offset: u64,
     payload: Payload,
-    /// Bytes of a segment of it.
+    /// Bytes of each segment.
     unit: usize,
 }
 
@@ -25,8 +26,8 @@ impl Taken {
         self.offset + self.payload.len() as u64
     }
 
-    /// Takes in what left next, if it can be told apart without a border: a length behind whole
-    /// segments of the same size.
+    /// Appends the data that were sent next, if their segment boundaries remain known. They do if both payloads
+    /// are lengths and the existing one ends with a whole segment of the same size.
     fn extend(&mut self, more: &Payload, unit: usize) -> bool {
         let (Payload::Length(len), Payload::Length(more)) = (&mut self.payload, more) else {
             return false;
@@ -46,17 +47,18 @@ impl Taken {
 #[derive(Debug, Default)]
 pub(crate) struct SendQueue {
     unsent: VecDeque<Payload>,
-    /// Sent and not acknowledged at the data level, by first transmission.
+    /// Data that were sent and are not acknowledged at the data level, in the order of their first
+    /// transmission.
     unacked: VecDeque<Taken>,
     /// Lowest offset not acknowledged at the data level.
     pub(crate) una: u64,
     /// Next offset to be sent for the first time.
     pub(crate) nxt: u64,
-    /// Offset behind the last byte written.
+    /// Offset of the first byte after the last byte written.
     pub(crate) written: u64,
     /// Right edge of the peer's window.
     pub(crate) right_edge: u64,
-    /// What it held was dropped with the connection.
+    /// The data were dropped with the connection.
     discarded: bool,
 }
 
@@ -67,7 +69,7 @@ impl SendQueue {
         self.unacked.shrink_to_fit();
     }
 
-    /// Has the ends brought near that an acknowledgement and a transmission need.
+    /// Prefetches the ends of the queues that an acknowledgement and a transmission need.
     #[inline]
     pub(crate) fn foresee(&self) {
         self.unacked.front().into_iter().for_each(prefetch);
@@ -87,24 +89,24 @@ impl SendQueue {
         }
     }
 
-    /// In how many pieces.
+    /// Number of pieces in the buffer.
     pub(crate) fn pieces(&self) -> usize {
         self.unsent.len() + self.unacked.len()
     }
 
-    /// Drops what it holds: the connection is over.
+    /// Drops all data, because the connection has ended.
     pub(crate) fn discard(&mut self) {
         self.discarded = true;
         self.unsent = VecDeque::new();
         self.unacked = VecDeque::new();
     }
 
-    /// Bytes that the peer's window lets out.
+    /// Bytes that the peer's window allows.
     pub(crate) fn window(&self) -> u64 {
         self.right_edge.saturating_sub(self.nxt)
     }
 
-    /// Takes data from the application; the caller has checked the room.
+    /// Accepts data from the application. The caller has checked that there is room.
     pub(crate) fn write(&mut self, data: Payload) {
         if data.is_empty() {
             return;
@@ -119,8 +121,8 @@ impl SendQueue {
         self.unsent.push_back(data);
     }
 
-    /// Bytes that can be taken at once without being copied together, or all where the writes are so
-    /// small that copying costs less than a burst for each: at least one segment of `unit` bytes.
+    /// Bytes that can be taken at once without being copied, at least one segment of `unit` bytes. If the
+    /// writes are so small that copying them costs less than one burst for each write, this is all bytes.
     pub(crate) fn contiguous(&self, unit: usize) -> usize {
         let front = self.unsent.front().map_or(0, Payload::len);
         let next = self.unsent.get(1).map_or(0, Payload::len);
@@ -133,8 +135,8 @@ impl SendQueue {
         }
     }
 
-    /// Takes the next `len` bytes to be sent for the first time, in segments of `unit` bytes; `len`
-    /// is at most [`Self::unsent_bytes`], and neither is zero.
+    /// Takes the next `len` bytes that will be sent for the first time, in segments of `unit` bytes. `len` is
+    /// at most [`Self::unsent_bytes`], and neither argument is zero.
     pub(crate) fn take(&mut self, len: usize, unit: usize) -> (u64, Payload) {
         let payload = self.take_payload(len);
         let offset = self.nxt;
@@ -195,7 +197,8 @@ impl SendQueue {
         (start + len as u64 > self.una).then(|| (start, taken.payload.slice(at, len)))
     }
 
-    /// The data level acknowledged everything below `offset`; returns the bytes that is new for.
+    /// The data level acknowledged everything below `offset`. Returns the number of bytes that are newly
+    /// acknowledged.
     pub(crate) fn acknowledge(&mut self, offset: u64) -> u64 {
         let offset = offset.min(self.nxt);
         let news = offset.saturating_sub(self.una);
@@ -207,7 +210,7 @@ impl SendQueue {
     }
 }
 
-/// One payload from several; bytes if any part has bytes.
+/// Joins payloads into one. The result has bytes if any part has bytes.
 pub(crate) fn join(parts: &[Payload]) -> Payload {
     let total: usize = parts.iter().map(Payload::len).sum();
     if parts.iter().all(|p| matches!(p, Payload::Length(_))) {
@@ -230,7 +233,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn bytes_leave_in_the_order_they_came(writes in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..20),
+        fn bytes_are_taken_in_order_of_writes(writes in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..20),
                                               takes in prop::collection::vec(1usize..50, 0..60)) {
             let mut q = SendQueue::default();
             let all: Vec<u8> = writes.concat();
@@ -272,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_merge_and_acknowledged_segments_go() {
+    fn lengths_merge_and_acknowledged_segments_are_dropped() {
         let mut q = SendQueue::default();
         q.write(Payload::Length(100));
         q.write(Payload::Length(50));
@@ -286,13 +289,13 @@ mod tests {
     }
 
     #[test]
-    fn lengths_sent_in_a_row_are_one_entry_and_still_segments() {
+    fn consecutive_lengths_share_one_entry_and_keep_segment_boundaries() {
         let mut q = SendQueue::default();
         q.write(Payload::Length(1000));
         (0..9).for_each(|_| assert_eq!(q.take(100, 100).1, Payload::Length(100)));
         assert_eq!((q.unacked.len(), q.sent_at(250).unwrap().0), (1, 200));
         assert_eq!(q.take(60, 100).0, 900);
-        assert_eq!(q.take(40, 100).0, 960, "not at a border: on its own");
+        assert_eq!(q.take(40, 100).0, 960, "not at a boundary: separate");
         assert_eq!(q.unacked.len(), 2);
         assert_eq!(q.sent_at(955), Some((900, Payload::Length(60))));
         assert_eq!(q.sent_at(961), Some((960, Payload::Length(40))));

@@ -1,11 +1,11 @@
-//! The subflows of a connection, with what every event looks at on all of them kept close together.
+//! The subflows of a connection, with a compact summary of what every event reads from all of them.
 //!
-//! A subflow is more than a kilobyte. Each segment concerns one of them, but what is to be sent next,
-//! and when the next timer is due, depends on all: read from the subflows themselves that would be
-//! several cache lines of each, which in a network of thousands of connections are in no cache. So a
-//! summary of each stands beside the others', a cache line long, and so does what recovery policies see
-//! of it. Whoever may have changed a subflow has had it from here, which is when these become stale; they
-//! are drawn anew when they are next asked for.
+//! A subflow is larger than a kilobyte. Each segment concerns one of them, but the next transmission and the
+//! next timer depend on all of them. Reading this from the subflows themselves would need several cache lines
+//! of each. In a network of thousands of connections none of these lines is in a cache. So the summaries of all
+//! subflows are stored next to each other, each in one cache line, and so are the views that recovery policies
+//! see. Code that may change a subflow must get it from here, and this marks its summary and view as stale.
+//! They are recomputed when they are needed next.
 
 use std::ops::{Deref, Index, IndexMut};
 
@@ -14,7 +14,7 @@ use spindle_units::{Instant, prefetch};
 use crate::recovery::SubflowView;
 use crate::subflow::{Subflow, SubflowId, TcpState};
 
-/// What a connection may want to know of a subflow with a yes or no; several are looked for at once.
+/// Properties of a subflow that are true or false. Several can be tested at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Marks(u16);
 
@@ -24,15 +24,15 @@ impl Marks {
     /// [`Subflow::is_backup`].
     pub(super) const BACKUP: Self = Self(1 << 1);
     pub(super) const DEAD: Self = Self(1 << 2);
-    /// Something is outstanding.
+    /// Segments are outstanding.
     pub(super) const OUTSTANDING: Self = Self(1 << 3);
     /// A SYN or a probe is due.
     pub(super) const CONTROL: Self = Self(1 << 4);
     /// A bare acknowledgement is due, and may be sent.
     pub(super) const ACKNOWLEDGES: Self = Self(1 << 5);
-    /// Something is lost, and the window may let it be repeated.
+    /// A segment is lost, and the congestion window may allow its retransmission.
     pub(super) const REPEATS: Self = Self(1 << 6);
-    /// Losses after a timeout are to be repaired before new data are sent.
+    /// Losses after a timeout must be repaired before new data are sent.
     pub(super) const REPAIRS_FIRST: Self = Self(1 << 7);
     /// [`Sender::may_rescue`](crate::subflow::sender::Sender::may_rescue).
     pub(super) const RESCUES: Self = Self(1 << 8);
@@ -45,9 +45,9 @@ impl Marks {
     pub(super) const GOES_ON: Self = Self(1 << 12);
     /// [`TcpState::Closed`].
     pub(super) const CLOSED: Self = Self(1 << 13);
-    /// Pacing or the host's output queue has a say in when it sends.
+    /// Pacing or the host's egress queue may delay its segments.
     pub(super) const GATED: Self = Self(1 << 14);
-    /// It is given no new data.
+    /// It gets no new data.
     pub(super) const DRAINS: Self = Self(1 << 15);
 
     #[inline]
@@ -85,24 +85,24 @@ impl Marks {
         self.any(Self::USABLE) && !self.any(Self::DEAD)
     }
 
-    /// Whether any of `marks` is among them.
+    /// Whether any of `marks` is set.
     #[inline]
     pub(super) fn any(self, marks: Self) -> bool {
         self.0 & marks.0 != 0
     }
 }
 
-/// What a connection looks at on all of its subflows, drawn from one.
+/// Summary of one subflow: what a connection reads from all of its subflows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(align(64))]
 pub(super) struct Outlook {
-    /// [`Subflow::deadline`], [`Instant::FAR_FUTURE`] for none.
+    /// [`Subflow::deadline`], or [`Instant::FAR_FUTURE`] if there is none.
     deadline: Instant,
     pub(super) in_flight: u64,
     pub(super) cwnd: u64,
     /// Bytes of new sequence space that the peer's window on this subflow allows.
     pub(super) window_room: u64,
-    /// What its receiver and its scoreboard store: bytes, and in how many pieces.
+    /// Bytes and number of pieces that its receiver and its scoreboard store.
     stored_bytes: u64,
     stored_pieces: u32,
     pub(super) mss: u32,
@@ -118,8 +118,8 @@ impl Outlook {
         outlook
     }
 
-    /// Field by field in place, and `sums` from the same registers: what is moved or added up here would
-    /// be read before what it was written by has left the processor's store buffer.
+    /// Recomputes the summary field by field in place, and updates `sums` from the same registers. A value that
+    /// is moved or summed from memory here would be read before the processor's store buffer has written it.
     #[inline]
     fn draw(&mut self, s: &Subflow, sums: &mut Sums) {
         sums.subtract(self);
@@ -144,19 +144,19 @@ impl Outlook {
         sums.stored.1 += pieces;
     }
 
-    /// Whether any of `marks` holds.
+    /// Whether any of `marks` is set.
     #[inline]
     pub(super) fn is(&self, marks: Marks) -> bool {
         self.marks.any(marks)
     }
 
-    /// Whether it may carry data.
+    /// Whether the subflow may carry data.
     #[inline]
     pub(super) fn is_usable(&self) -> bool {
         self.marks.carry_data()
     }
 
-    /// Whether it may carry data that it did not before.
+    /// Whether the subflow may carry new data.
     #[inline]
     pub(super) fn takes_data(&self) -> bool {
         self.is_usable() && !self.is(Marks::DRAINS)
@@ -168,18 +168,18 @@ impl Outlook {
     }
 }
 
-/// Sums over outlooks.
+/// Sums over all outlooks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sums {
-    /// Of those that may carry data.
+    /// Sums over the subflows that may carry data.
     pub(super) in_flight: u64,
     pub(super) cwnd: u64,
-    /// Bytes that receivers and scoreboards store, and in how many pieces.
+    /// Bytes and number of pieces that receivers and scoreboards store.
     pub(super) stored: (u64, usize),
 }
 
 impl Sums {
-    /// Takes out what was [drawn](Outlook::draw) last.
+    /// Subtracts the values of the last [`Outlook::draw`].
     #[inline]
     fn subtract(&mut self, o: &Outlook) {
         if o.is_usable() {
@@ -205,14 +205,14 @@ impl Sums {
     }
 }
 
-/// What the outlooks say all together.
+/// All outlooks combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Overview {
-    /// What holds of any.
+    /// The marks that are set for any subflow.
     pub(super) marks: Marks,
-    /// The earliest, [`Instant::FAR_FUTURE`] for none.
+    /// The earliest deadline, or [`Instant::FAR_FUTURE`] if there is none.
     deadline: Instant,
-    /// The least of those that are [usable](Subflow::is_usable), `u32::MAX` if there are none.
+    /// The smallest MSS of the [usable](Subflow::is_usable) subflows, or `u32::MAX` if there are none.
     least_mss: u32,
 }
 
@@ -239,23 +239,23 @@ impl Overview {
         }
     }
 
-    /// The earliest deadline, [`Instant::FAR_FUTURE`] for none.
+    /// The earliest deadline, or [`Instant::FAR_FUTURE`] if there is none.
     #[inline]
     pub(super) fn deadline(&self) -> Instant {
         self.deadline
     }
 
-    /// The least MSS of those that are [usable](Subflow::is_usable), if there are any.
+    /// The smallest MSS of the [usable](Subflow::is_usable) subflows, if there are any.
     #[inline]
     pub(super) fn least_mss(&self) -> Option<u32> {
         (self.least_mss != u32::MAX).then_some(self.least_mss)
     }
 }
 
-/// A set of places, a bit each: there are at most as many as identifiers.
+/// A set of subflow indices, with one bit for each. There are at most as many subflows as identifiers.
 #[derive(Debug, Default)]
 struct Places {
-    /// Words that are not zero, a bit each: one look tells that there is nothing.
+    /// Bit set of the words that are not zero, so that a single test shows whether the set is empty.
     used: u64,
     words: [u64; SubflowId::MAX as usize / 64 + 1],
 }
@@ -277,7 +277,7 @@ impl Places {
         self.words[i / 64] >> (i % 64) & 1 == 1
     }
 
-    /// Takes each place out, in order.
+    /// Removes all indices in ascending order and passes each to `see`.
     #[inline]
     fn take_each(&mut self, mut see: impl FnMut(usize)) {
         while self.used != 0 {
@@ -292,25 +292,26 @@ impl Places {
     }
 }
 
-/// The subflows of a connection, in order of their coming.
+/// The subflows of a connection, in the order in which they were added.
 #[derive(Debug, Default)]
 pub(crate) struct Subflows {
     all: Vec<Subflow>,
-    /// One for each, at the same place.
+    /// The outlook of each subflow, at the same index.
     outlooks: Vec<Outlook>,
-    /// Of the outlooks, as they stand.
+    /// The stored outlooks combined, including stale ones.
     overview: Overview,
     sums: Sums,
-    /// Places whose outlook is stale.
+    /// Indices of stale outlooks.
     stale: Places,
-    /// What a recovery policy last saw of each; fewer, if the last ones were never shown.
+    /// The views that a recovery policy last saw. There are fewer views than subflows if the last ones were
+    /// never shown.
     views: Vec<SubflowView>,
-    /// Places whose view is stale.
+    /// Indices of stale views.
     unseen: Places,
 }
 
 impl Subflows {
-    /// Adds one at the end.
+    /// Adds a subflow at the end.
     pub(crate) fn push(&mut self, s: Subflow) {
         let mut outlook = Outlook::default();
         outlook.draw(&s, &mut self.sums);
@@ -319,7 +320,7 @@ impl Subflows {
         self.all.push(s);
     }
 
-    /// Takes the one at `i` out; those behind it move up.
+    /// Removes the subflow at `i`. Later subflows move up by one.
     pub(crate) fn remove(&mut self, i: usize) -> Subflow {
         self.refresh();
         self.views.clear();
@@ -333,18 +334,17 @@ impl Subflows {
         *self = Self::default();
     }
 
-    /// Has the outlooks brought near, and subflow `id`, which as a rule stands where its identifier
-    /// says.
+    /// Prefetches the outlooks and subflow `id`, whose index usually equals its identifier.
     #[inline]
     pub(super) fn foresee(&self, id: SubflowId) {
         prefetch(&self.outlooks[..]);
         self.all.get(usize::from(id)).into_iter().for_each(prefetch);
     }
 
-    /// Where subflow `id` stands.
+    /// Index of subflow `id`.
     #[inline]
     pub(crate) fn position_of(&self, id: SubflowId) -> Option<usize> {
-        // Identifiers stay as they are, so that a stale outlook will do.
+        // Identifiers do not change, so a stale outlook is sufficient.
         self.outlooks.iter().position(|o| o.id == id)
     }
 
@@ -353,8 +353,8 @@ impl Subflows {
         (!self.all.is_empty()).then(|| &mut self[0])
     }
 
-    /// All of them, of which any may be changed. Where only some are to be, take those by index: each
-    /// that is handed out has its outlook drawn anew.
+    /// All subflows, any of which the caller may change. If only some of them are changed, they should be taken
+    /// by index, because the outlook of each subflow that is handed out is recomputed.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Subflow> {
         (0..self.all.len()).for_each(|i| self.outdate(i));
         self.all.iter_mut()
@@ -367,35 +367,35 @@ impl Subflows {
         &self.outlooks
     }
 
-    /// The outlook of the one at `i`.
+    /// The outlook of the subflow at `i`.
     #[inline]
     pub(super) fn outlook(&mut self, i: usize) -> &Outlook {
         &self.outlooks()[i]
     }
 
-    /// What the outlooks say all together.
+    /// All outlooks combined.
     #[inline]
     pub(super) fn overview(&mut self) -> &Overview {
         self.refresh();
         &self.overview
     }
 
-    /// Sums over all of them.
+    /// Sums over all subflows.
     #[inline]
     pub(super) fn sums(&mut self) -> &Sums {
         self.refresh();
         &self.sums
     }
 
-    /// What holds of any of them.
+    /// The marks that are set for any subflow.
     #[inline]
     pub(super) fn marks(&mut self) -> Marks {
         self.overview().marks
     }
 
-    /// What a recovery policy sees: of each subflow what `draw` says, or what it said the last time if
-    /// the subflow was not changed since and that `is_valid` still. `draw` may change of a subflow what
-    /// neither outlook nor view shows.
+    /// The views that a recovery policy sees. The view of a subflow is the result of `draw`. The previous
+    /// result is kept if the subflow was not changed since then and `is_valid` accepts the view. `draw` may
+    /// change parts of a subflow that neither outlook nor view shows.
     pub(super) fn views(
         &mut self,
         is_valid: impl Fn(&SubflowView) -> bool,
@@ -421,24 +421,24 @@ impl Subflows {
         views
     }
 
-    /// Views are to be drawn anew; their memory is given back.
+    /// Drops the views, so that they are recomputed, and frees their memory.
     pub(super) fn forget_views(&mut self) {
         self.views = Vec::new();
     }
 
-    /// The one at `i`, for changes that neither outlook nor view shows.
+    /// The subflow at `i`, for changes that neither outlook nor view shows.
     #[inline]
     pub(super) fn unnoticed_at(&mut self, i: usize) -> &mut Subflow {
         &mut self.all[i]
     }
 
-    /// All of them, for changes that neither outlook nor view shows.
+    /// All subflows, for changes that neither outlook nor view shows.
     pub(super) fn unnoticed(&mut self) -> impl Iterator<Item = &mut Subflow> {
         self.all.iter_mut()
     }
 
-    /// Has the one at `i` put out a bare acknowledgement. Of its outlook that changes no more than that one is
-    /// due, but for the timer of one that was delayed.
+    /// Makes the subflow at `i` send a bare acknowledgement. In its outlook this only clears the mark that an
+    /// acknowledgement is due. If a delayed acknowledgement was pending, its timer changes too.
     #[inline]
     pub(super) fn acknowledge(&mut self, i: usize, put: impl FnOnce(&mut Subflow)) {
         self.refresh();
@@ -475,7 +475,7 @@ impl Subflows {
         self.unseen.insert(i);
     }
 
-    /// Checks that no subflow was changed behind its outlook's back; debug builds only.
+    /// Checks that no subflow was changed without its outlook being marked as stale. Debug builds only.
     #[cfg(debug_assertions)]
     pub(super) fn check(&self) {
         assert_eq!(self.all.len(), self.outlooks.len());
@@ -573,7 +573,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outlook_follows_its_subflow() {
+    fn outlook_is_updated_when_its_subflow_changes() {
         let mut all = three();
         let waits = |o: &Outlook| !o.is(Marks::CLOSING) && o.is(Marks::CONTROL);
         assert!(all.outlooks().iter().all(waits));
@@ -593,7 +593,7 @@ mod tests {
     }
 
     #[test]
-    fn views_are_drawn_once_and_again_after_a_change() {
+    fn views_are_redrawn_only_after_a_change() {
         let mut all = three();
         let drawn = |all: &mut Subflows, is_valid: &dyn Fn(&SubflowView) -> bool| {
             let mut ids = Vec::new();
@@ -602,7 +602,7 @@ mod tests {
                 view(s)
             });
             let n = n.len();
-            // In debug builds each is drawn once more, to compare.
+            // In debug builds each view is drawn once more, for comparison.
             ids.truncate(ids.len() - if cfg!(debug_assertions) { n } else { 0 });
             ids
         };
@@ -618,7 +618,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_of_all_identifiers_has_its_place() {
+    fn subflow_with_the_highest_identifier_has_an_outlook() {
         let mut all = Subflows::default();
         (0..=SubflowId::MAX).for_each(|id| all.push(subflow(id)));
         all[255].dead = true;

@@ -14,14 +14,15 @@ use crate::recovery::Trigger;
 use crate::subflow::sender::SendKind;
 use crate::subflow::{Due, Subflow, SubflowId, TcpState, earliest, or_never};
 
-/// A subflow with data outstanding that has heard nothing for this long and a round trip when it
-/// times out is judged at its first timeout. Half of the least timeout in use outside data centres
-/// (Linux `TCP_RTO_MIN`, 200 ms), since the timer may have been set again before the last sign of
-/// life; far above that within data centres, where three timeouts decide (mechanisms A5.6).
+/// If a subflow with outstanding data times out, and no segment has arrived on it for this time and for a round
+/// trip, it may be declared dead at its first timeout. The value is half of the smallest timeout in use outside
+/// data centres (Linux `TCP_RTO_MIN`, 200 ms), because the timer may have been set again before the last
+/// segment arrived. It is far above the timeouts within data centres, where three timeouts decide (mechanisms
+/// A5.6).
 const SILENCE: Duration = Duration::from_millis(100);
 
 impl Connection {
-    /// When something is next to be done without a segment arriving.
+    /// When the next timer of the connection is due.
     pub(crate) fn deadline(&mut self) -> Option<Instant> {
         let mut due = self.subflows.overview().deadline();
         due = due.min(or_never(self.persist_at));
@@ -41,8 +42,9 @@ impl Connection {
         earliest(stalled, (due != Instant::FAR_FUTURE).then_some(due))
     }
 
-    /// When the recovery policy wants to be asked, if it may act at all. A time at which it was asked and
-    /// wanted nothing is over: otherwise it would be asked for ever, and time would stand still.
+    /// When the recovery policy must be asked next, if it may act at all. A time at which it was asked and
+    /// requested nothing no longer counts. Otherwise it would be asked indefinitely, and a simulated clock
+    /// would never advance.
     fn policy_deadline(&self) -> Option<Instant> {
         let acts = self.connected && self.closed.is_none();
         self.recovery
@@ -142,8 +144,9 @@ impl Connection {
         self.judge(now, i, row);
     }
 
-    /// Subflow `i` timed out for the `row`th time in a row: whether it counts as dead. Then what is
-    /// outstanding on it goes elsewhere, and nothing new goes there until it acknowledges something.
+    /// Subflow `i` timed out for the `row`th time in a row. Decides whether it counts as dead. If it does, its
+    /// outstanding data are reinjected on other subflows, and it gets no new data until it acknowledges
+    /// something.
     fn judge(&mut self, now: Instant, i: usize, row: u32) {
         let multipath = self.config.multipath.as_ref();
         let judges = |m: &&MultipathConfig| !m.connection_timer && m.dead_after_timeouts < u32::MAX;
@@ -165,18 +168,19 @@ impl Connection {
             self.settle_draining();
             self.reinject_from(i, black || holds_back);
         } else if living && self.subflows[i].tx.rtt.rto() > SILENCE {
-            // Heard shortly before: judged when that is long ago, not only at the next timeout.
+            // A segment arrived shortly before. Checks again when that is long ago, and not only at the next
+            // timeout.
             let at = self.subflows[i].last_heard + self.long_silence(i);
             self.judge_at = (at > now).then_some((at, id));
         }
-        // Where all have timed out, none is known to be worse than another: waiting for one that backs off
-        // without bound would hold up the data that only it has.
+        // If all subflows have timed out, none is known to be worse than another. Waiting for one that backs
+        // off without bound would hold up the data that only it has.
         let probing = other && (self.subflows[i].dead || !living);
         self.subflows[i].tx.probe_dead_path(now, probing);
     }
 
-    /// Subflow `up` is new. The others that have timed out need no longer back off as the only ones, and what
-    /// they hold may leave on the new one.
+    /// Subflow `up` is new. The others that have timed out no longer need to back off as if there were no
+    /// alternative, and their outstanding data may be sent on the new subflow.
     pub(super) fn judge_others(&mut self, now: Instant, up: SubflowId) {
         let timed_out = |s: &&Subflow| s.id != up && s.is_usable() && s.tx.consecutive_timeouts > 0;
         let ids: Vec<_> = self
@@ -193,15 +197,16 @@ impl Connection {
         }
     }
 
-    /// Whether nothing has been heard on subflow `i` for the user timeout while another carries on: it is
-    /// to be closed (RFC 9293, section 3.8.3, threshold R2).
+    /// Whether no segment has arrived on subflow `i` for the user timeout while another subflow carries on.
+    /// Subflow `i` must then be closed (RFC 9293, section 3.8.3, threshold R2).
     fn has_been_dead_for_long(&self, now: Instant, i: usize) -> bool {
         let silence = now.since(self.subflows[i].last_heard);
         let mut others = self.subflows.iter().enumerate().filter(|(k, _)| *k != i);
         silence >= self.config.tcp.user_timeout && others.any(|(_, s)| s.is_usable() && !s.dead)
     }
 
-    /// A subflow that timed out soon after it was heard has had time to be heard again.
+    /// Checks a subflow again that timed out soon after its last sign of life, now that it had time for another
+    /// one.
     fn judge_again(&mut self, now: Instant) {
         let Some((_, id)) = self.judge_at.take_if(|(t, _)| *t <= now) else {
             return;
@@ -217,21 +222,22 @@ impl Connection {
         }
     }
 
-    /// How long nothing must have been heard of subflow `i`.
+    /// How long no segment must have arrived on subflow `i` before its path counts as failed.
     fn long_silence(&self, i: usize) -> Duration {
         SILENCE.max(self.subflows[i].tx.srtt().unwrap_or_default())
     }
 
-    /// Whether the first timeout of subflow `i` already shows a path gone black, not a lost tail: the
-    /// transfer goes on, and yet nothing at all was heard here for long.
+    /// Whether the first timeout of subflow `i` already shows that the path has failed, and not only that a
+    /// tail was lost. This is so if the transfer continues but no segment has arrived on the subflow for a long
+    /// time.
     fn has_gone_black(&self, now: Instant, i: usize) -> bool {
         let silence = now.since(self.subflows[i].last_heard);
         let goes_on = self.has_new_data() || self.writable() == 0;
         goes_on && silence >= self.long_silence(i)
     }
 
-    /// A tail loss probe: new data if there are any, else the last segment again (RFC 8985, section
-    /// 7.3). It leaves whatever the window says.
+    /// Sends a tail loss probe: new data if there are any, otherwise the last segment again (RFC 8985, section
+    /// 7.3). The congestion window does not apply.
     fn on_probe(&mut self, now: Instant, i: usize) {
         let (id, mss) = (self.subflows[i].id, self.most_data(i));
         let most = mss.min(self.subflows[i].tx.window_room());
@@ -256,7 +262,7 @@ impl Connection {
         }
     }
 
-    /// The peer's window has been closed for long: probe it (RFC 9293, section 3.8.6.1).
+    /// Probes the peer's window if it has been closed for a long time (RFC 9293, section 3.8.6.1).
     fn persist_timer(&mut self, now: Instant) {
         if self.persist_at.is_none_or(|t| t > now) {
             return;
@@ -284,8 +290,8 @@ impl Connection {
         }
     }
 
-    /// The data level's own timer: a DATA_FIN, or data that subflows acknowledged and the data level
-    /// did not.
+    /// Serves the data level's own timer. It runs for a DATA_FIN, and for data that subflows acknowledged and
+    /// the data level did not.
     fn data_timer(&mut self, now: Instant) {
         if self.data_timer_at.is_none_or(|t| t > now) {
             return;
@@ -301,7 +307,7 @@ impl Connection {
                 return;
             }
             self.data_timer_tries += 1;
-            // Linux: where no subflow is idle, the timer is only set again.
+            // Linux: if no subflow is idle, the timer is only set again.
             if !self.reinjects_when_idle() || self.idle_subflow(None).is_some() {
                 self.reinject_oldest();
             }
@@ -320,12 +326,12 @@ impl Connection {
         }
     }
 
-    /// When the peer will have kept its window shut for too long.
+    /// When the peer will have kept its window closed for too long.
     fn persist_ends(&self) -> Option<Instant> {
         Some(self.shut_since? + self.config.tcp.persist_timeout?)
     }
 
-    /// The limits to what a peer may make this end wait for: an open window, and its FIN.
+    /// Limits how long a peer may make this end wait for an open window or for its FIN.
     fn peer_timers(&mut self, now: Instant) {
         if self.persist_ends().is_some_and(|t| t <= now) {
             self.abort_with(now, CloseReason::PersistTimeout);
@@ -336,15 +342,16 @@ impl Connection {
         }
     }
 
-    /// The application has closed the connection, and reads no more.
+    /// The application has closed the connection and reads no more data.
     pub(crate) fn release(&mut self, now: Instant) {
         self.close();
         self.released = true;
         self.note_fin_wait(now);
     }
 
-    /// Sees whether only the peer's end is missing of a connection that nobody reads: FIN_WAIT_2 after both
-    /// directions were closed here (Linux: of an orphan), or, with MPTCP, after both DATA_FINs.
+    /// Checks whether only the peer's FIN or DATA_FIN is missing on a connection that the application no longer
+    /// reads. In plain TCP this is FIN_WAIT_2 of a released connection (Linux: of an orphan). With MPTCP this
+    /// end's DATA_FIN is acknowledged, and the connection is released or the peer's DATA_FIN has arrived.
     fn note_fin_wait(&mut self, now: Instant) {
         let unread = self.released || (self.mp.is_some() && self.peer_closed);
         let acked = self.connected && self.is_delivered();
@@ -363,7 +370,7 @@ impl Connection {
         }
     }
 
-    /// Brings the timers in line with what is outstanding; called after every change.
+    /// Updates the timers after a change. Must be called after every change.
     pub(super) fn settle(&mut self, now: Instant) {
         if self.mp.is_some() {
             self.heed_data_fin();
@@ -407,8 +414,8 @@ impl Connection {
         self.check();
     }
 
-    /// Armed while the data level waits for what no subflow will repeat by itself, or always for
-    /// reinjection as the Linux kernel does it.
+    /// Arms the data-level timer. It runs while the data level waits for data that no subflow will retransmit
+    /// by itself. For reinjection as in the Linux kernel it runs whenever data are outstanding.
     fn arm_data_timer(&mut self, now: Instant) {
         if self.send.una >= self.send.nxt {
             if !self.data_fin_sent || self.data_fin_acked {
@@ -430,8 +437,9 @@ impl Connection {
         }
     }
 
-    /// The Linux kernel's connection-level timeout: the longest retransmission timeout of those
-    /// subflows that wait for one and have not timed out yet, else the least timeout; no back-off.
+    /// The Linux kernel's connection-level timeout, which has no back-off. It is the longest retransmission
+    /// timeout of the subflows that wait for one and have not timed out yet. If there are no such subflows, it
+    /// is the minimum timeout.
     fn kernel_timeout(&self) -> Duration {
         let waiting = self
             .subflows
@@ -441,7 +449,7 @@ impl Connection {
         longest.unwrap_or(self.config.tcp.min_rto)
     }
 
-    /// `rto` doubled `tries` times, within the ceiling of the retransmission timeout.
+    /// `rto` doubled `tries` times, but not above the maximum retransmission timeout.
     pub(super) fn backed_off(&self, rto: Duration, tries: u32) -> Duration {
         (rto * (1 << tries.min(16))).min(self.config.tcp.max_rto.max(rto))
     }

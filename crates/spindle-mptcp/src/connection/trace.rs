@@ -1,28 +1,28 @@
-//! What a connection does, segment by segment, for time-sequence pictures and debugging.
+//! Trace of a connection's activity, segment by segment, for time-sequence graphs and debugging.
 
 use spindle_units::Instant;
 
 use crate::subflow::SubflowId;
 use crate::subflow::sender::SendKind;
 
-/// One happening of a traced connection.
+/// One event of a traced connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceEvent {
-    /// When.
+    /// Time of the event.
     pub at: Instant,
-    /// On which subflow.
+    /// The subflow.
     pub subflow: SubflowId,
-    /// What.
+    /// Kind and details of the event.
     pub kind: TraceKind,
 }
 
-/// What happened. `offset` is the data offset of the first byte, `position` that in the subflow
-/// (1 is the first byte).
+/// Kind of a trace event. `offset` is the data offset of the first byte, and `position` is its position in the
+/// subflow (1 is the first byte).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TraceKind {
-    /// A data segment left.
+    /// A data segment was sent.
     Sent {
-        /// What for.
+        /// The purpose of the transmission.
         kind: SendKind,
         /// Data offset.
         offset: u64,
@@ -32,8 +32,8 @@ pub enum TraceKind {
         len: u32,
         /// For a recovery copy: the subflow whose segment it copies.
         copy_of: Option<SubflowId>,
-        /// For a parity, whatever it is sent for: what it is of. `offset` is that of its first packet,
-        /// `len` its own length.
+        /// For a parity, whatever its `kind`: the packets that it protects. `offset` is the offset of the first
+        /// of these packets, and `len` is the parity's own length.
         parity: Option<Coded>,
     },
     /// Payload arrived from the peer.
@@ -47,12 +47,12 @@ pub enum TraceKind {
         /// Payload bytes.
         len: u32,
     },
-    /// A parity of a block, or a piece of one, arrived on the subflow.
+    /// A parity of a block, or a piece of such a parity, arrived on the subflow.
     ParityArrived {
-        /// Where it begins on this subflow.
+        /// Its first position on this subflow.
         position: u64,
     },
-    /// A packet of this subflow that had not arrived was told from parities.
+    /// A packet of this subflow that had not arrived was decoded from parities.
     Decoded {
         /// Data offset.
         offset: u64,
@@ -60,14 +60,14 @@ pub enum TraceKind {
         fresh: u32,
         /// Payload bytes.
         len: u32,
-        /// The subflow that brought what was wanting, a parity or a packet.
+        /// The subflow on which the last missing piece arrived, a parity or a packet.
         by: SubflowId,
     },
     /// The subflow's data were acknowledged up to `position`.
     Acked {
         /// Subflow position.
         position: u64,
-        /// Data-level acknowledgement, as data offset.
+        /// Data-level acknowledgement, as a data offset.
         data: u64,
     },
     /// A retransmission timeout.
@@ -83,20 +83,20 @@ pub enum TraceKind {
     },
 }
 
-/// What a parity is of.
+/// The packets that a parity protects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Coded {
-    /// The subflow whose packets they are.
+    /// The subflow of the packets.
     pub of: SubflowId,
-    /// How many.
+    /// Number of packets.
     pub packets: u8,
-    /// Data offset behind the last of them.
+    /// Data offset of the first byte after the last packet.
     pub end: u64,
-    /// Which of their parities this is, from 0 on.
+    /// Index of this parity among the parities of these packets, from 0.
     pub index: u8,
 }
 
-/// The recorder; costs a branch while off.
+/// The trace recorder. It costs one branch per event while it is off.
 #[derive(Debug, Default)]
 pub(crate) struct Trace {
     pub(crate) on: bool,

@@ -1,16 +1,16 @@
 //! Data that a subflow acknowledged and the data level did not.
 //!
-//! A receiver may acknowledge data on a subflow and drop them before its data level takes them, which is why
-//! a sender keeps data until the DATA_ACK covers them (RFC 8684, section 3.3.2). Linux does so for want of
-//! memory, and with data that are out of order at the data level and lie beyond the window announced with
-//! its last DATA_ACK (`mptcp_data_queue_ofo`). No subflow repeats what it has seen acknowledged: the data
-//! level has to reinject it.
+//! A receiver may acknowledge data on a subflow and drop them before its data level accepts them. Therefore a
+//! sender keeps data until the DATA_ACK covers them (RFC 8684, section 3.3.2). Linux drops such data if memory
+//! is short. It also drops data that are out of order at the data level and lie beyond the window announced
+//! with its last DATA_ACK (`mptcp_data_queue_ofo`). No subflow retransmits data that it has seen acknowledged,
+//! so the data level has to reinject them.
 //!
-//! The sign is a DATA_ACK that stands still at data that some subflow has acknowledged. It may also come late
-//! for data that did arrive: Linux acknowledges a segment on its subflow before its data level has looked at
-//! it. So the DATA_ACK has a round trip to move. Then a single segment is reinjected; if the DATA_ACK moves to
-//! the end of that segment and no further, what follows was dropped too, and follows at once, twice as much
-//! each time.
+//! The sign is a DATA_ACK that does not advance although some subflow has acknowledged the next data. It may
+//! also be late for data that did arrive, because Linux acknowledges a segment on its subflow before its data
+//! level has processed it. So the DATA_ACK gets a round trip to advance. Then a single segment is reinjected.
+//! If the DATA_ACK advances to the end of that segment and no further, the later data were dropped too. They
+//! are reinjected at once, twice as many each time.
 
 use spindle_units::{Duration, Instant};
 use spindle_wire::{Dss, Segment};
@@ -18,16 +18,16 @@ use spindle_wire::{Dss, Segment};
 use super::Connection;
 use crate::ranges::Ranges;
 
-/// What the connection knows of such data.
+/// What the connection knows about such data.
 #[derive(Debug, Default)]
 pub(super) struct Undelivered {
-    /// Data offsets that a subflow acknowledged and no DATA_ACK covers.
+    /// Data offsets that a subflow acknowledged and that no DATA_ACK covers.
     acked_on_subflows: Ranges,
-    /// When the oldest data are reinjected, and the DATA_ACK for which that was decided.
+    /// When the oldest data will be reinjected, and the DATA_ACK at which this was decided.
     due: Option<(Instant, u64)>,
     /// Data below this offset were reinjected.
     reinjected_to: u64,
-    /// Segments to reinject the next time, less one.
+    /// Number of segments to reinject the next time, minus one.
     burst: u64,
     /// Reinjections in a row without progress.
     tries: u32,
@@ -38,7 +38,7 @@ impl Undelivered {
         self.due.map(|(at, _)| at)
     }
 
-    /// The data around `at` that a subflow acknowledged.
+    /// The range around `at` that a subflow acknowledged.
     pub(super) fn acknowledged_at(&self, at: u64) -> Option<(u64, u64)> {
         self.acked_on_subflows.containing(at)
     }
@@ -51,7 +51,7 @@ impl Undelivered {
 }
 
 impl Connection {
-    /// The data offset up to which `seg` acknowledges data, if it says so and that can be.
+    /// The data offset up to which `dss` acknowledges data, if it has a DATA_ACK in the possible range.
     pub(super) fn data_acked_by(&self, dss: &Dss) -> Option<u64> {
         let mp = self.multipath()?;
         let near = mp.dsn(self.send.una);
@@ -59,7 +59,7 @@ impl Connection {
         (offset <= self.sent_to() + u64::from(self.data_fin_sent)).then_some(offset)
     }
 
-    /// The data offset below which nothing that a subflow sees acknowledged by `seg` can be undelivered.
+    /// Data below this data offset cannot be undelivered if a subflow sees them acknowledged by `seg`.
     #[inline]
     pub(super) fn delivered_to(&self, seg: &Segment) -> u64 {
         if !self.is_multipath() || self.reinjects_when_idle() {
@@ -69,8 +69,8 @@ impl Connection {
         acked.unwrap_or(0).max(self.send.una)
     }
 
-    /// Takes note of what the latest segment acknowledged on subflow `i` beyond the DATA_ACK, and of what the
-    /// DATA_ACK says now.
+    /// Records the data beyond the DATA_ACK that the latest segment acknowledged on subflow `i`, and processes
+    /// the current DATA_ACK.
     #[inline]
     pub(super) fn note_undelivered(&mut self, now: Instant, i: usize, seg: &Segment) {
         let known = !self.undelivered.acked_on_subflows.is_empty();
@@ -90,11 +90,12 @@ impl Connection {
             u.acked_on_subflows.insert(start.max(una), end);
         }
         u.acked_on_subflows.remove_below(una);
-        // Without a DATA_ACK it is not known to stand still; a middlebox may remove the options.
+        // Without a DATA_ACK in the segment it is unknown whether the DATA_ACK has stalled. A middlebox may
+        // remove the options.
         if !has_data_ack || u.acked_on_subflows.containing(una).is_none() {
             u.forget();
         } else if u.due.is_some() && una > u.reinjected_to {
-            // The DATA_ACK moves by itself: it has a round trip again.
+            // The DATA_ACK advances by itself, so it gets another round trip.
             if u.due.is_some_and(|(_, at)| at != una) {
                 u.forget();
                 u.due = Some((now + grace, una));
@@ -107,7 +108,7 @@ impl Connection {
         }
     }
 
-    /// The DATA_ACK has stood still for too long.
+    /// Reinjects data if the DATA_ACK has not advanced for too long.
     pub(super) fn undelivered_timer(&mut self, now: Instant) {
         if self.undelivered.due.is_some_and(|(at, _)| at <= now) {
             self.undelivered.due = None;
@@ -116,7 +117,8 @@ impl Connection {
         }
     }
 
-    /// Queues the oldest data that a subflow acknowledged, and looks again after a timeout.
+    /// Queues the oldest data that a subflow acknowledged for reinjection, and sets the timer for the next
+    /// check.
     fn reinject_undelivered(&mut self, now: Instant) {
         let una = self.send.una;
         let Some((_, end)) = self.undelivered.acked_on_subflows.containing(una) else {

@@ -1,4 +1,4 @@
-//! Segments of no connection: SYNs, joins, cookies, and the refusal of all else.
+//! Segments of no connection: SYNs, joins and cookies. All other segments are refused.
 
 use std::net::IpAddr;
 
@@ -13,12 +13,12 @@ use crate::connection::{Connection, NewConnection, Role};
 use crate::subflow::InitialNumbers;
 use crate::subflow::output::reset_for;
 
-/// Joins of one connection whose third ACK may be missing at a time: so many, or as many subflows as its
-/// configuration plans, since a peer configured alike opens them all at once.
+/// How many joins of one connection may lack their third ACK at a time. If the connection's configuration plans
+/// more subflows, that number applies, because a peer with the same configuration opens them all at once.
 const HALF_OPEN_JOINS: usize = 4;
 
-/// Whether an address is that of one host: TCP has nothing to do with others (RFC 9293, sections 3.9.1.1 and
-/// 3.9.2.3). The broadcast address of a subnet looks like any other here.
+/// Whether an address is that of one host. TCP does not communicate with other addresses (RFC 9293, sections
+/// 3.9.1.1 and 3.9.2.3). The broadcast address of a subnet cannot be recognised here.
 pub(super) fn is_one_host(addr: IpAddr) -> bool {
     match addr.to_canonical() {
         IpAddr::V4(a) => !(a.is_multicast() || a.is_broadcast() || a.is_unspecified()),
@@ -27,7 +27,7 @@ pub(super) fn is_one_host(addr: IpAddr) -> bool {
 }
 
 impl Stack {
-    /// A segment that belongs to no connection.
+    /// Handles a segment that belongs to no connection.
     pub(super) fn on_stray(&mut self, now: Instant, segment: &Segment) {
         if ![segment.src, segment.dst]
             .iter()
@@ -39,12 +39,14 @@ impl Stack {
         let syn = segment.flags.contains(Flags::SYN)
             && !segment.flags.intersects(Flags::ACK | Flags::RST);
         if !syn {
-            // One of the coding layer is not TCP's to reset: it may be a unit's surplus, late.
+            // TCP does not reset a segment of the coding layer. It may be a redundant packet of a unit that
+            // arrives late.
             if segment.coded().is_some() {
                 self.counters.unknown_segments += 1;
             } else if !self.take_cookie(now, segment) {
                 self.counters.unknown_segments += 1;
-                // In LISTEN what has no flag that counts is dropped (RFC 9293, section 3.10.7.2, "fourth").
+                // In LISTEN, a segment with neither ACK nor RST is dropped (RFC 9293, section 3.10.7.2,
+                // "fourth").
                 let counts = segment.flags.intersects(Flags::ACK | Flags::RST);
                 if counts || self.listener_for(segment.dst).is_none() {
                     self.refuse(now, segment);
@@ -55,7 +57,8 @@ impl Stack {
         }
     }
 
-    /// A SYN opens a connection or a subflow; `unused`: with no initial sequence number before this one.
+    /// A SYN opens a connection or a subflow. If `unused` is given, its initial sequence number is not before
+    /// that number.
     pub(super) fn on_syn(&mut self, now: Instant, syn: &Segment, unused: Option<SeqNumber>) {
         let mut initial = self.hashes.initial_numbers(now, syn.dst, syn.src);
         initial.sequence = unused
@@ -73,7 +76,7 @@ impl Stack {
         }
     }
 
-    /// Sends a reset that belongs to no connection, unless too many have left.
+    /// Sends a reset that belongs to no connection, unless too many have been sent.
     fn send_reset(&mut self, now: Instant, rst: Segment) {
         if self.stateless.len() < MAX_STATELESS && self.resets.admits(now) {
             self.stateless.push_back(rst);
@@ -95,8 +98,8 @@ impl Stack {
         self.send_reset(now, rst);
     }
 
-    /// A join needs state whatever comes, so there are limits: on half-open ones of the connection
-    /// and of the stack, and on subflows.
+    /// A join always needs state. Therefore there are limits: on half-open joins of the connection and of the
+    /// stack, and on subflows.
     fn join(&mut self, now: Instant, token: u32, syn: &Segment, initial: InitialNumbers) {
         let Some(slot) = self.table.by_token(token) else {
             self.counters.joins_unknown += 1;
@@ -135,7 +138,7 @@ impl Stack {
         })
     }
 
-    /// Whether another connection may come to be; counts and answers if not.
+    /// Whether another connection may be opened. If not, the refusal is counted and answered.
     fn admits(&mut self, now: Instant, segment: &Segment) -> bool {
         let (live, most) = (self.table.live(), self.config.max_connections);
         let sources = &self.account.sources;
@@ -155,13 +158,13 @@ impl Stack {
         false
     }
 
-    /// Whether this segment would complete the handshake of a connection that came from elsewhere when others have taken the
-    /// memory, or its source's share of the connections, in the meantime; it is refused then, and the
-    /// connection forgotten.
+    /// Whether this segment would complete the handshake of an accepted connection, but other connections have
+    /// used up the memory, or its source's share of the connections, in the meantime. The segment is then
+    /// refused, and the connection forgotten.
     pub(super) fn comes_too_late(&mut self, now: Instant, slot: u32, segment: &Segment) -> bool {
         let third = segment.flags.contains(Flags::ACK)
             && !segment.flags.intersects(Flags::SYN | Flags::RST);
-        // Without this one.
+        // Without this connection.
         let used = self.table.live().saturating_sub(1);
         let (peer, most) = (segment.src.addr, self.config.max_connections);
         if !third {
@@ -179,7 +182,7 @@ impl Stack {
         true
     }
 
-    /// Opens a connection for a SYN, if a listener waits for it.
+    /// Opens a connection for a SYN, if there is a listener for it.
     fn accept(&mut self, now: Instant, syn: &Segment, initial: InitialNumbers) {
         let Some(at) = self.listener_for(syn.dst) else {
             self.counters.refused_no_listener += 1;
@@ -226,7 +229,7 @@ impl Stack {
         Connection::new(now, new, Some(syn))
     }
 
-    /// Takes a connection into the table; returns its slot.
+    /// Adds a connection to the table, and returns its slot.
     fn adopt(&mut self, now: Instant, listener: usize, c: Connection) -> u32 {
         let tuple = (c.subflows[0].local, c.subflows[0].remote);
         let id = ListenerId(listener as u32);
@@ -239,8 +242,8 @@ impl Stack {
         handle.slot
     }
 
-    /// Answers a SYN and forgets it (RFC 4987, section 3.6). The answer is that of a connection that
-    /// is made for it and dropped, so that it says what [`Self::take_cookie`]'s will mean.
+    /// Answers a SYN and forgets it (RFC 4987, section 3.6). A connection is made for the answer and then
+    /// dropped, so that the answer agrees to the same as the connection that [`Self::take_cookie`] will make.
     fn send_cookie(&mut self, now: Instant, listener: usize, syn: &Segment) {
         if self.stateless.len() >= MAX_STATELESS {
             return;
@@ -267,8 +270,8 @@ impl Stack {
         self.stateless.push_back(answer);
     }
 
-    /// A connection out of a third ACK that brings our cookie back. Returns false if the segment
-    /// is to be refused.
+    /// Makes a connection from a third ACK that carries one of our cookies. Returns false if the segment must
+    /// be refused.
     fn take_cookie(&mut self, now: Instant, ack: &Segment) -> bool {
         let stray = ack.flags.intersects(Flags::SYN | Flags::RST);
         if stray || !ack.flags.contains(Flags::ACK) || self.cookies_until.is_none_or(|t| t < now) {
@@ -287,7 +290,7 @@ impl Stack {
             return false;
         };
         if key.is_none() && ack.options.has_mptcp() {
-            // It overtook the segment with the keys, which will be repeated.
+            // It overtook the segment with the keys, which will be retransmitted.
             return true;
         }
         if !self.admits(now, ack) {
@@ -299,7 +302,7 @@ impl Stack {
             ..self.hashes.initial_numbers(now, ack.dst, ack.src)
         };
         let mut c = self.server(now, at, &syn, initial, key);
-        // The SYN/ACK has long left.
+        // The SYN/ACK was sent long ago.
         let _ = c.transmit(now);
         c.subflows[0].answered_by_cookie();
         c.receive(now, 0, ack);
@@ -308,7 +311,7 @@ impl Stack {
         }
         self.counters.cookies_accepted += 1;
         if c.subflows.is_empty() {
-            // What the segment brought ended it; there is only an answer left.
+            // The segment ended the connection. Only its answer is left.
             while self.stateless.len() < MAX_STATELESS
                 && let Some(answer) = c.transmit(now)
             {
@@ -321,8 +324,8 @@ impl Stack {
         true
     }
 
-    /// Our key, if the third ACK brings it, with MP_CAPABLE put back on the SYN (RFC 8684, section
-    /// 3.1); an error if it brings another.
+    /// Returns our key if the third ACK carries it, and restores MP_CAPABLE on the SYN (RFC 8684, section 3.1).
+    /// Returns an error if the ACK carries another key, or if the key's token is in use.
     fn cookie_key_of(&self, ack: &Segment, syn: &mut Segment) -> Result<Option<u64>, ()> {
         let Some(c) = ack.options.rare.as_ref().and_then(|r| r.mp_capable) else {
             return Ok(None);

@@ -1,16 +1,18 @@
-//! The account of the stack's memory: what is counted, whom it is counted for, and what happens when it is short.
+//! The account of the stack's memory: what is counted, for which source, and what happens when memory is short.
 //!
-//! Counted is what connections store ([`Stack::buffered`]), a fixed cost for each connection and subflow, and what
-//! the driver says that it holds outside the stack ([`Stack::set_outside`]). From seven eighths of
-//! [`StackConfig::max_memory`](super::StackConfig::max_memory) on memory is short: windows are opened no further, send
-//! buffers grow no further, and room is made until a quarter is free again. The oldest connections in TIME_WAIT are
-//! forgotten first; then connections that hold data without progress are ended, those that hold most
-//! for longest first. Above the limit no data are taken for connections that store some, new connections are
-//! refused, and as the last resort idle connections of sources beyond their share are ended. (Linux: `tcp_mem`, with
-//! its marks for pressure and the limit.)
+//! The account counts what connections store ([`Stack::buffered`]), a fixed cost for each connection and
+//! subflow, and what the driver reports to hold outside the stack ([`Stack::set_outside`]).
 //!
-//! No event makes the stack look at all connections: each learns how short memory is when something happens to it,
-//! and the others in a walk over all of them, one in [`ROUND`] at most.
+//! Memory is short from seven eighths of [`StackConfig::max_memory`](super::StackConfig::max_memory) on.
+//! Windows are then not opened further, send buffers do not grow further, and memory is freed until a quarter
+//! of it is free again. The oldest connections in TIME_WAIT are forgotten first. Then connections that hold
+//! data without progress are ended, those that hold most for longest first. Above the limit, connections that
+//! store data accept no more data, and new connections are refused. As a last resort, idle connections of
+//! sources beyond their share are ended. (Linux: `tcp_mem`, with its marks for pressure and the limit.)
+//!
+//! No event makes the stack look at all connections. A connection learns how short memory is when something
+//! happens to it. The other connections learn it in a walk over all connections, which happens at most once in
+//! [`ROUND`].
 
 use std::collections::VecDeque;
 
@@ -22,44 +24,44 @@ use crate::connection::Connection;
 use crate::connection::memory::Pressure;
 use crate::subflow::earliest;
 
-/// Bytes of a connection with its first subflow beside what it stores; `tests/memory.rs` measures 6 to 9 KB
-/// for the transports there are.
+/// Bytes of a connection with its first subflow, without what it stores. `tests/memory.rs` measures 6 to 9 KB
+/// for the existing transports.
 pub(super) const CONNECTION_COST: u64 = 8 << 10;
-/// Bytes of a connection in TIME_WAIT, measured likewise at 4 to 6 KB.
+/// Bytes of a connection in TIME_WAIT. The same test measures 4 to 6 KB.
 const RESTING_COST: u64 = 6 << 10;
-/// Bytes that a connection may come to hold soon after its beginning: its first buffers, and the driver's queues.
+/// Bytes that a connection may hold soon after its beginning: its first buffers, and the driver's queues.
 const FIRST_DATA: u64 = 80 << 10;
-/// For how long these bytes count before they are held.
+/// How long [`FIRST_DATA`] counts for a new connection that may not hold these bytes yet.
 const YOUTH: Duration = Duration::from_millis(500);
-/// Bytes of a further subflow, measured likewise at 3 to 4 KB.
+/// Bytes of a further subflow. The same test measures 3 to 4 KB.
 const SUBFLOW_COST: u64 = 4 << 10;
 
-/// A connection that holds data is not ended before it has been without progress for so long: some
-/// retransmission timeouts of a path that is slow or changes (RFC 6298: 1 s at first).
+/// How long a connection must be without progress before it may be ended: a few retransmission timeouts of a
+/// path that is slow or changes (RFC 6298: 1 s at first).
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Time between two looks at all connections while memory is short.
+/// Least time between two rounds over all connections while memory is short.
 const ROUND: Duration = Duration::from_millis(100);
 
-/// What is held, and the limit.
+/// The memory in use, and the limit.
 #[derive(Debug)]
 pub(super) struct Account {
     limit: u64,
     /// Bytes that connections store.
     pub(super) stored: u64,
-    /// Bytes that the driver holds.
+    /// Bytes that the driver holds outside the stack.
     outside: u64,
     pressure: Pressure,
-    /// Half of the limit is in use: the shares of sources count.
+    /// Whether half of the limit is in use, so that the shares of sources apply.
     contended: bool,
-    /// When connections without progress are looked for next, while memory is short.
+    /// When the stack next looks for connections without progress, while memory is short.
     next_round: Option<Instant>,
-    /// When that is done at the earliest.
+    /// The earliest time of that round.
     round_from: Instant,
-    /// When those connections learn how short memory is to which nothing has happened since it changed.
+    /// The next walk, which notifies connections to which nothing has happened since the pressure changed.
     next_walk: Option<Instant>,
-    /// When they learn it at the earliest.
+    /// The earliest time of that walk.
     walk_from: Instant,
-    /// When connections were established that were accepted of late.
+    /// When recently accepted connections were established.
     young: VecDeque<Instant>,
     pub(super) sources: Sources,
 }
@@ -87,8 +89,8 @@ impl Account {
         self.limit < u64::MAX
     }
 
-    /// How short memory is with `total` bytes in use. It eases only some way below each mark, so that it does not go to
-    /// and fro with each segment.
+    /// The pressure with `total` bytes in use. The pressure drops only some way below each mark, so that it
+    /// does not change back and forth with each segment.
     fn pressure_at(&self, total: u64) -> Pressure {
         let part = |eighths: u64| self.limit / 8 * eighths;
         let exhausted = match self.pressure {
@@ -108,13 +110,14 @@ impl Account {
 }
 
 impl Stack {
-    /// Bytes that connections store: unacknowledged and unsent data of send buffers, data received and not read, in
-    /// order or not, 64 bytes for each piece of them and each mapping, and some 80 for each segment outstanding.
+    /// Bytes that connections store: unacknowledged and unsent data in send buffers, data that were received
+    /// but not read, whether in order or not, 64 bytes for each piece of data and each mapping, and some 80
+    /// bytes for each outstanding segment.
     pub fn buffered(&self) -> u64 {
         self.account.stored
     }
 
-    /// Bytes in use in all, as [`StackConfig::max_memory`](super::StackConfig::max_memory) counts them.
+    /// Bytes in use in total, as [`StackConfig::max_memory`](super::StackConfig::max_memory) counts them.
     pub fn memory(&self) -> u64 {
         let (live, resting) = (self.table.live(), self.table.resting());
         let further = self.table.tuples().saturating_sub(live + resting);
@@ -125,21 +128,23 @@ impl Stack {
             + SUBFLOW_COST * further as u64
     }
 
-    /// Bytes that [`Self::memory`] may be, as [`StackConfig::max_memory`](super::StackConfig::max_memory) says.
+    /// The limit of [`Self::memory`] in bytes, which is
+    /// [`StackConfig::max_memory`](super::StackConfig::max_memory).
     pub fn memory_limit(&self) -> u64 {
         self.account.limit
     }
 
-    /// The driver holds so many bytes outside the stack: queues between it and applications, packets, tasks. They
-    /// count as the stack's own.
+    /// Reports how many bytes the driver holds outside the stack: queues between the stack and applications,
+    /// packets, tasks. They count like the stack's own.
     pub fn set_outside(&mut self, total: u64) {
         self.account.outside = total;
         self.judge_memory();
     }
 
-    /// Of these, so many are held for this connection. That says who is to be ended when memory is short, and
-    /// whose source holds how much; it is enough to say it when memory is short
-    /// ([`Self::relief_due`]) and when the connection is looked at anyway.
+    /// Reports how many of the bytes of [`Self::set_outside`] are held for this connection. The stack uses this
+    /// to choose which connections are ended when memory is short, and to know how much each source holds. It
+    /// is enough to report it when memory is short ([`Self::relief_due`]), and when the caller handles the
+    /// connection anyway.
     pub fn set_outside_of(&mut self, now: Instant, h: Handle, bytes: u64) {
         let Some(c) = self.table.get_mut(h) else {
             return;
@@ -153,8 +158,9 @@ impl Stack {
         }
     }
 
-    /// Of these, so many are held for this connection as long as it lives, whether it moves data or not: its task, a
-    /// TLS session. They count for its source; a connection that holds nothing else is idle.
+    /// Reports how many of the bytes of [`Self::set_outside`] are held for this connection as long as it
+    /// exists, whether it moves data or not: its task, a TLS session. They count for its source. A connection
+    /// that holds nothing else is idle.
     pub fn set_overhead_of(&mut self, h: Handle, bytes: u64) {
         let Some(c) = self.table.get_mut(h) else {
             return;
@@ -172,8 +178,8 @@ impl Stack {
         self.account.next_round.is_some_and(|t| t <= now)
     }
 
-    /// Whether as little as possible is to be queued for this connection outside the stack: memory is short, or its
-    /// peer's window is shut.
+    /// Whether the driver should queue as little as possible for this connection outside the stack, because
+    /// memory is short or the peer's window is closed.
     pub fn is_held_back(&self, h: Handle) -> bool {
         let c = self.table.get(h);
         c.is_some_and(|c| self.pressure_on(h.slot) > Pressure::None || c.window_is_shut())
@@ -184,20 +190,22 @@ impl Stack {
         earliest(self.account.next_round, self.account.next_walk)
     }
 
-    /// Whether there is memory for a new connection, with what those that were accepted of late may take at once.
+    /// Whether there is memory for a new connection, in addition to what recently accepted connections may soon
+    /// take.
     fn has_memory(&self) -> bool {
         let promised = FIRST_DATA * self.account.young.len() as u64;
         self.memory().saturating_add(promised) < self.account.limit
     }
 
-    /// An accepted connection is established.
+    /// An accepted connection is established. [`FIRST_DATA`] is set aside for it.
     pub(super) fn promise(&mut self, now: Instant) {
         if self.account.is_limited() {
             self.account.young.push_back(now);
         }
     }
 
-    /// Makes room for a new connection, if those in TIME_WAIT take it; returns whether there is some.
+    /// Makes room for a new connection, by forgetting connections in TIME_WAIT if necessary. Returns whether
+    /// there is room.
     pub(super) fn make_room(&mut self, now: Instant) -> bool {
         let young = &mut self.account.young;
         while young.front().is_some_and(|t| now.since(*t) >= YOUTH) {
@@ -216,7 +224,7 @@ impl Stack {
         self.account.pressure > Pressure::None
     }
 
-    /// Keeps the totals, and what the connections know of the limit.
+    /// Updates the totals after a connection has changed, and what connections know about the limit.
     #[inline]
     pub(super) fn book(&mut self, slot: u32, before: (usize, u64), holds: (usize, u64)) {
         self.half_open_joins = self.half_open_joins + holds.0 - before.0;
@@ -226,7 +234,7 @@ impl Stack {
         }
     }
 
-    /// Stored are `holds` bytes, where there were `before`.
+    /// A connection stores `holds` bytes, and stored `before` bytes until now.
     #[inline(never)]
     fn book_within_limit(&mut self, slot: u32, before: u64, holds: u64) {
         let source = self.table.source(slot);
@@ -235,7 +243,7 @@ impl Stack {
         self.judge_source(slot);
     }
 
-    /// Sees how short memory is, and tells the connections if that has changed.
+    /// Determines how short memory is. If this has changed, the connections are notified.
     fn judge_memory(&mut self) {
         if !self.account.is_limited() {
             return;
@@ -263,13 +271,13 @@ impl Stack {
         self.walk_later();
     }
 
-    /// All connections are to learn how short memory is.
+    /// Plans a walk, in which all connections learn how short memory is.
     fn walk_later(&mut self) {
         let at = self.account.walk_from;
         self.account.next_walk.get_or_insert(at);
     }
 
-    /// Sees whether the source of this connection holds more than its share.
+    /// Checks whether the source of this connection holds more than its share.
     pub(super) fn judge_source(&mut self, slot: u32) {
         let source = self.table.source(slot);
         if self.account.sources.judge(source, self.account.limit) && self.account.contended {
@@ -280,7 +288,7 @@ impl Stack {
         }
     }
 
-    /// Counts a connection that was accepted, and tells it how short memory is.
+    /// Counts an accepted connection, and notifies it of how short memory is.
     pub(super) fn press_new(&mut self, slot: u32) {
         self.judge_memory();
         if self.account.is_limited() {
@@ -288,7 +296,7 @@ impl Stack {
         }
     }
 
-    /// How short memory is for a connection.
+    /// How short memory is for a connection, which also depends on its source.
     #[inline]
     fn pressure_on(&self, slot: u32) -> Pressure {
         let account = &self.account;
@@ -298,7 +306,7 @@ impl Stack {
         }
     }
 
-    /// Something is about to happen to a connection: tells it how short memory is, if it does not know.
+    /// Called before something happens to a connection. Notifies it of how short memory is, unless it knows.
     #[inline]
     pub(super) fn press_if_stale(&mut self, slot: u32) {
         if self.account.next_walk.is_none() {
@@ -310,7 +318,7 @@ impl Stack {
         }
     }
 
-    /// Tells a connection how short memory is for it.
+    /// Notifies a connection of how short memory is for it.
     fn press(&mut self, slot: u32) {
         let pressure = self.pressure_on(slot);
         let Some(c) = self.table.connection_mut(slot) else {
@@ -320,15 +328,15 @@ impl Stack {
             return;
         }
         let changes = c.pressure() != pressure;
-        // Even if not: what arrived since then is given back.
+        // Even if the pressure has not changed: this frees what arrived since then and may never be needed.
         c.set_pressure(pressure);
         if changes && !std::mem::replace(&mut c.queued, true) {
             self.ready.push(slot);
         }
     }
 
-    /// Tells all connections how short memory is, if that has changed and [`ROUND`] has passed since they were told
-    /// last.
+    /// Notifies all connections of how short memory is, if that has changed and [`ROUND`] has passed since the
+    /// last walk.
     fn walk(&mut self, now: Instant) {
         if self.account.next_walk.is_none_or(|t| t > now) {
             return;
@@ -340,10 +348,10 @@ impl Stack {
         (0..slots).for_each(|slot| self.press(slot));
     }
 
-    /// While memory is short: makes room until a quarter of the memory is free. The oldest connections in TIME_WAIT
-    /// are forgotten first. Then connections end that hold data and made no progress: those of sources
-    /// that hold more than their share first, then those that hold most for longest. If the limit is reached,
-    /// idle ones of such sources follow, those that were idle for longest first.
+    /// While memory is short: makes room until a quarter of the memory is free. The oldest connections in
+    /// TIME_WAIT are forgotten first. Then connections are ended that hold data and made no progress: those of
+    /// sources that hold more than their share first, then those that hold most for longest. If the limit is
+    /// reached, idle connections of such sources follow, those that were idle for longest first.
     pub(super) fn relieve(&mut self, now: Instant) {
         self.walk(now);
         if !self.relief_due(now) {
@@ -406,15 +414,15 @@ impl Stack {
     }
 }
 
-/// A connection that made no progress; the greatest are ended first.
+/// A connection that made no progress. The greatest values are ended first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Stalled {
     holds_data: bool,
     /// Its source holds more than its share.
     over: bool,
-    /// Bytes by milliseconds.
+    /// Bytes times milliseconds.
     score: u128,
-    /// Bytes that its end gives back.
+    /// Bytes that are freed when it ends.
     frees: u64,
     slot: u32,
 }

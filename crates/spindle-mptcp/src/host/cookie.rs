@@ -1,10 +1,10 @@
-//! SYN cookies (RFC 4987, section 3.6): what a listener must remember of a SYN, packed into the
+//! SYN cookies (RFC 4987, section 3.6): the state that a listener must remember of a SYN, packed into the
 //! initial sequence number and the timestamp of the answer.
 //!
-//! The sequence number holds one bit of the time slot, three bits of the peer's segment size and 28
-//! bits of a keyed hash over both, the four-tuple and the peer's own sequence number. Window scale,
-//! SACK and ECN go into the low bits of the timestamp; a peer that offers no timestamps is granted
-//! none of them. Those bits are not authenticated: lying about them harms only who lies.
+//! The sequence number holds one bit of the time slot, three bits of the peer's segment size and 28 bits of a
+//! keyed hash over both, the four-tuple and the peer's own sequence number. Window scale, SACK and ECN go into
+//! the low bits of the timestamp. A peer that offers no timestamps is granted none of them. Those bits are not
+//! authenticated: a peer that forges them harms only itself.
 
 use std::hash::Hasher;
 
@@ -14,12 +14,13 @@ use spindle_wire::{Endpoint, Flags, Segment, SeqNumber, Timestamps};
 
 use super::hashes::{KeyedHashes, tuple};
 
-/// A time slot; cookies of this one and the one before are good (RFC 4987, section 3.6: "a slowly
+/// A time slot. Cookies of the current and the previous slot are valid (RFC 4987, section 3.6: "a slowly
 /// increasing counter", there of 64 s).
 pub(super) const SLOT: Duration = Duration::from_secs(64);
 
-/// Segment sizes a cookie can tell, the largest not above the peer's is taken: the defaults of
-/// RFC 9293 (section 3.7.1), what tunnels and PPPoE leave, Ethernet with IPv6 and IPv4, jumbo frames.
+/// Segment sizes that a cookie can express. The largest size that does not exceed the peer's is used. They are
+/// the defaults of RFC 9293 (section 3.7.1), sizes over tunnels and PPPoE, Ethernet with IPv6 and IPv4, and
+/// jumbo frames.
 const SIZES: [u16; 8] = [64, 536, 1220, 1360, 1400, 1440, 1460, 8940];
 
 /// No window scale was offered; scales end at 14 (RFC 7323, section 2.3).
@@ -37,7 +38,7 @@ fn slot(now: Instant) -> u64 {
 }
 
 impl KeyedHashes {
-    /// The initial sequence number that answers a SYN without remembering it.
+    /// The initial sequence number of an answer to a SYN of which nothing is stored.
     pub(super) fn cookie(&self, now: Instant, syn: &Segment) -> SeqNumber {
         let default = if syn.dst.addr.is_ipv4() { 536 } else { 1220 };
         let offered = syn.options.rare.as_ref().and_then(|r| r.mss);
@@ -63,7 +64,8 @@ impl KeyedHashes {
         SeqNumber((slot as u32 & 1) << 31 | class << HASH_BITS | low)
     }
 
-    /// The segment size a third ACK's cookie stands for; none if we never sent it, or too long ago.
+    /// The segment size that a third ACK's cookie stands for, or `None` if the cookie was never sent or is too
+    /// old.
     pub(super) fn check_cookie(&self, now: Instant, ack: &Segment) -> Option<u16> {
         let (cookie, peer_isn) = (ack.ack - 1, ack.seq - 1);
         let class = cookie.0 >> HASH_BITS & 7;
@@ -76,10 +78,10 @@ impl KeyedHashes {
     }
 }
 
-/// The SYN as the cookie will bring it back: without timestamps nothing remembers its options.
+/// The SYN as the cookie can restore it. Without timestamps, its options cannot be restored.
 pub(super) fn grantable(syn: &Segment) -> Segment {
     let mut syn = syn.clone();
-    // No bit is left for experiments: what the answer would agree to, the connection would not know.
+    // No bit is left for experimental options: the connection would not know what the answer agreed to.
     if let Some(rare) = &mut syn.options.rare {
         rare.experimental.clear();
     }
@@ -93,8 +95,8 @@ pub(super) fn grantable(syn: &Segment) -> Segment {
     syn
 }
 
-/// The timestamp `value` of the answer with the SYN's options in its low bits; never later than the
-/// clock, which the segments to come will show (RFC 7323, section 5.3).
+/// The answer's timestamp `value` with the SYN's options in its low bits. It is never later than the clock that
+/// later segments will show (RFC 7323, section 5.3).
 pub(super) fn mark(value: u32, syn: &Segment) -> u32 {
     let rare = syn.options.rare.as_ref();
     let mut bits = rare
@@ -114,7 +116,7 @@ pub(super) fn mark(value: u32, syn: &Segment) -> u32 {
     }
 }
 
-/// The SYN that a third ACK with a good cookie answers for; MP_CAPABLE is the caller's.
+/// Restores the SYN for which a third ACK with a valid cookie stands. MP_CAPABLE is left to the caller.
 pub(super) fn recall(ack: &Segment, mss: u16) -> Segment {
     let mut syn = Segment::new(ack.src, ack.dst);
     syn.flags = Flags::SYN;
@@ -171,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cookie_is_good_in_its_slot_and_the_next() {
+    fn cookie_is_valid_in_its_slot_and_the_next() {
         let s = syn(77, Some(1450));
         let c = hashes().cookie(at(70), &s);
         for now in [70, 127, 128, 191] {
@@ -183,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cookie_is_good_for_one_peer_and_one_sequence_number() {
+    fn cookie_is_valid_for_one_peer_and_one_sequence_number() {
         let s = syn(77, Some(1460));
         let c = hashes().cookie(at(1), &s);
         let good = third(&s, c);
@@ -201,7 +203,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_the_timestamp_carries_comes_back(
+        fn options_in_the_timestamp_are_restored(
             value: u32,
             scale in prop::option::of(0u8..15),
             sack: bool,
@@ -226,7 +228,7 @@ mod tests {
         }
 
         #[test]
-        fn the_segment_size_is_never_above_the_peers(mss in 64u16.., seq: u32) {
+        fn restored_segment_size_never_exceeds_the_peers(mss in 64u16.., seq: u32) {
             let s = syn(seq, Some(mss));
             let c = hashes().cookie(at(1), &s);
             let size = hashes().check_cookie(at(1), &third(&s, c)).unwrap();

@@ -1,4 +1,4 @@
-//! What a stack has counted since it began.
+//! The counters of a stack.
 
 use super::table::Table;
 use crate::SendCounters;
@@ -7,61 +7,61 @@ use crate::connection::info::add_counters;
 use crate::connection::{Connection, Happening, Role};
 use crate::stage::coding::CodingCounters;
 
-/// Totals of a [`crate::Stack`], connections that are gone included.
+/// Totals of a [`crate::Stack`], including connections that no longer exist.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StackCounters {
     /// Connections opened by peers and established.
     pub accepted: u64,
     /// Connections opened here and established.
     pub connected: u64,
-    /// Connections forgotten, half-open ones included.
+    /// Connections forgotten, including half-open ones.
     pub closed: u64,
-    /// Established connections that use MPTCP, or did to their end.
+    /// Established connections that use MPTCP, or used it until they ended.
     pub multipath: u64,
-    /// Established connections that are plain TCP although this end speaks MPTCP: the peer does not,
-    /// or they fell back (RFC 8684, section 3.7).
+    /// Established connections that are plain TCP although this end supports MPTCP: the peer does not, or they
+    /// fell back (RFC 8684, section 3.7).
     pub fallbacks: u64,
-    /// SYNs for which nothing listens.
+    /// SYNs for which there is no listener.
     pub refused_no_listener: u64,
-    /// Connections refused at `max_connections`.
+    /// Connections refused because `max_connections` was reached.
     pub refused_connections: u64,
-    /// Connections refused at `max_memory`.
+    /// Connections refused because `max_memory` was reached.
     pub refused_memory: u64,
-    /// Connections refused because their source had its share ([`crate::StackConfig::source_share`]).
+    /// Connections refused because their source had used up its share ([`crate::StackConfig::source_share`]).
     pub refused_source: u64,
     /// Connections ended because memory was short and they made no progress.
     pub evicted: u64,
-    /// Bytes that these held.
+    /// Bytes that evicted connections held.
     pub bytes_evicted: u64,
     /// SYNs answered with a cookie (RFC 4987).
     pub cookies_sent: u64,
     /// Connections made from a cookie.
     pub cookies_accepted: u64,
-    /// ACKs refused while cookies were about, because theirs was false or too old.
+    /// ACKs refused while cookies were in use, because their cookie was wrong or too old.
     pub cookies_refused: u64,
-    /// Joins refused for a token of no connection (RFC 8684, section 3.2).
+    /// Joins refused because no connection has their token (RFC 8684, section 3.2).
     pub joins_unknown: u64,
-    /// Joins refused at a limit.
+    /// Joins refused because a limit was reached.
     pub joins_refused: u64,
     /// Joins with a wrong HMAC, on SYN/ACK or third ACK.
     pub join_hmac_failures: u64,
     /// ADD_ADDRs with a wrong HMAC (RFC 8684, section 3.4.1).
     pub add_addr_hmac_failures: u64,
-    /// ADD_ADDRs of addresses that are not to be joined ([`crate::AnnouncedAddresses`]).
+    /// ADD_ADDRs of addresses that must not be joined ([`crate::AnnouncedAddresses`]).
     pub add_addr_refused: u64,
-    /// Joins refused at an own address where nothing listens ([`crate::JoinPolicy`]).
+    /// Joins refused at an own address without a listener ([`crate::JoinPolicy`]).
     pub joins_prohibited: u64,
     /// Joins opened here and established.
     pub subflows_opened: u64,
     /// Joins opened by peers and established.
     pub subflows_accepted: u64,
-    /// Subflows that ended, first ones and those that were never established among them.
+    /// Subflows that ended, including first subflows and those that were never established.
     pub subflow_ends: SubflowEnds,
-    /// Segments of no connection, SYNs excepted.
+    /// Segments of no connection, except SYNs.
     pub unknown_segments: u64,
-    /// Resets sent, for connections and without one.
+    /// Resets sent, with and without a connection.
     pub resets_sent: u64,
-    /// Resets for segments of no connection that did not leave, since too many had left (1000 a second on
+    /// Resets for segments of no connection that were not sent because too many had been sent (1000 a second on
     /// average, and 1000 at once).
     pub resets_withheld: u64,
     /// Challenge ACKs (RFC 5961).
@@ -72,15 +72,15 @@ pub struct StackCounters {
     pub bytes_received: u64,
     /// Payload bytes that arrived again.
     pub bytes_duplicate: u64,
-    /// Segments queued for reinjection since the peer had acknowledged them on a subflow and not at the data
+    /// Segments queued for reinjection because the peer had acknowledged them on a subflow but not at the data
     /// level.
     pub undelivered: u64,
     /// Sending totals over all subflows.
     pub send: SendCounters,
-    /// What coding has done.
+    /// Totals of coding.
     pub coding: CodingCounters,
-    /// Iterations of loops over what peers make this host store (scoreboards, reassembly queues, mappings,
-    /// parities, coding units): a measure of work that does not depend on the machine.
+    /// Iterations of loops over state that peers make this host store (scoreboards, reassembly queues,
+    /// mappings, parities, coding units): a measure of work that does not depend on the machine.
     pub steps: u64,
 }
 
@@ -95,7 +95,7 @@ impl StackCounters {
         }
     }
 
-    /// Adds what a connection has counted.
+    /// Adds the counters of a connection.
     pub(super) fn add(&mut self, c: &Connection) {
         let d = c.data_counters();
         let (established, multipath) = (c.is_established(), c.is_multipath());
@@ -120,7 +120,7 @@ impl StackCounters {
         });
     }
 
-    /// Adds what others have counted.
+    /// Adds other counters.
     fn merge(&mut self, other: &Self) {
         // All fields are named, so that none can be left out.
         let Self {
@@ -196,21 +196,23 @@ impl StackCounters {
     }
 }
 
-/// A sum over all connections that is made in parts, while connections come and go. Each connection
-/// counts once, as it was when it was looked at or when it ended, so that from one survey to the next
-/// no total falls that does not fall in a connection.
+/// A sum over all connections that is made in parts, while connections are opened and closed. Each connection
+/// counts once, with its counters at the time when it was visited or when it ended. From one survey to the
+/// next, a total therefore decreases only if it decreases in a connection.
 #[derive(Debug, Default)]
 pub(super) struct Survey {
-    /// The next slot to look at.
+    /// The next slot to visit.
     next: u32,
-    /// Of the connections that were looked at.
+    /// Totals of the connections that were visited.
     seen: StackCounters,
-    /// Of connections that were looked at and are gone: counted in `seen`, and for the next survey.
+    /// Totals of connections that were visited and have ended since. They are counted in `seen`, and are kept
+    /// for the next survey.
     gone: StackCounters,
 }
 
 impl Survey {
-    /// A connection in this slot is gone: takes it if its counters must not be counted again now.
+    /// The connection in this slot has ended. If it was visited already, its counters are kept for the next
+    /// survey, and the result is true.
     pub(super) fn takes(&mut self, slot: u32, c: &Connection) -> bool {
         let seen = slot < self.next;
         if seen {
@@ -220,7 +222,7 @@ impl Survey {
         seen
     }
 
-    /// Looks at up to `most` slots; the totals once all were looked at, when the survey is over.
+    /// Visits up to `most` slots. Returns the totals once all slots were visited, when the survey is over.
     pub(super) fn go_on(
         &mut self,
         table: &Table,

@@ -30,14 +30,14 @@ pub enum Event {
         /// The subflow.
         subflow: SubflowId,
     },
-    /// A subflow is gone; [`crate::ConnectionInfo::ended`] says why.
+    /// A subflow has ended; [`crate::ConnectionInfo::ended`] reports why.
     SubflowDown {
         /// The connection.
         handle: Handle,
         /// The subflow.
         subflow: SubflowId,
     },
-    /// A join is gone that was never established; [`crate::ConnectionInfo::ended`] says why.
+    /// A join has ended before it was established; [`crate::ConnectionInfo::ended`] reports why.
     JoinFailed {
         /// The connection.
         handle: Handle,
@@ -54,20 +54,20 @@ pub enum Event {
         /// The connection.
         handle: Handle,
     },
-    /// The peer has acknowledged all data before the offset that [`super::Stack::watch_acknowledged`]
-    /// named.
+    /// The peer has acknowledged all data before the offset that was given to
+    /// [`super::Stack::watch_acknowledged`].
     Acknowledged {
         /// The connection.
         handle: Handle,
         /// Bytes acknowledged at the data level, from the beginning of the stream.
         offset: u64,
     },
-    /// The peer sends nothing more.
+    /// The peer will send no more data.
     PeerClosed {
         /// The connection.
         handle: Handle,
     },
-    /// The connection is over.
+    /// The connection has ended.
     Closed {
         /// The connection.
         handle: Handle,
@@ -96,10 +96,10 @@ pub(super) fn from_happening(handle: Handle, listener: Option<ListenerId>, h: Ha
 /// Why the stack refused a call.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StackError {
-    /// Something is bound to this endpoint already.
+    /// The endpoint is already in use.
     #[error("{0} is in use; choose another port, or 0 to have one chosen")]
     AddressInUse(Endpoint),
-    /// A connection was to be opened to an address that no single host has.
+    /// The address of the peer is not that of a single host.
     #[error(
         "{0} is an unspecified, broadcast or multicast address, which TCP cannot connect to; choose \
          the address of one host"
@@ -108,7 +108,7 @@ pub enum StackError {
     /// No local port is free towards that peer.
     #[error("no free port on {0} towards this peer")]
     NoPorts(IpAddr),
-    /// The stack's limit is reached.
+    /// The stack's limit of connections is reached.
     #[error("{0} connections are open, the stack's limit; raise `max_connections` or close some")]
     TooManyConnections(usize),
     /// The memory for all connections is used up.
@@ -116,7 +116,7 @@ pub enum StackError {
         "{0} bytes are in use, the stack's limit; raise `max_memory` or close some connections"
     )]
     NoMemory(u64),
-    /// The handle's connection does not exist any more, or does not take data.
+    /// The handle's connection no longer exists, or it has ended.
     #[error("the connection is closed")]
     NotConnected,
 }

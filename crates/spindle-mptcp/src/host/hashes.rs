@@ -1,5 +1,5 @@
-//! Hashes of a subflow's endpoints under keys that only the host has: numbers that it can compute again
-//! and nobody else can predict.
+//! Hashes of a subflow's endpoints under keys that only the host has. They are numbers that the host can
+//! compute again and no other host can predict.
 
 use std::fmt;
 use std::hash::Hasher;
@@ -13,7 +13,7 @@ use super::keys::{hmac_sha256, leftmost_64};
 use crate::secrets::{Label, Secrets};
 use crate::subflow::InitialNumbers;
 
-/// The keys of these hashes, each for one use. They never leave the host, nor do they show when printed.
+/// The keys of these hashes, each for one use. They never leave the host, and `Debug` does not show them.
 #[derive(Clone)]
 pub(super) struct KeyedHashes {
     sequence_numbers: [u8; 16],
@@ -32,7 +32,7 @@ impl KeyedHashes {
         }
     }
 
-    /// Where the numbers of a subflow that begins `now` start.
+    /// The initial numbers of a subflow that begins `now`.
     pub(super) fn initial_numbers(
         &self,
         now: Instant,
@@ -54,17 +54,18 @@ impl KeyedHashes {
         SeqNumber((ticks as u32).wrapping_add(hash as u32))
     }
 
-    /// What is added to the clock in a subflow's timestamps, so that they tell neither the host's uptime
-    /// nor which subflows are the same host's (RFC 7323, section 7.1; Linux `secure_tcp_ts_off`). The
-    /// next connection of the same four-tuple has the same, so timestamps go on increasing (RFC 6191).
+    /// The offset that is added to the clock in a subflow's timestamps, so that they reveal neither the host's
+    /// uptime nor which subflows belong to the same host (RFC 7323, section 7.1; Linux `secure_tcp_ts_off`).
+    /// The next connection of the same four-tuple has the same offset, so that timestamps keep increasing (RFC
+    /// 6191).
     pub(super) fn timestamp_offset(&self, local: Endpoint, remote: Endpoint) -> u32 {
         sip(&self.timestamps, local, remote) as u32
     }
 
-    /// A key for a connection of which nothing is stored yet: a keyed hash of the four-tuple and the
-    /// peer's initial sequence number. The third ACK brings both again, so the same key comes out then
-    /// (RFC 8684, section 3.1: a listener may stay stateless by generating its key verifiably; the
-    /// SYN of version 1 has no key to build it from).
+    /// A key for a connection of which nothing is stored yet: a keyed hash of the four-tuple and the peer's
+    /// initial sequence number. The third ACK contains both again, so the same key can be computed then (RFC
+    /// 8684, section 3.1: a listener may stay stateless by generating its key verifiably; the SYN of version 1
+    /// has no key to build it from).
     pub(super) fn cookie_key(&self, local: Endpoint, remote: Endpoint, peer_isn: SeqNumber) -> u64 {
         let message: [&[u8]; 2] = [&tuple(local, remote), &peer_isn.0.to_be_bytes()];
         leftmost_64(&hmac_sha256(&self.cookie_keys, &message))
@@ -88,7 +89,7 @@ fn sip(key: &[u8; 16], local: Endpoint, remote: Endpoint) -> u64 {
     hash.finish()
 }
 
-/// Both endpoints as bytes of one length: IPv4 addresses as IPv4-mapped IPv6 ones.
+/// Both endpoints as bytes of a fixed length. IPv4 addresses become IPv4-mapped IPv6 addresses.
 pub(super) fn tuple(local: Endpoint, remote: Endpoint) -> [u8; 36] {
     let mut bytes = [0; 36];
     for (half, end) in bytes.chunks_exact_mut(18).zip([local, remote]) {
@@ -117,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sequence_number_clock_ticks_every_four_microseconds() {
+    fn isn_clock_ticks_every_four_microseconds() {
         let (s, l, r) = (hashes(1), end("192.0.2.1:80"), end("198.51.100.7:4000"));
         let start = s.isn(Instant::ZERO, l, r);
         for (micros, ticks) in [(3, 0), (4, 1), (4_000_000, 1_000_000)] {
@@ -130,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn each_hash_depends_on_the_seed_and_on_all_that_is_hashed() {
+    fn each_hash_depends_on_the_seed_and_all_inputs() {
         let (l, r) = (end("192.0.2.1:80"), end("198.51.100.7:4000"));
         let ends = [
             (l, r),
@@ -161,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_do_not_show_when_printed() {
+    fn debug_output_reveals_no_keys() {
         assert_eq!(format!("{:?}", hashes(1)), "KeyedHashes(..)");
     }
 }

@@ -1,8 +1,7 @@
-//! MPTCP keys and what is derived from them: tokens, initial data sequence numbers and message
-//! authentication codes (RFC 8684, sections 3.1, 3.2 and 3.4.1).
+//! MPTCP keys and what is derived from them: tokens, initial data sequence numbers and message authentication
+//! codes (RFC 8684, sections 3.1, 3.2 and 3.4.1).
 //!
-//! Keys and nonces are numbers here; on the wire, and where they are hashed, they stand in network
-//! byte order.
+//! Keys and nonces are numbers here. On the wire, and where they are hashed, they are in network byte order.
 
 use std::net::IpAddr;
 
@@ -10,8 +9,8 @@ use hmac::{Hmac, Mac};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-/// The token that names a connection: the most significant 32 bits of the SHA-256 hash of the key
-/// (RFC 8684, section 3.2).
+/// The token that identifies a connection: the most significant 32 bits of the SHA-256 hash of the key (RFC
+/// 8684, section 3.2).
 pub fn token(key: u64) -> u32 {
     let hash = Sha256::digest(key.to_be_bytes());
     u32::from_be_bytes([hash[0], hash[1], hash[2], hash[3]])
@@ -66,19 +65,20 @@ pub fn add_addr_hmac(
     })
 }
 
-/// Whether two truncated codes agree, in time that does not tell where they differ.
+/// Whether two truncated codes are equal, compared in constant time.
 pub fn same_64(a: u64, b: u64) -> bool {
     a.ct_eq(&b).into()
 }
 
-/// Whether two truncated codes agree, in time that does not tell where they differ.
+/// Whether two truncated codes are equal, compared in constant time.
 pub fn same_160(a: &[u8; 20], b: &[u8; 20]) -> bool {
     a.ct_eq(b).into()
 }
 
 /// HMAC-SHA256 (RFC 2104, RFC 6234) of the concatenated parts.
 pub(crate) fn hmac_sha256(key: &[u8], message: &[&[u8]]) -> [u8; 32] {
-    // The only error is a key of a length the algorithm cannot take, and HMAC takes any.
+    // The only possible error is a key of a length that the algorithm does not support. HMAC supports any
+    // length.
     let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(key) else {
         unreachable!("HMAC takes keys of any length (RFC 2104, section 3)");
     };
@@ -109,7 +109,7 @@ mod tests {
 
     /// RFC 4231, sections 4.2 to 4.8 (4.6 is about truncation to 128 bits).
     #[test]
-    fn hmac_sha256_test_cases_of_rfc_4231() {
+    fn hmac_sha256_matches_rfc_4231() {
         let cases: [(&[u8], &[u8], &str); 6] = [
             (
                 &[0x0b; 20],
@@ -150,7 +150,7 @@ mod tests {
 
     /// Computed with another implementation of SHA-256 over the eight bytes of the key.
     #[test]
-    fn tokens_and_initial_data_sequence_numbers() {
+    fn tokens_and_idsns_match_another_implementation() {
         let known = [
             (0, 0xaf55_70f5, 0xe5b2_328d_e0e8_3dfc),
             (1, 0xcd26_6215, 0x19ec_5090_83d0_0a50),
@@ -167,7 +167,7 @@ mod tests {
 
     /// Computed with another implementation of HMAC-SHA256.
     #[test]
-    fn join_codes() {
+    fn join_hmacs_match_another_implementation() {
         let mac = join_hmac(KEY_A, KEY_B, 0x1122_3344, 0xaabb_ccdd);
         assert_eq!(
             hex(&mac),
@@ -187,7 +187,7 @@ mod tests {
 
     /// Computed with another implementation of HMAC-SHA256.
     #[test]
-    fn add_addr_codes() {
+    fn add_addr_hmacs_match_another_implementation() {
         let v4: IpAddr = "192.0.2.1".parse().unwrap();
         let v6: IpAddr = "2001:db8::1".parse().unwrap();
         assert_eq!(
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn comparisons_see_every_bit() {
+    fn comparisons_detect_every_differing_bit() {
         for bit in 0..64 {
             assert!(!same_64(KEY_A, KEY_A ^ 1 << bit));
         }
@@ -220,7 +220,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn both_sides_agree(a: u64, b: u64, ra: u32, rb: u32) {
+        fn both_sides_compute_the_same_join_hmac(a: u64, b: u64, ra: u32, rb: u32) {
             // What A computes as the sender is what B computes with the roles exchanged.
             let of_a = join_hmac(a, b, ra, rb);
             let expected = hmac_sha256(

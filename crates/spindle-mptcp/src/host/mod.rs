@@ -51,51 +51,53 @@ use timers::Timers;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ListenerId(u32);
 
-/// What a stack is made from.
+/// The configuration of a stack.
 #[derive(Clone, Debug)]
 pub struct StackConfig {
-    /// Connections at most, without those that only rest in TIME_WAIT; further SYNs are refused with
-    /// RST.
+    /// Most connections, without those of which only TIME_WAIT is left. Further SYNs are refused with RST.
     pub max_connections: usize,
-    /// Connections in TIME_WAIT at most; beyond it the oldest are forgotten early.
+    /// Most connections in TIME_WAIT. Beyond this limit the oldest are forgotten early.
     pub max_time_wait: usize,
-    /// Half-open connections at most; further SYNs are answered with a cookie, of which nothing is
-    /// stored here (RFC 4987, section 3.6).
+    /// Most half-open connections. Further SYNs are answered with a cookie, for which nothing is stored here
+    /// (RFC 4987, section 3.6).
     pub max_half_open: usize,
-    /// Joins of peers with their third ACK missing, over all connections, at most (of each as many as subflows are planned, or four);
-    /// further ones are reset for lack of resources (RFC 8684, section 3.6).
+    /// Most joins of peers whose third ACK is missing, over all connections. Each connection may have as many
+    /// of them as it plans subflows, and at least four. Further joins are reset for lack of resources (RFC
+    /// 8684, section 3.6).
     pub max_half_open_joins: usize,
-    /// Bytes of memory beyond which new connections are refused with RST, and connections that store data are
-    /// given no more of them. What counts: what connections store ([`Stack::buffered`]), 8 KiB for each
-    /// connection, 6 KiB for each in TIME_WAIT and 4 KiB for each further subflow, and what the driver holds
+    /// Bytes of memory beyond which new connections are refused with RST, and connections that store data
+    /// accept no more. What counts is what connections store ([`Stack::buffered`]), 8 KiB for each connection,
+    /// 6 KiB for each connection in TIME_WAIT, 4 KiB for each further subflow, and what the driver holds
     /// ([`Stack::set_outside`]).
     ///
-    /// From seven eighths of it on no window is opened further, send buffers take no more than 64 KiB, and room is made
-    /// until a quarter is free: the oldest connections in TIME_WAIT are forgotten, then
-    /// connections that hold data and made no progress for two seconds are ended
-    /// ([`CloseReason::MemoryPressure`](crate::CloseReason::MemoryPressure)), those that hold
-    /// most for longest first. Where all is in use that is done to idle ones, too, of sources that hold more than
-    /// their share. No limit by default.
+    /// From seven eighths of the limit on, no window is opened further, send buffers accept no more than 64
+    /// KiB, and memory is freed until a quarter is free. The oldest connections in TIME_WAIT are forgotten
+    /// first. Then connections that hold data and made no progress for two seconds are ended
+    /// ([`CloseReason::MemoryPressure`](crate::CloseReason::MemoryPressure)), those that hold most for longest
+    /// first. If the limit is reached, idle connections of sources that hold more than their share are ended
+    /// too. No limit by default.
     pub max_memory: u64,
-    /// Per cent of `max_connections`, `max_half_open` and `max_memory` that one source may take once half of
-    /// the limit is in use; 1 to 100. Beyond it, its connections are refused with RST, its SYNs answered with
-    /// cookies, and memory is short for its connections alone. Half-open connections count as such only: a
-    /// forged SYN does not use up what its source may have established. A source is an IPv4 address or a network of
-    /// IPv6. 25 by default: less than half, so that no two sources take all, and more than a site
-    /// behind one address needs of a limit that suits the service.
+    /// The part of `max_connections`, `max_half_open` and `max_memory`, in per cent, that one source may take
+    /// once half of the limit is in use; 1 to 100. Beyond this share, the source's connections are refused with
+    /// RST, its SYNs are answered with cookies, and memory is short for its connections alone. A half-open
+    /// connection counts only as half-open, so that a forged SYN does not use up the connections that its
+    /// source may have established. A source is an IPv4 address or an IPv6 network.
+    ///
+    /// 25 by default. This is less than half, so that no two sources take everything, and more than a site
+    /// behind one address needs if the limit suits the service.
     pub source_share: u8,
-    /// The bits of an IPv6 address that tell sources apart: 64 by default, since a host may use all addresses of
-    /// such a network (RFC 4291, section 2.5.1).
+    /// The number of leading bits of an IPv6 address that identify a source. 64 by default, because a host may
+    /// use all addresses of such a network (RFC 4291, section 2.5.1).
     pub source_prefix: u8,
     /// Further local addresses, beyond the one a connection starts from, that the path manager may
     /// use.
     pub addresses: Vec<IpAddr>,
-    /// Local addresses that peers know by another, since a NAT in front of this host translates them:
-    /// (inside, outside), each inside address once. What is announced is the outside one.
+    /// Local addresses that a NAT in front of this host translates: pairs of inside and outside address, with
+    /// each inside address once. The outside address is announced to peers.
     pub outside: Vec<(IpAddr, IpAddr)>,
 }
 
-/// Some kilobytes each: 100 MB at the worst.
+/// Each takes a few kilobytes: 100 MB at worst.
 const MAX_TIME_WAIT: usize = 1 << 14;
 
 impl Default for StackConfig {
@@ -122,14 +124,15 @@ struct Listener {
 }
 
 /// A host's transport stack.
-// What no segment of an established connection needs is boxed: simulations prefetch the stack for each segment.
+// Fields that no segment of an established connection needs are boxed, because simulations prefetch the stack
+// for each segment.
 #[derive(Debug)]
 pub struct Stack {
     config: StackConfig,
     hashes: Box<KeyedHashes>,
     /// Draws MPTCP keys.
     keys: Generator,
-    /// What each connection draws from.
+    /// The generators of random numbers for connections.
     generators: Generators,
     ports: Box<Ports>,
     table: Table,
@@ -139,39 +142,41 @@ pub struct Stack {
     events: VecDeque<Event>,
     ready: Ready,
     timers: Timers,
-    /// In TIME_WAIT, the oldest first; those that are gone are dropped in passing.
+    /// Connections in TIME_WAIT, the oldest first. Handles of connections that no longer exist are dropped when
+    /// they are reached.
     time_wait: VecDeque<Handle>,
     stateless: VecDeque<Segment>,
     resets: ResetLimit,
     opened: u64,
-    /// What is known of the ways to peers (CAPS).
+    /// What is known about the paths to peers (CAPS).
     ways: Ways,
     half_open: usize,
     half_open_joins: usize,
     account: Account,
-    /// Cookies sent may come back until then.
+    /// Until when cookies that were sent may come back.
     cookies_until: Option<Instant>,
-    /// Of connections that are gone, and of what belongs to none.
+    /// Counters of connections that no longer exist, and of segments of no connection.
     counters: Box<StackCounters>,
-    /// While one is under way: simulations, which have a stack for each host, make none.
+    /// The survey in progress. It is boxed because simulations, which have a stack for each host, never make
+    /// one.
     survey: Option<Box<counters::Survey>>,
 }
 
-/// Answers to segments of no connection wait here; more are dropped.
+/// Most answers to segments of no connection that wait for transmission. Further answers are dropped.
 const MAX_STATELESS: usize = 1024;
 
 impl Stack {
-    /// An empty stack. Its keys, initial sequence numbers, nonces, ports, cookies and timestamps come from
-    /// `seed`, which must be random and secret: 256 bits from the operating system, drawn for this stack
-    /// alone. Each use has a key of its own, derived from it; what leaves the host comes from ChaCha20 or
-    /// from keyed hashes.
+    /// Creates an empty stack. Its keys, initial sequence numbers, nonces, ports, cookies and timestamps come
+    /// from `seed`, which must be random and secret: 256 bits from the operating system, drawn for this stack
+    /// alone. Each use has its own key, derived from the seed. Numbers that leave the host come from ChaCha20
+    /// or from keyed hashes.
     pub fn new(config: StackConfig, seed: [u8; 32]) -> Self {
         Self::from_secrets(config, &Secrets::System(seed))
     }
 
-    /// An empty stack for simulations and tests: the same `seed` and calls give the same segments. Whoever
-    /// watches some of them can compute the keys of all others, so such a stack must not meet a network
-    /// that anybody else can reach.
+    /// Creates an empty stack for simulations and tests: the same `seed` and the same calls give the same
+    /// segments. An observer of some of them can compute the keys of all others, so such a stack must not be
+    /// connected to a network that others can reach.
     pub fn deterministic(config: StackConfig, seed: u64) -> Self {
         Self::from_secrets(config, &Secrets::Simulation(seed))
     }
@@ -206,7 +211,7 @@ impl Stack {
         }
     }
 
-    /// Accepts connections to `local` (an unspecified address means any) with this configuration.
+    /// Accepts connections to `local` with this configuration. An unspecified address means any address.
     ///
     /// # Errors
     /// [`StackError::AddressInUse`] if there is a listener already.
@@ -226,20 +231,20 @@ impl Stack {
         Ok(ListenerId(self.listeners.len() as u32 - 1))
     }
 
-    /// Stops accepting; connections there are go on.
+    /// Stops accepting connections. Existing connections go on.
     pub fn stop_listening(&mut self, id: ListenerId) {
         if let Some(l) = self.listeners.get_mut(id.0 as usize) {
             l.open = false;
         }
     }
 
-    /// Opens a connection from `local` (port 0: the stack chooses) to `remote`.
+    /// Opens a connection from `local` to `remote`. If the port of `local` is 0, the stack chooses one.
     ///
     /// # Errors
     /// [`StackError::NotOneHost`] if `remote` is an unspecified or multicast address or the limited broadcast
     /// address (RFC 9293, section 3.9.1.1, MUST-46), [`StackError::AddressInUse`] if these two endpoints are
-    /// connected already, [`StackError::NoPorts`], [`StackError::TooManyConnections`] or [`StackError::NoMemory`] at the
-    /// limits.
+    /// connected already, [`StackError::NoPorts`] if no local port is free, [`StackError::TooManyConnections`]
+    /// or [`StackError::NoMemory`] at the limits.
     pub fn connect(
         &mut self,
         now: Instant,
@@ -291,14 +296,14 @@ impl Stack {
         }
     }
 
-    /// Takes a segment from the wire.
+    /// Processes a segment from the wire.
     #[inline]
     pub fn receive(&mut self, now: Instant, mut segment: Segment) {
         self.receive_in_place(now, &mut segment);
     }
 
-    /// As [`Self::receive`], for whoever keeps segments where they are. What is left of this one is of no
-    /// use.
+    /// Like [`Self::receive`], for callers that keep segments in place. The contents of `segment` are
+    /// unspecified afterwards.
     pub fn receive_in_place(&mut self, now: Instant, segment: &mut Segment) {
         if let Some((slot, i)) = self.scattered(segment) {
             self.deliver(now, slot, i, segment);
@@ -319,9 +324,9 @@ impl Stack {
         self.on_stray(now, segment);
     }
 
-    /// The connection, and the place in it, of a segment that has one's token, and now that subflow's
-    /// ports: those of a scattered segment are no more than the way it took. Only from the peer's own
-    /// address, and only where scattering was agreed on.
+    /// The connection of a segment with a connection's token, and the index of the subflow. The segment's
+    /// source becomes that subflow's remote endpoint, because the ports of a scattered segment only select its
+    /// path. The segment must come from the peer's own address, and both ends must have agreed on scattering.
     fn scattered(&mut self, segment: &mut Segment) -> Option<(u32, usize)> {
         let slot = self.table.by_token(segment.options.token?.get())?;
         let c = self.table.connection(slot)?;
@@ -330,14 +335,16 @@ impl Stack {
         Some((slot, i))
     }
 
-    /// How many steps of [`Self::foresee`] there are.
+    /// Number of steps of [`Self::foresee`].
     pub const STEPS_AHEAD: u32 = 6;
 
-    /// Has what a segment with these ends will need brought into the processor's cache before the segment
-    /// is [received](Self::receive); what happens does not depend on it. For simulators, which know what
-    /// comes: where one thing leads to the next the memory is waited for, so all segments that come soon
-    /// should take step 0 (the stack), then all step 1 (the tuple), its slot, the connection, the subflow,
-    /// what that points to.
+    /// Prefetches into the processor's cache what a segment with these endpoints will need when it is
+    /// [received](Self::receive). This has no effect on behaviour.
+    ///
+    /// It is for simulators, which know the segments that arrive soon. Each step follows a pointer that the
+    /// step before prefetched. All segments should therefore take step 0 (the stack) first, then all step 1
+    /// (the tuple), and likewise the steps for its slot, the connection, the subflow, and what the subflow
+    /// points to.
     #[inline]
     pub fn foresee(&mut self, segment: &Segment, step: u32) {
         let tuple: FourTuple = (segment.dst, segment.src);
@@ -351,14 +358,14 @@ impl Stack {
         }
     }
 
-    /// The connection that a segment with these ends is for, if [`Self::foresee`] found it of late.
+    /// The connection of a segment with these endpoints, if [`Self::foresee`] found it recently.
     #[inline]
     pub fn foreseen(&self, segment: &Segment) -> Option<Handle> {
         self.table.foreseen(&(segment.dst, segment.src))
     }
 
-    /// A segment that [`Self::transmit`] gave out will have left the host's output queue at `leaves`.
-    /// Only configurations with an `output_limit` want to know.
+    /// Reports that a segment from [`Self::transmit`] will have left the host's egress queue at `leaves`. Only
+    /// configurations with an `output_limit` need this.
     pub fn handed_over(&mut self, segment: &Segment, leaves: Instant) {
         if segment.payload.is_empty() {
             return;
@@ -377,9 +384,9 @@ impl Stack {
         }
     }
 
-    /// The network says that it dropped a segment which this stack had sent, as only a simulation
-    /// can. Returns what leaves in its place at once, if the connection's recovery wants to hear of
-    /// drops ([`crate::recovery::RecoveryFactory::hears_of_drops`]).
+    /// Reports that the network dropped a segment which this stack had sent. Only a simulation can know this.
+    /// Returns the segment that must be sent in its place at once, if the connection's recovery needs to be
+    /// notified of drops ([`crate::recovery::RecoveryFactory::hears_of_drops`]).
     pub fn dropped(&mut self, now: Instant, segment: &Segment) -> Option<Segment> {
         let tuple: FourTuple = (segment.src, segment.dst);
         let (slot, subflow) = self.table.lookup(&tuple)?;
@@ -401,7 +408,7 @@ impl Stack {
         self.hand_over(now, slot, i, segment);
     }
 
-    /// To a connection whose handshake is going on.
+    /// Delivers a segment to a connection whose handshake is going on.
     #[cold]
     fn deliver_half_open(&mut self, now: Instant, slot: u32, i: usize, segment: &Segment) {
         let accepted = self.table.source(slot).is_some();
@@ -423,15 +430,15 @@ impl Stack {
         self.touch(now, slot);
     }
 
-    /// The next segment for the wire; to be asked until there is none after every call that may
-    /// cause sending.
+    /// Returns the next segment for the wire. Call this until it returns `None`, after every call that may
+    /// cause a transmission.
     pub fn transmit(&mut self, now: Instant) -> Option<Segment> {
         let mut next = Segment::blank();
         self.transmit_in_place(now, &mut next).then_some(next)
     }
 
-    /// As [`Self::transmit`], for whoever keeps segments where they are: puts the next segment in the place
-    /// of `next` and returns whether there is one. If not, what `next` holds is of no use.
+    /// Like [`Self::transmit`], for callers that keep segments in place. Replaces `next` by the next segment
+    /// and returns whether there is one. If there is none, the contents of `next` are unspecified.
     pub fn transmit_in_place(&mut self, now: Instant, next: &mut Segment) -> bool {
         let found = self.next_segment(now, next);
         if found && next.flags.contains(Flags::RST) {
@@ -468,16 +475,17 @@ impl Stack {
         false
     }
 
-    /// The next event for the application.
+    /// Returns the next event for the application.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    /// Gives data to a connection; returns how many bytes its send buffer took. If fewer than
-    /// offered, [`Event::Writable`] comes when there is room again.
+    /// Gives data to a connection, and returns how many bytes its send buffer accepted. If it accepted fewer
+    /// bytes than offered, [`Event::Writable`] follows when there is room again. After [`Self::shutdown`] it
+    /// accepts none.
     ///
     /// # Errors
-    /// [`StackError::NotConnected`] if there is no such connection, or it is closed for sending.
+    /// [`StackError::NotConnected`] if there is no such connection, or it has ended.
     pub fn send(&mut self, now: Instant, h: Handle, data: Payload) -> Result<usize, StackError> {
         self.press_if_stale(h.slot);
         let c = self.table.get_mut(h).ok_or(StackError::NotConnected)?;
@@ -489,9 +497,9 @@ impl Stack {
         Ok(n)
     }
 
-    /// Sends an acknowledgement at once although nothing asks for one. Under MPTCP it shows a client
-    /// that its key has arrived, so that it may open further subflows before it has sent any data
-    /// (RFC 8684, sections 3.1 and 3.2).
+    /// Sends an acknowledgement at once, even if none is due. Under MPTCP it shows a client that its key has
+    /// arrived, so that the client may open further subflows before it has sent any data (RFC 8684, sections
+    /// 3.1 and 3.2).
     pub fn acknowledge(&mut self, now: Instant, h: Handle) {
         if let Some(sf) = self.table.get_mut(h).and_then(|c| c.subflows.first_mut()) {
             sf.rx.ack_now = true;
@@ -499,9 +507,9 @@ impl Stack {
         }
     }
 
-    /// The application is in the middle of what it sends, as a proxy is while its service answers:
-    /// that counts as new data on the way, so that proactive recovery waits (FUSO section 4.1).
-    /// [`Self::close`], [`Self::shutdown`] or `false` end it.
+    /// Reports whether the application will soon send more, like a proxy while its service answers. This counts
+    /// as new data, so that proactive recovery waits (FUSO section 4.1). [`Self::close`], [`Self::shutdown`] or
+    /// `false` end it.
     pub fn expect_more(&mut self, now: Instant, h: Handle, more: bool) {
         if let Some(c) = self.table.get_mut(h) {
             c.expect_more(more);
@@ -509,17 +517,17 @@ impl Stack {
         }
     }
 
-    /// The application has given up on the rest of a write that was cut short: no more new data are
-    /// on the way.
+    /// Reports that the application has given up the rest of a partial write, so that no more new data are
+    /// expected.
     pub fn forget_blocked_write(&mut self, h: Handle) {
         if let Some(c) = self.table.get_mut(h) {
             c.forget_blocked_writer();
         }
     }
 
-    /// Has [`Event::Acknowledged`] come once, as soon as the peer has acknowledged all data before
-    /// `offset` (bytes from the beginning of the stream) at the data level: at once if it has already.
-    /// Takes the place of an offset named before.
+    /// Requests one [`Event::Acknowledged`] for when the peer has acknowledged all data before `offset` (bytes
+    /// from the beginning of the stream) at the data level. If it has already, the event follows at once. The
+    /// request replaces an earlier one.
     pub fn watch_acknowledged(&mut self, now: Instant, h: Handle, offset: u64) {
         if let Some(c) = self.table.get_mut(h) {
             c.watch_acknowledged(offset);
@@ -527,12 +535,12 @@ impl Stack {
         }
     }
 
-    /// Bytes the send buffer takes now.
+    /// Bytes that the send buffer accepts now.
     pub fn writable(&self, h: Handle) -> usize {
         self.table.get(h).map_or(0, Connection::writable)
     }
 
-    /// The next in-order bytes, at most `max`; none if nothing is there now.
+    /// Returns the next in-order bytes, at most `max`, or `None` if there are none now.
     ///
     /// # Errors
     /// [`StackError::NotConnected`] if there is no such connection.
@@ -552,7 +560,7 @@ impl Stack {
         Ok(piece)
     }
 
-    /// Bytes that [`Self::recv`] would give now.
+    /// Bytes that [`Self::recv`] would return now.
     pub fn readable(&self, h: Handle) -> u64 {
         self.table.get(h).map_or(0, Connection::readable)
     }
@@ -562,8 +570,8 @@ impl Stack {
         self.table.get(h).is_none_or(Connection::at_end)
     }
 
-    /// Nothing more will be sent; what was given is delivered first. The connection stays known
-    /// after its end, until [`Self::close`].
+    /// Ends sending. Data that were given before are still delivered. The connection stays known after its end,
+    /// until [`Self::close`].
     pub fn shutdown(&mut self, now: Instant, h: Handle) {
         if let Some(c) = self.table.get_mut(h) {
             c.close();
@@ -571,8 +579,8 @@ impl Stack {
         }
     }
 
-    /// Nothing more will be sent; what was given is delivered first, and the connection forgotten
-    /// once it is over.
+    /// Ends sending and releases the connection. Data that were given before are still delivered. The
+    /// connection is forgotten once it has ended.
     pub fn close(&mut self, now: Instant, h: Handle) {
         if let Some(c) = self.table.get_mut(h) {
             c.release(now);
@@ -589,10 +597,10 @@ impl Stack {
         }
     }
 
-    /// Announces a further local address to the peer (ADD_ADDR), as the peer knows it
-    /// ([`StackConfig::outside`]), with `port` if it listens on another than the connection's. Nothing
-    /// is announced on a connection without MPTCP, nor where all 256 address identifiers are in use;
-    /// whether it is announced is returned.
+    /// Announces a further local address to the peer (ADD_ADDR). `addr` is the address as the peer sees it
+    /// ([`StackConfig::outside`]). `port` is given if the address listens on another port than the
+    /// connection's. Returns whether the address is announced. It is not announced on a connection without
+    /// MPTCP, or if all 256 address identifiers are in use.
     pub fn announce_address(
         &mut self,
         now: Instant,
@@ -610,7 +618,7 @@ impl Stack {
         announced
     }
 
-    /// Withdraws a local address, as the peer knows it, from the peer (REMOVE_ADDR) and closes its
+    /// Withdraws a local address, given as the peer sees it, from the peer (REMOVE_ADDR) and closes its
     /// subflows.
     pub fn withdraw_address(&mut self, now: Instant, h: Handle, addr: IpAddr) {
         if let Some(c) = self.table.get_mut(h) {
@@ -627,13 +635,13 @@ impl Stack {
         }
     }
 
-    /// Sets the code point of everything that this end of the connection sends from now on, as the socket
-    /// options IP_TOS and IPV6_TCLASS do: the differentiated services code point, 0 to 63, without the ECN
-    /// bits (RFC 2474, section 3); of a larger number the lower six bits count. 0, as at first, is the
-    /// default forwarding behaviour, and leaves alone what a scattering configuration marks by itself.
+    /// Sets the code point of everything that this end of the connection sends from now on, like the socket
+    /// options IP_TOS and IPV6_TCLASS. It is the differentiated services code point, 0 to 63, without the ECN
+    /// bits (RFC 2474, section 3). Of a larger number the lower six bits count. 0, the initial value, is the
+    /// default forwarding behaviour, and does not change what a scattering configuration marks itself.
     ///
-    /// Set right after [`Self::connect`] it is on the SYN too. The peer's end has a code point of its own,
-    /// which it cannot set before [`Event::Accepted`]: its SYN/ACK goes without.
+    /// If it is set right after [`Self::connect`], the SYN has it too. The peer's end has its own code point.
+    /// Its application cannot set it before [`Event::Accepted`], so its SYN/ACK has none.
     pub fn set_dscp(&mut self, h: Handle, dscp: u8) {
         if let Some(c) = self.table.get_mut(h) {
             c.dscp = dscp & 0x3f;
@@ -657,7 +665,7 @@ impl Stack {
         }
     }
 
-    /// Takes what was recorded since the last call.
+    /// Returns what was recorded since the last call.
     pub fn take_trace(&mut self, h: Handle) -> Vec<TraceEvent> {
         self.table
             .get_mut(h)
@@ -665,7 +673,7 @@ impl Stack {
             .unwrap_or_default()
     }
 
-    /// What was counted since the stack began, over connections there are and were.
+    /// The counters since the stack began, over existing and former connections.
     pub fn counters(&self) -> StackCounters {
         let mut total = *self.counters;
         let live = self.table.handles().filter_map(|h| self.table.get(h));
@@ -673,8 +681,8 @@ impl Stack {
         total
     }
 
-    /// As [`Self::counters`], in parts: each call looks at up to `most` connections, and the one that
-    /// has looked at the last gives the totals. Connections that come in the meantime may be missing.
+    /// Like [`Self::counters`], but in parts. Each call visits up to `most` connections, and the call that
+    /// visits the last one returns the totals. Connections that open in the meantime may be missing.
     pub fn survey_counters(&mut self, most: u32) -> Option<StackCounters> {
         let survey = self.survey.get_or_insert_default();
         let totals = survey.go_on(&self.table, most, &mut self.counters);
@@ -684,13 +692,13 @@ impl Stack {
         totals
     }
 
-    /// What the sampling periods of the ways to peers came to, as far as it still knows these ways; none
-    /// without coding.
+    /// Totals of the sampling periods on the paths to peers, as far as the stack still keeps estimates for
+    /// these paths. They are zero without coding.
     pub fn coding_periods(&self) -> Periods {
         self.ways.periods()
     }
 
-    /// Congestion window of the subflow from `local` to `remote`, and its full segment, in bytes.
+    /// Congestion window and size of a full segment, in bytes, of the subflow from `local` to `remote`.
     pub fn window(&self, local: Endpoint, remote: Endpoint) -> Option<(u64, u64)> {
         let (slot, _) = self.table.lookup(&(local, remote))?;
         let mut subflows = self.table.connection(slot)?.subflows.iter();
@@ -703,13 +711,13 @@ impl Stack {
         self.half_open
     }
 
-    /// The connections there are, those in TIME_WAIT among them.
+    /// All connections, including those in TIME_WAIT.
     pub fn handles(&self) -> impl Iterator<Item = Handle> {
         self.table.handles()
     }
 
-    /// After anything happened to a connection: subflows its path manager wants, events, and its
-    /// turn to transmit, after which its timer is armed.
+    /// Must be called after anything happened to a connection. Opens the subflows that its path manager
+    /// requests, collects its events, and queues it for transmission, after which its timer is set.
     fn touch(&mut self, now: Instant, slot: u32) {
         let wants = self.table.connection(slot).is_some_and(|c| c.may_want());
         if wants {
@@ -761,7 +769,7 @@ impl Stack {
         true
     }
 
-    /// Events for the application, and the books.
+    /// Collects a connection's events for the application, and updates the stack's totals.
     fn collect(&mut self, slot: u32) {
         let Some(entry) = self.table.slot_mut(slot) else {
             return;

@@ -1,4 +1,4 @@
-//! What passes on a path, as whoever watches for ICMP messages or owns the link says.
+//! The path MTU, as reported by the component that watches for ICMP messages or owns the link.
 
 use spindle_units::Instant;
 use spindle_wire::{Endpoint, SeqNumber};
@@ -6,17 +6,18 @@ use spindle_wire::{Endpoint, SeqNumber};
 use super::Stack;
 
 impl Stack {
-    /// IP packets of more than `mtu` bytes (IP header included) do not pass from `local` to `remote`,
-    /// or larger ones pass again; port 0 means any. The MSS of the subflows there follows, up to what
-    /// was agreed and down to a floor (552 bytes with IPv4, 1280 with IPv6), and what was sent and is
-    /// too large goes out again in smaller segments. Whether an ICMP message is to be believed is for
-    /// the caller to judge (RFC 5927, section 7).
+    /// Reports that IP packets of more than `mtu` bytes (IP header included) do not pass from `local` to
+    /// `remote`, or that larger packets than before pass again. Port 0 means any port.
+    ///
+    /// The MSS of the subflows there follows `mtu`, up to the agreed MSS and down to a floor (552 bytes with
+    /// IPv4, 1280 with IPv6). Outstanding segments that are too large are retransmitted in smaller segments.
+    /// The caller judges whether an ICMP message can be trusted (RFC 5927, section 7).
     pub fn path_mtu(&mut self, now: Instant, local: Endpoint, remote: Endpoint, mtu: u32) {
         self.set_path_mtu(now, (local, remote), mtu, true);
     }
 
-    /// As [`Self::path_mtu`], but found out by the link itself, which is believed: there is no floor. What
-    /// a tunnel carries may be smaller than what a path of IP has to.
+    /// Like [`Self::path_mtu`], but for an MTU that the link itself has found, which is trusted. There is no
+    /// floor, because a tunnel may carry less than an IP path must.
     pub fn link_mtu(&mut self, now: Instant, local: Endpoint, remote: Endpoint, mtu: u32) {
         self.set_path_mtu(now, (local, remote), mtu, false);
     }
@@ -48,8 +49,8 @@ impl Stack {
         self.touch(now, slot);
     }
 
-    /// Whether the byte with sequence number `seq` from `local` to `remote` was sent and is not
-    /// acknowledged yet: what an ICMP message must quote to be believed (RFC 5927, section 4.1).
+    /// Whether the byte with sequence number `seq` from `local` to `remote` was sent and is not acknowledged
+    /// yet. An ICMP message must quote such a byte to be trusted (RFC 5927, section 4.1).
     pub fn is_outstanding(&self, local: Endpoint, remote: Endpoint, seq: SeqNumber) -> bool {
         let slot = self.table.lookup(&(local, remote)).map(|(slot, _)| slot);
         let connection = slot.and_then(|s| self.table.connection(s));

@@ -27,12 +27,12 @@ const MOST_INCREMENT: u64 = 8;
 #[derive(Debug)]
 pub(super) enum Ports {
     DoubleHash(DoubleHash),
-    /// Each subflow of each connection draws its own, whatever others do: simulations are then
-    /// comparable, connection by connection.
+    /// Each subflow of each connection draws its own port, whatever other connections do. Simulations are then
+    /// comparable connection by connection.
     OwnStream(u64),
 }
 
-/// For whom a port is wanted.
+/// The subflow for which a port is chosen.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wants {
     pub(super) local: IpAddr,
@@ -50,7 +50,7 @@ impl Ports {
         }
     }
 
-    /// A port that is `free`; none if every port is taken.
+    /// A port for which `free` returns true, or `None` if every port is taken.
     pub(super) fn choose(&mut self, w: Wants, free: impl Fn(u16) -> bool) -> Option<u16> {
         match self {
             Self::DoubleHash(ports) => ports.choose(w.local, w.remote, free),
@@ -65,7 +65,7 @@ impl Ports {
 }
 
 impl Stack {
-    /// The local end of a subflow to `remote`: `local`, with a free port if it has none.
+    /// The local end of a subflow to `remote`: `local`, with a free port if its port is 0.
     ///
     /// # Errors
     /// [`StackError::AddressInUse`], [`StackError::NoPorts`].
@@ -99,14 +99,14 @@ impl Stack {
     }
 }
 
-/// Double-hash port selection (RFC 6056, section 3.3.4): the ports towards one destination follow each
-/// other from a start that depends on the destination and on a secret, so that no port returns soon, and
-/// the ports towards one destination tell nothing about those towards another. How far the next one is
-/// differs each time (section 3.3.5).
+/// Double-hash port selection (RFC 6056, section 3.3.4). The ports towards one destination follow each other
+/// from a start that depends on the destination and on a secret. No port is used again soon, and the ports
+/// towards one destination reveal nothing about those towards another. The distance to the next port is random
+/// each time (section 3.3.5).
 #[derive(Debug)]
 pub(super) struct DoubleHash {
     key: [u8; 16],
-    /// The first connection that wants a port makes them: a server may need none.
+    /// Allocated when the first connection needs a port, because a server may need none.
     counters: Vec<u16>,
     increments: Generator,
 }
@@ -132,7 +132,7 @@ impl DoubleHash {
         let mut hash = SipHasher24::new_with_key(&self.key);
         hash.write(&tuple(Endpoint::new(local, 0), remote));
         let hash = hash.finish();
-        // The halves of a keyed hash stand for two functions.
+        // The two halves of one keyed hash serve as two hash functions.
         let (offset, index) = (hash as u32 % SPAN, (hash >> 32) as usize % COUNTERS);
         let counter = &mut self.counters[index];
         let start = offset + u32::from(*counter);
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn simulated_streams_differ_and_repeat() {
+    fn simulated_ports_differ_by_subflow_and_are_repeatable() {
         let one = |o, s| {
             let mut ports = Ports::new(&Secrets::Simulation(7));
             ports.choose(wants("10.0.0.2:80", o, s), |_| true).unwrap()
@@ -179,14 +179,14 @@ mod tests {
     }
 
     #[test]
-    fn no_port_towards_a_destination_returns_soon() {
+    fn ports_towards_a_destination_are_not_used_again_soon() {
         let drawn = ports(&Secrets::System([7; 32]), "10.0.0.2:80", 3000);
         assert!(drawn.iter().all(|p| (FIRST..=LAST).contains(p)));
         assert_eq!(drawn.iter().collect::<HashSet<_>>().len(), drawn.len());
     }
 
     #[test]
-    fn ports_towards_other_destinations_and_of_other_seeds_start_elsewhere() {
+    fn ports_start_elsewhere_for_other_destinations_and_seeds() {
         let seed = |last| {
             let mut seed = [7; 32];
             seed[31] = last;

@@ -1,4 +1,4 @@
-//! What a stack and its link tell each other about single subflows.
+//! What a stack and its link report to each other about single subflows.
 
 use spindle_units::Instant;
 use spindle_wire::Endpoint;
@@ -7,10 +7,12 @@ use super::Stack;
 use crate::connection::PathError;
 
 impl Stack {
-    /// Segments from `local` do not reach `remote` at present, as the link has found out by itself or by an ICMP
-    /// message. Whether such a message is to be believed is for the caller to judge (RFC 5927, section 4.1).
-    /// An attempt to connect fails at once, with [`CloseReason::Refused`] or [`CloseReason::NoRoute`]; an
-    /// established subflow's data go over others, if there are any.
+    /// Reports that segments from `local` do not reach `remote` at present. The link has found this out by
+    /// itself or from an ICMP message. The caller judges whether such a message can be trusted (RFC 5927,
+    /// section 4.1).
+    ///
+    /// An attempt to connect fails at once, with [`CloseReason::Refused`] or [`CloseReason::NoRoute`]. The data
+    /// of an established subflow are sent over other subflows, if there are any.
     ///
     /// [`CloseReason::Refused`]: crate::CloseReason::Refused
     /// [`CloseReason::NoRoute`]: crate::CloseReason::NoRoute
@@ -28,8 +30,8 @@ impl Stack {
         }
     }
 
-    /// Whether there is a subflow from `local` to `remote`, whatever its state: one in TIME_WAIT or with an
-    /// incomplete handshake counts. A SYN that was answered with a cookie leaves none.
+    /// Whether there is a subflow from `local` to `remote`, whatever its state. A subflow in TIME_WAIT or with
+    /// an incomplete handshake counts. A SYN that was answered with a cookie leaves no subflow.
     pub fn has_subflow(&self, local: Endpoint, remote: Endpoint) -> bool {
         let tuple = (local, remote);
         let found = self.table.lookup(&tuple);

@@ -2,27 +2,31 @@
 
 use std::collections::VecDeque;
 
-/// Segments on the wire that a connection sends before the next has its turn: a burst of 64 KB is cut into 44 of
-/// 1460 bytes. (Linux `sch_fq` lets a flow send 2 segments in one turn, and 10 in its first.)
+/// Segments on the wire that a connection may send before the next connection has its turn. A burst of 64 KB is
+/// cut into 44 segments of 1460 bytes. (Linux `sch_fq` lets a flow send 2 segments in one turn, and 10 in its
+/// first.)
 const QUANTUM: u32 = 64;
 
-/// Segments on the wire that new connections send before a backlogged one has a turn again. However many new ones
-/// follow each other, backlogged ones get a seventh of what is sent.
+/// Segments on the wire that new connections may send before a backlogged connection has a turn again. However
+/// many new connections follow each other, backlogged connections send at least a seventh of all segments.
 const AHEAD: u32 = 4 * QUANTUM;
 
-/// The slots of connections that may have something to send, each once; that is for the caller to see to.
-/// They take turns, so that one with much to send does not delay the others. A new one has its turn before those
-/// that have used up one and have more to send (RFC 8290, section 4.2: the list of new queues), so that a short
-/// answer does not wait until each long transfer has had its turn.
+/// The slots of connections that may have something to send. The caller ensures that each slot is in here at
+/// most once.
+///
+/// Connections take turns, so that a connection with much to send does not delay the others. A new connection
+/// has its turn before connections that have used up a turn and have more to send (RFC 8290, section 4.2: the
+/// list of new queues). A short answer therefore does not wait until each long transfer has had its turn.
 #[derive(Debug, Default)]
 pub(super) struct Ready {
-    /// They have had no turn since they came.
+    /// Connections that have had no turn since they were added.
     new: VecDeque<u32>,
-    /// They have had one, and have more to send.
+    /// Connections that have had a turn and have more to send.
     backlogged: VecDeque<u32>,
-    /// Whose turn it is, if that has been asked.
+    /// The current turn, if one has begun.
     turn: Option<Turn>,
-    /// Segments that new ones have sent since the last turn of a backlogged one, while there is one.
+    /// Segments that new connections have sent since the last turn of a backlogged connection, counted while a
+    /// backlogged connection waits.
     ahead: u32,
 }
 
@@ -30,7 +34,7 @@ pub(super) struct Ready {
 struct Turn {
     slot: u32,
     new: bool,
-    /// Segments sent in it.
+    /// Segments sent in this turn.
     sent: u32,
 }
 
@@ -46,8 +50,9 @@ impl Turn {
 }
 
 impl Ready {
-    /// Adds a connection, which counts as new. If no other has something to send, its turn begins at once and no
-    /// queue is touched, as nearly always in a simulation, where each host has few connections.
+    /// Adds a connection, which counts as new. If no other connection has something to send, its turn begins at
+    /// once and no queue is touched. This is nearly always so in a simulation, where each host has few
+    /// connections.
     #[inline]
     pub(super) fn push(&mut self, slot: u32) {
         if self.turn.is_none() && self.new.is_empty() && self.backlogged.is_empty() {
@@ -57,7 +62,7 @@ impl Ready {
         }
     }
 
-    /// Whose turn it is.
+    /// The slot of the connection whose turn it is.
     #[inline]
     pub(super) fn first(&mut self) -> Option<u32> {
         if self.turn.is_none() && !(self.new.is_empty() && self.backlogged.is_empty()) {
@@ -81,7 +86,8 @@ impl Ready {
         })
     }
 
-    /// The first has sent so many segments, as they are on the wire; after [`QUANTUM`] of them its turn is over.
+    /// The connection whose turn it is has sent this many segments, as counted on the wire. After [`QUANTUM`]
+    /// of them its turn is over.
     #[inline]
     pub(super) fn on_sent(&mut self, segments: u32) {
         let Some(turn) = &mut self.turn else {
@@ -93,7 +99,7 @@ impl Ready {
         }
     }
 
-    /// The first has used up its turn, and has more to send.
+    /// The connection whose turn it is has used up its turn, and has more to send.
     #[cold]
     fn give_way(&mut self) {
         let slot = self.turn.map(|t| t.slot);
@@ -101,7 +107,7 @@ impl Ready {
         self.backlogged.extend(slot);
     }
 
-    /// The first has nothing more to send.
+    /// The connection whose turn it is has nothing more to send.
     #[inline]
     pub(super) fn remove_first(&mut self) {
         self.end_turn();
@@ -121,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_connection_with_much_to_send_gives_way_after_its_quantum() {
+    fn connection_with_much_to_send_yields_after_its_quantum() {
         let mut ready = Ready::default();
         for slot in [7, 8, 9] {
             ready.push(slot);
@@ -136,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_counts_as_the_segments_that_it_is_cut_into() {
+    fn burst_counts_as_its_segments_on_the_wire() {
         let mut ready = Ready::default();
         for slot in [7, 8] {
             ready.push(slot);
@@ -150,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_connection_has_its_turn_before_backlogged_ones() {
+    fn new_connection_has_its_turn_before_backlogged_ones() {
         let mut ready = Ready::default();
         for slot in [7, 8] {
             ready.push(slot);
@@ -169,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn new_connections_without_end_leave_a_seventh_to_a_backlogged_one() {
+    fn endless_new_connections_leave_a_seventh_to_a_backlogged_one() {
         let mut ready = Ready::default();
         ready.push(7);
         assert_eq!(ready.first(), Some(7));
@@ -193,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_new_connections_send_does_not_count_while_none_is_backlogged() {
+    fn segments_of_new_connections_do_not_count_while_none_is_backlogged() {
         let mut ready = Ready::default();
         for n in 0..1000 {
             ready.push(n);
@@ -205,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_ends_its_turn_early_leaves_the_next_a_whole_one() {
+    fn connection_has_a_whole_turn_after_another_ends_its_turn_early() {
         let mut ready = Ready::default();
         for slot in [7, 8] {
             ready.push(slot);

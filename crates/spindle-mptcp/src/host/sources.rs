@@ -1,7 +1,7 @@
-//! What each source of connections has of the stack: an IPv4 address, or a network of IPv6.
+//! What each source of connections uses of the stack. A source is an IPv4 address or an IPv6 network.
 //!
-//! A limit that nobody presses on is anyone's. Once half of it is in use, no source may take more than its
-//! share of it, so that one host does not shut out all others.
+//! A source may use any part of a limit while less than half of the limit is in use. Once half of it is in use,
+//! no source may take more than its share, so that one host cannot shut out all others.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -9,23 +9,23 @@ use std::net::IpAddr;
 use super::account::CONNECTION_COST;
 use super::table::Keyed;
 
-/// A source's place in the list, as a connection keeps it.
+/// The index of a source in the list, which each of its connections stores.
 pub(super) type SourceId = u32;
 
 #[derive(Debug, Default)]
 struct Source {
     key: u128,
-    /// Connections that exist, those in TIME_WAIT among them: the source is forgotten with the last.
+    /// Existing connections, including those in TIME_WAIT. The source is forgotten with the last of them.
     known: usize,
     connections: usize,
     half_open: usize,
-    /// Bytes stored by its connections, and held for them outside the stack.
+    /// Bytes stored by its connections, and bytes held for them outside the stack.
     memory: u64,
-    /// That is more than its share.
+    /// Whether it holds more than its share of memory.
     over: bool,
 }
 
-/// All of them.
+/// All sources.
 #[derive(Debug)]
 pub(super) struct Sources {
     list: Vec<Source>,
@@ -36,7 +36,8 @@ pub(super) struct Sources {
 }
 
 impl Sources {
-    /// `share`: per cent of each limit. `prefix`: the bits of an IPv6 address that tell sources apart.
+    /// `share` is the part of each limit, in per cent, that one source may take. `prefix` is the number of
+    /// leading bits of an IPv6 address that identify a source.
     pub(super) fn new(keyed: Keyed, share: u8, prefix: u8) -> Self {
         Self {
             list: Vec::new(),
@@ -63,7 +64,8 @@ impl Sources {
         self.list.get(*id as usize)
     }
 
-    /// Whether `own` of a limit, of which `used` are in use, is a source's whole share.
+    /// Whether a source that holds `own` of a limit has used up its share, while `used` of the limit are in
+    /// use.
     fn is_spent(&self, own: u64, used: u64, limit: u64) -> bool {
         used >= limit / 2 && own >= self.of(limit)
     }
@@ -74,8 +76,8 @@ impl Sources {
         u64::try_from(share).unwrap_or(u64::MAX).max(1)
     }
 
-    /// Whether `peer`'s source has its share of the `limit` connections, of which `used` are open. Half-open ones
-    /// of the source do not count: anybody may have forged its address.
+    /// Whether `peer`'s source has used up its share of the `limit` connections, of which `used` are open.
+    /// Half-open connections of the source do not count, because anyone can forge its address in a SYN.
     pub(super) fn has_its_connections(&self, peer: IpAddr, used: usize, limit: usize) -> bool {
         let own = self
             .get(peer)
@@ -83,7 +85,7 @@ impl Sources {
         self.is_spent(own as u64, used as u64, limit as u64)
     }
 
-    /// The same of half-open ones.
+    /// Like [`Self::has_its_connections`], but for half-open connections.
     pub(super) fn has_its_half_open(&self, peer: IpAddr, used: usize, limit: usize) -> bool {
         let own = self.get(peer).map_or(0, |s| s.half_open);
         self.is_spent(own as u64, used as u64, limit as u64)
@@ -94,7 +96,7 @@ impl Sources {
         self.get(peer).is_some_and(|s| s.over)
     }
 
-    /// A half-open connection of `peer`.
+    /// Counts a half-open connection of `peer`, and returns its source.
     pub(super) fn open(&mut self, peer: IpAddr) -> SourceId {
         let key = self.key(peer);
         let id = match self.by_key.get(&key) {
@@ -126,17 +128,17 @@ impl Sources {
         }
     }
 
-    /// One of its connections is half-open no longer.
+    /// A connection of the source is no longer half-open.
     pub(super) fn settle(&mut self, id: Option<SourceId>) {
         self.change(id, |s| s.half_open = s.half_open.saturating_sub(1));
     }
 
-    /// One of its connections only rests in TIME_WAIT.
+    /// Only TIME_WAIT is left of a connection of the source.
     pub(super) fn rest(&mut self, id: Option<SourceId>) {
         self.change(id, |s| s.connections = s.connections.saturating_sub(1));
     }
 
-    /// One of its connections is forgotten.
+    /// A connection of the source is forgotten. `rested`: only TIME_WAIT was left of it.
     pub(super) fn forget(&mut self, id: Option<SourceId>, rested: bool) {
         if !rested {
             self.rest(id);
@@ -149,14 +151,14 @@ impl Sources {
         }
     }
 
-    /// One of its connections held `before` bytes, and holds `after` now.
+    /// A connection of the source held `before` bytes, and holds `after` bytes now.
     #[inline]
     pub(super) fn hold(&mut self, id: Option<SourceId>, before: u64, after: u64) {
         self.change(id, |s| s.memory = (s.memory + after).saturating_sub(before));
     }
 
-    /// Sees whether it holds more than its share of `limit` bytes; returns whether that has changed. It is over until an
-    /// eighth of the share is free again.
+    /// Checks whether the source holds more than its share of `limit` bytes. Returns whether the result has
+    /// changed. A source stays over its share until an eighth of the share is free again.
     #[inline]
     pub(super) fn judge(&mut self, id: Option<SourceId>, limit: u64) -> bool {
         let share = self.of(limit);
@@ -169,14 +171,14 @@ impl Sources {
         std::mem::replace(&mut source.over, over) != over
     }
 
-    /// Whether it holds more than its share, as last judged.
+    /// Whether the source held more than its share when [`Self::judge`] was last called.
     #[inline]
     pub(super) fn is_over(&self, id: Option<SourceId>) -> bool {
         let source = id.and_then(|id| self.list.get(id as usize));
         source.is_some_and(|s| s.over)
     }
 
-    /// How many there are.
+    /// The number of sources.
     #[cfg(test)]
     fn len(&self) -> usize {
         self.by_key.len()
@@ -207,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_counts_once_half_of_the_limit_is_in_use() {
+    fn share_applies_once_half_of_the_limit_is_in_use() {
         let mut s = sources();
         let opened: Vec<_> = (0..25).map(|_| s.open(ip("192.0.2.1"))).collect();
         assert!(!s.has_its_half_open(ip("192.0.2.1"), 49, 100));

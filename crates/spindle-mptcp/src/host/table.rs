@@ -1,4 +1,4 @@
-//! The connection table: slots with generations, and the ways to find one.
+//! The connection table: slots with generations, and indexes to find a slot.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, Hasher};
@@ -15,7 +15,7 @@ use crate::subflow::SubflowId;
 /// Local and remote endpoint of a subflow.
 pub(super) type FourTuple = (Endpoint, Endpoint);
 
-/// A connection of one stack. Handles of connections that are gone stay invalid.
+/// Identifies a connection of one stack. The handle of a connection that no longer exists stays invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Handle {
     pub(super) slot: u32,
@@ -23,7 +23,7 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// A small number, unique among live connections: good as an index.
+    /// A small number, unique among live connections, which is suitable as an index.
     pub fn index(self) -> usize {
         self.slot as usize
     }
@@ -35,14 +35,14 @@ pub(super) struct Slot {
     pub(super) connection: Option<Box<Connection>>,
     ordinal: u64,
     pub(super) listener: Option<ListenerId>,
-    /// Where it came from, of a connection that was accepted.
+    /// The source of an accepted connection.
     source: Option<SourceId>,
     half_open: bool,
-    /// Nothing is left of it but TIME_WAIT.
+    /// Only TIME_WAIT is left of the connection.
     resting: bool,
     pub(super) token: Option<u32>,
     pub(super) tuples: Vec<FourTuple>,
-    /// What the stack's totals have of this connection: half-open joins and bytes stored.
+    /// The connection's part of the stack's totals: half-open joins and bytes stored.
     pub(super) booked: (usize, u64),
 }
 
@@ -56,7 +56,8 @@ impl Slot {
     }
 }
 
-/// Keyed hashing, so that a peer cannot aim at one bucket; keyed by the stack, so that runs repeat.
+/// Keyed hashing, so that a peer cannot aim at one bucket. The key comes from the stack, so that runs can be
+/// repeated.
 #[derive(Clone, Copy)]
 pub(super) struct Keyed([u8; 16]);
 
@@ -86,17 +87,17 @@ pub(super) struct Table {
     free: Vec<u32>,
     by_tuple: HashMap<Ends, (u32, SubflowId), Keyed>,
     by_token: HashMap<u32, u32, Keyed>,
-    /// Tuples that segments came for of late, each at its [`near`] place.
+    /// Tuples of recently received segments, each at its [`near`] index.
     recent: [Option<(FourTuple, u32, SubflowId)>; RECENT],
     count: usize,
     resting: usize,
 }
 
-/// Tuples that are found without hashing. A peer that aims at one place of these only makes others pay
-/// the keyed hash.
+/// Number of tuples that are found without hashing. A peer that aims at one of these entries only makes other
+/// connections pay for the keyed hash.
 const RECENT: usize = 8;
 
-/// A tuple's place among the recent ones.
+/// A tuple's index among the recent tuples.
 #[inline]
 fn near(t: &FourTuple) -> usize {
     let low = match t.1.addr {
@@ -107,7 +108,7 @@ fn near(t: &FourTuple) -> usize {
     (mixed ^ (mixed >> 8)) as usize % RECENT
 }
 
-/// A four-tuple as key: hashed by what it says alone.
+/// A four-tuple as key: only its addresses and ports are hashed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Ends(FourTuple);
 
@@ -126,7 +127,7 @@ impl Hash for Ends {
 }
 
 impl Table {
-    /// Slots there are, used or not: they are numbered from 0.
+    /// The number of slots, used or not. They are numbered from 0.
     pub(super) fn slots(&self) -> u32 {
         self.slots.len() as u32
     }
@@ -143,7 +144,7 @@ impl Table {
         }
     }
 
-    /// Connections without those that rest.
+    /// The number of connections, without those of which only TIME_WAIT is left.
     pub(super) fn live(&self) -> usize {
         self.count - self.resting
     }
@@ -152,7 +153,7 @@ impl Table {
         self.resting
     }
 
-    /// The connection rests from now on; its handle, if it did not before.
+    /// Marks that only TIME_WAIT is left of the connection. Returns its handle if this is new.
     pub(super) fn rest(&mut self, slot: u32) -> Option<Handle> {
         let handle = self.handle(slot)?;
         if std::mem::replace(&mut self.slots[slot as usize].resting, true) {
@@ -166,7 +167,7 @@ impl Table {
         self.by_tuple.get(&Ends(*t)).copied()
     }
 
-    /// As [`lookup`](Self::lookup), for a segment: others of the same tuple will follow.
+    /// Like [`lookup`](Self::lookup), but remembers the tuple, because more segments of it will follow.
     #[inline]
     pub(super) fn find(&mut self, t: &FourTuple) -> Option<(u32, SubflowId)> {
         if let Some(known) = self.find_recent(t) {
@@ -183,7 +184,7 @@ impl Table {
         (known == t).then_some((*slot, *subflow))
     }
 
-    /// Has brought near, in some steps, what a segment of a tuple that was [found](Self::find) needs.
+    /// Prefetches, in several steps, what a segment needs whose tuple was [found](Self::find) recently.
     #[inline]
     pub(super) fn foresee(&self, t: &FourTuple, step: u32) {
         let Some((slot, subflow)) = self.find_recent(t) else {
@@ -196,7 +197,7 @@ impl Table {
         }
     }
 
-    /// The connection of a tuple, if it was [found](Self::find) of late.
+    /// The connection of a tuple, if it was [found](Self::find) recently.
     #[inline]
     pub(super) fn foreseen(&self, t: &FourTuple) -> Option<Handle> {
         let (slot, _) = self.find_recent(t)?;
@@ -268,8 +269,8 @@ impl Table {
         self.free.push(slot);
     }
 
-    /// The handshake of a slot's connection is over, one way or the other.
-    /// Returns whether it was not before.
+    /// Notes that the handshake of a slot's connection is over, successful or not, unless it is still
+    /// `half_open`. Returns whether this is new.
     pub(super) fn settle(&mut self, slot: u32, half_open: bool, count: &mut usize) -> bool {
         let s = &mut self.slots[slot as usize];
         let settles = s.half_open && !half_open;
@@ -287,24 +288,24 @@ impl Table {
         s.is_some_and(|s| s.half_open && s.connection.is_some())
     }
 
-    /// Where a slot's connection came from.
+    /// The source of a slot's connection.
     #[inline]
     pub(super) fn source(&self, slot: u32) -> Option<SourceId> {
         self.slots.get(slot as usize)?.source
     }
 
-    /// Whether a slot's connection only rests.
+    /// Whether only TIME_WAIT is left of a slot's connection.
     pub(super) fn rests(&self, slot: u32) -> bool {
         self.slots.get(slot as usize).is_some_and(|s| s.resting)
     }
 
-    /// Subflows there are, over all connections.
+    /// The number of subflows, over all connections.
     #[inline]
     pub(super) fn tuples(&self) -> usize {
         self.by_tuple.len()
     }
 
-    /// Nothing is booked of a connection any more; returns what was.
+    /// Clears what is booked of a connection, and returns it.
     pub(super) fn unbook(&mut self, slot: u32) -> (usize, u64) {
         std::mem::take(&mut self.slots[slot as usize].booked)
     }
@@ -314,7 +315,7 @@ impl Table {
         self.slots.get_mut(slot as usize)
     }
 
-    /// Forgets the tuples of subflows that are gone.
+    /// Forgets the tuples of subflows that have ended.
     pub(super) fn prune(&mut self, slot: u32) {
         let s = &mut self.slots[slot as usize];
         let Some(c) = &s.connection else { return };
@@ -332,7 +333,7 @@ impl Table {
         }
     }
 
-    /// Keeps the token index in line: a connection that fell back has none.
+    /// Updates the token index. A connection that fell back has no token.
     pub(super) fn set_token(&mut self, slot: u32, token: Option<u32>) {
         let s = &mut self.slots[slot as usize];
         if s.token != token {

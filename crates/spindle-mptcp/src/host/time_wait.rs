@@ -1,5 +1,5 @@
-//! Connections of which nothing is left but TIME_WAIT: they do not count as open ones, and there is
-//! a bound to them beyond which the oldest go early.
+//! Connections of which only TIME_WAIT is left. They do not count as open. Their number is limited, and beyond
+//! the limit the oldest are forgotten early.
 
 use spindle_units::Instant;
 use spindle_wire::{Flags, Segment};
@@ -7,14 +7,14 @@ use spindle_wire::{Flags, Segment};
 use super::Stack;
 use crate::subflow::TcpState;
 
-/// How far the next connection's initial sequence number is beyond what this one sent: more than a window
-/// without scaling (Linux `tcp_timewait_state_process`).
+/// How far the next connection's initial sequence number lies beyond what this connection sent: more than a
+/// window without scaling (Linux `tcp_timewait_state_process`).
 const ISN_ADVANCE: u32 = u16::MAX as u32 + 2;
 
 impl Stack {
-    /// Whether this SYN is newer than all that came for subflow `i`, which is in TIME_WAIT. The subflow ends
-    /// then, and the SYN opens the next connection or subflow between the same ports (RFC 9293, section
-    /// 3.10.7.4; RFC 6191, section 2). Other subflows of the old connection stay in TIME_WAIT.
+    /// Whether subflow `i` is in TIME_WAIT and this SYN is newer than all segments that arrived for it. If so,
+    /// the subflow ends, and the SYN opens the next connection or subflow between the same ports (RFC 9293,
+    /// section 3.10.7.4; RFC 6191, section 2). Other subflows of the old connection stay in TIME_WAIT.
     #[cold]
     pub(super) fn leaves_time_wait(
         &mut self,
@@ -50,7 +50,7 @@ impl Stack {
         false
     }
 
-    /// The connection in this slot is over for both applications and rests in TIME_WAIT.
+    /// The connection in this slot has ended for both applications, and only TIME_WAIT is left of it.
     pub(super) fn rest(&mut self, slot: u32) {
         let Some(handle) = self.table.rest(slot) else {
             return;
@@ -74,7 +74,7 @@ impl Stack {
                 self.forget(oldest.slot);
             }
         }
-        // Those that a new SYN replaced may wait behind others.
+        // Entries of connections that a new SYN replaced may wait behind others.
         if self.time_wait.len() > most.saturating_mul(2) {
             let table = &self.table;
             self.time_wait.retain(|h| table.get(*h).is_some());

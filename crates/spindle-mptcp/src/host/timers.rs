@@ -11,12 +11,12 @@ const ARITY: usize = 4;
 /// The place of a slot without an entry.
 const NOWHERE: u32 = u32::MAX;
 
-/// When each connection is next to be looked at, the earliest first.
+/// When each connection must be looked at next, the earliest first.
 #[derive(Debug, Default)]
 pub(super) struct Timers {
     /// No entry is before its parent, by time and then by slot.
     heap: Vec<(Instant, u32)>,
-    /// Where in the heap the entry of a slot is.
+    /// The index in the heap of each slot's entry.
     places: Vec<u32>,
 }
 
@@ -64,7 +64,7 @@ impl Timers {
         }
     }
 
-    /// Puts `entry` at `place`, whose own entry is of no use, or where the order wants it.
+    /// Stores `entry` at `place`, replacing the entry there, and moves it to where the heap order requires it.
     fn put(&mut self, mut place: usize, entry: (Instant, u32)) {
         while place > 0 {
             let parent = (place - 1) / ARITY;
@@ -100,8 +100,8 @@ impl Timers {
 }
 
 impl Stack {
-    /// When [`Self::timeout`] is next to be called, once [`Self::transmit`] has nothing more to give;
-    /// possibly earlier than anything is due.
+    /// When [`Self::timeout`] must be called next, once [`Self::transmit`] returns `None`. This may be earlier
+    /// than any timer is due.
     pub fn next_timeout(&self) -> Option<Instant> {
         let timer = self.timers.first().map(|(at, _)| at);
         earliest(timer, self.next_relief())
@@ -128,8 +128,8 @@ impl Stack {
         }
     }
 
-    /// Timers are lazy: a connection's is moved only towards the present, and when it is due early it is
-    /// set again.
+    /// Sets a connection's timer. Timers are lazy: a timer is only moved to an earlier time. If it fires before
+    /// the connection's deadline, it is set again.
     pub(super) fn rearm(&mut self, slot: u32) {
         let Some(c) = self.table.connection_mut(slot) else {
             return;
@@ -157,7 +157,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_first_timer_is_the_earliest_whatever_was_set_and_cleared(
+        fn first_timer_is_the_earliest_whatever_was_set_and_cleared(
             steps in prop::collection::vec((0u32..40, prop::option::of(0u64..30)), 0..400),
         ) {
             let (mut timers, mut model) = (Timers::default(), BTreeMap::new());
@@ -179,7 +179,7 @@ mod tests {
         }
     }
 
-    /// Two stacks with nothing between them.
+    /// Exchanges segments between two stacks until both have nothing more to send.
     fn exchange(stacks: &mut [Stack; 2], now: Instant) {
         let mut quiet = false;
         while !quiet {
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn after_many_exchanges_each_connection_has_one_timer() {
+    fn each_connection_has_at_most_one_timer_after_many_exchanges() {
         const CONNECTIONS: usize = 3;
         let mut config = Config::default();
         config.tcp.delayed_ack = Some(Duration::from_millis(40));
@@ -231,6 +231,6 @@ mod tests {
             stacks[0].abort(now, h);
         }
         exchange(&mut stacks, now);
-        assert_eq!(stacks[0].timers.len(), 0, "none is left of what is gone");
+        assert_eq!(stacks[0].timers.len(), 0, "closed connections keep no timer");
     }
 }

@@ -6,7 +6,7 @@ use crate::config::Config;
 use crate::stage::coding::formulas::Blocking;
 use crate::stage::coding::{CodeKind, CodingConfig, LONG, Redundancy, Short, UnitSize};
 
-/// The names of [`preset`].
+/// The names that [`preset`] knows.
 #[cfg(test)]
 pub(super) const NAMES: [&str; 2] = ["caps", "caps-dark"];
 
@@ -18,7 +18,7 @@ const SAMPLE_PART: &str = "the peer echoes the time of sending of each encoded p
 const CODE_PART: &str = "code: any k packets (mechanisms A4.5); real bytes by Reed-Solomon";
 const AGREEMENT_PART: &str = "agreed on in the handshake by an experimental option (RFC 6994), else TCP; segments are 14 bytes shorter";
 
-/// The preset of this name, if it is one of these.
+/// The preset of this name, if this module defines it.
 pub(super) fn preset(name: &str) -> Option<(Config, Vec<&'static str>)> {
     let (short, part) = match name {
         "caps" => (
@@ -49,23 +49,23 @@ pub(super) fn preset(name: &str) -> Option<(Config, Vec<&'static str>)> {
     Some((config, parts))
 }
 
-/// Changes how short flows are coded, where they are.
+/// Changes how short flows are coded. Returns whether the configuration codes any.
 pub(super) fn coding(config: &mut Config, change: impl Fn(&mut CodingConfig)) -> bool {
     let settings = config.coding.as_mut();
     settings.map(|s| change(Arc::make_mut(s))).is_some()
 }
 
-/// Units of `k` segments.
+/// Sets the size of units to `k` segments.
 pub(super) fn fixed_unit(config: &mut Config, k: u8) -> bool {
     coding(config, |s| s.unit = UnitSize::Fixed(k))
 }
 
-/// `r` packets more, whatever is blocked.
+/// Sets the redundancy to `r` packets per unit, whatever share of packets is blocked.
 pub(super) fn fixed_packets(config: &mut Config, r: u8) -> bool {
     coding(config, |s| s.redundancy = Redundancy::Packets(r))
 }
 
-/// As many packets more as `blocked` of 12 paths call for (CAPS section IX-E).
+/// Sets the redundancy that `blocked` of 12 paths require (CAPS section IX-E).
 pub(super) fn blocked_of_12(config: &mut Config, blocked: u32) -> bool {
     let Ok(share) = Blocking::new(blocked, 12) else {
         return false;

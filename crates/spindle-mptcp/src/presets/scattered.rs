@@ -1,4 +1,4 @@
-//! MMPTCP and pure packet scatter, as MMPTCP's simulations ran them.
+//! MMPTCP and pure packet scatter, as configured in MMPTCP's simulations.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use crate::config::{Config, LossConfig, PathManager};
 use crate::stage::scatter::{ScatterConfig, Switch};
 use crate::subflow::congestion::CongestionKind;
 
-/// Subflows of the second phase, and of MPTCP beside it (MMPTCP section 3).
+/// Subflows of the second phase, and of the MPTCP that MMPTCP is compared with (MMPTCP section 3).
 const SUBFLOWS: usize = 8;
-/// Time between the openings of subflows (MMPTCP section 2.3).
+/// Most time between the openings of two subflows (MMPTCP section 2.3).
 const SPACING: Duration = Duration::from_micros(50);
 
-/// Loss recovery of MMPTCP's simulations: NewReno, and Limited Transmit only where it is named (MMPTCP
+/// Loss recovery of MMPTCP's simulations: NewReno, with Limited Transmit only in presets that name it (MMPTCP
 /// section 3).
 pub(super) fn newreno_loss() -> LossConfig {
     LossConfig {
@@ -45,7 +45,7 @@ fn settings() -> ScatterConfig {
     }
 }
 
-/// The preset of this name, if it is one of these.
+/// The preset of this name, if this module defines it.
 pub(super) fn preset(name: &str) -> Option<(Config, Vec<&'static str>)> {
     let mmptcp = |s: ScatterConfig| scattering(s, PathManager::Ports(SUBFLOWS));
     let with = |parts: &[&'static str], more: &'static str| {
@@ -88,7 +88,7 @@ pub(super) fn preset(name: &str) -> Option<(Config, Vec<&'static str>)> {
     })
 }
 
-/// Their names.
+/// The names that [`preset`] knows.
 #[cfg(test)]
 pub(super) const NAMES: [&str; 6] = [
     "ps",

@@ -1,4 +1,4 @@
-//! Variants of a transport: one choice changed, by a name behind a plus sign (`fuso+roundrobin`).
+//! Variants of a transport: each changes one choice, and its name follows a plus sign (`fuso+roundrobin`).
 
 use std::any::Any;
 use std::sync::Arc;
@@ -21,23 +21,23 @@ use super::PROBE;
 use super::coded::{blocked_of_12, coding, fixed_packets, fixed_unit};
 use super::scattered::newreno_loss;
 
-/// For how long units wait for earlier ones with `in-order`: more than what a path of an empty network can
-/// be behind another, less than a queue of long flows (256 packets at 1 Gbps: 3 ms; our choice).
+/// How long units wait for earlier ones with `in-order`. This is longer than the difference between two paths
+/// of an empty network, and shorter than a queue of long flows (256 packets at 1 Gbps: 3 ms; our choice).
 const HOLD: Duration = Duration::from_millis(2);
 
 /// A change of one choice of a configuration.
 #[derive(Clone, Copy, Debug)]
 pub struct Variant {
-    /// Its name behind the plus sign.
+    /// Its name after the plus sign.
     pub name: &'static str,
-    /// What it changes, in a line.
+    /// What it changes, in one line.
     pub part: &'static str,
-    /// Makes the change; returns false where there is nothing of the kind to be changed.
+    /// Makes the change. Returns false if the configuration has nothing of the kind to change.
     apply: fn(&mut Config) -> bool,
 }
 
 impl Variant {
-    /// The changed configuration; none if it has nothing of the kind.
+    /// Returns the changed configuration, or `None` if the configuration has nothing of the kind to change.
     pub fn apply(&self, mut config: Config) -> Option<Config> {
         (self.apply)(&mut config).then_some(config)
     }
@@ -52,7 +52,7 @@ fn multipath(config: &mut Config, change: impl Fn(&mut MultipathConfig)) -> bool
     config.multipath.as_mut().map(change).is_some()
 }
 
-/// A buffer that orders, where no other stage is, nor will be once the peer agrees to it.
+/// Adds a reordering buffer if there is no other stage, neither configured nor agreed on with the peer later.
 fn ordered(config: &mut Config) -> bool {
     let free = config.stage.is_none() && config.coding.is_none() && !scatter(config, |_| ());
     if free {
@@ -61,7 +61,7 @@ fn ordered(config: &mut Config) -> bool {
     free
 }
 
-/// Changes the settings of the recovery, where it is the one that has such settings.
+/// Changes the settings of the recovery policy, if they are of type `P`.
 fn recovery<P: RecoveryFactory + Copy>(config: &mut Config, change: impl Fn(&mut P)) -> bool {
     let factory = config.recovery.as_deref();
     let found = factory.and_then(|f| (f as &dyn Any).downcast_ref::<P>());
@@ -132,7 +132,7 @@ fn rack(config: &mut Config) -> bool {
     true
 }
 
-/// Changes how packets are scattered, where they are.
+/// Changes how packets are scattered. Returns whether the configuration scatters any.
 fn scatter(config: &mut Config, change: impl Fn(&mut ScatterConfig)) -> bool {
     let settings = config.multipath.as_mut().and_then(|m| m.scatter.as_mut());
     settings.map(|s| change(Arc::make_mut(s))).is_some()
@@ -149,7 +149,7 @@ fn switch(config: &mut Config, at: Switch) -> bool {
     scatter(config, |s| s.switch = at)
 }
 
-/// SACK with what makes use of it, on every subflow.
+/// Enables SACK, and the mechanisms that use it, on every subflow.
 fn sack(config: &mut Config) -> bool {
     config.tcp.sack = true;
     let with = |loss: &mut LossConfig| {
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn every_variant_changes_what_it_says_where_there_is_such_a_thing() {
+    fn every_variant_changes_a_configuration_that_it_applies_to() {
         for v in VARIANTS {
             let base = match v.name {
                 "tlp-floor" => of("tlp"),
@@ -455,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_cannot_be_changed() {
+    fn variant_does_not_apply_without_the_mechanism_it_changes() {
         for (base, name) in [
             ("tcp", "roundrobin"),
             ("tcp", "early"),
@@ -480,7 +480,7 @@ mod tests {
     }
 
     #[test]
-    fn dctcp_brings_its_own_echo() {
+    fn dctcp_variant_sets_its_ecn_mode_and_reno_clears_it() {
         let v = variant("dctcp").expect("there");
         let c = v.apply(of("mptcp")).expect("applies");
         assert_eq!(

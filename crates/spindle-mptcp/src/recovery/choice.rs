@@ -1,5 +1,5 @@
-//! Which subflow is the worst, which the best, and when there is a chance at all: what FUSO and CoFUSO
-//! have in common (FUSO section 3.2, Algorithm 1; CoFUSO section 4.2).
+//! The choice of the worst and the best subflow, and the conditions for recovery, which FUSO and CoFUSO have in
+//! common (FUSO section 3.2, Algorithm 1; CoFUSO section 4.2).
 
 use std::cmp::Ordering;
 
@@ -10,36 +10,36 @@ use super::{Eligibility, Prospect, SubflowView, Trigger, View};
 use crate::random::reduce;
 use crate::subflow::SubflowId;
 
-/// Among which subflows the worst is looked for.
+/// The subflows among which the worst is chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum WorstOf {
-    /// Those with a segment that may be copied (mechanisms A1.3, our choice).
+    /// Subflows with a segment that may be copied (mechanisms A1.3, our choice).
     #[default]
     Copyable,
-    /// Those with data in flight, as the paper has it to the letter: if the worst of them has nothing
-    /// to copy, there is no recovery now, as in the authors' code.
+    /// Subflows with data in flight, to the letter of the paper. If the worst of them has no segment to copy,
+    /// there is no recovery now, as in the authors' code.
     InFlight,
 }
 
 /// Orders subflows by how good they are.
 pub(super) trait Ranking {
-    /// Of two candidates for the worst, the worse comes out greater.
+    /// Compares two candidates for the worst subflow. The worse one is greater.
     fn worse(&self, a: &SubflowView, b: &SubflowView) -> Ordering;
 
-    /// Of two candidates for the best, the better comes out less.
+    /// Compares two candidates for the best subflow. The better one is less.
     fn better(&self, a: &SubflowView, b: &SubflowView) -> Ordering;
 
-    /// Whether so little is known of the best that lots are to be drawn among all candidates.
+    /// Whether so little is known about the best subflow that the choice among all candidates is random.
     fn is_unknown(&self, s: &SubflowView) -> bool;
 }
 
-/// What keeps the best subflow from being the worst itself, which the papers allow (FUSO section
-/// 3.2.1).
+/// When the best subflow must be another one than the worst. The papers allow it to be the worst itself (FUSO
+/// section 3.2.1).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Apart {
-    /// It never is.
+    /// It always must be another one.
     pub(super) always: bool,
-    /// It is not where the ranking holds another for equal.
+    /// It must be another one if the ranking considers another one equally good.
     pub(super) on_ties: bool,
 }
 
@@ -65,8 +65,8 @@ pub(super) fn worst_where<'a>(
     candidates.max_by(|a, b| ranking.worse(a, b))
 }
 
-/// The best of the subflows with room for `bytes`, `of` being the worst; random if nothing is known of
-/// any.
+/// The best of the subflows with room for `bytes`, where `of` is the worst subflow. The choice is random if
+/// nothing is known about any of them.
 pub(super) fn best<'a>(
     view: &View<'a>,
     of: SubflowId,
@@ -81,7 +81,7 @@ pub(super) fn best<'a>(
     };
     let mut best = candidates().min_by(|a, b| ranking.better(a, b))?;
     if apart.on_ties && best.id == of {
-        // Only the identifier tells them apart.
+        // Two subflows tie if they differ only by identifier in the ranking.
         let is_tie = |s: &SubflowView| {
             let same = SubflowView { id: best.id, ..*s };
             ranking.better(&same, best) == Ordering::Equal
@@ -98,24 +98,24 @@ pub(super) fn best<'a>(
     candidates().nth(k)
 }
 
-/// Whether a copy of a segment of subflow `of` is of no use there.
+/// Whether a copy of a segment of subflow `of` is of no use on that subflow.
 ///
-/// A receiver that holds back what is out of order in its subflow cannot hand up a copy on subflow
-/// `of` before the original: there it goes only if no other subflow is usable. On a lone subflow it
-/// does not go at all: were MPTCP's options to vanish at that moment, such a receiver would fall back
-/// and take the copy for what follows.
+/// A receiver that holds back data that are out of order within their subflow cannot deliver a copy on subflow
+/// `of` before the original. Such a copy is sent there only if no other subflow is usable. If there is no other
+/// subflow at all, it is not sent: if MPTCP's options vanished at that moment, such a receiver would fall back
+/// and take the copy for the data that follow.
 pub(super) fn is_held_back(view: &View<'_>, of: SubflowId, eligibility: Eligibility) -> bool {
     let alone = view.subflows.len() == 1;
     let others = view.subflows.iter().any(|s| s.usable && s.id != of);
     (alone || others) && eligibility == Eligibility::NotDataAcked
 }
 
-/// Whether this is one of the two trigger points, without a timer (mechanisms A1.1, rule 2), there are
-/// no new data, and the windows are not full.
+/// Whether recovery may act: this is one of the two trigger points, without a timer (mechanisms A1.1, rule 2),
+/// there are no new data, and the windows are not full.
 pub(super) fn is_opportune(prospect: &Prospect, eligibility: Eligibility) -> bool {
     let triggers = prospect.triggers;
     let triggered = triggers.contains(Trigger::Ack) || triggers.contains(Trigger::AppDrained);
-    // Ours: a window that such a receiver's held data fill is opened only by filling the hole.
+    // Our choice: if a window is full of data that such a receiver holds back, only filling the hole opens it.
     let waits = eligibility == Eligibility::NotDataAcked && prospect.window_blocked;
     let new_data = prospect.new_data && !waits;
     triggered && !new_data && prospect.room && prospect.outstanding

@@ -1,4 +1,5 @@
-//! CoFUSO: parities of what is most likely lost on the worst subflow over the best (CoFUSO section 4).
+//! CoFUSO: parities of the segments that are most likely lost on the worst subflow, sent over the best subflow
+//! (CoFUSO section 4).
 
 use std::sync::Arc;
 
@@ -14,18 +15,17 @@ use super::{
 };
 use crate::subflow::SubflowId;
 
-/// Packets of a block at most: it is told in 8 bits (CoFUSO section 5.1; mechanisms A2.4).
+/// Most packets of a block: the header has 8 bits for the number (CoFUSO section 5.1; mechanisms A2.4).
 const MOST_SOURCES: usize = u8::MAX as usize;
 
 /// How many packets a block has, and how many parities.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum CodingRate {
-    /// As many as losses are to be expected (CoFUSO section 4.2.2, Algorithm 2).
+    /// As many as the expected losses require (CoFUSO section 4.2.2, Algorithm 2).
     Dynamic,
-    /// So many parities for each packet, one for each block (CoFUSO section 6.2.4).
+    /// This many parities for each packet, with one parity for each block (CoFUSO section 6.2.4).
     Fixed(f64),
-    /// As in the code published with the paper: one parity for as many packets as were sent for each
-    /// retransmission.
+    /// As in the code published with the paper: one parity for as many packets as were sent per retransmission.
     Authors,
 }
 
@@ -34,16 +34,16 @@ pub enum CodingRate {
 pub struct CoFuso {
     /// The most parities of a block (M_max).
     pub max_parities: usize,
-    /// The most packets of a block (K_max); none: as many as can be told, 255.
+    /// The most packets of a block (K_max). `None` means as many as the header can express, 255.
     pub max_block: Option<usize>,
     /// The loss estimate and the path metric.
     pub condition: PathCondition,
     /// How large blocks are.
     pub rate: CodingRate,
-    /// What may be copied once all is covered by parities, or where the peer decodes none.
+    /// Which segments may be copied once all are covered by parities, or if the peer decodes no parities.
     pub eligibility: Eligibility,
-    /// Nothing is copied before parities cover what is in flight on all subflows; else the worst
-    /// subflow's segments are copied once parities cover them, whatever the others' wait for
+    /// No segment is copied before parities cover everything in flight on all subflows. Otherwise the worst
+    /// subflow's segments are copied once parities cover them, regardless of other subflows' segments
     /// (Algorithm 2 to the letter).
     pub coding_first: bool,
 }
@@ -67,7 +67,7 @@ impl CoFuso {
         ..Self::TESTBED
     };
 
-    /// M_max and K_max as far as they can be told and coded.
+    /// M_max and K_max, as far as the header can express them and the code supports them.
     fn limits(&self) -> Shape {
         let parities = self.max_parities.min(usize::from(u8::MAX));
         let sources = self.max_block.map_or(MOST_SOURCES, |k| k.min(MOST_SOURCES));
@@ -92,21 +92,21 @@ impl CoFuso {
     }
 }
 
-/// A subflow's block last begun (the paper's K, M and i).
+/// The block of a subflow that was begun last (the paper's K, M and i).
 #[derive(Clone, Copy, Debug)]
 struct Block {
     of: SubflowId,
     /// Position of its first byte.
     first: u64,
     shape: Shape,
-    /// The next of its parities.
+    /// The index of its next parity.
     next: usize,
-    /// Payload bytes of a parity at most.
+    /// Most payload bytes of a parity.
     parity_len: u32,
 }
 
 impl Block {
-    /// Whether parities of it are still to be sent: not where the core refused to begin it, nor once
+    /// Whether more parities of it must be sent. There are none if the core refused to begin the block, or once
     /// all of it has arrived.
     fn goes_on(&self, s: &SubflowView) -> bool {
         let missing = s
@@ -119,7 +119,7 @@ impl Block {
 #[derive(Debug)]
 struct CoFusoPolicy {
     settings: CoFuso,
-    /// One for each subflow that ever was the worst, in no order.
+    /// One block for each subflow that ever was the worst, in no order.
     blocks: Vec<Block>,
     rng: Xoshiro256PlusPlus,
 }
@@ -146,15 +146,15 @@ impl RecoveryFactory for CoFuso {
 }
 
 impl CoFusoPolicy {
-    /// The block whose next parity is due on the worst subflow (Algorithm 2): the one begun, or else a
-    /// new one. None if all that is eligible is covered: then it is the copies' turn.
+    /// The block whose next parity is due on the worst subflow (Algorithm 2): the block that was begun, or else
+    /// a new one. `None` if all eligible segments are covered, so that copies are due.
     fn block(&self, worst: &SubflowView) -> Option<Block> {
         let begun = self.blocks.iter().find(|b| b.of == worst.id);
         if let Some(b) = begun.filter(|b| b.goes_on(worst)) {
             return Some(*b);
         }
         let run = worst.uncoded?;
-        // What the core refused to begin is not asked for again.
+        // A block that the core refused to begin is not requested again.
         if begun.is_some_and(|b| b.first == run.first) {
             return None;
         }
@@ -167,7 +167,7 @@ impl CoFusoPolicy {
         })
     }
 
-    /// The subflow that is to be helped.
+    /// The worst subflow, whose segments are protected next.
     fn worst<'a>(&self, view: &View<'a>, ranking: &Conditions) -> Option<&'a SubflowView> {
         let to_be_coded =
             |s: &SubflowView| s.oldest_unprotected.is_some() && self.block(s).is_some();
@@ -257,13 +257,13 @@ mod tests {
     use super::*;
     use spindle_units::Instant;
 
-    /// Two subflows and a policy; the first has `packets` of 1000 bytes in flight, in order, and the
-    /// core's part is played by hand.
+    /// Two subflows and a policy. The first subflow has `packets` packets of 1000 bytes in flight, in order.
+    /// The scene takes the core's part.
     struct Scene {
         policy: Box<dyn Recovery>,
         subflows: [SubflowView; 2],
         packets: usize,
-        /// Of these are in blocks, copied, and acknowledged: all from the front.
+        /// How many packets are in blocks, copied, and acknowledged, each counted from the first packet.
         coded: usize,
         copied: usize,
         acked: usize,
@@ -271,7 +271,7 @@ mod tests {
         decodes: bool,
     }
 
-    /// What was sent: parities as (first packet, K, index, M), copies as their packet.
+    /// What was sent: parities as (first packet, K, index, M), copies as the number of their packet.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     enum Sent {
         Parity(usize, usize, usize, usize),
@@ -297,7 +297,7 @@ mod tests {
             }
         }
 
-        /// The worst subflow's L is `tenths` / 10, by the weights of the simulations.
+        /// Sets the worst subflow's L to `tenths` / 10, with the weights of the simulations.
         fn with_loss(mut self, tenths: u64) -> Self {
             let s = &mut self.subflows[0];
             (s.sent, s.retransmitted, s.since_retransmission) = (1000, 200 * tenths, u64::MAX);
@@ -385,13 +385,13 @@ mod tests {
         assert_eq!(simulation(0, 7).sent(2), [Parity(0, 7, 0, 1), Copied(0)]);
         let mut testbed = Scene::new(CoFuso::TESTBED, 29);
         let s = &mut testbed.subflows[0];
-        // L = 0.95 / 48, and nothing to speak of.
+        // L = 0.95 / 48. The other term is negligible.
         (s.sent, s.retransmitted, s.since_retransmission) = (u64::MAX, 1, 48);
         assert_eq!(testbed.ask(), Parity(0, 29, 0, 1));
     }
 
     #[test]
-    fn copies_come_once_all_is_covered_and_each_once() {
+    fn each_segment_is_copied_once_after_parities_cover_all() {
         let mut scene = Scene::new(CoFuso::TESTBED, 3);
         assert_eq!(
             scene.sent(5),
@@ -403,13 +403,13 @@ mod tests {
                 Sent::None
             ]
         );
-        // More was sent meanwhile: parities again first.
+        // More segments were sent meanwhile, so parities come first again.
         scene.packets = 5;
         assert_eq!(scene.sent(3), [Parity(3, 2, 0, 1), Copied(3), Copied(4)]);
     }
 
     #[test]
-    fn new_data_stop_a_block_that_goes_on_later() {
+    fn block_pauses_for_new_data_and_goes_on_later() {
         let mut scene = Scene::new(CoFuso::SIMULATION, 6).with_loss(5);
         assert_eq!(scene.ask(), Parity(0, 6, 0, 3));
         scene.new_data = true;
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_that_has_arrived_is_given_up() {
+    fn block_is_given_up_once_it_has_arrived() {
         let mut scene = Scene::new(CoFuso::SIMULATION, 10).with_loss(5);
         assert_eq!(scene.ask(), Parity(0, 6, 0, 3));
         scene.acked = 6;
@@ -431,10 +431,10 @@ mod tests {
     }
 
     #[test]
-    fn each_subflow_has_a_block_of_its_own() {
+    fn each_subflow_has_its_own_block() {
         let mut scene = Scene::new(CoFuso::SIMULATION, 6).with_loss(5);
         assert_eq!(scene.ask(), Parity(0, 6, 0, 3));
-        // Meanwhile the other one is worse.
+        // Meanwhile the other subflow is worse.
         let (s, run) = (
             &mut scene.subflows,
             RunView {
@@ -464,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_of_the_worst_go_before_parities_of_others_unless_coding_is_first() {
+    fn copies_of_the_worst_precede_parities_of_others_unless_coding_first() {
         for (coding_first, second) in [(false, Copied(0)), (true, Parity(0, 2, 0, 1))] {
             let settings = CoFuso {
                 coding_first,
@@ -472,7 +472,7 @@ mod tests {
             };
             let mut scene = Scene::new(settings, 3).with_loss(1);
             assert_eq!(scene.ask(), Parity(0, 3, 0, 1));
-            // The other one, not as bad, has two segments without a parity.
+            // The other subflow, which is not as bad, has two segments without a parity.
             let run = RunView {
                 first: 1,
                 segments: 2,
@@ -508,23 +508,23 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_decodes_nothing_gets_copies() {
+    fn peer_that_does_not_decode_gets_copies() {
         let mut scene = Scene::new(CoFuso::SIMULATION, 2).with_loss(5);
         scene.decodes = false;
         assert_eq!(scene.sent(3), [Copied(0), Copied(1), Sent::None]);
     }
 
     #[test]
-    fn a_block_that_the_core_refused_is_copied_instead() {
+    fn block_that_the_core_refused_is_copied_instead() {
         let mut scene = Scene::new(CoFuso::SIMULATION, 2).with_loss(5);
         assert_eq!(scene.ask(), Parity(0, 2, 0, 1));
         scene.coded = 0;
         assert_eq!(scene.ask(), Copied(0));
-        assert_eq!(scene.ask(), Parity(1, 1, 0, 1), "what follows is another");
+        assert_eq!(scene.ask(), Parity(1, 1, 0, 1), "the next block is another one");
     }
 
     #[test]
-    fn rates_may_be_fixed_or_the_authors() {
+    fn coding_rate_may_be_fixed_or_as_in_the_authors_code() {
         let fixed = |rate| CoFuso {
             rate: CodingRate::Fixed(rate),
             ..CoFuso::SIMULATION
@@ -546,7 +546,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_can_be_told_and_coded() {
+    fn block_limits_fit_the_header_and_the_code() {
         for m in 0..300 {
             let settings = CoFuso {
                 max_parities: m,
@@ -569,7 +569,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parity_needs_room_for_its_header() {
+    fn parity_needs_room_for_its_header() {
         let mut scene = Scene::new(CoFuso::TESTBED, 3);
         scene.subflows[1].cwnd = 1019;
         assert_eq!(scene.ask(), Sent::None);

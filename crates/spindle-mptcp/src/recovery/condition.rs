@@ -1,4 +1,4 @@
-//! The condition of a path by CoFUSO: how likely it loses, and how long it takes (CoFUSO section
+//! The condition of a path in CoFUSO: how likely it loses packets, and how long it takes (CoFUSO section
 //! 4.2.4).
 
 use std::cmp::Ordering;
@@ -7,7 +7,7 @@ use super::SubflowView;
 use super::choice::Ranking;
 use super::metric::loss_likelihood;
 
-/// The weights of loss estimate and path metric, by the paper's names.
+/// The weights of the loss estimate and of the path metric, with the paper's names.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PathCondition {
     /// Weight of the lifetime loss rate, `retx / tx`, in the loss estimate.
@@ -59,7 +59,7 @@ fn rtt(s: &SubflowView) -> Option<f64> {
     s.srtt.map(|d| d.as_nanos() as f64)
 }
 
-/// `value` over the maximum; 0 if that is 0, infinite if `value` is.
+/// `value` over the maximum: 0 if the maximum is 0, infinite if `value` is infinite.
 fn normalised(value: f64, maximum: f64) -> f64 {
     if maximum > 0.0 || value.is_infinite() {
         value / maximum
@@ -68,7 +68,7 @@ fn normalised(value: f64, maximum: f64) -> f64 {
     }
 }
 
-/// `weight * value`, nothing of an infinite value if it has no weight.
+/// `weight * value`, but 0 if the weight is 0, even of an infinite value.
 fn weighted(weight: f64, value: f64) -> f64 {
     if weight == 0.0 { 0.0 } else { weight * value }
 }
@@ -94,7 +94,7 @@ impl Conditions {
     }
 }
 
-/// Ties as in FUSO's metric (mechanisms A1.2): by RTT, then by identifier.
+/// Ties are broken as in FUSO's metric (mechanisms A1.2): by RTT, then by identifier.
 impl Ranking for Conditions {
     fn worse(&self, a: &SubflowView, b: &SubflowView) -> Ordering {
         let metrics = self.metric(a, 0.0).total_cmp(&self.metric(b, 0.0));
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn loss_and_time_weigh_alike_once_normalised() {
+    fn normalised_loss_and_rtt_have_equal_weight() {
         let mut all = [subflow(0), subflow(1), subflow(2)];
         (all[0].sent, all[0].retransmitted) = (100, 10);
         (all[1].sent, all[1].retransmitted) = (100, 5);
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_lost_nothing_measured_and_nothing_sent() {
+    fn ranking_is_defined_without_losses_or_rtt_or_transmissions() {
         let mut all = [subflow(0), subflow(1), subflow(2)];
         let c = PathCondition::SIMULATION.over(&all);
         assert_eq!(c.worse(&all[0], &all[1]), Ordering::Greater, "identifier");

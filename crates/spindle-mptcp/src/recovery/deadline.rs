@@ -1,25 +1,24 @@
-//! Reinjection by age: what is in flight for too long is copied over another path (xquic's deadline
+//! Reinjection by age: a segment that is in flight for too long is copied over another path (xquic's deadline
 //! controller).
 
 use spindle_units::{Duration, Instant};
 
 use super::{Action, Recovery, RecoveryFactory, SubflowView, View, Window};
 
-/// The policy: a segment that left longer ago than
-/// `max(lower_bound, min(factor * smallest smoothed RTT, hard_deadline))` and is not acknowledged
-/// goes once more over another path, ahead of new data and inside that path's window. Each is
-/// reinjected at most once.
+/// The policy. A segment that was sent longer ago than `max(lower_bound, min(factor * smallest smoothed RTT,
+/// hard_deadline))` and is not acknowledged is sent once more over another path, ahead of new data and inside
+/// that path's window. Each segment is reinjected at most once.
 ///
-/// QUIC settles both copies with the acknowledgement of either; in MPTCP the data level does, while
-/// a subflow still repairs its own sequence space. xquic's other trigger, a packet sent on a path of
-/// class LOW, has no counterpart here: subflows have no classes.
+/// In QUIC, the acknowledgement of either copy settles both. In MPTCP the DATA_ACK does, while each subflow
+/// still repairs its own sequence space. xquic's other trigger, a packet sent on a path of class LOW, has no
+/// counterpart here, because subflows have no classes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DeadlineReinjection {
-    /// How many of the smallest smoothed RTT of all paths are too long.
+    /// The multiple of the smallest smoothed RTT of all paths that is too long.
     pub factor: f64,
-    /// Too long in any case; none for no limit.
+    /// Upper limit of the deadline; `None` for no limit.
     pub hard_deadline: Option<Duration>,
-    /// Not too long in any case.
+    /// Lower limit of the deadline.
     pub lower_bound: Duration,
 }
 
@@ -95,7 +94,7 @@ impl Recovery for DeadlinePolicy {
                     window: Window::Inside,
                 };
             }
-            // No room for what is late: the next acknowledgement brings the next chance.
+            // There is no room for the late segment. The next acknowledgement brings the next opportunity.
         }
         Action::Nothing
     }
@@ -125,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_older_than_two_round_trips_goes_over_the_fastest_other_path() {
+    fn segment_older_than_two_rtts_is_copied_over_the_fastest_other_path() {
         let mut subflows = [subflow(0), subflow(1), subflow(2)];
         subflows[0].oldest_unprotected = in_flight_since(100);
         subflows[2].srtt = Some(Duration::from_micros(200));
@@ -147,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn never_on_the_same_path_and_never_beyond_the_window() {
+    fn late_segment_is_not_copied_on_its_own_path_or_beyond_the_window() {
         let mut subflows = [subflow(0), subflow(1)];
         subflows[0].oldest_unprotected = in_flight_since(0);
         subflows[1].in_flight = subflows[1].cwnd;
@@ -158,12 +157,12 @@ mod tests {
         assert_eq!(
             policy.next_timeout(),
             None,
-            "no timer that would fire for ever"
+            "no timer that would fire indefinitely"
         );
     }
 
     #[test]
-    fn bounds_hold_below_and_above() {
+    fn deadline_respects_its_lower_and_upper_limits() {
         let subflows = [subflow(0)];
         let v = view(&subflows, false, Trigger::Ack);
         let of = |lower, hard| {

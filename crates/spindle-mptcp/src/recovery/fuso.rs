@@ -1,4 +1,5 @@
-//! FUSO: copy what is most likely lost from the worst subflow over the best (FUSO section 3).
+//! FUSO: copies the segment that is most likely lost from the worst subflow over the best subflow (FUSO section
+//! 3).
 
 use std::sync::Arc;
 
@@ -15,14 +16,14 @@ use super::{
 pub struct Fuso {
     /// The path metric.
     pub metric: PathMetric,
-    /// What may be copied.
+    /// Which segments may be copied.
     pub eligibility: Eligibility,
-    /// Among which subflows the worst is looked for.
+    /// The subflows among which the worst is chosen.
     pub worst_of: WorstOf,
     /// The best subflow is never the worst itself; the paper allows that (FUSO section 3.2.1).
     pub elsewhere: bool,
-    /// Among best subflows that the metric holds for equal one that is not the worst itself goes before
-    /// the lower identifier (mechanisms A1.2 has the identifier).
+    /// Among the best subflows, which the metric considers equal, one that is not the worst itself is preferred
+    /// to the one with the lower identifier (mechanisms A1.2 has the identifier).
     pub ties_elsewhere: bool,
 }
 
@@ -105,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_segment_of_the_worst_goes_over_the_best() {
+    fn oldest_segment_of_the_worst_subflow_is_copied_over_the_best() {
         let mut subflows = [subflow(0), subflow(1), subflow(2)];
         subflows[1].retransmitted = 1;
         subflows[1].oldest_unprotected = eligible(4001);
@@ -124,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn new_data_a_full_window_or_no_trigger_stop_it() {
+    fn new_data_or_full_windows_or_no_trigger_prevent_a_copy() {
         let mut subflows = [subflow(0), subflow(1)];
         subflows[1].oldest_unprotected = eligible(1);
         let mut policy = Fuso::default().build(1);
@@ -146,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn data_behind_a_full_window_stop_it_only_for_modified_receivers() {
+    fn window_blocked_data_prevent_a_copy_only_for_modified_receivers() {
         let mut subflows = [subflow(0), subflow(1)];
         subflows[1].oldest_unprotected = eligible(1);
         let blocked = View {
@@ -162,10 +163,10 @@ mod tests {
         ));
     }
 
-    /// To a receiver that holds back what is out of order in its subflow, a copy on the same subflow is of no
-    /// use, and a second copy is not made.
+    /// For a receiver that holds back data that are out of order within their subflow, a copy on the same
+    /// subflow is of no use, and no second copy is made.
     #[test]
-    fn where_pacing_holds_the_other_subflow_no_copy_goes_on_the_same_one() {
+    fn no_copy_is_sent_on_the_same_subflow_while_the_other_is_paced() {
         let mut subflows = [subflow(0), subflow(1)];
         subflows[0].oldest_unprotected = eligible(1);
         subflows[0].retransmitted = 1;
@@ -183,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn best_and_worst_may_be_one() {
+    fn best_and_worst_subflow_may_be_the_same() {
         let mut subflows = [subflow(0)];
         subflows[0].oldest_unprotected = eligible(1);
         let action =
@@ -202,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn among_subflows_that_never_sent_the_choice_is_random_but_reproducible() {
+    fn choice_among_subflows_that_never_sent_is_random_but_repeatable() {
         let mut subflows = [subflow(0), subflow(1), subflow(2)];
         subflows[0].in_flight = subflows[0].cwnd;
         subflows[0].oldest_unprotected = eligible(1);
@@ -222,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tie_may_be_settled_in_favour_of_another_path() {
+    fn ties_elsewhere_prefers_a_subflow_other_than_the_worst() {
         let mut subflows = [subflow(0), subflow(1)];
         subflows[0].oldest_unprotected = eligible(1);
         let v = view(&subflows, false, Trigger::Ack);
@@ -237,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_may_be_changed_one_by_one() {
+    fn each_setting_changes_its_own_rule() {
         let mut subflows = [subflow(0), subflow(1)];
         subflows[0].oldest_unprotected = eligible(1);
         subflows[1].retransmitted = 1;
@@ -257,7 +258,7 @@ mod tests {
             ties_elsewhere: true,
             ..Fuso::default()
         };
-        assert_eq!(on(ties), Some((0, 0)), "no tie: the other one has lost");
+        assert_eq!(on(ties), Some((0, 0)), "no tie: the other one has had a loss");
         let literal = Fuso {
             worst_of: WorstOf::InFlight,
             ..Fuso::default()

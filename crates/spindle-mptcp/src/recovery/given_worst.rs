@@ -1,5 +1,5 @@
-//! A policy whose worst subflow is given beforehand, for experiments that leave its choice out (CoFUSO
-//! section 6.1.1, Fig 9a: "we ensure that both always find this sub-flow as the worst").
+//! A policy whose worst subflow is given in advance, for experiments that exclude its choice (CoFUSO section
+//! 6.1.1, Fig 9a: "we ensure that both always find this sub-flow as the worst").
 
 use std::sync::Arc;
 
@@ -11,13 +11,14 @@ use super::{
 };
 use crate::subflow::SubflowId;
 
-/// Another policy that is shown nothing to protect on any other subflow as long as there is something
-/// on this one. All else of the view is as it is, so the best subflow is its own choice.
+/// Wraps another policy. As long as there is something to protect on the given subflow, the policy is shown
+/// nothing to protect on any other subflow. The rest of the view is unchanged, so the policy chooses the best
+/// subflow itself.
 #[derive(Clone, Debug)]
 pub struct GivenWorst {
-    /// The policy.
+    /// The wrapped policy.
     pub policy: Arc<dyn RecoveryFactory>,
-    /// The subflow.
+    /// The subflow that is the worst.
     pub worst: SubflowId,
 }
 
@@ -25,7 +26,7 @@ pub struct GivenWorst {
 struct GivenWorstPolicy {
     policy: Box<dyn Recovery>,
     worst: SubflowId,
-    /// The view it is shown.
+    /// The subflows that the wrapped policy is shown.
     subflows: Vec<SubflowView>,
 }
 
@@ -126,9 +127,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_given_subflow_is_the_worst_while_it_has_something_to_protect() {
+    fn given_subflow_is_the_worst_while_it_has_something_to_protect() {
         let mut subflows = [subflow(0), subflow(1)];
-        // By itself the policy takes the one that lost.
+        // The wrapped policy alone chooses the subflow with the loss.
         subflows[1].retransmitted = 1;
         for s in &mut subflows {
             s.oldest_unprotected = Some(SegmentView {

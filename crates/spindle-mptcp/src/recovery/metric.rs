@@ -1,29 +1,28 @@
-//! How likely a path is to lose: FUSO's metric (FUSO section 3.2.1).
+//! How likely a path is to lose packets: FUSO's metric (FUSO section 3.2.1).
 
 use std::cmp::Ordering;
 
 use super::SubflowView;
 use super::choice::Ranking;
 
-/// What of a subflow is compared.
+/// The property of a subflow that is compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum MetricKind {
-    /// The paper's: `C_l = alpha retx/tx + beta/since`, ties by RTT (FUSO section 3.2.1).
+    /// The paper's metric: `C_l = alpha retx/tx + beta/since`, ties by RTT (FUSO section 3.2.1).
     #[default]
     Paper,
-    /// The authors' code, default mode 2: the same terms with weight 1 each in units of 1/65535,
-    /// minus 65535 over eight times the RTT in microseconds without a loss, truncated, so that
-    /// beyond 8 ms the RTT counts no more; 65535 for a subflow that never sent; ties to the lower
-    /// identifier.
+    /// The authors' code, default mode 2. The cost has the same terms with weight 1 each in units of 1/65535.
+    /// Without a loss, it is minus 65535 over eight times the RTT in microseconds, truncated, so that the RTT
+    /// does not count beyond 8 ms. It is 65535 for a subflow that never sent. Ties go to the lower identifier.
     Authors,
-    /// The authors' code, mode 1: the time that what is in flight takes, `in_flight srtt/cwnd`.
+    /// The authors' code, mode 1: the time to drain what is in flight, `in_flight srtt/cwnd`.
     DrainTime,
 }
 
 /// How subflows are compared.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PathMetric {
-    /// What is compared.
+    /// The property that is compared.
     pub kind: MetricKind,
     /// Weight of the lifetime loss rate, `retx / tx`; 0.5 in FUSO section 5.1.
     pub alpha: f64,
@@ -44,7 +43,7 @@ impl Default for PathMetric {
 /// The unit of the authors' integers.
 const UNIT: u64 = 65_535;
 
-/// The cost as the authors' code reckons it.
+/// The cost as the authors' code computes it.
 fn authors_cost(s: &SubflowView) -> i64 {
     let unit = UNIT as i64;
     if s.sent == 0 {
@@ -58,7 +57,7 @@ fn authors_cost(s: &SubflowView) -> i64 {
     (rate + UNIT / s.since_retransmission.max(1)) as i64
 }
 
-/// `(in_flight + more) srtt`, to be compared over cwnd.
+/// `(in_flight + more) srtt / cwnd`.
 fn drain_time(s: &SubflowView, more: u64) -> f64 {
     let rtt = s.srtt.map_or(f64::INFINITY, |d| d.as_nanos() as f64);
     (s.in_flight + more) as f64 * rtt / s.cwnd.max(1) as f64
@@ -82,8 +81,9 @@ impl PathMetric {
         loss_likelihood((self.alpha, self.beta), s)
     }
 
-    /// Orders two candidates for the worst subflow: the worse comes out greater. By the paper's metric
-    /// that is larger cost, then larger RTT (unmeasured counts as 0), then lower identifier.
+    /// Compares two candidates for the worst subflow. The worse one is greater. By the paper's metric, that is
+    /// the subflow with the larger cost, then the larger RTT (an unmeasured RTT counts as 0), then the lower
+    /// identifier.
     pub fn worse(&self, a: &SubflowView, b: &SubflowView) -> Ordering {
         let ids = b.id.cmp(&a.id);
         match self.kind {
@@ -97,8 +97,9 @@ impl PathMetric {
         }
     }
 
-    /// Orders two candidates for the best subflow: the better comes out less. By the paper's metric
-    /// that is smaller cost, then smaller RTT (unmeasured counts as infinite), then lower identifier.
+    /// Compares two candidates for the best subflow. The better one is less. By the paper's metric, that is the
+    /// subflow with the smaller cost, then the smaller RTT (an unmeasured RTT counts as infinite), then the
+    /// lower identifier.
     pub fn better(&self, a: &SubflowView, b: &SubflowView) -> Ordering {
         let ids = a.id.cmp(&b.id);
         match self.kind {
@@ -151,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn ties_go_by_rtt_then_identifier() {
+    fn ties_are_broken_by_rtt_then_identifier() {
         let m = PathMetric::default();
         let (mut a, mut b) = (subflow(0), subflow(1));
         a.srtt = Some(Duration::from_micros(300));
@@ -171,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn the_authors_integers_lose_the_round_trip_time_beyond_8_ms() {
+    fn authors_metric_ignores_the_rtt_beyond_8_ms() {
         let m = PathMetric {
             kind: MetricKind::Authors,
             ..PathMetric::default()
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn the_drain_time_grows_with_what_is_in_flight() {
+    fn drain_time_grows_with_the_bytes_in_flight() {
         let m = PathMetric {
             kind: MetricKind::DrainTime,
             ..PathMetric::default()

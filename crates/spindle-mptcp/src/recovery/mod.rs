@@ -1,9 +1,8 @@
-//! The recovery seam: proactive loss recovery as a policy beside the transport.
+//! The recovery seam: proactive loss recovery as a policy, separate from the transport.
 //!
-//! A [`Recovery`] is asked whenever the connection has a chance to send and nothing more urgent to
-//! do. It sees the subflows read-only and answers with an [`Action`]; the core carries it out,
-//! keeps the window's law and the at-most-once rule, and never lets a policy touch congestion
-//! state.
+//! A [`Recovery`] policy is asked whenever the connection may send and has nothing more urgent to do. It sees
+//! the subflows read-only and answers with an [`Action`]. The core carries out the action, enforces the window
+//! and the at-most-once rule, and never lets a policy change congestion state.
 
 mod choice;
 mod cofuso;
@@ -57,27 +56,27 @@ impl Triggers {
         self.0 |= 1 << t as u8;
     }
 
-    /// Whether `t` is among them.
+    /// Whether `t` is in the set.
     pub fn contains(self, t: Trigger) -> bool {
         self.0 & (1 << t as u8) != 0
     }
 
-    /// Whether there are none.
+    /// Whether the set is empty.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 }
 
-/// Which segments may be copied proactively. Whatever it is, a recovery copy is not, nor what was
-/// copied before or is acknowledged at the data level.
+/// Which segments may be copied proactively. Whatever the policy's choice, a segment may not be copied if it is
+/// a recovery copy, was copied before, or is acknowledged at the data level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Eligibility {
-    /// Those neither acknowledged nor SACKed by their subflow (FUSO section 3.2, footnote 4): the
-    /// receiver hands up what lies behind a hole.
+    /// Segments that are neither acknowledged nor SACKed by their subflow (FUSO section 3.2, footnote 4). The
+    /// receiver delivers data behind a hole.
     #[default]
     Unacknowledged,
-    /// Those SACKed too: a receiver that was not modified hands up only what is in order in its
-    /// subflow, so that a copy of the hole alone frees nothing of what was SACKed behind it.
+    /// SACKed segments too. A receiver that was not modified delivers only data that are in order within their
+    /// subflow, so a copy of the hole alone does not free the data that were SACKed behind it.
     NotDataAcked,
 }
 
@@ -90,19 +89,19 @@ pub struct SegmentView {
     pub len: u32,
     /// Data offset of its first byte: bytes since the start of the connection's stream.
     pub offset: u64,
-    /// When it last left.
+    /// When it was last sent.
     pub sent_at: Instant,
 }
 
-/// Segments of a subflow one behind the other that may be protected by parities: each is original data,
-/// un-ACKed, un-SACKed, not acknowledged at the data level, never copied and in no block yet.
+/// Consecutive segments of a subflow that may be protected by parities. Each is original data, not ACKed, not
+/// SACKed, not acknowledged at the data level, never copied and in no block yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunView {
-    /// Position of the first byte of the first of them: bytes since the subflow's ISN.
+    /// Position of the first byte of the first segment: bytes since the subflow's ISN.
     pub first: u64,
-    /// How many they are, up to the policy's [`Recovery::longest_block`].
+    /// Number of segments, up to the policy's [`Recovery::longest_block`].
     pub segments: usize,
-    /// Payload bytes that a parity of them takes at most.
+    /// Most payload bytes that a parity of these segments takes.
     pub parity_len: u32,
 }
 
@@ -113,7 +112,7 @@ pub struct SubflowView {
     pub id: SubflowId,
     /// Whether new segments may be sent on it.
     pub usable: bool,
-    /// Whether pacing keeps it from sending now: it has room again in a moment.
+    /// Whether pacing keeps it from sending now. It will have room again in a moment.
     pub paced: bool,
     /// Data segments sent, of every kind (FUSO section 3.2.1, `tx`).
     pub sent: u64,
@@ -134,30 +133,28 @@ pub struct SubflowView {
     pub mss: u64,
     /// Position up to which the subflow acknowledged everything: bytes since its ISN.
     pub acked_to: u64,
-    /// The oldest segment that was never copied and may be: un-ACKed, un-SACKed (unless the policy's
-    /// [`Eligibility`] says otherwise), not itself a recovery copy, not acknowledged at the data
-    /// level.
+    /// The oldest segment that may be copied and never was: not ACKed, not SACKed (unless the policy's
+    /// [`Eligibility`] allows it), not itself a recovery copy, not acknowledged at the data level.
     pub oldest_unprotected: Option<SegmentView>,
-    /// The first run of segments that blocks may be made of, for policies with a
-    /// [`Recovery::longest_block`].
+    /// The first run of segments of which blocks may be made, for policies with a [`Recovery::longest_block`].
     pub uncoded: Option<RunView>,
-    /// Position behind the last segment that is in a block; 0 if none ever was.
+    /// Position after the last segment that is in a block; 0 if no segment ever was.
     pub coded_to: u64,
 }
 
 impl SubflowView {
-    /// Whether a segment of `bytes` may leave now: it fits the congestion window and the peer's window, and
-    /// pacing lets it.
+    /// Whether a segment of `bytes` may be sent now: it fits the congestion window and the peer's window, and
+    /// pacing allows it.
     pub fn has_room(&self, bytes: u64) -> bool {
         let fits = self.in_flight + bytes <= self.cwnd && bytes <= self.window_room;
         self.usable && !self.paced && fits
     }
 }
 
-/// What a policy is told before anything is looked up for it.
+/// What a policy is shown before its [`View`] is built.
 #[derive(Clone, Copy, Debug)]
 pub struct Prospect {
-    /// Why it would be asked.
+    /// Why the policy would be asked.
     pub triggers: Triggers,
     /// [`View::new_data`].
     pub new_data: bool,
@@ -165,8 +162,8 @@ pub struct Prospect {
     pub window_blocked: bool,
     /// Something is outstanding on some subflow.
     pub outstanding: bool,
-    /// The congestion windows of the usable subflows are not full, taken all together. Pacing may
-    /// still keep those with room from sending.
+    /// The congestion windows of the usable subflows are not full, taken together. Pacing may still keep
+    /// subflows with room from sending.
     pub room: bool,
 }
 
@@ -175,20 +172,20 @@ pub struct Prospect {
 pub struct View<'a> {
     /// Now.
     pub now: Instant,
-    /// Why it is asked.
+    /// Why the policy is asked.
     pub triggers: Triggers,
     /// The application has data that were never sent, or is about to hand over more.
     pub new_data: bool,
-    /// There are new data, and the peer's window keeps them back.
+    /// There are new data, but the peer's window holds them back.
     pub window_blocked: bool,
-    /// The peer decodes parities of blocks: [`Action::BlockParity`] may be asked for.
+    /// The peer decodes parities of blocks, so [`Action::BlockParity`] may be requested.
     pub decodes: bool,
     /// The subflows in order of identifier.
     pub subflows: &'a [SubflowView],
 }
 
 impl View<'_> {
-    /// What a policy would have been told of it beforehand.
+    /// The [`Prospect`] that precedes this view.
     pub fn prospect(&self) -> Prospect {
         let outstanding = |s: &SubflowView| s.in_flight > 0 || s.oldest_unprotected.is_some();
         Prospect {
@@ -209,7 +206,7 @@ impl View<'_> {
             .sum()
     }
 
-    /// Sum of the bytes in flight, in bytes.
+    /// Sum of the bytes in flight on the usable subflows.
     pub fn total_in_flight(&self) -> u64 {
         self.subflows
             .iter()
@@ -222,19 +219,19 @@ impl View<'_> {
 /// Whether an action obeys the congestion window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Window {
-    /// Yes: it is refused where there is no room.
+    /// Yes. The action is refused if there is no room.
     Inside,
-    /// No, and declared so (Proactive, TCP-IR).
+    /// No, as the policy declares (Proactive, TCP-IR).
     Outside,
 }
 
-/// What a policy wants done.
+/// What a policy requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Nothing now.
     Nothing,
-    /// Send the data of the segment at `position` of subflow `of` as new segment on subflow `on`.
-    /// The segment counts as protected from then on; a second copy of it is refused.
+    /// Send the data of the segment at `position` of subflow `of` as a new segment on subflow `on`. The segment
+    /// counts as protected from then on, and a second copy of it is refused.
     Copy {
         /// The subflow whose segment is copied.
         of: SubflowId,
@@ -242,35 +239,35 @@ pub enum Action {
         position: u64,
         /// The subflow that carries the copy.
         on: SubflowId,
-        /// The window's say.
+        /// Whether it obeys the congestion window.
         window: Window,
     },
-    /// Send the segment at `position` of subflow `of` once more, verbatim.
+    /// Send the segment at `position` of subflow `of` once more, unchanged.
     Repeat {
         /// The subflow.
         of: SubflowId,
         /// The segment.
         position: u64,
-        /// The window's say.
+        /// Whether it obeys the congestion window.
         window: Window,
     },
-    /// Send one parity, the XOR of those segments of subflow `of` from position `first` up to `end`
-    /// that it has not acknowledged cumulatively, on the same subflow. It takes no sequence space,
-    /// is outside the congestion window and is never repeated. Refused where the peer has not
-    /// agreed to parities ([`RecoveryFactory::sends_parities`]) and under MPTCP.
+    /// Send one parity on subflow `of`: the XOR of those of its segments from position `first` up to `end` that
+    /// are not acknowledged cumulatively. The parity takes no sequence space, is outside the congestion window
+    /// and is never retransmitted. It is refused under MPTCP, and if the peer has not agreed to parities
+    /// ([`RecoveryFactory::sends_parities`]).
     Parity {
         /// The subflow.
         of: SubflowId,
         /// Position of the block's first byte.
         first: u64,
-        /// Position behind its last byte.
+        /// Position after its last byte.
         end: u64,
     },
-    /// Send a parity of a block of segments as new sequence space of subflow `on`, inside the
-    /// congestion window. With index 0 the block begins: its segments have to be the first of a
-    /// [`RunView`], and from then on are in no other; of a subflow only the block last begun has
-    /// further parities. Refused under plain TCP, where the peer does not decode
-    /// ([`RecoveryFactory::sends_block_parities`]), and where subflow `on` carries no segment so long.
+    /// Send a parity of a block of segments as new sequence space of subflow `on`, inside the congestion
+    /// window. Index 0 begins the block: its segments must be the first of a [`RunView`], and from then on they
+    /// are in no other block. Of the blocks of a subflow, only the one begun last has further parities. The
+    /// action is refused under plain TCP, if the peer does not decode
+    /// ([`RecoveryFactory::sends_block_parities`]), and if subflow `on` cannot carry a segment of this length.
     BlockParity {
         /// The subflow whose segments are protected.
         of: SubflowId,
@@ -278,16 +275,16 @@ pub enum Action {
         first: u64,
         /// Segments of the block (CoFUSO's K).
         segments: usize,
-        /// Which of its parities, from 0 on.
+        /// The index of the parity, from 0 on.
         index: usize,
-        /// How many it has at most (M).
+        /// Most parities of the block (M).
         parities: usize,
         /// The subflow that carries the parity.
         on: SubflowId,
     },
-    /// The segment at `position` of subflow `of` is known to be lost, and not by congestion: it
-    /// leaves again at once as the subflow's own retransmission, in the place in the window that
-    /// it had; nothing is reduced.
+    /// The segment at `position` of subflow `of` is known to be lost, but not by congestion. It is sent again
+    /// at once as the subflow's own retransmission, at the place in the window that it had, and no window is
+    /// reduced.
     Repair {
         /// The subflow.
         of: SubflowId,
@@ -299,7 +296,7 @@ pub enum Action {
 /// A data segment that the network dropped.
 #[derive(Clone, Copy, Debug)]
 pub struct DropView {
-    /// When.
+    /// When it happened.
     pub now: Instant,
     /// The subflow it was on.
     pub subflow: SubflowId,
@@ -307,82 +304,83 @@ pub struct DropView {
     pub position: u64,
 }
 
-/// A data segment that left for the first time or again.
+/// A data segment that was sent, for the first time or again.
 #[derive(Clone, Copy, Debug)]
 pub struct SentView {
-    /// When.
+    /// When it happened.
     pub now: Instant,
-    /// On which subflow.
+    /// The subflow on which it was sent.
     pub subflow: SubflowId,
-    /// What.
+    /// The segment.
     pub segment: SegmentView,
-    /// Whether it was new data, not a repeat or copy.
+    /// Whether it was new data, not a retransmission or copy.
     pub new: bool,
 }
 
 /// The sender's half of a proactive recovery policy.
 pub trait Recovery: Send + std::fmt::Debug {
-    /// A data segment left.
+    /// A data segment was sent.
     fn on_sent(&mut self, sent: &SentView) {
         let _ = sent;
     }
 
-    /// A subflow found loss: fast retransmit or (`timeout`) a retransmission timeout.
+    /// A subflow has detected a loss, by fast retransmit or (`timeout`) by a retransmission timeout.
     fn on_loss_hint(&mut self, now: Instant, subflow: SubflowId, timeout: bool) {
         let _ = (now, subflow, timeout);
     }
 
-    /// A subflow has ended; its identifier may be another's later.
+    /// A subflow has ended. Another subflow may have its identifier later.
     fn on_subflow_ended(&mut self, subflow: SubflowId) {
         let _ = subflow;
     }
 
-    /// The network says that it dropped a data segment, as only a simulation can
-    /// ([`RecoveryFactory::hears_of_drops`]). What is to be done leaves at once.
+    /// The network dropped a data segment, as only a simulation can report
+    /// ([`RecoveryFactory::hears_of_drops`]). The action in response is carried out at once.
     fn on_drop(&mut self, drop: &DropView) -> Action {
         let _ = drop;
         Action::Nothing
     }
 
-    /// Whether it might act at such an opportunity. If not, it is not asked, which saves looking up
-    /// what a [`View`] shows; an answer of `false` must not change what it would have done.
+    /// Whether the policy might act at such an opportunity. If not, it is not asked, which saves building the
+    /// [`View`]. An answer of `false` must not change what the policy would have done.
     fn is_interested(&self, prospect: &Prospect) -> bool {
         let _ = prospect;
         true
     }
 
-    /// There is a chance to send. Asked again after every action carried out, until it answers
-    /// [`Action::Nothing`] or the core refuses one.
+    /// The connection has an opportunity to send. The policy is asked again after every action that was carried
+    /// out, until it answers [`Action::Nothing`] or the core refuses an action.
     fn on_opportunity(&mut self, view: &View<'_>) -> Action;
 
-    /// When it wants [`Trigger::Timer`]. A time at which it was asked and answered [`Action::Nothing`], or an
-    /// earlier one, does not count.
+    /// When the policy requests [`Trigger::Timer`]. A time does not count if the policy was asked at that time
+    /// or later and answered [`Action::Nothing`].
     fn next_timeout(&self) -> Option<Instant> {
         None
     }
 
-    /// What it may copy.
+    /// Which segments the policy may copy.
     fn eligibility(&self) -> Eligibility {
         Eligibility::default()
     }
 
-    /// Segments of a block at most, if it sends parities of blocks: so far are a view's runs looked at.
+    /// Most segments of a block, if the policy sends parities of blocks. The runs of a view are computed up to
+    /// this length.
     fn longest_block(&self) -> usize {
         0
     }
 
-    /// Whether its actions come before reinjections and further new data, at once after what caused
-    /// them, and wait for no pacing (Proactive, xquic's deadline controller).
+    /// Whether the policy's actions are carried out at once after what caused them, before reinjections and
+    /// further new data, and without waiting for pacing (Proactive, xquic's deadline controller).
     fn is_immediate(&self) -> bool {
         false
     }
 }
 
-/// The receiver's half: told what arrives at the data level, it may answer that this is to count as
-/// a congestion signal on the subflow it came by, which is then echoed as ECN's is.
+/// The receiver's half of a policy. It is notified of what arrives at the data level. It may answer that this
+/// counts as a congestion signal on the subflow on which it arrived, which is then echoed like an ECN mark.
 pub trait RecoveryReceiver: Send + std::fmt::Debug {
-    /// `len` bytes at data offset `offset` arrived on `subflow`; of these, `fresh` had not arrived
-    /// before on any subflow. Returns whether the peer is to be told of congestion.
+    /// `len` bytes at data offset `offset` arrived on `subflow`; of these, `fresh` had not arrived before on
+    /// any subflow. Returns whether congestion must be signalled to the peer.
     fn on_arrival(
         &mut self,
         now: Instant,
@@ -393,31 +391,31 @@ pub trait RecoveryReceiver: Send + std::fmt::Debug {
     ) -> bool;
 }
 
-/// Makes the policy of each connection. As [`Any`] it can be told which policy's settings it is, for
-/// variants of them.
+/// Makes the policy of each connection. As it is [`Any`], variants can find out which policy's settings it is,
+/// and change them.
 pub trait RecoveryFactory: Any + Send + Sync + std::fmt::Debug {
-    /// The policy for a connection; `seed` is its own stream of randomness.
+    /// Makes the policy for a connection. `seed` is the policy's own source of randomness.
     fn build(&self, seed: u64) -> Box<dyn Recovery>;
 
-    /// Whether it sends parities, so that the handshake is to ask whether the peer decodes them. Data
+    /// Whether the policy sends parities, so that the handshake must ask whether the peer decodes them. Data
     /// segments then leave room for a parity's option.
     fn sends_parities(&self) -> bool {
         false
     }
 
-    /// Whether it sends parities of blocks over MPTCP ([`Action::BlockParity`]), so that the handshake is
-    /// to ask whether the peer decodes them. Data segments then leave room for a parity's header.
+    /// Whether the policy sends parities of blocks over MPTCP ([`Action::BlockParity`]), so that the handshake
+    /// must ask whether the peer decodes them. Data segments then leave room for a parity's header.
     fn sends_block_parities(&self) -> bool {
         false
     }
 
-    /// Whether it wants to be told of every drop in the network at the instant it happens
-    /// ([`Recovery::on_drop`]); simulations do so by [`crate::Stack::dropped`].
+    /// Whether the policy must be notified of every drop in the network at the instant it happens
+    /// ([`Recovery::on_drop`]). Simulations do so by [`crate::Stack::dropped`].
     fn hears_of_drops(&self) -> bool {
         false
     }
 
-    /// The same policy for peers whose receivers were not modified, if it makes a difference.
+    /// The same policy for peers whose receivers were not modified, if it differs.
     fn for_unmodified_receivers(&self) -> Option<Arc<dyn RecoveryFactory>> {
         None
     }

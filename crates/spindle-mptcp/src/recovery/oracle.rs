@@ -1,14 +1,13 @@
-//! The oracle: what recovery could be if losses were known the instant they happen.
+//! The oracle: how good recovery could be if losses were known the instant they happen.
 
 use super::{Action, DropView, Prospect, Recovery, RecoveryFactory, View};
 
-/// A bound, not a protocol: every drop is learnt from the network itself at once, and the segment
-/// leaves again on its own subflow without any window being reduced. The simulation that tells of
-/// drops also keeps repairs from being lost. Acknowledgements and control segments that are dropped
-/// leave again likewise.
+/// A bound, not a protocol. The network itself reports every drop at once, and the segment is sent again on its
+/// own subflow without a reduction of any window. The simulation that reports drops also keeps repairs from
+/// being lost. Acknowledgements and control segments that are dropped are sent again likewise.
 ///
-/// It wants a configuration whose senders infer no loss from acknowledgements, since these go on to
-/// report a hole until the repair has arrived (see the preset `oracle`).
+/// It needs a configuration whose senders infer no loss from acknowledgements, because these go on reporting a
+/// hole until the repair has arrived (see the preset `oracle`).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Oracle;
 

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use super::{Action, Prospect, Recovery, RecoveryFactory, SentView, View, Window};
 use crate::subflow::SubflowId;
 
-/// The policy; the copy follows at once, outside the congestion window, and the receiver drops it.
+/// The policy. The copy follows at once, outside the congestion window, and the receiver drops it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Proactive;
 

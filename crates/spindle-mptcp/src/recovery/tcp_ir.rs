@@ -9,18 +9,19 @@ use super::{Action, Recovery, RecoveryFactory, SentView, SubflowView, View};
 use crate::subflow::SubflowId;
 use crate::subflow::earliest;
 
-/// The policy: the data segments that leave for the first time within a time bin form a block; some
-/// time after the bin has ended or the block is full its XOR follows, outside the congestion window.
-/// The receiver repairs one loss of a block by it and tells what it found: a repaired loss reduces
-/// the window once, as a retransmission would have, and losses that it cannot repair are taken for
-/// losses at once, so that the coded packet is a probe as well.
+/// The policy. The data segments that are sent for the first time within a time bin form a block. Some time
+/// after the bin has ended or the block is full, its XOR follows, outside the congestion window.
+///
+/// With the XOR, the receiver repairs one loss of a block and reports what it found. A repaired loss reduces
+/// the window once, as a retransmission would have. Losses that cannot be repaired are taken for losses at
+/// once, so that the coded packet is a probe as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpIr {
     /// The time bin is the smoothed RTT divided by this.
     pub bins_per_rtt: u32,
     /// The coded packet waits for the smoothed RTT divided by this.
     pub delays_per_rtt: u32,
-    /// Packets of a block at most.
+    /// Most packets of a block.
     pub block: usize,
 }
 
@@ -32,7 +33,7 @@ impl TcpIr {
         block: 16,
     };
 
-    /// As CoFUSO does, by the name of Corrective: a bin of 1/4 RTT (CoFUSO section 6.2.1).
+    /// As CoFUSO configures it, under the name Corrective: a bin of 1/4 RTT (CoFUSO section 6.2.1).
     pub const COFUSO: Self = Self {
         bins_per_rtt: 4,
         ..Self::FUSO
@@ -46,26 +47,26 @@ struct Block {
     first: u64,
     end: u64,
     packets: usize,
-    /// When the first of them left.
+    /// When its first segment was sent.
     opened: Instant,
-    /// When it was full.
+    /// When it became full.
     full: Option<Instant>,
 }
 
 #[derive(Debug)]
 struct TcpIrPolicy {
     settings: TcpIr,
-    /// In the order in which they were begun.
+    /// The blocks that wait, in the order in which they were begun.
     blocks: VecDeque<Block>,
-    /// The bin and the delay by the RTT last seen.
+    /// The lengths of the bin and of the delay, by the last RTT.
     times: Option<(Duration, Duration)>,
 }
 
-/// Of the blocks that wait so many, the oldest, are looked at. One may overtake the one before it: its
-/// bin ended when a bin was shorter, or it was full at once.
+/// How many waiting blocks are looked at, the oldest first. A block may overtake the one before it, if its bin
+/// ended when bins were shorter, or if it was full at once.
 const LOOKED_AT: usize = 2;
 
-/// Blocks waiting at most; more than a window has for any use of this.
+/// Most waiting blocks; more than a window has for any practical use.
 const MAX_BLOCKS: usize = 4096;
 
 impl RecoveryFactory for TcpIr {
@@ -83,7 +84,7 @@ impl RecoveryFactory for TcpIr {
 }
 
 impl TcpIrPolicy {
-    /// When the coded packet of a block is to leave.
+    /// When the coded packet of a block is due.
     fn due(&self, block: &Block) -> Option<Instant> {
         let (bin, delay) = self.times?;
         let end = block.opened + bin;
@@ -188,8 +189,8 @@ mod tests {
     }
 
     #[test]
-    fn one_parity_a_bin_a_quarter_of_a_round_trip_after_it() {
-        // The RTT of the views is 280 us: bins of 140 us, and 70 us to wait.
+    fn one_parity_per_bin_is_sent_a_quarter_rtt_after_it() {
+        // The RTT of the views is 280 us, so a bin has 140 us and the delay is 70 us.
         let mut policy = TcpIr::FUSO.build(1);
         assert_eq!(ask(&mut *policy, 0, 1), Action::Nothing);
         for (micros, packet) in [(0, 0), (139, 1), (140, 2)] {
@@ -207,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn sixteen_packets_fill_a_block_and_what_is_acknowledged_needs_none() {
+    fn sixteen_packets_fill_a_block_and_acknowledged_blocks_need_no_parity() {
         let mut policy = TcpIr::FUSO.build(1);
         ask(&mut *policy, 0, 1);
         for packet in 0..17 {
@@ -229,11 +230,12 @@ mod tests {
     }
 
     #[test]
-    fn a_full_block_overtakes_one_whose_bin_goes_on() {
+    fn full_block_overtakes_a_block_whose_bin_is_open() {
         let mut policy = TcpIr::FUSO.build(1);
         ask(&mut *policy, 0, 1);
         send(&mut *policy, 0, 0, true);
-        // Not adjacent: a block of its own, full long before the first one's bin is over.
+        // Not adjacent to the first packet: a separate block, which is full long before the first block's bin
+        // is over.
         for packet in 2..18 {
             send(&mut *policy, 10, packet, true);
         }
@@ -247,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_measured_round_trip_blocks_wait_without_a_timer() {
+    fn blocks_wait_without_a_timer_before_an_rtt_is_measured() {
         let mut policy = TcpIr::FUSO.build(1);
         send(&mut *policy, 0, 0, true);
         assert_eq!(policy.next_timeout(), None);

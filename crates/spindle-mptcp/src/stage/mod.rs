@@ -1,8 +1,7 @@
-//! The stage seam: what stands between a subflow and the wire.
+//! The stage seam: an optional layer between a subflow and the wire.
 //!
-//! A stage sees every segment of its subflow on the way out and on the way in; it may replace,
-//! delay, multiply or swallow segments, own a timer and send segments of its own. The default is
-//! identity: no stage at all.
+//! A stage sees every outgoing and incoming segment of its subflow. It may replace, delay, multiply or drop
+//! segments, have its own timer, and send its own segments. By default there is no stage.
 
 pub mod coding;
 pub mod reorder;
@@ -15,28 +14,30 @@ use spindle_wire::Segment;
 
 use coding::CodingCounters;
 
-/// A class selector above those of the default and of less than it has priority.
+/// Class selectors below this value have no priority: those of the default forwarding behaviour and of lower
+/// effort.
 const LOW_SELECTORS: u8 = 2;
 
-/// Whether a differentiated services code point, 0 to 63, has priority: at ports that have a queue for it, and as
-/// the tag of a short flow that is to be [coded](coding::Short::Tagged). That is every one whose class selector
-/// is above those of the default and of less than it (RFC 2474, section 4.2.2.2; RFC 4594, section 4.10).
+/// Whether a differentiated services code point, 0 to 63, has priority: at ports that have a queue for it, and
+/// as the tag of a short flow that is [coded](coding::Short::Tagged). A code point has priority if its class
+/// selector is above those of the default forwarding behaviour and of lower effort (RFC 2474, section 4.2.2.2;
+/// RFC 4594, section 4.10).
 #[must_use]
 pub fn has_priority(dscp: u8) -> bool {
     dscp >> 3 >= LOW_SELECTORS
 }
 
-/// What a stage may know of its subflow when something is sent.
+/// What a stage may know about its subflow when a segment is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StageContext {
-    /// The present.
+    /// The current time.
     pub now: Instant,
     /// The congestion window in bytes.
     pub cwnd: u64,
     /// Bytes of a full segment.
     pub mss: u64,
-    /// The code point that the application asked for, 0 for none. All that leaves gets it behind the stage; none of
-    /// the segments that come to it has it.
+    /// The code point that the application requested, 0 for none. All outgoing segments get it after the stage,
+    /// so the segments that the stage is given do not have it.
     pub dscp: u8,
 }
 
@@ -49,22 +50,22 @@ impl StageContext {
 
 /// A stage of one subflow.
 pub trait Stage: Send + std::fmt::Debug {
-    /// A segment leaves the subflow; what is to go on the wire is appended to `out`.
+    /// Processes a segment that the subflow sends. Segments for the wire are appended to `out`.
     fn output(&mut self, cx: &StageContext, segment: Segment, out: &mut VecDeque<Segment>);
 
-    /// Whether segments wait in it for more to come.
+    /// Whether segments wait in the stage for more segments to come.
     fn keeps_back(&self) -> bool {
         false
     }
 
-    /// The connection has nothing more to send now: what [waits](Self::keeps_back) for more to come is to
-    /// leave.
+    /// The connection has nothing more to send now. The stage must send the segments that
+    /// [wait](Self::keeps_back) for more to come.
     fn flush(&mut self, cx: &StageContext, out: &mut VecDeque<Segment>) {
         let _ = (cx, out);
     }
 
-    /// A segment arrived for the subflow; what the subflow is to see is appended to `up`, what is to
-    /// go back on the wire (acknowledgements of the stage's own) to `out`. By default it goes up.
+    /// Processes a segment that arrived for the subflow. Segments for the subflow are appended to `up`,
+    /// segments for the wire (the stage's own acknowledgements) to `out`. By default the segment goes to `up`.
     fn input(
         &mut self,
         now: Instant,
@@ -76,40 +77,41 @@ pub trait Stage: Send + std::fmt::Debug {
         up.push_back(segment);
     }
 
-    /// Whether [`Self::input`] does anything but hand the segment up; asked for every segment.
+    /// Whether [`Self::input`] does more than forward the segment. This is called for every segment.
     fn sees_input(&self) -> bool {
         true
     }
 
-    /// When [`Self::timeout`] wants to be called; none by default.
+    /// When [`Self::timeout`] must be called; `None` by default.
     fn next_timeout(&self) -> Option<Instant> {
         None
     }
 
-    /// Time has come; segments for the subflow are appended to `up`, segments to be sent to `out`.
+    /// Handles a timeout. Segments for the subflow are appended to `up`, segments for the wire to `out`.
     fn timeout(&mut self, now: Instant, up: &mut VecDeque<Segment>, out: &mut VecDeque<Segment>) {
         let _ = (now, up, out);
     }
 
-    /// Bytes, beyond options, by which what leaves it is larger than the segments that came.
+    /// Bytes, not counting options, by which the segments that the stage sends are larger than those that it is
+    /// given.
     fn overhead(&self) -> usize {
         0
     }
 
-    /// Payload bytes kept, and in how many pieces; they count as the connection's.
+    /// Payload bytes that the stage stores, and in how many pieces. They count as the connection's.
     fn stored(&self) -> (u64, usize) {
         (0, 0)
     }
 
-    /// The stack's memory is short: what may never be needed is given back.
+    /// The stack's memory is short. The stage frees data that may never be needed.
     fn shed(&mut self) {}
 
-    /// Iterations so far of loops over what it keeps.
+    /// Iterations so far of loops over stored data.
     fn steps(&self) -> u64 {
         0
     }
 
-    /// What it has coded, if it codes.
+    /// The counters of coding, if the stage codes.
     fn coding(&self) -> Option<&CodingCounters> {
         None
     }
@@ -121,7 +123,7 @@ pub trait StageFactory: Send + Sync + std::fmt::Debug {
     fn build(&self, subflow: u8) -> Box<dyn Stage>;
 }
 
-/// The stage that changes nothing; what a configuration without a stage behaves like.
+/// The stage that changes nothing. A configuration without a stage behaves alike.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Identity;
 
@@ -142,8 +144,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn class_selectors_above_the_first_have_priority() {
-        // The default, less than it (LE and CS1), and AF11 with the latter's selector.
+    fn class_selectors_from_the_second_on_have_priority() {
+        // The default, lower effort (LE and CS1), and AF11, which has the class selector of CS1.
         for low in [0, 1, 8, 10] {
             assert!(!has_priority(low), "{low}");
         }

@@ -1,9 +1,11 @@
-//! A buffer at the receiver that puts segments in order before TCP sees them (Presto, He et al. 2015, section 3.2).
+//! A buffer at the receiver that puts segments in order before TCP sees them (Presto, He et al. 2015, section
+//! 3.2).
 //!
-//! Presto sends each 64 KB of a flow its own way; what arrives out of order would look like loss to TCP, so its
-//! receivers keep segments until those before them have come, or for as long as reordering has lately taken. Presto's
-//! knows cells by a mark of the sending host and takes a gap within one for a loss at once; here cells are cut
-//! by the network, and a gap is a gap. What was lost is seen by TCP after the [patience](Settings).
+//! Presto sends each 64 KB of a flow on its own path. Segments that arrive out of order would look like loss to
+//! TCP, so Presto's receivers keep segments until those before them have arrived, or for as long as reordering
+//! has recently taken. They know cells by a mark of the sending host, and take a gap within a cell for a loss
+//! at once. Here the network cuts the cells, so all gaps are alike. TCP sees a loss after the
+//! [patience](Settings).
 
 use std::collections::VecDeque;
 
@@ -12,26 +14,27 @@ use spindle_wire::{Flags, Segment, SeqNumber};
 
 use super::{Stage, StageContext, StageFactory};
 
-/// How long, and how much, is waited for.
+/// How long segments wait, and how many are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Until reordering has been seen.
+    /// The wait before any reordering was seen.
     pub first: Duration,
-    /// At least, and at most, however long reordering takes.
+    /// The least and the longest wait, however long reordering takes.
     pub bounds: (Duration, Duration),
-    /// Segments kept; with one more all go up.
+    /// Most segments that are kept. With one more, all of them are passed up.
     pub most: usize,
 }
 
 impl Settings {
-    /// How many times what reordering takes on average is waited: Presto's alpha (He et al. 2015, section 3.2).
+    /// The wait as a multiple of the average time that reordering takes: Presto's alpha (He et al. 2015,
+    /// section 3.2).
     pub const ALPHA: u32 = 2;
 }
 
 impl Default for Settings {
-    /// Our choices, the paper having none: before anything is known 2 ms, more than what a path of an empty network is behind
-    /// another; from 100 us, a round trip in a data centre, to 10 ms, TCP's least timeout there; 1024 segments,
-    /// some twenty cells.
+    /// Our choices, because the paper has none. Before reordering was seen, 2 ms: more than the difference
+    /// between two paths of an empty network. Then from 100 us, a round trip in a data centre, to 10 ms, TCP's
+    /// least timeout there. 1024 segments are some twenty cells.
     fn default() -> Self {
         Self {
             first: Duration::from_millis(2),
@@ -47,7 +50,7 @@ impl StageFactory for Settings {
     }
 }
 
-/// A segment that came before its turn.
+/// A segment that arrived before its turn.
 #[derive(Debug)]
 struct Kept {
     segment: Segment,
@@ -68,16 +71,17 @@ fn end(segment: &Segment) -> SeqNumber {
 #[derive(Debug)]
 pub struct Reorder {
     settings: Settings,
-    /// What comes next in order; none before the first segment.
+    /// The next sequence number in order; `None` before the first segment.
     next: Option<SeqNumber>,
-    /// By sequence number, all behind `next`.
+    /// The kept segments by sequence number, all after `next`.
     kept: VecDeque<Kept>,
-    /// Since when the one that came first of these is kept.
+    /// The arrival of the kept segment that arrived first.
     oldest: Option<Instant>,
     bytes: u64,
-    /// For how long segments were kept until what was missing came, smoothed with weight 1/8 as round trips are (RFC 6298).
+    /// How long segments were kept until the missing segments arrived, smoothed with weight 1/8 like round-trip
+    /// times (RFC 6298).
     took: Option<Duration>,
-    /// All is to go up at once: memory is short.
+    /// All segments must be passed up at once, because memory is short.
     release: bool,
 }
 
@@ -95,7 +99,7 @@ impl Reorder {
         }
     }
 
-    /// For how long a segment is kept.
+    /// How long a segment is kept.
     fn patience(&self) -> Duration {
         let (least, most) = self.settings.bounds;
         self.took.map_or(self.settings.first, |took| {
@@ -118,7 +122,7 @@ impl Reorder {
         );
     }
 
-    /// What is in order now goes up; says whether anything did.
+    /// Forwards the segments that are in order now, and measures how long they were kept.
     fn advance(&mut self, now: Instant, up: &mut VecDeque<Segment>) {
         let mut waited = None;
         while let (Some(next), Some(first)) = (self.next, self.kept.front())
@@ -136,7 +140,7 @@ impl Reorder {
         }
     }
 
-    /// The first goes up, in order or not.
+    /// Forwards the first kept segment, in order or not.
     fn pop(&mut self, up: &mut VecDeque<Segment>) {
         let Some(first) = self.kept.pop_front() else {
             return;
@@ -157,7 +161,7 @@ impl Reorder {
         self.release = false;
     }
 
-    /// To be called after [`Self::pop`], once for many.
+    /// Must be called after [`Self::pop`], once after several calls.
     fn find_oldest(&mut self) {
         self.oldest = self.kept.iter().map(|k| k.since).min();
     }
@@ -179,7 +183,8 @@ impl Stage for Reorder {
             Some(next) if !segment.flags.contains(Flags::SYN) => next,
             _ => segment.seq,
         };
-        // What has no place of its own in the order, and what tells the end, waits for nothing.
+        // Segments without sequence space have no place in the order, and resets end the connection: neither
+        // waits.
         if segment.seq_len() == 0 || segment.flags.contains(Flags::RST) {
             up.push_back(segment);
             return;
@@ -208,7 +213,8 @@ impl Stage for Reorder {
 
     fn timeout(&mut self, now: Instant, up: &mut VecDeque<Segment>, _out: &mut VecDeque<Segment>) {
         while self.next_timeout().is_some_and(|t| t <= now) {
-            // All that is before what has waited long enough goes up with it, and what follows in order.
+            // All segments before one that has waited long enough are passed up with it, and so are those that
+            // follow in order.
             let patience = self.patience();
             let due = |k: &Kept| self.release || k.since + patience <= now;
             let Some(last) = self.kept.iter().rposition(due) else {
@@ -248,7 +254,7 @@ mod tests {
         Instant::ZERO + Duration::from_micros(us)
     }
 
-    /// Segment `n` of 1000 bytes, from 0, across the end of the number space.
+    /// Segment `n` of 1000 bytes, counted from 0. The segments cross the end of the sequence number space.
     fn data(n: u32) -> Segment {
         let end = Endpoint::new(std::net::Ipv4Addr::LOCALHOST.into(), 1);
         Segment {
@@ -287,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn what_overtakes_waits_for_what_it_overtook() {
+    fn overtaking_segments_wait_for_the_overtaken_one() {
         let mut b = open();
         assert_eq!(take(&mut b, 1, data(0)), [0]);
         assert_eq!(take(&mut b, 2, data(2)), []);
@@ -296,13 +302,13 @@ mod tests {
         assert_eq!(take(&mut b, 302, data(1)), [1, 2, 3]);
         assert_eq!(b.stored(), (0, 0));
         assert_eq!(b.next_timeout(), None);
-        // It took 300 us: twice that is waited next time.
+        // Reordering took 300 us. The next wait is twice as long.
         assert_eq!(take(&mut b, 1000, data(5)), []);
         assert_eq!(b.next_timeout(), Some(at(1600)));
     }
 
     #[test]
-    fn what_does_not_come_is_waited_for_only_so_long() {
+    fn missing_segment_is_waited_for_only_until_a_timeout() {
         let mut b = open();
         assert_eq!(take(&mut b, 0, data(1)), []);
         assert_eq!(take(&mut b, 500, data(3)), []);
@@ -310,14 +316,14 @@ mod tests {
         assert_eq!(time(&mut b, 1999), []);
         assert_eq!(time(&mut b, 2000), [1]);
         assert_eq!(b.next_timeout(), Some(at(2500)));
-        // What comes late goes up as it is, and the others wait on.
+        // A late segment is passed up as it is, and the others go on waiting.
         assert_eq!(take(&mut b, 2100, data(0)), [0]);
         assert_eq!(time(&mut b, 2500), [3]);
         assert_eq!(b.next_timeout(), None);
     }
 
     #[test]
-    fn what_has_no_place_in_the_order_does_not_wait() {
+    fn segments_without_sequence_space_and_resets_do_not_wait() {
         let mut b = open();
         let mut ack = data(7);
         ack.payload = Payload::Length(0);
@@ -330,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_kept_than_is_said_and_nothing_where_memory_is_short() {
+    fn kept_segments_are_bounded_and_released_when_memory_is_short() {
         let mut b = open();
         for n in 1..=1024 {
             assert_eq!(take(&mut b, 1, data(n)), []);
@@ -344,9 +350,10 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes, in whatever order, goes up, each once; in order unless time ran out; and nothing stays.
+        /// Every segment that arrives is passed up once, whatever the order of arrival. Segments are passed up
+        /// in order unless time runs out, and none are left.
         #[test]
-        fn all_that_comes_goes_up_once(
+        fn each_arriving_segment_is_passed_up_once(
             order in Just((0u32..60).collect::<Vec<_>>()).prop_shuffle(),
             lost in proptest::collection::vec(proptest::bool::weighted(0.01), 60),
             twice in proptest::collection::vec(any::<bool>(), 60),

@@ -1,4 +1,4 @@
-//! Arriving segments at the subflow (RFC 9293, section 3.10.7, with RFC 5961 and RFC 7323).
+//! Processing of arriving segments at the subflow (RFC 9293, section 3.10.7, with RFC 5961 and RFC 7323).
 
 use spindle_units::{Duration, Instant};
 use spindle_wire::{Ecn, Flags, Segment, Timestamps};
@@ -9,27 +9,27 @@ use super::sender::{AckEffect, AckInput};
 use super::{ChallengeLimit, Subflow, TcpState, TimestampState};
 use crate::config::EcnMode;
 
-/// What a segment did to the subflow.
+/// The effects of a segment on the subflow.
 #[derive(Debug, Default)]
 pub(crate) struct Arrival {
-    /// It passed the checks: its acknowledgement and data count.
+    /// It passed the checks, so its acknowledgement and data are processed.
     pub(crate) acceptable: bool,
-    /// It begins in the window that was announced, and what it acknowledges is in the range of RFC 5961,
-    /// section 5.2: whoever sent it knows the connection, and its signals count, too.
+    /// It begins in the announced window, and its acknowledgement number is in the range of RFC 5961,
+    /// section 5.2. Its sender therefore knows the connection, and its signals are processed, too.
     pub(crate) in_true_window: bool,
-    /// The three-way handshake completed with it.
+    /// It completed the three-way handshake.
     pub(crate) established: bool,
     /// The peer reset the subflow.
     pub(crate) reset: bool,
-    /// What it acknowledged.
+    /// The effect of its acknowledgement.
     pub(crate) ack: AckEffect,
     /// Payload received for the first time.
     pub(crate) pieces: Pieces,
-    /// It carried payload, new or not, which is data.
+    /// It carried payload, new or not, and the payload is data.
     pub(crate) had_data: bool,
-    /// The end of its payload was not taken: it lies beyond the window, or there was no room.
+    /// The end of its payload was not accepted because it lies beyond the window or because there was no room.
     cut: bool,
-    /// Its payload was a parity of a block, and is in no piece.
+    /// Its payload was a parity of a block and is not part of any piece.
     pub(crate) parity: bool,
     /// The peer's FIN is now in order.
     pub(crate) fin: bool,
@@ -37,29 +37,29 @@ pub(crate) struct Arrival {
     pub(crate) window: u64,
 }
 
-/// What the connection knows that a subflow needs to judge a segment.
+/// The connection's state that a subflow needs to process a segment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InputContext {
     pub(crate) now: Instant,
     /// The connection has data that were never sent.
     pub(crate) new_data: bool,
-    /// The window is the data level's: windows in segments are not this subflow's.
+    /// The receive window belongs to the data level. Windows in segments do not describe this subflow.
     pub(crate) data_level_window: bool,
     /// More payload may be stored.
     pub(crate) room: bool,
-    /// The data offset up to which the data level is acknowledged, this segment included; [`u64::MAX`] where
-    /// nobody asks for what lies beyond.
+    /// The data offset up to which the data level is acknowledged, including this segment. [`u64::MAX`] if the
+    /// caller does not need the later data.
     pub(crate) data_acked: u64,
-    /// No data are taken, not even those that are next in order.
+    /// No data are accepted, not even the next in-order data.
     pub(crate) refuses: bool,
 }
 
-/// A dead path that was silent for this long is as a new one when it answers: RFC 6298, rule 2.1, has
-/// a timeout of a second where nothing is known of a path.
+/// A dead path that was silent for this long is treated as a new path when it answers. RFC 6298, rule 2.1, uses
+/// a timeout of one second if nothing is known about a path.
 const OUTAGE: Duration = Duration::from_secs(1);
 
 impl Subflow {
-    /// Takes a segment from the peer. `reset_due` is set if the peer is to be answered with RST.
+    /// Processes a segment from the peer. Sets `reset_due` if the peer must be answered with an RST.
     pub(crate) fn on_segment(
         &mut self,
         seg: &Segment,
@@ -120,15 +120,15 @@ impl Subflow {
         out
     }
 
-    /// Settles the options of the peer's SYN or SYN/ACK.
+    /// Applies the options of the peer's SYN or SYN/ACK.
     pub(crate) fn negotiate(&mut self, seg: &Segment, now: Instant) {
         let t = &self.config.tcp;
         let none = Default::default();
         let rare = seg.options.rare.as_deref().unwrap_or(&none);
-        // RFC 9293, section 3.7.1: 536 for IPv4 and 1220 for IPv6 without the option.
+        // RFC 9293, section 3.7.1: without the option, 536 for IPv4 and 1220 for IPv6.
         let default_mss = if self.local.addr.is_ipv4() { 536 } else { 1220 };
-        // A peer's MSS is obeyed down to 64 (Linux: `tcp_min_snd_mss`, 48): even links of the least MTU there is
-        // in practice carry that, and what smaller segments would cost is bounded by `Sender::is_full`.
+        // A peer's MSS is respected down to 64 (Linux: `tcp_min_snd_mss`, 48). Even links with the smallest MTU
+        // used in practice carry that. `Sender::is_full` bounds the cost of segments that small.
         let mss = rare
             .mss
             .map_or(default_mss, u32::from)
@@ -163,7 +163,7 @@ impl Subflow {
         self.apply_path_mtu(now);
     }
 
-    /// Room for MPTCP's options is taken off the segment size.
+    /// Subtracts room for MPTCP's options from the segment size.
     pub(crate) fn reserve_options(&mut self, bytes: u64) {
         let mss = self.tx.agreed_mss().saturating_sub(bytes).max(1);
         self.tx.set_mss(mss, usize::from(self.id), self.planned);
@@ -171,8 +171,8 @@ impl Subflow {
         self.apply_path_mtu(self.last_heard);
     }
 
-    /// The peer's `seg` acknowledges our SYN or SYN/ACK. One that left more than once is a measurement
-    /// only if the echoed timestamp is the last one's (RFC 6298, section 3).
+    /// The peer's `seg` acknowledges our SYN or SYN/ACK. If that segment was sent more than once, the RTT is
+    /// measured only if the echoed timestamp is that of the last transmission (RFC 6298, section 3).
     #[cold]
     fn complete_handshake(&mut self, seg: &Segment, now: Instant, coupling: &mut Coupling) {
         self.state = TcpState::Established;
@@ -230,18 +230,18 @@ impl Subflow {
         out
     }
 
-    /// A SYN that comes when ours is on its way or the handshake is over; returns whether what it
-    /// acknowledges counts.
+    /// Handles a SYN that arrives while our SYN is in flight or after the handshake. Returns whether its
+    /// acknowledgement must be processed.
     #[cold]
     fn takes_late_syn(&mut self, seg: &Segment, position: i64, now: Instant) -> bool {
         let repeated_syn = self.state == TcpState::SynReceived && position == 0;
         if repeated_syn {
-            // Linux: `TCPACKSkippedSynRecv`. Our own timer repeats the answer, too.
+            // Linux: `TCPACKSkippedSynRecv`. Our own timer retransmits the answer, too.
             self.syn_due |= self.probes.admit(now, ChallengeLimit::WINDOW);
         } else {
             self.challenge(now);
         }
-        // A SYN/ACK answering our SYN/ACK of a simultaneous open acknowledges it.
+        // A SYN/ACK in answer to our SYN/ACK of a simultaneous open acknowledges our SYN/ACK.
         if !(repeated_syn && seg.flags.contains(Flags::ACK)) {
             return false;
         }
@@ -249,8 +249,8 @@ impl Subflow {
         true
     }
 
-    /// Whether a SYN that comes in TIME_WAIT can be no old one, by its timestamp or else its sequence number
-    /// (RFC 6191, section 2).
+    /// Whether a SYN that arrives in TIME_WAIT cannot be an old one, according to its timestamp or else its
+    /// sequence number (RFC 6191, section 2).
     pub(crate) fn is_newer_connection(&self, syn: &Segment) -> bool {
         let beyond = self.receive_position(syn.seq) > self.rx.nxt as i64;
         match (self.timestamps, syn.options.timestamps) {
@@ -263,8 +263,8 @@ impl Subflow {
         }
     }
 
-    /// Whether timestamps were negotiated and this segment should have one: it is dropped then (RFC 7323,
-    /// section 3.2).
+    /// Whether timestamps were negotiated but this segment lacks the required one. Such a segment is dropped
+    /// (RFC 7323, section 3.2).
     fn lacks_timestamp(&self, seg: &Segment) -> bool {
         self.timestamps.is_some()
             && seg.options.timestamps.is_none()
@@ -279,7 +279,7 @@ impl Subflow {
         if seg.flags.intersects(Flags::RST | Flags::SYN) {
             return true;
         }
-        // 24 days: a timestamp clock of 1 ms wraps its sign after that (RFC 7323, section 5.5).
+        // 24 days: after that time a timestamp clock of 1 ms wraps its sign (RFC 7323, section 5.5).
         let stale = now.since(state.recent_at) > spindle_units::Duration::from_secs(24 * 86_400);
         stale || (ts.value.wrapping_sub(state.recent) as i32) >= 0
     }
@@ -288,7 +288,7 @@ impl Subflow {
     fn in_window(&self, seg: &Segment, position: i64, cx: InputContext) -> bool {
         let nxt = self.rx.nxt as i64;
         let window = self.receive_window(cx.data_level_window) as i64;
-        // A FIN in its place takes no buffer: it is good in a closed window, too.
+        // A FIN in its place needs no buffer, so it is acceptable even if the window is closed.
         let lone_fin = seg.payload.is_empty() && seg.flags.contains(Flags::FIN) && position == nxt;
         let len = i64::from(seg.seq_len());
         let syn_again = self.state == TcpState::SynReceived && seg.flags.contains(Flags::SYN);
@@ -296,10 +296,10 @@ impl Subflow {
             return true;
         }
         if len == 0 {
-            // Copies of data take subflow sequence space that the data level's window knows nothing
-            // of: an ACK behind them must count, or two such ends wait for each other for ever. 2^30
-            // is TCP's largest window (RFC 7323, section 2.3); a reset still has to be exact, and signals
-            // count in the window only.
+            // Copies of data take subflow sequence space that the data-level window does not include. An ACK
+            // after such copies must be processed, otherwise two such ends wait for each other indefinitely.
+            // 2^30 is TCP's largest window (RFC 7323, section 2.3). A reset must still match exactly, and
+            // signals are processed only inside the window.
             let ahead = if cx.data_level_window {
                 1 << 30
             } else {
@@ -310,7 +310,7 @@ impl Subflow {
         position < nxt + window && position + len > nxt
     }
 
-    /// An unacceptable segment is answered with an acknowledgement, unless it is a reset.
+    /// Answers an unacceptable segment with an acknowledgement, unless it is a reset.
     #[cold]
     fn refuse(&mut self, seg: &Segment, position: i64, now: Instant) {
         if seg.flags.contains(Flags::RST)
@@ -323,14 +323,14 @@ impl Subflow {
         let len = seg.payload.len() as i64;
         let old_data = len > 0 && position >= 1 && position + len <= self.rx.nxt as i64;
         if old_data {
-            // Reported by D-SACK; a retransmission that was not needed.
+            // An unnecessary retransmission, reported by D-SACK.
             let _ = self.rx.accept(position as u64, &seg.payload);
             if seg.flags.contains(Flags::CWR) && self.config.tcp.ecn == EcnMode::Classic {
                 self.rx.ece = false;
             }
         } else if seg.seq_len() == 0 && position + 1 == self.rx.nxt as i64 {
-            // A probe of the window or of our being alive (RFC 9293, sections 3.8.4 and 3.8.6.1). Two ends
-            // that are one byte apart take each other's answers for probes: limited, or that never ends.
+            // A window probe or keepalive probe (RFC 9293, sections 3.8.4 and 3.8.6.1). Two ends that are one
+            // byte apart take each other's answers for probes. The limit ends this loop.
             self.rx.ack_now |= self.probes.admit(now, ChallengeLimit::PROBES_WINDOW);
         } else if seg.seq_len() > 0 || position < self.rx.nxt as i64 {
             self.challenge(now);
@@ -341,7 +341,7 @@ impl Subflow {
         }
     }
 
-    /// Whether a segment that the handshake cannot take is answered with a reset now.
+    /// Whether a segment that the handshake cannot accept may be answered with a reset now.
     #[cold]
     pub(crate) fn may_reset(&mut self, now: Instant) -> bool {
         self.probes.admit(now, ChallengeLimit::WINDOW)
@@ -393,7 +393,7 @@ impl Subflow {
         true
     }
 
-    /// In SYN_RECEIVED: the handshake is complete if our SYN is acknowledged; whether it is.
+    /// In SYN_RECEIVED: completes the handshake if `seg` acknowledges our SYN. Returns whether it does.
     #[cold]
     fn takes_third_ack(&mut self, seg: &Segment, now: Instant, coupling: &mut Coupling) -> bool {
         if self.send_position(seg.ack) != 1 {
@@ -407,7 +407,7 @@ impl Subflow {
         true
     }
 
-    /// The window a segment announces, in bytes.
+    /// The window that a segment announces, in bytes.
     pub(crate) fn window_of(&self, seg: &Segment) -> u64 {
         self.scaled(seg)
     }
@@ -464,7 +464,7 @@ impl Subflow {
             true => self.sack_positions(seg, ack, &mut sacks),
             false => (0, None),
         };
-        // MPTCP's signals other than DSS are no duplicates (RFC 8684, section 3).
+        // Segments with MPTCP signals other than DSS are not duplicate ACKs (RFC 8684, section 3).
         let repeats = ack == self.tx.una
             && seg.seq_len() == 0
             && same_window
@@ -494,7 +494,7 @@ impl Subflow {
         }
     }
 
-    /// Our FIN may have been acknowledged.
+    /// Updates the state in case our FIN was acknowledged.
     fn after_ack(&mut self, now: Instant) {
         let all = self.tx.una == self.tx.nxt;
         match self.state {
@@ -513,8 +513,8 @@ impl Subflow {
         self.over_at = Some(now + self.config.tcp.msl * 2);
     }
 
-    /// Puts the SACK blocks into `sacks` as positions; returns how many there are, and the D-SACK block if
-    /// the first is one (RFC 2883, section 4).
+    /// Puts the SACK blocks into `sacks` as positions. Returns their number, and the D-SACK block if the first
+    /// block is one (RFC 2883, section 4).
     #[inline(never)]
     fn sack_positions(
         &self,
@@ -560,7 +560,7 @@ impl Subflow {
             let echoed = self.echoed(ts);
             self.rx.measure_rtt(cx.now.as_millis() as u32, echoed);
         }
-        // Everything from the first expected byte to the edge of the window.
+        // The bytes from the first expected byte to the edge of the window.
         let skip = (self.rx.nxt as i64 - position)
             .max(0)
             .min(seg.payload.len() as i64) as u64;
@@ -579,7 +579,7 @@ impl Subflow {
         self.rx.schedule_ack(cx.now, self.config.tcp.delayed_ack);
     }
 
-    /// The receiver's half of ECN: RFC 3168, section 6.1.3, or RFC 8257, section 3.2.
+    /// The receiver's part of ECN: RFC 3168, section 6.1.3, or RFC 8257, section 3.2.
     #[inline(never)]
     fn echo_congestion(&mut self, seg: &Segment) {
         let ce = seg.ecn == Ecn::Ce;
@@ -610,7 +610,7 @@ impl Subflow {
     #[inline(never)]
     fn note_fin(&mut self, seg: &Segment, position: i64, now: Instant, out: &mut Arrival) {
         let before = self.rx.fin_reached();
-        // What the window cut off took the FIN along.
+        // If the window cut off the end of the payload, it cut off the FIN, too.
         if seg.flags.contains(Flags::FIN) && self.state.is_synchronized() && !out.cut {
             let fin = position + seg.payload.len() as i64;
             if fin >= self.rx.nxt as i64 {
@@ -631,13 +631,13 @@ impl Subflow {
         }
     }
 
-    /// Our clock, in ms, when the segment left whose timestamp the peer echoes.
+    /// Our clock, in ms, when the segment was sent whose timestamp the peer echoes.
     fn echoed(&self, timestamps: Timestamps) -> u32 {
         timestamps.echo.wrapping_sub(self.timestamp_offset)
     }
 
-    /// The timestamps option of an outgoing segment; a clock of 1 ms (RFC 7323, section 5.4), which begins
-    /// at the subflow's own offset.
+    /// The timestamps option of an outgoing segment. The clock ticks every 1 ms (RFC 7323, section 5.4) and
+    /// starts at the subflow's own offset.
     pub(crate) fn timestamps_now(&self, now: Instant, syn: bool) -> Option<Timestamps> {
         let value = (now.as_millis() as u32).wrapping_add(self.timestamp_offset);
         match self.timestamps {

@@ -1,5 +1,5 @@
-//! One subflow: a TCP connection of its own (RFC 9293), with its own sequence space, windows, loss
-//! recovery and timers. What its bytes mean to the data level is the connection's business.
+//! A subflow: a separate TCP connection (RFC 9293) with its own sequence space, windows, loss recovery and
+//! timers. The connection decides what the subflow's bytes mean at the data level.
 
 pub mod congestion;
 pub(crate) mod input;
@@ -20,37 +20,38 @@ use crate::stage::{Stage, StageContext};
 use receiver::Receiver;
 use sender::Sender;
 
-/// A subflow's number within its connection: 0 for the first, never used for another. Others are used
-/// again only when all are used up, the longest free first.
+/// A subflow's number within its connection. The first subflow is 0, and no other subflow ever gets that
+/// number. Other numbers are reused only when all are used up. The number that has been free the longest is
+/// reused first.
 pub type SubflowId = u8;
 
-/// The states of RFC 9293, section 3.3.2 (LISTEN is the stack's).
+/// The states of RFC 9293, section 3.3.2. The stack itself represents LISTEN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TcpState {
     /// A SYN has been sent.
     SynSent,
     /// A SYN has been received and answered.
     SynReceived,
-    /// Data may flow both ways.
+    /// Data may flow in both directions.
     Established,
-    /// We have closed; our FIN is not acknowledged.
+    /// We have closed. Our FIN is not acknowledged yet.
     FinWait1,
-    /// We have closed; our FIN is acknowledged.
+    /// We have closed. Our FIN is acknowledged.
     FinWait2,
     /// The peer has closed.
     CloseWait,
-    /// Both have closed at once; our FIN is not acknowledged.
+    /// Both ends have closed at the same time. Our FIN is not acknowledged yet.
     Closing,
-    /// The peer had closed, then we; our FIN is not acknowledged.
+    /// The peer closed first, then we did. Our FIN is not acknowledged yet.
     LastAck,
-    /// Both have closed; old segments may still be about.
+    /// Both ends have closed. Old segments may still be in the network.
     TimeWait,
-    /// Over.
+    /// The subflow has ended.
     Closed,
 }
 
 impl TcpState {
-    /// Whether both ends have each other's SYN.
+    /// Whether both ends have received each other's SYN.
     pub fn is_synchronized(self) -> bool {
         !matches!(self, Self::SynSent | Self::SynReceived | Self::Closed)
     }
@@ -66,12 +67,12 @@ impl TcpState {
     }
 }
 
-/// How a subflow came to be, and what of MPTCP's handshake it still owes.
+/// How a subflow was created, and which part of the MPTCP handshake is still open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// The connection's first subflow.
     Initial,
-    /// Joined (RFC 8684, section 3.2).
+    /// The subflow joined an existing connection (RFC 8684, section 3.2).
     Join(JoinState),
 }
 
@@ -80,9 +81,9 @@ pub(crate) enum Origin {
 pub(crate) struct JoinState {
     pub(crate) nonce_local: u32,
     pub(crate) nonce_remote: u32,
-    /// The joining client has sent its third ACK and waits for the fourth.
+    /// The joining client has sent its third ACK and waits for the fourth ACK.
     pub(crate) awaits_fourth: bool,
-    /// When the third ACK is repeated.
+    /// When the third ACK is retransmitted.
     pub(crate) repeat_at: Option<Instant>,
     pub(crate) repeats: u32,
 }
@@ -94,19 +95,19 @@ pub(crate) struct TimestampState {
     pub(crate) recent_at: Instant,
 }
 
-/// Which of a subflow's timers was due.
+/// Which of a subflow's timers expired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
     Nothing,
-    /// Repeat the SYN or SYN/ACK.
+    /// The SYN or SYN/ACK must be retransmitted.
     Syn,
-    /// SYN repeats are used up.
+    /// All SYN retransmissions are used up.
     SynFailed,
-    /// A retransmission timeout has been booked.
+    /// The retransmission timer expired, and the sender has processed it.
     Rto,
-    /// A tail loss probe is wanted.
+    /// A tail loss probe must be sent.
     Probe,
-    /// TIME_WAIT is over.
+    /// TIME_WAIT has ended.
     Over,
     /// The peer does not answer keepalive probes.
     KeepaliveFailed,
@@ -127,60 +128,60 @@ pub(crate) struct Subflow {
     iss: SeqNumber,
     irs: SeqNumber,
     planned: usize,
-    /// Payload bytes of the largest segment without options: as agreed, and as the path carries.
+    /// Payload bytes of the largest segment without options: as both ends agreed, and as the path can carry.
     agreed_segment: u64,
     path_segment: u64,
-    /// Scale of the windows the peer announces, and of ours.
+    /// Window scale of the windows that the peer announces, and of the windows that we announce.
     send_scale: u8,
     receive_scale: u8,
     scaling: bool,
-    /// The window last announced by the peer, in bytes, and where that came from (RFC 9293, SND.WL1
-    /// and SND.WL2).
+    /// The window that the peer last announced, in bytes. `window_from` holds the sequence and acknowledgement
+    /// number of the segment that announced it (RFC 9293, SND.WL1 and SND.WL2).
     pub(crate) send_window: u64,
     pub(crate) max_send_window: u64,
     window_from: (u64, u64),
-    /// Right edge of the window we announced, as a position.
+    /// Right edge of the window that we announced, as a position.
     pub(crate) announced_to: u64,
     timestamps: Option<TimestampState>,
     timestamp_offset: u32,
     last_ack_sent: u64,
-    /// Control segments waiting to leave.
+    /// Control segments that must be sent.
     pub(crate) syn_due: bool,
     pub(crate) challenge_due: bool,
     pub(crate) probe_due: bool,
-    /// When the peer is next asked for its window on this subflow, while that keeps new data back and
-    /// nothing outstanding would bring an acknowledgement (RFC 9293, section 3.8.6.1).
+    /// When to probe the peer's window on this subflow next. Set while that window holds back new data and no
+    /// outstanding segment would elicit an acknowledgement (RFC 9293, section 3.8.6.1).
     persist_at: Option<Instant>,
     persist_tries: u32,
     syn_at: Option<Instant>,
     pub(crate) syn_tries: u32,
     syn_sent_at: Option<Instant>,
-    /// We want to close: FIN after all data.
+    /// We want to close: a FIN follows all data.
     pub(crate) closing: bool,
     pub(crate) over_at: Option<Instant>,
     challenges: ChallengeLimit,
-    /// The same for answers to probes and repeated SYNs, and for resets during the handshake.
+    /// A separate limit for answers to probes and repeated SYNs, and for resets during the handshake.
     probes: ChallengeLimit,
-    /// The application knows of it.
+    /// The application has been notified of this subflow.
     pub(crate) told_up: bool,
     pub(crate) last_heard: Instant,
-    /// How long nothing had been heard when that came.
+    /// How long the peer had been silent when its latest segment arrived.
     silence: Duration,
     keepalive_probes: u32,
-    /// The peer or we asked to use it only when no other is there.
+    /// The peer or we requested to use this subflow only if no other subflow is usable.
     pub(crate) backup_local: bool,
     pub(crate) backup_remote: bool,
     pub(crate) address_id_local: u8,
     pub(crate) address_id_remote: u8,
-    /// Its data have been reinjected; no new data go here until it makes progress.
+    /// Its data have been reinjected. No new data are sent here until it makes progress.
     pub(crate) dead: bool,
-    /// It is given no new data any more, but for want of others.
+    /// No new data are assigned to it any more, unless no other subflow is available.
     pub(crate) draining: bool,
-    /// Acknowledgements of data in a row that had no option of MPTCP.
+    /// Number of consecutive acknowledgements of data that carried no MPTCP option.
     pub(crate) silent_acks: u8,
-    /// Highest data offset sent here by the redundant scheduler.
+    /// Highest data offset that the redundant scheduler sent on this subflow.
     pub(crate) redundant_next: u64,
-    /// No penalty before this (opportunistic retransmission penalises once per RTT).
+    /// No penalty before this time. Opportunistic retransmission penalises once per RTT.
     pub(crate) penalised_at: Option<Instant>,
 }
 
@@ -192,28 +193,29 @@ pub(crate) fn earliest(a: Option<Instant>, b: Option<Instant>) -> Option<Instant
     }
 }
 
-/// A deadline that can be compared without a look whether there is one.
+/// A deadline that can be compared without checking whether it is set.
 #[inline]
 pub(crate) fn or_never(t: Option<Instant>) -> Instant {
     t.unwrap_or(Instant::FAR_FUTURE)
 }
 
-/// How many answers leave to segments that are not acceptable (RFC 5961, section 7). Each subflow has its own
-/// limit, as connections of Linux do (`tcp_invalid_ratelimit`): a common one would tell about other
-/// connections (CVE-2016-5696). Old data are always acknowledged, as by Linux (`tcp_oow_rate_limited`): two
-/// ends cannot answer each other's acknowledgements with data without end, and a peer whose acknowledgements
-/// were lost needs each answer.
+/// Limits how many answers are sent to unacceptable segments (RFC 5961, section 7). Each subflow has its own
+/// limit, as Linux connections do (`tcp_invalid_ratelimit`). A shared limit would leak information about other
+/// connections (CVE-2016-5696).
+///
+/// Old data are always acknowledged, as in Linux (`tcp_oow_rate_limited`). Two ends cannot answer each other's
+/// acknowledgements with data endlessly, and a peer whose acknowledgements were lost needs each answer.
 #[derive(Clone, Copy, Debug, Default)]
 struct ChallengeLimit {
     since: Instant,
     sent: u32,
-    /// Granted in all.
+    /// Answers granted in total.
     total: u64,
 }
 
 impl ChallengeLimit {
     const WINDOW: Duration = Duration::from_secs(5);
-    /// Of answers to probes: Linux's `tcp_invalid_ratelimit`.
+    /// Window for answers to probes, as in Linux (`tcp_invalid_ratelimit`).
     const PROBES_WINDOW: Duration = Duration::from_millis(500);
     const MOST: u32 = 10;
 
@@ -232,16 +234,16 @@ impl ChallengeLimit {
     }
 }
 
-/// Where a subflow's numbers start: what nobody who does not see its segments can guess.
+/// Initial numbers of a subflow. An attacker who does not see its segments cannot guess them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct InitialNumbers {
     /// The initial sequence number.
     pub(crate) sequence: SeqNumber,
-    /// What its timestamps are ahead of the host's clock.
+    /// Offset of its timestamps from the host's clock.
     pub(crate) timestamp_offset: u32,
 }
 
-/// What a new subflow is made from.
+/// Parameters of a new subflow.
 pub(crate) struct NewSubflow {
     pub(crate) id: SubflowId,
     pub(crate) local: Endpoint,
@@ -252,7 +254,7 @@ pub(crate) struct NewSubflow {
 }
 
 impl Subflow {
-    /// A subflow about to send its SYN (`peer_isn` none) or its SYN/ACK.
+    /// Creates a subflow that is about to send its SYN (`peer_isn` is `None`) or its SYN/ACK.
     pub(crate) fn new(
         now: Instant,
         config: &Arc<Config>,
@@ -326,20 +328,21 @@ impl Subflow {
         }
     }
 
-    /// From now on it keeps to this configuration: its own congestion control, coupled with no other's,
-    /// and loss detection. To be called before it has sent data.
+    /// From now on the subflow uses this configuration, with its own congestion control and loss detection. Its
+    /// congestion control is not coupled with that of any other subflow. Must be called before the subflow has
+    /// sent data.
     pub(crate) fn adopt(&mut self, config: Arc<Config>) {
         self.config = config.clone();
         self.tx.adopt(config);
     }
 
-    /// As [`Self::adopt`], but for the congestion control.
+    /// Like [`Self::adopt`], but keeps the current congestion control.
     pub(crate) fn keep_to(&mut self, config: Arc<Config>) {
         self.config = config.clone();
         self.tx.keep_to(config);
     }
 
-    /// Has brought near what it points to and a segment will need.
+    /// Prefetches memory that the subflow points to and that processing a segment will need.
     #[inline]
     pub(crate) fn foresee(&self) {
         prefetch(&*self.tx.cc);
@@ -351,7 +354,7 @@ impl Subflow {
         self.rx.foresee();
     }
 
-    /// Iterations of loops over what the peer can make larger.
+    /// Number of iterations of the loops whose length the peer can increase.
     pub(crate) fn steps(&self) -> u64 {
         let stage = self.stage.as_ref().map_or(0, |s| s.steps());
         self.tx.board.steps.get() + self.rx.steps.get() + stage
@@ -362,12 +365,12 @@ impl Subflow {
         self.challenges.total
     }
 
-    /// Its SYN/ACK left as a cookie, nobody knows when (RFC 4987): no RTT is taken from it.
+    /// The SYN/ACK was sent as a SYN cookie at an unknown time (RFC 4987), so no RTT is measured from it.
     pub(crate) fn answered_by_cookie(&mut self) {
         self.syn_sent_at = None;
     }
 
-    /// Whether data may be sent here now: established both ways, MPTCP's handshake included.
+    /// Whether data may be sent here now: both directions are established, and the MPTCP handshake is complete.
     pub(crate) fn is_usable(&self) -> bool {
         let joined = match self.origin {
             Origin::Initial => true,
@@ -376,8 +379,9 @@ impl Subflow {
         self.state.may_send() && joined && !self.closing
     }
 
-    /// Whether the peer's window on this subflow lets new data out: a full segment, or half of the largest
-    /// window that the peer announced (RFC 9293, section 3.8.6.2.1), or with `any` a single byte.
+    /// Whether the peer's window on this subflow allows new data. It must have room for a full segment or for
+    /// half of the largest window that the peer announced (RFC 9293, section 3.8.6.2.1). With `any` a single
+    /// byte is enough.
     pub(crate) fn window_is_open(&self, any: bool) -> bool {
         let least = match any {
             true => 1,
@@ -386,8 +390,8 @@ impl Subflow {
         self.tx.window_room() >= least
     }
 
-    /// The peer's window on this subflow keeps new data back: the peer is to be asked for it if nothing
-    /// outstanding will bring an acknowledgement.
+    /// The peer's window on this subflow holds back new data. Schedules a window probe if no outstanding
+    /// segment will elicit an acknowledgement.
     pub(crate) fn await_window(&mut self, now: Instant) {
         if self.persist_at.is_none() && self.tx.board.is_empty() && !self.probe_due {
             let rto = self.tx.rtt.rto();
@@ -396,14 +400,14 @@ impl Subflow {
         }
     }
 
-    /// Whether it is a backup, by either end's wish.
+    /// Whether the subflow is a backup at the request of either end.
     pub(crate) fn is_backup(&self) -> bool {
         self.backup_local || self.backup_remote
     }
 
-    /// The path carries IP packets of `mtu` bytes. With a `floor` it is not believed to be below what every
-    /// path has to carry: 1280 bytes for IPv6 (RFC 8200, section 5); for IPv4, where RFC 791 would allow 68,
-    /// 552 as in Linux (`min_pmtu`), against forged messages.
+    /// The path carries IP packets of `mtu` bytes. With `floor`, smaller values than every path must carry are
+    /// not believed. For IPv6 that minimum is 1280 bytes (RFC 8200, section 5). For IPv4, RFC 791 would allow
+    /// 68 bytes, but the minimum is 552 bytes as in Linux (`min_pmtu`), which protects against forged messages.
     pub(crate) fn set_path_mtu(&mut self, now: Instant, mtu: u32, floor: bool) {
         let (header, least) = if self.local.addr.is_ipv4() {
             (20, 552)
@@ -416,7 +420,7 @@ impl Subflow {
         self.apply_path_mtu(now);
     }
 
-    /// Brings the sender's segment size in line with the path, after either changed.
+    /// Adapts the sender's segment size to the path after either of them changed.
     fn apply_path_mtu(&mut self, now: Instant) {
         if self.path_segment == u64::MAX {
             return;
@@ -426,9 +430,10 @@ impl Subflow {
         self.tx.limit_path_mss(now, mss);
     }
 
-    /// The segment size is settled: what passes on nearly every path, and what no segment needs to be
-    /// smaller than, options taken off. For IPv4 that is `tcp_base_mss` and `min_pmtu` of Linux; IPv6 has
-    /// no paths of less than 1280 bytes (RFC 8200, section 5).
+    /// Sets the two small segment sizes for black hole detection, now that the segment size is known. The first
+    /// is the size that passes on nearly every path. The second is the size that no segment ever needs to be
+    /// smaller than. Options are already subtracted from both. For IPv4 the sizes are `tcp_base_mss` and
+    /// `min_pmtu` of Linux. IPv6 has no paths with less than 1280 bytes (RFC 8200, section 5).
     fn watch_path(&mut self) {
         let options = self.options_room();
         let (base, least) = match self.local.addr.is_ipv4() {
@@ -438,7 +443,7 @@ impl Subflow {
         self.tx.watch_path(base, least);
     }
 
-    /// Bytes taken off every segment for options.
+    /// Bytes subtracted from every segment for options.
     fn options_room(&self) -> u64 {
         self.agreed_segment.saturating_sub(self.tx.agreed_mss())
     }
@@ -453,25 +458,25 @@ impl Subflow {
         self.irs + self.rx.nxt as u32
     }
 
-    /// Position of the peer's sequence number `seq`, which lies within 2^31 of what is expected.
+    /// Position of the peer's sequence number `seq`, which lies within 2^31 of the next expected one.
     pub(crate) fn receive_position(&self, seq: SeqNumber) -> i64 {
         let expected = self.irs + self.rx.nxt as u32;
         self.rx.nxt as i64 + i64::from(seq.distance(expected))
     }
 
-    /// Position of an acknowledgement number, within 2^31 of the lowest unacknowledged.
+    /// Position of an acknowledgement number, which lies within 2^31 of the lowest unacknowledged one.
     pub(crate) fn send_position(&self, ack: SeqNumber) -> i64 {
         let una = self.iss + self.tx.una as u32;
         self.tx.una as i64 + i64::from(ack.distance(una))
     }
 
-    /// Whether the byte with this sequence number was sent and is not acknowledged.
+    /// Whether the byte with this sequence number was sent and is not acknowledged yet.
     pub(crate) fn is_outstanding(&self, seq: SeqNumber) -> bool {
         let at = self.send_position(seq);
         at >= self.tx.una as i64 && at < self.tx.nxt as i64
     }
 
-    /// What its stage may know of it; `dscp` is the connection's code point.
+    /// The information that the subflow's stage receives about it. `dscp` is the connection's code point.
     pub(crate) fn stage_context(&self, now: Instant, dscp: u8) -> StageContext {
         StageContext {
             now,
@@ -481,14 +486,15 @@ impl Subflow {
         }
     }
 
-    /// When something is next to be done without a segment arriving.
+    /// When the subflow must act next if no segment arrives before.
     #[inline(never)]
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let due = self.deadline_or_never();
         (due != Instant::FAR_FUTURE).then_some(due)
     }
 
-    /// The same, [`Instant::FAR_FUTURE`] for none. Each event asks for it, nearly always from one place.
+    /// Like [`Self::deadline`], but [`Instant::FAR_FUTURE`] if there is no deadline. Every event calls this,
+    /// nearly always from the same place.
     #[inline(always)]
     pub(crate) fn deadline_or_never(&self) -> Instant {
         let own = or_never(self.rx.ack_by).min(or_never(self.over_at));
@@ -514,7 +520,7 @@ impl Subflow {
         quiet.then(|| self.last_heard + k.idle + k.interval * u64::from(self.keepalive_probes))
     }
 
-    /// Serves one due timer; to be called until it says [`Due::Nothing`].
+    /// Processes one expired timer. Must be called until it returns [`Due::Nothing`].
     pub(crate) fn on_timer(&mut self, now: Instant, coupling: &mut congestion::Coupling) -> Due {
         if self.over_at.is_some_and(|t| t <= now) {
             self.over_at = None;
@@ -577,9 +583,9 @@ impl Subflow {
         Due::Nothing
     }
 
-    /// The window this subflow takes in, for acceptability of sequence numbers: what it announced,
-    /// to the byte, since what it acknowledges it must keep. A data-level window does not bound the
-    /// subflow's sequence space (RFC 8684, section 3.3.5); the data level drops what lies beyond.
+    /// The window in which sequence numbers are acceptable. It is exactly the announced window, because the
+    /// subflow must keep every byte that it acknowledges. A data-level window does not bound the subflow's
+    /// sequence space (RFC 8684, section 3.3.5). The data level drops the data beyond its window.
     pub(crate) fn receive_window(&self, data_level_window: bool) -> u64 {
         let announced = self.announced_to.saturating_sub(self.rx.nxt);
         if data_level_window {

@@ -15,8 +15,8 @@ const OPTION_SPACE: usize = 40;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OutputContext {
     pub(crate) now: Instant,
-    /// The receive window to announce, in bytes from what is acknowledged (at the data level, or
-    /// here).
+    /// The receive window to announce, in bytes from the acknowledged position (at the data level, or on this
+    /// subflow).
     pub(crate) window: u64,
     /// Whether the window counts from the data-level acknowledgement.
     pub(crate) data_level_window: bool,
@@ -31,8 +31,8 @@ impl Subflow {
         seg
     }
 
-    /// The same with data, in the place of `seg`, where the options are already: field by field, as this is
-    /// what most segments begin with.
+    /// Like [`Self::plain`], but with data, and written into `seg`, which already contains the options. Sets
+    /// field by field, because most segments start from this function.
     fn put_plain(&mut self, seg: &mut Segment, cx: OutputContext, payload: Payload) {
         (seg.src, seg.dst) = (self.local, self.remote);
         seg.seq = self.seq(self.tx.nxt);
@@ -52,7 +52,7 @@ impl Subflow {
         seg.payload = payload;
     }
 
-    /// The window field; what was announced is never taken back (RFC 9293, section 3.8.6).
+    /// The window field. An announced window is never taken back (RFC 9293, section 3.8.6).
     fn window_field(&mut self, cx: OutputContext) -> u16 {
         let window = if cx.data_level_window {
             cx.window
@@ -71,7 +71,7 @@ impl Subflow {
         field
     }
 
-    /// The SYN or SYN/ACK that is due, with the connection's `rare` options on it.
+    /// The SYN or SYN/ACK that is due, with the connection's `rare` options.
     pub(crate) fn build_syn(&mut self, cx: OutputContext, options: Options) -> Segment {
         let answer = self.state == TcpState::SynReceived;
         self.syn_due = false;
@@ -87,7 +87,7 @@ impl Subflow {
         if answer && self.tx.ecn {
             seg.flags |= Flags::ECE;
         } else if !answer && ecn {
-            // ECN is not asked for again when the SYN seems lost to it (RFC 3168, section 6.1.1.1).
+            // ECN is not requested again if the SYN seems to be lost because of it (RFC 3168, section 6.1.1.1).
             if self.syn_tries <= 2 {
                 seg.flags |= Flags::ECE | Flags::CWR;
             }
@@ -101,7 +101,7 @@ impl Subflow {
         seg
     }
 
-    /// A pure acknowledgement with SACK blocks as far as they fit beside `options`.
+    /// A pure acknowledgement with as many SACK blocks as fit next to `options`.
     pub(crate) fn build_ack(
         &mut self,
         cx: OutputContext,
@@ -114,7 +114,7 @@ impl Subflow {
         seg
     }
 
-    /// As [`Self::build_ack`], in the place of `seg`, where the options are already.
+    /// Like [`Self::build_ack`], but written into `seg`, which already contains the options.
     pub(crate) fn put_ack(&mut self, seg: &mut Segment, cx: OutputContext, used: usize) {
         self.put_plain(seg, cx, Payload::EMPTY);
         let used = used + timestamps_len(seg);
@@ -127,7 +127,7 @@ impl Subflow {
         if !self.tx.sack || !self.rx.has_sack() || room < 12 {
             return;
         }
-        // Two padding bytes, kind and length, then 8 bytes a block.
+        // Two padding bytes, kind and length, then 8 bytes per block.
         let blocks = (room - 4) / 8;
         let irs = self.irs;
         for (left, right) in self.rx.sack_blocks(blocks) {
@@ -135,7 +135,7 @@ impl Subflow {
         }
     }
 
-    /// A keepalive or window probe: an old sequence number, so that the peer must answer (RFC 9293,
+    /// A keepalive or window probe. Its sequence number is old, so that the peer must answer (RFC 9293,
     /// section 3.8.4).
     pub(crate) fn build_probe(&mut self, cx: OutputContext, options: Options) -> Segment {
         self.probe_due = false;
@@ -144,8 +144,7 @@ impl Subflow {
         seg
     }
 
-    /// A segment of new sequence space: data (perhaps a burst), or FIN, or both. The options are
-    /// complete.
+    /// A segment of new sequence space: data (possibly a burst), a FIN, or both. The options are complete.
     pub(crate) fn build_new(
         &mut self,
         cx: OutputContext,
@@ -161,7 +160,8 @@ impl Subflow {
         seg
     }
 
-    /// As [`Self::build_new`], in the place of `seg`, where the options are already; they take `used` bytes.
+    /// Like [`Self::build_new`], but written into `seg`, which already contains the options. They take `used`
+    /// bytes.
     pub(crate) fn put_new(
         &mut self,
         seg: &mut Segment,
@@ -193,8 +193,8 @@ impl Subflow {
         }
     }
 
-    /// The segment that repeats what was sent at `start`; booked by the caller. Never ECT (RFC
-    /// 3168, section 6.1.5).
+    /// The segment that retransmits the data sent at `start`. The caller records the retransmission. The
+    /// segment is never ECT (RFC 3168, section 6.1.5).
     pub(crate) fn build_repeat(
         &mut self,
         cx: OutputContext,
@@ -220,7 +220,7 @@ impl Subflow {
         self.put_plain(seg, cx, payload);
         seg.seq = self.seq(start);
         let used = used + timestamps_len(seg);
-        // SACK blocks only where neither the option space nor the packet size suffers.
+        // SACK blocks are added only if they fit into the option space and do not make the packet too large.
         let full = (self.tx.mss + self.options_room()) as usize;
         let overhead = self.stage.as_ref().map_or(0, |s| s.overhead());
         let packet = full.saturating_sub(seg.payload.len() + used + overhead);
@@ -243,7 +243,7 @@ impl Subflow {
         len + used + timestamps + overhead <= (self.tx.mss + self.options_room()) as usize
     }
 
-    /// RST for this subflow, with `options` (MP_TCPRST, MP_FASTCLOSE).
+    /// An RST for this subflow, with `options` (MP_TCPRST, MP_FASTCLOSE).
     pub(crate) fn build_rst(&mut self, cx: OutputContext, options: Options) -> Segment {
         let mut seg = self.plain(cx, options);
         seg.flags = if self.state == TcpState::SynSent {
@@ -255,8 +255,8 @@ impl Subflow {
         seg
     }
 
-    /// The third ACK of a join has left; it is repeated until the fourth arrives (RFC 8684, section
-    /// 3.2).
+    /// The third ACK of a join was sent. It is retransmitted until the fourth ACK arrives (RFC 8684,
+    /// section 3.2).
     pub(crate) fn join_ack_sent(&mut self, now: Instant) {
         let (rto, most) = (self.tx.rtt.rto(), self.config.tcp.max_rto);
         if let Origin::Join(j) = &mut self.origin {
@@ -266,7 +266,7 @@ impl Subflow {
     }
 }
 
-/// Bytes that the timestamps option takes, padding included, if it is there.
+/// Bytes that the timestamps option takes, including padding. 0 if the option is absent.
 fn timestamps_len(seg: &Segment) -> usize {
     if seg.options.timestamps.is_some() {
         12
@@ -275,7 +275,7 @@ fn timestamps_len(seg: &Segment) -> usize {
     }
 }
 
-/// RST in answer to a segment that belongs to no connection (RFC 9293, section 3.10.7.1).
+/// An RST in answer to a segment that belongs to no connection (RFC 9293, section 3.10.7.1).
 #[cold]
 pub(crate) fn reset_for(seg: &Segment) -> Option<Segment> {
     if seg.flags.contains(Flags::RST) {
@@ -293,8 +293,7 @@ pub(crate) fn reset_for(seg: &Segment) -> Option<Segment> {
     Some(rst)
 }
 
-/// Bytes a DSS option takes (RFC 8684, section 3.3.1), padded to a multiple of four as it is laid
-/// out.
+/// Bytes that a DSS option takes (RFC 8684, section 3.3.1), padded to a multiple of four as on the wire.
 pub(crate) fn dss_len(dss: &Dss) -> usize {
     use spindle_wire::DataNumber::{Full, Low};
     let number = |n: &spindle_wire::DataNumber| match n {

@@ -14,7 +14,7 @@ use crate::steps::Steps;
 /// How a subflow's bytes map to the data stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mapped {
-    /// Data offset of the position asked for, and how many bytes from there on map contiguously.
+    /// Data offset of the requested position, and the number of contiguously mapped bytes from there on.
     Run { offset: u64, len: u64 },
     /// No mapping covers the position.
     Unmapped,
@@ -35,10 +35,10 @@ impl ReceivedMap {
     }
 }
 
-/// What arrived and may go up: (subflow position, bytes).
+/// Received bytes that may be passed up: (subflow position, bytes).
 pub(crate) type Piece = (u64, Payload);
 
-/// The pieces of one segment; most have one, which costs no allocation.
+/// The pieces of one segment. Most segments have one piece, which needs no allocation.
 #[derive(Debug, Default)]
 pub(crate) struct Pieces {
     first: Option<Piece>,
@@ -68,9 +68,9 @@ impl IntoIterator for Pieces {
     }
 }
 
-/// `len` bytes of `payload` from `start` on. Less than half of it is copied, and little is copied anyway:
-/// else a peer that repeats itself could make each new byte keep a packet's memory, of which nothing is
-/// counted.
+/// `len` bytes of `payload` from `start` on. If they are less than half of the payload, or few bytes, they are
+/// copied. Otherwise a peer that repeats itself could make each new byte keep a whole packet in memory, which
+/// is not accounted for.
 pub(crate) fn part(payload: &Payload, start: usize, len: usize) -> Payload {
     match payload.slice(start, len) {
         Payload::Bytes(b) if b.len() <= SMALL || 2 * b.len() < payload.len() => {
@@ -80,8 +80,8 @@ pub(crate) fn part(payload: &Payload, start: usize, len: usize) -> Payload {
     }
 }
 
-/// Up to this many bytes a copy costs little beside its allocation, and what they were cut from may
-/// be any size.
+/// Up to this many bytes, a copy costs little compared with its allocation, and the packet they belong to may
+/// have any size.
 const SMALL: usize = 256;
 
 /// An out-of-order range that was received.
@@ -89,26 +89,27 @@ const SMALL: usize = 256;
 struct Received {
     start: u64,
     end: u64,
-    /// Which change made it what it is.
+    /// The change that created the range in its current form.
     change: u64,
 }
 
-/// The range that begins at `start`, if it is as `change` made it.
+/// The range that begins at `start`, if its current form was created by `change`.
 fn range_of(ranges: &[Received], (start, change): (u64, u64)) -> Option<(u64, u64)> {
     let i = ranges.binary_search_by_key(&start, |r| r.start).ok()?;
     let r = ranges.get(i).filter(|r| r.change == change)?;
     Some((r.start, r.end))
 }
 
-/// So many entries for ranges that have changed since are kept before all are looked for.
+/// Number of outdated entries that are kept before all outdated entries are removed.
 const RECENT: usize = 16;
-/// Limits what a peer can make the receiver store beside the bytes themselves.
+/// Limits on what a peer can make the receiver store in addition to the bytes themselves.
 const MAX_PIECES: usize = 4096;
 const MAX_MAPS: usize = 4096;
-/// A mapping may overlap so many others: at 64 KB, those of segments of 256 bytes. Honest ones overlap few,
-/// since what is sent again has the mapping it had (RFC 8684, section 3.3.1).
+/// Maximum number of mappings that a new mapping may overlap. A mapping of 64 KB may overlap those of segments
+/// of 256 bytes. Honest mappings overlap few others, since retransmitted data keep their mapping (RFC 8684,
+/// section 3.3.1).
 const MAX_OVERLAPS: usize = 256;
-/// Of a larger window, a mapping for so many of its bytes: each packet may have its own.
+/// For a larger window, one mapping is allowed per this many bytes, since each packet may have its own mapping.
 const MAPPED_AT_LEAST: u64 = 1024;
 
 /// The receiver.
@@ -118,36 +119,37 @@ pub(crate) struct Receiver {
     pub(crate) nxt: u64,
     /// Out-of-order ranges received, sorted, disjoint, not adjacent.
     ranges: Vec<Received>,
-    /// The ranges by start and number, most recently changed first (RFC 2018, section 4); those whose
-    /// number has changed since are dropped in passing.
+    /// The ranges by start and change number, most recently changed first (RFC 2018, section 4). Entries whose
+    /// range has changed since are removed when they are found.
     recent: VecDeque<(u64, u64)>,
-    /// Changes of ranges so far.
+    /// Number of range changes so far.
     changes: u64,
     /// A duplicate to be reported by D-SACK with the next acknowledgement (RFC 2883).
     duplicate: Option<(u64, u64)>,
-    /// Payload not handed up yet: position -> bytes, disjoint.
+    /// Payload that has not been passed up yet: position -> bytes, disjoint.
     held: BTreeMap<u64, Payload>,
     held_bytes: u64,
     /// Position of the peer's FIN, once seen.
     pub(crate) fin: Option<u64>,
     maps: VecDeque<ReceivedMap>,
-    /// Offset minus start of the last mapping forgotten.
+    /// Offset minus start of the last removed mapping.
     forgotten_delta: Option<u64>,
-    /// Everything below has been handed up; its mappings are needed no more.
+    /// Everything below has been passed up. Its mappings are no longer needed.
     released: u64,
     /// Segments since the last acknowledgement.
     unacked_segments: u32,
-    /// Bytes of a full segment, for counting coalesced ones; 0: all count as one.
+    /// Bytes of a full segment, for counting coalesced segments. 0 means that each packet counts as one
+    /// segment.
     pub(crate) segment: usize,
-    /// Round-trip time as the receiver sees it, and the echoed timestamp it was last measured by.
+    /// Round-trip time measured by the receiver, and the echoed timestamp of the last measurement.
     rtt: Option<(Duration, u32)>,
-    /// Work done on what the peer made it store.
+    /// Work done on data that the peer made the receiver store.
     pub(crate) steps: Steps,
     /// An acknowledgement is due now.
     pub(crate) ack_now: bool,
-    /// An acknowledgement is due by then.
+    /// An acknowledgement is due by this time.
     pub(crate) ack_by: Option<Instant>,
-    /// ECN: CE was seen and CWR not yet (classic), or the last data segment had CE (DCTCP).
+    /// ECN. Classic: CE was seen, and CWR was not seen yet. DCTCP: the last data segment had CE.
     pub(crate) ece: bool,
 }
 
@@ -157,18 +159,19 @@ impl Receiver {
         self.nxt = 1;
     }
 
-    /// Round-trip time by echoed timestamps, smoothed; it includes what the peer waited.
+    /// Smoothed round-trip time measured with echoed timestamps. It includes the peer's waiting time.
     pub(crate) fn rtt(&self) -> Option<Duration> {
         self.rtt.map(|(rtt, _)| rtt)
     }
 
-    /// Data came that echo our timestamp `echo`, of a clock of 1 ms that shows `clock` now: what was
-    /// acknowledged then let these out (RFC 7323, section 4.1, seen from the receiver).
+    /// Data arrived that echo our timestamp `echo`. `clock` is the current value of the same 1 ms clock. The
+    /// acknowledgement with that timestamp allowed the peer to send these data (RFC 7323, section 4.1, from the
+    /// receiver's point of view).
     #[inline(never)]
     pub(crate) fn measure_rtt(&mut self, clock: u32, echo: u32) {
         let elapsed = clock.wrapping_sub(echo);
         let seen = self.rtt.is_some_and(|(_, last)| last == echo);
-        // A minute is no round trip.
+        // More than a minute is not a round trip.
         if seen || elapsed > 60_000 {
             return;
         }
@@ -182,7 +185,7 @@ impl Receiver {
         self.fin.is_some_and(|f| self.nxt > f)
     }
 
-    /// Whether the peer's FIN is known, reached or not.
+    /// Whether the position of the peer's FIN is known, reached or not.
     #[inline]
     pub(crate) fn knows_fin(&self) -> bool {
         self.fin.is_some()
@@ -193,8 +196,8 @@ impl Receiver {
         self.held.len() < MAX_PIECES && self.ranges.len() < MAX_PIECES
     }
 
-    /// Takes payload at `start`; what is new of it is booked as received and returned piecewise.
-    /// Out-of-window parts are to be cut off before.
+    /// Processes payload at `start`. The new part is recorded as received and returned in pieces. The caller
+    /// must cut off parts outside the window.
     pub(crate) fn accept(&mut self, start: u64, payload: &Payload) -> Pieces {
         let end = start + payload.len() as u64;
         if payload.is_empty() {
@@ -202,7 +205,7 @@ impl Receiver {
         }
         self.unacked_segments += match self.segment {
             0 => 1,
-            // What the system coalesced counts as what was sent.
+            // Segments that the system coalesced count individually, as they were sent.
             n => payload.len().div_ceil(n) as u32,
         };
         if end <= self.nxt {
@@ -222,7 +225,7 @@ impl Receiver {
         self.accept_beyond(start, end, payload)
     }
 
-    /// Takes payload where something is missing before it or something behind it is here.
+    /// Processes payload if data before it are missing or data after it have arrived.
     #[inline(never)]
     fn accept_beyond(&mut self, start: u64, end: u64, payload: &Payload) -> Pieces {
         self.ack_now = true;
@@ -256,7 +259,7 @@ impl Receiver {
         pieces
     }
 
-    /// Adds `[start, end)` to what was received and moves `nxt` on.
+    /// Adds `[start, end)` to the received ranges and advances `nxt`.
     fn book(&mut self, start: u64, end: u64) {
         let first = self.ranges.partition_point(|r| r.end < start);
         let last = self.ranges.partition_point(|r| r.start <= end);
@@ -283,7 +286,7 @@ impl Receiver {
         }
     }
 
-    /// The FIN at `position` is in the window.
+    /// The FIN at `position` is inside the window.
     pub(crate) fn accept_fin(&mut self, position: u64) {
         self.ack_now = true;
         if self.fin.is_none() {
@@ -292,14 +295,14 @@ impl Receiver {
         self.advance_over_fin();
     }
 
-    /// Moves over the FIN when all before it has arrived.
+    /// Advances over the FIN when all data before it have arrived.
     pub(crate) fn advance_over_fin(&mut self) {
         if self.fin == Some(self.nxt) {
             self.nxt += 1;
         }
     }
 
-    /// SACK blocks for the next acknowledgement, D-SACK first, at most `room` (RFC 2018, RFC 2883).
+    /// SACK blocks for the next acknowledgement, at most `room`, with D-SACK first (RFC 2018, RFC 2883).
     pub(crate) fn sack_blocks(&mut self, room: usize) -> impl Iterator<Item = (u64, u64)> {
         let dsack = self.duplicate.take();
         let covering = dsack.and_then(|d| {
@@ -318,20 +321,20 @@ impl Receiver {
                     rest.extend(Some(r).filter(|r| Some(*r) != covering));
                     i += 1;
                 }
-                // Near the front, where it costs little.
+                // The entry is near the front, so removing it costs little.
                 None => drop(self.recent.remove(i)),
             }
         }
         dsack.into_iter().chain(covering).chain(rest).take(room)
     }
 
-    /// Whether a SACK option would have anything to say.
+    /// Whether there is anything to report in a SACK option.
     pub(crate) fn has_sack(&self) -> bool {
         self.duplicate.is_some() || !self.ranges.is_empty()
     }
 
-    /// Decides on the acknowledgement of a data segment just taken (RFC 5681, section 4.2): at once
-    /// without delaying, for every second segment, or out of order.
+    /// Schedules the acknowledgement of a data segment that was just processed (RFC 5681, section 4.2). It is
+    /// sent at once if acknowledgements are not delayed, for every second segment, or if data are out of order.
     pub(crate) fn schedule_ack(&mut self, now: Instant, delay: Option<Duration>) {
         match delay {
             None => self.ack_now = true,
@@ -342,14 +345,14 @@ impl Receiver {
         }
     }
 
-    /// An acknowledgement left.
+    /// An acknowledgement was sent.
     pub(crate) fn acked(&mut self) {
         self.unacked_segments = 0;
         self.ack_now = false;
         self.ack_by = None;
     }
 
-    /// Keeps payload until [`Self::take_ready`] can hand it up.
+    /// Keeps payload until [`Self::take_in_order`] or [`Self::take_held`] returns it.
     pub(crate) fn hold(&mut self, piece: Piece) {
         self.held_bytes += piece.1.len() as u64;
         if let Some(old) = self.held.insert(piece.0, piece.1) {
@@ -368,14 +371,14 @@ impl Receiver {
         Some((start, payload))
     }
 
-    /// Gives back memory that is not in use.
+    /// Releases unused memory.
     pub(crate) fn shed(&mut self) {
         self.ranges.shrink_to_fit();
         self.recent.shrink_to_fit();
         self.maps.shrink_to_fit();
     }
 
-    /// All held pieces, in order, with gaps; for a change of delivery rule.
+    /// Position and length of the first held piece, in order or not.
     pub(crate) fn first_held(&self) -> Option<(u64, usize)> {
         self.held.first_key_value().map(|(s, p)| (*s, p.len()))
     }
@@ -386,39 +389,40 @@ impl Receiver {
         !self.held.is_empty()
     }
 
-    /// The first held piece, in order or not.
+    /// Takes the first held piece, in order or not.
     pub(crate) fn take_held(&mut self) -> Option<Piece> {
         let piece = self.held.pop_first()?;
         self.held_bytes -= piece.1.len() as u64;
         Some(piece)
     }
 
-    /// Bytes held, and pieces and mappings stored.
+    /// Bytes held, and number of pieces and mappings stored.
     pub(crate) fn stored(&self) -> (u64, usize) {
         (self.held_bytes, self.held.len() + self.maps.len())
     }
 
-    /// Has brought near what a data segment needs.
+    /// Prefetches memory that processing a data segment needs.
     #[inline]
     pub(crate) fn foresee(&self) {
         self.maps.back().into_iter().for_each(prefetch);
         self.ranges.first().into_iter().for_each(prefetch);
     }
 
-    /// Data offset minus position by the furthest mapping known.
+    /// Data offset minus position according to the furthest known mapping.
     pub(crate) fn last_delta(&self) -> Option<u64> {
         let last = self.maps.back().map(|m| m.offset.wrapping_sub(m.start));
         last.or(self.forgotten_delta)
     }
 
-    /// Learns a mapping, or what of it is not known yet, where windows are of `window` bytes at most.
-    /// Returns false if it contradicts one that is in force (a mapping is immutable, RFC 8684, section
-    /// 3.3.1), if there are too many, or if it overlaps too many.
+    /// Adds a mapping, or the part of it that is not known yet. Windows are at most `window` bytes. Returns
+    /// false if the mapping contradicts one in force (a mapping is immutable, RFC 8684, section 3.3.1), if
+    /// there are too many mappings, or if it overlaps too many.
     pub(crate) fn add_map(&mut self, map: ReceivedMap, window: u64) -> bool {
         if map.end() <= self.released {
             return true;
         }
-        // What was released cannot be summed again: the peer has to map the rest by itself.
+        // A checksum over released bytes cannot be computed again, so the peer must map the remaining bytes
+        // separately.
         if map.start < self.released && map.checksum.is_some() {
             return true;
         }
@@ -438,9 +442,9 @@ impl Receiver {
         room
     }
 
-    /// A mapping that overlaps others, from the one at `at` on: it must say the same, and what it says
-    /// beyond them counts. A checksum is over the whole and vouches for no part: with one, the peer has
-    /// to say the rest again.
+    /// Adds a mapping that overlaps others, from the one at index `at` on. It must agree with them, and the
+    /// parts beyond them are added. A checksum covers the whole mapping and does not verify a part of it. A
+    /// mapping with a checksum therefore adds nothing, and the peer must map the remaining bytes again.
     fn add_beside(&mut self, mut at: usize, map: ReceivedMap, most: usize) -> bool {
         let delta = |m: &ReceivedMap| m.offset.wrapping_sub(m.start);
         let mut from = map.start.max(self.released);
@@ -474,7 +478,7 @@ impl Receiver {
         true
     }
 
-    /// Where position `at` lies in the data stream.
+    /// The place of position `at` in the data stream.
     pub(crate) fn locate(&self, at: u64) -> Mapped {
         match self.map_at(at) {
             Some(m) => Mapped::Run {
@@ -491,7 +495,7 @@ impl Receiver {
         self.maps.get(i).filter(|m| m.start <= at)
     }
 
-    /// Forgets mappings that no held or future byte needs.
+    /// Removes mappings that no held or future byte needs.
     pub(crate) fn prune_maps(&mut self) {
         let first_held = self.held.first_key_value().map(|(s, _)| *s);
         self.released = first_held.map_or(self.nxt, |s| s.min(self.nxt));
@@ -515,7 +519,7 @@ mod tests {
     }
 
     #[test]
-    fn mappings_are_bounded_by_the_window_there_may_be() {
+    fn number_of_mappings_is_limited_by_the_window() {
         let taken = |window: u64| {
             let mut r = receiver();
             let map = |k: u64| ReceivedMap {
@@ -553,7 +557,7 @@ mod tests {
     }
 
     #[test]
-    fn coalesced_segments_count_as_what_was_sent() {
+    fn coalesced_segments_count_individually_for_delayed_acks() {
         let mut r = receiver();
         r.segment = 1000;
         let delay = Some(Duration::from_millis(40));
@@ -563,11 +567,11 @@ mod tests {
         r.acked();
         r.accept(991, &Payload::Length(1980));
         r.schedule_ack(Instant::ZERO, delay);
-        assert!(r.ack_now, "two at once do not (RFC 5681, section 4.2)");
+        assert!(r.ack_now, "two segments do not (RFC 5681, section 4.2)");
     }
 
     #[test]
-    fn contradicting_maps_are_refused_and_equal_ones_ignored() {
+    fn contradicting_mappings_are_refused_and_equal_mappings_ignored() {
         let mut r = receiver();
         let map = ReceivedMap {
             start: 1,
@@ -606,7 +610,7 @@ mod tests {
     }
 
     #[test]
-    fn a_map_that_agrees_is_known_where_it_reaches_further() {
+    fn consistent_overlapping_mapping_adds_its_unmapped_parts() {
         let mut r = receiver();
         let map = |start, len| ReceivedMap {
             start,
@@ -641,13 +645,13 @@ mod tests {
         assert_eq!(
             r.locate(310),
             Mapped::Unmapped,
-            "no checksum vouches for it"
+            "a checksum does not verify a part of its mapping"
         );
     }
 
     proptest! {
         #[test]
-        fn every_byte_comes_once_whatever_the_order(segments in prop::collection::vec((0u64..400, 1u32..80), 1..120)) {
+        fn accept_returns_each_byte_once_in_any_order(segments in prop::collection::vec((0u64..400, 1u32..80), 1..120)) {
             let mut r = receiver();
             let mut seen = [false; 600];
             for (start, len) in segments {

@@ -2,16 +2,16 @@
 
 use spindle_units::Duration;
 
-/// The longest interval between the probes of a path whose data went elsewhere.
+/// The longest interval between the probes of a path whose data were sent on another path.
 ///
-/// RFC 6298, rules 2.5 and 5.5, let a ceiling bound the doubling, "provided it is at least 60
-/// seconds". That ceiling guards a network that carries the whole connection: its load must go on
-/// falling until it fits. Here the load has gone to another path already, or what is left on each path is one
-/// segment a timeout; waiting longer only hides that a path is back. Linux lets an administrator set the
-/// ceiling of all connections as low as a second (`net.ipv4.tcp_rto_max_ms`).
+/// RFC 6298, rules 2.5 and 5.5, let a ceiling bound the doubling, "provided it is at least 60 seconds". That
+/// ceiling protects a network that carries the whole connection: its load must keep falling until it fits.
+/// Here, the load has already moved to another path, or only one segment per timeout remains on each path.
+/// Waiting longer only delays the discovery that a path works again. Linux lets an administrator set the
+/// ceiling of all connections to as little as one second (`net.ipv4.tcp_rto_max_ms`).
 const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Smoothed RTT, its variation, and the timeout they give.
+/// Smoothed RTT, its variation, and the timeout computed from them.
 #[derive(Clone, Debug)]
 pub(crate) struct RttEstimator {
     smoothed: Option<Duration>,
@@ -19,7 +19,7 @@ pub(crate) struct RttEstimator {
     minimum: Option<Duration>,
     latest: Option<Duration>,
     backoff: u32,
-    /// The connection has other paths: the back-off of this one ends at [`PROBE_INTERVAL`].
+    /// The connection has other paths, so that the back-off of this path ends at [`PROBE_INTERVAL`].
     probing: bool,
     min_rto: Duration,
     max_rto: Duration,
@@ -41,8 +41,8 @@ impl RttEstimator {
         }
     }
 
-    /// Takes a measurement (RFC 6298, rules 2.2 and 2.3; alpha = 1/8, beta = 1/4) and ends the
-    /// back-off (section 5, last paragraph).
+    /// Processes a measurement (RFC 6298, rules 2.2 and 2.3; alpha = 1/8, beta = 1/4) and ends the back-off
+    /// (section 5, last paragraph).
     pub(crate) fn sample(&mut self, rtt: Duration) {
         let rtt = Duration::from_nanos(rtt.as_nanos().max(1));
         match self.smoothed {
@@ -73,7 +73,7 @@ impl RttEstimator {
         self.latest
     }
 
-    /// The timeout with its back-off.
+    /// The timeout, including its back-off.
     pub(crate) fn rto(&self) -> Duration {
         let base = match self.smoothed {
             None => self.initial_rto,
@@ -93,20 +93,20 @@ impl RttEstimator {
         self.backoff = (self.backoff + 1).min(16);
     }
 
-    /// New data were acknowledged: the path works, back-off ends (as RFC 6298 section 5 allows; the
-    /// estimate itself waits for a sample that Karn's rule admits).
+    /// New data were acknowledged, so the path works and the back-off ends (as RFC 6298 section 5 allows). The
+    /// estimate itself changes only with a sample that Karn's rule admits.
     pub(crate) fn end_back_off(&mut self) {
         self.backoff = 0;
         self.probing = false;
     }
 
-    /// The timeout is `rto` from now until the first measurement.
+    /// Sets the timeout to `rto` until the first measurement.
     pub(crate) fn restart(&mut self, rto: Duration) {
         self.initial_rto = rto;
         self.end_back_off();
     }
 
-    /// Whether the timeout paces probes of a dead path.
+    /// Sets whether the timeout paces probes of a dead path.
     pub(crate) fn set_probing(&mut self, probing: bool) {
         self.probing = probing;
     }
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc_6298_by_hand() {
+    fn rto_matches_hand_computed_rfc_6298_values() {
         let mut e = estimator();
         assert_eq!(e.rto(), Duration::from_secs(1));
         e.sample(Duration::from_millis(80));
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn the_floor_holds_and_back_off_doubles_up_to_the_ceiling() {
+    fn rto_keeps_its_minimum_and_doubles_up_to_its_ceiling() {
         let mut e = estimator();
         e.sample(Duration::from_micros(280));
         assert_eq!(e.rto(), Duration::from_millis(5));
@@ -154,6 +154,6 @@ mod tests {
         for _ in 0..40 {
             e.back_off();
         }
-        assert_eq!(e.rto(), Duration::from_secs(60), "an answer ends probing");
+        assert_eq!(e.rto(), Duration::from_secs(60), "a sample ends probing");
     }
 }

@@ -1,9 +1,9 @@
-//! What a subflow has sent and not yet seen acknowledged.
+//! The segments that a subflow has sent and that are not acknowledged yet.
 //!
-//! One [`Sent`] entry per transmitted segment, in order of subflow sequence number. The counters
-//! that congestion control asks for (SACKed, lost, retransmitted bytes) are kept, never recounted;
-//! scans start where the last one ended and jump over what is SACKed, so that an acknowledgement costs what
-//! it changes, whatever the peer says and however often.
+//! There is one [`Sent`] entry per transmitted segment, in order of subflow sequence number. The counters that
+//! congestion control needs (SACKed, lost and retransmitted bytes) are updated incrementally and never
+//! recounted. Scans start where the last scan ended and skip SACKed segments. The cost of an acknowledgement is
+//! therefore proportional to what it changes, whatever the peer sends and however often.
 
 mod blocks;
 mod data;
@@ -18,23 +18,23 @@ use crate::ranges::Ranges;
 use crate::recovery::Eligibility;
 use crate::steps::Steps;
 
-/// The data-level mapping of a sent segment, and where in it the segment lies: one mapping may cover
-/// a burst of several. Immutable: a retransmission repeats it verbatim, whatever part of it is
-/// repeated (RFC 8684, section 3.3.1).
+/// The data-level mapping of a sent segment, and the segment's place in it. One mapping may cover a burst of
+/// several segments. A mapping is immutable: a retransmission repeats it verbatim, whatever part of it is
+/// retransmitted (RFC 8684, section 3.3.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SentMap {
     /// Data offset of the segment's first byte (0 is the first byte of the connection).
     pub(crate) offset: u64,
-    /// Bytes of the mapping before that one.
+    /// Bytes of the mapping before that byte.
     pub(crate) before: u16,
-    /// Bytes the mapping covers in all.
+    /// Total bytes that the mapping covers.
     pub(crate) len: u16,
-    /// Its checksum, if checksums are in use.
+    /// Checksum of the mapping, if checksums are in use.
     pub(crate) checksum: Option<u16>,
 }
 
 impl SentMap {
-    /// The same mapping seen from `bytes` further on.
+    /// The same mapping, for the part of the segment that starts `bytes` later.
     pub(crate) fn advanced(self, bytes: u64) -> Self {
         Self {
             offset: self.offset + bytes,
@@ -44,8 +44,9 @@ impl SentMap {
     }
 }
 
-/// SACKed ranges that a look for losses goes through at most. Beyond, RFC 6675's other condition holds (section
-/// 4, IsLost: DupThresh discontiguous SACKed sequences above), since no threshold is that large.
+/// Maximum number of SACKed ranges that a search for losses visits. Beyond that number, RFC 6675's other
+/// condition holds (section 4, IsLost: DupThresh discontiguous SACKed sequences above), since no threshold is
+/// that large.
 const MOST_RANGES: usize = 256;
 
 /// One transmitted segment. Positions count from the subflow's ISN: SYN is 0, the first byte 1.
@@ -55,41 +56,41 @@ pub(crate) struct Sent {
     pub(crate) payload: Payload,
     pub(crate) fin: bool,
     pub(crate) map: Option<SentMap>,
-    /// When it left first, and when it last left.
+    /// When the segment was first transmitted, and when it was last transmitted.
     pub(crate) first_sent_at: Instant,
     pub(crate) sent_at: Instant,
-    /// How often it has left.
+    /// How many times the segment has been transmitted.
     pub(crate) transmissions: u16,
     pub(crate) sacked: bool,
     pub(crate) lost: bool,
-    /// A retransmission of it is believed to be in flight.
+    /// A retransmission of the segment is believed to be in flight.
     pub(crate) repeated: bool,
     pub(crate) uses: Uses,
 }
 
-/// A subflow with a full window has hundreds of entries: eight bytes more in each are some 8 MB in a network of 1024
-/// hosts.
+/// A subflow with a full window has hundreds of entries. Eight more bytes per entry cost about 8 MB in a
+/// network of 1024 hosts.
 const _: () = assert!(size_of::<Sent>() <= 80);
 
-/// What a segment is used for in addition to its own delivery, a bit each.
+/// The uses of a segment in addition to its own delivery, one bit each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Uses(u8);
 
 impl Uses {
-    /// It is itself a proactive recovery copy.
+    /// It is a proactive recovery copy itself.
     pub(crate) const RECOVERY: Self = Self(1);
-    /// A proactive copy of it has been made: at most one is (FUSO section 3.2).
+    /// A proactive copy of it has been made. At most one copy is made (FUSO section 3.2).
     const PROTECTED: Self = Self(1 << 1);
-    /// The data level gave up on this copy and sent the data elsewhere.
+    /// The data level gave up on this copy and sent the data on another subflow.
     const REINJECTED: Self = Self(1 << 2);
-    /// It is in a block that parities are made of.
+    /// It is in a block that parities are computed from.
     const CODED: Self = Self(1 << 3);
-    /// A segment with any of these uses is not copied ...
+    /// A segment with any of these uses is not copied.
     const NOT_COPIED: Self = Self(Self::RECOVERY.0 | Self::PROTECTED.0);
-    /// ... and one with any of these is put into no block.
+    /// A segment with any of these uses is not put into a block.
     const NOT_CODED: Self = Self(Self::NOT_COPIED.0 | Self::CODED.0);
 
-    /// Whether any of `uses` is among them.
+    /// Whether at least one of `uses` is set.
     #[inline]
     fn any(self, uses: Self) -> bool {
         self.0 & uses.0 != 0
@@ -101,7 +102,7 @@ impl Uses {
 }
 
 impl Sent {
-    /// A segment of data that left now for the first time.
+    /// A data segment that is transmitted for the first time at `sent_at`.
     pub(crate) fn new(start: u64, payload: Payload, sent_at: Instant) -> Self {
         Self {
             start,
@@ -126,29 +127,29 @@ impl Sent {
         self.start + self.seq_len()
     }
 
-    /// Whether it is lost and was not repeated since.
+    /// Whether the segment is lost and has not been retransmitted since.
     fn awaits_repeat(&self) -> bool {
         self.lost && !self.repeated
     }
 
-    /// Whether it left more than once and, as far as is known, is neither lost nor delivered.
+    /// Whether the segment was transmitted more than once and is believed to be neither lost nor delivered.
     fn is_repeat_in_flight(&self) -> bool {
         self.transmissions > 1 && !self.sacked && !self.awaits_repeat()
     }
 
-    /// Whether it was neither SACKed nor found lost nor repeated.
+    /// Whether the segment is not SACKed, not marked lost and not retransmitted.
     fn is_fresh_hole(&self) -> bool {
         !self.sacked && !self.repeated && !self.lost
     }
 
-    /// Whether a proactive copy of it may be made, the data level's say apart.
+    /// Whether a proactive copy of the segment may be made. The data level's conditions are not checked here.
     pub(crate) fn may_be_copied(&self, eligibility: Eligibility) -> bool {
         let sacked = self.sacked && eligibility == Eligibility::Unacknowledged;
         !sacked && !self.uses.any(Uses::NOT_COPIED) && !self.payload.is_empty()
     }
 }
 
-/// The `len` bytes from `at` on of a segment, as a segment.
+/// The `len` bytes of a segment that start at `at`, as a segment.
 fn part(s: &Sent, at: usize, len: usize) -> Sent {
     Sent {
         start: s.start + at as u64,
@@ -158,7 +159,7 @@ fn part(s: &Sent, at: usize, len: usize) -> Sent {
     }
 }
 
-/// A segment in pieces of at most `mss` bytes; the last keeps the FIN.
+/// Splits a segment into pieces of at most `mss` bytes. The last piece keeps the FIN.
 fn pieces(s: &Sent, mss: usize) -> impl Iterator<Item = Sent> {
     let len = s.payload.len();
     (0..len).step_by(mss.max(1)).map(move |at| {
@@ -170,18 +171,18 @@ fn pieces(s: &Sent, mss: usize) -> impl Iterator<Item = Sent> {
     })
 }
 
-/// What acknowledging a prefix or a SACK block changed.
+/// The effect of acknowledging a prefix or a SACK block.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Acked {
-    /// Bytes newly acknowledged, those SACKed before left out.
+    /// Bytes newly acknowledged, without those SACKed before.
     pub(crate) bytes: u64,
-    /// Send time of the latest-sent segment among them that was sent once only.
+    /// Send time of the latest-sent segment among them that was sent only once.
     pub(crate) clean_sent_at: Option<Instant>,
-    /// Latest-sent among all: (send time, end, was retransmitted), for RACK.
+    /// The latest-sent of all these segments, for RACK: (send time, end, was retransmitted).
     pub(crate) newest: Option<(Instant, u64, bool)>,
-    /// A segment that was never retransmitted is among them (F-RTO's evidence).
+    /// At least one of the segments was never retransmitted (the evidence that F-RTO needs).
     pub(crate) original: bool,
-    /// A segment that had been retransmitted is among them.
+    /// At least one of the segments had been retransmitted.
     pub(crate) retransmitted: bool,
 }
 
@@ -206,49 +207,50 @@ impl Acked {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scoreboard {
     queue: VecDeque<Sent>,
-    /// Where its first entry begins and its last one ends, which most questions are about: both may be far
-    /// from any cache.
+    /// Start of the first entry and end of the last entry. Most queries are about these two, and the entries
+    /// themselves may not be in any cache.
     begin: u64,
     end: u64,
     sacked: u64,
     lost: u64,
     repeated: u64,
-    /// Bytes that are lost and were not repeated since.
+    /// Bytes that are lost and have not been retransmitted since.
     unrepeated: u64,
-    /// End of the highest SACKed segment; 0 if none.
+    /// End of the highest SACKed segment. 0 if no segment is SACKed.
     highest_sacked: u64,
-    /// What is SACKed.
+    /// The SACKed ranges.
     sacked_ranges: Ranges,
-    /// What is lost and was not repeated since.
+    /// The ranges that are lost and have not been retransmitted since.
     awaiting: Ranges,
-    /// Everything below is marked lost or SACKed already.
+    /// Every segment below is already marked lost or SACKed, or was retransmitted.
     lost_below: u64,
-    /// Every segment below that left only once is marked lost or SACKed.
+    /// Every segment below that was transmitted only once is marked lost or SACKed.
     fresh_from: u64,
-    /// Of the segments that left more than once those that are neither SACKed nor lost, by the time at which
-    /// they last left, and by end.
+    /// The segments that were transmitted more than once and are neither SACKed nor lost, by time of their last
+    /// transmission, then by end.
     repeats: BTreeSet<(Instant, u64)>,
     /// No segment below is eligible for proactive recovery.
     unprotected_from: u64,
-    /// The data of every segment below are acknowledged at the data level, and it was counted whether a copy
-    /// brought them.
+    /// The data of every segment below are acknowledged at the data level, and [`Self::take_outrun`] has
+    /// already considered these segments.
     outrun_from: u64,
     /// The data of every segment below are acknowledged at the data level.
     acked_data_below: u64,
-    /// Every segment below was considered for reinjection; the ones that were SACKed only if the flag is set.
+    /// Every segment below was considered for reinjection. SACKed segments were considered only if the flag is
+    /// set.
     reinjected_below: (u64, bool),
-    /// No segment below is a hole as [`Self::next_unsacked_hole`] looks for.
+    /// No segment below is a hole in the sense of [`Self::next_unsacked_hole`].
     hole_from: u64,
-    /// Segments ever marked lost, once for each transmission.
+    /// Number of times that a segment was marked lost, once for each transmission.
     losses: u64,
     /// No segment below may be put into a block.
     uncoded_from: u64,
-    /// End of the last segment that is in a block; 0 if none ever was.
+    /// End of the last segment that is in a block. 0 if no segment ever was in a block.
     coded_to: u64,
-    /// Work done on it.
+    /// Work done on the scoreboard.
     pub(crate) steps: Steps,
-    /// Data offsets of acknowledged segments that the data level did not acknowledge by then; until they
-    /// are [taken](Self::take_released).
+    /// Data ranges of acknowledged segments that the data level had not acknowledged at that time. They are
+    /// kept until they are [taken](Self::take_released).
     released: Vec<(u64, u64)>,
 }
 
@@ -257,19 +259,19 @@ impl Scoreboard {
         self.queue.is_empty()
     }
 
-    /// Bytes that its entries take, without the payload.
+    /// Bytes that the entries take, without the payload.
     #[inline]
     pub(crate) fn stored(&self) -> u64 {
         (self.queue.len() * size_of::<Sent>()) as u64
     }
 
-    /// Segments outstanding.
+    /// Number of outstanding segments.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.queue.len()
     }
 
-    /// Gives back memory that is not in use.
+    /// Releases unused memory.
     pub(crate) fn shed(&mut self) {
         self.queue.shrink_to_fit();
     }
@@ -278,7 +280,7 @@ impl Scoreboard {
         self.steps.each(&self.queue)
     }
 
-    /// The segments that begin at `from` or behind it.
+    /// The segments that begin at or after `from`.
     pub(crate) fn iter_from(&self, from: u64) -> impl Iterator<Item = &Sent> {
         let first = self.count_below(from);
         self.steps.each(self.queue.range(first..))
@@ -297,8 +299,8 @@ impl Scoreboard {
         self.queue.get(i)
     }
 
-    /// The segment that contains position `at`, if it is outstanding. Most segments are of one size,
-    /// by which it is found at the first look; else by halves.
+    /// The index of the segment that contains position `at`, if it is outstanding. Most segments have the same
+    /// size, so that a guess by size usually finds the segment at once. Otherwise a binary search finds it.
     fn index_of(&self, at: u64) -> Option<usize> {
         let (first, last) = (self.queue.front()?, self.queue.back()?);
         if at < first.start || at >= last.end() {
@@ -330,7 +332,7 @@ impl Scoreboard {
         self.queue.push_back(sent);
     }
 
-    /// Sequence space not acknowledged cumulatively.
+    /// Sequence space that is not cumulatively acknowledged.
     #[inline]
     pub(crate) fn outstanding(&self) -> u64 {
         self.end - self.begin
@@ -344,12 +346,12 @@ impl Scoreboard {
         self.lost
     }
 
-    /// Bytes found lost, for the first time or again, and not repeated since.
+    /// Bytes that were marked lost, for the first time or again, and have not been retransmitted since.
     pub(crate) fn unrepeated_bytes(&self) -> u64 {
         self.unrepeated
     }
 
-    /// RFC 6675's pipe: sent, not SACKed, not lost, plus retransmissions in flight.
+    /// RFC 6675's pipe: bytes that were sent and are neither SACKed nor lost, plus retransmissions in flight.
     pub(crate) fn pipe(&self) -> u64 {
         self.outstanding() - self.sacked - self.lost + self.repeated
     }
@@ -370,19 +372,20 @@ impl Scoreboard {
         }
     }
 
-    /// Whether [`Self::take_released`] has something to give.
+    /// Whether [`Self::take_released`] would return anything.
     #[inline]
     pub(crate) fn has_released(&self) -> bool {
         !self.released.is_empty()
     }
 
-    /// The data offsets of segments acknowledged since the last call that lie beyond what the data level
-    /// acknowledged with them.
+    /// The data ranges of the segments acknowledged since the last call, as far as the data level had not
+    /// acknowledged them at that time.
     pub(crate) fn take_released(&mut self) -> Vec<(u64, u64)> {
         std::mem::take(&mut self.released)
     }
 
-    /// Takes note of the first `len` bytes of `s`, now acknowledged, if they end beyond `data_acked`.
+    /// Records the data range of the first `len` bytes of `s`, now acknowledged, if it ends beyond
+    /// `data_acked`.
     #[inline]
     fn release(&mut self, s: &Sent, len: u64, data_acked: u64) {
         if let Some(map) = s.map
@@ -400,8 +403,8 @@ impl Scoreboard {
         }
     }
 
-    /// Removes everything below `ack`; a segment acknowledged in part loses that part. What of it lies
-    /// beyond the data offset `data_acked` is kept for [`Self::take_released`].
+    /// Removes everything below `ack`. A segment that is partly acknowledged loses that part. Removed data that
+    /// end beyond the data offset `data_acked` are kept for [`Self::take_released`].
     pub(crate) fn acknowledge(&mut self, ack: u64, data_acked: u64) -> Acked {
         let mut acked = Acked::default();
         while let Some(front) = self.queue.front() {
@@ -435,7 +438,7 @@ impl Scoreboard {
         self.repeats.remove(&(s.sent_at, s.end()));
     }
 
-    /// Takes what is acknowledged out of the ranges.
+    /// Removes the acknowledged positions from the ranges.
     #[inline(never)]
     fn forget_ranges(&mut self) {
         self.sacked_ranges.remove_below(self.begin);
@@ -479,7 +482,7 @@ impl Scoreboard {
         }
     }
 
-    /// Marks whole segments within `[left, right)` as SACKed.
+    /// Marks the segments that lie entirely within `[left, right)` as SACKed.
     pub(crate) fn sack(&mut self, left: u64, right: u64) -> Acked {
         let mut acked = Acked::default();
         let mut i = self.count_below(left);
@@ -490,7 +493,7 @@ impl Scoreboard {
                 i = self.behind_sacked(start);
                 continue;
             }
-            // All up to what is SACKed already or is not to be.
+            // All segments up to the next one that is SACKed already or is not covered by the block.
             let (first, mut to) = (i, start);
             while let Some(s) = self.queue.get(i)
                 && !s.sacked
@@ -509,7 +512,7 @@ impl Scoreboard {
         acked
     }
 
-    /// Marks the segment at index `i` as SACKed, but for the ranges.
+    /// Marks the segment at index `i` as SACKed, without updating the ranges.
     fn mark_sacked(&mut self, i: usize) {
         let s = &mut self.queue[i];
         let len = s.seq_len();
@@ -531,21 +534,21 @@ impl Scoreboard {
         self.sacked += len;
     }
 
-    /// The index of the first segment behind those that are SACKed from position `at` on.
+    /// The index of the first segment after the SACKed run that contains position `at`.
     fn behind_sacked(&self, at: u64) -> usize {
         let end = self.sacked_ranges.containing(at).map_or(at, |r| r.1);
         self.index_of(end).unwrap_or(self.queue.len())
     }
 
-    /// The position below which more than `bytes` SACKed bytes lie above every segment: RFC 6675's
-    /// IsLost for all of them.
+    /// The position below which every segment has more than `bytes` SACKed bytes above it: RFC 6675's IsLost
+    /// holds for all of them.
     pub(crate) fn loss_frontier(&self, bytes: u64) -> u64 {
         let mut above = 0;
         for (n, (from, to)) in self.sacked_ranges.iter().rev().enumerate() {
             self.steps.add(1);
             let len = to - from;
             if above + len > bytes || n == MOST_RANGES {
-                // Where the SACKed bytes from there on are just more.
+                // The position from which on the number of SACKed bytes just exceeds `bytes`.
                 let within = bytes.saturating_sub(above).min(len - 1);
                 let found = self.index_of(to - 1 - within).map(|i| &self.queue[i]);
                 return found
@@ -560,8 +563,8 @@ impl Scoreboard {
         0
     }
 
-    /// Marks everything below `frontier` that is neither SACKed nor lost as lost; returns the bytes
-    /// newly marked.
+    /// Marks every segment below `frontier` as lost that is neither SACKed, lost nor retransmitted. Returns the
+    /// number of newly marked bytes.
     pub(crate) fn mark_lost_below(&mut self, frontier: u64) -> u64 {
         let before = self.lost;
         let mut i = self.count_below(self.lost_below);
@@ -580,8 +583,8 @@ impl Scoreboard {
         self.lost - before
     }
 
-    /// Marks the segment at `start` lost, its retransmission included; returns whether that was
-    /// news.
+    /// Marks the segment at `start` as lost, including its retransmission. Returns whether this changed
+    /// anything.
     pub(crate) fn mark_lost(&mut self, start: u64) -> bool {
         let Some(i) = self.index_of(start) else {
             return false;
@@ -594,7 +597,8 @@ impl Scoreboard {
         true
     }
 
-    /// Marks the segment at index `i`, which is neither SACKed nor waits to be repeated.
+    /// Marks the segment at index `i` as lost. The segment must be neither SACKed nor waiting for
+    /// retransmission.
     fn mark_lost_at(&mut self, i: usize) {
         let s = &mut self.queue[i];
         let len = s.seq_len();
@@ -614,8 +618,8 @@ impl Scoreboard {
         self.awaiting.insert(s.start, s.end());
     }
 
-    /// After a timeout: everything not SACKed is lost, retransmissions too. With `forget_sacks` the
-    /// receiver is taken to have reneged (RFC 2018, section 8).
+    /// Marks every segment that is not SACKed as lost after a timeout, including retransmissions. With
+    /// `forget_sacks` the receiver is assumed to have reneged (RFC 2018, section 8).
     pub(crate) fn mark_all_lost(&mut self, forget_sacks: bool) {
         if forget_sacks {
             self.forget_sacks();
@@ -630,7 +634,7 @@ impl Scoreboard {
         self.lost_below = self.queue.back().map_or(0, Sent::end);
     }
 
-    /// Nothing is SACKed any more.
+    /// Removes all SACK marks.
     fn forget_sacks(&mut self) {
         for (from, to) in std::mem::take(&mut self.sacked_ranges).iter() {
             let first = self.count_below(from);
@@ -647,8 +651,8 @@ impl Scoreboard {
         self.highest_sacked = 0;
     }
 
-    /// Takes back every loss mark: the losses were not real. Returns how many segments and runs of SACKed ones it
-    /// went through.
+    /// Removes every loss mark because the losses were not real. Returns how many segments and runs of SACKed
+    /// segments it visited.
     pub(crate) fn clear_lost(&mut self) -> u64 {
         let (mut i, mut seen) = (0, 0);
         while self.lost > 0
@@ -677,18 +681,18 @@ impl Scoreboard {
         seen
     }
 
-    /// Segments ever marked lost, once for each transmission.
+    /// Number of times that a segment was marked lost, once for each transmission.
     pub(crate) fn losses(&self) -> u64 {
         self.losses
     }
 
-    /// The first segment that is lost and not yet repeated.
+    /// The start of the first segment that is lost and not yet retransmitted.
     pub(crate) fn next_lost(&self) -> Option<u64> {
         self.awaiting.first().map(|(start, _)| start)
     }
 
-    /// RFC 6675, NextSeg rule 3: the first segment below the highest SACKed one that is neither
-    /// SACKed nor repeated.
+    /// RFC 6675, NextSeg rule 3: the first segment below the highest SACKed one that is neither SACKed nor
+    /// retransmitted.
     pub(crate) fn next_unsacked_hole(&mut self) -> Option<u64> {
         let mut i = self.count_below(self.hole_from);
         while let Some(s) = self.queue.get(i).filter(|s| s.end() <= self.highest_sacked) {
@@ -703,7 +707,7 @@ impl Scoreboard {
         None
     }
 
-    /// RFC 6675, NextSeg rule 4: the last outstanding segment that is neither SACKed nor repeated.
+    /// RFC 6675, NextSeg rule 4: the last outstanding segment that is neither SACKed nor retransmitted.
     pub(crate) fn last_unsacked(&self) -> Option<u64> {
         let sacked = self.sacked_ranges.last().filter(|r| r.1 == self.end);
         let end = sacked.map_or(self.end, |r| r.0);
@@ -711,7 +715,7 @@ impl Scoreboard {
         (!last.repeated).then_some(last.start)
     }
 
-    /// Books a retransmission of the segment at `start`.
+    /// Records a retransmission of the segment at `start`.
     pub(crate) fn repeat(&mut self, start: u64, now: Instant) -> Option<&Sent> {
         let i = self.index_of(start)?;
         let s = &mut self.queue[i];
@@ -734,9 +738,9 @@ impl Scoreboard {
         Some(s)
     }
 
-    /// Cuts segments of more than `mss` bytes that have not been SACKed into such of at most `mss`,
-    /// each under its old mapping, and marks them lost: none of them can have passed a path that
-    /// carries no more. Returns the bytes concerned.
+    /// Splits segments of more than `mss` bytes that are not SACKed into segments of at most `mss` bytes, each
+    /// under its old mapping, and marks them lost. None of them can have passed a path that carries no more
+    /// than `mss` bytes. Returns the number of affected bytes.
     pub(crate) fn resegment(&mut self, mss: usize) -> u64 {
         let large = |s: &Sent| !s.sacked && s.payload.len() > mss;
         if mss == 0 || !self.queue.iter().any(large) {
@@ -763,8 +767,8 @@ impl Scoreboard {
         cut
     }
 
-    /// Cuts the segment at `start` so that it has at most `len` bytes; what is behind them becomes a
-    /// segment of its own with the same marks.
+    /// Splits the segment at `start` so that it has at most `len` bytes. The rest becomes a separate segment
+    /// with the same marks.
     pub(crate) fn split(&mut self, start: u64, len: usize) {
         let Some(i) = self.index_of(start) else {
             return;
@@ -783,7 +787,7 @@ impl Scoreboard {
         self.queue.insert(i + 1, part(&s, len, rest));
     }
 
-    /// Recounts everything; for checks only.
+    /// Recounts everything. Only for consistency checks.
     #[cfg(any(test, debug_assertions))]
     pub(crate) fn check(&self) {
         let count = |f: fn(&Sent) -> bool| -> u64 {
@@ -839,10 +843,10 @@ mod tests {
     }
 
     proptest! {
-        /// What is found by a guess or from where the last search ended is what a search of the whole
-        /// finds.
+        /// Searches that guess an index or resume where the last search ended give the same result as a search
+        /// of the whole queue.
         #[test]
-        fn searches_find_what_is_there(lens in prop::collection::vec(prop_oneof![4 => Just(100u32), 1 => 1..300u32], 1..40),
+        fn incremental_searches_equal_full_searches(lens in prop::collection::vec(prop_oneof![4 => Just(100u32), 1 => 1..300u32], 1..40),
                                        steps in prop::collection::vec((0..6u8, 0u64..5000), 1..60)) {
             let mut board = Scoreboard::default();
             let mut end = 1;

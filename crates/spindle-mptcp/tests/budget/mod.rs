@@ -1,29 +1,30 @@
-//! A budget of steps ([`spindle_mptcp::StackCounters::steps`]): whatever peers send, a stack's work is in
-//! proportion to what it receives and sends, not to what it stores.
+//! A budget of steps ([`spindle_mptcp::StackCounters::steps`]): whatever peers send, a stack's work is
+//! proportional to what it receives and sends, not to what it stores.
 
 use spindle_mptcp::Stack;
 use spindle_wire::Segment;
 
-/// Steps that a segment which arrives, a timer or a call of the application may take, however much is
-/// outstanding. The most that code allows itself is in parities of blocks: a block of 255 packets is laid out for
-/// each packet of it, and 128 parities and 64 settled blocks are looked through.
+/// Steps allowed for an arriving segment, a timer or a call of the application, however much is outstanding.
+/// The most expensive code handles parities of blocks: a block of 255 packets is laid out for each packet of
+/// it, and 128 parities and 64 settled blocks are searched.
 pub(crate) const PER_EVENT: u64 = 1024;
-/// Steps for each segment sent: to send it, find it lost, repeat it, reinject it and see it acknowledged.
+/// Steps for each segment sent: to send it, mark it lost, retransmit it, reinject it and process its
+/// acknowledgement.
 pub(crate) const PER_SENT: u64 = 32;
 
-/// What one stack may have taken so far.
+/// The number of steps that one stack may have taken so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Budget {
     allowed: u64,
 }
 
 impl Budget {
-    /// A segment came, a timer was served, or the application asked for something.
+    /// A segment arrived, a timer was served, or the application made a call.
     pub(crate) fn on_event(&mut self) {
         self.allowed += PER_EVENT;
     }
 
-    /// A segment or burst left.
+    /// A segment or burst was sent.
     pub(crate) fn on_sent(&mut self, seg: &Segment) {
         let unit = usize::from(seg.segment_size.max(1));
         let segments = match seg.is_burst() {
@@ -33,7 +34,7 @@ impl Budget {
         self.allowed += PER_SENT * segments as u64;
     }
 
-    /// Fails if the stack took more steps than that.
+    /// Fails if the stack took more steps than allowed.
     pub(crate) fn check(&self, stack: &Stack) {
         let taken = stack.counters().steps;
         assert!(

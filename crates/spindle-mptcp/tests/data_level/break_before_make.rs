@@ -1,4 +1,4 @@
-//! A connection outlives its last subflow for a while (RFC 8684, sections 3.3.3 and 3.5).
+//! A connection survives its last subflow for a while (RFC 8684, sections 3.3.3 and 3.5).
 
 use spindle_mptcp::{CloseReason, Config, PathManager, StackConfig, keys};
 use spindle_units::Duration;
@@ -17,7 +17,7 @@ fn rst(flow: &Flow) -> Segment {
     flow.segment(Flags::RST | Flags::ACK)
 }
 
-/// Timers are served until the connection is closed; how long that took.
+/// Serves timers until the connection is closed. Returns how long that took.
 fn time_to_end(b: &mut Bench) -> Duration {
     let start = b.now;
     for _ in 0..1000 {
@@ -34,9 +34,9 @@ fn time_to_end(b: &mut Bench) -> Duration {
     panic!("it never ends: {:?}", closed(b));
 }
 
-/// The peer reset the last subflow with data on the way; it joins again and gets them all.
+/// The peer resets the last subflow while data are in flight. It joins again and receives all data.
 #[test]
-fn after_the_reset_of_the_last_subflow_a_join_gets_all_data() {
+fn join_after_the_reset_of_the_last_subflow_receives_all_data() {
     let (mut b, flow) = server();
     let sent = write(&mut b, 3000);
     assert_eq!(bytes(&sent), 3000);
@@ -45,7 +45,7 @@ fn after_the_reset_of_the_last_subflow_a_join_gets_all_data() {
         (subflows(&b), closed(&b), reported_end(&mut b)),
         (0, None, None)
     );
-    assert!(write(&mut b, 500).is_empty(), "nowhere to send it to");
+    assert!(write(&mut b, 500).is_empty(), "no subflow to send on");
     let (mut second, out) = joined(&mut b, "10.0.1.2:999", 1);
     let mut got = out;
     for _ in 0..10 {
@@ -64,17 +64,17 @@ fn after_the_reset_of_the_last_subflow_a_join_gets_all_data() {
     let seg = b.data(&mut flow, 0, 100);
     b.push(seg);
     assert_eq!(b.stack.readable(b.handle.unwrap()), 100);
-    // It is a connection as any other: it has no deadline any more.
+    // It is an ordinary connection again and has no deadline any more.
     b.now += CLOSE_TIMEOUT * 2;
     b.stack.timeout(b.now);
     assert_eq!(closed(&b), None);
 }
 
 #[test]
-fn what_only_the_subflow_had_acknowledged_is_sent_again_after_a_join() {
+fn data_acknowledged_only_by_the_subflow_are_resent_after_a_join() {
     let (mut b, mut flow) = server();
     let sent = write(&mut b, 20_000);
-    // On the subflow the peer has it all; at its data level nothing.
+    // The peer has received all data on the subflow but none at its data level.
     flow.take(&sent);
     let seg = b.data_ack(&flow, 0);
     let out = b.push(seg);
@@ -93,7 +93,7 @@ fn what_only_the_subflow_had_acknowledged_is_sent_again_after_a_join() {
 }
 
 #[test]
-fn after_a_fin_of_the_last_subflow_a_join_carries_on() {
+fn join_after_a_fin_of_the_last_subflow_continues_the_connection() {
     let (mut b, mut flow) = server();
     let seg = fin(&b, &mut flow, 0);
     b.push(seg);
@@ -106,7 +106,7 @@ fn after_a_fin_of_the_last_subflow_a_join_carries_on() {
 }
 
 #[test]
-fn without_a_join_it_ends_with_reset_after_the_close_timeout() {
+fn connection_without_a_join_ends_with_reset_after_the_close_timeout() {
     for by_fin in [false, true] {
         let (mut b, mut flow) = server();
         let seg = match by_fin {
@@ -121,15 +121,15 @@ fn without_a_join_it_ends_with_reset_after_the_close_timeout() {
         );
         assert_eq!(closed(&b), Some(CloseReason::Reset));
         assert_eq!(reported_end(&mut b), Some(CloseReason::Reset));
-        // Nobody joins what is over.
+        // A connection that has ended cannot be joined.
         let (_, seg) = b.join_syn(end("10.0.1.2:999"), 1, keys::token(b.key));
         assert!(reset(&b.push(seg)));
     }
 }
 
-/// A join that is never completed does not prolong it.
+/// A join that is never completed does not keep the connection open.
 #[test]
-fn half_open_joins_do_not_keep_it_alive() {
+fn half_open_joins_do_not_keep_the_connection_alive() {
     let (mut b, flow) = server();
     b.push(rst(&flow));
     b.now += Duration::from_secs(50);
@@ -141,7 +141,7 @@ fn half_open_joins_do_not_keep_it_alive() {
 }
 
 #[test]
-fn the_close_timeout_can_be_set_and_zero_ends_at_once() {
+fn close_timeout_is_configurable_and_zero_ends_the_connection_at_once() {
     for seconds in [0, 5] {
         let mut c: Config = passive();
         c.multipath.as_mut().unwrap().close_timeout = Duration::from_secs(seconds);
@@ -155,7 +155,7 @@ fn the_close_timeout_can_be_set_and_zero_ends_at_once() {
 }
 
 #[test]
-fn everything_said_both_ways_needs_no_further_subflow() {
+fn connection_with_both_data_fins_acknowledged_needs_no_further_subflow() {
     let (mut b, flow) = server();
     b.stack.shutdown(b.now, b.handle.unwrap());
     b.drain();
@@ -168,7 +168,7 @@ fn everything_said_both_ways_needs_no_further_subflow() {
 }
 
 #[test]
-fn a_fast_close_ends_it_whatever_the_timeout() {
+fn fast_close_ends_the_connection_without_the_close_timeout() {
     let (mut b, flow) = server();
     let mut seg = rst(&flow);
     seg.options.rare_mut().mp_fastclose = Some(b.key);
@@ -177,7 +177,7 @@ fn a_fast_close_ends_it_whatever_the_timeout() {
 }
 
 #[test]
-fn plain_tcp_and_fallen_back_connections_end_with_their_reset() {
+fn reset_ends_plain_tcp_and_fallback_connections_at_once() {
     for offers in [false, true] {
         let mut b = Bench::listening(passive(), StackConfig::default());
         let mut flow = Flow::new(here(), there(), 5000, SeqNumber(0));
@@ -195,7 +195,7 @@ fn plain_tcp_and_fallen_back_connections_end_with_their_reset() {
     }
 }
 
-/// The stack as client; its join after the reset of its only subflow, and when that left.
+/// The stack is the client. Returns its join after the reset of its only subflow, with the nonce of the join.
 fn rejoining(c: Config) -> (Bench, Flow, u32) {
     let (mut b, flow, _) = Bench::client(c, StackConfig::default());
     b.push(rst(&flow));
@@ -212,7 +212,7 @@ fn rejoining(c: Config) -> (Bench, Flow, u32) {
 }
 
 #[test]
-fn a_client_opens_its_only_subflow_again_whatever_its_path_manager() {
+fn client_reopens_its_only_subflow_with_any_path_manager() {
     let managers = [
         PathManager::Passive,
         PathManager::Ports(1),
@@ -241,9 +241,9 @@ fn a_client_opens_its_only_subflow_again_whatever_its_path_manager() {
     }
 }
 
-/// A peer that does not know the connection any more: the application hears of it at once.
+/// The peer no longer knows the connection. The application is notified at once.
 #[test]
-fn a_client_whose_join_is_refused_ends_with_reset_at_once() {
+fn client_with_a_refused_join_ends_with_reset_at_once() {
     let (mut b, flow, _) = rejoining(passive());
     let mut refusal = Segment::new(flow.there, flow.here);
     refusal.flags = Flags::RST | Flags::ACK;
@@ -253,9 +253,9 @@ fn a_client_whose_join_is_refused_ends_with_reset_at_once() {
     assert_eq!(reported_end(&mut b), Some(CloseReason::Reset));
 }
 
-/// RFC 8684, section 3.6: without flag T there is no use in trying again.
+/// RFC 8684, section 3.6: without flag T another attempt is useless.
 #[test]
-fn a_client_that_may_not_try_again_ends_with_reset_at_once() {
+fn client_that_must_not_rejoin_ends_with_reset_at_once() {
     let (mut b, flow, _) = Bench::client(passive(), StackConfig::default());
     let mut seg = rst(&flow);
     seg.options.rare_mut().mp_tcprst = Some(MpTcpRst {
@@ -267,9 +267,9 @@ fn a_client_that_may_not_try_again_ends_with_reset_at_once() {
     assert_eq!(closed(&b), Some(CloseReason::Reset));
 }
 
-/// A peer that cannot be reached any more: in bounded time.
+/// The peer is no longer reachable. The connection ends in bounded time.
 #[test]
-fn a_client_whose_joins_are_not_answered_ends_after_the_close_timeout() {
+fn client_with_unanswered_joins_ends_after_the_close_timeout() {
     let (mut b, flow, _) = Bench::client(passive(), StackConfig::default());
     b.stack
         .send(b.now, b.handle.unwrap(), Payload::Length(1000))

@@ -14,8 +14,7 @@ fn both() -> [(Bench, Flow); 2] {
     [server(), (client, flow)]
 }
 
-/// The application closes; data go to their end, our DATA_FIN is said and acknowledged, and the subflow
-/// closes.
+/// The application closes. All data are sent, our DATA_FIN is sent and acknowledged, and the subflow closes.
 fn finishes(b: &mut Bench, flow: &mut Flow, sent: u64) {
     let h = b.handle.unwrap();
     b.stack.shutdown(b.now, h);
@@ -35,7 +34,7 @@ fn finishes(b: &mut Bench, flow: &mut Flow, sent: u64) {
     assert_eq!(closed(b), Some(CloseReason::Finished));
 }
 
-/// Writes `len` bytes behind `sent`, which leave and are acknowledged.
+/// Writes `len` bytes after `sent` bytes. They are sent and acknowledged.
 fn goes_on(b: &mut Bench, flow: &mut Flow, sent: u64, len: u32) {
     let out = write(b, len);
     assert_eq!(bytes(&out), u64::from(len));
@@ -48,7 +47,7 @@ fn goes_on(b: &mut Bench, flow: &mut Flow, sent: u64, len: u32) {
 }
 
 #[test]
-fn after_the_peers_data_fin_and_fin_our_data_still_leave() {
+fn data_are_still_sent_after_the_peers_data_fin_and_fin() {
     for (mut b, mut flow) in both() {
         let seg = data_fin(&b, &flow, 0, 0);
         b.push(seg);
@@ -64,7 +63,7 @@ fn after_the_peers_data_fin_and_fin_our_data_still_leave() {
 }
 
 #[test]
-fn a_fin_on_the_segment_of_the_data_fin_leaves_our_side_open() {
+fn fin_on_the_data_fin_segment_leaves_our_direction_open() {
     for (mut b, mut flow) in both() {
         let mut seg: Segment = data_fin(&b, &flow, 0, 0);
         seg.flags |= Flags::FIN;
@@ -77,7 +76,7 @@ fn a_fin_on_the_segment_of_the_data_fin_leaves_our_side_open() {
 }
 
 #[test]
-fn a_fin_without_a_data_fin_ends_one_direction_of_its_subflow() {
+fn fin_without_data_fin_closes_only_one_direction_of_its_subflow() {
     for (mut b, mut flow) in both() {
         let seg = fin(&b, &mut flow, 0);
         let out = b.push(seg);
@@ -90,7 +89,7 @@ fn a_fin_without_a_data_fin_ends_one_direction_of_its_subflow() {
 }
 
 #[test]
-fn data_written_before_the_peers_fin_and_not_acknowledged_are_repeated_after_it() {
+fn unacknowledged_data_are_retransmitted_after_the_peers_fin() {
     let (mut b, mut flow) = server();
     let sent = write(&mut b, 1000);
     let seg = data_fin(&b, &flow, 0, 0);
@@ -103,9 +102,9 @@ fn data_written_before_the_peers_fin_and_not_acknowledged_are_repeated_after_it(
     assert_eq!(again.map(|s| s.seq), Some(sent[0].seq));
 }
 
-/// RFC 8684, section 3.3.3: functioning subflows are not all closed before it is safe; one of several is.
+/// RFC 8684, section 3.3.3: functioning subflows are not all closed before it is safe, but one of several is.
 #[test]
-fn of_two_subflows_the_one_that_the_peer_ends_is_ended_in_answer() {
+fn fin_of_one_of_two_subflows_is_answered_with_a_fin() {
     let (mut b, mut first) = server();
     let (mut second, _) = joined(&mut b, "10.0.1.2:999", 1);
     let seg = fin(&b, &mut second, 0);
@@ -119,7 +118,7 @@ fn of_two_subflows_the_one_that_the_peer_ends_is_ended_in_answer() {
 }
 
 #[test]
-fn a_subflow_that_the_peer_ended_is_ended_once_another_is_there() {
+fn subflow_closed_by_the_peer_is_closed_after_another_has_joined() {
     let (mut b, mut first) = server();
     let seg = fin(&b, &mut first, 0);
     assert!(!any_fin(&b.push(seg)));

@@ -1,5 +1,5 @@
-//! Signals of somebody off the path who knows ports but no sequence numbers (RFC 5961): only what is in
-//! the receive window, with an acknowledgement in range, is acted on.
+//! Signals of an off-path attacker who knows the ports but no sequence numbers (RFC 5961). The stack acts only
+//! on segments inside the receive window whose acknowledgement is in range.
 
 use spindle_mptcp::SubflowInfo;
 use spindle_wire::{DataNumber, Dss, Flags, Mapping, MpPrio, Payload, RemoveAddr, Segment};
@@ -12,7 +12,7 @@ const WINDOW: u32 = 65_535;
 /// The window that the peer of [`Bench`] announces.
 const PEER_WINDOW: u32 = 60_000;
 
-/// What is not in the window: sequence numbers ahead, and acknowledgements ahead and behind.
+/// Segments outside the window: sequence numbers ahead, and acknowledgement numbers ahead and behind.
 fn misses(flow: &Flow) -> Vec<Segment> {
     let mut all = Vec::new();
     for ahead in [WINDOW + 1, 100_000, 1 << 20, 500_000_000, (1 << 30) - 1] {
@@ -43,7 +43,7 @@ fn is_multipath(b: &Bench) -> bool {
 }
 
 #[test]
-fn mp_fail_outside_the_window_is_not_acted_on() {
+fn mp_fail_outside_the_window_is_ignored() {
     let (mut b, flow) = server();
     write(&mut b, 5000);
     let number = own_dsn(&b, 1000);
@@ -56,12 +56,12 @@ fn mp_fail_outside_the_window_is_not_acted_on() {
     let mut seg = b.data_ack(&flow, 0);
     seg.options.rare_mut().mp_fail = Some(number);
     b.push(seg);
-    assert!(!is_multipath(&b), "in the window it counts");
+    assert!(!is_multipath(&b), "accepted inside the window");
 }
 
-/// Only data that were sent and may still be on their way can have a wrong checksum.
+/// Only data that were sent and may still be in flight can have a wrong checksum.
 #[test]
-fn mp_fail_of_data_that_are_not_on_their_way_is_not_acted_on() {
+fn mp_fail_for_data_not_in_flight_is_ignored() {
     let (mut b, mut flow) = server();
     let out = write(&mut b, 5000);
     flow.take(&out);
@@ -93,7 +93,7 @@ fn mp_fail_of_data_that_are_not_on_their_way_is_not_acted_on() {
 }
 
 #[test]
-fn path_management_outside_the_window_is_not_acted_on() {
+fn path_management_options_outside_the_window_are_ignored() {
     let (mut b, first) = server();
     let (second, _) = joined(&mut b, "10.0.1.2:999", 3);
     for flow in [first, second] {
@@ -112,16 +112,16 @@ fn path_management_outside_the_window_is_not_acted_on() {
     let mut seg = b.data_ack(&second, 0);
     seg.options.rare_mut().mp_prio = Some(MpPrio { backup: true });
     b.push(seg);
-    assert!(infos(&b)[1].backup, "in the window it counts");
+    assert!(infos(&b)[1].backup, "accepted inside the window");
 }
 
 #[test]
-fn numbers_of_the_data_level_outside_the_window_are_not_acted_on() {
+fn dss_outside_the_window_is_ignored() {
     let (mut b, flow) = server();
     write(&mut b, 5000);
     let number = |b: &Bench, n| DataNumber::Full(own_dsn(b, n));
     for mut seg in misses(&flow) {
-        // A DATA_ACK of all that was sent, an infinite mapping, the end of the peer's data.
+        // A DATA_ACK of everything sent, an infinite mapping, the end of the peer's data.
         let infinite = Mapping {
             dsn: DataNumber::Full(Bench::peer_dsn(0)),
             ssn: 1,
@@ -153,9 +153,9 @@ fn numbers_of_the_data_level_outside_the_window_are_not_acted_on() {
     }
 }
 
-/// No option at all on an acknowledgement of data would mean that options do not pass (section 3.7).
+/// An acknowledgement of data without any option would mean that options are removed on the path (section 3.7).
 #[test]
-fn acknowledgements_without_options_outside_the_window_switch_nothing_off() {
+fn acks_without_options_outside_the_window_cause_no_fallback() {
     let (mut b, mut flow) = server();
     let out = write(&mut b, 20_000);
     for s in &out {
@@ -167,10 +167,10 @@ fn acknowledgements_without_options_outside_the_window_switch_nothing_off() {
     assert!(is_multipath(&b));
 }
 
-/// Beyond the window of the subflow an acknowledgement without data counts all the same, for TCP: the
+/// An acknowledgement without data that is beyond the subflow's window is still processed by TCP, because the
 /// peer may have sent copies of data that no window bounds.
 #[test]
-fn an_acknowledgement_ahead_of_the_window_counts_on_its_subflow() {
+fn ack_beyond_the_window_is_processed_on_its_subflow() {
     let (mut b, mut flow) = server();
     let out = write(&mut b, 5000);
     assert!(infos(&b)[0].in_flight >= 5000);
@@ -181,13 +181,13 @@ fn an_acknowledgement_ahead_of_the_window_counts_on_its_subflow() {
     assert_eq!((infos(&b)[0].in_flight, acknowledged(&b)), (0, 0));
 }
 
-/// One million blind guesses at a connection that is at rest.
+/// One million blind guesses at an idle connection.
 #[test]
-fn a_million_blind_guesses_change_nothing() {
+fn million_blind_guesses_do_not_change_the_connection() {
     let (mut b, flow) = server();
     let mut x = 12_345u64;
     let mut guess = || {
-        // Knuth's MMIX generator: any spread will do.
+        // Knuth's MMIX generator. Any generator with a good spread works.
         x = x
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1_442_695_040_888_963_407);

@@ -1,4 +1,4 @@
-//! What middleboxes do to options, and what is believed then (RFC 8684, section 3.7).
+//! The effects of middleboxes on options, and which data are accepted then (RFC 8684, section 3.7).
 
 use spindle_mptcp::{Config, StackConfig};
 use spindle_wire::{Flags, Payload, ResetReason, Segment, SeqNumber};
@@ -15,7 +15,7 @@ fn refused(out: &[Segment], flow: &Flow) -> Option<ResetReason> {
 
 /// "on an additional subflow [...] the host MUST close the subflow with a RST"
 #[test]
-fn a_joined_subflow_whose_data_are_acknowledged_without_dss_is_reset_at_the_first() {
+fn joined_subflow_is_reset_at_the_first_data_ack_without_dss() {
     let (mut b, mut first) = server();
     let (mut second, _) = joined(&mut b, "10.0.1.2:999", 1);
     let out = write(&mut b, 40_000);
@@ -33,16 +33,16 @@ fn a_joined_subflow_whose_data_are_acknowledged_without_dss_is_reset_at_the_firs
         "{out:?}"
     );
     assert_eq!(subflows(&b), 1);
-    // Its data leave on the other subflow.
+    // Its data are sent on the other subflow.
     let seg = b.data_ack(&first, 0);
     let mut again = bytes(&out);
     again += bytes(&b.push(seg));
     assert!(again >= bytes(&on_second));
 }
 
-/// An acknowledgement of nothing says nothing about data.
+/// An acknowledgement that covers no data contains no information about data.
 #[test]
-fn a_bare_ack_of_no_data_leaves_a_joined_subflow_alone() {
+fn ack_of_no_data_without_options_does_not_reset_a_joined_subflow() {
     let (mut b, _) = server();
     let (second, _) = joined(&mut b, "10.0.1.2:999", 1);
     let out = b.push(second.segment(Flags::ACK));
@@ -50,9 +50,10 @@ fn a_bare_ack_of_no_data_leaves_a_joined_subflow_alone() {
     assert_eq!(subflows(&b), 2);
 }
 
-/// RFC 8684, section 3.7 has MP_FAIL for checksums only: where options vanish the infinite mapping tells.
+/// RFC 8684, section 3.7 uses MP_FAIL for checksums only. If options are removed, the infinite mapping
+/// announces the fallback.
 #[test]
-fn a_fallback_because_options_vanished_sends_no_mp_fail() {
+fn fallback_because_of_removed_options_sends_no_mp_fail() {
     let (mut b, mut flow) = server();
     let mut out = Vec::new();
     for _ in 0..6 {
@@ -103,16 +104,17 @@ fn with_checksum(b: &Bench, flow: &mut Flow, offset: u64, sent: Vec<u8>, summed:
     seg
 }
 
-/// The checksum is over the whole: what was released cannot be summed again, so the rest is not believed.
+/// The checksum covers the whole mapping. It cannot be computed again over released data, so the rest is not
+/// accepted.
 #[test]
-fn a_checked_mapping_that_begins_before_released_data_releases_nothing_unchecked() {
+fn mapping_with_checksum_that_overlaps_released_data_delivers_nothing() {
     let (mut b, mut flow) = Bench::server(checked(), StackConfig::default());
     let right = content(0, 400, 0);
     let seg = with_checksum(&b, &mut flow.clone(), 0, right.clone(), &right);
     b.push(seg);
     let h = b.handle.unwrap();
     assert_eq!(b.stack.readable(h), 400);
-    // The same place and beyond; the rest is not what the checksum is of.
+    // The same range and more bytes. The additional bytes do not match the checksum.
     let mut lie = right;
     lie.extend(content(400, 600, 0x55));
     let whole = content(0, 1000, 0);
@@ -121,9 +123,9 @@ fn a_checked_mapping_that_begins_before_released_data_releases_nothing_unchecked
     assert_eq!(b.stack.readable(h), 400, "unchecked bytes");
 }
 
-/// MP_CAPABLE with data is a mapping of the first data: only with the connection's own keys.
+/// MP_CAPABLE with data is a mapping of the first data, but only with the connection's own keys.
 #[test]
-fn an_mp_capable_with_other_keys_maps_nothing() {
+fn mp_capable_with_wrong_keys_delivers_no_data() {
     for (theirs, ours) in [(!PEER_KEY, 0), (PEER_KEY, 1), (0, 0)] {
         let (mut b, flow) = server();
         let mut seg = flow.segment(Flags::ACK);
@@ -136,9 +138,10 @@ fn an_mp_capable_with_other_keys_maps_nothing() {
     }
 }
 
-/// What was cut off at the edge of the window took its FIN along (RFC 9293, section 3.10.7.4).
+/// If the end of a segment is cut off at the edge of the window, its FIN is cut off, too (RFC 9293,
+/// section 3.10.7.4).
 #[test]
-fn a_fin_behind_data_beyond_the_window_does_not_count() {
+fn fin_after_data_beyond_the_window_is_ignored() {
     let mut c = passive();
     c.tcp.receive_buffer = 10_000;
     let mut b = Bench::listening(c, StackConfig::default());
@@ -150,7 +153,7 @@ fn a_fin_behind_data_beyond_the_window_does_not_count() {
     b.push(flow.segment(Flags::ACK));
     b.handle = b.stack.handles().next();
     let h = b.handle.unwrap();
-    // 15 000 bytes and a FIN where 10 000 fit: the stream ends elsewhere.
+    // 15 000 bytes and a FIN, but only 10 000 bytes fit. The stream ends elsewhere.
     let mut seg = flow.segment(Flags::ACK | Flags::FIN);
     seg.payload = Payload::Length(15_000);
     b.push(seg);
@@ -172,10 +175,10 @@ fn a_fin_behind_data_beyond_the_window_does_not_count() {
     assert_eq!(closed(&b), None);
 }
 
-/// Two ends that differ by one byte take each other's acknowledgements for probes (Linux:
-/// `tcp_invalid_ratelimit`).
+/// Two ends that differ by one byte take each other's acknowledgements for probes
+/// (Linux: `tcp_invalid_ratelimit`).
 #[test]
-fn a_storm_of_probes_is_answered_within_a_limit() {
+fn answers_to_a_storm_of_probes_are_rate_limited() {
     let (mut b, flow) = server();
     let probe = |b: &Bench| {
         let mut seg = b.data_ack(&flow, 0);
@@ -194,10 +197,10 @@ fn a_storm_of_probes_is_answered_within_a_limit() {
     assert_eq!(b.push(seg).len(), 1, "a true probe is answered");
 }
 
-/// What the peer says does not fit together, and there is no other subflow: the peer hears that the connection
-/// is over, not only its subflow (RFC 8684, section 3.5).
+/// The peer's data contradict each other, and there is no other subflow. The peer is notified that the
+/// connection has ended, not only its subflow (RFC 8684, section 3.5).
 #[test]
-fn an_end_that_cannot_go_on_resets_its_last_subflow_with_a_fast_close() {
+fn contradictory_data_reset_the_last_subflow_with_mp_fastclose() {
     let (mut b, mut flow) = server();
     let mut seg = b.data(&mut flow.clone(), 0, 1000);
     seg.payload = Payload::Length(100);

@@ -1,5 +1,5 @@
 //! The data level of RFC 8684 beyond a single exchange: widths of numbers, a half-closed connection, a
-//! connection without a subflow, interference, and signals injected blindly.
+//! connection without a subflow, interference, and blindly injected signals.
 
 #[path = "../peer/mod.rs"]
 mod peer;
@@ -23,7 +23,7 @@ fn server() -> (Bench, Flow) {
     Bench::server(passive(), StackConfig::default())
 }
 
-/// The application writes `len` bytes; what is sent then.
+/// The application writes `len` bytes. Returns the segments sent after that.
 fn write(b: &mut Bench, len: u32) -> Vec<Segment> {
     let h = b.handle.unwrap();
     let n = b.stack.send(b.now, h, Payload::Length(len));
@@ -62,7 +62,7 @@ fn own_dsn(b: &Bench, offset: u64) -> u64 {
         .wrapping_add(offset)
 }
 
-/// The peer's DATA_FIN without data, behind `offset` bytes; it acknowledges `acked` of the stack's.
+/// The peer's DATA_FIN without data, after `offset` bytes. It acknowledges `acked` of the stack's bytes.
 fn data_fin(b: &Bench, flow: &Flow, offset: u64, acked: u64) -> Segment {
     let mut seg = b.data_ack(flow, acked);
     let dss = seg.options.dss.as_mut().unwrap();
@@ -105,7 +105,7 @@ fn reported_end(b: &mut Bench) -> Option<CloseReason> {
     })
 }
 
-/// A further subflow of the peer, complete, its first DSS taken.
+/// Another subflow of the peer, completely established. The stack has processed its first DSS.
 fn joined(b: &mut Bench, from: &str, id: u8) -> (Flow, Vec<Segment>) {
     let (mut flow, mut out) = b.join(end(from), id, 0);
     assert!(!reset(&out), "{out:?}");

@@ -1,4 +1,4 @@
-//! 32 or 64 bits (RFC 8684, sections 3.3.1 and 3.3.2).
+//! Numbers of 32 or 64 bits (RFC 8684, sections 3.3.1 and 3.3.2).
 
 use spindle_mptcp::StackConfig;
 use spindle_units::Duration;
@@ -7,7 +7,7 @@ use spindle_wire::{DataNumber, Options, Payload, Segment};
 use crate::peer::{Bench, Flow};
 use crate::{acknowledged, bytes, data_ack, data_fin, mapping, own_dsn, passive, server, write};
 
-/// The segment size of both ends, options taken off.
+/// The segment size of both ends, including options.
 const SEGMENT: usize = 1460;
 
 /// The same segment with all 64 bits of its data sequence number.
@@ -37,7 +37,7 @@ fn data_with_a_64_bit_number_are_acknowledged_with_64_bits() {
         assert_eq!(data_ack(&out[0]), acked(50), "client: {client}");
         let out = write(&mut b, 10);
         assert_eq!(data_ack(&out[0]), acked(50), "with data");
-        // They acknowledge the data before, too.
+        // Later data with a 32-bit number are also acknowledged with 64 bits.
         let seg = b.data(&mut flow, 50, 50);
         let out = b.push(seg);
         assert_eq!(data_ack(&out[0]), acked(100));
@@ -61,9 +61,9 @@ fn a_64_bit_data_fin_is_acknowledged_with_64_bits() {
     assert_eq!(data_ack(&out[0]), Some(expected));
 }
 
-/// What was sent before the numbers were wide is repeated after.
+/// Data that were sent before the numbers became wide are retransmitted after that.
 #[test]
-fn segments_with_64_bit_acknowledgements_keep_to_the_agreed_size() {
+fn segments_with_64_bit_data_acks_do_not_exceed_the_agreed_mss() {
     let (mut b, mut flow) = server();
     let before = write(&mut b, 100_000);
     let longest = before.iter().map(|s| s.payload.len()).max();
@@ -72,7 +72,7 @@ fn segments_with_64_bit_acknowledgements_keep_to_the_agreed_size() {
     b.push(wide(seg, 0));
     let fits = |s: &Segment| s.payload.len() + s.options.encoded_len() <= SEGMENT;
     let again = b.wait();
-    assert_eq!(bytes(&again), (SEGMENT - 20) as u64, "a repeat");
+    assert_eq!(bytes(&again), (SEGMENT - 20) as u64, "a retransmission");
     assert!(again.iter().all(fits), "{again:?}");
     flow.take(&before);
     let seg = b.data_ack(&flow, bytes(&before));
@@ -85,8 +85,8 @@ fn segments_with_64_bit_acknowledgements_keep_to_the_agreed_size() {
     }
 }
 
-/// Sends `total` bytes of length, acknowledged window by window every `step`; the first segment that had
-/// a 64-bit number begins at this offset.
+/// Sends `total` bytes of data, acknowledged window by window every `step`. Returns the offset of the first
+/// segment with a 64-bit number.
 fn first_wide(total: u64, step: Duration) -> Option<u64> {
     let (mut b, mut flow): (Bench, Flow) = server();
     let h = b.handle.unwrap();
@@ -113,23 +113,23 @@ fn first_wide(total: u64, step: Duration) -> Option<u64> {
     None
 }
 
-/// RFC 8684, section 3.3.1: where the 32 bits could wrap within the maximum segment lifetime of two
-/// minutes (RFC 9293, section 3.4.2), all 64 are sent.
+/// RFC 8684, section 3.3.1: if the 32 bits could wrap within the maximum segment lifetime of two minutes
+/// (RFC 9293, section 3.4.2), all 64 bits are sent.
 #[test]
-fn a_fast_transfer_has_64_bit_numbers_before_32_bits_could_be_mistaken() {
-    // 60 000 bytes a millisecond: 480 Mbit/s.
+fn fast_transfer_uses_64_bit_dsns_before_32_bits_become_ambiguous() {
+    // 60 000 bytes per millisecond: 480 Mbit/s.
     let at = first_wide(1 << 31, Duration::ZERO);
     assert!(at.is_some_and(|at| at < 1 << 31), "{at:?}");
 }
 
 #[test]
-fn a_slow_transfer_keeps_to_32_bits() {
+fn slow_transfer_uses_only_32_bit_dsns() {
     // 60 000 bytes in 10 ms: a gigabyte takes longer than two minutes.
     assert_eq!(first_wide(3 << 29, Duration::from_millis(10)), None);
 }
 
 #[test]
-fn a_fast_peer_is_acknowledged_with_64_bits_before_32_bits_could_be_mistaken() {
+fn fast_peer_gets_64_bit_data_acks_before_32_bits_become_ambiguous() {
     let (mut b, mut flow) = server();
     let (mut offset, h) = (0u64, b.handle.unwrap());
     while offset < 1 << 31 {

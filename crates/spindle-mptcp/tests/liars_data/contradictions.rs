@@ -1,5 +1,5 @@
-//! Maps that overlap and contradict each other (RFC 8684, section 3.3.1): what came first counts,
-//! and no byte is delivered that contradicts one delivered before.
+//! Mappings that overlap and contradict each other (RFC 8684, section 3.3.1): the first mapping counts, and no
+//! delivered byte contradicts an earlier one.
 
 use proptest::prelude::*;
 use spindle_mptcp::{PathManager, StackConfig};
@@ -12,11 +12,11 @@ use crate::support::{
 };
 
 #[test]
-fn other_bytes_at_the_same_place_on_another_subflow_come_too_late() {
+fn other_bytes_for_received_offsets_on_another_subflow_are_ignored() {
     for delivered in [true, false] {
         let (mut b, mut first, mut second) = two_subflows(config(PathManager::Passive));
         let mut got = Vec::new();
-        // A hole at the start keeps everything from the application.
+        // A hole at the start keeps all data from the application.
         let start = if delivered { 0 } else { 100 };
         let seg = data(&b, &mut first, start, 1000, 0);
         b.push(seg);
@@ -39,8 +39,8 @@ fn other_bytes_at_the_same_place_on_another_subflow_come_too_late() {
 }
 
 #[test]
-fn the_same_place_of_a_subflow_mapped_twice_costs_the_subflow() {
-    // By another offset, by another length and another offset, by an overlap from either side.
+fn a_second_mapping_of_the_same_subflow_bytes_resets_the_subflow() {
+    // With another offset, with another length and offset, and with an overlap from either side.
     for (shift, at, len) in [
         (0, 5000, 1000),
         (0, 5000, 10),
@@ -65,7 +65,8 @@ fn the_same_place_of_a_subflow_mapped_twice_costs_the_subflow() {
     }
 }
 
-/// Same sequence numbers, other bytes: TCP has the first, and a repeat changes nothing.
+/// The sequence numbers are the same and the bytes differ. TCP keeps the first bytes, and retransmissions
+/// change nothing.
 #[test]
 fn a_retransmission_with_other_bytes_changes_nothing() {
     let (mut b, mut flow) = passive();
@@ -86,9 +87,9 @@ fn a_retransmission_with_other_bytes_changes_nothing() {
     others_go_on(&mut b);
 }
 
-/// A map that reaches from a known one into the unknown and agrees with it loses nothing.
+/// A mapping that extends a known mapping and agrees with it loses no data.
 #[test]
-fn a_longer_map_that_agrees_is_no_contradiction() {
+fn a_longer_mapping_that_agrees_with_a_known_mapping_is_accepted() {
     let (mut b, mut flow) = passive();
     let seg = data(&b, &mut flow.clone(), 0, 500, 0);
     b.push(seg);
@@ -111,9 +112,9 @@ fn checked() -> spindle_mptcp::Config {
     c
 }
 
-/// The subflow goes with its reason, its bytes are not read, and the other delivers the true ones.
+/// The subflow is reset with its reason, its bytes are not read, and the other subflow delivers the true bytes.
 #[test]
-fn a_wrong_checksum_costs_its_subflow_and_nothing_of_it_is_read() {
+fn a_wrong_checksum_resets_its_subflow_and_its_bytes_are_not_read() {
     for of_first in [true, false] {
         let (mut b, mut first, mut second) = two_subflows(checked());
         let (liar, honest) = if of_first {
@@ -138,16 +139,16 @@ fn a_wrong_checksum_costs_its_subflow_and_nothing_of_it_is_read() {
     }
 }
 
-/// The peer's bytes with their mapping and its right checksum, next on `flow`.
+/// The next segment on `flow`: the peer's bytes with their mapping and its right checksum.
 fn summed(b: &Bench, flow: &mut Flow, offset: u64, len: u16) -> Segment {
     let mut seg = data(b, flow, offset, len, 0);
     sum(&mut seg, offset, 0);
     seg
 }
 
-/// A mapping cut up in two, out of order, then said as a whole again: nothing of it is false.
+/// A mapping is sent in two parts, out of order, and then again as a whole. All parts are true.
 #[test]
-fn checked_maps_that_agree_are_put_together() {
+fn overlapping_mappings_with_right_checksums_that_agree_are_accepted() {
     let (mut b, mut first, second) = two_subflows(checked());
     let mut half = second;
     half.seq = half.seq + 400;
@@ -164,10 +165,10 @@ fn checked_maps_that_agree_are_put_together() {
     others_go_on(&mut b);
 }
 
-/// The checksum of a whole vouches for no part: what only the whole maps waits, up to a limit, and
-/// the other subflow brings it.
+/// The checksum of a whole mapping does not validate a part of it. Data that only the whole mapping covers
+/// wait, up to a limit, and the other subflow delivers them.
 #[test]
-fn a_checked_map_over_a_known_one_holds_up_its_subflow_only() {
+fn a_checksummed_mapping_over_a_known_one_stalls_only_its_subflow() {
     let (mut b, mut first, mut second) = two_subflows(checked());
     let mut half = second;
     half.seq = half.seq + 400;
@@ -196,7 +197,7 @@ fn lies() -> impl Strategy<Value = Vec<Lie>> {
     prop::collection::vec(lie, 1..60)
 }
 
-/// What the application must read: at each place the byte that came first.
+/// The data that the application must read: at each offset the byte that arrived first.
 fn model(stored: &mut Vec<Option<u8>>, (_, at, len, flavour): Lie) {
     for x in at..at + u64::from(len) {
         let place = x as usize;
@@ -239,14 +240,14 @@ proptest! {
     })]
 
     #[test]
-    fn the_first_byte_at_each_place_is_the_one_read(lies in lies(), early in any::<bool>()) {
+    fn random_overlaps_deliver_the_first_byte_at_each_offset(lies in lies(), early in any::<bool>()) {
         follow(&lies, early)?;
     }
 }
 
-/// Lengths without bytes are as good as bytes where two subflows overlap.
+/// Payloads of length only may overlap with payloads of real bytes on two subflows.
 #[test]
-fn lengths_and_bytes_may_overlap() {
+fn payload_lengths_and_real_bytes_may_overlap() {
     let (mut b, mut first, mut second) = two_subflows(config(PathManager::Passive));
     let mut seg = data(&b, &mut second, 500, 1000, 0);
     seg.payload = Payload::Length(1000);

@@ -1,4 +1,4 @@
-//! DATA_FIN in false places (RFC 8684, section 3.3.3) and DATA_ACK of what was never sent.
+//! DATA_FIN at wrong positions (RFC 8684, section 3.3.3) and DATA_ACK of data that were never sent.
 
 use spindle_mptcp::{PathManager, keys};
 use spindle_wire::{DataNumber, Mapping, Payload, Segment};
@@ -9,7 +9,7 @@ use crate::support::{
     subflows, two_subflows,
 };
 
-/// A DATA_FIN without data.
+/// A DATA_FIN without payload.
 fn fin(b: &Bench, flow: &Flow, dsn: DataNumber) -> Segment {
     let mut seg = b.data_ack(flow, 0);
     let dss = seg.options.dss.as_mut().unwrap();
@@ -23,7 +23,7 @@ fn fin(b: &Bench, flow: &Flow, dsn: DataNumber) -> Segment {
     seg
 }
 
-/// A DATA_FIN behind `len` bytes of its own mapping.
+/// A DATA_FIN after `len` bytes, in the same mapping.
 fn data_with_fin(b: &Bench, flow: &mut Flow, offset: u64, len: u16) -> Segment {
     let mut seg = data(b, flow, offset, len, 0);
     let dss = seg.options.dss.as_mut().unwrap();
@@ -37,7 +37,7 @@ fn at_end(b: &Bench) -> bool {
 }
 
 #[test]
-fn one_beyond_the_data_waits_for_them() {
+fn a_data_fin_beyond_the_received_data_waits_for_the_missing_data() {
     let (mut b, mut flow) = passive();
     let seg = data(&b, &mut flow, 0, 100, 0);
     b.push(seg);
@@ -55,7 +55,7 @@ fn one_beyond_the_data_waits_for_them() {
 }
 
 #[test]
-fn one_before_data_already_received_takes_nothing_back() {
+fn a_data_fin_below_received_data_does_not_discard_them() {
     for with_payload in [false, true] {
         let (mut b, mut flow) = passive();
         let seg = data(&b, &mut flow, 0, 1000, 0);
@@ -70,15 +70,15 @@ fn one_before_data_already_received_takes_nothing_back() {
         b.push(seg);
         let got = read(&mut b);
         assert!(got == bytes(0, 0, got.len() as u64), "one stream");
-        assert!(got.len() >= 1000, "what was received stays");
+        assert!(got.len() >= 1000, "received data were lost");
         assert!(b.stack.buffered() < 1000);
         others_go_on(&mut b);
     }
 }
 
-/// The first counts; after the end of the stream nothing more is read.
+/// The first DATA_FIN counts. No data are read beyond the end of the stream.
 #[test]
-fn nothing_is_read_behind_the_end() {
+fn no_data_are_read_beyond_an_accepted_data_fin() {
     for with_payload in [false, true] {
         let (mut b, mut flow) = passive();
         if with_payload {
@@ -105,9 +105,9 @@ fn nothing_is_read_behind_the_end() {
     }
 }
 
-/// The end lies within a segment, or within what waits for a hole to be filled.
+/// The end of the stream is within a segment, or within data that wait for a hole to be filled.
 #[test]
-fn one_in_the_middle_of_a_segment_cuts_it() {
+fn a_data_fin_within_a_segment_truncates_the_segment() {
     let (mut b, mut flow) = passive();
     let seg = fin(&b, &flow, low(400));
     b.push(seg);
@@ -132,9 +132,9 @@ fn one_in_the_middle_of_a_segment_cuts_it() {
     others_go_on(&mut b);
 }
 
-/// It is as if it had not come: the true one is taken.
+/// A false DATA_FIN is ignored, and the true DATA_FIN is accepted.
 #[test]
-fn a_false_end_does_not_hide_the_true_one() {
+fn a_false_data_fin_does_not_hide_the_true_data_fin() {
     let (mut b, mut flow) = passive();
     let seg = data(&b, &mut flow, 0, 1000, 0);
     b.push(seg);
@@ -150,9 +150,9 @@ fn a_false_end_does_not_hide_the_true_one() {
     others_go_on(&mut b);
 }
 
-/// Each subflow has its own end for the stream: the first counts, once it is reached.
+/// Each subflow announces a different end of the stream. The first announcement counts, once the data reach it.
 #[test]
-fn two_subflows_that_disagree_end_it_once() {
+fn conflicting_data_fins_on_two_subflows_end_the_stream_once() {
     let (mut b, mut first, mut second) = two_subflows(config(PathManager::Passive));
     let seg = fin(&b, &first, low(2000));
     b.push(seg);
@@ -164,7 +164,7 @@ fn two_subflows_that_disagree_end_it_once() {
     b.push(seg);
     let seg = data(&b, &mut second, 1000, 1000, 0);
     b.push(seg);
-    assert!(!at_end(&b), "not before it is read");
+    assert!(!at_end(&b), "at the end before the data are read");
     assert!(read(&mut b) == bytes(0, 0, 2000));
     assert!(at_end(&b));
     let seg = data(&b, &mut first, 2000, 1000, 0);
@@ -174,7 +174,7 @@ fn two_subflows_that_disagree_end_it_once() {
 }
 
 #[test]
-fn far_away_ones_end_nothing() {
+fn data_fins_far_outside_the_window_are_ignored() {
     let (mut b, mut flow) = passive();
     let seg = data(&b, &mut flow, 0, 100, 0);
     b.push(seg);
@@ -203,9 +203,10 @@ fn far_away_ones_end_nothing() {
     others_go_on(&mut b);
 }
 
-/// 32-bit numbers that wrap within the transfer: true ones are understood, false ones bounded.
+/// The 32-bit data sequence numbers wrap within the transfer. True numbers are understood, and false numbers
+/// end nothing.
 #[test]
-fn numbers_that_wrap_are_followed() {
+fn data_sequence_numbers_that_wrap_at_32_bits_are_followed() {
     let key = key_before_wrap(3000);
     let (mut b, mut flow) = server_of(key);
     let first = keys::idsn(key).wrapping_add(1);
@@ -217,7 +218,7 @@ fn numbers_that_wrap_are_followed() {
         m.dsn = DataNumber::Low(first.wrapping_add(sent) as u32);
         b.push(seg);
         sent += 500;
-        // As far as the low bits go, it would be the next byte; with all 64 it is 2^32 away.
+        // Its low 32 bits are those of the next byte, but the full 64-bit number is 2^32 away.
         let dsn = first.wrapping_add(sent).wrapping_sub(1 << 32);
         let lie = fin(&b, &flow, DataNumber::Full(dsn));
         b.push(lie);
@@ -232,7 +233,7 @@ fn numbers_that_wrap_are_followed() {
 }
 
 #[test]
-fn a_data_ack_of_what_was_never_sent_frees_nothing() {
+fn a_data_ack_of_unsent_data_acknowledges_nothing() {
     let (mut b, mut flow) = passive();
     let h = b.handle.unwrap();
     let content = Payload::from(bytes(7, 0, 5000));
@@ -260,10 +261,10 @@ fn a_data_ack_of_what_was_never_sent_frees_nothing() {
     others_go_on(&mut b);
 }
 
-/// The data level has it, says the peer, and the subflow has not: TCP repeats it all the same, and
-/// what follows is intact.
+/// The peer acknowledges data at the data level that it has not acknowledged on the subflow. TCP retransmits
+/// them all the same, and later data are intact.
 #[test]
-fn a_data_ack_ahead_of_the_subflow_costs_nobody_a_byte() {
+fn a_data_ack_ahead_of_the_subflow_ack_loses_no_byte() {
     let (mut b, mut flow) = passive();
     let h = b.handle.unwrap();
     let content = Payload::from(bytes(7, 0, 5000));
@@ -277,7 +278,7 @@ fn a_data_ack_ahead_of_the_subflow_costs_nobody_a_byte() {
             let start = u64::from(s.seq.0.wrapping_sub(flow.ack.0));
             let payload = s.payload.to_bytes();
             let right = (start..).zip(&payload).all(|(x, y)| byte_at(7, x) == *y);
-            assert!(right, "a repeat has the bytes it had");
+            assert!(right, "a retransmission has other bytes");
         }
     }
     flow.ack = flow.ack + 5000;

@@ -1,4 +1,4 @@
-//! A transfer in the middle of a flood: its bytes arrive, both ways, on both subflows.
+//! A transfer during a flood: its bytes arrive in both directions and on both subflows.
 
 use std::net::Ipv4Addr;
 
@@ -10,10 +10,10 @@ use crate::support::{bytes, data, joined, of, others_go_on, subflows};
 
 const SYNS: u32 = 100_000;
 const JOINS: u32 = 10_000;
-/// Rounds of the transfer, between which its share of the flood comes in.
+/// Rounds of the transfer. Each round processes an equal share of the flood.
 const ROUNDS: u32 = 100;
 
-/// A source never seen again.
+/// A source endpoint that is used only once.
 fn source(k: u32) -> Endpoint {
     let addr = Ipv4Addr::from_bits(u32::from(Ipv4Addr::new(11, 0, 0, 0)) + k);
     Endpoint::new(addr.into(), 1024 + (k % 60_000) as u16)
@@ -33,7 +33,7 @@ fn syn_flood(b: &mut Bench, round: u32) {
     }
 }
 
-/// Joins with the right token, of whoever saw it on the way, whose third ACK never comes.
+/// Joins with the right token, as from an on-path observer. Their third ACK never arrives.
 fn join_flood(b: &mut Bench, round: u32) {
     let each = JOINS / ROUNDS;
     let token = keys::token(b.key);
@@ -44,7 +44,8 @@ fn join_flood(b: &mut Bench, round: u32) {
     }
 }
 
-/// Takes the stack's data of the transfer and acknowledges them at both levels.
+/// Receives the stack's data of the transfer into `got` and advances the acknowledgements of both subflows.
+/// Returns the end of the highest data received.
 fn take(b: &mut Bench, flows: &mut [Flow; 2], got: &mut [u8], out: Vec<Segment>) -> u64 {
     let first = keys::idsn(b.key).wrapping_add(1);
     let mut taken = 0;
@@ -70,7 +71,7 @@ fn take(b: &mut Bench, flows: &mut [Flow; 2], got: &mut [u8], out: Vec<Segment>)
 }
 
 #[test]
-fn a_transfer_during_a_flood_is_intact() {
+fn a_transfer_during_syn_and_join_floods_is_intact() {
     let stack = StackConfig {
         max_half_open: 64,
         ..StackConfig::default()
@@ -125,7 +126,7 @@ fn a_transfer_during_a_flood_is_intact() {
     others_cannot_be_stopped(b);
 }
 
-/// During the flood a newcomer is let in by its cookie.
+/// Checks that a new connection is accepted by its SYN cookie during the flood.
 fn others_cannot_be_stopped(mut b: Bench) {
     assert!(b.stack.half_open() >= 60);
     others_go_on(&mut b);

@@ -1,4 +1,4 @@
-//! RST and SYN forged in the middle of a connection with several subflows (RFC 5961).
+//! Forged RST and SYN segments in a connection with several subflows (RFC 5961).
 
 use spindle_mptcp::{PathManager, StackConfig};
 use spindle_units::Duration;
@@ -7,10 +7,10 @@ use spindle_wire::{Flags, Payload, Segment};
 use crate::peer::{Bench, Flow, config};
 use crate::support::{bytes, data, joined, of, others_go_on, read, subflows, two_subflows};
 
-/// The window of the stack, which has no scale here.
+/// The receive window of the stack, without window scaling.
 const WINDOW: u32 = 65_535;
 
-/// Positions other than the next, and whether they are in the window.
+/// Distances from the next sequence number, and whether they are within the window.
 const BESIDE: [(u32, bool); 9] = [
     (1, true),
     (1000, true),
@@ -29,13 +29,13 @@ fn at(flow: &Flow, distance: u32, flags: Flags) -> Segment {
     seg
 }
 
-/// A second goes by: the challenge ACKs' allowance is as new.
+/// Lets time pass until the stack may send challenge ACKs again.
 fn rest(b: &mut Bench) {
     b.now += Duration::from_secs(2);
 }
 
 #[test]
-fn resets_beside_the_mark_are_challenged_or_dropped() {
+fn inexact_resets_are_challenged_or_dropped() {
     let (mut b, mut first, second) = two_subflows(config(PathManager::Passive));
     let mut offset = 0;
     for flags in [Flags::RST, Flags::RST | Flags::ACK, Flags::RST | Flags::FIN] {
@@ -62,9 +62,9 @@ fn resets_beside_the_mark_are_challenged_or_dropped() {
     others_go_on(&mut b);
 }
 
-/// A challenge tells the true peer nothing it has to act on; it does not end anything.
+/// A challenge ACK requires nothing from the true peer and ends no subflow.
 #[test]
-fn syns_are_challenged_wherever_they_stand() {
+fn syns_on_an_established_subflow_are_challenged_at_any_sequence_number() {
     let (mut b, mut first, mut second) = two_subflows(config(PathManager::Passive));
     let mut offset = 0;
     for flags in [Flags::SYN, Flags::SYN | Flags::ACK, Flags::SYN | Flags::FIN] {
@@ -88,9 +88,10 @@ fn syns_are_challenged_wherever_they_stand() {
     others_go_on(&mut b);
 }
 
-/// Data in flight on it go by the other; only the last exact reset ends the connection.
+/// Data in flight on the reset subflow are reinjected on the other. Only an exact reset of the last subflow
+/// ends the connection.
 #[test]
-fn an_exact_reset_takes_its_subflow_and_no_byte() {
+fn an_exact_reset_ends_its_subflow_and_loses_no_byte() {
     let (mut b, mut first, second) = two_subflows(config(PathManager::Passive));
     let h = b.handle.unwrap();
     let content = Payload::from(bytes(8, 0, 40_000));
@@ -143,9 +144,10 @@ fn an_exact_reset_takes_its_subflow_and_no_byte() {
     others_go_on(&mut b);
 }
 
-/// Each subflow has its allowance of challenges; a forger on one takes nothing from another.
+/// Each subflow has its own limit of challenge ACKs. Forged segments on one subflow do not use up the limit of
+/// another.
 #[test]
-fn forgeries_on_one_subflow_cost_the_others_no_answer() {
+fn forged_segments_on_one_subflow_do_not_limit_answers_on_others() {
     let (mut b, mut first) = Bench::server(config(PathManager::Passive), StackConfig::default());
     let second = joined(&mut b, "10.0.1.2:9", 1);
     let mut answers = 0;
@@ -155,7 +157,7 @@ fn forgeries_on_one_subflow_cost_the_others_no_answer() {
         b.stack.receive(b.now, at(&second, k * 7919, Flags::SYN));
         answers += b.drain().len();
     }
-    assert!(answers <= 10, "{answers} in no time (RFC 5961, section 7)");
+    assert!(answers <= 10, "{answers} at once (RFC 5961, section 7)");
     assert_eq!(subflows(&b), 2);
     let out = b.push(at(&first, 100, Flags::RST));
     assert_eq!(of(&first, out).len(), 1);
@@ -170,10 +172,10 @@ fn forgeries_on_one_subflow_cost_the_others_no_answer() {
     others_go_on(&mut b);
 }
 
-/// Data that only a forger could have sent: acknowledgements far off are refused with what they
-/// bring (RFC 5961, section 5.2).
+/// Only a forger sends data with an acknowledgement that is far off. Such segments are discarded with their
+/// data (RFC 5961, section 5.2).
 #[test]
-fn data_with_an_absurd_acknowledgement_are_refused() {
+fn data_with_an_unacceptable_ack_are_discarded() {
     let (mut b, mut first, second) = two_subflows(config(PathManager::Passive));
     for distance in [1u32, 70_000, 1 << 31, u32::MAX - 100_000] {
         rest(&mut b);

@@ -1,5 +1,5 @@
-//! Peers that lie about data, mappings, windows and signals: the connection in question is refused,
-//! reset or bounded, memory stays within its limits, and others on the same stack go on.
+//! Peers that lie about data, mappings, windows and signals: their connection is refused, reset or bounded,
+//! memory stays within its limits, and other connections on the same stack continue.
 
 #[path = "../peer/mod.rs"]
 mod peer;

@@ -7,7 +7,7 @@ use spindle_wire::{Checksums, Flags, IpFields, Segment};
 use crate::peer::{Bench, Flow, config};
 use crate::support::{bytes, data, joined, others_go_on, read, subflows};
 
-/// The segment with these bytes as its options, padded with NOPs, read as it would come from a device.
+/// The segment with these bytes as its options, padded with NOPs and parsed as if it came from a device.
 fn with_options(seg: &Segment, options: &[u8]) -> Result<Segment, spindle_wire::ParseError> {
     let mut bare = seg.clone();
     bare.options = Default::default();
@@ -22,7 +22,7 @@ fn with_options(seg: &Segment, options: &[u8]) -> Result<Segment, spindle_wire::
     Segment::from_ip(&Bytes::from(packet), Checksums::Trust)
 }
 
-/// Whether a form of the option has this length on an ACK (RFC 8684, section 3, figures 4 to 16).
+/// Whether an option of this subtype can have this length on an ACK (RFC 8684, section 3, figures 4 to 16).
 fn is_well_formed(subtype: u8, len: usize, flags: u8) -> bool {
     match subtype {
         0x0 => matches!(len, 20 | 22 | 24),
@@ -53,7 +53,7 @@ fn three_subflows() -> (Bench, [Flow; 3]) {
     (b, [first, second, third])
 }
 
-/// An option with `said` in its length field and `there` bytes in all.
+/// An option with `said` in its length field and `there` bytes in total.
 fn option(subtype: u8, said: usize, there: usize, flags: u8, fill: u8) -> Vec<u8> {
     let mut o = vec![30, said as u8, subtype << 4 | fill & 0x0f, flags];
     o.resize(there.max(4), fill);
@@ -61,10 +61,9 @@ fn option(subtype: u8, said: usize, there: usize, flags: u8, fill: u8) -> Vec<u8
     o
 }
 
-/// What has no meaning is as if it had not been there: the bytes that come with it are taken by the
-/// mapping known before.
+/// Options without a meaning are ignored. Later data are accepted by their mapping.
 #[test]
-fn options_of_no_form_are_ignored() {
+fn malformed_mptcp_options_are_ignored() {
     let (mut b, mut flows) = three_subflows();
     let mut offset = 0;
     let mut tried = 0;
@@ -94,9 +93,9 @@ fn options_of_no_form_are_ignored() {
     others_go_on(&mut b);
 }
 
-/// The length field says more, or less, than there is.
+/// The length field announces more or fewer bytes than there are.
 #[test]
-fn options_cut_off_are_ignored_or_refused_with_their_segment() {
+fn truncated_mptcp_options_are_ignored_or_their_segment_is_rejected() {
     let (mut b, mut flows) = three_subflows();
     for subtype in 0..16 {
         for there in 2..=24usize {
@@ -121,9 +120,9 @@ fn options_cut_off_are_ignored_or_refused_with_their_segment() {
     others_go_on(&mut b);
 }
 
-/// Forms that do exist, with any content: each on a connection of its own, with and without bytes.
+/// Existing forms with any content, each on its own connection, with and without payload.
 #[test]
-fn well_formed_nonsense_stays_on_its_connection() {
+fn well_formed_options_with_any_content_affect_only_their_connection() {
     let mut alive = 0;
     for subtype in 0..9 {
         for len in 3..=40 {

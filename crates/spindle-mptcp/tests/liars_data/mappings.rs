@@ -1,4 +1,4 @@
-//! Floods of mappings (RFC 8684, section 3.3.1): what they cost is counted and has an end.
+//! Floods of mappings (RFC 8684, section 3.3.1): the memory they use is counted and limited.
 
 use spindle_mptcp::PathManager;
 use spindle_wire::DataNumber;
@@ -8,10 +8,10 @@ use crate::support::{
     bytes, data, full, joined, low, mapping, others_go_on, passive, read, reset, subflows,
 };
 
-/// 4096 mappings of 64 bytes on each of 8 subflows, and their payload-free acknowledgements.
+/// Memory for 4096 mappings of 64 bytes on each of 8 subflows, and for acknowledgements without payload.
 const MOST: u64 = 8 * 4096 * 64 + 10_000;
 
-/// Mappings without data until the subflow is reset; how many it took.
+/// Sends mappings without data until the subflow is reset. Returns how many were accepted.
 fn flood(b: &mut Bench, flow: &Flow, step: u32, len: u16) -> u32 {
     for k in 0..20_000u32 {
         let at = 1 + k * step;
@@ -26,16 +26,16 @@ fn flood(b: &mut Bench, flow: &Flow, step: u32, len: u16) -> u32 {
 }
 
 #[test]
-fn tiny_mappings_without_data_are_bounded() {
+fn one_byte_mappings_without_data_are_bounded() {
     let (mut b, flow) = passive();
     let taken = flood(&mut b, &flow, 2, 1);
     assert!((100..=4096).contains(&taken), "{taken}");
-    assert_eq!(b.stack.buffered(), 0, "all is given back");
+    assert_eq!(b.stack.buffered(), 0, "memory was not released");
     others_go_on(&mut b);
 }
 
 #[test]
-fn long_mappings_never_filled_are_bounded() {
+fn long_mappings_without_data_are_bounded() {
     let (mut b, flow) = passive();
     let taken = flood(&mut b, &flow, 65_536, 65_535);
     assert!((100..=4096).contains(&taken), "{taken}");
@@ -43,7 +43,7 @@ fn long_mappings_never_filled_are_bounded() {
 }
 
 #[test]
-fn a_flood_on_every_subflow_is_bounded() {
+fn mapping_floods_on_all_subflows_are_bounded() {
     let (mut b, first) = passive();
     let more: Vec<_> = (0..7)
         .map(|k| joined(&mut b, &format!("10.0.1.{k}:9"), k))
@@ -58,14 +58,14 @@ fn a_flood_on_every_subflow_is_bounded() {
         }
         most = most.max(b.stack.buffered());
     }
-    assert!(most > 1 << 20, "they count: {most}");
+    assert!(most > 1 << 20, "not counted: {most}");
     assert!(most <= MOST, "{most}");
     others_go_on(&mut b);
 }
 
-/// Each is new and none is of use; the connection goes on.
+/// Each mapping is new and no mapping is useful. The connection continues.
 #[test]
-fn mappings_of_the_past_and_far_future_are_not_kept() {
+fn mappings_of_past_and_far_future_data_are_not_stored() {
     let (mut b, mut flow) = passive();
     let seg = data(&b, &mut flow, 0, 1000, 0);
     b.push(seg);
@@ -90,7 +90,7 @@ fn mappings_of_the_past_and_far_future_are_not_kept() {
     others_go_on(&mut b);
 }
 
-/// The data behind them are dropped for want of a window, and come again in their time.
+/// The mapped data are beyond the window and are dropped. Data within the window are accepted afterwards.
 #[test]
 fn data_mapped_beyond_the_window_are_dropped() {
     let mut c = config(PathManager::Passive);
@@ -109,9 +109,10 @@ fn data_mapped_beyond_the_window_are_dropped() {
     others_go_on(&mut b);
 }
 
-/// One byte mapped in each segment of a hundred: what has no mapping piles up to its limit only.
+/// Each segment has 100 bytes, of which one is mapped. Bytes without a mapping are stored only up to their
+/// limit.
 #[test]
-fn segments_mapped_in_part_are_bounded() {
+fn unmapped_bytes_of_partly_mapped_segments_are_bounded() {
     let (mut b, mut flow) = passive();
     let mut gone = false;
     for k in 0..2000u64 {

@@ -1,4 +1,4 @@
-//! MP_FAIL that nobody asked for, and infinite mappings (RFC 8684, section 3.7).
+//! Unsolicited MP_FAIL, and infinite mappings (RFC 8684, section 3.7).
 
 use spindle_mptcp::{PathManager, keys};
 use spindle_wire::Payload;
@@ -16,9 +16,9 @@ fn is_multipath(b: &Bench) -> bool {
     info.is_some_and(|i| i.multipath)
 }
 
-/// On the only subflow it means plain TCP, wherever in the data on their way it says it failed.
+/// On the only subflow, an MP_FAIL of any data in flight means a fallback to plain TCP.
 #[test]
-fn of_data_on_their_way_on_the_only_subflow_it_means_plain_tcp() {
+fn mp_fail_of_data_in_flight_on_the_only_subflow_means_plain_tcp() {
     for failed in [0, 1, 1000, 4999] {
         let (mut b, mut flow) = passive();
         let seg = data(&b, &mut flow, 0, 1000, 0);
@@ -43,7 +43,7 @@ fn of_data_on_their_way_on_the_only_subflow_it_means_plain_tcp() {
 }
 
 #[test]
-fn ten_thousand_of_nothing_that_was_sent_change_nothing() {
+fn ten_thousand_mp_fail_of_unsent_data_change_nothing() {
     let (mut b, mut flow) = passive();
     let mut answers = 0;
     for k in 0..10_000u64 {
@@ -61,7 +61,7 @@ fn ten_thousand_of_nothing_that_was_sent_change_nothing() {
 }
 
 #[test]
-fn on_one_of_several_subflows_it_changes_nothing() {
+fn mp_fail_on_one_of_several_subflows_changes_nothing() {
     let (mut b, mut first, mut second) = two_subflows(config(PathManager::Passive));
     let mut answers = 0;
     for k in 0..10_000u64 {
@@ -80,10 +80,10 @@ fn on_one_of_several_subflows_it_changes_nothing() {
     others_go_on(&mut b);
 }
 
-/// What a subflow carries after it has no place in the stream: the subflow is given up once it has
-/// piled up too much, the other goes on.
+/// Data that a subflow carries after the infinite mapping have no place in the stream. The subflow is reset
+/// once it has stored too much, and the other subflow continues.
 #[test]
-fn an_infinite_mapping_beside_other_subflows_is_no_mapping() {
+fn an_infinite_mapping_on_one_of_several_subflows_is_ignored() {
     let (mut b, mut first, mut second) = two_subflows(config(PathManager::Passive));
     let lie = mapping(&b, &second, second.ssn(), low(0), 0);
     b.push(lie);
@@ -105,10 +105,10 @@ fn an_infinite_mapping_beside_other_subflows_is_no_mapping() {
     others_go_on(&mut b);
 }
 
-/// Where it says the data are going on is not where they are: what was delivered stays, and what
-/// follows is one stream or a reset.
+/// The infinite mapping announces a wrong data sequence number. Delivered data stay, and later data continue
+/// the same stream or lead to a reset.
 #[test]
-fn an_infinite_mapping_elsewhere_delivers_nothing_twice() {
+fn an_infinite_mapping_with_a_wrong_dsn_leaves_delivered_data_intact() {
     for at in [0, 500, 1001, 1 << 20, 1 << 31, 1 << 40, u64::MAX - 5] {
         let (mut b, mut flow) = passive();
         let seg = data(&b, &mut flow, 0, 1000, 0);

@@ -1,4 +1,4 @@
-//! Applications and peers that never read: what others can make the stack store.
+//! Applications and peers that never read: how much data peers can make the stack store.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,9 +19,9 @@ fn small() -> spindle_mptcp::Config {
     c
 }
 
-/// An honest sender stops at the window, and all it sent is there in the end.
+/// An honest sender stops at the window. All data that it sent can be read in the end.
 #[test]
-fn an_application_that_never_reads_stores_its_buffer() {
+fn a_connection_whose_application_never_reads_stores_at_most_its_receive_buffer() {
     let (mut b, mut flow) = Bench::server(small(), StackConfig::default());
     let mut offset = 0;
     for _ in 0..200 {
@@ -38,10 +38,10 @@ fn an_application_that_never_reads_stores_its_buffer() {
     others_go_on(&mut b);
 }
 
-/// A liar keeps a hole on each of eight subflows and sends the same data behind it on all: each
-/// subflow stores its window, at most.
+/// A liar keeps a hole on each of eight subflows and sends the same data beyond the hole on all of them. Each
+/// subflow stores at most its window.
 #[test]
-fn holes_on_every_subflow_are_bounded() {
+fn out_of_order_data_on_every_subflow_are_bounded() {
     let (mut b, first) = Bench::server(small(), StackConfig::default());
     let mut flows = vec![first];
     flows.extend((1..8).map(|k| joined(&mut b, &format!("10.0.1.{k}:9"), k)));
@@ -58,26 +58,26 @@ fn holes_on_every_subflow_are_bounded() {
     others_go_on(&mut b);
 }
 
-/// The stack's memory is used up: what nobody waits for is not stored, however many promise it.
+/// The stack's memory is used up. Out-of-order data are not stored, however many connections send them.
 #[test]
-fn out_of_order_data_stop_at_the_limit_of_memory() {
+fn out_of_order_data_are_not_stored_at_the_memory_limit() {
     let limit = 200_000;
     let stack = StackConfig {
-        // The connections without what they store.
+        // The memory of the connections, without the data they store.
         max_memory: limit + 100 * 8192,
         ..StackConfig::default()
     };
     let mut b = Bench::listening(small(), stack);
     let mut flows = Vec::new();
     for k in 0..100 {
-        // No memory is kept any longer for the first data of the connection before.
+        // The memory reserved for the first data of the previous connection has been released.
         b.now += Duration::from_millis(500);
         let mut flow = Flow::new(here(), end(&format!("10.0.3.{k}:9")), 1, SeqNumber(0));
         let out = b.push(syn(&flow, Flags::SYN));
         flow.seq = flow.seq + 1;
         flow.ack = out[0].seq + 1;
         b.push(flow.segment(Flags::ACK));
-        // A hole of a byte.
+        // A hole of one byte.
         flow.seq = flow.seq + 1;
         flows.push(flow);
     }
@@ -100,18 +100,18 @@ fn out_of_order_data_stop_at_the_limit_of_memory() {
     others_go_on(&mut b);
 }
 
-/// Who fills a hole while memory is short gets everything through, later.
+/// A peer that fills its holes while memory is short transfers everything, only later.
 #[test]
-fn a_transfer_with_losses_at_the_limit_of_memory_is_intact() {
+fn a_transfer_with_losses_at_the_memory_limit_is_intact() {
     let stack = StackConfig {
-        // Two connections without what they store.
+        // The memory of two connections, without the data they store.
         max_memory: 26_000,
         ..StackConfig::default()
     };
     let (mut b, mut flow) = Bench::server(config(PathManager::Passive), stack);
-    // Memory is no longer kept for the first data of the first connection.
+    // The memory reserved for the first data of the first connection has been released.
     b.now += Duration::from_millis(500);
-    // Somebody else's memory.
+    // Another connection uses the rest of the memory.
     let mut other = Flow::new(here(), end("10.0.3.1:9"), 1, SeqNumber(0));
     let out = b.push(syn(&other, Flags::SYN));
     other.seq = other.seq + 1;
@@ -137,10 +137,10 @@ fn a_transfer_with_losses_at_the_limit_of_memory_is_intact() {
         got.extend(read(&mut b));
     }
     assert!(got == bytes(0, 0, offset));
-    assert!(losses > 40, "nothing was kept out of order");
+    assert!(losses > 40, "too much was stored out of order");
 }
 
-/// Memory that says when it is given back.
+/// Memory that counts its bytes as released when it is dropped.
 struct Watched(Vec<u8>, Arc<AtomicUsize>);
 
 impl AsRef<[u8]> for Watched {
@@ -155,8 +155,8 @@ impl Drop for Watched {
     }
 }
 
-/// Segments of `len` bytes, each `step` further than the one before: what is held for the new bytes is
-/// not the whole segment.
+/// Sends segments of `len` bytes, each `step` bytes further than the previous segment. The stack must not hold
+/// a whole segment for the few new bytes.
 fn repeat_and_add(mut b: Bench, first: Flow, len: u16, step: u64, skip: u32, multipath: bool) {
     let held = Arc::new(AtomicUsize::new(0));
     let mut end = 0;
@@ -182,9 +182,9 @@ fn repeat_and_add(mut b: Bench, first: Flow, len: u16, step: u64, skip: u32, mul
     }
 }
 
-/// A byte or a thousand that are new, in order or behind a hole, in packets of each size.
+/// One new byte or a thousand, in order or beyond a hole, in packets of each size.
 #[test]
-fn what_is_kept_of_a_packet_does_not_keep_the_rest() {
+fn storing_part_of_a_packet_does_not_hold_the_whole_packet_in_memory() {
     for (len, step) in [(1400, 1), (1400, 300), (60_000, 1), (60_000, 1000)] {
         for skip in [0, 10] {
             let (b, flow) = passive();
@@ -197,9 +197,9 @@ fn what_is_kept_of_a_packet_does_not_keep_the_rest() {
     }
 }
 
-/// One byte of each segment is mapped where it is new, the others where all is known.
+/// Only the new byte of each segment is mapped to new data. The other bytes are mapped to known data.
 #[test]
-fn a_new_byte_among_old_ones_does_not_keep_them() {
+fn storing_one_new_byte_does_not_hold_the_old_bytes_of_its_packet_in_memory() {
     let (mut b, mut flow) = passive();
     let seg = data(&b, &mut flow, 0, 1400, 0);
     b.push(seg);
@@ -236,7 +236,7 @@ fn plain() -> (Bench, Flow) {
     (b, flow)
 }
 
-/// Takes all the first window lets out; returns the acknowledgement that closes it.
+/// Receives all data that the first window allows. Returns the acknowledgement that closes the window.
 fn fill(b: &mut Bench, flow: &mut Flow) -> Segment {
     let mut sent = 0;
     let mut out = b.drain();
@@ -252,9 +252,10 @@ fn fill(b: &mut Bench, flow: &mut Flow) -> Segment {
     }
 }
 
-/// Nothing answers behind a closed window: the user timeout ends it, and everything is given back.
+/// The peer with the closed window answers nothing. The user timeout ends the connection, and all memory is
+/// released.
 #[test]
-fn a_peer_gone_behind_a_closed_window_is_given_up() {
+fn a_silent_peer_with_a_closed_window_is_ended_by_the_user_timeout() {
     let mut c = config(PathManager::Passive);
     c.tcp.user_timeout = Duration::from_secs(60);
     c.tcp.send_buffer = 200_000;
@@ -277,10 +278,10 @@ fn a_peer_gone_behind_a_closed_window_is_given_up() {
     others_go_on(&mut b);
 }
 
-/// One that answers and never opens keeps its connection (RFC 9293, section 3.8.6.1), which costs
-/// its send buffer and a probe now and then; an abort gives it all back.
+/// A peer that answers probes and never opens its window keeps its connection (RFC 9293, section 3.8.6.1). The
+/// connection costs its send buffer and a probe now and then. An abort releases all memory.
 #[test]
-fn a_peer_that_never_opens_its_window_costs_its_buffer() {
+fn a_peer_that_answers_probes_with_a_closed_window_uses_at_most_the_send_buffer() {
     let (mut b, mut flow) = passive();
     let h = b.handle.unwrap();
     let taken = b.stack.send(b.now, h, Payload::Length(1 << 30)).unwrap() as u64;
@@ -300,10 +301,10 @@ fn a_peer_that_never_opens_its_window_costs_its_buffer() {
     others_go_on(&mut b);
 }
 
-/// Every subflow acknowledges and the data level never does: what was sent is kept and repeated less
-/// and less often, within the send buffer.
+/// Every subflow acknowledges and the data level never does. Sent data are stored and sent again at growing
+/// intervals, within the send buffer.
 #[test]
-fn a_peer_that_never_acknowledges_at_the_data_level_costs_its_buffer() {
+fn a_peer_that_never_sends_a_data_ack_uses_at_most_the_send_buffer() {
     let (mut b, mut flow) = passive();
     let h = b.handle.unwrap();
     let taken = b.stack.send(b.now, h, Payload::Length(1 << 30)).unwrap() as u64;

@@ -16,7 +16,7 @@ enum Code {
     Right,
 }
 
-/// An announcement of the peer's.
+/// An ADD_ADDR of the peer.
 fn announce(b: &Bench, flow: &Flow, id: u8, addr: IpAddr, code: Code) -> Segment {
     let right = keys::add_addr_hmac(PEER_KEY, b.key, id, addr, None);
     let mut seg = b.data_ack(flow, 0);
@@ -44,14 +44,14 @@ fn victim(k: u32) -> IpAddr {
     Ipv4Addr::from_bits(u32::from(Ipv4Addr::new(12, 0, 0, 0)) + k).into()
 }
 
-/// Where the stack sends SYNs to.
+/// The addresses to which the stack sends SYNs.
 fn asked(out: &[Segment]) -> impl Iterator<Item = IpAddr> {
     let syns = out.iter().filter(|s| s.flags == Flags::SYN);
     syns.map(|s| s.dst.addr).collect::<Vec<_>>().into_iter()
 }
 
 #[test]
-fn remove_addr_of_every_identifier_leaves_one_subflow() {
+fn remove_addr_of_every_address_id_leaves_one_subflow() {
     let (mut b, first) = passive();
     let mut flows = vec![first];
     flows.extend((1..8).map(|k| joined(&mut b, &format!("10.0.1.{k}:9"), k)));
@@ -63,12 +63,12 @@ fn remove_addr_of_every_identifier_leaves_one_subflow() {
             b.push(seg);
         }
     }
-    // Silent paths go once probes have gone unanswered (RFC 8684, section 3.4.2).
+    // Subflows on silent paths end once their probes stay unanswered (RFC 8684, section 3.4.2).
     for _ in 0..100 {
         b.wait();
     }
     assert!(subflows(&b) == 1);
-    // Which is left is the stack's choice.
+    // The stack chooses which subflow stays.
     let info = b.stack.info(b.handle.unwrap()).unwrap();
     let left = |f: &&mut Flow| f.there == info.subflows[0].remote;
     let flow = flows.iter_mut().find(left).unwrap();
@@ -78,9 +78,9 @@ fn remove_addr_of_every_identifier_leaves_one_subflow() {
     others_go_on(&mut b);
 }
 
-/// 10 000 addresses to a client that would join them all.
+/// 10 000 addresses are announced to a client with a full-mesh path manager.
 #[test]
-fn announced_addresses_are_joined_within_limits() {
+fn joins_to_ten_thousand_announced_addresses_are_limited() {
     for code in [Code::None, Code::Wrong, Code::Right] {
         let c = config(PathManager::FullMesh);
         let (mut b, mut flow, _) = Bench::client(c, StackConfig::default());
@@ -107,9 +107,10 @@ fn announced_addresses_are_joined_within_limits() {
     }
 }
 
-/// Announced, withdrawn, announced elsewhere: the stack is no tool to send SYNs to the world.
+/// An address identifier is announced, removed and announced with another address. The stack must not be a tool
+/// that sends SYNs to arbitrary hosts.
 #[test]
-fn addresses_that_come_and_go_are_joined_within_limits() {
+fn joins_to_addresses_announced_and_removed_in_turn_are_limited() {
     let c = config(PathManager::FullMesh);
     let (mut b, mut flow, _) = Bench::client(c, StackConfig::default());
     let mut victims = HashSet::new();
@@ -128,9 +129,9 @@ fn addresses_that_come_and_go_are_joined_within_limits() {
     assert!(read(&mut b) == bytes(0, 0, 1000));
 }
 
-/// The same by refusing each join.
+/// Like the test before, but each join is refused.
 #[test]
-fn addresses_that_refuse_are_joined_within_limits() {
+fn joins_to_announced_addresses_that_refuse_are_limited() {
     let c = config(PathManager::FullMesh);
     let (mut b, flow, _) = Bench::client(c, StackConfig::default());
     let mut victims = HashSet::new();
@@ -149,7 +150,7 @@ fn addresses_that_refuse_are_joined_within_limits() {
 }
 
 #[test]
-fn a_server_joins_nothing_and_echoes_what_is_true() {
+fn a_server_echoes_valid_add_addr_and_opens_no_joins() {
     let (mut b, mut flow) = passive();
     let mut echoes = 0;
     for k in 0..10_000u32 {
@@ -167,7 +168,7 @@ fn a_server_joins_nothing_and_echoes_what_is_true() {
 }
 
 #[test]
-fn priorities_by_the_thousand_are_taken_and_not_answered() {
+fn thousands_of_mp_prio_are_accepted_without_an_answer() {
     let (mut b, mut first, second) = two_subflows(config(PathManager::Passive));
     for k in 0..10_000 {
         let flow = if k % 2 == 0 { &first } else { &second };
@@ -183,7 +184,7 @@ fn priorities_by_the_thousand_are_taken_and_not_answered() {
     others_go_on(&mut b);
 }
 
-/// Our key is what counts, not the peer's and not the one of another connection; on a reset, too.
+/// Only our key is accepted, not the peer's and not the key of another connection. This also holds on a reset.
 #[test]
 fn a_fast_close_needs_our_key() {
     let (mut b, first, second) = two_subflows(config(PathManager::Passive));
@@ -192,7 +193,7 @@ fn a_fast_close_needs_our_key() {
             let mut seg = b.data_ack(&first, 0);
             seg.flags = flags;
             seg.options.rare_mut().mp_fastclose = Some(key);
-            // Not in its place: no reset of the subflow either.
+            // The sequence number is not the next one, so the subflow is not reset either.
             if flags.contains(Flags::RST) {
                 seg.seq = seg.seq + 1000;
             }
@@ -203,7 +204,7 @@ fn a_fast_close_needs_our_key() {
     let mut seg = first.segment(Flags::RST | Flags::ACK);
     seg.options.rare_mut().mp_fastclose = Some(PEER_KEY);
     b.push(seg);
-    assert_eq!(subflows(&b), 1, "a reset of its subflow, no more");
+    assert_eq!(subflows(&b), 1, "only its own subflow is reset");
     let mut flow = second;
     let seg = data(&b, &mut flow, 0, 1000, 0);
     b.push(seg);

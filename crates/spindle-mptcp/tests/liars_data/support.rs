@@ -1,11 +1,12 @@
-//! What the liars' tests share: real bytes, a stack under attack, and an honest connection beside.
+//! Helpers that the tests of lying peers share: real bytes, a stack under attack, and an honest connection next
+//! to it.
 
 use spindle_mptcp::{CloseReason, Config, PathManager, StackConfig, keys};
 use spindle_wire::{DataNumber, Flags, Mapping, Payload, Segment, SeqNumber};
 
 use crate::peer::{Bench, Flow, PEER_KEY, capable, config, end, here, syn, there};
 
-/// The byte at `offset` of what an honest peer sends; liars send `flavour`s of it.
+/// The byte at `offset` of an honest peer's stream. Lying peers send other `flavour`s of it.
 pub(crate) fn byte_at(flavour: u8, offset: u64) -> u8 {
     ((offset * 31 + offset / 251) % 251) as u8 ^ flavour
 }
@@ -20,7 +21,7 @@ pub(crate) fn passive() -> (Bench, Flow) {
     Bench::server(config(PathManager::Passive), StackConfig::default())
 }
 
-/// The same with a second subflow.
+/// Like [`passive`], with configuration `c` and a second subflow.
 pub(crate) fn two_subflows(c: Config) -> (Bench, Flow, Flow) {
     let (mut b, first) = Bench::server(c, StackConfig::default());
     let second = joined(&mut b, "10.0.1.2:9", 1);
@@ -28,7 +29,7 @@ pub(crate) fn two_subflows(c: Config) -> (Bench, Flow, Flow) {
     (b, first, second)
 }
 
-/// A further subflow of the peer, complete.
+/// A further subflow of the peer, with its handshake complete.
 pub(crate) fn joined(b: &mut Bench, from: &str, id: u8) -> Flow {
     let (flow, out) = b.join(end(from), id, 0);
     assert!(!reset(&out), "{out:?}");
@@ -37,7 +38,7 @@ pub(crate) fn joined(b: &mut Bench, from: &str, id: u8) -> Flow {
     flow
 }
 
-/// A server whose peer has another key than usual.
+/// A server whose peer uses `key` instead of the usual key.
 pub(crate) fn server_of(key: u64) -> (Bench, Flow) {
     let mut b = Bench::listening(config(PathManager::Passive), StackConfig::default());
     let mut flow = Flow::new(here(), there(), 5000, SeqNumber(0));
@@ -57,14 +58,14 @@ pub(crate) fn server_of(key: u64) -> (Bench, Flow) {
     (b, flow)
 }
 
-/// The peer's bytes `[offset, offset + len)` of a flavour, next on `flow`.
+/// The next segment on `flow`, with the peer's bytes `[offset, offset + len)` of a flavour.
 pub(crate) fn data(b: &Bench, flow: &mut Flow, offset: u64, len: u16, flavour: u8) -> Segment {
     let mut seg = b.data(flow, offset, len);
     seg.payload = Payload::from(bytes(flavour, offset, u64::from(len)));
     seg
 }
 
-/// Bytes without a mapping, next on `flow`.
+/// The next segment on `flow`, with bytes but without a mapping.
 pub(crate) fn unmapped(b: &Bench, flow: &mut Flow, offset: u64, len: u16) -> Segment {
     let mut seg = data(b, flow, offset, len, 0);
     if let Some(d) = seg.options.dss.as_mut() {
@@ -73,7 +74,7 @@ pub(crate) fn unmapped(b: &Bench, flow: &mut Flow, offset: u64, len: u16) -> Seg
     seg
 }
 
-/// A bare acknowledgement with a mapping.
+/// An acknowledgement without payload, with a mapping.
 pub(crate) fn mapping(b: &Bench, flow: &Flow, ssn: u32, dsn: DataNumber, len: u16) -> Segment {
     let mut seg = b.data_ack(flow, 0);
     seg.options.dss.as_mut().unwrap().mapping = Some(Mapping {
@@ -85,7 +86,7 @@ pub(crate) fn mapping(b: &Bench, flow: &Flow, ssn: u32, dsn: DataNumber, len: u1
     seg
 }
 
-/// A data offset of the peer as it stands in an option.
+/// The peer's data sequence number at a data offset, as the low 32 bits that an option contains.
 pub(crate) fn low(offset: u64) -> DataNumber {
     DataNumber::Low(Bench::peer_dsn(offset) as u32)
 }
@@ -103,7 +104,7 @@ pub(crate) fn subflows(b: &Bench) -> usize {
     info.map_or(0, |i| i.subflows.len())
 }
 
-/// What the liar's connection lets the application read now.
+/// Reads everything that is readable on the liar's connection.
 pub(crate) fn read(b: &mut Bench) -> Vec<u8> {
     let mut got = Vec::new();
     let Some(h) = b.handle else { return got };
@@ -113,13 +114,14 @@ pub(crate) fn read(b: &mut Bench) -> Vec<u8> {
     got
 }
 
-/// What of the stack's segments belongs to `flow`.
+/// The segments of `out` that belong to `flow`.
 pub(crate) fn of(flow: &Flow, out: Vec<Segment>) -> Vec<Segment> {
     let mine = |s: &Segment| s.src == flow.here && s.dst == flow.there;
     out.into_iter().filter(mine).collect()
 }
 
-/// A further, plain connection on the same stack: 50 kB each way, real bytes, and a clean end.
+/// Checks that a further, plain TCP connection on the same stack transfers 50 kB of real bytes each way and
+/// ends cleanly.
 pub(crate) fn others_go_on(b: &mut Bench) {
     let known: Vec<_> = b.stack.handles().collect();
     let mut flow = Flow::new(here(), end("10.0.0.99:99"), 1, SeqNumber(0));
@@ -164,13 +166,13 @@ pub(crate) fn others_go_on(b: &mut Bench) {
     assert_eq!(state, Some(CloseReason::Finished));
 }
 
-/// A key of a peer whose first data sequence number is within `span` before a multiple of 2^32.
+/// A peer's key whose first data sequence number is within `span` before a multiple of 2^32.
 pub(crate) fn key_before_wrap(span: u32) -> u64 {
     let near = |k: &u64| u32::MAX - (keys::idsn(*k) as u32) < span;
     (PEER_KEY..).find(near).unwrap()
 }
 
-/// Puts the checksum on the mapping of `seg`, XORed with `wrong` (RFC 8684, section 3.3.1).
+/// Sets the checksum on the mapping of `seg`, XORed with `wrong` (RFC 8684, section 3.3.1).
 pub(crate) fn sum(seg: &mut Segment, offset: u64, wrong: u16) {
     let m = seg.options.dss.as_mut().unwrap().mapping.as_mut().unwrap();
     let dsn = Bench::peer_dsn(offset);

@@ -1,4 +1,4 @@
-//! Windows that shrink, close and are larger than anything: what the sender stores is its buffer.
+//! Windows that shrink, close or are very large: the sender stores no more than its send buffer.
 
 use spindle_mptcp::{Config, PathManager, StackConfig};
 use spindle_wire::{Flags, Payload, Segment, SeqNumber};
@@ -7,7 +7,7 @@ use crate::peer::{Bench, Flow, capable, config, here, syn, there};
 use crate::support::{bytes, of, others_go_on, passive};
 
 const SEND_BUFFER: usize = 200_000;
-/// That, and what the books of its segments take: less than an eighth of segments of 1440 bytes.
+/// The send buffer, and the records of its segments: less than an eighth of segments of 1440 bytes.
 const STORED: u64 = (SEND_BUFFER + SEND_BUFFER / 8) as u64 + 2000;
 
 fn small() -> Config {
@@ -16,17 +16,17 @@ fn small() -> Config {
     c
 }
 
-/// The connection's stream as the peer puts it together.
+/// The connection's stream as the peer reassembles it.
 #[derive(Default)]
 struct Taken {
     got: Vec<u8>,
     written: u64,
-    /// Data sequence number at which the next byte stands; plain TCP has none.
+    /// Data offset of the next byte. Plain TCP does not use it.
     at: u64,
 }
 
 impl Taken {
-    /// Writes what fits.
+    /// Writes as much as fits into the send buffer.
     fn write(&mut self, b: &mut Bench) {
         let more = Payload::from(bytes(9, self.written, SEND_BUFFER as u64));
         let n = b.stack.send(b.now, b.handle.unwrap(), more).unwrap();
@@ -34,7 +34,7 @@ impl Taken {
         assert!(b.stack.buffered() <= STORED);
     }
 
-    /// Takes what is next in order on `flow`.
+    /// Takes the data that are next in order on `flow`.
     fn take(&mut self, flow: &mut Flow, out: Vec<Segment>) {
         for s in of(flow, out) {
             if s.seq == flow.ack && !s.payload.is_empty() {
@@ -45,7 +45,7 @@ impl Taken {
         }
     }
 
-    /// Bytes of `out` beyond the right edge.
+    /// Number of segments of `out` with data beyond the right edge.
     fn beyond(flow: &Flow, out: &[Segment], edge: SeqNumber) -> usize {
         let after = |s: &&Segment| {
             s.dst == flow.there && !s.payload.is_empty() && edge.before(s.seq + s.seq_len())
@@ -54,7 +54,7 @@ impl Taken {
     }
 }
 
-/// An acknowledgement of all that was taken, with this window.
+/// An acknowledgement of all data taken, with this window.
 fn ack(b: &Bench, flow: &Flow, t: &Taken, window: u16, multipath: bool) -> Segment {
     let mut seg = if multipath {
         b.data_ack(flow, t.at)
@@ -82,14 +82,14 @@ fn shrink_and_close(mut b: Bench, mut flow: Flow, multipath: bool) {
     let out = b.drain();
     assert!(out.len() > 5);
     let edge = flow.ack + 60_000;
-    // Nothing is taken, and the right edge moves to the left.
+    // The peer takes no data, and the right edge moves to the left.
     for window in [30_000, 10_000, 1, 0, 0] {
         let seg = ack(&b, &flow, &t, window, multipath);
         let out = b.push(seg);
         assert_eq!(Taken::beyond(&flow, &out, edge), 0, "{window}");
         assert!(b.stack.buffered() <= STORED);
     }
-    // What was on the way is taken; the window stays closed, probes are answered.
+    // The data in flight are taken. The window stays closed, and probes are answered.
     t.take(&mut flow, out);
     let seg = ack(&b, &flow, &t, 0, multipath);
     b.push(seg);
@@ -117,20 +117,20 @@ fn shrink_and_close(mut b: Bench, mut flow: Flow, multipath: bool) {
 }
 
 #[test]
-fn a_shrinking_and_a_closed_window_of_plain_tcp() {
+fn plain_tcp_with_a_shrinking_and_closed_window_delivers_all_data() {
     let (b, flow) = plain();
     shrink_and_close(b, flow, false);
 }
 
 #[test]
-fn a_shrinking_and_a_closed_window_at_the_data_level() {
+fn mptcp_with_a_shrinking_and_closed_data_level_window_delivers_all_data() {
     let (b, flow) = Bench::server(small(), StackConfig::default());
     shrink_and_close(b, flow, true);
 }
 
 /// 65535 with a scale of 14, and a scale beyond what is allowed (RFC 7323, section 2.3).
 #[test]
-fn a_window_of_a_gigabyte_stores_no_more_than_the_buffer() {
+fn a_window_of_a_gigabyte_makes_the_sender_store_no_more_than_its_buffer() {
     for scale in [14, 255] {
         let mut c = small();
         c.tcp.window_scaling = true;
@@ -158,9 +158,9 @@ fn a_window_of_a_gigabyte_stores_no_more_than_the_buffer() {
     }
 }
 
-/// An acknowledgement from before does not move the right edge, whatever window it brings.
+/// An old acknowledgement does not move the right edge, whatever window it announces.
 #[test]
-fn an_old_acknowledgement_opens_no_window() {
+fn an_old_acknowledgement_does_not_open_the_window() {
     let (mut b, mut flow) = passive();
     let h = b.handle.unwrap();
     let old = b.data_ack(&flow, 0);
@@ -180,14 +180,14 @@ fn an_old_acknowledgement_opens_no_window() {
         seg.window = u16::MAX;
         b.push(seg);
     }
-    // The edge first told, 60 000, was never taken back: at most up to there.
+    // The first announced edge, 60 000, was never withdrawn. The stack sends no data beyond it.
     assert!(before.max(b.stack.info(h).unwrap().sent) <= 65_535);
     others_go_on(&mut b);
 }
 
-/// A gigabyte told on the SYN of an MPTCP connection is no window of the data level's.
+/// A scaled window of a gigabyte on the SYN of an MPTCP connection is not used as the data-level window.
 #[test]
-fn the_window_of_a_multipath_syn_is_as_it_stands() {
+fn a_multipath_syn_with_a_maximal_window_scale_stores_nothing() {
     let mut b = Bench::listening(small(), StackConfig::default());
     let flow = Flow::new(here(), there(), 1, SeqNumber(0));
     let mut first = syn(&flow, Flags::SYN);

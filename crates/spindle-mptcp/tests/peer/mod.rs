@@ -1,4 +1,4 @@
-//! One stack and a peer whose every segment is written by hand.
+//! One stack and a peer whose segments are all written by hand.
 
 #[path = "../budget/mod.rs"]
 pub(crate) mod budget;
@@ -16,9 +16,9 @@ use spindle_wire::{
 pub(crate) const PEER_KEY: u64 = 0x0102_0304_0506_0708;
 /// The peer's nonce in joins.
 pub(crate) const PEER_NONCE: u32 = 0x1122_3344;
-/// The window every segment of the peer announces, unscaled.
+/// The unscaled window in every segment of the peer.
 const PEER_WINDOW: u16 = 60_000;
-/// More segments than any test may get out of the stack at once.
+/// Limit of segments that the stack may send at once in a test.
 const MOST: usize = 2_000;
 
 pub(crate) fn end(s: &str) -> Endpoint {
@@ -35,7 +35,7 @@ pub(crate) fn there() -> Endpoint {
     end("10.0.0.2:80")
 }
 
-/// MPTCP with nothing in the options that the tests have no eyes for.
+/// MPTCP without the TCP options that these tests do not check.
 pub(crate) fn config(path_manager: PathManager) -> Config {
     let mut config = Config {
         multipath: Some(MultipathConfig {
@@ -59,7 +59,7 @@ pub(crate) struct Flow {
     isn: SeqNumber,
     /// The peer's next sequence number.
     pub(crate) seq: SeqNumber,
-    /// What the peer has of the stack's sequence numbers.
+    /// The end of the stack's sequence numbers that the peer has received.
     pub(crate) ack: SeqNumber,
 }
 
@@ -80,7 +80,7 @@ impl Flow {
         self.seq.0.wrapping_sub(self.isn.0)
     }
 
-    /// A segment of the peer that stands where the flow stands.
+    /// A segment of the peer with the flow's current sequence and acknowledgement numbers.
     pub(crate) fn segment(&self, flags: Flags) -> Segment {
         let mut seg = Segment::new(self.there, self.here);
         seg.seq = self.seq;
@@ -90,7 +90,7 @@ impl Flow {
         seg
     }
 
-    /// The peer has taken these segments of the stack, as far as they are this flow's.
+    /// Records that the peer received those of these segments that belong to this flow.
     pub(crate) fn take(&mut self, segments: &[Segment]) {
         let own = |s: &&Segment| (s.src, s.dst) == (self.here, self.there);
         for s in segments.iter().filter(own) {
@@ -102,7 +102,7 @@ impl Flow {
     }
 }
 
-/// A SYN or SYN/ACK gets the options of an ordinary one.
+/// A SYN or SYN/ACK with the usual options.
 pub(crate) fn syn(flow: &Flow, flags: Flags) -> Segment {
     let mut seg = flow.segment(flags);
     let rare = seg.options.rare_mut();
@@ -121,14 +121,14 @@ pub(crate) fn capable(sender: Option<u64>, receiver: Option<u64>) -> MpCapable {
     }
 }
 
-/// The stack with the time, a connection, and its key once it has shown it.
+/// The stack, the time, a connection, and the stack's key once it has sent it.
 #[derive(Debug)]
 pub(crate) struct Bench {
     pub(crate) stack: Stack,
     pub(crate) now: Instant,
     pub(crate) handle: Option<Handle>,
     pub(crate) key: u64,
-    /// What work the stack may have done by now.
+    /// The budget of work that the stack may have done so far.
     pub(crate) budget: Budget,
 }
 
@@ -146,8 +146,8 @@ impl Bench {
         }
     }
 
-    /// Everything the stack sends now, one segment, timer or call of the application after it last did. What
-    /// work that is stays within the [budget](Budget).
+    /// Everything that the stack sends now, after one segment, timer or call of the application since the last
+    /// drain. Checks that its work stays within the [budget](Budget).
     pub(crate) fn drain(&mut self) -> Vec<Segment> {
         let out: Vec<_> = std::iter::from_fn(|| self.stack.transmit(self.now))
             .take(MOST)
@@ -159,14 +159,14 @@ impl Bench {
         out
     }
 
-    /// The stack takes a segment; what it sends then.
+    /// The stack receives a segment. Returns the segments that it sends.
     pub(crate) fn push(&mut self, seg: Segment) -> Vec<Segment> {
         self.now += Duration::from_millis(1);
         self.stack.receive(self.now, seg);
         self.drain()
     }
 
-    /// Timers up to and with the first that makes the stack send; what it sends then.
+    /// Serves timers up to the first that makes the stack send. Returns the segments that it sends.
     pub(crate) fn wait(&mut self) -> Vec<Segment> {
         for _ in 0..1000 {
             let Some(due) = self.stack.next_timeout() else {
@@ -202,7 +202,7 @@ impl Bench {
         (bench, flow, out[0].clone())
     }
 
-    /// The stack as MPTCP client, its third ACK taken; the peer has shown it has the key.
+    /// The stack as MPTCP client after its third ACK. The peer has shown that it has the key.
     pub(crate) fn client(config: Config, stack: StackConfig) -> (Self, Flow, Vec<Segment>) {
         let (mut bench, mut flow, _) = Self::connecting(config, stack);
         let mut answer = syn(&flow, Flags::SYN | Flags::ACK);
@@ -216,7 +216,7 @@ impl Bench {
         (bench, flow, out)
     }
 
-    /// The stack as MPTCP server, its key confirmed.
+    /// The stack as MPTCP server, with its key confirmed.
     pub(crate) fn server(config: Config, stack: StackConfig) -> (Self, Flow) {
         let mut bench = Self::listening(config, stack);
         let mut flow = Flow::new(here(), there(), 5000, SeqNumber(0));
@@ -236,12 +236,12 @@ impl Bench {
         (bench, flow)
     }
 
-    /// The peer's data sequence number at an offset of its data.
+    /// The peer's data sequence number at a data offset.
     pub(crate) fn peer_dsn(offset: u64) -> u64 {
         keys::idsn(PEER_KEY).wrapping_add(1).wrapping_add(offset)
     }
 
-    /// A bare acknowledgement of the stack's data up to `offset`.
+    /// An acknowledgement without payload of the stack's data up to `offset`.
     pub(crate) fn data_ack(&self, flow: &Flow, offset: u64) -> Segment {
         let dsn = keys::idsn(self.key).wrapping_add(1).wrapping_add(offset);
         let mut seg = flow.segment(Flags::ACK);
@@ -252,7 +252,7 @@ impl Bench {
         seg
     }
 
-    /// `len` bytes of the peer at data offset `offset`, the flow's next.
+    /// The flow's next segment, with `len` bytes of the peer at data offset `offset`.
     pub(crate) fn data(&self, flow: &mut Flow, offset: u64, len: u16) -> Segment {
         let mut seg = self.data_ack(flow, 0);
         seg.payload = Payload::Length(u32::from(len));
@@ -281,13 +281,13 @@ impl Bench {
         (flow, seg)
     }
 
-    /// The peer joins from `there`: its flow and what the stack answers to the third ACK, whose
-    /// code is XORed with `wrong`.
+    /// The peer joins from `there`. Returns its flow and the stack's answer to the third ACK. The last byte of
+    /// the HMAC is XORed with `wrong`.
     pub(crate) fn join(&mut self, there: Endpoint, id: u8, wrong: u8) -> (Flow, Vec<Segment>) {
         self.join_at(here(), there, id, wrong)
     }
 
-    /// The same at another of the stack's ends.
+    /// Like [`Self::join`], but at another endpoint of the stack.
     pub(crate) fn join_at(
         &mut self,
         at: Endpoint,

@@ -1,4 +1,4 @@
-//! One stack with plain TCP, and a peer whose every segment is written by hand.
+//! One stack with plain TCP, and a peer whose segments are all written by hand.
 
 use std::sync::Arc;
 
@@ -10,9 +10,9 @@ use spindle_wire::{Endpoint, Flags, Payload, Segment, SeqNumber};
 pub(crate) const MSS: u32 = 1000;
 /// The peer's initial sequence number.
 pub(crate) const PEER_ISS: SeqNumber = SeqNumber(5000);
-/// The path's round-trip time as the handshake shows it.
+/// The path's round-trip time, as the handshake measures it.
 pub(crate) const RTT: Duration = Duration::from_millis(100);
-/// More segments than any test may get out of the stack at once.
+/// Limit of segments that the stack may send at once in a test.
 const MOST: usize = 2_000;
 
 fn end(s: &str) -> Endpoint {
@@ -28,7 +28,7 @@ pub(crate) fn plain() -> Config {
     config
 }
 
-/// The stack, the time, and where the peer stands.
+/// The stack, the time, and the state of the peer.
 #[derive(Debug)]
 pub(crate) struct Peer {
     pub(crate) stack: Stack,
@@ -36,9 +36,9 @@ pub(crate) struct Peer {
     pub(crate) handle: Option<Handle>,
     /// The peer's next sequence number.
     pub(crate) seq: SeqNumber,
-    /// What the peer acknowledges.
+    /// The peer's acknowledgement number.
     pub(crate) ack: SeqNumber,
-    /// The window it announces, unscaled.
+    /// The unscaled window that the peer announces.
     pub(crate) window: u16,
 }
 
@@ -75,7 +75,7 @@ impl Peer {
         p
     }
 
-    /// A segment where the peer stands.
+    /// A segment with the peer's current sequence and acknowledgement numbers.
     pub(crate) fn segment(&self, flags: Flags) -> Segment {
         let mut seg = Segment::new(end("10.0.0.2:80"), end("10.0.0.1:4000"));
         seg.seq = self.seq;
@@ -111,19 +111,21 @@ impl Peer {
         out
     }
 
-    /// The stack takes a segment some time later, no timer being served in between.
+    /// The stack receives a segment after `wait`, without serving timers in between. Returns the segments that
+    /// it sends.
     pub(crate) fn after(&mut self, wait: Duration, seg: Segment) -> Vec<Segment> {
         self.now += wait;
         self.stack.receive(self.now, seg);
         self.drain()
     }
 
-    /// The stack takes a segment; what it sends then.
+    /// The stack receives a segment. Returns the segments that it sends.
     pub(crate) fn push(&mut self, seg: Segment) -> Vec<Segment> {
         self.after(Duration::from_millis(1), seg)
     }
 
-    /// Timers up to and with the first that makes the stack send; what it sends, and after how long.
+    /// Serves timers up to the first that makes the stack send. Returns the time this took and the segments
+    /// that it sends.
     pub(crate) fn wait(&mut self) -> (Duration, Vec<Segment>) {
         let start = self.now;
         for _ in 0..1000 {
@@ -140,7 +142,7 @@ impl Peer {
         panic!("a thousand timers and nothing sent");
     }
 
-    /// The application writes; what is sent then.
+    /// The application writes `len` bytes. Returns the segments that are sent.
     pub(crate) fn send(&mut self, len: u32) -> Vec<Segment> {
         let h = self.handle.unwrap();
         let n = self.stack.send(self.now, h, Payload::Length(len)).unwrap();

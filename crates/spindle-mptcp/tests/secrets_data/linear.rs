@@ -1,10 +1,10 @@
-//! Recovers the state of xoshiro256++ from its outputs, as an attacker would who takes MPTCP keys for such
+//! Recovers the state of xoshiro256++ from its outputs, like an attacker who assumes that MPTCP keys are such
 //! outputs.
 //!
-//! An output is `rotl(s0 + s3, 23) + s0`. Bit 23 of it is `s0[0] ^ s3[0] ^ s0[23] ^ c`, where the carry `c`
-//! comes from the low 23 bits: almost certainly 0 where their sum is close to 2^23, and 1 where it is close
-//! to 0. Each such output is a linear equation in the 256 bits of the first state, since the state itself
-//! advances linearly.
+//! An output is `rotl(s0 + s3, 23) + s0`. Bit 23 of it is `s0[0] ^ s3[0] ^ s0[23] ^ c`. The carry `c` depends
+//! on the low 23 bits. It is almost certainly 0 if their sum is close to 2^23, and 1 if it is close to 0. Each
+//! such output is a linear equation in the 256 bits of the first state, since the state itself advances
+//! linearly.
 
 /// A linear combination of the bits of the first state.
 type Combination = [u64; 4];
@@ -105,8 +105,8 @@ impl System {
     }
 }
 
-/// The output that follows `watched`, if these are outputs of xoshiro256++; none, or some other number, if
-/// they are not.
+/// The output that follows `watched`, if these are outputs of xoshiro256++. Otherwise the result is `None` or
+/// an unrelated number.
 pub(crate) fn predict(watched: &[u64]) -> Option<u64> {
     const LOW: u64 = (1 << 23) - 1;
     let mut symbolic = Symbolic::new();

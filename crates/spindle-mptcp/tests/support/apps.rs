@@ -1,4 +1,4 @@
-//! Applications at both ends: they write, read and close by a script.
+//! Applications at both ends that write, read and close according to a script.
 
 use std::sync::Arc;
 
@@ -10,12 +10,12 @@ use spindle_wire::{Endpoint, Payload};
 
 use super::{CLIENT, Net, SERVER, judge};
 
-/// How an application ends its side; times count from the start of the run.
+/// How an application ends its side. Times are relative to the start of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// Closes when everything is written.
+    /// Closes after all writes.
     AfterWrites,
-    /// Closes at this time, whatever is left to write.
+    /// Closes at this time, even if writes are left.
     CloseAt(Duration),
     /// Aborts at this time.
     AbortAt(Duration),
@@ -24,11 +24,11 @@ pub(crate) enum End {
 /// What one application does.
 #[derive(Clone, Debug)]
 pub(crate) struct App {
-    /// Waits this long, then writes so many bytes; one after the other.
+    /// Waits before each write, and sizes of the writes in bytes. Each write follows the previous one.
     pub(crate) writes: Vec<(Duration, u32)>,
-    /// Reads at most so many bytes at a time ...
+    /// Reads at most this many bytes at a time.
     pub(crate) read_size: usize,
-    /// ... so long after they became readable.
+    /// Delay from readability to the read.
     pub(crate) read_delay: Duration,
     pub(crate) end: End,
 }
@@ -40,11 +40,11 @@ pub(crate) enum PathOp {
     Announce(usize),
     /// The side withdraws its n-th further address.
     Withdraw(usize),
-    /// The side asks to treat a subflow as backup, or not.
+    /// The side requests that a subflow is treated as a backup, or not.
     Backup(u8, bool),
 }
 
-/// The byte at `offset` of what `side` sends.
+/// The byte at `offset` in the data that `side` sends.
 pub(crate) fn byte_at(side: usize, offset: u64) -> u8 {
     ((offset * 31 + offset / 251 + side as u64 * 7) % 251) as u8
 }
@@ -56,22 +56,22 @@ fn content(side: usize, from: u64, len: usize) -> Payload {
     Payload::from(bytes)
 }
 
-/// What became of one side.
+/// The state and results of one side.
 #[derive(Debug, Default)]
 pub(crate) struct Side {
     pub(crate) handle: Option<Handle>,
-    /// Bytes its stack took from the application.
+    /// Bytes that its stack accepted from the application.
     pub(crate) accepted: u64,
-    /// Bytes its application read.
+    /// Bytes that its application read.
     pub(crate) got: u64,
-    /// First offset at which what it read was not what was sent.
+    /// First offset at which the data read differ from the data sent.
     pub(crate) wrong_at: Option<u64>,
     pub(crate) closed: Option<(Instant, CloseReason)>,
     pub(crate) ended_at: Option<Instant>,
-    /// The connection as it was last seen.
+    /// The last observed state of the connection.
     pub(crate) last: Option<ConnectionInfo>,
     pub(crate) trace: Vec<TraceEvent>,
-    /// Its peer gave up, and it could not know.
+    /// Whether its peer gave up and this side could not learn of it.
     pub(crate) stranded: bool,
     next_write: usize,
     rest: u32,
@@ -79,11 +79,11 @@ pub(crate) struct Side {
     read_at: Option<Instant>,
     blocked: bool,
     connected: bool,
-    /// Bytes accepted when it was last looked at.
+    /// Bytes accepted when the connection was last observed.
     accepted_before: u64,
 }
 
-/// Both applications over a network.
+/// Both applications and the network between them.
 pub(crate) struct Run {
     pub(crate) net: Net,
     pub(crate) apps: [App; 2],
@@ -93,18 +93,18 @@ pub(crate) struct Run {
     pub(crate) addresses: [Vec<std::net::IpAddr>; 2],
     pub(crate) ops: Vec<(Duration, usize, PathOp)>,
     pub(crate) steps: u64,
-    /// Send and receive buffer of each side.
+    /// Sizes of the send and receive buffer of each side.
     pub(crate) buffers: [(usize, usize); 2],
-    /// Whether proactive recovery is to leave new data the way.
+    /// Whether to check that new data are sent before proactive recovery.
     pub(crate) new_data_first: bool,
     seen: usize,
 }
 
-/// More steps than any network of the tests needs.
+/// Limit of steps, more than any network of the tests needs.
 const MOST_STEPS: u64 = 3_000_000;
 
 impl Run {
-    /// Listens and connects.
+    /// Starts to listen at the server and connects the client.
     pub(crate) fn new(
         mut net: Net,
         apps: [App; 2],
@@ -167,7 +167,7 @@ impl Run {
         }
     }
 
-    /// The side's application is done with sending, one way or the other.
+    /// Closes or aborts the side's connection.
     fn end(&mut self, side: usize, abort: bool) {
         let now = self.net.now;
         let s = &mut self.sides[side];
@@ -234,12 +234,12 @@ impl Run {
         }
     }
 
-    /// Runs until nothing happens any more; panics after `limit`.
+    /// Runs until no event is pending. Panics after `limit`.
     pub(crate) fn finish(&mut self, limit: Duration) {
         let limit = self.start + limit;
         self.rest(limit);
-        // A side with nothing to send does not learn that its peer gave up if the news was lost
-        // (RFC 9293 leaves that to keepalives): its application has to end it.
+        // A side with nothing to send does not learn that its peer gave up if the peer's reset was lost (RFC
+        // 9293 leaves that to keepalives). Its application must end the connection.
         for side in [CLIENT, SERVER] {
             let s = &self.sides[side];
             let peer = self.sides[1 - side].closed.map(|c| c.1);
@@ -254,7 +254,8 @@ impl Run {
                 self.rest(limit);
             }
         }
-        // The timer of FIN_WAIT_2 (`fin_timeout`, 60 s) stays in the list when the connection ends before it.
+        // The timer of FIN_WAIT_2 (`fin_timeout`, 60 s) stays in the timer list if the connection ends before
+        // it.
         self.rest(limit + Duration::from_secs(61));
         let pending = self.net.next();
         assert!(
@@ -393,7 +394,7 @@ impl Run {
         }
     }
 
-    /// Looks at both connections and checks what must hold at every moment.
+    /// Observes both connections and checks what must hold at every moment.
     fn observe(&mut self) {
         for side in [CLIENT, SERVER] {
             let Some(h) = self.sides[side].handle else {
@@ -427,7 +428,7 @@ impl Run {
 }
 
 impl Side {
-    /// What it sent, as (kind, data offset, length).
+    /// The segments it sent, as (kind, data offset, length).
     pub(crate) fn sent(&self) -> impl Iterator<Item = (SendKind, u64, u32)> + '_ {
         self.trace.iter().filter_map(|e| match e.kind {
             TraceKind::Sent {

@@ -1,5 +1,5 @@
-//! A download over two paths of limited rate that lose packets in bursts, in virtual time: the network in
-//! which transfers were seen to stand still.
+//! A download over two paths of limited rate that lose packets in bursts, in virtual time. In this network
+//! transfers were seen to stall.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -16,22 +16,22 @@ use spindle_mptcp::{
 use spindle_units::{Duration, Instant};
 use spindle_wire::{Endpoint, Payload, Segment};
 
-/// One of the two paths, the same in both directions.
+/// One of the two paths, with the same properties in both directions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BurstyPath {
-    /// Bits a second.
+    /// Rate in bits per second.
     pub(crate) rate: u64,
     /// Round-trip time without queues.
     pub(crate) rtt: Duration,
     /// Bytes of queue in front of the link.
     pub(crate) queue: u64,
-    /// Probability for each packet that a burst of losses begins.
+    /// Probability for each packet that a burst of losses begins with it.
     pub(crate) begin: f64,
     /// Probability for each packet of a burst that it is the last one.
     pub(crate) end: f64,
 }
 
-/// The first path of the transfers that stood still: 100 Mbit/s, 20 ms, a burst in 500 packets.
+/// The first path of the transfers that stalled: 100 Mbit/s, 20 ms, a burst in 500 packets.
 pub(crate) const FAST: BurstyPath = BurstyPath {
     rate: 100_000_000,
     rtt: Duration::from_millis(20),
@@ -49,14 +49,15 @@ pub(crate) const SLOW: BurstyPath = BurstyPath {
     end: 0.3,
 };
 
-/// What became of a download.
+/// Result of a download.
 #[derive(Clone, Copy)]
 pub(crate) struct Outcome {
     pub(crate) delivered: u64,
-    /// Whether both subflows came up: all SYNs of a path may be lost in one burst.
+    /// Whether both subflows were established. All SYNs of a path may be lost in one burst.
     pub(crate) began: bool,
     pub(crate) took: Duration,
-    /// The longest time in which the client got nothing although both subflows were there, and when it ended.
+    /// The longest time in which the client received nothing while both subflows were established, and when it
+    /// ended.
     pub(crate) stall: (Duration, Duration),
     /// The server's counters.
     pub(crate) sent: SendCounters,
@@ -108,7 +109,7 @@ impl Link {
         lost
     }
 
-    /// When a segment put on the link now arrives, unless it is lost.
+    /// Arrival time of a segment that is put on the link now, unless it is lost.
     fn arrival(&mut self, now: Instant, seg: &Segment) -> Option<Instant> {
         let waits = self.free.since(now).as_nanos() as u128 * u128::from(self.path.rate);
         if self.loses() || waits / 8_000_000_000 > u128::from(self.path.queue) {
@@ -129,7 +130,8 @@ fn server() -> Endpoint {
     Endpoint::new(IpAddr::V4(Ipv4Addr::new(10, 0, 9, 2)), 80)
 }
 
-/// What a gateway sends with over TUN: CUBIC, Linux's timers, buffers that grow, pacing, RACK and probes.
+/// The configuration with which a gateway sends over TUN: CUBIC, Linux's timers, autotuned buffers, pacing,
+/// RACK and tail loss probes.
 pub(crate) fn gateway(name: &str) -> Config {
     let mut c = for_unmodified_receivers(preset(name).expect("a preset").config);
     c.congestion = CongestionKind::Cubic;
@@ -149,7 +151,7 @@ pub(crate) fn gateway(name: &str) -> Config {
     c
 }
 
-/// A client as the Linux kernel is one: data out of order in their subflow wait there.
+/// A client like the Linux kernel, which holds back data that are out of order on their subflow.
 fn kernel_client(gateway: &Config) -> Config {
     let mut c = gateway.clone();
     c.recovery = None;
@@ -161,14 +163,15 @@ fn kernel_client(gateway: &Config) -> Config {
     c
 }
 
-/// A segment put on a link: when, by which side, on which path, and whether it will arrive.
+/// Called for each segment put on a link: when, by which side, on which path, the segment, and whether it will
+/// arrive.
 pub(crate) type Watch<'a> = &'a mut dyn FnMut(Instant, usize, usize, &Segment, bool);
 
 struct World<'a> {
     now: Instant,
     watch: Watch<'a>,
     stacks: [Stack; 2],
-    /// By side that sends, and path.
+    /// Links by sending side and path.
     links: [[Link; 2]; 2],
     arrivals: BinaryHeap<Reverse<(Instant, u64, usize, usize)>>,
     serial: u64,
@@ -218,14 +221,14 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Whether data may go on two subflows of the server's connection.
+    /// Whether two subflows of the server's connection can carry data.
     fn has_both_subflows(&self, s: Handle) -> bool {
         let info = self.stacks[1].info(s);
         let up = |state| state == TcpState::Established;
         info.is_some_and(|i| i.subflows.iter().filter(|f| up(f.state)).count() == 2)
     }
 
-    /// Runs to the next event; false if there is none until `until`.
+    /// Runs to the next arrival or timer. Returns false if there is none until `until`.
     fn step(&mut self, until: Instant) -> bool {
         self.pump();
         let arrival = self.arrivals.peek().map(|Reverse((t, ..))| *t);
@@ -248,7 +251,8 @@ impl<'a> World<'a> {
     }
 }
 
-/// The server answers a request of a kernel-like client with `size` bytes. Ends after `limit` at the latest.
+/// The server answers a request of a kernel-like client with `size` bytes. The download ends after `limit` at
+/// the latest.
 pub(crate) fn download(
     config: &Config,
     paths: [BurstyPath; 2],
@@ -267,7 +271,7 @@ pub(crate) fn download(
     let asked = world.stacks[0].send(start, h, Payload::Length(100));
     asked.expect("an open connection");
     let (mut accepted, mut written): (Option<Handle>, u64) = (None, 0);
-    // No stall counts before both subflows are up: the only path may lose every SYN.
+    // Stalls are counted only after both subflows are established, since the only path may lose every SYN.
     let (mut delivered, mut last) = (0, None);
     let mut stall = (Duration::ZERO, Duration::ZERO);
     let mut sent = SendCounters::default();

@@ -1,4 +1,4 @@
-//! What must hold: at every moment, and when a run is over.
+//! Invariants that must hold at every moment, and when a run is over.
 
 use spindle_mptcp::{CloseReason, ConnectionInfo, SendKind, TraceEvent, TraceKind};
 use spindle_units::{Duration, Instant};
@@ -6,14 +6,14 @@ use spindle_units::{Duration, Instant};
 use super::apps::{End, Run};
 use super::{CLIENT, SERVER};
 
-/// Bounds and sums that hold whatever happens; `buffers` are those for sending and receiving.
+/// Checks bounds and sums that always hold. `buffers` are the sizes of the send and receive buffer.
 pub(crate) fn at_any_moment(info: &ConnectionInfo, readable: u64, buffers: (usize, usize)) {
     assert!(info.acknowledged <= info.sent && info.sent <= info.written);
     assert!(
         info.written - info.acknowledged <= buffers.0 as u64,
         "send buffer: {info:#?}"
     );
-    // The window offered is never more than the buffer, so neither is what is held in order.
+    // The offered window never exceeds the buffer, so the data held in order do not either.
     assert!(
         readable <= buffers.1 as u64,
         "receive buffer: {readable} {info:#?}"
@@ -28,8 +28,7 @@ pub(crate) fn at_any_moment(info: &ConnectionInfo, readable: u64, buffers: (usiz
     }
 }
 
-/// Judges a run that is over. `proactive_once`: the configuration promises to copy each byte at
-/// most once.
+/// Checks a run that is over.
 pub(crate) fn at_the_end(run: &Run, user_timeout: Duration) {
     for side in [CLIENT, SERVER] {
         let left = run.net.stacks[side].handles().count();
@@ -40,7 +39,7 @@ pub(crate) fn at_the_end(run: &Run, user_timeout: Duration) {
     }
 }
 
-/// What was read is what was sent, as far as it got.
+/// Checks that the data read are the data sent, as far as they arrived.
 fn bytes(run: &Run, side: usize) {
     let (mine, theirs) = (&run.sides[side], &run.sides[1 - side]);
     assert!(
@@ -67,7 +66,7 @@ fn bytes(run: &Run, side: usize) {
     }
 }
 
-/// Whether the connection went on as plain TCP: corruption is then TCP's to find.
+/// Whether the connection continued as plain TCP. Only TCP can then detect corruption.
 fn fell_back(run: &Run) -> bool {
     let plain = |k: usize| {
         run.sides[k]
@@ -78,7 +77,7 @@ fn fell_back(run: &Run) -> bool {
     plain(CLIENT) || plain(SERVER)
 }
 
-/// Whether this end is not of the peer's making.
+/// Whether a side with this reason ended the connection itself, not because of its peer.
 pub(crate) fn given_up(r: CloseReason) -> bool {
     matches!(
         r,
@@ -90,7 +89,7 @@ pub(crate) fn given_up(r: CloseReason) -> bool {
     )
 }
 
-/// The reason a side gives for its end fits what happened.
+/// Checks that the reason a side reports for its end fits the run.
 fn reason(run: &Run, side: usize, user_timeout: Duration) {
     let (mine, theirs) = (&run.sides[side], &run.sides[1 - side]);
     let Some((at, reason)) = mine.closed else {
@@ -118,7 +117,7 @@ fn reason(run: &Run, side: usize, user_timeout: Duration) {
                 || fell_back(run) && run.net.corrupted != [0, 0]
         }
         CloseReason::Interference => fell_back(run) && run.net.corrupted != [0, 0],
-        // These networks say nothing of their routes.
+        // These networks do not report routes.
         CloseReason::NoRoute => false,
         CloseReason::UserTimeout
         | CloseReason::ConnectTimeout
@@ -138,13 +137,13 @@ fn reason(run: &Run, side: usize, user_timeout: Duration) {
     );
 }
 
-/// Whether some path was down at some time of the last half of the user timeout.
+/// Whether any path was down at any time within the last half of the user timeout.
 fn some_path_down(run: &Run, at: Instant, user_timeout: Duration) -> bool {
     let from = Instant::from_nanos(at.as_nanos().saturating_sub(user_timeout.as_nanos() / 2));
     run.net.paths.iter().any(|p| !p.is_up_throughout(from, at))
 }
 
-/// Counters, trace and wire agree; both ends agree on bytes.
+/// Checks that counters and trace agree, and that both ends agree on bytes.
 fn counters(run: &Run, side: usize) {
     let (mine, theirs) = (&run.sides[side], &run.sides[1 - side]);
     let Some(info) = &mine.last else { return };
@@ -172,12 +171,12 @@ fn counters(run: &Run, side: usize) {
     assert_eq!(t.segments, by_kinds);
     let Some(peer) = &theirs.last else { return };
     assert!(peer.received <= info.sent, "received more than was sent");
-    // A subflow's acknowledgement counts for the data once there is fallback.
+    // After a fallback a subflow's acknowledgement also acknowledges the data.
     assert!(
         fell_back(run) || info.acknowledged <= peer.received,
         "acknowledged more than arrived"
     );
-    // Data beyond a gap count when they arrive, in-order bytes when the gap is filled.
+    // Data beyond a gap are counted when they arrive. In-order bytes are counted when the gap is filled.
     assert!(peer.data.bytes_received >= peer.received, "{peer:#?}");
     let done = |k: usize| {
         run.sides[k]
@@ -190,7 +189,7 @@ fn counters(run: &Run, side: usize) {
     }
 }
 
-/// FUSO's promises: each byte is copied proactively at most once.
+/// Checks a guarantee of FUSO: each byte is copied proactively at most once.
 pub(crate) fn copied_once(run: &Run, side: usize) {
     let mut copied = std::collections::BTreeMap::new();
     for (_, offset, len) in run.sides[side].sent().filter(|s| s.0 == SendKind::Recovery) {
@@ -200,8 +199,8 @@ pub(crate) fn copied_once(run: &Run, side: usize) {
     }
 }
 
-/// No recovery copy or parity leaves while there are new data: of what one moment's `events` sent for the
-/// first time, nothing that had been `written` before it comes after a copy.
+/// Checks that no recovery copy or parity is sent while there are new data. `events` are the events of one
+/// moment. New data that had been `written` before it must not follow a copy.
 pub(crate) fn new_data_first(events: &[TraceEvent], written: u64) {
     let mut copied = false;
     for e in events {
@@ -223,8 +222,8 @@ pub(crate) fn new_data_first(events: &[TraceEvent], written: u64) {
     }
 }
 
-/// A mapping is immutable (RFC 8684, section 3.3.1): whatever was put on the wire lies within the
-/// mapping beside it, and of a subflow's mappings no two overlap. Needs the network's log.
+/// A mapping is immutable (RFC 8684, section 3.3.1). Checks that the payload of every segment on the wire is
+/// within the segment's mapping, and that no two mappings of a subflow overlap. This needs the network's log.
 pub(crate) fn mappings_are_repeated_verbatim(run: &Run) {
     let mut maps = std::collections::BTreeMap::new();
     for l in run.net.log.iter().filter(|l| !l.segment.payload.is_empty()) {

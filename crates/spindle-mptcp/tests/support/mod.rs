@@ -1,5 +1,5 @@
-//! Two stacks and a network between them that loses, delays, reorders, duplicates, marks and
-//! corrupts; all of it from one seed.
+//! Two stacks and a network between them that loses, delays, reorders, duplicates, marks and corrupts segments,
+//! all from one seed.
 
 #![allow(
     dead_code,
@@ -28,7 +28,7 @@ use spindle_wire::{Checksums, CodedKind, Ecn, Endpoint, IpFields, Payload, Segme
 pub(crate) const CLIENT: usize = 0;
 pub(crate) const SERVER: usize = 1;
 
-/// One path; a segment's path is drawn from its addresses and ports, as ECMP would.
+/// One path. The path of a segment depends on its addresses and ports, as with ECMP.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Path {
     pub(crate) delay: Duration,
@@ -36,14 +36,14 @@ pub(crate) struct Path {
     /// Probability of loss from the client and from the server.
     pub(crate) loss: [f64; 2],
     pub(crate) duplicate: f64,
-    /// Probability of a CE mark on what is ECN-capable.
+    /// Probability of a CE mark on an ECN-capable segment.
     pub(crate) mark: f64,
-    /// Probability that a middlebox changes a payload byte (and mends the TCP checksum).
+    /// Probability that a middlebox changes a payload byte and corrects the TCP checksum.
     pub(crate) corrupt: f64,
-    /// Times at which it goes down and up again, in turn.
+    /// Times at which the path goes down and up again, in turn.
     pub(crate) flips: Vec<Instant>,
-    /// From these times on, IP packets of so many bytes pass; whoever sends a larger one is told, but
-    /// for one in three.
+    /// IP packets of up to this size pass from these times on. The sender of two in three larger packets is
+    /// notified.
     pub(crate) mtu: Vec<(Instant, u32)>,
 }
 
@@ -65,13 +65,13 @@ impl Path {
         before.map(|(_, mtu)| *mtu)
     }
 
-    /// Whether it is up all the time from `from` to `to`.
+    /// Whether the path is up throughout the time from `from` to `to`.
     pub(crate) fn is_up_throughout(&self, from: Instant, to: Instant) -> bool {
         self.is_up(from) && !self.flips.iter().any(|t| *t > from && *t <= to)
     }
 }
 
-/// What a hook may decide about a segment on its way: false drops it.
+/// Decides about a segment in transit, which it may change. Returns false to drop it.
 pub(crate) type Hook = Box<dyn FnMut(Instant, usize, &mut Segment) -> bool>;
 
 /// Chooses a path for a segment.
@@ -95,21 +95,21 @@ pub(crate) struct Net {
     pub(crate) log: Vec<Logged>,
     pub(crate) keep_log: bool,
     pub(crate) hook: Option<Hook>,
-    /// Payload segments and bytes put on the wire as they are, per side.
+    /// Payload segments and bytes put on the wire without coding, per side.
     pub(crate) data_sent: [(u64, u64); 2],
     /// Encoded packets put on the wire, per side.
     pub(crate) coded_sent: [u64; 2],
-    /// Payload bytes changed on the way to each side.
+    /// Payload bytes changed in transit to each side.
     pub(crate) corrupted: [u64; 2],
-    /// Every segment is encoded, read back and compared.
+    /// Whether every segment is encoded, parsed again and compared.
     pub(crate) check_encoding: bool,
-    /// What to choose a path by instead of the hash.
+    /// Chooses the path instead of the hash, if present.
     pub(crate) route: Option<Route>,
-    /// What arrives at one moment is all taken in before anything is sent.
+    /// Whether all segments that arrive at one moment are received before any segment is sent.
     pub(crate) batch: bool,
-    /// Bursts travel as one segment, as between two ends of one machine.
+    /// Whether bursts travel as one segment, as between two ends on one machine.
     pub(crate) whole_bursts: bool,
-    /// What work each stack may have done by now.
+    /// The budget of work that each stack may have done so far.
     budgets: [Budget; 2],
     flying: BinaryHeap<Reverse<(Instant, u64)>>,
     segments: HashMap<u64, (usize, Segment)>,
@@ -117,7 +117,7 @@ pub(crate) struct Net {
     rng: Xoshiro256PlusPlus,
 }
 
-/// A stack that sends this many segments at one moment has run away.
+/// Limit of segments that a stack may send at one moment. A stack that reaches it sends without end.
 const BURST: usize = 5_000;
 
 pub(crate) fn endpoint(last: u8, port: u16) -> Endpoint {
@@ -129,7 +129,7 @@ impl Net {
         Self::with_addresses(seed, paths, [Vec::new(), Vec::new()])
     }
 
-    /// With further local addresses for both stacks' path managers.
+    /// Like [`Self::new`], with further local addresses for the path managers of both stacks.
     pub(crate) fn with_addresses(seed: u64, paths: Vec<Path>, more: [Vec<IpAddr>; 2]) -> Self {
         let mut more = more.into_iter();
         let mut stack = |k: u64| {
@@ -163,7 +163,7 @@ impl Net {
     }
 
     fn chance(&mut self, p: f64) -> bool {
-        // One draw whatever `p` is, so that runs that differ in one rate stay comparable.
+        // One random number is drawn for any `p`, so that runs that differ in one probability stay comparable.
         ((self.rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64) < p
     }
 
@@ -181,7 +181,7 @@ impl Net {
         ((h >> 40) as usize) % self.paths.len()
     }
 
-    /// Lets both stacks send what they want to.
+    /// Lets both stacks send all segments that they can.
     pub(crate) fn pump(&mut self) {
         for side in [CLIENT, SERVER] {
             let mut burst = 0;
@@ -229,7 +229,7 @@ impl Net {
             });
         }
         if !arrives {
-            // Recovery that hears of drops repairs at once, and the repair is not lost.
+            // Recovery that is notified of drops repairs at once, and the repair is not lost.
             if let Some(repair) = self.stacks[side].dropped(self.now, &seg) {
                 self.count(side, &repair);
                 if path.is_up(self.now) {
@@ -275,7 +275,7 @@ impl Net {
         self.segments.insert(self.serial, (1 - side, seg));
     }
 
-    /// Whether the path carries so large a packet; if not, its sender may be told (RFC 1191).
+    /// Whether the path carries a packet of this size. If not, its sender may be notified (RFC 1191).
     fn fits(&mut self, side: usize, seg: &Segment, path: &Path) -> bool {
         let Some(mtu) = path.mtu_at(self.now) else {
             return true;
@@ -302,14 +302,14 @@ impl Net {
         }
     }
 
-    /// When the next thing happens by itself.
+    /// Time of the next arrival or timer.
     pub(crate) fn next(&self) -> Option<Instant> {
         let arrival = self.flying.peek().map(|Reverse((t, _))| *t);
         let timer = self.stacks.iter().filter_map(Stack::next_timeout).min();
         [arrival, timer].into_iter().flatten().min()
     }
 
-    /// Runs to the next happening; false if there is none until `until`.
+    /// Runs to the next arrival or timer. Returns false if there is none until `until`.
     pub(crate) fn step(&mut self, until: Instant) -> bool {
         let halfway = self.batch && self.next().is_some_and(|t| t <= self.now);
         if !halfway {
@@ -342,13 +342,13 @@ impl Net {
     }
 }
 
-/// What makes a packet of the coding layer of it, if it is one.
+/// The coding-layer part of a segment, if it is a packet of the coding layer.
 pub(crate) fn coded_mut(seg: &mut Segment) -> Option<&mut CodedKind> {
     let rare = seg.options.rare.as_mut()?;
     rare.coded.as_mut().map(|c| &mut c.kind)
 }
 
-/// Whatever a stack sends has an encoding, and that reads back as the same.
+/// Checks that a segment can be encoded, and that the encoding parses as the same segment.
 fn check_encoding(seg: &Segment) {
     let mut whole = seg.clone();
     let mut bytes = seg.payload.to_bytes().to_vec();
@@ -367,7 +367,7 @@ fn check_encoding(seg: &Segment) {
     };
     if let Some(CodedKind::Encoded { twin, .. }) = coded_mut(&mut whole) {
         *twin = None;
-        // It tells links of the unit's first segment, and is not on the wire.
+        // It identifies the unit's first segment for links, and is not on the wire.
         whole.seq = SeqNumber::default();
     }
     match read {

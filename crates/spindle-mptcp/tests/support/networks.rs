@@ -1,26 +1,26 @@
-//! Trying what is drawn at random: the same in every run unless asked otherwise, and the smallest that goes
-//! wrong.
+//! Runs checks on random values: the same values in every run unless the environment says otherwise. A failure
+//! reports the smallest failing value.
 //!
-//! `SPINDLE_NETWORKS` sets how many random networks are tried, `SPINDLE_NETWORKS_SEED` which.
+//! `SPINDLE_NETWORKS` sets the number of random networks, and `SPINDLE_NETWORKS_SEED` their seed.
 
 use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner};
 
 use super::scenario::{Scenario, scenario};
 
-/// Steps towards a smaller one that goes wrong as well, at most.
+/// Limit of steps to shrink a failing value.
 const SHRINKS: u32 = 4000;
 
 fn number(name: &str) -> Option<u32> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// How many networks are tried: as many as the environment says, or else as in the ordinary test run.
+/// Number of networks to try: the number in the environment, or else `ordinary`.
 pub(crate) fn asked_for(ordinary: u32) -> u32 {
     number("SPINDLE_NETWORKS").unwrap_or(ordinary)
 }
 
-/// Tries `count` networks that `drawn` draws; tests of different `stream`s try different ones.
+/// Tries `count` networks that `drawn` generates. Tests with different `stream`s try different networks.
 pub(crate) fn try_networks(
     count: u32,
     stream: u8,
@@ -32,12 +32,12 @@ pub(crate) fn try_networks(
     try_all(count, seed, drawn, check);
 }
 
-/// As [`try_networks`], as many as are [asked for](asked_for), of nothing but [`scenario`]'s.
+/// Like [`try_networks`] with the networks of [`scenario`], and the number that is [asked for](asked_for).
 pub(crate) fn try_scenarios(ordinary: u32, stream: u8, check: impl Fn(Scenario)) {
     try_networks(asked_for(ordinary), stream, &scenario(false), check);
 }
 
-/// Tries `count` of what `drawn` draws from this seed; panics with the smallest that goes wrong.
+/// Tries `count` values that `drawn` generates from this seed. Panics with the smallest failing value.
 pub(crate) fn try_all<S: Strategy>(
     count: u32,
     seed: [u8; 32],

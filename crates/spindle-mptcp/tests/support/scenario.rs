@@ -1,4 +1,4 @@
-//! A whole run as one value that proptest can draw and shrink.
+//! A whole run as one value that proptest can generate and shrink.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -12,12 +12,12 @@ use spindle_wire::Endpoint;
 use super::apps::{App, End, PathOp, Run};
 use super::{Net, Path, judge};
 
-/// Data may stay unacknowledged this long.
+/// The user timeout of both ends.
 const USER_TIMEOUT: Duration = Duration::from_secs(60);
-/// No run takes longer.
+/// The longest time that a run may take.
 const LIMIT: Duration = Duration::from_secs(4000);
 
-/// The presets that networks are drawn for.
+/// The presets for which networks are drawn.
 pub(crate) const NAMES: &[&str] = &[
     "tcp",
     "newreno",
@@ -40,7 +40,7 @@ pub(crate) const NAMES: &[&str] = &[
     "caps-dark",
 ];
 
-/// A path; rates in per mille, times in microseconds.
+/// A path, with probabilities per mille and times in microseconds.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PathSpec {
     pub(crate) delay: u64,
@@ -48,11 +48,11 @@ pub(crate) struct PathSpec {
     pub(crate) loss: [u32; 2],
     pub(crate) duplicate: u32,
     pub(crate) mark: u32,
-    /// Down and up again after so many milliseconds each, in turn.
+    /// Milliseconds until the path goes down or up again, in turn.
     pub(crate) flips: Vec<u64>,
 }
 
-/// What one end's configuration differs in.
+/// The settings in which one end's configuration differs from its preset.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct EndSpec {
     pub(crate) options: [bool; 4],
@@ -67,17 +67,17 @@ pub(crate) struct EndSpec {
     pub(crate) keepalive: bool,
 }
 
-/// An application; times in microseconds.
+/// An application, with times in microseconds.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct AppSpec {
     pub(crate) writes: Vec<(u64, u32)>,
     pub(crate) read_size: u32,
     pub(crate) read_delay: u64,
-    /// None: after all writes. True: abort.
+    /// `None` closes after all writes. `true` aborts.
     pub(crate) end: Option<(u64, bool)>,
 }
 
-/// The multipath part.
+/// The multipath settings of both ends.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct MultiSpec {
     pub(crate) manager: u8,
@@ -179,7 +179,7 @@ fn app() -> impl Strategy<Value = AppSpec> {
     )
         .prop_map(|(writes, read_size, read_delay, end)| AppSpec {
             writes,
-            // Slow readers of few bytes would take days.
+            // Slow readers of few bytes at a time would take days.
             read_size: if read_delay > 2000 {
                 read_size.max(20_000)
             } else {
@@ -214,7 +214,7 @@ fn multi() -> impl Strategy<Value = MultiSpec> {
         )
 }
 
-/// Any run; with `corrupt`, payload is changed on the way (checksums are on then).
+/// Any run. With `corrupt`, payload is changed in transit and checksums are on.
 pub(crate) fn scenario(corrupt: bool) -> impl Strategy<Value = Scenario> {
     let rate = if corrupt { 1u32..50 } else { 0u32..1 };
     (
@@ -269,7 +269,7 @@ fn address(v6: bool, side: usize, n: usize) -> IpAddr {
 }
 
 impl Scenario {
-    /// Further addresses of a side; the last of three has the other IP version.
+    /// Further addresses of a side. The second further address has the other IP version.
     fn addresses(&self, side: usize) -> Vec<IpAddr> {
         (1..=self.more_addresses[side])
             .map(|n| address(self.v6 ^ (n == 2), side, n))
@@ -361,12 +361,12 @@ impl Scenario {
         self.paths.iter().map(one).collect()
     }
 
-    /// The run, about to begin.
+    /// Prepares the run.
     pub(crate) fn prepare(&self, real: bool) -> Run {
         self.prepare_with(real, |_, _| {})
     }
 
-    /// The same with both ends' configurations changed by `change`.
+    /// Like [`Self::prepare`], with the configurations of both ends changed by `change`.
     pub(crate) fn prepare_with(&self, real: bool, change: impl Fn(usize, &mut Config)) -> Run {
         let more = [self.addresses(0), self.addresses(1)];
         let net = Net::with_addresses(self.seed, Vec::new(), more.clone());
@@ -397,7 +397,8 @@ impl Scenario {
         });
         let mut run = Run::new(net, apps, configs, ends, real);
         run.addresses = more;
-        // xquic's controller reinjects ahead of new data; a coded packet leaves when its time has come.
+        // xquic's controller reinjects before it sends new data. TCP-IR sends a coded packet when its time has
+        // come.
         run.new_data_first = !["deadline-reinjection", "tcp-ir"].contains(&NAMES[self.preset]);
         let op = |(at, side, what, n): &(u64, usize, u8, u8)| {
             let op = match what {
@@ -411,14 +412,14 @@ impl Scenario {
         run
     }
 
-    /// Runs it to its end and judges it.
+    /// Runs the scenario to its end and checks it.
     pub(crate) fn run(&self, real: bool) -> Run {
         let mut run = self.prepare(real);
         self.finish(&mut run);
         run
     }
 
-    /// Runs what was prepared to its end and judges it.
+    /// Runs a prepared run to its end and checks it.
     pub(crate) fn finish(&self, run: &mut Run) {
         run.finish(LIMIT);
         judge::at_the_end(run, USER_TIMEOUT);

@@ -1,4 +1,4 @@
-//! Transfers of so many bytes from one end to the other, and what they put on the wire.
+//! Transfers of a number of bytes from one end to the other, and the segments they put on the wire.
 
 use std::sync::Arc;
 
@@ -20,7 +20,8 @@ pub(crate) fn net(paths: Vec<Path>) -> Net {
     net
 }
 
-/// A connection whose `sender` sends `bytes` once it is up; both close at the end.
+/// A connection whose `sender` sends `bytes` once it is established. Both ends close when all bytes have
+/// arrived.
 pub(crate) struct Transfer {
     pub(crate) client: Handle,
     pub(crate) server: Option<Handle>,
@@ -28,7 +29,7 @@ pub(crate) struct Transfer {
     pub(crate) left: u64,
     pub(crate) got: u64,
     pub(crate) bytes: u64,
-    /// Real bytes are sent, not mere lengths.
+    /// Whether real bytes are sent, instead of payload lengths only.
     pub(crate) real: bool,
 }
 
@@ -84,7 +85,7 @@ impl Transfer {
     }
 }
 
-/// Runs until all transfers are there.
+/// Runs until all transfers are complete.
 pub(crate) fn run(net: &mut Net, transfers: &mut [Transfer]) {
     let limit = net.now + Duration::from_secs(60);
     let mut seen = 0;
@@ -97,7 +98,7 @@ pub(crate) fn run(net: &mut Net, transfers: &mut [Transfer]) {
                 _ => None,
             };
             for t in &mut *transfers {
-                // An accepted connection is that of the one whose port it has.
+                // An accepted connection belongs to the transfer with the same client port.
                 let of = |h: Handle| net.stacks[SERVER].info(h).map(|i| i.subflows[0].remote);
                 let ours = net.stacks[CLIENT]
                     .info(t.client)
@@ -112,7 +113,7 @@ pub(crate) fn run(net: &mut Net, transfers: &mut [Transfer]) {
     for t in transfers {
         assert_eq!(t.got, t.bytes);
     }
-    // What is still to be said at the end.
+    // The last segments of the connections are exchanged.
     let limit = net.now + Duration::from_millis(100);
     while net.step(limit) {}
 }

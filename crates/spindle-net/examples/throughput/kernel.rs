@@ -8,10 +8,10 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::{Outcome, PIECE, Request};
 
-/// Protocol number for socket(2) that asks for MPTCP (IPPROTO_MPTCP).
+/// Protocol number that requests MPTCP from socket(2) (IPPROTO_MPTCP).
 const MPTCP: i32 = 262;
 
-/// `tcp` or `mptcp`.
+/// The protocol with the name `tcp` or `mptcp`.
 pub(crate) fn protocol(name: &str) -> Outcome<Protocol> {
     match name {
         "tcp" => Ok(Protocol::TCP),
@@ -20,8 +20,8 @@ pub(crate) fn protocol(name: &str) -> Outcome<Protocol> {
     }
 }
 
-/// A socket with the congestion control named by `THROUGHPUT_CONGESTION`, if it is: a namespace takes
-/// as its default only what the system allows to everyone, a socket of root's takes all.
+/// A socket with the congestion control named by `THROUGHPUT_CONGESTION`, if that is set. A namespace accepts
+/// as its default only what the system allows to everyone, but a socket of root accepts all.
 fn socket(protocol: Protocol, at: SocketAddr) -> Outcome<Socket> {
     let socket = Socket::new(Domain::for_address(at), Type::STREAM, Some(protocol))?;
     if let Ok(name) = std::env::var("THROUGHPUT_CONGESTION") {
@@ -46,7 +46,7 @@ fn listener(protocol: Protocol, at: SocketAddr) -> Outcome<TcpListener> {
     Ok(socket.into())
 }
 
-/// Serves transfers for ever.
+/// Serves transfers indefinitely.
 pub(crate) fn service(protocol: Protocol, at: SocketAddr) -> Outcome {
     for stream in listener(protocol, at)?.incoming() {
         let stream = stream?;
@@ -94,7 +94,7 @@ fn read(stream: &mut TcpStream, bytes: u64) -> Outcome {
     Ok(())
 }
 
-/// One transfer.
+/// Makes one transfer.
 pub(crate) fn client(protocol: Protocol, to: SocketAddr, request: Request) -> Outcome {
     let mut stream = connect(protocol, to)?;
     stream.write_all(&request.encode())?;
@@ -105,8 +105,8 @@ pub(crate) fn client(protocol: Protocol, to: SocketAddr, request: Request) -> Ou
     read(&mut stream, 1)
 }
 
-/// A plain byte proxy: it accepts MPTCP (TCP by fallback), connects by TCP, and copies with read(2)
-/// and write(2), a thread and a buffer of 256 KiB for each direction.
+/// A plain byte proxy. It accepts MPTCP (TCP by fallback), connects by TCP, and copies with read(2) and
+/// write(2), with a thread and a buffer of 256 KiB for each direction.
 pub(crate) fn proxy(at: SocketAddr, to: SocketAddr) -> Outcome {
     for inside in listener(protocol("mptcp")?, at)?.incoming() {
         let (inside, outside) = (inside?, connect(Protocol::TCP, to)?);
@@ -122,6 +122,6 @@ fn copy(mut from: TcpStream, mut to: TcpStream) {
     while let Ok(n @ 1..) = from.read(&mut buffer)
         && to.write_all(&buffer[..n]).is_ok()
     {}
-    // The other end may be gone already.
+    // The other end may already be closed.
     let _ = to.shutdown(Shutdown::Write);
 }

@@ -1,13 +1,13 @@
-//! Throughput of one connection beside the kernel's, in one run: the rows, and the programs that
-//! they are made of. `scripts/throughput` makes the namespaces and starts it.
+//! Throughput of one connection compared with the kernel's, in one run: the rows, and the programs that they
+//! need. `scripts/throughput` creates the namespaces and starts it.
 //!
-//! `throughput run --spindle FILE --client NETNS --server NETNS [--mib N] [--rounds N] [--only TEXT]
-//! [--json FILE]` prints a table. A transfer is a request of nine bytes (direction and number of
-//! bytes), then the bytes, then, for an upload, one byte back; its time is the client's, from before
-//! it connects until it has read the last byte.
+//! `throughput run --spindle FILE --client NETNS --server NETNS [--mib N] [--rounds N] [--only TEXT] [--json
+//! FILE]` prints a table. A transfer is a request of nine bytes (direction and number of bytes), then the
+//! bytes, and for an upload one byte back. Its time is measured by the client, from before it connects until it
+//! has read the last byte.
 //!
-//! `throughput pairs --client NETNS --server NETNS [--mib N] [--pairs N] [--transports A,B]
-//! [--subflows N] [--window BYTES]` compares the processor time of two of Spindle's transports over UDP, by turns.
+//! `throughput pairs --client NETNS --server NETNS [--mib N] [--pairs N] [--transports A,B] [--subflows N]
+//! [--window BYTES]` compares the processor time of two of Spindle's transports over UDP, which run by turns.
 
 mod kernel;
 mod ours;
@@ -27,10 +27,10 @@ pub(crate) type Outcome<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
 /// Bytes of a write and of a read.
 pub(crate) const PIECE: usize = 256 << 10;
 
-/// What a client asks for.
+/// A client's request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request {
-    /// From the service to the client.
+    /// Whether the bytes go from the service to the client.
     pub(crate) down: bool,
     pub(crate) bytes: u64,
 }
@@ -65,7 +65,7 @@ fn request(args: &[String]) -> Outcome<Request> {
     })
 }
 
-/// Seconds of this process on a CPU, in user mode and in the system.
+/// Seconds that this process has spent on a CPU, in user mode and in the system.
 fn own_cpu() -> Outcome<f64> {
     let usage = getrusage(UsageWho::RUSAGE_SELF)?;
     let spent = usage.user_time() + usage.system_time();

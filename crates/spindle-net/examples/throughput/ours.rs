@@ -17,13 +17,13 @@ use crate::{Outcome, PIECE, Request};
 /// Port of the service inside the encapsulation.
 const PORT: u16 = 80;
 
-/// As `spindle gateway` and `spindle connect` have it.
+/// The configuration, made as in `spindle gateway` and `spindle connect`.
 fn config(kind: LinkKind, paths: PathManager) -> Outcome<Arc<Config>> {
-    // THROUGHPUT_TRANSPORT is for trying others.
+    // THROUGHPUT_TRANSPORT selects another transport.
     let name = std::env::var("THROUGHPUT_TRANSPORT").unwrap_or_else(|_| "fuso".to_owned());
     let preset = preset(&name).ok_or("no such preset")?.config;
     let mut config = wire_config(preset, kind, &Limits::default(), paths);
-    // So small that nothing on the way overflows, if wanted.
+    // THROUGHPUT_WINDOW makes the window so small that no queue on the path overflows.
     if let Ok(bytes) = std::env::var("THROUGHPUT_WINDOW") {
         config.tcp.receive_buffer = bytes.parse()?;
         config.tcp.send_buffer = 4 * config.tcp.receive_buffer;
@@ -32,7 +32,7 @@ fn config(kind: LinkKind, paths: PathManager) -> Outcome<Arc<Config>> {
     Ok(Arc::new(config))
 }
 
-/// Subflows that a client opens, all in all: 1 unless THROUGHPUT_SUBFLOWS says otherwise.
+/// Number of a client's subflows, the first one included: 1 unless THROUGHPUT_SUBFLOWS is set.
 fn subflows() -> Outcome<usize> {
     Ok(std::env::var("THROUGHPUT_SUBFLOWS").map_or(Ok(1), |n| n.parse())?)
 }
@@ -52,7 +52,7 @@ fn block_on(what: impl Future<Output = Outcome>) -> Outcome {
     runtime.block_on(what)
 }
 
-/// Serves transfers over a TUN device with this name for ever.
+/// Serves transfers over a TUN device with this name indefinitely.
 pub(crate) fn tun_service(name: &str, at: SocketAddr) -> Outcome {
     let options = SetupOptions {
         tun: TunOptions::new(name),
@@ -65,7 +65,7 @@ pub(crate) fn tun_service(name: &str, at: SocketAddr) -> Outcome {
     serve(network(Box::new(link))?, LinkKind::Tun, at)
 }
 
-/// Serves transfers over UDP for ever.
+/// Serves transfers over UDP indefinitely.
 pub(crate) fn udp_service(at: SocketAddr) -> Outcome {
     let link = UdpServer::bind(UdpServerOptions::new(vec![at]))?;
     let at = UdpServer::listener_addr(PORT);
@@ -127,7 +127,7 @@ async fn receive(stream: &mut TcpStream, bytes: u64) -> Outcome {
     Ok(())
 }
 
-/// One transfer over UDP from a local address to a service's outer address; what became of it.
+/// Makes one transfer over UDP from a local address to a service's outer address. Returns a summary.
 pub(crate) fn udp_client(local: IpAddr, outer: SocketAddr, request: Request) -> Outcome<String> {
     let link = UdpClient::new(UdpClientOptions::new(outer.port()))?;
     let network = network(Box::new(link))?;

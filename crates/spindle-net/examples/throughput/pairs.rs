@@ -1,4 +1,4 @@
-//! Two transports over UDP by turns, and the ratio of the processor time they take.
+//! Runs two transports over UDP by turns, and reports the ratio of the processor time they need.
 
 use std::collections::HashMap;
 use std::fs;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::Outcome;
 use crate::run::{START, own_path, within};
 
-/// The services' addresses; those of `scripts/throughput`.
+/// The services' addresses, which are those of `scripts/throughput`.
 const AT: [&str; 2] = ["10.9.0.2:7101", "10.9.0.2:7102"];
 const FROM: &str = "10.9.0.1";
 
@@ -20,7 +20,7 @@ struct Options {
     pairs: usize,
     transports: [String; 2],
     subflows: String,
-    /// Bytes of the receive window: no more is on the way, and nothing overflows.
+    /// Bytes of the receive window. No more bytes are in flight, so that no queue overflows.
     window: String,
 }
 
@@ -48,12 +48,12 @@ fn options(args: &[String]) -> Outcome<Options> {
     })
 }
 
-/// A service, which ends with this.
+/// A service, which is killed when this value is dropped.
 struct Service(Child);
 
 impl Drop for Service {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The process may have ended by itself.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -69,7 +69,7 @@ impl Service {
         Ok(Self(command.stdin(Stdio::null()).spawn()?))
     }
 
-    /// Seconds its threads spent on a processor so far (Linux, schedstat: nanoseconds, first field).
+    /// Seconds that its threads have spent on a processor so far (Linux, schedstat: nanoseconds, first field).
     fn cpu(&self) -> Outcome<f64> {
         let mut sum = 0.0;
         for thread in fs::read_dir(format!("/proc/{}/task", self.0.id()))? {
@@ -81,7 +81,7 @@ impl Service {
     }
 }
 
-/// Processor seconds of both ends for a gigabyte down and a gigabyte up.
+/// Processor seconds of both ends for a gigabyte, measured over a download and an upload.
 fn measure(options: &Options, which: usize, service: &Service) -> Outcome<f64> {
     let before = service.cpu()?;
     let mut spent = 0.0;
@@ -109,15 +109,15 @@ fn measure(options: &Options, which: usize, service: &Service) -> Outcome<f64> {
             options.transports[which]
         );
         spent += cpu;
-        // What is still being finished belongs to this transfer.
+        // Work that is still being finished belongs to this transfer.
         sleep(Duration::from_millis(100));
     }
     let gb = (options.mib << 20) as f64 * 1e-9;
     Ok((spent + service.cpu()? - before) / (2.0 * gb))
 }
 
-/// Student's t at 97.5 % for this many degrees of freedom, 3 and more: the expansion around the normal
-/// quantile (Abramowitz and Stegun, 26.7.5), good to 1 % from 4 on.
+/// Student's t at 97.5 % for this many degrees of freedom, 3 or more, by the expansion around the normal
+/// quantile (Abramowitz and Stegun, 26.7.5). It is accurate to 1 % from 4 on.
 fn student(degrees: f64) -> f64 {
     let x: f64 = 1.959_964;
     let g = [
@@ -141,7 +141,7 @@ fn interval(ratios: &[f64]) -> [f64; 3] {
     [mean, mean - half, mean + half].map(f64::exp)
 }
 
-/// `throughput pairs`.
+/// Runs `throughput pairs`.
 pub(crate) fn run(args: &[String]) -> Outcome {
     let options = options(args)?;
     if options.pairs < 4 {
@@ -155,7 +155,7 @@ pub(crate) fn run(args: &[String]) -> Outcome {
     let mut ratios = Vec::new();
     for pair in 0..options.pairs {
         let mut spent = [0.0; 2];
-        // Each goes first as often as the other.
+        // Each transport goes first equally often.
         for turn in 0..2 {
             let which = (pair + turn) % 2;
             spent[which] = measure(&options, which, &services[which])?;

@@ -1,11 +1,11 @@
-//! The rows, and the parts that stay up for them.
+//! The rows, and the parts that run all the time for them.
 
-/// A program that serves until the end of the run; addresses are those of `scripts/throughput`.
+/// A program that serves until the end of the run. Addresses are those of `scripts/throughput`.
 pub(crate) struct Part {
     pub(crate) name: &'static str,
-    /// In the server's namespace, else in the client's.
+    /// Whether it runs in the server's namespace, else in the client's.
     pub(crate) at_server: bool,
-    /// The `spindle` program, else this one.
+    /// Whether it is the `spindle` program, else this one.
     pub(crate) spindle: bool,
     pub(crate) args: &'static str,
 }
@@ -19,7 +19,7 @@ const fn part(name: &'static str, at_server: bool, spindle: bool, args: &'static
     }
 }
 
-/// All of them. The service behind the proxies speaks TCP on the loopback.
+/// All parts. The service behind the proxies speaks TCP on the loopback.
 pub(crate) const PARTS: [Part; 8] = [
     part("tcp", true, false, "service tcp 10.9.0.2:5001"),
     part("mptcp", true, false, "service mptcp 10.9.0.2:5002"),
@@ -41,7 +41,7 @@ pub(crate) const PARTS: [Part; 8] = [
     ),
 ];
 
-/// What is started besides for the row with `connect`.
+/// An additional part, for the row with `connect`.
 pub(crate) const CONNECT: Part = part(
     "udp-connect",
     false,

@@ -1,4 +1,4 @@
-//! Runs the rows, in rounds so that what else the machine does meets all alike, and prints them.
+//! Runs the rows in rounds, so that other load of the machine affects all rows alike, and prints the results.
 
 use std::collections::HashMap;
 use std::fs;
@@ -45,14 +45,14 @@ fn options(args: &[String]) -> Outcome<Options> {
     })
 }
 
-/// Children by name; they end with it.
+/// Child processes by name. They are killed when this value is dropped.
 #[derive(Default)]
 struct Parts(HashMap<&'static str, Child>);
 
 impl Drop for Parts {
     fn drop(&mut self) {
         for child in self.0.values_mut() {
-            // It may have ended by itself.
+            // The process may have ended by itself.
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -100,28 +100,28 @@ pub(crate) fn within(namespace: &str, program: &str, args: &str) -> Command {
     command
 }
 
-/// utime and stime of proc(5), in ticks of 10 ms.
+/// CPU seconds of a process: utime and stime of proc(5), in ticks of 10 ms.
 fn cpu_of(pid: u32) -> Outcome<f64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    // The name, which may hold anything, ends with the last parenthesis; utime is the twelfth
-    // field after it.
+    // The name, which may contain anything, ends with the last parenthesis. utime is the twelfth field after
+    // it.
     let rest = stat.rsplit(')').next().unwrap_or_default();
     let fields: Vec<&str> = rest.split_whitespace().collect();
     let ticks = |i: usize| -> Outcome<f64> { Ok(fields.get(i).ok_or("a short stat")?.parse()?) };
     Ok((ticks(11)? + ticks(12)?) / 100.0)
 }
 
-/// One transfer.
+/// The results of one transfer.
 #[derive(Clone, Copy)]
 struct Measured {
     gbit_per_s: f64,
     cpu_per_gb: f64,
-    /// Retransmissions of the kernels' MPTCP connection timers; in a run without loss each is a
-    /// stall of 0.2 s or so.
+    /// Retransmissions by the connection timers of the kernels' MPTCP. In a run without loss, each is a stall
+    /// of about 0.2 s.
     stalls: u64,
 }
 
-/// MPTCPRetrans of both namespaces since they were made.
+/// MPTCPRetrans of both namespaces since they were created.
 fn stalls(options: &Options) -> Outcome<u64> {
     let mut sum = 0;
     for namespace in [&options.client, &options.server] {
@@ -149,7 +149,7 @@ fn measure(options: &Options, parts: &Parts, row: &Row, down: bool) -> Outcome<M
     let (Some(Ok(seconds)), Some(Ok(cpu))) = (numbers.next(), numbers.next()) else {
         return Err(format!("{} {direction} failed", row.name).into());
     };
-    // What is still being finished belongs to this transfer.
+    // Work that is still being finished belongs to this transfer.
     sleep(Duration::from_millis(100));
     let gb = (options.mib << 20) as f64 * 1e-9;
     let spent = cpu + parts.cpu(row.parts)? - before;
@@ -205,7 +205,7 @@ fn rates(of: &Series) -> Vec<f64> {
     of.rounds.iter().map(|m| m.gbit_per_s).collect()
 }
 
-/// The median of the ratios within each round to another row, all its rounds counted.
+/// The median of the ratios to another row within each round, with all rounds counted.
 fn ratio(all: &[Series], of: &Series, to: &str) -> f64 {
     let reference = all.iter().find(|s| s.row == to && s.down == of.down);
     let pairs = of
@@ -215,8 +215,8 @@ fn ratio(all: &[Series], of: &Series, to: &str) -> f64 {
     median(pairs.map(|(a, b)| a.gbit_per_s / b.gbit_per_s).collect())
 }
 
-/// The ratio of the medians, of the reference only rounds in which its connection timer was silent:
-/// to be compared with a stalled one proves nothing. Not a number if there is none.
+/// The ratio of the medians. Of the reference, only rounds without a retransmission by its connection timer
+/// count, since a comparison with a stalled round proves nothing. Not a number if there is no such round.
 fn ratio_unstalled(all: &[Series], of: &Series) -> f64 {
     let reference = all
         .iter()
@@ -267,7 +267,7 @@ fn document(options: &Options, all: &[Series]) -> Value {
     json!({ "mib": options.mib, "rows": rows.collect::<Vec<_>>() })
 }
 
-/// `throughput run`.
+/// Runs `throughput run`.
 pub(crate) fn run(args: &[String]) -> Outcome {
     let options = options(args)?;
     let mut parts = Parts::default();

@@ -18,14 +18,15 @@ use super::queue::{AcceptQueue, Command};
 use crate::error::NetError;
 use crate::socket::{ConnectionStatus, ListenOptions, NetworkCounters, TcpStream};
 
-/// Bytes a peer may still send to a connection whose owner is gone before it is reset.
+/// Bytes that a peer may still send to a connection after its owner has released it. Beyond them, the
+/// connection is reset.
 const DISCARD_LIMIT: u64 = 1 << 20;
-/// Connections that are looked at in one turn at most because they asked for it.
+/// Most connections served in one turn because they requested attention.
 const ATTENTION_BATCH: usize = 512;
-/// Where ports for listeners that name none begin (RFC 6335, section 6: dynamic ports).
+/// First port for listeners that name no port (RFC 6335, section 6: dynamic ports).
 const FIRST_DYNAMIC_PORT: u16 = 49_152;
 
-/// A listener of the stack and who waits at it.
+/// A listener of the stack, and the queue of its accepted connections.
 pub(super) struct Listening {
     local: SocketAddr,
     accepted: AcceptQueue,
@@ -42,9 +43,9 @@ struct Live {
     closed: Option<CloseReason>,
     /// Established subflows.
     up: u64,
-    /// The stack was told that nothing more will be sent.
+    /// The stack has been notified that no more data will be sent.
     closing: bool,
-    /// Its owner is gone, and the stack knows.
+    /// The owner has released the connection, and `Stack::close` was called for it.
     orphaned: bool,
     discarded: u64,
 }
@@ -52,23 +53,23 @@ struct Live {
 /// All connections of the data path.
 #[derive(Default)]
 pub(super) struct Connections {
-    /// By the stack's index.
+    /// Indexed by the stack's connection index.
     slots: Vec<Option<Live>>,
     by_id: HashMap<u64, usize>,
     next_id: u64,
     pub(super) totals: Totals,
 }
 
-/// What is counted over all connections.
+/// Counters over all connections.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Totals {
     accepted: u64,
     connected: u64,
     refused: u64,
     closed: u64,
-    /// Ended because memory was short.
+    /// Connections that were ended because memory was short.
     pub(super) evicted: u64,
-    /// Established subflows of the connections there are.
+    /// Established subflows of the live connections.
     subflows: u64,
 }
 
@@ -116,7 +117,7 @@ impl Connections {
         }
     }
 
-    /// A connection has this many established subflows now.
+    /// Updates a connection's number of established subflows.
     fn set_up(&mut self, handle: Handle, up: impl FnOnce(u64) -> u64) {
         if let Some(live) = self.at(handle) {
             let before = live.up;
@@ -126,7 +127,7 @@ impl Connections {
         }
     }
 
-    /// Places of connections there are, empty ones among them.
+    /// Number of slots, empty ones included.
     pub(super) fn places(&self) -> usize {
         self.slots.len()
     }
@@ -135,12 +136,12 @@ impl Connections {
         self.by_id.is_empty()
     }
 
-    /// Connections there are.
+    /// Number of live connections.
     pub(super) fn len(&self) -> usize {
         self.by_id.len()
     }
 
-    /// Tells the stack what the pipe of each connection holds.
+    /// Reports to the stack how much the pipe of each connection holds.
     pub(super) fn report(&self, now: Instant, stack: &mut Stack) {
         for live in self.slots.iter().flatten() {
             let s = live.pipe.lock();
@@ -153,7 +154,7 @@ impl Connections {
         self.slots.get(slot)?.as_ref().map(|l| l.handle)
     }
 
-    /// The data path ends: nobody waits for ever.
+    /// Stops all pipes when the data path ends, so that no owner waits indefinitely.
     pub(super) fn stop_all(&mut self) {
         for live in self.slots.drain(..).flatten() {
             set_phase(&live.pipe, Phase::Stopped);
@@ -245,7 +246,7 @@ impl Driver {
         Ok((id, local))
     }
 
-    /// The configuration with nothing in it beyond what the link carries.
+    /// The configuration, reduced to what the link can carry.
     fn fitted(&self, config: Arc<Config>) -> Arc<Config> {
         let (mss, burst) = (self.link.mss(), self.link.burst());
         let scatter = config.multipath.as_ref().and_then(|m| m.scatter.as_ref());
@@ -275,7 +276,7 @@ impl Driver {
         config: Arc<Config>,
         pipe: Arc<Pipe>,
     ) -> Result<(), NetError> {
-        // A connection that is over may have left its place in the stack to this one.
+        // Handle pending events first: the stack may give this connection the slot of one that has ended.
         self.dispatch();
         let now = self.clock.now();
         let local = Endpoint::new(local, 0);
@@ -305,7 +306,7 @@ impl Driver {
                 peer: first.remote.into(),
                 outside: self.link.outside(first.remote),
             };
-            // It is set once, here.
+            // The identity is set only here, once.
             let _ = pipe.identity.set(identity);
         }
     }
@@ -315,7 +316,7 @@ impl Driver {
         self.stack.info(self.connections.handle_in(slot)?)
     }
 
-    /// The connections in these places.
+    /// The status of the connections in these slots.
     pub(super) fn statuses(&self, places: Range<usize>) -> Vec<ConnectionStatus> {
         let now = self.clock.now();
         let live = self.connections.slots[places].iter().flatten();
@@ -364,7 +365,7 @@ impl Driver {
         }
     }
 
-    /// Hands the stack's events on.
+    /// Handles the events of the stack.
     pub(super) fn dispatch(&mut self) {
         while let Some(event) = self.stack.poll_event() {
             match event {
@@ -410,8 +411,8 @@ impl Driver {
                 return;
             }
         }
-        // A client waits for a sign that its key has arrived before it opens further subflows, and
-        // its request may wait for them.
+        // A client opens further subflows only after a sign that its key has arrived, and its request may wait
+        // for them.
         if self.stack.info(handle).is_some_and(|i| i.multipath) {
             self.stack.acknowledge(now, handle);
         }
@@ -467,7 +468,7 @@ impl Driver {
         let observer = self.connections.at(handle);
         if let Some(observer) = observer.and_then(|l| l.pipe.observer.get()) {
             observer.acknowledged(offset, std::time::Instant::now());
-            // It may wait for another offset.
+            // The observer may now wait for another offset.
             self.serve(handle);
         }
     }
@@ -489,7 +490,8 @@ impl Driver {
         self.serve(handle);
     }
 
-    /// Looks at the connections that asked for it, those that asked first at first; returns whether more are left.
+    /// Serves the connections that requested attention, in the order of their requests. Returns whether more
+    /// are left.
     pub(super) fn attend(&mut self) -> bool {
         let mut list = std::mem::take(&mut self.attention);
         if list.is_empty() {
@@ -511,7 +513,7 @@ impl Driver {
         more
     }
 
-    /// Moves what can be moved between a connection and its pipe, and carries out its owner's will.
+    /// Moves as much data as possible between a connection and its pipe, and carries out its owner's requests.
     fn serve(&mut self, handle: Handle) {
         let now = self.clock.now();
         let Some(live) = self.connections.at(handle) else {
@@ -564,14 +566,14 @@ impl Driver {
     }
 }
 
-/// A connection is established: one subflow, the owner may go on.
+/// Marks a connection as established with one subflow, so that its owner may go on.
 fn set_up(pipe: &Pipe) {
     pipe.lock().up = 1;
     set_phase(pipe, Phase::Open);
 }
 
-/// Gives the stack what was written. The last piece is offered even to a full buffer: its rest
-/// counts as new data on the way (FUSO section 4.1).
+/// Gives the stack the data that were written. The last piece is offered even to a full buffer, since the rest
+/// that is left over counts as new data to come (FUSO section 4.1).
 fn give(stack: &mut Stack, now: Instant, handle: Handle, s: &mut super::pipe::State) {
     while let Some(piece) = s.next_outbound() {
         let len = piece.len();
@@ -589,7 +591,7 @@ fn give(stack: &mut Stack, now: Instant, handle: Handle, s: &mut super::pipe::St
     }
 }
 
-/// Has the stack report the acknowledgement that the connection's observer waits for.
+/// Asks the stack to report the acknowledgement that the connection's observer waits for.
 fn watch(stack: &mut Stack, now: Instant, handle: Handle, pipe: &Pipe, s: &mut super::pipe::State) {
     if let Some(observer) = pipe.observer.get() {
         let offset = observer.next_offset(s.written);
@@ -600,7 +602,8 @@ fn watch(stack: &mut Stack, now: Instant, handle: Handle, pipe: &Pipe, s: &mut s
     }
 }
 
-/// Takes from the stack what the pipe has room for; returns the bytes nobody wants any more.
+/// Takes as many bytes from the stack as the pipe has room for. Returns how many were discarded because the
+/// owner has released the connection.
 fn take(stack: &mut Stack, now: Instant, handle: Handle, s: &mut super::pipe::State) -> u64 {
     let mut discarded = 0;
     loop {

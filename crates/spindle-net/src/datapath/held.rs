@@ -1,32 +1,34 @@
-//! What is held for connections outside the stack: queues, packets, tasks. The data path tells the stack, whose
-//! limit of memory counts it.
+//! Memory held for connections outside the stack: queues, packets, tasks. The data path reports it to the
+//! stack, whose memory limit includes it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a queued piece costs in addition to its bytes: its entry, and the allocator's and the reference
+/// Cost of a queued piece in addition to its bytes: its queue entry, and the allocator's and the reference
 /// counter's words around it.
 pub(crate) const PIECE_COST: usize = 80;
-/// Bytes of a relayed connection without its queues: its pipe, its task and the entries that lead to them. With
-/// the stack's own 8 KiB that is what an idle connection of a gateway takes, 13 kB as measured.
+/// Bytes of a relayed connection without its queues: its pipe, its task and the entries that refer to them.
+/// Together with the stack's own 8 KiB, this is what an idle connection of a gateway takes, 13 kB as measured.
 pub(crate) const RELAY_COST: u64 = 6 << 10;
-/// Bytes of a TLS session: rustls's buffers of a record each way (16 KiB and their headers) and its state.
+/// Bytes of a TLS session: rustls's buffers of one record in each direction (16 KiB and their headers), and its
+/// state.
 pub(crate) const TLS_COST: u64 = 40 << 10;
 
-/// One queue holds no more than this part of the memory that is free. Queues that grow at the same time then leave
-/// some of it to others (Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet switches",
+/// One queue holds no more than this part of the free memory. Queues that grow at the same time then leave some
+/// of it to others (Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet switches",
 /// IEEE/ACM Transactions on Networking 6(2), 1998): forty of them leave more than half.
 const PART_OF_FREE: u64 = 64;
 
-/// For so many bytes of buffers the allocator holds one more: it gives pages of 4 MiB back whole, and in each lie
-/// buffers of several connections. Under the attack with shut windows it held 50 to 70 MB beside 190 MB in use.
+/// For this many bytes of buffers in use, the allocator holds one more byte that is unused. It returns pages of
+/// 4 MiB only as a whole, and each of them contains buffers of several connections. Under the attack with shut
+/// windows it held 50 to 70 MB in addition to 190 MB in use.
 pub(crate) const BUFFERS_PER_UNUSED: u64 = 4;
 
 /// Bytes held over all connections of a network.
 #[derive(Debug)]
 pub(crate) struct Held {
     total: AtomicU64,
-    /// What `total` may become.
+    /// Upper bound of `total`.
     most: AtomicU64,
 }
 
@@ -53,12 +55,12 @@ impl Held {
         self.total.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// All of it together may become so many bytes.
+    /// Sets the upper bound of the total.
     pub(crate) fn bound(&self, most: u64) {
         self.most.store(most, Ordering::Relaxed);
     }
 
-    /// Bytes that one queue may hold as long as so much memory is free as now.
+    /// Bytes that one queue may hold with the memory that is free now.
     fn most_of_one(&self) -> usize {
         let most = self.most.load(Ordering::Relaxed);
         let free = most.saturating_sub(self.total());
@@ -66,7 +68,7 @@ impl Held {
     }
 }
 
-/// What one holder has of it, until it is dropped.
+/// The bytes that one holder has in the account, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Share {
     held: Arc<Held>,
@@ -74,12 +76,12 @@ pub(crate) struct Share {
 }
 
 impl Share {
-    /// Nothing yet.
+    /// A share of zero bytes.
     pub(crate) fn new(held: Arc<Held>) -> Self {
         Self { held, bytes: 0 }
     }
 
-    /// It holds so many bytes now.
+    /// Sets the number of bytes that the holder has.
     pub(crate) fn set(&mut self, bytes: u64) {
         match bytes.checked_sub(self.bytes) {
             Some(0) => {}
@@ -89,12 +91,12 @@ impl Share {
         self.bytes = bytes;
     }
 
-    /// The bytes it holds.
+    /// The number of bytes that the holder has.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Bytes that it may hold as long as so much memory is free as now.
+    /// Bytes that the holder may have with the memory that is free now.
     pub(crate) fn most(&self) -> usize {
         self.held.most_of_one()
     }
@@ -111,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_share_may_hold_a_part_of_what_is_free() {
+    fn a_share_may_hold_a_64th_of_the_free_memory() {
         let held = Arc::new(Held::default());
         let mut share = Share::new(held.clone());
         assert_eq!(share.most(), (u64::MAX / PART_OF_FREE) as usize, "no bound");
@@ -124,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_add_up_and_are_given_back() {
+    fn shares_add_up_and_dropped_shares_are_returned() {
         let held = Arc::new(Held::default());
         let (mut a, mut b) = (Share::new(held.clone()), Share::new(held.clone()));
         a.set(10);

@@ -1,12 +1,12 @@
 //! The data path: one thread that owns the stack, the link and a poller.
 //!
-//! A turn takes commands, reads a batch from the link, serves timers, looks at the connections that
-//! asked for it, sends a batch, and hands events to the sockets; then it sleeps until a packet, a
-//! timer or a command comes.
+//! A turn reads a batch from the link, takes commands, serves timers, serves the connections that requested
+//! attention, hands events to the sockets, and sends a batch. Then the thread sleeps until a packet, a timer or
+//! a command arrives.
 //!
-//! A turn takes a limited number of commands, packets, segments to be sent, and connections that asked for
-//! it; the rest waits for the next turn. Timers are served when they are due and events when they happened, all
-//! of them: there is one timer for each connection, and events come of what the turn has taken.
+//! A turn takes a limited number of commands, packets, segments to send, and connections that requested
+//! attention. The rest waits for the next turn. All timers that are due and all events are handled in the same
+//! turn: there is one timer for each connection, and events result from what the turn has taken.
 
 mod connections;
 pub(crate) mod held;
@@ -31,12 +31,13 @@ use queue::Queue;
 use survey::Surveys;
 use turns::TurnTimes;
 
-/// Segments on the wire that are sent in one turn, plus at most one burst of 64 KB: eleven or twelve such bursts.
+/// Segments on the wire that are sent in one turn: eleven or twelve bursts of 64 KB. A turn may exceed this by
+/// at most one burst.
 const SEND_BATCH: u32 = 512;
-/// Commands taken in one turn at most.
+/// Most commands taken in one turn.
 const COMMAND_BATCH: usize = 256;
 
-/// The monotonic clock as the core wants it.
+/// The monotonic clock in the form that the core needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock(std::time::Instant);
 
@@ -50,10 +51,10 @@ impl Clock {
     }
 }
 
-/// Least time between two lines of the log on connections that were ended because memory was short.
+/// Least time between two log lines about connections that were ended because memory was short.
 const LOG_GAP: spindle_units::Duration = spindle_units::Duration::from_secs(1);
 
-/// What the log has of connections that were ended because memory was short.
+/// What has been logged about connections that were ended because memory was short.
 #[derive(Default)]
 struct Evictions {
     logged: u64,
@@ -61,7 +62,7 @@ struct Evictions {
 }
 
 impl Evictions {
-    /// There were so many of them.
+    /// Logs the connections that have been ended since the last line. `total` is their number since the start.
     fn log(&mut self, now: Instant, total: u64) {
         let waits = self.at.is_some_and(|at| now.since(at) < LOG_GAP);
         if total == self.logged || waits {
@@ -86,17 +87,17 @@ pub(crate) struct Driver {
     connections: Connections,
     listeners: HashMap<ListenerId, Listening>,
     attention: Vec<Arc<Pipe>>,
-    /// No handle is left: end when nothing is left to do.
+    /// No handle is left. The thread ends when all connections have ended.
     released: bool,
     ended: bool,
-    /// ICMP errors and learnt MTUs that the stack was told.
+    /// ICMP errors and learnt MTUs that were reported to the stack.
     path_signals: u64,
-    /// As the stack has it.
+    /// The stack's memory limit.
     memory_limit: u64,
     evictions: Evictions,
     turn_times: TurnTimes,
     surveys: Surveys,
-    /// Why it ended, if not as it was told to.
+    /// Why the thread ended, unless it ended on request.
     failure: Option<String>,
 }
 
@@ -129,7 +130,7 @@ impl Driver {
         })
     }
 
-    /// Runs until it is told to end or the link breaks.
+    /// Runs until a shutdown, until no handle and no connection is left, or until the link breaks.
     pub(crate) fn run(mut self) {
         if let Err(e) = self.turns() {
             tracing::error!(error = %e, "the data path's link failed");
@@ -164,7 +165,7 @@ impl Driver {
         self.link.flush(now)
     }
 
-    /// Sleeps until something comes; looks only, if there is work left.
+    /// Sleeps until something arrives. If there is work left, it only checks for packets and does not sleep.
     fn wait(&mut self, events: &mut Events, busy: bool) -> io::Result<()> {
         events.clear();
         let may_sleep = !busy && self.queue.may_sleep();
@@ -215,7 +216,8 @@ impl Driver {
         }
     }
 
-    /// Tells the stack what is held for its connections elsewhere, and the queues what they may hold.
+    /// Reports to the stack how much is held for its connections elsewhere, and sets how much the queues may
+    /// hold.
     fn account(&mut self) {
         let relays = RELAY_COST * self.connections.len() as u64;
         let queues = self.queue.held().total();
@@ -259,7 +261,7 @@ impl Driver {
 }
 
 impl Drop for Driver {
-    /// Nobody is left waiting, however the thread ends.
+    /// Leaves no caller waiting, however the thread ends.
     fn drop(&mut self) {
         let why = if std::thread::panicking() {
             Some("a defect of the data path; its thread panicked".to_owned())
@@ -272,7 +274,7 @@ impl Drop for Driver {
     }
 }
 
-/// Tells the stack what came from the link.
+/// Reports to the stack what has arrived from the link.
 fn take(stack: &mut Stack, signals: &mut u64, now: Instant, arrival: Arrival) {
     match arrival {
         Arrival::Segment(segment) => stack.receive(now, segment),
@@ -292,7 +294,7 @@ fn take(stack: &mut Stack, signals: &mut u64, now: Instant, arrival: Arrival) {
     }
 }
 
-/// A router's word counts only if it quotes what is in flight (RFC 5927, section 4.1).
+/// An ICMP error counts only if it quotes a segment in flight (RFC 5927, section 4.1).
 fn on_icmp(stack: &mut Stack, now: Instant, report: &IcmpReport) {
     let (local, remote) = (report.local, report.remote);
     let genuine = stack.is_outstanding(local, remote, report.seq);

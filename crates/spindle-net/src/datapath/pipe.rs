@@ -1,4 +1,4 @@
-//! [`Pipe`]: what a stream and the data-path thread share of one connection.
+//! [`Pipe`]: the state of one connection that its stream and the data-path thread share.
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,12 +15,12 @@ use super::held::{PIECE_COST, RELAY_COST, Share};
 use super::queue::Queue;
 use crate::error::kind_of;
 
-/// Most bytes a direction holds beyond the stack's own buffer: enough that a program on another
-/// core is not woken for every segment.
+/// Most bytes that a direction holds in addition to the stack's own buffer. This is enough that a program on
+/// another core is not woken for every segment.
 pub(crate) const MOST_ROOM: usize = 512 << 10;
-/// Such bytes at first: a full burst.
+/// Most such bytes at first: a full burst.
 const LEAST_ROOM: usize = 64 << 10;
-/// Such bytes while the connection is to hold little: what one call of the system reads.
+/// Most such bytes while the connection must hold little: as much as one system call reads.
 const LITTLE_ROOM: usize = 16 << 10;
 /// Writes below this are gathered into one piece, so that many small ones cost one entry.
 const GATHER_BELOW: usize = 16 << 10;
@@ -30,7 +30,7 @@ const GATHER_PIECE: usize = 64 << 10;
 /// Received pieces are joined while together they are no longer than this: about three segments.
 const JOIN_UP_TO: usize = 4096;
 
-/// Bytes a pipe holds at most in each direction, beyond the stack's own buffers.
+/// Most bytes that a pipe holds in each direction, in addition to the stack's own buffers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
     inbound: usize,
@@ -38,8 +38,8 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    /// A quarter of the stack's buffers within a bound, so that [`Limits::buffer`](crate::limits::Limits::buffer) leaves
-    /// room for both.
+    /// A quarter of the stack's buffers within a bound, so that
+    /// [`Limits::buffer`](crate::limits::Limits::buffer) leaves room for both.
     pub(crate) fn of(config: &Config) -> Self {
         let part = |buffer: usize| (buffer / 4).clamp(1, MOST_ROOM);
         Self {
@@ -48,23 +48,23 @@ impl Room {
         }
     }
 
-    /// Bytes that wait for the reader and for the stack at most.
+    /// Most bytes that wait for the reader, and for the stack.
     #[cfg(test)]
     pub(crate) fn most(self) -> (usize, usize) {
         (self.inbound, self.outbound)
     }
 }
 
-/// Hears how far the peer has acknowledged what was written to a connection. Offsets count bytes from
-/// the beginning of the stream.
+/// Is notified how far the peer has acknowledged the data written to a connection. Offsets count bytes from the
+/// beginning of the stream.
 pub(crate) trait AckObserver: Send + Sync {
-    /// The offset to hear of next, when `written` bytes have been written.
+    /// The offset whose acknowledgement must be reported next, when `written` bytes have been written.
     fn next_offset(&self, written: u64) -> u64;
-    /// The peer has acknowledged everything before `offset`. The data path's thread calls it.
+    /// The peer has acknowledged everything before `offset`. The data path's thread calls this function.
     fn acknowledged(&self, offset: u64, at: std::time::Instant);
 }
 
-/// Who the ends are, once known.
+/// Number and addresses of a connection, once they are known.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Identity {
     pub(crate) id: u64,
@@ -73,36 +73,36 @@ pub(crate) struct Identity {
     pub(crate) outside: SocketAddr,
 }
 
-/// Where a connection stands for its owner.
+/// The state of a connection as its owner sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     Opening,
     Open,
     Closed(CloseReason),
-    /// The data path has ended under it.
+    /// The data path has ended before the connection.
     Stopped,
 }
 
 /// Both directions and their state.
 pub(crate) struct State {
     room: Room,
-    /// What the account has of it.
+    /// The queued bytes in the account of held memory.
     share: Share,
-    /// What its owner holds for it as long as it lives.
+    /// Bytes that the owner holds for the connection as long as it lives.
     session: Share,
-    /// Memory is short, or the peer takes nothing: as little as possible is queued.
+    /// Memory is short, or the peer does not take data. As little as possible is queued.
     pub(crate) little: bool,
-    /// Bytes that passed so far, for the reader and for the stack: the room grows with them.
+    /// Bytes that have passed so far, to the reader and to the stack. The room grows with them.
     passed: (usize, usize),
     pub(crate) phase: Phase,
     inbound: VecDeque<Bytes>,
     inbound_bytes: usize,
-    /// The stack holds more that did not fit here.
+    /// The stack holds more data, which did not fit here.
     pub(crate) more: bool,
     pub(crate) eof: bool,
     read_waker: Option<Waker>,
     outbound: VecDeque<Bytes>,
-    /// Small writes not yet an entry of `outbound`.
+    /// Small writes that are not yet an entry of `outbound`.
     tail: BytesMut,
     outbound_bytes: usize,
     /// Bytes that the owner has written since the beginning.
@@ -110,18 +110,18 @@ pub(crate) struct State {
     /// The offset whose acknowledgement the stack was last asked to report.
     pub(crate) watched: u64,
     write_waker: Option<Waker>,
-    /// The owner sends nothing more.
+    /// The owner will send no more data.
     pub(crate) write_closed: bool,
-    /// The owner is in the middle of what it sends ...
+    /// The owner is in the middle of what it sends, so more data will follow.
     pub(crate) expects_more: bool,
-    /// ... and whether the stack has been told so.
+    /// The value of `expects_more` that was last passed to the stack.
     pub(crate) told_more: bool,
-    /// The owner is gone.
+    /// The owner has released the connection.
     pub(crate) released: bool,
     pub(crate) abort: bool,
     /// Established subflows.
     pub(crate) up: usize,
-    /// What was known when it ended.
+    /// The connection's information at its end.
     pub(crate) last: Option<Box<ConnectionInfo>>,
 }
 
@@ -129,10 +129,10 @@ pub(crate) struct State {
 pub(crate) struct Pipe {
     queue: Arc<Queue>,
     pub(crate) identity: OnceLock<Identity>,
-    /// Who wants to hear of acknowledgements.
+    /// Is notified of acknowledgements.
     pub(crate) observer: OnceLock<Arc<dyn AckObserver>>,
     state: Mutex<State>,
-    /// Phase or number of subflows changed.
+    /// Notifies that the phase or the number of subflows has changed.
     pub(crate) changed: Notify,
     queued: AtomicBool,
 }
@@ -183,19 +183,19 @@ impl Pipe {
         &self.queue
     }
 
-    /// Has the data path look at this connection, once however often it is asked.
+    /// Requests that the data path serve this connection. Repeated requests count once.
     pub(crate) fn attend(self: &Arc<Self>) {
         if !self.queued.swap(true, Ordering::SeqCst) {
             self.queue.attend(self.clone());
         }
     }
 
-    /// The data path begins to look: what changes from now on needs another look.
+    /// Called when the data path begins to serve the connection. Later changes need a new request.
     pub(crate) fn attended(&self) {
         self.queued.store(false, Ordering::SeqCst);
     }
 
-    /// Takes up to `max` bytes for the reader; none at the end of the stream.
+    /// Takes up to `max` bytes for the reader. `None` is the end of the stream.
     pub(crate) fn poll_recv(
         self: &Arc<Self>,
         cx: &mut Context<'_>,
@@ -225,7 +225,7 @@ impl Pipe {
         Poll::Pending
     }
 
-    /// Fills `buf` as far as there are bytes.
+    /// Fills `buf` with the bytes that are available.
     pub(crate) fn poll_read(
         self: &Arc<Self>,
         cx: &mut Context<'_>,
@@ -282,7 +282,7 @@ impl Pipe {
         Poll::Ready(Ok(n))
     }
 
-    /// Takes a piece from the writer whole, without a copy, as soon as there is any room.
+    /// Takes a whole piece from the writer, without a copy, as soon as there is any room.
     pub(crate) fn poll_send(
         self: &Arc<Self>,
         cx: &mut Context<'_>,
@@ -307,8 +307,8 @@ impl Pipe {
         Poll::Ready(Ok(()))
     }
 
-    /// Waits until a writer has room, and says how much. Of a connection that takes no more it says so too: writing
-    /// then gives the error.
+    /// Waits until a writer has room, and returns how much. If the connection accepts no more data, it returns
+    /// at once, and the next write returns the error.
     pub(crate) fn poll_writable(self: &Arc<Self>, cx: &mut Context<'_>) -> Poll<usize> {
         match self.lock().room_to_write(cx) {
             Poll::Ready(Ok(room)) => Poll::Ready(room),
@@ -317,7 +317,7 @@ impl Pipe {
         }
     }
 
-    /// The owner sends nothing more.
+    /// Closes the sending direction: the owner will send no more data.
     pub(crate) fn shutdown(self: &Arc<Self>) {
         let mut s = self.lock();
         if !s.write_closed {
@@ -327,7 +327,7 @@ impl Pipe {
         }
     }
 
-    /// The owner is, or no longer is, in the middle of what it sends.
+    /// Sets whether the owner is in the middle of what it sends.
     pub(crate) fn expect_more(self: &Arc<Self>, more: bool) {
         let mut s = self.lock();
         if s.expects_more != more {
@@ -337,7 +337,7 @@ impl Pipe {
         }
     }
 
-    /// The owner is gone.
+    /// The owner releases the connection.
     pub(crate) fn release(self: &Arc<Self>) {
         let mut s = self.lock();
         s.released = true;
@@ -348,13 +348,13 @@ impl Pipe {
         self.attend();
     }
 
-    /// The owner holds so many bytes for it as long as it lives.
+    /// Sets the number of bytes that the owner holds for the connection as long as it lives.
     pub(crate) fn hold(self: &Arc<Self>, bytes: u64) {
         self.lock().session.set(bytes);
         self.attend();
     }
 
-    /// The owner wants it to end at once.
+    /// Ends the connection at once, on the owner's request.
     pub(crate) fn abort(self: &Arc<Self>) {
         self.lock().abort = true;
         self.attend();
@@ -372,8 +372,8 @@ impl State {
         self.part(self.room.outbound, self.passed.1)
     }
 
-    /// Room grows up to `most` with what has passed: who has taken nothing yet is owed little. It shrinks with the
-    /// memory that is free.
+    /// The room grows up to `most` with the bytes that have passed, so that a peer that has taken no data yet
+    /// gets little. It shrinks with the free memory.
     fn part(&self, most: usize, passed: usize) -> usize {
         let room = match self.little {
             true => LITTLE_ROOM,
@@ -382,24 +382,24 @@ impl State {
         room.min(self.share.most().max(LITTLE_ROOM)).min(most)
     }
 
-    /// Brings the account in line with the queues.
+    /// Brings the account of held memory in line with the queues.
     pub(crate) fn recount(&mut self) {
         let pieces = self.inbound.len() + self.outbound.len();
         let bytes = self.inbound_bytes + self.outbound_bytes + pieces * PIECE_COST;
         self.share.set(bytes as u64);
     }
 
-    /// What the queues hold, as counted last.
+    /// Bytes that the queues hold, as of the last recount.
     pub(crate) fn held(&self) -> u64 {
         self.share.bytes()
     }
 
-    /// What its task and its owner hold for it as long as it lives.
+    /// Bytes that the connection's task and its owner hold as long as it lives.
     pub(crate) fn overhead(&self) -> u64 {
         RELAY_COST + self.session.bytes()
     }
 
-    /// Drops what was not read.
+    /// Drops the data that were not read.
     pub(crate) fn discard_inbound(&mut self) {
         self.inbound.clear();
         self.inbound_bytes = 0;
@@ -410,7 +410,7 @@ impl State {
         self.more && self.inbound_bytes <= self.most_inbound() / 2
     }
 
-    /// What a reader finds when no bytes are left: the end, an error, or nothing yet.
+    /// What a reader gets when no bytes are left: the end, an error, or `None` if it must wait.
     fn end_of_reading(&self) -> Option<io::Result<()>> {
         if self.eof {
             return Some(Ok(()));
@@ -466,13 +466,13 @@ impl State {
         }
     }
 
-    /// Room for bytes from the stack; none once the limit is reached.
+    /// Room for bytes from the stack. 0 once the limit is reached.
     pub(crate) fn inbound_room(&self) -> usize {
         self.most_inbound().saturating_sub(self.inbound_bytes)
     }
 
-    /// Bytes from the stack; of no use to a pipe whose owner is gone. Small pieces are joined: a
-    /// peer that sends single bytes must not make us keep an entry for each.
+    /// Appends bytes from the stack. If the owner has released the connection, they are dropped. Small pieces
+    /// are joined, so that a peer that sends single bytes does not make the pipe keep an entry for each.
     pub(crate) fn deliver(&mut self, piece: Bytes) {
         if self.released || piece.is_empty() {
             return;
@@ -504,7 +504,7 @@ impl State {
         self.outbound.pop_front()
     }
 
-    /// `sent` bytes of a piece were taken, `rest` was not.
+    /// Records that `sent` bytes of a piece were taken and `rest` was not.
     pub(crate) fn sent(&mut self, sent: usize, rest: Bytes) {
         self.outbound_bytes -= sent;
         self.passed.1 = self.passed.1.saturating_add(sent);
@@ -513,19 +513,19 @@ impl State {
         }
     }
 
-    /// Whether everything written was given to the stack.
+    /// Whether all data that were written have been given to the stack.
     pub(crate) fn all_given(&self) -> bool {
         self.outbound_bytes == 0
     }
 
-    /// Drops what was written and not given to the stack.
+    /// Drops the data that were written and not yet given to the stack.
     pub(crate) fn discard_outbound(&mut self) {
         self.outbound.clear();
         self.tail.clear();
         self.outbound_bytes = 0;
     }
 
-    /// The reader's waker, if there is something for it.
+    /// The reader's waker, if there are data or an end for the reader.
     pub(crate) fn take_reader(&mut self) -> Option<Waker> {
         if self.inbound.is_empty() && self.end_of_reading().is_none() {
             return None;
@@ -533,7 +533,7 @@ impl State {
         self.read_waker.take()
     }
 
-    /// The writer's waker, if there is room worth waking for.
+    /// The writer's waker, if there is enough room to wake the writer.
     pub(crate) fn take_writer(&mut self) -> Option<Waker> {
         let over = !matches!(self.phase, Phase::Opening | Phase::Open);
         if over || self.outbound_bytes <= self.most_outbound() / 2 {
@@ -583,7 +583,7 @@ mod tests {
     }
 
     #[test]
-    fn the_account_has_what_the_queues_hold_and_gives_it_back() {
+    fn queued_bytes_are_accounted_and_returned_with_the_pipe() {
         let pipe = pipe();
         let held = pipe.queue().held().clone();
         let mut s = pipe.lock();
@@ -601,11 +601,11 @@ mod tests {
         s.recount();
         drop(s);
         drop(pipe);
-        assert_eq!(held.total(), 0, "with the pipe");
+        assert_eq!(held.total(), 0, "released with the pipe");
     }
 
     #[test]
-    fn room_grows_with_what_passes_and_is_little_for_who_takes_nothing() {
+    fn room_grows_with_bytes_passed_and_is_minimal_while_held_back() {
         let pipe = pipe();
         let mut s = pipe.lock();
         s.phase = Phase::Open;
@@ -617,7 +617,7 @@ mod tests {
         assert_eq!(
             s.most_inbound(),
             LEAST_ROOM,
-            "the other way nothing has passed"
+            "no bytes have passed in the other direction"
         );
         s.little = true;
         assert_eq!(
@@ -632,7 +632,7 @@ mod tests {
     }
 
     #[test]
-    fn room_shrinks_with_the_memory_that_is_free() {
+    fn room_shrinks_with_the_free_memory() {
         let pipe = pipe();
         let held = pipe.queue().held().clone();
         let mut s = pipe.lock();
@@ -642,7 +642,7 @@ mod tests {
         held.bound(6_400_000);
         assert_eq!(s.most_outbound(), 100_000);
         held.bound(0);
-        assert_eq!(s.most_outbound(), LITTLE_ROOM, "it always goes on");
+        assert_eq!(s.most_outbound(), LITTLE_ROOM, "some room always remains");
     }
 
     #[test]
@@ -660,7 +660,7 @@ mod tests {
         let mut pieces = 0;
         while let Some(piece) = s.next_outbound() {
             pieces += 1;
-            // Half of it is not taken at first.
+            // Half of the piece is not taken at first.
             let half = piece.len() / 2;
             out.extend_from_slice(&piece[..half]);
             s.sent(half, piece.slice(half..));

@@ -1,5 +1,4 @@
-//! The way from the async side to the data-path thread: commands, and connections that want to be
-//! looked at.
+//! The queue from the async side to the data-path thread: commands, and connections that request attention.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -18,7 +17,7 @@ use crate::socket::{ConnectionStatus, ListenOptions, NetworkCounters, TcpStream}
 /// Where the data path puts accepted connections.
 pub(crate) type AcceptQueue = mpsc::Sender<(TcpStream, SocketAddr)>;
 
-/// A request to the data path; the answer comes by the channel in it.
+/// A request to the data path. The answer is sent through the channel in it.
 pub(crate) enum Command {
     /// Listen on an endpoint.
     Listen {
@@ -43,11 +42,11 @@ pub(crate) enum Command {
     Connections(oneshot::Sender<Vec<ConnectionStatus>>),
     /// Totals.
     Counters(oneshot::Sender<NetworkCounters>),
-    /// Nothing but an answer, which shows that the data path turns.
+    /// Only an answer, which shows that the data path still turns.
     Turn(oneshot::Sender<()>),
-    /// End once nothing is left to do.
+    /// End once all connections have ended.
     Release,
-    /// Abort what is left and end.
+    /// Abort the remaining connections and end.
     Shutdown(oneshot::Sender<()>),
 }
 
@@ -55,14 +54,14 @@ pub(crate) enum Command {
 struct Waiting {
     commands: VecDeque<Command>,
     attention: Vec<Arc<Pipe>>,
-    /// Why the thread has ended, once it has.
+    /// Set once the thread has ended, with the reason if there is one.
     stopped: Option<Option<String>>,
 }
 
 /// The queue itself.
 pub(crate) struct Queue {
     waiting: Mutex<Waiting>,
-    /// The thread sleeps, or is about to: only then is it worth a system call to wake it.
+    /// The thread sleeps, or is about to. Only then is a system call needed to wake it.
     sleeping: AtomicBool,
     poller: Arc<Poller>,
     held: Arc<Held>,
@@ -78,7 +77,7 @@ impl Queue {
         }
     }
 
-    /// What pipes and relays hold for their connections.
+    /// The account of what pipes and relays hold for their connections.
     pub(crate) fn held(&self) -> &Arc<Held> {
         &self.held
     }
@@ -90,7 +89,7 @@ impl Queue {
     /// Gives the thread a command.
     ///
     /// # Errors
-    /// [`NetError::Stopped`] if it has ended.
+    /// [`NetError::Stopped`] if the thread has ended.
     pub(crate) fn push(&self, command: Command) -> Result<(), NetError> {
         let mut waiting = self.lock();
         if let Some(why) = &waiting.stopped {
@@ -102,7 +101,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Has the thread look at a connection.
+    /// Requests that the thread serve a connection.
     pub(crate) fn attend(&self, pipe: Arc<Pipe>) {
         let mut waiting = self.lock();
         if waiting.stopped.is_some() {
@@ -115,12 +114,12 @@ impl Queue {
 
     fn wake(&self) {
         if self.sleeping.swap(false, Ordering::SeqCst) {
-            // It fails only if the system has no eventfd for us any more; the thread then ends.
+            // This fails only if the eventfd no longer exists. The thread then ends.
             let _ = self.poller.notify();
         }
     }
 
-    /// The thread is about to sleep; returns whether it may.
+    /// Called when the thread is about to sleep. Returns whether it may.
     pub(crate) fn may_sleep(&self) -> bool {
         self.sleeping.store(true, Ordering::SeqCst);
         let waiting = self.lock();
@@ -132,7 +131,7 @@ impl Queue {
         empty
     }
 
-    /// The thread is awake.
+    /// Called when the thread is awake.
     pub(crate) fn awake(&self) {
         self.sleeping.store(false, Ordering::SeqCst);
     }
@@ -142,12 +141,13 @@ impl Queue {
         self.lock().commands.pop_front()
     }
 
-    /// Exchanges the list of connections to be looked at for an empty one.
+    /// Exchanges the list of connections that requested attention for an empty list.
     pub(crate) fn take_attention(&self, into: &mut Vec<Arc<Pipe>>) {
         std::mem::swap(&mut self.lock().attention, into);
     }
 
-    /// The thread ends: later commands are refused, waiting ones dropped with their answers.
+    /// Called when the thread ends. Later commands are refused. Waiting commands are dropped, together with
+    /// their answer channels.
     pub(crate) fn stop(&self, why: Option<String>) {
         let mut waiting = self.lock();
         waiting.stopped = Some(why);
@@ -159,7 +159,7 @@ impl Queue {
         drop(left);
     }
 
-    /// Why the thread has ended.
+    /// The error that reports why the thread has ended.
     pub(crate) fn stopped(&self) -> NetError {
         NetError::Stopped(self.lock().stopped.clone().flatten())
     }

@@ -1,16 +1,16 @@
-//! Requests that concern all connections: each turn looks at some of them, so that none takes long
-//! however many there are.
+//! Requests that concern all connections. Each turn handles only some of the connections, so that no turn takes
+//! long, however many connections there are.
 
 use tokio::sync::oneshot::Sender;
 
 use super::Driver;
 use crate::socket::{ConnectionStatus, NetworkCounters};
 
-/// Connections that are looked at in one turn: about 0.1 ms.
+/// Connections handled in one turn: about 0.1 ms.
 const SLICE: usize = 128;
 
-/// Who waits for the outcome of a survey. Whoever asks while one is under way waits for the next, which
-/// sees everything that happened before the request.
+/// The callers that wait for the outcome of a survey. A caller that asks while a survey is under way waits for
+/// the next survey, which sees everything that happened before the request.
 struct Asked<T> {
     now: Vec<Sender<T>>,
     next: Vec<Sender<T>>,
@@ -34,7 +34,7 @@ impl<T: Clone> Asked<T> {
         !self.now.is_empty()
     }
 
-    /// The survey is done. Nobody minds if whoever asked has gone.
+    /// Sends the outcome to the callers. A caller may have stopped waiting.
     fn answer(&mut self, outcome: T) {
         for answer in self.now.drain(..) {
             let _ = answer.send(outcome.clone());
@@ -46,12 +46,12 @@ impl<T: Clone> Asked<T> {
     }
 }
 
-/// The surveys that were asked for.
+/// The surveys that were requested.
 #[derive(Default)]
 pub(super) struct Surveys {
     counters: Asked<NetworkCounters>,
     statuses: Asked<Vec<ConnectionStatus>>,
-    /// The statuses so far, and the place of the next connection.
+    /// The statuses collected so far, and the slot of the next connection.
     list: Vec<ConnectionStatus>,
     place: usize,
 }
@@ -67,7 +67,7 @@ impl Surveys {
 }
 
 impl Driver {
-    /// Looks at some connections, if anybody asked; returns whether more are to be looked at.
+    /// Handles some connections if a survey was requested. Returns whether more work is left.
     pub(super) fn survey(&mut self) -> bool {
         if self.surveys.counters.is_under_way()
             && let Some(stack) = self.stack.survey_counters(SLICE as u32)

@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-/// The upper bound of the first bucket; each of the next ones is four times as large, up to 5 s.
+/// The upper bound of the first bucket. Each further bound is four times as large, up to 5 s.
 const FIRST: Duration = Duration::from_micros(20);
 const FACTOR: u32 = 4;
 const BUCKETS: usize = 10;
 
-/// A histogram of the time from the data path's waking up until it has done its turn's work. While a
-/// turn lasts no connection is served.
+/// A histogram of the time from the data path's wake-up until it has done the work of its turn. During a turn,
+/// no connection is served.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TurnTimes {
-    /// Turns within each bucket's bounds, and in the last entry those beyond all.
+    /// Turns within the bounds of each bucket. The last entry has those beyond all bounds.
     buckets: [u64; BUCKETS + 1],
     sum: Duration,
 }
@@ -27,19 +27,19 @@ impl TurnTimes {
         (0..BUCKETS as u32).map(|k| FIRST * FACTOR.pow(k))
     }
 
-    /// The upper bound of each bucket, and the turns in it that are in none before; without a bound,
-    /// those longer than all.
+    /// The upper bound of each bucket, and the number of turns in it that are in no earlier bucket. The entry
+    /// without a bound has the turns that took longer than all bounds.
     pub fn buckets(&self) -> impl Iterator<Item = (Option<Duration>, u64)> {
         let bounds = Self::bounds().map(Some).chain([None]);
         bounds.zip(self.buckets)
     }
 
-    /// Turns.
+    /// Number of turns.
     pub fn count(&self) -> u64 {
         self.buckets.iter().sum()
     }
 
-    /// The time of all of them.
+    /// Total time of all turns.
     pub fn sum(&self) -> Duration {
         self.sum
     }

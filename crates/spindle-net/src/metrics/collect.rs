@@ -29,7 +29,7 @@ impl Snapshot {
         })
     }
 
-    /// What the stack and its listeners turned away.
+    /// Connections that the stack and its listeners refused for this reason.
     pub(super) fn refused(&self, why: Refused) -> u64 {
         let c = &self.counters;
         match why {
@@ -181,7 +181,7 @@ impl Snapshot {
         ]
     }
 
-    /// What the stack did not do for peers, and its work.
+    /// What the stack refused or withheld from peers, and the amount of its work.
     fn withheld(&self) -> [Metric; 6] {
         let s = &self.counters.stack;
         [
@@ -290,7 +290,7 @@ fn udp_counters(u: &UdpCounters) -> [Metric; 4] {
 }
 
 impl Snapshot {
-    /// Ended subflows, by why.
+    /// Ended subflows by reason.
     fn encode_ends(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
         let mut family = encoder.encode_descriptor(
             "subflows_ended",

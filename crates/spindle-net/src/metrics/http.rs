@@ -18,16 +18,16 @@ use super::Metrics;
 use crate::Network;
 use crate::observers::{self, Allowance};
 
-/// Where the metrics are: Prometheus's default `metrics_path`.
+/// The path of the metrics: Prometheus's default `metrics_path`.
 const PATH: &str = "/metrics";
-/// The longest head of a request; a scraper's is a few hundred bytes.
+/// The longest head of a request. A scraper's has a few hundred bytes.
 const MAX_REQUEST: usize = 8 << 10;
 /// 10 s is Prometheus's default `scrape_timeout`.
 const ALLOWANCE: Allowance = Allowance {
     at_once: 8,
     patience: Duration::from_secs(10),
 };
-/// How long the data path may take to report its counters; a scraper gets an error if it takes longer.
+/// How long the data path may take to report its counters. If it takes longer, the scraper gets an error.
 const DATA_PATH: Duration = Duration::from_secs(5);
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const TEXT: &str = "text/plain; charset=utf-8";
@@ -43,7 +43,7 @@ pub async fn serve(listener: TcpListener, metrics: Metrics, network: Network) ->
     .await
 }
 
-/// One request, one response.
+/// Reads one request and sends one response.
 async fn answer(stream: TcpStream, metrics: Metrics, network: Network) -> io::Result<()> {
     let service = service_fn(async |request: Request<Incoming>| {
         Ok::<_, Infallible>(respond(&request, &metrics, &network).await)
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_metrics_have_one_path_and_everything_else_is_refused() {
+    async fn metrics_are_served_at_one_path_and_other_requests_are_refused() {
         let (link, _other) = memory::pair(64);
         let network = Network::start(NetworkConfig::default(), Box::new(link)).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

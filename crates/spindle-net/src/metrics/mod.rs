@@ -1,7 +1,7 @@
-//! Prometheus metrics of a gateway or connect.
+//! Prometheus metrics of a gateway or connect service.
 //!
-//! Counters are read from the data path when they are asked for; only what the data path does not
-//! know (response times, how connections ended, what limits refused) is kept here.
+//! Counters are read from the data path on request. Only what the data path does not know is kept here:
+//! response times, how connections ended, and what limits refused.
 
 mod collect;
 mod http;
@@ -20,20 +20,20 @@ pub use http::serve;
 
 use crate::{NetError, Network};
 
-/// The first bucket of the response times, seconds; each of the next ones is twice as large.
+/// The first bucket of the response times in seconds. Each further bucket is twice as large.
 const FIRST_BUCKET: f64 = 0.001;
 const BUCKETS: u16 = 16;
 
-/// How a connection that was relayed ended.
+/// How a relayed connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ended {
     /// Both directions were closed in order.
     Finished,
-    /// The peer over Spindle reset it, or no path to it was left.
+    /// The peer over Spindle reset the connection, or no path to the peer was left.
     PeerFailed,
-    /// The other side (the service, or the local program) reset it.
+    /// The other side (the service, or the local program) reset the connection.
     LocalFailed,
-    /// It was idle for too long, or draining took too long.
+    /// The connection was idle for too long, or draining took too long.
     Expired,
 }
 
@@ -61,20 +61,20 @@ impl EncodeLabelValue for Ended {
     }
 }
 
-/// Why a connection was turned away.
+/// Why a connection was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Refused {
     /// The other side (the service, or the gateway) could not be reached.
     Unreachable,
     /// As many connections as allowed are open.
     Connections,
-    /// The memory allowed is promised already.
+    /// The allowed memory is in use or reserved.
     Memory,
-    /// Its source had its share of the limits.
+    /// The source had used up its share of the limits.
     Source,
     /// The TLS handshake failed.
     Tls,
-    /// It did not speak SOCKS as expected.
+    /// The client did not speak SOCKS as expected.
     Socks,
 }
 
@@ -124,14 +124,14 @@ struct Kept {
     response: Histogram,
 }
 
-/// What a gateway or connect counts itself; cheap to clone.
+/// The metrics that a gateway or connect service counts itself. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     kept: Arc<Kept>,
 }
 
 impl Metrics {
-    /// For connections of this transport, which becomes the label of all metrics.
+    /// Metrics for connections of this transport, which becomes the label of all metrics.
     pub fn new(transport: &str) -> Self {
         let buckets = exponential_buckets(FIRST_BUCKET, 2.0, BUCKETS);
         Self {
@@ -144,23 +144,23 @@ impl Metrics {
         }
     }
 
-    /// A connection that was relayed is over.
+    /// Counts a relayed connection that has ended.
     pub fn ended(&self, how: Ended) {
         self.kept.ended.get_or_create(&How { how }).inc();
     }
 
-    /// A connection was turned away.
+    /// Counts a connection that was refused.
     pub fn refused(&self, why: Refused) {
         self.kept.refused.get_or_create(&Why { why }).inc();
     }
 
-    /// A response took this long: from the last byte of a request until whoever asked had
-    /// acknowledged the last byte of what came back before the next request, or the end.
+    /// Records a response time: from the last byte of a request until the requesting side has acknowledged the
+    /// last byte that was sent back before the next request or the end.
     pub fn response_time(&self, took: Duration) {
         self.kept.response.observe(took.as_secs_f64());
     }
 
-    /// Response times observed: how many, and their sum in seconds.
+    /// Number of response times observed, and their sum in seconds.
     #[cfg(test)]
     pub(crate) fn responses(&self) -> (u64, f64) {
         let mut registry = Registry::default();
@@ -169,14 +169,14 @@ impl Metrics {
         text::encode(&mut out, &registry).unwrap();
         let value = |name| out.lines().find_map(|l| l.strip_prefix(name)).unwrap();
         let sum: f64 = value("r_sum ").parse().unwrap();
-        // Sums of milliseconds, without what adding binary fractions leaves.
+        // Sums of milliseconds, rounded to remove the error of adding binary fractions.
         (
             value("r_count ").parse().unwrap(),
             (sum * 1e6).round() / 1e6,
         )
     }
 
-    /// With what the stack turned away by itself.
+    /// The refused connections, including those that the stack refused by itself.
     fn all_refused(&self, snapshot: &collect::Snapshot) -> Family<Why, Counter> {
         let all = none_yet(Refused::ALL.map(|why| Why { why }));
         for why in Refused::ALL {
@@ -217,7 +217,7 @@ impl Metrics {
     }
 }
 
-/// Counters that are there from the beginning, at 0.
+/// Counters that exist from the beginning, at 0.
 fn none_yet<L, const N: usize>(labels: [L; N]) -> Family<L, Counter>
 where
     L: Clone + Eq + std::hash::Hash,
@@ -235,7 +235,7 @@ mod tests {
     use crate::{NetworkConfig, memory};
 
     #[tokio::test]
-    async fn everything_carries_its_transport() {
+    async fn every_metric_has_the_transport_label() {
         let (link, _other) = memory::pair(64);
         let network = Network::start(NetworkConfig::default(), Box::new(link)).unwrap();
         let metrics = Metrics::new("fuso");

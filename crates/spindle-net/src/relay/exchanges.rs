@@ -1,4 +1,4 @@
-//! The exchanges that a relayed connection is made of, and how long their responses take.
+//! The exchanges of a relayed connection, and the response times of these exchanges.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,16 +7,16 @@ use std::time::Instant;
 use crate::datapath::pipe::AckObserver;
 use crate::metrics::Metrics;
 
-/// Responses that may wait for their acknowledgement at a time; those of a client that sends more
+/// Most responses that wait for their acknowledgement at a time. Further responses to a client that sends
 /// requests without waiting for responses are not timed.
 const MAX_WAITING: usize = 64;
 
-/// A response that is written.
+/// A response that has been written.
 #[derive(Debug)]
 struct Response {
-    /// When the last byte of its request passed.
+    /// When the last byte of the request passed.
     asked: Instant,
-    /// Where it ends: an offset in the stream that carries responses.
+    /// The offset at which the response ends, in the stream that carries responses.
     end: u64,
 }
 
@@ -24,17 +24,17 @@ struct Response {
 struct State {
     /// When the last byte of the latest request passed, unless its response is complete.
     asked: Option<Instant>,
-    /// Something of its response has passed.
+    /// Bytes of the response to that request have passed.
     answered: bool,
-    /// Responses that are written and not acknowledged, the oldest first.
+    /// Responses that were written and not yet acknowledged, the oldest first.
     waiting: VecDeque<Response>,
-    /// The offset before which everything is acknowledged, as last heard, and when that was so.
+    /// The offset before which everything is acknowledged, and the time at which this was last reported.
     acknowledged: (u64, Instant),
 }
 
-/// Times exchanges: from the last byte of a request to the moment when whoever asked has
-/// acknowledged the last byte of what came back before the next request, or the end. A response that
-/// is never acknowledged as a whole is not counted.
+/// Measures response times: from the last byte of a request until the requesting side has acknowledged the last
+/// byte that was sent back before the next request or the end. A response that is never acknowledged as a whole
+/// is not counted.
 ///
 /// Offsets count the bytes of the stream that carries the responses, from its beginning.
 #[derive(Debug)]
@@ -61,25 +61,25 @@ impl Exchanges {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Bytes of a request have passed, when responses had been written up to `end`.
+    /// Records that bytes of a request have passed, when responses had been written up to `end`.
     pub(super) fn request(&self, now: Instant, end: u64) {
         let mut s = self.lock();
         self.complete(&mut s, end);
         s.asked = Some(now);
     }
 
-    /// Bytes of a response have passed.
+    /// Records that bytes of a response have passed.
     pub(super) fn response(&self) {
         let mut s = self.lock();
         s.answered = s.asked.is_some();
     }
 
-    /// Nothing more will pass; responses were written up to `end`.
+    /// Records that no more bytes will pass. Responses were written up to `end`.
     pub(super) fn end(&self, end: u64) {
         self.complete(&mut self.lock(), end);
     }
 
-    /// The response to the latest request, if there is one, ends at `end`.
+    /// Completes the response to the latest request, if there is one. The response ends at `end`.
     fn complete(&self, s: &mut State, end: u64) {
         let answered = std::mem::take(&mut s.answered);
         let Some(asked) = s.asked.take().filter(|_| answered) else {
@@ -120,26 +120,26 @@ mod tests {
     }
 
     #[test]
-    fn each_request_with_something_after_it_is_one_response() {
+    fn each_request_that_is_answered_counts_as_one_response() {
         let metrics = Metrics::new("fuso");
         let (e, begin) = (Exchanges::new(metrics.clone()), Instant::now());
-        // A greeting answers nothing.
+        // A greeting is not a response to a request.
         e.response();
         e.acknowledged(1, begin);
-        // Two pieces of one request, two of its response.
+        // Two pieces of one request, then two of its response.
         e.request(begin, 1);
         e.request(after(begin, 1), 1);
         e.response();
         e.response();
         e.acknowledged(3, after(begin, 9));
-        assert_eq!(metrics.responses().0, 0, "more of it may follow");
+        assert_eq!(metrics.responses().0, 0, "more of the response may follow");
         e.request(after(begin, 20), 3);
         assert_eq!(metrics.responses(), (1, 0.008));
         e.response();
         e.acknowledged(4, after(begin, 22));
         e.end(4);
         assert_eq!(metrics.responses(), (2, 0.010));
-        // A request without a response is none.
+        // A request without a response is not counted.
         e.request(after(begin, 30), 4);
         e.end(4);
         e.end(4);
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_response_ends_with_its_acknowledgement_however_many_requests_came_before() {
+    fn pipelined_responses_end_with_their_own_acknowledgements() {
         let metrics = Metrics::new("fuso");
         let (e, begin) = (Exchanges::new(metrics.clone()), Instant::now());
         for end in [0, 100, 200] {
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_without_end_and_without_acknowledgement_are_bounded() {
+    fn unacknowledged_responses_that_are_remembered_are_bounded() {
         let e = Exchanges::new(Metrics::new("fuso"));
         for end in 0..10 * MAX_WAITING as u64 {
             e.request(Instant::now(), end);

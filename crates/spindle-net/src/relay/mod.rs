@@ -1,5 +1,5 @@
-//! A connection of Spindle's joined to one of the system's: bytes, half closes and resets pass both
-//! ways as they came.
+//! Joins a connection of Spindle to one of the system. Bytes, half-closes and resets are passed on in both
+//! directions.
 
 mod exchanges;
 mod moved;
@@ -22,24 +22,24 @@ use pump::{
     AnySink, AnySource, Failure, InsideSink, InsideSource, OutsideSink, OutsideSource, Sink, Source,
 };
 
-/// How long a side that was reset may take to hand over what it had received before, and the other
-/// to acknowledge what it was sent.
+/// How long a side that was reset may take to hand over what it had received before, and how long the other
+/// side may take to acknowledge what was sent to it.
 const GRACE: Duration = Duration::from_secs(1);
-/// How often it is looked whether that is done.
+/// How often to check whether that is done.
 const LOOK: Duration = Duration::from_millis(5);
-/// Looks per idle time.
+/// Checks per idle time.
 const IDLE_LOOKS: u32 = 8;
 
-/// Any stream over one of Spindle's, such as TLS.
+/// Any stream over a connection of Spindle, such as TLS.
 pub trait Wrapped: AsyncRead + AsyncWrite + Unpin + Send {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Wrapped for T {}
 
 /// Spindle's side of a relay.
 pub enum Inside {
-    /// The connection itself: its bytes are not copied.
+    /// The connection itself. Its bytes are not copied.
     Plain(TcpStream),
-    /// Something around it, and the way to the connection.
+    /// A stream over the connection, and a handle of the connection.
     Wrapped(Box<dyn Wrapped>, ConnectionHandle),
 }
 
@@ -50,7 +50,7 @@ impl fmt::Debug for Inside {
 }
 
 impl Inside {
-    /// The way to the connection.
+    /// A handle of the connection.
     pub fn handle(&self) -> ConnectionHandle {
         match self {
             Self::Plain(stream) => stream.handle(),
@@ -64,15 +64,15 @@ impl Inside {
 pub enum Ended {
     /// Both directions were closed in order.
     Finished,
-    /// Spindle's peer reset it, or was lost.
+    /// Spindle's peer reset the connection, or was lost.
     PeerFailed,
-    /// The system's side reset it, or was lost.
+    /// The system's side reset the connection, or was lost.
     OutsideFailed,
-    /// Nothing passed for too long.
+    /// No bytes passed for too long.
     Idle,
-    /// One side had closed, and nothing came from the other for too long.
+    /// One side had closed, and the other sent no bytes for too long.
     HalfClosed,
-    /// The service was told to end.
+    /// The service resets its open connections.
     Aborted,
 }
 
@@ -90,7 +90,7 @@ impl fmt::Display for Ended {
 }
 
 impl Ended {
-    /// As the metrics name it.
+    /// The metrics' name of this end.
     pub(crate) fn counted(self) -> metrics::Ended {
         match self {
             Self::Finished => metrics::Ended::Finished,
@@ -101,16 +101,16 @@ impl Ended {
     }
 }
 
-/// What passed, and how it ended.
+/// How much passed, and how the relay ended.
 #[derive(Debug)]
 pub struct Report {
     /// Bytes from Spindle's peer to the system's side.
     pub outward: u64,
-    /// Bytes the other way.
+    /// Bytes in the other direction.
     pub inward: u64,
-    /// How it ended.
+    /// How the relay ended.
     pub ended: Ended,
-    /// The error that ended it.
+    /// The error that ended the relay.
     pub error: Option<io::Error>,
 }
 
@@ -119,27 +119,27 @@ pub struct Report {
 pub enum Asking {
     /// Spindle's peer, as at a gateway.
     Inside,
-    /// The system's side, as at a connect.
+    /// The system's side, as at a connect service.
     Outside,
 }
 
-/// What a relay is to do besides.
+/// Options of a relay.
 #[derive(Clone, Debug)]
 pub struct RelayOptions {
     /// Which side sends requests.
     pub asking: Asking,
-    /// Both sides are reset if nothing has passed for this long.
+    /// Both sides are reset if no bytes have passed for this long. `None` disables it.
     pub idle: Option<Duration>,
-    /// The same once one direction is closed.
+    /// Like `idle`, once one direction is closed.
     pub half_closed: Option<Duration>,
     /// Where response times and the end are counted.
     pub metrics: Option<Metrics>,
 }
 
-/// Relays until both directions are closed, one side fails, nothing has passed for the idle time, or
-/// the service aborts. A side that fails makes the other one be reset: RST towards the system's side
-/// (SO_LINGER 0), RST with MP_FASTCLOSE towards Spindle's peer once it has acknowledged what it was
-/// sent before, for which it has a second.
+/// Relays until both directions are closed, one side fails, no bytes have passed for the idle time, or the
+/// service aborts. If one side fails, the other is reset. The system's side gets an RST (SO_LINGER 0).
+/// Spindle's peer gets an RST with MP_FASTCLOSE, after it has acknowledged what was sent to it before, for
+/// which it has one second.
 pub async fn relay(
     inside: Inside,
     outside: KernelStream,
@@ -175,15 +175,15 @@ pub async fn relay(
     }
 }
 
-/// Resets the system's side as it is dropped.
+/// Makes the system's side be reset when it is dropped.
 pub(crate) fn reset(outside: &KernelStream) {
-    // If the system does not take it, the stream ends with a FIN.
+    // If the system refuses the option, the stream ends with a FIN.
     let _ = SockRef::from(outside).set_linger(Some(Duration::ZERO));
 }
 
-/// Lets the system's side end in order as it is dropped.
+/// Makes the system's side close in order when it is dropped.
 fn in_order(outside: &KernelStream) {
-    // It is what a socket does anyway, unless `reset` was called.
+    // This is a socket's default, unless `reset` was called.
     let _ = SockRef::from(outside).set_linger(None);
 }
 
@@ -204,8 +204,8 @@ impl<'a> Ends<'a> {
         }
     }
 
-    /// Runs both directions and resets what has to be; both halves of the inside are alive until
-    /// then, since dropping them would close it in order.
+    /// Runs both directions, then resets the sides that must be reset. Both halves of the inside stay alive
+    /// until then, since dropping them would close the connection in order.
     async fn run(
         &self,
         from: &mut impl Source,
@@ -254,7 +254,7 @@ impl<'a> Ends<'a> {
         );
         tokio::pin!(outward, inward);
         let (mut outward_done, mut inward_done) = (false, false);
-        // The service takes nothing more; what it had sent may still wait to be read.
+        // The outside accepts no more data. What it has sent may still wait to be read.
         let mut refused = None;
         let failed = self.failed();
         let (expired, half_expired) = (self.expired(idle), self.expired(None));
@@ -289,8 +289,8 @@ impl<'a> Ends<'a> {
         }
     }
 
-    /// Either side is lost while nobody reads it; the pumps have some time to notice by themselves,
-    /// with what was received before.
+    /// Waits until either side is lost while it is not being read. The pumps get some time to notice this by
+    /// themselves, with the data that were received before.
     async fn failed(&self) -> End {
         let end = tokio::select! {
             e = self.peer_failed() => (Ended::PeerFailed, Some(e)),
@@ -312,7 +312,7 @@ impl<'a> Ends<'a> {
         if let Err(e) = self.outside.ready(Interest::ERROR).await {
             return e;
         }
-        // Asking for the error would take it from the pump that is to meet it.
+        // Reading the socket's error would take it from the pump that must get it.
         io::ErrorKind::ConnectionReset.into()
     }
 
@@ -330,7 +330,8 @@ impl<'a> Ends<'a> {
     }
 }
 
-/// Waits, for a second, until the peer has acknowledged what it was sent, `least` bytes or more.
+/// Waits, for a second at most, until the peer has acknowledged all data sent to it, which are at least `least`
+/// bytes.
 pub(crate) async fn delivered(handle: &ConnectionHandle, least: u64, lifecycle: &Lifecycle) {
     let all = async {
         while let Ok(info) = handle.connection_info().await {
@@ -348,9 +349,9 @@ pub(crate) async fn delivered(handle: &ConnectionHandle, least: u64, lifecycle: 
     }
 }
 
-/// Both directions are done; `refused` is what the outside said to the last bytes for it, if it did
-/// not take them: its reader is gone (EPIPE after its end of stream), and the peer, which may go on
-/// sending for long, has to know.
+/// The result when both directions are done. `refused` is the outside's error if it did not accept the last
+/// bytes for it: its reader has closed (EPIPE after its end of stream). The peer, which may go on sending for
+/// long, has to be notified.
 fn after(refused: Option<io::Error>) -> End {
     match refused {
         None => (Ended::Finished, None),

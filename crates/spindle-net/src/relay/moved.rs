@@ -10,8 +10,8 @@ use crate::datapath::pipe::AckObserver;
 use crate::metrics::Metrics;
 use crate::socket::ConnectionHandle;
 
-/// Counts both directions, and observes how long responses take. A relay's two directions run in
-/// one task, so that the counts are never contended.
+/// Counts both directions, and measures response times. The two directions of a relay run in one task, so the
+/// counters are never contended.
 pub(super) struct Moved {
     outward: AtomicU64,
     inward: AtomicU64,
@@ -35,13 +35,13 @@ impl Moved {
         }
     }
 
-    /// Bytes from Spindle's peer to the system's side have passed.
+    /// Records bytes that have passed from Spindle's peer to the system's side.
     pub(super) fn add_outward(&self, bytes: u64) {
         self.outward.fetch_add(bytes, Ordering::Relaxed);
         let Some(e) = &self.exchanges else { return };
         match self.asking {
             Asking::Inside => e.request(Instant::now(), self.answered()),
-            // The system's socket has taken them: for a program of this host they have arrived.
+            // The system's socket has accepted the bytes, so for a program on this host they have arrived.
             Asking::Outside => {
                 e.response();
                 e.acknowledged(self.outward(), Instant::now());
@@ -49,7 +49,7 @@ impl Moved {
         }
     }
 
-    /// Bytes have passed the other way.
+    /// Records bytes that have passed in the other direction.
     pub(super) fn add_inward(&self, bytes: u64) {
         self.inward.fetch_add(bytes, Ordering::Relaxed);
         let Some(e) = &self.exchanges else { return };
@@ -71,7 +71,7 @@ impl Moved {
         self.outward() + self.inward()
     }
 
-    /// Where the responses so far end, in the stream that carries them.
+    /// The offset at which the responses so far end, in the stream that carries responses.
     fn answered(&self) -> u64 {
         match self.asking {
             Asking::Inside => self.handle.written(),
@@ -79,7 +79,7 @@ impl Moved {
         }
     }
 
-    /// Nothing more will pass.
+    /// Records that no more bytes will pass.
     pub(super) fn end(&self) {
         if let Some(e) = &self.exchanges {
             e.end(self.answered());

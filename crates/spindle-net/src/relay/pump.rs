@@ -14,59 +14,60 @@ use tokio::net::TcpStream as KernelStream;
 use crate::datapath::held::Share;
 use crate::socket::{ConnectionHandle, OwnedReadHalf, OwnedWriteHalf};
 
-/// Bytes read at first, and again after small reads.
+/// Least bytes offered to a read: at first, and again after small reads.
 const LEAST_READ: usize = 16 << 10;
-/// Bytes read at most with one call.
+/// Most bytes read with one call.
 const MOST_READ: usize = 256 << 10;
-/// Bytes gathered at most for one write.
+/// Most bytes gathered for one write.
 const MOST_BATCH: usize = 256 << 10;
-/// Bytes read at least once there is any room: what a small write brings is not cut up.
+/// Least bytes read once there is any room, so that the data of a small write are not cut up.
 const LEAST_ROOM: usize = 16 << 10;
-/// Pieces gathered at most for one write.
+/// Most pieces gathered for one write.
 const MOST_PIECES: usize = 64;
 /// Bytes that a relay moves before other tasks have their turn: some tenths of a millisecond of copying.
 const QUANTUM: usize = 256 << 10;
 
-/// Pieces on their way.
+/// Pieces in transit between a source and a sink.
 pub(super) type Batch = VecDeque<Bytes>;
 
-/// What a source had.
+/// The result of taking data from a source.
 pub(super) enum Taken {
-    /// Pieces; whether more seems to wait.
+    /// Pieces were taken. The value is whether more seem to wait.
     Some(bool),
-    /// Nothing at present.
+    /// No data at present.
     Nothing,
-    /// The end.
+    /// The end of the stream.
     End,
 }
 
-/// Where pieces come from.
+/// The side from which pieces are read.
 pub(super) trait Source: Send {
-    /// Takes what is there without waiting, at most `most` bytes.
+    /// Takes the data that are available without waiting, at most `most` bytes.
     fn take(
         &mut self,
         batch: &mut Batch,
         most: usize,
     ) -> impl Future<Output = io::Result<Taken>> + Send;
-    /// Waits until something is there.
+    /// Waits until data are available.
     fn ready(&mut self) -> impl Future<Output = io::Result<()>> + Send;
-    /// Nothing is taken at present: gives back what it keeps for reading.
+    /// Called when no data are taken for now. Frees the buffer kept for reading.
     fn rest(&mut self) {}
 }
 
-/// Where they go.
+/// The side to which pieces are written.
 pub(super) trait Sink: Send {
-    /// Waits until there is room; returns for how many bytes. Whether the sink has failed is told by sending.
+    /// Waits until there is room, and returns for how many bytes. A failure of the sink is reported by `send`,
+    /// not here.
     fn room(&mut self) -> impl Future<Output = usize> + Send;
-    /// Sends them all; `more` seems to follow.
+    /// Sends all pieces. `more` means that more data seem to follow.
     fn send(
         &mut self,
         batch: &mut Batch,
         more: bool,
     ) -> impl Future<Output = io::Result<()>> + Send;
-    /// Nothing follows at present.
+    /// Called when no data follow at present.
     fn pause(&mut self) {}
-    /// Nothing follows: closes this direction.
+    /// Called when no data follow. Closes this direction.
     fn finish(&mut self) -> impl Future<Output = io::Result<()>> + Send;
 }
 
@@ -77,7 +78,8 @@ pub(super) enum Failure {
     Sink(io::Error),
 }
 
-/// Moves everything, end of stream included; `moved` is told of the bytes.
+/// Moves all data from the source to the sink, end of stream included. `moved` is called with the number of
+/// bytes.
 pub(super) async fn pump(
     source: &mut impl Source,
     sink: &mut impl Sink,
@@ -91,7 +93,7 @@ pub(super) async fn pump(
             in_a_row = 0;
             tokio::task::yield_now().await;
         }
-        // Nothing is read for who does not take it.
+        // No data are read for a sink that does not accept them.
         let room = match at_once(sink.room()).await {
             Some(room) => room,
             None => {
@@ -120,7 +122,7 @@ pub(super) async fn pump(
     }
 }
 
-/// Polls once.
+/// Polls the future once.
 async fn at_once<T>(what: impl Future<Output = T>) -> Option<T> {
     let mut what = pin!(what);
     poll_fn(|cx| match what.as_mut().poll(cx) {
@@ -130,7 +132,7 @@ async fn at_once<T>(what: impl Future<Output = T>) -> Option<T> {
     .await
 }
 
-/// Spindle's side, without copies.
+/// Reads from Spindle's side, without copies.
 pub(super) struct InsideSource {
     half: OwnedReadHalf,
     first: Option<Option<Bytes>>,
@@ -155,7 +157,7 @@ impl Source for InsideSource {
                     bytes += piece.len();
                     batch.push_back(piece);
                 }
-                // Said again at the next call.
+                // The end is returned again at the next call.
                 Some(None) if bytes > 0 => {
                     self.first = Some(None);
                     break;
@@ -174,7 +176,7 @@ impl Source for InsideSource {
     }
 }
 
-/// Spindle's side, without copies.
+/// Writes to Spindle's side, without copies.
 pub(super) struct InsideSink {
     half: Option<OwnedWriteHalf>,
 }
@@ -213,13 +215,13 @@ impl Sink for InsideSink {
     }
 
     async fn finish(&mut self) -> io::Result<()> {
-        // Dropping it shuts this direction down.
+        // Dropping the half shuts this direction down.
         self.half = None;
         Ok(())
     }
 }
 
-/// Space for reads that grows with what they bring. What a read leaves of it serves the next.
+/// A read buffer that grows with the size of reads. The part that a read leaves unused serves the next read.
 struct Space {
     buffer: BytesMut,
     size: usize,
@@ -236,7 +238,7 @@ impl Space {
         }
     }
 
-    /// The buffer, empty and with room for `most` bytes or less.
+    /// The empty buffer, with room for at most `most` bytes.
     fn room(&mut self, most: usize) -> Limit<&mut BytesMut> {
         let size = self.size.min(most.max(LEAST_READ));
         if self.buffer.capacity() < size / 4 {
@@ -246,8 +248,9 @@ impl Space {
         (&mut self.buffer).limit(self.offered)
     }
 
-    /// What the last read brought, and whether it filled the room. A small piece is copied, lest it
-    /// hold a large buffer for as long as it waits; of what larger ones hold, less than a quarter is no piece's.
+    /// The bytes of the last read, and whether it filled the room. A small piece is copied, so that it does not
+    /// hold a large buffer for as long as it waits. Larger pieces leave less than a quarter of the buffer
+    /// unused.
     fn piece(&mut self) -> (Bytes, bool) {
         let (len, size) = (self.buffer.len(), self.size);
         let full = len >= self.offered;
@@ -264,13 +267,13 @@ impl Space {
         (self.buffer.split().freeze(), full)
     }
 
-    /// An idle connection holds no buffer.
+    /// Frees the buffer, so that an idle connection holds none.
     fn release(&mut self) {
         self.buffer = BytesMut::new();
     }
 }
 
-/// The system's side.
+/// Reads from the system's side.
 pub(super) struct OutsideSource<'a> {
     stream: &'a KernelStream,
     space: Space,
@@ -309,7 +312,7 @@ impl Source for OutsideSource<'_> {
     }
 }
 
-/// The system's side.
+/// Writes to the system's side.
 pub(super) struct OutsideSink<'a> {
     stream: &'a KernelStream,
 }
@@ -322,7 +325,7 @@ impl<'a> OutsideSink<'a> {
 
 impl Sink for OutsideSink<'_> {
     async fn room(&mut self) -> usize {
-        // It fails only with the runtime.
+        // This fails only if the runtime has ended.
         let _ = self.stream.writable().await;
         MOST_BATCH
     }
@@ -346,14 +349,14 @@ impl Sink for OutsideSink<'_> {
 
     async fn finish(&mut self) -> io::Result<()> {
         match socket2::SockRef::from(self.stream).shutdown(std::net::Shutdown::Write) {
-            // It is gone already; the other direction says how.
+            // The socket is no longer connected. The other direction reports why.
             Err(e) if e.kind() == io::ErrorKind::NotConnected => Ok(()),
             done => done,
         }
     }
 }
 
-/// `n` bytes of the batch are gone.
+/// Removes the first `n` bytes of the batch.
 fn advance(batch: &mut Batch, mut n: usize) {
     while let Some(front) = batch.front_mut() {
         if front.len() > n {
@@ -365,7 +368,7 @@ fn advance(batch: &mut Batch, mut n: usize) {
     }
 }
 
-/// Any stream, such as TLS.
+/// Reads from any stream, such as TLS.
 pub(super) struct AnySource<R> {
     half: R,
     space: Space,
@@ -409,10 +412,10 @@ impl<R: AsyncRead + Unpin + Send> Source for AnySource<R> {
     }
 }
 
-/// Any stream, such as TLS.
+/// Writes to any stream, such as TLS.
 pub(super) struct AnySink<W> {
     half: W,
-    /// Where it all goes.
+    /// Handle of the connection that carries the stream.
     handle: ConnectionHandle,
 }
 
@@ -466,8 +469,8 @@ mod tests {
     }
 
     #[test]
-    fn what_a_read_leaves_of_the_space_serves_the_next() {
-        // Large enough not to be copied.
+    fn space_that_a_read_leaves_unused_serves_the_next_read() {
+        // Large enough that the piece is not copied.
         const LEN: usize = MOST_READ / 3;
         let mut space = Space::new();
         space.size = MOST_READ;
@@ -482,7 +485,7 @@ mod tests {
         assert_eq!(space.room(1000).remaining_mut(), 1000);
     }
 
-    /// A service that always has more.
+    /// A service that always has more data.
     struct Endless(usize);
 
     impl Source for Endless {
@@ -497,7 +500,7 @@ mod tests {
         }
     }
 
-    /// A client that takes so many bytes and no more.
+    /// A client that accepts this many bytes and no more.
     struct Shut(usize);
 
     impl Sink for Shut {
@@ -519,7 +522,7 @@ mod tests {
         }
     }
 
-    /// A client that takes everything.
+    /// A client that accepts everything.
     struct Open;
 
     impl Sink for Open {
@@ -538,7 +541,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_relay_that_always_has_something_to_move_lets_others_have_their_turn() {
+    async fn a_relay_that_always_has_data_to_move_yields_to_other_tasks() {
         let moved = Cell::new(0);
         let relay = async {
             let held = Share::new(Default::default());
@@ -557,13 +560,13 @@ mod tests {
         tokio::select! {
             biased;
             () = other => {}
-            _ = relay => unreachable!("it has no end"),
+            _ = relay => unreachable!("the relay has no end"),
         }
         assert!(moved.get() > 0);
     }
 
     #[tokio::test]
-    async fn nothing_is_read_from_a_service_whose_client_takes_nothing() {
+    async fn no_data_are_read_from_a_service_whose_client_accepts_none() {
         let held = std::sync::Arc::default();
         let (mut source, mut sink) = (Endless(0), Shut(100_000));
         let moved = std::cell::Cell::new(0);
@@ -573,13 +576,13 @@ mod tests {
             |n| moved.set(moved.get() + n),
             Share::new(std::sync::Arc::clone(&held)),
         );
-        assert!(at_once(pumped).await.is_none(), "it waits");
+        assert!(at_once(pumped).await.is_none(), "the relay waits");
         assert_eq!((source.0, moved.get()), (100_000, 100_000));
         assert_eq!(held.total(), 0);
     }
 
     #[test]
-    fn a_partial_write_leaves_the_rest() {
+    fn a_partial_write_leaves_the_rest_in_the_batch() {
         let mut batch: Batch = [&b"abc"[..], b"de", b"", b"fgh"]
             .into_iter()
             .map(Bytes::from_static)

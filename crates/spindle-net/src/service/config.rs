@@ -1,4 +1,4 @@
-//! What a connection on a real wire is made of.
+//! The configuration of connections on a real wire.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -13,38 +13,40 @@ use crate::udp::is_virtual;
 /// What carries the segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkKind {
-    /// Standard packets through a TUN device, towards peers that nobody changed.
+    /// Standard packets through a TUN device, to peers with unmodified TCP.
     Tun,
-    /// UDP encapsulation between two Spindles.
+    /// UDP encapsulation between two hosts that run Spindle.
     Udp,
 }
 
-/// The largest burst that an IP packet of 65 535 bytes holds; each link lowers it to its own.
+/// The largest burst that fits an IP packet of 65 535 bytes. Each link lowers it to its own limit.
 const BURST: u32 = 65_435;
-/// The largest MSS; each link lowers it to its own.
+/// The largest MSS. Each link lowers it to its own.
 const MSS: u32 = 65_495;
-/// Delay of acknowledgements: Linux's least (TCP_DELACK_MIN).
+/// Delay of acknowledgements: Linux's minimum (TCP_DELACK_MIN).
 const DELAYED_ACK: Duration = Duration::from_millis(40);
-/// Floor of the retransmission timeout: Linux's (TCP_RTO_MIN).
+/// Minimum of the retransmission timeout: Linux's (TCP_RTO_MIN).
 const MIN_RTO: Duration = Duration::from_millis(200);
-/// A relay holds a socket at its other side for each connection, so it looks sooner than Linux
-/// (2 h) whether the peer is still there.
+/// A relay holds a socket on its other side for each connection, so it checks earlier than Linux (2 h) whether
+/// the peer still exists.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(300);
-/// Time between keepalive probes, at most.
+/// Longest time between keepalive probes.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(30);
 /// How long data may stay unacknowledged (RFC 9293, section 3.8.3: 5 min).
 const USER_TIMEOUT: Duration = Duration::from_secs(300);
-/// The wait for a peer's FIN after all was closed and acknowledged: Linux's (tcp_fin_timeout).
+/// How long to wait for a peer's FIN after all data were sent, closed and acknowledged: Linux's value
+/// (tcp_fin_timeout).
 const FIN_TIMEOUT: Duration = Duration::from_secs(60);
-/// TIME_WAIT of 60 s in all, as Linux has it (TCP_TIMEWAIT_LEN).
+/// Gives a TIME_WAIT of 60 s, as in Linux (TCP_TIMEWAIT_LEN).
 const MSL: Duration = Duration::from_secs(30);
 
-/// In which the share of blocked packets is taken anew, where some are coded: CAPS section IX-C has two round
-/// trips without a queue, and those of a site are some milliseconds (our choice).
+/// Period after which the share of blocked packets is measured again, if some packets are coded. CAPS section
+/// IX-C uses two round trips without a queue, which are some milliseconds within a site (our choice).
 const CODING_PERIOD: Duration = Duration::from_millis(10);
 
-/// Who is reached by the same paths: the peers of one network, but each client of a server over UDP for
-/// itself, since the addresses that the server's stack knows them by say nothing of where they are.
+/// Groups the peers that are reached by the same paths: the peers of one network. Each client of a UDP server
+/// is its own group, since the addresses by which the server's stack knows clients do not indicate where they
+/// are.
 #[derive(Debug)]
 struct Outside;
 
@@ -57,8 +59,8 @@ impl Destinations for Outside {
     }
 }
 
-/// Keepalive probes that begin once nothing has come for `idle`, every 30 s, or every `idle` where that is
-/// shorter; as many as Linux sends (`tcp_keepalive_probes`).
+/// Keepalive probes that begin when nothing has been received for `idle`. They are sent every 30 s, or every
+/// `idle` if that is shorter, as often as Linux sends them (`tcp_keepalive_probes`).
 pub fn keepalive_after(idle: Duration) -> Keepalive {
     Keepalive {
         idle,
@@ -67,24 +69,24 @@ pub fn keepalive_after(idle: Duration) -> Keepalive {
     }
 }
 
-/// The configuration of a gateway's or connect's connections: the only place where it is made.
+/// The configuration of the connections of a gateway or connect service. It is made only here.
 ///
-/// The transport's preset says what it is made of: congestion control, loss detection (RACK, TLP),
-/// scheduler, proactive recovery. What belongs to the scenario is set here to what suits a wire:
-/// 200 ms least RTO, timestamps, SACK and window scaling, acknowledgements delayed by 40 ms (which
-/// probes for a lost tail allow for), bursts and MSS as large as the link takes, pacing, buffers that
-/// grow up to the limits, keepalive and user timeout. Without pacing a whole congestion window leaves at
-/// once when the peer's window opens again after a hole, and overflows a queue.
+/// The transport's preset determines congestion control, loss detection (RACK, TLP), scheduler and proactive
+/// recovery. The parameters of the scenario are set here to values that suit a real wire: a minimum RTO of 200
+/// ms, timestamps, SACK and window scaling, acknowledgements delayed by 40 ms (which tail loss probes allow
+/// for), bursts and MSS as large as the link accepts, pacing, buffers that grow up to the limits, keepalive and
+/// user timeout. Without pacing, a whole congestion window would be sent at once when the peer's window opens
+/// again after a hole, and would overflow a queue.
 ///
-/// Over TUN segments shrink where a path swallows full ones, and the peer's receiver may be anyone's, so
-/// recovery sends what such a receiver needs, and nothing is coded: only UDP carries that. `paths` is how
-/// this end opens subflows: [`PathManager::Passive`] for a gateway.
+/// Over TUN, segments shrink if a path drops full-sized ones silently. The peer may have any receiver, so
+/// recovery sends what an unmodified receiver needs, and nothing is coded, because only UDP carries coded
+/// packets. `paths` determines how this end opens subflows: [`PathManager::Passive`] for a gateway.
 pub fn wire_config(preset: Config, kind: LinkKind, limits: &Limits, paths: PathManager) -> Config {
     let mut config = match kind {
         LinkKind::Tun => for_unmodified_receivers(preset),
         LinkKind::Udp => preset,
     };
-    // Over UDP the link itself finds out what passes.
+    // Over UDP, the link itself searches for the path MTU.
     config.tcp.mtu_probing = kind == LinkKind::Tun;
     match kind {
         LinkKind::Tun => config.coding = None,
@@ -118,7 +120,7 @@ pub fn wire_config(preset: Config, kind: LinkKind, limits: &Limits, paths: PathM
     }
     if let Some(m) = &mut config.multipath {
         m.path_manager = paths;
-        // Over UDP the other end is a Spindle, which joins again by itself.
+        // Over UDP, the other end is Spindle, which joins again by itself.
         m.announce_again = kind == LinkKind::Tun;
     }
     config
@@ -135,9 +137,9 @@ mod tests {
     }
 
     #[test]
-    fn only_udp_carries_what_is_coded() {
+    fn coding_is_configured_over_udp_only() {
         assert!(coded(LinkKind::Tun).coding.is_none());
-        let coding = coded(LinkKind::Udp).coding.expect("it codes");
+        let coding = coded(LinkKind::Udp).coding.expect("a coding configuration");
         assert_eq!(coding.sampling.period, CODING_PERIOD);
         let of = |a: &str| coding.destinations.of(a.parse().expect("an address"));
         assert_eq!(of("192.0.2.1"), of("192.0.2.9"));

@@ -1,5 +1,5 @@
-//! What a gateway and a connect share: their configuration, their life from the first connection to
-//! the last, the signals that end it, and what a service manager is told of it.
+//! The common parts of gateway and connect: their configuration, their life from the first connection to the
+//! last, the signals that stop them, and their reports to a service manager.
 
 mod config;
 mod notify;
@@ -25,23 +25,23 @@ pub use watchdog::watch;
 use crate::error::NetError;
 use crate::socket::Network;
 
-/// How long an address in need of rest (no file descriptors) is left alone.
+/// Pause after an accept call that failed (no file descriptors).
 const REST: Duration = Duration::from_millis(50);
-/// How often a draining service looks whether its last bytes were acknowledged.
+/// How often a draining service checks whether its last bytes were acknowledged.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Where a service stands.
+/// The stage of a service's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
-    /// It accepts connections.
+    /// The service accepts connections.
     Running,
-    /// It accepts none and finishes what is open.
+    /// The service accepts no connections and finishes the open ones.
     Draining,
-    /// What is open is reset.
+    /// Open connections are reset.
     Aborting,
 }
 
-/// The switch of a service; all clones are the same.
+/// The switch that stops a service. All clones share one state.
 #[derive(Clone, Debug)]
 pub struct Lifecycle {
     stage: Arc<watch::Sender<Stage>>,
@@ -56,22 +56,22 @@ impl Default for Lifecycle {
 }
 
 impl Lifecycle {
-    /// Where it stands.
+    /// The current stage.
     pub fn stage(&self) -> Stage {
         *self.stage.borrow()
     }
 
-    /// Accept no more, finish what is open.
+    /// Stops accepting and finishes the open connections.
     pub fn drain(&self) {
         self.to(Stage::Draining);
     }
 
-    /// Reset what is open.
+    /// Resets the open connections.
     pub fn abort(&self) {
         self.to(Stage::Aborting);
     }
 
-    /// One stage further: what each signal to end does.
+    /// Goes one stage further, as each signal to stop does.
     pub fn advance(&self) {
         match self.stage() {
             Stage::Running => self.drain(),
@@ -87,28 +87,28 @@ impl Lifecycle {
         });
     }
 
-    /// Waits until this stage or a later one.
+    /// Waits until this stage or a later one is reached.
     pub async fn reached(&self, stage: Stage) {
         let mut watch = self.stage.subscribe();
-        // The sender is in `self`.
+        // The sender is in `self`, so the wait cannot fail.
         let _ = watch.wait_for(|s| *s >= stage).await;
     }
 }
 
-/// What ended a service's run.
+/// The result of a service's run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// Connections that were taken.
+    /// Connections that were accepted.
     pub connections: u64,
-    /// Of these, cut off because draining took too long or was cut short.
+    /// Of these, the connections that were cut off because draining took too long or was cut short.
     pub aborted: usize,
 }
 
-/// Accepts until told to drain, runs a task for each connection, then waits for them. A task says
-/// whether it was cut off.
+/// Accepts connections until told to drain, runs a task for each, then waits for the tasks. A task returns
+/// whether its connection was cut off.
 ///
-/// `accept` gives the next connection; dropping it closes the listeners. More than `limit` at a time
-/// are given to `refuse`.
+/// `accept` returns the next connection. Dropping it closes the listeners. Connections beyond `limit` at a time
+/// are passed to `refuse`.
 pub(crate) async fn serve<T, A, H, F>(
     network: &Network,
     lifecycle: &Lifecycle,
@@ -171,7 +171,8 @@ where
     Ok(summary)
 }
 
-/// Connections, their relays done or not, whose peers have not acknowledged all they were sent.
+/// Number of connections whose peers have not acknowledged all data sent to them, whether or not their relays
+/// have ended.
 async fn unacknowledged(network: &Network) -> usize {
     let list = network.connections().await.unwrap_or_default();
     let waiting = list
@@ -190,7 +191,7 @@ impl Summary {
     }
 }
 
-/// An error that concerns one connection only, as the accept calls give it.
+/// The error for a failed accept call, which concerns one connection only.
 pub(crate) fn accept_error(e: io::Error) -> NetError {
     NetError::system("accept")(e)
 }

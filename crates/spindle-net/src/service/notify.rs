@@ -1,4 +1,4 @@
-//! What a service manager is told: sd_notify(3), the protocol of systemd's `Type=notify`.
+//! Reports to a service manager: sd_notify(3), the protocol of systemd's `Type=notify`.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -8,13 +8,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
-/// Names the manager's socket.
+/// Variable with the name of the manager's socket.
 const VARIABLE: &str = "NOTIFY_SOCKET";
-/// How long the manager waits for a sign of life, in microseconds, and the process that it means: see
-/// sd_watchdog_enabled(3).
+/// Variables with the manager's time limit for a sign of life, in microseconds, and the process that it applies
+/// to: see sd_watchdog_enabled(3).
 const WATCHDOG: [&str; 2] = ["WATCHDOG_USEC", "WATCHDOG_PID"];
 
-/// Tells the service manager how far this process is, if there is one that asked to be told.
+/// Reports the state of this process to the service manager, if there is one that requested it.
 #[derive(Debug, Default)]
 pub struct Notifier {
     socket: Option<UnixDatagram>,
@@ -22,7 +22,8 @@ pub struct Notifier {
 }
 
 impl Notifier {
-    /// To the manager that started this process; silent if none did, or it cannot be reached.
+    /// Notifies the manager that started this process. Sends nothing if there is no manager, or if it cannot be
+    /// reached.
     pub fn from_environment() -> Self {
         let name = std::env::var_os(VARIABLE).filter(|n| !n.is_empty());
         let Some(name) = name else {
@@ -41,10 +42,10 @@ impl Notifier {
         }
     }
 
-    /// To the socket of this name: a path, or `@` and the name of an abstract one.
+    /// Notifies the socket of this name: a path, or `@` and the name of an abstract socket.
     ///
     /// # Errors
-    /// If nobody has it open.
+    /// If no process has the socket open.
     pub fn to(name: &OsStr) -> io::Result<Self> {
         let address = match name.as_bytes().split_first() {
             Some((b'@', name)) => SocketAddr::from_abstract_name(name)?,
@@ -59,29 +60,29 @@ impl Notifier {
         })
     }
 
-    /// How long the manager waits for [`Self::alive`] before it takes the process for hung; none if it
-    /// does not ask for it.
+    /// How long the manager waits for [`Self::alive`] before it considers the process hung. `None` if it does
+    /// not request it.
     pub fn watchdog(&self) -> Option<Duration> {
         self.watchdog
     }
 
-    /// It does its work.
+    /// Reports that the process does its work.
     pub fn alive(&self) {
         self.tell(format_args!("WATCHDOG=1"));
     }
 
-    /// It serves.
+    /// Reports that the service is ready.
     pub fn ready(&self) {
         self.tell(format_args!("READY=1"));
     }
 
-    /// It ends, and may take this long.
+    /// Reports that the process stops, and may take this long.
     pub fn stopping(&self, patience: Duration) {
         let micros = patience.as_micros();
         self.tell(format_args!("STOPPING=1\nEXTEND_TIMEOUT_USEC={micros}"));
     }
 
-    /// Nothing depends on whether it is heard.
+    /// Sends a message. A failure has no consequences.
     fn tell(&self, what: fmt::Arguments<'_>) {
         let sent = self
             .socket
@@ -93,7 +94,7 @@ impl Notifier {
     }
 }
 
-/// The manager's patience, from what it put into the environment.
+/// The manager's time limit, from the environment variables.
 fn watchdog(usec: Option<&str>, pid: Option<&str>) -> Option<Duration> {
     let meant = pid.is_none_or(|p| p.parse() == Ok(std::process::id()));
     let usec = usec?.parse().ok().filter(|n| *n > 0 && meant)?;
@@ -111,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_manager_hears_of_readiness_and_of_the_end_by_path_and_by_abstract_name() {
+    fn ready_alive_and_stopping_reach_a_manager_by_path_and_by_abstract_name() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("notify");
         let abstract_name = format!("spindle-notify-{}", std::process::id());
@@ -135,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watchdog_is_meant_for_the_process_that_it_names() {
+    fn a_watchdog_applies_only_to_the_process_that_it_names() {
         let own = std::process::id().to_string();
         let second = Some(Duration::from_secs(1));
         assert_eq!(watchdog(Some("1000000"), None), second);
@@ -147,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_manager_nothing_is_told_and_one_that_is_gone_is_an_error() {
+    fn without_a_manager_nothing_is_sent_and_a_missing_socket_is_an_error() {
         Notifier::default().ready();
         let dir = tempfile::tempdir().unwrap();
         assert!(Notifier::to(dir.path().join("none").as_os_str()).is_err());

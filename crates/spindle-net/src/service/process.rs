@@ -1,9 +1,9 @@
-//! What a service asks of the system for its own process: open files, and small pages.
+//! What a service requests from the system for its own process: open files, and small pages.
 
 use nix::sys::prctl::set_thp_disable;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-/// What the system grants where it does not say.
+/// The limit to assume if the system does not report one.
 const USUAL: u64 = 1024;
 
 /// Raises the soft limit of this process's open files to the hard one; returns the limit. Each
@@ -18,9 +18,9 @@ pub fn raise_file_limit() -> u64 {
     }
 }
 
-/// Has the system give this process and its children pages of the usual size only (`PR_SET_THP_DISABLE` of
-/// prctl(2)). An allocator that asks for huge pages makes a process with many buffers larger by some tens of
-/// megabytes, which the account of `max_memory` does not know.
+/// Disables huge pages for this process and its children (`PR_SET_THP_DISABLE` of prctl(2)). An allocator that
+/// requests huge pages makes a process with many buffers larger by some tens of megabytes, which the account of
+/// `max_memory` does not include.
 pub fn disable_huge_pages() {
     if let Err(error) = set_thp_disable(true) {
         tracing::debug!(%error, "huge pages stay enabled");
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_without_huge_pages_says_so() {
+    fn huge_pages_are_disabled_for_the_process() {
         disable_huge_pages();
         assert_eq!(get_thp_disable(), Ok(true));
     }

@@ -4,16 +4,16 @@ use std::io;
 
 use tokio::signal::unix::{self, SignalKind};
 
-/// What a signal asks for.
+/// What a signal requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
-    /// SIGTERM or SIGINT: end.
+    /// SIGTERM or SIGINT: stop.
     Stop,
     /// SIGHUP: read the certificates again.
     Reload,
 }
 
-/// The signals that a service obeys, from now on in place of what they usually do.
+/// The signals that a service handles, in place of their default actions.
 #[derive(Debug)]
 pub struct Signals {
     terminate: unix::Signal,
@@ -22,10 +22,10 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Begins to catch them; needs tokio's runtime.
+    /// Begins to catch the signals. Needs tokio's runtime.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn catch() -> io::Result<Self> {
         Ok(Self {
             terminate: unix::signal(SignalKind::terminate())?,
@@ -34,7 +34,7 @@ impl Signals {
         })
     }
 
-    /// The next one.
+    /// Waits for the next signal.
     pub async fn next(&mut self) -> Signal {
         tokio::select! {
             _ = self.terminate.recv() => Signal::Stop,

@@ -1,15 +1,15 @@
-//! Whether the data path still turns.
+//! Checks that the data path still turns.
 
 use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
 use crate::socket::Network;
 
-/// A turn takes milliseconds. One that takes this long is logged while it lasts.
+/// A turn takes milliseconds. A turn that takes this long is logged while it lasts.
 const STALL: Duration = Duration::from_secs(5);
 
-/// Calls `alive` each time that the data path has turned, `every` so often at most; never while it
-/// hangs. What `alive` tells a service manager is then a sign that connections are served.
+/// Calls `alive` each time that the data path has turned, at most once per `every`, and never while it hangs.
+/// The report of `alive` to a service manager is then a sign that connections are served.
 pub async fn watch(network: &Network, every: Duration, alive: impl Fn()) -> Infallible {
     loop {
         tokio::time::sleep(every).await;
@@ -31,7 +31,7 @@ pub async fn watch(network: &Network, every: Duration, alive: impl Fn()) -> Infa
         };
         match turned {
             Ok(()) => alive(),
-            // It has ended; the service reports that by other means.
+            // The data path has ended. The service reports that by other means.
             Err(_) => std::future::pending().await,
         }
     }

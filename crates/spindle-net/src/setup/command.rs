@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use super::SetupError;
 
-/// Runs `program` with `args`, `input` on its standard input; returns its output.
+/// Runs `program` with `args` and with `input` on its standard input. Returns its output.
 pub(super) fn run(program: &str, args: &[&str], input: Option<&str>) -> Result<String, SetupError> {
     let line = format!("{program} {}", args.join(" "));
     let missing = |source| SetupError::Start {
@@ -24,7 +24,7 @@ pub(super) fn run(program: &str, args: &[&str], input: Option<&str>) -> Result<S
         .stderr(Stdio::piped());
     let mut child = command.spawn().map_err(missing)?;
     if let (Some(text), Some(mut stdin)) = (input, child.stdin.take()) {
-        // If it does not read its input it says why on standard error.
+        // A program that does not read its input reports the reason on standard error.
         let _ = stdin.write_all(text.as_bytes());
     }
     let output = child.wait_with_output().map_err(missing)?;
@@ -44,7 +44,7 @@ pub(super) fn run(program: &str, args: &[&str], input: Option<&str>) -> Result<S
     })
 }
 
-/// Splits a line of arguments at its spaces and runs it.
+/// Splits a line of arguments at its spaces and runs `ip` with them.
 pub(super) fn ip(line: &str) -> Result<String, SetupError> {
     let args: Vec<&str> = line.split_whitespace().collect();
     run("ip", &args, None)

@@ -1,7 +1,7 @@
-//! What the system needs around a TUN device: routes of Spindle's addresses to it, routes for each
-//! local address of a client, rules that rewrite addresses; all undone when the guard is dropped.
+//! System configuration for a TUN device: routes of Spindle's addresses to the device, routes for each local
+//! address of a client, and rules that rewrite addresses. All of it is undone when the guard is dropped.
 //!
-//! Spindle's addresses are routed to the device and never assigned to the host: the host's own TCP
+//! Spindle's addresses are routed to the device and never assigned to the host. Otherwise the host's own TCP
 //! would answer their segments with RST.
 
 mod command;
@@ -17,9 +17,9 @@ use socket2::Socket;
 use crate::error::NetError;
 use crate::tun::{TunLink, TunOptions};
 
-/// Priority of our rules, before the main table (32766).
+/// Priority of Spindle's rules, before the main table (32766).
 const RULE_PRIORITY: u32 = 7_900;
-/// Routing tables for source-specific routes, one for each address; each program takes those that are free.
+/// Routing tables for source-specific routes, one for each address. Each program takes free tables.
 const TABLES: std::ops::Range<u32> = 7_900..8_156;
 
 /// Why the system could not be set up.
@@ -30,7 +30,7 @@ pub enum SetupError {
     Start {
         /// The command line.
         command: String,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// A program failed.
@@ -43,35 +43,35 @@ pub enum SetupError {
         /// What to do about it.
         hint: &'static str,
     },
-    /// The device is there and in use by another process.
+    /// The device exists and is in use by another process.
     #[error("the device {0} is in use by another process; stop it or choose another name")]
     InUse(String),
-    /// An address that is to be rewritten is another program's.
+    /// An address that must be rewritten is in use by another program.
     #[error(
         "{0} is in use by another gateway or service (or was within the last minute: TIME_WAIT); stop \
          it or choose another address"
     )]
     AddressInUse(SocketAddr),
-    /// An address that is to be rewritten could not be reserved.
+    /// An address that must be rewritten could not be reserved.
     #[error("{address} cannot be reserved: {source}")]
     Reserve {
         /// The address.
         address: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// An address is routed to something else.
+    /// An address is already routed to another device.
     #[error(
         "{address} cannot be routed to {device}, since there is a route already: {route}; stop the gateway or \
          connect that has it or choose another address, or with --dnat, which derives inner addresses from \
          the device's name, another name"
     )]
     Routed {
-        /// The address, Spindle's own.
+        /// The address, which belongs to Spindle.
         address: IpAddr,
-        /// The device that was to have it.
+        /// The device that the address should be routed to.
         device: String,
-        /// The route there is.
+        /// The existing route.
         route: String,
     },
     /// All routing tables for source-specific routes are in use.
@@ -82,7 +82,7 @@ pub enum SetupError {
         TABLES.end - 1
     )]
     NoTable,
-    /// A name the system would not take.
+    /// A name that the system would not accept.
     #[error(
         "{0:?} cannot be a device's name: 1 to 15 letters, digits, `-`, `_` or `.` are accepted"
     )]
@@ -90,7 +90,7 @@ pub enum SetupError {
     /// Two addresses that belong together are of different families.
     #[error("{0} and {1} are not of the same address family")]
     Families(IpAddr, IpAddr),
-    /// Two outer addresses lead to the same inner one.
+    /// Two outer addresses map to the same inner address.
     #[error(
         "two addresses are to be rewritten to {0}, so that replies from there would have no one \
          source; give each its own"
@@ -101,68 +101,69 @@ pub enum SetupError {
     Net(#[from] NetError),
 }
 
-/// An address rewritten on the way: who connects to `from` reaches Spindle at `to`, and what Spindle
-/// sends from `to` leaves as from `from`.
+/// An address that is rewritten in transit. Clients that connect to `from` reach Spindle at `to`, and packets
+/// that Spindle sends from `to` leave the host with the source `from`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dnat {
-    /// Outer address and port: the host's.
+    /// Outer address and port, which belong to the host.
     pub from: SocketAddr,
-    /// Inner address and port: Spindle's, and of one outer one only. No other device carries packets
-    /// of the inner address.
+    /// Inner address and port. They belong to Spindle and to one outer address only. No other device carries
+    /// packets of the inner address.
     pub to: SocketAddr,
 }
 
-/// A local address of a client and the way its packets are to take, one for each path.
+/// A local address of a client and the route of its packets, one for each path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceRoute {
     /// Spindle's local address.
     pub source: IpAddr,
-    /// The device its packets leave by.
+    /// The device by which its packets are sent.
     pub device: String,
     /// The next hop, unless the destination is on the device's own network.
     pub via: Option<IpAddr>,
 }
 
-/// What is to be set up.
+/// What must be set up.
 #[derive(Clone, Debug)]
 pub struct SetupOptions {
     /// The device.
     pub tun: TunOptions,
     /// Spindle's own addresses.
     pub addresses: Vec<IpAddr>,
-    /// Rewritten addresses; each is reserved, so that another set-up with it fails.
+    /// Rewritten addresses. Each is reserved, so that another set-up with the same address fails.
     pub dnat: Vec<Dnat>,
-    /// Ways out by source address; the others follow the system's routes.
+    /// Routes by source address. Other packets follow the system's routes.
     pub source_routes: Vec<SourceRoute>,
-    /// Let the system forward packets between the device and others (net.ipv4.ip_forward and its
-    /// IPv6 counterpart), as needed by clients on other machines; put back when undone.
+    /// Whether the system must forward packets between the device and other devices (net.ipv4.ip_forward and
+    /// its IPv6 counterpart), which clients on other machines need. The previous setting is restored when the
+    /// set-up is undone.
     pub forwarding: bool,
 }
 
-/// What undoes the set-up when dropped. It does not hold the device: that goes with its link.
+/// Undoes the set-up when dropped. It does not hold the device, which is closed with its link.
 #[derive(Debug)]
 pub struct SetupGuard {
-    /// Command lines for `ip`, to be run in reverse.
+    /// Arguments for `ip`, to be run in reverse order.
     undo: Vec<String>,
     table: Option<String>,
-    /// What keeps others from the rewritten addresses.
+    /// Sockets that keep other programs from the rewritten addresses.
     reserved: Vec<Socket>,
-    /// Files of /proc/sys and what stood in them.
+    /// Files of /proc/sys and their previous contents.
     switches: Vec<(PathBuf, String)>,
 }
 
-/// Opens the device and sets everything up. Leftovers of a run with the same device name that ended
-/// without undoing its own are removed first. On an error all that was done is undone.
+/// Opens the device and sets everything up. If an earlier run with the same device name ended without undoing
+/// its set-up, what it left is removed first. After an error, everything done so far is undone.
 ///
 /// # Errors
-/// [`SetupError`], naming the command that failed.
+/// [`SetupError`], which names the command that failed.
 pub fn setup(options: &SetupOptions) -> Result<(TunLink, SetupGuard), SetupError> {
     check(options)?;
     let name = &options.tun.name;
     let reserved = reserve::reserve(options.dnat.iter().map(|d| d.from))?;
     remove_device(name)?;
     let link = TunLink::open(&options.tun)?;
-    // Nobody else holds the device, so nobody needs the table.
+    // No other process holds the device, so no process needs the table.
     nat::remove(name);
     let mut guard = SetupGuard {
         undo: Vec::new(),
@@ -218,11 +219,11 @@ fn check(options: &SetupOptions) -> Result<(), SetupError> {
     Ok(())
 }
 
-/// Removes a persistent device of this name that nobody holds, as a run that was killed may leave it.
+/// Removes a persistent device of this name that no process holds, which a killed run may have left.
 fn remove_device(name: &str) -> Result<(), SetupError> {
     if let Ok(text) = ip(&format!("-d link show dev {name}")) {
-        // One that is not persistent lives only while a process holds it; a persistent one has a
-        // carrier while it does, which shows once it is up.
+        // A device that is not persistent exists only while a process holds it. A persistent device has a
+        // carrier while a process holds it, which is visible once the device is up.
         let persistent = text.contains("persist on");
         if !persistent || held(name)? {
             return Err(SetupError::InUse(name.to_owned()));
@@ -239,7 +240,7 @@ fn held(name: &str) -> Result<bool, SetupError> {
 }
 
 impl SetupGuard {
-    /// Adds a route that must not be there yet; returns whether it was not.
+    /// Adds a route that must not exist yet. Returns whether it was added.
     fn add_route(&mut self, what: &str, family: &str) -> Result<bool, SetupError> {
         match ip(&format!("{family} route add {what}")) {
             Ok(_) => {
@@ -266,17 +267,17 @@ impl SetupGuard {
         })
     }
 
-    /// Routes what has this source by its device: in a table that no other program uses.
+    /// Routes packets with this source by their device, in a table that no other program uses.
     fn source_route(&mut self, r: &SourceRoute) -> Result<(), SetupError> {
         let family = family(r.source);
         let from = format!("from {}/{}", r.source, prefix(r.source));
-        // The address is routed to our device, so that a rule for it is that of a run that was killed.
+        // The address is routed to our device, so an existing rule for it was left by a run that was killed.
         while let Ok(rules) = ip(&format!("{family} rule show {from}"))
             && let Some(table) = rules.lines().find_map(table_of)
         {
             let rule = format!("{from} lookup {table} priority {RULE_PRIORITY}");
             ip(&format!("{family} rule del {rule}"))?;
-            // There may be nothing in it any more.
+            // The table may already be empty.
             let _ = ip(&format!("{family} route flush table {table}"));
         }
         let table = self.free_table(r)?;
@@ -286,7 +287,8 @@ impl SetupGuard {
         Ok(())
     }
 
-    /// The first table that no rule names and nobody has put a default route in; now it has ours.
+    /// The first table that no rule names and that has no default route. The client's default route is added to
+    /// it.
     fn free_table(&mut self, r: &SourceRoute) -> Result<u32, SetupError> {
         let family = family(r.source);
         let rules = ip(&format!("{family} rule show"))?;
@@ -323,14 +325,14 @@ impl SetupGuard {
         Ok(())
     }
 
-    /// Undoes everything; also done by dropping it.
+    /// Undoes everything. Dropping the guard does this, too.
     pub fn undo(&mut self) {
         if let Some(name) = self.table.take() {
             nat::remove(&name);
         }
         self.reserved.clear();
         for line in self.undo.drain(..).rev() {
-            // Routes go by themselves with their device.
+            // Routes are removed together with their device.
             if let Err(e) = ip(&line) {
                 tracing::debug!(error = %e, "nothing left to undo");
             }
@@ -349,7 +351,7 @@ impl Drop for SetupGuard {
     }
 }
 
-/// The table of ours that a line of `ip rule show` names.
+/// The table of Spindle's that a line of `ip rule show` names.
 fn table_of(line: &str) -> Option<u32> {
     let mut words = line.split_whitespace();
     let priority = words.next()?.strip_suffix(':')?.parse::<u32>().ok()?;
@@ -381,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_names_and_mixed_families_are_refused_before_anything_is_done() {
+    fn bad_names_and_mixed_families_are_refused_by_the_check() {
         for bad in ["", "a name", "sixteen-letters-", "..", "x;reboot"] {
             assert!(matches!(check(&options(bad)), Err(SetupError::Name(_))));
         }
@@ -395,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tables_of_other_programs_rules_are_left_alone() {
+    fn tables_named_by_rules_of_other_programs_are_not_ours() {
         let ours = "7900:\tfrom 10.8.0.1 lookup 7903 ";
         assert_eq!(table_of(ours), Some(7903));
         for other in [

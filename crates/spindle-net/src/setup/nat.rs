@@ -1,23 +1,23 @@
-//! Destination NAT by nftables without connection tracking, in a table of our own named after the
-//! device.
+//! Destination NAT by nftables without connection tracking, in a separate table named after the device.
 //!
-//! Each packet is rewritten by itself: towards Spindle as it comes in, and back as it leaves. The
-//! kernel corrects checksums. Connection tracking does not see these packets (`notrack`),
-//! because it takes each subflow for a connection of its own: it would not translate a segment that
-//! is outside the window as the subflow last announced it, although the window belongs to the whole
-//! connection (RFC 8684, section 3.3.4), and a flood of SYNs would fill its table.
+//! Each packet is rewritten by itself: towards Spindle when it arrives, and back when it leaves. The kernel
+//! corrects checksums. Connection tracking does not see these packets (`notrack`), because it treats each
+//! subflow as a separate connection. It would not translate a segment outside the window that the subflow last
+//! announced, although the window belongs to the whole connection (RFC 8684, section 3.3.4). Also, a flood of
+//! SYNs would fill its table.
 //!
 //! | hook | what happens |
 //! |---|---|
-//! | prerouting | what comes for an outer address, and ICMP errors about what left from it, gets the inner one |
+//! | prerouting | packets for an outer address, and ICMP errors about packets sent from it, get the inner
+//! address |
 //! | output | the same for connections of this host to its own outer address |
-//! | input | what goes to this host gets the outer address as its source |
-//! | postrouting | what leaves for other hosts gets the outer address as its source |
+//! | input | packets to this host get the outer address as their source |
+//! | postrouting | packets to other hosts get the outer address as their source |
 //!
-//! The source is rewritten after routing and not before: the host would take a packet from its own
-//! address on the device for a forged one (reverse path filtering). No packet with an inner address
-//! crosses any device but Spindle's: the counter `inner_address_elsewhere` of the table has those
-//! that were dropped for it.
+//! The source is rewritten after routing and not before. Otherwise the host would consider a packet from its
+//! own address on the device forged (reverse path filtering). No packet with an inner address crosses any
+//! device but Spindle's. The counter `inner_address_elsewhere` of the table counts the packets dropped for this
+//! reason.
 
 use std::fmt::Write;
 use std::net::{IpAddr, SocketAddr};
@@ -25,8 +25,8 @@ use std::net::{IpAddr, SocketAddr};
 use super::command::nft;
 use super::{Dnat, SetupError};
 
-/// The table of a device, which no other device has. All that the name of a device consists of here (letters,
-/// digits, `-`, `_` and `.`) may be in an identifier of nft, too.
+/// The table of a device, which no other device shares. All characters that are allowed in a device's name here
+/// (letters, digits, `-`, `_` and `.`) are allowed in an identifier of nft, too.
 fn table(device: &str) -> String {
     format!("spindle_{device}")
 }
@@ -36,8 +36,8 @@ fn family(addr: &SocketAddr) -> &'static str {
     if addr.is_ipv4() { "ip" } else { "ip6" }
 }
 
-/// Rules that rewrite the end `end` ("d" for destination, "s" for source) of segments from each
-/// first address to the second; `before` goes before the rewriting.
+/// Rules that rewrite the end `end` ("d" for destination, "s" for source) of segments from each first address
+/// to the second. `before` is put before the rewriting.
 fn segments(
     end: &str,
     before: &str,
@@ -59,12 +59,12 @@ fn segments(
     rules
 }
 
-/// Where an ICMP error has the start of the packet that caused it, in bits from the start of ICMP:
-/// behind 8 bytes of ICMP (RFC 792, RFC 4443) and without IPv4 options or IPv6 extension headers,
-/// neither of which Spindle sends.
+/// Positions in the packet that an ICMP error quotes, in bits from the start of ICMP. The quote begins after 8
+/// bytes of ICMP (RFC 792, RFC 4443). It has no IPv4 options or IPv6 extension headers, since Spindle sends
+/// neither.
 struct Quoted {
     errors: &'static str,
-    /// What tells that TCP follows the IP header at once.
+    /// Condition that TCP directly follows the IP header.
     is_tcp: &'static str,
     source: &'static str,
     source_port: &'static str,
@@ -85,8 +85,8 @@ const QUOTED_V6: Quoted = Quoted {
     source_port: "@th,384,16",
 };
 
-/// Rules for ICMP errors about segments that left from the outer addresses. The checksum of ICMP is
-/// left as it is, and our side does not look at it.
+/// Rules for ICMP errors about segments sent from the outer addresses. The checksum of ICMP is left unchanged,
+/// and Spindle does not check it.
 fn icmp_errors(list: &[Dnat]) -> String {
     let hex = |addr: IpAddr| match addr {
         IpAddr::V4(a) => format!("{:#010x}", a.to_bits()),
@@ -115,7 +115,7 @@ fn icmp_errors(list: &[Dnat]) -> String {
     rules
 }
 
-/// Rules that drop what has an inner address at the end `end` of it where `elsewhere` holds.
+/// Rules that drop packets with an inner address at their end `end` if `elsewhere` holds.
 fn no_inner(end: &str, elsewhere: &str, list: &[Dnat]) -> String {
     let mut rules = String::new();
     for v4 in [true, false] {
@@ -136,7 +136,7 @@ fn no_inner(end: &str, elsewhere: &str, list: &[Dnat]) -> String {
     rules
 }
 
-/// The table.
+/// The complete table.
 fn rules(device: &str, list: &[Dnat]) -> String {
     let inwards = || list.iter().map(|d| (d.from, d.to));
     let outwards = || list.iter().map(|d| (d.to, d.from));
@@ -160,16 +160,16 @@ fn rules(device: &str, list: &[Dnat]) -> String {
     )
 }
 
-/// Installs the rules; returns the device's name for [`remove`].
+/// Installs the rules. Returns the device's name for [`remove`].
 pub(super) fn install(device: &str, list: &[Dnat]) -> Result<String, SetupError> {
     nft(&rules(device, list))?;
     Ok(device.to_owned())
 }
 
-/// Removes the table, if it is there.
+/// Removes the table, if it exists.
 pub(super) fn remove(device: &str) {
     let name = table(device);
-    // It fails if there is none, which is as good, or if there is no nft, which made none.
+    // This fails if there is no table, or no nft, in which case there is no table either.
     let _ = nft(&format!("delete table inet {name}\n"));
 }
 
@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_device_has_a_table_of_its_own() {
+    fn each_device_has_its_own_table() {
         let names = ["spin0", "spin-0", "spin.0", "spin_0"].map(table);
         let different: std::collections::HashSet<_> = names.iter().collect();
         assert_eq!(different.len(), names.len());
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn each_way_has_a_rule_for_each_address_in_both_families() {
+    fn each_direction_has_a_rule_for_each_address_in_both_families() {
         let list = [
             Dnat {
                 from: "192.0.2.1:443".parse().expect("an address"),
@@ -199,7 +199,7 @@ mod tests {
         ];
         let text = rules("spin-0", &list);
         assert!(text.starts_with("table inet spindle_spin-0 {"));
-        // For others and for this host.
+        // Once for other hosts and once for this host.
         for rule in [
             "ip daddr 192.0.2.1 tcp dport 443 notrack ip daddr set 10.7.0.1 tcp dport set 443",
             "ip6 daddr 2001:db8::1 tcp dport 80 notrack ip6 daddr set fd00::1 tcp dport set 8080",

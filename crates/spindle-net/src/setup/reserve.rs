@@ -1,4 +1,4 @@
-//! Addresses of the host that nobody else may listen on.
+//! Reserves addresses of the host, so that no other program may listen on them.
 
 use std::io;
 use std::net::SocketAddr;
@@ -7,15 +7,15 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use super::SetupError;
 
-/// Binds a socket of the system to each address and does not listen: another gateway or service that binds
-/// there gets the error that the address is in use. What comes for the addresses is
-/// rewritten before it could reach these sockets.
+/// Binds a socket of the system to each address and does not listen. Another gateway or service that binds
+/// there gets the error that the address is in use. Packets for the addresses are rewritten before they could
+/// reach these sockets.
 ///
-/// Ports below 1024 take CAP_NET_BIND_SERVICE; without it they are not reserved, which is logged.
+/// Ports below 1024 need CAP_NET_BIND_SERVICE. Without it they are not reserved, which is logged.
 ///
 /// # Errors
-/// [`SetupError::AddressInUse`] if somebody has one of them, [`SetupError::Reserve`] for what else the
-/// system says.
+/// [`SetupError::AddressInUse`] if another program has one of them, [`SetupError::Reserve`] for other errors of
+/// the system.
 pub(super) fn reserve(
     addresses: impl Iterator<Item = SocketAddr>,
 ) -> Result<Vec<Socket>, SetupError> {
@@ -41,7 +41,7 @@ fn bind(address: SocketAddr) -> io::Result<Socket> {
     if address.is_ipv6() {
         socket.set_only_v6(true)?;
     }
-    // Without SO_REUSEADDR, which would let a second one bind as long as nobody listens.
+    // SO_REUSEADDR is not set, because it would let a second program bind as long as none listens.
     socket.bind(&address.into())?;
     Ok(socket)
 }
@@ -52,7 +52,7 @@ mod tests {
     use std::net::TcpListener;
 
     #[test]
-    fn an_address_is_reserved_once_and_free_again_afterwards() {
+    fn an_address_is_reserved_once_and_is_free_after_release() {
         let free = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = free.local_addr().expect("its address");
         let taken = |list: &[SocketAddr]| reserve(list.iter().copied());

@@ -10,8 +10,8 @@ use crate::datapath::held::Share;
 use crate::datapath::pipe::{AckObserver, Phase, Pipe};
 use crate::error::NetError;
 
-/// Another way to a connection than its stream, for whoever watches it or has to end it while the
-/// stream is in other hands (under TLS, split). It keeps nothing open.
+/// A handle of a connection besides its stream, for code that watches the connection or has to end it while
+/// other code owns the stream (under TLS, split). It does not keep the connection open.
 #[derive(Clone)]
 pub struct ConnectionHandle {
     pipe: Arc<Pipe>,
@@ -29,48 +29,48 @@ impl ConnectionHandle {
         Self { pipe }
     }
 
-    /// As [`super::TcpStream::abort`].
+    /// Like [`super::TcpStream::abort`].
     pub fn abort(&self) {
         self.pipe.abort();
     }
 
-    /// Waits until the connection takes data from a writer; returns how many bytes.
+    /// Waits until the connection accepts data from a writer. Returns how many bytes it accepts.
     pub(crate) async fn writable(&self) -> usize {
         poll_fn(|cx| self.pipe.poll_writable(cx)).await
     }
 
-    /// A place in the account of what is held for connections.
+    /// A new share in the account of memory that is held for connections.
     pub(crate) fn share(&self) -> Share {
         Share::new(self.pipe.queue().held().clone())
     }
 
-    /// So many bytes are held for the connection as long as it lives.
+    /// Sets the number of bytes that are held for the connection as long as it lives.
     pub(crate) fn hold(&self, bytes: u64) {
         self.pipe.hold(bytes);
     }
 
-    /// As [`super::TcpStream::connection_info`].
+    /// Like [`super::TcpStream::connection_info`].
     ///
     /// # Errors
-    /// [`NetError::Closed`] if nothing is known any more, [`NetError::Stopped`].
+    /// [`NetError::Closed`] if no information is left, [`NetError::Stopped`].
     pub async fn connection_info(&self) -> Result<ConnectionInfo, NetError> {
         stream::connection_info(&self.pipe).await
     }
 
-    /// Bytes written to it since its beginning.
+    /// Bytes written to the connection since its beginning.
     pub(crate) fn written(&self) -> u64 {
         self.pipe.lock().written
     }
 
-    /// Has `observer` hear of acknowledgements from now on. A connection has one observer: the first.
+    /// Notifies `observer` of acknowledgements from now on. A connection has one observer: the first.
     pub(crate) fn observe_acknowledgements(&self, observer: Arc<dyn AckObserver>) {
         if self.pipe.observer.set(observer).is_ok() {
             self.pipe.attend();
         }
     }
 
-    /// Waits until the connection is over; returns how it ended, or none if the data path ended
-    /// under it. What it received may still wait to be read.
+    /// Waits until the connection has ended. Returns how it ended, or `None` if the data path ended before.
+    /// Received data may still wait to be read.
     pub async fn closed(&self) -> Option<CloseReason> {
         loop {
             let changed = self.pipe.changed.notified();

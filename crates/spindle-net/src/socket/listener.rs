@@ -10,8 +10,8 @@ use super::{Network, TcpStream};
 use crate::datapath::queue::Command;
 use crate::error::NetError;
 
-/// Accepts connections. Dropping it stops listening once the data path gets to it; accepted connections go on, those still
-/// waiting are closed.
+/// Accepts connections. Dropping it stops listening as soon as the data path handles the request. Accepted
+/// connections go on, and connections that still wait are closed.
 #[derive(Debug)]
 pub struct TcpListener {
     network: Network,
@@ -35,7 +35,7 @@ impl TcpListener {
         }
     }
 
-    /// The next established connection and its peer. Nothing is lost if the future is dropped.
+    /// The next established connection and its peer. No connection is lost if the future is dropped.
     ///
     /// # Errors
     /// [`NetError::Stopped`].
@@ -46,7 +46,7 @@ impl TcpListener {
         }
     }
 
-    /// As [`Self::accept`], for hand-written futures.
+    /// Like [`Self::accept`], for hand-written futures.
     ///
     /// # Errors
     /// [`NetError::Stopped`].
@@ -59,7 +59,7 @@ impl TcpListener {
             .map(|a| a.ok_or_else(|| self.network.queue().stopped()))
     }
 
-    /// The address it listens on, with the port that was chosen.
+    /// The address that the listener listens on, with the port that was chosen.
     pub fn local_addr(&self) -> SocketAddr {
         self.local
     }

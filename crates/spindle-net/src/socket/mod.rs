@@ -28,11 +28,11 @@ use crate::link::{Link, LinkCounters};
 use crate::randomness::from_system;
 use crate::udp::UdpCounters;
 
-/// What a network is made from.
+/// Configuration of a network.
 #[derive(Clone, Debug, Default)]
 pub struct NetworkConfig {
-    /// The stack's limits and addresses. There is no seed in it: [`Network::start`] takes one of 256 bits
-    /// from the operating system.
+    /// The stack's limits and addresses. It contains no seed: [`Network::start`] draws a seed of 256 bits from
+    /// the operating system.
     ///
     /// ```
     /// use spindle_mptcp::{Stack, StackConfig};
@@ -40,7 +40,7 @@ pub struct NetworkConfig {
     /// let config = spindle_net::NetworkConfig { stack: limits, ..Default::default() };
     /// ```
     ///
-    /// Nor does it take a stack with the deterministic numbers of simulations:
+    /// Nor does it accept a stack with the deterministic numbers of simulations:
     ///
     /// ```compile_fail
     /// use spindle_mptcp::{Stack, StackConfig};
@@ -52,21 +52,21 @@ pub struct NetworkConfig {
     pub name: String,
 }
 
-/// How a listener treats its connections.
+/// Options of a listener.
 #[derive(Clone, Debug)]
 pub struct ListenOptions {
-    /// What each connection is made of. A larger MSS or burst than the link carries is lowered to
-    /// what it carries.
+    /// Configuration of each connection. An MSS or burst that is larger than the link carries is lowered to
+    /// what the link carries.
     pub config: Arc<Config>,
-    /// Further addresses to announce to each peer (ADD_ADDR, RFC 8684, section 3.4.1), with a port
-    /// where it differs from the listener's.
+    /// Further addresses to announce to each peer (ADD_ADDR, RFC 8684, section 3.4.1), with a port if it
+    /// differs from the listener's.
     pub announce: Vec<(IpAddr, Option<u16>)>,
     /// Established connections that may wait to be accepted; further ones are reset. At least 1.
     pub backlog: usize,
 }
 
 impl ListenOptions {
-    /// These connections, nothing announced, 1024 waiting at most.
+    /// Options with this configuration for connections, no announced addresses, and a backlog of 1024.
     pub fn new(config: Arc<Config>) -> Self {
         Self {
             config,
@@ -79,19 +79,19 @@ impl ListenOptions {
 /// A live connection and its subflows.
 #[derive(Clone, Debug)]
 pub struct ConnectionStatus {
-    /// Its number, unique within the network.
+    /// The connection's number, unique within the network.
     pub id: u64,
-    /// The listener it came by; none for one opened here.
+    /// The listener that accepted the connection. `None` if it was opened here.
     pub listener: Option<SocketAddr>,
-    /// Own end of the first subflow.
+    /// Local end of the first subflow.
     pub local: SocketAddr,
-    /// The peer's end of it.
+    /// The peer's end of the first subflow.
     pub remote: SocketAddr,
     /// The address by which the peer is known outside the link (behind NAT over UDP).
     pub outside: SocketAddr,
-    /// Time since it was opened.
+    /// Time since the connection was opened.
     pub age: Duration,
-    /// When this was so, on the clock of the instants in [`Self::info`].
+    /// The time of this status, on the clock of the instants in [`Self::info`].
     pub now: spindle_units::Instant,
     /// The connection's state.
     pub info: ConnectionInfo,
@@ -100,9 +100,9 @@ pub struct ConnectionStatus {
 /// Totals of a network since its start.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NetworkCounters {
-    /// What passed the link.
+    /// Packets and bytes that passed the link.
     pub link: LinkCounters,
-    /// What only a link over UDP counts.
+    /// Counters that only a link over UDP has.
     pub udp: Option<UdpCounters>,
     /// Connections given to listeners.
     pub accepted: u64,
@@ -112,11 +112,11 @@ pub struct NetworkCounters {
     pub refused: u64,
     /// Connections that ended.
     pub closed: u64,
-    /// Connections there are now.
+    /// Connections that exist now.
     pub live: u64,
-    /// Their established subflows.
+    /// Established subflows of these connections.
     pub subflows: u64,
-    /// Connections whose handshake is going on now.
+    /// Connections whose handshake is in progress.
     pub half_open: u64,
     /// Sending totals over all connections, ended ones included.
     pub sent: SendCounters,
@@ -124,13 +124,13 @@ pub struct NetworkCounters {
     pub bytes_received: u64,
     /// The stack's own totals.
     pub stack: StackCounters,
-    /// MTUs learnt and ICMP errors received.
+    /// Learnt MTUs and received ICMP errors.
     pub path_signals: u64,
     /// Bytes in use ([`spindle_mptcp::Stack::memory`]).
     pub memory: u64,
     /// Bytes that may be in use ([`StackConfig::max_memory`]).
     pub memory_limit: u64,
-    /// Turns of the data path, in which it woke up or went on without sleep, by their length.
+    /// Turns of the data path by their length. In each turn it woke up or went on without sleep.
     pub turn_times: TurnTimes,
 }
 
@@ -141,13 +141,13 @@ struct Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // If the thread has ended there is nothing to release.
+        // If the thread has ended, there is nothing to release.
         let _ = self.queue.push(Command::Release);
     }
 }
 
-/// A handle of a running data path. When the last handle and listener are gone, the data path ends
-/// once its connections are over.
+/// A handle of a running data path. When the last handle and listener no longer exist, the data path ends as
+/// soon as its connections have ended.
 #[derive(Clone)]
 pub struct Network {
     inner: Arc<Inner>,
@@ -160,7 +160,7 @@ impl std::fmt::Debug for Network {
 }
 
 impl Network {
-    /// Starts a data path over `link` on a thread of its own.
+    /// Starts a data path over `link` on its own thread.
     ///
     /// # Errors
     /// [`NetError::System`] if the system refuses a poller, randomness, the thread, or the link's
@@ -199,7 +199,7 @@ impl Network {
         answered.await.map_err(|_| self.inner.queue.stopped())
     }
 
-    /// Listens on `local` (an unspecified address: any; port 0: one is chosen).
+    /// Listens on `local`. An unspecified address means any address, and port 0 means that a port is chosen.
     ///
     /// # Errors
     /// [`NetError::Stack`] if there is a listener already, [`NetError::NoListeningPort`],
@@ -221,11 +221,11 @@ impl Network {
         Ok(TcpListener::new(self.clone(), id, local, waiting))
     }
 
-    /// Opens a connection from `local` to `remote` and waits until it is established. Dropping the
-    /// future gives it up. A larger MSS or burst than the link carries is lowered.
+    /// Opens a connection from `local` to `remote` and waits until it is established. Dropping the future gives
+    /// the connection up. An MSS or burst that is larger than the link carries is lowered.
     ///
     /// # Errors
-    /// [`NetError::Connection`] if it is refused or times out, [`NetError::Stack`] at the stack's
+    /// [`NetError::Connection`] if the connection is refused or times out, [`NetError::Stack`] at the stack's
     /// limits, [`NetError::Families`], [`NetError::Stopped`].
     pub async fn connect(
         &self,
@@ -237,7 +237,7 @@ impl Network {
             return Err(NetError::Families { local, remote });
         }
         let pipe = Pipe::new(self.inner.queue.clone(), Room::of(&config));
-        // From here on dropping it closes the connection.
+        // From here on, dropping the stream closes the connection.
         let stream = TcpStream::new(pipe.clone());
         self.ask(|answer| Command::Connect {
             local,
@@ -267,7 +267,7 @@ impl Network {
         self.ask(Command::Counters).await
     }
 
-    /// Returns once the data path has taken note of the call in its loop: a sign that it does not hang.
+    /// Returns once the data path has handled this request in its loop, which shows that it does not hang.
     ///
     /// # Errors
     /// [`NetError::Stopped`].
@@ -275,10 +275,10 @@ impl Network {
         self.ask(Command::Turn).await
     }
 
-    /// Aborts the connections that are left and ends the data path; returns once its thread, and
-    /// with it the link, is gone.
+    /// Aborts the remaining connections and ends the data path. Returns once its thread has ended and the link
+    /// is closed.
     pub async fn shutdown(&self) {
-        // An error means that it has ended already.
+        // An error means that the data path has already ended.
         let _ = self.ask(Command::Shutdown).await;
         let thread = self
             .inner
@@ -287,7 +287,7 @@ impl Network {
             .unwrap_or_else(PoisonError::into_inner)
             .take();
         if let Some(thread) = thread {
-            // It ends within a turn; a panic there has been reported by the panic handler.
+            // The thread ends within a turn. A panic there has been reported by the panic handler.
             let _ = tokio::task::spawn_blocking(move || thread.join()).await;
         }
     }

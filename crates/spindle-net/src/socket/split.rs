@@ -17,7 +17,7 @@ pub struct OwnedReadHalf {
     stream: Arc<TcpStream>,
 }
 
-/// The writing half of a [`TcpStream`]; dropping it shuts the sending side down.
+/// The writing half of a [`TcpStream`]. Dropping it shuts the sending side down.
 #[derive(Debug)]
 pub struct OwnedWriteHalf {
     stream: Arc<TcpStream>,
@@ -36,10 +36,10 @@ impl OwnedReadHalf {
         &self.stream
     }
 
-    /// As [`TcpStream::recv`].
+    /// Like [`TcpStream::recv`].
     ///
     /// # Errors
-    /// As reading gives.
+    /// The errors of reading.
     pub async fn recv(&mut self, max: usize) -> io::Result<Option<Bytes>> {
         poll_fn(|cx| self.stream.pipe().poll_recv(cx, max.max(1))).await
     }
@@ -51,17 +51,17 @@ impl OwnedWriteHalf {
         &self.stream
     }
 
-    /// As [`TcpStream::send`].
+    /// Like [`TcpStream::send`].
     ///
     /// # Errors
-    /// As writing gives.
+    /// The errors of writing.
     pub async fn send(&mut self, mut data: Bytes) -> io::Result<()> {
         poll_fn(|cx| self.stream.pipe().poll_send(cx, &mut data)).await
     }
 
-    /// Says that more is coming although nothing waits to be sent, as a proxy does while its service
-    /// answers: proactive recovery then treats new data as being on the way and leaves the room to
-    /// them (FUSO section 4.1). Shutting down ends it, or `false`.
+    /// Announces that more data will follow although none wait to be sent, as in a proxy while its service
+    /// answers. Proactive recovery then assumes that new data are coming and leaves the room to them (FUSO
+    /// section 4.1). Shutting down, or `false`, ends it.
     pub fn expect_more(&self, more: bool) {
         self.stream.pipe().expect_more(more);
     }

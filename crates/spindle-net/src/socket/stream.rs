@@ -20,12 +20,13 @@ use crate::error::NetError;
 
 /// A connection: Multipath TCP with one or more subflows, or plain TCP.
 ///
-/// Dropping it closes it in order: what was written is still delivered. [`Self::abort`] does not.
+/// Dropping it closes the connection in order: data that were written are still delivered. [`Self::abort`] does
+/// not deliver them.
 pub struct TcpStream {
     pipe: Arc<Pipe>,
 }
 
-/// Stands for an end that is not known yet.
+/// Placeholder for an end that is not known yet.
 const NOWHERE: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0));
 
 impl std::fmt::Debug for TcpStream {
@@ -59,7 +60,7 @@ impl TcpStream {
         }
     }
 
-    /// Own end of the first subflow.
+    /// Local end of the first subflow.
     pub fn local_addr(&self) -> SocketAddr {
         self.pipe.identity.get().map_or(NOWHERE, |i| i.local)
     }
@@ -69,26 +70,26 @@ impl TcpStream {
         self.pipe.identity.get().map_or(NOWHERE, |i| i.peer)
     }
 
-    /// The address by which the peer was known outside the link when the connection was opened:
-    /// that of its UDP socket or NAT over UDP, else [`Self::peer_addr`].
+    /// The address by which the peer was known outside the link when the connection was opened. Over UDP this
+    /// is the address of the peer's UDP socket or NAT, otherwise it equals [`Self::peer_addr`].
     pub fn outside_addr(&self) -> SocketAddr {
         self.pipe.identity.get().map_or(NOWHERE, |i| i.outside)
     }
 
-    /// Its number, unique within the network.
+    /// The connection's number, unique within the network.
     pub fn id(&self) -> u64 {
         self.pipe.identity.get().map_or(0, |i| i.id)
     }
 
-    /// The state of the connection and its subflows; after its end, as it was then.
+    /// The state of the connection and its subflows. After the connection's end it is the last state.
     ///
     /// # Errors
-    /// [`NetError::Closed`] if nothing is known any more, [`NetError::Stopped`].
+    /// [`NetError::Closed`] if no information is left, [`NetError::Stopped`].
     pub async fn connection_info(&self) -> Result<ConnectionInfo, NetError> {
         connection_info(&self.pipe).await
     }
 
-    /// Waits until `n` subflows are established, the first among them.
+    /// Waits until `n` subflows are established, the first one included.
     ///
     /// # Errors
     /// [`NetError::Connection`] if the connection ends before, [`NetError::Stopped`].
@@ -118,15 +119,15 @@ impl TcpStream {
         self.pipe.abort();
     }
 
-    /// Another way to the connection, which lasts beyond the stream.
+    /// A handle of the connection, which may outlive the stream.
     pub fn handle(&self) -> ConnectionHandle {
         ConnectionHandle::new(self.pipe.clone())
     }
 
-    /// The next bytes as they came, without a copy, at most `max`; none at the end.
+    /// The next bytes as they were received, without a copy, at most `max`. `None` at the end of the stream.
     ///
     /// # Errors
-    /// As reading gives.
+    /// The errors of reading.
     pub async fn recv(&mut self, max: usize) -> io::Result<Option<Bytes>> {
         poll_fn(|cx| self.pipe.poll_recv(cx, max.max(1))).await
     }
@@ -134,19 +135,19 @@ impl TcpStream {
     /// Gives a piece to the connection without a copy, once there is room.
     ///
     /// # Errors
-    /// As writing gives.
+    /// The errors of writing.
     pub async fn send(&mut self, mut data: Bytes) -> io::Result<()> {
         poll_fn(|cx| self.pipe.poll_send(cx, &mut data)).await
     }
 
-    /// Says that more is coming although nothing waits to be sent, as a proxy does while its service
-    /// answers: proactive recovery then treats new data as being on the way and leaves the room to
-    /// them (FUSO section 4.1). Shutting down ends it, or `false`.
+    /// Announces that more data will follow although none wait to be sent, as in a proxy while its service
+    /// answers. Proactive recovery then assumes that new data are coming and leaves the room to them (FUSO
+    /// section 4.1). Shutting down, or `false`, ends it.
     pub fn expect_more(&self, more: bool) {
         self.pipe.expect_more(more);
     }
 
-    /// Splits it into halves that may live in different tasks. Dropping the write half shuts the
+    /// Splits the stream into halves that may live in different tasks. Dropping the write half shuts the
     /// sending side down.
     pub fn into_split(self) -> (OwnedReadHalf, OwnedWriteHalf) {
         split::split(Arc::new(self))

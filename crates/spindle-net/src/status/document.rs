@@ -1,4 +1,4 @@
-//! [`Status`]: the document that a control socket gives.
+//! [`Status`]: the document that a control socket returns.
 
 use serde::{Deserialize, Serialize};
 use spindle_mptcp::SubflowInfo;
@@ -7,7 +7,7 @@ use spindle_units::Instant;
 use crate::udp::UdpCounters;
 use crate::{ConnectionStatus, NetworkCounters};
 
-/// A gateway or connect at one moment. Times are in the unit that the name ends with, sizes in bytes.
+/// A gateway or connect service at one moment. Names of times end with their unit. Sizes are in bytes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Status {
     /// The version of this document, [`super::VERSION`].
@@ -16,17 +16,17 @@ pub struct Status {
     pub kind: String,
     /// Name of the transport.
     pub transport: String,
-    /// Its process.
+    /// Process id of the program.
     pub pid: u32,
-    /// How long it has run.
+    /// How long the program has run.
     pub uptime_s: f64,
-    /// Where it listens.
+    /// The addresses that it listens on.
     pub listen: Vec<String>,
-    /// Where connections go on to.
+    /// The destination of its connections.
     pub to: String,
     /// Totals since the start.
     pub totals: Totals,
-    /// What only a link over UDP counts.
+    /// Counters that only a link over UDP has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub udp: Option<UdpCounters>,
     /// The connections open now, the oldest first.
@@ -38,21 +38,21 @@ pub struct Status {
 pub struct Totals {
     /// Connections accepted from peers, or opened to them.
     pub connections: u64,
-    /// Those with MPTCP.
+    /// Connections with MPTCP.
     pub multipath: u64,
-    /// Those that fell back to plain TCP.
+    /// Connections that fell back to plain TCP.
     pub fallbacks: u64,
-    /// Payload bytes sent, repeats and copies included.
+    /// Payload bytes sent, retransmissions and copies included.
     pub bytes_sent: u64,
     /// Payload bytes received in order.
     pub bytes_received: u64,
-    /// Segments repeated by loss recovery.
+    /// Segments retransmitted by loss recovery.
     pub retransmissions: u64,
     /// Retransmission timeouts.
     pub timeouts: u64,
     /// Segments of proactive recovery sent.
     pub recoveries: u64,
-    /// Those that were of use.
+    /// Segments of proactive recovery that were useful.
     pub recoveries_useful: u64,
 }
 
@@ -75,27 +75,27 @@ impl From<&NetworkCounters> for Totals {
 /// A connection.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Connection {
-    /// Its number, unique within the program.
+    /// The connection's number, unique within the program.
     pub id: u64,
-    /// Own end of its first subflow.
+    /// Local end of the first subflow.
     pub local: String,
-    /// The peer's end of it.
+    /// The peer's end of the first subflow.
     pub remote: String,
     /// The address by which the peer is known outside.
     pub outside: String,
-    /// Time since it was opened.
+    /// Time since the connection was opened.
     pub age_s: f64,
     /// Whether MPTCP is in use.
     pub multipath: bool,
-    /// Bytes written to it.
+    /// Bytes written to the connection.
     pub written: u64,
     /// Bytes acknowledged at the data level.
     pub acknowledged: u64,
     /// Bytes received in order.
     pub received: u64,
-    /// Its subflows.
+    /// The connection's subflows.
     pub subflows: Vec<Subflow>,
-    /// The latest subflows that ended, eight at most, the oldest first.
+    /// The latest subflows that ended, at most eight, the oldest first.
     #[serde(default)]
     pub ended: Vec<EndedSubflow>,
 }
@@ -128,17 +128,17 @@ impl From<&ConnectionStatus> for Connection {
 pub struct EndedSubflow {
     /// The identifier it had.
     pub id: u8,
-    /// Own end.
+    /// Local end.
     pub local: String,
-    /// The peer's.
+    /// The peer's end.
     pub remote: String,
     /// Whether it was ever established.
     pub established: bool,
     /// Time since it ended.
     pub ago_s: f64,
-    /// Why it ended: the name that the metrics have, such as "peer_reset".
+    /// Why the subflow ended, by its name in the metrics, such as "peer_reset".
     pub end: String,
-    /// The same in words, with the reason that the peer gave in MP_TCPRST.
+    /// The same in words, with the reason that the peer reported in MP_TCPRST.
     pub reason: String,
 }
 
@@ -159,21 +159,21 @@ impl EndedSubflow {
 /// A subflow.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Subflow {
-    /// Its identifier.
+    /// The subflow's identifier.
     pub id: u8,
-    /// Own end.
+    /// Local end.
     pub local: String,
-    /// The peer's.
+    /// The peer's end.
     pub remote: String,
     /// TCP state.
     pub state: String,
     /// Whether it is a backup.
     pub backup: bool,
-    /// Whether it counts as dead: it is given nothing new, since its path does not answer while others
-    /// do.
+    /// Whether the subflow counts as dead. A dead subflow gets no new data, since its path does not answer
+    /// while others do.
     #[serde(default)]
     pub dead: bool,
-    /// Time since anything came from the peer on it.
+    /// Time since the last segment from the peer on this subflow.
     #[serde(default)]
     pub silent_s: f64,
     /// Smoothed round-trip time, once measured.
@@ -182,13 +182,13 @@ pub struct Subflow {
     pub cwnd: u64,
     /// Bytes in flight.
     pub in_flight: u64,
-    /// Payload bytes sent, repeats and copies included.
+    /// Payload bytes sent, retransmissions and copies included.
     pub bytes_sent: u64,
     /// Payload bytes received, in the order of the subflow.
     pub bytes_received: u64,
-    /// Segments taken for lost.
+    /// Segments that were considered lost.
     pub losses: u64,
-    /// Segments repeated.
+    /// Segments retransmitted.
     pub retransmissions: u64,
     /// Segments of proactive recovery sent.
     pub recoveries: u64,

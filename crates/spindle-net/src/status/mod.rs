@@ -1,7 +1,7 @@
-//! The control socket: what a running gateway or connect says of itself.
+//! The control socket: how a running gateway or connect service reports its status.
 //!
-//! Whoever connects gets one [`Status`] as a line of JSON. The socket belongs to the user who
-//! started the program, and nobody else may open it.
+//! A client that connects gets one [`Status`] as a line of JSON. The socket belongs to the user who started the
+//! program, and no other user may open it.
 
 mod document;
 mod place;
@@ -22,14 +22,14 @@ pub use place::{default_path, directory, sockets};
 use crate::observers::{self, Allowance};
 use crate::{NetError, Network};
 
-/// What readers may use. A document may be large, and each reader has one of its own.
+/// Limits on readers. A document may be large, and each reader gets its own.
 const ALLOWANCE: Allowance = Allowance {
     at_once: 4,
     patience: Duration::from_secs(5),
 };
 /// How long [`ask`] waits for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The longest document taken from a socket: some hundred thousand connections.
+/// The longest document accepted from a socket: some hundred thousand connections.
 const MAX_DOCUMENT: u64 = 256 << 20;
 /// The version of [`Status`].
 pub const VERSION: u32 = 1;
@@ -43,11 +43,11 @@ pub struct Source {
     pub kind: &'static str,
     /// Name of the transport.
     pub transport: String,
-    /// Where it listens.
+    /// The addresses that it listens on.
     pub listen: Vec<String>,
-    /// Where connections go on to.
+    /// The destination of its connections.
     pub to: String,
-    /// When it started.
+    /// When the service started.
     pub since: Instant,
 }
 
@@ -75,7 +75,7 @@ impl Source {
     }
 }
 
-/// A control socket; its file goes with it.
+/// A control socket. Its file is removed when it is dropped.
 #[derive(Debug)]
 pub struct Control {
     listener: UnixListener,
@@ -84,17 +84,17 @@ pub struct Control {
 
 impl Drop for Control {
     fn drop(&mut self) {
-        // Gone already, or not ours to remove any more: nothing to be done about it.
+        // An error means that the file no longer exists or may not be removed. Nothing can be done about it.
         let _ = std::fs::remove_file(&self.path);
     }
 }
 
 impl Control {
-    /// Makes the socket, in place of one that a program left behind.
+    /// Creates the socket. It replaces a socket that a program left behind.
     ///
     /// # Errors
-    /// [`NetError::System`] if the file cannot be made, or a running program has it;
-    /// [`NetError::ControlPath`] if something else is there; [`NetError::ControlDirectory`] if its
+    /// [`NetError::System`] if the file cannot be created, or a running program uses it;
+    /// [`NetError::ControlPath`] if something else is at the path; [`NetError::ControlDirectory`] if its
     /// directory may be another user's.
     pub fn bind(path: &Path) -> Result<Self, NetError> {
         let what = |done: &str| format!("{}: cannot {done} the control socket", path.display());
@@ -142,7 +142,7 @@ async fn answer(mut stream: UnixStream, source: Arc<Source>) -> io::Result<()> {
 /// Asks the program behind a control socket for its status.
 ///
 /// # Errors
-/// [`NetError::System`] if nobody answers there, or not with a status of this version.
+/// [`NetError::System`] if no program answers, or if the answer is not a status of this version.
 pub async fn ask(path: &Path) -> Result<Status, NetError> {
     let asking = async {
         let mut stream = UnixStream::connect(path).await?;
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_status_is_asked_for_and_the_socket_goes_with_its_program() {
+    async fn a_status_is_returned_and_the_socket_is_removed_when_its_program_ends() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("below/gw.sock");
         let (link, _other) = memory::pair(64);

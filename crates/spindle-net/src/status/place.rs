@@ -1,4 +1,4 @@
-//! Where control sockets are: their directory, and sockets that only their user may open.
+//! Paths of control sockets: their directory, and sockets that only their user may open.
 
 use std::fs::{DirBuilder, File, Permissions};
 use std::io;
@@ -11,16 +11,16 @@ use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::NetError;
 
-/// Readers that may wait to be accepted.
+/// Most readers that wait to be accepted.
 const BACKLOG: i32 = 16;
 
-/// The directory where control sockets are put and looked for: `$RUNTIME_DIRECTORY`, which systemd gives a
-/// service that has `RuntimeDirectory=`, `$XDG_RUNTIME_DIR/spindle`, `/run/spindle` for root, else a
-/// directory of the user's in the temporary directory.
+/// The directory in which control sockets are created and searched: `$RUNTIME_DIRECTORY`, which systemd sets
+/// for a service that has `RuntimeDirectory=`, else `$XDG_RUNTIME_DIR/spindle`, else `/run/spindle` for root,
+/// else a directory of the user's in the temporary directory.
 pub fn directory() -> PathBuf {
     let named = |name| std::env::var_os(name).filter(|d| !d.is_empty());
     if let Some(own) = named("RUNTIME_DIRECTORY") {
-        // Several are separated by colons; the first is as good as any.
+        // Several directories are separated by colons. The first one is used.
         return std::env::split_paths(&own).next().unwrap_or_default();
     }
     match named("XDG_RUNTIME_DIR") {
@@ -30,12 +30,12 @@ pub fn directory() -> PathBuf {
     }
 }
 
-/// The directory of this user's in the temporary directory, where anybody may have made it.
+/// This user's directory in the temporary directory, where any user may have created it.
 fn temporary() -> PathBuf {
     std::env::temp_dir().join(format!("spindle-{}", nix::unistd::geteuid()))
 }
 
-/// The control socket of a program of this name (a device, or a port), if none is chosen.
+/// The default control socket of a program of this name (a device, or a port).
 pub fn default_path(name: &str) -> PathBuf {
     directory().join(format!("{name}.sock"))
 }
@@ -58,11 +58,11 @@ pub fn sockets() -> Result<Vec<PathBuf>, NetError> {
     Ok(list)
 }
 
-/// Makes the directory for a control socket, for its user alone, if there is none.
+/// Creates the directory for a control socket, with access for its user alone, if it does not exist.
 ///
 /// # Errors
-/// [`NetError::ControlDirectory`] if it is the one in the temporary directory and somebody else may use
-/// it; [`NetError::System`] if it cannot be made.
+/// [`NetError::ControlDirectory`] if it is the one in the temporary directory and another user may use it;
+/// [`NetError::System`] if it cannot be created.
 pub(super) fn prepare(directory: &Path) -> Result<(), NetError> {
     if directory.symlink_metadata().is_err() {
         let made = DirBuilder::new()
@@ -78,7 +78,7 @@ pub(super) fn prepare(directory: &Path) -> Result<(), NetError> {
     }
 }
 
-/// Whether a directory is this user's and nobody else's, and no link to another place.
+/// Checks that a directory belongs to this user alone and is not a link to another place.
 fn check(directory: &Path) -> Result<(), NetError> {
     let wrong = |problem: &'static str| NetError::ControlDirectory {
         path: directory.to_owned(),
@@ -100,10 +100,10 @@ fn check(directory: &Path) -> Result<(), NetError> {
     Ok(())
 }
 
-/// Removes the socket that a program of this user left in this place, if there is one.
+/// Removes the socket that a program of this user left at this path, if there is one.
 ///
 /// # Errors
-/// [`NetError::ControlPath`] if something else is there; [`NetError::System`] if it cannot be removed.
+/// [`NetError::ControlPath`] if something else is at the path; [`NetError::System`] if it cannot be removed.
 pub(super) fn vacate(path: &Path) -> Result<(), NetError> {
     let what = || format!("{}: cannot replace the control socket", path.display());
     let found = match path.symlink_metadata() {
@@ -126,7 +126,7 @@ pub(super) fn vacate(path: &Path) -> Result<(), NetError> {
 /// A listening socket that only its user may open, from the moment when its file appears.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub(super) fn listener(path: &Path) -> io::Result<std::os::unix::net::UnixListener> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     // On Linux bind(2) gives the file the socket's own mode, less the umask (unix_bind_bsd).
@@ -160,7 +160,7 @@ mod tests {
             std::fs::set_permissions(&own, Permissions::from_mode(mode)).unwrap();
             assert!(problem(&own).contains("other users"), "{mode:o}");
         }
-        // Root's, unless this is root: then anybody's.
+        // A directory of another user: root's, or, if this is root, one whose owner is changed.
         let foreign = match Uid::effective().is_root() {
             false => PathBuf::from("/"),
             true => {
@@ -176,12 +176,12 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_s_file_has_its_mode_from_the_beginning() {
+    fn a_socket_file_has_its_mode_from_the_beginning() {
         let base = tempfile::tempdir().unwrap();
         let path = base.path().join("control");
         let _listener = listener(&path).unwrap();
         let mode = path.metadata().unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
-        assert!(listener(&path).is_err(), "it is there already");
+        assert!(listener(&path).is_err(), "the path is in use");
     }
 }

@@ -1,5 +1,5 @@
-//! Segments on their way to the device: those that follow each other on a flow and differ in
-//! nothing but their place leave as one packet, which the kernel cuts up again if it has to (TSO).
+//! Segments on the way to the device. Consecutive segments of a flow that differ only in their position are
+//! sent as one packet, which the kernel splits again if necessary (TSO).
 
 use std::io::IoSlice;
 use std::net::IpAddr;
@@ -9,48 +9,48 @@ use spindle_wire::{Checksum, EncodeError, Flags, IpFields, Payload, Segment, Seq
 
 use super::vnet;
 
-/// Flows that may have a packet in the making at once.
+/// Flows that may have an unfinished packet at the same time.
 const FLOWS: usize = 16;
 /// The longest IP packet.
 const MAX_PACKET: usize = 65_535;
-/// Pieces of payload in a packet; with two slices for headers below the system's limit (IOV_MAX,
-/// 1024) by far, and more than 64 KB at an MSS of 536 give.
+/// Most pieces of payload in a packet. With two slices for headers, this is far below the system's limit
+/// (IOV_MAX, 1024), and it is more than 64 KB give at an MSS of 536.
 const MAX_PIECES: usize = 128;
-/// Where the payload length stands in an IPv6 header, and the total length in an IPv4 header.
+/// Position of the payload length in an IPv6 header, and of the total length in an IPv4 header.
 const V6_LENGTH_AT: usize = 4;
 const V4_LENGTH_AT: usize = 2;
 
-/// A packet in the making.
+/// An unfinished packet.
 struct Pending {
     /// The first segment without its payload.
     first: Segment,
     pieces: Vec<Bytes>,
     bytes: usize,
-    /// Payload bytes of each segment but perhaps the last.
+    /// Payload bytes of each segment, except perhaps the last.
     size: usize,
     next: SeqNumber,
-    /// The last segment was a shorter one, or has a flag of its own: nothing may follow.
+    /// The last segment was shorter, or has a special flag. No segment may follow.
     complete: bool,
     header_len: usize,
 }
 
-/// What takes finished packets: header and payload slices of one packet.
+/// Accepts finished packets: the header and payload slices of one packet.
 pub(super) trait Device {
     /// Writes one packet of `segments` segments.
     fn write(&mut self, slices: &[IoSlice<'_>], segments: u64);
 }
 
-/// The packets in the making.
+/// The unfinished packets.
 #[derive(Default)]
 pub(super) struct Batch {
     pending: Vec<Pending>,
-    /// Emptied lists of pieces.
+    /// Emptied lists of pieces, for reuse.
     spare: Vec<Vec<Bytes>>,
     header: Vec<u8>,
 }
 
 impl Batch {
-    /// Takes a segment; may write others that it cannot join.
+    /// Adds a segment. May write an unfinished packet that the segment cannot join.
     pub(super) fn push(
         &mut self,
         mut segment: Segment,
@@ -89,7 +89,7 @@ impl Batch {
         Ok(())
     }
 
-    /// Writes all that is left.
+    /// Writes all packets that are left.
     pub(super) fn flush(&mut self, device: &mut dyn Device) -> Result<(), EncodeError> {
         let mut result = Ok(());
         while !self.pending.is_empty() {
@@ -99,7 +99,8 @@ impl Batch {
     }
 
     fn write(&mut self, at: usize, device: &mut dyn Device) -> Result<(), EncodeError> {
-        // The order between flows does not matter, that within one is kept by there being one each.
+        // The order between flows does not matter. The order within a flow is kept, since a flow has at most
+        // one unfinished packet.
         let mut p = self.pending.swap_remove(at);
         let result = encode(&p, &mut self.header);
         if result.is_ok() {
@@ -116,14 +117,15 @@ impl Batch {
     }
 }
 
-/// Whether another segment may follow in the same packet: nothing but data is in this one.
+/// Whether another segment may follow in the same packet. This segment must contain only data, without special
+/// flags and rare options.
 fn plain(s: &Segment) -> bool {
     !s.flags
         .intersects(Flags::FIN | Flags::SYN | Flags::RST | Flags::URG | Flags::CWR)
         && s.options.rare.is_none()
 }
 
-/// Payload bytes of each segment of what may be a burst.
+/// Payload bytes of each segment on the wire, if `s` may be a burst.
 fn size_of_segments(s: &Segment, len: usize) -> usize {
     match usize::from(s.segment_size) {
         0 => len.max(1),
@@ -132,7 +134,7 @@ fn size_of_segments(s: &Segment, len: usize) -> usize {
 }
 
 impl Pending {
-    /// Segments on the wire.
+    /// Number of segments on the wire.
     fn segments(&self) -> usize {
         self.bytes.div_ceil(self.size)
     }
@@ -167,8 +169,8 @@ impl Pending {
     }
 }
 
-/// The device's, IP and TCP headers of a packet: lengths those of the whole, TCP's checksum that of
-/// the pseudo-header only, for the kernel to go on from.
+/// Encodes the device's header and the IP and TCP headers of a packet. Lengths are those of the whole packet.
+/// TCP's checksum field has the sum of the pseudo-header only, from which the kernel continues.
 fn encode(p: &Pending, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     out.clear();
     let tcp_len = p.first.tcp_header_len();
@@ -248,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn consecutive_segments_leave_as_one_and_interleaved_flows_each() {
+    fn consecutive_segments_of_each_interleaved_flow_are_sent_as_one_packet() {
         let out = packets(vec![
             data(1, 0, 1000),
             data(2, 7, 1000),
@@ -261,7 +263,7 @@ mod tests {
             .iter()
             .map(|(s, n)| (s.src.port, s.seq.0, s.payload.len(), *n))
             .collect();
-        // Stable: the order within a flow counts.
+        // The sort is stable, so that the order within a flow is kept.
         seen.sort_by_key(|s| s.0);
         assert_eq!(seen, [(1, 0, 2500, 3), (1, 2500, 1000, 1), (2, 7, 2000, 2)]);
         let whole = data(1, 0, 2500);
@@ -269,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_or_does_not_follow_stays_apart() {
+    fn segments_that_differ_or_are_not_consecutive_are_not_joined() {
         let changed = |f: fn(&mut Segment)| {
             let mut s = data(1, 1000, 1000);
             f(&mut s);
@@ -287,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn bursts_leave_as_they_are_and_join_what_is_cut_alike() {
+    fn bursts_are_sent_whole_and_join_segments_of_the_same_size() {
         let burst = |seq, len| {
             let mut s = data(1, seq, len);
             s.segment_size = 1000;
@@ -315,7 +317,7 @@ mod tests {
         batch.push(data(1, 0, 100), &mut tape).expect("fits");
         batch.flush(&mut tape).expect("fits");
         let mut packet = tape.0[0].0[vnet::LEN..].to_vec();
-        // What the kernel does: sum from the TCP header on, the field in it included.
+        // Like the kernel: sum up from the TCP header on, including the value in the checksum field.
         let mut sum = Checksum::new();
         sum.add(&packet[20..]);
         set(&mut packet, 36, sum.finish());

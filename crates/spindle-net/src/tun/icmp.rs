@@ -1,4 +1,4 @@
-//! ICMP errors about our segments (RFC 792, RFC 4443), as far as TCP heeds them.
+//! ICMP errors about segments of this host (RFC 792, RFC 4443), as far as TCP processes them.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -11,15 +11,15 @@ use crate::link::{IcmpError, IcmpReport};
 const ICMP: u8 = 1;
 /// Protocol number of ICMPv6.
 const ICMP_V6: u8 = 58;
-/// Bytes of an ICMP header before the packet that caused it.
+/// Bytes of an ICMP header before the packet that it quotes.
 const HEADER: usize = 8;
-/// No IPv4 path need carry less (RFC 791); smaller values are forged or useless.
+/// No IPv4 path needs to carry less (RFC 791). Smaller values are forged or useless.
 const LEAST_V4_MTU: u32 = 552;
-/// No IPv6 link carries less (RFC 8200, section 5).
+/// No IPv6 link carries less than this (RFC 8200, section 5).
 const LEAST_V6_MTU: u32 = 1280;
 
-/// What the packet reports, if it is an ICMP error about a TCP segment. Its checksum is not looked
-/// at: whoever can forge the rest can forge that as well.
+/// The report in the packet, if it is an ICMP error about a TCP segment. Its checksum is not verified: an
+/// attacker that can forge the rest can forge the checksum, too.
 pub(super) fn read(packet: &[u8], ip: &IpHeader) -> Option<IcmpReport> {
     let body = packet.get(ip.header_len..ip.total_len)?;
     let head = body.first_chunk::<HEADER>()?;
@@ -44,7 +44,7 @@ pub(super) fn read(packet: &[u8], ip: &IpHeader) -> Option<IcmpReport> {
     } else {
         cause_v6(&body[HEADER..])?
     };
-    // The error must come to the one who sent the segment.
+    // The error must be addressed to the sender of the segment.
     if src != ip.dst {
         return None;
     }
@@ -59,7 +59,7 @@ pub(super) fn read(packet: &[u8], ip: &IpHeader) -> Option<IcmpReport> {
 
 type Cause = (IpAddr, IpAddr, [u8; 8]);
 
-/// Addresses and the first eight bytes of TCP of a packet that may be cut off behind them.
+/// Addresses and the first eight bytes of TCP of a quoted packet, which may be cut off after these bytes.
 fn cause_v4(p: &[u8]) -> Option<Cause> {
     let h = p.first_chunk::<20>()?;
     let len = usize::from(h[0] & 0x0f) * 4;
@@ -72,7 +72,7 @@ fn cause_v4(p: &[u8]) -> Option<Cause> {
     Some((src.into(), dst.into(), tcp))
 }
 
-/// As [`cause_v4`]; our packets have no extension headers.
+/// Like [`cause_v4`], but for IPv6. Spindle's packets have no extension headers.
 fn cause_v6(p: &[u8]) -> Option<Cause> {
     let h = p.first_chunk::<40>()?;
     if h[0] >> 4 != 6 || h[6] != protocol::TCP {
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn too_big_and_unreachable_name_the_segment() {
+    fn too_big_and_unreachable_errors_identify_the_segment() {
         let cause = segment("10.0.0.2:80", "10.9.0.1:4000");
         let report = parsed(&v4(3, 4, 1400, &cause, [10, 0, 0, 2])).expect("an error");
         assert_eq!(report.error, IcmpError::TooBig(1400));
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_about_the_addressee_or_not_an_error_is_nothing() {
+    fn other_messages_and_errors_about_other_senders_are_ignored() {
         let cause = segment("10.0.0.2:80", "10.9.0.1:4000");
         assert_eq!(parsed(&v4(3, 4, 1400, &cause, [10, 0, 0, 3])), None);
         assert_eq!(parsed(&v4(8, 0, 0, &cause, [10, 0, 0, 2])), None);

@@ -1,8 +1,8 @@
 //! A link over a TUN device: standard packets to and from the system's network stack.
 //!
-//! With offloads (the default) the device hands over and takes packets of up to 64 KB with their
-//! checksums left out. Without them every segment is a packet of its own, as a testbed needs whose
-//! losses are to hit single packets.
+//! With offloads (the default), the device accepts and delivers packets of up to 64 KB without their checksums.
+//! Without offloads, every segment is a separate packet. A testbed needs this if its losses must affect single
+//! packets.
 
 mod batch;
 mod icmp;
@@ -24,24 +24,24 @@ use crate::link::{Arrival, FIRST_KEY, Link, LinkCounters};
 use batch::{Batch, Device};
 use pool::Pool;
 
-/// Packets read in one call at most.
+/// Most packets read in one call.
 const READ_BATCH: usize = 64;
 /// Payload of a burst: an IP packet of 64 KiB less the longest headers (RFC 8200: 40, RFC 9293: 60).
 const BURST: u32 = 65_535 - 100;
-/// Packets the device holds for us: at 1500 bytes each, 6 MB, a fast path's window.
+/// Packets that the device queues for Spindle: 6 MB at 1500 bytes each, the window of a fast path.
 const QUEUE: u32 = 4096;
 /// Bytes of IP and TCP headers without options.
 const V4_HEADERS: u32 = 40;
 const V6_HEADERS: u32 = 60;
-/// The least MSS a TCP sender may be given (RFC 9293, section 3.7.1: IPv4's default).
+/// The smallest MSS that a TCP sender may be given (RFC 9293, section 3.7.1: IPv4's default).
 const LEAST_MSS: u32 = 536;
 
-/// How a device is opened.
+/// Options for opening a device.
 #[derive(Clone, Debug)]
 pub struct TunOptions {
-    /// Its name; at most 15 bytes.
+    /// The device's name, at most 15 bytes.
     pub name: String,
-    /// Its MTU in bytes, 576 to 65 535; IPv6 needs 1280.
+    /// The device's MTU in bytes, 576 to 65 535. IPv6 needs 1280.
     pub mtu: u16,
     /// Checksum and segmentation offload.
     pub offloads: bool,
@@ -57,7 +57,7 @@ impl TunOptions {
         }
     }
 
-    /// The same without offloads.
+    /// Returns the options without offloads.
     #[must_use]
     pub fn without_offloads(mut self) -> Self {
         self.offloads = false;
@@ -65,7 +65,7 @@ impl TunOptions {
     }
 }
 
-/// The link.
+/// A link over a TUN device.
 pub struct TunLink {
     device: SyncDevice,
     mtu: u16,
@@ -73,18 +73,18 @@ pub struct TunLink {
     pool: Pool,
     buffer: Vec<u8>,
     batch: Batch,
-    /// A packet being encoded, without offloads.
+    /// The packet that is being encoded, without offloads.
     packet: Vec<u8>,
     counters: LinkCounters,
     broken: Option<io::Error>,
 }
 
 impl TunLink {
-    /// Opens or creates the device, sets its MTU and brings it up. It is gone when the link is
+    /// Opens or creates the device, sets its MTU and brings it up. The device is removed when the link is
     /// dropped, unless it was made persistent by other means.
     ///
     /// # Errors
-    /// [`NetError::System`] with what to do about it.
+    /// [`NetError::System`], whose text names what is needed.
     pub fn open(options: &TunOptions) -> Result<Self, NetError> {
         let opened = tun_rs::DeviceBuilder::new()
             .name(&options.name)
@@ -100,7 +100,7 @@ impl TunLink {
         device
             .set_nonblocking(true)
             .map_err(NetError::system(format!("cannot set {name} non-blocking")))?;
-        // Refused to root of a user namespace, where the kernel's 500 have to do.
+        // The kernel refuses this to root of a user namespace, where its default of 500 has to suffice.
         let _ = device.set_tx_queue_len(QUEUE);
         let pool = Pool::default();
         Ok(Self {
@@ -116,7 +116,7 @@ impl TunLink {
         })
     }
 
-    /// Takes the packet of `len` bytes in the buffer.
+    /// Processes the packet of `len` bytes in the buffer.
     fn take(&mut self, len: usize, sink: &mut dyn FnMut(Arrival)) {
         self.counters.packets_in += 1;
         let start = if self.offloads { vnet::LEN } else { 0 };
@@ -153,9 +153,10 @@ fn mss_for(mtu: u16, v4: bool) -> u32 {
     u32::from(mtu).saturating_sub(headers).max(LEAST_MSS)
 }
 
-/// Lowers the MSS option of a SYN to what the device carries in its address family: one
-/// configuration serves both. Takes any offer to code out of it, ours or the peer's: packets here are TCP's
-/// alone, and those of the coding layer are of an experimental protocol, which hardly anyone lets through.
+/// Lowers the MSS option of a SYN to what the device carries in the SYN's address family, since one
+/// configuration serves both families. Removes any offer of coding from it, whether this host's or the peer's:
+/// packets on this link are TCP only, and those of the coding layer are of an experimental protocol, which
+/// hardly any network forwards.
 fn fit(segment: &mut Segment, mtu: u16) {
     let most = mss_for(mtu, segment.src.addr.is_ipv4()) as u16;
     let syn = segment.flags.contains(Flags::SYN);
@@ -170,7 +171,7 @@ fn fit(segment: &mut Segment, mtu: u16) {
     }
 }
 
-/// The device as the place where packets go.
+/// The device as the destination of packets.
 struct Writer<'a> {
     device: &'a SyncDevice,
     counters: &'a mut LinkCounters,
@@ -199,7 +200,8 @@ impl Device for Writer<'_> {
     }
 }
 
-/// Whether the device may work again after this error: full, down for now, a packet it dislikes.
+/// Whether the device may work again after this error: its queue is full, it is down for now, or it refused one
+/// packet.
 fn passing(e: &io::Error) -> bool {
     matches!(
         e.raw_os_error(),
@@ -217,9 +219,9 @@ fn passing(e: &io::Error) -> bool {
 
 impl Link for TunLink {
     fn register(&mut self, poller: &Arc<Poller>) -> io::Result<()> {
-        // SAFETY: the poller needs the source to be deleted from it before it is closed. The data
-        // path holds both and drops the link, and with it the device, only as it ends; a closed
-        // descriptor leaves the epoll set by itself.
+        // SAFETY: the source must be deleted from the poller before it is closed. The data path holds both and
+        // drops the link, and the device with it, only when it ends. A closed descriptor leaves the epoll set
+        // by itself.
         unsafe { poller.add_with_mode(&self.device, Event::readable(FIRST_KEY), PollMode::Level) }
     }
 
@@ -301,7 +303,7 @@ mod tests {
     use spindle_wire::Endpoint;
 
     #[test]
-    fn no_syn_offers_to_code_through_a_device() {
+    fn syns_through_a_device_do_not_offer_coding() {
         let at = |port| Endpoint::new(IpAddr::from([10, 0, 0, 1]), port);
         let mut syn = Segment::new(at(1), at(2));
         syn.flags = Flags::SYN;

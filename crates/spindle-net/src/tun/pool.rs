@@ -1,4 +1,4 @@
-//! Buffers for packets from the device, used again and again.
+//! Reusable buffers for packets from the device.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -8,26 +8,26 @@ use crate::datapath::held::Held;
 
 /// Bytes of a buffer: the largest IP packet with the device's header.
 pub(super) const BUFFER: usize = 65_536 + 64;
-/// Buffers kept at most; what a burst took beyond is given back to the system.
+/// Most buffers that are kept. Further buffers that a burst needed are returned to the system.
 const KEPT: usize = 128;
-/// Payloads below a quarter of a buffer are copied out; the rest of a buffer that a larger one keeps
-/// in use counts as held.
+/// Payloads smaller than a quarter of a buffer are copied. A larger payload keeps its buffer in use, and the
+/// rest of that buffer counts as held.
 const SHARE_FROM: usize = BUFFER / 4;
 
-/// The list of them, and the bytes of lent ones that are no payload.
+/// The list of free buffers, and the bytes of lent buffers that are not payload.
 #[derive(Default)]
 struct Free {
     list: Mutex<Vec<Vec<u8>>>,
     unused: Held,
 }
 
-/// The buffers not in use.
+/// The buffers that are not in use.
 #[derive(Default)]
 pub(super) struct Pool {
     free: Arc<Free>,
 }
 
-/// A buffer that goes back when the last reference to its bytes is gone.
+/// A buffer that returns to the pool when the last reference to its bytes is dropped.
 struct Lent {
     buffer: Vec<u8>,
     free: Arc<Free>,
@@ -65,7 +65,7 @@ impl Pool {
             .unwrap_or_else(|| vec![0; BUFFER])
     }
 
-    /// Bytes of buffers that are no payload: the rest of lent ones, and free ones.
+    /// Bytes of buffers that are not payload: the rest of lent buffers, and free buffers.
     pub(super) fn held(&self) -> u64 {
         let list = self
             .free
@@ -75,8 +75,8 @@ impl Pool {
         self.free.unused.total() + (list.len() * BUFFER) as u64
     }
 
-    /// `buffer[from..to]` as bytes. A large part takes the buffer along; from a small one it is
-    /// left to be used again.
+    /// `buffer[from..to]` as bytes. A large part takes the buffer with it, and `buffer` is replaced. A small
+    /// part is copied, and `buffer` can be used again.
     pub(super) fn share(&self, buffer: &mut Vec<u8>, from: usize, to: usize) -> Bytes {
         if to - from < SHARE_FROM {
             return Bytes::copy_from_slice(&buffer[from..to]);
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_shared_buffer_comes_back_and_a_small_part_is_copied() {
+    fn a_shared_buffer_returns_to_the_pool_and_a_small_part_is_copied() {
         let pool = Pool::default();
         let mut buffer = pool.take();
         buffer[100] = 7;

@@ -4,24 +4,24 @@
 /// Bytes of the header.
 pub(super) const LEN: usize = 10;
 
-/// The checksum is still to be filled in.
+/// The checksum must still be filled in.
 const NEEDS_CSUM: u8 = 1;
 /// The checksum was verified.
 const DATA_VALID: u8 = 2;
 const GSO_NONE: u8 = 0;
 const GSO_TCPV4: u8 = 1;
 const GSO_TCPV6: u8 = 4;
-/// Where TCP's checksum stands in its header.
+/// Position of TCP's checksum in its header.
 const TCP_CHECKSUM_AT: u16 = 16;
 
-/// Whether the checksum of a received packet needs no look: it never left the machine, or the
-/// network card has verified it.
+/// Whether the checksum of a received packet need not be verified, because the packet never left the machine or
+/// the network card has verified it.
 pub(super) fn checksum_trusted(header: &[u8; LEN]) -> bool {
     header[0] & (NEEDS_CSUM | DATA_VALID) != 0
 }
 
-/// The header for a TCP packet whose IP and TCP headers take `ip_len` and `tcp_len` bytes; with
-/// `segment`, the kernel cuts its payload into pieces of that size.
+/// The header for a TCP packet whose IP and TCP headers have `ip_len` and `tcp_len` bytes. With `segment`, the
+/// kernel splits its payload into pieces of that size.
 pub(super) fn header(v4: bool, ip_len: usize, tcp_len: usize, segment: Option<u16>) -> [u8; LEN] {
     let kind = match segment {
         None => GSO_NONE,

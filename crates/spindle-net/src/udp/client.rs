@@ -20,36 +20,36 @@ use crate::error::NetError;
 use crate::link::{Arrival, FIRST_KEY, Link, LinkCounters};
 use crate::service::raise_file_limit;
 
-/// How long the socket of a subflow that ended is kept: 2 MSL of RFC 9293 is 4 minutes; what comes
-/// later opens it again.
+/// How long the socket of a subflow that ended is kept. 2 MSL of RFC 9293 is 4 minutes. A later segment opens
+/// the socket again.
 const LINGER: Duration = Duration::from_secs(30);
-/// How often old sockets are looked for.
+/// How often to search for old sockets.
 const SWEEP: Duration = Duration::from_secs(5);
 /// File descriptors left for the rest of the process.
 const OTHER_FILES: u64 = 64;
 
-/// How a client's end works.
+/// Options of a client's end.
 #[derive(Clone, Debug)]
 pub struct UdpClientOptions {
     /// The gateway's UDP port.
     pub remote_port: u16,
-    /// The interface of a local address, if sockets are to be bound to one.
+    /// The interfaces to which sockets of these local addresses must be bound.
     pub interfaces: Vec<(IpAddr, String)>,
-    /// Sockets are bound to the address that the system chooses when they are opened, not to the subflow's own.
-    /// When that address is gone they are opened again with another, which the server sees as a NAT rebinding:
-    /// connections live on.
+    /// Whether sockets are bound to the address that the system chooses when they are opened, not to the
+    /// subflow's own address. If that address disappears, the sockets are opened again with another address,
+    /// which the server sees as a NAT rebinding. Connections live on.
     pub follow_system: bool,
-    /// Bytes of an outer IP packet at most, 1280 and more; what the interface takes limits it too.
+    /// Most bytes of an outer IP packet, at least 1280. The interface's MTU limits it, too.
     pub max_mtu: u16,
-    /// Sockets at most; those that the limit of open files allows, if fewer.
+    /// Most sockets. The limit of open files may lower this number.
     pub max_sockets: usize,
-    /// A socket is closed when nothing was sent or received for this long; a segment opens a new one
+    /// A socket is closed if nothing was sent or received for this long. The next segment opens a new socket
     /// with the same id.
     pub idle: Duration,
 }
 
 impl UdpClientOptions {
-    /// The defaults, towards a gateway's UDP port.
+    /// The defaults, for this UDP port of the gateway.
     pub fn new(remote_port: u16) -> Self {
         Self {
             remote_port,
@@ -67,7 +67,7 @@ struct Flow {
     socket: Socket,
     to: SocketAddr,
     dirty: bool,
-    /// Where its packets are scattered.
+    /// The further sockets from which its packets are scattered.
     pool: Pool,
 }
 
@@ -89,21 +89,21 @@ pub struct UdpClient {
     out: Output,
     udp: UdpCounters,
     next_sweep: Option<Instant>,
-    /// Local addresses from which nothing can be sent, and why: each was told in the log.
+    /// Local addresses from which nothing can be sent, and the reason. Each was logged once.
     troubles: HashMap<IpAddr, io::ErrorKind>,
 }
 
 /// The address from which the system sends to `target` at present.
 ///
 /// # Errors
-/// What the system says, if there is no route.
+/// The system's error, if there is no route.
 pub fn source_for(target: SocketAddr) -> io::Result<IpAddr> {
     let socket = UdpSocket::bind((unspecified(target.ip()), 0))?;
     socket.connect(target)?;
     Ok(socket.local_addr()?.ip())
 }
 
-/// Any address of the same family.
+/// The unspecified address of the same family.
 fn unspecified(like: IpAddr) -> IpAddr {
     match like {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -112,10 +112,10 @@ fn unspecified(like: IpAddr) -> IpAddr {
 }
 
 impl UdpClient {
-    /// A link without any socket yet. The soft limit of open files is raised to the hard one.
+    /// A link without any socket yet. Raises the soft limit of open files to the hard limit.
     ///
     /// # Errors
-    /// [`NetError::System`] if there is no randomness.
+    /// [`NetError::System`] if the system has no randomness.
     pub fn new(mut options: UdpClientOptions) -> Result<Self, NetError> {
         let files = raise_file_limit().saturating_sub(OTHER_FILES).max(1);
         options.max_sockets = options.max_sockets.min(files as usize);
@@ -138,7 +138,7 @@ impl UdpClient {
         })
     }
 
-    /// The slot of a subflow, with a new socket if it has none.
+    /// The slot of a subflow. Opens a socket if the subflow has none.
     fn slot(&mut self, now: Instant, ends: Ends) -> io::Result<usize> {
         if let Some(slot) = self.slots.get(&ends) {
             return Ok(*slot);
@@ -180,7 +180,7 @@ impl UdpClient {
         Ok(slot)
     }
 
-    /// Sockets there are.
+    /// Number of open sockets.
     fn sockets(&self) -> usize {
         self.slots.len() + self.pools.len()
     }
@@ -193,7 +193,7 @@ impl UdpClient {
         }
     }
 
-    /// A socket from `local`, in the poller under `key`.
+    /// Opens a socket from `local` and adds it to the poller under `key`.
     fn open(&self, local: IpAddr, to: SocketAddr, key: usize) -> io::Result<Socket> {
         let mut named = self.options.interfaces.iter();
         let interface = named.find(|(a, _)| *a == local);
@@ -201,14 +201,15 @@ impl UdpClient {
         let socket = Socket::open(from, interface.map(|(_, name)| name.as_str()), Some(to))?;
         if let Some(poller) = &self.poller {
             let interest = Event::readable(key);
-            // SAFETY: the source is deleted from the poller before it is closed (`close`), or both
-            // go together when the data path ends.
+            // SAFETY: the source is deleted from the poller before it is closed (`close`), or both are dropped
+            // together when the data path ends.
             unsafe { poller.add_with_mode(socket.source(), interest, PollMode::Level)? };
         }
         Ok(socket)
     }
 
-    /// Opens a subflow's socket again: from where it is bound nothing can be sent any more.
+    /// Opens a subflow's socket again, because nothing can be sent any more from the address that it is bound
+    /// to.
     fn reopen(&mut self, now: Instant, slot: usize) -> io::Result<()> {
         let Some(flow) = self.flows.get(slot).and_then(Option::as_ref) else {
             return Ok(());
@@ -222,15 +223,15 @@ impl UdpClient {
             flow.path.search.moved(now);
             let old = std::mem::replace(&mut flow.socket, socket);
             if let Some(poller) = poller {
-                // Closing it takes it out as well.
+                // Closing the socket removes it from the poller as well.
                 let _ = poller.delete(old.source());
             }
         }
         Ok(())
     }
 
-    /// The slot of a subflow, with a socket from which the system may have a way; if there is none the stack
-    /// hears of it, and the log once.
+    /// The slot of a subflow, with a socket from which the system may have a route. If there is none, this is
+    /// reported to the stack, and logged once.
     fn ready(&mut self, now: Instant, ends: Ends) -> Option<usize> {
         let local = self.bound_to(ends.0.addr);
         let opened = self.slot(now, ends).and_then(|slot| {
@@ -266,8 +267,8 @@ impl UdpClient {
         }
     }
 
-    /// Packets of a subflow are scattered: it gets more sockets, and from each a probe tells the server of
-    /// its address. Fewer, or none, if there is no room for more.
+    /// Opens further sockets for a subflow whose packets are scattered. A probe from each informs the server of
+    /// its address. If there is not enough room, fewer sockets or none are opened.
     fn scatters(&mut self, now: Instant, slot: usize) {
         let Some(flow) = self.flows.get_mut(slot).and_then(Option::as_mut) else {
             return;
@@ -277,7 +278,7 @@ impl UdpClient {
         }
         let (id, local, to) = (flow.path.id, flow.path.local.addr, flow.to);
         for _ in 0..pool::SOCKETS {
-            // The server has a say in this: half of the sockets stay for subflows.
+            // The server can cause this, so half of the sockets are reserved for subflows.
             let most = self.options.max_sockets;
             if self.sockets() >= most || self.pools.len() >= most / 2 {
                 return;
@@ -296,7 +297,7 @@ impl UdpClient {
         }
     }
 
-    /// Sends a segment that is to be scattered, from any of its subflow's sockets.
+    /// Sends a segment that must be scattered, from any of its subflow's sockets.
     fn scatter(&mut self, now: Instant, slot: usize, segment: Segment) {
         let Some(flow) = self.flows[slot].as_mut() else {
             return;
@@ -305,7 +306,7 @@ impl UdpClient {
         let drawn = self.secret.draw() as usize % (members.len() + 1);
         let extra = members.get(drawn).and_then(|n| self.pools.get(*n));
         let way = (flow.to, None);
-        // What was to leave before leaves from the subflow's own.
+        // Earlier segments are sent from the subflow's own socket.
         self.out.train(now, &mut flow.path, &flow.socket, way);
         let socket = extra.map_or(&flow.socket, |e| &e.socket);
         self.out
@@ -321,14 +322,14 @@ impl UdpClient {
         self.timers.disarm(&mut flow.path, slot as u64);
         self.pools.close(&mut flow.pool, self.poller.as_ref());
         if let Some(poller) = &self.poller {
-            // Closing it takes it out as well.
+            // Closing the socket removes it from the poller as well.
             let _ = poller.delete(flow.socket.source());
         }
         self.slots.remove(&(flow.path.local, flow.path.remote));
         self.free.push(slot);
     }
 
-    /// Closes the sockets of subflows that ended `linger` ago, and idle ones.
+    /// Closes idle sockets and those of subflows that ended `linger` ago.
     fn sweep(&mut self, now: Instant, linger: Duration) {
         let idle = self.options.idle;
         let old = |f: &Flow| {
@@ -351,7 +352,7 @@ impl UdpClient {
         }
     }
 
-    /// What one datagram says.
+    /// Processes one datagram.
     fn datagram(
         &mut self,
         now: Instant,
@@ -408,7 +409,7 @@ impl UdpClient {
                 kind,
             }
             .encode(&mut self.out.scratch);
-            // The server wants to know of the address that it asked.
+            // Answer from the address that the server has asked about.
             let extra = extra.and_then(|n| self.pools.get(n));
             let socket = extra.map_or(&flow.socket, |e| &e.socket);
             self.out.message(socket, (flow.to, None));
@@ -468,7 +469,7 @@ impl Link for UdpClient {
         let socket = of_pool.flatten().map_or(&flow.socket, |e| &e.socket);
         let Some(n) = socket.receive(&mut self.buffers) else {
             match extra {
-                // What it says of the path, the subflow's own socket hears as well.
+                // The subflow's own socket receives the same errors about the path.
                 Some(_) => socket.errors(|_| ()),
                 None => self.errors(now, slot, sink),
             }
@@ -491,7 +492,7 @@ impl Link for UdpClient {
 
     fn send(&mut self, now: Instant, mut segment: Segment) {
         let ends = (segment.src, segment.dst);
-        // Nobody knows of the subflow: a reset would only open a socket.
+        // No peer knows this subflow, so a reset would only open a socket.
         if segment.flags.contains(Flags::RST) && !self.slots.contains_key(&ends) {
             self.out.counters.dropped_out += 1;
             return;
@@ -524,7 +525,7 @@ impl Link for UdpClient {
             let way = (flow.to, None);
             self.out.train(now, &mut flow.path, &flow.socket, way);
             self.out.reclaim(&mut flow.path);
-            // The first probe leaves right after the SYN.
+            // The first probe is sent right after the SYN.
             let whole = (&mut flow.path, &flow.socket, way);
             self.out.probe(now, whole, &mut self.secret);
             self.timers.arm(&mut flow.path, slot as u64);

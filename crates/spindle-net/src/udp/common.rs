@@ -1,4 +1,4 @@
-//! What both ends share: keyed numbers, timers, and sending what a path has ready.
+//! Common parts of both ends: keyed numbers, timers, and sending the datagrams of a path.
 
 use std::collections::BTreeSet;
 use std::hash::Hasher;
@@ -15,7 +15,7 @@ use crate::error::NetError;
 use crate::link::{Arrival, LinkCounters};
 use crate::randomness::from_system;
 
-/// A key of this process: ids, challenges and probe numbers that nobody can guess.
+/// A key of this process, for ids, challenges and probe numbers that cannot be guessed.
 pub(super) struct Secret {
     hasher: SipHasher24,
     drawn: u64,
@@ -44,12 +44,12 @@ impl Secret {
     }
 }
 
-/// Timers of many paths: one for each at most.
+/// Timers of many paths, at most one for each.
 #[derive(Default)]
 pub(super) struct Timers(BTreeSet<(Instant, u64)>);
 
 impl Timers {
-    /// Arms a path's timer for when its search wants it.
+    /// Arms a path's timer for the time at which its search needs it.
     pub(super) fn arm(&mut self, path: &mut Path, key: u64) {
         let wanted = path.search.next_timeout();
         if path.armed != wanted {
@@ -59,7 +59,7 @@ impl Timers {
         }
     }
 
-    /// The path is gone, or its timer has no more meaning.
+    /// Disarms a path's timer, because the path no longer exists or does not need it.
     pub(super) fn disarm(&mut self, path: &mut Path, key: u64) {
         if let Some(at) = path.armed.take() {
             self.0.remove(&(at, key));
@@ -70,7 +70,7 @@ impl Timers {
         self.0.first().map(|(at, _)| *at)
     }
 
-    /// Takes out a timer that is due; its path is not armed any more.
+    /// Removes a timer that is due and returns its key. The path is then no longer armed.
     pub(super) fn pop(&mut self, now: Instant) -> Option<u64> {
         let (at, _) = self.0.first()?;
         if *at > now {
@@ -80,27 +80,27 @@ impl Timers {
     }
 }
 
-/// Where a path's datagrams go.
+/// Where a path's datagrams are sent to, and the local address that they are sent from.
 pub(super) type Way = (SocketAddr, Option<IpAddr>);
 
-/// What the sending side keeps.
+/// State of the sending side.
 #[derive(Default)]
 pub(super) struct Output {
     pub(super) counters: LinkCounters,
     spare: Vec<Vec<u8>>,
     pub(super) scratch: Vec<u8>,
-    /// News for the data path from a call that has no sink.
+    /// Reports for the data path from calls that have no sink.
     pub(super) news: Vec<Arrival>,
 }
 
 impl Output {
-    /// Gives `sink` the news that were found while sending. That comes before anything found later: news of the
-    /// same path are in the order in which they came about, so that the last one is true.
+    /// Passes the reports that were made while sending to `sink`. This is done before any later report, so that
+    /// reports about a path keep their order and the last one is true.
     pub(super) fn tell(&mut self, sink: &mut dyn FnMut(Arrival)) {
         self.news.drain(..).for_each(sink);
     }
 
-    /// Puts a segment into the path's train, sending what does not fit into one.
+    /// Adds a segment to the path's train. A train that is full is sent before.
     pub(super) fn segment(
         &mut self,
         now: Instant,
@@ -152,7 +152,7 @@ impl Output {
         }
     }
 
-    /// Takes the path's buffer back once it is flushed.
+    /// Takes the path's buffer back after a flush.
     pub(super) fn reclaim(&mut self, path: &mut Path) {
         if path.train.count == 0 {
             let bytes = std::mem::take(&mut path.train.bytes);
@@ -162,7 +162,7 @@ impl Output {
         }
     }
 
-    /// Sends a datagram of its own that is no segment.
+    /// Sends a datagram that is not a segment. Returns false if the interface does not accept its size.
     pub(super) fn message(&mut self, socket: &Socket, way: Way) -> bool {
         let sent = socket.send(&self.scratch, self.scratch.len(), None, way);
         if sent.dropped == 0 {
@@ -174,7 +174,7 @@ impl Output {
         !sent.too_big
     }
 
-    /// Sends the probe that is due; one that the interface refuses lowers the limit at once.
+    /// Sends the probe that is due. If the interface refuses its size, the limit is lowered at once.
     pub(super) fn probe(
         &mut self,
         now: Instant,
@@ -189,7 +189,7 @@ impl Output {
         }
     }
 
-    /// The interface does not take `size` bytes.
+    /// Records that the interface does not accept `size` bytes. Returns whether less passes than was assumed.
     fn refused(&mut self, now: Instant, path: &mut Path, size: usize) -> bool {
         path.search.too_big(now, size.saturating_sub(1) as u16)
     }

@@ -1,8 +1,8 @@
-//! The server's table of encapsulation ids: one for each subflow that the stack has, whatever comes.
+//! The server's table of encapsulation ids: one for each subflow of the stack, whatever peers send.
 //!
-//! An id is *new* until the end of the turn in which its first datagram came, and is then kept only if the
-//! stack has a subflow for it. So floods of SYNs that are answered with cookies, of segments of no connection
-//! and of challenge replies leave nothing here. Later the stack is asked again every [`CHECK`].
+//! An id is *new* until the end of the turn in which its first datagram arrived. It is then kept only if the
+//! stack has a subflow for it. Floods of SYNs that are answered with cookies, of segments of no connection and
+//! of challenge replies therefore leave no entries here. Later, the stack is asked again every [`CHECK`].
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -15,21 +15,22 @@ use super::path::Path;
 use super::pmtu::BASE;
 use super::pool;
 
-/// An address that is not proven gets at most this many times the bytes that came from it (RFC 9000,
-/// section 8.1).
+/// An address that is not proven gets at most this many times the bytes that arrived from it (RFC 9000, section
+/// 8.1).
 pub(super) const AMPLIFICATION: usize = 3;
-/// How often the stack is asked whether it still has a subflow; an id outlives its subflow by so much at most.
+/// How often the stack is asked whether it still has a subflow. An id outlives its subflow by at most this
+/// time.
 const CHECK: Duration = Duration::from_secs(5);
-/// Where packets are scattered, all of a client's addresses carry them: when its subflow's own has been
-/// silent for so long, one that is proven then takes its place (a few timeouts).
+/// Scattered packets use all addresses of a client. If the subflow's own address has been silent for this long,
+/// the next address that is proven takes its place (a few timeouts).
 const SILENCE: Duration = Duration::from_secs(1);
 /// Least time between challenges to one id's addresses.
 const CHALLENGE_GAP: Duration = Duration::from_millis(50);
-/// New ids of one turn at most: a turn reads about as many datagrams from a socket.
+/// Most new ids of one turn. A turn reads about as many datagrams from a socket.
 const MAX_NEW: usize = 4096;
 
-/// Whoever is behind an outer address: an IPv4 address, or an IPv6 /64, in which one host may have as many
-/// addresses as it likes (RFC 4862, section 5.5.3; RFC 8981).
+/// The origin of an outer address: an IPv4 address, or an IPv6 /64, in which one host may have any number of
+/// addresses (RFC 4862, section 5.5.3; RFC 8981).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Source(IpAddr);
 
@@ -42,44 +43,44 @@ impl Source {
     }
 }
 
-/// How many ids there may be.
+/// Limits on the number of ids.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
-    /// With a proven address.
+    /// Most ids with a proven address.
     pub(super) max: usize,
-    /// Without one; the oldest makes room.
+    /// Most ids without a proven address. Beyond it, the oldest one makes room.
     pub(super) unproven: usize,
-    /// Of one source, all of them; its oldest without a proven address makes room.
+    /// Most ids of one source. Beyond it, the source's oldest id without a proven address makes room.
     pub(super) per_source: usize,
-    /// Of one source, without a proven address; its oldest one makes room.
+    /// Most ids of one source without a proven address. Beyond it, the oldest of these makes room.
     pub(super) unproven_per_source: usize,
 }
 
-/// One id.
+/// The entry of one id.
 pub(super) struct Entry {
     pub(super) path: Path,
-    /// The peer's outer address, and ours.
+    /// The peer's outer address and the local one.
     pub(super) way: Way,
     pub(super) socket: usize,
-    /// The peer may have forged its address: neither the handshake nor a challenge has shown otherwise.
+    /// The peer may have forged its address: neither the handshake nor a challenge has proven it.
     pub(super) unproven: bool,
     pub(super) dirty: bool,
-    /// When an address of the peer was challenged last.
+    /// When an address of the peer was last challenged.
     challenged: Option<Instant>,
     /// The address that the peer's subflow itself may have moved to.
     pub(super) moving: Option<SocketAddr>,
-    /// When something came from its address last.
+    /// When a datagram last arrived from the subflow's own address.
     pub(super) heard: Instant,
-    /// The subflow's packets are scattered: it has further addresses, and these are proven.
+    /// The subflow's packets are scattered, so it has further addresses. `pool` contains those that are proven.
     pub(super) scatters: bool,
     pub(super) pool: Vec<(Way, usize)>,
     /// Bytes that may be sent before the address is proven.
     budget: usize,
-    /// What acknowledges our SYN.
+    /// The acknowledgement number that acknowledges our SYN.
     expected: Option<SeqNumber>,
-    /// Its place in the order of the ids; none while it is new.
+    /// The id's place in the order of the ids. `None` while the id is new.
     order: Option<u64>,
-    /// When the stack is to be asked about it.
+    /// When the stack must be asked about the id.
     check_at: Instant,
 }
 
@@ -108,17 +109,18 @@ impl Entry {
         }
     }
 
-    /// Whether it came in this turn, so that the stack has not been asked about it yet.
+    /// Whether the id arrived in this turn, so that the stack has not been asked about it yet.
     pub(super) fn is_new(&self) -> bool {
         self.order.is_none()
     }
 
-    /// Whether it is an address of the subflow's, proven.
+    /// Whether this is the subflow's own address, or a further one that is proven.
     pub(super) fn knows(&self, from: SocketAddr) -> bool {
         self.way.0 == from || self.pool.iter().any(|(way, _)| way.0 == from)
     }
 
-    /// A further address is proven; false: the peer has no more sockets than are known.
+    /// Adds a further address that is proven. Returns false if the peer cannot have more sockets than are
+    /// known.
     pub(super) fn widen(&mut self, way: Way, socket: usize) -> bool {
         let room = self.pool.len() < pool::SOCKETS;
         if room {
@@ -127,12 +129,12 @@ impl Entry {
         room
     }
 
-    /// Nothing has come from the subflow's own address for a while.
+    /// Whether nothing has arrived from the subflow's own address for a while.
     pub(super) fn is_silent(&self, now: Instant) -> bool {
         now.since(self.heard) >= SILENCE
     }
 
-    /// Whether a challenge may be sent now; it is then taken for sent.
+    /// Whether a challenge may be sent now. If so, it counts as sent.
     pub(super) fn may_challenge(&mut self, now: Instant) -> bool {
         let may = self
             .challenged
@@ -143,17 +145,17 @@ impl Entry {
         may
     }
 
-    /// Whether only a challenge can prove the address: no SYN of ours is there to be acknowledged.
+    /// Whether only a challenge can prove the address, because no SYN of ours can be acknowledged.
     pub(super) fn wants_challenge(&self) -> bool {
         self.unproven && self.expected.is_none() && !self.is_new()
     }
 
-    /// A proven address is the subflow's own from now on; returns whether it was another.
+    /// Makes a proven address the subflow's own. Returns whether the subflow had another address before.
     fn moves(&mut self, now: Instant, way: Way, socket: usize) -> bool {
         let moved = self.way.0 != way.0;
         if moved {
             self.path.search.moved(now);
-            // What moved one has moved the others.
+            // An event that changed one address has changed the others, too.
             self.pool.clear();
         }
         self.moving = None;
@@ -161,21 +163,21 @@ impl Entry {
         moved
     }
 
-    /// Where a scattered segment goes.
+    /// The destination of a scattered segment.
     pub(super) fn any_way(&self, draw: u64) -> (Way, usize) {
         let drawn = draw as usize % (self.pool.len() + 1);
         let further = self.pool.get(drawn).copied();
         further.unwrap_or((self.way, self.socket))
     }
 
-    /// Bytes came from the address.
+    /// Records that bytes arrived from the address.
     pub(super) fn credit(&mut self, bytes: usize) {
         if self.unproven {
             self.budget = self.budget.saturating_add(AMPLIFICATION * bytes);
         }
     }
 
-    /// Whether that many bytes may go to the address; they are then taken for sent.
+    /// Whether this many bytes may be sent to the address. If so, they count as sent.
     pub(super) fn pays(&mut self, bytes: usize) -> bool {
         if !self.unproven {
             return true;
@@ -185,7 +187,7 @@ impl Entry {
         rest.is_some()
     }
 
-    /// Whether a segment may go to the address; it is then taken for sent.
+    /// Whether a segment may be sent to the address. If so, it counts as sent.
     pub(super) fn pays_for(&mut self, s: &Segment) -> bool {
         if !self.pays(self.path.bytes_of(s)) {
             return false;
@@ -196,34 +198,35 @@ impl Entry {
         true
     }
 
-    /// Whether the segment proves that the peer got our SYN, and so is where it says. It acknowledges the SYN
-    /// alone: nothing follows that before the handshake is complete.
+    /// Whether the segment proves that the peer received our SYN, and therefore that its address is genuine.
+    /// Such a segment acknowledges the SYN alone, since no data follow the SYN before the handshake is
+    /// complete.
     pub(super) fn completes(&self, s: &Segment) -> bool {
         self.unproven && s.flags.contains(Flags::ACK) && self.expected == Some(s.ack)
     }
 }
 
-/// Ids of one source.
+/// Numbers of ids of one source.
 #[derive(Clone, Copy, Debug, Default)]
 struct Held {
     all: usize,
     unproven: usize,
 }
 
-/// The table.
+/// The table of ids.
 pub(super) struct Ids {
     entries: HashMap<u64, Box<Entry>>,
     bounds: Bounds,
     new: Vec<u64>,
-    /// Those that are not new, by source.
+    /// Numbers of ids that are not new, by source.
     sources: HashMap<Source, Held>,
-    /// Those that are not new and not proven, the oldest first, by their order.
+    /// Ids that are neither new nor proven, by their order, the oldest first.
     unproven: BTreeMap<u64, u64>,
-    /// The same by source.
+    /// The same ids by source and order.
     unproven_of: BTreeMap<(Source, u64), u64>,
-    /// When the stack is to be asked about which.
+    /// The times at which the stack must be asked, with the ids.
     checks: BTreeSet<(Instant, u64)>,
-    /// The order of the last one.
+    /// The order of the id that was kept last.
     last: u64,
     evicted: u64,
 }
@@ -263,11 +266,12 @@ impl Ids {
         self.entries.get(&id).map(Box::as_ref)
     }
 
-    /// Adds an id that is not there, as a new one; false: there is no room, for its source or at all.
+    /// Adds an id that is not in the table, as a new one. Returns false if there is no room, for its source or
+    /// in all.
     pub(super) fn insert(&mut self, id: u64, entry: Entry) -> bool {
         let held = self.held(Source::of(entry.way));
         let proven = self.entries.len() - self.new.len() - self.unproven.len();
-        // Others make room when the stack is known to have a subflow for it.
+        // Other ids make room only when the stack is known to have a subflow for this one.
         let room = proven < self.bounds.max
             && held.all - held.unproven < self.bounds.per_source
             && self.new.len() < MAX_NEW;
@@ -282,12 +286,12 @@ impl Ids {
         self.sources.get(&source).copied().unwrap_or_default()
     }
 
-    /// The ids that came in this turn: each is to be [kept](Self::keep) or [removed](Self::remove).
+    /// The ids that arrived in this turn. Each must be [kept](Self::keep) or [removed](Self::remove).
     pub(super) fn take_new(&mut self) -> Vec<u64> {
         std::mem::take(&mut self.new)
     }
 
-    /// The stack has a subflow for a new id. Where there are too many, older ones make room.
+    /// Keeps a new id for which the stack has a subflow. If there are too many ids, an older one makes room.
     pub(super) fn keep(&mut self, now: Instant, id: u64) {
         let Some(entry) = self.entries.get_mut(&id).filter(|e| e.is_new()) else {
             return;
@@ -320,7 +324,7 @@ impl Ids {
         self.evicted += 1;
     }
 
-    /// Adds an id that is not new to the counts and orders of its source, or takes it out of them.
+    /// Adds an id that is not new to the counts and orders of its source, or removes it from them.
     fn count(&mut self, id: u64, add: bool) {
         let Some((entry, order)) = self.peek(id).and_then(|e| Some((e, e.order?))) else {
             return;
@@ -342,7 +346,7 @@ impl Ids {
         }
     }
 
-    /// Forgets an id.
+    /// Removes an id.
     pub(super) fn remove(&mut self, id: u64) -> Option<Box<Entry>> {
         self.count(id, false);
         let entry = self.entries.remove(&id)?;
@@ -350,12 +354,13 @@ impl Ids {
         Some(entry)
     }
 
-    /// The address of an id is proven.
+    /// Records that the address of an id is proven.
     pub(super) fn prove(&mut self, id: u64) {
         self.change(id, |e| e.unproven = false);
     }
 
-    /// The subflow's own address is this one, which is proven; returns whether it was another.
+    /// Makes an address, which is proven, the subflow's own. Returns whether the subflow had another address
+    /// before.
     pub(super) fn moves(&mut self, now: Instant, id: u64, way: Way, socket: usize) -> bool {
         let mut moved = false;
         self.change(id, |e| {
@@ -365,14 +370,14 @@ impl Ids {
         moved
     }
 
-    /// Changes what the counts depend on.
+    /// Changes a part of an entry on which the counts depend.
     fn change(&mut self, id: u64, change: impl FnOnce(&mut Entry)) {
         self.count(id, false);
         self.get(id).map(change);
         self.count(id, true);
     }
 
-    /// The stack is to be asked about an id some time later.
+    /// Schedules the next time at which the stack is asked about an id.
     pub(super) fn check_later(&mut self, now: Instant, id: u64) {
         if let Some(entry) = self.entries.get_mut(&id) {
             entry.check_at = now + CHECK;
@@ -380,12 +385,12 @@ impl Ids {
         }
     }
 
-    /// When the stack is next to be asked.
+    /// When the stack must be asked next.
     pub(super) fn next_check(&self) -> Option<Instant> {
         self.checks.first().map(|(at, _)| *at)
     }
 
-    /// An id that the stack is to be asked about now.
+    /// An id that the stack must be asked about now.
     pub(super) fn due(&mut self, now: Instant) -> Option<u64> {
         let (at, _) = self.checks.first()?;
         if *at > now {
@@ -419,7 +424,7 @@ mod tests {
         Entry::new(NOW, (id, (end, end)), way(host, 9), 0)
     }
 
-    /// Takes an id that the stack has a subflow for.
+    /// Adds an id for which the stack has a subflow. Returns whether there was room.
     fn add(ids: &mut Ids, id: u64, host: u8) -> bool {
         let room = ids.insert(id, entry(id, host));
         for id in ids.take_new() {
@@ -429,7 +434,7 @@ mod tests {
         room
     }
 
-    /// Whether everything that is kept about ids agrees.
+    /// Checks that all records about ids agree.
     fn check(ids: &Ids) {
         let kept = || ids.entries.values().filter(|e| !e.is_new());
         assert_eq!(kept().count(), ids.checks.len());
@@ -445,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_without_a_subflow_leave_nothing() {
+    fn ids_without_a_subflow_leave_no_entries() {
         let mut ids = Ids::new(bounds());
         for id in 1..100_000 {
             assert!(ids.insert(id, entry(id, id as u8)));
@@ -466,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_unproven_id_of_a_source_makes_room_and_no_other_source_s_does() {
+    fn an_unproven_id_replaces_the_oldest_one_of_its_own_source_only() {
         let mut ids = Ids::new(bounds());
         assert!(add(&mut ids, 1, 1) && add(&mut ids, 2, 2));
         for id in 10..1000 {
@@ -478,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_with_as_many_proven_ids_as_it_may_have_gets_no_more_and_others_do() {
+    fn a_source_at_its_limit_of_proven_ids_gets_no_more_and_others_do() {
         let mut ids = Ids::new(bounds());
         for id in 1..=8 {
             assert!(add(&mut ids, id, 1));
@@ -492,7 +497,7 @@ mod tests {
     }
 
     #[test]
-    fn unproven_ids_of_many_sources_make_room_in_their_order_and_proven_ones_stay() {
+    fn the_oldest_unproven_ids_of_all_sources_make_room_and_proven_ids_stay() {
         let mut ids = Ids::new(bounds());
         for id in 1..=3 {
             add(&mut ids, id, id as u8);
@@ -518,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn all_of_an_ipv6_subnet_is_one_source() {
+    fn all_addresses_of_an_ipv6_64_are_one_source() {
         let of = |text: &str| {
             let addr: SocketAddr = text.parse().expect("an address");
             Source::of((addr, None))
@@ -529,7 +534,7 @@ mod tests {
     }
 
     #[test]
-    fn the_stack_is_asked_about_an_id_again_and_again() {
+    fn the_stack_is_asked_about_an_id_at_every_check_interval() {
         let mut ids = Ids::new(bounds());
         add(&mut ids, 1, 1);
         for round in 1..4 {
@@ -568,7 +573,7 @@ mod tests {
     }
 
     #[test]
-    fn one_address_more_than_there_are_sockets_shows_that_they_moved() {
+    fn one_address_more_than_a_client_has_sockets_replaces_the_others_after_silence() {
         let mut e = entry(1, 1);
         for port in 10..25 {
             assert!(e.widen(way(1, port), 0));

@@ -1,4 +1,4 @@
-//! Datagrams back to segments; those that follow each other become one, as TUN's GRO does.
+//! Turns datagrams back into segments. Consecutive segments are joined, as with TUN's GRO.
 
 use std::net::IpAddr;
 
@@ -11,7 +11,8 @@ use spindle_wire::{
 /// Most payload bytes of a joined segment.
 const MOST: usize = 65_535;
 
-/// Reads the segment of a datagram without its payload, and where that begins.
+/// Reads the segment of a datagram without its payload. Returns it with the position at which the payload
+/// begins.
 pub(super) fn read(
     addresses: (IpAddr, IpAddr),
     ecn: Ecn,
@@ -32,19 +33,20 @@ pub(super) fn read(
     Ok((segment, end))
 }
 
-/// A segment in the making.
+/// An unfinished segment.
 #[derive(Default)]
 pub(super) struct Merge {
     first: Option<Segment>,
     data: Vec<u8>,
     next: SeqNumber,
     size: usize,
-    /// Bytes worth asking for at once.
+    /// Bytes to reserve at once for the payload of the next segment.
     pub(super) expect: usize,
 }
 
 impl Merge {
-    /// Adds a segment with its payload; gives the one before to `sink` if they do not join.
+    /// Adds a segment with its payload. If it cannot be joined to the previous one, that one is passed to
+    /// `sink`.
     pub(super) fn push(&mut self, s: Segment, payload: &[u8], sink: &mut dyn FnMut(Segment)) {
         if let Some(f) = &mut self.first
             && self.next == s.seq
@@ -67,14 +69,14 @@ impl Merge {
         self.first = Some(s);
     }
 
-    /// Gives what is left.
+    /// Passes the remaining segment to `sink`.
     pub(super) fn flush(&mut self, sink: &mut dyn FnMut(Segment)) {
         let Some(mut s) = self.first.take() else {
             return;
         };
         let data = std::mem::take(&mut self.data);
         if !data.is_empty() {
-            // What is kept for long is not to pin much more than it holds.
+            // A payload that is kept for long must not pin much more memory than it needs.
             s.payload = if data.capacity() > 4 * data.len() {
                 Payload::Bytes(Bytes::copy_from_slice(&data))
             } else {
@@ -120,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_joins_and_the_rest_stays_apart() {
+    fn consecutive_segments_are_joined_and_others_are_not() {
         let a = Flags::ACK;
         assert_eq!(all(&[(0, 10, a), (10, 10, a), (20, 4, a)]), [(0, 24)]);
         assert_eq!(

@@ -1,7 +1,7 @@
-//! A link of UDP datagrams that carry whole TCP segments; it needs no privileges.
+//! A link of UDP datagrams that carry whole TCP segments. It needs no privileges.
 //!
-//! The format, and what each end does, is in `docs/wire/encapsulation.md`. A client opens a UDP
-//! socket for each subflow; a server tells subflows apart by the id in each datagram.
+//! `docs/wire/encapsulation.md` describes the format and the behaviour of each end. A client opens a UDP socket
+//! for each subflow. A server distinguishes subflows by the id in each datagram.
 
 mod client;
 mod common;
@@ -20,16 +20,17 @@ pub use client::{UdpClient, UdpClientOptions, source_for};
 pub(crate) use server::is_virtual;
 pub use server::{PREFIX, UdpServer, UdpServerOptions};
 
-/// What only links over UDP count.
+/// Counters that only links over UDP have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UdpCounters {
-    /// Encapsulation ids known at present: one for each subflow.
+    /// Encapsulation ids known at present, one for each subflow.
     pub ids: u64,
-    /// Of these, those whose peer has not proven its address, by the handshake or a challenge (server).
+    /// Of these, the ids whose peer has not proven its address by the handshake or a challenge (server).
     pub half_open: u64,
-    /// Ids without a proven address that were forgotten to make room for others (server).
+    /// Ids without a proven address that were removed to make room for others (server).
     pub evicted: u64,
-    /// Datagrams with a new id that found no room for it (server), or segments without a socket (client).
+    /// Datagrams for whose new id there was no room (server), or segments for which there was no socket
+    /// (client).
     pub refused: u64,
     /// Challenges sent (server).
     pub challenges: u64,
@@ -48,7 +49,7 @@ fn mss_for(mtu: u16, v4: bool) -> u32 {
     payload_for(u32::from(mtu), v4).saturating_sub(ENCAPSULATION_HEADER_LEN as u32 + 20)
 }
 
-/// A SYN's MSS option names what the outer packets hold.
+/// Lowers a SYN's MSS option to what the outer packets can hold.
 fn clamp_mss(segment: &mut Segment, mtu: u16, v4: bool) {
     if segment.flags.contains(Flags::SYN)
         && let Some(mss) = segment.options.rare.as_ref().and_then(|r| r.mss)
@@ -60,12 +61,12 @@ fn clamp_mss(segment: &mut Segment, mtu: u16, v4: bool) {
     }
 }
 
-/// Whether what a router quoted begins with the header of a datagram with this id.
+/// Whether the bytes that a router quoted begin with the header of a datagram with this id.
 fn quotes(quoted: &[u8], id: u64) -> bool {
     quoted_id(quoted) == Some(id)
 }
 
-/// The id in what a router quoted, whatever the type.
+/// The id in the bytes that a router quoted, whatever the type of the datagram.
 fn quoted_id(quoted: &[u8]) -> Option<u64> {
     let mut head = *quoted.first_chunk::<ENCAPSULATION_HEADER_LEN>()?;
     head[1] = 0;

@@ -1,4 +1,4 @@
-//! One subflow's way through UDP: its id, what passes on it, datagrams in the making.
+//! The path of one subflow through UDP: its id, the size that passes, and unfinished datagrams.
 
 use quinn_udp::EcnCodepoint;
 use spindle_mptcp::PathError;
@@ -15,21 +15,21 @@ use crate::link::{Arrival, PathMtu};
 pub(super) const MAX_TRAIN: usize = 65_507;
 /// Most datagrams of one GSO send (UDP_MAX_SEGMENTS of Linux).
 const MAX_DATAGRAMS: usize = 64;
-/// Most payload bytes of a burst: with 44 headers of up to 80 bytes it stays one train at an MTU of
-/// 1500. Its datagrams share a mapping, so that the receiver can join them again.
+/// Most payload bytes of a burst. With 44 headers of up to 80 bytes, it remains one train at an MTU of 1500.
+/// Its datagrams share a mapping, so that the receiver can join them again.
 pub(super) const BURST: u32 = 61_900;
-/// Sends of the first unacknowledged segment that make a black hole.
+/// Number of times the first unacknowledged segment is sent before a black hole is assumed.
 const BLACK_HOLE_SENDS: u8 = 3;
 
-/// Datagrams of one size, but perhaps the last, for one send.
+/// Datagrams of one size, except perhaps the last, for one send.
 #[derive(Default)]
 pub(super) struct Train {
     pub(super) bytes: Vec<u8>,
-    /// Bytes of each datagram but the last.
+    /// Bytes of each datagram except the last.
     pub(super) size: usize,
     pub(super) count: usize,
     ecn: u8,
-    /// The last one was shorter: nothing may follow.
+    /// The last datagram was shorter. No datagram may follow.
     complete: bool,
 }
 
@@ -57,38 +57,38 @@ impl Train {
     }
 }
 
-/// The state.
+/// The state of a path.
 pub(super) struct Path {
     pub(super) id: u64,
-    /// Own end and the peer's, as the stack knows them.
+    /// Local end and the peer's end, as the stack knows them.
     pub(super) local: Endpoint,
     pub(super) remote: Endpoint,
     pub(super) search: Search,
     pub(super) train: Train,
     pub(super) used: Instant,
-    /// When the timer in the link's heap is due.
+    /// When the path's timer in `Timers` is due.
     pub(super) armed: Option<Instant>,
-    /// The system had no way for what was sent last.
+    /// The system had no route for the datagrams sent last.
     pub(super) no_route: bool,
-    /// FIN or RST was seen in this direction.
+    /// A FIN was seen in this direction.
     ended_out: bool,
     ended_in: bool,
     reset: bool,
-    /// The highest acknowledgement that came.
+    /// The highest acknowledgement number received.
     una: Option<SeqNumber>,
-    /// How often the large segment, or coding unit, that begins there was sent.
+    /// How often the large segment, or coding unit, that begins at `una` was sent.
     sends: u8,
-    /// Where the last large coding unit began, and how many in a row have begun there: acknowledgements on
-    /// coded segments are not seen here, so `una` may lag behind.
+    /// Where the last large coding unit began, and how many units in a row began there. Acknowledgements on
+    /// coded segments are not visible here, so `una` may lag behind.
     unit: Option<(SeqNumber, u8)>,
 }
 
-/// What is to become of a segment.
+/// What must be done with a segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Verdict {
-    /// The stack is to hear what passes.
+    /// The stack must be notified of the size that passes.
     pub(super) report: bool,
-    /// It passes in no way.
+    /// The segment cannot pass and must be dropped.
     pub(super) drop: bool,
 }
 
@@ -112,12 +112,12 @@ impl Path {
         }
     }
 
-    /// Whether the subflow is over.
+    /// Whether the subflow has ended.
     pub(super) fn ended(&self) -> bool {
         self.reset || (self.ended_in && self.ended_out)
     }
 
-    /// What passes, as the data path tells the stack.
+    /// The size that passes, as a report for the stack.
     pub(super) fn report(&self) -> Arrival {
         let ip = if self.remote.addr.is_ipv4() { 20 } else { 40 };
         let tcp = u32::from(self.search.passes()) - spindle_wire::ENCAPSULATION_HEADER_LEN as u32;
@@ -128,15 +128,15 @@ impl Path {
         })
     }
 
-    /// Bytes of the datagrams in which a segment leaves.
+    /// Bytes of the datagrams in which a segment is sent.
     pub(super) fn bytes_of(&self, s: &Segment) -> usize {
         let (headers, piece) = self.pieces(s);
         let more = s.payload.len().div_ceil(piece.max(1)).saturating_sub(1);
         s.encapsulated_len() + more * headers
     }
 
-    /// Bytes of a segment's headers in a datagram, and of payload that each of its datagrams holds as things
-    /// are.
+    /// Bytes of a segment's headers in a datagram, and bytes of payload that each of its datagrams holds at
+    /// present.
     fn pieces(&self, s: &Segment) -> (usize, usize) {
         let headers = s.encapsulated_len() - s.payload.len();
         let room = usize::from(self.search.passes()).saturating_sub(headers);
@@ -147,7 +147,7 @@ impl Path {
         (headers, piece.min(room.max(1)))
     }
 
-    /// The peer cannot be reached, as the data path tells the stack.
+    /// The report for the stack that the peer cannot be reached.
     pub(super) fn unreachable(&self, why: PathError) -> Arrival {
         Arrival::Unreachable {
             local: self.local,
@@ -156,7 +156,7 @@ impl Path {
         }
     }
 
-    /// A segment came; returns whether a probe has become due.
+    /// Processes a segment that arrived. Returns whether a probe has become due.
     pub(super) fn came(&mut self, now: Instant, s: &Segment) -> bool {
         self.used = now;
         if s.flags.contains(Flags::SYN) {
@@ -172,8 +172,8 @@ impl Path {
         self.search.heard(now)
     }
 
-    /// A segment is to be sent: cuts it to what passes (that is [`Segment::segment_size`]), and finds a
-    /// black hole by it if there is one.
+    /// Processes a segment that will be sent. Splits it to the size that passes (in [`Segment::segment_size`]),
+    /// and detects a black hole.
     pub(super) fn goes(&mut self, now: Instant, s: &mut Segment) -> Verdict {
         self.used = now;
         if s.flags.contains(Flags::SYN) && !s.flags.contains(Flags::ACK) {
@@ -199,15 +199,15 @@ impl Path {
             s.segment_size = piece as u16;
         }
         Verdict {
-            // What is coded cannot be cut: the stack is to know from the start what passes.
+            // Coded packets cannot be split, so the stack must know from the start what size passes.
             report: black_hole || offers_coding(s),
             drop: false,
         }
     }
 
-    /// A packet of the coding layer is to be sent. It cannot be cut: one that is too large is dropped, which
-    /// TCP makes good in smaller segments. TCP repeats what vanishes in units that begin where an earlier one
-    /// did, with the first segment that is not acknowledged.
+    /// Processes a packet of the coding layer that will be sent. It cannot be split. A packet that is too large
+    /// is dropped, and TCP repairs the loss with smaller segments. TCP retransmits lost data in units that
+    /// begin where an earlier one began, with the first segment that is not acknowledged.
     fn goes_coded(&mut self, now: Instant, s: &Segment) -> Verdict {
         let first = s
             .coded()
@@ -232,7 +232,7 @@ impl Path {
         }
     }
 
-    /// Puts one datagram into the train; false: the train has to leave first.
+    /// Adds one datagram to the train. Returns false if the train must be sent before.
     pub(super) fn push(&mut self, piece: &Segment, most: usize) -> Option<bool> {
         let (len, ecn) = (piece.encapsulated_len(), piece.ecn.bits());
         if !self.train.takes(len, ecn, most) {
@@ -243,7 +243,7 @@ impl Path {
         Some(true)
     }
 
-    /// The datagram of a probe that is due.
+    /// Encodes the datagram of a probe that is due. Returns its size.
     pub(super) fn probe(&mut self, now: Instant, number: u64, out: &mut Vec<u8>) -> Option<u16> {
         let (size, number) = self.search.due(now, number)?;
         let kind = EncapsulationKind::Probe(number);
@@ -254,12 +254,13 @@ impl Path {
     }
 }
 
-/// Whether a datagram of this size may vanish for its size; the stack may use less than what passes.
+/// Whether a datagram of this size may be lost because of its size. The stack may use less than the size that
+/// passes.
 fn is_large(datagram: usize) -> bool {
     datagram > usize::from(LEAST)
 }
 
-/// Whether it is a SYN or SYN/ACK that speaks of coding.
+/// Whether the segment is a SYN or SYN/ACK with a coding option.
 fn offers_coding(s: &Segment) -> bool {
     let all = s.options.rare.as_ref().map(|r| &r.experimental);
     s.flags.contains(Flags::SYN)
@@ -317,7 +318,7 @@ mod tests {
         path.came(at(0), &ack);
     }
 
-    /// Sends a whole unit; what is said of its first packet.
+    /// Sends a whole unit. Returns the verdict on its first packet.
     fn unit(path: &mut Path, offset: u32, len: usize) -> Verdict {
         let all = (0..5).map(|i| path.goes(at(1), &mut encoded(offset, i, len)));
         let all: Vec<Verdict> = all.collect();
@@ -327,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn units_that_vanish_again_and_again_are_in_a_black_hole() {
+    fn units_that_are_lost_repeatedly_are_in_a_black_hole() {
         let (fine, gone) = (
             Verdict::default(),
             Verdict {
@@ -337,14 +338,14 @@ mod tests {
         );
         let mut p = path();
         acknowledges(&mut p, 0);
-        // A window, then what a timer repeats.
+        // A window, then retransmissions by a timer.
         assert_eq!(unit(&mut p, 0, 1472), fine);
         assert_eq!(unit(&mut p, 3000, 1472), fine);
         assert_eq!(unit(&mut p, 0, 1472), fine);
         assert_eq!(unit(&mut p, 0, 1472), gone);
         assert_eq!(p.search.passes(), BASE);
         assert_eq!(unit(&mut p, 0, usize::from(BASE)), fine);
-        // The next is found only if what is smaller vanishes as well.
+        // The next black hole is found only if smaller packets are lost as well.
         acknowledges(&mut p, 1000);
         for n in 0..2 {
             assert_eq!(unit(&mut p, 1000, usize::from(BASE)), fine, "{n}");
@@ -354,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_acknowledged_or_small_is_in_none() {
+    fn units_that_are_acknowledged_or_small_are_in_no_black_hole() {
         let mut p = path();
         for n in 0..10 {
             acknowledges(&mut p, n * 1000);
@@ -368,9 +369,9 @@ mod tests {
         assert_eq!(p.search.passes(), 1472);
     }
 
-    /// The peer's MSS keeps segments below what passes and below the base.
+    /// The peer's MSS keeps segments below the size that passes and below the base.
     #[test]
-    fn what_is_smaller_than_what_passes_is_in_a_black_hole_as_well() {
+    fn segments_smaller_than_the_path_mtu_may_be_in_a_black_hole() {
         let (mut coded, mut plain) = (path(), path());
         for p in [&mut coded, &mut plain] {
             acknowledges(p, 0);
@@ -393,9 +394,9 @@ mod tests {
         }
     }
 
-    /// Where the peer has data as well, its acknowledgements are on coded segments.
+    /// If the peer sends data as well, its acknowledgements are on coded segments.
     #[test]
-    fn acknowledgements_that_nobody_sees_are_not_missed() {
+    fn acknowledgements_hidden_in_coded_segments_cause_no_black_hole() {
         let mut p = path();
         acknowledges(&mut p, 0);
         for n in 0..10 {
@@ -407,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_large_is_dropped_and_the_stack_hears_of_it() {
+    fn a_unit_that_is_too_large_is_dropped_and_reported_to_the_stack() {
         let mut p = path();
         assert!(p.search.too_big(at(1), 1300));
         let verdict = unit(&mut p, 0, 1301);
@@ -416,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn who_offers_coding_hears_what_passes() {
+    fn the_path_mtu_is_reported_with_a_syn_that_offers_coding() {
         let mut syn = Segment::new(path().local, path().remote);
         syn.flags = Flags::SYN;
         assert!(!path().goes(at(0), &mut syn).report);

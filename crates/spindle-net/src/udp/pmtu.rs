@@ -1,4 +1,4 @@
-//! The search for what passes on a path (RFC 8899), in bytes of UDP payload; no clock, no socket.
+//! The search for the path MTU (RFC 8899), in bytes of UDP payload. It has no clock and no socket.
 
 use spindle_units::{Duration, Instant};
 
@@ -8,16 +8,18 @@ pub(super) const BASE: u16 = 1200;
 pub(super) const LEAST: u16 = 548;
 /// MAX_PROBES (RFC 8899, section 5.1.2).
 const MAX_PROBES: u8 = 3;
-/// Tries beyond MAX_PROBES, at doubling intervals, on a path that carries nothing. After the last the search
-/// waits for the path to carry packets: a connection without traffic is not probed for ever.
+/// Tries beyond MAX_PROBES, at doubling intervals, on a path that carries no packets. After the last try, the
+/// search waits until the path carries packets, so that a connection without traffic is not probed
+/// indefinitely.
 const MORE_PROBES: u8 = 6;
-/// PROBE_TIMER while no round trip was measured: the least that section 5.1.1 allows then.
+/// PROBE_TIMER while no round trip has been measured: the least value that section 5.1.1 then allows.
 const PROBE_TIMER: Duration = Duration::from_secs(1);
-/// With a measured round trip the timer derives from it (section 5.1.1), not below this.
+/// Minimum of the timer that is derived from a measured round trip (section 5.1.1).
 const LEAST_PROBE_TIMER: Duration = Duration::from_millis(100);
 /// PMTU_RAISE_TIMER (section 5.1.1).
 const RAISE_TIMER: Duration = Duration::from_secs(600);
-/// The search is over when what passes and what does not are this near: 1 % of an Ethernet frame.
+/// The search ends when the largest size that passes and the smallest that does not are this close: 1 % of an
+/// Ethernet frame.
 const GAP: u16 = 16;
 
 struct Probe {
@@ -25,27 +27,27 @@ struct Probe {
     size: u16,
     sent: Instant,
     tries: u8,
-    /// Something came from the peer since the first try: the path carries packets.
+    /// A packet has arrived from the peer since the first try, so the path carries packets.
     heard: bool,
 }
 
-/// The state of one path.
+/// The state of the search on one path.
 pub(super) struct Search {
-    /// What passes (PLPMTU).
+    /// The size that passes (PLPMTU).
     passes: u16,
-    /// The least that was found not to pass, less one.
+    /// The smallest size that was found not to pass, less one.
     limit: u16,
-    /// What the interface or the peer's probes allow.
+    /// The largest size that the interface or the peer's probes allow.
     most: u16,
     probe: Option<Probe>,
     next: Option<Instant>,
     rtt: Option<Duration>,
-    /// The search is over until the raise timer.
+    /// The search has ended until the raise timer.
     resting: bool,
 }
 
 impl Search {
-    /// A path whose interface takes `most` bytes; the first probe is due at once.
+    /// A path whose interface accepts `most` bytes. The first probe is due at once.
     pub(super) fn new(now: Instant, most: u16) -> Self {
         let most = most.max(LEAST);
         Self {
@@ -69,20 +71,20 @@ impl Search {
         self.most
     }
 
-    /// When [`Self::due`] is to be called.
+    /// When [`Self::due`] must be called.
     pub(super) fn next_timeout(&self) -> Option<Instant> {
         self.next
     }
 
-    /// The probe to be sent now, if one is due: its size and number, which is `number` unless an
-    /// earlier one is repeated.
+    /// The probe that must be sent now, if one is due: its size and number. The number is `number`, unless an
+    /// earlier probe is repeated.
     pub(super) fn due(&mut self, now: Instant, number: u64) -> Option<(u16, u64)> {
         if self.next.is_none_or(|at| at > now) {
             return None;
         }
         let timer = self.timer();
         if let Some(p) = &mut self.probe {
-            // While nothing comes at all, the loss of a probe does not show that its size was the reason.
+            // While no packets arrive at all, the loss of a probe does not show that its size was the reason.
             if p.tries < MAX_PROBES || !p.heard {
                 p.tries += 1;
                 p.sent = now;
@@ -93,7 +95,7 @@ impl Search {
             self.limit = p.size.saturating_sub(1).max(self.passes);
             self.probe = None;
         } else if std::mem::take(&mut self.resting) {
-            // The raise timer: begin again at the top.
+            // The raise timer has expired: begin again with the largest size.
             self.limit = self.most;
         }
         self.start(now, number)
@@ -130,8 +132,8 @@ impl Search {
         })
     }
 
-    /// Something that is no answer to a probe came from the peer. A probe that waits for a path to carry
-    /// packets again is tried at once; returns whether that is so.
+    /// Records that a packet other than an answer to a probe arrived from the peer. If a probe waits for the
+    /// path to carry packets again, it is tried at once. Returns whether this is so.
     pub(super) fn heard(&mut self, now: Instant) -> bool {
         let Some(p) = self.probe.as_mut().filter(|p| !p.heard) else {
             return false;
@@ -145,7 +147,7 @@ impl Search {
         waited
     }
 
-    /// A probe was acknowledged; returns whether more passes than before.
+    /// Records the acknowledgement of a probe. Returns whether more passes than before.
     pub(super) fn acknowledged(&mut self, now: Instant, number: u64, size: u16) -> bool {
         let Some(p) = self.probe.take_if(|p| p.number == number && p.size == size) else {
             return false;
@@ -160,8 +162,8 @@ impl Search {
         more
     }
 
-    /// A router or the system says that no more than `size` bytes pass (section 4.6.1); returns
-    /// whether less passes than was thought.
+    /// A router or the system reports that no more than `size` bytes pass (section 4.6.1). Returns whether less
+    /// passes than was assumed.
     pub(super) fn too_big(&mut self, now: Instant, size: u16) -> bool {
         if size < LEAST || size >= self.limit {
             return false;
@@ -175,7 +177,7 @@ impl Search {
         less
     }
 
-    /// The peer's probe of this size came: as much may pass the other way.
+    /// The peer's probe of this size arrived, so as much may pass in the other direction.
     pub(super) fn offered(&mut self, now: Instant, size: u16) {
         if size > self.most {
             self.resting = false;
@@ -185,8 +187,8 @@ impl Search {
         }
     }
 
-    /// Packets of `size` bytes vanish (section 4.3), or the path is another one; returns whether less
-    /// passes than was thought.
+    /// Packets of `size` bytes are lost (section 4.3), or the path has changed. Returns whether less passes
+    /// than was assumed.
     pub(super) fn restart(&mut self, now: Instant, size: u16) -> bool {
         let before = self.passes;
         let less = if size.min(before) > BASE { BASE } else { LEAST };
@@ -198,7 +200,7 @@ impl Search {
         self.passes < before
     }
 
-    /// The path is another one: back to the base at most.
+    /// The path has changed: returns to the base, unless less passes.
     pub(super) fn moved(&mut self, now: Instant) -> bool {
         self.passes > BASE && self.restart(now, self.passes)
     }
@@ -208,7 +210,7 @@ impl Search {
 mod tests {
     use super::*;
 
-    /// Runs the search on a path of `capacity` until nothing is due for long; returns the probes.
+    /// Runs the search on a path of `capacity` until nothing is due for long. Returns the sizes of the probes.
     fn run(s: &mut Search, capacity: u16, mut now: Instant) -> Vec<u16> {
         let mut sizes = Vec::new();
         let end = now + Duration::from_secs(300);
@@ -227,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_takes_all_needs_one_probe() {
+    fn a_path_that_carries_the_largest_size_needs_one_probe() {
         let mut s = Search::new(Instant::ZERO, 1472);
         assert_eq!(s.passes(), BASE);
         assert_eq!(run(&mut s, 1472, Instant::ZERO), [1472]);
@@ -235,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_narrow_path_is_found_to_within_the_gap() {
+    fn the_size_of_a_narrow_path_is_found_to_within_the_gap() {
         for capacity in [1200, 1201, 1300, 1400, 1471, 5000] {
             let mut s = Search::new(Instant::ZERO, 8972);
             let probes = run(&mut s, capacity, Instant::ZERO);
@@ -247,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_widens_is_found_by_the_raise_timer() {
+    fn a_path_that_widens_is_found_by_the_raise_timer() {
         let mut s = Search::new(Instant::ZERO, 1472);
         run(&mut s, 1300, Instant::ZERO);
         assert!(s.passes() <= 1300);
@@ -257,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_black_hole_drops_to_the_base_and_then_to_the_least() {
+    fn a_black_hole_lowers_the_size_to_the_base_and_then_to_the_minimum() {
         let now = Instant::ZERO;
         let mut s = Search::new(now, 1472);
         run(&mut s, 1472, now);
@@ -271,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn reports_of_routers_lower_and_never_raise() {
+    fn reports_of_routers_lower_the_size_and_never_raise_it() {
         let now = Instant::ZERO;
         let mut s = Search::new(now, 1472);
         run(&mut s, 1472, now);
@@ -284,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peers_probe_raises_what_is_tried() {
+    fn a_peers_probe_raises_the_largest_size_that_is_tried() {
         let now = Instant::ZERO;
         let mut s = Search::new(now, BASE);
         assert_eq!(s.next_timeout(), None);
@@ -292,7 +294,7 @@ mod tests {
         assert_eq!(s.due(now, 5), Some((1472, 5)));
     }
     #[test]
-    fn packets_below_the_base_that_vanish_lead_to_the_least() {
+    fn lost_packets_below_the_base_lower_the_size_to_the_minimum() {
         let mut s = Search::new(Instant::ZERO, 1472);
         run(&mut s, 1472, Instant::ZERO);
         assert!(s.restart(Instant::ZERO, 1190));
@@ -300,13 +302,13 @@ mod tests {
     }
 
     #[test]
-    fn an_outage_does_not_make_a_path_small() {
+    fn after_an_outage_the_largest_size_is_found_again() {
         let mut s = Search::new(Instant::ZERO, 1472);
         run(&mut s, 1472, Instant::ZERO);
         let mut now = Instant::ZERO + Duration::from_secs(1);
         s.restart(now, 1472);
         s.restart(now, BASE);
-        // Nothing passes: only the largest size is tried, and not for ever.
+        // No packets pass: only the largest size is tried, and not indefinitely.
         let (number, mut tries) = (7, 0);
         while let Some(at) = s.next_timeout() {
             now = at;
@@ -314,7 +316,7 @@ mod tests {
             tries += 1;
         }
         assert_eq!(tries, MAX_PROBES + MORE_PROBES);
-        // The path is back.
+        // The path carries packets again.
         now += Duration::from_secs(300);
         assert!(s.heard(now), "the probe is due at once");
         assert_eq!(s.due(now, 8), Some((1472, number)));

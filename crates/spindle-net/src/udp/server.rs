@@ -1,4 +1,4 @@
-//! The server's end: a few bound sockets, subflows told apart by their encapsulation ids.
+//! The server's end: a few bound sockets. Subflows are distinguished by their encapsulation ids.
 
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -17,39 +17,41 @@ use super::{UdpCounters, clamp_mss, mss_for, payload_for, quoted_id};
 use crate::error::NetError;
 use crate::link::{Arrival, FIRST_KEY, Link, LinkCounters};
 
-/// The network of the virtual addresses: a unique local prefix (RFC 4193) whose bytes say "Udp". A peer's
-/// address goes on with 32 bits that stand for its source (a keyed hash of its outer IPv4 address or IPv6 /64) and
-/// with the id; the own end has 0 in both places. So the stack counts a source's connections as one network's,
-/// and an acknowledgement from another source than the SYN's belongs to no connection and fits no cookie.
+/// The network of the virtual addresses: a unique local prefix (RFC 4193) whose bytes spell "Udp". A peer's
+/// address continues with 32 bits that stand for its source (a keyed hash of its outer IPv4 address or IPv6
+/// /64) and with the id. The server's own end has 0 in both places. The stack therefore counts the connections
+/// of a source as those of one network. An acknowledgement from another source than the SYN's belongs to no
+/// connection and matches no cookie.
 pub const PREFIX: [u16; 2] = [0xfd55, 0x6470];
 
-/// Life of a challenge: it is accepted in the slot of its making and in the next.
+/// Lifetime of a challenge: it is accepted in the slot in which it was made and in the next.
 const CHALLENGE_SLOT: Duration = Duration::from_secs(10);
-/// Ids that the stack is asked about in one turn at most, beside new ones.
+/// Most ids that the stack is asked about in one turn, in addition to new ones.
 const CHECKS: usize = 256;
 /// Bytes of an id with its path, in the table and the timers: 1.3 kB as measured.
 const ID_COST: u64 = 1300;
 
-/// How a server's end works.
+/// Options of a server's end.
 #[derive(Clone, Debug)]
 pub struct UdpServerOptions {
-    /// Addresses and UDP ports to bind. An IPv6 one takes IPv6 only.
+    /// Addresses and UDP ports to bind. A socket with an IPv6 address accepts IPv6 only.
     pub bind: Vec<SocketAddr>,
-    /// Bytes of an outer IP packet at most.
+    /// Most bytes of an outer IP packet.
     pub max_mtu: u16,
-    /// Ids with a proven address at most.
+    /// Most ids with a proven address.
     pub max_ids: usize,
-    /// Ids without one at most; the oldest makes room, which costs its handshake a challenge.
+    /// Most ids without a proven address. Beyond it, the oldest one makes room, and its handshake then needs a
+    /// challenge.
     pub max_half_open: usize,
-    /// Ids of one source at most: of an IPv4 address, or an IPv6 /64. Those without a proven address make
-    /// room, the oldest first; ids of other sources never do.
+    /// Most ids of one source: of an IPv4 address, or an IPv6 /64. Beyond it, its ids without a proven address
+    /// make room, the oldest first. Ids of other sources never do.
     pub max_per_source: usize,
-    /// Ids of one source without a proven address at most; the oldest makes room.
+    /// Most ids of one source without a proven address. Beyond it, the oldest one makes room.
     pub max_half_open_per_source: usize,
 }
 
 impl UdpServerOptions {
-    /// The defaults on these addresses.
+    /// The defaults, for these addresses.
     pub fn new(bind: Vec<SocketAddr>) -> Self {
         Self {
             bind,
@@ -76,7 +78,7 @@ pub struct UdpServer {
     udp: UdpCounters,
 }
 
-/// The virtual address of an id whose first segment came from a source.
+/// The virtual address of an id whose first segment arrived from a source.
 fn virtual_addr(source: u32, id: u64) -> IpAddr {
     let [a, b] = PREFIX.map(u128::from);
     let bits = a << 112 | b << 96 | u128::from(source) << 64 | u128::from(id);
@@ -91,12 +93,12 @@ fn id_of(addr: IpAddr) -> Option<u64> {
     (s[..2] == PREFIX && id != 0).then_some(id)
 }
 
-/// Whether a server's stack knows a client by this address.
+/// Whether this is an address by which a server's stack knows a client.
 pub(crate) fn is_virtual(addr: IpAddr) -> bool {
     id_of(addr).is_some()
 }
 
-/// Where a datagram came from, and how long it was.
+/// Where a datagram came from, and how long it is.
 struct Origin {
     socket: usize,
     way: Way,
@@ -108,7 +110,7 @@ impl UdpServer {
     /// Binds the sockets.
     ///
     /// # Errors
-    /// [`NetError::System`] naming the address that could not be bound.
+    /// [`NetError::System`], which names the address that could not be bound.
     pub fn bind(options: UdpServerOptions) -> Result<Self, NetError> {
         let open = |a: &SocketAddr| {
             Socket::open(*a, None, None).map_err(NetError::system(format!("UDP on {a}")))
@@ -133,21 +135,21 @@ impl UdpServer {
         })
     }
 
-    /// The addresses the sockets have, in the order of the options.
+    /// The addresses of the sockets, in the order of the options.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn local_addrs(&self) -> io::Result<Vec<SocketAddr>> {
         self.sockets.iter().map(Socket::local_addr).collect()
     }
 
-    /// What a listener of the stack over this link is to listen on for clients that connect to
-    /// TCP port `port`, whatever outer address they came to.
+    /// The address on which a listener of the stack must listen, so that it accepts clients of this link that
+    /// connect to TCP port `port`, whatever outer address they used.
     pub fn listener_addr(port: u16) -> SocketAddr {
         SocketAddr::new(virtual_addr(0, 0), port)
     }
 
-    /// The address that the stack knows the peer of an id by, whose first segment came this way.
+    /// The address by which the stack knows the peer of an id. The id's first segment came from `way`.
     fn addr_of(&self, id: u64, way: Way) -> IpAddr {
         let source = self.secret.hash(b's', &Source::of(way));
         virtual_addr((source >> 32) as u32, id)
@@ -157,8 +159,8 @@ impl UdpServer {
         self.secret.hash(b'c', &(id, from, slot))
     }
 
-    /// Answers a datagram with a message. To an address that is not proven no more goes than three times what
-    /// came from it; of an address that no id has, this datagram is all that is known.
+    /// Answers a datagram with a message. An address that is not proven gets at most three times the bytes that
+    /// arrived from it. If no id has the address, only this datagram counts.
     fn answer(&mut self, id: u64, kind: EncapsulationKind, origin: &Origin) {
         self.out.scratch.clear();
         EncapsulationHeader { id, kind }.encode(&mut self.out.scratch);
@@ -182,8 +184,8 @@ impl UdpServer {
         self.answer(id, EncapsulationKind::Challenge(number), origin);
     }
 
-    /// A challenge came back: the address is the peer's. Of an id that the stack has no subflow for it says
-    /// nothing.
+    /// Processes the reply to a challenge, which proves that the address is the peer's. The reply is ignored if
+    /// the stack has no subflow for the id.
     fn adopt(&mut self, now: Instant, id: u64, number: u64, origin: &Origin) {
         let slot = now.as_nanos() / CHALLENGE_SLOT.as_nanos();
         let fits = |slot| self.challenge(id, origin.way.0, slot) == number;
@@ -193,7 +195,7 @@ impl UdpServer {
             return;
         };
         let moves = entry.is_silent(now) || entry.moving == Some(origin.way.0);
-        // Where there is no room for one more, the peer has no more sockets: some have moved.
+        // If there is no room for one more address, the peer has no more sockets: some of them have moved.
         let stays = entry.scatters && !entry.unproven && !moves;
         if stays && (entry.knows(origin.way.0) || entry.widen(origin.way, origin.socket)) {
             return;
@@ -201,7 +203,7 @@ impl UdpServer {
         self.moves(now, id, origin);
     }
 
-    /// A proven address is a subflow's own from now on.
+    /// Makes a proven address the subflow's own.
     fn moves(&mut self, now: Instant, id: u64, origin: &Origin) {
         let moved = self.ids.moves(now, id, origin.way, origin.socket);
         self.udp.rebindings += u64::from(moved);
@@ -210,8 +212,8 @@ impl UdpServer {
         }
     }
 
-    /// A segment with an unknown id. TCP is to judge it, and has this turn to do so: what it answers goes back
-    /// to where the segment came from. Returns whether there is room for that.
+    /// Processes a segment with an unknown id. TCP must decide about it, and has this turn to do so. Its answer
+    /// is sent to where the segment came from. Returns whether there is room for the id.
     fn unknown(&mut self, now: Instant, id: u64, s: &Segment, origin: &Origin) -> bool {
         let plausible = s.src.port != 0
             && s.dst.port != 0
@@ -250,7 +252,7 @@ impl UdpServer {
             return;
         };
         if (s.src, s.dst) != (entry.path.remote, entry.path.local) {
-            // An id is one subflow's alone.
+            // An id belongs to one subflow only.
             self.out.counters.dropped_in += 1;
             return;
         }
@@ -265,7 +267,7 @@ impl UdpServer {
                 self.send_challenge(now, id, origin);
             }
         } else if s.options.token.is_some() {
-            // One of several; the challenge is smaller than what came.
+            // This is one of several addresses. The challenge is smaller than the segment that arrived.
             entry.scatters = true;
             if !entry.knows(origin.way.0) {
                 self.send_challenge(now, id, origin);
@@ -277,7 +279,7 @@ impl UdpServer {
             self.send_challenge(now, id, origin);
         }
         let Some(entry) = self.ids.get(id).filter(|_| !elsewhere) else {
-            // The handshake is completed from where it began; another address is challenged first.
+            // The handshake must be completed from where it began. Another address is challenged first.
             self.out.counters.dropped_in += u64::from(elsewhere);
             return;
         };
@@ -334,7 +336,7 @@ impl UdpServer {
         }
     }
 
-    /// Forgets an id.
+    /// Removes an id.
     fn forget(&mut self, id: u64) {
         if let Some(mut entry) = self.ids.remove(id) {
             self.timers.disarm(&mut entry.path, id);
@@ -383,9 +385,9 @@ impl Link for UdpServer {
     fn register(&mut self, poller: &Arc<Poller>) -> io::Result<()> {
         for (i, socket) in self.sockets.iter().enumerate() {
             let interest = Event::readable(FIRST_KEY + i);
-            // SAFETY: the poller needs a source to be deleted before it is closed. The sockets live
-            // as long as the link, which the data path drops only as it ends, with the poller; a
-            // closed descriptor leaves the epoll set by itself.
+            // SAFETY: a source must be deleted from the poller before it is closed. The sockets live as long as
+            // the link, which the data path drops only when it ends, together with the poller. A closed
+            // descriptor leaves the epoll set by itself.
             unsafe { poller.add_with_mode(socket.source(), interest, PollMode::Level)? };
         }
         Ok(())
@@ -441,7 +443,7 @@ impl Link for UdpServer {
         if segment.options.token.is_some() {
             entry.scatters = true;
             let (way, socket) = entry.any_way(self.secret.draw());
-            // What was to leave before goes to the subflow's own address.
+            // Earlier segments are sent to the subflow's own address.
             let own = &self.sockets[entry.socket];
             self.out.train(now, &mut entry.path, own, entry.way);
             let socket = &self.sockets[socket];
@@ -507,7 +509,7 @@ impl Link for UdpServer {
                 continue;
             };
             entry.path.armed = None;
-            // A probe is not to exceed what an unproven address may get; it comes back later.
+            // A probe must not exceed what an unproven address may get. It is sent later.
             let size = usize::from(entry.path.search.most());
             if entry.path.ended() || !entry.pays(size) {
                 continue;

@@ -11,11 +11,11 @@ use quinn_udp::{EcnCodepoint, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 use socket2::{Domain, Protocol, SockRef, Type};
 use spindle_mptcp::PathError;
 
-/// Messages of one receive call at most; each may be a train of 64 KB.
+/// Most messages of one receive call. Each may be a train of 64 KB.
 const MESSAGES: usize = 16;
 /// Bytes of a receive buffer: the longest datagram or train.
 const BUFFER: usize = 65_536;
-/// What is asked of the system for each buffer of a socket: 10 ms at 3 Gbit/s.
+/// Requested size of each buffer of a socket: 10 ms at 3 Gbit/s.
 const SOCKET_BUFFER: usize = 4 << 20;
 
 /// Buffers for one receive call, used for all sockets in turn.
@@ -32,7 +32,7 @@ impl Buffers {
         }
     }
 
-    /// None: a place holder while the buffers are lent.
+    /// No buffers: a placeholder while the buffers are lent.
     pub(super) fn empty() -> Self {
         Self {
             bytes: Vec::new(),
@@ -40,34 +40,34 @@ impl Buffers {
         }
     }
 
-    /// What the last call brought: each message with what is known about it.
+    /// The messages of the last call, each with its metadata.
     pub(super) fn messages(&self, n: usize) -> impl Iterator<Item = (&[u8], &RecvMeta)> {
         let filled = self.bytes.iter().zip(&self.meta).take(n);
         filled.map(|(b, m)| (&b[..m.len], m))
     }
 }
 
-/// What became of a train.
+/// The result of sending a train.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sent {
     pub(super) dropped: usize,
-    /// The system says that it is larger than the interface takes.
+    /// The system reports that a datagram is larger than the interface accepts.
     pub(super) too_big: bool,
-    /// The system has no way to the peer from the local address of a connected socket.
+    /// The system has no route to the peer from the local address of a connected socket.
     pub(super) no_route: bool,
 }
 
-/// What an error from the error queue says.
+/// What an error from the error queue reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trouble {
-    /// Outer packets of more than so many bytes do not pass.
+    /// Outer packets of more than this many bytes do not pass.
     TooBig(u32),
     /// The peer cannot be reached.
     Path(PathError),
 }
 
 impl Trouble {
-    /// Linux `icmp_err_convert` makes these numbers of ICMP's codes.
+    /// Linux `icmp_err_convert` derives these numbers from ICMP's codes.
     fn of(errno: i32, info: u32) -> Option<Self> {
         match errno {
             libc::EMSGSIZE => Some(Self::TooBig(info)),
@@ -83,12 +83,13 @@ impl Trouble {
 /// An ICMP error from the error queue.
 pub(super) struct QueuedError {
     pub(super) trouble: Trouble,
-    /// As much of the datagram as the router quoted.
+    /// The part of the datagram that the router quoted.
     pub(super) quoted: Vec<u8>,
 }
 
-/// Whether an error of opening a socket or of sending means that there is no way from the local address: it,
-/// or its interface, is not there, or there is no route. Sending from an address that is gone is "invalid".
+/// Whether an error of opening a socket or of sending means that there is no route from the local address: the
+/// address or its interface does not exist, or no route does. Sending from an address that no longer exists
+/// gives EINVAL.
 pub(super) fn is_no_route(error: &io::Error) -> bool {
     let numbers = [
         libc::ENETUNREACH,
@@ -102,19 +103,18 @@ pub(super) fn is_no_route(error: &io::Error) -> bool {
     error.raw_os_error().is_some_and(|n| numbers.contains(&n))
 }
 
-/// The socket.
+/// A UDP socket.
 pub(super) struct Socket {
     io: UdpSocket,
     state: UdpSocketState,
     v4: bool,
-    /// Errors of sending are about the one peer. On other sockets they may be an ICMP error about anybody's
-    /// datagram.
+    /// Send errors of a connected socket are about its one peer. On other sockets they may be an ICMP error
+    /// about a datagram to any peer.
     connected: bool,
 }
 
 impl Socket {
-    /// Binds a socket, to an interface as well if one is named, and connects it if a remote
-    /// address is given.
+    /// Binds a socket, to an interface as well if one is named. Connects it if a remote address is given.
     pub(super) fn open(
         local: SocketAddr,
         interface: Option<&str>,
@@ -134,7 +134,7 @@ impl Socket {
         }
         let io = UdpSocket::from(raw);
         let state = UdpSocketState::new(UdpSockRef::from(&io))?;
-        // Without these it works too, with smaller buffers and without ICMP.
+        // The socket also works without these options, with smaller buffers and without ICMP errors.
         if setsockopt(&io, sockopt::RcvBufForce, &SOCKET_BUFFER).is_err() {
             let _ = SockRef::from(&io).set_recv_buffer_size(SOCKET_BUFFER);
         }
@@ -155,7 +155,7 @@ impl Socket {
         })
     }
 
-    /// What the poller wants.
+    /// The source for the poller.
     pub(super) fn source(&self) -> &UdpSocket {
         &self.io
     }
@@ -164,12 +164,12 @@ impl Socket {
         self.io.local_addr()
     }
 
-    /// Datagrams of one send at most.
+    /// Most datagrams of one send.
     pub(super) fn most(&self) -> usize {
         self.state.max_gso_segments()
     }
 
-    /// Bytes of UDP payload that the way out takes for a connected socket.
+    /// Bytes of UDP payload that the route of a connected socket accepts.
     pub(super) fn payload_limit(&self) -> Option<u32> {
         let (level, name, headers) = if self.v4 {
             (libc::IPPROTO_IP, libc::IP_MTU, 28)
@@ -178,8 +178,8 @@ impl Socket {
         };
         let mut mtu: libc::c_int = 0;
         let mut len = size_of::<libc::c_int>() as libc::socklen_t;
-        // SAFETY: no crate in use covers IPV6_MTU. The descriptor is open as long as `self`, and
-        // the two pointers are to locals of the sizes told.
+        // SAFETY: no crate in use covers IPV6_MTU. The descriptor is open as long as `self`, and the two
+        // pointers are to locals of the sizes that are passed.
         let done = unsafe {
             libc::getsockopt(
                 self.io.as_raw_fd(),
@@ -192,7 +192,7 @@ impl Socket {
         (done == 0).then(|| (mtu as u32).saturating_sub(headers))
     }
 
-    /// Sends datagrams of `size` bytes each (the last may be shorter). Nothing blocks.
+    /// Sends datagrams of `size` bytes each (the last may be shorter). Does not block.
     pub(super) fn send(
         &self,
         bytes: &[u8],
@@ -218,7 +218,7 @@ impl Socket {
                 no_route: self.connected && is_no_route(&first),
             };
         }
-        // The device cannot segment, or one is too large: each by itself.
+        // The device cannot segment, or one datagram is too large: send each separately.
         let mut sent = Sent::default();
         for contents in bytes.chunks(size) {
             let one = Transmit {
@@ -251,7 +251,8 @@ impl Socket {
         }
     }
 
-    /// Receives what there is; `None`: nothing, or only an error of an earlier datagram.
+    /// Receives the messages that are waiting. Returns `None` if there is none, or only an error of an earlier
+    /// datagram.
     pub(super) fn receive(&self, buffers: &mut Buffers) -> Option<usize> {
         let Buffers { bytes, meta } = buffers;
         let mut slices = bytes.iter_mut();
@@ -263,7 +264,7 @@ impl Socket {
             .ok()
     }
 
-    /// Empties the error queue, a bounded part of it.
+    /// Reads the error queue, at most a bounded part of it.
     pub(super) fn errors(&self, mut sink: impl FnMut(QueuedError)) {
         for _ in 0..MESSAGES {
             let mut quoted = vec![0; 64];

@@ -1,4 +1,4 @@
-//! A link that loses single packets of another, each direction by its own random stream.
+//! A link that drops single packets of another link. Each direction has its own random stream.
 
 use std::io;
 use std::sync::Arc;
@@ -11,19 +11,19 @@ use spindle_net::{Arrival, Link, LinkCounters};
 use spindle_units::Instant;
 use spindle_wire::{Flags, Segment};
 
-/// Segments that left with an experiment's option (RFC 6994).
+/// Segments sent with an experimental option (RFC 6994).
 #[derive(Debug, Default)]
 pub(crate) struct Experiments {
     /// SYNs and SYN/ACKs.
     pub(crate) handshakes: AtomicU64,
-    /// All others.
+    /// All other segments.
     pub(crate) beyond: AtomicU64,
 }
 
 pub(crate) struct Lossy<L> {
     link: L,
     rng: [Xoshiro256PlusPlus; 2],
-    /// Of 2^32 packets so many are lost.
+    /// Of 2^32 packets, this many are lost.
     threshold: u32,
     pub(crate) experiments: Arc<Experiments>,
 }
@@ -87,7 +87,7 @@ impl<L: Link> Link for Lossy<L> {
     }
 
     fn burst(&self) -> u32 {
-        // Also where the device would not take them whole: that is what is tested.
+        // Bursts are used even if the device would not accept them whole, since the tests need them.
         64_000
     }
 

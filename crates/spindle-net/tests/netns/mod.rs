@@ -1,4 +1,4 @@
-//! Runs a test in a network namespace of its own, which goes with its process.
+//! Runs a test in its own network namespace, which disappears with its process.
 
 pub(crate) mod lossy;
 
@@ -10,13 +10,13 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use spindle_net::setup::{SetupGuard, SetupOptions, setup};
 use spindle_net::tun::{TunLink, TunOptions};
 
-/// Protocol number for socket(2) that asks for MPTCP (IPPROTO_MPTCP).
+/// Protocol number that requests MPTCP from socket(2) (IPPROTO_MPTCP).
 const MPTCP: i32 = 262;
 const INSIDE: &str = "SPINDLE_TEST_NAMESPACE";
 pub(crate) const DEVICE: &str = "spin0";
 
-/// Runs `body` in a namespace by starting this program again in one, for the test of this name
-/// alone. Skips it, saying so, where that is not possible.
+/// Runs `body` in a namespace, by starting this program again in one for the test of this name alone. If this
+/// is not possible, the test is skipped with a message.
 pub(crate) fn within(test: &str, body: impl FnOnce()) {
     if std::env::var_os(INSIDE).is_some() {
         ip("link set lo up");
@@ -48,7 +48,7 @@ pub(crate) fn within(test: &str, body: impl FnOnce()) {
     assert!(status.success(), "{test} failed in its namespace");
 }
 
-/// Runs `ip` with these arguments; returns what it prints.
+/// Runs `ip` with these arguments. Returns its output.
 pub(crate) fn ip(line: &str) -> String {
     let output = Command::new("ip")
         .args(line.split_whitespace())
@@ -59,7 +59,7 @@ pub(crate) fn ip(line: &str) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Whether this kernel speaks MPTCP; says so if not.
+/// Whether this kernel supports MPTCP. Prints a message if it does not.
 pub(crate) fn kernel_mptcp(test: &str) -> bool {
     let on = std::fs::read_to_string("/proc/sys/net/mptcp/enabled").is_ok_and(|s| s.trim() == "1");
     if !on {
@@ -96,7 +96,7 @@ fn socket(to: SocketAddr, multipath: bool) -> Socket {
     Socket::new(Domain::for_address(to), Type::STREAM, Some(protocol)).expect("a kernel socket")
 }
 
-/// A connection of the kernel's from 10.1.0.1 or fd01::1, with MPTCP or TCP.
+/// A kernel connection from 10.1.0.1 or fd01::1, with MPTCP or TCP.
 pub(crate) fn kernel_connect(to: SocketAddr, multipath: bool) -> TcpStream {
     let s = socket(to, multipath);
     let from = if to.is_ipv4() { "10.1.0.1" } else { "fd01::1" };
@@ -106,7 +106,7 @@ pub(crate) fn kernel_connect(to: SocketAddr, multipath: bool) -> TcpStream {
     s.into()
 }
 
-/// A listener of the kernel's, with MPTCP or TCP.
+/// A kernel listener, with MPTCP or TCP.
 pub(crate) fn kernel_listen(at: SocketAddr, multipath: bool) -> TcpListener {
     let s = socket(at, multipath);
     s.set_reuse_address(true).expect("an option");
@@ -115,7 +115,7 @@ pub(crate) fn kernel_listen(at: SocketAddr, multipath: bool) -> TcpListener {
     s.into()
 }
 
-/// Bytes of which no two blocks are alike.
+/// Bytes of which no two blocks are equal.
 pub(crate) fn pattern(len: usize) -> Vec<u8> {
     let mut x = 0x9e37_79b9_u32;
     (0..len.div_ceil(4))

@@ -1,4 +1,4 @@
-//! Two networks over UDP on the loopback, and what passes between them.
+//! Two networks over UDP on the loopback, and transfers between them.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -12,25 +12,25 @@ use spindle_wire::{Endpoint, Flags, Segment};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
-/// Far beyond what any of these tests needs: it only turns a hang into a failure.
+/// Far more than any of these tests needs. It only turns a hang into a failure.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(40);
 pub(crate) const PORT: u16 = 80;
 
-/// `caps-dark`, but that no flow is ever long.
+/// `caps-dark`, except that no flow is ever long.
 pub(crate) const ALL_CODED: &str = "all-coded";
 
 pub(crate) fn config(name: &str) -> Arc<Config> {
     let mut config = match name {
         ALL_CODED => {
             let mut config = preset("caps-dark").expect("a preset").config;
-            let coding = config.coding.as_mut().expect("it codes");
+            let coding = config.coding.as_mut().expect("a coding configuration");
             Arc::make_mut(coding).short = Short::UpTo(u64::MAX);
             config
         }
         name => preset(name).expect("a preset").config,
     };
     config.tcp.msl = spindle_units::Duration::from_millis(10);
-    // As on a wire: the link lowers it to its own.
+    // As on a real wire: the link lowers it to its own limit.
     config.tcp.burst = 65_435;
     Arc::new(config)
 }
@@ -47,7 +47,7 @@ pub(crate) async fn server(name: &str) -> (Network, TcpListener, SocketAddr) {
     server_of(name, StackConfig::default()).await
 }
 
-/// A server with a stack of its own.
+/// A server with its own stack configuration.
 pub(crate) async fn server_of(
     name: &str,
     stack: StackConfig,
@@ -56,7 +56,7 @@ pub(crate) async fn server_of(
     server_with(name, stack, options).await
 }
 
-/// The same with a link of one's own.
+/// A server with its own stack configuration and link options.
 pub(crate) async fn server_with(
     name: &str,
     stack: StackConfig,

@@ -14,17 +14,17 @@ struct State {
     /// Large datagrams from each client, and to each.
     carried: Mutex<HashMap<SocketAddr, [usize; 2]>>,
     limit: AtomicUsize,
-    /// Every so many-th datagram is lost, or comes after the next one; 0: none.
+    /// Every n-th datagram is lost, or arrives after the next one. 0 disables it.
     lossy: AtomicUsize,
     swaps: AtomicUsize,
     seen: AtomicUsize,
-    /// Encoded packets that did not fit through.
+    /// Encoded packets that were too large to pass.
     too_large: AtomicUsize,
     largest: AtomicUsize,
     ended: AtomicBool,
 }
 
-/// The relay; it ends when it is dropped.
+/// The relay. It stops when it is dropped.
 pub(crate) struct Relay(Arc<State>);
 
 fn socket() -> UdpSocket {
@@ -36,7 +36,7 @@ fn socket() -> UdpSocket {
 
 /// Type of datagrams that carry packets of the coding layer (`docs/wire/encapsulation.md`).
 const CODED: u8 = 5;
-/// Bytes of a datagram that has data in it.
+/// A datagram with more bytes than this carries data.
 const LARGE: usize = 500;
 
 impl State {
@@ -47,7 +47,8 @@ impl State {
         }
     }
 
-    /// What is to be passed on now that this has come; `held` is what waits for the next one.
+    /// The datagrams to pass on now that this one has arrived. `held` is a datagram that waits for the next
+    /// one.
     fn passes(&self, datagram: &[u8], held: &mut Option<Vec<u8>>) -> Vec<Vec<u8>> {
         let n = datagram.len();
         self.largest.fetch_max(n, Ordering::Relaxed);
@@ -73,7 +74,7 @@ impl State {
         [Some(this), held.take()].into_iter().flatten().collect()
     }
 
-    /// The binding of a client, made if there is none, with a thread for the way back.
+    /// The binding of a client. If there is none, it is created, with a thread for the opposite direction.
     fn binding(self: &Arc<Self>, client: SocketAddr) -> Arc<UdpSocket> {
         let mut bindings = self.bindings.lock().expect("no panic");
         let new = || {
@@ -99,7 +100,8 @@ impl State {
         bindings.entry(client).or_insert_with(new).clone()
     }
 
-    /// What comes to an outer address that is no more is lost.
+    /// Whether this is the client's current binding. Datagrams to an outer address that is no longer bound are
+    /// lost.
     fn is_current(&self, client: SocketAddr, socket: &Arc<UdpSocket>) -> bool {
         let bindings = self.bindings.lock().expect("no panic");
         bindings
@@ -144,12 +146,12 @@ impl Relay {
         Self(state)
     }
 
-    /// Where clients are to send to.
+    /// The address that clients must send to.
     pub(crate) fn addr(&self) -> SocketAddr {
         self.0.front.local_addr().expect("its address")
     }
 
-    /// The clients' addresses that were seen.
+    /// The client addresses that were seen.
     pub(crate) fn clients(&self) -> Vec<SocketAddr> {
         let bindings = self.0.bindings.lock().expect("no panic");
         bindings.keys().copied().collect()
@@ -161,18 +163,18 @@ impl Relay {
         carried.values().copied().collect()
     }
 
-    /// All bindings are forgotten: the server sees new addresses.
+    /// Removes all bindings, so that the server sees new addresses.
     pub(crate) fn rebind(&self) {
         self.0.bindings.lock().expect("no panic").clear();
     }
 
-    /// Datagrams above this vanish.
+    /// Drops datagrams that are larger than this.
     pub(crate) fn limit(&self, bytes: usize) {
         self.0.limit.store(bytes, Ordering::Relaxed);
     }
 
-    /// From now on every `lossy`-th datagram is lost, and every `swaps`-th comes after the next one; only
-    /// where there is one client.
+    /// From now on, every `lossy`-th datagram is lost, and every `swaps`-th arrives after the next one. Works
+    /// with one client only.
     pub(crate) fn disturb(&self, lossy: usize, swaps: usize) {
         self.0.lossy.store(lossy, Ordering::Relaxed);
         self.0.swaps.store(swaps, Ordering::Relaxed);
@@ -183,7 +185,7 @@ impl Relay {
         self.0.too_large.load(Ordering::Relaxed)
     }
 
-    /// The largest datagram that came.
+    /// The largest datagram that arrived.
     pub(crate) fn largest(&self) -> usize {
         self.0.largest.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! What the testbed's tests share: whether the machine can, and an experiment out of a text.
+//! Helpers that the testbed's tests share: whether the machine can run them, and an experiment from a text.
 
 use std::path::Path;
 
@@ -6,7 +6,8 @@ use spindle_lab::experiment::{Experiment, Overrides};
 use spindle_lab::library;
 use spindle_lab::registry::Registry;
 
-/// Whether this process is root and the machine has all of `needs` (paths); says what it skips for if not.
+/// Whether this process is root and the machine has all of `needs` (paths). If not, it prints why the test is
+/// skipped.
 pub(crate) fn able(needs: &[&str]) -> bool {
     let missing = needs.iter().find(|path| !Path::new(path).exists());
     let why = match missing {
@@ -18,7 +19,8 @@ pub(crate) fn able(needs: &[&str]) -> bool {
     false
 }
 
-/// The experiment that `text` is, with other transports if any are named and with keys set.
+/// Makes the experiment in `text`. Other transports replace the file's if any are given, and `set` overrides
+/// keys.
 pub(crate) fn experiment(
     text: &str,
     transports: Option<&str>,

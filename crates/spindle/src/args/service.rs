@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args as ClapArgs, ValueEnum};
 use spindle_mptcp::AnnouncedAddresses;
 
-/// What both share.
+/// The arguments that both commands share.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Service {
     /// Take flags that are not given here from this file (TOML: a key is a flag's name without dashes)

@@ -1,4 +1,4 @@
-//! `spindle analyze caps`: what coding costs and gains by the paper's formulas, for one's own numbers.
+//! `spindle analyze caps`: what coding costs and gains by the paper's formulas, for the user's own numbers.
 
 mod caps;
 mod page;
@@ -15,11 +15,11 @@ use crate::args::{Analyze, Caps, Formulas};
 use crate::failure::Failure;
 use caps::{Analysis, Question};
 
-/// The largest window: what a host may have under way at a time, with a rate and round trip far above
-/// those the formulas are for.
+/// The largest window: the packets that a host may have in flight with a rate and round trip far above those
+/// that the formulas are for.
 const MOST_PACKETS: u32 = 4096;
 
-/// The largest ratio of long flows' packets to short flows'.
+/// The largest ratio of the packets of long flows to those of short flows.
 const MOST_RATIO: f64 = 1e6;
 
 pub(crate) fn analyze(args: &Analyze) -> Result<ExitCode, Failure> {
@@ -86,7 +86,7 @@ fn question(args: &Caps) -> Result<Question, Failure> {
     })
 }
 
-/// `1,4,8..16`, in order, each once.
+/// Parses a list such as `1,4,8..16`. The numbers are sorted, without duplicates.
 fn ks(list: &str, window: u32) -> Result<Vec<u32>, Failure> {
     let want = format!("packets of a unit from 1 to the window, {window}, as in 1,4,8..16");
     let one = |text: &str| match text.trim().parse() {

@@ -13,7 +13,7 @@ use super::{command, json_on_stdout, print, program, quoted, write_json};
 use crate::args::{Common, Compare, Run};
 use crate::failure::Failure;
 
-/// Where `compare` puts its report if not told.
+/// The directory of `compare`'s report if none is given.
 const REPORT: &str = "spindle-report";
 
 pub(crate) fn compare(registry: &Registry, args: &Compare) -> Result<ExitCode, Failure> {
@@ -34,7 +34,7 @@ pub(crate) fn run(registry: &Registry, args: &Run) -> Result<ExitCode, Failure> 
     execute(registry, &experiment, &name, &args.common, report)
 }
 
-/// The built-in experiment of this id, or the file of this name.
+/// The built-in experiment of this id, or the experiment in the file of this name.
 pub(super) fn find(
     registry: &Registry,
     name: &str,

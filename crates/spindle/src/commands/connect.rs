@@ -19,7 +19,7 @@ use super::service::{
 use crate::args::service::Connect as Args;
 use crate::failure::{Failure, Setting};
 
-/// What `--via` wants.
+/// What `--via` accepts.
 const VIA: &str = "an address or name and a port, such as 192.0.2.1:443 or gateway.example:443";
 
 pub(crate) fn connect(registry: &Registry, args: &Args) -> Result<ExitCode, Failure> {
@@ -144,8 +144,8 @@ fn destination(args: &Args) -> Result<Destination, Failure> {
     }
 }
 
-/// Whoever reaches a listening address connects in this host's name: other hosts do so only if the
-/// user says that they may.
+/// A program that reaches a listening address connects in this host's name. Addresses that other hosts can
+/// reach are refused unless the user allows them.
 fn private(listen: &[SocketAddr], to: &Destination, args: &Args) -> Result<(), Failure> {
     let Some(open) = listen.iter().find(|a| !is_loopback(a.ip())) else {
         return Ok(());
@@ -173,9 +173,10 @@ fn private(listen: &[SocketAddr], to: &Destination, args: &Args) -> Result<(), F
     }))
 }
 
-/// Without TLS everything that programs write leaves this host as it is. Programs that name a server themselves
-/// (SOCKS5) know that they reach it over a network and encrypt to it as they would without a proxy: that
-/// server need not know of Spindle, so there is no TLS that could be asked for here.
+/// Refuses to connect beyond loopback without TLS unless the user allows it, since all data of the programs
+/// would leave this host in clear text. Programs that name a server themselves (SOCKS5) know that they reach it
+/// over a network, and encrypt as they would without a proxy. That server need not know Spindle, so no TLS can
+/// be requested here.
 fn clear_text(via: Option<&Target>, args: &Args) -> Result<(), Failure> {
     match via {
         Some(via) if !stays_here(via) && !args.insecure => {
@@ -189,8 +190,8 @@ fn clear_text(via: Option<&Target>, args: &Args) -> Result<(), Failure> {
     }
 }
 
-/// Whether connections to the target do not leave this host. Names may resolve to any address at any
-/// time, but for `localhost` (RFC 6761, section 6.3).
+/// Whether connections to the target stay on this host. Names may resolve to any address at any time, except
+/// `localhost` (RFC 6761, section 6.3).
 fn stays_here(target: &Target) -> bool {
     match target {
         Target::Address(addr) => is_loopback(addr.ip()),
@@ -233,10 +234,10 @@ fn path_manager(args: &Args, paths: &Paths) -> Result<PathManager, Failure> {
     Ok(PathManager::Ports(n))
 }
 
-/// Local addresses and their ways out; none: what the system chooses.
+/// Local addresses and their routes. If the list is empty, the system chooses the address.
 struct Paths {
     list: Vec<Path>,
-    /// Those of the list that this host does not have at present.
+    /// Addresses of the list that this host does not have at present.
     absent: Vec<IpAddr>,
 }
 
@@ -285,7 +286,7 @@ impl Paths {
         Ok(Self { list, absent })
     }
 
-    /// Says which addresses are not there yet.
+    /// Warns about addresses that this host does not have yet.
     fn warn(&self) {
         for local in &self.absent {
             tracing::warn!(%local, "--local is not an address of this host at present; it is used once it is");

@@ -20,9 +20,9 @@ use super::service::{
 use crate::args::service::Gateway as Args;
 use crate::failure::{Failure, Setting};
 
-/// How many addresses of this host one gateway may have ([`translated`]).
+/// Most addresses of this host that one gateway may have ([`translated`]).
 const INNER_ADDRESSES: usize = 32;
-/// What `--listen` and `--to` want.
+/// What `--listen` and `--to` accept.
 const LISTEN: &str = "an address and port for clients, such as 192.0.2.1:443";
 const SERVICE: &str = "the service's address or name and port, such as 127.0.0.1:8080";
 
@@ -99,7 +99,8 @@ fn tls(args: &Args) -> Result<Option<ServerTls>, Failure> {
     }
 }
 
-/// Over UDP anyone may connect, and read and change what passes, unless there is TLS.
+/// Refuses to listen beyond loopback over UDP without TLS, unless the user allows it: anyone could connect, and
+/// read and change the data.
 fn guarded(outside: &[SocketAddr], args: &Args, tls: bool) -> Result<(), Failure> {
     match outside.iter().find(|a| !is_loopback(a.ip())) {
         Some(open) if !tls && !args.insecure => Err(Failure::Setting(Setting {
@@ -114,13 +115,14 @@ fn guarded(outside: &[SocketAddr], args: &Args, tls: bool) -> Result<(), Failure
     }
 }
 
-/// Addresses inside, where Spindle's stack has them, and outside, where clients know them.
+/// Addresses inside, which Spindle's stack has, and outside, by which clients know them.
 struct Places {
     outside: Vec<SocketAddr>,
     inside: Vec<SocketAddr>,
-    /// Announced to clients: addresses outside, with a port of their own or that of the connection.
+    /// Addresses that are announced to clients, as known outside. Each has its own port or uses that of the
+    /// connection.
     announce: Vec<(IpAddr, Option<u16>)>,
-    /// Those of the addresses outside whose subflows are backups.
+    /// The addresses outside whose subflows are backups.
     backup: Vec<IpAddr>,
     dnat: Vec<Dnat>,
 }
@@ -220,7 +222,7 @@ impl Places {
         Ok(self)
     }
 
-    /// There are [`INNER_ADDRESSES`] only.
+    /// Checks that the [`INNER_ADDRESSES`] inner addresses are enough.
     fn enough_inner_addresses(&self) -> Result<(), Failure> {
         let listening = self.outside.iter().map(SocketAddr::ip);
         let all: HashSet<IpAddr> = listening.chain(self.announce.iter().map(|a| a.0)).collect();
@@ -235,7 +237,7 @@ impl Places {
         Err(Failure::setting("listen", text))
     }
 
-    /// Every outside address gets one of Spindle's behind it.
+    /// Assigns an address of Spindle's to every outside address.
     fn translate(&mut self, name: &str) {
         let mut behind: Vec<IpAddr> = Vec::new();
         let mut inside = |addr: IpAddr| {
@@ -271,7 +273,7 @@ impl Places {
         }
     }
 
-    /// Spindle's own addresses that clients know by another, each with that one.
+    /// Spindle's own addresses that clients know by another address, each with the latter.
     fn translations(&self) -> Vec<(IpAddr, IpAddr)> {
         let mut list: Vec<_> = (self.dnat.iter())
             .map(|d| (d.to.ip(), d.from.ip()))
@@ -281,7 +283,7 @@ impl Places {
         list
     }
 
-    /// Addresses inside, each with the one outside.
+    /// Addresses inside, each with its address outside.
     fn pairs(&self) -> Vec<(SocketAddr, SocketAddr)> {
         let inside = |o: &SocketAddr| {
             let over_udp = UdpServer::listener_addr(o.port());
@@ -312,7 +314,7 @@ impl Places {
     }
 }
 
-/// An address, with a port or without.
+/// Parses an address, with or without a port.
 fn announced(text: &str) -> Result<(IpAddr, Option<u16>), Failure> {
     let whole = text.parse::<SocketAddr>().ok().filter(|a| a.port() != 0);
     if let Some(end) = whole {
@@ -324,7 +326,7 @@ fn announced(text: &str) -> Result<(IpAddr, Option<u16>), Failure> {
     Ok((addr, None))
 }
 
-/// The addresses whose subflows are backups: some of those for clients.
+/// The addresses whose subflows are backups. Each must be one of the addresses for clients.
 fn backup(
     args: &Args,
     listen: &[SocketAddr],
@@ -342,9 +344,9 @@ fn backup(
     args.backup.iter().map(checked).collect()
 }
 
-/// Spindle's own address number `index` behind the host's, different for each device: in
-/// 198.18.0.0/15 (RFC 2544, not used on any network but for tests) or a unique local prefix
-/// (RFC 4193) that spells the program's name.
+/// Spindle's own address number `index` behind the host's, different for each device. It is in 198.18.0.0/15
+/// (RFC 2544, not used on any network except for tests) or in a unique local prefix (RFC 4193) that spells the
+/// program's name.
 fn translated(device: &str, index: u16, v4: bool) -> IpAddr {
     // FNV-1a.
     let hash = device.bytes().fold(0x811c_9dc5_u32, |h, b| {
@@ -374,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn more_addresses_than_there_are_inner_ones_are_refused() {
+    fn more_addresses_than_inner_addresses_are_refused() {
         let places = |count: u8| Places {
             outside: vec!["192.0.2.1:80".parse().unwrap()],
             inside: Vec::new(),
@@ -419,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn an_announced_address_with_a_port_is_rewritten_for_that_port_alone() {
+    fn an_announced_address_with_a_port_is_rewritten_for_that_port_only() {
         let mut places = Places {
             outside: vec!["192.0.2.1:80".parse().unwrap()],
             inside: Vec::new(),

@@ -1,7 +1,7 @@
-//! The log on standard error, with a limit on how many lines of one kind it takes.
+//! The log on standard error, with a limit on the rate of lines of one kind.
 //!
-//! Clients cause lines: one for each connection that ends, is refused, or fails its TLS handshake. So
-//! each place of the program that logs has a token bucket; what finds it empty is counted, and the
+//! Clients cause log lines: one for each connection that ends, is refused, or fails its TLS handshake. Each
+//! place of the program that logs therefore has a token bucket. Lines that find it empty are counted, and the
 //! count is logged as one line.
 
 use std::collections::HashMap;
@@ -19,26 +19,26 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::args::service::{LogFormat, LogLevel};
 
-/// A bucket holds what is refilled within this time: the lines of one kind that may come at once.
+/// A bucket holds the tokens of this time. They are the lines of one kind that may be logged at once.
 const BURST: Duration = Duration::from_secs(10);
 /// How often counts of suppressed lines are logged.
 pub(super) const SUMMARY: Duration = Duration::from_secs(10);
 
-/// Lines of one kind: those of one place in the program.
+/// The state of lines of one kind, which come from one place in the program.
 #[derive(Debug)]
 struct Kind {
-    /// Lines that may still come, as of `at`.
+    /// Lines that may still be logged, as of `at`.
     tokens: f64,
     at: Instant,
-    /// Lines that were not logged since the last summary, and what the first of them said.
+    /// Lines that were not logged since the last summary, and the message of the first of them.
     suppressed: u64,
     message: String,
 }
 
-/// Lets lines of each kind pass at a limited rate.
+/// Limits the rate of lines of each kind.
 #[derive(Debug)]
 struct Buckets {
-    /// Lines a second of each kind; none: no limit.
+    /// Lines a second of each kind. `None` disables the limit.
     rate: Option<f64>,
     kinds: Mutex<HashMap<Identifier, Kind>>,
 }
@@ -48,7 +48,7 @@ impl Buckets {
         self.kinds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a line of this kind is to be logged now; `message` is asked for the first that is not.
+    /// Whether a line of this kind must be logged now. `message` is called for the first line that is not.
     fn admit(&self, kind: Identifier, now: Instant, message: impl FnOnce() -> String) -> bool {
         let Some(rate) = self.rate else { return true };
         let most = rate * BURST.as_secs_f64();
@@ -84,7 +84,7 @@ impl Buckets {
     }
 }
 
-/// The part of a subscriber that asks the buckets.
+/// The filter of a subscriber that asks the buckets.
 #[derive(Clone, Debug)]
 pub(super) struct Limiter {
     level: LevelFilter,
@@ -92,7 +92,7 @@ pub(super) struct Limiter {
 }
 
 impl Limiter {
-    /// `rate`: lines a second of each kind; 0: all.
+    /// `rate` is the number of lines a second of each kind. 0 disables the limit.
     fn new(level: LevelFilter, rate: u32) -> Self {
         let buckets = Buckets {
             rate: (rate > 0).then_some(f64::from(rate)),
@@ -104,8 +104,8 @@ impl Limiter {
         }
     }
 
-    /// Logs how many lines of each kind were suppressed since the last call. These summaries have a
-    /// bucket too, but there are few kinds, and one line for each in [`SUMMARY`].
+    /// Logs how many lines of each kind were suppressed since the last call. These summaries also have a
+    /// bucket, but there are few kinds, and one line for each in [`SUMMARY`].
     pub(super) fn summarize(&self) {
         for (message, suppressed) in self.buckets.suppressed() {
             tracing::warn!(suppressed, like = %message, "lines of the log were suppressed; --log-rate says how many are logged");
@@ -149,8 +149,8 @@ impl Visit for Message {
     }
 }
 
-/// Starts the log: `rate` lines a second of each kind, or all if it is 0. A log that is there already
-/// stays.
+/// Starts the log with `rate` lines a second of each kind, or without a limit if it is 0. A log that exists
+/// already stays.
 pub(super) fn start(format: LogFormat, level: LogLevel, rate: u32) -> Limiter {
     let level = match level {
         LogLevel::Error => LevelFilter::ERROR,
@@ -168,7 +168,7 @@ pub(super) fn start(format: LogFormat, level: LogLevel, rate: u32) -> Limiter {
         LogFormat::Json => lines.json().flatten_event(true).boxed(),
     };
     let log = tracing_subscriber::registry().with(lines.with_filter(limiter.clone()));
-    // It fails if there is a log already, which stays.
+    // This fails if a log exists already, which stays.
     let _ = log.try_init();
     limiter
 }
@@ -213,7 +213,7 @@ mod tests {
         let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
         let count = |what: &str| text.lines().filter(|l| l.contains(what)).count() as u64;
         let logged = count(" refused n=");
-        // Ten at once, and one for each second that this took.
+        // Ten lines at once, and one for each second that this took.
         assert!((10..FLOOD / 10).contains(&logged), "{logged}");
         assert_eq!((count("another kind"), count("below")), (1, 0), "{text}");
         let summary = format!("suppressed={} like=refused", FLOOD - logged);

@@ -21,7 +21,7 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 
-/// Whether results go to standard output as JSON, and nothing else may.
+/// Whether results go to standard output as JSON, so that nothing else may be printed there.
 fn json_on_stdout(path: Option<&Path>) -> bool {
     path == Some(Path::new("-"))
 }
@@ -38,7 +38,7 @@ fn write_json(path: &Path, value: &impl Serialize) -> Result<(), Failure> {
     std::fs::write(path, text).map_err(|e| Failure::file(path, "write", &e))
 }
 
-/// Prints on standard output; a reader that has gone away (`| head`) is no mistake.
+/// Prints on standard output. It is not an error if the reader has closed it (`| head`).
 fn print(text: &str) {
     let _ = std::io::stdout().write_all(text.as_bytes());
 }
@@ -49,19 +49,20 @@ fn command() -> String {
     format!("{} {}", program(), words.join(" "))
 }
 
-/// The name the process was started by, without directories: a crate of one's own has its own.
+/// The name by which the process was started, without directories and quoted. A crate that uses this library
+/// has its own name.
 fn program() -> String {
     quoted(&file_name())
 }
 
-/// The same as it is.
+/// The name by which the process was started, without directories.
 fn file_name() -> String {
     let path = std::env::args_os().next().map(PathBuf::from);
     let name = path.as_deref().and_then(Path::file_name);
     name.map_or("spindle".into(), |n| n.to_string_lossy().into_owned())
 }
 
-/// A word as a shell takes it.
+/// A word as a shell accepts it.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "-_=./,:@%+".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
@@ -70,7 +71,7 @@ fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }
 
-/// Whether progress may be drawn over.
+/// Whether progress lines may be overwritten.
 fn progress() -> bool {
     std::io::stderr().is_terminal()
 }

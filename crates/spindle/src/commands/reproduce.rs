@@ -95,7 +95,7 @@ pub(crate) fn reproduce(registry: &Registry, args: &Reproduce) -> Result<ExitCod
     Ok(code)
 }
 
-/// The page of a paper, with the table over its experiments if it is one of scenarios.
+/// Writes the page of a paper. If the paper stands for scenarios, the page has the table over its experiments.
 fn write_page(
     paper: &str,
     figures: Vec<Figure>,
@@ -107,7 +107,7 @@ fn write_page(
     present::figures(paper, figures, table, dir).map_err(|e| Failure::Other(e.to_string()))
 }
 
-/// A figure of a paper's page; `apart` if the page has a directory of its own beside the runs.
+/// A figure of a paper's page. `apart` is whether the page has its own directory next to the runs.
 fn figure(
     registry: &Registry,
     args: &Reproduce,

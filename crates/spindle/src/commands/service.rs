@@ -1,4 +1,4 @@
-//! What `gateway` and `connect` share: reading the flags, and the life of the process.
+//! Common parts of `gateway` and `connect`: reading the flags, and the life of the process.
 
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
@@ -29,10 +29,10 @@ use crate::failure::{Failure, Setting};
 
 /// The least MTU of a device: no link with IPv6 has less (RFC 8200, section 5).
 const LEAST_MTU: u16 = 1280;
-/// How long, after draining, resets and undoing the set-up may take: some runs of `ip` and `nft`.
+/// How long resets and undoing the set-up may take after draining: some runs of `ip` and `nft`.
 const UNDOING: Duration = Duration::from_secs(15);
 
-/// How often the data path is looked at where no service manager asks for it: a hang is logged.
+/// How often the data path is checked if no service manager requests it. A hang is logged.
 const UNWATCHED: Duration = Duration::from_secs(10);
 
 impl From<NetError> for Failure {
@@ -50,7 +50,7 @@ impl From<SetupError> for Failure {
     }
 }
 
-/// A mistake in a flag: what was found and what is wanted.
+/// A mistake in a flag, with the value that was found and the values that are accepted.
 pub(super) fn bad(flag: &str, found: &str, want: &str) -> Failure {
     Failure::Setting(Setting {
         flag: flag.to_owned(),
@@ -65,7 +65,7 @@ pub(super) fn endpoint(flag: &str, text: &str) -> Result<SocketAddr, Failure> {
     text.parse().map_err(|_| bad(flag, text, want))
 }
 
-/// An address and port, or a name and port: its first address.
+/// The address and port, or the first address of a name and the port.
 pub(super) fn resolved(flag: &str, text: &str) -> Result<SocketAddr, Failure> {
     let want = "an address or name that resolves, and a port, such as 127.0.0.1:8080";
     let found = text.to_socket_addrs().ok().and_then(|mut a| a.next());
@@ -75,7 +75,7 @@ pub(super) fn resolved(flag: &str, text: &str) -> Result<SocketAddr, Failure> {
     }
 }
 
-/// A flag that has to be given: clap sees to it unless there is a file that may have it.
+/// The failure for a required flag that is missing. clap checks this unless a file may contain the flag.
 pub(super) fn needed(flag: &str, want: &str) -> Failure {
     Failure::setting(flag, format!(": missing, want {want}"))
 }
@@ -105,7 +105,7 @@ fn time(flag: &str, text: &str) -> Result<Duration, Failure> {
     Ok(Duration::from_nanos(time.as_nanos()))
 }
 
-/// How long something may last; for ever if "none".
+/// A time limit. "none" disables it.
 fn limit(flag: &str, text: &str) -> Result<Option<Duration>, Failure> {
     if text == "none" {
         return Ok(None);
@@ -116,21 +116,21 @@ fn limit(flag: &str, text: &str) -> Result<Option<Duration>, Failure> {
     }
 }
 
-/// Whether this host has the address, so that its own TCP answers there.
+/// Whether this host has the address, so that its own TCP would answer there.
 pub(super) fn is_ours(addr: IpAddr) -> bool {
     UdpSocket::bind((addr, 0)).is_ok()
 }
 
-/// Whether only this host reaches the address.
+/// Whether only this host can reach the address.
 pub(super) fn is_loopback(addr: IpAddr) -> bool {
     addr.to_canonical().is_loopback()
 }
 
-/// The shared flags, checked.
+/// The shared flags, after they were checked.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) kind: LinkKind,
-    /// The device, over TUN.
+    /// The device, if the wire is TUN.
     pub(super) tun: Option<TunOptions>,
     pub(super) transport: String,
     preset: Config,
@@ -139,7 +139,7 @@ pub(super) struct Plan {
     pub(super) idle_timeout: Option<Duration>,
     keepalive: Option<Keepalive>,
     pub(super) half_close_timeout: Option<Duration>,
-    /// DSS checksums are required.
+    /// Whether DSS checksums are required.
     checksum: bool,
     metrics: Option<SocketAddr>,
     control: Option<PathBuf>,
@@ -199,8 +199,8 @@ impl Plan {
         })
     }
 
-    /// What connections are made of; `paths` and what `change` does to MPTCP's part belong to the
-    /// command.
+    /// The configuration of connections. `paths`, and the change that `change` makes to the part of MPTCP,
+    /// depend on the command.
     pub(super) fn config(
         &self,
         paths: PathManager,
@@ -228,7 +228,7 @@ fn keepalive(text: &str) -> Result<Option<Keepalive>, Failure> {
     Ok(Some(keepalive_after(idle)))
 }
 
-/// The TUN device, if that is the wire.
+/// The TUN device, if the wire is TUN.
 fn device(args: &Service) -> Result<Option<TunOptions>, Failure> {
     let device = args.tun.as_ref().map(TunOptions::new);
     let Some(text) = &args.mtu else {
@@ -274,7 +274,7 @@ fn limits(args: &Service) -> Result<Limits, Failure> {
     })
 }
 
-/// Whether a file can be read: said before its contents are judged.
+/// Checks that a file can be read, before its contents are checked.
 pub(super) fn readable(flag: &str, path: &Path) -> Result<(), Failure> {
     let opened = std::fs::File::open(path).map(drop);
     opened.map_err(|e| {
@@ -283,7 +283,7 @@ pub(super) fn readable(flag: &str, path: &Path) -> Result<(), Failure> {
     })
 }
 
-/// Certificates: all flags of a pair or none.
+/// The certificate and its key: both flags must be given, or neither.
 pub(super) fn pair(args: &Service) -> Result<Option<(&PathBuf, &PathBuf)>, Failure> {
     match (&args.tls_cert, &args.tls_key) {
         (Some(cert), Some(key)) => {
@@ -303,18 +303,18 @@ pub(super) fn pair(args: &Service) -> Result<Option<(&PathBuf, &PathBuf)>, Failu
     }
 }
 
-/// A service that listens, as the life of the process sees it.
+/// A service that listens, as the main loop of the process sees it.
 pub(super) struct Running<F> {
     pub(super) lifecycle: Lifecycle,
     pub(super) kind: &'static str,
-    /// Where it listens, as its users see it.
+    /// The addresses that it listens on, as its users know them.
     pub(super) listen: Vec<String>,
     pub(super) to: String,
-    /// Its run.
+    /// The future that runs the service.
     pub(super) serve: F,
 }
 
-/// The link and what undoes its set-up.
+/// The link, and the guard that undoes its set-up.
 pub(super) struct Wire {
     pub(super) link: Box<dyn Link>,
     pub(super) guard: Option<SetupGuard>,
@@ -339,7 +339,8 @@ impl Wire {
     }
 }
 
-/// The whole life: log, signals, set-up, `start`, serving until a signal, and all undone.
+/// The whole life of the process: log, signals, set-up, `start`, serving until a signal, and undoing the
+/// set-up.
 pub(super) fn live<S, F>(
     plan: &Plan,
     stack: StackConfig,
@@ -361,7 +362,7 @@ where
         .build()
         .map_err(|e| Failure::Other(format!("cannot start the runtime: {e}")))?;
     runtime.block_on(async {
-        // Before the set-up: a signal in its midst must not leave it behind.
+        // Catch signals before the set-up, so that a signal during it does not leave it behind.
         let mut signals =
             Signals::catch().map_err(|e| Failure::Other(format!("cannot catch signals: {e}")))?;
         let wire = wire()?;
@@ -384,7 +385,7 @@ where
     })
 }
 
-/// Logs from time to time what the log has suppressed.
+/// Logs periodically how many lines the log has suppressed.
 async fn sum_up(limiter: &Limiter) -> Infallible {
     loop {
         tokio::time::sleep(log::SUMMARY).await;
@@ -411,10 +412,10 @@ where
     tracing::info!(%listen, %to, %transport, control = %control.path.display(), "listening");
     let manager = Notifier::from_environment();
     manager.ready();
-    // On a worker, where the task of a connection begins on the thread that accepted it: from this thread
-    // each connection would wake one more.
+    // Serve on a worker, where the task of a connection begins on the thread that accepted it. From this
+    // thread, each connection would wake another thread.
     let serve = tokio::spawn(running.serve);
-    // Twice in the time that the manager waits, as sd_watchdog_enabled(3) advises.
+    // Twice within the manager's time limit, as sd_watchdog_enabled(3) advises.
     let every = manager.watchdog().map_or(UNWATCHED, |w| w / 2);
     let watching = watch(network, every, || {
         if manager.watchdog().is_some() {
@@ -455,7 +456,7 @@ where
     })
 }
 
-/// The tasks that let others look in.
+/// The tasks that serve observers, and the path of the control socket.
 struct Observers {
     path: PathBuf,
     tasks: Vec<tokio::task::JoinHandle<()>>,

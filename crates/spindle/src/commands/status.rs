@@ -1,4 +1,4 @@
-//! `spindle status`: what running gateways and connects say of themselves.
+//! `spindle status`: the status of running gateways and connect services.
 
 use std::fmt::Write as _;
 use std::io::ErrorKind;
@@ -62,7 +62,7 @@ pub(crate) fn status(args: &StatusArgs) -> Result<ExitCode, Failure> {
     })
 }
 
-/// What to do about a socket that gave no answer.
+/// Advice about a socket that gave no answer.
 fn hint(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::ConnectionRefused => {

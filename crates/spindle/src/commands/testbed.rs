@@ -73,11 +73,11 @@ fn options(args: &Testbed) -> Result<Options, Failure> {
     Ok(options)
 }
 
-/// Tells on standard error how far things are: a line for each row that is done, and on a terminal
-/// one that is written over after each part.
+/// Reports progress on standard error: a line for each row that is done, and on a terminal a line that is
+/// overwritten after each part.
 #[derive(Default)]
 struct Told {
-    /// Length of what stands in the line.
+    /// Length of the text in the line.
     shown: usize,
 }
 

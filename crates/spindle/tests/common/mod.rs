@@ -12,7 +12,7 @@ pub(crate) fn spindle(arguments: &[&str], directory: &Path) -> Output {
         .unwrap()
 }
 
-/// What it printed.
+/// The output as text.
 pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }

@@ -1,4 +1,4 @@
-//! Authorities and certificates of the test's own.
+//! Authorities and certificates of a test.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 /// The name in the gateway's certificates.
 pub(crate) const NAME: &str = "gateway.example";
 
-/// An authority, with the files of what it signed: itself, a gateway and a client.
+/// An authority, with the files of its own certificate and of those that it signed, for a gateway and a client.
 pub(crate) struct Authority {
     pub(crate) ca: PathBuf,
     pub(crate) gateway: (PathBuf, PathBuf),

@@ -1,5 +1,5 @@
-//! `gateway` and `connect` as programs: over UDP on loopback, without privileges, and over TUN in
-//! network namespaces, which takes root.
+//! `gateway` and `connect` as programs: over UDP on loopback, without privileges, and over TUN in network
+//! namespaces, which requires root.
 
 mod certificates;
 mod managed;

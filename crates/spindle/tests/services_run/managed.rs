@@ -1,4 +1,5 @@
-//! As a service manager runs them: from a file each, told when they are ready and when they end.
+//! Gateway and connect under a service manager. Each is configured by a file, and reports when it is ready and
+//! when it ends.
 
 use std::os::unix::net::UnixDatagram;
 use std::process::Command;
@@ -8,7 +9,7 @@ use crate::program::{Running, program};
 use crate::udp::{echo, free, works};
 
 #[test]
-fn both_run_from_files_and_tell_a_service_manager_how_far_they_are() {
+fn both_run_from_files_and_report_their_state_to_a_service_manager() {
     let dir = tempfile::tempdir().expect("a directory");
     let manager = UnixDatagram::bind(dir.path().join("notify")).expect("a socket");
     let patience = Some(Duration::from_secs(20));
@@ -29,7 +30,7 @@ fn both_run_from_files_and_tell_a_service_manager_how_far_they_are() {
     let (outer, port, unused) = (free(), free(), free());
     let to = echo();
     let text = format!("udp = true\nlisten = [\"{unused}\"]\nto = \"{to}\"\ndrain = \"2s\"\n");
-    // The flag takes the place of the file's.
+    // The flag overrides the file's setting.
     let mut gateway = start("gateway", text, &["--listen", &outer.to_string()]);
     assert_eq!(heard(), "READY=1");
     assert_eq!(gateway.status()["listen"][0], outer.to_string());
@@ -41,12 +42,12 @@ fn both_run_from_files_and_tell_a_service_manager_how_far_they_are() {
     assert_eq!(connect.end(), Some(0), "{}", connect.log());
     assert_eq!(heard(), "STOPPING=1\nEXTEND_TIMEOUT_USEC=45000000");
     assert_eq!(gateway.end(), Some(0), "{}", gateway.log());
-    // Two seconds of draining, and what the end takes.
+    // Two seconds of draining, and the time for the end.
     assert_eq!(heard(), "STOPPING=1\nEXTEND_TIMEOUT_USEC=17000000");
 }
 
 #[test]
-fn a_manager_with_a_watchdog_hears_again_and_again_that_the_data_path_turns() {
+fn a_manager_with_a_watchdog_gets_repeated_reports_that_the_data_path_turns() {
     let dir = tempfile::tempdir().expect("a directory");
     let manager = UnixDatagram::bind(dir.path().join("notify")).expect("a socket");
     let patience = Some(Duration::from_secs(20));

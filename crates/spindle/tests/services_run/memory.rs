@@ -1,4 +1,4 @@
-//! `--max-memory` as a bound of the process.
+//! `--max-memory` bounds the memory of the process.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
@@ -11,14 +11,14 @@ use spindle_wire::{
 use crate::program::wait_for;
 use crate::udp::{join, pair};
 
-/// The limit, and what the process may take beyond it.
+/// The limit, and the memory that the process may use beyond it.
 const LIMIT: u64 = 48_000_000;
 const BEYOND: u64 = 64_000_000;
-/// Clients that take nothing: so many addresses, and so many connections of each.
+/// Clients that accept no data: this many addresses, and this many connections of each.
 const ADDRESSES: u8 = 60;
 const EACH: u64 = 20;
 
-/// A service that sends all it can to everybody who connects.
+/// A service that sends as much as it can on every connection.
 fn flood() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a service");
     let addr = listener.local_addr().expect("its address");
@@ -40,7 +40,7 @@ fn flood() -> SocketAddr {
     addr
 }
 
-/// A host whose connections are established and acknowledge nothing.
+/// A host whose connections are established and acknowledge no data.
 struct Host(UdpSocket);
 
 impl Host {
@@ -59,11 +59,11 @@ impl Host {
         (s.flags, s.window, s.seq, s.ack) = (flags, 65_535, SeqNumber(seq), ack);
         let mut bytes = Vec::new();
         s.encapsulate(id, &mut bytes).expect("it fits");
-        // The system may have no room; there are others.
+        // The system may have no room for this datagram, but there are others.
         let _ = self.0.send(&bytes);
     }
 
-    /// Establishes its connections, as far as the gateway takes them.
+    /// Establishes its connections, as far as the gateway accepts them.
     fn pull(&self, first: u64, port: u16) -> usize {
         for id in first..first + EACH {
             self.say((id, port), Flags::SYN, (100, SeqNumber(0)));
@@ -96,10 +96,10 @@ impl Host {
     }
 }
 
-/// Clients of many addresses pull without acknowledging anything; the process keeps to its limit, and another client is
-/// served.
+/// Clients of many addresses request data without acknowledging any. The process keeps to its limit, and
+/// another client is served.
 #[test]
-fn a_gateway_whose_clients_take_nothing_stays_within_its_memory_and_serves_others() {
+fn a_gateway_whose_clients_accept_no_data_stays_within_its_memory_and_serves_others() {
     spindle_net::service::raise_file_limit();
     let limits = format!("--transport tcp --max-memory {LIMIT} --memory-per-connection 8MB");
     let (gateway, _connect, port) = pair(flood(), &limits, "--transport tcp");
@@ -115,7 +115,8 @@ fn a_gateway_whose_clients_take_nothing_stays_within_its_memory_and_serves_other
     wait_for("a shortage of memory", || {
         gateway.log().contains("memory is short")
     });
-    // At the limit it is refused, until those without progress have had their two seconds.
+    // At the limit the client is refused, until the connections without progress have been reset after their
+    // two seconds.
     wait_for("another client", || {
         let (mut served, mut data) = (join(port), vec![0; 200_000]);
         let all = served

@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// Turns a hang into a failure.
+/// Only turns a hang into a failure.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The program's path.
@@ -13,7 +13,7 @@ pub(crate) fn program() -> &'static str {
     env!("CARGO_BIN_EXE_spindle")
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 pub(crate) fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !done() {
@@ -22,7 +22,7 @@ pub(crate) fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// A running gateway or connect; killed when dropped.
+/// A running gateway or connect service. It is killed when dropped.
 pub(crate) struct Running {
     child: Child,
     directory: tempfile::TempDir,
@@ -31,7 +31,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Starts `command` and waits until its log says that it listens.
+    /// Starts `command` and waits until its log reports that it listens.
     pub(crate) fn start(mut command: Command) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let mut child = command
@@ -64,7 +64,7 @@ impl Running {
         running
     }
 
-    /// The most bytes of physical memory that it has had (proc_pid_status(5)).
+    /// The most bytes of physical memory that the process has used (proc_pid_status(5)).
     pub(crate) fn peak(&self) -> u64 {
         let path = format!("/proc/{}/status", self.child.id());
         let status = std::fs::read_to_string(path).expect("it runs");
@@ -74,12 +74,12 @@ impl Running {
         kilobytes << 10
     }
 
-    /// What it has logged so far.
+    /// The log so far.
     pub(crate) fn log(&self) -> String {
         self.log.lock().expect("the log").join("\n")
     }
 
-    /// What `spindle status --json` says of it.
+    /// The output of `spindle status --json` for this process.
     pub(crate) fn status(&self) -> serde_json::Value {
         let out = Command::new(program())
             .args(["status", "--json", "--control"])
@@ -90,7 +90,7 @@ impl Running {
         serde_json::from_slice(&out.stdout).unwrap_or_else(|e| panic!("{e}: {said}"))
     }
 
-    /// Sends it a signal, by its short name.
+    /// Sends the process a signal, by its short name.
     pub(crate) fn signal(&self, name: &str) {
         let pid = self.child.id().to_string();
         let sent = Command::new("kill")
@@ -99,7 +99,8 @@ impl Running {
         assert!(sent.expect("kill").success(), "SIG{name}");
     }
 
-    /// Its exit code, once it has ended and its log is whole; none if it does not end.
+    /// Waits until the process has ended and its log is complete. Returns its exit code, or `None` if it does
+    /// not end.
     pub(crate) fn wait(&mut self) -> Option<i32> {
         let begin = Instant::now();
         while begin.elapsed() < PATIENCE {
@@ -112,7 +113,7 @@ impl Running {
         None
     }
 
-    /// Asks it to end; its exit code.
+    /// Asks the process to end. Returns its exit code.
     pub(crate) fn end(&mut self) -> Option<i32> {
         self.signal("TERM");
         self.wait()

@@ -1,4 +1,4 @@
-//! A `connect` over UDP whose host's addresses come and go, between two network namespaces.
+//! A `connect` over UDP whose host's addresses change, between two network namespaces.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -9,7 +9,7 @@ use crate::program::{Running, program, wait_for};
 use crate::two_hosts::{Hosts, run, within};
 use crate::udp::{echo, works};
 
-/// Turns a hang into a failure.
+/// Only turns a hang into a failure.
 const PATIENCE: Duration = Duration::from_secs(20);
 const PORT: &str = "127.0.0.1:7000";
 
@@ -35,7 +35,7 @@ fn connect(hosts: &Hosts, flags: &str) -> Running {
     Running::start(command)
 }
 
-/// Sends a line to the echo and reads it back.
+/// Whether a line that is sent to the echo comes back.
 fn goes_on(stream: &TcpStream) -> bool {
     let (mut s, mut back) = (stream, [0; 5]);
     s.write_all(b"again").is_ok() && s.read_exact(&mut back).is_ok() && &back == b"again"
@@ -64,8 +64,8 @@ fn without_local_new_and_open_connections_follow_an_address_change() {
 }
 
 #[test]
-fn an_address_that_is_gone_is_skipped_and_used_again_once_it_is_back() {
-    let test = "roaming::an_address_that_is_gone_is_skipped_and_used_again_once_it_is_back";
+fn an_address_that_is_missing_is_skipped_and_used_again_once_it_is_back() {
+    let test = "roaming::an_address_that_is_missing_is_skipped_and_used_again_once_it_is_back";
     within(test, 100, |hosts| {
         run("ip route add 10.1.7.0/24 dev s1");
         let gateway = gateway();

@@ -1,4 +1,4 @@
-//! Over TUN, between two network namespaces.
+//! Gateway and connect over TUN, between two network namespaces.
 
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
@@ -29,8 +29,8 @@ fn service() {
 
 /// Clients of the kernel reach the gateway at the host's own addresses.
 #[test]
-fn dnat_gives_the_host_s_own_addresses_to_the_gateway() {
-    let test = "tun::dnat_gives_the_host_s_own_addresses_to_the_gateway";
+fn dnat_gives_the_hosts_own_addresses_to_the_gateway() {
+    let test = "tun::dnat_gives_the_hosts_own_addresses_to_the_gateway";
     within(test, 60, |hosts| {
         if !have(test, "nft") {
             return;
@@ -59,7 +59,7 @@ fn dnat_gives_the_host_s_own_addresses_to_the_gateway() {
     });
 }
 
-/// A gateway that cannot start: what it says.
+/// Starts a gateway that must fail. Returns its error output.
 fn fails(flags: &str) -> String {
     let mut command = Command::new(program());
     command.args(["gateway", "--to", "127.0.0.1:9000"]);
@@ -70,11 +70,11 @@ fn fails(flags: &str) -> String {
     said
 }
 
-/// Two gateways, or a gateway and a service, cannot share an address: one of them would never hear of
-/// its clients.
+/// Two gateways, or a gateway and a service, cannot share an address, since one of them would never get its
+/// clients' packets.
 #[test]
-fn a_dnat_gateway_is_refused_where_another_one_or_a_service_listens() {
-    let test = "tun::a_dnat_gateway_is_refused_where_another_one_or_a_service_listens";
+fn a_dnat_gateway_is_refused_if_another_one_or_a_service_listens() {
+    let test = "tun::a_dnat_gateway_is_refused_if_another_one_or_a_service_listens";
     within(test, 60, |_| {
         if !have(test, "nft") {
             return;
@@ -112,7 +112,7 @@ fn a_kernel_client_opens_a_subflow_to_an_announced_address() {
         hosts.at_client(|| {
             let to = "10.9.0.1:8080".parse().expect("an address");
             let stream = connect(on_path(false, 1, 2), to, true);
-            // The kernel opens none once it has the end of either direction.
+            // The kernel opens no subflow once either direction has ended.
             wait_for("a subflow to 10.9.0.2", joined);
             assert!(transfer(&stream, true, LEN), "{}", gateway.log());
         });
@@ -128,15 +128,15 @@ fn sent(hosts: &Hosts, device: &str) -> u64 {
         .expect("a number")
 }
 
-/// `--local IP@DEVICE/GATEWAY`: each subflow takes its own way out.
+/// `--local IP@DEVICE/GATEWAY`: each subflow uses its own route.
 #[test]
-fn each_local_address_takes_its_own_device_and_next_hop() {
-    let test = "tun::each_local_address_takes_its_own_device_and_next_hop";
+fn each_local_address_uses_its_own_device_and_next_hop() {
+    let test = "tun::each_local_address_uses_its_own_device_and_next_hop";
     within(test, 60, |hosts| {
         service();
         let gateway = at_server("--listen 10.9.0.1:8080");
         run("ip route add 10.8.1.0/24 via 10.1.1.2; ip route add 10.8.2.0/24 via 10.1.2.2");
-        // What goes by the second device does so by its rule alone.
+        // Traffic uses the second device only because of its rule.
         hosts.client("ip route del 10.9.0.0/24 metric 2");
         let before = hosts.client("ip rule; ip route show table all");
         let flags = "--listen 127.0.0.1:7000 --via 10.9.0.1:8080 --insecure \
@@ -158,10 +158,10 @@ fn each_local_address_takes_its_own_device_and_next_hop() {
     });
 }
 
-/// SOCKS5 to any server, as curl speaks it.
+/// SOCKS5 to any server, with curl as the client.
 #[test]
-fn curl_goes_by_socks_over_tun_to_a_server_of_the_kernel_s() {
-    let test = "tun::curl_goes_by_socks_over_tun_to_a_server_of_the_kernel_s";
+fn curl_reaches_a_kernel_server_by_socks_over_tun() {
+    let test = "tun::curl_reaches_a_kernel_server_by_socks_over_tun";
     within(test, 60, |hosts| {
         if !(have(test, "curl") && have(test, "python3")) {
             return;
@@ -189,7 +189,7 @@ fn curl_goes_by_socks_over_tun_to_a_server_of_the_kernel_s() {
         let refused = hosts.client_output(
             "curl -sS --max-time 10 --noproxy '' --socks5-hostname 127.0.0.1:1080 http://10.1.1.1:8001/",
         );
-        // CURLE_PROXY: the proxy's reply says that the server refused.
+        // CURLE_PROXY: the proxy's reply reports that the server refused.
         assert_eq!(
             refused.status.code(),
             Some(97),

@@ -1,4 +1,4 @@
-//! Over UDP, on loopback.
+//! Gateway and connect over UDP, on loopback.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -10,7 +10,7 @@ use crate::certificates::{Authority, NAME};
 use crate::program::{Running, program, wait_for};
 use crate::two_hosts::have;
 
-/// Turns a hang into a failure.
+/// Only turns a hang into a failure.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A port that is free for TCP and UDP.
@@ -30,7 +30,7 @@ fn listener() -> (TcpListener, SocketAddr) {
     (listener, addr)
 }
 
-/// A service that sends back what comes, and its end.
+/// A service that sends back all data, and the end of the stream.
 pub(crate) fn echo() -> SocketAddr {
     let (listener, addr) = listener();
     std::thread::spawn(move || {
@@ -47,7 +47,7 @@ pub(crate) fn start(kind: &str, flags: &str) -> Running {
     Running::start(command)
 }
 
-/// A gateway in front of `to`, and a connect to it: where programs connect.
+/// A gateway in front of `to`, a connect service to the gateway, and the address that programs connect to.
 pub(crate) fn pair(to: SocketAddr, gateway: &str, connect: &str) -> (Running, Running, SocketAddr) {
     let (outer, port) = (free(), free());
     let gateway = start("gateway", &format!("--listen {outer} --to {to} {gateway}"));
@@ -64,7 +64,7 @@ pub(crate) fn join(port: SocketAddr) -> TcpStream {
     stream
 }
 
-/// Sends some bytes and their end; what comes back.
+/// Sends some bytes and the end of the stream. Returns the bytes that come back.
 fn exchange(port: SocketAddr, len: usize) -> std::io::Result<Vec<u8>> {
     let mut stream = join(port);
     let data = vec![b'x'; len];
@@ -79,8 +79,8 @@ pub(crate) fn works(port: SocketAddr) -> bool {
     exchange(port, 5000).is_ok_and(|back| back == [b'x'; 5000])
 }
 
-/// The connection ends in a reset without a byte. Whoever asks after it was reset may hear that it
-/// is not connected.
+/// Whether the connection ends in a reset without a byte. A call after the reset may report that the socket is
+/// not connected.
 fn is_reset(port: SocketAddr) -> bool {
     let kinds = [
         ErrorKind::ConnectionReset,
@@ -103,7 +103,7 @@ fn proving(pair: &(std::path::PathBuf, std::path::PathBuf)) -> String {
 }
 
 #[test]
-fn tls_lets_in_whom_the_authority_signed_and_a_reload_changes_who_that_is() {
+fn tls_accepts_clients_of_the_authority_and_a_reload_changes_the_authority() {
     let dir = tempfile::tempdir().expect("a directory");
     let (old, new) = (
         Authority::new(dir.path(), "old"),
@@ -148,7 +148,7 @@ fn tls_lets_in_whom_the_authority_signed_and_a_reload_changes_who_that_is() {
     let renewed = format!("{} {}", trusting(&new), proving(&new.client));
     let (connect, port) = another(&renewed);
     assert!(works(port), "{}", connect.log());
-    // What cannot be read leaves all as it was.
+    // If a file cannot be read, the certificates in use stay.
     std::fs::write(&old.gateway.0, "nothing").expect("a file");
     gateway.signal("HUP");
     wait_for("the refusal", || {
@@ -158,7 +158,7 @@ fn tls_lets_in_whom_the_authority_signed_and_a_reload_changes_who_that_is() {
 }
 
 #[test]
-fn flows_are_coded_if_both_ends_say_so_and_tcp_if_not() {
+fn flows_are_coded_only_if_both_ends_are_configured_for_it() {
     let coding = "--transport caps-dark";
     for (ours, theirs) in [(coding, coding), (coding, "--transport tcp"), ("", coding)] {
         let (gateway, _connect, port) = pair(echo(), ours, theirs);
@@ -174,7 +174,7 @@ fn flows_are_coded_if_both_ends_say_so_and_tcp_if_not() {
 }
 
 #[test]
-fn the_proxy_protocol_tells_the_service_both_addresses_outside() {
+fn the_proxy_protocol_reports_both_outer_addresses_to_the_service() {
     let (service, to) = listener();
     let (gateway, _connect, port) = pair(to, "--proxy-protocol", "");
     let mut stream = join(port);
@@ -259,19 +259,19 @@ impl Drop for StopOnDrop<'_> {
 }
 
 #[test]
-fn status_and_metrics_answer_under_load_and_sigterm_lets_what_is_open_finish() {
+fn status_and_metrics_answer_under_load_and_sigterm_lets_connections_finish() {
     const WORKERS: usize = 20;
     let at = free();
     let flags = format!("--metrics {at}");
     let (mut gateway, _connect, port) = pair(echo(), &flags, "");
-    // One that stays open beyond the signal.
+    // A connection that stays open beyond the signal.
     let mut open = join(port);
     open.write_all(b"first").expect("room");
     let mut five = [0; 5];
     open.read_exact(&mut five).expect("the echo");
     let stop = AtomicBool::new(false);
     let done: usize = std::thread::scope(|scope| {
-        // What fails below ends the workers, too.
+        // A failure below ends the workers, too.
         let stopping = StopOnDrop(&stop);
         let work = || {
             let mut done = 0;
@@ -310,7 +310,7 @@ fn status_and_metrics_answer_under_load_and_sigterm_lets_what_is_open_finish() {
     assert!(responses >= done as f64, "{responses} of {done}");
     gateway.signal("TERM");
     wait_for("it drains", || gateway.log().contains("draining"));
-    assert!(is_reset(port), "a new one");
+    assert!(is_reset(port), "a new connection");
     open.write_all(b"again").expect("room");
     open.read_exact(&mut five).expect("the echo");
     assert_eq!(&five, b"again");
@@ -319,7 +319,7 @@ fn status_and_metrics_answer_under_load_and_sigterm_lets_what_is_open_finish() {
 }
 
 #[test]
-fn a_second_signal_resets_what_is_open_and_says_so_by_the_exit_code() {
+fn a_second_signal_resets_open_connections_and_the_exit_code_is_1() {
     let (mut gateway, _connect, port) = pair(echo(), "", "");
     let mut open = join(port);
     open.write_all(b"x").expect("room");
@@ -348,7 +348,7 @@ fn metrics_and_status_answer_again_after_the_process_had_no_files_left() {
         command
     });
     let connect = start("connect", &format!("--listen {port} --via {outer}"));
-    // Each takes a file of the gateway's, those that it can still serve.
+    // Each connection takes a file of the gateway, as long as the gateway has any.
     let mut held: Vec<TcpStream> = (0..60).map(|_| join(port)).collect();
     wait_for("the gateway has no files left for connections", || {
         gateway.log().contains("Too many open files")
@@ -372,7 +372,7 @@ fn metrics_and_status_answer_again_after_the_process_had_no_files_left() {
 #[test]
 fn clients_cannot_make_the_log_grow_faster_than_its_rate() {
     const MANY: usize = 200;
-    // Nobody listens there.
+    // No service listens there.
     let (mut gateway, _connect, port) = pair(free(), "--log-rate 1", "");
     for _ in 0..MANY {
         assert!(is_reset(port), "{}", gateway.log());
@@ -380,7 +380,7 @@ fn clients_cannot_make_the_log_grow_faster_than_its_rate() {
     assert_eq!(gateway.end(), Some(0), "{}", gateway.log());
     let log = gateway.log();
     let refused = log.lines().filter(|l| l.contains(" refused ")).count();
-    // Ten at once, and one a second.
+    // Ten lines at once, and one line a second.
     assert!((10..MANY).contains(&refused), "{refused}: {log}");
     assert!(log.contains("like=refused"), "{log}");
 }

@@ -1,5 +1,5 @@
-//! Clients that try to take the gateway's time or memory: others are served meanwhile, and the process
-//! stays within its memory.
+//! Clients that try to use up the gateway's time or memory. Others are served meanwhile, and the process stays
+//! within its memory limit.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
@@ -17,18 +17,18 @@ use crate::two_hosts::{Hosts, on_path, run, within};
 
 /// `--max-memory` of the gateways.
 const MAX_MEMORY: u64 = 200_000_000;
-/// What the process may take beyond it.
+/// Memory that the process may use beyond it.
 const BEYOND: u64 = 64 << 20;
-/// Bytes of a response to a client that does no harm.
+/// Bytes of a response to a harmless client.
 const RESPONSE: u64 = 10_000;
-/// Such a client asks this often, on a new connection each time.
+/// A harmless client sends a request this often, each on a new connection.
 const EVERY: Duration = Duration::from_millis(20);
 /// Type of a challenge, and of the reply to one (`docs/wire/encapsulation.md`).
 const CHALLENGE: u8 = 1;
 const CHALLENGE_REPLY: u8 = 2;
 /// The window scale that the attacker's SYN announces.
 const SCALE: u8 = 14;
-/// No window: the field is scaled, and this one is zero.
+/// A shut window: the field is scaled, and this value is zero.
 const SHUT: u16 = 0;
 /// Sixteen megabytes.
 const WIDE: u16 = 1024;
@@ -38,9 +38,9 @@ fn attack_time() -> Duration {
     Duration::from_secs(if crate::full() { 30 } else { 4 })
 }
 
-/// The longest time that a request of another client may take: what a client would want where the machine is
-/// this test's alone and the program is built for speed. A build with debug assertions looks at all that is
-/// outstanding after every event, so there the test shows no more than that everybody is served.
+/// The longest time that a request of another client may take. At full size it is what a client would expect if
+/// the machine runs only this test and the program is built for speed. A build with debug assertions checks all
+/// outstanding segments after every event, so there the test only shows that all clients are served.
 fn request_allowed() -> Duration {
     Duration::from_millis(if crate::full() { 50 } else { 20_000 })
 }
@@ -67,11 +67,11 @@ impl Attacker {
 
     fn send(&self, seg: &Segment) {
         let packet = seg.to_packet(&IpFields::default()).expect("it fits");
-        // What the device does not take is lost, as on any network.
+        // Packets that the device does not accept are lost, as on any network.
         let _ = self.device.send(&packet);
     }
 
-    /// Gives the peers what has come for them.
+    /// Passes the received segments to the peers.
     fn receive(&mut self, peers: &mut [Peer]) {
         while let Ok(len) = self.device.recv(&mut self.buffer) {
             let Ok(seg) = Segment::from_ip_slice(&self.buffer[..len], Checksums::Trust) else {
@@ -83,8 +83,8 @@ impl Attacker {
         }
     }
 
-    /// Opens connections that ask the service for `size` bytes each, and takes what comes for the first
-    /// `turns` turns of 10 ms.
+    /// Opens connections that request `size` bytes each from the service, and acknowledges what arrives in the
+    /// first `turns` turns of 10 ms.
     fn pull(&mut self, count: u16, mss: u16, size: u64, turns: u32) -> Vec<Peer> {
         let mut peers: Vec<Peer> = (0..count).map(Peer::new).collect();
         peers.iter().for_each(|p| self.send(&p.syn(mss)));
@@ -113,13 +113,13 @@ impl Attacker {
 struct Peer {
     here: Endpoint,
     next: SeqNumber,
-    /// The first byte of the gateway's data, and the end of those that have come.
+    /// The first byte of the gateway's data, and the end of the received data.
     first: SeqNumber,
     end: SeqNumber,
 }
 
 impl Peer {
-    /// The `n`-th, each at an address of its own and from another port each time the test asks.
+    /// The `n`-th peer. Each has its own address. The port differs each time the test creates a peer.
     fn new(n: u16) -> Self {
         let [high, low] = n.to_be_bytes();
         let addr = Ipv4Addr::new(10, 66, high + 1, low + 1);
@@ -160,7 +160,7 @@ impl Peer {
         }
     }
 
-    /// The request for a download of `size` bytes, which acknowledges the SYN/ACK too.
+    /// The request for a download of `size` bytes, which also acknowledges the SYN/ACK.
     fn ask(&mut self, size: u64) -> Segment {
         let mut seg = self.segment(Flags::ACK | Flags::PSH, WIDE);
         let mut request = vec![b'z'];
@@ -175,14 +175,14 @@ impl Peer {
     }
 }
 
-/// What the other clients saw.
+/// What the other clients experienced.
 struct Others {
     worst: Duration,
     served: u32,
     refused: u32,
 }
 
-/// Fetches from `to` for as long as `attack` takes.
+/// Fetches from `to` for as long as `attack` runs.
 fn others(hosts: &Hosts, from: IpAddr, to: SocketAddr, attack: impl FnOnce()) -> Others {
     let over = AtomicBool::new(false);
     let mut seen = Others {
@@ -249,12 +249,12 @@ fn check(what: &str, gateway: &Running, seen: &Others) {
         peak / 1_000_000
     );
     assert_eq!(seen.refused, 0, "{what}\n{}", gateway.log());
-    assert!(seen.served > 0, "{what}: nobody was served");
+    assert!(seen.served > 0, "{what}: no request was served");
     assert!(seen.worst <= request_allowed(), "{what}: {:?}", seen.worst);
     assert!(peak <= MAX_MEMORY + BEYOND, "{what}: {peak} bytes");
 }
 
-/// Attacks a gateway over TUN, again and again until the time is over.
+/// Attacks a gateway over TUN repeatedly until the time is over.
 fn attack_over_tun(test: &str, what: &str, mut attack: impl FnMut(&mut Attacker)) {
     within(test, 300, |hosts| {
         let gateway = tun_gateway();
@@ -270,10 +270,10 @@ fn attack_over_tun(test: &str, what: &str, mut attack: impl FnMut(&mut Attacker)
     });
 }
 
-/// A reset of a connection with as many segments outstanding as the peer can bring about.
+/// A reset of a connection with as many outstanding segments as the peer can cause.
 #[test]
-fn a_reset_of_many_small_segments_delays_nobody() {
-    let test = "attacks::a_reset_of_many_small_segments_delays_nobody";
+fn a_reset_of_many_small_segments_does_not_delay_others() {
+    let test = "attacks::a_reset_of_many_small_segments_does_not_delay_others";
     attack_over_tun(test, "resets", |attacker| {
         let peers = attacker.pull(1, 64, 6_000_000, 14);
         assert!(peers[0].first.before(peers[0].end), "it was served");
@@ -284,8 +284,8 @@ fn a_reset_of_many_small_segments_delays_nobody() {
 /// Two thousand acknowledgements a second that selectively acknowledge the last bytes, with everything
 /// before them outstanding.
 #[test]
-fn selective_acknowledgements_of_many_small_segments_delay_nobody() {
-    let test = "attacks::selective_acknowledgements_of_many_small_segments_delay_nobody";
+fn selective_acknowledgements_of_many_small_segments_do_not_delay_others() {
+    let test = "attacks::selective_acknowledgements_of_many_small_segments_do_not_delay_others";
     attack_over_tun(test, "selective acknowledgements", |attacker| {
         let peers = attacker.pull(1, 64, 6_000_000, 10);
         let (first, end) = (peers[0].first, peers[0].end);
@@ -293,7 +293,7 @@ fn selective_acknowledgements_of_many_small_segments_delay_nobody() {
         for n in 0..4000 {
             let mut seg = peers[0].segment(Flags::ACK, WIDE);
             seg.ack = acked;
-            // Another block each time, so that none is a repetition.
+            // Another block each time, so that no block is a repetition.
             let last = SeqNumber(end.0.wrapping_sub(64 + n % 32));
             seg.options.sack.push(last, end);
             attacker.send(&seg);
@@ -305,10 +305,10 @@ fn selective_acknowledgements_of_many_small_segments_delay_nobody() {
     });
 }
 
-/// Clients that make the gateway buffer as much as it does, then shut their windows and answer each probe.
+/// Clients that make the gateway buffer as much as possible, then shut their windows and answer each probe.
 #[test]
-fn shut_windows_at_the_limit_of_memory_keep_nobody_out() {
-    let test = "attacks::shut_windows_at_the_limit_of_memory_keep_nobody_out";
+fn shut_windows_at_the_memory_limit_do_not_keep_others_out() {
+    let test = "attacks::shut_windows_at_the_memory_limit_do_not_keep_others_out";
     within(test, 300, |hosts| {
         let gateway = tun_gateway();
         let mut attacker = Attacker::new(hosts);
@@ -339,7 +339,7 @@ fn prove_ids(socket: &UdpSocket, gateway: SocketAddr, ids: std::ops::Range<u64>)
             let mut datagram = Vec::new();
             let encoded = seg.encapsulate(id << 20, &mut datagram);
             encoded.expect("it fits");
-            // What the system does not take is lost, as on any network.
+            // Datagrams that the system does not accept are lost, as on any network.
             let _ = socket.send_to(&datagram, gateway);
         }
         while let Ok(n) = socket.recv(&mut answer) {
@@ -353,8 +353,8 @@ fn prove_ids(socket: &UdpSocket, gateway: SocketAddr, ids: std::ops::Range<u64>)
 
 /// A host that proves its address for more encapsulation identifiers than a gateway keeps.
 #[test]
-fn identifiers_without_connections_keep_nobody_out() {
-    let test = "attacks::identifiers_without_connections_keep_nobody_out";
+fn identifiers_without_connections_do_not_keep_others_out() {
+    let test = "attacks::identifiers_without_connections_do_not_keep_others_out";
     within(test, 300, |hosts| {
         serve("127.0.0.1:9000".parse().expect("an address"), false);
         let outer: SocketAddr = (on_path(false, 1, 1), 4430).into();

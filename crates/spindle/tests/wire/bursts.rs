@@ -1,4 +1,4 @@
-//! Downloads over two paths that lose packets in bursts: none stands still, whatever carries them.
+//! Downloads over two paths that lose packets in bursts. No download stalls, whatever carries it.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -12,7 +12,7 @@ use crate::service::{connect, serve};
 use crate::spindle::{Running, program};
 use crate::two_hosts::{Hosts, have, on_path, within};
 
-/// Downloads under way at the same time.
+/// Downloads in progress at the same time.
 const AT_ONCE: u32 = 8;
 
 /// Downloads in all, and bytes of each.
@@ -24,21 +24,21 @@ fn downloads() -> (u32, u64) {
     }
 }
 
-/// The longest time without a byte that is allowed. On a machine that does other things as well a test
-/// shows no more than that nothing stands still for good.
+/// The longest time without a byte that is allowed. On a machine with other load, the test only shows that no
+/// download stalls permanently.
 fn stall_allowed() -> Duration {
     Duration::from_secs(if crate::full() { 2 } else { 20 })
 }
 
-/// What a download took, and the longest time in it without a byte.
+/// How long a download took, and the longest time in it without a byte.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     took: Duration,
     stall: Duration,
 }
 
-/// 100 Mbit/s and 20 ms, 50 Mbit/s and 40 ms; a burst of losses begins with one packet in 500 and in 100,
-/// and a packet of it is the last one with probability 0.3.
+/// Path 1 has 100 Mbit/s and 20 ms, path 2 has 50 Mbit/s and 40 ms. A burst of losses begins with one packet in
+/// 500 on path 1 and with one in 100 on path 2. A packet of a burst is the last one with probability 0.3.
 fn bursty_paths(hosts: &Hosts) {
     hosts.shape(1, &Link::new(100, 10).queue(600_000).bursts(0.002, 0.3));
     hosts.shape(2, &Link::new(50, 20).queue(400_000).bursts(0.01, 0.3));
@@ -60,7 +60,7 @@ fn download(mut stream: &TcpStream, started: Instant, size: u64) -> std::io::Res
         stall = stall.max(last.elapsed());
         (total, last) = (total + n, Instant::now());
     }
-    // The digest is behind the bytes.
+    // The digest follows the bytes.
     if total != size + 32 {
         return Err(std::io::Error::other(format!("{total} bytes came")));
     }
@@ -113,14 +113,14 @@ fn service() {
     serve("127.0.0.1:9000".parse().expect("an address"), false);
 }
 
-/// The kernel's client of the gateway that listens at `to`.
+/// A kernel client of the gateway that listens at `to`.
 fn kernel_client(to: SocketAddr) -> TcpStream {
     connect(on_path(false, 1, 2), to, true)
 }
 
 #[test]
-fn downloads_over_tun_do_not_stand_still_in_bursts_of_losses() {
-    let test = "bursts::downloads_over_tun_do_not_stand_still_in_bursts_of_losses";
+fn downloads_over_tun_do_not_stall_in_bursts_of_losses() {
+    let test = "bursts::downloads_over_tun_do_not_stall_in_bursts_of_losses";
     within(test, 2400, |hosts| {
         bursty_paths(hosts);
         hosts.client_endpoint();
@@ -135,8 +135,8 @@ fn downloads_over_tun_do_not_stand_still_in_bursts_of_losses() {
 }
 
 #[test]
-fn downloads_over_dnat_do_not_stand_still_in_bursts_of_losses() {
-    let test = "bursts::downloads_over_dnat_do_not_stand_still_in_bursts_of_losses";
+fn downloads_over_dnat_do_not_stall_in_bursts_of_losses() {
+    let test = "bursts::downloads_over_dnat_do_not_stall_in_bursts_of_losses";
     within(test, 2400, |hosts| {
         if !have(test, "nft") {
             return;
@@ -154,8 +154,8 @@ fn downloads_over_dnat_do_not_stand_still_in_bursts_of_losses() {
 }
 
 #[test]
-fn downloads_over_udp_do_not_stand_still_in_bursts_of_losses() {
-    let test = "bursts::downloads_over_udp_do_not_stand_still_in_bursts_of_losses";
+fn downloads_over_udp_do_not_stall_in_bursts_of_losses() {
+    let test = "bursts::downloads_over_udp_do_not_stall_in_bursts_of_losses";
     within(test, 2400, |hosts| {
         bursty_paths(hosts);
         service();

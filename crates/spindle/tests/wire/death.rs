@@ -1,4 +1,4 @@
-//! One of two paths goes black and comes back while a transfer runs.
+//! One of two paths fails and returns while a transfer runs.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, TcpStream};
@@ -9,18 +9,18 @@ use crate::service::{connect, serve};
 use crate::spindle::{Running, program};
 use crate::two_hosts::{Hosts, on_path, run, within};
 
-/// No stall may last longer: half a second where the machine is this test's alone, as at full size;
-/// elsewhere what a busy machine may add is granted (the bound itself is tested in virtual time, by
-/// `path_death` of the core).
+/// No stall may last longer than this. It is half a second if the machine runs only this test, as at full size.
+/// Elsewhere, time is added for a busy machine. The bound itself is tested in virtual time, by `path_death` of
+/// the core.
 fn stall_allowed() -> Duration {
     Duration::from_millis(if crate::full() { 500 } else { 3000 })
 }
-/// After its return the path must carry data within this time.
+/// After its return, the path must carry data within this time.
 const RETURN: Duration = Duration::from_secs(5);
-/// The path goes black this long after the start.
+/// The path fails this long after the start.
 const BLACK_AT: Duration = Duration::from_secs(1);
 
-/// How long it stays black.
+/// How long the path does not work.
 fn black_for() -> Duration {
     Duration::from_secs(if crate::full() { 10 } else { 3 })
 }
@@ -34,7 +34,7 @@ fn size() -> u64 {
     }
 }
 
-/// Reads a download to its end; the longest time without any data, and how many came.
+/// Reads a download to its end. Returns the longest time without any data, and the number of bytes.
 fn longest_stall(mut stream: &TcpStream) -> (Duration, u64) {
     let mut head = vec![b'd'];
     head.extend_from_slice(&size().to_be_bytes());
@@ -53,19 +53,19 @@ fn longest_stall(mut stream: &TcpStream) -> (Duration, u64) {
     }
 }
 
-/// Bytes that have left on path 2 towards the client.
+/// Bytes sent on path 2 towards the client.
 fn sent_on_path_2() -> u64 {
     let table = std::fs::read_to_string("/proc/net/dev").expect("the devices");
     let line = table
         .lines()
         .find_map(|l| l.trim().strip_prefix("s2:"))
         .expect("the device");
-    // Eight numbers for what came in, then the bytes that went out.
+    // Eight numbers for received data come first, then the bytes sent.
     let out = line.split_whitespace().nth(8).expect("a column");
     out.parse().expect("a number")
 }
 
-/// Path 2 takes everything and delivers nothing.
+/// Makes path 2 accept all packets and deliver none.
 fn black() {
     for (hook, side) in [("prerouting", "iifname"), ("postrouting", "oifname")] {
         run(&format!(
@@ -75,7 +75,8 @@ fn black() {
     }
 }
 
-/// The path dies and returns during the download of `client`; what was seen of it.
+/// Makes path 2 fail and return during a download on the connection of `open`, and checks how the download
+/// goes.
 fn outage(hosts: &Hosts, open: impl Fn() -> TcpStream + Sync) {
     std::thread::scope(|scope| {
         let reading = scope.spawn(|| hosts.at_client(|| longest_stall(&open())));
@@ -85,7 +86,7 @@ fn outage(hosts: &Hosts, open: impl Fn() -> TcpStream + Sync) {
         std::thread::sleep(black_for());
         run("nft delete table inet black");
         let (back, before) = (Instant::now(), sent_on_path_2());
-        // Retransmissions of what was lost meanwhile are no sign; a megabyte is.
+        // A megabyte shows that the path is used again. Less may be retransmissions of the data lost meanwhile.
         while sent_on_path_2() < before + 1_000_000 {
             assert!(
                 back.elapsed() < RETURN,
@@ -113,9 +114,9 @@ fn gateway(transport: &str) -> Running {
 }
 
 #[test]
-fn a_kernel_client_hardly_notices_a_path_that_dies_and_returns() {
+fn a_kernel_client_does_not_stall_while_a_path_dies_and_returns() {
     within(
-        "death::a_kernel_client_hardly_notices_a_path_that_dies_and_returns",
+        "death::a_kernel_client_does_not_stall_while_a_path_dies_and_returns",
         240,
         |hosts| {
             hosts.client_endpoint();
@@ -133,9 +134,9 @@ fn a_kernel_client_hardly_notices_a_path_that_dies_and_returns() {
 }
 
 #[test]
-fn connect_hardly_notices_a_path_that_dies_and_returns() {
+fn connect_does_not_stall_while_a_path_dies_and_returns() {
     within(
-        "death::connect_hardly_notices_a_path_that_dies_and_returns",
+        "death::connect_does_not_stall_while_a_path_dies_and_returns",
         240,
         |hosts| {
             hosts.limit("100mbit");

@@ -1,5 +1,5 @@
-//! A gateway at this host's own addresses (`--dnat`) on a host with a stateful firewall, over paths
-//! that are unlike.
+//! A gateway at this host's own addresses (`--dnat`) on a host with a stateful firewall, over two different
+//! paths.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, TcpStream};
@@ -25,7 +25,7 @@ fn transfers() -> u32 {
     if crate::full() { 20 } else { 1 }
 }
 
-/// Which path the first subflow takes, path 1 to the gateway's own address.
+/// Which path the first subflow uses. It is path 1, to the gateway's own address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum First {
     Slow,
@@ -42,16 +42,16 @@ impl First {
     }
 }
 
-/// A path of 50 Mbit/s with a round trip of 120 ms, and one of 300 Mbit/s with 20 ms. The window of the
-/// connection, for both paths, soon is far beyond what either subflow announced last.
+/// One path of 50 Mbit/s with a round trip of 120 ms, and one of 300 Mbit/s with 20 ms. The window of the
+/// connection, for both paths, soon far exceeds what either subflow announced last.
 fn unlike_paths(hosts: &Hosts, first: First) {
     let fast = first.fast_path();
     hosts.shape(3 - fast, &Link::new(50, 60));
     hosts.shape(fast, &Link::new(300, 10));
 }
 
-/// A firewall that forwards nothing but Spindle's packets and what connection tracking knows, and lets in no
-/// more than that and the kernel's own service.
+/// A firewall that forwards only Spindle's packets and those that connection tracking knows. To this host it
+/// admits only these and the packets for the kernel's own service.
 fn firewall() {
     run("nft -f - <<END
 table inet firewall {
@@ -104,8 +104,8 @@ fn gateway() -> Running {
     Running::start(command, "gateway")
 }
 
-/// Fetches `size` bytes in the namespace of this thread; the established subflows when nearly all
-/// have come, as `ss` lists them, and how many bytes came in all.
+/// Fetches `size` bytes in the namespace of this thread. Returns the established subflows when nearly all bytes
+/// have arrived, as `ss` lists them, and the number of bytes in all.
 fn fetch(mut stream: &TcpStream) -> (String, u64) {
     let mut head = vec![b'd'];
     head.extend_from_slice(&size().to_be_bytes());
@@ -124,7 +124,7 @@ fn fetch(mut stream: &TcpStream) -> (String, u64) {
     }
 }
 
-/// One transfer from `client` at `from` that keeps both its subflows; how long it takes.
+/// Makes one transfer from `client` at `from`, which must keep both its subflows. Returns how long it takes.
 fn keeps_both_subflows(client: &Namespace, from: IpAddr, gateway: &Running) -> Duration {
     let v6 = from.is_ipv6();
     let to = (on_path(v6, 1, 1), 8080).into();
@@ -132,7 +132,7 @@ fn keeps_both_subflows(client: &Namespace, from: IpAddr, gateway: &Running) -> D
     let (subflows, total) = client.at(|| fetch(&connect(from, to, true)));
     let took = started.elapsed();
     assert_eq!(total, size() + 32, "with the digest behind it");
-    // It joins from either family, whichever address it was told first.
+    // The client joins from either family, whichever address was announced first.
     let joined = [false, true].map(|v6| on_path(v6, 2, 1).to_string());
     let (first, second) = (on_path(v6, 1, 1).to_string(), &joined);
     assert!(
@@ -143,10 +143,10 @@ fn keeps_both_subflows(client: &Namespace, from: IpAddr, gateway: &Running) -> D
     took
 }
 
-/// Transfers from `client`, in each address family, through the gateway and by turns over the kernel's TCP on
-/// the fast path: none of the former takes longer than the latter's median. An IPv6 header has 20 bytes
-/// more, so each family is compared with itself. `on_fast` is the client's address there, and in `from`
-/// those of its first subflow.
+/// Makes transfers from `client` in each address family, by turns through the gateway and over the kernel's TCP
+/// on the fast path. No transfer through the gateway may take longer than the median of the kernel's. An IPv6
+/// header has 20 bytes more, so each family is compared with itself. `on_fast` has the client's addresses on
+/// the fast path, and `from` has those of its first subflow.
 fn transfers_on_both_paths(
     client: &Namespace,
     from: [IpAddr; 2],
@@ -174,10 +174,10 @@ fn transfers_on_both_paths(
         );
         let (slowest, median) = (ours[ours.len() - 1], kernel[kernel.len() / 2]);
         if slowest > median {
-            slower.push(format!("{family}: {slowest:?} beside {median:?}"));
+            slower.push(format!("{family}: {slowest:?} compared with {median:?}"));
         }
     }
-    // What is small is over before the second subflow has its share.
+    // A small transfer is over before the second subflow has its share.
     if crate::full() {
         assert!(slower.is_empty(), "{slower:?}");
     }
@@ -216,7 +216,7 @@ fn dnat_keeps_both_subflows_of_unlike_paths_if_the_fast_one_comes_first() {
     dnat_keeps_both(test, First::Fast);
 }
 
-/// Connection tracking has long forgotten the connection when the service answers.
+/// The service answers long after connection tracking has forgotten the connection.
 #[test]
 fn dnat_delivers_an_answer_that_takes_longer_than_connection_tracking_remembers() {
     let test = "dnat::dnat_delivers_an_answer_that_takes_longer_than_connection_tracking_remembers";
@@ -267,8 +267,8 @@ fn dnat_serves_connections_of_the_host_itself_through_its_firewall() {
     });
 }
 
-/// A gateway that is killed leaves its table behind and no device: what comes for it may not leave
-/// towards the inner address by the default route.
+/// A gateway that is killed leaves its table behind, but no device. Packets for it must not be sent towards the
+/// inner address by the default route.
 #[test]
 fn dnat_of_a_killed_gateway_sends_nothing_to_inner_addresses() {
     let test = "dnat::dnat_of_a_killed_gateway_sends_nothing_to_inner_addresses";
@@ -290,7 +290,7 @@ table inet watch {
 END",
         );
         serve("127.0.0.1:9000".parse().expect("an address"), false);
-        // Dropped, it is killed.
+        // Dropping the gateway kills it.
         drop(gateway());
         for v6 in [false, true] {
             let to = (on_path(v6, 1, 1), 8080).into();
@@ -302,7 +302,7 @@ END",
         assert!(seen.contains("packets 0"), "inner addresses: {seen}");
         let dropped = run("nft list counter inet spindle_spin0 inner_address_elsewhere");
         assert!(!dropped.contains("packets 0"), "{dropped}");
-        // A new gateway takes the place of what was left.
+        // A new gateway replaces what was left.
         let gateway = gateway();
         let to = (on_path(false, 1, 1), 8080).into();
         let whole =
@@ -311,7 +311,7 @@ END",
     });
 }
 
-/// A host behind the client, which forwards for it packets of up to `mtu` bytes.
+/// A host behind the client, which forwards packets of up to `mtu` bytes for it.
 fn behind_the_client(hosts: &Hosts, mtu: u32) -> Namespace {
     let behind = Namespace::new();
     let (client, there) = (hosts.namespace().pid(), behind.pid());
@@ -330,7 +330,7 @@ fn behind_the_client(hosts: &Hosts, mtu: u32) -> Namespace {
     behind
 }
 
-/// A router on the way says that segments are too large: it says so to the outer address, about a
+/// A router on the path reports that segments are too large. It sends its report to the outer address, about a
 /// packet from there.
 #[test]
 fn dnat_hands_icmp_errors_about_its_segments_to_spindle() {
@@ -349,14 +349,14 @@ fn dnat_hands_icmp_errors_about_its_segments_to_spindle() {
             let whole = behind.at(|| transfer(&connect(from, to, false), true, 1_000_000));
             assert!(whole, "IPv6 {v6}: {}", gateway.log());
         }
-        // Segments that are found too large without a word cost more than one timeout each.
+        // Without reports, each size that is too large would cost more than one timeout.
         let timeouts = gateway.status()["totals"]["timeouts"].as_u64();
         assert!(timeouts.is_some_and(|t| t < 2), "{timeouts:?} timeouts");
     });
 }
 
-/// Between client and gateway is a NAT that drops each segment that it holds to be outside the window
-/// as the subflow announced it.
+/// A NAT between client and gateway drops each segment that it considers outside the window that the subflow
+/// announced.
 fn strict_nat_keeps_both(test: &str, first: First) {
     within(test, 900, |hosts| {
         if !have(test, "nft") {
@@ -385,13 +385,13 @@ sysctl -qw net.netfilter.nf_conntrack_tcp_be_liberal=0",
 }
 
 #[test]
-fn a_strict_nat_on_the_way_keeps_both_subflows_of_unlike_paths() {
-    let test = "dnat::a_strict_nat_on_the_way_keeps_both_subflows_of_unlike_paths";
+fn a_strict_nat_on_the_path_keeps_both_subflows_of_unlike_paths() {
+    let test = "dnat::a_strict_nat_on_the_path_keeps_both_subflows_of_unlike_paths";
     strict_nat_keeps_both(test, First::Slow);
 }
 
 #[test]
-fn a_strict_nat_on_the_way_keeps_both_subflows_if_the_fast_path_comes_first() {
-    let test = "dnat::a_strict_nat_on_the_way_keeps_both_subflows_if_the_fast_path_comes_first";
+fn a_strict_nat_on_the_path_keeps_both_subflows_if_the_fast_path_comes_first() {
+    let test = "dnat::a_strict_nat_on_the_path_keeps_both_subflows_if_the_fast_path_comes_first";
     strict_nat_keeps_both(test, First::Fast);
 }

@@ -1,5 +1,5 @@
 //! The first flight of a response of 100 KB that its service writes at once, on a new connection each time,
-//! over two like paths.
+//! over two equal paths.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -13,17 +13,17 @@ use crate::two_hosts::{Hosts, have, on_path, within};
 
 /// Bytes of the response's body.
 const BODY: usize = 100_000;
-/// The least bound on a response time without losses, which a retransmission timer of Linux (200 ms,
-/// `TCP_RTO_MIN`) exceeds and a busy machine's delays do not.
+/// The least bound on a response time without losses. A retransmission timer of Linux (200 ms, `TCP_RTO_MIN`)
+/// exceeds it, and the delays of a busy machine do not.
 const NO_TIMER: Duration = Duration::from_millis(150);
-/// Fetches before those that count.
+/// Fetches before those that are counted.
 const WARM_UP: usize = 5;
 
 fn fetches() -> usize {
     if crate::full() { 1000 } else { 60 }
 }
 
-/// Who is asked, and over what.
+/// A service that is measured, and how to reach it.
 struct Service {
     name: &'static str,
     at: SocketAddr,
@@ -55,7 +55,7 @@ fn gateway() -> Running {
     Running::start(command, "gateway")
 }
 
-/// A response to any request, written with one call.
+/// Answers any request with a response that is written with one call.
 fn write_at_once(listener: std::net::TcpListener) {
     let mut response = format!("HTTP/1.1 200 OK\r\nContent-Length: {BODY}\r\n\r\n").into_bytes();
     response.resize(response.len() + BODY, b'x');
@@ -65,14 +65,14 @@ fn write_at_once(listener: std::net::TcpListener) {
             std::thread::spawn(move || {
                 let mut request = [0; 4096];
                 let asked = stream.read(&mut request);
-                // A client that is gone already needs no answer.
+                // A client that has already closed needs no answer.
                 let _ = asked.and_then(|_| stream.write_all(&response));
             });
         }
     });
 }
 
-/// The service that writes all at once, behind the gateway and at the kernel's ports.
+/// Starts the service that writes all at once, behind the gateway and at the kernel's ports.
 fn serve_at_once() {
     for (port, multipath) in [(9000, false), (9001, false), (9002, true)] {
         let at = ([0, 0, 0, 0], port).into();
@@ -98,7 +98,7 @@ fn fetch(service: &Service) -> Duration {
     started.elapsed()
 }
 
-/// Response times in rising order.
+/// Response times in ascending order.
 #[derive(Debug)]
 struct Times(Vec<Duration>);
 
@@ -146,7 +146,7 @@ fn measure(hosts: &Hosts, what: &str) -> [Times; 3] {
     times
 }
 
-/// Without losses, no response waits for a timer.
+/// Checks that no response waits for a timer if there are no losses.
 fn check_clean(hosts: &Hosts, what: &str) {
     let [gateway, tcp, _] = measure(hosts, what);
     let (mut p99, mut worst) = (tcp.quantile(0.99).mul_f64(1.1), gateway.median() * 5);
@@ -157,7 +157,7 @@ fn check_clean(hosts: &Hosts, what: &str) {
     assert!(gateway.worst() <= worst, "{what}: one above {worst:?}");
 }
 
-/// With losses on path 2, which the first subflow does not take.
+/// Checks the times with losses on path 2, which the first subflow does not use.
 fn check_lossy(hosts: &Hosts, what: &str) {
     let [gateway, _, mptcp] = measure(hosts, what);
     if crate::full() {
@@ -166,11 +166,11 @@ fn check_lossy(hosts: &Hosts, what: &str) {
     assert!(gateway.worst() <= NO_TIMER, "{what}: {:?}", gateway.worst());
 }
 
-/// Two paths of 100 Mbit/s and a round trip of 2 ms.
+/// Two paths, each of 100 Mbit/s and with a round trip of 2 ms.
 fn like_paths(hosts: &Hosts, loss: f64) {
     hosts.shape(1, &Link::new(100, 1));
     hosts.shape(2, &Link::new(100, 1).losses(loss));
-    // The kernel's own second subflow takes path 2 as well, as the gateway's does.
+    // The kernel's own second subflow uses path 2, like the gateway's.
     hosts.client("ip route add 10.1.1.1 via 10.1.2.1 dev c2 table 102");
     hosts.client_endpoint();
 }
@@ -187,9 +187,9 @@ fn a_first_flight_written_at_once_waits_for_no_timer() {
 }
 
 #[test]
-fn a_first_flight_written_at_once_waits_for_no_timer_beside_a_lossy_path() {
+fn a_first_flight_written_at_once_waits_for_no_timer_next_to_a_lossy_path() {
     let test =
-        "first_flight::a_first_flight_written_at_once_waits_for_no_timer_beside_a_lossy_path";
+        "first_flight::a_first_flight_written_at_once_waits_for_no_timer_next_to_a_lossy_path";
     within(test, 600, |hosts| {
         like_paths(hosts, 0.05);
         serve_at_once();
@@ -198,7 +198,7 @@ fn a_first_flight_written_at_once_waits_for_no_timer_beside_a_lossy_path() {
     });
 }
 
-/// Starts nginx with a page; it listens as the kernel's TCP and MPTCP, and behind the gateway.
+/// Starts nginx with a page. It listens with the kernel's TCP and MPTCP, and behind the gateway.
 fn nginx(dir: &std::path::Path) -> crate::programs::Server {
     std::fs::write(dir.join("page"), vec![b'x'; BODY]).expect("a file");
     let conf = dir.join("nginx.conf");
@@ -212,7 +212,7 @@ fn nginx(dir: &std::path::Path) -> crate::programs::Server {
     );
     std::fs::write(&conf, text).expect("a file");
     let conf = conf.to_str().expect("a path");
-    // The kernel's MPTCP takes part in what is plain TCP to its peer too, so all ports may have it.
+    // A kernel listener with MPTCP also accepts plain TCP, so all ports may have it.
     server(9002, &["mptcpize", "run", "nginx", "-c", conf])
 }
 
@@ -232,8 +232,8 @@ fn a_first_flight_of_nginx_waits_for_no_timer() {
 }
 
 #[test]
-fn a_first_flight_of_nginx_waits_for_no_timer_beside_a_lossy_path() {
-    let test = "first_flight::a_first_flight_of_nginx_waits_for_no_timer_beside_a_lossy_path";
+fn a_first_flight_of_nginx_waits_for_no_timer_next_to_a_lossy_path() {
+    let test = "first_flight::a_first_flight_of_nginx_waits_for_no_timer_next_to_a_lossy_path";
     within(test, 1200, |hosts| {
         if !(have(test, "nginx") && have(test, "mptcpize")) {
             return;

@@ -16,7 +16,7 @@ fn size() -> u64 {
     }
 }
 
-/// Sends one transfer from a thread at the client and watches meanwhile with `look`; whether it was
+/// Makes one transfer from a thread at the client and calls `look` meanwhile. Returns whether the data were
 /// right.
 fn watched(hosts: &Hosts, v6: bool, down: bool, mut look: impl FnMut()) -> bool {
     let gateway: IpAddr = GATEWAY[usize::from(v6)].parse().expect("an address");
@@ -37,8 +37,8 @@ fn watched(hosts: &Hosts, v6: bool, down: bool, mut look: impl FnMut()) -> bool 
     })
 }
 
-/// The largest number behind `field:` on each line of `ss -tin` at the client that has one, by the
-/// client's address.
+/// The largest number after `field:` on each line of `ss -tin` at the client that has one, by the client's
+/// address.
 fn ss_bytes(hosts: &Hosts, field: &str) -> Vec<(String, u64)> {
     let text = hosts.client("ss -Htin state established '( dport = :8080 )' | paste - -");
     let field = format!(" {field}:");
@@ -62,7 +62,7 @@ fn note(most: &mut Vec<(String, u64)>, seen: Vec<(String, u64)>) {
     }
 }
 
-/// At least two subflows carried a tenth of the data or more each.
+/// Whether at least two subflows carried a tenth of the data or more each.
 fn shared(most: &[(String, u64)]) -> bool {
     most.iter().filter(|(_, b)| *b > size() / 10).count() >= 2
 }
@@ -82,7 +82,7 @@ fn gateway(transport: &str) -> Running {
     Running::start(command, "gateway")
 }
 
-/// Bytes by subflow as `spindle status` has them.
+/// Bytes by subflow, as in `spindle status`.
 fn status_bytes(gateway: &Running, field: &str) -> Vec<(String, u64)> {
     let status = gateway.status();
     let connections = status["connections"].as_array().expect("a list");
@@ -141,7 +141,7 @@ fn a_kernel_client_uses_two_paths_through_the_gateway() {
     );
 }
 
-/// On SIGTERM the gateway ends in order and leaves nothing behind.
+/// Checks that the gateway ends in order on SIGTERM and leaves no device or route behind.
 fn device_goes_with(mut gateway: Running) {
     assert_eq!(gateway.end(), Some(0), "{}", gateway.log());
     assert!(
@@ -158,8 +158,8 @@ fn a_client_over_tun_uses_two_paths_to_a_kernel_server() {
         240,
         |hosts| {
             hosts.limit("200mbit");
-            // The server\'s kernel listens on an address of its own; Spindle's addresses at the client
-            // are routed back through either path.
+            // The server's kernel listens on its own address. Spindle's addresses at the client are routed back
+            // over either path.
             for v6 in [false, true] {
                 let server = (on_path(v6, 1, 1), 9000).into();
                 serve(server, true);
@@ -222,7 +222,7 @@ fn a_client_over_tun_uses_two_paths_to_a_kernel_server() {
     );
 }
 
-/// Bytes by own address, as `spindle status` has them.
+/// Bytes by local address, as in `spindle status`.
 fn local_bytes(connect: &Running, field: &str) -> Vec<(String, u64)> {
     let status = connect.status();
     let connections = status["connections"].as_array().expect("a list");

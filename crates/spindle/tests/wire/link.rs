@@ -1,5 +1,5 @@
-//! An emulated link between two namespaces: a TUN device at each end, and a thread that takes the
-//! packets of either through the fabric's model of a link (queue, rate, delay, loss) in real time.
+//! An emulated link between two namespaces: a TUN device at each end, and a thread that passes the packets of
+//! both through the fabric's model of a link (queue, rate, delay, loss) in real time.
 
 use std::net::UdpSocket;
 use std::os::fd::AsFd;
@@ -15,17 +15,17 @@ use tun_rs::{DeviceBuilder, SyncDevice};
 use crate::service::{connect, serve, transfer};
 use crate::two_hosts::{Hosts, on_path, run, within};
 
-/// Packets taken from a device before the other has its turn.
+/// Packets read from one device before the other has its turn.
 const BATCH: usize = 64;
-/// The thread sleeps no less than this: packets due in between are delivered together. A tenth of a
-/// round trip of 1 ms, and four packets of 1500 bytes at 500 Mbit/s.
+/// The thread sleeps at least this long. Packets that become due meanwhile are delivered together. It is a
+/// tenth of a round trip of 1 ms, and four packets of 1500 bytes at 500 Mbit/s.
 const LEAST_SLEEP: Duration = Duration::from_micros(100);
-/// Packets a device holds for the thread, so that none is lost but by the model.
+/// Packets that a device queues for the thread, so that only the model loses packets.
 const DEVICE_QUEUE: u32 = 10_000;
 /// Largest packet of a device.
 const PACKET: usize = 65_536;
 
-/// A link, each way.
+/// A link with these properties in each direction.
 #[derive(Clone, Debug)]
 pub(crate) struct Link {
     /// Bits per second of whole IP packets, both headers included.
@@ -34,16 +34,15 @@ pub(crate) struct Link {
     pub(crate) delay: Duration,
     /// Bytes that wait or are being sent before packets are dropped.
     pub(crate) queue: Bytes,
-    /// What is lost on the way.
+    /// Which packets are lost.
     pub(crate) loss: Loss,
-    /// Bytes of the largest IP packet that passes. Larger ones vanish without a word (RFC 2923,
-    /// section 2.1).
+    /// Bytes of the largest IP packet that passes. Larger packets are dropped silently (RFC 2923, section 2.1).
     pub(crate) largest: usize,
 }
 
 impl Link {
-    /// A link of `mbit` Mbit/s and `delay_ms` milliseconds each way that loses nothing, with a queue
-    /// of one round trip's bytes (64 KiB at least).
+    /// A link of `mbit` Mbit/s and `delay_ms` milliseconds in each direction, without losses, with a queue of
+    /// one round trip's bytes (at least 64 KiB).
     pub(crate) fn new(mbit: u64, delay_ms: u64) -> Self {
         let rate = BitRate(mbit * 1_000_000);
         let delay = Duration::from_millis(delay_ms);
@@ -57,33 +56,33 @@ impl Link {
         }
     }
 
-    /// The same with a queue of `bytes`.
+    /// Returns the link with a queue of `bytes`.
     pub(crate) fn queue(mut self, bytes: u64) -> Self {
         self.queue = Bytes(bytes);
         self
     }
 
-    /// The same with losses in bursts: a packet enters the state that loses all with probability
-    /// `enter` and leaves it with probability `leave` (Gilbert 1960).
+    /// Returns the link with losses in bursts: a packet enters the state that loses all packets with
+    /// probability `enter` and leaves it with probability `leave` (Gilbert 1960).
     pub(crate) fn bursts(mut self, enter: f64, leave: f64) -> Self {
         let rate = Probability::new(enter / (enter + leave)).expect("a rate");
         self.loss = Loss::gilbert_elliott(rate, 1.0 / leave).expect("a chain of two states");
         self
     }
 
-    /// The same where each packet is lost with probability `rate`, whatever became of others.
+    /// Returns the link with each packet lost with probability `rate`, independently of others.
     pub(crate) fn losses(mut self, rate: f64) -> Self {
         self.loss = Loss::bernoulli(Probability::new(rate).expect("a rate"));
         self
     }
 
-    /// The same with packets above `bytes` lost.
+    /// Returns the link with packets above `bytes` lost.
     pub(crate) fn largest(mut self, bytes: usize) -> Self {
         self.largest = bytes;
         self
     }
 
-    /// Starts the link between two devices; it runs until the process ends.
+    /// Starts the link between two devices. It runs until the process ends.
     fn start(&self, ends: [SyncDevice; 2], seed: u64) {
         let spec = LinkSpec {
             loss: self.loss.clone(),
@@ -108,15 +107,15 @@ impl Link {
 }
 
 impl Hosts {
-    /// Makes path `n` an emulated link instead of the veth pair that it is at first. Both devices keep
-    /// their names and addresses.
+    /// Makes path `n` an emulated link instead of the initial veth pair. Both devices keep their names and
+    /// addresses.
     pub(crate) fn shape(&self, n: u32, link: &Link) {
         run(&format!("ip link del s{n}"));
         let ends = [
             device(&format!("s{n}")),
             self.at_client(|| device(&format!("c{n}"))),
         ];
-        // The client's rules stay when their device goes.
+        // The client's rules remain when their device is removed.
         let table = 100 + n;
         self.client(&format!(
             "ip rule del lookup {table}; ip -6 rule del lookup {table}"
@@ -178,25 +177,25 @@ impl Running {
         precise();
         loop {
             self.deliver();
-            // What came in meanwhile enters the link at the present, which `deliver` has reached.
+            // Packets that arrived meanwhile enter the link at the present time, which `deliver` has reached.
             if !(self.take(0) | self.take(1)) {
                 self.sleep();
             }
         }
     }
 
-    /// Delivers what has arrived by now.
+    /// Delivers the packets that have arrived by now.
     fn deliver(&mut self) {
         let now = Instant::from_nanos(self.start.elapsed().as_nanos() as u64);
         while let Some((_, event)) = self.simulation.next_event_until(now) {
             if let Event::Arrive { host, packet, .. } = event {
-                // A device that is down takes nothing, as a cable that is not plugged in.
+                // A device that is down accepts no packets, like a cable that is not plugged in.
                 let _ = self.ends[host.0 as usize].send(&packet.0);
             }
         }
     }
 
-    /// Takes a batch from an end; whether more may wait.
+    /// Takes a batch from an end. Returns whether more may wait.
     fn take(&mut self, end: u32) -> bool {
         for _ in 0..BATCH {
             let Ok(len) = self.ends[end as usize].recv(&mut self.buffer) else {
@@ -211,7 +210,7 @@ impl Running {
         true
     }
 
-    /// Waits for a packet, or until the next is due.
+    /// Waits for a packet, or until the next one is due.
     fn sleep(&self) {
         let mut ends = self
             .ends
@@ -224,7 +223,7 @@ impl Running {
                 left.max(LEAST_SLEEP).as_nanos(),
             ))
         });
-        // An error is an interruption; the loop looks again.
+        // An error is an interruption. The loop checks again.
         let _ = ppoll(&mut ends, left, None);
     }
 }

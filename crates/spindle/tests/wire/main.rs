@@ -1,4 +1,4 @@
-//! Spindle against the kernel's own MPTCP and real programs, in network namespaces. Takes root.
+//! Spindle against the kernel's own MPTCP and real programs, in network namespaces. Requires root.
 //!
 //! `SPINDLE_WIRE=full` runs everything at full size.
 
@@ -17,7 +17,7 @@ mod service;
 mod spindle;
 mod two_hosts;
 
-/// Whether everything is to run at full size.
+/// Whether everything must run at full size.
 fn full() -> bool {
     std::env::var("SPINDLE_WIRE").is_ok_and(|v| v == "full")
 }

@@ -1,4 +1,4 @@
-//! A path that swallows full segments without a word.
+//! A path that drops full-sized segments silently.
 
 use std::process::Command;
 
@@ -8,9 +8,9 @@ use crate::spindle::{Running, program};
 use crate::two_hosts::{on_path, within};
 
 #[test]
-fn a_gateway_finds_out_what_a_path_carries_that_drops_full_segments_silently() {
+fn a_gateway_finds_the_packet_size_of_a_path_that_drops_full_segments_silently() {
     let test =
-        "path_mtu::a_gateway_finds_out_what_a_path_carries_that_drops_full_segments_silently";
+        "path_mtu::a_gateway_finds_the_packet_size_of_a_path_that_drops_full_segments_silently";
     within(test, 60, |hosts| {
         hosts.shape(1, &Link::new(100, 5).largest(1300));
         serve("127.0.0.1:9000".parse().expect("an address"), false);

@@ -1,5 +1,5 @@
-//! What a kernel client makes of a gateway's path management: addresses announced with a port, announced
-//! again after a loss, backups, and checksums.
+//! How a kernel client reacts to a gateway's path management: addresses announced with a port, addresses
+//! announced again after a loss, backups, and checksums.
 
 use std::net::IpAddr;
 use std::process::Command;
@@ -11,12 +11,12 @@ use crate::service::{connect, serve, transfer};
 use crate::spindle::{Running, program};
 use crate::two_hosts::{Hosts, on_path, run, within};
 
-/// Bytes of a transfer: some seconds at the rate that [`start`] sets.
+/// Bytes of a transfer: some seconds at the rate that [`prepare`] sets.
 const SIZE: u64 = 40_000_000;
-/// How long what is waited for may take: a back-off of some seconds, on a busy machine.
+/// How long an expected event may take: a back-off of some seconds, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The paths' rate, and the service.
+/// Sets the paths' rate and starts the service.
 fn prepare(hosts: &Hosts) {
     hosts.limit("30mbit");
     serve("127.0.0.1:9000".parse().expect("an address"), false);
@@ -31,7 +31,7 @@ fn start(flags: &[&str]) -> Running {
     Running::start(command, "gateway")
 }
 
-/// Downloads while `look` looks at the gateway's only connection; whether all arrived.
+/// Downloads while `look` observes the gateway's only connection. Returns whether all data arrived.
 fn downloading(hosts: &Hosts, gateway: &Running, mut look: impl FnMut(&Value)) -> bool {
     let to: IpAddr = "10.9.0.1".parse().expect("an address");
     std::thread::scope(|scope| {
@@ -52,15 +52,15 @@ fn downloading(hosts: &Hosts, gateway: &Running, mut look: impl FnMut(&Value)) -
     })
 }
 
-/// The subflow of a connection at this own end of the gateway's.
+/// The subflow of a connection at this local end of the gateway.
 fn subflow_at<'a>(connection: &'a Value, local: &str) -> Option<&'a Value> {
     let mut all = connection["subflows"].as_array()?.iter();
     all.find(|s| s["local"] == local && s["state"] == "Established")
 }
 
 #[test]
-fn a_kernel_client_joins_an_address_announced_with_a_port_of_its_own() {
-    let test = "paths::a_kernel_client_joins_an_address_announced_with_a_port_of_its_own";
+fn a_kernel_client_joins_an_address_announced_with_its_own_port() {
+    let test = "paths::a_kernel_client_joins_an_address_announced_with_its_own_port";
     within(test, 120, |hosts| {
         prepare(hosts);
         let gateway = start(&["--announce", "10.9.0.2:8443"]);
@@ -73,15 +73,15 @@ fn a_kernel_client_joins_an_address_announced_with_a_port_of_its_own() {
     });
 }
 
-/// Who hears the resets of a middlebox.
+/// Which ends get the resets of a middlebox.
 #[derive(Clone, Copy)]
 enum Reset {
     BothEnds,
     Gateway,
 }
 
-/// For half a second a middlebox lets nothing through from and to this address of the gateway, and answers
-/// with RST.
+/// For half a second, a middlebox blocks all packets from and to this address of the gateway, and answers with
+/// RST.
 fn reset_on_the_way(address: &str, heard_by: Reset) {
     let to_client = match heard_by {
         Reset::BothEnds => "reject with tcp reset",
@@ -134,8 +134,8 @@ fn a_kernel_client_joins_again_at_an_address_that_is_announced_again() {
     joins_again_after(test, Reset::BothEnds);
 }
 
-/// The client's end of the lost subflow lives on, and Linux joins no address twice: it joins again only once
-/// the address was removed.
+/// The client's end of the lost subflow still exists, and Linux joins no address twice. The client joins again
+/// only after the address was removed.
 #[test]
 fn a_kernel_client_joins_again_if_only_the_gateway_was_reset() {
     let test = "paths::a_kernel_client_joins_again_if_only_the_gateway_was_reset";
@@ -163,8 +163,8 @@ fn a_kernel_client_leaves_the_subflow_of_a_backup_address_idle() {
 }
 
 #[test]
-fn checksums_that_either_end_wants_are_right() {
-    let test = "paths::checksums_that_either_end_wants_are_right";
+fn checksums_that_either_end_requests_are_right() {
+    let test = "paths::checksums_that_either_end_requests_are_right";
     within(test, 120, |hosts| {
         prepare(hosts);
         hosts.client_endpoint();

@@ -10,7 +10,7 @@ use crate::service::{connect, listen, serve, transfer};
 use crate::spindle::{Running, program};
 use crate::two_hosts::{Hosts, have, run, within};
 
-/// A server that ends with the test.
+/// A server, which is killed when dropped.
 pub(crate) struct Server(Child);
 
 impl Drop for Server {
@@ -38,7 +38,7 @@ pub(crate) fn server(port: u16, arguments: &[&str]) -> Server {
     panic!("{} does not listen on {port}", arguments[0]);
 }
 
-/// A directory with files to be fetched, and their digests' command.
+/// A directory with files to fetch.
 fn files() -> tempfile::TempDir {
     let dir = tempfile::tempdir().expect("a directory");
     for (name, len) in [("small", 10_000_usize), ("large", 5_000_000)] {
@@ -94,8 +94,8 @@ fn udp_pair(hosts: &Hosts, port: u16) -> (Running, Running) {
 }
 
 #[test]
-fn clients_that_speak_mptcp_tcp_or_lose_the_options_on_the_way_are_served() {
-    let test = "programs::clients_that_speak_mptcp_tcp_or_lose_the_options_on_the_way_are_served";
+fn clients_with_mptcp_or_tcp_or_with_options_lost_in_transit_are_served() {
+    let test = "programs::clients_with_mptcp_or_tcp_or_with_options_lost_in_transit_are_served";
     within(test, 240, |hosts| {
         if !(have(test, "curl")
             && have(test, "mptcpize")
@@ -145,8 +145,8 @@ fn clients_that_speak_mptcp_tcp_or_lose_the_options_on_the_way_are_served() {
         assert_eq!(counts(), (1, 0));
         fetch("");
         assert_eq!(counts(), (1, 1));
-        // nftables takes MPTCP's option out: of the SYN only, of all that follows it, or of all from
-        // some time into the transfer on.
+        // nftables removes MPTCP's option: from the SYN only, from all segments that follow it, or from all
+        // segments after some time into the transfer.
         hosts.client("ip mptcp endpoint flush");
         let strip = |match_: &str| {
             let rules: String = ["dport", "sport"]
@@ -174,7 +174,7 @@ fn clients_that_speak_mptcp_tcp_or_lose_the_options_on_the_way_are_served() {
     });
 }
 
-/// The options vanish while a transfer runs; `strip` takes them out.
+/// Removes the options with `strip` while a transfer runs.
 fn stripped_in_the_middle(hosts: &Hosts, dir: &Path, strip: &dyn Fn(&str)) {
     let got = dir.join("slow");
     let have = || std::fs::metadata(&got).map_or(0, |m| m.len());
@@ -268,7 +268,7 @@ fn http_and_rsync_and_iperf_work_through_connect_and_gateway() {
         }
         {
             let _iperf = server(9000, &["iperf3", "-s", "-p", "9000", "-B", "127.0.0.1"]);
-            // The probe of the port was a client of a kind; the server takes the next one after it.
+            // The probe of the port counted as a client. The server accepts the next one after it.
             std::thread::sleep(Duration::from_millis(300));
             let (_gateway, connect) = udp_pair(hosts, 9000);
             for way in ["", "-R"] {
@@ -343,7 +343,7 @@ fn half_close_and_reset_reach_the_other_end() {
             let mut got = String::new();
             (&client).read_to_string(&mut got).expect("to the end");
             assert_eq!(got, "answer");
-            // A reset at either end is one at the other.
+            // A reset at either end causes one at the other.
             for by_service in [true, false] {
                 let client =
                     hosts.at_client(|| connect(localhost, (localhost, 7000).into(), false));

@@ -1,4 +1,4 @@
-//! The testbed of a user without privileges, in a user namespace.
+//! The testbed, run by a user without privileges in a user namespace.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,10 +9,10 @@ const EXPERIMENT: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/../../experiments/wire/two-paths.toml"
 );
-/// What systems call the user with no rights.
+/// The user that has no rights on most systems.
 const NOBODY: &str = "65534";
 
-/// Whether such a user may make namespaces and TUN devices here.
+/// Whether such a user may create namespaces and TUN devices here.
 fn allowed(test: &str, unprivileged: &dyn Fn() -> Command) -> bool {
     let made = unprivileged()
         .args(["unshare", "--user", "--net", "true"])
@@ -32,7 +32,7 @@ fn allowed(test: &str, unprivileged: &dyn Fn() -> Command) -> bool {
     opened
 }
 
-/// A copy that everybody may read: where the build puts things may be closed to others.
+/// A copy that everyone may read, since the build directory may be closed to others.
 fn published(dir: &Path, from: &str, name: &str) -> std::path::PathBuf {
     let to = dir.join(name);
     std::fs::copy(from, &to).expect("a copy");
@@ -62,7 +62,7 @@ fn the_testbed_runs_without_privileges() {
     std::fs::set_permissions(dir.path(), mode).expect("its mode");
     let spindle = published(dir.path(), env!("CARGO_BIN_EXE_spindle"), "spindle");
     let experiment = published(dir.path(), EXPERIMENT, "two-paths.toml");
-    // How late a shared machine is, is not the question here.
+    // How late packets are on a shared machine does not matter here.
     let done = unprivileged()
         .arg(&spindle)
         .arg("testbed")

@@ -1,4 +1,4 @@
-//! The service behind a gateway, and what its clients do: bytes both ways, checked by their digest.
+//! The service behind a gateway, and its clients: bytes in both directions, checked by their digest.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -6,15 +6,15 @@ use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use sha2::{Digest, Sha256};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
-/// Protocol number for socket(2) that asks for MPTCP (IPPROTO_MPTCP).
+/// Protocol number that requests MPTCP from socket(2) (IPPROTO_MPTCP).
 const MPTCP: i32 = 262;
 const BLOCK: usize = 256 << 10;
 /// Bytes of a SHA-256.
 const DIGEST: usize = 32;
 
-/// Starts the service on `at`, a thread a connection. A client says `d` or `u` and a number of
-/// bytes: they come down with their digest behind them, or go up and their digest comes back. After `z`
-/// zeros come down, with nothing behind them.
+/// Starts the service on `at`, with a thread for each connection. A client sends a letter and a number of
+/// bytes. After `d`, that many bytes are sent to the client, followed by their digest. After `u`, the client
+/// sends that many bytes and gets their digest. After `z`, zeros are sent to the client, without a digest.
 pub(crate) fn serve(at: SocketAddr, multipath: bool) {
     let listener = listen(at, multipath);
     std::thread::spawn(move || {
@@ -37,7 +37,7 @@ fn answer(mut stream: &TcpStream) -> Option<()> {
     stream.shutdown(Shutdown::Write).ok()
 }
 
-/// Sends zeros, which cost the service next to nothing.
+/// Sends zeros, which cost the service almost no time.
 fn zeros(mut stream: &TcpStream, len: u64) -> Option<()> {
     let zeros = std::io::repeat(0).take(len);
     std::io::copy(
@@ -48,7 +48,7 @@ fn zeros(mut stream: &TcpStream, len: u64) -> Option<()> {
     stream.shutdown(Shutdown::Write).ok()
 }
 
-/// Fetches `len` bytes, or sends them up; true if what arrived is what was sent.
+/// Fetches `len` bytes, or sends them to the service. Returns true if the bytes arrived as they were sent.
 pub(crate) fn transfer(mut stream: &TcpStream, down: bool, len: u64) -> bool {
     let mut head = vec![if down { b'd' } else { b'u' }];
     head.extend_from_slice(&len.to_be_bytes());
@@ -103,7 +103,7 @@ fn socket(family: SocketAddr, multipath: bool) -> Socket {
     Socket::new(Domain::for_address(family), Type::STREAM, Some(protocol)).expect("a socket")
 }
 
-/// A listener of the kernel's, with MPTCP or TCP.
+/// A kernel listener, with MPTCP or TCP.
 pub(crate) fn listen(at: SocketAddr, multipath: bool) -> TcpListener {
     let s = socket(at, multipath);
     s.set_reuse_address(true).expect("an option");
@@ -112,7 +112,7 @@ pub(crate) fn listen(at: SocketAddr, multipath: bool) -> TcpListener {
     s.into()
 }
 
-/// A connection of the kernel's, with MPTCP or TCP.
+/// A kernel connection, with MPTCP or TCP.
 pub(crate) fn connect(from: IpAddr, to: SocketAddr, multipath: bool) -> TcpStream {
     let s = socket(to, multipath);
     s.bind(&SockAddr::from(SocketAddr::new(from, 0)))

@@ -6,17 +6,17 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-/// How long a command may take to say that it is ready.
+/// How long a command may take to report that it is ready.
 const READY: Duration = Duration::from_secs(20);
 
-/// The program's path; `SPINDLE_BIN` names another build of it, to compare the two.
+/// The program's path. `SPINDLE_BIN` names another build of it, to compare the two.
 pub(crate) fn program() -> &'static str {
     static OTHER: OnceLock<Option<String>> = OnceLock::new();
     let other = OTHER.get_or_init(|| std::env::var("SPINDLE_BIN").ok());
     other.as_deref().unwrap_or(env!("CARGO_BIN_EXE_spindle"))
 }
 
-/// A running gateway or connect; ended, and its device removed, when dropped.
+/// A running gateway or connect service. It is killed when dropped, which also removes its device.
 pub(crate) struct Running {
     child: Child,
     control: PathBuf,
@@ -24,8 +24,8 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Starts `command` (the program's path is its first word already or follows `nsenter`) and
-    /// waits until its log says that it listens.
+    /// Starts `command`, in which the program's path is the first word or follows `nsenter`, and waits until
+    /// its log reports that it listens.
     pub(crate) fn start(mut command: Command, name: &str) -> Self {
         let control = std::env::temp_dir().join(format!("spindle-{}-{name}", std::process::id()));
         let mut child = command
@@ -55,12 +55,12 @@ impl Running {
         running
     }
 
-    /// What it has logged so far.
+    /// The log so far.
     pub(crate) fn log(&self) -> String {
         self.log.lock().expect("the log").join("\n")
     }
 
-    /// What `spindle status --json` says of it.
+    /// The output of `spindle status --json` for this process.
     pub(crate) fn status(&self) -> serde_json::Value {
         let Output { stdout, stderr, .. } = Command::new(program())
             .args(["status", "--json", "--control"])
@@ -71,7 +71,7 @@ impl Running {
             .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&stderr)))
     }
 
-    /// The most memory it has had so far, in bytes (`VmHWM` of `/proc/PID/status`).
+    /// The most memory that the process has used so far, in bytes (`VmHWM` of `/proc/PID/status`).
     pub(crate) fn peak_memory(&self) -> u64 {
         let path = format!("/proc/{}/status", self.child.id());
         let status = std::fs::read_to_string(path).expect("a running process");
@@ -80,7 +80,7 @@ impl Running {
         kib.expect("a number") << 10
     }
 
-    /// Asks it to end; its exit code.
+    /// Asks the process to end. Returns its exit code.
     pub(crate) fn end(&mut self) -> Option<i32> {
         let pid = self.child.id().to_string();
         let _ = Command::new("kill").args(["-TERM", &pid]).status();

@@ -1,9 +1,9 @@
-//! Two hosts joined by two paths, in network namespaces that go with the test's process.
+//! Two hosts joined by two paths, in network namespaces that disappear with the test's process.
 //!
-//! The test's own namespace is the server's: the gateway's device, and the service behind it. The
-//! client's is held by a sleeping child. Path `n` is a veth pair between 10.1.n.1 (server) and
-//! 10.1.n.2 (client), fd01:n::1 and fd01:n::2, or an emulated link with a rate, a delay, a queue and
-//! losses (`Hosts::shape`).
+//! The test's own namespace is the server's. It has the gateway's device and the service behind it. The
+//! client's namespace is held by a sleeping child. Path `n` is a veth pair between 10.1.n.1 (server) and
+//! 10.1.n.2 (client), fd01:n::1 and fd01:n::2, or an emulated link with a rate, a delay, a queue and losses
+//! (`Hosts::shape`).
 
 use std::fs::File;
 use std::net::IpAddr;
@@ -16,11 +16,11 @@ pub(crate) const GATEWAY: [&str; 2] = ["10.9.0.1", "fd09::1"];
 
 const INSIDE: &str = "SPINDLE_TEST_NAMESPACE";
 
-/// Tests of this file take the machine one after the other.
+/// Tests of this file run one after the other, since each needs the whole machine.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// Runs `body` in a namespace by starting this program again in one, for the test of this name
-/// alone. Skips it, saying so, where that is not possible.
+/// Runs `body` in a namespace, by starting this program again in one for the test of this name alone. If this
+/// is not possible, the test is skipped with a message.
 pub(crate) fn within(test: &str, seconds: u32, body: impl FnOnce(&Hosts)) {
     if std::env::var_os(INSIDE).is_some() {
         body(&Hosts::new());
@@ -62,7 +62,7 @@ fn missing() -> Option<&'static str> {
     (!mptcp.is_ok_and(|s| s.trim() == "1")).then_some("a kernel with MPTCP")
 }
 
-/// Whether this program is there; says so if not.
+/// Whether this program is installed. Prints a message if it is not.
 pub(crate) fn have(test: &str, program: &str) -> bool {
     let found = Command::new("sh")
         .args(["-c", &format!("command -v {program}")])
@@ -75,7 +75,7 @@ pub(crate) fn have(test: &str, program: &str) -> bool {
     found
 }
 
-/// Runs a command line; its output, whatever its exit code.
+/// Runs a command line. Returns its output, whatever its exit code.
 pub(crate) fn output(line: &str) -> Output {
     Command::new("sh")
         .args(["-c", line])
@@ -83,7 +83,7 @@ pub(crate) fn output(line: &str) -> Output {
         .unwrap_or_else(|e| panic!("{line}: {e}"))
 }
 
-/// Runs a command line that must succeed; what it prints.
+/// Runs a command line, which must succeed. Returns what it prints.
 pub(crate) fn run(line: &str) -> String {
     let out = output(line);
     let said = String::from_utf8_lossy(&out.stderr);
@@ -117,12 +117,12 @@ impl Namespace {
         format!("/proc/{}/ns/net", self.0.id())
     }
 
-    /// The process that holds it, by which `ip` knows it.
+    /// The process that holds the namespace, by which `ip` identifies it.
     pub(crate) fn pid(&self) -> u32 {
         self.0.id()
     }
 
-    /// Runs a command line there that must succeed; what it prints.
+    /// Runs a command line in the namespace, which must succeed. Returns what it prints.
     pub(crate) fn run(&self, line: &str) -> String {
         let out = self.output(line);
         let said = String::from_utf8_lossy(&out.stderr);
@@ -130,21 +130,21 @@ impl Namespace {
         String::from_utf8_lossy(&out.stdout).into_owned()
     }
 
-    /// Runs a command line there.
+    /// Runs a command line in the namespace.
     pub(crate) fn output(&self, line: &str) -> Output {
         self.command(&["sh", "-c", line])
             .output()
             .expect("nsenter of util-linux")
     }
 
-    /// A command there, to be started.
+    /// A command in the namespace, which the caller starts.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut c = Command::new("nsenter");
         c.arg(format!("--net={}", self.path())).args(arguments);
         c
     }
 
-    /// Does something there, on a thread of its own.
+    /// Runs `body` in the namespace, on its own thread.
     pub(crate) fn at<T: Send>(&self, body: impl FnOnce() -> T + Send) -> T {
         std::thread::scope(|scope| {
             let thread = scope.spawn(|| {
@@ -196,8 +196,8 @@ impl Hosts {
         self.address(n);
     }
 
-    /// Gives the devices of path `n` their addresses; the client's route from its address on it to the
-    /// gateway's addresses takes it.
+    /// Gives the devices of path `n` their addresses. The client's route from its address on this path to the
+    /// gateway's addresses uses the path.
     pub(crate) fn address(&self, n: u32) {
         run(&format!(
             "ip link set s{n} up; ip addr add 10.1.{n}.1/24 dev s{n}; ip addr add fd01:{n}::1/64 dev s{n} nodad"
@@ -211,7 +211,7 @@ impl Hosts {
         ));
     }
 
-    /// Limits every path, each way, to this rate (tc's words).
+    /// Limits every path, in each direction, to this rate (in tc's format).
     pub(crate) fn limit(&self, rate: &str) {
         for n in [1, 2] {
             let shape = |device: char| {
@@ -224,7 +224,7 @@ impl Hosts {
         }
     }
 
-    /// The kernel of the client opens a further subflow from its address on path 2.
+    /// Makes the client's kernel open a further subflow from its address on path 2.
     pub(crate) fn client_endpoint(&self) {
         self.client("ip mptcp endpoint add 10.1.2.2 dev c2 subflow; ip mptcp endpoint add fd01:2::2 dev c2 subflow");
     }
@@ -234,7 +234,7 @@ impl Hosts {
         &self.client
     }
 
-    /// Runs a command line at the client that must succeed; what it prints.
+    /// Runs a command line at the client, which must succeed. Returns what it prints.
     pub(crate) fn client(&self, line: &str) -> String {
         self.client.run(line)
     }
@@ -244,12 +244,12 @@ impl Hosts {
         self.client.output(line)
     }
 
-    /// A command at the client, to be started.
+    /// A command at the client, which the caller starts.
     pub(crate) fn client_command(&self, arguments: &[&str]) -> Command {
         self.client.command(arguments)
     }
 
-    /// Does something in the client's network, on a thread of its own.
+    /// Runs `body` in the client's network, on its own thread.
     pub(crate) fn at_client<T: Send>(&self, body: impl FnOnce() -> T + Send) -> T {
         self.client.at(body)
     }

@@ -1,4 +1,4 @@
-//! Requests that wait until their new connection, or all its subflows, are up.
+//! Requests that wait until their new connection, or all its subflows, are established.
 
 use spindle_mptcp::Stack;
 use spindle_units::{Duration, Instant};
@@ -10,7 +10,7 @@ use crate::experiment::scenario::Ask;
 const JOIN_PATIENCE: Duration = Duration::from_secs(7);
 
 impl App {
-    /// The flow is asked for later, by [`Self::ask_if_ready`].
+    /// Lets [`Self::ask_if_ready`] request the flow later.
     pub(super) fn ask_later(&mut self, now: Instant, flow: u32, c: u32) {
         self.conns[c as usize].to_ask = Some(flow);
         if self.plan.ask == Ask::WhenJoined {
@@ -18,10 +18,10 @@ impl App {
         }
     }
 
-    /// Asks for the flow that waits on the connection if all is up that it waits for. Subflows are
-    /// joined only once data were acknowledged (RFC 8684, section 3.2), so a client that waits for
-    /// them sends a request to which nothing is answered first: an answer would leave its mark on the
-    /// sender's window and loss history, as would its loss.
+    /// Requests the flow that waits on the connection, if everything that it waits for is established. Subflows
+    /// are joined only once data was acknowledged (RFC 8684, section 3.2). A client that waits for them
+    /// therefore first sends a request without a response. A response, or its loss, would affect the sender's
+    /// window and loss history.
     pub(super) fn ask_if_ready(&mut self, now: Instant, c: u32, stacks: &mut [Stack]) {
         let planned = self.planned_subflows(c);
         let request = self.plan.request;
@@ -39,7 +39,7 @@ impl App {
         }
     }
 
-    /// Patience is over: what waits is asked for on the subflows there are.
+    /// Requests the flow on the subflows that exist, because it has waited long enough.
     pub(super) fn ask_anyway(&mut self, now: Instant, flow: u32, stacks: &mut [Stack]) {
         let conns = self.flows[flow as usize].conns;
         for c in conns.into_iter().filter(|c| *c != super::NO_CONN) {
@@ -53,7 +53,7 @@ impl App {
         let Some(flow) = self.conns[c as usize].to_ask.take() else {
             return;
         };
-        // The flow's time starts here; a second connection of the same request changes nothing.
+        // The flow's time starts here. A second connection of the same request does not change the start.
         let planned = self.plan.flows[flow as usize];
         let state = &mut self.flows[flow as usize];
         if !state.asked {

@@ -1,21 +1,21 @@
-//! Which of the application's connections stands behind a stack's handle.
+//! Maps a stack's handles to the application's connections.
 
 use std::collections::HashMap;
 
 use spindle_mptcp::Handle;
 use spindle_units::prefetch;
 
-/// Numbers of connections by host and handle. Handles' indices are small, so that this is a table: every
-/// event of every stack asks it.
+/// Numbers of connections by host and handle. Every event of every stack uses this map. Handles' indices are
+/// small, so it is a table.
 #[derive(Debug, Default)]
 pub(super) struct Handles {
     hosts: Vec<Vec<Option<(Handle, u32)>>>,
-    /// Those whose index stands for another by now, before their end was heard of.
+    /// Connections whose index was reused for another handle before their end was reported.
     displaced: HashMap<(u32, Handle), u32>,
 }
 
 impl Handles {
-    /// The connection behind a host's handle, if it is known.
+    /// The connection of a host's handle, if it is known.
     #[inline]
     pub(super) fn get(&self, host: u32, handle: Handle) -> Option<u32> {
         match self.hosts.get(host as usize)?.get(handle.index())? {
@@ -24,7 +24,7 @@ impl Handles {
         }
     }
 
-    /// Has brought near what [`Self::get`] will look at.
+    /// Prefetches the memory that [`Self::get`] will read.
     #[inline]
     pub(super) fn foresee(&self, host: u32, handle: Handle) {
         let row = self.hosts.get(host as usize);
@@ -32,7 +32,7 @@ impl Handles {
         place.into_iter().for_each(prefetch);
     }
 
-    /// Makes a connection known.
+    /// Adds a connection.
     pub(super) fn insert(&mut self, host: u32, handle: Handle, conn: u32) {
         let (row, at) = (host as usize, handle.index());
         if self.hosts.len() <= row {
@@ -48,7 +48,7 @@ impl Handles {
         }
     }
 
-    /// Forgets a connection; returns it, if it was known.
+    /// Removes a connection. Returns it if it was known.
     pub(super) fn remove(&mut self, host: u32, handle: Handle) -> Option<u32> {
         let place = self.hosts.get_mut(host as usize)?.get_mut(handle.index())?;
         match place.take_if(|(known, _)| *known == handle) {
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handle_finds_its_own_connection_until_it_is_gone() {
+    fn handle_maps_to_its_connection_until_removed() {
         let mut stack = Stack::deterministic(StackConfig::default(), 0);
         let (one, two) = (connect(&mut stack, 1000), connect(&mut stack, 1001));
         let mut handles = Handles::default();
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handle_outlives_the_next_one_in_its_place() {
+    fn handle_stays_known_after_its_index_is_reused() {
         let mut stack = Stack::deterministic(StackConfig::default(), 0);
         let old = connect(&mut stack, 1000);
         stack.close(Instant::ZERO, old);

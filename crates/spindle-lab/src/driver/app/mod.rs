@@ -1,5 +1,5 @@
-//! The applications of a run: connections opened and warmed, requests issued and answered, flows
-//! measured. Knows stacks, not the network.
+//! The applications of a run: they open and warm connections, issue and answer requests, and measure flows.
+//! They use stacks and do not know the network.
 
 mod ask;
 mod handles;
@@ -29,32 +29,32 @@ use crate::registry::Application;
 use crate::rng::Streams;
 use crate::traffic::{Plan, PlannedFlow, Start};
 
-/// How long a run goes on after its last flow, so that late timeouts are seen.
+/// How long a run continues after its last flow, so that late timeouts are counted.
 const EPILOGUE: Duration = Duration::from_millis(200);
 
-/// How long connections may take to close once the measurement is over.
+/// How long connections may take to close after the measurement.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// Something the application wants to do at a time.
+/// An action of the application that is scheduled for a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Wake {
     /// Issue this flow.
     Issue(u32),
     /// Stop waiting for the subflows of this flow's connection.
     AskAnyway(u32),
-    /// Flows count from now on.
+    /// Flows count from this time on.
     Count,
     /// Stop waiting for connections to be ready.
     Prepared,
     /// Start measuring.
     Measure,
-    /// The measurement is over; connections are closed.
+    /// The measurement ends, and connections are closed.
     End,
-    /// The run is over, whatever is still open.
+    /// The run ends, even if connections are still open.
     Gone,
 }
 
-/// What became of one flow.
+/// The outcome of one flow.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FlowState {
     pub(crate) issued: Option<Instant>,
@@ -65,9 +65,10 @@ pub(crate) struct FlowState {
     base_timeouts: u64,
     base_recoveries: u64,
     base_retransmits: u64,
-    /// From when on it counts, if it began before anything did, and bytes of it that had arrived by then.
+    /// If the flow started before counting did: when counting started, and the flow's bytes that had arrived by
+    /// then.
     counts: Option<(Instant, u64)>,
-    /// Whether the request of a connection that had to come up first was written.
+    /// Whether the request of a connection that had to be established first was written.
     asked: bool,
     over: bool,
 }
@@ -94,9 +95,9 @@ pub(crate) struct Recording {
     pub(crate) bytes: u64,
     pub(crate) client_host: u32,
     pub(crate) server_host: u32,
-    /// What the server's end, the sender of the response, did and saw.
+    /// What the sending end did and observed: the server's, or with [`Plan::push`] the client's.
     pub(crate) sender: Vec<TraceEvent>,
-    /// What the client's end did and saw.
+    /// What the receiving end did and observed.
     pub(crate) receiver: Vec<TraceEvent>,
     /// The subflows' endpoints at the server: identifier, server, client.
     pub(crate) subflows: Vec<(u8, Endpoint, Endpoint)>,
@@ -106,19 +107,18 @@ pub(crate) struct Recording {
 pub(crate) struct Usage {
     pub(crate) application: Application,
     pub(crate) config: Arc<Config>,
-    /// That of background connections, if it is another.
+    /// The configuration of background connections, if it differs.
     pub(crate) background: Option<Arc<Config>>,
-    /// Interfaces of each host.
+    /// Number of interfaces of each host.
     pub(crate) interfaces: Vec<u32>,
     pub(crate) content: Content,
-    /// Flows of fewer bytes are marked as short ones, if any are.
+    /// Flows of fewer bytes are marked as short, if this is set.
     pub(crate) short_below: Option<u64>,
-    /// The links between switches that ECMP takes, where flows want to be apart.
+    /// Returns the links between switches that ECMP uses. It is set if flows must be apart.
     pub(crate) routes: Option<Routes>,
 }
 
-/// Tells the links between switches that ECMP sends a connection's segments over, from one end to the
-/// other.
+/// Returns the links between switches over which ECMP sends a connection's segments from one end to the other.
 pub(crate) type Routes = Box<dyn Fn(Endpoint, Endpoint) -> Vec<LinkId>>;
 
 /// The applications of all hosts in one run.
@@ -133,32 +133,32 @@ pub(crate) struct App {
     groups: Vec<Group>,
     wakes: BinaryHeap<Reverse<(Instant, u64, Wake)>>,
     sequence: u64,
-    /// Connections still to be warmed, per client host, the next last.
+    /// Connections still to be warmed, per client host. The next one is the last.
     to_warm: HashMap<u32, Vec<u32>>,
     warming: u32,
     measuring: Option<Instant>,
     ended: Option<Instant>,
-    /// Whether what happens counts.
+    /// Whether flows count now.
     counting: bool,
     next_timed: usize,
     chains: HashMap<u32, Vec<u32>>,
     pending: u32,
     pub(crate) dirty: Vec<u32>,
     pub(crate) finished: bool,
-    /// The result, once the measurement is over.
+    /// The result after the measurement.
     measured: Option<RunResult>,
     result: RunResult,
     record: Option<u32>,
     pub(crate) recording: Option<Recording>,
     pub(crate) script: Script,
     observer: Option<Observer>,
-    /// Links between switches that flows take which have to be apart.
+    /// Links between switches that are used by flows that must be apart.
     taken: Vec<LinkId>,
 }
 
 /// Flow number of warm-up responses.
 const WARM_UP: u32 = u32::MAX;
-/// Flow number of what a client which is to wait for its joins sends before.
+/// Flow number of the data that a client sends before it waits for its joins.
 const GREETING: u32 = u32::MAX - 1;
 
 impl App {
@@ -238,12 +238,12 @@ impl App {
         self.wakes.push(Reverse((at, self.sequence, wake)));
     }
 
-    /// When [`Self::due`] is to be called next.
+    /// When [`Self::due`] must be called next.
     pub(crate) fn next_wake(&self) -> Option<Instant> {
         self.wakes.peek().map(|Reverse((at, ..))| *at)
     }
 
-    /// Has brought near, in two steps, what an event of a host's connection needs.
+    /// Prefetches, in two steps, the memory that an event of a host's connection needs.
     #[inline]
     pub(crate) fn foresee(&self, host: u32, handle: Handle, step: u32) {
         if step == 0 {
@@ -254,12 +254,12 @@ impl App {
             .for_each(|c| prefetch(&self.conns[c as usize]));
     }
 
-    /// What is to be kept of the run beside flows' times.
+    /// What is recorded of the run in addition to flows' times.
     pub(crate) fn observes(&self) -> Observe {
         self.plan.observe
     }
 
-    /// Whether what happens counts.
+    /// Whether flows count now.
     pub(crate) fn is_counting(&self) -> bool {
         self.counting
     }
@@ -269,7 +269,7 @@ impl App {
         self.measuring.is_some()
     }
 
-    /// Does what is due.
+    /// Executes the actions that are due.
     pub(crate) fn due(&mut self, now: Instant, stacks: &mut [Stack]) {
         while let Some(&Reverse((at, _, wake))) = self.wakes.peek() {
             if at > now {
@@ -294,13 +294,13 @@ impl App {
         }
     }
 
-    /// The measurement is over: what was measured is kept, and connections are closed as
-    /// applications do, so that captures end with their farewells.
+    /// Ends the measurement: keeps the result and closes connections as applications do, so that captures end
+    /// with the closing segments.
     fn end(&mut self, now: Instant, stacks: &mut [Stack]) {
         self.ended = Some(now);
         self.measured = Some(self.measure_result(stacks));
         if self.plan.cuts_off() {
-            // What is under way stays so.
+            // Flows in progress are left unfinished.
             self.finished = true;
             return;
         }
@@ -318,7 +318,7 @@ impl App {
         }
     }
 
-    /// Takes an event of a host's stack.
+    /// Processes an event of a host's stack.
     pub(crate) fn event(&mut self, now: Instant, host: u32, event: Event, stacks: &mut [Stack]) {
         match event {
             Event::Accepted { handle, .. } => self.accepted(now, host, handle, stacks),
@@ -356,7 +356,7 @@ impl App {
                     let conn = &mut self.conns[c as usize];
                     conn.given_up |= match reason {
                         CloseReason::ConnectTimeout | CloseReason::UserTimeout => true,
-                        // A server that gave the handshake up answers what gets through at last.
+                        // A server that gave up the handshake answers a late segment with a reset.
                         CloseReason::Reset => conn.server.is_none(),
                         _ => false,
                     };
@@ -404,7 +404,7 @@ impl App {
         }
     }
 
-    /// Sets the alarm for the next flow with a time of its own.
+    /// Schedules the next flow that has its own start time.
     fn next_timed_issue(&mut self, start: Instant) {
         while let Some(flow) = self.plan.flows.get(self.next_timed) {
             self.next_timed += 1;
@@ -416,7 +416,7 @@ impl App {
         }
     }
 
-    /// Sets the alarm for the client's next group.
+    /// Schedules the client's next group.
     fn next_in_chain(&mut self, now: Instant, client: u32) {
         let Some(list) = self.chains.get_mut(&client) else {
             return;
@@ -478,7 +478,7 @@ impl App {
         }
     }
 
-    /// Marks what both ends of a connection send from now on as a short flow's, or no longer.
+    /// Marks what both ends of a connection send from now on as a short flow's, or removes the mark.
     fn tag(&mut self, c: u32, bytes: u64, stacks: &mut [Stack]) {
         if let Some(limit) = self.usage.short_below {
             let conn = &mut self.conns[c as usize];
@@ -510,8 +510,8 @@ impl App {
         self.dirty.push(conn.client_host);
     }
 
-    /// What is to be known of a flow before it is asked for; returns its bytes, which may depend on the
-    /// connection.
+    /// Prepares what must be known of a flow before it is requested. Returns the flow's bytes, which may depend
+    /// on the connection.
     fn prepare_response(&mut self, flow: u32, c: u32, bytes: u64, stacks: &mut [Stack]) -> u64 {
         let conn = &self.conns[c as usize];
         let server = &stacks[conn.server_host as usize];
@@ -533,7 +533,7 @@ impl App {
         bytes
     }
 
-    /// A host has sent and told all it has to.
+    /// Records that a host has sent all its segments and reported all its events.
     #[inline]
     pub(crate) fn settled(&mut self, now: Instant, host: u32, stacks: &[Stack]) {
         if let Some(observer) = &mut self.observer {
@@ -541,7 +541,7 @@ impl App {
         }
     }
 
-    /// The flow's last byte has arrived on one of its connections.
+    /// Completes a flow whose last byte has arrived on one of its connections.
     fn done(&mut self, now: Instant, flow: u32, stacks: &mut [Stack]) {
         if self.flows[flow as usize].over {
             return;
@@ -564,7 +564,7 @@ impl App {
         self.group_done(now, flow);
     }
 
-    /// No connection is left to bring the flow.
+    /// Gives up a flow that has no connection left.
     fn give_up(&mut self, now: Instant, flow: u32, stacks: &mut [Stack]) {
         if self.flows[flow as usize].over {
             return;
@@ -581,7 +581,7 @@ impl App {
         self.group_done(now, flow);
     }
 
-    /// Ends the flow's time on its connections and counts what happened meanwhile.
+    /// Ends the flow's time on its connections and counts what happened during it.
     fn settle(&mut self, now: Instant, flow: u32, stacks: &mut [Stack]) {
         let state = &mut self.flows[flow as usize];
         state.over = true;
@@ -616,7 +616,7 @@ impl App {
         }
         if self.pending == 0 && self.plan.ends.is_none() && self.plan.awaits(&planned) {
             let rest = match self.plan.leaves_background {
-                // Every moment more would be the background's.
+                // Any further time would be the background's.
                 true => Duration::ZERO,
                 false => EPILOGUE,
             };
@@ -624,7 +624,7 @@ impl App {
         }
     }
 
-    /// A connection has ended.
+    /// Handles the end of a connection.
     fn closed(&mut self, now: Instant, c: u32, stacks: &mut [Stack]) {
         let conn = &mut self.conns[c as usize];
         if conn.dead {
@@ -689,7 +689,7 @@ impl App {
         self.finished = true;
     }
 
-    /// The flows as they went and as they were planned, in the order of the plan.
+    /// The outcomes and the plans of the flows, in the order of the plan.
     pub(crate) fn flows(&self) -> impl Iterator<Item = (&FlowState, &PlannedFlow)> {
         self.flows.iter().zip(&self.plan.flows)
     }

@@ -1,6 +1,6 @@
-//! What proactive recovery did for each flow, seen from both ends: which of its packets brought data
-//! that had not arrived, and how much room congestion windows left once all data were sent (CoFUSO
-//! sections 3.3 and 6.1.2).
+//! What proactive recovery achieved for each flow, observed at both ends: which of its packets brought data
+//! that had not arrived, and how much room congestion windows left once all data was sent (CoFUSO sections 3.3
+//! and 6.1.2).
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use spindle_units::{Duration, Instant};
 use crate::driver::conn::Conn;
 use crate::metrics::{RecoveryOfFlows, SPARE_WINDOWS_MS};
 
-/// The flows of a run that are or were observed.
+/// The flows of a run that are being observed, and the results of those that were.
 #[derive(Debug, Default)]
 pub(crate) struct Observer {
     /// By connection.
@@ -23,10 +23,10 @@ pub(crate) struct Observer {
 /// A flow under observation.
 #[derive(Debug)]
 struct Observed {
-    /// The server's recovery packets before it.
+    /// The number of the server's recovery packets before the flow.
     recoveries_before: u64,
     recoveries: u64,
-    /// Its completion was seen: no more is recorded.
+    /// Whether its completion was observed. Nothing more is recorded then.
     complete: bool,
     /// When the last of its data was sent for the first time.
     all_sent: Option<Instant>,
@@ -34,7 +34,7 @@ struct Observed {
 }
 
 impl Observer {
-    /// A flow is asked for on connection `c`.
+    /// Starts to observe a flow that is requested on connection `c`.
     pub(super) fn begin(&mut self, c: u32, conn: &Conn, stacks: &mut [Stack]) {
         self.end(c, conn, stacks);
         stacks[conn.client_host as usize].set_trace(conn.client, true);
@@ -54,14 +54,14 @@ impl Observer {
         self.open.insert(c, observed);
     }
 
-    /// The server's end of connection `c` is there.
+    /// Starts to trace the server's end of connection `c`, which has just been accepted.
     pub(super) fn accepted(&self, c: u32, conn: &Conn, stacks: &mut [Stack]) {
         if let (true, Some(server)) = (self.open.contains_key(&c), conn.server) {
             stacks[conn.server_host as usize].set_trace(server, true);
         }
     }
 
-    /// A host has done all that it does now: its windows are looked at.
+    /// Records a host's windows after it has sent all that it can send now.
     pub(super) fn sample(&mut self, now: Instant, host: u32, conns: &[Conn], stacks: &[Stack]) {
         for (c, observed) in &mut self.open {
             let conn = &conns[*c as usize];
@@ -74,7 +74,7 @@ impl Observer {
         }
     }
 
-    /// The flow on connection `c` is complete.
+    /// Records that the flow on connection `c` is complete.
     pub(super) fn complete(&mut self, c: u32, conn: &Conn, stacks: &mut [Stack]) {
         let Some(observed) = self.open.get_mut(&c).filter(|o| !o.complete) else {
             return;
@@ -92,7 +92,7 @@ impl Observer {
         self.result.useful += hits as u64;
     }
 
-    /// No more belongs to the flow on connection `c`.
+    /// Ends the observation of the flow on connection `c`.
     pub(super) fn end(&mut self, c: u32, conn: &Conn, stacks: &[Stack]) {
         let Some(mut observed) = self.open.remove(&c) else {
             return;
@@ -106,7 +106,7 @@ impl Observer {
         self.result.spare.push(observed.spare);
     }
 
-    /// What was seen, what is still going on included.
+    /// The results, including flows that are still observed.
     pub(super) fn result(&self) -> RecoveryOfFlows {
         let mut result = self.result.clone();
         let mut open: Vec<_> = self.open.iter().collect();
@@ -136,7 +136,7 @@ impl Observed {
     }
 }
 
-/// Full packets that the congestion windows of all subflows would let out now.
+/// Number of full packets that the congestion windows of all subflows would allow now.
 fn room(server: &ConnectionInfo) -> u64 {
     let sends = |s: TcpState| matches!(s, TcpState::Established | TcpState::CloseWait);
     let usable = server.subflows.iter().filter(|s| sends(s.state));
@@ -145,7 +145,7 @@ fn room(server: &ConnectionInfo) -> u64 {
         .sum()
 }
 
-/// By the client's identifiers of subflows the server's.
+/// The server's identifiers of subflows, by the client's identifiers.
 type Names = HashMap<SubflowId, SubflowId>;
 
 fn names(conn: &Conn, server: Handle, stacks: &[Stack]) -> Names {
@@ -164,9 +164,9 @@ fn record(stack: &mut Stack, h: Handle) -> Vec<TraceEvent> {
     stack.take_trace(h)
 }
 
-/// For each recovery packet that was sent, in order, whether it was of use: a copy if its data had not
-/// arrived before; a parity if its block gave packets back, of a block's parities as many as it gave
-/// back, the first ones.
+/// For each recovery packet that was sent, in order, whether it was useful. A copy was useful if its data had
+/// not arrived before. Of a block's parity packets, as many were useful as packets were decoded from the block.
+/// The first parity packets count as the useful ones.
 fn useful(sent: &[TraceEvent], arrived: &[TraceEvent], names: &Names) -> Vec<bool> {
     let mut packets = Vec::new();
     for e in sent {
@@ -215,13 +215,13 @@ fn useful(sent: &[TraceEvent], arrived: &[TraceEvent], names: &Names) -> Vec<boo
 /// A recovery packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Packet {
-    /// At this position of this subflow of the server's.
+    /// A copy at this position of this subflow of the server's.
     Copy(SubflowId, u64),
-    /// Of the block of this subflow that begins at this data offset.
+    /// A parity packet of the block of this subflow that starts at this data offset.
     Parity(Option<SubflowId>, u64),
 }
 
-/// The block that data offset `at` is in. Blocks of a subflow follow each other as its data do.
+/// The block that contains data offset `at`. Blocks of a subflow follow each other in the order of its data.
 fn block_of(sent: &[TraceEvent], at: u64) -> Option<Packet> {
     let of = sent.iter().find_map(|e| match e.kind {
         TraceKind::Sent {
@@ -283,16 +283,16 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_is_of_use_if_its_data_had_not_arrived() {
+    fn copy_is_useful_if_its_data_had_not_arrived() {
         let events = [
             sent(0, SendKind::New, 0, 1, None),
             sent(1, SendKind::New, 100, 1, None),
             sent(1, SendKind::Recovery, 0, 101, Some(0)),
             sent(0, SendKind::Recovery, 100, 101, Some(1)),
-            // The subflow's own repeat of a copy is still that copy's place.
+            // If the subflow retransmits a copy itself, the retransmission has the position of the copy.
             sent(0, SendKind::Retransmission, 100, 101, None),
         ];
-        // The client calls the server's subflow 1 its own 2.
+        // The client's subflow 2 is the server's subflow 1.
         let names = Names::from([(0, 0), (2, 1)]);
         let came = [
             arrived(0, 0, 1, 100),
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_blocks_parities_as_many_are_of_use_as_packets_came_back() {
+    fn as_many_parities_of_a_block_are_useful_as_packets_were_decoded() {
         let parity = |block: u64| sent(1, SendKind::Parity, block, 1000, Some(0));
         let events = [
             sent(0, SendKind::New, 0, 1, None),

@@ -1,4 +1,4 @@
-//! Before the measurement: connections opened, warmed, and left idle.
+//! Preparation of the measurement: connections are opened, warmed, and left idle.
 
 use std::sync::Arc;
 
@@ -14,16 +14,16 @@ use crate::registry::Application;
 use crate::rng::Purpose;
 use crate::traffic::Start;
 
-/// The port servers listen on.
+/// The port that servers listen on.
 const PORT: u16 = 80;
-/// Where they listen for background traffic, which may have another transport.
+/// The port that servers listen on for background traffic, which may have another transport.
 const BACKGROUND_PORT: u16 = 8080;
-/// How long connections may take to be set up and warmed before the measurement starts all the
-/// same (our choice: five SYNs are gone by then).
+/// How long the set-up and warm-up of connections may take before the measurement starts anyway (our choice:
+/// five SYNs have been sent by then).
 const PREPARATION: Duration = Duration::from_secs(40);
 
-/// Ports tried for a connection, and for one that has to be apart from others: of 40 ways the last free one
-/// is found but for once in 10^45.
+/// Number of ports that are tried for a connection, and for a connection that must be apart from others. With
+/// the latter number, the last free one of 40 paths is missed only once in 10^45 cases.
 const ATTEMPTS: u32 = 64;
 const ATTEMPTS_APART: u32 = 4096;
 
@@ -35,7 +35,7 @@ fn port_of(class: Class) -> u16 {
 }
 
 impl App {
-    /// Listens and opens the persistent connections.
+    /// Starts the listeners and opens the persistent connections.
     pub(crate) fn start(&mut self, now: Instant, stacks: &mut [Stack]) {
         let mut servers: Vec<u32> = self.plan.connections.iter().map(|c| c.1).collect();
         servers.extend(self.plan.flows.iter().map(|f| f.server));
@@ -44,7 +44,7 @@ impl App {
         for host in servers {
             for class in [Class::First, Class::Background] {
                 let local = endpoint(host, port_of(class));
-                // A fresh stack has nothing bound, so this cannot be refused.
+                // A new stack has no bound addresses, so this cannot be refused.
                 let _ = stacks[host as usize].listen(local, self.config_of(class).clone());
             }
         }
@@ -90,9 +90,9 @@ impl App {
         Some(opened)
     }
 
-    /// Opens a connection from a port of its own stream, so that the n-th connection has the same
-    /// ports under every transport, or that of the flow. None if the stack refuses, or if no port leads
-    /// where it has to.
+    /// Opens a connection from a random port. The port is drawn from the connection's own stream, or from the
+    /// flow's, so that the n-th connection has the same ports under every transport. Returns `None` if the
+    /// stack refuses, or if no port leads to a path that is apart from others.
     fn open(
         &mut self,
         now: Instant,
@@ -111,7 +111,8 @@ impl App {
         let interfaces = self.usage.interfaces[client as usize];
         let interface = self.plan.interface(&self.streams, number, interfaces);
         for _ in 0..if apart { ATTEMPTS_APART } else { ATTEMPTS } {
-            // RFC 6335: 49152 and up are for such use; more room keeps thousands of connections apart.
+            // RFC 6335 reserves ports from 49152 up for this use. A larger range leaves enough ports for
+            // thousands of connections.
             let port = 10_000 + ports.below(55_000) as u16;
             let local = Endpoint::new(address(client, interface), port);
             let taken = self
@@ -135,8 +136,8 @@ impl App {
         None
     }
 
-    /// The links between switches of a connection that has to be apart from others, if it would be; of
-    /// others that does not matter.
+    /// The links between switches of a connection that must be apart from others. `None` if one of them is
+    /// already in use. For other connections, the list is empty.
     fn way(&self, apart: bool, local: Endpoint, remote: Endpoint) -> Option<Vec<LinkId>> {
         let way = match (&self.usage.routes, apart) {
             (Some(routes), true) => routes(local, remote),
@@ -146,7 +147,7 @@ impl App {
         free.then_some(way)
     }
 
-    /// The configuration of connections of that class, on a host with one interface.
+    /// The configuration of connections of this class, on a host with one interface.
     fn config_of(&self, class: Class) -> &Arc<Config> {
         let own = self.usage.background.as_ref();
         own.filter(|_| class == Class::Background)
@@ -164,16 +165,16 @@ impl App {
         }
     }
 
-    /// How many subflows a connection is meant to have.
+    /// The number of subflows that a connection is planned to have.
     pub(super) fn planned_subflows(&self, c: u32) -> usize {
         let class = self.conns[c as usize].class;
         self.config_of(class).planned_subflows()
     }
 
-    /// Warms the client's next connection, or, if it was warmed before all its subflows had come
-    /// up (a client joins only once its first data are acknowledged, RFC 8684 section 3.2), once
-    /// more, so that every subflow has carried data (FUSO section 5.2: "to activate all the
-    /// sub-flows").
+    /// Warms the client's next connection. A connection that was warmed before all its subflows were
+    /// established is warmed once more, so that every subflow has carried data (FUSO section 5.2: "to activate
+    /// all the sub-flows"). The reason is that a client joins only once its first data is acknowledged (RFC
+    /// 8684 section 3.2).
     pub(super) fn warm_next(&mut self, now: Instant, client: u32, stacks: &mut [Stack]) {
         if self.measuring.is_some() || self.warming == 0 {
             return;
@@ -201,7 +202,8 @@ impl App {
         }
     }
 
-    /// A warm-up response is there. If all subflows came up while it was under way, they took part.
+    /// Handles a complete warm-up response. Subflows that were established while it was in transit took part in
+    /// it.
     pub(super) fn warm_up_done(&mut self, now: Instant, c: u32, stacks: &mut [Stack]) {
         let planned = self.planned_subflows(c);
         let conn = &mut self.conns[c as usize];
@@ -210,7 +212,7 @@ impl App {
         self.warm_next(now, client, stacks);
     }
 
-    /// A connection is as warm as it will be.
+    /// Ends the warm-up of a connection.
     pub(super) fn warmed(&mut self, now: Instant, c: u32, stacks: &mut [Stack]) {
         let client = self.conns[c as usize].client_host;
         let list = self.to_warm.entry(client).or_default();
@@ -237,7 +239,7 @@ impl App {
         for c in 0..self.conns.len() {
             self.conns[c].base = self.conns[c].totals(stacks);
         }
-        // Chains of flows that wait for the one before, the next last.
+        // Flows that wait for the previous one, as a chain per client. The next one is the last.
         for (i, flow) in self.plan.flows.iter().enumerate().rev() {
             if let Start::After(_) = flow.start {
                 self.chains.entry(flow.client).or_default().push(i as u32);

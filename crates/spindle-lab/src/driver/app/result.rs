@@ -1,4 +1,4 @@
-//! What a run measured, as its applications saw it.
+//! The results of a run from the applications' point of view.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::driver::conn::{Class, Conn};
 use crate::metrics::{RunResult, TimersOfFlows};
 
 impl App {
-    /// Sets when flows begin to count.
+    /// Schedules the time from which flows count.
     pub(super) fn wake_to_count(&mut self, start: Instant) {
         match self.plan.counts_from {
             Duration::ZERO => self.counting = true,
@@ -19,7 +19,7 @@ impl App {
         }
     }
 
-    /// Of background flows under way that are counted, what they do from now on counts.
+    /// Starts to count. Background flows in progress that count do so with what they do from now on.
     pub(super) fn count_from_now(&mut self, now: Instant, stacks: &[Stack]) {
         self.counting = true;
         for (flow, planned) in self.flows.iter_mut().zip(&self.plan.flows) {
@@ -31,7 +31,7 @@ impl App {
         }
     }
 
-    /// A group of flows is over that counts.
+    /// Counts a group of flows that is over.
     pub(super) fn count_group(&mut self, now: Instant, flow: u32, group: &Group) {
         let before = self.flows[flow as usize].counts;
         let first = before.map(|(from, _)| from).or(group.first);
@@ -62,8 +62,8 @@ impl App {
         }
     }
 
-    /// Bytes of flows that have arrived so far, in order or not, by who sent them and to whom. What a second
-    /// connection of one request brings is no more.
+    /// Bytes of flows that have arrived so far, in order or not, by sender and receiver. Bytes on the second
+    /// connection of a request are not included.
     pub(crate) fn arrived(&self, stacks: &[Stack]) -> BTreeMap<(u32, u32), u64> {
         let mut all = BTreeMap::new();
         for conn in self.conns.iter().filter(|c| c.class != Class::Replica) {
@@ -76,7 +76,7 @@ impl App {
         all
     }
 
-    /// The run's result but for the engine's own numbers.
+    /// The run's result without the simulation engine's own numbers.
     pub(crate) fn result(&self, stacks: &[Stack]) -> RunResult {
         self.measured
             .clone()
@@ -123,7 +123,8 @@ impl App {
         result
     }
 
-    /// Flows that the end of the run cut off: of background ones what had arrived is their goodput.
+    /// Counts the flows that the end of the run cut off. The goodput of a background flow uses what had
+    /// arrived.
     fn count_what_goes_on(&self, result: &mut RunResult, stacks: &[Stack]) {
         let end = self.ended.unwrap_or(Instant::ZERO);
         for (flow, planned) in self.flows.iter().zip(&self.plan.flows) {
@@ -137,7 +138,7 @@ impl App {
             let conn = self.conns.get(flow.conns[0] as usize);
             let (from, bytes) = match flow.counts {
                 None => (issued, conn.map_or(0, Conn::uploaded)),
-                // A hole may be open now or have been then; what is behind it has arrived all the same.
+                // There may be holes now, or there were at that time. Data beyond a hole counts as arrived.
                 Some((from, before)) => {
                     let arrived = conn.map_or(0, |c| c.arrived(stacks));
                     (from, arrived.saturating_sub(before))
@@ -150,8 +151,8 @@ impl App {
         }
     }
 
-    /// How often timers fired, and fast recovery began, for each flow that is not background, those
-    /// included that the end cut off.
+    /// How many timers fired, and how often fast recovery began, for each flow that is not background. Flows
+    /// that the end of the run cut off are included.
     fn timers(&self, stacks: &[Stack]) -> TimersOfFlows {
         let mut timers = TimersOfFlows::default();
         for (flow, planned) in self.flows.iter().zip(&self.plan.flows) {
@@ -171,7 +172,7 @@ impl App {
         timers
     }
 
-    /// Completion times of complete groups, in the order of issue.
+    /// Completion times of the complete groups, in the order of issue.
     fn completion_times(&self) -> Vec<u64> {
         let mut last = vec![None::<Instant>; self.groups.len()];
         for (flow, planned) in self.flows.iter().zip(&self.plan.flows) {

@@ -1,4 +1,4 @@
-//! Losses by script: of each response one packet, whichever link it would take (CoFUSO section 6.1.1).
+//! Scripted losses: one packet of each response, on whatever link it would use (CoFUSO section 6.1.1).
 
 use spindle_mptcp::{ConnectionInfo, Handle, Stack};
 use spindle_wire::{Endpoint, Segment};
@@ -13,12 +13,12 @@ pub(crate) struct Script {
     pending: Vec<Pending>,
 }
 
-/// A packet that is to be lost.
+/// A packet that will be lost.
 #[derive(Debug)]
 struct Pending {
-    /// Whose packets count: server and client of the subflows.
+    /// The subflows whose packets count, as pairs of server and client.
     ends: Vec<(Endpoint, Endpoint)>,
-    /// The packet, from 1, and how many there were.
+    /// The number of the packet to lose, from 1. `seen` is the number of packets so far.
     packet: u64,
     seen: u64,
 }
@@ -31,13 +31,13 @@ impl Script {
         }
     }
 
-    /// Whether anything is ever lost.
+    /// Whether the script loses no packets at all.
     pub(crate) fn is_empty(&self) -> bool {
         self.losses.is_empty()
     }
 
-    /// A response of so many bytes is about to be asked for on a connection, the server's end of which
-    /// is this.
+    /// Prepares the losses of a response of `bytes` bytes that is about to be requested. `server` is the
+    /// server's end of its connection.
     pub(super) fn begin(
         &mut self,
         flow: u32,
@@ -61,7 +61,7 @@ impl Script {
         }
     }
 
-    /// Whether this segment, which leaves its host, is lost.
+    /// Whether this segment, which its host is sending, is lost.
     pub(crate) fn loses(&mut self, segment: &Segment) -> bool {
         if self.pending.is_empty() || segment.payload.is_empty() {
             return false;
@@ -82,7 +82,8 @@ fn full_packet(server: &ConnectionInfo) -> u64 {
     server.subflows.first().map_or(1, |s| s.most_data.max(1))
 }
 
-/// Bytes of a response of so many full packets from this end of a connection; none if it is gone.
+/// Bytes of a response of this many full packets from this end of a connection. `None` if the end no longer
+/// exists.
 pub(super) fn bytes_of(packets: u32, stack: &Stack, server: Option<Handle>) -> Option<u64> {
     let info = stack.info(server?)?;
     Some(u64::from(packets) * full_packet(&info))
@@ -99,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn the_packet_of_that_number_between_those_ends_is_lost_once() {
+    fn script_loses_the_numbered_packet_of_its_subflow_once() {
         let mut script = Script::new(Vec::new());
         script.pending.push(Pending {
             ends: vec![(end(1), end(2))],

@@ -42,10 +42,10 @@ fn ms(n: u64) -> Duration {
 }
 
 #[test]
-fn arrivals_have_keys_of_their_own() {
+fn each_kind_of_arrivals_accepts_only_its_own_keys() {
     let starts = |keys: &str| read(&format!("flows = 100\n{keys}")).starts;
     assert_eq!(starts("rate = 40.0"), Starts::Poisson(40.0));
-    // 11 Mbps of 55 KB on average.
+    // 11 Mbps at 55 KB on average.
     assert_eq!(
         starts("load = \"50%\"\ncapacity = \"22Mbps\""),
         Starts::Poisson(25.0)
@@ -112,7 +112,7 @@ fn arrivals_have_keys_of_their_own() {
 }
 
 #[test]
-fn a_run_has_an_end() {
+fn mix_without_an_end_or_with_too_many_flows_is_refused() {
     let m = read("rate = 10.0\nduration = \"2s\"\nwarm_up = \"1s\"\nhead_start = \"500ms\"");
     assert_eq!((m.duration, m.flows), (Some(ms(2000)), None));
     assert_eq!((m.warm_up, m.head_start), (ms(1000), ms(500)));
@@ -153,7 +153,7 @@ fn a_run_has_an_end() {
 }
 
 #[test]
-fn pairs_and_long_flows() {
+fn pairs_and_long_flows_are_read_and_checked() {
     let m = read("arrivals = \"at-once\"\nflows = 5");
     assert_eq!(
         (m.pairs.from.len(), m.pairs.matching),
@@ -256,7 +256,7 @@ fn leaf_spine_defaults_are_those_of_caps_section_iii() {
 
 /// Entry 38: pods 4 to 12, pods^2 / 4 servers in each, random pairs among pods.
 #[test]
-fn pods_are_places_too() {
+fn pods_of_a_fat_tree_are_places() {
     for k in [4u32, 6, 8, 10, 12] {
         let text = format!(
             "topology = {{ name = \"fat-tree\", k = {k}, buffer_packets = 256, ecn_threshold = \"0B\" }}\n\

@@ -1,103 +1,105 @@
-//! Short flows beside long ones.
+//! Short flows mixed with long ones.
 
 use spindle_units::Duration;
 
 use super::{Ask, Observe};
 use crate::workload::SizeSampler;
 
-/// Short flows from host to host beside long ones, each over a connection of its own (the CAPS paper; mechanisms T5
-/// to T7). Long ones count as background: those of [`Self::long`], and of the others
-/// those that the scenario's `short_below` makes long.
+/// Short flows from host to host mixed with long ones, each over its own connection (the CAPS paper; mechanisms
+/// T5 to T7). Long flows count as background: those of [`Self::long`], and all others that the scenario's
+/// `short_below` makes long.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mix {
-    /// Who sends to whom.
+    /// Which host sends to which.
     pub pairs: Pairs,
-    /// Flows that are long by being so, if there are any.
+    /// Flows that are declared as long, if there are any.
     pub long: Option<LongFlows>,
-    /// When the others come.
+    /// When the other flows start.
     pub starts: Starts,
-    /// Most of them; none: as many as come within the duration.
+    /// Largest number of other flows. If `None`, as many as arrive within the duration.
     pub flows: Option<u64>,
-    /// Their sizes.
+    /// Sizes of the other flows.
     pub sizes: SizeSampler,
-    /// When a flow's time begins: with the opening of its connection, or once it is established.
+    /// When a flow's time begins: when its connection is opened, or once it is established.
     pub ask: Ask,
-    /// By how much long flows go before the others.
+    /// How much earlier than the others long flows start.
     pub head_start: Duration,
-    /// What begins earlier is not counted, but for the flows of [`Self::long`]: of these what they do from
-    /// then on.
+    /// Flows that start before this time are not counted. Flows of [`Self::long`] are an exception: what they
+    /// do from this time on is counted.
     pub warm_up: Duration,
-    /// The run is over then; none: once all short flows are.
+    /// When the run ends. If `None`, it ends once all short flows are complete.
     pub duration: Option<Duration>,
-    /// The transport of long flows by name; none: the one under test.
+    /// Name of the transport of long flows. If `None`, it is the transport under test.
     pub background: Option<String>,
     /// What is observed of each short flow.
     pub observe: Observe,
 }
 
-/// Who sends to whom.
+/// Which host sends to which.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pairs {
     /// Hosts that send.
     pub from: Vec<String>,
-    /// Hosts that are sent to.
+    /// Hosts that receive.
     pub to: Vec<String>,
-    /// How they find each other.
+    /// How senders and receivers are paired.
     pub matching: Matching,
-    /// Never within one leaf, or pod; needs a topology that [has these](super::Topology::place).
+    /// Whether a pair never lies within one leaf or pod. This needs a topology that [has leaves or
+    /// pods](super::Topology::place).
     pub across: bool,
 }
 
-/// How senders and receivers find each other.
+/// How senders and receivers are paired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Matching {
-    /// The n-th sender to the n-th receiver, each pair in its turn: short flows from the first pair on,
-    /// long ones from the last one back, so that the former do not depend on the latter.
+    /// The n-th sender sends to the n-th receiver, and the pairs take turns. Short flows use the pairs from the
+    /// first one on, long flows from the last one back, so that short flows do not depend on long ones.
     OneToOne,
-    /// Both drawn for each flow.
+    /// Both are drawn for each flow.
     Random,
-    /// The senders drawn for each flow, one receiver drawn for the run.
+    /// The sender is drawn for each flow. One receiver is drawn for the run.
     OneReceiver,
 }
 
-/// Flows that are long by being so.
+/// Flows that are declared as long.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LongFlows {
-    /// How many.
+    /// Number of flows.
     pub count: u32,
-    /// Their sizes; none: they go on to the end.
+    /// Their sizes. If `None`, the flows last until the end of the run.
     pub sizes: Option<SizeSampler>,
-    /// Who sends them to whom, if not who sends the others.
+    /// Which host sends them to which, if not the pairs of the other flows.
     pub pairs: Option<Pairs>,
-    /// Whether ECMP is to send no two of them over the same link between switches: their ports are drawn
-    /// until it does not (CAPS section VIII-A, Fig 13: "without hash collision").
+    /// Whether ECMP must send no two of them over the same link between switches. Their ports are drawn until
+    /// this holds (CAPS section VIII-A, Fig 13: "without hash collision").
     pub distinct: bool,
 }
 
-/// When short flows come.
+/// When short flows start.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Starts {
-    /// So many a second, one by one at random.
+    /// This many per second, one by one at random times.
     Poisson(f64),
-    /// So many a second, but only while it is on; both periods exponential (CAPS section VI-A, Fig 4a).
-    /// The first one is on.
+    /// This many per second, but only while the source is on. On and off periods have exponential lengths (CAPS
+    /// section VI-A, Fig 4a). The first period is on.
     OnOff {
-        /// Mean length of a period in which flows come.
+        /// Mean length of a period in which flows start.
         on: Duration,
-        /// Mean length of one in which none come.
+        /// Mean length of a period in which no flows start.
         off: Duration,
-        /// How many come a second in the former.
+        /// Flows per second in an on period.
         rate: f64,
     },
     /// All at once.
     Together,
-    /// So many again and again.
+    /// Repeated bursts.
     Bursts {
-        /// Flows of a burst.
+        /// Number of flows in a burst.
         size: u32,
         /// When a burst begins.
         times: BurstTimes,
-        /// Within how long its flows come, each at a random time; zero: all at once.
+        /// Time within which the flows of a burst start, each at a random time. If zero, they start all at
+        /// once.
         spread: Duration,
     },
 }
@@ -105,20 +107,20 @@ pub enum Starts {
 /// When bursts begin.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum BurstTimes {
-    /// At the beginning and then so often.
+    /// At the beginning, and then at this interval.
     Every(Duration),
-    /// So many a second, at random.
+    /// This many per second, at random times.
     Poisson(f64),
 }
 
 impl Starts {
-    /// Flows expected in a time, if only time limits them.
+    /// Number of flows expected within a time, if only the time limits them.
     pub fn expected(&self, within: Duration) -> f64 {
         let s = within.as_secs_f64();
         match *self {
             Self::Poisson(rate) => rate * s,
             Self::OnOff { on, off, rate } => {
-                // What lies between the long run's share and a first period that fills all.
+                // An upper bound: the long-run share of on periods, plus a whole first period, which is on.
                 let (on, off) = (on.as_secs_f64(), off.as_secs_f64());
                 rate * (s * on / (on + off) + on.min(s))
             }

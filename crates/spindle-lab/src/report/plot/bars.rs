@@ -1,7 +1,7 @@
-//! Bars from zero, one panel per value, one bar per transport, with 95 % intervals.
+//! Bars from zero: one panel per metric, one bar per transport, with 95 % intervals.
 //!
-//! Each panel has an axis of its own: a median and a 99.9th percentile on one axis would leave
-//! one of them unreadable, and bars on a logarithmic axis have no true length.
+//! Each panel has a separate axis. If a median and a 99.9th percentile shared an axis, one of them would be
+//! unreadable, and bars on a logarithmic axis have no true length.
 
 use super::super::Estimate;
 use super::super::format::{NONE, Quantity};
@@ -13,7 +13,7 @@ use super::{Layout, Picture};
 pub(crate) struct BarPanel {
     /// Its heading.
     pub(crate) title: String,
-    /// What the bars measure.
+    /// The quantity that the bars measure.
     pub(crate) quantity: Quantity,
     /// One bar per transport.
     pub(crate) rows: Vec<BarRow>,
@@ -25,7 +25,7 @@ pub(crate) struct BarRow {
     pub(crate) name: String,
     /// Its value, if it has one.
     pub(crate) value: Option<Estimate>,
-    /// Where a click leads.
+    /// The target of a click.
     pub(crate) href: Option<String>,
 }
 
@@ -33,10 +33,10 @@ const ROW: f64 = 26.0;
 const HEAD: f64 = 34.0;
 const FOOT: f64 = 40.0;
 const GAP: f64 = 28.0;
-/// Values are printed bold, which is as wide as regular letters of this size.
+/// Values are printed bold. Bold text is as wide as regular text of this size.
 const BOLD: f64 = 15.5;
 
-/// The panels, two abreast on a desktop, one below the other on a phone.
+/// The panels: two side by side on a desktop, one below the other on a phone.
 pub(crate) fn bar_panels(layout: Layout, title: &str, panels: &[BarPanel]) -> Picture {
     if panels.is_empty() {
         return empty_picture(layout, title);

@@ -1,5 +1,5 @@
-//! The distribution of flow completion times: complementary, on two logarithmic axes, so that the
-//! tail takes as much room as the body.
+//! The complementary distribution of flow completion times on two logarithmic axes, so that the tail takes as
+//! much room as the body.
 
 use super::super::format::{Quantity, count, micros, percent};
 use super::super::palette::Look;
@@ -9,7 +9,7 @@ use super::scale::Scale;
 use super::svg::number;
 use super::{Layout, Picture};
 
-/// A nanosecond: what stands for zero on a logarithmic axis.
+/// A nanosecond. It replaces zero on a logarithmic axis.
 const LEAST_US: f64 = 1e-3;
 
 /// Shares that are marked on each line: 1 %, 0.1 %.
@@ -21,11 +21,12 @@ pub(crate) struct Distribution<'a> {
     pub(crate) name: &'a str,
     /// Completion times in microseconds.
     pub(crate) samples: &'a [f64],
-    /// The times at the shares [`MARKED`], with their intervals, if they are known.
+    /// The times at the shares in [`MARKED`] with their intervals, if known.
     pub(crate) marked: [Option<Estimate>; 2],
 }
 
-/// How far apart the intervals of transports are drawn, in user units: all stand at the same share.
+/// The distance between the drawn intervals of different transports, in user units. All intervals belong to the
+/// same share.
 const NUDGE: f64 = 2.2;
 
 /// The complementary distribution of each transport's samples.
@@ -101,7 +102,7 @@ pub(crate) fn ccdf(layout: Layout, title: &str, transports: &[Distribution<'_>])
     p
 }
 
-/// The finite, non-negative samples, ascending, none below a nanosecond.
+/// The finite, non-negative samples in ascending order, at least a nanosecond each.
 fn usable(samples: &[f64]) -> Vec<f64> {
     let fine = samples
         .iter()
@@ -112,7 +113,7 @@ fn usable(samples: &[f64]) -> Vec<f64> {
     out
 }
 
-/// The intervals of the marked times, one a little above the other.
+/// Draws the intervals of the marked times, each slightly above the previous one.
 fn draw_intervals(
     p: &mut Picture,
     l: &Look,
@@ -145,10 +146,10 @@ fn draw_line(p: &mut Picture, l: &Look, name: &str, samples: &[f64], x: &Scale, 
     let mut last = (f64::MIN, f64::MIN);
     for i in 0..n {
         let (px, py) = point(i);
-        // Points closer than a pixel cannot be told apart; the last one always stands.
+        // Points closer than a pixel cannot be distinguished. The last point is always drawn.
         let moved = (px - last.0).abs() >= 0.8 || (py - last.1).abs() >= 0.8;
         if moved || i + 1 == n {
-            // A step: the share falls behind each sample and holds until the next.
+            // A step: the share drops after each sample and stays constant until the next.
             path += &if path.is_empty() {
                 format!("M{} {}", number(px), number(py))
             } else {

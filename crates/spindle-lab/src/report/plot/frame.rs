@@ -7,13 +7,13 @@ use super::{Layout, Picture};
 
 /// An axis: its scale, what it measures and its name.
 pub(crate) struct Axis<'a> {
-    /// From values to coordinates.
+    /// Maps values to coordinates.
     pub(crate) scale: Scale,
-    /// Its name and how its ticks are printed.
+    /// The axis's name and how its ticks are printed.
     pub(crate) spec: &'a AxisSpec,
-    /// About how many ticks it gets.
+    /// The approximate number of ticks.
     pub(crate) ticks: usize,
-    /// The values at which it gets them, if they are given.
+    /// The values of the ticks, if they are given.
     pub(crate) values: Vec<f64>,
 }
 
@@ -76,7 +76,7 @@ pub(crate) fn draw_frame(p: &mut Picture, area: Area, x: &Axis<'_>, y: &Axis<'_>
     );
 }
 
-/// An entry of the key: a name, the transport look it is drawn in, whether with a marker.
+/// An entry of the key: a name, its look, and whether it has a marker.
 pub(crate) struct KeyEntry {
     /// The text.
     pub(crate) name: String,
@@ -86,7 +86,7 @@ pub(crate) struct KeyEntry {
     pub(crate) marked: bool,
 }
 
-/// Draws the key from (`left`, `top`) in as many rows as it needs and returns the y below it.
+/// Draws the key from (`left`, `top`) in as many rows as it needs. Returns the y below it.
 pub(crate) fn draw_key(p: &mut Picture, layout: Layout, top: f64, entries: &[KeyEntry]) -> f64 {
     let (left, right) = (8.0, layout.width() - 8.0);
     let (mut x, mut y) = (left, top + 14.0);
@@ -114,7 +114,7 @@ pub(crate) fn draw_key(p: &mut Picture, layout: Layout, top: f64, entries: &[Key
     if entries.is_empty() { top } else { y + 8.0 }
 }
 
-/// About how wide a text is in a sans-serif font of `size` units.
+/// The approximate width of a text in a sans-serif font of `size` units.
 pub(crate) fn text_width(text: &str, size: f64) -> f64 {
     text.chars()
         .map(|c| if c.is_ascii() { 0.56 } else { 0.62 })
@@ -133,7 +133,7 @@ pub(crate) fn fit_text(text: &str, size: f64, width: f64) -> String {
     cut
 }
 
-/// A picture that says that there is nothing to show.
+/// A picture that states that there is nothing to show.
 pub(crate) fn empty_picture(layout: Layout, title: &str) -> Picture {
     let mut p = Picture::new(layout.width(), 90.0, title);
     p.text(

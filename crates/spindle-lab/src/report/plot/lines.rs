@@ -7,11 +7,11 @@ use super::scale::{Scale, round_up};
 use super::svg::number;
 use super::{Layout, Picture};
 
-/// How far apart the schemes stand at a case, in user units.
+/// The distance between schemes at the same case, in user units.
 const DODGE: f64 = 7.0;
 
-/// The plot of a figure; `link` tells where the runs of a point are. Cases have points beside each
-/// other, numbers have lines.
+/// The plot of a figure. `link` returns the address of the runs of a point. The points of cases stand side by
+/// side, and the points of numbers are joined by lines.
 pub(crate) fn line_plot(
     layout: Layout,
     plot: &LinePlot,
@@ -81,7 +81,7 @@ pub(crate) fn line_plot(
     p
 }
 
-/// The values that were swept, if they are so few that the axis can name each.
+/// The swept values, if there are so few that the axis can name each. Otherwise the list is empty.
 fn few(values: impl Iterator<Item = f64>) -> Vec<f64> {
     let mut list: Vec<f64> = values.collect();
     list.sort_by(f64::total_cmp);
@@ -92,13 +92,13 @@ fn few(values: impl Iterator<Item = f64>) -> Vec<f64> {
     list
 }
 
-/// The distance of schemes at a case, so that all find room there.
+/// The distance between schemes at a case, chosen so that all have room.
 fn dodge(layout: Layout, plot: &LinePlot) -> f64 {
     let room = (layout.width() - 90.0) / plot.x.cases.len().max(1) as f64;
     DODGE.min(room * 0.8 / plot.series.len().max(1) as f64)
 }
 
-/// Whether a point can be drawn: finite, and positive where an axis is logarithmic.
+/// Whether a point can be drawn. It must be finite, and positive on a logarithmic axis.
 fn shown(plot: &LinePlot, q: &SeriesPoint) -> bool {
     let fits = |v: f64, axis: &AxisSpec| v.is_finite() && (!axis.log || v > 0.0);
     fits(q.x, &plot.x) && fits(q.y.value, &plot.y)
@@ -126,7 +126,8 @@ fn axis<'a>(
     }
 }
 
-/// A reference line - a bound, a paper's value - is dotted, in the page's ink if it has no colour.
+/// A reference line, such as a bound or a paper's value, is dotted. It has the page's text colour unless a
+/// colour is given.
 fn series_look(p: &mut Picture, s: &LineSeries) -> Look {
     let named = s.colour.as_deref().unwrap_or(&s.name);
     if !s.reference {

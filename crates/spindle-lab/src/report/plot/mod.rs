@@ -1,4 +1,4 @@
-//! The pictures, as SVG that follows the page's light or dark theme.
+//! The pictures as SVG that follows the page's light or dark theme.
 
 mod bars;
 mod ccdf;
@@ -14,8 +14,8 @@ pub(crate) use flow::{FlowView, flow_picture};
 pub(crate) use lines::line_plot;
 pub(crate) use svg::{Picture, STYLE};
 
-/// For which width a picture is drawn. Each is drawn for both, since text in a picture scaled down
-/// to a phone could not be read.
+/// The width for which a picture is drawn. Each picture is drawn for both, since text in a picture that is
+/// scaled down to a phone would be unreadable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Layout {
     /// A desktop window: 920 units wide.

@@ -1,7 +1,7 @@
-//! From values to coordinates, and the ticks on the way.
+//! Maps values to coordinates, and chooses ticks.
 
-/// A span of values laid on a span of coordinates, linear or logarithmic. Values outside are
-/// clamped to the ends.
+/// Maps a range of values to a range of coordinates, linearly or logarithmically. Values outside the range are
+/// clamped to its ends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scale {
     low: f64,
@@ -11,12 +11,12 @@ pub(crate) struct Scale {
     log: bool,
 }
 
-/// The smallest value a logarithmic scale shows when none is given.
+/// The smallest value that a logarithmic scale shows if none is given.
 const LOG_FLOOR: f64 = 1e-12;
 
 impl Scale {
-    /// Values `low..=high` evenly on coordinates `from..=to`. An empty or impossible span is
-    /// widened until it is one.
+    /// Maps the values `low..=high` evenly to the coordinates `from..=to`. An empty or impossible range is
+    /// widened.
     pub(crate) fn linear((low, high): (f64, f64), (from, to): (f64, f64)) -> Self {
         let low = if low.is_finite() { low } else { 0.0 };
         let high = if high.is_finite() && high > low {
@@ -33,7 +33,7 @@ impl Scale {
         }
     }
 
-    /// The logarithms of `low..=high` evenly on `from..=to`; both must be positive, else a span of
+    /// Maps the logarithms of `low..=high` evenly to `from..=to`. Both must be positive. Otherwise a range of
     /// one decade is shown.
     pub(crate) fn log((low, high): (f64, f64), (from, to): (f64, f64)) -> Self {
         let low = if low.is_finite() && low > 0.0 {
@@ -63,10 +63,10 @@ impl Scale {
             value.clamp(self.low, self.high)
         };
         let share = if self.log {
-            // No quotient, which a span of more than all magnitudes makes overflow.
+            // A difference of logarithms, since the quotient of the values could overflow.
             (v.ln() - self.low.ln()) / (self.high.ln() - self.low.ln())
         } else {
-            // Halved, so that a span of more than the largest number does not overflow.
+            // Halved, so that a range wider than the largest number does not overflow.
             (v / 2.0 - self.low / 2.0) / (self.high / 2.0 - self.low / 2.0)
         };
         self.from + share * (self.to - self.from)
@@ -77,7 +77,7 @@ impl Scale {
         (self.low..=self.high).contains(&value)
     }
 
-    /// About `target` round values on the scale, ascending, at most three times as many.
+    /// About `target` round values on the scale in ascending order, at most three times as many.
     pub(crate) fn ticks(&self, target: usize) -> Vec<f64> {
         let target = target.max(2);
         let ticks = if self.log {
@@ -130,7 +130,7 @@ impl Scale {
         (first..=last)
             .step_by(stride.max(1))
             .flat_map(|e| steps.iter().map(move |s| s * 10f64.powi(e)))
-            // 10^-3 and its like are not exact: a tick just outside an end is that end.
+            // Powers such as 10^-3 are not exact. A tick just outside an end is moved to that end.
             .map(|t| {
                 if (t / self.high - 1.0).abs() < 1e-9 {
                     self.high
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_span_of_more_than_all_magnitudes_has_ends() {
+    fn a_range_of_600_decades_does_not_overflow() {
         let s = Scale::log((1.9e-308, 2.9e296), (10.0, 500.0));
         assert!((s.at(2.6e305) - 500.0).abs() < 1e-9);
     }

@@ -1,14 +1,15 @@
-//! Writing SVG elements: every text is escaped, every number is finite.
+//! Writes SVG elements. Every text is escaped and every number is finite.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use super::super::palette::{Look, Marker, look, style_rules};
 
-/// The colours and strokes of the pictures; the page holds it once, a lone file holds its own.
+/// The colours and strokes of the pictures. The page contains them once. A standalone file contains its own
+/// copy.
 pub(crate) const STYLE: &str = include_str!("../assets/picture.css");
 
-/// Text made safe for XML content and attribute values; characters XML 1.0 forbids become U+FFFD.
+/// Escapes text for XML content and attribute values. Characters that XML 1.0 forbids become U+FFFD.
 fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -26,7 +27,7 @@ fn escape(text: &str) -> String {
     out
 }
 
-/// A coordinate with at most two decimals; what is not finite becomes zero.
+/// A coordinate with at most two decimals. A value that is not finite becomes zero.
 pub(crate) fn number(v: f64) -> String {
     let v = if v.is_finite() {
         v.clamp(-1e7, 1e7)
@@ -42,7 +43,7 @@ pub(crate) fn number(v: f64) -> String {
     }
 }
 
-/// A picture while it is drawn, and when it is done.
+/// A picture, while it is drawn and when it is complete.
 #[derive(Clone, Debug)]
 pub(crate) struct Picture {
     width: f64,
@@ -54,7 +55,7 @@ pub(crate) struct Picture {
 }
 
 impl Picture {
-    /// An empty picture; `title` is what a screen reader says.
+    /// An empty picture. A screen reader reads out `title`.
     pub(crate) fn new(width: f64, height: f64, title: &str) -> Self {
         Self {
             width,
@@ -77,7 +78,7 @@ impl Picture {
         let _ = write!(self.data, " data-{name}=\"{value}\"");
     }
 
-    /// The look of a transport, whose colours the picture will then define.
+    /// The look of a transport. The picture will then define its colours.
     pub(crate) fn look(&mut self, transport: &str) -> Look {
         self.transports.insert(transport.to_owned());
         look(transport)
@@ -100,15 +101,15 @@ impl Picture {
         let _ = write!(self.body, "</{tag}>");
     }
 
-    /// What follows, up to [`Self::close_link`], leads to an address, if there is one. Links are out of
-    /// the keyboard's way: a table beside each picture has them all.
+    /// Makes the elements that follow, up to [`Self::close_link`], a link, if `href` is given. The keyboard
+    /// skips these links, since a table next to each picture contains all of them.
     pub(crate) fn open_link(&mut self, href: Option<&str>) {
         if let Some(href) = href {
             self.el("a").a("href", href).a("tabindex", "-1").open();
         }
     }
 
-    /// Ends a link that [`Self::open_link`] began with the same address.
+    /// Ends a link that [`Self::open_link`] began with the same `href`.
     pub(crate) fn close_link(&mut self, href: Option<&str>) {
         if href.is_some() {
             self.close("a");
@@ -185,13 +186,13 @@ impl Picture {
             .a("points", &at.join(" "))
     }
 
-    /// The picture as part of a page that has [`STYLE`] and the transports' colours already;
-    /// `class` is added to the `svg` element.
+    /// The picture as part of a page that already contains [`STYLE`] and the transports' colours. `class` is
+    /// added to the `svg` element.
     pub(crate) fn inline(&self, class: &str) -> String {
         self.wrap(class, "")
     }
 
-    /// The picture as a file of its own.
+    /// The picture as a standalone file.
     pub(crate) fn standalone(&self) -> String {
         let theme = include_str!("../assets/theme.css");
         let rules = style_rules(self.transports());
@@ -239,7 +240,7 @@ impl Element<'_> {
         self.picture.body.push_str("/>");
     }
 
-    /// Ends the element with a text that pops up over it.
+    /// Ends the element with a tooltip.
     pub(crate) fn tip(self, text: &str) {
         let tag = self.tag;
         let _ = write!(
@@ -276,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lone_picture_is_well_formed_whatever_the_names() {
+    fn a_standalone_picture_is_well_formed_with_hostile_names() {
         let hostile = "<a href='x'>&\"\u{0}\u{1b}]]>";
         let mut p = Picture::new(10.0, 10.0, hostile);
         let l = p.look(hostile);

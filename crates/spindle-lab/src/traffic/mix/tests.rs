@@ -110,10 +110,11 @@ fn any_starts() -> impl Strategy<Value = Starts> {
 }
 
 proptest! {
-    /// Whatever the arrivals and partners: flows are in order, none before the head start but long ones,
-    /// no more than asked for, none after the end, and all from a leaf to another.
+    /// For all arrivals and partners: flows are in order, and only long flows start before the head start.
+    /// There are no more flows than requested, and none start after the end. Each flow goes from one leaf to
+    /// another.
     #[test]
-    fn plans_keep_to_their_limits(
+    fn plans_stay_within_their_limits(
         starts in any_starts(),
         matching in prop_oneof![Just(Matching::Random), Just(Matching::OneReceiver)],
         long in 0u32..6,
@@ -185,9 +186,9 @@ fn ends(f: &PlannedFlow) -> (u32, u32) {
     (f.client, f.server)
 }
 
-/// Mechanisms T5: on for 5 ms, off for 50 ms, a flow each 50 us while it is on.
+/// Mechanisms T5: on for 5 ms, off for 50 ms, one flow every 50 us while on.
 #[test]
-fn flows_come_in_bursts_of_exponential_length() {
+fn on_off_flows_start_in_bursts_of_exponential_length() {
     let mut m = sample(Starts::OnOff {
         on: Duration::from_millis(5),
         off: Duration::from_millis(50),
@@ -198,7 +199,7 @@ fn flows_come_in_bursts_of_exponential_length() {
     let times: Vec<Duration> = plan.flows.iter().map(at).collect();
     let rate = times.len() as f64 / 30.0;
     assert!((rate / (20_000.0 * 5.0 / 55.0) - 1.0).abs() < 0.1, "{rate}");
-    // Gaps of the bursts are a twentieth of a millisecond on average, those between them 50 ms.
+    // Gaps within a burst are 50 us on average, gaps between bursts 50 ms.
     let gaps = times.windows(2).map(|w| w[1].saturating_sub(w[0]));
     let long = gaps.filter(|g| *g > Duration::from_millis(1)).count();
     assert!((450..620).contains(&long), "{long} of 545 expected");
@@ -206,7 +207,7 @@ fn flows_come_in_bursts_of_exponential_length() {
 }
 
 #[test]
-fn sizes_decide_what_is_long_and_the_load_is_the_stated_one() {
+fn flows_from_short_below_up_are_background_and_the_load_is_as_configured() {
     let sizes = SizeSampler::new(Sizes::named("web-search").unwrap(), None).unwrap();
     let load = 8e9;
     let mut m = sample(Starts::Poisson(load / 8.0 / sizes.mean()));
@@ -227,7 +228,7 @@ fn sizes_decide_what_is_long_and_the_load_is_the_stated_one() {
 }
 
 #[test]
-fn bursts_begin_at_their_times_and_spread() {
+fn bursts_start_at_their_interval_and_spread() {
     let every = Duration::from_millis(100);
     let mut m = sample(Starts::Bursts {
         size: 50,
@@ -246,7 +247,7 @@ fn bursts_begin_at_their_times_and_spread() {
 }
 
 #[test]
-fn nobody_is_left_without_a_partner() {
+fn host_without_a_partner_is_refused() {
     let mut m = sample(Starts::Together);
     m.pairs.from = hosts(0..2);
     m.pairs.to = hosts(2..5);

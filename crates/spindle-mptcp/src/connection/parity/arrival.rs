@@ -1,5 +1,5 @@
-//! Parities of blocks at the receiver: told from data, decoded, and what they give back handed to the
-//! data level, where nothing but the data level hears of it (CoFUSO sections 4.3 and 5.3).
+//! Parities of blocks at the receiver: separated from data and decoded. Decoded packets are passed to the data
+//! level, and only the data level is affected by them (CoFUSO sections 4.3 and 5.3).
 
 use spindle_codes::Shape;
 use spindle_units::Instant;
@@ -16,20 +16,20 @@ use crate::subflow::SubflowId;
 use crate::subflow::input::Arrival;
 use crate::subflow::receiver::part;
 
-/// What a segment was.
+/// The relevance of a segment for block decoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::connection) enum Told {
-    /// Nothing that a block could be decoded by.
+    /// The segment does not help to decode a block.
     Nothing,
-    /// Something of a block, if there is one, that holds this position of this subflow.
+    /// The segment may help to decode the block, if there is one, that contains this position of this subflow.
     About(SubflowId, u64),
-    /// It cost its subflow or the connection.
+    /// The segment closed its subflow or the connection.
     Fatal,
 }
 
 impl Connection {
-    /// Sorts what arrived where blocks are agreed on, after the subflow has taken it: data are kept,
-    /// a parity is taken out of `arrival`, so that no byte of it goes up.
+    /// Sorts a segment that arrived on a connection with parities of blocks, after the subflow has processed
+    /// it. Data are kept. A parity is removed from `arrival`, so that no byte of it is delivered.
     pub(in crate::connection) fn sort_arrival(
         &mut self,
         now: Instant,
@@ -44,7 +44,8 @@ impl Connection {
             return self.keep_packet(i, seg);
         };
         if self.mp.is_none() {
-            // The peer sent it before it fell back: in its place are no data, but TCP has data there.
+            // The peer sent the parity before it fell back. Its sequence space has no data, but plain TCP
+            // treats it as data.
             self.reset_subflow(now, i, SubflowEnd::Middlebox);
             return Told::Fatal;
         }
@@ -68,11 +69,12 @@ impl Connection {
         }
     }
 
-    /// Keeps a packet that arrived on subflow `i` just as it was sent: all of its mapping and no more.
+    /// Keeps a packet that arrived on subflow `i` exactly as it was sent: its payload covers its mapping and
+    /// nothing else.
     fn keep_packet(&mut self, i: usize, seg: &Segment) -> Told {
         let sf = &self.subflows[i];
         let (id, len) = (sf.id, seg.payload.len());
-        // A burst that arrives whole is in no block; it is longer than any packet.
+        // A burst that arrives in one piece is not part of a block. It is longer than any packet.
         let whole_burst = len as u64 > 2 * sf.tx.mss;
         let pressed = self.recv.is_pressed() || whole_burst;
         let Some(mp) = self.multipath().filter(|_| !pressed) else {
@@ -101,7 +103,7 @@ impl Connection {
         decoders.get_mut(at).map(|d| &mut d.1)
     }
 
-    /// Reads a parity that came on subflow `i`.
+    /// Parses and adds a parity that arrived on subflow `i`.
     fn take_block_parity(
         &mut self,
         i: usize,
@@ -137,8 +139,9 @@ impl Connection {
         Ok((Told::About(of, first), verdict))
     }
 
-    /// Decodes the block that holds position `at` of subflow `of`, if it can be, and hands what was
-    /// missing to the data level. Subflow `by` brought what made it possible, and acknowledges at once.
+    /// Decodes the block that contains position `at` of subflow `of`, if possible, and passes the missing
+    /// packets to the data level. A segment on subflow `by` made decoding possible, so `by` acknowledges at
+    /// once.
     pub(in crate::connection) fn recover_block(
         &mut self,
         now: Instant,
@@ -187,8 +190,8 @@ impl Connection {
         }
     }
 
-    /// Where a decoded packet of subflow `i` belongs in the stream; none if that is beyond the window,
-    /// not what a mapping says, or cannot be checked as what arrives is.
+    /// The data offset of a decoded packet of subflow `i`. `None` if the packet is beyond the window,
+    /// contradicts a mapping, or cannot be verified because arriving data have checksums.
     fn place(&self, i: usize, packet: Found) -> Option<(u64, Payload)> {
         let mp = self.multipath().filter(|_| !self.verifies())?;
         let first = mp.idsn_remote.wrapping_add(1);
@@ -203,6 +206,6 @@ impl Connection {
     }
 }
 
-/// A parity that cannot be read or is of nothing known here.
+/// A parity that cannot be parsed or refers to an unknown subflow or position.
 #[derive(Clone, Copy, Debug)]
 struct Refused;

@@ -1,10 +1,9 @@
-//! Parities beside sequence space, over plain TCP (TCP Instant Recovery; FUSO section 5.1, mechanisms
-//! A5.4).
+//! Parities outside sequence space, over plain TCP (TCP Instant Recovery; FUSO section 5.1, mechanisms A5.4).
 //!
-//! A coded segment has the sequence number of its block's first byte, the XOR of the block's payloads
-//! as payload, and [`PARITY`] with the packets' number, the block's first position and length in 32 bits
-//! each, and the XOR of the lengths in 16. Each is answered with an acknowledgement that has [`ECHO`],
-//! what was found, and the low 32 bits of the block's end: so it is a probe as well.
+//! A coded segment has the sequence number of its block's first byte. Its payload is the XOR of the block's
+//! payloads. Its option is [`PARITY`] with the number of packets, the block's first position and length in 32
+//! bits each, and the XOR of the lengths in 16 bits. Each coded segment is answered with an acknowledgement
+//! that has [`ECHO`], the outcome, and the low 32 bits of the block's end. So a coded segment is also a probe.
 
 use std::collections::BTreeMap;
 
@@ -19,26 +18,26 @@ use crate::steps::Steps;
 use crate::subflow::SubflowId;
 use crate::subflow::sender::SendKind;
 
-/// Bytes that a parity's option takes: kind, length, ExID, tag, count, 4, 4 and 2, as they are laid
-/// out. Data segments leave room for it, since a parity is as long as the longest of its block.
+/// Bytes of a parity's option: kind, length, ExID, tag, count, 4, 4 and 2 bytes. Data segments leave room for
+/// it, because a parity is as long as the longest segment of its block.
 pub(super) const PARITY_ROOM: u64 = 16;
-/// Bytes that an echo's option takes.
+/// Bytes of an echo's option, padded.
 const ECHO_LEN: usize = 12;
 
-/// Segments kept for decoding below what is in order: a block of CoFUSO's largest size (CoFUSO
-/// section 5.1: 30) with some to spare.
+/// Segments kept for decoding below the next in-order position: a block of CoFUSO's largest size (CoFUSO
+/// section 5.1: 30) and a few more.
 const KEPT_IN_ORDER: usize = 32;
-/// Segments kept at most.
+/// Maximum number of segments kept.
 const KEPT: usize = 1024;
 
-/// What became of a block at the receiver.
+/// The outcome of a block at the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
-    /// Nothing was missing.
+    /// No packet was missing.
     Whole,
-    /// One packet was missing and is there now.
+    /// One packet was missing and has been decoded.
     Repaired,
-    /// More was missing.
+    /// More packets were missing, or the missing packet could not be decoded.
     Failed,
 }
 
@@ -68,26 +67,26 @@ struct Block {
     lengths: u16,
 }
 
-/// What a connection knows of such parities.
+/// State of parities outside sequence space.
 #[derive(Debug, Default)]
 pub(super) struct Beside {
     pub(super) agreed: bool,
-    /// Payload that arrived, by position: what a block's other packets were.
+    /// Payload that arrived, by position. A block's other packets are looked up here.
     arrived: BTreeMap<u64, Payload>,
     arrived_bytes: u64,
     /// The answer that the next acknowledgement carries.
     echo: Option<(Outcome, u32)>,
-    /// Work done on what arrived.
+    /// Loop iterations over payload that arrived.
     pub(super) steps: Steps,
 }
 
 impl Beside {
-    /// Bytes kept, and of how many segments.
+    /// Bytes kept, and number of segments.
     pub(super) fn stored(&self) -> (u64, usize) {
         (self.arrived_bytes, self.arrived.len())
     }
 
-    /// Keeps what arrived at `position` if parities may come; `nxt` is what is in order.
+    /// Keeps the payload that arrived at `position`, for later decoding. `nxt` is the next in-order position.
     fn keep(&mut self, position: u64, payload: &Payload, nxt: u64) {
         if let Some(old) = self.arrived.insert(position, payload.clone()) {
             self.arrived_bytes -= old.len() as u64;
@@ -103,7 +102,7 @@ impl Beside {
         }
     }
 
-    /// The packet of `[first, first + span)` that is missing, if it can be told; with the outcome.
+    /// The missing packet of `[first, first + span)`, if it can be decoded, with the outcome.
     fn decode(
         &self,
         first: u64,
@@ -178,14 +177,14 @@ fn echo_on(seg: &Segment) -> Option<(Outcome, u32)> {
     Some((Outcome::of(outcome)?, u32::from_be_bytes([a, b, c, d])))
 }
 
-/// Reads whatever an option says of such parities; for tests.
+/// Parses every option of such parities; for tests.
 #[cfg(test)]
 pub(super) fn read(seg: &Segment, near: u64) {
     let _ = (parity_on(seg).map(|b| nearest(b.first, near)), echo_on(seg));
 }
 
 impl Connection {
-    /// Sends the parity of what of `[first, end)` is outstanding on subflow `of`.
+    /// Sends the parity of the outstanding segments in `[first, end)` on subflow `of`.
     pub(in crate::connection) fn send_parity(
         &mut self,
         now: Instant,
@@ -253,14 +252,14 @@ impl Connection {
         let mut options = Options::default();
         options.rare_mut().experimental.push(option(data));
         let cx = self.context(now, i);
-        // No SACK blocks: the packet is full as it is.
+        // No SACK blocks: the packet is already full.
         let mut seg = self.subflows[i].build_ack(cx, options, 40);
         seg.seq = self.subflows[i].seq(start);
         seg.payload = payload;
         seg
     }
 
-    /// Keeps what arrived, so that parities can be decoded.
+    /// Keeps payload that arrived, so that parities can be decoded.
     #[inline]
     pub(in crate::connection) fn keep_for_decoding(&mut self, i: usize, seg: &Segment) {
         if self.parities.beside.agreed {
@@ -277,7 +276,7 @@ impl Connection {
         }
     }
 
-    /// Takes a segment that is a parity; returns false if it is none.
+    /// Processes a segment that is a parity. Returns false if it is not a parity.
     #[inline]
     pub(in crate::connection) fn take_parity(
         &mut self,
@@ -304,7 +303,7 @@ impl Connection {
             let fits = block.span > 0 && end <= edge && block.count > 0;
             fits && sf.receive_position(seg.seq) == *first as i64
         });
-        // What else it says is an acknowledgement's, in its place.
+        // The rest of the segment is processed as a bare acknowledgement with the expected sequence number.
         let mut bare = seg.clone();
         bare.payload = Payload::EMPTY;
         bare.seq = sf.expected();
@@ -320,7 +319,7 @@ impl Connection {
         true
     }
 
-    /// Repairs what can be repaired by a parity, and sees to its answer.
+    /// Decodes a missing packet with a parity if possible, and makes the answer due.
     fn decode_block(
         &mut self,
         now: Instant,
@@ -352,7 +351,7 @@ impl Connection {
         }
     }
 
-    /// The answer to a parity rides on this acknowledgement, if one is due; returns its length.
+    /// Adds the answer to a parity to this acknowledgement, if an answer is due. Returns its length.
     #[inline]
     pub(in crate::connection) fn add_echo(&mut self, options: &mut Options) -> usize {
         match self.parities.beside.echo.take() {
@@ -373,7 +372,8 @@ impl Connection {
         self.parities.beside.echo.is_some()
     }
 
-    /// The peer tells what it made of a parity. `flight` was outstanding before this acknowledgement.
+    /// Processes the peer's answer to a parity. `flight` is the number of bytes that were outstanding before
+    /// this acknowledgement.
     #[inline]
     pub(in crate::connection) fn heed_echo(
         &mut self,
@@ -414,7 +414,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Payloads one behind the other from position 1 on, and their parity.
+    /// Creates consecutive payloads from position 1 on, and their parity.
     fn coded(lengths: &[usize]) -> (Vec<(u64, Payload)>, Block, Payload) {
         let mut at = 1;
         let mut packets = Vec::new();
@@ -448,7 +448,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_one_packet_is_told_from_the_rest(lengths in prop::collection::vec(1usize..1500, 1..17), k in 0usize..16) {
+        fn any_single_missing_packet_is_decoded(lengths in prop::collection::vec(1usize..1500, 1..17), k in 0usize..16) {
             let (packets, block, body) = coded(&lengths);
             let gone = k % packets.len();
             let found = with(&packets, &[gone]).decode(1, &block, &body);
@@ -457,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn two_missing_or_packets_cut_anew_are_not_guessed_at() {
+    fn two_missing_packets_or_resegmented_packets_are_not_decoded() {
         let (packets, block, body) = coded(&[1000, 1000, 700]);
         assert_eq!(
             with(&packets, &[]).decode(1, &block, &body),
@@ -474,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn little_is_kept_of_what_is_in_order() {
+    fn number_of_in_order_segments_kept_for_decoding_is_bounded() {
         let mut p = Beside::default();
         for k in 0..200u64 {
             p.keep(1 + k * 10, &Payload::Length(10), 1 + k * 10);

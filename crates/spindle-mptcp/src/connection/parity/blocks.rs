@@ -1,17 +1,17 @@
 //! Parities of blocks at the sender (CoFUSO section 5.1, mechanisms A2.4).
 //!
-//! A parity is new sequence space of the subflow that carries it: that one's congestion window holds
-//! it, and its TCP repeats it verbatim if it is lost. It has a DATA_ACK and no mapping, since its bytes
-//! are no data, and [`Marker`] in the option: position and length of the whole of it, so that a piece of
-//! one cut for a smaller path is known as such. The coding [`Header`] stands in front of its payload:
-//! beside timestamps (12 bytes) and DATA_ACK (8) its 20 bytes do not fit the 40 of options. Where
-//! payloads are mere lengths, the header is the payload's head
+//! A parity is new sequence space of the subflow that carries it. It counts against the subflow's congestion
+//! window, and its TCP retransmits it verbatim if it is lost. A parity has a DATA_ACK and no mapping, because
+//! its bytes are not data. It has a [`Marker`] in its option: the position and length of the whole parity, so
+//! that a piece of a parity that was cut for a smaller path is recognised. The coding [`Header`] is the
+//! beginning of its payload, because its 20 bytes do not fit into the 40 bytes of options together with
+//! timestamps (12 bytes) and DATA_ACK (8). If payloads are only lengths, the header is the payload's head
 //! ([`spindle_wire::RareOptions::payload_head`]).
 //!
-//! Data segments are shorter by the header, so that the longest segment, which windows are counted in,
-//! is the parity of full packets, and takes the place of one. They leave one by one, each with its own
-//! mapping: whoever coalesced them would hide where packets begin. Bursts, of segments of full length under
-//! one mapping, leave only while much new data wait; they are in no block.
+//! Data segments are shorter by the header. So the longest segment, in which windows are counted, is the parity
+//! of full packets, and the parity takes the place of one segment. Data segments are sent one by one, each with
+//! its own mapping, because coalescing would hide the boundaries of packets. Bursts have segments of full
+//! length under one mapping. They are sent only while many new data wait, and are not part of any block.
 
 use std::collections::VecDeque;
 
@@ -29,18 +29,18 @@ use crate::subflow::{Subflow, SubflowId};
 
 /// Bytes of a coding header (CoFUSO section 5.1, figure 7).
 pub(super) const HEADER_LEN: usize = 20;
-/// Bytes that a marker's option takes: kind, length, ExID, tag, 4 and 2, as they are laid out. With a
-/// DATA_ACK that is as much as a mapping takes.
+/// Bytes of a marker's option: kind, length, ExID, tag, 4 and 2 bytes, padded. Together with a DATA_ACK it is
+/// as long as a DSS with a mapping.
 const MARKER_LEN: usize = 12;
 
-/// What a parity protects.
+/// Coding header of a parity: the block that the parity protects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
-    /// SF_ID: the subflow protected, by the name both ends know.
+    /// SF_ID: the protected subflow, by the identifier that both ends know.
     pub(super) name: u8,
     /// S_SN: low 32 bits of the position of the block's first byte.
     pub(super) first: u32,
-    /// E_SN: the same of the first byte behind the block.
+    /// E_SN: low 32 bits of the position of the first byte after the block.
     pub(super) end: u32,
     /// K.
     pub(super) sources: u8,
@@ -81,12 +81,12 @@ impl Header {
     }
 }
 
-/// Marks a segment's payload as a parity's.
+/// Marks a segment's payload as that of a parity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Marker {
     /// Low 32 bits of the position of the parity's first byte on the subflow that carries it.
     pub(super) start: u32,
-    /// Its payload bytes.
+    /// Payload bytes of the parity.
     pub(super) len: u16,
 }
 
@@ -110,7 +110,7 @@ impl Marker {
     }
 }
 
-/// What a recovery policy asks for ([`crate::recovery::Action::BlockParity`]).
+/// A recovery policy's request for a parity ([`crate::recovery::Action::BlockParity`]).
 #[derive(Clone, Copy, Debug)]
 pub(in crate::connection) struct Ask {
     pub(in crate::connection) of: SubflowId,
@@ -121,28 +121,29 @@ pub(in crate::connection) struct Ask {
     pub(in crate::connection) on: SubflowId,
 }
 
-/// A subflow's block last begun. Its parities are made at once: the packets go as they are acknowledged.
+/// The latest block of a subflow. All its parities are made at once, because its packets are dropped when they
+/// are acknowledged.
 #[derive(Debug)]
 struct Open {
     of: SubflowId,
     first: u64,
     end: u64,
-    /// Data offsets of its first byte and behind its last, for traces.
+    /// Data offsets of its first byte and of the first byte after it, for traces.
     offsets: (u64, u64),
     shape: Shape,
-    /// Those not sent yet, by index.
+    /// Parities that are not sent yet, by index.
     symbols: Vec<Option<Symbol>>,
-    /// Their bytes, and how many they are.
+    /// Bytes and number of these parities.
     kept: (u64, usize),
 }
 
-/// A parity on its way.
+/// A parity in flight.
 #[derive(Clone, Copy, Debug)]
 struct SentParity {
     start: u64,
     len: u64,
     header: [u8; HEADER_LEN],
-    /// Data offset of the block's first byte and what it is of, for traces.
+    /// Data offset of the block's first byte, and the packets that the parity protects, for traces.
     coded: (u64, Coded),
 }
 
@@ -152,21 +153,22 @@ impl SentParity {
     }
 }
 
-/// What a connection knows of blocks, both ways.
+/// State of parities of blocks, in both directions.
 #[derive(Debug, Default)]
 pub(super) struct Blocks {
-    /// Where the peer opens subflows: theirs, each with the name the peer gave it.
+    /// The subflows that the peer opened, each with the identifier that the peer gave it.
     names: Vec<(SubflowId, u8)>,
     open: Vec<Open>,
-    /// By the subflow that carries them, in the order of its positions; of those acknowledged some may still
-    /// be here.
+    /// Parities in flight, by the subflow that carries them and in the order of its positions. Some
+    /// acknowledged parities may still be in the list.
     sent: Vec<(SubflowId, VecDeque<SentParity>)>,
-    /// What arrived on each subflow.
+    /// Packets and parities that arrived on each subflow.
     pub(super) decoders: Vec<(SubflowId, Decoder)>,
 }
 
 impl Blocks {
-    /// Bytes kept, and of how many packets and parities: those to be sent, on their way, and arrived.
+    /// Bytes kept, and number of packets and parities. Parities that are not sent yet, parities in flight, and
+    /// packets and parities that arrived are included.
     pub(super) fn stored(&self) -> (u64, usize) {
         let made = self.open.iter().map(|o| o.kept);
         let ends = self.sent.iter().filter_map(|(_, q)| {
@@ -189,7 +191,8 @@ impl Blocks {
         self.decoders.retain(|d| d.0 != id);
     }
 
-    /// The peer calls subflow `id` so; what it called so before never came up.
+    /// The peer uses the identifier `name` for subflow `id`. An earlier subflow with this identifier was never
+    /// established.
     pub(super) fn name(&mut self, id: SubflowId, name: u8) {
         self.names.retain(|n| n.0 != id && n.1 != name);
         self.names.push((id, name));
@@ -204,7 +207,7 @@ impl Blocks {
         &mut self.sent[at].1
     }
 
-    /// Work done on what arrived.
+    /// Loop iterations over packets and parities that arrived.
     pub(super) fn steps(&self) -> u64 {
         self.decoders.iter().map(|(_, d)| d.steps.get()).sum()
     }
@@ -218,7 +221,7 @@ impl Blocks {
 }
 
 impl Connection {
-    /// By which name both ends know the subflow at `i`.
+    /// The identifier by which both ends know a subflow.
     fn name_of(&self, sf: &Subflow) -> Option<u8> {
         if self.role == super::Role::Client || sf.origin == super::Origin::Initial {
             return Some(sf.id);
@@ -227,18 +230,18 @@ impl Connection {
         names.iter().find(|n| n.0 == sf.id).map(|n| n.1)
     }
 
-    /// The subflow that both ends know by `name`.
+    /// The subflow that both ends know by the identifier `name`.
     pub(super) fn named(&self, name: u8) -> Option<SubflowId> {
         let named = |s: &&Subflow| self.name_of(s) == Some(name);
         self.subflows.iter().find(named).map(|s| s.id)
     }
 
-    /// Whether the peer takes parities of blocks now: it has our key, so that it knows DSS.
+    /// Whether the peer accepts parities of blocks now: it has our key, so it knows DSS.
     pub(in crate::connection) fn sends_blocks(&self) -> bool {
         self.parities.in_blocks() && self.multipath().is_some_and(|m| m.confirmed)
     }
 
-    /// Sends a parity of a block, if there is such a block and room for the parity.
+    /// Sends a parity of a block, if the block exists and there is room for the parity.
     pub(in crate::connection) fn send_block_parity(
         &mut self,
         now: Instant,
@@ -327,7 +330,7 @@ impl Connection {
         })
     }
 
-    /// Whether subflow `b` carries such a parity now.
+    /// Whether subflow `b` has room for such a parity now.
     fn has_room_for(&mut self, now: Instant, b: usize, symbol: &Symbol) -> bool {
         let target = &mut self.subflows[b];
         let len = (HEADER_LEN + symbol.content.len()) as u64;
@@ -335,7 +338,8 @@ impl Connection {
         target.is_usable() && len <= target.tx.mss && target.tx.may_send(len)
     }
 
-    /// Sends a parity of the packets from a data offset on as new sequence space of subflow `b`.
+    /// Sends a parity as new sequence space of subflow `b`. `offset` is the data offset of the first protected
+    /// packet.
     fn carry(
         &mut self,
         now: Instant,
@@ -380,13 +384,14 @@ impl Connection {
         (on, seg)
     }
 
-    /// What the parity at `start` of subflow `on` is of, and the data offset of its first packet.
+    /// The packets that the parity at `start` of subflow `on` protects, and the data offset of the first
+    /// packet.
     pub(in crate::connection) fn coded(&self, on: SubflowId, start: u64) -> Option<(u64, Coded)> {
         let blocks = self.parities.blocks.as_ref()?;
         Some(blocks.sent_at(on, start)?.coded)
     }
 
-    /// Parities of blocks that were acknowledged are kept no longer.
+    /// Drops parities of blocks that were acknowledged.
     pub(in crate::connection) fn forget_acked_parities(&mut self) {
         let Some(blocks) = &mut self.parities.blocks else {
             return;
@@ -402,8 +407,8 @@ impl Connection {
         });
     }
 
-    /// The options of a parity, or of a piece of one, that begins at `start` of subflow `on`, and the
-    /// bytes they take, timestamps and SACK left out.
+    /// The options of a parity, or of a piece of a parity, that begins at `start` of subflow `on`. Also returns
+    /// the bytes that they take, without timestamps and SACK.
     pub(in crate::connection) fn parity_options(
         &self,
         on: SubflowId,
@@ -433,7 +438,7 @@ impl Connection {
     }
 }
 
-/// A parity's payload: the header, and what was coded.
+/// Payload of a parity: the header and the coded body.
 fn with_header(header: [u8; HEADER_LEN], body: Payload) -> Payload {
     match body {
         Payload::Length(n) => Payload::Length(HEADER_LEN as u32 + n),
@@ -448,7 +453,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn headers_and_markers_read_back(bytes in any::<[u8; HEADER_LEN]>(), start in any::<u32>(), len in any::<u16>()) {
+        fn headers_and_markers_round_trip(bytes in any::<[u8; HEADER_LEN]>(), start in any::<u32>(), len in any::<u16>()) {
             prop_assert_eq!(Header::from_bytes(bytes).to_bytes(), bytes);
             let marker = Marker { start, len };
             let end = spindle_wire::Endpoint::new(std::net::Ipv4Addr::LOCALHOST.into(), 1);
@@ -461,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn the_header_is_laid_out_as_in_figure_7() {
+    fn header_layout_is_that_of_figure_7() {
         let header = Header {
             name: 1,
             first: 0x0203_0405,
@@ -479,7 +484,7 @@ mod tests {
     }
 
     #[test]
-    fn a_subflow_goes_by_the_name_last_given() {
+    fn subflow_is_identified_by_its_latest_name() {
         let mut b = Blocks::default();
         b.name(1, 3);
         b.name(2, 3);

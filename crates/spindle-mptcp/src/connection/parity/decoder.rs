@@ -1,8 +1,8 @@
-//! What arrived on one subflow, as far as parities of it may need it, and what they give back (CoFUSO
+//! Decoder of one subflow. It keeps arrived packets that parities may need, and decodes missing packets (CoFUSO
 //! sections 4.3 and 5.3, mechanisms A2.5).
 //!
-//! The peer may say anything: what is kept is bounded, what contradicts itself or what arrived is
-//! dropped, and a packet is given back only if it fits its hole to the byte.
+//! The peer may send anything. So the decoder stores a bounded amount, and drops parities that contradict
+//! themselves or the data that arrived. A decoded packet is accepted only if it fits its hole to the byte.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,18 +12,19 @@ use spindle_wire::Payload;
 use super::{body_of, payload_of};
 use crate::steps::Steps;
 
-/// Packets kept at most: the largest block there can be (CoFUSO section 5.3: K_max).
+/// Maximum number of packets kept: the size of the largest possible block (CoFUSO section 5.3: K_max).
 const MOST_PACKETS: usize = u8::MAX as usize;
-/// Parities kept at most, our choice: those of a window of 256 packets at L = 0.5, where three are made
-/// of six packets.
+/// Maximum number of parities kept, our choice: the parities of a window of 256 packets at L = 0.5, where three
+/// parities are made of six packets.
 const MOST_PARITIES: usize = 128;
-/// Blocks known to be settled at most; with one forgotten, a late parity of it is kept for a while.
+/// Maximum number of settled blocks that are remembered. A late parity of a block that was forgotten is kept
+/// for a while.
 const MOST_SETTLED: usize = 64;
 
 /// A block as its parities describe it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Block {
-    /// Position of the first byte, and of the first behind it.
+    /// Positions of the block's first byte and of the first byte after the block.
     pub(super) first: u64,
     pub(super) end: u64,
     pub(super) shape: Shape,
@@ -36,7 +37,7 @@ impl Block {
         self.first < other.end && other.first < self.end
     }
 
-    /// Whether there can be such a block: each packet has at least a byte and at most `width`.
+    /// Whether such a block can exist: each packet has at least one byte and at most `width` bytes.
     fn is_possible(&self) -> bool {
         let span = self.end.saturating_sub(self.first);
         let sources = self.shape.sources as u64;
@@ -45,7 +46,7 @@ impl Block {
     }
 }
 
-/// What is kept of a parity: its block, index, label and body.
+/// A parity that is kept, with its block, index, label and body.
 #[derive(Clone, Debug)]
 struct Kept {
     block: Block,
@@ -54,18 +55,18 @@ struct Kept {
     body: Payload,
 }
 
-/// What became of a parity or of the blocks it may have completed.
+/// The result of adding a parity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// Kept.
+    /// The parity was kept.
     Taken,
-    /// Of no use any more: its block is there, or it was there itself.
+    /// The parity is not needed: its block is complete, or the parity itself is already known.
     Needless,
-    /// It contradicts itself or others.
+    /// The parity contradicts itself or others.
     Refused,
 }
 
-/// A packet that was missing.
+/// A missing packet that was decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) position: u64,
@@ -74,24 +75,24 @@ pub(super) struct Found {
     pub(super) payload: Payload,
 }
 
-/// What decoding came to.
+/// The result of decoding.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Decoded {
     pub(super) packets: Vec<Found>,
-    /// Blocks given up, since what is said of them cannot be true: one at most.
+    /// Number of blocks given up because their parities cannot be true: at most one.
     pub(super) contradictions: u64,
 }
 
-/// What a block lacks.
+/// State of a block.
 enum State<'a> {
-    /// Nothing.
+    /// No packet is missing.
     Whole,
-    /// More than can be told yet.
+    /// It is not known yet where all missing packets belong.
     Waits,
-    /// It cannot be as its parities say.
+    /// The block cannot be what its parities describe.
     Impossible,
-    /// The packets that are there, and for each missing one none; and the holes: where each begins, its
-    /// bytes, and how many packets it takes.
+    /// The block can be decoded. The first list has the packets, with `None` for each missing one. The second
+    /// list has the holes: the position and bytes of each, and the number of packets in it.
     Decodable(Vec<Option<Source<'a>>>, Vec<(u64, u64, usize)>),
 }
 
@@ -104,18 +105,19 @@ pub(super) struct Decoder {
     bytes: u64,
     /// Blocks that were decoded or given up.
     settled: VecDeque<Block>,
-    /// Work done on them.
+    /// Loop iterations over stored packets and parities.
     pub(super) steps: Steps,
 }
 
 impl Decoder {
-    /// Bytes kept, and of how many packets and parities.
+    /// Bytes kept, and number of packets, parities and settled blocks.
     pub(super) fn stored(&self) -> (u64, usize) {
         let pieces = self.packets.len() + self.parities.len() + self.settled.len();
         (self.bytes, pieces)
     }
 
-    /// Keeps a packet as it was sent, at most `most` bytes in all: of older ones the lowest go.
+    /// Keeps a packet as it was sent. At most `most` bytes are kept in total. Of older packets, those with the
+    /// lowest positions are dropped.
     pub(super) fn keep(&mut self, position: u64, dsn: u32, payload: Payload, most: u64) {
         self.bytes += payload.len() as u64;
         if let Some((_, old)) = self.packets.insert(position, (dsn, payload)) {
@@ -128,7 +130,8 @@ impl Decoder {
         }
     }
 
-    /// Takes a parity; `nxt` is what is in order on the subflow, `most` the bytes to be kept in all.
+    /// Adds a parity. `nxt` is the next in-order position of the subflow, and `most` is the maximum number of
+    /// bytes kept in total.
     pub(super) fn add(
         &mut self,
         block: Block,
@@ -170,7 +173,8 @@ impl Decoder {
         Verdict::Taken
     }
 
-    /// Decodes the block that the byte at `at` belongs to, if it can be: something of it has come.
+    /// Decodes the block that contains the byte at `at`, if possible. Called when a part of the block has
+    /// arrived.
     pub(super) fn decode(&mut self, at: u64) -> Decoded {
         self.steps.add(self.parities.len());
         let holds = |k: &&Kept| (k.block.first..k.block.end).contains(&at);
@@ -193,8 +197,8 @@ impl Decoder {
         decoded
     }
 
-    /// The missing packets of a block, none of them if all are there; `None` if it has to wait, an
-    /// error if it cannot be true.
+    /// The missing packets of a block, an empty list if no packet is missing. `None` if the block must wait, an
+    /// error if its parities cannot be true.
     fn decode_block(&self, block: &Block) -> Option<Result<Vec<Found>, ()>> {
         let (sources, holes) = match self.state(block) {
             State::Whole => return Some(Ok(Vec::new())),
@@ -236,9 +240,9 @@ impl Decoder {
         Some(Ok(found))
     }
 
-    /// Lays the packets that are there out in the block. A hole has as many packets as fill it with
-    /// full ones; if these are not all that are missing, there is no telling where the others belong
-    /// before more arrive.
+    /// Places the stored packets in the block. A hole counts as the number of full packets that fill it. If
+    /// more packets than these are missing, it is not known which holes contain the others until more packets
+    /// arrive.
     fn state(&self, block: &Block) -> State<'_> {
         let Shape { sources: k, .. } = block.shape;
         let (mut sources, mut holes) = (Vec::with_capacity(k), Vec::new());
@@ -276,7 +280,7 @@ impl Decoder {
         }
     }
 
-    /// A block is done with: later parities of it are needless.
+    /// Settles a block that was decoded or given up. Later parities of it are not needed.
     fn settle(&mut self, block: Block) {
         let bytes = &mut self.bytes;
         self.parities.retain(|k| {
@@ -297,7 +301,7 @@ impl Decoder {
         self.settled.push_back(block);
     }
 
-    /// Everything below `nxt` has arrived: parities of it are of no use.
+    /// Everything below `nxt` has arrived, so parities of it are not needed.
     fn forget_whole(&mut self, nxt: u64) {
         let bytes = &mut self.bytes;
         self.parities.retain(|k| {
@@ -315,7 +319,7 @@ mod tests {
     use proptest::prelude::*;
     use spindle_codes::Symbol;
 
-    /// More than anything here takes.
+    /// More bytes than any test needs.
     const ROOM: u64 = 1 << 30;
 
     struct Sent {
@@ -324,7 +328,7 @@ mod tests {
         symbols: Vec<Symbol>,
     }
 
-    /// Packets of these lengths from position 1 on, and their parities.
+    /// Creates packets of these lengths from position 1 on, and their parities.
     fn sent(lengths: &[usize], parities: usize, real: bool) -> Sent {
         let mut at = 1;
         let mut packets = Vec::new();
@@ -379,10 +383,11 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is lost: what comes back is what was sent, once, in any order of arrival; and it
-        /// comes if the holes tell how many packets they have.
+        /// For any loss and any order of arrival, a decoded packet equals the packet that was sent and is
+        /// decoded once. Missing packets are decoded if the size of each hole determines the number of packets
+        /// in it.
         #[test]
-        fn what_is_missing_comes_back(
+        fn missing_packets_are_decoded_once_in_any_order_of_arrival(
             lengths in prop::collection::vec(prop_oneof![3 => Just(1000usize), 1 => 1usize..1000], 1..40),
             parities in 1usize..4, real in any::<bool>(),
             order in prop::collection::vec(any::<prop::sample::Index>(), 0..60),
@@ -418,9 +423,9 @@ mod tests {
             }
         }
 
-        /// Any header with any body: nothing panics, and what is kept is bounded.
+        /// Arbitrary headers with arbitrary bodies cause no panic, and the stored amount is bounded.
         #[test]
-        fn hostile_parities_are_bounded(
+        fn arbitrary_parities_cause_no_panic_and_storage_stays_bounded(
             all in prop::collection::vec((0u64..9000, 0u64..9000, 0usize..300, 0usize..300, 0usize..300, 0usize..1500, any::<u64>()), 0..300),
             packets in prop::collection::vec((0u64..9000, 1u32..1500), 0..100),
         ) {
@@ -441,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn later_parities_of_a_decoded_block_are_needless() {
+    fn parities_of_a_decoded_block_are_needless() {
         let s = sent(&[1000, 1000, 700], 2, true);
         let mut d = Decoder::default();
         keep(&mut d, &s, 0);
@@ -459,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn contradictions_are_refused() {
+    fn contradictory_parities_are_refused() {
         let s = sent(&[1000; 4], 2, false);
         let mut d = Decoder::default();
         let label = s.symbols[0].label;
@@ -498,7 +503,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parity_that_lies_gives_nothing() {
+    fn block_with_a_corrupt_parity_is_given_up() {
         let s = sent(&[1000, 1000, 1000], 1, true);
         for flip in [0u64, 3, 40] {
             let mut d = Decoder::default();
@@ -515,8 +520,8 @@ mod tests {
     }
 
     #[test]
-    fn holes_that_do_not_tell_how_many_they_hold_wait() {
-        // Two of 300 are missing in one hole, and one of 1000: the hole of 600 may hold one.
+    fn block_waits_if_hole_sizes_do_not_determine_the_number_of_packets() {
+        // One hole of 1600 bytes: two packets of 300 bytes and one of 1000 bytes are missing.
         let s = sent(&[1000, 300, 300, 1000, 1000], 3, true);
         let mut d = Decoder::default();
         for k in [0, 4] {
@@ -525,7 +530,7 @@ mod tests {
         for k in 0..3 {
             assert_eq!(add(&mut d, &s, k), Verdict::Taken);
         }
-        // A hole of 1600 takes at least two packets, and three are missing.
+        // A hole of 1600 bytes takes at least two packets, and three are missing.
         assert_eq!(d.decode(1), Decoded::default());
         keep(&mut d, &s, 1);
         let found = d.decode(1).packets;
@@ -533,7 +538,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_packets_go_first() {
+    fn packets_with_the_lowest_positions_are_dropped_first() {
         let mut d = Decoder::default();
         for k in 0..1000u64 {
             d.keep(1 + k * 10, 0, Payload::Length(10), ROOM);

@@ -1,13 +1,13 @@
 //! Parities: agreed on in the handshake, sent by recovery policies, decoded by the receiver.
 //!
-//! There are two kinds. Over plain TCP a parity travels *beside* sequence space (TCP Instant Recovery;
-//! [`beside`]). Over MPTCP a parity of a *block* of a subflow's segments is new sequence space of
-//! whichever subflow carries it (CoFUSO; [`blocks`] sends, [`decoder`] and [`arrival`] receive).
+//! There are two kinds. Over plain TCP a parity is sent outside sequence space (TCP Instant Recovery;
+//! [`beside`]). Over MPTCP a parity of a *block* of a subflow's segments is new sequence space of the subflow
+//! that carries it (CoFUSO; [`blocks`] sends, [`decoder`] and [`arrival`] receive).
 //!
-//! All of it is told by an experimental option (RFC 6994) whose first byte says what it is. A SYN and
-//! its SYN/ACK carry [`OFFER`] or, beside MP_CAPABLE, [`OFFER_BLOCKS`]; no receiver that did not agree
-//! ever gets a parity. Where blocks are agreed on, a joining SYN carries [`NAME`] and the identifier by
-//! which parities will name the new subflow: that of the end that opens it.
+//! All signalling uses an experimental option (RFC 6994) whose first byte is the type of the message. A SYN and
+//! its SYN/ACK carry [`OFFER`] or, together with MP_CAPABLE, [`OFFER_BLOCKS`]. A receiver that did not agree
+//! never gets a parity. If parities of blocks are agreed on, a joining SYN carries [`NAME`] and the identifier
+//! by which parities will refer to the new subflow. It is the identifier at the end that opens the subflow.
 
 mod arrival;
 mod beside;
@@ -27,7 +27,7 @@ use blocks::Blocks;
 
 /// Spindle's identifier of this experiment, unregistered.
 const EXID: u16 = 0x5350;
-/// First bytes of the option's data.
+/// Types of messages: the first byte of the option's data.
 const OFFER: u8 = 0;
 const PARITY: u8 = 1;
 const ECHO: u8 = 2;
@@ -35,29 +35,29 @@ const OFFER_BLOCKS: u8 = 3;
 const NAME: u8 = 4;
 const BLOCK: u8 = 5;
 
-/// What a connection knows of parities.
+/// Parity state of a connection.
 #[derive(Debug, Default)]
 pub(super) struct Parities {
     beside: Beside,
-    /// Where both ends agreed on parities of blocks.
+    /// Present if both ends agreed on parities of blocks.
     blocks: Option<Box<Blocks>>,
 }
 
 impl Parities {
-    /// Bytes kept, and of how many segments.
+    /// Bytes kept, and number of segments.
     pub(super) fn stored(&self) -> (u64, usize) {
         let (bytes, pieces) = self.beside.stored();
         let blocks = self.blocks.as_ref().map_or((0, 0), |b| b.stored());
         (bytes + blocks.0, pieces + blocks.1)
     }
 
-    /// Iterations so far of loops over what is kept.
+    /// Loop iterations over stored data so far.
     pub(super) fn steps(&self) -> u64 {
         let blocks = self.blocks.as_ref().map_or(0, |b| b.steps());
         self.beside.steps.get() + blocks
     }
 
-    /// Whether both ends agreed on parities of any kind: nothing is kept before.
+    /// Whether both ends agreed on parities of any kind. Nothing is stored before.
     #[inline]
     pub(super) fn are_agreed(&self) -> bool {
         self.beside.agreed || self.blocks.is_some()
@@ -69,8 +69,8 @@ impl Parities {
         self.blocks.is_some()
     }
 
-    /// Payload bytes by which data segments are shorter than the longest segment: a parity of them has
-    /// a header in front (CoFUSO section 5.1).
+    /// Payload bytes by which data segments are shorter than the longest segment, because a parity of them
+    /// needs a header (CoFUSO section 5.1).
     #[inline]
     pub(super) fn header_room(&self) -> u64 {
         if self.in_blocks() {
@@ -80,14 +80,14 @@ impl Parities {
         }
     }
 
-    /// The stack's memory is short: what may never be needed is given back.
+    /// The stack's memory is short: frees memory that may never be needed.
     pub(super) fn shed(&mut self) {
         if let Some(b) = &mut self.blocks {
             b.shed();
         }
     }
 
-    /// Subflow `id` is gone.
+    /// Subflow `id` no longer exists.
     pub(super) fn forget(&mut self, id: SubflowId) {
         if let Some(b) = &mut self.blocks {
             b.forget(id);
@@ -130,32 +130,33 @@ fn says(seg: &Segment, what: u8) -> bool {
     said(seg).is_some_and(|data| data == [what])
 }
 
-/// The position with these low 32 bits that is nearest to `near`; none before the first byte.
+/// The position nearest to `near` that has these low 32 bits. `None` if it is before the first byte.
 fn nearest(low: u32, near: u64) -> Option<u64> {
     let ahead = i64::from(low.wrapping_sub(near as u32) as i32);
     near.checked_add_signed(ahead).filter(|p| *p >= 1)
 }
 
 impl Connection {
-    /// Whether our recovery is for parities beside sequence space.
+    /// Whether our recovery policy sends parities outside sequence space.
     fn wants_parities(&self) -> bool {
         let sends = self.config.recovery.as_ref();
         self.config.multipath.is_none() && sends.is_some_and(|f| f.sends_parities())
     }
 
-    /// Whether our recovery is for parities of blocks. Not where checksums are on: what a parity gives
-    /// back has none to be checked by (RFC 8684, section 3.3.1).
+    /// Whether our recovery policy sends parities of blocks. It does not with checksums, because a decoded
+    /// packet has no checksum that could be verified (RFC 8684, section 3.3.1).
     fn wants_blocks(&self) -> bool {
         let sends = self.config.recovery.as_ref();
         let multipath = self.config.multipath.as_ref();
-        // Nor where packets are scattered: a SYN/ACK has no room for both answers.
+        // Scatter is excluded too, because a SYN/ACK has no room for both answers.
         multipath.is_some_and(|m| !m.checksum && m.scatter.is_none())
             && sends.is_some_and(|f| f.sends_block_parities())
     }
 
-    /// Adds what is to be said of parities to the SYN or SYN/ACK of subflow `i`, MPTCP's options being
-    /// there. Beside 4 bytes of MSS, 4 of window scale, 12 of timestamps and SACK-permitted it takes 8:
-    /// the 12 of MP_CAPABLE on a SYN/ACK, or of MP_JOIN on a SYN, fill the 40 there are.
+    /// Adds the offer or answer about parities to the SYN or SYN/ACK of subflow `i`, which already has its
+    /// MPTCP options. It takes 8 bytes. The MSS takes 4 bytes, window scale 4, and timestamps with
+    /// SACK-permitted 12. With the 12 bytes of MP_CAPABLE on a SYN/ACK, or of MP_JOIN on a SYN, the 40 bytes of
+    /// options are full.
     pub(super) fn offer_parities(&self, i: usize, options: &mut Options) {
         let capable = options
             .rare
@@ -187,7 +188,8 @@ impl Connection {
         }
     }
 
-    /// The peer's SYN or SYN/ACK has come, MPTCP's part of it is settled: whether both ends agree.
+    /// Called when the MPTCP options of the peer's SYN or SYN/ACK were processed. Decides whether both ends
+    /// agree on parities.
     pub(super) fn agree_on_parities(&mut self, syn: &Segment) {
         if self.wants_parities() && says(syn, OFFER) {
             self.parities.beside.agreed = true;
@@ -199,7 +201,7 @@ impl Connection {
         }
     }
 
-    /// A join has come: by which name parities will speak of subflow `id`.
+    /// A join has arrived. Records the identifier by which parities will refer to subflow `id`.
     pub(super) fn note_name(&mut self, id: SubflowId, syn: &Segment) {
         if let (Some(blocks), Some([NAME, name])) = (&mut self.parities.blocks, said(syn)) {
             blocks.name(id, *name);
@@ -214,7 +216,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_on_an_option_panics(data in prop::collection::vec(any::<u8>(), 0..20), near in any::<u32>()) {
+        fn arbitrary_option_data_cause_no_panic(data in prop::collection::vec(any::<u8>(), 0..20), near in any::<u32>()) {
             let end = spindle_wire::Endpoint::new(std::net::Ipv4Addr::LOCALHOST.into(), 1);
             let mut seg = Segment::new(end, end);
             seg.options.rare_mut().experimental.push(option(data));

@@ -1,34 +1,37 @@
-//! Own addresses and their identifiers (RFC 8684, section 3.4), and which of a peer's are taken.
+//! Local addresses and their identifiers (RFC 8684, section 3.4), and which announced addresses of a peer may
+//! be joined.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use crate::config::AnnouncedAddresses;
 
-/// An own address with its identifier.
+/// A local address with its identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Local {
     id: u8,
     addr: IpAddr,
     /// The path manager may open subflows from it.
     configured: bool,
-    /// It was withdrawn, and not announced again since.
+    /// It was withdrawn and not announced again since then.
     withdrawn: bool,
 }
 
-/// The own addresses of a connection. Identifiers are unique, as RFC 8684, section 3.4, demands: an address
-/// that is no longer in use gives its identifier up when all 256 are taken.
+/// The local addresses of a connection. Identifiers are unique, as RFC 8684, section 3.4, demands. If all 256
+/// are taken, an address that is no longer in use gives up its identifier.
 #[derive(Debug)]
 pub(super) struct LocalAddresses {
-    /// In the order of their coming; the first subflow's, with identifier 0, is the first.
+    /// The addresses in the order in which they were added. The first is the address of the first subflow, with
+    /// identifier 0.
     list: Vec<Local>,
-    /// Own addresses that peers know by another, which a NAT in front translates: (inside, outside).
+    /// Local addresses that a NAT translates, so that peers know them by a different address: (inside,
+    /// outside).
     outside: Arc<[(IpAddr, IpAddr)]>,
 }
 
 impl LocalAddresses {
-    /// The first subflow's address, those that the path manager may use (without `first`, the first 255
-    /// of them), and what a NAT makes of them.
+    /// Creates the list from the first subflow's address and the addresses that the path manager may use
+    /// (without `first`, the first 255 of them). `outside` has the translations of a NAT.
     pub(super) fn new(
         first: IpAddr,
         further: Vec<IpAddr>,
@@ -54,30 +57,30 @@ impl LocalAddresses {
         self.list[0].addr
     }
 
-    /// Those from which the path manager may open subflows.
+    /// The addresses from which the path manager may open subflows.
     pub(super) fn usable(&self) -> impl Iterator<Item = IpAddr> {
         let usable = |l: &&Local| l.configured && !l.withdrawn;
         self.list.iter().filter(usable).map(|l| l.addr)
     }
 
-    /// The own address behind one that peers know.
+    /// The local address behind an address that peers know.
     pub(super) fn inside(&self, outside: IpAddr) -> IpAddr {
         let pair = self.outside.iter().find(|(_, o)| *o == outside);
         pair.map_or(outside, |(inside, _)| *inside)
     }
 
-    /// The address by which peers know an own one.
+    /// The address by which peers know a local address.
     pub(super) fn outside(&self, inside: IpAddr) -> IpAddr {
         let pair = self.outside.iter().find(|(i, _)| *i == inside);
         pair.map_or(inside, |(_, outside)| *outside)
     }
 
-    /// The identifier of an own address, if it has one.
+    /// The identifier of a local address, if it has one.
     pub(super) fn id_of(&self, addr: IpAddr) -> Option<u8> {
         self.list.iter().find(|l| l.addr == addr).map(|l| l.id)
     }
 
-    /// The identifier of an own address, which gets one if there is any free or no longer `in_use`.
+    /// The identifier of a local address. The address gets one if any identifier is free or no longer `in_use`.
     pub(super) fn assign(&mut self, addr: IpAddr, in_use: impl Fn(u8) -> bool) -> Option<u8> {
         if let Some(l) = self.list.iter_mut().find(|l| l.addr == addr) {
             l.withdrawn = false;
@@ -99,7 +102,7 @@ impl LocalAddresses {
         Some(id)
     }
 
-    /// No subflow is to be opened from this address until it is announced again.
+    /// No subflow may be opened from this address until it is announced again.
     pub(super) fn withdraw(&mut self, addr: IpAddr) {
         for l in self.list.iter_mut().filter(|l| l.addr == addr) {
             l.withdrawn = true;
@@ -107,7 +110,7 @@ impl LocalAddresses {
     }
 }
 
-/// How far an address reaches, the narrowest first.
+/// The scope of an address, the narrowest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Scope {
     Loopback,
@@ -118,7 +121,7 @@ enum Scope {
     Global,
 }
 
-/// How far an address reaches; none for one that no host can have.
+/// The scope of an address. `None` for an address that no host can have.
 fn scope(addr: IpAddr) -> Option<Scope> {
     match addr.to_canonical() {
         IpAddr::V4(a) => scope_v4(a),
@@ -128,7 +131,7 @@ fn scope(addr: IpAddr) -> Option<Scope> {
 
 fn scope_v4(a: Ipv4Addr) -> Option<Scope> {
     let [first, second, ..] = a.octets();
-    // RFC 1122, section 3.2.1.3 (a), and RFC 1112, section 4: class E, the limited broadcast in it.
+    // RFC 1122, section 3.2.1.3 (a), and RFC 1112, section 4: class E, including the limited broadcast address.
     if first == 0 || first >= 240 || a.is_multicast() {
         return None;
     }
@@ -155,7 +158,7 @@ fn scope_v6(a: Ipv6Addr) -> Option<Scope> {
     if let Some(inner) = embedded(a) {
         return scope_v4(inner);
     }
-    // RFC 8215, section 5: translators of one operator.
+    // RFC 8215, section 5: translators within a single operator.
     let local_translation = a.segments()[..3] == [0x64, 0xff9b, 1];
     Some(if local_translation {
         Scope::Private
@@ -168,10 +171,10 @@ fn scope_v6(a: Ipv6Addr) -> Option<Scope> {
     })
 }
 
-/// The IPv4 address to which packets for an IPv6 address go in the end: by a translator (RFC 6052, section 2.1),
-/// through a 6to4 tunnel (RFC 3056, section 2), or on a host that takes the deprecated IPv4-compatible
-/// addresses (RFC 4291, section 2.5.5.1). IPv4-mapped addresses are IPv4 addresses already
-/// ([`IpAddr::to_canonical`]).
+/// The IPv4 address to which packets for an IPv6 address are finally sent. They are sent there by a translator
+/// (RFC 6052, section 2.1), through a 6to4 tunnel (RFC 3056, section 2), or on a host that accepts the
+/// deprecated IPv4-compatible addresses (RFC 4291, section 2.5.5.1). IPv4-mapped addresses are IPv4 addresses
+/// already ([`IpAddr::to_canonical`]).
 fn embedded(a: Ipv6Addr) -> Option<Ipv4Addr> {
     let s = a.segments();
     let v4 = |high: u16, low: u16| Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low));
@@ -182,7 +185,8 @@ fn embedded(a: Ipv6Addr) -> Option<Ipv4Addr> {
     }
 }
 
-/// Whether an address that a peer announced may be joined, where the peer itself was reached at `peer`.
+/// Whether an address that a peer announced may be joined. `peer` is the address at which the peer itself was
+/// reached.
 pub(super) fn admits(policy: AnnouncedAddresses, peer: IpAddr, announced: IpAddr) -> bool {
     let Some(reach) = scope(announced) else {
         return false;
@@ -207,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn an_identifier_is_used_again_once_its_address_is_not_in_use() {
+    fn identifier_is_reused_once_its_address_is_not_in_use() {
         let mut list = addresses();
         for k in 0..256 {
             assert_eq!(list.assign(at(k), |_| false), Some(k as u8));
@@ -219,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn ten_thousand_addresses_one_after_the_other_all_get_an_identifier() {
+    fn ten_thousand_successive_addresses_all_get_an_identifier() {
         let mut list = addresses();
         for k in 1..10_000 {
             assert!(list.assign(at(k), |_| false).is_some_and(|id| id != 0));
@@ -228,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_was_withdrawn_is_usable_again_once_it_is_announced() {
+    fn withdrawn_address_is_usable_again_once_it_is_announced() {
         let mut list = LocalAddresses::new(at(0), vec![at(1)], Arc::new([]));
         list.withdraw(at(1));
         assert_eq!(list.usable().collect::<Vec<_>>(), [at(0)]);
@@ -237,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn an_embedded_ipv4_address_decides_on_the_scope() {
+    fn embedded_ipv4_address_determines_the_scope() {
         for (v4, reach) in [
             ("127.0.0.1", Some(Scope::Loopback)),
             ("169.254.169.254", Some(Scope::Link)),
@@ -265,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn announced_addresses_are_taken_by_their_scope() {
+    fn announced_addresses_are_admitted_by_their_scope() {
         use AnnouncedAddresses::{Any, Ignore, SameScope};
         let admits = |policy, peer: &str, announced: &str| {
             super::admits(policy, peer.parse().unwrap(), announced.parse().unwrap())

@@ -21,7 +21,7 @@ use remote::Remotes;
 use retries::Retries;
 use signals::Signals;
 
-/// A subflow wanted by the path manager; the stack supplies port and ISN.
+/// A subflow that the path manager requests. The stack supplies port and ISN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wanted {
     pub(crate) local: IpAddr,
@@ -34,11 +34,11 @@ pub(crate) struct Wanted {
 pub(crate) struct Paths {
     local: LocalAddresses,
     first_remote: Endpoint,
-    /// The port of the first subflow's own end.
+    /// The local port of the first subflow.
     first_port: u16,
     remote: Remotes,
     signals: Signals,
-    /// Pairs for which a subflow was already asked for.
+    /// Pairs for which a subflow was already requested.
     opened: Vec<(IpAddr, Endpoint)>,
     retries: Retries,
     /// When the next subflow may be opened.
@@ -64,12 +64,12 @@ impl Paths {
         }
     }
 
-    /// The address by which peers know an own one.
+    /// The address by which peers know a local address.
     pub(super) fn outside(&self, inside: IpAddr) -> IpAddr {
         self.local.outside(inside)
     }
 
-    /// When a timer of its own is due; nothing sets one without MPTCP.
+    /// When the next timer of the path manager is due. Without MPTCP no such timer is set.
     #[inline(never)]
     pub(super) fn deadline(&self) -> Option<Instant> {
         if self.signals.is_idle() && self.retries.is_empty() {
@@ -80,14 +80,14 @@ impl Paths {
         dates.into_iter().flatten().min()
     }
 
-    /// A subflow between these ends is up.
+    /// A subflow between these endpoints is established.
     pub(super) fn up(&mut self, now: Instant, local: Endpoint, remote: Endpoint) {
         self.retries.up(now, local.addr, remote);
         self.remote.prove(remote);
         self.signals.up(now, local);
     }
 
-    /// The first of these local addresses that has not as many subflows yet as are to be opened from it.
+    /// The first of these local addresses from which fewer subflows were opened than the list requires.
     fn next_endpoint(&self, list: &[IpAddr]) -> Option<IpAddr> {
         let (first, remote) = (self.local.first(), self.first_remote);
         let missing = |(k, l): (usize, &IpAddr)| {
@@ -101,8 +101,8 @@ impl Paths {
         list.iter().enumerate().find_map(missing)
     }
 
-    /// The first pair of an own address and one of the peer's for which no subflow was asked for;
-    /// `to_first`: the peer's first address may be joined.
+    /// The first pair of a local address and an address of the peer for which no subflow was requested. With
+    /// `to_first`, the peer's first address may be joined.
     fn next_pair(&self, to_first: bool) -> Option<(IpAddr, u8, Endpoint)> {
         let first = to_first.then_some((0, self.first_remote));
         let remotes: Vec<_> = first.into_iter().chain(self.remote.usable()).collect();
@@ -115,12 +115,12 @@ impl Paths {
             .find(|(l, _, r)| l.is_ipv4() == r.addr.is_ipv4() && !self.opened.contains(&(*l, *r)))
     }
 
-    /// Whether a lost subflow is to be opened again.
+    /// Whether a lost subflow will be opened again.
     pub(super) fn will_retry(&self) -> bool {
         self.retries.deadline().is_some() || self.not_before.is_some()
     }
 
-    /// The first subflow's pair of ends, unless a subflow between them was opened and not given up.
+    /// The endpoints of the first subflow, unless a subflow between them was opened and not given up.
     pub(super) fn reopen_first(&mut self) -> Option<Wanted> {
         let (local, remote) = (self.local.first(), self.first_remote);
         if self.opened.contains(&(local, remote)) {
@@ -141,13 +141,13 @@ impl Paths {
         }
     }
 
-    /// No subflow is opened to `remote` any more, unless it is announced again: then as if it were new.
+    /// Forgets `remote`. No subflow to it is opened unless it is announced again. It then counts as new.
     fn forget_remote(&mut self, remote: Endpoint) {
         self.opened.retain(|(_, r)| *r != remote);
         self.retries.forget_remote(remote);
     }
 
-    /// Serves the timers; `in_use`: the own addresses at which a subflow is open or being opened.
+    /// Serves the timers. `in_use` reports whether a subflow at a local address is open or being opened.
     pub(super) fn on_timer(&mut self, now: Instant, in_use: impl Fn(IpAddr) -> bool) {
         self.not_before = self.not_before.filter(|t| now < *t);
         self.signals.on_timer(now, &self.local, in_use);
@@ -158,7 +158,7 @@ impl Paths {
 }
 
 impl Connection {
-    /// The next subflow the path manager wants opened; the stack opens it by [`Connection::join`].
+    /// The next subflow that the path manager requests. The stack opens it by [`Connection::join`].
     pub(crate) fn next_wanted(&mut self, now: Instant) -> Option<Wanted> {
         self.end_first_phase_if_due();
         if self.scatter.holds_back() || self.paths.not_before.is_some_and(|t| now < t) {
@@ -183,7 +183,7 @@ impl Connection {
         Some(wanted)
     }
 
-    /// The ends of the next subflow, whenever it may be opened.
+    /// The endpoints of the next subflow, whenever it may be opened.
     fn next_pair(&mut self) -> Option<Wanted> {
         let mp = self.multipath()?;
         if self.role != Role::Client || !mp.confirmed || self.closing_soon() {
@@ -218,7 +218,7 @@ impl Connection {
         })
     }
 
-    /// The address identifier of an own address, if there is one left for it.
+    /// The address identifier of a local address, if there is one left for it.
     pub(super) fn local_id(&mut self, addr: IpAddr) -> Option<u8> {
         let (subflows, signals) = (&self.subflows, &self.paths.signals);
         let in_use =
@@ -228,9 +228,9 @@ impl Connection {
         Some(id)
     }
 
-    /// Subflow `i` is about to be lost, to the network or to an error that may pass: the path manager
-    /// that opened it is to try again. An announced address at which no subflow was ever established
-    /// is not tried again unless it is announced again (RFC 8684, section 3.4.1).
+    /// Subflow `i` is about to be lost, because of the network or a temporary error. The path manager that
+    /// opened it must try again. An announced address at which no subflow was ever established is not tried
+    /// again unless it is announced again (RFC 8684, section 3.4.1).
     pub(super) fn retry_later(&mut self, now: Instant, i: usize) {
         let last = self.subflows.len() == 1;
         if self.role == Role::Client && self.is_multipath() && (!self.closing || last) {
@@ -242,15 +242,15 @@ impl Connection {
         }
     }
 
-    /// Subflow `i` is about to be removed for this reason: an own address that a peer joined is
-    /// announced to it again, which asks it for another attempt (RFC 8684, section 3.4.1). Unless another
-    /// subflow is at that address, it is removed before, so that the peer closes what it may still have
-    /// of the lost one (section 3.4.2).
+    /// Subflow `i` is about to be removed for the reason `end`. If the peer joined a local address, the address
+    /// is announced to the peer again, which requests another attempt (RFC 8684, section 3.4.1). Unless another
+    /// subflow is at that address, the address is removed before that, so that the peer closes its end of the
+    /// lost subflow (section 3.4.2).
     pub(super) fn announce_lost(&mut self, now: Instant, i: usize, end: SubflowEnd) {
         let multipath = self.config.multipath.as_ref();
         let wanted = multipath.is_some_and(|m| m.announce_again) && self.role == Role::Server;
         let given_up = match end {
-            // With a reason that is not transient the peer wants no further attempt.
+            // If the peer gives a reason that is not transient, it does not want another attempt.
             SubflowEnd::PeerReset(why) => why.is_none_or(|w| w.transient),
             SubflowEnd::KeepaliveTimeout | SubflowEnd::Dead => true,
             _ => false,
@@ -263,14 +263,14 @@ impl Connection {
         }
     }
 
-    /// Whether a peer may join at this own end: the first subflow's, or one that was announced.
+    /// Whether a peer may join at this local endpoint: that of the first subflow, or one that was announced.
     pub(crate) fn takes_joins_at(&self, at: Endpoint) -> bool {
         let p = &self.paths;
         let first = Endpoint::new(p.local.first(), p.first_port);
         at == first || p.signals.is_announced(at, p.first_port)
     }
 
-    /// Resets those subflows that are not the last.
+    /// Resets the subflows for which `which` is true, except the last subflow of the connection.
     fn drop_subflows(
         &mut self,
         now: Instant,
@@ -285,12 +285,12 @@ impl Connection {
         }
     }
 
-    /// Subflow `id` is gone: nothing is left to be signalled about it.
+    /// Subflow `id` no longer exists, so signals about it are dropped.
     pub(super) fn forget_signals_of(&mut self, id: SubflowId) {
         self.paths.signals.forget_subflow(id);
     }
 
-    /// Whether and which announced addresses are joined.
+    /// Which announced addresses are joined, if any.
     fn announced_policy(&self) -> AnnouncedAddresses {
         let multipath = self.config.multipath.as_ref();
         multipath.map_or(AnnouncedAddresses::Ignore, |m| m.announced)
@@ -303,7 +303,7 @@ mod tests {
     use std::net::Ipv4Addr;
 
     #[test]
-    fn endpoints_are_opened_as_often_as_they_stand_there_beside_the_first() {
+    fn each_endpoint_is_opened_as_often_as_listed_in_addition_to_the_first_subflow() {
         let addr = |n| IpAddr::V4(Ipv4Addr::new(10, 0, 0, n));
         let remote = Endpoint::new(addr(9), 80);
         let first = Endpoint::new(addr(1), 4000);
@@ -315,7 +315,7 @@ mod tests {
             opened.push(next);
         }
         assert_eq!(opened, [addr(2), addr(1), addr(2)]);
-        // One of them is lost, and later opened again.
+        // One of the subflows is lost, and later opened again.
         paths.forget_opened(addr(1), remote);
         assert_eq!(paths.next_endpoint(&list), Some(addr(1)));
     }

@@ -2,12 +2,12 @@
 
 use spindle_wire::Endpoint;
 
-/// Addresses learnt from a peer are kept up to this many.
+/// Maximum number of addresses learnt from a peer that are kept.
 const MAX_REMOTE: usize = 8;
 
-/// Announced addresses at which no subflow was established yet are tried this often in the life of a
-/// connection (our choice): who announces and withdraws in turn does not make this end send SYNs all over
-/// the world.
+/// How often announced addresses at which no subflow was established yet are tried during the life of a
+/// connection (our choice). So a peer that announces and withdraws addresses in turn cannot make this end send
+/// SYNs to arbitrary hosts without limit.
 const ATTEMPTS: u32 = 32;
 
 /// An announced address.
@@ -15,9 +15,9 @@ const ATTEMPTS: u32 = 32;
 struct Remote {
     id: u8,
     end: Endpoint,
-    /// A subflow to it was established: the peer itself is there.
+    /// A subflow to it was established, so the address is the peer's.
     proven: bool,
-    /// An attempt failed, and it was not announced again since.
+    /// An attempt failed, and the address was not announced again since then.
     failed: bool,
 }
 
@@ -25,7 +25,7 @@ struct Remote {
 #[derive(Debug, Default)]
 pub(super) struct Remotes {
     list: Vec<Remote>,
-    /// How many more may be tried.
+    /// How many more attempts are allowed.
     attempts: Attempts,
 }
 
@@ -46,25 +46,26 @@ impl Attempts {
     }
 }
 
-/// What came of an announcement.
+/// The result of an announcement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Learnt {
-    /// Nothing: it is known and in use, or there is no room for it.
+    /// Nothing changes: the address is known and in use, or there is no room for it.
     Nothing,
-    /// It may be joined. What stood there before under its identifier, if another, may not.
+    /// The address may be joined. The contained endpoint must be forgotten first: it had this identifier
+    /// before, or it is this address after a failed attempt.
     New(Option<Endpoint>),
-    /// It is known, and the peer asks for another attempt.
+    /// The address is known, and the peer requests another attempt.
     Again,
 }
 
 impl Remotes {
-    /// Those that may be joined, with their identifiers.
+    /// The addresses that may be joined, with their identifiers.
     pub(super) fn usable(&self) -> impl Iterator<Item = (u8, Endpoint)> {
         let usable = self.list.iter().filter(|r| !r.failed);
         usable.map(|r| (r.id, r.end))
     }
 
-    /// Takes an address that the peer has announced.
+    /// Processes an address that the peer has announced.
     pub(super) fn learn(&mut self, id: u8, end: Endpoint) -> Learnt {
         let Some(k) = self.list.iter().position(|r| r.id == id) else {
             if self.list.len() >= MAX_REMOTE || !self.attempts.take() {
@@ -104,7 +105,7 @@ impl Remotes {
         }
     }
 
-    /// An attempt at `end` failed, or a subflow to it was lost: whether there is to be another attempt.
+    /// An attempt at `end` failed, or a subflow to it was lost. Returns whether another attempt should be made.
     pub(super) fn is_worth_another_try(&mut self, end: Endpoint) -> bool {
         let Some(r) = self.list.iter_mut().find(|r| r.end == end) else {
             return true;

@@ -1,36 +1,36 @@
-//! Pairs of ends whose subflow was lost, and when they are to be joined again.
+//! Pairs of endpoints whose subflow was lost, and when a subflow between them is opened again.
 
 use std::net::IpAddr;
 
 use spindle_units::{Duration, Instant};
 use spindle_wire::Endpoint;
 
-/// A subflow lost to the network or to a transient error is opened again after this long ...
+/// Wait before a subflow that was lost to the network or to a transient error is opened again.
 pub(super) const RETRY_FIRST: Duration = Duration::from_secs(1);
-/// ... doubled each time it fails, up to this (the initial and the largest retransmission timeout of
-/// RFC 6298: a path that stays away costs a SYN a minute).
+/// Maximum of this wait, which doubles with each failure. The two values are the initial and the largest
+/// retransmission timeout of RFC 6298: a path that stays down costs one SYN per minute.
 pub(super) const RETRY_MOST: Duration = Duration::from_secs(60);
 
-/// The wait before something is tried for the `tries`th time again.
+/// The wait before the next attempt, if there were `tries` attempts before.
 pub(super) fn wait(tries: u32) -> Duration {
     (RETRY_FIRST * (1 << tries.min(16))).min(RETRY_MOST)
 }
 
-/// A pair of ends whose subflow was lost.
+/// A pair of endpoints whose subflow was lost.
 #[derive(Debug)]
 struct Retry {
     local: IpAddr,
     remote: Endpoint,
-    /// How often in a row without having been up for [`RETRY_MOST`].
+    /// Number of attempts in a row after which the subflow was not up for [`RETRY_MOST`].
     tries: u32,
     lost_at: Instant,
-    /// When it is to be opened again; none once it was.
+    /// When it will be opened again. `None` once it was opened.
     at: Option<Instant>,
     /// Since when it is established again.
     up_since: Option<Instant>,
 }
 
-/// The pairs whose subflow was lost; each as often as it had subflows.
+/// The pairs whose subflow was lost. A pair is listed once for each of its subflows that was lost.
 #[derive(Debug, Default)]
 pub(super) struct Retries(Vec<Retry>);
 
@@ -43,7 +43,7 @@ impl Retries {
         self.0.iter().filter_map(|r| r.at).min()
     }
 
-    /// A subflow between these ends was lost although nobody closed it.
+    /// A subflow between these endpoints was lost, although neither end closed it.
     pub(super) fn lost(&mut self, now: Instant, local: IpAddr, remote: Endpoint) {
         let known = |r: &Retry| (r.local, r.remote) == (local, remote) && r.at.is_none();
         let i = self.0.iter().position(known).unwrap_or_else(|| {
@@ -70,7 +70,7 @@ impl Retries {
         retry.tries += 1;
     }
 
-    /// A subflow between these ends is up.
+    /// A subflow between these endpoints is established.
     pub(super) fn up(&mut self, now: Instant, local: IpAddr, remote: Endpoint) {
         let waits = |r: &&mut Retry| {
             (r.local, r.remote) == (local, remote) && r.at.is_none() && r.up_since.is_none()
@@ -80,25 +80,25 @@ impl Retries {
         }
     }
 
-    /// The peer has announced `remote` again: pairs with it are tried soon, a second after their loss
-    /// at the earliest.
+    /// The peer has announced `remote` again. Pairs with it are tried soon, at the earliest one second after
+    /// their loss.
     pub(super) fn hasten(&mut self, remote: Endpoint) {
         for r in self.0.iter_mut().filter(|r| r.remote == remote) {
             r.at = r.at.map(|at| at.min(r.lost_at + RETRY_FIRST));
         }
     }
 
-    /// Nothing is tried with `remote` any more.
+    /// Drops all attempts to `remote`.
     pub(super) fn forget_remote(&mut self, remote: Endpoint) {
         self.0.retain(|r| r.remote != remote);
     }
 
-    /// Nothing is tried from `local` any more.
+    /// Drops all attempts from `local`.
     pub(super) fn forget_local(&mut self, local: IpAddr) {
         self.0.retain(|r| r.local != local);
     }
 
-    /// The next pair that is to be opened again by now.
+    /// Takes the next pair that is due to be opened again.
     pub(super) fn take_due(&mut self, now: Instant) -> Option<(IpAddr, Endpoint)> {
         let due = |r: &&mut Retry| r.at.is_some_and(|t| t <= now);
         let r = self.0.iter_mut().find(due)?;
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_wait_doubles_until_the_subflow_has_lasted() {
+    fn wait_doubles_until_the_subflow_has_lasted() {
         let (local, remote) = (
             IpAddr::from([10, 0, 0, 1]),
             Endpoint::new([10, 0, 0, 2].into(), 80),

@@ -1,4 +1,4 @@
-//! The options of path management, both ways: ADD_ADDR, REMOVE_ADDR and MP_PRIO (RFC 8684, sections
+//! The options of path management in both directions: ADD_ADDR, REMOVE_ADDR and MP_PRIO (RFC 8684, sections
 //! 3.3.8, 3.4.1 and 3.4.2).
 
 use std::net::IpAddr;
@@ -14,40 +14,42 @@ use crate::connection::ended::SubflowEnd;
 use crate::host::keys;
 use crate::subflow::SubflowId;
 
-/// An ADD_ADDR is repeated this often (RFC 8684, section 3.4.1, leaves it open) ...
+/// How often an ADD_ADDR is sent (RFC 8684, section 3.4.1, leaves it open).
 const ADD_ADDR_TRIES: u32 = 3;
-/// ... and at this interval, as today's kernels do by default for lack of an RTT of the new path.
+/// The interval at which it is repeated. Current kernels use this default because the RTT of the new path is
+/// unknown.
 const ADD_ADDR_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A REMOVE_ADDR leaves this often, at the interval of ADD_ADDR. Nothing tells that it arrived: RFC 8684
-/// has no echo for it, and says that a receiver ignores one of an address it does not know, so that
-/// repeating it does no harm.
+/// How often a REMOVE_ADDR is sent, at the interval of ADD_ADDR. Its arrival is never confirmed, because RFC
+/// 8684 has no echo for it. RFC 8684 says that a receiver ignores a REMOVE_ADDR of an address it does not know,
+/// so repeating it does no harm.
 const REMOVE_ADDR_TRIES: u32 = 3;
-/// Identifiers in one REMOVE_ADDR: what fits together with timestamps and a DATA_ACK of 64 bits (RFC 8684,
-/// figure 13).
+/// Maximum number of identifiers in one REMOVE_ADDR. This many fit together with timestamps and a DATA_ACK of
+/// 64 bits (RFC 8684, figure 13).
 const REMOVE_ADDR_IDS: usize = 8;
 
-/// Echoes that wait to be sent.
+/// Maximum number of echoes that wait to be sent.
 const MAX_ECHOES: usize = 8;
 
-/// Own addresses that are announced again after their subflow was lost ...
+/// Maximum number of local addresses that are announced again after their subflow was lost.
 const MAX_LOST: usize = 8;
-/// ... each so often in a row (our choice: after some two minutes a peer that does not come is taken to
-/// have no way).
+/// How often in a row each of these addresses is announced again. This is our choice: if the peer does not join
+/// within about two minutes, it is assumed to have no path.
 const ANNOUNCE_AGAIN: u32 = 8;
-/// How long before it is announced again an address is removed (our choice: peers need not handle the two
-/// options in the order of their arrival, and Linux does not).
+/// How long before its next announcement an address is removed. This is our choice: peers need not process the
+/// two options in the order of their arrival, and Linux does not.
 const REMOVED_FOR: Duration = RETRY_FIRST;
 
-/// Keepalive probes on a path whose address the peer has removed (RFC 8684, section 3.4.2, leaves their
-/// number open), the first after a retransmission timeout, each after twice the time of the one before.
+/// Number of keepalive probes on a path whose address the peer has removed. RFC 8684, section 3.4.2, leaves
+/// their number open. The first probe is sent at once. The wait after it is a retransmission timeout, and the
+/// wait doubles after each further probe.
 const REMOVAL_PROBES: u32 = 3;
 
-/// An own address that was announced, or is to be.
+/// A local address that was announced or will be announced.
 #[derive(Debug)]
 struct Announcement {
     id: u8,
-    /// The address as this end has it, and as peers know it.
+    /// The address as this end has it, and the address as peers know it.
     inside: IpAddr,
     outside: IpAddr,
     port: Option<u16>,
@@ -65,37 +67,37 @@ struct Removal {
     due: bool,
 }
 
-/// An own address that peers had joined, and whose subflow was lost.
+/// A local address that the peer had joined, and whose subflow was lost.
 #[derive(Debug)]
 struct Lost {
     at: Endpoint,
     /// How often in a row it was announced again.
     tries: u32,
-    /// What is signalled next about it, and when.
+    /// What will be signalled next about it, and when.
     next: Option<(Instant, Step)>,
-    /// Since when a subflow to it is there again.
+    /// Since when a subflow to it is established again.
     up_since: Option<Instant>,
 }
 
-/// How a lost address is offered to the peer again.
+/// How a lost address is offered to the peer again, step by step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// REMOVE_ADDR, unless a subflow at the address is left. The reset that ended this end of the lost
-    /// subflow may never have reached the peer, and a peer that still has its own end of it sees no
-    /// reason to join an address again.
+    /// REMOVE_ADDR, unless a subflow at the address is left. The RST that closed the lost subflow at this end
+    /// may not have reached the peer. A peer whose end of the subflow still exists has no reason to join the
+    /// address again.
     Remove,
     Announce,
 }
 
 impl Lost {
-    /// The next announcement is due after a wait that doubles, and its removal before it.
+    /// Plans the next announcement after a wait that doubles, and the removal before it.
     fn plan(&mut self, now: Instant) {
         let next = (now + (wait(self.tries) - REMOVED_FOR), Step::Remove);
         self.next = (self.tries < ANNOUNCE_AGAIN).then_some(next);
     }
 }
 
-/// A subflow whose address the peer has removed: it goes if the path does not answer.
+/// A subflow whose address the peer has removed. It is closed if the path does not answer.
 #[derive(Clone, Copy, Debug)]
 struct Leaving {
     subflow: SubflowId,
@@ -104,20 +106,20 @@ struct Leaving {
     next_at: Instant,
 }
 
-/// What is to be signalled, and what was.
+/// Signals that are due, and the state of those that were sent.
 #[derive(Debug, Default)]
 pub(super) struct Signals {
     announcements: Vec<Announcement>,
     echoes: Vec<AddAddr>,
     removals: Vec<Removal>,
-    /// MP_PRIOs to be sent, each on the subflow it is about.
+    /// MP_PRIOs that are due. Each is sent on the subflow that it is about.
     priorities: Vec<(SubflowId, bool)>,
     lost: Vec<Lost>,
     leaving: Vec<Leaving>,
 }
 
 impl Signals {
-    /// Whether no timer of its own runs.
+    /// Whether no timer of path-management signals is running.
     pub(super) fn is_idle(&self) -> bool {
         self.announcements.is_empty()
             && self.removals.is_empty()
@@ -133,12 +135,12 @@ impl Signals {
         repeats.chain(removals).chain(again).chain(leaving).min()
     }
 
-    /// Whether an announcement or a removal with this identifier may still be under way.
+    /// Whether an announcement or a removal with this identifier may still be in transit.
     pub(super) fn speak_of(&self, id: u8) -> bool {
         self.announcements.iter().any(|a| a.id == id) || self.removals.iter().any(|r| r.id == id)
     }
 
-    /// The address with this identifier is in use again: its removal is not repeated.
+    /// The address with this identifier is in use again, so its removal is not repeated.
     pub(super) fn forget_removal(&mut self, id: u8) {
         self.removals.retain(|r| r.id != id);
     }
@@ -148,7 +150,7 @@ impl Signals {
         self.leaving.retain(|l| l.subflow != id);
     }
 
-    /// Whether this own end was announced; without a port of its own an address stands for
+    /// Whether this local endpoint was announced. An address that was announced without a port stands for
     /// `first_port`.
     pub(super) fn is_announced(&self, at: Endpoint, first_port: u16) -> bool {
         self.announcements
@@ -156,7 +158,7 @@ impl Signals {
             .any(|a| a.inside == at.addr && a.port.unwrap_or(first_port) == at.port)
     }
 
-    /// A subflow to this own end was lost.
+    /// A subflow to this local endpoint was lost.
     pub(super) fn lost(&mut self, now: Instant, at: Endpoint) {
         let i = self
             .lost
@@ -186,7 +188,7 @@ impl Signals {
         }
     }
 
-    /// A subflow to this own end is up.
+    /// A subflow to this local endpoint is established.
     pub(super) fn up(&mut self, now: Instant, at: Endpoint) {
         for l in self.lost.iter_mut().filter(|l| l.at == at) {
             l.next = None;
@@ -194,7 +196,7 @@ impl Signals {
         }
     }
 
-    /// Serves the timers; `in_use`: the own addresses at which a subflow is open or being opened.
+    /// Serves the timers. `in_use` reports whether a subflow at a local address is open or being opened.
     pub(super) fn on_timer(
         &mut self,
         now: Instant,
@@ -232,8 +234,8 @@ impl Signals {
         }
     }
 
-    /// One REMOVE_ADDR of an address that is announced again soon: it is not repeated, since a repetition
-    /// would end the subflow that the announcement brings.
+    /// Makes one REMOVE_ADDR due for an address that will be announced again soon. It is not repeated, because
+    /// a repetition would close the subflow that results from the announcement.
     fn remove_before_announcing(&mut self, addr: IpAddr, local: &LocalAddresses) {
         let Some(id) = local.id_of(addr) else {
             return;
@@ -273,7 +275,7 @@ impl Signals {
         self.push_removal(id, 0);
     }
 
-    /// A REMOVE_ADDR that is due, as if it had been sent `tries` times.
+    /// Makes a REMOVE_ADDR due. It counts as sent `tries` times.
     fn push_removal(&mut self, id: u8, tries: u32) {
         self.forget_removal(id);
         self.removals.push(Removal {
@@ -284,20 +286,20 @@ impl Signals {
         });
     }
 
-    /// Whether something waits that may be signalled on any subflow.
+    /// Whether a signal is due that may be sent on any subflow.
     fn waits_for_any(&self) -> bool {
         !self.echoes.is_empty()
             || self.removals.iter().any(|r| r.due)
             || self.announcements.iter().any(|a| a.due)
     }
 
-    /// How often the removal that is to be signalled next was sent before.
+    /// How often the next removal that is due was sent before.
     fn removal_tries(&self) -> usize {
         let due = self.removals.iter().find(|r| r.due);
         due.map_or(0, |r| r.tries as usize)
     }
 
-    /// The identifiers of a REMOVE_ADDR that is due.
+    /// Takes the identifiers of a REMOVE_ADDR that is due.
     fn take_removals(&mut self, now: Instant) -> Vec<u8> {
         let due = self.removals.iter_mut().filter(|r| r.due);
         let mut ids = Vec::new();
@@ -313,15 +315,16 @@ impl Signals {
 }
 
 impl super::Paths {
-    /// Whether something waits to be signalled.
+    /// Whether a signal is due.
     pub(in crate::connection) fn has_signals(&self) -> bool {
         !self.signals.priorities.is_empty() || self.signals.waits_for_any()
     }
 }
 
 impl Connection {
-    /// Announces a further local address to the peer (ADD_ADDR), as the peer knows it, with `port` if
-    /// it listens on another. Returns false if there is no identifier left for it, or no MPTCP.
+    /// Announces a further local address to the peer (ADD_ADDR), as the peer knows it. `port` is set if this
+    /// end listens on another port there. Returns false if there is no identifier left for the address, or no
+    /// MPTCP.
     pub(crate) fn announce(&mut self, addr: IpAddr, port: Option<u16>) -> bool {
         if self.mp.is_none() {
             return false;
@@ -334,7 +337,7 @@ impl Connection {
         true
     }
 
-    /// Withdraws a local address (REMOVE_ADDR), as the peer knows it; its subflows are closed.
+    /// Withdraws a local address (REMOVE_ADDR), as the peer knows it. Its subflows are closed.
     pub(crate) fn withdraw(&mut self, now: Instant, addr: IpAddr) {
         let inside = self.paths.local.inside(addr);
         if let Some(id) = self.paths.local.id_of(inside)
@@ -349,7 +352,7 @@ impl Connection {
         self.drop_subflows(now, SubflowEnd::Withdrawn, |s| s.local.addr == inside);
     }
 
-    /// Asks the peer to treat a subflow as backup, or no longer (MP_PRIO).
+    /// Requests the peer to treat a subflow as a backup, or no longer as a backup (MP_PRIO).
     pub(crate) fn set_backup(&mut self, subflow: SubflowId, backup: bool) {
         if let Some(i) = self.index(subflow)
             && self.is_multipath()
@@ -361,8 +364,8 @@ impl Connection {
         }
     }
 
-    /// Takes the path-management options of a segment that arrived on subflow `i`. Returns false if
-    /// the subflow is gone.
+    /// Processes the path-management options of a segment that arrived on subflow `i`. Returns false if the
+    /// subflow no longer exists.
     pub(in crate::connection) fn on_addresses(
         &mut self,
         now: Instant,
@@ -435,8 +438,8 @@ impl Connection {
         }
     }
 
-    /// The peer has removed an address. Its subflows go if their paths do not answer a keepalive probe
-    /// any more (RFC 8684, section 3.4.2); meanwhile others carry the data.
+    /// The peer has removed an address. Its subflows are closed if their paths no longer answer a keepalive
+    /// probe (RFC 8684, section 3.4.2). Until then other subflows carry the data.
     fn on_remove_addr(&mut self, now: Instant, gone: u8) {
         if let Some(end) = self.paths.remote.remove(gone) {
             self.paths.forget_remote(end);
@@ -479,7 +482,7 @@ impl Connection {
                 continue;
             };
             let s = &mut self.subflows[i];
-            // An answer takes a round trip: what came sooner had left before.
+            // An answer takes a round trip. A segment that arrived sooner was sent before the probe arrived.
             let answered = s.last_heard >= l.since + s.tx.rtt.minimum().unwrap_or_default();
             let (heard, rto) = (answered && s.last_heard > l.since, s.tx.rtt.rto());
             if heard {
@@ -493,7 +496,7 @@ impl Connection {
                 l.probes += 1;
             } else {
                 self.paths.signals.leaving.remove(k);
-                // The last one is spared: without it nothing is left to hear the peer by.
+                // The last subflow is kept, because without it the peer could not be heard any more.
                 if self.subflows.len() > 1 {
                     self.reset_subflow(now, i, SubflowEnd::PeerRemovedAddress);
                 }
@@ -501,9 +504,9 @@ impl Connection {
         }
     }
 
-    /// The options, with their length, of an acknowledgement that echoes an ADD_ADDR before the peer has
-    /// sent a DSS. It goes without the keys: the peer has shown by its HMAC that it has ours (RFC 8684,
-    /// section 3.4.1).
+    /// Returns the options, with their length, of an acknowledgement that echoes an ADD_ADDR before the peer
+    /// has sent a DSS. It has no keys, because the HMAC of the ADD_ADDR has shown that the peer has our key
+    /// (RFC 8684, section 3.4.1).
     pub(in crate::connection) fn early_echo(&mut self) -> Option<(Options, usize)> {
         self.owed_keys()?;
         let echo = self.paths.signals.echoes.pop()?;
@@ -512,8 +515,7 @@ impl Connection {
         Some((options, len))
     }
 
-    /// Puts one pending signal on an acknowledgement of subflow `i`; returns the option bytes it
-    /// takes.
+    /// Adds one pending signal to an acknowledgement of subflow `i`. Returns the option bytes that it takes.
     pub(in crate::connection) fn add_signal(
         &mut self,
         now: Instant,
@@ -566,15 +568,15 @@ impl Connection {
         len
     }
 
-    /// Which subflow the next signal is to leave on, if one is pending and can. A removal that is
-    /// repeated takes another each time.
+    /// The subflow on which the next signal will be sent, if one is pending and can be sent. Each repetition of
+    /// a removal uses another subflow.
     pub(in crate::connection) fn signal_subflow(&self) -> Option<usize> {
         self.multipath()?;
         if !self.paths.has_signals() {
             return None;
         }
         let signals = &self.paths.signals;
-        // Until the peer has the keys they come first; of all signals only an echo may leave before.
+        // Until the peer has the keys, they are sent first. Only an echo may be sent before them.
         if self.owed_keys().is_some() && signals.echoes.is_empty() {
             return None;
         }
@@ -587,7 +589,7 @@ impl Connection {
     }
 }
 
-/// RFC 8684, figure 12, padded to a multiple of four.
+/// Length of the option (RFC 8684, figure 12), padded to a multiple of four.
 fn add_addr_len(a: &AddAddr) -> usize {
     let addr = if a.addr.is_ipv4() { 4 } else { 16 };
     let port = if a.port.is_some() { 2 } else { 0 };

@@ -1,4 +1,4 @@
-//! Which code a unit is coded with, and how its packets become symbols and come out of them.
+//! The code of a unit, and how it turns segments into packets and back.
 
 use std::str::FromStr;
 
@@ -11,21 +11,21 @@ use spindle_wire::Payload;
 
 use super::{MAX_PACKETS, MAX_SOURCES};
 
-/// Codes that two ends may agree on; the number is what they say in the handshake.
+/// Codes that two ends may agree on. The number identifies the code in the handshake.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum CodeKind {
-    /// LDPC over packets, no encoded packet being a segment as it is (CAPS section IV).
+    /// LDPC over packets. No encoded packet is a segment as it is (CAPS section IV).
     #[default]
     Ldpc = 0,
     /// LDPC; the first k encoded packets are the segments.
     LdpcSystematic = 1,
-    /// Reed-Solomon, likewise not systematic.
+    /// Reed-Solomon, not systematic either.
     ReedSolomon = 2,
     /// Reed-Solomon, systematic.
     ReedSolomonSystematic = 3,
-    /// Any k packets are enough whatever they cost: what the papers reckon with, for the lab (mechanisms
-    /// A4.5). Real bytes are coded by Reed-Solomon.
+    /// An ideal code for the lab, as the papers assume it: any k packets are enough, whatever the cost
+    /// (mechanisms A4.5). Real bytes are coded by Reed-Solomon.
     Ideal = 4,
 }
 
@@ -92,7 +92,7 @@ impl UnitCode {
         self.systematic
     }
 
-    /// Segments of a unit at most.
+    /// Most segments of a unit.
     pub(super) fn max_sources(&self) -> usize {
         self.code.limits().max_sources.min(MAX_SOURCES)
     }
@@ -106,7 +106,7 @@ impl UnitCode {
                 .is_none_or(|shape| self.code.limits().check(shape).is_ok())
     }
 
-    /// The unit's shape to the code; none if its packets are all segments as they are.
+    /// The unit's shape as the code sees it, or `None` if its packets are all segments as they are.
     fn shape(&self, k: usize, n: usize) -> Option<Shape> {
         match self.systematic {
             true => (n > k).then(|| Shape::new(k, n - k)),
@@ -114,8 +114,8 @@ impl UnitCode {
         }
     }
 
-    /// The `n` packets of the unit that `sources` are: of each the coded length and the symbol. Empty if
-    /// that is no unit of this code.
+    /// The `n` packets of the unit with the segments `sources`, each with its coded length and its symbol.
+    /// There are none if the code has no such unit.
     pub(super) fn encode(&self, sources: &[Source<'_>], n: usize) -> Vec<(u16, Payload)> {
         let mut packets = Vec::with_capacity(n);
         if self.systematic {
@@ -132,13 +132,13 @@ impl UnitCode {
         packets
     }
 
-    /// Follows what has come of a unit; none if its packets are all segments as they are.
+    /// Tracks which packets of a unit have arrived; `None` if its packets are all segments as they are.
     pub(super) fn tracker(&self, k: usize, n: usize) -> Option<Tracker> {
         self.code.tracker(self.shape(k, n)?).ok()
     }
 
-    /// Packet `index` of a unit of `k` segments has come: whether the packets there are enough, `arrived` in
-    /// number.
+    /// Packet `index` of a unit of `k` segments has arrived. Returns whether the `arrived` packets so far are
+    /// enough.
     pub(super) fn suffice(
         &self,
         tracker: Option<&mut Tracker>,

@@ -1,8 +1,8 @@
-//! Units on their way in: encoded packets are kept until the segments come out of them (mechanisms A4.7).
+//! Incoming units: encoded packets are kept until they yield the segments (mechanisms A4.7).
 //!
-//! What is kept is bounded in units and bytes, whatever a peer sends; the unit whose last packet came longest
-//! ago goes first. A unit that came to nothing may begin anew, and packets that say another shape are of
-//! another unit: forged ones, sent ahead, do not stand in the true ones' way.
+//! What is kept is bounded in units and bytes, whatever a peer sends. The unit whose last packet arrived
+//! longest ago is given up first. A unit that was given up or refused may begin again from scratch. Packets
+//! with another shape belong to another unit, so forged packets that arrive first do not block the true ones.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,23 +17,24 @@ use super::NOWHERE;
 use super::codec::{Arrived, UnitCode};
 use crate::steps::Steps;
 
-/// Units begun and not decoded at most, and likewise of those that wait for earlier ones: the units of a
-/// window of 255 segments, in units of 4.
+/// Most units that are begun and not decoded, and most units that wait for earlier ones: the units of a window
+/// of 255 segments, with 4 segments each.
 const MAX_UNITS: usize = 64;
-/// Bytes of their symbols, and of those that wait, at most.
+/// Most bytes of the symbols of units that are begun, and most bytes of those that wait.
 const MAX_BYTES: usize = 4 << 20;
-/// Units that are decoded are known for so many more units, and one that is further from all others is believed
-/// only when a second packet says so: one forged number is not to make the true ones look old.
+/// For how many more units a decoded unit is remembered. A unit that is further than this from all others is
+/// accepted only when a second packet confirms it, so that one forged number does not make the true units look
+/// old.
 const KNOWN: u64 = 4096;
 
 /// What became of an encoded packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// Its unit waits for more.
+    /// Its unit waits for more packets.
     Kept,
-    /// Segments went up.
+    /// Segments were passed up.
     Up,
-    /// It has been there, its unit is decoded, or it is none of a unit there can be.
+    /// It arrived before, its unit is decoded, or no unit can have it.
     Useless,
 }
 
@@ -45,15 +46,15 @@ struct Unit {
     n: usize,
     arrived: Vec<u8>,
     symbols: Vec<Arrived>,
-    /// Whether the packets are enough; none if only all are.
+    /// Tracks whether the packets are enough; `None` if all of them are needed.
     tracker: Option<Tracker>,
     bytes: usize,
-    /// The segments themselves, of mere lengths.
+    /// The segments themselves, if their payloads are only lengths.
     twin: Option<Arc<[Segment]>>,
     marked: bool,
-    /// Segments that came as they are, a bit each.
+    /// Segments that arrived as they are, one bit each.
     sources: u128,
-    /// Segments that went up before the unit was complete, a bit each.
+    /// Segments that were passed up before the unit was complete, one bit each.
     gone: u128,
 }
 
@@ -66,7 +67,7 @@ struct Waiting {
     bytes: usize,
 }
 
-/// A bit for each unit of the last [`KNOWN`].
+/// One bit for each of the last [`KNOWN`] units: whether it is decoded.
 #[derive(Debug)]
 struct Over(Box<[u64; (KNOWN / 64) as usize]>);
 
@@ -88,7 +89,7 @@ impl Over {
         *word = *word & !(1 << (place % 64)) | u64::from(over) << (place % 64);
     }
 
-    /// None of those from `from` to `to` is decoded, the last included.
+    /// Notes that no unit from `from` to `to`, the last included, is decoded.
     fn clear(&mut self, from: u64, to: u64) {
         let mut at = from;
         while at <= to {
@@ -104,28 +105,28 @@ impl Over {
 /// The receiving end.
 #[derive(Debug, Default)]
 pub(super) struct Decoder {
-    /// In the order in which the last packet of each came.
+    /// Units that are not complete, in the order in which their last packets arrived.
     units: VecDeque<Unit>,
     bytes: usize,
-    /// The highest number so far, and of the numbers up to it which units are decoded, by number modulo
+    /// The highest number so far. `over` states which of the units up to it are decoded, by number modulo
     /// [`KNOWN`].
     highest: Option<u64>,
     over: Over,
-    /// The last packet far from all others: number and index.
+    /// The last packet far from all others: unit number and index.
     stray: Option<(u64, u8)>,
-    /// Up to where no unit is waited for, where segments wait for that.
+    /// The first unit number that segments wait for, if segments wait for earlier units.
     next: u64,
-    /// In the order of their numbers.
+    /// Units that wait for earlier ones, in the order of their numbers.
     waiting: VecDeque<Waiting>,
-    /// Bytes of what waits.
+    /// Bytes of the units that wait.
     held: usize,
-    /// Work done on it.
+    /// Iterations of loops over what is kept.
     pub(super) steps: Steps,
 }
 
 impl Decoder {
-    /// Takes an encoded packet; segments that come of it are appended to `up`. `hold` is for how long
-    /// segments wait for those of earlier units.
+    /// Accepts an encoded packet. Segments that it yields are appended to `up`. `hold` is how long segments
+    /// wait for those of earlier units.
     pub(super) fn take(
         &mut self,
         now: Instant,
@@ -138,7 +139,7 @@ impl Decoder {
         if let Err(fate) = self.sort_in(code, packet, counters) {
             return fate;
         }
-        // It is the last in the order now.
+        // The packet's unit is the last in the order now.
         let complete = |u: &mut Unit| {
             let index = usize::from(u.arrived.last().copied().unwrap_or(0));
             code.suffice(u.tracker.as_mut(), u.k, index, u.arrived.len())
@@ -166,8 +167,9 @@ impl Decoder {
         Fate::Up
     }
 
-    /// Of a systematic code: the packets of the last unit in the order that are its first segments go up as
-    /// they come, those behind a gap when it is complete: what parities will give back is not to look lost.
+    /// With a systematic code, the first segments of the last unit in the order are passed up as they arrive.
+    /// Segments after a gap are passed up when the unit is complete, so that what parities will restore does
+    /// not look lost.
     fn hand_up_early(
         &mut self,
         code: &UnitCode,
@@ -192,8 +194,8 @@ impl Decoder {
         }
     }
 
-    /// Segments of unit `number` are about to go up, so what earlier ones lack will look lost: what of them is
-    /// there goes first.
+    /// Segments of unit `number` are about to be passed up, so the segments that earlier units lack will look
+    /// lost. The segments of earlier units that are there are passed up first.
     fn give_way(
         &mut self,
         code: &UnitCode,
@@ -217,7 +219,7 @@ impl Decoder {
                             unit.gone |= 1 << index;
                             up.push_back(segment);
                         }
-                        // It cannot be read, now or later.
+                        // The segment cannot be parsed, now or later.
                         None => unit.sources &= !(1 << index),
                     }
                 }
@@ -225,7 +227,7 @@ impl Decoder {
         }
     }
 
-    /// Puts the packet in its unit, which is the last in the order then.
+    /// Adds the packet to its unit, which is then the last in the order.
     fn sort_in(
         &mut self,
         code: &UnitCode,
@@ -285,13 +287,13 @@ impl Decoder {
         }
     }
 
-    /// The number with these low 16 bits that is nearest to the highest.
+    /// The number with these low 16 bits that is nearest to the highest number.
     fn expand(&self, low: u16) -> Option<u64> {
         let near = self.highest.unwrap_or(0);
         near.checked_add_signed(i64::from(low.wrapping_sub(near as u16) as i16))
     }
 
-    /// Whether the unit is decoded, or so old that nobody knows.
+    /// Whether the unit is decoded, or so old that this is unknown.
     fn is_over(&self, number: u64) -> bool {
         let Some(highest) = self.highest else {
             return false;
@@ -302,7 +304,7 @@ impl Decoder {
         highest - number >= KNOWN || self.over.get(number)
     }
 
-    /// Whether a packet is where packets are expected, or another has been where it is.
+    /// Whether a unit number is near the expected ones, or confirmed by another packet.
     fn is_credible(&mut self, number: u64, index: u8, counters: &mut CodingCounters) -> bool {
         if self.highest.is_none_or(|h| number.abs_diff(h) < KNOWN) {
             return true;
@@ -312,13 +314,13 @@ impl Decoder {
         if !before.is_some_and(same) {
             return false;
         }
-        // The peer is there: all that is known of elsewhere is of no use.
+        // The peer is at these numbers, so what is kept for other numbers is of no use.
         self.shed_all(counters);
         (self.highest, self.stray, self.next) = (None, None, number);
         true
     }
 
-    /// A unit, begun if there is none yet; it is the last in the order now.
+    /// A unit, which is begun if it does not exist yet. It is the last in the order then.
     fn unit(
         &mut self,
         code: &UnitCode,
@@ -350,13 +352,13 @@ impl Decoder {
         self.units.push_back_mut(unit)
     }
 
-    /// A number higher than any before: places of the table that stood for older units are free.
+    /// Handles a number higher than any before: the bits that stood for older units are cleared.
     fn advance(&mut self, number: u64, counters: &mut CodingCounters) {
         let first = self.highest.map_or(number.saturating_sub(KNOWN), |h| h + 1);
         let from = first.max((number + 1).saturating_sub(KNOWN));
         self.over.clear(from, number);
         self.highest = Some(number);
-        // What the table does not know any more cannot be told from what is decoded.
+        // Units that are no longer in the table cannot be distinguished from decoded units.
         let (before, bytes) = (self.units.len(), &mut self.bytes);
         self.units.retain(|u| {
             let known = number - u.number < KNOWN;
@@ -373,7 +375,7 @@ impl Decoder {
         }
     }
 
-    /// Gives up the oldest units if there is too much.
+    /// Gives up the oldest units while a limit is exceeded.
     fn shed(&mut self, counters: &mut CodingCounters) {
         while self.units.len() > MAX_UNITS || self.bytes > MAX_BYTES {
             self.steps.add(1);
@@ -381,7 +383,7 @@ impl Decoder {
         }
     }
 
-    /// Segments of a unit go up: at once, or when those of all earlier units have, if they may wait.
+    /// Forwards the segments of a unit: at once or, if they may wait, after those of all earlier units.
     fn hand_over(
         &mut self,
         now: Instant,
@@ -413,7 +415,7 @@ impl Decoder {
         self.release(up);
     }
 
-    /// What waits for the fewest earlier units goes up, whether they have come or not.
+    /// Forwards the first unit that waits, whether the earlier ones have arrived or not.
     fn release_first(&mut self, up: &mut VecDeque<Segment>) {
         if let Some(first) = self.waiting.pop_front() {
             self.held -= first.bytes;
@@ -422,7 +424,7 @@ impl Decoder {
         }
     }
 
-    /// Hands over what waits for nothing any more.
+    /// Forwards the units that need not wait any longer.
     fn release(&mut self, up: &mut VecDeque<Segment>) {
         loop {
             if self.waiting.front().is_some_and(|w| w.number <= self.next) {
@@ -435,12 +437,12 @@ impl Decoder {
         }
     }
 
-    /// When segments have waited long enough.
+    /// When the first segments have waited long enough.
     pub(super) fn next_timeout(&self) -> Option<Instant> {
         self.waiting.iter().map(|w| w.until).min()
     }
 
-    /// Hands over what has waited long enough, and what is before it.
+    /// Forwards the units that have waited long enough, and those before them.
     pub(super) fn timeout(&mut self, now: Instant, up: &mut VecDeque<Segment>) {
         let due = self.waiting.iter().filter(|w| w.until <= now);
         if let Some(last) = due.map(|w| w.number).max() {
@@ -458,7 +460,7 @@ impl Decoder {
         ((self.bytes + self.held) as u64, pieces + symbols)
     }
 
-    /// Memory is short: units that are not complete are given up.
+    /// Gives up all units that are not complete.
     pub(super) fn shed_all(&mut self, counters: &mut CodingCounters) {
         while !self.units.is_empty() {
             self.give_up_oldest(counters);
@@ -467,7 +469,7 @@ impl Decoder {
 }
 
 impl Unit {
-    /// Segment `index`, if a packet that came is that.
+    /// Segment `index`, if it arrived as it is.
     fn source(&self, index: usize, packet: &Segment) -> Option<Segment> {
         if index >= self.k || self.sources >> index & 1 == 0 {
             return None;
@@ -483,7 +485,7 @@ impl Unit {
         Some(self.addressed(segment, packet))
     }
 
-    /// A segment with the ends of `packet`, and its mark.
+    /// The segment with the endpoints of `packet`, and with the unit's mark.
     fn addressed(&self, mut segment: Segment, packet: &Segment) -> Segment {
         (segment.src, segment.dst) = (packet.src, packet.dst);
         if self.marked && matches!(segment.ecn, Ecn::Ect0 | Ecn::Ect1) {
@@ -492,8 +494,8 @@ impl Unit {
         segment
     }
 
-    /// The unit's segments; none if what its packets say is no segments of this connection. `packet` is the
-    /// last of its packets.
+    /// The unit's segments, or `None` if its packets do not decode to segments of this connection. `packet` is
+    /// the last of its packets.
     fn segments(self, code: &UnitCode, packet: &Segment) -> Option<Vec<Segment>> {
         let segments = match &self.twin {
             Some(twin) if twin.len() == self.k => twin.to_vec(),
@@ -509,9 +511,10 @@ impl Unit {
     }
 }
 
-/// The segment that a symbol is, if it is one: its checksum says so. Ends and class are those of `packet`.
+/// Parses a symbol as a segment, as its checksum must confirm. The code point is that of `packet`;
+/// [`Unit::addressed`] sets the endpoints.
 fn read(bytes: &Bytes, packet: &Segment) -> Option<Segment> {
-    // Sources that might have been marked leave as such (RFC 3168); a unit's packets all say so.
+    // ECN-capable segments are sent as such (RFC 3168), and all of a unit's packets show it.
     let ecn = match packet.ecn {
         Ecn::NotEct => Ecn::NotEct,
         _ => Ecn::Ect0,

@@ -1,5 +1,5 @@
-//! Units on their way out: segments are kept until there are k of them, and leave as k + r packets
-//! (mechanisms A4.5).
+//! Outgoing units: segments are kept until there are k of them, and are sent as k + r packets (mechanisms
+//! A4.5).
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::stage::StageContext;
 
-/// Time as encoded packets tell it.
+/// The time in the form that encoded packets carry.
 pub(super) fn clock(now: Instant) -> u32 {
     (now.as_micros() % u64::from(CODING_CLOCK)) as u32
 }
@@ -24,16 +24,16 @@ pub(super) fn clock(now: Instant) -> u32 {
 /// The sending end.
 #[derive(Debug, Default)]
 pub(super) struct Encoder {
-    /// Segments of the unit in the making.
+    /// Segments of the unit that is being filled.
     cache: Vec<Segment>,
-    /// How many it is to have; 0 before the first.
+    /// How many segments it will have; 0 before the first.
     target: usize,
     unit: u16,
     optimum: LastOptimum,
 }
 
 impl Encoder {
-    /// Takes a segment; the unit leaves if it is complete.
+    /// Accepts a segment. The unit is sent if it is complete.
     pub(super) fn take(
         &mut self,
         cx: &StageContext,
@@ -53,7 +53,7 @@ impl Encoder {
         }
     }
 
-    /// Sends the unit in the making, however many segments it has.
+    /// Sends the unit that is being filled, however many segments it has.
     pub(super) fn flush(
         &mut self,
         now: Instant,
@@ -105,8 +105,8 @@ impl Encoder {
         (size as usize).clamp(1, MAX_SOURCES)
     }
 
-    /// k by equation 4 (mechanisms A4.6). Round trips go in rounded, so that it need not be worked out anew for
-    /// each unit.
+    /// k by equation 4 (mechanisms A4.6). Round-trip times are rounded, so that k need not be computed again
+    /// for each unit.
     fn optimal(
         &mut self,
         cx: &StageContext,
@@ -126,19 +126,19 @@ impl Encoder {
             .get(window, blocking, &conditions, Units::default())
     }
 
-    /// Whether no unit is in the making.
+    /// Whether no unit is being filled.
     pub(super) fn is_empty(&self) -> bool {
         self.cache.is_empty()
     }
 
-    /// Bytes kept, and of how many segments.
+    /// Bytes kept, and the number of their segments.
     pub(super) fn stored(&self) -> (u64, usize) {
         let bytes = self.cache.iter().map(|s| s.payload.len() as u64).sum();
         (bytes, self.cache.len())
     }
 }
 
-/// To its four leading binary digits.
+/// Rounds down to the four leading binary digits.
 fn rounded(d: Duration) -> Duration {
     let ns = d.as_nanos();
     let drop = (64 - ns.leading_zeros()).saturating_sub(4);
@@ -154,7 +154,8 @@ struct Base {
 }
 
 impl Base {
-    /// Packet `index`, whose symbol is `payload`, beside the unit's first segment.
+    /// Packet `index` with symbol `payload`. Endpoints, ECN and sequence number are those of the unit's first
+    /// segment.
     fn packet(
         self,
         first: &Segment,
@@ -165,7 +166,7 @@ impl Base {
         let mut packet = Segment::new(first.src, first.dst);
         packet.ecn = first.ecn;
         packet.payload = payload;
-        // Nothing of the packet's: a link sees by it what is sent once more.
+        // Not part of the packet on the wire. A link recognises retransmissions by it.
         packet.seq = first.seq;
         packet.options.rare_mut().coded = Some(Coded {
             unit: self.unit,
@@ -181,7 +182,8 @@ impl Base {
         packet
     }
 
-    /// The packets of a unit of mere lengths: each as long as it would be, and with the segments themselves.
+    /// The packets of a unit whose payloads are only lengths. Each packet is as long as it would be with bytes,
+    /// and refers to the segments themselves.
     fn twins(self, sources: &Arc<[Segment]>) -> impl Iterator<Item = Segment> {
         let len = |s: &Segment| s.tcp_header_len() + s.payload.len();
         let longest = sources.iter().map(len).max().unwrap_or(0);
@@ -194,7 +196,8 @@ impl Base {
         })
     }
 
-    /// The packets of a unit of real bytes. None if a segment has no form in bytes, which TCP takes for loss.
+    /// The packets of a unit of real bytes. There are none if a segment cannot be encoded as bytes, which TCP
+    /// takes for loss.
     fn symbols(self, sources: &[Segment], code: &UnitCode) -> Vec<Segment> {
         let mut bytes = Vec::with_capacity(sources.len());
         for s in sources {
@@ -222,7 +225,7 @@ impl Base {
     }
 }
 
-/// A packet may be marked only if each of the segments in it might have been.
+/// A packet may be marked by ECN only if each of the segments in it may be.
 fn common_ecn(sources: &[Segment]) -> Ecn {
     let capable = |s: &Segment| matches!(s.ecn, Ecn::Ect0 | Ecn::Ect1);
     match sources.iter().all(capable) {

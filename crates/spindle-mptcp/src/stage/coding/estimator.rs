@@ -1,6 +1,6 @@
-//! How many packets are blocked, as a sender learns it (CAPS sections VI-A, VI-B and IX-C; mechanisms A4.3).
+//! The sender's estimate of how many packets are blocked (CAPS sections VI-A, VI-B and IX-C; mechanisms A4.3).
 //!
-//! Short flows are too short to learn by themselves, so a host keeps one [`Estimator`] for each
+//! Short flows are too short for an estimate of their own, so a host keeps one [`Estimator`] for each
 //! [destination](super::Destinations), which all connections to it share.
 
 use std::collections::BTreeMap;
@@ -10,24 +10,25 @@ use spindle_units::{Duration, Instant};
 
 use super::formulas::Blocking;
 
-/// Most destinations that a host keeps estimates of; beyond, those that no connection uses go.
+/// Most destinations of which a host keeps estimates. Beyond this limit, the estimates that no connection uses
+/// are dropped.
 const MAX_DESTINATIONS: usize = 4096;
-/// Sampling periods over which the largest small and the largest large round trip are taken: 10 ms of periods
-/// of 200 us (mechanisms A4.6), and as many where packets take longer.
+/// How many sampling periods the largest small and the largest large round-trip time are taken over: 10 ms with
+/// periods of 200 us (mechanisms A4.6), and as many periods if they are longer.
 const MEMORY: u64 = 50;
-/// Round trips of paths without and with long flows until one was measured (mechanisms A4.6).
+/// Round-trip times of paths without and with long flows, until one was measured (mechanisms A4.6).
 const RTT_SHORT: Duration = Duration::from_micros(100);
 const RTT_LONG: Duration = Duration::from_millis(3);
-/// The share of blocked packets that is reckoned with at most: of samples no more than a half can be above
-/// twice their own mean (mechanisms A4.3).
+/// The largest share of blocked packets that is used: no more than half of the samples can be above twice their
+/// own mean (mechanisms A4.3).
 const MOST: (u32, u32) = (1, 2);
 
-/// The largest value of the last [`MEMORY`], give or take half of it; as it was when the last one came if
-/// there are none, as the share of blocked packets.
+/// The largest value of the last [`MEMORY`] periods, to within half of that time. Without new values the last
+/// result stands, as for the share of blocked packets.
 #[derive(Clone, Copy, Debug)]
 struct Peak {
     half: Duration,
-    /// Of the half under way, and of the one before.
+    /// The largest value of the current half, and of the half before it.
     halves: [Option<Duration>; 2],
     turns: Option<Instant>,
 }
@@ -55,40 +56,41 @@ impl Peak {
     }
 }
 
-/// How the share of blocked packets follows from samples.
+/// How the share of blocked packets is computed from samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sampling {
     /// Length of a sampling period: two round trips without a queue (CAPS section IX-C: 200 us).
     pub period: Duration,
-    /// What counts beside the last period.
+    /// What counts in addition to the last period.
     pub share: Share,
 }
 
-/// Which samples the share of blocked packets is of.
+/// The samples of which the share of blocked packets is taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Share {
-    /// Those of the last period that had any (CAPS section VI-B).
+    /// The samples of the last period that had any (CAPS section VI-B).
     #[default]
     Last,
-    /// Those of all periods, each weighing 7/8 of the next, as the smoothed round trip does: single late
-    /// packets do not stand for all (our choice).
+    /// The samples of all periods, each period weighted with 7/8 of the next one, like the smoothed round-trip
+    /// time. A single late packet then does not stand for all packets (our choice).
     Smoothed,
 }
 
-/// What the sampling periods of one way, or of several, came to; of each way its first period is left out, of
-/// which the smoothed mean is made.
+/// Totals of the sampling periods of one path, or of several. The first period of each path is left out,
+/// because the smoothed mean begins with it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Periods {
     /// Periods with samples.
     pub count: u64,
-    /// By what share of RTT_smooth, which has it in it, RTT_avg was off that (CAPS Fig 19), summed.
+    /// The relative difference between RTT_avg and RTT_smooth, which includes that RTT_avg already (CAPS Fig
+    /// 19), summed.
     pub apart: f64,
     /// The shares p_B of blocked packets, summed.
     pub blocking: f64,
 }
 
 impl Periods {
-    /// Both together.
+    /// The sum of both.
     #[must_use]
     pub fn plus(self, o: Self) -> Self {
         Self {
@@ -106,11 +108,11 @@ impl Periods {
     }
 }
 
-/// What is known of the way to one destination.
+/// What is known about the path to one destination.
 #[derive(Clone, Debug)]
 pub struct Estimator {
     sampling: Sampling,
-    /// When the sampling period under way ends.
+    /// When the current sampling period ends.
     ends: Option<Instant>,
     /// Samples of this period, their sum in nanoseconds, and how many of them are large.
     samples: u32,
@@ -118,19 +120,19 @@ pub struct Estimator {
     large: u32,
     smooth: Option<Duration>,
     blocking: Blocking,
-    /// For [`Share::Smoothed`]: large samples and all, in 1/256.
+    /// The weighted numbers of large samples and of all samples, in 1/256.
     weighed: (u64, u64),
     short: Peak,
     long: Peak,
-    /// The first sample there ever was: what the first period is measured by.
+    /// The first sample of all, which the samples of the first period are compared with.
     first: Option<Duration>,
-    /// Mean of the last period, for whoever watches, as are the periods.
+    /// The mean of the last period. Like the periods, it is only for observers.
     mean: Option<Duration>,
     periods: Periods,
 }
 
 impl Estimator {
-    /// An estimator that samples so and knows nothing yet: nothing is blocked.
+    /// Makes an estimator without samples, for which no packet is blocked.
     pub fn new(sampling: Sampling) -> Self {
         let memory = sampling.period * MEMORY;
         Self {
@@ -150,9 +152,9 @@ impl Estimator {
         }
     }
 
-    /// A packet took this long there and back.
+    /// Adds the round-trip time of a packet.
     ///
-    /// It is large, and this true, if it took more than twice the smoothed mean of the periods before (CAPS section
+    /// Returns whether it is large: more than twice the smoothed mean of the periods before (CAPS section
     /// IX-C).
     pub fn sample(&mut self, now: Instant, rtt: Duration) -> bool {
         self.close(now);
@@ -213,7 +215,7 @@ impl Estimator {
         self.blocking
     }
 
-    /// The longest of the last round trips that were not large, and of those that were: RTT_S and RTT_L
+    /// The longest of the last round-trip times that were not large, and of those that were: RTT_S and RTT_L
     /// (mechanisms A4.6).
     pub fn round_trips(&self) -> (Duration, Duration) {
         let short = self.short.get().unwrap_or(RTT_SHORT);
@@ -221,18 +223,18 @@ impl Estimator {
         (short, long.max(short))
     }
 
-    /// RTT_avg of the last sampling period and RTT_smooth, once there was one.
+    /// RTT_avg of the last sampling period and RTT_smooth, once a period is over.
     pub fn means(&self) -> Option<(Duration, Duration)> {
         self.mean.zip(self.smooth)
     }
 
-    /// What the sampling periods that are over came to.
+    /// Totals of the sampling periods that are over.
     pub fn periods(&self) -> Periods {
         self.periods
     }
 }
 
-/// So many of so many, but no more than [`MOST`].
+/// The share `large / all`, but no more than [`MOST`].
 fn capped((large, all): (u64, u64)) -> Option<Blocking> {
     let (most, of) = MOST;
     if large * u64::from(of) > all * u64::from(most) {
@@ -247,7 +249,7 @@ fn capped((large, all): (u64, u64)) -> Option<Blocking> {
 pub(crate) struct Shared(Arc<Mutex<Estimator>>);
 
 impl Shared {
-    /// The estimator. A stack's connections are served one after the other, so nobody ever waits.
+    /// The estimator. A stack serves its connections one after the other, so the lock is always free.
     pub(crate) fn get(&self) -> MutexGuard<'_, Estimator> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -260,7 +262,7 @@ pub(crate) struct Estimators {
 }
 
 impl Estimators {
-    /// That of a destination, made to sample so if there is none yet.
+    /// The estimator of a destination, which is made with this `sampling` if there is none yet.
     pub(crate) fn of(&mut self, destination: u128, sampling: Sampling) -> Shared {
         if self.all.len() >= MAX_DESTINATIONS && !self.all.contains_key(&destination) {
             self.all
@@ -270,7 +272,7 @@ impl Estimators {
         self.all.entry(destination).or_insert_with(new).clone()
     }
 
-    /// What the sampling periods of all of them came to.
+    /// Totals of the sampling periods of all estimators.
     pub(crate) fn periods(&self) -> Periods {
         let each = self.all.values().map(|shared| shared.get().periods());
         each.fold(Periods::default(), Periods::plus)
@@ -304,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_more_than_twice_the_usual_is_blocked() {
+    fn samples_above_twice_the_smoothed_mean_count_as_blocked() {
         let mut e = settled();
         for k in 0..40 {
             let rtt = if k % 10 == 0 { us(3000) } else { us(150) };
@@ -314,7 +316,7 @@ mod tests {
         let p = e.blocking(at(400));
         assert_eq!((p.get(), p.redundancy(10)), (0.1, 2));
         assert_eq!(e.round_trips(), (us(150), us(3000)));
-        // Nothing new: what was measured stands.
+        // Without new samples, the last results stand.
         assert_eq!(e.blocking(at(900_000)).get(), 0.1);
         assert_eq!(e.round_trips(), (us(150), us(3000)));
         e.sample(at(900_000), us(120));
@@ -332,21 +334,21 @@ mod tests {
         assert_eq!(e.round_trips().0, us(9000));
         e.sample(at(800_000), us(8000));
         assert_eq!(e.round_trips().0, us(8000));
-        // Fifty of 200 us are over.
+        // Fifty periods of 200 us are over.
         let mut e = settled();
         e.sample(at(12_000), us(80));
         assert_eq!(e.round_trips().0, us(80));
     }
 
     #[test]
-    fn no_more_than_a_half_is_reckoned_with() {
+    fn share_of_blocked_packets_is_at_most_one_half() {
         let mut e = settled();
         (0..10).for_each(|k| _ = e.sample(at(200 + k), us(500)));
         assert_eq!(e.blocking(at(400)).get(), 0.5);
     }
 
     #[test]
-    fn smoothed_a_single_late_packet_does_not_stand_for_all() {
+    fn smoothed_share_does_not_follow_a_single_late_packet() {
         let share = Share::Smoothed;
         let mut e = Estimator::new(Sampling { share, ..SAMPLING });
         let mut last = settled();
@@ -361,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn the_usual_follows_by_an_eighth() {
+    fn smoothed_mean_moves_by_an_eighth() {
         let mut e = settled();
         e.sample(at(200), us(180));
         e.blocking(at(400));
@@ -369,13 +371,13 @@ mod tests {
     }
 
     #[test]
-    fn periods_are_summed_but_for_the_first() {
+    fn periods_are_summed_except_the_first() {
         let mut e = settled();
         assert_eq!(e.periods(), Periods::default());
         e.sample(at(200), us(180));
         e.sample(at(300), us(60));
         e.sample(at(500), us(800));
-        // 120 us beside 102.5 us, then 800 us, which is blocked, beside 189.6875 us.
+        // 120 us against 102.5 us smoothed, then 800 us, which is blocked, against 189.6875 us smoothed.
         e.blocking(at(900));
         let p = e.periods();
         assert_eq!((p.count, p.blocking), (2, 0.5));
@@ -389,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn a_destination_has_one_estimator_while_it_is_used() {
+    fn destination_has_one_estimator_while_it_is_used() {
         let mut all = Estimators::default();
         let first = all.of(1, SAMPLING);
         first.get().sample(at(1), us(70));

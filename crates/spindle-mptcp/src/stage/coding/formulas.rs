@@ -1,12 +1,12 @@
 //! What coding costs and gains, by the formulas of CAPS (section VI, equations 1 to 7).
 //!
-//! A short flow's packets are spread over all paths; those on paths with long flows are *blocked*, each
-//! with probability p_B. A coding unit sends k packets as k + r coded ones, any k of which bring
-//! all k back. Asked here is how many r should be, how often a unit gets through unblocked,
-//! how long a window of w packets takes, and which k makes that shortest.
+//! A short flow's packets are spread over all paths. Packets on paths with long flows are *blocked*, each with
+//! probability p_B. A coding unit sends k packets as k + r coded packets, any k of which yield all k. This
+//! module computes how large r should be, how often a unit gets through unblocked, how long a window of w
+//! packets takes, and which k minimises that time.
 //!
-//! Nothing here allocates. [`optimal_unit`] walks over all k once, each step a few
-//! multiplications and a power.
+//! Nothing here allocates. [`optimal_unit`] walks over all k once. Each step takes a few multiplications and a
+//! power.
 
 use std::fmt;
 use std::str::FromStr;
@@ -21,26 +21,26 @@ pub struct Blocking {
     of: u32,
 }
 
-/// No share of blocked packets.
+/// Not a valid share of blocked packets.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "found {found}, want a share of blocked packets from 0 to 0.99, as in \"0.3\", \"30%\" or \"4/40\""
 )]
 pub struct BlockingError {
-    /// What was given.
+    /// The value that was given.
     pub found: String,
 }
 
 impl Blocking {
     /// Nothing is blocked.
     pub const NONE: Self = Self { blocked: 0, of: 1 };
-    /// The largest share: a unit then needs 99 redundant packets for each of its own, and with more
-    /// the formulas say nothing of use (our choice; the estimator stays at or below a half).
+    /// The largest share: a unit then needs 99 redundant packets for each of its own. Beyond it the formulas
+    /// have no useful result (our choice; the estimator stays at or below a half).
     pub const MOST: Self = Self {
         blocked: 99,
         of: 100,
     };
-    /// Parts that a share given as a fraction is rounded to.
+    /// The denominator to which a share given as a fraction is rounded.
     const PARTS: u32 = 1_000_000;
 
     /// `blocked` of `of`: n_L of n (CAPS section VI-B).
@@ -57,7 +57,7 @@ impl Blocking {
         Ok(Self { blocked, of })
     }
 
-    /// This probability, to the nearest millionth.
+    /// The share that is this probability, to the nearest millionth.
     ///
     /// # Errors
     /// If it is above [`Self::MOST`].
@@ -73,9 +73,9 @@ impl Blocking {
         f64::from(self.blocked) / f64::from(self.of)
     }
 
-    /// Packets to send with a unit of `k`, so that on average k arrive unblocked:
-    /// `ceil(k n_L / (n - n_L))` (CAPS section VI-B), in whole numbers, since fractions that
-    /// are not exact give wrong ceilings. At most `u32::MAX`.
+    /// Redundant packets to send with a unit of `k`, so that on average k packets arrive unblocked: `ceil(k n_L
+    /// / (n - n_L))` (CAPS section VI-B). It is computed in whole numbers, because inexact fractions give wrong
+    /// ceilings. At most `u32::MAX`.
     pub fn redundancy(self, k: u32) -> u32 {
         let (blocked, free) = (u64::from(self.blocked), u64::from(self.of - self.blocked));
         let r = (u64::from(k) * blocked).div_ceil(free);
@@ -103,7 +103,7 @@ impl FromStr for Blocking {
 }
 
 impl fmt::Display for Blocking {
-    /// As a percentage where that is exact, else as a ratio.
+    /// As a percentage if that is exact, else as a ratio.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let exact = |p: &Probability| {
             let parts = (p.get() * f64::from(Self::PARTS)).round();
@@ -116,7 +116,7 @@ impl fmt::Display for Blocking {
     }
 }
 
-/// What the paths are like.
+/// The properties of the paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Conditions {
     /// Rate of the bottleneck, C.
@@ -129,10 +129,10 @@ pub struct Conditions {
     pub rtt_long: Duration,
 }
 
-/// How many units a window of w packets counts as.
+/// How the units in a window of w packets are counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Units {
-    /// w/k, as the equations have it.
+    /// w/k, as in the equations.
     #[default]
     Fraction,
     /// w/k rounded down.
@@ -150,7 +150,7 @@ impl Units {
 }
 
 impl Conditions {
-    /// What a packet adds to the mean wait for a unit, in nanoseconds: MSS/(2C).
+    /// The time that a packet adds to the mean wait for a unit, in nanoseconds: MSS/(2C).
     fn half_packet(&self) -> f64 {
         f64::from(self.packet) * 8e9 / (2.0 * self.rate.0.max(1) as f64)
     }
@@ -188,28 +188,28 @@ impl Conditions {
     }
 }
 
-/// To the nearest nanosecond.
+/// Rounds to the nearest nanosecond.
 fn nanos(ns: f64) -> Duration {
     Duration::from_nanos(ns.round() as u64)
 }
 
-/// The probability that just `j` of `k + r` packets are blocked, p_B(j) (equation 1).
+/// The probability that exactly `j` of `k + r` packets are blocked, p_B(j) (equation 1).
 pub fn blocked(j: u32, k: u32, r: u32, blocking: Blocking) -> f64 {
     share(k, r, blocking, |i| i == u64::from(j))
 }
 
-/// The probability that a unit of `k + r` packets gets through unblocked: at most `r` of them are
-/// blocked, p_S (equation 2). Off by less than 1e-12.
+/// The probability that a unit of `k + r` packets gets through unblocked: at most `r` of them are blocked, p_S
+/// (equation 2). The error is below 1e-12.
 pub fn unblocked(k: u32, r: u32, blocking: Blocking) -> f64 {
     share(k, r, blocking, |j| j <= u64::from(r))
 }
 
-/// Terms smaller than this beside the largest one are left out.
+/// Terms smaller than this, relative to the largest one, are left out.
 const NEGLIGIBLE: f64 = 1e-24;
 
-/// The probability that the number of blocked packets of `k + r` is one of those wanted. Terms are
-/// taken relative to the largest, outwards from it, and divided by their sum: nothing
-/// overflows, nor do all of them vanish, however many packets there are.
+/// The probability that the number of blocked packets of `k + r` is one of those `wanted`. Terms are taken
+/// relative to the largest, outwards from it, and divided by their sum. However many packets there are, no term
+/// overflows, and not all terms vanish.
 fn share(k: u32, r: u32, blocking: Blocking, wanted: impl Fn(u64) -> bool) -> f64 {
     let n = u64::from(k) + u64::from(r);
     let odds = f64::from(blocking.blocked) / f64::from(blocking.of - blocking.blocked);
@@ -238,10 +238,9 @@ fn share(k: u32, r: u32, blocking: Blocking, wanted: impl Fn(u64) -> bool) -> f6
     (hits / all).min(1.0)
 }
 
-/// The probability that the first `units * k` packets to arrive, of `units` units of `k + r` in any
-/// order, hold `k` of each unit: `C(k+r, k)^units / C(units (k+r), units k)` (CAPS section VI-C, the
-/// model behind Fig 7; the formula printed for 7b is misprinted). Takes time as the number of
-/// packets.
+/// The probability that the first `units * k` packets to arrive, of `units` units of `k + r` in any order, hold
+/// `k` of each unit: `C(k+r, k)^units / C(units (k+r), units k)` (CAPS section VI-C, the model behind Fig 7;
+/// the formula printed for 7b is misprinted). The time is proportional to the number of packets.
 pub fn all_at_once(k: u32, r: u32, units: u32) -> f64 {
     let (k, n, units) = (u64::from(k), u64::from(k) + u64::from(r), u64::from(units));
     let ln = units as f64 * ln_choose(n, k) - ln_choose(units * n, units * k);
@@ -254,24 +253,24 @@ fn ln_choose(n: u64, k: u64) -> f64 {
     (1..=k).map(|i| ((n - k + i) as f64 / i as f64).ln()).sum()
 }
 
-/// What coding adds to all traffic if short flows alone are coded, a unit of `k` with `r` more, and
-/// long flows send `ratio` times as many packets, eta (equation 7, first form).
+/// The share of all traffic that coding adds, eta (equation 7, first form), if only short flows are coded, a
+/// unit of `k` has `r` redundant packets, and long flows send `ratio` times as many packets.
 pub fn overhead(k: u32, r: u32, ratio: f64) -> f64 {
     let added = f64::from(r) / f64::from(k.max(1));
     added / (1.0 + ratio.max(0.0) + added)
 }
 
-/// The same with just as much redundancy as makes up for what is blocked, not rounded up to whole
-/// packets: p_B / (1 + g (1 - p_B)) (equation 7, second form).
+/// Like [`overhead`], but with exactly as much redundancy as compensates for blocked packets, not rounded up to
+/// whole packets: p_B / (1 + g (1 - p_B)) (equation 7, second form).
 pub fn overhead_unrounded(blocking: Blocking, ratio: f64) -> f64 {
     let p = blocking.get();
     p / (1.0 + ratio.max(0.0) * (1.0 - p))
 }
 
-/// The k from 1 to `w` that makes d_w (equations 4 and 6) smallest, with r by
-/// [`Blocking::redundancy`]; of several that do, the smallest. 1 for a `w` of 0.
+/// The k from 1 to `w` that minimises d_w (equations 4 and 6), with r by [`Blocking::redundancy`]. If several k
+/// do, the smallest. 1 for a `w` of 0.
 ///
-/// Takes time as `w / (1 - p_B)`: some 4 us for a window of 64 packets, 15 us for 256; see
+/// The time is proportional to `w / (1 - p_B)`: some 4 us for a window of 64 packets, 15 us for 256; see
 /// [`LastOptimum`].
 pub fn optimal_unit(w: u32, blocking: Blocking, conditions: &Conditions, units: Units) -> u32 {
     let (mut best, mut least) = (1, f64::INFINITY);
@@ -286,14 +285,14 @@ pub fn optimal_unit(w: u32, blocking: Blocking, conditions: &Conditions, units: 
     best
 }
 
-/// The last optimum, computed anew only if what it depends on has changed.
+/// The last optimum, which is computed again only if its inputs have changed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LastOptimum {
     last: Option<((u32, Blocking, Conditions, Units), u32)>,
 }
 
 impl LastOptimum {
-    /// [`optimal_unit`] of the same.
+    /// Returns [`optimal_unit`] of the same inputs.
     pub fn get(
         &mut self,
         w: u32,
@@ -313,9 +312,9 @@ impl LastOptimum {
     }
 }
 
-/// p_S of one k after the other, with r by [`Blocking::redundancy`]: from P(at most r of n are
-/// blocked) and P(just r are), the same of one packet more follow. The latter stays near
-/// the middle of its distribution, so it never vanishes.
+/// Computes p_S of one k after the other, with r by [`Blocking::redundancy`]. From P(at most r of n are
+/// blocked) and P(exactly r are blocked) follow the same probabilities for one more packet. The latter stays
+/// near the middle of its distribution, so it never vanishes.
 #[derive(Clone, Debug)]
 struct Walk {
     blocking: Blocking,
@@ -337,17 +336,19 @@ impl Walk {
         }
     }
 
-    /// One k further.
+    /// Moves on to the next k.
     fn next(&mut self) {
         let p = self.blocking.get();
         let n = |walk: &Self| f64::from(walk.k) + f64::from(walk.r);
-        // One packet more and still at most r: not if there were r before and it is blocked.
+        // One packet more, and at most r blocked: this fails if r were blocked before and the new packet is
+        // blocked.
         self.at_most -= p * self.just;
         self.k += 1;
         self.just *= (1.0 - p) * n(self) / f64::from(self.k);
         let r = self.blocking.redundancy(self.k);
         while self.r < r {
-            // One packet and one blocked more: also if there were r + 1 and it is not blocked.
+            // One packet more and one blocked packet more: this also holds if r + 1 were blocked before and the
+            // new packet is not blocked.
             self.r += 1;
             let step = self.just * p / f64::from(self.r);
             self.at_most += step * f64::from(self.k);
@@ -355,7 +356,7 @@ impl Walk {
         }
     }
 
-    /// p_S.
+    /// p_S of the current k.
     fn unblocked(&self) -> f64 {
         self.at_most.clamp(0.0, 1.0)
     }

@@ -1,13 +1,13 @@
 //! Forward error correction between a subflow and the wire (CAPS).
 //!
-//! Short flows' segments are sent in *units*: k segments leave as k + r encoded packets, spread over all paths
-//! by the switches, and come out of any k of them; so nobody waits for the few on paths that long flows
-//! block. Long flows are not coded. TCP above knows nothing of it: what was blocked comes late or not at
-//! all, and is not missed.
+//! Segments of short flows are sent in *units*: k segments become k + r encoded packets, which switches spread
+//! over all paths, and any k of which yield the segments. The receiver therefore does not wait for the few
+//! packets on paths that long flows block. Long flows are not coded. TCP above is not aware of coding: blocked
+//! packets arrive late or not at all, and are not needed.
 //!
-//! Both ends agree on it in the handshake (`connection/coding.rs`); `docs/wire/coding.md` says what is on
-//! the wire. r follows the share of blocked packets, which the receiver's echoes of each packet's time of
-//! sending tell ([`estimator`]); k makes the mean time of a window shortest ([`formulas`]).
+//! Both ends agree on coding in the handshake (`connection/coding.rs`). `docs/wire/coding.md` describes the
+//! packets. r follows from the share of blocked packets, which the sender estimates from the receiver's echoes
+//! of each packet's sending time ([`estimator`]). k minimises the mean time of a window ([`formulas`]).
 
 mod codec;
 mod decoder;
@@ -35,54 +35,55 @@ use estimator::{Sampling, Share, Shared};
 use formulas::Blocking;
 pub(crate) use ways::Ways;
 
-/// Segments of a unit at most: with as many packets again, which a half of them blocked calls for, they are
-/// still counted in a byte.
+/// Most segments of a unit. With as many redundant packets, which are needed if half of the packets are
+/// blocked, the number of packets still fits in a byte.
 pub const MAX_SOURCES: usize = 127;
-/// Packets of a unit at most.
+/// Most packets of a unit.
 pub const MAX_PACKETS: usize = 255;
-/// A flow is long from so many bytes on (CAPS section III-A, Algorithm 1: s_L).
+/// A flow is long from this many bytes on (CAPS section III-A, Algorithm 1: s_L).
 pub const LONG: u64 = 100_000;
-/// Two round trips without a queue (CAPS section IX-C: 200 us).
+/// The length of a sampling period: two round trips without a queue (CAPS section IX-C: 200 us).
 pub const PERIOD: Duration = Duration::from_micros(200);
-/// Bytes by which a coded segment is shorter.
+/// Bytes by which a coded segment is shorter than others.
 pub(crate) const CODING_ROOM: u64 = CODING_OVERHEAD as u64;
-/// An echo waits so long for an acknowledgement of TCP's to ride on; it says how long it did.
+/// How long an echo waits for an acknowledgement of TCP that can carry it. The echo states how long it has
+/// waited.
 const ECHO_WAIT: Duration = Duration::from_millis(1);
-/// What stands for both ends in a segment that is coded: those of the packet count, which may be translated on
-/// the way.
+/// The placeholder for both endpoints in a segment that is coded. The endpoints of the packet count, because
+/// they may be translated on the path.
 const NOWHERE: Endpoint = Endpoint {
     addr: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
     port: 0,
 };
-/// Bytes of an echo that rides along: kind, length, ExID and 24 bits of time, padded.
+/// Bytes of an echo on a segment of TCP: kind, length, ExID and 24 bits of time, padded.
 const ECHO_LEN: usize = 8;
-/// So many segments behind the handshake say that their sender decodes, unless something coded comes before:
-/// the third ACK, and two in case that is lost.
+/// How many segments after the handshake announce that their sender decodes, unless an encoded packet arrives
+/// before: the third ACK, and two more in case it is lost.
 const TELLS: u8 = 3;
-/// Segments whose time of sending is remembered at most, where TCP's acknowledgements are the samples.
+/// Most segments whose sending time is remembered, if TCP's acknowledgements are the samples.
 const MAX_TIMED: usize = 1024;
 
 /// How a connection is coded.
 #[derive(Clone, Debug)]
 pub struct CodingConfig {
-    /// The code; both ends must want the same.
+    /// The code. Both ends must be configured with the same code.
     pub code: CodeKind,
     /// Segments of a unit, k.
     pub unit: UnitSize,
-    /// Packets beyond the segments, r.
+    /// Redundant packets of a unit, r.
     pub redundancy: Redundancy,
     /// Which flows are short.
     pub short: Short,
-    /// What the share of blocked packets is learnt from.
+    /// What the share of blocked packets is estimated from.
     pub samples: Samples,
-    /// How the share follows from samples; in periods of [`PERIOD`].
+    /// How the share is computed from samples, by default in periods of [`PERIOD`].
     pub sampling: Sampling,
-    /// Rate of the bottleneck, for [`UnitSize::Optimal`], where [`Destinations::bottleneck`] does not know it;
-    /// 1 Gbps.
+    /// Rate of the bottleneck, for [`UnitSize::Optimal`], if [`Destinations::bottleneck`] does not know it. 1
+    /// Gbps by default.
     pub rate: BitRate,
     /// Which peers are reached by the same paths.
     pub destinations: Arc<dyn Destinations>,
-    /// For how long segments wait for those of earlier units; not at all by default (mechanisms A4.7: in
+    /// How long segments wait for those of earlier units. `None`, the default: not at all (mechanisms A4.7: in
     /// order within the unit).
     pub hold: Option<Duration>,
 }
@@ -90,44 +91,44 @@ pub struct CodingConfig {
 /// How many segments a unit has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UnitSize {
-    /// As many as the window (CAPS section VI-A: k = cwnd).
+    /// As many segments as the window (CAPS section VI-A: k = cwnd).
     Window,
-    /// So many, 1 to [`MAX_SOURCES`].
+    /// This many segments, 1 to [`MAX_SOURCES`].
     Fixed(u8),
-    /// As many as make the mean time of a window shortest (CAPS section VI-C, equation 4).
+    /// As many segments as minimise the mean time of a window (CAPS section VI-C, equation 4).
     #[default]
     Optimal,
 }
 
-/// How many packets are sent beyond a unit's segments.
+/// How many redundant packets are sent with a unit's segments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Redundancy {
-    /// As the share of blocked packets calls for (CAPS section VI-B).
+    /// As many as the estimated share of blocked packets requires (CAPS section VI-B).
     #[default]
     Estimated,
-    /// As this share calls for, always.
+    /// Always as many as this share requires.
     Blocking(Blocking),
-    /// So many, always.
+    /// Always this many.
     Packets(u8),
 }
 
 /// Which flows are short, and so coded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Short {
-    /// Those whose segments are tagged, by a code point [with priority](has_priority) (CAPS section IV;
+    /// Flows whose segments are tagged, by a code point [with priority](has_priority) (CAPS section IV;
     /// mechanisms A4.1).
     Tagged,
-    /// All, until they have sent so many bytes (CAPS section VII, CAPS_dark).
+    /// All flows, until they have sent this many bytes (CAPS section VII, CAPS_dark).
     UpTo(u64),
 }
 
-/// What the share of blocked packets is learnt from.
+/// What the share of blocked packets is estimated from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Samples {
-    /// The time of sending of each encoded packet, which the receiver echoes (mechanisms A4.3).
+    /// The sending time of each encoded packet, which the receiver echoes (mechanisms A4.3).
     #[default]
     Echoes,
-    /// Acknowledgements of TCP, which hide what decoding has made good for.
+    /// TCP's acknowledgements, which hide what decoding has repaired.
     TcpAcks,
 }
 
@@ -150,60 +151,60 @@ impl Default for CodingConfig {
     }
 }
 
-/// Tells which peers are reached by the same paths and share an estimate: those under one leaf switch
+/// Determines which peers are reached by the same paths and share an estimate: those under one leaf switch
 /// (mechanisms A4.3).
 pub trait Destinations: Send + Sync + std::fmt::Debug {
-    /// A number that such peers have in common.
+    /// A number that is the same for all such peers.
     fn of(&self, peer: IpAddr) -> u128;
 
-    /// The rate of the bottleneck on the way from `local` to a peer, if it is known: C in CAPS's equation 4.
-    /// Where it is not, [`CodingConfig::rate`] stands for it.
+    /// The rate of the bottleneck on the path from `local` to a peer, if it is known: C in CAPS's equation 4.
+    /// Otherwise [`CodingConfig::rate`] is used.
     fn bottleneck(&self, local: IpAddr, peer: IpAddr) -> Option<BitRate> {
         let _ = (local, peer);
         None
     }
 }
 
-/// Peers in one network, of 24 bits of IPv4 or 64 of IPv6, are reached by the same paths.
+/// Takes peers in one network, of 24 bits of IPv4 or 64 of IPv6, as reached by the same paths.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Networks;
 
 impl Destinations for Networks {
     fn of(&self, peer: IpAddr) -> u128 {
         match peer {
-            // Beside IPv6's numbers, none of which is so small.
+            // These do not collide with IPv6's numbers, which are larger.
             IpAddr::V4(a) => u128::from(a.to_bits() >> 8),
             IpAddr::V6(a) => a.to_bits() >> 64 << 64,
         }
     }
 }
 
-/// What the coding of a connection has done.
+/// The counters of coding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CodingCounters {
     /// Units sent.
     pub units_sent: u64,
-    /// Segments in them.
+    /// Segments in the units sent.
     pub packets_coded: u64,
     /// Encoded packets sent.
     pub packets_encoded: u64,
-    /// Those of them beyond one for each segment.
+    /// Encoded packets sent beyond one for each segment.
     pub extra_packets: u64,
-    /// Payload bytes of these: the unit's longest each.
+    /// Payload bytes of the extra packets: for each, those of the unit's longest segment.
     pub extra_bytes: u64,
     /// Encoded packets that arrived.
     pub packets_received: u64,
-    /// Those that came twice, or when their unit was decoded.
+    /// Encoded packets that arrived twice, or after their unit was decoded.
     pub packets_late: u64,
-    /// Those that no unit can have, or one that is far from all others.
+    /// Encoded packets that no unit can have, or that are far from all others.
     pub packets_refused: u64,
     /// Units decoded.
     pub units_decoded: u64,
-    /// Units that decoded to no segments of the connection.
+    /// Units that decoded, but not to segments of the connection.
     pub units_refused: u64,
-    /// Units of which too few packets came until there was no more room for them.
+    /// Units that were given up for lack of room before enough of their packets had arrived.
     pub units_given_up: u64,
-    /// Acknowledgements sent, beyond echoes that rode on TCP's.
+    /// Acknowledgements that coding sent by itself, not counting echoes on TCP's acknowledgements.
     pub acks_sent: u64,
 }
 
@@ -228,12 +229,12 @@ impl CodingCounters {
     }
 }
 
-/// The offer, or the answer, of a connection: the code's number behind the experiment's identifier.
+/// The offer of a connection, or the answer to it: the experiment's identifier and the code's number.
 pub(crate) fn offer(code: CodeKind) -> Experimental {
     option(vec![code as u8])
 }
 
-/// The code that a SYN or SYN/ACK speaks of.
+/// The code that a SYN or SYN/ACK contains.
 pub(crate) fn offered(seg: &Segment) -> Option<CodeKind> {
     match said(seg)? {
         [number] => CodeKind::from_number(*number),
@@ -257,8 +258,8 @@ fn said(seg: &Segment) -> Option<&[u8]> {
     Some(&ours.data)
 }
 
-/// Takes off a segment what it says to this layer. TCP above is not to see it: an acknowledgement with an echo
-/// is as much a duplicate as one without (RFC 5681, section 2).
+/// Removes the option of this layer from a segment, and returns its data. TCP must not see the option: an
+/// acknowledgement with an echo is as much a duplicate as one without (RFC 5681, section 2).
 fn take_said(segment: &mut Segment) -> Option<Vec<u8>> {
     let rare = segment.options.rare.as_mut()?;
     let ours = |e: &Experimental| (e.kind, e.exid) == (Experimental::KIND, Experimental::CODING);
@@ -271,20 +272,20 @@ fn take_said(segment: &mut Segment) -> Option<Vec<u8>> {
     Some(data)
 }
 
-/// An encoded packet's time, to be sent back.
+/// The sending time of an encoded packet, which is echoed to the sender.
 #[derive(Clone, Copy, Debug)]
 struct Echo {
     unit: u16,
     index: u8,
     timestamp: u32,
     since: Instant,
-    /// From where to where it goes, and with which code point.
+    /// The source and the destination of the echo, and its code point.
     ends: (Endpoint, Endpoint),
     dscp: u8,
 }
 
 impl Echo {
-    /// Of an encoded packet that has come.
+    /// The echo of an encoded packet that has arrived.
     fn of(now: Instant, packet: &Segment, coded: &Coded) -> Self {
         Self {
             unit: coded.unit,
@@ -296,7 +297,7 @@ impl Echo {
         }
     }
 
-    /// The timestamp, later by what the echo was held.
+    /// The timestamp, increased by the time for which the echo was held.
     fn at(&self, now: Instant) -> u32 {
         let held = now.since(self.since).as_micros() % u64::from(CODING_CLOCK);
         (self.timestamp + held as u32) % CODING_CLOCK
@@ -311,21 +312,22 @@ pub(crate) struct Coding {
     estimator: Shared,
     encoder: Encoder,
     decoder: Decoder,
-    /// Payload bytes that have left.
+    /// Payload bytes that were sent.
     sent: u64,
-    /// The peer is known to decode: the SYN/ACK said so, or something behind the handshake did.
+    /// Whether the peer is known to decode, from the SYN/ACK or from a later segment.
     proven: bool,
-    /// Segments that are still to say that this end decodes.
+    /// How many more segments announce that this end decodes.
     tells: u8,
     echo: Option<Echo>,
-    /// When segments left, by where they end, for [`Samples::TcpAcks`].
+    /// The sending times of segments by the sequence number after their end, for [`Samples::TcpAcks`].
     timed: VecDeque<(SeqNumber, Instant)>,
     counters: CodingCounters,
 }
 
 impl Coding {
-    /// Codes towards a peer, `estimator` being that of the way to it. `opened`: this end opened the connection,
-    /// so it has the peer's answer; the other has yet to see that its own has arrived.
+    /// Makes the stage towards a peer. `estimator` is that of the path to the peer. `opened` states that this
+    /// end opened the connection, so it has the peer's answer. The other end does not know yet whether its
+    /// answer has arrived.
     pub(crate) fn new(config: Arc<CodingConfig>, estimator: Shared, opened: bool) -> Self {
         Self {
             code: UnitCode::new(config.code),
@@ -349,15 +351,15 @@ impl Coding {
         }
     }
 
-    /// Handshakes, the close, and bare acknowledgements go as they are (CAPS section IV); so does what has
-    /// options for which there is no room beside the coding's own.
+    /// Whether a segment is coded. Handshakes, resets and bare acknowledgements are sent as they are (CAPS
+    /// section IV). So are segments with rare options, which leave no room for the coding's own.
     fn takes(&self, cx: &StageContext, segment: &Segment) -> bool {
         let plain = !segment.flags.intersects(Flags::SYN | Flags::RST);
         let fits = segment.options.rare.is_none();
         plain && fits && !segment.payload.is_empty() && self.proven && self.is_short(cx)
     }
 
-    /// Says on a segment that goes as it is that this end decodes, if that is still to be said and there is room.
+    /// Announces on a segment that is not coded that this end decodes, if that is still due and there is room.
     fn tell(&mut self, segment: &mut Segment) {
         let room = segment.options.encoded_len() + ECHO_LEN <= Options::MAX_LEN;
         if self.tells > 0 && room && !segment.flags.contains(Flags::RST) {
@@ -374,7 +376,7 @@ impl Coding {
             .flush(now, with, (estimator, &mut self.counters), out);
     }
 
-    /// Notes when a segment leaves, if that is to be known; one that leaves again is no measure (Karn).
+    /// Records when a segment is sent, if that is a sample. A retransmission is none (Karn).
     fn time(&mut self, now: Instant, segment: &Segment) {
         if self.config.samples == Samples::TcpAcks && self.timed.len() < MAX_TIMED {
             let end = segment.seq + segment.payload.len() as u32;
@@ -386,7 +388,7 @@ impl Coding {
         }
     }
 
-    /// TCP acknowledges: a sample, if that is what samples are.
+    /// Processes an acknowledgement of TCP, which gives a sample with [`Samples::TcpAcks`].
     fn heed_ack(&mut self, now: Instant, segment: &Segment) {
         let mut acked = None;
         while let Some(&(end, sent)) = self.timed.front()
@@ -401,7 +403,7 @@ impl Coding {
         }
     }
 
-    /// The time of sending of one of our encoded packets has come back.
+    /// Processes the echoed sending time of one of our encoded packets.
     fn heed_echo(&self, now: Instant, timestamp: u32) {
         if self.config.samples == Samples::Echoes {
             let rtt = clock(now).wrapping_sub(timestamp) % CODING_CLOCK;
@@ -411,7 +413,7 @@ impl Coding {
         }
     }
 
-    /// Puts the echo that waits on a segment of TCP's, if there is room.
+    /// Adds the echo that waits to a segment of TCP, if there is room.
     fn ride(&mut self, now: Instant, segment: &mut Segment) {
         let Some(echo) = self.echo else { return };
         let [_, time @ ..] = echo.at(now).to_be_bytes();
@@ -422,7 +424,7 @@ impl Coding {
         }
     }
 
-    /// An acknowledgement of the coding layer's own.
+    /// An acknowledgement by the coding layer itself.
     fn acknowledge(&mut self, now: Instant, echo: Echo) -> Segment {
         let mut ack = Segment::new(echo.ends.0, echo.ends.1);
         ack.dscp = echo.dscp;
@@ -441,7 +443,7 @@ impl Coding {
 }
 
 impl Coding {
-    /// An encoded packet has come.
+    /// Processes an encoded packet.
     fn take_encoded(
         &mut self,
         now: Instant,
@@ -463,7 +465,8 @@ impl Coding {
             return;
         }
         let echo = Echo::of(now, segment, coded);
-        // TCP will acknowledge what goes up, and the echo with it; one that still waits for that goes now.
+        // TCP will acknowledge the segments that are passed up, and this acknowledgement will carry the echo.
+        // An earlier echo that still waits is sent now.
         if fate == Fate::Up && up.len() > before {
             if let Some(earlier) = self.echo.replace(echo) {
                 out.push_back(self.acknowledge(now, earlier));
@@ -487,7 +490,7 @@ impl Stage for Coding {
             return;
         }
         if segment.seq_len() > 0 {
-            // What was sent earlier goes earlier.
+            // Segments that wait for their unit were sent earlier, so they go first.
             self.flush_unit(cx.now, out);
         }
         self.ride(cx.now, &mut segment);

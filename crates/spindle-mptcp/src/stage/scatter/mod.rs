@@ -1,9 +1,9 @@
-//! Packet scatter: each segment of a subflow from a source port of its own, so that switches which
-//! spread flows by their ports (ECMP) spread its packets over all paths (MMPTCP sections 2.1 and 2.3).
+//! Packet scatter: each segment of a subflow has its own source port, so that switches that spread flows by
+//! their ports (ECMP) spread its packets over all paths (MMPTCP sections 2.1 and 2.3).
 //!
-//! The peer finds the connection by the token on the segment ([`spindle_wire::Options::token`]), not by
-//! its ports. When a connection scatters, and when it has done with it, is [`ScatterConfig`]'s to say and
-//! the connection's to see to (`connection/scatter.rs`).
+//! The peer finds the connection by the token on the segment ([`spindle_wire::Options::token`]), not by its
+//! ports. [`ScatterConfig`] states when a connection scatters and when it stops. The connection implements this
+//! (`connection/scatter.rs`).
 
 pub mod topology;
 
@@ -26,7 +26,7 @@ use topology::Topology;
 /// a threshold of 100 KB).
 pub const SWITCH_AFTER: u64 = 100_000;
 
-/// Option bytes that a scattered segment has beyond an ordinary one: the token.
+/// Option bytes that a scattered segment has in addition to those of an ordinary one: the token.
 pub(crate) const TOKEN_ROOM: u64 = 8;
 
 /// The code point of scattered segments that have priority: Low-Latency Data, AF21 (RFC 4594, section
@@ -38,61 +38,62 @@ pub const PRIORITY: u8 = 18;
 pub struct ScatterConfig {
     /// When the second phase begins.
     pub switch: Switch,
-    /// The source ports drawn from, uniformly, for every transmission. The papers name none: 1024 to
-    /// 65535 (mechanisms A3.1). None: segments keep their ports and only have the token, for carriers that
-    /// are to vary their own (UDP encapsulation).
+    /// The range from which a source port is drawn uniformly for every transmission. The papers name none: 1024
+    /// to 65535 (mechanisms A3.1). With `None`, segments keep their ports and only have the token, for carriers
+    /// that vary their own ports (UDP encapsulation).
     pub ports: Option<RangeInclusive<u16>>,
-    /// Bare acknowledgements are scattered as well; otherwise they keep the connection's own ports, and
+    /// Whether bare acknowledgements are scattered as well. Otherwise they keep the connection's own ports, and
     /// so one path (mechanisms A3.1).
     pub acks: bool,
     /// Loss detection while scattering.
     pub loss: LossConfig,
-    /// What the duplicate-ACK threshold of `loss` becomes.
+    /// How the duplicate-ACK threshold of `loss` is adapted.
     pub threshold: Threshold,
-    /// What is known of the network between the ends.
+    /// What is known about the network between the ends.
     pub topology: Arc<dyn Topology>,
-    /// The controller of the initial subflow, which is coupled with none.
+    /// The controller of the initial subflow, which is not coupled with the others.
     pub congestion: CongestionKind,
-    /// Use of ECN by the initial subflow, if not as by the others.
+    /// Use of ECN by the initial subflow, if it differs from the other subflows.
     pub ecn: Option<EcnMode>,
-    /// Scattered segments, and the acknowledgements of such, carry [`PRIORITY`], for ports that have a queue
-    /// for it (MMPTCP section 4, future work). Only where segments have an IP header of their own: not over UDP.
+    /// Scattered segments and their acknowledgements carry [`PRIORITY`], for ports that have a queue for it
+    /// (MMPTCP section 4, future work). This needs segments with their own IP header: it has no effect over
+    /// UDP.
     pub priority: bool,
-    /// Further subflows are opened as there are paths: as many, but no more than the path manager
-    /// would, and one where both ends are in one rack (MMPTCP section 2.5, Auto Subflow).
+    /// The number of further subflows depends on the number of paths: as many subflows as paths, but no more
+    /// than the path manager plans, and one if both ends are in one rack (MMPTCP section 2.5, Auto Subflow).
     pub auto_subflows: bool,
 }
 
-/// When further subflows are opened, and the initial one is given no new data any more.
+/// When further subflows are opened and the initial subflow gets no more new data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Switch {
-    /// Once so many payload bytes were sent, or received, for the first time and there are more
-    /// (MMPTCP section 2.3).
+    /// Once this many payload bytes were sent, or received, for the first time and there are more (MMPTCP
+    /// section 2.3).
     Bytes(u64),
-    /// Once the congestion window has so many bytes and there are more data than it holds (the authors'
-    /// code switches by the rate that a window stands for).
+    /// Once the congestion window has this many bytes and there are more data than it holds (the authors' code
+    /// switches by the rate that a window stands for).
     Window(u64),
     /// At the first loss, mark or timeout (the authors' code).
     Congestion,
-    /// Never: scatter to the end (MMPTCP's PS).
+    /// Never: the connection scatters to its end (MMPTCP's PS).
     Never,
 }
 
 /// The duplicate-ACK threshold while scattering.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Threshold {
-    /// That of [`ScatterConfig::loss`].
+    /// The threshold of [`ScatterConfig::loss`].
     Fixed,
-    /// As much more as there are paths, if more than one: reordering over them is not loss
-    /// (MMPTCP section 2.4). Where the topology knows nothing, as [`Threshold::Fixed`].
+    /// The fixed threshold plus the number of paths, if there is more than one path: reordering over them is
+    /// not loss (MMPTCP section 2.4). If the topology does not know the number, this is [`Threshold::Fixed`].
     Paths {
-        /// Paths that the switches spread over at most (ECMP's fan-out: 16 in MMPTCP section 2.4).
+        /// Most paths that switches spread packets over (ECMP's fan-out: 16 in MMPTCP section 2.4).
         most: u32,
     },
-    /// It begins as the fixed one, and what D-SACKs show to have been reordering raises it (RR-TCP, Zhang
-    /// et al. 2003: no more than spurious repeats call for).
+    /// The threshold begins as the fixed one. Reordering that D-SACKs reveal raises it (RR-TCP, Zhang et al.
+    /// 2003: no more than spurious retransmissions require).
     Adaptive {
-        /// It rises no further.
+        /// The upper limit of the threshold.
         most: u32,
     },
 }
@@ -114,12 +115,12 @@ impl Default for ScatterConfig {
     }
 }
 
-/// Paths known between two ends, and what follows from them.
+/// What follows from the paths that are known between two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reach {
     /// The duplicate-ACK threshold.
     pub(crate) threshold: u32,
-    /// Subflows of the second phase, if the number of paths says.
+    /// Subflows of the second phase, if the number of paths determines it.
     pub(crate) subflows: Option<usize>,
 }
 
@@ -132,7 +133,7 @@ impl ScatterConfig {
         }
     }
 
-    /// The configuration of the initial subflow as it is opened, where `config` is the connection's.
+    /// The configuration with which the initial subflow is opened. `config` is the connection's.
     pub(crate) fn opening(&self, config: &Arc<Config>) -> Arc<Config> {
         let Some(ecn) = self.ecn.filter(|e| *e != config.tcp.ecn) else {
             return config.clone();
@@ -142,7 +143,7 @@ impl ScatterConfig {
         Arc::new(own)
     }
 
-    /// What holds between these ends.
+    /// What follows from the paths between these ends.
     pub(crate) fn reach(&self, local: std::net::IpAddr, remote: std::net::IpAddr) -> Reach {
         let paths = self.topology.paths(local, remote);
         let base = self.loss.dupack_threshold;
@@ -164,7 +165,7 @@ impl ScatterConfig {
 #[derive(Debug)]
 pub(crate) struct Scatter {
     token: NonZeroU32,
-    /// The first of the ports, and how many there are.
+    /// The first of the ports, and the number of ports.
     ports: Option<(u16, u64)>,
     acks: bool,
     dscp: u8,
@@ -172,7 +173,7 @@ pub(crate) struct Scatter {
 }
 
 impl Scatter {
-    /// Scatters towards the peer whose token this is.
+    /// Makes a stage that scatters towards the peer with this token.
     pub(crate) fn new(config: &ScatterConfig, token: NonZeroU32, seed: u64) -> Self {
         let ports = config.ports.as_ref().map(|range| {
             let (first, last) = (*range.start(), *range.end());
@@ -187,8 +188,8 @@ impl Scatter {
         }
     }
 
-    /// Handshakes, the close, and what carries rare options, for which there would be no room, keep to
-    /// the subflow's own ports.
+    /// Whether a segment is scattered. Segments of handshake and close, and segments with rare options, which
+    /// leave no room for the token, keep the subflow's own ports.
     fn takes(&self, segment: &Segment) -> bool {
         let plain = !segment
             .flags
@@ -202,7 +203,7 @@ impl Stage for Scatter {
         segment.dscp = self.dscp;
         if self.takes(&segment) {
             segment.options.token = Some(self.token);
-            // Bare acknowledgements had not reserved the room.
+            // Bare acknowledgements did not reserve room for the token.
             let left_out = segment.options.fit();
             debug_assert!(left_out.dss.is_none(), "only SACK blocks make way");
             if let Some((first, count)) = self.ports {
@@ -246,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn data_leave_from_ports_of_the_range_with_the_token_and_nothing_else_does() {
+    fn only_plain_data_are_scattered_over_the_ports_with_the_token() {
         let config = ScatterConfig {
             ports: Some(2000..=2003),
             ..ScatterConfig::default()
@@ -272,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_carrier_with_ports_of_its_own_sees_by_the_token_what_to_scatter() {
+    fn segments_keep_their_port_and_carry_the_token_without_a_port_range() {
         let config = ScatterConfig {
             ports: None,
             ..ScatterConfig::default()
@@ -285,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_first_subflow_sends_may_have_priority() {
+    fn priority_marks_scattered_data_and_acknowledgements() {
         let config = ScatterConfig {
             priority: true,
             ..ScatterConfig::default()
@@ -296,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn acknowledgements_go_along_where_asked_for_and_give_up_sack_blocks_for_it() {
+    fn scattered_acknowledgements_give_up_sack_blocks_for_the_token() {
         let config = ScatterConfig {
             acks: true,
             ..ScatterConfig::default()
@@ -312,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn thresholds_follow_the_paths_as_in_the_paper() {
+    fn duplicate_ack_thresholds_follow_the_number_of_paths() {
         #[derive(Debug)]
         struct Paths(Option<u32>);
         impl Topology for Paths {

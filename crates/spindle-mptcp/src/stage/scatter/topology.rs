@@ -1,4 +1,4 @@
-//! What an end knows of the network: how many paths of equal cost lead to its peer.
+//! What an end knows about the network: how many paths of equal cost lead to its peer.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
@@ -6,12 +6,12 @@ use std::str::FromStr;
 
 /// Answers how many paths of equal cost there are between two addresses (MMPTCP section 2.4).
 pub trait Topology: Send + Sync + fmt::Debug {
-    /// Paths of equal cost from `local` to `remote`, 1 where both are in one rack; none if that is
-    /// not known.
+    /// Number of paths of equal cost from `local` to `remote`: 1 if both are in one rack, `None` if it is not
+    /// known.
     fn paths(&self, local: IpAddr, remote: IpAddr) -> Option<u32>;
 }
 
-/// Nothing is known.
+/// A topology about which nothing is known.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Unknown;
 
@@ -48,11 +48,11 @@ impl Topology for FatTree {
     }
 }
 
-/// Rules read from a text, the first that fits counts.
+/// Rules that are read from a text. The first rule that matches counts.
 ///
-/// A line has two prefixes and a number of paths, `10.1.0.0/16 10.2.0.0/16 16`, and holds in both
-/// directions; `same/24 1` is for two addresses that agree in so many leading bits; `any` fits every
-/// address. What follows `#` is a comment.
+/// A line has two prefixes and a number of paths, `10.1.0.0/16 10.2.0.0/16 16`, and holds in both directions.
+/// `same/24 1` matches two addresses that agree in their first 24 bits. `any` matches every address. Text after
+/// `#` is a comment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Table {
     rules: Vec<Rule>,
@@ -113,7 +113,7 @@ impl Topology for Table {
     }
 }
 
-/// A line that is no rule.
+/// A line that is not a valid rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "line {line}: found {found:?}; want two prefixes (10.1.0.0/16, any) or same/BITS, and a number of paths from 1"
@@ -121,7 +121,7 @@ impl Topology for Table {
 pub struct BadRule {
     /// Its number, from 1.
     pub line: usize,
-    /// What stands there.
+    /// The text of the line.
     pub found: String,
 }
 
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fat_tree_tells_paths_by_its_addresses() {
+    fn fat_tree_derives_path_counts_from_addresses() {
         let tree = FatTree { k: 8 };
         let from = at([10, 0, 1, 2]);
         assert_eq!(tree.paths(from, at([10, 0, 1, 5])), Some(1));
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_rule_that_fits_counts() {
+    fn first_matching_rule_counts() {
         let table: Table = "# racks\nsame/24 1\n10.1.0.0/16 10.2.0.0/16 4 # pods\nany any 16\n"
             .parse()
             .unwrap();
@@ -222,7 +222,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_read_or_refused_and_answers(text in "[a-z0-9:./# \n]{0,80}", a: [u8; 4], b: [u8; 16]) {
+        fn any_text_is_refused_or_read_as_a_symmetric_table(text in "[a-z0-9:./# \n]{0,80}", a: [u8; 4], b: [u8; 16]) {
             if let Ok(table) = text.parse::<Table>() {
                 let ends = [at(a), IpAddr::from(b)];
                 for (x, y) in [(0, 1), (0, 0), (1, 1)] {

@@ -4,24 +4,24 @@
 use super::Coupling;
 use super::coupled::{Paths, Rule, ratio};
 
-/// The largest alpha_r a decrease uses (draft, section 3).
+/// The largest alpha_r that a decrease uses (draft, section 3).
 const MAX_DECREASE_ALPHA: f64 = 1.5;
 
 /// The draft's rule: increase and decrease are both coupled.
 #[derive(Clone, Debug)]
 pub(super) struct Balia;
 
-/// alpha_r = max x_k / x_r with x = w / rtt (draft, section 3); at least one.
+/// alpha_r = max x_k / x_r with x = w / rtt (draft, section 3). At least one.
 fn alpha(paths: &Paths<'_>, me: usize) -> f64 {
     let best = paths.all().map(|p| p.rate()).fold(0.0, f64::max);
     ratio(best, paths.one(me).rate(), 1.0)
 }
 
 impl Rule for Balia {
-    /// One segment where several paths are established, as OLIA's.
+    /// One segment if several paths are established, like OLIA.
     const FLOOR: u64 = 1;
 
-    /// The draft, section 3: w_r grows per acknowledged segment by
+    /// The draft, section 3: per acknowledged segment, w_r grows by
     /// x_r / (rtt_r * (sum of x_k)^2) * (1 + alpha_r) / 2 * (4 + alpha_r) / 5.
     fn increase(coupling: &Coupling, me: usize) -> f64 {
         let paths = Paths::new(coupling);
@@ -43,15 +43,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_paths_share_as_one_tcp_and_halve() {
+    fn balia_on_equal_paths_grows_as_one_tcp_and_halves() {
         let c = coupling(&[(10_000, Some(10)), (10_000, Some(10))]);
         near(Balia::increase(&c, 0), 0.25);
         assert_eq!(Balia::decrease(&c, 0, 10_000), 5_000);
     }
 
-    /// Worked by hand: x = (3, 1) MB/s, alpha = (1, 3).
+    /// Computed by hand: x = (3, 1) MB/s, alpha = (1, 3).
     #[test]
-    fn the_slower_path_grows_and_shrinks_by_more() {
+    fn balia_applies_the_larger_alpha_to_the_slower_path() {
         let c = coupling(&[(30_000, Some(10)), (10_000, Some(10))]);
         near(Balia::increase(&c, 0), 9.0 / 16.0);
         near(Balia::increase(&c, 1), 1.0 / 16.0 * 4.0 / 2.0 * 7.0 / 5.0);

@@ -1,5 +1,5 @@
-//! The frame of the coupled controllers: Reno whose increase, and for some whose decrease, depends
-//! on all subflows of the connection.
+//! The common part of the coupled controllers: Reno, except that the increase depends on all subflows of the
+//! connection. In some controllers the decrease depends on them, too.
 
 use std::fmt::Debug;
 use std::marker::PhantomData;
@@ -10,14 +10,14 @@ use super::reno::L;
 use super::window::{MIN_SSTHRESH_SEGMENTS, Window};
 use super::{AckSample, Congestion, Coupling, CouplingRow, Parameters, Signal};
 
-/// What sets one coupled controller apart. Asked only while at least two subflows are active, this
-/// one among them; a single subflow is Reno.
+/// The part in which coupled controllers differ. It is used only while at least two subflows are active,
+/// including this one. A single subflow behaves like Reno.
 pub(super) trait Rule: Debug + Send + 'static {
-    /// The lowest ssthresh in segments.
+    /// The lowest ssthresh, in segments.
     const FLOOR: u64;
 
-    /// The increase of subflow `me` in congestion avoidance as a multiple of Reno's, which is
-    /// MSS * acked / cwnd.
+    /// The increase of subflow `me` in congestion avoidance, as a multiple of Reno's, which is MSS * acked /
+    /// cwnd.
     fn increase(coupling: &Coupling, me: usize) -> f64;
 
     /// ssthresh of subflow `me` in bytes after a loss with `in_flight` bytes outstanding.
@@ -32,9 +32,9 @@ pub(super) trait Rule: Debug + Send + 'static {
 pub(super) struct Coupled<R> {
     window: Window,
     subflow: usize,
-    /// [`Rule::increase`] as last computed.
+    /// The last computed value of [`Rule::increase`].
     increase: f64,
-    /// Until when it holds: the next byte to be sent when it was computed, and the coupling's epoch
+    /// How long that value is valid: the next byte to be sent when it was computed, and the coupling's epoch
     /// (RFC 6356, section 4.1, computes alpha once per window or after a loss).
     window_end: u64,
     epoch: Option<u64>,
@@ -149,7 +149,7 @@ impl<R: Rule> Congestion for Coupled<R> {
     }
 }
 
-/// A row as the formulas see it.
+/// A row in the units of the formulas.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PathState {
     /// cwnd in bytes.
@@ -167,8 +167,9 @@ impl PathState {
     }
 }
 
-/// The active rows, and what turns any row into the formulas' terms. A subflow whose round-trip
-/// time is not yet measured counts with the shortest that is; if none is, all count as equal.
+/// The active rows, and the conversion of any row to the units of the formulas. A subflow whose round-trip time
+/// is not yet measured uses the shortest measured round-trip time. If no round-trip time is measured, all
+/// subflows count as equal.
 pub(super) struct Paths<'a> {
     coupling: &'a Coupling,
     shortest: f64,
@@ -210,7 +211,7 @@ impl<'a> Paths<'a> {
     }
 }
 
-/// `a / b`, or `otherwise` where that is no number: a connection whose windows are all zero.
+/// `a / b`, or `otherwise` if that is not finite (a connection whose windows are all zero).
 pub(super) fn ratio(a: f64, b: f64, otherwise: f64) -> f64 {
     let q = a / b;
     if q.is_finite() { q } else { otherwise }
@@ -218,7 +219,7 @@ pub(super) fn ratio(a: f64, b: f64, otherwise: f64) -> f64 {
 
 #[cfg(test)]
 impl<R: Rule> super::tests::Path<Coupled<R>> {
-    /// The multiple of Reno's increase in use.
+    /// The multiple of Reno's increase that is in use.
     pub(super) fn increase(&self) -> f64 {
         self.cc.increase
     }

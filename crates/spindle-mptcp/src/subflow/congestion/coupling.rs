@@ -1,14 +1,14 @@
-//! What the controllers of one connection know of each other.
+//! State that the controllers of one connection share.
 
 use spindle_units::{Duration, prefetch};
 
-/// A row whose window has moved by this fraction (one eighth) since shared values were last
-/// computed makes them stale before the window of data is over. Spindle's own choice: RFC 6356,
-/// section 4.1, leaves open when alpha is recomputed between once per window and every ACK.
+/// If a row's window has changed by more than this fraction (one eighth) since shared values were last
+/// computed, the values are stale before the window of data ends. The fraction is Spindle's own choice:
+/// RFC 6356, section 4.1, leaves open when alpha is recomputed, from once per window to every ACK.
 const MATERIAL_FRACTION: u64 = 8;
 
-/// What the controllers of one connection share. Rows are indexed by subflow; a controller writes
-/// its own and reads all.
+/// State that the controllers of one connection share. Rows are indexed by subflow. A controller writes its own
+/// row and reads all rows.
 #[derive(Clone, Debug, Default)]
 pub struct Coupling {
     rows: Vec<CouplingRow>,
@@ -21,9 +21,9 @@ pub struct Coupling {
 /// One subflow's row of [`Coupling`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CouplingRow {
-    /// Whether the subflow is established and takes part.
+    /// Whether the subflow is established and takes part in the coupling.
     pub active: bool,
-    /// Its cwnd in bytes; ssthresh while it is in fast recovery (RFC 6356, section 3).
+    /// Its cwnd in bytes. While it is in fast recovery, its ssthresh (RFC 6356, section 3).
     pub cwnd: u64,
     /// Its smoothed round-trip time, if measured.
     pub srtt: Option<Duration>,
@@ -31,36 +31,36 @@ pub struct CouplingRow {
     pub since_loss: u64,
     /// Bytes acknowledged between the last two losses (OLIA's l1).
     pub before_loss: u64,
-    /// Its cwnd when the epoch last changed on its account.
+    /// Its cwnd at the time of the last epoch change that this row caused.
     settled: u64,
 }
 
 impl CouplingRow {
-    /// OLIA's l: the larger of the bytes acknowledged since the last loss and between the last two
-    /// (draft-khalili-mptcp-congestion-control-05, section 2).
+    /// OLIA's l: the number of bytes acknowledged since the last loss or between the last two losses, whichever
+    /// is larger (draft-khalili-mptcp-congestion-control-05, section 2).
     pub fn between_losses(&self) -> u64 {
         self.since_loss.max(self.before_loss)
     }
 }
 
 impl Coupling {
-    /// No rows yet.
+    /// A coupling without rows.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Has the rows brought near.
+    /// Prefetches the rows.
     #[inline]
     pub(crate) fn foresee(&self) {
         prefetch(&self.rows[..]);
     }
 
-    /// All rows, active or not, by subflow.
+    /// All rows, active or not, indexed by subflow.
     pub fn rows(&self) -> &[CouplingRow] {
         &self.rows
     }
 
-    /// The row of subflow `i`, made (inactive) if there is none.
+    /// The row of subflow `i`. Creates an inactive row if there is none.
     pub fn row_mut(&mut self, i: usize) -> &mut CouplingRow {
         self.stale = true;
         self.epoch += 1;
@@ -77,7 +77,7 @@ impl Coupling {
         if self.stale { self.sum() } else { self.total }
     }
 
-    /// Subflow `i` takes part from now on with this window, its history empty.
+    /// Subflow `i` takes part from now on with this window and an empty history.
     pub fn activate(&mut self, i: usize, cwnd: u64) {
         *self.row_mut(i) = CouplingRow {
             active: true,
@@ -87,15 +87,15 @@ impl Coupling {
         };
     }
 
-    /// Subflow `i` takes part no more. Its row stays, so that the indices of the others hold.
+    /// Subflow `i` no longer takes part. Its row stays, so that the indices of the other rows remain valid.
     pub fn deactivate(&mut self, i: usize) {
         if i < self.rows.len() {
             self.row_mut(i).active = false;
         }
     }
 
-    /// Changes whenever values derived from the rows should be computed anew before their window
-    /// of data is over: a row came, went, was reduced or moved by an eighth.
+    /// Changes whenever values derived from the rows must be recomputed before their window of data ends: a row
+    /// was added, removed, reduced, or changed by more than an eighth.
     pub(super) fn epoch(&self) -> u64 {
         self.epoch
     }
@@ -127,7 +127,7 @@ impl Coupling {
         row.since_loss = row.since_loss.saturating_add(bytes);
     }
 
-    /// Subflow `i` lost something: what was acknowledged so far lies now between two losses.
+    /// Subflow `i` lost a segment. The bytes acknowledged so far are now those between the last two losses.
     pub(super) fn count_loss(&mut self, i: usize) {
         let row = self.row(i);
         row.before_loss = row.since_loss;
@@ -153,7 +153,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn inactive_rows_do_not_count() {
+    fn inactive_rows_do_not_count_in_the_total() {
         let mut c = Coupling::new();
         c.activate(2, 3000);
         c.activate(0, 1000);
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn the_epoch_changes_with_material_changes_only() {
+    fn epoch_changes_only_with_material_changes() {
         let mut c = Coupling::new();
         c.activate(0, 80_000);
         let start = c.epoch();
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_shifts_the_byte_counts() {
+    fn loss_moves_since_loss_to_before_loss() {
         let mut c = Coupling::new();
         c.activate(0, 1000);
         c.count_acked(0, 700);
@@ -200,7 +200,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_kept_sum_is_the_sum(ops in prop::collection::vec((0..4u8, 0..4usize, 0..1u64 << 40), 0..60)) {
+        fn total_cwnd_equals_the_sum_of_active_rows(ops in prop::collection::vec((0..4u8, 0..4usize, 0..1u64 << 40), 0..60)) {
             let mut c = Coupling::new();
             for (op, i, cwnd) in ops {
                 match op {

@@ -11,28 +11,28 @@ use super::{AckSample, Congestion, Coupling, Parameters, Signal};
 const C: f64 = 0.4;
 /// The multiplicative decrease factor (RFC 9438, section 4.6).
 const BETA: f64 = 0.7;
-/// The additive increase that makes AIMD with `BETA` as fast as Reno (RFC 9438, section 4.3).
+/// The additive increase with which AIMD with `BETA` is as fast as Reno (RFC 9438, section 4.3).
 const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
-/// The target is no more than this multiple of cwnd (RFC 9438, section 4.2).
+/// The target is at most this multiple of cwnd (RFC 9438, section 4.2).
 const MAX_TARGET: f64 = 1.5;
 
-/// What the curve remembers. Windows in bytes, so that a changed segment size needs no conversion;
-/// times in seconds.
+/// The state of the curve. Windows are in bytes, so that a change of the segment size needs no conversion.
+/// Times are in seconds.
 #[derive(Clone, Copy, Debug, Default)]
 struct Curve {
-    /// W_max: the window at the last reduction, less with fast convergence.
+    /// W_max: the window at the last reduction. Smaller with fast convergence.
     w_max: f64,
-    /// K: when the curve is back at W_max.
+    /// K: the time at which the curve reaches W_max again.
     k: f64,
-    /// W_est: the window Reno would have.
+    /// W_est: the window that Reno would have.
     w_est: f64,
     /// cwnd_prior: cwnd when ssthresh was last set.
     cwnd_prior: f64,
-    /// t_epoch: when this stage of congestion avoidance began; later by what it spent without being
-    /// limited by cwnd (RFC 9438, section 5.8). `None` between two stages.
+    /// t_epoch: when this stage of congestion avoidance began. It moves later by the time in which cwnd did not
+    /// limit the sender (RFC 9438, section 5.8). `None` between two stages.
     epoch: Option<Instant>,
-    /// The coming stage follows no reduction but slow start, or a timeout: K = 0 and
-    /// W_max = cwnd (RFC 9438, sections 4.8 and 4.10).
+    /// The next stage follows slow start or a timeout, not a reduction: K = 0 and W_max = cwnd (RFC 9438,
+    /// sections 4.8 and 4.10).
     fresh: bool,
 }
 
@@ -42,15 +42,15 @@ pub(super) struct Cubic {
     window: Window,
     subflow: usize,
     curve: Curve,
-    /// Before the last reduction (RFC 9438, section 4.9).
+    /// The curve before the last reduction (RFC 9438, section 4.9).
     before: Option<Curve>,
-    /// During the initial slow start, if wanted (RFC 9406, section 4.3).
+    /// The state of HyStart++ during the initial slow start, if enabled (RFC 9406, section 4.3).
     hystart: Option<HyStart>,
     /// Growth below one byte.
     fraction: f64,
-    /// When the last acknowledgement came.
+    /// When the last acknowledgement arrived.
     last_ack: Instant,
-    /// Idle since then: the time does not count.
+    /// The subflow has been idle since then. Idle time does not count.
     idle: bool,
 }
 
@@ -72,7 +72,7 @@ impl Cubic {
         }
     }
 
-    /// Slow start (RFC 9438, section 4.10); returns the bytes left for congestion avoidance.
+    /// Slow start (RFC 9438, section 4.10). Returns the bytes left for congestion avoidance.
     fn slow_start(&mut self, s: &AckSample) -> u64 {
         if !self.window.in_slow_start() {
             return s.acked;
@@ -99,7 +99,7 @@ impl Cubic {
             self.curve.begin(cwnd, mss);
         }
         let epoch = *self.curve.epoch.get_or_insert(s.now);
-        // No acknowledgement covers more than a window.
+        // An acknowledgement never covers more than a window.
         let acked = (acked as f64).min(cwnd);
         let t = s.now.since(epoch).as_secs_f64();
         let rtt = s.srtt.or(s.rtt).unwrap_or(Duration::ZERO).as_secs_f64();
@@ -118,7 +118,7 @@ impl Cubic {
         self.fraction = self.fraction.fract();
     }
 
-    /// Keeps time in which cwnd was no limit out of the epoch (RFC 9438, section 5.8).
+    /// Excludes time from the epoch in which cwnd did not limit the sender (RFC 9438, section 5.8).
     fn keep_time(&mut self, s: &AckSample) {
         if let Some(epoch) = &mut self.curve.epoch
             && (self.idle || !s.cwnd_limited)
@@ -129,7 +129,7 @@ impl Cubic {
         self.last_ack = s.now;
     }
 
-    /// What a reduction of either sort changes.
+    /// The changes that every kind of reduction makes.
     fn leave_curve(&mut self) {
         self.before = Some(self.curve);
         let cwnd = self.window.cwnd() as f64;
@@ -142,7 +142,7 @@ impl Cubic {
 }
 
 impl Curve {
-    /// A stage of congestion avoidance begins with this cwnd, which is cwnd_epoch.
+    /// Begins a stage of congestion avoidance with this cwnd, which is cwnd_epoch.
     fn begin(&mut self, cwnd: f64, mss: f64) {
         self.w_est = cwnd;
         if self.cwnd_prior == 0.0 {
@@ -216,7 +216,7 @@ impl Congestion for Cubic {
         let ssthresh = decreased(in_flight);
         self.window.reduce(ssthresh, MIN_SSTHRESH_SEGMENTS);
         if signal == Signal::Ecn {
-            // RFC 9438, section 4.6, figure 5: here one segment is the floor of cwnd.
+            // RFC 9438, section 4.6, figure 5: here the floor of cwnd is one segment.
             self.window.shrink_to(ssthresh);
         }
         coupling.update(self.subflow, self.window.cwnd(), None);
@@ -274,10 +274,10 @@ mod tests {
         path
     }
 
-    /// Worked by hand from RFC 9438, section 4.2: W_max = 100 segments, cwnd_epoch = 70:
+    /// Computed by hand from RFC 9438, section 4.2: W_max = 100 segments, cwnd_epoch = 70:
     /// K = cbrt(30 / 0.4) = 4.217163; W(0) = 70, W(K) = 100, W(K + 2) = 100 + 0.4 * 8 = 103.2.
     #[test]
-    fn the_curve() {
+    fn w_cubic_matches_hand_computed_values() {
         let mss = MSS as f64;
         let mut c = Curve {
             w_max: 100.0 * mss,
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_takes_three_tenths() {
+    fn loss_reduces_cubic_cwnd_by_30_percent() {
         let mut path = cubic(100, 100);
         path.signal(Signal::Loss);
         assert_eq!((path.cc.cwnd(), path.cc.ssthresh()), (70 * MSS, 70 * MSS));
@@ -303,10 +303,10 @@ mod tests {
         near(path.cc.curve.w_max, 59.5 * MSS as f64);
     }
 
-    /// After a loss at 1000 segments, RTT 100 ms: K = cbrt(300 / 0.4) = 9.086 s, so the window is
-    /// back at W_max in about 91 rounds, where Reno would need 500.
+    /// After a loss at 1000 segments with an RTT of 100 ms: K = cbrt(300 / 0.4) = 9.086 s. The window is back
+    /// at W_max in about 91 rounds. Reno would need 500 rounds.
     #[test]
-    fn the_window_is_back_at_w_max_after_k() {
+    fn cubic_cwnd_returns_to_w_max_after_k() {
         let mut path = cubic(1000, 100);
         path.signal(Signal::Loss);
         let mut seconds = Vec::new();
@@ -316,15 +316,16 @@ mod tests {
             }
             path.round();
         }
-        // W(t) = 0.4 (t - 9.086)^3 + 1000: 857 at 2 s, 947 at 4 s, 988 at 6 s, 999 at 8 s, 1000 at
-        // 10 s, 1010 at 12 s, 1047 at 14 s; cwnd trails it by less than a round.
+        // W(t) = 0.4 (t - 9.086)^3 + 1000: 857 at 2 s, 947 at 4 s, 988 at 6 s, 999 at 8 s, 1000 at 10 s, 1010
+        // at 12 s, 1047 at 14 s. cwnd is less than a round behind.
         let expected = "0s 700, 2s 857, 4s 947, 6s 988, 8s 999, 10s 1000, 12s 1009, 14s 1047";
         assert_eq!(seconds.join(", "), expected);
     }
 
-    /// At 10 segments and 10 ms the cubic curve is slower than Reno, and W_est rules (section 4.3).
+    /// At 10 segments and 10 ms the cubic curve is slower than Reno, so W_est determines the window
+    /// (section 4.3).
     #[test]
-    fn small_fast_paths_grow_as_reno_does() {
+    fn cubic_grows_like_reno_on_a_small_fast_path() {
         let mut path = cubic(10, 10);
         path.signal(Signal::Loss);
         for _ in 0..5 {
@@ -339,7 +340,7 @@ mod tests {
         for _ in 0..20 {
             path.round();
         }
-        // Beyond cwnd_prior = 10 it is a segment each round: 10 + (20 - 0.7) = 29 or so.
+        // Beyond cwnd_prior = 10 the growth is one segment per round: 10 + (20 - 0.7), or about 29.
         assert!(
             (27 * MSS..31 * MSS).contains(&path.cc.cwnd()),
             "{}",
@@ -348,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_timeout_the_curve_starts_level() {
+    fn cubic_restarts_with_k_zero_after_a_timeout() {
         let mut path = cubic(100, 100);
         path.timeout();
         assert_eq!((path.cc.cwnd(), path.cc.ssthresh()), (MSS, 70 * MSS));
@@ -362,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn time_without_need_for_the_window_does_not_count() {
+    fn time_not_limited_by_cwnd_is_excluded_from_the_cubic_epoch() {
         let mut path = cubic(1000, 100);
         path.signal(Signal::Loss);
         path.round();
@@ -382,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn undo_restores_the_curve() {
+    fn undo_restores_the_cubic_curve() {
         let mut path = cubic(1000, 100);
         path.signal(Signal::Loss);
         for _ in 0..50 {
@@ -415,8 +416,8 @@ mod tests {
             path.round();
             segments.push(path.cc.cwnd() / MSS);
         }
-        // The round in which the delay grows has older samples, so its end is the first to show it:
-        // from there a quarter more in each of five rounds, then congestion avoidance.
+        // The round in which the delay grows also has older samples, so that only its end shows the increase.
+        // From there the window grows by a quarter in each of five rounds. Then congestion avoidance follows.
         assert_eq!(segments, [303, 379, 474, 592, 740, 897, 898]);
         assert_eq!(path.cc.ssthresh() / MSS, 897);
         assert!(path.cc.hystart.is_none());

@@ -1,4 +1,4 @@
-//! Data Center TCP (RFC 8257): the window is reduced by as much as was marked.
+//! Data Center TCP (RFC 8257): the reduction of the window is proportional to the marked fraction.
 
 use spindle_units::Instant;
 
@@ -8,16 +8,16 @@ use super::{AckSample, Congestion, Coupling, Parameters, Signal};
 
 /// Estimation gain (RFC 8257, section 4.1).
 const G: f64 = 1.0 / 16.0;
-/// DCTCP.Alpha at first: the first mark halves the window (RFC 8257, section 4.2).
+/// Initial value of DCTCP.Alpha: the first mark halves the window (RFC 8257, section 4.2).
 const INITIAL_ALPHA: f64 = 1.0;
 
-/// DCTCP's sender (RFC 8257, section 3.3); in all else it is Reno.
+/// DCTCP's sender (RFC 8257, section 3.3). Otherwise it works like Reno.
 #[derive(Clone, Debug)]
 pub(super) struct Dctcp {
     window: Window,
     subflow: usize,
     alpha: f64,
-    /// DCTCP.WindowEnd: the observation window is over once more than this is acknowledged.
+    /// DCTCP.WindowEnd: the observation window ends when more than this is acknowledged.
     window_end: u64,
     bytes_acked: u64,
     bytes_marked: u64,
@@ -74,7 +74,7 @@ impl Congestion for Dctcp {
         let ssthresh = match signal {
             // RFC 8257, section 3.3, step 9: cwnd * (1 - Alpha / 2).
             Signal::Ecn => (self.window.cwnd() as f64 * (1.0 - self.alpha / 2.0)) as u64,
-            // RFC 8257, section 3.5: as any other TCP.
+            // RFC 8257, section 3.5: as in any other TCP.
             Signal::Loss => in_flight / 2,
         };
         self.window.reduce(ssthresh, MIN_SSTHRESH_SEGMENTS);
@@ -129,8 +129,8 @@ mod tests {
             15.0 / 16.0,
             "the first ACK ends the empty first window"
         );
-        assert_eq!(path.cc.window_end, 16 * MSS, "what was sent when it came");
-        // An ACK of just WindowEnd does not end it, one beyond does: 4 of 16 segments are marked.
+        assert_eq!(path.cc.window_end, 16 * MSS, "SND.NXT when it arrived");
+        // An ACK of exactly WindowEnd does not end it, an ACK beyond it does: 4 of 16 segments are marked.
         for i in 0..15 {
             path.ack_marked(MSS, if i % 4 == 0 { MSS } else { 0 });
         }
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_reduce_by_half_of_alpha() {
+    fn ecn_signal_reduces_cwnd_by_half_of_alpha() {
         let mut path = dctcp();
         path.cc.alpha = 0.25;
         path.signal(Signal::Ecn);
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn losses_halve_whatever_alpha_is() {
+    fn loss_halves_cwnd_even_if_alpha_is_zero() {
         let mut path = dctcp();
         path.cc.alpha = 0.0;
         path.signal(Signal::Loss);
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn an_echo_opens_nothing() {
+    fn marked_acks_do_not_grow_cwnd() {
         let mut path = dctcp();
         for _ in 0..40 {
             path.ack_marked(MSS, MSS);
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn alpha_decays_to_nothing_without_marks() {
+    fn alpha_decays_to_zero_without_marks() {
         let mut path = dctcp();
         for _ in 0..200 {
             path.round();

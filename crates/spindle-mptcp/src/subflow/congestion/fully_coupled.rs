@@ -1,5 +1,5 @@
-//! Fully coupled control (Kelly and Voice, CCR 2005; Han et al., IEEE/ACM ToN 2006; in windows:
-//! Wischik et al., NSDI 2011, section 2.2): the sum of the windows behaves as one TCP's.
+//! Fully coupled control (Kelly and Voice, CCR 2005; Han et al., IEEE/ACM ToN 2006; in windows: Wischik et al.,
+//! NSDI 2011, section 2.2): the sum of the windows behaves like the window of one TCP.
 
 use super::Coupling;
 use super::coupled::{Rule, ratio};
@@ -9,7 +9,7 @@ use super::coupled::{Rule, ratio};
 pub(super) struct FullyCoupled;
 
 impl Rule for FullyCoupled {
-    /// Down to one segment (mechanisms A5.8).
+    /// The floor is one segment (mechanisms A5.8).
     const FLOOR: u64 = 1;
 
     fn increase(coupling: &Coupling, me: usize) -> f64 {
@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_sum_moves_as_one_window() {
+    fn fully_coupled_increase_and_decrease_use_the_total_window() {
         let c = coupling(&[(30_000, Some(10)), (10_000, Some(90))]);
         near(FullyCoupled::increase(&c, 0), 0.75);
         near(FullyCoupled::increase(&c, 1), 0.25);

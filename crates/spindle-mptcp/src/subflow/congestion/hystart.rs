@@ -1,4 +1,4 @@
-//! HyStart++ (RFC 9406): leaving slow start when the round-trip time grows, before a loss says so.
+//! HyStart++ (RFC 9406): leaves slow start when the round-trip time grows, before a loss occurs.
 
 use spindle_units::Duration;
 
@@ -9,9 +9,9 @@ const MIN_RTT_THRESH: Duration = Duration::from_millis(4);
 const MAX_RTT_THRESH: Duration = Duration::from_millis(16);
 /// The delay increase as a share of the last round's minimum (RFC 9406, section 4.3).
 const MIN_RTT_DIVISOR: u64 = 8;
-/// Samples a round must have before it is judged (RFC 9406, section 4.3).
+/// Number of samples that a round needs before it is evaluated (RFC 9406, section 4.3).
 const N_RTT_SAMPLE: u32 = 8;
-/// How much slower Conservative Slow Start grows (RFC 9406, section 4.3).
+/// Factor by which Conservative Slow Start grows more slowly (RFC 9406, section 4.3).
 const CSS_GROWTH_DIVISOR: u64 = 4;
 /// Rounds of Conservative Slow Start before congestion avoidance (RFC 9406, section 4.3).
 const CSS_ROUNDS: u32 = 5;
@@ -23,16 +23,16 @@ pub(super) const L: u64 = 8;
 struct Css {
     /// cssBaselineMinRtt.
     baseline: Duration,
-    /// Rounds finished in it, the one it began in among them.
+    /// Rounds finished in Conservative Slow Start, including the round in which it began.
     rounds: u32,
 }
 
 /// The state of RFC 9406, section 4.2, for one slow start.
 #[derive(Clone, Debug, Default)]
 pub(super) struct HyStart {
-    /// windowEnd: the round ends when this is acknowledged.
+    /// windowEnd: the round ends when this byte is acknowledged.
     window_end: Option<u64>,
-    /// lastRoundMinRTT and currentRoundMinRTT; `None` stands for infinity.
+    /// lastRoundMinRTT and currentRoundMinRTT. `None` represents infinity.
     last_min: Option<Duration>,
     current_min: Option<Duration>,
     samples: u32,
@@ -40,7 +40,7 @@ pub(super) struct HyStart {
 }
 
 impl HyStart {
-    /// What slow-start growth is to be divided by.
+    /// The divisor for slow-start growth.
     pub(super) fn divisor(&self) -> u64 {
         if self.css.is_some() {
             CSS_GROWTH_DIVISOR
@@ -49,7 +49,7 @@ impl HyStart {
         }
     }
 
-    /// Takes in an acknowledgement; true if slow start is over.
+    /// Processes an acknowledgement. Returns true if slow start ends.
     pub(super) fn on_ack(&mut self, s: &AckSample) -> bool {
         let window_end = *self.window_end.get_or_insert(s.next);
         if let Some(rtt) = s.rtt {
@@ -60,7 +60,7 @@ impl HyStart {
         s.acked_to >= window_end && self.end_round(s.next)
     }
 
-    /// Into Conservative Slow Start when the delay has grown, back when it has shrunk.
+    /// Enters Conservative Slow Start if the delay has grown. Leaves it if the delay has shrunk.
     fn judge(&mut self) {
         let (Some(current), true) = (self.current_min, self.samples >= N_RTT_SAMPLE) else {
             return;
@@ -97,7 +97,8 @@ mod tests {
     use super::super::tests::sample;
     use super::*;
 
-    /// Eight acknowledgements of one round with this round-trip time; whether slow start ended.
+    /// Processes eight acknowledgements of one round with this round-trip time. Returns whether slow start
+    /// ended.
     fn round(h: &mut HyStart, number: &mut u64, ms: u64) -> bool {
         let mut over = false;
         for i in 1..=8 {
@@ -120,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grown_delay_slows_the_growth_and_five_rounds_end_it() {
+    fn delay_increase_starts_css_and_five_css_rounds_end_slow_start() {
         // 100 ms / 8 = 12.5 ms is the threshold.
         assert_eq!(after(&[100, 100, 112]).0.divisor(), 1);
         let (mut h, mut n, over) = after(&[100, 100, 113]);
@@ -134,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn jitter_resumes_slow_start() {
+    fn delay_decrease_in_css_resumes_slow_start() {
         let (mut h, mut n, _) = after(&[100, 100, 120]);
         assert_eq!(h.divisor(), CSS_GROWTH_DIVISOR);
         assert!(!round(&mut h, &mut n, 119));
@@ -143,17 +144,17 @@ mod tests {
     }
 
     #[test]
-    fn the_threshold_has_bounds() {
-        // At 1 ms an eighth would be 125 us; 4 ms are needed.
+    fn delay_threshold_is_between_4_ms_and_16_ms() {
+        // At 1 ms an eighth would be 125 us, but 4 ms are needed.
         assert_eq!(after(&[1, 1, 4]).0.divisor(), 1);
         assert_eq!(after(&[1, 1, 5]).0.divisor(), CSS_GROWTH_DIVISOR);
-        // At 800 ms an eighth would be 100 ms; 16 ms suffice.
+        // At 800 ms an eighth would be 100 ms, but 16 ms are enough.
         assert_eq!(after(&[800, 800, 815]).0.divisor(), 1);
         assert_eq!(after(&[800, 800, 816]).0.divisor(), CSS_GROWTH_DIVISOR);
     }
 
     #[test]
-    fn too_few_samples_say_nothing() {
+    fn fewer_than_eight_samples_do_not_start_css() {
         let (mut h, n, _) = after(&[100, 100]);
         for i in 1..8 {
             let mut s = sample(1000);

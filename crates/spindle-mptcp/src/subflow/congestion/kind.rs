@@ -1,4 +1,4 @@
-//! Which controller: the configuration value, its name, and the constructor.
+//! The choice of a controller: the configuration value, its name, and the constructor.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,12 +16,12 @@ use super::reno::Reno;
 /// The congestion control of a connection's subflows, as configured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum CongestionKind {
-    /// RFC 5681, each subflow by itself: "reno".
+    /// RFC 5681, each subflow independently: "reno".
     #[default]
     Reno,
-    /// RFC 9438, each subflow by itself: "cubic".
+    /// RFC 9438, each subflow independently: "cubic".
     Cubic,
-    /// RFC 8257, each subflow by itself: "dctcp". Wants ECN.
+    /// RFC 8257, each subflow independently: "dctcp". Needs ECN.
     Dctcp,
     /// Linked increases, RFC 6356: "lia".
     Lia,
@@ -29,7 +29,7 @@ pub enum CongestionKind {
     Olia,
     /// Balanced linked adaptation, draft-walid-mptcp-congestion-control-04: "balia".
     Balia,
-    /// Fully coupled control, the sum of the windows behaving as one: "fully-coupled".
+    /// Fully coupled control, in which the sum of the windows behaves like one window: "fully-coupled".
     FullyCoupled,
 }
 
@@ -69,7 +69,7 @@ impl fmt::Display for CongestionKind {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown congestion control {name:?}; known are {}", known())]
 pub struct UnknownCongestion {
-    /// The name that was asked for.
+    /// The requested name.
     pub name: String,
 }
 
@@ -81,10 +81,10 @@ fn known() -> String {
 impl FromStr for CongestionKind {
     type Err = UnknownCongestion;
 
-    /// The kind of this name.
+    /// Returns the kind with this name.
     ///
     /// # Errors
-    /// [`UnknownCongestion`] if there is none; it lists the names there are.
+    /// [`UnknownCongestion`] if no kind has this name. The error lists the known names.
     fn from_str(name: &str) -> Result<Self, UnknownCongestion> {
         Self::ALL
             .iter()
@@ -96,30 +96,29 @@ impl FromStr for CongestionKind {
     }
 }
 
-/// What a controller starts from.
+/// The initial parameters of a controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parameters {
-    /// Segment size in bytes (SMSS); zero counts as one.
+    /// Segment size in bytes (SMSS). Zero counts as one.
     pub mss: u64,
     /// Initial window in bytes.
     pub initial_window: u64,
     /// The subflow's row in [`super::Coupling`].
     pub subflow: usize,
-    /// cwnd never exceeds this many bytes; `u64::MAX` for no cap. One segment always fits.
+    /// cwnd never exceeds this many bytes. `u64::MAX` means no cap. One segment is always allowed.
     pub max_window: u64,
-    /// Initial ssthresh in bytes; `u64::MAX` for unlimited (RFC 5681, section 3.1: arbitrarily
-    /// high). Raised to two segments if less.
+    /// Initial ssthresh in bytes. `u64::MAX` means unlimited (RFC 5681, section 3.1: arbitrarily high). A value
+    /// below two segments is raised to two segments.
     pub initial_ssthresh: u64,
-    /// Whether CUBIC's initial slow start uses HyStart++ (RFC 9406). No other controller looks at
-    /// it.
+    /// Whether CUBIC's initial slow start uses HyStart++ (RFC 9406). All other controllers ignore it.
     pub hystart: bool,
-    /// Whether slow start counts every byte acknowledged. RFC 5681, equation 2, allows a segment an
-    /// acknowledgement; where systems coalesce, one acknowledgement stands for many segments
-    /// (RFC 9406, section 4.2, leaves L unbounded for paced senders; Linux does for all).
+    /// Whether slow start counts every acknowledged byte. RFC 5681, equation 2, allows one segment per
+    /// acknowledgement. If segments are coalesced, one acknowledgement stands for many segments (RFC 9406,
+    /// section 4.2, leaves L unbounded for paced senders; Linux does so for all senders).
     pub stretch_acks: bool,
 }
 
-/// A controller of this kind.
+/// Creates a controller of this kind.
 pub fn build(kind: CongestionKind, p: Parameters) -> Box<dyn Congestion> {
     match kind {
         CongestionKind::Reno => Box::new(Reno::new(&p)),

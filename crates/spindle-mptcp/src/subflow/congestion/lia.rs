@@ -1,10 +1,10 @@
-//! LIA, linked increases (RFC 6356): no more aggressive in sum than one TCP on the best path.
+//! LIA, linked increases (RFC 6356): in total, no more aggressive than one TCP on the best path.
 
 use super::Coupling;
 use super::coupled::{Paths, Rule, ratio};
 use super::window::MIN_SSTHRESH_SEGMENTS;
 
-/// RFC 6356: the increase alone is coupled.
+/// RFC 6356: only the increase is coupled.
 #[derive(Clone, Debug)]
 pub(super) struct Lia;
 
@@ -22,8 +22,8 @@ fn alpha(coupling: &Coupling) -> f64 {
 }
 
 impl Rule for Lia {
-    /// TCP's: slow start, recovery and the decrease are RFC 5681's (RFC 6356, section 3). One segment
-    /// is OLIA's.
+    /// The floor of TCP, because slow start, recovery and the decrease follow RFC 5681 (RFC 6356, section 3). A
+    /// floor of one segment is specific to OLIA.
     const FLOOR: u64 = MIN_SSTHRESH_SEGMENTS;
 
     /// RFC 6356, section 3, equation 1: the increase is the smaller of
@@ -46,29 +46,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_subflows_share_one_tcp() {
+    fn lia_on_equal_subflows_grows_as_one_tcp() {
         for n in 1..=8u64 {
             let rows = vec![(20 * MSS, Some(100)); n as usize];
             let c = coupling(&rows);
             near(alpha(&c), 1.0 / n as f64);
-            // Each gets 1/n of Reno's increase by alpha and 1/n of it by the larger total.
+            // Each subflow gets 1/n of Reno's increase because of alpha, and 1/n of that because of the larger
+            // total.
             near(Lia::increase(&c, 0), 1.0 / (n * n) as f64);
         }
     }
 
-    /// Worked by hand: w = (10, 20) segments, rtt = (10, 100) ms. w/rtt^2 = (100000, 2000),
-    /// w/rtt = (1000, 200); alpha = 30 * 100000 / 1200^2 = 2.08333.
+    /// Computed by hand: w = (10, 20) segments, rtt = (10, 100) ms. w/rtt^2 = (100000, 2000),
+    /// w/rtt = (1000, 200). alpha = 30 * 100000 / 1200^2 = 2.08333.
     #[test]
-    fn unequal_round_trip_times() {
+    fn lia_increase_with_unequal_rtts_matches_hand_computed_values() {
         let c = coupling(&[(10_000, Some(10)), (20_000, Some(100))]);
         near(alpha(&c), 3_000_000.0 / 1_440_000.0);
         near(Lia::increase(&c, 0), 2.083_333_333 / 3.0);
-        // 2.08333 * 20 / 30 = 1.389: no more than Reno.
+        // 2.08333 * 20 / 30 = 1.389, limited to Reno's increase.
         near(Lia::increase(&c, 1), 1.0);
     }
 
     #[test]
-    fn an_unmeasured_subflow_counts_with_the_shortest_round_trip() {
+    fn subflow_without_rtt_uses_the_shortest_measured_rtt() {
         let known = coupling(&[(10_000, Some(10)), (20_000, Some(10)), (5_000, Some(40))]);
         let c = coupling(&[(10_000, Some(10)), (20_000, None), (5_000, Some(40))]);
         near(alpha(&c), alpha(&known));
@@ -81,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn two_equal_subflows_open_by_a_quarter_segment_each_in_a_round() {
+    fn two_equal_lia_subflows_each_grow_by_a_quarter_segment_per_rtt() {
         let mut p = parameters();
         p.initial_window = 10 * MSS;
         p.initial_ssthresh = 10 * MSS;
@@ -98,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn the_floor_is_two_segments_alone_and_in_company() {
+    fn lia_ssthresh_floor_is_two_segments_alone_and_with_another_subflow() {
         let mut p = parameters();
         p.initial_window = 2 * MSS;
         let mut path = Path::new(Coupled::<Lia>::new(&p));
@@ -111,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn another_subflows_loss_is_felt_before_the_window_ends() {
+    fn lia_recomputes_its_increase_when_another_subflow_shrinks() {
         let mut p = parameters();
         p.initial_window = 100 * MSS;
         p.initial_ssthresh = 100 * MSS;

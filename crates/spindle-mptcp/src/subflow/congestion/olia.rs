@@ -4,18 +4,18 @@
 use super::Coupling;
 use super::coupled::{PathState, Paths, Rule, ratio};
 
-/// The draft's rule; losses halve.
+/// The draft's rule. A loss halves the window.
 #[derive(Clone, Debug)]
 pub(super) struct Olia;
 
-/// l^2 / rtt, by which paths are the best (draft, section 2: an estimate of the rate one TCP would
+/// l^2 / rtt, the value that ranks the paths (draft, section 2: an estimate of the rate that one TCP would
 /// reach there).
 fn quality(p: &PathState) -> f64 {
     p.l * p.l / p.rtt
 }
 
-/// alpha_r of the draft, section 2: what best paths with small windows gain is taken from the paths
-/// with the largest windows.
+/// alpha_r of the draft, section 2: the gain of the best paths with small windows is taken from the paths with
+/// the largest windows.
 fn alpha(coupling: &Coupling, me: usize) -> f64 {
     let paths = Paths::new(coupling);
     let best = paths.all().map(|p| quality(&p)).fold(0.0, f64::max);
@@ -38,12 +38,12 @@ fn alpha(coupling: &Coupling, me: usize) -> f64 {
 }
 
 impl Rule for Olia {
-    /// The draft, section 2: one segment where several paths are established, so that a congested
-    /// one carries little.
+    /// The draft, section 2: one segment if several paths are established, so that a congested path carries
+    /// little.
     const FLOOR: u64 = 1;
 
-    /// The draft, section 2: w_r grows per acknowledged segment by
-    /// (w_r / rtt_r^2) / (sum of w_p / rtt_p)^2 + alpha_r / w_r; w_r times that is Reno's multiple.
+    /// The draft, section 2: per acknowledged segment, w_r grows by (w_r / rtt_r^2) / (sum of w_p / rtt_p)^2 +
+    /// alpha_r / w_r. Multiplied by w_r, this is the multiple of Reno's increase.
     fn increase(coupling: &Coupling, me: usize) -> f64 {
         let paths = Paths::new(coupling);
         let share = ratio(paths.one(me).rate(), paths.total_rate(), 1.0);
@@ -59,15 +59,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_paths_share_without_moving() {
+    fn olia_alpha_is_zero_on_equal_paths() {
         let c = coupling(&[(10_000, Some(10)), (10_000, Some(10))]);
         near(alpha(&c, 0), 0.0);
         near(Olia::increase(&c, 0), 0.25);
     }
 
-    /// Worked by hand: path 0 has the larger window, path 1 the longer run between losses.
+    /// Computed by hand. Path 0 has the larger window, path 1 has the longer run between losses.
     #[test]
-    fn the_window_moves_to_the_best_path() {
+    fn olia_moves_window_from_the_largest_to_the_best_path() {
         let mut c = coupling(&[(30_000, Some(10)), (10_000, Some(10)), (20_000, Some(10))]);
         c.row_mut(0).since_loss = 5_000;
         c.row_mut(1).before_loss = 50_000;
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn two_best_paths_share_the_gain() {
+    fn olia_splits_positive_alpha_between_two_best_paths() {
         let mut c = coupling(&[(30_000, Some(10)), (10_000, Some(10)), (10_000, Some(10))]);
         for i in 1..3 {
             c.row_mut(i).since_loss = 1_000;
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn the_floor_is_two_segments_alone_and_one_in_company() {
+    fn olia_ssthresh_floor_is_two_segments_alone_and_one_with_another_subflow() {
         let mut path = Path::new(Coupled::<Olia>::new(&Parameters {
             initial_window: 2 * MSS,
             ..parameters()
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_that_is_given_away_stays_away() {
+    fn olia_negative_increase_also_lowers_ssthresh() {
         let mut path = Path::new(Coupled::<Olia>::new(&Parameters {
             initial_window: 30 * MSS,
             initial_ssthresh: 30 * MSS,
@@ -115,7 +115,7 @@ mod tests {
         path.coupling = coupling(&[(30 * MSS, Some(100)), (10 * MSS, Some(100))]);
         path.coupling.row_mut(1).since_loss = 100_000 * MSS;
         path.coupling.row_mut(1).cwnd = 25 * MSS;
-        // (30/55)^2 - 1/2 = -0.2: a segment less after five rounds, and none back.
+        // (30/55)^2 - 1/2 = -0.2: one segment less after five rounds. The segment is not regained.
         for _ in 0..6 {
             path.round();
         }

@@ -5,12 +5,12 @@ use spindle_units::Instant;
 use super::window::{MIN_SSTHRESH_SEGMENTS, Window};
 use super::{AckSample, Congestion, Coupling, Parameters, Signal};
 
-/// RFC 3465's L in segments: an acknowledgement opens cwnd by one segment at most in slow start
-/// (RFC 5681, equation 2).
+/// RFC 3465's L in segments: in slow start an acknowledgement increases cwnd by at most one segment (RFC 5681,
+/// equation 2).
 pub(super) const L: u64 = 1;
 
-/// Slow start, congestion avoidance and halving (RFC 5681, sections 3.1 and 3.2). Each subflow by
-/// itself: with several of them this is "uncoupled" control.
+/// Slow start, congestion avoidance and halving (RFC 5681, sections 3.1 and 3.2). Subflows are independent of
+/// each other. With several subflows this is "uncoupled" control.
 #[derive(Clone, Debug)]
 pub(super) struct Reno {
     window: Window,

@@ -1,4 +1,4 @@
-//! A small path model for the controllers' tests, and what holds for every controller.
+//! A small path model for the controllers' tests, and properties that hold for every controller.
 
 use proptest::prelude::*;
 use spindle_units::{Duration, Instant};
@@ -7,7 +7,7 @@ use super::*;
 
 pub(super) const MSS: u64 = 1000;
 
-/// Parameters with an initial window of ten segments, no cap, no threshold.
+/// Parameters with an initial window of ten segments, without a cap or a threshold.
 pub(super) fn parameters() -> Parameters {
     Parameters {
         mss: MSS,
@@ -20,7 +20,7 @@ pub(super) fn parameters() -> Parameters {
     }
 }
 
-/// An acknowledgement of so many bytes to a sender limited by cwnd.
+/// An acknowledgement of `acked` bytes to a sender that is limited by cwnd.
 pub(super) fn sample(acked: u64) -> AckSample {
     AckSample {
         now: Instant::ZERO,
@@ -51,7 +51,7 @@ pub(super) fn near(a: f64, b: f64) {
     assert!((a - b).abs() <= 1e-9 * b.abs().max(1.0), "{a} is not {b}");
 }
 
-/// A path that acknowledges segment by segment, a window in each round-trip time.
+/// A path that acknowledges each segment separately, one window per round-trip time.
 pub(super) struct Path<C> {
     pub(super) cc: C,
     pub(super) coupling: Coupling,
@@ -73,7 +73,7 @@ impl<C: Congestion> Path<C> {
         }
     }
 
-    /// SND.NXT: a window beyond what is acknowledged.
+    /// SND.NXT: one window beyond the acknowledged data.
     pub(super) fn next(&self) -> u64 {
         self.acked_to + self.cc.cwnd()
     }
@@ -100,7 +100,7 @@ impl<C: Congestion> Path<C> {
         self.cc.on_ack(&s, &mut self.coupling);
     }
 
-    /// Acknowledges the window that stands now, evenly over a round-trip time.
+    /// Acknowledges the current window, evenly over a round-trip time.
     pub(super) fn round(&mut self) {
         let segments = self.cc.cwnd() / MSS;
         for _ in 0..segments {
@@ -161,8 +161,8 @@ impl Congestion for Box<dyn Congestion> {
     }
 }
 
-/// cwnd in segments at each round: slow start from 10 to 64, a loss, ten rounds, a timeout, ten
-/// rounds.
+/// cwnd in segments in each round: six rounds of slow start from 10 to 64 and congestion avoidance, a loss, six
+/// rounds, a timeout, eight rounds.
 fn evolution(kind: CongestionKind) -> String {
     let mut p = parameters();
     p.initial_ssthresh = 64 * MSS;
@@ -184,8 +184,8 @@ fn evolution(kind: CongestionKind) -> String {
 }
 
 #[test]
-fn renos_evolution() {
-    // 67 segments are halved to 33.5, of which a round acknowledges 33: not yet a whole window.
+fn reno_cwnd_follows_the_expected_sequence() {
+    // 67 segments are halved to 33.5. A round acknowledges 33 segments, which is not yet a whole window.
     assert_eq!(
         evolution(CongestionKind::Reno),
         "10 20 40 64 65 66 | 33 33 34 35 36 37 | 1 2 4 8 16 19 20 21 |"
@@ -193,7 +193,7 @@ fn renos_evolution() {
 }
 
 #[test]
-fn alone_every_coupled_controller_is_reno() {
+fn coupled_controllers_and_dctcp_act_as_reno_on_a_single_subflow() {
     use CongestionKind::{Balia, Dctcp, FullyCoupled, Lia, Olia};
     for kind in [Lia, Olia, Balia, FullyCoupled, Dctcp] {
         assert_eq!(evolution(kind), evolution(CongestionKind::Reno), "{kind}");
@@ -201,7 +201,7 @@ fn alone_every_coupled_controller_is_reno() {
 }
 
 #[test]
-fn names_round_trip() {
+fn controller_names_parse_back_to_their_kind() {
     for kind in CongestionKind::ALL {
         assert_eq!(kind.to_string().parse(), Ok(*kind));
     }
@@ -210,7 +210,7 @@ fn names_round_trip() {
 }
 
 #[test]
-fn fast_recovery_does_not_grow_and_slow_start_after_a_timeout_does() {
+fn cwnd_does_not_grow_in_fast_recovery_but_grows_after_a_timeout() {
     for kind in CongestionKind::ALL {
         let mut path = path(*kind, parameters());
         let mut s = sample(MSS);
@@ -219,7 +219,7 @@ fn fast_recovery_does_not_grow_and_slow_start_after_a_timeout_does() {
         let reduced = path.cc.cwnd();
         path.cc.on_ack(&s, &mut path.coupling);
         assert_eq!(path.cc.cwnd(), reduced, "{kind}");
-        // PRR may hold cwnd below ssthresh: that is not slow start.
+        // PRR may hold cwnd below ssthresh. That is not slow start.
         path.cc.set_cwnd(2 * MSS);
         path.cc.on_ack(&s, &mut path.coupling);
         assert_eq!(path.cc.cwnd(), 2 * MSS, "{kind}");
@@ -231,7 +231,7 @@ fn fast_recovery_does_not_grow_and_slow_start_after_a_timeout_does() {
         path.timeout();
         path.cc.on_ack(&s, &mut path.coupling);
         assert_eq!(path.cc.cwnd(), 2 * MSS, "{kind}");
-        // Congestion avoidance goes on as well (RFC 5681, section 3.1), until the repair is done.
+        // Congestion avoidance also continues (RFC 5681, section 3.1) until the losses are repaired.
         for _ in 0..20 {
             path.cc.on_ack(&s, &mut path.coupling);
         }
@@ -240,7 +240,7 @@ fn fast_recovery_does_not_grow_and_slow_start_after_a_timeout_does() {
 }
 
 #[test]
-fn growth_needs_a_limiting_window() {
+fn cwnd_grows_only_if_it_limits_the_sender() {
     for kind in CongestionKind::ALL {
         let mut path = path(*kind, parameters());
         path.limited = false;
@@ -250,7 +250,7 @@ fn growth_needs_a_limiting_window() {
 }
 
 #[test]
-fn undo_restores_and_a_second_timeout_keeps_what_it_restores() {
+fn undo_restores_the_window_after_a_repeated_timeout() {
     for kind in CongestionKind::ALL {
         let mut p = parameters();
         p.initial_ssthresh = 40 * MSS;
@@ -259,7 +259,7 @@ fn undo_restores_and_a_second_timeout_keeps_what_it_restores() {
         path.cc.on_timeout(path.now, MSS, false, &mut path.coupling);
         assert!(
             path.cc.ssthresh() >= 5 * MSS,
-            "{kind}: the second expiry lowers ssthresh no more"
+            "{kind}: the second expiry does not lower ssthresh again"
         );
         path.cc.undo(path.now);
         assert_eq!(
@@ -276,7 +276,7 @@ fn undo_restores_and_a_second_timeout_keeps_what_it_restores() {
 }
 
 #[test]
-fn idling_never_raises() {
+fn on_idle_never_raises_cwnd() {
     for kind in CongestionKind::ALL {
         let mut path = path(*kind, parameters());
         path.cc.on_idle(20 * MSS);
@@ -344,7 +344,7 @@ fn call() -> impl Strategy<Value = Call> {
 
 proptest! {
     #[test]
-    fn cwnd_keeps_its_bounds_whatever_is_called(
+    fn cwnd_stays_in_bounds_for_any_sequence_of_calls(
         which in 0..CongestionKind::ALL.len(),
         max_window in prop_oneof![Just(u64::MAX), 3000..100_000u64],
         initial_ssthresh in bytes(),

@@ -1,9 +1,9 @@
-//! The window every controller is made of: cwnd and ssthresh with their bounds, standard slow
-//! start, and the memory that [`Window::undo`] needs.
+//! The window that every controller contains: cwnd and ssthresh with their bounds, standard slow start, and the
+//! state that [`Window::undo`] needs.
 
 use super::{AckSample, Parameters};
 
-/// ssthresh never goes below this many segments (RFC 5681, equation 4).
+/// ssthresh is never lower than this many segments (RFC 5681, equation 4).
 pub(super) const MIN_SSTHRESH_SEGMENTS: u64 = 2;
 
 /// cwnd and ssthresh of one subflow, in bytes. Invariant: mss <= cwnd <= max(max_window, mss).
@@ -13,11 +13,11 @@ pub(super) struct Window {
     max: u64,
     cwnd: u64,
     ssthresh: u64,
-    /// Growth not yet worth a segment, in bytes acknowledged; signed since OLIA may shrink.
+    /// Growth of less than a segment so far, in acknowledged bytes. Signed because OLIA may shrink the window.
     credit: f64,
     /// cwnd and ssthresh before the last reduction.
     before: Option<(u64, u64)>,
-    /// The last reduction was a timeout and what was lost then is not yet repaired.
+    /// The last reduction was a timeout, and the losses of that time are not yet repaired.
     after_timeout: bool,
     stretch_acks: bool,
 }
@@ -52,13 +52,13 @@ impl Window {
         self.mss
     }
 
-    /// cwnd below ssthresh (RFC 5681, section 3.1).
+    /// Whether cwnd is below ssthresh (RFC 5681, section 3.1).
     pub(super) fn in_slow_start(&self) -> bool {
         self.cwnd < self.ssthresh
     }
 
-    /// What the subflow counts for in the coupling: during fast recovery cwnd may be inflated or
-    /// on its way down, so ssthresh (RFC 6356, section 3).
+    /// The subflow's window for the coupling. During fast recovery cwnd may be inflated or still falling, so
+    /// this is ssthresh then (RFC 6356, section 3).
     pub(super) fn coupled_cwnd(&self, recovering: bool) -> u64 {
         if recovering && !self.after_timeout {
             self.ssthresh.min(self.max)
@@ -67,15 +67,17 @@ impl Window {
         }
     }
 
-    /// Whether the acknowledgement may open the window at all: not in fast recovery, where the loss
-    /// state machine rules; not if cwnd was no limit; not with an ECN echo (RFC 3168, 6.1.2).
+    /// Whether the acknowledgement may increase the window at all. It may not in fast recovery, where the loss
+    /// state machine sets the window. It may not if cwnd did not limit the sender, and not with an ECN echo
+    /// (RFC 3168, 6.1.2).
     pub(super) fn may_grow(&mut self, s: &AckSample) -> bool {
         self.after_timeout &= s.recovering;
         s.cwnd_limited && s.marked == 0 && (!s.recovering || self.after_timeout)
     }
 
-    /// Slow start over `acked` bytes, of which at most `limit` segments count (RFC 5681, equation 2;
-    /// RFC 3465's L) unless acknowledgements may stand for many. Returns the bytes left for congestion avoidance once ssthresh is reached.
+    /// Slow start over `acked` bytes. At most `limit` segments count (RFC 5681, equation 2; RFC 3465's L),
+    /// unless stretch acknowledgements are enabled. Returns the bytes left for congestion avoidance after
+    /// ssthresh is reached.
     pub(super) fn slow_start(&mut self, acked: u64, limit: u64) -> u64 {
         if !self.in_slow_start() {
             return acked;
@@ -86,8 +88,8 @@ impl Window {
         growth - used
     }
 
-    /// What of `acked` bytes slow start counts: at most `limit` segments, unless acknowledgements
-    /// may stand for many.
+    /// The part of `acked` bytes that slow start counts: at most `limit` segments, unless stretch
+    /// acknowledgements are enabled.
     pub(super) fn counted(&self, acked: u64, limit: u64) -> u64 {
         if self.stretch_acks {
             acked
@@ -96,9 +98,9 @@ impl Window {
         }
     }
 
-    /// Congestion avoidance by byte counting (RFC 5681, section 3.1; RFC 3465, section 2.1): one
-    /// segment more for each cwnd of credited bytes, at most one for each acknowledgement. Reno
-    /// credits what was acknowledged, a coupled controller more or less.
+    /// Congestion avoidance by byte counting (RFC 5681, section 3.1; RFC 3465, section 2.1): one segment more
+    /// for each cwnd of credited bytes, at most one for each acknowledgement. Reno credits the acknowledged
+    /// bytes. A coupled controller credits more or fewer bytes.
     pub(super) fn congestion_avoidance(&mut self, credited: f64) {
         self.credit += credited;
         let cwnd = self.cwnd as f64;
@@ -108,39 +110,40 @@ impl Window {
         } else if self.credit <= -cwnd {
             self.credit += cwnd;
             self.shrink_to(self.cwnd.saturating_sub(self.mss));
-            // Else slow start would take the segment back at once.
+            // Otherwise slow start would regain the segment at once.
             self.ssthresh = self.ssthresh.min(self.cwnd);
         }
-        // A stretch acknowledgement must not buy a burst of segments later.
+        // A stretch acknowledgement must not allow a burst of segments later.
         let bound = self.cwnd as f64;
         self.credit = self.credit.clamp(-bound, bound);
     }
 
-    /// cwnd larger by `bytes`, within the cap.
+    /// Increases cwnd by `bytes`, up to the cap.
     pub(super) fn grow(&mut self, bytes: u64) {
         self.cwnd = self.cwnd.saturating_add(bytes).min(self.max);
     }
 
-    /// cwnd as the loss state machine wants it.
+    /// Sets cwnd as the loss state machine requires.
     pub(super) fn set_cwnd(&mut self, cwnd: u64) {
         self.cwnd = cwnd.clamp(self.mss, self.max);
     }
 
-    /// cwnd no larger than this.
+    /// Reduces cwnd to at most `cwnd`.
     pub(super) fn shrink_to(&mut self, cwnd: u64) {
         self.set_cwnd(cwnd.min(self.cwnd));
     }
 
-    /// A congestion signal: both values become `ssthresh`, raised to `floor_segments`.
+    /// Processes a congestion signal. Both values become `ssthresh`, raised to `floor_segments`.
     pub(super) fn reduce(&mut self, ssthresh: u64, floor_segments: u64) {
         self.remember();
         self.set_ssthresh(ssthresh, floor_segments);
-        // The flight may exceed cwnd (proactive copies, a cwnd just lowered): never a raise.
+        // The flight may exceed cwnd (proactive copies, a recently lowered cwnd). A signal never raises cwnd.
         self.shrink_to(self.ssthresh);
         self.after_timeout = false;
     }
 
-    /// A timeout: cwnd is one segment, ssthresh as given if this is the `first` for that data.
+    /// Processes a timeout. cwnd becomes one segment. ssthresh is set as given if this is the `first` timeout
+    /// for that data.
     pub(super) fn timeout(&mut self, ssthresh: u64, floor_segments: u64, first: bool) {
         if first {
             self.remember();
@@ -151,19 +154,20 @@ impl Window {
         self.after_timeout = true;
     }
 
-    /// Nothing is known of the path any more.
+    /// Removes the threshold because the state of the path is no longer known.
     pub(super) fn forget_ssthresh(&mut self) {
         self.ssthresh = u64::MAX;
         self.before = None;
     }
 
-    /// Slow start ends here without a loss (HyStart++).
+    /// Ends slow start here without a loss (HyStart++).
     pub(super) fn end_slow_start(&mut self) {
         self.ssthresh = self.cwnd;
         self.after_timeout = false;
     }
 
-    /// Back to before the last reduction, never down. False if there was none to undo.
+    /// Restores the values before the last reduction, but never lowers them. Returns false if there is no
+    /// reduction to undo.
     pub(super) fn undo(&mut self) -> bool {
         let Some((cwnd, ssthresh)) = self.before.take() else {
             return false;

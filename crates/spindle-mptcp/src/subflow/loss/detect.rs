@@ -1,11 +1,11 @@
-//! When duplicate acknowledgements mean loss.
+//! When duplicate acknowledgements indicate loss.
 
 use crate::config::LossConfig;
 
-/// The duplicate-ACK threshold now in force, in segments: the configured one, or Early
-/// Retransmit's (RFC 5827, section 3.2, segment-based): with fewer than four segments outstanding
-/// and nothing new to send it is one less than what is outstanding. Where reordering has `raised` the
-/// threshold there is no such shortcut.
+/// The duplicate-ACK threshold in force, in segments: the configured threshold or that of Early Retransmit
+/// (RFC 5827, section 3.2, segment-based). With fewer than four segments outstanding and no new data to send,
+/// Early Retransmit's threshold is one less than the number of outstanding segments. If reordering has `raised`
+/// the threshold, Early Retransmit does not apply.
 pub(crate) fn threshold(
     config: &LossConfig,
     raised: u32,

@@ -1,37 +1,40 @@
-//! F-RTO: was the retransmission timeout spurious? (RFC 5682)
+//! F-RTO: detects whether a retransmission timeout was spurious (RFC 5682).
 
-/// Where F-RTO stands after a timeout.
+/// The state of F-RTO after a timeout.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Frto {
     /// Not in progress.
     #[default]
     Off,
-    /// Step 1 done: only the first unacknowledged segment is repeated.
+    /// Step 1 is done: only the first unacknowledged segment is retransmitted.
     Repeated,
-    /// Step 2: that was acknowledged; up to two new segments leave instead of repeats.
+    /// Step 2: that segment was acknowledged. Up to two new segments are sent instead of retransmissions.
     Probing,
 }
 
-/// What the sender is to do about an acknowledgement.
+/// The conclusion from an acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FrtoVerdict {
-    /// Nothing new is known.
+    /// Not decided yet.
     Wait,
-    /// The timeout was genuine, or it cannot be told: recover as usual.
+    /// The timeout was genuine or cannot be classified: recovers as usual.
     Genuine,
-    /// Segments sent before the timeout arrived: it was spurious.
+    /// Segments sent before the timeout arrived, so the timeout was spurious.
     Spurious,
 }
 
 impl Frto {
-    /// Whether repeats other than the first segment's are to wait.
+    /// Whether retransmissions other than that of the first segment must wait.
     pub(crate) fn holds_repeats(self) -> bool {
         self != Self::Off
     }
 
-    /// An acknowledgement came (RFC 5682, section 2.1 and, for SACK, 3.1). `advanced`: it is
-    /// cumulative for new data; `complete`: it covers all that was outstanding at the timeout;
-    /// `original`: it newly covers a segment that was never repeated; `duplicate`.
+    /// An acknowledgement arrived (RFC 5682, section 2.1 and, for SACK, 3.1).
+    ///
+    /// - `advanced`: it is cumulative for new data.
+    /// - `complete`: it covers all data that were outstanding at the timeout.
+    /// - `original`: it newly covers a segment that was never retransmitted.
+    /// - `duplicate`: it is a duplicate ACK.
     pub(crate) fn on_ack(
         &mut self,
         advanced: bool,
@@ -63,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spurious_when_originals_arrive_after_the_repeat() {
+    fn timeout_is_spurious_if_originals_are_acknowledged_in_step_2() {
         let mut f = Frto::Repeated;
         assert_eq!(f.on_ack(true, false, false, false), FrtoVerdict::Wait);
         assert_eq!(f, Frto::Probing);
@@ -72,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn genuine_on_a_duplicate_at_either_step() {
+    fn timeout_is_genuine_if_either_step_gets_a_duplicate_ack() {
         let mut f = Frto::Repeated;
         assert_eq!(f.on_ack(false, false, false, true), FrtoVerdict::Genuine);
         let mut f = Frto::Probing;
@@ -80,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_can_be_told_when_all_is_acknowledged_at_once() {
+    fn timeout_counts_as_genuine_if_everything_is_acknowledged_at_once() {
         let mut f = Frto::Repeated;
         assert_eq!(f.on_ack(true, true, true, false), FrtoVerdict::Genuine);
     }

@@ -10,7 +10,7 @@ pub(crate) struct Prr {
 }
 
 impl Prr {
-    /// Recovery begins with `flight` bytes outstanding and `ssthresh` as its target.
+    /// Recovery begins with `flight` bytes outstanding. `ssthresh` is the target.
     pub(crate) fn new(flight: u64, ssthresh: u64) -> Self {
         Self {
             ssthresh,
@@ -20,12 +20,12 @@ impl Prr {
         }
     }
 
-    /// Bytes left during recovery.
+    /// `bytes` were sent during recovery.
     pub(crate) fn on_sent(&mut self, bytes: u64) {
         self.out += bytes;
     }
 
-    /// An acknowledgement delivered `delivered` bytes; returns the cwnd that lets out what RFC 6937
+    /// An acknowledgement delivered `delivered` bytes. Returns the cwnd that permits as many bytes as RFC 6937
     /// section 3 allows.
     pub(crate) fn on_ack(&mut self, delivered: u64, pipe: u64, mss: u64) -> u64 {
         self.delivered += delivered;
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn half_a_window_leaves_while_a_window_is_delivered() {
+    fn prr_sends_half_a_window_while_a_window_is_delivered() {
         let mss = 1000;
         let mut prr = Prr::new(20 * mss, 10 * mss);
         let mut pipe = 19 * mss;

@@ -15,14 +15,14 @@ pub(crate) struct Rack {
     reordering_seen: bool,
     /// Multiplier of min_RTT/4 (RFC 8985, section 6.2, step 4).
     multiplier: u64,
-    /// Recoveries for which the enlarged window is kept (16 there).
+    /// Number of recoveries for which the enlarged window is kept (16 in that step).
     persist: u32,
-    /// The round in which a D-SACK last enlarged the window ends here.
+    /// End of the round in which a D-SACK last enlarged the window.
     dsack_round: u64,
 }
 
 impl Rack {
-    /// Steps 1 to 3: what an acknowledgement delivered.
+    /// Steps 1 to 3: processes the segments that an acknowledgement delivered.
     pub(crate) fn on_delivered(
         &mut self,
         now: Instant,
@@ -34,7 +34,7 @@ impl Rack {
             return;
         };
         let rtt = now.since(sent_at);
-        // A repeat acknowledged faster than any RTT: the original arrived.
+        // A retransmission that is acknowledged faster than any RTT shows that the original arrived.
         if repeated && min_rtt.is_some_and(|m| rtt < m) {
             return;
         }
@@ -48,7 +48,7 @@ impl Rack {
         self.fack = self.fack.max(end).max(una);
     }
 
-    /// A D-SACK shows the window was too small: enlarge it, at most once a round.
+    /// A D-SACK shows that the window was too small. Enlarges it, at most once per round.
     pub(crate) fn on_dsack(&mut self, una: u64, next: u64) {
         if una >= self.dsack_round {
             self.dsack_round = next;
@@ -78,8 +78,8 @@ impl Rack {
         base.min(srtt.unwrap_or(base))
     }
 
-    /// Step 5: marks what is lost; returns the bytes newly marked and when to look again.
-    /// `settled`: in recovery, or enough segments are SACKed to make duplicate-ACK counting fire.
+    /// Step 5: marks lost segments. Returns the newly marked bytes and when to check again. `settled` means in
+    /// recovery, or enough segments are SACKed to reach the duplicate-ACK threshold.
     pub(crate) fn detect(
         &self,
         board: &mut Scoreboard,
@@ -121,7 +121,7 @@ mod tests {
         rack.on_delivered(now, &acked, min, 1);
         let (lost, again) = rack.detect(&mut b, now, false, min, min);
         assert_eq!(lost, 0);
-        // The later of the two: sent at 1 us + 400 us RTT + 100 us window.
+        // The later of the two segments: sent at 1 us + 400 us RTT + 100 us window.
         assert_eq!(again, Some(Instant::from_nanos(501_000)));
         let (lost, again) = rack.detect(&mut b, Instant::from_nanos(501_000), false, min, min);
         assert_eq!((lost, again), (2000, None));

@@ -1,15 +1,16 @@
-//! A duplicate-ACK threshold that rises where segments turn out to have been reordered, not lost.
+//! A duplicate-ACK threshold that rises if segments were reordered and not lost.
 
-/// How far segments of a subflow were seen to overtake each other.
+/// The extent of reordering seen on a subflow.
 ///
-/// RR-TCP (Zhang, Karp, Floyd and Peterson 2003) measures the reordering behind every repeat that a
-/// D-SACK shows to have been needless. So does this; it never lowers the threshold again, since flows
+/// RR-TCP (Zhang, Karp, Floyd and Peterson 2003) measures the reordering behind every retransmission that a
+/// D-SACK shows to be unnecessary. This type does the same. It never lowers the threshold again, since flows
 /// short enough to scatter see too few such events to learn from (MMPTCP section 2.4).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Reordering {
-    /// Segments beyond the oldest hole that had arrived when it was last closed, in this recovery.
+    /// Number of segments beyond the oldest hole that had arrived when the hole was last closed, in this
+    /// recovery.
     extent: u32,
-    /// The threshold that would have kept quiet; 0 before any is known.
+    /// The threshold that would have prevented the unnecessary retransmission. 0 before any is known.
     pub(crate) raised: u32,
 }
 
@@ -19,12 +20,12 @@ impl Reordering {
         self.extent = 0;
     }
 
-    /// The oldest hole was closed while `beyond` segments behind it had arrived.
+    /// The oldest hole was closed after `beyond` segments behind it had arrived.
     pub(crate) fn on_closed(&mut self, beyond: u32) {
         self.extent = self.extent.max(beyond);
     }
 
-    /// A D-SACK says that a repeat was needless; the threshold rises to `most` at most.
+    /// A D-SACK reported an unnecessary retransmission. The threshold rises to at most `most`.
     pub(crate) fn on_needless(&mut self, most: Option<u32>) {
         if let Some(most) = most {
             self.raised = self.raised.max(self.extent.saturating_add(1).min(most));
@@ -37,11 +38,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_threshold_rises_to_what_would_have_kept_quiet_and_no_further() {
+    fn threshold_rises_to_the_observed_reordering_up_to_its_maximum() {
         let mut r = Reordering::default();
         r.on_closed(4);
         r.on_needless(None);
-        assert_eq!(r.raised, 0, "not asked for");
+        assert_eq!(r.raised, 0, "not configured");
         r.on_needless(Some(30));
         assert_eq!(r.raised, 5);
         r.on_recovery();

@@ -4,19 +4,20 @@ use spindle_units::{Duration, Instant};
 
 use crate::config::TailLossProbe;
 
-/// State of the probe.
+/// State of the tail loss probe.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tlp {
     /// When the probe is due.
     pub(crate) at: Option<Instant>,
-    /// The episode that the last probe began: end of the data it covers, and whether it was a
-    /// repeat rather than new data. No second probe until it ends.
+    /// The episode that the last probe began: end of the data it covers, and whether it was a retransmission
+    /// rather than new data. No second probe is sent until the episode ends.
     episode: Option<(u64, bool)>,
 }
 
 impl Tlp {
-    /// The probe timeout (RFC 8985, section 7.2; FUSO section 5.1: two smoothed RTTs): 1 s before the
-    /// first measurement; never beyond the retransmission timeout, in whose place the probe leaves then.
+    /// The probe timeout (RFC 8985, section 7.2; FUSO section 5.1: two smoothed RTTs). It is 1 s before the
+    /// first measurement. It is never later than the retransmission timeout. At that limit the probe replaces
+    /// the retransmission.
     pub(crate) fn timeout(
         config: TailLossProbe,
         srtt: Option<Duration>,
@@ -36,14 +37,14 @@ impl Tlp {
         self.episode.is_none()
     }
 
-    /// A probe left; `end` is the end of everything sent so far.
+    /// A probe was sent. `end` is the end of everything sent so far.
     pub(crate) fn on_probe(&mut self, end: u64, repeat: bool) {
         self.at = None;
         self.episode = Some((end, repeat));
     }
 
-    /// An acknowledgement up to `una` came. Returns true if it ended an episode whose repeat filled
-    /// a hole: a loss was repaired and is a congestion signal (RFC 8985, section 7.4).
+    /// An acknowledgement up to `una` arrived. Returns true if it ended an episode whose retransmission filled
+    /// a hole. In that case a loss was repaired, which is a congestion signal (RFC 8985, section 7.4).
     pub(crate) fn on_ack(&mut self, una: u64, dsack: bool) -> bool {
         let Some((end, repeat)) = self.episode else {
             return false;
@@ -59,7 +60,7 @@ impl Tlp {
         false
     }
 
-    /// A timeout or recovery takes over.
+    /// Ends the probe because a timeout or recovery takes over.
     pub(crate) fn cancel(&mut self) {
         *self = Self::default();
     }
@@ -70,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_rtt_and_the_delayed_ack_for_a_single_segment() {
+    fn probe_timeout_is_two_rtts_plus_ack_delay_for_a_single_segment() {
         let c = TailLossProbe {
             max_ack_delay: Duration::from_millis(25),
             floor: Duration::ZERO,
@@ -97,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn one_probe_an_episode() {
+    fn only_one_probe_is_sent_per_episode() {
         let mut t = Tlp::default();
         t.on_probe(100, true);
         assert!(!t.may_arm());
@@ -107,7 +108,7 @@ mod tests {
         t.on_probe(200, true);
         assert!(
             !t.on_ack(200, true),
-            "a D-SACK says the original had arrived"
+            "a D-SACK reports that the original had arrived"
         );
     }
 }

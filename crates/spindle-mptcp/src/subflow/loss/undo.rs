@@ -1,22 +1,22 @@
 //! Undo of spurious retransmissions by D-SACK (RFC 2883, RFC 3708).
 
-/// Counts the repeats of one recovery episode that D-SACKs have not yet reported needless.
+/// Counts the retransmissions of one recovery episode that D-SACKs have not yet reported as unnecessary.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Undo {
     episode: Option<(u64, i64)>,
     repeated: bool,
-    /// Verbatim repeats made on purpose (proactive recovery): their D-SACKs say nothing.
+    /// Deliberate verbatim repeats (proactive recovery). Their D-SACKs are no evidence.
     deliberate: u64,
 }
 
 impl Undo {
-    /// An episode begins with `una` the first unacknowledged position.
+    /// An episode begins. `una` is the first unacknowledged position.
     pub(crate) fn begin(&mut self, una: u64) {
         self.episode = Some((una, 0));
         self.repeated = false;
     }
 
-    /// The evidence is gone (RFC 3708: a timeout on top, or the episode is long over).
+    /// The evidence is no longer valid (RFC 3708: another timeout, or the episode ended long ago).
     pub(crate) fn end(&mut self) {
         self.episode = None;
     }
@@ -32,8 +32,8 @@ impl Undo {
         self.deliberate += 1;
     }
 
-    /// A D-SACK for data from `left` on. Returns whether it counts as a spurious retransmission,
-    /// and whether all repeats of the episode are now known needless.
+    /// Processes a D-SACK for data from `left` on. Returns whether it counts as a spurious retransmission, and
+    /// whether all retransmissions of the episode are now known to be unnecessary.
     pub(crate) fn on_dsack(&mut self, left: u64) -> (bool, bool) {
         if self.deliberate > 0 {
             self.deliberate -= 1;
@@ -54,13 +54,14 @@ impl Undo {
     }
 }
 
-/// Bounds what undoing costs: it goes through what was found lost, as does the next look for losses, and a peer can
-/// ask for both with a few acknowledgements. Each acknowledgement pays for some of that.
+/// Bounds the cost of undoing. An undo visits the segments that were marked lost, and so does the next search
+/// for losses. A peer can trigger both with a few acknowledgements. Each acknowledgement therefore earns a
+/// limited credit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UndoCredit {
-    /// Acknowledgements that had come when an undo was last asked for.
+    /// Number of acknowledgements that had arrived when an undo was last requested.
     acknowledgements: u64,
-    /// Segments that undos may still go through; below zero after an undo that went through more.
+    /// Number of segments that undos may still visit. Negative after an undo that visited more.
     left: i64,
 }
 
@@ -74,15 +75,15 @@ impl Default for UndoCredit {
 }
 
 impl UndoCredit {
-    /// What an acknowledgement pays for, in segments gone through.
+    /// Credit per acknowledgement, in visited segments.
     const PER_ACKNOWLEDGEMENT: i64 = 32;
-    /// Times that an undo goes through the segments: to take marks back, and to look for losses, repeats and holes
-    /// from the first segment on.
+    /// Number of times that an undo visits the segments: to remove marks, and to search for losses,
+    /// retransmissions and holes from the first segment on.
     const PASSES: i64 = 4;
-    /// Segments that can be saved up, and that a new subflow has.
+    /// Maximum credit in segments, and the credit of a new subflow.
     const SAVED: i64 = 4096;
 
-    /// Whether an undo is paid for after so many acknowledgements in all.
+    /// Whether the credit allows an undo after `acknowledgements` acknowledgements in total.
     pub(crate) fn grants(&mut self, acknowledgements: u64) -> bool {
         let new = i64::try_from(acknowledgements - self.acknowledgements).unwrap_or(i64::MAX);
         let more = new.saturating_mul(Self::PER_ACKNOWLEDGEMENT);
@@ -91,7 +92,7 @@ impl UndoCredit {
         self.left > 0
     }
 
-    /// An undo went through so many segments.
+    /// An undo visited `segments` segments.
     pub(crate) fn spend(&mut self, segments: u64) {
         let cost = i64::try_from(segments).unwrap_or(i64::MAX);
         self.left = self.left.saturating_sub(cost.saturating_mul(Self::PASSES));
@@ -103,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn undone_when_every_repeat_was_needless() {
+    fn undo_when_dsacks_report_every_retransmission_unnecessary() {
         let mut u = Undo::default();
         u.begin(1000);
         u.on_repeat();
@@ -113,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn undos_are_paid_for_by_acknowledgements() {
+    fn number_of_undos_is_limited_by_acknowledgements() {
         let mut credit = UndoCredit::default();
         let mut granted = |acknowledgements, segments| {
             let granted = credit.grants(acknowledgements);
@@ -125,16 +126,16 @@ mod tests {
         assert_eq!(
             (1..5000).filter(|n| granted(*n, 10_000)).count(),
             1 + 4,
-            "one at once, which overdraws it, then one for 1250 acknowledgements"
+            "one at once, which overdraws the credit, then one per 1250 acknowledgements"
         );
         assert!(
             (10_000..13_000).all(|n| granted(n, 8)),
-            "few segments cost no more than is paid"
+            "undos of few segments cost no more than the credit"
         );
     }
 
     #[test]
-    fn deliberate_repeats_are_no_evidence() {
+    fn dsacks_for_deliberate_repeats_do_not_count_for_undo() {
         let mut u = Undo::default();
         u.begin(1000);
         u.on_repeat();

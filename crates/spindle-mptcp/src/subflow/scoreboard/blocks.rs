@@ -1,26 +1,26 @@
-//! Blocks of segments that parities are made of (CoFUSO section 4.2): which segments may be in one, and
-//! which are.
+//! Blocks of segments that parities are computed from (CoFUSO section 4.2): which segments may be in a block,
+//! and which segments are in one.
 
 use super::{Scoreboard, Sent, Uses};
 
-/// Segments one behind the other that may be put into a block.
+/// Consecutive segments that may be put into a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
-    /// Position of the first one's first byte.
+    /// Position of the first byte of the first segment.
     pub(crate) first: u64,
     pub(crate) segments: usize,
-    /// Payload bytes of the longest.
+    /// Payload bytes of the longest segment.
     pub(crate) longest: usize,
 }
 
 impl Sent {
-    /// Whether it is a parity in sequence space: a copy has the mapping of its data.
+    /// Whether it is a parity in sequence space. A copy, unlike a parity, has the mapping of its data.
     pub(crate) fn is_parity(&self) -> bool {
         self.uses.any(Uses::RECOVERY) && self.map.is_none()
     }
 
-    /// Whether it may be put into a block, the data level's say apart: original data, un-ACKed,
-    /// un-SACKed, never copied, in no block yet (mechanisms A2.3).
+    /// Whether it may be put into a block: original data, un-ACKed, un-SACKed, never copied, in no block yet
+    /// (mechanisms A2.3). The data level's conditions are not checked here.
     fn may_be_coded(&self) -> bool {
         let used = self.uses.any(Uses::NOT_CODED);
         !used && self.map.is_some() && !self.payload.is_empty() && !self.sacked
@@ -28,8 +28,9 @@ impl Sent {
 }
 
 impl Scoreboard {
-    /// The first run of at most `most` segments that may be put into a block, none of them longer than
-    /// `longest` bytes. What `is_over` holds of, by data offset and end, is of no use any more.
+    /// The first run of at most `most` segments that may be put into a block and are at most `longest` bytes
+    /// long. `is_over` is called with the data offset and end of a segment. A segment for which it returns true
+    /// needs no protection any more and is skipped.
     pub(crate) fn first_run(
         &mut self,
         most: usize,
@@ -65,7 +66,7 @@ impl Scoreboard {
         })
     }
 
-    /// The `segments` segments from position `first` on, if they all may be put into a block.
+    /// The `segments` segments from position `first` on, if all of them may be put into a block.
     pub(crate) fn block(&self, first: u64, segments: usize) -> Option<impl Iterator<Item = &Sent>> {
         let from = self.index_of(first)?;
         let all = || self.steps.each(self.queue.range(from..).take(segments));
@@ -84,7 +85,7 @@ impl Scoreboard {
         }
     }
 
-    /// Position behind the last segment that is in a block; 0 if none ever was.
+    /// Position after the last segment that is in a block. 0 if no segment ever was in a block.
     pub(crate) fn coded_to(&self) -> u64 {
         self.coded_to
     }
@@ -98,7 +99,7 @@ mod tests {
     use super::super::SentMap;
     use super::*;
 
-    /// Segments of these lengths, their data one behind the other from offset 0 on.
+    /// Segments of these lengths. Their data are contiguous from offset 0 on.
     fn board(lens: &[u32]) -> Scoreboard {
         let mut board = Scoreboard::default();
         let mut start = 1;
@@ -123,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_ends_where_a_segment_has_arrived_or_was_copied() {
+    fn run_ends_at_a_sacked_or_copied_segment() {
         let mut b = board(&[100; 10]);
         assert_eq!(run(&mut b, 255), Some((1, 10, 100)));
         assert_eq!(run(&mut b, 4), Some((1, 4, 100)));
@@ -141,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_over_or_too_long_is_in_no_run() {
+    fn run_skips_finished_and_too_long_segments() {
         let mut b = board(&[100, 200, 1001, 300, 400]);
         let over = |_, end| end <= 100;
         let first = b.first_run(255, 1000, over);
@@ -158,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_is_taken_whole_or_not_at_all() {
+    fn block_needs_every_segment_to_be_codable() {
         let mut b = board(&[100; 5]);
         assert_eq!(b.block(101, 3).map(Iterator::count), Some(3));
         assert!(b.block(101, 5).is_none() && b.block(102, 1).is_none());

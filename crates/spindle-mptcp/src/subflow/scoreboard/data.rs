@@ -1,18 +1,19 @@
-//! What the data level asks of a scoreboard: whose data are acknowledged there, copied, or to be sent again
-//! elsewhere.
+//! Data-level queries on a scoreboard: which segments' data are acknowledged at the data level, which segments
+//! are copied proactively, and which data must be reinjected on another subflow.
 
 use spindle_wire::Payload;
 
 use super::{Scoreboard, Sent, Uses};
 use crate::recovery::Eligibility;
 
-/// Segments looked at for the oldest data that are not acknowledged, from the first one on whose data are
-/// not: what left before their first transmission has older data, so that only copies of them are further
-/// behind.
+/// Number of segments searched for the oldest data not acknowledged at the data level. The search starts at the
+/// first segment whose data are not acknowledged. Data are first transmitted in order of their age, so only
+/// copies of old data are further back in the queue.
 const LOOK: usize = 32;
 
 impl Sent {
-    /// Whether all of its data are acknowledged at the data level, `data_acked` being what is.
+    /// Whether all of its data are acknowledged at the data level, which acknowledges everything below
+    /// `data_acked`.
     fn is_data_acked(&self, data_acked: u64) -> bool {
         let end = |offset| offset + self.payload.len() as u64;
         self.map.is_none_or(|m| end(m.offset) <= data_acked)
@@ -20,8 +21,9 @@ impl Sent {
 }
 
 impl Scoreboard {
-    /// How many segments not acknowledged here, their data below `data_acked`, had a copy on another
-    /// subflow; each is reported once. Those SACKed count where a receiver holds them back.
+    /// Returns how many segments that are not acknowledged on this subflow had a copy on another subflow and
+    /// have all their data below `data_acked`. Each segment is counted once. SACKed segments count only if the
+    /// receiver holds them back.
     pub(crate) fn take_outrun(&mut self, data_acked: u64, eligibility: Eligibility) -> u64 {
         let held = eligibility == Eligibility::NotDataAcked;
         let mut count = 0;
@@ -37,7 +39,8 @@ impl Scoreboard {
         count
     }
 
-    /// Whether it holds the data at `offset`, the oldest that are not acknowledged at the data level.
+    /// Whether the scoreboard holds the data at `offset`, the oldest data that are not acknowledged at the data
+    /// level.
     pub(crate) fn carries(&mut self, offset: u64) -> bool {
         let mut i = self.count_below(self.acked_data_below);
         while let Some(s) = self.queue.get(i).filter(|s| s.is_data_acked(offset)) {
@@ -51,8 +54,8 @@ impl Scoreboard {
         candidates.any(holds)
     }
 
-    /// Takes the data beyond `data_acked` that were not reinjected yet, with their offsets; `held_back`: those
-    /// SACKed too.
+    /// Takes the data beyond `data_acked` that were not reinjected yet, with their offsets. With `held_back`,
+    /// this includes SACKed data.
     pub(crate) fn take_for_reinjection(
         &mut self,
         data_acked: u64,
@@ -80,8 +83,8 @@ impl Scoreboard {
         taken
     }
 
-    /// The oldest segment that may be protected proactively: data, un-ACKed, eligible, not a copy,
-    /// never protected, and with something above `data_acked` (data offset) in it.
+    /// The oldest segment that may be protected proactively. It contains data, is not acknowledged, is
+    /// eligible, is not a copy, was never protected, and ends above the data offset `data_acked`.
     pub(crate) fn next_unprotected(
         &mut self,
         data_acked: u64,

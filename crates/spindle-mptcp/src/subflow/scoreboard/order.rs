@@ -1,17 +1,17 @@
-//! Outstanding segments in the order of time, which RACK asks for (RFC 8985, section 6.2, step 5).
+//! Outstanding segments in order of transmission time, as RACK needs them (RFC 8985, section 6.2, step 5).
 //!
-//! Segments that left once stand in that order in the queue already; those that left more than once, and
-//! they alone, are kept in it, in addition to the queue.
+//! Segments that were transmitted once are already in that order in the queue. Only segments that were
+//! transmitted more than once are also kept in a separate, ordered set.
 
 use spindle_units::{Duration, Instant};
 
 use super::{Scoreboard, Sent};
 
-/// What tells which of two transmissions was later: the time at which it left, then the segment's end.
+/// Decides which of two transmissions was later: by time of transmission, then by the segment's end.
 pub(crate) type SentOrder = (Instant, u64);
 
 impl Sent {
-    /// Whether it left once and is, as far as is known, neither lost nor delivered.
+    /// Whether the segment was transmitted once and is believed to be neither lost nor delivered.
     fn is_fresh(&self) -> bool {
         self.transmissions == 1 && !self.sacked && !self.lost
     }
@@ -22,7 +22,7 @@ impl Sent {
 }
 
 impl Scoreboard {
-    /// The index of the first segment that left once and is neither lost nor delivered.
+    /// The index of the first segment that was transmitted once and is neither lost nor delivered.
     pub(super) fn first_fresh(&mut self) -> Option<usize> {
         let mut i = self.count_below(self.fresh_from);
         while let Some(s) = self.queue.get(i) {
@@ -40,7 +40,7 @@ impl Scoreboard {
         None
     }
 
-    /// Marks what left once and ends at `end` or below lost; returns its bytes.
+    /// Marks segments as lost that were transmitted once and end at or below `end`. Returns their bytes.
     pub(crate) fn lose_fresh_below(&mut self, end: u64) -> u64 {
         let mut bytes = 0;
         while let Some(i) = self.first_fresh()
@@ -52,14 +52,15 @@ impl Scoreboard {
         bytes
     }
 
-    /// The index of that segment in flight among those that left more than once which left first.
+    /// Among the segments in flight that were transmitted more than once: the index of the one whose last
+    /// transmission is the oldest.
     pub(super) fn first_repeat(&self) -> Option<usize> {
         let (_, end) = self.repeats.first()?;
         self.index_of(end.checked_sub(1)?)
     }
 
-    /// Marks the segments lost that left before `newest` and at least `wait` ago. Returns their bytes, and when
-    /// the others that left before `newest` will all have left `wait` ago.
+    /// Marks the segments as lost that were sent before `newest` and at least `wait` ago. Returns their bytes,
+    /// and the time at which `wait` will have passed for all other segments sent before `newest`.
     pub(crate) fn lose_older(
         &mut self,
         newest: SentOrder,
@@ -96,7 +97,7 @@ impl Scoreboard {
         (bytes, last.map(|sent_at| sent_at + wait))
     }
 
-    /// When the last of the fresh segments before `newest` left; the one at index `first` is the first.
+    /// Send time of the last fresh segment before `newest`. `first` is the index of the first fresh segment.
     fn last_fresh_before(&self, newest: SentOrder, first: usize) -> Option<Instant> {
         let mut i = self
             .queue
@@ -115,7 +116,7 @@ impl Scoreboard {
         None
     }
 
-    /// Recounts what is kept in ranges and in order; for checks only.
+    /// Recounts the ranges and the ordered set. Only for consistency checks.
     #[cfg(any(test, debug_assertions))]
     pub(super) fn check_order(&self) {
         let ranges = |f: fn(&Sent) -> bool| {
@@ -144,7 +145,8 @@ mod tests {
 
     use super::*;
 
-    /// What [`Scoreboard::lose_older`] marks and returns, found by a look at each segment.
+    /// The segments that [`Scoreboard::lose_older`] marks and its second result, computed by a scan of all
+    /// segments.
     fn looked_for(
         board: &Scoreboard,
         newest: SentOrder,
@@ -163,7 +165,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_left_before_the_newest_is_found_whatever_came_before(
+        fn lose_older_marks_the_same_segments_as_a_full_scan(
             steps in prop::collection::vec((0u8..10, 0u64..4000, 1u64..600), 1..80),
         ) {
             let mut board = Scoreboard::default();

@@ -1,4 +1,4 @@
-//! What an acknowledgement does to the sender (RFC 5681, RFC 6582, RFC 6675).
+//! The effects of an acknowledgement on the sender (RFC 5681, RFC 6582, RFC 6675).
 
 use spindle_units::{Duration, Instant};
 
@@ -12,26 +12,26 @@ use crate::subflow::scoreboard::Acked;
 pub(crate) struct AckInput<'a> {
     /// The cumulative acknowledgement, at most `nxt`.
     pub(crate) ack: u64,
-    /// The data offset up to which the data level is acknowledged; [`u64::MAX`] where nobody asks for what
-    /// lies beyond.
+    /// The data offset up to which the data level is acknowledged. [`u64::MAX`] if the caller does not need the
+    /// later data.
     pub(crate) data_acked: u64,
     /// SACK blocks without D-SACK.
     pub(crate) sacks: &'a [(u64, u64)],
     /// A D-SACK block.
     pub(crate) dsack: Option<(u64, u64)>,
-    /// It repeats the last one: no data, no window change, no SYN or FIN (RFC 5681, section 2).
+    /// It repeats the last acknowledgement: no data, no window change, no SYN or FIN (RFC 5681, section 2).
     pub(crate) repeats: bool,
     /// ECE is set.
     pub(crate) ece: bool,
-    /// DCTCP's exact echo is in use: ECE means that what is acknowledged was marked.
+    /// DCTCP's exact echo is in use: ECE means that the acknowledged data were marked.
     pub(crate) exact_echo: bool,
     /// The connection has data that were never sent.
     pub(crate) new_data: bool,
-    /// The echoed timestamp, in ticks of 1 ms, where timestamps are in use (RFC 7323).
+    /// The echoed timestamp, in ticks of 1 ms, if timestamps are in use (RFC 7323).
     pub(crate) echo: Option<u32>,
 }
 
-/// What changed.
+/// The effect of an acknowledgement.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct AckEffect {
     /// Bytes newly acknowledged cumulatively.
@@ -43,7 +43,7 @@ pub(crate) struct AckEffect {
 }
 
 impl Sender {
-    /// Takes an acknowledgement.
+    /// Processes an acknowledgement.
     pub(crate) fn on_ack(
         &mut self,
         now: Instant,
@@ -52,8 +52,8 @@ impl Sender {
     ) -> AckEffect {
         self.acknowledgements += 1;
         let prior_in_flight = self.in_flight();
-        // What a congestion signal in this acknowledgement halves (RFC 5681, section 3.1), without
-        // what Limited Transmit sent beyond cwnd.
+        // The value that a congestion signal in this acknowledgement halves (RFC 5681, section 3.1), without
+        // the segments that Limited Transmit sent beyond cwnd.
         let flight = self.flight_size();
         let prior_una = self.una;
         let sacked = match a.sacks.is_empty() {
@@ -128,7 +128,7 @@ impl Sender {
         }
     }
 
-    /// The window that lets out what RFC 6937 allows, `delivered` bytes having arrived.
+    /// Sets the window to permit as many bytes as RFC 6937 allows after `delivered` bytes have arrived.
     #[inline(never)]
     pub(super) fn reduce_proportionally(&mut self, delivered: u64) {
         if let Phase::Recovery { prr: Some(prr), .. } = &mut self.phase {
@@ -153,8 +153,8 @@ impl Sender {
         delivered
     }
 
-    /// Karn's rule: only segments that left once are measured; nothing that waited behind a hole.
-    /// Except where an echoed timestamp tells which transmission it was (RFC 6298, section 3, and
+    /// Karn's rule: only segments that were transmitted once are measured, and no segment that waited behind a
+    /// hole. The exception is an echoed timestamp that identifies the transmission (RFC 6298, section 3, and
     /// RFC 7323, section 4.1: if the left edge advances).
     fn take_rtt(&mut self, now: Instant, delivered: &Acked, advanced: bool, echo: Option<u32>) {
         if delivered.retransmitted {
@@ -195,7 +195,7 @@ impl Sender {
     #[cold]
     fn undo_reduction(&mut self, now: Instant) {
         let recovers = !matches!(self.phase, Phase::Open);
-        // Once the recovery is over an undo goes through nothing.
+        // After the recovery has ended an undo visits no segments.
         if recovers && !self.undo_credit.grants(self.acknowledgements) {
             return;
         }
@@ -210,7 +210,7 @@ impl Sender {
 
     fn count_duplicates(&mut self, advanced: bool, duplicate: bool, sacked: bool, cumulative: u64) {
         if advanced {
-            // RFC 6675, section 5: the count starts anew with each cumulative advance.
+            // RFC 6675, section 5: the count starts again with each cumulative advance.
             self.dupacks = 0;
             self.presumed = match self.phase {
                 Phase::Open => 0,
@@ -248,7 +248,7 @@ impl Sender {
         }
     }
 
-    /// Moves between the phases; returns whether fast recovery began.
+    /// Moves between the phases. Returns whether fast recovery began.
     fn update_phase(
         &mut self,
         now: Instant,
@@ -373,9 +373,9 @@ impl Sender {
         let _ = (now, coupling);
         self.phase = Phase::Open;
         if uncongested {
-            // The window is what it was.
+            // The window was not reduced and stays as it is.
         } else if !self.sack {
-            // RFC 6582, section 3.2, step 3, the variant that avoids a burst.
+            // RFC 6582, section 3.2, step 3, in the variant that avoids a burst.
             let flight = self.board.outstanding();
             self.cc
                 .set_cwnd(self.cc.ssthresh().min(flight.max(self.mss) + self.mss));
@@ -435,8 +435,8 @@ impl Sender {
         );
     }
 
-    /// RFC 6298, rules 5.2 and 5.3; in NewReno recovery only the first partial acknowledgement
-    /// restarts the timer (RFC 6582, section 3.2, step 3).
+    /// RFC 6298, rules 5.2 and 5.3. In NewReno recovery only the first partial acknowledgement restarts the
+    /// timer (RFC 6582, section 3.2, step 3).
     fn rearm(&mut self, now: Instant, advanced: bool) {
         if self.board.is_empty() {
             self.rto_at = None;
@@ -455,16 +455,17 @@ impl Sender {
     }
 }
 
-/// An echo older than this is none: no segment waits so long for its acknowledgement, but a peer may
-/// echo anything (RFC 9293's MSL is twice this).
+/// An older echo is ignored. No segment waits this long for its acknowledgement, but a peer may echo any value
+/// (RFC 9293's MSL is twice this).
 const OLDEST_ECHO: Duration = Duration::from_secs(60);
 
-/// Time since the transmission whose timestamp was echoed, where the echo tells which it was: the
-/// last of what is newly acknowledged, then exactly; or an earlier one, then to the tick of 1 ms.
+/// Time since the transmission whose timestamp was echoed, if the echo identifies it. If it is the last
+/// transmission of the newly acknowledged segments, the result is exact. If it is an earlier transmission, the
+/// resolution is the 1 ms tick.
 ///
-/// An earlier one is believed only if an answer to the last cannot be here yet. Later its echo may as
-/// well be that of an acknowledgement that was lost: it then comes with the repeat, and the wait for
-/// the timer would be measured as round trip.
+/// An earlier transmission is believed only if an answer to the last one cannot have arrived yet. Later, the
+/// same echo may belong to an acknowledgement that was lost. The echo then arrives with the answer to the
+/// retransmission, and the wait for the timer would be measured as round-trip time.
 fn since_echoed(
     now: Instant,
     delivered: &Acked,

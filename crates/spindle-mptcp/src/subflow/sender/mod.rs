@@ -1,7 +1,7 @@
-//! The sending half of a subflow: windows, loss recovery and timers, over positions counted from
-//! the ISN (the SYN is 0, the first byte 1).
+//! The sending half of a subflow: windows, loss recovery and timers. It works on positions counted from the ISN
+//! (the SYN is 0, the first byte 1).
 //!
-//! Nothing here knows of segments or options; `subflow` translates.
+//! This module does not handle segments or options. `subflow` translates them.
 
 mod ack;
 mod mtu_search;
@@ -35,7 +35,7 @@ use mtu_search::MtuSearch;
 use output_queue::OutputQueue;
 use pacing::{Pacer, PacingInput};
 
-/// Where loss recovery stands.
+/// The current phase of loss recovery.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Phase {
     /// No unrepaired loss is known.
@@ -45,25 +45,25 @@ pub(crate) enum Phase {
         point: u64,
         partial_acks: u32,
         prr: Option<Prr>,
-        /// The losses were no sign of congestion: nothing was reduced.
+        /// The losses were not a sign of congestion, and the window was not reduced.
         uncongested: bool,
     },
-    /// After a retransmission timeout, until `point` is acknowledged.
+    /// After a retransmission timeout, until everything up to `point` is acknowledged.
     Loss { point: u64 },
 }
 
-/// What a subflow counts about its sending. All in bytes or events since it began.
+/// Counters of a subflow's sending side, in bytes or events since the subflow began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SendCounters {
     /// Data segments sent, of every kind (FUSO section 3.2.1, `tx`).
     pub segments: u64,
-    /// Segments repeated by the subflow's own loss recovery (`retx`).
+    /// Segments retransmitted by the subflow's own loss recovery (`retx`).
     pub retransmissions: u64,
-    /// Segments sent since the last of these, counting it (`since`).
+    /// Segments sent since the last retransmission, including it (`since`).
     pub since_retransmission: u64,
     /// Payload bytes sent, of every kind.
     pub bytes: u64,
-    /// Payload bytes repeated by own loss recovery.
+    /// Payload bytes retransmitted by the subflow's own loss recovery.
     pub bytes_retransmitted: u64,
     /// Payload bytes of proactive recovery (copies, verbatim repeats, parities).
     pub bytes_recovery: u64,
@@ -71,10 +71,10 @@ pub struct SendCounters {
     pub bytes_reinjected: u64,
     /// Segments of proactive recovery.
     pub recoveries: u64,
-    /// Proactive copies of this subflow's segments whose data were acknowledged before the segment
-    /// itself was: the peer had them from the copy.
+    /// Proactive copies of this subflow's segments whose data were acknowledged before the segment itself. The
+    /// peer received these data from the copy.
     pub recoveries_useful: u64,
-    /// Segments taken for lost, once for each transmission of theirs.
+    /// Segments marked lost, once for each of their transmissions.
     pub losses: u64,
     /// Retransmission timeouts.
     pub timeouts: u64,
@@ -82,22 +82,22 @@ pub struct SendCounters {
     pub fast_retransmits: u64,
     /// Tail loss probes sent.
     pub probes: u64,
-    /// Own repeats that a D-SACK reported needless.
+    /// Own retransmissions that a D-SACK reported as unnecessary.
     pub spurious_retransmits: u64,
-    /// Window reductions taken back by D-SACK or F-RTO.
+    /// Window reductions that D-SACK or F-RTO undid.
     pub undos: u64,
     /// Window reductions made for ECN.
     pub ecn_reductions: u64,
 }
 
-/// What a transmission was for.
+/// The purpose of a transmission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendKind {
     /// Data sent for the first time.
     New,
     /// The subflow's own retransmission.
     Retransmission,
-    /// A tail loss probe repeating the last segment.
+    /// A tail loss probe that retransmits the last segment.
     Probe,
     /// Data reinjected by the data level on another subflow.
     Reinjection,
@@ -109,13 +109,13 @@ pub enum SendKind {
     Parity,
 }
 
-/// The sender.
+/// The sender of a subflow.
 #[derive(Debug)]
 pub(crate) struct Sender {
     config: Arc<Config>,
-    /// Payload bytes of a full segment, options taken off.
+    /// Payload bytes of a full segment, without options.
     pub(crate) mss: u64,
-    /// What both ends agreed on; the path may carry less.
+    /// The MSS that both ends agreed on, without options. The path may carry less.
     agreed_mss: u64,
     pub(crate) board: Scoreboard,
     pub(crate) rtt: RttEstimator,
@@ -137,19 +137,19 @@ pub(crate) struct Sender {
     pub(crate) cwr_due: bool,
     restart_window: u64,
     dupacks: u32,
-    /// Segments taken to have arrived, one per duplicate ACK, where there is no SACK.
+    /// Number of segments presumed to have arrived, one per duplicate ACK. Used without SACK.
     presumed: u64,
-    /// RFC 6582's `recover`: no fast retransmit until more than this is acknowledged.
+    /// RFC 6582's `recover`: no fast retransmit until data beyond this position are acknowledged.
     recover: u64,
     /// No further reduction for ECN until this is acknowledged.
     reduced_until: u64,
     undo: Undo,
     undo_credit: UndoCredit,
-    /// Acknowledgements taken.
+    /// Number of acknowledgements processed.
     acknowledgements: u64,
     reordering: Reordering,
     frto: Frto,
-    /// New data left in F-RTO's step 2.
+    /// New data have been sent in F-RTO's step 2.
     frto_probed: bool,
     tlp: Tlp,
     rack: Rack,
@@ -158,20 +158,20 @@ pub(crate) struct Sender {
     last_sent: Option<Instant>,
     pacer: Option<Pacer>,
     output: Option<OutputQueue>,
-    /// Where the path is watched for what passes.
+    /// Search for the largest segment size that the path carries, if the path is watched.
     search: Option<Box<MtuSearch>>,
-    /// RescueRxt (RFC 6675, section 2): one rescue retransmission until `una` is beyond.
+    /// RescueRxt (RFC 6675, section 2): at most one rescue retransmission until `una` is beyond this position.
     rescued_to: u64,
-    /// The next retransmission leaves whatever the window says (RFC 5681, section 3.2, step 3).
+    /// The next retransmission is sent regardless of the window (RFC 5681, section 3.2, step 3).
     force_repeat: bool,
-    /// Retransmission timeouts in a row without progress.
+    /// Consecutive retransmission timeouts without progress.
     pub(crate) consecutive_timeouts: u32,
     row: usize,
-    /// Its window counts among those of the connection's other subflows.
+    /// Its window is coupled with those of the connection's other subflows.
     coupled: bool,
 }
 
-/// A controller as configured for subflow `index`.
+/// Creates a controller for subflow `index` as configured.
 fn controller(config: &Config, mss: u64, initial_window: u64, index: usize) -> Box<dyn Congestion> {
     let t = &config.tcp;
     congestion::build(
@@ -188,17 +188,17 @@ fn controller(config: &Config, mss: u64, initial_window: u64, index: usize) -> B
     )
 }
 
-/// After more than one repeat of the SYN or SYN/ACK the initial window is one segment (RFC 5681,
-/// section 3.1, as RFC 6928, section 2, softens it: a single repeat may have been spurious).
+/// After more than one retransmission of the SYN or SYN/ACK the initial window is one segment. This is
+/// RFC 5681, section 3.1, as relaxed by RFC 6928, section 2: a single retransmission may have been spurious.
 const MOST_SYNS_FOR_INITIAL_WINDOW: u32 = 2;
 
-/// The MSS of a peer that names none (RFC 9293, section 3.7.1, for IPv4).
+/// The MSS of a peer that announces none (RFC 9293, section 3.7.1, for IPv4).
 const LEAST_COMMON_MSS: usize = 536;
-/// So many segments may be outstanding whatever the send buffer: some 40 KB at the least MSS there is.
+/// This many segments may be outstanding whatever the send buffer: about 40 KB at the smallest MSS.
 const LEAST_SEGMENTS: usize = 1024;
 
 impl Sender {
-    /// A sender for subflow `index` of `planned`.
+    /// Creates a sender for subflow `index` of `planned` subflows.
     pub(crate) fn new(config: Arc<Config>, index: usize, planned: usize) -> Self {
         let t = &config.tcp;
         let mss = u64::from(t.mss);
@@ -247,7 +247,7 @@ impl Sender {
         }
     }
 
-    /// From now on it keeps to this configuration, and is coupled with no other subflow. To be called
+    /// From now on the sender uses this configuration and is not coupled with other subflows. Must be called
     /// before data are sent.
     pub(crate) fn adopt(&mut self, config: Arc<Config>) {
         self.cc = controller(&config, self.mss, self.cc.cwnd(), self.row);
@@ -255,13 +255,12 @@ impl Sender {
         self.config = config;
     }
 
-    /// From now on it keeps to this configuration, but for the congestion control.
+    /// From now on the sender uses this configuration, but keeps its congestion control.
     pub(crate) fn keep_to(&mut self, config: Arc<Config>) {
         self.config = config;
     }
 
-    /// The MSS is settled: what a full segment carries. The initial window keeps its number of
-    /// segments.
+    /// Sets the MSS: the payload bytes of a full segment. The initial window keeps its number of segments.
     pub(crate) fn set_mss(&mut self, mss: u64, index: usize, planned: usize) {
         self.agreed_mss = mss;
         if mss == self.mss {
@@ -274,8 +273,8 @@ impl Sender {
         self.cc.on_idle(self.restart_window);
     }
 
-    /// The SYN's exchange is over after `syns` of them and took `rtt`, if that can be told:
-    /// everything up to and including it is acknowledged.
+    /// The SYN exchange is complete after `syns` transmissions. Everything up to and including the SYN is
+    /// acknowledged. `rtt` is the round-trip time of the exchange, if it is known.
     pub(crate) fn established(
         &mut self,
         syns: u32,
@@ -302,7 +301,7 @@ impl Sender {
         }
     }
 
-    /// Bytes in flight: outstanding and believed neither lost nor arrived.
+    /// Bytes in flight: outstanding and believed to be neither lost nor delivered.
     pub(crate) fn in_flight(&self) -> u64 {
         let early = matches!(self.phase, Phase::Open) && !self.config.loss.limited_transmit;
         if early {
@@ -316,14 +315,14 @@ impl Sender {
         }
     }
 
-    /// Whether `bytes` more may be in flight.
+    /// Whether `bytes` more bytes may be in flight.
     pub(crate) fn has_room(&self, bytes: u64) -> bool {
         self.in_flight() + bytes <= self.cc.cwnd()
     }
 
-    /// Whether there are so many segments outstanding that no new ones may leave: what a peer with a tiny MSS
-    /// makes of a full send buffer costs no more memory and work than the least MSS that every host takes
-    /// makes of it, 536 bytes (RFC 9293, section 3.7.1).
+    /// Whether too many segments are outstanding to send new ones. A full send buffer at a tiny MSS must cost
+    /// no more memory and work than at the smallest MSS that every host accepts, 536 bytes (RFC 9293,
+    /// section 3.7.1).
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
         let outstanding = self.board.len();
@@ -331,9 +330,9 @@ impl Sender {
             && outstanding >= self.config.tcp.send_buffer / LEAST_COMMON_MSS
     }
 
-    /// The peer acknowledged everything below `ack` and announced a window of `window` bytes. The right
-    /// edge never moves to the left: what a window once allowed may still be in flight. Returns whether it
-    /// moved.
+    /// The peer acknowledged everything below `ack` and announced a window of `window` bytes. The right edge
+    /// never moves to the left, because data that an earlier window allowed may still be in flight. Returns
+    /// whether the edge moved.
     #[inline]
     pub(crate) fn on_window(&mut self, ack: u64, window: u64) -> bool {
         let before = self.right_edge;
@@ -352,14 +351,14 @@ impl Sender {
         self.nxt <= self.right_edge
     }
 
-    /// Whether `bytes` of new sequence space may be sent: the congestion window and the peer's window on
-    /// this subflow allow them (RFC 8684, section 3.3.4).
+    /// Whether `bytes` of new sequence space may be sent. Both the congestion window and the peer's window on
+    /// this subflow must allow them (RFC 8684, section 3.3.4).
     #[inline]
     pub(crate) fn may_send(&self, bytes: u64) -> bool {
         self.has_room(bytes) && bytes <= self.window_room()
     }
 
-    /// Bytes of new sequence space that a burst may take at once.
+    /// Bytes of new sequence space that may be sent in one burst now.
     pub(crate) fn burst_room(&self) -> u64 {
         let room = self.cc.cwnd().saturating_sub(self.in_flight());
         let room = room.min(self.window_room());
@@ -377,13 +376,13 @@ impl Sender {
         }
     }
 
-    /// Whether [`Self::is_paced_to`] could ever say no.
+    /// Whether [`Self::is_paced_to`] could ever return false.
     pub(crate) fn is_gated(&self) -> bool {
         self.pacer.is_some() || self.output.is_some()
     }
 
-    /// Whether pacing and the host's output queue let a segment leave now; if not,
-    /// [`Self::deadline`] will say when.
+    /// Whether pacing and the host's output queue allow a segment now. If not, [`Self::deadline_or_never`]
+    /// returns when they do.
     pub(crate) fn is_paced_to(&mut self, now: Instant) -> bool {
         if let Some(output) = &mut self.output
             && !output.has_room(now)
@@ -398,7 +397,7 @@ impl Sender {
         may
     }
 
-    /// `bytes` just sent leave the host's output queue at `leaves`.
+    /// `bytes` just sent will leave the host's output queue at time `leaves`.
     pub(crate) fn on_handed_over(&mut self, bytes: u64, leaves: Instant) {
         if let Some(output) = &mut self.output {
             output.push(bytes, leaves);
@@ -412,18 +411,19 @@ impl Sender {
         }
     }
 
-    /// The rate at which pacing would let segments leave, in bytes a second, paced or not; none
-    /// before the first measured round trip.
+    /// The pacing rate in bytes per second, whether or not pacing is enabled. `None` before the first measured
+    /// round trip.
     pub(crate) fn pacing_rate(&self) -> Option<u64> {
         self.pacing().bytes_per_second()
     }
 
-    /// Whether new data should rather go elsewhere: unrepaired losses after a timeout.
+    /// Whether new data should preferably be sent on another subflow: this one has unrepaired losses after a
+    /// timeout.
     pub(crate) fn in_loss(&self) -> bool {
         matches!(self.phase, Phase::Loss { .. }) && !self.frto.holds_repeats()
     }
 
-    /// Whether losses after a timeout are to be repaired before new data are sent.
+    /// Whether losses after a timeout must be repaired before new data are sent.
     pub(crate) fn repairs_first(&self) -> bool {
         self.in_loss() && self.sack && self.board.lost_bytes() > 0
     }
@@ -432,18 +432,18 @@ impl Sender {
         matches!(self.phase, Phase::Recovery { .. })
     }
 
-    /// F-RTO waits for new data to be sent, and none were yet.
+    /// Whether F-RTO waits for new data to be sent, and none have been sent yet.
     pub(crate) fn frto_waits(&self) -> bool {
         self.frto == Frto::Probing && !self.frto_probed
     }
 
-    /// There are no new data for F-RTO to send: recover conventionally (RFC 5682, step 2b).
+    /// F-RTO has no new data to send: falls back to conventional recovery (RFC 5682, step 2b).
     pub(crate) fn frto_give_up(&mut self) {
         self.frto = Frto::Off;
     }
 
-    /// Books a first transmission in sequence space: a segment, or a burst of several under one
-    /// mapping. `payload` may be empty if `fin`.
+    /// Records a first transmission in sequence space: a segment, or a burst of several segments under one
+    /// mapping. `payload` may be empty if `fin` is set. Returns the start position.
     pub(crate) fn on_sent(
         &mut self,
         now: Instant,
@@ -536,7 +536,7 @@ impl Sender {
         c.since_retransmission += 1;
     }
 
-    /// Books a parity of `len` bytes, which takes no sequence space.
+    /// Records a parity of `len` bytes, which takes no sequence space.
     pub(crate) fn count_parity(&mut self, len: u64) {
         self.count(len, SendKind::Recovery);
     }
@@ -547,8 +547,8 @@ impl Sender {
         idle.is_some_and(|t| now.since(t) > self.rtt.rto()) && self.config.tcp.idle_restart
     }
 
-    /// Restarts from the initial window if the subflow was idle for a timeout (RFC 5681, section
-    /// 4.1); to be asked before new data are sent.
+    /// Restarts from the initial window if the subflow was idle for a retransmission timeout (RFC 5681,
+    /// section 4.1). Must be called before new data are sent.
     pub(crate) fn check_idle(&mut self, now: Instant) {
         if self.restarts(now) {
             self.cc.on_idle(self.restart_window);
@@ -556,7 +556,7 @@ impl Sender {
         }
     }
 
-    /// Whether [`Self::next_repeat`] may find something.
+    /// Whether [`Self::next_repeat`] may return a segment.
     pub(crate) fn may_repeat(&self) -> bool {
         if self.board.unrepeated_bytes() == 0 || self.frto == Frto::Probing {
             return false;
@@ -565,8 +565,8 @@ impl Sender {
         self.force_repeat || in_flight == 0 || in_flight < self.cc.cwnd()
     }
 
-    /// The start of the segment to be repeated next, if the window lets it leave. Nothing that is seen from
-    /// outside changes where no pacing or output queue has a [say](Self::is_gated).
+    /// The start of the next segment to retransmit, if the window allows it. Has no visible side effects unless
+    /// pacing or an output queue is [in use](Self::is_gated).
     pub(crate) fn next_repeat(&mut self, now: Instant) -> Option<u64> {
         if !self.may_repeat() {
             return None;
@@ -580,13 +580,13 @@ impl Sender {
         (self.force_repeat || inside || self.in_flight() == 0).then_some(start)
     }
 
-    /// Whether [`Self::next_rescue`] may find something.
+    /// Whether [`Self::next_rescue`] may return a segment.
     pub(crate) fn may_rescue(&self) -> bool {
         self.config.loss.rescue && self.sack && self.in_recovery()
     }
 
-    /// RFC 6675, NextSeg rules 3 and 4: in recovery with nothing else to send, a segment below the
-    /// highest SACKed one, else once per episode the last outstanding one.
+    /// RFC 6675, NextSeg rules 3 and 4. In recovery with nothing else to send: a segment below the highest
+    /// SACKed one, otherwise, once per episode, the last outstanding segment.
     pub(crate) fn next_rescue(&mut self) -> Option<u64> {
         if !self.may_rescue() {
             return None;
@@ -606,7 +606,7 @@ impl Sender {
         Some(start)
     }
 
-    /// Books a repeat of the segment at `start` and returns it.
+    /// Records a retransmission of the segment at `start` and returns the segment.
     pub(crate) fn on_repeat(&mut self, now: Instant, start: u64, kind: SendKind) -> Option<&Sent> {
         let len = self.board.get(start)?.payload.len() as u64;
         self.force_repeat = false;
@@ -632,7 +632,7 @@ impl Sender {
         self.board.repeat(start, now)
     }
 
-    /// The duplicate-ACK threshold now.
+    /// The current duplicate-ACK threshold.
     fn threshold(&self, new_data: bool) -> u32 {
         let segments = match self.config.loss.early_retransmit {
             true => self.board.outstanding().div_ceil(self.mss),
@@ -646,7 +646,7 @@ impl Sender {
         )
     }
 
-    /// Checks that the books agree; debug builds only.
+    /// Checks that the counters are consistent. Debug builds only.
     #[cfg(debug_assertions)]
     pub(crate) fn check(&self) {
         self.board.check();

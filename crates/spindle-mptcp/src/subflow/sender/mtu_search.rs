@@ -1,58 +1,59 @@
-//! Black holes and the search for what passes (RFC 4821, RFC 8899): where full segments vanish
-//! without an ICMP message and small ones pass, the segment size falls to what passed, and rises
-//! again as larger segments, sent one at a time with data, are acknowledged.
+//! Black hole detection and the search for the segment size that a path carries (RFC 4821, RFC 8899). If full
+//! segments disappear without an ICMP message while small ones pass, the segment size falls to the largest size
+//! that passed. It rises again as larger segments, sent one at a time with data, are acknowledged.
 
 use spindle_units::{Duration, Instant};
 
-/// Timeouts of full segments, none of which was delivered meanwhile, that make a black hole where
-/// small segments pass: MAX_PROBES (RFC 8899, section 5.1.2), and `tcp_retries1` of Linux, which
-/// `tcp_write_timeout` uses.
+/// Timeouts of full segments, without delivery of a full segment in between, after which a path that carries
+/// small segments is a black hole. The value is MAX_PROBES (RFC 8899, section 5.1.2), and `tcp_retries1` of
+/// Linux, which `tcp_write_timeout` uses.
 const TIMEOUTS: u32 = 3;
-/// After this many in a row the front of what is outstanding is repeated in a small segment, to see
-/// whether that passes. The first timeout may be any loss's.
+/// After this many consecutive timeouts the first outstanding data are retransmitted in a small segment, to see
+/// whether it passes. A single timeout may have any cause.
 const TIMEOUTS_BEFORE_SMALL: u32 = 2;
-/// A size that was lost so often is taken not to pass: MAX_PROBES (RFC 8899, section 5.1.2).
+/// A size that was lost this many times is assumed not to pass: MAX_PROBES (RFC 8899, section 5.1.2).
 const MOST_TRIES: u32 = 3;
-/// The search ends when what passes and what may pass are this near, in bytes (Linux:
-/// `tcp_probe_threshold`).
+/// The search ends when the size that passes and the size that may pass differ by less than this, in bytes
+/// (Linux: `tcp_probe_threshold`).
 const NEAR: u64 = 8;
-/// How long it is before larger sizes are tried again (RFC 1191, section 6.3; RFC 8899, section
-/// 5.1.1: PMTU_RAISE_TIMER; Linux: `tcp_probe_interval`).
+/// Time until larger sizes are tried again (RFC 1191, section 6.3; RFC 8899, section 5.1.1: PMTU_RAISE_TIMER;
+/// Linux: `tcp_probe_interval`).
 const RAISE_AFTER: Duration = Duration::from_secs(600);
 
-/// A probe that is outstanding: a segment with data.
+/// An outstanding probe: a segment with data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Probe {
     /// Its position.
     pub(super) start: u64,
     /// Its payload in bytes.
     pub(super) len: u64,
-    /// What passes if it does: less than `len` once options take more of a segment.
+    /// The size that is known to pass if the probe passes. It is less than `len` once options take more of a
+    /// segment.
     pub(super) shows: u64,
 }
 
-/// What is known of a path. Sizes are payload bytes of a segment.
+/// The known state of a path. Sizes are payload bytes of a segment.
 #[derive(Debug)]
 pub(super) struct MtuSearch {
-    /// What is small: passes on every path but the oddest.
+    /// The small size, which passes on nearly every path.
     base: u64,
     /// No segment is made smaller than this.
     least: u64,
     /// Timeouts of segments above `base` since one was delivered.
     timeouts: u32,
-    /// The largest segment of up to `base` that was delivered since the first of them.
+    /// The largest segment of up to `base` bytes that was delivered since the first of these timeouts.
     small: u64,
-    /// The largest size that may pass; what is sent is the sender's `mss`.
+    /// The largest size that may pass. The size in use is the sender's `mss`.
     high: u64,
-    /// How often the size in question was lost.
+    /// How often the size under test was lost.
     tries: u32,
-    /// The search is over until then.
+    /// The search pauses until this time.
     rests_until: Option<Instant>,
     pub(super) probe: Option<Probe>,
 }
 
 impl MtuSearch {
-    /// `base` and `least` are the small sizes, `most` what both ends agreed on.
+    /// `base` and `least` are the small sizes, `most` is the size that both ends agreed on.
     pub(super) fn new(base: u64, least: u64, most: u64) -> Self {
         Self {
             base: base.min(most),
@@ -66,7 +67,7 @@ impl MtuSearch {
         }
     }
 
-    /// Options take `bytes` more of every segment.
+    /// Options take `bytes` more bytes of every segment.
     pub(super) fn shorten(&mut self, bytes: u64) {
         let probed = self.probe.as_mut().map(|p| &mut p.shows);
         for size in [&mut self.base, &mut self.least, &mut self.high]
@@ -77,7 +78,7 @@ impl MtuSearch {
         }
     }
 
-    /// Whether it matters which segments are delivered.
+    /// Whether the sizes of delivered segments are needed.
     pub(super) fn watches(&self) -> bool {
         self.timeouts > 0
     }
@@ -91,8 +92,8 @@ impl MtuSearch {
         }
     }
 
-    /// The timer expired for the `in_row`-th time without progress, with `front` bytes in the first
-    /// outstanding segment.
+    /// The timer expired for the `in_row`-th consecutive time without progress. The first outstanding segment
+    /// has `front` payload bytes.
     pub(super) fn on_timeout(&mut self, front: u64, in_row: u32) -> Verdict {
         self.timeouts += u32::from(front > self.base);
         if self.timeouts >= TIMEOUTS && self.small >= self.least {
@@ -100,7 +101,7 @@ impl MtuSearch {
             (self.timeouts, self.small) = (0, 0);
             return Verdict::BlackHole(passes);
         }
-        // Every second time half the size.
+        // The size is halved at every second timeout.
         let halvings = (in_row / TIMEOUTS_BEFORE_SMALL).saturating_sub(1).min(16);
         let small = (self.base >> halvings).max(self.least);
         match in_row >= TIMEOUTS_BEFORE_SMALL && front > small {
@@ -109,8 +110,8 @@ impl MtuSearch {
         }
     }
 
-    /// The path carries `mss`, as is now sent, and nothing is known of larger sizes but that `high` is
-    /// the limit; the search begins at once, or after a while (`rests`) where a router named the size.
+    /// The path carries `mss`, which is the current size. Nothing is known about larger sizes except that
+    /// `high` is the limit. The search begins at once, or later (`rests`) if a router reported the size.
     pub(super) fn begin(&mut self, now: Instant, high: u64, rests: bool) {
         self.high = high;
         self.tries = 0;
@@ -118,7 +119,7 @@ impl MtuSearch {
         self.rests_until = rests.then(|| now + RAISE_AFTER);
     }
 
-    /// The size to be tried next, above `mss`, which passes, and up to `agreed`.
+    /// The next size to try, above `mss`, which passes, and up to `agreed`.
     pub(super) fn next_size(&self, now: Instant, mss: u64, agreed: u64) -> Option<u64> {
         if mss >= agreed || self.probe.is_some() {
             return None;
@@ -135,7 +136,7 @@ impl MtuSearch {
         }
     }
 
-    /// A probe left.
+    /// A probe was sent.
     pub(super) fn on_probe(&mut self, probe: Probe, agreed: u64) {
         if self.rests_until.take().is_some() {
             (self.high, self.tries) = (agreed, 0);
@@ -149,7 +150,7 @@ impl MtuSearch {
         self.tries = 0;
     }
 
-    /// The probe was lost; `mss` is what passes.
+    /// The probe was lost. `mss` is the size that passes.
     pub(super) fn lost(&mut self, now: Instant, mss: u64) {
         let Some(probe) = self.probe.take() else {
             return;
@@ -166,13 +167,13 @@ impl MtuSearch {
     }
 }
 
-/// What a timeout says of the path.
+/// The conclusion from a timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Nothing,
-    /// The first outstanding segment is to be repeated in pieces of so many bytes.
+    /// The first outstanding segment must be retransmitted in pieces of this many bytes.
     TrySmall(u64),
-    /// Segments of so many bytes pass, and full ones do not.
+    /// Segments of this many bytes pass, but full segments do not.
     BlackHole(u64),
 }
 
@@ -183,7 +184,7 @@ mod tests {
     const NOW: Instant = Instant::ZERO;
 
     #[test]
-    fn a_black_hole_takes_three_timeouts_of_full_segments_and_a_small_one_that_passes() {
+    fn black_hole_needs_three_timeouts_of_full_segments_and_a_delivered_small_one() {
         let mut search = MtuSearch::new(1024, 512, 1460);
         assert_eq!(search.on_timeout(1460, 1), Verdict::Nothing);
         assert_eq!(search.on_timeout(1460, 2), Verdict::TrySmall(1024));
@@ -192,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn full_segments_that_pass_end_the_suspicion_and_a_dead_path_raises_none() {
+    fn delivered_full_segment_or_dead_path_is_no_black_hole() {
         let mut search = MtuSearch::new(1024, 512, 1460);
         for in_row in 1..10 {
             let verdict = search.on_timeout(1460, in_row);
@@ -204,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn the_search_ends_near_what_passes_and_begins_again_after_ten_minutes() {
+    fn mtu_search_converges_to_the_path_size_and_restarts_after_ten_minutes() {
         let (passes, agreed) = (1260, 1460);
         let mut search = MtuSearch::new(1024, 512, agreed);
         let mut mss = 1024;
@@ -215,7 +216,7 @@ mod tests {
                 let (start, len, shows) = (1, size, size);
                 search.on_probe(Probe { start, len, shows }, agreed);
                 probes += 1;
-                assert!(probes < 60, "no end");
+                assert!(probes < 60, "the search does not end");
                 if size <= passes {
                     search.passed();
                     *mss = size;

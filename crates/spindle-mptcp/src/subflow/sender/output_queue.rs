@@ -1,26 +1,27 @@
 //! Back-pressure from the host's own output queue.
 //!
-//! A window may be larger than what the path holds; the rest would only wait in the sender's own
-//! queue, in front of what everybody else on the host sends. Linux lets a socket keep 128 KB there
-//! (`tcp_limit_output_bytes`, "TCP small queues"): without a drop, nothing else would stop it.
+//! A window may be larger than what the path can hold. The excess would wait in the sender's own queue, in
+//! front of the packets of every other sender on the host. Linux lets a socket keep 128 KB in that queue
+//! (`tcp_limit_output_bytes`, "TCP small queues"). As long as no packet is dropped, nothing else would limit
+//! the excess.
 
 use std::collections::VecDeque;
 
 use spindle_units::Instant;
 
-/// What a subflow has in the host's output queue, a FIFO.
+/// A subflow's segments in the host's output queue, which is a FIFO.
 #[derive(Clone, Debug)]
 pub(super) struct OutputQueue {
     limit: u64,
-    /// Bytes of each segment and when it will have left, by ascending time.
+    /// Transmission time and bytes of each segment, by ascending time.
     segments: VecDeque<(Instant, u64)>,
     bytes: u64,
-    /// Something waits for room.
+    /// A segment waits for room.
     waiting: bool,
 }
 
 impl OutputQueue {
-    /// An empty queue for at most about `limit` bytes: a segment may enter while fewer are in it.
+    /// An empty queue for at most about `limit` bytes. A segment may enter while fewer bytes are queued.
     pub(super) fn new(limit: u64) -> Self {
         Self {
             limit,
@@ -30,13 +31,13 @@ impl OutputQueue {
         }
     }
 
-    /// A segment was handed over that leaves at this time.
+    /// A segment was handed over that will leave the queue at time `leaves`.
     pub(super) fn push(&mut self, bytes: u64, leaves: Instant) {
         self.segments.push_back((leaves, bytes));
         self.bytes += bytes;
     }
 
-    /// Whether a further segment may enter; if not, [`Self::deadline`] says when one may.
+    /// Whether another segment may enter. If not, [`Self::deadline`] returns when it may.
     pub(super) fn has_room(&mut self, now: Instant) -> bool {
         while let Some(&(leaves, bytes)) = self.segments.front() {
             if leaves > now {
@@ -49,13 +50,13 @@ impl OutputQueue {
         !self.waiting
     }
 
-    /// When what waits may enter.
+    /// When the waiting segment may enter.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let front = self.segments.front().filter(|_| self.waiting)?;
         Some(front.0)
     }
 
-    /// The deadline is over: whoever waits is to try again.
+    /// The deadline has passed, and the sender must try again.
     pub(super) fn on_deadline(&mut self) {
         self.waiting = false;
     }
@@ -70,13 +71,13 @@ mod tests {
     }
 
     #[test]
-    fn a_full_queue_holds_back_until_its_first_segment_has_left() {
+    fn full_output_queue_blocks_until_its_first_segment_has_left() {
         let mut q = OutputQueue::new(3000);
         for us in [10, 20, 30] {
             assert!(q.has_room(at(0)));
             q.push(1000, at(us));
         }
-        assert_eq!(q.deadline(), None, "nobody has asked for more");
+        assert_eq!(q.deadline(), None, "no segment waits for room");
         assert!(!q.has_room(at(5)));
         assert_eq!(q.deadline(), Some(at(10)));
         q.on_deadline();

@@ -1,26 +1,26 @@
-//! Pacing: segments leave at a rate somewhat above cwnd per round trip, not all at once.
+//! Pacing: segments are sent at a rate somewhat above cwnd per round trip, not all at once.
 //!
-//! One mechanism: each transmission moves the time of the next one on by its length over the rate.
-//! A sender that comes late (its clock ticks coarsely, or it had nothing to send) may catch up by one
-//! quantum, no more.
+//! There is one mechanism: each transmission delays the time of the next one by its length divided by the rate.
+//! A sender that is late (its clock ticks coarsely, or it had nothing to send) may catch up by at most one
+//! quantum.
 
 use spindle_units::{Duration, Instant};
 
-/// Percent of cwnd per smoothed RTT while cwnd is below half of ssthresh, and after (Linux
-/// `tcp_pacing_ss_ratio` and `tcp_pacing_ca_ratio`): slow start doubles the window in a round trip.
+/// The rate in percent of cwnd per smoothed RTT while cwnd is below half of ssthresh, and after that (Linux
+/// `tcp_pacing_ss_ratio` and `tcp_pacing_ca_ratio`). Slow start doubles the window in a round trip.
 const SLOW_START_PERCENT: u64 = 200;
 const AVOIDANCE_PERCENT: u64 = 120;
-/// What may leave at once lasts this long at the rate (Linux `tcp_tso_autosize`: `pacing_shift` 10,
-/// about a millisecond) ...
+/// A quantum is the number of bytes that the rate allows in this time (Linux `tcp_tso_autosize`: `pacing_shift`
+/// 10, about a millisecond).
 const QUANTUM: Duration = Duration::from_millis(1);
-/// ... but is two segments at least and one burst at most.
+/// A quantum is at least two segments and at most one burst.
 const LEAST_SEGMENTS: u64 = 2;
 const MOST_BYTES: u64 = 64 << 10;
-/// A connection's first segments leave unpaced: there is no rate yet worth the name (Linux
+/// The first segments of a connection are not paced, because no useful rate is known yet (Linux
 /// `tcp_update_skb_after_send`: ten).
 const UNPACED_SEGMENTS: u64 = 10;
 
-/// What the rate depends on.
+/// The values that determine the rate.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PacingInput {
     pub(super) cwnd: u64,
@@ -32,7 +32,7 @@ pub(super) struct PacingInput {
 }
 
 impl PacingInput {
-    /// Bytes a second, once there is a round-trip time.
+    /// The rate in bytes per second, once the round-trip time is known.
     pub(super) fn bytes_per_second(&self) -> Option<u64> {
         let srtt = self.srtt.filter(|s| !s.is_zero())?.as_nanos();
         let percent = if self.cwnd < self.ssthresh / 2 {
@@ -44,8 +44,8 @@ impl PacingInput {
         Some(((scaled / u128::from(srtt)) as u64).max(1))
     }
 
-    /// Bytes a second, and how many of them may leave at once; none where pacing does not apply, as with a window that
-    /// takes no longer than [`QUANTUM`].
+    /// The rate in bytes per second, and the number of bytes that may be sent at once. `None` if pacing does
+    /// not apply, for example if the window takes no longer than [`QUANTUM`].
     fn rate(&self) -> Option<(u64, u64)> {
         let rate = self.bytes_per_second()?;
         if self.sent < UNPACED_SEGMENTS {
@@ -59,7 +59,7 @@ impl PacingInput {
     }
 }
 
-/// Nanoseconds that `bytes` take at `rate` bytes a second.
+/// Time that `bytes` take at `rate` bytes per second.
 fn time_for(bytes: u64, rate: u64) -> Duration {
     let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(rate);
     Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
@@ -68,25 +68,25 @@ fn time_for(bytes: u64, rate: u64) -> Duration {
 /// The pacer of a subflow.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Pacer {
-    /// The next segment may leave from then on.
+    /// The earliest time at which the next segment may be sent.
     next: Instant,
-    /// Something waits for that time.
+    /// A segment waits for that time.
     waiting: bool,
 }
 
 impl Pacer {
-    /// Whether a segment may leave now; if not, [`Self::deadline`] says when one may.
+    /// Whether a segment may be sent now. If not, [`Self::deadline`] returns when it may.
     pub(super) fn may_send(&mut self, now: Instant, input: &PacingInput) -> bool {
         self.waiting = input.rate().is_some() && now < self.next;
         !self.waiting
     }
 
-    /// How many bytes may leave at once.
+    /// The number of bytes that may be sent at once.
     pub(super) fn quantum(&self, input: &PacingInput) -> u64 {
         input.rate().map_or(u64::MAX, |(_, quantum)| quantum)
     }
 
-    /// `bytes` left.
+    /// `bytes` were sent.
     pub(super) fn on_sent(&mut self, now: Instant, bytes: u64, input: &PacingInput) {
         let Some((rate, quantum)) = input.rate() else {
             return;
@@ -96,12 +96,12 @@ impl Pacer {
         self.next = self.next.max(from) + time_for(bytes, rate);
     }
 
-    /// When what waits may leave.
+    /// When the waiting segment may be sent.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.waiting.then_some(self.next)
     }
 
-    /// The deadline is over: whoever waits is to try again.
+    /// The deadline has passed, and the sender must try again.
     pub(super) fn on_deadline(&mut self) {
         self.waiting = false;
     }
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rate_is_twice_cwnd_a_round_trip_in_slow_start_and_a_fifth_above_it_later() {
+    fn pacing_rate_is_200_percent_of_cwnd_per_rtt_in_slow_start_and_120_percent_later() {
         assert_eq!(input(100_000, u64::MAX).rate(), Some((2_000_000, 2000)));
         assert_eq!(input(100_000, 150_000).rate(), Some((1_200_000, 2000)));
         assert_eq!(input(10_000_000, 1).rate(), Some((120_000_000, 65_536)));
@@ -144,11 +144,11 @@ mod tests {
             srtt: Some(Duration::from_millis(1)),
             ..input(100_000, 1)
         };
-        assert_eq!(near.rate(), None, "a window leaves within a millisecond");
+        assert_eq!(near.rate(), None, "a window fits within a millisecond");
     }
 
     #[test]
-    fn a_window_takes_its_share_of_a_round_trip() {
+    fn paced_segments_are_sent_at_the_pacing_rate() {
         let i = input(100_000, 1);
         let mut p = Pacer::default();
         let (mut now, mut sent) = (ms(0), 0);
@@ -161,14 +161,14 @@ mod tests {
                 p.on_deadline();
             }
         }
-        // 1.2 windows a round trip, less the quantum of two segments it began with and the last one,
-        // after which nothing waits.
+        // 1.2 windows per round trip, minus the two segments of the initial quantum and the last segment, after
+        // which no segment waits.
         let took = now.since(ms(0)).as_micros();
         assert!((97_499..=97_500).contains(&took), "{took} us");
     }
 
     #[test]
-    fn who_comes_late_catches_up_by_a_quantum_and_no_more() {
+    fn late_sender_catches_up_by_at_most_one_quantum() {
         let i = input(100_000, 1);
         let mut p = Pacer::default();
         p.on_sent(ms(0), 1000, &i);
@@ -178,6 +178,6 @@ mod tests {
             p.on_sent(late, 1000, &i);
             at_once += 1;
         }
-        assert_eq!(at_once, 3, "the quantum of two and the one that is due");
+        assert_eq!(at_once, 3, "quantum of two and the due segment");
     }
 }

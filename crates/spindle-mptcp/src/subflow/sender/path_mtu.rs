@@ -1,4 +1,4 @@
-//! What a change of the path MTU does to the sender (RFC 1191, RFC 8201, RFC 8899).
+//! The effects of a path MTU change on the sender (RFC 1191, RFC 8201, RFC 8899).
 
 use spindle_units::Instant;
 
@@ -7,12 +7,12 @@ use super::{Phase, Sender};
 use crate::subflow::loss::frto::Frto;
 
 impl Sender {
-    /// Payload bytes of a full segment as both ends agreed, options taken off.
+    /// Payload bytes of a full segment as both ends agreed, without options.
     pub(crate) fn agreed_mss(&self) -> u64 {
         self.agreed_mss
     }
 
-    /// From now on options take `bytes` more of every segment. What is outstanding keeps its size.
+    /// From now on options take `bytes` more bytes of every segment. Outstanding segments keep their size.
     pub(crate) fn shorten_segments(&mut self, bytes: u64) {
         let shorter = |mss: u64| mss.saturating_sub(bytes).max(1);
         self.agreed_mss = shorter(self.agreed_mss);
@@ -23,17 +23,17 @@ impl Sender {
         }
     }
 
-    /// The MSS is settled. Where the configuration says so the path is watched for what passes: `base`
-    /// payload bytes are taken to pass on nearly every path, and segments are never made smaller than
-    /// `least`.
+    /// The MSS is known now. If the configuration enables MTU probing, the path is watched for the segment
+    /// sizes that it carries. `base` payload bytes are assumed to pass on nearly every path. Segments are never
+    /// made smaller than `least`.
     pub(crate) fn watch_path(&mut self, base: u64, least: u64) {
         let watched = self.config.tcp.mtu_probing;
         self.search = watched.then(|| Box::new(MtuSearch::new(base, least, self.agreed_mss)));
     }
 
-    /// A router, or the link, says that the path carries `mss` payload bytes a segment. If that is less
-    /// than is sent it is believed at once, and larger segments are tried again after a while; if it is
-    /// more, and the path is watched, larger segments are tried one at a time.
+    /// A router or the link reports that the path carries `mss` payload bytes per segment. If that is less than
+    /// the current size, it is believed at once, and larger segments are tried again later. If it is more and
+    /// the path is watched, larger segments are tried one at a time.
     pub(crate) fn limit_path_mss(&mut self, now: Instant, mss: u64) {
         let less = mss < self.mss;
         self.repeat_probe_in_pieces(now);
@@ -46,8 +46,8 @@ impl Sender {
         }
     }
 
-    /// Payload bytes of a segment of new data that would show whether more passes than is sent, if that
-    /// is to be tried now.
+    /// If a probe may be sent now: payload bytes of a segment of new data that would show whether the path
+    /// carries more than the current segment size.
     #[inline]
     pub(crate) fn probe_size(&self, now: Instant) -> Option<u64> {
         let search = self.search.as_ref()?;
@@ -55,8 +55,8 @@ impl Sender {
         matches!(self.phase, Phase::Open).then_some(size)
     }
 
-    /// The next segment, of `len` bytes, is to be larger than the path is known to carry. Returns the
-    /// segment size that [`Self::end_probe`] puts back once it has left.
+    /// The next segment, of `len` bytes, will be larger than the path is known to carry. Returns the segment
+    /// size that [`Self::end_probe`] restores after the probe was sent.
     pub(crate) fn begin_probe(&mut self, len: u64) -> u64 {
         let probe = Probe {
             start: self.nxt,
@@ -69,12 +69,12 @@ impl Sender {
         std::mem::replace(&mut self.mss, len)
     }
 
-    /// The probe has left: further segments are of `mss` bytes again.
+    /// The probe was sent. Further segments have `mss` bytes again.
     pub(crate) fn end_probe(&mut self, mss: u64) {
         self.mss = mss;
     }
 
-    /// After an acknowledgement or a timer: what became of the probe that is outstanding.
+    /// Updates the state of the outstanding probe after an acknowledgement or a timer.
     pub(super) fn settle_probe(&mut self, now: Instant) {
         let Some(search) = &mut self.search else {
             return;
@@ -92,7 +92,7 @@ impl Sender {
         }
     }
 
-    /// The probe is lost, if there is one. Where nothing else is, that is no sign of congestion (RFC 4821,
+    /// The probe, if there is one, is lost. If nothing else is lost, that is no sign of congestion (RFC 4821,
     /// section 7.7).
     fn repeat_probe_in_pieces(&mut self, now: Instant) {
         let Some(search) = &mut self.search else {
@@ -117,8 +117,8 @@ impl Sender {
         }
     }
 
-    /// Segments up to `ack` are about to be acknowledged: while timeouts raise a suspicion their sizes
-    /// tell what passes.
+    /// Segments up to `ack` are about to be acknowledged. While timeouts raise a suspicion, their sizes show
+    /// which segment sizes the path carries.
     pub(super) fn note_delivered_sizes(&mut self, ack: u64) {
         let Some(search) = self.search.as_mut().filter(|s| s.watches()) else {
             return;
@@ -128,8 +128,8 @@ impl Sender {
         }
     }
 
-    /// The retransmission timer expired, and all that is outstanding is marked lost: are full segments
-    /// lost for being full?
+    /// The retransmission timer expired, and everything outstanding is marked lost. Checks whether segments are
+    /// lost because they are full.
     pub(super) fn look_for_black_hole(&mut self, now: Instant) {
         self.settle_probe(now);
         let Some(search) = &mut self.search else {
@@ -152,9 +152,9 @@ impl Sender {
         }
     }
 
-    /// The path carries `mss` payload bytes a segment; what both ends agreed on stays the limit.
-    /// Segments that were sent and are too large are cut and sent again at once, without a reduction
-    /// of the window: their loss is no sign of congestion (RFC 8201, section 5.4).
+    /// The path carries `mss` payload bytes per segment. The size that both ends agreed on stays the upper
+    /// limit. Segments that were sent and are too large are split and retransmitted at once, without a
+    /// reduction of the window. Their loss is no sign of congestion (RFC 8201, section 5.4).
     pub(crate) fn set_path_mss(&mut self, now: Instant, mss: u64) {
         let mss = mss.clamp(1, self.agreed_mss);
         if mss == self.mss {
@@ -180,7 +180,7 @@ impl Sender {
                 };
                 self.recover = self.nxt;
             }
-            // The timer expired for what could not pass: the path is not known to be congested.
+            // The timer expired for a segment that could not pass, so the path is not known to be congested.
             Phase::Loss { .. } if too_large_front => self.cc.undo(now),
             Phase::Recovery { .. } | Phase::Loss { .. } => {}
         }

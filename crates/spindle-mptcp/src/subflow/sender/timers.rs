@@ -11,19 +11,19 @@ use crate::subflow::loss::frto::Frto;
 use crate::subflow::loss::tlp::Tlp;
 use crate::subflow::or_never;
 
-/// What a timer's expiry asks for.
+/// The action that an expired timer requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Expired {
-    /// Nothing was due, or it was settled here.
+    /// No timer was due, or its expiry needs no further action.
     Nothing,
-    /// The retransmission timer expired; losses are marked.
+    /// The retransmission timer expired. Losses are already marked.
     Rto,
-    /// A tail loss probe is due: new data if there are any, else the last segment.
+    /// A tail loss probe is due: new data if available, otherwise the last segment.
     Probe,
 }
 
 impl Sender {
-    /// When the next timer is due, [`Instant::FAR_FUTURE`] for never.
+    /// When the next timer is due. [`Instant::FAR_FUTURE`] if no timer is armed.
     #[inline]
     pub(crate) fn deadline_or_never(&self) -> Instant {
         let due = or_never(self.rto_at).min(or_never(self.tlp.at));
@@ -34,7 +34,7 @@ impl Sender {
         }
     }
 
-    /// When pacing or the host's output queue lets the next segment leave.
+    /// When pacing or the host's output queue allows the next segment.
     #[inline(never)]
     fn let_go_at(&self) -> Instant {
         let paced = self.pacer.as_ref().and_then(Pacer::deadline);
@@ -42,7 +42,8 @@ impl Sender {
         or_never(paced).min(or_never(held))
     }
 
-    /// Schedules the probe (RFC 8985, section 7.2): only in the open phase with nothing SACKed.
+    /// Schedules the tail loss probe (RFC 8985, section 7.2). This happens only in the open phase and if no
+    /// segment is SACKed.
     pub(crate) fn arm_tlp(&mut self, now: Instant) {
         let Some(config) = self.config.loss.tail_loss_probe else {
             return;
@@ -58,7 +59,7 @@ impl Sender {
         });
     }
 
-    /// Serves one timer that is due.
+    /// Processes one expired timer.
     pub(crate) fn on_timer(&mut self, now: Instant, coupling: &mut Coupling) -> Expired {
         if let Some(pacer) = &mut self.pacer
             && pacer.deadline().is_some_and(|t| t <= now)
@@ -77,15 +78,16 @@ impl Sender {
             let before = self.in_recovery();
             self.detect_by_time(now, self.flight_size(), coupling);
             if !before && self.in_recovery() {
-                // No acknowledgement has come to say how much may leave (RFC 6937, section 3).
+                // No acknowledgement has arrived that would determine how much may be sent (RFC 6937,
+                // section 3).
                 self.reduce_proportionally(0);
             }
             self.settle_probe(now);
             self.counters.losses = self.board.losses();
             return Expired::Nothing;
         }
-        // While a probe is scheduled it stands in the timeout's place: only one of the two is armed (RFC 8985,
-        // section 8; Linux: `tcp_schedule_loss_probe`). It is never later.
+        // A scheduled probe replaces the retransmission timeout: only one of the two is armed (RFC 8985,
+        // section 8; Linux: `tcp_schedule_loss_probe`). The probe is never later than the timeout.
         if self.tlp.at.is_some_and(|t| t <= now) {
             self.tlp.at = None;
             self.arm_rto(now);
@@ -99,7 +101,7 @@ impl Sender {
         Expired::Nothing
     }
 
-    /// A probe left: new data or (`repeat`) the last segment again.
+    /// A probe was sent: new data or (`repeat`) a retransmission of the last segment.
     pub(crate) fn on_probe_sent(&mut self, repeat: bool) {
         self.counters.probes += 1;
         self.tlp.on_probe(self.nxt, repeat);
@@ -117,7 +119,7 @@ impl Sender {
         let flight = self.flight_size();
         self.cc.on_timeout(now, flight, !repeated_timeout, coupling);
         self.rtt.back_off();
-        // A SACKed segment at the left edge says that the receiver reneged (RFC 2018, section 8).
+        // A SACKed segment at the left edge shows that the receiver reneged (RFC 2018, section 8).
         let reneged = self.board.front().is_some_and(|s| s.sacked);
         self.board.mark_all_lost(reneged);
         self.presumed = 0;
@@ -143,13 +145,13 @@ impl Sender {
         }
     }
 
-    /// The path is probed at bounded intervals, or (`probing` unset) is to be backed off from as usual.
+    /// Sets whether the path is probed at bounded intervals. If not, the usual back-off applies.
     pub(crate) fn probe_dead_path(&mut self, now: Instant, probing: bool) {
         self.rtt.set_probing(probing);
         self.arm_rto(now);
     }
 
-    /// RACK's step 5 and what follows from it; `flight` as [`Self::enter_recovery`] wants it.
+    /// RACK's step 5 and its consequences. `flight` is as for [`Self::enter_recovery`].
     pub(super) fn detect_by_time(&mut self, now: Instant, flight: u64, coupling: &mut Coupling) {
         let settled = !matches!(self.phase, Phase::Open)
             || self.board.sacked_bytes()
@@ -167,8 +169,8 @@ impl Sender {
         }
     }
 
-    /// FlightSize (RFC 5681, section 2) without what Limited Transmit or SACK let out beyond cwnd
-    /// (section 3.2, step 2); or cwnd, if it is to be taken for that.
+    /// FlightSize (RFC 5681, section 2) without the segments that Limited Transmit or SACK allowed beyond cwnd
+    /// (section 3.2, step 2). Alternatively cwnd, if the configuration selects that.
     pub(crate) fn flight_size(&self) -> u64 {
         match self.config.loss.flight {
             Flight::FlightSize => self.board.outstanding().min(self.cc.cwnd()),
@@ -176,15 +178,15 @@ impl Sender {
         }
     }
 
-    /// Begins fast recovery; the losses are marked already, or will be by the caller. `flight` is
-    /// [`Self::flight_size`] when the sign of loss came, before the acknowledgement that carried it
-    /// was taken.
+    /// Begins fast recovery. The losses are already marked, or the caller marks them afterwards. `flight` is
+    /// [`Self::flight_size`] when the sign of loss arrived, before the acknowledgement that carried it was
+    /// processed.
     #[cold]
     pub(super) fn enter_recovery(&mut self, now: Instant, flight: u64, coupling: &mut Coupling) {
         self.counters.fast_retransmits += 1;
         let prior_cwnd = self.cc.cwnd();
         self.undo.begin(self.una);
-        // One reduction a window of data, whatever announced the congestion (RFC 3168, 6.1.2).
+        // One reduction per window of data, whatever announced the congestion (RFC 3168, 6.1.2).
         if self.una >= self.reduced_until {
             self.cc.on_signal(now, flight, Signal::Loss, coupling);
             self.cwr_due = self.ecn;
@@ -206,8 +208,8 @@ impl Sender {
         self.force_repeat = true;
     }
 
-    /// The peer repaired a loss by a parity: the window is reduced as for one that was retransmitted,
-    /// once a window.
+    /// The peer repaired a loss with a parity. The window is reduced as after a retransmission, once per
+    /// window.
     pub(crate) fn on_repaired(&mut self, now: Instant, flight: u64, coupling: &mut Coupling) {
         if self.una < self.reduced_until || !matches!(self.phase, Phase::Open) {
             return;
@@ -217,8 +219,8 @@ impl Sender {
         self.cwr_due = self.ecn;
     }
 
-    /// A parity over what ends at `end` met more losses than it repairs: what left once before it and
-    /// has not arrived is lost. Returns whether fast recovery began.
+    /// A parity whose block ends at `end` met more losses than it can repair. Segments below `end` that were
+    /// transmitted once and have not arrived are lost. Returns whether fast recovery began.
     pub(crate) fn on_unrepaired(
         &mut self,
         now: Instant,
@@ -235,8 +237,9 @@ impl Sender {
         begins
     }
 
-    /// An ECN echo: reduce once a window (RFC 3168, section 6.1.2). `flight` is what was outstanding
-    /// before its acknowledgement: one for the whole window leaves nothing to halve.
+    /// An ECN echo: reduces once per window (RFC 3168, section 6.1.2). `flight` is the number of outstanding
+    /// bytes before the acknowledgement was processed. An acknowledgement of the whole window would leave
+    /// nothing to halve.
     #[inline(never)]
     pub(super) fn on_ecn_echo(&mut self, now: Instant, flight: u64, coupling: &mut Coupling) {
         if self.una < self.reduced_until || !matches!(self.phase, Phase::Open) {

@@ -1,4 +1,4 @@
-//! The formulas evaluated, as a table and as JSON.
+//! Evaluates the formulas. The result is a table or JSON.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use spindle_mptcp::stage::coding::formulas::{
 };
 use spindle_units::Duration;
 
-/// What is asked.
+/// The input of an analysis.
 pub(super) struct Question {
     /// Sizes of units.
     pub(super) units: Vec<u32>,
@@ -18,12 +18,12 @@ pub(super) struct Question {
     /// Shares of blocked packets, p_B.
     pub(super) blocking: Vec<Blocking>,
     pub(super) conditions: Conditions,
-    /// Long flows' packets over short flows', g.
+    /// Packets of long flows over those of short flows, g.
     pub(super) ratio: f64,
     pub(super) rounding: Units,
 }
 
-/// The answer.
+/// The result of an analysis.
 #[derive(Debug, Serialize)]
 pub(super) struct Analysis {
     pub(super) window: u32,
@@ -37,17 +37,17 @@ pub(super) struct Analysis {
     pub(super) blocking: Vec<OfShare>,
 }
 
-/// The answer for one share of blocked packets.
+/// The result for one share of blocked packets.
 #[derive(Debug, Serialize)]
 pub(super) struct OfShare {
     /// The share, 0 to 0.99.
     pub(super) p_b: f64,
-    /// The same as text.
+    /// The share as text.
     #[serde(skip)]
     pub(super) shown: String,
     /// The k from 1 to the window with the smallest d_w.
     pub(super) optimal_k: u32,
-    /// Its d_w.
+    /// The d_w of this k.
     pub(super) optimal_d_w_us: f64,
     /// The window's mean time without coding (equation 5).
     pub(super) d_wnc_us: f64,
@@ -56,13 +56,13 @@ pub(super) struct OfShare {
     pub(super) units: Vec<OfUnit>,
 }
 
-/// The answer for one size of units.
+/// The result for one size of units.
 #[derive(Debug, Serialize)]
 pub(super) struct OfUnit {
     pub(super) k: u32,
     /// Redundant packets.
     pub(super) r: u32,
-    /// Probability that a unit gets through unblocked (equation 2).
+    /// Probability that a unit passes unblocked (equation 2).
     pub(super) p_s: f64,
     /// Mean wait for the rest of a unit (equation 3).
     pub(super) d_b_us: f64,

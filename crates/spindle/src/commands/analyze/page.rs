@@ -1,4 +1,4 @@
-//! The answer as a page of pictures.
+//! The result as a page of pictures.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use super::super::command;
 use super::caps::{Analysis, OfShare, OfUnit};
 use crate::failure::Failure;
 
-/// A picture over k: what it shows, in what, and the value.
+/// A picture over k: its title, the quantity, and the value.
 type Shown = (&'static str, Quantity, fn(&OfUnit) -> f64);
 
 const PICTURES: [Shown; 5] = [
@@ -22,7 +22,7 @@ const PICTURES: [Shown; 5] = [
     ("overhead, eta", Quantity::Fraction, |u| u.eta),
 ];
 
-/// Writes `index.html` and its pictures; gives the page's path.
+/// Writes `index.html` and its pictures. Returns the page's path.
 pub(super) fn write(analysis: &Analysis, directory: &Path) -> Result<PathBuf, Failure> {
     let figure = Figure {
         id: "analyze-caps".to_owned(),

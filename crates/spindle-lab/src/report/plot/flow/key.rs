@@ -5,7 +5,7 @@ use super::super::{Layout, Picture};
 use super::marks::draw_parity;
 use super::story::{Fate, Kind, Story};
 
-/// Draws the key and returns the y below it.
+/// Draws the key. Returns the y below it.
 pub(super) fn draw_key(p: &mut Picture, layout: Layout, stories: &[Story]) -> f64 {
     let sent = || stories.iter().flat_map(|s| &s.sent);
     let has = |k: Kind| sent().any(|t| t.kind == k);

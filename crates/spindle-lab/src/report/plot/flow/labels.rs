@@ -1,9 +1,9 @@
-//! Texts beside points, none of which covers another.
+//! Texts next to points. No text covers another.
 
 use super::super::Picture;
 use super::super::frame::{Area, text_width};
 
-/// The texts put so far.
+/// The texts placed so far.
 pub(super) struct Labels {
     right: f64,
     /// Left end, right end and base line of each text.
@@ -11,7 +11,7 @@ pub(super) struct Labels {
 }
 
 impl Labels {
-    /// Room up to `right`, with the lanes' names in their places.
+    /// Starts with room up to `right`, with the lanes' names in place.
     pub(super) fn new(right: f64, lanes: &[Area]) -> Self {
         let name = |l: &Area| (l.left, l.left + 76.0, l.top + 15.0);
         Self {
@@ -20,8 +20,8 @@ impl Labels {
         }
     }
 
-    /// Puts a text to the right of a point, or to its left where there is no room; leaves it out
-    /// and says so if it would cover another.
+    /// Puts a text to the right of a point, or to its left if there is no room. If it would cover another text,
+    /// it is left out and the result is false.
     pub(super) fn put(
         &mut self,
         p: &mut Picture,

@@ -1,5 +1,5 @@
-//! What a flow's picture is made of: in the group `stretch` what has a length in time, in the group
-//! `points` what happens at one.
+//! The elements of a flow's picture. Elements with a length in time are in the group `stretch`. Elements at one
+//! point in time are in the group `points`.
 
 use super::super::super::format::{bytes, micros};
 use super::super::Picture;
@@ -10,18 +10,18 @@ use super::labels::Labels;
 use super::story::{Fate, Kind, Repair, Transmission};
 use super::{Drawing, Lane};
 
-/// At most so many crosses and copies of a trace carry a text; all carry one when pointed at.
+/// At most this many crosses and copies of a trace have a text. All show one when pointed at.
 const MOST_LABELS: usize = 2;
 
 type Point = (f64, f64);
 
 impl Drawing<'_> {
     fn lane<'l>(&self, lanes: &'l [Lane], subflow: u8) -> &'l Lane {
-        // The story counts a lane for each subflow that has an event.
+        // The story has a lane for each subflow with an event.
         &lanes[usize::from(subflow)]
     }
 
-    /// The congestion windows and what was in flight, as each acknowledgement and timeout left them.
+    /// The congestion windows and the bytes in flight after each acknowledgement and timeout.
     pub(super) fn draw_windows(&self, p: &mut Picture, lanes: &[Lane]) {
         for (i, lane) in lanes.iter().enumerate() {
             let Some(area) = lane.window else { continue };
@@ -55,7 +55,7 @@ impl Drawing<'_> {
         }
     }
 
-    /// The connection's DATA_ACK, as steps, the same in every lane.
+    /// The connection's DATA_ACK as steps, the same in every lane.
     pub(super) fn draw_acked(&self, p: &mut Picture, lanes: &[Lane]) {
         let Some(first) = self.story.acked.first() else {
             return;
@@ -130,7 +130,7 @@ impl Drawing<'_> {
         }
     }
 
-    /// The ways of the segments through the network.
+    /// The segments' paths through the network.
     pub(super) fn draw_flights(&self, p: &mut Picture, lanes: &[Lane]) {
         for t in self.story.sent.iter().filter(|t| self.time.holds(t.sent)) {
             let (x, mid) = self.place(lanes, t);
@@ -145,14 +145,14 @@ impl Drawing<'_> {
         }
     }
 
-    /// The segments as they leave and as they arrive or are lost.
+    /// The segments at the time they are sent and at the time they arrive or are lost.
     pub(super) fn draw_marks(&self, p: &mut Picture, lanes: &[Lane]) {
         for t in self.story.sent.iter().filter(|t| self.time.holds(t.sent)) {
             self.draw_fate(p, lanes, t);
             let (x, mid) = self.place(lanes, t);
             let lane = *self.lane(lanes, t.subflow);
             let width = if t.kind == Kind::New { 2.4 } else { 4.5 };
-            // Small segments of a long flow still need a mark that can be seen.
+            // Small segments of a long flow still need a visible mark.
             let height = (self.y(lane, t.dsn) - self.y(lane, t.dsn + t.len)).max(8.0);
             let class = format!("send {}{}", kind_class(t.kind), self.late(t));
             if t.kind == Kind::Parity {
@@ -220,14 +220,14 @@ impl Drawing<'_> {
         }
     }
 
-    /// Where a transmission leaves: the middle of its bytes.
+    /// The place of a transmission at the time it is sent: the middle of its bytes.
     fn place(&self, lanes: &[Lane], t: &Transmission) -> Point {
         let lane = *self.lane(lanes, t.subflow);
         let (high, low) = (self.y(lane, t.dsn + t.len), self.y(lane, t.dsn));
         (self.time.at(t.sent), f64::midpoint(high, low))
     }
 
-    /// Where a packet that was told from parities is there: the middle of its bytes.
+    /// The place of a packet at the time it is decoded from parities: the middle of its bytes.
     fn repair_place(&self, lanes: &[Lane], r: &Repair) -> Point {
         let lane = *self.lane(lanes, r.subflow);
         let (high, low) = (self.y(lane, r.dsn + r.len), self.y(lane, r.dsn));
@@ -242,7 +242,7 @@ impl Drawing<'_> {
         }
     }
 
-    /// From each original, or its loss, to its copy; whether it was lost.
+    /// The lines from each original, or its loss, to its copy, and whether the original was lost.
     fn links(&self, lanes: &[Lane]) -> Vec<(Point, Point, bool)> {
         let pair = |(from, to): &(usize, usize)| {
             let (original, copy) = (&self.story.sent[*from], &self.story.sent[*to]);
@@ -279,7 +279,7 @@ impl Drawing<'_> {
         }
     }
 
-    /// From each parity, as it arrives, to the packets that were told from it.
+    /// The lines from each parity, at its arrival, to the packets decoded from it.
     pub(super) fn draw_repairs(&self, p: &mut Picture, lanes: &[Lane]) {
         for r in self.story.repairs.iter().filter(|r| self.time.holds(r.at)) {
             let Some(parity) = r.by.map(|i| &self.story.sent[i]) else {
@@ -328,7 +328,7 @@ impl Drawing<'_> {
         }
     }
 
-    /// How much sooner than the other flow this one was done.
+    /// How much sooner this flow was complete than the other one.
     pub(super) fn draw_saved(&self, p: &mut Picture, (top, bottom): Point, longest: f64) {
         let x = self.time.at(self.story.completed);
         let saved = longest - self.story.completed;
@@ -361,7 +361,7 @@ fn kind_name(kind: Kind) -> &'static str {
     }
 }
 
-/// A transmission in words.
+/// Describes a transmission in words.
 fn describe(t: &Transmission) -> String {
     let note = if t.note.is_empty() {
         String::new()
@@ -378,7 +378,7 @@ fn describe(t: &Transmission) -> String {
     )
 }
 
-/// A parity's mark: a lozenge as high as the bytes it is of, to be closed by the caller.
+/// A parity's mark: a lozenge as high as the bytes that it covers. The caller must close the element.
 pub(super) fn draw_parity<'p>(
     p: &'p mut Picture,
     class: &str,

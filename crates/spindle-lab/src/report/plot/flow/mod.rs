@@ -1,10 +1,11 @@
-//! The time-sequence picture of a flow: time to the right, data sequence number upwards, one lane
-//! per subflow with its congestion window below. Losses are crosses, copies are joined to their
-//! originals by an arrow, parities are lozenges joined to what was told from them, the wait for a timeout is shaded.
+//! The time-sequence picture of a flow. Time runs to the right and the data sequence number upwards. Each
+//! subflow has a lane with its congestion window below. Losses are crosses. Arrows join copies to their
+//! originals. Parities are lozenges that are joined to the packets decoded from them. The wait for a timeout is
+//! shaded.
 //!
-//! A page's script zooms into time without drawing anew: what lies in a group `stretch` is scaled
-//! along x, what lies in a group `points` is moved by its `data-x` and keeps its shape, the group
-//! `ticks` is written again.
+//! A page's script zooms into time without drawing the picture again. Elements in a group `stretch` are scaled
+//! along x. Elements in a group `points` are moved by their `data-x` and keep their shape. The group `ticks` is
+//! rewritten.
 
 mod key;
 mod labels;
@@ -21,12 +22,12 @@ use key::draw_key;
 use labels::Labels;
 use story::{Story, read};
 
-/// What part of a flow is shown.
+/// The part of a flow that is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FlowView {
-    /// The flow alone, on a scale of its own.
+    /// The flow alone, on its own scale.
     Alone,
-    /// The flow and the one it is compared with, on one scale.
+    /// The flow and the flow it is compared with, on one scale.
     Compared,
 }
 
@@ -67,7 +68,7 @@ pub(crate) fn flow_picture(layout: Layout, trace: &FlowTrace, view: FlowView) ->
     p
 }
 
-/// A subflow's places: its segments above, its congestion window below.
+/// The areas of a subflow: its segments above, its congestion window below.
 #[derive(Clone, Copy, Debug)]
 struct Lane {
     sequence: Area,
@@ -80,7 +81,7 @@ impl Lane {
     }
 }
 
-/// One trace being drawn.
+/// A trace that is being drawn.
 struct Drawing<'a> {
     layout: Layout,
     story: &'a Story,
@@ -90,7 +91,7 @@ struct Drawing<'a> {
 }
 
 impl Drawing<'_> {
-    /// Draws a trace from `top` on and returns the y below it.
+    /// Draws a trace from `top` downwards. Returns the y below it.
     fn draw(&self, p: &mut Picture, trace: &FlowTrace, top: f64, longest: f64) -> f64 {
         let look = p.look(&trace.transport);
         p.marker(&look, (self.left + 6.0, top + 16.0), 5.0).end();
@@ -135,7 +136,7 @@ impl Drawing<'_> {
         bottom + 44.0
     }
 
-    /// What follows, up to the end of this `svg`, is cut off at the lanes' edges.
+    /// Clips the elements that follow, up to the end of this `svg`, at the lanes' edges.
     fn open_clip(&self, p: &mut Picture, top: f64, bottom: f64) {
         let (w, h) = (self.right - self.left, bottom - top);
         let view = [self.left, top, w, h].map(number).join(" ");
@@ -203,7 +204,7 @@ impl Drawing<'_> {
         }
     }
 
-    /// Grid lines with their times, which the script writes again when it zooms.
+    /// Draws grid lines with their times. The script rewrites them when it zooms.
     fn draw_time_axis(&self, p: &mut Picture, first: f64, bottom: f64) {
         let most = self.layout.pick(8.0, 4.0);
         let e = p.el("g").a("class", "ticks").n("data-top", first);

@@ -1,5 +1,5 @@
-//! From a flow's events to what is drawn: each transmission with its fate, each copy with its
-//! original, each timeout with the wait before it.
+//! Turns a flow's events into what is drawn: each transmission with its fate, each copy with its original, each
+//! timeout with the wait before it.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -7,20 +7,20 @@ use spindle_units::Instant;
 
 use super::super::super::trace::{FlowEvent, FlowEventKind, FlowTrace};
 
-/// At most so many transmissions are drawn: beyond, a picture shows nothing but ink.
+/// At most this many transmissions are drawn. A picture with more would be solid ink.
 const MOST_DRAWN: usize = 3_000;
 
-/// How far back a timeout or copy is looked for when no transmission starts at its DSN.
+/// How many transmissions are searched for a timeout or copy if none starts at its DSN.
 const LOOK_BACK: usize = 512;
 
-/// What became of a transmission.
+/// The fate of a transmission.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Fate {
     /// It reached the receiver, at this time in microseconds.
     Arrived(f64),
     /// It was dropped at this time by this link.
     Lost(f64, String),
-    /// The trace does not say.
+    /// The trace does not contain its fate.
     Unknown,
 }
 
@@ -29,18 +29,18 @@ pub(crate) enum Fate {
 pub(crate) enum Kind {
     /// For the first time.
     New,
-    /// Again by its own subflow.
+    /// Again, by its own subflow.
     Again,
-    /// As a copy of another subflow's.
+    /// As a copy of another subflow's data.
     Copy,
     /// As a loss probe.
     Probe,
-    /// As a parity; its bytes are those it is of.
+    /// As a parity. Its bytes are those that it covers.
     Parity,
 }
 
-/// One segment on its way. Times are in microseconds since the request, sequence numbers in bytes
-/// since the flow's first byte.
+/// A segment's transmission. Times are in microseconds since the request, sequence numbers in bytes since the
+/// flow's first byte.
 #[derive(Clone, Debug)]
 pub(crate) struct Transmission {
     /// The lane.
@@ -53,11 +53,11 @@ pub(crate) struct Transmission {
     pub(crate) dsn: f64,
     /// Length in bytes.
     pub(crate) len: f64,
-    /// What became of it.
+    /// The transmission's fate.
     pub(crate) fate: Fate,
-    /// The event's note.
+    /// The note of the event.
     pub(crate) note: String,
-    /// Whether it must be drawn however many there are.
+    /// Whether it must be drawn regardless of the number of transmissions.
     telling: bool,
 }
 
@@ -74,18 +74,18 @@ pub(crate) struct Wait {
     pub(crate) dsn: f64,
 }
 
-/// A packet that the receiver told from parities.
+/// A packet that the receiver decoded from parities.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Repair {
     /// The lane of the packet.
     pub(crate) subflow: u8,
-    /// When, in microseconds since the request.
+    /// The time, in microseconds since the request.
     pub(crate) at: f64,
     /// First byte.
     pub(crate) dsn: f64,
     /// Length in bytes.
     pub(crate) len: f64,
-    /// The parity of it that arrived last, as an index into [`Story::sent`].
+    /// The last parity to arrive that covers the packet, as an index into [`Story::sent`].
     pub(crate) by: Option<usize>,
 }
 
@@ -94,7 +94,7 @@ pub(crate) struct Repair {
 pub(crate) struct Window {
     /// The lane.
     pub(crate) subflow: u8,
-    /// When, in microseconds since the request.
+    /// The time, in microseconds since the request.
     pub(crate) at: f64,
     /// cwnd in bytes.
     pub(crate) cwnd: f64,
@@ -102,32 +102,32 @@ pub(crate) struct Window {
     pub(crate) in_flight: f64,
 }
 
-/// A flow ready to be drawn.
+/// A flow that is ready to be drawn.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Story {
     /// The transmissions, in the order sent.
     pub(crate) sent: Vec<Transmission>,
     /// Original and copy, as indices into `sent`.
     pub(crate) copies: Vec<(usize, usize)>,
-    /// The packets told from parities.
+    /// The packets decoded from parities.
     pub(crate) repairs: Vec<Repair>,
     /// The waits for timeouts.
     pub(crate) waits: Vec<Wait>,
     /// Fast retransmits: lane, time, DSN.
     pub(crate) fast: Vec<(u8, f64, f64)>,
-    /// DATA_ACKs as the sender learned of them: time, DSN.
+    /// DATA_ACKs as the sender received them: time, DSN.
     pub(crate) acked: Vec<(f64, f64)>,
-    /// Congestion windows, in the order of time.
+    /// Congestion windows, ordered by time.
     pub(crate) windows: Vec<Window>,
-    /// The largest window or flight, at least one byte.
+    /// The largest window or number of bytes in flight, at least one byte.
     pub(crate) widest: f64,
     /// Lowest and highest byte.
     pub(crate) span: (f64, f64),
-    /// How many transmissions are not drawn.
+    /// How many transmissions are left out of the drawing.
     pub(crate) left_out: usize,
     /// How long the flow took, in microseconds.
     pub(crate) completed: f64,
-    /// One lane for each subflow that is there or that has an event.
+    /// The number of lanes: one for each subflow that the connection has or that has an event.
     pub(crate) lanes: usize,
 }
 
@@ -175,8 +175,7 @@ fn micros(from: Instant, to: Instant) -> f64 {
 struct Reader {
     issued: Instant,
     origin: u64,
-    /// Transmissions whose fate is open, by lane, DSN and whether they are parities; a path keeps their
-    /// order.
+    /// Transmissions whose fate is open, by lane, DSN and whether they are parities. A path keeps their order.
     under_way: HashMap<(u8, u64, bool), VecDeque<usize>>,
     /// The last transmission of data by lane and DSN.
     latest: HashMap<(u8, u64), usize>,
@@ -274,7 +273,7 @@ impl Reader {
         t.fate = fate;
     }
 
-    /// The last parity of a byte that arrived.
+    /// The last parity to arrive that covers a byte.
     fn repairer(&self, dsn: f64) -> Option<usize> {
         let covers =
             |t: &Transmission| t.kind == Kind::Parity && t.dsn <= dsn && dsn < t.dsn + t.len;
@@ -300,7 +299,7 @@ impl Reader {
     }
 }
 
-/// Leaves out ordinary transmissions, evenly, until the rest can be drawn.
+/// Leaves out ordinary transmissions at even distances until the rest can be drawn.
 fn thin(story: &mut Story) {
     story.windows.truncate(2 * MOST_DRAWN);
     if story.sent.len() <= MOST_DRAWN {
@@ -370,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_find_their_originals_and_timeouts_their_waits() {
+    fn copies_are_joined_to_originals_and_timeouts_to_waits() {
         let start = u64::MAX - 1459;
         let story = read(&trace(vec![
             event(0, 0, FlowEventKind::New, start),
@@ -394,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn parities_find_what_they_repaired() {
+    fn parities_are_joined_to_the_packets_they_repaired() {
         let parity = |again| FlowEventKind::Parity {
             of_subflow: 0,
             packets: 2,
@@ -440,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_of_a_million_segments_stays_small_and_keeps_what_tells() {
+    fn a_long_flow_is_thinned_and_keeps_its_copies() {
         let mut events: Vec<_> = (0..100_000)
             .map(|i| event(i, 0, FlowEventKind::New, i * 1460))
             .collect();
@@ -458,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn events_without_a_transmission_are_harmless() {
+    fn events_without_a_transmission_are_ignored() {
         let story = read(&trace(vec![
             event(1, 7, FlowEventKind::Arrived, 5),
             event(2, 7, FlowEventKind::Rto, 5),

@@ -33,7 +33,7 @@ fn near(found: f64, want: f64, by: f64) {
 
 #[test]
 fn redundancy_is_exact() {
-    // mechanisms A4.4; C section IX-E.
+    // mechanisms A4.4; CAPS section IX-E.
     for (blocked, r) in [(1, 1), (2, 2), (3, 4), (4, 5)] {
         assert_eq!(of(blocked, 12).redundancy(10), r);
     }
@@ -46,7 +46,7 @@ fn redundancy_is_exact() {
 }
 
 #[test]
-fn shares_are_read_exactly_or_refused() {
+fn shares_are_parsed_exactly_or_refused() {
     let read = |t: &str| t.parse::<Blocking>();
     for (text, share) in [("0.35", percent(35)), ("30%", percent(30))] {
         let found = read(text).expect("a share");
@@ -86,7 +86,7 @@ fn shares_are_read_exactly_or_refused() {
 }
 
 #[test]
-fn units_get_through_as_in_fig_6b() {
+fn unblocked_probabilities_match_fig_6b() {
     const TABLE: [[f64; 5]; 4] = [
         [0.7763, 0.9704, 0.9971, 0.9998, 1.0000],
         [0.5987, 0.8981, 0.9804, 0.9969, 0.9996],
@@ -101,7 +101,7 @@ fn units_get_through_as_in_fig_6b() {
 }
 
 #[test]
-fn examples_of_fig_7() {
+fn probabilities_match_the_examples_of_fig_7() {
     near(unblocked(3, 3, percent(50)), 0.656_25, 1e-12);
     let failure: f64 = (4..=6).map(|j| blocked(j, 3, 3, percent(50))).sum();
     near(failure, 22.0 / 64.0, 1e-12);
@@ -112,7 +112,7 @@ fn examples_of_fig_7() {
 }
 
 #[test]
-fn waits_for_a_unit() {
+fn buffering_delays_match_equation_3() {
     for (k, us) in [
         (0, 0),
         (1, 0),
@@ -127,7 +127,7 @@ fn waits_for_a_unit() {
 }
 
 #[test]
-fn delays_with_the_constants_of_fig_9() {
+fn delays_match_those_with_the_constants_of_fig_9() {
     let rows = [
         (29, 8, 1.811),
         (31, 11, 1.887),
@@ -157,7 +157,7 @@ fn delays_with_the_constants_of_fig_9() {
 }
 
 #[test]
-fn optimal_units_are_not_the_printed_ones() {
+fn optimal_units_differ_from_the_printed_ones() {
     let optima = |conditions: &Conditions, units| {
         PRINTED.map(|(p, _)| optimal_unit(64, percent(p), conditions, units))
     };
@@ -203,12 +203,12 @@ fn optimal_units_are_not_the_printed_ones() {
 }
 
 #[test]
-fn overheads() {
+fn overheads_match_equation_7() {
     for (p, eta) in [(10, 0.0110), (20, 0.0244), (25, 0.0323), (30, 0.0411)] {
         near(overhead_unrounded(percent(p), 9.0), eta, 5e-5);
     }
     near(overhead_unrounded(percent(20), 99.0), 0.0025, 5e-5);
-    // The two forms are one where r needs no rounding.
+    // The two forms are equal if r needs no rounding.
     assert_eq!(percent(20).redundancy(40), 10);
     near(
         overhead(40, 10, 9.0),
@@ -240,7 +240,7 @@ fn summed(k: u32, r: u32, blocking: Blocking) -> f64 {
 
 proptest! {
     #[test]
-    fn the_sum_and_the_walk_agree(blocked in 0u32..=50, k in 1u32..=50) {
+    fn sum_and_walk_agree(blocked in 0u32..=50, k in 1u32..=50) {
         let blocking = percent(blocked);
         let r = blocking.redundancy(k);
         let p_s = unblocked(k, r, blocking);
@@ -252,13 +252,13 @@ proptest! {
     }
 
     #[test]
-    fn the_walk_stays_right_far_out(blocked in 0u32..=99, w in 1u32..=600) {
+    fn walk_stays_accurate_for_large_units(blocked in 0u32..=99, w in 1u32..=600) {
         let blocking = percent(blocked);
         let mut walk = Walk::new(blocking);
         (0..w).for_each(|_| walk.next());
         let p_s = unblocked(w, blocking.redundancy(w), blocking);
         prop_assert!((p_s - walk.unblocked()).abs() < 1e-9, "{p_s} {walk:?}");
-        // The redundancy brings k through on average, so about half of the units get through.
+        // With this redundancy, k packets get through on average, so about half of the units do.
         prop_assert!(p_s > 0.45, "{p_s}");
     }
 
@@ -269,7 +269,7 @@ proptest! {
     }
 
     #[test]
-    fn the_optimum_is_the_least_of_all(
+    fn optimum_minimises_the_delay(
         blocked in 0u32..=90,
         w in 1u32..=80,
         mbps in 1u64..=10_000,
@@ -291,12 +291,12 @@ proptest! {
         };
         let best = optimal_unit(w, blocking, &conditions, units);
         let least = (1..=w).map(delay).min().expect("one or more");
-        // The nearest nanosecond may fall to either side.
+        // Rounding to the nearest nanosecond may fall to either side.
         prop_assert!(delay(best).saturating_sub(least) <= Duration::from_nanos(1));
     }
 
     #[test]
-    fn nothing_that_is_asked_breaks(
+    fn extreme_inputs_do_not_panic(
         blocked in any::<u32>(), of in any::<u32>(), w in 0u32..200, k in any::<u32>(),
         r in 0u32..5000, rate in any::<u64>(), packet in any::<u32>(), long in any::<u64>(),
     ) {
