@@ -1,9 +1,9 @@
 #!/bin/sh
 # Records how the Linux kernel speaks MPTCP, for crates/spindle-wire/tests/kernel_handshake.rs.
 #
-# Two network namespaces, two links between them; an MPTCP client and server; a join, addresses
-# announced and withdrawn, a priority change, data both ways with a segment twice, DATA_FIN and
-# fast close. Once without and once with DSS checksums, once over IPv6.
+# Two network namespaces with two links between them; an MPTCP client and server; a join, addresses
+# announced and withdrawn, a priority change, data in both directions with one segment sent twice, DATA_FIN and
+# fast close. Recorded once without and once with DSS checksums, and once over IPv6.
 #
 # usage: capture-kernel-handshake.sh [DIRECTORY]      (root; Linux 5.19 or newer; ip, dumpcap, python3)
 #  The captures are classic pcap files, LINUX_SLL or LINUX_SLL2 framing.
@@ -30,7 +30,7 @@ in_client() { ip netns exec "$client" "$@"; }
 in_server() { ip netns exec "$server" "$@"; }
 
 cat >"$tmp/plain.py" <<'PY'
-"""Turns checksum and segmentation offloads of an interface off, so that what is captured is what
+"""Turns checksum and segmentation offloads of an interface off, so that the captured packets are what
 a wire would carry (linux/ethtool.h: SIOCETHTOOL and the ETHTOOL_S* commands)."""
 import array, fcntl, socket, struct, sys
 SIOCETHTOOL = 0x8946
@@ -59,7 +59,7 @@ def read(s, n):
         n -= len(data)
 
 if sys.argv[1] == "server":
-    # The wildcard address: joins come to the other one too.
+    # The wildcard address, because joins also arrive at the other address.
     listener = sock(sys.argv[2])
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.bind(("::" if ":" in sys.argv[2] else "", PORT))
@@ -94,7 +94,7 @@ else:
 PY
 
 cat >"$tmp/twice.py" <<'PY'
-"""Sends the first long packet that leaves an interface a second time, a while later: the receiver
+"""Sends the first long packet that leaves an interface a second time, a little later: the receiver
 answers with a SACK block (RFC 2883)."""
 import socket, sys, time
 s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))

@@ -11,7 +11,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use arbitrary::Arbitrary;
-use spindle_mptcp::stage::scatter::Switch;
+use spindle_mptcp::stage::scatter::PhaseSwitch;
 use spindle_mptcp::{
     Config, Handle, MultipathConfig, PathManager, Stack, StackConfig, keys, preset,
 };
@@ -194,7 +194,7 @@ fn config(k: &Kind) -> Config {
         _ => PathManager::FullMesh,
     };
     if let Some(s) = m.scatter.as_mut().filter(|_| k.short_scatter) {
-        Arc::make_mut(s).switch = Switch::Bytes(4_000);
+        Arc::make_mut(s).switch = PhaseSwitch::Bytes(4_000);
     }
     if k.plain {
         c.multipath = None;

@@ -329,12 +329,12 @@ impl<'a> World<'a> {
             self.budgets[side].on_event();
             self.budgets[side].check(&self.stacks[side]);
             while let Some(event) = self.stacks[side].poll_event() {
-                self.heed(event);
+                self.on_event(event);
             }
         }
     }
 
-    fn heed(&mut self, event: Event) {
+    fn on_event(&mut self, event: Event) {
         let Event::Accepted { handle, .. } = event else {
             return;
         };

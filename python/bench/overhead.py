@@ -1,4 +1,4 @@
-"""What a dask cluster costs: the same sweep on a LocalCluster over plain threads, with jobs of one second.
+"""The overhead of a dask cluster: the same sweep on a LocalCluster compared with plain threads, with jobs of one second.
 
     python bench/overhead.py [--jobs N] [--workers N] [--rounds N]
 
@@ -18,13 +18,13 @@ from spindle import plan
 
 
 def experiment(flows: int, jobs: int) -> spindle.Experiment:
-    """So many runs of so many flows each."""
+    """An experiment with this number of runs and of flows per run."""
     e = spindle.Experiment.builtin("fuso-fig4ab").with_transports("fuso").with_loss("2%")
     return e.set("parts", 1).with_seeds(jobs).with_flows(flows)
 
 
 def of_a_second(jobs: int) -> spindle.Experiment:
-    """So many runs of a second, as this machine makes them with a core for each."""
+    """An experiment with this number of runs of about a second each, if each has a core of this machine."""
     flows = 2000
     for _ in range(3):
         [row] = spindle.sweep(experiment(flows, 1), jobs=1, progress=False).runs().to_pylist()
@@ -47,7 +47,7 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
-    # A run of about a second is a job by itself.
+    # A run of about a second is a separate job.
     plan.JOB_S = plan.LEAST_S = 0.5
     e = of_a_second(options.jobs)
     local = LocalCluster(

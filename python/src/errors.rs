@@ -21,7 +21,7 @@ where
     }
 }
 
-/// A mistake in an experiment: the text, and file, line, flag, key and problem apart.
+/// A mistake in an experiment: the text, and separately file, line, flag, key and problem.
 pub(crate) fn experiment(e: ExperimentError) -> PyErr {
     let (file, line, flag) = match &e.origin {
         Origin::Line { file, line } => (Some(file), Some(*line), None),
@@ -52,12 +52,12 @@ pub(crate) fn run(e: &RunError) -> PyErr {
     Python::attach(|py| raised(py, class, (e.to_string(),)))
 }
 
-/// A name that stands for nothing.
+/// An unknown name.
 pub(crate) fn unknown(e: &UnknownName) -> PyErr {
     unknown_name(&e.to_string())
 }
 
-/// A name that stands for nothing, in words.
+/// An unknown name, from a message.
 pub(crate) fn unknown_name(text: &str) -> PyErr {
     Python::attach(|py| raised(py, "UnknownName", (text,)))
 }
@@ -67,7 +67,7 @@ pub(crate) fn store(text: &str) -> PyErr {
     Python::attach(|py| raised(py, "StoreError", (text,)))
 }
 
-/// Anything that the lab says cannot happen.
+/// An internal error of the lab.
 pub(crate) fn internal(text: &str) -> PyErr {
     Python::attach(|py| raised(py, "SpindleError", (text,)))
 }

@@ -1,4 +1,4 @@
-//! Experiments: a text, what is laid over it, and what is read from both.
+//! Experiments: a text, the settings that override it, and the experiment parsed from both.
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -20,7 +20,7 @@ pub(crate) struct Experiment {
     jobs: OnceLock<Vec<Job>>,
 }
 
-/// What it was read from; a part of an experiment has no text of its own.
+/// The source of the experiment; a part of an experiment has no separate text.
 struct Source {
     name: String,
     text: String,
@@ -28,13 +28,13 @@ struct Source {
     overrides: Overrides,
 }
 
-/// What makes a run the same as another: configuration, transport, seed, part, parts.
+/// The identity of a run: configuration, transport, seed, part, parts.
 pub(crate) type Key = (String, String, u64, u64, u64);
 
-/// A point: what the sweep set, and the configuration's hash.
+/// A point: the sweep's values, and the configuration's hash.
 type PointOf = (Vec<(String, String)>, String);
 
-/// A claim: id, kind, text, what the paper says, metric.
+/// A claim: id, kind, text, the paper's statement, metric.
 type ClaimOf = (String, String, String, String, String);
 
 fn scale(name: &str) -> PyResult<Scale> {
@@ -157,7 +157,7 @@ impl Experiment {
         self.read.claims.iter().map(claim).collect()
     }
 
-    /// The text with all that is laid over it, and with the files that it names.
+    /// The text with all settings applied, and with the files that it names.
     fn to_toml(&self) -> PyResult<String> {
         let Some(s) = &self.source else {
             return Err(errors::internal("a part of an experiment has no text"));
@@ -165,13 +165,13 @@ impl Experiment {
         rewrite(&s.name, &s.text, &s.overrides, &s.directory).map_err(errors::experiment)
     }
 
-    /// What makes each of its runs the same as another, with the number of its point.
+    /// The identity of each of its runs, with the number of its point.
     fn keys(&self) -> PyResult<Vec<(usize, Key)>> {
         let key = |j: &Job| (j.point, key(j));
         Ok(self.jobs()?.iter().map(key).collect())
     }
 
-    /// The part of it at these points, under these transports, with this seed; all where nothing is given.
+    /// The part of it at these points, with these transports and this seed. `None` selects all of them.
     #[pyo3(signature = (points=None, transports=None, seed=None))]
     fn only(
         &self,
@@ -204,7 +204,7 @@ impl Experiment {
         }
     }
 
-    /// What was read.
+    /// The parsed experiment.
     pub(crate) fn read(&self) -> &Arc<Read> {
         &self.read
     }

@@ -1,4 +1,4 @@
-//! Work without Python's lock, which Ctrl-C ends.
+//! Work without Python's lock that Ctrl-C can end.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 
-/// How long a signal may wait.
+/// Maximum delay of a signal.
 const POLL: Duration = Duration::from_millis(50);
 
-/// Ends runs early, in whichever thread they are.
+/// Ends runs early, in any thread.
 #[pyclass(frozen, module = "spindle._native")]
 #[derive(Default)]
 pub(crate) struct Stop(Arc<AtomicBool>);
@@ -22,7 +22,7 @@ impl Stop {
         Self::default()
     }
 
-    /// Ends all runs that were given this.
+    /// Ends all runs that hold this flag.
     fn set(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -34,14 +34,14 @@ impl Stop {
 }
 
 impl Stop {
-    /// What runs look at.
+    /// The flag that runs check.
     pub(crate) fn flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.0)
     }
 }
 
-/// Does the work in a thread of its own without Python's lock, while this one looks for signals: one that
-/// raises an exception stops the work first.
+/// Does the work in a separate thread without Python's lock, while this thread checks for signals. A signal
+/// that raises an exception stops the work first.
 pub(crate) fn interruptible<T: Send>(
     py: Python<'_>,
     stop: &AtomicBool,

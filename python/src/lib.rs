@@ -1,8 +1,8 @@
-//! Spindle's lab for Python: what the package `spindle` is made on.
+//! Spindle's lab for Python: the native part of the package `spindle`.
 //!
-//! Everything that decides or judges results is the lab's: the runs of an experiment and what makes one the
-//! same as another, metrics, intervals and verdicts. This layer carries them over, as text in the lab's own
-//! forms (TOML, lines of JSON) and as Arrow tables, releases Python's lock while the lab works, and heeds
+//! Everything that decides or judges results is in the lab: the runs of an experiment and their identity,
+//! metrics, intervals and verdicts. This layer converts them to text in the lab's own formats (TOML, lines of
+//! JSON) and to Arrow tables, releases Python's lock while the lab works, and respects
 //! Ctrl-C.
 
 mod errors;
@@ -18,8 +18,8 @@ mod trace;
 
 use pyo3::prelude::*;
 
-/// As in the `spindle` program: a network's packets and connections are far more than the processor's tables
-/// of small pages reach.
+/// As in the `spindle` program: a network's packets and connections exceed the reach of the processor's TLB
+/// with small pages.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -1,4 +1,4 @@
-//! Which metrics tables have.
+//! Selection of the metrics in tables.
 
 use pyo3::prelude::*;
 use spindle_lab::Experiment;
@@ -14,12 +14,12 @@ pub(crate) type Named = (&'static str, Metric);
 pub(crate) struct Chosen {
     /// In the order of columns.
     pub(crate) metrics: Vec<Named>,
-    /// Whether those that were not measured are columns all the same.
+    /// Whether metrics that were not measured are columns as well.
     pub(crate) all: bool,
 }
 
-/// Those that are asked for; without, the usual ones and those of the experiment's columns and claims, as
-/// far as they were measured.
+/// The requested metrics. Without a request, the usual metrics and those of the experiment's columns and
+/// claims, as far as they were measured.
 pub(crate) fn chosen(experiment: &Experiment, asked: Option<Vec<String>>) -> PyResult<Chosen> {
     if let Some(asked) = asked {
         let metrics = asked.iter().map(|name| names::metric(name));
@@ -52,7 +52,7 @@ fn name_of(metric: Metric) -> Option<Named> {
     named.find(|(_, m)| *m == metric)
 }
 
-/// What the column of a metric is called: the count of completed flows has the name of their share.
+/// The name of a metric's column, since the count of completed flows has the name of their share.
 pub(crate) fn column(name: &str) -> String {
     match name {
         "completed" => "completed.share".to_owned(),

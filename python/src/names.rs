@@ -1,4 +1,4 @@
-//! What can be named: built-in experiments, transports, balancers, metrics.
+//! Names of built-in experiments, transports, balancers and metrics.
 
 use std::sync::LazyLock;
 
@@ -10,7 +10,7 @@ use spindle_lab::registry::Registry;
 
 use crate::errors;
 
-/// The names of Spindle itself.
+/// The names that Spindle itself defines.
 pub(crate) static REGISTRY: LazyLock<Registry> = LazyLock::new(Registry::standard);
 
 /// Id, paper and whether it reproduces something, of all built-in experiments.
@@ -47,7 +47,7 @@ pub(crate) fn reproductions(
     Ok(chosen.iter().map(|e| e.id).collect())
 }
 
-/// What a transport is made of, or all names there are.
+/// The description of a transport, or a list of all names.
 #[pyfunction]
 #[pyo3(signature = (name=None))]
 pub(crate) fn explain(name: Option<&str>) -> PyResult<String> {

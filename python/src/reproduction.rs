@@ -24,7 +24,7 @@ impl Reproduction {
         Self::default()
     }
 
-    /// Adds an experiment; whether it is a scenario of a joint table.
+    /// Adds an experiment. Returns whether it is a scenario of a joint table.
     fn add(&mut self, py: Python<'_>, results: &Results) -> bool {
         let (experiment, result) = (&results.experiment, &results.result);
         self.verdicts

@@ -77,7 +77,7 @@ impl Results {
         py.detach(|| output::verdict_table(&output::verdicts(&self.experiment, &self.result)))
     }
 
-    /// Whether every flow finished as the experiment wants it.
+    /// Whether every flow finished as the experiment requires.
     #[getter]
     fn all_well(&self) -> bool {
         output::all_well(&self.result)
@@ -121,7 +121,7 @@ impl Results {
     }
 }
 
-/// What makes a row.
+/// The key of a row.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Rows {
     Transport,
@@ -161,7 +161,7 @@ impl Results {
         metrics(counts(head, rows), rows, chosen, intervals)
     }
 
-    /// What says which row it is.
+    /// The columns that identify a row.
     fn head(&self, rows: &[&Row<'_>]) -> Columns {
         let points = || rows.iter().map(|r| &self.experiment.points[r.point]);
         let mut columns =
@@ -204,7 +204,7 @@ impl Results {
     }
 }
 
-/// A column that sums something over runs: name, unit, what.
+/// A column that sums a value over runs: name, unit, value.
 type Count = (&'static str, &'static str, fn(&RunResult) -> u64);
 
 const COUNTS: [Count; 14] = [

@@ -1,4 +1,4 @@
-//! Making runs, and keeping those that were made.
+//! Making runs, and keeping finished ones.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -64,10 +64,10 @@ fn record(line: &str) -> PyResult<Record> {
     Record::parse(line).map_err(|e| errors::store(&format!("not the record of a run: {e}")))
 }
 
-/// What stands in the columns of a store beside the record of a run.
+/// The columns of a store other than the record of a run.
 type Head = (String, String, String, Key, (u64, u64, u64));
 
-/// Experiment, version, what the sweep set as JSON, key, and flows started, completed and aborted of a record.
+/// Experiment, version, the sweep's values as JSON, key, and flows started, completed and aborted of a record.
 #[pyfunction]
 pub(crate) fn head(line: &str) -> PyResult<Head> {
     let r = record(line)?;
@@ -83,7 +83,7 @@ fn text_of((axis, value): &(String, String)) -> String {
     format!("{}: {}", quoted(axis), quoted(value))
 }
 
-/// Finished runs by what makes them the same as others.
+/// Finished runs by their identity.
 #[pyclass(frozen, module = "spindle._native")]
 #[derive(Default)]
 pub(crate) struct Runs(Mutex<HashMap<RunKey, RunResult>>);

@@ -14,13 +14,13 @@ use pyo3::types::PyCapsule;
 
 use crate::errors;
 
-/// A table that anything which speaks Arrow can take over: `pyarrow.table(t)`, `polars.DataFrame(t)`.
+/// A table that any Arrow library can import: `pyarrow.table(t)`, `polars.DataFrame(t)`.
 #[pyclass(frozen, module = "spindle._native")]
 pub(crate) struct Table(RecordBatch);
 
 #[pymethods]
 impl Table {
-    /// The Arrow PyCapsule interface; another schema than the table's own is not offered.
+    /// The Arrow PyCapsule interface. Only the table's own schema is supported.
     #[pyo3(signature = (requested_schema=None))]
     fn __arrow_c_stream__<'py>(
         &self,
@@ -39,7 +39,7 @@ impl Table {
     }
 }
 
-/// A table in the making, column by column.
+/// Builds a table column by column.
 #[derive(Default)]
 pub(crate) struct Columns {
     fields: Vec<Field>,
@@ -91,7 +91,7 @@ impl Columns {
         self.add(name, unit, DataType::Float64, Arc::new(array))
     }
 
-    /// Whether or not.
+    /// Booleans.
     pub(crate) fn flag(self, name: &str, values: impl IntoIterator<Item = bool>) -> Self {
         let array: BooleanArray = values.into_iter().map(Some).collect();
         self.add(name, "", DataType::Boolean, Arc::new(array))

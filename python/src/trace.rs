@@ -1,4 +1,4 @@
-//! Single flows of one run: what `spindle trace` gives.
+//! Single flows of one run, as in `spindle trace`.
 
 use pyo3::prelude::*;
 use spindle_lab::driver::{self, RunError, RunOutput, RunRequest};
@@ -154,7 +154,7 @@ impl Trace {
     }
 }
 
-/// One word for what happened.
+/// The name of an event's kind.
 const fn kind(kind: &FlowEventKind) -> &'static str {
     match kind {
         FlowEventKind::New => "send",

@@ -1,4 +1,4 @@
-"""What tests share: a small experiment, and the command line of the same version."""
+"""Shared fixtures: a small experiment, and the command line of the same version."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture(autouse=True)
 def interrupts() -> Iterator[None]:
-    """SIGINT is Python's, also where these tests run in the background and it would be ignored."""
+    """Installs Python's handler of SIGINT, which would be ignored if these tests run in the background."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -26,7 +26,7 @@ def interrupts() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def binary() -> Path:
-    """The `spindle` program: that of SPINDLE_BIN, or built."""
+    """The `spindle` program of SPINDLE_BIN, or a built one."""
     given = os.environ.get("SPINDLE_BIN")
     path = Path(given) if given else _built()
     version = subprocess.run([path, "--version"], check=True, capture_output=True, text=True).stdout
@@ -45,7 +45,7 @@ def _built() -> Path:
 
 @pytest.fixture(scope="session")
 def command(binary: Path) -> Any:
-    """Runs the program and gives what it printed."""
+    """Runs the program and returns its output."""
 
     def run(*arguments: str | Path) -> str:
         done = subprocess.run([binary, *arguments], capture_output=True, text=True)
@@ -64,12 +64,12 @@ def small() -> spindle.Experiment:
 
 @pytest.fixture
 def endless() -> spindle.Experiment:
-    """An experiment that takes many minutes, which nobody waits for."""
+    """An experiment that takes many minutes and that no test completes."""
     e = spindle.Experiment.builtin("fuso-fig4ab").with_transports("tcp", "fuso")
     return e.with_flows(4_000_000).with_seeds(1).set("parts", 4)
 
 
 def essence(comparison: dict[str, Any]) -> dict[str, Any]:
-    """Results without what depends on the machine."""
+    """Results without the values that depend on the machine."""
     engine = {k: v for k, v in comparison["engine"].items() if k not in ("wall_s", "peak_rss_bytes")}
     return comparison | {"engine": engine}

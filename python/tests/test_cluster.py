@@ -28,7 +28,7 @@ def client() -> Iterator[Any]:
         yield client
 
 
-def test_a_cluster_gives_the_same_results(client: Any, small: Experiment, tmp_path: Path) -> None:
+def test_a_cluster_returns_the_same_results_as_threads(client: Any, small: Experiment, tmp_path: Path) -> None:
     theirs = spindle.sweep(small, client, store=tmp_path, progress=False)
     ours = spindle.sweep(small, jobs=1, progress=False)
     assert essence(theirs.comparison()) == essence(ours.comparison())
@@ -42,7 +42,7 @@ def test_a_cluster_gives_the_same_results(client: Any, small: Experiment, tmp_pa
     assert told[-1].done == told[-1].runs == 24
 
 
-def test_a_killed_worker_costs_its_running_jobs_only(
+def test_a_killed_worker_costs_only_its_running_jobs(
     client: Any, small: Experiment, tmp_path: Path
 ) -> None:
     victim = next(iter(client.run(os.getpid).values()))
@@ -76,7 +76,7 @@ def test_another_version_on_a_worker_is_refused(small: Experiment) -> None:
 
 def test_an_interrupt_ends_the_runs_on_workers(client: Any, endless: Experiment) -> None:
     def under_way() -> int:
-        # A worker that the test before has ended may still be on the list.
+        # A worker that the previous test has ended may still be listed.
         return sum(client.run(lambda: len(cluster._stops), on_error="ignore").values())
 
     def interrupt() -> None:
@@ -89,14 +89,14 @@ def test_an_interrupt_ends_the_runs_on_workers(client: Any, endless: Experiment)
     with pytest.raises(KeyboardInterrupt):
         spindle.sweep(endless, client, progress=False)
     thread.join()
-    # Each would go on for minutes.
+    # Each run would take minutes.
     deadline = time.monotonic() + 120
     while under_way() and time.monotonic() < deadline:
         time.sleep(0.05)
     assert under_way() == 0
 
 
-def test_a_job_that_comes_after_its_sweep_s_end_ends_too(endless: Experiment) -> None:
+def test_a_job_that_arrives_after_its_sweep_has_ended_is_ended(endless: Experiment) -> None:
     (_, key), *_ = endless._native.keys()
     job = (spindle.__version__, (endless.to_toml(), "x"), [0], [cluster.Key(*key)])
     cluster.stop("over")
@@ -107,7 +107,7 @@ def test_a_job_that_comes_after_its_sweep_s_end_ends_too(endless: Experiment) ->
 
 def test_a_run_that_cannot_be_made_ends_a_sweep(client: Any, small: Experiment) -> None:
     class Wrong(Experiment):
-        """Its text is not what its driver has."""
+        """An experiment whose text differs from the driver's."""
 
         def to_toml(self) -> str:
             return small.with_loss("3%").to_toml()
@@ -117,7 +117,7 @@ def test_a_run_that_cannot_be_made_ends_a_sweep(client: Any, small: Experiment) 
         spindle.sweep(wrong, client, progress=False)
 
 
-def test_the_command_takes_a_scheduler(
+def test_the_command_accepts_a_scheduler(
     client: Any, small: Experiment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "small.toml"
@@ -133,7 +133,7 @@ def test_the_command_takes_a_scheduler(
     assert lines[0] == lines[1]
 
 
-def test_the_command_connects_again_where_a_cancellation_falls_on_its_registration(
+def test_the_command_reconnects_if_a_cancellation_interferes_with_its_registration(
     client: Any, small: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "small.toml"
@@ -142,7 +142,7 @@ def test_the_command_connects_again_where_a_cancellation_falls_on_its_registrati
 
     def fail_once(address: str) -> Any:
         attempts.append(address)
-        # `Client._ensure_connected` checks that the first message is the answer alone.
+        # `Client._ensure_connected` checks that the first message contains only the answer.
         assert len(attempts) > 1
         return connect(address)
 

@@ -11,7 +11,7 @@ from spindle import Experiment, ExperimentError, UnknownName
 
 
 def keys(e: Experiment) -> list[object]:
-    """All that makes its runs what they are."""
+    """Everything that identifies its runs."""
     return e._native.keys()
 
 
@@ -29,7 +29,7 @@ def test_every_experiment_is_the_same_when_written_and_read_again(scale: str | N
         assert again == e
 
 
-def test_objects_and_files_are_the_same(small: Experiment, tmp_path: Path) -> None:
+def test_experiments_from_objects_and_from_files_are_equal(small: Experiment, tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     small.save(file)
     loaded = Experiment.load(file)
@@ -39,7 +39,7 @@ def test_objects_and_files_are_the_same(small: Experiment, tmp_path: Path) -> No
     assert len(keys(small)) == 48
 
 
-def test_an_experiment_from_nothing_but_a_mapping() -> None:
+def test_an_experiment_can_be_made_from_a_mapping() -> None:
     e = Experiment.from_dict(
         {
             "id": "mine",
@@ -69,7 +69,7 @@ def test_an_experiment_from_nothing_but_a_mapping() -> None:
         Experiment.from_dict({"traffic": object()})
 
 
-def test_changes_make_other_experiments(small: Experiment) -> None:
+def test_changes_return_other_experiments(small: Experiment) -> None:
     loaded = small.set("traffic.load", "20Mbps")
     assert [p.set for p in loaded.points()] == [p.set for p in small.points()]
     assert all(a.configuration != b.configuration
@@ -78,7 +78,7 @@ def test_changes_make_other_experiments(small: Experiment) -> None:
     assert [p.set["loss"] for p in swept.points()] == ["1%", "2%", "3%"]
     assert small.with_seeds(2, first=5).seeds == range(5, 7)
     quick, full = small.at_scale("quick"), small.at_scale("full")
-    # What is set wins over the scale, whichever came first.
+    # Settings override the scale, regardless of their order.
     assert keys(quick) == keys(full) == keys(small)
     assert (quick.scale, small.scale) == ("quick", None)
     assert len({small, quick, Experiment.parse(small.to_toml())}) == 2
@@ -86,7 +86,7 @@ def test_changes_make_other_experiments(small: Experiment) -> None:
     assert keys(e.at_scale("quick")) != keys(e.at_scale("full"))
 
 
-def test_errors_carry_place_key_and_what_would_be_right(tmp_path: Path) -> None:
+def test_errors_contain_place_key_and_accepted_values(tmp_path: Path) -> None:
     file = tmp_path / "wrong.toml"
     text = Experiment.builtin("fuso-fig4ab").to_toml()
     file.write_text(text.replace('below = "100KB"', 'below = "100 parsecs"'))
@@ -107,7 +107,7 @@ def test_errors_carry_place_key_and_what_would_be_right(tmp_path: Path) -> None:
         Experiment.load(tmp_path / "none.toml")
 
 
-def test_names_that_stand_for_nothing_are_told() -> None:
+def test_unknown_names_are_reported_with_suggestions() -> None:
     with pytest.raises(UnknownName, match="did you mean \"fuso-fig4ab\""):
         Experiment.builtin("fuso-fig4ba")
     with pytest.raises(UnknownName, match="want one of quick, full, paper-scale"):
@@ -120,7 +120,7 @@ def test_names_that_stand_for_nothing_are_told() -> None:
     assert spindle.metrics()["fct.p99"] == ("p99 FCT", "us")
 
 
-def test_files_that_are_named_go_with_it(tmp_path: Path) -> None:
+def test_a_written_experiment_contains_the_files_that_it_names(tmp_path: Path) -> None:
     (tmp_path / "mine.cdf").write_text("1000 0\n2000 1\n")
     text = Experiment.builtin("fuso-fig4ab").to_toml()
     text = text.replace('"web-search"', '"file:mine.cdf"').replace('below = "100KB"\n', "")

@@ -1,4 +1,4 @@
-"""Python goes on while the lab runs, and Ctrl-C ends it."""
+"""Python continues while the lab runs, and Ctrl-C ends the run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import spindle
 from spindle import Experiment, _native
 
 
-def test_python_goes_on_while_a_run_is_made(endless: Experiment) -> None:
+def test_python_continues_while_a_run_is_made(endless: Experiment) -> None:
     stop, ended = _native.Stop(), []
 
     def work() -> None:
@@ -25,7 +25,7 @@ def test_python_goes_on_while_a_run_is_made(endless: Experiment) -> None:
 
     thread = threading.Thread(target=work)
     thread.start()
-    # Were Python locked until the run's end, nobody would come here.
+    # If Python were locked until the run's end, this line would not be reached.
     assert thread.is_alive() and not stop.is_set()
     stop.set()
     thread.join()

@@ -28,7 +28,7 @@ def test_reproduce_writes_the_verdicts_of_the_command_line(
     assert file.read_text() == theirs
 
 
-def test_run_takes_the_flags_of_the_command_line(
+def test_run_accepts_the_flags_of_the_command_line(
     command: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     flags = ["--transports", "tcp,mptcp", "--flows", "40", "--seeds", "2", "--loss", "2%"]
@@ -38,7 +38,7 @@ def test_run_takes_the_flags_of_the_command_line(
     assert essence(json.loads(capsys.readouterr().out)) == essence(theirs)
 
 
-def test_a_mistake_is_a_line_and_exit_code_2(
+def test_a_mistake_prints_one_line_and_exits_with_2(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for arguments, told in [
@@ -56,10 +56,10 @@ def test_a_mistake_is_a_line_and_exit_code_2(
     assert caught.value.code == 2
 
 
-def test_flows_that_do_not_finish_are_exit_code_1(
+def test_unfinished_flows_exit_with_1(
     small: Experiment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    # All links lose everything: nothing gets through.
+    # All links lose everything, so no packet gets through.
     tree = small.with_flows(3).to_dict()
     tree.pop("sweep")
     tree |= {"loss": {"on": "all", "rate": "100%"}, "transports": ["tcp"], "claims": []}

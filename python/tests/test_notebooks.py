@@ -14,7 +14,7 @@ pytest.importorskip("matplotlib")
 NOTEBOOKS = sorted(Path(__file__).parents[1].glob("notebooks/*.ipynb"))
 
 
-def test_there_are_notebooks() -> None:
+def test_notebooks_exist() -> None:
     assert len(NOTEBOOKS) >= 2
 
 
@@ -25,5 +25,5 @@ def test_a_notebook_runs(path: Path, tmp_path: Path) -> None:
     nbclient.NotebookClient(
         notebook, timeout=None, kernel_name="python3", resources={"metadata": {"path": tmp_path}}
     ).execute()
-    # A reader sees without running it what a cell gives.
+    # The outputs of all cells are stored, so that a reader sees them without running the notebook.
     assert kept == [bool(c.outputs) for c in notebook.cells if c.cell_type == "code"]

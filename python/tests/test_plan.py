@@ -15,7 +15,7 @@ def tasks(points: int, runs: int, experiment: int = 0) -> list[Task]:
 
 
 def play(plan: Plan, seconds: dict[int, float], slots: int = 4) -> list[Batch]:
-    """All jobs, done in the order they were handed out; a run takes what its point says."""
+    """Returns all jobs, finished in the order in which they were handed out. The point determines a run's duration."""
     done = []
     while batch := plan.next(slots):
         done.append(batch)
@@ -32,12 +32,12 @@ def test_every_run_is_handed_out_once() -> None:
     assert plan.share() == 1.0 and not plan
 
 
-def test_jobs_take_a_second_or_more_once_something_is_known() -> None:
+def test_jobs_take_a_second_or_more_once_durations_are_known() -> None:
     batches = play(Plan(tasks(10, 100)), dict.fromkeys(range(10), 0.01), slots=2)
     times = [0.01 * len(b.tasks) for b in batches]
     assert times[0] == 0.01, "nothing was known"
     assert all(LEAST_S - 0.02 <= t <= 2 * JOB_S for t in times[1:-1]), times
-    # Those of a slow point are jobs of their own.
+    # Runs of a slow point are separate jobs.
     slow = play(Plan(tasks(2, 6)), {0: 3.0, 1: 3.0})
     assert all(len(b.tasks) == 1 for b in slow)
 
@@ -62,7 +62,7 @@ def test_jobs_are_long_in_a_long_sweep() -> None:
     assert few is not None and JOB_S < 1.25 * len(few.tasks) < MOST_S
 
 
-def test_what_was_lost_comes_first_and_alone() -> None:
+def test_runs_of_a_lost_job_are_handed_out_first_and_separately() -> None:
     plan = Plan(tasks(1, 50))
     first = plan.next(1)
     assert first is not None
@@ -76,7 +76,7 @@ def test_what_was_lost_comes_first_and_alone() -> None:
     assert rest is not None and len(rest.tasks) > 1
 
 
-def test_progress_is_a_line_now_and_then_where_nobody_watches() -> None:
+def test_progress_without_a_terminal_prints_occasional_lines() -> None:
     now, out = [0.0], io.StringIO()
     progress = Progress("fig", 10, stream=out, clock=lambda: now[0])
     now[0] = PAUSE_S - 1
@@ -91,7 +91,7 @@ def test_progress_is_a_line_now_and_then_where_nobody_watches() -> None:
     assert out.getvalue().count("\n") == 1
 
 
-def test_progress_is_drawn_over_on_a_terminal() -> None:
+def test_progress_on_a_terminal_redraws_its_line() -> None:
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
             return True
@@ -104,7 +104,7 @@ def test_progress_is_drawn_over_on_a_terminal() -> None:
     assert out.getvalue().startswith("\rfig: 5/10 runs, 0.0 min left") and "\n" not in out.getvalue()
 
 
-def test_progress_may_be_told_to_a_function() -> None:
+def test_progress_can_be_reported_to_a_function() -> None:
     told: list[Status] = []
     now = [0.0]
     progress = Progress("fig", 4, told.append, clock=lambda: now[0])

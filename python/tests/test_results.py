@@ -20,7 +20,7 @@ def results(small: Experiment) -> spindle.Results:
     return spindle.sweep(small, jobs=2, progress=False)
 
 
-def test_a_sweep_is_that_of_the_command_line(
+def test_a_sweep_equals_that_of_the_command_line(
     small: Experiment, results: spindle.Results, command: Any, tmp_path: Path
 ) -> None:
     file = tmp_path / "small.toml"
@@ -54,7 +54,7 @@ def test_a_summary_has_the_numbers_of_the_command_line(results: spindle.Results)
     assert table.schema.field("fct.p99").metadata == {b"unit": b"us"}
 
 
-def test_rows_of_runs_add_up(small: Experiment, results: spindle.Results) -> None:
+def test_rows_of_runs_sum_to_the_summary(small: Experiment, results: spindle.Results) -> None:
     seeds, parts, flows = results.runs(), results.runs(parts=True), results.completions()
     assert (len(seeds), len(parts)) == (2 * 2 * 3, 2 * 2 * 3 * 4)
     assert seeds["seed"].to_pylist()[:3] == [1, 2, 3]
@@ -69,7 +69,7 @@ def test_rows_of_runs_add_up(small: Experiment, results: spindle.Results) -> Non
 def test_metrics_are_chosen_by_name(results: spindle.Results) -> None:
     table = results.summary(["fct.p75", "completed", "queueing.short"])
     assert table["completed.share"].to_pylist() == [1.0] * 4
-    assert table["queueing.short"].null_count == 4, "nobody observed it"
+    assert table["queueing.short"].null_count == 4, "the metric was not observed"
     assert "fct.p99" not in table.column_names and "fct.p75.low" in table.column_names
     with pytest.raises(UnknownName, match="did you mean \"fct.p99\""):
         results.summary(["fct.99"])
@@ -77,13 +77,13 @@ def test_metrics_are_chosen_by_name(results: spindle.Results) -> None:
         results.summary("fct.p99")
 
 
-def test_tables_go_into_pandas(results: spindle.Results) -> None:
+def test_tables_convert_to_pandas(results: spindle.Results) -> None:
     pytest.importorskip("pandas")
     frame = results.summary(["fct.p99"]).to_pandas()
     assert list(frame.groupby("transport")["fct.p99"].count()) == [2, 2]
 
 
-def test_a_part_of_a_sweep_is_among_its_runs(small: Experiment, results: spindle.Results) -> None:
+def test_the_runs_of_a_sweep_contain_each_part(small: Experiment, results: spindle.Results) -> None:
     part = spindle.run(small, point=1, transport="fuso", seed=2, jobs=1).runs(parts=True)
     whole = results.runs(parts=True)
     mine = pc.and_(pc.equal(whole["point"], 1), pc.equal(whole["seed"], 2))
@@ -95,7 +95,7 @@ def test_a_part_of_a_sweep_is_among_its_runs(small: Experiment, results: spindle
             spindle.run(small, **wrong)
 
 
-def test_an_axis_named_as_a_count_gives_way(small: Experiment) -> None:
+def test_an_axis_with_the_name_of_a_count_is_renamed(small: Experiment) -> None:
     tree = small.to_dict()
     tree["sweep"] = {"flows": [20, 40]}
     tree["loss"]["rate"] = "2%"
@@ -104,7 +104,7 @@ def test_an_axis_named_as_a_count_gives_way(small: Experiment) -> None:
     assert table["flows"].to_pylist() == [60, 60, 120, 120]
 
 
-def test_points_that_are_computed_have_their_metrics() -> None:
+def test_computed_points_have_their_metrics() -> None:
     e = Experiment.builtin("caps-fig9").at_scale("quick")
     results = spindle.sweep(e, jobs=1, progress=False)
     assert {c["verdict"] for c in results.verdicts()["claims"]} <= {"holds", "fails", "not-checkable"}
@@ -113,7 +113,7 @@ def test_points_that_are_computed_have_their_metrics() -> None:
     assert any(name.startswith("caps.") for name in table.column_names)
 
 
-def test_flows_and_traces_are_those_of_the_command_line(
+def test_flows_and_traces_equal_those_of_the_command_line(
     small: Experiment, command: Any, tmp_path: Path
 ) -> None:
     file = tmp_path / "small.toml"

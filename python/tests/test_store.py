@@ -1,4 +1,4 @@
-"""Stores: what was run is not run again."""
+"""Stores: finished runs are not repeated."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spindle import Experiment, Status, Store, StoreError
 
 
 def made(experiment: Experiment, store: Path | Store, **options: object) -> tuple[int, dict]:
-    """How many runs were made, and the results."""
+    """Returns the number of runs made, and the results."""
     told: list[Status] = []
     results = spindle.sweep(experiment, store=store, jobs=2, progress=told.append, **options)
     runs = told[-1].done if told else 0
@@ -27,26 +27,26 @@ def test_a_second_start_runs_nothing(small: Experiment, tmp_path: Path) -> None:
     assert results == essence(spindle.sweep(small, jobs=1, progress=False).comparison())
 
 
-def test_what_changes_is_run_and_nothing_else(small: Experiment, tmp_path: Path) -> None:
+def test_only_changed_runs_are_made(small: Experiment, tmp_path: Path) -> None:
     store = tmp_path / "store"
     assert made(small, store)[0] == 48
     # A run for each of three seeds and four parts: of a point under two transports, of a transport at two points.
     assert made(small.with_loss("1%", "2%"), store)[0] == 24
     assert made(small.with_transports("tcp", "fuso", "mptcp"), store)[0] == 24
-    # The parts stay: three seeds more, and none of those that are there.
+    # The parts are unchanged: three more seeds are run, and no stored run is repeated.
     assert made(small.with_seeds(6).set("parts", 4), store)[0] == 48
     # All points depend on the load.
     assert made(small.set("traffic.load", "20Mbps"), store)[0] == 48
-    # What only describes it is no other experiment.
+    # A change of a description does not make another experiment.
     assert made(small.set("title", "another").set("id", "mine"), store)[0] == 0
     assert made(small, store)[0] == 0
 
 
 class Enough(Exception):
-    """Somebody ends a sweep in the middle."""
+    """Raised to end a sweep in the middle."""
 
 
-def test_a_sweep_that_ended_early_goes_on(small: Experiment, tmp_path: Path) -> None:
+def test_a_sweep_that_ended_early_continues(small: Experiment, tmp_path: Path) -> None:
     seen: list[int] = []
 
     def end(status: Status) -> None:
@@ -63,7 +63,7 @@ def test_a_sweep_that_ended_early_goes_on(small: Experiment, tmp_path: Path) -> 
     assert results == essence(spindle.sweep(small, jobs=1, progress=False).comparison())
 
 
-def test_it_is_a_dataset_with_a_file_for_each_job(small: Experiment, tmp_path: Path) -> None:
+def test_a_store_is_a_dataset_with_a_file_for_each_job(small: Experiment, tmp_path: Path) -> None:
     made(small, tmp_path)
     table = ds.dataset(tmp_path, format="parquet").to_table()
     assert len(table) == 48
@@ -74,7 +74,7 @@ def test_it_is_a_dataset_with_a_file_for_each_job(small: Experiment, tmp_path: P
     assert not list(tmp_path.rglob("*.tmp"))
 
 
-def test_runs_of_other_versions_are_left_alone(small: Experiment, tmp_path: Path) -> None:
+def test_runs_of_other_versions_are_kept_and_not_used(small: Experiment, tmp_path: Path) -> None:
     made(small, tmp_path)
     own = tmp_path / spindle.__version__
     other = tmp_path / "0.0.1+00000000"
@@ -84,7 +84,7 @@ def test_runs_of_other_versions_are_left_alone(small: Experiment, tmp_path: Path
     assert list(other.iterdir())
 
 
-def test_a_broken_file_is_named(small: Experiment, tmp_path: Path) -> None:
+def test_a_broken_file_is_reported_by_name(small: Experiment, tmp_path: Path) -> None:
     made(small, tmp_path)
     file = next((tmp_path / spindle.__version__).iterdir())
     file.write_bytes(file.read_bytes()[:-20])

@@ -48,8 +48,9 @@
 //!   [`Buffer`]) and what it loses ([`Loss`]).
 //! - `network`: the graph, its names and its routes ([`Network`], [`Builder`]).
 //! - [`topology`]: ready-made networks.
-//! - `simulation`: the engine ([`Simulation`], [`Event`]). `hop.rs` is the hot path, `port.rs` the FIFO
-//!   queue, `ahead.rs` the prefetching, `watch.rs` the measurement of queueing and paths ([`Watched`]).
+//! - `port`: the FIFO queue of a link, and the store of the packets in it.
+//! - `simulation`: the engine ([`Simulation`], [`Event`]). `hop.rs` is the hot path, `prefetch.rs` the
+//!   prefetching, `watch.rs` the measurement of queueing and paths ([`Watched`]).
 //! - `balance`: how switches choose among next hops ([`Balancing`], [`Balancer`]).
 //! - `event`: the timing wheel and the heap that checks it ([`EventQueue`], [`Wheel`], [`HeapQueue`]).
 //! - `random`: random streams and hashing ([`stream`], [`mix`]).
@@ -72,6 +73,7 @@ mod link;
 mod loss;
 mod network;
 mod packet;
+mod port;
 mod random;
 mod simulation;
 pub mod topology;

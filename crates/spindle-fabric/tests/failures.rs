@@ -93,8 +93,8 @@ fn each_link_draws_losses_from_its_own_stream() {
         (first, second)
     };
     let (alone, _) = lossy(false);
-    let (beside, other) = lossy(true);
-    assert_eq!(alone, beside);
+    let (with_other_traffic, other) = lossy(true);
+    assert_eq!(alone, with_other_traffic);
     assert!((8..32).contains(&alone.len()), "{alone:?}");
     let shifted: Vec<u64> = other.iter().map(|id| id - 100).collect();
     assert_ne!(alone, shifted);

@@ -41,7 +41,7 @@
 //!    [`report`] writes pages. [`explain`] describes the names in a registry.
 //!
 //! The remaining modules are independent of this path. [`pcap`] writes captures.
-//! [`reference`](crate::reference) runs flow files of other simulators. [`bound`] computes the FUSO paper's
+//! [`mod@reference`] runs flow files of other simulators. [`bound`] computes the FUSO paper's
 //! bound on timeouts.
 
 pub mod bound;

@@ -13,7 +13,7 @@ use spindle_units::{Duration, Instant};
 use spindle_wire::Payload;
 
 use crate::driver::packet::Parcel;
-use crate::driver::world::{Happening, Wire, World};
+use crate::driver::world::{Wire, World, WorldEvent};
 use crate::driver::{RunError, endpoint};
 use crate::experiment::flows::BulkFlow;
 use crate::metrics::show_us;
@@ -329,13 +329,13 @@ impl Run<'_> {
     fn go(&mut self) {
         self.arm_next(Instant::ZERO);
         while self.open > 0 {
-            let Some((now, happening)) = self.world.next(|_, _, _| {}, |_, _| {}) else {
+            let Some((now, happened)) = self.world.next(|_, _, _| {}, |_, _| {}) else {
                 return;
             };
-            match happening {
-                Happening::Host(host) => self.pump(now, host),
-                Happening::Alarm => self.start_due(now),
-                Happening::Dropped(..) => {}
+            match happened {
+                WorldEvent::Host(host) => self.pump(now, host),
+                WorldEvent::Alarm => self.start_due(now),
+                WorldEvent::Dropped(..) => {}
             }
         }
     }

@@ -119,7 +119,7 @@ const BALANCERS: [Standard; 7] = [
     ),
     (
         "caps-dark",
-        "as caps, where nobody tells long flows from short ones: long from the first 100 KB on that a \
+        "as caps, but without knowledge of which flows are long: a flow counts as long from the first 100 KB on that a \
          switch sees (CAPS section VII, mechanisms A4.1)",
         || Balancing::Caps(CapsSettings::dark()),
     ),

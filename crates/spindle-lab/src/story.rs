@@ -19,14 +19,14 @@ pub(crate) struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    /// Finds a flow that the first transport completed without a timeout although it lost data. `is_told`
+    /// Finds a flow that the first transport completed without a timeout although it lost data. `qualifies`
     /// decides whether the flow recovered in the requested way. Flows that waited for a timeout under the other
     /// transport are preferred. Only the first part of the first seed is searched.
     pub(crate) fn find(
         &self,
         first: &'a TransportName,
         other: Option<&'a TransportName>,
-        is_told: impl Fn(&FlowTrace) -> bool,
+        qualifies: impl Fn(&FlowTrace) -> bool,
     ) -> Option<FlowTrace> {
         let mut request = self.request(first);
         request.count_losses = true;
@@ -39,7 +39,7 @@ impl<'a> Search<'a> {
             let Some(trace) = self.record(first, flow) else {
                 continue;
             };
-            if !is_told(&trace) {
+            if !qualifies(&trace) {
                 continue;
             }
             let compare = other.and_then(|o| self.record(o, flow)).map(Box::new);

@@ -87,8 +87,8 @@ fn long_flows_delay_short_ones() {
         let r = go("tcp@rps", &traffic).result;
         r.fct_ns.iter().sum::<u64>() as f64 / r.completed as f64
     };
-    let (alone, beside) = (mean(0), mean(4));
-    assert!(beside > 1.1 * alone, "{beside} {alone}");
+    let (alone, with_others) = (mean(0), mean(4));
+    assert!(with_others > 1.1 * alone, "{with_others} {alone}");
 }
 
 /// The time runs from the first packet passed to TCP to the last byte. A packet takes half a round trip and the

@@ -8,12 +8,11 @@ use std::sync::Arc;
 
 use spindle_units::Duration;
 
-use crate::config::{
-    Config, EcnMode, Flight, LossConfig, MultipathConfig, PathManager, TailLossProbe,
-};
-use crate::connection::scheduler::SchedulerKind;
+use crate::config::{Config, MultipathConfig, PathManager};
+use crate::congestion::CongestionKind;
 use crate::recovery::{CoFuso, CodingRate, DeadlineReinjection, Fuso, Oracle, Proactive, TcpIr};
-use crate::subflow::congestion::CongestionKind;
+use crate::scheduler::SchedulerKind;
+use crate::tcp_config::{EcnMode, LossConfig, ReductionBase, TailLossProbe};
 
 pub use variants::{VARIANTS, Variant, variant};
 
@@ -410,7 +409,7 @@ fn mptcp_linux() -> (Config, Vec<&'static str>) {
         rack: true,
         prr: true,
         tail_loss_probe: Some(PROBE),
-        flight: Flight::CongestionWindow,
+        flight: ReductionBase::CongestionWindow,
         ..LossConfig::default()
     };
     if let Some(m) = &mut c.multipath {

@@ -10,7 +10,7 @@ use chacha20::ChaCha20Rng;
 use rand_core::RngCore;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use crate::host::keys::hmac_sha256;
+use crate::keys::hmac_sha256;
 use crate::random::mix;
 
 /// A use of unpredictable numbers.

@@ -6,7 +6,7 @@ mod support;
 use std::sync::Arc;
 
 use spindle_mptcp::{
-    Config, Event, Flight, Handle, InitialWindow, SendKind, TraceEvent, TraceKind, preset,
+    Config, Event, Handle, InitialWindow, ReductionBase, SendKind, TraceEvent, TraceKind, preset,
 };
 use spindle_units::{Duration, Instant};
 use spindle_wire::Payload;
@@ -181,7 +181,7 @@ fn connection_timer_reinjects_nothing_without_an_idle_subflow() {
 
 #[test]
 fn ssthresh_is_computed_from_cwnd_if_configured() {
-    let reduced = |flight: Flight| {
+    let reduced = |flight: ReductionBase| {
         let mut c = twin();
         c.loss.flight = flight;
         c.multipath = None;
@@ -212,8 +212,8 @@ fn ssthresh_is_computed_from_cwnd_if_configured() {
         info.subflows[0].ssthresh
     };
     let (flight, cwnd) = (
-        reduced(Flight::FlightSize),
-        reduced(Flight::CongestionWindow),
+        reduced(ReductionBase::FlightSize),
+        reduced(ReductionBase::CongestionWindow),
     );
     // CUBIC reduces to seven tenths (RFC 9438, section 4.6).
     assert!(

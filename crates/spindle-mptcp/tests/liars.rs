@@ -119,7 +119,7 @@ fn an_add_addr_with_a_wrong_hmac_is_ignored() {
             .as_ref()
             .is_some_and(|r| !r.add_addr.is_empty())
     };
-    for (hmac, heeded) in [(right ^ 1, false), (right, true)] {
+    for (hmac, accepted) in [(right ^ 1, false), (right, true)] {
         let mut seg = b.data_ack(&flow, 0);
         seg.options.rare_mut().add_addr.push(AddAddr {
             echo: false,
@@ -129,7 +129,7 @@ fn an_add_addr_with_a_wrong_hmac_is_ignored() {
             hmac: Some(hmac),
         });
         let out = b.push(seg);
-        assert_eq!(out.iter().any(echoed), heeded);
+        assert_eq!(out.iter().any(echoed), accepted);
         assert_eq!(b.stack.counters().add_addr_hmac_failures, 1);
     }
     others_go_on(&mut b);

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use spindle_mptcp::scheduler::SchedulerKind;
 use spindle_mptcp::{
-    Config, Event, InitialWindow, SendKind, TraceKind, for_unmodified_receivers, preset,
+    Config, Event, Handle, InitialWindow, SendKind, TraceKind, for_unmodified_receivers, preset,
 };
 use spindle_units::Duration;
 use spindle_wire::Payload;
@@ -54,7 +54,8 @@ fn run(sending: Config, receiving: Config) -> Outcome {
     run_of(PACKETS, sending, receiving)
 }
 
-fn run_of(packets: u32, sending: Config, receiving: Config) -> Outcome {
+/// A network of two paths with a connection of two subflows, and the handles of its sender and receiver.
+fn connected(sending: Config, receiving: Config) -> (Net, Handle, Handle) {
     let path = Path::clean(Duration::from_micros(500));
     let mut net = Net::new(1, vec![path.clone(), path]);
     let mut known: Vec<u16> = Vec::new();
@@ -83,11 +84,16 @@ fn run_of(packets: u32, sending: Config, receiving: Config) -> Outcome {
         .send(net.now, receiver, Payload::Length(1))
         .expect("sends");
     while net.step(end) {}
+    net.now = end;
+    (net, sender, receiver)
+}
+
+fn run_of(packets: u32, sending: Config, receiving: Config) -> Outcome {
+    let (mut net, sender, receiver) = connected(sending, receiving);
     let info = net.stacks[SENDER].info(sender).expect("there");
     assert_eq!(info.subflows.len(), 2);
     let lossy = info.subflows[1].local.port;
 
-    net.now = end;
     let start = net.now;
     let mut first = None;
     net.hook = Some(Box::new(move |_, side, seg| {

@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use spindle_mptcp::stage::scatter::topology::Topology;
-use spindle_mptcp::stage::scatter::{PRIORITY, ScatterConfig, Switch, Threshold};
+use spindle_mptcp::stage::scatter::{PRIORITY, PhaseSwitch, ScatterConfig, Threshold};
 use spindle_mptcp::{Config, EcnMode, InitialWindow, preset};
 use spindle_units::{Duration, Instant};
 use spindle_wire::{Ecn, Endpoint, Flags, MpJoin, Segment};
@@ -297,9 +297,9 @@ fn with_a_known_topology_reordering_over_many_paths_is_not_taken_for_loss() {
 #[test]
 fn the_first_phase_ends_by_window_by_congestion_or_never_as_configured() {
     for (switch, lossy) in [
-        (Switch::Window(20_000), false),
-        (Switch::Congestion, true),
-        (Switch::Never, true),
+        (PhaseSwitch::Window(20_000), false),
+        (PhaseSwitch::Congestion, true),
+        (PhaseSwitch::Never, true),
     ] {
         let mut c = config("mmptcp");
         scatter(&mut c, |s| s.switch = switch);
@@ -313,11 +313,11 @@ fn the_first_phase_ends_by_window_by_congestion_or_never_as_configured() {
         let joined = joins(&net).first().map(|l| l.at);
         let before = |at| scattered(&net, CLIENT).filter(|l| l.at < at).count();
         match switch {
-            Switch::Window(_) => {
+            PhaseSwitch::Window(_) => {
                 let before = joined.map(before).expect("joins");
                 assert!((13..60).contains(&before), "{before}");
             }
-            Switch::Congestion => assert!(joined.map(before).expect("joins") > 60),
+            PhaseSwitch::Congestion => assert!(joined.map(before).expect("joins") > 60),
             _ => assert_eq!(joined, None),
         }
     }
@@ -421,7 +421,7 @@ fn with_scatter_every_byte_arrives_once_and_in_order_over_random_networks() {
         let mut run = s.prepare_with(true, |_, c| {
             if let Some(m) = &mut c.multipath {
                 m.scatter = Some(Arc::new(ScatterConfig {
-                    switch: Switch::Bytes(if odd { 5_000 } else { 1 << 40 }),
+                    switch: PhaseSwitch::Bytes(if odd { 5_000 } else { 1 << 40 }),
                     acks: odd,
                     threshold: Threshold::Adaptive { most: 30 },
                     ..ScatterConfig::default()

@@ -14,10 +14,10 @@ use spindle_units::Instant;
 use spindle_wire::Segment;
 use tun_rs::SyncDevice;
 
-use crate::carried::Carried;
 use crate::clock::Clock;
 use crate::error::TestbedError;
 use crate::lateness::Lateness;
+use crate::sim_packet::SimPacket;
 
 /// How many packets are read from one interface before others have their turn.
 const BATCH: usize = 64;
@@ -83,7 +83,7 @@ impl Fabric {
     /// # Errors
     /// If the system cannot provide a poller or a thread.
     pub fn start(
-        simulation: Simulation<Carried>,
+        simulation: Simulation<SimPacket>,
         attachments: Vec<Attachment>,
     ) -> Result<Self, TestbedError> {
         let poller = Poller::new().map_err(TestbedError::system("make a poller"))?;
@@ -136,7 +136,7 @@ pub fn precise() {
 }
 
 struct Driver {
-    simulation: Simulation<Carried>,
+    simulation: Simulation<SimPacket>,
     /// The attachment of each host.
     attachments: Vec<Attachment>,
     /// First address of each host.
@@ -154,7 +154,7 @@ struct Driver {
 
 impl Driver {
     fn new(
-        simulation: Simulation<Carried>,
+        simulation: Simulation<SimPacket>,
         attachments: Vec<Attachment>,
         poller: Arc<Poller>,
         stop: Arc<AtomicBool>,
@@ -257,7 +257,7 @@ impl Driver {
         }
     }
 
-    fn deliver(&mut self, host: HostId, address: Address, packet: Carried) {
+    fn deliver(&mut self, host: HostId, address: Address, packet: SimPacket) {
         let host = host.0 as usize;
         let taken = match &self.attachments[host] {
             Attachment::Spindle(port) => packet.into_segment().is_some_and(|s| port.send(s)),
@@ -272,7 +272,7 @@ impl Driver {
         self.report.refused += u64::from(!taken);
     }
 
-    fn inject(&mut self, from: (u32, u32), packet: Carried, to: (u32, u32)) {
+    fn inject(&mut self, from: (u32, u32), packet: SimPacket, to: (u32, u32)) {
         let place = |(host, interface): (u32, u32)| {
             let count = *self.addresses.get(host as usize)?;
             (interface < count).then(|| Address(self.first[host as usize] + interface))
@@ -296,7 +296,7 @@ impl Driver {
             let Ok(len) = devices[interface].recv(&mut self.buffer) else {
                 return false;
             };
-            if let Some((packet, to)) = Carried::packet(&self.buffer[..len]) {
+            if let Some((packet, to)) = SimPacket::packet(&self.buffer[..len]) {
                 self.inject((host as u32, interface as u32), packet, to);
             }
         }
@@ -327,7 +327,7 @@ impl Driver {
             return;
         };
         for piece in segment.pieces() {
-            if let Some((packet, to)) = Carried::segment(piece) {
+            if let Some((packet, to)) = SimPacket::segment(piece) {
                 self.inject(from, packet, to);
             }
         }
@@ -345,7 +345,7 @@ impl Driver {
     }
 }
 
-fn links(network: &Network, simulation: &Simulation<Carried>) -> Vec<LinkReport> {
+fn links(network: &Network, simulation: &Simulation<SimPacket>) -> Vec<LinkReport> {
     (0..network.links().len() as u32)
         .map(|l| {
             let stats = simulation.stats(LinkId(l));

@@ -35,7 +35,7 @@
 //!
 //! Read the public modules in this order:
 //!
-//! 1. [`carried`] represents packets in transit: IP packets of a kernel, or segments of a Spindle host.
+//! 1. [`sim_packet`] represents packets in transit: IP packets of a kernel, or segments of a Spindle host.
 //! 2. [`fabric`] is the thread that runs the network model in real time. [`lateness`] is its measure.
 //! 3. [`exec`] runs the user's own programs in the hosts instead of the workload.
 //! 4. [`output`] makes the table and the JSON.
@@ -43,9 +43,8 @@
 //! The private modules follow the path of a run. `run` divides an experiment into parts, and `store` keeps
 //! finished parts. `part` creates the hosts and the fabric of one part. `host`, `carrier`, `namespace`,
 //! `kernel` and `gateway` make the kinds of hosts. `workload` carries out the flows: `serve` answers requests,
-//! and `push` sends flows without requests. `witness` is the thread that measures how late threads wake up.
+//! and `push` sends flows without requests. `wakeup_monitor` is the thread that measures how late threads wake up.
 
-pub mod carried;
 mod carrier;
 mod clock;
 mod error;
@@ -61,8 +60,9 @@ mod part;
 mod push;
 mod run;
 mod serve;
+pub mod sim_packet;
 mod store;
-mod witness;
+mod wakeup_monitor;
 mod workload;
 
 pub use error::TestbedError;

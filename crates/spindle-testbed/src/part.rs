@@ -23,7 +23,7 @@ use crate::fabric::{Fabric, FabricReport};
 use crate::host::Host;
 use crate::kernel;
 use crate::lateness::Lateness;
-use crate::witness::Witness;
+use crate::wakeup_monitor::WakeupMonitor;
 use crate::workload::{Count, LocalFuture, Work, Worked, work};
 
 /// One part of a row.
@@ -190,13 +190,13 @@ impl Part<'_> {
         let base = Rc::new(Cell::new(Totals::default()));
         let noted = base.clone();
         let timeouts: Count = Box::new(timeouts);
-        let witness = Witness::start();
+        let wakeup_monitor = WakeupMonitor::start();
         let worked = work(todo, timeouts, async move |hosts: &[Host]| {
             noted.set(totals(hosts).await);
         })
         .await
         .map_err(TestbedError::system("carry out the traffic"))?;
-        let hosts = witness.finish();
+        let hosts = wakeup_monitor.finish();
         let after = totals(&worked.hosts).await;
         for network in worked.hosts.iter().filter_map(Host::network) {
             network.shutdown().await;

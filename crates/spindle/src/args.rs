@@ -354,7 +354,7 @@ pub(crate) struct Testbed {
     #[arg(long, value_name = "TIME")]
     pub(crate) late: Option<String>,
     /// Parts of rows that run at a time, each in a network of its own [default: 4 per core, at most
-    /// 16; where short flows come beside long ones, 1 for each 2 cores]
+    /// 16; 1 for each 2 cores if there are short and long flows]
     #[arg(long, value_name = "N")]
     pub(crate) jobs: Option<usize>,
     /// Write each finished part to this file, a line of JSON each; without --resume it begins empty

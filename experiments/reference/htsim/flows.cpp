@@ -1,5 +1,5 @@
 // Runs a reference flow file in htsim: flows FILE.flows K
-// The last line of output is one JSON object. Where htsim is got, how this is built and what is counted is in README.md beside this file.
+// The last line of output is one JSON object. README.md in this directory describes how to get htsim, the build, and the counts.
 
 #include <algorithm>
 #include <chrono>
@@ -24,7 +24,7 @@ namespace {
 const int PACKET = 1500;
 const linkspeed_bps SPEED = 10000000000;
 const simtime_picosec DELAY = 1000000;  // 1000 ns
-// With the packet being sent, which htsim's queue counts too.
+// Includes the packet being sent, which htsim's queue also counts.
 const int SWITCH_PACKETS = 101, HOST_PACKETS = 1001;
 const int WINDOW_CAP = 256;
 const simtime_picosec MIN_RTO = timeFromMs(10), HTSIM_MIN_RTO = timeFromMs(250);  // the latter is written into TcpSrc::receivePacket
@@ -34,7 +34,7 @@ const double LOST_SYN_US = 900e3;                    // flows that lost a SYN ta
 uint64_t hops = 0;
 size_t unfinished = 0;
 
-// htsim's wire; each packet that leaves it has finished a link.
+// htsim's wire; each packet that leaves it has crossed a link.
 struct Wire : Pipe {
     explicit Wire(EventList& events) : Pipe(DELAY, events) {}
     void doNextEvent() override {
@@ -43,7 +43,7 @@ struct Wire : Pipe {
     }
 };
 
-// htsim's sender, but for the shortest timeout.
+// htsim's sender, except for the minimum timeout.
 struct Sender : TcpSrc {
     simtime_picosec began;
 
@@ -62,7 +62,7 @@ struct Sender : TcpSrc {
     }
 };
 
-// htsim's receiver, which notes when it has all.
+// htsim's receiver, which records when it has all packets.
 struct Receiver : TcpSink {
     uint64_t last_byte;  // the SYN is number 1
     simtime_picosec done = 0;
@@ -77,7 +77,7 @@ struct Receiver : TcpSink {
     }
 };
 
-// One way of a cable: the port's queue, then the wire.
+// One direction of a cable: the port's queue, then the wire.
 struct Link {
     std::unique_ptr<Queue> queue;
     std::unique_ptr<Wire> wire;
@@ -105,7 +105,7 @@ class FatTree {
             for (auto& link : *layer) sum += link.queue->num_drops();
         return sum;
     }
-    // From host to host by path p: no higher than it must go.
+    // From host to host by path p, no higher in the tree than necessary.
     Route* route(int from, int to, int p, PacketSink& end) {
         auto* route = new Route;
         auto add = [&](Link& link) {
@@ -143,7 +143,7 @@ double processor() {
     return t.tv_sec + t.tv_nsec * 1e-9;
 }
 
-// Not getrusage's, which begins with the size of the process that started this one.
+// Not the value of getrusage, which begins with the size of the parent process.
 long peak_bytes() {
     std::ifstream status("/proc/self/status");
     std::string line;
@@ -166,7 +166,7 @@ int main(int count, char** words) {
     if (k < 2 || k % 2 != 0) return fail(std::string("no fat tree has k ") + words[2]);
     std::ifstream file(words[1]);
     if (!file) return fail(std::string("no file ") + words[1]);
-    // htsim tells of every flow that ends and every timeout.
+    // htsim prints a line for every flow that ends and every timeout.
     std::cout.rdbuf(nullptr);
 
     Packet::set_packet_size(PACKET);

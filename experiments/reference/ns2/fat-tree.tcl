@@ -1,13 +1,13 @@
 # Runs a reference flow file in ns-2.35: ns fat-tree.tcl FILE.flows K [key=value...]
-# The last line of output is one JSON object. What is counted and timed, and how, is in README.md beside this file.
+# The last line of output is one JSON object. README.md in this directory defines the counts and times.
 #   tcp=Newreno|Sack1
 #   scheduler=Calendar|Heap|List|Splay   ns-2's event list
 #   classifier=Addr|Hash/Dest            how a node looks up a destination: an array, or ns-2's default
 #   tick=SECONDS                         grain of TCP's clock
-#   limit=PACKETS                        of a switch's queue, which holds one packet less beside the one being sent
+#   limit=PACKETS                        of a switch's queue, which holds one packet less in addition to the one being sent
 #   count=agents|queues                  queues: a monitor at every queue, slow, to check the count of hops
 
-# What a file asks for that this cannot do: exit 3.
+# Exit 3: the file needs something that this script cannot do.
 proc refuse {why} {
     puts stderr $why
     exit 3
@@ -28,16 +28,16 @@ array set sink_of {Newreno TCPSink Sack1 TCPSink/Sack1}
 set half [expr {$k / 2}]
 set paths [expr {$half * $half}]
 set hosts [expr {$k * $paths}]
-# Every flow crosses a core switch, so every packet has this many links to go.
+# Every flow crosses a core switch, so every packet crosses this many links.
 set links 6
 
-# Headers that nothing uses would only make every packet larger.
+# Unused headers would only make every packet larger.
 remove-all-packet-headers
 add-packet-header IP TCP Flags
 set ns [new Simulator]
 $ns use-scheduler $opt(scheduler)
 
-# All routes are set below: none is computed.
+# All routes are set below. No route is computed.
 RouteLogic instproc configure {} { return }
 if {$opt(classifier) eq "Addr"} {
     RtModule/Base instproc register node {
@@ -51,7 +51,7 @@ if {$opt(classifier) eq "Addr"} {
 }
 
 # Senders have port 0 and sinks port 1, by which drops at the LEVEL-th link of a path are counted: ACKs in `dropped(LEVEL,0)`, data in
-# `dropped(LEVEL,1)`. Where nothing is dropped that costs nothing.
+# `dropped(LEVEL,1)`. Without drops this costs nothing.
 for {set level 0} {$level < $links} {incr level} {
     set drops_at($level) [new Classifier/Port]
     foreach port {0 1} {
@@ -63,7 +63,7 @@ for {set level 0} {$level < $links} {incr level} {
     }
 }
 
-# A link one way.
+# A link in one direction.
 set queues {}
 proc wire {from to level limit} {
     global ns drops_at queues opt
@@ -73,7 +73,7 @@ proc wire {from to level limit} {
     [$link queue] drop-target $drops_at($level)
     if {$opt(count) eq "queues"} { lappend queues [$ns monitor-queue $from $to ""] }
 }
-# A cable: `up` and `down` are its levels on the way to a core switch and back.
+# A cable: `up` and `down` are its levels on the path to a core switch and back.
 proc cable {low high up down limit} {
     global opt
     wire $low $high $up $limit
@@ -96,8 +96,8 @@ for {set pod 0} {$pod < $k} {incr pod} {
     }
 }
 
-# Lets packets from `src` to host `dst` take path `p`. A node knows the destination only, so two paths that need different ways on
-# from one node to one host cannot both be had.
+# Lets packets from `src` to host `dst` take path `p`. A node knows only the destination, so two paths that need different next hops
+# from one node to one host cannot both be set.
 proc pin {src dst p} {
     global ns k half paths host edge aggr core way
     set from [expr {$src / $paths}]
@@ -133,7 +133,7 @@ proc processor_time {} {
     close $f
     expr {$t * 1e-9}
 }
-# The first event, and the last flow's end: what lies between is timed.
+# The first event and the last flow's end; the time between them is measured.
 proc start_clock {} {
     global wall cpu
     set cpu [processor_time]
@@ -146,7 +146,7 @@ proc finished {start} {
     set wall_s [expr {([clock microseconds] - $wall) * 1e-6}]
     set cpu_s [expr {[processor_time] - $cpu}]
     set sim_s [$ns now]
-    # What is still under way arrives, so that the counts agree.
+    # Packets in flight still arrive, so that the counts agree.
     $ns after 0.002 "$ns halt"
 }
 $ns at 0 start_clock
@@ -174,8 +174,8 @@ close $in
 
 $ns run
 
-# A packet that arrives has finished all links; one that is dropped at a level, those below it, and the ACK of dropped data
-# was never sent.
+# A packet that arrives has crossed all links. A packet dropped at a level has crossed those below it, and the ACK of
+# dropped data was never sent.
 set sent 0
 set acked 0
 foreach tcp $senders {

@@ -1,4 +1,4 @@
-"""Spindle's packet-level lab: what loss and congestion do to transports, as experiments.
+"""Spindle's packet-level lab: experiments on how loss and congestion affect transports.
 
 An :class:`Experiment` is a TOML file or an object; :func:`run` and :func:`sweep` run it, here or on a
 dask cluster; :class:`Results` are Arrow tables, which pandas and polars take as they are. All numbers
@@ -34,7 +34,7 @@ from .store import Store
 from .sweep import reproduce, run, sweep
 
 __version__: str = _native.VERSION
-"""The version that results carry: the package's, and a fingerprint of the sources they depend on."""
+"""The version that results carry: the package's version, and a fingerprint of the sources that results depend on."""
 
 __all__ = [
     "Claim",
@@ -67,12 +67,12 @@ __all__ = [
 
 
 def explain(name: str | None = None) -> str:
-    """What a transport is made of, with the papers' sections; all names there are without one.
+    """Describes what a transport consists of, with the papers' sections. Without a name it lists all names.
 
     Parameters
     ----------
     name : str, optional
-        A transport, with variants behind plus signs and a balancer behind an ``@`` if wanted:
+        A transport, optionally with variants after plus signs and a balancer after an ``@``:
         ``"fuso"``, ``"fuso+roundrobin"``, ``"tcp@rps"``.
 
     Raises
@@ -94,8 +94,8 @@ def balancers() -> list[str]:
 
 
 def metrics() -> dict[str, tuple[str, str]]:
-    """All metrics by name: what each is called, and its unit.
+    """All metrics by name, each with its title and unit.
 
-    Units are ``us``, ``bit/s``, ``B``, and ``1`` for shares (0 to 1) and mere numbers.
+    Units are ``us``, ``bit/s``, ``B``, and ``1`` for shares (0 to 1) and plain numbers.
     """
     return {name: (title, unit) for name, title, unit in _native.metrics()}

@@ -16,12 +16,12 @@ from .sweep import Reproduction, reproduce, sweep
 if TYPE_CHECKING:
     from distributed import Client
 
-# A second attempt meets the messages of a cancellation only if another one falls on the same moment.
+# A second attempt receives the messages of a cancellation only if another cancellation occurs at the same moment.
 _CONNECTION_ATTEMPTS = 5
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs a command; its exit code: 0 if all went well, 1 if flows did not finish, 2 for bad usage."""
+    """Runs a command and returns its exit code: 0 if all went well, 1 if flows did not finish, 2 for bad usage."""
     options = _parser().parse_args(arguments)
     try:
         return _reproduce(options) if options.command == "reproduce" else _run(options)
@@ -98,7 +98,7 @@ def _connected(scheduler: str) -> Client:
 
 
 def _say(options: argparse.Namespace, text: str) -> None:
-    """Prints results, unless standard output is for JSON."""
+    """Prints results, unless standard output is reserved for JSON."""
     if options.json != Path("-"):
         print(text)
 

@@ -1,4 +1,4 @@
-"""Writes a mapping as TOML, in its own order: that of a sweep's axes decides the order of points."""
+"""Writes a mapping as TOML in the mapping's order, since the order of a sweep's axes decides the order of points."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 
 def dumps(tree: Mapping[str, Any]) -> str:
-    """The mapping as TOML, an entry a line, tables inside it inline."""
+    """Returns the mapping as TOML, one entry per line, with nested tables inline."""
     return "".join(f"{_key(k)} = {_value(v, k)}\n" for k, v in tree.items() if v is not None)
 
 
 def value(item: Any) -> str:
-    """A value as ``--set`` takes it: text as it is, anything else as TOML."""
+    """Returns a value as ``--set`` accepts it: text unchanged, any other value as TOML."""
     return item if isinstance(item, str) else _value(item, "")
 
 

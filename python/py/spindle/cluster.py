@@ -1,4 +1,4 @@
-"""Jobs on a dask cluster: on this machine, over SSH, SLURM, Kubernetes, whatever a `Client` has."""
+"""Jobs on a dask cluster: on this machine, over SSH, SLURM, Kubernetes, or any other cluster of a `Client`."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 __all__ = ["Cluster"]
 
 AHEAD = 2
-"""Jobs that are handed out for each thread of the workers, so that none waits for the next."""
+"""Jobs handed out per worker thread, so that no thread waits for its next job."""
 LOOK_S = 5.0
-"""Seconds after which workers are counted again."""
+"""Seconds between counts of the workers."""
 
 
 class Cluster:
@@ -44,7 +44,7 @@ class Cluster:
         self._looked = -LOOK_S
 
     def slots(self) -> int:
-        """How many jobs are done at a time; at least one, as workers may yet come."""
+        """The number of jobs that run at a time; at least one, since workers may join later."""
         now = time.monotonic()
         if now - self._looked >= LOOK_S:
             self._looked = now
@@ -52,7 +52,7 @@ class Cluster:
         return max(self._threads, 1)
 
     def room(self) -> int:
-        """How many jobs may be handed out and not done yet."""
+        """The number of jobs that may be handed out and not yet finished."""
         return AHEAD * self.slots()
 
     def submit(self, batch: Batch) -> None:
@@ -67,13 +67,13 @@ class Cluster:
         future.add_done_callback(self._done.put)
 
     def wait(self, timeout: float) -> list[tuple[Batch, Made | BaseException | None]]:
-        """What was done meanwhile: records with their seconds, why there are none, or `None` if the
-        workers were lost."""
+        """Jobs that ended meanwhile: records with their seconds, an error, or `None` if the workers
+        were lost."""
         futures = list(_drained(self._done, timeout))
         finished = [f for f in futures if f.status == "finished"]
         results: dict[Future[Any], Any] = {}
-        # All at once: each by itself would be a round trip to its worker. If that fails, each tells by itself
-        # which one it was.
+        # All together, because each single result would cost a round trip to its worker. If that fails, they are
+        # gathered one by one to find which job failed.
         with contextlib.suppress(Exception):
             results = dict(zip(finished, self._client.gather(finished), strict=True))
         outcomes = []
@@ -86,10 +86,10 @@ class Cluster:
         return outcomes
 
     def close(self) -> None:
-        """Ends what is still under way, on the workers too."""
+        """Ends all jobs in progress, also on the workers."""
         if not self._under_way:
             return
-        # If the cluster is gone, so are its runs.
+        # If the cluster no longer exists, its runs have ended as well.
         with contextlib.suppress(Exception):
             self._client.cancel(list(self._under_way), force=True)
             self._client.run(stop, self._sweep, on_error="ignore")
@@ -97,7 +97,7 @@ class Cluster:
 
 
 def _drained(done: queue.SimpleQueue[Future[Any]], timeout: float) -> Iterator[Future[Any]]:
-    """What comes until then, and all that has come with it."""
+    """Waits at most `timeout` seconds for a finished job; yields it and all others that have finished."""
     try:
         yield done.get(timeout=timeout)
         while True:
@@ -116,17 +116,17 @@ def _result(future: Future[Any]) -> Made | BaseException | None:
         made: Made = future.result()
         return made
     except (KilledWorker, CancelledError, Cancelled, OSError):
-        # Its workers died, or its result did with one: distributed's errors of communication are the system's.
+        # Its workers died, or its result was lost with a worker: distributed raises OSError for communication errors.
         return None
     except Exception as e:
         return e
 
 
-# What follows runs on workers.
+# The following code runs on workers.
 
 _stops: dict[str, list[_native.Stop]] = {}
 _stopped: deque[str] = deque(maxlen=64)
-"""The last sweeps that ended early: a job may be on its way here, or read its experiment, when its sweep does."""
+"""The last sweeps that ended early. When a sweep ends, one of its jobs may be in transit, or still parse its experiment."""
 _lock = threading.Lock()
 
 
@@ -137,7 +137,7 @@ def work(
     numbers: list[int],
     keys: list[Key],
 ) -> Made:
-    """Makes runs of an experiment; it must be the same as the driver's."""
+    """Makes runs of an experiment, which must equal the driver's."""
     if version != _native.VERSION:
         raise VersionMismatch(
             f"found Spindle {_native.VERSION} on a worker, want {version} as on the driver; install "
@@ -168,7 +168,7 @@ def _read(text: str, name: str) -> tuple[_native.Experiment, list[Key]]:
 
 
 def stop(sweep: str) -> None:
-    """Ends the runs of a sweep on this worker, those too that have yet to begin."""
+    """Ends the runs of a sweep on this worker, including runs that have not begun."""
     with _lock:
         _stopped.append(sweep)
         for one in _stops.get(sweep, []):

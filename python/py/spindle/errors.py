@@ -1,4 +1,4 @@
-"""What can go wrong, each with the lab's own words."""
+"""Errors, each with the lab's own message."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = [
 
 
 class SpindleError(Exception):
-    """Anything that goes wrong in Spindle."""
+    """The base class of Spindle's errors."""
 
 
 class ExperimentError(SpindleError, ValueError):
@@ -61,13 +61,13 @@ class ExperimentError(SpindleError, ValueError):
 
     @property
     def found(self) -> str | None:
-        """What was found, if the problem says so."""
+        """The value that was found, if the message contains it."""
         match = re.search(r"found (.*?)(?:, want |$)", self.problem)
         return match.group(1) if match else None
 
     @property
     def accepted(self) -> str | None:
-        """What would be accepted, if the problem says so."""
+        """The accepted values, if the message contains them."""
         match = re.search(r"want (.*)$", self.problem)
         return match.group(1) if match else None
 
@@ -77,15 +77,15 @@ class RunError(SpindleError, ValueError):
 
 
 class Stopped(SpindleError):
-    """A run that was ended since nobody wants it any more."""
+    """A run that was ended because its sweep was cancelled."""
 
 
 class UnknownName(SpindleError, LookupError):
-    """A name that stands for nothing: of an experiment, transport, metric, paper or scale."""
+    """An unknown name of an experiment, transport, metric, paper or scale."""
 
 
 class SweepError(SpindleError):
-    """A sweep that cannot go on."""
+    """A sweep that cannot continue."""
 
 
 class StoreError(SweepError):

@@ -1,4 +1,4 @@
-"""Experiments: topology, traffic, transports, what is swept, and the claims to check."""
+"""Experiments: topology, traffic, transports, the sweep, and the claims to check."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Point(NamedTuple):
     number: int
     """Its number, from 0."""
     set: dict[str, str]
-    """What the sweep sets here, by axis, as written."""
+    """The sweep's values at this point, by axis, as written."""
     configuration: str
-    """A hash of everything that decides the point's results but transport and seed."""
+    """A hash of everything that decides the point's results except transport and seed."""
 
 
 class Claim(NamedTuple):
@@ -33,14 +33,14 @@ class Claim(NamedTuple):
     """``numeric`` or ``ordering``."""
     text: str
     paper: str
-    """What the paper says, with the section."""
+    """The paper's statement, with the section."""
     metric: str
     """What is compared, in words."""
 
 
 @dataclass(frozen=True)
 class _Source:
-    """A text and what is laid over it, as the command line's flags are."""
+    """A text and the settings that override it, like the command line's flags."""
 
     name: str
     text: str
@@ -73,7 +73,7 @@ def _comma(values: str | list[str] | tuple[str, ...]) -> str:
 
 
 class Experiment:
-    """An experiment, ready to run; it never changes, what changes it gives another one.
+    """An experiment, ready to run. It is immutable: methods that change it return another one.
 
     Made by :meth:`load`, :meth:`parse`, :meth:`builtin` or :meth:`from_dict`. The format of files is
     described in ``docs/reference/experiment-file.md``.
@@ -101,7 +101,7 @@ class Experiment:
         Parameters
         ----------
         path : path
-            A TOML file; other files that it names are searched beside it.
+            A TOML file; other files that it names are searched in its directory.
 
         Raises
         ------
@@ -208,11 +208,11 @@ class Experiment:
         return self._with(loss=_comma(rates))
 
     def with_flows(self, flows: int) -> Experiment:
-        """The experiment with so many flows (incast: rounds) per transport and seed."""
+        """The experiment with this number of flows (incast: rounds) per transport and seed."""
         return self._with(flows=str(flows))
 
     def with_seeds(self, seeds: int, first: int | None = None) -> Experiment:
-        """The experiment with so many seeds, the first as before if not given.
+        """The experiment with this number of seeds; the first seed is unchanged if not given.
 
         If the file does not say ``parts``, a seed's flows are split into so many that all seeds make
         ten runs, so that another number of seeds makes other runs.
@@ -220,7 +220,7 @@ class Experiment:
         first_text = self._source.seed if first is None else str(first)
         return self._with(seeds=str(seeds), seed=first_text)
 
-    # What it is.
+    # Properties.
 
     @property
     def id(self) -> str:
@@ -254,7 +254,7 @@ class Experiment:
 
     @property
     def scale(self) -> str | None:
-        """The scale it is at, if it was put at one."""
+        """The scale of the experiment, if one was selected."""
         return self._source.scale
 
     @property
@@ -270,7 +270,7 @@ class Experiment:
 
     @property
     def parts(self) -> int:
-        """Parts that each seed's flows are split into, each a simulation of its own."""
+        """Parts that each seed's flows are split into, each a separate simulation."""
         return self._native.parts
 
     @property
@@ -286,7 +286,7 @@ class Experiment:
     # Writing.
 
     def to_toml(self) -> str:
-        """The experiment as a file: what was set and the files it names are in it, comments are not.
+        """The experiment as a file. It contains all settings and the files that it names, but no comments.
 
         Read again, anywhere, it is the same experiment. The tables of scales stay in it unless it
         was put at one.
@@ -294,7 +294,7 @@ class Experiment:
         return self._native.to_toml()
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as nested mappings and lists."""
+        """The experiment as nested mappings and lists."""
         return tomllib.loads(self.to_toml())
 
     def save(self, path: str | os.PathLike[str]) -> None:

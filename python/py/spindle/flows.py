@@ -1,4 +1,4 @@
-"""Single flows of one run: what ``spindle trace`` gives."""
+"""Single flows of one run, as in ``spindle trace``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def flows(
     part: tuple[int, int] = (0, 1),
     slowest: int | None = None,
 ) -> pa.Table:
-    """Makes one run again and gives a row for each of its flows.
+    """Repeats one run and returns a row for each of its flows.
 
     Parameters
     ----------
@@ -71,17 +71,17 @@ class Trace:
 
     @property
     def title(self) -> str:
-        """What flow it is."""
+        """The flow's description."""
         return self._native.title
 
     @property
     def subflows(self) -> int:
-        """How many subflows its connection had."""
+        """The number of subflows of its connection."""
         return self._native.subflows
 
     @property
     def completion_ns(self) -> int:
-        """How long it took, nanoseconds."""
+        """Its completion time in nanoseconds."""
         return self._native.completion_ns
 
     @property

@@ -1,4 +1,4 @@
-"""Jobs in threads of this process: the lab runs without Python's lock."""
+"""Jobs in threads of this process, since the lab runs without Python's lock."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Local"]
 
 
 class Local:
-    """Makes runs in so many threads."""
+    """Makes runs in a given number of threads."""
 
     def __init__(self, experiments: list[_native.Experiment], jobs: int) -> None:
         self._experiments = experiments
@@ -23,11 +23,11 @@ class Local:
         self._done: queue.SimpleQueue[tuple[Batch, Made | BaseException]] = queue.SimpleQueue()
 
     def slots(self) -> int:
-        """How many jobs are done at a time."""
+        """The number of jobs that run at a time."""
         return self._jobs
 
     def room(self) -> int:
-        """How many jobs may be handed out and not done yet: none of the threads waits for the next."""
+        """The number of jobs that may be handed out and not yet finished, so that no thread waits for its next job."""
         return 2 * self._jobs
 
     def submit(self, batch: Batch) -> None:
@@ -43,14 +43,14 @@ class Local:
             self._done.put((batch, e))
 
     def wait(self, timeout: float) -> list[tuple[Batch, Made | BaseException | None]]:
-        """What was done meanwhile: records with their seconds, or why there are none."""
+        """Jobs that ended meanwhile: records with their seconds, or an error."""
         try:
             return [self._done.get(timeout=timeout)]
         except queue.Empty:
             return []
 
     def close(self) -> None:
-        """Ends what is still under way."""
+        """Ends all jobs in progress."""
         self._stop.set()
         self._pool.shutdown(wait=True, cancel_futures=True)
 

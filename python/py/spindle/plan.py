@@ -1,4 +1,4 @@
-"""Which runs go together as one job: what is left, and how long it will take."""
+"""Groups runs into jobs, and estimates the remaining work and its duration."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import NamedTuple
 __all__ = ["Batch", "Group", "Plan", "Task"]
 
 JOB_S = 2.0
-"""Seconds that a job is to take: far more than the few milliseconds that it costs to hand it out."""
+"""The intended duration of a job in seconds, far above the few milliseconds that handing it out costs."""
 LEAST_S = 1.0
 """Towards the end jobs become shorter, so that all workers end together, but not below this."""
 MOST_S = 30.0
-"""In a long sweep they become longer, so that a store does not have millions of files, but not beyond this,
-which is what a lost worker costs."""
+"""In a long sweep jobs become longer, so that a store does not have millions of files, but not beyond this limit,
+which is the work that a lost worker costs."""
 MANY = 100
-"""A sweep is long if each worker has so many jobs before it."""
+"""A sweep is long if each worker has at least this number of jobs left."""
 
 
 class Group(NamedTuple):
@@ -29,7 +29,7 @@ class Group(NamedTuple):
 
 
 class Task(NamedTuple):
-    """A run that is to be made."""
+    """A run that must be made."""
 
     group: Group
     number: int
@@ -58,11 +58,11 @@ class _Mean:
 
 
 class Plan:
-    """Hands out the runs of a sweep in jobs of a second or more, as far as the runs so far tell.
+    """Hands out the runs of a sweep in jobs of a second or more, estimated from the finished runs.
 
-    Runs of a transport at a point take about the same time. Of those that none was made of yet, the
-    experiment's runs under the same transport tell, then all of its runs. Until the first run of an
-    experiment has ended, each is a job of its own.
+    Runs of a transport at a point take about the same time. If no such run has finished, the estimate
+    uses the experiment's runs with the same transport, then all of its runs. Until the first run of an
+    experiment has ended, each run is a separate job.
     """
 
     def __init__(self, tasks: Iterable[Task]) -> None:
@@ -80,7 +80,7 @@ class Plan:
         return bool(self._queue)
 
     def next(self, slots: int) -> Batch | None:
-        """The next job, if runs are left, for one of so many places where a job can be done."""
+        """Returns the next job, if runs are left; ``slots`` is the number of jobs that can run at a time."""
         if not self._queue:
             return None
         first = self._queue.popleft()
@@ -102,7 +102,7 @@ class Plan:
         return Batch(first.group.experiment, tasks)
 
     def done(self, batch: Batch, seconds: list[float]) -> None:
-        """A job is done; each of its runs took so long."""
+        """Records that a job has finished, and how long each of its runs took."""
         for task, took in zip(batch.tasks, seconds, strict=True):
             self._out[task.group] -= 1
             self._spent_s += took
@@ -110,15 +110,15 @@ class Plan:
                 self._means.setdefault(key, _Mean()).add(took)
 
     def give_back(self, batch: Batch) -> None:
-        """A job was lost: its runs are to be made first of all, each a job of its own, as one of them may
-        be why."""
+        """Records that a job was lost. Its runs are made first, each as a separate job, since one of them may
+        be the reason."""
         self._alone.update(batch.tasks)
         for task in reversed(batch.tasks):
             self._move(task.group, self._out, self._left)
             self._queue.appendleft(task)
 
     def share(self) -> float:
-        """Which share of all the work is done, 0 to 1."""
+        """The share of all the work that is finished, 0 to 1."""
         left = self._seconds(self._left) + self._seconds(self._out)
         return self._spent_s / (self._spent_s + left) if self._spent_s > 0 else 0.0
 

@@ -1,4 +1,4 @@
-"""How far a sweep has come: a line that is drawn over on a terminal, else a line now and then."""
+"""The progress of a sweep: a line that is redrawn on a terminal, otherwise an occasional line."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from typing import NamedTuple, TextIO
 __all__ = ["Progress", "Status"]
 
 PAUSE_S = 30.0
-"""Seconds between two lines where standard error is no terminal."""
+"""Seconds between two lines if standard error is no terminal."""
 REDRAW_S = 0.2
-"""Seconds between two drawings where it is one."""
+"""Seconds between two drawings if standard error is a terminal."""
 
 
 class Status(NamedTuple):
-    """How far a sweep has come."""
+    """The progress of a sweep."""
 
     done: int
-    """Runs that are done."""
+    """Finished runs."""
     runs: int
-    """Runs that were to be made."""
+    """All runs that must be made."""
     elapsed_s: float
     """Seconds since it began."""
     left_s: float | None
-    """Seconds that are left, as far as the runs so far tell; ``None`` before the first."""
+    """Seconds that are left, estimated from the finished runs; ``None`` before the first."""
 
 
 class Progress:
-    """Tells somebody how far a sweep has come."""
+    """Reports the progress of a sweep."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Progress:
         return self._clock() - self._began
 
     def done(self, runs: int, share: float) -> None:
-        """So many more runs are done; all together are this share of the work, 0 to 1."""
+        """Records further finished runs, and the share of the work that is finished, 0 to 1."""
         self._done += runs
         elapsed = self.elapsed_s
         left = elapsed * (1.0 - share) / share if share > 0.0 else None
@@ -80,7 +80,7 @@ class Progress:
         self._stream.flush()
 
     def finish(self) -> None:
-        """No more runs follow: what was drawn is taken away."""
+        """Ends the report and erases the drawn line."""
         if self._drawn:
             self._stream.write("\r" + " " * self._drawn + "\r")
             self._stream.flush()

@@ -23,14 +23,14 @@ class Results:
 
     Tables are Arrow's; ``table.to_pandas()``, ``polars.from_arrow(table)``. Columns of numbers with a
     unit have it in their field's metadata (``unit``: ``us``, ``ns``, ``bit/s``, ``B``, ``1``). An axis of
-    the sweep is a column of text as written, and beside it, where that is a quantity, ``AXIS.value`` in
+    the sweep is a column of text as written. If it is a quantity, there is also a column ``AXIS.value`` in
     its base unit (microseconds, bits per second, bytes, shares from 0 to 1). The axis ``flows`` is
     ``set.flows``, since flows are counted as well.
 
     Attributes
     ----------
     experiment : Experiment
-        What was run.
+        The experiment of the runs.
     """
 
     __slots__ = ("_judged", "_native", "experiment")
@@ -87,7 +87,7 @@ class Results:
         return pa.table(self._native.completions())
 
     def claims(self) -> pa.Table:
-        """A row for each claim: what was measured, and the ``verdict``.
+        """A row for each claim with the measured values and the ``verdict``.
 
         A verdict is ``holds``, ``fails``, ``tied`` or ``not-checkable``, at 95 %.
         """
@@ -105,7 +105,7 @@ class Results:
 
     @property
     def all_well(self) -> bool:
-        """Whether every flow finished as the experiment wants it, with the bytes that were sent."""
+        """Whether every flow finished as the experiment requires, with the bytes that were sent."""
         return self._native.all_well
 
     def __str__(self) -> str:

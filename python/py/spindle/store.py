@@ -1,4 +1,4 @@
-"""Finished runs: in memory, or as a Parquet dataset that a later sweep goes on with."""
+"""Finished runs: in memory, or as a Parquet dataset that a later sweep continues."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ __all__ = ["Key", "Memory", "Runs", "Store"]
 
 
 class Key(NamedTuple):
-    """What makes a run the same as another of the same version, whatever experiment it belongs to."""
+    """The identity of a run within a version, independent of the experiment to which it belongs."""
 
     configuration: str
-    """A hash of the scenario as it was understood and of what the transport is made of."""
+    """A hash of the scenario as parsed and of the transport's configuration."""
     transport: str
     seed: int
     part: int
     """Which part of the seed's flows, from 0."""
     parts: int
-    """Of how many."""
+    """The number of parts."""
 
 
 class Runs(Protocol):
@@ -84,18 +84,18 @@ _KEYS = ["version", *Key._fields]
 class Store:
     """Finished runs as a Parquet dataset in a directory.
 
-    A file for each job, ``VERSION/EXPERIMENT-HASH.parquet``, which appears whole or not at all; a row for each
+    A file for each job, ``VERSION/EXPERIMENT-HASH.parquet``, which appears completely or not at all. A row for each
     run: experiment, version, configuration (hash), ``set`` (what the sweep set, JSON), transport, seed,
     part, parts, flows, completed, aborted, seconds, and ``record``, the run as a line of the command line's
     ``--store``. ``pyarrow.dataset.dataset(path)`` reads it. Runs of other versions stay and are not used.
 
-    The process that drives a sweep writes it, so that workers need no disk in common with it. Several may
-    write at a time; each sees what was there when it began, and its own.
+    The process that drives a sweep writes it, so that workers need no shared disk. Several processes may
+    write at a time; each sees the runs that existed when it began, and its own.
 
     Parameters
     ----------
     path : path
-        The directory; it is made if it is not there.
+        The directory; it is created if it does not exist.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:

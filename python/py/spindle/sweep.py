@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 __all__ = ["Reproduction", "reproduce", "run", "sweep"]
 
 TICK_S = 0.5
-"""Seconds after which a wait for jobs looks up."""
+"""The longest single wait for jobs, in seconds."""
 ATTEMPTS = 3
-"""How often a run is tried with which workers are lost."""
+"""How often a run with which workers are lost is tried."""
 
 Show = bool | Callable[[Status], None]
 Place = str | os.PathLike[str] | Store | None
@@ -101,18 +101,18 @@ def sweep(
     client : distributed.Client, optional
         A dask cluster whose workers have the same version of this package; without, threads of this process.
     store : path or Store, optional
-        A directory for finished runs. What is there already is not run again: a sweep that was stopped
-        goes on where it was, and one with other parameters runs what depends on them.
+        A directory for finished runs. Stored runs are not repeated: a stopped sweep continues where it
+        was, and a sweep with other parameters makes only the runs that depend on them.
     jobs : int, optional
         Threads without a client; one per core if not given.
     progress : bool or callable
-        Show on standard error how far it is and the time left; a callable gets a :class:`Status` after
+        Show the progress and the time left on standard error; a callable gets a :class:`Status` after
         each job.
 
     Returns
     -------
     Results
-        The same, to the bit, as the command line's, wherever its runs were made.
+        The same, to the bit, as those of the command line, regardless of where the runs were made.
 
     Raises
     ------
@@ -121,7 +121,7 @@ def sweep(
     RunError
         A run that cannot be made.
     KeyboardInterrupt
-        Ctrl-C: what was finished is in the store, what was under way ends at once.
+        Ctrl-C: finished runs are in the store, runs in progress end at once.
     """
     runs = _runs(store)
     executor = _executor([experiment], client, jobs)
@@ -137,7 +137,7 @@ class Reproduction:
         self.all_well = True
 
     def add(self, results: Results) -> bool:
-        """Adds the results of an experiment; whether it is a scenario of a joint table."""
+        """Adds the results of an experiment. Returns whether it is a scenario of a joint table."""
         self.all_well &= results.all_well
         return self._native.add(results._native)
 
@@ -158,7 +158,7 @@ def reproduce(
     progress: Show = True,
     name: str = "reproduce",
 ) -> Iterator[Results]:
-    """Runs several experiments as one sweep: what they have in common once, and none waits for another.
+    """Runs several experiments as one sweep. Common runs are made once, and no experiment waits for another.
 
     Parameters
     ----------
@@ -167,7 +167,7 @@ def reproduce(
     client, store, jobs, progress
         As for :func:`sweep`.
     name : str
-        What progress calls it.
+        The name shown in the progress.
 
     Yields
     ------
@@ -221,7 +221,7 @@ def _results(
 
 
 def _missing(natives: list[_native.Experiment], runs: Runs) -> Iterator[Task]:
-    """The runs that are not there yet, each once whoever needs it."""
+    """Returns the missing runs, each once even if several experiments need it."""
     seen: set[Key] = set()
     for i, native in enumerate(natives):
         for number, (point, raw) in enumerate(native.keys()):
@@ -238,7 +238,7 @@ def _execute(
     name: str,
     show: Show,
 ) -> float:
-    """Makes all runs that are missing; the seconds that it took."""
+    """Makes all missing runs and returns the seconds that this took."""
     plan = Plan(_missing(natives, runs))
     progress = Progress(name, plan.runs, show)
     lost: dict[tuple[int, int], int] = {}
@@ -266,7 +266,7 @@ def _execute(
 
 
 def _again(batch: Batch, plan: Plan, lost: dict[tuple[int, int], int]) -> None:
-    """A job's workers were lost: its runs are made anew, unless that has happened to one too often."""
+    """Repeats the runs of a job whose workers were lost, unless this has happened to one of them too often."""
     for task in batch.tasks:
         key = (batch.experiment, task.number)
         lost[key] = lost.get(key, 0) + 1

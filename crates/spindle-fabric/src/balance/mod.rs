@@ -14,8 +14,8 @@ use std::sync::Arc;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use spindle_units::{Duration, Instant};
 
+use crate::port::Port;
 use crate::random::{Purpose, derive, stream};
-use crate::simulation::Port;
 use crate::{Class, LinkId, NodeId};
 
 pub use caps::{Caps, CapsSettings, Classes};

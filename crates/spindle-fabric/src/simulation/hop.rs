@@ -2,12 +2,12 @@
 
 use spindle_units::Instant;
 
-use super::port::{DOWN, LOSSY, PRIORITIES, STALE, WATCHED};
-use super::store::{Meta, Store};
 use super::{Dropped, Event, Kind, Pending, Simulation};
 use crate::balance::{Balancer, Chooser, Hop, Ports};
 use crate::event::EventQueue;
 use crate::network::{NONE, NextHop};
+use crate::port::store::{Meta, Store};
+use crate::port::{DOWN, LOSSY, PRIORITIES, STALE, WATCHED};
 use crate::{Address, Class, DropCause, HostId, LinkId, Packet};
 
 impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {

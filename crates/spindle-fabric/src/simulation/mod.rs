@@ -1,10 +1,7 @@
 //! [`Simulation`]: the simulation engine.
 
-mod ahead;
 mod hop;
-mod port;
-mod ring;
-mod store;
+mod prefetch;
 mod watch;
 
 use std::collections::VecDeque;
@@ -19,10 +16,10 @@ use crate::network::{NONE, Network, Routes};
 use crate::random::{Purpose, mix, stream};
 use crate::{Address, DropCause, HostId, LinkId, LinkStats, Loss, Packet};
 
-use ahead::Ahead;
-pub(crate) use port::Port;
-use port::{DOWN, LOSSY, Priorities, SendingTimes, Side, WATCHED};
-use store::Store;
+use crate::port::Port;
+use crate::port::store::Store;
+use crate::port::{DOWN, LOSSY, PortColdState, Priorities, SendingTimes, WATCHED};
+use prefetch::Ahead;
 use watch::Watch;
 pub use watch::{WatchConfig, Watched, WatchedClass, WatchedLeaf};
 
@@ -81,7 +78,7 @@ pub struct Simulation<P, Q = Wheel<Pending>> {
     store: Store<P>,
     ahead: Ahead,
     ports: Vec<Port>,
-    sides: Vec<Side>,
+    sides: Vec<PortColdState>,
     times: SendingTimes,
     choosers: Vec<Chooser>,
     /// Whether a balancer must be shown packets that have one next hop.
@@ -113,9 +110,9 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
             Port::new(&l.spec, times.number(l.spec.rate), end)
         });
         let ports: Vec<Port> = ports.collect();
-        let sides = network.links().iter().map(|l| Side {
+        let sides = network.links().iter().map(|l| PortColdState {
             priorities: l.spec.priorities.then(Box::<Priorities>::default),
-            ..Side::default()
+            ..PortColdState::default()
         });
         let mut simulation = Self {
             sides: sides.collect(),

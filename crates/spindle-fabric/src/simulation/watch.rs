@@ -4,9 +4,9 @@
 
 use spindle_units::{Duration, Instant};
 
-use super::store::Meta;
 use crate::balance::{FORGET_AFTER, Flows};
 use crate::network::Network;
+use crate::port::store::Meta;
 use crate::random::mix;
 use crate::{Class, LinkId, NodeId, NodeKind};
 

@@ -44,7 +44,7 @@ impl Judge<'_> {
                     () if d.interval.low > test.within => Verdict::Fails,
                     () => Verdict::Tied,
                 };
-                let text = told(point, name, metric, &d);
+                let text = describe(point, name, metric, &d);
                 list.push(Finding { verdict, text });
             }
         }
@@ -64,7 +64,7 @@ impl Judge<'_> {
                     () => Verdict::Tied,
                 });
                 if farthest.as_ref().is_none_or(|(f, _)| d.interval.low > *f) {
-                    farthest = Some((d.interval.low, told(point, name, metric, &d)));
+                    farthest = Some((d.interval.low, describe(point, name, metric, &d)));
                 }
             }
             let verdict = match () {
@@ -117,7 +117,7 @@ impl Judge<'_> {
     }
 }
 
-fn told(point: &PointView<'_>, name: &str, metric: Metric, d: &Distance) -> String {
+fn describe(point: &PointView<'_>, name: &str, metric: Metric, d: &Distance) -> String {
     let show = |v: f64| units::percent((v * 1e3).round() / 1e3);
     format!(
         "{}: {name} {} above the best in {} [{} to {}]",

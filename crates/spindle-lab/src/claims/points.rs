@@ -86,7 +86,7 @@ impl Judge<'_> {
             () if i.high < 0.0 => Verdict::Fails,
             () => Verdict::Tied,
         };
-        let text = self.told(pair);
+        let text = self.describe(pair);
         Ok(Finding { verdict, text })
     }
 
@@ -98,7 +98,7 @@ impl Judge<'_> {
         };
         let text = format!(
             "{}: lower by {} [{} to {}]",
-            self.told(pair),
+            self.describe(pair),
             percent(value),
             percent(i.low),
             percent(i.high)
@@ -128,13 +128,13 @@ impl Judge<'_> {
             percent(value),
             percent(i.low),
             percent(i.high),
-            place.map_or_else(String::new, |p| self.told(p)),
+            place.map_or_else(String::new, |p| self.describe(p)),
             percent(most)
         );
         Ok(Finding { verdict, text })
     }
 
-    fn told(&self, pair: &Pair<'_>) -> String {
+    fn describe(&self, pair: &Pair<'_>) -> String {
         let show = |pool: &Pool| match self.interval(pool) {
             Ok((value, i)) => self.with_interval(value, i),
             Err(reason) => reason,
@@ -144,7 +144,7 @@ impl Judge<'_> {
             false => format!("{}: ", pair.rest),
         };
         let (low, high) = (show(pair.low), show(pair.high));
-        format!("{rest}{} {low} beside {high}", pair.name)
+        format!("{rest}{} {low} and {high}", pair.name)
     }
 }
 

@@ -34,9 +34,9 @@ impl Judge<'_> {
     ) -> Findings {
         let mut list = Vec::new();
         for name in of {
-            let told = against.map(|other| format!("{name} below {other}"));
+            let describe = against.map(|other| format!("{name} below {other}"));
             for line in self.lines(name, against, axis)? {
-                list.push(self.line(told.as_deref().unwrap_or(name), axis, &line, shape)?);
+                list.push(self.line(describe.as_deref().unwrap_or(name), axis, &line, shape)?);
             }
         }
         match list.is_empty() {

@@ -39,8 +39,8 @@ use crate::traffic::{Plan, PlanError, PlannedFlow, plan};
 use app::{App, FlowState, Routes, Script, Usage};
 use conn::Content;
 use observing::Observing;
-use packet::{Carried, Parcel};
-use world::{Balanced, Happening, World};
+use packet::{Parcel, SimPacket};
+use world::{Balanced, World, WorldEvent};
 
 /// Why a run is not possible.
 #[derive(Debug, thiserror::Error)]
@@ -234,7 +234,7 @@ pub fn run(request: &RunRequest<'_>) -> Result<RunOutput, RunError> {
     let config = informed(config, &network, links);
     let client = plan.flows.first().map_or(0, |f| f.client);
     let recovery = config.recovery.as_ref();
-    let hears_of_drops = recovery.is_some_and(|r| r.hears_of_drops());
+    let needs_drops = recovery.is_some_and(|r| r.needs_drops());
     let usage = Usage {
         application: transport.application,
         background: background(request)?.map(|c| Arc::new(informed(c, &network, links))),
@@ -262,7 +262,7 @@ pub fn run(request: &RunRequest<'_>) -> Result<RunOutput, RunError> {
     })?;
     let mut world = World::new(network, &streams, Balanced);
     if request.scenario.host.output_limit.is_some() {
-        world.tell_of_departures();
+        world.notify_departures();
     }
     world.simulation.balance(&balancing);
     let scripted = request.scenario.loss.iter().filter_map(|l| match l.model {
@@ -281,7 +281,7 @@ pub fn run(request: &RunRequest<'_>) -> Result<RunOutput, RunError> {
     };
     let recording = request.record.is_some() || request.count_losses;
     let observing = Observing::new(app.observes());
-    let observes_drops = observing.hears_of_drops();
+    let observes_drops = observing.needs_drops();
     let mut run = Run {
         world,
         app,
@@ -294,7 +294,7 @@ pub fn run(request: &RunRequest<'_>) -> Result<RunOutput, RunError> {
     };
     run.world
         .simulation
-        .observe_drops(recording || hears_of_drops || observes_drops);
+        .observe_drops(recording || needs_drops || observes_drops);
     match run.go(request.stop.as_deref()) {
         true => run.finish(),
         false => Err(RunError::Stopped),
@@ -365,15 +365,15 @@ impl Run {
         self.settle(Instant::ZERO);
         while !self.app.finished && self.failed.is_none() {
             let app = &self.app;
-            let coming = |host, handle, step| app.foresee(host, handle, step);
+            let coming = |host, handle, step| app.prefetch(host, handle, step);
             let observing = &mut self.observing;
             let arriving = |now, segment: &Segment| observing.arrives(now, segment);
-            let Some((now, happening)) = self.world.next(coming, arriving) else {
+            let Some((now, happened)) = self.world.next(coming, arriving) else {
                 return true;
             };
-            match happening {
-                Happening::Host(host) => self.app.dirty.push(host),
-                Happening::Alarm => {
+            match happened {
+                WorldEvent::Host(host) => self.app.dirty.push(host),
+                WorldEvent::Alarm => {
                     self.app.due(now, &mut self.world.stacks);
                     if self.app.is_measuring() {
                         // The losses begin before the first request is sent.
@@ -385,7 +385,7 @@ impl Run {
                         self.observing.begin(now, &self.app, &mut self.world);
                     }
                 }
-                Happening::Dropped(link, packet) => {
+                WorldEvent::Dropped(link, packet) => {
                     let link = || self.world.simulation.network().link_name(link);
                     let link = self.recording.then(link);
                     self.dropped(now, link, &packet.0);
@@ -403,12 +403,12 @@ impl Run {
     }
 
     /// Handles a dropped segment, and reports the drop to its sender. The link's name is for the recording.
-    fn dropped(&mut self, now: Instant, link: Option<String>, packet: &Carried) {
+    fn dropped(&mut self, now: Instant, link: Option<String>, packet: &SimPacket) {
         self.observing.dropped(&packet.segment);
         if link.is_some() && !packet.segment.payload.is_empty() {
             self.seen.push(Seen::new(now, link, &packet.segment));
         }
-        let Some((host, repair)) = self.world.tell_of_drop(now, packet) else {
+        let Some((host, repair)) = self.world.notify_drop(now, packet) else {
             return;
         };
         if self.recording && !repair.payload.is_empty() {
@@ -442,7 +442,7 @@ impl Run {
                 observing.sent(now, segment);
                 let is_lost = script.loses(segment);
                 if is_lost {
-                    lost.push(Carried::new(segment.clone()));
+                    lost.push(SimPacket::new(segment.clone()));
                 }
                 !is_lost
             });

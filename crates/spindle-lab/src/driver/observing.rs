@@ -54,7 +54,7 @@ impl Observing {
     }
 
     /// Whether it must be notified of dropped packets.
-    pub(super) fn hears_of_drops(&self) -> bool {
+    pub(super) fn needs_drops(&self) -> bool {
         self.what.packets
     }
 

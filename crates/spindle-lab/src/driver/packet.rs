@@ -7,7 +7,7 @@ use spindle_wire::{Ecn, Segment};
 
 /// A segment in transit.
 #[derive(Clone, Debug)]
-pub(crate) struct Carried {
+pub(crate) struct SimPacket {
     pub(crate) segment: Segment,
     wire_len: u32,
     exempt: bool,
@@ -16,7 +16,7 @@ pub(crate) struct Carried {
 /// Length of an IPv4 and TCP header without options, in bytes.
 const BARE_HEADERS: u32 = 40;
 
-impl Carried {
+impl SimPacket {
     /// A segment with its wire length.
     pub(crate) fn new(segment: Segment) -> Self {
         let wire_len = segment.wire_len() as u32;
@@ -42,7 +42,7 @@ impl Carried {
 
     /// Sets the wire length to that of the current segment.
     #[inline]
-    pub(crate) fn weigh(&mut self) {
+    pub(crate) fn update_wire_len(&mut self) {
         self.wire_len = self.segment.wire_len() as u32;
         self.exempt = false;
     }
@@ -59,22 +59,22 @@ impl Carried {
 /// A segment in transit that stays at one place in memory. None of its 200 bytes is copied between the sending
 /// and the receiving host.
 #[derive(Debug)]
-pub(crate) struct Parcel(pub(crate) Box<Carried>);
+pub(crate) struct Parcel(pub(crate) Box<SimPacket>);
 
 /// Parcels that have arrived and can be filled again. There are enough that sending needs no allocation between
 /// bursts. Their number is limited, so that the memory of a burst is released.
 #[derive(Debug, Default)]
-pub(crate) struct Spare(Vec<Parcel>);
+pub(crate) struct ParcelPool(Vec<Parcel>);
 
 /// Largest number of spare parcels. They take about 200 KB, a part of the processor's second-level cache.
 const KEPT: usize = 1024;
 
-impl Spare {
-    /// A parcel for a segment. Its sender must then [set its wire length](Carried::weigh).
+impl ParcelPool {
+    /// A parcel for a segment. Its sender must then [set its wire length](SimPacket::update_wire_len).
     #[inline]
     pub(crate) fn parcel(&mut self) -> Parcel {
         let spare = self.0.pop();
-        spare.unwrap_or_else(|| Parcel(Box::new(Carried::new(Segment::blank()))))
+        spare.unwrap_or_else(|| Parcel(Box::new(SimPacket::new(Segment::blank()))))
     }
 
     /// Takes back a parcel that is not needed. It is the next one to be filled, because it is still in the

@@ -7,7 +7,7 @@ use spindle_mptcp::{Handle, Stack, StackConfig};
 use spindle_units::Instant;
 use spindle_wire::Segment;
 
-use super::packet::{Carried, Parcel, Spare};
+use super::packet::{Parcel, ParcelPool, SimPacket};
 use super::place_of;
 use super::ports::Ports;
 use crate::rng::{Purpose, Streams};
@@ -38,13 +38,13 @@ impl Wire for Balanced {
         to: Address,
         mut parcel: Parcel,
     ) {
-        parcel.0.weigh();
+        parcel.0.update_wire_len();
         simulation.inject(from, to, parcel);
     }
 }
 
 /// What happened in the simulation.
-pub(crate) enum Happening {
+pub(crate) enum WorldEvent {
     /// A host received a segment or processed its timers. It must be polled for segments and events.
     Host(u32),
     /// The application's alarm expired.
@@ -84,7 +84,7 @@ impl Places {
 /// All hosts and the network between them.
 pub(crate) struct World<W> {
     pub(crate) simulation: Simulation<Parcel>,
-    spare: Spare,
+    spare: ParcelPool,
     pub(crate) stacks: Vec<Stack>,
     wire: W,
     places: Places,
@@ -106,7 +106,7 @@ impl<W: Wire> World<W> {
         Self {
             stacks: (0..hosts).map(stack).collect(),
             simulation: Simulation::new(network, streams.value(Purpose::Salts, 0)),
-            spare: Spare::default(),
+            spare: ParcelPool::default(),
             wire,
             armed: vec![None; hosts as usize],
             places,
@@ -117,7 +117,7 @@ impl<W: Wire> World<W> {
 
     /// From now on, stacks are notified when what they send will have left their host's port
     /// ([`Stack::handed_over`]).
-    pub(crate) fn tell_of_departures(&mut self) {
+    pub(crate) fn notify_departures(&mut self) {
         self.ports = Some(Ports::new(self.simulation.network()));
     }
 
@@ -128,7 +128,7 @@ impl<W: Wire> World<W> {
         &mut self,
         mut coming: impl FnMut(u32, Handle, u32),
         mut arriving: impl FnMut(Instant, &Segment),
-    ) -> Option<(Instant, Happening)> {
+    ) -> Option<(Instant, WorldEvent)> {
         loop {
             let (now, event) = self.simulation.next_event()?;
             let stacks = &mut self.stacks;
@@ -136,9 +136,9 @@ impl<W: Wire> World<W> {
             self.simulation
                 .approaching(steps, |step, host, Parcel(packet)| {
                     let stack = &mut stacks[host.0 as usize];
-                    stack.foresee(&packet.segment, step);
+                    stack.prefetch(&packet.segment, step);
                     if let Some(step) = step.checked_sub(steps - 2)
-                        && let Some(handle) = stack.foreseen(&packet.segment)
+                        && let Some(handle) = stack.prefetched(&packet.segment)
                     {
                         coming(host.0, handle, step);
                     }
@@ -153,11 +153,11 @@ impl<W: Wire> World<W> {
                     arriving(now, segment);
                     self.stacks[host.0 as usize].receive_in_place(now, segment);
                     self.spare.take_back(parcel);
-                    return Some((now, Happening::Host(host.0)));
+                    return Some((now, WorldEvent::Host(host.0)));
                 }
                 NetEvent::Timer(APPLICATION) if self.alarm == Some(now) => {
                     self.alarm = None;
-                    return Some((now, Happening::Alarm));
+                    return Some((now, WorldEvent::Alarm));
                 }
                 NetEvent::Timer(APPLICATION) => {}
                 NetEvent::Timer(host) => {
@@ -165,11 +165,11 @@ impl<W: Wire> World<W> {
                     if self.armed[host as usize] == Some(now) {
                         self.armed[host as usize] = None;
                         self.stacks[host as usize].timeout(now);
-                        return Some((now, Happening::Host(host)));
+                        return Some((now, WorldEvent::Host(host)));
                     }
                 }
                 NetEvent::Dropped(d) => {
-                    return Some((now, Happening::Dropped(d.link, d.packet)));
+                    return Some((now, WorldEvent::Dropped(d.link, d.packet)));
                 }
             }
         }
@@ -177,10 +177,10 @@ impl<W: Wire> World<W> {
 
     /// Notifies the sender of a dropped segment. If the sender's recovery is notified of drops, it repairs the
     /// loss, and the repair is now in flight. Returns the repair with its host, which may have more to send.
-    pub(crate) fn tell_of_drop(
+    pub(crate) fn notify_drop(
         &mut self,
         now: Instant,
-        dropped: &Carried,
+        dropped: &SimPacket,
     ) -> Option<(u32, Segment)> {
         if dropped.is_exempt() {
             return None;
@@ -189,7 +189,7 @@ impl<W: Wire> World<W> {
         let from = self.places.of(dropped.segment.src.addr)?;
         let to = self.places.of(dropped.segment.dst.addr)?;
         let repair = self.stacks[host as usize].dropped(now, &dropped.segment)?;
-        let parcel = Parcel(Box::new(Carried::exempt(repair.clone())));
+        let parcel = Parcel(Box::new(SimPacket::exempt(repair.clone())));
         self.simulation.inject(from, to, parcel);
         Some((host, repair))
     }

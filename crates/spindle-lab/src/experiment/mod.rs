@@ -340,7 +340,7 @@ fn set_value(tree: &mut Node, axis: &str, value: &Node) -> Result<String, Experi
         return Ok(shown(value));
     };
     let Some(Value::Text(name)) = value.get("name").map(|n| &n.value) else {
-        let problem = "a table without a name, want name = \"...\" beside the keys that it sets";
+        let problem = "a table without a name, want name = \"...\" next to the keys that it sets";
         let key = format!("sweep.{axis}");
         return Err(ExperimentError::new(value.origin.clone(), key, problem));
     };

@@ -228,7 +228,7 @@ fn link_settings(s: &Section<'_>, name: &str) -> Result<LinkSettings> {
         (Some(_), Some(_)) => {
             return Err(s.error(
                 "buffer_packets",
-                "given beside buffer, want only one of them",
+                "given together with buffer, want only one of them",
             ));
         }
         (_, Some(0)) | (Some(Size(0)), _) => {
@@ -297,7 +297,7 @@ fn host(s: Section<'_>, context: &Context<'_>) -> Result<(HostSettings, String)>
         s.get::<u32>("initial_window_per_subflow")?,
     ) {
         (Some(_), Some(_)) => {
-            let problem = "given beside initial_window, want only one of them";
+            let problem = "given together with initial_window, want only one of them";
             return Err(s.error("initial_window_per_subflow", problem));
         }
         (Some(0), _) => return Err(s.error("initial_window", "found 0, want 1 or more segments")),

@@ -22,7 +22,7 @@ pub(super) fn is_formula(traffic: &Section<'_>) -> bool {
 pub(super) fn scenario(root: &Section<'_>, traffic: Section<'_>) -> Result<Scenario> {
     for key in ["topology", "loss", "scenario", "hotspots"] {
         if root.node(key).is_some() {
-            return Err(root.error(key, "has no meaning beside a formula, want none"));
+            return Err(root.error(key, "has no meaning together with a formula, want none"));
         }
     }
     let formula = formula(traffic)?;

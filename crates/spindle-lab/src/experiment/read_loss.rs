@@ -115,7 +115,8 @@ fn response(s: &Section<'_>) -> Result<ResponseLoss> {
     let random = s.node("packet").map(|n| &n.value) == Some(&Value::Text("random".to_owned()));
     let packet = match random {
         true if subflow.is_some() => {
-            let problem = "has no meaning beside a random packet: it is one of the whole response";
+            let problem =
+                "has no meaning together with a random packet: it is one of the whole response";
             return Err(s.error("subflow", problem));
         }
         true => None,
@@ -140,13 +141,13 @@ fn lossy_links(s: &Section<'_>, on: &[String], network: Option<&Network>) -> Res
     };
     let links = match (s.get::<u32>("links")?, s.get::<Share>("share")?) {
         (Some(_), Some(_)) => {
-            return Err(s.error("share", "given beside links, want only one of them"));
+            return Err(s.error("share", "given together with links, want only one of them"));
         }
         (Some(links), None) => links,
         (None, Some(Share(share))) => match &groups {
             Some(all) => (share * all.len() as f64).round() as u32,
             None => {
-                let problem = "has no meaning in a topology of one's own, want links = NUMBER";
+                let problem = "has no meaning in a custom topology, want links = NUMBER";
                 return Err(s.error("share", problem));
             }
         },
@@ -169,7 +170,7 @@ fn lossy_links(s: &Section<'_>, on: &[String], network: Option<&Network>) -> Res
     let rate = s.get::<Share>("rate")?;
     let rates = match (s.choice("rates", &LossRates::NAMED)?, rate) {
         (Some(_), Some(_)) => {
-            return Err(s.error("rate", "given beside rates, want only one of them"));
+            return Err(s.error("rate", "given together with rates, want only one of them"));
         }
         (None, Some(Share(rate))) => LossRates::Same(rate),
         (named, None) => named.unwrap_or(LossRates::Below60),

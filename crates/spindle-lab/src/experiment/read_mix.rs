@@ -258,7 +258,7 @@ fn starts(s: &Section<'_>, flows: Option<u64>, sizes: &SizeSampler) -> Result<St
     Ok(match kind {
         Kind::Poisson => Starts::Poisson(match (rate, load) {
             (Some(_), Some(_)) => {
-                return Err(s.error("load", "given beside rate, want only one of them"));
+                return Err(s.error("load", "given together with rate, want only one of them"));
             }
             (Some(rate), None) => rate,
             (None, Some(load)) => load.0 as f64 / (8.0 * sizes.mean()),
@@ -283,7 +283,7 @@ fn starts(s: &Section<'_>, flows: Option<u64>, sizes: &SizeSampler) -> Result<St
             },
             times: match (every, rate) {
                 (Some(_), Some(_)) => {
-                    return Err(s.error("every", "given beside rate, want only one of them"));
+                    return Err(s.error("every", "given together with rate, want only one of them"));
                 }
                 (None, Some(rate)) => BurstTimes::Poisson(rate),
                 (every, None) => BurstTimes::Every(length(s, "every", every)?),

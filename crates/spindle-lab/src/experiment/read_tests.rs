@@ -130,7 +130,7 @@ fn response_loss_is_read_with_subflow_and_packet() {
         ("packet = 0", "want a number from 1"),
         (
             "packet = \"random\"\nsubflow = 1",
-            "no meaning beside a random packet",
+            "no meaning together with a random packet",
         ),
         ("packet = 1\non = [\"h1\"]", "lost wherever it goes"),
     ] {
@@ -446,7 +446,7 @@ fn background_needs_a_size_and_a_known_transport() {
     );
     assert_eq!(
         error(&requests(&format!("{from}below = \"100KB\""))),
-        "f.toml:9: traffic.below: given beside background_from, want only one of them"
+        "f.toml:9: traffic.below: given together with background_from, want only one of them"
     );
 }
 
@@ -507,7 +507,7 @@ fn lossy_links_are_read_with_number_rates_and_locations() {
     );
     assert_eq!(
         error(&lossy("links = 4\nrate = \"15%\"\nrates = \"production\"")),
-        "f.toml:7: loss.rate: given beside rates, want only one of them"
+        "f.toml:7: loss.rate: given together with rates, want only one of them"
     );
 
     assert_eq!(
@@ -521,7 +521,7 @@ fn lossy_links_are_read_with_number_rates_and_locations() {
     );
     assert_eq!(
         error(&lossy("links = 5\nshare = \"5%\"")),
-        "f.toml:7: loss.share: given beside links, want only one of them"
+        "f.toml:7: loss.share: given together with links, want only one of them"
     );
     assert_eq!(
         error(&lossy("links = 5\nrates = \"belov-60%\"")),
@@ -580,7 +580,7 @@ fn an_axis_may_set_several_keys_at_once() {
     let nameless = format!("{}\n[sweep]\ncase = [{{ load = \"1Mbps\" }}]", requests(""));
     assert_eq!(
         error(&nameless),
-        "f.toml:10: sweep.case: a table without a name, want name = \"...\" beside the keys that \
+        "f.toml:10: sweep.case: a table without a name, want name = \"...\" next to the keys that \
          it sets"
     );
 }
@@ -645,7 +645,7 @@ fn valid_formulas_are_read_and_invalid_ones_refused() {
         (format!("{of_40}flows = 3"), "traffic.flows"),
         (
             format!("{of_40}[topology]\nname = \"fuso-sim\""),
-            "has no meaning beside a formula",
+            "has no meaning together with a formula",
         ),
         (
             format!("{of_40}[sweep]\n\"traffic.kind\" = [\"formula\", \"none\"]"),

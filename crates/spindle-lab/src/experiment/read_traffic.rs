@@ -11,8 +11,8 @@ use super::node::Value;
 use super::read::Result;
 use super::read_mix::mix;
 use super::scenario::{
-    Arrivals, Ask, Background, Coming, Connections, FirstPath, Incast, Matrix, Observe, Pairing,
-    Requests, Topology, Traffic, Transfers,
+    Arrivals, Ask, Background, Connections, FirstPath, Incast, Observe, Pairing, Requests,
+    Topology, Traffic, TrafficMatrix, TransferArrivals, Transfers,
 };
 use super::section::{Load, Section, Share, Size};
 use crate::driver::MAX_INTERFACES;
@@ -175,7 +175,7 @@ fn requests(s: &Section<'_>, network: Option<&Network>, context: &Context<'_>) -
 fn background(s: &Section<'_>, context: &Context<'_>) -> Result<Option<Background>> {
     let from = s.get::<Size>("background_from")?;
     if from.is_some() && s.node("below").is_some() {
-        let problem = "given beside background_from, want only one of them";
+        let problem = "given together with background_from, want only one of them";
         return Err(s.error("below", problem));
     }
     let Some(node) = s.node("background") else {
@@ -381,7 +381,7 @@ pub(super) fn sizes_of(
             cdf_text(&Section::new(s.path(key), node)?)?
         }
         Value::Table(_) if limited => {
-            return Err(s.error("below", "has no meaning beside max, want only that"));
+            return Err(s.error("below", "has no meaning together with max, want only that"));
         }
         Value::Table(table) if table.iter().any(|(key, _)| key == "packets") => {
             Sizes::Packets(packets(&Section::new(s.path(key), node)?)?)
@@ -459,7 +459,9 @@ fn transfers(
     }
     let kinds = [("permutation", 0), ("stride", 1), ("random", 2)];
     let matrix = match (s.choice("matrix", &kinds)?, s.get::<u32>("stride")?) {
-        (Some(1), Some(by)) if !(by as usize).is_multiple_of(hosts.len()) => Matrix::Stride(by),
+        (Some(1), Some(by)) if !(by as usize).is_multiple_of(hosts.len()) => {
+            TrafficMatrix::Stride(by)
+        }
         (Some(1), Some(_)) => {
             let problem = "leads each host to itself, want another number";
             return Err(s.error("stride", problem));
@@ -468,12 +470,12 @@ fn transfers(
         (_, Some(_)) => {
             return Err(s.error("stride", "has a meaning with matrix = \"stride\" only"));
         }
-        (Some(2), None) => Matrix::Random,
-        (_, None) => Matrix::Permutation,
+        (Some(2), None) => TrafficMatrix::Random,
+        (_, None) => TrafficMatrix::Permutation,
     };
     let coming = match (s.get::<f64>("rate")?, s.get::<u32>("senders")?) {
         (Some(_), Some(_)) => {
-            let problem = "given beside rate, want only one of them";
+            let problem = "given together with rate, want only one of them";
             return Err(s.error("senders", problem));
         }
         (_, Some(senders)) => {
@@ -482,7 +484,7 @@ fn transfers(
                 let problem = format!("want 1 to {} at once, at times apart", hosts.len() - 1);
                 return Err(s.error("senders", problem));
             }
-            Coming::Together { senders, every }
+            TransferArrivals::Together { senders, every }
         }
         (rate, None) => {
             let rate = rate.unwrap_or(0.0);
@@ -490,7 +492,7 @@ fn transfers(
                 let problem = format!("found {rate}, want transfers a second, 0 to 1e9");
                 return Err(s.error("rate", problem));
             }
-            Coming::Poisson(rate)
+            TransferArrivals::Poisson(rate)
         }
     };
     let background = s.get::<String>("background")?.filter(|n| n != "same");

@@ -375,9 +375,9 @@ pub struct Transfers {
     /// Share of the hosts that send a long transfer and nothing else. These hosts are drawn for each run.
     pub long: f64,
     /// Which host each host sends to.
-    pub matrix: Matrix,
+    pub matrix: TrafficMatrix,
     /// When short transfers start.
-    pub coming: Coming,
+    pub coming: TransferArrivals,
     /// When their time begins: when the connection is opened, or once it is established.
     pub ask: Ask,
     /// Sizes of short transfers.
@@ -392,7 +392,7 @@ pub struct Transfers {
 
 /// Which host each host sends to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Matrix {
+pub enum TrafficMatrix {
     /// Each host sends to one other host, drawn for each run. No host has two senders.
     Permutation,
     /// The n-th host sends to the host this many positions after it.
@@ -403,7 +403,7 @@ pub enum Matrix {
 
 /// When short transfers start.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Coming {
+pub enum TransferArrivals {
     /// This many per second in the whole network, one by one at random times, each from a host without a long
     /// transfer.
     Poisson(f64),

@@ -15,7 +15,7 @@ use crate::stats::Pool;
 use crate::sweep::SweepResult;
 
 use super::plots::{Value, plots};
-use super::{Making, cdf, coded_flow, estimate, flow, identity, oracle, runs, settings, title};
+use super::{Provenance, cdf, coded_flow, estimate, flow, identity, oracle, runs, settings, title};
 
 /// How many flows are recorded in search of a flow worth drawing. It is fewer than for a comparison, since runs
 /// of some figures are long.
@@ -33,7 +33,7 @@ pub struct Results<'a> {
 }
 
 /// One figure of a paper.
-pub fn figure(results: &Results<'_>, making: &Making<'_>) -> Figure {
+pub fn figure(results: &Results<'_>, making: &Provenance<'_>) -> Figure {
     let experiment = results.experiment;
     let pools = pools(results.runs);
     let mut metrics = vec![Metric::FctPercentile(0.99), Metric::TimeoutFraction];
@@ -79,7 +79,7 @@ pub fn figure(results: &Results<'_>, making: &Making<'_>) -> Figure {
 }
 
 /// The command that draws a flow of the last point.
-fn drawn_by(experiment: &Experiment, making: &Making<'_>, flow: &FlowTrace) -> String {
+fn drawn_by(experiment: &Experiment, making: &Provenance<'_>, flow: &FlowTrace) -> String {
     let named = |t: &&TransportName| t.to_string() == flow.transport;
     let Some(transport) = experiment.transports.iter().find(named) else {
         return String::new();

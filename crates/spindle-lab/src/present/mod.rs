@@ -27,7 +27,7 @@ use crate::sweep::{SweepResult, TransportRuns};
 
 /// How results were made.
 #[derive(Clone, Copy)]
-pub struct Making<'a> {
+pub struct Provenance<'a> {
     /// The names of transports, balancers and topologies.
     pub registry: &'a Registry,
     /// The command that made the results.
@@ -43,9 +43,9 @@ pub struct Making<'a> {
     pub scale: Option<&'a str>,
 }
 
-impl std::fmt::Debug for Making<'_> {
+impl std::fmt::Debug for Provenance<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mut f = f.debug_struct("Making");
+        let mut f = f.debug_struct("Provenance");
         f.field("command", &self.command).finish_non_exhaustive()
     }
 }
@@ -59,7 +59,7 @@ impl std::fmt::Debug for Making<'_> {
 pub fn comparison(
     experiment: &Experiment,
     result: &SweepResult,
-    making: &Making<'_>,
+    making: &Provenance<'_>,
     directory: &Path,
 ) -> Result<PathBuf, ReportError> {
     let mut group = 0..;

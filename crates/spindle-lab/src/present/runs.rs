@@ -6,10 +6,14 @@ use crate::report::{RunGroup, RunList, RunRow};
 use crate::stats::Pool;
 use crate::sweep::{SweepResult, TransportRuns};
 
-use super::{Making, estimate};
+use super::{Provenance, estimate};
 
 /// The runs of all transports at all points, one group each, in order.
-pub(super) fn list(experiment: &Experiment, result: &SweepResult, making: &Making<'_>) -> RunList {
+pub(super) fn list(
+    experiment: &Experiment,
+    result: &SweepResult,
+    making: &Provenance<'_>,
+) -> RunList {
     if experiment.points.iter().any(Point::is_computed) {
         // There is no run to follow.
         return RunList {
@@ -34,7 +38,7 @@ fn group(
     point: usize,
     set: Vec<(String, String)>,
     transport: &TransportRuns,
-    making: &Making<'_>,
+    making: &Provenance<'_>,
 ) -> RunGroup {
     let parts = experiment.parts();
     let runs = transport.runs.iter().zip(&transport.origins).zip(0..);

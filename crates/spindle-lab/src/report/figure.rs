@@ -114,7 +114,7 @@ fn section(page: &mut Page, f: &Figure) -> Markup {
             h2 { (heading(f)) " " code class="id" { (f.id) } }
             @if !f.source.is_empty() { p class="source" { (f.source) } }
             @if !f.asks.is_empty() { p class="asks" { (f.asks) } }
-            div class="beside" {
+            div class="columns" {
                 div {
                     (plots(page, &f.runs, &f.id, &f.plots, caption(f)))
                     @if let Some(oracle) = &f.oracle { (distance(page, f, oracle)) }

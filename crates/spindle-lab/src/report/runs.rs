@@ -58,7 +58,7 @@ impl RunList {
                 h1 { (title) }
                 p {
                     "A run is one simulation, with connections and paths of its own. Intervals are \
-                     made by drawing runs anew, never flows, so a single run has none."
+                     made by resampling runs, never flows, so a single run has none."
                 }
                 @if let Some(store) = &self.store {
                     p {

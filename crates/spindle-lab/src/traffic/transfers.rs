@@ -4,7 +4,7 @@
 use spindle_units::Duration;
 
 use super::{Plan, PlanError, PlannedFlow, Start, numbers, other};
-use crate::experiment::scenario::{Coming, Matrix, Transfers};
+use crate::experiment::scenario::{TrafficMatrix, TransferArrivals, Transfers};
 use crate::rng::{Purpose, Stream, Streams};
 
 /// Long transfers start at random times within this interval, so that they are not synchronised (our choice).
@@ -44,7 +44,7 @@ pub(super) fn transfers(
     }
     let mut sizes = streams.stream(Purpose::Sizes, 0);
     match t.coming {
-        Coming::Poisson(rate) => {
+        TransferArrivals::Poisson(rate) => {
             let mut at = Duration::ZERO;
             while rate > 0.0 && !short.is_empty() {
                 at += Duration::from_secs_f64(gaps.exponential(1.0 / rate));
@@ -56,7 +56,7 @@ pub(super) fn transfers(
                 flows.push(flow(at, ends, t.sizes.sample(&mut sizes)));
             }
         }
-        Coming::Together { senders, every } => {
+        TransferArrivals::Together { senders, every } => {
             let mut at = every;
             while at < t.duration {
                 let drawn = shuffled(members.len(), &mut pairs);
@@ -110,11 +110,11 @@ fn shuffled(n: usize, rng: &mut Stream) -> Vec<usize> {
 }
 
 /// The receiver of each host. `None` if the receiver is drawn for each transfer.
-fn partners(matrix: Matrix, hosts: usize, rng: &mut Stream) -> Option<Vec<usize>> {
+fn partners(matrix: TrafficMatrix, hosts: usize, rng: &mut Stream) -> Option<Vec<usize>> {
     match matrix {
-        Matrix::Random => None,
-        Matrix::Stride(by) => Some((0..hosts).map(|h| (h + by as usize) % hosts).collect()),
-        Matrix::Permutation => {
+        TrafficMatrix::Random => None,
+        TrafficMatrix::Stride(by) => Some((0..hosts).map(|h| (h + by as usize) % hosts).collect()),
+        TrafficMatrix::Permutation => {
             // A cycle through all hosts in random order. No host sends to itself, and each host has one sender.
             let order = shuffled(hosts, rng);
             let mut to = vec![0; hosts];
@@ -136,7 +136,7 @@ mod tests {
         (0..n).map(|i| format!("h{i}")).collect()
     }
 
-    fn plan(matrix: Matrix, coming: Coming) -> Plan {
+    fn plan(matrix: TrafficMatrix, coming: TransferArrivals) -> Plan {
         let t = Transfers {
             hosts: hosts(30),
             long: 1.0 / 3.0,
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn a_third_of_the_hosts_send_long_transfers_and_the_others_short_ones() {
-        let plan = plan(Matrix::Permutation, Coming::Poisson(256.0));
+        let plan = plan(TrafficMatrix::Permutation, TransferArrivals::Poisson(256.0));
         let long: Vec<_> = plan.flows.iter().filter(|f| f.background).collect();
         assert_eq!(long.len(), 10);
         let short: Vec<_> = plan.flows.iter().filter(|f| !f.background).collect();
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn stride_and_incast_transfers_have_the_configured_ends() {
-        let stride = plan(Matrix::Stride(15), Coming::Poisson(100.0));
+        let stride = plan(TrafficMatrix::Stride(15), TransferArrivals::Poisson(100.0));
         assert!(
             stride
                 .flows
@@ -190,8 +190,8 @@ mod tests {
                 .all(|f| f.server == (f.client + 15) % 30)
         );
         let incast = plan(
-            Matrix::Random,
-            Coming::Together {
+            TrafficMatrix::Random,
+            TransferArrivals::Together {
                 senders: 20,
                 every: Duration::from_millis(500),
             },

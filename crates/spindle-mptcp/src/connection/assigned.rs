@@ -9,8 +9,9 @@ use spindle_wire::{Payload, Segment};
 use super::Connection;
 use super::output::Purpose;
 use super::reinjection::FRAGMENT;
-use super::scheduler::Candidate;
-use crate::subflow::{Origin, Subflow, SubflowId};
+use crate::scheduler::Candidate;
+use crate::subflow::{Origin, Subflow};
+use crate::types::SubflowId;
 
 /// Pieces of data in order of their offsets, and their total number of bytes.
 #[derive(Debug, Default)]

@@ -2,7 +2,7 @@
 
 use spindle_units::{Duration, Instant};
 
-use super::{Connection, Happening};
+use super::{Connection, ConnectionEvent};
 
 /// Initial size of the send buffer in bytes. It has the order of magnitude that Linux's `tcp_wmem` results in
 /// on a new connection. [`FIRST_RECEIVE`] is the initial size of the receive buffer (`tcp_rmem`).
@@ -59,7 +59,7 @@ impl ReceiveTuning {
 impl Buffers {
     /// Creates buffers of the configured sizes, or buffers that grow up to these sizes. Also returns the
     /// initial size of the receive buffer.
-    pub(super) fn new(config: &crate::config::TcpConfig) -> (Self, usize) {
+    pub(super) fn new(config: &crate::tcp_config::TcpConfig) -> (Self, usize) {
         let (send, receive) = (config.send_buffer as u64, config.receive_buffer as u64);
         if !config.autotune {
             let fixed = Self {
@@ -109,7 +109,7 @@ impl Connection {
         let was_full = self.writable() == 0;
         self.buffers.send = self.buffers.send.max(sum.saturating_mul(2)).min(most);
         if was_full && self.writable() > 0 {
-            self.tell(Happening::Writable);
+            self.tell(ConnectionEvent::Writable);
         }
     }
 

@@ -4,11 +4,12 @@ use spindle_units::Instant;
 use spindle_wire::{Dss, Mapping, MpTcpRst, Options, RareOptions, Segment};
 
 use super::ended::{SubflowEnd, is_known};
-use super::subflows::{Marks, Outlook};
-use super::{Connection, Happening, Role};
+use super::subflows::{Marks, SubflowSummary};
+use super::{Connection, ConnectionEvent, Role};
 use crate::recovery::Trigger;
 use crate::subflow::sender::SendKind;
-use crate::subflow::{Origin, SubflowId, TcpState};
+use crate::subflow::{Origin, TcpState};
+use crate::types::SubflowId;
 
 /// How a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -130,7 +131,7 @@ impl Connection {
             // RST in SYN-RECEIVED).
             self.released = true;
         } else {
-            self.tell(Happening::Closed(reason));
+            self.tell(ConnectionEvent::Closed(reason));
         }
     }
 
@@ -202,8 +203,8 @@ impl Connection {
         let known = is_known(&sf);
         if self.connected && !matches!(self.closed, Some(CloseReason::Finished)) {
             self.tell(match known {
-                true => Happening::SubflowDown(sf.id),
-                false => Happening::JoinFailed(sf.id),
+                true => ConnectionEvent::SubflowDown(sf.id),
+                false => ConnectionEvent::JoinFailed(sf.id),
             });
         }
         self.forget_signals_of(sf.id);
@@ -222,7 +223,7 @@ impl Connection {
         if self.mp.is_none() {
             if !self.peer_closed {
                 self.peer_closed = true;
-                self.tell(Happening::PeerClosed);
+                self.tell(ConnectionEvent::PeerClosed);
             }
             return;
         }
@@ -232,7 +233,7 @@ impl Connection {
 
     /// Ends the stream at the peer's DATA_FIN, whatever else the peer sends. A DATA_FIN that lies before data
     /// that have arrived is ignored.
-    pub(super) fn heed_data_fin(&mut self) {
+    pub(super) fn process_data_fin(&mut self) {
         let next = self.recv.next();
         if let Some(mp) = &mut self.mp
             && let Some(fin) = mp.fin_remote
@@ -350,7 +351,7 @@ impl Connection {
         self.views = Vec::new();
         self.candidates = Vec::new();
         self.out.shrink_to_fit();
-        self.happenings.shrink_to_fit();
+        self.pending_events.shrink_to_fit();
     }
 
     /// Ends subflow `i` in TIME_WAIT early, because its ports are reused.
@@ -362,9 +363,9 @@ impl Connection {
     /// Removes closed subflows. Ends the connection if every subflow is closed or in TIME_WAIT.
     #[cold]
     pub(super) fn reap(&mut self, now: Instant) {
-        let closed = |o: &Outlook| o.is(Marks::CLOSED);
+        let closed = |o: &SubflowSummary| o.is(Marks::CLOSED);
         while self.subflows.marks().any(Marks::CLOSED)
-            && let Some(i) = self.subflows.outlooks().iter().position(closed)
+            && let Some(i) = self.subflows.summaries().iter().position(closed)
         {
             self.drop_subflow(now, i, SubflowEnd::Closed);
         }

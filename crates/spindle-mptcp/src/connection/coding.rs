@@ -13,7 +13,7 @@ use spindle_wire::{Options, Segment};
 
 use super::{Connection, Role};
 use crate::stage::coding::{
-    CODING_ROOM, Coding, CodingConfig, CodingCounters, Short, Ways, offer, offered,
+    CODING_ROOM, Coding, CodingConfig, CodingCounters, PathEstimates, Short, offer, offered,
 };
 use crate::stage::has_priority;
 
@@ -21,7 +21,7 @@ use crate::stage::has_priority;
 #[derive(Debug, Default)]
 pub(super) struct Coded {
     /// Source of the estimate for the path to the peer.
-    ways: Ways,
+    ways: PathEstimates,
     /// Both ends agreed on coding.
     pub(super) agreed: bool,
     /// Counters of a stage that no longer exists.
@@ -30,7 +30,7 @@ pub(super) struct Coded {
 
 impl Coded {
     /// State before an agreement. `ways` are the host's path estimators.
-    pub(super) fn with(ways: Ways) -> Self {
+    pub(super) fn with(ways: PathEstimates) -> Self {
         Self {
             ways,
             ..Self::default()

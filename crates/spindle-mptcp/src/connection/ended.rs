@@ -9,7 +9,8 @@ use spindle_wire::{Endpoint, MpTcpRst, ResetReason};
 use super::info::add_counters;
 use super::{CloseReason, Connection, PathError};
 use crate::subflow::sender::SendCounters;
-use crate::subflow::{Origin, Subflow, SubflowId};
+use crate::subflow::{Origin, Subflow};
+use crate::types::SubflowId;
 
 /// Maximum number of ended subflows that a connection keeps a record of. It is enough to see what happened to
 /// the paths of a connection with the usual two to four subflows (our choice).
@@ -154,7 +155,7 @@ impl fmt::Display for SubflowEnd {
             Self::InvalidJoin => "the peer's join had no valid HMAC",
             Self::ProtocolError => "the peer contradicted its own mapping",
             Self::Middlebox => "a middlebox stripped options or changed data",
-            Self::Unreachable(PathError::Refused) => "nobody takes segments at the peer's address",
+            Self::Unreachable(PathError::Refused) => "no listener at the peer's address",
             Self::Unreachable(PathError::NoRoute) => "no route to the peer",
             Self::ConnectionEnded(reason) => {
                 return write!(f, "the connection ended: {reason}");
@@ -262,7 +263,7 @@ impl Ended {
 
 /// Whether the application has been notified of this subflow.
 pub(super) fn is_known(s: &Subflow) -> bool {
-    s.told_up || s.origin == Origin::Initial
+    s.reported_established || s.origin == Origin::Initial
 }
 
 impl Connection {
@@ -277,7 +278,7 @@ impl Connection {
         let s = &self.subflows[i];
         let established = match s.origin {
             Origin::Initial => self.connected,
-            Origin::Join(_) => s.told_up,
+            Origin::Join(_) => s.reported_established,
         };
         self.ended.push(EndedSubflow {
             id: s.id,

@@ -7,10 +7,11 @@ use spindle_wire::{Dss, Flags, Mapping, Payload, Segment};
 use super::ended::SubflowEnd;
 use super::input::expand;
 use super::{Connection, MpState};
+use crate::subflow::Origin;
 use crate::subflow::input::Arrival;
 use crate::subflow::receiver::{Mapped, ReceivedMap};
 use crate::subflow::scoreboard::Sent;
-use crate::subflow::{Origin, SubflowId};
+use crate::types::SubflowId;
 
 /// A checksum failed on the only subflow. MP_FAIL is sent until the peer falls back.
 #[derive(Clone, Copy, Debug)]
@@ -28,7 +29,7 @@ const SILENT_ACKS: u8 = 3;
 
 /// Options that must still be sent or processed after a fallback in the middle of a connection.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Farewell {
+pub(super) struct PendingFallbackSignals {
     /// MP_FAIL in answer to the peer's MP_FAIL.
     pub(super) fail: Option<u64>,
     /// The infinite mapping. All data carry it until data that were sent with it are acknowledged.
@@ -56,7 +57,7 @@ impl Connection {
 
     /// Makes MP_FAIL due again. Data with a mapping show that the peer did not act on it, so it may have been
     /// lost.
-    pub(super) fn say_again_that_it_failed(&mut self) {
+    pub(super) fn resend_mp_fail(&mut self) {
         if let Some(mp) = &mut self.mp
             && let Some(f) = mp.failing
         {
@@ -197,7 +198,7 @@ impl Connection {
             .or(linear.then(|| 1u64.wrapping_neg()))
             .unwrap_or_else(|| self.recv.next().wrapping_sub(sf.rx.nxt));
         let dsn = mp.dsn(self.send.una);
-        self.farewell = Farewell {
+        self.farewell = PendingFallbackSignals {
             fail: None,
             mapping: Some(Mapping {
                 dsn: self.numbers.sent.number(dsn),
@@ -292,7 +293,7 @@ impl Connection {
 
     /// Records whether a segment has an MPTCP option. If acknowledgements show that options no longer pass, the
     /// only subflow falls back. One of several subflows is reset, and false is returned.
-    pub(super) fn heed_options(
+    pub(super) fn process_options(
         &mut self,
         now: Instant,
         i: usize,

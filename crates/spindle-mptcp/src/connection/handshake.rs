@@ -6,8 +6,9 @@ use spindle_units::Instant;
 use spindle_wire::{Endpoint, Flags, MpCapable, MpJoin, Options, RareOptions, Segment};
 
 use super::{Connection, MpState, Role};
-use crate::host::keys;
-use crate::subflow::{InitialNumbers, JoinState, NewSubflow, Origin, Subflow, SubflowId, TcpState};
+use crate::keys;
+use crate::subflow::{InitialNumbers, JoinState, NewSubflow, Origin, Subflow, TcpState};
+use crate::types::SubflowId;
 
 /// The protocol version of RFC 8684.
 const VERSION: u8 = 1;

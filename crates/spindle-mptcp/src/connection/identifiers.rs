@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::subflow::SubflowId;
+use crate::types::SubflowId;
 
 /// The free identifiers. Identifiers that were never used are given out first. After them come the identifiers
 /// of ended subflows, in the order in which they became free. So a name in logs and traces refers to a single

@@ -7,7 +7,8 @@ use super::ended::EndedSubflow;
 use super::{CloseReason, Connection, Role};
 use crate::stage::coding::CodingCounters;
 use crate::subflow::sender::SendCounters;
-use crate::subflow::{Subflow, SubflowId, TcpState};
+use crate::subflow::{Subflow, TcpState};
+use crate::types::SubflowId;
 
 /// Counters of the data level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -8,9 +8,9 @@ use spindle_wire::{
 };
 
 use super::ended::SubflowEnd;
-use super::parity::Told;
+use super::parity::ParityDisposition;
 use super::trace::TraceKind;
-use super::{CloseReason, Connection, Happening, Role};
+use super::{CloseReason, Connection, ConnectionEvent, Role};
 use crate::recovery::Trigger;
 use crate::subflow::input::{Arrival, InputContext};
 use crate::subflow::receiver::{Mapped, Piece, ReceivedMap, part};
@@ -93,7 +93,7 @@ impl Connection {
             return;
         }
         self.note_progress(now, i, seg, &arrival);
-        self.heed_echo(now, i, seg, flight);
+        self.process_echo(now, i, seg, flight);
         if arrival.had_data {
             self.keep_for_decoding(i, seg);
         }
@@ -104,7 +104,7 @@ impl Connection {
             self.note_undelivered(now, i, seg);
             if self.parities.in_blocks() {
                 self.take_coded(now, i, seg, arrival);
-            } else if !self.brings_nothing(i, seg, &arrival) {
+            } else if !self.is_pure_ack(i, seg, &arrival) {
                 self.take_data(now, i, seg, arrival);
             }
         }
@@ -112,7 +112,7 @@ impl Connection {
 
     /// Whether plain TCP has nothing to process in a segment except its acknowledgement.
     #[inline]
-    fn brings_nothing(&self, i: usize, seg: &Segment, arrival: &Arrival) -> bool {
+    fn is_pure_ack(&self, i: usize, seg: &Segment, arrival: &Arrival) -> bool {
         let ends = arrival.fin || self.recv.overrun();
         self.mp.is_none() && seg.payload.is_empty() && !ends && !self.subflows[i].rx.holds_any()
     }
@@ -122,11 +122,11 @@ impl Connection {
     fn take_coded(&mut self, now: Instant, i: usize, seg: &Segment, mut arrival: Arrival) {
         let id = self.subflows[i].id;
         let told = self.sort_arrival(now, i, seg, &mut arrival);
-        if told == Told::Fatal {
+        if told == ParityDisposition::Fatal {
             return;
         }
         self.take_data(now, i, seg, arrival);
-        if let Told::About(of, at) = told {
+        if let ParityDisposition::About(of, at) = told {
             self.recover_block(now, of, at, id);
         }
     }
@@ -188,7 +188,7 @@ impl Connection {
                 self.send.right_edge = self.subflows[i].send_window.max(arrival.window);
                 self.connected = true;
                 self.stalled_since = None;
-                self.tell(Happening::Connected);
+                self.tell(ConnectionEvent::Connected);
             }
             Origin::Join(_) if client => {
                 if !self.check_join_syn_ack(i, seg) {
@@ -215,7 +215,7 @@ impl Connection {
         self.triggers.insert(Trigger::Ack);
         let awaits = matches!(self.subflows[i].origin, Origin::Join(j) if j.awaits_fourth);
         if awaits && arrival.in_true_window {
-            self.fourth_came(now, i);
+            self.on_fourth_ack(now, i);
         }
         if arrival.ack.entered_recovery {
             self.note_recovery(now, i);
@@ -242,7 +242,7 @@ impl Connection {
 
     /// The peer has acknowledged the third ACK of a join, so the join is complete.
     #[cold]
-    fn fourth_came(&mut self, now: Instant, i: usize) {
+    fn on_fourth_ack(&mut self, now: Instant, i: usize) {
         let sf = &mut self.subflows[i];
         let id = sf.id;
         if let Origin::Join(j) = &mut sf.origin {
@@ -296,7 +296,7 @@ impl Connection {
             self.shut_since = None;
             self.tell_acknowledged();
             if was_full && self.writable() > 0 {
-                self.tell(Happening::Writable);
+                self.tell(ConnectionEvent::Writable);
             }
         }
     }
@@ -328,7 +328,7 @@ impl Connection {
         if self.awaits_fallback() && !seg.options.has_mptcp() {
             return self.revert(now, i, None);
         }
-        if !self.heed_options(now, i, seg, arrival) {
+        if !self.process_options(now, i, seg, arrival) {
             return false;
         }
         if let Some(dss) = seg.options.dss {
@@ -505,7 +505,7 @@ impl Connection {
             offset,
             checksum: m.checksum,
         };
-        self.say_again_that_it_failed();
+        self.resend_mp_fail();
         let window = self.config.tcp.receive_buffer as u64;
         if !self.subflows[i].rx.add_map(map, window) {
             self.reset_subflow(now, i, SubflowEnd::ProtocolError);
@@ -528,7 +528,7 @@ impl Connection {
             .is_some_and(|m| m.fin_remote == Some(self.recv.next()));
         if reached && !self.peer_closed {
             self.peer_closed = true;
-            self.tell(Happening::PeerClosed);
+            self.tell(ConnectionEvent::PeerClosed);
         }
     }
 
@@ -579,7 +579,7 @@ impl Connection {
         };
         self.counters.bytes_duplicate += brought - fresh.min(brought);
         if self.recv.readable() > before {
-            self.tell(Happening::Readable);
+            self.tell(ConnectionEvent::Readable);
         }
         self.check_data_fin();
         // A wrong checksum may have closed the subflow or the connection.

@@ -3,7 +3,7 @@
 
 use spindle_units::{Duration, Instant};
 
-use super::{Connection, Happening, autotune};
+use super::{Connection, ConnectionEvent, autotune};
 
 /// Bytes that a stored piece or mapping takes in addition to its payload: an entry of a tree or list with its
 /// share of the node, measured at 40 to 70 bytes.
@@ -122,7 +122,7 @@ impl Connection {
             self.window_update_due |= self.connected;
         }
         if full && self.writable() > 0 {
-            self.tell(Happening::Writable);
+            self.tell(ConnectionEvent::Writable);
         }
     }
 
@@ -178,7 +178,7 @@ impl Connection {
         let full = self.writable() == 0;
         self.send.right_edge = edge;
         if full && self.writable() > 0 {
-            self.tell(Happening::Writable);
+            self.tell(ConnectionEvent::Writable);
         }
     }
 

@@ -24,7 +24,6 @@ mod reassembly;
 mod recover;
 mod reinjection;
 mod scatter;
-pub mod scheduler;
 mod send_queue;
 mod subflows;
 mod timers;
@@ -44,19 +43,20 @@ pub(crate) use path_manager::Wanted;
 pub use reach::PathError;
 use reassembly::Reassembly;
 use reinjection::Reinjections;
-use scheduler::Scheduler;
 use send_queue::SendQueue;
 use subflows::{Marks, Subflows};
 use trace::Trace;
 
 use crate::config::Config;
-use crate::host::keys;
+use crate::congestion::Coupling;
+use crate::keys;
 use crate::recovery::{Recovery, RecoveryReceiver, Triggers};
+use crate::scheduler::{self, Scheduler};
 use crate::secrets::Generator;
-use crate::stage::coding::Ways;
+use crate::stage::coding::PathEstimates;
 use crate::steps::Steps;
-use crate::subflow::congestion::Coupling;
-use crate::subflow::{InitialNumbers, NewSubflow, Origin, Subflow, SubflowId};
+use crate::subflow::{InitialNumbers, NewSubflow, Origin, Subflow};
+use crate::types::SubflowId;
 
 /// Which end opened the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +69,7 @@ pub enum Role {
 
 /// An event on a connection that the application is notified of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Happening {
+pub(crate) enum ConnectionEvent {
     Connected,
     SubflowUp(SubflowId),
     SubflowDown(SubflowId),
@@ -183,7 +183,7 @@ pub(crate) struct Connection {
     parities: parity::Parities,
     scatter: scatter::Phases,
     coded: coding::Coded,
-    farewell: fallback::Farewell,
+    farewell: fallback::PendingFallbackSignals,
     numbers: numbers::Numbers,
     /// Set while no subflow can complete the transfer and the connection waits for a further subflow.
     cut_off: Option<break_before_make::CutOff>,
@@ -191,7 +191,7 @@ pub(crate) struct Connection {
     rng: Generator,
     /// Segments that are ready for transmission, for example resets and the output of stages.
     out: VecDeque<Segment>,
-    happenings: VecDeque<Happening>,
+    pending_events: VecDeque<ConnectionEvent>,
     pub(crate) trace: Trace,
     connected: bool,
     /// The application has closed its sending side.
@@ -256,7 +256,7 @@ pub(crate) struct NewConnection {
     /// Local addresses that peers know by a different address: (inside, outside).
     pub(crate) outside: Arc<[(IpAddr, IpAddr)]>,
     /// What the host knows about the paths to its peers.
-    pub(crate) ways: Ways,
+    pub(crate) ways: PathEstimates,
 }
 
 impl Connection {
@@ -310,13 +310,13 @@ impl Connection {
             parities: parity::Parities::default(),
             scatter: scatter::Phases::default(),
             coded: coding::Coded::with(n.ways),
-            farewell: fallback::Farewell::default(),
+            farewell: fallback::PendingFallbackSignals::default(),
             numbers: numbers::Numbers::default(),
             cut_off: None,
             paths: Box::new(Paths::new(n.local, n.remote, n.addresses, n.outside)),
             rng,
             out: VecDeque::new(),
-            happenings: VecDeque::new(),
+            pending_events: VecDeque::new(),
             trace: Trace::default(),
             connected: false,
             closing: false,
@@ -360,8 +360,8 @@ impl Connection {
     }
 
     /// Returns the next event for the application.
-    pub(crate) fn next_happening(&mut self) -> Option<Happening> {
-        self.happenings.pop_front()
+    pub(crate) fn next_event(&mut self) -> Option<ConnectionEvent> {
+        self.pending_events.pop_front()
     }
 
     /// A join is established.
@@ -372,7 +372,7 @@ impl Connection {
         }
         if let Some(i) = self.index(id) {
             let sf = &mut self.subflows[i];
-            sf.told_up = true;
+            sf.reported_established = true;
             let (local, remote) = (sf.local, sf.remote);
             self.paths.up(now, local, remote);
         }
@@ -380,13 +380,13 @@ impl Connection {
         self.on_further_subflow(id);
         self.answer_fins();
         self.review_cut_off();
-        self.tell(Happening::SubflowUp(id));
+        self.tell(ConnectionEvent::SubflowUp(id));
     }
 
-    fn tell(&mut self, h: Happening) {
-        let repeated = matches!(h, Happening::Readable | Happening::Writable);
-        if !(repeated && self.happenings.contains(&h)) {
-            self.happenings.push_back(h);
+    fn tell(&mut self, h: ConnectionEvent) {
+        let repeated = matches!(h, ConnectionEvent::Readable | ConnectionEvent::Writable);
+        if !(repeated && self.pending_events.contains(&h)) {
+            self.pending_events.push_back(h);
         }
     }
 
@@ -412,19 +412,19 @@ impl Connection {
     /// Prefetches what a segment of subflow `id` needs. Step 0 prefetches the connection, step 1 the subflow
     /// and other parts of the connection, and later steps the memory that the subflow points to.
     #[inline]
-    pub(crate) fn foresee(&self, id: SubflowId, step: u32) {
+    pub(crate) fn prefetch(&self, id: SubflowId, step: u32) {
         match step {
             0 => prefetch(self),
             1 => {
-                self.subflows.foresee(id);
+                self.subflows.prefetch(id);
                 self.recovery.as_deref().into_iter().for_each(prefetch);
-                self.coupling.foresee();
-                self.send.foresee();
+                self.coupling.prefetch();
+                self.send.prefetch();
             }
             _ => {
                 self.index(id)
                     .into_iter()
-                    .for_each(|i| self.subflows[i].foresee());
+                    .for_each(|i| self.subflows[i].prefetch());
             }
         }
     }
@@ -457,7 +457,7 @@ impl Connection {
         n
     }
 
-    /// Requests one [`Happening::Acknowledged`] event when all data before `offset` are acknowledged.
+    /// Requests one [`ConnectionEvent::Acknowledged`] event when all data before `offset` are acknowledged.
     pub(crate) fn watch_acknowledged(&mut self, offset: u64) {
         self.watched = offset;
         self.tell_acknowledged();
@@ -467,7 +467,7 @@ impl Connection {
     fn tell_acknowledged(&mut self) {
         if self.send.una >= self.watched {
             self.watched = u64::MAX;
-            self.tell(Happening::Acknowledged(self.send.una));
+            self.tell(ConnectionEvent::Acknowledged(self.send.una));
         }
     }
 
@@ -569,7 +569,7 @@ impl Connection {
         }
         let n = self
             .subflows
-            .outlooks()
+            .summaries()
             .iter()
             .filter(|o| o.is(Marks::HALF_OPEN))
             .count();

@@ -9,14 +9,15 @@ use spindle_wire::{Options, Payload, Segment};
 
 use super::Connection;
 use super::options::CAPABLE_DATA_LEN;
-use super::scheduler::{Assignment, Candidate};
-use super::subflows::{Marks, Outlook};
+use super::subflows::{Marks, SubflowSummary};
 use super::trace::TraceKind;
 use crate::recovery::{SegmentView, SentView, Trigger, Window};
+use crate::scheduler::{Assignment, Candidate};
 use crate::subflow::output::OutputContext;
 use crate::subflow::scoreboard::SentMap;
 use crate::subflow::sender::SendKind;
-use crate::subflow::{Origin, Subflow, SubflowId, TcpState};
+use crate::subflow::{Origin, Subflow, TcpState};
+use crate::types::SubflowId;
 
 /// The purpose of new sequence space, and whether the congestion window applies to it.
 #[derive(Clone, Copy, Debug)]
@@ -148,7 +149,7 @@ impl Connection {
         }
         for i in 0..self.subflows.len() {
             let sf = &self.subflows[i];
-            if !sf.stage.as_ref().is_some_and(|s| s.keeps_back()) {
+            if !sf.stage.as_ref().is_some_and(|s| s.is_buffering()) {
                 continue;
             }
             let cx = sf.stage_context(now, self.dscp);
@@ -248,7 +249,7 @@ impl Connection {
     fn control(&mut self, now: Instant) -> Option<(SubflowId, Segment)> {
         let i = self
             .subflows
-            .outlooks()
+            .summaries()
             .iter()
             .position(|o| o.is(Marks::CONTROL))?;
         let cx = self.context(now, i);
@@ -267,13 +268,13 @@ impl Connection {
     #[inline(never)]
     fn own_retransmission(&mut self, now: Instant) -> Option<(SubflowId, Segment)> {
         for i in 0..self.subflows.len() {
-            let outlook = self.subflows.outlook(i);
-            if !outlook.is(Marks::REPEATS) {
+            let summary = self.subflows.summary(i);
+            if !summary.is(Marks::REPEATS) {
                 continue;
             }
-            let s = match outlook.is(Marks::GATED) {
+            let s = match summary.is(Marks::GATED) {
                 true => &mut self.subflows[i],
-                false => self.subflows.unnoticed_at(i),
+                false => self.subflows.untracked_at(i),
             };
             if !s.state.is_synchronized() || s.state == TcpState::TimeWait {
                 continue;
@@ -289,7 +290,7 @@ impl Connection {
     #[inline(never)]
     fn rescue(&mut self, now: Instant) -> Option<(SubflowId, Segment)> {
         for i in 0..self.subflows.len() {
-            if self.subflows.outlook(i).is(Marks::RESCUES)
+            if self.subflows.summary(i).is(Marks::RESCUES)
                 && let Some(start) = self.subflows[i].tx.next_rescue()
             {
                 return self.repeat(now, i, start, SendKind::Retransmission);
@@ -541,15 +542,15 @@ impl Connection {
         self.candidates.clear();
         let by_rate = self.scheduler.burst().is_some();
         let joins_wait = self.joins_wait();
-        let outlooks = self.subflows.outlooks();
-        let regular = outlooks
+        let summaries = self.subflows.summaries();
+        let regular = summaries
             .iter()
             .any(|o| o.takes_data() && !o.is(Marks::BACKUP));
         for i in 0..self.subflows.len() {
             if joins_wait && self.subflows[i].origin != Origin::Initial {
                 continue;
             }
-            let o = self.subflows.outlook(i);
+            let o = self.subflows.summary(i);
             let listed = o.takes_data() && (!regular || joins_wait || !o.is(Marks::BACKUP));
             if !listed || o.is(Marks::REPAIRS_FIRST) {
                 continue;
@@ -557,7 +558,7 @@ impl Connection {
             if !o.is(Marks::OUTSTANDING) && self.subflows[i].tx.restarts(now) {
                 self.subflows[i].tx.check_idle(now);
             }
-            let o = *self.subflows.outlook(i);
+            let o = *self.subflows.summary(i);
             // Room for one byte is enough here. The actual segment size is checked once it is known.
             if o.window_room < u64::from(o.mss) && !self.window_lets_out(now, i) {
                 continue;
@@ -585,7 +586,7 @@ impl Connection {
     /// window. In plain TCP the window belongs to the data level, and [`Self::next_len`] respects it.
     #[inline]
     pub(super) fn window_lets_out(&mut self, now: Instant, i: usize) -> bool {
-        let o = self.subflows.outlook(i);
+        let o = self.subflows.summary(i);
         o.window_room >= u64::from(o.mss)
             || !self.is_multipath()
             || self.small_window_lets_out(now, i)
@@ -741,8 +742,8 @@ impl Connection {
     /// Sends a bare acknowledgement, with the handshake or path-management signals that are due.
     fn bare_ack(&mut self, now: Instant, next: &mut Segment) -> Option<SubflowId> {
         self.sweep_signals();
-        let acknowledges = |o: &Outlook| o.is(Marks::ACKNOWLEDGES);
-        let i = self.subflows.outlooks().iter().position(acknowledges)?;
+        let acknowledges = |o: &SubflowSummary| o.is(Marks::ACKNOWLEDGES);
+        let i = self.subflows.summaries().iter().position(acknowledges)?;
         let used = self.put_ack_options(&mut next.options, now, i);
         let cx = self.context(now, i);
         let id = self.subflows[i].id;

@@ -6,7 +6,7 @@ use spindle_wire::Segment;
 
 use super::Connection;
 use super::output::Purpose;
-use crate::subflow::SubflowId;
+use crate::types::SubflowId;
 
 /// Number of full segments that must follow a probe at once, so that SACKs reveal its loss and not a timeout.
 /// It is one more than the number of duplicate ACKs that indicate a loss.

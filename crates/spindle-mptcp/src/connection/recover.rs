@@ -10,12 +10,13 @@ use super::parity::Ask;
 use super::subflows::Marks;
 use crate::ranges::Ranges;
 use crate::recovery::{
-    Action, DropView, Eligibility, Prospect, RunView, SegmentView, SubflowView, Triggers, View,
-    Window,
+    Action, DropView, Prospect, RunView, SegmentView, SubflowView, Triggers, View, Window,
 };
 use crate::subflow::scoreboard::Scoreboard;
 use crate::subflow::sender::SendKind;
-use crate::subflow::{Origin, Subflow, SubflowId};
+use crate::subflow::{Origin, Subflow};
+use crate::types::Eligibility;
+use crate::types::SubflowId;
 
 /// Data offsets that were copied proactively and are not acknowledged yet. No byte is copied twice, whichever
 /// subflows carry it by now (FUSO section 3.2).
@@ -113,9 +114,9 @@ impl Connection {
         let acknowledged = self.send.una;
         if self.copied.begins_below(acknowledged) {
             let eligibility = self.eligibility();
-            for s in self.subflows.unnoticed() {
+            for s in self.subflows.untracked() {
                 s.tx.counters.recoveries_useful +=
-                    s.tx.board.take_outrun(acknowledged, eligibility);
+                    s.tx.board.take_useful_copies(acknowledged, eligibility);
             }
         }
     }
@@ -193,7 +194,7 @@ impl Connection {
             return any;
         }
         for i in 0..self.subflows.len() {
-            let o = self.subflows.outlook(i);
+            let o = self.subflows.summary(i);
             let may = o.takes_data() && o.is(Marks::GATED) && o.has_room(u64::from(o.mss));
             if may && !self.subflows[i].tx.is_paced_to(now) {
                 if let Some(view) = self.views.get_mut(i) {
@@ -260,7 +261,7 @@ impl Connection {
     /// place, if the policy is notified of drops. A segment without data is sent again unchanged.
     pub(crate) fn on_drop(&mut self, now: Instant, i: usize, seg: &Segment) -> Option<Segment> {
         let factory = self.config.recovery.as_ref();
-        if !factory.is_some_and(|f| f.hears_of_drops()) {
+        if !factory.is_some_and(|f| f.needs_drops()) {
             return None;
         }
         if seg.payload.is_empty() {

@@ -8,7 +8,8 @@ use spindle_wire::{Payload, Segment};
 
 use super::Connection;
 use super::output::Purpose;
-use crate::subflow::{Subflow, SubflowId};
+use crate::subflow::Subflow;
+use crate::types::SubflowId;
 
 /// Linux keeps written data in fragments of a page allocation of 32 KiB, and reinjects one fragment at a time.
 pub(super) const FRAGMENT: u64 = 32 << 10;
@@ -248,7 +249,7 @@ impl Connection {
         let una = self.send.una;
         if self.reinjections.opportunistic.to <= una {
             let holds = |s: &mut Subflow| s.tx.board.carries(una);
-            let holder = self.subflows.unnoticed().position(holds)?;
+            let holder = self.subflows.untracked().position(holds)?;
             let id = self.subflows[holder].id;
             let i = self.open_reinjection_subflow(now, Some(id))?;
             let grows = self.blocked_again(now);

@@ -17,9 +17,11 @@ use std::sync::Arc;
 use spindle_wire::{Experimental, Options, Segment};
 
 use super::{Connection, Role};
-use crate::config::{Config, LossConfig};
-use crate::stage::scatter::{Scatter, ScatterConfig, Switch, TOKEN_ROOM};
-use crate::subflow::{Origin, SubflowId};
+use crate::config::Config;
+use crate::stage::scatter::{PhaseSwitch, Scatter, ScatterConfig, TOKEN_ROOM};
+use crate::subflow::Origin;
+use crate::tcp_config::LossConfig;
+use crate::types::SubflowId;
 
 /// The subflow that scatters.
 const FIRST: SubflowId = 0;
@@ -80,8 +82,15 @@ impl Phases {
 /// The configuration of the initial subflow as it is opened.
 pub(super) fn opening(config: &Arc<Config>) -> Arc<Config> {
     let multipath = config.multipath.as_ref();
-    let scatter = multipath.and_then(|m| m.scatter.as_ref());
-    scatter.map_or_else(|| config.clone(), |s| s.opening(config))
+    let ecn = multipath
+        .and_then(|m| m.scatter.as_ref())
+        .and_then(|s| s.ecn);
+    let Some(ecn) = ecn.filter(|e| *e != config.tcp.ecn) else {
+        return config.clone();
+    };
+    let mut own = Config::clone(config);
+    own.tcp.ecn = ecn;
+    Arc::new(own)
 }
 
 fn says(seg: &Segment) -> bool {
@@ -135,7 +144,7 @@ impl Connection {
                 ..config.loss.clone()
             },
             congestion: config.congestion,
-            ..Config::clone(&config.opening(&self.config))
+            ..Config::clone(&opening(&self.config))
         };
         let sf = &mut self.subflows[0];
         sf.adopt(Arc::new(own));
@@ -195,10 +204,10 @@ impl Connection {
         };
         let more = self.send.unsent_bytes() > 0;
         let due = match config.switch {
-            Switch::Bytes(most) => more && self.send.nxt >= most || self.recv.next() > most,
-            Switch::Window(bytes) => more && self.first_window() >= bytes,
-            Switch::Congestion => self.first_congested(),
-            Switch::Never => false,
+            PhaseSwitch::Bytes(most) => more && self.send.nxt >= most || self.recv.next() > most,
+            PhaseSwitch::Window(bytes) => more && self.first_window() >= bytes,
+            PhaseSwitch::Congestion => self.first_congested(),
+            PhaseSwitch::Never => false,
         };
         if due {
             self.scatter.phase = Phase::Second;
@@ -231,7 +240,7 @@ impl Connection {
 
     /// Whether the path manager must be asked because of a change other than an arriving segment. Clears the
     /// flag.
-    pub(crate) fn takes_wishes(&mut self) -> bool {
+    pub(crate) fn take_pending_joins(&mut self) -> bool {
         std::mem::take(&mut self.scatter.wishes)
     }
 

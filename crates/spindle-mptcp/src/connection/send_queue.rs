@@ -71,7 +71,7 @@ impl SendQueue {
 
     /// Prefetches the ends of the queues that an acknowledgement and a transmission need.
     #[inline]
-    pub(crate) fn foresee(&self) {
+    pub(crate) fn prefetch(&self) {
         self.unacked.front().into_iter().for_each(prefetch);
         self.unsent.front().into_iter().for_each(prefetch);
     }

@@ -12,7 +12,8 @@ use std::ops::{Deref, Index, IndexMut};
 use spindle_units::{Instant, prefetch};
 
 use crate::recovery::SubflowView;
-use crate::subflow::{Subflow, SubflowId, TcpState};
+use crate::subflow::{Subflow, TcpState};
+use crate::types::SubflowId;
 
 /// Properties of a subflow that are true or false. Several can be tested at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -95,7 +96,7 @@ impl Marks {
 /// Summary of one subflow: what a connection reads from all of its subflows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(align(64))]
-pub(super) struct Outlook {
+pub(super) struct SubflowSummary {
     /// [`Subflow::deadline`], or [`Instant::FAR_FUTURE`] if there is none.
     deadline: Instant,
     pub(super) in_flight: u64,
@@ -110,12 +111,12 @@ pub(super) struct Outlook {
     pub(super) id: SubflowId,
 }
 
-impl Outlook {
+impl SubflowSummary {
     #[cfg(debug_assertions)]
     fn of(s: &Subflow) -> Self {
-        let mut outlook = Self::default();
-        outlook.draw(s, &mut Sums::default());
-        outlook
+        let mut summary = Self::default();
+        summary.draw(s, &mut Sums::default());
+        summary
     }
 
     /// Recomputes the summary field by field in place, and updates `sums` from the same registers. A value that
@@ -168,7 +169,7 @@ impl Outlook {
     }
 }
 
-/// Sums over all outlooks.
+/// Sums over all summaries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sums {
     /// Sums over the subflows that may carry data.
@@ -179,9 +180,9 @@ pub(super) struct Sums {
 }
 
 impl Sums {
-    /// Subtracts the values of the last [`Outlook::draw`].
+    /// Subtracts the values of the last [`SubflowSummary::draw`].
     #[inline]
-    fn subtract(&mut self, o: &Outlook) {
+    fn subtract(&mut self, o: &SubflowSummary) {
         if o.is_usable() {
             self.in_flight -= o.in_flight;
             self.cwnd -= o.cwnd;
@@ -191,9 +192,9 @@ impl Sums {
     }
 
     #[cfg(debug_assertions)]
-    fn of(outlooks: &[Outlook]) -> Self {
+    fn of(summaries: &[SubflowSummary]) -> Self {
         let mut all = Self::default();
-        for o in outlooks {
+        for o in summaries {
             if o.is_usable() {
                 all.in_flight += o.in_flight;
                 all.cwnd += o.cwnd;
@@ -205,7 +206,7 @@ impl Sums {
     }
 }
 
-/// All outlooks combined.
+/// All summaries combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Overview {
     /// The marks that are set for any subflow.
@@ -224,9 +225,9 @@ impl Default for Overview {
 
 impl Overview {
     #[inline]
-    fn of(outlooks: &[Outlook]) -> Self {
+    fn of(summaries: &[SubflowSummary]) -> Self {
         let (mut marks, mut deadline, mut least_mss) = (0, Instant::FAR_FUTURE, u32::MAX);
-        for o in outlooks {
+        for o in summaries {
             marks |= o.marks.0;
             deadline = deadline.min(o.deadline);
             let mss = if o.is(Marks::USABLE) { o.mss } else { u32::MAX };
@@ -296,12 +297,12 @@ impl Places {
 #[derive(Debug, Default)]
 pub(crate) struct Subflows {
     all: Vec<Subflow>,
-    /// The outlook of each subflow, at the same index.
-    outlooks: Vec<Outlook>,
-    /// The stored outlooks combined, including stale ones.
+    /// The summary of each subflow, at the same index.
+    summaries: Vec<SubflowSummary>,
+    /// The stored summaries combined, including stale ones.
     overview: Overview,
     sums: Sums,
-    /// Indices of stale outlooks.
+    /// Indices of stale summaries.
     stale: Places,
     /// The views that a recovery policy last saw. There are fewer views than subflows if the last ones were
     /// never shown.
@@ -313,10 +314,10 @@ pub(crate) struct Subflows {
 impl Subflows {
     /// Adds a subflow at the end.
     pub(crate) fn push(&mut self, s: Subflow) {
-        let mut outlook = Outlook::default();
-        outlook.draw(&s, &mut self.sums);
-        self.outlooks.push(outlook);
-        self.overview = Overview::of(&self.outlooks);
+        let mut summary = SubflowSummary::default();
+        summary.draw(&s, &mut self.sums);
+        self.summaries.push(summary);
+        self.overview = Overview::of(&self.summaries);
         self.all.push(s);
     }
 
@@ -324,9 +325,9 @@ impl Subflows {
     pub(crate) fn remove(&mut self, i: usize) -> Subflow {
         self.refresh();
         self.views.clear();
-        let outlook = self.outlooks.remove(i);
-        self.sums.subtract(&outlook);
-        self.overview = Overview::of(&self.outlooks);
+        let summary = self.summaries.remove(i);
+        self.sums.subtract(&summary);
+        self.overview = Overview::of(&self.summaries);
         self.all.remove(i)
     }
 
@@ -334,18 +335,18 @@ impl Subflows {
         *self = Self::default();
     }
 
-    /// Prefetches the outlooks and subflow `id`, whose index usually equals its identifier.
+    /// Prefetches the summaries and subflow `id`, whose index usually equals its identifier.
     #[inline]
-    pub(super) fn foresee(&self, id: SubflowId) {
-        prefetch(&self.outlooks[..]);
+    pub(super) fn prefetch(&self, id: SubflowId) {
+        prefetch(&self.summaries[..]);
         self.all.get(usize::from(id)).into_iter().for_each(prefetch);
     }
 
     /// Index of subflow `id`.
     #[inline]
     pub(crate) fn position_of(&self, id: SubflowId) -> Option<usize> {
-        // Identifiers do not change, so a stale outlook is sufficient.
-        self.outlooks.iter().position(|o| o.id == id)
+        // Identifiers do not change, so a stale summary is sufficient.
+        self.summaries.iter().position(|o| o.id == id)
     }
 
     #[inline]
@@ -354,26 +355,26 @@ impl Subflows {
     }
 
     /// All subflows, any of which the caller may change. If only some of them are changed, they should be taken
-    /// by index, because the outlook of each subflow that is handed out is recomputed.
+    /// by index, because the summary of each subflow that is handed out is recomputed.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Subflow> {
         (0..self.all.len()).for_each(|i| self.outdate(i));
         self.all.iter_mut()
     }
 
-    /// The outlooks, in the order of the subflows.
+    /// The summaries, in the order of the subflows.
     #[inline]
-    pub(super) fn outlooks(&mut self) -> &[Outlook] {
+    pub(super) fn summaries(&mut self) -> &[SubflowSummary] {
         self.refresh();
-        &self.outlooks
+        &self.summaries
     }
 
-    /// The outlook of the subflow at `i`.
+    /// The summary of the subflow at `i`.
     #[inline]
-    pub(super) fn outlook(&mut self, i: usize) -> &Outlook {
-        &self.outlooks()[i]
+    pub(super) fn summary(&mut self, i: usize) -> &SubflowSummary {
+        &self.summaries()[i]
     }
 
-    /// All outlooks combined.
+    /// All summaries combined.
     #[inline]
     pub(super) fn overview(&mut self) -> &Overview {
         self.refresh();
@@ -395,7 +396,7 @@ impl Subflows {
 
     /// The views that a recovery policy sees. The view of a subflow is the result of `draw`. The previous
     /// result is kept if the subflow was not changed since then and `is_valid` accepts the view. `draw` may
-    /// change parts of a subflow that neither outlook nor view shows.
+    /// change parts of a subflow that neither summary nor view shows.
     pub(super) fn views(
         &mut self,
         is_valid: impl Fn(&SubflowView) -> bool,
@@ -426,18 +427,18 @@ impl Subflows {
         self.views = Vec::new();
     }
 
-    /// The subflow at `i`, for changes that neither outlook nor view shows.
+    /// The subflow at `i`, for changes that neither summary nor view shows.
     #[inline]
-    pub(super) fn unnoticed_at(&mut self, i: usize) -> &mut Subflow {
+    pub(super) fn untracked_at(&mut self, i: usize) -> &mut Subflow {
         &mut self.all[i]
     }
 
-    /// All subflows, for changes that neither outlook nor view shows.
-    pub(super) fn unnoticed(&mut self) -> impl Iterator<Item = &mut Subflow> {
+    /// All subflows, for changes that neither summary nor view shows.
+    pub(super) fn untracked(&mut self) -> impl Iterator<Item = &mut Subflow> {
         self.all.iter_mut()
     }
 
-    /// Makes the subflow at `i` send a bare acknowledgement. In its outlook this only clears the mark that an
+    /// Makes the subflow at `i` send a bare acknowledgement. In its summary this only clears the mark that an
     /// acknowledgement is due. If a delayed acknowledgement was pending, its timer changes too.
     #[inline]
     pub(super) fn acknowledge(&mut self, i: usize, put: impl FnOnce(&mut Subflow)) {
@@ -450,9 +451,9 @@ impl Subflows {
             return;
         }
         self.unseen.insert(i);
-        let marks = &mut self.outlooks[i].marks;
+        let marks = &mut self.summaries[i].marks;
         *marks = Marks(marks.0 & !Marks::ACKNOWLEDGES.0);
-        self.overview = Overview::of(&self.outlooks);
+        self.overview = Overview::of(&self.summaries);
     }
 
     #[inline]
@@ -463,10 +464,10 @@ impl Subflows {
     }
 
     fn draw_stale(&mut self) {
-        let (all, outlooks) = (&self.all, &mut self.outlooks);
+        let (all, summaries) = (&self.all, &mut self.summaries);
         let sums = &mut self.sums;
-        self.stale.take_each(|i| outlooks[i].draw(&all[i], sums));
-        self.overview = Overview::of(outlooks);
+        self.stale.take_each(|i| summaries[i].draw(&all[i], sums));
+        self.overview = Overview::of(summaries);
     }
 
     #[inline]
@@ -475,16 +476,20 @@ impl Subflows {
         self.unseen.insert(i);
     }
 
-    /// Checks that no subflow was changed without its outlook being marked as stale. Debug builds only.
+    /// Checks that no subflow was changed without its summary being marked as stale. Debug builds only.
     #[cfg(debug_assertions)]
     pub(super) fn check(&self) {
-        assert_eq!(self.all.len(), self.outlooks.len());
-        for (i, (s, o)) in self.all.iter().zip(&self.outlooks).enumerate() {
+        assert_eq!(self.all.len(), self.summaries.len());
+        for (i, (s, o)) in self.all.iter().zip(&self.summaries).enumerate() {
             let stale = self.stale.contains(i);
-            assert!(stale || *o == Outlook::of(s), "outlook of subflow {}", s.id);
+            assert!(
+                stale || *o == SubflowSummary::of(s),
+                "summary of subflow {}",
+                s.id
+            );
         }
-        assert_eq!(self.overview, Overview::of(&self.outlooks));
-        assert_eq!(self.sums, Sums::of(&self.outlooks));
+        assert_eq!(self.overview, Overview::of(&self.summaries));
+        assert_eq!(self.sums, Sums::of(&self.summaries));
     }
 }
 
@@ -573,23 +578,23 @@ mod tests {
     }
 
     #[test]
-    fn outlook_is_updated_when_its_subflow_changes() {
+    fn summary_is_updated_when_its_subflow_changes() {
         let mut all = three();
-        let waits = |o: &Outlook| !o.is(Marks::CLOSING) && o.is(Marks::CONTROL);
-        assert!(all.outlooks().iter().all(waits));
+        let waits = |o: &SubflowSummary| !o.is(Marks::CLOSING) && o.is(Marks::CONTROL);
+        assert!(all.summaries().iter().all(waits));
         all[1].closing = true;
-        assert!(all.outlook(1).is(Marks::CLOSING) && all.marks().any(Marks::CLOSING));
+        assert!(all.summary(1).is(Marks::CLOSING) && all.marks().any(Marks::CLOSING));
         for s in all.iter_mut() {
             s.dead = s.id == 2;
         }
-        let dead = |all: &mut Subflows, i| all.outlook(i).is(Marks::DEAD);
+        let dead = |all: &mut Subflows, i| all.summary(i).is(Marks::DEAD);
         assert!(dead(&mut all, 2) && !dead(&mut all, 0));
         all[2].dead = false;
         assert_eq!(all.remove(1).id, 1);
         assert_eq!((all.position_of(1), all.position_of(2)), (None, Some(1)));
         assert!(!dead(&mut all, 1) && !all.marks().any(Marks::DEAD));
         all.clear();
-        assert!(all.is_empty() && all.outlooks().is_empty());
+        assert!(all.is_empty() && all.summaries().is_empty());
     }
 
     #[test]
@@ -618,11 +623,11 @@ mod tests {
     }
 
     #[test]
-    fn subflow_with_the_highest_identifier_has_an_outlook() {
+    fn subflow_with_the_highest_identifier_has_a_summary() {
         let mut all = Subflows::default();
         (0..=SubflowId::MAX).for_each(|id| all.push(subflow(id)));
         all[255].dead = true;
-        assert!(all.outlook(255).is(Marks::DEAD) && !all.outlook(254).is(Marks::DEAD));
+        assert!(all.summary(255).is(Marks::DEAD) && !all.summary(254).is(Marks::DEAD));
         assert_eq!(all.position_of(255), Some(255));
     }
 }

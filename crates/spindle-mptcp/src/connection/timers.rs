@@ -12,7 +12,8 @@ use super::{CloseReason, Connection};
 use crate::config::MultipathConfig;
 use crate::recovery::Trigger;
 use crate::subflow::sender::SendKind;
-use crate::subflow::{Due, Subflow, SubflowId, TcpState, earliest, or_never};
+use crate::subflow::{Due, Subflow, TcpState};
+use crate::types::{SubflowId, earliest, or_far_future};
 
 /// If a subflow with outstanding data times out, and no segment has arrived on it for this time and for a round
 /// trip, it may be declared dead at its first timeout. The value is half of the smallest timeout in use outside
@@ -25,19 +26,19 @@ impl Connection {
     /// When the next timer of the connection is due.
     pub(crate) fn deadline(&mut self) -> Option<Instant> {
         let mut due = self.subflows.overview().deadline();
-        due = due.min(or_never(self.persist_at));
-        due = due.min(or_never(self.data_timer_at));
-        due = due.min(or_never(self.undelivered.deadline()));
+        due = due.min(or_far_future(self.persist_at));
+        due = due.min(or_far_future(self.data_timer_at));
+        due = due.min(or_far_future(self.undelivered.deadline()));
         if self.config.multipath.is_some() {
-            due = due.min(or_never(self.paths.deadline()));
+            due = due.min(or_far_future(self.paths.deadline()));
         }
-        due = due.min(or_never(self.judge_at.map(|(t, _)| t)));
-        due = due.min(or_never(self.policy_deadline()));
-        due = due.min(or_never(self.cut_off_deadline()));
-        due = due.min(or_never(
+        due = due.min(or_far_future(self.judge_at.map(|(t, _)| t)));
+        due = due.min(or_far_future(self.policy_deadline()));
+        due = due.min(or_far_future(self.cut_off_deadline()));
+        due = due.min(or_far_future(
             self.fin_wait_since.map(|t| t + self.config.tcp.fin_timeout),
         ));
-        due = due.min(or_never(self.persist_ends()));
+        due = due.min(or_far_future(self.persist_ends()));
         let stalled = self.stalled_since.map(|t| t + self.config.tcp.user_timeout);
         earliest(stalled, (due != Instant::FAR_FUTURE).then_some(due))
     }
@@ -373,7 +374,7 @@ impl Connection {
     /// Updates the timers after a change. Must be called after every change.
     pub(super) fn settle(&mut self, now: Instant) {
         if self.mp.is_some() {
-            self.heed_data_fin();
+            self.process_data_fin();
         }
         let marks = self.subflows.marks();
         if marks.any(Marks::CLOSED) || !marks.any(Marks::GOES_ON) {

@@ -2,8 +2,8 @@
 
 use spindle_units::Instant;
 
-use crate::subflow::SubflowId;
 use crate::subflow::sender::SendKind;
+use crate::types::SubflowId;
 
 /// One event of a traced connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

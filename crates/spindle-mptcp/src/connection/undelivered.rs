@@ -74,14 +74,14 @@ impl Connection {
     #[inline]
     pub(super) fn note_undelivered(&mut self, now: Instant, i: usize, seg: &Segment) {
         let known = !self.undelivered.acked_on_subflows.is_empty();
-        if known || self.subflows.unnoticed_at(i).tx.board.has_released() {
+        if known || self.subflows.untracked_at(i).tx.board.has_released() {
             self.watch_undelivered(now, i, seg);
         }
     }
 
     #[inline(never)]
     fn watch_undelivered(&mut self, now: Instant, i: usize, seg: &Segment) {
-        let released = self.subflows.unnoticed_at(i).tx.board.take_released();
+        let released = self.subflows.untracked_at(i).tx.board.take_released();
         let has_data_ack = seg.options.dss.is_some_and(|d| d.data_ack.is_some());
         let una = self.send.una;
         let grace = self.shortest_round_trip();

@@ -7,9 +7,10 @@ use spindle_wire::{
     Endpoint, Flags, MpCapable, MpJoin, MpTcpRst, ResetReason, Segment, SeqNumber, Timestamps,
 };
 
-use super::{ListenerId, MAX_STATELESS, Stack, cookie, keys};
+use super::{ListenerId, MAX_STATELESS, Stack, cookie};
 use crate::config::JoinPolicy;
 use crate::connection::{Connection, NewConnection, Role};
+use crate::keys;
 use crate::subflow::InitialNumbers;
 use crate::subflow::output::reset_for;
 

@@ -22,7 +22,7 @@ use super::sources::Sources;
 use super::{Handle, Stack};
 use crate::connection::Connection;
 use crate::connection::memory::Pressure;
-use crate::subflow::earliest;
+use crate::types::earliest;
 
 /// Bytes of a connection with its first subflow, without what it stores. `tests/memory.rs` measures 6 to 9 KB
 /// for the existing transports.
@@ -226,7 +226,7 @@ impl Stack {
 
     /// Updates the totals after a connection has changed, and what connections know about the limit.
     #[inline]
-    pub(super) fn book(&mut self, slot: u32, before: (usize, u64), holds: (usize, u64)) {
+    pub(super) fn account_for(&mut self, slot: u32, before: (usize, u64), holds: (usize, u64)) {
         self.half_open_joins = self.half_open_joins + holds.0 - before.0;
         self.account.stored = self.account.stored + holds.1 - before.1;
         if self.account.is_limited() {

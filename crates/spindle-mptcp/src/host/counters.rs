@@ -4,7 +4,7 @@ use super::table::Table;
 use crate::SendCounters;
 use crate::connection::ended::SubflowEnds;
 use crate::connection::info::add_counters;
-use crate::connection::{Connection, Happening, Role};
+use crate::connection::{Connection, ConnectionEvent, Role};
 use crate::stage::coding::CodingCounters;
 
 /// Totals of a [`crate::Stack`], including connections that no longer exist.
@@ -87,10 +87,10 @@ pub struct StackCounters {
 impl StackCounters {
     /// A connection's handshake is over.
     #[cold]
-    pub(super) fn settled(&mut self, how: Happening, role: Role) {
+    pub(super) fn settled(&mut self, how: ConnectionEvent, role: Role) {
         match (how, role) {
-            (Happening::Connected, Role::Server) => self.accepted += 1,
-            (Happening::Connected, Role::Client) => self.connected += 1,
+            (ConnectionEvent::Connected, Role::Server) => self.accepted += 1,
+            (ConnectionEvent::Connected, Role::Client) => self.connected += 1,
             _ => {}
         }
     }

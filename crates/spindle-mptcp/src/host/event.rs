@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use spindle_wire::Endpoint;
 
 use super::{Handle, ListenerId};
-use crate::connection::{CloseReason, Happening};
-use crate::subflow::SubflowId;
+use crate::connection::{CloseReason, ConnectionEvent};
+use crate::types::SubflowId;
 
 /// Something the application may want to act on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,20 +76,24 @@ pub enum Event {
     },
 }
 
-pub(super) fn from_happening(handle: Handle, listener: Option<ListenerId>, h: Happening) -> Event {
+pub(super) fn from_connection_event(
+    handle: Handle,
+    listener: Option<ListenerId>,
+    h: ConnectionEvent,
+) -> Event {
     match h {
-        Happening::Connected => match listener {
+        ConnectionEvent::Connected => match listener {
             Some(listener) => Event::Accepted { listener, handle },
             None => Event::Connected { handle },
         },
-        Happening::SubflowUp(subflow) => Event::SubflowUp { handle, subflow },
-        Happening::SubflowDown(subflow) => Event::SubflowDown { handle, subflow },
-        Happening::JoinFailed(subflow) => Event::JoinFailed { handle, subflow },
-        Happening::Readable => Event::Readable { handle },
-        Happening::Writable => Event::Writable { handle },
-        Happening::Acknowledged(offset) => Event::Acknowledged { handle, offset },
-        Happening::PeerClosed => Event::PeerClosed { handle },
-        Happening::Closed(reason) => Event::Closed { handle, reason },
+        ConnectionEvent::SubflowUp(subflow) => Event::SubflowUp { handle, subflow },
+        ConnectionEvent::SubflowDown(subflow) => Event::SubflowDown { handle, subflow },
+        ConnectionEvent::JoinFailed(subflow) => Event::JoinFailed { handle, subflow },
+        ConnectionEvent::Readable => Event::Readable { handle },
+        ConnectionEvent::Writable => Event::Writable { handle },
+        ConnectionEvent::Acknowledged(offset) => Event::Acknowledged { handle, offset },
+        ConnectionEvent::PeerClosed => Event::PeerClosed { handle },
+        ConnectionEvent::Closed(reason) => Event::Closed { handle, reason },
     }
 }
 

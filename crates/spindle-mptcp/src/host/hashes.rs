@@ -9,7 +9,7 @@ use siphasher::sip::SipHasher24;
 use spindle_units::Instant;
 use spindle_wire::{Endpoint, SeqNumber};
 
-use super::keys::{hmac_sha256, leftmost_64};
+use crate::keys::{hmac_sha256, leftmost_64};
 use crate::secrets::{Label, Secrets};
 use crate::subflow::InitialNumbers;
 

@@ -8,7 +8,6 @@ mod cookie;
 mod counters;
 mod event;
 mod hashes;
-pub mod keys;
 mod path_mtu;
 mod ports;
 mod reach;
@@ -37,9 +36,10 @@ use crate::config::Config;
 use crate::connection::info::ConnectionInfo;
 use crate::connection::memory::Pressure;
 use crate::connection::trace::TraceEvent;
-use crate::connection::{Connection, Happening, NewConnection, Role, Wanted};
+use crate::connection::{Connection, ConnectionEvent, NewConnection, Role, Wanted};
+use crate::keys;
 use crate::secrets::{Generator, Generators, Label, Secrets};
-use crate::stage::coding::Ways;
+use crate::stage::coding::PathEstimates;
 use crate::stage::coding::estimator::Periods;
 use hashes::KeyedHashes;
 use ports::Ports;
@@ -149,7 +149,7 @@ pub struct Stack {
     resets: ResetLimit,
     opened: u64,
     /// What is known about the paths to peers (CAPS).
-    ways: Ways,
+    ways: PathEstimates,
     half_open: usize,
     half_open_joins: usize,
     account: Account,
@@ -201,7 +201,7 @@ impl Stack {
             stateless: VecDeque::new(),
             resets: ResetLimit::new(secrets.generators(Label::ResetCosts).generator(0)),
             opened: 0,
-            ways: Ways::default(),
+            ways: PathEstimates::default(),
             half_open: 0,
             half_open_joins: 0,
             account,
@@ -335,7 +335,7 @@ impl Stack {
         Some((slot, i))
     }
 
-    /// Number of steps of [`Self::foresee`].
+    /// Number of steps of [`Self::prefetch`].
     pub const STEPS_AHEAD: u32 = 6;
 
     /// Prefetches into the processor's cache what a segment with these endpoints will need when it is
@@ -346,7 +346,7 @@ impl Stack {
     /// (the tuple), and likewise the steps for its slot, the connection, the subflow, and what the subflow
     /// points to.
     #[inline]
-    pub fn foresee(&mut self, segment: &Segment, step: u32) {
+    pub fn prefetch(&mut self, segment: &Segment, step: u32) {
         let tuple: FourTuple = (segment.dst, segment.src);
         match step {
             0 => prefetch(self),
@@ -354,14 +354,14 @@ impl Stack {
                 self.table.find(&tuple);
                 self.timers.prefetch_first();
             }
-            _ => self.table.foresee(&tuple, step - 2),
+            _ => self.table.prefetch(&tuple, step - 2),
         }
     }
 
-    /// The connection of a segment with these endpoints, if [`Self::foresee`] found it recently.
+    /// The connection of a segment with these endpoints, if [`Self::prefetch`] found it recently.
     #[inline]
-    pub fn foreseen(&self, segment: &Segment) -> Option<Handle> {
-        self.table.foreseen(&(segment.dst, segment.src))
+    pub fn prefetched(&self, segment: &Segment) -> Option<Handle> {
+        self.table.prefetched(&(segment.dst, segment.src))
     }
 
     /// Reports that a segment from [`Self::transmit`] will have left the host's egress queue at `leaves`. Only
@@ -386,7 +386,7 @@ impl Stack {
 
     /// Reports that the network dropped a segment which this stack had sent. Only a simulation can know this.
     /// Returns the segment that must be sent in its place at once, if the connection's recovery needs to be
-    /// notified of drops ([`crate::recovery::RecoveryFactory::hears_of_drops`]).
+    /// notified of drops ([`crate::recovery::RecoveryFactory::needs_drops`]).
     pub fn dropped(&mut self, now: Instant, segment: &Segment) -> Option<Segment> {
         let tuple: FourTuple = (segment.src, segment.dst);
         let (slot, subflow) = self.table.lookup(&tuple)?;
@@ -463,7 +463,7 @@ impl Stack {
                 self.ready.on_sent(next.piece_count());
                 return true;
             }
-            if c.takes_wishes() {
+            if c.take_pending_joins() {
                 self.open_wanted(now, slot);
                 continue;
             }
@@ -779,19 +779,22 @@ impl Stack {
             return;
         };
         let mut settled = false;
-        while let Some(happening) = c.next_happening() {
-            if matches!(happening, Happening::Connected | Happening::Closed(_)) {
+        while let Some(happened) = c.next_event() {
+            if matches!(
+                happened,
+                ConnectionEvent::Connected | ConnectionEvent::Closed(_)
+            ) {
                 settled = true;
-                self.counters.settled(happening, c.role);
+                self.counters.settled(happened, c.role);
             }
             self.events
-                .push_back(event::from_happening(handle, listener, happening));
+                .push_back(event::from_connection_event(handle, listener, happened));
         }
         let token = c.mp.as_ref().map(|m| m.token_local);
         let renamed = entry.token != token || entry.tuples.len() > c.subflows.len();
         let half_open = settled && c.is_half_open();
         let holds = (c.half_open_joins(), c.buffered());
-        let pressed = self.account.is_limited() && c.pressure() > Pressure::None;
+        let memory_pressure = self.account.is_limited() && c.pressure() > Pressure::None;
         let before = std::mem::replace(&mut entry.booked, holds);
         let done = c.closed.is_some() && c.released && c.readable() == 0;
         let over = done && c.is_over();
@@ -805,8 +808,8 @@ impl Stack {
             self.table.set_token(slot, token);
             self.table.prune(slot);
         }
-        if holds != before || pressed {
-            self.book(slot, before, holds);
+        if holds != before || memory_pressure {
+            self.account_for(slot, before, holds);
         }
         if over {
             self.forget(slot);
@@ -832,7 +835,7 @@ impl Stack {
         }
         let before = self.table.unbook(slot);
         self.account.sources.hold(source, outside, 0);
-        self.book(slot, before, (0, 0));
+        self.account_for(slot, before, (0, 0));
         self.timers.clear(slot);
         self.account.sources.forget(source, self.table.rests(slot));
         self.table.remove(slot);

@@ -10,7 +10,7 @@ use spindle_wire::Endpoint;
 use super::ListenerId;
 use super::sources::SourceId;
 use crate::connection::Connection;
-use crate::subflow::SubflowId;
+use crate::types::SubflowId;
 
 /// Local and remote endpoint of a subflow.
 pub(super) type FourTuple = (Endpoint, Endpoint);
@@ -186,20 +186,20 @@ impl Table {
 
     /// Prefetches, in several steps, what a segment needs whose tuple was [found](Self::find) recently.
     #[inline]
-    pub(super) fn foresee(&self, t: &FourTuple, step: u32) {
+    pub(super) fn prefetch(&self, t: &FourTuple, step: u32) {
         let Some((slot, subflow)) = self.find_recent(t) else {
             return;
         };
         if step == 0 {
             prefetch(&self.slots[slot as usize]);
         } else if let Some(c) = self.connection(slot) {
-            c.foresee(subflow, step - 1);
+            c.prefetch(subflow, step - 1);
         }
     }
 
     /// The connection of a tuple, if it was [found](Self::find) recently.
     #[inline]
-    pub(super) fn foreseen(&self, t: &FourTuple) -> Option<Handle> {
+    pub(super) fn prefetched(&self, t: &FourTuple) -> Option<Handle> {
         let (slot, _) = self.find_recent(t)?;
         Some(self.slots[slot as usize].handle(slot))
     }

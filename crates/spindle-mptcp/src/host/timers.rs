@@ -3,7 +3,7 @@
 use spindle_units::{Instant, prefetch};
 
 use super::Stack;
-use crate::subflow::earliest;
+use crate::types::earliest;
 
 /// Children of an entry. Four make the heap half as deep as two, and lie in one or two cache lines.
 const ARITY: usize = 4;
@@ -152,8 +152,9 @@ mod tests {
     use spindle_wire::{Endpoint, Payload};
 
     use super::*;
-    use crate::config::{Config, Keepalive};
+    use crate::config::Config;
     use crate::host::StackConfig;
+    use crate::tcp_config::Keepalive;
 
     proptest! {
         #[test]
@@ -231,6 +232,10 @@ mod tests {
             stacks[0].abort(now, h);
         }
         exchange(&mut stacks, now);
-        assert_eq!(stacks[0].timers.len(), 0, "closed connections keep no timer");
+        assert_eq!(
+            stacks[0].timers.len(),
+            0,
+            "closed connections keep no timer"
+        );
     }
 }

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use spindle_units::Duration;
 
 use super::mptcp;
-use crate::config::{Config, LossConfig, PathManager};
-use crate::stage::scatter::{ScatterConfig, Switch};
-use crate::subflow::congestion::CongestionKind;
+use crate::config::{Config, PathManager};
+use crate::congestion::CongestionKind;
+use crate::stage::scatter::{PhaseSwitch, ScatterConfig};
+use crate::tcp_config::LossConfig;
 
 /// Subflows of the second phase, and of the MPTCP that MMPTCP is compared with (MMPTCP section 3).
 const SUBFLOWS: usize = 8;
@@ -56,7 +57,7 @@ pub(super) fn preset(name: &str) -> Option<(Config, Vec<&'static str>)> {
     Some(match name {
         "ps" => {
             let forever = ScatterConfig {
-                switch: Switch::Never,
+                switch: PhaseSwitch::Never,
                 ..settings()
             };
             (scattering(forever, PathManager::Passive), PS_PARTS.to_vec())

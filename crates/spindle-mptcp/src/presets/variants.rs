@@ -5,17 +5,18 @@ use std::sync::Arc;
 
 use spindle_units::Duration;
 
-use crate::config::{Config, EcnMode, Flight, LossConfig, MultipathConfig};
-use crate::connection::scheduler::SchedulerKind;
+use crate::config::{Config, MultipathConfig};
+use crate::congestion::CongestionKind;
 use crate::recovery::{
-    CoFuso, CodingRate, Eligibility, Fuso, GivenWorst, MetricKind, PathMetric, RecoveryFactory,
-    WorstOf,
+    CoFuso, CodingRate, Fuso, MetricKind, PathMetric, PinnedWorstPath, RecoveryFactory, WorstOf,
 };
+use crate::scheduler::SchedulerKind;
 use crate::stage::coding::estimator::Share;
 use crate::stage::coding::{CodeKind, Samples, UnitSize};
 use crate::stage::reorder;
-use crate::stage::scatter::{ScatterConfig, Switch, Threshold};
-use crate::subflow::congestion::CongestionKind;
+use crate::stage::scatter::{PhaseSwitch, ScatterConfig, Threshold};
+use crate::tcp_config::{EcnMode, LossConfig, ReductionBase};
+use crate::types::Eligibility;
 
 use super::PROBE;
 use super::coded::{blocked_of_12, coding, fixed_packets, fixed_unit};
@@ -95,7 +96,7 @@ fn metric(config: &mut Config, kind: MetricKind) -> bool {
 
 fn given_worst(config: &mut Config) -> bool {
     config.recovery = config.recovery.take().map(|policy| {
-        let given: Arc<dyn RecoveryFactory> = Arc::new(GivenWorst { policy, worst: 0 });
+        let given: Arc<dyn RecoveryFactory> = Arc::new(PinnedWorstPath { policy, worst: 0 });
         given
     });
     config.recovery.is_some()
@@ -145,7 +146,7 @@ fn threshold(config: &mut Config, segments: u32) -> bool {
     })
 }
 
-fn switch(config: &mut Config, at: Switch) -> bool {
+fn switch(config: &mut Config, at: PhaseSwitch) -> bool {
     scatter(config, |s| s.switch = at)
 }
 
@@ -228,7 +229,7 @@ pub const VARIANTS: &[Variant] = variants! {
     "ordered", "receiver: a buffer puts segments in order before TCP sees them, for at most twice what reordering has lately taken (Presto, He et al. 2015, section 3.2)",
         ordered;
     "cwnd-halved", "each subflow: ssthresh from cwnd, not from FlightSize, as in the testbed's kernel (Linux 3.18)",
-        |c| { c.loss.flight = Flight::CongestionWindow; true };
+        |c| { c.loss.flight = ReductionBase::CongestionWindow; true };
     "no-er", "each subflow: no Early Retransmit (RFC 5827)",
         |c| std::mem::take(&mut c.loss.early_retransmit);
     "no-opportunistic", "no opportunistic retransmission and penalisation (mechanisms A5.6a)",
@@ -328,15 +329,15 @@ pub const VARIANTS: &[Variant] = variants! {
             s.threshold = Threshold::Adaptive { most: 64 };
         });
     "at-256KB", "the second phase begins after 256 KB (MMPTCP section 3.7)",
-        |c| switch(c, Switch::Bytes(256_000));
+        |c| switch(c, PhaseSwitch::Bytes(256_000));
     "at-512KB", "the second phase begins after 512 KB (MMPTCP section 3.7)",
-        |c| switch(c, Switch::Bytes(512_000));
+        |c| switch(c, PhaseSwitch::Bytes(512_000));
     "at-1024KB", "the second phase begins after 1024 KB (MMPTCP section 3.7)",
-        |c| switch(c, Switch::Bytes(1_024_000));
+        |c| switch(c, PhaseSwitch::Bytes(1_024_000));
     "at-window", "the second phase begins once the window has 64 KB (mechanisms D3, CwndSize)",
-        |c| switch(c, Switch::Window(64_000));
+        |c| switch(c, PhaseSwitch::Window(64_000));
     "at-congestion", "the second phase begins at the first sign of congestion (mechanisms D3, CwndSignal)",
-        |c| switch(c, Switch::Congestion);
+        |c| switch(c, PhaseSwitch::Congestion);
     "dctcp-first", "while scattering: DCTCP (RFC 8257), whether or not the scenario has ECN; further subflows use ECN as they would (MMPTCP section 4, future work)",
         dctcp_first;
     "priority", "while scattering, data and their acknowledgements have priority at ports with a queue for it: DSCP AF21 (MMPTCP section 4, future work)",

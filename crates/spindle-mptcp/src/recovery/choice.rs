@@ -8,7 +8,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::{Eligibility, Prospect, SubflowView, Trigger, View};
 use crate::random::reduce;
-use crate::subflow::SubflowId;
+use crate::types::SubflowId;
 
 /// The subflows among which the worst is chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -112,7 +112,7 @@ pub(super) fn is_held_back(view: &View<'_>, of: SubflowId, eligibility: Eligibil
 
 /// Whether recovery may act: this is one of the two trigger points, without a timer (mechanisms A1.1, rule 2),
 /// there are no new data, and the windows are not full.
-pub(super) fn is_opportune(prospect: &Prospect, eligibility: Eligibility) -> bool {
+pub(super) fn should_recover(prospect: &Prospect, eligibility: Eligibility) -> bool {
     let triggers = prospect.triggers;
     let triggered = triggers.contains(Trigger::Ack) || triggers.contains(Trigger::AppDrained);
     // Our choice: if a window is full of data that such a receiver holds back, only filling the hole opens it.

@@ -10,10 +10,10 @@ use spindle_codes::{ReedSolomon, Shape, authors_shape, dynamic_shape, fixed_shap
 use super::choice::{self, Apart};
 use super::condition::Conditions;
 use super::{
-    Action, Eligibility, PathCondition, Prospect, Recovery, RecoveryFactory, SubflowView, View,
+    Action, Eligibility, PathQuality, Prospect, Recovery, RecoveryFactory, SubflowView, View,
     Window, WorstOf,
 };
-use crate::subflow::SubflowId;
+use crate::types::SubflowId;
 
 /// Most packets of a block: the header has 8 bits for the number (CoFUSO section 5.1; mechanisms A2.4).
 const MOST_SOURCES: usize = u8::MAX as usize;
@@ -37,7 +37,7 @@ pub struct CoFuso {
     /// The most packets of a block (K_max). `None` means as many as the header can express, 255.
     pub max_block: Option<usize>,
     /// The loss estimate and the path metric.
-    pub condition: PathCondition,
+    pub condition: PathQuality,
     /// How large blocks are.
     pub rate: CodingRate,
     /// Which segments may be copied once all are covered by parities, or if the peer decodes no parities.
@@ -53,7 +53,7 @@ impl CoFuso {
     pub const TESTBED: Self = Self {
         max_parities: 1,
         max_block: Some(30),
-        condition: PathCondition::TESTBED,
+        condition: PathQuality::TESTBED,
         rate: CodingRate::Dynamic,
         eligibility: Eligibility::Unacknowledged,
         coding_first: false,
@@ -63,7 +63,7 @@ impl CoFuso {
     pub const SIMULATION: Self = Self {
         max_parities: 3,
         max_block: None,
-        condition: PathCondition::SIMULATION,
+        condition: PathQuality::SIMULATION,
         ..Self::TESTBED
     };
 
@@ -200,7 +200,7 @@ impl Recovery for CoFusoPolicy {
     }
 
     fn is_interested(&self, prospect: &Prospect) -> bool {
-        choice::is_opportune(prospect, self.settings.eligibility)
+        choice::should_recover(prospect, self.settings.eligibility)
     }
 
     fn on_opportunity(&mut self, view: &View<'_>) -> Action {
@@ -520,7 +520,11 @@ mod tests {
         assert_eq!(scene.ask(), Parity(0, 2, 0, 1));
         scene.coded = 0;
         assert_eq!(scene.ask(), Copied(0));
-        assert_eq!(scene.ask(), Parity(1, 1, 0, 1), "the next block is another one");
+        assert_eq!(
+            scene.ask(),
+            Parity(1, 1, 0, 1),
+            "the next block is another one"
+        );
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::metric::loss_likelihood;
 
 /// The weights of the loss estimate and of the path metric, with the paper's names.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct PathCondition {
+pub struct PathQuality {
     /// Weight of the lifetime loss rate, `retx / tx`, in the loss estimate.
     pub alpha1: f64,
     /// Weight of the last loss rate, `1 / since`, in the loss estimate.
@@ -20,7 +20,7 @@ pub struct PathCondition {
     pub beta2: f64,
 }
 
-impl PathCondition {
+impl PathQuality {
     /// CoFUSO section 5.2.
     pub const TESTBED: Self = Self {
         alpha1: 0.05,
@@ -73,10 +73,10 @@ fn weighted(weight: f64, value: f64) -> f64 {
     if weight == 0.0 { 0.0 } else { weight * value }
 }
 
-/// [`PathCondition`] over the subflows of a connection.
+/// [`PathQuality`] over the subflows of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Conditions {
-    weights: PathCondition,
+    weights: PathQuality,
     worst_loss: f64,
     longest_rtt: f64,
 }
@@ -124,10 +124,10 @@ mod tests {
     fn loss_estimate_has_the_documented_values() {
         let mut s = subflow(0);
         (s.sent, s.retransmitted, s.since_retransmission) = (100, 2, 10);
-        assert!((PathCondition::TESTBED.loss(&s) - 0.096).abs() < 1e-12);
-        assert!((PathCondition::SIMULATION.loss(&s) - 0.06).abs() < 1e-12);
+        assert!((PathQuality::TESTBED.loss(&s) - 0.096).abs() < 1e-12);
+        assert!((PathQuality::SIMULATION.loss(&s) - 0.06).abs() < 1e-12);
         s.retransmitted = 0;
-        assert_eq!(PathCondition::TESTBED.loss(&s), 0.0);
+        assert_eq!(PathQuality::TESTBED.loss(&s), 0.0);
     }
 
     #[test]
@@ -140,7 +140,7 @@ mod tests {
         all[0].srtt = Some(Duration::from_millis(10));
         all[1].srtt = Some(Duration::from_millis(40));
         all[2].srtt = Some(Duration::from_millis(20));
-        let c = PathCondition::SIMULATION.over(&all);
+        let c = PathQuality::SIMULATION.over(&all);
         let metric = |k: usize| (c.metric(&all[k], 0.0) * 1000.0).round();
         assert_eq!([0, 1, 2].map(metric), [625.0, 750.0, 250.0]);
         assert_eq!(c.worse(&all[1], &all[0]), Ordering::Greater);
@@ -150,16 +150,16 @@ mod tests {
     #[test]
     fn ranking_is_defined_without_losses_or_rtt_or_transmissions() {
         let mut all = [subflow(0), subflow(1), subflow(2)];
-        let c = PathCondition::SIMULATION.over(&all);
+        let c = PathQuality::SIMULATION.over(&all);
         assert_eq!(c.worse(&all[0], &all[1]), Ordering::Greater, "identifier");
         assert_eq!(c.better(&all[0], &all[1]), Ordering::Less);
         all[0].srtt = None;
-        let c = PathCondition::SIMULATION.over(&all);
+        let c = PathQuality::SIMULATION.over(&all);
         assert_eq!(c.worse(&all[0], &all[1]), Ordering::Less, "counts as 0");
         assert_eq!(c.better(&all[0], &all[1]), Ordering::Greater, "as infinite");
         all.iter_mut().for_each(|s| s.srtt = None);
         all[2].sent = 0;
-        let c = PathCondition::SIMULATION.over(&all);
+        let c = PathQuality::SIMULATION.over(&all);
         assert_eq!(c.better(&all[2], &all[1]), Ordering::Greater);
         assert!(c.is_unknown(&all[2]) && !c.is_unknown(&all[1]));
     }

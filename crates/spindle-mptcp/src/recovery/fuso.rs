@@ -55,7 +55,7 @@ impl Recovery for FusoPolicy {
     }
 
     fn is_interested(&self, prospect: &Prospect) -> bool {
-        choice::is_opportune(prospect, self.settings.eligibility)
+        choice::should_recover(prospect, self.settings.eligibility)
     }
 
     fn on_opportunity(&mut self, view: &View<'_>) -> Action {
@@ -258,7 +258,11 @@ mod tests {
             ties_elsewhere: true,
             ..Fuso::default()
         };
-        assert_eq!(on(ties), Some((0, 0)), "no tie: the other one has had a loss");
+        assert_eq!(
+            on(ties),
+            Some((0, 0)),
+            "no tie: the other one has had a loss"
+        );
         let literal = Fuso {
             worst_of: WorstOf::InFlight,
             ..Fuso::default()

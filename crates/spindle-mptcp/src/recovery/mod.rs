@@ -9,9 +9,9 @@ mod cofuso;
 mod condition;
 mod deadline;
 mod fuso;
-mod given_worst;
 mod metric;
 mod oracle;
+mod pinned_worst_path;
 mod proactive;
 mod tcp_ir;
 
@@ -22,16 +22,17 @@ use spindle_units::{Duration, Instant};
 
 pub use choice::WorstOf;
 pub use cofuso::{CoFuso, CodingRate};
-pub use condition::PathCondition;
+pub use condition::PathQuality;
 pub use deadline::DeadlineReinjection;
 pub use fuso::Fuso;
-pub use given_worst::GivenWorst;
 pub use metric::{MetricKind, PathMetric};
 pub use oracle::Oracle;
+pub use pinned_worst_path::PinnedWorstPath;
 pub use proactive::Proactive;
 pub use tcp_ir::TcpIr;
 
-use crate::subflow::SubflowId;
+pub use crate::types::Eligibility;
+use crate::types::SubflowId;
 
 /// Why the policy is asked (FUSO section 3.2 names the first two).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -65,19 +66,6 @@ impl Triggers {
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
-}
-
-/// Which segments may be copied proactively. Whatever the policy's choice, a segment may not be copied if it is
-/// a recovery copy, was copied before, or is acknowledged at the data level.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Eligibility {
-    /// Segments that are neither acknowledged nor SACKed by their subflow (FUSO section 3.2, footnote 4). The
-    /// receiver delivers data behind a hole.
-    #[default]
-    Unacknowledged,
-    /// SACKed segments too. A receiver that was not modified delivers only data that are in order within their
-    /// subflow, so a copy of the hole alone does not free the data that were SACKed behind it.
-    NotDataAcked,
 }
 
 /// A segment of a subflow's sequence space that a policy may act on.
@@ -335,7 +323,7 @@ pub trait Recovery: Send + std::fmt::Debug {
     }
 
     /// The network dropped a data segment, as only a simulation can report
-    /// ([`RecoveryFactory::hears_of_drops`]). The action in response is carried out at once.
+    /// ([`RecoveryFactory::needs_drops`]). The action in response is carried out at once.
     fn on_drop(&mut self, drop: &DropView) -> Action {
         let _ = drop;
         Action::Nothing
@@ -411,7 +399,7 @@ pub trait RecoveryFactory: Any + Send + Sync + std::fmt::Debug {
 
     /// Whether the policy must be notified of every drop in the network at the instant it happens
     /// ([`Recovery::on_drop`]). Simulations do so by [`crate::Stack::dropped`].
-    fn hears_of_drops(&self) -> bool {
+    fn needs_drops(&self) -> bool {
         false
     }
 

@@ -16,7 +16,7 @@ impl RecoveryFactory for Oracle {
         Box::new(*self)
     }
 
-    fn hears_of_drops(&self) -> bool {
+    fn needs_drops(&self) -> bool {
         true
     }
 }

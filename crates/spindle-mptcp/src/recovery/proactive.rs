@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::{Action, Prospect, Recovery, RecoveryFactory, SentView, View, Window};
-use crate::subflow::SubflowId;
+use crate::types::SubflowId;
 
 /// The policy. The copy follows at once, outside the congestion window, and the receiver drops it.
 #[derive(Clone, Copy, Debug, Default)]

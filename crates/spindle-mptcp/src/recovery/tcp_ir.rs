@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 use spindle_units::{Duration, Instant};
 
 use super::{Action, Recovery, RecoveryFactory, SentView, SubflowView, View};
-use crate::subflow::SubflowId;
-use crate::subflow::earliest;
+use crate::types::SubflowId;
+use crate::types::earliest;
 
 /// The policy. The data segments that are sent for the first time within a time bin form a block. Some time
 /// after the bin has ended or the block is full, its XOR follows, outside the congestion window.

@@ -54,12 +54,12 @@ pub trait Stage: Send + std::fmt::Debug {
     fn output(&mut self, cx: &StageContext, segment: Segment, out: &mut VecDeque<Segment>);
 
     /// Whether segments wait in the stage for more segments to come.
-    fn keeps_back(&self) -> bool {
+    fn is_buffering(&self) -> bool {
         false
     }
 
     /// The connection has nothing more to send now. The stage must send the segments that
-    /// [wait](Self::keeps_back) for more to come.
+    /// [wait](Self::is_buffering) for more to come.
     fn flush(&mut self, cx: &StageContext, out: &mut VecDeque<Segment>) {
         let _ = (cx, out);
     }

@@ -3,11 +3,11 @@
 use spindle_units::{Duration, Instant};
 use spindle_wire::{Ecn, Flags, Segment, Timestamps};
 
-use super::congestion::Coupling;
 use super::receiver::{Pieces, part};
 use super::sender::{AckEffect, AckInput};
 use super::{ChallengeLimit, Subflow, TcpState, TimestampState};
-use crate::config::EcnMode;
+use crate::congestion::Coupling;
+use crate::tcp_config::EcnMode;
 
 /// The effects of a segment on the subflow.
 #[derive(Debug, Default)]

@@ -1,7 +1,6 @@
 //! A subflow: a separate TCP connection (RFC 9293) with its own sequence space, windows, loss recovery and
 //! timers. The connection decides what the subflow's bytes mean at the data level.
 
-pub mod congestion;
 pub(crate) mod input;
 pub(crate) mod loss;
 pub(crate) mod output;
@@ -16,14 +15,11 @@ use spindle_units::{Duration, Instant, prefetch};
 use spindle_wire::{Endpoint, SeqNumber};
 
 use crate::config::Config;
+use crate::congestion::Coupling;
 use crate::stage::{Stage, StageContext};
+use crate::types::{SubflowId, or_far_future};
 use receiver::Receiver;
 use sender::Sender;
-
-/// A subflow's number within its connection. The first subflow is 0, and no other subflow ever gets that
-/// number. Other numbers are reused only when all are used up. The number that has been free the longest is
-/// reused first.
-pub type SubflowId = u8;
 
 /// The states of RFC 9293, section 3.3.2. The stack itself represents LISTEN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,7 +159,7 @@ pub(crate) struct Subflow {
     /// A separate limit for answers to probes and repeated SYNs, and for resets during the handshake.
     probes: ChallengeLimit,
     /// The application has been notified of this subflow.
-    pub(crate) told_up: bool,
+    pub(crate) reported_established: bool,
     pub(crate) last_heard: Instant,
     /// How long the peer had been silent when its latest segment arrived.
     silence: Duration,
@@ -183,20 +179,6 @@ pub(crate) struct Subflow {
     pub(crate) redundant_next: u64,
     /// No penalty before this time. Opportunistic retransmission penalises once per RTT.
     pub(crate) penalised_at: Option<Instant>,
-}
-
-/// The earlier of two deadlines.
-pub(crate) fn earliest(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
-    match (a, b) {
-        (Some(a), Some(b)) => Some(a.min(b)),
-        (a, b) => a.or(b),
-    }
-}
-
-/// A deadline that can be compared without checking whether it is set.
-#[inline]
-pub(crate) fn or_never(t: Option<Instant>) -> Instant {
-    t.unwrap_or(Instant::FAR_FUTURE)
 }
 
 /// Limits how many answers are sent to unacceptable segments (RFC 5961, section 7). Each subflow has its own
@@ -311,7 +293,7 @@ impl Subflow {
             over_at: None,
             challenges: ChallengeLimit::default(),
             probes: ChallengeLimit::default(),
-            told_up: false,
+            reported_established: false,
             last_heard: now,
             silence: Duration::ZERO,
             keepalive_probes: 0,
@@ -344,14 +326,14 @@ impl Subflow {
 
     /// Prefetches memory that the subflow points to and that processing a segment will need.
     #[inline]
-    pub(crate) fn foresee(&self) {
+    pub(crate) fn prefetch(&self) {
         prefetch(&*self.tx.cc);
         let board = &self.tx.board;
         [board.front(), board.back()]
             .into_iter()
             .flatten()
             .for_each(prefetch);
-        self.rx.foresee();
+        self.rx.prefetch();
     }
 
     /// Number of iterations of the loops whose length the peer can increase.
@@ -497,18 +479,18 @@ impl Subflow {
     /// nearly always from the same place.
     #[inline(always)]
     pub(crate) fn deadline_or_never(&self) -> Instant {
-        let own = or_never(self.rx.ack_by).min(or_never(self.over_at));
-        let own = own.min(or_never(self.persist_at));
-        let mut due = self.tx.deadline_or_never().min(or_never(self.syn_at));
+        let own = or_far_future(self.rx.ack_by).min(or_far_future(self.over_at));
+        let own = own.min(or_far_future(self.persist_at));
+        let mut due = self.tx.deadline_or_never().min(or_far_future(self.syn_at));
         due = due.min(own);
         if let Origin::Join(j) = &self.origin {
-            due = due.min(or_never(j.repeat_at));
+            due = due.min(or_far_future(j.repeat_at));
         }
         if self.config.tcp.keepalive.is_some() {
-            due = due.min(or_never(self.keepalive_at()));
+            due = due.min(or_far_future(self.keepalive_at()));
         }
         match &self.stage {
-            Some(stage) => due.min(or_never(stage.next_timeout())),
+            Some(stage) => due.min(or_far_future(stage.next_timeout())),
             None => due,
         }
     }
@@ -521,7 +503,7 @@ impl Subflow {
     }
 
     /// Processes one expired timer. Must be called until it returns [`Due::Nothing`].
-    pub(crate) fn on_timer(&mut self, now: Instant, coupling: &mut congestion::Coupling) -> Due {
+    pub(crate) fn on_timer(&mut self, now: Instant, coupling: &mut Coupling) -> Due {
         if self.over_at.is_some_and(|t| t <= now) {
             self.over_at = None;
             self.state = TcpState::Closed;

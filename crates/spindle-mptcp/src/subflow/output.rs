@@ -6,7 +6,7 @@ use spindle_wire::{Dss, Ecn, Flags, Options, Payload, Segment, SeqNumber};
 use super::scoreboard::SentMap;
 use super::sender::SendKind;
 use super::{Origin, Subflow, TcpState};
-use crate::config::EcnMode;
+use crate::tcp_config::EcnMode;
 
 /// The space of TCP options in bytes (RFC 9293, section 3.1: data offset of at most 15 words).
 const OPTION_SPACE: usize = 40;

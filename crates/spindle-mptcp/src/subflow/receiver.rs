@@ -403,7 +403,7 @@ impl Receiver {
 
     /// Prefetches memory that processing a data segment needs.
     #[inline]
-    pub(crate) fn foresee(&self) {
+    pub(crate) fn prefetch(&self) {
         self.maps.back().into_iter().for_each(prefetch);
         self.ranges.first().into_iter().for_each(prefetch);
     }
@@ -429,7 +429,7 @@ impl Receiver {
         let most = MAX_MAPS.max((window / MAPPED_AT_LEAST) as usize);
         let at = self.maps.partition_point(|m| m.end() <= map.start);
         if self.maps.get(at).is_some_and(|m| m.start < map.end()) {
-            return self.add_beside(at, map, most);
+            return self.add_overlapping_map(at, map, most);
         }
         self.insert_map(at, map, most)
     }
@@ -445,7 +445,7 @@ impl Receiver {
     /// Adds a mapping that overlaps others, from the one at index `at` on. It must agree with them, and the
     /// parts beyond them are added. A checksum covers the whole mapping and does not verify a part of it. A
     /// mapping with a checksum therefore adds nothing, and the peer must map the remaining bytes again.
-    fn add_beside(&mut self, mut at: usize, map: ReceivedMap, most: usize) -> bool {
+    fn add_overlapping_map(&mut self, mut at: usize, map: ReceivedMap, most: usize) -> bool {
         let delta = |m: &ReceivedMap| m.offset.wrapping_sub(m.start);
         let mut from = map.start.max(self.released);
         let mut overlaps = 0;

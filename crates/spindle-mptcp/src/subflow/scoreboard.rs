@@ -15,8 +15,8 @@ use spindle_units::Instant;
 use spindle_wire::Payload;
 
 use crate::ranges::Ranges;
-use crate::recovery::Eligibility;
 use crate::steps::Steps;
+use crate::types::Eligibility;
 
 /// The data-level mapping of a sent segment, and the segment's place in it. One mapping may cover a burst of
 /// several segments. A mapping is immutable: a retransmission repeats it verbatim, whatever part of it is
@@ -128,13 +128,13 @@ impl Sent {
     }
 
     /// Whether the segment is lost and has not been retransmitted since.
-    fn awaits_repeat(&self) -> bool {
+    fn awaits_retransmission(&self) -> bool {
         self.lost && !self.repeated
     }
 
     /// Whether the segment was transmitted more than once and is believed to be neither lost nor delivered.
     fn is_repeat_in_flight(&self) -> bool {
-        self.transmissions > 1 && !self.sacked && !self.awaits_repeat()
+        self.transmissions > 1 && !self.sacked && !self.awaits_retransmission()
     }
 
     /// Whether the segment is not SACKed, not marked lost and not retransmitted.
@@ -231,7 +231,7 @@ pub(crate) struct Scoreboard {
     repeats: BTreeSet<(Instant, u64)>,
     /// No segment below is eligible for proactive recovery.
     unprotected_from: u64,
-    /// The data of every segment below are acknowledged at the data level, and [`Self::take_outrun`] has
+    /// The data of every segment below are acknowledged at the data level, and [`Self::take_useful_copies`] has
     /// already considered these segments.
     outrun_from: u64,
     /// The data of every segment below are acknowledged at the data level.
@@ -366,7 +366,7 @@ impl Scoreboard {
             if s.repeated {
                 self.repeated -= s.seq_len();
             }
-            if s.awaits_repeat() {
+            if s.awaits_retransmission() {
                 self.unrepeated -= s.seq_len();
             }
         }
@@ -476,7 +476,7 @@ impl Scoreboard {
             if s.repeated {
                 self.repeated += s.seq_len();
             }
-            if s.awaits_repeat() {
+            if s.awaits_retransmission() {
                 self.unrepeated += s.seq_len();
             }
         }
@@ -525,7 +525,7 @@ impl Scoreboard {
         if s.repeated {
             self.repeated -= len;
         }
-        if s.awaits_repeat() {
+        if s.awaits_retransmission() {
             self.unrepeated -= len;
         }
         s.lost = false;
@@ -590,7 +590,7 @@ impl Scoreboard {
             return false;
         };
         let s = &self.queue[i];
-        if s.sacked || s.awaits_repeat() {
+        if s.sacked || s.awaits_retransmission() {
             return false;
         }
         self.mark_lost_at(i);
@@ -808,7 +808,7 @@ impl Scoreboard {
         );
         assert_eq!(
             self.unrepeated,
-            count(|s| s.awaits_repeat() && !s.sacked),
+            count(|s| s.awaits_retransmission() && !s.sacked),
             "bytes to be repeated"
         );
         let contiguous = self

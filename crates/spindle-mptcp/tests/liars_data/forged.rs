@@ -11,7 +11,7 @@ use crate::support::{bytes, data, joined, of, others_go_on, read, subflows, two_
 const WINDOW: u32 = 65_535;
 
 /// Distances from the next sequence number, and whether they are within the window.
-const BESIDE: [(u32, bool); 9] = [
+const INEXACT: [(u32, bool); 9] = [
     (1, true),
     (1000, true),
     (WINDOW - 1, true),
@@ -39,7 +39,7 @@ fn inexact_resets_are_challenged_or_dropped() {
     let (mut b, mut first, second) = two_subflows(config(PathManager::Passive));
     let mut offset = 0;
     for flags in [Flags::RST, Flags::RST | Flags::ACK, Flags::RST | Flags::FIN] {
-        for (distance, inside) in BESIDE {
+        for (distance, inside) in INEXACT {
             rest(&mut b);
             let out = b.push(at(&second, distance, flags));
             assert_eq!(subflows(&b), 2, "{distance}");
@@ -68,7 +68,7 @@ fn syns_on_an_established_subflow_are_challenged_at_any_sequence_number() {
     let (mut b, mut first, mut second) = two_subflows(config(PathManager::Passive));
     let mut offset = 0;
     for flags in [Flags::SYN, Flags::SYN | Flags::ACK, Flags::SYN | Flags::FIN] {
-        for (distance, _) in BESIDE.into_iter().chain([(0, true)]) {
+        for (distance, _) in INEXACT.into_iter().chain([(0, true)]) {
             rest(&mut b);
             let mut seg = at(&second, distance, flags);
             seg.payload = Payload::Length(100);

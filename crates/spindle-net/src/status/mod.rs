@@ -225,8 +225,8 @@ mod tests {
         serving.abort();
         let _ = serving.await;
         assert!(!path.exists());
-        let nobody = ask(&path).await.unwrap_err().to_string();
-        assert!(nobody.contains("gw.sock"), "{nobody}");
+        let error = ask(&path).await.unwrap_err().to_string();
+        assert!(error.contains("gw.sock"), "{error}");
         network.shutdown().await;
     }
 }

@@ -11,7 +11,7 @@ pub(crate) struct Service {
     /// Take flags that are not given here from this file (TOML: a key is a flag's name without dashes)
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Standard packets through a TUN device of this name, for peers that nobody changed; takes
+    /// Standard packets through a TUN device of this name, for unmodified peers; takes
     /// root or CAP_NET_ADMIN
     #[arg(long, value_name = "NAME")]
     pub(crate) tun: Option<String>,

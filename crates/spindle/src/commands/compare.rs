@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use spindle_lab::experiment::{Experiment, Overrides, TransportName};
-use spindle_lab::present::{self, Making};
+use spindle_lab::present::{self, Provenance};
 use spindle_lab::registry::Registry;
 use spindle_lab::sweep::{self, Options, SweepResult};
 use spindle_lab::{library, output};
@@ -115,7 +115,7 @@ fn execute(
         let follow = |point: usize, transport: &TransportName, seed: u64, part: u64| {
             follow(name, common, experiment, (point, transport, seed, part))
         };
-        let making = Making {
+        let making = Provenance {
             registry,
             command: &command(),
             follow: &follow,

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use spindle_lab::experiment::{Experiment, Overrides, Scale, TransportName};
 use spindle_lab::library::{self, BuiltIn};
 use spindle_lab::output::{self, Reproduction};
-use spindle_lab::present::{self, Making, Results};
+use spindle_lab::present::{self, Provenance, Results};
 use spindle_lab::registry::Registry;
 use spindle_lab::report::{Figure, Overview};
 use spindle_lab::sweep::{self, Options, Shared};
@@ -132,7 +132,7 @@ fn figure(
         )
     };
     let store = format!("{}{id}.jsonl", if apart { "../" } else { "" });
-    let making = Making {
+    let making = Provenance {
         registry,
         command: &command(),
         follow: &follow,

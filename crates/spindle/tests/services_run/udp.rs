@@ -128,8 +128,8 @@ fn tls_accepts_clients_of_the_authority_and_a_reload_changes_the_authority() {
     wait_for("connect says why", || {
         connect.log().contains("UnknownIssuer")
     });
-    let (connect, nobody) = another(&trusting(&old));
-    assert!(is_reset(nobody), "{}", connect.log());
+    let (connect, untrusted) = another(&trusting(&old));
+    assert!(is_reset(untrusted), "{}", connect.log());
     wait_for("the gateway says why", || {
         gateway.log().contains("no certificates")
     });

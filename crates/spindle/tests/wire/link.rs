@@ -140,9 +140,9 @@ pub(crate) fn device(name: &str) -> SyncDevice {
 }
 
 /// A whole IP packet.
-struct Carried(Vec<u8>);
+struct SimPacket(Vec<u8>);
 
-impl Packet for Carried {
+impl Packet for SimPacket {
     fn wire_len(&self) -> u32 {
         self.0.len() as u32
     }
@@ -165,7 +165,7 @@ impl Packet for Carried {
 }
 
 struct Running {
-    simulation: Simulation<Carried>,
+    simulation: Simulation<SimPacket>,
     ends: [SyncDevice; 2],
     largest: usize,
     start: Clock,
@@ -202,7 +202,7 @@ impl Running {
                 return false;
             };
             if len <= self.largest {
-                let packet = Carried(self.buffer[..len].to_vec());
+                let packet = SimPacket(self.buffer[..len].to_vec());
                 self.simulation
                     .inject(Address(end), Address(1 - end), packet);
             }

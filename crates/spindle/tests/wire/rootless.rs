@@ -10,7 +10,7 @@ const EXPERIMENT: &str = concat!(
     "/../../experiments/wire/two-paths.toml"
 );
 /// The user that has no rights on most systems.
-const NOBODY: &str = "65534";
+const UNPRIVILEGED: &str = "65534";
 
 /// Whether such a user may create namespaces and TUN devices here.
 fn allowed(test: &str, unprivileged: &dyn Fn() -> Command) -> bool {
@@ -45,12 +45,15 @@ fn published(dir: &Path, from: &str, name: &str) -> std::path::PathBuf {
 fn the_testbed_runs_without_privileges() {
     let test = "rootless::the_testbed_runs_without_privileges";
     if !nix::unistd::geteuid().is_root() || !have(test, "setpriv") || !have(test, "ip") {
-        eprintln!("skipped {test}: it takes root, to become nobody");
+        eprintln!("skipped {test}: it takes root, to give up its privileges");
         return;
     }
     let unprivileged = || {
         let mut command = Command::new("setpriv");
-        command.args([&format!("--reuid={NOBODY}"), &format!("--regid={NOBODY}")]);
+        command.args([
+            &format!("--reuid={UNPRIVILEGED}"),
+            &format!("--regid={UNPRIVILEGED}"),
+        ]);
         command.arg("--clear-groups");
         command
     };

@@ -3,7 +3,7 @@
 use spindle_mptcp::Stack;
 use spindle_units::{Duration, Instant};
 
-use super::{App, GREETING, Wake};
+use super::{App, JOIN_TRIGGER, Wake};
 use crate::experiment::scenario::Ask;
 
 /// How long a request waits for the subflows of its connection (our choice: three SYNs).
@@ -33,7 +33,7 @@ impl App {
             self.ask_now(now, c, stacks);
         } else if !conn.greeted {
             conn.greeted = true;
-            conn.ask(GREETING, request, 0);
+            conn.ask(JOIN_TRIGGER, request, 0);
             conn.push_request(now, &mut stacks[conn.client_host as usize]);
             self.dirty.push(conn.client_host);
         }

@@ -26,7 +26,7 @@ impl Handles {
 
     /// Prefetches the memory that [`Self::get`] will read.
     #[inline]
-    pub(super) fn foresee(&self, host: u32, handle: Handle) {
+    pub(super) fn prefetch(&self, host: u32, handle: Handle) {
         let row = self.hosts.get(host as usize);
         let place = row.and_then(|row| row.get(handle.index()));
         place.into_iter().for_each(prefetch);

@@ -33,7 +33,7 @@ use crate::traffic::{Plan, PlannedFlow, Start};
 const EPILOGUE: Duration = Duration::from_millis(200);
 
 /// How long connections may take to close after the measurement.
-const FAREWELL: Duration = Duration::from_secs(2);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// An action of the application that is scheduled for a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -159,7 +159,7 @@ pub(crate) struct App {
 /// Flow number of warm-up responses.
 const WARM_UP: u32 = u32::MAX;
 /// Flow number of the data that a client sends before it waits for its joins.
-const GREETING: u32 = u32::MAX - 1;
+const JOIN_TRIGGER: u32 = u32::MAX - 1;
 
 impl App {
     pub(crate) fn new(
@@ -245,9 +245,9 @@ impl App {
 
     /// Prefetches, in two steps, the memory that an event of a host's connection needs.
     #[inline]
-    pub(crate) fn foresee(&self, host: u32, handle: Handle, step: u32) {
+    pub(crate) fn prefetch(&self, host: u32, handle: Handle, step: u32) {
         if step == 0 {
-            return self.by_handle.foresee(host, handle);
+            return self.by_handle.prefetch(host, handle);
         }
         let conn = self.by_handle.get(host, handle);
         conn.into_iter()
@@ -308,7 +308,7 @@ impl App {
             stacks[conn.client_host as usize].close(now, conn.client);
             self.dirty.push(conn.client_host);
         }
-        self.wake(now + FAREWELL, Wake::Gone);
+        self.wake(now + CLOSE_TIMEOUT, Wake::Gone);
         self.finish_if_closed();
     }
 
@@ -398,7 +398,7 @@ impl App {
         for flow in done {
             match flow {
                 WARM_UP => self.warm_up_done(now, c, stacks),
-                GREETING => {}
+                JOIN_TRIGGER => {}
                 _ => self.done(now, flow, stacks),
             }
         }
@@ -639,7 +639,7 @@ impl App {
             return;
         }
         for flow in self.conns[c as usize].take_waiting() {
-            if flow == GREETING {
+            if flow == JOIN_TRIGGER {
                 continue;
             }
             if flow == WARM_UP {

@@ -77,7 +77,7 @@ fn each_kind_of_arrivals_accepts_only_its_own_keys() {
         ("", "traffic.rate: missing, want it or a load"),
         (
             "rate = 1.0\nload = \"1Mbps\"",
-            "load: given beside rate, want only one",
+            "load: given together with rate, want only one",
         ),
         (
             "rate = 0.0",
@@ -102,7 +102,7 @@ fn each_kind_of_arrivals_accepts_only_its_own_keys() {
         ("arrivals = \"bursts\"\nrate = 1.0", "burst: want how many"),
         (
             "arrivals = \"bursts\"\nburst = 5\nrate = 1.0\nevery = \"1s\"",
-            "every: given beside rate",
+            "every: given together with rate",
         ),
         ("arrivals = \"poison\"", "did you mean \"poisson\"?"),
     ] {

@@ -111,7 +111,7 @@ fn any_starts() -> impl Strategy<Value = Starts> {
 
 proptest! {
     /// For all arrivals and partners: flows are in order, and only long flows start before the head start.
-    /// There are no more flows than requested, and none start after the end. Each flow goes from one leaf to
+    /// At most as many flows as requested start, and none start after the end. Each flow goes from one leaf to
     /// another.
     #[test]
     fn plans_stay_within_their_limits(

@@ -8,17 +8,17 @@ use spindle_wire::{DataNumber, Payload, Segment};
 use super::super::ended::SubflowEnd;
 use super::super::input::expand;
 use super::super::trace::TraceKind;
-use super::super::{Connection, Happening};
+use super::super::{Connection, ConnectionEvent};
 use super::blocks::{HEADER_LEN, Header, Marker};
 use super::decoder::{Block, Decoded, Decoder, Found, Verdict};
 use super::nearest;
-use crate::subflow::SubflowId;
 use crate::subflow::input::Arrival;
 use crate::subflow::receiver::part;
+use crate::types::SubflowId;
 
 /// The relevance of a segment for block decoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::connection) enum Told {
+pub(in crate::connection) enum ParityDisposition {
     /// The segment does not help to decode a block.
     Nothing,
     /// The segment may help to decode the block, if there is one, that contains this position of this subflow.
@@ -36,9 +36,9 @@ impl Connection {
         i: usize,
         seg: &Segment,
         arrival: &mut Arrival,
-    ) -> Told {
+    ) -> ParityDisposition {
         if !arrival.had_data {
-            return Told::Nothing;
+            return ParityDisposition::Nothing;
         }
         let Some(marker) = Marker::on(seg) else {
             return self.keep_packet(i, seg);
@@ -47,7 +47,7 @@ impl Connection {
             // The peer sent the parity before it fell back. Its sequence space has no data, but plain TCP
             // treats it as data.
             self.reset_subflow(now, i, SubflowEnd::Middlebox);
-            return Told::Fatal;
+            return ParityDisposition::Fatal;
         }
         arrival.pieces = Default::default();
         arrival.had_data = false;
@@ -61,36 +61,36 @@ impl Connection {
         }
         match self.take_block_parity(i, seg, marker) {
             Ok((told, Verdict::Taken)) => told,
-            Ok((_, Verdict::Needless)) => Told::Nothing,
+            Ok((_, Verdict::Needless)) => ParityDisposition::Nothing,
             Ok((_, Verdict::Refused)) | Err(Refused) => {
                 self.counters.parities_refused += 1;
-                Told::Nothing
+                ParityDisposition::Nothing
             }
         }
     }
 
     /// Keeps a packet that arrived on subflow `i` exactly as it was sent: its payload covers its mapping and
     /// nothing else.
-    fn keep_packet(&mut self, i: usize, seg: &Segment) -> Told {
+    fn keep_packet(&mut self, i: usize, seg: &Segment) -> ParityDisposition {
         let sf = &self.subflows[i];
         let (id, len) = (sf.id, seg.payload.len());
         // A burst that arrives in one piece is not part of a block. It is longer than any packet.
         let whole_burst = len as u64 > 2 * sf.tx.mss;
         let pressed = self.recv.is_pressed() || whole_burst;
         let Some(mp) = self.multipath().filter(|_| !pressed) else {
-            return Told::Nothing;
+            return ParityDisposition::Nothing;
         };
         let position = u64::try_from(sf.receive_position(seg.seq)).ok();
         let map = position.and_then(|p| sf.rx.map_at(p).filter(|m| m.start == p));
         let Some(map) = map.filter(|m| m.len == len as u64).copied() else {
-            return Told::Nothing;
+            return ParityDisposition::Nothing;
         };
         let dsn = mp.idsn_remote.wrapping_add(1).wrapping_add(map.offset) as u32;
         let most = self.config.tcp.receive_buffer as u64;
         if let Some(decoder) = self.decoder(id) {
             decoder.keep(map.start, dsn, part(&seg.payload, 0, len), most);
         }
-        Told::About(id, map.start)
+        ParityDisposition::About(id, map.start)
     }
 
     fn decoder(&mut self, id: SubflowId) -> Option<&mut Decoder> {
@@ -109,7 +109,7 @@ impl Connection {
         i: usize,
         seg: &Segment,
         marker: Marker,
-    ) -> Result<(Told, Verdict), Refused> {
+    ) -> Result<(ParityDisposition, Verdict), Refused> {
         let carrier = &self.subflows[i];
         let position = carrier.receive_position(seg.seq);
         let len = seg.payload.len();
@@ -136,7 +136,7 @@ impl Connection {
         let body = part(&body, 0, body.len());
         let said = (header.label, body);
         let verdict = decoder.add(block, usize::from(header.index), said, nxt, most);
-        Ok((Told::About(of, first), verdict))
+        Ok((ParityDisposition::About(of, first), verdict))
     }
 
     /// Decodes the block that contains position `at` of subflow `of`, if possible, and passes the missing
@@ -182,7 +182,7 @@ impl Connection {
         }
         self.counters.bytes_received += fresh;
         if self.recv.readable() > before {
-            self.tell(Happening::Readable);
+            self.tell(ConnectionEvent::Readable);
         }
         self.check_data_fin();
         if let Some(by) = self.index(by) {

@@ -23,9 +23,10 @@ use super::super::Connection;
 use super::super::trace::{Coded, TraceKind};
 use super::decoder::Decoder;
 use super::{BLOCK, body_of, option, payload_of, said};
+use crate::subflow::Subflow;
 use crate::subflow::output::dss_len;
 use crate::subflow::sender::SendKind;
-use crate::subflow::{Subflow, SubflowId};
+use crate::types::SubflowId;
 
 /// Bytes of a coding header (CoFUSO section 5.1, figure 7).
 pub(super) const HEADER_LEN: usize = 20;

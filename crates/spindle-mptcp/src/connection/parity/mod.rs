@@ -1,7 +1,7 @@
 //! Parities: agreed on in the handshake, sent by recovery policies, decoded by the receiver.
 //!
 //! There are two kinds. Over plain TCP a parity is sent outside sequence space (TCP Instant Recovery;
-//! [`beside`]). Over MPTCP a parity of a *block* of a subflow's segments is new sequence space of the subflow
+//! [`out_of_band`]). Over MPTCP a parity of a *block* of a subflow's segments is new sequence space of the subflow
 //! that carries it (CoFUSO; [`blocks`] sends, [`decoder`] and [`arrival`] receive).
 //!
 //! All signalling uses an experimental option (RFC 6994) whose first byte is the type of the message. A SYN and
@@ -10,20 +10,21 @@
 //! by which parities will refer to the new subflow. It is the identifier at the end that opens the subflow.
 
 mod arrival;
-mod beside;
 mod blocks;
 mod decoder;
+mod out_of_band;
 
 use bytes::Bytes;
 use spindle_codes::{Body, Content};
 use spindle_wire::{Experimental, Options, Payload, Segment};
 
 use super::{Connection, Role};
-use crate::subflow::{Origin, SubflowId};
-pub(super) use arrival::Told;
-use beside::Beside;
+use crate::subflow::Origin;
+use crate::types::SubflowId;
+pub(super) use arrival::ParityDisposition;
 pub(super) use blocks::Ask;
 use blocks::Blocks;
+use out_of_band::OutOfBand;
 
 /// Spindle's identifier of this experiment, unregistered.
 const EXID: u16 = 0x5350;
@@ -38,7 +39,7 @@ const BLOCK: u8 = 5;
 /// Parity state of a connection.
 #[derive(Debug, Default)]
 pub(super) struct Parities {
-    beside: Beside,
+    out_of_band: OutOfBand,
     /// Present if both ends agreed on parities of blocks.
     blocks: Option<Box<Blocks>>,
 }
@@ -46,7 +47,7 @@ pub(super) struct Parities {
 impl Parities {
     /// Bytes kept, and number of segments.
     pub(super) fn stored(&self) -> (u64, usize) {
-        let (bytes, pieces) = self.beside.stored();
+        let (bytes, pieces) = self.out_of_band.stored();
         let blocks = self.blocks.as_ref().map_or((0, 0), |b| b.stored());
         (bytes + blocks.0, pieces + blocks.1)
     }
@@ -54,13 +55,13 @@ impl Parities {
     /// Loop iterations over stored data so far.
     pub(super) fn steps(&self) -> u64 {
         let blocks = self.blocks.as_ref().map_or(0, |b| b.steps());
-        self.beside.steps.get() + blocks
+        self.out_of_band.steps.get() + blocks
     }
 
     /// Whether both ends agreed on parities of any kind. Nothing is stored before.
     #[inline]
     pub(super) fn are_agreed(&self) -> bool {
-        self.beside.agreed || self.blocks.is_some()
+        self.out_of_band.agreed || self.blocks.is_some()
     }
 
     /// Whether both ends agreed on parities of blocks.
@@ -178,7 +179,7 @@ impl Connection {
             Origin::Initial => {
                 let due = match self.role {
                     Role::Client => self.wants_parities(),
-                    Role::Server => self.parities.beside.agreed,
+                    Role::Server => self.parities.out_of_band.agreed,
                 };
                 due.then(|| vec![OFFER])
             }
@@ -192,8 +193,8 @@ impl Connection {
     /// agree on parities.
     pub(super) fn agree_on_parities(&mut self, syn: &Segment) {
         if self.wants_parities() && says(syn, OFFER) {
-            self.parities.beside.agreed = true;
-            self.subflows[0].reserve_options(beside::PARITY_ROOM);
+            self.parities.out_of_band.agreed = true;
+            self.subflows[0].reserve_options(out_of_band::PARITY_ROOM);
         }
         let unchecked = self.mp.as_ref().is_some_and(|m| !m.checksum);
         if unchecked && self.wants_blocks() && says(syn, OFFER_BLOCKS) {
@@ -220,7 +221,7 @@ mod tests {
             let end = spindle_wire::Endpoint::new(std::net::Ipv4Addr::LOCALHOST.into(), 1);
             let mut seg = Segment::new(end, end);
             seg.options.rare_mut().experimental.push(option(data));
-            beside::read(&seg, u64::from(near));
+            out_of_band::read(&seg, u64::from(near));
             let _ = (blocks::Marker::on(&seg).map(|m| nearest(m.start, u64::from(near))), says(&seg, OFFER));
         }
     }

@@ -274,7 +274,7 @@ mod tests {
         let admits = |policy, peer: &str, announced: &str| {
             super::admits(policy, peer.parse().unwrap(), announced.parse().unwrap())
         };
-        let nobody = [
+        let invalid = [
             "0.0.0.0",
             "255.255.255.255",
             "224.0.0.1",
@@ -282,7 +282,7 @@ mod tests {
             "ff02::1",
             "::ffff:0.0.0.0",
         ];
-        for addr in nobody {
+        for addr in invalid {
             assert!(!admits(Any, "192.0.2.1", addr), "{addr}");
         }
         let narrower = [

@@ -15,7 +15,7 @@ use super::ended::SubflowEnd;
 use super::{Connection, Role};
 use crate::config::{AnnouncedAddresses, PathManager};
 use crate::random::reduce;
-use crate::subflow::SubflowId;
+use crate::types::SubflowId;
 use addresses::LocalAddresses;
 use remote::Remotes;
 use retries::Retries;

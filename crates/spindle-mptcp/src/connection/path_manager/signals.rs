@@ -11,8 +11,8 @@ use super::remote::Learnt;
 use super::retries::{RETRY_FIRST, RETRY_MOST, wait};
 use crate::connection::Connection;
 use crate::connection::ended::SubflowEnd;
-use crate::host::keys;
-use crate::subflow::SubflowId;
+use crate::keys;
+use crate::types::SubflowId;
 
 /// How often an ADD_ADDR is sent (RFC 8684, section 3.4.1, leaves it open).
 const ADD_ADDR_TRIES: u32 = 3;

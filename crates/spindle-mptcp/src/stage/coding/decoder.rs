@@ -13,7 +13,7 @@ use spindle_units::{Duration, Instant};
 use spindle_wire::{Checksums, CodedKind, Ecn, Segment};
 
 use super::CodingCounters;
-use super::NOWHERE;
+use super::UNSPECIFIED_ENDPOINT;
 use super::codec::{Arrived, UnitCode};
 use crate::steps::Steps;
 
@@ -519,9 +519,9 @@ fn read(bytes: &Bytes, packet: &Segment) -> Option<Segment> {
         Ecn::NotEct => Ecn::NotEct,
         _ => Ecn::Ect0,
     };
-    let nowhere = NOWHERE.addr;
+    let nowhere = UNSPECIFIED_ENDPOINT.addr;
     let mut segment = Segment::from_tcp((nowhere, nowhere), ecn, bytes, Checksums::Verify).ok()?;
     segment.dscp = packet.dscp;
-    let bare = (segment.src, segment.dst) == (NOWHERE, NOWHERE);
+    let bare = (segment.src, segment.dst) == (UNSPECIFIED_ENDPOINT, UNSPECIFIED_ENDPOINT);
     (bare && !segment.payload.is_empty()).then_some(segment)
 }

@@ -12,7 +12,8 @@ use super::codec::UnitCode;
 use super::estimator::Estimator;
 use super::formulas::{Conditions, LastOptimum, Units};
 use super::{
-    CodingConfig, CodingCounters, MAX_PACKETS, MAX_SOURCES, NOWHERE, Redundancy, UnitSize,
+    CodingConfig, CodingCounters, MAX_PACKETS, MAX_SOURCES, Redundancy, UNSPECIFIED_ENDPOINT,
+    UnitSize,
 };
 use crate::stage::StageContext;
 
@@ -203,7 +204,7 @@ impl Base {
         for s in sources {
             let mut out = Vec::with_capacity(s.tcp_header_len() + s.payload.len());
             let mut bare = s.clone();
-            (bare.src, bare.dst) = (NOWHERE, NOWHERE);
+            (bare.src, bare.dst) = (UNSPECIFIED_ENDPOINT, UNSPECIFIED_ENDPOINT);
             if bare.encode_tcp(&mut out).is_err() {
                 return Vec::new();
             }

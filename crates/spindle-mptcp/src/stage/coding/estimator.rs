@@ -26,14 +26,14 @@ const MOST: (u32, u32) = (1, 2);
 /// The largest value of the last [`MEMORY`] periods, to within half of that time. Without new values the last
 /// result stands, as for the share of blocked packets.
 #[derive(Clone, Copy, Debug)]
-struct Peak {
+struct WindowedMax {
     half: Duration,
     /// The largest value of the current half, and of the half before it.
     halves: [Option<Duration>; 2],
     turns: Option<Instant>,
 }
 
-impl Peak {
+impl WindowedMax {
     fn new(memory: Duration) -> Self {
         Self {
             half: memory / 2,
@@ -122,8 +122,8 @@ pub struct Estimator {
     blocking: Blocking,
     /// The weighted numbers of large samples and of all samples, in 1/256.
     weighed: (u64, u64),
-    short: Peak,
-    long: Peak,
+    short: WindowedMax,
+    long: WindowedMax,
     /// The first sample of all, which the samples of the first period are compared with.
     first: Option<Duration>,
     /// The mean of the last period. Like the periods, it is only for observers.
@@ -144,8 +144,8 @@ impl Estimator {
             large: 0,
             smooth: None,
             blocking: Blocking::NONE,
-            short: Peak::new(memory),
-            long: Peak::new(memory),
+            short: WindowedMax::new(memory),
+            long: WindowedMax::new(memory),
             first: None,
             mean: None,
             periods: Periods::default(),

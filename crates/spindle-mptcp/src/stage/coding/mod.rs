@@ -14,7 +14,7 @@ mod decoder;
 mod encoder;
 pub mod estimator;
 pub mod formulas;
-mod ways;
+mod path_estimates;
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr};
@@ -33,7 +33,7 @@ use decoder::{Decoder, Fate};
 use encoder::{Encoder, clock};
 use estimator::{Sampling, Share, Shared};
 use formulas::Blocking;
-pub(crate) use ways::Ways;
+pub(crate) use path_estimates::PathEstimates;
 
 /// Most segments of a unit. With as many redundant packets, which are needed if half of the packets are
 /// blocked, the number of packets still fits in a byte.
@@ -51,7 +51,7 @@ pub(crate) const CODING_ROOM: u64 = CODING_OVERHEAD as u64;
 const ECHO_WAIT: Duration = Duration::from_millis(1);
 /// The placeholder for both endpoints in a segment that is coded. The endpoints of the packet count, because
 /// they may be translated on the path.
-const NOWHERE: Endpoint = Endpoint {
+const UNSPECIFIED_ENDPOINT: Endpoint = Endpoint {
     addr: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
     port: 0,
 };
@@ -59,7 +59,7 @@ const NOWHERE: Endpoint = Endpoint {
 const ECHO_LEN: usize = 8;
 /// How many segments after the handshake announce that their sender decodes, unless an encoded packet arrives
 /// before: the third ACK, and two more in case it is lost.
-const TELLS: u8 = 3;
+const CAPABILITY_REPEATS: u8 = 3;
 /// Most segments whose sending time is remembered, if TCP's acknowledgements are the samples.
 const MAX_TIMED: usize = 1024;
 
@@ -337,7 +337,7 @@ impl Coding {
             decoder: Decoder::default(),
             sent: 0,
             proven: opened,
-            tells: if opened { TELLS } else { 0 },
+            tells: if opened { CAPABILITY_REPEATS } else { 0 },
             echo: None,
             timed: VecDeque::new(),
             counters: CodingCounters::default(),
@@ -389,7 +389,7 @@ impl Coding {
     }
 
     /// Processes an acknowledgement of TCP, which gives a sample with [`Samples::TcpAcks`].
-    fn heed_ack(&mut self, now: Instant, segment: &Segment) {
+    fn process_ack(&mut self, now: Instant, segment: &Segment) {
         let mut acked = None;
         while let Some(&(end, sent)) = self.timed.front()
             && segment.flags.contains(Flags::ACK)
@@ -404,7 +404,7 @@ impl Coding {
     }
 
     /// Processes the echoed sending time of one of our encoded packets.
-    fn heed_echo(&self, now: Instant, timestamp: u32) {
+    fn process_echo(&self, now: Instant, timestamp: u32) {
         if self.config.samples == Samples::Echoes {
             let rtt = clock(now).wrapping_sub(timestamp) % CODING_CLOCK;
             self.estimator
@@ -453,7 +453,7 @@ impl Coding {
     ) {
         let Some(coded) = segment.coded() else { return };
         if let CodedKind::Ack { .. } = coded.kind {
-            self.heed_echo(now, coded.timestamp);
+            self.process_echo(now, coded.timestamp);
             return;
         }
         let with = (&self.code, self.config.hold);
@@ -498,7 +498,7 @@ impl Stage for Coding {
         out.push_back(segment);
     }
 
-    fn keeps_back(&self) -> bool {
+    fn is_buffering(&self) -> bool {
         !self.encoder.is_empty()
     }
 
@@ -521,18 +521,18 @@ impl Stage for Coding {
         if let Some(data) = take_said(&mut segment) {
             self.proven = true;
             if let [a, b, c] = *data {
-                self.heed_echo(now, u32::from_be_bytes([0, a, b, c]));
+                self.process_echo(now, u32::from_be_bytes([0, a, b, c]));
             }
         }
         if self.config.samples == Samples::TcpAcks {
-            self.heed_ack(now, &segment);
+            self.process_ack(now, &segment);
         }
         up.push_back(segment);
     }
 
     fn next_timeout(&self) -> Option<Instant> {
         let echo = self.echo.map(|e| e.since + ECHO_WAIT);
-        crate::subflow::earliest(echo, self.decoder.next_timeout())
+        crate::types::earliest(echo, self.decoder.next_timeout())
     }
 
     fn timeout(&mut self, now: Instant, up: &mut VecDeque<Segment>, out: &mut VecDeque<Segment>) {

@@ -17,9 +17,9 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use spindle_wire::{Flags, Segment};
 
 use super::{Stage, StageContext};
-use crate::config::{Config, EcnMode, LossConfig};
+use crate::congestion::CongestionKind;
 use crate::random::reduce;
-use crate::subflow::congestion::CongestionKind;
+use crate::tcp_config::{EcnMode, LossConfig};
 use topology::Topology;
 
 /// Payload bytes that the initial subflow carries before further ones are opened (MMPTCP section 3:
@@ -37,7 +37,7 @@ pub const PRIORITY: u8 = 18;
 #[derive(Clone, Debug)]
 pub struct ScatterConfig {
     /// When the second phase begins.
-    pub switch: Switch,
+    pub switch: PhaseSwitch,
     /// The range from which a source port is drawn uniformly for every transmission. The papers name none: 1024
     /// to 65535 (mechanisms A3.1). With `None`, segments keep their ports and only have the token, for carriers
     /// that vary their own ports (UDP encapsulation).
@@ -66,7 +66,7 @@ pub struct ScatterConfig {
 
 /// When further subflows are opened and the initial subflow gets no more new data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Switch {
+pub enum PhaseSwitch {
     /// Once this many payload bytes were sent, or received, for the first time and there are more (MMPTCP
     /// section 2.3).
     Bytes(u64),
@@ -101,7 +101,7 @@ pub enum Threshold {
 impl Default for ScatterConfig {
     fn default() -> Self {
         Self {
-            switch: Switch::Bytes(SWITCH_AFTER),
+            switch: PhaseSwitch::Bytes(SWITCH_AFTER),
             ports: Some(1024..=u16::MAX),
             acks: false,
             loss: LossConfig::default(),
@@ -131,16 +131,6 @@ impl ScatterConfig {
             Threshold::Adaptive { most } => Some(most),
             Threshold::Fixed | Threshold::Paths { .. } => self.loss.reordering,
         }
-    }
-
-    /// The configuration with which the initial subflow is opened. `config` is the connection's.
-    pub(crate) fn opening(&self, config: &Arc<Config>) -> Arc<Config> {
-        let Some(ecn) = self.ecn.filter(|e| *e != config.tcp.ecn) else {
-            return config.clone();
-        };
-        let mut own = Config::clone(config);
-        own.tcp.ecn = ecn;
-        Arc::new(own)
     }
 
     /// What follows from the paths between these ends.

@@ -1,6 +1,6 @@
 //! When duplicate acknowledgements indicate loss.
 
-use crate::config::LossConfig;
+use crate::tcp_config::LossConfig;
 
 /// The duplicate-ACK threshold in force, in segments: the configured threshold or that of Early Retransmit
 /// (RFC 5827, section 3.2, segment-based). With fewer than four segments outstanding and no new data to send,

@@ -2,7 +2,7 @@
 
 use spindle_units::{Duration, Instant};
 
-use crate::config::TailLossProbe;
+use crate::tcp_config::TailLossProbe;
 
 /// State of the tail loss probe.
 #[derive(Clone, Copy, Debug, Default)]

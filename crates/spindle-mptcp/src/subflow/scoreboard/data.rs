@@ -4,7 +4,7 @@
 use spindle_wire::Payload;
 
 use super::{Scoreboard, Sent, Uses};
-use crate::recovery::Eligibility;
+use crate::types::Eligibility;
 
 /// Number of segments searched for the oldest data not acknowledged at the data level. The search starts at the
 /// first segment whose data are not acknowledged. Data are first transmitted in order of their age, so only
@@ -24,7 +24,7 @@ impl Scoreboard {
     /// Returns how many segments that are not acknowledged on this subflow had a copy on another subflow and
     /// have all their data below `data_acked`. Each segment is counted once. SACKed segments count only if the
     /// receiver holds them back.
-    pub(crate) fn take_outrun(&mut self, data_acked: u64, eligibility: Eligibility) -> u64 {
+    pub(crate) fn take_useful_copies(&mut self, data_acked: u64, eligibility: Eligibility) -> u64 {
         let held = eligibility == Eligibility::NotDataAcked;
         let mut count = 0;
         let from = self.count_below(self.outrun_from);

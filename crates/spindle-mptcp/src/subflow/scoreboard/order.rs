@@ -126,7 +126,7 @@ impl Scoreboard {
             ranges
         };
         assert_eq!(self.sacked_ranges, ranges(|s| s.sacked), "SACKed ranges");
-        let awaiting = ranges(Sent::awaits_repeat);
+        let awaiting = ranges(Sent::awaits_retransmission);
         assert_eq!(self.awaiting, awaiting, "ranges to be repeated");
         let repeats = self.queue.iter().filter(|s| s.is_repeat_in_flight());
         let repeats = repeats.map(Sent::order).collect();
@@ -153,7 +153,7 @@ mod tests {
         wait: Duration,
         now: Instant,
     ) -> (Vec<u64>, Option<Instant>) {
-        let older = |s: &&Sent| !s.sacked && !s.awaits_repeat() && s.order() < newest;
+        let older = |s: &&Sent| !s.sacked && !s.awaits_retransmission() && s.order() < newest;
         let (due, later): (Vec<_>, Vec<_>) = board
             .queue
             .iter()
@@ -190,7 +190,7 @@ mod tests {
                     _ => { board.mark_lost(at); }
                 }
                 board.check();
-                prop_assert_eq!(board.next_lost(), board.queue.iter().find(|s| s.awaits_repeat()).map(|s| s.start));
+                prop_assert_eq!(board.next_lost(), board.queue.iter().find(|s| s.awaits_retransmission()).map(|s| s.start));
                 let unsacked = board.queue.iter().rev().find(|s| !s.sacked);
                 let unsacked = unsacked.and_then(|s| (!s.repeated).then_some(s.start));
                 prop_assert_eq!(board.last_unsacked(), unsacked);
@@ -198,7 +198,7 @@ mod tests {
                 let (lost, again) = looked_for(&board, newest, wait, now);
                 let before = board.clone();
                 let (bytes, found) = board.lose_older(newest, wait, now);
-                let marked = board.queue.iter().zip(&before.queue).filter(|(a, b)| a.awaits_repeat() && !b.awaits_repeat());
+                let marked = board.queue.iter().zip(&before.queue).filter(|(a, b)| a.awaits_retransmission() && !b.awaits_retransmission());
                 let marked: Vec<_> = marked.map(|(a, _)| a).collect();
                 prop_assert_eq!(marked.iter().map(|s| s.start).collect::<Vec<_>>(), lost);
                 prop_assert_eq!(marked.iter().map(|s| s.seq_len()).sum::<u64>(), bytes);

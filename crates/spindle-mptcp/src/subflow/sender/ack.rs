@@ -3,7 +3,7 @@
 use spindle_units::{Duration, Instant};
 
 use super::{Phase, Sender};
-use crate::subflow::congestion::{AckSample, Coupling};
+use crate::congestion::{AckSample, Coupling, Signal};
 use crate::subflow::loss::frto::{Frto, FrtoVerdict};
 use crate::subflow::scoreboard::Acked;
 
@@ -56,10 +56,7 @@ impl Sender {
         // the segments that Limited Transmit sent beyond cwnd.
         let flight = self.flight_size();
         let prior_una = self.una;
-        let sacked = match a.sacks.is_empty() {
-            true => None,
-            false => Some(self.take_sacks(a.sacks)),
-        };
+        let sacked = (!a.sacks.is_empty()).then(|| self.take_sacks(a.sacks));
         let newly_sacked = sacked.map_or(0, |s| s.bytes);
         let acked = if a.ack > self.una {
             if self.in_recovery() && self.config.loss.reordering.is_some() {
@@ -112,8 +109,7 @@ impl Sender {
             self.reduce_proportionally(delivered.bytes);
         }
         if self.tlp.on_ack(self.una, a.dsack.is_some()) && matches!(self.phase, Phase::Open) {
-            self.cc
-                .on_signal(now, flight, super::congestion::Signal::Loss, coupling);
+            self.cc.on_signal(now, flight, Signal::Loss, coupling);
             self.reduced_until = self.nxt;
         }
         self.rearm(now, advanced);

@@ -19,7 +19,7 @@ pub(crate) use ack::{AckEffect, AckInput};
 pub(crate) use timers::Expired;
 
 use crate::config::Config;
-use crate::subflow::congestion::{self, Congestion, Coupling};
+use crate::congestion::{self, Congestion, Coupling};
 use crate::subflow::loss::{
     detect,
     frto::Frto,

@@ -5,11 +5,11 @@ use spindle_units::Instant;
 use super::output_queue::OutputQueue;
 use super::pacing::Pacer;
 use super::{Phase, Sender};
-use crate::config::Flight;
-use crate::subflow::congestion::{Coupling, Signal};
+use crate::congestion::{Coupling, Signal};
 use crate::subflow::loss::frto::Frto;
 use crate::subflow::loss::tlp::Tlp;
-use crate::subflow::or_never;
+use crate::tcp_config::ReductionBase;
+use crate::types::or_far_future;
 
 /// The action that an expired timer requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,20 +26,20 @@ impl Sender {
     /// When the next timer is due. [`Instant::FAR_FUTURE`] if no timer is armed.
     #[inline]
     pub(crate) fn deadline_or_never(&self) -> Instant {
-        let due = or_never(self.rto_at).min(or_never(self.tlp.at));
-        let due = due.min(or_never(self.reorder_at));
+        let due = or_far_future(self.rto_at).min(or_far_future(self.tlp.at));
+        let due = due.min(or_far_future(self.reorder_at));
         match self.is_gated() {
-            true => due.min(self.let_go_at()),
+            true => due.min(self.next_send_allowed_at()),
             false => due,
         }
     }
 
     /// When pacing or the host's output queue allows the next segment.
     #[inline(never)]
-    fn let_go_at(&self) -> Instant {
+    fn next_send_allowed_at(&self) -> Instant {
         let paced = self.pacer.as_ref().and_then(Pacer::deadline);
         let held = self.output.as_ref().and_then(OutputQueue::deadline);
-        or_never(paced).min(or_never(held))
+        or_far_future(paced).min(or_far_future(held))
     }
 
     /// Schedules the tail loss probe (RFC 8985, section 7.2). This happens only in the open phase and if no
@@ -173,8 +173,8 @@ impl Sender {
     /// (section 3.2, step 2). Alternatively cwnd, if the configuration selects that.
     pub(crate) fn flight_size(&self) -> u64 {
         match self.config.loss.flight {
-            Flight::FlightSize => self.board.outstanding().min(self.cc.cwnd()),
-            Flight::CongestionWindow => self.cc.cwnd(),
+            ReductionBase::FlightSize => self.board.outstanding().min(self.cc.cwnd()),
+            ReductionBase::CongestionWindow => self.cc.cwnd(),
         }
     }
 

@@ -12,17 +12,17 @@ use crate::lateness::Lateness;
 const SLEEP: Duration = Duration::from_millis(5);
 
 /// The running thread. Dropping this ends it.
-pub(crate) struct Witness {
+pub(crate) struct WakeupMonitor {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<Lateness>>,
 }
 
-impl Witness {
+impl WakeupMonitor {
     /// Starts the thread. If the system cannot provide a thread, no lateness is recorded.
     pub(crate) fn start() -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let told = stop.clone();
-        let thread = std::thread::Builder::new().name("witness".to_owned());
+        let thread = std::thread::Builder::new().name("wakeup_monitor".to_owned());
         let thread = thread.spawn(move || {
             let mut lateness = Lateness::default();
             while !told.load(Ordering::Acquire) {
@@ -47,7 +47,7 @@ impl Witness {
     }
 }
 
-impl Drop for Witness {
+impl Drop for WakeupMonitor {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
     }

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use spindle_units::Duration;
 
-use crate::subflow::SubflowId;
+use crate::types::SubflowId;
 
 /// The scheduler, as configured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -15,8 +15,8 @@ use super::super::Connection;
 use super::super::trace::{Coded, TraceKind};
 use super::{ECHO, PARITY, body_of, nearest, option, payload_of, said};
 use crate::steps::Steps;
-use crate::subflow::SubflowId;
 use crate::subflow::sender::SendKind;
+use crate::types::SubflowId;
 
 /// Bytes of a parity's option: kind, length, ExID, tag, count, 4, 4 and 2 bytes. Data segments leave room for
 /// it, because a parity is as long as the longest segment of its block.
@@ -69,7 +69,7 @@ struct Block {
 
 /// State of parities outside sequence space.
 #[derive(Debug, Default)]
-pub(super) struct Beside {
+pub(super) struct OutOfBand {
     pub(super) agreed: bool,
     /// Payload that arrived, by position. A block's other packets are looked up here.
     arrived: BTreeMap<u64, Payload>,
@@ -80,7 +80,7 @@ pub(super) struct Beside {
     pub(super) steps: Steps,
 }
 
-impl Beside {
+impl OutOfBand {
     /// Bytes kept, and number of segments.
     pub(super) fn stored(&self) -> (u64, usize) {
         (self.arrived_bytes, self.arrived.len())
@@ -192,7 +192,7 @@ impl Connection {
         first: u64,
         end: u64,
     ) -> Option<(SubflowId, Segment)> {
-        if !self.parities.beside.agreed || self.mp.is_some() {
+        if !self.parities.out_of_band.agreed || self.mp.is_some() {
             return None;
         }
         let i = self.index(of)?;
@@ -262,7 +262,7 @@ impl Connection {
     /// Keeps payload that arrived, so that parities can be decoded.
     #[inline]
     pub(in crate::connection) fn keep_for_decoding(&mut self, i: usize, seg: &Segment) {
-        if self.parities.beside.agreed {
+        if self.parities.out_of_band.agreed {
             self.keep_agreed(i, seg);
         }
     }
@@ -272,7 +272,7 @@ impl Connection {
         let sf = &self.subflows[i];
         if let Ok(position) = u64::try_from(sf.receive_position(seg.seq)) {
             let nxt = sf.rx.nxt;
-            self.parities.beside.keep(position, &seg.payload, nxt);
+            self.parities.out_of_band.keep(position, &seg.payload, nxt);
         }
     }
 
@@ -284,7 +284,7 @@ impl Connection {
         i: usize,
         seg: &Segment,
     ) -> bool {
-        self.parities.beside.agreed && self.take_agreed_parity(now, i, seg)
+        self.parities.out_of_band.agreed && self.take_agreed_parity(now, i, seg)
     }
 
     #[inline(never)]
@@ -336,7 +336,7 @@ impl Connection {
         let (outcome, packet) = if end <= self.subflows[i].rx.nxt {
             (Outcome::Whole, None)
         } else {
-            self.parities.beside.decode(first, block, &seg.payload)
+            self.parities.out_of_band.decode(first, block, &seg.payload)
         };
         if let Some((start, payload)) = packet {
             like.seq = self.subflows[i].expected()
@@ -346,7 +346,7 @@ impl Connection {
             self.on_segment(now, i, &like);
         }
         if let Some(i) = self.index(id) {
-            self.parities.beside.echo = Some((outcome, end as u32));
+            self.parities.out_of_band.echo = Some((outcome, end as u32));
             self.subflows[i].rx.ack_now = true;
         }
     }
@@ -354,7 +354,7 @@ impl Connection {
     /// Adds the answer to a parity to this acknowledgement, if an answer is due. Returns its length.
     #[inline]
     pub(in crate::connection) fn add_echo(&mut self, options: &mut Options) -> usize {
-        match self.parities.beside.echo.take() {
+        match self.parities.out_of_band.echo.take() {
             Some(echo) => Self::put_echo(echo, options),
             None => 0,
         }
@@ -369,26 +369,26 @@ impl Connection {
     }
 
     pub(in crate::connection) fn echo_due(&self) -> bool {
-        self.parities.beside.echo.is_some()
+        self.parities.out_of_band.echo.is_some()
     }
 
     /// Processes the peer's answer to a parity. `flight` is the number of bytes that were outstanding before
     /// this acknowledgement.
     #[inline]
-    pub(in crate::connection) fn heed_echo(
+    pub(in crate::connection) fn process_echo(
         &mut self,
         now: Instant,
         i: usize,
         seg: &Segment,
         flight: u64,
     ) {
-        if self.parities.beside.agreed {
-            self.heed_agreed_echo(now, i, seg, flight);
+        if self.parities.out_of_band.agreed {
+            self.process_agreed_echo(now, i, seg, flight);
         }
     }
 
     #[inline(never)]
-    fn heed_agreed_echo(&mut self, now: Instant, i: usize, seg: &Segment, flight: u64) {
+    fn process_agreed_echo(&mut self, now: Instant, i: usize, seg: &Segment, flight: u64) {
         let Some((outcome, low)) = echo_on(seg) else {
             return;
         };
@@ -436,8 +436,8 @@ mod tests {
         (packets, block, payload_of(symbol.content))
     }
 
-    fn with(packets: &[(u64, Payload)], gone: &[usize]) -> Beside {
-        let mut p = Beside::default();
+    fn with(packets: &[(u64, Payload)], gone: &[usize]) -> OutOfBand {
+        let mut p = OutOfBand::default();
         for (k, (at, payload)) in packets.iter().enumerate() {
             if !gone.contains(&k) {
                 p.keep(*at, payload, 1);
@@ -475,7 +475,7 @@ mod tests {
 
     #[test]
     fn number_of_in_order_segments_kept_for_decoding_is_bounded() {
-        let mut p = Beside::default();
+        let mut p = OutOfBand::default();
         for k in 0..200u64 {
             p.keep(1 + k * 10, &Payload::Length(10), 1 + k * 10);
         }

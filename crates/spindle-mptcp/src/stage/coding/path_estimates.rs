@@ -8,9 +8,9 @@ use super::estimator::{Estimators, Periods, Shared};
 
 /// The estimators of a host, which all of its connections share.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Ways(Arc<Mutex<Estimators>>);
+pub(crate) struct PathEstimates(Arc<Mutex<Estimators>>);
 
-impl Ways {
+impl PathEstimates {
     /// The estimator of the path to a peer.
     pub(crate) fn to(&self, peer: IpAddr, config: &CodingConfig) -> Shared {
         self.get().of(config.destinations.of(peer), config.sampling)

@@ -12,7 +12,7 @@ const UDP_HEADER: usize = 8;
 
 /// A packet in transit, as a kernel or a Spindle host handed it over.
 #[derive(Clone, Debug)]
-pub struct Carried {
+pub struct SimPacket {
     form: Form,
     wire_len: u32,
     hash: u64,
@@ -30,7 +30,7 @@ enum Form {
     Segment(Box<Segment>),
 }
 
-impl Carried {
+impl SimPacket {
     /// A whole IP packet, with the host and interface that it is addressed to. `None` if it is not addressed to
     /// a host of the experiment (neighbour discovery and the like).
     pub fn packet(bytes: &[u8]) -> Option<(Self, (u32, u32))> {
@@ -134,7 +134,7 @@ fn carries_data(bytes: &[u8], ip: &IpHeader) -> bool {
     }
 }
 
-impl Packet for Carried {
+impl Packet for SimPacket {
     fn wire_len(&self) -> u32 {
         self.wire_len
     }
@@ -188,13 +188,13 @@ mod tests {
     fn bytes_and_segments_have_the_same_properties() {
         let s = segment(b"hello");
         let bytes = s.to_packet(&IpFields::default()).unwrap();
-        let (a, to_a) = Carried::packet(&bytes).unwrap();
-        let (b, to_b) = Carried::segment(s).unwrap();
+        let (a, to_a) = SimPacket::packet(&bytes).unwrap();
+        let (b, to_b) = SimPacket::segment(s).unwrap();
         assert_eq!((to_a, to_b), ((0, 1), (0, 1)));
         assert_eq!(a.wire_len(), b.wire_len());
         assert_eq!(a.flow_hash(), b.flow_hash());
         assert_eq!((a.is_data(), b.is_data()), (true, true));
-        assert!(!Carried::segment(segment(b"")).unwrap().0.is_data());
+        assert!(!SimPacket::segment(segment(b"")).unwrap().0.is_data());
         for mut carried in [a, b] {
             assert!(carried.ecn_capable());
             carried.mark_ce();
@@ -207,7 +207,7 @@ mod tests {
     }
 
     /// A UDP packet of Spindle's encapsulation.
-    fn in_udp(datagram: &[u8]) -> Carried {
+    fn in_udp(datagram: &[u8]) -> SimPacket {
         let mut bytes = segment(b"").to_packet(&IpFields::default()).unwrap();
         bytes.truncate(20);
         bytes.extend_from_slice(&[0, 80, 0, 90, 0, 0, 0, 0]);
@@ -216,7 +216,7 @@ mod tests {
         let len = bytes.len() as u16;
         bytes[2..4].copy_from_slice(&len.to_be_bytes());
         bytes[10..12].fill(0);
-        Carried::packet(&bytes).unwrap().0
+        SimPacket::packet(&bytes).unwrap().0
     }
 
     #[test]
@@ -241,9 +241,9 @@ mod tests {
     fn other_protocols_are_carried_and_foreign_packets_are_not() {
         let mut bytes = segment(b"x").to_packet(&IpFields::default()).unwrap();
         bytes[9] = 17;
-        let (udp, to) = Carried::packet(&bytes).unwrap();
+        let (udp, to) = SimPacket::packet(&bytes).unwrap();
         assert!(udp.is_data() && to == (0, 1) && udp.clone().into_segment().is_none());
-        assert!(Carried::packet(&[]).is_none());
-        assert!(Carried::packet(&[0x60; 60]).is_none());
+        assert!(SimPacket::packet(&[]).is_none());
+        assert!(SimPacket::packet(&[0x60; 60]).is_none());
     }
 }

@@ -16,9 +16,9 @@ pub(crate) struct Meta {
     /// Length on the wire in bytes.
     pub(crate) len: u32,
     /// Flags, and the explicit path in the lower bits.
-    pub(super) info: u32,
+    pub(crate) info: u32,
     /// The packet's position in the store.
-    pub(super) index: u32,
+    pub(crate) index: u32,
 }
 
 const DATA: u32 = 1 << 31;

@@ -7,11 +7,11 @@
 
 use spindle_units::prefetch;
 
-use super::port::STALE;
 use super::{Kind, Pending, Simulation};
 use crate::balance::Chooser;
 use crate::event::EventQueue;
 use crate::network::{NONE, NextHop};
+use crate::port::STALE;
 use crate::{HostId, Packet};
 
 /// Networks with fewer links than this stay in the caches anyway, so that look-ahead would only cost time. By

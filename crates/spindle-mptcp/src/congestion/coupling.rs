@@ -51,7 +51,7 @@ impl Coupling {
 
     /// Prefetches the rows.
     #[inline]
-    pub(crate) fn foresee(&self) {
+    pub(crate) fn prefetch(&self) {
         prefetch(&self.rows[..]);
     }
 

@@ -5,14 +5,17 @@
 //! packets on a link, only the first is in the event queue. The number of packets sent so far is computed on
 //! demand.
 
+pub(crate) mod ring;
+pub(crate) mod store;
+
 use std::collections::VecDeque;
 
 use spindle_units::{BitRate, Bytes, Duration};
 
-use super::ring::Ring;
-use super::store::Meta;
 use crate::loss::LossState;
 use crate::{Buffer, Drops, LinkSpec};
+use ring::Ring;
+use store::Meta;
 
 /// Sending times of packets shorter than this are in a table. This includes all packets up to Ethernet's MTU.
 const TABLE: usize = 2048;
@@ -64,7 +67,7 @@ pub(crate) struct Port {
 
 /// The data of a link that is rarely needed.
 #[derive(Debug, Default)]
-pub(crate) struct Side {
+pub(crate) struct PortColdState {
     pub(crate) loss: Option<Box<LossState>>,
     pub(crate) drops: Drops,
     pub(crate) marked: u64,

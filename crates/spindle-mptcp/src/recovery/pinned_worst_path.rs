@@ -9,13 +9,13 @@ use super::{
     Action, DropView, Eligibility, Prospect, Recovery, RecoveryFactory, RecoveryReceiver, SentView,
     SubflowView, View,
 };
-use crate::subflow::SubflowId;
+use crate::types::SubflowId;
 
 /// Wraps another policy. As long as there is something to protect on the given subflow, the policy is shown
 /// nothing to protect on any other subflow. The rest of the view is unchanged, so the policy chooses the best
 /// subflow itself.
 #[derive(Clone, Debug)]
-pub struct GivenWorst {
+pub struct PinnedWorstPath {
     /// The wrapped policy.
     pub policy: Arc<dyn RecoveryFactory>,
     /// The subflow that is the worst.
@@ -30,7 +30,7 @@ struct GivenWorstPolicy {
     subflows: Vec<SubflowView>,
 }
 
-impl RecoveryFactory for GivenWorst {
+impl RecoveryFactory for PinnedWorstPath {
     fn build(&self, seed: u64) -> Box<dyn Recovery> {
         Box::new(GivenWorstPolicy {
             policy: self.policy.build(seed),
@@ -47,8 +47,8 @@ impl RecoveryFactory for GivenWorst {
         self.policy.sends_block_parities()
     }
 
-    fn hears_of_drops(&self) -> bool {
-        self.policy.hears_of_drops()
+    fn needs_drops(&self) -> bool {
+        self.policy.needs_drops()
     }
 
     fn for_unmodified_receivers(&self) -> Option<Arc<dyn RecoveryFactory>> {
@@ -143,7 +143,7 @@ mod tests {
             let fuso = Fuso::default();
             let policy: Arc<dyn RecoveryFactory> = Arc::new(fuso);
             let mut policy = match given {
-                true => GivenWorst { policy, worst: 0 }.build(1),
+                true => PinnedWorstPath { policy, worst: 0 }.build(1),
                 false => policy.build(1),
             };
             match policy.on_opportunity(&view(subflows, false, Trigger::Ack)) {
