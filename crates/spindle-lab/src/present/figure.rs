@@ -33,7 +33,7 @@ pub struct Results<'a> {
 }
 
 /// One figure of a paper.
-pub fn figure(results: &Results<'_>, making: &Provenance<'_>) -> Figure {
+pub fn figure(results: &Results<'_>, provenance: &Provenance<'_>) -> Figure {
     let experiment = results.experiment;
     let pools = pools(results.runs);
     let mut metrics = vec![Metric::FctPercentile(0.99), Metric::TimeoutFraction];
@@ -50,42 +50,42 @@ pub fn figure(results: &Results<'_>, making: &Provenance<'_>) -> Figure {
         .filter(|plot| !plot.series.is_empty())
         .chain(cdf::plots(experiment, &pools))
         .collect();
-    let flow = coded_flow(making.registry, experiment, ATTEMPTS)
-        .or_else(|| flow(making.registry, experiment, ATTEMPTS));
+    let flow = coded_flow(provenance.registry, experiment, ATTEMPTS)
+        .or_else(|| flow(provenance.registry, experiment, ATTEMPTS));
     Figure {
         flow_command: flow
             .as_ref()
-            .map_or_else(String::new, |f| drawn_by(experiment, making, f)),
+            .map_or_else(String::new, |f| drawn_by(experiment, provenance, f)),
         id: experiment.id.clone(),
         title: title(experiment),
         source: experiment.source.clone(),
         asks: experiment.asks.clone(),
-        command: making.command.to_owned(),
+        command: provenance.command.to_owned(),
         identity: identity(results.runs),
-        parameters: making
+        parameters: provenance
             .scale
             .map(|s| ("scale".to_owned(), s.to_owned()))
             .into_iter()
             .chain(settings(experiment))
             .collect(),
-        file: making.file.map(str::to_owned),
+        file: provenance.file.map(str::to_owned),
         plots,
         claims: results.verdicts.claims.clone(),
-        oracle: oracle::distance(making.registry, experiment, results.runs),
+        oracle: oracle::distance(provenance.registry, experiment, results.runs),
         flow,
         notes: experiment.notes.clone(),
-        runs: runs::list(experiment, results.runs, making),
+        runs: runs::list(experiment, results.runs, provenance),
     }
 }
 
 /// The command that draws a flow of the last point.
-fn drawn_by(experiment: &Experiment, making: &Provenance<'_>, flow: &FlowTrace) -> String {
+fn drawn_by(experiment: &Experiment, provenance: &Provenance<'_>, flow: &FlowTrace) -> String {
     let named = |t: &&TransportName| t.to_string() == flow.transport;
     let Some(transport) = experiment.transports.iter().find(named) else {
         return String::new();
     };
     let last = experiment.points.len().saturating_sub(1);
-    let run = (making.follow)(last, transport, experiment.seed, 0);
+    let run = (provenance.follow)(last, transport, experiment.seed, 0);
     let other = flow.compare_with.as_ref();
     let other = other.map_or_else(String::new, |o| format!(" --against {}", o.transport));
     format!("{run} --flow {}{other} --report flow", flow.number)

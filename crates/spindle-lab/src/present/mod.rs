@@ -59,7 +59,7 @@ impl std::fmt::Debug for Provenance<'_> {
 pub fn comparison(
     experiment: &Experiment,
     result: &SweepResult,
-    making: &Provenance<'_>,
+    provenance: &Provenance<'_>,
     directory: &Path,
 ) -> Result<PathBuf, ReportError> {
     let mut group = 0..;
@@ -78,16 +78,16 @@ pub fn comparison(
     let report = CompareReport {
         title: title(experiment),
         scenario: experiment.asks.clone(),
-        command: making.command.to_owned(),
+        command: provenance.command.to_owned(),
         identity: identity(result),
         settings: settings(experiment),
         points,
-        flows: flow(making.registry, experiment, ATTEMPTS)
+        flows: flow(provenance.registry, experiment, ATTEMPTS)
             .into_iter()
-            .chain(coded_flow(making.registry, experiment, ATTEMPTS))
+            .chain(coded_flow(provenance.registry, experiment, ATTEMPTS))
             .collect(),
         notes: experiment.notes.clone(),
-        runs: runs::list(experiment, result, making),
+        runs: runs::list(experiment, result, provenance),
     };
     report.write(directory)
 }

@@ -12,7 +12,7 @@ use super::{Provenance, estimate};
 pub(super) fn list(
     experiment: &Experiment,
     result: &SweepResult,
-    making: &Provenance<'_>,
+    provenance: &Provenance<'_>,
 ) -> RunList {
     if experiment.points.iter().any(Point::is_computed) {
         // There is no run to follow.
@@ -23,12 +23,12 @@ pub(super) fn list(
     }
     let points = experiment.points.iter().zip(&result.points).enumerate();
     let groups = points.flat_map(|(i, (point, transports))| {
-        let group = move |t| group(experiment, i, point.set.clone(), t, making);
+        let group = move |t| group(experiment, i, point.set.clone(), t, provenance);
         transports.iter().map(group)
     });
     RunList {
         id: experiment.id.clone(),
-        store: making.store.map(str::to_owned),
+        store: provenance.store.map(str::to_owned),
         groups: groups.collect(),
     }
 }
@@ -38,7 +38,7 @@ fn group(
     point: usize,
     set: Vec<(String, String)>,
     transport: &TransportRuns,
-    making: &Provenance<'_>,
+    provenance: &Provenance<'_>,
 ) -> RunGroup {
     let parts = experiment.parts();
     let runs = transport.runs.iter().zip(&transport.origins).zip(0..);
@@ -46,7 +46,7 @@ fn group(
         let (seed, part) = (experiment.seed + i / parts, i % parts);
         RunRow {
             identity: origin.clone(),
-            follow: (making.follow)(point, &transport.name, seed, part),
+            follow: (provenance.follow)(point, &transport.name, seed, part),
             seed,
             part,
             ..row(run)

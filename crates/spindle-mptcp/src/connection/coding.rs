@@ -21,7 +21,7 @@ use crate::stage::has_priority;
 #[derive(Debug, Default)]
 pub(super) struct Coded {
     /// Source of the estimate for the path to the peer.
-    ways: PathEstimates,
+    path_estimates: PathEstimates,
     /// Both ends agreed on coding.
     pub(super) agreed: bool,
     /// Counters of a stage that no longer exists.
@@ -29,10 +29,10 @@ pub(super) struct Coded {
 }
 
 impl Coded {
-    /// State before an agreement. `ways` are the host's path estimators.
-    pub(super) fn with(ways: PathEstimates) -> Self {
+    /// State before an agreement. `path_estimates` are the host's path estimators.
+    pub(super) fn with(path_estimates: PathEstimates) -> Self {
         Self {
-            ways,
+            path_estimates,
             ..Self::default()
         }
     }
@@ -71,7 +71,7 @@ impl Connection {
         self.coded.agreed = true;
         let opened = self.role == Role::Client;
         let (local, peer) = (self.subflows[0].local.addr, self.subflows[0].remote.addr);
-        let way = self.coded.ways.to(peer, &config);
+        let way = self.coded.path_estimates.to(peer, &config);
         let rate = config.destinations.bottleneck(local, peer);
         if let Some(rate) = rate.filter(|r| *r != config.rate) {
             Arc::make_mut(&mut config).rate = rate;

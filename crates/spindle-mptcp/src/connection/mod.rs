@@ -256,7 +256,7 @@ pub(crate) struct NewConnection {
     /// Local addresses that peers know by a different address: (inside, outside).
     pub(crate) outside: Arc<[(IpAddr, IpAddr)]>,
     /// What the host knows about the paths to its peers.
-    pub(crate) ways: PathEstimates,
+    pub(crate) path_estimates: PathEstimates,
 }
 
 impl Connection {
@@ -309,7 +309,7 @@ impl Connection {
             copied: recover::Copied::default(),
             parities: parity::Parities::default(),
             scatter: scatter::Phases::default(),
-            coded: coding::Coded::with(n.ways),
+            coded: coding::Coded::with(n.path_estimates),
             farewell: fallback::PendingFallbackSignals::default(),
             numbers: numbers::Numbers::default(),
             cut_off: None,

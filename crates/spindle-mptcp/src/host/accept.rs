@@ -216,7 +216,7 @@ impl Stack {
     ) -> Connection {
         let config = self.listeners[listener].config.clone();
         let new = NewConnection {
-            ways: self.ways.clone(),
+            path_estimates: self.path_estimates.clone(),
             config,
             role: Role::Server,
             local: syn.dst,

@@ -149,7 +149,7 @@ pub struct Stack {
     resets: ResetLimit,
     opened: u64,
     /// What is known about the paths to peers (CAPS).
-    ways: PathEstimates,
+    path_estimates: PathEstimates,
     half_open: usize,
     half_open_joins: usize,
     account: Account,
@@ -201,7 +201,7 @@ impl Stack {
             stateless: VecDeque::new(),
             resets: ResetLimit::new(secrets.generators(Label::ResetCosts).generator(0)),
             opened: 0,
-            ways: PathEstimates::default(),
+            path_estimates: PathEstimates::default(),
             half_open: 0,
             half_open_joins: 0,
             account,
@@ -267,7 +267,7 @@ impl Stack {
         let key = config.multipath.is_some().then(|| self.fresh_key());
         let initial = self.hashes.initial_numbers(now, local, remote);
         let new = NewConnection {
-            ways: self.ways.clone(),
+            path_estimates: self.path_estimates.clone(),
             config,
             role: Role::Client,
             local,
@@ -695,7 +695,7 @@ impl Stack {
     /// Totals of the sampling periods on the paths to peers, as far as the stack still keeps estimates for
     /// these paths. They are zero without coding.
     pub fn coding_periods(&self) -> Periods {
-        self.ways.periods()
+        self.path_estimates.periods()
     }
 
     /// Congestion window and size of a full segment, in bytes, of the subflow from `local` to `remote`.

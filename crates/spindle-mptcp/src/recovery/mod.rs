@@ -1,4 +1,4 @@
-//! The recovery seam: proactive loss recovery as a policy, separate from the transport.
+//! The recovery interface: proactive loss recovery as a policy, separate from the transport.
 //!
 //! A [`Recovery`] policy is asked whenever the connection may send and has nothing more urgent to do. It sees
 //! the subflows read-only and answers with an [`Action`]. The core carries out the action, enforces the window

@@ -1,4 +1,4 @@
-//! The stage seam: an optional layer between a subflow and the wire.
+//! The stage interface: an optional layer between a subflow and the wire.
 //!
 //! A stage sees every outgoing and incoming segment of its subflow. It may replace, delay, multiply or drop
 //! segments, have its own timer, and send its own segments. By default there is no stage.
