@@ -17,6 +17,8 @@ pub struct TcpConfig {
     /// Floor of the retransmission timeout (RFC 6298, rule 2.4; 1 s there, 200 ms in today's
     /// kernels and by default here).
     pub min_rto: Duration,
+    /// What [`Self::min_rto`] bounds; the whole timeout by default.
+    pub rto_floor: RtoFloor,
     /// Ceiling of the retransmission timeout (RFC 6298, rule 2.5: at least 60 s).
     pub max_rto: Duration,
     /// Retransmission timeout before the first RTT measurement, the SYN's included (RFC 6298, rule
@@ -183,6 +185,19 @@ pub struct LossConfig {
     pub least_timer: Option<Duration>,
 }
 
+/// What the lower bound of the retransmission timeout applies to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum RtoFloor {
+    /// The timeout: SRTT + 4 RTTVAR is at least the bound (RFC 6298, rule 2.4).
+    #[default]
+    Timeout,
+    /// The part of the timeout beyond SRTT, as in the Linux kernel (`tcp_rtt_estimator` bounds the variation by
+    /// `tcp_rto_min`). With a sample for each acknowledgement, RTTVAR is close to zero on a path without jitter
+    /// (RFC 7323, appendix G). If the RTT exceeds the bound of a whole timeout, a queue that grows within one
+    /// round trip then causes a spurious timeout.
+    Variation,
+}
+
 /// The quantity taken as the window in use when congestion is signalled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ReductionBase {
@@ -215,6 +230,7 @@ impl Default for TcpConfig {
             max_window: None,
             initial_ssthresh: None,
             min_rto: Duration::from_millis(200),
+            rto_floor: RtoFloor::default(),
             max_rto: Duration::from_secs(60),
             initial_rto: Duration::from_secs(1),
             rto_after_syn_timeout: Duration::from_secs(3),

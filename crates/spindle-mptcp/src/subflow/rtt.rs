@@ -2,6 +2,8 @@
 
 use spindle_units::Duration;
 
+use crate::tcp_config::RtoFloor;
+
 /// The longest interval between the probes of a path whose data were sent on another path.
 ///
 /// RFC 6298, rules 2.5 and 5.5, let a ceiling bound the doubling, "provided it is at least 60 seconds". That
@@ -22,12 +24,18 @@ pub(crate) struct RttEstimator {
     /// The connection has other paths, so that the back-off of this path ends at [`PROBE_INTERVAL`].
     probing: bool,
     min_rto: Duration,
+    floor: RtoFloor,
     max_rto: Duration,
     initial_rto: Duration,
 }
 
 impl RttEstimator {
-    pub(crate) fn new(initial_rto: Duration, min_rto: Duration, max_rto: Duration) -> Self {
+    /// `min_rto` is the lower bound of what `floor` names.
+    pub(crate) fn new(
+        initial_rto: Duration,
+        (min_rto, floor): (Duration, RtoFloor),
+        max_rto: Duration,
+    ) -> Self {
         Self {
             smoothed: None,
             variation: Duration::ZERO,
@@ -36,6 +44,7 @@ impl RttEstimator {
             backoff: 0,
             probing: false,
             min_rto,
+            floor,
             max_rto,
             initial_rto,
         }
@@ -77,7 +86,10 @@ impl RttEstimator {
     pub(crate) fn rto(&self) -> Duration {
         let base = match self.smoothed {
             None => self.initial_rto,
-            Some(srtt) => (srtt + self.variation * 4).max(self.min_rto),
+            Some(srtt) => match self.floor {
+                RtoFloor::Timeout => (srtt + self.variation * 4).max(self.min_rto),
+                RtoFloor::Variation => srtt + (self.variation * 4).max(self.min_rto),
+            },
         };
         let shifted = base * (1u64 << self.backoff.min(16));
         let ceiling = if self.probing {
@@ -119,7 +131,7 @@ mod tests {
     fn estimator() -> RttEstimator {
         RttEstimator::new(
             Duration::from_secs(1),
-            Duration::from_millis(5),
+            (Duration::from_millis(5), RtoFloor::Timeout),
             Duration::from_secs(60),
         )
     }
@@ -134,6 +146,24 @@ mod tests {
         // RTTVAR = 3/4*40 + 1/4*80 = 50, SRTT = 7/8*80 + 1/8*160 = 90.
         assert_eq!(e.smoothed(), Some(Duration::from_millis(90)));
         assert_eq!(e.rto(), Duration::from_millis(90 + 200));
+    }
+
+    /// The RTT of a path of 120 ms rose to 240 ms while a queue filled within one round trip. A segment that was
+    /// retransmitted then timed out 0.1 ms before its acknowledgement arrived, and the whole window was sent
+    /// again.
+    #[test]
+    fn rto_with_its_floor_on_the_variation_exceeds_an_rtt_that_a_growing_queue_doubles() {
+        let rto = |floor| {
+            let min_rto = Duration::from_millis(200);
+            let (initial, most) = (Duration::from_secs(1), Duration::from_secs(60));
+            let mut e = RttEstimator::new(initial, (min_rto, floor), most);
+            for _ in 0..200 {
+                e.sample(Duration::from_millis(120));
+            }
+            e.rto()
+        };
+        assert_eq!(rto(RtoFloor::Timeout), Duration::from_millis(200));
+        assert!(rto(RtoFloor::Variation) >= Duration::from_millis(320));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use spindle_mptcp::congestion::CongestionKind;
 use spindle_mptcp::{
-    Config, Event, Handle, PathManager, SendCounters, Stack, StackConfig, TcpState,
+    Config, Event, Handle, PathManager, RtoFloor, SendCounters, Stack, StackConfig, TcpState,
     for_unmodified_receivers, preset,
 };
 use spindle_units::{Duration, Instant};
@@ -142,6 +142,7 @@ pub(crate) fn gateway(name: &str) -> Config {
         probe.max_ack_delay = Duration::from_millis(40);
     }
     c.tcp.min_rto = Duration::from_millis(200);
+    c.tcp.rto_floor = RtoFloor::Variation;
     c.tcp.delayed_ack = Some(Duration::from_millis(40));
     c.tcp.autotune = true;
     c.tcp.send_buffer = 16 << 20;

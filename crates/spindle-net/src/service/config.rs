@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use spindle_mptcp::stage::coding::{Destinations, Networks};
-use spindle_mptcp::{Config, Keepalive, PathManager, for_unmodified_receivers};
+use spindle_mptcp::{Config, Keepalive, PathManager, RtoFloor, for_unmodified_receivers};
 use spindle_units::Duration;
 
 use crate::limits::Limits;
@@ -103,6 +103,7 @@ pub fn wire_config(preset: Config, kind: LinkKind, limits: &Limits, paths: PathM
     tcp.burst = BURST;
     tcp.pacing = true;
     tcp.min_rto = MIN_RTO;
+    tcp.rto_floor = RtoFloor::Variation;
     tcp.timestamps = true;
     tcp.sack = true;
     tcp.window_scaling = true;
