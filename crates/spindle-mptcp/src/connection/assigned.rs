@@ -7,8 +7,8 @@ use spindle_units::Instant;
 use spindle_wire::{Payload, Segment};
 
 use super::Connection;
-use super::output::Purpose;
 use super::reinjection::FRAGMENT;
+use super::transmit::Purpose;
 use crate::scheduler::Candidate;
 use crate::subflow::{Origin, Subflow};
 use crate::types::SubflowId;
@@ -134,7 +134,7 @@ impl Connection {
     /// Sends data that wait for a window. If there are none, or none can be sent, assigns new data and sends
     /// those.
     pub(super) fn assigned_data(&mut self, now: Instant) -> Option<(SubflowId, Segment)> {
-        if self.assigned.is_empty() && !self.assign(now) {
+        if self.scheduling.assigned.is_empty() && !self.assign(now) {
             return None;
         }
         let found = self.send_assigned(now);
@@ -151,22 +151,25 @@ impl Connection {
     /// The lowest data offset that was never sent. No acknowledgement can be beyond it.
     #[inline]
     pub(super) fn sent_to(&self) -> u64 {
-        if self.assigned.is_empty() {
+        if self.scheduling.assigned.is_empty() {
             return self.send.nxt;
         }
-        self.assigned.first_offset().unwrap_or(self.send.nxt)
+        self.scheduling
+            .assigned
+            .first_offset()
+            .unwrap_or(self.send.nxt)
     }
 
     /// If the oldest data still wait on a subflow, moves a fragment of them to an idle subflow. Returns whether
     /// they waited.
     pub(super) fn hand_over_oldest(&mut self) -> bool {
-        let Some(holder) = self.assigned.holder(self.send.una) else {
+        let Some(holder) = self.scheduling.assigned.holder(self.send.una) else {
             return false;
         };
         if let Some(i) = self.idle_subflow(Some(holder)) {
             let to = self.subflows[i].id;
-            if let Some((offset, payload)) = self.assigned.take(holder, FRAGMENT) {
-                self.assigned.push(to, offset, payload);
+            if let Some((offset, payload)) = self.scheduling.assigned.take(holder, FRAGMENT) {
+                self.scheduling.assigned.push(to, offset, payload);
             }
         }
         true
@@ -177,10 +180,10 @@ impl Connection {
         let subflows = &self.subflows;
         let usable = |id| subflows.iter().any(|s| s.id == id && s.is_usable());
         let to = subflows.iter().find(|s| s.is_usable())?.id;
-        self.assigned.move_to(to, usable);
+        self.scheduling.assigned.move_to(to, usable);
         for i in 0..self.subflows.len() {
             let id = self.subflows[i].id;
-            if self.assigned.bytes(id) == 0 || !self.subflows[i].is_usable() {
+            if self.scheduling.assigned.bytes(id) == 0 || !self.subflows[i].is_usable() {
                 continue;
             }
             let tx = &self.subflows[i].tx;
@@ -191,11 +194,11 @@ impl Connection {
             let tx = &mut self.subflows[i].tx;
             let most = most.min(tx.window_room());
             tx.check_idle(now);
-            let len = self.assigned.bytes(id).min(most);
+            let len = self.scheduling.assigned.bytes(id).min(most);
             if !tx.may_send(len) || !tx.is_paced_to(now) {
                 continue;
             }
-            let (offset, payload) = self.assigned.take(id, most)?;
+            let (offset, payload) = self.scheduling.assigned.take(id, most)?;
             return Some(self.send_on(now, i, offset, payload, Purpose::NEW));
         }
         None
@@ -203,7 +206,12 @@ impl Connection {
 
     /// Assigns the data that the peer's window allows, a burst at a time. Returns whether it assigned any data.
     fn assign(&mut self, now: Instant) -> bool {
-        let Some(burst) = self.scheduler.burst().filter(|_| self.is_multipath()) else {
+        let Some(burst) = self
+            .scheduling
+            .scheduler
+            .burst()
+            .filter(|_| self.is_multipath())
+        else {
             return false;
         };
         let mut any = false;
@@ -213,26 +221,31 @@ impl Connection {
             if len == 0 {
                 let idle = self.subflows.iter().all(|s| s.tx.board.is_empty());
                 if unsent > 0 {
-                    self.arm_persist(now, idle && self.assigned.is_empty());
+                    self.arm_persist(now, idle && self.scheduling.assigned.is_empty());
                 }
                 return any;
             }
             self.find_assignable();
             let (una, nxt) = (self.send.una, self.send.nxt);
-            let picked = self.scheduler.pick(&self.candidates, una, nxt, len);
+            let picked = self
+                .scheduling
+                .scheduler
+                .pick(&self.scheduling.candidates, una, nxt, len);
             let Some(i) = picked.and_then(|a| self.index(a.subflow)) else {
                 return any;
             };
             let unit = self.most_data(i) as usize;
             let (offset, payload) = self.send.take(len as usize, unit);
-            self.assigned.push(self.subflows[i].id, offset, payload);
+            self.scheduling
+                .assigned
+                .push(self.subflows[i].id, offset, payload);
             any = true;
         }
     }
 
     /// Lists the subflows that data may be assigned to, with or without room.
     fn find_assignable(&mut self) {
-        self.candidates.clear();
+        self.scheduling.candidates.clear();
         let joins_wait = self.joins_wait();
         let usable = |s: &Subflow| {
             let held = joins_wait && s.origin != Origin::Initial;
@@ -241,11 +254,11 @@ impl Connection {
         let regular = self.subflows.iter().any(|s| usable(s) && !s.is_backup());
         for s in &self.subflows {
             if usable(s) && (!regular || !s.is_backup()) {
-                self.candidates.push(Candidate {
+                self.scheduling.candidates.push(Candidate {
                     id: s.id,
                     srtt: s.tx.srtt(),
                     carried_to: s.redundant_next,
-                    queued: s.tx.board.outstanding() + self.assigned.bytes(s.id),
+                    queued: s.tx.board.outstanding() + self.scheduling.assigned.bytes(s.id),
                     cwnd: s.tx.cc.cwnd(),
                     pacing_rate: s.tx.pacing_rate(),
                 });

@@ -109,7 +109,7 @@ impl Connection {
         let was_full = self.writable() == 0;
         self.buffers.send = self.buffers.send.max(sum.saturating_mul(2)).min(most);
         if was_full && self.writable() > 0 {
-            self.tell(ConnectionEvent::Writable);
+            self.outbox.push_event(ConnectionEvent::Writable);
         }
     }
 

@@ -24,14 +24,14 @@ impl Connection {
 
     /// Whether the peer has all our data and this end will send no more.
     pub(super) fn is_delivered(&self) -> bool {
-        self.closing && self.send.una >= self.send.written
+        self.teardown.closing && self.send.una >= self.send.written
     }
 
     /// Whether a further subflow would have anything to carry: our data, or the peer's data for an application
     /// that may still read them.
     pub(super) fn outlives_its_subflows(&self) -> bool {
-        let expects_data = !self.peer_closed && !self.released;
-        let alive = self.connected && self.closed.is_none() && self.is_multipath();
+        let expects_data = !self.teardown.peer_closed && !self.teardown.released;
+        let alive = self.connected && self.teardown.closed.is_none() && self.is_multipath();
         alive && (expects_data || !self.is_delivered()) && self.close_timeout() > Duration::ZERO
     }
 
@@ -40,7 +40,7 @@ impl Connection {
         let synchronized = |s: TcpState| s.is_synchronized() && s != TcpState::TimeWait;
         let mut states = self.subflows.iter().map(|s| s.state);
         let none = !states.clone().any(synchronized);
-        none || !self.peer_closed && !states.any(TcpState::may_receive)
+        none || !self.teardown.peer_closed && !states.any(TcpState::may_receive)
     }
 
     /// A subflow was lost or closed by the peer. Returns whether the connection waits for a further subflow
@@ -97,7 +97,8 @@ impl Connection {
     pub(super) fn first_pair_again(&mut self) -> Option<Wanted> {
         let mp = self.multipath()?;
         let free = mp.confirmed && !mp.no_more_to_remote;
-        let waits = self.cut_off.is_some() && self.subflows.is_empty() && self.closed.is_none();
+        let waits =
+            self.cut_off.is_some() && self.subflows.is_empty() && self.teardown.closed.is_none();
         if self.role != Role::Client || !free || !waits {
             return None;
         }

@@ -4,7 +4,7 @@ use spindle_units::Instant;
 use spindle_wire::{Dss, Mapping, MpTcpRst, Options, RareOptions, Segment};
 
 use super::ended::{SubflowEnd, is_known};
-use super::subflows::{Marks, SubflowSummary};
+use super::subflow_table::{Marks, SubflowSummary};
 use super::{Connection, ConnectionEvent, Role};
 use crate::recovery::Trigger;
 use crate::subflow::sender::SendKind;
@@ -58,16 +58,40 @@ pub enum CloseReason {
     MemoryPressure,
 }
 
+/// How far the two ends have closed the connection.
+#[derive(Debug, Default)]
+pub(crate) struct Teardown {
+    /// The application has closed its sending side.
+    pub(super) closing: bool,
+    /// The DATA_FIN has been sent. Its data offset is `send.written`.
+    pub(super) data_fin_sent: bool,
+    pub(super) data_fin_acked: bool,
+    pub(super) data_fin_due: bool,
+    pub(super) data_fin_tries: u32,
+    pub(super) peer_closed: bool,
+    /// The connection has ended.
+    pub(crate) closed: Option<CloseReason>,
+    /// The application has released the connection.
+    pub(crate) released: bool,
+}
+
+impl Teardown {
+    /// Whether the DATA_FIN was sent and its DATA_ACK is missing.
+    pub(super) fn data_fin_is_outstanding(&self) -> bool {
+        self.data_fin_sent && !self.data_fin_acked
+    }
+}
+
 impl Connection {
     /// The application sends no more data.
     pub(crate) fn close(&mut self) {
-        if self.closing || self.closed.is_some() {
+        if self.teardown.closing || self.teardown.closed.is_some() {
             return;
         }
-        self.closing = true;
-        self.writer_blocked = false;
-        self.more_expected = false;
-        self.triggers.insert(Trigger::AppDrained);
+        self.teardown.closing = true;
+        self.writer.blocked = false;
+        self.writer.more_expected = false;
+        self.policy.triggers.insert(Trigger::AppDrained);
         if !self.connected
             && self
                 .subflows
@@ -97,7 +121,7 @@ impl Connection {
             {
                 let cx = self.context(now, i);
                 let rst = self.subflows[i].build_rst(cx, options.clone());
-                self.out.push_back(rst);
+                self.outbox.segments.push_back(rst);
             }
             self.note_end(now, i, SubflowEnd::ConnectionEnded(reason));
             self.note_past(i);
@@ -111,7 +135,7 @@ impl Connection {
         self.abort_with(now, CloseReason::MemoryPressure);
         self.send.discard();
         self.recv.discard();
-        self.assigned = super::assigned::Assigned::default();
+        self.scheduling.assigned = super::assigned::Assigned::default();
     }
 
     fn note_past(&mut self, i: usize) {
@@ -122,16 +146,16 @@ impl Connection {
     }
 
     pub(super) fn finish(&mut self, reason: CloseReason) {
-        if self.closed.is_some() {
+        if self.teardown.closed.is_some() {
             return;
         }
-        self.closed = Some(reason);
+        self.teardown.closed = Some(reason);
         if self.role == Role::Server && !self.connected {
             // The application was never notified of the connection: back to LISTEN (RFC 9293, section 3.10.7.4,
             // RST in SYN-RECEIVED).
-            self.released = true;
+            self.teardown.released = true;
         } else {
-            self.tell(ConnectionEvent::Closed(reason));
+            self.outbox.push_event(ConnectionEvent::Closed(reason));
         }
     }
 
@@ -156,7 +180,7 @@ impl Connection {
         }
         let cx = self.context(now, i);
         let rst = self.subflows[i].build_rst(cx, options);
-        self.out.push_back(rst);
+        self.outbox.segments.push_back(rst);
         self.lose_subflow(now, i, end);
     }
 
@@ -172,8 +196,8 @@ impl Connection {
         }
         // If all data were delivered in both directions, only the closing exchange of the subflow is
         // incomplete.
-        let said = self.data_fin_acked || self.mp.is_none() && self.is_delivered();
-        if self.peer_closed && said {
+        let said = self.teardown.data_fin_acked || self.mp.is_none() && self.is_delivered();
+        if self.teardown.peer_closed && said {
             self.finish(CloseReason::Finished);
         } else if end.is_fatal() || !self.note_cut_off(now, reason) {
             self.finish(reason);
@@ -199,18 +223,18 @@ impl Connection {
         self.note_past(i);
         let sf = self.subflows.remove(i);
         self.coupling.deactivate(usize::from(sf.id));
-        self.parities.forget(sf.id);
+        self.extensions.parities.forget(sf.id);
         let known = is_known(&sf);
-        if self.connected && !matches!(self.closed, Some(CloseReason::Finished)) {
-            self.tell(match known {
+        if self.connected && !matches!(self.teardown.closed, Some(CloseReason::Finished)) {
+            self.outbox.push_event(match known {
                 true => ConnectionEvent::SubflowDown(sf.id),
                 false => ConnectionEvent::JoinFailed(sf.id),
             });
         }
         self.forget_signals_of(sf.id);
-        self.reinjections.forget(sf.id);
-        self.scheduler.forget(sf.id);
-        if let Some(r) = &mut self.recovery {
+        self.scheduling.reinjections.forget(sf.id);
+        self.scheduling.scheduler.forget(sf.id);
+        if let Some(r) = &mut self.policy.sender {
             r.on_subflow_ended(sf.id);
         }
         self.identifiers.give_back(sf.id, known);
@@ -221,9 +245,9 @@ impl Connection {
     /// the peer sends on that subflow (RFC 8684, section 3.3.3).
     pub(super) fn on_subflow_fin(&mut self, now: Instant) {
         if self.mp.is_none() {
-            if !self.peer_closed {
-                self.peer_closed = true;
-                self.tell(ConnectionEvent::PeerClosed);
+            if !self.teardown.peer_closed {
+                self.teardown.peer_closed = true;
+                self.outbox.push_event(ConnectionEvent::PeerClosed);
             }
             return;
         }
@@ -272,8 +296,8 @@ impl Connection {
 
     /// Decides whether subflows must be closed now.
     fn start_closing(&mut self) {
-        let waiting = self.send.unsent_bytes() > 0 || !self.assigned.is_empty();
-        if !self.closing || waiting || !self.connected {
+        let waiting = self.send.unsent_bytes() > 0 || !self.scheduling.assigned.is_empty();
+        if !self.teardown.closing || waiting || !self.connected {
             return;
         }
         if self.mp.is_none() {
@@ -282,13 +306,13 @@ impl Connection {
             }
             return;
         }
-        if !self.data_fin_sent {
-            self.data_fin_sent = true;
-            self.data_fin_due = true;
+        if !self.teardown.data_fin_sent {
+            self.teardown.data_fin_sent = true;
+            self.teardown.data_fin_due = true;
             return;
         }
         let ended = || !self.subflows.iter().any(|s| s.state.may_receive());
-        if self.data_fin_acked && (self.peer_closed || ended()) {
+        if self.teardown.data_fin_acked && (self.teardown.peer_closed || ended()) {
             for s in self.subflows.iter_mut().filter(|s| s.state.may_send()) {
                 s.closing = true;
             }
@@ -308,7 +332,7 @@ impl Connection {
             return None;
         }
         usable()
-            .nth(self.data_fin_tries as usize % n)
+            .nth(self.teardown.data_fin_tries as usize % n)
             .map(|(i, _)| i)
     }
 
@@ -328,14 +352,14 @@ impl Connection {
             checksum,
         });
         dss.data_fin = true;
-        self.data_fin_due = false;
-        self.data_fin_tries += 1;
+        self.teardown.data_fin_due = false;
+        self.teardown.data_fin_tries += 1;
         let rto = self
             .subflows
             .first()
             .map_or(self.config.tcp.min_rto, |s| s.tx.rtt.rto());
-        self.data_timer_at = Some(now + self.backed_off(rto, self.data_fin_tries - 1));
-        self.stalled_since.get_or_insert(now);
+        self.timers.data_at = Some(now + self.backed_off(rto, self.teardown.data_fin_tries - 1));
+        self.timers.stalled_since.get_or_insert(now);
     }
 
     /// Frees the memory that the transfer needed, when both applications are done with the connection.
@@ -348,10 +372,10 @@ impl Connection {
         self.send.shed();
         self.recv.shed();
         self.subflows.forget_views();
-        self.views = Vec::new();
-        self.candidates = Vec::new();
-        self.out.shrink_to_fit();
-        self.pending_events.shrink_to_fit();
+        self.policy.views = Vec::new();
+        self.scheduling.candidates = Vec::new();
+        self.outbox.segments.shrink_to_fit();
+        self.outbox.events.shrink_to_fit();
     }
 
     /// Ends subflow `i` in TIME_WAIT early, because its ports are reused.
@@ -370,8 +394,8 @@ impl Connection {
             self.drop_subflow(now, i, SubflowEnd::Closed);
         }
         let ended = self.connected && !self.subflows.marks().any(Marks::GOES_ON);
-        if ended && self.closed.is_none() {
-            if self.is_delivered() && self.peer_closed {
+        if ended && self.teardown.closed.is_none() {
+            if self.is_delivered() && self.teardown.peer_closed {
                 self.finish(CloseReason::Finished);
             } else if !self.note_cut_off(now, CloseReason::Reset) {
                 self.finish(CloseReason::Reset);

@@ -53,7 +53,7 @@ impl Connection {
         let due = match self.role {
             // A flow that is known to be long uses plain TCP.
             Role::Client => config.short != Short::Tagged || has_priority(self.dscp),
-            Role::Server => self.coded.agreed,
+            Role::Server => self.extensions.coded.agreed,
         };
         if due {
             options.rare_mut().experimental.push(offer(config.code));
@@ -65,13 +65,13 @@ impl Connection {
         let Some(mut config) = self.coding_config() else {
             return;
         };
-        if self.coded.agreed || offered(syn) != Some(config.code) {
+        if self.extensions.coded.agreed || offered(syn) != Some(config.code) {
             return;
         }
-        self.coded.agreed = true;
+        self.extensions.coded.agreed = true;
         let opened = self.role == Role::Client;
         let (local, peer) = (self.subflows[0].local.addr, self.subflows[0].remote.addr);
-        let way = self.coded.path_estimates.to(peer, &config);
+        let way = self.extensions.coded.path_estimates.to(peer, &config);
         let rate = config.destinations.bottleneck(local, peer);
         if let Some(rate) = rate.filter(|r| *r != config.rate) {
             Arc::make_mut(&mut config).rate = rate;
@@ -83,7 +83,7 @@ impl Connection {
 
     /// Bytes and number of pieces that stages store.
     pub(super) fn stored_by_stages(&self) -> (u64, usize) {
-        if !self.coded.agreed {
+        if !self.extensions.coded.agreed {
             return (0, 0);
         }
         let stages = self.subflows.iter().filter_map(|s| s.stage.as_ref());
@@ -94,7 +94,7 @@ impl Connection {
 
     /// Memory is short: stages free memory that may never be needed.
     pub(super) fn shed_stages(&mut self) {
-        if self.coded.agreed {
+        if self.extensions.coded.agreed {
             let stages = self.subflows.iter_mut().filter_map(|s| s.stage.as_mut());
             stages.for_each(|s| s.shed());
         }
@@ -105,14 +105,14 @@ impl Connection {
         let stages = self.subflows.iter().filter_map(|s| s.stage.as_ref());
         stages
             .filter_map(|s| s.coding())
-            .fold(self.coded.past, |all, c| all.plus(c))
+            .fold(self.extensions.coded.past, |all, c| all.plus(c))
     }
 
     /// Keeps the counters of the stage of subflow `i`, which will be removed.
     pub(super) fn keep_coding_counters(&mut self, i: usize) {
         let stage = self.subflows[i].stage.as_ref();
         if let Some(c) = stage.and_then(|s| s.coding()) {
-            self.coded.past = self.coded.past.plus(c);
+            self.extensions.coded.past = self.extensions.coded.past.plus(c);
         }
     }
 }

@@ -5,7 +5,7 @@ use spindle_units::Instant;
 use spindle_wire::{Dss, Flags, Mapping, Payload, Segment};
 
 use super::ended::SubflowEnd;
-use super::input::expand;
+use super::receive::expand;
 use super::{Connection, MpState};
 use crate::subflow::Origin;
 use crate::subflow::input::Arrival;
@@ -103,7 +103,7 @@ impl Connection {
         }
         if mp.failing.is_none() {
             let first = mp.idsn_remote.wrapping_add(1);
-            self.farewell.fail = Some(first.wrapping_add(self.recv.next()));
+            self.fallback_signals.fail = Some(first.wrapping_add(self.recv.next()));
             self.subflows[i].rx.ack_now = true;
         }
         true
@@ -129,7 +129,7 @@ impl Connection {
     /// accepted without mappings, and the subflow is reset. Returns false in this case.
     #[inline]
     pub(super) fn on_late_mapping(&mut self, now: Instant, i: usize, seg: &Segment) -> bool {
-        match self.farewell.idsn_remote {
+        match self.fallback_signals.idsn_remote {
             Some(idsn) => self.take_late_mapping(now, i, seg, idsn),
             None => true,
         }
@@ -145,8 +145,8 @@ impl Connection {
         }
         let delta = self.delta_of(i, idsn, &m);
         if m.len == 0 {
-            self.farewell.idsn_remote = None;
-        } else if std::mem::replace(&mut self.farewell.settled, true)
+            self.fallback_signals.idsn_remote = None;
+        } else if std::mem::replace(&mut self.fallback_signals.settled, true)
             && delta != self.unmapped_delta
         {
             self.reset_subflow(now, i, SubflowEnd::Middlebox);
@@ -198,7 +198,7 @@ impl Connection {
             .or(linear.then(|| 1u64.wrapping_neg()))
             .unwrap_or_else(|| self.recv.next().wrapping_sub(sf.rx.nxt));
         let dsn = mp.dsn(self.send.una);
-        self.farewell = PendingFallbackSignals {
+        self.fallback_signals = PendingFallbackSignals {
             fail: None,
             mapping: Some(Mapping {
                 dsn: self.numbers.sent.number(dsn),
@@ -232,13 +232,13 @@ impl Connection {
             .all(|d| d == delta);
         let oldest = tx.board.front().and_then(|s| s.map);
         let whole = oldest.map_or(self.sent_to(), |m| m.offset) <= self.send.una;
-        (one && whole && self.reinjections.is_empty()).then_some(delta)
+        (one && whole && self.scheduling.reinjections.is_empty()).then_some(delta)
     }
 
     /// The infinite mapping for a data segment, while the peer may not know it.
     pub(super) fn infinite_mapping(&self, i: usize) -> Option<Dss> {
-        let mapping = self.farewell.mapping?;
-        let unknown = self.subflows[i].tx.una <= self.farewell.before;
+        let mapping = self.fallback_signals.mapping?;
+        let unknown = self.subflows[i].tx.una <= self.fallback_signals.before;
         unknown.then_some(Dss {
             data_ack: None,
             mapping: Some(mapping),
@@ -274,13 +274,13 @@ impl Connection {
     pub(super) fn fall_back(&mut self, delta: u64) {
         self.mp = None;
         self.end_scatter();
-        self.data_fin_due = false;
+        self.teardown.data_fin_due = false;
         self.unmapped_delta = delta;
         if let Some(sf) = self.subflows.first() {
             self.send.right_edge = self.send.right_edge.max(self.send.una + sf.send_window);
         }
-        if self.data_fin_sent {
-            self.data_fin_acked = true;
+        if self.teardown.data_fin_sent {
+            self.teardown.data_fin_acked = true;
         }
     }
 
@@ -346,7 +346,7 @@ impl Connection {
             .first_held()
             .is_some_and(|(at, _)| at < rx.nxt && rx.map_at(at).is_none());
         let confirmed = self.mp.as_ref().is_some_and(|m| m.confirmed);
-        let alone = self.subflows.len() == 1 && self.parities.in_blocks();
+        let alone = self.subflows.len() == 1 && self.extensions.parities.in_blocks();
         if confirmed && (fin || (bare && missing)) && (alone || self.is_linear()) {
             self.options_vanished(now, i);
         }
@@ -370,7 +370,7 @@ impl Connection {
         let [sf] = &*self.subflows else {
             return false;
         };
-        if self.parities.in_blocks() {
+        if self.extensions.parities.in_blocks() {
             return false;
         }
         let fin = u64::from(sf.tx.board.back().is_some_and(|s| s.fin));
@@ -398,7 +398,7 @@ impl Connection {
         if !unconfirmed || seg.options.has_mptcp() || !telling || seg.flags.contains(Flags::SYN) {
             return;
         }
-        if self.parities.in_blocks() {
+        if self.extensions.parities.in_blocks() {
             self.reset_subflow(now, i, SubflowEnd::Middlebox);
             return;
         }

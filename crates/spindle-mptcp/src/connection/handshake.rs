@@ -258,7 +258,7 @@ impl Connection {
         };
         let max = self.config.multipath.as_ref().map_or(1, |m| m.max_subflows);
         if !self.is_multipath()
-            || self.closed.is_some()
+            || self.teardown.closed.is_some()
             || self.subflows.len() >= max
             || !self.identifiers.is_any_free()
         {

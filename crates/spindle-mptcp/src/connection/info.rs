@@ -150,7 +150,7 @@ impl Connection {
     /// Loop iterations over state that the peer can enlarge, on current and past subflows.
     pub(crate) fn steps(&self) -> u64 {
         let subflows = self.subflows.iter().map(Subflow::steps);
-        let own = self.steps.get() + self.recv.steps.get() + self.parities.steps();
+        let own = self.steps.get() + self.recv.steps.get() + self.extensions.parities.steps();
         own + subflows.sum::<u64>()
     }
 
@@ -205,9 +205,9 @@ impl Connection {
             multipath: self.is_multipath(),
             token: self.multipath().map(|m| m.token_local),
             established: self.connected,
-            closed: self.closed,
+            closed: self.teardown.closed,
             written: self.send.written,
-            sent: self.send.nxt - self.assigned.total(),
+            sent: self.send.nxt - self.scheduling.assigned.total(),
             acknowledged: self.send.una,
             received: self.recv.next(),
             total: self.totals(),

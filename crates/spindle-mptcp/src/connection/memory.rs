@@ -68,7 +68,7 @@ impl Connection {
         let (mut bytes, mut pieces) = self.recv.stored();
         let held = self.subflows.sums().stored;
         (bytes, pieces) = (bytes + held.0, pieces + held.1);
-        if self.parities.are_agreed() || self.coded.agreed {
+        if self.extensions.parities.are_agreed() || self.extensions.coded.agreed {
             let more = self.stored_for_coding();
             (bytes, pieces) = (bytes + more.0, pieces + more.1);
         }
@@ -80,7 +80,7 @@ impl Connection {
     #[inline(never)]
     fn stored_for_coding(&mut self) -> (u64, usize) {
         self.forget_acked_parities();
-        let (a, b) = (self.parities.stored(), self.stored_by_stages());
+        let (a, b) = (self.extensions.parities.stored(), self.stored_by_stages());
         (a.0 + b.0, a.1 + b.1)
     }
 
@@ -113,7 +113,7 @@ impl Connection {
         self.memory.pressure = pressure;
         let short = pressure > Pressure::None;
         if short {
-            self.parities.shed();
+            self.extensions.parities.shed();
             self.shed_stages();
         } else {
             self.memory.mark = None;
@@ -122,7 +122,7 @@ impl Connection {
             self.window_update_due |= self.connected;
         }
         if full && self.writable() > 0 {
-            self.tell(ConnectionEvent::Writable);
+            self.outbox.push_event(ConnectionEvent::Writable);
         }
     }
 
@@ -164,7 +164,7 @@ impl Connection {
     #[inline]
     pub(super) fn move_right_edge(&mut self, edge: u64) {
         if edge > self.send.right_edge {
-            self.shut_since = None;
+            self.timers.shut_since = None;
         }
         // A new edge makes room in the send buffer only if the window was closed (`send_room`).
         if self.window_is_shut() {
@@ -178,7 +178,7 @@ impl Connection {
         let full = self.writable() == 0;
         self.send.right_edge = edge;
         if full && self.writable() > 0 {
-            self.tell(ConnectionEvent::Writable);
+            self.outbox.push_event(ConnectionEvent::Writable);
         }
     }
 

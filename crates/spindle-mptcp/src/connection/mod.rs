@@ -1,57 +1,63 @@
 //! A connection: the data level over one or more subflows (RFC 8684). Plain TCP is the special case of one
 //! subflow whose positions map linearly to data offsets.
 
+mod application;
 mod assigned;
 mod autotune;
 mod break_before_make;
 pub(crate) mod close;
 mod coding;
 pub(crate) mod ended;
+mod extensions;
 mod fallback;
 mod handshake;
 mod identifiers;
 pub(crate) mod info;
-mod input;
 pub(crate) mod memory;
 mod numbers;
 mod options;
-mod output;
+mod outbox;
 mod parity;
 mod path_manager;
 mod path_probe;
+mod policy_driver;
 mod reach;
 mod reassembly;
-mod recover;
+mod receive;
 mod reinjection;
 mod scatter;
+mod scheduling;
 mod send_queue;
-mod subflows;
+mod subflow_table;
 mod timers;
 pub(crate) mod trace;
+mod transmit;
 mod undelivered;
 
-use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use spindle_units::{Instant, prefetch};
-use spindle_wire::{Endpoint, Payload, Segment};
+use spindle_wire::{Endpoint, Segment};
 
+use application::Writer;
 pub use close::CloseReason;
+use close::Teardown;
+use extensions::Extensions;
+use outbox::Outbox;
 use path_manager::Paths;
 pub(crate) use path_manager::Wanted;
+use policy_driver::PolicyDriver;
 pub use reach::PathError;
 use reassembly::Reassembly;
-use reinjection::Reinjections;
+use scheduling::Scheduling;
 use send_queue::SendQueue;
-use subflows::{Marks, Subflows};
-use trace::Trace;
+use subflow_table::{Marks, SubflowTable};
+use timers::Timers;
 
 use crate::config::Config;
 use crate::congestion::Coupling;
 use crate::keys;
-use crate::recovery::{Recovery, RecoveryReceiver, Triggers};
-use crate::scheduler::{self, Scheduler};
 use crate::secrets::Generator;
 use crate::stage::coding::PathEstimates;
 use crate::steps::Steps;
@@ -155,7 +161,7 @@ impl MpState {
 pub(crate) struct Connection {
     pub(crate) config: Arc<Config>,
     pub(crate) role: Role,
-    pub(crate) subflows: Subflows,
+    pub(crate) subflows: SubflowTable,
     identifiers: identifiers::Identifiers,
     coupling: Coupling,
     /// MPTCP state while MPTCP is offered or in use. `None` for plain TCP and after fallback.
@@ -165,79 +171,38 @@ pub(crate) struct Connection {
     buffers: autotune::Buffers,
     send: SendQueue,
     recv: Reassembly,
-    scheduler: Box<dyn Scheduler>,
-    /// Scratch list of the subflow views that are shown to the recovery policy.
-    views: Vec<crate::recovery::SubflowView>,
-    /// Scratch list of the scheduler's candidates.
-    candidates: Vec<scheduler::Candidate>,
-    reinjections: Reinjections,
-    undelivered: undelivered::Undelivered,
-    /// Data handed to subflows that have no room for them yet.
-    assigned: assigned::Assigned,
-    recovery: Option<Box<dyn Recovery>>,
-    recovery_receiver: Option<Box<dyn RecoveryReceiver>>,
-    triggers: Triggers,
-    /// When the recovery policy was last asked and requested no action.
-    policy_rested: Option<Instant>,
-    copied: recover::Copied,
-    parities: parity::Parities,
-    scatter: scatter::Phases,
-    coded: coding::Coded,
-    farewell: fallback::PendingFallbackSignals,
+    window_update_due: bool,
+    writer: Writer,
+    scheduling: Scheduling,
+    policy: PolicyDriver,
+    pub(crate) extensions: Extensions,
+    fallback_signals: fallback::PendingFallbackSignals,
     numbers: numbers::Numbers,
     /// Set while no subflow can complete the transfer and the connection waits for a further subflow.
     cut_off: Option<break_before_make::CutOff>,
     paths: Box<Paths>,
     rng: Generator,
-    /// Segments that are ready for transmission, for example resets and the output of stages.
-    out: VecDeque<Segment>,
-    pending_events: VecDeque<ConnectionEvent>,
-    pub(crate) trace: Trace,
+    pub(crate) outbox: Outbox,
+    /// The initial handshake is complete.
     connected: bool,
-    /// The application has closed its sending side.
-    closing: bool,
-    /// The DATA_FIN is due or has been sent. Its data offset is `send.written`.
-    data_fin_sent: bool,
-    data_fin_acked: bool,
-    data_fin_due: bool,
-    data_fin_tries: u32,
-    peer_closed: bool,
-    pub(crate) closed: Option<CloseReason>,
-    /// The application has released the connection.
-    pub(crate) released: bool,
-    /// The application must be notified when the peer has acknowledged all data before this offset. `u64::MAX`
-    /// if the application did not request a notification.
-    watched: u64,
-    /// The last write did not fit completely. The writer will provide the rest, which counts as new data (FUSO
-    /// section 4.1).
-    writer_blocked: bool,
-    /// The application has announced that it will write more. Until it withdraws the announcement, the
-    /// connection counts as having new data.
-    more_expected: bool,
+    pub(crate) teardown: Teardown,
     /// The DSCP of all transmitted segments, if it is not the default (0).
     pub(crate) dscp: u8,
-    sws_override: bool,
-    persist_at: Option<Instant>,
-    persist_tries: u32,
-    /// Since when the peer's window has been closed and probed.
-    shut_since: Option<Instant>,
-    /// Since when only the peer's FIN or DATA_FIN is missing, on a connection that the application no longer
-    /// reads.
-    fin_wait_since: Option<Instant>,
-    stalled_since: Option<Instant>,
-    data_timer_at: Option<Instant>,
-    data_timer_tries: u32,
-    /// When a subflow that timed out soon after its last sign of life must be checked again, and which subflow.
-    judge_at: Option<(Instant, SubflowId)>,
-    window_update_due: bool,
+    timers: Timers,
     memory: memory::Memory,
     pub(crate) counters: info::DataCounters,
     /// Loop iterations at the data level and on subflows that no longer exist.
     steps: Steps,
     ended: ended::Ended,
-    /// Bookkeeping of the stack: the deadline that is armed, and whether the connection is queued for
-    /// transmission.
+    pub(crate) stack: StackMarks,
+}
+
+/// Bookkeeping of the stack about a connection.
+#[derive(Debug, Default)]
+pub(crate) struct StackMarks {
+    /// The deadline that is armed.
     pub(crate) armed: Option<Instant>,
+    /// The connection is queued for transmission.
     pub(crate) queued: bool,
 }
 
@@ -277,76 +242,37 @@ impl Connection {
             subflow.negotiate(syn, now);
         }
         let mut rng = n.rng;
-        let recovery = n.config.recovery.as_ref().map(|f| f.build(rng.next_u64()));
-        let recovery_receiver = n.config.recovery.as_ref().and_then(|f| f.build_receiver());
-        let scheduler = n
-            .config
-            .multipath
-            .as_ref()
-            .map_or_else(Default::default, |m| m.scheduler)
-            .build();
         let (buffers, receive_buffer) = autotune::Buffers::new(&n.config.tcp);
         let mut this = Self {
             role: n.role,
-            subflows: Subflows::default(),
+            subflows: SubflowTable::default(),
             identifiers: identifiers::Identifiers::default(),
             coupling: Coupling::default(),
             mp: n.key.map(MpState::new),
             unmapped_delta: 1u64.wrapping_neg(),
+            buffers,
             send: SendQueue::default(),
             recv: Reassembly::new(receive_buffer),
-            buffers,
-            scheduler,
-            views: Vec::new(),
-            candidates: Vec::new(),
-            reinjections: Reinjections::default(),
-            undelivered: undelivered::Undelivered::default(),
-            assigned: assigned::Assigned::default(),
-            recovery,
-            recovery_receiver,
-            triggers: Triggers::default(),
-            policy_rested: None,
-            copied: recover::Copied::default(),
-            parities: parity::Parities::default(),
-            scatter: scatter::Phases::default(),
-            coded: coding::Coded::with(n.path_estimates),
-            farewell: fallback::PendingFallbackSignals::default(),
+            window_update_due: false,
+            writer: Writer::default(),
+            scheduling: Scheduling::new(&n.config),
+            policy: PolicyDriver::new(&n.config, &mut rng),
+            extensions: Extensions::new(n.path_estimates),
+            fallback_signals: fallback::PendingFallbackSignals::default(),
             numbers: numbers::Numbers::default(),
             cut_off: None,
             paths: Box::new(Paths::new(n.local, n.remote, n.addresses, n.outside)),
             rng,
-            out: VecDeque::new(),
-            pending_events: VecDeque::new(),
-            trace: Trace::default(),
+            outbox: Outbox::default(),
             connected: false,
-            closing: false,
-            data_fin_sent: false,
-            data_fin_acked: false,
-            data_fin_due: false,
-            data_fin_tries: 0,
-            peer_closed: false,
-            closed: None,
-            released: false,
-            watched: u64::MAX,
-            writer_blocked: false,
-            more_expected: false,
+            teardown: Teardown::default(),
             dscp: 0,
-            sws_override: false,
-            persist_at: None,
-            persist_tries: 0,
-            shut_since: None,
-            fin_wait_since: None,
+            timers: Timers::new(now),
             memory: memory::Memory::new(now),
-            stalled_since: Some(now),
-            data_timer_at: None,
-            data_timer_tries: 0,
-            judge_at: None,
-            window_update_due: false,
             counters: info::DataCounters::default(),
             steps: Steps::default(),
             ended: ended::Ended::default(),
-            armed: None,
-            queued: false,
+            stack: StackMarks::default(),
             config: n.config,
         };
         this.subflows.push(subflow);
@@ -357,11 +283,6 @@ impl Connection {
             this.agree_on_coding(syn);
         }
         this
-    }
-
-    /// Returns the next event for the application.
-    pub(crate) fn next_event(&mut self) -> Option<ConnectionEvent> {
-        self.pending_events.pop_front()
     }
 
     /// A join is established.
@@ -380,14 +301,7 @@ impl Connection {
         self.on_further_subflow(id);
         self.answer_fins();
         self.review_cut_off();
-        self.tell(ConnectionEvent::SubflowUp(id));
-    }
-
-    fn tell(&mut self, h: ConnectionEvent) {
-        let repeated = matches!(h, ConnectionEvent::Readable | ConnectionEvent::Writable);
-        if !(repeated && self.pending_events.contains(&h)) {
-            self.pending_events.push_back(h);
-        }
+        self.outbox.push_event(ConnectionEvent::SubflowUp(id));
     }
 
     /// Whether MPTCP is in use (handshake done, not fallen back).
@@ -403,12 +317,6 @@ impl Connection {
         self.subflows.position_of(id)
     }
 
-    /// Whether there are data that were never sent, or the application will provide more.
-    fn has_new_data(&self) -> bool {
-        let waiting = self.send.unsent_bytes() > 0 || !self.assigned.is_empty();
-        waiting || self.writer_blocked || self.more_expected
-    }
-
     /// Prefetches what a segment of subflow `id` needs. Step 0 prefetches the connection, step 1 the subflow
     /// and other parts of the connection, and later steps the memory that the subflow points to.
     #[inline]
@@ -417,7 +325,7 @@ impl Connection {
             0 => prefetch(self),
             1 => {
                 self.subflows.prefetch(id);
-                self.recovery.as_deref().into_iter().for_each(prefetch);
+                self.policy.sender.as_deref().into_iter().for_each(prefetch);
                 self.coupling.prefetch();
                 self.send.prefetch();
             }
@@ -433,81 +341,6 @@ impl Connection {
     pub(super) fn window_blocks(&mut self) -> bool {
         let mss = self.subflows.overview().least_mss().map_or(1, u64::from);
         self.send.window() < self.send.unsent_bytes().min(mss)
-    }
-
-    /// Accepts data for sending. Returns how many bytes fitted.
-    pub(crate) fn write(&mut self, now: Instant, data: Payload) -> usize {
-        if self.closing || self.closed.is_some() {
-            return 0;
-        }
-        let room = self.send_room() as usize;
-        let n = data.len().min(room);
-        self.writer_blocked = n < data.len();
-        if n > 0 {
-            if self.send.buffered() == 0 {
-                self.memory.moved(now);
-            }
-            self.send.write(if n == data.len() {
-                data
-            } else {
-                data.slice(0, n)
-            });
-            self.triggers.insert(crate::recovery::Trigger::AppDrained);
-        }
-        n
-    }
-
-    /// Requests one [`ConnectionEvent::Acknowledged`] event when all data before `offset` are acknowledged.
-    pub(crate) fn watch_acknowledged(&mut self, offset: u64) {
-        self.watched = offset;
-        self.tell_acknowledged();
-    }
-
-    /// Notifies the application if the peer has acknowledged all watched data.
-    fn tell_acknowledged(&mut self) {
-        if self.send.una >= self.watched {
-            self.watched = u64::MAX;
-            self.tell(ConnectionEvent::Acknowledged(self.send.una));
-        }
-    }
-
-    /// The application announces whether it will write more data.
-    pub(crate) fn expect_more(&mut self, more: bool) {
-        let ended = self.more_expected && !more;
-        self.more_expected = more && !self.closing;
-        if ended {
-            self.triggers.insert(crate::recovery::Trigger::AppDrained);
-        }
-    }
-
-    /// The writer whose write did not fit completely has given up on the rest.
-    pub(crate) fn forget_blocked_writer(&mut self) {
-        self.writer_blocked = false;
-    }
-
-    /// Bytes that the send buffer can accept now.
-    pub(crate) fn writable(&self) -> usize {
-        if self.closing || self.closed.is_some() {
-            return 0;
-        }
-        self.send_room() as usize
-    }
-
-    /// Returns the next in-order bytes, at most `max`.
-    pub(crate) fn read(&mut self, now: Instant, max: usize) -> Option<Payload> {
-        let piece = self.recv.read(max)?;
-        self.memory.moved(now);
-        let mss = self.subflows.first().map_or(1460, |s| s.tx.mss);
-        self.tune_receive_buffer(now, piece.len() as u64, mss);
-        if self.recv.update_due(mss) {
-            self.window_update_due = true;
-        }
-        Some(piece)
-    }
-
-    /// Whether a window update is due because the window has opened.
-    pub(crate) fn has_window_update(&self) -> bool {
-        self.window_update_due
     }
 
     /// The paths between these endpoints carry IP packets of `mtu` bytes. Port 0 stands for any port. With
@@ -528,26 +361,18 @@ impl Connection {
         self.settle(now);
     }
 
-    /// Bytes waiting to be read.
-    pub(crate) fn readable(&self) -> u64 {
-        self.recv.readable()
-    }
-
-    /// Whether the peer has closed its sending side and everything has been read.
-    pub(crate) fn at_end(&self) -> bool {
-        self.peer_closed && self.recv.readable() == 0
-    }
-
     /// Whether nothing is left to do. The stack may then drop the connection once the application has released
     /// it.
     pub(crate) fn is_over(&self) -> bool {
-        self.closed.is_some() && self.subflows.is_empty() && self.out.is_empty()
+        self.teardown.closed.is_some()
+            && self.subflows.is_empty()
+            && self.outbox.segments.is_empty()
     }
 
     /// Whether [`Self::next_wanted`] may return a subflow or have other work to do.
     #[inline]
     pub(crate) fn may_want(&self) -> bool {
-        self.mp.is_some() || self.scatter.is_on()
+        self.mp.is_some() || self.extensions.scatter.is_on()
     }
 
     /// Whether the initial handshake was ever completed.
@@ -578,6 +403,6 @@ impl Connection {
 
     /// Whether the initial handshake is still in progress (a half-open connection).
     pub(crate) fn is_half_open(&self) -> bool {
-        !self.connected && self.closed.is_none()
+        !self.connected && self.teardown.closed.is_none()
     }
 }

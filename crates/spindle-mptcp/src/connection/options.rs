@@ -161,7 +161,7 @@ impl Connection {
         }
         options.clear();
         let mut used = self.add_echo(options);
-        if let Some(dsn) = self.farewell.fail.take() {
+        if let Some(dsn) = self.fallback_signals.fail.take() {
             options.rare_mut().mp_fail = Some(dsn);
             used += MP_FAIL_LEN;
         }
@@ -183,13 +183,13 @@ impl Connection {
             && self.role == Role::Client
             && nothing_received
             && self.subflows[i].origin == Origin::Initial
-            && !self.data_fin_due
+            && !self.teardown.data_fin_due
         {
             options.rare_mut().mp_capable = Some(keys);
             return (options, CAPABLE_LEN);
         }
         let mut dss = self.ack_dss().unwrap_or_default();
-        if self.data_fin_due && self.data_fin_subflow() == Some(i) {
+        if self.teardown.data_fin_due && self.data_fin_subflow() == Some(i) {
             self.add_data_fin(now, &mut dss);
         }
         let mut used = dss_len(&dss);

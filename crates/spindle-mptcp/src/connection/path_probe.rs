@@ -5,7 +5,7 @@ use spindle_units::Instant;
 use spindle_wire::Segment;
 
 use super::Connection;
-use super::output::Purpose;
+use super::transmit::Purpose;
 use crate::types::SubflowId;
 
 /// Number of full segments that must follow a probe at once, so that SACKs reveal its loss and not a timeout.
@@ -23,8 +23,8 @@ impl Connection {
             && sf.tx.has_room(room);
         let plain = sf.stage.is_none()
             && !sf.tx.cwr_due
-            && !self.scheduler.repeats()
-            && self.parities.header_room() == 0
+            && !self.scheduling.scheduler.repeats()
+            && self.extensions.parities.header_room() == 0
             && self.first_data_keys(i, sf.tx.nxt).is_none();
         (enough && plain).then_some(size as usize)
     }

@@ -7,7 +7,7 @@ use spindle_units::Instant;
 use spindle_wire::{Payload, Segment};
 
 use super::Connection;
-use super::output::Purpose;
+use super::transmit::Purpose;
 use crate::subflow::Subflow;
 use crate::types::SubflowId;
 
@@ -99,7 +99,9 @@ impl Connection {
         let id = sf.id;
         for (offset, payload) in sf.tx.board.take_for_reinjection(una, held_back) {
             self.steps.add(1);
-            self.reinjections.insert(offset, payload, Some(id));
+            self.scheduling
+                .reinjections
+                .insert(offset, payload, Some(id));
         }
     }
 
@@ -114,7 +116,8 @@ impl Connection {
             };
             if map.offset + s.payload.len() as u64 > una {
                 self.steps.add(1);
-                self.reinjections
+                self.scheduling
+                    .reinjections
                     .insert(map.offset, s.payload.clone(), None);
             }
         }
@@ -124,13 +127,13 @@ impl Connection {
     /// level may not have accepted the data that the last subflow had acknowledged. Data that were assigned to
     /// a subflow and never sent continue to wait for the next subflow.
     pub(super) fn reinject_all(&mut self) {
-        self.reinjections = Reinjections::default();
+        self.scheduling.reinjections = Reinjections::default();
         let mut at = self.send.una;
         while let Some((offset, payload)) = self.send.sent_at(at) {
             at = offset + payload.len() as u64;
             self.steps.add(1);
-            if !self.assigned.holds(offset) {
-                self.reinjections.insert(offset, payload, None);
+            if !self.scheduling.assigned.holds(offset) {
+                self.scheduling.reinjections.insert(offset, payload, None);
             }
         }
     }
@@ -155,30 +158,36 @@ impl Connection {
             };
             at = offset + payload.len() as u64;
             self.steps.add(1);
-            self.reinjections.insert(offset, payload, None);
+            self.scheduling.reinjections.insert(offset, payload, None);
         }
     }
 
     /// Whether there may be something for [`Self::reinjection`] to do.
     #[inline]
     pub(super) fn may_reinject(&self) -> bool {
-        !self.reinjections.is_empty() || self.subflows.len() > 1
+        !self.scheduling.reinjections.is_empty() || self.subflows.len() > 1
     }
 
     /// The next reinjected segment, if a subflow has room for it.
     #[inline(never)]
     pub(super) fn reinjection(&mut self, now: Instant) -> Option<(SubflowId, Segment)> {
-        self.reinjections.forget_below(self.send.una);
-        if self.reinjections.is_empty() {
+        self.scheduling.reinjections.forget_below(self.send.una);
+        if self.scheduling.reinjections.is_empty() {
             return self.opportunistic(now);
         }
-        let not_on = self.reinjections.queue.first_key_value()?.1.not_on;
+        let not_on = self
+            .scheduling
+            .reinjections
+            .queue
+            .first_key_value()?
+            .1
+            .not_on;
         let i = self.open_reinjection_subflow(now, not_on)?;
-        let (offset, r) = self.reinjections.queue.pop_first()?;
+        let (offset, r) = self.scheduling.reinjections.queue.pop_first()?;
         let (payload, rest) = split(r.payload, self.most_again(i) as usize);
         if let Some(rest) = rest {
             let offset = offset + payload.len() as u64;
-            self.reinjections.insert(offset, rest, not_on);
+            self.scheduling.reinjections.insert(offset, rest, not_on);
         }
         Some(self.send_on(now, i, offset, payload, Purpose::AGAIN))
     }
@@ -192,7 +201,7 @@ impl Connection {
     /// A subflow that has no data outstanding and no data waiting.
     pub(super) fn idle_subflow(&self, not_on: Option<SubflowId>) -> Option<usize> {
         self.subflows.iter().position(|s| {
-            let idle = s.tx.board.is_empty() && self.assigned.bytes(s.id) == 0;
+            let idle = s.tx.board.is_empty() && self.scheduling.assigned.bytes(s.id) == 0;
             s.is_usable() && !s.draining && idle && Some(s.id) != not_on
         })
     }
@@ -218,13 +227,21 @@ impl Connection {
             return self.idle_subflow(not_on);
         }
         self.find_candidates(now);
-        let others = self.candidates.iter().filter(|c| Some(c.id) != not_on);
+        let others = self
+            .scheduling
+            .candidates
+            .iter()
+            .filter(|c| Some(c.id) != not_on);
         let best = others.min_by_key(|c| (c.srtt.map_or(u64::MAX, |d| d.as_nanos()), c.id));
         // If nothing is outstanding on the subflow that failed to deliver the data, the peer has acknowledged
         // them there although the data level still misses them. The subflow will not retransmit them by itself.
         let last = || {
             let i = self.index(not_on?)?;
-            let listed = self.candidates.iter().any(|c| Some(c.id) == not_on);
+            let listed = self
+                .scheduling
+                .candidates
+                .iter()
+                .any(|c| Some(c.id) == not_on);
             (listed && self.subflows[i].tx.board.is_empty()).then_some(i)
         };
         match best {
@@ -242,26 +259,26 @@ impl Connection {
             .multipath
             .as_ref()
             .is_some_and(|m| m.opportunistic_retransmission);
-        let buffer_blocks = self.writer_blocked && self.send.unsent_bytes() == 0;
+        let buffer_blocks = self.writer.blocked && self.send.unsent_bytes() == 0;
         if !wanted || !(self.window_blocks() || buffer_blocks) || self.subflows.len() < 2 {
             return None;
         }
         let una = self.send.una;
-        if self.reinjections.opportunistic.to <= una {
+        if self.scheduling.reinjections.opportunistic.to <= una {
             let holds = |s: &mut Subflow| s.tx.board.carries(una);
             let holder = self.subflows.untracked().position(holds)?;
             let id = self.subflows[holder].id;
             let i = self.open_reinjection_subflow(now, Some(id))?;
             let grows = self.blocked_again(now);
-            let o = &mut self.reinjections.opportunistic;
+            let o = &mut self.scheduling.reinjections.opportunistic;
             o.begin(now, una, id, grows);
             self.penalise(now, holder);
             return self.opportunistic_on(now, i);
         }
-        if self.reinjections.opportunistic.left == 0 {
+        if self.scheduling.reinjections.opportunistic.left == 0 {
             return None;
         }
-        let not_on = self.reinjections.opportunistic.not_on;
+        let not_on = self.scheduling.reinjections.opportunistic.not_on;
         let i = self.open_reinjection_subflow(now, not_on)?;
         self.opportunistic_on(now, i)
     }
@@ -271,7 +288,7 @@ impl Connection {
     /// data block as well, whether they arrived or not.
     fn blocked_again(&self, now: Instant) -> bool {
         let multipath = self.config.multipath.as_ref();
-        let o = &self.reinjections.opportunistic;
+        let o = &self.scheduling.reinjections.opportunistic;
         multipath.is_some_and(|m| m.peer_holds_back)
             && o.burst > 0
             && now.since(o.since) <= self.shortest_round_trip() * 2
@@ -279,19 +296,19 @@ impl Connection {
 
     /// Sends the next segment of the round on subflow `i`. Data that another subflow has delivered are skipped.
     fn opportunistic_on(&mut self, now: Instant, i: usize) -> Option<(SubflowId, Segment)> {
-        let mut at = self.reinjections.opportunistic.to;
-        if let Some((_, end)) = self.undelivered.acknowledged_at(at) {
+        let mut at = self.scheduling.reinjections.opportunistic.to;
+        if let Some((_, end)) = self.scheduling.undelivered.acknowledged_at(at) {
             at = end;
         }
-        self.reinjections.opportunistic.left -= 1;
+        self.scheduling.reinjections.opportunistic.left -= 1;
         // Data that are assigned to a subflow were not sent yet.
         let next = self.send.sent_at(at);
-        let Some((offset, payload)) = next.filter(|n| !self.assigned.holds(n.0)) else {
-            self.reinjections.opportunistic.left = 0;
+        let Some((offset, payload)) = next.filter(|n| !self.scheduling.assigned.holds(n.0)) else {
+            self.scheduling.reinjections.opportunistic.left = 0;
             return None;
         };
         let (payload, _) = split(payload, self.most_again(i) as usize);
-        self.reinjections.opportunistic.to = offset + payload.len() as u64;
+        self.scheduling.reinjections.opportunistic.to = offset + payload.len() as u64;
         self.counters.opportunistic += 1;
         Some(self.send_on(now, i, offset, payload, Purpose::AGAIN))
     }

@@ -116,7 +116,7 @@ impl Connection {
         let capable = rare.is_some_and(|r| r.mp_capable.is_some());
         let due = match self.role {
             Role::Client => self.scatter_config().is_some(),
-            Role::Server => self.scatter.is_agreed(),
+            Role::Server => self.extensions.scatter.is_agreed(),
         };
         if due && capable && self.subflows[i].origin == Origin::Initial {
             options.rare_mut().experimental.push(Experimental {
@@ -135,8 +135,8 @@ impl Connection {
         let Some(config) = config else { return };
         let (local, remote) = (self.subflows[0].local.addr, self.subflows[0].remote.addr);
         let reach = config.reach(local, remote);
-        self.scatter.phase = Phase::Agreed;
-        self.scatter.called_for = reach.subflows;
+        self.extensions.scatter.phase = Phase::Agreed;
+        self.extensions.scatter.called_for = reach.subflows;
         let own = Config {
             loss: LossConfig {
                 dupack_threshold: reach.threshold,
@@ -156,7 +156,7 @@ impl Connection {
     /// are not scattered. Segments behind the one with the keys would overtake it and would not belong to any
     /// connection.
     pub(super) fn begin_to_scatter(&mut self) {
-        if self.scatter.phase != Phase::Agreed {
+        if self.extensions.scatter.phase != Phase::Agreed {
             return;
         }
         let token = self
@@ -167,13 +167,13 @@ impl Connection {
         };
         let seed = self.rng.next_u64();
         self.subflows[0].stage = Some(Box::new(Scatter::new(&config, token, seed)));
-        self.scatter.phase = Phase::First;
+        self.extensions.scatter.phase = Phase::First;
     }
 
     /// MPTCP has ended, and the token with it, so scatter ends.
     pub(super) fn end_scatter(&mut self) {
-        if self.scatter.is_agreed() {
-            self.scatter.phase = Phase::Off;
+        if self.extensions.scatter.is_agreed() {
+            self.extensions.scatter.phase = Phase::Off;
             if let Some(i) = self.index(FIRST) {
                 let config = opening(&self.config);
                 let sf = &mut self.subflows[i];
@@ -189,14 +189,17 @@ impl Connection {
     pub(crate) fn takes_scattered(&self, seg: &Segment) -> Option<usize> {
         let i = self
             .index(FIRST)
-            .filter(|_| self.scatter.is_agreed() && self.is_multipath())?;
+            .filter(|_| self.extensions.scatter.is_agreed() && self.is_multipath())?;
         let sf = &self.subflows[i];
         (sf.local == seg.dst && sf.remote.addr == seg.src.addr).then_some(i)
     }
 
     /// Ends the first phase if this is due. The path manager may then open further subflows.
     pub(super) fn end_first_phase_if_due(&mut self) {
-        if self.scatter.phase != Phase::First || self.role != Role::Client || self.closing_soon() {
+        if self.extensions.scatter.phase != Phase::First
+            || self.role != Role::Client
+            || self.closing_soon()
+        {
             return;
         }
         let Some(config) = self.scatter_config() else {
@@ -210,20 +213,22 @@ impl Connection {
             PhaseSwitch::Never => false,
         };
         if due {
-            self.scatter.phase = Phase::Second;
-            self.scatter.wishes = true;
+            self.extensions.scatter.phase = Phase::Second;
+            self.extensions.scatter.wishes = true;
             self.settle_draining();
         }
     }
 
     /// Number of subflows that this end's configuration plans, including the one that scatters.
     pub(crate) fn planned_subflows(&self) -> usize {
-        self.scatter.subflows(self.config.planned_subflows())
+        self.extensions
+            .scatter
+            .subflows(self.config.planned_subflows())
     }
 
     /// Whether further subflows would have nothing to do.
     pub(super) fn closing_soon(&self) -> bool {
-        self.closed.is_some() || self.closing && self.send.unsent_bytes() == 0
+        self.teardown.closed.is_some() || self.teardown.closing && self.send.unsent_bytes() == 0
     }
 
     fn first_window(&self) -> u64 {
@@ -241,21 +246,21 @@ impl Connection {
     /// Whether the path manager must be asked because of a change other than an arriving segment. Clears the
     /// flag.
     pub(crate) fn take_pending_joins(&mut self) -> bool {
-        std::mem::take(&mut self.scatter.wishes)
+        std::mem::take(&mut self.extensions.scatter.wishes)
     }
 
     /// A further subflow is established.
     pub(super) fn on_further_subflow(&mut self, id: SubflowId) {
-        if id != FIRST && self.scatter.is_on() {
-            self.scatter.phase = Phase::Second;
+        if id != FIRST && self.extensions.scatter.is_on() {
+            self.extensions.scatter.phase = Phase::Second;
             self.settle_draining();
         }
     }
 
     /// A further subflow could not be opened, was refused or lost, or its SYN was retransmitted.
     pub(crate) fn on_late_subflow(&mut self) {
-        if self.scatter.is_on() {
-            self.scatter.late = true;
+        if self.extensions.scatter.is_on() {
+            self.extensions.scatter.late = true;
             self.settle_draining();
         }
     }
@@ -263,7 +268,7 @@ impl Connection {
     /// Decides whether the first subflow gets new data. In the second phase it gets none, unless further
     /// subflows are delayed and no other subflow works.
     pub(super) fn settle_draining(&mut self) {
-        if self.scatter.phase != Phase::Second {
+        if self.extensions.scatter.phase != Phase::Second {
             return;
         }
         let Some(first) = self.index(FIRST) else {
@@ -274,7 +279,7 @@ impl Connection {
             let s = &self.subflows[k];
             s.is_usable() && !s.dead
         });
-        let draining = up || !self.scatter.late;
+        let draining = up || !self.extensions.scatter.late;
         // Write access makes the subflow's summary stale.
         if self.subflows[first].draining != draining {
             self.subflows[first].draining = draining;

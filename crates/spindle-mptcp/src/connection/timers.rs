@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 use spindle_units::{Duration, Instant};
 
 use super::ended::SubflowEnd;
-use super::output::Purpose;
-use super::subflows::Marks;
+use super::subflow_table::Marks;
 use super::trace::TraceKind;
+use super::transmit::Purpose;
 use super::{CloseReason, Connection};
 use crate::config::MultipathConfig;
 use crate::recovery::Trigger;
@@ -22,24 +22,61 @@ use crate::types::{SubflowId, earliest, or_far_future};
 /// A5.6).
 const SILENCE: Duration = Duration::from_millis(100);
 
+/// The connection's own timers, next to those of its subflows.
+#[derive(Debug, Default)]
+pub(super) struct Timers {
+    /// The persist timer has expired while the window was open: a segment may be smaller than silly window
+    /// avoidance allows (RFC 9293, section 3.8.6.2.1).
+    pub(super) sws_override: bool,
+    pub(super) persist_at: Option<Instant>,
+    pub(super) persist_tries: u32,
+    /// Since when the peer's window has been closed and probed.
+    pub(super) shut_since: Option<Instant>,
+    /// Since when only the peer's FIN or DATA_FIN is missing, on a connection that the application no longer
+    /// reads.
+    pub(super) fin_wait_since: Option<Instant>,
+    /// Since when the connection has waited for the peer (RFC 9293, section 3.8.3).
+    pub(super) stalled_since: Option<Instant>,
+    /// The data level's retransmission timer.
+    pub(super) data_at: Option<Instant>,
+    pub(super) data_tries: u32,
+    /// When a subflow that timed out soon after its last sign of life must be checked again, and which subflow.
+    pub(super) path_check: Option<(Instant, SubflowId)>,
+}
+
+impl Timers {
+    /// The timers of a connection that begins its handshake.
+    pub(super) fn new(now: Instant) -> Self {
+        Self {
+            stalled_since: Some(now),
+            ..Self::default()
+        }
+    }
+}
+
 impl Connection {
     /// When the next timer of the connection is due.
     pub(crate) fn deadline(&mut self) -> Option<Instant> {
         let mut due = self.subflows.overview().deadline();
-        due = due.min(or_far_future(self.persist_at));
-        due = due.min(or_far_future(self.data_timer_at));
-        due = due.min(or_far_future(self.undelivered.deadline()));
+        due = due.min(or_far_future(self.timers.persist_at));
+        due = due.min(or_far_future(self.timers.data_at));
+        due = due.min(or_far_future(self.scheduling.undelivered.deadline()));
         if self.config.multipath.is_some() {
             due = due.min(or_far_future(self.paths.deadline()));
         }
-        due = due.min(or_far_future(self.judge_at.map(|(t, _)| t)));
+        due = due.min(or_far_future(self.timers.path_check.map(|(t, _)| t)));
         due = due.min(or_far_future(self.policy_deadline()));
         due = due.min(or_far_future(self.cut_off_deadline()));
         due = due.min(or_far_future(
-            self.fin_wait_since.map(|t| t + self.config.tcp.fin_timeout),
+            self.timers
+                .fin_wait_since
+                .map(|t| t + self.config.tcp.fin_timeout),
         ));
         due = due.min(or_far_future(self.persist_ends()));
-        let stalled = self.stalled_since.map(|t| t + self.config.tcp.user_timeout);
+        let stalled = self
+            .timers
+            .stalled_since
+            .map(|t| t + self.config.tcp.user_timeout);
         earliest(stalled, (due != Instant::FAR_FUTURE).then_some(due))
     }
 
@@ -47,12 +84,13 @@ impl Connection {
     /// requested nothing no longer counts. Otherwise it would be asked indefinitely, and a simulated clock
     /// would never advance.
     fn policy_deadline(&self) -> Option<Instant> {
-        let acts = self.connected && self.closed.is_none();
-        self.recovery
+        let acts = self.connected && self.teardown.closed.is_none();
+        self.policy
+            .sender
             .as_ref()
             .filter(|_| acts)
             .and_then(|r| r.next_timeout())
-            .filter(|t| self.policy_rested.is_none_or(|rested| *t > rested))
+            .filter(|t| self.policy.rested.is_none_or(|rested| *t > rested))
     }
 
     /// Serves every timer that is due.
@@ -65,7 +103,7 @@ impl Connection {
             i = self.index(id).map_or(i, |i| i + 1);
         }
         if self.policy_deadline().is_some_and(|t| t <= now) {
-            self.triggers.insert(Trigger::Timer);
+            self.policy.triggers.insert(Trigger::Timer);
         }
         self.judge_again(now);
         let subflows = &self.subflows;
@@ -89,7 +127,7 @@ impl Connection {
         }
         let (id, mut up) = (self.subflows[i].id, VecDeque::new());
         if let Some(stage) = &mut self.subflows[i].stage {
-            stage.timeout(now, &mut up, &mut self.out);
+            stage.timeout(now, &mut up, &mut self.outbox.segments);
         }
         for seg in up {
             if let Some(i) = self.index(id) {
@@ -136,10 +174,11 @@ impl Connection {
             sf.tx.in_flight(),
             sf.tx.consecutive_timeouts,
         );
-        self.trace.add(now, id, TraceKind::Timeout);
-        self.trace
+        self.outbox.trace.add(now, id, TraceKind::Timeout);
+        self.outbox
+            .trace
             .add(now, id, TraceKind::Window { cwnd, in_flight });
-        if let Some(r) = &mut self.recovery {
+        if let Some(r) = &mut self.policy.sender {
             r.on_loss_hint(now, id, true);
         }
         self.judge(now, i, row);
@@ -172,7 +211,7 @@ impl Connection {
             // A segment arrived shortly before. Checks again when that is long ago, and not only at the next
             // timeout.
             let at = self.subflows[i].last_heard + self.long_silence(i);
-            self.judge_at = (at > now).then_some((at, id));
+            self.timers.path_check = (at > now).then_some((at, id));
         }
         // If all subflows have timed out, none is known to be worse than another. Waiting for one that backs
         // off without bound would hold up the data that only it has.
@@ -209,7 +248,7 @@ impl Connection {
     /// Checks a subflow again that timed out soon after its last sign of life, now that it had time for another
     /// one.
     fn judge_again(&mut self, now: Instant) {
-        let Some((_, id)) = self.judge_at.take_if(|(t, _)| *t <= now) else {
+        let Some((_, id)) = self.timers.path_check.take_if(|(t, _)| *t <= now) else {
             return;
         };
         if let Some(i) = self.index(id) {
@@ -242,12 +281,12 @@ impl Connection {
     fn on_probe(&mut self, now: Instant, i: usize) {
         let (id, mss) = (self.subflows[i].id, self.most_data(i));
         let most = mss.min(self.subflows[i].tx.window_room());
-        let waiting = self.assigned.bytes(id).min(most);
+        let waiting = self.scheduling.assigned.bytes(id).min(most);
         let len = most.min(self.send.unsent_bytes()).min(self.send.window());
         let open = self.subflows[i].is_usable() && !self.subflows[i].draining;
         let fresh = (waiting > 0 || len > 0) && open;
         let seg = if fresh {
-            let assigned = self.assigned.take(id, most);
+            let assigned = self.scheduling.assigned.take(id, most);
             let (offset, payload) =
                 assigned.unwrap_or_else(|| self.send.take(len as usize, mss as usize));
             Some(self.send_on(now, i, offset, payload, Purpose::PROBE))
@@ -265,18 +304,18 @@ impl Connection {
 
     /// Probes the peer's window if it has been closed for a long time (RFC 9293, section 3.8.6.1).
     fn persist_timer(&mut self, now: Instant) {
-        if self.persist_at.is_none_or(|t| t > now) {
+        if self.timers.persist_at.is_none_or(|t| t > now) {
             return;
         }
-        self.persist_at = None;
-        self.persist_tries += 1;
+        self.timers.persist_at = None;
+        self.timers.persist_tries += 1;
         if self.send.window() > 0 {
-            self.sws_override = true;
+            self.timers.sws_override = true;
         } else if let Some(s) = self.subflows.iter_mut().find(|s| s.is_usable()) {
             s.probe_due = true;
         }
-        self.shut_since.get_or_insert(now);
-        self.stalled_since.get_or_insert(now);
+        self.timers.shut_since.get_or_insert(now);
+        self.timers.stalled_since.get_or_insert(now);
         self.rearm_persist(now);
     }
 
@@ -285,29 +324,29 @@ impl Connection {
             .subflows
             .first()
             .map_or(self.config.tcp.min_rto, |s| s.tx.rtt.rto());
-        let wait = self.backed_off(rto, self.persist_tries);
+        let wait = self.backed_off(rto, self.timers.persist_tries);
         if self.send.unsent_bytes() > 0 {
-            self.persist_at = Some(now + wait);
+            self.timers.persist_at = Some(now + wait);
         }
     }
 
     /// Serves the data level's own timer. It runs for a DATA_FIN, and for data that subflows acknowledged and
     /// the data level did not.
     fn data_timer(&mut self, now: Instant) {
-        if self.data_timer_at.is_none_or(|t| t > now) {
+        if self.timers.data_at.is_none_or(|t| t > now) {
             return;
         }
-        self.data_timer_at = None;
+        self.timers.data_at = None;
         if !self.is_multipath() {
             return;
         }
-        if self.data_fin_sent && !self.data_fin_acked && self.send.una >= self.send.written {
-            self.data_fin_due = true;
+        if self.teardown.data_fin_is_outstanding() && self.send.una >= self.send.written {
+            self.teardown.data_fin_due = true;
         } else if self.send.una < self.send.nxt {
             if self.silence_at_timeout(now) {
                 return;
             }
-            self.data_timer_tries += 1;
+            self.timers.data_tries += 1;
             // Linux: if no subflow is idle, the timer is only set again.
             if !self.reinjects_when_idle() || self.idle_subflow(None).is_some() {
                 self.reinject_oldest();
@@ -317,7 +356,11 @@ impl Connection {
 
     fn user_timer(&mut self, now: Instant) {
         let limit = self.config.tcp.user_timeout;
-        if self.stalled_since.is_some_and(|t| now.since(t) >= limit) {
+        if self
+            .timers
+            .stalled_since
+            .is_some_and(|t| now.since(t) >= limit)
+        {
             let reason = if self.connected {
                 CloseReason::UserTimeout
             } else {
@@ -329,7 +372,7 @@ impl Connection {
 
     /// When the peer will have kept its window closed for too long.
     fn persist_ends(&self) -> Option<Instant> {
-        Some(self.shut_since? + self.config.tcp.persist_timeout?)
+        Some(self.timers.shut_since? + self.config.tcp.persist_timeout?)
     }
 
     /// Limits how long a peer may make this end wait for an open window or for its FIN.
@@ -338,7 +381,11 @@ impl Connection {
             self.abort_with(now, CloseReason::PersistTimeout);
         }
         let limit = self.config.tcp.fin_timeout;
-        if self.fin_wait_since.is_some_and(|t| now.since(t) >= limit) {
+        if self
+            .timers
+            .fin_wait_since
+            .is_some_and(|t| now.since(t) >= limit)
+        {
             self.abort_with(now, CloseReason::FinTimeout);
         }
     }
@@ -346,7 +393,7 @@ impl Connection {
     /// The application has closed the connection and reads no more data.
     pub(crate) fn release(&mut self, now: Instant) {
         self.close();
-        self.released = true;
+        self.teardown.released = true;
         self.note_fin_wait(now);
     }
 
@@ -354,20 +401,20 @@ impl Connection {
     /// reads. In plain TCP this is FIN_WAIT_2 of a released connection (Linux: of an orphan). With MPTCP this
     /// end's DATA_FIN is acknowledged, and the connection is released or the peer's DATA_FIN has arrived.
     fn note_fin_wait(&mut self, now: Instant) {
-        let unread = self.released || (self.mp.is_some() && self.peer_closed);
+        let unread = self.teardown.released || (self.mp.is_some() && self.teardown.peer_closed);
         let acked = self.connected && self.is_delivered();
         let ended = acked
             && match self.is_multipath() {
-                true => self.data_fin_acked,
+                true => self.teardown.data_fin_acked,
                 false => self
                     .subflows
                     .first()
                     .is_some_and(|s| s.state == TcpState::FinWait2),
             };
-        if !(unread && ended) || self.closed.is_some() {
-            self.fin_wait_since = None;
+        if !(unread && ended) || self.teardown.closed.is_some() {
+            self.timers.fin_wait_since = None;
         } else {
-            self.fin_wait_since.get_or_insert(now);
+            self.timers.fin_wait_since.get_or_insert(now);
         }
     }
 
@@ -380,33 +427,33 @@ impl Connection {
         if marks.any(Marks::CLOSED) || !marks.any(Marks::GOES_ON) {
             self.reap(now);
         }
-        if self.closed.is_some() {
-            self.persist_at = None;
-            self.data_timer_at = None;
-            self.undelivered = Default::default();
-            self.judge_at = None;
-            self.stalled_since = None;
+        if self.teardown.closed.is_some() {
+            self.timers.persist_at = None;
+            self.timers.data_at = None;
+            self.scheduling.undelivered = Default::default();
+            self.timers.path_check = None;
+            self.timers.stalled_since = None;
             self.cut_off = None;
-            self.shut_since = None;
-            self.fin_wait_since = None;
+            self.timers.shut_since = None;
+            self.timers.fin_wait_since = None;
             return;
         }
-        if self.closing {
+        if self.teardown.closing {
             self.note_fin_wait(now);
         }
         let marks = self.subflows.marks();
         let data_level = self.is_multipath();
-        let fin_missing = data_level && self.data_fin_sent && !self.data_fin_acked;
+        let fin_missing = data_level && self.teardown.data_fin_is_outstanding();
         let waiting = !self.connected
             || self.send.una < self.send.nxt
             || fin_missing
-            || (self.persist_at.is_some() && self.persist_tries > 0)
+            || (self.timers.persist_at.is_some() && self.timers.persist_tries > 0)
             || marks.any(Marks::OUTSTANDING)
             || (self.send.unsent_bytes() > 0 && !marks.any(Marks::USABLE));
         if waiting {
-            self.stalled_since.get_or_insert(now);
+            self.timers.stalled_since.get_or_insert(now);
         } else {
-            self.stalled_since = None;
+            self.timers.stalled_since = None;
         }
         if data_level {
             self.arm_data_timer(now);
@@ -419,22 +466,22 @@ impl Connection {
     /// by itself. For reinjection as in the Linux kernel it runs whenever data are outstanding.
     fn arm_data_timer(&mut self, now: Instant) {
         if self.send.una >= self.send.nxt {
-            if !self.data_fin_sent || self.data_fin_acked {
-                self.data_timer_at = None;
-            } else if self.data_timer_at.is_none() && !self.data_fin_due {
-                self.data_timer_at =
-                    Some(now + self.backed_off(self.slowest_rto(), self.data_fin_tries));
+            if !self.teardown.data_fin_is_outstanding() {
+                self.timers.data_at = None;
+            } else if self.timers.data_at.is_none() && !self.teardown.data_fin_due {
+                self.timers.data_at =
+                    Some(now + self.backed_off(self.slowest_rto(), self.teardown.data_fin_tries));
             }
             return;
         }
         let always = self.reinjects_when_idle();
-        let orphaned =
-            !self.subflows.marks().any(Marks::OUTSTANDING) && self.reinjections.is_empty();
-        if self.data_timer_at.is_none() && always {
-            self.data_timer_at = Some(now + self.kernel_timeout());
-        } else if self.data_timer_at.is_none() && orphaned {
-            self.data_timer_at =
-                Some(now + self.backed_off(self.slowest_rto(), self.data_timer_tries));
+        let orphaned = !self.subflows.marks().any(Marks::OUTSTANDING)
+            && self.scheduling.reinjections.is_empty();
+        if self.timers.data_at.is_none() && always {
+            self.timers.data_at = Some(now + self.kernel_timeout());
+        } else if self.timers.data_at.is_none() && orphaned {
+            self.timers.data_at =
+                Some(now + self.backed_off(self.slowest_rto(), self.timers.data_tries));
         }
     }
 

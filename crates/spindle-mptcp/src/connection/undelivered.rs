@@ -55,8 +55,8 @@ impl Connection {
     pub(super) fn data_acked_by(&self, dss: &Dss) -> Option<u64> {
         let mp = self.multipath()?;
         let near = mp.dsn(self.send.una);
-        let offset = super::input::expand(dss.data_ack?, near).wrapping_sub(mp.dsn(0));
-        (offset <= self.sent_to() + u64::from(self.data_fin_sent)).then_some(offset)
+        let offset = super::receive::expand(dss.data_ack?, near).wrapping_sub(mp.dsn(0));
+        (offset <= self.sent_to() + u64::from(self.teardown.data_fin_sent)).then_some(offset)
     }
 
     /// Data below this data offset cannot be undelivered if a subflow sees them acknowledged by `seg`.
@@ -73,7 +73,7 @@ impl Connection {
     /// the current DATA_ACK.
     #[inline]
     pub(super) fn note_undelivered(&mut self, now: Instant, i: usize, seg: &Segment) {
-        let known = !self.undelivered.acked_on_subflows.is_empty();
+        let known = !self.scheduling.undelivered.acked_on_subflows.is_empty();
         if known || self.subflows.untracked_at(i).tx.board.has_released() {
             self.watch_undelivered(now, i, seg);
         }
@@ -85,7 +85,7 @@ impl Connection {
         let has_data_ack = seg.options.dss.is_some_and(|d| d.data_ack.is_some());
         let una = self.send.una;
         let grace = self.shortest_round_trip();
-        let u = &mut self.undelivered;
+        let u = &mut self.scheduling.undelivered;
         for (start, end) in released {
             u.acked_on_subflows.insert(start.max(una), end);
         }
@@ -110,9 +110,14 @@ impl Connection {
 
     /// Reinjects data if the DATA_ACK has not advanced for too long.
     pub(super) fn undelivered_timer(&mut self, now: Instant) {
-        if self.undelivered.due.is_some_and(|(at, _)| at <= now) {
-            self.undelivered.due = None;
-            self.undelivered.burst = 0;
+        if self
+            .scheduling
+            .undelivered
+            .due
+            .is_some_and(|(at, _)| at <= now)
+        {
+            self.scheduling.undelivered.due = None;
+            self.scheduling.undelivered.burst = 0;
             self.reinject_undelivered(now);
         }
     }
@@ -121,10 +126,15 @@ impl Connection {
     /// check.
     fn reinject_undelivered(&mut self, now: Instant) {
         let una = self.send.una;
-        let Some((_, end)) = self.undelivered.acked_on_subflows.containing(una) else {
+        let Some((_, end)) = self
+            .scheduling
+            .undelivered
+            .acked_on_subflows
+            .containing(una)
+        else {
             return;
         };
-        let (mut at, mut left) = (una, self.undelivered.burst.saturating_add(1));
+        let (mut at, mut left) = (una, self.scheduling.undelivered.burst.saturating_add(1));
         while at < end && left > 0 {
             let Some((offset, payload)) = self.send.sent_at(at) else {
                 break;
@@ -133,10 +143,10 @@ impl Connection {
             left -= 1;
             self.counters.undelivered += 1;
             self.steps.add(1);
-            self.reinjections.insert(offset, payload, None);
+            self.scheduling.reinjections.insert(offset, payload, None);
         }
-        let wait = self.backed_off(self.slowest_rto(), self.undelivered.tries);
-        let u = &mut self.undelivered;
+        let wait = self.backed_off(self.slowest_rto(), self.scheduling.undelivered.tries);
+        let u = &mut self.scheduling.undelivered;
         u.reinjected_to = at;
         u.burst = u.burst.saturating_mul(2).saturating_add(1);
         u.tries += 1;

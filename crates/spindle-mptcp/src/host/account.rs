@@ -330,7 +330,7 @@ impl Stack {
         let changes = c.pressure() != pressure;
         // Even if the pressure has not changed: this frees what arrived since then and may never be needed.
         c.set_pressure(pressure);
-        if changes && !std::mem::replace(&mut c.queued, true) {
+        if changes && !std::mem::replace(&mut c.stack.queued, true) {
             self.ready.push(slot);
         }
     }
@@ -392,7 +392,7 @@ impl Stack {
             let c = self.table.connection_mut(slot)?;
             let held = c.buffered() + c.outside();
             let idle = held == 0;
-            if c.closed.is_some() || (idle && (rests || !over || !exhausted)) {
+            if c.teardown.closed.is_some() || (idle && (rests || !over || !exhausted)) {
                 return None;
             }
             let time = c.stalled_for(now, held);

@@ -467,7 +467,7 @@ impl Stack {
                 self.open_wanted(now, slot);
                 continue;
             }
-            c.queued = false;
+            c.stack.queued = false;
             self.ready.remove_first();
             self.rearm(slot);
             self.collect(slot);
@@ -489,7 +489,7 @@ impl Stack {
     pub fn send(&mut self, now: Instant, h: Handle, data: Payload) -> Result<usize, StackError> {
         self.press_if_stale(h.slot);
         let c = self.table.get_mut(h).ok_or(StackError::NotConnected)?;
-        if c.closed.is_some() {
+        if c.teardown.closed.is_some() {
             return Err(StackError::NotConnected);
         }
         let n = c.write(now, data);
@@ -592,7 +592,7 @@ impl Stack {
     pub fn abort(&mut self, now: Instant, h: Handle) {
         if let Some(c) = self.table.get_mut(h) {
             c.abort_with(now, crate::connection::CloseReason::Aborted);
-            c.released = true;
+            c.teardown.released = true;
             self.touch(now, h.slot);
         }
     }
@@ -661,7 +661,7 @@ impl Stack {
     /// Starts or stops recording what a connection does.
     pub fn set_trace(&mut self, h: Handle, on: bool) {
         if let Some(c) = self.table.get_mut(h) {
-            c.trace.on = on;
+            c.outbox.trace.on = on;
         }
     }
 
@@ -669,7 +669,7 @@ impl Stack {
     pub fn take_trace(&mut self, h: Handle) -> Vec<TraceEvent> {
         self.table
             .get_mut(h)
-            .map(|c| std::mem::take(&mut c.trace.events))
+            .map(|c| std::mem::take(&mut c.outbox.trace.events))
             .unwrap_or_default()
     }
 
@@ -724,7 +724,7 @@ impl Stack {
             self.open_wanted(now, slot);
         }
         if let Some(c) = self.table.connection_mut(slot)
-            && !std::mem::replace(&mut c.queued, true)
+            && !std::mem::replace(&mut c.stack.queued, true)
         {
             self.ready.push(slot);
         }
@@ -796,7 +796,7 @@ impl Stack {
         let holds = (c.half_open_joins(), c.buffered());
         let memory_pressure = self.account.is_limited() && c.pressure() > Pressure::None;
         let before = std::mem::replace(&mut entry.booked, holds);
-        let done = c.closed.is_some() && c.released && c.readable() == 0;
+        let done = c.teardown.closed.is_some() && c.teardown.released && c.readable() == 0;
         let over = done && c.is_over();
         if settled && self.table.settle(slot, half_open, &mut self.half_open) {
             self.account.sources.settle(self.table.source(slot));

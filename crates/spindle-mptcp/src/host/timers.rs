@@ -118,7 +118,7 @@ impl Stack {
             let Some(c) = self.table.connection_mut(slot) else {
                 continue;
             };
-            c.armed = None;
+            c.stack.armed = None;
             if c.deadline().is_some_and(|d| d <= now) {
                 c.timeout(now);
                 self.touch(now, slot);
@@ -135,8 +135,8 @@ impl Stack {
             return;
         };
         let Some(due) = c.deadline() else { return };
-        if c.armed.is_none_or(|a| due < a) {
-            c.armed = Some(due);
+        if c.stack.armed.is_none_or(|a| due < a) {
+            c.stack.armed = Some(due);
             self.timers.set(slot, due);
         }
     }

@@ -6,7 +6,7 @@ use spindle_units::Instant;
 use spindle_wire::{DataNumber, Payload, Segment};
 
 use super::super::ended::SubflowEnd;
-use super::super::input::expand;
+use super::super::receive::expand;
 use super::super::trace::TraceKind;
 use super::super::{Connection, ConnectionEvent};
 use super::blocks::{HEADER_LEN, Header, Marker};
@@ -56,7 +56,8 @@ impl Connection {
         let sf = &self.subflows[i];
         if let Ok(position) = u64::try_from(sf.receive_position(seg.seq)) {
             let id = sf.id;
-            self.trace
+            self.outbox
+                .trace
                 .add(now, id, TraceKind::ParityArrived { position });
         }
         match self.take_block_parity(i, seg, marker) {
@@ -94,7 +95,7 @@ impl Connection {
     }
 
     fn decoder(&mut self, id: SubflowId) -> Option<&mut Decoder> {
-        let decoders = &mut self.parities.blocks.as_mut()?.decoders;
+        let decoders = &mut self.extensions.parities.blocks.as_mut()?.decoders;
         let at = decoders.iter().position(|d| d.0 == id);
         let at = at.unwrap_or_else(|| {
             decoders.push((id, Decoder::default()));
@@ -172,7 +173,7 @@ impl Connection {
                     len,
                     by,
                 };
-                self.trace.add(now, of, kind);
+                self.outbox.trace.add(now, of, kind);
             } else {
                 self.counters.parities_refused += 1;
             }
@@ -182,7 +183,7 @@ impl Connection {
         }
         self.counters.bytes_received += fresh;
         if self.recv.readable() > before {
-            self.tell(ConnectionEvent::Readable);
+            self.outbox.push_event(ConnectionEvent::Readable);
         }
         self.check_data_fin();
         if let Some(by) = self.index(by) {

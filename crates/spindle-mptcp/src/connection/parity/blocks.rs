@@ -227,7 +227,7 @@ impl Connection {
         if self.role == super::Role::Client || sf.origin == super::Origin::Initial {
             return Some(sf.id);
         }
-        let names = &self.parities.blocks.as_ref()?.names;
+        let names = &self.extensions.parities.blocks.as_ref()?.names;
         names.iter().find(|n| n.0 == sf.id).map(|n| n.1)
     }
 
@@ -239,7 +239,7 @@ impl Connection {
 
     /// Whether the peer accepts parities of blocks now: it has our key, so it knows DSS.
     pub(in crate::connection) fn sends_blocks(&self) -> bool {
-        self.parities.in_blocks() && self.multipath().is_some_and(|m| m.confirmed)
+        self.extensions.parities.in_blocks() && self.multipath().is_some_and(|m| m.confirmed)
     }
 
     /// Sends a parity of a block, if the block exists and there is room for the parity.
@@ -259,18 +259,18 @@ impl Connection {
                 return None;
             }
             self.subflows[w].tx.board.code(ask.first, ask.segments);
-            let open = &mut self.parities.blocks.as_mut()?.open;
+            let open = &mut self.extensions.parities.blocks.as_mut()?.open;
             open.retain(|o| o.of != ask.of);
             open.push(block);
         }
-        let open = &self.parities.blocks.as_ref()?.open;
+        let open = &self.extensions.parities.blocks.as_ref()?.open;
         let same = |o: &Open| (o.of, o.first) == (ask.of, ask.first);
         let at = open.iter().position(same)?;
         let symbol = open[at].symbols.get(ask.index)?.clone()?;
         if !self.has_room_for(now, b, &symbol) {
             return None;
         }
-        let block = &mut self.parities.blocks.as_mut()?.open[at];
+        let block = &mut self.extensions.parities.blocks.as_mut()?.open[at];
         block.symbols[ask.index] = None;
         block.kept.0 -= symbol.content.len() as u64;
         block.kept.1 -= 1;
@@ -352,7 +352,7 @@ impl Connection {
         let (on, position) = (self.subflows[b].id, self.subflows[b].tx.nxt);
         let len = payload.len() as u64;
         self.forget_acked_parities();
-        if let Some(blocks) = &mut self.parities.blocks {
+        if let Some(blocks) = &mut self.extensions.parities.blocks {
             blocks.sent_on(on).push_back(SentParity {
                 start: position,
                 len,
@@ -370,7 +370,7 @@ impl Connection {
             copy_of: Some(coded.of),
             parity: Some(coded),
         };
-        self.trace.add(now, on, sent);
+        self.outbox.trace.add(now, on, sent);
         self.note_carrier(on, true);
         let cx = self.context(now, b);
         let sf = &mut self.subflows[b];
@@ -381,20 +381,20 @@ impl Connection {
             sf.tx.in_flight(),
             sf.tx.cc.cwnd()
         );
-        self.stalled_since.get_or_insert(now);
+        self.timers.stalled_since.get_or_insert(now);
         (on, seg)
     }
 
     /// The packets that the parity at `start` of subflow `on` protects, and the data offset of the first
     /// packet.
     pub(in crate::connection) fn coded(&self, on: SubflowId, start: u64) -> Option<(u64, Coded)> {
-        let blocks = self.parities.blocks.as_ref()?;
+        let blocks = self.extensions.parities.blocks.as_ref()?;
         Some(blocks.sent_at(on, start)?.coded)
     }
 
     /// Drops parities of blocks that were acknowledged.
     pub(in crate::connection) fn forget_acked_parities(&mut self) {
-        let Some(blocks) = &mut self.parities.blocks else {
+        let Some(blocks) = &mut self.extensions.parities.blocks else {
             return;
         };
         let subflows = &self.subflows;
@@ -421,7 +421,7 @@ impl Connection {
             ..Options::default()
         };
         let used = options.dss.as_ref().map_or(0, dss_len);
-        let blocks = self.parities.blocks.as_ref();
+        let blocks = self.extensions.parities.blocks.as_ref();
         let Some(whole) = blocks.and_then(|b| b.sent_at(on, start)) else {
             return (options, used);
         };

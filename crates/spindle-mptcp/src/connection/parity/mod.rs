@@ -167,19 +167,19 @@ impl Connection {
         let data = match self.subflows[i].origin {
             Origin::Join(_) => {
                 let id = self.subflows[i].id;
-                (client && self.parities.in_blocks()).then(|| vec![NAME, id])
+                (client && self.extensions.parities.in_blocks()).then(|| vec![NAME, id])
             }
             Origin::Initial if capable => {
                 let due = match self.role {
                     Role::Client => self.wants_blocks(),
-                    Role::Server => self.parities.in_blocks(),
+                    Role::Server => self.extensions.parities.in_blocks(),
                 };
                 due.then(|| vec![OFFER_BLOCKS])
             }
             Origin::Initial => {
                 let due = match self.role {
                     Role::Client => self.wants_parities(),
-                    Role::Server => self.parities.out_of_band.agreed,
+                    Role::Server => self.extensions.parities.out_of_band.agreed,
                 };
                 due.then(|| vec![OFFER])
             }
@@ -193,18 +193,20 @@ impl Connection {
     /// agree on parities.
     pub(super) fn agree_on_parities(&mut self, syn: &Segment) {
         if self.wants_parities() && says(syn, OFFER) {
-            self.parities.out_of_band.agreed = true;
+            self.extensions.parities.out_of_band.agreed = true;
             self.subflows[0].reserve_options(out_of_band::PARITY_ROOM);
         }
         let unchecked = self.mp.as_ref().is_some_and(|m| !m.checksum);
         if unchecked && self.wants_blocks() && says(syn, OFFER_BLOCKS) {
-            self.parities.blocks = Some(Box::default());
+            self.extensions.parities.blocks = Some(Box::default());
         }
     }
 
     /// A join has arrived. Records the identifier by which parities will refer to subflow `id`.
     pub(super) fn note_name(&mut self, id: SubflowId, syn: &Segment) {
-        if let (Some(blocks), Some([NAME, name])) = (&mut self.parities.blocks, said(syn)) {
+        if let (Some(blocks), Some([NAME, name])) =
+            (&mut self.extensions.parities.blocks, said(syn))
+        {
             blocks.name(id, *name);
         }
     }

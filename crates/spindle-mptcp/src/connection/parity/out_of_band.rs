@@ -192,7 +192,7 @@ impl Connection {
         first: u64,
         end: u64,
     ) -> Option<(SubflowId, Segment)> {
-        if !self.parities.out_of_band.agreed || self.mp.is_some() {
+        if !self.extensions.parities.out_of_band.agreed || self.mp.is_some() {
             return None;
         }
         let i = self.index(of)?;
@@ -232,7 +232,7 @@ impl Connection {
                 index: 0,
             }),
         };
-        self.trace.add(now, of, kind);
+        self.outbox.trace.add(now, of, kind);
         Some((of, self.build_parity(now, i, start, data, payload)))
     }
 
@@ -262,7 +262,7 @@ impl Connection {
     /// Keeps payload that arrived, so that parities can be decoded.
     #[inline]
     pub(in crate::connection) fn keep_for_decoding(&mut self, i: usize, seg: &Segment) {
-        if self.parities.out_of_band.agreed {
+        if self.extensions.parities.out_of_band.agreed {
             self.keep_agreed(i, seg);
         }
     }
@@ -272,7 +272,10 @@ impl Connection {
         let sf = &self.subflows[i];
         if let Ok(position) = u64::try_from(sf.receive_position(seg.seq)) {
             let nxt = sf.rx.nxt;
-            self.parities.out_of_band.keep(position, &seg.payload, nxt);
+            self.extensions
+                .parities
+                .out_of_band
+                .keep(position, &seg.payload, nxt);
         }
     }
 
@@ -284,7 +287,7 @@ impl Connection {
         i: usize,
         seg: &Segment,
     ) -> bool {
-        self.parities.out_of_band.agreed && self.take_agreed_parity(now, i, seg)
+        self.extensions.parities.out_of_band.agreed && self.take_agreed_parity(now, i, seg)
     }
 
     #[inline(never)]
@@ -312,7 +315,7 @@ impl Connection {
         let (Some(first), Some(i)) = (first, self.index(id)) else {
             return true;
         };
-        if self.closed.is_some() || !self.subflows[i].state.is_synchronized() {
+        if self.teardown.closed.is_some() || !self.subflows[i].state.is_synchronized() {
             return true;
         }
         self.decode_block(now, i, first, &block, seg, bare);
@@ -332,11 +335,14 @@ impl Connection {
         let end = first + u64::from(block.span);
         let id = self.subflows[i].id;
         let arrived = TraceKind::ParityArrived { position: first };
-        self.trace.add(now, id, arrived);
+        self.outbox.trace.add(now, id, arrived);
         let (outcome, packet) = if end <= self.subflows[i].rx.nxt {
             (Outcome::Whole, None)
         } else {
-            self.parities.out_of_band.decode(first, block, &seg.payload)
+            self.extensions
+                .parities
+                .out_of_band
+                .decode(first, block, &seg.payload)
         };
         if let Some((start, payload)) = packet {
             like.seq = self.subflows[i].expected()
@@ -346,7 +352,7 @@ impl Connection {
             self.on_segment(now, i, &like);
         }
         if let Some(i) = self.index(id) {
-            self.parities.out_of_band.echo = Some((outcome, end as u32));
+            self.extensions.parities.out_of_band.echo = Some((outcome, end as u32));
             self.subflows[i].rx.ack_now = true;
         }
     }
@@ -354,7 +360,7 @@ impl Connection {
     /// Adds the answer to a parity to this acknowledgement, if an answer is due. Returns its length.
     #[inline]
     pub(in crate::connection) fn add_echo(&mut self, options: &mut Options) -> usize {
-        match self.parities.out_of_band.echo.take() {
+        match self.extensions.parities.out_of_band.echo.take() {
             Some(echo) => Self::put_echo(echo, options),
             None => 0,
         }
@@ -369,7 +375,7 @@ impl Connection {
     }
 
     pub(in crate::connection) fn echo_due(&self) -> bool {
-        self.parities.out_of_band.echo.is_some()
+        self.extensions.parities.out_of_band.echo.is_some()
     }
 
     /// Processes the peer's answer to a parity. `flight` is the number of bytes that were outstanding before
@@ -382,7 +388,7 @@ impl Connection {
         seg: &Segment,
         flight: u64,
     ) {
-        if self.parities.out_of_band.agreed {
+        if self.extensions.parities.out_of_band.agreed {
             self.process_agreed_echo(now, i, seg, flight);
         }
     }
@@ -399,8 +405,8 @@ impl Connection {
                 if sf.tx.on_unrepaired(now, end, flight, &mut self.coupling) =>
             {
                 let id = sf.id;
-                self.trace.add(now, id, TraceKind::FastRetransmit);
-                if let Some(r) = &mut self.recovery {
+                self.outbox.trace.add(now, id, TraceKind::FastRetransmit);
+                if let Some(r) = &mut self.policy.sender {
                     r.on_loss_hint(now, id, false);
                 }
             }

@@ -161,7 +161,7 @@ impl Connection {
     /// The next subflow that the path manager requests. The stack opens it by [`Connection::join`].
     pub(crate) fn next_wanted(&mut self, now: Instant) -> Option<Wanted> {
         self.end_first_phase_if_due();
-        if self.scatter.holds_back() || self.paths.not_before.is_some_and(|t| now < t) {
+        if self.extensions.scatter.holds_back() || self.paths.not_before.is_some_and(|t| now < t) {
             return None;
         }
         let Some(wanted) = self.next_pair().or_else(|| self.first_pair_again()) else {
@@ -199,7 +199,7 @@ impl Connection {
         let (local, remote_id, remote) = match &config.path_manager {
             PathManager::Passive => return None,
             PathManager::Ports(n) => {
-                let wanted = self.scatter.subflows(*n);
+                let wanted = self.extensions.scatter.subflows(*n);
                 let missing = to_first && self.paths.opened.len() < wanted;
                 missing.then(|| (self.paths.local.first(), 0, first))?
             }
@@ -233,7 +233,7 @@ impl Connection {
     /// again unless it is announced again (RFC 8684, section 3.4.1).
     pub(super) fn retry_later(&mut self, now: Instant, i: usize) {
         let last = self.subflows.len() == 1;
-        if self.role == Role::Client && self.is_multipath() && (!self.closing || last) {
+        if self.role == Role::Client && self.is_multipath() && (!self.teardown.closing || last) {
             let sf = &self.subflows[i];
             let (local, remote) = (sf.local.addr, sf.remote);
             if self.paths.remote.is_worth_another_try(remote) {

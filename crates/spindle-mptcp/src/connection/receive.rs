@@ -47,7 +47,7 @@ impl Connection {
         let id = self.subflows[i].id;
         let mut up = VecDeque::new();
         if let Some(stage) = self.subflows[i].stage.as_mut() {
-            stage.input(now, seg.clone(), &mut up, &mut self.out);
+            stage.input(now, seg.clone(), &mut up, &mut self.outbox.segments);
         }
         for seg in up {
             if let Some(i) = self.index(id) {
@@ -80,7 +80,7 @@ impl Connection {
             && self.subflows[i].may_reset(now)
             && let Some(rst) = crate::subflow::output::reset_for(seg)
         {
-            self.out.push_back(rst);
+            self.outbox.segments.push_back(rst);
         }
         if arrival.reset {
             self.on_reset(now, i, seg, before);
@@ -102,7 +102,7 @@ impl Connection {
             && let Some(i) = self.index(id)
         {
             self.note_undelivered(now, i, seg);
-            if self.parities.in_blocks() {
+            if self.extensions.parities.in_blocks() {
                 self.take_coded(now, i, seg, arrival);
             } else if !self.is_pure_ack(i, seg, &arrival) {
                 self.take_data(now, i, seg, arrival);
@@ -187,8 +187,8 @@ impl Connection {
                 }
                 self.send.right_edge = self.subflows[i].send_window.max(arrival.window);
                 self.connected = true;
-                self.stalled_since = None;
-                self.tell(ConnectionEvent::Connected);
+                self.timers.stalled_since = None;
+                self.outbox.push_event(ConnectionEvent::Connected);
             }
             Origin::Join(_) if client => {
                 if !self.check_join_syn_ack(i, seg) {
@@ -212,7 +212,7 @@ impl Connection {
         if seg.flags.contains(Flags::SYN) {
             return;
         }
-        self.triggers.insert(Trigger::Ack);
+        self.policy.triggers.insert(Trigger::Ack);
         let awaits = matches!(self.subflows[i].origin, Origin::Join(j) if j.awaits_fourth);
         if awaits && arrival.in_true_window {
             self.on_fourth_ack(now, i);
@@ -223,9 +223,9 @@ impl Connection {
         // With MPTCP the data level shows progress, unless only FINs are outstanding.
         let outstanding = || self.send.una < self.sent_to();
         let acked = arrival.ack.acked > 0 && !(self.is_multipath() && outstanding());
-        let probed = self.persist_tries > 0 && (!outstanding() || arrival.window == 0);
+        let probed = self.timers.persist_tries > 0 && (!outstanding() || arrival.window == 0);
         if acked || probed {
-            self.stalled_since = Some(now);
+            self.timers.stalled_since = Some(now);
         }
         self.tune_send_buffer();
         if !self.is_multipath() {
@@ -235,7 +235,7 @@ impl Connection {
                 self.memory.moved(now);
             }
         }
-        if self.trace.on && (arrival.ack.acked > 0 || arrival.ack.sacked > 0) {
+        if self.outbox.trace.on && (arrival.ack.acked > 0 || arrival.ack.sacked > 0) {
             self.trace_acked(now, i);
         }
     }
@@ -255,8 +255,8 @@ impl Connection {
     #[cold]
     fn note_recovery(&mut self, now: Instant, i: usize) {
         let id = self.subflows[i].id;
-        self.trace.add(now, id, TraceKind::FastRetransmit);
-        if let Some(r) = &mut self.recovery {
+        self.outbox.trace.add(now, id, TraceKind::FastRetransmit);
+        if let Some(r) = &mut self.policy.sender {
             r.on_loss_hint(now, id, false);
         }
     }
@@ -267,9 +267,9 @@ impl Connection {
         let (id, position, data) = (sf.id, sf.tx.una, self.send.una);
         let (cwnd, in_flight) = (sf.tx.cc.cwnd(), sf.tx.in_flight());
         let acked = TraceKind::Acked { position, data };
-        self.trace.add(now, id, acked);
+        self.outbox.trace.add(now, id, acked);
         let window = TraceKind::Window { cwnd, in_flight };
-        self.trace.add(now, id, window);
+        self.outbox.trace.add(now, id, window);
     }
 
     /// Plain TCP: data that the subflow acknowledges are acknowledged at the data level, and the subflow's
@@ -290,13 +290,13 @@ impl Connection {
         let was_full = self.writable() == 0;
         if self.send.acknowledge(offset) > 0 {
             self.count_outrun();
-            self.data_timer_tries = 0;
-            self.data_timer_at = None;
-            self.persist_tries = 0;
-            self.shut_since = None;
-            self.tell_acknowledged();
+            self.timers.data_tries = 0;
+            self.timers.data_at = None;
+            self.timers.persist_tries = 0;
+            self.timers.shut_since = None;
+            self.notify_acknowledged();
             if was_full && self.writable() > 0 {
-                self.tell(ConnectionEvent::Writable);
+                self.outbox.push_event(ConnectionEvent::Writable);
             }
         }
     }
@@ -396,7 +396,7 @@ impl Connection {
             return false;
         };
         let offset = dsn.wrapping_sub(mp.dsn(0));
-        let sent = self.sent_to() + u64::from(self.data_fin_sent);
+        let sent = self.sent_to() + u64::from(self.teardown.data_fin_sent);
         let oldest = self.send.una.saturating_sub(self.buffers.send());
         self.awaits_fallback() || (oldest..sent).contains(&offset)
     }
@@ -450,16 +450,16 @@ impl Connection {
 
     fn on_data_ack(&mut self, now: Instant, i: usize, offset: u64, seg: &Segment) {
         let before = self.send.una;
-        if self.data_fin_sent && offset > self.send.written {
-            self.data_fin_acked = true;
-            self.data_fin_due = false;
+        if self.teardown.data_fin_sent && offset > self.send.written {
+            self.teardown.data_fin_acked = true;
+            self.teardown.data_fin_due = false;
         }
         if offset < self.send.una {
             return;
         }
         self.on_data_acked(offset);
         if self.send.una > before {
-            self.stalled_since = Some(now);
+            self.timers.stalled_since = Some(now);
             self.memory.moved(now);
         }
         let window = self.subflows[i].window_of(seg);
@@ -526,9 +526,9 @@ impl Connection {
             .mp
             .as_ref()
             .is_some_and(|m| m.fin_remote == Some(self.recv.next()));
-        if reached && !self.peer_closed {
-            self.peer_closed = true;
-            self.tell(ConnectionEvent::PeerClosed);
+        if reached && !self.teardown.peer_closed {
+            self.teardown.peer_closed = true;
+            self.outbox.push_event(ConnectionEvent::PeerClosed);
         }
     }
 
@@ -579,7 +579,7 @@ impl Connection {
         };
         self.counters.bytes_duplicate += brought - fresh.min(brought);
         if self.recv.readable() > before {
-            self.tell(ConnectionEvent::Readable);
+            self.outbox.push_event(ConnectionEvent::Readable);
         }
         self.check_data_fin();
         // A wrong checksum may have closed the subflow or the connection.
@@ -588,7 +588,7 @@ impl Connection {
         }
         if arrival.had_data {
             let offset = first.unwrap_or_default();
-            if self.trace.on {
+            if self.outbox.trace.on {
                 self.trace_arrived(now, i, seg, offset, fresh as u32);
             }
             self.ask_receiver(now, i, offset, len as u32, fresh.min(len) as u32);
@@ -608,7 +608,7 @@ impl Connection {
             fresh,
             len: seg.payload.len() as u32,
         };
-        self.trace.add(now, id, kind);
+        self.outbox.trace.add(now, id, kind);
     }
 
     /// Delivers held data through the mappings, and checks whether mappings have vanished. With `fin`, the
@@ -625,7 +625,7 @@ impl Connection {
 
     fn ask_receiver(&mut self, now: Instant, i: usize, offset: u64, len: u32, fresh: u32) {
         let id = self.subflows[i].id;
-        if let Some(r) = &mut self.recovery_receiver
+        if let Some(r) = &mut self.policy.receiver
             && r.on_arrival(now, id, offset, len, fresh)
         {
             self.subflows[i].rx.ece = true;

@@ -5,13 +5,16 @@ use spindle_units::Instant;
 use spindle_wire::Segment;
 
 use super::Connection;
-use super::output::Purpose;
 use super::parity::Ask;
-use super::subflows::Marks;
+use super::subflow_table::Marks;
+use super::transmit::Purpose;
+use crate::config::Config;
 use crate::ranges::Ranges;
 use crate::recovery::{
-    Action, DropView, Prospect, RunView, SegmentView, SubflowView, Triggers, View, Window,
+    Action, DropView, Prospect, Recovery, RecoveryReceiver, RunView, SegmentView, SubflowView,
+    Triggers, View, Window,
 };
+use crate::secrets::Generator;
 use crate::subflow::scoreboard::Scoreboard;
 use crate::subflow::sender::SendKind;
 use crate::subflow::{Origin, Subflow};
@@ -49,10 +52,46 @@ impl Copied {
     }
 }
 
+/// The recovery policy and what the connection keeps for it.
+#[derive(Debug)]
+pub(super) struct PolicyDriver {
+    /// The sender's policy, if there is one.
+    pub(super) sender: Option<Box<dyn Recovery>>,
+    /// The receiver's part of the policy, if it has one.
+    pub(super) receiver: Option<Box<dyn RecoveryReceiver>>,
+    /// What has happened since the policy was last asked and requested nothing.
+    pub(super) triggers: Triggers,
+    /// When the policy was last asked and requested no action.
+    pub(super) rested: Option<Instant>,
+    pub(super) copied: Copied,
+    /// Scratch list of the subflow views that are shown to the policy.
+    pub(super) views: Vec<SubflowView>,
+}
+
+impl PolicyDriver {
+    /// The policy that `config` names.
+    pub(super) fn new(config: &Config, rng: &mut Generator) -> Self {
+        let factory = config.recovery.as_ref();
+        Self {
+            sender: factory.map(|f| f.build(rng.next_u64())),
+            receiver: factory.and_then(|f| f.build_receiver()),
+            triggers: Triggers::default(),
+            rested: None,
+            copied: Copied::default(),
+            views: Vec::new(),
+        }
+    }
+}
+
 impl Connection {
     /// Asks a policy whose actions are immediate, before further new data are sent.
     pub(super) fn immediate_recovery(&mut self, now: Instant) -> Option<(SubflowId, Segment)> {
-        if self.recovery.as_ref().is_some_and(|r| r.is_immediate()) {
+        if self
+            .policy
+            .sender
+            .as_ref()
+            .is_some_and(|r| r.is_immediate())
+        {
             self.ask_policy(now)
         } else {
             None
@@ -61,7 +100,12 @@ impl Connection {
 
     /// Proactive recovery, if nothing more urgent can be sent.
     pub(super) fn proactive(&mut self, now: Instant) -> Option<(SubflowId, Segment)> {
-        if self.recovery.as_ref().is_some_and(|r| !r.is_immediate()) {
+        if self
+            .policy
+            .sender
+            .as_ref()
+            .is_some_and(|r| !r.is_immediate())
+        {
             self.ask_policy(now)
         } else {
             None
@@ -69,42 +113,42 @@ impl Connection {
     }
 
     fn ask_policy(&mut self, now: Instant) -> Option<(SubflowId, Segment)> {
-        if self.triggers.is_empty() || !self.connected || self.closed.is_some() {
+        if self.policy.triggers.is_empty() || !self.connected || self.teardown.closed.is_some() {
             return None;
         }
         let (marks, sums) = (self.subflows.marks(), *self.subflows.sums());
         let prospect = Prospect {
-            triggers: self.triggers,
+            triggers: self.policy.triggers,
             new_data: self.has_new_data(),
             window_blocked: self.window_blocks(),
             outstanding: marks.any(Marks::OUTSTANDING),
             room: sums.in_flight < sums.cwnd,
         };
         let (done, paced);
-        if self.recovery.as_ref()?.is_interested(&prospect) {
+        if self.policy.sender.as_ref()?.is_interested(&prospect) {
             paced = self.draw_view(now);
             let view = View {
                 now,
-                triggers: self.triggers,
+                triggers: self.policy.triggers,
                 new_data: prospect.new_data,
                 window_blocked: prospect.window_blocked,
                 decodes: self.sends_blocks(),
-                subflows: &self.views,
+                subflows: &self.policy.views,
             };
-            let action = self.recovery.as_mut()?.on_opportunity(&view);
+            let action = self.policy.sender.as_mut()?.on_opportunity(&view);
             done = self.carry_out(now, action);
         } else {
-            self.copied.forget_below(self.send.una);
-            self.views.clear();
+            self.policy.copied.forget_below(self.send.una);
+            self.policy.views.clear();
             paced = self.mark_paced(now);
             done = None;
         }
         if done.is_none() {
-            self.policy_rested = Some(now);
+            self.policy.rested = Some(now);
         }
         // If pacing holds back a subflow, the policy is asked again when pacing allows a transmission.
         if done.is_none() && !paced {
-            self.triggers = Triggers::default();
+            self.policy.triggers = Triggers::default();
         }
         done
     }
@@ -112,7 +156,7 @@ impl Connection {
     /// Counts the copies that delivered data before the first transmission was acknowledged.
     pub(super) fn count_outrun(&mut self) {
         let acknowledged = self.send.una;
-        if self.copied.begins_below(acknowledged) {
+        if self.policy.copied.begins_below(acknowledged) {
             let eligibility = self.eligibility();
             for s in self.subflows.untracked() {
                 s.tx.counters.recoveries_useful +=
@@ -122,19 +166,23 @@ impl Connection {
     }
 
     fn eligibility(&self) -> Eligibility {
-        let policy = self.recovery.as_ref();
+        let policy = self.policy.sender.as_ref();
         policy.map_or_else(Eligibility::default, |r| r.eligibility())
     }
 
     /// Maximum number of segments in a block. 0 if no parities of blocks are sent.
     fn longest_block(&self) -> usize {
-        let policy = self.recovery.as_ref().filter(|_| self.parities.in_blocks());
+        let policy = self
+            .policy
+            .sender
+            .as_ref()
+            .filter(|_| self.extensions.parities.in_blocks());
         policy.map_or(0, |r| r.longest_block())
     }
 
     /// Draws the policy's view. Returns whether pacing keeps a subflow from sending now.
     fn draw_view(&mut self, now: Instant) -> bool {
-        self.copied.forget_below(self.send.una);
+        self.policy.copied.forget_below(self.send.una);
         let eligibility = self.eligibility();
         let data_acked = if self.is_multipath() {
             self.send.una
@@ -143,21 +191,21 @@ impl Connection {
         };
         // Segments that are acknowledged or not eligible stay so, unless the data-level acknowledgement moves
         // back or the eligibility changes.
-        let (before, allowed, made) = self.copied.drawn_with;
+        let (before, allowed, made) = self.policy.copied.drawn_with;
         if data_acked < before || allowed != eligibility {
             self.subflows.forget_views();
         }
-        self.copied.drawn_with = (data_acked, eligibility, self.copied.made);
+        self.policy.copied.drawn_with = (data_acked, eligibility, self.policy.copied.made);
         let rules = ViewRules {
             data_acked,
             eligibility,
             longest_block: self.longest_block(),
-            header_room: self.parities.header_room(),
-            copied: &self.copied,
+            header_room: self.extensions.parities.header_room(),
+            copied: &self.policy.copied,
         };
         // Any segment of a run may have been acknowledged or copied since the view was drawn.
-        let same = (data_acked, self.copied.made) == (before, made);
-        let copied = &self.copied;
+        let same = (data_acked, self.policy.copied.made) == (before, made);
+        let copied = &self.policy.copied;
         let is_valid = |v: &SubflowView| {
             let whole = v.oldest_unprotected.is_none_or(|s| {
                 let end = s.offset + u64::from(s.len);
@@ -167,8 +215,8 @@ impl Connection {
         };
         let draw = |s: &mut Subflow| view_of(s, &rules);
         let views = self.subflows.views(is_valid, draw);
-        self.views.clear();
-        self.views.extend_from_slice(views);
+        self.policy.views.clear();
+        self.policy.views.extend_from_slice(views);
         if self.joins_wait() {
             self.mark_waiting_joins();
         }
@@ -178,7 +226,7 @@ impl Connection {
     /// Copies are not sent on a joined subflow before new data may be sent there.
     #[cold]
     fn mark_waiting_joins(&mut self) {
-        for (view, s) in self.views.iter_mut().zip(self.subflows.iter()) {
+        for (view, s) in self.policy.views.iter_mut().zip(self.subflows.iter()) {
             view.usable &= s.origin == Origin::Initial;
         }
     }
@@ -187,7 +235,12 @@ impl Connection {
     /// subflows are marked.
     fn mark_paced(&mut self, now: Instant) -> bool {
         let mut any = false;
-        if self.recovery.as_ref().is_some_and(|r| r.is_immediate()) {
+        if self
+            .policy
+            .sender
+            .as_ref()
+            .is_some_and(|r| r.is_immediate())
+        {
             return any;
         }
         if !self.subflows.marks().any(Marks::GATED) {
@@ -197,7 +250,7 @@ impl Connection {
             let o = self.subflows.summary(i);
             let may = o.takes_data() && o.is(Marks::GATED) && o.has_room(u64::from(o.mss));
             if may && !self.subflows[i].tx.is_paced_to(now) {
-                if let Some(view) = self.views.get_mut(i) {
+                if let Some(view) = self.policy.views.get_mut(i) {
                     view.paced = true;
                 }
                 any = true;
@@ -273,7 +326,7 @@ impl Connection {
             subflow: sf.id,
             position: u64::try_from(sf.send_position(seg.seq)).ok()?,
         };
-        let action = self.recovery.as_mut()?.on_drop(&drop);
+        let action = self.policy.sender.as_mut()?.on_drop(&drop);
         let (_, mut repair) = self.carry_out(now, action)?;
         self.settle(now);
         self.mark(&mut repair);
@@ -300,7 +353,7 @@ impl Connection {
         let eligible = sent.may_be_copied(eligibility);
         let (start, payload, offset) = (sent.start, sent.payload.clone(), sent.map?.offset);
         let end = offset + payload.len() as u64;
-        let again = self.copied.overlaps(offset, end);
+        let again = self.policy.copied.overlaps(offset, end);
         let target = &mut self.subflows[b];
         let fits = payload.len() as u64 <= target.tx.mss;
         let takes = target.is_usable() && !target.draining && !target.tx.is_full();
@@ -313,7 +366,7 @@ impl Connection {
             return None;
         }
         self.subflows[w].tx.board.protect(start);
-        self.copied.insert(offset, end);
+        self.policy.copied.insert(offset, end);
         Some(self.send_on(now, b, offset, payload, Purpose::copy(of, window)))
     }
 }

@@ -9,7 +9,7 @@ use spindle_wire::{Options, Payload, Segment};
 
 use super::Connection;
 use super::options::CAPABLE_DATA_LEN;
-use super::subflows::{Marks, SubflowSummary};
+use super::subflow_table::{Marks, SubflowSummary};
 use super::trace::TraceKind;
 use crate::recovery::{SegmentView, SentView, Trigger, Window};
 use crate::scheduler::{Assignment, Candidate};
@@ -130,15 +130,17 @@ impl Connection {
     /// Whether a stage may be between a subflow and the wire.
     #[inline]
     fn has_stages(&self) -> bool {
-        self.config.stage.is_some() || self.scatter.is_on() || self.coded.agreed
+        self.config.stage.is_some()
+            || self.extensions.scatter.is_on()
+            || self.extensions.coded.agreed
     }
 
     /// Transmits a segment of subflow `i` through its stage.
     pub(super) fn emit(&mut self, now: Instant, i: usize, seg: Segment) {
         let cx = self.subflows[i].stage_context(now, self.dscp);
         match &mut self.subflows[i].stage {
-            None => self.out.push_back(seg),
-            Some(stage) => stage.output(&cx, seg, &mut self.out),
+            None => self.outbox.segments.push_back(seg),
+            Some(stage) => stage.output(&cx, seg, &mut self.outbox.segments),
         }
     }
 
@@ -154,7 +156,7 @@ impl Connection {
             }
             let cx = sf.stage_context(now, self.dscp);
             if let Some(stage) = &mut self.subflows[i].stage {
-                stage.flush(&cx, &mut self.out);
+                stage.flush(&cx, &mut self.outbox.segments);
             }
         }
     }
@@ -162,12 +164,12 @@ impl Connection {
     /// Takes a segment that was made out of order.
     #[inline]
     fn take_made(&mut self, next: &mut Segment) -> bool {
-        !self.out.is_empty() && self.put_made(next)
+        !self.outbox.segments.is_empty() && self.put_made(next)
     }
 
     #[inline(never)]
     fn put_made(&mut self, next: &mut Segment) -> bool {
-        let made = self.out.pop_front();
+        let made = self.outbox.segments.pop_front();
         let found = made.is_some();
         if let Some(seg) = made {
             *next = seg;
@@ -223,7 +225,7 @@ impl Connection {
         {
             return found;
         }
-        if (due.any(Marks::CLOSING) || self.closing)
+        if (due.any(Marks::CLOSING) || self.teardown.closing)
             && let found @ Some(_) = self.fin(now)
         {
             return found;
@@ -314,7 +316,7 @@ impl Connection {
         let coded = if parity { self.coded(id, start) } else { None };
         let offset = map.map_or(0, |m| m.offset);
         let len = payload.len() as u32;
-        self.trace.add(
+        self.outbox.trace.add(
             now,
             id,
             TraceKind::Sent {
@@ -371,7 +373,7 @@ impl Connection {
         let used = self.put_data_options(&mut next.options, i, position, Some(map));
         let id = self.subflows[i].id;
         let len = payload.len() as u32;
-        if self.trace.on {
+        if self.outbox.trace.on {
             self.trace_burst(now, i, offset, len, purpose);
         }
         self.note_carrier(id, true);
@@ -391,8 +393,8 @@ impl Connection {
             "{purpose:?} of {len} bytes on subflow {id} ends beyond the peer's window"
         );
         self.counters.reinjections += u64::from(kind == SendKind::Reinjection);
-        self.stalled_since.get_or_insert(now);
-        if self.recovery.is_some() {
+        self.timers.stalled_since.get_or_insert(now);
+        if self.policy.sender.is_some() {
             self.tell_policy_of_burst(now, id, position, offset, (len, unit), kind);
         }
         id
@@ -441,7 +443,7 @@ impl Connection {
                 copy_of: purpose.copy_of,
                 parity: None,
             };
-            self.trace.add(now, id, sent);
+            self.outbox.trace.add(now, id, sent);
         }
     }
 
@@ -454,7 +456,7 @@ impl Connection {
         len: u32,
         new: bool,
     ) {
-        if let Some(r) = &mut self.recovery {
+        if let Some(r) = &mut self.policy.sender {
             let segment = SegmentView {
                 position,
                 len,
@@ -467,19 +469,21 @@ impl Connection {
                 segment,
                 new,
             });
-            self.triggers.insert(Trigger::Sent);
+            self.policy.triggers.insert(Trigger::Sent);
         }
     }
 
     /// Sends new data on the subflow that the scheduler picks, as a path MTU probe if one is due.
     fn new_data(&mut self, now: Instant, next: &mut Segment) -> Option<SubflowId> {
-        if !self.connected || self.closed.is_some() {
+        if !self.connected || self.teardown.closed.is_some() {
             return None;
         }
-        if !self.assigned.is_empty() || self.is_multipath() && self.scheduler.burst().is_some() {
+        if !self.scheduling.assigned.is_empty()
+            || self.is_multipath() && self.scheduling.scheduler.burst().is_some()
+        {
             return self.put_assigned(now, next);
         }
-        if self.send.unsent_bytes() == 0 && !self.scheduler.repeats() {
+        if self.send.unsent_bytes() == 0 && !self.scheduling.scheduler.repeats() {
             return None;
         }
         self.end_first_phase_if_due();
@@ -491,7 +495,10 @@ impl Connection {
         let Assignment {
             subflow,
             again_from,
-        } = self.scheduler.pick(&self.candidates, una, nxt, unsent)?;
+        } = self
+            .scheduling
+            .scheduler
+            .pick(&self.scheduling.candidates, una, nxt, unsent)?;
         let i = self.index(subflow)?;
         if let Some(from) = again_from {
             return self.put_again(now, i, from, next);
@@ -539,8 +546,8 @@ impl Connection {
 
     /// Lists the subflows that may take new data, regular ones before backups.
     pub(super) fn find_candidates(&mut self, now: Instant) {
-        self.candidates.clear();
-        let by_rate = self.scheduler.burst().is_some();
+        self.scheduling.candidates.clear();
+        let by_rate = self.scheduling.scheduler.burst().is_some();
         let joins_wait = self.joins_wait();
         let summaries = self.subflows.summaries();
         let regular = summaries
@@ -570,7 +577,7 @@ impl Connection {
                 if s.tx.is_full() {
                     continue;
                 }
-                self.candidates.push(Candidate {
+                self.scheduling.candidates.push(Candidate {
                     id: s.id,
                     srtt: s.tx.srtt(),
                     carried_to: s.redundant_next,
@@ -594,10 +601,10 @@ impl Connection {
 
     #[cold]
     fn small_window_lets_out(&mut self, now: Instant, i: usize) -> bool {
-        let open = self.subflows[i].window_is_open(self.sws_override);
+        let open = self.subflows[i].window_is_open(self.timers.sws_override);
         let waits = self.send.unsent_bytes() > 0
-            || !self.assigned.is_empty()
-            || !self.reinjections.is_empty();
+            || !self.scheduling.assigned.is_empty()
+            || !self.scheduling.reinjections.is_empty();
         if !open && waits {
             self.subflows[i].await_window(now);
             let idle = !self.subflows.marks().any(Marks::OUTSTANDING);
@@ -614,7 +621,7 @@ impl Connection {
         let unsent = self.send.unsent_bytes();
         let window = self.send.window().min(self.subflows[i].tx.window_room());
         if mss <= unsent && mss <= window {
-            self.persist_at = None;
+            self.timers.persist_at = None;
             return Some(mss as usize);
         }
         self.short_len(now, i, mss, window)
@@ -634,16 +641,16 @@ impl Connection {
         let cut_by_window = len < mss && len < unsent;
         if cut_by_window {
             let half = self.subflows[i].max_send_window / 2;
-            if len < half && !std::mem::take(&mut self.sws_override) {
+            if len < half && !std::mem::take(&mut self.timers.sws_override) {
                 self.arm_persist(now, idle);
                 return None;
             }
         }
-        let nagle = self.config.tcp.nagle && len < mss && !idle && !self.closing;
+        let nagle = self.config.tcp.nagle && len < mss && !idle && !self.teardown.closing;
         if nagle {
             return None;
         }
-        self.persist_at = None;
+        self.timers.persist_at = None;
         Some(len as usize)
     }
 
@@ -663,7 +670,7 @@ impl Connection {
             || most < 2 * mss
             || sf.tx.cwr_due
             || sf.stage.is_some()
-            || self.scheduler.repeats()
+            || self.scheduling.scheduler.repeats()
             || self.first_data_keys(i, sf.tx.nxt).is_some();
         if single {
             return len;
@@ -683,7 +690,7 @@ impl Connection {
     /// one window of data is kept out of bursts. Data sent before it are acknowledged by the time parities have
     /// their turn, which is after the new data end. If they are not, they are copied.
     fn bytes_for_bursts(&self) -> u64 {
-        if !self.parities.in_blocks() {
+        if !self.extensions.parities.in_blocks() {
             return u64::MAX;
         }
         let add = |sum: (u64, u64), s: &Subflow| (sum.0 + s.tx.cc.cwnd(), sum.1 + s.tx.in_flight());
@@ -694,7 +701,7 @@ impl Connection {
 
     /// Payload bytes of a full data segment on subflow `i`. The header of a parity is left free.
     pub(super) fn most_data(&self, i: usize) -> u64 {
-        let room = self.parities.header_room();
+        let room = self.extensions.parities.header_room();
         self.subflows[i].tx.mss.saturating_sub(room).max(1)
     }
 
@@ -715,12 +722,12 @@ impl Connection {
     }
 
     pub(super) fn arm_persist(&mut self, now: Instant, idle: bool) {
-        if idle && self.persist_at.is_none() {
+        if idle && self.timers.persist_at.is_none() {
             let rto = self
                 .subflows
                 .first()
                 .map_or(self.config.tcp.min_rto, |s| s.tx.rtt.rto());
-            self.persist_at = Some(now + self.backed_off(rto, self.persist_tries));
+            self.timers.persist_at = Some(now + self.backed_off(rto, self.timers.persist_tries));
         }
     }
 
@@ -757,7 +764,7 @@ impl Connection {
     /// Makes acknowledgements due for pending signals and window updates.
     #[inline]
     fn sweep_signals(&mut self) {
-        if self.is_multipath() || self.data_fin_due {
+        if self.is_multipath() || self.teardown.data_fin_due {
             self.sweep_mptcp_signals();
         }
         if self.echo_due() || self.window_update_due {
@@ -771,7 +778,7 @@ impl Connection {
             self.subflows[i].rx.ack_now = true;
         }
         let failed = self.multipath().is_some_and(|m| m.fail_due.is_some());
-        if (self.data_fin_due || failed)
+        if (self.teardown.data_fin_due || failed)
             && let Some(i) = self.data_fin_subflow()
         {
             self.subflows[i].rx.ack_now = true;

@@ -295,7 +295,7 @@ impl Places {
 
 /// The subflows of a connection, in the order in which they were added.
 #[derive(Debug, Default)]
-pub(crate) struct Subflows {
+pub(crate) struct SubflowTable {
     all: Vec<Subflow>,
     /// The summary of each subflow, at the same index.
     summaries: Vec<SubflowSummary>,
@@ -311,7 +311,7 @@ pub(crate) struct Subflows {
     unseen: Places,
 }
 
-impl Subflows {
+impl SubflowTable {
     /// Adds a subflow at the end.
     pub(crate) fn push(&mut self, s: Subflow) {
         let mut summary = SubflowSummary::default();
@@ -493,7 +493,7 @@ impl Subflows {
     }
 }
 
-impl Deref for Subflows {
+impl Deref for SubflowTable {
     type Target = [Subflow];
 
     #[inline]
@@ -502,7 +502,7 @@ impl Deref for Subflows {
     }
 }
 
-impl Index<usize> for Subflows {
+impl Index<usize> for SubflowTable {
     type Output = Subflow;
 
     #[inline]
@@ -511,7 +511,7 @@ impl Index<usize> for Subflows {
     }
 }
 
-impl IndexMut<usize> for Subflows {
+impl IndexMut<usize> for SubflowTable {
     #[inline]
     fn index_mut(&mut self, i: usize) -> &mut Subflow {
         self.outdate(i);
@@ -519,7 +519,7 @@ impl IndexMut<usize> for Subflows {
     }
 }
 
-impl<'a> IntoIterator for &'a Subflows {
+impl<'a> IntoIterator for &'a SubflowTable {
     type Item = &'a Subflow;
     type IntoIter = std::slice::Iter<'a, Subflow>;
 
@@ -571,8 +571,8 @@ mod tests {
         }
     }
 
-    fn three() -> Subflows {
-        let mut all = Subflows::default();
+    fn three() -> SubflowTable {
+        let mut all = SubflowTable::default();
         (0..3).for_each(|id| all.push(subflow(id)));
         all
     }
@@ -587,7 +587,7 @@ mod tests {
         for s in all.iter_mut() {
             s.dead = s.id == 2;
         }
-        let dead = |all: &mut Subflows, i| all.summary(i).is(Marks::DEAD);
+        let dead = |all: &mut SubflowTable, i| all.summary(i).is(Marks::DEAD);
         assert!(dead(&mut all, 2) && !dead(&mut all, 0));
         all[2].dead = false;
         assert_eq!(all.remove(1).id, 1);
@@ -600,7 +600,7 @@ mod tests {
     #[test]
     fn views_are_redrawn_only_after_a_change() {
         let mut all = three();
-        let drawn = |all: &mut Subflows, is_valid: &dyn Fn(&SubflowView) -> bool| {
+        let drawn = |all: &mut SubflowTable, is_valid: &dyn Fn(&SubflowView) -> bool| {
             let mut ids = Vec::new();
             let n = all.views(is_valid, |s| {
                 ids.push(s.id);
@@ -624,7 +624,7 @@ mod tests {
 
     #[test]
     fn subflow_with_the_highest_identifier_has_a_summary() {
-        let mut all = Subflows::default();
+        let mut all = SubflowTable::default();
         (0..=SubflowId::MAX).for_each(|id| all.push(subflow(id)));
         all[255].dead = true;
         assert!(all.summary(255).is(Marks::DEAD) && !all.summary(254).is(Marks::DEAD));
