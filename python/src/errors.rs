@@ -1,10 +1,9 @@
 //! The lab's errors as the package's exceptions, which are written in Python (`spindle/errors.py`).
 
 use pyo3::prelude::*;
-use spindle_lab::ExperimentError;
+use spindle_experiment::{ExperimentError, Origin};
+use spindle_experiment::library::UnknownName;
 use spindle_lab::driver::RunError;
-use spindle_lab::experiment::Origin;
-use spindle_lab::library::UnknownName;
 
 /// An exception of the package, made with these arguments.
 fn raised<'py, A>(py: Python<'py>, class: &str, arguments: A) -> PyErr

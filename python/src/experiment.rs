@@ -4,10 +4,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use pyo3::prelude::*;
+use spindle_experiment::{Overrides, Scale, rewrite, Experiment as Read, library};
 use spindle_lab::driver::RunError;
-use spindle_lab::experiment::{Overrides, Scale, rewrite};
-use spindle_lab::sweep::{Job, jobs};
-use spindle_lab::{Experiment as Read, library};
+use spindle_lab::sweep::{jobs, Job};
 
 use crate::errors;
 use crate::names::REGISTRY;
@@ -139,13 +138,13 @@ impl Experiment {
     #[getter]
     fn points(&self) -> Vec<PointOf> {
         let point =
-            |p: &spindle_lab::experiment::Point| (p.set.clone(), format!("{:016x}", p.hash));
+            |p: &spindle_experiment::Point| (p.set.clone(), format!("{:016x}", p.hash));
         self.read.points.iter().map(point).collect()
     }
 
     #[getter]
     fn claims(&self) -> Vec<ClaimOf> {
-        let claim = |c: &spindle_lab::claims::Claim| {
+        let claim = |c: &spindle_experiment::claims::Claim| {
             (
                 c.id.clone(),
                 format!("{:?}", c.kind).to_lowercase(),

@@ -26,7 +26,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 /// The lab, for the package around it.
 #[pymodule]
 fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add("VERSION", spindle_lab::identity::VERSION)?;
+    m.add("VERSION", spindle_experiment::identity::VERSION)?;
     m.add_class::<experiment::Experiment>()?;
     m.add_class::<interrupt::Stop>()?;
     m.add_class::<runs::Runs>()?;

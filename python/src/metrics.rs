@@ -1,9 +1,8 @@
 //! Selection of the metrics in tables.
 
 use pyo3::prelude::*;
-use spindle_lab::Experiment;
-use spindle_lab::metrics::Metric;
-use spindle_lab::output;
+use spindle_experiment::{Experiment, results};
+use spindle_experiment::metrics::Metric;
 
 use crate::names;
 
@@ -28,7 +27,7 @@ pub(crate) fn chosen(experiment: &Experiment, asked: Option<Vec<String>>) -> PyR
             all: true,
         });
     }
-    let usual = output::METRICS
+    let usual = results::METRICS
         .iter()
         .filter_map(|name| Metric::named(name));
     let claims = experiment.claims.iter().filter_map(|c| name_of(c.metric));

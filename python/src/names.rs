@@ -3,10 +3,10 @@
 use std::sync::LazyLock;
 
 use pyo3::prelude::*;
-use spindle_lab::experiment::suggestion;
-use spindle_lab::library::{self, BuiltIn};
-use spindle_lab::metrics::Metric;
-use spindle_lab::registry::Registry;
+use spindle_experiment::suggestion;
+use spindle_experiment::library::{self, BuiltIn};
+use spindle_experiment::metrics::Metric;
+use spindle_experiment::registry::Registry;
 
 use crate::errors;
 
@@ -52,8 +52,8 @@ pub(crate) fn reproductions(
 #[pyo3(signature = (name=None))]
 pub(crate) fn explain(name: Option<&str>) -> PyResult<String> {
     match name {
-        None => Ok(spindle_lab::explain::names(&REGISTRY)),
-        Some(name) => spindle_lab::explain::transport(&REGISTRY, name)
+        None => Ok(spindle_experiment::explain::names(&REGISTRY)),
+        Some(name) => spindle_experiment::explain::transport(&REGISTRY, name)
             .map_err(|text| errors::unknown_name(&text)),
     }
 }

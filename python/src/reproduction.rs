@@ -1,9 +1,9 @@
 //! Verdicts over several experiments, as `spindle reproduce` gathers them.
 
 use pyo3::prelude::*;
-use spindle_lab::output::{self, Reproduction as Verdicts};
-use spindle_lab::report::Overview;
-use spindle_lab::{library, present};
+use spindle_experiment::{results, library};
+use spindle_report::present::{self, Reproduction as Verdicts};
+use spindle_report::Overview;
 
 use crate::errors;
 use crate::names::REGISTRY;
@@ -13,7 +13,7 @@ use crate::results::{Results, json};
 #[pyclass(module = "spindle._native")]
 #[derive(Default)]
 pub(crate) struct Reproduction {
-    verdicts: Vec<output::Verdicts>,
+    verdicts: Vec<results::Verdicts>,
     overview: Overview,
 }
 
@@ -28,7 +28,7 @@ impl Reproduction {
     fn add(&mut self, py: Python<'_>, results: &Results) -> bool {
         let (experiment, result) = (&results.experiment, &results.result);
         self.verdicts
-            .push(py.detach(|| output::verdicts(experiment, result)));
+            .push(py.detach(|| results::verdicts(experiment, result)));
         let paper = experiment.paper.as_deref().and_then(library::paper);
         let joint = paper.is_some_and(|p| p.joint);
         if joint {

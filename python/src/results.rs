@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use pyo3::prelude::*;
-use spindle_lab::Experiment as Read;
-use spindle_lab::experiment::units::quantity;
-use spindle_lab::metrics::RunResult;
-use spindle_lab::output;
-use spindle_lab::stats::Pool;
-use spindle_lab::sweep::{SweepResult, gather};
+use spindle_experiment::Experiment as Read;
+use spindle_experiment::metrics::RunResult;
+use spindle_experiment::results::{SweepResult, self};
+use spindle_experiment::stats::Pool;
+use spindle_experiment::units::quantity;
+use spindle_lab::sweep::gather;
 
 use crate::errors;
 use crate::experiment::Experiment;
@@ -57,30 +57,30 @@ impl Results {
 
     /// The JSON of `spindle run --json`.
     fn comparison(&self, py: Python<'_>) -> PyResult<String> {
-        py.detach(|| json(&output::comparison(&self.experiment, &self.result)))
+        py.detach(|| json(&results::comparison(&self.experiment, &self.result)))
             .map_err(|e| errors::internal(&e))
     }
 
     /// One entry of the JSON of `spindle reproduce --json`.
     fn verdicts(&self, py: Python<'_>) -> PyResult<String> {
-        py.detach(|| json(&output::verdicts(&self.experiment, &self.result)))
+        py.detach(|| json(&results::verdicts(&self.experiment, &self.result)))
             .map_err(|e| errors::internal(&e))
     }
 
     /// The table that the command line prints.
     fn text(&self, py: Python<'_>) -> String {
-        py.detach(|| output::table(&output::comparison(&self.experiment, &self.result)))
+        py.detach(|| results::table(&results::comparison(&self.experiment, &self.result)))
     }
 
     /// The verdicts as the command line prints them.
     fn verdict_text(&self, py: Python<'_>) -> String {
-        py.detach(|| output::verdict_table(&output::verdicts(&self.experiment, &self.result)))
+        py.detach(|| results::verdict_table(&results::verdicts(&self.experiment, &self.result)))
     }
 
     /// Whether every flow finished as the experiment requires.
     #[getter]
     fn all_well(&self) -> bool {
-        output::all_well(&self.result)
+        results::all_well(&self.result)
     }
 
     /// A row for each transport at each point.
@@ -167,7 +167,7 @@ impl Results {
         let mut columns =
             Columns::default().whole("point", "", rows.iter().map(|r| Some(r.point as u64)));
         for axis in self.axes() {
-            let value = |p: &'_ spindle_lab::experiment::Point| {
+            let value = |p: &'_ spindle_experiment::Point| {
                 let found = p.set.iter().find(|(a, _)| *a == axis);
                 found.map(|(_, value)| value.clone())
             };
@@ -240,7 +240,7 @@ fn metrics(mut columns: Columns, rows: &[Row<'_>], chosen: &Chosen, intervals: b
         .map(|r| Pool::new(r.runs.iter().copied()))
         .collect();
     for (name, metric) in &chosen.metrics {
-        let values: Vec<Option<f64>> = pools.iter().map(|p| output::value(p, *metric)).collect();
+        let values: Vec<Option<f64>> = pools.iter().map(|p| results::value(p, *metric)).collect();
         if !chosen.all && values.iter().all(Option::is_none) {
             continue;
         }
@@ -249,7 +249,7 @@ fn metrics(mut columns: Columns, rows: &[Row<'_>], chosen: &Chosen, intervals: b
         if !intervals {
             continue;
         }
-        let ends: Vec<Option<[f64; 2]>> = pools.iter().map(|p| output::ends(p, *metric)).collect();
+        let ends: Vec<Option<[f64; 2]>> = pools.iter().map(|p| results::ends(p, *metric)).collect();
         for (i, end) in ["low", "high"].into_iter().enumerate() {
             let values = ends.iter().map(|e| e.map(|e| e[i]));
             columns = columns.number(&format!("{name}.{end}"), unit, values);

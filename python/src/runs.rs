@@ -5,10 +5,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use pyo3::prelude::*;
+use spindle_experiment::identity::VERSION;
+use spindle_experiment::metrics::RunResult;
+use spindle_experiment::results::RunKey;
 use spindle_lab::driver::RunError;
-use spindle_lab::identity::VERSION;
-use spindle_lab::metrics::RunResult;
-use spindle_lab::sweep::{Options, Record, RunKey};
+use spindle_lab::sweep::{Record, Options};
 
 use crate::errors;
 use crate::experiment::{Experiment, Key};

@@ -1,8 +1,8 @@
 //! Single flows of one run, as in `spindle trace`.
 
 use pyo3::prelude::*;
+use spindle_experiment::flow_trace::{FlowTrace, FlowEventKind};
 use spindle_lab::driver::{self, RunError, RunOutput, RunRequest};
-use spindle_lab::report::{FlowEventKind, FlowTrace};
 
 use crate::errors;
 use crate::experiment::Experiment;

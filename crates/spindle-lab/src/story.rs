@@ -1,28 +1,84 @@
-//! One recovered flow, recorded in a second run and converted to a sequence of events for its picture.
+//! Finds one recovered flow, records it in a second run and converts it to a sequence of events for its picture.
 
+use spindle_experiment::flow_trace::{FlowEvent, FlowEventKind, FlowTrace};
+use spindle_experiment::registry::Registry;
+use spindle_experiment::{Experiment, Scenario, TransportName};
 use spindle_mptcp::{Coded, SendKind, TraceEvent, TraceKind};
 use spindle_units::Instant;
 use spindle_wire::{Endpoint, SeqNumber};
 
 use crate::driver::{self, FlowOutcome, Recording, RunOutput, RunRequest, Seen, cable_name};
-use crate::experiment::{Experiment, Scenario, TransportName};
-use crate::registry::Registry;
-use crate::report::{FlowEvent, FlowEventKind, FlowTrace};
+
+/// Finds a flow that FUSO (or another transport that recovers) completed although segments were lost, with the same
+/// flow under MPTCP below it. It is taken from the last point, which has the highest swept value. At most
+/// `attempts` flows are recorded in search of one.
+pub fn recovered_flow(
+    registry: &Registry,
+    experiment: &Experiment,
+    attempts: usize,
+) -> Option<FlowTrace> {
+    let recovering = named(experiment, "fuso").or_else(|| {
+        let recovers = |t: &&TransportName| {
+            registry
+                .find(&t.transport)
+                .is_some_and(|t| t.config().recovery.is_some())
+        };
+        experiment.transports.iter().find(recovers)
+    });
+    let other = named(experiment, "mptcp").or_else(|| named(experiment, "tcp"));
+    search(registry, experiment, attempts)?.find(recovering?, other, is_recovered)
+}
+
+/// Finds a flow for which CoFUSO decoded a lost packet from parities, with the same flow under FUSO or MPTCP below
+/// it. It is taken from the last point. At most `attempts` flows are recorded in search of one.
+pub fn decoded_flow(
+    registry: &Registry,
+    experiment: &Experiment,
+    attempts: usize,
+) -> Option<FlowTrace> {
+    let coding = named(experiment, "cofuso").or_else(|| named(experiment, "cofuso-xor"));
+    let other = named(experiment, "fuso").or_else(|| named(experiment, "mptcp"));
+    search(registry, experiment, attempts)?.find(coding?, other, is_decoded)
+}
+
+/// The last transport listed whose name is the family's name, alone or followed by a number of subflows.
+fn named<'e>(experiment: &'e Experiment, family: &str) -> Option<&'e TransportName> {
+    let rest = |t: &TransportName| t.transport.strip_prefix(family).map(str::to_owned);
+    let is_number = |rest: &str| {
+        rest.strip_prefix('-')
+            .is_some_and(|n| n.parse::<u32>().is_ok())
+    };
+    let is = |t: &&TransportName| rest(t).is_some_and(|r| r.is_empty() || is_number(&r));
+    experiment.transports.iter().rfind(is)
+}
+
+fn search<'a>(
+    registry: &'a Registry,
+    experiment: &'a Experiment,
+    attempts: usize,
+) -> Option<Search<'a>> {
+    Some(Search {
+        registry,
+        experiment,
+        scenario: &experiment.points.last()?.scenario,
+        attempts,
+    })
+}
 
 /// The place to search for a flow worth drawing.
-pub(crate) struct Search<'a> {
-    pub(crate) registry: &'a Registry,
-    pub(crate) experiment: &'a Experiment,
-    pub(crate) scenario: &'a Scenario,
+struct Search<'a> {
+    registry: &'a Registry,
+    experiment: &'a Experiment,
+    scenario: &'a Scenario,
     /// How many candidates are recorded before the search gives up.
-    pub(crate) attempts: usize,
+    attempts: usize,
 }
 
 impl<'a> Search<'a> {
     /// Finds a flow that the first transport completed without a timeout although it lost data. `qualifies`
     /// decides whether the flow recovered in the requested way. Flows that waited for a timeout under the other
     /// transport are preferred. Only the first part of the first seed is searched.
-    pub(crate) fn find(
+    fn find(
         &self,
         first: &'a TransportName,
         other: Option<&'a TransportName>,
@@ -97,7 +153,7 @@ fn candidates(ours: &[FlowOutcome], theirs: &[FlowOutcome]) -> Vec<u32> {
 }
 
 /// Whether lost data was delivered by a recovery copy on another subflow, or decoded from parities.
-pub(crate) fn is_recovered(trace: &FlowTrace) -> bool {
+fn is_recovered(trace: &FlowTrace) -> bool {
     is_brought(trace, |e| match e.kind {
         FlowEventKind::Recovery { copy_of_subflow } => copy_of_subflow != e.subflow,
         FlowEventKind::Decoded => true,
@@ -106,7 +162,7 @@ pub(crate) fn is_recovered(trace: &FlowTrace) -> bool {
 }
 
 /// Whether lost data was decoded from parities.
-pub(crate) fn is_decoded(trace: &FlowTrace) -> bool {
+fn is_decoded(trace: &FlowTrace) -> bool {
     is_brought(trace, |e| e.kind == FlowEventKind::Decoded)
 }
 

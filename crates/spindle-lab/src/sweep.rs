@@ -11,24 +11,23 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant as WallInstant;
 
 use bytes::Bytes;
+use spindle_experiment::identity::RunIdentity;
+use spindle_experiment::metrics::RunResult;
+use spindle_experiment::registry::Registry;
+use spindle_experiment::results::{
+    Lines, RunKey, StoreError, SweepResult, TransportRuns, in_parallel,
+};
+use spindle_experiment::{Experiment, TransportName};
 
 use crate::driver::RunError;
-use crate::experiment::{Experiment, TransportName};
-use crate::identity::{RunIdentity, VERSION};
-use crate::metrics::RunResult;
 use crate::progress::Progress;
-use crate::registry::Registry;
 
 mod job;
-mod lines;
-mod pool;
 mod record;
 mod shared;
 
 use job::simulated;
-pub use job::{Job, RunKey, jobs, keys};
-pub use lines::{Lines, StoreError};
-pub use pool::in_parallel;
+pub use job::{Job, jobs};
 pub use record::Record;
 use record::read_store;
 pub use shared::Shared;
@@ -92,55 +91,6 @@ pub enum SweepError {
     },
 }
 
-/// The runs of one transport at one point, in the order of seed and part.
-#[derive(Clone, Debug)]
-pub struct TransportRuns {
-    /// The transport.
-    pub name: TransportName,
-    /// Its runs.
-    pub runs: Vec<RunResult>,
-    /// The identity of each run.
-    pub origins: Vec<RunIdentity>,
-    /// The identity that all runs should have.
-    pub identity: RunIdentity,
-}
-
-impl TransportRuns {
-    /// Runs that this version made with one configuration.
-    pub fn here(name: TransportName, runs: Vec<RunResult>, configuration: &str) -> Self {
-        let identity = RunIdentity::here(configuration);
-        Self {
-            name,
-            origins: vec![identity.clone(); runs.len()],
-            runs,
-            identity,
-        }
-    }
-}
-
-/// All runs of an experiment.
-#[derive(Clone, Debug)]
-pub struct SweepResult {
-    /// For each point of the experiment, its transports in order.
-    pub points: Vec<Vec<TransportRuns>>,
-    /// The real time that the sweep took, seconds.
-    pub wall_s: f64,
-    /// The number of runs taken from the store.
-    pub resumed: usize,
-    /// Each point's configuration hash.
-    pub configurations: Vec<String>,
-    /// [`Experiment::given_up`].
-    pub given_up: f64,
-}
-
-impl SweepResult {
-    /// The version of the runs, or the version of this program if there are none.
-    pub fn version(&self) -> &str {
-        let mut runs = self.points.iter().flatten();
-        runs.next().map_or(VERSION, |t| &t.identity.version)
-    }
-}
-
 /// A run and its identity.
 type Made = (RunIdentity, RunResult);
 
@@ -163,21 +113,21 @@ pub fn execute(
     let mut slots: Vec<Option<Made>> = jobs.iter().map(|j| known.get(&j.key).cloned()).collect();
     let resumed = slots.iter().filter(|s| s.is_some()).count();
     let store = options.store.as_deref();
-    let books = Books {
+    let runs = RunLog {
         experiment,
         lines: store.map(|p| Lines::open(p, options.resume)).transpose()?,
     };
     for (job, slot) in jobs.iter().zip(&mut slots) {
         if slot.is_none() && options.pcap.is_none() {
             *slot = options.shared.get(job);
-            slot.iter().try_for_each(|(_, r)| books.enter(job, r))?;
+            slot.iter().try_for_each(|(_, r)| runs.enter(job, r))?;
         }
     }
     let todo: Vec<usize> = (0..jobs.len()).filter(|i| slots[*i].is_none()).collect();
     let progress = Progress::new(options.progress, &experiment.id, todo.len());
     let one = |index: usize| {
         let result = jobs[index].run(experiment, registry, options)?;
-        books.enter(&jobs[index], &result)?;
+        runs.enter(&jobs[index], &result)?;
         progress.step();
         Ok::<_, SweepError>(result)
     };
@@ -244,12 +194,12 @@ fn gathered(experiment: &Experiment, jobs: &[Job], slots: Vec<Option<Made>>) -> 
 }
 
 /// The store to which runs are appended, if there is one.
-struct Books<'a> {
+struct RunLog<'a> {
     experiment: &'a Experiment,
     lines: Option<Lines>,
 }
 
-impl Books<'_> {
+impl RunLog<'_> {
     fn enter(&self, job: &Job, result: &RunResult) -> Result<(), SweepError> {
         if let Some(lines) = &self.lines {
             lines.append(&Record::new(self.experiment, job, result.clone()))?;

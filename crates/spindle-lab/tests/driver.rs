@@ -2,9 +2,10 @@
 
 mod support;
 
+use spindle_experiment::Experiment;
+use spindle_experiment::registry::Registry;
 use spindle_lab::driver::{RunOutput, RunRequest, run};
-use spindle_lab::experiment::Experiment;
-use spindle_lab::registry::Registry;
+
 use support::experiment;
 
 const T1: &str = "topology = { name = \"fuso-testbed\" }\n";
@@ -217,7 +218,7 @@ fn losses_in_one_direction_do_not_affect_the_other() {
 
 #[test]
 fn losses_cost_the_oracle_no_timeout_and_hardly_any_time() {
-    let mean = |r: &spindle_lab::metrics::RunResult| {
+    let mean = |r: &spindle_experiment::metrics::RunResult| {
         r.fct_ns.iter().sum::<u64>() as f64 / r.fct_ns.len() as f64
     };
     let run = |name, loss| go(&experiment(name, &queries(loss, 300)), None).result;
@@ -239,7 +240,9 @@ fn dctcp_uses_its_exact_echo_however_it_was_chosen() {
         let text = format!("{}[scenario]\necn = true\n{more}", queries("0%", 1));
         let host = &experiment("tcp", &text).points[0].scenario.host;
         let transport = registry.find(name).unwrap();
-        spindle_lab::driver::configure(transport, host).tcp.ecn
+        spindle_experiment::hosts::configure(transport, host)
+            .tcp
+            .ecn
     };
     assert_eq!(echo("mptcp", ""), EcnMode::Classic);
     assert_eq!(echo("mptcp+dctcp", ""), EcnMode::Dctcp);

@@ -1,12 +1,11 @@
 //! Experiments that are computed and not run: the verdicts on the claims of CAPS's analysis.
 
-use spindle_lab::claims::{Outcome, Verdict};
-use spindle_lab::experiment::{Experiment, Overrides};
-use spindle_lab::library;
-use spindle_lab::metrics::Metric;
-use spindle_lab::output::{pools, verdicts};
-use spindle_lab::registry::Registry;
-use spindle_lab::sweep::{Options, SweepResult, execute};
+use spindle_experiment::claims::{Outcome, Verdict};
+use spindle_experiment::metrics::Metric;
+use spindle_experiment::registry::Registry;
+use spindle_experiment::results::{SweepResult, pools, verdicts};
+use spindle_experiment::{Experiment, Overrides, library};
+use spindle_lab::sweep::{Options, execute};
 
 fn made(id: &str, set: &[&str]) -> (Experiment, SweepResult) {
     let registry = Registry::standard();

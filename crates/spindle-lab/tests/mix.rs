@@ -2,12 +2,11 @@
 
 use std::path::Path;
 
+use spindle_experiment::metrics::{Metric, RunResult};
+use spindle_experiment::registry::Registry;
+use spindle_experiment::stats::Pool;
+use spindle_experiment::{Overrides, library};
 use spindle_lab::driver::{RunOutput, RunRequest, run};
-use spindle_lab::experiment::Overrides;
-use spindle_lab::library;
-use spindle_lab::metrics::{Metric, RunResult};
-use spindle_lab::registry::Registry;
-use spindle_lab::stats::Pool;
 
 /// Settings of the hosts as in mechanisms A5.1 for this paper.
 const HOSTS: &str = "initial_window = 10\nmin_rto = \"10ms\"\ncongestion = \"reno\"\necn = false\n";

@@ -1,7 +1,6 @@
 //! Plain TCP agrees with other simulators on the reference flows.
 
-use spindle_lab::experiment::flows::{BulkFlow, parse};
-use spindle_lab::reference;
+use spindle_lab::flow_file::{self, BulkFlow, parse};
 
 fn list(file: &str) -> Vec<BulkFlow> {
     let path = format!(
@@ -12,8 +11,8 @@ fn list(file: &str) -> Vec<BulkFlow> {
     parse(&text).expect("well formed")
 }
 
-fn run(file: &str, k: u32, sack: bool) -> reference::FlowsReport {
-    reference::run(&list(file), k, sack).expect("runs")
+fn run(file: &str, k: u32, sack: bool) -> flow_file::FlowsReport {
+    flow_file::run(&list(file), k, sack).expect("runs")
 }
 
 /// The larger files take minutes in a debug build. `SPINDLE_REFERENCE=1` runs them too.
@@ -70,7 +69,7 @@ fn medians_of_a_web_search_load_agree_with_other_simulators() {
     }
     for (file, k, low, high) in [("ws40_k4", 4, 485.4, 509.8), ("ws40_k8", 8, 402.3, 418.1)] {
         for sack in [false, true] {
-            let p50 = reference::spread(&list(file), k, sack, 6)
+            let p50 = flow_file::spread(&list(file), k, sack, 6)
                 .expect("runs")
                 .p50;
             let accepted = low * 0.95..high * 1.05;

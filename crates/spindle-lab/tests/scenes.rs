@@ -3,9 +3,10 @@
 
 mod support;
 
+use spindle_experiment::metrics::RunResult;
+use spindle_experiment::registry::Registry;
 use spindle_lab::driver::{RunRequest, run};
-use spindle_lab::metrics::RunResult;
-use spindle_lab::registry::Registry;
+
 use support::experiment;
 
 fn go(transport: &str, text: &str, seed: u64) -> RunResult {

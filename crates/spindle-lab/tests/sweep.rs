@@ -4,16 +4,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use spindle_experiment::identity::VERSION;
+use spindle_experiment::registry::Registry;
+use spindle_experiment::{Experiment, Overrides, results};
 use spindle_lab::driver::RunError;
-use spindle_lab::experiment::{Experiment, Overrides};
-use spindle_lab::identity::VERSION;
-use spindle_lab::output;
-use spindle_lab::registry::Registry;
 use spindle_lab::sweep::{Options, Record, Shared, SweepError, execute, gather, jobs};
 use spindle_mptcp::Config;
 
 fn experiment(flows: &str) -> Experiment {
-    let file = spindle_lab::library::find("fuso-fig4ab").unwrap();
+    let file = spindle_experiment::library::find("fuso-fig4ab").unwrap();
     let overrides = Overrides {
         flows: Some(flows.to_owned()),
         seeds: Some("3".to_owned()),
@@ -33,7 +32,7 @@ fn options(jobs: usize) -> Options {
 
 fn json(experiment: &Experiment, options: &Options) -> (String, usize) {
     let result = execute(experiment, &Registry::standard(), options).unwrap();
-    let mut c = output::comparison(experiment, &result);
+    let mut c = results::comparison(experiment, &result);
     (c.engine.wall_s, c.engine.peak_rss_bytes) = (0.0, 0);
     (serde_json::to_string(&c).unwrap(), result.resumed)
 }
@@ -144,7 +143,7 @@ fn runs_made_elsewhere_give_the_same_results() {
     let records = lines.map(|line| Record::parse(&line).unwrap());
     let known: HashMap<_, _> = records.map(|r| (r.key(), r.result)).collect();
     let result = gather(&e, &jobs, |key| known.get(key).cloned());
-    let mut c = output::comparison(&e, &result);
+    let mut c = results::comparison(&e, &result);
     c.engine.peak_rss_bytes = 0;
     assert_eq!(serde_json::to_string(&c).unwrap(), json(&e, &options(2)).0);
 }
@@ -158,7 +157,7 @@ fn a_subset_of_an_experiment_has_some_of_its_runs() {
     };
     let part = e.only(|p| p == 1, |t| t.transport == "fuso", 2..3);
     let mine = |(point, key): &(usize, _)| {
-        let key: &spindle_lab::sweep::RunKey = key;
+        let key: &spindle_experiment::results::RunKey = key;
         *point == 1 && key.transport == "fuso" && key.seed == 2
     };
     let of_whole = keys(&e).into_iter().filter(mine).map(|(_, key)| key);
@@ -182,7 +181,7 @@ fn a_stopped_run_ends_early() {
 fn verdicts_list_every_claim_and_the_missing_transports() {
     let e = experiment("60");
     let result = execute(&e, &Registry::standard(), &options(2)).unwrap();
-    let verdicts = output::verdicts(&e, &result);
+    let verdicts = results::verdicts(&e, &result);
     assert_eq!(verdicts.claims.len(), 11);
     for claim in &verdicts.claims {
         assert!(

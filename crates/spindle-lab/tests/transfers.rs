@@ -2,11 +2,10 @@
 
 use std::path::Path;
 
+use spindle_experiment::metrics::RunResult;
+use spindle_experiment::registry::Registry;
+use spindle_experiment::{Overrides, library};
 use spindle_lab::driver::{RunOutput, RunRequest, run};
-use spindle_lab::experiment::Overrides;
-use spindle_lab::library;
-use spindle_lab::metrics::RunResult;
-use spindle_lab::registry::Registry;
 
 fn go(transport: &str, topology: &str, traffic: &str) -> RunOutput {
     let registry = Registry::standard();

@@ -3,11 +3,10 @@
 
 use std::path::Path;
 
+use spindle_experiment::metrics::RecoveryOfFlows;
+use spindle_experiment::registry::Registry;
+use spindle_experiment::{Overrides, library};
 use spindle_lab::driver::{RunOutput, RunRequest, run};
-use spindle_lab::experiment::Overrides;
-use spindle_lab::library;
-use spindle_lab::metrics::RecoveryOfFlows;
-use spindle_lab::registry::Registry;
 
 /// A response of 29 full packets over three windows of ten, on a warm or a new connection.
 fn go(transport: &str, loss: &str, traffic: &str) -> RunOutput {

@@ -2,9 +2,9 @@
 
 use std::io;
 
+use spindle_experiment::results::StoreError;
+use spindle_experiment::traffic::PlanError;
 use spindle_fabric::NetworkError;
-use spindle_lab::sweep::StoreError;
-use spindle_lab::traffic::PlanError;
 use spindle_net::NetError;
 
 /// Why an experiment cannot be run in real time.

@@ -7,16 +7,17 @@ use std::time::Duration as StdDuration;
 
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
-use spindle_lab::driver::{address, network};
-use spindle_lab::experiment::{Experiment, TransportName};
-use spindle_lab::registry::Registry;
+use spindle_experiment::hosts::address;
+use spindle_experiment::network::network_in_real_time;
+use spindle_experiment::registry::Registry;
+use spindle_experiment::{Experiment, TransportName};
 use spindle_net::service::Signals;
 
 use crate::error::TestbedError;
-use crate::fabric::FabricReport;
-use crate::host::Host;
-use crate::namespace::end_with_us;
-use crate::part::{Part, World, names};
+use crate::hosts::host::Host;
+use crate::hosts::namespace::end_with_us;
+use crate::model::fabric::FabricReport;
+use crate::run::part::{Part, World, names};
 
 /// A program in a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,7 +73,7 @@ pub fn exec(
             "the experiment has no point".to_owned(),
         ));
     };
-    let all = names(&network(&point.scenario, registry)?);
+    let all = names(&network_in_real_time(&point.scenario, registry)?);
     if let Some(program) = programs.iter().find(|p| !all.contains(&p.host)) {
         return Err(TestbedError::Exec {
             given: format!("{}={}", program.host, program.command),
@@ -117,7 +118,7 @@ pub fn exec(
     Ok((code, fabric.finish()))
 }
 
-fn start(program: &Exec, host: &Host, all: &[String]) -> Result<Running, TestbedError> {
+fn start(program: &Exec, host: &Host, all: &[String]) -> Result<RunningGateway, TestbedError> {
     let Host::Kernel { namespace, .. } = host else {
         return Err(TestbedError::Exec {
             given: program.command.clone(),
@@ -141,7 +142,7 @@ fn start(program: &Exec, host: &Host, all: &[String]) -> Result<Running, Testbed
     let child = started
         .and_then(|started| started)
         .map_err(TestbedError::system(what()))?;
-    Ok(Running { child, guard })
+    Ok(RunningGateway { child, guard })
 }
 
 /// A process that waits at the end of a pipe. If this process is killed, the pipe closes and the guard ends its
@@ -174,12 +175,12 @@ impl Drop for Guard {
 }
 
 /// A program with all processes that it started. Ending the guard's group ends them.
-struct Running {
+struct RunningGateway {
     child: Child,
     guard: Guard,
 }
 
-impl Drop for Running {
+impl Drop for RunningGateway {
     fn drop(&mut self) {
         // The program and the processes that it started may have ended already.
         let _ = killpg(self.guard.group(), Signal::SIGKILL);
@@ -188,7 +189,7 @@ impl Drop for Running {
 }
 
 /// Programs that are ended when this is dropped.
-struct Children(Vec<Running>);
+struct Children(Vec<RunningGateway>);
 
 impl Children {
     /// Waits for the last program. Returns its exit code.

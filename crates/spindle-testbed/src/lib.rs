@@ -1,6 +1,6 @@
-//! Experiments of the lab in real time, on real hosts.
+//! Experiments in real time, on real hosts.
 //!
-//! [`run()`] takes an experiment of [`spindle_lab`] and carries out the same plan as a simulation. Sizes,
+//! [`run()`] takes an experiment of [`spindle_experiment`] and carries out the same plan as a simulation. Sizes,
 //! arrivals, ports and losses are drawn from the same random streams, but the hosts are real. A host is on the
 //! kernel's TCP or MPTCP in a separate network namespace, or on a Spindle data path. Spindle reaches the
 //! network in memory, over a TUN device, over UDP, or as a gateway in front of the kernel's TCP. Metrics,
@@ -18,9 +18,9 @@
 //! ```no_run
 //! use std::path::Path;
 //!
-//! use spindle_lab::experiment::Overrides;
-//! use spindle_lab::library;
-//! use spindle_lab::registry::Registry;
+//! use spindle_experiment::Overrides;
+//! use spindle_experiment::library;
+//! use spindle_experiment::registry::Registry;
 //! use spindle_testbed::{Options, enter, output, run};
 //!
 //! enter()?; // while the process has only one thread
@@ -33,40 +33,26 @@
 //!
 //! # Modules
 //!
-//! Read the public modules in this order:
+//! The folders stand on each other in this order:
 //!
-//! 1. [`sim_packet`] represents packets in transit: IP packets of a kernel, or segments of a Spindle host.
-//! 2. [`fabric`] is the thread that runs the network model in real time. [`lateness`] is its measure.
-//! 3. [`exec`] runs the user's own programs in the hosts instead of the workload.
-//! 4. [`output`] makes the table and the JSON.
-//!
-//! The private modules follow the path of a run. `run` divides an experiment into parts, and `store` keeps
-//! finished parts. `part` creates the hosts and the fabric of one part. `host`, `carrier`, `namespace`,
-//! `kernel` and `gateway` make the kinds of hosts. `workload` carries out the flows: `serve` answers requests,
-//! and `push` sends flows without requests. `wakeup_monitor` is the thread that measures how late threads wake up.
+//! 1. `model` is the network between the hosts. [`sim_packet`] represents packets in transit: IP packets of a
+//!    kernel, or segments of a Spindle host. [`fabric`] is the thread that runs the network's model in real
+//!    time. [`lateness`] is its measure, and `wakeup_monitor` measures how late other threads wake up.
+//! 2. `hosts` makes hosts: namespaces, sockets of the kernel, Spindle data paths and gateways.
+//! 3. `workload` carries out the flows: it requests responses, serves them, and sends flows without requests.
+//! 4. `run` divides an experiment into parts, carries them out, keeps finished ones, and makes the table and the
+//!    JSON ([`output`]). [`exec`] runs the user's own programs in the hosts instead of the workload.
 
-mod carrier;
-mod clock;
 mod error;
 pub mod exec;
-pub mod fabric;
-mod gateway;
-mod host;
-mod kernel;
-pub mod lateness;
-mod namespace;
-pub mod output;
-mod part;
-mod push;
+mod hosts;
+mod model;
 mod run;
-mod serve;
-pub mod sim_packet;
-mod store;
-mod wakeup_monitor;
 mod workload;
 
 pub use error::TestbedError;
-pub use lateness::Lateness;
-pub use namespace::enter;
-pub use part::{Coded, PartOutput, RealTime};
-pub use run::{Options, Outcome, Progress, Row, run, usual_jobs};
+pub use hosts::namespace::enter;
+pub use model::lateness::Lateness;
+pub use model::{fabric, lateness, sim_packet};
+pub use run::part::{Coded, PartOutput, RealTime};
+pub use run::{Options, Outcome, Progress, Row, output, run, usual_jobs};

@@ -46,8 +46,9 @@ fn carried_out(transports: &str, set: &[&str]) -> Outcome {
     let (experiment, registry) = experiment(TEXT, Some(transports), set);
     let outcome = run(&experiment, &registry, &Options::default(), |_| {}).unwrap();
     for row in &outcome.result.points[0] {
-        let sum =
-            |f: fn(&spindle_lab::metrics::RunResult) -> u64| row.runs.iter().map(f).sum::<u64>();
+        let sum = |f: fn(&spindle_experiment::metrics::RunResult) -> u64| {
+            row.runs.iter().map(f).sum::<u64>()
+        };
         assert_eq!(
             (sum(|r| r.flows), sum(|r| r.completed)),
             (10, 10),

@@ -1,6 +1,6 @@
 //! Coded packets sprayed over six paths, on real hosts (CAPS section VIII-B). Runs as root only.
 
-use spindle_lab::metrics::RunResult;
+use spindle_experiment::metrics::RunResult;
 use spindle_testbed::{Options, Row, run};
 
 mod support;

@@ -47,7 +47,7 @@ fn scattered_packets_use_every_path_over_every_carrier() {
     let outcome = run(&experiment, &registry, &Options::default(), |_| {}).unwrap();
     for (row, result) in outcome.rows[0].iter().zip(&outcome.result.points[0]) {
         let name = row.name.to_string();
-        let done = |r: &spindle_lab::metrics::RunResult| {
+        let done = |r: &spindle_experiment::metrics::RunResult| {
             (r.completed, r.bytes_delivered, r.bytes_corrupted) == (1, 600_000, 0)
         };
         assert!(result.runs.iter().all(done), "{name}");

@@ -5,7 +5,7 @@ pub(crate) mod service;
 use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
-use spindle_lab::experiment::Overrides;
+use spindle_experiment::Overrides;
 
 /// Multipath TCP that recovers lost packets before anyone waits for them.
 #[derive(Debug, Parser)]

@@ -4,9 +4,9 @@ use std::fmt;
 use std::path::Path;
 use std::process::ExitCode;
 
-use spindle_lab::ExperimentError;
+use spindle_experiment::ExperimentError;
+use spindle_experiment::library::UnknownName;
 use spindle_lab::driver::RunError;
-use spindle_lab::library::UnknownName;
 use spindle_lab::sweep::SweepError;
 
 /// Why a command ended early, in one line.

@@ -53,9 +53,10 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+pub use spindle_experiment as experiment;
+pub use spindle_experiment::registry::{Application, Registry, TopologyRequest};
 pub use spindle_fabric as fabric;
 pub use spindle_lab as lab;
-pub use spindle_lab::registry::{Application, Registry, TopologyRequest};
 pub use spindle_mptcp as mptcp;
 
 use args::{Args, Command};

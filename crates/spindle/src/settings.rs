@@ -13,7 +13,7 @@ use std::sync::Arc;
 use clap::builder::ValueHint;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, CommandFactory};
-use spindle_lab::experiment::{Origin, suggestion};
+use spindle_experiment::{Origin, suggestion};
 use toml::de::{DeTable, DeValue};
 
 use crate::args::Args;

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use spindle_lab::identity;
+use spindle_experiment::identity;
 
 /// Short hash and day of the commit that the program was built from, if that is known.
 const COMMIT: &str = env!("SPINDLE_COMMIT");

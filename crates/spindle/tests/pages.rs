@@ -54,7 +54,7 @@ fn the_version_begins_with_that_of_results() {
     let version = printed(&["--version"]);
     let mut words = version.trim_end().splitn(3, ' ');
     assert_eq!(words.next(), Some("spindle"));
-    assert_eq!(words.next(), Some(spindle::lab::identity::VERSION));
+    assert_eq!(words.next(), Some(spindle::experiment::identity::VERSION));
     if let Some(commit) = words.next() {
         assert!(
             commit.starts_with('(') && commit.ends_with(')'),

@@ -2,8 +2,7 @@
 
 mod app;
 mod conn;
-mod informed;
-mod network;
+mod draw;
 mod observing;
 pub(crate) mod packet;
 mod ports;
@@ -11,33 +10,30 @@ mod units;
 pub(crate) mod world;
 
 pub(crate) use app::Recording;
-pub use informed::informed;
-use network::{Drawn, apply_losses, check_for_real_time, draw_hotspots, draw_lossy_links};
-pub(crate) use network::{build, build_standard, candidates, links, switches_among};
-pub use packet::class;
-
 use std::cmp::Reverse;
-use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
+use spindle_experiment::hosts::{configure, host_of, over_interfaces, place_of};
+use spindle_experiment::informed::informed;
+use spindle_experiment::metrics::RunResult;
+use spindle_experiment::network::network as build_network;
+use spindle_experiment::registry::Registry;
+use spindle_experiment::rng::{Purpose, Streams};
+use spindle_experiment::scenario::{LossModel, Traffic};
+use spindle_experiment::traffic::{Plan, PlanError, PlannedFlow, plan};
+use spindle_experiment::{Scenario, TransportName};
 use spindle_fabric::{HostId, Network, NetworkError, Simulation};
-use spindle_mptcp::congestion::CongestionKind;
-use spindle_mptcp::{Config, EcnMode, InitialWindow, PathManager};
+use spindle_mptcp::Config;
 use spindle_units::Instant;
 use spindle_wire::{Endpoint, Segment, SeqNumber};
 
-use crate::experiment::TransportName;
-use crate::experiment::scenario::{HostSettings, LossModel, Scenario, Traffic, Window};
-use crate::metrics::RunResult;
 use crate::pcap::{PcapError, PcapWriter};
-use crate::registry::{Registry, Transport};
-use crate::rng::{Purpose, Streams};
-use crate::traffic::{Plan, PlanError, PlannedFlow, plan};
 use app::{App, FlowState, Routes, Script, Usage};
 use conn::Content;
+use draw::{Drawn, draw_hotspots, draw_lossy_links};
 use observing::Observing;
 use packet::{Parcel, SimPacket};
 use world::{Balanced, World, WorldEvent};
@@ -208,7 +204,7 @@ pub fn run(request: &RunRequest<'_>) -> Result<RunOutput, RunError> {
         .find(name)
         .ok_or_else(|| RunError::Transport(request.registry.no_such_transport(name)))?;
     let streams = Streams::new(request.seed, request.part);
-    let mut network = lab_network(request.scenario, request.registry)?;
+    let mut network = build_network(request.scenario, request.registry)?;
     if let Some(hotspots) = &request.scenario.hotspots {
         draw_hotspots(&mut network, hotspots, &streams)?;
     }
@@ -514,125 +510,6 @@ fn outcome(f: &FlowState, planned: &PlannedFlow, lost: &[(Instant, Option<u32>)]
         timeouts: f.timeouts,
         recoveries: f.recoveries,
     }
-}
-
-/// How often a simulated host retransmits a SYN: as often as Linux and the papers' testbeds
-/// (`tcp_syn_retries`).
-const SYN_RETRIES: u32 = 6;
-
-/// A transport's configuration with the scenario's settings applied.
-pub fn configure(transport: &Transport, host: &HostSettings) -> Config {
-    let mut config = transport.config();
-    if let Some(kind) = host.congestion {
-        config.congestion = kind;
-    }
-    let tcp = &mut config.tcp;
-    tcp.mss = host.mss;
-    tcp.initial_window = match host.initial_window {
-        Window::Total(n) => InitialWindow::Total(n),
-        Window::PerSubflow(n) => InitialWindow::PerSubflow(n),
-    };
-    tcp.min_rto = host.min_rto;
-    tcp.initial_rto = host.initial_rto;
-    // A scenario has one timeout for every case without an RTT measurement.
-    tcp.rto_after_syn_timeout = host.initial_rto;
-    tcp.syn_retries = SYN_RETRIES;
-    tcp.send_buffer = host.send_buffer as usize;
-    tcp.receive_buffer = host.receive_buffer as usize;
-    tcp.delayed_ack = host.delayed_ack;
-    tcp.timestamps = host.timestamps;
-    tcp.output_limit = host.output_limit;
-    tcp.user_timeout = host.user_timeout;
-    tcp.msl = host.msl;
-    if host.max_window.is_some() {
-        tcp.max_window = host.max_window;
-    }
-    tcp.initial_ssthresh = host.initial_ssthresh;
-    if let (Some(m), Some(most)) = (&mut config.multipath, host.join_spacing) {
-        m.join_spacing = most;
-    }
-    config.tcp.ecn = match (host.ecn, config.congestion) {
-        (false, _) => EcnMode::Off,
-        (true, CongestionKind::Dctcp) => EcnMode::Dctcp,
-        (true, _) => EcnMode::Classic,
-    };
-    config
-}
-
-/// Largest number of interfaces of a host: this many fit the addresses of interfaces.
-pub const MAX_INTERFACES: u32 = 15;
-/// Position of the interface's number in an address.
-const INTERFACE_SHIFT: u32 = 20;
-
-/// The address of a host's interface, both counted from 0. First interfaces have 10.0.0.1 and up, second
-/// interfaces 10.16.0.1 and up.
-pub fn address(host: u32, interface: u32) -> IpAddr {
-    let n = (interface << INTERFACE_SHIFT) | (host + 1);
-    IpAddr::V4(Ipv4Addr::new(10, (n >> 16) as u8, (n >> 8) as u8, n as u8))
-}
-
-/// The host and the interface with this address.
-pub fn place_of(addr: IpAddr) -> Option<(u32, u32)> {
-    match addr {
-        IpAddr::V4(a) => {
-            let [_, x, y, z] = a.octets();
-            let n = u32::from_be_bytes([0, x, y, z]);
-            let host = n & ((1 << INTERFACE_SHIFT) - 1);
-            Some((host.checked_sub(1)?, n >> INTERFACE_SHIFT))
-        }
-        IpAddr::V6(_) => None,
-    }
-}
-
-/// An endpoint on a host's first interface.
-pub(crate) fn endpoint(host: u32, port: u16) -> Endpoint {
-    Endpoint::new(address(host, 0), port)
-}
-
-/// The host with this address.
-pub(crate) fn host_of(endpoint: &Endpoint) -> Option<u32> {
-    place_of(endpoint.addr).map(|(host, _)| host)
-}
-
-/// The configuration of a connection that starts from interface `first` of a host with `interfaces` interfaces.
-/// If there are several, a multipath transport opens one subflow from each, because the address determines the
-/// path there. Otherwise it is `config` itself.
-///
-/// If `subflows` is not empty, it contains the number of subflows on each interface. The first subflow of all
-/// is on `first` in any case.
-pub fn over_interfaces(
-    config: &Config,
-    host: u32,
-    interfaces: u32,
-    first: u32,
-    subflows: &[u32],
-) -> Config {
-    let mut config = config.clone();
-    if let Some(m) = config.multipath.as_mut().filter(|_| interfaces > 1) {
-        let on = |i: u32| subflows.get(i as usize).copied();
-        let wanted = |i: u32| on(i).unwrap_or(u32::from(subflows.is_empty()));
-        let others = (0..interfaces).flat_map(|i| {
-            let more = wanted(i).saturating_sub(u32::from(i == first));
-            (0..more).map(move |_| address(host, i))
-        });
-        m.path_manager = PathManager::Endpoints(others.collect());
-    }
-    config
-}
-
-/// The network of a scenario with the scenario's losses, for real time.
-///
-/// # Errors
-/// An impossible dimension, a loss on a link that does not exist, or a setting that only the lab supports.
-pub fn network(scenario: &Scenario, registry: &Registry) -> Result<Network, NetworkError> {
-    check_for_real_time(scenario)?;
-    lab_network(scenario, registry)
-}
-
-fn lab_network(scenario: &Scenario, registry: &Registry) -> Result<Network, NetworkError> {
-    let mut network = build(&scenario.topology, registry)?;
-    apply_losses(&mut network, &scenario.loss)?;
-    Ok(network)
 }
 
 /// Number of interfaces of each host.

@@ -2,6 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use spindle_experiment::metrics::{
+    CodingOfFlows, GoodputOfGroup, LinksOfGroup, PacketsOfClass, PacketsOfFlows, PathsOfFlows,
+    RunResult, UnitsOfFlows, WaitsOfClass, WindowsOfFlows,
+};
+use spindle_experiment::scenario::Observe;
 use spindle_fabric::{Class, HostId, LinkId, Network, Simulation, WatchConfig, WatchedClass};
 use spindle_mptcp::Stack;
 use spindle_mptcp::stage::coding::estimator::Periods;
@@ -9,15 +14,10 @@ use spindle_units::Instant;
 use spindle_wire::{Endpoint, Segment};
 
 use super::app::App;
-use super::class;
 use super::packet::Parcel;
 use super::units::Units;
 use super::world::World;
-use crate::experiment::scenario::Observe;
-use crate::metrics::{
-    CodingOfFlows, GoodputOfGroup, LinksOfGroup, PacketsOfClass, PacketsOfFlows, PathsOfFlows,
-    RunResult, UnitsOfFlows, WaitsOfClass, WindowsOfFlows,
-};
+use spindle_experiment::hosts::class;
 
 /// Bytes that arrived, by sender and receiver.
 pub(super) type Arrived = BTreeMap<(u32, u32), u64>;

@@ -1,7 +1,7 @@
 //! Segments as the fabric carries them.
 
+use spindle_experiment::hosts::class;
 use spindle_fabric::{Class, Packet};
-use spindle_mptcp::stage::has_priority;
 use spindle_units::prefetch;
 use spindle_wire::{Ecn, Segment};
 
@@ -84,15 +84,6 @@ impl ParcelPool {
         if self.0.len() < KEPT {
             self.0.push(parcel);
         }
-    }
-}
-
-/// The class in which packets with this code point wait at ports: high if it [has priority](has_priority).
-pub fn class(dscp: u8) -> Class {
-    if has_priority(dscp) {
-        Class::High
-    } else {
-        Class::Low
     }
 }
 

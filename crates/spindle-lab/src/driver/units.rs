@@ -9,12 +9,11 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use spindle_experiment::metrics::UnitsOfFlows;
 use spindle_mptcp::stage::coding::CodingConfig;
 use spindle_mptcp::stage::coding::estimator::Estimator;
 use spindle_units::{Duration, Instant};
 use spindle_wire::{Coded, CodedKind, Endpoint, Segment};
-
-use crate::metrics::UnitsOfFlows;
 
 /// Largest number of units in flight that are known for a connection. The oldest unit is forgotten first.
 const MOST: usize = 256;

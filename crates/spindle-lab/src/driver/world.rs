@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use spindle_experiment::rng::{Purpose, Streams};
 use spindle_fabric::{Address, Event as NetEvent, HostId, LinkId, Network, Simulation};
 use spindle_mptcp::{Handle, Stack, StackConfig};
 use spindle_units::Instant;
@@ -10,7 +11,6 @@ use spindle_wire::Segment;
 use super::packet::{Parcel, ParcelPool, SimPacket};
 use super::place_of;
 use super::ports::Ports;
-use crate::rng::{Purpose, Streams};
 
 /// The token of the application's alarm. The tokens of hosts are their numbers.
 const APPLICATION: u64 = u64::MAX;

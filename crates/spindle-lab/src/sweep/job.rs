@@ -1,32 +1,16 @@
 //! Single runs of an experiment: which runs there are, what identifies each, and how a run is made.
 
-use serde::{Deserialize, Serialize};
+use spindle_experiment::identity::RunIdentity;
+use spindle_experiment::metrics::RunResult;
+use spindle_experiment::registry::Registry;
+use spindle_experiment::rng::hash64;
+use spindle_experiment::scenario::Traffic;
+use spindle_experiment::{Experiment, TransportName};
 
-use crate::driver::{self, RunError, RunRequest};
-use crate::experiment::scenario::Traffic;
-use crate::experiment::{Experiment, TransportName};
-use crate::identity::RunIdentity;
-use crate::metrics::RunResult;
-use crate::registry::Registry;
-use crate::rng::hash64;
+use spindle_experiment::results::{RunKey, keys};
 
 use super::Options;
-
-/// Identifies a run among runs of the same version, across experiments.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct RunKey {
-    /// A hash of everything that determines the results except version, transport's name, seed and part: the
-    /// point's interpreted scenario, what the transport consists of, and the payload.
-    pub configuration: String,
-    /// The transport's name.
-    pub transport: String,
-    /// The seed.
-    pub seed: u64,
-    /// Which part of the seed's flows, from 0.
-    pub part: u64,
-    /// The number of parts.
-    pub parts: u64,
-}
+use crate::driver::{self, RunError, RunRequest};
 
 /// A run of an experiment.
 #[derive(Clone, Debug)]
@@ -69,25 +53,6 @@ pub fn jobs(
         }
     }
     Ok(jobs)
-}
-
-/// The runs of a transport at one point, in the order of seed and part. `configuration` is
-/// [`RunKey::configuration`].
-pub fn keys(
-    experiment: &Experiment,
-    transport: &TransportName,
-    configuration: u64,
-) -> impl Iterator<Item = RunKey> {
-    let (parts, transport) = (experiment.parts(), transport.to_string());
-    let seeds = experiment.seed..experiment.seed + experiment.seeds;
-    let runs = seeds.flat_map(move |seed| (0..parts).map(move |part| (seed, part)));
-    runs.map(move |(seed, part)| RunKey {
-        configuration: format!("{configuration:016x}"),
-        transport: transport.clone(),
-        seed,
-        part,
-        parts,
-    })
 }
 
 /// The experiment's transports without those that only the testbed runs.

@@ -4,11 +4,13 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+use spindle_experiment::Experiment;
+use spindle_experiment::identity::RunIdentity;
+use spindle_experiment::metrics::RunResult;
 
-use super::{Job, Lines, Made, RunKey, SweepError};
-use crate::experiment::Experiment;
-use crate::identity::RunIdentity;
-use crate::metrics::RunResult;
+use spindle_experiment::results::{Lines, RunKey};
+
+use super::{Job, Made, SweepError};
 
 /// A finished run with its identity: one line of a store.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -4,9 +4,12 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{Job, Made, Options, RunKey, SweepError, jobs};
-use crate::experiment::Experiment;
-use crate::registry::Registry;
+use spindle_experiment::Experiment;
+use spindle_experiment::registry::Registry;
+
+use spindle_experiment::results::RunKey;
+
+use super::{Job, Made, Options, SweepError, jobs};
 
 /// Runs that more than one experiment needs. They are kept once they are made. Clones share them.
 ///

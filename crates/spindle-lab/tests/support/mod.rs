@@ -2,9 +2,8 @@
 
 use std::path::Path;
 
-use spindle_lab::experiment::{Experiment, Overrides};
-use spindle_lab::library;
-use spindle_lab::registry::Registry;
+use spindle_experiment::registry::Registry;
+use spindle_experiment::{Experiment, Overrides, library};
 
 /// An experiment with one transport. `text` is the rest of its file.
 pub(crate) fn experiment(transport: &str, text: &str) -> Experiment {

@@ -13,10 +13,10 @@ use spindle_wire::{Endpoint, Payload};
 use tokio::sync::mpsc::error::TrySendError;
 
 use super::Driver;
-use super::pipe::{Identity, Phase, Pipe, Room};
+use super::pipe::{Identity, OwnedPipe, Phase, Pipe, Room};
 use super::queue::{AcceptQueue, Command};
+use super::status::{ConnectionStatus, ListenOptions, NetworkCounters};
 use crate::error::NetError;
-use crate::socket::{ConnectionStatus, ListenOptions, NetworkCounters, TcpStream};
 
 /// Bytes that a peer may still send to a connection after its owner has released it. Beyond them, the
 /// connection is reset.
@@ -398,12 +398,11 @@ impl Driver {
         self.open_pipe(now, handle, pipe.clone(), Some(local));
         self.connections.set_up(handle, |_| 1);
         set_up(&pipe);
-        let Some(identity) = pipe.identity.get().copied() else {
+        if pipe.identity.get().is_none() {
             self.stack.abort(now, handle);
             return;
-        };
-        let stream = TcpStream::new(pipe);
-        match accepted.try_send((stream, identity.peer)) {
+        }
+        match accepted.try_send(OwnedPipe::new(pipe)) {
             Ok(()) => self.connections.totals.accepted += 1,
             Err(TrySendError::Full(_) | TrySendError::Closed(_)) => {
                 self.connections.totals.refused += 1;

@@ -12,6 +12,7 @@ mod connections;
 pub(crate) mod held;
 pub(crate) mod pipe;
 pub(crate) mod queue;
+pub(crate) mod status;
 mod survey;
 pub(crate) mod turns;
 

@@ -137,6 +137,29 @@ pub(crate) struct Pipe {
     queued: AtomicBool,
 }
 
+/// The pipe of a connection that has an owner. Dropping it releases the connection.
+pub(crate) struct OwnedPipe(Arc<Pipe>);
+
+impl OwnedPipe {
+    pub(crate) fn new(pipe: Arc<Pipe>) -> Self {
+        Self(pipe)
+    }
+}
+
+impl std::ops::Deref for OwnedPipe {
+    type Target = Arc<Pipe>;
+
+    fn deref(&self) -> &Arc<Pipe> {
+        &self.0
+    }
+}
+
+impl Drop for OwnedPipe {
+    fn drop(&mut self) {
+        self.0.release();
+    }
+}
+
 impl Pipe {
     pub(crate) fn new(queue: Arc<Queue>, room: Room) -> Arc<Self> {
         let state = State {
@@ -338,7 +361,7 @@ impl Pipe {
     }
 
     /// The owner releases the connection.
-    pub(crate) fn release(self: &Arc<Self>) {
+    fn release(self: &Arc<Self>) {
         let mut s = self.lock();
         s.released = true;
         s.write_closed = true;

@@ -10,12 +10,12 @@ use spindle_mptcp::{Config, ConnectionInfo, ListenerId};
 use tokio::sync::{mpsc, oneshot};
 
 use super::held::Held;
-use super::pipe::Pipe;
+use super::pipe::{OwnedPipe, Pipe};
+use super::status::{ConnectionStatus, ListenOptions, NetworkCounters};
 use crate::error::NetError;
-use crate::socket::{ConnectionStatus, ListenOptions, NetworkCounters, TcpStream};
 
 /// Where the data path puts accepted connections.
-pub(crate) type AcceptQueue = mpsc::Sender<(TcpStream, SocketAddr)>;
+pub(crate) type AcceptQueue = mpsc::Sender<OwnedPipe>;
 
 /// A request to the data path. The answer is sent through the channel in it.
 pub(crate) enum Command {

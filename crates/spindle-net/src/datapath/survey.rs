@@ -4,7 +4,7 @@
 use tokio::sync::oneshot::Sender;
 
 use super::Driver;
-use crate::socket::{ConnectionStatus, NetworkCounters};
+use super::status::{ConnectionStatus, NetworkCounters};
 
 /// Connections handled in one turn: about 0.1 ms.
 const SLICE: usize = 128;

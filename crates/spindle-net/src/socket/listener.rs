@@ -7,6 +7,7 @@ use spindle_mptcp::ListenerId;
 use tokio::sync::mpsc;
 
 use super::{Network, TcpStream};
+use crate::datapath::pipe::OwnedPipe;
 use crate::datapath::queue::Command;
 use crate::error::NetError;
 
@@ -17,7 +18,7 @@ pub struct TcpListener {
     network: Network,
     id: ListenerId,
     local: SocketAddr,
-    waiting: mpsc::Receiver<(TcpStream, SocketAddr)>,
+    waiting: mpsc::Receiver<OwnedPipe>,
 }
 
 impl TcpListener {
@@ -25,7 +26,7 @@ impl TcpListener {
         network: Network,
         id: ListenerId,
         local: SocketAddr,
-        waiting: mpsc::Receiver<(TcpStream, SocketAddr)>,
+        waiting: mpsc::Receiver<OwnedPipe>,
     ) -> Self {
         Self {
             network,
@@ -41,7 +42,7 @@ impl TcpListener {
     /// [`NetError::Stopped`].
     pub async fn accept(&mut self) -> Result<(TcpStream, SocketAddr), NetError> {
         match self.waiting.recv().await {
-            Some(accepted) => Ok(accepted),
+            Some(pipe) => Ok(accepted(pipe)),
             None => Err(self.network.queue().stopped()),
         }
     }
@@ -54,15 +55,23 @@ impl TcpListener {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(TcpStream, SocketAddr), NetError>> {
-        self.waiting
-            .poll_recv(cx)
-            .map(|a| a.ok_or_else(|| self.network.queue().stopped()))
+        self.waiting.poll_recv(cx).map(|pipe| {
+            pipe.map(accepted)
+                .ok_or_else(|| self.network.queue().stopped())
+        })
     }
 
     /// The address that the listener listens on, with the port that was chosen.
     pub fn local_addr(&self) -> SocketAddr {
         self.local
     }
+}
+
+/// The stream of an accepted connection, and its peer.
+fn accepted(pipe: OwnedPipe) -> (TcpStream, SocketAddr) {
+    let stream = TcpStream::new(pipe);
+    let peer = stream.peer_addr();
+    (stream, peer)
 }
 
 impl Drop for TcpListener {

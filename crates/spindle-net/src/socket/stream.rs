@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 
 use super::handle::ConnectionHandle;
 use super::split::{self, OwnedReadHalf, OwnedWriteHalf};
-use crate::datapath::pipe::{Phase, Pipe};
+use crate::datapath::pipe::{OwnedPipe, Phase, Pipe};
 use crate::datapath::queue::Command;
 use crate::error::NetError;
 
@@ -23,7 +23,7 @@ use crate::error::NetError;
 /// Dropping it closes the connection in order: data that were written are still delivered. [`Self::abort`] does
 /// not deliver them.
 pub struct TcpStream {
-    pipe: Arc<Pipe>,
+    pipe: OwnedPipe,
 }
 
 /// Placeholder for an end that is not known yet.
@@ -40,7 +40,7 @@ impl std::fmt::Debug for TcpStream {
 }
 
 impl TcpStream {
-    pub(crate) fn new(pipe: Arc<Pipe>) -> Self {
+    pub(super) fn new(pipe: OwnedPipe) -> Self {
         Self { pipe }
     }
 
@@ -174,12 +174,6 @@ pub(super) async fn connection_info(pipe: &Arc<Pipe>) -> Result<ConnectionInfo, 
         (Some(last), _) => Ok(*last),
         (None, Err(e)) => Err(e),
         (None, Ok(())) => Err(NetError::Closed),
-    }
-}
-
-impl Drop for TcpStream {
-    fn drop(&mut self) {
-        self.pipe.release();
     }
 }
 

@@ -2,9 +2,8 @@
 
 use std::path::Path;
 
-use spindle_lab::experiment::{Experiment, Overrides};
-use spindle_lab::library;
-use spindle_lab::registry::Registry;
+use spindle_experiment::registry::Registry;
+use spindle_experiment::{Experiment, Overrides, library};
 
 /// Whether this process is root and the machine has all of `needs` (paths). If not, it prints why the test is
 /// skipped.

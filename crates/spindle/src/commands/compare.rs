@@ -3,11 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use spindle_lab::experiment::{Experiment, Overrides, TransportName};
-use spindle_lab::present::{self, Provenance};
-use spindle_lab::registry::Registry;
-use spindle_lab::sweep::{self, Options, SweepResult};
-use spindle_lab::{library, output};
+use spindle_experiment::registry::Registry;
+use spindle_experiment::results::{self, SweepResult};
+use spindle_experiment::{Experiment, Overrides, TransportName, library};
+use spindle_lab::story;
+use spindle_lab::sweep::{self, Options};
+use spindle_report::present::{self, Provenance};
 
 use super::{command, json_on_stdout, print, program, quoted, write_json};
 use crate::args::{Common, Compare, Run};
@@ -87,6 +88,9 @@ fn options(common: &Common) -> Result<Options, Failure> {
     })
 }
 
+/// How many flows are recorded in search of a flow worth drawing.
+const CANDIDATES: usize = 20;
+
 fn execute(
     registry: &Registry,
     experiment: &Experiment,
@@ -99,11 +103,11 @@ fn execute(
         eprintln!("{name}: left out, only `spindle testbed` runs it");
     }
     let result = sweep::execute(experiment, registry, &options)?;
-    let comparison = output::comparison(experiment, &result);
+    let comparison = results::comparison(experiment, &result);
     if !json_on_stdout(common.json.as_deref()) {
-        print(&output::table(&comparison));
+        print(&results::table(&comparison));
         if !experiment.claims.is_empty() {
-            print(&output::verdict_table(&output::verdicts(
+            print(&results::verdict_table(&results::verdicts(
                 experiment, &result,
             )));
         }
@@ -115,7 +119,7 @@ fn execute(
         let follow = |point: usize, transport: &TransportName, seed: u64, part: u64| {
             follow(name, common, experiment, (point, transport, seed, part))
         };
-        let making = Provenance {
+        let provenance = Provenance {
             registry,
             command: &command(),
             follow: &follow,
@@ -123,7 +127,11 @@ fn execute(
             file: None,
             scale: None,
         };
-        let index = present::comparison(experiment, &result, &making, dir)
+        let flows = story::recovered_flow(registry, experiment, CANDIDATES)
+            .into_iter()
+            .chain(story::decoded_flow(registry, experiment, CANDIDATES))
+            .collect();
+        let index = present::comparison(experiment, &result, flows, &provenance, dir)
             .map_err(|e| Failure::Other(e.to_string()))?;
         if !json_on_stdout(common.json.as_deref()) {
             print(&format!("report: {}\n", index.display()));
@@ -160,7 +168,7 @@ fn follow(
 }
 
 pub(super) fn exit(result: &SweepResult) -> ExitCode {
-    if output::all_well(result) {
+    if results::all_well(result) {
         return ExitCode::SUCCESS;
     }
     eprintln!("error: not every flow finished; see the completed, aborted and corrupted counts");

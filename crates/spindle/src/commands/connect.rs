@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::process::ExitCode;
 
-use spindle_lab::registry::Registry;
+use spindle_experiment::registry::Registry;
 use spindle_mptcp::PathManager;
 use spindle_net::connect::{Connect, ConnectOptions, Destination};
 use spindle_net::setup::{SetupOptions, SourceRoute};

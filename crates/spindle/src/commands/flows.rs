@@ -2,8 +2,7 @@
 
 use std::process::ExitCode;
 
-use spindle_lab::experiment::flows::{check_fat_tree, parse};
-use spindle_lab::reference;
+use spindle_lab::flow_file::{self, check_fat_tree, parse};
 
 use super::{json_on_stdout, print, write_json};
 use crate::args::Flows;
@@ -22,14 +21,14 @@ pub(crate) fn flows(args: &Flows) -> Result<ExitCode, Failure> {
     let list = parse(&text).map_err(|e| Failure::Usage(format!("{name}: {e}")))?;
     check_fat_tree(&list, k).map_err(|e| Failure::Usage(format!("--k {k}: {e}")))?;
     let usage = |e| Failure::Usage(format!("{name}: {e}"));
-    let mut report = reference::run(&list, k, args.sack).map_err(usage)?;
+    let mut report = flow_file::run(&list, k, args.sack).map_err(usage)?;
     if args.shifts > 0 {
-        report.spread = Some(reference::spread(&list, k, args.sack, args.shifts).map_err(usage)?);
+        report.spread = Some(flow_file::spread(&list, k, args.sack, args.shifts).map_err(usage)?);
     }
     if !json_on_stdout(args.json.as_deref()) {
-        print(&reference::table(&report));
+        print(&flow_file::table(&report));
         if let Some(spread) = &report.spread {
-            print(&reference::spread_table(spread));
+            print(&flow_file::spread_table(spread));
         }
     }
     if let Some(path) = &args.json {

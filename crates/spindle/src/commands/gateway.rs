@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::process::ExitCode;
 
-use spindle_lab::registry::Registry;
+use spindle_experiment::registry::Registry;
 use spindle_mptcp::{PathManager, StackConfig};
 use spindle_net::gateway::{Gateway, GatewayOptions};
 use spindle_net::service::LinkKind;

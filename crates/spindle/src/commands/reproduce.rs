@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use spindle_lab::experiment::{Experiment, Overrides, Scale, TransportName};
-use spindle_lab::library::{self, BuiltIn};
-use spindle_lab::output::{self, Reproduction};
-use spindle_lab::present::{self, Provenance, Results};
-use spindle_lab::registry::Registry;
-use spindle_lab::report::{Figure, Overview};
+use spindle_experiment::library::{self, BuiltIn};
+use spindle_experiment::registry::Registry;
+use spindle_experiment::{Experiment, Overrides, Scale, TransportName, results};
+use spindle_lab::story;
 use spindle_lab::sweep::{self, Options, Shared};
+use spindle_report::present::{self, Provenance, Reproduction, Results};
+use spindle_report::{Figure, Overview};
 
 use super::compare::exit;
 use super::{command, json_on_stdout, print, program, write_json};
@@ -44,17 +44,17 @@ pub(crate) fn reproduce(registry: &Registry, args: &Reproduce) -> Result<ExitCod
             ..options(args, built_in.id)
         };
         let result = sweep::execute(&experiment, registry, &options)?;
-        let verdicts = output::verdicts(&experiment, &result);
+        let verdicts = results::verdicts(&experiment, &result);
         let paper = built_in.paper.unwrap_or_default();
         let joint = library::paper(paper).is_some_and(|p| p.joint);
         if joint {
             let scenario = present::scenario(registry, &experiment, &result);
             overview.scenarios.push(scenario);
         } else if !quiet {
-            print(&output::table(&output::comparison(&experiment, &result)));
-            print(&format!("{}\n", output::verdict_table(&verdicts)));
+            print(&results::table(&results::comparison(&experiment, &result)));
+            print(&format!("{}\n", results::verdict_table(&verdicts)));
         }
-        if !output::all_well(&result) {
+        if !results::all_well(&result) {
             code = exit(&result);
         }
         if args.out.is_some() {
@@ -107,6 +107,10 @@ fn write_page(
     present::figures(paper, figures, table, dir).map_err(|e| Failure::Other(e.to_string()))
 }
 
+/// How many flows are recorded in search of a flow worth drawing. It is fewer than for a comparison, since runs
+/// of some figures are long.
+const CANDIDATES: usize = 6;
+
 /// A figure of a paper's page. `apart` is whether the page has its own directory next to the runs.
 fn figure(
     registry: &Registry,
@@ -132,7 +136,7 @@ fn figure(
         )
     };
     let store = format!("{}{id}.jsonl", if apart { "../" } else { "" });
-    let making = Provenance {
+    let provenance = Provenance {
         registry,
         command: &command(),
         follow: &follow,
@@ -140,7 +144,10 @@ fn figure(
         file: Some(built_in.text),
         scale: Some(scale),
     };
-    present::figure(results, &making)
+    let experiment = results.experiment;
+    let flow = story::decoded_flow(registry, experiment, CANDIDATES)
+        .or_else(|| story::recovered_flow(registry, experiment, CANDIDATES));
+    present::figure(results, flow, &provenance)
 }
 
 fn scale(args: &Reproduce) -> Scale {

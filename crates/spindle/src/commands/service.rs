@@ -8,7 +8,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use spindle_lab::registry::Registry;
+use spindle_experiment::registry::Registry;
 use spindle_mptcp::{Config, Keepalive, MultipathConfig, PathManager, StackConfig};
 use spindle_net::limits::{LEAST_PER_CONNECTION, Limits};
 use spindle_net::metrics::{self, Metrics};

@@ -2,10 +2,10 @@
 
 use std::process::ExitCode;
 
-use spindle_lab::library;
-use spindle_lab::metrics::{Metric, show_us};
-use spindle_lab::registry::Registry;
-use spindle_lab::stats::Pool;
+use spindle_experiment::library;
+use spindle_experiment::metrics::{Metric, show_us};
+use spindle_experiment::registry::Registry;
+use spindle_experiment::stats::Pool;
 use spindle_testbed::exec::{Exec, exec, statistics};
 use spindle_testbed::{Options, Progress, TestbedError, enter, output};
 

@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
+use spindle_experiment::registry::Registry;
+use spindle_experiment::{Experiment, Overrides, Point, Scale};
 use spindle_lab::driver::{self, FlowOutcome, RunOutput, RunRequest};
-use spindle_lab::experiment::{Experiment, Overrides, Point, Scale};
-use spindle_lab::registry::Registry;
 
 use super::{command, compare, print};
 use crate::args::Trace;
@@ -60,8 +60,7 @@ pub(crate) fn trace(registry: &Registry, args: &Trace) -> Result<ExitCode, Failu
         if let Some(other) = transports.next() {
             trace.compare_with = run(other)?.1.map(Box::new);
         }
-        let page = trace
-            .write(dir, "index.html", &command(), None)
+        let page = spindle_report::write_flow(&trace, dir, "index.html", &command(), None)
             .map_err(|e| Failure::Other(e.to_string()))?;
         let _ = writeln!(text, "report: {}", page.display());
     }

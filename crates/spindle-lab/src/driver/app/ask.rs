@@ -1,10 +1,10 @@
 //! Requests that wait until their new connection, or all its subflows, are established.
 
+use spindle_experiment::scenario::Ask;
 use spindle_mptcp::Stack;
 use spindle_units::{Duration, Instant};
 
 use super::{App, JOIN_TRIGGER, Wake};
-use crate::experiment::scenario::Ask;
 
 /// How long a request waits for the subflows of its connection (our choice: three SYNs).
 const JOIN_PATIENCE: Duration = Duration::from_secs(7);

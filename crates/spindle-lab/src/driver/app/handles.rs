@@ -65,7 +65,7 @@ mod tests {
     use spindle_mptcp::{Config, Stack, StackConfig};
     use spindle_units::Instant;
 
-    use super::super::super::endpoint;
+    use spindle_experiment::hosts::endpoint;
     use super::*;
 
     fn connect(stack: &mut Stack, port: u16) -> Handle {

@@ -12,6 +12,11 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::sync::Arc;
 
+use spindle_experiment::metrics::RunResult;
+use spindle_experiment::registry::Application;
+use spindle_experiment::rng::Streams;
+use spindle_experiment::scenario::{Ask, Observe};
+use spindle_experiment::traffic::{Plan, PlannedFlow, Start};
 use spindle_fabric::LinkId;
 use spindle_mptcp::stage::scatter::PRIORITY;
 use spindle_mptcp::{CloseReason, Config, Event, Handle, Stack, TraceEvent};
@@ -23,11 +28,6 @@ use observe::Observer;
 pub(crate) use script::Script;
 
 use super::conn::{Class, Conn, Content};
-use crate::experiment::scenario::{Ask, Observe};
-use crate::metrics::RunResult;
-use crate::registry::Application;
-use crate::rng::Streams;
-use crate::traffic::{Plan, PlannedFlow, Start};
 
 /// How long a run continues after its last flow, so that late timeouts are counted.
 const EPILOGUE: Duration = Duration::from_millis(200);

@@ -4,13 +4,13 @@
 
 use std::collections::HashMap;
 
+use spindle_experiment::metrics::{RecoveryOfFlows, SPARE_WINDOWS_MS};
 use spindle_mptcp::{
     ConnectionInfo, Handle, SendKind, Stack, SubflowId, TcpState, TraceEvent, TraceKind,
 };
 use spindle_units::{Duration, Instant};
 
 use crate::driver::conn::Conn;
-use crate::metrics::{RecoveryOfFlows, SPARE_WINDOWS_MS};
 
 /// The flows of a run that are being observed, and the results of those that were.
 #[derive(Debug, Default)]

@@ -2,6 +2,10 @@
 
 use std::sync::Arc;
 
+use spindle_experiment::hosts::{address, endpoint, over_interfaces};
+use spindle_experiment::registry::Application;
+use spindle_experiment::rng::Purpose;
+use spindle_experiment::traffic::Start;
 use spindle_fabric::LinkId;
 use spindle_mptcp::{Config, Stack};
 use spindle_units::{Duration, Instant};
@@ -9,10 +13,6 @@ use spindle_wire::Endpoint;
 
 use super::{App, WARM_UP, Wake};
 use crate::driver::conn::{Class, Conn};
-use crate::driver::{address, endpoint, over_interfaces};
-use crate::registry::Application;
-use crate::rng::Purpose;
-use crate::traffic::Start;
 
 /// The port that servers listen on.
 const PORT: u16 = 80;

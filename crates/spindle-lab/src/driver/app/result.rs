@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use spindle_experiment::metrics::{RunResult, TimersOfFlows};
 use spindle_mptcp::{SendCounters, Stack};
 use spindle_units::{Duration, Instant};
 
 use super::observe::Observer;
 use super::{App, Group, NO_CONN, Wake};
 use crate::driver::conn::{Class, Conn};
-use crate::metrics::{RunResult, TimersOfFlows};
 
 impl App {
     /// Schedules the time from which flows count.

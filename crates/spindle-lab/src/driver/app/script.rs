@@ -1,10 +1,9 @@
 //! Scripted losses: one packet of each response, on whatever link it would use (CoFUSO section 6.1.1).
 
+use spindle_experiment::rng::{Purpose, Streams};
+use spindle_experiment::scenario::ResponseLoss;
 use spindle_mptcp::{ConnectionInfo, Handle, Stack};
 use spindle_wire::{Endpoint, Segment};
-
-use crate::experiment::scenario::ResponseLoss;
-use crate::rng::{Purpose, Streams};
 
 /// The scripts of a run's flows.
 #[derive(Debug, Default)]

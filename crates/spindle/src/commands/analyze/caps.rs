@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use serde::Serialize;
-use spindle_lab::metrics::show_us;
+use spindle_experiment::metrics::show_us;
 use spindle_mptcp::stage::coding::formulas::{
     Blocking, Conditions, Units, optimal_unit, overhead, overhead_unrounded, unblocked,
 };

@@ -2,10 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use spindle_lab::report::format::Quantity;
-use spindle_lab::report::{
-    AxisSpec, Estimate, Figure, FigureReport, LinePlot, LineSeries, RunIdentity, SeriesPoint,
-};
+use spindle_experiment::identity::RunIdentity;
+use spindle_report::format::Quantity;
+use spindle_report::{AxisSpec, Estimate, Figure, FigureReport, LinePlot, LineSeries, SeriesPoint};
 
 use super::super::command;
 use super::caps::{Analysis, OfShare, OfUnit};

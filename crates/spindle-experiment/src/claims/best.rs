@@ -1,0 +1,130 @@
+//! How far a transport is from the best of several, in one metric or in several.
+
+use super::Verdict;
+use super::evaluate::{Finding, Findings, Judge, PointView};
+use crate::metrics::Metric;
+use crate::stats::{Interval, Pool};
+use crate::units;
+
+/// The transports that are compared, and the metrics.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NearBest {
+    /// The transports that are claimed to be near the best, or not to be.
+    pub of: Vec<String>,
+    /// Other transports that may be the best. Those of `of` may be the best as well.
+    pub against: Vec<String>,
+    /// The largest share above the lowest value that counts as near it.
+    pub within: f64,
+    /// The metrics in addition to the claim's own.
+    pub also: Vec<Metric>,
+}
+
+impl NearBest {
+    /// All transports of the test.
+    pub(super) fn all(&self) -> impl Iterator<Item = &String> {
+        self.of.iter().chain(&self.against)
+    }
+}
+
+/// A transport's distance from the best, as a share of the best's value, and its 95 % interval.
+struct Distance {
+    value: f64,
+    interval: Interval,
+}
+
+impl Judge<'_> {
+    /// Checks that each of `of` is near the best at each point in each metric.
+    pub(super) fn near_best(&self, test: &NearBest) -> Findings {
+        let mut list = Vec::new();
+        for name in &test.of {
+            for (point, metric) in self.places(test) {
+                let d = self.distance(point, name, test, metric)?;
+                let verdict = match () {
+                    () if d.interval.high <= test.within => Verdict::Holds,
+                    () if d.interval.low > test.within => Verdict::Fails,
+                    () => Verdict::Tied,
+                };
+                let text = describe(point, name, metric, &d);
+                list.push(Finding { verdict, text });
+            }
+        }
+        Ok(list)
+    }
+
+    /// Checks that each of `of` is not near the best at some point in some metric.
+    pub(super) fn not_near_best(&self, test: &NearBest) -> Findings {
+        let each = test.of.iter().map(|name| {
+            let mut verdicts = Vec::new();
+            let mut farthest: Option<(f64, String)> = None;
+            for (point, metric) in self.places(test) {
+                let d = self.distance(point, name, test, metric)?;
+                verdicts.push(match () {
+                    () if d.interval.low > test.within => Verdict::Holds,
+                    () if d.interval.high <= test.within => Verdict::Fails,
+                    () => Verdict::Tied,
+                });
+                if farthest.as_ref().is_none_or(|(f, _)| d.interval.low > *f) {
+                    farthest = Some((d.interval.low, describe(point, name, metric, &d)));
+                }
+            }
+            let verdict = match () {
+                () if verdicts.contains(&Verdict::Holds) => Verdict::Holds,
+                () if verdicts.contains(&Verdict::Tied) => Verdict::Tied,
+                () => Verdict::Fails,
+            };
+            let text = farthest.map_or_else(String::new, |(_, text)| text);
+            Ok(Finding { verdict, text })
+        });
+        each.collect()
+    }
+
+    fn places(&self, test: &NearBest) -> impl Iterator<Item = (&PointView<'_>, Metric)> {
+        let also = test.also.clone();
+        self.points.iter().flat_map(move |point| {
+            let metrics = std::iter::once(self.metric).chain(also.clone());
+            metrics.map(move |metric| (point, metric))
+        })
+    }
+
+    fn distance(
+        &self,
+        point: &PointView<'_>,
+        name: &str,
+        test: &NearBest,
+        metric: Metric,
+    ) -> Result<Distance, String> {
+        let judge = Judge { metric, ..*self };
+        let own = judge.pool(point, name)?;
+        let pools: Vec<&Pool> = test
+            .all()
+            .map(|other| judge.pool(point, other))
+            .collect::<Result<_, _>>()?;
+        if pools.iter().any(|p| p.runs() != own.runs()) {
+            return Err("the transports have different numbers of runs".to_owned());
+        }
+        let above = |w: &[u32]| {
+            let values = pools.iter().map(|p| p.weighted(metric, w));
+            let best = values.collect::<Option<Vec<f64>>>()?;
+            let best = best.into_iter().min_by(f64::total_cmp)?;
+            (best > 0.0).then_some(own.weighted(metric, w)? / best - 1.0)
+        };
+        let value = above(&vec![1; own.runs()]).ok_or("the best value is zero")?;
+        let interval = own
+            .resamples()
+            .interval(above)
+            .ok_or("intervals need two or more runs")?;
+        Ok(Distance { value, interval })
+    }
+}
+
+fn describe(point: &PointView<'_>, name: &str, metric: Metric, d: &Distance) -> String {
+    let show = |v: f64| units::percent((v * 1e3).round() / 1e3);
+    format!(
+        "{}: {name} {} above the best in {} [{} to {}]",
+        point.label(),
+        show(d.value),
+        metric.title(),
+        show(d.interval.low),
+        show(d.interval.high)
+    )
+}

@@ -1,0 +1,188 @@
+//! Tests of how a metric changes along an axis of the sweep.
+
+use super::evaluate::{Finding, Findings, Judge, PointView};
+use super::{Shape, Verdict};
+use crate::stats::{Interval, Pool};
+use crate::units;
+
+/// A place on the axis.
+struct Place<'a> {
+    /// The axis' value as written.
+    text: &'a str,
+    pool: &'a Pool,
+    /// The other transport's pool, if the distance from it is tested.
+    against: Option<&'a Pool>,
+    value: f64,
+}
+
+/// Points that differ only in the axis, in the order of the axis.
+struct Line<'a> {
+    /// The settings of the other axes.
+    rest: String,
+    places: Vec<Place<'a>>,
+}
+
+impl Judge<'_> {
+    /// Checks that the metric of each transport has the shape along the axis, separately for each setting of
+    /// the other axes. Points without the axis do not count.
+    pub(super) fn shape(
+        &self,
+        of: &[String],
+        against: Option<&str>,
+        axis: &str,
+        shape: Shape,
+    ) -> Findings {
+        let mut list = Vec::new();
+        for name in of {
+            let describe = against.map(|other| format!("{name} below {other}"));
+            for line in self.lines(name, against, axis)? {
+                list.push(self.line(describe.as_deref().unwrap_or(name), axis, &line, shape)?);
+            }
+        }
+        match list.is_empty() {
+            true => Err(format!("no point has a value of {axis}")),
+            false => Ok(list),
+        }
+    }
+
+    fn lines(
+        &self,
+        name: &str,
+        against: Option<&str>,
+        axis: &str,
+    ) -> Result<Vec<Line<'_>>, String> {
+        let mut lines: Vec<(Line<'_>, Vec<f64>)> = Vec::new();
+        for point in self.points {
+            let Some((text, x, rest)) = split(point, axis)? else {
+                continue;
+            };
+            let pool = self.pool(point, name)?;
+            let against = against.map(|other| self.pool(point, other)).transpose()?;
+            let mut place = Place {
+                text,
+                pool,
+                against,
+                value: 0.0,
+            };
+            let value = self.at(&place, &vec![1; pool.runs()]);
+            place.value = value.ok_or("no flow completed, or the other's value is zero")?;
+            let at = lines.iter().position(|(l, _)| l.rest == rest);
+            let at = at.unwrap_or_else(|| {
+                let places = Vec::new();
+                lines.push((Line { rest, places }, Vec::new()));
+                lines.len() - 1
+            });
+            let (line, xs) = &mut lines[at];
+            let before = xs.partition_point(|other| *other < x);
+            line.places.insert(before, place);
+            xs.insert(before, x);
+        }
+        Ok(lines.into_iter().map(|(line, _)| line).collect())
+    }
+
+    fn line(
+        &self,
+        name: &str,
+        axis: &str,
+        line: &Line<'_>,
+        shape: Shape,
+    ) -> Result<Finding, String> {
+        let places = &line.places;
+        let turn = match shape {
+            Shape::Rising => 0,
+            Shape::Falling => places.len() - 1,
+            Shape::Valley => extreme(places, 1.0),
+            Shape::Peak => extreme(places, -1.0),
+        };
+        // The metric goes down to the turn and up from there. A peak is a valley upside down.
+        let sign = if shape == Shape::Peak { -1.0 } else { 1.0 };
+        let mut against = Vec::new();
+        for (i, pair) in places.windows(2).enumerate() {
+            let up = if i < turn { -sign } else { sign };
+            if self.change(&pair[0], &pair[1], up)?.high < 0.0 {
+                against.push(i);
+            }
+        }
+        let inside = turn > 0 && turn + 1 < places.len();
+        let turns = matches!(shape, Shape::Valley | Shape::Peak);
+        let sides = [(turn, 0), (turn, places.len() - 1)];
+        let mut sure = true;
+        for (from, to) in sides.into_iter().filter(|(a, b)| a != b) {
+            sure &= self.change(&places[from], &places[to], sign)?.low > 0.0;
+        }
+        let verdict = match () {
+            () if !against.is_empty() || turns && !inside => Verdict::Fails,
+            () if sure && places.len() > 1 => Verdict::Holds,
+            () => Verdict::Tied,
+        };
+        let show = |p: &Place<'_>| match p.against {
+            None => self.metric.show(p.value),
+            Some(_) => units::percent((p.value * 1e3).round() / 1e3),
+        };
+        let at = |p: &Place<'_>| format!("{} at {axis} {}", show(p), p.text);
+        let mut text = match line.rest.is_empty() {
+            true => name.to_owned(),
+            false => format!("{}: {name}", line.rest),
+        };
+        let shown = [0, turn, places.len() - 1];
+        let mut shown: Vec<usize> = shown.to_vec();
+        shown.dedup();
+        let shown: Vec<String> = shown.into_iter().map(|i| at(&places[i])).collect();
+        text = format!("{text} {}", shown.join(", "));
+        if let Some(first) = against.first() {
+            let (a, b) = (&places[*first], &places[first + 1]);
+            let (n, steps) = (against.len(), places.len() - 1);
+            text = format!(
+                "{text}; {n} of {steps} steps go the other way, first from {} to {}",
+                at(a),
+                at(b)
+            );
+        } else if turns && !inside {
+            text = format!("{text}; it turns nowhere");
+        }
+        Ok(Finding { verdict, text })
+    }
+
+    /// The interval of how far `to` is above `from`, or below it if `sign` is -1, under the same resampled
+    /// runs.
+    fn change(&self, from: &Place<'_>, to: &Place<'_>, sign: f64) -> Result<Interval, String> {
+        let runs = from.pool.runs();
+        let pools = [Some(to.pool), from.against, to.against];
+        if pools.into_iter().flatten().any(|p| p.runs() != runs) {
+            return Err("the points have different numbers of runs".to_owned());
+        }
+        from.pool
+            .resamples()
+            .interval(|w| Some(sign * (self.at(to, w)? - self.at(from, w)?)))
+            .ok_or_else(|| "intervals need two or more runs".to_owned())
+    }
+
+    /// The metric at a place. With another transport, its distance below the other's as a share of the other's.
+    fn at(&self, place: &Place<'_>, weights: &[u32]) -> Option<f64> {
+        let own = place.pool.weighted(self.metric, weights)?;
+        let Some(other) = place.against else {
+            return Some(own);
+        };
+        let other = other.weighted(self.metric, weights)?;
+        (other > 0.0).then_some((other - own) / other)
+    }
+}
+
+/// The axis' value as written and as a number, and the other settings. `None` if the point does not have the
+/// axis.
+fn split<'p>(point: &PointView<'p>, axis: &str) -> Result<Option<(&'p str, f64, String)>, String> {
+    let Some((_, text)) = point.set.iter().find(|(a, _)| a == axis) else {
+        return Ok(None);
+    };
+    let x = units::quantity(text).ok_or("the axis has a value that is no number")?;
+    let rest = point.set.iter().filter(|(a, _)| a != axis);
+    let rest: Vec<String> = rest.map(|(a, v)| format!("{a} {v}")).collect();
+    Ok(Some((text, x, rest.join(", "))))
+}
+
+/// Where the smallest value is, or the largest if `sign` is -1. If there are several, the first of them.
+fn extreme(places: &[Place<'_>], sign: f64) -> usize {
+    let values = places.iter().map(|p| sign * p.value).enumerate();
+    let least = values.min_by(|a, b| a.1.total_cmp(&b.1));
+    least.map_or(0, |(i, _)| i)
+}

@@ -1,0 +1,464 @@
+//! What a run measured, and the metrics computed from it (mechanisms B0).
+
+use serde::{Deserialize, Serialize};
+
+pub use crate::formula::Computed;
+pub use crate::observed::{
+    CodingMetric, CodingOfFlows, GoodputOfGroup, LinksOfGroup, Mark, OBSERVED_METRICS,
+    ObservedMetric, PacketsOfClass, PacketsOfFlows, PathsOfFlows, RecoveryOfFlows,
+    SPARE_WINDOWS_MS, TimersOfFlows, UnitMetric, UnitsOfFlows, WaitsOfClass, WindowsOfClass,
+    WindowsOfFlows,
+};
+
+/// A cable that was drawn to be lossy in a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LossyCable {
+    /// The cable's name.
+    pub cable: String,
+    /// The cable's group, which indicates its place in the network.
+    pub group: String,
+    /// The cable's loss rate, 0 to 1.
+    pub rate: f64,
+}
+
+/// What one run (one transport, one point, one seed and part) measured. Everything that is ever printed is
+/// computed from these values, so a stored run can replace a new one.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RunResult {
+    /// Flows started.
+    pub flows: u64,
+    /// Flows whose last byte arrived.
+    pub completed: u64,
+    /// Flows whose connection ended with an error. Flows that neither completed nor aborted were unfinished at
+    /// the time limit.
+    pub aborted: u64,
+    /// Of the aborted flows, those whose connections were all given up because nothing arrived from the other
+    /// end for as long as hosts try. Their SYNs and the answers to them, or all later packets, were lost.
+    #[serde(default, skip_serializing_if = "none")]
+    pub given_up: u64,
+    /// Completion times of the completed flows in nanoseconds, in the order in which the flows were issued.
+    pub fct_ns: Vec<u64>,
+    /// Flows during which a retransmission timer fired on any subflow of either end.
+    pub flows_with_timeout: u64,
+    /// Retransmission timers that fired between issue and completion of a flow.
+    pub timeouts: u64,
+    /// Retransmission timers that fired at other times, when no flow was waiting for them.
+    pub late_timeouts: u64,
+    /// Entries into loss recovery without a timer.
+    pub fast_retransmits: u64,
+    /// Retransmissions that proved unnecessary (D-SACK, F-RTO).
+    pub spurious_retransmits: u64,
+    /// Payload bytes sent in total.
+    pub payload_bytes: u64,
+    /// Of these, bytes beyond the first copy that are not a subflow's own retransmissions: recovery copies,
+    /// duplicates, probes, second connections.
+    pub extra_bytes: u64,
+    /// Sum over completed flows of size divided by completion time, bits per second.
+    pub goodput_sum_bps: f64,
+    /// Response bytes handed to the application.
+    pub bytes_delivered: u64,
+    /// Of these, bytes that differ from what was sent.
+    pub bytes_corrupted: u64,
+    /// Sum over flows of the extra share of their payload bytes: [`Self::extra_bytes`] over
+    /// [`Self::payload_bytes`], computed for each flow separately (FUSO section 5.2.2).
+    #[serde(default)]
+    pub flow_extra_sum: f64,
+    /// How many flows that sum covers. Flows that shared a connection at the same time count as one.
+    #[serde(default)]
+    pub flow_extra_count: u64,
+    /// Background flows started. No field above counts background flows.
+    #[serde(default)]
+    pub background_flows: u64,
+    /// Background flows whose last byte arrived.
+    #[serde(default)]
+    pub background_completed: u64,
+    /// Background flows whose connection ended with an error.
+    #[serde(default)]
+    pub background_aborted: u64,
+    /// Sum over completed background flows of size divided by completion time, bits per second.
+    #[serde(default)]
+    pub background_goodput_sum_bps: f64,
+    /// Sum of the squares of these goodputs.
+    #[serde(default, skip_serializing_if = "zero")]
+    pub background_goodput_squares: f64,
+    /// Flows in progress when the run reached its configured end.
+    #[serde(default, skip_serializing_if = "none")]
+    pub cut_off: u64,
+    /// How often timers fired and fast recovery began, if it was observed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timers: Option<TimersOfFlows>,
+    /// What groups of links did, if it was observed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub links: Vec<LinksOfGroup>,
+    /// The fate of data packets, if it was observed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub packets: Option<PacketsOfFlows>,
+    /// How data packets fared in the network, and which paths they took, if it was observed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paths: Option<PathsOfFlows>,
+    /// What applications received over groups of links, if it was observed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub goodput: Vec<GoodputOfGroup>,
+    /// What coding sent and learned, if it was observed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub coding: Option<CodingOfFlows>,
+    /// Coding units as the network saw them, if coding was observed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub units: Option<UnitsOfFlows>,
+    /// Congestion windows of senders, if they were observed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub windows: Option<WindowsOfFlows>,
+    /// Cables that were drawn to be lossy.
+    #[serde(default)]
+    pub lossy: Vec<LossyCable>,
+    /// What proactive recovery did for each flow, if it was observed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recovery: Option<RecoveryOfFlows>,
+    /// The flows' sizes in bytes, if they were observed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sizes: Vec<u64>,
+    /// The results of the formulas, if the point was computed and not run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub computed: Vec<(Computed, f64)>,
+    /// Persistent connections that were not warmed up within the time limit for it. Their flows began with an
+    /// initial window.
+    #[serde(default, skip_serializing_if = "none")]
+    pub cold_connections: u64,
+    /// Events the engine executed.
+    pub events: u64,
+    /// Packets that finished a link.
+    pub packet_hops: u64,
+    /// Virtual time, nanoseconds.
+    pub sim_ns: u64,
+}
+
+fn none(n: &u64) -> bool {
+    *n == 0
+}
+
+fn zero(v: &f64) -> bool {
+    *v == 0.0
+}
+
+/// A number computed from the runs of one transport at one point.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Metric {
+    /// Mean completion time, microseconds.
+    FctMean,
+    /// Standard deviation of the completion time over flows, microseconds.
+    FctDeviation,
+    /// A percentile of the completion time (0 to 1), nearest rank, microseconds.
+    FctPercentile(f64),
+    /// The longest completion time, microseconds.
+    FctMax,
+    /// Flows with a timeout divided by all flows.
+    TimeoutFraction,
+    /// Extra payload bytes divided by all payload bytes.
+    ExtraLoad,
+    /// Mean over flows of the extra share of their payload bytes.
+    FlowExtraLoad,
+    /// Mean goodput of flows, bits per second.
+    Goodput,
+    /// Mean goodput of all flows, including the background's, bits per second.
+    GoodputAll,
+    /// Mean goodput of background flows, bits per second.
+    GoodputBackground,
+    /// Standard deviation of the goodput over completed background flows, bits per second.
+    GoodputBackgroundDeviation,
+    /// A property of the cables drawn to be lossy.
+    Lossy(LossyMetric),
+    /// Completed flows divided by all flows.
+    Completed,
+    /// A metric of data that is recorded for each flow only if the experiment requests it.
+    Observed(ObservedMetric),
+}
+
+/// A property of the cables drawn to be lossy: a mean over these cables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LossyMetric {
+    /// The mean loss rate.
+    Rate,
+    /// The share of cables that lose 1 to 10 %.
+    Low,
+    /// The share of cables that lose more than 60 %.
+    High,
+    /// The share of cables between hosts and switches.
+    Edge,
+    /// The share of cables between switches.
+    Network,
+    /// The share of cables between ToR and aggregation switches.
+    EdgeAgg,
+    /// The share of cables between aggregation switches and the layer above.
+    AggCore,
+}
+
+impl LossyMetric {
+    /// All metrics of lossy cables.
+    pub const ALL: [Self; 7] = [
+        Self::Rate,
+        Self::Low,
+        Self::High,
+        Self::Edge,
+        Self::Network,
+        Self::EdgeAgg,
+        Self::AggCore,
+    ];
+
+    /// What one cable adds to the sum.
+    pub fn of(self, cable: &LossyCable) -> f64 {
+        let at = |group: &str| cable.group == group;
+        let hit = match self {
+            Self::Rate => return cable.rate,
+            Self::Low => (0.01..=0.1).contains(&cable.rate),
+            Self::High => cable.rate > 0.6,
+            Self::Edge => at("access"),
+            Self::Network => !at("access"),
+            Self::EdgeAgg => at("edge-agg"),
+            Self::AggCore => at("agg-core"),
+        };
+        f64::from(u8::from(hit))
+    }
+
+    /// The metric's name in a sentence.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Rate => "mean rate of lossy links",
+            Self::Low => "lossy links at 1% to 10%",
+            Self::High => "lossy links above 60%",
+            Self::Edge => "lossy links at the edge",
+            Self::Network => "lossy links in the network",
+            Self::EdgeAgg => "lossy links between ToR and aggregation",
+            Self::AggCore => "lossy links above aggregation",
+        }
+    }
+}
+
+impl Metric {
+    /// The names accepted by [`Self::parse`], in addition to those of [`ObservedMetric`].
+    pub const NAMES: [&'static str; 25] = [
+        "fct.mean",
+        "fct.stdev",
+        "fct.p10",
+        "fct.p25",
+        "fct.p50",
+        "fct.p75",
+        "fct.p95",
+        "fct.p99",
+        "fct.p999",
+        "fct.max",
+        "timeout_fraction",
+        "extra_load",
+        "extra_load.flow",
+        "goodput",
+        "goodput.all",
+        "goodput.background",
+        "goodput.background.stdev",
+        "lossy.rate",
+        "lossy.low",
+        "lossy.high",
+        "lossy.edge",
+        "lossy.network",
+        "lossy.edge-agg",
+        "lossy.agg-core",
+        "completed",
+    ];
+
+    /// Returns the metric with that name.
+    pub fn parse(name: &str) -> Option<Self> {
+        Some(match name {
+            "fct.mean" => Self::FctMean,
+            "fct.stdev" => Self::FctDeviation,
+            "fct.p10" => Self::FctPercentile(0.1),
+            "fct.p25" => Self::FctPercentile(0.25),
+            "fct.p50" => Self::FctPercentile(0.5),
+            "fct.p75" => Self::FctPercentile(0.75),
+            "fct.p95" => Self::FctPercentile(0.95),
+            "fct.p99" => Self::FctPercentile(0.99),
+            "fct.p999" => Self::FctPercentile(0.999),
+            "fct.max" => Self::FctMax,
+            "timeout_fraction" => Self::TimeoutFraction,
+            "extra_load" => Self::ExtraLoad,
+            "extra_load.flow" => Self::FlowExtraLoad,
+            "goodput" => Self::Goodput,
+            "goodput.all" => Self::GoodputAll,
+            "goodput.background" => Self::GoodputBackground,
+            "goodput.background.stdev" => Self::GoodputBackgroundDeviation,
+            "lossy.rate" => Self::Lossy(LossyMetric::Rate),
+            "lossy.low" => Self::Lossy(LossyMetric::Low),
+            "lossy.high" => Self::Lossy(LossyMetric::High),
+            "lossy.edge" => Self::Lossy(LossyMetric::Edge),
+            "lossy.network" => Self::Lossy(LossyMetric::Network),
+            "lossy.edge-agg" => Self::Lossy(LossyMetric::EdgeAgg),
+            "lossy.agg-core" => Self::Lossy(LossyMetric::AggCore),
+            "completed" => Self::Completed,
+            name => return ObservedMetric::parse(name).map(Self::Observed),
+        })
+    }
+
+    /// The names of all metrics.
+    pub fn all_names() -> impl Iterator<Item = &'static str> + Clone {
+        Self::NAMES.into_iter().chain(ObservedMetric::names())
+    }
+
+    /// Returns the metric with that name, together with the name.
+    pub fn named(name: &str) -> Option<(&'static str, Self)> {
+        let known = Self::all_names().find(|n| *n == name)?;
+        Some((known, Self::parse(known)?))
+    }
+
+    /// The metric's name in a sentence.
+    pub fn title(self) -> String {
+        match self {
+            Self::FctMean => "mean FCT".to_owned(),
+            Self::FctDeviation => "standard deviation of the FCT".to_owned(),
+            Self::FctPercentile(q) => format!("p{} FCT", format!("{}", q * 100.0).replace('.', "")),
+            Self::FctMax => "longest FCT".to_owned(),
+            Self::TimeoutFraction => "flows with a timeout".to_owned(),
+            Self::ExtraLoad => "extra load".to_owned(),
+            Self::FlowExtraLoad => "extra load of a flow".to_owned(),
+            Self::Goodput => "goodput".to_owned(),
+            Self::GoodputAll => "goodput of all flows".to_owned(),
+            Self::GoodputBackground => "goodput of background flows".to_owned(),
+            Self::GoodputBackgroundDeviation => {
+                "standard deviation of the goodput of background flows".to_owned()
+            }
+            Self::Lossy(l) => l.title().to_owned(),
+            Self::Completed => "completed flows".to_owned(),
+            Self::Observed(o) => o.title(),
+        }
+    }
+
+    /// A value as text with its unit.
+    pub fn show(self, value: f64) -> String {
+        match self {
+            Self::FctMean | Self::FctDeviation | Self::FctPercentile(_) | Self::FctMax => {
+                show_us(value)
+            }
+            _ if self.is_rate() => format!("{:.4} Mbps", value / 1e6),
+            Self::Observed(o) => o.show(value),
+            _ => crate::units::percent((value * 1e6).round() / 1e6),
+        }
+    }
+
+    /// The unit of the metric's values: `us`, `bit/s`, `B`, or `1` for shares and plain numbers.
+    pub const fn unit(self) -> &'static str {
+        match self {
+            Self::FctMean | Self::FctDeviation | Self::FctPercentile(_) | Self::FctMax => "us",
+            _ if self.is_rate() => "bit/s",
+            _ if self.is_size() => "B",
+            Self::Observed(o) if o.is_time() => "us",
+            _ => "1",
+        }
+    }
+
+    /// Whether the metric is a share, 0 to 1.
+    pub const fn is_share(self) -> bool {
+        match self {
+            Self::TimeoutFraction
+            | Self::ExtraLoad
+            | Self::FlowExtraLoad
+            | Self::Completed
+            | Self::Lossy(_) => true,
+            Self::Observed(o) => o.is_share(),
+            _ => false,
+        }
+    }
+
+    /// Whether the metric is computed and not measured.
+    pub const fn is_computed(self) -> bool {
+        matches!(self, Self::Observed(ObservedMetric::Computed(_)))
+    }
+
+    /// Whether the metric is a size in bytes.
+    pub const fn is_size(self) -> bool {
+        matches!(self, Self::Observed(o) if o.is_size())
+    }
+
+    /// Whether the metric is a rate, bits per second.
+    pub const fn is_rate(self) -> bool {
+        matches!(
+            self,
+            Self::Goodput
+                | Self::GoodputAll
+                | Self::GoodputBackground
+                | Self::GoodputBackgroundDeviation
+        )
+    }
+}
+
+/// Bytes as a text of four significant digits in B, KB or MB.
+pub fn show_bytes(bytes: f64) -> String {
+    let (factor, unit) = match bytes {
+        v if v < 1e3 => (1.0, "B"),
+        v if v < 1e6 => (1e3, "KB"),
+        _ => (1e6, "MB"),
+    };
+    format!("{} {unit}", four_digits(bytes / factor))
+}
+
+/// Microseconds as a text of four significant digits in us, ms or s.
+pub fn show_us(us: f64) -> String {
+    let (factor, unit) = unit_of(us);
+    format!("{} {unit}", four_digits(us / factor))
+}
+
+/// An interval in microseconds, with the unit that fits its upper end: "1.656-1.918 ms".
+pub fn show_us_interval([low, high]: [f64; 2]) -> String {
+    let (factor, unit) = unit_of(high);
+    format!(
+        "{}-{} {unit}",
+        four_digits(low / factor),
+        four_digits(high / factor)
+    )
+}
+
+/// The unit that shows a time in microseconds best.
+fn unit_of(us: f64) -> (f64, &'static str) {
+    match us {
+        v if v < 1e3 => (1.0, "us"),
+        v if v < 1e6 => (1e3, "ms"),
+        _ => (1e6, "s"),
+    }
+}
+
+fn four_digits(value: f64) -> String {
+    let digits = match value {
+        v if v >= 100.0 => 1,
+        v if v >= 10.0 => 2,
+        _ => 3,
+    };
+    format!("{value:.digits$}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_is_a_metric() {
+        for name in Metric::NAMES {
+            assert!(Metric::parse(name).is_some(), "{name}");
+        }
+        assert_eq!(Metric::FctPercentile(0.99).title(), "p99 FCT");
+        assert_eq!(Metric::FctPercentile(0.999).title(), "p999 FCT");
+    }
+
+    #[test]
+    fn every_metric_has_its_unit() {
+        let unit = |name| Metric::parse(name).unwrap().unit();
+        assert_eq!((unit("fct.p99"), unit("coding.delay")), ("us", "us"));
+        assert_eq!(
+            (unit("goodput.background"), unit("size.p50")),
+            ("bit/s", "B")
+        );
+        assert_eq!((unit("timeout_fraction"), unit("timeouts.max")), ("1", "1"));
+    }
+
+    #[test]
+    fn values_are_shown_with_four_digits_and_a_fitting_unit() {
+        assert_eq!(show_us(2400.0), "2.400 ms");
+        assert_eq!(show_us(312.34), "312.3 us");
+        assert_eq!(show_us_interval([981.2, 2400.0]), "0.981-2.400 ms");
+        assert_eq!(Metric::TimeoutFraction.show(0.00096), "0.096%");
+    }
+}

@@ -1,0 +1,638 @@
+//! Names of transports, balancers and topologies: Spindle's own and those that other crates add.
+//!
+//! A custom crate makes a [`Registry`], adds to it, and passes it to `spindle::cli`. Its names can then be used
+//! in experiment files and on the command line like Spindle's own.
+
+use std::sync::{Arc, OnceLock};
+
+use spindle_fabric::{
+    Balancing, CapsSettings, FlowletSettings, FreewaySettings, LinkId, Network, NetworkError,
+    PrestoSettings,
+};
+use spindle_mptcp::{Config, VARIANTS, preset, preset_names, variant};
+
+use crate::file::suggestion;
+use crate::identity::{VERSION, build_version};
+use crate::scenario::{LinkSettings, Topology};
+
+/// How requests use connections of a transport.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Application {
+    /// A request uses one connection.
+    Plain,
+    /// Requests for fewer bytes than `below` use two connections at once, whose paths are hashed separately.
+    /// The first connection to finish counts, and the other is not cancelled (RepFlow, mechanisms A5.5).
+    Replicated {
+        /// The limit in bytes.
+        below: u64,
+    },
+}
+
+/// A transport by name.
+#[derive(Clone)]
+pub struct Transport {
+    /// Its name.
+    pub name: String,
+    /// What it consists of, one line per part.
+    pub parts: Vec<String>,
+    /// How requests use its connections.
+    pub application: Application,
+    /// The name of the transport for background traffic if the traffic does not name one. `None` selects this
+    /// transport.
+    pub background: Option<String>,
+    config: Arc<dyn Fn() -> Config + Send + Sync>,
+}
+
+impl Transport {
+    /// A new configuration with the scenario's values at their defaults.
+    pub fn config(&self) -> Config {
+        (self.config)()
+    }
+
+    /// Everything that the transport consists of, as text. A custom policy with other parameters has a
+    /// different text, even under the same name.
+    pub fn configuration(&self) -> String {
+        format!("{:?} {:?}", self.config(), self.application)
+    }
+}
+
+impl std::fmt::Debug for Transport {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Transport")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Makes the balancers of a network's switches.
+pub type BalancerFactory = Arc<dyn Fn() -> Balancing + Send + Sync>;
+
+/// A balancer by name.
+#[derive(Clone)]
+pub struct NamedBalancer {
+    /// Its name.
+    pub name: String,
+    /// What it does, in one line. Empty if no description was given.
+    pub part: String,
+    make: BalancerFactory,
+}
+
+/// The suffix of a balancer's name that adds two strict priorities at every port, short flows first, with a
+/// shared buffer (CAPS appendix B, mechanisms A5.13).
+pub const WITH_PRIORITIES: &str = "-pq";
+
+/// The balancer that is used if none is named.
+const ECMP: &str = "ecmp";
+
+/// A name, a description, and the function that makes the balancer.
+type Standard = (&'static str, &'static str, fn() -> Balancing);
+
+/// Spindle's balancers.
+const BALANCERS: [Standard; 7] = [
+    (
+        ECMP,
+        "a flow keeps to the path that the hash of its addresses and ports gives (RFC 2992); what \
+         is used if none is named",
+        || Balancing::Ecmp,
+    ),
+    (
+        "rps",
+        "each packet takes any path at random (Dixit et al. 2013, mechanisms A5.10)",
+        || Balancing::RandomSpray,
+    ),
+    (
+        "presto",
+        "each 64 KiB of a flow take any path at random (He et al. 2015, mechanisms A5.11)",
+        || Balancing::Presto(PrestoSettings::default()),
+    ),
+    (
+        "freeway",
+        "as many paths as there are long flows, at most all but one, are theirs, a new one taking that \
+         with the fewest; the others are for short flows, by ECMP (Wang et al. 2014, mechanisms A5.12)",
+        || Balancing::Freeway(FreewaySettings::default()),
+    ),
+    (
+        "caps",
+        "each packet takes any path at random, but those of long flows keep to ECMP's while short \
+         flows are about, looked at every 500 us (CAPS section V, mechanisms A4.2)",
+        || Balancing::Caps(CapsSettings::default()),
+    ),
+    (
+        "caps-dark",
+        "as caps, but without knowledge of which flows are long: a flow counts as long from the first 100 KB on that a \
+         switch sees (CAPS section VII, mechanisms A4.1)",
+        || Balancing::Caps(CapsSettings::dark()),
+    ),
+    (
+        "flowlet",
+        "a flow that pauses for 500 us takes any path at random (LetFlow, Vanini et al. 2017)",
+        || Balancing::Flowlet(FlowletSettings::default()),
+    ),
+];
+
+/// What a custom topology is built from.
+#[derive(Clone, Debug)]
+pub struct TopologyRequest {
+    /// The file's `[topology.parameters]` as text.
+    pub parameters: Vec<(String, String)>,
+    /// The settings that all links should have, as far as the topology can apply them.
+    pub links: LinkSettings,
+}
+
+/// Builds a topology.
+pub type TopologyFactory =
+    Arc<dyn Fn(&TopologyRequest) -> Result<Network, NetworkError> + Send + Sync>;
+
+/// RepFlow's limit (mechanisms A5.5).
+const REPLICATED_BELOW: u64 = 100_000;
+
+/// All names.
+#[derive(Clone)]
+pub struct Registry {
+    transports: Vec<Transport>,
+    balancers: Vec<NamedBalancer>,
+    topologies: Vec<(String, TopologyFactory)>,
+    composed: OnceLock<Box<Composed>>,
+    /// Whether it contains anything that is not part of Spindle.
+    extended: bool,
+}
+
+/// Transports with variants that were requested, as a list that only grows.
+#[derive(Clone)]
+struct Composed {
+    transport: Transport,
+    next: OnceLock<Box<Self>>,
+}
+
+impl Default for Registry {
+    fn default() -> Self {
+        Self::standard()
+    }
+}
+
+impl std::fmt::Debug for Registry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Registry")
+            .field("transports", &self.transport_names())
+            .field("balancers", &self.balancer_names())
+            .field("topologies", &self.topology_names())
+            .finish()
+    }
+}
+
+impl Registry {
+    /// The names that come with Spindle.
+    pub fn standard() -> Self {
+        let mut registry = Self {
+            transports: Vec::new(),
+            balancers: Vec::new(),
+            topologies: Vec::new(),
+            composed: OnceLock::new(),
+            extended: false,
+        };
+        for name in preset_names() {
+            if let Some(p) = preset(&name) {
+                let config = p.config;
+                let parts = p.parts.iter().map(|s| (*s).to_owned()).collect();
+                registry = registry.transport(name, parts, move || config.clone());
+            }
+        }
+        for (name, part, make) in BALANCERS {
+            registry.balancers.push(NamedBalancer {
+                name: name.to_owned(),
+                part: part.to_owned(),
+                make: Arc::new(make),
+            });
+        }
+        Self {
+            extended: false,
+            ..registry.with_repflow().with_pairs()
+        }
+    }
+
+    /// The version of results made with this registry: [`VERSION`], or [the version of this
+    /// build](build_version) if something custom was added.
+    pub fn version(&self) -> &'static str {
+        if self.extended {
+            build_version()
+        } else {
+            VERSION
+        }
+    }
+
+    fn with_repflow(mut self) -> Self {
+        let Some(tcp) = self.find("tcp").cloned() else {
+            return self;
+        };
+        let mut parts = vec![
+            "each request below 100 KB over two `tcp` connections, hashed to paths separately; the first to finish counts, the other is not cancelled (FUSO section 5.1, mechanisms A5.5)".to_owned(),
+        ];
+        parts.extend(tcp.parts.iter().cloned());
+        let at = self
+            .transports
+            .iter()
+            .position(|t| t.name == "mptcp")
+            .unwrap_or(0);
+        self.transports.insert(
+            at,
+            Transport {
+                name: "repflow".to_owned(),
+                parts,
+                application: Application::Replicated {
+                    below: REPLICATED_BELOW,
+                },
+                background: None,
+                config: tcp.config,
+            },
+        );
+        self
+    }
+
+    /// Adds transports with one transport per class of traffic (mechanisms A5.7): TCP for short flows, another
+    /// for long ones.
+    fn with_pairs(mut self) -> Self {
+        for (name, long) in [("ps-tcp", "ps"), ("mptcp-tcp", "mptcp-8+newreno")] {
+            let Some(short) = self.compose("tcp+newreno") else {
+                return self;
+            };
+            let part = format!("long flows (background traffic) by `{long}`, the others:");
+            let parts = std::iter::once(part).chain(short.parts);
+            self.transports.push(Transport {
+                name: name.to_owned(),
+                parts: parts.collect(),
+                background: Some(long.to_owned()),
+                ..short
+            });
+        }
+        self
+    }
+
+    /// Adds a transport, or replaces the one with that name. `parts` describes what it consists of.
+    #[must_use]
+    pub fn transport(
+        self,
+        name: impl Into<String>,
+        parts: Vec<String>,
+        config: impl Fn() -> Config + Send + Sync + 'static,
+    ) -> Self {
+        self.add(Transport {
+            name: name.into(),
+            parts,
+            application: Application::Plain,
+            background: None,
+            config: Arc::new(config),
+        })
+    }
+
+    /// Adds a transport whose small requests are replicated, like RepFlow's.
+    #[must_use]
+    pub fn replicated_transport(
+        self,
+        name: impl Into<String>,
+        parts: Vec<String>,
+        below: u64,
+        config: impl Fn() -> Config + Send + Sync + 'static,
+    ) -> Self {
+        self.add(Transport {
+            name: name.into(),
+            parts,
+            application: Application::Replicated { below },
+            background: None,
+            config: Arc::new(config),
+        })
+    }
+
+    fn add(mut self, transport: Transport) -> Self {
+        self.transports.retain(|t| t.name != transport.name);
+        self.transports.push(transport);
+        self.composed = OnceLock::new();
+        self.extended = true;
+        self
+    }
+
+    /// Adds a custom balancer. A variant with the suffix [`WITH_PRIORITIES`] is available as well.
+    #[must_use]
+    pub fn balancer(
+        mut self,
+        name: impl Into<String>,
+        make: impl Fn() -> Balancing + Send + Sync + 'static,
+    ) -> Self {
+        let name = name.into();
+        self.extended = true;
+        self.balancers.retain(|b| b.name != name);
+        self.balancers.push(NamedBalancer {
+            name,
+            part: String::new(),
+            make: Arc::new(make),
+        });
+        self
+    }
+
+    /// Adds a custom topology.
+    #[must_use]
+    pub fn topology(
+        mut self,
+        name: impl Into<String>,
+        build: impl Fn(&TopologyRequest) -> Result<Network, NetworkError> + Send + Sync + 'static,
+    ) -> Self {
+        let name = name.into();
+        self.extended = true;
+        self.topologies.retain(|(n, _)| *n != name);
+        self.topologies.push((name, Arc::new(build)));
+        self
+    }
+
+    /// Returns the transport with that name. A name with one or more variants after plus signs
+    /// (`fuso+roundrobin+held`, see [`spindle_mptcp::VARIANTS`]) stands for the transport with these changes.
+    /// It is found only if the transport has what the variants change.
+    pub fn find(&self, name: &str) -> Option<&Transport> {
+        let known = self.transports.iter().find(|t| t.name == name);
+        if known.is_some() || !name.contains('+') {
+            return known;
+        }
+        let made = self.compose(name)?;
+        let mut place = &self.composed;
+        loop {
+            let entry = place.get_or_init(|| {
+                Box::new(Composed {
+                    transport: made.clone(),
+                    next: OnceLock::new(),
+                })
+            });
+            if entry.transport.name == name {
+                return Some(&entry.transport);
+            }
+            place = &entry.next;
+        }
+    }
+
+    fn compose(&self, name: &str) -> Option<Transport> {
+        let mut names = name.split('+');
+        let base = names.next()?;
+        let base = self.transports.iter().find(|t| t.name == base)?;
+        let mut config = base.config();
+        let mut parts = vec![format!("all of `{}`, but:", base.name)];
+        for name in names {
+            let variant = variant(name)?;
+            config = variant.apply(config)?;
+            parts.push(variant.part.to_owned());
+        }
+        parts.extend(base.parts.iter().cloned());
+        Some(Transport {
+            name: name.to_owned(),
+            parts,
+            application: base.application,
+            background: base.background.clone(),
+            config: Arc::new(move || config.clone()),
+        })
+    }
+
+    /// One line that reports that there is no transport with that name, and lists the known names and the
+    /// nearest one.
+    pub fn no_such_transport(&self, name: &str) -> String {
+        let names = self.transport_names();
+        if let Some((base, _)) = name.split_once('+')
+            && names.iter().any(|n| n == base)
+        {
+            let variants: Vec<&str> = VARIANTS.iter().map(|v| v.name).collect();
+            return format!(
+                "found transport \"{name}\", want behind each + a variant of what \"{base}\" has, of {}",
+                variants.join(", ")
+            );
+        }
+        let near = suggestion(name, names.iter().map(String::as_str));
+        format!(
+            "found transport \"{name}\", want one of {}{near}",
+            names.join(", ")
+        )
+    }
+
+    /// Returns the balancer with that name, and whether the name requests two priorities at every port.
+    pub fn find_balancer(&self, name: &str) -> Option<(&NamedBalancer, bool)> {
+        let find = |name: &str| self.balancers.iter().find(|b| b.name == name);
+        let whole = find(name).map(|b| (b, false));
+        whole.or_else(|| Some((find(name.strip_suffix(WITH_PRIORITIES)?)?, true)))
+    }
+
+    /// Describes the balancer with that name in one line.
+    ///
+    /// # Errors
+    /// If there is no such balancer. The error is one line that lists the known names and the nearest one.
+    pub fn explain_balancer(&self, name: &str) -> Result<String, String> {
+        let Some((balancer, priorities)) = self.find_balancer(name) else {
+            let mut names = self.balancer_names();
+            names.insert(0, ECMP.to_owned());
+            let near = suggestion(name, names.iter().map(String::as_str));
+            return Err(format!(
+                "found balancer \"{name}\", want one of {}{near}",
+                names.join(", ")
+            ));
+        };
+        let part = match balancer.part.as_str() {
+            "" => "a balancer of your own",
+            part => part,
+        };
+        let queues = match priorities {
+            true => "; two strict priorities at every port, short flows first (mechanisms A5.13)",
+            false => "",
+        };
+        Ok(format!("switches: {part}{queues}"))
+    }
+
+    /// Makes the balancer with that name for a simulation of `network`. If the name requests priorities, all
+    /// ports of the network get two. Returns `None` if there is no such balancer.
+    ///
+    /// # Errors
+    /// If a link of the network is impossible.
+    pub fn equip(
+        &self,
+        name: &str,
+        network: &mut Network,
+    ) -> Result<Option<Balancing>, NetworkError> {
+        let Some((balancer, priorities)) = self.find_balancer(name) else {
+            return Ok(None);
+        };
+        if priorities {
+            let links: Vec<LinkId> = (0..network.links().len() as u32).map(LinkId).collect();
+            network.configure(&links, |spec| spec.priorities = true)?;
+        }
+        Ok(Some((balancer.make)()))
+    }
+
+    pub(crate) fn find_topology(&self, topology: &Topology) -> Option<&TopologyFactory> {
+        self.topologies
+            .iter()
+            .find(|(n, _)| n == topology.name())
+            .map(|(_, f)| f)
+    }
+
+    /// All transports.
+    pub fn transports(&self) -> &[Transport] {
+        &self.transports
+    }
+
+    /// The names of all transports.
+    pub fn transport_names(&self) -> Vec<String> {
+        self.transports.iter().map(|t| t.name.clone()).collect()
+    }
+
+    /// All balancers, without their counterparts with priorities.
+    pub fn balancers(&self) -> &[NamedBalancer] {
+        &self.balancers
+    }
+
+    /// The names of the balancers except `ecmp`: first without, then with priorities.
+    pub fn balancer_names(&self) -> Vec<String> {
+        let names = || self.balancers.iter().map(|b| b.name.clone());
+        let plain = names().filter(|n| n != ECMP);
+        let own = |n: &String| n.ends_with(WITH_PRIORITIES);
+        let twins = names().filter(|n| !own(n));
+        let mut all: Vec<String> = plain.collect();
+        for twin in twins.map(|n| n + WITH_PRIORITIES) {
+            if !all.contains(&twin) {
+                all.push(twin);
+            }
+        }
+        all
+    }
+
+    /// The names of added topologies.
+    pub fn topology_names(&self) -> Vec<String> {
+        self.topologies.iter().map(|(n, _)| n.clone()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn standard_and_added_names_are_found() {
+        let r = Registry::standard().transport("mine", vec!["toy".to_owned()], Config::default);
+        for name in [
+            "tcp",
+            "tlp",
+            "repflow",
+            "proactive",
+            "mptcp",
+            "fuso",
+            "fuso-8",
+            "mptcp-1",
+            "mine",
+        ] {
+            assert!(r.find(name).is_some(), "{name}");
+        }
+        assert_eq!(
+            r.find("repflow").unwrap().application,
+            Application::Replicated { below: 100_000 }
+        );
+        assert!(
+            r.no_such_transport("fuzo")
+                .contains("did you mean \"fuso\"?")
+        );
+    }
+
+    #[test]
+    fn every_balancer_has_a_counterpart_with_priorities() {
+        let r = Registry::standard().balancer("mine", || Balancing::RandomSpray);
+        let expected = [
+            "rps",
+            "presto",
+            "freeway",
+            "caps",
+            "caps-dark",
+            "flowlet",
+            "mine",
+            "ecmp-pq",
+            "rps-pq",
+            "presto-pq",
+            "freeway-pq",
+            "caps-pq",
+            "caps-dark-pq",
+            "flowlet-pq",
+            "mine-pq",
+        ];
+        assert_eq!(r.balancer_names(), expected);
+        let network = spindle_fabric::topology::LeafSpine::default()
+            .build()
+            .unwrap();
+        let all = |network: &Network, priorities| {
+            let mut links = network.links().iter();
+            links.all(|l| l.spec.priorities == priorities)
+        };
+        for name in expected.into_iter().chain([ECMP]) {
+            let mut network = network.clone();
+            let made = r.equip(name, &mut network).unwrap();
+            assert!(made.is_some(), "{name}");
+            assert!(all(&network, name.ends_with("-pq")), "{name}");
+        }
+        let mut untouched = network.clone();
+        for name in ["", "-pq", "rsp", "rsp-pq", "rps-pq-pq"] {
+            assert!(r.equip(name, &mut untouched).unwrap().is_none(), "{name}");
+            assert!(all(&untouched, false), "{name}");
+        }
+        let told = r.explain_balancer("rps-pq").unwrap();
+        assert!(
+            told.contains("at random") && told.contains("priorities"),
+            "{told}"
+        );
+        assert!(r.explain_balancer("mine").unwrap().ends_with("of your own"));
+        let wrong = r.explain_balancer("rsp").unwrap_err();
+        assert!(
+            wrong.contains("want one of ecmp, rps") && wrong.contains("\"rps\"?"),
+            "{wrong}"
+        );
+        let dark = r.equip("caps-dark", &mut untouched).unwrap().unwrap();
+        assert!(format!("{dark:?}").contains("Dark"));
+        assert!(
+            r.balancers()
+                .iter()
+                .all(|b| !b.part.is_empty() || b.name == "mine")
+        );
+    }
+
+    #[test]
+    fn long_flows_share_the_paths_that_freeway_gives_them() {
+        let told = Registry::standard().explain_balancer("freeway").unwrap();
+        assert!(
+            told.contains("at most all but one") && !told.contains("one each"),
+            "{told}"
+        );
+    }
+
+    #[test]
+    fn a_custom_name_may_end_in_the_priority_suffix() {
+        let r = Registry::standard().balancer("mine-pq", || Balancing::RandomSpray);
+        assert_eq!(
+            r.balancer_names()
+                .iter()
+                .filter(|n| n.starts_with("mine"))
+                .count(),
+            1
+        );
+        let (found, priorities) = r.find_balancer("mine-pq").unwrap();
+        assert_eq!((found.name.as_str(), priorities), ("mine-pq", false));
+    }
+
+    #[test]
+    fn variants_are_applied_after_plus_signs() {
+        let r = Registry::standard();
+        let t = r.find("fuso-8+roundrobin+held").expect("composed");
+        let m = t.config().multipath.expect("multipath");
+        assert_eq!(m.scheduler.to_string(), "roundrobin");
+        assert!(!m.early_dsn_delivery && m.path_manager.planned_subflows() == 8);
+        assert!(t.parts[1].contains("a segment each") && t.parts[2].contains("v0.90"));
+        let again = r.find("fuso-8+roundrobin+held").expect("composed");
+        assert!(std::ptr::eq(t, again), "made once");
+        let replicated = r.find("repflow+dctcp").expect("composed");
+        assert_eq!(
+            replicated.application,
+            Application::Replicated { below: 100_000 }
+        );
+        for bad in ["tcp+roundrobin", "fuso+", "fuso+what", "what+held", "+held"] {
+            assert!(r.find(bad).is_none(), "{bad}");
+        }
+        let told = r.no_such_transport("tcp+roundrobin");
+        assert!(told.contains("want behind each +"), "{told}");
+    }
+}

@@ -1,0 +1,37 @@
+//! Reports: pages of results with their pictures.
+//!
+//! [`present`] turns the results of an experiment into plain data. The types at the root take this data and write a
+//! directory with one page and its pictures.
+//!
+//! [`CompareReport`] is the page of `compare` and `run`: distribution, tail, timeouts, table, and recovered
+//! flows drawn per subflow. [`FigureReport`] is the page of `reproduce`: one page per paper, and a section per
+//! figure with its claims next to it and links from each point to its runs. A page opens from disk without a
+//! network. It follows the light or dark theme of its reader and is drawn for a desktop and for a phone. Every
+//! picture is also written next to the page as a separate SVG file.
+//!
+//! Runs of different versions or configurations are never shown side by side: [`ReportError`].
+
+mod claims;
+mod compare;
+mod error;
+mod figure;
+mod flow;
+pub mod format;
+mod model;
+mod overview;
+mod page;
+pub mod palette;
+mod plot;
+pub mod present;
+mod runs;
+mod story;
+#[cfg(test)]
+mod tests;
+
+pub use error::{ReportError, check_identities};
+pub use flow::write_flow;
+pub use model::{
+    AxisSpec, Beaten, ComparePoint, CompareReport, Estimate, Figure, FigureReport, LinePlot,
+    LineSeries, OracleDistance, RunGroup, RunList, RunRow, SeriesPoint, TransportResult,
+};
+pub use overview::{Overview, OverviewRow, OverviewScenario};

@@ -1,0 +1,229 @@
+//! The frame that every page shares, and the writing of a report's files.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use spindle_experiment::identity::RunIdentity;
+
+use super::error::ReportError;
+use super::palette::style_rules;
+use super::plot::{Layout, Picture, STYLE};
+
+/// How a picture is placed on its page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// As wide as its column.
+    Plain,
+    /// One of several pictures side by side, drawn as for a phone.
+    Small,
+    /// With buttons, wheel, drag and pinch that zoom into its time axis.
+    Zoomable,
+}
+
+impl Kind {
+    const fn class(self) -> &'static str {
+        match self {
+            Self::Plain => "figure",
+            Self::Small => "figure small",
+            Self::Zoomable => "figure zoomable",
+        }
+    }
+}
+
+fn zoom_bar() -> Markup {
+    html! {
+        div class="zoom" role="group" aria-label="zoom" hidden="hidden" {
+            span class="range" role="status" {}
+            button type="button" data-zoom="in" aria-label="zoom in" { "+" }
+            button type="button" data-zoom="out" aria-label="zoom out" { "\u{2212}" }
+            button type="button" data-zoom="left" aria-label="earlier" { "\u{2190}" }
+            button type="button" data-zoom="right" aria-label="later" { "\u{2192}" }
+            button type="button" data-zoom="all" { "whole" }
+        }
+    }
+}
+
+/// A page under construction, with the pictures that will be written with it.
+#[derive(Default)]
+pub(crate) struct Page {
+    files: Vec<(String, String)>,
+    transports: BTreeSet<String>,
+    broad: bool,
+}
+
+impl Page {
+    /// Adds a picture that is drawn for both widths. Returns its markup. `stem` is the name of its file, and
+    /// `caption` is the text below it.
+    pub(crate) fn figure(
+        &mut self,
+        stem: &str,
+        caption: &str,
+        kind: Kind,
+        draw: impl Fn(Layout) -> Picture,
+    ) -> Markup {
+        let [wide, narrow] = Layout::ALL.map(draw);
+        self.transports.extend(wide.transports().map(str::to_owned));
+        let file = format!("{}.svg", self.free_stem(stem));
+        self.files.push((file.clone(), wide.standalone()));
+        html! {
+            figure class=(kind.class()) {
+                @if kind == Kind::Zoomable { (zoom_bar()) }
+                @if kind != Kind::Small { (PreEscaped(wide.inline("wide"))) }
+                (PreEscaped(narrow.inline("narrow")))
+                figcaption { (caption) " " a href=(file) download=(file) { "SVG" } }
+            }
+        }
+    }
+
+    /// `stem` with only characters that every file system accepts, different from all earlier stems.
+    fn free_stem(&self, stem: &str) -> String {
+        let stem = file_stem(stem);
+        let taken = |s: &str| self.files.iter().any(|(f, _)| f == &format!("{s}.svg"));
+        let numbered = (2..).map(|i| format!("{stem}-{i}"));
+        std::iter::once(stem.clone())
+            .chain(numbered)
+            .find(|s| !taken(s))
+            .unwrap_or(stem)
+    }
+
+    /// Lets the page be as wide as a desktop window, for text next to pictures.
+    pub(crate) fn broad(&mut self) {
+        self.broad = true;
+    }
+
+    /// The whole page.
+    fn render(&self, title: &str, body: &Markup) -> String {
+        let rules = style_rules(self.transports.iter().map(String::as_str));
+        let theme = include_str!("assets/theme.css");
+        let style = format!("{theme}{STYLE}{}{rules}", include_str!("assets/page.css"));
+        html! {
+            (DOCTYPE)
+            html lang="en" {
+                head {
+                    meta charset="utf-8";
+                    meta name="viewport" content="width=device-width, initial-scale=1";
+                    meta name="generator" content="Spindle";
+                    title { (title) }
+                    style { (PreEscaped(style)) }
+                }
+                body class=[self.broad.then_some("broad")] {
+                    (body)
+                    div id="tip" role="status" hidden="hidden" {}
+                    script { (PreEscaped(include_str!("assets/page.js"))) }
+                }
+            }
+        }
+        .into_string()
+    }
+
+    /// Writes `name` and the pictures into `directory`, which is created if necessary. Returns the path of the
+    /// page.
+    pub(crate) fn write(
+        &self,
+        directory: &Path,
+        name: &str,
+        title: &str,
+        body: &Markup,
+    ) -> Result<PathBuf, ReportError> {
+        for (name, svg) in &self.files {
+            write_file(directory, name, svg)?;
+        }
+        write_file(directory, name, &self.render(title, body))
+    }
+}
+
+/// Writes a file into `directory`, which is created if necessary. Returns its path.
+pub(crate) fn write_file(directory: &Path, name: &str, text: &str) -> Result<PathBuf, ReportError> {
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        move |source| ReportError::Io { path, source }
+    };
+    fs::create_dir_all(directory).map_err(failed(directory))?;
+    let path = directory.join(name);
+    fs::write(&path, text).map_err(failed(&path))?;
+    Ok(path)
+}
+
+/// A name of at most 60 lower-case letters, digits and hyphens.
+pub(crate) fn file_stem(name: &str) -> String {
+    let mut out = String::new();
+    for c in name.chars() {
+        if c.is_ascii_alphanumeric() {
+            out.push(c.to_ascii_lowercase());
+        } else if !out.is_empty() && !out.ends_with('-') {
+            out.push('-');
+        }
+        if out.len() >= 60 {
+            break;
+        }
+    }
+    let out = out.trim_end_matches('-');
+    if out.is_empty() {
+        "picture".to_owned()
+    } else {
+        out.to_owned()
+    }
+}
+
+/// A transport's name with a dot in its colour.
+pub(crate) fn badge(page: &mut Page, name: &str) -> Markup {
+    page.transports.insert(name.to_owned());
+    let class = format!("swatch {}", super::palette::look(name).class);
+    html! { span class=(class) {} (name) }
+}
+
+/// Paragraphs, one per line of `text`.
+pub(crate) fn paragraphs(text: &str) -> Markup {
+    html! { @for line in text.lines().filter(|l| !l.trim().is_empty()) { p { (line) } } }
+}
+
+/// Names and values, as a list that collapses on a phone.
+pub(crate) fn settings(pairs: &[(String, String)]) -> Markup {
+    html! {
+        @if !pairs.is_empty() {
+            dl class="settings" {
+                @for (name, value) in pairs { div { dt { (name) } dd { (value) } } }
+            }
+        }
+    }
+}
+
+/// The command that made something, ready to be copied.
+pub(crate) fn command(line: &str) -> Markup {
+    html! { @if !line.is_empty() { pre class="command" { code { (line) } } } }
+}
+
+/// The version and configuration that made the results.
+pub(crate) fn provenance(identity: &RunIdentity) -> Markup {
+    html! {
+        @if !identity.version.is_empty() {
+            p class="provenance" {
+                "Spindle " (identity.version)
+                @if !identity.configuration.is_empty() {
+                    ", configuration " code { (identity.configuration) }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_stems_are_safe_and_distinct() {
+        assert_eq!(file_stem("../../etc/passwd"), "etc-passwd");
+        assert_eq!(file_stem("Fig 4(a): 99th"), "fig-4-a-99th");
+        assert_eq!(file_stem("\u{3000}"), "picture");
+        let mut page = Page::default();
+        for _ in 0..3 {
+            let _ = page.figure("a", "", Kind::Plain, |l| Picture::new(l.width(), 1.0, ""));
+        }
+        let names: Vec<_> = page.files.iter().map(|f| f.0.as_str()).collect();
+        assert_eq!(names, ["a.svg", "a-2.svg", "a-3.svg"]);
+    }
+}

@@ -1,0 +1,192 @@
+//! From an experiment's results to its figure on a paper's page.
+
+use std::path::{Path, PathBuf};
+
+use spindle_experiment::claims::{Test, point_bound};
+use spindle_experiment::flow_trace::FlowTrace;
+use spindle_experiment::library::Paper;
+use spindle_experiment::metrics::Metric;
+use spindle_experiment::results::{SweepResult, Verdicts, pools};
+use spindle_experiment::stats::Pool;
+use spindle_experiment::{Experiment, TransportName};
+
+use super::plots::{Value, plots};
+use super::{Provenance, cdf, estimate, identity, oracle, runs, settings, title};
+use crate::format::Quantity;
+use crate::{AxisSpec, Estimate, Figure, FigureReport, LinePlot, Overview, ReportError};
+
+/// The results of an experiment.
+#[derive(Clone, Copy, Debug)]
+pub struct Results<'a> {
+    /// The experiment.
+    pub experiment: &'a Experiment,
+    /// Its runs.
+    pub runs: &'a SweepResult,
+    /// The verdicts on its claims.
+    pub verdicts: &'a Verdicts,
+}
+
+/// One figure of a paper, with a drawing of `flow`.
+pub fn figure(
+    results: &Results<'_>,
+    flow: Option<FlowTrace>,
+    provenance: &Provenance<'_>,
+) -> Figure {
+    let experiment = results.experiment;
+    let pools = pools(results.runs);
+    let mut metrics = vec![Metric::FctPercentile(0.99), Metric::TimeoutFraction];
+    for claim in &experiment.claims {
+        for metric in std::iter::once(&claim.metric).chain(claim.test.also()) {
+            if !metrics.contains(metric) {
+                metrics.push(*metric);
+            }
+        }
+    }
+    let plots = metrics
+        .into_iter()
+        .flat_map(|m| metric_plots(experiment, &pools, m))
+        .filter(|plot| !plot.series.is_empty())
+        .chain(cdf::plots(experiment, &pools))
+        .collect();
+    Figure {
+        flow_command: flow
+            .as_ref()
+            .map_or_else(String::new, |f| drawn_by(experiment, provenance, f)),
+        id: experiment.id.clone(),
+        title: title(experiment),
+        source: experiment.source.clone(),
+        asks: experiment.asks.clone(),
+        command: provenance.command.to_owned(),
+        identity: identity(results.runs),
+        parameters: provenance
+            .scale
+            .map(|s| ("scale".to_owned(), s.to_owned()))
+            .into_iter()
+            .chain(settings(experiment))
+            .collect(),
+        file: provenance.file.map(str::to_owned),
+        plots,
+        claims: results.verdicts.claims.clone(),
+        oracle: oracle::distance(provenance.registry, experiment, results.runs),
+        flow,
+        notes: experiment.notes.clone(),
+        runs: runs::list(experiment, results.runs, provenance),
+    }
+}
+
+/// The command that draws a flow of the last point.
+fn drawn_by(experiment: &Experiment, provenance: &Provenance<'_>, flow: &FlowTrace) -> String {
+    let named = |t: &&TransportName| t.to_string() == flow.transport;
+    let Some(transport) = experiment.transports.iter().find(named) else {
+        return String::new();
+    };
+    let last = experiment.points.len().saturating_sub(1);
+    let run = (provenance.follow)(last, transport, experiment.seed, 0);
+    let other = flow.compare_with.as_ref();
+    let other = other.map_or_else(String::new, |o| format!(" --against {}", o.transport));
+    format!("{run} --flow {}{other} --report flow", flow.number)
+}
+
+/// The pictures of a metric. A line without a value at any point is not drawn.
+fn metric_plots(
+    experiment: &Experiment,
+    pools: &[Vec<(String, Pool)>],
+    metric: Metric,
+) -> Vec<LinePlot> {
+    let is_bound = |t: &Test| matches!(t, Test::Bound { .. });
+    let bounded = experiment.claims.iter().any(|c| is_bound(&c.test));
+    let mut values = Vec::new();
+    let mut group = 0;
+    for (point, pools) in pools.iter().enumerate() {
+        for (name, pool) in pools {
+            let value = |y| Value {
+                name: name.clone(),
+                reference: false,
+                point,
+                y,
+                group: Some(group),
+            };
+            values.extend(estimate(pool, metric).map(value));
+            group += 1;
+        }
+        let scenario = &experiment.points[point].scenario;
+        if metric == Metric::TimeoutFraction
+            && bounded
+            && let Ok(bound) = point_bound(scenario)
+        {
+            values.push(Value {
+                name: "bound".to_owned(),
+                reference: true,
+                point,
+                y: Estimate::exact(bound),
+                group: None,
+            });
+        }
+    }
+    let y = AxisSpec {
+        name: metric.title(),
+        quantity: quantity(metric),
+        log: !metric.is_share() && !metric.is_computed(),
+        cases: Vec::new(),
+    };
+    plots(experiment, &metric.title(), &y, &values)
+}
+
+/// The quantity that a metric measures.
+fn quantity(metric: Metric) -> Quantity {
+    match metric {
+        _ if metric.is_rate() => Quantity::BitsPerSecond,
+        _ if metric.is_share() => Quantity::Fraction,
+        _ if metric.is_size() => Quantity::Bytes,
+        Metric::Observed(o) if o.is_count() => Quantity::Plain,
+        _ => Quantity::Micros,
+    }
+}
+
+/// Writes the page of a paper's figures, with a table over all of them if there is one. Returns the page's
+/// path.
+///
+/// # Errors
+/// If runs of different versions or configurations would stand side by side, or if the directory cannot be
+/// written.
+pub fn figures(
+    paper: Option<&Paper>,
+    figures: Vec<Figure>,
+    overview: Option<Overview>,
+    directory: &Path,
+) -> Result<PathBuf, ReportError> {
+    let rules = "Every claim is checked on paired runs (same seeds) at 95%: it holds or fails if the \
+                 interval lies wholly on one side, and is tied otherwise.";
+    let report = FigureReport {
+        title: paper.map_or("Reproduced figures".to_owned(), |p| p.title.to_owned()),
+        introduction: match paper {
+            Some(p) if p.joint => p.citation.to_owned(),
+            Some(p) => format!(
+                "{} Reproduced by Spindle, figure by figure.\n{rules}",
+                p.citation
+            ),
+            None => rules.to_owned(),
+        },
+        overview,
+        figures,
+    };
+    report.write(directory)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Timeouts of a flow were once drawn in microseconds.
+    #[test]
+    fn every_metric_is_drawn_in_its_quantity() {
+        let of = |name: &str| quantity(Metric::parse(name).unwrap());
+        assert_eq!(of("fct.p99"), Quantity::Micros);
+        assert_eq!(of("timeouts.max"), Quantity::Plain);
+        assert_eq!(of("retransmits.mean"), Quantity::Plain);
+        assert_eq!(of("timeouts.none"), Quantity::Fraction);
+        assert_eq!(of("core.loss"), Quantity::Fraction);
+        assert_eq!(of("goodput.background.stdev"), Quantity::BitsPerSecond);
+        assert_eq!(of("size.p50"), Quantity::Bytes);
+    }
+}

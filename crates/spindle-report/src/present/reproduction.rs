@@ -1,0 +1,16 @@
+//! The JSON of `reproduce`.
+
+use serde::Serialize;
+use spindle_experiment::results::Verdicts;
+
+use crate::Overview;
+
+/// The JSON of `reproduce`.
+#[derive(Clone, Debug, Serialize)]
+pub struct Reproduction {
+    /// The experiments.
+    pub experiments: Vec<Verdicts>,
+    /// The table over the experiments that are scenarios of one joint table, if there are any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub overview: Option<Overview>,
+}
