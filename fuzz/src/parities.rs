@@ -13,8 +13,8 @@ use spindle_codes::{Body, Content, ErasureCode, ReedSolomon, Shape, Source};
 use spindle_mptcp::{Handle, PathManager, Stack, StackConfig, keys, preset};
 use spindle_units::{Duration, Instant};
 use spindle_wire::{
-    DataNumber, Dss, Endpoint, Experimental, Flags, Mapping, MpCapable, MpJoin, Payload, Segment,
-    SeqNumber,
+    DataNumber, Dss, Endpoint, ExperimentId, Experimental, Flags, Mapping, MpCapable, MpJoin,
+    Payload, Segment, SeqNumber,
 };
 
 use crate::budget::Budget;
@@ -215,11 +215,8 @@ fn dsn(offset: u64) -> u64 {
 }
 
 fn say(seg: &mut Segment, data: Vec<u8>) {
-    seg.options.rare_mut().experimental.push(Experimental {
-        kind: Experimental::KIND,
-        exid: 0x5350,
-        data,
-    });
+    let option = Experimental::of(ExperimentId::Parity, data);
+    seg.options.add_experiment(option);
 }
 
 /// Whether a segment arrives. One of four is lost.

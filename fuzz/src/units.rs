@@ -24,8 +24,8 @@ use spindle_mptcp::stage::coding::{
 use spindle_mptcp::{CloseReason, Config, Event, Handle, Stack, StackConfig, preset};
 use spindle_units::{Duration, Instant};
 use spindle_wire::{
-    CODING_CLOCK, Checksums, Coded, CodedKind, Ecn, Endpoint, Experimental, Flags, IpFields,
-    Options, Payload, Segment, SeqNumber,
+    CODING_CLOCK, Checksums, Coded, CodedKind, Ecn, Endpoint, ExperimentId, Experimental, Flags,
+    IpFields, Options, Payload, Segment, SeqNumber,
 };
 
 use crate::budget::Budget;
@@ -763,11 +763,10 @@ fn echo(seg: &mut Segment, time: u32) {
     let fits = seg.options.encoded_len() + ROOM <= Options::MAX_LEN;
     if fits && !seg.flags.intersects(Flags::SYN | Flags::RST) {
         let [_, time @ ..] = time.to_be_bytes();
-        seg.options.rare_mut().experimental.push(Experimental {
-            kind: Experimental::KIND,
-            exid: Experimental::CODING,
-            data: time.to_vec(),
-        });
+        seg.options
+            .rare_mut()
+            .experimental
+            .push(Experimental::of(ExperimentId::Coding, time.to_vec()));
     }
 }
 

@@ -10,7 +10,7 @@ use peer::{Bench, Flow, PEER_KEY, capable, config, end, here, syn, there};
 use spindle_codes::{Body, ErasureCode, ReedSolomon, Shape, Source};
 use spindle_mptcp::recovery::CoFuso;
 use spindle_mptcp::{Config, DataCounters, PathManager, StackConfig};
-use spindle_wire::{DataNumber, Experimental, Flags, Payload, Segment, SeqNumber};
+use spindle_wire::{DataNumber, ExperimentId, Experimental, Flags, Payload, Segment, SeqNumber};
 
 /// Payload bytes of a packet.
 const PACKET: u16 = 1000;
@@ -27,11 +27,8 @@ fn bytes(from: u64, len: u64) -> Vec<u8> {
 }
 
 fn say(seg: &mut Segment, data: Vec<u8>) {
-    seg.options.rare_mut().experimental.push(Experimental {
-        kind: Experimental::KIND,
-        exid: 0x5350,
-        data,
-    });
+    let option = Experimental::of(ExperimentId::Parity, data);
+    seg.options.add_experiment(option);
 }
 
 fn said(seg: &Segment) -> Option<Vec<u8>> {

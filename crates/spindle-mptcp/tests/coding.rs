@@ -18,7 +18,7 @@ use spindle_mptcp::stage::coding::{
 use spindle_mptcp::stage::scatter::PRIORITY;
 use spindle_mptcp::{Config, preset};
 use spindle_units::Duration;
-use spindle_wire::{Coded, CodedKind, Experimental, Flags, Payload, Segment};
+use spindle_wire::{Coded, CodedKind, ExperimentId, Flags, Payload, Segment};
 use support::networks::try_scenarios;
 use support::transfer::{Transfer, data, net, paths, run, transfer};
 use support::{CLIENT, Hook, Logged, Net, SERVER, coded_mut};
@@ -288,7 +288,7 @@ fn client_offers_coding_unless_the_dscp_marks_a_long_flow() {
             rare.is_some_and(|r| {
                 r.experimental
                     .iter()
-                    .any(|e| e.exid == Experimental::CODING)
+                    .any(|e| e.id() == Some(ExperimentId::Coding))
             })
         };
         let syn = &net.log[0].segment;

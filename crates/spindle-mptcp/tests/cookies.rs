@@ -11,7 +11,7 @@ use spindle_mptcp::recovery::CoFuso;
 use spindle_mptcp::{Config, PathManager, StackConfig, keys};
 use spindle_units::Duration;
 use spindle_wire::{
-    DataNumber, Dss, Endpoint, Experimental, Flags, Mapping, Payload, Segment, SeqNumber,
+    DataNumber, Dss, Endpoint, Flags, Mapping, ParityOption, Payload, Segment, SeqNumber,
     Timestamps,
 };
 
@@ -338,11 +338,8 @@ fn cookie_syn_ack_accepts_no_experimental_options() {
     let mut seg = syn(&flow, Flags::SYN);
     seg.options.timestamps = Some(Timestamps { value: 1, echo: 0 });
     seg.options.rare_mut().mp_capable = Some(capable(None, None));
-    seg.options.rare_mut().experimental.push(Experimental {
-        kind: Experimental::KIND,
-        exid: 0x5350,
-        data: vec![3],
-    });
+    seg.options
+        .add_experiment(ParityOption::OfferBlocks.to_option());
     let (_, answer) = ask(&mut b, flow, seg);
     let rare = answer.options.rare.expect("MP_CAPABLE");
     assert!(rare.mp_capable.is_some() && rare.experimental.is_empty());

@@ -6,7 +6,7 @@ use spindle_net::udp::{UdpServer, UdpServerOptions};
 use spindle_net::{Arrival, FIRST_KEY, Link};
 use spindle_units::{Duration, Instant};
 use spindle_wire::{
-    EncapsulationHeader, EncapsulationKind, Endpoint, Experimental, Flags, Segment, SeqNumber,
+    CodingOption, EncapsulationHeader, EncapsulationKind, Endpoint, Flags, Segment, SeqNumber,
 };
 
 const ID: u64 = 7 << 20;
@@ -79,11 +79,7 @@ impl Rig {
 fn offers_coding(src: Endpoint, dst: Endpoint, flags: Flags) -> Segment {
     let mut s = Segment::new(src, dst);
     (s.flags, s.seq) = (flags, SeqNumber(100));
-    s.options.rare_mut().experimental.push(Experimental {
-        kind: Experimental::KIND,
-        exid: Experimental::CODING,
-        data: vec![4],
-    });
+    s.options.add_experiment(CodingOption::Code(4).to_option());
     s
 }
 

@@ -46,17 +46,18 @@
 //!   an [`EncodeError`] and append nothing in that case. Only [`Payload::slice`] panics, if the range is out of
 //!   bounds.
 
-mod budget;
 mod checksum;
 mod coding;
 mod encapsulation;
 mod endpoint;
 mod error;
+mod experimental;
 mod flow;
 mod ip;
 mod mptcp;
 mod mptcp_codec;
 mod option_codec;
+mod option_space;
 mod options;
 mod payload;
 mod segment;
@@ -74,6 +75,9 @@ pub use encapsulation::{
 };
 pub use endpoint::{Ecn, Endpoint};
 pub use error::{EncodeError, ParseError};
+pub use experimental::{
+    CodingOption, ExperimentId, ParityHeader, ParityOption, ParityOutcome, ScatterOption,
+};
 pub use flow::{flow_hash, flow_key, mix64};
 pub use ip::{Checksums, IpFields, IpHeader, mark_ce, protocol};
 pub use mptcp::{

@@ -17,7 +17,7 @@
 
 use std::num::NonZeroU32;
 
-use crate::budget::TOKEN_LEN;
+use crate::experimental::{ExperimentId, ScatterOption};
 use crate::mptcp_codec as mptcp;
 use crate::{
     EncodeError, Experimental, Flags, Options, ParseError, RareOptions, SackBlocks, SeqNumber,
@@ -37,7 +37,7 @@ const EXPERIMENT_2: u8 = 254;
 
 /// Spindle's unregistered identifier of packet scatter. The option is its kind, its length, this identifier and
 /// the token.
-const SCATTER: [u8; 2] = Experimental::SCATTER.to_be_bytes();
+const SCATTER: [u8; 2] = ExperimentId::Scatter.number().to_be_bytes();
 
 impl Options {
     /// Appends the options to `out`: a multiple of four bytes, at most 40.
@@ -74,7 +74,7 @@ impl Options {
         self.write_mptcp(out);
         if let Some(token) = self.token {
             let [a, b] = SCATTER;
-            out.extend_from_slice(&[EXPERIMENT_1, TOKEN_LEN as u8, a, b]);
+            out.extend_from_slice(&[EXPERIMENT_1, ScatterOption::TOKEN_LEN as u8, a, b]);
             out.extend_from_slice(&token.get().to_be_bytes());
         }
         for e in self.rare.iter().flat_map(|r| &r.experimental) {

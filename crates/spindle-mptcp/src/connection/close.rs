@@ -280,15 +280,10 @@ impl Connection {
             .iter()
             .position(|s| s.closing && s.state.may_send() && !s.syn_due)?;
         let cx = self.context(now, i);
-        let dss = self.ack_dss();
-        let used = dss.as_ref().map_or(0, crate::subflow::output::dss_len);
-        let options = (
-            Options {
-                dss,
-                ..Options::default()
-            },
-            used,
-        );
+        let options = Options {
+            dss: self.ack_dss(),
+            ..Options::default()
+        };
         let sf = &mut self.subflows[i];
         let seg = sf.build_new(cx, Default::default(), true, None, SendKind::New, options);
         Some((sf.id, seg))

@@ -2,7 +2,7 @@
 //! unambiguous, and otherwise 64 bits (RFC 8684, sections 3.3.1 and 3.3.2).
 
 use spindle_units::{Duration, Instant};
-use spindle_wire::DataNumber;
+use spindle_wire::{DataNumber, Dss};
 
 use super::Connection;
 
@@ -14,9 +14,6 @@ const SEGMENT_LIFETIME: Duration = Duration::from_secs(120);
 /// measured in this many steps.
 const STEPS: usize = 4;
 const STEP: u64 = (1 << 30) / STEPS as u64;
-
-/// Bytes of a DSS with a mapping and a DATA_ACK of 32 bits each (RFC 8684, figure 9, padded).
-const DSS_LEN: u64 = 20;
 
 /// Additional bytes of a wide number.
 const MORE: u64 = 4;
@@ -78,12 +75,12 @@ pub(super) struct Numbers {
 impl Numbers {
     /// Bytes of a DSS with a mapping and a DATA_ACK.
     pub(super) fn dss_len(&self) -> u64 {
-        DSS_LEN + self.sent.extra() + self.acknowledged.extra()
+        Dss::MAPPED_LEN as u64 + self.sent.extra() + self.acknowledged.extra()
     }
 
     /// Whether a DSS may be longer than it was at first.
     pub(super) fn is_any_wide(&self) -> bool {
-        self.dss_len() > DSS_LEN
+        self.dss_len() > Dss::MAPPED_LEN as u64
     }
 }
 

@@ -6,33 +6,17 @@ use spindle_wire::{DataNumber, Dss, Mapping, MpCapable, Options};
 
 use super::{Connection, MpState, Role};
 use crate::subflow::Origin;
-use crate::subflow::output::dss_len;
 use crate::subflow::scoreboard::SentMap;
 
-/// Bytes of MP_CAPABLE with both keys (RFC 8684, figure 4).
-const CAPABLE_LEN: usize = 20;
-/// Bytes of MP_CAPABLE with both keys, data length and perhaps checksum, padded.
-pub(super) const CAPABLE_DATA_LEN: usize = 24;
-/// Bytes of MP_JOIN on the third ACK (RFC 8684, figure 7).
-const JOIN_ACK_LEN: usize = 24;
-/// Bytes of MP_FAIL (RFC 8684, figure 16).
-const MP_FAIL_LEN: usize = 12;
-
 impl Connection {
-    /// The options of a data segment whose first byte is at `position`, and the bytes that they take without
-    /// timestamps and SACK.
-    pub(super) fn data_options(
-        &self,
-        i: usize,
-        position: u64,
-        map: Option<SentMap>,
-    ) -> (Options, usize) {
+    /// The options of a data segment whose first byte is at `position`, without timestamps and SACK.
+    pub(super) fn data_options(&self, i: usize, position: u64, map: Option<SentMap>) -> Options {
         let mut options = Options::default();
-        let used = self.put_data_options(&mut options, i, position, map);
-        (options, used)
+        self.put_data_options(&mut options, i, position, map);
+        options
     }
 
-    /// Like [`Self::data_options`], but writes into `options`. Returns the bytes that they take.
+    /// Like [`Self::data_options`], but writes into `options`.
     #[inline]
     pub(super) fn put_data_options(
         &self,
@@ -40,17 +24,13 @@ impl Connection {
         i: usize,
         position: u64,
         map: Option<SentMap>,
-    ) -> usize {
+    ) {
         if let Some(mp) = self.multipath() {
-            let used;
-            (*options, used) = self.mptcp_data_options(mp, i, position, map);
-            return used;
+            *options = self.mptcp_data_options(mp, i, position, map);
+            return;
         }
         options.clear();
-        match self.infinite_mapping(i) {
-            Some(dss) => dss_len(options.dss.insert(dss)),
-            None => 0,
-        }
+        options.dss = self.infinite_mapping(i);
     }
 
     #[inline(never)]
@@ -60,12 +40,11 @@ impl Connection {
         i: usize,
         position: u64,
         map: Option<SentMap>,
-    ) -> (Options, usize) {
+    ) -> Options {
         let mut options = Options::default();
         let Some(map) = map else {
             options.dss = self.ack_dss();
-            let len = options.dss.as_ref().map_or(0, dss_len);
-            return (options, len);
+            return options;
         };
         if let Some(keys) = self.first_data_keys(i, position) {
             let option = MpCapable {
@@ -74,7 +53,7 @@ impl Connection {
                 ..keys
             };
             options.rare_mut().mp_capable = Some(option);
-            return (options, CAPABLE_DATA_LEN);
+            return options;
         }
         let before = u64::from(map.before);
         let mapping = Mapping {
@@ -86,13 +65,12 @@ impl Connection {
             len: map.len,
             checksum: map.checksum,
         };
-        let dss = Dss {
+        options.dss = Some(Dss {
             data_ack: Some(self.data_ack()),
             mapping: Some(mapping),
             data_fin: false,
-        };
-        options.dss = Some(dss);
-        (options, dss_len(&dss))
+        });
+        options
     }
 
     /// The client's first data carry the keys instead of a DSS (RFC 8684, section 3.1).
@@ -125,58 +103,41 @@ impl Connection {
 
     /// Removes the DATA_ACK from a segment that had the maximum length before numbers became wide. A separate
     /// acknowledgement follows. Returns whether the DATA_ACK was removed.
-    pub(super) fn leaves_out_data_ack(
-        &self,
-        i: usize,
-        len: usize,
-        options: &mut (Options, usize),
-    ) -> bool {
-        let (options, used) = options;
-        let dss = options.dss.as_mut().filter(|d| d.mapping.is_some());
-        let Some(dss) = dss.filter(|_| self.numbers.is_any_wide()) else {
-            return false;
-        };
-        if self.subflows[i].has_room_for(len, *used) {
+    pub(super) fn leaves_out_data_ack(&self, i: usize, len: usize, options: &mut Options) -> bool {
+        let mapped = options.dss.is_some_and(|d| d.mapping.is_some());
+        if !mapped || !self.numbers.is_any_wide() || self.subflows[i].has_room_for(len, options) {
             return false;
         }
-        *used -= dss_len(dss);
-        dss.data_ack = None;
-        *used += dss_len(dss);
+        if let Some(dss) = &mut options.dss {
+            dss.data_ack = None;
+        }
         true
     }
 
-    /// Writes the options of a bare acknowledgement on subflow `i` into `options`. Returns the bytes that they
-    /// take.
+    /// Writes the options of a bare acknowledgement on subflow `i` into `options`.
     #[inline]
-    pub(super) fn put_ack_options(
-        &mut self,
-        options: &mut Options,
-        now: Instant,
-        i: usize,
-    ) -> usize {
+    pub(super) fn put_ack_options(&mut self, options: &mut Options, now: Instant, i: usize) {
         if self.is_multipath() {
-            let used;
-            (*options, used) = self.mptcp_ack_options(now, i);
-            return used;
+            *options = self.mptcp_ack_options(now, i);
+            return;
         }
         options.clear();
-        let mut used = self.add_echo(options);
+        self.add_echo(options);
         if let Some(dsn) = self.fallback_signals.fail.take() {
             options.rare_mut().mp_fail = Some(dsn);
-            used += MP_FAIL_LEN;
         }
-        used
     }
 
     #[inline(never)]
-    fn mptcp_ack_options(&mut self, now: Instant, i: usize) -> (Options, usize) {
+    fn mptcp_ack_options(&mut self, now: Instant, i: usize) -> Options {
         let mut options = Options::default();
         if let Some(join) = self.join_ack(i) {
             options.rare_mut().mp_join = Some(join);
-            return (options, JOIN_ACK_LEN);
+            return options;
         }
         if let Some(echo) = self.early_echo() {
-            return echo;
+            options.rare_mut().add_addr.push(echo);
+            return options;
         }
         let nothing_received = self.recv.next() == 0 && self.subflows[i].rx.nxt == 1;
         if let Some(keys) = self.owed_keys()
@@ -186,34 +147,30 @@ impl Connection {
             && !self.teardown.data_fin_due
         {
             options.rare_mut().mp_capable = Some(keys);
-            return (options, CAPABLE_LEN);
+            return options;
         }
         let mut dss = self.ack_dss().unwrap_or_default();
         if self.teardown.data_fin_due && self.data_fin_subflow() == Some(i) {
             self.add_data_fin(now, &mut dss);
         }
-        let mut used = dss_len(&dss);
         options.dss = Some(dss);
         // MP_FAIL does not fit together with timestamps and a DATA_FIN with checksum.
         if !dss.data_fin
             && let Some(dsn) = self.mp.as_mut().and_then(|m| m.fail_due.take())
         {
             options.rare_mut().mp_fail = Some(dsn);
-            used += MP_FAIL_LEN;
         }
         // A DATA_FIN or MP_FAIL leaves no room, so the signal is sent on the next acknowledgement.
         if self.paths.has_signals() && !dss.data_fin && options.rare.is_none() {
-            let len = self.add_signal(now, i, options.rare_mut());
-            if len == 0 {
+            if !self.add_signal(now, i, options.rare_mut()) {
                 options.rare = None;
             }
-            used += len;
-            // An ADD_ADDR with an IPv6 address leaves no room for a DSS, so the DSS is sent on the next ACK.
-            if used > 28 {
-                used -= dss_len(&dss);
+            // An ADD_ADDR with an IPv6 address leaves no room for a DSS next to timestamps, so the DSS is sent on
+            // the next ACK.
+            if options.room() < Options::TIMESTAMPS_LEN {
                 options.dss = None;
             }
         }
-        (options, used)
+        options
     }
 }

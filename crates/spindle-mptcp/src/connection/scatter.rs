@@ -14,11 +14,11 @@
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use spindle_wire::{Experimental, Options, Segment};
+use spindle_wire::{Options, ScatterOption, Segment};
 
 use super::{Connection, Role};
 use crate::config::Config;
-use crate::stage::scatter::{PhaseSwitch, Scatter, ScatterConfig, TOKEN_ROOM};
+use crate::stage::scatter::{PhaseSwitch, Scatter, ScatterConfig};
 use crate::subflow::Origin;
 use crate::tcp_config::LossConfig;
 use crate::types::SubflowId;
@@ -93,15 +93,6 @@ pub(super) fn opening(config: &Arc<Config>) -> Arc<Config> {
     Arc::new(own)
 }
 
-fn says(seg: &Segment) -> bool {
-    let offer = |e: &Experimental| {
-        let ours = (e.kind, e.exid) == (Experimental::KIND, Experimental::SCATTER);
-        ours && e.data.is_empty()
-    };
-    let rare = seg.options.rare.as_ref();
-    rare.is_some_and(|r| r.experimental.iter().any(offer))
-}
-
 impl Connection {
     /// The scatter configuration, if this end may scatter.
     fn scatter_config(&self) -> Option<Arc<ScatterConfig>> {
@@ -119,11 +110,7 @@ impl Connection {
             Role::Server => self.extensions.scatter.is_agreed(),
         };
         if due && capable && self.subflows[i].origin == Origin::Initial {
-            options.rare_mut().experimental.push(Experimental {
-                kind: Experimental::KIND,
-                exid: Experimental::SCATTER,
-                data: Vec::new(),
-            });
+            options.add_experiment(ScatterOption.to_option());
         }
     }
 
@@ -131,7 +118,9 @@ impl Connection {
     /// scatter.
     pub(super) fn agree_on_scatter(&mut self, syn: &Segment) {
         let unchecked = self.mp.as_ref().is_some_and(|m| !m.checksum);
-        let config = self.scatter_config().filter(|_| unchecked && says(syn));
+        let config = self
+            .scatter_config()
+            .filter(|_| unchecked && ScatterOption::is_in(&syn.options));
         let Some(config) = config else { return };
         let (local, remote) = (self.subflows[0].local.addr, self.subflows[0].remote.addr);
         let reach = config.reach(local, remote);
@@ -148,7 +137,7 @@ impl Connection {
         };
         let sf = &mut self.subflows[0];
         sf.adopt(Arc::new(own));
-        sf.reserve_options(TOKEN_ROOM);
+        sf.reserve_options(ScatterOption::TOKEN_LEN as u64);
         self.coupling.deactivate(usize::from(FIRST));
     }
 

@@ -5,10 +5,9 @@
 //! every segment before them carries an acknowledgement.
 
 use spindle_units::Instant;
-use spindle_wire::{Options, Payload, Segment};
+use spindle_wire::{Dss, MpCapable, Options, Payload, Segment};
 
 use super::Connection;
-use super::options::CAPABLE_DATA_LEN;
 use super::subflow_table::{Marks, SubflowSummary};
 use super::trace::TraceKind;
 use crate::recovery::{SegmentView, SentView, Trigger, Window};
@@ -370,7 +369,7 @@ impl Connection {
         self.note_sent(now);
         let position = self.subflows[i].tx.nxt;
         let map = self.new_map(position, offset, &payload);
-        let used = self.put_data_options(&mut next.options, i, position, Some(map));
+        self.put_data_options(&mut next.options, i, position, Some(map));
         let id = self.subflows[i].id;
         let len = payload.len() as u32;
         if self.outbox.trace.on {
@@ -381,7 +380,7 @@ impl Connection {
         let sf = &mut self.subflows[i];
         sf.redundant_next = sf.redundant_next.max(offset + u64::from(len));
         let unit = sf.tx.mss as u32;
-        sf.put_new(next, cx, (payload, false), Some(map), kind, used);
+        sf.put_new(next, cx, (payload, false), Some(map), kind);
         debug_assert!(
             purpose.window == Window::Outside || sf.tx.in_flight() <= sf.tx.cc.cwnd(),
             "{purpose:?} of {len} bytes on subflow {id}: {} in flight, cwnd {}",
@@ -715,7 +714,7 @@ impl Connection {
     pub(super) fn most_new(&self, i: usize) -> u64 {
         let most = self.most_data(i);
         if self.first_data_keys(i, self.subflows[i].tx.nxt).is_some() {
-            most - (CAPABLE_DATA_LEN - 20) as u64
+            most - (MpCapable::WITH_DATA_LEN - Dss::MAPPED_LEN) as u64
         } else {
             most
         }
@@ -751,10 +750,10 @@ impl Connection {
         self.sweep_signals();
         let acknowledges = |o: &SubflowSummary| o.is(Marks::ACKNOWLEDGES);
         let i = self.subflows.summaries().iter().position(acknowledges)?;
-        let used = self.put_ack_options(&mut next.options, now, i);
+        self.put_ack_options(&mut next.options, now, i);
         let cx = self.context(now, i);
         let id = self.subflows[i].id;
-        self.subflows.acknowledge(i, |s| s.put_ack(next, cx, used));
+        self.subflows.acknowledge(i, |s| s.put_ack(next, cx));
         if self.join_ack(i).is_some() {
             self.subflows[i].join_ack_sent(now);
         }

@@ -1,15 +1,12 @@
 //! Outgoing segments of a subflow.
 
 use spindle_units::Instant;
-use spindle_wire::{Dss, Ecn, Flags, Options, Payload, Segment, SeqNumber};
+use spindle_wire::{Ecn, Flags, Options, Payload, Segment, SeqNumber};
 
 use super::scoreboard::SentMap;
 use super::sender::SendKind;
 use super::{Origin, Subflow, TcpState};
 use crate::tcp_config::EcnMode;
-
-/// The space of TCP options in bytes (RFC 9293, section 3.1: data offset of at most 15 words).
-const OPTION_SPACE: usize = 40;
 
 /// What the connection supplies to every outgoing segment.
 #[derive(Clone, Copy, Debug)]
@@ -101,30 +98,43 @@ impl Subflow {
         seg
     }
 
-    /// A pure acknowledgement with as many SACK blocks as fit next to `options`.
-    pub(crate) fn build_ack(
+    /// Writes a pure acknowledgement into `seg`, which already contains the options, with as many SACK blocks as
+    /// fit next to them.
+    pub(crate) fn put_ack(&mut self, seg: &mut Segment, cx: OutputContext) {
+        self.put_plain(seg, cx, Payload::EMPTY);
+        if self.reports_sack() {
+            self.add_sack(seg, usize::MAX);
+        }
+        self.note_acknowledged();
+    }
+
+    /// A pure acknowledgement with `options` and without SACK blocks.
+    pub(crate) fn build_ack_without_sack(
         &mut self,
         cx: OutputContext,
         options: Options,
-        used: usize,
     ) -> Segment {
-        let mut seg = Segment::blank();
-        seg.options = options;
-        self.put_ack(&mut seg, cx, used);
+        let seg = self.plain(cx, options);
+        self.note_acknowledged();
         seg
     }
 
-    /// Like [`Self::build_ack`], but written into `seg`, which already contains the options.
-    pub(crate) fn put_ack(&mut self, seg: &mut Segment, cx: OutputContext, used: usize) {
-        self.put_plain(seg, cx, Payload::EMPTY);
-        let used = used + timestamps_len(seg);
-        self.add_sack(seg, OPTION_SPACE.saturating_sub(used));
+    /// A segment acknowledges everything that has arrived.
+    fn note_acknowledged(&mut self) {
         self.rx.acked();
         self.challenge_due = false;
     }
 
-    fn add_sack(&mut self, seg: &mut Segment, room: usize) {
-        if !self.tx.sack || !self.rx.has_sack() || room < 12 {
+    /// Whether there are SACK blocks to send.
+    fn reports_sack(&self) -> bool {
+        self.tx.sack && self.rx.has_sack()
+    }
+
+    /// Adds as many SACK blocks as fit into the option space and into `most` bytes.
+    #[inline(never)]
+    fn add_sack(&mut self, seg: &mut Segment, most: usize) {
+        let room = seg.options.room().min(most);
+        if room < 12 {
             return;
         }
         // Two padding bytes, kind and length, then 8 bytes per block.
@@ -139,7 +149,7 @@ impl Subflow {
     /// section 3.8.4).
     pub(crate) fn build_probe(&mut self, cx: OutputContext, options: Options) -> Segment {
         self.probe_due = false;
-        let mut seg = self.build_ack(cx, options, OPTION_SPACE);
+        let mut seg = self.build_ack_without_sack(cx, options);
         seg.seq = self.seq(self.tx.una) - 1;
         seg
     }
@@ -152,16 +162,15 @@ impl Subflow {
         fin: bool,
         map: Option<SentMap>,
         kind: SendKind,
-        options: (Options, usize),
+        options: Options,
     ) -> Segment {
         let mut seg = Segment::blank();
-        seg.options = options.0;
-        self.put_new(&mut seg, cx, (payload, fin), map, kind, options.1);
+        seg.options = options;
+        self.put_new(&mut seg, cx, (payload, fin), map, kind);
         seg
     }
 
-    /// Like [`Self::build_new`], but written into `seg`, which already contains the options. They take `used`
-    /// bytes.
+    /// Like [`Self::build_new`], but written into `seg`, which already contains the options.
     pub(crate) fn put_new(
         &mut self,
         seg: &mut Segment,
@@ -169,12 +178,11 @@ impl Subflow {
         (payload, fin): (Payload, bool),
         map: Option<SentMap>,
         kind: SendKind,
-        used: usize,
     ) {
         self.tx.check_idle(cx.now);
         let start = self.tx.on_sent(cx.now, payload.clone(), fin, map, kind);
         let unit = self.tx.mss;
-        self.put_data(seg, cx, start, (payload, fin), used);
+        self.put_data(seg, cx, start, (payload, fin));
         if seg.payload.len() as u64 > unit {
             seg.segment_size = unit as u16;
         }
@@ -201,11 +209,11 @@ impl Subflow {
         start: u64,
         payload: Payload,
         fin: bool,
-        options: (Options, usize),
+        options: Options,
     ) -> Segment {
         let mut seg = Segment::blank();
-        seg.options = options.0;
-        self.put_data(&mut seg, cx, start, (payload, fin), options.1);
+        seg.options = options;
+        self.put_data(&mut seg, cx, start, (payload, fin));
         seg
     }
 
@@ -215,32 +223,36 @@ impl Subflow {
         cx: OutputContext,
         start: u64,
         (payload, fin): (Payload, bool),
-        used: usize,
     ) {
         self.put_plain(seg, cx, payload);
         seg.seq = self.seq(start);
-        let used = used + timestamps_len(seg);
-        // SACK blocks are added only if they fit into the option space and do not make the packet too large.
-        let full = (self.tx.mss + self.options_room()) as usize;
-        let overhead = self.stage.as_ref().map_or(0, |s| s.overhead());
-        let packet = full.saturating_sub(seg.payload.len() + used + overhead);
-        self.add_sack(seg, OPTION_SPACE.saturating_sub(used).min(packet));
+        if self.reports_sack() {
+            // SACK blocks must not make the packet too large.
+            let used = seg.payload.len() + seg.options.encoded_len();
+            let most = self.packet_room().saturating_sub(used);
+            self.add_sack(seg, most);
+        }
         if !seg.payload.is_empty() {
             seg.flags |= Flags::PSH;
         }
         if fin {
             seg.flags |= Flags::FIN;
         }
-        self.rx.acked();
-        self.challenge_due = false;
+        self.note_acknowledged();
     }
 
-    /// Whether a segment with `len` bytes of payload has room for options of `used` bytes in addition to
-    /// the timestamps.
-    pub(crate) fn has_room_for(&self, len: usize, used: usize) -> bool {
-        let timestamps = if self.timestamps.is_some() { 12 } else { 0 };
+    /// Bytes of payload and options that a packet can carry.
+    fn packet_room(&self) -> usize {
         let overhead = self.stage.as_ref().map_or(0, |s| s.overhead());
-        len + used + timestamps + overhead <= (self.tx.mss + self.options_room()) as usize
+        let full = (self.tx.mss + self.options_room()) as usize;
+        full.saturating_sub(overhead)
+    }
+
+    /// Whether a segment with `len` bytes of payload has room for `options` and the timestamps, which are added
+    /// later.
+    pub(crate) fn has_room_for(&self, len: usize, options: &Options) -> bool {
+        let timestamps = self.timestamps.map_or(0, |_| Options::TIMESTAMPS_LEN);
+        len + options.encoded_len() + timestamps <= self.packet_room()
     }
 
     /// An RST for this subflow, with `options` (MP_TCPRST, MP_FASTCLOSE).
@@ -266,15 +278,6 @@ impl Subflow {
     }
 }
 
-/// Bytes that the timestamps option takes, including padding. 0 if the option is absent.
-fn timestamps_len(seg: &Segment) -> usize {
-    if seg.options.timestamps.is_some() {
-        12
-    } else {
-        0
-    }
-}
-
 /// An RST in answer to a segment that belongs to no connection (RFC 9293, section 3.10.7.1).
 #[cold]
 pub(crate) fn reset_for(seg: &Segment) -> Option<Segment> {
@@ -291,18 +294,4 @@ pub(crate) fn reset_for(seg: &Segment) -> Option<Segment> {
         rst.flags = Flags::RST | Flags::ACK;
     }
     Some(rst)
-}
-
-/// Bytes that a DSS option takes (RFC 8684, section 3.3.1), padded to a multiple of four as on the wire.
-pub(crate) fn dss_len(dss: &Dss) -> usize {
-    use spindle_wire::DataNumber::{Full, Low};
-    let number = |n: &spindle_wire::DataNumber| match n {
-        Low(_) => 4,
-        Full(_) => 8,
-    };
-    let ack = dss.data_ack.as_ref().map_or(0, number);
-    let map = dss.mapping.as_ref().map_or(0, |m| {
-        number(&m.dsn) + 4 + 2 + if m.checksum.is_some() { 2 } else { 0 }
-    });
-    (4usize + ack + map).next_multiple_of(4)
 }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use polling::{Event, PollMode, Poller};
 use spindle_units::Instant;
 use spindle_wire::{
-    Checksums, Experimental, Flags, IpFields, IpHeader, Payload, Segment, protocol,
+    Checksums, ExperimentId, Flags, IpFields, IpHeader, Payload, Segment, protocol,
 };
 use tun_rs::SyncDevice;
 
@@ -167,7 +167,8 @@ fn fit(segment: &mut Segment, mtu: u16) {
         *mss = most.min(*mss);
     }
     if syn {
-        rare.experimental.retain(|e| e.exid != Experimental::CODING);
+        rare.experimental
+            .retain(|e| e.id() != Some(ExperimentId::Coding));
     }
 }
 
@@ -300,7 +301,7 @@ mod tests {
     use super::*;
     use std::net::IpAddr;
 
-    use spindle_wire::Endpoint;
+    use spindle_wire::{Endpoint, Experimental};
 
     #[test]
     fn syns_through_a_device_do_not_offer_coding() {
@@ -314,7 +315,7 @@ mod tests {
         };
         let rare = syn.options.rare_mut();
         rare.mss = Some(9000);
-        rare.experimental = vec![option(Experimental::CODING), option(0x1234)];
+        rare.experimental = vec![option(ExperimentId::Coding.number()), option(0x1234)];
         fit(&mut syn, 1500);
         let rare = syn.options.rare_mut();
         assert_eq!(rare.mss, Some(1460));

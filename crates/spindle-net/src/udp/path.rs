@@ -4,7 +4,7 @@ use quinn_udp::EcnCodepoint;
 use spindle_mptcp::PathError;
 use spindle_units::Instant;
 use spindle_wire::{
-    CodedKind, EncapsulationHeader, EncapsulationKind, Endpoint, Experimental, Flags, Segment,
+    CodedKind, EncapsulationHeader, EncapsulationKind, Endpoint, ExperimentId, Flags, Segment,
     SeqNumber,
 };
 
@@ -264,7 +264,7 @@ fn is_large(datagram: usize) -> bool {
 fn offers_coding(s: &Segment) -> bool {
     let all = s.options.rare.as_ref().map(|r| &r.experimental);
     s.flags.contains(Flags::SYN)
-        && all.is_some_and(|a| a.iter().any(|e| e.exid == Experimental::CODING))
+        && all.is_some_and(|a| a.iter().any(|e| e.id() == Some(ExperimentId::Coding)))
 }
 
 #[cfg(test)]
@@ -275,6 +275,7 @@ mod tests {
     use super::*;
     use spindle_units::Duration;
     use spindle_wire::Coded;
+    use spindle_wire::CodingOption;
 
     const START: SeqNumber = SeqNumber(1000);
 
@@ -421,11 +422,8 @@ mod tests {
         let mut syn = Segment::new(path().local, path().remote);
         syn.flags = Flags::SYN;
         assert!(!path().goes(at(0), &mut syn).report);
-        syn.options.rare_mut().experimental.push(Experimental {
-            kind: Experimental::KIND,
-            exid: Experimental::CODING,
-            data: vec![4],
-        });
+        syn.options
+            .add_experiment(CodingOption::Code(4).to_option());
         assert!(path().goes(at(0), &mut syn).report);
     }
 }

@@ -65,8 +65,8 @@ mod tests {
     use spindle_mptcp::{Config, Stack, StackConfig};
     use spindle_units::Instant;
 
-    use spindle_experiment::hosts::endpoint;
     use super::*;
+    use spindle_experiment::hosts::endpoint;
 
     fn connect(stack: &mut Stack, port: u16) -> Handle {
         let (from, to) = (endpoint(0, port), endpoint(1, 80));

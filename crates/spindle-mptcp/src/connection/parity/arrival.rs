@@ -1,15 +1,14 @@
 //! Parities of blocks at the receiver: separated from data and decoded. Decoded packets are passed to the data
 //! level, and only the data level is affected by them (CoFUSO sections 4.3 and 5.3).
 
-use spindle_codes::Shape;
+use spindle_codes::{Label, Shape};
 use spindle_units::Instant;
-use spindle_wire::{DataNumber, Payload, Segment};
+use spindle_wire::{DataNumber, ParityHeader, ParityOption, Payload, Segment};
 
 use super::super::ended::SubflowEnd;
 use super::super::receive::expand;
 use super::super::trace::TraceKind;
 use super::super::{Connection, ConnectionEvent};
-use super::blocks::{HEADER_LEN, Header, Marker};
 use super::decoder::{Block, Decoded, Decoder, Found, Verdict};
 use super::nearest;
 use crate::subflow::input::Arrival;
@@ -40,7 +39,7 @@ impl Connection {
         if !arrival.had_data {
             return ParityDisposition::Nothing;
         }
-        let Some(marker) = Marker::on(seg) else {
+        let Some(ParityOption::Block { start, len }) = ParityOption::of(&seg.options) else {
             return self.keep_packet(i, seg);
         };
         if self.mp.is_none() {
@@ -60,7 +59,7 @@ impl Connection {
                 .trace
                 .add(now, id, TraceKind::ParityArrived { position });
         }
-        match self.take_block_parity(i, seg, marker) {
+        match self.take_block_parity(i, seg, (start, len)) {
             Ok((told, Verdict::Taken)) => told,
             Ok((_, Verdict::Needless)) => ParityDisposition::Nothing,
             Ok((_, Verdict::Refused)) | Err(Refused) => {
@@ -109,15 +108,19 @@ impl Connection {
         &mut self,
         i: usize,
         seg: &Segment,
-        marker: Marker,
+        (start, full): (u32, u16),
     ) -> Result<(ParityDisposition, Verdict), Refused> {
         let carrier = &self.subflows[i];
         let position = carrier.receive_position(seg.seq);
         let len = seg.payload.len();
-        let whole = (position as u32, len) == (marker.start, usize::from(marker.len));
-        let bytes = seg.payload_head::<HEADER_LEN>().filter(|_| whole);
-        let header = Header::from_bytes(bytes.ok_or(Refused)?);
-        let body = seg.payload.slice(HEADER_LEN, len - HEADER_LEN);
+        let whole = (position as u32, len) == (start, usize::from(full));
+        let bytes = seg
+            .payload_head::<{ ParityHeader::LEN }>()
+            .filter(|_| whole);
+        let header = ParityHeader::from_bytes(bytes.ok_or(Refused)?);
+        let body = seg
+            .payload
+            .slice(ParityHeader::LEN, len - ParityHeader::LEN);
         let of = self.named(header.name).ok_or(Refused)?;
         let sf = &self.subflows[self.index(of).ok_or(Refused)?];
         let nxt = sf.rx.nxt;
@@ -135,8 +138,11 @@ impl Connection {
         let most = self.config.tcp.receive_buffer as u64;
         let decoder = self.decoder(of).ok_or(Refused)?;
         let body = part(&body, 0, body.len());
-        let said = (header.label, body);
-        let verdict = decoder.add(block, usize::from(header.index), said, nxt, most);
+        let label = Label {
+            len: header.coded_len,
+            dsn: header.coded_dsn,
+        };
+        let verdict = decoder.add(block, usize::from(header.index), (label, body), nxt, most);
         Ok((ParityDisposition::About(of, first), verdict))
     }
 

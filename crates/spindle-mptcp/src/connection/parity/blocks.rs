@@ -2,8 +2,8 @@
 //!
 //! A parity is new sequence space of the subflow that carries it. It counts against the subflow's congestion
 //! window, and its TCP retransmits it verbatim if it is lost. A parity has a DATA_ACK and no mapping, because
-//! its bytes are not data. It has a [`Marker`] in its option: the position and length of the whole parity, so
-//! that a piece of a parity that was cut for a smaller path is recognised. The coding [`Header`] is the
+//! its bytes are not data. It has a [`ParityOption::Block`]: the position and length of the whole parity, so
+//! that a piece of a parity that was cut for a smaller path is recognised. The coding header ([`ParityHeader`]) is the
 //! beginning of its payload, because its 20 bytes do not fit into the 40 bytes of options together with
 //! timestamps (12 bytes) and DATA_ACK (8). If payloads are only lengths, the header is the payload's head
 //! ([`spindle_wire::RareOptions::payload_head`]).
@@ -15,101 +15,17 @@
 
 use std::collections::VecDeque;
 
-use spindle_codes::{ErasureCode, Label, ReedSolomon, Shape, Source, Symbol};
+use spindle_codes::{ErasureCode, ReedSolomon, Shape, Source, Symbol};
 use spindle_units::Instant;
-use spindle_wire::{Options, Payload, Segment};
+use spindle_wire::{Options, ParityHeader, ParityOption, Payload, Segment};
 
 use super::super::Connection;
 use super::super::trace::{Coded, TraceKind};
 use super::decoder::Decoder;
-use super::{BLOCK, body_of, option, payload_of, said};
+use super::{body_of, payload_of};
 use crate::subflow::Subflow;
-use crate::subflow::output::dss_len;
 use crate::subflow::sender::SendKind;
 use crate::types::SubflowId;
-
-/// Bytes of a coding header (CoFUSO section 5.1, figure 7).
-pub(super) const HEADER_LEN: usize = 20;
-/// Bytes of a marker's option: kind, length, ExID, tag, 4 and 2 bytes, padded. Together with a DATA_ACK it is
-/// as long as a DSS with a mapping.
-const MARKER_LEN: usize = 12;
-
-/// Coding header of a parity: the block that the parity protects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Header {
-    /// SF_ID: the protected subflow, by the identifier that both ends know.
-    pub(super) name: u8,
-    /// S_SN: low 32 bits of the position of the block's first byte.
-    pub(super) first: u32,
-    /// E_SN: low 32 bits of the position of the first byte after the block.
-    pub(super) end: u32,
-    /// K.
-    pub(super) sources: u8,
-    /// M.
-    pub(super) parities: u8,
-    /// P_Index.
-    pub(super) index: u8,
-    /// L_CODED and D_SN.
-    pub(super) label: Label,
-}
-
-impl Header {
-    fn to_bytes(self) -> [u8; HEADER_LEN] {
-        let mut out = [0; HEADER_LEN];
-        out[0] = self.name;
-        out[1..5].copy_from_slice(&self.first.to_be_bytes());
-        out[5..9].copy_from_slice(&self.end.to_be_bytes());
-        out[9..12].copy_from_slice(&[self.sources, self.parities, self.index]);
-        out[12..16].copy_from_slice(&self.label.len.to_be_bytes());
-        out[16..20].copy_from_slice(&self.label.dsn.to_be_bytes());
-        out
-    }
-
-    pub(super) fn from_bytes(b: [u8; HEADER_LEN]) -> Self {
-        let word = |at: usize| u32::from_be_bytes([b[at], b[at + 1], b[at + 2], b[at + 3]]);
-        Self {
-            name: b[0],
-            first: word(1),
-            end: word(5),
-            sources: b[9],
-            parities: b[10],
-            index: b[11],
-            label: Label {
-                len: word(12),
-                dsn: word(16),
-            },
-        }
-    }
-}
-
-/// Marks a segment's payload as that of a parity.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Marker {
-    /// Low 32 bits of the position of the parity's first byte on the subflow that carries it.
-    pub(super) start: u32,
-    /// Payload bytes of the parity.
-    pub(super) len: u16,
-}
-
-impl Marker {
-    fn to_data(self) -> Vec<u8> {
-        let mut data = vec![BLOCK];
-        data.extend(self.start.to_be_bytes());
-        data.extend(self.len.to_be_bytes());
-        data
-    }
-
-    /// The marker of a segment, if there is one.
-    pub(super) fn on(seg: &Segment) -> Option<Self> {
-        let [BLOCK, a, b, c, d, e, f] = *said(seg)? else {
-            return None;
-        };
-        Some(Self {
-            start: u32::from_be_bytes([a, b, c, d]),
-            len: u16::from_be_bytes([e, f]),
-        })
-    }
-}
 
 /// A recovery policy's request for a parity ([`crate::recovery::Action::BlockParity`]).
 #[derive(Clone, Copy, Debug)]
@@ -143,7 +59,7 @@ struct Open {
 struct SentParity {
     start: u64,
     len: u64,
-    header: [u8; HEADER_LEN],
+    header: [u8; ParityHeader::LEN],
     /// Data offset of the block's first byte, and the packets that the parity protects, for traces.
     coded: (u64, Coded),
 }
@@ -274,14 +190,15 @@ impl Connection {
         block.symbols[ask.index] = None;
         block.kept.0 -= symbol.content.len() as u64;
         block.kept.1 -= 1;
-        let header = Header {
+        let header = ParityHeader {
             name,
             first: block.first as u32,
             end: block.end as u32,
             sources: u8::try_from(block.shape.sources).ok()?,
             parities: u8::try_from(block.shape.parities).ok()?,
             index: u8::try_from(ask.index).ok()?,
-            label: symbol.label,
+            coded_len: symbol.label.len,
+            coded_dsn: symbol.label.dsn,
         };
         let (offset, end) = block.offsets;
         let coded = Coded {
@@ -334,7 +251,7 @@ impl Connection {
     /// Whether subflow `b` has room for such a parity now.
     fn has_room_for(&mut self, now: Instant, b: usize, symbol: &Symbol) -> bool {
         let target = &mut self.subflows[b];
-        let len = (HEADER_LEN + symbol.content.len()) as u64;
+        let len = (ParityHeader::LEN + symbol.content.len()) as u64;
         target.tx.check_idle(now);
         target.is_usable() && len <= target.tx.mss && target.tx.may_send(len)
     }
@@ -346,7 +263,7 @@ impl Connection {
         now: Instant,
         b: usize,
         (offset, coded): (u64, Coded),
-        header: [u8; HEADER_LEN],
+        header: [u8; ParityHeader::LEN],
         payload: Payload,
     ) -> (SubflowId, Segment) {
         let (on, position) = (self.subflows[b].id, self.subflows[b].tx.nxt);
@@ -408,41 +325,39 @@ impl Connection {
         });
     }
 
-    /// The options of a parity, or of a piece of a parity, that begins at `start` of subflow `on`. Also returns
-    /// the bytes that they take, without timestamps and SACK.
+    /// The options of a parity, or of a piece of a parity, that begins at `start` of subflow `on`.
     pub(in crate::connection) fn parity_options(
         &self,
         on: SubflowId,
         start: u64,
         payload: &Payload,
-    ) -> (Options, usize) {
+    ) -> Options {
         let mut options = Options {
             dss: self.ack_dss(),
             ..Options::default()
         };
-        let used = options.dss.as_ref().map_or(0, dss_len);
         let blocks = self.extensions.parities.blocks.as_ref();
         let Some(whole) = blocks.and_then(|b| b.sent_at(on, start)) else {
-            return (options, used);
+            return options;
         };
-        let marker = Marker {
+        let marker = ParityOption::Block {
             start: whole.start as u32,
             len: whole.len as u16,
         };
         let rare = options.rare_mut();
-        rare.experimental.push(option(marker.to_data()));
+        rare.experimental.push(marker.to_option());
         let is_whole = (start, payload.len() as u64) == (whole.start, whole.len);
         if is_whole && matches!(payload, Payload::Length(_)) {
             rare.payload_head = whole.header.to_vec();
         }
-        (options, used + MARKER_LEN)
+        options
     }
 }
 
 /// Payload of a parity: the header and the coded body.
-fn with_header(header: [u8; HEADER_LEN], body: Payload) -> Payload {
+fn with_header(header: [u8; ParityHeader::LEN], body: Payload) -> Payload {
     match body {
-        Payload::Length(n) => Payload::Length(HEADER_LEN as u32 + n),
+        Payload::Length(n) => Payload::Length(ParityHeader::LEN as u32 + n),
         Payload::Bytes(b) => Payload::from([&header[..], &b[..]].concat()),
     }
 }
@@ -450,39 +365,6 @@ fn with_header(header: [u8; HEADER_LEN], body: Payload) -> Payload {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn headers_and_markers_round_trip(bytes in any::<[u8; HEADER_LEN]>(), start in any::<u32>(), len in any::<u16>()) {
-            prop_assert_eq!(Header::from_bytes(bytes).to_bytes(), bytes);
-            let marker = Marker { start, len };
-            let end = spindle_wire::Endpoint::new(std::net::Ipv4Addr::LOCALHOST.into(), 1);
-            let mut seg = Segment::new(end, end);
-            let e = option(marker.to_data());
-            prop_assert_eq!(e.encoded_len().next_multiple_of(4), MARKER_LEN);
-            seg.options.rare_mut().experimental.push(e);
-            prop_assert_eq!(Marker::on(&seg), Some(marker));
-        }
-    }
-
-    #[test]
-    fn header_layout_is_that_of_figure_7() {
-        let header = Header {
-            name: 1,
-            first: 0x0203_0405,
-            end: 0x0607_0809,
-            sources: 10,
-            parities: 11,
-            index: 12,
-            label: Label {
-                len: 0x0d0e_0f10,
-                dsn: 0x1112_1314,
-            },
-        };
-        let bytes: Vec<u8> = (1..=20).collect();
-        assert_eq!(header.to_bytes(), bytes[..]);
-    }
 
     #[test]
     fn subflow_is_identified_by_its_latest_name() {

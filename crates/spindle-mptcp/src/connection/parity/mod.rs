@@ -4,9 +4,9 @@
 //! [`out_of_band`]). Over MPTCP a parity of a *block* of a subflow's segments is new sequence space of the subflow
 //! that carries it (CoFUSO; [`blocks`] sends, [`decoder`] and [`arrival`] receive).
 //!
-//! All signalling uses an experimental option (RFC 6994) whose first byte is the type of the message. A SYN and
-//! its SYN/ACK carry [`OFFER`] or, together with MP_CAPABLE, [`OFFER_BLOCKS`]. A receiver that did not agree
-//! never gets a parity. If parities of blocks are agreed on, a joining SYN carries [`NAME`] and the identifier
+//! All signalling uses an experimental option (RFC 6994). A SYN and
+//! its SYN/ACK carry an offer ([`ParityOption`]). A receiver that did not agree
+//! never gets a parity. If parities of blocks are agreed on, a joining SYN carries the identifier
 //! by which parities will refer to the new subflow. It is the identifier at the end that opens the subflow.
 
 mod arrival;
@@ -16,7 +16,7 @@ mod out_of_band;
 
 use bytes::Bytes;
 use spindle_codes::{Body, Content};
-use spindle_wire::{Experimental, Options, Payload, Segment};
+use spindle_wire::{Options, ParityHeader, ParityOption, Payload, Segment};
 
 use super::{Connection, Role};
 use crate::subflow::Origin;
@@ -25,16 +25,6 @@ pub(super) use arrival::ParityDisposition;
 pub(super) use blocks::Ask;
 use blocks::Blocks;
 use out_of_band::OutOfBand;
-
-/// Spindle's identifier of this experiment, unregistered.
-const EXID: u16 = 0x5350;
-/// Types of messages: the first byte of the option's data.
-const OFFER: u8 = 0;
-const PARITY: u8 = 1;
-const ECHO: u8 = 2;
-const OFFER_BLOCKS: u8 = 3;
-const NAME: u8 = 4;
-const BLOCK: u8 = 5;
 
 /// Parity state of a connection.
 #[derive(Debug, Default)]
@@ -75,7 +65,7 @@ impl Parities {
     #[inline]
     pub(super) fn header_room(&self) -> u64 {
         if self.in_blocks() {
-            blocks::HEADER_LEN as u64
+            ParityHeader::LEN as u64
         } else {
             0
         }
@@ -108,27 +98,6 @@ fn payload_of(content: Content) -> Payload {
         Content::Bytes(b) => Payload::Bytes(Bytes::from(b)),
         Content::Length(n) => Payload::Length(n),
     }
-}
-
-fn option(data: Vec<u8>) -> Experimental {
-    Experimental {
-        kind: Experimental::KIND,
-        exid: EXID,
-        data,
-    }
-}
-
-/// The data of this experiment's option on a segment.
-fn said(seg: &Segment) -> Option<&[u8]> {
-    let all = &seg.options.rare.as_ref()?.experimental;
-    let ours = all
-        .iter()
-        .find(|e| e.kind == Experimental::KIND && e.exid == EXID)?;
-    Some(&ours.data)
-}
-
-fn says(seg: &Segment, what: u8) -> bool {
-    said(seg).is_some_and(|data| data == [what])
 }
 
 /// The position nearest to `near` that has these low 32 bits. `None` if it is before the first byte.
@@ -164,50 +133,52 @@ impl Connection {
             .as_ref()
             .is_some_and(|r| r.mp_capable.is_some());
         let client = self.role == Role::Client;
-        let data = match self.subflows[i].origin {
+        let option = match self.subflows[i].origin {
             Origin::Join(_) => {
                 let id = self.subflows[i].id;
-                (client && self.extensions.parities.in_blocks()).then(|| vec![NAME, id])
+                (client && self.extensions.parities.in_blocks()).then_some(ParityOption::Name(id))
             }
             Origin::Initial if capable => {
                 let due = match self.role {
                     Role::Client => self.wants_blocks(),
                     Role::Server => self.extensions.parities.in_blocks(),
                 };
-                due.then(|| vec![OFFER_BLOCKS])
+                due.then_some(ParityOption::OfferBlocks)
             }
             Origin::Initial => {
                 let due = match self.role {
                     Role::Client => self.wants_parities(),
                     Role::Server => self.extensions.parities.out_of_band.agreed,
                 };
-                due.then(|| vec![OFFER])
+                due.then_some(ParityOption::Offer)
             }
         };
-        if let Some(data) = data {
-            options.rare_mut().experimental.push(option(data));
+        if let Some(option) = option {
+            options.add_experiment(option.to_option());
         }
     }
 
     /// Called when the MPTCP options of the peer's SYN or SYN/ACK were processed. Decides whether both ends
     /// agree on parities.
     pub(super) fn agree_on_parities(&mut self, syn: &Segment) {
-        if self.wants_parities() && says(syn, OFFER) {
+        let offered = ParityOption::of(&syn.options);
+        if self.wants_parities() && offered == Some(ParityOption::Offer) {
             self.extensions.parities.out_of_band.agreed = true;
-            self.subflows[0].reserve_options(out_of_band::PARITY_ROOM);
+            self.subflows[0].reserve_options(ParityOption::PARITY_LEN as u64);
         }
         let unchecked = self.mp.as_ref().is_some_and(|m| !m.checksum);
-        if unchecked && self.wants_blocks() && says(syn, OFFER_BLOCKS) {
+        if unchecked && self.wants_blocks() && offered == Some(ParityOption::OfferBlocks) {
             self.extensions.parities.blocks = Some(Box::default());
         }
     }
 
     /// A join has arrived. Records the identifier by which parities will refer to subflow `id`.
     pub(super) fn note_name(&mut self, id: SubflowId, syn: &Segment) {
-        if let (Some(blocks), Some([NAME, name])) =
-            (&mut self.extensions.parities.blocks, said(syn))
+        let option = ParityOption::of(&syn.options);
+        if let (Some(blocks), Some(ParityOption::Name(name))) =
+            (&mut self.extensions.parities.blocks, option)
         {
-            blocks.name(id, *name);
+            blocks.name(id, name);
         }
     }
 }
@@ -216,15 +187,20 @@ impl Connection {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use spindle_wire::{ExperimentId, Experimental};
 
     proptest! {
         #[test]
         fn arbitrary_option_data_cause_no_panic(data in prop::collection::vec(any::<u8>(), 0..20), near in any::<u32>()) {
             let end = spindle_wire::Endpoint::new(std::net::Ipv4Addr::LOCALHOST.into(), 1);
             let mut seg = Segment::new(end, end);
-            seg.options.rare_mut().experimental.push(option(data));
-            out_of_band::read(&seg, u64::from(near));
-            let _ = (blocks::Marker::on(&seg).map(|m| nearest(m.start, u64::from(near))), says(&seg, OFFER));
+            seg.options.add_experiment(Experimental::of(ExperimentId::Parity, data));
+            match ParityOption::of(&seg.options) {
+                Some(ParityOption::Parity { first: at, .. } | ParityOption::Block { start: at, .. }) => {
+                    let _ = nearest(at, u64::from(near));
+                }
+                _ => {}
+            }
         }
     }
 }

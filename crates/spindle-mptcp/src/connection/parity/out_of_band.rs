@@ -1,61 +1,28 @@
 //! Parities outside sequence space, over plain TCP (TCP Instant Recovery; FUSO section 5.1, mechanisms A5.4).
 //!
 //! A coded segment has the sequence number of its block's first byte. Its payload is the XOR of the block's
-//! payloads. Its option is [`PARITY`] with the number of packets, the block's first position and length in 32
+//! payloads. Its option has the number of packets, the block's first position and length in 32
 //! bits each, and the XOR of the lengths in 16 bits. Each coded segment is answered with an acknowledgement
-//! that has [`ECHO`], the outcome, and the low 32 bits of the block's end. So a coded segment is also a probe.
+//! that has the outcome and the low 32 bits of the block's end. So a coded segment is also a probe.
 
 use std::collections::BTreeMap;
 
 use spindle_codes::{ErasureCode, Label, Parity, Shape, Source, Xor};
 use spindle_units::Instant;
-use spindle_wire::{Flags, Options, Payload, Segment};
+use spindle_wire::{Flags, Options, ParityOption, ParityOutcome, Payload, Segment};
 
 use super::super::Connection;
 use super::super::trace::{Coded, TraceKind};
-use super::{ECHO, PARITY, body_of, nearest, option, payload_of, said};
+use super::{body_of, nearest, payload_of};
 use crate::steps::Steps;
 use crate::subflow::sender::SendKind;
 use crate::types::SubflowId;
-
-/// Bytes of a parity's option: kind, length, ExID, tag, count, 4, 4 and 2 bytes. Data segments leave room for
-/// it, because a parity is as long as the longest segment of its block.
-pub(super) const PARITY_ROOM: u64 = 16;
-/// Bytes of an echo's option, padded.
-const ECHO_LEN: usize = 12;
 
 /// Segments kept for decoding below the next in-order position: a block of CoFUSO's largest size (CoFUSO
 /// section 5.1: 30) and a few more.
 const KEPT_IN_ORDER: usize = 32;
 /// Maximum number of segments kept.
 const KEPT: usize = 1024;
-
-/// The outcome of a block at the receiver.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Outcome {
-    /// No packet was missing.
-    Whole,
-    /// One packet was missing and has been decoded.
-    Repaired,
-    /// More packets were missing, or the missing packet could not be decoded.
-    Failed,
-}
-
-impl Outcome {
-    fn code(self) -> u8 {
-        match self {
-            Self::Whole => 0,
-            Self::Repaired => 1,
-            Self::Failed => 2,
-        }
-    }
-
-    fn of(code: u8) -> Option<Self> {
-        [Self::Whole, Self::Repaired, Self::Failed]
-            .into_iter()
-            .find(|o| o.code() == code)
-    }
-}
 
 /// A block as its parity describes it.
 #[derive(Clone, Copy, Debug)]
@@ -75,7 +42,7 @@ pub(super) struct OutOfBand {
     arrived: BTreeMap<u64, Payload>,
     arrived_bytes: u64,
     /// The answer that the next acknowledgement carries.
-    echo: Option<(Outcome, u32)>,
+    echo: Option<(ParityOutcome, u32)>,
     /// Loop iterations over payload that arrived.
     pub(super) steps: Steps,
 }
@@ -108,9 +75,9 @@ impl OutOfBand {
         first: u64,
         block: &Block,
         body: &Payload,
-    ) -> (Outcome, Option<(u64, Payload)>) {
+    ) -> (ParityOutcome, Option<(u64, Payload)>) {
         let end = first + u64::from(block.span);
-        let failed = (Outcome::Failed, None);
+        let failed = (ParityOutcome::Failed, None);
         let mut sources = Vec::with_capacity(block.count);
         let mut hole = None;
         let mut at = first;
@@ -128,7 +95,7 @@ impl OutOfBand {
             sources.extend(payload.map(|p| Some(source(p))));
         }
         let Some((start, missing)) = hole else {
-            return (Outcome::Whole, None);
+            return (ParityOutcome::Complete, None);
         };
         if sources.len() != block.count {
             return failed;
@@ -143,9 +110,10 @@ impl OutOfBand {
         };
         let decoded = Xor::new().decode(Shape::new(block.count, 1), &sources, &[parity]);
         match decoded.ok().and_then(|mut packets| packets.pop()) {
-            Some(p) if p.content.len() as u64 == missing => {
-                (Outcome::Repaired, Some((start, payload_of(p.content))))
-            }
+            Some(p) if p.content.len() as u64 == missing => (
+                ParityOutcome::Repaired,
+                Some((start, payload_of(p.content))),
+            ),
             _ => failed,
         }
     }
@@ -159,28 +127,21 @@ fn source(payload: &Payload) -> Source<'_> {
 }
 
 fn parity_on(seg: &Segment) -> Option<Block> {
-    let [PARITY, count, a, b, c, d, e, f, g, h, i, j] = *said(seg)? else {
+    let ParityOption::Parity {
+        count,
+        first,
+        span,
+        lengths,
+    } = ParityOption::of(&seg.options)?
+    else {
         return None;
     };
     Some(Block {
         count: usize::from(count),
-        first: u32::from_be_bytes([a, b, c, d]),
-        span: u32::from_be_bytes([e, f, g, h]),
-        lengths: u16::from_be_bytes([i, j]),
+        first,
+        span,
+        lengths,
     })
-}
-
-fn echo_on(seg: &Segment) -> Option<(Outcome, u32)> {
-    let [ECHO, outcome, a, b, c, d] = *said(seg)? else {
-        return None;
-    };
-    Some((Outcome::of(outcome)?, u32::from_be_bytes([a, b, c, d])))
-}
-
-/// Parses every option of such parities; for tests.
-#[cfg(test)]
-pub(super) fn read(seg: &Segment, near: u64) {
-    let _ = (parity_on(seg).map(|b| nearest(b.first, near)), echo_on(seg));
 }
 
 impl Connection {
@@ -212,10 +173,12 @@ impl Connection {
         if payload.len() as u64 > sf.tx.mss {
             return None;
         }
-        let mut data = vec![PARITY, u8::try_from(count).ok()?];
-        data.extend((start as u32).to_be_bytes());
-        data.extend(u32::try_from(span).ok()?.to_be_bytes());
-        data.extend(lengths.to_be_bytes());
+        let option = ParityOption::Parity {
+            count: u8::try_from(count).ok()?,
+            first: start as u32,
+            span: u32::try_from(span).ok()?,
+            lengths,
+        };
         sf.tx.count_parity(payload.len() as u64);
         let len = payload.len() as u32;
         let offset = self.offset_at(i, start);
@@ -233,7 +196,7 @@ impl Connection {
             }),
         };
         self.outbox.trace.add(now, of, kind);
-        Some((of, self.build_parity(now, i, start, data, payload)))
+        Some((of, self.build_parity(now, i, start, option, payload)))
     }
 
     fn offset_at(&self, i: usize, position: u64) -> u64 {
@@ -246,14 +209,14 @@ impl Connection {
         now: Instant,
         i: usize,
         start: u64,
-        data: Vec<u8>,
+        option: ParityOption,
         payload: Payload,
     ) -> Segment {
         let mut options = Options::default();
-        options.rare_mut().experimental.push(option(data));
+        options.add_experiment(option.to_option());
         let cx = self.context(now, i);
         // No SACK blocks: the packet is already full.
-        let mut seg = self.subflows[i].build_ack(cx, options, 40);
+        let mut seg = self.subflows[i].build_ack_without_sack(cx, options);
         seg.seq = self.subflows[i].seq(start);
         seg.payload = payload;
         seg
@@ -337,7 +300,7 @@ impl Connection {
         let arrived = TraceKind::ParityArrived { position: first };
         self.outbox.trace.add(now, id, arrived);
         let (outcome, packet) = if end <= self.subflows[i].rx.nxt {
-            (Outcome::Whole, None)
+            (ParityOutcome::Complete, None)
         } else {
             self.extensions
                 .parities
@@ -357,21 +320,17 @@ impl Connection {
         }
     }
 
-    /// Adds the answer to a parity to this acknowledgement, if an answer is due. Returns its length.
+    /// Adds the answer to a parity to this acknowledgement, if an answer is due.
     #[inline]
-    pub(in crate::connection) fn add_echo(&mut self, options: &mut Options) -> usize {
-        match self.extensions.parities.out_of_band.echo.take() {
-            Some(echo) => Self::put_echo(echo, options),
-            None => 0,
+    pub(in crate::connection) fn add_echo(&mut self, options: &mut Options) {
+        if let Some(echo) = self.extensions.parities.out_of_band.echo.take() {
+            Self::put_echo(echo, options);
         }
     }
 
     #[cold]
-    fn put_echo((outcome, end): (Outcome, u32), options: &mut Options) -> usize {
-        let mut data = vec![ECHO, outcome.code()];
-        data.extend(end.to_be_bytes());
-        options.rare_mut().experimental.push(option(data));
-        ECHO_LEN
+    fn put_echo((outcome, end): (ParityOutcome, u32), options: &mut Options) {
+        options.add_experiment(ParityOption::Echo { outcome, end }.to_option());
     }
 
     pub(in crate::connection) fn echo_due(&self) -> bool {
@@ -395,13 +354,13 @@ impl Connection {
 
     #[inline(never)]
     fn process_agreed_echo(&mut self, now: Instant, i: usize, seg: &Segment, flight: u64) {
-        let Some((outcome, low)) = echo_on(seg) else {
+        let Some(ParityOption::Echo { outcome, end: low }) = ParityOption::of(&seg.options) else {
             return;
         };
         let sf = &mut self.subflows[i];
         match (outcome, nearest(low, sf.tx.una)) {
-            (Outcome::Repaired, _) => sf.tx.on_repaired(now, flight, &mut self.coupling),
-            (Outcome::Failed, Some(end))
+            (ParityOutcome::Repaired, _) => sf.tx.on_repaired(now, flight, &mut self.coupling),
+            (ParityOutcome::Failed, Some(end))
                 if sf.tx.on_unrepaired(now, end, flight, &mut self.coupling) =>
             {
                 let id = sf.id;
@@ -458,7 +417,7 @@ mod tests {
             let (packets, block, body) = coded(&lengths);
             let gone = k % packets.len();
             let found = with(&packets, &[gone]).decode(1, &block, &body);
-            prop_assert_eq!(found, (Outcome::Repaired, Some(packets[gone].clone())));
+            prop_assert_eq!(found, (ParityOutcome::Repaired, Some(packets[gone].clone())));
         }
     }
 
@@ -467,16 +426,16 @@ mod tests {
         let (packets, block, body) = coded(&[1000, 1000, 700]);
         assert_eq!(
             with(&packets, &[]).decode(1, &block, &body),
-            (Outcome::Whole, None)
+            (ParityOutcome::Complete, None)
         );
         for gone in [&[0, 1][..], &[0, 2], &[0, 1, 2]] {
             let found = with(&packets, gone).decode(1, &block, &body);
-            assert_eq!(found, (Outcome::Failed, None), "{gone:?}");
+            assert_eq!(found, (ParityOutcome::Failed, None), "{gone:?}");
         }
         let mut p = with(&packets, &[0, 1]);
         p.keep(1, &Payload::Length(500), 1);
         p.keep(501, &Payload::Length(500), 1);
-        assert_eq!(p.decode(1, &block, &body).0, Outcome::Failed);
+        assert_eq!(p.decode(1, &block, &body).0, ParityOutcome::Failed);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 
 use spindle_units::{Duration, Instant};
-use spindle_wire::{AddAddr, Endpoint, MpPrio, Options, RareOptions, RemoveAddr};
+use spindle_wire::{AddAddr, Endpoint, MpPrio, RareOptions, RemoveAddr};
 
 use super::addresses::{LocalAddresses, admits};
 use super::remote::Learnt;
@@ -504,68 +504,61 @@ impl Connection {
         }
     }
 
-    /// Returns the options, with their length, of an acknowledgement that echoes an ADD_ADDR before the peer
-    /// has sent a DSS. It has no keys, because the HMAC of the ADD_ADDR has shown that the peer has our key
-    /// (RFC 8684, section 3.4.1).
-    pub(in crate::connection) fn early_echo(&mut self) -> Option<(Options, usize)> {
+    /// Returns the echo of an ADD_ADDR that is sent alone on an acknowledgement, before the peer has sent a DSS.
+    /// The acknowledgement has no keys, because the HMAC of the ADD_ADDR has shown that the peer has our key (RFC
+    /// 8684, section 3.4.1).
+    pub(in crate::connection) fn early_echo(&mut self) -> Option<AddAddr> {
         self.owed_keys()?;
-        let echo = self.paths.signals.echoes.pop()?;
-        let (mut options, len) = (Options::default(), add_addr_len(&echo));
-        options.rare_mut().add_addr.push(echo);
-        Some((options, len))
+        self.paths.signals.echoes.pop()
     }
 
-    /// Adds one pending signal to an acknowledgement of subflow `i`. Returns the option bytes that it takes.
+    /// Adds one pending signal to an acknowledgement of subflow `i`. Returns whether there was one.
     pub(in crate::connection) fn add_signal(
         &mut self,
         now: Instant,
         i: usize,
         rare: &mut RareOptions,
-    ) -> usize {
+    ) -> bool {
         if let Some(echo) = self.paths.signals.echoes.pop() {
-            let len = add_addr_len(&echo);
             rare.add_addr.push(echo);
-            return len;
+            return true;
         }
         let address_ids = self.paths.signals.take_removals(now);
         if !address_ids.is_empty() {
-            let len = (3 + address_ids.len()).next_multiple_of(4);
             rare.remove_addr = Some(RemoveAddr { address_ids });
-            return len;
+            return true;
         }
         let id = self.subflows[i].id;
         let priorities = &mut self.paths.signals.priorities;
         if let Some(at) = priorities.iter().position(|p| p.0 == id) {
             let (_, backup) = priorities.remove(at);
             rare.mp_prio = Some(MpPrio { backup });
-            return 4;
+            return true;
         }
         self.add_announcement(now, rare)
     }
 
-    fn add_announcement(&mut self, now: Instant, rare: &mut RareOptions) -> usize {
+    fn add_announcement(&mut self, now: Instant, rare: &mut RareOptions) -> bool {
         let Some(mp) = self.multipath().copied() else {
-            return 0;
+            return false;
         };
         let announcements = &mut self.paths.signals.announcements;
         let Some(a) = announcements.iter_mut().find(|a| a.due) else {
-            return 0;
+            return false;
         };
         a.due = false;
         a.tries += 1;
         a.repeat_at = Some(now + ADD_ADDR_INTERVAL);
         let remote = mp.key_remote.unwrap_or_default();
         let hmac = keys::add_addr_hmac(mp.key_local, remote, a.id, a.outside, a.port);
-        let option = AddAddr {
+        rare.add_addr.push(AddAddr {
             echo: false,
             address_id: a.id,
             addr: a.outside,
             port: a.port,
             hmac: Some(hmac),
-        };
-        let len = add_addr_len(&option);
-        rare.add_addr.push(option);
-        len
+        });
+        true
     }
 
     /// The subflow on which the next signal will be sent, if one is pending and can be sent. Each repetition of
@@ -587,12 +580,4 @@ impl Connection {
         let n = fitting().count().max(1);
         fitting().nth(signals.removal_tries() % n)
     }
-}
-
-/// Length of the option (RFC 8684, figure 12), padded to a multiple of four.
-fn add_addr_len(a: &AddAddr) -> usize {
-    let addr = if a.addr.is_ipv4() { 4 } else { 16 };
-    let port = if a.port.is_some() { 2 } else { 0 };
-    let hmac = if a.hmac.is_some() { 8 } else { 0 };
-    (4usize + addr + port + hmac).next_multiple_of(4)
 }

@@ -22,8 +22,8 @@ use std::sync::Arc;
 
 use spindle_units::{BitRate, Duration, Instant};
 use spindle_wire::{
-    CODING_CLOCK, CODING_OVERHEAD, Coded, CodedKind, Endpoint, Experimental, Flags, Options,
-    RareOptions, Segment, SeqNumber,
+    CODING_CLOCK, CODING_OVERHEAD, Coded, CodedKind, CodingOption, Endpoint, ExperimentId,
+    Experimental, Flags, Segment, SeqNumber,
 };
 
 use super::{Stage, StageContext, has_priority};
@@ -55,8 +55,6 @@ const UNSPECIFIED_ENDPOINT: Endpoint = Endpoint {
     addr: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
     port: 0,
 };
-/// Bytes of an echo on a segment of TCP: kind, length, ExID and 24 bits of time, padded.
-const ECHO_LEN: usize = 8;
 /// How many segments after the handshake announce that their sender decodes, unless an encoded packet arrives
 /// before: the third ACK, and two more in case it is lost.
 const CAPABILITY_REPEATS: u8 = 3;
@@ -231,45 +229,15 @@ impl CodingCounters {
 
 /// The offer of a connection, or the answer to it: the experiment's identifier and the code's number.
 pub(crate) fn offer(code: CodeKind) -> Experimental {
-    option(vec![code as u8])
+    CodingOption::Code(code as u8).to_option()
 }
 
 /// The code that a SYN or SYN/ACK contains.
 pub(crate) fn offered(seg: &Segment) -> Option<CodeKind> {
-    match said(seg)? {
-        [number] => CodeKind::from_number(*number),
-        _ => None,
+    match CodingOption::of(&seg.options)? {
+        CodingOption::Code(number) => CodeKind::from_number(number),
+        CodingOption::Echo(_) => None,
     }
-}
-
-fn option(data: Vec<u8>) -> Experimental {
-    Experimental {
-        kind: Experimental::KIND,
-        exid: Experimental::CODING,
-        data,
-    }
-}
-
-fn said(seg: &Segment) -> Option<&[u8]> {
-    let all = &seg.options.rare.as_ref()?.experimental;
-    let ours = all
-        .iter()
-        .find(|e| (e.kind, e.exid) == (Experimental::KIND, Experimental::CODING))?;
-    Some(&ours.data)
-}
-
-/// Removes the option of this layer from a segment, and returns its data. TCP must not see the option: an
-/// acknowledgement with an echo is as much a duplicate as one without (RFC 5681, section 2).
-fn take_said(segment: &mut Segment) -> Option<Vec<u8>> {
-    let rare = segment.options.rare.as_mut()?;
-    let ours = |e: &Experimental| (e.kind, e.exid) == (Experimental::KIND, Experimental::CODING);
-    let at = rare.experimental.iter().position(ours)?;
-    let data = rare.experimental.remove(at).data;
-    segment
-        .options
-        .rare
-        .take_if(|r| **r == RareOptions::default());
-    Some(data)
 }
 
 /// The sending time of an encoded packet, which is echoed to the sender.
@@ -361,11 +329,11 @@ impl Coding {
 
     /// Announces on a segment that is not coded that this end decodes, if that is still due and there is room.
     fn tell(&mut self, segment: &mut Segment) {
-        let room = segment.options.encoded_len() + ECHO_LEN <= Options::MAX_LEN;
+        let room = segment.options.room() >= CodingOption::MAX_LEN;
         if self.tells > 0 && room && !segment.flags.contains(Flags::RST) {
             self.tells -= 1;
             let option = offer(self.config.code);
-            segment.options.rare_mut().experimental.push(option);
+            segment.options.add_experiment(option);
         }
     }
 
@@ -416,10 +384,9 @@ impl Coding {
     /// Adds the echo that waits to a segment of TCP, if there is room.
     fn ride(&mut self, now: Instant, segment: &mut Segment) {
         let Some(echo) = self.echo else { return };
-        let [_, time @ ..] = echo.at(now).to_be_bytes();
-        let option = option(time.to_vec());
-        if segment.options.encoded_len() + ECHO_LEN <= Options::MAX_LEN {
-            segment.options.rare_mut().experimental.push(option);
+        if segment.options.room() >= CodingOption::MAX_LEN {
+            let option = CodingOption::Echo(echo.at(now));
+            segment.options.add_experiment(option.to_option());
             self.echo = None;
         }
     }
@@ -518,10 +485,12 @@ impl Stage for Coding {
             self.take_encoded(now, &segment, up, out);
             return;
         }
-        if let Some(data) = take_said(&mut segment) {
+        // TCP must not see the option: an acknowledgement with an echo is as much a duplicate as one without
+        // (RFC 5681, section 2).
+        if let Some(data) = segment.options.take_experiment(ExperimentId::Coding) {
             self.proven = true;
-            if let [a, b, c] = *data {
-                self.process_echo(now, u32::from_be_bytes([0, a, b, c]));
+            if let Some(CodingOption::Echo(time)) = CodingOption::parse(&data) {
+                self.process_echo(now, time);
             }
         }
         if self.config.samples == Samples::TcpAcks {

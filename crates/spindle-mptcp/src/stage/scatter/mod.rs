@@ -26,9 +26,6 @@ use topology::Topology;
 /// a threshold of 100 KB).
 pub const SWITCH_AFTER: u64 = 100_000;
 
-/// Option bytes that a scattered segment has in addition to those of an ordinary one: the token.
-pub(crate) const TOKEN_ROOM: u64 = 8;
-
 /// The code point of scattered segments that have priority: Low-Latency Data, AF21 (RFC 4594, section
 /// 4.7; RFC 2597).
 pub const PRIORITY: u8 = 18;

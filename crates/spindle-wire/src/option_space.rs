@@ -1,34 +1,21 @@
-//! The 40 bytes of option space in a TCP header, and which options get them if not all of them fit.
+//! The ledger of the 40 bytes of option space in a TCP header: how many bytes options take, how many are left,
+//! and which options get them if not all of them fit.
 
+use crate::experimental::ScatterOption;
 use crate::mptcp_codec::{LEN_PRIO, LEN_TCPRST, LEN_WITH_U64};
-use crate::{Dss, Experimental, Options, RareOptions};
-
-/// The length of the token option: kind, length, ExID and the token.
-pub(crate) const TOKEN_LEN: usize = 8;
-
-impl Experimental {
-    /// The kind of all Spindle-specific options: the first of the two kinds for experiments (RFC 4727).
-    pub const KIND: u8 = 253;
-
-    /// Spindle's unregistered identifier of packet scatter, used with [`Self::KIND`]. An option without data
-    /// offers scatter on a SYN and accepts it on a SYN/ACK. On other segments the option contains the four
-    /// bytes of [`Options::token`].
-    pub const SCATTER: u16 = 0x5354;
-
-    /// Spindle's unregistered identifier of packet coding, used with [`Self::KIND`]. The option contains one
-    /// byte, the code, on a SYN, a SYN/ACK and the segments that confirm the agreement. On acknowledgements it
-    /// contains three bytes: the time at which an encoded packet was sent.
-    pub const CODING: u16 = 0x5343;
-
-    /// The option's length field, which covers kind, length, ExID and data.
-    pub fn encoded_len(&self) -> usize {
-        4 + self.data.len()
-    }
-}
+use crate::{Dss, MpCapable, Options, RareOptions};
 
 impl Options {
     /// The option space: 15 words of 4 bytes minus the 20 bytes of the fixed header (RFC 9293, section 3.1).
     pub const MAX_LEN: usize = 40;
+
+    /// The length of the timestamps option in bytes with its padding (RFC 7323, appendix A).
+    pub const TIMESTAMPS_LEN: usize = 12;
+
+    /// Bytes that these options leave of the option space.
+    pub fn room(&self) -> usize {
+        Self::MAX_LEN.saturating_sub(self.encoded_len())
+    }
 
     /// The length of the options with their padding in bytes, a multiple of four. Options longer than
     /// [`Options::MAX_LEN`] cannot be sent without [`Options::fit`].
@@ -43,7 +30,10 @@ impl Options {
 
     fn len_without_sack(&self) -> usize {
         // NOP NOP timestamps, or SACK-permitted in place of the NOPs.
-        let timestamps = if self.timestamps.is_some() { 12 } else { 0 };
+        let timestamps = match self.timestamps {
+            Some(_) => Self::TIMESTAMPS_LEN,
+            None => 0,
+        };
         let dss = self
             .dss
             .as_ref()
@@ -52,7 +42,7 @@ impl Options {
             .rare
             .as_ref()
             .map_or(0, |r| r.encoded_len(timestamps != 0));
-        let token = self.token.map_or(0, |_| TOKEN_LEN);
+        let token = self.token.map_or(0, |_| ScatterOption::TOKEN_LEN);
         timestamps + dss + token + rare
     }
 
@@ -193,6 +183,16 @@ impl RareOptions {
                 .map(|e| pad(e.encoded_len()))
                 .sum::<usize>()
     }
+}
+
+impl Dss {
+    /// The length in bytes of a DSS with a mapping and a DATA_ACK of 32 bits each, padded (RFC 8684, figure 9).
+    pub const MAPPED_LEN: usize = 20;
+}
+
+impl MpCapable {
+    /// The length in bytes of an MP_CAPABLE with both keys and a data length, padded (RFC 8684, section 3.1).
+    pub const WITH_DATA_LEN: usize = 24;
 }
 
 /// The length of the SACK option: NOP NOP, kind, length and 8 bytes for each block.
