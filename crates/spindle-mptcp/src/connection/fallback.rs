@@ -5,7 +5,7 @@ use spindle_units::Instant;
 use spindle_wire::{Dss, Flags, Mapping, Payload, Segment};
 
 use super::ended::SubflowEnd;
-use super::receive::expand;
+use super::numbers::expand;
 use super::{Connection, MpState};
 use crate::subflow::Origin;
 use crate::subflow::input::Arrival;
@@ -250,21 +250,12 @@ impl Connection {
     #[cold]
     pub(super) fn release_unmapped(&mut self, i: usize) -> u64 {
         let mut fresh = 0;
-        while let Some((at, payload)) = self.subflows[i].rx.take_held() {
-            match self.subflows[i].rx.locate(at) {
-                Mapped::Run { offset, len } => {
-                    let n = (len as usize).min(payload.len());
-                    fresh += self.recv.insert(offset, payload.slice(0, n));
-                    if n < payload.len() {
-                        let rest = payload.slice(n, payload.len() - n);
-                        self.subflows[i].rx.hold((at + n as u64, rest));
-                    }
-                }
-                Mapped::Unmapped => {
-                    let offset = at.wrapping_add(self.unmapped_delta);
-                    fresh += self.recv.insert(offset, payload);
-                }
-            }
+        while let Some((place, (at, payload))) = self.subflows[i].rx.next_held() {
+            let offset = match place {
+                Mapped::Run { offset, .. } => offset,
+                Mapped::Unmapped => at.wrapping_add(self.unmapped_delta),
+            };
+            fresh += self.recv.insert(offset, payload);
         }
         fresh
     }
@@ -342,9 +333,7 @@ impl Connection {
     pub(super) fn mapping_vanished(&mut self, now: Instant, i: usize, fin: bool) {
         let rx = &self.subflows[i].rx;
         let bare = self.mp.as_ref().is_some_and(|m| m.bare_data);
-        let missing = rx
-            .first_held()
-            .is_some_and(|(at, _)| at < rx.nxt && rx.map_at(at).is_none());
+        let missing = rx.misses_mapping();
         let confirmed = self.mp.as_ref().is_some_and(|m| m.confirmed);
         let alone = self.subflows.len() == 1 && self.extensions.parities.in_blocks();
         if confirmed && (fin || (bare && missing)) && (alone || self.is_linear()) {

@@ -6,7 +6,6 @@ mod assigned;
 mod autotune;
 mod break_before_make;
 pub(crate) mod close;
-mod coding;
 pub(crate) mod ended;
 mod extensions;
 mod fallback;
@@ -17,7 +16,6 @@ pub(crate) mod memory;
 mod numbers;
 mod options;
 mod outbox;
-mod parity;
 mod path_manager;
 mod path_probe;
 mod policy_driver;
@@ -25,7 +23,6 @@ mod reach;
 mod reassembly;
 mod receive;
 mod reinjection;
-mod scatter;
 mod scheduling;
 mod send_queue;
 mod subflow_table;
@@ -236,8 +233,12 @@ impl Connection {
             initial: n.initial,
             planned,
         };
-        let mut subflow =
-            Subflow::new(now, &scatter::opening(&n.config), first, syn.map(|s| s.seq));
+        let mut subflow = Subflow::new(
+            now,
+            &extensions::packet_scatter::opening(&n.config),
+            first,
+            syn.map(|s| s.seq),
+        );
         if let Some(syn) = syn {
             subflow.negotiate(syn, now);
         }

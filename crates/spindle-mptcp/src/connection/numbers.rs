@@ -63,6 +63,16 @@ impl Width {
     }
 }
 
+/// Expands the number in an option to the 64-bit number that is nearest to `near` (RFC 8684, section 3.3.1).
+pub(super) fn expand(number: DataNumber, near: u64) -> u64 {
+    match number {
+        DataNumber::Full(n) => n,
+        DataNumber::Low(low) => {
+            near.wrapping_add(i64::from(low.wrapping_sub(near as u32) as i32) as u64)
+        }
+    }
+}
+
 /// The widths of both directions.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Numbers {

@@ -5,7 +5,7 @@ use spindle_units::Instant;
 use spindle_wire::Segment;
 
 use super::Connection;
-use super::parity::Ask;
+use super::extensions::cofuso::sender::ParityRequest;
 use super::subflow_table::Marks;
 use super::transmit::Purpose;
 use crate::config::Config;
@@ -290,7 +290,7 @@ impl Connection {
                 parities,
                 on,
             } => {
-                let ask = Ask {
+                let ask = ParityRequest {
                     of,
                     first,
                     segments,

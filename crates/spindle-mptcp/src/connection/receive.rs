@@ -3,32 +3,23 @@
 use std::collections::VecDeque;
 
 use spindle_units::Instant;
-use spindle_wire::{
-    DataNumber, Dss, Flags, Mapping, MpCapable, MpJoin, Payload, RareOptions, Segment,
-};
+use spindle_wire::{Dss, Flags, Mapping, MpCapable, MpJoin, Payload, RareOptions, Segment};
 
 use super::ended::SubflowEnd;
-use super::parity::ParityDisposition;
+use super::extensions::cofuso::receiver::ParityDisposition;
+use super::numbers::expand;
 use super::trace::TraceKind;
 use super::{CloseReason, Connection, ConnectionEvent, Role};
 use crate::recovery::Trigger;
 use crate::subflow::input::{Arrival, InputContext};
-use crate::subflow::receiver::{Mapped, Piece, ReceivedMap, part};
+use crate::subflow::receiver::{
+    Deliverable, DeliveryRules, Mapped, NextInOrder, Piece, ReceivedMap,
+};
 use crate::subflow::{Origin, TcpState};
 
 /// Unmapped in-order bytes that a subflow may accumulate before it is reset. RFC 8684, section 3.3.1, leaves
 /// the limit to the receiver.
-const MAX_UNMAPPED: usize = 64 << 10;
-
-/// Expands the number in an option to the 64-bit number that is nearest to `near` (RFC 8684, section 3.3.1).
-pub(super) fn expand(number: DataNumber, near: u64) -> u64 {
-    match number {
-        DataNumber::Full(n) => n,
-        DataNumber::Low(low) => {
-            near.wrapping_add(i64::from(low.wrapping_sub(near as u32) as i32) as u64)
-        }
-    }
-}
+const MAX_UNMAPPED: u64 = 64 << 10;
 
 impl Connection {
     /// Processes a segment for subflow `i`.
@@ -655,102 +646,53 @@ impl Connection {
 
     #[inline(never)]
     fn deliver_mp(&mut self, now: Instant, i: usize, piece: Piece) -> u64 {
-        let early = self
-            .config
-            .multipath
-            .as_ref()
-            .is_some_and(|m| m.early_dsn_delivery);
-        let rx = &self.subflows[i].rx;
-        let in_order = piece.0 < rx.nxt;
-        let checked = self.verifies();
-        if checked {
-            let whole = rx
-                .map_at(piece.0)
-                .filter(|m| m.start == piece.0 && m.len == piece.1.len() as u64)
-                .copied();
-            if early && let Some(map) = whole {
-                return self.deliver_checked(now, i, &map, std::slice::from_ref(&piece.1));
-            }
-        } else if early || (in_order && rx.first_held().is_none()) {
-            return self.deliver_mapped(i, piece);
-        }
-        self.subflows[i].rx.hold(piece);
-        0
+        let multipath = self.config.multipath.as_ref();
+        let rules = DeliveryRules {
+            verify: self.verifies(),
+            early: multipath.is_some_and(|m| m.early_dsn_delivery),
+        };
+        let deliverable = self.subflows[i].rx.deliver(piece, rules);
+        deliverable.map_or(0, |d| self.pass_up(now, i, d))
     }
 
-    /// Delivers a piece through the mappings. Bytes without a mapping are held.
-    fn deliver_mapped(&mut self, i: usize, (mut at, mut payload): Piece) -> u64 {
-        let mut fresh = 0;
-        while !payload.is_empty() {
-            match self.subflows[i].rx.locate(at) {
-                Mapped::Run { offset, len } => {
-                    let n = (len as usize).min(payload.len());
-                    fresh += self.recv.insert(offset, part(&payload, 0, n));
-                    payload = payload.slice(n, payload.len() - n);
-                    at += n as u64;
+    /// Passes payload up to the data level. Returns the number of bytes that are new there.
+    fn pass_up(&mut self, now: Instant, i: usize, deliverable: Deliverable) -> u64 {
+        match deliverable {
+            Deliverable::Piece(piece) => {
+                let (mut fresh, mut rest) = (0, Some(piece));
+                while let Some((offset, payload)) = self.subflows[i].rx.next_run(&mut rest) {
+                    fresh += self.recv.insert(offset, payload);
                 }
-                Mapped::Unmapped => {
-                    self.subflows[i].rx.hold((at, payload));
-                    return fresh;
-                }
+                fresh
             }
+            Deliverable::Unverified(map, parts) => self.deliver_checked(now, i, &map, &parts),
         }
-        fresh
     }
 
-    /// Delivers held pieces that are in order and mapped.
+    /// Delivers held data that are in order and mapped.
     fn release_held(&mut self, now: Instant, i: usize) -> u64 {
         let mut fresh = 0;
         let id = self.subflows[i].id;
-        while let Some((at, _)) = self.subflows[i].rx.first_held() {
-            let rx = &self.subflows[i].rx;
-            if at >= rx.nxt {
-                break;
-            }
-            let Some(map) = rx.map_at(at).copied() else {
-                if rx.nxt - at > MAX_UNMAPPED as u64 {
+        loop {
+            let verify = self.verifies();
+            match self.subflows[i].rx.next_in_order(verify) {
+                NextInOrder::Deliverable(deliverable) => {
+                    let verified = matches!(deliverable, Deliverable::Unverified(..));
+                    fresh += self.pass_up(now, i, deliverable);
+                    // A wrong checksum may have ended the subflow, or MPTCP.
+                    if verified && (self.mp.is_none() || self.index(id).is_none()) {
+                        return fresh;
+                    }
+                }
+                NextInOrder::Unmapped(bytes) if bytes > MAX_UNMAPPED => {
                     self.reset_subflow(now, i, SubflowEnd::Middlebox);
                     return fresh;
                 }
-                break;
-            };
-            let checked = self.verifies();
-            if checked && map.start + map.len > rx.nxt {
-                break;
-            }
-            if checked && at == map.start {
-                let parts = self.take_map(i, &map);
-                fresh += self.deliver_checked(now, i, &map, &parts);
-                if self.mp.is_none() || self.index(id).is_none() {
-                    return fresh;
-                }
-            } else {
-                let Some(piece) = self.subflows[i].rx.take_in_order() else {
-                    break;
-                };
-                fresh += self.deliver_mapped(i, piece);
+                NextInOrder::Unmapped(_) | NextInOrder::Nothing => break,
             }
         }
         self.subflows[i].rx.prune_maps();
         fresh
-    }
-
-    /// Takes the held pieces of a whole mapping. Bytes beyond the mapping stay held.
-    fn take_map(&mut self, i: usize, map: &ReceivedMap) -> Vec<Payload> {
-        let end = map.start + map.len;
-        let rx = &mut self.subflows[i].rx;
-        let mut parts = Vec::new();
-        while rx.first_held().is_some_and(|(s, _)| s < end) {
-            let Some((at, payload)) = rx.take_in_order() else {
-                break;
-            };
-            let inside = ((end - at) as usize).min(payload.len());
-            if inside < payload.len() {
-                rx.hold((end, part(&payload, inside, payload.len() - inside)));
-            }
-            parts.push(part(&payload, 0, inside));
-        }
-        parts
     }
 
     /// Delivers the payload of a mapping if its checksum is right (RFC 8684, section 3.3.1).

@@ -55,7 +55,7 @@ impl Connection {
     pub(super) fn data_acked_by(&self, dss: &Dss) -> Option<u64> {
         let mp = self.multipath()?;
         let near = mp.dsn(self.send.una);
-        let offset = super::receive::expand(dss.data_ack?, near).wrapping_sub(mp.dsn(0));
+        let offset = super::numbers::expand(dss.data_ack?, near).wrapping_sub(mp.dsn(0));
         (offset <= self.sent_to() + u64::from(self.teardown.data_fin_sent)).then_some(offset)
     }
 

@@ -19,17 +19,17 @@ use spindle_codes::{ErasureCode, ReedSolomon, Shape, Source, Symbol};
 use spindle_units::Instant;
 use spindle_wire::{Options, ParityHeader, ParityOption, Payload, Segment};
 
-use super::super::Connection;
-use super::super::trace::{Coded, TraceKind};
+use super::super::payloads::{body_of, payload_of};
 use super::decoder::Decoder;
-use super::{body_of, payload_of};
-use crate::subflow::Subflow;
+use crate::connection::trace::{Coded, TraceKind};
+use crate::connection::{Connection, Role};
 use crate::subflow::sender::SendKind;
+use crate::subflow::{Origin, Subflow};
 use crate::types::SubflowId;
 
 /// A recovery policy's request for a parity ([`crate::recovery::Action::BlockParity`]).
 #[derive(Clone, Copy, Debug)]
-pub(in crate::connection) struct Ask {
+pub(in crate::connection) struct ParityRequest {
     pub(in crate::connection) of: SubflowId,
     pub(in crate::connection) first: u64,
     pub(in crate::connection) segments: usize,
@@ -72,7 +72,7 @@ impl SentParity {
 
 /// State of parities of blocks, in both directions.
 #[derive(Debug, Default)]
-pub(super) struct Blocks {
+pub(in crate::connection) struct Blocks {
     /// The subflows that the peer opened, each with the identifier that the peer gave it.
     names: Vec<(SubflowId, u8)>,
     open: Vec<Open>,
@@ -80,13 +80,13 @@ pub(super) struct Blocks {
     /// acknowledged parities may still be in the list.
     sent: Vec<(SubflowId, VecDeque<SentParity>)>,
     /// Packets and parities that arrived on each subflow.
-    pub(super) decoders: Vec<(SubflowId, Decoder)>,
+    pub(in crate::connection) decoders: Vec<(SubflowId, Decoder)>,
 }
 
 impl Blocks {
     /// Bytes kept, and number of packets and parities. Parities that are not sent yet, parities in flight, and
     /// packets and parities that arrived are included.
-    pub(super) fn stored(&self) -> (u64, usize) {
+    pub(in crate::connection) fn stored(&self) -> (u64, usize) {
         let made = self.open.iter().map(|o| o.kept);
         let ends = self.sent.iter().filter_map(|(_, q)| {
             let span = q.back()?.end() - q.front()?.start;
@@ -97,11 +97,11 @@ impl Blocks {
         all.fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1))
     }
 
-    pub(super) fn shed(&mut self) {
+    pub(in crate::connection) fn shed(&mut self) {
         self.decoders = Vec::new();
     }
 
-    pub(super) fn forget(&mut self, id: SubflowId) {
+    pub(in crate::connection) fn forget(&mut self, id: SubflowId) {
         self.names.retain(|n| n.0 != id);
         self.open.retain(|o| o.of != id);
         self.sent.retain(|s| s.0 != id);
@@ -110,7 +110,7 @@ impl Blocks {
 
     /// The peer uses the identifier `name` for subflow `id`. An earlier subflow with this identifier was never
     /// established.
-    pub(super) fn name(&mut self, id: SubflowId, name: u8) {
+    pub(in crate::connection) fn name(&mut self, id: SubflowId, name: u8) {
         self.names.retain(|n| n.0 != id && n.1 != name);
         self.names.push((id, name));
     }
@@ -125,7 +125,7 @@ impl Blocks {
     }
 
     /// Loop iterations over packets and parities that arrived.
-    pub(super) fn steps(&self) -> u64 {
+    pub(in crate::connection) fn steps(&self) -> u64 {
         self.decoders.iter().map(|(_, d)| d.steps.get()).sum()
     }
 
@@ -140,7 +140,7 @@ impl Blocks {
 impl Connection {
     /// The identifier by which both ends know a subflow.
     fn name_of(&self, sf: &Subflow) -> Option<u8> {
-        if self.role == super::Role::Client || sf.origin == super::Origin::Initial {
+        if self.role == Role::Client || sf.origin == Origin::Initial {
             return Some(sf.id);
         }
         let names = &self.extensions.parities.blocks.as_ref()?.names;
@@ -148,7 +148,7 @@ impl Connection {
     }
 
     /// The subflow that both ends know by the identifier `name`.
-    pub(super) fn named(&self, name: u8) -> Option<SubflowId> {
+    pub(in crate::connection) fn named(&self, name: u8) -> Option<SubflowId> {
         let named = |s: &&Subflow| self.name_of(s) == Some(name);
         self.subflows.iter().find(named).map(|s| s.id)
     }
@@ -162,32 +162,35 @@ impl Connection {
     pub(in crate::connection) fn send_block_parity(
         &mut self,
         now: Instant,
-        ask: &Ask,
+        request: &ParityRequest,
     ) -> Option<(SubflowId, Segment)> {
         if !self.sends_blocks() {
             return None;
         }
-        let (w, b) = (self.index(ask.of)?, self.index(ask.on)?);
+        let (w, b) = (self.index(request.of)?, self.index(request.on)?);
         let name = self.name_of(&self.subflows[w])?;
-        if ask.index == 0 {
-            let block = self.make_block(w, ask)?;
+        if request.index == 0 {
+            let block = self.make_block(w, request)?;
             if !self.has_room_for(now, b, block.symbols.first()?.as_ref()?) {
                 return None;
             }
-            self.subflows[w].tx.board.code(ask.first, ask.segments);
+            self.subflows[w]
+                .tx
+                .board
+                .code(request.first, request.segments);
             let open = &mut self.extensions.parities.blocks.as_mut()?.open;
-            open.retain(|o| o.of != ask.of);
+            open.retain(|o| o.of != request.of);
             open.push(block);
         }
         let open = &self.extensions.parities.blocks.as_ref()?.open;
-        let same = |o: &Open| (o.of, o.first) == (ask.of, ask.first);
+        let same = |o: &Open| (o.of, o.first) == (request.of, request.first);
         let at = open.iter().position(same)?;
-        let symbol = open[at].symbols.get(ask.index)?.clone()?;
+        let symbol = open[at].symbols.get(request.index)?.clone()?;
         if !self.has_room_for(now, b, &symbol) {
             return None;
         }
         let block = &mut self.extensions.parities.blocks.as_mut()?.open[at];
-        block.symbols[ask.index] = None;
+        block.symbols[request.index] = None;
         block.kept.0 -= symbol.content.len() as u64;
         block.kept.1 -= 1;
         let header = ParityHeader {
@@ -196,13 +199,13 @@ impl Connection {
             end: block.end as u32,
             sources: u8::try_from(block.shape.sources).ok()?,
             parities: u8::try_from(block.shape.parities).ok()?,
-            index: u8::try_from(ask.index).ok()?,
+            index: u8::try_from(request.index).ok()?,
             coded_len: symbol.label.len,
             coded_dsn: symbol.label.dsn,
         };
         let (offset, end) = block.offsets;
         let coded = Coded {
-            of: ask.of,
+            of: request.of,
             packets: header.sources,
             end,
             index: header.index,
@@ -212,17 +215,20 @@ impl Connection {
     }
 
     /// Reads the packets of a new block of subflow `w` and makes its parities.
-    fn make_block(&self, w: usize, ask: &Ask) -> Option<Open> {
+    fn make_block(&self, w: usize, request: &ParityRequest) -> Option<Open> {
         let mp = self.multipath()?;
-        let shape = Shape::new(ask.segments, ask.parities);
+        let shape = Shape::new(request.segments, request.parities);
         let code = ReedSolomon::new();
         let told = |n: usize| n <= usize::from(u8::MAX);
         if code.limits().check(shape).is_err() || !told(shape.sources) || !told(shape.parities) {
             return None;
         }
-        let members = self.subflows[w].tx.board.block(ask.first, ask.segments)?;
-        let (mut end, mut first, mut last) = (ask.first, None, 0);
-        let mut sources = Vec::with_capacity(ask.segments);
+        let members = self.subflows[w]
+            .tx
+            .board
+            .block(request.first, request.segments)?;
+        let (mut end, mut first, mut last) = (request.first, None, 0);
+        let mut sources = Vec::with_capacity(request.segments);
         for s in members {
             let offset = s.map?.offset;
             first.get_or_insert(offset);
@@ -233,13 +239,13 @@ impl Connection {
                 body: body_of(&s.payload),
             });
         }
-        let symbols = (0..ask.parities).map(|k| code.encode(shape, k, &sources).ok());
+        let symbols = (0..request.parities).map(|k| code.encode(shape, k, &sources).ok());
         let symbols: Vec<_> = symbols.collect();
         let kept = symbols.iter().flatten();
         let kept = kept.fold((0, 0), |k, s| (k.0 + s.content.len() as u64, k.1 + 1));
         Some(Open {
-            of: ask.of,
-            first: ask.first,
+            of: request.of,
+            first: request.first,
             end,
             offsets: (first?, last),
             shape,

@@ -11,9 +11,9 @@ use spindle_codes::{ErasureCode, Label, Parity, Shape, Source, Xor};
 use spindle_units::Instant;
 use spindle_wire::{Flags, Options, ParityOption, ParityOutcome, Payload, Segment};
 
-use super::super::Connection;
-use super::super::trace::{Coded, TraceKind};
-use super::{body_of, nearest, payload_of};
+use super::payloads::{body_of, nearest, payload_of};
+use crate::connection::Connection;
+use crate::connection::trace::{Coded, TraceKind};
 use crate::steps::Steps;
 use crate::subflow::sender::SendKind;
 use crate::types::SubflowId;
@@ -36,20 +36,20 @@ struct Block {
 
 /// State of parities outside sequence space.
 #[derive(Debug, Default)]
-pub(super) struct OutOfBand {
-    pub(super) agreed: bool,
+pub(in crate::connection) struct OutOfBand {
+    pub(in crate::connection) agreed: bool,
     /// Payload that arrived, by position. A block's other packets are looked up here.
     arrived: BTreeMap<u64, Payload>,
     arrived_bytes: u64,
     /// The answer that the next acknowledgement carries.
     echo: Option<(ParityOutcome, u32)>,
     /// Loop iterations over payload that arrived.
-    pub(super) steps: Steps,
+    pub(in crate::connection) steps: Steps,
 }
 
 impl OutOfBand {
     /// Bytes kept, and number of segments.
-    pub(super) fn stored(&self) -> (u64, usize) {
+    pub(in crate::connection) fn stored(&self) -> (u64, usize) {
         (self.arrived_bytes, self.arrived.len())
     }
 

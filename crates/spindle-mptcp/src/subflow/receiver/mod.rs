@@ -3,11 +3,15 @@
 //!
 //! Positions count from the peer's ISN (its SYN is 0, its first byte 1).
 
+mod delivery;
+
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 use spindle_units::{Duration, Instant, prefetch};
 use spindle_wire::Payload;
+
+pub(crate) use delivery::{Deliverable, DeliveryRules, NextInOrder};
 
 use crate::steps::Steps;
 
@@ -352,48 +356,11 @@ impl Receiver {
         self.ack_by = None;
     }
 
-    /// Keeps payload until [`Self::take_in_order`] or [`Self::take_held`] returns it.
-    pub(crate) fn hold(&mut self, piece: Piece) {
-        self.held_bytes += piece.1.len() as u64;
-        if let Some(old) = self.held.insert(piece.0, piece.1) {
-            self.held_bytes -= old.len() as u64;
-        }
-    }
-
-    /// The first held piece, if it is in order.
-    pub(crate) fn take_in_order(&mut self) -> Option<Piece> {
-        let first = self.held.first_entry()?;
-        if *first.key() + first.get().len() as u64 > self.nxt {
-            return None;
-        }
-        let (start, payload) = first.remove_entry();
-        self.held_bytes -= payload.len() as u64;
-        Some((start, payload))
-    }
-
     /// Releases unused memory.
     pub(crate) fn shed(&mut self) {
         self.ranges.shrink_to_fit();
         self.recent.shrink_to_fit();
         self.maps.shrink_to_fit();
-    }
-
-    /// Position and length of the first held piece, in order or not.
-    pub(crate) fn first_held(&self) -> Option<(u64, usize)> {
-        self.held.first_key_value().map(|(s, p)| (*s, p.len()))
-    }
-
-    /// Whether any piece is held.
-    #[inline]
-    pub(crate) fn holds_any(&self) -> bool {
-        !self.held.is_empty()
-    }
-
-    /// Takes the first held piece, in order or not.
-    pub(crate) fn take_held(&mut self) -> Option<Piece> {
-        let piece = self.held.pop_first()?;
-        self.held_bytes -= piece.1.len() as u64;
-        Some(piece)
     }
 
     /// Bytes held, and number of pieces and mappings stored.

@@ -9,61 +9,52 @@
 //! never gets a parity. If parities of blocks are agreed on, a joining SYN carries the identifier
 //! by which parities will refer to the new subflow. It is the identifier at the end that opens the subflow.
 
-mod arrival;
-mod blocks;
-mod decoder;
-mod out_of_band;
+use spindle_wire::{Options, ParityHeader, ParityOption, Segment};
 
-use bytes::Bytes;
-use spindle_codes::{Body, Content};
-use spindle_wire::{Options, ParityHeader, ParityOption, Payload, Segment};
-
-use super::{Connection, Role};
+use super::cofuso::sender::Blocks;
+use super::tcp_ir::OutOfBand;
+use crate::connection::{Connection, Role};
 use crate::subflow::Origin;
 use crate::types::SubflowId;
-pub(super) use arrival::ParityDisposition;
-pub(super) use blocks::Ask;
-use blocks::Blocks;
-use out_of_band::OutOfBand;
 
 /// Parity state of a connection.
 #[derive(Debug, Default)]
-pub(super) struct Parities {
-    out_of_band: OutOfBand,
+pub(in crate::connection) struct Parities {
+    pub(super) out_of_band: OutOfBand,
     /// Present if both ends agreed on parities of blocks.
-    blocks: Option<Box<Blocks>>,
+    pub(super) blocks: Option<Box<Blocks>>,
 }
 
 impl Parities {
     /// Bytes kept, and number of segments.
-    pub(super) fn stored(&self) -> (u64, usize) {
+    pub(in crate::connection) fn stored(&self) -> (u64, usize) {
         let (bytes, pieces) = self.out_of_band.stored();
         let blocks = self.blocks.as_ref().map_or((0, 0), |b| b.stored());
         (bytes + blocks.0, pieces + blocks.1)
     }
 
     /// Loop iterations over stored data so far.
-    pub(super) fn steps(&self) -> u64 {
+    pub(in crate::connection) fn steps(&self) -> u64 {
         let blocks = self.blocks.as_ref().map_or(0, |b| b.steps());
         self.out_of_band.steps.get() + blocks
     }
 
     /// Whether both ends agreed on parities of any kind. Nothing is stored before.
     #[inline]
-    pub(super) fn are_agreed(&self) -> bool {
+    pub(in crate::connection) fn are_agreed(&self) -> bool {
         self.out_of_band.agreed || self.blocks.is_some()
     }
 
     /// Whether both ends agreed on parities of blocks.
     #[inline]
-    pub(super) fn in_blocks(&self) -> bool {
+    pub(in crate::connection) fn in_blocks(&self) -> bool {
         self.blocks.is_some()
     }
 
     /// Payload bytes by which data segments are shorter than the longest segment, because a parity of them
     /// needs a header (CoFUSO section 5.1).
     #[inline]
-    pub(super) fn header_room(&self) -> u64 {
+    pub(in crate::connection) fn header_room(&self) -> u64 {
         if self.in_blocks() {
             ParityHeader::LEN as u64
         } else {
@@ -72,38 +63,18 @@ impl Parities {
     }
 
     /// The stack's memory is short: frees memory that may never be needed.
-    pub(super) fn shed(&mut self) {
+    pub(in crate::connection) fn shed(&mut self) {
         if let Some(b) = &mut self.blocks {
             b.shed();
         }
     }
 
     /// Subflow `id` no longer exists.
-    pub(super) fn forget(&mut self, id: SubflowId) {
+    pub(in crate::connection) fn forget(&mut self, id: SubflowId) {
         if let Some(b) = &mut self.blocks {
             b.forget(id);
         }
     }
-}
-
-fn body_of(payload: &Payload) -> Body<'_> {
-    match payload {
-        Payload::Bytes(b) => Body::Bytes(b),
-        Payload::Length(n) => Body::Length(*n),
-    }
-}
-
-fn payload_of(content: Content) -> Payload {
-    match content {
-        Content::Bytes(b) => Payload::Bytes(Bytes::from(b)),
-        Content::Length(n) => Payload::Length(n),
-    }
-}
-
-/// The position nearest to `near` that has these low 32 bits. `None` if it is before the first byte.
-fn nearest(low: u32, near: u64) -> Option<u64> {
-    let ahead = i64::from(low.wrapping_sub(near as u32) as i32);
-    near.checked_add_signed(ahead).filter(|p| *p >= 1)
 }
 
 impl Connection {
@@ -127,7 +98,7 @@ impl Connection {
     /// MPTCP options. It takes 8 bytes. The MSS takes 4 bytes, window scale 4, and timestamps with
     /// SACK-permitted 12. With the 12 bytes of MP_CAPABLE on a SYN/ACK, or of MP_JOIN on a SYN, the 40 bytes of
     /// options are full.
-    pub(super) fn offer_parities(&self, i: usize, options: &mut Options) {
+    pub(in crate::connection) fn offer_parities(&self, i: usize, options: &mut Options) {
         let capable = options
             .rare
             .as_ref()
@@ -160,7 +131,7 @@ impl Connection {
 
     /// Called when the MPTCP options of the peer's SYN or SYN/ACK were processed. Decides whether both ends
     /// agree on parities.
-    pub(super) fn agree_on_parities(&mut self, syn: &Segment) {
+    pub(in crate::connection) fn agree_on_parities(&mut self, syn: &Segment) {
         let offered = ParityOption::of(&syn.options);
         if self.wants_parities() && offered == Some(ParityOption::Offer) {
             self.extensions.parities.out_of_band.agreed = true;
@@ -173,7 +144,7 @@ impl Connection {
     }
 
     /// A join has arrived. Records the identifier by which parities will refer to subflow `id`.
-    pub(super) fn note_name(&mut self, id: SubflowId, syn: &Segment) {
+    pub(in crate::connection) fn note_name(&mut self, id: SubflowId, syn: &Segment) {
         let option = ParityOption::of(&syn.options);
         if let (Some(blocks), Some(ParityOption::Name(name))) =
             (&mut self.extensions.parities.blocks, option)
@@ -185,6 +156,7 @@ impl Connection {
 
 #[cfg(test)]
 mod tests {
+    use super::super::payloads::nearest;
     use super::*;
     use proptest::prelude::*;
     use spindle_wire::{ExperimentId, Experimental};

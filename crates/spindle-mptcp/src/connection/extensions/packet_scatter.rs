@@ -16,8 +16,8 @@ use std::sync::Arc;
 
 use spindle_wire::{Options, ScatterOption, Segment};
 
-use super::{Connection, Role};
 use crate::config::Config;
+use crate::connection::{Connection, Role};
 use crate::stage::scatter::{PhaseSwitch, Scatter, ScatterConfig};
 use crate::subflow::Origin;
 use crate::tcp_config::LossConfig;
@@ -42,7 +42,7 @@ enum Phase {
 
 /// Scatter state of a connection.
 #[derive(Debug, Default)]
-pub(super) struct Phases {
+pub(in crate::connection) struct Phases {
     phase: Phase,
     /// Number of further subflows that the topology requires.
     called_for: Option<usize>,
@@ -55,7 +55,7 @@ pub(super) struct Phases {
 impl Phases {
     /// Whether segments are being scattered.
     #[inline]
-    pub(super) fn is_on(&self) -> bool {
+    pub(in crate::connection) fn is_on(&self) -> bool {
         matches!(self.phase, Phase::First | Phase::Second)
     }
 
@@ -65,12 +65,12 @@ impl Phases {
     }
 
     /// Whether it is too early for further subflows.
-    pub(super) fn holds_back(&self) -> bool {
+    pub(in crate::connection) fn holds_back(&self) -> bool {
         matches!(self.phase, Phase::Agreed | Phase::First)
     }
 
     /// Total number of subflows, if a path manager would have `n` without scatter.
-    pub(super) fn subflows(&self, n: usize) -> usize {
+    pub(in crate::connection) fn subflows(&self, n: usize) -> usize {
         if self.is_agreed() {
             1 + self.called_for.map_or(n, |k| k.min(n))
         } else {
@@ -80,7 +80,7 @@ impl Phases {
 }
 
 /// The configuration of the initial subflow as it is opened.
-pub(super) fn opening(config: &Arc<Config>) -> Arc<Config> {
+pub(in crate::connection) fn opening(config: &Arc<Config>) -> Arc<Config> {
     let multipath = config.multipath.as_ref();
     let ecn = multipath
         .and_then(|m| m.scatter.as_ref())
@@ -102,7 +102,7 @@ impl Connection {
     }
 
     /// Adds the offer, or the answer, to the SYN or SYN/ACK of subflow `i`.
-    pub(super) fn offer_scatter(&self, i: usize, options: &mut Options) {
+    pub(in crate::connection) fn offer_scatter(&self, i: usize, options: &mut Options) {
         let rare = options.rare.as_ref();
         let capable = rare.is_some_and(|r| r.mp_capable.is_some());
         let due = match self.role {
@@ -116,7 +116,7 @@ impl Connection {
 
     /// Called when the MPTCP options of the peer's SYN or SYN/ACK were processed. Decides whether both ends
     /// scatter.
-    pub(super) fn agree_on_scatter(&mut self, syn: &Segment) {
+    pub(in crate::connection) fn agree_on_scatter(&mut self, syn: &Segment) {
         let unchecked = self.mp.as_ref().is_some_and(|m| !m.checksum);
         let config = self
             .scatter_config()
@@ -144,7 +144,7 @@ impl Connection {
     /// Begins to scatter if each end has the other's key and both ends know this. The first data of a client
     /// are not scattered. Segments behind the one with the keys would overtake it and would not belong to any
     /// connection.
-    pub(super) fn begin_to_scatter(&mut self) {
+    pub(in crate::connection) fn begin_to_scatter(&mut self) {
         if self.extensions.scatter.phase != Phase::Agreed {
             return;
         }
@@ -160,7 +160,7 @@ impl Connection {
     }
 
     /// MPTCP has ended, and the token with it, so scatter ends.
-    pub(super) fn end_scatter(&mut self) {
+    pub(in crate::connection) fn end_scatter(&mut self) {
         if self.extensions.scatter.is_agreed() {
             self.extensions.scatter.phase = Phase::Off;
             if let Some(i) = self.index(FIRST) {
@@ -184,7 +184,7 @@ impl Connection {
     }
 
     /// Ends the first phase if this is due. The path manager may then open further subflows.
-    pub(super) fn end_first_phase_if_due(&mut self) {
+    pub(in crate::connection) fn end_first_phase_if_due(&mut self) {
         if self.extensions.scatter.phase != Phase::First
             || self.role != Role::Client
             || self.closing_soon()
@@ -216,7 +216,7 @@ impl Connection {
     }
 
     /// Whether further subflows would have nothing to do.
-    pub(super) fn closing_soon(&self) -> bool {
+    pub(in crate::connection) fn closing_soon(&self) -> bool {
         self.teardown.closed.is_some() || self.teardown.closing && self.send.unsent_bytes() == 0
     }
 
@@ -239,7 +239,7 @@ impl Connection {
     }
 
     /// A further subflow is established.
-    pub(super) fn on_further_subflow(&mut self, id: SubflowId) {
+    pub(in crate::connection) fn on_further_subflow(&mut self, id: SubflowId) {
         if id != FIRST && self.extensions.scatter.is_on() {
             self.extensions.scatter.phase = Phase::Second;
             self.settle_draining();
@@ -256,7 +256,7 @@ impl Connection {
 
     /// Decides whether the first subflow gets new data. In the second phase it gets none, unless further
     /// subflows are delayed and no other subflow works.
-    pub(super) fn settle_draining(&mut self) {
+    pub(in crate::connection) fn settle_draining(&mut self) {
         if self.extensions.scatter.phase != Phase::Second {
             return;
         }

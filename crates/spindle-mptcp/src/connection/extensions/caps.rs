@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use spindle_wire::{Options, Segment};
 
-use super::{Connection, Role};
+use crate::connection::{Connection, Role};
 use crate::stage::coding::{
     CODING_ROOM, Coding, CodingConfig, CodingCounters, PathEstimates, Short, offer, offered,
 };
@@ -19,18 +19,18 @@ use crate::stage::has_priority;
 
 /// Coding state of a connection.
 #[derive(Debug, Default)]
-pub(super) struct Coded {
+pub(in crate::connection) struct Coded {
     /// Source of the estimate for the path to the peer.
     path_estimates: PathEstimates,
     /// Both ends agreed on coding.
-    pub(super) agreed: bool,
+    pub(in crate::connection) agreed: bool,
     /// Counters of a stage that no longer exists.
     past: CodingCounters,
 }
 
 impl Coded {
     /// State before an agreement. `path_estimates` are the host's path estimators.
-    pub(super) fn with(path_estimates: PathEstimates) -> Self {
+    pub(in crate::connection) fn with(path_estimates: PathEstimates) -> Self {
         Self {
             path_estimates,
             ..Self::default()
@@ -46,7 +46,7 @@ impl Connection {
     }
 
     /// Adds the offer, or the answer, to the SYN or SYN/ACK.
-    pub(super) fn offer_coding(&self, options: &mut Options) {
+    pub(in crate::connection) fn offer_coding(&self, options: &mut Options) {
         let Some(config) = self.coding_config() else {
             return;
         };
@@ -61,7 +61,7 @@ impl Connection {
     }
 
     /// The peer's SYN or SYN/ACK has arrived. Decides whether both ends use the same code.
-    pub(super) fn agree_on_coding(&mut self, syn: &Segment) {
+    pub(in crate::connection) fn agree_on_coding(&mut self, syn: &Segment) {
         let Some(mut config) = self.coding_config() else {
             return;
         };
@@ -82,7 +82,7 @@ impl Connection {
     }
 
     /// Bytes and number of pieces that stages store.
-    pub(super) fn stored_by_stages(&self) -> (u64, usize) {
+    pub(in crate::connection) fn stored_by_stages(&self) -> (u64, usize) {
         if !self.extensions.coded.agreed {
             return (0, 0);
         }
@@ -93,7 +93,7 @@ impl Connection {
     }
 
     /// Memory is short: stages free memory that may never be needed.
-    pub(super) fn shed_stages(&mut self) {
+    pub(in crate::connection) fn shed_stages(&mut self) {
         if self.extensions.coded.agreed {
             let stages = self.subflows.iter_mut().filter_map(|s| s.stage.as_mut());
             stages.for_each(|s| s.shed());
@@ -109,7 +109,7 @@ impl Connection {
     }
 
     /// Keeps the counters of the stage of subflow `i`, which will be removed.
-    pub(super) fn keep_coding_counters(&mut self, i: usize) {
+    pub(in crate::connection) fn keep_coding_counters(&mut self, i: usize) {
         let stage = self.subflows[i].stage.as_ref();
         if let Some(c) = stage.and_then(|s| s.coding()) {
             self.extensions.coded.past = self.extensions.coded.past.plus(c);

@@ -5,12 +5,12 @@ use spindle_codes::{Label, Shape};
 use spindle_units::Instant;
 use spindle_wire::{DataNumber, ParityHeader, ParityOption, Payload, Segment};
 
-use super::super::ended::SubflowEnd;
-use super::super::receive::expand;
-use super::super::trace::TraceKind;
-use super::super::{Connection, ConnectionEvent};
+use super::super::payloads::nearest;
 use super::decoder::{Block, Decoded, Decoder, Found, Verdict};
-use super::nearest;
+use crate::connection::ended::SubflowEnd;
+use crate::connection::numbers::expand;
+use crate::connection::trace::TraceKind;
+use crate::connection::{Connection, ConnectionEvent};
 use crate::subflow::input::Arrival;
 use crate::subflow::receiver::part;
 use crate::types::SubflowId;

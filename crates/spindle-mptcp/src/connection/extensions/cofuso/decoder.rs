@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 use spindle_codes::{CodeError, ErasureCode, Label, Parity, ReedSolomon, Shape, Source};
 use spindle_wire::Payload;
 
-use super::{body_of, payload_of};
+use super::super::payloads::{body_of, payload_of};
 use crate::steps::Steps;
 
 /// Maximum number of packets kept: the size of the largest possible block (CoFUSO section 5.3: K_max).
@@ -23,13 +23,13 @@ const MOST_SETTLED: usize = 64;
 
 /// A block as its parities describe it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Block {
+pub(in crate::connection) struct Block {
     /// Positions of the block's first byte and of the first byte after the block.
-    pub(super) first: u64,
-    pub(super) end: u64,
-    pub(super) shape: Shape,
+    pub(in crate::connection) first: u64,
+    pub(in crate::connection) end: u64,
+    pub(in crate::connection) shape: Shape,
     /// Payload bytes of its longest packet.
-    pub(super) width: usize,
+    pub(in crate::connection) width: usize,
 }
 
 impl Block {
@@ -57,7 +57,7 @@ struct Kept {
 
 /// The result of adding a parity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(in crate::connection) enum Verdict {
     /// The parity was kept.
     Taken,
     /// The parity is not needed: its block is complete, or the parity itself is already known.
@@ -68,19 +68,19 @@ pub(super) enum Verdict {
 
 /// A missing packet that was decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Found {
-    pub(super) position: u64,
+pub(in crate::connection) struct Found {
+    pub(in crate::connection) position: u64,
     /// Low 32 bits of its DSN.
-    pub(super) dsn: u32,
-    pub(super) payload: Payload,
+    pub(in crate::connection) dsn: u32,
+    pub(in crate::connection) payload: Payload,
 }
 
 /// The result of decoding.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Decoded {
-    pub(super) packets: Vec<Found>,
+pub(in crate::connection) struct Decoded {
+    pub(in crate::connection) packets: Vec<Found>,
     /// Number of blocks given up because their parities cannot be true: at most one.
-    pub(super) contradictions: u64,
+    pub(in crate::connection) contradictions: u64,
 }
 
 /// State of a block.
@@ -98,7 +98,7 @@ enum State<'a> {
 
 /// The packets and parities of one subflow.
 #[derive(Debug, Default)]
-pub(super) struct Decoder {
+pub(in crate::connection) struct Decoder {
     /// Payload and DSN (low 32 bits) by position.
     packets: BTreeMap<u64, (u32, Payload)>,
     parities: VecDeque<Kept>,
@@ -106,19 +106,25 @@ pub(super) struct Decoder {
     /// Blocks that were decoded or given up.
     settled: VecDeque<Block>,
     /// Loop iterations over stored packets and parities.
-    pub(super) steps: Steps,
+    pub(in crate::connection) steps: Steps,
 }
 
 impl Decoder {
     /// Bytes kept, and number of packets, parities and settled blocks.
-    pub(super) fn stored(&self) -> (u64, usize) {
+    pub(in crate::connection) fn stored(&self) -> (u64, usize) {
         let pieces = self.packets.len() + self.parities.len() + self.settled.len();
         (self.bytes, pieces)
     }
 
     /// Keeps a packet as it was sent. At most `most` bytes are kept in total. Of older packets, those with the
     /// lowest positions are dropped.
-    pub(super) fn keep(&mut self, position: u64, dsn: u32, payload: Payload, most: u64) {
+    pub(in crate::connection) fn keep(
+        &mut self,
+        position: u64,
+        dsn: u32,
+        payload: Payload,
+        most: u64,
+    ) {
         self.bytes += payload.len() as u64;
         if let Some((_, old)) = self.packets.insert(position, (dsn, payload)) {
             self.bytes -= old.len() as u64;
@@ -132,7 +138,7 @@ impl Decoder {
 
     /// Adds a parity. `nxt` is the next in-order position of the subflow, and `most` is the maximum number of
     /// bytes kept in total.
-    pub(super) fn add(
+    pub(in crate::connection) fn add(
         &mut self,
         block: Block,
         index: usize,
@@ -175,7 +181,7 @@ impl Decoder {
 
     /// Decodes the block that contains the byte at `at`, if possible. Called when a part of the block has
     /// arrived.
-    pub(super) fn decode(&mut self, at: u64) -> Decoded {
+    pub(in crate::connection) fn decode(&mut self, at: u64) -> Decoded {
         self.steps.add(self.parities.len());
         let holds = |k: &&Kept| (k.block.first..k.block.end).contains(&at);
         let kept = self.parities.iter().find(holds);
