@@ -85,7 +85,7 @@ pub struct WatchedLeaf {
     pub node: NodeId,
     /// The number of its links to other switches among which packets have a choice.
     pub uplinks: u32,
-    /// The number of slots in which data of short flows were offered to any of these links.
+    /// The number of time slots of the watch in which data of short flows were offered to any of these links.
     pub slots: u64,
     /// The sum over these slots of the number of links to which such data were offered.
     pub used: u64,

@@ -215,8 +215,8 @@ impl Estimator {
         self.blocking
     }
 
-    /// The longest of the last round-trip times that were not large, and of those that were: RTT_S and RTT_L
-    /// (mechanisms A4.6).
+    /// RTT_S and RTT_L (mechanisms A4.6): the longest of the recent round-trip times that count as short, and
+    /// the longest of those that count as long.
     pub fn round_trips(&self) -> (Duration, Duration) {
         let short = self.short.get().unwrap_or(RTT_SHORT);
         let long = self.long.get().unwrap_or(RTT_LONG);
