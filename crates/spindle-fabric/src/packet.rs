@@ -15,14 +15,14 @@ pub enum Class {
 
 /// Anything that the network can carry.
 ///
-/// All methods except [`bring`](Packet::bring), [`flow_key`](Packet::flow_key) and [`mark_ce`](Packet::mark_ce)
+/// All methods except [`prefetch`](Packet::prefetch), [`flow_key`](Packet::flow_key) and [`mark_ce`](Packet::mark_ce)
 /// are called at most once, when the packet is injected, and their results are stored next to the packet.
 /// [`flow_key`](Packet::flow_key) may be called at every hop and must always return the same value.
 pub trait Packet {
     /// Prefetches the packet in a slot of the store, if there is one, because it will be handed out soon.
     /// Results do not depend on it. A packet type that contains a pointer should prefetch the target.
     #[inline]
-    fn bring(place: &Option<Self>)
+    fn prefetch(place: &Option<Self>)
     where
         Self: Sized,
     {

@@ -143,9 +143,10 @@ impl Port {
 
     /// Prefetches the parts of the ring that [`settle`](Self::settle) and [`send`](Self::send) will need.
     #[inline]
-    pub(crate) fn bring(&self) {
-        self.ring.bring(self.ring.len().wrapping_sub(self.unsent));
-        self.ring.bring(self.ring.len());
+    pub(crate) fn prefetch(&self) {
+        self.ring
+            .prefetch(self.ring.len().wrapping_sub(self.unsent));
+        self.ring.prefetch(self.ring.len());
     }
 
     /// Counts one packet as sent.
@@ -191,7 +192,7 @@ impl Port {
 
     /// Removes the first packet, of `len` bytes, from the link.
     #[inline]
-    pub(crate) fn took(&mut self, len: u32) {
+    pub(crate) fn remove_first(&mut self, len: u32) {
         // Computed without a branch: whether the end of a packet's transmission was noticed before its arrival
         // is unpredictable.
         let unnoticed = (self.unsent == self.ring.len()) & (self.flags & PRIORITIES == 0);

@@ -43,7 +43,7 @@ impl Ring {
 
     /// Prefetches the packet at position `number` from the front, or the position where it will be stored.
     #[inline]
-    pub(crate) fn bring(&self, number: u32) {
+    pub(crate) fn prefetch(&self, number: u32) {
         if let Some(there) = self.block.get(self.place(number)) {
             prefetch(there);
         }

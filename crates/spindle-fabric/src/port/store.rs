@@ -110,9 +110,9 @@ impl<P: Packet> Store<P> {
 
     /// Prefetches a packet that will be removed soon.
     #[inline]
-    pub(crate) fn bring(&self, meta: &Meta) {
+    pub(crate) fn prefetch(&self, meta: &Meta) {
         if let Some(place) = self.packets.get(meta.index as usize) {
-            P::bring(place);
+            P::prefetch(place);
         }
     }
 

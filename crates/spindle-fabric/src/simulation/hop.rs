@@ -65,7 +65,7 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
         let end = port.end;
         if let Some(arrive) = port.send(self.now, meta, time) {
             if end == NONE && !self.ahead.pays {
-                self.store.bring(&meta);
+                self.store.prefetch(&meta);
             }
             self.wait(arrive, Kind::Arrival(link));
         }
@@ -84,7 +84,7 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
             return None;
         }
         let meta = *port.ring.front()?;
-        port.took(meta.len);
+        port.remove_first(meta.len);
         let end = port.end;
         // The plan was made for this packet, so it is used up even if the packet is lost.
         let planned = match self.ahead.pays {
@@ -97,9 +97,9 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
             self.queue.push(at, Pending(Kind::Arrival(link)));
             // With look-ahead these data would be evicted again before they are needed.
             if !self.ahead.pays {
-                port.ring.bring(1);
+                port.ring.prefetch(1);
                 if end == NONE {
-                    self.store.bring(next);
+                    self.store.prefetch(next);
                 }
             }
         }
@@ -116,7 +116,7 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
             self.offer(planned, meta);
             return None;
         }
-        match self.way_on(end, &meta) {
+        match self.choose_next_link(end, &meta) {
             Some(next) => self.offer(next, meta),
             None => self.discard(link, &meta, DropCause::NoRoute),
         }
@@ -153,7 +153,7 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
 
     /// The next link at a switch, if there is one. The switch's balancer chooses among several.
     #[inline]
-    fn way_on(&mut self, switch: u32, meta: &Meta) -> Option<u32> {
+    fn choose_next_link(&mut self, switch: u32, meta: &Meta) -> Option<u32> {
         let links = match self.routes.next(switch, meta.to) {
             NextHop::One(next) => {
                 if self.sees_passing {

@@ -19,7 +19,7 @@ use crate::{Address, DropCause, HostId, LinkId, LinkStats, Loss, Packet};
 use crate::port::Port;
 use crate::port::store::Store;
 use crate::port::{DOWN, LOSSY, PortColdState, Priorities, SendingTimes, WATCHED};
-use prefetch::Ahead;
+use prefetch::LookAhead;
 use watch::Watch;
 pub use watch::{WatchConfig, Watched, WatchedClass, WatchedLeaf};
 
@@ -76,7 +76,7 @@ pub struct Simulation<P, Q = Wheel<Pending>> {
     now: u64,
     queue: Q,
     store: Store<P>,
-    ahead: Ahead,
+    ahead: LookAhead,
     ports: Vec<Port>,
     sides: Vec<PortColdState>,
     times: SendingTimes,
@@ -116,7 +116,7 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
         });
         let mut simulation = Self {
             sides: sides.collect(),
-            ahead: Ahead::new(ports.len()),
+            ahead: LookAhead::new(ports.len()),
             ports,
             routes,
             seed,

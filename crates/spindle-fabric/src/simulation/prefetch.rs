@@ -21,7 +21,7 @@ const LARGE: usize = 1024;
 
 /// The state of look-ahead.
 #[derive(Debug)]
-pub(super) struct Ahead {
+pub(super) struct LookAhead {
     /// Whether the network is large enough for it.
     pub(super) pays: bool,
     /// For each link, the next hop of the first packet on it, or [`NONE`] if it was not computed.
@@ -34,7 +34,7 @@ pub(super) struct Ahead {
     landing: Vec<(u32, u32)>,
 }
 
-impl Ahead {
+impl LookAhead {
     pub(super) fn new(links: usize) -> Self {
         Self {
             pays: links >= LARGE,
@@ -75,8 +75,8 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
         let mut near = std::mem::take(&mut self.ahead.near);
         for &link in &near {
             let ring = &self.ports[link as usize].ring;
-            ring.bring(0);
-            ring.bring(1);
+            ring.prefetch(0);
+            ring.prefetch(1);
         }
         self.ahead.landing.clear();
         for link in near.drain(..) {
@@ -84,7 +84,7 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
         }
         self.ahead.near = near;
         for next in self.ahead.then.drain(..) {
-            self.ports[next as usize].bring();
+            self.ports[next as usize].prefetch();
         }
     }
 
@@ -99,7 +99,7 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
         if port.end == NONE {
             let host = self.routes.destinations[meta.to as usize].host;
             self.ahead.landing.push((meta.index, host));
-            self.store.bring(meta);
+            self.store.prefetch(meta);
             return;
         }
         let next = match self.routes.next(port.end, meta.to) {

@@ -89,7 +89,7 @@ impl ParcelPool {
 
 impl Packet for Parcel {
     #[inline]
-    fn bring(place: &Option<Self>) {
+    fn prefetch(place: &Option<Self>) {
         if let Some(parcel) = place {
             prefetch(&*parcel.0);
         }

@@ -128,7 +128,7 @@ impl SubflowSummary {
         let stored_bytes = received + s.tx.board.stored();
         let marks = Marks::of(s);
         let (in_flight, cwnd) = (s.tx.in_flight(), s.tx.cc.cwnd());
-        self.deadline = s.deadline_or_never();
+        self.deadline = s.next_deadline();
         self.in_flight = in_flight;
         self.cwnd = cwnd;
         self.window_room = s.tx.window_room();

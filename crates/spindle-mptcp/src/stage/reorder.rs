@@ -52,12 +52,12 @@ impl StageFactory for Settings {
 
 /// A segment that arrived before its turn.
 #[derive(Debug)]
-struct Kept {
+struct BufferedSegment {
     segment: Segment,
     since: Instant,
 }
 
-impl Kept {
+impl BufferedSegment {
     fn end(&self) -> SeqNumber {
         end(&self.segment)
     }
@@ -74,7 +74,7 @@ pub struct Reorder {
     /// The next sequence number in order; `None` before the first segment.
     next: Option<SeqNumber>,
     /// The kept segments by sequence number, all after `next`.
-    kept: VecDeque<Kept>,
+    kept: VecDeque<BufferedSegment>,
     /// The arrival of the kept segment that arrived first.
     oldest: Option<Instant>,
     bytes: u64,
@@ -115,7 +115,7 @@ impl Reorder {
         self.oldest.get_or_insert(now);
         self.kept.insert(
             at,
-            Kept {
+            BufferedSegment {
                 segment,
                 since: now,
             },
@@ -216,7 +216,7 @@ impl Stage for Reorder {
             // All segments before one that has waited long enough are passed up with it, and so are those that
             // follow in order.
             let patience = self.patience();
-            let due = |k: &Kept| self.release || k.since + patience <= now;
+            let due = |k: &BufferedSegment| self.release || k.since + patience <= now;
             let Some(last) = self.kept.iter().rposition(due) else {
                 return;
             };

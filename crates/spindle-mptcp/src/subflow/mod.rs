@@ -471,17 +471,17 @@ impl Subflow {
     /// When the subflow must act next if no segment arrives before.
     #[inline(never)]
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        let due = self.deadline_or_never();
+        let due = self.next_deadline();
         (due != Instant::FAR_FUTURE).then_some(due)
     }
 
     /// Like [`Self::deadline`], but [`Instant::FAR_FUTURE`] if there is no deadline. Every event calls this,
     /// nearly always from the same place.
     #[inline(always)]
-    pub(crate) fn deadline_or_never(&self) -> Instant {
+    pub(crate) fn next_deadline(&self) -> Instant {
         let own = or_far_future(self.rx.ack_by).min(or_far_future(self.over_at));
         let own = own.min(or_far_future(self.persist_at));
-        let mut due = self.tx.deadline_or_never().min(or_far_future(self.syn_at));
+        let mut due = self.tx.next_deadline().min(or_far_future(self.syn_at));
         due = due.min(own);
         if let Origin::Join(j) = &self.origin {
             due = due.min(or_far_future(j.repeat_at));

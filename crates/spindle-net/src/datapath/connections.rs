@@ -207,8 +207,8 @@ impl Driver {
             Command::Info(id, answer) => {
                 let _ = answer.send(self.info(id));
             }
-            Command::Connections(answer) => self.surveys.ask_statuses(answer),
-            Command::Counters(answer) => self.surveys.ask_counters(answer),
+            Command::Connections(answer) => self.surveys.request_statuses(answer),
+            Command::Counters(answer) => self.surveys.request_counters(answer),
             Command::Turn(answer) => {
                 let _ = answer.send(());
             }

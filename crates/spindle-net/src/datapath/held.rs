@@ -26,13 +26,13 @@ pub(crate) const BUFFERS_PER_UNUSED: u64 = 4;
 
 /// Bytes held over all connections of a network.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct HeldMemory {
     total: AtomicU64,
     /// Upper bound of `total`.
     most: AtomicU64,
 }
 
-impl Default for Held {
+impl Default for HeldMemory {
     fn default() -> Self {
         Self {
             total: AtomicU64::new(0),
@@ -41,7 +41,7 @@ impl Default for Held {
     }
 }
 
-impl Held {
+impl HeldMemory {
     /// Bytes held now.
     pub(crate) fn total(&self) -> u64 {
         self.total.load(Ordering::Relaxed)
@@ -71,13 +71,13 @@ impl Held {
 /// The bytes that one holder has in the account, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Share {
-    held: Arc<Held>,
+    held: Arc<HeldMemory>,
     bytes: u64,
 }
 
 impl Share {
     /// A share of zero bytes.
-    pub(crate) fn new(held: Arc<Held>) -> Self {
+    pub(crate) fn new(held: Arc<HeldMemory>) -> Self {
         Self { held, bytes: 0 }
     }
 
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn a_share_may_hold_a_64th_of_the_free_memory() {
-        let held = Arc::new(Held::default());
+        let held = Arc::new(HeldMemory::default());
         let mut share = Share::new(held.clone());
         assert_eq!(share.most(), (u64::MAX / PART_OF_FREE) as usize, "no bound");
         held.bound(64_000_000);
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn shares_add_up_and_dropped_shares_are_returned() {
-        let held = Arc::new(Held::default());
+        let held = Arc::new(HeldMemory::default());
         let (mut a, mut b) = (Share::new(held.clone()), Share::new(held.clone()));
         a.set(10);
         b.set(5);

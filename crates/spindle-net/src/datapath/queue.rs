@@ -9,7 +9,7 @@ use polling::Poller;
 use spindle_mptcp::{Config, ConnectionInfo, ListenerId};
 use tokio::sync::{mpsc, oneshot};
 
-use super::held::Held;
+use super::held::HeldMemory;
 use super::pipe::{OwnedPipe, Pipe};
 use super::status::{ConnectionStatus, ListenOptions, NetworkCounters};
 use crate::error::NetError;
@@ -64,7 +64,7 @@ pub(crate) struct Queue {
     /// The thread sleeps, or is about to. Only then is a system call needed to wake it.
     sleeping: AtomicBool,
     poller: Arc<Poller>,
-    held: Arc<Held>,
+    held: Arc<HeldMemory>,
 }
 
 impl Queue {
@@ -78,7 +78,7 @@ impl Queue {
     }
 
     /// The account of what pipes and relays hold for their connections.
-    pub(crate) fn held(&self) -> &Arc<Held> {
+    pub(crate) fn held(&self) -> &Arc<HeldMemory> {
         &self.held
     }
 

@@ -11,12 +11,12 @@ const SLICE: usize = 128;
 
 /// The callers that wait for the outcome of a survey. A caller that asks while a survey is under way waits for
 /// the next survey, which sees everything that happened before the request.
-struct Asked<T> {
+struct PendingAnswers<T> {
     now: Vec<Sender<T>>,
     next: Vec<Sender<T>>,
 }
 
-impl<T> Default for Asked<T> {
+impl<T> Default for PendingAnswers<T> {
     fn default() -> Self {
         Self {
             now: Vec::new(),
@@ -25,7 +25,7 @@ impl<T> Default for Asked<T> {
     }
 }
 
-impl<T: Clone> Asked<T> {
+impl<T: Clone> PendingAnswers<T> {
     /// Whether a survey is under way, or begins now.
     fn is_under_way(&mut self) -> bool {
         if self.now.is_empty() {
@@ -49,19 +49,19 @@ impl<T: Clone> Asked<T> {
 /// The surveys that were requested.
 #[derive(Default)]
 pub(super) struct Surveys {
-    counters: Asked<NetworkCounters>,
-    statuses: Asked<Vec<ConnectionStatus>>,
+    counters: PendingAnswers<NetworkCounters>,
+    statuses: PendingAnswers<Vec<ConnectionStatus>>,
     /// The statuses collected so far, and the slot of the next connection.
     list: Vec<ConnectionStatus>,
     place: usize,
 }
 
 impl Surveys {
-    pub(super) fn ask_counters(&mut self, answer: Sender<NetworkCounters>) {
+    pub(super) fn request_counters(&mut self, answer: Sender<NetworkCounters>) {
         self.counters.next.push(answer);
     }
 
-    pub(super) fn ask_statuses(&mut self, answer: Sender<Vec<ConnectionStatus>>) {
+    pub(super) fn request_statuses(&mut self, answer: Sender<Vec<ConnectionStatus>>) {
         self.statuses.next.push(answer);
     }
 }

@@ -1,6 +1,6 @@
 //! Prometheus metrics of a gateway or connect service.
 //!
-//! Counters are read from the data path on request. Only what the data path does not know is kept here:
+//! Counters are read from the data path on request. Only what the data path does not know is own here:
 //! response times, how connections ended, and what limits refused.
 
 mod collect;
@@ -117,7 +117,7 @@ struct Why {
 }
 
 #[derive(Debug)]
-struct Kept {
+struct OwnMetrics {
     transport: String,
     ended: Family<How, Counter>,
     refused: Family<Why, Counter>,
@@ -127,7 +127,7 @@ struct Kept {
 /// The metrics that a gateway or connect service counts itself. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Metrics {
-    kept: Arc<Kept>,
+    own: Arc<OwnMetrics>,
 }
 
 impl Metrics {
@@ -135,7 +135,7 @@ impl Metrics {
     pub fn new(transport: &str) -> Self {
         let buckets = exponential_buckets(FIRST_BUCKET, 2.0, BUCKETS);
         Self {
-            kept: Arc::new(Kept {
+            own: Arc::new(OwnMetrics {
                 transport: transport.to_owned(),
                 ended: none_yet(Ended::ALL.map(|how| How { how })),
                 refused: none_yet(Refused::ALL.map(|why| Why { why })),
@@ -146,25 +146,25 @@ impl Metrics {
 
     /// Counts a relayed connection that has ended.
     pub fn ended(&self, how: Ended) {
-        self.kept.ended.get_or_create(&How { how }).inc();
+        self.own.ended.get_or_create(&How { how }).inc();
     }
 
     /// Counts a connection that was refused.
     pub fn refused(&self, why: Refused) {
-        self.kept.refused.get_or_create(&Why { why }).inc();
+        self.own.refused.get_or_create(&Why { why }).inc();
     }
 
     /// Records a response time: from the last byte of a request until the requesting side has acknowledged the
     /// last byte that was sent back before the next request or the end.
     pub fn response_time(&self, took: Duration) {
-        self.kept.response.observe(took.as_secs_f64());
+        self.own.response.observe(took.as_secs_f64());
     }
 
     /// Number of response times observed, and their sum in seconds.
     #[cfg(test)]
     pub(crate) fn responses(&self) -> (u64, f64) {
         let mut registry = Registry::default();
-        registry.register("r", "", self.kept.response.clone());
+        registry.register("r", "", self.own.response.clone());
         let mut out = String::new();
         text::encode(&mut out, &registry).unwrap();
         let value = |name| out.lines().find_map(|l| l.strip_prefix(name)).unwrap();
@@ -180,7 +180,7 @@ impl Metrics {
     fn all_refused(&self, snapshot: &collect::Snapshot) -> Family<Why, Counter> {
         let all = none_yet(Refused::ALL.map(|why| Why { why }));
         for why in Refused::ALL {
-            let here = self.kept.refused.get_or_create(&Why { why }).get();
+            let here = self.own.refused.get_or_create(&Why { why }).get();
             let total = here + snapshot.refused(why);
             all.get_or_create(&Why { why }).inc_by(total);
         }
@@ -193,22 +193,22 @@ impl Metrics {
     /// [`NetError::Stopped`] if the data path has ended.
     pub async fn text(&self, network: &Network) -> Result<String, NetError> {
         let snapshot = collect::Snapshot::take(network).await?;
-        let kept = &self.kept;
-        let label = ("transport".into(), kept.transport.clone().into());
+        let own = &self.own;
+        let label = ("transport".into(), own.transport.clone().into());
         let refused = self.all_refused(&snapshot);
         let mut registry = Registry::with_prefix_and_labels("spindle", [label].into_iter());
         registry.register_collector(Box::new(snapshot));
         registry.register(
             "ended",
             "Relayed connections that are over",
-            kept.ended.clone(),
+            own.ended.clone(),
         );
         registry.register("refused", "Connections turned away", refused);
         registry.register_with_unit(
             "response_time",
             "From the last byte of a request to the acknowledgement of the last byte of its response",
             Unit::Seconds,
-            kept.response.clone(),
+            own.response.clone(),
         );
         let mut out = String::new();
         // Writing to a string does not fail.

@@ -2,8 +2,8 @@
 //! directions.
 
 mod exchanges;
-mod moved;
 mod pump;
+mod relayed_bytes;
 
 use std::fmt;
 use std::io;
@@ -17,10 +17,10 @@ use tokio::net::TcpStream as KernelStream;
 use crate::metrics::{self, Metrics};
 use crate::service::{Lifecycle, Stage};
 use crate::socket::{ConnectionHandle, TcpStream};
-use moved::Moved;
 use pump::{
     AnySink, AnySource, Failure, InsideSink, InsideSource, OutsideSink, OutsideSource, Sink, Source,
 };
+use relayed_bytes::RelayedBytes;
 
 /// How long a side that was reset may take to hand over what it had received before, and how long the other
 /// side may take to acknowledge what was sent to it.
@@ -148,7 +148,7 @@ pub async fn relay(
 ) -> Report {
     let handle = inside.handle();
     let limits = (options.idle, options.half_closed);
-    let moved = Moved::new(options.asking, options.metrics.clone(), &handle);
+    let moved = RelayedBytes::new(options.asking, options.metrics.clone(), &handle);
     let (ended, error) = match inside {
         Inside::Plain(stream) => {
             let (read, write) = stream.into_split();
@@ -192,11 +192,15 @@ type End = (Ended, Option<io::Error>);
 struct Ends<'a> {
     handle: &'a ConnectionHandle,
     outside: &'a KernelStream,
-    moved: &'a Moved,
+    moved: &'a RelayedBytes,
 }
 
 impl<'a> Ends<'a> {
-    fn new(handle: &'a ConnectionHandle, outside: &'a KernelStream, moved: &'a Moved) -> Self {
+    fn new(
+        handle: &'a ConnectionHandle,
+        outside: &'a KernelStream,
+        moved: &'a RelayedBytes,
+    ) -> Self {
         Self {
             handle,
             outside,

@@ -51,7 +51,7 @@ pub(super) trait Source: Send {
     /// Waits until data are available.
     fn ready(&mut self) -> impl Future<Output = io::Result<()>> + Send;
     /// Called when no data are taken for now. Frees the buffer kept for reading.
-    fn rest(&mut self) {}
+    fn on_idle(&mut self) {}
 }
 
 /// The side to which pieces are written.
@@ -97,7 +97,7 @@ pub(super) async fn pump(
         let room = match at_once(sink.room()).await {
             Some(room) => room,
             None => {
-                source.rest();
+                source.on_idle();
                 sink.room().await
             }
         };
@@ -307,7 +307,7 @@ impl Source for OutsideSource<'_> {
         self.stream.readable().await
     }
 
-    fn rest(&mut self) {
+    fn on_idle(&mut self) {
         self.space.release();
     }
 }

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 
-use crate::datapath::held::Held;
+use crate::datapath::held::HeldMemory;
 
 /// Bytes of a buffer: the largest IP packet with the device's header.
 pub(super) const BUFFER: usize = 65_536 + 64;
@@ -18,7 +18,7 @@ const SHARE_FROM: usize = BUFFER / 4;
 #[derive(Default)]
 struct Free {
     list: Mutex<Vec<Vec<u8>>>,
-    unused: Held,
+    unused: HeldMemory,
 }
 
 /// The buffers that are not in use.

@@ -14,7 +14,7 @@ use super::common::{Output, Secret, Timers};
 use super::merge::{self, Merge};
 use super::path::{BURST, Path};
 use super::pool::{self, Extra, Pool, Pools};
-use super::socket::{Buffers, Socket, Trouble, is_no_route};
+use super::socket::{Buffers, PathFailure, Socket, is_no_route};
 use super::{UdpCounters, clamp_mss, mss_for, payload_for};
 use crate::error::NetError;
 use crate::link::{Arrival, FIRST_KEY, Link, LinkCounters};
@@ -90,7 +90,7 @@ pub struct UdpClient {
     udp: UdpCounters,
     next_sweep: Option<Instant>,
     /// Local addresses from which nothing can be sent, and the reason. Each was logged once.
-    troubles: HashMap<IpAddr, io::ErrorKind>,
+    failures: HashMap<IpAddr, io::ErrorKind>,
 }
 
 /// The address from which the system sends to `target` at present.
@@ -134,7 +134,7 @@ impl UdpClient {
             out: Output::default(),
             udp: UdpCounters::default(),
             next_sweep: None,
-            troubles: HashMap::new(),
+            failures: HashMap::new(),
         })
     }
 
@@ -243,7 +243,7 @@ impl UdpClient {
         });
         match opened {
             Ok(slot) => {
-                if !self.troubles.is_empty() && self.troubles.remove(&local).is_some() {
+                if !self.failures.is_empty() && self.failures.remove(&local).is_some() {
                     tracing::info!(%local, "there is a way again");
                 }
                 Some(slot)
@@ -251,7 +251,7 @@ impl UdpClient {
             Err(error) => {
                 self.out.counters.dropped_out += 1;
                 self.udp.refused += 1;
-                if self.troubles.insert(local, error.kind()) != Some(error.kind()) {
+                if self.failures.insert(local, error.kind()) != Some(error.kind()) {
                     let (local, remote) = ends;
                     tracing::warn!(%error, %local, %remote, "no UDP socket; not logged again until there is one");
                 }
@@ -259,7 +259,7 @@ impl UdpClient {
                     let (local, remote) = ends;
                     let why = PathError::NoRoute;
                     self.out
-                        .news
+                        .reports
                         .push(Arrival::Unreachable { local, remote, why });
                 }
                 None
@@ -379,7 +379,7 @@ impl UdpClient {
                     .and_then(|ecn| merge::read(ends, ecn, datagram).ok());
                 match read {
                     Some((s, at)) if (s.src, s.dst) == (flow.path.remote, flow.path.local) => {
-                        flow.path.came(now, &s);
+                        flow.path.on_received(now, &s);
                         scattered = s.options.token.is_some();
                         let mut sink = |s| sink(Arrival::Segment(s));
                         self.merge.push(s, &datagram[at..], &mut sink);
@@ -430,13 +430,13 @@ impl UdpClient {
             if !super::quotes(&e.quoted, path.id) {
                 return;
             }
-            match e.trouble {
-                Trouble::TooBig(mtu) => {
+            match e.kind {
+                PathFailure::TooBig(mtu) => {
                     if path.search.too_big(now, payload_for(mtu, v4) as u16) {
                         sink(path.report());
                     }
                 }
-                Trouble::Path(why) => sink(path.unreachable(why)),
+                PathFailure::Path(why) => sink(path.unreachable(why)),
             }
         });
         self.timers.arm(&mut flow.path, slot as u64);
@@ -455,7 +455,7 @@ impl Link for UdpClient {
         key: usize,
         sink: &mut dyn FnMut(Arrival),
     ) -> io::Result<bool> {
-        self.out.tell(sink);
+        self.out.deliver_reports(sink);
         let extra = Pools::of_key(key);
         let of_pool = extra.map(|n| self.pools.get(n));
         let slot = match of_pool {
@@ -534,7 +534,7 @@ impl Link for UdpClient {
     }
 
     fn next_timeout(&self) -> Option<Instant> {
-        if !self.out.news.is_empty() {
+        if !self.out.reports.is_empty() {
             return Some(Instant::ZERO);
         }
         [self.timers.next(), self.next_sweep]
@@ -544,7 +544,7 @@ impl Link for UdpClient {
     }
 
     fn timeout(&mut self, now: Instant, sink: &mut dyn FnMut(Arrival)) {
-        self.out.tell(sink);
+        self.out.deliver_reports(sink);
         while let Some(key) = self.timers.pop(now) {
             let slot = key as usize;
             let Some(flow) = self.flows.get_mut(slot).and_then(Option::as_mut) else {

@@ -81,7 +81,7 @@ impl Timers {
 }
 
 /// Where a path's datagrams are sent to, and the local address that they are sent from.
-pub(super) type Way = (SocketAddr, Option<IpAddr>);
+pub(super) type Route = (SocketAddr, Option<IpAddr>);
 
 /// State of the sending side.
 #[derive(Default)]
@@ -90,26 +90,26 @@ pub(super) struct Output {
     spare: Vec<Vec<u8>>,
     pub(super) scratch: Vec<u8>,
     /// Reports for the data path from calls that have no sink.
-    pub(super) news: Vec<Arrival>,
+    pub(super) reports: Vec<Arrival>,
 }
 
 impl Output {
     /// Passes the reports that were made while sending to `sink`. This is done before any later report, so that
     /// reports about a path keep their order and the last one is true.
-    pub(super) fn tell(&mut self, sink: &mut dyn FnMut(Arrival)) {
-        self.news.drain(..).for_each(sink);
+    pub(super) fn deliver_reports(&mut self, sink: &mut dyn FnMut(Arrival)) {
+        self.reports.drain(..).for_each(sink);
     }
 
     /// Adds a segment to the path's train. A train that is full is sent before.
     pub(super) fn segment(
         &mut self,
         now: Instant,
-        (path, socket, way): (&mut Path, &Socket, Way),
+        (path, socket, route): (&mut Path, &Socket, Route),
         mut segment: Segment,
     ) {
-        let verdict = path.goes(now, &mut segment);
+        let verdict = path.on_send(now, &mut segment);
         if verdict.report {
-            self.news.push(path.report());
+            self.reports.push(path.report());
         }
         if verdict.drop {
             self.counters.dropped_out += 1;
@@ -118,7 +118,7 @@ impl Output {
         for piece in segment.pieces() {
             let mut pushed = path.push(&piece, socket.most());
             if pushed == Some(false) {
-                self.train(now, path, socket, way);
+                self.train(now, path, socket, route);
                 pushed = path.push(&piece, socket.most());
             }
             if pushed != Some(true) {
@@ -128,21 +128,21 @@ impl Output {
     }
 
     /// Sends the path's train.
-    pub(super) fn train(&mut self, now: Instant, path: &mut Path, socket: &Socket, way: Way) {
+    pub(super) fn train(&mut self, now: Instant, path: &mut Path, socket: &Socket, route: Route) {
         let next = self.spare.pop().unwrap_or_default();
         let train = std::mem::take(&mut path.train);
         path.train.bytes = next;
         if train.count > 0 {
-            let sent = socket.send(&train.bytes, train.size, train.ecn(), way);
+            let sent = socket.send(&train.bytes, train.size, train.ecn(), route);
             self.counters.packets_out += (train.count - sent.dropped.min(train.count)) as u64;
             self.counters.dropped_out += sent.dropped as u64;
             self.counters.bytes_out += train.bytes.len() as u64;
             if sent.too_big && self.refused(now, path, train.size) {
-                self.news.push(path.report());
+                self.reports.push(path.report());
             }
             path.no_route = sent.no_route;
             if sent.no_route {
-                self.news.push(path.unreachable(PathError::NoRoute));
+                self.reports.push(path.unreachable(PathError::NoRoute));
             }
         }
         let mut bytes = train.bytes;
@@ -163,8 +163,8 @@ impl Output {
     }
 
     /// Sends a datagram that is not a segment. Returns false if the interface does not accept its size.
-    pub(super) fn message(&mut self, socket: &Socket, way: Way) -> bool {
-        let sent = socket.send(&self.scratch, self.scratch.len(), None, way);
+    pub(super) fn message(&mut self, socket: &Socket, route: Route) -> bool {
+        let sent = socket.send(&self.scratch, self.scratch.len(), None, route);
         if sent.dropped == 0 {
             self.counters.packets_out += 1;
             self.counters.bytes_out += self.scratch.len() as u64;
@@ -178,13 +178,13 @@ impl Output {
     pub(super) fn probe(
         &mut self,
         now: Instant,
-        (path, socket, way): (&mut Path, &Socket, Way),
+        (path, socket, route): (&mut Path, &Socket, Route),
         secret: &mut Secret,
     ) {
         let Some(size) = path.probe(now, secret.draw(), &mut self.scratch) else {
             return;
         };
-        if !self.message(socket, way) {
+        if !self.message(socket, route) {
             self.refused(now, path, usize::from(size));
         }
     }

@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use spindle_units::{Duration, Instant};
 use spindle_wire::{Endpoint, Flags, Segment, SeqNumber};
 
-use super::common::Way;
+use super::common::Route;
 use super::path::Path;
 use super::pmtu::BASE;
 use super::pool;
@@ -35,7 +35,7 @@ const MAX_NEW: usize = 4096;
 pub(super) struct Source(IpAddr);
 
 impl Source {
-    pub(super) fn of(way: Way) -> Self {
+    pub(super) fn of(way: Route) -> Self {
         Self(match way.0.ip() {
             IpAddr::V4(addr) => addr.into(),
             IpAddr::V6(addr) => Ipv6Addr::from_bits(addr.to_bits() >> 64 << 64).into(),
@@ -60,7 +60,7 @@ pub(super) struct Bounds {
 pub(super) struct Entry {
     pub(super) path: Path,
     /// The peer's outer address and the local one.
-    pub(super) way: Way,
+    pub(super) way: Route,
     pub(super) socket: usize,
     /// The peer may have forged its address: neither the handshake nor a challenge has proven it.
     pub(super) unproven: bool,
@@ -73,7 +73,7 @@ pub(super) struct Entry {
     pub(super) heard: Instant,
     /// The subflow's packets are scattered, so it has further addresses. `pool` contains those that are proven.
     pub(super) scatters: bool,
-    pub(super) pool: Vec<(Way, usize)>,
+    pub(super) pool: Vec<(Route, usize)>,
     /// Bytes that may be sent before the address is proven.
     budget: usize,
     /// The acknowledgement number that acknowledges our SYN.
@@ -88,7 +88,7 @@ impl Entry {
     pub(super) fn new(
         now: Instant,
         (id, ends): (u64, (Endpoint, Endpoint)),
-        way: Way,
+        way: Route,
         socket: usize,
     ) -> Self {
         Self {
@@ -121,7 +121,7 @@ impl Entry {
 
     /// Adds a further address that is proven. Returns false if the peer cannot have more sockets than are
     /// known.
-    pub(super) fn widen(&mut self, way: Way, socket: usize) -> bool {
+    pub(super) fn widen(&mut self, way: Route, socket: usize) -> bool {
         let room = self.pool.len() < pool::SOCKETS;
         if room {
             self.pool.push((way, socket));
@@ -151,7 +151,7 @@ impl Entry {
     }
 
     /// Makes a proven address the subflow's own. Returns whether the subflow had another address before.
-    fn moves(&mut self, now: Instant, way: Way, socket: usize) -> bool {
+    fn moves(&mut self, now: Instant, way: Route, socket: usize) -> bool {
         let moved = self.way.0 != way.0;
         if moved {
             self.path.search.moved(now);
@@ -164,7 +164,7 @@ impl Entry {
     }
 
     /// The destination of a scattered segment.
-    pub(super) fn any_way(&self, draw: u64) -> (Way, usize) {
+    pub(super) fn any_way(&self, draw: u64) -> (Route, usize) {
         let drawn = draw as usize % (self.pool.len() + 1);
         let further = self.pool.get(drawn).copied();
         further.unwrap_or((self.way, self.socket))
@@ -208,7 +208,7 @@ impl Entry {
 
 /// Numbers of ids of one source.
 #[derive(Clone, Copy, Debug, Default)]
-struct Held {
+struct IdCounts {
     all: usize,
     unproven: usize,
 }
@@ -219,7 +219,7 @@ pub(super) struct Ids {
     bounds: Bounds,
     new: Vec<u64>,
     /// Numbers of ids that are not new, by source.
-    sources: HashMap<Source, Held>,
+    sources: HashMap<Source, IdCounts>,
     /// Ids that are neither new nor proven, by their order, the oldest first.
     unproven: BTreeMap<u64, u64>,
     /// The same ids by source and order.
@@ -282,7 +282,7 @@ impl Ids {
         room
     }
 
-    fn held(&self, source: Source) -> Held {
+    fn held(&self, source: Source) -> IdCounts {
         self.sources.get(&source).copied().unwrap_or_default()
     }
 
@@ -361,7 +361,7 @@ impl Ids {
 
     /// Makes an address, which is proven, the subflow's own. Returns whether the subflow had another address
     /// before.
-    pub(super) fn moves(&mut self, now: Instant, id: u64, way: Way, socket: usize) -> bool {
+    pub(super) fn moves(&mut self, now: Instant, id: u64, way: Route, socket: usize) -> bool {
         let mut moved = false;
         self.change(id, |e| {
             moved = e.moves(now, way, socket);
@@ -415,7 +415,7 @@ mod tests {
         }
     }
 
-    fn way(host: u8, port: u16) -> Way {
+    fn way(host: u8, port: u16) -> Route {
         (SocketAddr::from(([192, 0, 2, host], port)), None)
     }
 

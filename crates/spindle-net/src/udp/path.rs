@@ -157,7 +157,7 @@ impl Path {
     }
 
     /// Processes a segment that arrived. Returns whether a probe has become due.
-    pub(super) fn came(&mut self, now: Instant, s: &Segment) -> bool {
+    pub(super) fn on_received(&mut self, now: Instant, s: &Segment) -> bool {
         self.used = now;
         if s.flags.contains(Flags::SYN) {
             (self.ended_in, self.ended_out, self.reset) = (false, false, false);
@@ -174,7 +174,7 @@ impl Path {
 
     /// Processes a segment that will be sent. Splits it to the size that passes (in [`Segment::segment_size`]),
     /// and detects a black hole.
-    pub(super) fn goes(&mut self, now: Instant, s: &mut Segment) -> Verdict {
+    pub(super) fn on_send(&mut self, now: Instant, s: &mut Segment) -> Verdict {
         self.used = now;
         if s.flags.contains(Flags::SYN) && !s.flags.contains(Flags::ACK) {
             (self.ended_in, self.ended_out, self.reset) = (false, false, false);
@@ -183,7 +183,7 @@ impl Path {
         self.ended_out |= s.flags.contains(Flags::FIN);
         self.reset |= s.flags.contains(Flags::RST);
         if s.coded().is_some() {
-            return self.goes_coded(now, s);
+            return self.on_send_coded(now, s);
         }
         let mut black_hole = false;
         let (headers, piece) = self.pieces(s);
@@ -208,7 +208,7 @@ impl Path {
     /// Processes a packet of the coding layer that will be sent. It cannot be split. A packet that is too large
     /// is dropped, and TCP repairs the loss with smaller segments. TCP retransmits lost data in units that
     /// begin where an earlier one began, with the first segment that is not acknowledged.
-    fn goes_coded(&mut self, now: Instant, s: &Segment) -> Verdict {
+    fn on_send_coded(&mut self, now: Instant, s: &Segment) -> Verdict {
         let first = s
             .coded()
             .is_some_and(|c| c.index == 0 && matches!(c.kind, CodedKind::Encoded { .. }));
@@ -316,12 +316,12 @@ mod tests {
     fn acknowledges(path: &mut Path, offset: u32) {
         let mut ack = Segment::new(path.remote, path.local);
         (ack.flags, ack.ack) = (Flags::ACK, START + offset);
-        path.came(at(0), &ack);
+        path.on_received(at(0), &ack);
     }
 
     /// Sends a whole unit. Returns the verdict on its first packet.
     fn unit(path: &mut Path, offset: u32, len: usize) -> Verdict {
-        let all = (0..5).map(|i| path.goes(at(1), &mut encoded(offset, i, len)));
+        let all = (0..5).map(|i| path.on_send(at(1), &mut encoded(offset, i, len)));
         let all: Vec<Verdict> = all.collect();
         assert!(all.iter().all(|v| v.drop == all[0].drop));
         assert!(all[1..].iter().all(|v| !v.report));
@@ -386,9 +386,9 @@ mod tests {
         s.seq = START;
         s.payload = vec![0; 1100].into();
         for _ in 0..2 {
-            assert!(!plain.goes(at(1), &mut s).report);
+            assert!(!plain.on_send(at(1), &mut s).report);
         }
-        assert!(plain.goes(at(1), &mut s).report);
+        assert!(plain.on_send(at(1), &mut s).report);
         assert!(s.segment_size > 0 && s.segment_size < LEAST);
         for p in [coded, plain] {
             assert_eq!(p.search.passes(), LEAST);
@@ -421,9 +421,9 @@ mod tests {
     fn the_path_mtu_is_reported_with_a_syn_that_offers_coding() {
         let mut syn = Segment::new(path().local, path().remote);
         syn.flags = Flags::SYN;
-        assert!(!path().goes(at(0), &mut syn).report);
+        assert!(!path().on_send(at(0), &mut syn).report);
         syn.options
             .add_experiment(CodingOption::Code(4).to_option());
-        assert!(path().goes(at(0), &mut syn).report);
+        assert!(path().on_send(at(0), &mut syn).report);
     }
 }

@@ -8,11 +8,11 @@ use polling::{Event, PollMode, Poller};
 use spindle_units::{Duration, Instant};
 use spindle_wire::{Ecn, EncapsulationHeader, EncapsulationKind, Endpoint, Flags, Segment};
 
-use super::common::{Output, Secret, Timers, Way};
+use super::common::{Output, Route, Secret, Timers};
 use super::ids::{AMPLIFICATION, Bounds, Entry, Ids, Source};
 use super::merge::{self, Merge};
 use super::path::BURST;
-use super::socket::{Buffers, Socket, Trouble};
+use super::socket::{Buffers, PathFailure, Socket};
 use super::{UdpCounters, clamp_mss, mss_for, payload_for, quoted_id};
 use crate::error::NetError;
 use crate::link::{Arrival, FIRST_KEY, Link, LinkCounters};
@@ -101,7 +101,7 @@ pub(crate) fn is_virtual(addr: IpAddr) -> bool {
 /// Where a datagram came from, and how long it is.
 struct Origin {
     socket: usize,
-    way: Way,
+    way: Route,
     ecn: Ecn,
     bytes: usize,
 }
@@ -150,7 +150,7 @@ impl UdpServer {
     }
 
     /// The address by which the stack knows the peer of an id. The id's first segment came from `way`.
-    fn addr_of(&self, id: u64, way: Way) -> IpAddr {
+    fn addr_of(&self, id: u64, way: Route) -> IpAddr {
         let source = self.secret.hash(b's', &Source::of(way));
         virtual_addr((source >> 32) as u32, id)
     }
@@ -283,7 +283,7 @@ impl UdpServer {
             self.out.counters.dropped_in += u64::from(elsewhere);
             return;
         };
-        if entry.path.came(now, &s) {
+        if entry.path.on_received(now, &s) {
             self.timers.arm(&mut entry.path, id);
         }
         let mut sink = |s| sink(Arrival::Segment(s));
@@ -367,14 +367,14 @@ impl UdpServer {
                 return;
             };
             let path = &mut entry.path;
-            match e.trouble {
-                Trouble::TooBig(mtu) => {
+            match e.kind {
+                PathFailure::TooBig(mtu) => {
                     let size = payload_for(mtu, entry.way.0.is_ipv4()) as u16;
                     if path.search.too_big(now, size) {
                         sink(path.report());
                     }
                 }
-                Trouble::Path(why) => sink(path.unreachable(why)),
+                PathFailure::Path(why) => sink(path.unreachable(why)),
             }
             timers.arm(path, id);
         });
@@ -399,7 +399,7 @@ impl Link for UdpServer {
         key: usize,
         sink: &mut dyn FnMut(Arrival),
     ) -> io::Result<bool> {
-        self.out.tell(sink);
+        self.out.deliver_reports(sink);
         let at = key - FIRST_KEY;
         let Some(socket) = self.sockets.get(at) else {
             return Ok(false);
@@ -495,7 +495,7 @@ impl Link for UdpServer {
     }
 
     fn next_timeout(&self) -> Option<Instant> {
-        if !self.out.news.is_empty() {
+        if !self.out.reports.is_empty() {
             return Some(Instant::ZERO);
         }
         let due = [self.timers.next(), self.ids.next_check()];
@@ -503,7 +503,7 @@ impl Link for UdpServer {
     }
 
     fn timeout(&mut self, now: Instant, sink: &mut dyn FnMut(Arrival)) {
-        self.out.tell(sink);
+        self.out.deliver_reports(sink);
         while let Some(id) = self.timers.pop(now) {
             let Some(entry) = self.ids.get(id) else {
                 continue;

@@ -59,14 +59,14 @@ pub(super) struct Sent {
 
 /// What an error from the error queue reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Trouble {
+pub(super) enum PathFailure {
     /// Outer packets of more than this many bytes do not pass.
     TooBig(u32),
     /// The peer cannot be reached.
     Path(PathError),
 }
 
-impl Trouble {
+impl PathFailure {
     /// Linux `icmp_err_convert` derives these numbers from ICMP's codes.
     fn of(errno: i32, info: u32) -> Option<Self> {
         match errno {
@@ -82,7 +82,7 @@ impl Trouble {
 
 /// An ICMP error from the error queue.
 pub(super) struct QueuedError {
-    pub(super) trouble: Trouble,
+    pub(super) kind: PathFailure,
     /// The part of the datagram that the router quoted.
     pub(super) quoted: Vec<u8>,
 }
@@ -277,17 +277,17 @@ impl Socket {
                 return;
             };
             let len = message.bytes;
-            let mut trouble = None;
+            let mut kind = None;
             for control in message.cmsgs().into_iter().flatten() {
                 if let ControlMessageOwned::Ipv4RecvErr(e, _)
                 | ControlMessageOwned::Ipv6RecvErr(e, _) = control
                 {
-                    trouble = Trouble::of(e.ee_errno as i32, e.ee_info);
+                    kind = PathFailure::of(e.ee_errno as i32, e.ee_info);
                 }
             }
             quoted.truncate(len);
-            if let Some(trouble) = trouble {
-                sink(QueuedError { trouble, quoted });
+            if let Some(kind) = kind {
+                sink(QueuedError { kind, quoted });
             }
         }
     }

@@ -381,7 +381,7 @@ impl Sender {
         self.pacer.is_some() || self.output.is_some()
     }
 
-    /// Whether pacing and the host's output queue allow a segment now. If not, [`Self::deadline_or_never`]
+    /// Whether pacing and the host's output queue allow a segment now. If not, [`Self::next_deadline`]
     /// returns when they do.
     pub(crate) fn is_paced_to(&mut self, now: Instant) -> bool {
         if let Some(output) = &mut self.output

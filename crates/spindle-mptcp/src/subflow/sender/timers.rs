@@ -25,7 +25,7 @@ pub(crate) enum Expired {
 impl Sender {
     /// When the next timer is due. [`Instant::FAR_FUTURE`] if no timer is armed.
     #[inline]
-    pub(crate) fn deadline_or_never(&self) -> Instant {
+    pub(crate) fn next_deadline(&self) -> Instant {
         let due = or_far_future(self.rto_at).min(or_far_future(self.tlp.at));
         let due = due.min(or_far_future(self.reorder_at));
         match self.is_gated() {

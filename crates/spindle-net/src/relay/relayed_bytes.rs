@@ -12,7 +12,7 @@ use crate::socket::ConnectionHandle;
 
 /// Counts both directions, and measures response times. The two directions of a relay run in one task, so the
 /// counters are never contended.
-pub(super) struct Moved {
+pub(super) struct RelayedBytes {
     outward: AtomicU64,
     inward: AtomicU64,
     asking: Asking,
@@ -20,7 +20,7 @@ pub(super) struct Moved {
     exchanges: Option<Arc<Exchanges>>,
 }
 
-impl Moved {
+impl RelayedBytes {
     pub(super) fn new(asking: Asking, metrics: Option<Metrics>, handle: &ConnectionHandle) -> Self {
         let exchanges = metrics.map(|m| Arc::new(Exchanges::new(m)));
         if let (Asking::Inside, Some(e)) = (asking, &exchanges) {
