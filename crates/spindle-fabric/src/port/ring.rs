@@ -79,7 +79,7 @@ impl Ring {
     }
 
     /// Doubles the block and moves the front to its beginning.
-    #[cold]
+    #[cold] // a queue grows a few times in a run
     fn grow(&mut self) {
         let size = (self.block.len() * 2).max(LEAST);
         let mut block = Vec::with_capacity(size);

@@ -124,7 +124,7 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
     }
 
     /// Whether a packet at the end of a link that is lossy or watched is lost there.
-    #[inline(never)]
+    #[inline(never)] // most links lose nothing
     fn is_lost(&mut self, link: u32, meta: &Meta) -> bool {
         let loss = &mut self.sides[link as usize].loss;
         let loses = loss.as_mut().is_some_and(|l| l.loses(meta.is_data()));
@@ -138,7 +138,7 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
     }
 
     /// Reports a packet at the end of a link to the watch.
-    #[cold]
+    #[cold] // only while arrivals are watched
     fn note_arrival(&mut self, link: u32, meta: &Meta) {
         let Some(watch) = &mut self.watch else {
             return;
@@ -182,7 +182,7 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
     }
 
     /// Shows a switch's balancer a packet that has one next hop.
-    #[cold]
+    #[cold] // only with balancers that see every packet
     fn pass(&mut self, switch: u32, next: u32, meta: &Meta) {
         if let (None, Chooser::Custom(balancer)) =
             (meta.path(), &mut self.choosers[switch as usize])
@@ -213,7 +213,7 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
         })
     }
 
-    #[cold]
+    #[cold] // a packet is dropped
     fn discard(&mut self, link: u32, meta: &Meta, cause: DropCause) {
         self.sides[link as usize].drops.count(cause);
         let Some(packet) = self.store.remove(meta) else {
@@ -230,7 +230,7 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
     }
 
     /// Offers a packet to a port that is down, has priorities or is watched.
-    #[cold]
+    #[cold] // links with priorities, loss or an up/down script
     fn offer_special(&mut self, link: u32, mut meta: Meta) {
         if let Some(watch) = &mut self.watch {
             let flow = self.store.flow_key(&meta);
@@ -397,7 +397,7 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
 }
 
 /// The choice that a switch's own balancer makes among several next hops.
-#[inline(never)]
+#[inline(never)] // switches with one next hop need no balancer
 fn balanced<P: Packet>(
     balancer: &mut dyn Balancer,
     meta: &Meta,

@@ -99,7 +99,7 @@ impl Assigned {
     }
 
     /// The lowest data offset that waits.
-    #[inline(never)]
+    #[inline(never)] // only schedulers that assign ahead of windows
     fn first_offset(&self) -> Option<u64> {
         let first = self.queues.iter().filter_map(|q| q.1.first_offset());
         first.min()

@@ -92,7 +92,7 @@ impl Connection {
         }
     }
 
-    #[inline(never)]
+    #[inline(never)] // only with autotuning
     fn grow_send_buffer(&mut self, most: u64) {
         let slowest = self.subflows.iter().filter_map(|s| s.tx.srtt()).max();
         let on_the_way = self.subflows.iter().map(|s| {
@@ -121,7 +121,7 @@ impl Connection {
         }
     }
 
-    #[inline(never)]
+    #[inline(never)] // only with autotuning
     fn grow_receive_buffer(&mut self, now: Instant, bytes: u64, mss: u64) {
         let most = self.config.tcp.receive_buffer as u64;
         let Some(tuning) = &mut self.buffers.receive else {

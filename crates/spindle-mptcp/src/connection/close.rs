@@ -272,7 +272,7 @@ impl Connection {
 
     /// Sends FINs that are due. In plain TCP they are due after all data. In MPTCP they are due after both
     /// DATA_FINs, or in answer to a FIN if another subflow carries on.
-    #[inline(never)]
+    #[inline(never)] // the end of a connection
     pub(super) fn fin(&mut self, now: Instant) -> Option<(SubflowId, Segment)> {
         self.start_closing();
         let i = self
@@ -380,7 +380,7 @@ impl Connection {
     }
 
     /// Removes closed subflows. Ends the connection if every subflow is closed or in TIME_WAIT.
-    #[cold]
+    #[cold] // the end of a subflow
     pub(super) fn reap(&mut self, now: Instant) {
         let closed = |o: &SubflowSummary| o.is(Marks::CLOSED);
         while self.subflows.marks().any(Marks::CLOSED)

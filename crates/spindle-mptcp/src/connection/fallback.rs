@@ -135,7 +135,7 @@ impl Connection {
         }
     }
 
-    #[cold]
+    #[cold] // fallback
     fn take_late_mapping(&mut self, now: Instant, i: usize, seg: &Segment, idsn: u64) -> bool {
         let Some(m) = seg.options.dss.and_then(|d| d.mapping) else {
             return true;
@@ -247,7 +247,7 @@ impl Connection {
     }
 
     /// Delivers held data, at the offset that their mapping gives or, without a mapping, linearly.
-    #[cold]
+    #[cold] // fallback
     pub(super) fn release_unmapped(&mut self, i: usize) -> u64 {
         let mut fresh = 0;
         while let Some((place, (at, payload))) = self.subflows[i].rx.next_held() {
@@ -261,7 +261,7 @@ impl Connection {
     }
 
     /// Plain TCP from here on. Arriving positions plus `delta` are data offsets.
-    #[cold]
+    #[cold] // fallback
     pub(super) fn fall_back(&mut self, delta: u64) {
         self.mp = None;
         self.end_scatter();
@@ -343,7 +343,7 @@ impl Connection {
 
     /// Options no longer pass on this subflow. Falls back if it is the only subflow and is linear. Otherwise
     /// resets it and returns false.
-    #[cold]
+    #[cold] // fallback
     fn options_vanished(&mut self, now: Instant, i: usize) -> bool {
         if !self.is_linear() {
             self.reset_subflow(now, i, SubflowEnd::Middlebox);
@@ -371,7 +371,7 @@ impl Connection {
     /// Before the peer has sent a DSS, data without a DSS mean that options do not pass. So the connection
     /// falls back (RFC 8684, section 3.7). If parities of blocks are agreed on, subflow `i` is reset instead,
     /// because bytes that arrive without options need not be data.
-    #[inline(never)]
+    #[inline(never)] // only under MPTCP
     pub(super) fn fallback_at_start(
         &mut self,
         now: Instant,

@@ -202,7 +202,7 @@ impl Connection {
     }
 
     /// MP_CAPABLE cannot mark the first subflow as a backup, so MP_PRIO does this (RFC 8684, section 3.3.8).
-    #[cold]
+    #[cold] // once a subflow
     pub(super) fn tell_backup(&mut self) {
         let first = self.subflows.iter().find(|s| s.origin == Origin::Initial);
         let Some((id, local)) = first.map(|s| (s.id, s.local.addr)) else {
@@ -374,14 +374,14 @@ impl Connection {
         unannounced && self.first_subflow_works()
     }
 
-    #[inline(never)]
+    #[inline(never)] // only under MPTCP
     fn first_subflow_works(&self) -> bool {
         let config = self.config.multipath.as_ref();
         let works = |s: &Subflow| matches!(s.origin, Origin::Initial) && s.is_usable() && !s.dead;
         config.is_some_and(|m| m.joins_wait_for_data_ack) && self.subflows.iter().any(works)
     }
 
-    #[inline(never)]
+    #[inline(never)] // only while a join is under way
     fn has_unanswered_join(&self) -> bool {
         let joining =
             |s: &Subflow| s.state == TcpState::SynSent && matches!(s.origin, Origin::Join(_));

@@ -77,7 +77,7 @@ impl Connection {
     }
 
     /// Bytes and number of pieces that parities and stages store.
-    #[inline(never)]
+    #[inline(never)] // only with coding or parities
     fn stored_for_coding(&mut self) -> (u64, usize) {
         self.forget_acked_parities();
         let (a, b) = (self.extensions.parities.stored(), self.stored_by_stages());
@@ -173,7 +173,7 @@ impl Connection {
         self.send.right_edge = edge;
     }
 
-    #[cold]
+    #[cold] // a closed window
     fn move_edge_of_shut_window(&mut self, edge: u64) {
         let full = self.writable() == 0;
         self.send.right_edge = edge;

@@ -19,6 +19,7 @@ mod outbox;
 mod path_manager;
 mod path_probe;
 mod policy_driver;
+mod prefetch;
 mod reach;
 mod reassembly;
 mod receive;
@@ -34,7 +35,7 @@ mod undelivered;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use spindle_units::{Instant, prefetch};
+use spindle_units::Instant;
 use spindle_wire::{Endpoint, Segment};
 
 use application::Writer;
@@ -316,26 +317,6 @@ impl Connection {
 
     fn index(&self, id: SubflowId) -> Option<usize> {
         self.subflows.position_of(id)
-    }
-
-    /// Prefetches what a segment of subflow `id` needs. Step 0 prefetches the connection, step 1 the subflow
-    /// and other parts of the connection, and later steps the memory that the subflow points to.
-    #[inline]
-    pub(crate) fn prefetch(&self, id: SubflowId, step: u32) {
-        match step {
-            0 => prefetch(self),
-            1 => {
-                self.subflows.prefetch(id);
-                self.policy.sender.as_deref().into_iter().for_each(prefetch);
-                self.coupling.prefetch();
-                self.send.prefetch();
-            }
-            _ => {
-                self.index(id)
-                    .into_iter()
-                    .for_each(|i| self.subflows[i].prefetch());
-            }
-        }
     }
 
     /// Whether the peer's window blocks data: the rest of the window is too small for the next segment.

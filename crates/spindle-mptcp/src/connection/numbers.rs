@@ -52,7 +52,7 @@ impl Width {
         offset >= self.next && !self.wide && self.step(now, offset)
     }
 
-    #[cold]
+    #[cold] // each gigabyte
     fn step(&mut self, now: Instant, offset: u64) -> bool {
         let enough = self.next >= STEPS as u64 * STEP;
         let fast = enough && now.since(self.reached[0]) < SEGMENT_LIFETIME;
@@ -120,7 +120,7 @@ impl Connection {
     }
 
     /// Makes segments leave room for longer numbers from now on.
-    #[cold]
+    #[cold] // once a connection
     fn widen_options(&mut self) {
         // The other subflows reserve the room once they are established.
         for s in self

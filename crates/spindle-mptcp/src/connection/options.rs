@@ -33,7 +33,7 @@ impl Connection {
         options.dss = self.infinite_mapping(i);
     }
 
-    #[inline(never)]
+    #[inline(never)] // not for plain TCP
     fn mptcp_data_options(
         &self,
         mp: &MpState,
@@ -128,7 +128,7 @@ impl Connection {
         }
     }
 
-    #[inline(never)]
+    #[inline(never)] // not for plain TCP
     fn mptcp_ack_options(&mut self, now: Instant, i: usize) -> Options {
         let mut options = Options::default();
         if let Some(join) = self.join_ack(i) {

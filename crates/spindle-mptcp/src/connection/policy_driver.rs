@@ -224,7 +224,7 @@ impl Connection {
     }
 
     /// Copies are not sent on a joined subflow before new data may be sent there.
-    #[cold]
+    #[cold] // only while a join is under way
     fn mark_waiting_joins(&mut self) {
         for (view, s) in self.policy.views.iter_mut().zip(self.subflows.iter()) {
             view.usable &= s.origin == Origin::Initial;

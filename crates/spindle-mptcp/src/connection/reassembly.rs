@@ -137,7 +137,7 @@ impl Reassembly {
 
     /// Stores the bytes of `payload` from `start` to `end`. `payload` begins at `offset`. Called if bytes
     /// before `start` are missing, or if stored pieces begin before `end`.
-    #[inline(never)]
+    #[inline(never)] // out-of-order data
     fn insert_apart(&mut self, offset: u64, payload: &Payload, (start, end): (u64, u64)) -> u64 {
         let cut =
             |from: u64, to: u64| part(payload, (from - offset) as usize, (to - from) as usize);

@@ -33,7 +33,7 @@ impl Connection {
         self.settle(now);
     }
 
-    #[inline(never)]
+    #[inline(never)] // only with a stage
     fn take_through_stage(&mut self, now: Instant, i: usize, seg: &Segment) {
         let id = self.subflows[i].id;
         let mut up = VecDeque::new();
@@ -109,7 +109,7 @@ impl Connection {
     }
 
     /// Processes data or a parity on a connection with parities of blocks.
-    #[inline(never)]
+    #[inline(never)] // only with coding
     fn take_coded(&mut self, now: Instant, i: usize, seg: &Segment, mut arrival: Arrival) {
         let id = self.subflows[i].id;
         let told = self.sort_arrival(now, i, seg, &mut arrival);
@@ -129,7 +129,7 @@ impl Connection {
         !half_open || seg.flags.contains(Flags::RST) || self.completes(now, i, seg)
     }
 
-    #[cold]
+    #[cold] // the handshake
     fn completes(&mut self, now: Instant, i: usize, seg: &Segment) -> bool {
         let sf = &self.subflows[i];
         if seg.flags.contains(Flags::SYN) {
@@ -155,7 +155,7 @@ impl Connection {
     }
 
     /// The TCP handshake of subflow `i` is complete. Returns false if the subflow was refused.
-    #[cold]
+    #[cold] // the handshake
     fn on_established(
         &mut self,
         now: Instant,
@@ -232,7 +232,7 @@ impl Connection {
     }
 
     /// The peer has acknowledged the third ACK of a join, so the join is complete.
-    #[cold]
+    #[cold] // the handshake
     fn on_fourth_ack(&mut self, now: Instant, i: usize) {
         let sf = &mut self.subflows[i];
         let id = sf.id;
@@ -243,7 +243,7 @@ impl Connection {
         self.on_subflow_up(now, id);
     }
 
-    #[cold]
+    #[cold] // a loss
     fn note_recovery(&mut self, now: Instant, i: usize) {
         let id = self.subflows[i].id;
         self.outbox.trace.add(now, id, TraceKind::FastRetransmit);
@@ -252,7 +252,7 @@ impl Connection {
         }
     }
 
-    #[cold]
+    #[cold] // only for a recorded flow
     fn trace_acked(&mut self, now: Instant, i: usize) {
         let sf = &self.subflows[i];
         let (id, position, data) = (sf.id, sf.tx.una, self.send.una);
@@ -301,7 +301,7 @@ impl Connection {
         self.mptcp_options(now, i, seg, arrival)
     }
 
-    #[inline(never)]
+    #[inline(never)] // not for plain TCP
     fn mptcp_options(
         &mut self,
         now: Instant,
@@ -589,7 +589,7 @@ impl Connection {
         }
     }
 
-    #[cold]
+    #[cold] // only for a recorded flow
     fn trace_arrived(&mut self, now: Instant, i: usize, seg: &Segment, offset: u64, fresh: u32) {
         let id = self.subflows[i].id;
         let position = self.subflows[i].receive_position(seg.seq);
@@ -604,7 +604,7 @@ impl Connection {
 
     /// Delivers held data through the mappings, and checks whether mappings have vanished. With `fin`, the
     /// peer's FIN arrived without an MPTCP option.
-    #[inline(never)]
+    #[inline(never)] // not for plain TCP
     fn release_mapped(&mut self, now: Instant, i: usize, fin: bool) -> u64 {
         let id = self.subflows[i].id;
         let fresh = self.release_held(now, i);
@@ -644,7 +644,7 @@ impl Connection {
         self.deliver_mp(now, i, piece)
     }
 
-    #[inline(never)]
+    #[inline(never)] // not for plain TCP
     fn deliver_mp(&mut self, now: Instant, i: usize, piece: Piece) -> u64 {
         let multipath = self.config.multipath.as_ref();
         let rules = DeliveryRules {
@@ -728,7 +728,7 @@ impl Connection {
     }
 
     /// The peer reset subflow `i`.
-    #[cold]
+    #[cold] // a reset
     fn on_reset(&mut self, now: Instant, i: usize, seg: &Segment, before: TcpState) {
         let fast_close = seg.options.rare.as_ref().is_some_and(|r| {
             r.mp_fastclose.is_some() && r.mp_fastclose == self.multipath().map(|m| m.key_local)

@@ -169,7 +169,7 @@ impl Connection {
     }
 
     /// The next reinjected segment, if a subflow has room for it.
-    #[inline(never)]
+    #[inline(never)] // only with several subflows
     pub(super) fn reinjection(&mut self, now: Instant) -> Option<(SubflowId, Segment)> {
         self.scheduling.reinjections.forget_below(self.send.una);
         if self.scheduling.reinjections.is_empty() {

@@ -168,7 +168,7 @@ impl SendQueue {
     }
 
     /// Joins several writes into one segment.
-    #[inline(never)]
+    #[inline(never)] // small writes
     fn gather(&mut self, len: usize) -> Payload {
         let mut parts = Vec::new();
         let mut left = len;

@@ -120,7 +120,7 @@ impl Connection {
         }
     }
 
-    #[inline(never)]
+    #[inline(never)] // only with a stage
     fn pass_to_stage(&mut self, now: Instant, i: usize, next: &mut Segment) {
         let seg = std::mem::replace(next, Segment::blank());
         self.emit(now, i, seg);
@@ -166,7 +166,7 @@ impl Connection {
         !self.outbox.segments.is_empty() && self.put_made(next)
     }
 
-    #[inline(never)]
+    #[inline(never)] // rarer segments than new data
     fn put_made(&mut self, next: &mut Segment) -> bool {
         let made = self.outbox.segments.pop_front();
         let found = made.is_some();
@@ -246,7 +246,7 @@ impl Connection {
         }
     }
 
-    #[cold]
+    #[cold] // handshakes and probes
     fn control(&mut self, now: Instant) -> Option<(SubflowId, Segment)> {
         let i = self
             .subflows
@@ -266,7 +266,7 @@ impl Connection {
         Some((id, self.subflows[i].build_probe(cx, options)))
     }
 
-    #[inline(never)]
+    #[inline(never)] // a loss
     fn own_retransmission(&mut self, now: Instant) -> Option<(SubflowId, Segment)> {
         for i in 0..self.subflows.len() {
             let summary = self.subflows.summary(i);
@@ -288,7 +288,7 @@ impl Connection {
     }
 
     /// RFC 6675's rules 3 and 4, for subflows in recovery if there is nothing new to send.
-    #[inline(never)]
+    #[inline(never)] // the end of a recovery
     fn rescue(&mut self, now: Instant) -> Option<(SubflowId, Segment)> {
         for i in 0..self.subflows.len() {
             if self.subflows.summary(i).is(Marks::RESCUES)
@@ -399,7 +399,7 @@ impl Connection {
         id
     }
 
-    #[inline(never)]
+    #[inline(never)] // only with a recovery policy
     fn tell_policy_of_burst(
         &mut self,
         now: Instant,
@@ -429,7 +429,7 @@ impl Connection {
         }
     }
 
-    #[cold]
+    #[cold] // only for a recorded flow
     fn trace_burst(&mut self, now: Instant, i: usize, offset: u64, len: u32, purpose: Purpose) {
         let sf = &self.subflows[i];
         let (id, position) = (sf.id, sf.tx.nxt);
@@ -519,7 +519,7 @@ impl Connection {
     }
 
     /// Sends data that wait on a subflow, or that the scheduler assigns to one ahead of its window.
-    #[inline(never)]
+    #[inline(never)] // only schedulers that assign ahead of windows
     fn put_assigned(&mut self, now: Instant, next: &mut Segment) -> Option<SubflowId> {
         let (id, seg) = self.assigned_data(now)?;
         *next = seg;
@@ -527,7 +527,7 @@ impl Connection {
     }
 
     /// Sends data again that were sent before, on subflow `i`.
-    #[inline(never)]
+    #[inline(never)] // only schedulers that send data again
     fn put_again(
         &mut self,
         now: Instant,
@@ -598,7 +598,7 @@ impl Connection {
             || self.small_window_lets_out(now, i)
     }
 
-    #[cold]
+    #[cold] // a window smaller than a segment
     fn small_window_lets_out(&mut self, now: Instant, i: usize) -> bool {
         let open = self.subflows[i].window_is_open(self.timers.sws_override);
         let waits = self.send.unsent_bytes() > 0
@@ -628,7 +628,7 @@ impl Connection {
 
     /// Like [`Self::next_len`], if no segment of `mss` bytes may be sent, because there are fewer data or the
     /// window has only `window` bytes.
-    #[inline(never)]
+    #[inline(never)] // the last segment of the data or of a window
     fn short_len(&mut self, now: Instant, i: usize, mss: u64, window: u64) -> Option<usize> {
         let unsent = self.send.unsent_bytes();
         let len = mss.min(unsent).min(window);
@@ -731,7 +731,7 @@ impl Connection {
     }
 
     /// There are no new data for F-RTO to send, so its subflow recovers as usual (RFC 5682, step 2b).
-    #[cold]
+    #[cold] // after a timeout
     fn after_frto(&mut self, now: Instant) -> Option<(SubflowId, Segment)> {
         let mut waited = false;
         for s in self.subflows.iter_mut().filter(|s| s.tx.frto_waits()) {
@@ -771,7 +771,7 @@ impl Connection {
         }
     }
 
-    #[inline(never)]
+    #[inline(never)] // not for plain TCP
     fn sweep_mptcp_signals(&mut self) {
         if let Some(i) = self.signal_subflow() {
             self.subflows[i].rx.ack_now = true;
@@ -784,7 +784,7 @@ impl Connection {
         }
     }
 
-    #[inline(never)]
+    #[inline(never)] // a window update or an echo
     fn sweep_updates(&mut self) {
         if self.echo_due()
             && let Some(s) = self.subflows.first_mut()

@@ -79,7 +79,7 @@ impl Connection {
         }
     }
 
-    #[inline(never)]
+    #[inline(never)] // only while the data level is behind
     fn watch_undelivered(&mut self, now: Instant, i: usize, seg: &Segment) {
         let released = self.subflows.untracked_at(i).tx.board.take_released();
         let has_data_ack = seg.options.dss.is_some_and(|d| d.data_ack.is_some());

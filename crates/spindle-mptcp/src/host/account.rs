@@ -235,7 +235,7 @@ impl Stack {
     }
 
     /// A connection stores `holds` bytes, and stored `before` bytes until now.
-    #[inline(never)]
+    #[inline(never)] // only with a limit on memory
     fn book_within_limit(&mut self, slot: u32, before: u64, holds: u64) {
         let source = self.table.source(slot);
         self.account.sources.hold(source, before, holds);

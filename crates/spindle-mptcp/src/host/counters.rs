@@ -86,7 +86,7 @@ pub struct StackCounters {
 
 impl StackCounters {
     /// A connection's handshake is over.
-    #[cold]
+    #[cold] // the end of a connection
     pub(super) fn settled(&mut self, how: ConnectionEvent, role: Role) {
         match (how, role) {
             (ConnectionEvent::Connected, Role::Server) => self.accepted += 1,

@@ -10,6 +10,7 @@ mod event;
 mod hashes;
 mod path_mtu;
 mod ports;
+mod prefetch;
 mod reach;
 mod ready;
 mod resets;
@@ -22,7 +23,7 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use spindle_units::{Instant, prefetch};
+use spindle_units::Instant;
 use spindle_wire::{Endpoint, Flags, Payload, Segment};
 
 use account::Account;
@@ -335,35 +336,6 @@ impl Stack {
         Some((slot, i))
     }
 
-    /// Number of steps of [`Self::prefetch`].
-    pub const STEPS_AHEAD: u32 = 6;
-
-    /// Prefetches into the processor's cache what a segment with these endpoints will need when it is
-    /// [received](Self::receive). This has no effect on behaviour.
-    ///
-    /// It is for simulators, which know the segments that arrive soon. Each step follows a pointer that the
-    /// step before prefetched. All segments should therefore take step 0 (the stack) first, then all step 1
-    /// (the tuple), and likewise the steps for its slot, the connection, the subflow, and what the subflow
-    /// points to.
-    #[inline]
-    pub fn prefetch(&mut self, segment: &Segment, step: u32) {
-        let tuple: FourTuple = (segment.dst, segment.src);
-        match step {
-            0 => prefetch(self),
-            1 => {
-                self.table.find(&tuple);
-                self.timers.prefetch_first();
-            }
-            _ => self.table.prefetch(&tuple, step - 2),
-        }
-    }
-
-    /// The connection of a segment with these endpoints, if [`Self::prefetch`] found it recently.
-    #[inline]
-    pub fn prefetched(&self, segment: &Segment) -> Option<Handle> {
-        self.table.prefetched(&(segment.dst, segment.src))
-    }
-
     /// Reports that a segment from [`Self::transmit`] will have left the host's egress queue at `leaves`. Only
     /// configurations with an `output_limit` need this.
     pub fn handed_over(&mut self, segment: &Segment, leaves: Instant) {
@@ -409,7 +381,7 @@ impl Stack {
     }
 
     /// Delivers a segment to a connection whose handshake is going on.
-    #[cold]
+    #[cold] // the handshake
     fn deliver_half_open(&mut self, now: Instant, slot: u32, i: usize, segment: &Segment) {
         let accepted = self.table.source(slot).is_some();
         if accepted && self.comes_too_late(now, slot, segment) {
@@ -731,7 +703,7 @@ impl Stack {
         self.collect(slot);
     }
 
-    #[inline(never)]
+    #[inline(never)] // only under MPTCP
     fn open_wanted(&mut self, now: Instant, slot: u32) {
         while let Some(w) = self
             .table

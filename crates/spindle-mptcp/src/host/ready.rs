@@ -71,7 +71,7 @@ impl Ready {
         self.turn.map(|t| t.slot)
     }
 
-    #[inline(never)]
+    #[inline(never)] // only with several connections
     fn next_turn(&mut self) -> Option<Turn> {
         let new = self.backlogged.is_empty() || (self.ahead < AHEAD && !self.new.is_empty());
         let from = if new {
@@ -100,7 +100,7 @@ impl Ready {
     }
 
     /// The connection whose turn it is has used up its turn, and has more to send.
-    #[cold]
+    #[cold] // only with several connections
     fn give_way(&mut self) {
         let slot = self.turn.map(|t| t.slot);
         self.end_turn();

@@ -15,7 +15,7 @@ impl Stack {
     /// Whether subflow `i` is in TIME_WAIT and this SYN is newer than all segments that arrived for it. If so,
     /// the subflow ends, and the SYN opens the next connection or subflow between the same ports (RFC 9293,
     /// section 3.10.7.4; RFC 6191, section 2). Other subflows of the old connection stay in TIME_WAIT.
-    #[cold]
+    #[cold] // TIME_WAIT
     pub(super) fn leaves_time_wait(
         &mut self,
         now: Instant,

@@ -74,7 +74,7 @@ impl Subflow {
         }
     }
 
-    #[cold]
+    #[cold] // the handshake
     fn in_syn_sent(
         &mut self,
         seg: &Segment,
@@ -173,7 +173,7 @@ impl Subflow {
 
     /// The peer's `seg` acknowledges our SYN or SYN/ACK. If that segment was sent more than once, the RTT is
     /// measured only if the echoed timestamp is that of the last transmission (RFC 6298, section 3).
-    #[cold]
+    #[cold] // the handshake
     fn complete_handshake(&mut self, seg: &Segment, now: Instant, coupling: &mut Coupling) {
         self.state = TcpState::Established;
         let echo = self.timestamps.and(seg.options.timestamps);
@@ -232,7 +232,7 @@ impl Subflow {
 
     /// Handles a SYN that arrives while our SYN is in flight or after the handshake. Returns whether its
     /// acknowledgement must be processed.
-    #[cold]
+    #[cold] // the handshake
     fn takes_late_syn(&mut self, seg: &Segment, position: i64, now: Instant) -> bool {
         let repeated_syn = self.state == TcpState::SynReceived && position == 0;
         if repeated_syn {
@@ -311,7 +311,7 @@ impl Subflow {
     }
 
     /// Answers an unacceptable segment with an acknowledgement, unless it is a reset.
-    #[cold]
+    #[cold] // an unacceptable segment
     fn refuse(&mut self, seg: &Segment, position: i64, now: Instant) {
         if seg.flags.contains(Flags::RST)
             || self.state == TcpState::SynReceived
@@ -342,13 +342,13 @@ impl Subflow {
     }
 
     /// Whether a segment that the handshake cannot accept may be answered with a reset now.
-    #[cold]
+    #[cold] // a reset
     pub(crate) fn may_reset(&mut self, now: Instant) -> bool {
         self.probes.admit(now, ChallengeLimit::WINDOW)
     }
 
     /// RFC 5961, section 3.2.
-    #[cold]
+    #[cold] // a reset
     fn on_rst(&mut self, position: i64, now: Instant, out: &mut Arrival) {
         if position == self.rx.nxt as i64 {
             self.state = TcpState::Closed;
@@ -358,7 +358,7 @@ impl Subflow {
         }
     }
 
-    #[cold]
+    #[cold] // an unacceptable segment
     fn challenge(&mut self, now: Instant) {
         if self.challenges.admit(now, ChallengeLimit::WINDOW) {
             self.challenge_due = true;
@@ -394,7 +394,7 @@ impl Subflow {
     }
 
     /// In SYN_RECEIVED: completes the handshake if `seg` acknowledges our SYN. Returns whether it does.
-    #[cold]
+    #[cold] // the handshake
     fn takes_third_ack(&mut self, seg: &Segment, now: Instant, coupling: &mut Coupling) -> bool {
         if self.send_position(seg.ack) != 1 {
             return false;
@@ -507,7 +507,7 @@ impl Subflow {
         }
     }
 
-    #[cold]
+    #[cold] // the end of a subflow
     pub(crate) fn enter_time_wait(&mut self, now: Instant) {
         self.state = TcpState::TimeWait;
         self.over_at = Some(now + self.config.tcp.msl * 2);
@@ -515,7 +515,7 @@ impl Subflow {
 
     /// Puts the SACK blocks into `sacks` as positions. Returns their number, and the D-SACK block if the first
     /// block is one (RFC 2883, section 4).
-    #[inline(never)]
+    #[inline(never)] // only with SACK blocks
     fn sack_positions(
         &self,
         seg: &Segment,
@@ -580,7 +580,7 @@ impl Subflow {
     }
 
     /// The receiver's part of ECN: RFC 3168, section 6.1.3, or RFC 8257, section 3.2.
-    #[inline(never)]
+    #[inline(never)] // only with ECN
     fn echo_congestion(&mut self, seg: &Segment) {
         let ce = seg.ecn == Ecn::Ce;
         match self.config.tcp.ecn {
@@ -607,7 +607,7 @@ impl Subflow {
         }
     }
 
-    #[inline(never)]
+    #[inline(never)] // the end of a subflow
     fn note_fin(&mut self, seg: &Segment, position: i64, now: Instant, out: &mut Arrival) {
         let before = self.rx.fin_reached();
         // If the window cut off the end of the payload, it cut off the FIN, too.

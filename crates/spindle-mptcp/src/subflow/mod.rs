@@ -469,7 +469,7 @@ impl Subflow {
     }
 
     /// When the subflow must act next if no segment arrives before.
-    #[inline(never)]
+    #[inline(never)] // computed once for each change
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let due = self.next_deadline();
         (due != Instant::FAR_FUTURE).then_some(due)

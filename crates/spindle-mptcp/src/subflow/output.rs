@@ -131,7 +131,7 @@ impl Subflow {
     }
 
     /// Adds as many SACK blocks as fit into the option space and into `most` bytes.
-    #[inline(never)]
+    #[inline(never)] // only with SACK blocks
     fn add_sack(&mut self, seg: &mut Segment, most: usize) {
         let room = seg.options.room().min(most);
         if room < 12 {
@@ -279,7 +279,7 @@ impl Subflow {
 }
 
 /// An RST in answer to a segment that belongs to no connection (RFC 9293, section 3.10.7.1).
-#[cold]
+#[cold] // a segment of no connection
 pub(crate) fn reset_for(seg: &Segment) -> Option<Segment> {
     if seg.flags.contains(Flags::RST) {
         return None;

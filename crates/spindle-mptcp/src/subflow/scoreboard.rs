@@ -395,7 +395,7 @@ impl Scoreboard {
         }
     }
 
-    #[inline(never)]
+    #[inline(never)] // only while the data level is behind
     fn note_released(&mut self, start: u64, end: u64) {
         match self.released.last_mut() {
             Some(last) if last.1 == start => last.1 = end,
@@ -433,19 +433,19 @@ impl Scoreboard {
         acked
     }
 
-    #[inline(never)]
+    #[inline(never)] // a retransmission
     fn forget_repeat(&mut self, s: &Sent) {
         self.repeats.remove(&(s.sent_at, s.end()));
     }
 
     /// Removes the acknowledged positions from the ranges.
-    #[inline(never)]
+    #[inline(never)] // only with SACK blocks
     fn forget_ranges(&mut self) {
         self.sacked_ranges.remove_below(self.begin);
         self.awaiting.remove_below(self.begin);
     }
 
-    #[cold]
+    #[cold] // a segment acknowledged in part
     fn split_front(&mut self, ack: u64, data_acked: u64, acked: &mut Acked) {
         let Some(mut s) = self.queue.pop_front() else {
             return;

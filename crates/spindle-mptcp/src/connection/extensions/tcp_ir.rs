@@ -230,7 +230,7 @@ impl Connection {
         }
     }
 
-    #[inline(never)]
+    #[inline(never)] // only with parities
     fn keep_agreed(&mut self, i: usize, seg: &Segment) {
         let sf = &self.subflows[i];
         if let Ok(position) = u64::try_from(sf.receive_position(seg.seq)) {
@@ -253,7 +253,7 @@ impl Connection {
         self.extensions.parities.out_of_band.agreed && self.take_agreed_parity(now, i, seg)
     }
 
-    #[inline(never)]
+    #[inline(never)] // only with parities
     fn take_agreed_parity(&mut self, now: Instant, i: usize, seg: &Segment) -> bool {
         if seg.flags.intersects(Flags::SYN | Flags::FIN | Flags::RST) {
             return false;
@@ -328,7 +328,7 @@ impl Connection {
         }
     }
 
-    #[cold]
+    #[cold] // only with parities
     fn put_echo((outcome, end): (ParityOutcome, u32), options: &mut Options) {
         options.add_experiment(ParityOption::Echo { outcome, end }.to_option());
     }
@@ -352,7 +352,7 @@ impl Connection {
         }
     }
 
-    #[inline(never)]
+    #[inline(never)] // only with parities
     fn process_agreed_echo(&mut self, now: Instant, i: usize, seg: &Segment, flight: u64) {
         let Some(ParityOption::Echo { outcome, end: low }) = ParityOption::of(&seg.options) else {
             return;

@@ -70,7 +70,7 @@ impl Paths {
     }
 
     /// When the next timer of the path manager is due. Without MPTCP no such timer is set.
-    #[inline(never)]
+    #[inline(never)] // only while an address or a probe waits
     pub(super) fn deadline(&self) -> Option<Instant> {
         if self.signals.is_idle() && self.retries.is_empty() {
             return self.not_before;

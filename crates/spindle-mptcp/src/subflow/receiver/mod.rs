@@ -171,7 +171,7 @@ impl Receiver {
     /// Data arrived that echo our timestamp `echo`. `clock` is the current value of the same 1 ms clock. The
     /// acknowledgement with that timestamp allowed the peer to send these data (RFC 7323, section 4.1, from the
     /// receiver's point of view).
-    #[inline(never)]
+    #[inline(never)] // only with autotuning
     pub(crate) fn measure_rtt(&mut self, clock: u32, echo: u32) {
         let elapsed = clock.wrapping_sub(echo);
         let seen = self.rtt.is_some_and(|(_, last)| last == echo);
@@ -230,7 +230,7 @@ impl Receiver {
     }
 
     /// Processes payload if data before it are missing or data after it have arrived.
-    #[inline(never)]
+    #[inline(never)] // out-of-order data
     fn accept_beyond(&mut self, start: u64, end: u64, payload: &Payload) -> Pieces {
         self.ack_now = true;
         let pieces = self.fresh_pieces(start, end, payload);

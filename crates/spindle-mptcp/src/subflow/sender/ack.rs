@@ -125,7 +125,7 @@ impl Sender {
     }
 
     /// Sets the window to permit as many bytes as RFC 6937 allows after `delivered` bytes have arrived.
-    #[inline(never)]
+    #[inline(never)] // a loss
     pub(super) fn reduce_proportionally(&mut self, delivered: u64) {
         if let Phase::Recovery { prr: Some(prr), .. } = &mut self.phase {
             let pipe = self.board.pipe();
@@ -134,13 +134,13 @@ impl Sender {
         }
     }
 
-    #[cold]
+    #[cold] // reordering
     fn note_reordering(&mut self) {
         let beyond = self.board.sacked_bytes().div_ceil(self.mss);
         self.reordering.on_closed(beyond as u32);
     }
 
-    #[inline(never)]
+    #[inline(never)] // only with SACK blocks
     fn take_sacks(&mut self, sacks: &[(u64, u64)]) -> Acked {
         let mut delivered = Acked::default();
         for &(left, right) in sacks {
@@ -167,7 +167,7 @@ impl Sender {
         }
     }
 
-    #[cold]
+    #[cold] // a retransmission
     fn take_echoed_rtt(&mut self, now: Instant, delivered: &Acked, ticks: u32) {
         let minimum = self.rtt.minimum();
         if let Some(rtt) = since_echoed(now, delivered, ticks, minimum) {
@@ -175,7 +175,7 @@ impl Sender {
         }
     }
 
-    #[cold]
+    #[cold] // a spurious retransmission
     fn on_dsack(&mut self, now: Instant, left: u64) {
         let (spurious, all) = self.undo.on_dsack(left);
         if spurious && self.counters.retransmissions > self.counters.spurious_retransmits {
@@ -188,7 +188,7 @@ impl Sender {
         }
     }
 
-    #[cold]
+    #[cold] // a spurious retransmission
     fn undo_reduction(&mut self, now: Instant) {
         let recovers = !matches!(self.phase, Phase::Open);
         // After the recovery has ended an undo visits no segments.
@@ -220,7 +220,7 @@ impl Sender {
         }
     }
 
-    #[inline(never)]
+    #[inline(never)] // a duplicate acknowledgement
     fn count_duplicate(&mut self, sacked: bool) {
         self.dupacks += 1;
         if !sacked {
@@ -229,7 +229,7 @@ impl Sender {
         }
     }
 
-    #[cold]
+    #[cold] // after a timeout
     fn frto_step(&mut self, now: Instant, advanced: bool, delivered: &Acked, duplicate: bool) {
         let complete = match self.phase {
             Phase::Loss { point } => self.una >= point,
@@ -305,7 +305,7 @@ impl Sender {
         false
     }
 
-    #[inline(never)]
+    #[inline(never)] // only with SACK blocks
     fn detect_by_sack(
         &mut self,
         now: Instant,
@@ -327,7 +327,7 @@ impl Sender {
         true
     }
 
-    #[inline(never)]
+    #[inline(never)] // a loss
     fn continue_recovery(
         &mut self,
         now: Instant,
@@ -358,7 +358,7 @@ impl Sender {
         }
     }
 
-    #[cold]
+    #[cold] // a loss
     fn leave_recovery(&mut self, now: Instant, coupling: &mut Coupling) {
         let Phase::Recovery {
             prr, uncongested, ..
@@ -479,7 +479,7 @@ fn since_echoed(
     (unanswered && ticks > 0 && elapsed <= OLDEST_ECHO).then_some(elapsed)
 }
 
-#[inline(never)]
+#[inline(never)] // only with SACK blocks
 fn merge(mut into: Acked, more: Acked) -> Acked {
     into.bytes += more.bytes;
     into.original |= more.original;

@@ -468,7 +468,7 @@ impl Sender {
         start
     }
 
-    #[inline(never)]
+    #[inline(never)] // only over links with segmentation offload
     fn push_burst(
         &mut self,
         now: Instant,

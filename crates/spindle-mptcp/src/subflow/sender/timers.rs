@@ -35,7 +35,7 @@ impl Sender {
     }
 
     /// When pacing or the host's output queue allows the next segment.
-    #[inline(never)]
+    #[inline(never)] // only with pacing or an output limit
     fn next_send_allowed_at(&self) -> Instant {
         let paced = self.pacer.as_ref().and_then(Pacer::deadline);
         let held = self.output.as_ref().and_then(OutputQueue::deadline);
@@ -181,7 +181,7 @@ impl Sender {
     /// Begins fast recovery. The losses are already marked, or the caller marks them afterwards. `flight` is
     /// [`Self::flight_size`] when the sign of loss arrived, before the acknowledgement that carried it was
     /// processed.
-    #[cold]
+    #[cold] // a loss
     pub(super) fn enter_recovery(&mut self, now: Instant, flight: u64, coupling: &mut Coupling) {
         self.counters.fast_retransmits += 1;
         let prior_cwnd = self.cc.cwnd();
@@ -240,7 +240,7 @@ impl Sender {
     /// An ECN echo: reduces once per window (RFC 3168, section 6.1.2). `flight` is the number of outstanding
     /// bytes before the acknowledgement was processed. An acknowledgement of the whole window would leave
     /// nothing to halve.
-    #[inline(never)]
+    #[inline(never)] // only with ECN
     pub(super) fn on_ecn_echo(&mut self, now: Instant, flight: u64, coupling: &mut Coupling) {
         if self.una < self.reduced_until || !matches!(self.phase, Phase::Open) {
             return;
