@@ -9,12 +9,11 @@ use crate::hosts::configure;
 use crate::registry::{Application, Registry, Transport, WITH_PRIORITIES};
 use crate::transport_name::TransportName;
 
-/// Lists all transports, variants and balancers, one per line.
+/// Lists all transports, variants, balancers and topologies, one per line.
 pub fn names(registry: &Registry) -> String {
     let mut text = String::new();
     for t in registry.transports() {
-        let first = t.parts.first().map_or("", String::as_str);
-        let _ = writeln!(text, "{:12} {first}", t.name);
+        let _ = writeln!(text, "{:12} {}", t.name, t.summary());
     }
     let _ = writeln!(
         text,
@@ -30,6 +29,10 @@ pub fn names(registry: &Registry) -> String {
     );
     for b in registry.balancers() {
         let _ = writeln!(text, "{:16} {}", b.name, b.part);
+    }
+    let _ = writeln!(text, "\ntopologies, as the name in [topology]:");
+    for t in registry.topologies().entries() {
+        let _ = writeln!(text, "{:16} {}", t.name, t.summary);
     }
     text
 }

@@ -54,8 +54,8 @@ pub fn configure(transport: &Transport, host: &HostSettings) -> Config {
     config
 }
 
-/// Largest number of interfaces of a host: this many fit the addresses of interfaces.
-pub const MAX_INTERFACES: u32 = 15;
+pub use crate::topologies::MAX_INTERFACES;
+
 /// Position of the interface's number in an address.
 const INTERFACE_SHIFT: u32 = 20;
 

@@ -39,7 +39,9 @@
 //! 7. [`results`] has runs as data, JSON and tables. [`flow_trace`] has the events of one flow.
 
 pub mod bound;
+pub mod catalog;
 pub mod claims;
+pub mod document;
 pub mod explain;
 mod file;
 pub mod flow_trace;
@@ -56,15 +58,14 @@ pub mod results;
 pub mod rng;
 pub mod scenario;
 pub mod stats;
+pub mod topologies;
 pub mod traffic;
 mod transport_name;
 pub mod units;
 pub mod workload;
 
-pub use file::{
-    Cdf, Context, Experiment, ExperimentError, MIN_RUNS, Origin, Overrides, Point, Scale, rewrite,
-    suggestion,
-};
+pub use document::{ExperimentError, Origin, suggestion};
+pub use file::{Cdf, Context, Experiment, MIN_RUNS, Overrides, Point, Scale, rewrite};
 pub use metrics::{Metric, RunResult};
 pub use scenario::Scenario;
 pub use transport_name::{Carrier, End, KERNEL_TRANSPORTS, TransportName, TransportNameError};

@@ -3,7 +3,8 @@
 
 use std::path::Path;
 
-use crate::file::{Context, Experiment, ExperimentError, Overrides, suggestion};
+use crate::document::{ExperimentError, suggestion};
+use crate::file::{Context, Experiment, Overrides};
 use crate::registry::Registry;
 
 /// An experiment that comes with Spindle.
@@ -222,16 +223,12 @@ fn with_context<T>(
     directory: &Path,
     read: impl FnOnce(&Context<'_>) -> T,
 ) -> T {
-    let (transports, balancers, topologies) = (
-        registry.transport_names(),
-        registry.balancer_names(),
-        registry.topology_names(),
-    );
+    let (transports, balancers) = (registry.transport_names(), registry.balancer_names());
     read(&Context {
         directory,
         transports: &transports,
         balancers: &balancers,
-        topologies: &topologies,
+        registry,
     })
 }
 

@@ -2,184 +2,28 @@
 
 use std::collections::BTreeSet;
 
-use spindle_fabric::topology::{DualHomed, Dumbbell, FatTree, FusoTestbed, LeafSpine, Mesh};
-use spindle_fabric::{
-    Buffer as PortBuffer, CableId, LinkId, Loss as LinkLoss, Network, NetworkError, NodeId,
-};
-use spindle_units::{Bytes, Instant, Probability};
+use spindle_fabric::{CableId, LinkId, Loss as LinkLoss, Network, NetworkError, NodeId};
+use spindle_units::{Instant, Probability};
 
-use crate::registry::{Registry, TopologyRequest};
-use crate::scenario::{
-    Buffer, Direction, LinkSettings, Loss, LossModel, Observe, Scenario, Topology, Traffic,
-};
-
-/// Queue size of a host's own port, in packets. A host does not drop what it sends itself (the reference flows'
-/// value).
-const HOST_BUFFER: PortBuffer = PortBuffer::Packets(1000);
+use crate::scenario::{Direction, Loss, LossModel, Observe, Scenario, Traffic};
 
 /// The network of a scenario with the scenario's losses, for the testbed, which runs in real time.
 ///
 /// # Errors
 /// An impossible dimension, a loss on a link that does not exist, or a setting that only the lab supports.
-pub fn network_in_real_time(
-    scenario: &Scenario,
-    registry: &Registry,
-) -> Result<Network, NetworkError> {
+pub fn network_in_real_time(scenario: &Scenario) -> Result<Network, NetworkError> {
     check_for_real_time(scenario)?;
-    network(scenario, registry)
+    network(scenario)
 }
 
 /// The network of a scenario with the scenario's losses, except losses that are drawn for each run.
 ///
 /// # Errors
 /// An impossible dimension, or a loss on a link that does not exist.
-pub fn network(scenario: &Scenario, registry: &Registry) -> Result<Network, NetworkError> {
-    let mut network = build(&scenario.topology, registry)?;
+pub fn network(scenario: &Scenario) -> Result<Network, NetworkError> {
+    let mut network = scenario.topology.build()?;
     apply_losses(&mut network, &scenario.loss)?;
     Ok(network)
-}
-
-/// Builds a topology. A custom topology is built by the registry.
-///
-/// # Errors
-/// An impossible dimension.
-pub fn build(topology: &Topology, registry: &Registry) -> Result<Network, NetworkError> {
-    match (build_standard(topology), topology) {
-        (Some(network), _) => network,
-        (
-            None,
-            Topology::Custom {
-                parameters, links, ..
-            },
-        ) => {
-            let request = TopologyRequest {
-                parameters: parameters.clone(),
-                links: *links,
-            };
-            match registry.find_topology(topology) {
-                Some(make) => make(&request),
-                None => Err(NetworkError::BadName {
-                    what: "topology",
-                    name: topology.name().to_owned(),
-                }),
-            }
-        }
-        (None, _) => unreachable!("build_standard knows all others"),
-    }
-}
-
-/// Builds a topology that is part of Spindle. `None` for a custom topology.
-pub fn build_standard(topology: &Topology) -> Option<Result<Network, NetworkError>> {
-    Some(match topology {
-        Topology::FusoTestbed(links) => FusoTestbed {
-            rate: links.rate,
-            round_trip: links.rtt,
-            switch_buffer: port(links),
-            mark_above: links.ecn_threshold.map(Bytes),
-            host_buffer: host_port(links),
-            host_mark_above: links.host_ecn_threshold.map(Bytes),
-            priorities: links.priorities,
-            ..FusoTestbed::default()
-        }
-        .build(),
-        // A path from site to site has five links, ten for the round trip.
-        Topology::CoFusoSim(links) => Mesh {
-            rate: links.rate,
-            delay: links.rtt / 10,
-            switch_buffer: port(links),
-            mark_above: links.ecn_threshold.map(Bytes),
-            host_buffer: host_port(links),
-            priorities: links.priorities,
-            ..Mesh::default()
-        }
-        .build(),
-        Topology::Dumbbell {
-            pairs,
-            links,
-            core_rate,
-        } => Dumbbell {
-            pairs: *pairs,
-            access_rate: links.rate,
-            bottleneck_rate: *core_rate,
-            access_delay: links.rtt / 6,
-            bottleneck_delay: links.rtt / 6,
-            switch_buffer: port(links),
-            mark_above: links.ecn_threshold.map(Bytes),
-            host_buffer: host_port(links),
-            priorities: links.priorities,
-        }
-        .build(),
-        // The longest path in a fat tree has six links, twelve for the round trip.
-        Topology::FatTree {
-            k,
-            hosts_per_edge,
-            fabric_rate,
-            links,
-            ..
-        } => FatTree {
-            hosts_per_edge: *hosts_per_edge,
-            host_rate: links.rate,
-            fabric_rate: *fabric_rate,
-            delay: links.rtt / 12,
-            switch_buffer: port(links),
-            mark_above: links.ecn_threshold.map(Bytes),
-            host_buffer: host_port(links),
-            host_mark_above: links.host_ecn_threshold.map(Bytes),
-            priorities: links.priorities,
-            ..FatTree::reference(*k)
-        }
-        .build(),
-        // A path from leaf to leaf has four links, eight for the round trip.
-        Topology::LeafSpine {
-            leaves,
-            spines,
-            hosts_per_leaf,
-            fabric_rate,
-            links,
-        } => LeafSpine {
-            leaves: *leaves,
-            spines: *spines,
-            hosts_per_leaf: *hosts_per_leaf,
-            host_rate: links.rate,
-            fabric_rate: *fabric_rate,
-            delay: links.rtt / 8,
-            switch_buffer: port(links),
-            mark_above: links.ecn_threshold.map(Bytes),
-            host_buffer: host_port(links),
-            priorities: links.priorities,
-        }
-        .build(),
-        Topology::DualHomed {
-            paths,
-            links,
-            server_rate,
-        } => DualHomed {
-            client_links: vec![(links.rate, links.rtt / 4); *paths as usize],
-            server_rate: *server_rate,
-            server_delay: links.rtt / 4,
-            router_buffer: port(links),
-            mark_above: links.ecn_threshold.map(Bytes),
-            host_buffer: host_port(links),
-        }
-        .build(),
-        Topology::Custom { .. } => return None,
-    })
-}
-
-fn host_port(links: &LinkSettings) -> PortBuffer {
-    links.host_buffer.map_or(HOST_BUFFER, port_buffer)
-}
-
-fn port(links: &LinkSettings) -> PortBuffer {
-    port_buffer(links.buffer)
-}
-
-/// A buffer of a scenario as the size of a port's queue.
-pub fn port_buffer(buffer: Buffer) -> PortBuffer {
-    match buffer {
-        Buffer::Bytes(n) => PortBuffer::Bytes(Bytes(n)),
-        Buffer::Packets(n) => PortBuffer::Packets(n),
-    }
 }
 
 /// The links that a name in `[loss] on` stands for: a host's cable, `all`, or a pattern of the fabric ("P1",

@@ -11,9 +11,9 @@ use spindle_fabric::{
 };
 use spindle_mptcp::{Config, VARIANTS, preset, preset_names, variant};
 
-use crate::file::suggestion;
+use crate::catalog::{Catalog, want_one_of};
 use crate::identity::{VERSION, build_version};
-use crate::scenario::{LinkSettings, Topology};
+use crate::topologies::{self, CustomKind, TopologyKind};
 
 /// How requests use connections of a transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +44,11 @@ pub struct Transport {
 }
 
 impl Transport {
+    /// What it is, in one line: its first part.
+    pub fn summary(&self) -> &str {
+        self.parts.first().map_or("", String::as_str)
+    }
+
     /// A new configuration with the scenario's values at their defaults.
     pub fn config(&self) -> Config {
         (self.config)()
@@ -130,18 +135,7 @@ const BALANCERS: [Standard; 7] = [
     ),
 ];
 
-/// What a custom topology is built from.
-#[derive(Clone, Debug)]
-pub struct TopologyRequest {
-    /// The file's `[topology.parameters]` as text.
-    pub parameters: Vec<(String, String)>,
-    /// The settings that all links should have, as far as the topology can apply them.
-    pub links: LinkSettings,
-}
-
-/// Builds a topology.
-pub type TopologyFactory =
-    Arc<dyn Fn(&TopologyRequest) -> Result<Network, NetworkError> + Send + Sync>;
+pub use crate::topologies::{TopologyFactory, TopologyRequest};
 
 /// RepFlow's limit (mechanisms A5.5).
 const REPLICATED_BELOW: u64 = 100_000;
@@ -149,9 +143,9 @@ const REPLICATED_BELOW: u64 = 100_000;
 /// All names.
 #[derive(Clone)]
 pub struct Registry {
-    transports: Vec<Transport>,
-    balancers: Vec<NamedBalancer>,
-    topologies: Vec<(String, TopologyFactory)>,
+    transports: Catalog<Transport>,
+    balancers: Catalog<NamedBalancer>,
+    topologies: Catalog<dyn TopologyKind>,
     composed: OnceLock<Box<Composed>>,
     /// Whether it contains anything that is not part of Spindle.
     extended: bool,
@@ -173,9 +167,9 @@ impl Default for Registry {
 impl std::fmt::Debug for Registry {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Registry")
-            .field("transports", &self.transport_names())
+            .field("transports", &self.transports)
             .field("balancers", &self.balancer_names())
-            .field("topologies", &self.topology_names())
+            .field("topologies", &self.topologies)
             .finish()
     }
 }
@@ -184,9 +178,9 @@ impl Registry {
     /// The names that come with Spindle.
     pub fn standard() -> Self {
         let mut registry = Self {
-            transports: Vec::new(),
-            balancers: Vec::new(),
-            topologies: Vec::new(),
+            transports: Catalog::new("transport"),
+            balancers: Catalog::new("balancer"),
+            topologies: topologies::built_in(),
             composed: OnceLock::new(),
             extended: false,
         };
@@ -198,11 +192,7 @@ impl Registry {
             }
         }
         for (name, part, make) in BALANCERS {
-            registry.balancers.push(NamedBalancer {
-                name: name.to_owned(),
-                part: part.to_owned(),
-                make: Arc::new(make),
-            });
+            registry = registry.described_balancer(name, part, make);
         }
         Self {
             extended: false,
@@ -228,23 +218,19 @@ impl Registry {
             "each request below 100 KB over two `tcp` connections, hashed to paths separately; the first to finish counts, the other is not cancelled (FUSO section 5.1, mechanisms A5.5)".to_owned(),
         ];
         parts.extend(tcp.parts.iter().cloned());
-        let at = self
-            .transports
-            .iter()
-            .position(|t| t.name == "mptcp")
-            .unwrap_or(0);
-        self.transports.insert(
-            at,
-            Transport {
-                name: "repflow".to_owned(),
-                parts,
-                application: Application::Replicated {
-                    below: REPLICATED_BELOW,
-                },
-                background: None,
-                config: tcp.config,
+        let repflow = Transport {
+            name: "repflow".to_owned(),
+            parts,
+            application: Application::Replicated {
+                below: REPLICATED_BELOW,
             },
-        );
+            background: None,
+            config: tcp.config,
+        };
+        let summary = repflow.summary().to_owned();
+        let place = "mptcp";
+        self.transports
+            .add_before(place, "repflow", summary, Arc::new(repflow));
         self
     }
 
@@ -257,7 +243,7 @@ impl Registry {
             };
             let part = format!("long flows (background traffic) by `{long}`, the others:");
             let parts = std::iter::once(part).chain(short.parts);
-            self.transports.push(Transport {
+            self = self.add(Transport {
                 name: name.to_owned(),
                 parts: parts.collect(),
                 background: Some(long.to_owned()),
@@ -303,8 +289,8 @@ impl Registry {
     }
 
     fn add(mut self, transport: Transport) -> Self {
-        self.transports.retain(|t| t.name != transport.name);
-        self.transports.push(transport);
+        let (name, summary) = (transport.name.clone(), transport.summary().to_owned());
+        self.transports.add(name, summary, Arc::new(transport));
         self.composed = OnceLock::new();
         self.extended = true;
         self
@@ -313,32 +299,57 @@ impl Registry {
     /// Adds a custom balancer. A variant with the suffix [`WITH_PRIORITIES`] is available as well.
     #[must_use]
     pub fn balancer(
-        mut self,
+        self,
         name: impl Into<String>,
         make: impl Fn() -> Balancing + Send + Sync + 'static,
     ) -> Self {
-        let name = name.into();
-        self.extended = true;
-        self.balancers.retain(|b| b.name != name);
-        self.balancers.push(NamedBalancer {
-            name,
-            part: String::new(),
+        self.described_balancer(name, "", make)
+    }
+
+    /// Adds a balancer with a description in one line.
+    fn described_balancer(
+        mut self,
+        name: impl Into<String>,
+        part: &str,
+        make: impl Fn() -> Balancing + Send + Sync + 'static,
+    ) -> Self {
+        let balancer = NamedBalancer {
+            name: name.into(),
+            part: part.to_owned(),
             make: Arc::new(make),
-        });
+        };
+        self.extended = true;
+        self.balancers
+            .add(balancer.name.clone(), part, Arc::new(balancer));
         self
     }
 
-    /// Adds a custom topology.
+    /// Adds a topology that is built from parameters in text form. Replaces the one with that name, if any. To
+    /// read keys with units and ranges, use [`Self::topology_kind`].
     #[must_use]
     pub fn topology(
-        mut self,
+        self,
         name: impl Into<String>,
         build: impl Fn(&TopologyRequest) -> Result<Network, NetworkError> + Send + Sync + 'static,
     ) -> Self {
-        let name = name.into();
+        let kind = CustomKind {
+            name: name.into(),
+            build: Arc::new(build),
+        };
+        self.topology_kind(kind.name.clone(), "", kind)
+    }
+
+    /// Adds a topology that reads its own keys. Replaces the one with that name, if any. `summary` describes it
+    /// in one line.
+    #[must_use]
+    pub fn topology_kind(
+        mut self,
+        name: impl Into<String>,
+        summary: impl Into<String>,
+        kind: impl TopologyKind + 'static,
+    ) -> Self {
         self.extended = true;
-        self.topologies.retain(|(n, _)| *n != name);
-        self.topologies.push((name, Arc::new(build)));
+        self.topologies.add(name, summary, Arc::new(kind));
         self
     }
 
@@ -346,7 +357,7 @@ impl Registry {
     /// (`fuso+roundrobin+held`, see [`spindle_mptcp::VARIANTS`]) stands for the transport with these changes.
     /// It is found only if the transport has what the variants change.
     pub fn find(&self, name: &str) -> Option<&Transport> {
-        let known = self.transports.iter().find(|t| t.name == name);
+        let known = self.transports.find(name).map(|e| &*e.item);
         if known.is_some() || !name.contains('+') {
             return known;
         }
@@ -369,7 +380,7 @@ impl Registry {
     fn compose(&self, name: &str) -> Option<Transport> {
         let mut names = name.split('+');
         let base = names.next()?;
-        let base = self.transports.iter().find(|t| t.name == base)?;
+        let base = &*self.transports.find(base)?.item;
         let mut config = base.config();
         let mut parts = vec![format!("all of `{}`, but:", base.name)];
         for name in names {
@@ -390,9 +401,8 @@ impl Registry {
     /// One line that reports that there is no transport with that name, and lists the known names and the
     /// nearest one.
     pub fn no_such_transport(&self, name: &str) -> String {
-        let names = self.transport_names();
         if let Some((base, _)) = name.split_once('+')
-            && names.iter().any(|n| n == base)
+            && self.transports.find(base).is_some()
         {
             let variants: Vec<&str> = VARIANTS.iter().map(|v| v.name).collect();
             return format!(
@@ -400,16 +410,12 @@ impl Registry {
                 variants.join(", ")
             );
         }
-        let near = suggestion(name, names.iter().map(String::as_str));
-        format!(
-            "found transport \"{name}\", want one of {}{near}",
-            names.join(", ")
-        )
+        self.transports.unknown(name)
     }
 
     /// Returns the balancer with that name, and whether the name requests two priorities at every port.
     pub fn find_balancer(&self, name: &str) -> Option<(&NamedBalancer, bool)> {
-        let find = |name: &str| self.balancers.iter().find(|b| b.name == name);
+        let find = |name: &str| self.balancers.find(name).map(|e| &*e.item);
         let whole = find(name).map(|b| (b, false));
         whole.or_else(|| Some((find(name.strip_suffix(WITH_PRIORITIES)?)?, true)))
     }
@@ -422,10 +428,10 @@ impl Registry {
         let Some((balancer, priorities)) = self.find_balancer(name) else {
             let mut names = self.balancer_names();
             names.insert(0, ECMP.to_owned());
-            let near = suggestion(name, names.iter().map(String::as_str));
+            let names = names.iter().map(String::as_str);
             return Err(format!(
-                "found balancer \"{name}\", want one of {}{near}",
-                names.join(", ")
+                "found balancer \"{name}\", {}",
+                want_one_of(name, names)
             ));
         };
         let part = match balancer.part.as_str() {
@@ -459,31 +465,29 @@ impl Registry {
         Ok(Some((balancer.make)()))
     }
 
-    pub(crate) fn find_topology(&self, topology: &Topology) -> Option<&TopologyFactory> {
-        self.topologies
-            .iter()
-            .find(|(n, _)| n == topology.name())
-            .map(|(_, f)| f)
-    }
-
-    /// All transports.
-    pub fn transports(&self) -> &[Transport] {
-        &self.transports
+    /// All transports, in order.
+    pub fn transports(&self) -> impl Iterator<Item = &Transport> {
+        self.transports.items()
     }
 
     /// The names of all transports.
     pub fn transport_names(&self) -> Vec<String> {
-        self.transports.iter().map(|t| t.name.clone()).collect()
+        self.transports.names().map(str::to_owned).collect()
     }
 
     /// All balancers, without their counterparts with priorities.
-    pub fn balancers(&self) -> &[NamedBalancer] {
-        &self.balancers
+    pub fn balancers(&self) -> impl Iterator<Item = &NamedBalancer> {
+        self.balancers.items()
+    }
+
+    /// All topologies.
+    pub fn topologies(&self) -> &Catalog<dyn TopologyKind> {
+        &self.topologies
     }
 
     /// The names of the balancers except `ecmp`: first without, then with priorities.
     pub fn balancer_names(&self) -> Vec<String> {
-        let names = || self.balancers.iter().map(|b| b.name.clone());
+        let names = || self.balancers.names().map(str::to_owned);
         let plain = names().filter(|n| n != ECMP);
         let own = |n: &String| n.ends_with(WITH_PRIORITIES);
         let twins = names().filter(|n| !own(n));
@@ -494,11 +498,6 @@ impl Registry {
             }
         }
         all
-    }
-
-    /// The names of added topologies.
-    pub fn topology_names(&self) -> Vec<String> {
-        self.topologies.iter().map(|(n, _)| n.clone()).collect()
     }
 }
 
@@ -586,7 +585,6 @@ mod tests {
         assert!(format!("{dark:?}").contains("Dark"));
         assert!(
             r.balancers()
-                .iter()
                 .all(|b| !b.part.is_empty() || b.name == "mine")
         );
     }

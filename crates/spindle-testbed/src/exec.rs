@@ -73,7 +73,7 @@ pub fn exec(
             "the experiment has no point".to_owned(),
         ));
     };
-    let all = names(&network_in_real_time(&point.scenario, registry)?);
+    let all = names(&network_in_real_time(&point.scenario)?);
     if let Some(program) = programs.iter().find(|p| !all.contains(&p.host)) {
         return Err(TestbedError::Exec {
             given: format!("{}={}", program.host, program.command),

@@ -1,7 +1,7 @@
 //! Reads `[[claims]]`.
 
 use super::{Change, Claim, Condition, Kind, NearBest, Shape, Test};
-use crate::file::{ExperimentError, Node, Section, Value};
+use crate::document::{ExperimentError, Node, Section, Value};
 use crate::metrics::Metric;
 use crate::units;
 

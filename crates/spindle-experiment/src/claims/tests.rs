@@ -1,6 +1,7 @@
 use super::*;
 use crate::file::{Context, Experiment, Overrides};
 use crate::metrics::RunResult;
+use crate::registry::Registry;
 use crate::rng::Stream;
 use crate::stats::Pool;
 
@@ -27,11 +28,11 @@ fn runs(mean_us: f64, timeouts: f64) -> Pool {
     Pool::new(&runs)
 }
 
-fn experiment(claims: &str) -> Result<Experiment, crate::file::ExperimentError> {
+fn experiment(claims: &str) -> Result<Experiment, crate::ExperimentError> {
     swept("{ loss = [\"1%\", \"2%\"] }", claims)
 }
 
-fn swept(sweep: &str, claims: &str) -> Result<Experiment, crate::file::ExperimentError> {
+fn swept(sweep: &str, claims: &str) -> Result<Experiment, crate::ExperimentError> {
     let text = format!(
         "transports = [\"tcp\", \"fuso\"]\n\
          topology = {{ name = \"fuso-testbed\" }}\n\
@@ -44,7 +45,7 @@ fn swept(sweep: &str, claims: &str) -> Result<Experiment, crate::file::Experimen
         directory: std::path::Path::new("."),
         transports: &names,
         balancers: &[],
-        topologies: &[],
+        registry: &Registry::standard(),
     };
     Experiment::parse("t.toml", &text, &Overrides::default(), &context)
 }

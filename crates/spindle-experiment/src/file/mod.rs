@@ -1,7 +1,5 @@
 //! Experiments as data: reads a file, applies the command line's overrides, and resolves the points.
 
-mod error;
-mod node;
 mod overlay;
 mod read;
 mod read_formula;
@@ -11,21 +9,17 @@ mod read_mix;
 mod read_tests;
 mod read_traffic;
 mod rewrite;
-mod section;
 
 use std::path::Path;
 
-pub use error::{ExperimentError, Origin, suggestion};
 pub use overlay::Overrides;
 use overlay::path_of;
 pub use rewrite::rewrite;
 
-pub(crate) use node::{Node, Value};
-pub(crate) use section::Section;
-use section::Share;
-
 use crate::claims::Claim;
+use crate::document::{ExperimentError, Node, Origin, Section, Share, Value, suggestion};
 use crate::metrics::Metric;
+use crate::registry::Registry;
 use crate::rng::hash64;
 use crate::scenario::{Scenario, Traffic};
 use crate::transport_name::{End, KERNEL_TRANSPORTS, TransportName};
@@ -64,8 +58,8 @@ pub struct Context<'a> {
     pub transports: &'a [String],
     /// Names of the balancers, in addition to `ecmp`.
     pub balancers: &'a [String],
-    /// Names of the topologies, in addition to the built-in ones.
-    pub topologies: &'a [String],
+    /// The registry of all other names, such as topologies.
+    pub registry: &'a Registry,
 }
 
 impl Context<'_> {

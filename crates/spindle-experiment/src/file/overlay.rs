@@ -1,9 +1,9 @@
 //! The command line's overrides of an experiment's file: a scale, flags, single keys.
 
 use super::Scale;
-use super::error::{ExperimentError, Origin};
-use super::node::{Node, Value};
-use super::section::Section;
+use crate::document::Section;
+use crate::document::{ExperimentError, Origin};
+use crate::document::{Node, Value};
 
 /// What the command line overrides in a file.
 #[derive(Clone, Debug, Default)]

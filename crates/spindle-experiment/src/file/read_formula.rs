@@ -1,13 +1,15 @@
 //! Reads `[traffic]` of kind `formula`.
 
+use std::sync::Arc;
+
 use spindle_mptcp::stage::coding::formulas::{Blocking, Conditions, Units};
 use spindle_units::{BitRate, Duration};
 
-use super::node::Value;
 use super::read::Result;
-use super::section::Section;
+use crate::document::{Section, Value};
 use crate::formula::Formula;
-use crate::scenario::{Buffer, HostSettings, LinkSettings, Scenario, Topology, Traffic};
+use crate::scenario::{Buffer, HostSettings, LinkSettings, Scenario, Traffic};
+use crate::topologies::Dumbbell;
 
 /// Largest window, unit and redundancy. A point must be computed within milliseconds.
 const MOST_PACKETS: u32 = 4096;
@@ -36,11 +38,11 @@ pub(super) fn scenario(root: &Section<'_>, traffic: Section<'_>) -> Result<Scena
         priorities: false,
     };
     Ok(Scenario {
-        topology: Topology::Dumbbell {
+        topology: Arc::new(Dumbbell {
             pairs: 1,
             links,
             core_rate: links.rate,
-        },
+        }),
         loss: Vec::new(),
         hotspots: None,
         traffic: Traffic::Formula(formula),

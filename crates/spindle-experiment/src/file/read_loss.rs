@@ -3,17 +3,15 @@
 use spindle_fabric::{CableId, Network};
 use spindle_units::Duration;
 
-use super::error::{ExperimentError, suggestion};
-use super::node::Value;
 use super::read::Result;
-use super::section::{FromNode, Section, Share};
+use crate::document::{ExperimentError, FromNode, Section, Share, Value, suggestion};
 use crate::network::{candidates, links};
 use crate::scenario::{Direction, Loss, LossModel, ResponseLoss};
 use crate::units::percent;
 use crate::workload::{LossRates, LossyLinks};
 
 /// Reads the loss processes of a scenario.
-pub(super) fn losses(root: &Section<'_>, network: Option<&Network>) -> Result<Vec<Loss>> {
+pub(super) fn losses(root: &Section<'_>, network: &Network) -> Result<Vec<Loss>> {
     let Some(node) = root.node("loss") else {
         return Ok(Vec::new());
     };
@@ -27,7 +25,7 @@ pub(super) fn losses(root: &Section<'_>, network: Option<&Network>) -> Result<Ve
     }
 }
 
-fn loss(s: Section<'_>, network: Option<&Network>) -> Result<Loss> {
+fn loss(s: Section<'_>, network: &Network) -> Result<Loss> {
     let kind = s.choice(
         "model",
         &[
@@ -75,10 +73,8 @@ fn loss(s: Section<'_>, network: Option<&Network>) -> Result<Loss> {
         ],
     )?;
     let direction = direction.unwrap_or(Direction::Both);
-    if let Some(network) = network {
-        for name in &on {
-            links(network, name, direction).map_err(|e| s.error("on", e.to_string()))?;
-        }
+    for name in &on {
+        links(network, name, direction).map_err(|e| s.error("on", e.to_string()))?;
     }
     let loss = Loss {
         model,
@@ -130,40 +126,25 @@ fn response(s: &Section<'_>) -> Result<ResponseLoss> {
 }
 
 /// `links` or `share`, `rate` or `rates`, and `locations` of the model `lossy-links`.
-fn lossy_links(s: &Section<'_>, on: &[String], network: Option<&Network>) -> Result<LossyLinks> {
-    let groups = match network {
-        Some(network) => {
-            let cables = candidates(network, on).map_err(|e| s.error("on", e.to_string()))?;
-            let group = |c: &CableId| network.cable(*c).group.as_str();
-            Some(cables.iter().map(group).collect::<Vec<_>>())
-        }
-        None => None,
-    };
+fn lossy_links(s: &Section<'_>, on: &[String], network: &Network) -> Result<LossyLinks> {
+    let cables = candidates(network, on).map_err(|e| s.error("on", e.to_string()))?;
+    let group = |c: &CableId| network.cable(*c).group.as_str();
+    let groups: Vec<&str> = cables.iter().map(group).collect();
     let links = match (s.get::<u32>("links")?, s.get::<Share>("share")?) {
         (Some(_), Some(_)) => {
             return Err(s.error("share", "given together with links, want only one of them"));
         }
         (Some(links), None) => links,
-        (None, Some(Share(share))) => match &groups {
-            Some(all) => (share * all.len() as f64).round() as u32,
-            None => {
-                let problem = "has no meaning in a custom topology, want links = NUMBER";
-                return Err(s.error("share", problem));
-            }
-        },
+        (None, Some(Share(share))) => (share * groups.len() as f64).round() as u32,
         (None, None) => {
             let problem = "missing, want how many cables are lossy, such as 5, or a share of them \
                            such as share = \"5%\"";
             return Err(s.error("links", problem));
         }
     };
-    let most = groups.as_ref().map_or(usize::MAX, Vec::len);
+    let most = groups.len();
     if links == 0 || links as usize > most {
-        let key = if s.node("links").is_some() {
-            "links"
-        } else {
-            "share"
-        };
+        let key = if s.has("links") { "links" } else { "share" };
         let problem = format!("makes {links} lossy cables of {most}, want 1 or more of them");
         return Err(s.error(key, problem));
     }
@@ -178,12 +159,12 @@ fn lossy_links(s: &Section<'_>, on: &[String], network: Option<&Network>) -> Res
     Ok(LossyLinks {
         links,
         rates,
-        locations: locations(s, groups.as_deref())?,
+        locations: locations(s, &groups)?,
     })
 }
 
 /// `locations`: groups of cables, each with its share of the lossy cables.
-fn locations(s: &Section<'_>, groups: Option<&[&str]>) -> Result<Vec<(String, f64)>> {
+fn locations(s: &Section<'_>, groups: &[&str]) -> Result<Vec<(String, f64)>> {
     let Some(node) = s.node("locations") else {
         return Ok(Vec::new());
     };
@@ -198,8 +179,8 @@ fn locations(s: &Section<'_>, groups: Option<&[&str]>) -> Result<Vec<(String, f6
     for (group, share) in entries {
         let path = format!("{}.{group}", s.path("locations"));
         let wrong = |problem| ExperimentError::new(share.origin.clone(), path.as_str(), problem);
-        if let Some(all) = groups.filter(|all| !all.contains(&group.as_str())) {
-            let mut known = all.to_vec();
+        if !groups.contains(&group.as_str()) {
+            let mut known = groups.to_vec();
             known.sort_unstable();
             known.dedup();
             let near = suggestion(group, known.iter().copied());

@@ -6,7 +6,7 @@ use spindle_units::Duration;
 use super::Context;
 use super::read::Result;
 use super::read_traffic::{hosts, load, matching, observe, sizes, sizes_of};
-use super::section::Section;
+use crate::document::Section;
 use crate::scenario::{Ask, BurstTimes, LongFlows, Matching, Mix, Pairs, Starts, Topology};
 use crate::workload::SizeSampler;
 
@@ -18,8 +18,8 @@ const MAX_FLOWS: u64 = 5_000_000;
 const SHORTEST_PERIOD: Duration = Duration::from_micros(10);
 const FEWEST_A_PERIOD: f64 = 0.01;
 
-/// The topology and, unless it is a custom one, its network.
-type Place<'a> = (&'a Topology, Option<&'a Network>);
+/// The topology and its network.
+type Place<'a> = (&'a dyn Topology, &'a Network);
 
 /// Reads a mix of short and long flows.
 pub(super) fn mix(s: &Section<'_>, place: Place<'_>, context: &Context<'_>) -> Result<Mix> {
@@ -108,9 +108,9 @@ fn background(s: &Section<'_>, context: &Context<'_>) -> Result<Option<String>> 
 
 /// `from`, `to`, `matrix` and `across`.
 fn pairs(s: &Section<'_>, place: Place<'_>) -> Result<Pairs> {
-    let from = match (s.node("from"), place.1) {
-        (None, Some(network)) => matching(s, "from", "all", network)?,
-        _ => hosts(s, "from", place.1)?,
+    let from = match s.node("from") {
+        None => matching(s, "from", "all", place.1)?,
+        Some(_) => hosts(s, "from", place.1)?,
     };
     let to = match s.node("to") {
         None => from.clone(),
@@ -139,11 +139,11 @@ fn check_pairs(
     (topology, network): Place<'_>,
 ) -> Result<()> {
     if pairs.across && topology.place(0).is_none() {
-        let problem = "has no meaning here, want it in leaf-spine, fat-tree or fuso-sim";
+        let problem = "has no meaning here, want it in a topology with leaves or pods";
         return Err(s.error("across", problem));
     }
     let area = |name: &String| {
-        let host = network.and_then(|n| n.host_named(name))?;
+        let host = network.host_named(name)?;
         topology.place(host.0).filter(|_| pairs.across)
     };
     let located = |names: &[String]| -> Vec<(String, Option<u32>)> {

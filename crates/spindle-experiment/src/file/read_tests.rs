@@ -1,11 +1,15 @@
 //! How the keys of scenarios are read, and which errors wrong keys cause.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use spindle_units::{BitRate, Duration};
 
-use super::{Context, Experiment, ExperimentError, Overrides, Scale};
+use super::{Context, Experiment, Overrides, Scale};
+use crate::document::ExperimentError;
+use crate::registry::Registry;
 use crate::scenario::{Arrivals, Background, Buffer, LossModel, Observe, Topology, Traffic};
+use crate::topologies::FatTree;
 use crate::workload::LossRates;
 
 fn read(text: &str) -> Result<Experiment, ExperimentError> {
@@ -18,7 +22,7 @@ fn read_with(text: &str, overrides: &Overrides) -> Result<Experiment, Experiment
         directory: Path::new("."),
         transports: &transports,
         balancers: &[],
-        topologies: &[],
+        registry: &Registry::standard(),
     };
     let text = format!("transports = [\"tcp\"]\n{text}");
     Experiment::parse("f.toml", &text, overrides, &context)
@@ -210,26 +214,21 @@ fn hotspots_must_name_existing_switches() {
 fn fuso_sim_has_the_dimensions_of_fuso_section_5_3() {
     let e = read(&requests("")).unwrap();
     let scenario = &e.points[0].scenario;
-    let Topology::FatTree {
-        name,
-        k,
-        hosts_per_edge,
-        fabric_rate,
-        links,
-    } = &scenario.topology
-    else {
-        panic!("{:?}", scenario.topology);
-    };
-    assert_eq!((*name, *k, *hosts_per_edge), ("fuso-sim", 4, 8));
-    assert_eq!(*fabric_rate, BitRate(40_000_000_000));
+    let links = scenario.topology.links();
+    let expected: Arc<dyn Topology> = Arc::new(FatTree {
+        name: "fuso-sim",
+        k: 4,
+        hosts_per_edge: 8,
+        fabric_rate: BitRate(40_000_000_000),
+        links: *links,
+    });
+    assert!(*scenario.topology == *expected);
     assert_eq!(links.rate, BitRate(10_000_000_000));
     assert_eq!(links.rtt, Duration::from_micros(240));
     assert_eq!(links.buffer, Buffer::Bytes(1_000_000));
     assert_eq!(links.ecn_threshold, Some(300_000));
     assert_eq!(links.host_ecn_threshold, None);
-    let network = crate::network::build_standard(&scenario.topology)
-        .unwrap()
-        .unwrap();
+    let network = scenario.topology.build().unwrap();
     assert_eq!((network.hosts(), network.cables().len()), (64, 96));
     assert_eq!(network.switches().len(), 20);
     let far = (spindle_fabric::Address(0), spindle_fabric::Address(63));
@@ -250,7 +249,7 @@ fn cofuso_sim_has_the_dimensions_of_cofuso_section_6_2() {
         (links.ecn_threshold, links.host_ecn_threshold),
         (None, None)
     );
-    let network = crate::network::build_standard(topology).unwrap().unwrap();
+    let network = topology.build().unwrap();
     // 20 hosts' cables, 8 at the sites' routers, 16 between R2-R5 and R6-R9.
     assert_eq!((network.hosts(), network.cables().len()), (20, 44));
     let far = (spindle_fabric::Address(10), spindle_fabric::Address(0));
@@ -321,7 +320,7 @@ fn host_ports_mark_from_host_ecn_threshold_on() {
     for name in ["fuso-testbed", "fuso-sim", "fat-tree"] {
         let e = read(&text(name)).unwrap();
         let topology = &e.points[0].scenario.topology;
-        let network = crate::network::build_standard(topology).unwrap().unwrap();
+        let network = topology.build().unwrap();
         let uplink = network.uplink(spindle_fabric::Address(0));
         let mark = network.link(uplink).spec.mark_above;
         assert_eq!(mark, Some(spindle_units::Bytes(32_000)), "{name}");
@@ -329,7 +328,7 @@ fn host_ports_mark_from_host_ecn_threshold_on() {
     assert_eq!(
         error(&text("dumbbell")),
         "f.toml:5: topology.host_ecn_threshold: has no meaning here, want it in fuso-testbed, \
-         fuso-sim or fat-tree"
+         fuso-sim, fat-tree"
     );
 }
 
@@ -349,14 +348,15 @@ fn priorities_setting_applies_to_all_ports() {
     ] {
         let e = read(&text(name)).unwrap();
         let topology = &e.points[0].scenario.topology;
-        let network = crate::network::build_standard(topology).unwrap().unwrap();
+        let network = topology.build().unwrap();
         let has = |l| network.link(l).spec.priorities;
         assert!(has(network.downlink(spindle_fabric::Address(0))), "{name}");
         assert!(has(network.uplink(spindle_fabric::Address(0))), "{name}");
     }
     assert_eq!(
         error(&text("dual-homed")),
-        "f.toml:5: topology.priorities: has no meaning here, want any other topology"
+        "f.toml:5: topology.priorities: has no meaning here, want it in fuso-testbed, fuso-sim, cofuso-sim, \
+         dumbbell, fat-tree, leaf-spine"
     );
 }
 
@@ -366,7 +366,7 @@ fn fat_trees_can_be_oversubscribed() {
                 traffic = { kind = \"none\" }";
     let e = read(wide).unwrap();
     let topology = &e.points[0].scenario.topology;
-    let network = crate::network::build_standard(topology).unwrap().unwrap();
+    let network = topology.build().unwrap();
     assert_eq!(network.hosts(), 24);
     let e = error(
         "topology = { name = \"fat-tree\", hosts_per_edge = 0 }\ntraffic = { kind = \"none\" }",
@@ -607,7 +607,7 @@ fn formula(keys: &str) -> Result<Experiment, ExperimentError> {
         directory: Path::new("."),
         transports: &[],
         balancers: &[],
-        topologies: &[],
+        registry: &Registry::standard(),
     };
     Experiment::parse("f.toml", &text, &Overrides::default(), &context)
 }

@@ -7,31 +7,30 @@ use spindle_fabric::{CableId, HostId, Network};
 use spindle_units::{BitRate, Duration};
 
 use super::Context;
-use super::node::Value;
 use super::read::Result;
 use super::read_mix::mix;
-use super::section::{Load, Section, Share, Size};
-use crate::hosts::MAX_INTERFACES;
+use crate::document::{Load, Section, Share, Size, Value};
 use crate::scenario::{
     Arrivals, Ask, Background, Connections, FirstPath, Incast, Observe, Pairing, Requests,
     Topology, Traffic, TrafficMatrix, TransferArrivals, Transfers,
 };
+use crate::topologies::MAX_INTERFACES;
 use crate::workload::{Cdf, LogNormal, NAMED, SizeSampler, Sizes};
 
 /// Largest number of subflows that a file may request: the number that a connection accepts by default.
 const MAX_SUBFLOWS: u32 = 8;
 
 /// Refuses `name` if it is not a host of the network.
-fn host_known(s: &Section<'_>, key: &str, name: &str, network: Option<&Network>) -> Result<()> {
-    let Some(network) = network.filter(|n| n.host_named(name).is_none()) else {
-        return Ok(());
-    };
+fn host_known(s: &Section<'_>, key: &str, name: &str, network: &Network) -> Result<()> {
     const SHOWN: u32 = 12;
+    if network.host_named(name).is_some() {
+        return Ok(());
+    }
     let all = network.hosts();
     let names: Vec<&str> = (0..all)
         .map(|h| network.node(network.host_node(HostId(h))).name.as_str())
         .collect();
-    let near = super::error::suggestion(name, names.iter().copied());
+    let near = crate::document::suggestion(name, names.iter().copied());
     let more = if all > SHOWN { ", ..." } else { "" };
     let shown = names[..all.min(SHOWN) as usize].join(", ");
     let problem = format!("found \"{name}\", which is no host here; there are {shown}{more}{near}");
@@ -41,7 +40,7 @@ fn host_known(s: &Section<'_>, key: &str, name: &str, network: Option<&Network>)
 /// Reads the traffic of a scenario.
 pub(super) fn traffic(
     s: Section<'_>,
-    (topology, network): (&Topology, Option<&Network>),
+    (topology, network): (&dyn Topology, &Network),
     context: &Context<'_>,
 ) -> Result<Traffic> {
     let kinds = [
@@ -69,18 +68,11 @@ pub(super) fn traffic(
     Ok(traffic)
 }
 
-pub(super) fn hosts(
-    s: &Section<'_>,
-    key: &'static str,
-    network: Option<&Network>,
-) -> Result<Vec<String>> {
+pub(super) fn hosts(s: &Section<'_>, key: &'static str, network: &Network) -> Result<Vec<String>> {
     let list: Vec<String> = s.list(key)?.unwrap_or_default();
     if list.is_empty() {
         return Err(s.error(key, "missing or empty, want a list of hosts"));
     }
-    let Some(network) = network else {
-        return Ok(list);
-    };
     let mut hosts: Vec<String> = Vec::new();
     for name in &list {
         for host in matching(s, key, name, network)? {
@@ -111,7 +103,7 @@ pub(super) fn matching(
         false => None,
     };
     let Some(links) = links else {
-        host_known(s, key, name, Some(network))?;
+        host_known(s, key, name, network)?;
         return Ok(vec![name.to_owned()]);
     };
     let mut cables: Vec<CableId> = links.iter().map(|l| l.cable()).collect();
@@ -122,7 +114,7 @@ pub(super) fn matching(
         .collect())
 }
 
-fn requests(s: &Section<'_>, network: Option<&Network>, context: &Context<'_>) -> Result<Requests> {
+fn requests(s: &Section<'_>, network: &Network, context: &Context<'_>) -> Result<Requests> {
     let clients = hosts(s, "clients", network)?;
     let servers = hosts(s, "servers", network)?;
     let pairing = s
@@ -280,7 +272,7 @@ pub(super) fn observe(s: &Section<'_>) -> Result<Observe> {
             "coding" => observe.coding = true,
             "windows" => observe.windows = true,
             _ => {
-                let near = super::error::suggestion(&name, Observe::NAMES);
+                let near = crate::document::suggestion(&name, Observe::NAMES);
                 let known = Observe::NAMES.join(", ");
                 let problem = format!("found \"{name}\", want some of {known}{near}");
                 return Err(s.error("observe", problem));
@@ -368,7 +360,7 @@ pub(super) fn sizes_of(
                 (Some(named), _) => named,
                 (None, Some(bytes)) if bytes > 0 => Sizes::Fixed(bytes),
                 _ => {
-                    let near = super::error::suggestion(text, NAMED);
+                    let near = crate::document::suggestion(text, NAMED);
                     return Err(s.error(key, format!("found \"{text}\", want {SIZES}{near}")));
                 }
             },
@@ -442,17 +434,10 @@ fn cdf_file(s: &Section<'_>, key: &str, name: &str, context: &Context<'_>) -> Re
     Ok(Sizes::Table(Arc::new(cdf)))
 }
 
-fn transfers(
-    s: &Section<'_>,
-    network: Option<&Network>,
-    context: &Context<'_>,
-) -> Result<Transfers> {
+fn transfers(s: &Section<'_>, network: &Network, context: &Context<'_>) -> Result<Transfers> {
     let hosts = match s.node("hosts") {
         Some(_) => hosts(s, "hosts", network)?,
-        None => match network {
-            Some(network) => matching(s, "hosts", "all", network)?,
-            None => return Err(s.error("hosts", "missing, want a list of hosts")),
-        },
+        None => matching(s, "hosts", "all", network)?,
     };
     if hosts.len() < 2 {
         return Err(s.error("hosts", "found one host, want two or more"));
@@ -518,7 +503,7 @@ fn transfers(
     })
 }
 
-fn incast(s: &Section<'_>, network: Option<&Network>) -> Result<Incast> {
+fn incast(s: &Section<'_>, network: &Network) -> Result<Incast> {
     let client: String = s.need("client")?;
     host_known(s, "client", &client, network)?;
     let servers = hosts(s, "servers", network)?;

@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use super::Overrides;
-use super::error::{ExperimentError, Origin};
-use super::node::{Node, Value};
 use super::overlay::{self, path_of, sweeps_mut};
+use crate::document::{ExperimentError, Origin};
+use crate::document::{Node, Value};
 
 /// The text of an experiment's file with all overrides included. Reading this text without overrides, in any
 /// directory, gives the same experiment. Files that the experiment names are searched from `directory`, and

@@ -2,19 +2,22 @@
 
 mod mix;
 
+use std::sync::Arc;
+
 use spindle_mptcp::congestion::CongestionKind;
 use spindle_units::{BitRate, Duration};
 
 pub use mix::{BurstTimes, LongFlows, Matching, Mix, Pairs, Starts};
 
 pub use crate::formula::Formula;
+pub use crate::topologies::{Buffer, LinkSettings, Topology};
 use crate::workload::{LossyLinks, SizeSampler};
 
 /// Everything about a run except the transport and the seed.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Scenario {
     /// The network.
-    pub topology: Topology,
+    pub topology: Arc<dyn Topology>,
     /// The processes that lose packets in it.
     pub loss: Vec<Loss>,
     /// Switches with shorter queues, if any.
@@ -25,99 +28,6 @@ pub struct Scenario {
     pub host: HostSettings,
     /// Name of the balancer that every switch uses.
     pub balancer: String,
-}
-
-/// A network: its name and its dimensions.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Topology {
-    /// FUSO's testbed (mechanisms T1): H1-H3 under one switch, H4-H6 under another, and three links P1-P3
-    /// between the switches.
-    FusoTestbed(LinkSettings),
-    /// CoFUSO's simulation (mechanisms T4), `cofuso-sim`: H1-H10 on router R1, H11-H20 on R10, and R2-R5 meshed
-    /// with R6-R9 between them.
-    CoFusoSim(LinkSettings),
-    /// Hosts S1.. on the left, as many hosts R1.. on the right, and one cable "bottleneck" between them.
-    Dumbbell {
-        /// Hosts on each side.
-        pairs: u32,
-        /// All links. The rate of the bottleneck is separate.
-        links: LinkSettings,
-        /// Rate of the bottleneck.
-        core_rate: BitRate,
-    },
-    /// A k-ary fat tree of hosts h0..
-    FatTree {
-        /// The name in experiment files: `fat-tree`, or `fuso-sim` (mechanisms T2).
-        name: &'static str,
-        /// Ports of a switch, an even number.
-        k: u32,
-        /// Hosts under each edge switch.
-        hosts_per_edge: u32,
-        /// Rate of the links between switches.
-        fabric_rate: BitRate,
-        /// All links. The rate of the links between switches is separate.
-        links: LinkSettings,
-    },
-    /// Hosts h0.. under leaf switches, each of which has a cable to every spine switch.
-    LeafSpine {
-        /// Leaf switches.
-        leaves: u32,
-        /// Spine switches. This is the number of paths between two leaves.
-        spines: u32,
-        /// Hosts under each leaf.
-        hosts_per_leaf: u32,
-        /// Rate of the links between leaves and spines.
-        fabric_rate: BitRate,
-        /// All links. The rate of the links between switches is separate. The RTT is split over eight links.
-        links: LinkSettings,
-    },
-    /// Host "client" with cables P1.. to a router, and host "server" with one cable.
-    DualHomed {
-        /// The client's cables.
-        paths: u32,
-        /// All links. The rate of the server's link is separate. The RTT is split over four links.
-        links: LinkSettings,
-        /// Rate of the server's cable.
-        server_rate: BitRate,
-    },
-    /// A topology of the [`crate::registry::Registry`].
-    Custom {
-        /// Its name.
-        name: String,
-        /// Its parameters as text, in the order of the file.
-        parameters: Vec<(String, String)>,
-        /// All links, as far as the topology uses these settings.
-        links: LinkSettings,
-    },
-}
-
-/// Settings that links have in common.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct LinkSettings {
-    /// Rate of each link.
-    pub rate: BitRate,
-    /// Base round-trip time of the longest path. All its links, in both directions, have an equal share of it.
-    pub rtt: Duration,
-    /// Queue size of a port.
-    pub buffer: Buffer,
-    /// Queue length from which packets are marked (ECN). `None` disables marking.
-    pub ecn_threshold: Option<u64>,
-    /// Like [`Self::ecn_threshold`], but for the hosts' own ports.
-    pub host_ecn_threshold: Option<u64>,
-    /// Queue size of a host's own port. If `None`, the queue is long enough never to drop what the host sends
-    /// itself.
-    pub host_buffer: Option<Buffer>,
-    /// Whether ports have two strict priorities. The DSCP of a packet determines its priority.
-    pub priorities: bool,
-}
-
-/// Size of a port's queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Buffer {
-    /// In bytes.
-    Bytes(u64),
-    /// In packets.
-    Packets(u32),
 }
 
 /// A loss process on some links.
@@ -476,45 +386,6 @@ pub enum Window {
     Total(u32),
     /// This many segments on each subflow.
     PerSubflow(u32),
-}
-
-impl Topology {
-    /// The name in experiment files.
-    pub fn name(&self) -> &str {
-        match self {
-            Self::FusoTestbed(_) => "fuso-testbed",
-            Self::CoFusoSim(_) => "cofuso-sim",
-            Self::Dumbbell { .. } => "dumbbell",
-            Self::FatTree { name, .. } => name,
-            Self::LeafSpine { .. } => "leaf-spine",
-            Self::DualHomed { .. } => "dual-homed",
-            Self::Custom { name, .. } => name,
-        }
-    }
-
-    /// Settings that its links have in common.
-    pub fn links(&self) -> &LinkSettings {
-        match self {
-            Self::FusoTestbed(links)
-            | Self::CoFusoSim(links)
-            | Self::Dumbbell { links, .. }
-            | Self::FatTree { links, .. }
-            | Self::LeafSpine { links, .. }
-            | Self::DualHomed { links, .. }
-            | Self::Custom { links, .. } => links,
-        }
-    }
-
-    /// The leaf that a host is in, or the pod in a fat tree. `None` if the topology has neither.
-    pub fn place(&self, host: u32) -> Option<u32> {
-        match self {
-            Self::LeafSpine { hosts_per_leaf, .. } => host.checked_div(*hosts_per_leaf),
-            Self::FatTree {
-                k, hosts_per_edge, ..
-            } => host.checked_div(k / 2 * hosts_per_edge),
-            _ => None,
-        }
-    }
 }
 
 impl Default for HostSettings {

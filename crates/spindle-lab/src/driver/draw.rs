@@ -1,7 +1,7 @@
 //! Draws what differs from run to run: lossy links and hotspots.
 
 use spindle_experiment::metrics::LossyCable;
-use spindle_experiment::network::{candidates, links, port_buffer, process, switches_among};
+use spindle_experiment::network::{candidates, links, process, switches_among};
 use spindle_experiment::rng::{Purpose, Streams};
 use spindle_experiment::scenario::{Hotspots, Loss, LossModel};
 use spindle_fabric::{LinkId, Loss as LinkLoss, Network, NetworkError};
@@ -80,7 +80,7 @@ pub(crate) fn draw_hotspots(
             hot.contains(&link.from) || hot.contains(&link.to)
         })
         .collect();
-    let room = port_buffer(hotspots.buffer);
+    let room = hotspots.buffer.port();
     network.configure(&links, |spec| spec.buffer = room)?;
     Ok(())
 }

@@ -204,7 +204,7 @@ pub fn run(request: &RunRequest<'_>) -> Result<RunOutput, RunError> {
         .find(name)
         .ok_or_else(|| RunError::Transport(request.registry.no_such_transport(name)))?;
     let streams = Streams::new(request.seed, request.part);
-    let mut network = build_network(request.scenario, request.registry)?;
+    let mut network = build_network(request.scenario)?;
     if let Some(hotspots) = &request.scenario.hotspots {
         draw_hotspots(&mut network, hotspots, &streams)?;
     }

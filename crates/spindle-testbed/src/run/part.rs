@@ -108,7 +108,7 @@ pub(crate) struct World {
 impl Part<'_> {
     /// Creates the hosts and the fabric.
     pub(crate) fn build(&self) -> Result<World, TestbedError> {
-        let mut network = network_in_real_time(self.scenario, self.registry)?;
+        let mut network = network_in_real_time(self.scenario)?;
         let count = |h| network.addresses_of(HostId(h)).count() as u32;
         let interfaces: Vec<u32> = (0..network.hosts()).map(count).collect();
         let streams = Streams::new(self.seed, self.part);

@@ -13,7 +13,7 @@ fn parsed(text: &str) -> Result<Experiment> {
         directory: Path::new("."),
         transports: &transports,
         balancers: &[],
-        topologies: &[],
+        registry: &crate::registry::Registry::standard(),
     };
     let text = format!("transports = [\"tcp\"]\n{text}");
     Experiment::parse("f.toml", &text, &Overrides::default(), &context)
@@ -220,9 +220,7 @@ fn leaf_spine_defaults_are_those_of_caps_section_iii() {
                 scenario = { short_below = \"100KB\" }\n";
     let scenario = parsed(text).unwrap().points.remove(0).scenario;
     assert_eq!(scenario.host.short_below, Some(100_000));
-    let network = crate::network::build_standard(&scenario.topology)
-        .unwrap()
-        .unwrap();
+    let network = scenario.topology.build().unwrap();
     assert_eq!((network.hosts(), network.switches().len()), (208, 42));
     let ends = (spindle_fabric::Address(0), spindle_fabric::Address(207));
     assert_eq!(network.path_count(ends.0, ends.1), 40);

@@ -1,10 +1,11 @@
+use std::sync::Arc;
+
 use proptest::prelude::*;
 use spindle_units::BitRate;
 
 use super::*;
-use crate::scenario::{
-    Ask, Buffer, HostSettings, LinkSettings, LongFlows, Observe, Topology, Traffic,
-};
+use crate::scenario::{Ask, Buffer, HostSettings, LinkSettings, LongFlows, Observe, Traffic};
+use crate::topologies::LeafSpine;
 use crate::workload::{SizeSampler, Sizes};
 
 const LEAVES: u32 = 4;
@@ -20,7 +21,7 @@ fn every_host() -> Vec<String> {
 
 fn scenario(short_below: Option<u64>) -> Scenario {
     Scenario {
-        topology: Topology::LeafSpine {
+        topology: Arc::new(LeafSpine {
             leaves: LEAVES,
             spines: 2,
             hosts_per_leaf: UNDER_EACH,
@@ -34,7 +35,7 @@ fn scenario(short_below: Option<u64>) -> Scenario {
                 host_buffer: None,
                 priorities: false,
             },
-        },
+        }),
         loss: Vec::new(),
         hotspots: None,
         traffic: Traffic::None,

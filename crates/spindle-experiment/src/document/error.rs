@@ -69,18 +69,31 @@ impl fmt::Display for KeyPrefix<'_> {
     }
 }
 
-/// `, did you mean "..."?` for the entry of `accepted` nearest to `found`. The text is empty if no entry is
-/// near. An entry is near if it differs in at most a third of the word's letters, or in at most two letters.
+/// `, did you mean "..."?` for the entry of `accepted` that `found` most likely stands for. The text is empty if
+/// there is no such entry. The first choice is the shortest entry that begins with `found`, if `found` has at
+/// least [`SHORTEST_PREFIX`] letters. The second choice is the nearest entry, if it differs in at most a third of
+/// the letters of `found`, or in at most two letters.
 pub fn suggestion<'a>(found: &str, accepted: impl IntoIterator<Item = &'a str>) -> String {
     let limit = (found.chars().count() / 3).max(2);
+    let start = found.to_lowercase();
+    let rank = |candidate: &str| {
+        let begins = start.chars().count() >= SHORTEST_PREFIX
+            && candidate.to_lowercase().starts_with(&start);
+        match begins {
+            true => Some((false, candidate.len())),
+            false => Some((true, distance(found, candidate))).filter(|(_, d)| *d <= limit),
+        }
+    };
     accepted
         .into_iter()
-        .map(|candidate| (distance(found, candidate), candidate))
-        .filter(|(d, _)| *d <= limit)
+        .filter_map(|candidate| Some((rank(candidate)?, candidate)))
         .min()
         .map(|(_, candidate)| format!(", did you mean \"{candidate}\"?"))
         .unwrap_or_default()
 }
+
+/// Fewest letters that count as the beginning of a name (our choice).
+const SHORTEST_PREFIX: usize = 3;
 
 /// Edit distance with adjacent transpositions (optimal string alignment), ignoring case.
 fn distance(a: &str, b: &str) -> usize {
@@ -107,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn suggestion_is_the_nearest_entry_and_never_a_distant_one() {
+    fn suggestion_is_the_entry_with_this_beginning_or_the_nearest_one() {
         assert_eq!(
             suggestion("mtpcp", ["tcp", "mptcp", "fuso"]),
             ", did you mean \"mptcp\"?"
@@ -117,6 +130,10 @@ mod tests {
             ", did you mean \"size\"?"
         );
         assert_eq!(suggestion("quic", ["tcp", "mptcp", "fuso"]), "");
+        assert_eq!(
+            suggestion("leaf", ["lead", "leaf-spine-spine", "leaf-spine"]),
+            ", did you mean \"leaf-spine\"?"
+        );
     }
 
     #[test]

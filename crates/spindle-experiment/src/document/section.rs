@@ -10,14 +10,14 @@ use crate::units;
 
 /// A table that is being read. Every key that is requested becomes an accepted key. [`Section::finish`] refuses
 /// all other keys.
-pub(crate) struct Section<'a> {
+pub struct Section<'a> {
     path: String,
     node: &'a Node,
     accepted: RefCell<Vec<&'static str>>,
 }
 
 /// A value that can be read from a [`Node`].
-pub(crate) trait FromNode: Sized {
+pub trait FromNode: Sized {
     /// What is accepted, for error messages.
     const WANT: &'static str;
     /// The value, or `None` if it is of another kind or out of range.
@@ -29,7 +29,7 @@ impl<'a> Section<'a> {
     ///
     /// # Errors
     /// If the node is not a table.
-    pub(crate) fn new(path: impl Into<String>, node: &'a Node) -> Result<Self, ExperimentError> {
+    pub fn new(path: impl Into<String>, node: &'a Node) -> Result<Self, ExperimentError> {
         let path = path.into();
         match node.value {
             Value::Table(_) => Ok(Self {
@@ -46,7 +46,7 @@ impl<'a> Section<'a> {
     }
 
     /// The dotted path of `key`.
-    pub(crate) fn path(&self, key: &str) -> String {
+    pub fn path(&self, key: &str) -> String {
         if self.path.is_empty() {
             key.to_owned()
         } else {
@@ -55,18 +55,18 @@ impl<'a> Section<'a> {
     }
 
     /// Where the table was written.
-    pub(crate) fn origin(&self) -> &Origin {
+    pub fn origin(&self) -> &Origin {
         &self.node.origin
     }
 
     /// The raw entry `key`.
-    pub(crate) fn node(&self, key: &'static str) -> Option<&'a Node> {
+    pub fn node(&self, key: &'static str) -> Option<&'a Node> {
         self.accepted.borrow_mut().push(key);
         self.node.get(key)
     }
 
     /// Whether the entry `key` exists.
-    pub(crate) fn has(&self, key: &str) -> bool {
+    pub fn has(&self, key: &str) -> bool {
         self.node.get(key).is_some()
     }
 
@@ -74,10 +74,7 @@ impl<'a> Section<'a> {
     ///
     /// # Errors
     /// If the entry exists and is not a table.
-    pub(crate) fn section(
-        &self,
-        key: &'static str,
-    ) -> Result<Option<Section<'a>>, ExperimentError> {
+    pub fn section(&self, key: &'static str) -> Result<Option<Section<'a>>, ExperimentError> {
         self.node(key)
             .map(|n| Section::new(self.path(key), n))
             .transpose()
@@ -87,7 +84,7 @@ impl<'a> Section<'a> {
     ///
     /// # Errors
     /// If the entry exists and is not what is accepted.
-    pub(crate) fn get<T: FromNode>(&self, key: &'static str) -> Result<Option<T>, ExperimentError> {
+    pub fn get<T: FromNode>(&self, key: &'static str) -> Result<Option<T>, ExperimentError> {
         self.node(key).map(|n| self.convert(key, n)).transpose()
     }
 
@@ -95,11 +92,7 @@ impl<'a> Section<'a> {
     ///
     /// # Errors
     /// See [`Self::get`].
-    pub(crate) fn or<T: FromNode>(
-        &self,
-        key: &'static str,
-        default: T,
-    ) -> Result<T, ExperimentError> {
+    pub fn or<T: FromNode>(&self, key: &'static str, default: T) -> Result<T, ExperimentError> {
         Ok(self.get(key)?.unwrap_or(default))
     }
 
@@ -107,7 +100,7 @@ impl<'a> Section<'a> {
     ///
     /// # Errors
     /// If the entry is missing or not what is accepted.
-    pub(crate) fn need<T: FromNode>(&self, key: &'static str) -> Result<T, ExperimentError> {
+    pub fn need<T: FromNode>(&self, key: &'static str) -> Result<T, ExperimentError> {
         self.get(key)?.ok_or_else(|| {
             let problem = format!("missing, want {}", T::WANT);
             ExperimentError::new(self.origin().clone(), self.path(key), problem)
@@ -118,10 +111,7 @@ impl<'a> Section<'a> {
     ///
     /// # Errors
     /// If an item is not what is accepted.
-    pub(crate) fn list<T: FromNode>(
-        &self,
-        key: &'static str,
-    ) -> Result<Option<Vec<T>>, ExperimentError> {
+    pub fn list<T: FromNode>(&self, key: &'static str) -> Result<Option<Vec<T>>, ExperimentError> {
         let Some(node) = self.node(key) else {
             return Ok(None);
         };
@@ -139,7 +129,7 @@ impl<'a> Section<'a> {
     ///
     /// # Errors
     /// If the entry is not one of the names.
-    pub(crate) fn choice<T: Clone>(
+    pub fn choice<T: Clone>(
         &self,
         key: &'static str,
         choices: &[(&str, T)],
@@ -158,7 +148,7 @@ impl<'a> Section<'a> {
     }
 
     /// The error for a text that is not in `accepted`.
-    pub(crate) fn unknown<'n>(
+    pub fn unknown<'n>(
         &self,
         key: &str,
         node: &Node,
@@ -174,7 +164,7 @@ impl<'a> Section<'a> {
     }
 
     /// An error about `key`. Its origin is that of the key, or that of the table if the key is missing.
-    pub(crate) fn error(&self, key: &str, problem: impl Into<String>) -> ExperimentError {
+    pub fn error(&self, key: &str, problem: impl Into<String>) -> ExperimentError {
         let origin = self.node.get(key).map_or(self.origin(), |n| &n.origin);
         ExperimentError::new(origin.clone(), self.path(key), problem)
     }
@@ -183,7 +173,7 @@ impl<'a> Section<'a> {
     ///
     /// # Errors
     /// If the table has a key that was not requested.
-    pub(crate) fn finish(self) -> Result<(), ExperimentError> {
+    pub fn finish(self) -> Result<(), ExperimentError> {
         self.check()
     }
 
@@ -191,7 +181,7 @@ impl<'a> Section<'a> {
     ///
     /// # Errors
     /// If the table has a key that was not requested.
-    pub(crate) fn check(&self) -> Result<(), ExperimentError> {
+    pub fn check(&self) -> Result<(), ExperimentError> {
         let Value::Table(entries) = &self.node.value else {
             return Ok(());
         };
@@ -291,7 +281,10 @@ impl FromNode for BitRate {
 
 /// A size in bytes read from a text with a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Size(pub(crate) u64);
+pub struct Size(
+    /// The number of bytes.
+    pub u64,
+);
 
 impl FromNode for Size {
     const WANT: &'static str = units::SIZE;
@@ -302,7 +295,10 @@ impl FromNode for Size {
 
 /// A share from 0 to 1 read from a percentage or a number.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Share(pub(crate) f64);
+pub struct Share(
+    /// The share, 0 to 1.
+    pub f64,
+);
 
 impl FromNode for Share {
     const WANT: &'static str = units::SHARE;
@@ -317,7 +313,7 @@ impl FromNode for Share {
 
 /// A load: a rate, or a share of a capacity that another key gives.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Load {
+pub enum Load {
     /// The total load in bits per second.
     Rate(BitRate),
     /// A share of the capacity.

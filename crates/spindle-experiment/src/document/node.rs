@@ -8,16 +8,16 @@ use super::error::{ExperimentError, Origin};
 
 /// A value and where it was written.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Node {
+pub struct Node {
     /// The value.
-    pub(crate) value: Value,
+    pub value: Value,
     /// Where it was written.
-    pub(crate) origin: Origin,
+    pub origin: Origin,
 }
 
 /// A value of an experiment file.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Value {
+pub enum Value {
     /// Text.
     Text(String),
     /// A whole number.
@@ -37,7 +37,7 @@ impl Node {
     ///
     /// # Errors
     /// The first syntax error, with its line.
-    pub(crate) fn parse(name: &str, text: &str) -> Result<Self, ExperimentError> {
+    pub fn parse(name: &str, text: &str) -> Result<Self, ExperimentError> {
         let file: Arc<str> = name.into();
         let source = Source { file: &file, text };
         let table = DeTable::parse(text).map_err(|e| {
@@ -83,7 +83,7 @@ impl Node {
     }
 
     /// The entry `key` of a table.
-    pub(crate) fn get(&self, key: &str) -> Option<&Self> {
+    pub fn get(&self, key: &str) -> Option<&Self> {
         match &self.value {
             Value::Table(entries) => entries.iter().find(|(k, _)| k == key).map(|(_, n)| n),
             _ => None,
@@ -137,7 +137,7 @@ impl Node {
     }
 
     /// A description of the value, for error messages.
-    pub(crate) fn kind(&self) -> String {
+    pub fn kind(&self) -> String {
         match &self.value {
             Value::Text(s) => format!("\"{s}\""),
             Value::Integer(i) => i.to_string(),

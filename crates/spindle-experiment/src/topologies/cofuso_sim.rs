@@ -1,0 +1,75 @@
+//! `cofuso-sim`: CoFUSO's simulation (mechanisms T4).
+
+use std::sync::Arc;
+
+use spindle_fabric::topology::Mesh;
+use spindle_fabric::{Network, NetworkError};
+use spindle_units::{BitRate, Duration};
+
+use super::{Buffer, LinkSettings, Topology, TopologyKind};
+use crate::catalog::Catalog;
+use crate::document::{ExperimentError, Section};
+
+const NAME: &str = "cofuso-sim";
+
+/// H1-H10 on router R1, H11-H20 on R10, and R2-R5 meshed with R6-R9 between them.
+#[derive(Clone, Debug)]
+struct CoFusoSim(LinkSettings);
+
+impl Topology for CoFusoSim {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn links(&self) -> &LinkSettings {
+        &self.0
+    }
+
+    fn build(&self) -> Result<Network, NetworkError> {
+        let links = &self.0;
+        Mesh {
+            rate: links.rate,
+            // A path from site to site has five links, ten for the round trip.
+            delay: links.rtt / 10,
+            switch_buffer: links.switch_port(),
+            mark_above: links.mark_above(),
+            host_buffer: links.host_port(),
+            priorities: links.priorities,
+            ..Mesh::default()
+        }
+        .build()
+    }
+}
+
+struct Kind;
+
+impl TopologyKind for Kind {
+    /// Mechanisms T4.
+    fn defaults(&self) -> LinkSettings {
+        LinkSettings {
+            rate: BitRate(300_000_000),
+            rtt: Duration::from_millis(48),
+            buffer: Buffer::Bytes(5_400_000),
+            ecn_threshold: None,
+            ..LinkSettings::default()
+        }
+    }
+
+    fn without(&self) -> &[&'static str] {
+        &["host_ecn_threshold"]
+    }
+
+    fn read(
+        &self,
+        _: &Section<'_>,
+        links: LinkSettings,
+    ) -> Result<Arc<dyn Topology>, ExperimentError> {
+        Ok(Arc::new(CoFusoSim(links)))
+    }
+}
+
+pub(super) fn register(catalog: &mut Catalog<dyn TopologyKind>) {
+    let summary = "CoFUSO's simulation: ten hosts on each of two sites, and four routers meshed with four \
+                   others between them (mechanisms T4)";
+    catalog.add(NAME, summary, Arc::new(Kind));
+}

@@ -1,0 +1,67 @@
+//! `fuso-testbed`: FUSO's testbed (mechanisms T1).
+
+use std::sync::Arc;
+
+use spindle_fabric::{Network, NetworkError, topology};
+use spindle_units::Duration;
+
+use super::{LinkSettings, Topology, TopologyKind};
+use crate::catalog::Catalog;
+use crate::document::{ExperimentError, Section};
+
+const NAME: &str = "fuso-testbed";
+
+/// H1-H3 under one switch, H4-H6 under another, and three links P1-P3 between the switches.
+#[derive(Clone, Debug)]
+struct FusoTestbed(LinkSettings);
+
+impl Topology for FusoTestbed {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn links(&self) -> &LinkSettings {
+        &self.0
+    }
+
+    fn build(&self) -> Result<Network, NetworkError> {
+        let links = &self.0;
+        topology::FusoTestbed {
+            rate: links.rate,
+            round_trip: links.rtt,
+            switch_buffer: links.switch_port(),
+            mark_above: links.mark_above(),
+            host_buffer: links.host_port(),
+            host_mark_above: links.host_mark_above(),
+            priorities: links.priorities,
+            ..topology::FusoTestbed::default()
+        }
+        .build()
+    }
+}
+
+struct Kind;
+
+impl TopologyKind for Kind {
+    /// Mechanisms T1.
+    fn defaults(&self) -> LinkSettings {
+        LinkSettings {
+            rtt: Duration::from_micros(280),
+            ..LinkSettings::default()
+        }
+    }
+
+    fn read(
+        &self,
+        _: &Section<'_>,
+        links: LinkSettings,
+    ) -> Result<Arc<dyn Topology>, ExperimentError> {
+        Ok(Arc::new(FusoTestbed(links)))
+    }
+}
+
+pub(super) fn register(catalog: &mut Catalog<dyn TopologyKind>) {
+    let summary = "FUSO's testbed: three hosts under each of two switches, three links P1-P3 between \
+                   the switches (mechanisms T1)";
+    catalog.add(NAME, summary, Arc::new(Kind));
+}

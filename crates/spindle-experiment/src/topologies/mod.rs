@@ -1,0 +1,145 @@
+//! The topologies that experiment files can name.
+//!
+//! Each topology of Spindle is one file of this folder, which registers itself in [`built_in`]. Other crates add
+//! theirs with [`Registry::topology`](crate::registry::Registry::topology), or with
+//! [`Registry::topology_kind`](crate::registry::Registry::topology_kind) to read keys of their own.
+
+mod cofuso_sim;
+mod custom;
+mod dual_homed;
+mod dumbbell;
+mod fat_tree;
+mod fuso_testbed;
+mod leaf_spine;
+mod links;
+
+use std::fmt;
+use std::sync::Arc;
+
+use spindle_fabric::{Network, NetworkError};
+
+use crate::catalog::Catalog;
+use crate::document::{ExperimentError, Section};
+
+pub(crate) use custom::CustomKind;
+pub use custom::{TopologyFactory, TopologyRequest};
+pub use dumbbell::Dumbbell;
+pub use fat_tree::FatTree;
+pub use leaf_spine::LeafSpine;
+pub use links::{Buffer, LinkSettings, rate};
+
+/// Largest number of hosts in a simulation. This many fit the 10.x.y.z addresses of hosts, and it is far more
+/// than is worth simulating.
+pub const MAX_HOSTS: u32 = 65_536;
+
+/// Largest number of interfaces of a host: this many fit the addresses of interfaces.
+pub const MAX_INTERFACES: u32 = 15;
+
+/// A network with all its dimensions, which can be built.
+///
+/// Its `Debug` text must contain everything that determines the network: points of a sweep with the same text
+/// share their results, and topologies are equal if their texts are.
+pub trait Topology: fmt::Debug + Send + Sync {
+    /// The name in experiment files.
+    fn name(&self) -> &str;
+
+    /// Settings that its links have in common.
+    fn links(&self) -> &LinkSettings;
+
+    /// Builds the network.
+    ///
+    /// # Errors
+    /// An impossible dimension.
+    fn build(&self) -> Result<Network, NetworkError>;
+
+    /// The leaf that a host is in, or the pod in a fat tree. `None` if the topology has neither.
+    fn place(&self, host: u32) -> Option<u32> {
+        let _ = host;
+        None
+    }
+}
+
+impl PartialEq for dyn Topology {
+    fn eq(&self, other: &Self) -> bool {
+        format!("{self:?}") == format!("{other:?}")
+    }
+}
+
+/// Reads a topology from the table `[topology]` of an experiment file.
+pub trait TopologyKind: Send + Sync {
+    /// The settings of links that the file does not give.
+    fn defaults(&self) -> LinkSettings {
+        LinkSettings::default()
+    }
+
+    /// The keys of link settings that have no meaning in this topology, such as `priorities`.
+    fn without(&self) -> &[&'static str] {
+        &[]
+    }
+
+    /// Reads the topology's own keys. The keys of link settings were read before, with the result `links`.
+    ///
+    /// # Errors
+    /// A value that is out of range.
+    fn read(
+        &self,
+        section: &Section<'_>,
+        links: LinkSettings,
+    ) -> Result<Arc<dyn Topology>, ExperimentError>;
+}
+
+/// The topologies that come with Spindle.
+pub fn built_in() -> Catalog<dyn TopologyKind> {
+    let mut catalog = Catalog::new("topology");
+    for register in [
+        fuso_testbed::register,
+        fat_tree::register_fuso_sim,
+        cofuso_sim::register,
+        dumbbell::register,
+        fat_tree::register,
+        leaf_spine::register,
+        dual_homed::register,
+    ] {
+        register(&mut catalog);
+    }
+    catalog
+}
+
+/// Reads `[topology]`.
+///
+/// # Errors
+/// A name that is not in the catalog, or a value that the topology does not accept.
+pub fn read(
+    section: Section<'_>,
+    catalog: &Catalog<dyn TopologyKind>,
+) -> Result<Arc<dyn Topology>, ExperimentError> {
+    let _: String = section.need("name")?;
+    let Some(entry) = catalog.choice(&section, "name")? else {
+        return Err(section.error("name", "missing, want the name of a topology"));
+    };
+    let links = LinkSettings::read(&section, entry.item.defaults())?;
+    refuse_without(&section, (&links, &*entry.item), catalog)?;
+    let topology = entry.item.read(&section, links)?;
+    section.finish()?;
+    Ok(topology)
+}
+
+/// Refuses settings of links that have no meaning in a topology.
+fn refuse_without(
+    section: &Section<'_>,
+    (links, kind): (&LinkSettings, &dyn TopologyKind),
+    catalog: &Catalog<dyn TopologyKind>,
+) -> Result<(), ExperimentError> {
+    for key in kind.without() {
+        // Ports without priorities are what the topology has.
+        let asked = section.has(key) && (*key != "priorities" || links.priorities);
+        if asked {
+            let with = catalog.entries().iter();
+            let with = with.filter(|e| !e.item.without().contains(key));
+            let names: Vec<&str> = with.map(|e| e.name.as_str()).collect();
+            let problem = format!("has no meaning here, want it in {}", names.join(", "));
+            return Err(section.error(key, problem));
+        }
+    }
+    Ok(())
+}
