@@ -69,7 +69,6 @@ pub(crate) fn transports() -> Vec<String> {
 pub(crate) fn balancers() -> Vec<String> {
     REGISTRY
         .balancers()
-        .iter()
         .map(|b| b.name.clone())
         .collect()
 }

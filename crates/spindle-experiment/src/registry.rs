@@ -12,6 +12,8 @@ use spindle_fabric::{
 use spindle_mptcp::{Config, VARIANTS, preset, preset_names, variant};
 
 use crate::catalog::{Catalog, want_one_of};
+use crate::claims::{self, Keys, ReadTest, Test};
+use crate::document::ExperimentError;
 use crate::identity::{VERSION, build_version};
 use crate::topologies::{self, CustomKind, TopologyKind};
 
@@ -146,6 +148,7 @@ pub struct Registry {
     transports: Catalog<Transport>,
     balancers: Catalog<NamedBalancer>,
     topologies: Catalog<dyn TopologyKind>,
+    claim_tests: Catalog<ReadTest>,
     composed: OnceLock<Box<Composed>>,
     /// Whether it contains anything that is not part of Spindle.
     extended: bool,
@@ -170,6 +173,7 @@ impl std::fmt::Debug for Registry {
             .field("transports", &self.transports)
             .field("balancers", &self.balancer_names())
             .field("topologies", &self.topologies)
+            .field("claim_tests", &self.claim_tests)
             .finish()
     }
 }
@@ -181,6 +185,7 @@ impl Registry {
             transports: Catalog::new("transport"),
             balancers: Catalog::new("balancer"),
             topologies: topologies::built_in(),
+            claim_tests: claims::built_in(),
             composed: OnceLock::new(),
             extended: false,
         };
@@ -353,6 +358,20 @@ impl Registry {
         self
     }
 
+    /// Adds a test of claims, the value of the key `test`. Replaces the one with that name, if any. `summary`
+    /// describes it in one line, and `read` reads its keys.
+    #[must_use]
+    pub fn claim_test(
+        mut self,
+        name: impl Into<String>,
+        summary: impl Into<String>,
+        read: impl Fn(&Keys<'_>) -> Result<Arc<dyn Test>, ExperimentError> + Send + Sync + 'static,
+    ) -> Self {
+        self.extended = true;
+        self.claim_tests.add(name, summary, Arc::new(read));
+        self
+    }
+
     /// Returns the transport with that name. A name with one or more variants after plus signs
     /// (`fuso+roundrobin+held`, see [`spindle_mptcp::VARIANTS`]) stands for the transport with these changes.
     /// It is found only if the transport has what the variants change.
@@ -483,6 +502,11 @@ impl Registry {
     /// All topologies.
     pub fn topologies(&self) -> &Catalog<dyn TopologyKind> {
         &self.topologies
+    }
+
+    /// All tests of claims.
+    pub fn claim_tests(&self) -> &Catalog<ReadTest> {
+        &self.claim_tests
     }
 
     /// The names of the balancers except `ecmp`: first without, then with priorities.

@@ -1,28 +1,78 @@
-//! How far a transport is from the best of several, in one metric or in several.
+//! Tests of how far a transport is from the best of several, in one metric or in several: `near-best` and
+//! `not-near-best`.
 
-use super::Verdict;
-use super::evaluate::{Finding, Findings, Judge, PointView};
+use std::sync::Arc;
+
+use super::{Finding, Findings, Judge, Keys, PointView, ReadTest, Test, Verdict};
+use crate::catalog::Catalog;
+use crate::document::ExperimentError;
 use crate::metrics::Metric;
 use crate::stats::{Interval, Pool};
 use crate::units;
 
 /// The transports that are compared, and the metrics.
-#[derive(Clone, Debug, PartialEq)]
-pub struct NearBest {
+#[derive(Debug)]
+struct Best {
     /// The transports that are claimed to be near the best, or not to be.
-    pub of: Vec<String>,
+    of: Vec<String>,
     /// Other transports that may be the best. Those of `of` may be the best as well.
-    pub against: Vec<String>,
+    against: Vec<String>,
     /// The largest share above the lowest value that counts as near it.
-    pub within: f64,
+    within: f64,
     /// The metrics in addition to the claim's own.
-    pub also: Vec<Metric>,
+    also: Vec<Metric>,
 }
 
-impl NearBest {
+impl Best {
+    fn read(keys: &Keys<'_>) -> Result<Self, ExperimentError> {
+        let also = keys.metrics("also")?;
+        Ok(Self {
+            of: keys.transports("of")?,
+            against: keys.section().list("against")?.unwrap_or_default(),
+            within: keys.quantity("within")?,
+            also,
+        })
+    }
+
     /// All transports of the test.
-    pub(super) fn all(&self) -> impl Iterator<Item = &String> {
+    fn all(&self) -> impl Iterator<Item = &String> {
         self.of.iter().chain(&self.against)
+    }
+}
+
+/// Each transport is near the best of all at each point, in the claim's metric and in those of the test.
+#[derive(Debug)]
+struct NearBest(Best);
+
+impl Test for NearBest {
+    fn transports(&self) -> Vec<&str> {
+        self.0.all().map(String::as_str).collect()
+    }
+
+    fn also(&self) -> &[Metric] {
+        &self.0.also
+    }
+
+    fn findings(&self, judge: &Judge<'_>) -> Findings {
+        judge.near_best(&self.0)
+    }
+}
+
+/// Each transport is not near the best of all at some point in some of the metrics.
+#[derive(Debug)]
+struct NotNearBest(Best);
+
+impl Test for NotNearBest {
+    fn transports(&self) -> Vec<&str> {
+        self.0.all().map(String::as_str).collect()
+    }
+
+    fn also(&self) -> &[Metric] {
+        &self.0.also
+    }
+
+    fn findings(&self, judge: &Judge<'_>) -> Findings {
+        judge.not_near_best(&self.0)
     }
 }
 
@@ -34,7 +84,7 @@ struct Distance {
 
 impl Judge<'_> {
     /// Checks that each of `of` is near the best at each point in each metric.
-    pub(super) fn near_best(&self, test: &NearBest) -> Findings {
+    fn near_best(&self, test: &Best) -> Findings {
         let mut list = Vec::new();
         for name in &test.of {
             for (point, metric) in self.places(test) {
@@ -52,7 +102,7 @@ impl Judge<'_> {
     }
 
     /// Checks that each of `of` is not near the best at some point in some metric.
-    pub(super) fn not_near_best(&self, test: &NearBest) -> Findings {
+    fn not_near_best(&self, test: &Best) -> Findings {
         let each = test.of.iter().map(|name| {
             let mut verdicts = Vec::new();
             let mut farthest: Option<(f64, String)> = None;
@@ -78,7 +128,7 @@ impl Judge<'_> {
         each.collect()
     }
 
-    fn places(&self, test: &NearBest) -> impl Iterator<Item = (&PointView<'_>, Metric)> {
+    fn places(&self, test: &Best) -> impl Iterator<Item = (&PointView<'_>, Metric)> {
         let also = test.also.clone();
         self.points.iter().flat_map(move |point| {
             let metrics = std::iter::once(self.metric).chain(also.clone());
@@ -90,7 +140,7 @@ impl Judge<'_> {
         &self,
         point: &PointView<'_>,
         name: &str,
-        test: &NearBest,
+        test: &Best,
         metric: Metric,
     ) -> Result<Distance, String> {
         let judge = Judge { metric, ..*self };
@@ -127,4 +177,17 @@ fn describe(point: &PointView<'_>, name: &str, metric: Metric, d: &Distance) -> 
         show(d.interval.low),
         show(d.interval.high)
     )
+}
+
+pub(super) fn register(catalog: &mut Catalog<ReadTest>) {
+    fn near(keys: &Keys<'_>) -> Result<Arc<dyn Test>, ExperimentError> {
+        Ok(Arc::new(NearBest(Best::read(keys)?)))
+    }
+    fn not_near(keys: &Keys<'_>) -> Result<Arc<dyn Test>, ExperimentError> {
+        Ok(Arc::new(NotNearBest(Best::read(keys)?)))
+    }
+    let summary = "each transport is near the best at each point";
+    catalog.add("near-best", summary, Arc::new(near));
+    let summary = "each transport is not near the best at some point";
+    catalog.add("not-near-best", summary, Arc::new(not_near));
 }

@@ -1,53 +1,74 @@
 //! Tests that compare two transports' completion times flow by flow or as distributions, and tests of
-//! differences in a metric's own unit.
+//! differences in a metric's own unit: `difference`, `ks` and `gains`.
 
-use super::Verdict;
-use super::evaluate::{Finding, Findings, Judge, PointView};
-use crate::stats::{Interval, Pool, Resamples};
+use std::sync::Arc;
+
+use super::{Finding, Findings, Judge, Keys, PointView, ReadTest, Test, Verdict, meets};
+use crate::catalog::Catalog;
+use crate::document::ExperimentError;
+use crate::stats::{Pool, Resamples};
 use crate::units;
 
 fn percent(share: f64) -> String {
     units::percent((share * 1e4).round() / 1e4)
 }
 
-fn holds_if_it_meets(i: Interval, (low, high): (f64, f64)) -> Verdict {
-    match i.high < low || i.low > high {
-        true => Verdict::Fails,
-        false => Verdict::Holds,
+/// The pools of both transports, which must have the same number of runs.
+fn both<'p>(
+    judge: &Judge<'_>,
+    point: &PointView<'p>,
+    of: &str,
+    against: &str,
+) -> Result<(&'p Pool, &'p Pool), String> {
+    let (a, b) = (judge.pool(point, of)?, judge.pool(point, against)?);
+    match a.runs() == b.runs() {
+        true => Ok((a, b)),
+        false => Err(format!("{of} and {against} have different numbers of runs")),
     }
 }
 
-impl Judge<'_> {
-    /// The pools of both transports, which must have the same number of runs.
-    fn both<'p>(
-        &self,
-        point: &PointView<'p>,
-        of: &str,
-        against: &str,
-    ) -> Result<(&'p Pool, &'p Pool), String> {
-        let (a, b) = (self.pool(point, of)?, self.pool(point, against)?);
-        match a.runs() == b.runs() {
-            true => Ok((a, b)),
-            false => Err(format!("{of} and {against} have different numbers of runs")),
-        }
+/// At each point, `of` minus `against` is within the range, in the metric's unit. The comparison holds if the
+/// interval of the difference overlaps the range.
+#[derive(Debug)]
+struct Difference {
+    /// The transport.
+    of: String,
+    /// The other.
+    against: String,
+    /// Lower and upper end of the range.
+    between: (f64, f64),
+    /// How far outside the range still counts as "about".
+    slack: f64,
+}
+
+impl Difference {
+    fn read(keys: &Keys<'_>) -> Result<Arc<dyn Test>, ExperimentError> {
+        Ok(Arc::new(Self {
+            of: keys.text("of")?,
+            against: keys.text("against")?,
+            between: keys.range("between")?,
+            slack: keys.quantity("slack")?,
+        }))
+    }
+}
+
+impl Test for Difference {
+    fn transports(&self) -> Vec<&str> {
+        vec![&self.of, &self.against]
     }
 
-    /// `of` minus `against`, in the metric's unit.
-    pub(super) fn difference(
-        &self,
-        (of, against): (&str, &str),
-        between: (f64, f64),
-        slack: f64,
-    ) -> Findings {
-        let range = (between.0 - slack, between.1 + slack);
-        self.points
+    fn findings(&self, judge: &Judge<'_>) -> Findings {
+        let (of, against) = (&self.of, &self.against);
+        let range = (self.between.0 - self.slack, self.between.1 + self.slack);
+        judge
+            .points
             .iter()
             .map(|point| {
-                let (a, b, i) = self.paired(point, of, against, |a, b| a - b)?;
+                let (a, b, i) = judge.paired(point, of, against, |a, b| a - b)?;
                 // The sign is added here, because a metric shows magnitudes.
                 let show = |v: f64| {
                     let sign = if v < 0.0 { "-" } else { "+" };
-                    format!("{sign}{}", self.metric.show(v.abs()))
+                    format!("{sign}{}", judge.metric.show(v.abs()))
                 };
                 let text = format!(
                     "{}: {of} differs from {against} by {} [{} to {}]",
@@ -57,19 +78,47 @@ impl Judge<'_> {
                     show(i.high)
                 );
                 Ok(Finding {
-                    verdict: holds_if_it_meets(i, range),
+                    verdict: meets(i, range),
                     text,
                 })
             })
             .collect()
     }
+}
 
-    /// The largest distance between the distributions of completion times.
-    pub(super) fn ks(&self, of: &str, against: &str, below: f64) -> Findings {
-        self.points
+/// At each point, the Kolmogorov-Smirnov distance of the two transports' completion times is below this value.
+#[derive(Debug)]
+struct Ks {
+    /// The transport.
+    of: String,
+    /// The other.
+    against: String,
+    /// The distance, 0 to 1.
+    below: f64,
+}
+
+impl Ks {
+    fn read(keys: &Keys<'_>) -> Result<Arc<dyn Test>, ExperimentError> {
+        Ok(Arc::new(Self {
+            of: keys.text("of")?,
+            against: keys.text("against")?,
+            below: keys.quantity("below")?,
+        }))
+    }
+}
+
+impl Test for Ks {
+    fn transports(&self) -> Vec<&str> {
+        vec![&self.of, &self.against]
+    }
+
+    fn findings(&self, judge: &Judge<'_>) -> Findings {
+        let (of, against, below) = (&self.of, &self.against, self.below);
+        judge
+            .points
             .iter()
             .map(|point| {
-                let (a, b) = self.both(point, of, against)?;
+                let (a, b) = both(judge, point, of, against)?;
                 let value = a.ks(b, &vec![1; a.runs()]).ok_or("no flow completed")?;
                 let i = Resamples::new(a.runs())
                     .interval(|w| a.ks(b, w))
@@ -91,18 +140,49 @@ impl Judge<'_> {
             })
             .collect()
     }
+}
 
-    /// The share of flows that take less time under `of` than under `against` by a share within `gain`.
-    pub(super) fn gains(
-        &self,
-        (of, against): (&str, &str),
-        gain: (f64, f64),
-        share: (f64, f64),
-    ) -> Findings {
-        self.points
+/// At each point, about this share of flows takes less time by a share within the range. Each flow is compared
+/// with the same flow under the other transport. The comparison holds if the interval of the share of flows
+/// overlaps `share` plus or minus the slack.
+#[derive(Debug)]
+struct Gains {
+    /// The transport.
+    of: String,
+    /// The other.
+    against: String,
+    /// Lower and upper end of the gain `(other - of) / other`.
+    gain: (f64, f64),
+    /// The share of flows, 0 to 1.
+    share: f64,
+    /// How far from `share` still counts as "about".
+    slack: f64,
+}
+
+impl Gains {
+    fn read(keys: &Keys<'_>) -> Result<Arc<dyn Test>, ExperimentError> {
+        Ok(Arc::new(Self {
+            of: keys.text("of")?,
+            against: keys.text("against")?,
+            gain: keys.range("gain")?,
+            share: keys.quantity("share")?,
+            slack: keys.slack()?,
+        }))
+    }
+}
+
+impl Test for Gains {
+    fn transports(&self) -> Vec<&str> {
+        vec![&self.of, &self.against]
+    }
+
+    fn findings(&self, judge: &Judge<'_>) -> Findings {
+        let (of, against, gain) = (&self.of, &self.against, self.gain);
+        let share = (self.share - self.slack, self.share + self.slack);
+        judge.points
             .iter()
             .map(|point| {
-                let (a, b) = self.both(point, of, against)?;
+                let (a, b) = both(judge, point, of, against)?;
                 let counts = a.gains(b, gain).ok_or("not every flow completed")?;
                 let over = |w: &[u32]| {
                     let sum = |f: fn(&(u64, u64)) -> u64| -> f64 {
@@ -129,10 +209,19 @@ impl Judge<'_> {
                     percent(gain.1)
                 );
                 Ok(Finding {
-                    verdict: holds_if_it_meets(i, share),
+                    verdict: meets(i, share),
                     text,
                 })
             })
             .collect()
     }
+}
+
+pub(super) fn register(catalog: &mut Catalog<ReadTest>) {
+    let difference = "two transports differ by an amount within a range";
+    let ks = "the distributions of two transports' completion times are near each other";
+    let gains = "a share of flows takes less time than under another transport";
+    catalog.add("difference", difference, Arc::new(Difference::read));
+    catalog.add("ks", ks, Arc::new(Ks::read));
+    catalog.add("gains", gains, Arc::new(Gains::read));
 }

@@ -1,13 +1,17 @@
-//! Tests of the largest difference over several points and transports: "by up to 45 %".
+//! Tests of the largest difference over several points and transports, "by up to 45 %": `reduction` and
+//! `largest-increase`.
 
-use super::Verdict;
-use super::evaluate::{Finding, Findings, Judge};
+use std::sync::Arc;
+
+use super::{Finding, Findings, Judge, Keys, ReadTest, Test, Verdict};
+use crate::catalog::Catalog;
+use crate::document::ExperimentError;
 use crate::stats::{Pool, Resamples};
 use crate::units;
 
 /// The direction in which a transport differs from others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+enum Way {
     /// It is lower than the others.
     Reduction,
     /// It is higher than the others.
@@ -32,20 +36,47 @@ impl Way {
     }
 }
 
-impl Judge<'_> {
-    /// The largest reduction or increase of `of` against any of the others at any point.
-    pub(super) fn largest(
-        &self,
-        way: Way,
-        (of, against): (&str, &[String]),
-        up_to: f64,
-        slack: f64,
-    ) -> Findings {
+/// `of` is lower, or higher, by up to `up_to` than any of the others. The test compares `up_to`, with a slack for
+/// "about", with the largest reduction `(other - of) / other`, or increase `(of - other) / other`, over all points
+/// and others.
+#[derive(Debug)]
+struct Largest {
+    way: Way,
+    /// The transport.
+    of: String,
+    /// The others.
+    against: Vec<String>,
+    /// The largest change claimed, 0 or more.
+    up_to: f64,
+    /// How far below `up_to` still counts as "about".
+    slack: f64,
+}
+
+impl Largest {
+    fn read(keys: &Keys<'_>, way: Way) -> Result<Arc<dyn Test>, ExperimentError> {
+        Ok(Arc::new(Self {
+            way,
+            of: keys.text("of")?,
+            against: keys.transports("against")?,
+            up_to: keys.quantity("up_to")?,
+            slack: keys.slack()?,
+        }))
+    }
+}
+
+impl Test for Largest {
+    fn transports(&self) -> Vec<&str> {
+        let all = std::iter::once(&self.of).chain(&self.against);
+        all.map(String::as_str).collect()
+    }
+
+    fn findings(&self, judge: &Judge<'_>) -> Findings {
+        let (way, of, up_to) = (self.way, &self.of, self.up_to);
         let mut pairs = Vec::new();
-        for point in self.points {
-            let pool = self.pool(point, of)?;
-            for other in against {
-                pairs.push((point, other, pool, self.pool(point, other)?));
+        for point in judge.points {
+            let pool = judge.pool(point, of)?;
+            for other in &self.against {
+                pairs.push((point, other, pool, judge.pool(point, other)?));
             }
         }
         let runs = pairs.iter().map(|(_, _, p, _)| p.runs()).min().unwrap_or(0);
@@ -56,7 +87,7 @@ impl Judge<'_> {
             return Err("the transports have different numbers of runs".to_owned());
         }
         let one = |a: &Pool, b: &Pool, w: &[u32]| {
-            let (a, b) = (a.weighted(self.metric, w)?, b.weighted(self.metric, w)?);
+            let (a, b) = (a.weighted(judge.metric, w)?, b.weighted(judge.metric, w)?);
             way.share(a, b)
         };
         let best = |w: &[u32]| {
@@ -78,7 +109,7 @@ impl Judge<'_> {
             .map_or_else(String::new, |(p, o, _, _)| {
                 format!(", against {o} at {}", p.label())
             });
-        let enough = up_to - slack;
+        let enough = up_to - self.slack;
         let verdict = match () {
             () if i.low >= enough => Verdict::Holds,
             () if i.high < enough => Verdict::Fails,
@@ -95,4 +126,13 @@ impl Judge<'_> {
         );
         Ok(vec![Finding { verdict, text }])
     }
+}
+
+pub(super) fn register(catalog: &mut Catalog<ReadTest>) {
+    let reduction = |keys: &Keys<'_>| Largest::read(keys, Way::Reduction);
+    let increase = |keys: &Keys<'_>| Largest::read(keys, Way::Increase);
+    let summary = "a transport is lower than the others by up to a share";
+    catalog.add("reduction", summary, Arc::new(reduction));
+    let summary = "a transport is higher than the others by up to a share";
+    catalog.add("largest-increase", summary, Arc::new(increase));
 }

@@ -1,9 +1,119 @@
-//! Tests that compare one transport with itself at two values of an axis.
+//! The test `between-points`: one transport at two values of an axis.
 
-use super::evaluate::{Finding, Findings, Judge, PointView};
-use super::{Change, Verdict};
+use std::sync::Arc;
+
+use super::{Finding, Findings, Judge, Keys, PointView, ReadTest, Test, Verdict, meets};
+use crate::catalog::Catalog;
+use crate::document::ExperimentError;
 use crate::stats::{Interval, Pool};
 use crate::units;
+
+/// By how much a metric is lower at one point than at another: `(high - low) / high`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Change {
+    /// By any amount: the interval of the difference is above zero.
+    Any,
+    /// By a share within this range: its interval overlaps the range.
+    Between(f64, f64),
+    /// By up to the first share, with the second as the slack for "about". The test uses the largest share over
+    /// all pairs of points and transports.
+    UpTo(f64, f64),
+}
+
+/// The metric of each transport is lower at one value of the axis than at another, for each setting of the other
+/// axes.
+#[derive(Debug)]
+struct BetweenPoints {
+    /// Transports.
+    of: Vec<String>,
+    /// The axis.
+    axis: String,
+    /// The axis' value where the metric is low.
+    low: String,
+    /// The axis' value where the metric is high.
+    high: String,
+    /// By how much the metric is lower.
+    change: Change,
+}
+
+fn read(keys: &Keys<'_>) -> Result<Arc<dyn Test>, ExperimentError> {
+    Ok(Arc::new(BetweenPoints {
+        of: keys.transports("of")?,
+        axis: keys.axis()?,
+        low: keys.axis_value("low")?,
+        high: keys.axis_value("high")?,
+        change: change(keys)?,
+    }))
+}
+
+/// `between` or `up_to`, with `slack`, or none of these keys.
+fn change(keys: &Keys<'_>) -> Result<Change, ExperimentError> {
+    let s = keys.section();
+    let given = s.node("slack").is_some();
+    let slack = keys.slack()?;
+    match (s.node("between"), keys.optional_quantity("up_to")?) {
+        (Some(_), None) => {
+            let (from, to) = keys.range("between")?;
+            Ok(Change::Between(from - slack, to + slack))
+        }
+        (None, Some(most)) => Ok(Change::UpTo(most, slack)),
+        (None, None) if !given => Ok(Change::Any),
+        (None, None) => Err(s.error("slack", "nothing to be about, want between or up_to")),
+        (Some(_), Some(_)) => Err(s.error("up_to", "found between as well, want one of the two")),
+    }
+}
+
+impl Test for BetweenPoints {
+    fn transports(&self) -> Vec<&str> {
+        self.of.iter().map(String::as_str).collect()
+    }
+
+    fn findings(&self, judge: &Judge<'_>) -> Findings {
+        let (axis, low, high) = (&self.axis, &self.low, &self.high);
+        let pairs = self.pairs(judge)?;
+        if pairs.is_empty() {
+            return Err(format!(
+                "no two points with {axis} {low} and {high} are alike in all else"
+            ));
+        }
+        match self.change {
+            Change::Any => pairs.iter().map(|p| judge.is_lower(p)).collect(),
+            Change::Between(from, to) => pairs
+                .iter()
+                .map(|p| judge.is_lower_by(p, (from, to)))
+                .collect(),
+            Change::UpTo(most, slack) => Ok(vec![judge.lowest_by(&pairs, most, slack)?]),
+        }
+    }
+}
+
+impl BetweenPoints {
+    /// The pairs of points of each transport, for each setting of the other axes.
+    fn pairs<'a>(&'a self, judge: &Judge<'a>) -> Result<Vec<Pair<'a>>, String> {
+        let axis = &self.axis;
+        let mut pairs = Vec::new();
+        for name in &self.of {
+            for point in judge.points.iter().filter(|p| is_at(p, axis, &self.low)) {
+                let rest = rest(point, axis);
+                let mut others = judge.points.iter().filter(|p| is_at(p, axis, &self.high));
+                let Some(other) = others.find(|p| self::rest(p, axis) == rest) else {
+                    continue;
+                };
+                let (low, high) = (judge.pool(point, name)?, judge.pool(other, name)?);
+                if low.runs() != high.runs() {
+                    return Err("the points have different numbers of runs".to_owned());
+                }
+                pairs.push(Pair {
+                    name,
+                    rest,
+                    low,
+                    high,
+                });
+            }
+        }
+        Ok(pairs)
+    }
+}
 
 /// Two points that differ only in the axis.
 struct Pair<'a> {
@@ -16,49 +126,6 @@ struct Pair<'a> {
 }
 
 impl Judge<'_> {
-    /// How much lower the metric of each transport is at the first value of the axis than at the second, for
-    /// each setting of the other axes.
-    pub(super) fn between_points(
-        &self,
-        of: &[String],
-        (axis, low, high): (&str, &str, &str),
-        change: Change,
-    ) -> Findings {
-        let mut pairs = Vec::new();
-        for name in of {
-            for point in self.points.iter().filter(|p| is_at(p, axis, low)) {
-                let rest = rest(point, axis);
-                let mut others = self.points.iter().filter(|p| is_at(p, axis, high));
-                let Some(other) = others.find(|p| self::rest(p, axis) == rest) else {
-                    continue;
-                };
-                let (low, high) = (self.pool(point, name)?, self.pool(other, name)?);
-                if low.runs() != high.runs() {
-                    return Err("the points have different numbers of runs".to_owned());
-                }
-                pairs.push(Pair {
-                    name,
-                    rest,
-                    low,
-                    high,
-                });
-            }
-        }
-        if pairs.is_empty() {
-            return Err(format!(
-                "no two points with {axis} {low} and {high} are alike in all else"
-            ));
-        }
-        match change {
-            Change::Any => pairs.iter().map(|p| self.is_lower(p)).collect(),
-            Change::Between(from, to) => pairs
-                .iter()
-                .map(|p| self.is_lower_by(p, (from, to)))
-                .collect(),
-            Change::UpTo(most, slack) => Ok(vec![self.lowest_by(&pairs, most, slack)?]),
-        }
-    }
-
     fn values(&self, pair: &Pair<'_>, weights: &[u32]) -> Option<(f64, f64)> {
         let of = |pool: &Pool| pool.weighted(self.metric, weights);
         Some((of(pair.low)?, of(pair.high)?))
@@ -92,10 +159,7 @@ impl Judge<'_> {
 
     fn is_lower_by(&self, pair: &Pair<'_>, (from, to): (f64, f64)) -> Result<Finding, String> {
         let (value, i) = self.interval_of(pair, |w| self.share(pair, w))?;
-        let verdict = match i.high < from || i.low > to {
-            true => Verdict::Fails,
-            false => Verdict::Holds,
-        };
+        let verdict = meets(i, (from, to));
         let text = format!(
             "{}: lower by {} [{} to {}]",
             self.describe(pair),
@@ -167,4 +231,9 @@ fn rest(point: &PointView<'_>, axis: &str) -> String {
     let rest = point.set.iter().filter(|(a, _)| a != axis);
     let rest: Vec<String> = rest.map(|(a, v)| format!("{a} {v}")).collect();
     rest.join(", ")
+}
+
+pub(super) fn register(catalog: &mut Catalog<ReadTest>) {
+    let summary = "each transport is lower at one value of an axis than at another";
+    catalog.add("between-points", summary, Arc::new(read));
 }

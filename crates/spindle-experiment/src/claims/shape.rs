@@ -1,9 +1,89 @@
-//! Tests of how a metric changes along an axis of the sweep.
+//! The test `shape`: how a metric changes along an axis of the sweep.
 
-use super::evaluate::{Finding, Findings, Judge, PointView};
-use super::{Shape, Verdict};
+use std::sync::Arc;
+
+use super::{Finding, Findings, Judge, Keys, PointView, ReadTest, Test, Verdict};
+use crate::catalog::Catalog;
+use crate::document::ExperimentError;
 use crate::stats::{Interval, Pool};
 use crate::units;
+
+/// How a metric may change along an axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shape {
+    /// It never falls.
+    Rising,
+    /// It never rises.
+    Falling,
+    /// It falls, then rises.
+    Valley,
+    /// It rises, then falls.
+    Peak,
+}
+
+/// The metric of each transport has this shape along the axis, for each setting of the other axes. No step goes
+/// in the opposite direction, and the values at the ends differ.
+#[derive(Debug)]
+struct Shaped {
+    /// Transports.
+    of: Vec<String>,
+    /// Another transport. If given, the distance `(against - of) / against` is tested in place of the metric.
+    against: Option<String>,
+    /// The axis.
+    axis: String,
+    /// The shape.
+    shape: Shape,
+}
+
+fn read(keys: &Keys<'_>) -> Result<Arc<dyn Test>, ExperimentError> {
+    Ok(Arc::new(Shaped {
+        of: keys.transports("of")?,
+        against: keys.get("against")?,
+        axis: keys.axis()?,
+        shape: read_shape(keys)?,
+    }))
+}
+
+fn read_shape(keys: &Keys<'_>) -> Result<Shape, ExperimentError> {
+    const SHAPES: [(&str, Shape); 4] = [
+        ("rising", Shape::Rising),
+        ("falling", Shape::Falling),
+        ("valley", Shape::Valley),
+        ("peak", Shape::Peak),
+    ];
+    let s = keys.section();
+    s.choice("shape", &SHAPES)?.ok_or_else(|| {
+        let names = SHAPES.map(|(n, _)| n).join(", ");
+        s.error("shape", format!("missing, want one of {names}"))
+    })
+}
+
+impl Test for Shaped {
+    fn transports(&self) -> Vec<&str> {
+        self.of
+            .iter()
+            .chain(&self.against)
+            .map(String::as_str)
+            .collect()
+    }
+
+    /// Points without the axis do not count.
+    fn findings(&self, judge: &Judge<'_>) -> Findings {
+        let (against, axis) = (self.against.as_deref(), self.axis.as_str());
+        let mut list = Vec::new();
+        for name in &self.of {
+            let describe = against.map(|other| format!("{name} below {other}"));
+            for line in judge.lines(name, against, axis)? {
+                let name = describe.as_deref().unwrap_or(name);
+                list.push(judge.line(name, axis, &line, self.shape)?);
+            }
+        }
+        match list.is_empty() {
+            true => Err(format!("no point has a value of {axis}")),
+            false => Ok(list),
+        }
+    }
+}
 
 /// A place on the axis.
 struct Place<'a> {
@@ -23,28 +103,6 @@ struct Line<'a> {
 }
 
 impl Judge<'_> {
-    /// Checks that the metric of each transport has the shape along the axis, separately for each setting of
-    /// the other axes. Points without the axis do not count.
-    pub(super) fn shape(
-        &self,
-        of: &[String],
-        against: Option<&str>,
-        axis: &str,
-        shape: Shape,
-    ) -> Findings {
-        let mut list = Vec::new();
-        for name in of {
-            let describe = against.map(|other| format!("{name} below {other}"));
-            for line in self.lines(name, against, axis)? {
-                list.push(self.line(describe.as_deref().unwrap_or(name), axis, &line, shape)?);
-            }
-        }
-        match list.is_empty() {
-            true => Err(format!("no point has a value of {axis}")),
-            false => Ok(list),
-        }
-    }
-
     fn lines(
         &self,
         name: &str,
@@ -185,4 +243,9 @@ fn extreme(places: &[Place<'_>], sign: f64) -> usize {
     let values = places.iter().map(|p| sign * p.value).enumerate();
     let least = values.min_by(|a, b| a.1.total_cmp(&b.1));
     least.map_or(0, |(i, _)| i)
+}
+
+pub(super) fn register(catalog: &mut Catalog<ReadTest>) {
+    let summary = "the metric rises, falls, or turns along an axis";
+    catalog.add("shape", summary, Arc::new(read));
 }

@@ -347,9 +347,8 @@ fn decrease_test_needs_every_comparison_within_the_range() {
 
 #[test]
 fn interval_with_zero_is_tied_unless_the_range_contains_zero() {
-    let of = |low: f64, high: f64, range| {
-        super::evaluate::change_within(crate::stats::Interval { low, high }, range)
-    };
+    let of =
+        |low: f64, high: f64, range| change_within(crate::stats::Interval { low, high }, range);
     assert_eq!(of(0.25, 0.35, (0.3, 0.4)), Verdict::Holds);
     assert_eq!(of(-0.01, 0.35, (0.3, 0.4)), Verdict::Tied);
     assert_eq!(of(-0.35, 0.01, (-0.4, -0.3)), Verdict::Tied);

@@ -248,7 +248,7 @@ impl Experiment {
         let mut experiment = head(name, &root, context)?;
         experiment.points = points;
         if let Some(node) = claims {
-            experiment.claims = read_claims(&node, &experiment)?;
+            experiment.claims = read_claims(&node, &experiment, context.registry)?;
         }
         Ok(experiment)
     }
@@ -498,7 +498,11 @@ fn is_numbered(name: &str) -> bool {
     matches!(number, Some(Ok(_)))
 }
 
-fn read_claims(node: &Node, experiment: &Experiment) -> Result<Vec<Claim>, ExperimentError> {
+fn read_claims(
+    node: &Node,
+    experiment: &Experiment,
+    registry: &Registry,
+) -> Result<Vec<Claim>, ExperimentError> {
     let Value::List(items) = &node.value else {
         let problem = format!("found {}, want [[claims]] tables", node.kind());
         return Err(ExperimentError::new(node.origin.clone(), "claims", problem));
@@ -521,7 +525,7 @@ fn read_claims(node: &Node, experiment: &Experiment) -> Result<Vec<Claim>, Exper
     };
     let read = |(i, n)| {
         let section = Section::new(format!("claims[{}]", i + 1), n)?;
-        Claim::read(section, &axes, &observes)
+        Claim::read(section, registry.claim_tests(), &axes, &observes)
     };
     items.iter().enumerate().map(read).collect()
 }

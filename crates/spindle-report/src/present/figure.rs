@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use spindle_experiment::claims::{Test, point_bound};
+use spindle_experiment::claims::point_bound;
 use spindle_experiment::flow_trace::FlowTrace;
 use spindle_experiment::library::Paper;
 use spindle_experiment::metrics::Metric;
@@ -93,8 +93,7 @@ fn metric_plots(
     pools: &[Vec<(String, Pool)>],
     metric: Metric,
 ) -> Vec<LinePlot> {
-    let is_bound = |t: &Test| matches!(t, Test::Bound { .. });
-    let bounded = experiment.claims.iter().any(|c| is_bound(&c.test));
+    let bounded = experiment.claims.iter().any(|c| c.test.has_rto_bound());
     let mut values = Vec::new();
     let mut group = 0;
     for (point, pools) in pools.iter().enumerate() {

@@ -1,0 +1,122 @@
+//! Tests of how much lower or higher a transport is than others: `decrease` and `increase`.
+
+use std::sync::Arc;
+
+use super::{Finding, Findings, Judge, Keys, ReadTest, Test, change_within};
+use crate::catalog::Catalog;
+use crate::document::ExperimentError;
+use crate::units;
+
+fn percent(share: f64) -> String {
+    units::percent((share * 1e3).round() / 1e3)
+}
+
+/// At each point, and against each of the others, `of` is lower by a share within the range. The comparison
+/// holds if the interval of `(other - of) / other` overlaps the range. It is tied if that interval contains 0
+/// and the range does not.
+#[derive(Debug)]
+struct Decrease {
+    /// The transport.
+    of: String,
+    /// The others.
+    against: Vec<String>,
+    /// Lower and upper end of the range.
+    between: (f64, f64),
+    /// How far outside the range still counts as "about".
+    slack: f64,
+}
+
+impl Decrease {
+    fn read(keys: &Keys<'_>) -> Result<Arc<dyn Test>, ExperimentError> {
+        Ok(Arc::new(Self {
+            of: keys.text("of")?,
+            against: keys.transports("against")?,
+            between: keys.range("between")?,
+            slack: keys.slack()?,
+        }))
+    }
+}
+
+impl Test for Decrease {
+    fn transports(&self) -> Vec<&str> {
+        let all = std::iter::once(&self.of).chain(&self.against);
+        all.map(String::as_str).collect()
+    }
+
+    fn findings(&self, judge: &Judge<'_>) -> Findings {
+        let of = &self.of;
+        let (low, high) = (self.between.0 - self.slack, self.between.1 + self.slack);
+        let mut list = Vec::new();
+        for point in judge.points {
+            for other in &self.against {
+                let (a, b, i) = judge.paired(point, of, other, |a, b| (b - a) / b)?;
+                let verdict = change_within(i, (low, high));
+                let text = format!(
+                    "{}: {of} is lower than {other} by {} [{} to {}]",
+                    point.label(),
+                    percent((b - a) / b),
+                    percent(i.low),
+                    percent(i.high)
+                );
+                list.push(Finding { verdict, text });
+            }
+        }
+        Ok(list)
+    }
+}
+
+/// At each point, `of` is higher than `against` by a share within the range. The verdict follows the rules of
+/// [`Decrease`].
+#[derive(Debug)]
+struct Increase {
+    /// The transport.
+    of: String,
+    /// The other.
+    against: String,
+    /// Lower and upper end of the range.
+    between: (f64, f64),
+    /// How far outside the range still counts as "about".
+    slack: f64,
+}
+
+impl Increase {
+    fn read(keys: &Keys<'_>) -> Result<Arc<dyn Test>, ExperimentError> {
+        Ok(Arc::new(Self {
+            of: keys.text("of")?,
+            against: keys.text("against")?,
+            between: keys.range("between")?,
+            slack: keys.slack()?,
+        }))
+    }
+}
+
+impl Test for Increase {
+    fn transports(&self) -> Vec<&str> {
+        vec![&self.of, &self.against]
+    }
+
+    fn findings(&self, judge: &Judge<'_>) -> Findings {
+        let (of, against) = (&self.of, &self.against);
+        let (low, high) = (self.between.0 - self.slack, self.between.1 + self.slack);
+        let compare = |point| {
+            let (a, b, i) = judge.paired(point, of, against, |a, b| (a - b) / b)?;
+            let verdict = change_within(i, (low, high));
+            let text = format!(
+                "{}: {of} is higher than {against} by {} [{} to {}]",
+                point.label(),
+                percent((a - b) / b),
+                percent(i.low),
+                percent(i.high)
+            );
+            Ok(Finding { verdict, text })
+        };
+        judge.points.iter().map(compare).collect()
+    }
+}
+
+pub(super) fn register(catalog: &mut Catalog<ReadTest>) {
+    let decrease = "a transport is lower than each of the others by a share within a range";
+    let increase = "a transport is higher than another by a share within a range";
+    catalog.add("decrease", decrease, Arc::new(Decrease::read));
+    catalog.add("increase", increase, Arc::new(Increase::read));
+}

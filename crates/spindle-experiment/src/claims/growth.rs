@@ -1,0 +1,94 @@
+//! The test `growth`: the power with which a metric grows along an axis.
+
+use std::sync::Arc;
+
+use super::{Finding, Findings, Judge, Keys, ReadTest, Test, Verdict};
+use crate::catalog::Catalog;
+use crate::document::ExperimentError;
+use crate::units;
+
+/// The metric grows with the axis to a power within the range (slope in a log-log plane).
+#[derive(Debug)]
+struct Growth {
+    /// The transport.
+    of: String,
+    /// The axis.
+    axis: String,
+    /// Range of the exponent.
+    between: (f64, f64),
+}
+
+fn read(keys: &Keys<'_>) -> Result<Arc<dyn Test>, ExperimentError> {
+    Ok(Arc::new(Growth {
+        of: keys.text("of")?,
+        axis: keys.axis()?,
+        between: keys.range("between")?,
+    }))
+}
+
+impl Test for Growth {
+    fn transports(&self) -> Vec<&str> {
+        vec![&self.of]
+    }
+
+    fn findings(&self, judge: &Judge<'_>) -> Findings {
+        let (of, axis) = (&self.of, &self.axis);
+        let mut xs = Vec::new();
+        for point in judge.points {
+            let x = point
+                .set
+                .iter()
+                .find(|(a, _)| a == axis)
+                .and_then(|(_, v)| units::quantity(v));
+            let x = x
+                .filter(|x| *x > 0.0)
+                .ok_or("the axis has a value that is no number above 0")?;
+            xs.push((x.ln(), judge.pool(point, of)?));
+        }
+        let runs = xs.iter().map(|(_, p)| p.runs()).min().unwrap_or(0);
+        let slope = |w: &[u32]| {
+            let points: Option<Vec<(f64, f64)>> = xs
+                .iter()
+                .map(|(x, p)| {
+                    p.weighted(judge.metric, w)
+                        .filter(|y| *y > 0.0)
+                        .map(|y| (*x, y.ln()))
+                })
+                .collect();
+            points.and_then(|p| fitted_slope(&p))
+        };
+        let value = slope(&vec![1; runs]).ok_or("fewer than two points, or a value of zero")?;
+        let i = xs
+            .first()
+            .and_then(|(_, p)| p.resamples().interval(slope))
+            .ok_or("intervals need two or more runs")?;
+        let between = self.between;
+        let verdict = match () {
+            () if i.low >= between.0 && i.high <= between.1 => Verdict::Holds,
+            () if i.high < between.0 || i.low > between.1 => Verdict::Fails,
+            () => Verdict::Tied,
+        };
+        let text = format!(
+            "{of}: grows as {axis}^{value:.2} [{:.2} to {:.2}], {:.2} to {:.2} claimed",
+            i.low, i.high, between.0, between.1
+        );
+        Ok(vec![Finding { verdict, text }])
+    }
+}
+
+/// The slope by least squares. `None` if there are fewer than two different x.
+fn fitted_slope(points: &[(f64, f64)]) -> Option<f64> {
+    let n = points.len() as f64;
+    let (mx, my) = points
+        .iter()
+        .fold((0.0, 0.0), |(a, b), (x, y)| (a + x / n, b + y / n));
+    let (num, den) = points.iter().fold((0.0, 0.0), |(a, b), (x, y)| {
+        (a + (x - mx) * (y - my), b + (x - mx).powi(2))
+    });
+    (den > 0.0).then_some(num / den)
+}
+
+pub(super) fn register(catalog: &mut Catalog<ReadTest>) {
+    let summary = "the metric grows with an axis to a power within a range";
+    catalog.add("growth", summary, Arc::new(read));
+}

@@ -1,0 +1,55 @@
+//! The test `similar`: two transports differ by little.
+
+use std::sync::Arc;
+
+use super::{Finding, Findings, Judge, Keys, ReadTest, Test, Verdict};
+use crate::catalog::Catalog;
+use crate::document::ExperimentError;
+
+/// The two differ by at most a share of the second, at each point. Equal values do not differ, even if both are
+/// zero.
+#[derive(Debug)]
+struct Similar {
+    /// The transport.
+    of: String,
+    /// The other.
+    against: String,
+    /// The largest relative difference.
+    within: f64,
+}
+
+fn read(keys: &Keys<'_>) -> Result<Arc<dyn Test>, ExperimentError> {
+    Ok(Arc::new(Similar {
+        of: keys.text("of")?,
+        against: keys.text("against")?,
+        within: keys.quantity("within")?,
+    }))
+}
+
+impl Test for Similar {
+    fn transports(&self) -> Vec<&str> {
+        vec![&self.of, &self.against]
+    }
+
+    fn findings(&self, judge: &Judge<'_>) -> Findings {
+        let (of, against, within) = (&self.of, &self.against, self.within);
+        // Two zeros are similar.
+        let ratio = |a: f64, b: f64| if a == b { 0.0 } else { a / b - 1.0 };
+        let compare = |point| {
+            let (a, b, i) = judge.paired(point, of, against, ratio)?;
+            let verdict = match () {
+                () if i.low >= -within && i.high <= within => Verdict::Holds,
+                () if i.low > within || i.high < -within => Verdict::Fails,
+                () => Verdict::Tied,
+            };
+            let text = judge.two(point, (of, a), (against, b))?;
+            Ok(Finding { verdict, text })
+        };
+        judge.points.iter().map(compare).collect()
+    }
+}
+
+pub(super) fn register(catalog: &mut Catalog<ReadTest>) {
+    let summary = "two transports differ by at most a share";
+    catalog.add("similar", summary, Arc::new(read));
+}
