@@ -4,12 +4,13 @@ use std::fmt::Write as _;
 
 use spindle_mptcp::{Config, EcnMode, VARIANTS};
 
+use crate::catalog::Catalog;
 use crate::file::Experiment;
 use crate::hosts::configure;
 use crate::registry::{Application, Registry, Transport, WITH_PRIORITIES};
 use crate::transport_name::TransportName;
 
-/// Lists all transports, variants, balancers and topologies, one per line.
+/// Lists all names of the registry and all variants, one per line.
 pub fn names(registry: &Registry) -> String {
     let mut text = String::new();
     for t in registry.transports() {
@@ -30,11 +31,35 @@ pub fn names(registry: &Registry) -> String {
     for b in registry.balancers() {
         let _ = writeln!(text, "{:16} {}", b.name, b.part);
     }
-    let _ = writeln!(text, "\ntopologies, as the name in [topology]:");
-    for t in registry.topologies().entries() {
-        let _ = writeln!(text, "{:16} {}", t.name, t.summary);
-    }
+    list(
+        &mut text,
+        "topologies, as name in [topology]",
+        registry.topologies(),
+    );
+    list(
+        &mut text,
+        "loss models, as model in [loss]",
+        registry.loss_models(),
+    );
+    list(
+        &mut text,
+        "distributions, as sizes in [traffic]",
+        registry.workloads(),
+    );
+    list(
+        &mut text,
+        "tests, as test in [[claims]]",
+        registry.claim_tests(),
+    );
     text
+}
+
+/// Adds the names of a catalog, each with its summary.
+fn list<T: ?Sized>(text: &mut String, title: &str, catalog: &Catalog<T>) {
+    let _ = writeln!(text, "\n{title}:");
+    for entry in catalog.entries() {
+        let _ = writeln!(text, "{:16} {}", entry.name, entry.summary);
+    }
 }
 
 /// Describes what a transport consists of, one line per part. The name may include variants and a balancer.

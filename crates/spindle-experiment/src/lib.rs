@@ -50,6 +50,7 @@ pub mod hosts;
 pub mod identity;
 pub mod informed;
 pub mod library;
+pub mod loss_models;
 pub mod metrics;
 pub mod network;
 mod observed;

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use spindle_fabric::{CableId, LinkId, Loss as LinkLoss, Network, NetworkError, NodeId};
-use spindle_units::{Instant, Probability};
+use spindle_fabric::{Network, NetworkError, NodeId};
 
-use crate::scenario::{Direction, Loss, LossModel, Observe, Scenario, Traffic};
+pub use crate::loss_models::{candidates, links};
+use crate::scenario::{Loss, Observe, Scenario, Traffic};
 
 /// The network of a scenario with the scenario's losses, for the testbed, which runs in real time.
 ///
@@ -24,45 +24,6 @@ pub fn network(scenario: &Scenario) -> Result<Network, NetworkError> {
     let mut network = scenario.topology.build()?;
     apply_losses(&mut network, &scenario.loss)?;
     Ok(network)
-}
-
-/// The links that a name in `[loss] on` stands for: a host's cable, `all`, or a pattern of the fabric ("P1",
-/// "access:H4-H6").
-///
-/// # Errors
-/// If the name matches no link.
-pub fn links(
-    network: &Network,
-    name: &str,
-    direction: Direction,
-) -> Result<Vec<LinkId>, NetworkError> {
-    let pattern = match name {
-        "all" => "*".to_owned(),
-        host if network.host_named(host).is_some() => format!("{host}.access"),
-        other => other.to_owned(),
-    };
-    let mut links = network.links_matching(&pattern)?;
-    links.retain(|link| match direction {
-        Direction::Both => true,
-        Direction::Forward => link.direction() == spindle_fabric::Direction::Up,
-        Direction::Backward => link.direction() == spindle_fabric::Direction::Down,
-    });
-    Ok(links)
-}
-
-/// The cables that the names in `[loss] on` stand for, each once, in ascending order.
-///
-/// # Errors
-/// If a name matches no link.
-pub fn candidates(network: &Network, on: &[String]) -> Result<Vec<CableId>, NetworkError> {
-    let mut cables = Vec::new();
-    for name in on {
-        let links = links(network, name, Direction::Both)?;
-        cables.extend(links.iter().map(|l| l.cable()));
-    }
-    cables.sort_unstable();
-    cables.dedup();
-    Ok(cables)
 }
 
 /// Largest number of prefixes of switch names that an error message lists.
@@ -111,15 +72,8 @@ pub fn check_for_real_time(scenario: &Scenario) -> Result<(), NetworkError> {
         found: found.to_owned(),
         remedy,
     };
-    let drawn = |l: &Loss| matches!(l.model, LossModel::LossyLinks(_));
-    if scenario.loss.iter().any(drawn) {
-        let remedy = "only the lab draws links; give their loss as bernoulli or gilbert";
-        return Err(wrong("loss model", "lossy-links", remedy));
-    }
-    let scripted = |l: &Loss| matches!(l.model, LossModel::Response(_));
-    if scenario.loss.iter().any(scripted) {
-        let remedy = "only the lab knows which packet that is; use numbered";
-        return Err(wrong("loss model", "response", remedy));
+    if let Some((name, remedy)) = scenario.loss.iter().find_map(|l| l.model.only_in_lab()) {
+        return Err(wrong("loss model", name, remedy));
     }
     match &scenario.traffic {
         Traffic::Requests(r) if r.sizes.packets().is_some() => {
@@ -159,45 +113,10 @@ pub fn check_for_real_time(scenario: &Scenario) -> Result<(), NetworkError> {
 /// If a loss matches no link or is impossible.
 pub fn apply_losses(network: &mut Network, losses: &[Loss]) -> Result<(), NetworkError> {
     for loss in losses {
-        if matches!(
-            loss.model,
-            LossModel::LossyLinks(_) | LossModel::Response(_)
-        ) {
-            continue;
-        }
         for name in &loss.on {
             let links = links(network, name, loss.direction)?;
-            if let LossModel::BlackHole { from, until } = loss.model {
-                let at = |d: spindle_units::Duration| Instant::ZERO + d;
-                let script = vec![(at(from), false), (at(until), true)];
-                network.configure(&links, |spec| spec.up_down.clone_from(&script))?;
-                continue;
-            }
-            let process = process(&loss.model)?;
-            let process = if loss.data_only {
-                process.data_only()
-            } else {
-                process
-            };
-            network.set_loss(&links, &process);
+            loss.model.apply(network, &links, loss.data_only)?;
         }
     }
     Ok(())
-}
-
-/// The loss process of a link.
-///
-/// # Errors
-/// If the burst length is impossible.
-pub fn process(model: &LossModel) -> Result<LinkLoss, NetworkError> {
-    // Shares were checked when they were read.
-    let share = |p: f64| Probability::new(p).unwrap_or(Probability::ZERO);
-    match model {
-        LossModel::Bernoulli(p) => Ok(LinkLoss::bernoulli(share(*p))),
-        LossModel::Gilbert { rate, burst } => LinkLoss::gilbert_elliott(share(*rate), *burst),
-        LossModel::Numbered(numbers) => LinkLoss::nth(numbers.iter().copied()),
-        LossModel::BlackHole { .. } => Ok(LinkLoss::black_hole()),
-        // These are drawn for each run and belong to no link.
-        LossModel::LossyLinks(_) | LossModel::Response(_) => Ok(LinkLoss::none()),
-    }
 }

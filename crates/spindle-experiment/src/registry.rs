@@ -1,4 +1,4 @@
-//! Names of transports, balancers and topologies: Spindle's own and those that other crates add.
+//! Names that experiment files and the command line use: Spindle's own and those that other crates add.
 //!
 //! A custom crate makes a [`Registry`], adds to it, and passes it to `spindle::cli`. Its names can then be used
 //! in experiment files and on the command line like Spindle's own.
@@ -13,9 +13,11 @@ use spindle_mptcp::{Config, VARIANTS, preset, preset_names, variant};
 
 use crate::catalog::{Catalog, want_one_of};
 use crate::claims::{self, Keys, ReadTest, Test};
-use crate::document::ExperimentError;
+use crate::document::{ExperimentError, Section};
 use crate::identity::{VERSION, build_version};
+use crate::loss_models::{self, LossModel, LossPlace, ReadLossModel};
 use crate::topologies::{self, CustomKind, TopologyKind};
+use crate::workload::{self, Sizes};
 
 /// How requests use connections of a transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,6 +151,8 @@ pub struct Registry {
     balancers: Catalog<NamedBalancer>,
     topologies: Catalog<dyn TopologyKind>,
     claim_tests: Catalog<ReadTest>,
+    loss_models: Catalog<ReadLossModel>,
+    workloads: Catalog<Sizes>,
     composed: OnceLock<Box<Composed>>,
     /// Whether it contains anything that is not part of Spindle.
     extended: bool,
@@ -174,6 +178,8 @@ impl std::fmt::Debug for Registry {
             .field("balancers", &self.balancer_names())
             .field("topologies", &self.topologies)
             .field("claim_tests", &self.claim_tests)
+            .field("loss_models", &self.loss_models)
+            .field("workloads", &self.workloads)
             .finish()
     }
 }
@@ -186,6 +192,8 @@ impl Registry {
             balancers: Catalog::new("balancer"),
             topologies: topologies::built_in(),
             claim_tests: claims::built_in(),
+            loss_models: loss_models::built_in(),
+            workloads: workload::built_in(),
             composed: OnceLock::new(),
             extended: false,
         };
@@ -372,6 +380,37 @@ impl Registry {
         self
     }
 
+    /// Adds a loss model, the value of the key `model` of `[loss]`. Replaces the one with that name, if any.
+    /// `summary` describes it in one line, and `read` reads its keys.
+    #[must_use]
+    pub fn loss_model(
+        mut self,
+        name: impl Into<String>,
+        summary: impl Into<String>,
+        read: impl Fn(&Section<'_>, &LossPlace<'_>) -> Result<Arc<dyn LossModel>, ExperimentError>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Self {
+        self.extended = true;
+        self.loss_models.add(name, summary, Arc::new(read));
+        self
+    }
+
+    /// Adds a distribution of flow sizes, a value of the key `sizes`. Replaces the one with that name, if any.
+    /// `summary` describes it in one line.
+    #[must_use]
+    pub fn sizes(
+        mut self,
+        name: impl Into<String>,
+        summary: impl Into<String>,
+        sizes: Sizes,
+    ) -> Self {
+        self.extended = true;
+        self.workloads.add(name, summary, Arc::new(sizes));
+        self
+    }
+
     /// Returns the transport with that name. A name with one or more variants after plus signs
     /// (`fuso+roundrobin+held`, see [`spindle_mptcp::VARIANTS`]) stands for the transport with these changes.
     /// It is found only if the transport has what the variants change.
@@ -507,6 +546,16 @@ impl Registry {
     /// All tests of claims.
     pub fn claim_tests(&self) -> &Catalog<ReadTest> {
         &self.claim_tests
+    }
+
+    /// All loss models.
+    pub fn loss_models(&self) -> &Catalog<ReadLossModel> {
+        &self.loss_models
+    }
+
+    /// All named distributions of flow sizes.
+    pub fn workloads(&self) -> &Catalog<Sizes> {
+        &self.workloads
     }
 
     /// The names of the balancers except `ecmp`: first without, then with priorities.

@@ -6,7 +6,7 @@ use super::{Finding, Findings, Judge, Keys, ReadTest, Test, Verdict};
 use crate::bound::{packets, rto_bound};
 use crate::catalog::Catalog;
 use crate::document::ExperimentError;
-use crate::scenario::{LossModel, Scenario, Traffic};
+use crate::scenario::{Scenario, Traffic};
 use crate::units;
 
 /// The share of flows with a timeout is at or above the bound of FUSO section 2.2 (mechanisms C3) for the
@@ -64,7 +64,8 @@ impl Test for Bound {
 
 /// The bound of mechanisms C3 for a scenario with one Bernoulli loss and one fixed size.
 pub fn point_bound(scenario: &Scenario) -> Result<f64, String> {
-    let Some(LossModel::Bernoulli(p)) = scenario.loss.first().map(|l| &l.model) else {
+    let rate = scenario.loss.first().map(|l| l.model.independent_rate());
+    let Some(Some(p)) = rate else {
         return Err("the bound needs one Bernoulli loss".to_owned());
     };
     let Traffic::Requests(requests) = &scenario.traffic else {
@@ -72,7 +73,7 @@ pub fn point_bound(scenario: &Scenario) -> Result<f64, String> {
     };
     let bytes = requests.sizes.mean();
     Ok(rto_bound(
-        *p,
+        p,
         packets(bytes as u64, u64::from(scenario.host.mss)),
     ))
 }

@@ -3,7 +3,6 @@
 mod overlay;
 mod read;
 mod read_formula;
-mod read_loss;
 mod read_mix;
 #[cfg(test)]
 mod read_tests;

@@ -3,10 +3,10 @@
 use spindle_fabric::Network;
 use spindle_mptcp::congestion::CongestionKind;
 
-use super::read_loss::losses;
 use super::read_traffic::traffic;
 use super::{Context, read_formula};
 use crate::document::{ExperimentError, Node, Section, Share, Size, Value};
+use crate::loss_models;
 use crate::network::switches_among;
 use crate::scenario::{Buffer, HostSettings, Hotspots, Scenario, Window};
 use crate::topologies;
@@ -25,7 +25,7 @@ pub(super) fn scenario(root: &Section<'_>, context: &Context<'_>) -> Result<Scen
     let network = topology
         .build()
         .map_err(|e| root.error("topology", e.to_string()))?;
-    let loss = losses(root, &network)?;
+    let loss = loss_models::read(root, &network, context.registry.loss_models())?;
     let traffic = match root.section("traffic")? {
         Some(section) => traffic(section, (&*topology, &network), context)?,
         None => return Err(root.error("traffic", "missing, want a table with a kind")),

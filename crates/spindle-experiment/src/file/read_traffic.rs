@@ -15,7 +15,7 @@ use crate::scenario::{
     Topology, Traffic, TrafficMatrix, TransferArrivals, Transfers,
 };
 use crate::topologies::MAX_INTERFACES;
-use crate::workload::{Cdf, LogNormal, NAMED, SizeSampler, Sizes};
+use crate::workload::{Cdf, LogNormal, SizeSampler, Sizes};
 
 /// Largest number of subflows that a file may request: the number that a connection accepts by default.
 const MAX_SUBFLOWS: u32 = 8;
@@ -350,18 +350,24 @@ pub(super) fn sizes_of(
     limited: bool,
     context: &Context<'_>,
 ) -> Result<Sizes> {
+    let named = context.registry.workloads();
+    let want = || {
+        let names: Vec<&str> = named.names().collect();
+        format!("{}, {SIZES}", names.join(", "))
+    };
     let Some(node) = s.node(key) else {
-        return Err(s.error(key, format!("missing, want {SIZES}")));
+        return Err(s.error(key, format!("missing, want {}", want())));
     };
     Ok(match &node.value {
         Value::Text(text) => match text.strip_prefix("file:") {
             Some(name) => cdf_file(s, key, name, context)?,
-            None => match (Sizes::named(text), crate::units::size(text)) {
-                (Some(named), _) => named,
+            None => match (named.find(text), crate::units::size(text)) {
+                (Some(entry), _) => (*entry.item).clone(),
                 (None, Some(bytes)) if bytes > 0 => Sizes::Fixed(bytes),
                 _ => {
-                    let near = crate::document::suggestion(text, NAMED);
-                    return Err(s.error(key, format!("found \"{text}\", want {SIZES}{near}")));
+                    let near = crate::document::suggestion(text, named.names());
+                    let want = want();
+                    return Err(s.error(key, format!("found \"{text}\", want {want}{near}")));
                 }
             },
         },
@@ -379,7 +385,7 @@ pub(super) fn sizes_of(
             Sizes::Packets(packets(&Section::new(s.path(key), node)?)?)
         }
         Value::Table(_) => Sizes::LogNormal(lognormal(&Section::new(s.path(key), node)?)?),
-        _ => return Err(s.error(key, format!("found {}, want {SIZES}", node.kind()))),
+        _ => return Err(s.error(key, format!("found {}, want {}", node.kind(), want()))),
     })
 }
 
@@ -414,7 +420,7 @@ fn lognormal(s: &Section<'_>) -> Result<LogNormal> {
     Ok(sizes)
 }
 
-const SIZES: &str = "web-search, data-mining, mixed, \"file:PATH\" or { cdf = \"what such a file contains\" }, a size such as \"10KB\", \
+const SIZES: &str = "\"file:PATH\" or { cdf = \"what such a file contains\" }, a size such as \"10KB\", \
                      two sizes [\"10KB\", \"100KB\"] for a uniform one, \
                      { packets = 29 } for full packets of the transport's own, or { lognormal = \"48KiB\", sigma = 0.9, min = \"1KiB\", max = \"1MiB\" }";
 

@@ -10,8 +10,9 @@ use spindle_units::{BitRate, Duration};
 pub use mix::{BurstTimes, LongFlows, Matching, Mix, Pairs, Starts};
 
 pub use crate::formula::Formula;
+pub use crate::loss_models::{Direction, Loss, LossModel, ResponseLoss};
 pub use crate::topologies::{Buffer, LinkSettings, Topology};
-use crate::workload::{LossyLinks, SizeSampler};
+use crate::workload::SizeSampler;
 
 /// Everything about a run except the transport and the seed.
 #[derive(Clone, Debug)]
@@ -28,70 +29,6 @@ pub struct Scenario {
     pub host: HostSettings,
     /// Name of the balancer that every switch uses.
     pub balancer: String,
-}
-
-/// A loss process on some links.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Loss {
-    /// Which packets are lost.
-    pub model: LossModel,
-    /// Links: hosts (their cables), cables such as `P1`, patterns such as `access:H4-H6`, or `all`.
-    pub on: Vec<String>,
-    /// The directions in which packets are lost.
-    pub direction: Direction,
-    /// Whether only packets with payload are lost.
-    pub data_only: bool,
-}
-
-/// How losses are distributed.
-#[derive(Clone, Debug, PartialEq)]
-pub enum LossModel {
-    /// Each packet is lost independently with this probability.
-    Bernoulli(f64),
-    /// Two-state Gilbert: all packets are lost in the bad state, none in the good one.
-    Gilbert {
-        /// Share of packets lost in the long run.
-        rate: f64,
-        /// Mean number of packets in the bad state.
-        burst: f64,
-    },
-    /// Every packet between two times is lost: the link is down.
-    BlackHole {
-        /// Start of the outage. Time counts from the start of the run and includes the preparation of
-        /// connections.
-        from: Duration,
-        /// End of the outage.
-        until: Duration,
-    },
-    /// The packets with these numbers on the link, counted from 1.
-    Numbered(Vec<u64>),
-    /// One data packet of each response, on whatever path. It is lost as it leaves the server.
-    Response(ResponseLoss),
-    /// Some links of [`Loss::on`], drawn again for each run, each with its own rate. They lose packets from the
-    /// start of the measurement on: connections were opened before links broke.
-    LossyLinks(LossyLinks),
-}
-
-/// The packet of a response that is lost (CoFUSO section 6.1.1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ResponseLoss {
-    /// The subflow that carries the packet, from 0. If `None`, it may be any subflow.
-    pub subflow: Option<u8>,
-    /// Number of the packet there, from 1 in the order of sending. If `None`, the number is drawn for each
-    /// response among as many packets as the response fills. It is the same under every transport.
-    pub packet: Option<u64>,
-}
-
-/// Direction on a link. A link between switches runs forward from the first switch to the second. A host's link
-/// runs forward from the host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    /// Both, independently.
-    Both,
-    /// Forward only.
-    Forward,
-    /// Backward only.
-    Backward,
 }
 
 /// The traffic of a scenario.

@@ -1,49 +1,47 @@
 //! Flow sizes: the published distributions, fixed and uniform sizes, and tables from files.
+//!
+//! Each published distribution is one file of this folder, which registers itself in [`built_in`]. Other crates
+//! add theirs with [`Registry::sizes`](crate::registry::Registry::sizes).
 
 mod cdf;
+mod data_mining;
 mod lossy;
+mod mixed;
+mod web_search;
 
 pub use cdf::{Cdf, CdfError};
 pub use lossy::{LossRates, LossyLink, LossyLinks};
 
 use std::sync::Arc;
 
+use crate::catalog::Catalog;
 use crate::rng::Stream;
 
 /// Payload bytes of a full packet in the published tables (mechanisms C1).
 pub const TABLE_PACKET: u64 = 1460;
 
-/// Web search, from DCTCP (mechanisms C1): packets of 1460 B and cumulative probability.
-const WEB_SEARCH: [(u64, f64); 12] = [
-    (6, 0.0),
-    (6, 0.15),
-    (13, 0.2),
-    (19, 0.3),
-    (33, 0.4),
-    (53, 0.53),
-    (133, 0.6),
-    (667, 0.7),
-    (1333, 0.8),
-    (3333, 0.9),
-    (6667, 0.97),
-    (20000, 1.0),
-];
+/// The distributions that come with Spindle, by name.
+pub fn built_in() -> Catalog<Sizes> {
+    let mut catalog = Catalog::new("size distribution");
+    for register in [web_search::register, data_mining::register, mixed::register] {
+        // The tables are checked by tests. A table that is not a distribution would have no name.
+        let _ = register(&mut catalog);
+    }
+    catalog
+}
 
-/// Data mining, from VL2 (mechanisms C1): packets of 1460 B and cumulative probability.
-const DATA_MINING: [(u64, f64); 9] = [
-    (1, 0.0),
-    (1, 0.5),
-    (2, 0.6),
-    (3, 0.7),
-    (7, 0.8),
-    (267, 0.9),
-    (2107, 0.95),
-    (66667, 0.99),
-    (666667, 1.0),
-];
-
-/// The names of the published distributions.
-pub const NAMED: [&str; 3] = ["web-search", "data-mining", "mixed"];
+/// The distribution of a table of sizes in packets of [`TABLE_PACKET`] bytes and their cumulative probability.
+///
+/// # Errors
+/// A table that is not a distribution.
+pub fn of_packets(table: &[(u64, f64)]) -> Result<Cdf, CdfError> {
+    let points = table.iter();
+    Cdf::new(
+        points
+            .map(|(n, p)| ((n * TABLE_PACKET) as f64, *p))
+            .collect(),
+    )
+}
 
 /// The distribution of flow sizes.
 #[derive(Clone, Debug, PartialEq)]
@@ -98,27 +96,9 @@ impl LogNormal {
 }
 
 impl Sizes {
-    /// The published distribution with this name, see [`NAMED`].
+    /// The distribution of [`built_in`] with this name.
     pub fn named(name: &str) -> Option<Self> {
-        let table: &[(u64, f64)] = match name {
-            "web-search" => &WEB_SEARCH,
-            "data-mining" => &DATA_MINING,
-            // Half of the flows from each (CAPS section IX-E, Fig 23).
-            "mixed" => {
-                let [Self::Table(a), Self::Table(b)] =
-                    [Self::named("web-search")?, Self::named("data-mining")?]
-                else {
-                    return None;
-                };
-                return Some(Self::Table(Arc::new(a.mixed_with(&b))));
-            }
-            _ => return None,
-        };
-        let points = table
-            .iter()
-            .map(|(n, p)| ((n * TABLE_PACKET) as f64, *p))
-            .collect();
-        Cdf::new(points).ok().map(|cdf| Self::Table(Arc::new(cdf)))
+        built_in().find(name).map(|e| (*e.item).clone())
     }
 }
 
@@ -200,6 +180,15 @@ mod tests {
             Some(Sizes::Table(cdf)) => cdf,
             _ => panic!("{name}"),
         }
+    }
+
+    #[test]
+    fn every_published_table_is_a_distribution() {
+        assert!(
+            built_in()
+                .names()
+                .eq(["web-search", "data-mining", "mixed"])
+        );
     }
 
     /// The figures that mechanisms C1 gives for each table.

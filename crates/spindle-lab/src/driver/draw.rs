@@ -1,9 +1,10 @@
 //! Draws what differs from run to run: lossy links and hotspots.
 
+use spindle_experiment::loss_models::bernoulli;
 use spindle_experiment::metrics::LossyCable;
-use spindle_experiment::network::{candidates, links, process, switches_among};
+use spindle_experiment::network::{candidates, links, switches_among};
 use spindle_experiment::rng::{Purpose, Streams};
-use spindle_experiment::scenario::{Hotspots, Loss, LossModel};
+use spindle_experiment::scenario::{Hotspots, Loss};
 use spindle_fabric::{LinkId, Loss as LinkLoss, Network, NetworkError};
 
 use super::RunError;
@@ -26,7 +27,7 @@ pub(crate) fn draw_lossy_links(
 ) -> Result<Drawn, NetworkError> {
     let mut drawn = Drawn::default();
     for (index, loss) in losses.iter().enumerate() {
-        let LossModel::LossyLinks(lossy) = &loss.model else {
+        let Some(lossy) = loss.model.lossy_links() else {
             continue;
         };
         let cables = candidates(network, &loss.on)?;
@@ -37,7 +38,7 @@ pub(crate) fn draw_lossy_links(
         let mut rng = streams.stream(Purpose::LossyLinks, index as u64);
         for link in lossy.draw(&groups, &mut rng) {
             let cable = network.cable(cables[link.cable]);
-            let process = process(&LossModel::Bernoulli(link.rate))?;
+            let process = bernoulli(link.rate);
             let process = match loss.data_only {
                 true => process.data_only(),
                 false => process,
@@ -88,6 +89,9 @@ pub(crate) fn draw_hotspots(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
+
+    use spindle_experiment::loss_models::DrawnLinks;
     use spindle_experiment::scenario::{Buffer, Direction};
     use spindle_experiment::workload::{LossRates, LossyLinks};
     use spindle_fabric::topology::{Dumbbell, FatTree};
@@ -98,11 +102,11 @@ mod tests {
     fn lossy_links_of_the_mesh_lose_data_in_one_direction() {
         let network = spindle_fabric::topology::Mesh::default().build().unwrap();
         let loss = Loss {
-            model: LossModel::LossyLinks(LossyLinks {
+            model: Arc::new(DrawnLinks(LossyLinks {
                 links: 4,
                 rates: LossRates::Same(0.15),
                 locations: Vec::new(),
-            }),
+            })),
             on: vec!["mesh".to_owned()],
             direction: Direction::Backward,
             data_only: true,

@@ -22,7 +22,7 @@ use spindle_experiment::metrics::RunResult;
 use spindle_experiment::network::network as build_network;
 use spindle_experiment::registry::Registry;
 use spindle_experiment::rng::{Purpose, Streams};
-use spindle_experiment::scenario::{LossModel, Traffic};
+use spindle_experiment::scenario::Traffic;
 use spindle_experiment::traffic::{Plan, PlanError, PlannedFlow, plan};
 use spindle_experiment::{Scenario, TransportName};
 use spindle_fabric::{HostId, Network, NetworkError, Simulation};
@@ -261,10 +261,8 @@ pub fn run(request: &RunRequest<'_>) -> Result<RunOutput, RunError> {
         world.notify_departures();
     }
     world.simulation.balance(&balancing);
-    let scripted = request.scenario.loss.iter().filter_map(|l| match l.model {
-        LossModel::Response(loss) => Some(loss),
-        _ => None,
-    });
+    let losses = request.scenario.loss.iter();
+    let scripted = losses.filter_map(|l| l.model.response());
     let script = Script::new(scripted.collect());
     let app = App::new(plan, usage, streams, script, request.record);
     let capture = match &request.pcap {
