@@ -48,6 +48,11 @@ pub fn names(registry: &Registry) -> String {
     );
     list(
         &mut text,
+        "metrics that are a ratio of sums",
+        registry.metrics(),
+    );
+    list(
+        &mut text,
         "tests, as test in [[claims]]",
         registry.claim_tests(),
     );

@@ -1,6 +1,13 @@
 //! What a run measured, and the metrics computed from it (mechanisms B0).
 
+mod spec;
+
 use serde::{Deserialize, Serialize};
+
+use crate::catalog::Catalog;
+
+pub(crate) use spec::built_in;
+pub use spec::{MetricSpec, SPECS, Unit};
 
 pub use crate::formula::Computed;
 pub use crate::observed::{
@@ -169,6 +176,8 @@ pub enum Metric {
     Lossy(LossyMetric),
     /// Completed flows divided by all flows.
     Completed,
+    /// A ratio of two sums over runs: an entry of [`SPECS`], or a metric that another crate added.
+    Ratio(&'static MetricSpec),
     /// A metric of data that is recorded for each flow only if the experiment requests it.
     Observed(ObservedMetric),
 }
@@ -291,13 +300,42 @@ impl Metric {
             "lossy.edge-agg" => Self::Lossy(LossyMetric::EdgeAgg),
             "lossy.agg-core" => Self::Lossy(LossyMetric::AggCore),
             "completed" => Self::Completed,
-            name => return ObservedMetric::parse(name).map(Self::Observed),
+            name => {
+                let ratio = spec::find(name).map(Self::Ratio);
+                return ratio.or_else(|| ObservedMetric::parse(name).map(Self::Observed));
+            }
         })
     }
 
-    /// The names of all metrics.
+    /// Returns the metric with that name among Spindle's and those of a registry's catalog.
+    pub fn parse_with(name: &str, added: &Catalog<&'static MetricSpec>) -> Option<Self> {
+        let ratio = added.find(name).map(|e| Self::Ratio(*e.item));
+        ratio.or_else(|| Self::parse(name))
+    }
+
+    /// What must be observed for this metric, by its name in experiment files. `None` if every run has the data.
+    pub const fn needs(self) -> Option<&'static str> {
+        match self {
+            Self::Ratio(spec) => spec.needs,
+            Self::Observed(o) => Some(o.needs()),
+            _ => None,
+        }
+    }
+
+    /// The names of all metrics of Spindle.
     pub fn all_names() -> impl Iterator<Item = &'static str> + Clone {
-        Self::NAMES.into_iter().chain(ObservedMetric::names())
+        let ratios = SPECS.iter().map(|s| s.name);
+        let names = Self::NAMES.into_iter().chain(ratios);
+        names.chain(ObservedMetric::names())
+    }
+
+    /// The names of all metrics of Spindle, and of those that other crates added to a registry's catalog.
+    pub fn all_names_with(
+        added: &Catalog<&'static MetricSpec>,
+    ) -> impl Iterator<Item = &'static str> + Clone {
+        let own = |name: &&str| !SPECS.iter().any(|s| s.name == *name);
+        let added: Vec<&'static str> = added.items().map(|s| s.name).filter(own).collect();
+        Self::all_names().chain(added)
     }
 
     /// Returns the metric with that name, together with the name.
@@ -324,6 +362,7 @@ impl Metric {
             }
             Self::Lossy(l) => l.title().to_owned(),
             Self::Completed => "completed flows".to_owned(),
+            Self::Ratio(spec) => spec.title.to_owned(),
             Self::Observed(o) => o.title(),
         }
     }
@@ -334,6 +373,7 @@ impl Metric {
             Self::FctMean | Self::FctDeviation | Self::FctPercentile(_) | Self::FctMax => {
                 show_us(value)
             }
+            Self::Ratio(spec) => spec.unit.show(value),
             _ if self.is_rate() => format!("{:.4} Mbps", value / 1e6),
             Self::Observed(o) => o.show(value),
             _ => crate::units::percent((value * 1e6).round() / 1e6),
@@ -344,6 +384,7 @@ impl Metric {
     pub const fn unit(self) -> &'static str {
         match self {
             Self::FctMean | Self::FctDeviation | Self::FctPercentile(_) | Self::FctMax => "us",
+            Self::Ratio(spec) => spec.unit.name(),
             _ if self.is_rate() => "bit/s",
             _ if self.is_size() => "B",
             Self::Observed(o) if o.is_time() => "us",
@@ -359,6 +400,7 @@ impl Metric {
             | Self::FlowExtraLoad
             | Self::Completed
             | Self::Lossy(_) => true,
+            Self::Ratio(spec) => matches!(spec.unit, Unit::Share),
             Self::Observed(o) => o.is_share(),
             _ => false,
         }
@@ -371,18 +413,32 @@ impl Metric {
 
     /// Whether the metric is a size in bytes.
     pub const fn is_size(self) -> bool {
-        matches!(self, Self::Observed(o) if o.is_size())
+        match self {
+            Self::Ratio(spec) => matches!(spec.unit, Unit::Bytes),
+            Self::Observed(o) => o.is_size(),
+            _ => false,
+        }
+    }
+
+    /// Whether the metric is a plain number.
+    pub const fn is_count(self) -> bool {
+        match self {
+            Self::Ratio(spec) => matches!(spec.unit, Unit::Number),
+            Self::Observed(o) => o.is_count(),
+            _ => false,
+        }
     }
 
     /// Whether the metric is a rate, bits per second.
     pub const fn is_rate(self) -> bool {
-        matches!(
-            self,
+        match self {
+            Self::Ratio(spec) => matches!(spec.unit, Unit::BitsPerSecond),
             Self::Goodput
-                | Self::GoodputAll
-                | Self::GoodputBackground
-                | Self::GoodputBackgroundDeviation
-        )
+            | Self::GoodputAll
+            | Self::GoodputBackground
+            | Self::GoodputBackgroundDeviation => true,
+            _ => false,
+        }
     }
 }
 

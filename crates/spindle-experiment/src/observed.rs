@@ -17,18 +17,12 @@ use crate::metrics::{RunResult, show_bytes, show_us};
 /// A number computed from what was observed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObservedMetric {
-    /// Flows to which proactive recovery delivered data, divided by all flows.
-    RecoveredFlows,
-    /// Recovery packets that delivered new data, divided by all recovery packets.
-    UsefulRecoveries,
     /// Of the flows to which proactive recovery delivered data, the share whose first useful recovery packet
     /// has a number in this range, counted from 1 (both ends included).
     FirstHit(u32, u32),
     /// The share of flows with room for at most this many packets (second field) within the window with this
     /// index in [`SPARE_WINDOWS_MS`] (first field).
     Spare(usize, u32),
-    /// Mean size in bytes.
-    SizeMean,
     /// Median size in bytes, nearest rank.
     SizeMedian,
     /// The share of flows of at most this many bytes.
@@ -50,13 +44,6 @@ pub enum ObservedMetric {
     LongLoss,
     /// All dropped data packets, divided by all data packets sent.
     AllLoss,
-    /// Mean time that data packets with this mark spent in queues of switches, microseconds.
-    Queueing(Mark),
-    /// The share of data packets with this mark that were overtaken by a packet of their flow that was sent
-    /// later.
-    Disorder(Mark),
-    /// The share of paths that short flows do not use while they send.
-    UnusedPaths,
     /// Bytes that applications received over links of this group, divided by the bytes that these links could
     /// have sent.
     GroupGoodput(&'static str),
@@ -64,8 +51,6 @@ pub enum ObservedMetric {
     Coding(CodingMetric),
     /// A number computed from units in transit.
     Units(UnitMetric),
-    /// Mean congestion window when data packets with this mark were sent, in full segments.
-    Window(Mark),
     /// The result of a formula.
     Computed(Computed),
 }
@@ -96,9 +81,7 @@ pub enum PerFlow {
 pub(crate) const COMPUTED: &str = "formula";
 
 /// The metrics that are observed in runs, by name.
-pub const OBSERVED_METRICS: [(&str, ObservedMetric); 55] = [
-    ("recovery.flows", ObservedMetric::RecoveredFlows),
-    ("recovery.useful", ObservedMetric::UsefulRecoveries),
+pub const OBSERVED_METRICS: [(&str, ObservedMetric); 45] = [
     ("recovery.hit-by-4", ObservedMetric::FirstHit(1, 4)),
     ("recovery.hit-by-16", ObservedMetric::FirstHit(1, 16)),
     ("recovery.hit-5-to-16", ObservedMetric::FirstHit(5, 16)),
@@ -108,7 +91,6 @@ pub const OBSERVED_METRICS: [(&str, ObservedMetric); 55] = [
     ("spare.20ms.to-3", ObservedMetric::Spare(0, 3)),
     ("spare.50ms.to-3", ObservedMetric::Spare(1, 3)),
     ("spare.100ms.to-3", ObservedMetric::Spare(2, 3)),
-    ("size.mean", ObservedMetric::SizeMean),
     ("size.p50", ObservedMetric::SizeMedian),
     ("timeouts.mean", ObservedMetric::Timeouts(PerFlow::Mean)),
     ("timeouts.max", ObservedMetric::Timeouts(PerFlow::Most)),
@@ -157,11 +139,6 @@ pub const OBSERVED_METRICS: [(&str, ObservedMetric); 55] = [
     ("loss.short", ObservedMetric::ShortLoss),
     ("loss.long", ObservedMetric::LongLoss),
     ("loss.all", ObservedMetric::AllLoss),
-    ("queueing.short", ObservedMetric::Queueing(Mark::Short)),
-    ("queueing.long", ObservedMetric::Queueing(Mark::Long)),
-    ("disorder.short", ObservedMetric::Disorder(Mark::Short)),
-    ("disorder.long", ObservedMetric::Disorder(Mark::Long)),
-    ("paths.unused", ObservedMetric::UnusedPaths),
     ("core.goodput", ObservedMetric::GroupGoodput(CORE)),
     ("access.goodput", ObservedMetric::GroupGoodput(ACCESS)),
     ("edge-agg.goodput", ObservedMetric::GroupGoodput("edge-agg")),
@@ -198,8 +175,6 @@ pub const OBSERVED_METRICS: [(&str, ObservedMetric); 55] = [
         "rtt.tracking",
         ObservedMetric::Coding(CodingMetric::Tracking),
     ),
-    ("cwnd.short", ObservedMetric::Window(Mark::Short)),
-    ("cwnd.long", ObservedMetric::Window(Mark::Long)),
 ];
 
 impl ObservedMetric {
@@ -224,14 +199,12 @@ impl ObservedMetric {
     /// What must be observed for this metric, by its name in experiment files.
     pub const fn needs(self) -> &'static str {
         match self {
-            Self::SizeMean | Self::SizeMedian | Self::SizeTo(_) => "sizes",
+            Self::SizeMedian | Self::SizeTo(_) => "sizes",
             Self::Timeouts(_) | Self::Retransmits(_) => "timers",
             Self::Utilisation(_) | Self::CoreLoss | Self::AccessLoss => "links",
             Self::ShortLoss | Self::LongLoss | Self::AllLoss => "packets",
-            Self::Queueing(_) | Self::Disorder(_) | Self::UnusedPaths => "paths",
             Self::GroupGoodput(_) => "goodput",
             Self::Coding(_) | Self::Units(_) => "coding",
-            Self::Window(_) => "windows",
             Self::Computed(_) => COMPUTED,
             _ => "recovery",
         }
@@ -240,8 +213,6 @@ impl ObservedMetric {
     /// The metric's name in a sentence.
     pub fn title(self) -> String {
         match self {
-            Self::RecoveredFlows => "flows that proactive recovery repaired".to_owned(),
-            Self::UsefulRecoveries => "useful recovery packets".to_owned(),
             Self::FirstHit(1, to) => {
                 format!("repaired flows that took at most {to} recovery packets")
             }
@@ -252,7 +223,6 @@ impl ObservedMetric {
                 let ms = SPARE_WINDOWS_MS[window];
                 format!("flows with at most {most} spare packets within {ms} ms")
             }
-            Self::SizeMean => "mean size".to_owned(),
             Self::SizeMedian => "median size".to_owned(),
             Self::SizeTo(most) => format!("flows of at most {}", show_bytes(f64::from(most))),
             Self::Timeouts(what) => what.title("timeout"),
@@ -264,14 +234,10 @@ impl ObservedMetric {
             Self::ShortLoss => "loss of short flows' packets".to_owned(),
             Self::LongLoss => "loss of long flows' packets".to_owned(),
             Self::AllLoss => "loss of packets".to_owned(),
-            Self::Queueing(mark) => format!("queueing delay of {}", mark.title()),
-            Self::Disorder(mark) => format!("disorder of {}", mark.title()),
-            Self::UnusedPaths => "paths unused by short flows".to_owned(),
             Self::GroupGoodput(CORE) => "goodput of the core".to_owned(),
             Self::GroupGoodput(group) => format!("goodput of {group}"),
             Self::Coding(what) => what.title().to_owned(),
             Self::Units(what) => what.title().to_owned(),
-            Self::Window(mark) => format!("congestion window of {}", mark.title()),
             Self::Computed(c) => c.title().to_owned(),
         }
     }
@@ -279,7 +245,7 @@ impl ObservedMetric {
     /// A value as text with its unit.
     pub fn show(self, value: f64) -> String {
         match self {
-            Self::SizeMean | Self::SizeMedian => show_bytes(value),
+            Self::SizeMedian => show_bytes(value),
             Self::Computed(c) => c.show(value),
             _ if self.is_time() => show_us(value),
             _ if self.is_count() => format!("{value:.3}"),
@@ -300,7 +266,6 @@ impl ObservedMetric {
     /// Whether the metric is a time.
     pub const fn is_time(self) -> bool {
         match self {
-            Self::Queueing(_) => true,
             Self::Units(what) => what.is_time(),
             Self::Computed(c) => c.is_time(),
             _ => false,
@@ -309,7 +274,7 @@ impl ObservedMetric {
 
     /// Whether the metric is a size in bytes.
     pub const fn is_size(self) -> bool {
-        matches!(self, Self::SizeMean | Self::SizeMedian)
+        matches!(self, Self::SizeMedian)
     }
 
     /// Whether the metric is a plain number.
@@ -318,18 +283,9 @@ impl ObservedMetric {
             Self::Timeouts(what) | Self::Retransmits(what) => {
                 matches!(what, PerFlow::Mean | PerFlow::Most)
             }
-            Self::Window(_) | Self::Coding(CodingMetric::Unit) => true,
+            Self::Coding(CodingMetric::Unit) => true,
             Self::Computed(c) => c.is_count(),
             _ => false,
-        }
-    }
-}
-
-impl Mark {
-    const fn title(self) -> &'static str {
-        match self {
-            Self::Short => "short flows' packets",
-            Self::Long => "long flows' packets",
         }
     }
 }
@@ -362,66 +318,22 @@ impl PerFlow {
     }
 }
 
-/// The data of a run from which these metrics are computed.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Kept {
-    flows: u64,
-    recovery: Option<RecoveryOfFlows>,
-    sizes: Vec<u64>,
-    timers: Option<TimersOfFlows>,
-    links: Vec<LinksOfGroup>,
-    packets: Option<PacketsOfFlows>,
-    paths: Option<PathsOfFlows>,
-    goodput: Vec<GoodputOfGroup>,
-    coding: Option<CodingOfFlows>,
-    units: Option<UnitsOfFlows>,
-    windows: Option<WindowsOfFlows>,
-    computed: Vec<(Computed, f64)>,
-}
-
 /// The group of links between the last two layers of switches, and the group of the hosts' own links.
 const CORE: &str = "agg-core";
 const ACCESS: &str = "access";
 /// The name of the core group in a network of two layers.
 const CORE_OF_TWO_LAYERS: &str = "leaf-spine";
 
-impl Kept {
-    pub(crate) fn of(run: &RunResult) -> Self {
-        Self {
-            flows: run.flows,
-            recovery: run.recovery.clone(),
-            sizes: run.sizes.clone(),
-            timers: run.timers.clone(),
-            links: run.links.clone(),
-            packets: run.packets,
-            paths: run.paths,
-            goodput: run.goodput.clone(),
-            coding: run.coding,
-            units: run.units,
-            windows: run.windows,
-            computed: run.computed.clone(),
-        }
-    }
+/// The data of a run from which these metrics are computed.
+struct Kept<'a>(&'a RunResult);
 
-    /// Whether these are the values of a computed point and not of a run.
-    pub(crate) fn is_computed(&self) -> bool {
-        !self.computed.is_empty()
-    }
-
-    fn group(&self, name: &str) -> Option<&LinksOfGroup> {
-        named(&self.links, name, |g| &g.group)
-    }
-
-    fn waits(&self, mark: Mark) -> Option<WaitsOfClass> {
-        let paths = self.paths?;
-        Some(match mark {
-            Mark::Short => paths.short,
-            Mark::Long => paths.long,
-        })
+impl<'a> Kept<'a> {
+    fn group(&self, name: &str) -> Option<&'a LinksOfGroup> {
+        named(&self.0.links, name, |g| &g.group)
     }
 
     fn most(&self, metric: ObservedMetric) -> Option<usize> {
-        let timers = self.timers.as_ref()?;
+        let timers = self.0.timers.as_ref()?;
         match metric {
             ObservedMetric::Timeouts(PerFlow::Most) => Some(timers.timeouts.len()),
             ObservedMetric::Retransmits(PerFlow::Most) => Some(timers.retransmits.len()),
@@ -432,15 +344,8 @@ impl Kept {
     /// The two parts of the metric as a ratio of sums over runs: what is counted, and the total.
     fn parts(&self, metric: ObservedMetric) -> Option<(f64, f64)> {
         let shares = |hits: usize, all: usize| Some((hits as f64, all as f64));
-        let r = self.recovery.as_ref();
+        let r = self.0.recovery.as_ref();
         match metric {
-            ObservedMetric::RecoveredFlows => {
-                shares(r?.first_hits.len(), usize::try_from(self.flows).ok()?)
-            }
-            ObservedMetric::UsefulRecoveries => {
-                let r = r?;
-                Some((r.useful as f64, r.packets as f64))
-            }
             ObservedMetric::FirstHit(from, to) => {
                 let hits = &r?.first_hits;
                 let within = hits.iter().filter(|n| (from..=to).contains(*n)).count();
@@ -453,58 +358,33 @@ impl Kept {
                     spare.len(),
                 )
             }
-            ObservedMetric::SizeMean => {
-                let sum: u64 = self.sizes.iter().sum();
-                Some((sum as f64, self.sizes.len() as f64))
-            }
             ObservedMetric::SizeTo(most) => {
-                let within = self.sizes.iter().filter(|s| **s <= u64::from(most));
-                shares(within.count(), self.sizes.len())
+                let within = self.0.sizes.iter().filter(|s| **s <= u64::from(most));
+                shares(within.count(), self.0.sizes.len())
             }
             ObservedMetric::SizeMedian => None,
-            ObservedMetric::Timeouts(what) => what.parts(&self.timers.as_ref()?.timeouts),
-            ObservedMetric::Retransmits(what) => what.parts(&self.timers.as_ref()?.retransmits),
+            ObservedMetric::Timeouts(what) => what.parts(&self.0.timers.as_ref()?.timeouts),
+            ObservedMetric::Retransmits(what) => what.parts(&self.0.timers.as_ref()?.retransmits),
             ObservedMetric::Utilisation(group) => {
                 let links = self.group(group)?;
                 Some((links.busy_s, links.time_s))
             }
             ObservedMetric::CoreLoss => drops(self.group(CORE)?),
             ObservedMetric::AccessLoss => drops(self.group(ACCESS)?),
-            ObservedMetric::ShortLoss => lost(self.packets?.short),
-            ObservedMetric::LongLoss => lost(self.packets?.others),
+            ObservedMetric::ShortLoss => lost(self.0.packets?.short),
+            ObservedMetric::LongLoss => lost(self.0.packets?.others),
             ObservedMetric::AllLoss => {
-                let (a, b) = (lost(self.packets?.short)?, lost(self.packets?.others)?);
+                let (a, b) = (lost(self.0.packets?.short)?, lost(self.0.packets?.others)?);
                 Some((a.0 + b.0, a.1 + b.1))
             }
-            ObservedMetric::Queueing(mark) => {
-                let waits = self.waits(mark)?;
-                Some((waits.queueing_ns as f64 / 1e3, waits.packets as f64))
-            }
-            ObservedMetric::Disorder(mark) => {
-                let waits = self.waits(mark)?;
-                Some((waits.overtaken as f64, waits.packets as f64))
-            }
-            ObservedMetric::UnusedPaths => {
-                let paths = self.paths?;
-                let unused = paths.ways.saturating_sub(paths.used);
-                Some((unused as f64, paths.ways as f64))
-            }
             ObservedMetric::GroupGoodput(group) => {
-                let group = named(&self.goodput, group, |g| &g.group)?;
+                let group = named(&self.0.goodput, group, |g| &g.group)?;
                 Some((group.bytes as f64, group.room))
             }
-            ObservedMetric::Coding(what) => Some(what.parts(&self.coding?)),
-            ObservedMetric::Units(what) => Some(what.parts(&self.units?)),
-            ObservedMetric::Window(mark) => {
-                let windows = self.windows?;
-                let of = match mark {
-                    Mark::Short => windows.short,
-                    Mark::Long => windows.long,
-                };
-                Some((of.segments, of.packets as f64))
-            }
+            ObservedMetric::Coding(what) => Some(what.parts(&self.0.coding?)),
+            ObservedMetric::Units(what) => Some(what.parts(&self.0.units?)),
             ObservedMetric::Computed(what) => {
-                let found = self.computed.iter().find(|(c, _)| *c == what);
+                let found = self.0.computed.iter().find(|(c, _)| *c == what);
                 found.map(|(_, value)| (*value, 1.0))
             }
         }
@@ -526,26 +406,36 @@ fn lost(packets: PacketsOfClass) -> Option<(f64, f64)> {
 }
 
 /// The metric over runs, with run i counted `weights[i]` times. Returns `None` if nothing was observed.
-pub(crate) fn weighted(runs: &[Kept], metric: ObservedMetric, weights: &[u32]) -> Option<f64> {
+pub(crate) fn weighted(runs: &[RunResult], metric: ObservedMetric, weights: &[u32]) -> Option<f64> {
     if metric == ObservedMetric::SizeMedian {
         return median_size(runs, weights);
     }
     let counted = runs.iter().zip(weights).filter(|(_, w)| **w > 0);
-    let most = counted.filter_map(|(r, _)| r.most(metric)).max();
+    let most = counted.filter_map(|(r, _)| Kept(r).most(metric)).max();
     if let Some(numbers) = most {
         return Some(numbers.saturating_sub(1) as f64);
     }
+    ratio(runs, |run| Kept(run).parts(metric), weights)
+}
+
+/// A ratio of two sums over runs, with run i counted `weights[i]` times. `parts` is what a run adds to the sums.
+/// Returns `None` if there is no data.
+pub(crate) fn ratio(
+    runs: &[RunResult],
+    parts: impl Fn(&RunResult) -> Option<(f64, f64)>,
+    weights: &[u32],
+) -> Option<f64> {
     let parts = runs
         .iter()
         .zip(weights)
-        .filter_map(|(r, w)| Some((r.parts(metric)?, f64::from(*w))));
+        .filter_map(|(r, w)| Some((parts(r)?, f64::from(*w))));
     let (hits, all) = parts.fold((0.0, 0.0), |sum, ((a, b), w)| {
         (sum.0 + a * w, sum.1 + b * w)
     });
     (all > 0.0).then_some(hits / all)
 }
 
-fn median_size(runs: &[Kept], weights: &[u32]) -> Option<f64> {
+fn median_size(runs: &[RunResult], weights: &[u32]) -> Option<f64> {
     let mut all: Vec<(u64, u64)> = runs
         .iter()
         .zip(weights)

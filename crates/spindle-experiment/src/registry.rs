@@ -16,6 +16,7 @@ use crate::claims::{self, Keys, ReadTest, Test};
 use crate::document::{ExperimentError, Section};
 use crate::identity::{VERSION, build_version};
 use crate::loss_models::{self, LossModel, LossPlace, ReadLossModel};
+use crate::metrics::{self, MetricSpec};
 use crate::topologies::{self, CustomKind, TopologyKind};
 use crate::workload::{self, Sizes};
 
@@ -152,6 +153,7 @@ pub struct Registry {
     topologies: Catalog<dyn TopologyKind>,
     claim_tests: Catalog<ReadTest>,
     loss_models: Catalog<ReadLossModel>,
+    metrics: Catalog<&'static MetricSpec>,
     workloads: Catalog<Sizes>,
     composed: OnceLock<Box<Composed>>,
     /// Whether it contains anything that is not part of Spindle.
@@ -179,6 +181,7 @@ impl std::fmt::Debug for Registry {
             .field("topologies", &self.topologies)
             .field("claim_tests", &self.claim_tests)
             .field("loss_models", &self.loss_models)
+            .field("metrics", &self.metrics)
             .field("workloads", &self.workloads)
             .finish()
     }
@@ -193,6 +196,7 @@ impl Registry {
             topologies: topologies::built_in(),
             claim_tests: claims::built_in(),
             loss_models: loss_models::built_in(),
+            metrics: metrics::built_in(),
             workloads: workload::built_in(),
             composed: OnceLock::new(),
             extended: false,
@@ -397,6 +401,14 @@ impl Registry {
         self
     }
 
+    /// Adds a metric: a ratio of two sums over runs. Replaces the one with that name, if any.
+    #[must_use]
+    pub fn metric(mut self, spec: &'static MetricSpec) -> Self {
+        self.extended = true;
+        self.metrics.add(spec.name, spec.title, Arc::new(spec));
+        self
+    }
+
     /// Adds a distribution of flow sizes, a value of the key `sizes`. Replaces the one with that name, if any.
     /// `summary` describes it in one line.
     #[must_use]
@@ -551,6 +563,11 @@ impl Registry {
     /// All loss models.
     pub fn loss_models(&self) -> &Catalog<ReadLossModel> {
         &self.loss_models
+    }
+
+    /// The metrics that are a ratio of two sums over runs: Spindle's and those that other crates added.
+    pub fn metrics(&self) -> &Catalog<&'static MetricSpec> {
+        &self.metrics
     }
 
     /// All named distributions of flow sizes.

@@ -1,5 +1,6 @@
 //! Extensions of Spindle in a separate crate: one file for each, and one line for each in [`registry`].
 
+mod abandoned;
 mod periodic;
 mod rpc;
 mod spread;
@@ -13,6 +14,7 @@ pub fn registry() -> Registry {
         .topology_kind("star", star::SUMMARY, star::Kind)
         .loss_model("periodic", periodic::SUMMARY, periodic::read)
         .sizes("rpc", rpc::SUMMARY, rpc::sizes())
+        .metric(&abandoned::ABANDONED)
         .claim_test("spread", spread::SUMMARY, spread::read)
 }
 
@@ -111,9 +113,27 @@ mod tests {
     }
 
     #[test]
+    fn added_metric_is_a_ratio_of_sums_over_runs() {
+        let text = FILE.replace("within = 2", "within = 2\nmetric = \"abandoned\"");
+        let metric = read(&text).unwrap().claims[0].metric;
+        let run = |aborted| RunResult {
+            flows: 10,
+            aborted,
+            ..RunResult::default()
+        };
+        assert_eq!(Pool::new(&[run(1), run(2)]).value(metric), Some(0.15));
+        assert_eq!(metric.show(0.15), "15%");
+        let unknown = read(&text.replace("\"abandoned\"", "\"abandond\"")).unwrap_err();
+        assert!(
+            unknown.ends_with("did you mean \"abandoned\"?"),
+            "{unknown}"
+        );
+    }
+
+    #[test]
     fn names_of_this_crate_are_explained() {
         let all = explain::names(&registry());
-        for name in ["star", "periodic", "rpc", "spread"] {
+        for name in ["star", "periodic", "rpc", "abandoned", "spread"] {
             assert!(all.lines().any(|l| l.starts_with(name)), "{name}");
         }
     }

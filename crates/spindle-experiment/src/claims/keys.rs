@@ -1,7 +1,8 @@
 //! Reads the keys of a test.
 
+use crate::catalog::Catalog;
 use crate::document::{ExperimentError, FromNode, Node, Section, Value};
-use crate::metrics::Metric;
+use crate::metrics::{Metric, MetricSpec};
 use crate::units;
 
 type Result<T> = std::result::Result<T, ExperimentError>;
@@ -14,12 +15,21 @@ const SLACK: f64 = 0.05;
 pub struct Keys<'a> {
     section: &'a Section<'a>,
     axes: &'a [String],
+    metrics: &'a Catalog<&'static MetricSpec>,
 }
 
 impl<'a> Keys<'a> {
-    /// The keys of `section`. `axes` are the sweep's axes.
-    pub(super) fn new(section: &'a Section<'a>, axes: &'a [String]) -> Self {
-        Self { section, axes }
+    /// The keys of `section`. `axes` are the sweep's axes, and `metrics` those that have names in the registry.
+    pub(super) fn new(
+        section: &'a Section<'a>,
+        axes: &'a [String],
+        metrics: &'a Catalog<&'static MetricSpec>,
+    ) -> Self {
+        Self {
+            section,
+            axes,
+            metrics,
+        }
     }
 
     /// The table, for keys of other kinds.
@@ -146,9 +156,9 @@ impl<'a> Keys<'a> {
             Some(node) => match &node.value {
                 Value::List(items) => items
                     .iter()
-                    .map(|n| named_metric(self.section, key, n))
+                    .map(|n| named_metric(self.section, key, n, self.metrics))
                     .collect(),
-                _ => Ok(vec![named_metric(self.section, key, node)?]),
+                _ => Ok(vec![named_metric(self.section, key, node, self.metrics)?]),
             },
         }
     }
@@ -164,12 +174,17 @@ pub(super) fn check_axis(s: &Section<'_>, key: &str, axis: &str, axes: &[String]
 }
 
 /// The metric that a node names.
-pub(super) fn named_metric(s: &Section<'_>, key: &str, node: &Node) -> Result<Metric> {
+pub(super) fn named_metric(
+    s: &Section<'_>,
+    key: &str,
+    node: &Node,
+    metrics: &Catalog<&'static MetricSpec>,
+) -> Result<Metric> {
     match &node.value {
-        Value::Text(name) => Metric::parse(name),
+        Value::Text(name) => Metric::parse_with(name, metrics),
         _ => None,
     }
-    .ok_or_else(|| s.unknown(key, node, Metric::all_names()))
+    .ok_or_else(|| s.unknown(key, node, Metric::all_names_with(metrics)))
 }
 
 fn number(node: &Node) -> Option<f64> {

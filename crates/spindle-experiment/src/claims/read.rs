@@ -6,7 +6,7 @@ use super::keys::{check_axis, named_metric};
 use super::{Claim, Condition, Keys, Kind, ReadTest, Test};
 use crate::catalog::Catalog;
 use crate::document::{ExperimentError, Section};
-use crate::metrics::Metric;
+use crate::metrics::{Metric, MetricSpec};
 
 type Result<T> = std::result::Result<T, ExperimentError>;
 
@@ -14,7 +14,7 @@ impl Claim {
     /// Reads one claim. `axes` are the sweep's axes. `observes` returns whether the traffic observes an item.
     pub(crate) fn read(
         s: Section<'_>,
-        tests: &Catalog<ReadTest>,
+        (tests, metrics): (&Catalog<ReadTest>, &Catalog<&'static MetricSpec>),
         axes: &[String],
         observes: &dyn Fn(&str) -> bool,
     ) -> Result<Self> {
@@ -24,17 +24,14 @@ impl Claim {
                 &[("numeric", Kind::Numeric), ("ordering", Kind::Ordering)],
             )?
             .ok_or_else(|| s.error("kind", "missing, want one of numeric, ordering"))?;
-        let metric = metric(&s)?;
-        if let Metric::Observed(m) = metric
-            && !observes(m.needs())
-        {
+        let metric = metric(&s, metrics)?;
+        if let Some(needs) = metric.needs().filter(|n| !observes(n)) {
             let problem = format!(
-                "is nothing that is kept here, want traffic.observe = [\"{}\"] for it",
-                m.needs()
+                "is nothing that is kept here, want traffic.observe = [\"{needs}\"] for it"
             );
             return Err(s.error("metric", problem));
         }
-        let test = test(&s, tests, axes)?;
+        let test = test(&s, tests, &Keys::new(&s, axes, metrics))?;
         let claim = Self {
             filter: filter(&s, axes)?,
             id: s.need("id")?,
@@ -50,16 +47,16 @@ impl Claim {
     }
 }
 
-fn metric(s: &Section<'_>) -> Result<Metric> {
+fn metric(s: &Section<'_>, metrics: &Catalog<&'static MetricSpec>) -> Result<Metric> {
     match s.node("metric") {
         None => Ok(Metric::FctPercentile(0.99)),
-        Some(node) => named_metric(s, "metric", node),
+        Some(node) => named_metric(s, "metric", node, metrics),
     }
 }
 
-fn test(s: &Section<'_>, tests: &Catalog<ReadTest>, axes: &[String]) -> Result<Arc<dyn Test>> {
+fn test(s: &Section<'_>, tests: &Catalog<ReadTest>, keys: &Keys<'_>) -> Result<Arc<dyn Test>> {
     match tests.choice(s, "test")? {
-        Some(entry) => (entry.item)(&Keys::new(s, axes)),
+        Some(entry) => (entry.item)(keys),
         None => {
             let names: Vec<&str> = tests.names().collect();
             let problem = format!("missing, want one of {}", names.join(", "));

@@ -398,7 +398,7 @@ fn head(
         given_up: root.or("given_up", Share(0.0))?.0,
         notes: root.list("notes")?.unwrap_or_default(),
         cdf: distributions(root)?,
-        columns: columns(root)?,
+        columns: columns(root, context.registry)?,
     };
     // These keys were removed earlier but are accepted.
     for key in ["sweep", "claims", "scale"] {
@@ -408,11 +408,18 @@ fn head(
     Ok(experiment)
 }
 
-fn columns(root: &Section<'_>) -> Result<Vec<(&'static str, Metric)>, ExperimentError> {
+fn columns(
+    root: &Section<'_>,
+    registry: &Registry,
+) -> Result<Vec<(&'static str, Metric)>, ExperimentError> {
+    let metrics = registry.metrics();
     let names: Vec<String> = root.list("columns")?.unwrap_or_default();
     let read = |name: &String| {
-        Metric::named(name).ok_or_else(|| {
-            let near = suggestion(name, Metric::all_names());
+        let known = || Metric::all_names_with(metrics);
+        let named = known().find(|n| *n == name.as_str());
+        let found = named.and_then(|n| Some((n, Metric::parse_with(n, metrics)?)));
+        found.ok_or_else(|| {
+            let near = suggestion(name, known());
             let problem = format!("found \"{name}\", want names of metrics{near}");
             root.error("columns", problem)
         })
@@ -522,9 +529,10 @@ fn read_claims(
         };
         experiment.points.iter().all(has)
     };
+    let catalogs = (registry.claim_tests(), registry.metrics());
     let read = |(i, n)| {
         let section = Section::new(format!("claims[{}]", i + 1), n)?;
-        Claim::read(section, registry.claim_tests(), &axes, &observes)
+        Claim::read(section, catalogs, &axes, &observes)
     };
     items.iter().enumerate().map(read).collect()
 }

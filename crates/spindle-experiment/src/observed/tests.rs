@@ -1,7 +1,16 @@
 use super::*;
+use crate::metrics::Metric;
 
-fn run(first_hits: &[u32], spare: &[[u32; 3]]) -> Kept {
-    Kept {
+fn of_runs(runs: &[RunResult], metric: Metric, weights: &[u32]) -> Option<f64> {
+    match metric {
+        Metric::Ratio(spec) => ratio(runs, spec.of, weights),
+        Metric::Observed(observed) => weighted(runs, observed, weights),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn run(first_hits: &[u32], spare: &[[u32; 3]]) -> RunResult {
+    RunResult {
         flows: 10,
         recovery: Some(RecoveryOfFlows {
             first_hits: first_hits.to_vec(),
@@ -10,7 +19,7 @@ fn run(first_hits: &[u32], spare: &[[u32; 3]]) -> Kept {
             spare: spare.to_vec(),
         }),
         sizes: vec![10, 30],
-        ..Kept::default()
+        ..RunResult::default()
     }
 }
 
@@ -26,10 +35,10 @@ fn timers_and_links_are_summed_over_runs() {
             offered: 1000,
             dropped,
         };
-        Kept {
+        RunResult {
             timers: Some(timers),
             links: vec![group("access", 2 * dropped), group("agg-core", dropped)],
-            ..Kept::default()
+            ..RunResult::default()
         }
     };
     let runs = [
@@ -37,8 +46,8 @@ fn timers_and_links_are_summed_over_runs() {
         run(&[(25, 2)], 7.0, 3),
     ];
     let of = |name: &str, w: [u32; 2]| {
-        let metric = ObservedMetric::parse(name).expect("a name");
-        weighted(&runs, metric, &w)
+        let metric = Metric::parse(name).expect("a name");
+        of_runs(&runs, metric, &w)
     };
     assert_eq!(of("timeouts.mean", [1, 1]), Some(7.0));
     assert_eq!(of("timeouts.max", [1, 1]), Some(25.0));
@@ -65,8 +74,8 @@ fn metrics_are_ratios_of_sums_over_weighted_runs() {
         run(&[2], &[[9, 9, 9], [0, 0, 0]]),
     ];
     let of = |name: &str, w: [u32; 2]| {
-        let metric = ObservedMetric::parse(name).expect("a name");
-        weighted(&runs, metric, &w)
+        let metric = Metric::parse(name).expect("a name");
+        of_runs(&runs, metric, &w)
     };
     assert_eq!(of("recovery.flows", [1, 1]), Some(0.25));
     assert_eq!(of("recovery.flows", [0, 1]), Some(0.1));
@@ -81,14 +90,14 @@ fn metrics_are_ratios_of_sums_over_weighted_runs() {
     assert_eq!((to(9), to(10), to(30)), (Some(0.0), Some(0.5), Some(1.0)));
     assert_eq!(of("recovery.hit-by-4", [0, 0]), None);
     assert_eq!(
-        weighted(&[Kept::default()], ObservedMetric::SizeMedian, &[1]),
+        weighted(&[RunResult::default()], ObservedMetric::SizeMedian, &[1]),
         None
     );
 }
 
-#[test]
-fn network_and_coding_observations_are_summed_over_runs() {
-    let run = |n: u64| Kept {
+/// A run in which the network, coding and windows were observed.
+fn observed_run(n: u64) -> RunResult {
+    RunResult {
         paths: Some(PathsOfFlows {
             short: WaitsOfClass {
                 packets: 10 * n,
@@ -143,12 +152,16 @@ fn network_and_coding_observations_are_summed_over_runs() {
                 dropped: 4,
             },
         }),
-        ..Kept::default()
-    };
-    let runs = [run(1), run(3)];
+        ..RunResult::default()
+    }
+}
+
+#[test]
+fn network_and_coding_observations_are_summed_over_runs() {
+    let runs = [observed_run(1), observed_run(3)];
     let of = |name: &str, w: [u32; 2]| {
-        let metric = ObservedMetric::parse(name).expect("a name");
-        weighted(&runs, metric, &w)
+        let metric = Metric::parse(name).expect("a name");
+        of_runs(&runs, metric, &w)
     };
     for (name, value) in [
         ("queueing.short", 5.0),
@@ -182,9 +195,9 @@ fn network_and_coding_observations_are_summed_over_runs() {
     }
     assert_eq!(of("leaf-spine.goodput", [0, 1]), Some(0.75));
     assert_eq!(of("cwnd.short", [0, 2]), Some(15.0));
-    let queueing = ObservedMetric::Queueing(Mark::Short);
+    let queueing = Metric::parse("queueing.short").expect("a name");
     assert_eq!(queueing.show(5.0), "5.000 us");
-    assert!(queueing.is_time() && !queueing.is_share());
+    assert!(queueing.unit() == "us" && !queueing.is_share());
 }
 
 #[test]

@@ -273,7 +273,7 @@ pub fn ends(pool: &Pool, metric: Metric) -> Option<[f64; 2]> {
 
 fn settled(metric: Metric, value: f64) -> f64 {
     match (metric, metric.unit()) {
-        (Metric::Observed(_), _) => value,
+        (Metric::Observed(_) | Metric::Ratio(_), _) => value,
         (_, "us" | "bit/s") => rounded(value),
         _ => value,
     }

@@ -3,7 +3,7 @@
 use crate::metrics::{LossyMetric, Metric, RunResult};
 
 use super::{Resamples, rank};
-use crate::observed::{self, Kept};
+use crate::observed;
 
 /// The runs of one transport at one point. Its metrics can be computed with any weight per run, so that one set
 /// of resamples serves all transports.
@@ -15,9 +15,7 @@ pub struct Pool {
     /// every time.
     blocks: Vec<Vec<u32>>,
     runs: Vec<RunSums>,
-    /// Completion times of each run in the order of issue. Empty for runs in which not every flow completed.
-    in_order: Vec<Vec<u64>>,
-    observed: Vec<Kept>,
+    results: Vec<RunResult>,
 }
 
 /// The number of completion times in a block.
@@ -50,11 +48,7 @@ impl Pool {
         for (index, run) in runs.into_iter().enumerate() {
             pool.sorted
                 .extend(run.fct_ns.iter().map(|t| (*t, index as u32)));
-            pool.in_order.push(match run.completed == run.flows {
-                true => run.fct_ns.clone(),
-                false => Vec::new(),
-            });
-            pool.observed.push(Kept::of(run));
+            pool.results.push(run.clone());
             pool.runs.push(RunSums {
                 flows: run.flows as f64,
                 completed: run.completed as f64,
@@ -91,7 +85,7 @@ impl Pool {
 
     /// Whether the numbers were computed and not measured. They are then the same for every seed.
     pub fn is_exact(&self) -> bool {
-        !self.observed.is_empty() && self.observed.iter().all(Kept::is_computed)
+        !self.results.is_empty() && self.results.iter().all(|r| !r.computed.is_empty())
     }
 
     /// Resamples of the runs, or only the runs themselves if the numbers are exact.
@@ -164,7 +158,8 @@ impl Pool {
                 ratio(total, sum(|r| r.lossy))
             }
             Metric::Goodput => ratio(sum(|r| r.goodput), sum(|r| r.completed)),
-            Metric::Observed(metric) => observed::weighted(&self.observed, metric, weights),
+            Metric::Ratio(spec) => observed::ratio(&self.results, spec.of, weights),
+            Metric::Observed(metric) => observed::weighted(&self.results, metric, weights),
             Metric::Completed => ratio(sum(|r| r.completed), sum(|r| r.flows)),
         }
     }
@@ -201,13 +196,16 @@ impl Pool {
     /// For each run, the number of flows whose time here is shorter than under the other transport by a share
     /// within `gain`, and the number of all flows. `None` if a flow has no time under one of the two.
     pub fn gains(&self, other: &Self, gain: (f64, f64)) -> Option<Vec<(u64, u64)>> {
-        let one = |(a, b): (&Vec<u64>, &Vec<u64>)| {
+        // Times are in the order of issue only if every flow completed.
+        let whole = |r: &RunResult| r.completed == r.flows && !r.fct_ns.is_empty();
+        let one = |(x, y): (&RunResult, &RunResult)| {
+            let (a, b) = (&x.fct_ns, &y.fct_ns);
             let pairs = a.iter().zip(b).map(|(a, b)| 1.0 - *a as f64 / *b as f64);
             let within = pairs.filter(|g| (gain.0..=gain.1).contains(g)).count();
-            let whole = !a.is_empty() && a.len() == b.len();
+            let whole = whole(x) && whole(y) && a.len() == b.len();
             whole.then_some((within as u64, a.len() as u64))
         };
-        self.in_order.iter().zip(&other.in_order).map(one).collect()
+        self.results.iter().zip(&other.results).map(one).collect()
     }
 
     /// Walks over blocks, then within one block, until the rank is reached.

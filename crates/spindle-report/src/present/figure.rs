@@ -137,7 +137,7 @@ fn quantity(metric: Metric) -> Quantity {
         _ if metric.is_rate() => Quantity::BitsPerSecond,
         _ if metric.is_share() => Quantity::Fraction,
         _ if metric.is_size() => Quantity::Bytes,
-        Metric::Observed(o) if o.is_count() => Quantity::Plain,
+        _ if metric.is_count() => Quantity::Plain,
         _ => Quantity::Micros,
     }
 }
