@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use spindle_mptcp::{Config, EcnMode, VARIANTS};
+use spindle_mptcp::{Config, EcnMode};
 
 use crate::catalog::Catalog;
 use crate::file::Experiment;
@@ -20,8 +20,8 @@ pub fn names(registry: &Registry) -> String {
         text,
         "\nvariants, behind a plus sign each, as in fuso+roundrobin+held:"
     );
-    for v in VARIANTS {
-        let _ = writeln!(text, "{:16} {}", v.name, v.part);
+    for v in registry.variants() {
+        let _ = writeln!(text, "{:16} {}", v.name(), v.part());
     }
     let _ = writeln!(
         text,
@@ -137,7 +137,7 @@ pub fn advantages(
             control(&best, &b)
         ));
     }
-    let scheduler = |c: &Config| c.multipath.as_ref().map(|m| m.scheduler.to_string());
+    let scheduler = |c: &Config| c.multipath.as_ref().map(|m| m.scheduler.name().to_owned());
     if let (Some(mine), Some(theirs)) = (scheduler(&a), scheduler(&b))
         && mine != theirs
     {
@@ -158,7 +158,7 @@ fn control(transport: &Transport, config: &Config) -> String {
         EcnMode::Off => "",
         _ => " with ECN",
     };
-    format!("{}{ecn}", config.congestion)
+    format!("{}{ecn}", config.congestion.name())
 }
 
 #[cfg(test)]

@@ -3,7 +3,6 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use spindle_fabric::Class;
-use spindle_mptcp::congestion::CongestionKind;
 use spindle_mptcp::stage::has_priority;
 use spindle_mptcp::{Config, EcnMode, InitialWindow, PathManager};
 use spindle_wire::Endpoint;
@@ -18,8 +17,8 @@ const SYN_RETRIES: u32 = 6;
 /// A transport's configuration with the scenario's settings applied.
 pub fn configure(transport: &Transport, host: &HostSettings) -> Config {
     let mut config = transport.config();
-    if let Some(kind) = host.congestion {
-        config.congestion = kind;
+    if let Some(controller) = &host.congestion {
+        config.congestion = controller.clone();
     }
     let tcp = &mut config.tcp;
     tcp.mss = host.mss;
@@ -46,10 +45,10 @@ pub fn configure(transport: &Transport, host: &HostSettings) -> Config {
     if let (Some(m), Some(most)) = (&mut config.multipath, host.join_spacing) {
         m.join_spacing = most;
     }
-    config.tcp.ecn = match (host.ecn, config.congestion) {
+    config.tcp.ecn = match (host.ecn, config.congestion.ecn()) {
         (false, _) => EcnMode::Off,
-        (true, CongestionKind::Dctcp) => EcnMode::Dctcp,
-        (true, _) => EcnMode::Classic,
+        (true, EcnMode::Off) => EcnMode::Classic,
+        (true, needed) => needed,
     };
     config
 }

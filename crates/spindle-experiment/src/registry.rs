@@ -9,7 +9,9 @@ use spindle_fabric::{
     Balancing, CapsSettings, FlowletSettings, FreewaySettings, LinkId, Network, NetworkError,
     PrestoSettings,
 };
-use spindle_mptcp::{Config, VARIANTS, preset, preset_names, variant};
+use spindle_mptcp::congestion::{self, ControllerFactory};
+use spindle_mptcp::scheduler::SchedulerFactory;
+use spindle_mptcp::{Config, Variant, preset, preset_names, variants};
 
 use crate::catalog::{Catalog, want_one_of};
 use crate::claims::{self, Keys, ReadTest, Test};
@@ -149,6 +151,8 @@ const REPLICATED_BELOW: u64 = 100_000;
 #[derive(Clone)]
 pub struct Registry {
     transports: Catalog<Transport>,
+    variants: Vec<Variant>,
+    controllers: Vec<Arc<dyn ControllerFactory>>,
     balancers: Catalog<NamedBalancer>,
     topologies: Catalog<dyn TopologyKind>,
     claim_tests: Catalog<ReadTest>,
@@ -192,6 +196,8 @@ impl Registry {
     pub fn standard() -> Self {
         let mut registry = Self {
             transports: Catalog::new("transport"),
+            variants: variants().to_vec(),
+            controllers: congestion::built_in().to_vec(),
             balancers: Catalog::new("balancer"),
             topologies: topologies::built_in(),
             claim_tests: claims::built_in(),
@@ -313,6 +319,34 @@ impl Registry {
         self
     }
 
+    /// Adds a congestion controller, or replaces the one with that name. Experiment files can set it for every
+    /// transport (`congestion` of `[scenario]`), and it is a [variant](Variant::controller) of every transport.
+    #[must_use]
+    pub fn congestion_controller(mut self, factory: impl ControllerFactory + 'static) -> Self {
+        let factory: Arc<dyn ControllerFactory> = Arc::new(factory);
+        self.controllers.retain(|c| c.name() != factory.name());
+        self.controllers.push(factory.clone());
+        self.variant(Variant::controller(factory))
+    }
+
+    /// Adds a scheduler as a [variant](Variant::scheduler) of every multipath transport, or replaces the one
+    /// with that name.
+    #[must_use]
+    pub fn scheduler(self, factory: impl SchedulerFactory + 'static) -> Self {
+        self.variant(Variant::scheduler(Arc::new(factory)))
+    }
+
+    /// Adds a variant, or replaces the one with that name. Transports that are already added with a variant in
+    /// their configuration do not change.
+    #[must_use]
+    pub fn variant(mut self, variant: Variant) -> Self {
+        self.variants.retain(|v| v.name() != variant.name());
+        self.variants.push(variant);
+        self.composed = OnceLock::new();
+        self.extended = true;
+        self
+    }
+
     /// Adds a custom balancer. A variant with the suffix [`WITH_PRIORITIES`] is available as well.
     #[must_use]
     pub fn balancer(
@@ -424,7 +458,7 @@ impl Registry {
     }
 
     /// Returns the transport with that name. A name with one or more variants after plus signs
-    /// (`fuso+roundrobin+held`, see [`spindle_mptcp::VARIANTS`]) stands for the transport with these changes.
+    /// (`fuso+roundrobin+held`, see [`Self::variants`]) stands for the transport with these changes.
     /// It is found only if the transport has what the variants change.
     pub fn find(&self, name: &str) -> Option<&Transport> {
         let known = self.transports.find(name).map(|e| &*e.item);
@@ -454,9 +488,9 @@ impl Registry {
         let mut config = base.config();
         let mut parts = vec![format!("all of `{}`, but:", base.name)];
         for name in names {
-            let variant = variant(name)?;
+            let variant = self.variants.iter().find(|v| v.name() == name)?;
             config = variant.apply(config)?;
-            parts.push(variant.part.to_owned());
+            parts.push(variant.part().to_owned());
         }
         parts.extend(base.parts.iter().cloned());
         Some(Transport {
@@ -474,7 +508,7 @@ impl Registry {
         if let Some((base, _)) = name.split_once('+')
             && self.transports.find(base).is_some()
         {
-            let variants: Vec<&str> = VARIANTS.iter().map(|v| v.name).collect();
+            let variants: Vec<&str> = self.variants.iter().map(Variant::name).collect();
             return format!(
                 "found transport \"{name}\", want behind each + a variant of what \"{base}\" has, of {}",
                 variants.join(", ")
@@ -543,6 +577,16 @@ impl Registry {
     /// The names of all transports.
     pub fn transport_names(&self) -> Vec<String> {
         self.transports.names().map(str::to_owned).collect()
+    }
+
+    /// All variants. Each changes one choice of a transport whose name it follows.
+    pub fn variants(&self) -> &[Variant] {
+        &self.variants
+    }
+
+    /// All congestion controllers that a scenario may set.
+    pub fn congestion_controllers(&self) -> &[Arc<dyn ControllerFactory>] {
+        &self.controllers
     }
 
     /// All balancers, without their counterparts with priorities.
@@ -707,7 +751,7 @@ mod tests {
         let r = Registry::standard();
         let t = r.find("fuso-8+roundrobin+held").expect("composed");
         let m = t.config().multipath.expect("multipath");
-        assert_eq!(m.scheduler.to_string(), "roundrobin");
+        assert_eq!(m.scheduler.name(), "roundrobin");
         assert!(!m.early_dsn_delivery && m.path_manager.planned_subflows() == 8);
         assert!(t.parts[1].contains("a segment each") && t.parts[2].contains("v0.90"));
         let again = r.find("fuso-8+roundrobin+held").expect("composed");

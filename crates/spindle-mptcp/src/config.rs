@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use spindle_units::Duration;
 
-use crate::congestion::CongestionKind;
+use crate::congestion::{ControllerFactory, Reno};
 use crate::recovery::RecoveryFactory;
-use crate::scheduler::SchedulerKind;
+use crate::scheduler::{MinRtt, SchedulerFactory};
 use crate::stage::StageFactory;
 use crate::stage::coding::CodingConfig;
 use crate::stage::scatter::ScatterConfig;
@@ -23,8 +23,8 @@ pub struct Config {
     pub tcp: TcpConfig,
     /// How losses are found and repaired within a subflow.
     pub loss: LossConfig,
-    /// The congestion controller.
-    pub congestion: CongestionKind,
+    /// The congestion controller of each subflow.
+    pub congestion: Arc<dyn ControllerFactory>,
     /// Multipath TCP, if it should be negotiated.
     pub multipath: Option<MultipathConfig>,
     /// Proactive recovery; none by default.
@@ -42,7 +42,7 @@ pub struct MultipathConfig {
     /// How further subflows are opened.
     pub path_manager: PathManager,
     /// How new data are distributed over subflows.
-    pub scheduler: SchedulerKind,
+    pub scheduler: Arc<dyn SchedulerFactory>,
     /// Require DSS checksums (RFC 8684, section 3.1, flag A).
     pub checksum: bool,
     /// Deliver data to the data level even if they are out of order within their subflow (FUSO section 4.1).
@@ -155,7 +155,7 @@ impl Default for MultipathConfig {
     fn default() -> Self {
         Self {
             path_manager: PathManager::Passive,
-            scheduler: SchedulerKind::MinRtt,
+            scheduler: Arc::new(MinRtt),
             checksum: false,
             early_dsn_delivery: false,
             opportunistic_retransmission: true,
@@ -182,7 +182,7 @@ impl Default for Config {
         Self {
             tcp: TcpConfig::default(),
             loss: LossConfig::default(),
-            congestion: CongestionKind::Reno,
+            congestion: Arc::new(Reno),
             multipath: None,
             recovery: None,
             stage: None,

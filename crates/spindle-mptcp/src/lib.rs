@@ -25,7 +25,7 @@
 //! Read them in this order, from the outside inwards:
 //!
 //! - `config`, `tcp_config`, `presets`: the choices ([`Config`], [`TcpConfig`]), and the named configurations
-//!   ([`PRESETS`], [`VARIANTS`]).
+//!   ([`PRESETS`], [`variants`]).
 //! - `host`: demultiplexing, listeners, ports, timers and memory over all connections ([`Stack`]).
 //! - `connection`: the data level, that is handshakes, path manager, reassembly, reinjection and fallback.
 //!   `output.rs` shows the order in which a connection uses an opportunity to send.
@@ -66,7 +66,7 @@ pub use connection::trace::{Coded, TraceEvent, TraceKind};
 pub use connection::{CloseReason, PathError, Role};
 pub use host::{Event, Handle, ListenerId, Stack, StackConfig, StackCounters, StackError};
 pub use presets::{
-    PRESETS, Preset, VARIANTS, Variant, for_unmodified_receivers, preset, preset_names, variant,
+    PRESETS, Preset, Variant, for_unmodified_receivers, preset, preset_names, variant, variants,
 };
 pub use subflow::TcpState;
 pub use subflow::sender::{SendCounters, SendKind};

@@ -9,12 +9,12 @@ use std::sync::Arc;
 use spindle_units::Duration;
 
 use crate::config::{Config, MultipathConfig, PathManager};
-use crate::congestion::CongestionKind;
+use crate::congestion::{Cubic, Dctcp, Lia};
 use crate::recovery::{CoFuso, CodingRate, DeadlineReinjection, Fuso, Oracle, Proactive, TcpIr};
-use crate::scheduler::SchedulerKind;
+use crate::scheduler::Linger;
 use crate::tcp_config::{EcnMode, LossConfig, ReductionBase, TailLossProbe};
 
-pub use variants::{VARIANTS, Variant, variant};
+pub use variants::{Variant, variant, variants};
 
 /// Number of subflows if a preset's name has no number (FUSO section 5.1: 4 in the testbed).
 const SUBFLOWS: usize = 4;
@@ -55,7 +55,7 @@ fn tcp() -> Config {
 fn mptcp(subflows: usize) -> Config {
     let base = tcp();
     Config {
-        congestion: CongestionKind::Lia,
+        congestion: Arc::new(Lia),
         multipath: Some(MultipathConfig {
             path_manager: PathManager::Ports(subflows),
             max_subflows: subflows.max(8),
@@ -309,7 +309,7 @@ fn newreno() -> (Config, Vec<&'static str>) {
 
 fn dctcp() -> (Config, Vec<&'static str>) {
     let mut c = tcp();
-    c.congestion = CongestionKind::Dctcp;
+    c.congestion = Arc::new(Dctcp);
     c.tcp.ecn = EcnMode::Dctcp;
     (
         c,
@@ -404,7 +404,7 @@ fn proactive() -> (Config, Vec<&'static str>) {
 /// congestion control.
 fn mptcp_linux() -> (Config, Vec<&'static str>) {
     let mut c = mptcp(SUBFLOWS);
-    c.congestion = CongestionKind::Cubic;
+    c.congestion = Arc::new(Cubic);
     c.loss = LossConfig {
         rack: true,
         prr: true,
@@ -413,7 +413,7 @@ fn mptcp_linux() -> (Config, Vec<&'static str>) {
         ..LossConfig::default()
     };
     if let Some(m) = &mut c.multipath {
-        m.scheduler = SchedulerKind::Linger;
+        m.scheduler = Arc::new(Linger);
         m.opportunistic_retransmission = false;
         m.connection_timer = true;
     }

@@ -2,6 +2,8 @@
 
 use spindle_units::Duration;
 
+pub use crate::types::EcnMode;
+
 /// TCP parameters (RFC 9293 and companions).
 #[derive(Clone, Debug)]
 pub struct TcpConfig {
@@ -115,18 +117,6 @@ impl InitialWindow {
             }
         }
     }
-}
-
-/// Use of ECN (RFC 3168).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum EcnMode {
-    /// ECN is neither requested nor accepted.
-    #[default]
-    Off,
-    /// Classic ECN: the receiver echoes until CWR, the sender reduces once per window.
-    Classic,
-    /// DCTCP's exact echo of each mark (RFC 8257, section 3.2), for use with the DCTCP controller.
-    Dctcp,
 }
 
 /// Keepalive parameters (RFC 9293, section 3.8.4); the defaults are Linux's (`tcp_keepalive_time`,

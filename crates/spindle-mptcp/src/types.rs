@@ -20,6 +20,18 @@ pub enum Eligibility {
     NotDataAcked,
 }
 
+/// Use of ECN (RFC 3168).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EcnMode {
+    /// ECN is neither requested nor accepted.
+    #[default]
+    Off,
+    /// Classic ECN: the receiver echoes until CWR, the sender reduces once per window.
+    Classic,
+    /// DCTCP's exact echo of each mark (RFC 8257, section 3.2), for use with the DCTCP controller.
+    Dctcp,
+}
+
 /// The earlier of two deadlines.
 pub(crate) fn earliest(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
     match (a, b) {

@@ -143,7 +143,7 @@ fn download(config: Config, time: Duration) -> Outcome {
 
 fn config(autotune: bool, buffers: usize) -> Config {
     let mut c = preset("mptcp-2").expect("a preset").config;
-    c.congestion = spindle_mptcp::congestion::CongestionKind::Cubic;
+    c.congestion = Arc::new(spindle_mptcp::congestion::Cubic);
     c.tcp.mss = 8960;
     c.tcp.burst = 64_000;
     c.tcp.autotune = autotune;

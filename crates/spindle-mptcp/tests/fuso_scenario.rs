@@ -10,7 +10,7 @@ mod support;
 
 use std::sync::Arc;
 
-use spindle_mptcp::scheduler::SchedulerKind;
+use spindle_mptcp::scheduler::RoundRobin;
 use spindle_mptcp::{
     Config, Event, Handle, InitialWindow, SendCounters, SendKind, TraceKind, preset,
 };
@@ -34,7 +34,7 @@ fn config(name: &str) -> Arc<Config> {
     c.tcp.msl = Duration::from_secs(1);
     if let Some(m) = &mut c.multipath {
         // One packet on each subflow in turn, as in the slides.
-        m.scheduler = SchedulerKind::RoundRobin;
+        m.scheduler = Arc::new(RoundRobin);
     }
     Arc::new(c)
 }

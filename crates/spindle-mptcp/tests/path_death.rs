@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use spindle_mptcp::PathManager;
-use spindle_mptcp::congestion::CongestionKind;
+use spindle_mptcp::congestion::{ControllerFactory, Cubic};
 use spindle_mptcp::{Config, Event, Handle, Stack, StackConfig, SubflowInfo, preset};
 use spindle_units::{Duration, Instant};
 use spindle_wire::{Endpoint, Payload, Segment};
@@ -153,10 +153,10 @@ impl Wire {
 }
 
 /// A case: its transport, its round-trip times in ms, and the path that fails.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Case {
     preset: &'static str,
-    congestion: Option<CongestionKind>,
+    congestion: Option<Arc<dyn ControllerFactory>>,
     autotune: bool,
     rtts: [u64; 2],
     black: usize,
@@ -188,8 +188,8 @@ fn config(case: &Case) -> Config {
         // Opportunistic retransmission also sends the data on another path.
         m.opportunistic_retransmission &= case.dead_after < u32::MAX;
     }
-    if let Some(k) = case.congestion {
-        c.congestion = k;
+    if let Some(k) = &case.congestion {
+        c.congestion = k.clone();
     }
     c.tcp.autotune = case.autotune;
     if case.fitting {
@@ -325,12 +325,12 @@ cases! {
     mptcp_recovers_from_an_outage_of_its_long_path: Case { black: 1, ..CASE };
     mptcp_with_cubic_recovers_from_an_outage_of_one_of_two_equal_paths: Case {
         rtts: [50, 50],
-        congestion: Some(CongestionKind::Cubic),
+        congestion: Some(Arc::new(Cubic)),
         ..CASE
     };
     autotuned_mptcp_recovers_from_an_outage_of_its_short_path: Case {
         autotune: true,
-        congestion: Some(CongestionKind::Cubic),
+        congestion: Some(Arc::new(Cubic)),
         ..CASE
     };
     autotuned_mptcp_recovers_from_an_outage_of_its_long_path: Case { autotune: true, black: 1, ..CASE };

@@ -9,7 +9,7 @@ mod support;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use spindle_mptcp::scheduler::SchedulerKind;
+use spindle_mptcp::scheduler::RoundRobin;
 use spindle_mptcp::{
     Config, Event, Handle, InitialWindow, SendKind, TraceKind, for_unmodified_receivers, preset,
 };
@@ -27,7 +27,7 @@ fn of(name: &str) -> Config {
     c.tcp.initial_window = InitialWindow::PerSubflow(3);
     c.tcp.min_rto = Duration::from_millis(50);
     if let Some(m) = &mut c.multipath {
-        m.scheduler = SchedulerKind::RoundRobin;
+        m.scheduler = Arc::new(RoundRobin);
     }
     c
 }

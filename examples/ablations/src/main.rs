@@ -8,9 +8,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use spindle::Registry;
-use spindle_mptcp::congestion::CongestionKind;
+use spindle_mptcp::congestion::Reno;
 use spindle_mptcp::recovery::{Fuso, PathMetric};
-use spindle_mptcp::scheduler::SchedulerKind;
+use spindle_mptcp::scheduler::RoundRobin;
 use spindle_mptcp::{Config, MultipathConfig, preset};
 use spindle_units::Duration;
 
@@ -53,7 +53,7 @@ fn fuso_weights() -> Config {
 /// Each subflow has its own congestion control, like a separate TCP connection.
 fn mptcp_uncoupled() -> Config {
     Config {
-        congestion: CongestionKind::Reno,
+        congestion: Arc::new(Reno),
         ..of("mptcp")
     }
 }
@@ -79,7 +79,7 @@ fn main() -> ExitCode {
         .transport(
             "mptcp-rr",
             says("`mptcp` with the round-robin scheduler"),
-            || multipath("mptcp", |m| m.scheduler = SchedulerKind::RoundRobin),
+            || multipath("mptcp", |m| m.scheduler = Arc::new(RoundRobin)),
         )
         .transport(
             "fuso-held",
@@ -89,7 +89,7 @@ fn main() -> ExitCode {
         .transport(
             "fuso-rr",
             says("`fuso` with the round-robin scheduler"),
-            || multipath("fuso", |m| m.scheduler = SchedulerKind::RoundRobin),
+            || multipath("fuso", |m| m.scheduler = Arc::new(RoundRobin)),
         )
         .transport(
             "fuso-weights",

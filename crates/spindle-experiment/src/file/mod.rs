@@ -67,7 +67,9 @@ impl Context<'_> {
         let listed = |name: &str| self.transports.iter().any(|t| t == name);
         let mut parts = name.split('+');
         let base = parts.next().is_some_and(listed);
-        listed(name) || base && parts.all(|v| spindle_mptcp::variant(v).is_some())
+        let variants = self.registry.variants();
+        let mut known = parts.map(|part| variants.iter().any(|v| v.name() == part));
+        listed(name) || base && known.all(|known| known)
     }
 }
 

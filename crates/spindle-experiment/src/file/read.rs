@@ -1,7 +1,9 @@
 //! Reads the parts of a scenario from a file's tables.
 
+use std::sync::Arc;
+
 use spindle_fabric::Network;
-use spindle_mptcp::congestion::CongestionKind;
+use spindle_mptcp::congestion::ControllerFactory;
 
 use super::read_traffic::traffic;
 use super::{Context, read_formula};
@@ -66,16 +68,15 @@ fn hotspots(s: Section<'_>, network: &Network) -> Result<Hotspots> {
     Ok(hotspots)
 }
 
-/// Names of the congestion controllers that a scenario may set.
-const CONGESTION: [(&str, CongestionKind); 7] = [
-    ("reno", CongestionKind::Reno),
-    ("cubic", CongestionKind::Cubic),
-    ("dctcp", CongestionKind::Dctcp),
-    ("lia", CongestionKind::Lia),
-    ("olia", CongestionKind::Olia),
-    ("balia", CongestionKind::Balia),
-    ("fully-coupled", CongestionKind::FullyCoupled),
-];
+/// The congestion controller that the scenario sets for every transport, if any.
+fn congestion(
+    s: &Section<'_>,
+    context: &Context<'_>,
+) -> Result<Option<Arc<dyn ControllerFactory>>> {
+    let controllers = context.registry.congestion_controllers().iter();
+    let choices: Vec<_> = controllers.map(|c| (c.name(), c.clone())).collect();
+    s.choice("congestion", &choices)
+}
 
 fn host(s: Section<'_>, context: &Context<'_>) -> Result<(HostSettings, String)> {
     let d = HostSettings::default();
@@ -124,7 +125,7 @@ fn host(s: Section<'_>, context: &Context<'_>) -> Result<(HostSettings, String)>
         join_spacing: s.get("join_spacing")?,
         user_timeout: s.or("user_timeout", d.user_timeout)?,
         msl: s.or("msl", d.msl)?,
-        congestion: s.choice("congestion", &CONGESTION)?,
+        congestion: congestion(&s, context)?,
         short_below: s.get::<Size>("short_below")?.map(|b| b.0),
     };
     s.finish()?;

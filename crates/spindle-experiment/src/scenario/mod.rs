@@ -4,7 +4,7 @@ mod mix;
 
 use std::sync::Arc;
 
-use spindle_mptcp::congestion::CongestionKind;
+use spindle_mptcp::congestion::ControllerFactory;
 use spindle_units::{BitRate, Duration};
 
 pub use mix::{BurstTimes, LongFlows, Matching, Mix, Pairs, Starts};
@@ -309,7 +309,7 @@ pub struct HostSettings {
     /// 3.6.1).
     pub msl: Duration,
     /// The congestion controller of every subflow. If `None`, it is the preset's own.
-    pub congestion: Option<CongestionKind>,
+    pub congestion: Option<Arc<dyn ControllerFactory>>,
     /// Flows of fewer bytes are short. Both ends mark the packets of a short flow with the code point AF21,
     /// which is used by ports with priorities and by switches that distinguish flows (CAPS section VII, Alg. 1,
     /// s_L; mechanisms A4.1). `None` disables marking.

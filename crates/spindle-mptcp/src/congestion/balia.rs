@@ -1,15 +1,30 @@
 //! BALIA, balanced linked adaptation (draft-walid-mptcp-congestion-control-04; Peng et al.,
 //! "Multipath TCP: analysis, design, and implementation", IEEE/ACM ToN 2016).
 
-use super::Coupling;
-use super::coupled::{Paths, Rule, ratio};
+use super::coupled::{Coupled, Paths, Rule, ratio};
+use super::{Congestion, ControllerFactory, Coupling, Parameters};
 
 /// The largest alpha_r that a decrease uses (draft, section 3).
 const MAX_DECREASE_ALPHA: f64 = 1.5;
 
+/// Balanced linked adaptation (draft-walid-mptcp-congestion-control-04): "balia".
 /// The draft's rule: increase and decrease are both coupled.
-#[derive(Clone, Debug)]
-pub(super) struct Balia;
+#[derive(Clone, Copy, Debug)]
+pub struct Balia;
+
+impl ControllerFactory for Balia {
+    fn name(&self) -> &str {
+        "balia"
+    }
+
+    fn summary(&self) -> &str {
+        "BALIA (draft-walid-mptcp-congestion-control-04)"
+    }
+
+    fn build(&self, p: &Parameters) -> Box<dyn Congestion> {
+        Box::new(Coupled::<Balia>::new(p))
+    }
+}
 
 /// alpha_r = max x_k / x_r with x = w / rtt (draft, section 3). At least one.
 fn alpha(paths: &Paths<'_>, me: usize) -> f64 {

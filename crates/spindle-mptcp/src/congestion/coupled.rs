@@ -82,12 +82,12 @@ impl<R: Rule> Coupled<R> {
 }
 
 impl<R: Rule> Congestion for Coupled<R> {
-    fn cwnd(&self) -> u64 {
-        self.window.cwnd()
+    fn window(&self) -> &Window {
+        &self.window
     }
 
-    fn ssthresh(&self) -> u64 {
-        self.window.ssthresh()
+    fn window_mut(&mut self) -> &mut Window {
+        &mut self.window
     }
 
     fn on_ack(&mut self, sample: &AckSample, coupling: &mut Coupling) {
@@ -126,26 +126,6 @@ impl<R: Rule> Congestion for Coupled<R> {
             coupling.count_loss(self.subflow);
         }
         coupling.update(self.subflow, self.window.cwnd(), None);
-    }
-
-    fn set_cwnd(&mut self, cwnd: u64) {
-        self.window.set_cwnd(cwnd);
-    }
-
-    fn on_return(&mut self) {
-        self.window.forget_ssthresh();
-    }
-
-    fn on_idle(&mut self, restart_window: u64) {
-        self.window.shrink_to(restart_window);
-    }
-
-    fn undo(&mut self, _: Instant) {
-        self.window.undo();
-    }
-
-    fn set_mss(&mut self, mss: u64) {
-        self.window.set_mss(mss);
     }
 }
 

@@ -96,12 +96,12 @@ impl Coupling {
 
     /// Changes whenever values derived from the rows must be recomputed before their window of data ends: a row
     /// was added, removed, reduced, or changed by more than an eighth.
-    pub(super) fn epoch(&self) -> u64 {
+    pub fn epoch(&self) -> u64 {
         self.epoch
     }
 
     /// Writes the window and round-trip time of subflow `i`.
-    pub(super) fn update(&mut self, i: usize, cwnd: u64, srtt: Option<Duration>) {
+    pub fn update(&mut self, i: usize, cwnd: u64, srtt: Option<Duration>) {
         if self.stale {
             self.total = self.sum();
             self.stale = false;
@@ -122,13 +122,13 @@ impl Coupling {
     }
 
     /// Counts bytes acknowledged on subflow `i`.
-    pub(super) fn count_acked(&mut self, i: usize, bytes: u64) {
+    pub fn count_acked(&mut self, i: usize, bytes: u64) {
         let row = self.row(i);
         row.since_loss = row.since_loss.saturating_add(bytes);
     }
 
     /// Subflow `i` lost a segment. The bytes acknowledged so far are now those between the last two losses.
-    pub(super) fn count_loss(&mut self, i: usize) {
+    pub fn count_loss(&mut self, i: usize) {
         let row = self.row(i);
         row.before_loss = row.since_loss;
         row.since_loss = 0;

@@ -5,7 +5,7 @@ use spindle_units::{Duration, Instant};
 use super::hystart::{self, HyStart};
 use super::reno;
 use super::window::{MIN_SSTHRESH_SEGMENTS, Window};
-use super::{AckSample, Congestion, Coupling, Parameters, Signal};
+use super::{AckSample, Congestion, ControllerFactory, Coupling, Parameters, Signal};
 
 /// C in segments per cubed second (RFC 9438, section 5.1).
 const C: f64 = 0.4;
@@ -36,9 +36,31 @@ struct Curve {
     fresh: bool,
 }
 
+/// CUBIC (RFC 9438), each subflow independently: "cubic".
+#[derive(Clone, Copy, Debug)]
+pub struct Cubic;
+
+impl ControllerFactory for Cubic {
+    fn name(&self) -> &str {
+        "cubic"
+    }
+
+    fn summary(&self) -> &str {
+        "CUBIC (RFC 9438), each subflow by itself"
+    }
+
+    fn kernel_name(&self) -> Option<&str> {
+        Some("cubic")
+    }
+
+    fn build(&self, p: &Parameters) -> Box<dyn Congestion> {
+        Box::new(CubicController::new(p))
+    }
+}
+
 /// CUBIC with the Reno-friendly region, fast convergence and HyStart++.
 #[derive(Clone, Debug)]
-pub(super) struct Cubic {
+struct CubicController {
     window: Window,
     subflow: usize,
     curve: Curve,
@@ -54,9 +76,9 @@ pub(super) struct Cubic {
     idle: bool,
 }
 
-impl Cubic {
+impl CubicController {
     /// A controller in slow start.
-    pub(super) fn new(p: &Parameters) -> Self {
+    fn new(p: &Parameters) -> Self {
         Self {
             window: Window::new(p),
             subflow: p.subflow,
@@ -188,13 +210,13 @@ fn decreased(in_flight: u64) -> u64 {
     (in_flight as f64 * BETA) as u64
 }
 
-impl Congestion for Cubic {
-    fn cwnd(&self) -> u64 {
-        self.window.cwnd()
+impl Congestion for CubicController {
+    fn window(&self) -> &Window {
+        &self.window
     }
 
-    fn ssthresh(&self) -> u64 {
-        self.window.ssthresh()
+    fn window_mut(&mut self) -> &mut Window {
+        &mut self.window
     }
 
     fn on_ack(&mut self, sample: &AckSample, coupling: &mut Coupling) {
@@ -234,14 +256,6 @@ impl Congestion for Cubic {
         coupling.update(self.subflow, self.window.cwnd(), None);
     }
 
-    fn set_cwnd(&mut self, cwnd: u64) {
-        self.window.set_cwnd(cwnd);
-    }
-
-    fn on_return(&mut self) {
-        self.window.forget_ssthresh();
-    }
-
     fn on_idle(&mut self, restart_window: u64) {
         self.window.shrink_to(restart_window);
         self.idle = true;
@@ -254,10 +268,6 @@ impl Congestion for Cubic {
             self.curve = curve;
         }
     }
-
-    fn set_mss(&mut self, mss: u64) {
-        self.window.set_mss(mss);
-    }
 }
 
 #[cfg(test)]
@@ -265,11 +275,11 @@ mod tests {
     use super::super::tests::{MSS, Path, near, parameters};
     use super::*;
 
-    fn cubic(segments: u64, rtt_ms: u64) -> Path<Cubic> {
+    fn cubic(segments: u64, rtt_ms: u64) -> Path<CubicController> {
         let mut p = parameters();
         p.initial_window = segments * MSS;
         p.initial_ssthresh = segments * MSS;
-        let mut path = Path::new(Cubic::new(&p));
+        let mut path = Path::new(CubicController::new(&p));
         path.rtt = Duration::from_millis(rtt_ms);
         path
     }
@@ -404,7 +414,7 @@ mod tests {
     fn hystart_ends_slow_start_as_the_queue_builds() {
         let mut p = parameters();
         p.hystart = true;
-        let mut path = Path::new(Cubic::new(&p));
+        let mut path = Path::new(CubicController::new(&p));
         path.rtt = Duration::from_millis(50);
         for _ in 0..4 {
             path.round();

@@ -4,16 +4,39 @@ use spindle_units::Instant;
 
 use super::reno::L;
 use super::window::{MIN_SSTHRESH_SEGMENTS, Window};
-use super::{AckSample, Congestion, Coupling, Parameters, Signal};
+use super::{AckSample, Congestion, ControllerFactory, Coupling, Parameters, Signal};
+use crate::types::EcnMode;
 
 /// Estimation gain (RFC 8257, section 4.1).
 const G: f64 = 1.0 / 16.0;
 /// Initial value of DCTCP.Alpha: the first mark halves the window (RFC 8257, section 4.2).
 const INITIAL_ALPHA: f64 = 1.0;
 
+/// DCTCP (RFC 8257), each subflow independently: "dctcp". Needs ECN.
+#[derive(Clone, Copy, Debug)]
+pub struct Dctcp;
+
+impl ControllerFactory for Dctcp {
+    fn name(&self) -> &str {
+        "dctcp"
+    }
+
+    fn summary(&self) -> &str {
+        "DCTCP (RFC 8257) with its exact echo of marks, each subflow by itself (mechanisms A5.2's variant)"
+    }
+
+    fn ecn(&self) -> EcnMode {
+        EcnMode::Dctcp
+    }
+
+    fn build(&self, p: &Parameters) -> Box<dyn Congestion> {
+        Box::new(DctcpController::new(p))
+    }
+}
+
 /// DCTCP's sender (RFC 8257, section 3.3). Otherwise it works like Reno.
 #[derive(Clone, Debug)]
-pub(super) struct Dctcp {
+struct DctcpController {
     window: Window,
     subflow: usize,
     alpha: f64,
@@ -23,9 +46,9 @@ pub(super) struct Dctcp {
     bytes_marked: u64,
 }
 
-impl Dctcp {
+impl DctcpController {
     /// A controller in slow start that has seen no mark.
-    pub(super) fn new(p: &Parameters) -> Self {
+    fn new(p: &Parameters) -> Self {
         Self {
             window: Window::new(p),
             subflow: p.subflow,
@@ -51,13 +74,13 @@ impl Dctcp {
     }
 }
 
-impl Congestion for Dctcp {
-    fn cwnd(&self) -> u64 {
-        self.window.cwnd()
+impl Congestion for DctcpController {
+    fn window(&self) -> &Window {
+        &self.window
     }
 
-    fn ssthresh(&self) -> u64 {
-        self.window.ssthresh()
+    fn window_mut(&mut self) -> &mut Window {
+        &mut self.window
     }
 
     fn on_ack(&mut self, sample: &AckSample, coupling: &mut Coupling) {
@@ -86,26 +109,6 @@ impl Congestion for Dctcp {
             .timeout(in_flight / 2, MIN_SSTHRESH_SEGMENTS, first);
         coupling.update(self.subflow, self.window.cwnd(), None);
     }
-
-    fn set_cwnd(&mut self, cwnd: u64) {
-        self.window.set_cwnd(cwnd);
-    }
-
-    fn on_return(&mut self) {
-        self.window.forget_ssthresh();
-    }
-
-    fn on_idle(&mut self, restart_window: u64) {
-        self.window.shrink_to(restart_window);
-    }
-
-    fn undo(&mut self, _: Instant) {
-        self.window.undo();
-    }
-
-    fn set_mss(&mut self, mss: u64) {
-        self.window.set_mss(mss);
-    }
 }
 
 #[cfg(test)]
@@ -113,11 +116,11 @@ mod tests {
     use super::super::tests::{MSS, Path, parameters};
     use super::*;
 
-    fn dctcp() -> Path<Dctcp> {
+    fn dctcp() -> Path<DctcpController> {
         let mut p = parameters();
         p.initial_window = 16 * MSS;
         p.initial_ssthresh = 16 * MSS;
-        Path::new(Dctcp::new(&p))
+        Path::new(DctcpController::new(&p))
     }
 
     #[test]

@@ -1,12 +1,27 @@
 //! Fully coupled control (Kelly and Voice, CCR 2005; Han et al., IEEE/ACM ToN 2006; in windows: Wischik et al.,
 //! NSDI 2011, section 2.2): the sum of the windows behaves like the window of one TCP.
 
-use super::Coupling;
-use super::coupled::{Rule, ratio};
+use super::coupled::{Coupled, Rule, ratio};
+use super::{Congestion, ControllerFactory, Coupling, Parameters};
 
+/// Fully coupled control, in which the sum of the windows behaves like one window: "fully-coupled".
 /// Increase by 1 / w_total per acknowledged segment, decrease by w_total / 2, down to one segment.
-#[derive(Clone, Debug)]
-pub(super) struct FullyCoupled;
+#[derive(Clone, Copy, Debug)]
+pub struct FullyCoupled;
+
+impl ControllerFactory for FullyCoupled {
+    fn name(&self) -> &str {
+        "fully-coupled"
+    }
+
+    fn summary(&self) -> &str {
+        "fully coupled (mechanisms A5.8)"
+    }
+
+    fn build(&self, p: &Parameters) -> Box<dyn Congestion> {
+        Box::new(Coupled::<FullyCoupled>::new(p))
+    }
+}
 
 impl Rule for FullyCoupled {
     /// The floor is one segment (mechanisms A5.8).

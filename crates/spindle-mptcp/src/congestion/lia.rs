@@ -1,12 +1,27 @@
 //! LIA, linked increases (RFC 6356): in total, no more aggressive than one TCP on the best path.
 
-use super::Coupling;
-use super::coupled::{Paths, Rule, ratio};
+use super::coupled::{Coupled, Paths, Rule, ratio};
 use super::window::MIN_SSTHRESH_SEGMENTS;
+use super::{Congestion, ControllerFactory, Coupling, Parameters};
 
+/// Linked increases (RFC 6356): "lia".
 /// RFC 6356: only the increase is coupled.
-#[derive(Clone, Debug)]
-pub(super) struct Lia;
+#[derive(Clone, Copy, Debug)]
+pub struct Lia;
+
+impl ControllerFactory for Lia {
+    fn name(&self) -> &str {
+        "lia"
+    }
+
+    fn summary(&self) -> &str {
+        "Linked Increases (RFC 6356)"
+    }
+
+    fn build(&self, p: &Parameters) -> Box<dyn Congestion> {
+        Box::new(Coupled::<Lia>::new(p))
+    }
+}
 
 /// How aggressive the connection as a whole may be (RFC 6356, section 3, equation 2):
 /// cwnd_total * max(cwnd_i / rtt_i^2) / (sum of cwnd_i / rtt_i)^2.
@@ -40,9 +55,8 @@ impl Rule for Lia {
 
 #[cfg(test)]
 mod tests {
-    use super::super::coupled::Coupled;
+    use super::super::Signal;
     use super::super::tests::{MSS, Path, coupling, near, parameters};
-    use super::super::{Congestion, Signal};
     use super::*;
 
     #[test]

@@ -3,28 +3,58 @@
 //! A controller owns cwnd and ssthresh of one subflow, in bytes, and is notified of events. It does not access
 //! segments, timers or the network. State that the subflows of one connection share is in [`Coupling`].
 //!
-//! [`CongestionKind`] is the configuration value. [`build`] creates a controller from it.
+//! A [`ControllerFactory`] is the configuration value, which makes the controller of each subflow. [`built_in`]
+//! has those that come with Spindle. Each has a file that contains its factory and its controller. Other crates
+//! implement the same two traits.
 
 mod balia;
 mod coupled;
 mod coupling;
 mod cubic;
 mod dctcp;
+mod factory;
 mod fully_coupled;
 mod hystart;
-mod kind;
 mod lia;
 mod olia;
 mod reno;
 mod window;
 
+/// The controllers that come with Spindle. A new one needs a line here and its `mod` line above.
+static BUILT_IN: LazyLock<Vec<Arc<dyn ControllerFactory>>> = LazyLock::new(|| {
+    vec![
+        Arc::new(reno::Reno),
+        Arc::new(cubic::Cubic),
+        Arc::new(dctcp::Dctcp),
+        Arc::new(lia::Lia),
+        Arc::new(olia::Olia),
+        Arc::new(balia::Balia),
+        Arc::new(fully_coupled::FullyCoupled),
+    ]
+});
+
 #[cfg(test)]
 mod tests;
 
+use std::sync::{Arc, LazyLock};
+
 use spindle_units::{Duration, Instant};
 
+pub use balia::Balia;
 pub use coupling::{Coupling, CouplingRow};
-pub use kind::{CongestionKind, Parameters, UnknownCongestion, build};
+pub use cubic::Cubic;
+pub use dctcp::Dctcp;
+pub use factory::{ControllerFactory, Parameters};
+pub use fully_coupled::FullyCoupled;
+pub use lia::Lia;
+pub use olia::Olia;
+pub use reno::Reno;
+pub use window::{MIN_SSTHRESH_SEGMENTS, Window};
+
+/// The controllers that come with Spindle, always in the same order.
+pub fn built_in() -> &'static [Arc<dyn ControllerFactory>] {
+    &BUILT_IN
+}
 
 /// The information that one acknowledgement gave the sender.
 #[derive(Clone, Copy, Debug)]
@@ -65,18 +95,19 @@ pub enum Signal {
 
 /// One subflow's congestion controller.
 ///
-/// cwnd stays between one segment and the configured cap, whatever the order of the calls.
+/// cwnd stays between one segment and the configured cap, whatever the order of the calls. [`Window`] keeps it
+/// there.
 pub trait Congestion: Send + std::fmt::Debug {
-    /// Congestion window in bytes.
-    fn cwnd(&self) -> u64;
+    /// The window that the controller sets.
+    fn window(&self) -> &Window;
 
-    /// Slow-start threshold in bytes; `u64::MAX` while unlimited.
-    fn ssthresh(&self) -> u64;
+    /// Like [`Self::window`], to change it. The default methods below change it.
+    fn window_mut(&mut self) -> &mut Window;
 
     /// Processes an acknowledgement of new data. This is also called during recovery (`sample.recovering`). In
     /// that case the controller may grow the window only after a timeout, when slow start and congestion
-    /// avoidance apply as usual. During fast recovery the loss state machine sets the window (see
-    /// [`Self::set_cwnd`]).
+    /// avoidance apply as usual ([`Window::may_grow`]). During fast recovery the loss state machine sets the
+    /// window (see [`Self::set_cwnd`]).
     ///
     /// Also writes the subflow's row of `coupling`. Changes made by calls without a `coupling` argument reach
     /// the row here.
@@ -93,21 +124,42 @@ pub trait Congestion: Send + std::fmt::Debug {
     /// data (`first`), and cwnd to one segment (RFC 5681, section 3.1).
     fn on_timeout(&mut self, now: Instant, in_flight: u64, first: bool, coupling: &mut Coupling);
 
+    /// Congestion window in bytes.
+    fn cwnd(&self) -> u64 {
+        self.window().cwnd()
+    }
+
+    /// Slow-start threshold in bytes; `u64::MAX` while unlimited.
+    fn ssthresh(&self) -> u64 {
+        self.window().ssthresh()
+    }
+
     /// The loss state machine sets the window: PRR, NewReno deflation. Never changes ssthresh.
-    fn set_cwnd(&mut self, cwnd: u64);
+    fn set_cwnd(&mut self, cwnd: u64) {
+        self.window_mut().set_cwnd(cwnd);
+    }
 
     /// The subflow was idle for a retransmission timeout. Sets cwnd = min(cwnd, `restart_window`) (RFC 5681,
     /// section 4.1). Never raises cwnd.
-    fn on_idle(&mut self, restart_window: u64);
+    fn on_idle(&mut self, restart_window: u64) {
+        self.window_mut().shrink_to(restart_window);
+    }
 
     /// The path answers again after an outage. Knowledge about it is stale, so ssthresh is unlimited as for a
     /// new path (RFC 5681, section 3.1). cwnd stays as the timeout set it.
-    fn on_return(&mut self);
+    fn on_return(&mut self) {
+        self.window_mut().forget_ssthresh();
+    }
 
     /// The last reduction was spurious (D-SACK, F-RTO). Restores cwnd and ssthresh to their values before it,
     /// but never below their current values. Does nothing without a reduction to undo.
-    fn undo(&mut self, now: Instant);
+    fn undo(&mut self, now: Instant) {
+        let _ = now;
+        self.window_mut().undo();
+    }
 
     /// The segment size changed (path MTU, options).
-    fn set_mss(&mut self, mss: u64);
+    fn set_mss(&mut self, mss: u64) {
+        self.window_mut().set_mss(mss);
+    }
 }

@@ -1,12 +1,27 @@
 //! OLIA, opportunistic linked increases (draft-khalili-mptcp-congestion-control-05; Khalili et al.,
 //! "MPTCP is not Pareto-optimal", IEEE/ACM ToN 2013): windows move toward the best paths.
 
-use super::Coupling;
-use super::coupled::{PathState, Paths, Rule, ratio};
+use super::coupled::{Coupled, PathState, Paths, Rule, ratio};
+use super::{Congestion, ControllerFactory, Coupling, Parameters};
 
+/// Opportunistic linked increases (draft-khalili-mptcp-congestion-control-05): "olia".
 /// The draft's rule. A loss halves the window.
-#[derive(Clone, Debug)]
-pub(super) struct Olia;
+#[derive(Clone, Copy, Debug)]
+pub struct Olia;
+
+impl ControllerFactory for Olia {
+    fn name(&self) -> &str {
+        "olia"
+    }
+
+    fn summary(&self) -> &str {
+        "OLIA (draft-khalili-mptcp-congestion-control-05)"
+    }
+
+    fn build(&self, p: &Parameters) -> Box<dyn Congestion> {
+        Box::new(Coupled::<Olia>::new(p))
+    }
+}
 
 /// l^2 / rtt, the value that ranks the paths (draft, section 2: an estimate of the rate that one TCP would
 /// reach there).
@@ -53,9 +68,8 @@ impl Rule for Olia {
 
 #[cfg(test)]
 mod tests {
-    use super::super::coupled::Coupled;
+    use super::super::Signal;
     use super::super::tests::{MSS, Path, coupling, near, parameters};
-    use super::super::{Congestion, Parameters, Signal};
     use super::*;
 
     #[test]

@@ -3,23 +3,45 @@
 use spindle_units::Instant;
 
 use super::window::{MIN_SSTHRESH_SEGMENTS, Window};
-use super::{AckSample, Congestion, Coupling, Parameters, Signal};
+use super::{AckSample, Congestion, ControllerFactory, Coupling, Parameters, Signal};
 
 /// RFC 3465's L in segments: in slow start an acknowledgement increases cwnd by at most one segment (RFC 5681,
 /// equation 2).
 pub(super) const L: u64 = 1;
 
+/// Reno (RFC 5681), each subflow independently: "reno".
+#[derive(Clone, Copy, Debug)]
+pub struct Reno;
+
+impl ControllerFactory for Reno {
+    fn name(&self) -> &str {
+        "reno"
+    }
+
+    fn summary(&self) -> &str {
+        "Reno (RFC 5681), each subflow by itself"
+    }
+
+    fn kernel_name(&self) -> Option<&str> {
+        Some("reno")
+    }
+
+    fn build(&self, p: &Parameters) -> Box<dyn Congestion> {
+        Box::new(RenoController::new(p))
+    }
+}
+
 /// Slow start, congestion avoidance and halving (RFC 5681, sections 3.1 and 3.2). Subflows are independent of
 /// each other. With several subflows this is "uncoupled" control.
 #[derive(Clone, Debug)]
-pub(super) struct Reno {
+struct RenoController {
     window: Window,
     subflow: usize,
 }
 
-impl Reno {
+impl RenoController {
     /// A controller in slow start.
-    pub(super) fn new(p: &Parameters) -> Self {
+    fn new(p: &Parameters) -> Self {
         Self {
             window: Window::new(p),
             subflow: p.subflow,
@@ -34,13 +56,13 @@ impl Reno {
     }
 }
 
-impl Congestion for Reno {
-    fn cwnd(&self) -> u64 {
-        self.window.cwnd()
+impl Congestion for RenoController {
+    fn window(&self) -> &Window {
+        &self.window
     }
 
-    fn ssthresh(&self) -> u64 {
-        self.window.ssthresh()
+    fn window_mut(&mut self) -> &mut Window {
+        &mut self.window
     }
 
     fn on_ack(&mut self, sample: &AckSample, coupling: &mut Coupling) {
@@ -60,25 +82,5 @@ impl Congestion for Reno {
         self.window
             .timeout(in_flight / 2, MIN_SSTHRESH_SEGMENTS, first);
         coupling.update(self.subflow, self.window.cwnd(), None);
-    }
-
-    fn set_cwnd(&mut self, cwnd: u64) {
-        self.window.set_cwnd(cwnd);
-    }
-
-    fn on_return(&mut self) {
-        self.window.forget_ssthresh();
-    }
-
-    fn on_idle(&mut self, restart_window: u64) {
-        self.window.shrink_to(restart_window);
-    }
-
-    fn undo(&mut self, _: Instant) {
-        self.window.undo();
-    }
-
-    fn set_mss(&mut self, mss: u64) {
-        self.window.set_mss(mss);
     }
 }

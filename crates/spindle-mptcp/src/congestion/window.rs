@@ -4,11 +4,13 @@
 use super::{AckSample, Parameters};
 
 /// ssthresh is never lower than this many segments (RFC 5681, equation 4).
-pub(super) const MIN_SSTHRESH_SEGMENTS: u64 = 2;
+pub const MIN_SSTHRESH_SEGMENTS: u64 = 2;
 
 /// cwnd and ssthresh of one subflow, in bytes. Invariant: mss <= cwnd <= max(max_window, mss).
+///
+/// Every controller contains one, so that its cwnd stays within the bounds whatever it computes.
 #[derive(Clone, Debug)]
-pub(super) struct Window {
+pub struct Window {
     mss: u64,
     max: u64,
     cwnd: u64,
@@ -23,7 +25,8 @@ pub(super) struct Window {
 }
 
 impl Window {
-    pub(super) fn new(p: &Parameters) -> Self {
+    /// A window in slow start, with the initial values and bounds of `p`.
+    pub fn new(p: &Parameters) -> Self {
         let mss = p.mss.max(1);
         let max = p.max_window.max(mss);
         Self {
@@ -40,26 +43,29 @@ impl Window {
         }
     }
 
-    pub(super) fn cwnd(&self) -> u64 {
+    /// cwnd in bytes.
+    pub fn cwnd(&self) -> u64 {
         self.cwnd
     }
 
-    pub(super) fn ssthresh(&self) -> u64 {
+    /// ssthresh in bytes; `u64::MAX` while unlimited.
+    pub fn ssthresh(&self) -> u64 {
         self.ssthresh
     }
 
-    pub(super) fn mss(&self) -> u64 {
+    /// Segment size in bytes, above zero.
+    pub fn mss(&self) -> u64 {
         self.mss
     }
 
     /// Whether cwnd is below ssthresh (RFC 5681, section 3.1).
-    pub(super) fn in_slow_start(&self) -> bool {
+    pub fn in_slow_start(&self) -> bool {
         self.cwnd < self.ssthresh
     }
 
     /// The subflow's window for the coupling. During fast recovery cwnd may be inflated or still falling, so
     /// this is ssthresh then (RFC 6356, section 3).
-    pub(super) fn coupled_cwnd(&self, recovering: bool) -> u64 {
+    pub fn coupled_cwnd(&self, recovering: bool) -> u64 {
         if recovering && !self.after_timeout {
             self.ssthresh.min(self.max)
         } else {
@@ -70,7 +76,7 @@ impl Window {
     /// Whether the acknowledgement may increase the window at all. It may not in fast recovery, where the loss
     /// state machine sets the window. It may not if cwnd did not limit the sender, and not with an ECN echo
     /// (RFC 3168, 6.1.2).
-    pub(super) fn may_grow(&mut self, s: &AckSample) -> bool {
+    pub fn may_grow(&mut self, s: &AckSample) -> bool {
         self.after_timeout &= s.recovering;
         s.cwnd_limited && s.marked == 0 && (!s.recovering || self.after_timeout)
     }
@@ -78,7 +84,7 @@ impl Window {
     /// Slow start over `acked` bytes. At most `limit` segments count (RFC 5681, equation 2; RFC 3465's L),
     /// unless stretch acknowledgements are enabled. Returns the bytes left for congestion avoidance after
     /// ssthresh is reached.
-    pub(super) fn slow_start(&mut self, acked: u64, limit: u64) -> u64 {
+    pub fn slow_start(&mut self, acked: u64, limit: u64) -> u64 {
         if !self.in_slow_start() {
             return acked;
         }
@@ -90,7 +96,7 @@ impl Window {
 
     /// The part of `acked` bytes that slow start counts: at most `limit` segments, unless stretch
     /// acknowledgements are enabled.
-    pub(super) fn counted(&self, acked: u64, limit: u64) -> u64 {
+    pub fn counted(&self, acked: u64, limit: u64) -> u64 {
         if self.stretch_acks {
             acked
         } else {
@@ -101,7 +107,7 @@ impl Window {
     /// Congestion avoidance by byte counting (RFC 5681, section 3.1; RFC 3465, section 2.1): one segment more
     /// for each cwnd of credited bytes, at most one for each acknowledgement. Reno credits the acknowledged
     /// bytes. A coupled controller credits more or fewer bytes.
-    pub(super) fn congestion_avoidance(&mut self, credited: f64) {
+    pub fn congestion_avoidance(&mut self, credited: f64) {
         self.credit += credited;
         let cwnd = self.cwnd as f64;
         if self.credit >= cwnd {
@@ -119,22 +125,22 @@ impl Window {
     }
 
     /// Increases cwnd by `bytes`, up to the cap.
-    pub(super) fn grow(&mut self, bytes: u64) {
+    pub fn grow(&mut self, bytes: u64) {
         self.cwnd = self.cwnd.saturating_add(bytes).min(self.max);
     }
 
     /// Sets cwnd as the loss state machine requires.
-    pub(super) fn set_cwnd(&mut self, cwnd: u64) {
+    pub fn set_cwnd(&mut self, cwnd: u64) {
         self.cwnd = cwnd.clamp(self.mss, self.max);
     }
 
     /// Reduces cwnd to at most `cwnd`.
-    pub(super) fn shrink_to(&mut self, cwnd: u64) {
+    pub fn shrink_to(&mut self, cwnd: u64) {
         self.set_cwnd(cwnd.min(self.cwnd));
     }
 
     /// Processes a congestion signal. Both values become `ssthresh`, raised to `floor_segments`.
-    pub(super) fn reduce(&mut self, ssthresh: u64, floor_segments: u64) {
+    pub fn reduce(&mut self, ssthresh: u64, floor_segments: u64) {
         self.remember();
         self.set_ssthresh(ssthresh, floor_segments);
         // The flight may exceed cwnd (proactive copies, a recently lowered cwnd). A signal never raises cwnd.
@@ -144,7 +150,7 @@ impl Window {
 
     /// Processes a timeout. cwnd becomes one segment. ssthresh is set as given if this is the `first` timeout
     /// for that data.
-    pub(super) fn timeout(&mut self, ssthresh: u64, floor_segments: u64, first: bool) {
+    pub fn timeout(&mut self, ssthresh: u64, floor_segments: u64, first: bool) {
         if first {
             self.remember();
             self.set_ssthresh(ssthresh, floor_segments);
@@ -155,20 +161,20 @@ impl Window {
     }
 
     /// Removes the threshold because the state of the path is no longer known.
-    pub(super) fn forget_ssthresh(&mut self) {
+    pub fn forget_ssthresh(&mut self) {
         self.ssthresh = u64::MAX;
         self.before = None;
     }
 
     /// Ends slow start here without a loss (HyStart++).
-    pub(super) fn end_slow_start(&mut self) {
+    pub fn end_slow_start(&mut self) {
         self.ssthresh = self.cwnd;
         self.after_timeout = false;
     }
 
     /// Restores the values before the last reduction, but never lowers them. Returns false if there is no
     /// reduction to undo.
-    pub(super) fn undo(&mut self) -> bool {
+    pub fn undo(&mut self) -> bool {
         let Some((cwnd, ssthresh)) = self.before.take() else {
             return false;
         };
@@ -178,7 +184,8 @@ impl Window {
         true
     }
 
-    pub(super) fn set_mss(&mut self, mss: u64) {
+    /// Sets the segment size in bytes. Zero counts as one. cwnd stays within its bounds.
+    pub fn set_mss(&mut self, mss: u64) {
         self.mss = mss.max(1);
         self.max = self.max.max(self.mss);
         self.set_cwnd(self.cwnd);

@@ -4,7 +4,7 @@ use super::assigned::Assigned;
 use super::reinjection::Reinjections;
 use super::undelivered::Undelivered;
 use crate::config::Config;
-use crate::scheduler::{Candidate, Scheduler};
+use crate::scheduler::{Candidate, MinRtt, Scheduler, SchedulerFactory};
 
 /// The scheduler, and the data that it has decided about or will decide about before new data.
 #[derive(Debug)]
@@ -22,9 +22,8 @@ impl Scheduling {
     /// The scheduler that `config` names, and no data.
     pub(super) fn new(config: &Config) -> Self {
         let multipath = config.multipath.as_ref();
-        let scheduler = multipath.map_or_else(Default::default, |m| m.scheduler);
         Self {
-            scheduler: scheduler.build(),
+            scheduler: multipath.map_or_else(|| MinRtt.build(), |m| m.scheduler.build()),
             candidates: Vec::new(),
             assigned: Assigned::default(),
             reinjections: Reinjections::default(),

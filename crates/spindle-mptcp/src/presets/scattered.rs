@@ -6,7 +6,7 @@ use spindle_units::Duration;
 
 use super::mptcp;
 use crate::config::{Config, PathManager};
-use crate::congestion::CongestionKind;
+use crate::congestion::{FullyCoupled, Reno};
 use crate::stage::scatter::{PhaseSwitch, ScatterConfig};
 use crate::tcp_config::LossConfig;
 
@@ -77,12 +77,12 @@ pub(super) fn preset(name: &str) -> Option<(Config, Vec<&'static str>)> {
         }
         "mmptcp-fc" => {
             let mut config = mmptcp(settings());
-            config.congestion = CongestionKind::FullyCoupled;
+            config.congestion = Arc::new(FullyCoupled);
             (config, with(&MMPTCP_PARTS[..3], FC_PART))
         }
         "mmptcp-uc" => {
             let mut config = mmptcp(settings());
-            config.congestion = CongestionKind::Reno;
+            config.congestion = Arc::new(Reno);
             (config, with(&MMPTCP_PARTS[..3], UC_PART))
         }
         _ => return None,

@@ -1,16 +1,18 @@
 //! Variants of a transport: each changes one choice, and its name follows a plus sign (`fuso+roundrobin`).
+//! Every congestion controller and every scheduler is a variant, under its own name.
 
 use std::any::Any;
-use std::sync::Arc;
+use std::borrow::Cow;
+use std::sync::{Arc, LazyLock};
 
 use spindle_units::Duration;
 
 use crate::config::{Config, MultipathConfig};
-use crate::congestion::CongestionKind;
+use crate::congestion::{self, ControllerFactory, Dctcp};
 use crate::recovery::{
     CoFuso, CodingRate, Fuso, MetricKind, PathMetric, PinnedWorstPath, RecoveryFactory, WorstOf,
 };
-use crate::scheduler::SchedulerKind;
+use crate::scheduler::{self, SchedulerFactory};
 use crate::stage::coding::estimator::Share;
 use crate::stage::coding::{CodeKind, Samples, UnitSize};
 use crate::stage::reorder;
@@ -27,26 +29,102 @@ use super::scattered::newreno_loss;
 const HOLD: Duration = Duration::from_millis(2);
 
 /// A change of one choice of a configuration.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Variant {
-    /// Its name after the plus sign.
-    pub name: &'static str,
-    /// What it changes, in one line.
-    pub part: &'static str,
-    /// Makes the change. Returns false if the configuration has nothing of the kind to change.
-    apply: fn(&mut Config) -> bool,
+    name: Cow<'static, str>,
+    part: Cow<'static, str>,
+    change: Change,
+}
+
+/// What a variant changes.
+#[derive(Clone, Debug)]
+enum Change {
+    /// Calls a function, which returns false if the configuration has nothing of the kind to change.
+    Function(fn(&mut Config) -> bool),
+    /// Sets the congestion controller, and ECN as it needs it.
+    Controller(Arc<dyn ControllerFactory>),
+    /// Sets the scheduler.
+    Scheduler(Arc<dyn SchedulerFactory>),
 }
 
 impl Variant {
+    /// A variant with this name, which must not contain `+`, `@` or `>`. `part` describes in one line what it
+    /// changes. `change` makes the change. It returns false if the configuration has nothing of the kind to
+    /// change.
+    pub fn new(name: &'static str, part: &'static str, change: fn(&mut Config) -> bool) -> Self {
+        Self {
+            name: name.into(),
+            part: part.into(),
+            change: Change::Function(change),
+        }
+    }
+
+    /// The variant that sets this congestion controller, under the controller's name. It turns ECN on if the
+    /// controller [needs it](ControllerFactory::ecn), and else off.
+    pub fn controller(factory: Arc<dyn ControllerFactory>) -> Self {
+        Self {
+            name: factory.name().to_owned().into(),
+            part: format!("congestion control: {}", factory.summary()).into(),
+            change: Change::Controller(factory),
+        }
+    }
+
+    /// The variant that sets this scheduler, under the scheduler's name. It applies only to MPTCP.
+    pub fn scheduler(factory: Arc<dyn SchedulerFactory>) -> Self {
+        Self {
+            name: factory.name().to_owned().into(),
+            part: format!("scheduler: {}", factory.summary()).into(),
+            change: Change::Scheduler(factory),
+        }
+    }
+
+    /// Its name after the plus sign.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What it changes, in one line.
+    pub fn part(&self) -> &str {
+        &self.part
+    }
+
     /// Returns the changed configuration, or `None` if the configuration has nothing of the kind to change.
     pub fn apply(&self, mut config: Config) -> Option<Config> {
-        (self.apply)(&mut config).then_some(config)
+        let applies = match &self.change {
+            Change::Function(change) => change(&mut config),
+            Change::Controller(factory) => {
+                config.congestion = factory.clone();
+                config.tcp.ecn = factory.ecn();
+                true
+            }
+            Change::Scheduler(factory) => multipath(&mut config, |m| m.scheduler = factory.clone()),
+        };
+        applies.then_some(config)
     }
 }
 
-/// The variant of this name.
+/// The variants that come with Spindle: the schedulers, the congestion controllers, and all others.
+static ALL: LazyLock<Vec<Variant>> = LazyLock::new(|| {
+    let schedulers = scheduler::built_in().iter().cloned();
+    let controllers = congestion::built_in().iter().cloned();
+    let others = OTHERS
+        .iter()
+        .map(|(n, part, change)| Variant::new(n, part, *change));
+    schedulers
+        .map(Variant::scheduler)
+        .chain(controllers.map(Variant::controller))
+        .chain(others)
+        .collect()
+});
+
+/// All variants that come with Spindle.
+pub fn variants() -> &'static [Variant] {
+    &ALL
+}
+
+/// The variant that comes with Spindle under this name.
 pub fn variant(name: &str) -> Option<&'static Variant> {
-    VARIANTS.iter().find(|v| v.name == name)
+    variants().iter().find(|v| v.name == name)
 }
 
 fn multipath(config: &mut Config, change: impl Fn(&mut MultipathConfig)) -> bool {
@@ -100,19 +178,6 @@ fn given_worst(config: &mut Config) -> bool {
         given
     });
     config.recovery.is_some()
-}
-
-fn control(config: &mut Config, kind: CongestionKind) -> bool {
-    config.congestion = kind;
-    config.tcp.ecn = match kind {
-        CongestionKind::Dctcp => EcnMode::Dctcp,
-        _ => EcnMode::Off,
-    };
-    true
-}
-
-fn scheduler(config: &mut Config, kind: SchedulerKind) -> bool {
-    multipath(config, |m| m.scheduler = kind)
 }
 
 fn rack(config: &mut Config) -> bool {
@@ -171,7 +236,7 @@ fn newreno(config: &mut Config) -> bool {
 
 fn dctcp_first(config: &mut Config) -> bool {
     scatter(config, |s| {
-        s.congestion = CongestionKind::Dctcp;
+        s.congestion = Arc::new(Dctcp);
         s.ecn = Some(EcnMode::Dctcp);
     })
 }
@@ -186,40 +251,21 @@ fn tlp_floor(config: &mut Config) -> bool {
     probe.map(|p| p.floor = Duration::from_millis(10)).is_some()
 }
 
-macro_rules! variants {
-    ($($name:literal, $part:literal, $apply:expr;)*) => {
-        &[$(Variant { name: $name, part: $part, apply: $apply }),*]
+macro_rules! others {
+    ($($name:literal, $part:literal, $change:expr;)*) => {
+        &[$(($name, $part, $change)),*]
     };
 }
 
-/// All variants.
-pub const VARIANTS: &[Variant] = variants! {
-    "minrtt", "scheduler: the subflow with room and the lowest smoothed RTT (mechanisms A0)",
-        |c| scheduler(c, SchedulerKind::MinRtt);
-    "roundrobin", "scheduler: subflows with room in turn, a segment each",
-        |c| scheduler(c, SchedulerKind::RoundRobin);
-    "redundant", "scheduler: every byte on every subflow",
-        |c| scheduler(c, SchedulerKind::Redundant);
-    "linger", "scheduler: the Linux kernel's default, bursts to the lowest linger time",
-        |c| scheduler(c, SchedulerKind::Linger);
+/// A name, a description, and the function that makes the change.
+type Other = (&'static str, &'static str, fn(&mut Config) -> bool);
+
+/// The variants that set neither a scheduler nor a congestion controller.
+const OTHERS: &[Other] = others! {
     "early", "receiver: early_dsn_delivery on, out-of-order subflow data go up at once (FUSO section 4.1)",
         |c| multipath(c, |m| m.early_dsn_delivery = true);
     "held", "receiver: early_dsn_delivery off, as MPTCP v0.90's (mechanisms A0)",
         |c| multipath(c, |m| m.early_dsn_delivery = false);
-    "reno", "congestion control: Reno (RFC 5681), each subflow by itself",
-        |c| control(c, CongestionKind::Reno);
-    "cubic", "congestion control: CUBIC (RFC 9438), each subflow by itself",
-        |c| control(c, CongestionKind::Cubic);
-    "dctcp", "congestion control: DCTCP (RFC 8257) with its exact echo of marks, each subflow by itself (mechanisms A5.2's variant)",
-        |c| control(c, CongestionKind::Dctcp);
-    "lia", "congestion control: Linked Increases (RFC 6356)",
-        |c| control(c, CongestionKind::Lia);
-    "olia", "congestion control: OLIA (draft-khalili-mptcp-congestion-control-05)",
-        |c| control(c, CongestionKind::Olia);
-    "balia", "congestion control: BALIA (draft-walid-mptcp-congestion-control-04)",
-        |c| control(c, CongestionKind::Balia);
-    "fully-coupled", "congestion control: fully coupled (mechanisms A5.8)",
-        |c| control(c, CongestionKind::FullyCoupled);
     "tlp", "each subflow: tail loss probe after 2 smoothed RTTs (FUSO section 5.1)",
         |c| { c.loss.tail_loss_probe = Some(PROBE); true };
     "tlp-floor", "tail loss probe no earlier than 10 ms, as in the testbed's kernel (Linux 3.18)",
@@ -411,8 +457,8 @@ mod tests {
 
     #[test]
     fn every_variant_changes_a_configuration_that_it_applies_to() {
-        for v in VARIANTS {
-            let base = match v.name {
+        for v in variants() {
+            let base = match v.name() {
                 "tlp-floor" => of("tlp"),
                 "minrtt" => of("mptcp-linux"),
                 "early" | "lia" => of("mptcp-linux"),
@@ -450,8 +496,8 @@ mod tests {
                 }
                 _ => of("fuso"),
             };
-            let changed = v.apply(base.clone()).expect(v.name);
-            assert_ne!(format!("{base:?}"), format!("{changed:?}"), "{}", v.name);
+            let changed = v.apply(base.clone()).expect(v.name());
+            assert_ne!(format!("{base:?}"), format!("{changed:?}"), "{}", v.name());
         }
     }
 
@@ -484,10 +530,7 @@ mod tests {
     fn dctcp_variant_sets_its_ecn_mode_and_reno_clears_it() {
         let v = variant("dctcp").expect("there");
         let c = v.apply(of("mptcp")).expect("applies");
-        assert_eq!(
-            (c.congestion, c.tcp.ecn),
-            (CongestionKind::Dctcp, EcnMode::Dctcp)
-        );
+        assert_eq!((c.congestion.name(), c.tcp.ecn), ("dctcp", EcnMode::Dctcp));
         let back = variant("reno").and_then(|v| v.apply(c)).expect("applies");
         assert_eq!(back.tcp.ecn, EcnMode::Off);
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use spindle_mptcp::congestion::CongestionKind;
+use spindle_mptcp::congestion::Cubic;
 use spindle_mptcp::{
     Config, Event, Handle, PathManager, RtoFloor, SendCounters, Stack, StackConfig, TcpState,
     for_unmodified_receivers, preset,
@@ -134,7 +134,7 @@ fn server() -> Endpoint {
 /// RACK and tail loss probes.
 pub(crate) fn gateway(name: &str) -> Config {
     let mut c = for_unmodified_receivers(preset(name).expect("a preset").config);
-    c.congestion = CongestionKind::Cubic;
+    c.congestion = Arc::new(Cubic);
     c.loss.rack = true;
     c.loss.prr = true;
     c.loss.tail_loss_probe = preset("tlp").expect("a preset").config.loss.tail_loss_probe;

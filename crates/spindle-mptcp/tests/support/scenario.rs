@@ -3,8 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use proptest::prelude::*;
-use spindle_mptcp::congestion::CongestionKind;
-use spindle_mptcp::scheduler::SchedulerKind;
+use spindle_mptcp::congestion;
+use spindle_mptcp::scheduler;
 use spindle_mptcp::{Config, EcnMode, InitialWindow, Keepalive, PathManager, preset};
 use spindle_units::{Duration, Instant};
 use spindle_wire::Endpoint;
@@ -220,7 +220,7 @@ pub(crate) fn scenario(corrupt: bool) -> impl Strategy<Value = Scenario> {
     (
         any::<u32>(),
         0..NAMES.len(),
-        prop_oneof![2 => Just(None), 1 => (0..CongestionKind::ALL.len()).prop_map(Some)],
+        prop_oneof![2 => Just(None), 1 => (0..congestion::built_in().len()).prop_map(Some)],
         multi(),
         any::<bool>(),
         prop::collection::vec(path(), 1..5),
@@ -280,7 +280,7 @@ impl Scenario {
         let mut c = preset(NAMES[self.preset]).expect("a preset").config;
         let e = &self.ends[side];
         if let Some(k) = self.congestion {
-            c.congestion = CongestionKind::ALL[k];
+            c.congestion = congestion::built_in()[k].clone();
         }
         let t = &mut c.tcp;
         t.timestamps = e.options[0];
@@ -329,7 +329,7 @@ impl Scenario {
                 2 => PathManager::Endpoints(locals),
                 _ => PathManager::Passive,
             };
-            m.scheduler = SchedulerKind::ALL[usize::from(spec.scheduler)].0;
+            m.scheduler = scheduler::built_in()[usize::from(spec.scheduler)].clone();
             m.checksum = spec.checksum || self.corrupt > 0;
             m.early_dsn_delivery = spec.early.unwrap_or(m.early_dsn_delivery);
             m.opportunistic_retransmission =

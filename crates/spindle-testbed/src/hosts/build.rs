@@ -9,7 +9,6 @@ use spindle_experiment::registry::{Application, Registry};
 use spindle_experiment::scenario::Window;
 use spindle_experiment::traffic::Plan;
 use spindle_experiment::{Carrier, End, Scenario};
-use spindle_mptcp::congestion::CongestionKind;
 use spindle_mptcp::{Config, PathManager, StackConfig, for_unmodified_receivers};
 use spindle_net::limits::Limits;
 use spindle_net::service::{LinkKind, wire_config};
@@ -259,10 +258,12 @@ impl HostBuilder<'_> {
     fn kernel_tcp(&self, multipath: bool) -> KernelTcp {
         let s = &self.scenario.host;
         KernelTcp {
-            congestion: match s.congestion {
-                Some(CongestionKind::Reno) => "reno",
-                _ => "cubic",
-            },
+            congestion: s
+                .congestion
+                .as_ref()
+                .and_then(|c| c.kernel_name())
+                .unwrap_or(KERNEL_DEFAULT)
+                .to_owned(),
             ecn: s.ecn,
             timestamps: s.timestamps,
             min_rto_ms: s.min_rto.as_micros().div_ceil(1000).max(1),
@@ -274,6 +275,9 @@ impl HostBuilder<'_> {
         }
     }
 }
+
+/// The congestion controller of a kernel host if the scenario sets none that the kernel has.
+const KERNEL_DEFAULT: &str = "cubic";
 
 /// Allows large bursts, since the kernel segments them.
 fn bursts(mut config: Config) -> Config {

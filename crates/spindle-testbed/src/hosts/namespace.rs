@@ -66,7 +66,8 @@ pub(crate) enum Role {
 /// Settings of the kernel's TCP.
 #[derive(Clone, Debug)]
 pub(crate) struct KernelTcp {
-    pub(crate) congestion: &'static str,
+    /// The congestion controller, by its name in the kernel.
+    pub(crate) congestion: String,
     pub(crate) ecn: bool,
     pub(crate) timestamps: bool,
     pub(crate) min_rto_ms: u64,

@@ -132,7 +132,7 @@ impl Connection {
                 reordering: config.reordering(),
                 ..config.loss.clone()
             },
-            congestion: config.congestion,
+            congestion: config.congestion.clone(),
             ..Config::clone(&opening(&self.config))
         };
         let sf = &mut self.subflows[0];

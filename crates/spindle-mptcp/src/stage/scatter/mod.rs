@@ -17,7 +17,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use spindle_wire::{Flags, Segment};
 
 use super::{Stage, StageContext};
-use crate::congestion::CongestionKind;
+use crate::congestion::{ControllerFactory, Reno};
 use crate::random::reduce;
 use crate::tcp_config::{EcnMode, LossConfig};
 use topology::Topology;
@@ -49,7 +49,7 @@ pub struct ScatterConfig {
     /// What is known about the network between the ends.
     pub topology: Arc<dyn Topology>,
     /// The controller of the initial subflow, which is not coupled with the others.
-    pub congestion: CongestionKind,
+    pub congestion: Arc<dyn ControllerFactory>,
     /// Use of ECN by the initial subflow, if it differs from the other subflows.
     pub ecn: Option<EcnMode>,
     /// Scattered segments and their acknowledgements carry [`PRIORITY`], for ports that have a queue for it
@@ -104,7 +104,7 @@ impl Default for ScatterConfig {
             loss: LossConfig::default(),
             threshold: Threshold::Paths { most: 16 },
             topology: Arc::new(topology::Unknown),
-            congestion: CongestionKind::Reno,
+            congestion: Arc::new(Reno),
             ecn: None,
             priority: false,
             auto_subflows: false,

@@ -19,7 +19,7 @@ pub(crate) use ack::{AckEffect, AckInput};
 pub(crate) use timers::Expired;
 
 use crate::config::Config;
-use crate::congestion::{self, Congestion, Coupling};
+use crate::congestion::{Congestion, Coupling, Parameters};
 use crate::subflow::loss::{
     detect,
     frto::Frto,
@@ -174,18 +174,15 @@ pub(crate) struct Sender {
 /// Creates a controller for subflow `index` as configured.
 fn controller(config: &Config, mss: u64, initial_window: u64, index: usize) -> Box<dyn Congestion> {
     let t = &config.tcp;
-    congestion::build(
-        config.congestion,
-        congestion::Parameters {
-            mss,
-            initial_window,
-            subflow: index,
-            max_window: t.max_window.map_or(u64::MAX, |w| u64::from(w) * mss),
-            initial_ssthresh: t.initial_ssthresh.unwrap_or(u64::MAX),
-            hystart: true,
-            stretch_acks: config.coalesces(),
-        },
-    )
+    config.congestion.build(&Parameters {
+        mss,
+        initial_window,
+        subflow: index,
+        max_window: t.max_window.map_or(u64::MAX, |w| u64::from(w) * mss),
+        initial_ssthresh: t.initial_ssthresh.unwrap_or(u64::MAX),
+        hystart: true,
+        stretch_acks: config.coalesces(),
+    })
 }
 
 /// After more than one retransmission of the SYN or SYN/ACK the initial window is one segment. This is

@@ -1,0 +1,59 @@
+//! The scheduler of the papers: the lowest smoothed round-trip time.
+
+use super::{Assignment, Candidate, Scheduler, SchedulerFactory};
+
+/// The subflow with room and the lowest smoothed RTT (mechanisms A0): "minrtt". Subflows without a measurement
+/// sort last. Ties go to the lower identifier.
+#[derive(Clone, Copy, Debug)]
+pub struct MinRtt;
+
+impl SchedulerFactory for MinRtt {
+    fn name(&self) -> &str {
+        "minrtt"
+    }
+
+    fn summary(&self) -> &str {
+        "the subflow with room and the lowest smoothed RTT (mechanisms A0)"
+    }
+
+    fn build(&self) -> Box<dyn Scheduler> {
+        Box::new(*self)
+    }
+}
+
+impl Scheduler for MinRtt {
+    fn pick(
+        &mut self,
+        candidates: &[Candidate],
+        _acked: u64,
+        _sent: u64,
+        unsent: u64,
+    ) -> Option<Assignment> {
+        if unsent == 0 {
+            return None;
+        }
+        let best = candidates
+            .iter()
+            .min_by_key(|c| (c.srtt.map_or(u64::MAX, |d| d.as_nanos()), c.id))?;
+        Some(Assignment::new_data(best.id))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::candidate;
+    use super::*;
+
+    #[test]
+    fn min_rtt_picks_the_lowest_rtt_and_unmeasured_subflows_last() {
+        let mut s = MinRtt.build();
+        let list = [
+            candidate(0, None, 0),
+            candidate(1, Some(300), 0),
+            candidate(2, Some(200), 0),
+        ];
+        assert_eq!(s.pick(&list, 0, 0, 1), Some(Assignment::new_data(2)));
+        assert_eq!(s.pick(&list[..1], 0, 0, 1), Some(Assignment::new_data(0)));
+        assert_eq!(s.pick(&list, 0, 0, 0), None);
+    }
+}
