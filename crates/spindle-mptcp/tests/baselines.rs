@@ -5,7 +5,7 @@ mod support;
 
 use std::sync::Arc;
 
-use spindle_mptcp::recovery::{Action, Recovery, RecoveryFactory, View};
+use spindle_mptcp::recovery::{Action, Capabilities, Recovery, RecoveryFactory, View};
 use spindle_mptcp::{Config, ConnectionInfo, Event, Handle, InitialWindow, preset};
 use spindle_units::{Duration, Instant};
 use spindle_wire::{Flags, Payload};
@@ -252,6 +252,10 @@ struct Restless;
 impl RecoveryFactory for Restless {
     fn build(&self, _seed: u64) -> Box<dyn Recovery> {
         Box::new(*self)
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::default()
     }
 }
 

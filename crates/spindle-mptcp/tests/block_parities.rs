@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use proptest::strategy::Strategy;
-use spindle_mptcp::recovery::{Action, Recovery, RecoveryFactory, View};
+use spindle_mptcp::recovery::{Action, Capabilities, Recovery, RecoveryFactory, View};
 use spindle_mptcp::{
     Config, ConnectionInfo, Event, Handle, InitialWindow, SendKind, TraceEvent, TraceKind, preset,
 };
@@ -469,8 +469,11 @@ impl RecoveryFactory for Mad {
         Box::new(self.clone())
     }
 
-    fn sends_block_parities(&self) -> bool {
-        true
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            block_parities: true,
+            ..Capabilities::default()
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use spindle::Registry;
-use spindle_mptcp::recovery::{Action, Recovery, RecoveryFactory, View, Window};
+use spindle_mptcp::recovery::{Action, Capabilities, Recovery, RecoveryFactory, View, Window};
 use spindle_mptcp::{Config, preset};
 
 #[derive(Clone, Copy, Debug)]
@@ -20,6 +20,10 @@ struct Toy;
 impl RecoveryFactory for Toy {
     fn build(&self, _seed: u64) -> Box<dyn Recovery> {
         Box::new(*self)
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::default()
     }
 }
 

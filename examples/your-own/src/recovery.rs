@@ -1,6 +1,6 @@
 //! A recovery policy that copies late segments.
 
-use spindle_mptcp::recovery::{Action, Recovery, RecoveryFactory, SubflowView, View, Window};
+use spindle_mptcp::recovery::{Action, Capabilities, Recovery, RecoveryFactory, SubflowView, View, Window};
 use spindle_units::Instant;
 
 /// Copies a segment on the fastest other subflow once it has been unacknowledged for 5/4 of its own subflow's
@@ -14,6 +14,10 @@ pub struct Late {
 impl RecoveryFactory for Late {
     fn build(&self, _seed: u64) -> Box<dyn Recovery> {
         Box::new(Self::default())
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::default()
     }
 }
 

@@ -230,7 +230,7 @@ pub fn run(request: &RunRequest<'_>) -> Result<RunOutput, RunError> {
     let config = informed(config, &network, links);
     let client = plan.flows.first().map_or(0, |f| f.client);
     let recovery = config.recovery.as_ref();
-    let needs_drops = recovery.is_some_and(|r| r.needs_drops());
+    let needs_drops = recovery.is_some_and(|r| r.capabilities().drops);
     let usage = Usage {
         application: transport.application,
         background: background(request)?.map(|c| Arc::new(informed(c, &network, links))),

@@ -314,7 +314,7 @@ impl Connection {
     /// place, if the policy is notified of drops. A segment without data is sent again unchanged.
     pub(crate) fn on_drop(&mut self, now: Instant, i: usize, seg: &Segment) -> Option<Segment> {
         let factory = self.config.recovery.as_ref();
-        if !factory.is_some_and(|f| f.needs_drops()) {
+        if !factory.is_some_and(|f| f.capabilities().drops) {
             return None;
         }
         if seg.payload.is_empty() {

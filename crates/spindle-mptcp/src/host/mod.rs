@@ -358,7 +358,7 @@ impl Stack {
 
     /// Reports that the network dropped a segment which this stack had sent. Only a simulation can know this.
     /// Returns the segment that must be sent in its place at once, if the connection's recovery needs to be
-    /// notified of drops ([`crate::recovery::RecoveryFactory::needs_drops`]).
+    /// notified of drops ([`crate::recovery::Capabilities::drops`]).
     pub fn dropped(&mut self, now: Instant, segment: &Segment) -> Option<Segment> {
         let tuple: FourTuple = (segment.src, segment.dst);
         let (slot, subflow) = self.table.lookup(&tuple)?;

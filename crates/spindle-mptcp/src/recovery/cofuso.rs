@@ -10,8 +10,8 @@ use spindle_codes::{ReedSolomon, Shape, authors_shape, dynamic_shape, fixed_shap
 use super::choice::{self, Apart};
 use super::condition::Conditions;
 use super::{
-    Action, Eligibility, PathQuality, Prospect, Recovery, RecoveryFactory, SubflowView, View,
-    Window, WorstOf,
+    Action, Capabilities, Eligibility, PathQuality, Prospect, Recovery, RecoveryFactory,
+    SubflowView, View, Window, WorstOf,
 };
 use crate::types::SubflowId;
 
@@ -133,8 +133,11 @@ impl RecoveryFactory for CoFuso {
         })
     }
 
-    fn sends_block_parities(&self) -> bool {
-        true
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            block_parities: true,
+            ..Capabilities::default()
+        }
     }
 
     fn for_unmodified_receivers(&self) -> Option<Arc<dyn RecoveryFactory>> {

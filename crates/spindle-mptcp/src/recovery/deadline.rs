@@ -3,7 +3,7 @@
 
 use spindle_units::{Duration, Instant};
 
-use super::{Action, Recovery, RecoveryFactory, SubflowView, View, Window};
+use super::{Action, Capabilities, Recovery, RecoveryFactory, SubflowView, View, Window};
 
 /// The policy. A segment that was sent longer ago than `max(lower_bound, min(factor * smallest smoothed RTT,
 /// hard_deadline))` and is not acknowledged is sent once more over another path, ahead of new data and inside
@@ -59,6 +59,10 @@ impl RecoveryFactory for DeadlineReinjection {
             settings: *self,
             due: None,
         })
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::default()
     }
 }
 

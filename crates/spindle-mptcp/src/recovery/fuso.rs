@@ -8,7 +8,8 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::choice::{self, Apart};
 use super::{
-    Action, Eligibility, PathMetric, Prospect, Recovery, RecoveryFactory, View, Window, WorstOf,
+    Action, Capabilities, Eligibility, PathMetric, Prospect, Recovery, RecoveryFactory, View,
+    Window, WorstOf,
 };
 
 /// FUSO's policy; the value is also its own factory.
@@ -39,6 +40,10 @@ impl RecoveryFactory for Fuso {
             settings: *self,
             rng: Xoshiro256PlusPlus::seed_from_u64(seed),
         })
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::default()
     }
 
     fn for_unmodified_receivers(&self) -> Option<Arc<dyn RecoveryFactory>> {

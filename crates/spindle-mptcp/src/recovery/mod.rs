@@ -242,7 +242,7 @@ pub enum Action {
     /// Send one parity on subflow `of`: the XOR of those of its segments from position `first` up to `end` that
     /// are not acknowledged cumulatively. The parity takes no sequence space, is outside the congestion window
     /// and is never retransmitted. It is refused under MPTCP, and if the peer has not agreed to parities
-    /// ([`RecoveryFactory::sends_parities`]).
+    /// ([`Capabilities::parities`]).
     Parity {
         /// The subflow.
         of: SubflowId,
@@ -255,7 +255,7 @@ pub enum Action {
     /// window. Index 0 begins the block: its segments must be the first of a [`RunView`], and from then on they
     /// are in no other block. Of the blocks of a subflow, only the one begun last has further parities. The
     /// action is refused under plain TCP, if the peer does not decode
-    /// ([`RecoveryFactory::sends_block_parities`]), and if subflow `on` cannot carry a segment of this length.
+    /// ([`Capabilities::block_parities`]), and if subflow `on` cannot carry a segment of this length.
     BlockParity {
         /// The subflow whose segments are protected.
         of: SubflowId,
@@ -323,7 +323,7 @@ pub trait Recovery: Send + std::fmt::Debug {
     }
 
     /// The network dropped a data segment, as only a simulation can report
-    /// ([`RecoveryFactory::needs_drops`]). The action in response is carried out at once.
+    /// ([`Capabilities::drops`]). The action in response is carried out at once.
     fn on_drop(&mut self, drop: &DropView) -> Action {
         let _ = drop;
         Action::Nothing
@@ -379,29 +379,28 @@ pub trait RecoveryReceiver: Send + std::fmt::Debug {
     ) -> bool;
 }
 
+/// What a policy uses beyond copies of segments, so that the connection prepares it. Nothing by default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Capabilities {
+    /// The policy sends parities ([`Action::Parity`]), so that the handshake must ask whether the peer decodes
+    /// them. Data segments then leave room for a parity's option.
+    pub parities: bool,
+    /// The policy sends parities of blocks over MPTCP ([`Action::BlockParity`]), so that the handshake must ask
+    /// whether the peer decodes them. Data segments then leave room for a parity's header.
+    pub block_parities: bool,
+    /// The policy must be notified of every drop in the network at the instant it happens
+    /// ([`Recovery::on_drop`]). Simulations do so by [`crate::Stack::dropped`].
+    pub drops: bool,
+}
+
 /// Makes the policy of each connection. As it is [`Any`], variants can find out which policy's settings it is,
 /// and change them.
 pub trait RecoveryFactory: Any + Send + Sync + std::fmt::Debug {
     /// Makes the policy for a connection. `seed` is the policy's own source of randomness.
     fn build(&self, seed: u64) -> Box<dyn Recovery>;
 
-    /// Whether the policy sends parities, so that the handshake must ask whether the peer decodes them. Data
-    /// segments then leave room for a parity's option.
-    fn sends_parities(&self) -> bool {
-        false
-    }
-
-    /// Whether the policy sends parities of blocks over MPTCP ([`Action::BlockParity`]), so that the handshake
-    /// must ask whether the peer decodes them. Data segments then leave room for a parity's header.
-    fn sends_block_parities(&self) -> bool {
-        false
-    }
-
-    /// Whether the policy must be notified of every drop in the network at the instant it happens
-    /// ([`Recovery::on_drop`]). Simulations do so by [`crate::Stack::dropped`].
-    fn needs_drops(&self) -> bool {
-        false
-    }
+    /// What the policy uses beyond copies. [`Capabilities::default`] if it uses no more.
+    fn capabilities(&self) -> Capabilities;
 
     /// The same policy for peers whose receivers were not modified, if it differs.
     fn for_unmodified_receivers(&self) -> Option<Arc<dyn RecoveryFactory>> {

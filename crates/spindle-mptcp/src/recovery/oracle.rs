@@ -1,6 +1,6 @@
 //! The oracle: how good recovery could be if losses were known the instant they happen.
 
-use super::{Action, DropView, Prospect, Recovery, RecoveryFactory, View};
+use super::{Action, Capabilities, DropView, Prospect, Recovery, RecoveryFactory, View};
 
 /// A bound, not a protocol. The network itself reports every drop at once, and the segment is sent again on its
 /// own subflow without a reduction of any window. The simulation that reports drops also keeps repairs from
@@ -16,8 +16,11 @@ impl RecoveryFactory for Oracle {
         Box::new(*self)
     }
 
-    fn needs_drops(&self) -> bool {
-        true
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            drops: true,
+            ..Capabilities::default()
+        }
     }
 }
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use spindle_units::Instant;
 
 use super::{
-    Action, DropView, Eligibility, Prospect, Recovery, RecoveryFactory, RecoveryReceiver, SentView,
-    SubflowView, View,
+    Action, Capabilities, DropView, Eligibility, Prospect, Recovery, RecoveryFactory,
+    RecoveryReceiver, SentView, SubflowView, View,
 };
 use crate::types::SubflowId;
 
@@ -23,32 +23,26 @@ pub struct PinnedWorstPath {
 }
 
 #[derive(Debug)]
-struct GivenWorstPolicy {
+struct PinnedWorstPolicy {
     policy: Box<dyn Recovery>,
     worst: SubflowId,
     /// The subflows that the wrapped policy is shown.
     subflows: Vec<SubflowView>,
 }
 
+// A method with a default that is not forwarded would change the wrapped policy.
+#[deny(clippy::missing_trait_methods)]
 impl RecoveryFactory for PinnedWorstPath {
     fn build(&self, seed: u64) -> Box<dyn Recovery> {
-        Box::new(GivenWorstPolicy {
+        Box::new(PinnedWorstPolicy {
             policy: self.policy.build(seed),
             worst: self.worst,
             subflows: Vec::new(),
         })
     }
 
-    fn sends_parities(&self) -> bool {
-        self.policy.sends_parities()
-    }
-
-    fn sends_block_parities(&self) -> bool {
-        self.policy.sends_block_parities()
-    }
-
-    fn needs_drops(&self) -> bool {
-        self.policy.needs_drops()
+    fn capabilities(&self) -> Capabilities {
+        self.policy.capabilities()
     }
 
     fn for_unmodified_receivers(&self) -> Option<Arc<dyn RecoveryFactory>> {
@@ -64,7 +58,9 @@ impl RecoveryFactory for PinnedWorstPath {
     }
 }
 
-impl Recovery for GivenWorstPolicy {
+// As above: every method is forwarded.
+#[deny(clippy::missing_trait_methods)]
+impl Recovery for PinnedWorstPolicy {
     fn on_sent(&mut self, sent: &SentView) {
         self.policy.on_sent(sent);
     }

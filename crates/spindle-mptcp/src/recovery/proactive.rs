@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::{Action, Prospect, Recovery, RecoveryFactory, SentView, View, Window};
+use super::{Action, Capabilities, Prospect, Recovery, RecoveryFactory, SentView, View, Window};
 use crate::types::SubflowId;
 
 /// The policy. The copy follows at once, outside the congestion window, and the receiver drops it.
@@ -17,6 +17,10 @@ struct ProactivePolicy {
 impl RecoveryFactory for Proactive {
     fn build(&self, _seed: u64) -> Box<dyn Recovery> {
         Box::new(ProactivePolicy::default())
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::default()
     }
 }
 

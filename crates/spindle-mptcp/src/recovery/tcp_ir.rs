@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use spindle_units::{Duration, Instant};
 
-use super::{Action, Recovery, RecoveryFactory, SentView, SubflowView, View};
+use super::{Action, Capabilities, Recovery, RecoveryFactory, SentView, SubflowView, View};
 use crate::types::SubflowId;
 use crate::types::earliest;
 
@@ -78,8 +78,11 @@ impl RecoveryFactory for TcpIr {
         })
     }
 
-    fn sends_parities(&self) -> bool {
-        true
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            parities: true,
+            ..Capabilities::default()
+        }
     }
 }
 

@@ -66,7 +66,7 @@ fn is_oracle(registry: &Registry, name: &TransportName) -> bool {
     let recovery = registry
         .find(&name.transport)
         .and_then(|t| t.config().recovery);
-    recovery.is_some_and(|r| r.needs_drops())
+    recovery.is_some_and(|r| r.capabilities().drops)
 }
 
 /// The experiment's oracle, if there is one.

@@ -81,7 +81,7 @@ impl Connection {
     /// Whether our recovery policy sends parities outside sequence space.
     fn wants_parities(&self) -> bool {
         let sends = self.config.recovery.as_ref();
-        self.config.multipath.is_none() && sends.is_some_and(|f| f.sends_parities())
+        self.config.multipath.is_none() && sends.is_some_and(|f| f.capabilities().parities)
     }
 
     /// Whether our recovery policy sends parities of blocks. It does not with checksums, because a decoded
@@ -91,7 +91,7 @@ impl Connection {
         let multipath = self.config.multipath.as_ref();
         // Scatter is excluded too, because a SYN/ACK has no room for both answers.
         multipath.is_some_and(|m| !m.checksum && m.scatter.is_none())
-            && sends.is_some_and(|f| f.sends_block_parities())
+            && sends.is_some_and(|f| f.capabilities().block_parities)
     }
 
     /// Adds the offer or answer about parities to the SYN or SYN/ACK of subflow `i`, which already has its
