@@ -197,9 +197,28 @@ const ORACLE_PARTS: &[&str] = &[
     "all else as `fuso` without its recovery: MPTCP, Linked Increases (RFC 6356), minimum smoothed RTT, early_dsn_delivery; loss is inferred from nothing else but a timer of 200 ms, for paths that are gone; no penalisation",
 ];
 
+/// The transport that `gateway` and `connect` use if none is named: [`preset`] knows it.
+pub const DEFAULT_TRANSPORT: &str = "fuso+rack+cubic";
+
 /// The preset of this name, if it exists. The names are those of [`PRESETS`], and those with an appended number
-/// that [`preset_names`] lists.
+/// that [`preset_names`] lists. Each name may be followed by [`variants`] that come with Spindle, each after a
+/// plus sign, if the preset has what they change.
 pub fn preset(name: &str) -> Option<Preset> {
+    let mut names = name.split('+');
+    let base = base_preset(names.next()?)?;
+    names.try_fold(base, |base, added| {
+        let variant = variant(added)?;
+        let mut parts = base.parts;
+        parts.push(variant.part());
+        Some(Preset {
+            name: format!("{}+{added}", base.name),
+            parts,
+            config: variant.apply(base.config)?,
+        })
+    })
+}
+
+fn base_preset(name: &str) -> Option<Preset> {
     let (config, parts): (Config, Vec<&'static str>) = match name {
         "tcp" => (tcp(), TCP_PARTS.to_vec()),
         "newreno" => newreno(),
@@ -455,6 +474,17 @@ mod tests {
                 .all(|name| names.iter().any(|n| n == name))
         );
         assert!(names.iter().all(|name| preset(name).is_some()));
+    }
+
+    #[test]
+    fn default_transport_is_a_preset_with_variants() {
+        let default = preset(DEFAULT_TRANSPORT).expect("there");
+        assert_eq!(default.name, DEFAULT_TRANSPORT);
+        assert_eq!(default.config.congestion.name(), "cubic");
+        assert!(default.config.loss.rack && default.config.recovery.is_some());
+        for bad in ["fuso+", "+rack", "tcp+roundrobin", "fuso+what"] {
+            assert!(preset(bad).is_none(), "{bad}");
+        }
     }
 
     #[test]

@@ -16,7 +16,7 @@
 //! use std::net::SocketAddr;
 //! use std::sync::Arc;
 //!
-//! use spindle_mptcp::preset;
+//! use spindle_mptcp::{DEFAULT_TRANSPORT, preset};
 //! use spindle_net::{ListenOptions, Network, NetworkConfig, memory};
 //! use tokio::io::{AsyncReadExt, AsyncWriteExt};
 //!
@@ -25,7 +25,7 @@
 //! let (near, far) = memory::pair(1024);
 //! let client = Network::start(NetworkConfig::default(), Box::new(near))?;
 //! let server = Network::start(NetworkConfig::default(), Box::new(far))?;
-//! let config = Arc::new(preset("fuso").ok_or("no such preset")?.config);
+//! let config = Arc::new(preset(DEFAULT_TRANSPORT).ok_or("no such preset")?.config);
 //! let at: SocketAddr = "10.0.0.2:80".parse()?;
 //! let mut listener = server.listen(at, ListenOptions::new(config.clone())).await?;
 //! let mut stream = client.connect("10.0.0.1".parse()?, at, config).await?;

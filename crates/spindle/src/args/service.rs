@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, ValueEnum};
-use spindle_mptcp::AnnouncedAddresses;
+use spindle_mptcp::{AnnouncedAddresses, DEFAULT_TRANSPORT};
 
 /// The arguments that both commands share.
 #[derive(Debug, ClapArgs)]
@@ -23,7 +23,7 @@ pub(crate) struct Service {
     #[arg(long)]
     pub(crate) udp: bool,
     /// The transport, by its name (see `spindle explain`)
-    #[arg(long, value_name = "NAME", default_value = "fuso+rack+cubic")]
+    #[arg(long, value_name = "NAME", default_value = DEFAULT_TRANSPORT)]
     pub(crate) transport: String,
     /// Require DSS checksums of MPTCP: payload that a middlebox changed is found
     #[arg(long)]
