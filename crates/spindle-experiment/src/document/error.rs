@@ -69,31 +69,42 @@ impl fmt::Display for KeyPrefix<'_> {
     }
 }
 
-/// `, did you mean "..."?` for the entry of `accepted` that `found` most likely stands for. The text is empty if
-/// there is no such entry. The first choice is the shortest entry that begins with `found`, if `found` has at
-/// least [`SHORTEST_PREFIX`] letters. The second choice is the nearest entry, if it differs in at most a third of
-/// the letters of `found`, or in at most two letters.
+/// The least number of characters for which names that begin with them are suggested.
+const MIN_PREFIX: usize = 2;
+
+/// `, did you mean "..."?` for the entry of `accepted` that was probably meant by `found`. The text is empty if
+/// there is no such entry.
+///
+/// Entries that begin with `found` come first, and of these the shortest. Without one it is the entry with the
+/// fewest differing letters, at most a third of the letters of `found` or two. Upper and lower case are equal.
 pub fn suggestion<'a>(found: &str, accepted: impl IntoIterator<Item = &'a str>) -> String {
-    let limit = (found.chars().count() / 3).max(2);
-    let start = found.to_lowercase();
-    let rank = |candidate: &str| {
-        let begins = start.chars().count() >= SHORTEST_PREFIX
-            && candidate.to_lowercase().starts_with(&start);
-        match begins {
-            true => Some((false, candidate.len())),
-            false => Some((true, distance(found, candidate))).filter(|(_, d)| *d <= limit),
-        }
-    };
-    accepted
-        .into_iter()
-        .filter_map(|candidate| Some((rank(candidate)?, candidate)))
-        .min()
-        .map(|(_, candidate)| format!(", did you mean \"{candidate}\"?"))
+    let accepted: Vec<&str> = accepted.into_iter().collect();
+    beginning_with(found, &accepted)
+        .or_else(|| nearest(found, &accepted))
+        .map(|candidate| format!(", did you mean \"{candidate}\"?"))
         .unwrap_or_default()
 }
 
-/// Fewest letters that count as the beginning of a name (our choice).
-const SHORTEST_PREFIX: usize = 3;
+/// The shortest candidate that begins with `prefix`. Of several, the first in alphabetical order.
+fn beginning_with<'a>(prefix: &str, candidates: &[&'a str]) -> Option<&'a str> {
+    if prefix.chars().count() < MIN_PREFIX {
+        return None;
+    }
+    let prefix = prefix.to_lowercase();
+    candidates
+        .iter()
+        .copied()
+        .filter(|c| c.to_lowercase().starts_with(&prefix))
+        .min_by_key(|c| (c.chars().count(), *c))
+}
+
+/// The candidate with the least edit distance to `found`, if that is small.
+fn nearest<'a>(found: &str, candidates: &[&'a str]) -> Option<&'a str> {
+    let limit = (found.chars().count() / 3).max(2);
+    let rated = candidates.iter().map(|c| (distance(found, c), *c));
+    let (_, best) = rated.filter(|(d, _)| *d <= limit).min()?;
+    Some(best)
+}
 
 /// Edit distance with adjacent transpositions (optimal string alignment), ignoring case.
 fn distance(a: &str, b: &str) -> usize {
@@ -134,6 +145,33 @@ mod tests {
             suggestion("leaf", ["lead", "leaf-spine-spine", "leaf-spine"]),
             ", did you mean \"leaf-spine\"?"
         );
+    }
+
+    #[test]
+    fn names_that_begin_with_the_word_are_suggested_before_nearer_names() {
+        for (found, accepted, expected) in [
+            (
+                "fuso-si",
+                vec!["fuso-1", "fuso-testbed", "fuso-sim"],
+                "fuso-sim",
+            ),
+            ("ro", vec!["rps", "roundrobin", "redundant"], "roundrobin"),
+            (
+                "mmptcp-",
+                vec!["mptcp", "mmptcp-lt", "mmptcp-as"],
+                "mmptcp-as",
+            ),
+            ("FUSO", vec!["fuso-1", "fuso"], "fuso"),
+        ] {
+            let expected = format!(", did you mean \"{expected}\"?");
+            assert_eq!(suggestion(found, accepted), expected, "{found}");
+        }
+    }
+
+    #[test]
+    fn empty_word_and_one_letter_are_no_prefix() {
+        assert_eq!(suggestion("", ["roundrobin"]), "");
+        assert_eq!(suggestion("r", ["roundrobin"]), "");
     }
 
     #[test]
