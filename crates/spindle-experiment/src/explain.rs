@@ -1,77 +1,42 @@
 //! Describes the names in a registry as text.
 
+mod groups;
+mod list;
+
 use std::fmt::Write as _;
 
-use spindle_mptcp::{Config, EcnMode};
+use spindle_mptcp::{Config, EcnMode, Variant};
 
-use crate::catalog::Catalog;
+use crate::document::suggestion;
 use crate::file::Experiment;
 use crate::hosts::configure;
-use crate::registry::{Application, Registry, Transport, WITH_PRIORITIES};
+use crate::registry::{Application, Registry, Transport};
 use crate::transport_name::TransportName;
 
-/// Lists all names of the registry and all variants, one per line.
+/// Lists all names of the registry, one per line of at most 100 characters. Names that differ only in a number
+/// share a line.
 pub fn names(registry: &Registry) -> String {
-    let mut text = String::new();
-    for t in registry.transports() {
-        let _ = writeln!(text, "{:12} {}", t.name, t.summary());
-    }
-    let _ = writeln!(
-        text,
-        "\nvariants, behind a plus sign each, as in fuso+roundrobin+held:"
-    );
-    for v in registry.variants() {
-        let _ = writeln!(text, "{:16} {}", v.name(), v.part());
-    }
-    let _ = writeln!(
-        text,
-        "\nbalancers, behind an @, as in tcp@rps; with {WITH_PRIORITIES} behind its name each has \
-         two strict priorities at every port, short flows first:"
-    );
-    for b in registry.balancers() {
-        let _ = writeln!(text, "{:16} {}", b.name, b.part);
-    }
-    list(
-        &mut text,
-        "topologies, as name in [topology]",
-        registry.topologies(),
-    );
-    list(
-        &mut text,
-        "loss models, as model in [loss]",
-        registry.loss_models(),
-    );
-    list(
-        &mut text,
-        "distributions, as sizes in [traffic]",
-        registry.workloads(),
-    );
-    list(
-        &mut text,
-        "metrics that are a ratio of sums",
-        registry.metrics(),
-    );
-    list(
-        &mut text,
-        "tests, as test in [[claims]]",
-        registry.claim_tests(),
-    );
-    text
+    list::all(registry)
 }
 
-/// Adds the names of a catalog, each with its summary.
-fn list<T: ?Sized>(text: &mut String, title: &str, catalog: &Catalog<T>) {
-    let _ = writeln!(text, "\n{title}:");
-    for entry in catalog.entries() {
-        let _ = writeln!(text, "{:16} {}", entry.name, entry.summary);
-    }
-}
-
-/// Describes what a transport consists of, one line per part. The name may include variants and a balancer.
+/// Describes what a transport consists of, one line per part. The name may include variants and a balancer. For a
+/// name without a transport (`+held`, `@rps`), the text describes only its variants or its balancer.
 ///
 /// # Errors
-/// If there is no such transport or balancer. The error is one line that lists the known names.
+/// If there is no such transport, variant or balancer. The error is one line that lists the known names.
 pub fn transport(registry: &Registry, name: &str) -> Result<String, String> {
+    if let Some(balancer) = name.strip_prefix('@') {
+        let part = registry.explain_balancer(balancer)?;
+        return Ok(format!("{name}\n  - {part}\n"));
+    }
+    if let Some(names) = name.strip_prefix('+') {
+        return variants(registry, names).map(|parts| format!("{name}\n{parts}"));
+    }
+    if let Some(summary) = list::kernel_transport(name) {
+        return Ok(format!(
+            "{name}\n  - {summary}\n  only `spindle testbed` has it\n"
+        ));
+    }
     let (transport, balancer) = match name.split_once('@') {
         Some((transport, balancer)) => (transport, Some(balancer)),
         None => (name, None),
@@ -93,6 +58,24 @@ pub fn transport(registry: &Registry, name: &str) -> Result<String, String> {
         text,
         "  set by the scenario, not by the transport: initial window, minimum RTO, MSS, ECN, buffers"
     );
+    Ok(text)
+}
+
+/// Describes variants, one line each. `names` has a plus sign between two names.
+fn variants(registry: &Registry, names: &str) -> Result<String, String> {
+    let mut text = String::new();
+    for name in names.split('+') {
+        let all = registry.variants();
+        let Some(found) = all.iter().find(|v| v.name() == name) else {
+            let known: Vec<&str> = all.iter().map(Variant::name).collect();
+            let near = suggestion(name, known.iter().copied());
+            return Err(format!(
+                "found variant \"{name}\", want one of {}{near}",
+                known.join(", ")
+            ));
+        };
+        let _ = writeln!(text, "  - {}", found.part());
+    }
     Ok(text)
 }
 
@@ -166,28 +149,48 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_transport_and_balancer_is_explained() {
+    fn every_transport_is_explained_in_parts() {
         let registry = Registry::standard();
-        let all = names(&registry);
         for t in registry.transports() {
-            assert!(all.contains(&format!("{:12} ", t.name)), "{}", t.name);
             let text = transport(&registry, &t.name).unwrap();
             assert!(text.starts_with(&t.name) && text.contains("  - "), "{text}");
         }
+        let both = transport(&registry, "fuso+held@rps").unwrap();
+        assert!(both.contains("random"), "{both}");
+    }
+
+    #[test]
+    fn variants_and_balancers_are_explained_without_a_transport() {
+        let registry = Registry::standard();
+        let held = transport(&registry, "+held+roundrobin").unwrap();
         assert!(
-            transport(&registry, "fuso+held@rps")
-                .unwrap()
-                .contains("random")
+            held.contains("v0.90") && held.lines().count() == 3,
+            "{held}"
         );
-        assert!(
-            transport(&registry, "fusso")
-                .unwrap_err()
-                .contains("did you mean")
-        );
-        assert!(
-            transport(&registry, "fuso@rsp")
-                .unwrap_err()
-                .contains("rps")
-        );
+        let rps = transport(&registry, "@rps").unwrap();
+        assert!(rps.contains("random"), "{rps}");
+    }
+
+    #[test]
+    fn kernel_transports_are_explained() {
+        let registry = Registry::standard();
+        for name in crate::KERNEL_TRANSPORTS {
+            let text = transport(&registry, name).unwrap();
+            assert!(text.contains("the Linux kernel's"), "{text}");
+        }
+    }
+
+    #[test]
+    fn unknown_names_are_refused_with_the_nearest_name() {
+        let registry = Registry::standard();
+        for (name, near) in [
+            ("fusso", "\"fuso\"?"),
+            ("fuso@rsp", "\"rps\"?"),
+            ("@rsp", "\"rps\"?"),
+            ("+roundr", "\"roundrobin\"?"),
+        ] {
+            let error = transport(&registry, name).unwrap_err();
+            assert!(error.ends_with(near), "{error}");
+        }
     }
 }

@@ -236,7 +236,7 @@ pub(crate) struct Trace {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Explain {
-    /// The transport; all are listed without
+    /// The transport, or variants (+held) or a balancer (@rps); without it all names are listed
     pub(crate) transport: Option<String>,
 }
 

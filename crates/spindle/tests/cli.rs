@@ -321,12 +321,15 @@ fn a_flow_file_gives_speed_and_completion_times() {
 fn explain_and_list_show_transports_and_experiments() {
     let dir = tempfile::tempdir().unwrap();
     let all = text(&spindle(&["explain"], dir.path()).stdout);
-    for name in ["tcp", "repflow", "mptcp-8", "fuso-1"] {
-        assert!(all.lines().any(|l| l.starts_with(name)), "{name}");
+    for name in ["tcp", "repflow", "mptcp-N", "fuso-N", "kernel-mptcp"] {
+        assert!(
+            all.lines().any(|l| l.starts_with(&format!("  {name} "))),
+            "{name}"
+        );
     }
     assert!(
         all.lines()
-            .any(|l| l.starts_with("caps-dark ") && l.contains("100 KB"))
+            .any(|l| l.starts_with("  caps-dark ") && l.contains("100 KB"))
     );
     let pair = text(&spindle(&["explain", "tcp@rps-pq"], dir.path()).stdout);
     assert!(

@@ -79,6 +79,6 @@ pub fn point_bound(scenario: &Scenario) -> Result<f64, String> {
 }
 
 pub(super) fn register(catalog: &mut Catalog<ReadTest>) {
-    let summary = "the share of flows with a timeout is at or above the bound of FUSO section 2.2";
+    let summary = "the share of flows with a timeout reaches the bound of FUSO section 2.2";
     catalog.add("rto-bound", summary, Arc::new(read));
 }

@@ -69,7 +69,6 @@ impl TopologyKind for Kind {
 }
 
 pub(super) fn register(catalog: &mut Catalog<dyn TopologyKind>) {
-    let summary = "CoFUSO's simulation: ten hosts on each of two sites, and four routers meshed with four \
-                   others between them (mechanisms T4)";
+    let summary = "ten hosts at each of two sites, meshed routers between them (mechanisms T4)";
     catalog.add(NAME, summary, Arc::new(Kind));
 }

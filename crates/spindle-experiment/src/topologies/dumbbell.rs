@@ -74,6 +74,6 @@ impl TopologyKind for Kind {
 }
 
 pub(super) fn register(catalog: &mut Catalog<dyn TopologyKind>) {
-    let summary = "hosts S1.. on the left, as many hosts R1.. on the right, one cable between them";
+    let summary = "hosts S1.. and R1.. on the two sides of one bottleneck";
     catalog.add(NAME, summary, Arc::new(Kind));
 }

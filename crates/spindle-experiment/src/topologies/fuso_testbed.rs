@@ -61,7 +61,6 @@ impl TopologyKind for Kind {
 }
 
 pub(super) fn register(catalog: &mut Catalog<dyn TopologyKind>) {
-    let summary = "FUSO's testbed: three hosts under each of two switches, three links P1-P3 between \
-                   the switches (mechanisms T1)";
+    let summary = "two racks of three hosts, joined by the cables P1-P3 (mechanisms T1)";
     catalog.add(NAME, summary, Arc::new(Kind));
 }

@@ -108,7 +108,6 @@ impl TopologyKind for Kind {
 }
 
 pub(super) fn register(catalog: &mut Catalog<dyn TopologyKind>) {
-    let summary = "hosts h0.. under leaf switches, each of which has a cable to every spine switch \
-                   (mechanisms T5)";
+    let summary = "hosts h0.. under leaf switches with a cable to every spine (mechanisms T5)";
     catalog.add(NAME, summary, Arc::new(Kind));
 }
