@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use spindle_mptcp::scheduler::RoundRobin;
 use spindle_mptcp::{
-    Config, Event, Handle, InitialWindow, SendCounters, SendKind, TraceKind, preset,
+    Config, Event, Handle, InitialWindow, SendCounters, SendKind, TraceEvent, TraceKind, preset,
 };
 use spindle_units::{Duration, Instant};
 use spindle_wire::{DataNumber, Endpoint, Payload};
@@ -117,96 +117,104 @@ fn connect(name: &str) -> Scene {
 
 /// Sends P1 to P5 and loses P2.
 fn transfer(name: &str) -> Outcome {
-    let Scene {
-        mut net,
-        sender,
-        receiver,
-        ports,
-    } = connect(name);
-    let start = net.now;
-    let us = move |t: Instant| t.since(start).as_micros();
-    let (lossy, mut lost) = (ports[1], false);
-    net.keep_log = true;
+    let mut scene = connect(name);
+    let start = scene.net.now;
+    lose_first_data_on(&mut scene.net, scene.ports[1]);
+    scene.net.keep_log = true;
+    scene.net.stacks[SENDER].set_trace(scene.sender, true);
+    let five = Payload::Length(5 * PACKET);
+    assert_eq!(
+        scene.net.stacks[SENDER].send(start, scene.sender, five),
+        Ok(5 * PACKET as usize)
+    );
+    let done = deliver(&mut scene, start).expect("delivered");
+    let sender = &mut scene.net.stacks[SENDER];
+    let totals = sender.totals(scene.sender).expect("there");
+    let trace = sender.take_trace(scene.sender);
+    Outcome {
+        sent: trace.iter().filter_map(|e| sent(e, start)).collect(),
+        wire: on_the_wire(&scene, start),
+        done,
+        timeouts: timeouts(&trace, start, done),
+        totals,
+    }
+}
+
+fn us(start: Instant, t: Instant) -> u64 {
+    t.since(start).as_micros()
+}
+
+/// Drops the first data segment that the sender sends from `port`.
+fn lose_first_data_on(net: &mut Net, port: u16) {
+    let mut lost = false;
     net.hook = Some(Box::new(move |_, side, seg| {
-        let hit = side == SENDER && seg.src.port == lossy && !seg.payload.is_empty() && !lost;
+        let hit = side == SENDER && seg.src.port == port && !seg.payload.is_empty() && !lost;
         lost |= hit;
         !hit
     }));
-    net.stacks[SENDER].set_trace(sender, true);
-    let five = Payload::Length(5 * PACKET);
-    assert_eq!(
-        net.stacks[SENDER].send(net.now, sender, five),
-        Ok(5 * PACKET as usize)
-    );
+}
+
+/// Runs for 100 ms and reads at the receiver. Returns the microseconds after which all five packets were read.
+fn deliver(scene: &mut Scene, start: Instant) -> Option<u64> {
+    let Scene { net, receiver, .. } = scene;
     let (mut left, mut done) = (5 * u64::from(PACKET), None);
     while net.step(start + Duration::from_millis(100)) {
-        while let Ok(Some(p)) = net.stacks[RECEIVER].recv(net.now, receiver, usize::MAX) {
+        while let Ok(Some(p)) = net.stacks[RECEIVER].recv(net.now, *receiver, usize::MAX) {
             left -= p.len() as u64;
         }
         if left == 0 {
-            done.get_or_insert(us(net.now));
+            done.get_or_insert(us(start, net.now));
         }
     }
-    let done = done.expect("delivered");
-    let totals = net.stacks[SENDER].totals(sender).expect("there");
-    let (mut sent, mut timeouts) = (Vec::new(), (0, 0));
-    for e in net.stacks[SENDER].take_trace(sender) {
-        match e.kind {
-            TraceKind::Sent {
-                kind, offset, len, ..
-            } => {
-                sent.push((
-                    us(e.at),
-                    e.subflow,
-                    kind,
-                    1 + offset / u64::from(PACKET),
-                    len,
-                ));
-            }
-            TraceKind::Timeout => {
-                timeouts.0 += usize::from(us(e.at) <= done);
-                timeouts.1 += 1;
-            }
-            _ => {}
-        }
-    }
+    done
+}
+
+/// The data segment of an event of the trace. `None` if the event is something else.
+fn sent(e: &TraceEvent, start: Instant) -> Option<Sent> {
+    let TraceKind::Sent {
+        kind, offset, len, ..
+    } = e.kind
+    else {
+        return None;
+    };
+    let packet = 1 + offset / u64::from(PACKET);
+    Some((us(start, e.at), e.subflow, kind, packet, len))
+}
+
+/// The number of timeouts up to `done`, and in total.
+fn timeouts(trace: &[TraceEvent], start: Instant, done: u64) -> (usize, usize) {
+    let timeouts = || {
+        trace
+            .iter()
+            .filter(|e| matches!(e.kind, TraceKind::Timeout))
+    };
+    let before = timeouts().filter(|e| us(start, e.at) <= done);
+    (before.count(), timeouts().count())
+}
+
+/// The sender's data segments in the log of the network, as [`Outcome::wire`].
+fn on_the_wire(scene: &Scene, start: Instant) -> Vec<(u64, u8, u64, u32, bool)> {
     let mut first = None;
-    let data = net
-        .log
-        .iter()
-        .filter(|l| l.side == SENDER && !l.segment.payload.is_empty());
+    let log = scene.net.log.iter();
+    let data = log.filter(|l| l.side == SENDER && !l.segment.payload.is_empty());
     let wire = data.map(|l| {
-        let map = l
-            .segment
-            .options
-            .dss
-            .and_then(|d| d.mapping)
-            .expect("every segment is mapped");
+        let mapping = l.segment.options.dss.and_then(|d| d.mapping);
+        let map = mapping.expect("every segment is mapped");
         let DataNumber::Low(dsn) = map.dsn else {
             panic!("four bytes")
         };
         let offset = dsn.wrapping_sub(*first.get_or_insert(dsn));
-        let subflow = ports
-            .iter()
-            .position(|p| *p == l.segment.src.port)
-            .expect("known") as u8;
-        let packet = 1 + u64::from(offset / PACKET);
+        let mut ports = scene.ports.iter();
+        let subflow = ports.position(|p| *p == l.segment.src.port);
         (
-            us(l.at),
-            subflow,
-            packet,
+            us(start, l.at),
+            subflow.expect("known") as u8,
+            1 + u64::from(offset / PACKET),
             l.segment.payload.len() as u32,
             l.arrives,
         )
     });
-    let wire = wire.collect();
-    Outcome {
-        sent,
-        wire,
-        done,
-        timeouts,
-        totals,
-    }
+    wire.collect()
 }
 
 /// P1 to P5 as they are sent with or without proactive recovery.

@@ -58,6 +58,27 @@ fn same(a: &Path, b: &Path) -> bool {
     std::fs::read(a).expect("a file") == std::fs::read(b).expect("a file")
 }
 
+/// The port that the servers of these tests listen on.
+const SERVER_PORT: u16 = 9000;
+
+/// Python's server for HTTP/1.1 on these files.
+fn http_server(path: &str) -> Server {
+    let port = SERVER_PORT.to_string();
+    server(
+        SERVER_PORT,
+        &[
+            "python3",
+            "-m",
+            "http.server",
+            &port,
+            "--bind",
+            "127.0.0.1",
+            "-d",
+            path,
+        ],
+    )
+}
+
 fn tun_gateway(port: u16) -> Running {
     let mut command = Command::new(program());
     command.args(["gateway", "--tun", "spin0", "--transport", "fuso"]);
@@ -107,20 +128,8 @@ fn clients_with_mptcp_or_tcp_or_with_options_lost_in_transit_are_served() {
         hosts.client_endpoint();
         let dir = files();
         let path = dir.path().to_str().expect("a path");
-        let _http = server(
-            9000,
-            &[
-                "python3",
-                "-m",
-                "http.server",
-                "9000",
-                "--bind",
-                "127.0.0.1",
-                "-d",
-                path,
-            ],
-        );
-        let gateway = tun_gateway(9000);
+        let _http = http_server(path);
+        let gateway = tun_gateway(SERVER_PORT);
         let fetch = |how: &str| {
             let got = dir.path().join("got");
             let _ = std::fs::remove_file(&got);
@@ -198,90 +207,102 @@ fn stripped_in_the_middle(hosts: &Hosts, dir: &Path, strip: &dyn Fn(&str)) {
 }
 
 #[test]
-fn http_and_rsync_and_iperf_work_through_connect_and_gateway() {
-    let test = "programs::http_and_rsync_and_iperf_work_through_connect_and_gateway";
-    within(test, 300, |hosts| {
-        for program in ["curl", "nghttpd", "python3", "rsync", "iperf3"] {
-            if !have(test, program) {
-                return;
-            }
+fn http2_download_through_connect_and_gateway_is_intact() {
+    let test = "programs::http2_download_through_connect_and_gateway_is_intact";
+    within(test, 120, |hosts| {
+        if !(have(test, "curl") && have(test, "nghttpd")) {
+            return;
         }
         let dir = files();
         let path = dir.path().to_str().expect("a path");
         let got = dir.path().join("got");
-        let large = dir.path().join("large");
-        {
-            let _http = server(
-                9000,
-                &["nghttpd", "--no-tls", "-a", "127.0.0.1", "-d", path, "9000"],
-            );
-            let (_gateway, connect) = udp_pair(hosts, 9000);
-            hosts.client(&format!(
-                "curl -sS --max-time 60 --http2-prior-knowledge -o {} http://127.0.0.1:7000/large",
-                got.display()
-            ));
-            assert!(same(&large, &got), "HTTP/2: {}", connect.log());
+        let _http = server(
+            SERVER_PORT,
+            &["nghttpd", "--no-tls", "-a", "127.0.0.1", "-d", path, "9000"],
+        );
+        let (_gateway, connect) = udp_pair(hosts, SERVER_PORT);
+        hosts.client(&format!(
+            "curl -sS --max-time 60 --http2-prior-knowledge -o {} http://127.0.0.1:7000/large",
+            got.display()
+        ));
+        assert!(same(&dir.path().join("large"), &got), "{}", connect.log());
+    });
+}
+
+#[test]
+fn two_http1_downloads_through_connect_and_gateway_are_intact() {
+    let test = "programs::two_http1_downloads_through_connect_and_gateway_are_intact";
+    within(test, 120, |hosts| {
+        if !(have(test, "curl") && have(test, "python3")) {
+            return;
         }
-        {
-            let serve = [
-                "python3",
-                "-m",
-                "http.server",
-                "9000",
-                "--bind",
-                "127.0.0.1",
-                "-d",
-                path,
-            ];
-            let _http = server(9000, &serve);
-            let (_gateway, connect) = udp_pair(hosts, 9000);
-            hosts.client(&format!(
-                "curl -sS --max-time 60 --http1.1 -o {} http://127.0.0.1:7000/large -o {path}/got2 http://127.0.0.1:7000/small",
-                got.display()
-            ));
-            assert!(same(&large, &got), "HTTP/1.1: {}", connect.log());
-            let (small, got) = (dir.path().join("small"), dir.path().join("got2"));
-            assert!(same(&small, &got), "HTTP/1.1: {}", connect.log());
+        let dir = files();
+        let path = dir.path().to_str().expect("a path");
+        let _http = http_server(path);
+        let (_gateway, connect) = udp_pair(hosts, SERVER_PORT);
+        hosts.client(&format!(
+            "curl -sS --max-time 60 --http1.1 -o {path}/got http://127.0.0.1:7000/large -o {path}/got2 http://127.0.0.1:7000/small"
+        ));
+        for (sent, got) in [("large", "got"), ("small", "got2")] {
+            let (sent, got) = (dir.path().join(sent), dir.path().join(got));
+            assert!(same(&sent, &got), "{}: {}", sent.display(), connect.log());
         }
-        {
-            let conf = dir.path().join("rsyncd.conf");
-            let text = format!(
-                "use chroot = no\nuid = root\ngid = root\nport = 9000\naddress = 127.0.0.1\n[files]\npath = {path}\n"
-            );
-            std::fs::write(&conf, text).expect("a file");
-            let _rsync = server(
-                9000,
-                &[
-                    "rsync",
-                    "--daemon",
-                    "--no-detach",
-                    "--config",
-                    conf.to_str().expect("a path"),
-                ],
-            );
-            let (_gateway, connect) = udp_pair(hosts, 9000);
-            hosts.client(&format!(
-                "rsync -q --timeout 60 rsync://127.0.0.1:7000/files/large {}",
-                got.display()
-            ));
-            assert!(same(&large, &got), "rsync: {}", connect.log());
+    });
+}
+
+#[test]
+fn rsync_through_connect_and_gateway_copies_a_file_intact() {
+    let test = "programs::rsync_through_connect_and_gateway_copies_a_file_intact";
+    within(test, 120, |hosts| {
+        if !have(test, "rsync") {
+            return;
         }
-        {
-            let _iperf = server(9000, &["iperf3", "-s", "-p", "9000", "-B", "127.0.0.1"]);
-            // The probe of the port counted as a client. The server accepts the next one after it.
-            std::thread::sleep(Duration::from_millis(300));
-            let (_gateway, connect) = udp_pair(hosts, 9000);
-            for way in ["", "-R"] {
-                let out = hosts.client_output(&format!(
-                    "timeout 30 iperf3 -c 127.0.0.1 -p 7000 -n 20M {way}"
-                ));
-                let text = String::from_utf8_lossy(&out.stdout).into_owned();
-                assert!(
-                    out.status.success(),
-                    "iperf3 {way}: {text} {}",
-                    connect.log()
-                );
-            }
+        let dir = files();
+        let path = dir.path().to_str().expect("a path");
+        let got = dir.path().join("got");
+        let conf = dir.path().join("rsyncd.conf");
+        let text = format!(
+            "use chroot = no\nuid = root\ngid = root\nport = {SERVER_PORT}\naddress = 127.0.0.1\n[files]\npath = {path}\n"
+        );
+        std::fs::write(&conf, text).expect("a file");
+        let conf = conf.to_str().expect("a path");
+        let _rsync = server(
+            SERVER_PORT,
+            &["rsync", "--daemon", "--no-detach", "--config", conf],
+        );
+        let (_gateway, connect) = udp_pair(hosts, SERVER_PORT);
+        hosts.client(&format!(
+            "rsync -q --timeout 60 rsync://127.0.0.1:7000/files/large {}",
+            got.display()
+        ));
+        assert!(same(&dir.path().join("large"), &got), "{}", connect.log());
+    });
+}
+
+#[test]
+fn iperf3_through_connect_and_gateway_runs_in_both_directions() {
+    let test = "programs::iperf3_through_connect_and_gateway_runs_in_both_directions";
+    within(test, 120, |hosts| {
+        if !have(test, "iperf3") {
+            return;
+        }
+        let _iperf = server(
+            SERVER_PORT,
+            &["iperf3", "-s", "-p", "9000", "-B", "127.0.0.1"],
+        );
+        // The probe of the port counted as a client. The server accepts the next one after it.
+        std::thread::sleep(Duration::from_millis(300));
+        let (_gateway, connect) = udp_pair(hosts, SERVER_PORT);
+        for direction in ["", "-R"] {
+            let out = hosts.client_output(&format!(
+                "timeout 30 iperf3 -c 127.0.0.1 -p 7000 -n 20M {direction}"
+            ));
+            let text = String::from_utf8_lossy(&out.stdout).into_owned();
+            assert!(
+                out.status.success(),
+                "iperf3 {direction}: {text} {}",
+                connect.log()
+            );
         }
     });
 }
