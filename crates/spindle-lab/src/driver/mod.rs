@@ -1,6 +1,7 @@
 //! The virtual-time driver: one protocol stack per host over the simulated fabric.
 
 mod app;
+mod builder;
 mod conn;
 mod draw;
 mod observing;
@@ -16,26 +17,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use spindle_experiment::hosts::{configure, host_of, over_interfaces, place_of};
-use spindle_experiment::informed::informed;
+use spindle_experiment::hosts::host_of;
 use spindle_experiment::metrics::RunResult;
-use spindle_experiment::network::network as build_network;
 use spindle_experiment::registry::Registry;
-use spindle_experiment::rng::{Purpose, Streams};
-use spindle_experiment::scenario::Traffic;
-use spindle_experiment::traffic::{Plan, PlanError, PlannedFlow, plan};
+use spindle_experiment::traffic::{PlanError, PlannedFlow};
 use spindle_experiment::{Scenario, TransportName};
-use spindle_fabric::{HostId, Network, NetworkError, Simulation};
-use spindle_mptcp::Config;
+use spindle_fabric::NetworkError;
 use spindle_units::Instant;
 use spindle_wire::{Endpoint, Segment, SeqNumber};
 
 use crate::pcap::{PcapError, PcapWriter};
-use app::{App, FlowState, Routes, Script, Usage};
-use conn::Content;
-use draw::{Drawn, draw_hotspots, draw_lossy_links};
+use app::{App, FlowState};
+use builder::RunBuilder;
+use draw::Drawn;
 use observing::Observing;
-use packet::{Parcel, SimPacket};
+use packet::SimPacket;
 use world::{Balanced, World, WorldEvent};
 
 /// Why a run is not possible.
@@ -195,146 +191,11 @@ const TIME_LIMIT: Instant = Instant::from_nanos(48 * 3600 * 1_000_000_000);
 /// # Errors
 /// See [`RunError`].
 pub fn run(request: &RunRequest<'_>) -> Result<RunOutput, RunError> {
-    if matches!(request.scenario.traffic, Traffic::Formula(_)) {
-        return Err(RunError::Formula);
-    }
-    let name = &request.transport.transport;
-    let transport = request
-        .registry
-        .find(name)
-        .ok_or_else(|| RunError::Transport(request.registry.no_such_transport(name)))?;
-    let streams = Streams::new(request.seed, request.part);
-    let mut network = build_network(request.scenario)?;
-    if let Some(hotspots) = &request.scenario.hotspots {
-        draw_hotspots(&mut network, hotspots, &streams)?;
-    }
-    let drawn = draw_lossy_links(&network, &request.scenario.loss, &streams)?;
-    let hosts: Vec<String> = (0..network.hosts())
-        .map(|h| {
-            network
-                .node(network.host_node(spindle_fabric::HostId(h)))
-                .name
-                .clone()
-        })
-        .collect();
-    let plan = plan(
-        request.scenario,
-        &hosts,
-        &streams,
-        request.part,
-        request.parts,
-    )?;
-    let interfaces = interfaces(&network);
-    let config = configure(transport, &request.scenario.host);
-    let links = request.scenario.topology.links();
-    let config = informed(config, &network, links);
-    let client = plan.flows.first().map_or(0, |f| f.client);
-    let recovery = config.recovery.as_ref();
-    let needs_drops = recovery.is_some_and(|r| r.capabilities().drops);
-    let usage = Usage {
-        application: transport.application,
-        background: background(request)?.map(|c| Arc::new(informed(c, &network, links))),
-        config: Arc::new(over_interfaces(
-            &config,
-            client,
-            interfaces[client as usize],
-            0,
-            &plan.subflows,
-        )),
-        interfaces,
-        content: request
-            .payload
-            .clone()
-            .map_or(Content::Length, Content::Bytes),
-        short_below: request.scenario.host.short_below,
-        routes: routes(&plan, &network, &streams),
-    };
-    let balancer = request.transport.balancer.as_deref();
-    let balancer = balancer.unwrap_or(&request.scenario.balancer);
-    let balancing = request.registry.equip(balancer, &mut network)?;
-    let balancing = balancing.ok_or_else(|| RunError::Balancer {
-        found: balancer.to_owned(),
-        accepted: format!("ecmp, {}", request.registry.balancer_names().join(", ")),
-    })?;
-    let mut world = World::new(network, &streams, Balanced);
-    if request.scenario.host.output_limit.is_some() {
-        world.notify_departures();
-    }
-    world.simulation.balance(&balancing);
-    let losses = request.scenario.loss.iter();
-    let scripted = losses.filter_map(|l| l.model.response());
-    let script = Script::new(scripted.collect());
-    let app = App::new(plan, usage, streams, script, request.record);
-    let capture = match &request.pcap {
-        Some(path) => Some(PcapWriter::create(
-            path,
-            &request.transport.to_string(),
-            "hosts",
-        )?),
-        None => None,
-    };
-    let recording = request.record.is_some() || request.count_losses;
-    let observing = Observing::new(app.observes());
-    let observes_drops = observing.needs_drops();
-    let mut run = Run {
-        world,
-        app,
-        drawn,
-        capture,
-        failed: None,
-        seen: Vec::new(),
-        recording,
-        observing,
-    };
-    run.world
-        .simulation
-        .observe_drops(recording || needs_drops || observes_drops);
+    let mut run = RunBuilder::new(request)?.build()?;
     match run.go(request.stop.as_deref()) {
         true => run.finish(),
         false => Err(RunError::Stopped),
     }
-}
-
-/// The configuration of background connections. `None` if there is no background, or if it uses the transport
-/// under test.
-fn background(request: &RunRequest<'_>) -> Result<Option<Config>, RunError> {
-    let given = match &request.scenario.traffic {
-        Traffic::Requests(r) => r.background.as_ref().and_then(|b| b.transport.as_ref()),
-        Traffic::Transfers(t) => t.background.as_ref(),
-        Traffic::Mix(m) => m.background.as_ref(),
-        Traffic::Incast(_) | Traffic::None | Traffic::Formula(_) => None,
-    };
-    let own = request.registry.find(&request.transport.transport);
-    let Some(name) = given.or(own.and_then(|t| t.background.as_ref())) else {
-        return Ok(None);
-    };
-    let found = request.registry.find(name);
-    let found =
-        found.ok_or_else(|| RunError::Transport(request.registry.no_such_transport(name)))?;
-    Ok(Some(configure(found, &request.scenario.host)))
-}
-
-/// The paths of ECMP between switches, if some flow must be apart from others. They are computed in a separate
-/// simulation that never runs, because the run's own simulation owns the network.
-fn routes(plan: &Plan, network: &Network, streams: &Streams) -> Option<Routes> {
-    if !plan.flows.iter().any(|f| f.apart) {
-        return None;
-    }
-    let seed = streams.value(Purpose::Salts, 0);
-    let still: Simulation<Parcel> = Simulation::new(network.clone(), seed);
-    Some(Box::new(move |from: Endpoint, to: Endpoint| {
-        let network = still.network();
-        let place = |end: &Endpoint| {
-            let (host, interface) = place_of(end.addr)?;
-            network.address(HostId(host), interface)
-        };
-        let (Some(a), Some(b)) = (place(&from), place(&to)) else {
-            return Vec::new();
-        };
-        let route = still.ecmp_route(a, b, Segment::new(from, to).flow_hash());
-        let between = route.len().saturating_sub(1).max(1);
-        route[1.min(between)..between].to_vec()
-    }))
 }
 
 /// The link name of a packet that a script has lost.
@@ -508,12 +369,6 @@ fn outcome(f: &FlowState, planned: &PlannedFlow, lost: &[(Instant, Option<u32>)]
         timeouts: f.timeouts,
         recoveries: f.recoveries,
     }
-}
-
-/// Number of interfaces of each host.
-fn interfaces(network: &Network) -> Vec<u32> {
-    let count = |h| network.addresses_of(HostId(h)).count() as u32;
-    (0..network.hosts()).map(count).collect()
 }
 
 /// The name of a link in a traced drop, without the direction.

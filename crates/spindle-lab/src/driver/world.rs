@@ -9,8 +9,8 @@ use spindle_units::Instant;
 use spindle_wire::Segment;
 
 use super::packet::{Parcel, ParcelPool, SimPacket};
-use super::place_of;
 use super::ports::Ports;
+use spindle_experiment::hosts::place_of;
 
 /// The token of the application's alarm. The tokens of hosts are their numbers.
 const APPLICATION: u64 = u64::MAX;

@@ -1,0 +1,217 @@
+//! Builds a run from its request: the network, the plan of its flows, the use of the transport, and the hosts.
+
+use std::sync::Arc;
+
+use spindle_experiment::hosts::{configure, over_interfaces, place_of};
+use spindle_experiment::informed::informed;
+use spindle_experiment::network::network as build_network;
+use spindle_experiment::registry::Transport;
+use spindle_experiment::rng::{Purpose, Streams};
+use spindle_experiment::scenario::Traffic;
+use spindle_experiment::traffic::{Plan, plan};
+use spindle_fabric::{HostId, Network, Simulation};
+use spindle_mptcp::Config;
+use spindle_wire::{Endpoint, Segment};
+
+use super::app::{App, Routes, Script, Usage};
+use super::conn::Content;
+use super::draw::{Drawn, draw_hotspots, draw_lossy_links};
+use super::observing::Observing;
+use super::packet::Parcel;
+use super::world::{Balanced, World};
+use super::{Run, RunError, RunRequest};
+use crate::pcap::PcapWriter;
+
+/// Builds a run. Each step needs the results of the steps before it: the network, the plan, the usage, and the
+/// world.
+pub(super) struct RunBuilder<'a> {
+    request: &'a RunRequest<'a>,
+    transport: &'a Transport,
+    streams: Streams,
+}
+
+impl<'a> RunBuilder<'a> {
+    /// Looks up the transport.
+    ///
+    /// # Errors
+    /// If the point is a formula, or if the transport does not exist.
+    pub(super) fn new(request: &'a RunRequest<'a>) -> Result<Self, RunError> {
+        if matches!(request.scenario.traffic, Traffic::Formula(_)) {
+            return Err(RunError::Formula);
+        }
+        Ok(Self {
+            request,
+            transport: find(request, &request.transport.transport)?,
+            streams: Streams::new(request.seed, request.part),
+        })
+    }
+
+    /// Executes all steps.
+    ///
+    /// # Errors
+    /// See [`RunError`].
+    pub(super) fn build(self) -> Result<Run, RunError> {
+        let (network, drawn) = self.network()?;
+        let plan = self.plan(&network)?;
+        let config = self.config(&network);
+        let needs_drops = config
+            .recovery
+            .as_ref()
+            .is_some_and(|r| r.capabilities().drops);
+        let usage = self.usage(&network, &plan, &config)?;
+        let mut world = self.world(network)?;
+        let request = self.request;
+        let app = App::new(plan, usage, self.streams, script(request), request.record);
+        let recording = request.record.is_some() || request.count_losses;
+        let observing = Observing::new(app.observes());
+        world
+            .simulation
+            .observe_drops(recording || needs_drops || observing.needs_drops());
+        Ok(Run {
+            world,
+            app,
+            drawn,
+            capture: capture(request)?,
+            failed: None,
+            seen: Vec::new(),
+            recording,
+            observing,
+        })
+    }
+
+    /// The network with the hotspots of this run, and its lossy links.
+    fn network(&self) -> Result<(Network, Drawn), RunError> {
+        let scenario = self.request.scenario;
+        let mut network = build_network(scenario)?;
+        if let Some(hotspots) = &scenario.hotspots {
+            draw_hotspots(&mut network, hotspots, &self.streams)?;
+        }
+        let drawn = draw_lossy_links(&network, &scenario.loss, &self.streams)?;
+        Ok((network, drawn))
+    }
+
+    /// The flows of the requested part of the traffic.
+    fn plan(&self, network: &Network) -> Result<Plan, RunError> {
+        let request = self.request;
+        let name = |h| network.node(network.host_node(HostId(h))).name.clone();
+        let hosts: Vec<String> = (0..network.hosts()).map(name).collect();
+        let (part, parts) = (request.part, request.parts);
+        Ok(plan(request.scenario, &hosts, &self.streams, part, parts)?)
+    }
+
+    /// The configuration of the transport under test, with what its hosts know of the network.
+    fn config(&self, network: &Network) -> Config {
+        let scenario = self.request.scenario;
+        let config = configure(self.transport, &scenario.host);
+        informed(config, network, scenario.topology.links())
+    }
+
+    /// How the applications use the transport.
+    fn usage(&self, network: &Network, plan: &Plan, config: &Config) -> Result<Usage, RunError> {
+        let request = self.request;
+        let interfaces = interfaces(network);
+        let client = plan.flows.first().map_or(0, |f| f.client);
+        let own = interfaces[client as usize];
+        let config = over_interfaces(config, client, own, 0, &plan.subflows);
+        let links = request.scenario.topology.links();
+        let background = self.background()?;
+        let content = request.payload.clone();
+        Ok(Usage {
+            application: self.transport.application,
+            background: background.map(|c| Arc::new(informed(c, network, links))),
+            config: Arc::new(config),
+            interfaces,
+            content: content.map_or(Content::Length, Content::Bytes),
+            short_below: request.scenario.host.short_below,
+            routes: routes(plan, network, &self.streams),
+        })
+    }
+
+    /// The configuration of background connections. `None` if there is no background, or if it uses the
+    /// transport under test.
+    fn background(&self) -> Result<Option<Config>, RunError> {
+        let request = self.request;
+        let given = match &request.scenario.traffic {
+            Traffic::Requests(r) => r.background.as_ref().and_then(|b| b.transport.as_ref()),
+            Traffic::Transfers(t) => t.background.as_ref(),
+            Traffic::Mix(m) => m.background.as_ref(),
+            Traffic::Incast(_) | Traffic::None | Traffic::Formula(_) => None,
+        };
+        let Some(name) = given.or(self.transport.background.as_ref()) else {
+            return Ok(None);
+        };
+        let found = find(request, name)?;
+        Ok(Some(configure(found, &request.scenario.host)))
+    }
+
+    /// The hosts' stacks, and the simulation of the network with its balancers.
+    fn world(&self, mut network: Network) -> Result<World<Balanced>, RunError> {
+        let request = self.request;
+        let balancer = request.transport.balancer.as_deref();
+        let balancer = balancer.unwrap_or(&request.scenario.balancer);
+        let balancing = request.registry.equip(balancer, &mut network)?;
+        let balancing = balancing.ok_or_else(|| RunError::Balancer {
+            found: balancer.to_owned(),
+            accepted: format!("ecmp, {}", request.registry.balancer_names().join(", ")),
+        })?;
+        let mut world = World::new(network, &self.streams, Balanced);
+        if request.scenario.host.output_limit.is_some() {
+            world.notify_departures();
+        }
+        world.simulation.balance(&balancing);
+        Ok(world)
+    }
+}
+
+/// The transport with this name.
+fn find<'a>(request: &RunRequest<'a>, name: &str) -> Result<&'a Transport, RunError> {
+    let found = request.registry.find(name);
+    found.ok_or_else(|| RunError::Transport(request.registry.no_such_transport(name)))
+}
+
+/// The scripted losses of the scenario.
+fn script(request: &RunRequest<'_>) -> Script {
+    let losses = request.scenario.loss.iter();
+    let scripted = losses.filter_map(|l| l.model.response());
+    Script::new(scripted.collect())
+}
+
+/// Creates the capture file, if one is requested.
+fn capture(
+    request: &RunRequest<'_>,
+) -> Result<Option<PcapWriter<std::io::BufWriter<std::fs::File>>>, RunError> {
+    let Some(path) = &request.pcap else {
+        return Ok(None);
+    };
+    let transport = request.transport.to_string();
+    Ok(Some(PcapWriter::create(path, &transport, "hosts")?))
+}
+
+/// The paths of ECMP between switches, if some flow must be apart from others. They are computed in a separate
+/// simulation that never runs, because the run's own simulation owns the network.
+fn routes(plan: &Plan, network: &Network, streams: &Streams) -> Option<Routes> {
+    if !plan.flows.iter().any(|f| f.apart) {
+        return None;
+    }
+    let seed = streams.value(Purpose::Salts, 0);
+    let still: Simulation<Parcel> = Simulation::new(network.clone(), seed);
+    Some(Box::new(move |from: Endpoint, to: Endpoint| {
+        let network = still.network();
+        let place = |end: &Endpoint| {
+            let (host, interface) = place_of(end.addr)?;
+            network.address(HostId(host), interface)
+        };
+        let (Some(a), Some(b)) = (place(&from), place(&to)) else {
+            return Vec::new();
+        };
+        let route = still.ecmp_route(a, b, Segment::new(from, to).flow_hash());
+        let between = route.len().saturating_sub(1).max(1);
+        route[1.min(between)..between].to_vec()
+    }))
+}
+
+/// Number of interfaces of each host.
+fn interfaces(network: &Network) -> Vec<u32> {
+    let count = |h| network.addresses_of(HostId(h)).count() as u32;
+    (0..network.hosts()).map(count).collect()
+}
