@@ -16,6 +16,7 @@ use spindle_wire::{Endpoint, Segment};
 use super::app::{App, Routes, Script, Usage};
 use super::conn::Content;
 use super::draw::{Drawn, draw_hotspots, draw_lossy_links};
+use super::ids::FlowId;
 use super::observing::Observing;
 use super::packet::Parcel;
 use super::world::{Balanced, World};
@@ -61,7 +62,13 @@ impl<'a> RunBuilder<'a> {
         let usage = self.usage(&network, &plan, &config)?;
         let mut world = self.world(network)?;
         let request = self.request;
-        let app = App::new(plan, usage, self.streams, script(request), request.record);
+        let app = App::new(
+            plan,
+            usage,
+            self.streams,
+            script(request),
+            request.record.map(FlowId),
+        );
         let recording = request.record.is_some() || request.count_losses;
         let observing = Observing::new(app.observes());
         world

@@ -7,6 +7,8 @@ use spindle_mptcp::{Handle, SendCounters, Stack};
 use spindle_units::Instant;
 use spindle_wire::Payload;
 
+use super::ids::{FlowId, Transfer};
+
 /// The content of responses.
 #[derive(Clone, Debug)]
 pub(crate) enum Content {
@@ -92,37 +94,64 @@ pub(crate) struct Conn {
     /// One end gave the connection up, because nothing arrived from the other end for as long as it tries.
     pub(crate) given_up: bool,
     /// The flow to request once the connection, or all its subflows, are established.
-    pub(crate) to_ask: Option<u32>,
+    pub(crate) to_ask: Option<FlowId>,
     /// Whether a client that waits for its joins has sent the data that makes them possible.
     pub(crate) greeted: bool,
     /// Whether all subflows took part in the warm-up.
     pub(crate) warmed_whole: bool,
-    /// Requests that are not answered yet: the flow, and the end of its response in the stream.
-    pub(crate) waiting: VecDeque<(u32, u64)>,
-    /// Transfers from client to server that have not arrived completely: the flow, and its end in the stream.
-    uploads: VecDeque<(u32, u64)>,
-    upload_end: u64,
-    /// Sizes of the responses that the server has not started.
-    answers: VecDeque<u64>,
-    response_end: u64,
-    pub(crate) received: u64,
-    pub(crate) corrupted: u64,
-    asked: u64,
-    request_left: u64,
-    response_left: u64,
-    response_sent: u64,
+    requests: Requests,
+    pub(crate) responses: Responses,
     /// Totals at the start of the measurement.
     pub(crate) base: SendCounters,
+    measured: Measured,
+}
+
+/// The stream from the client to the server: requests, or transfers.
+#[derive(Debug, Default)]
+struct Requests {
+    /// Transfers that have not arrived completely: the flow, and its end in the stream.
+    uploads: VecDeque<(FlowId, u64)>,
+    /// The end of the last transfer in the stream.
+    upload_end: u64,
+    /// Bytes that the client has not passed to its stack.
+    left: u64,
+    /// Bytes that the server has read, without those of requests that it has started to answer.
+    read: u64,
+}
+
+/// The stream from the server to the client.
+#[derive(Debug, Default)]
+pub(crate) struct Responses {
+    /// Requests that are not answered yet, and the end of each response in the stream.
+    pub(crate) waiting: VecDeque<(Transfer, u64)>,
+    /// Sizes of the responses that the server has not started.
+    answers: VecDeque<u64>,
+    /// The end of the last requested response in the stream.
+    end: u64,
+    /// Bytes of started responses that the server has not passed to its stack.
+    left: u64,
+    /// Bytes that the server has passed to its stack.
+    sent: u64,
+    /// Bytes that the client has read.
+    pub(crate) received: u64,
+    /// Bytes that the client has read and that differ from those sent.
+    pub(crate) corrupted: u64,
+}
+
+/// What was measured on a connection.
+#[derive(Debug)]
+struct Measured {
     /// Totals at the start of the last measured flow that found the connection idle, if any.
     flow_base: Option<SendCounters>,
     /// Extra shares of all flows so far: their sum and their number.
     flow_extra: (f64, u64),
     /// The last totals of an end that no longer exists.
     last: [SendCounters; 2],
-    /// Number of flows that are being measured on the connection now. `busy_base` is the number of timeouts
-    /// when the first of them started. `in_window` is the number of timeouts in earlier such periods.
+    /// Number of flows that are being measured on the connection now.
     busy: u32,
+    /// Number of timeouts when the first of these flows started.
     busy_base: u64,
+    /// Number of timeouts in earlier periods with measured flows.
     in_window: u64,
 }
 
@@ -143,24 +172,17 @@ impl Conn {
             to_ask: None,
             greeted: false,
             warmed_whole: false,
-            waiting: VecDeque::new(),
-            uploads: VecDeque::new(),
-            upload_end: 0,
-            answers: VecDeque::new(),
-            response_end: 0,
-            received: 0,
-            corrupted: 0,
-            asked: 0,
-            request_left: 0,
-            response_left: 0,
-            response_sent: 0,
+            requests: Requests::default(),
+            responses: Responses::default(),
             base: SendCounters::default(),
-            flow_base: None,
-            flow_extra: (0.0, 0),
-            last: [SendCounters::default(); 2],
-            busy: 0,
-            busy_base: 0,
-            in_window: 0,
+            measured: Measured {
+                flow_base: None,
+                flow_extra: (0.0, 0),
+                last: [SendCounters::default(); 2],
+                busy: 0,
+                busy_base: 0,
+                in_window: 0,
+            },
         }
     }
 
@@ -172,53 +194,57 @@ impl Conn {
         }
     }
 
-    /// Records that `flow` requests `bytes` bytes with a request of `request` bytes.
-    pub(crate) fn ask(&mut self, flow: u32, request: u64, bytes: u64) {
-        self.response_end += bytes;
-        self.waiting.push_back((flow, self.response_end));
-        self.answers.push_back(bytes);
-        self.request_left += request;
+    /// Records that the client requests `bytes` bytes for `transfer` with a request of `request` bytes.
+    pub(crate) fn ask(&mut self, transfer: Transfer, request: u64, bytes: u64) {
+        let responses = &mut self.responses;
+        responses.end += bytes;
+        responses.waiting.push_back((transfer, responses.end));
+        responses.answers.push_back(bytes);
+        self.requests.left += request;
     }
 
     /// Records that the client sends `bytes` bytes for `flow`, without a response.
-    pub(crate) fn upload(&mut self, flow: u32, bytes: u64) {
-        self.upload_end += bytes;
-        self.uploads.push_back((flow, self.upload_end));
-        self.request_left += bytes;
+    pub(crate) fn upload(&mut self, flow: FlowId, bytes: u64) {
+        let requests = &mut self.requests;
+        requests.upload_end += bytes;
+        requests.uploads.push_back((flow, requests.upload_end));
+        requests.left += bytes;
     }
 
     /// Whether no flow waits on the connection.
     pub(crate) fn is_idle(&self) -> bool {
-        self.waiting.is_empty() && self.uploads.is_empty()
+        self.responses.waiting.is_empty() && self.requests.uploads.is_empty()
     }
 
-    /// Removes and returns the flows that wait on the connection, which no longer exists.
-    pub(crate) fn take_waiting(&mut self) -> Vec<u32> {
-        let waiting = self.waiting.drain(..).chain(self.uploads.drain(..));
-        let mut flows: Vec<u32> = waiting.map(|(flow, _)| flow).collect();
-        flows.extend(self.to_ask.take());
-        flows
+    /// Removes and returns what waits on the connection, which no longer exists.
+    pub(crate) fn take_waiting(&mut self) -> Vec<Transfer> {
+        let uploads = self.requests.uploads.drain(..).map(|(flow, _)| flow);
+        let flows = uploads.chain(self.to_ask.take()).map(Transfer::Flow);
+        let waiting = self.responses.waiting.drain(..).map(|(of, _)| of);
+        waiting.chain(flows).collect()
     }
 
     /// Bytes of transfers that the server has read.
     pub(crate) fn uploaded(&self) -> u64 {
-        self.asked
+        self.requests.read
     }
 
     /// Bytes that have arrived at the server, in order or not.
     pub(crate) fn arrived(&self, stacks: &[Stack]) -> u64 {
         let server = self.server.map(|h| (&stacks[self.server_host as usize], h));
         let info = server.and_then(|(stack, h)| stack.info(h));
-        info.map_or(self.asked, |i| i.data.bytes_received.max(self.asked))
+        info.map_or(self.requests.read, |i| {
+            i.data.bytes_received.max(self.requests.read)
+        })
     }
 
     /// Passes to the client's stack as much of the requests as it accepts.
     pub(crate) fn push_request(&mut self, now: Instant, stack: &mut Stack) {
-        while self.request_left > 0 && !self.dead {
-            let len = self.request_left.min(1 << 20) as u32;
+        while self.requests.left > 0 && !self.dead {
+            let len = self.requests.left.min(1 << 20) as u32;
             match stack.send(now, self.client, Payload::Length(len)) {
                 Ok(0) => return,
-                Ok(n) => self.request_left -= n as u64,
+                Ok(n) => self.requests.left -= n as u64,
                 Err(_) => self.dead = true,
             }
         }
@@ -232,30 +258,31 @@ impl Conn {
         stack: &mut Stack,
         request: u64,
         content: &Content,
-        done: &mut Vec<u32>,
+        done: &mut Vec<Transfer>,
     ) {
+        let (requests, responses) = (&mut self.requests, &mut self.responses);
         let Some(server) = self.server else { return };
         while let Ok(Some(piece)) = stack.recv(now, server, usize::MAX) {
-            self.asked += piece.len() as u64;
+            requests.read += piece.len() as u64;
         }
-        while let Some((flow, _)) = self.uploads.front().filter(|(_, end)| *end <= self.asked) {
-            done.push(*flow);
-            self.uploads.pop_front();
+        let arrived = requests.read;
+        while let Some((flow, _)) = requests.uploads.pop_front_if(|(_, end)| *end <= arrived) {
+            done.push(Transfer::Flow(flow));
         }
-        while self.asked >= request {
-            let Some(bytes) = self.answers.pop_front() else {
+        while requests.read >= request {
+            let Some(bytes) = responses.answers.pop_front() else {
                 break;
             };
-            self.asked -= request;
-            self.response_left += bytes;
+            requests.read -= request;
+            responses.left += bytes;
         }
-        while self.response_left > 0 {
-            let piece = content.piece(self.response_sent, self.response_left);
+        while responses.left > 0 {
+            let piece = content.piece(responses.sent, responses.left);
             match stack.send(now, server, piece) {
                 Ok(0) | Err(_) => return,
                 Ok(n) => {
-                    self.response_left -= n as u64;
-                    self.response_sent += n as u64;
+                    responses.left -= n as u64;
+                    responses.sent += n as u64;
                 }
             }
         }
@@ -263,28 +290,25 @@ impl Conn {
 
     /// Whether the server has passed all requested data to its stack.
     pub(crate) fn is_answered(&self) -> bool {
-        self.response_sent == self.response_end
+        self.responses.sent == self.responses.end
     }
 
-    /// Reads responses at the client. The flows whose last byte has arrived are added to `done`.
+    /// Reads responses at the client. The transfers whose last byte has arrived are added to `done`.
     pub(crate) fn read(
         &mut self,
         now: Instant,
         stack: &mut Stack,
         content: &Content,
-        done: &mut Vec<u32>,
+        done: &mut Vec<Transfer>,
     ) {
+        let responses = &mut self.responses;
         while let Ok(Some(piece)) = stack.recv(now, self.client, usize::MAX) {
-            self.corrupted += content.differences(self.received, &piece);
-            self.received += piece.len() as u64;
+            responses.corrupted += content.differences(responses.received, &piece);
+            responses.received += piece.len() as u64;
         }
-        while let Some((flow, _)) = self
-            .waiting
-            .front()
-            .filter(|(_, end)| *end <= self.received)
-        {
-            done.push(*flow);
-            self.waiting.pop_front();
+        let received = responses.received;
+        while let Some((of, _)) = responses.waiting.pop_front_if(|(_, end)| *end <= received) {
+            done.push(of);
         }
     }
 
@@ -300,14 +324,14 @@ impl Conn {
             .server
             .and_then(|h| stacks[self.server_host as usize].totals(h));
         [
-            client.unwrap_or(self.last[0]),
-            server.unwrap_or(self.last[1]),
+            client.unwrap_or(self.measured.last[0]),
+            server.unwrap_or(self.measured.last[1]),
         ]
     }
 
     /// Records the totals, for the time when an end no longer exists.
     pub(crate) fn note_totals(&mut self, stacks: &[Stack]) {
-        self.last = self.ends(stacks);
+        self.measured.last = self.ends(stacks);
     }
 
     /// Retransmission timeouts of both ends so far.
@@ -317,19 +341,22 @@ impl Conn {
 
     /// Records that a measured flow starts to wait on this connection.
     pub(crate) fn begin(&mut self, totals: &SendCounters) {
-        if self.busy == 0 {
-            self.busy_base = totals.timeouts;
-            self.flow_extra = self.flow_extra(totals);
-            self.flow_base = Some(*totals);
+        if self.measured.busy == 0 {
+            self.measured.busy_base = totals.timeouts;
+            self.measured.flow_extra = self.flow_extra(totals);
+            self.measured.flow_base = Some(*totals);
         }
-        self.busy += 1;
+        self.measured.busy += 1;
     }
 
     /// The sum of the extra shares of the flows so far, and their number. Whatever is sent between a flow and
     /// the next one belongs to the former.
     pub(crate) fn flow_extra(&self, totals: &SendCounters) -> (f64, u64) {
-        let (sum, count) = self.flow_extra;
-        let spent = self.flow_base.map(|base| self.spent(totals, &base));
+        let (sum, count) = self.measured.flow_extra;
+        let spent = self
+            .measured
+            .flow_base
+            .map(|base| self.spent(totals, &base));
         match spent.filter(|s| s.payload > 0) {
             Some(s) => (sum + s.extra as f64 / s.payload as f64, count + 1),
             None => (sum, count),
@@ -354,20 +381,20 @@ impl Conn {
 
     /// Records that a measured flow no longer waits on this connection.
     pub(crate) fn end(&mut self, timeouts: u64) {
-        if self.busy == 1 {
-            self.in_window += timeouts - self.busy_base;
+        if self.measured.busy == 1 {
+            self.measured.in_window += timeouts - self.measured.busy_base;
         }
-        self.busy = self.busy.saturating_sub(1);
+        self.measured.busy = self.measured.busy.saturating_sub(1);
     }
 
     /// Timeouts until now while a measured flow waited.
     pub(crate) fn timeouts_waited_for(&self, timeouts: u64) -> u64 {
-        let open = if self.busy > 0 {
-            timeouts - self.busy_base
+        let open = if self.measured.busy > 0 {
+            timeouts - self.measured.busy_base
         } else {
             0
         };
-        self.in_window + open
+        self.measured.in_window + open
     }
 }
 

@@ -4,6 +4,7 @@ mod app;
 mod builder;
 mod conn;
 mod draw;
+mod ids;
 mod observing;
 pub(crate) mod packet;
 mod ports;

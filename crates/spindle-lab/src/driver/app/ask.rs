@@ -4,15 +4,16 @@ use spindle_experiment::scenario::Ask;
 use spindle_mptcp::Stack;
 use spindle_units::{Duration, Instant};
 
-use super::{App, JOIN_TRIGGER, Wake};
+use super::{App, Wake};
+use crate::driver::ids::{ConnId, FlowId, Transfer};
 
 /// How long a request waits for the subflows of its connection (our choice: three SYNs).
 const JOIN_PATIENCE: Duration = Duration::from_secs(7);
 
 impl App {
     /// Lets [`Self::ask_if_ready`] request the flow later.
-    pub(super) fn ask_later(&mut self, now: Instant, flow: u32, c: u32) {
-        self.conns[c as usize].to_ask = Some(flow);
+    pub(super) fn ask_later(&mut self, now: Instant, flow: FlowId, c: ConnId) {
+        self.conns[c.index()].to_ask = Some(flow);
         if self.plan.ask == Ask::WhenJoined {
             self.wake(now + JOIN_PATIENCE, Wake::AskAnyway(flow));
         }
@@ -22,10 +23,10 @@ impl App {
     /// are joined only once data was acknowledged (RFC 8684, section 3.2). A client that waits for them
     /// therefore first sends a request without a response. A response, or its loss, would affect the sender's
     /// window and loss history.
-    pub(super) fn ask_if_ready(&mut self, now: Instant, c: u32, stacks: &mut [Stack]) {
+    pub(super) fn ask_if_ready(&mut self, now: Instant, c: ConnId, stacks: &mut [Stack]) {
         let planned = self.planned_subflows(c);
         let request = self.plan.request;
-        let conn = &mut self.conns[c as usize];
+        let conn = &mut self.conns[c.index()];
         if conn.to_ask.is_none() || !conn.connected {
             return;
         }
@@ -33,29 +34,29 @@ impl App {
             self.ask_now(now, c, stacks);
         } else if !conn.greeted {
             conn.greeted = true;
-            conn.ask(JOIN_TRIGGER, request, 0);
+            conn.ask(Transfer::JoinTrigger, request, 0);
             conn.push_request(now, &mut stacks[conn.client_host as usize]);
             self.dirty.push(conn.client_host);
         }
     }
 
     /// Requests the flow on the subflows that exist, because it has waited long enough.
-    pub(super) fn ask_anyway(&mut self, now: Instant, flow: u32, stacks: &mut [Stack]) {
-        let conns = self.flows[flow as usize].conns;
-        for c in conns.into_iter().filter(|c| *c != super::NO_CONN) {
-            if self.conns[c as usize].to_ask == Some(flow) {
+    pub(super) fn ask_anyway(&mut self, now: Instant, flow: FlowId, stacks: &mut [Stack]) {
+        let conns = self.flows[flow.index()].conns;
+        for c in conns.into_iter().flatten() {
+            if self.conns[c.index()].to_ask == Some(flow) {
                 self.ask_now(now, c, stacks);
             }
         }
     }
 
-    fn ask_now(&mut self, now: Instant, c: u32, stacks: &mut [Stack]) {
-        let Some(flow) = self.conns[c as usize].to_ask.take() else {
+    fn ask_now(&mut self, now: Instant, c: ConnId, stacks: &mut [Stack]) {
+        let Some(flow) = self.conns[c.index()].to_ask.take() else {
             return;
         };
         // The flow's time starts here. A second connection of the same request does not change the start.
-        let planned = self.plan.flows[flow as usize];
-        let state = &mut self.flows[flow as usize];
+        let planned = self.plan.flows[flow.index()];
+        let state = &mut self.flows[flow.index()];
         if !state.asked {
             state.asked = true;
             state.issued = Some(now);

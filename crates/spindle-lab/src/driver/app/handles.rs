@@ -5,19 +5,21 @@ use std::collections::HashMap;
 use spindle_mptcp::Handle;
 use spindle_units::prefetch;
 
+use crate::driver::ids::ConnId;
+
 /// Numbers of connections by host and handle. Every event of every stack uses this map. Handles' indices are
 /// small, so it is a table.
 #[derive(Debug, Default)]
 pub(super) struct Handles {
-    hosts: Vec<Vec<Option<(Handle, u32)>>>,
+    hosts: Vec<Vec<Option<(Handle, ConnId)>>>,
     /// Connections whose index was reused for another handle before their end was reported.
-    displaced: HashMap<(u32, Handle), u32>,
+    displaced: HashMap<(u32, Handle), ConnId>,
 }
 
 impl Handles {
     /// The connection of a host's handle, if it is known.
     #[inline]
-    pub(super) fn get(&self, host: u32, handle: Handle) -> Option<u32> {
+    pub(super) fn get(&self, host: u32, handle: Handle) -> Option<ConnId> {
         match self.hosts.get(host as usize)?.get(handle.index())? {
             Some((known, conn)) if *known == handle => Some(*conn),
             _ => self.displaced.get(&(host, handle)).copied(),
@@ -33,7 +35,7 @@ impl Handles {
     }
 
     /// Adds a connection.
-    pub(super) fn insert(&mut self, host: u32, handle: Handle, conn: u32) {
+    pub(super) fn insert(&mut self, host: u32, handle: Handle, conn: ConnId) {
         let (row, at) = (host as usize, handle.index());
         if self.hosts.len() <= row {
             self.hosts.resize(row + 1, Vec::new());
@@ -49,7 +51,7 @@ impl Handles {
     }
 
     /// Removes a connection. Returns it if it was known.
-    pub(super) fn remove(&mut self, host: u32, handle: Handle) -> Option<u32> {
+    pub(super) fn remove(&mut self, host: u32, handle: Handle) -> Option<ConnId> {
         let place = self.hosts.get_mut(host as usize)?.get_mut(handle.index())?;
         match place.take_if(|(known, _)| *known == handle) {
             Some((_, conn)) => Some(conn),
@@ -80,18 +82,21 @@ mod tests {
         let (one, two) = (connect(&mut stack, 1000), connect(&mut stack, 1001));
         let mut handles = Handles::default();
         assert_eq!(handles.get(0, one), None);
-        handles.insert(2, two, 5);
-        handles.insert(2, one, 4);
+        handles.insert(2, two, ConnId(5));
+        handles.insert(2, one, ConnId(4));
         assert_eq!(
             (handles.get(2, one), handles.get(2, two)),
-            (Some(4), Some(5))
+            (Some(ConnId(4)), Some(ConnId(5)))
         );
         assert_eq!((handles.get(1, one), handles.get(3, one)), (None, None));
         assert_eq!(
             (handles.remove(2, two), handles.remove(2, two)),
-            (Some(5), None)
+            (Some(ConnId(5)), None)
         );
-        assert_eq!((handles.get(2, one), handles.get(2, two)), (Some(4), None));
+        assert_eq!(
+            (handles.get(2, one), handles.get(2, two)),
+            (Some(ConnId(4)), None)
+        );
     }
 
     #[test]
@@ -102,20 +107,20 @@ mod tests {
         let new = connect(&mut stack, 1001);
         assert!(old != new && old.index() == new.index());
         let mut handles = Handles::default();
-        handles.insert(0, old, 1);
-        handles.insert(0, new, 2);
+        handles.insert(0, old, ConnId(1));
+        handles.insert(0, new, ConnId(2));
         assert_eq!(
             (handles.get(0, old), handles.get(0, new)),
-            (Some(1), Some(2))
+            (Some(ConnId(1)), Some(ConnId(2)))
         );
         assert_eq!(
             (handles.remove(0, new), handles.get(0, old)),
-            (Some(2), Some(1))
+            (Some(ConnId(2)), Some(ConnId(1)))
         );
-        handles.insert(0, new, 2);
+        handles.insert(0, new, ConnId(2));
         assert_eq!(
             (handles.remove(0, old), handles.remove(0, new)),
-            (Some(1), Some(2))
+            (Some(ConnId(1)), Some(ConnId(2)))
         );
         assert_eq!((handles.get(0, old), handles.get(0, new)), (None, None));
     }

@@ -28,6 +28,7 @@ use observe::Observer;
 pub(crate) use script::Script;
 
 use super::conn::{Class, Conn, Content};
+use super::ids::{ConnId, FlowId, Transfer};
 
 /// How long a run continues after its last flow, so that late timeouts are counted.
 const EPILOGUE: Duration = Duration::from_millis(200);
@@ -39,9 +40,9 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Wake {
     /// Issue this flow.
-    Issue(u32),
+    Issue(FlowId),
     /// Stop waiting for the subflows of this flow's connection.
-    AskAnyway(u32),
+    AskAnyway(FlowId),
     /// Flows count from this time on.
     Count,
     /// Stop waiting for connections to be ready.
@@ -61,7 +62,8 @@ pub(crate) struct FlowState {
     pub(crate) completed: Option<Instant>,
     pub(crate) timeouts: u64,
     pub(crate) recoveries: u64,
-    conns: [u32; 2],
+    /// Its connection, and the second connection of a replicating transport.
+    conns: [Option<ConnId>; 2],
     base_timeouts: u64,
     base_recoveries: u64,
     base_retransmits: u64,
@@ -72,8 +74,6 @@ pub(crate) struct FlowState {
     asked: bool,
     over: bool,
 }
-
-const NO_CONN: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Group {
@@ -128,27 +128,27 @@ pub(crate) struct App {
     streams: Streams,
     conns: Vec<Conn>,
     by_handle: Handles,
-    by_endpoint: HashMap<Endpoint, u32>,
+    by_endpoint: HashMap<Endpoint, ConnId>,
     flows: Vec<FlowState>,
     groups: Vec<Group>,
     wakes: BinaryHeap<Reverse<(Instant, u64, Wake)>>,
     sequence: u64,
     /// Connections still to be warmed, per client host. The next one is the last.
-    to_warm: HashMap<u32, Vec<u32>>,
+    to_warm: HashMap<u32, Vec<ConnId>>,
     warming: u32,
     measuring: Option<Instant>,
     ended: Option<Instant>,
     /// Whether flows count now.
     counting: bool,
     next_timed: usize,
-    chains: HashMap<u32, Vec<u32>>,
+    chains: HashMap<u32, Vec<FlowId>>,
     pending: u32,
     pub(crate) dirty: Vec<u32>,
     pub(crate) finished: bool,
     /// The result after the measurement.
     measured: Option<RunResult>,
     result: RunResult,
-    record: Option<u32>,
+    record: Option<FlowId>,
     pub(crate) recording: Option<Recording>,
     pub(crate) script: Script,
     observer: Option<Observer>,
@@ -156,18 +156,13 @@ pub(crate) struct App {
     taken: Vec<LinkId>,
 }
 
-/// Flow number of warm-up responses.
-const WARM_UP: u32 = u32::MAX;
-/// Flow number of the data that a client sends before it waits for its joins.
-const JOIN_TRIGGER: u32 = u32::MAX - 1;
-
 impl App {
     pub(crate) fn new(
         plan: Plan,
         usage: Usage,
         streams: Streams,
         script: Script,
-        record: Option<u32>,
+        record: Option<FlowId>,
     ) -> Self {
         let groups = plan
             .flows
@@ -190,7 +185,7 @@ impl App {
             completed: None,
             timeouts: 0,
             recoveries: 0,
-            conns: [NO_CONN; 2],
+            conns: [None; 2],
             base_timeouts: 0,
             base_recoveries: 0,
             base_retransmits: 0,
@@ -251,7 +246,7 @@ impl App {
         }
         let conn = self.by_handle.get(host, handle);
         conn.into_iter()
-            .for_each(|c| prefetch(&self.conns[c as usize]));
+            .for_each(|c| prefetch(&self.conns[c.index()]));
     }
 
     /// What is recorded of the run in addition to flows' times.
@@ -324,14 +319,14 @@ impl App {
             Event::Accepted { handle, .. } => self.accepted(now, host, handle, stacks),
             Event::Connected { handle } => {
                 if let Some(c) = self.by_handle.get(host, handle) {
-                    self.conns[c as usize].connected = true;
+                    self.conns[c.index()].connected = true;
                     self.warm_next(now, host, stacks);
                     self.ask_if_ready(now, c, stacks);
                 }
             }
             Event::SubflowUp { handle, .. } => {
                 if let Some(c) = self.by_handle.get(host, handle) {
-                    let conn = &mut self.conns[c as usize];
+                    let conn = &mut self.conns[c.index()];
                     if conn.client_host == host {
                         conn.joined += 1;
                         self.warm_next(now, host, stacks);
@@ -346,14 +341,14 @@ impl App {
             }
             Event::PeerClosed { handle } => {
                 if let Some(c) = self.by_handle.get(host, handle) {
-                    self.conns[c as usize].note_totals(stacks);
+                    self.conns[c.index()].note_totals(stacks);
                     stacks[host as usize].close(now, handle);
                     self.dirty.push(host);
                 }
             }
             Event::Closed { handle, reason } => {
                 if let Some(c) = self.by_handle.remove(host, handle) {
-                    let conn = &mut self.conns[c as usize];
+                    let conn = &mut self.conns[c.index()];
                     conn.given_up |= match reason {
                         CloseReason::ConnectTimeout | CloseReason::UserTimeout => true,
                         // A server that gave up the handshake answers a late segment with a reset.
@@ -373,18 +368,18 @@ impl App {
         let Some(&c) = remote.and_then(|r| self.by_endpoint.get(&r)) else {
             return;
         };
-        self.conns[c as usize].server = Some(handle);
-        self.conns[c as usize].tag(stacks);
+        self.conns[c.index()].server = Some(handle);
+        self.conns[c.index()].tag(stacks);
         if let Some(observer) = &self.observer {
-            observer.accepted(c, &self.conns[c as usize], stacks);
+            observer.accepted(c, &self.conns[c.index()], stacks);
         }
         self.by_handle.insert(host, handle, c);
         self.progress(now, host, c, stacks);
     }
 
     /// Moves data between the application and one end's stack.
-    fn progress(&mut self, now: Instant, host: u32, c: u32, stacks: &mut [Stack]) {
-        let conn = &mut self.conns[c as usize];
+    fn progress(&mut self, now: Instant, host: u32, c: ConnId, stacks: &mut [Stack]) {
+        let conn = &mut self.conns[c.index()];
         let stack = &mut stacks[host as usize];
         let mut done = Vec::new();
         if host == conn.client_host {
@@ -395,11 +390,11 @@ impl App {
             conn.serve(now, stack, request, &self.usage.content, &mut done);
         }
         self.dirty.push(host);
-        for flow in done {
-            match flow {
-                WARM_UP => self.warm_up_done(now, c, stacks),
-                JOIN_TRIGGER => {}
-                _ => self.done(now, flow, stacks),
+        for transfer in done {
+            match transfer {
+                Transfer::Flow(flow) => self.done(now, flow, stacks),
+                Transfer::WarmUp => self.warm_up_done(now, c, stacks),
+                Transfer::JoinTrigger => {}
             }
         }
     }
@@ -409,7 +404,7 @@ impl App {
         while let Some(flow) = self.plan.flows.get(self.next_timed) {
             self.next_timed += 1;
             if let Start::At(at) = flow.start {
-                let flow = self.next_timed as u32 - 1;
+                let flow = FlowId(self.next_timed as u32 - 1);
                 self.wake(start + at, Wake::Issue(flow));
                 return;
             }
@@ -422,24 +417,24 @@ impl App {
             return;
         };
         let Some(&first) = list.last() else { return };
-        let group = self.plan.flows[first as usize].group;
+        let group = self.plan.flows[first.index()].group;
         let mut due = Vec::new();
         while let Some(&flow) = list.last() {
-            if self.plan.flows[flow as usize].group != group {
+            if self.plan.flows[flow.index()].group != group {
                 break;
             }
             list.pop();
             due.push(flow);
         }
         for flow in due {
-            if let Start::After(gap) = self.plan.flows[flow as usize].start {
+            if let Start::After(gap) = self.plan.flows[flow.index()].start {
                 self.wake(now + gap, Wake::Issue(flow));
             }
         }
     }
 
-    fn issue(&mut self, now: Instant, flow: u32, stacks: &mut [Stack]) {
-        let planned = self.plan.flows[flow as usize];
+    fn issue(&mut self, now: Instant, flow: FlowId, stacks: &mut [Stack]) {
+        let planned = self.plan.flows[flow.index()];
         if let (Start::At(_), Some(start)) = (planned.start, self.measuring) {
             self.next_timed_issue(start);
         }
@@ -454,17 +449,17 @@ impl App {
             false => Class::First,
         };
         let first = match planned.connection {
-            Some(c) => Some(c),
+            Some(c) => Some(ConnId(c)),
             None => self.open_for(now, flow, class, stacks),
         };
         let second = match (twice, planned.connection) {
             (false, _) => None,
-            (true, Some(c)) => Some(c + self.plan.connections.len() as u32),
+            (true, Some(c)) => Some(ConnId(c + self.plan.connections.len() as u32)),
             (true, None) => self.open_for(now, flow, Class::Replica, stacks),
         };
-        let conns = [first, second].map(|c| c.filter(|c| !self.conns[*c as usize].dead));
-        self.flows[flow as usize].issued = Some(now);
-        self.flows[flow as usize].conns = conns.map(|c| c.unwrap_or(NO_CONN));
+        let conns = [first, second].map(|c| c.filter(|c| !self.conns[c.index()].dead));
+        self.flows[flow.index()].issued = Some(now);
+        self.flows[flow.index()].conns = conns;
         for c in conns.into_iter().flatten() {
             self.tag(c, planned.bytes, stacks);
             if planned.connection.is_none() && self.plan.ask != Ask::Opening {
@@ -479,26 +474,26 @@ impl App {
     }
 
     /// Marks what both ends of a connection send from now on as a short flow's, or removes the mark.
-    fn tag(&mut self, c: u32, bytes: u64, stacks: &mut [Stack]) {
+    fn tag(&mut self, c: ConnId, bytes: u64, stacks: &mut [Stack]) {
         if let Some(limit) = self.usage.short_below {
-            let conn = &mut self.conns[c as usize];
+            let conn = &mut self.conns[c.index()];
             conn.dscp = if bytes < limit { PRIORITY } else { 0 };
             conn.tag(stacks);
         }
     }
 
-    fn ask(&mut self, now: Instant, flow: u32, c: u32, bytes: u64, stacks: &mut [Stack]) {
+    fn ask(&mut self, now: Instant, flow: FlowId, c: ConnId, bytes: u64, stacks: &mut [Stack]) {
         let bytes = self.prepare_response(flow, c, bytes, stacks);
-        let conn = &mut self.conns[c as usize];
+        let conn = &mut self.conns[c.index()];
         let totals = conn.totals(stacks);
         conn.begin(&totals);
-        let state = &mut self.flows[flow as usize];
+        let state = &mut self.flows[flow.index()];
         state.base_timeouts += totals.timeouts;
         state.base_recoveries += totals.recoveries;
         state.base_retransmits += totals.fast_retransmits;
         match self.plan.push {
             true => conn.upload(flow, bytes),
-            false => conn.ask(flow, self.plan.request, bytes),
+            false => conn.ask(Transfer::Flow(flow), self.plan.request, bytes),
         }
         if self.record == Some(flow) {
             stacks[conn.client_host as usize].set_trace(conn.client, true);
@@ -512,13 +507,19 @@ impl App {
 
     /// Prepares what must be known of a flow before it is requested. Returns the flow's bytes, which may depend
     /// on the connection.
-    fn prepare_response(&mut self, flow: u32, c: u32, bytes: u64, stacks: &mut [Stack]) -> u64 {
-        let conn = &self.conns[c as usize];
+    fn prepare_response(
+        &mut self,
+        flow: FlowId,
+        c: ConnId,
+        bytes: u64,
+        stacks: &mut [Stack],
+    ) -> u64 {
+        let conn = &self.conns[c.index()];
         let server = &stacks[conn.server_host as usize];
         let packets = self.plan.packets;
         let own = packets.and_then(|n| script::bytes_of(n, server, conn.server));
         let bytes = own.unwrap_or(bytes);
-        let planned = &mut self.plan.flows[flow as usize];
+        let planned = &mut self.plan.flows[flow.index()];
         let group = &mut self.groups[planned.group as usize];
         group.bytes = group.bytes - planned.bytes + bytes;
         planned.bytes = bytes;
@@ -542,21 +543,21 @@ impl App {
     }
 
     /// Completes a flow whose last byte has arrived on one of its connections.
-    fn done(&mut self, now: Instant, flow: u32, stacks: &mut [Stack]) {
-        if self.flows[flow as usize].over {
+    fn done(&mut self, now: Instant, flow: FlowId, stacks: &mut [Stack]) {
+        if self.flows[flow.index()].over {
             return;
         }
         self.finish_recording(now, flow, stacks);
         if let Some(observer) = &mut self.observer {
-            let conns = self.flows[flow as usize].conns;
-            for c in conns.into_iter().filter(|c| *c != NO_CONN) {
-                observer.complete(c, &self.conns[c as usize], stacks);
+            let conns = self.flows[flow.index()].conns;
+            for c in conns.into_iter().flatten() {
+                observer.complete(c, &self.conns[c.index()], stacks);
             }
         }
         self.settle(now, flow, stacks);
-        let state = &mut self.flows[flow as usize];
+        let state = &mut self.flows[flow.index()];
         state.completed = Some(now);
-        let planned = self.plan.flows[flow as usize];
+        let planned = self.plan.flows[flow.index()];
         self.result.bytes_delivered += planned.bytes;
         let group = &mut self.groups[planned.group as usize];
         group.left -= 1;
@@ -565,30 +566,30 @@ impl App {
     }
 
     /// Gives up a flow that has no connection left.
-    fn give_up(&mut self, now: Instant, flow: u32, stacks: &mut [Stack]) {
-        if self.flows[flow as usize].over {
+    fn give_up(&mut self, now: Instant, flow: FlowId, stacks: &mut [Stack]) {
+        if self.flows[flow.index()].over {
             return;
         }
         self.settle(now, flow, stacks);
-        let planned = self.plan.flows[flow as usize];
+        let planned = self.plan.flows[flow.index()];
         let group = &mut self.groups[planned.group as usize];
         group.left -= 1;
-        group.timeouts += self.flows[flow as usize].timeouts;
-        let conns = self.flows[flow as usize].conns;
-        let mut own = conns.into_iter().filter(|c| *c != NO_CONN).peekable();
-        group.given_up = own.peek().is_some() && own.all(|c| self.conns[c as usize].given_up);
+        group.timeouts += self.flows[flow.index()].timeouts;
+        let conns = self.flows[flow.index()].conns;
+        let mut own = conns.into_iter().flatten().peekable();
+        group.given_up = own.peek().is_some() && own.all(|c| self.conns[c.index()].given_up);
         group.aborted = true;
         self.group_done(now, flow);
     }
 
     /// Ends the flow's time on its connections and counts what happened during it.
-    fn settle(&mut self, now: Instant, flow: u32, stacks: &mut [Stack]) {
-        let state = &mut self.flows[flow as usize];
+    fn settle(&mut self, now: Instant, flow: FlowId, stacks: &mut [Stack]) {
+        let state = &mut self.flows[flow.index()];
         state.over = true;
         let mut totals = (0, 0);
-        let own = self.plan.flows[flow as usize].connection.is_none();
-        for c in state.conns.into_iter().filter(|c| *c != NO_CONN) {
-            let conn = &mut self.conns[c as usize];
+        let own = self.plan.flows[flow.index()].connection.is_none();
+        for c in state.conns.into_iter().flatten() {
+            let conn = &mut self.conns[c.index()];
             let t = conn.totals(stacks);
             conn.end(t.timeouts);
             totals = (totals.0 + t.timeouts, totals.1 + t.recoveries);
@@ -600,11 +601,11 @@ impl App {
         }
         state.timeouts = totals.0.saturating_sub(state.base_timeouts);
         state.recoveries = totals.1.saturating_sub(state.base_recoveries);
-        self.pending -= u32::from(self.plan.awaits(&self.plan.flows[flow as usize]));
+        self.pending -= u32::from(self.plan.awaits(&self.plan.flows[flow.index()]));
     }
 
-    fn group_done(&mut self, now: Instant, flow: u32) {
-        let planned = self.plan.flows[flow as usize];
+    fn group_done(&mut self, now: Instant, flow: FlowId) {
+        let planned = self.plan.flows[flow.index()];
         let group = self.groups[planned.group as usize];
         if group.left == 0 {
             if group.counted {
@@ -625,41 +626,40 @@ impl App {
     }
 
     /// Handles the end of a connection.
-    fn closed(&mut self, now: Instant, c: u32, stacks: &mut [Stack]) {
-        let conn = &mut self.conns[c as usize];
+    fn closed(&mut self, now: Instant, c: ConnId, stacks: &mut [Stack]) {
+        let conn = &mut self.conns[c.index()];
         if conn.dead {
             return;
         }
         conn.dead = true;
         if let Some(observer) = &mut self.observer {
-            observer.end(c, &self.conns[c as usize], stacks);
+            observer.end(c, &self.conns[c.index()], stacks);
         }
         if self.measured.is_some() {
             self.finish_if_closed();
             return;
         }
-        for flow in self.conns[c as usize].take_waiting() {
-            if flow == JOIN_TRIGGER {
-                continue;
-            }
-            if flow == WARM_UP {
-                self.warmed(now, c, stacks);
-                continue;
-            }
-            let conns = self.flows[flow as usize].conns;
-            let alive = |c: &u32| *c != NO_CONN && !self.conns[*c as usize].dead;
-            if !conns.iter().any(alive) {
-                self.give_up(now, flow, stacks);
+        for transfer in self.conns[c.index()].take_waiting() {
+            match transfer {
+                Transfer::Flow(flow) => {
+                    let mut conns = self.flows[flow.index()].conns.iter().flatten();
+                    if conns.all(|c| self.conns[c.index()].dead) {
+                        self.give_up(now, flow, stacks);
+                    }
+                }
+                Transfer::WarmUp => self.warmed(now, c, stacks),
+                Transfer::JoinTrigger => {}
             }
         }
     }
 
-    fn finish_recording(&mut self, now: Instant, flow: u32, stacks: &mut [Stack]) {
+    fn finish_recording(&mut self, now: Instant, flow: FlowId, stacks: &mut [Stack]) {
         if self.record != Some(flow) {
             return;
         }
-        let state = self.flows[flow as usize];
-        let conn = &self.conns[state.conns[0] as usize];
+        let state = self.flows[flow.index()];
+        let Some(c) = state.conns[0] else { return };
+        let conn = &self.conns[c.index()];
         let (Some(issued), Some(server)) = (state.issued, conn.server) else {
             return;
         };
@@ -679,7 +679,7 @@ impl App {
         self.recording = Some(Recording {
             issued,
             completed: now,
-            bytes: self.plan.flows[flow as usize].bytes,
+            bytes: self.plan.flows[flow.index()].bytes,
             client_host: conn.client_host,
             server_host: conn.server_host,
             sender,

@@ -11,12 +11,13 @@ use spindle_mptcp::{
 use spindle_units::{Duration, Instant};
 
 use crate::driver::conn::Conn;
+use crate::driver::ids::ConnId;
 
 /// The flows of a run that are being observed, and the results of those that were.
 #[derive(Debug, Default)]
 pub(crate) struct Observer {
     /// By connection.
-    open: HashMap<u32, Observed>,
+    open: HashMap<ConnId, Observed>,
     result: RecoveryOfFlows,
 }
 
@@ -35,7 +36,7 @@ struct Observed {
 
 impl Observer {
     /// Starts to observe a flow that is requested on connection `c`.
-    pub(super) fn begin(&mut self, c: u32, conn: &Conn, stacks: &mut [Stack]) {
+    pub(super) fn begin(&mut self, c: ConnId, conn: &Conn, stacks: &mut [Stack]) {
         self.end(c, conn, stacks);
         stacks[conn.client_host as usize].set_trace(conn.client, true);
         let mut before = 0;
@@ -55,7 +56,7 @@ impl Observer {
     }
 
     /// Starts to trace the server's end of connection `c`, which has just been accepted.
-    pub(super) fn accepted(&self, c: u32, conn: &Conn, stacks: &mut [Stack]) {
+    pub(super) fn accepted(&self, c: ConnId, conn: &Conn, stacks: &mut [Stack]) {
         if let (true, Some(server)) = (self.open.contains_key(&c), conn.server) {
             stacks[conn.server_host as usize].set_trace(server, true);
         }
@@ -64,7 +65,7 @@ impl Observer {
     /// Records a host's windows after it has sent all that it can send now.
     pub(super) fn sample(&mut self, now: Instant, host: u32, conns: &[Conn], stacks: &[Stack]) {
         for (c, observed) in &mut self.open {
-            let conn = &conns[*c as usize];
+            let conn = &conns[c.index()];
             if conn.server_host != host {
                 continue;
             }
@@ -75,7 +76,7 @@ impl Observer {
     }
 
     /// Records that the flow on connection `c` is complete.
-    pub(super) fn complete(&mut self, c: u32, conn: &Conn, stacks: &mut [Stack]) {
+    pub(super) fn complete(&mut self, c: ConnId, conn: &Conn, stacks: &mut [Stack]) {
         let Some(observed) = self.open.get_mut(&c).filter(|o| !o.complete) else {
             return;
         };
@@ -93,7 +94,7 @@ impl Observer {
     }
 
     /// Ends the observation of the flow on connection `c`.
-    pub(super) fn end(&mut self, c: u32, conn: &Conn, stacks: &[Stack]) {
+    pub(super) fn end(&mut self, c: ConnId, conn: &Conn, stacks: &[Stack]) {
         let Some(mut observed) = self.open.remove(&c) else {
             return;
         };

@@ -11,8 +11,9 @@ use spindle_mptcp::{Config, Stack};
 use spindle_units::{Duration, Instant};
 use spindle_wire::Endpoint;
 
-use super::{App, WARM_UP, Wake};
+use super::{App, Wake};
 use crate::driver::conn::{Class, Conn};
+use crate::driver::ids::{ConnId, FlowId, Transfer};
 
 /// The port that servers listen on.
 const PORT: u16 = 80;
@@ -67,7 +68,7 @@ impl App {
             self.to_warm
                 .entry(conn.client_host)
                 .or_default()
-                .push(i as u32);
+                .push(ConnId(i as u32));
         }
         match self.warming {
             0 => self.wake(now, Wake::Measure),
@@ -79,14 +80,14 @@ impl App {
     pub(super) fn open_for(
         &mut self,
         now: Instant,
-        flow: u32,
+        flow: FlowId,
         class: Class,
         stacks: &mut [Stack],
-    ) -> Option<u32> {
-        let planned = self.plan.flows[flow as usize];
+    ) -> Option<ConnId> {
+        let planned = self.plan.flows[flow.index()];
         let ends = (planned.client, planned.server);
         let opened = self.open(now, ends, (class, Some(flow)), stacks)?;
-        self.conns[opened as usize].counted = planned.counted;
+        self.conns[opened.index()].counted = planned.counted;
         Some(opened)
     }
 
@@ -97,16 +98,16 @@ impl App {
         &mut self,
         now: Instant,
         (client, server): (u32, u32),
-        (class, flow): (Class, Option<u32>),
+        (class, flow): (Class, Option<FlowId>),
         stacks: &mut [Stack],
-    ) -> Option<u32> {
-        let index = self.conns.len() as u32;
-        let own = flow.filter(|_| self.plan.numbered).unwrap_or(index);
+    ) -> Option<ConnId> {
+        let index = ConnId(self.conns.len() as u32);
+        let own = flow.filter(|_| self.plan.numbered).map_or(index.0, |f| f.0);
         let number = match class {
             Class::Replica => u64::from(own) | 1 << 32,
             Class::First | Class::Background => u64::from(own),
         };
-        let apart = flow.is_some_and(|f| self.plan.flows[f as usize].apart);
+        let apart = flow.is_some_and(|f| self.plan.flows[f.index()].apart);
         let mut ports = self.streams.stream(Purpose::Ports, number);
         let interfaces = self.usage.interfaces[client as usize];
         let interface = self.plan.interface(&self.streams, number, interfaces);
@@ -118,7 +119,7 @@ impl App {
             let taken = self
                 .by_endpoint
                 .get(&local)
-                .is_some_and(|c| !self.conns[*c as usize].dead);
+                .is_some_and(|c| !self.conns[c.index()].dead);
             let remote = endpoint(server, port_of(class));
             let Some(way) = self.way(apart, local, remote).filter(|_| !taken) else {
                 continue;
@@ -166,8 +167,8 @@ impl App {
     }
 
     /// The number of subflows that a connection is planned to have.
-    pub(super) fn planned_subflows(&self, c: u32) -> usize {
-        let class = self.conns[c as usize].class;
+    pub(super) fn planned_subflows(&self, c: ConnId) -> usize {
+        let class = self.conns[c.index()].class;
         self.config_of(class).planned_subflows()
     }
 
@@ -183,19 +184,22 @@ impl App {
             return;
         };
         let planned = self.planned_subflows(c);
-        let conn = &mut self.conns[c as usize];
+        let conn = &mut self.conns[c.index()];
         let whole = conn.joined + 1 >= planned;
-        match (conn.dead, conn.connected && conn.waiting.is_empty()) {
+        match (
+            conn.dead,
+            conn.connected && conn.responses.waiting.is_empty(),
+        ) {
             (true, _) => self.warmed(now, c, stacks),
             (false, false) => {}
             (false, true) if self.plan.warm_up == 0 => self.warmed(now, c, stacks),
-            (false, true) if conn.received > 0 && whole && conn.warmed_whole => {
+            (false, true) if conn.responses.received > 0 && whole && conn.warmed_whole => {
                 self.warmed(now, c, stacks);
             }
-            (false, true) if conn.received > 0 && !whole => {}
+            (false, true) if conn.responses.received > 0 && !whole => {}
             (false, true) => {
                 conn.warmed_whole = whole;
-                conn.ask(WARM_UP, self.plan.request, self.plan.warm_up);
+                conn.ask(Transfer::WarmUp, self.plan.request, self.plan.warm_up);
                 conn.push_request(now, &mut stacks[client as usize]);
                 self.dirty.push(client);
             }
@@ -204,17 +208,17 @@ impl App {
 
     /// Handles a complete warm-up response. Subflows that were established while it was in transit took part in
     /// it.
-    pub(super) fn warm_up_done(&mut self, now: Instant, c: u32, stacks: &mut [Stack]) {
+    pub(super) fn warm_up_done(&mut self, now: Instant, c: ConnId, stacks: &mut [Stack]) {
         let planned = self.planned_subflows(c);
-        let conn = &mut self.conns[c as usize];
+        let conn = &mut self.conns[c.index()];
         conn.warmed_whole |= conn.joined + 1 >= planned;
         let client = conn.client_host;
         self.warm_next(now, client, stacks);
     }
 
     /// Ends the warm-up of a connection.
-    pub(super) fn warmed(&mut self, now: Instant, c: u32, stacks: &mut [Stack]) {
-        let client = self.conns[c as usize].client_host;
+    pub(super) fn warmed(&mut self, now: Instant, c: ConnId, stacks: &mut [Stack]) {
+        let client = self.conns[c.index()].client_host;
         let list = self.to_warm.entry(client).or_default();
         if list.last() != Some(&c) || self.warming == 0 {
             return;
@@ -242,7 +246,10 @@ impl App {
         // Flows that wait for the previous one, as a chain per client. The next one is the last.
         for (i, flow) in self.plan.flows.iter().enumerate().rev() {
             if let Start::After(_) = flow.start {
-                self.chains.entry(flow.client).or_default().push(i as u32);
+                self.chains
+                    .entry(flow.client)
+                    .or_default()
+                    .push(FlowId(i as u32));
             }
         }
         let mut clients: Vec<u32> = self.chains.keys().copied().collect();

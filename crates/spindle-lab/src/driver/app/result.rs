@@ -7,8 +7,9 @@ use spindle_mptcp::{SendCounters, Stack};
 use spindle_units::{Duration, Instant};
 
 use super::observe::Observer;
-use super::{App, Group, NO_CONN, Wake};
+use super::{App, Group, Wake};
 use crate::driver::conn::{Class, Conn};
+use crate::driver::ids::FlowId;
 
 impl App {
     /// Schedules the time from which flows count.
@@ -25,15 +26,15 @@ impl App {
         for (flow, planned) in self.flows.iter_mut().zip(&self.plan.flows) {
             let under_way = flow.issued.is_some() && !flow.over;
             if under_way && planned.background && planned.counted {
-                let conn = self.conns.get(flow.conns[0] as usize);
+                let conn = flow.conns[0].map(|c| &self.conns[c.index()]);
                 flow.counts = Some((now, conn.map_or(0, |c| c.arrived(stacks))));
             }
         }
     }
 
     /// Counts a group of flows that is over.
-    pub(super) fn count_group(&mut self, now: Instant, flow: u32, group: &Group) {
-        let before = self.flows[flow as usize].counts;
+    pub(super) fn count_group(&mut self, now: Instant, flow: FlowId, group: &Group) {
+        let before = self.flows[flow.index()].counts;
         let first = before.map(|(from, _)| from).or(group.first);
         let time = first.map_or(Duration::ZERO, |first| now.since(first));
         let bytes = group.bytes - before.map_or(0, |(_, bytes)| bytes.min(group.bytes));
@@ -69,7 +70,10 @@ impl App {
         for conn in self.conns.iter().filter(|c| c.class != Class::Replica) {
             let (ends, bytes) = match self.plan.push {
                 true => ((conn.client_host, conn.server_host), conn.arrived(stacks)),
-                false => ((conn.server_host, conn.client_host), conn.received),
+                false => (
+                    (conn.server_host, conn.client_host),
+                    conn.responses.received,
+                ),
             };
             *all.entry(ends).or_default() += bytes;
         }
@@ -95,7 +99,7 @@ impl App {
         let mut waited_for = 0;
         let mut all = 0;
         for conn in &self.conns {
-            result.bytes_corrupted += conn.corrupted;
+            result.bytes_corrupted += conn.responses.corrupted;
             if conn.class == Class::Background || !conn.counted {
                 continue;
             }
@@ -135,7 +139,7 @@ impl App {
                 result.cut_off += 1;
                 continue;
             }
-            let conn = self.conns.get(flow.conns[0] as usize);
+            let conn = flow.conns[0].map(|c| &self.conns[c.index()]);
             let (from, bytes) = match flow.counts {
                 None => (issued, conn.map_or(0, Conn::uploaded)),
                 // There may be holes now, or there were at that time. Data beyond a hole counts as arrived.
@@ -159,8 +163,8 @@ impl App {
             if planned.background || !planned.counted || flow.issued.is_none() {
                 continue;
             }
-            let own = flow.conns.into_iter().filter(|c| *c != NO_CONN);
-            let totals = own.map(|c| self.conns[c as usize].totals(stacks));
+            let own = flow.conns.into_iter().flatten();
+            let totals = own.map(|c| self.conns[c.index()].totals(stacks));
             let counts = totals.fold((0, 0), |sum, t| {
                 (sum.0 + t.timeouts, sum.1 + t.fast_retransmits)
             });

@@ -5,6 +5,8 @@ use spindle_experiment::scenario::ResponseLoss;
 use spindle_mptcp::{ConnectionInfo, Handle, Stack};
 use spindle_wire::{Endpoint, Segment};
 
+use crate::driver::ids::FlowId;
+
 /// The scripts of a run's flows.
 #[derive(Debug, Default)]
 pub(crate) struct Script {
@@ -39,7 +41,7 @@ impl Script {
     /// server's end of its connection.
     pub(super) fn begin(
         &mut self,
-        flow: u32,
+        flow: FlowId,
         bytes: u64,
         server: &ConnectionInfo,
         streams: &Streams,
@@ -48,7 +50,7 @@ impl Script {
             let counts = |id: u8| loss.subflow.is_none_or(|s| s == id);
             let ends = server.subflows.iter().filter(|s| counts(s.id));
             let packet = loss.packet.unwrap_or_else(|| {
-                let index = u64::from(flow) | (number as u64) << 32;
+                let index = u64::from(flow.0) | (number as u64) << 32;
                 let mut draw = streams.stream(Purpose::ResponseLoss, index);
                 1 + draw.below(bytes.div_ceil(full_packet(server)))
             });
