@@ -113,7 +113,7 @@ fn us(d: Duration) -> f64 {
 }
 
 impl Formula {
-    /// Evaluates the formulas for a series of [`SERIES`]. Returns nothing for any other name.
+    /// Evaluates the formulas for a series, `coded` or `uncoded`. Returns nothing for any other name.
     pub fn evaluate(&self, series: &str) -> Vec<(Computed, f64)> {
         match series {
             CODED => self.coded(),
