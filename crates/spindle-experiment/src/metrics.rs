@@ -12,7 +12,7 @@ pub use spec::{MetricSpec, SPECS, Unit};
 pub use crate::formula::Computed;
 pub use crate::observed::{
     CodingMetric, CodingOfFlows, GoodputOfGroup, LinksOfGroup, Mark, OBSERVED_METRICS,
-    ObservedMetric, PacketsOfClass, PacketsOfFlows, PathsOfFlows, RecoveryOfFlows,
+    Observations, ObservedMetric, PacketsOfClass, PacketsOfFlows, PathsOfFlows, RecoveryOfFlows,
     SPARE_WINDOWS_MS, TimersOfFlows, UnitMetric, UnitsOfFlows, WaitsOfClass, WindowsOfClass,
     WindowsOfFlows,
 };
@@ -73,48 +73,16 @@ pub struct RunResult {
     /// How many flows that sum covers. Flows that shared a connection at the same time count as one.
     #[serde(default)]
     pub flow_extra_count: u64,
-    /// Background flows started. No field above counts background flows.
-    #[serde(default)]
-    pub background_flows: u64,
-    /// Background flows whose last byte arrived.
-    #[serde(default)]
-    pub background_completed: u64,
-    /// Background flows whose connection ended with an error.
-    #[serde(default)]
-    pub background_aborted: u64,
-    /// Sum over completed background flows of size divided by completion time, bits per second.
-    #[serde(default)]
-    pub background_goodput_sum_bps: f64,
-    /// Sum of the squares of these goodputs.
-    #[serde(default, skip_serializing_if = "zero")]
-    pub background_goodput_squares: f64,
+    /// Background flows. The fields above do not count them.
+    #[serde(flatten)]
+    pub background: BackgroundFlows,
     /// Flows in progress when the run reached its configured end.
     #[serde(default, skip_serializing_if = "none")]
     pub cut_off: u64,
-    /// How often timers fired and fast recovery began, if it was observed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub timers: Option<TimersOfFlows>,
-    /// What groups of links did, if it was observed.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub links: Vec<LinksOfGroup>,
-    /// The fate of data packets, if it was observed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub packets: Option<PacketsOfFlows>,
-    /// How data packets fared in the network, and which paths they took, if it was observed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub paths: Option<PathsOfFlows>,
-    /// What applications received over groups of links, if it was observed.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub goodput: Vec<GoodputOfGroup>,
-    /// What coding sent and learned, if it was observed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub coding: Option<CodingOfFlows>,
-    /// Coding units as the network saw them, if coding was observed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub units: Option<UnitsOfFlows>,
-    /// Congestion windows of senders, if they were observed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub windows: Option<WindowsOfFlows>,
+    /// What the experiment requested to observe, except [`Self::recovery`] and [`Self::sizes`], which have
+    /// another place in the JSON.
+    #[serde(flatten)]
+    pub observed: Observations,
     /// Cables that were drawn to be lossy.
     #[serde(default)]
     pub lossy: Vec<LossyCable>,
@@ -137,6 +105,30 @@ pub struct RunResult {
     pub packet_hops: u64,
     /// Virtual time, nanoseconds.
     pub sim_ns: u64,
+}
+
+/// The background flows of a run. In the JSON, these are fields of the run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct BackgroundFlows {
+    /// Flows started.
+    #[serde(default, rename = "background_flows")]
+    pub flows: u64,
+    /// Flows whose last byte arrived.
+    #[serde(default, rename = "background_completed")]
+    pub completed: u64,
+    /// Flows whose connection ended with an error.
+    #[serde(default, rename = "background_aborted")]
+    pub aborted: u64,
+    /// Sum over completed flows of size divided by completion time, bits per second.
+    #[serde(default, rename = "background_goodput_sum_bps")]
+    pub goodput_sum_bps: f64,
+    /// Sum of the squares of these goodputs.
+    #[serde(
+        default,
+        rename = "background_goodput_squares",
+        skip_serializing_if = "zero"
+    )]
+    pub goodput_squares: f64,
 }
 
 fn none(n: &u64) -> bool {
@@ -516,5 +508,35 @@ mod tests {
         assert_eq!(show_us(312.34), "312.3 us");
         assert_eq!(show_us_interval([981.2, 2400.0]), "0.981-2.400 ms");
         assert_eq!(Metric::TimeoutFraction.show(0.00096), "0.096%");
+    }
+
+    #[test]
+    fn json_of_a_run_with_all_fields_keeps_its_text() {
+        let text = [
+            r#"{"flows":10,"completed":8,"aborted":1,"given_up":1,"fct_ns":[1000,18446744073709551615],"flows_with_timeout":2,"timeouts":3,"late_timeouts":4,"fast_retransmits":5,"#,
+            r#""spurious_retransmits":6,"payload_bytes":7000,"extra_bytes":800,"goodput_sum_bps":0.1,"bytes_delivered":9,"bytes_corrupted":1,"flow_extra_sum":0.25,"flow_extra_count":2,"#,
+            r#""background_flows":3,"background_completed":2,"background_aborted":1,"background_goodput_sum_bps":500000000.0,"background_goodput_squares":2.5e+17,"#,
+            r#""cut_off":1,"timers":{"timeouts":[1,2],"retransmits":[3]},"links":[{"group":"access","busy_s":0.5,"time_s":2.0,"offered":5,"dropped":1}],"#,
+            r#""packets":{"short":{"sent":1,"dropped":0},"others":{"sent":2,"dropped":1}},"paths":{"short":{"packets":3,"queueing_ns":4,"overtaken":1},"long":{"packets":3,"queueing_ns":4,"overtaken":1},"ways":4,"used":2},"goodput":[{"group":"core","bytes":5,"room":6.5}],"#,
+            r#""coding":{"units":0,"decoded":1,"segments":2,"encoded":3,"extra":4,"extra_bytes":5,"payload_bytes":6,"received":7,"late":8,"periods":9,"apart":0.3,"blocking":0.7},"units":{"units":0,"at_once":1,"segments":2,"delay_ns":3,"windows":4,"window_ns":5},"#,
+            r#""windows":{"short":{"packets":1,"segments":2.5},"long":{"packets":0,"segments":0.0}},"lossy":[{"cable":"P1","group":"paths","rate":0.01}],"recovery":{"first_hits":[1],"packets":2,"useful":1,"spare":[[1,2,3]]},"#,
+            r#""sizes":[5,6],"computed":[["delay",1.5]],"cold_connections":1,"events":11,"packet_hops":12,"sim_ns":13}"#,
+        ]
+        .concat();
+        let run: RunResult = serde_json::from_str(&text).unwrap();
+        assert_eq!(serde_json::to_string(&run).unwrap(), text);
+        assert_eq!(run.background.goodput_squares, 2.5e17);
+        assert_eq!(run.observed.links[0].group, "access");
+    }
+
+    #[test]
+    fn json_of_an_empty_run_leaves_out_what_was_not_observed() {
+        let run = RunResult::default();
+        let text = serde_json::to_string(&run).unwrap();
+        assert!(
+            text.contains("\"background_flows\":0") && !text.contains("timers"),
+            "{text}"
+        );
+        assert_eq!(serde_json::from_str::<RunResult>(&text).unwrap(), run);
     }
 }

@@ -6,9 +6,9 @@ mod records;
 
 pub use coding::{CodingMetric, UnitMetric};
 pub use records::{
-    CodingOfFlows, GoodputOfGroup, LinksOfGroup, PacketsOfClass, PacketsOfFlows, PathsOfFlows,
-    RecoveryOfFlows, SPARE_WINDOWS_MS, TimersOfFlows, UnitsOfFlows, WaitsOfClass, WindowsOfClass,
-    WindowsOfFlows,
+    CodingOfFlows, GoodputOfGroup, LinksOfGroup, Observations, PacketsOfClass, PacketsOfFlows,
+    PathsOfFlows, RecoveryOfFlows, SPARE_WINDOWS_MS, TimersOfFlows, UnitsOfFlows, WaitsOfClass,
+    WindowsOfClass, WindowsOfFlows,
 };
 
 use crate::formula::{COMPUTED_METRICS, Computed};
@@ -329,11 +329,11 @@ struct Kept<'a>(&'a RunResult);
 
 impl<'a> Kept<'a> {
     fn group(&self, name: &str) -> Option<&'a LinksOfGroup> {
-        named(&self.0.links, name, |g| &g.group)
+        named(&self.0.observed.links, name, |g| &g.group)
     }
 
     fn most(&self, metric: ObservedMetric) -> Option<usize> {
-        let timers = self.0.timers.as_ref()?;
+        let timers = self.0.observed.timers.as_ref()?;
         match metric {
             ObservedMetric::Timeouts(PerFlow::Most) => Some(timers.timeouts.len()),
             ObservedMetric::Retransmits(PerFlow::Most) => Some(timers.retransmits.len()),
@@ -363,26 +363,33 @@ impl<'a> Kept<'a> {
                 shares(within.count(), self.0.sizes.len())
             }
             ObservedMetric::SizeMedian => None,
-            ObservedMetric::Timeouts(what) => what.parts(&self.0.timers.as_ref()?.timeouts),
-            ObservedMetric::Retransmits(what) => what.parts(&self.0.timers.as_ref()?.retransmits),
+            ObservedMetric::Timeouts(what) => {
+                what.parts(&self.0.observed.timers.as_ref()?.timeouts)
+            }
+            ObservedMetric::Retransmits(what) => {
+                what.parts(&self.0.observed.timers.as_ref()?.retransmits)
+            }
             ObservedMetric::Utilisation(group) => {
                 let links = self.group(group)?;
                 Some((links.busy_s, links.time_s))
             }
             ObservedMetric::CoreLoss => drops(self.group(CORE)?),
             ObservedMetric::AccessLoss => drops(self.group(ACCESS)?),
-            ObservedMetric::ShortLoss => lost(self.0.packets?.short),
-            ObservedMetric::LongLoss => lost(self.0.packets?.others),
+            ObservedMetric::ShortLoss => lost(self.0.observed.packets?.short),
+            ObservedMetric::LongLoss => lost(self.0.observed.packets?.others),
             ObservedMetric::AllLoss => {
-                let (a, b) = (lost(self.0.packets?.short)?, lost(self.0.packets?.others)?);
+                let (a, b) = (
+                    lost(self.0.observed.packets?.short)?,
+                    lost(self.0.observed.packets?.others)?,
+                );
                 Some((a.0 + b.0, a.1 + b.1))
             }
             ObservedMetric::GroupGoodput(group) => {
-                let group = named(&self.0.goodput, group, |g| &g.group)?;
+                let group = named(&self.0.observed.goodput, group, |g| &g.group)?;
                 Some((group.bytes as f64, group.room))
             }
-            ObservedMetric::Coding(what) => Some(what.parts(&self.0.coding?)),
-            ObservedMetric::Units(what) => Some(what.parts(&self.0.units?)),
+            ObservedMetric::Coding(what) => Some(what.parts(&self.0.observed.coding?)),
+            ObservedMetric::Units(what) => Some(what.parts(&self.0.observed.units?)),
             ObservedMetric::Computed(what) => {
                 let found = self.0.computed.iter().find(|(c, _)| *c == what);
                 found.map(|(_, value)| (*value, 1.0))

@@ -45,7 +45,7 @@ const ONE_EACH: &str = "from = \"h0-h23\"\nto = \"h24-h47\"\nmatrix = \"one-to-o
                         off = \"50ms\"\nrate = 4000.0\n";
 
 fn goodput(r: &RunResult) -> f64 {
-    r.background_goodput_sum_bps / r.background_completed as f64
+    r.background.goodput_sum_bps / r.background.completed as f64
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn a_run_ends_with_its_last_short_flow() {
             (20, 20, 0),
             "{transport}"
         );
-        assert_eq!((r.background_flows, r.background_completed), (4, 4));
+        assert_eq!((r.background.flows, r.background.completed), (4, 4));
         let last = out.flows.iter().filter(|f| !f.background);
         assert!(
             last.clone()
@@ -110,7 +110,7 @@ fn throughput_of_a_long_flow_counts_from_the_warm_up() {
     let one = "flows = 0\nlong_flows = 1\nfrom = \"h0\"\nto = \"h47\"\nsizes = \"10KB\"\nduration = \"300ms\"\n";
     let whole = go("tcp", one).result;
     let warm = go("tcp", &format!("{one}warm_up = \"200ms\"")).result;
-    assert_eq!((warm.background_flows, warm.flows), (1, 0));
+    assert_eq!((warm.background.flows, warm.flows), (1, 0));
     let rate = goodput(&warm) / 1e9;
     assert!((rate - 1460.0 / 1500.0).abs() < 0.002, "{rate}");
     assert!(goodput(&whole) < goodput(&warm));
@@ -121,7 +121,7 @@ fn throughput_of_a_long_flow_counts_from_the_warm_up() {
     assert!(out.flows[0].fct_ns.is_some());
     let rate = goodput(&out.result) / 1e9;
     assert!((rate - 1460.0 / 1500.0).abs() < 0.002, "{rate}");
-    assert!(out.result.background_goodput_squares > 0.0);
+    assert!(out.result.background.goodput_squares > 0.0);
 }
 
 const LOADED: &str = "across = true\nsizes = \"web-search\"\nload = \"40%\"\ncapacity = \"8Gbps\"\n\
@@ -133,12 +133,12 @@ fn flows_below_the_limit_are_measured_and_others_are_background() {
     let r = &out.result;
     // 240 flows a second for 0.2 s, of which 54 % are short.
     assert!((12..50).contains(&r.flows), "{}", r.flows);
-    assert!(r.background_flows > r.flows / 2);
+    assert!(r.background.flows > r.flows / 2);
     assert_eq!(r.completed + r.cut_off, r.flows);
     assert_eq!(r.fct_ns.len() as u64, r.completed);
     let planned = out.flows.len() as u64;
     assert!(
-        planned > r.flows + r.background_flows,
+        planned > r.flows + r.background.flows,
         "those before the warm-up are not counted"
     );
     for f in &out.flows {
@@ -148,8 +148,8 @@ fn flows_below_the_limit_are_measured_and_others_are_background() {
 
     // Without a limit all flows are in one class, with the same times and sizes.
     let alike = seeded("tcp", 1, ("", ""), LOADED);
-    assert_eq!(alike.result.background_flows, 0);
-    assert_eq!(alike.result.flows, r.flows + r.background_flows);
+    assert_eq!(alike.result.background.flows, 0);
+    assert_eq!(alike.result.flows, r.flows + r.background.flows);
     let sizes = |o: &RunOutput| o.flows.iter().map(|f| f.bytes).collect::<Vec<_>>();
     assert_eq!(sizes(&alike), sizes(&out));
 }
@@ -173,7 +173,10 @@ fn only_ports_with_priorities_respect_marks() {
     assert!(first * 4 < plain * 3, "{first} {plain}");
 
     // Every data packet of the short flows is identified by its mark.
-    let (told, before) = (r.packets.unwrap(), unmarked.packets.unwrap());
+    let (told, before) = (
+        r.observed.packets.unwrap(),
+        unmarked.observed.packets.unwrap(),
+    );
     let least: u64 = r.completed * 7;
     assert!(
         told.short.sent >= least && told.short.dropped == 0,
@@ -227,8 +230,8 @@ fn long_flows_can_use_distinct_paths() {
             ("rate = \"100Mbps\"", ""),
             &format!("{traffic}long_paths = \"{paths}\""),
         );
-        assert_eq!(out.result.background_completed, 8);
-        out.result.background_goodput_sum_bps / 8e8
+        assert_eq!(out.result.background.completed, 8);
+        out.result.background.goodput_sum_bps / 8e8
     };
     let mut collided = 0;
     for seed in 1..=4 {
@@ -253,12 +256,17 @@ fn an_incast_goes_to_one_host() {
     let bytes: u64 = out.flows.iter().map(|f| f.bytes).sum();
     let last = r.fct_ns.iter().max().unwrap();
     assert!(*last > bytes * 8, "{last} ns for {bytes} bytes at 1 Gbps");
-    let access = r.links.iter().find(|g| g.group == "access").unwrap();
+    let access = r
+        .observed
+        .links
+        .iter()
+        .find(|g| g.group == "access")
+        .unwrap();
     assert!(
         access.dropped > 0,
         "60 windows of 10 segments find room for 256"
     );
-    assert!(r.links.iter().any(|g| g.group == "leaf-spine"));
+    assert!(r.observed.links.iter().any(|g| g.group == "leaf-spine"));
 }
 
 fn metric(r: &RunResult, name: &str) -> Option<f64> {
@@ -291,7 +299,8 @@ fn waiting_and_overtaking_depend_on_the_balancer() {
     assert!(of(&rps, "queueing.short") < of(&rps, "queueing.long"));
     assert!(of(&rps, "paths.unused") < of(&ecmp, "paths.unused"));
     for r in [&ecmp, &rps, &first] {
-        let (paths, packets, windows) = (r.paths.unwrap(), r.packets.unwrap(), r.windows.unwrap());
+        let o = &r.observed;
+        let (paths, packets, windows) = (o.paths.unwrap(), o.packets.unwrap(), o.windows.unwrap());
         for (seen, told, window) in [
             (paths.short, packets.short, windows.short),
             (paths.long, packets.others, windows.long),
@@ -307,7 +316,10 @@ fn waiting_and_overtaking_depend_on_the_balancer() {
         assert!(long > short, "{long} {short}");
     }
     let nothing = observed("tcp", "\"sizes\"");
-    assert_eq!((nothing.paths, nothing.windows), (None, None));
+    assert_eq!(
+        (nothing.observed.paths, nothing.observed.windows),
+        (None, None)
+    );
     assert_eq!(nothing.fct_ns, ecmp.fct_ns, "observing changes nothing");
 }
 
@@ -319,11 +331,16 @@ fn goodput_of_links_equals_that_of_flows() {
                    sizes = \"10KB\"\nduration = \"200ms\"\nwarm_up = \"100ms\"\nlong_paths = \"distinct\"\n\
                    observe = [\"links\", \"goodput\"]\n";
     let r = go("tcp", traffic).result;
-    assert_eq!(r.background_completed, 4);
-    let spines = r.goodput.iter().find(|g| g.group == "leaf-spine").unwrap();
+    assert_eq!(r.background.completed, 4);
+    let spines = r
+        .observed
+        .goodput
+        .iter()
+        .find(|g| g.group == "leaf-spine")
+        .unwrap();
     let rate = spines.bytes as f64 / 2.0 * 8.0 / 0.1;
     assert!(
-        (rate / r.background_goodput_sum_bps - 1.0).abs() < 1e-6,
+        (rate / r.background.goodput_sum_bps - 1.0).abs() < 1e-6,
         "{rate}"
     );
     // Two leaves with eight spines have 16 links in each direction.
@@ -349,7 +366,7 @@ fn redundancy_matches_the_units() {
     );
     let all = of("coding.redundant.all");
     assert!(all > 0.0 && all < redundant, "{all} {redundant}");
-    let c = r.coding.unwrap();
+    let c = r.observed.coding.unwrap();
     assert_eq!(c.extra, 2 * c.units);
     assert_eq!(c.encoded, c.segments + c.extra);
     assert!(c.received <= c.encoded && c.late < c.received);

@@ -40,18 +40,18 @@ fn background_is_measured_separately_and_equal_under_every_transport() {
     let mut seen = None;
     for transport in ["tcp", "repflow", "proactive", "mptcp", "fuso"] {
         let r = go(transport, &background("tcp"), 1);
-        assert_eq!(r.flows + r.background_flows, 60, "{transport}");
+        assert_eq!(r.flows + r.background.flows, 60, "{transport}");
         assert_eq!(
-            (r.completed, r.background_completed),
-            (r.flows, r.background_flows)
+            (r.completed, r.background.completed),
+            (r.flows, r.background.flows)
         );
-        assert_eq!((r.aborted, r.background_aborted), (0, 0));
+        assert_eq!((r.aborted, r.background.aborted), (0, 0));
         assert_eq!(r.fct_ns.len() as u64, r.flows);
-        assert!(r.background_goodput_sum_bps > 0.0);
-        let same = *seen.get_or_insert((r.flows, r.background_flows, r.bytes_delivered));
+        assert!(r.background.goodput_sum_bps > 0.0);
+        let same = *seen.get_or_insert((r.flows, r.background.flows, r.bytes_delivered));
         assert_eq!(
             same,
-            (r.flows, r.background_flows, r.bytes_delivered),
+            (r.flows, r.background.flows, r.bytes_delivered),
             "{transport}"
         );
         // Queries are below 100 KB, so the bytes sent for each are below 250 KB, even if it is sent twice with
@@ -71,13 +71,13 @@ fn background_is_measured_separately_and_equal_under_every_transport() {
 fn the_background_has_its_own_transport() {
     let tcp = go("fuso", &background("tcp"), 3);
     let same = go("fuso", &background("same"), 3);
-    assert_eq!(tcp.background_completed, same.background_completed);
+    assert_eq!(tcp.background.completed, same.background.completed);
     assert_ne!(
-        tcp.background_goodput_sum_bps,
-        same.background_goodput_sum_bps
+        tcp.background.goodput_sum_bps,
+        same.background.goodput_sum_bps
     );
     // 10 MB are transferred faster over four paths than over one.
-    assert!(same.background_goodput_sum_bps > tcp.background_goodput_sum_bps);
+    assert!(same.background.goodput_sum_bps > tcp.background.goodput_sum_bps);
     let plain = go("tcp", &background("tcp"), 3);
     let named = go("tcp", &background("same"), 3);
     assert_eq!(plain, named);

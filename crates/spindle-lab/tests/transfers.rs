@@ -38,7 +38,7 @@ fn a_lone_flow_retransmits_nothing_despite_16_reordering_paths() {
         let r = alone(transport);
         assert!(r.completed > 10 && r.completed + r.cut_off == r.flows);
         assert_eq!((r.timeouts, r.fast_retransmits), (0, 0), "{transport}");
-        let timers = r.timers.unwrap();
+        let timers = r.observed.timers.unwrap();
         assert_eq!(timers.retransmits, [r.flows], "{transport}");
     }
 }
@@ -83,7 +83,7 @@ fn scattered_packets_use_all_paths() {
     let thin = "fabric_rate = \"10Mbps\"";
     let goodput = |t: &str| {
         let r = go(t, thin, one).result;
-        r.background_goodput_sum_bps / r.background_completed as f64
+        r.background.goodput_sum_bps / r.background.completed as f64
     };
     let (tcp, ps) = (goodput("tcp+newreno"), goodput("ps"));
     assert!(tcp < 10e6, "{tcp}");
@@ -104,7 +104,7 @@ fn transfers_in_progress_at_the_end_are_counted_as_cut_off() {
     ] {
         let r = go(transport, "", traffic).result;
         assert!((90..170).contains(&r.flows), "{transport}: {}", r.flows);
-        assert_eq!((r.background_flows, r.background_completed), (42, 42));
+        assert_eq!((r.background.flows, r.background.completed), (42, 42));
         assert_eq!(r.completed + r.cut_off, r.flows, "{transport}");
         assert!(
             r.completed * 4 > r.flows * 3,
@@ -112,9 +112,14 @@ fn transfers_in_progress_at_the_end_are_counted_as_cut_off() {
             r.completed
         );
         assert_eq!(r.sim_ns, 500_000_000);
-        let mean = r.background_goodput_sum_bps / 42.0;
+        let mean = r.background.goodput_sum_bps / 42.0;
         assert!((2e7..1e8).contains(&mean), "{transport}: {mean}");
-        let core = r.links.iter().find(|g| g.group == "agg-core").unwrap();
+        let core = r
+            .observed
+            .links
+            .iter()
+            .find(|g| g.group == "agg-core")
+            .unwrap();
         let share = core.busy_s / core.time_s;
         assert!(share > 0.1 && share < 1.0, "{transport}: {share}");
         assert_eq!(core.time_s, 256.0 * 0.5, "128 cables, two links each");
@@ -155,7 +160,12 @@ fn hotspots_drop_more_packets() {
     let traffic = "rate = 256.0\nsizes = \"70KB\"\nduration = \"300ms\"\nlong = \"60%\"\n";
     let dropped = |topology: &str| {
         let r = go("tcp+newreno", topology, traffic).result;
-        let core = r.links.iter().find(|g| g.group == "agg-core").unwrap();
+        let core = r
+            .observed
+            .links
+            .iter()
+            .find(|g| g.group == "agg-core")
+            .unwrap();
         core.dropped
     };
     assert!(dropped(topology) > dropped("") + 20);

@@ -58,13 +58,13 @@ fn short_flows_are_coded_and_arrive_intact_next_to_a_long_one() {
             let RunResult {
                 flows,
                 completed,
-                background_completed,
+                background,
                 bytes_corrupted,
                 ..
             } = *r;
-            let all = (flows, completed, background_completed, bytes_corrupted);
+            let all = (flows, completed, background.completed, bytes_corrupted);
             assert_eq!(all, (12, 12, 1, 0), "{name}");
-            assert!(r.background_goodput_sum_bps > 1e6, "{name}: {r:?}");
+            assert!(r.background.goodput_sum_bps > 1e6, "{name}: {r:?}");
             assert!(r.fct_ns.iter().all(|t| *t > 12_000_000), "{name}: {r:?}");
         }
         let coded = &row.coded;
@@ -103,7 +103,7 @@ fn a_run_with_a_fixed_end_cuts_off_flows_in_progress() {
     let r = &outcome.result.points[0][0].runs[0];
     assert!(r.cut_off > 0 && r.completed > 0, "{r:?}");
     assert_eq!(r.flows, r.completed + r.cut_off, "{r:?}");
-    assert_eq!((r.background_completed, r.bytes_corrupted), (1, 0));
+    assert_eq!((r.background.completed, r.bytes_corrupted), (1, 0));
     assert!(r.sim_ns < 5_000_000_000, "{}", r.sim_ns);
 }
 

@@ -144,7 +144,7 @@ pub static SPECS: [MetricSpec; 10] = [
         unit: Unit::Share,
         needs: Some("paths"),
         of: |run| {
-            let paths = run.paths?;
+            let paths = run.observed.paths?;
             let unused = paths.ways.saturating_sub(paths.used);
             Some((unused as f64, paths.ways as f64))
         },
@@ -155,7 +155,7 @@ pub static SPECS: [MetricSpec; 10] = [
         unit: Unit::Number,
         needs: Some("windows"),
         of: |run| {
-            let short = run.windows?.short;
+            let short = run.observed.windows?.short;
             Some((short.segments, short.packets as f64))
         },
     },
@@ -165,7 +165,7 @@ pub static SPECS: [MetricSpec; 10] = [
         unit: Unit::Number,
         needs: Some("windows"),
         of: |run| {
-            let long = run.windows?.long;
+            let long = run.observed.windows?.long;
             Some((long.segments, long.packets as f64))
         },
     },
@@ -173,7 +173,7 @@ pub static SPECS: [MetricSpec; 10] = [
 
 /// What data packets with this mark waited and met. `None` if it was not observed.
 fn waits(run: &RunResult, mark: Mark) -> Option<WaitsOfClass> {
-    let paths = run.paths?;
+    let paths = run.observed.paths?;
     Some(match mark {
         Mark::Short => paths.short,
         Mark::Long => paths.long,

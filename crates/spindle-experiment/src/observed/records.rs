@@ -6,6 +6,35 @@ use serde::{Deserialize, Serialize};
 /// (CoFUSO section 3.3, Fig 5).
 pub const SPARE_WINDOWS_MS: [u64; 3] = [20, 50, 100];
 
+/// What a run observed because the experiment requested it. In the JSON, these are fields of the run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Observations {
+    /// How often timers fired and fast recovery began, if it was observed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timers: Option<TimersOfFlows>,
+    /// What groups of links did, if it was observed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub links: Vec<LinksOfGroup>,
+    /// The fate of data packets, if it was observed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub packets: Option<PacketsOfFlows>,
+    /// How data packets fared in the network, and which paths they took, if it was observed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paths: Option<PathsOfFlows>,
+    /// What applications received over groups of links, if it was observed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub goodput: Vec<GoodputOfGroup>,
+    /// What coding sent and learned, if it was observed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub coding: Option<CodingOfFlows>,
+    /// Coding units as the network saw them, if coding was observed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub units: Option<UnitsOfFlows>,
+    /// Congestion windows of senders, if they were observed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub windows: Option<WindowsOfFlows>,
+}
+
 /// What proactive recovery did for the flows of a run. It covers the server's end only, which sends the
 /// responses.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -35,9 +35,13 @@ fn timers_and_links_are_summed_over_runs() {
             offered: 1000,
             dropped,
         };
-        RunResult {
+        let observed = Observations {
             timers: Some(timers),
             links: vec![group("access", 2 * dropped), group("agg-core", dropped)],
+            ..Observations::default()
+        };
+        RunResult {
+            observed,
             ..RunResult::default()
         }
     };
@@ -97,7 +101,7 @@ fn metrics_are_ratios_of_sums_over_weighted_runs() {
 
 /// A run in which the network, coding and windows were observed.
 fn observed_run(n: u64) -> RunResult {
-    RunResult {
+    let observed = Observations {
         paths: Some(PathsOfFlows {
             short: WaitsOfClass {
                 packets: 10 * n,
@@ -152,6 +156,10 @@ fn observed_run(n: u64) -> RunResult {
                 dropped: 4,
             },
         }),
+        ..Observations::default()
+    };
+    RunResult {
+        observed,
         ..RunResult::default()
     }
 }

@@ -60,9 +60,9 @@ impl Pool {
                 goodput: run.goodput_sum_bps,
                 flow_extra: run.flow_extra_sum,
                 flow_extra_count: run.flow_extra_count as f64,
-                background_completed: run.background_completed as f64,
-                background_goodput: run.background_goodput_sum_bps,
-                background_squares: run.background_goodput_squares,
+                background_completed: run.background.completed as f64,
+                background_goodput: run.background.goodput_sum_bps,
+                background_squares: run.background.goodput_squares,
                 lossy: run.lossy.len() as f64,
                 lossy_sums: LossyMetric::ALL.map(|m| run.lossy.iter().map(|c| m.of(c)).sum()),
             });

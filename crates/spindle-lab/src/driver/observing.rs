@@ -136,13 +136,13 @@ impl Observing {
     pub(super) fn finish<W>(&self, app: &App, world: &World<W>, result: &mut RunResult) {
         let simulation = &world.simulation;
         if self.what.links {
-            result.links = links_by_group(simulation);
+            result.observed.links = links_by_group(simulation);
         }
         if self.what.packets {
-            result.packets = Some(self.packets);
+            result.observed.packets = Some(self.packets);
         }
         if self.what.paths {
-            result.paths = Some(paths(simulation));
+            result.observed.paths = Some(paths(simulation));
         }
         if self.what.goodput {
             let arrived = app.arrived(&world.stacks);
@@ -151,14 +151,14 @@ impl Observing {
                 .iter()
                 .map(|(ends, n)| (*ends, n.saturating_sub(before(ends))));
             let since = self.since.unwrap_or_else(|| simulation.now());
-            result.goodput = goodput_by_group(simulation, during, since);
+            result.observed.goodput = goodput_by_group(simulation, during, since);
         }
         if self.what.coding {
-            result.coding = Some(difference(&coding(&world.stacks), &self.coding));
-            result.units = Some(self.units.so_far.since(&self.units_before));
+            result.observed.coding = Some(difference(&coding(&world.stacks), &self.coding));
+            result.observed.units = Some(self.units.so_far.since(&self.units_before));
         }
         if self.what.windows {
-            result.windows = Some(self.windows);
+            result.observed.windows = Some(self.windows);
         }
     }
 }

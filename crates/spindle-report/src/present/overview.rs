@@ -114,7 +114,7 @@ mod tests {
     use super::*;
     use spindle_experiment::Overrides;
     use spindle_experiment::library;
-    use spindle_experiment::metrics::RunResult;
+    use spindle_experiment::metrics::{BackgroundFlows, RunResult};
     use spindle_experiment::results::TransportRuns;
 
     /// Two runs of two short flows each, plus a long flow. `ms` is the time of the slower short flow, in
@@ -126,9 +126,12 @@ mod tests {
             fct_ns: vec![1_000_000, ms * 1_000_000],
             payload_bytes: 1000,
             extra_bytes: extra,
-            background_flows: 1,
-            background_completed: 1,
-            background_goodput_sum_bps: 5e8,
+            background: BackgroundFlows {
+                flows: 1,
+                completed: 1,
+                goodput_sum_bps: 5e8,
+                ..BackgroundFlows::default()
+            },
             ..RunResult::default()
         };
         ms.map(run).to_vec()

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration as StdDuration;
 
 use serde::{Deserialize, Serialize};
-use spindle_experiment::metrics::RunResult;
+use spindle_experiment::metrics::{BackgroundFlows, RunResult};
 use spindle_experiment::network::network_in_real_time;
 use spindle_experiment::registry::Registry;
 use spindle_experiment::rng::{Purpose, Streams};
@@ -285,7 +285,10 @@ fn result(worked: &WorkOutcome, after: &Totals, base: &Totals, fabric: &FabricRe
             true => counted(false).count() as u64,
             false => groups as u64,
         },
-        background_flows: counted(true).count() as u64,
+        background: BackgroundFlows {
+            flows: counted(true).count() as u64,
+            ..BackgroundFlows::default()
+        },
         fast_retransmits: s.fast_retransmits - s0.fast_retransmits
             + (k.fast_retransmits - k0.fast_retransmits),
         spurious_retransmits: s.spurious_retransmits - s0.spurious_retransmits
@@ -350,11 +353,11 @@ fn pushed(worked: &WorkOutcome, r: &mut RunResult) {
         let goodput = received.bytes.saturating_sub(before) as f64 * 8.0 / seconds;
         let cut_off = received.completed.is_none() && worked.plan.cuts_off();
         match (planned.background, received.completed.is_some()) {
-            (true, false) if !cut_off => r.background_aborted += 1,
+            (true, false) if !cut_off => r.background.aborted += 1,
             (true, _) => {
-                r.background_completed += 1;
-                r.background_goodput_sum_bps += goodput;
-                r.background_goodput_squares += goodput * goodput;
+                r.background.completed += 1;
+                r.background.goodput_sum_bps += goodput;
+                r.background.goodput_squares += goodput * goodput;
             }
             (false, true) => {
                 let fct = end.saturating_duration_since(issued);

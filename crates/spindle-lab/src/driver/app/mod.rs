@@ -12,7 +12,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::sync::Arc;
 
-use spindle_experiment::metrics::RunResult;
+use spindle_experiment::metrics::{BackgroundFlows, RunResult};
 use spindle_experiment::registry::Application;
 use spindle_experiment::rng::Streams;
 use spindle_experiment::scenario::{Ask, Observe};
@@ -198,7 +198,10 @@ impl App {
             pending: plan.flows.iter().filter(|f| plan.awaits(f)).count() as u32,
             result: RunResult {
                 flows: counted - background,
-                background_flows: background,
+                background: BackgroundFlows {
+                    flows: background,
+                    ..BackgroundFlows::default()
+                },
                 ..RunResult::default()
             },
             groups: states,

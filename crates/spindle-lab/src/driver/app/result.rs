@@ -41,12 +41,12 @@ impl App {
         let goodput = bytes as f64 * 8.0 / time.as_secs_f64().max(1e-9);
         let r = &mut self.result;
         match (group.background, group.aborted) {
-            (true, true) => r.background_aborted += 1,
+            (true, true) => r.background.aborted += 1,
             (true, false) => {
-                r.background_completed += 1;
-                r.background_goodput_sum_bps += goodput;
+                r.background.completed += 1;
+                r.background.goodput_sum_bps += goodput;
                 if self.plan.push {
-                    r.background_goodput_squares += goodput * goodput;
+                    r.background.goodput_squares += goodput * goodput;
                 }
             }
             (false, true) => {
@@ -94,7 +94,7 @@ impl App {
             self.count_what_goes_on(&mut result, stacks);
         }
         if self.plan.observe.timers {
-            result.timers = Some(self.timers(stacks));
+            result.observed.timers = Some(self.timers(stacks));
         }
         let mut waited_for = 0;
         let mut all = 0;
@@ -149,9 +149,9 @@ impl App {
                 }
             };
             let goodput = bytes as f64 * 8.0 / end.since(from).as_secs_f64().max(1e-9);
-            result.background_completed += 1;
-            result.background_goodput_sum_bps += goodput;
-            result.background_goodput_squares += goodput * goodput;
+            result.background.completed += 1;
+            result.background.goodput_sum_bps += goodput;
+            result.background.goodput_squares += goodput * goodput;
         }
     }
 
