@@ -1,0 +1,28 @@
+//! The command line with the names of this crate.
+
+use std::process::ExitCode;
+
+/// Runs the command line and returns whether the exit code was that of success.
+fn succeeds(arguments: &[&str]) -> bool {
+    let all = std::iter::once("spindle").chain(arguments.iter().copied());
+    let code = spindle::run(extend::registry(), all);
+    format!("{code:?}") == format!("{:?}", ExitCode::SUCCESS)
+}
+
+/// The file of the pages, by its path.
+const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/controller.toml");
+
+#[test]
+fn controller_of_this_crate_runs_from_a_file_and_as_a_variant() {
+    assert!(succeeds(&["run", FILE, "--flows", "60"]));
+    let variants = "tcp+scalable,fuso+scalable,mptcp+scalable+most-room";
+    let without = ["--set", "scenario.congestion=reno"];
+    let arguments = ["run", FILE, "--flows", "60", "--transports", variants];
+    assert!(succeeds(&[&arguments[..], &without[..]].concat()));
+}
+
+#[test]
+fn scheduler_of_this_crate_is_a_variant_of_multipath_transports_only() {
+    assert!(succeeds(&["explain", "mptcp+most-room"]));
+    assert!(!succeeds(&["explain", "tcp+most-room"]));
+}
