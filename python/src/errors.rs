@@ -1,8 +1,8 @@
 //! The lab's errors as the package's exceptions, which are written in Python (`spindle/errors.py`).
 
 use pyo3::prelude::*;
-use spindle_experiment::{ExperimentError, Origin};
 use spindle_experiment::library::UnknownName;
+use spindle_experiment::{ExperimentError, Origin};
 use spindle_lab::driver::RunError;
 
 /// An exception of the package, made with these arguments.

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use pyo3::prelude::*;
-use spindle_experiment::{Overrides, Scale, rewrite, Experiment as Read, library};
+use spindle_experiment::{Experiment as Read, Overrides, Scale, library, rewrite};
 use spindle_lab::driver::RunError;
-use spindle_lab::sweep::{jobs, Job};
+use spindle_lab::sweep::{Job, jobs};
 
 use crate::errors;
 use crate::names::REGISTRY;
@@ -137,8 +137,7 @@ impl Experiment {
 
     #[getter]
     fn points(&self) -> Vec<PointOf> {
-        let point =
-            |p: &spindle_experiment::Point| (p.set.clone(), format!("{:016x}", p.hash));
+        let point = |p: &spindle_experiment::Point| (p.set.clone(), format!("{:016x}", p.hash));
         self.read.points.iter().map(point).collect()
     }
 

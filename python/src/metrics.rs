@@ -1,8 +1,8 @@
 //! Selection of the metrics in tables.
 
 use pyo3::prelude::*;
-use spindle_experiment::{Experiment, results};
 use spindle_experiment::metrics::Metric;
+use spindle_experiment::{Experiment, results};
 
 use crate::names;
 

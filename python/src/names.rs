@@ -3,10 +3,10 @@
 use std::sync::LazyLock;
 
 use pyo3::prelude::*;
-use spindle_experiment::suggestion;
 use spindle_experiment::library::{self, BuiltIn};
 use spindle_experiment::metrics::Metric;
 use spindle_experiment::registry::Registry;
+use spindle_experiment::suggestion;
 
 use crate::errors;
 
@@ -67,10 +67,7 @@ pub(crate) fn transports() -> Vec<String> {
 /// Names of balancers.
 #[pyfunction]
 pub(crate) fn balancers() -> Vec<String> {
-    REGISTRY
-        .balancers()
-        .map(|b| b.name.clone())
-        .collect()
+    REGISTRY.balancers().map(|b| b.name.clone()).collect()
 }
 
 /// Name, title and unit of all metrics.

@@ -1,9 +1,9 @@
 //! Verdicts over several experiments, as `spindle reproduce` gathers them.
 
 use pyo3::prelude::*;
-use spindle_experiment::{results, library};
-use spindle_report::present::{self, Reproduction as Verdicts};
+use spindle_experiment::{library, results};
 use spindle_report::Overview;
+use spindle_report::present::{self, Reproduction as Verdicts};
 
 use crate::errors;
 use crate::names::REGISTRY;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 use spindle_experiment::Experiment as Read;
 use spindle_experiment::metrics::RunResult;
-use spindle_experiment::results::{SweepResult, self};
+use spindle_experiment::results::{self, SweepResult};
 use spindle_experiment::stats::Pool;
 use spindle_experiment::units::quantity;
 use spindle_lab::sweep::gather;

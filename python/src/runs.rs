@@ -9,7 +9,7 @@ use spindle_experiment::identity::VERSION;
 use spindle_experiment::metrics::RunResult;
 use spindle_experiment::results::RunKey;
 use spindle_lab::driver::RunError;
-use spindle_lab::sweep::{Record, Options};
+use spindle_lab::sweep::{Options, Record};
 
 use crate::errors;
 use crate::experiment::{Experiment, Key};

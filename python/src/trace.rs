@@ -1,7 +1,7 @@
 //! Single flows of one run, as in `spindle trace`.
 
 use pyo3::prelude::*;
-use spindle_experiment::flow_trace::{FlowTrace, FlowEventKind};
+use spindle_experiment::flow_trace::{FlowEventKind, FlowTrace};
 use spindle_lab::driver::{self, RunError, RunOutput, RunRequest};
 
 use crate::errors;

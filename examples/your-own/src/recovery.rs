@@ -1,6 +1,8 @@
 //! A recovery policy that copies late segments.
 
-use spindle_mptcp::recovery::{Action, Capabilities, Recovery, RecoveryFactory, SubflowView, View, Window};
+use spindle_mptcp::recovery::{
+    Action, Capabilities, Recovery, RecoveryFactory, SubflowView, View, Window,
+};
 use spindle_units::Instant;
 
 /// Copies a segment on the fastest other subflow once it has been unacknowledged for 5/4 of its own subflow's

@@ -167,11 +167,8 @@ mod tests {
             let end = spindle_wire::Endpoint::new(std::net::Ipv4Addr::LOCALHOST.into(), 1);
             let mut seg = Segment::new(end, end);
             seg.options.add_experiment(Experimental::of(ExperimentId::Parity, data));
-            match ParityOption::of(&seg.options) {
-                Some(ParityOption::Parity { first: at, .. } | ParityOption::Block { start: at, .. }) => {
-                    let _ = nearest(at, u64::from(near));
-                }
-                _ => {}
+            if let Some(ParityOption::Parity { first: at, .. } | ParityOption::Block { start: at, .. }) = ParityOption::of(&seg.options) {
+                let _ = nearest(at, u64::from(near));
             }
         }
     }
