@@ -36,9 +36,7 @@ impl Connection {
         if let Some(mp) = self.mp {
             self.add_mptcp_syn(i, &mp, options.rare_mut());
         }
-        self.offer_parities(i, &mut options);
-        self.offer_scatter(i, &mut options);
-        self.offer_coding(&mut options);
+        self.offer_extensions(i, &mut options);
         options
     }
 

@@ -280,9 +280,7 @@ impl Connection {
         this.subflows.push(subflow);
         if let Some(syn) = syn {
             this.answer_capable(syn);
-            this.agree_on_parities(syn);
-            this.agree_on_scatter(syn);
-            this.agree_on_coding(syn);
+            this.agree_on_extensions(syn);
         }
         this
     }

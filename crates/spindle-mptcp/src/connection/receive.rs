@@ -169,9 +169,7 @@ impl Connection {
             Origin::Initial => {
                 if client {
                     self.on_capable_syn_ack(seg);
-                    self.agree_on_parities(seg);
-                    self.agree_on_scatter(seg);
-                    self.agree_on_coding(seg);
+                    self.agree_on_extensions(seg);
                 } else if self.role == Role::Client {
                     // Simultaneous open: MPTCP does not define it, so the connection uses plain TCP.
                     self.mp = None;

@@ -17,10 +17,13 @@ pub(in crate::connection) mod parities;
 mod payloads;
 mod tcp_ir;
 
+use spindle_wire::{Options, Segment};
+
 use caps::Coded;
 use packet_scatter::Phases;
 use parities::Parities;
 
+use super::Connection;
 use crate::stage::coding::PathEstimates;
 
 /// The state of each extension. It is empty where the ends did not agree.
@@ -39,5 +42,22 @@ impl Extensions {
             scatter: Phases::default(),
             coded: Coded::with(path_estimates),
         }
+    }
+}
+
+impl Connection {
+    /// Adds the offers, or the answers, of all extensions to the SYN or SYN/ACK of subflow `i`, which already has its
+    /// MPTCP options.
+    pub(in crate::connection) fn offer_extensions(&self, i: usize, options: &mut Options) {
+        self.offer_parities(i, options);
+        self.offer_scatter(i, options);
+        self.offer_coding(options);
+    }
+
+    /// The MPTCP options of the peer's SYN or SYN/ACK were processed. Decides which extensions both ends use.
+    pub(in crate::connection) fn agree_on_extensions(&mut self, syn: &Segment) {
+        self.agree_on_parities(syn);
+        self.agree_on_scatter(syn);
+        self.agree_on_coding(syn);
     }
 }
