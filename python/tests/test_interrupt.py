@@ -49,8 +49,9 @@ def test_an_interrupt_ends_a_single_flow_s_run(endless: Experiment) -> None:
 SCRIPT = """
 import sys, spindle
 e = spindle.Experiment.load(sys.argv[1])
-print("begun", flush=True)
 try:
+    # The signal may arrive as soon as this line is read.
+    print("begun", flush=True)
     spindle.sweep(e, jobs=2, progress=False)
 except KeyboardInterrupt:
     print("interrupted", flush=True)
